@@ -7,7 +7,7 @@ use std::fs;
 use std::io::{self, Read};
 use std::ops::Range;
 use std::path::Path;
-use std::rc::Rc;
+use std::sync::Arc;
 
 /// The name of the standard input.
 const STDIN: &str = "-";
@@ -18,7 +18,7 @@ pub struct File {
     /// The name, as the user wrote it.
     pub name: String,
     /// The text.
-    pub text: Rc<str>,
+    pub text: Arc<str>,
     /// The first byte of each line.
     lines: Vec<usize>,
 }
@@ -52,8 +52,8 @@ impl File {
 
     /// A file with this text.
     #[must_use]
-    pub fn new(name: impl Into<String>, text: impl Into<Rc<str>>) -> File {
-        let text: Rc<str> = text.into();
+    pub fn new(name: impl Into<String>, text: impl Into<Arc<str>>) -> File {
+        let text: Arc<str> = text.into();
         let starts = text.match_indices('\n').map(|(at, _)| at.saturating_add(1));
         let lines = [0].into_iter().chain(starts).collect();
         File { name: name.into(), text, lines }
@@ -100,7 +100,7 @@ impl File {
 #[derive(Clone, Debug)]
 pub struct Content {
     /// The text.
-    pub text: Rc<str>,
+    pub text: Arc<str>,
     /// Where the file has the text.
     pub origin: Origin,
 }
@@ -109,18 +109,19 @@ impl Content {
     /// The bytes of the file for bytes of this text.
     #[must_use]
     pub fn outer(&self, range: &Range<usize>) -> Range<usize> {
-        let start = self.origin.outer(range.start);
+        let start = self.origin.outer(range.start.min(self.text.len()));
         // The byte after the last one may belong to another line of the file.
-        let end = match range.end.checked_sub(1).filter(|last| *last >= range.start) {
-            Some(last) => self.origin.outer(last).saturating_add(1),
-            None => start,
-        };
+        let inside = self.text.get(range.start..range.end.min(self.text.len())).unwrap_or_default();
+        let last = inside.char_indices().next_back();
+        let end = last.map_or(start, |(at, last)| {
+            self.origin.outer(range.start.saturating_add(at)).saturating_add(last.len_utf8())
+        });
         start..end.max(start)
     }
 
     /// A text within this one.
     #[must_use]
-    pub fn within(&self, text: impl Into<Rc<str>>, origin: &Origin) -> Content {
+    pub fn within(&self, text: impl Into<Arc<str>>, origin: &Origin) -> Content {
         Content { text: text.into(), origin: self.origin.through(origin) }
     }
 }

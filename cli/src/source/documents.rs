@@ -3,7 +3,7 @@
 use super::content::{Content, SyntaxError};
 use super::nginx::Word;
 use super::parts::{Form, Part, is_document, is_of_diana};
-use super::value::Value;
+use super::value::{Entry, Value};
 use super::{embedded, json};
 use std::borrow::Cow;
 use std::ops::Range;
@@ -113,7 +113,11 @@ pub fn documents(parts: &[Part]) -> Vec<Document<'_>> {
         let mut finder = Finder { part, documents: &mut documents };
         match &part.form {
             Form::Document(value) => finder.add(Host::Any, Body::Structure(value), None, None),
-            Form::Envoy(value) | Form::Kubernetes(value) => finder.visit(value, None),
+            Form::Envoy(value) => {
+                finder.fragment(value);
+                finder.visit(value, None);
+            }
+            Form::Kubernetes(value) => finder.visit(value, None),
             Form::Nginx(directives) => {
                 for directive in directives.iter().filter(|directive| is_of_diana(directive)) {
                     if let [_, name, rest @ ..] = &directive.words[..] {
@@ -179,7 +183,7 @@ impl<'a> Finder<'a, '_> {
             if is_ours {
                 let body = match spec.get(key) {
                     Some(value) => Body::Structure(value),
-                    None => Body::Absent(spec.range.clone(), EMPTY),
+                    None => Body::Absent(begin(spec), EMPTY),
                 };
                 self.add(host, body, Some(spec), None);
             }
@@ -196,6 +200,16 @@ impl<'a> Finder<'a, '_> {
         }
     }
 
+    /// The end of a filter's configuration, without the message around it.
+    fn fragment(&mut self, root: &'a Value) {
+        for (key, host) in [("configuration", Host::Wasm), ("filter_config", Host::Module)] {
+            if let Some(entry) = root.field_entry(key) {
+                let body = self.body(entry);
+                self.add(host, body, None, None);
+            }
+        }
+    }
+
     /// A filter whose document is a protobuf message at `key`.
     fn filter(
         &mut self,
@@ -205,10 +219,9 @@ impl<'a> Finder<'a, '_> {
         manager: Option<&'a Value>,
         is_named: bool,
     ) {
-        let any = filter.field(key);
-        let body = match any {
-            Some(any) => self.body(any),
-            None => Body::Absent(filter.range.clone(), EMPTY),
+        let body = match filter.field_entry(key) {
+            Some(entry) => self.body(entry),
+            None => Body::Absent(begin(filter), EMPTY),
         };
         let is_ours = match &body {
             Body::Structure(value) => is_document(value),
@@ -220,7 +233,8 @@ impl<'a> Finder<'a, '_> {
         }
     }
 
-    fn body(&self, any: &'a Value) -> Body<'a> {
+    fn body(&self, entry: &'a Entry) -> Body<'a> {
+        let any = &entry.value;
         let (name, _) = message(any);
         let text = any.get("value").or(Some(any).filter(|any| any.text().is_some()));
         match name {
@@ -230,17 +244,23 @@ impl<'a> Finder<'a, '_> {
                         let value = json::value(&content.text);
                         Body::Text(content, value)
                     }
-                    None => Body::Absent(any.range.clone(), EMPTY),
+                    None => Body::Absent(entry.key_range.clone(), EMPTY),
                 }
             }
             "google.protobuf.Struct" => match any.get("value") {
                 Some(value) => Body::Structure(value),
-                None => Body::Absent(any.range.clone(), EMPTY),
+                None => Body::Absent(entry.key_range.clone(), EMPTY),
             },
-            "" => Body::Structure(any),
-            _ => Body::Absent(any.range.clone(), UNREAD),
+            // A fragment may leave the type out.
+            "" => Body::Structure(any.get("value").unwrap_or(any)),
+            _ => Body::Absent(entry.key_range.clone(), UNREAD),
         }
     }
+}
+
+/// The first key of an object.
+fn begin(object: &Value) -> Range<usize> {
+    object.entries().first().map_or_else(|| object.range.clone(), |entry| entry.key_range.clone())
 }
 
 const EMPTY: &str = "the configuration is empty";

@@ -174,7 +174,10 @@ const ENVOY_KEYS: [&str; 8] = [
 ];
 
 fn is_envoy(root: &Value) -> bool {
-    ENVOY_KEYS.iter().any(|key| root.field(key).is_some()) || has_extension(root)
+    let is_fragment = ["configuration", "filter_config"]
+        .iter()
+        .any(|key| root.field(key).is_some_and(|any| is_document(any.get("value").unwrap_or(any))));
+    is_fragment || ENVOY_KEYS.iter().any(|key| root.field(key).is_some()) || has_extension(root)
 }
 
 /// Whether an object configures an extension of Envoy.

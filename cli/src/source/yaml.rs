@@ -28,10 +28,10 @@ pub fn documents(text: &str) -> Result<Vec<Value>, SyntaxError> {
     Ok(reader.documents)
 }
 
-struct Reader {
+struct Reader<'a> {
+    text: &'a str,
     /// The byte of each character; empty if all characters are one byte.
     bytes: Vec<usize>,
-    length: usize,
     documents: Vec<Value>,
     open: Vec<Open>,
     anchors: HashMap<usize, Value>,
@@ -51,27 +51,34 @@ enum Items {
     Object(Vec<Entry>, Option<(String, Range<usize>)>),
 }
 
-impl Reader {
-    fn new(text: &str) -> Reader {
+impl<'a> Reader<'a> {
+    fn new(text: &'a str) -> Reader<'a> {
         let bytes = match text.is_ascii() {
             true => Vec::new(),
             false => text.char_indices().map(|(at, _)| at).collect(),
         };
-        Reader {
-            bytes,
-            length: text.len(),
-            documents: Vec::new(),
-            open: Vec::new(),
-            anchors: HashMap::new(),
-            copies: 0,
-        }
+        Reader { text, bytes, documents: Vec::new(), open: Vec::new(), anchors: HashMap::new(), copies: 0 }
     }
 
     fn byte(&self, marker: &Marker) -> usize {
         match self.bytes.is_empty() {
-            true => marker.index().min(self.length),
-            false => self.bytes.get(marker.index()).copied().unwrap_or(self.length),
+            true => marker.index().min(self.text.len()),
+            false => self.bytes.get(marker.index()).copied().unwrap_or(self.text.len()),
         }
+    }
+
+    /// The end of a quoted scalar. The parser's span reaches to the next token.
+    fn end_of_quoted(&self, start: usize, quote: char) -> Option<usize> {
+        let mut chars = self.text.get(start..)?.char_indices().skip(1).peekable();
+        while let Some((at, c)) = chars.next() {
+            let is_doubled = |next: Option<&(usize, char)>| next.is_some_and(|(_, next)| *next == quote);
+            if c == '\\' && quote == '"' || c == quote && quote == '\'' && is_doubled(chars.peek()) {
+                chars.next();
+            } else if c == quote {
+                return Some(start.saturating_add(at).saturating_add(1));
+            }
+        }
+        None
     }
 
     fn event(&mut self, event: Event, span: Span) -> Result<(), SyntaxError> {
@@ -89,6 +96,10 @@ impl Reader {
                     ScalarStyle::SingleQuoted => Some('\''),
                     ScalarStyle::DoubleQuoted => Some('"'),
                     ScalarStyle::Plain | ScalarStyle::Literal | ScalarStyle::Folded => None,
+                };
+                let range = match quote {
+                    Some(quote) => range.start..self.end_of_quoted(range.start, quote).unwrap_or(range.end),
+                    None => range,
                 };
                 self.anchored(anchor, Value { range, kind, quote })
             }
@@ -203,7 +214,7 @@ mod tests {
 
     #[test]
     fn each_value_has_its_place() {
-        let text = "é: 1\nlist:\n  - {a: x, \"b\": 'y'}\n  - c: |\n      block\n    d:\nend: 2\n";
+        let text = "é: 1\nlist:\n  - {a: x, \"b\": 'y'}\n  - c: |\n      block\n    d:\nq: 'it''s'  # it's\nend: \"a\\\\\\\"\" # \"\n";
         let root = one(text);
         let of = |range: &Range<usize>| text.get(range.clone()).unwrap();
         let items = root.get("list").unwrap().items();
@@ -213,7 +224,9 @@ mod tests {
         assert!(of(&items[1].range).starts_with("c: |"), "{:?}", of(&items[1].range));
         assert!(of(&items[1].entries()[0].value.range).starts_with("block"));
         assert_eq!(of(&items[1].entries()[1].value.range), "d");
-        assert_eq!(of(&root.range), text.trim_end());
+        assert_eq!(of(&root.get("q").unwrap().range), "'it''s'");
+        assert_eq!(of(&root.get("end").unwrap().range), r#""a\\\"""#);
+        assert!(of(&root.range).ends_with(r#"end: "a\\\"""#));
     }
 
     #[test]
