@@ -1,19 +1,74 @@
 //! Finds mistakes in documents and in the gateway's configuration around them.
 
-use crate::source;
-use miette::Result;
+pub mod code;
+mod document;
+mod envoy;
+mod finding;
+mod mistakes;
+mod model;
+mod nginx;
+mod place;
+pub mod render;
+mod replicas;
+pub mod report;
+mod rules;
+mod yaml;
+
+use crate::output::{Format, Output, print, print_json};
+use crate::source::content::File;
+use code::Severity;
+use miette::{IntoDiagnostic, Result, WrapErr};
+use report::Report;
+use serde_json::json;
+use std::io::{IsTerminal, stdout};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 /// The arguments of `diana check`.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// The file with the document
-    pub file: PathBuf,
+    /// Documents of Diana, configurations of Envoy or nginx, or Kubernetes manifests; `-` is the
+    /// standard input
+    #[arg(required = true)]
+    pub files: Vec<PathBuf>,
+    /// Exit with code 1 if there are warnings
+    #[arg(long)]
+    pub deny_warnings: bool,
+    /// The number of gateways with this configuration. By default the `replicas` of a Deployment in
+    /// the same file
+    #[arg(long, value_name = "N")]
+    pub replicas: Option<u64>,
+    /// The form of the output
+    #[command(flatten)]
+    pub output: Output,
 }
+
+/// The exit code if there are findings.
+const FINDINGS: u8 = 1;
 
 /// Runs the command.
 pub fn run(args: &Args) -> Result<ExitCode> {
-    source::configuration(&args.file)?;
-    Ok(ExitCode::SUCCESS)
+    let mut reports = Vec::new();
+    for path in &args.files {
+        let read = File::read(path).into_diagnostic();
+        let file = read.wrap_err_with(|| format!("cannot read `{}`", path.display()))?;
+        reports.push(Report::of(file, args.replicas));
+    }
+    let count = |severity| reports.iter().map(|report| report.count(severity)).sum::<usize>();
+    let (errors, warnings) = (count(Severity::Error), count(Severity::Warning));
+    match args.output.format {
+        Format::Text => {
+            let mut text = render::text(&reports, stdout().is_terminal());
+            text.push_str(&render::counts(errors, warnings));
+            print(&text)?;
+        }
+        Format::Json => print_json(&json!({
+            "findings": reports.iter().flat_map(render::findings).collect::<Vec<_>>(),
+            "documents": reports.iter().flat_map(render::documents).collect::<Vec<_>>(),
+            "errors": errors,
+            "warnings": warnings,
+        }))?,
+    }
+    let is_fine = errors == 0 && (warnings == 0 || !args.deny_warnings);
+    Ok(ExitCode::from(if is_fine { 0 } else { FINDINGS }))
 }

@@ -5,7 +5,6 @@
 mod algorithm;
 mod allocations;
 mod architecture;
-mod check;
 mod compile_over;
 mod corpus;
 mod decisions;

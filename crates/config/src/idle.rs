@@ -96,9 +96,9 @@ impl ComparedRule<'_> {
             " counts the same actor and always refuses first",
             hint,
         ];
-        let Error { path, why } = self.node.warning(why.concat());
-        let dot = if path.is_empty() { "" } else { "." };
-        Error { path: format!("{path}{dot}rules[{}]", self.index), why }
+        let warning = self.node.warning(why.concat());
+        let dot = if warning.path.is_empty() { "" } else { "." };
+        Error { path: format!("{}{dot}rules[{}]", warning.path, self.index), ..warning }
     }
 }
 

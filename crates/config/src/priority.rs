@@ -161,12 +161,12 @@ pub(super) fn warning(nodes: &[Node], limits: &[LimitDraft]) -> Option<Error> {
     let keeping = placed().find_map(|(node, limit)| Some((node, keeps(limit)?)));
     match (important, keeping) {
         (Some((node, _)), None) => {
-            let Error { path, why } = node.warning(NOTHING_KEPT);
-            Some(Error { path: below(&path, "important"), why })
+            let warning = node.warning(NOTHING_KEPT);
+            Some(Error { path: below(&warning.path, "important"), ..warning })
         }
         (None, Some((node, index))) => {
-            let Error { path, why } = node.warning(NOTHING_IMPORTANT);
-            Some(Error { path: below(&path, &format!("rules[{index}].priority")), why })
+            let warning = node.warning(NOTHING_IMPORTANT);
+            Some(Error { path: below(&warning.path, &format!("rules[{index}].priority")), ..warning })
         }
         _ => None,
     }

@@ -11,7 +11,8 @@ use std::fmt;
 /// ```
 /// use diana_document::Error;
 ///
-/// let error = Error { path: "limits[0].url".into(), why: "expected text, found nothing".into() };
+/// let (path, why) = ("limits[0].url".into(), "expected text, found nothing".into());
+/// let error = Error { path, why, key: None };
 /// assert_eq!(error.to_string(), "limits[0].url: expected text, found nothing");
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -20,6 +21,8 @@ pub struct Error {
     pub path: String,
     /// The mistake and what is allowed: lower case, no full stop, the user's words in backticks.
     pub why: String,
+    /// The key of the object at `path` that is wrong: an unknown or a repeated one.
+    pub key: Option<String>,
 }
 
 impl fmt::Display for Error {
@@ -57,11 +60,16 @@ struct Collected {
 impl Errors {
     /// Adds a mistake. A duplicate at the same place is dropped.
     pub(super) fn add(&self, place: Place, why: impl Into<Cow<'static, str>>) {
-        self.keep(place, why.into());
+        self.keep(place, why.into(), None);
     }
 
-    fn keep(&self, place: Place, why: Cow<'static, str>) {
-        let error = Error { path: self.places.path(place), why: why.into_owned() };
+    /// Adds a mistake about a key of the object at this place.
+    pub(super) fn add_key(&self, place: Place, key: &str, why: String) {
+        self.keep(place, why.into(), Some(key.into()));
+    }
+
+    fn keep(&self, place: Place, why: Cow<'static, str>, key: Option<String>) {
+        let error = Error { path: self.places.path(place), why: why.into_owned(), key };
         self.collected.with(|collected| {
             if collected.known.add(error.to_string().as_bytes()) {
                 collected.in_order.push(error);

@@ -219,7 +219,7 @@ impl<'a> Fields<'a> {
                 (None, None) if self.known.is_empty() => "there is nothing to set here".into(),
                 (None, None) => format!("expected {}", one_of(&self.known)),
             };
-            self.fail(format!("unknown key {}, {hint}", quoted(key)));
+            self.errors.add_key(self.place, key, format!("unknown key {}, {hint}", quoted(key)));
         }
     }
 
@@ -260,7 +260,7 @@ fn first_of_each<'a>(
     let is_first = |(key, _): &&(String, Value)| {
         let is_first = seen.add(key.as_bytes());
         if !is_first {
-            errors.add(place, format!("{} is given twice", quoted(key)));
+            errors.add_key(place, key, format!("{} is given twice", quoted(key)));
         }
         is_first
     };
@@ -286,6 +286,19 @@ mod tests {
         let errors = errors.into_vec();
         assert_eq!(errors[0].why, "unknown key `brust`, did you mean `burst`?");
         assert_eq!(errors.len(), 1);
+    }
+
+    #[test]
+    fn a_mistake_about_a_key_has_the_key() {
+        let (value, errors) = (parse(br#"{"a": {"x y": 1, "b": 1, "b": 2}}"#).unwrap(), Errors::default());
+        let mut outer = Node::root(&value, &errors).fields().unwrap();
+        let mut inner = outer.take("a").unwrap().fields().unwrap();
+        inner.take("b");
+        inner.require("c");
+        inner.finish();
+        let found: Vec<_> = errors.into_vec().into_iter().map(|error| (error.path, error.key)).collect();
+        let key = |key: &str| ("a".to_string(), Some(key.to_string()));
+        assert_eq!(found, [key("b"), ("a".into(), None), key("x y")]);
     }
 
     fn mistakes(json: &str, read: impl FnOnce(&mut Fields)) -> Vec<String> {

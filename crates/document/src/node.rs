@@ -64,7 +64,7 @@ impl<'a> Node<'a> {
     /// assert!(errors.is_empty(), "the document is accepted");
     /// ```
     pub fn warning(&self, why: impl Into<String>) -> Error {
-        Error { path: self.errors.places.path(self.place), why: why.into() }
+        Error { path: self.errors.places.path(self.place), why: why.into(), key: None }
     }
 
     /// Reports that another value was expected here.

@@ -22,7 +22,7 @@ use super::value::Value;
 pub fn parse(bytes: &[u8]) -> Result<Value, Error> {
     let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes);
     if bytes.iter().all(u8::is_ascii_whitespace) {
-        return Err(Error { path: String::new(), why: "the configuration is empty".into() });
+        return Err(wrong("the configuration is empty".into()));
     }
     let not_json = |error| {
         // A string or a server's response often contains YAML by mistake. YAML in the gateway's own
@@ -34,10 +34,15 @@ pub fn parse(bytes: &[u8]) -> Result<Value, Error> {
                 "; YAML is read only where the gateway takes a structure: in a string, and on a server, write JSON"
             }
         };
-        Error { path: String::new(), why: format!("not valid JSON: {error}{hint}") }
+        wrong(format!("not valid JSON: {error}{hint}"))
     };
     // A `Struct` starts with 0x0a, a line feed in text, so the bytes are tried as JSON first.
     serde_json::from_slice(bytes).or_else(|error| structure::parse(bytes).ok_or(error)).map_err(not_json)
+}
+
+/// A mistake about the document itself.
+fn wrong(why: String) -> Error {
+    Error { path: String::new(), why, key: None }
 }
 
 /// Reads JSON text only, for documents that a client sends.

@@ -298,18 +298,23 @@ fn every_measurement_report_names_its_commit() {
     assert!(json["machine"]["commit"].as_str().is_some_and(|commit| commit.len() >= 7));
 }
 
-/// "`tests/it/file.rs`: `test`, `test`".
+/// "`tests/it/file.rs`: `test`, `test`", also below `cli/`.
 #[test]
 fn every_test_that_a_document_names_exists() {
     let is_letter = |letter: char| letter.is_ascii_alphanumeric() || "_/".contains(letter);
     let mut count = 0;
     for (file, text) in documents() {
         let text = text.split_whitespace().collect::<Vec<&str>>().join(" ");
-        for (source, rest) in names(&text, "`tests/", is_letter) {
+        let of = |folder: &'static str| {
+            let start = format!("`{folder}");
+            let found = names(&text, &start, is_letter);
+            found.into_iter().map(move |(source, rest)| (folder, source, rest)).collect::<Vec<_>>()
+        };
+        for (folder, source, rest) in ["tests/", "cli/tests/"].into_iter().flat_map(of) {
             let mut list = rest.strip_prefix(".rs`: ");
             while let Some((test, more)) = list.and_then(|list| list.strip_prefix('`')?.split_once('`')) {
-                let code = super::text(&format!("tests/{source}.rs"));
-                assert!(code.contains(&format!("fn {test}(")), "{file}: tests/{source}.rs has no `{test}`");
+                let code = super::text(&format!("{folder}{source}.rs"));
+                assert!(code.contains(&format!("fn {test}(")), "{file}: {folder}{source}.rs has no `{test}`");
                 count += 1;
                 list = more.strip_prefix(", ");
             }

@@ -1,0 +1,168 @@
+//! Findings about a document by itself.
+
+use super::code::{self, Code};
+use super::finding::Findings;
+use super::mistakes::{split, takes_first};
+use super::model::{Model, Rule};
+use super::place::{Places, head};
+use super::rules;
+use crate::source::documents::Document;
+use crate::source::value::{Kind, Value};
+use diana_config::Configuration;
+use std::collections::HashMap;
+
+/// The memory from which on a warning is due. The demo's document takes 70 MiB.
+const MANY_BYTES: u64 = 256 << 20;
+
+/// Adds the warnings about a document without mistakes.
+pub fn warnings(
+    document: &Document,
+    value: &Value,
+    configuration: &Configuration,
+    replicas: Option<u64>,
+    findings: &mut Findings,
+) {
+    let model = Model::of(value);
+    let tiers = rules::warnings(&model, findings);
+    let places = Places::new(value, takes_first(document));
+    for warning in &configuration.warnings {
+        let (rule, _) = places.at(&warning.path);
+        if !tiers.contains(&rule.range) {
+            let (message, hint) = split(&warning.why);
+            findings.add(code_of(&warning.why), &places.of(warning), message, hint);
+        }
+    }
+    lists(&model, findings);
+    if let Some(replicas) = replicas.filter(|replicas| *replicas > 1) {
+        counts_of_replicas(&model, replicas, findings);
+    }
+    memory(&model, configuration, findings);
+}
+
+/// The code of a warning that Diana itself logs.
+fn code_of(why: &str) -> Code {
+    if why.contains("can never refuse") {
+        if why.contains("exclusive: true") { code::LOOSER_RULE } else { code::NEVER_REFUSES }
+    } else if why.contains("`plan` changes nothing") {
+        code::PLANS_UNUSED
+    } else if why.contains("counts this rule") {
+        code::COUNTED_ALONE
+    } else {
+        code::PRIORITY_UNUSED
+    }
+}
+
+fn lists(model: &Model, findings: &mut Findings) {
+    let members = |key: &str| {
+        let list = model.root.get(key);
+        list.map(|list| list.get("members").unwrap_or(list)).map_or(&[][..], Value::items)
+    };
+    for (key, effect) in [("allow", "limits nobody"), ("deny", "denies everybody")] {
+        for member in members(key) {
+            if matches!(member.text(), Some("0.0.0.0/0" | "::/0")) {
+                findings.add(
+                    code::LIST_OF_ALL,
+                    &member.range,
+                    format!("the list contains all addresses of this kind: the gateway {effect}"),
+                    Some("list the networks that are meant"),
+                );
+            }
+        }
+    }
+    let denied: HashMap<String, &Value> =
+        members("deny").iter().map(|member| (member.to_json(), member)).collect();
+    for member in members("allow") {
+        if denied.contains_key(&member.to_json()) {
+            findings.add(
+                code::ALLOWED_AND_DENIED,
+                &member.range,
+                "the list `deny` has the same entry, and a client on both lists is denied",
+                Some("remove one of the two entries"),
+            );
+        }
+    }
+}
+
+fn counts_of_replicas(model: &Model, replicas: u64, findings: &mut Findings) {
+    let store = model.root.get("store").and_then(|store| store.get("redis").or_else(|| store.get("rls")));
+    let has_global = model.enforced().any(|(_, rule)| rule.is_global);
+    if let Some(store) = store
+        && has_global
+    {
+        let entry = store.entry("replicas");
+        let stated = entry.and_then(|entry| entry.value.whole()).unwrap_or(1);
+        if stated != replicas {
+            let place = entry.map_or_else(|| head(store), |entry| entry.value.range.clone());
+            findings.add(
+                code::STORE_REPLICAS,
+                &place,
+                format!(
+                    "the store counts on {stated} of {replicas} gateways: if the store is down, all gateways together \
+                     admit {replicas}/{stated} of each global quota"
+                ),
+                Some(&format!("write `replicas: {replicas}`")),
+            );
+        }
+    }
+    for (_, rule) in model.enforced() {
+        let place =
+            rule.value.entry("rpu").map_or_else(|| head(rule.value), |entry| entry.value.range.clone());
+        if !rule.is_global && (1..replicas).contains(&rule.rpu) {
+            let all = rule.rpu.saturating_mul(replicas);
+            findings.add(
+                code::REPLICAS,
+                &place,
+                format!(
+                    "each of {replicas} gateways counts the rule{} alone: together they admit {all}, not {}",
+                    rule.named(),
+                    rule.rpu
+                ),
+                Some("count in a store with `scope: global`, or divide the quota by the number of gateways"),
+            );
+        }
+        let lease = lease(rule);
+        if rule.is_global && lease > 0 && lease.saturating_mul(replicas) > rule.rpu && rule.rpu > 0 {
+            let place = rule.value.entry("lease").map_or(place, |entry| entry.value.range.clone());
+            let fits = rule.rpu.checked_div(replicas).unwrap_or(0);
+            findings.add(
+                code::LEASE_REPLICAS,
+                &place,
+                format!(
+                    "the quota is fewer leases than there are gateways: {} of {replicas} gateways may hold all of it",
+                    rule.rpu.checked_div(lease).unwrap_or(0).max(1)
+                ),
+                Some(&match fits {
+                    0 => "leave `lease` out".to_string(),
+                    fits => format!("lease at most {fits} units, better a few per cent of `rpu`"),
+                }),
+            );
+        }
+    }
+}
+
+/// The units that a gateway fetches ahead.
+fn lease(rule: &Rule) -> u64 {
+    let Some(lease) = rule.value.get("lease") else {
+        return 0;
+    };
+    let percent = |text: &str| text.trim().strip_suffix('%')?.trim().parse::<u64>().ok();
+    let units = match &lease.kind {
+        Kind::Text(text) => percent(text).map(|percent| rule.rpu.saturating_mul(percent).div_ceil(100)),
+        _ => lease.whole(),
+    };
+    units.unwrap_or(0).min(rule.rpu)
+}
+
+fn memory(model: &Model, configuration: &Configuration, findings: &mut Findings) {
+    let (keys, bytes) = configuration.policy.footprint();
+    if bytes > MANY_BYTES {
+        let max_actors = model.root.get("local").and_then(|local| local.entry("max_actors"));
+        let place = max_actors.map_or_else(|| head(model.root), |entry| entry.value.range.clone());
+        findings.add(
+            code::MEMORY,
+            &place,
+            format!("the tables may take {} MiB, in {keys} keys of the shared data", bytes >> 20),
+            Some("`local: {max_actors: …}` sets the size of each table: the number of actors at a time"),
+        );
+    }
+}

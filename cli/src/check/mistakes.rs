@@ -1,0 +1,118 @@
+//! The mistakes for which Diana refuses a document, and the warnings that Diana logs, each at its
+//! place.
+
+use super::code::{self, Code};
+use super::finding::Findings;
+use super::place::Places;
+use crate::source::content::SyntaxError;
+use crate::source::documents::{Body, Document, Host};
+use diana_config::{Configuration, Secret, SecretSource, Source, check_route};
+use diana_document::Error;
+
+/// What Diana makes of a document.
+pub enum Compiled {
+    /// A configuration.
+    Whole(Box<Configuration>),
+    /// The document of a route, which needs its listener's.
+    Route,
+    /// None: there are mistakes.
+    Wrong,
+}
+
+/// Compiles a document, and adds all mistakes.
+pub fn compile(document: &Document, findings: &mut Findings) -> Compiled {
+    let value = match &document.body {
+        Body::Absent(range, why) => {
+            findings.add(code::NO_CONFIGURATION, range, *why, None);
+            return Compiled::Wrong;
+        }
+        Body::Text(_, Err(SyntaxError { at, why })) => {
+            let (message, hint) = split(why);
+            findings.add(code::SYNTAX, &(*at..at.saturating_add(1)), message, hint);
+            return Compiled::Wrong;
+        }
+        Body::Text(_, Ok(value)) => value,
+        Body::Structure(value) => value,
+    };
+    let json = document.json();
+    // The secret itself is unknown here: the store counts as down.
+    let secret = match SecretSource::of(&json) {
+        Some(_) if matches!(document.host, Host::Any | Host::Module) => Secret::Absent,
+        _ => Secret::Unsupported,
+    };
+    let compiled = match document.host {
+        Host::Route => check_route(&json).map(|configuration| match configuration {
+            Some(configuration) => Compiled::Whole(Box::new(configuration)),
+            None => Compiled::Route,
+        }),
+        _ => Source::new(&json, &secret).compile().map(|compiled| Compiled::Whole(Box::new(compiled))),
+    };
+    compiled.unwrap_or_else(|errors| {
+        let places = Places::new(value, takes_first(document));
+        for error in &errors {
+            let (message, hint) = split(&error.why);
+            findings.add(code_of(error), &places.of(error), message, hint);
+        }
+        Compiled::Wrong
+    })
+}
+
+/// Whether Diana sees repeated keys, and takes the first.
+#[must_use]
+pub fn takes_first(document: &Document) -> bool {
+    document.part.is_json || matches!(document.body, Body::Text(..))
+}
+
+fn code_of(error: &Error) -> Code {
+    match &error.key {
+        Some(_) if error.why.ends_with(TWICE) => code::REPEATED_KEY,
+        Some(_) => code::UNKNOWN_KEY,
+        None if error.why.ends_with(MISSING) => code::MISSING_KEY,
+        None => code::WRONG_VALUE,
+    }
+}
+
+const TWICE: &str = "is given twice";
+const MISSING: &str = "is missing";
+
+/// Where a message of Diana turns to what is allowed.
+const HINTS: [&str; 9] = [
+    ", did you mean ",
+    ", expected ",
+    ", leave ",
+    ", put it in quotes",
+    ", it belongs ",
+    ", there is nothing ",
+    ", write ",
+    ": write ",
+    "; ",
+];
+
+/// The mistake and the hint in a message.
+#[must_use]
+pub fn split(why: &str) -> (&str, Option<&str>) {
+    let at = HINTS.iter().filter_map(|hint| why.find(hint)).min();
+    match at.and_then(|at| why.split_at_checked(at)) {
+        Some((message, hint)) => (message, Some(hint.trim_start_matches([',', ':', ';', ' ']))),
+        None => (why, None),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_message_is_split_before_its_hint() {
+        assert_eq!(
+            split("unknown key `ulr`, did you mean `url`?"),
+            ("unknown key `ulr`", Some("did you mean `url`?"))
+        );
+        assert_eq!(
+            split("unknown unit `secnd`, expected second, minute, hour, day or a span such as `30s`"),
+            ("unknown unit `secnd`", Some("expected second, minute, hour, day or a span such as `30s`"))
+        );
+        assert_eq!(split("`url` is missing"), ("`url` is missing", None));
+        assert_eq!(split("a `x, expected y`"), ("a `x", Some("expected y`")), "no harm");
+    }
+}

@@ -1,0 +1,227 @@
+//! A valid document as the warnings see it: limits, conditions and rules with their places.
+
+use crate::source::value::{Kind, Value};
+use diana_base::time::Span;
+use diana_document::{Errors, Node, fold};
+use diana_limiter::algorithm::Quota;
+use diana_limiter::matcher::KINDS;
+use diana_limiter::matcher::pattern::Pattern;
+
+/// A document.
+pub struct Model<'a> {
+    /// The document.
+    pub root: &'a Value,
+    /// The limits.
+    pub limits: Vec<Limit<'a>>,
+}
+
+/// A limit.
+pub struct Limit<'a> {
+    /// The url pattern.
+    pub pattern: Pattern,
+    /// Each condition: its kind, the name for kinds that have names, and the rest as JSON.
+    pub conditions: Vec<Condition<'a>>,
+    /// Whether less specific limits do not apply.
+    pub exclusive: bool,
+    /// The url.
+    pub url: &'a Value,
+    /// The rules.
+    pub rules: Vec<Rule<'a>>,
+}
+
+/// A condition of a limit. `headers: {a: 1, b: 2}` are two conditions.
+#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Condition<'a> {
+    /// The kind, such as `headers`.
+    pub kind: &'static str,
+    /// The name, in lower case for headers; empty for kinds without names.
+    pub name: String,
+    /// The rest, as JSON.
+    pub json: String,
+    /// Whether the condition compares a value.
+    pub value: Option<&'a str>,
+}
+
+/// A rule.
+pub struct Rule<'a> {
+    /// The rule.
+    pub value: &'a Value,
+    /// The names of the actors, sorted; a segment as `{segment: name}`.
+    pub actors: Vec<String>,
+    /// Requests per unit, or in flight.
+    pub rpu: u64,
+    /// The unit in nanoseconds; 0 if there is none.
+    pub unit_ns: u64,
+    /// Whether the rule refuses.
+    pub enforced: bool,
+    /// Whether requests without the actor are not counted.
+    pub skips: bool,
+    /// Whether all gateways count together.
+    pub is_global: bool,
+}
+
+/// The kinds whose conditions have names.
+pub const NAMED: [&str; 4] = ["headers", "query", "jwt", "property"];
+
+impl<'a> Model<'a> {
+    /// The model of a document without mistakes.
+    #[must_use]
+    pub fn of(root: &'a Value) -> Model<'a> {
+        let is_enforced = root.get("limits").is_none() || mode(root);
+        let limits: Vec<&Value> = match (&root.kind, root.get("limits")) {
+            (Kind::List(items), _) => items.iter().collect(),
+            (_, Some(limits)) => limits.items().iter().collect(),
+            _ => vec![root],
+        };
+        let limits = limits.into_iter().filter_map(|limit| Limit::of(limit, is_enforced)).collect();
+        Model { root, limits }
+    }
+
+    /// All enforced rules, each with its limit.
+    pub fn enforced(&self) -> impl Iterator<Item = (&Limit<'a>, &Rule<'a>)> {
+        let rules = self.limits.iter().flat_map(|limit| limit.rules.iter().map(move |rule| (limit, rule)));
+        rules.filter(|(_, rule)| rule.enforced)
+    }
+
+    /// The definition of an actor, as `{header: x-user-id}`.
+    #[must_use]
+    pub fn actor(&self, name: &str) -> Option<&'a Value> {
+        self.root.get("actors")?.get(name)
+    }
+
+    /// The header that alone gives an actor its value.
+    #[must_use]
+    pub fn actor_header(&self, name: &str) -> Option<String> {
+        match (self.actor(name), name) {
+            (Some(source), _) => source.get("header")?.text().map(str::to_ascii_lowercase),
+            (None, "user" | "account") => Some("x-user-id".into()),
+            (None, "device") => Some("x-device-id".into()),
+            _ => None,
+        }
+    }
+
+    /// Whether every request has the actor.
+    #[must_use]
+    pub fn always_has(&self, name: &str) -> bool {
+        let of_source = |source: &Value| source.get("ip").is_some() || is_method_or_host(source);
+        matches!(name, "all" | "ip") || self.actor(name).is_some_and(of_source)
+    }
+}
+
+fn is_method_or_host(source: &Value) -> bool {
+    matches!(source.text(), Some("method" | "host"))
+}
+
+impl<'a> Limit<'a> {
+    fn of(value: &'a Value, is_enforced: bool) -> Option<Limit<'a>> {
+        let url = value.get("url").or_else(|| value.get("Url"))?;
+        let mut conditions = Vec::new();
+        for kind in KINDS {
+            let Some(condition) = value.get(kind.key) else {
+                continue;
+            };
+            if NAMED.contains(&kind.key) {
+                for entry in condition.entries() {
+                    let name = match kind.key {
+                        "headers" => entry.key.to_ascii_lowercase(),
+                        _ => entry.key.clone(),
+                    };
+                    let (json, value) = (entry.value.to_json(), entry.value.text());
+                    conditions.push(Condition { kind: kind.key, name, json, value });
+                }
+            } else {
+                let json = condition.to_json();
+                conditions.push(Condition { kind: kind.key, name: String::new(), json, value: None });
+            }
+        }
+        conditions.sort();
+        let rules = value.get("rules").map_or(&[][..], Value::items);
+        Some(Limit {
+            pattern: url.text()?.parse().ok()?,
+            conditions,
+            exclusive: value.get("exclusive").and_then(Value::flag).unwrap_or(false),
+            url,
+            rules: rules.iter().map(|rule| Rule::of(rule, is_enforced)).collect(),
+        })
+    }
+
+    /// Whether all conditions of this limit are conditions of the other one.
+    #[must_use]
+    pub fn asks_no_more_than(&self, other: &Limit) -> bool {
+        self.conditions.iter().all(|condition| other.conditions.contains(condition))
+    }
+}
+
+impl<'a> Rule<'a> {
+    fn of(value: &'a Value, is_enforced: bool) -> Rule<'a> {
+        let name = |actor: &Value| match actor.text() {
+            Some("account") => "user".to_string(),
+            Some(name) => name.to_string(),
+            None => actor.to_json(),
+        };
+        let mut actors = match value.get("actor") {
+            Some(Value { kind: Kind::List(items), .. }) => items.iter().map(name).collect(),
+            Some(actor) => vec![name(actor)],
+            None => vec!["all".into()],
+        };
+        actors.sort();
+        let missing = value.get("missing").map(|missing| missing.get("action").unwrap_or(missing));
+        let folded = |key: &str| value.get(key).and_then(Value::text).map(fold);
+        Rule {
+            value,
+            actors,
+            rpu: value.get("rpu").and_then(size).unwrap_or(0),
+            unit_ns: value.get("unit").and_then(Value::text).and_then(unit_ns).unwrap_or(0),
+            enforced: is_enforced && mode(value),
+            skips: missing.and_then(Value::text).map(fold).as_deref() == Some("skip"),
+            is_global: folded("scope").as_deref() == Some("global"),
+        }
+    }
+
+    /// The name in messages, with a space in front; empty if the rule has none.
+    #[must_use]
+    pub fn named(&self) -> String {
+        let name = self.value.get("name").and_then(Value::text);
+        name.map_or(String::new(), |name| format!(" {}", diana_document::quoted(name)))
+    }
+
+    /// Whether this rule admits more over a long time than the other one does.
+    #[must_use]
+    pub fn is_looser_than(&self, other: &Rule) -> bool {
+        let is_rate = |rule: &Rule| rule.unit_ns > 0;
+        let product = |rpu: u64, unit: u64| u128::from(rpu).saturating_mul(unit.max(1).into());
+        is_rate(self) == is_rate(other) && product(self.rpu, other.unit_ns) > product(other.rpu, self.unit_ns)
+    }
+}
+
+/// Whether the mode is to enforce.
+fn mode(value: &Value) -> bool {
+    value.get("mode").and_then(Value::text).map(fold).as_deref() != Some("shadow")
+}
+
+/// A number, or a size such as `10k`.
+fn size(value: &Value) -> Option<u64> {
+    match &value.kind {
+        Kind::Text(text) => {
+            let (value, errors) = (diana_document::Value::Text(text.clone()), Errors::default());
+            Node::root(&value, &errors).size(0..=Quota::MAX_RPU)
+        }
+        Kind::Number(number) => number.parse::<f64>().ok().map(|number| number as u64),
+        _ => None,
+    }
+}
+
+fn unit_ns(text: &str) -> Option<u64> {
+    let seconds = match fold(text).as_str() {
+        "second" => 1,
+        "minute" => 60,
+        "hour" => 3_600,
+        "day" => 86_400,
+        _ => {
+            let (value, errors) = (diana_document::Value::Text(text.into()), Errors::default());
+            let span = Node::root(&value, &errors).span(Span::ZERO..=Span::from_secs(u32::MAX.into()));
+            return span.map(Span::as_ns);
+        }
+    };
+    Some(Span::from_secs(seconds).as_ns())
+}

@@ -1,0 +1,278 @@
+//! Shows findings: as text with an excerpt of the file, or as JSON.
+
+use super::code::Severity;
+use super::finding::Finding;
+use super::report::{Report, Summary};
+use crate::source::content::File;
+use crate::source::documents::Host;
+use miette::{
+    Diagnostic, GraphicalReportHandler, GraphicalTheme, LabeledSpan, MietteError, MietteSpanContents,
+    SourceCode, SourceSpan, SpanContents,
+};
+use serde_json::{Value, json};
+use std::fmt;
+use std::fmt::Write;
+
+/// The columns of the text.
+const WIDTH: usize = 100;
+
+/// A longer line is shown in part.
+const MAX_LINE: usize = 160;
+
+/// How much of a longer line is shown on either side of a finding.
+const AROUND: usize = 60;
+
+/// All findings and documents of all files.
+#[must_use]
+pub fn text(reports: &[Report], is_terminal: bool) -> String {
+    let theme = if is_terminal { GraphicalTheme::default() } else { GraphicalTheme::none() };
+    let handler = GraphicalReportHandler::new_themed(theme)
+        .with_width(WIDTH)
+        .with_links(false)
+        .with_context_lines(1)
+        .with_primary_span_start()
+        .without_cause_chain();
+    let mut text = String::new();
+    for report in reports {
+        let excerpts = Excerpts { shown: shown(&report.file.text), file: &report.file };
+        for finding in &report.findings {
+            // Writing to text cannot fail.
+            let _ = handler.render_report(&mut text, &Shown { finding, excerpts: &excerpts });
+            text.push('\n');
+        }
+        for summary in &report.documents {
+            text.push_str(&line(&report.file, summary));
+        }
+    }
+    text
+}
+
+/// `2 errors, 1 warning`
+#[must_use]
+pub fn counts(errors: usize, warnings: usize) -> String {
+    let number = |count: usize, name: &str| format!("{count} {name}{}", if count == 1 { "" } else { "s" });
+    match (errors, warnings) {
+        (0, 0) => "no mistakes\n".into(),
+        _ => format!("{}, {}\n", number(errors, "error"), number(warnings, "warning")),
+    }
+}
+
+fn line(file: &File, summary: &Summary) -> String {
+    let Summary { line, host, rules, keys, bytes, filter, is_shadow } = summary;
+    let mut text = format!("{}:{line}: ", shown(&file.name).replace('\n', " "));
+    let size = match bytes >> 20 {
+        0 => format!("{} KiB", bytes.div_ceil(1024)),
+        mib => format!("{mib} MiB"),
+    };
+    let (rules, keys) = (plural(*rules as u64, "rule"), plural(*keys, "key"));
+    let _ = write!(text, "{rules}; at most {keys} and {size} of shared data");
+    if let Some(filter) = filter {
+        let _ = write!(text, "; for `{filter}`");
+    }
+    text.push_str(match host {
+        Host::Route => "; the document of a route",
+        _ => "",
+    });
+    text.push_str(if *is_shadow { "; all rules are in shadow" } else { "" });
+    text.push('\n');
+    text
+}
+
+fn plural(count: u64, name: &str) -> String {
+    format!("{count} {name}{}", if count == 1 { "" } else { "s" })
+}
+
+/// The findings of a file, as JSON.
+pub fn findings(report: &Report) -> impl Iterator<Item = Value> {
+    report.findings.iter().map(|finding| {
+        let (start, end) =
+            (report.file.position(finding.range.start), report.file.position(finding.range.end));
+        json!({
+            "file": report.file.name,
+            "line": start.line,
+            "column": start.column,
+            "end": {"line": end.line, "column": end.column},
+            "code": finding.code.full_name(),
+            "severity": severity(finding),
+            "message": finding.message,
+            "hint": finding.hint,
+            "page": finding.code.page(),
+        })
+    })
+}
+
+/// The documents of a file, as JSON.
+pub fn documents(report: &Report) -> impl Iterator<Item = Value> {
+    report.documents.iter().map(|summary| {
+        json!({
+            "file": report.file.name,
+            "line": summary.line,
+            "rules": summary.rules,
+            "keys": summary.keys,
+            "bytes": summary.bytes,
+            "filter": summary.filter,
+            "shadow": summary.is_shadow,
+        })
+    })
+}
+
+fn severity(finding: &Finding) -> &'static str {
+    match finding.code.severity {
+        Severity::Error => "error",
+        Severity::Warning => "warning",
+    }
+}
+
+/// A finding in the form that `miette` shows.
+#[derive(Debug)]
+struct Shown<'a> {
+    finding: &'a Finding,
+    excerpts: &'a Excerpts<'a>,
+}
+
+impl fmt::Display for Shown<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&shown(&self.finding.message))
+    }
+}
+
+impl std::error::Error for Shown<'_> {}
+
+impl Diagnostic for Shown<'_> {
+    fn code<'a>(&'a self) -> Option<Box<dyn fmt::Display + 'a>> {
+        Some(Box::new(self.finding.code.full_name()))
+    }
+
+    fn severity(&self) -> Option<miette::Severity> {
+        Some(match self.finding.code.severity {
+            Severity::Error => miette::Severity::Error,
+            Severity::Warning => miette::Severity::Warning,
+        })
+    }
+
+    fn help<'a>(&'a self) -> Option<Box<dyn fmt::Display + 'a>> {
+        let hint = self.finding.hint.as_deref()?;
+        Some(Box::new(shown(hint)))
+    }
+
+    fn source_code(&self) -> Option<&dyn SourceCode> {
+        Some(self.excerpts)
+    }
+
+    fn labels(&self) -> Option<Box<dyn Iterator<Item = LabeledSpan> + '_>> {
+        let (file, range) = (self.excerpts.file, &self.finding.range);
+        // A label of several lines would bury the first one.
+        let end = file.line(file.position(range.start).line).end;
+        let length = range.end.min(end).saturating_sub(range.start);
+        Some(Box::new([LabeledSpan::new_primary_with_span(None, (range.start, length))].into_iter()))
+    }
+}
+
+/// The lines of a file. `miette` would read the file from its start for each finding.
+#[derive(Debug)]
+struct Excerpts<'a> {
+    file: &'a File,
+    shown: String,
+}
+
+impl SourceCode for Excerpts<'_> {
+    fn read_span<'a>(
+        &'a self,
+        span: &SourceSpan,
+        before: usize,
+        after: usize,
+    ) -> Result<Box<dyn SpanContents<'a> + 'a>, MietteError> {
+        let (start, end) = (span.offset(), span.offset().saturating_add(span.len()));
+        let place = self.file.position(start);
+        let lines = place.line.saturating_sub(before).max(1)
+            ..=place.line.saturating_add(after).min(self.file.lines());
+        if before == 0 && after == 0 {
+            // Only the place is asked for, in front of the excerpt.
+            let end = self.file.line(place.line).end.min(end).max(start);
+            let data = self.shown.get(start..end).ok_or(MietteError::OutOfBounds)?;
+            return Ok(self.contents(data, start, place.line, place.column.saturating_sub(1), 1));
+        }
+        let is_long = lines.clone().any(|line| self.file.line(line).len() > MAX_LINE);
+        let (range, first) = if is_long {
+            let line = self.file.line(place.line);
+            (
+                start.saturating_sub(AROUND).max(line.start)..end.saturating_add(AROUND).min(line.end),
+                place.line,
+            )
+        } else {
+            (self.file.line(*lines.start()).start..self.file.line(*lines.end()).end, *lines.start())
+        };
+        let range = self.boundary(range.start)..self.boundary(range.end.max(range.start));
+        let data = self.shown.get(range.clone()).ok_or(MietteError::OutOfBounds)?;
+        let column = if is_long { self.file.position(range.start).column.saturating_sub(1) } else { 0 };
+        Ok(self.contents(data, range.start, first, column, lines.count()))
+    }
+}
+
+impl Excerpts<'_> {
+    fn contents<'a>(
+        &self,
+        data: &'a str,
+        start: usize,
+        line: usize,
+        column: usize,
+        lines: usize,
+    ) -> Box<dyn SpanContents<'a> + 'a> {
+        let (name, span) = (shown(&self.file.name).replace('\n', " "), (start, data.len()).into());
+        let line = line.saturating_sub(1);
+        Box::new(MietteSpanContents::new_named(name, data.as_bytes(), span, line, column, lines))
+    }
+
+    fn boundary(&self, mut at: usize) -> usize {
+        while !self.shown.is_char_boundary(at) {
+            at = at.saturating_sub(1);
+        }
+        at.min(self.shown.len())
+    }
+}
+
+/// Text without characters that would change the terminal or the order of letters. The length in
+/// bytes stays the same.
+fn shown(text: &str) -> String {
+    let is_hostile = |c: char| {
+        c.is_control() && c != '\n' && c != '\t'
+            || matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+    };
+    if !text.contains(is_hostile) {
+        return text.into();
+    }
+    let mut clean = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            '\r' => clean.push(' '),
+            c if is_hostile(c) => clean.extend(std::iter::repeat_n('?', c.len_utf8())),
+            c => clean.push(c),
+        }
+    }
+    clean
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hostile_characters_are_replaced_in_place() {
+        let text = "a\u{1b}[31m\r\n\tb\u{202e}c\u{9b}";
+        let clean = shown(text);
+        assert_eq!(clean, "a?[31m \n\tb???c??");
+        assert_eq!(clean.len(), text.len());
+    }
+
+    #[test]
+    fn a_long_line_is_shown_in_part() {
+        let text = format!(
+            "{{\"limits\": [{}], \"limts\": []}}",
+            "{\"url\": \"/\", \"exclusive\": true},".repeat(1_000)
+        );
+        let text = text.replace(",]", "]");
+        let report = Report::of(File::new("a.json", text), None);
+        let shown = self::text(&[report], false);
+        assert!(shown.contains("unknown key `limts`") && shown.len() < 2_000, "{shown}");
+    }
+}

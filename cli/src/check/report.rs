@@ -1,0 +1,150 @@
+//! All findings about a file.
+
+use super::code::{self, Severity};
+use super::finding::{Finding, Findings};
+use super::mistakes::{Compiled, compile};
+use super::model::Model;
+use super::{document, envoy, mistakes, nginx, replicas, yaml};
+use crate::source::content::File;
+use crate::source::documents::{Document, Host, documents};
+use crate::source::parts::{Form, parts};
+use diana_config::Configuration;
+use std::collections::HashSet;
+
+/// What the check of a file found.
+#[derive(Debug)]
+pub struct Report {
+    /// The file.
+    pub file: File,
+    /// The findings, in the order of the file.
+    pub findings: Vec<Finding>,
+    /// The documents without mistakes, in the order of the file.
+    pub documents: Vec<Summary>,
+}
+
+/// What a document needs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Summary {
+    /// The first line of the document.
+    pub line: usize,
+    /// Who reads the document.
+    pub host: Host,
+    /// The number of rules.
+    pub rules: usize,
+    /// The number of keys of the shared data, at most.
+    pub keys: u64,
+    /// The bytes of the shared data, at most.
+    pub bytes: u64,
+    /// The file of the filter with the fewest callbacks that suffice; `None` for the native module.
+    pub filter: Option<&'static str>,
+    /// Whether nothing is ever refused, because all rules are in shadow.
+    pub is_shadow: bool,
+}
+
+impl Report {
+    /// Checks a file.
+    #[must_use]
+    pub fn of(file: File, replicas: Option<u64>) -> Report {
+        let parts = parts(&file);
+        let mut found = Vec::new();
+        for (index, part) in parts.iter().enumerate() {
+            let content = &part.content;
+            let line = |at: usize| file.position(content.origin.outer(at)).line;
+            let mut findings = Findings::new(content, &mut found);
+            if let Form::Wrong(error) = &part.form {
+                let (message, hint) = mistakes::split(&error.why);
+                findings.add(code::SYNTAX, &(error.at..error.at.saturating_add(1)), message, hint);
+            }
+            yaml::dropped_keys(part, &line, &mut findings);
+            let earlier = index.checked_sub(1).and_then(|index| parts.get(index));
+            yaml::ignored_document(part, earlier, &mut findings);
+        }
+        let replicas = replicas.or_else(|| replicas::replicas(&parts));
+        let documents = documents(&parts);
+        if documents.is_empty() && found.iter().all(|finding| finding.code != code::SYNTAX) {
+            Findings::new(&file.content(), &mut found).add(
+                code::NO_CONFIGURATION,
+                &(0..1),
+                "the file has no configuration of Diana",
+                Some("expected a document with `limits`, a filter of Envoy with one, or `proxy_wasm diana '…'`"),
+            );
+        }
+        let mut summaries = Vec::new();
+        for part in &parts {
+            let mut zone = Zone::default();
+            for document in documents.iter().filter(|document| std::ptr::eq(document.part, part)) {
+                if let Some(configuration) = check(document, replicas, &mut zone, &mut found) {
+                    summaries.push(summary(document, &configuration, &file));
+                }
+            }
+            if let (Form::Nginx(directives), true) = (&part.form, zone.has_documents) {
+                nginx::surroundings(directives, zone.bytes, &mut Findings::new(&part.content, &mut found));
+            }
+        }
+        found.sort_by_key(|finding| (finding.range.start, finding.range.end));
+        Report { file, findings: found, documents: summaries }
+    }
+
+    /// The number of findings of a severity.
+    #[must_use]
+    pub fn count(&self, severity: Severity) -> usize {
+        self.findings.iter().filter(|finding| finding.code.severity == severity).count()
+    }
+}
+
+/// What the documents of a configuration of nginx need together.
+#[derive(Default)]
+struct Zone {
+    has_documents: bool,
+    bytes: u64,
+    /// The same document in two places counts in the same keys.
+    known: HashSet<Vec<u8>>,
+}
+
+/// Checks a document and what stands around it. Returns its configuration.
+fn check(
+    document: &Document,
+    replicas: Option<u64>,
+    zone: &mut Zone,
+    found: &mut Vec<Finding>,
+) -> Option<Configuration> {
+    zone.has_documents |= document.host == Host::Nginx;
+    envoy::warnings(document, &mut Findings::new(&document.part.content, found));
+    let compiled = compile(document, &mut Findings::new(document.content(), found));
+    let value = document.value()?;
+    envoy::addresses(document, &Model::of(value), found);
+    let Compiled::Whole(mut configuration) = compiled else {
+        return None;
+    };
+    let mut findings = Findings::new(document.content(), found);
+    document::warnings(document, value, &configuration, replicas, &mut findings);
+    if let Some(clusters) = envoy::Clusters::of(document) {
+        clusters.warnings(value, &mut findings);
+    }
+    if document.host == Host::Nginx {
+        let bytes = nginx::document(value, &mut configuration, &mut findings);
+        if zone.known.insert(document.json().into_owned()) {
+            zone.bytes = zone.bytes.saturating_add(bytes);
+        }
+    }
+    envoy::file(document, &configuration, &mut Findings::new(&document.part.content, found));
+    Some(*configuration)
+}
+
+fn summary(document: &Document, configuration: &Configuration, file: &File) -> Summary {
+    let (keys, bytes) = configuration.policy.footprint();
+    let mut rules = configuration.policy.named_rules();
+    Summary {
+        line: file.position(document.range().start).line,
+        host: document.host,
+        rules: configuration.policy.named_rules().count(),
+        keys,
+        bytes,
+        filter: match document.host {
+            Host::Any | Host::Wasm => Some(envoy::fitting(configuration)),
+            Host::Nginx => Some("diana-nginx.wasm"),
+            Host::Module | Host::Route => None,
+        },
+        is_shadow: configuration.policy.named_rules().next().is_some() && rules.all(|rule| !rule.enforced()),
+    }
+}

@@ -1,0 +1,183 @@
+//! Warnings about rules that do less than they seem to: they never match, skip what they protect,
+//! or count beside a rule that they were meant to replace.
+
+use super::code;
+use super::finding::Findings;
+use super::model::{Condition, Limit, Model, NAMED, Rule};
+use super::place::head;
+use diana_limiter::matcher::pattern::{Pattern, Segment};
+use std::collections::{HashMap, HashSet};
+use std::ops::Range;
+
+/// How many pairs of limits are compared at most: large documents are checked in less depth rather
+/// than for minutes.
+const MAX_PAIRS: usize = 2_000_000;
+
+/// Adds the warnings. Returns the places of rules that are a tier: Diana's own warnings about them
+/// would say the same.
+pub fn warnings(model: &Model, findings: &mut Findings) -> HashSet<Range<usize>> {
+    shadowed_limits(model, findings);
+    rules_without_their_actor(model, findings);
+    skipped_protection(model, findings);
+    tiers(model, findings)
+}
+
+/// Limits for all of whose paths more specific limits are exclusive.
+fn shadowed_limits(model: &Model, findings: &mut Findings) {
+    let exclusive = || model.limits.iter().filter(|limit| limit.exclusive);
+    // The paths that a limit without `=` matches are its own and those with one more segment.
+    let mut own: HashMap<String, Vec<&Limit>> = HashMap::new();
+    let mut below: HashMap<String, Vec<&Limit>> = HashMap::new();
+    for limit in exclusive() {
+        let text = limit.pattern.to_string();
+        match text.strip_prefix('=') {
+            Some(path) => own.entry(path.into()).or_default().push(limit),
+            None if limit.pattern.segments().last() == Some(&Segment::Any) => {
+                let parent = text.strip_suffix("/*").unwrap_or_default();
+                let parent = if parent.is_empty() { "/" } else { parent };
+                below.entry(parent.into()).or_default().push(limit);
+            }
+            None => {}
+        }
+    }
+    for limit in model.limits.iter().filter(|limit| !limit.pattern.is_exact() && !limit.rules.is_empty()) {
+        let path = limit.pattern.to_string();
+        let covering = |limits: &HashMap<String, Vec<&Limit>>| {
+            limits.get(&path).is_some_and(|limits| limits.iter().any(|other| other.asks_no_more_than(limit)))
+        };
+        if covering(&own) && covering(&below) {
+            findings.add(
+                code::NEVER_MATCHES,
+                &limit.url.range,
+                "the limit never applies: for each of its paths a more specific limit is `exclusive`",
+                Some("remove the limit, or write its rules into the exclusive limits"),
+            );
+        }
+    }
+}
+
+/// Rules whose limit excludes all requests with the actor.
+fn rules_without_their_actor(model: &Model, findings: &mut Findings) {
+    for limit in &model.limits {
+        let is_absent = |condition: &&Condition| condition.json == r#"{"present":false}"#;
+        let absent: Vec<&Condition> = limit.conditions.iter().filter(is_absent).collect();
+        if absent.is_empty() {
+            continue;
+        }
+        for rule in limit.rules.iter().filter(|rule| rule.skips) {
+            let excluded = rule.actors.iter().find(|actor| absent.iter().any(|it| names(model, actor, it)));
+            if let Some(actor) = excluded {
+                findings.add(
+                    code::NEVER_MATCHES,
+                    &head(rule.value),
+                    format!(
+                        "the rule{} never counts: its limit excludes requests with the actor `{actor}`, and `missing: skip` \
+                         skips all others",
+                        rule.named()
+                    ),
+                    Some("remove the condition, or choose another `missing`"),
+                );
+            }
+        }
+    }
+}
+
+/// Whether a condition is about the part of the request that gives an actor its value.
+fn names(model: &Model, actor: &str, condition: &Condition) -> bool {
+    let source = |kind: &str| model.actor(actor).and_then(|source| source.get(kind)?.text());
+    match condition.kind {
+        "headers" => model.actor_header(actor).as_deref() == Some(condition.name.as_str()),
+        "query" | "jwt" => source(condition.kind) == Some(condition.name.as_str()),
+        _ => false,
+    }
+}
+
+/// Rules that a client evades by leaving out the actor, without another rule that counts then.
+fn skipped_protection(model: &Model, findings: &mut Findings) {
+    let counts_always = |rule: &Rule| {
+        let has_actor = rule.actors.iter().all(|actor| model.always_has(actor));
+        rule.enforced && (has_actor || !rule.skips)
+    };
+    // The least specific limits come first: they apply to most others.
+    let mut general: Vec<&Limit> =
+        model.limits.iter().filter(|limit| limit.rules.iter().any(counts_always)).collect();
+    general.sort_by_key(|limit| (limit.pattern.segments().len(), limit.conditions.len()));
+    let mut pairs = 0usize;
+    for (limit, rule) in model.enforced().filter(|(_, rule)| rule.skips) {
+        let requires = |condition: &Condition| {
+            condition.json != r#"{"present":false}"#
+                && rule.actors.iter().all(|actor| model.always_has(actor) || names(model, actor, condition))
+        };
+        if limit.rules.iter().any(counts_always) || limit.conditions.iter().any(requires) {
+            continue;
+        }
+        let mut counts = |other: &&Limit| {
+            pairs = pairs.saturating_add(1);
+            other.pattern.contains(&limit.pattern) && other.asks_no_more_than(limit)
+        };
+        if general.iter().any(&mut counts) {
+            continue;
+        }
+        if pairs > MAX_PAIRS {
+            return;
+        }
+        let place = rule.value.entry("missing").map_or(head(rule.value), |entry| entry.value.range.clone());
+        findings.add(
+            code::SKIPS_PROTECTION,
+            &place,
+            format!("a request without the actor evades the rule{}, and no other rule counts the request", rule.named()),
+            Some("leave `missing` out to count such requests by address, write `deny`, or add a rule for all requests"),
+        );
+    }
+}
+
+/// Limits that differ from another one by the value of a header, and allow more for it: both count.
+fn tiers(model: &Model, findings: &mut Findings) -> HashSet<Range<usize>> {
+    let key = |pattern: &Pattern, conditions: &[&Condition]| {
+        let conditions: Vec<String> =
+            conditions.iter().map(|it| format!("{} {:?} {}", it.kind, it.name, it.json)).collect();
+        format!("{pattern} | {}", conditions.join(" | "))
+    };
+    let mut limits: HashMap<String, Vec<&Limit>> = HashMap::new();
+    for limit in &model.limits {
+        let conditions: Vec<&Condition> = limit.conditions.iter().collect();
+        limits.entry(key(&limit.pattern, &conditions)).or_default().push(limit);
+    }
+    let mut found = HashSet::new();
+    for tier in model.limits.iter().filter(|limit| !limit.exclusive) {
+        for tested in tier.conditions.iter().filter(|it| NAMED.contains(&it.kind) && it.value.is_some()) {
+            let others: Vec<&Condition> = tier.conditions.iter().filter(|it| *it != tested).collect();
+            let bases = limits.get(&key(&tier.pattern, &others)).map_or(&[][..], Vec::as_slice);
+            let Some((rule, base)) = looser(tier, bases) else {
+                continue;
+            };
+            if !found.insert(rule.value.range.clone()) {
+                continue;
+            }
+            findings.add(
+                code::TIER,
+                &head(rule.value),
+                format!(
+                    "the rule{} allows more than{} for requests with `{}`, but both count such requests",
+                    rule.named(),
+                    if base.named().is_empty() { " another rule".into() } else { base.named() },
+                    tested.name
+                ),
+                Some("write the larger quota into `plans` of the other rule, or give this limit `exclusive: true`"),
+            );
+        }
+    }
+    found
+}
+
+/// A rule of the tier that is looser than one of a base limit for the same actor.
+fn looser<'m, 'a>(tier: &'m Limit<'a>, bases: &[&'m Limit<'a>]) -> Option<(&'m Rule<'a>, &'m Rule<'a>)> {
+    let rules = || bases.iter().flat_map(|base| &base.rules).filter(|base| base.enforced);
+    let plain = |rule: &Rule| rule.value.get("cost").map(|cost| cost.to_json());
+    tier.rules.iter().filter(|rule| rule.enforced).find_map(|rule| {
+        let base = rules().find(|base| {
+            rule.actors == base.actors && plain(rule) == plain(base) && rule.is_looser_than(base)
+        })?;
+        Some((rule, base))
+    })
+}

@@ -1,0 +1,299 @@
+//! Finds the documents of Diana in what gateways and Kubernetes read.
+
+use super::content::{Content, SyntaxError};
+use super::nginx::Word;
+use super::parts::{Form, Part, is_document, is_of_diana};
+use super::value::{Entry, Value};
+use super::{embedded, json};
+use std::borrow::Cow;
+use std::ops::Range;
+
+const MANAGER: &str = "envoy.extensions.filters.network.http_connection_manager.v3.HttpConnectionManager";
+const WASM: &str = "envoy.extensions.filters.http.wasm.v3.Wasm";
+const MODULE: &str = "envoy.extensions.filters.http.dynamic_modules.v3.DynamicModuleFilter";
+const MODULE_OF_ROUTE: &str = "envoy.extensions.filters.http.dynamic_modules.v3.DynamicModuleFilterPerRoute";
+
+/// Who reads a document.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Host {
+    /// Unknown: the document is a file of its own.
+    Any,
+    /// The proxy-wasm filter in Envoy.
+    Wasm,
+    /// The native module in Envoy.
+    Module,
+    /// The native module, for a route.
+    Route,
+    /// The proxy-wasm filter in nginx.
+    Nginx,
+}
+
+/// A document of Diana.
+#[derive(Debug)]
+pub struct Document<'a> {
+    /// Who reads the document.
+    pub host: Host,
+    /// The text in which the document stands.
+    pub part: &'a Part,
+    /// The document.
+    pub body: Body<'a>,
+    /// What configures the filter: a `PluginConfig`, a message of the native module, or the `spec`
+    /// of a Kubernetes resource.
+    pub filter: Option<&'a Value>,
+    /// The `HttpConnectionManager` around the filter.
+    pub manager: Option<&'a Value>,
+}
+
+/// A document.
+#[derive(Debug)]
+pub enum Body<'a> {
+    /// Part of a larger value, such as a `google.protobuf.Struct`.
+    Structure(&'a Value),
+    /// A text of its own, and its value.
+    Text(Content, Result<Value, SyntaxError>),
+    /// None, or in a form that is not read, at these bytes of the text.
+    Absent(Range<usize>, &'static str),
+}
+
+impl<'a> Document<'a> {
+    /// The text that has the ranges of [`Document::value`].
+    #[must_use]
+    pub fn content(&self) -> &Content {
+        match &self.body {
+            Body::Text(content, _) => content,
+            Body::Structure(_) | Body::Absent(..) => &self.part.content,
+        }
+    }
+
+    /// The value of the document; `None` if it cannot be read.
+    #[must_use]
+    pub fn value(&self) -> Option<&Value> {
+        match &self.body {
+            Body::Structure(value) => Some(value),
+            Body::Text(_, value) => value.as_ref().ok(),
+            Body::Absent(..) => None,
+        }
+    }
+
+    /// The bytes that Diana receives, or bytes that mean the same to Diana.
+    #[must_use]
+    pub fn json(&self) -> Cow<'_, [u8]> {
+        match &self.body {
+            Body::Text(content, _) => Cow::Borrowed(content.text.as_bytes()),
+            // The JSON may have repeated keys, which Diana reports.
+            Body::Structure(value) if self.part.is_json => {
+                let text = self.part.content.text.get(value.range.clone());
+                Cow::Borrowed(text.unwrap_or_default().as_bytes())
+            }
+            Body::Structure(value) => Cow::Owned(value.to_json().into_bytes()),
+            Body::Absent(..) => Cow::Borrowed(b""),
+        }
+    }
+
+    /// The bytes of the file that have the document.
+    #[must_use]
+    pub fn range(&self) -> Range<usize> {
+        let content = self.content();
+        match &self.body {
+            Body::Structure(value) => content.outer(&value.range),
+            Body::Text(content, _) => {
+                let start = content.text.find(|c: char| !c.is_whitespace()).unwrap_or(0);
+                content.outer(&(start..content.text.len()))
+            }
+            Body::Absent(range, _) => content.outer(range),
+        }
+    }
+}
+
+/// All documents in the texts of a file, in the order of the file.
+#[must_use]
+pub fn documents(parts: &[Part]) -> Vec<Document<'_>> {
+    let mut documents = Vec::new();
+    for part in parts {
+        let mut finder = Finder { part, documents: &mut documents };
+        match &part.form {
+            Form::Document(value) => finder.add(Host::Any, Body::Structure(value), None, None),
+            Form::Envoy(value) => {
+                finder.fragment(value);
+                finder.visit(value, None);
+            }
+            Form::Kubernetes(value) => finder.visit(value, None),
+            Form::Nginx(directives) => {
+                for directive in directives.iter().filter(|directive| is_of_diana(directive)) {
+                    if let [_, name, rest @ ..] = &directive.words[..] {
+                        finder.nginx(name, rest.first());
+                    }
+                }
+            }
+            Form::Wrong(_) => {}
+        }
+    }
+    documents
+}
+
+struct Finder<'a, 'b> {
+    part: &'a Part,
+    documents: &'b mut Vec<Document<'a>>,
+}
+
+impl<'a> Finder<'a, '_> {
+    fn add(&mut self, host: Host, body: Body<'a>, filter: Option<&'a Value>, manager: Option<&'a Value>) {
+        self.documents.push(Document { host, part: self.part, body, filter, manager });
+    }
+
+    fn nginx(&mut self, name: &Word, document: Option<&Word>) {
+        let body = match document {
+            Some(word) => {
+                let content = self.part.content.within(word.text.as_str(), &word.origin);
+                let value = json::value(&content.text);
+                Body::Text(content, value)
+            }
+            None => Body::Absent(name.range.clone(), EMPTY),
+        };
+        self.add(Host::Nginx, body, None, None);
+    }
+
+    fn visit(&mut self, value: &'a Value, manager: Option<&'a Value>) {
+        let (message, body) = message(value);
+        let manager = if message == MANAGER { Some(body) } else { manager };
+        match message {
+            WASM => {
+                if let Some(config) = body.field("config") {
+                    self.filter(Host::Wasm, config, "configuration", manager, names_diana(config));
+                }
+            }
+            MODULE | MODULE_OF_ROUTE => {
+                let host = if message == MODULE { Host::Module } else { Host::Route };
+                let name = body.fields(&["dynamic_module_config", "name"]).and_then(Value::text);
+                self.filter(host, body, "filter_config", manager, name == Some("diana"));
+            }
+            _ => {}
+        }
+        if let (Some(kind), Some(spec)) = (value.get("kind").and_then(Value::text), value.get("spec")) {
+            self.resource(kind, spec);
+        }
+        value.entries().iter().for_each(|entry| self.visit(&entry.value, manager));
+        value.items().iter().for_each(|item| self.visit(item, manager));
+    }
+
+    /// Kubernetes resources with a field of their own for a plugin's configuration.
+    fn resource(&mut self, kind: &str, spec: &'a Value) {
+        let mut plugin = |spec: &'a Value, key: &str, host: Host| {
+            let is_ours = spec.get(key).is_some_and(is_document) || mentions(spec, key);
+            if is_ours {
+                let body = match spec.get(key) {
+                    Some(value) => Body::Structure(value),
+                    None => Body::Absent(begin(spec), EMPTY),
+                };
+                self.add(host, body, Some(spec), None);
+            }
+        };
+        match kind {
+            "WasmPlugin" => plugin(spec, "pluginConfig", Host::Wasm),
+            "EnvoyExtensionPolicy" => {
+                for (list, host) in [("wasm", Host::Wasm), ("dynamicModule", Host::Module)] {
+                    let items = spec.get(list).map_or(&[][..], Value::items);
+                    items.iter().for_each(|item| plugin(item, "config", host));
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// The end of a filter's configuration, without the message around it.
+    fn fragment(&mut self, root: &'a Value) {
+        for (key, host) in [("configuration", Host::Wasm), ("filter_config", Host::Module)] {
+            if let Some(entry) = root.field_entry(key) {
+                let body = self.body(entry);
+                self.add(host, body, None, None);
+            }
+        }
+    }
+
+    /// A filter whose document is a protobuf message at `key`.
+    fn filter(
+        &mut self,
+        host: Host,
+        filter: &'a Value,
+        key: &str,
+        manager: Option<&'a Value>,
+        is_named: bool,
+    ) {
+        let body = match filter.field_entry(key) {
+            Some(entry) => self.body(entry),
+            None => Body::Absent(begin(filter), EMPTY),
+        };
+        let is_ours = match &body {
+            Body::Structure(value) => is_document(value),
+            Body::Text(_, Ok(value)) => is_document(value),
+            Body::Text(..) | Body::Absent(..) => false,
+        };
+        if is_named || is_ours {
+            self.add(host, body, Some(filter), manager);
+        }
+    }
+
+    fn body(&self, entry: &'a Entry) -> Body<'a> {
+        let any = &entry.value;
+        let (name, _) = message(any);
+        let text = any.get("value").or(Some(any).filter(|any| any.text().is_some()));
+        match name {
+            "google.protobuf.StringValue" => {
+                match text.and_then(|value| embedded::content(&self.part.content, value)) {
+                    Some(content) => {
+                        let value = json::value(&content.text);
+                        Body::Text(content, value)
+                    }
+                    None => Body::Absent(entry.key_range.clone(), EMPTY),
+                }
+            }
+            "google.protobuf.Struct" => match any.get("value") {
+                Some(value) => Body::Structure(value),
+                None => Body::Absent(entry.key_range.clone(), EMPTY),
+            },
+            // A fragment may leave the type out.
+            "" => Body::Structure(any.get("value").unwrap_or(any)),
+            _ => Body::Absent(entry.key_range.clone(), UNREAD),
+        }
+    }
+}
+
+/// The first key of an object.
+fn begin(object: &Value) -> Range<usize> {
+    object.entries().first().map_or_else(|| object.range.clone(), |entry| entry.key_range.clone())
+}
+
+const EMPTY: &str = "the configuration is empty";
+const UNREAD: &str = "the document cannot be checked in this message: write a `google.protobuf.Struct` or a \
+    `google.protobuf.StringValue`";
+
+/// The name of a protobuf message in an `Any`, and its value.
+fn message(value: &Value) -> (&str, &Value) {
+    let name = |url: &'_ str| -> usize { url.rfind('/').map_or(0, |slash| slash.saturating_add(1)) };
+    let of = |key: &str| value.field(key).and_then(Value::text).and_then(|url| url.get(name(url)..));
+    match (of("@type"), of("type_url"), value.get("value")) {
+        (Some("udpa.type.v1.TypedStruct" | "xds.type.v3.TypedStruct"), Some(name), Some(body)) => {
+            (name, body)
+        }
+        (Some(name), ..) => (name, value),
+        _ => ("", value),
+    }
+}
+
+/// Whether the filter's names or its file say that the filter is Diana.
+fn names_diana(config: &Value) -> bool {
+    let code =
+        ["local", "remote"].into_iter().filter_map(|source| config.fields(&["vm_config", "code", source]));
+    let files = code.filter_map(|code| {
+        code.field("filename").or_else(|| code.fields(&["http_uri", "uri"])).and_then(Value::text)
+    });
+    let names = ["name", "root_id"].into_iter().filter_map(|key| config.field(key)?.text());
+    files.chain(names).any(|name| name.contains("diana"))
+}
+
+/// Whether a text beside the document names Diana.
+fn mentions(value: &Value, document: &str) -> bool {
+    value.text().is_some_and(|text| text.contains("diana"))
+        || value.entries().iter().any(|entry| entry.key != document && mentions(&entry.value, document))
+        || value.items().iter().any(|item| mentions(item, document))
+}

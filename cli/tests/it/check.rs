@@ -1,0 +1,17 @@
+//! `diana check`: a corpus of mistakes, the text that people see, JSON, exit codes.
+
+mod corpus;
+mod nginx;
+mod output;
+mod repository;
+mod robust;
+
+use diana_cli::check::report::Report;
+use diana_cli::source::content::File;
+
+/// The lines and codes of the findings in a text.
+fn found(name: &str, text: &str) -> Vec<(usize, &'static str)> {
+    let report = Report::of(File::new(name, text), None);
+    let findings = report.findings.iter();
+    findings.map(|finding| (report.file.position(finding.range.start).line, finding.code.name)).collect()
+}

@@ -1,0 +1,65 @@
+//! Files with planted mistakes. A comment `# ^ CODE…` at the end of a line names what is to be
+//! found there. `FILE.expect` has lines `LINE CODE` for places that have no comments.
+
+use super::found;
+use diana_cli::check::code::CODES;
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+fn files() -> Vec<PathBuf> {
+    let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/corpus/check");
+    let mut files: Vec<PathBuf> = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+    files.retain(|file| file.extension().is_some_and(|extension| extension != "expect"));
+    files.sort();
+    files
+}
+
+/// The lines and codes that a file of the corpus plants.
+fn planted(file: &Path, text: &str) -> Vec<(usize, String)> {
+    let mut planted = Vec::new();
+    for (line, text) in text.lines().enumerate() {
+        if let Some((_, codes)) = text.rsplit_once("# ^ ") {
+            planted.extend(codes.split_whitespace().map(|code| (line + 1, code.to_string())));
+        }
+    }
+    let expect = PathBuf::from(format!("{}.expect", file.display()));
+    for line in fs::read_to_string(expect).unwrap_or_default().lines() {
+        let (line, code) = line.split_once(' ').unwrap();
+        planted.push((line.parse().unwrap(), code.to_string()));
+    }
+    planted.sort();
+    planted
+}
+
+#[test]
+fn every_planted_mistake_is_found_and_nothing_else() {
+    let (mut count, mut codes, mut wrong) = (0, BTreeSet::new(), Vec::new());
+    for file in files() {
+        let text = fs::read_to_string(&file).unwrap();
+        let planted = planted(&file, &text);
+        let name = file.file_name().unwrap().to_str().unwrap();
+        let mut found: Vec<(usize, String)> =
+            found(name, &text).into_iter().map(|(line, code)| (line, code.to_string())).collect();
+        found.sort();
+        count += planted.len();
+        codes.extend(planted.iter().map(|(_, code)| code.clone()));
+        let is_in = |of: &[(usize, String)], one: &(usize, String)| of.contains(one);
+        wrong.extend(
+            planted.iter().filter(|one| !is_in(&found, one)).map(|one| format!("{name}: not found: {one:?}")),
+        );
+        wrong.extend(
+            found
+                .iter()
+                .filter(|one| !is_in(&planted, one))
+                .map(|one| format!("{name}: not planted: {one:?}")),
+        );
+        if found.len() != planted.len() {
+            wrong.push(format!("{name}: {} planted, {} found", planted.len(), found.len()));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    assert!(count >= 60, "only {count} mistakes");
+    let all: BTreeSet<String> = CODES.iter().map(|code| code.name.to_string()).collect();
+    assert_eq!(codes, all, "every code is planted, and no other");
+}

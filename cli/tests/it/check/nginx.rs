@@ -1,0 +1,115 @@
+//! Configurations of nginx, and the script that checks one before a reload. No real nginx runs
+//! here.
+
+use super::found;
+use diana_cli::check::report::Report;
+use diana_cli::source::content::File;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::Command;
+use std::{env, fs, process};
+
+const ZONE: &str = "shm_kv diana 64m eviction=lru;";
+
+/// The findings in a configuration with a zone and these directives.
+fn nginx(directives: &str) -> Vec<(usize, &'static str)> {
+    found("nginx.conf", &format!("wasm {{ {ZONE} }}\nhttp {{ server {{\n{directives}\n}} }}\n"))
+}
+
+#[test]
+fn a_document_is_read_as_nginx_passes_it() {
+    let rule = r#"{"name": "a", "rpu": 1, "unit": "day"}"#;
+    // The quoted text, and whether it is JSON after nginx has removed its escapes.
+    for (quoted, is_right) in [
+        (format!(r#"'{{"url": "/", "rules": [{rule}]}}'"#), true),
+        (format!(r#""{{\"url\": \"/\", \"rules\": [{}]}}""#, rule.replace('"', r#"\""#)), true),
+        (format!(r#"'{{"url": "/",\n "rules": [{rule}]}}'"#), true),
+        // A JSON escape needs a second backslash, because nginx removes the first.
+        (format!(r#"'{{"url": "/a\\u002fb", "rules": [{rule}]}}'"#), true),
+        (format!(r#"'{{"url": "/", "headers": {{"a": "\"b"}}, "rules": [{rule}]}}'"#), false),
+        (format!(r#"'{{"url": "/", "headers": {{"a": "\\"b"}}, "rules": [{rule}]}}'"#), true),
+        (format!(r#"'{{"url": "/", "headers": {{"a": {{"regex": "x\n"}}}}, "rules": [{rule}]}}'"#), false),
+    ] {
+        let found = nginx(&format!("# a comment; '\nproxy_wasm diana {quoted};"));
+        let expected = if is_right { vec![] } else { vec![(4, "syntax")] };
+        assert_eq!(found, expected, "{quoted}");
+    }
+    assert_eq!(nginx("proxy_wasm diana '{\"limits\": []}"), [(3, "syntax")]);
+    assert_eq!(nginx("proxy_wasm other '{'; location / { return 200; }"), [(1, "no-configuration")]);
+}
+
+#[test]
+fn features_that_nginx_lacks_are_reported() {
+    let store = r#""store": {"redis": {"cluster": "c", "secret": "0123456789abcdef"}}"#;
+    assert_eq!(nginx(&format!(r#"proxy_wasm diana '{{"limits": [], {store}}}';"#)), [(3, "nginx-lacks")]);
+    // The same document is valid on other gateways.
+    assert_eq!(found("a.json", &format!(r#"{{"limits": [], {store}}}"#)), []);
+    let queue = r#"{"url": "/", "rules": [{"algo": "LB", "rpu": 1, "unit": "second"}]}"#;
+    assert_eq!(nginx(&format!("proxy_wasm diana '{queue}';")), [(3, "nginx-waits")]);
+}
+
+#[test]
+fn the_zone_is_checked() {
+    let document = r#"'{"url": "/", "rules": [{"actor": "user", "rpu": 1, "unit": "day"}]}'"#;
+    let check = |zone: &str| {
+        let text = format!(
+            "wasm {{\n{zone}\n}} http {{ proxy_wasm diana {document}; proxy_wasm diana {document}; }}"
+        );
+        let report = Report::of(File::new("nginx.conf", text), None);
+        let line = |at| report.file.position(at).line;
+        let found: Vec<_> = report.findings.iter().map(|it| (line(it.range.start), it.code.name)).collect();
+        (found, report.findings.first().map(|finding| finding.message.clone()))
+    };
+    let policy = diana_config::compile(document.trim_matches('\'').as_bytes()).unwrap().policy;
+    // The same document in two places counts in the same keys.
+    let needed = diana_filter::nginx::zone_bytes(&policy).div_ceil(1024);
+    let small = format!("the zone is too small: the documents need up to {needed} KiB");
+    assert_eq!(
+        check(&format!("shm_kv diana {}k eviction=lru;", needed - 1)),
+        (vec![(2, "zone-size")], Some(small))
+    );
+    assert_eq!(check(&format!("shm_kv diana {needed}k eviction=lru;")).0, []);
+    assert_eq!(check("shm_kv * 64m eviction=lru;").0, []);
+    assert_eq!(check("shm_kv diana 64m;").0, [(2, "zone-eviction")]);
+    assert_eq!(check("").0, [(1, "zone-missing")]);
+    assert_eq!(check("shm_kv diana 64x eviction=lru;").0, [(2, "wrong-value")]);
+}
+
+/// Runs the script with a fake `diana` and a fake nginx that record their calls. Returns the calls
+/// and the exit code.
+fn reload(check_fails: bool, test_fails: bool) -> (String, i32) {
+    let name = format!("diana-reload-{}-{check_fails}-{test_fails}", process::id());
+    let dir = env::temp_dir().join(name);
+    fs::create_dir_all(&dir).unwrap();
+    let program = |name: &str, script: &str| {
+        let path = dir.join(name);
+        fs::write(
+            &path,
+            format!("#!/bin/sh\necho {name} \"$@\" >> {}\n{script}\n", dir.join("log").display()),
+        )
+        .unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+        path
+    };
+    let diana = program("diana", if check_fails { "exit 1" } else { "" });
+    let nginx = program("nginx", if test_fails { "for last; do :; done; [ \"$last\" != -t ]" } else { "" });
+    fs::write(dir.join("nginx.conf"), "").unwrap();
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples/nginx/reload");
+    let status = Command::new(script)
+        .args([dir.join("nginx.conf").to_str().unwrap(), "-p", "/prefix"])
+        .envs([("NGINX", nginx), ("DIANA", diana)])
+        .status()
+        .unwrap();
+    let log = fs::read_to_string(dir.join("log")).unwrap().replace(&format!("{}/", dir.display()), "");
+    fs::remove_dir_all(&dir).unwrap();
+    (log, status.code().unwrap())
+}
+
+#[test]
+fn nginx_reloads_only_after_both_checks() {
+    let (checked, tested) = ("diana check nginx.conf\n", "nginx -p /prefix -c nginx.conf -t\n");
+    let reloaded = "nginx -p /prefix -c nginx.conf -s reload\n";
+    assert_eq!(reload(true, false), (checked.into(), 1));
+    assert_eq!(reload(false, true), ([checked, tested].concat(), 1));
+    assert_eq!(reload(false, false), ([checked, tested, reloaded].concat(), 0));
+}

@@ -1,0 +1,106 @@
+//! What the command prints, and its exit codes.
+
+use std::io::Write;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::{env, fs, process};
+
+/// Runs the command on a text, and returns the exit code and the standard output.
+fn check(text: &str, options: &[&str]) -> (i32, String) {
+    let mut child = Command::new(env!("CARGO_BIN_EXE_diana"))
+        .arg("check")
+        .args(options)
+        .arg("-")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    child.stdin.take().unwrap().write_all(text.as_bytes()).unwrap();
+    let output = child.wait_with_output().unwrap();
+    assert!(output.stderr.is_empty() || output.status.code() == Some(2));
+    (output.status.code().unwrap(), String::from_utf8(output.stdout).unwrap())
+}
+
+const FINE: &str = "limits:\n  - {url: /, rules: [{actor: ip, rpu: 10, unit: second}]}\n";
+const WARNED: &str = "limits:\n  - url: /\n    rules:\n      - {name: a, actor: ip, rpu: 5, unit: second}\n      \
+    - {name: b, actor: ip, rpu: 500, unit: second}\n";
+const WRONG: &str = "limits:\n  - url: /api\n    rules:\n      - {actor: ip, rpu: 10, unit: secnd}\n      - {actor: ip, brust: 5}\n";
+
+#[test]
+fn the_exit_code_tells_whether_there_are_findings() {
+    assert_eq!(check(FINE, &[]).0, 0);
+    assert_eq!(check(FINE, &["--deny-warnings"]).0, 0);
+    assert_eq!(check(WARNED, &[]).0, 0);
+    assert_eq!(check(WARNED, &["--deny-warnings"]).0, 1);
+    assert_eq!(check(WRONG, &[]).0, 1);
+    let missing =
+        Command::new(env!("CARGO_BIN_EXE_diana")).args(["check", "/no/such/file"]).output().unwrap();
+    assert_eq!(missing.status.code(), Some(2));
+    assert!(String::from_utf8(missing.stderr).unwrap().contains("cannot read `/no/such/file`"));
+    assert_eq!(
+        Command::new(env!("CARGO_BIN_EXE_diana")).arg("check").output().unwrap().status.code(),
+        Some(2)
+    );
+}
+
+#[test]
+fn people_see_the_place_and_what_to_do() {
+    insta::assert_snapshot!("fine", check(FINE, &[]).1);
+    insta::assert_snapshot!("warned", check(WARNED, &[]).1);
+    insta::assert_snapshot!("wrong", check(WRONG, &[]).1);
+    let broken = "limits:\n  - url: \"\u{1b}[31m\n";
+    let (_, text) = check(broken, &[]);
+    assert!(!text.contains('\u{1b}'), "{text:?}");
+}
+
+#[test]
+fn programs_see_json() {
+    let (code, json) = check(WRONG, &["--format", "json"]);
+    let value: serde_json::Value = serde_json::from_str(&json).unwrap();
+    assert_eq!((code, &value["errors"], &value["warnings"]), (1, &4.into(), &0.into()));
+    let first = &value["findings"][0];
+    assert_eq!(first["file"], "<stdin>");
+    assert_eq!((&first["line"], &first["column"]), (&4.into(), &36.into()));
+    assert_eq!(first["end"], serde_json::json!({"line": 4, "column": 41}));
+    assert_eq!((&first["code"], &first["severity"]), (&"diana::wrong-value".into(), &"error".into()));
+    assert_eq!(first["message"], "unknown unit `secnd`");
+    assert_eq!(first["hint"], "expected second, minute, hour, day or a span such as `30s`");
+    assert!(first["page"].as_str().unwrap().ends_with("/docs/cli/check.md#wrong-value"));
+    let (code, json) = check(FINE, &["--format", "json"]);
+    let value: serde_json::Value = serde_json::from_str(&json).unwrap();
+    assert_eq!((code, value["findings"].as_array().map(Vec::len)), (0, Some(0)));
+    let document = &value["documents"][0];
+    assert_eq!((&document["rules"], &document["filter"]), (&1.into(), &"diana.wasm".into()));
+}
+
+#[test]
+fn the_number_of_gateways_is_an_option() {
+    let few = FINE.replace("10", "3");
+    assert_eq!(check(&few, &["--deny-warnings"]).0, 0);
+    let (code, text) = check(&few, &["--deny-warnings", "--replicas", "5"]);
+    assert_eq!(code, 1);
+    assert!(text.contains("together they admit 15, not 3"), "{text}");
+}
+
+/// The examples of the page, with `limits.yaml` as the excerpt shows it.
+#[test]
+fn the_page_shows_what_the_command_prints() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let page = fs::read_to_string(root.join("docs/cli/check.md")).unwrap();
+    let folder = env::temp_dir().join(format!("diana-check-page-{}", process::id()));
+    fs::create_dir_all(&folder).unwrap();
+    let limits = "limits:\n  - url: /api\n    rules:\n      - {actor: ip, rpu: 10, unit: secnd}\n";
+    fs::write(folder.join("limits.yaml"), limits).unwrap();
+    let mut count = 0;
+    for block in page.split("```console\n$ diana check ").skip(1) {
+        let (file, shown) = block.split("\n```").next().unwrap().split_once('\n').unwrap();
+        let place = if file == "limits.yaml" { &folder } else { &root };
+        let output =
+            Command::new(env!("CARGO_BIN_EXE_diana")).args(["check", file]).current_dir(place).output();
+        assert_eq!(String::from_utf8(output.unwrap().stdout).unwrap().trim_end(), shown, "{file}");
+        count += 1;
+    }
+    fs::remove_dir_all(folder).unwrap();
+    assert_eq!(count, 2);
+}

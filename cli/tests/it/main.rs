@@ -1,0 +1,3 @@
+//! The commands as a user runs them, and their libraries from outside.
+
+mod check;
