@@ -31,7 +31,7 @@ pub enum Command {
     /// Find mistakes in documents, and in the gateway's configuration around them
     Check(check::Args),
     /// Show which limits a request meets, and what each rule says
-    Explain(explain::Args),
+    Explain(Box<explain::Args>),
     /// Decide the requests of an access log, and report who would have been refused
     Replay(replay::Args),
     /// Print the JSON Schema of documents

@@ -1,0 +1,5 @@
+//! Tests of the command `diana`, area by area.
+
+mod explain;
+mod pages;
+mod snapshot;
