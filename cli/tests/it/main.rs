@@ -2,4 +2,5 @@
 
 mod explain;
 mod pages;
+mod shell;
 mod snapshot;
