@@ -31,7 +31,7 @@ pub enum Command {
     /// Find mistakes in documents, and in the gateway's configuration around them
     Check(check::Args),
     /// Show which limits a request meets, and what each rule says
-    Explain(explain::Args),
+    Explain(Box<explain::Args>),
     /// Decide the requests of an access log, and report who would have been refused
     Replay(replay::Args),
     /// Print the JSON Schema of documents
@@ -40,8 +40,8 @@ pub enum Command {
     Init(init::Args),
     /// Print the completions of a shell
     Completions(shell::Completions),
-    /// Print the manual page
-    Man,
+    /// Print the manual page of the program, or of a command
+    Man(shell::Man),
 }
 
 /// The exit code of a command that could not run.
@@ -57,7 +57,7 @@ pub fn run(arguments: Arguments) -> ExitCode {
         Command::Schema(args) => schema::run(args),
         Command::Init(args) => init::run(args),
         Command::Completions(args) => shell::completions(args),
-        Command::Man => shell::man(),
+        Command::Man(args) => shell::man(args),
     };
     result.unwrap_or_else(|report| {
         eprintln!("{report:?}");

@@ -1,9 +1,10 @@
-//! What a shell and its user need beside the commands: completions and the manual page.
+//! What a shell and its user need beside the commands: completions and manual pages.
 
 use crate::{Arguments, output};
 use clap::CommandFactory;
 use clap_complete::Shell;
-use miette::{IntoDiagnostic, Result};
+use clap_mangen::Man as Page;
+use miette::{IntoDiagnostic, Result, miette};
 use std::process::ExitCode;
 
 /// The arguments of `diana completions`.
@@ -14,6 +15,13 @@ pub struct Completions {
     pub shell: Shell,
 }
 
+/// The arguments of `diana man`.
+#[derive(Debug, clap::Args)]
+pub struct Man {
+    /// The command; without one, the page of the program lists all commands
+    pub command: Option<String>,
+}
+
 /// Prints the script that completes arguments in this shell.
 pub fn completions(args: &Completions) -> Result<ExitCode> {
     let mut script = Vec::new();
@@ -21,11 +29,27 @@ pub fn completions(args: &Completions) -> Result<ExitCode> {
     print(&script)
 }
 
-/// Prints the manual page of the program and of all commands.
-pub fn man() -> Result<ExitCode> {
-    let mut page = Vec::new();
-    clap_mangen::Man::new(Arguments::command()).render(&mut page).into_diagnostic()?;
-    print(&page)
+/// Prints the manual page of the program or of a command, in roff: `diana man check | man -l -`.
+pub fn man(args: &Man) -> Result<ExitCode> {
+    let mut program = Arguments::command().disable_help_subcommand(true);
+    // Sets the names `diana-check` and so on, and passes on the version.
+    program.build();
+    let page = match &args.command {
+        None => Page::new(program),
+        Some(name) => {
+            let names: Vec<&str> = program.get_subcommands().map(|command| command.get_name()).collect();
+            let expected = diana_document::one_of(&names);
+            let found = diana_document::quoted(name);
+            let command = program.find_subcommand(name).cloned();
+            let command = command.ok_or_else(|| miette!("unknown command {found}, expected {expected}"))?;
+
+            let version = program.get_version().unwrap_or_default();
+            Page::new(command.display_name(format!("diana-{name}"))).source(format!("diana {version}"))
+        }
+    };
+    let mut roff = Vec::new();
+    page.render(&mut roff).into_diagnostic()?;
+    print(&roff)
 }
 
 fn print(text: &[u8]) -> Result<ExitCode> {

@@ -1,3 +1,13 @@
 //! The commands as a user runs them, and their libraries from outside.
 
 mod check;
+mod explain;
+/// The engine's tests draw random documents from a generator in this file.
+#[path = "../../../tests/it/harness.rs"]
+#[allow(dead_code)]
+mod harness;
+mod meaning;
+mod pages;
+mod schema;
+mod shell;
+mod snapshot;

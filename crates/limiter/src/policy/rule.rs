@@ -3,6 +3,7 @@
 use super::cost::Cost;
 use super::counter::Counters;
 use super::plans::RulePlans;
+use crate::algorithm::Quota;
 use diana_base::time::Span;
 
 /// The index of a rule in its policy.
@@ -84,6 +85,27 @@ impl Rule {
     #[must_use]
     pub fn is_of_plan(&self) -> bool {
         self.plans.as_ref().is_some_and(|plans| !plans.is_base)
+    }
+
+    /// The configured quota of actors without an override, and of clients without a plan.
+    ///
+    /// ```
+    /// let document = br#"{"url": "/", "rules": [{"rpu": 5, "unit": "minute", "burst": 9}]}"#;
+    /// let policy = diana_config::compile(document).expect("a valid document").policy;
+    /// let rule = policy.named_rules().next().expect("a rule");
+    /// assert_eq!((rule.quota().rpu, rule.quota().unit.to_string()), (5, "1m".into()));
+    /// let shown = rule.shown_quota();
+    /// assert_eq!((shown.rpu, shown.unit.to_string()), (9, "108s".into()));
+    /// ```
+    #[must_use]
+    pub fn quota(&self) -> Quota {
+        self.primary.default.quota
+    }
+
+    /// The same quota, as response headers show it. See the example of [`Rule::quota`].
+    #[must_use]
+    pub fn shown_quota(&self) -> Quota {
+        self.primary.default.shown()
     }
 
     /// Whether a global store counts the rule.

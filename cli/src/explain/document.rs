@@ -1,0 +1,104 @@
+//! The limits and rules of a valid document in any of its three forms, and documents made of them.
+
+use diana_config::{Configuration, Secret, Source};
+use diana_document::Value;
+use miette::{Result, miette};
+
+/// A valid document.
+pub struct Document<'a> {
+    top: &'a Value,
+    /// The limits, in the order of the document.
+    pub limits: Vec<Limit<'a>>,
+}
+
+/// A limit of a document.
+pub struct Limit<'a> {
+    /// The limit's place, such as `limits[0]`; empty if the document is one limit.
+    pub place: String,
+    /// The limit's object.
+    pub value: &'a Value,
+}
+
+impl<'a> Document<'a> {
+    /// The limits of a valid document.
+    pub fn of(top: &'a Value) -> Document<'a> {
+        let placed = |name: &str, items: &'a [Value]| {
+            let limit = |(index, value)| Limit { place: format!("{name}[{index}]"), value };
+            items.iter().enumerate().map(limit).collect()
+        };
+        let limits = match (top, get(top, "limits")) {
+            (Value::List(items), _) => placed("", items),
+            (_, Some(Value::List(items))) => placed("limits", items),
+            _ => vec![Limit { place: String::new(), value: top }],
+        };
+        Document { top, limits }
+    }
+
+    /// The value at a key of the full form.
+    pub fn get(&self, key: &str) -> Option<&'a Value> {
+        let is_full = get(self.top, "limits").is_some();
+        get(self.top, key).filter(|_| is_full)
+    }
+
+    /// The document in the full form, with these limits in place of its own, and without `left_out`
+    /// keys.
+    pub fn with_limits(&self, limits: Vec<Value>, left_out: &[&str]) -> Value {
+        let mut entries = vec![("limits".to_owned(), Value::List(limits))];
+        if let (Value::Object(own), Some(_)) = (self.top, get(self.top, "limits")) {
+            let kept = own.iter().filter(|(key, _)| key != "limits" && !left_out.contains(&key.as_str()));
+            entries.extend(kept.cloned());
+        }
+        Value::Object(entries)
+    }
+}
+
+impl<'a> Limit<'a> {
+    /// The url pattern, as the document spells it.
+    pub fn url(&self) -> &'a str {
+        match get(self.value, "url").or_else(|| get(self.value, "Url")) {
+            Some(Value::Text(url)) => url,
+            _ => "",
+        }
+    }
+
+    /// The rules, each with its place in the document.
+    pub fn rules(&self) -> impl Iterator<Item = (String, &'a Value)> {
+        let rules = match get(self.value, "rules") {
+            Some(Value::List(rules)) => rules.as_slice(),
+            _ => &[],
+        };
+        let dot = if self.place.is_empty() { "" } else { "." };
+        let place = format!("{}{dot}rules", self.place);
+        rules.iter().enumerate().map(move |(index, rule)| (format!("{place}[{index}]"), rule))
+    }
+
+    /// Whether the flag at `key` is set.
+    pub fn has(&self, key: &str) -> bool {
+        get(self.value, key) == Some(&Value::Bool(true))
+    }
+}
+
+/// The value at `key` of an object.
+pub fn get<'a>(value: &'a Value, key: &str) -> Option<&'a Value> {
+    let Value::Object(entries) = value else { return None };
+    entries.iter().find(|(name, _)| name == key).map(|(_, value)| value)
+}
+
+/// The object with the entries that `is_kept` accepts, and with `added` ones.
+pub fn changed(value: &Value, is_kept: impl Fn(&str) -> bool, added: Vec<(&str, Value)>) -> Value {
+    let own = match value {
+        Value::Object(entries) => entries.as_slice(),
+        _ => &[],
+    };
+    let kept = own.iter().filter(|(key, _)| is_kept(key)).cloned();
+    Value::Object(kept.chain(added.into_iter().map(|(key, value)| (key.to_owned(), value))).collect())
+}
+
+/// Compiles a document that was made of a valid one. A secret of the gateway is made up.
+pub fn compile(document: &Value) -> Result<Configuration> {
+    let secret = Secret::Known("a secret for a store that is never asked".into());
+    Source::new(document.to_string().as_bytes(), &secret).compile().map_err(|mistakes| {
+        let lines: Vec<String> = mistakes.iter().map(ToString::to_string).collect();
+        miette!("cannot explain the document: {}", lines.join("; "))
+    })
+}

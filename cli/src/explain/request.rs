@@ -1,0 +1,265 @@
+//! The request of the command line, as the gateway would hand it to the engine.
+
+use super::Args;
+use super::report::RequestView;
+use diana_base::time::{Span, Time};
+use diana_document::{Errors, Node, Value};
+use diana_limiter::request::token::is_token;
+use diana_limiter::request::{Part, Values};
+use jiff::Timestamp;
+use miette::{Result, bail, miette};
+use std::net::IpAddr;
+use std::ops::RangeInclusive;
+
+/// A request that comes several times.
+pub struct Incoming {
+    /// The parts of the request.
+    pub values: Values,
+    /// The method.
+    pub method: String,
+    /// The path with its query.
+    pub target: String,
+    /// The host, if any.
+    pub host: Option<String>,
+    /// The address of the peer.
+    pub ip: IpAddr,
+    /// The headers, with names in lower case.
+    pub headers: Vec<(String, String)>,
+    /// The size of the body in bytes; `None` if it is unknown.
+    pub body_size: Option<u64>,
+    /// The attributes of the gateway: the steps of the path, and the value.
+    pub properties: Vec<(Vec<String>, String)>,
+    /// How often the request comes.
+    pub times: u32,
+    /// The time between two requests.
+    pub every: Span,
+    /// How long each request is in flight.
+    pub lasts: Span,
+    /// The instant of the first request.
+    pub start: Time,
+    /// The status of the upstream's responses.
+    pub status: u16,
+    /// The size of each response's body in bytes.
+    pub response_bytes: u64,
+    /// Whether the global store is down.
+    pub store_down: bool,
+}
+
+const SPANS: RangeInclusive<Span> = Span::ZERO..=Span::from_secs(366 * 86_400);
+
+impl Incoming {
+    /// Reads the arguments. The error names the argument, and what is allowed.
+    pub fn of(args: &Args) -> Result<Incoming> {
+        let ip: IpAddr = args
+            .ip
+            .parse()
+            .map_err(|_| miette!("--ip: expected an address such as `203.0.113.7`, found `{}`", args.ip))?;
+        if !is_token(args.method.as_bytes()) {
+            bail!("--method: expected a method such as `GET`, found `{}`", args.method.escape_debug());
+        }
+        let headers = args.headers.iter().map(|header| read_header(header)).collect::<Result<Vec<_>>>()?;
+        let url = Url::of(&args.url)?;
+        let header = |name: &str| headers.iter().find(|(known, _)| known == name).map(|(_, value)| value);
+        let host = args.host.as_ref().or(url.authority.as_ref()).or_else(|| header("host")).cloned();
+        let scheme = args.scheme.clone().or(url.scheme).unwrap_or_else(|| "http".into());
+        let body_size = match args.body_size.as_deref() {
+            Some("unknown") => None,
+            Some(text) => Some(size("--body-size", text)?),
+            None => match header("content-length") {
+                Some(text) => Some(size("-H content-length", text)?),
+                None => Some(0),
+            },
+        };
+        let mut properties = vec![
+            (vec!["request".to_owned(), "method".into()], args.method.clone()),
+            (vec!["request".into(), "path".into()], url.target.clone()),
+            (vec!["request".into(), "scheme".into()], scheme),
+        ];
+        properties.extend(host.iter().map(|host| (vec!["request".into(), "host".into()], host.clone())));
+        for property in &args.properties {
+            let (path, value) = read_property(property)?;
+            properties.retain(|(known, _)| *known != path);
+            properties.push((path, value));
+        }
+        let mut incoming = Incoming {
+            values: Values::default(),
+            method: args.method.clone(),
+            target: url.target,
+            host,
+            ip,
+            headers,
+            body_size,
+            properties,
+            times: args.times,
+            every: span("--every", &args.every)?,
+            lasts: span("--lasts", &args.lasts)?,
+            start: instant(args.at.as_deref())?,
+            status: args.status,
+            response_bytes: args.response_bytes,
+            store_down: args.store_down,
+        };
+        incoming.values = incoming.parts();
+        Ok(incoming)
+    }
+
+    fn parts(&self) -> Values {
+        let mut values = Values::default()
+            .with(Part::Method, self.method.as_bytes())
+            .with(Part::Path, self.target.as_bytes())
+            .with(Part::Address, self.ip.to_string());
+        if let Some(host) = &self.host {
+            values = values.with(Part::Host, host.as_bytes());
+        }
+        if let Some(size) = self.body_size {
+            values = values.with(Part::BodySize, size.to_string());
+        }
+        for (name, value) in &self.headers {
+            values = values.with(Part::Header(name.as_str().into()), value.as_bytes());
+        }
+        for (path, value) in &self.properties {
+            let steps = path.iter().map(|step| step.as_str().into()).collect();
+            values = values.with(Part::Property(steps), value.as_bytes());
+        }
+        values
+    }
+
+    /// The lines of a header, by its name in lower case.
+    pub fn lines<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a str> {
+        self.headers.iter().filter(move |(known, _)| known == name).map(|(_, value)| value.as_str())
+    }
+
+    /// The instant of a request, from 0.
+    pub fn instant(&self, index: u32) -> Time {
+        self.start.after(Span::from_ns(self.every.as_ns().saturating_mul(index.into())))
+    }
+
+    /// The request for the output.
+    pub fn view(&self) -> RequestView {
+        RequestView {
+            method: self.method.clone(),
+            url: self.target.clone(),
+            host: self.host.clone(),
+            ip: self.ip.to_string(),
+            headers: self.headers.iter().map(|(name, value)| [name.clone(), value.clone()]).collect(),
+            at: timestamp(self.start),
+            times: self.times,
+            every_s: seconds(self.every),
+            lasts_s: seconds(self.lasts),
+        }
+    }
+}
+
+/// A span in seconds, for programs.
+pub fn seconds(span: Span) -> f64 {
+    span.as_ns() as f64 / 1e9
+}
+
+/// An instant in RFC 3339.
+pub fn timestamp(time: Time) -> String {
+    match Timestamp::from_nanosecond(time.as_ns().into()) {
+        Ok(timestamp) => timestamp.to_string(),
+        Err(_) => format!("{} ns after 1970", time.as_ns()),
+    }
+}
+
+/// The parts of a URL.
+struct Url {
+    scheme: Option<String>,
+    authority: Option<String>,
+    target: String,
+}
+
+impl Url {
+    fn of(text: &str) -> Result<Url> {
+        // A target with other bytes never reaches a filter: gateways refuse the request.
+        if text.chars().any(|c| c.is_ascii_control() || c == ' ') {
+            bail!("--url: a space or a control character cannot be sent, write it as `%20`");
+        }
+        let without_fragment = text.split('#').next().unwrap_or(text);
+        if text == "*" || without_fragment.starts_with('/') {
+            return Ok(Url { scheme: None, authority: None, target: without_fragment.into() });
+        }
+        let Some((scheme, rest)) = without_fragment.split_once("://") else {
+            bail!("--url: expected a path such as `/orders`, or a URL, found `{}`", text.escape_debug());
+        };
+        let end = rest.find(['/', '?']).unwrap_or(rest.len());
+        let (authority, target) = rest.split_at_checked(end).unwrap_or((rest, ""));
+        let slash = if target.starts_with('/') { "" } else { "/" };
+        Ok(Url {
+            scheme: Some(scheme.to_ascii_lowercase()),
+            authority: Some(authority.into()),
+            target: format!("{slash}{target}"),
+        })
+    }
+}
+
+fn read_header(text: &str) -> Result<(String, String)> {
+    let Some((name, value)) = text.split_once(':') else {
+        bail!("-H: expected `name: value`, found `{}`", text.escape_debug());
+    };
+    let name = name.trim();
+    if !is_token(name.as_bytes()) {
+        bail!(
+            "-H: expected letters, digits and marks such as `-` before the colon, found `{}`",
+            name.escape_debug()
+        );
+    }
+    let value = value.trim_matches([' ', '\t']);
+    if value.contains(['\r', '\n', '\0']) {
+        bail!("-H {name}: a value with a line break or a zero byte cannot be sent");
+    }
+    Ok((name.to_ascii_lowercase(), value.into()))
+}
+
+fn read_property(text: &str) -> Result<(Vec<String>, String)> {
+    let Some((path, value)) = text.split_once('=') else {
+        bail!(
+            "--property: expected `path=value` such as `xds.route_name=main`, found `{}`",
+            text.escape_debug()
+        );
+    };
+    // As in a document, `\.` is a dot of a step.
+    let (mut steps, mut step, mut is_escaped) = (Vec::new(), String::new(), false);
+    for character in path.chars() {
+        match character {
+            '\\' if !is_escaped => is_escaped = true,
+            '.' if !is_escaped => steps.push(std::mem::take(&mut step)),
+            other => {
+                step.push(other);
+                is_escaped = false;
+            }
+        }
+    }
+    steps.push(step);
+    Ok((steps, value.into()))
+}
+
+fn size(argument: &str, text: &str) -> Result<u64> {
+    let allowed = "expected a number of bytes, or `--body-size unknown`";
+    text.parse().map_err(|_| miette!("{argument}: {allowed}, found `{}`", text.escape_debug()))
+}
+
+/// A span in the syntax of documents.
+fn span(argument: &str, text: &str) -> Result<Span> {
+    let (value, errors) = (Value::Text(text.into()), Errors::default());
+    let span = Node::root(&value, &errors).span(SPANS);
+    span.ok_or_else(|| {
+        let why = errors.into_vec().into_iter().map(|error| error.why).next().unwrap_or_default();
+        miette!("{argument}: {why}")
+    })
+}
+
+fn instant(text: Option<&str>) -> Result<Time> {
+    let wrong = || {
+        let text = text.unwrap_or_default().escape_debug();
+        miette!("--at: expected a time such as `2026-01-31T12:00:00Z`, or seconds since 1970, found `{text}`")
+    };
+    let timestamp = match text {
+        None => Timestamp::now(),
+        Some(text) if text.bytes().all(|byte| byte.is_ascii_digit()) => {
+            Timestamp::from_second(text.parse().map_err(|_| wrong())?).map_err(|_| wrong())?
+        }
+        Some(text) => text.parse().map_err(|_| wrong())?,
+    };
+    u64::try_from(timestamp.as_nanosecond()).map(Time::from_ns).map_err(|_| wrong())
+}

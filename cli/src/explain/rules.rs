@@ -1,0 +1,122 @@
+//! The limits that apply, with their rules: whom each rule counts, and what each rule says.
+
+use super::actors::RuleActors;
+use super::conditions;
+use super::document::{Document, get};
+use super::limits::Matched;
+use super::report::{ActorView, LimitView, RuleView};
+use super::request::seconds;
+use super::runs;
+use super::simulation::Simulation;
+use diana_base::time::Span;
+use diana_document::{Value, fold};
+use diana_limiter::algorithm::{KINDS, Quota};
+use diana_limiter::check::RuleReport;
+use diana_limiter::policy::{ActorSource, RuleId};
+use std::collections::BTreeMap;
+
+/// The limits that apply, in the order of their checks.
+pub fn views(
+    document: &Document,
+    matched: &Matched,
+    mut actors: BTreeMap<(usize, usize), RuleActors>,
+    simulation: &Simulation,
+) -> Vec<LimitView> {
+    let mut views = Vec::new();
+    for at in &matched.applying {
+        let Some(limit) = document.limits.get(*at) else { continue };
+        let rules = limit.rules().enumerate().filter_map(|(index, (place, value))| {
+            let actors = actors.remove(&(*at, index)).unwrap_or_default();
+            rule(simulation, simulation.rule((*at, index))?, place, value, actors)
+        });
+        views.push(LimitView {
+            place: limit.place.clone(),
+            url: limit.url().into(),
+            conditions: conditions::of(limit.value).iter().map(conditions::Aspect::spelling).collect(),
+            is_exclusive: limit.has("exclusive"),
+            is_important: limit.has("important"),
+            rules: rules.collect(),
+        });
+    }
+    views
+}
+
+fn rule(
+    simulation: &Simulation,
+    id: RuleId,
+    place: String,
+    value: &Value,
+    actors: RuleActors,
+) -> Option<RuleView> {
+    let compiled = simulation.policy().rule(id)?;
+    let reports = || {
+        let of_rule = |report: &&RuleReport| report.rule == id;
+        simulation.decisions.iter().map(move |decided| decided.reports.iter().find(of_rule))
+    };
+    let first = reports().flatten().next();
+    let algorithm = algorithm(value);
+    // An override or a plan counts this actor in another way.
+    let own = first.map(|report| report.quota).filter(|quota| *quota != compiled.shown_quota());
+    let quota = own.unwrap_or_else(|| compiled.quota());
+    let is_global = matches!(get(value, "scope"), Some(Value::Text(scope)) if fold(scope) == "global");
+    Some(RuleView {
+        name: compiled.name().into(),
+        place,
+        algorithm,
+        rpu: quota.rpu,
+        unit_s: seconds(quota.unit),
+        quota: shown(quota),
+        is_global,
+        is_enforced: compiled.enforced(),
+        actor: actor(first.map(|report| report.actor), actors),
+        runs: runs::of(reports()),
+    })
+}
+
+/// The short name of the rule's algorithm. Without `algo`, the first algorithm counts.
+fn algorithm(rule: &Value) -> &'static str {
+    let named = match get(rule, "algo") {
+        Some(Value::Text(name)) => {
+            KINDS.iter().find(|kind| [kind.name, kind.short].iter().any(|known| fold(known) == fold(name)))
+        }
+        _ => KINDS.first(),
+    };
+    named.map_or("", |kind| kind.short)
+}
+
+/// A quota such as `10/s`, `100/30s` or `4 in flight`.
+fn shown(quota: Quota) -> String {
+    if quota.unit == Span::ZERO {
+        return format!("{} in flight", quota.rpu);
+    }
+    let unit = match quota.unit.to_string() {
+        one if one == "1s" => "s".into(),
+        one if one == "1m" => "min".into(),
+        one if one == "1h" => "h".into(),
+        one if one == "1d" => "day".into(),
+        other => other,
+    };
+    format!("{}/{unit}", quota.rpu)
+}
+
+/// Whom the rule counts. `source` is what the engine reports; `None` if the rule reported nothing.
+fn actor(source: Option<ActorSource>, actors: RuleActors) -> ActorView {
+    let RuleActors { values, address } = actors;
+    let names: Vec<&str> = values.iter().map(|(name, _)| name.as_str()).collect();
+    let name = if names.is_empty() { "all".to_owned() } else { names.join(", ") };
+    let lacks: Vec<String> =
+        values.iter().filter(|(_, value)| value.is_none()).map(|(name, _)| name.clone()).collect();
+    let all: Option<Vec<&str>> = values.iter().map(|(_, value)| value.as_deref()).collect();
+    let value = all.filter(|values| !values.is_empty()).map(|values| values.join(", "));
+    let (found, value) = match source {
+        Some(ActorSource::Actor) if values.is_empty() => ("all", None),
+        Some(ActorSource::Actor) => ("actor", value),
+        Some(ActorSource::Address) => ("ip", address),
+        Some(ActorSource::Shared) => ("shared", None),
+        Some(ActorSource::Missing) => ("denied", None),
+        None if !lacks.is_empty() => ("skipped", None),
+        None if values.is_empty() => ("all", None),
+        None => ("actor", value),
+    };
+    ActorView { name, found, value, lacks }
+}

@@ -1,0 +1,68 @@
+//! Folds what a rule says about consecutive requests into runs.
+
+use super::report::RuleRun;
+use super::request::seconds;
+use diana_base::time::Span;
+use diana_limiter::algorithm::Admission;
+use diana_limiter::check::{RuleReport, RuleResult};
+
+/// The runs of one rule. Each item is the rule's report about one request; `None`: the rule was not
+/// asked.
+pub fn of<'a>(reports: impl Iterator<Item = Option<&'a RuleReport>>) -> Vec<RuleRun> {
+    let mut runs: Vec<RuleRun> = Vec::new();
+    for (number, report) in (1..).zip(reports) {
+        let next = run(number, report);
+        match runs.last_mut() {
+            Some(last) if is_continued(last, &next) => extend(last, &next),
+            _ => runs.push(next),
+        }
+    }
+    runs
+}
+
+/// The run of one request.
+fn run(number: u32, report: Option<&RuleReport>) -> RuleRun {
+    let verdict = report.and_then(|report| report.verdict);
+    let wait = match verdict.map(|verdict| verdict.admission) {
+        Some(Admission::Admit { delay }) => (delay > Span::ZERO).then_some(delay),
+        // A permit returns when another request ends, and nobody knows when that is.
+        Some(Admission::Refuse { .. }) if report.is_some_and(|report| report.quota.unit == Span::ZERO) => {
+            None
+        }
+        Some(Admission::Refuse { retry_after }) => retry_after,
+        None => None,
+    };
+    let is_penalty = verdict.is_some_and(|verdict| verdict.is_penalty());
+    let result = match report.map(|report| report.result) {
+        None => "not asked",
+        Some(RuleResult::Admitted) if wait.is_some() => "delayed",
+        Some(RuleResult::Admitted) => "admitted",
+        Some(RuleResult::Refused) if is_penalty => "refused by penalty",
+        Some(RuleResult::Refused) => "refused",
+        Some(RuleResult::Shadowed) => "would refuse",
+        Some(RuleResult::Unattributed) => "may have refused",
+        Some(RuleResult::Uncounted) => "not counted",
+    };
+    let left = verdict.filter(|verdict| verdict.admits()).map(|verdict| [verdict.remaining; 2]);
+    let wait_s = wait.map(|wait| [seconds(wait); 2]);
+    RuleRun { from: number, to: number, result, left, left_range: left, wait_s }
+}
+
+fn is_continued(last: &RuleRun, next: &RuleRun) -> bool {
+    last.result == next.result
+        && last.left.is_some() == next.left.is_some()
+        && last.wait_s.is_some() == next.wait_s.is_some()
+}
+
+fn extend(last: &mut RuleRun, next: &RuleRun) {
+    last.to = next.to;
+    if let (Some([_, left]), Some([_, new])) = (&mut last.left, next.left) {
+        *left = new;
+    }
+    if let (Some([least, most]), Some([new, _])) = (&mut last.left_range, next.left) {
+        (*least, *most) = ((*least).min(new), (*most).max(new));
+    }
+    if let (Some([_, latest]), Some([_, new])) = (&mut last.wait_s, next.wait_s) {
+        *latest = new;
+    }
+}

@@ -1,0 +1,287 @@
+//! Sends the requests to the engine on a virtual clock. Each request comes to another worker of one
+//! gateway, so that no worker's cache answers and every rule is asked.
+
+use super::document::{Document, changed, compile, get};
+use super::report::Response;
+use super::request::{Incoming, seconds};
+use diana_base::time::{Span, Time};
+use diana_config::Configuration;
+use diana_document::Value;
+use diana_limiter::cells::store::{Portable, Rules, Simulated};
+use diana_limiter::check::{Decision, Outcome, RuleReport};
+use diana_limiter::policy::{Policy, RuleId, Usage};
+use diana_limiter::session::{Session, Worker};
+use miette::{Result, miette};
+use std::collections::BTreeMap;
+
+/// The decisions about all requests.
+pub struct Simulation {
+    /// The decisions, by request.
+    pub decisions: Vec<Decided>,
+    /// What the first request that passes shows its client.
+    pub admitted: Option<Response>,
+    /// What the first refused request shows its client.
+    pub refused: Option<Response>,
+    /// The plan of the client.
+    pub plan: Option<String>,
+    /// Whether the request is important.
+    pub is_important: bool,
+    /// The places of the rules in the document, by id: the indices of limit and rule.
+    pub places: BTreeMap<usize, (usize, usize)>,
+    configuration: Configuration,
+    has_global: bool,
+}
+
+/// The decision about one request.
+pub struct Decided {
+    /// What each rule says.
+    pub reports: Vec<RuleReport>,
+    /// The outcome.
+    pub outcome: Outcome,
+    /// How long the request waits for its turn.
+    pub delay: Span,
+    /// The reason of a refusal, as in the access log.
+    pub details: Option<String>,
+    /// The rules in shadow mode that would refuse.
+    pub shadow: Option<String>,
+    /// Whether the deny list names the client in shadow mode.
+    pub is_denied_in_shadow: bool,
+}
+
+const SEED: [u8; 16] = *b"explained, alone";
+
+/// Decides about all requests.
+pub fn run(document: &Document, incoming: &Incoming) -> Result<Simulation> {
+    let has_global = document.limits.iter().flat_map(|limit| limit.rules()).any(|(_, rule)| is_global(rule));
+    let limits = |name: fn(usize, usize) -> Option<Value>| {
+        let limit = |(at, limit): (usize, &super::document::Limit)| {
+            let rule = |(index, (_, rule)): (usize, (String, &Value))| {
+                let rule = if incoming.store_down { rule.clone() } else { local(rule) };
+                match name(at, index) {
+                    Some(name) => changed(&rule, |key| key != "name", vec![("name", name)]),
+                    None => rule,
+                }
+            };
+            let rules: Vec<Value> = limit.rules().enumerate().map(rule).collect();
+            let rules = if rules.is_empty() { vec![] } else { vec![("rules", Value::List(rules))] };
+            changed(limit.value, |key| key != "rules", rules)
+        };
+        let limits = document.limits.iter().enumerate().map(limit).collect();
+        let left_out: &[&str] = if incoming.store_down { &["remote"] } else { &["store", "remote"] };
+        let value = document.with_limits(limits, left_out);
+        // A short form has no store: there, each gateway counts a global rule alone anyway.
+        let is_short = incoming.store_down && document.get("limits").is_none();
+        if is_short { of_short(&value) } else { value }
+    };
+    let configuration = compile(&limits(|_, _| None))?;
+    // The names of rules change no id. So the ids in a copy of the document, in which each name
+    // says the place, are those of the document.
+    let placed = compile(&limits(|at, index| Some(Value::Text(format!("{at}-{index}")))))?;
+    let place = |name: &str| {
+        let (limit, rule) = name.split_once('-')?;
+        Some((limit.parse().ok()?, rule.parse().ok()?))
+    };
+    let rules = placed.policy.rules();
+    let places = rules.filter_map(|(id, rule)| Some((id.index(), place(rule.name())?))).collect();
+    let mut simulation = Simulation {
+        decisions: Vec::new(),
+        admitted: None,
+        refused: None,
+        plan: None,
+        is_important: false,
+        places,
+        configuration,
+        has_global,
+    };
+    simulation.decide(incoming)?;
+    Ok(simulation)
+}
+
+fn is_global(rule: &Value) -> bool {
+    matches!(get(rule, "scope"), Some(Value::Text(scope)) if diana_document::fold(scope) == "global")
+}
+
+/// The rule as one gateway counts it whose requests are all that the store knows.
+fn local(rule: &Value) -> Value {
+    match is_global(rule) {
+        true => changed(rule, |key| !matches!(key, "scope" | "on_error" | "lease"), Vec::new()),
+        false => rule.clone(),
+    }
+}
+
+/// A short form again: one limit, or a list of limits, both as a list.
+fn of_short(full: &Value) -> Value {
+    get(full, "limits").cloned().unwrap_or(Value::List(Vec::new()))
+}
+
+/// A request in flight: when the request ends, what to tell the engine then, and its worker.
+struct InFlight {
+    session: Session,
+    worker: Worker,
+    ends: Time,
+}
+
+impl Simulation {
+    /// The policy that decided.
+    pub fn policy(&self) -> &Policy {
+        &self.configuration.policy
+    }
+
+    /// The id of the rule at this place; for a rule with plans, the id by which the rule reports.
+    pub fn rule(&self, place: (usize, usize)) -> Option<RuleId> {
+        let mut ids =
+            self.places.iter().filter(|(_, known)| **known == place).map(|(id, _)| RuleId::new(*id));
+        ids.find(|id| self.policy().rule(*id).is_some_and(|rule| !rule.is_of_plan()))
+    }
+
+    fn decide(&mut self, incoming: &Incoming) -> Result<()> {
+        let Configuration { policy, response, .. } = &self.configuration;
+        let fault = |_| miette!("the store in memory failed");
+        let store = Portable::probe(Simulated::new(Rules::Strict)).map_err(fault)?;
+        let request = policy.request(&incoming.values);
+        let is_grpc = policy.is_grpc(&request);
+        let mut open: Vec<InFlight> = Vec::new();
+        for index in 0..incoming.times {
+            let now = incoming.instant(index);
+            let (ended, still) = open.into_iter().partition(|request| request.ends <= now);
+            open = still;
+            settle(policy, &store, incoming, ended);
+            let mut worker = Worker::new(policy, &SEED);
+            worker.disable_reservations();
+            let (mut session, decision) = Session::start(policy, &mut worker, &store, &request, || now);
+            let number = index.saturating_add(1);
+            let refusal = |entropy| response.refusal(policy, decision, is_grpc, entropy);
+            let refused = refusal(0);
+            if let (None, Some(refusal)) = (&self.refused, &refused) {
+                let latest =
+                    self::retry_after(response.refusal(policy, decision, is_grpc, u32::MAX).as_ref());
+                let is_spread = latest > self::retry_after(Some(refusal));
+                self.refused = Some(Response {
+                    request: number,
+                    status: Some(if is_grpc { 200 } else { refusal.status }),
+                    grpc_status: refusal.grpc_status,
+                    headers: owned(refusal.headers.iter().map(|(name, value)| (*name, &**value))),
+                    body: Some(String::from_utf8_lossy(&refusal.body).into_owned()),
+                    retry_after_up_to: latest.filter(|_| is_spread),
+                    held_back_s: seconds(decision.reject_delay(policy)),
+                });
+            }
+            if self.admitted.is_none() && refused.is_none() {
+                let headers = response.headers(policy, decision);
+                self.admitted = Some(Response {
+                    request: number,
+                    status: None,
+                    grpc_status: None,
+                    headers: owned(headers.iter().map(|(name, value)| (*name, value.as_str()))),
+                    body: None,
+                    retry_after_up_to: None,
+                    held_back_s: 0.0,
+                });
+            }
+            if index == 0 {
+                self.plan = decision.plan(policy).map(str::to_owned);
+                self.is_important = decision.is_important;
+            }
+            self.decisions.push(Decided::of(policy, decision, now, refused.map(|refusal| refusal.details)));
+            let begins = match self.decisions.last().map(|decided| decided.delay) {
+                Some(delay) if delay > Span::ZERO => {
+                    session.resume();
+                    now.after(delay)
+                }
+                _ => now,
+            };
+            open.push(InFlight { session, worker, ends: begins.after(incoming.lasts) });
+        }
+        Ok(())
+    }
+
+    /// The sentences about what the explanation assumes.
+    pub fn notes(&self, document: &Document, incoming: &Incoming) -> Vec<String> {
+        let mut notes = Vec::new();
+        if self.has_global && !incoming.store_down {
+            notes.push(
+                "Rules with `scope: global` count as if no other gateway had requests and the store answered at once. \
+                 `--store-down` decides without the store."
+                    .to_owned(),
+            );
+        }
+        if self.has_global && incoming.store_down {
+            notes.push(
+                "The global store is down: rules with `scope: global` do what `on_error` says.".to_owned(),
+            );
+        }
+        if document.get("remote").is_some() {
+            notes.push("`remote` is not asked: a remote document would replace keys of this one.".to_owned());
+        }
+        let measures = self.policy().measures();
+        if measures.any() {
+            notes.push(format!(
+                "Costs that depend on the response assume status {} and {} bytes (`--status`, `--response-bytes`), \
+                 and no other value of the response.",
+                incoming.status, incoming.response_bytes
+            ));
+        }
+        if self.policy().adaptive_limits().next().is_some() {
+            notes.push("Adaptive limits stay where they start: no upstream is measured.".to_owned());
+        }
+        for path in self.policy().properties() {
+            let is_given = incoming
+                .properties
+                .iter()
+                .any(|(known, _)| known.iter().map(|s| &**s).eq(path.iter().map(|s| &**s)));
+            if !is_given {
+                let path: Vec<String> = path.iter().map(|step| step.replace('.', "\\.")).collect();
+                notes.push(format!(
+                    "The attribute `{0}` counts as absent: give it by `--property {0}=…`.",
+                    path.join(".")
+                ));
+            }
+        }
+        notes
+    }
+}
+
+impl Decided {
+    fn of(policy: &Policy, decision: &Decision, now: Time, details: Option<String>) -> Decided {
+        let delay = match decision.outcome {
+            Outcome::Delay(until) => until.since(now),
+            _ => Span::ZERO,
+        };
+        Decided {
+            reports: decision.reports.clone(),
+            outcome: decision.outcome,
+            delay,
+            details,
+            shadow: decision.shadowed_by(policy).map(|names| names.into_owned()),
+            is_denied_in_shadow: decision.events.denied_in_shadow > 0,
+        }
+    }
+}
+
+/// Ends requests in the order of their ends.
+fn settle(policy: &Policy, store: &Portable<Simulated>, incoming: &Incoming, mut ended: Vec<InFlight>) {
+    ended.sort_by_key(|request| request.ends);
+    let usage = Usage {
+        status: Some(incoming.status),
+        latency: Some(incoming.lasts),
+        request_bytes: incoming.body_size.unwrap_or(0),
+        response_bytes: incoming.response_bytes,
+        values: Vec::new(),
+    };
+    for InFlight { mut session, mut worker, ends } in ended {
+        if session.settles() {
+            session.settle_used(policy, &mut worker, store, &usage, || ends);
+        } else {
+            session.settle(policy, &mut worker, store, || ends);
+        }
+    }
+}
+
+fn owned<'a>(headers: impl Iterator<Item = (&'a str, &'a str)>) -> Vec<[String; 2]> {
+    headers.map(|(name, value)| [name.to_owned(), value.to_owned()]).collect()
+}
+
+fn retry_after(refusal: Option<&diana_limiter::response::Refusal>) -> Option<u64> {
+    let (_, seconds) = refusal?.headers.iter().find(|(name, _)| *name == "retry-after")?;
+    seconds.parse().ok()
+}

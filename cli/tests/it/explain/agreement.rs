@@ -1,0 +1,186 @@
+//! The explanation of random requests agrees with the engine, asked by one worker with all its
+//! caches, and with the limits that the engine checks.
+
+use super::arguments;
+use diana_base::time::{Span, Time};
+use diana_cli::explain;
+use diana_config::compile;
+use diana_limiter::cells::store::{Portable, Rules, Simulated};
+use diana_limiter::check::Outcome;
+use diana_limiter::request::{Part, Values};
+use diana_limiter::session::{Session, Worker};
+use proptest::prelude::*;
+use proptest::sample::select;
+use serde_json::{Value, json};
+
+const START_S: u64 = 1_795_392_000;
+
+#[derive(Clone, Debug)]
+struct Asked {
+    method: &'static str,
+    target: &'static str,
+    ip: &'static str,
+    user: Option<String>,
+    plan: Option<&'static str>,
+    times: u32,
+    every_ms: u64,
+}
+
+fn rule() -> impl Strategy<Value = Value> {
+    let quota = (0u64..6, select(vec!["second", "10s", "minute"]));
+    let actor = select(vec![json!("all"), json!("ip"), json!("user"), json!(["user", "ip"])]);
+    let missing = select(vec!["ip", "skip", "share", "deny"]);
+    let algo = select(vec!["TB", "W", "SW", "SL", "LB"]);
+    let rest = (any::<bool>(), 1u64..3, prop::option::of(1u64..4));
+    (quota, actor, missing, algo, rest).prop_map(
+        |((rpu, unit), actor, missing, algo, (shadow, cost, penalty))| {
+            let mut rule = json!({"rpu": rpu, "unit": unit, "actor": actor, "algo": algo});
+            if actor != json!("all") {
+                rule["missing"] = json!(missing);
+            }
+            if algo == "LB" {
+                rule["queue"] = json!(2);
+            }
+            if shadow {
+                rule["mode"] = json!("shadow");
+            }
+            if cost > 1 && algo == "TB" && rpu >= cost {
+                rule["cost"] = json!(cost);
+            }
+            if let Some(after) = penalty {
+                rule["penalty"] = json!({"after": after, "for": "5s"});
+            }
+            rule
+        },
+    )
+}
+
+fn limit() -> impl Strategy<Value = Value> {
+    let url = select(vec!["/", "/a", "/a/b", "=/a", "/*/b", "/a/{x}", "/c"]);
+    let condition = select(vec![
+        json!({}),
+        json!({"methods": ["GET"]}),
+        json!({"methods": "POST"}),
+        json!({"headers": {"x-plan": "gold"}}),
+        json!({"headers": {"x-plan": {"present": false}}}),
+        json!({"headers": {"x-plan": {"regex": "g.*"}}, "query": {"q": {"present": true}}}),
+    ]);
+    let rules = prop::collection::vec(rule(), 0..3);
+    (url, condition, rules, any::<bool>()).prop_map(|(url, mut limit, rules, exclusive)| {
+        limit["url"] = json!(url);
+        limit["exclusive"] = json!(exclusive || rules.is_empty());
+        limit["rules"] = json!(rules);
+        limit
+    })
+}
+
+fn asked() -> impl Strategy<Value = Asked> {
+    let target =
+        select(vec!["/", "/a", "/a?q=1", "/a/b", "/a/b?q", "/c/b", "/A/b", "/a%2Fb", "/x/..;/a/b", "//a/b"]);
+    let method = select(vec!["GET", "POST", "HEAD"]);
+    let ip = select(vec!["203.0.113.1", "198.51.100.9", "2001:db8::1"]);
+    let user = prop::option::of("[a-c]|\\PC{1,9}");
+    let plan = prop::option::of(select(vec!["gold", "free"]));
+    let times = (1u32..15, select(vec![0, 50, 333, 1_000, 9_000]));
+    (method, target, ip, user, plan, times).prop_map(|(method, target, ip, user, plan, (times, every_ms))| {
+        let user = user.map(|user| user.trim().to_owned()).filter(|user| !user.is_empty());
+        Asked { method, target, ip, user, plan, times, every_ms }
+    })
+}
+
+/// The outcomes by one worker, and the names of all rules that reported.
+fn decided(document: &Value, asked: &Asked) -> (Vec<(&'static str, Option<String>)>, Vec<String>) {
+    let configuration = compile(document.to_string().as_bytes()).unwrap();
+    let policy = &configuration.policy;
+    let store = Portable::probe(Simulated::new(Rules::Strict)).unwrap();
+    let mut worker = Worker::new(policy, &[9; 16]);
+    let mut values = Values::default()
+        .with(Part::Method, asked.method)
+        .with(Part::Path, asked.target)
+        .with(Part::Address, asked.ip);
+    if let Some(user) = &asked.user {
+        values = values.with(Part::Header("x-user-id".into()), user.as_bytes());
+    }
+    if let Some(plan) = asked.plan {
+        values = values.with(Part::Header("x-plan".into()), plan);
+    }
+    let (mut outcomes, mut names) = (Vec::new(), Vec::new());
+    for index in 0..asked.times {
+        let now =
+            Time::from_ns(START_S * 1_000_000_000).after(Span::from_ms(u64::from(index) * asked.every_ms));
+        let request = policy.request(&values);
+        let (mut session, decision) = Session::start(policy, &mut worker, &store, &request, || now);
+        let outcome = match decision.outcome {
+            Outcome::Pass => "pass",
+            Outcome::Allowed => "allowed",
+            Outcome::Delay(_) => "delayed",
+            Outcome::Reject(_) => "refused",
+            Outcome::Query(_) => unreachable!(),
+        };
+        let refusal = configuration.response.refusal(policy, decision, false, 0);
+        outcomes.push((outcome, refusal.map(|refusal| refusal.details)));
+        names.extend(
+            decision.reports.iter().map(|report| policy.rule(report.rule).unwrap().name().to_owned()),
+        );
+        session.resume();
+        worker.tick(policy, &store, || now, false);
+    }
+    names.sort();
+    names.dedup();
+    (outcomes, names)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(400))]
+
+    #[test]
+    fn the_engine_decides_as_explained(limits in prop::collection::vec(limit(), 0..6), asked in asked(), listed: u8) {
+        let mut document = json!({"limits": limits});
+        match listed {
+            0..30 => document["deny"] = json!(["203.0.113.0/24", {"user": "a"}]),
+            30..60 => document["allow"] = json!(["203.0.113.1", {"user": ["b", "c"]}]),
+            _ => {}
+        }
+        let (times, every) = (asked.times.to_string(), format!("{}ms", asked.every_ms));
+        let at = START_S.to_string();
+        let mut words = vec!["--method", asked.method, "--url", asked.target, "--ip", asked.ip];
+        words.extend(["--times", &times, "--every", &every, "--at", &at]);
+        let user = asked.user.as_ref().map(|user| format!("x-user-id: {user}"));
+        let plan = asked.plan.map(|plan| format!("x-plan: {plan}"));
+        words.extend(user.iter().chain(&plan).flat_map(|header| ["-H", header.as_str()]));
+        let explanation = explain::explain(&arguments(&words), document.to_string().as_bytes()).unwrap();
+
+        let (outcomes, names) = decided(&document, &asked);
+        let explained: Vec<(&str, Option<String>)> = explanation.outcomes.iter()
+            .flat_map(|run| (run.from..=run.to).map(|_| (run.outcome, run.details.clone())))
+            .collect();
+        let refused = |outcomes: &[(&str, Option<String>)]| {
+            outcomes.iter().map(|(outcome, details)| (outcome.to_string(), details.as_deref().map(reason))).collect::<Vec<_>>()
+        };
+        prop_assert_eq!(refused(&explained), refused(&outcomes));
+
+        // Each rule that reports is explained. Each explained rule reports, unless it is skipped,
+        // or a list or a missing actor decides.
+        let rules = || explanation.limits.iter().flat_map(|limit| &limit.rules);
+        for name in &names {
+            prop_assert!(rules().any(|rule| rule.name == *name), "{} is not explained", name);
+        }
+        let decides_early = |run: &explain::OutcomeRun| {
+            run.outcome == "allowed" || run.details.as_deref().is_some_and(|details| {
+                details.starts_with("diana_no_actor") || details.starts_with("diana_denied")
+            })
+        };
+        if !explanation.outcomes.iter().any(decides_early) {
+            for rule in rules().filter(|rule| rule.actor.found != "skipped") {
+                prop_assert!(names.contains(&rule.name), "{} did not report", rule.name);
+            }
+        }
+        let total = explanation.limits.len() + explanation.nearly.len() + explanation.others;
+        prop_assert_eq!(total, document["limits"].as_array().unwrap().len());
+    }
+}
+
+/// The kind of a refusal. If several rules refuse, a worker's cache may have asked only some.
+fn reason(details: &str) -> String {
+    details.split(':').next().unwrap_or_default().to_owned()
+}

@@ -1,0 +1,57 @@
+//! Runs the commands in the pages of `docs/cli`, and compares what they print with the page.
+//! `UPDATE=1` writes the pages.
+//!
+//! A block ```` ```json title=FILE ```` is a file, and a block ```` ```console ```` has commands
+//! after `$ ` and their output.
+
+use std::path::Path;
+use std::process::Command;
+use std::{env, fs};
+
+/// The pages whose commands run.
+const PAGES: [&str; 2] = ["explain.md", "schema.md"];
+
+#[test]
+fn commands_in_pages_print_what_the_pages_say() {
+    for page in PAGES {
+        let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/cli").join(page);
+        let text = fs::read_to_string(&file).unwrap_or_else(|error| panic!("{page}: {error}"));
+        let folder = tempfile::tempdir().unwrap();
+        let actual = executed(&text, folder.path());
+        if env::var_os("UPDATE").is_some() {
+            fs::write(&file, &actual).unwrap();
+        } else {
+            assert!(actual == text, "`{page}` differs; UPDATE=1 writes it.\n{actual}");
+        }
+    }
+}
+
+/// The page with the output of its commands.
+fn executed(page: &str, folder: &Path) -> String {
+    let (mut actual, mut lines) = (String::new(), page.lines());
+    while let Some(line) = lines.next() {
+        actual += &format!("{line}\n");
+        let Some(kind) = line.strip_prefix("```").filter(|kind| !kind.is_empty()) else { continue };
+        let block: Vec<&str> = lines.by_ref().take_while(|line| *line != "```").collect();
+        if let Some((_, name)) = kind.split_once(" title=") {
+            fs::write(folder.join(name), block.join("\n")).unwrap();
+        }
+        match kind {
+            "console" => block.iter().filter(|line| line.starts_with("$ ")).for_each(|line| {
+                actual += &format!("{line}\n{}", output(&line[2..], folder));
+            }),
+            _ => block.iter().for_each(|line| actual += &format!("{line}\n")),
+        }
+        actual += "```\n";
+    }
+    actual
+}
+
+fn output(command: &str, folder: &Path) -> String {
+    let own = Path::new(env!("CARGO_BIN_EXE_diana")).parent().unwrap().display().to_string();
+    let path = format!("{own}:{}", env::var("PATH").unwrap_or_default());
+    let output =
+        Command::new("sh").args(["-c", command]).current_dir(folder).env("PATH", path).output().unwrap();
+    assert!(output.stderr.is_empty(), "`{command}`: {}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap()
+}
