@@ -125,7 +125,7 @@ fn sign_in() -> Rule {
 }
 
 fn export() -> Rule {
-    let mut groups = groups(&[(310, 2, 30), (96, 5, 25), (20, 9, 20)]);
+    let mut groups = groups(&[(310, 2, 30), (96, 5, 30), (20, 9, 30)]);
     groups.extend((0..50).map(|index| Group { actors: 1, peak: decay(31, 97, index), units: 20 }));
     Rule {
         name: "export",
@@ -135,10 +135,10 @@ fn export() -> Rule {
         rpu: 20,
         unit_s: 1.0,
         is_enforced: true,
-        judged: 24_310,
-        delayed: 3_906,
+        judged: 61_240,
+        delayed: 18_906,
         groups,
-        when: rhythm,
+        when: mornings,
         value: |index| format!("acme-{:03}", 11 + index * 37 % 480),
         suggestion: (32, "The busiest account makes 31 requests within a second."),
     }

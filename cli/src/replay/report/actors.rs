@@ -36,9 +36,9 @@ pub fn panel(rule: &RuleSummary) -> Markup {
                                 td .n.refusal[actor.refused > 0] { (number::count(actor.refused)) }
                                 @if rule.delayed > 0 { td .n { (number::count(actor.delayed)) } }
                                 td .n { (number::count(actor.peak)) }
-                                td { (time::element(Some(actor.peak_s))) }
-                                td { (time::element(actor.first_refusal_s)) }
-                                td { (time::element(actor.last_refusal_s)) }
+                                td { (time::brief(Some(actor.peak_s))) }
+                                td { (time::brief(actor.first_refusal_s)) }
+                                td { (time::brief(actor.last_refusal_s)) }
                             }
                         }
                     }

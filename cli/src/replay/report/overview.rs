@@ -80,7 +80,7 @@ pub fn totals(summary: &Summary) -> Markup {
 fn rate(summary: &Summary) -> String {
     let length = summary.log.last_s - summary.log.first_s;
     if length.is_finite() && length > 0.0 {
-        format!("{}\u{a0}per second on average", number::short(summary.totals.requests as f64 / length))
+        format!("{}\u{a0}per second", number::short(summary.totals.requests as f64 / length))
     } else {
         String::new()
     }

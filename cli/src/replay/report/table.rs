@@ -4,7 +4,7 @@ use maud::{Markup, html};
 
 /// A box in which a table scrolls; `label` names the box for screen readers.
 pub fn scrolling(label: &str, table: Markup) -> Markup {
-    html! { div .scroll role="region" aria-label=(label) tabindex="0" { (table) } }
+    html! { div .scroll role="group" aria-label=(label) tabindex="0" { (table) } }
 }
 
 /// A table that repeats a chart, folded away.

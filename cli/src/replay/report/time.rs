@@ -34,6 +34,16 @@ pub fn element(seconds: Option<f64>) -> Markup {
     }
 }
 
+/// An instant without its year, for narrow columns, or a dash. The year is in the attribute.
+pub fn brief(seconds: Option<f64>) -> Markup {
+    let parts =
+        |seconds| Some((formatted(seconds, "%Y-%m-%dT%H:%M:%SZ")?, formatted(seconds, "%-d %b %H:%M:%S")?));
+    match seconds.and_then(parts) {
+        Some((machine, text)) => html! { time datetime=(machine) { (text) } },
+        None => html! { span .none { "–" } },
+    }
+}
+
 /// A place on an axis of time.
 #[derive(Debug, PartialEq)]
 pub struct Tick {

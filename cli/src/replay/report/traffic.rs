@@ -46,9 +46,13 @@ fn timeline(timeline: &Timeline) -> Markup {
     };
     html! {
         div .panel data-cursor="" {
-            h3 { "Timeline" }
-            p .sub { "Requests in each interval of " (length) ", UTC" }
-            p .readout aria-hidden="true" { "\u{a0}" }
+            div .head {
+                div {
+                    h3 { "Timeline" }
+                    p .sub { "Requests in each interval of " (length) ", UTC" }
+                }
+                p .readout aria-hidden="true" { "\u{a0}" }
+            }
             (key(&[("requests", "Requests")]))
             (requests.draw(timeline))
             (key(&[("refused", "Refused"), ("delayed", "Delayed")]))

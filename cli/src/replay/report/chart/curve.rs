@@ -70,7 +70,7 @@ impl<'a> Curve<'a> {
                 }
                 line .axis x1="0" x2="100%" y1=(HEIGHT) y2=(HEIGHT) {}
                 @for tick in self.shares.ticks() {
-                    text .label x="0" y=(self.y(tick)) dy="-4" { (number::short(tick)) "\u{a0}%" }
+                    text .label x="0" y=(self.y(tick)) dy="11" { (number::short(tick)) "\u{a0}%" }
                 }
                 @for tick in self.quotas.ticks() {
                     @let place = self.quotas.place(tick);

@@ -64,7 +64,7 @@ impl Chart<'_> {
                 }
                 line .axis x1="0" x2="100%" y1=(height) y2=(height) {}
                 @for tick in axis.ticks() {
-                    text .label x="0" y={ (y(&axis, *height, tick)) } dy="-4" { (number::short(tick)) }
+                    text .label x="0" y={ (y(&axis, *height, tick)) } dy="11" { (number::short(tick)) }
                 }
                 (labels(timeline.start_s, end, height.saturating_add(16)))
                 line .cursor x1="0" x2="0" y1="0" y2=(height) {}
@@ -73,17 +73,13 @@ impl Chart<'_> {
     }
 }
 
-/// The labels of the axis of time.
+/// The labels of the axis of time: each begins at its instant.
 fn labels(start: f64, end: f64, y: u32) -> Markup {
-    let anchor = |place: f64| match place {
-        place if place < 0.03 => "start",
-        place if place > 0.95 => "end",
-        _ => "middle",
-    };
     html! {
         @for (index, tick) in time::ticks(start, end, 9).into_iter().enumerate() {
-            text .label.odd[index % 2 == 1] x=(percent(tick.place)) y=(y)
-                text-anchor=(anchor(tick.place)) { (tick.label) }
+            @if tick.place < 0.93 {
+                text .label.odd[index % 2 == 1 || tick.place > 0.8] x=(percent(tick.place)) y=(y) dx="1" { (tick.label) }
+            }
         }
     }
 }
