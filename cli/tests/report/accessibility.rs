@@ -8,7 +8,7 @@ use serde_json::Value;
 use std::fs;
 
 /// Where `cargo xtask report` puts axe-core.
-const AXE: &str = "target/tools/axe-core-4.14.1/package/axe.min.js";
+const AXE: &str = "target/tools/axe-core-4.14.1/axe.min.js";
 
 const LOOKS: [(u32, u32, &str); 4] =
     [(1200, 900, "light"), (1200, 900, "dark"), (360, 740, "light"), (360, 740, "dark")];
@@ -37,8 +37,10 @@ fn axe_finds_nothing() {
     for (width, height, scheme) in LOOKS {
         browser.look(width, height, scheme);
         browser.open(&html(&sample::summary()));
-        // What is folded away is read, too.
-        browser.run("for (const details of document.querySelectorAll('details')) details.open = true");
+        // What is folded away is read, too; once, because the tables are long.
+        if (width, scheme) == (1200, "light") {
+            browser.run("for (const details of document.querySelectorAll('details')) details.open = true");
+        }
         let (violations, passes) = violations(&browser);
         assert!(violations.is_empty(), "{width} {scheme}:\n  {}", violations.join("\n  "));
         assert!(passes > 20, "axe-core has tried {passes} rules");
@@ -102,8 +104,15 @@ fn the_focus_is_visible() {
     let browser = Browser::start();
     browser.look(1200, 900, "light");
     browser.open(&html(&sample::summary()));
-    let selectors =
-        [".skip", "#theme-auto", ".sections a", "#rules .scroll", "summary", "input[type=range]", ".marks button"];
+    let selectors = [
+        ".skip",
+        "#theme-auto",
+        ".sections a",
+        "#rules .scroll",
+        "summary",
+        "input[type=range]",
+        ".marks button",
+    ];
     for selector in selectors {
         // The focus of a script is visible if the last input was a key.
         browser.press("body", &[thirtyfour::Key::Shift]);

@@ -6,6 +6,7 @@ mod browser;
 mod hostile;
 mod layout;
 mod page;
+mod palette;
 mod pictures;
 #[path = "../sample/mod.rs"]
 mod sample;

@@ -30,6 +30,12 @@ pub fn mornings(interval: usize) -> f64 {
     if interval / 48 >= 5 { 0.2 * peak } else { peak * (0.6 + 0.8 * noise(interval)) }
 }
 
+/// The weights of jobs at night.
+pub fn nights(interval: usize) -> f64 {
+    let hour = (interval % 48) as f64 / 2.0;
+    (-(hour - 2.0).powi(2)).exp() * (0.5 + noise(interval / 48))
+}
+
 /// A sum in whole numbers with these weights.
 pub fn spread(sum: u64, weight: fn(usize) -> f64) -> Vec<u64> {
     let total: f64 = (0..INTERVALS).map(weight).sum();

@@ -1,7 +1,7 @@
 //! The rules of the made-up week. Actors stand in groups of equal peaks, so that what a quota
 //! refuses follows from the same numbers everywhere.
 
-use super::load::{incident, mornings, noise, rhythm, spread};
+use super::load::{incident, mornings, nights, noise, spread};
 use super::{INTERVAL, START};
 use diana_cli::replay::summary::{ActorSummary, Least, Quantile, RuleSummary, Suggestion, WhatIf};
 
@@ -91,7 +91,7 @@ fn per_user() -> Rule {
         judged: 1_088_410,
         delayed: 0,
         groups,
-        when: rhythm,
+        when: nights,
         value: |index| format!("user-{}", 10_007 + index * 7_919 % 80_021),
         suggestion: (4_000, "No user makes more than 3,900 requests within an hour."),
     }

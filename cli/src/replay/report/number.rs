@@ -58,7 +58,7 @@ pub fn quantile(share: f64) -> String {
     format!("{}\u{a0}%", trimmed(share * 100.0))
 }
 
-/// A span of seconds: `250 ms`, `4.5 s`, `3 h 12 min`.
+/// A span of seconds, rounded to two units: `250 ms`, `4.5 s`, `3 h 12 min`.
 pub fn span(seconds: f64) -> String {
     const UNITS: [(u64, &str); 4] = [(86_400, "d"), (3_600, "h"), (60, "min"), (1, "s")];
     if !seconds.is_finite() || seconds < 0.0 {
@@ -73,8 +73,14 @@ pub fn span(seconds: f64) -> String {
     if seconds < 60.0 {
         return format!("{}\u{a0}s", trimmed(seconds));
     }
+    // The unit below the largest one that fits.
+    let second = UNITS.windows(2).find_map(|pair| match pair {
+        [(large, _), (small, _)] if seconds >= *large as f64 => Some(*small as f64),
+        _ => None,
+    });
+    let second = second.unwrap_or(1.0);
     // A cast of a float saturates.
-    let mut rest = seconds.round() as u64;
+    let mut rest = ((seconds / second).round() * second) as u64;
     let mut parts = Vec::new();
     for (size, unit) in UNITS {
         let number = rest.checked_div(size).unwrap_or_default();
@@ -83,7 +89,6 @@ pub fn span(seconds: f64) -> String {
             parts.push(format!("{}\u{a0}{unit}", count(number)));
         }
     }
-    parts.truncate(2);
     parts.join(" ")
 }
 
@@ -148,7 +153,8 @@ mod tests {
             (4.5, "4.5 s"),
             (60.0, "1 min"),
             (11_530.0, "3 h 12 min"),
-            (604_799.0, "6 d 23 h"),
+            (604_799.0, "7 d"),
+            (200_000.0, "2 d 8 h"),
             (f64::NAN, "unknown"),
         ];
         for (seconds, text) in read {

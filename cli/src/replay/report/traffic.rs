@@ -29,7 +29,7 @@ fn timeline(timeline: &Timeline) -> Markup {
         id: "timeline-requests",
         title: "Requests over time",
         description: &busiest(timeline, "requests", |interval| interval.requests),
-        height: 150,
+        height: 130,
         series: &[series("requests", |interval| interval.requests)],
     };
     let refused = Chart {
@@ -38,7 +38,7 @@ fn timeline(timeline: &Timeline) -> Markup {
         description: &busiest(timeline, "refused or delayed requests", |interval| {
             interval.refused.saturating_add(interval.delayed)
         }),
-        height: 110,
+        height: 90,
         series: &[
             series("refused", |interval| interval.refused),
             series("delayed", |interval| interval.delayed),

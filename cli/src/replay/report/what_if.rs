@@ -14,25 +14,23 @@ pub fn panel(id: &str, rule: &RuleSummary) -> Markup {
             @if let (Some(curve), Some((chosen, point))) = (curve, nearest(rule, rule.rpu)) {
                 div .panel {
                     h3 { "What if the quota were different?" }
+                    p .sub { "Refused shares by quota: requests " (number::unit(rule.unit_s)) }
                     (slider(id, rule, chosen, point))
                     p .key {
                         span {
                             svg width="22" height="12" aria-hidden="true" {
                                 path .requests-line d="M0 6H22" {}
-                                circle .requests-dot cx="11" cy="6" r="4" {}
                             }
                             "Refused requests"
                         }
                         span {
                             svg width="22" height="12" aria-hidden="true" {
                                 path .actors-line d="M0 6H22" {}
-                                circle .actors-dot cx="11" cy="6" r="4" {}
                             }
                             "Refused actors"
                         }
                     }
                     (curve.draw(&format!("{id}-curve"), point))
-                    p .sub.axis-name { "Quota: requests " (number::unit(rule.unit_s)) }
                     (table::behind("Other quotas as a table", quotas(rule, &curve)))
                 }
             }
@@ -46,7 +44,7 @@ fn slider(id: &str, rule: &RuleSummary, chosen: usize, point: &WhatIf) -> Markup
     let last = rule.what_if.len().saturating_sub(1);
     html! {
         div .slider hidden {
-            label for={ (id) "-slider" } { "Quota of " (text::isolated(&rule.name)) }
+            label .hidden for={ (id) "-slider" } { "Quota of " (text::isolated(&rule.name)) }
             input type="range" id={ (id) "-slider" } min="0" max=(last) step="1" value=(chosen) autocomplete="off";
         }
         p .would {

@@ -7,7 +7,7 @@ use maud::{Markup, html};
 use std::fmt::Write;
 
 /// The height of the plot in pixels, without the labels of the axis.
-const HEIGHT: f64 = 190.0;
+const HEIGHT: f64 = 160.0;
 /// The width of the stretched curves in their own units.
 const WIDTH: f64 = 1000.0;
 
@@ -70,7 +70,7 @@ impl<'a> Curve<'a> {
                 }
                 line .axis x1="0" x2="100%" y1=(HEIGHT) y2=(HEIGHT) {}
                 @for tick in self.shares.ticks() {
-                    text .label x="0" y=(self.y(tick)) dy="11" { (number::short(tick)) "\u{a0}%" }
+                    text .label x="100%" y=(self.y(tick)) dy="11" text-anchor="end" { (number::short(tick)) "\u{a0}%" }
                 }
                 @for tick in self.quotas.ticks() {
                     @let place = self.quotas.place(tick);
@@ -78,7 +78,7 @@ impl<'a> Curve<'a> {
                         (number::short(tick as f64))
                     }
                 }
-                @let is_right = self.quotas.place(self.rule.rpu) > 0.8;
+                @let is_right = self.quotas.place(self.rule.rpu) > 0.5;
                 text .label.strong x=(now) y="11" dx=(if is_right { -6 } else { 6 })
                     text-anchor=(if is_right { "end" } else { "start" }) { "now" }
                 g .marker {
@@ -162,8 +162,8 @@ mod tests {
         let curve = Curve::of(&rule).unwrap();
         let Places { x, requests_y, actors_y } = curve.places(&rule.what_if[1]);
         // The axis of shares ends at 100 %.
-        assert_eq!([&*x, &*requests_y, &*actors_y], ["50.00%", "171.0", "95.0"]);
-        assert_eq!(curve.line(requests), "M0.0 95.0L500.0 171.0L1000.0 190.0");
+        assert_eq!([&*x, &*requests_y, &*actors_y], ["50.00%", "144.0", "80.0"]);
+        assert_eq!(curve.line(requests), "M0.0 80.0L500.0 144.0L1000.0 160.0");
         let words = curve.description().replace('\u{a0}', " ");
         assert!(words.ends_with("100 per minute would refuse 0 % of the requests and 0 % of the actors."));
     }

@@ -11,7 +11,7 @@ pub type Week = [[u64; 24]; 7];
 /// The shades above nothing.
 const SHADES: u64 = 6;
 /// The height of a field in pixels.
-const FIELD: u32 = 17;
+const FIELD: u32 = 15;
 /// The part of the width that the names of the weekdays take.
 const NAMES: f64 = 9.0;
 const HOUR: f64 = (100.0 - NAMES) / 24.0;
@@ -27,7 +27,7 @@ pub fn draw(id: &str, title: &str, noun: &str, week: &Week) -> Markup {
             title id={ (id) "-title" } { (title) }
             desc id={ (id) "-text" } { (description(noun, week)) }
             @for (weekday, hours) in WEEKDAYS.iter().zip(week).enumerate() {
-                text .label x="0" y=(down(weekday).saturating_add(12)) { (hours.0) }
+                text .label x="0" y=(down(weekday).saturating_add(11)) { (hours.0) }
                 @for (hour, count) in hours.1.iter().enumerate() {
                     rect .{ "shade-" (shade(*count, most)) } x=(x(hour)) y=(down(weekday))
                         width={ (format!("{HOUR:.3}")) "%" } height=(FIELD) rx="2" {
