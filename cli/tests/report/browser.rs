@@ -34,6 +34,7 @@ pub struct Browser {
     driver: Option<WebDriver>,
     process: Child,
     folder: PathBuf,
+    pages: AtomicU32,
 }
 
 impl Browser {
@@ -58,7 +59,7 @@ impl Browser {
         let runtime = Builder::new_current_thread().enable_all().build().unwrap();
         let address = format!("http://127.0.0.1:{port}");
         let driver = runtime.block_on(WebDriver::new(address, capabilities)).unwrap();
-        let browser = Self { runtime, driver: Some(driver), process, folder };
+        let browser = Self { runtime, driver: Some(driver), process, folder, pages: AtomicU32::new(0) };
         browser.look(1200, 900, "light");
         browser
     }
@@ -72,9 +73,10 @@ impl Browser {
         self.runtime.block_on(self.driver().cdp().send_raw(method, parameters)).unwrap()
     }
 
-    /// Opens a page of this text.
+    /// Opens a page of this text, under an address that no earlier page had: the driver does not
+    /// wait for a page that has the address of the present one.
     pub fn open(&self, html: &str) {
-        let file = self.folder.join("report.html");
+        let file = self.folder.join(format!("report-{}.html", self.pages.fetch_add(1, Relaxed)));
         fs::write(&file, html).unwrap();
         self.runtime.block_on(self.driver().goto(format!("file://{}", file.display()))).unwrap();
     }

@@ -78,9 +78,7 @@ impl<'a> Curve<'a> {
                         (number::short(tick as f64))
                     }
                 }
-                @let is_right = self.quotas.place(self.rule.rpu) > 0.5;
-                text .label.strong x=(now) y="11" dx=(if is_right { -6 } else { 6 })
-                    text-anchor=(if is_right { "end" } else { "start" }) { "now" }
+                text .label.strong x=(now) y="-5" text-anchor=(anchor(self.quotas.place(self.rule.rpu))) { "now" }
                 g .marker {
                     line x1=(x) x2=(x) y1="0" y2=(HEIGHT) {}
                     circle .actors-dot cx=(x) cy=(actors_y) r="4.5" {}
