@@ -1,5 +1,6 @@
 //! Decides the requests of an access log on a virtual clock.
 
+pub mod report;
 pub mod summary;
 
 use crate::source;

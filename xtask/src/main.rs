@@ -15,6 +15,7 @@ mod lint;
 mod msrv;
 mod mutants;
 mod programs;
+mod report;
 mod soak;
 mod step;
 mod test;
@@ -76,7 +77,7 @@ enum Task {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         arguments: Vec<String>,
     },
-    /// Run all checks and tests: `lint`, native tests, doc tests, end-to-end tests
+    /// Run all checks and tests: `lint`, native tests, doc tests, the report, end-to-end tests
     Test,
     /// Run all checks: formatting, width, spelling, cycles, clippy, documentation, names in it
     Lint,
@@ -109,6 +110,14 @@ enum Task {
         /// Test the native module instead of the proxy-wasm filter
         #[arg(long)]
         native: bool,
+        /// Only tests whose names contain this
+        filter: Option<String>,
+    },
+    /// Run the tests of the HTML report of `diana replay` in a real Chromium
+    Report {
+        /// Retake the pictures of the documents, docs/assets/replay-*.png
+        #[arg(long)]
+        update: bool,
         /// Only tests whose names contain this
         filter: Option<String>,
     },
@@ -160,6 +169,7 @@ fn run(task: Task) -> Result<()> {
         Task::E2e { native, filter } => {
             e2e::run(filter.as_deref(), if native { Shell::Native } else { Shell::Wasm })
         }
+        Task::Report { update, filter } => report::run(update, filter.as_deref()),
         Task::Soak { minutes } => soak::run(minutes),
         Task::Limitador => limitador::run(),
         Task::Versions => versions::run(),

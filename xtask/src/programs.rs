@@ -1,4 +1,5 @@
-//! Installs Redis and webdis, which tests run, by apt-get if apt-get needs no password.
+//! Installs programs of Debian that tests run, by apt-get if apt-get needs no password: Redis and
+//! webdis, or Chromium with its driver.
 //!
 //! A package may start its service. Tests do not use such a service: each test starts its own.
 
@@ -6,14 +7,51 @@ use anyhow::{Context, Result, bail};
 use gateway::{redis, service};
 use std::env;
 use std::ffi::{OsStr, OsString};
+use std::path::Path;
 use std::process::{Command, Stdio};
 
-/// Installs the missing programs, or says what to install.
+/// Something that a package installs.
+struct Wanted {
+    package: &'static str,
+    is_there: fn(&'static str) -> bool,
+}
+
+/// What the tests of the report need. On a bare machine Chromium has no fonts.
+const BROWSER: [Wanted; 5] = [
+    Wanted { package: "chromium", is_there: service::is_installed },
+    Wanted { package: "chromium-driver", is_there: |_| service::is_installed("chromedriver") },
+    Wanted { package: "fonts-inter", is_there: |_| Path::new("/usr/share/fonts/opentype/inter").is_dir() },
+    Wanted {
+        package: "fonts-dejavu-core",
+        is_there: |_| Path::new("/usr/share/fonts/truetype/dejavu").is_dir(),
+    },
+    // Fetches axe-core.
+    Wanted { package: "npm", is_there: service::is_installed },
+];
+
+/// Installs the missing stores, or says what to install.
 pub fn install() -> Result<()> {
-    let Some(wanted) = wanted() else { return Ok(()) };
+    let stores = redis::PROGRAMS.map(|package| Wanted { package, is_there: service::is_installed });
+    install_all(&stores)
+}
+
+/// Installs the browser, its driver, its fonts and npm, or says what to install.
+pub fn install_browser() -> Result<()> {
+    install_all(&BROWSER)
+}
+
+fn install_all(all: &[Wanted]) -> Result<()> {
+    let missing = || -> Vec<_> {
+        all.iter().filter(|one| !(one.is_there)(one.package)).map(|one| one.package).collect()
+    };
+    let wanted = missing();
+    if wanted.is_empty() {
+        return Ok(());
+    }
     let packages = wanted.join(" ");
+    let by_hand = format!("install it with `apt-get install {packages}`");
     let Some(apt) = Apt::found() else {
-        bail!("missing: {packages}, not to be installed without a password; {}", service::INSTALL);
+        bail!("missing: {packages}, not to be installed without a password; {by_hand}");
     };
     println!("installing {packages} by apt-get");
     // The list of packages may be empty or out of date.
@@ -21,16 +59,12 @@ pub fn install() -> Result<()> {
         apt.run(&["update"])?;
         apt.install(&wanted)
     });
-    installed.with_context(|| format!("missing: {packages}; {}", service::INSTALL))?;
-    match self::wanted() {
-        None => Ok(()),
-        Some(still) => bail!("installed, but not in $PATH: {}", still.join(" ")),
+    installed.with_context(|| format!("missing: {packages}; {by_hand}"))?;
+    let still = missing();
+    if !still.is_empty() {
+        bail!("installed, but not where it is expected: {}", still.join(" "));
     }
-}
-
-fn wanted() -> Option<Vec<&'static str>> {
-    let missing: Vec<_> = redis::PROGRAMS.into_iter().filter(|name| !service::is_installed(name)).collect();
-    (!missing.is_empty()).then_some(missing)
+    Ok(())
 }
 
 /// How apt-get is run.

@@ -1,8 +1,8 @@
 //! `cargo xtask test`: everything that must hold, cheapest first: `lint`, native tests, end-to-end
-//! tests.
+//! tests in Envoy, the report in Chromium.
 
 use crate::step::{self, Step, cargo};
-use crate::{e2e, lint, programs};
+use crate::{e2e, lint, programs, report};
 use anyhow::Result;
 use gateway::Shell;
 
@@ -10,9 +10,11 @@ use gateway::Shell;
 pub fn run() -> Result<()> {
     lint::prepare()?;
     programs::install()?;
+    report::prepare()?;
     let mut steps = lint::steps();
     let native = cargo(&["test", "--quiet", "--workspace"]);
     steps.push(Step::new("unit, property, corpus, doc tests", native).shown());
+    steps.push(report::step(false, None));
     // `cargo xtask e2e --native` is a command of its own: it takes another eight minutes.
     steps.push(e2e::step(e2e::line(Shell::Wasm), Shell::Wasm));
     step::run_all(&steps)

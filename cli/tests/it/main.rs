@@ -8,6 +8,9 @@ mod explain;
 mod harness;
 mod meaning;
 mod pages;
+mod report;
+#[path = "../sample/mod.rs"]
+mod sample;
 mod schema;
 mod shell;
 mod snapshot;

@@ -1,0 +1,57 @@
+//! The result of a replay as one page of HTML, which needs no other file and asks nobody.
+//!
+//! The page depends on the summary alone: no clock, no random. Charts are drawn here; the page's
+//! script only moves markers and copies numbers that are already in tables.
+
+mod actors;
+mod chart;
+mod comparison;
+mod head;
+mod log;
+mod number;
+mod overview;
+mod rule;
+mod rules;
+mod table;
+mod text;
+mod time;
+mod traffic;
+mod what_if;
+
+use super::summary::Summary;
+use maud::{DOCTYPE, html};
+
+/// The page.
+#[must_use]
+pub fn html(summary: &Summary) -> String {
+    let page = html! {
+        (DOCTYPE)
+        html lang="en" {
+            (head::head(summary))
+            body {
+                a .skip href="#main" { "Skip to the numbers" }
+                (overview::header(summary))
+                main #main tabindex="-1" {
+                    (overview::totals(summary))
+                    (traffic::section(summary))
+                    (rules::section(summary))
+                    @for (index, rule) in summary.rules.iter().enumerate() {
+                        (rule::section(index, rule, &summary.timeline))
+                    }
+                    @if let Some(against) = &summary.against {
+                        (comparison::section(summary, against))
+                    }
+                    (log::section(&summary.log))
+                }
+                footer {
+                    p {
+                        "Made by " code { "diana replay" } ". This page contains values from the log, such as \
+                        addresses of clients. Share the page as you would share the log."
+                    }
+                }
+                (head::script())
+            }
+        }
+    };
+    page.into_string()
+}

@@ -1,0 +1,147 @@
+//! The decisions of two documents about the same requests.
+
+use super::table::fact;
+use super::{number, table, text};
+use crate::replay::summary::{Comparison, RuleSummary, Summary, Totals};
+use maud::{Markup, html};
+
+/// The comparison.
+pub fn section(summary: &Summary, against: &Comparison) -> Markup {
+    let either = against.both_refuse.saturating_add(against.only_first).saturating_add(against.only_other);
+    let of_either = |part| html! { (number::percent(part, either)) " of those that either refuses" };
+    let part = |term, part| fact(term, html! { (number::count(part)) }, of_either(part));
+    html! {
+        section #comparison aria-labelledby="comparison-title" {
+            h2 #comparison-title { "Comparison" }
+            p .sub {
+                (text::code(&summary.document)) " and " (text::code(&against.document)) ", about the same requests"
+            }
+            dl .facts {
+                (part("Both refuse", against.both_refuse))
+                (part("Only this document refuses", against.only_first))
+                (part("Only the other refuses", against.only_other))
+            }
+            @if either > 0 { (bar(against, either)) }
+            div .split.even {
+                div .panel { h3 { "Totals" } (table::scrolling("Compared totals", totals(summary, against))) }
+                div .panel { h3 { "Rules" } (table::scrolling("Compared rules", rules(summary, against))) }
+            }
+        }
+    }
+}
+
+/// Each part of the refusals as a part of the width. The facts have the same numbers.
+fn bar(against: &Comparison, either: u64) -> Markup {
+    let parts = [("both", against.both_refuse), ("first", against.only_first), ("other", against.only_other)];
+    let mut left = 0.0;
+    html! {
+        svg .bar aria-hidden="true" width="100%" height="14" {
+            @for (class, part) in parts {
+                @let width = 100.0 * number::share(part, either);
+                rect .(class) x={ (format!("{left:.2}")) "%" } y="0" width={ (format!("{width:.2}")) "%" } height="14" {}
+                ({ left += width; "" })
+            }
+        }
+        p .key aria-hidden="true" {
+            @for (class, label) in [("both", "Both"), ("first", "Only this"), ("other", "Only the other")] {
+                span {
+                    svg .bar width="12" height="12" { rect .(class) width="12" height="12" rx="2" {} }
+                    (label)
+                }
+            }
+        }
+    }
+}
+
+fn totals(summary: &Summary, against: &Comparison) -> Markup {
+    let rows: [(&str, fn(&Totals) -> u64); 4] = [
+        ("Admitted at once", |totals| totals.admitted),
+        ("Delayed", |totals| totals.delayed),
+        ("Refused", |totals| totals.refused),
+        ("Refused in shadow", |totals| totals.shadow_refused),
+    ];
+    html! {
+        table {
+            caption .hidden { "Decisions of the two documents" }
+            thead {
+                tr {
+                    th scope="col" { "Decision" }
+                    th scope="col" .n { "This" }
+                    th scope="col" .n { "Other" }
+                    th scope="col" .n { "Difference" }
+                }
+            }
+            tbody {
+                @for (label, of) in rows {
+                    @let (this, other) = (of(&summary.totals), of(&against.totals));
+                    tr {
+                        th scope="row" { (label) }
+                        td .n { (number::count(this)) }
+                        td .n { (number::count(other)) }
+                        td .n { (difference(this, other)) }
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// The rules of both documents; rules of the same name stand in one row.
+fn rules(summary: &Summary, against: &Comparison) -> Markup {
+    let other = |name: &str| against.rules.iter().find(|rule| rule.name == name);
+    let is_new = |rule: &&RuleSummary| summary.rules.iter().all(|one| one.name != rule.name);
+    let both = summary.rules.iter().map(|rule| (rule.name.as_str(), Some(rule), other(&rule.name)));
+    let new = against.rules.iter().filter(is_new).map(|rule| (rule.name.as_str(), None, Some(rule)));
+    let quota = |rule: Option<&RuleSummary>| match rule {
+        Some(rule) => html! { (number::quota(rule.rpu, rule.unit_s)) },
+        None => html! { span .none { "–" } },
+    };
+    let refused = |rule: Option<&RuleSummary>| match rule {
+        Some(rule) => html! { (number::count(rule.refused)) },
+        None => html! { span .none { "–" } },
+    };
+    html! {
+        table {
+            caption .hidden { "Rules of the two documents" }
+            thead {
+                tr {
+                    th scope="col" { "Rule" }
+                    th scope="col" { "Quota" }
+                    th scope="col" { "Other quota" }
+                    th scope="col" .n { "Refused" }
+                    th scope="col" .n { "Other refused" }
+                }
+            }
+            tbody {
+                @for (name, this, other) in both.chain(new) {
+                    tr {
+                        th scope="row" { (text::isolated(name)) }
+                        td { (quota(this)) }
+                        td { (quota(other)) }
+                        td .n { (refused(this)) }
+                        td .n { (refused(other)) }
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// From this document to the other.
+fn difference(this: u64, other: u64) -> String {
+    let sign = match other.cmp(&this) {
+        std::cmp::Ordering::Greater => "+",
+        std::cmp::Ordering::Equal => "",
+        std::cmp::Ordering::Less => "\u{2212}",
+    };
+    format!("{sign}{}", number::count(other.abs_diff(this)))
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn a_difference_has_a_sign() {
+        let differences = [(1, 2001), (5, 5), (9, 1)].map(|(this, other)| super::difference(this, other));
+        assert_eq!(differences, ["+2,000", "0", "\u{2212}8"]);
+    }
+}

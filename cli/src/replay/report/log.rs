@@ -1,0 +1,69 @@
+//! What was read, what could not be read, and what the replay assumes.
+
+use super::table::fact;
+use super::{number, table, text, time};
+use crate::replay::summary::LogSummary;
+use maud::{Markup, html};
+
+/// The section about the log.
+pub fn section(log: &LogSummary) -> Markup {
+    let of_all = |part| html! { (number::percent(part, log.lines)) " of the lines" };
+    html! {
+        section #log aria-labelledby="log-title" {
+            h2 #log-title { "Log" }
+            dl .facts {
+                (fact("Format", text::code(&log.format), html! {}))
+                (fact("Lines", html! { (number::count(log.lines)) }, html! {}))
+                (fact("Unreadable lines", html! { (number::count(log.unreadable)) }, of_all(log.unreadable)))
+                (fact("Logged too late", html! { (number::count(log.late)) }, html! { "not in the order of their starts" }))
+                (fact("First request", time::element(Some(log.first_s)), html! { "UTC" }))
+                (fact("Last request", time::element(Some(log.last_s)), html! { "UTC" }))
+            }
+            div .split.even {
+                div .panel {
+                    h3 { "Files" }
+                    ul .plain { @for file in &log.files { li { (text::code(file)) } } }
+                }
+                div .panel {
+                    h3 { "Assumptions" }
+                    @if log.assumptions.is_empty() {
+                        p { "The log has all that the rules ask for." }
+                    } @else {
+                        ul { @for assumption in &log.assumptions { li { (text::isolated(assumption)) } } }
+                    }
+                }
+            }
+            @if !log.examples.is_empty() { (unreadable(log)) }
+        }
+    }
+}
+
+fn unreadable(log: &LogSummary) -> Markup {
+    html! {
+        div .panel {
+            h3 { "Unreadable lines" }
+            p .sub { "The first of " (number::plural(log.unreadable, "line")) " that are no requests of the format" }
+            (table::scrolling("Unreadable lines", html! {
+                table {
+                    caption .hidden { "Lines that are no requests" }
+                    thead {
+                        tr {
+                            th scope="col" { "File" }
+                            th scope="col" .n { "Line" }
+                            th scope="col" { "Reason" }
+                        }
+                    }
+                    tbody {
+                        @for example in &log.examples {
+                            tr {
+                                th scope="row" { (text::code(&example.file)) }
+                                td .n { (number::count(example.line)) }
+                                td .reason { (text::isolated(&example.why)) }
+                            }
+                        }
+                    }
+                }
+            }))
+        }
+    }
+}

@@ -1,0 +1,139 @@
+//! A rule: its numbers, its refusals over time, other quotas, its actors and their peaks.
+
+use super::chart::peaks::Peaks;
+use super::chart::time::{Chart, Series};
+use super::table::fact;
+use super::{actors, number, rules, table, text, time, what_if};
+use crate::replay::summary::{RuleSummary, Timeline};
+use maud::{Markup, html};
+
+/// The section of a rule.
+pub fn section(index: usize, rule: &RuleSummary, timeline: &Timeline) -> Markup {
+    let id = format!("rule-{}", index.saturating_add(1));
+    html! {
+        section .rule #(id) aria-labelledby={ (id) "-title" } {
+            header {
+                h2 id={ (id) "-title" } { "Rule " (text::isolated(&rule.name)) }
+                p .sub {
+                    span .badge { @if rule.is_enforced { "enforced" } @else { "shadow" } }
+                    " " (text::code(&rule.url)) " · counts " (text::code(&rule.actor)) " · "
+                    (text::code(&rule.algorithm)) " · " (text::code(&rule.place))
+                }
+            }
+            (facts(rule))
+            (what_if::panel(&id, rule))
+            (refusals(&id, rule, timeline))
+            div .split {
+                (actors::panel(rule))
+                (peaks(rule))
+            }
+        }
+    }
+}
+
+fn facts(rule: &RuleSummary) -> Markup {
+    let refused = html! { (number::percent(rule.refused, rule.judged)) " of the judged" };
+    let actors = html! { "of " (number::plural(rule.actors, "actor")) };
+    let longest = html! { "at most " (number::span(rule.longest_delay_s)) };
+    html! {
+        dl .facts {
+            (fact("Quota", html! { (number::count(rule.rpu)) }, html! { (number::unit(rule.unit_s)) }))
+            (fact("Judged", html! { (number::count(rule.judged)) }, html! {}))
+            div .fact.refusal[rule.refused > 0] {
+                dt { @if rule.is_enforced { "Refused" } @else { "Refused in shadow" } }
+                dd { span .value { (number::count(rule.refused)) } span .note { (refused) } }
+            }
+            (fact("Refused actors", html! { (number::count(rule.refused_actors)) }, actors))
+            @if rule.delayed > 0 {
+                (fact("Delayed", html! { (number::count(rule.delayed)) }, longest))
+            }
+            (fact("First refusal", time::element(rule.first_refusal_s), html! {}))
+            (fact("Last refusal", time::element(rule.last_refusal_s), html! {}))
+        }
+    }
+}
+
+fn refusals(id: &str, rule: &RuleSummary, timeline: &Timeline) -> Markup {
+    if rule.refusals.iter().all(|number| *number == 0) {
+        return html! {};
+    }
+    let chart = Chart {
+        id: &format!("{id}-refusals"),
+        title: "Refusals over time",
+        description: &rules::words(rule, timeline),
+        height: 100,
+        series: &[Series { class: "refused", numbers: rule.refusals.clone() }],
+    };
+    html! {
+        div .panel {
+            h3 { "Refusals over time" }
+            p .sub { "Refusals in each interval of " (number::span(timeline.interval_s)) ", UTC" }
+            (chart.draw(timeline))
+            (table::behind("Refusals as a table", html! {
+                table {
+                    caption { "Intervals with refusals" }
+                    thead {
+                        tr { th scope="col" { "Start (UTC)" } th scope="col" .n { "Refused" } }
+                    }
+                    tbody {
+                        @for (index, number) in rule.refusals.iter().enumerate().filter(|(_, number)| **number > 0) {
+                            tr {
+                                th scope="row" {
+                                    (time::minute(timeline.start_s + timeline.interval_s * index as f64))
+                                }
+                                td .n { (number::count(*number)) }
+                            }
+                        }
+                    }
+                }
+            }))
+        }
+    }
+}
+
+fn peaks(rule: &RuleSummary) -> Markup {
+    if rule.peaks.is_empty() {
+        return html! {};
+    }
+    let highest = rule.peaks.iter().map(|quantile| quantile.peak).max().unwrap_or_default();
+    let peaks = Peaks::new(rule.rpu, highest);
+    let within = if rule.unit_s == 0.0 {
+        "in flight at once".to_owned()
+    } else {
+        format!("within {}", number::span(rule.unit_s))
+    };
+    html! {
+        div .panel {
+            h3 { "Peaks of the actors" }
+            p .sub { "The most requests that an actor has " (within) }
+            table .peaks {
+                caption .hidden { "Quantiles of the peaks" }
+                thead {
+                    tr {
+                        th scope="col" { "Actors" }
+                        th scope="col" .n { "Peak up to" }
+                        th scope="col" {
+                            "Beside the quota"
+                            @if peaks.is_logarithmic() { " (logarithmic)" }
+                        }
+                    }
+                }
+                tbody {
+                    @for quantile in &rule.peaks {
+                        tr {
+                            th scope="row" { (number::quantile(quantile.share)) }
+                            td .n { (number::count(quantile.peak)) }
+                            td {
+                                (peaks.draw(quantile.peak))
+                                span .hidden {
+                                    @if quantile.peak > rule.rpu { "above the quota" } @else { "within the quota" }
+                                }
+                            }
+                        }
+                    }
+                }
+            }
+            p .sub { "The line is the quota, " (number::quota(rule.rpu, rule.unit_s)) ". A diamond is above the quota." }
+        }
+    }
+}

@@ -1,0 +1,76 @@
+//! All rules in one table, with a sparkline each.
+
+use super::chart::spark;
+use super::{number, table, text, time};
+use crate::replay::summary::{RuleSummary, Summary, Timeline};
+use maud::{Markup, html};
+
+/// The table of the rules.
+pub fn section(summary: &Summary) -> Markup {
+    html! {
+        section #rules aria-labelledby="rules-title" {
+            h2 #rules-title { "Rules" }
+            @if summary.rules.is_empty() {
+                p { "The document has no rules." }
+            } @else {
+                div .panel.flush { (table::scrolling("Rules", rules(summary))) }
+            }
+        }
+    }
+}
+
+fn rules(summary: &Summary) -> Markup {
+    html! {
+        table .rules {
+            caption .hidden { "Rules, in the order of the document" }
+            thead {
+                tr {
+                    th scope="col" { "Rule" }
+                    th scope="col" { "Quota" }
+                    th scope="col" .n { "Judged" }
+                    th scope="col" .n { "Refused" }
+                    th scope="col" .n { "Share" }
+                    th scope="col" .n { "Refused actors" }
+                    th scope="col" { "Refusals over time" }
+                    th scope="col" { "Suggested" }
+                }
+            }
+            tbody {
+                @for (index, rule) in summary.rules.iter().enumerate() {
+                    tr {
+                        th scope="row" {
+                            a href={ "#rule-" (index.saturating_add(1)) } { (text::isolated(&rule.name)) }
+                            @if !rule.is_enforced { " " span .badge { "shadow" } }
+                            span .where { (text::isolated(&rule.url)) }
+                        }
+                        td { (number::quota(rule.rpu, rule.unit_s)) }
+                        td .n { (number::count(rule.judged)) }
+                        td .n.refusal[rule.refused > 0] { (number::count(rule.refused)) }
+                        td .n { (number::percent(rule.refused, rule.judged)) }
+                        td .n { (number::count(rule.refused_actors)) " of " (number::count(rule.actors)) }
+                        td { (spark::draw(&rule.refusals, &words(rule, &summary.timeline))) }
+                        td {
+                            @match &rule.suggestion {
+                                Some(suggestion) => (number::quota(suggestion.rpu, rule.unit_s)),
+                                None => span .none { "–" },
+                            }
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// What a sparkline shows.
+pub fn words(rule: &RuleSummary, timeline: &Timeline) -> String {
+    // Of equal intervals, the first.
+    match rule.refusals.iter().copied().enumerate().rev().max_by_key(|(_, number)| *number) {
+        Some((index, most)) if most > 0 => format!(
+            "The most refusals in an interval are {}, from {} UTC.",
+            number::count(most),
+            time::minute(timeline.start_s + timeline.interval_s * index as f64)
+        ),
+        _ => "There are no refusals.".to_owned(),
+    }
+}

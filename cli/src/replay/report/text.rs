@@ -1,0 +1,72 @@
+//! Text of the log and of file names, which is hostile: what no reader sees is written out, and
+//! what changes the direction of writing ends with the text.
+
+use maud::{Markup, html};
+
+/// Longer texts are cut: a line of a log may be a megabyte long.
+const LONGEST: usize = 300;
+
+/// A text for an attribute or a title. Templates escape the characters of HTML.
+pub fn plain(text: &str) -> String {
+    let mut visible = String::with_capacity(text.len().min(LONGEST));
+    for (index, character) in text.chars().enumerate() {
+        if index == LONGEST {
+            visible.push('…');
+            break;
+        }
+        if is_invisible(character) {
+            visible.extend(character.escape_unicode());
+        } else {
+            visible.push(character);
+        }
+    }
+    visible
+}
+
+/// A text for an element: isolated from the direction of writing around it.
+pub fn isolated(text: &str) -> Markup {
+    html! { bdi { (plain(text)) } }
+}
+
+/// A text as code, such as an address or a path.
+pub fn code(text: &str) -> Markup {
+    html! { code { (isolated(text)) } }
+}
+
+/// Whether a character has no picture of its own, or moves the pictures of others: controls,
+/// formats, separators of lines, fillers, tags, private characters.
+fn is_invisible(character: char) -> bool {
+    character.is_control()
+        || matches!(u32::from(character),
+            0xad | 0x34f | 0x61c | 0x115f | 0x1160 | 0x17b4 | 0x17b5 | 0x180b..=0x180f
+            | 0x200b..=0x200f | 0x2028..=0x202e | 0x2060..=0x206f | 0x3164 | 0xe000..=0xf8ff
+            | 0xfe00..=0xfe0f | 0xfeff | 0xffa0 | 0xfff0..=0xfffb | 0xe0000..=0xe0fff
+            | 0xf0000..)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn controls_and_changes_of_direction_are_written_out() {
+        let hostile = "a\u{0}b\u{1b}[31m\u{202e}gpj.exe\u{2066}\u{200b}\u{feff}\n";
+        let visible = "a\\u{0}b\\u{1b}[31m\\u{202e}gpj.exe\\u{2066}\\u{200b}\\u{feff}\\u{a}";
+        assert_eq!(plain(hostile), visible);
+        assert_eq!(plain("192.0.2.7 – Zoë 東京"), "192.0.2.7 – Zoë 東京");
+    }
+
+    #[test]
+    fn html_is_escaped_and_the_direction_isolated() {
+        let markup = code("<script>\"'&").into_string();
+        assert_eq!(markup, "<code><bdi>&lt;script&gt;&quot;'&amp;</bdi></code>");
+    }
+
+    #[test]
+    fn long_texts_are_cut() {
+        let text = plain(&"é".repeat(LONGEST + 1));
+        assert_eq!(text.chars().count(), LONGEST + 1);
+        assert!(text.ends_with('…'));
+        assert!(!plain(&"é".repeat(LONGEST)).contains('…'));
+    }
+}

@@ -1,0 +1,158 @@
+//! The HTML report of a replay, as text. `tests/report` looks at the report in a browser.
+
+use crate::sample;
+use diana_cli::replay::report::html;
+use diana_cli::replay::summary::Summary;
+use proptest::prelude::*;
+use serde_json::{Value, json};
+use std::fs;
+use std::path::Path;
+
+#[test]
+fn the_page_depends_on_the_summary_alone() {
+    assert_eq!(html(&sample::summary()), html(&sample::summary()));
+}
+
+#[test]
+fn the_page_names_no_other_file() {
+    let page = html(&sample::summary());
+    for reference in ["http:", "https:", "src=", "@import", "data:", "<link", "style=\"", " onclick"] {
+        assert!(!page.contains(reference), "{reference}");
+    }
+    let inner = page.matches("url(\"#").count();
+    assert_eq!(page.matches("url(").count(), inner, "only patterns of the page itself");
+    assert_eq!(page.matches("href=\"").count(), page.matches("href=\"#").count());
+}
+
+#[test]
+fn the_page_has_the_numbers_of_the_summary() {
+    let summary = sample::summary();
+    let page = html(&summary).replace('\u{a0}', " ");
+    let expected = [
+        "<h1><bdi>policy.yaml</bdi></h1>",
+        "2026-03-02 00:00:00",
+        "2026-03-08 23:59:59",
+        "1,204,332",
+        "99 % of the addresses never make more than 48 requests within a minute",
+        "policy-stricter.yaml",
+        "the line ends within the quoted request",
+        "The log has no header `x-user-id`",
+        "addresses of clients",
+    ];
+    for text in expected {
+        assert!(page.contains(text), "{text}");
+    }
+    for rule in &summary.rules {
+        for actor in &rule.top {
+            assert!(page.contains(&format!("<bdi>{}</bdi>", actor.actor)), "{}", actor.actor);
+        }
+    }
+}
+
+#[test]
+fn a_section_without_numbers_is_left_out() {
+    let page = html(&Summary::default());
+    assert!(page.contains("The document has no rules.") && page.contains("There are no requests."));
+    assert!(!page.contains("id=\"comparison\""));
+    let full = html(&sample::summary());
+    assert!(full.contains("id=\"comparison\"") && full.contains("id=\"rule-4\""));
+}
+
+/// All ids are different, and every reference has its id.
+#[test]
+fn references_lead_to_ids() {
+    let page = html(&sample::summary());
+    let values = |name: &str| -> Vec<String> {
+        let start = format!(" {name}=\"");
+        let parts = page.split(&start).skip(1);
+        parts.map(|part| part.split('"').next().unwrap().to_owned()).collect()
+    };
+    let ids = values("id");
+    let mut different = ids.clone();
+    different.sort_unstable();
+    different.dedup();
+    assert_eq!(different.len(), ids.len());
+    let labels = ["aria-labelledby", "for"].into_iter().flat_map(values);
+    let labels: Vec<_> =
+        labels.flat_map(|ids| ids.split(' ').map(str::to_owned).collect::<Vec<_>>()).collect();
+    let links = values("href").into_iter().map(|link| link.trim_start_matches('#').to_owned());
+    for reference in labels.into_iter().chain(links) {
+        assert!(ids.contains(&reference), "{reference}");
+    }
+}
+
+#[test]
+fn the_sample_agrees_with_itself() {
+    let summary = sample::summary();
+    let sum = |of: fn(&diana_cli::replay::summary::Interval) -> u64| -> u64 {
+        summary.timeline.intervals.iter().map(of).sum()
+    };
+    let totals = summary.totals;
+    assert_eq!(sum(|interval| interval.requests), totals.requests);
+    assert_eq!(sum(|interval| interval.refused), totals.refused);
+    assert_eq!(sum(|interval| interval.delayed), totals.delayed);
+    assert_eq!(totals.admitted + totals.refused + totals.delayed, totals.requests);
+    assert_eq!((summary.rules.len(), summary.rules[0].top.len()), (4, 50));
+    for rule in &summary.rules {
+        assert_eq!(rule.refusals.iter().sum::<u64>(), rule.refused, "{}", rule.name);
+        assert!(rule.what_if.is_sorted_by(|one, next| one.rpu < next.rpu && one.refused >= next.refused));
+        assert!(rule.what_if.iter().all(|point| point.refused < rule.judged), "{}", rule.name);
+    }
+}
+
+#[test]
+fn the_pictures_of_the_documents_are_small() {
+    let assets = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/assets");
+    for scheme in ["light", "dark"] {
+        let bytes = fs::read(assets.join(format!("replay-{scheme}.png"))).unwrap();
+        assert_eq!(&bytes[12..16], b"IHDR");
+        assert_eq!(u32::from_be_bytes(bytes[16..20].try_into().unwrap()), 1200, "pixels wide");
+        assert!(bytes.len() <= 150_000, "{}", bytes.len());
+    }
+}
+
+/// Numbers that no log has, in all places, and lists that do not fit together.
+fn changed(value: &mut Value, draw: &mut impl FnMut() -> u8) {
+    match value {
+        Value::Number(number) => {
+            let extreme = match draw() % 8 {
+                0 => json!(0),
+                1 => json!(1),
+                // Lists of numbers of the type `u64` have no fractions and no negative numbers.
+                2 if number.is_f64() => json!(-1e300),
+                3 if number.is_f64() => json!(1e300),
+                4 if number.as_u64().is_none_or(|number| number > 23) => json!(u64::MAX),
+                _ => return,
+            };
+            *value = extreme;
+        }
+        Value::Array(values) => {
+            let length = match draw() % 6 {
+                0 => 0,
+                1 => 1,
+                _ => 9,
+            };
+            values.truncate(length);
+            values.iter_mut().for_each(|value| changed(value, draw));
+        }
+        Value::Object(fields) => fields.values_mut().for_each(|value| changed(value, draw)),
+        _ => {}
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 64, failure_persistence: None, ..ProptestConfig::default() })]
+    #[test]
+    fn no_summary_is_too_strange(bytes in prop::collection::vec(any::<u8>(), 64)) {
+        let mut value = serde_json::to_value(sample::summary()).unwrap();
+        let mut cycle = bytes.iter().cycle().copied();
+        changed(&mut value, &mut || cycle.next().unwrap());
+        let summary: Summary = serde_json::from_value(value).unwrap();
+        let page = html(&summary);
+        prop_assert!(page.ends_with("</html>"));
+        // `NaN` and infinity are no places in a chart.
+        for wrong in ["NaN", "inf%", "=\"inf", "-inf"] {
+            prop_assert!(!page.contains(wrong), "{}", wrong);
+        }
+    }
+}
