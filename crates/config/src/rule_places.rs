@@ -8,6 +8,8 @@ use diana_document::{Error, Errors, Node};
 /// A rule of a document.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RulePlace {
+    /// The index of the limit, and of the rule in the limit.
+    pub index: (usize, usize),
     /// The rule's place, such as `limits[0].rules[1]`.
     pub place: String,
     /// The given name, or the default one.
@@ -38,25 +40,26 @@ pub fn rule_places(document: &[u8]) -> Result<Vec<RulePlace>, Vec<Error>> {
     let mut names = Names::default();
     names.collect(&limits);
     let mut rules = Vec::new();
-    for limit in limits {
+    for (place, limit) in limits.into_iter().enumerate() {
         let Some(mut fields) = limit.fields() else { continue };
         let url = fields.require_either("url", "Url").and_then(|url| url.text()).unwrap_or_default();
         let nodes = fields.take("rules").and_then(|rules| rules.list()).unwrap_or_default();
         for (index, node) in nodes.into_iter().enumerate() {
-            rules.extend(rule(node, &mut names, url, index));
+            rules.extend(rule(node, &mut names, url, (place, index)));
         }
     }
     let errors = errors.into_vec();
     if errors.is_empty() { Ok(rules) } else { Err(errors) }
 }
 
-fn rule(node: Node, names: &mut Names, url: &str, index: usize) -> Option<RulePlace> {
+fn rule(node: Node, names: &mut Names, url: &str, index: (usize, usize)) -> Option<RulePlace> {
     let mut fields = node.fields()?;
-    let name = names.name(fields.take("name"), url, index)?;
+    let name = names.name(fields.take("name"), url, index.1)?;
     let actors = fields.take("actor").map(|node| node.one_or_many()).unwrap_or_default();
     let actors: Vec<&str> = actors.iter().filter_map(|actor| actor.text()).collect();
     let scope = fields.take("scope");
     Some(RulePlace {
+        index,
         place: node.warning(String::new()).path,
         name,
         url: url.into(),

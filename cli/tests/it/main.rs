@@ -1,0 +1,3 @@
+//! The commands as a user runs them, file by file.
+
+mod replay;
