@@ -34,7 +34,10 @@ fn summary(arguments: &[&str]) -> Result<Summary, String> {
     let all = ["diana", "replay"].iter().chain(arguments);
     let arguments = Arguments::try_parse_from(all).map_err(|error| error.to_string())?;
     let Command::Replay(arguments) = arguments.command else { panic!("another command") };
-    replay(&arguments).map_err(|error| format!("{error:?}"))
+    replay(&arguments).map_err(|error| {
+        let chain: Vec<String> = error.chain().map(ToString::to_string).collect();
+        chain.join(": ")
+    })
 }
 
 const FORMAT: &str = "%START_TIME(%s.%3f)% %DURATION% %DOWNSTREAM_REMOTE_ADDRESS_WITHOUT_PORT% %REQ(X-USER-ID)% \
@@ -183,6 +186,7 @@ fn what_the_log_lacks_is_stated() {
         "The log has no header `x-plan`: every request lacks it.",
         "Rules with `scope: global` count all requests of the log: it has to hold those of all gateways.",
         "The log has no durations: a request holds its permits for no time.",
+        "The log has no statuses: rules that depend on a status count as without a response.",
         "The log has no bodies: a cost in a response's JSON counts as its default.",
     ]);
     let nginx = r#"203.0.113.7 - - [23/Nov/2026:00:00:00 +0000] "GET / HTTP/1.1" 200 5 "-" "-""#;
