@@ -14,7 +14,7 @@ mod request;
 pub mod run;
 pub mod summary;
 mod tally;
-mod text;
+pub mod text;
 
 use crate::output;
 use miette::Result;

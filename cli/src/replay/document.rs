@@ -49,7 +49,11 @@ impl Document {
     #[must_use]
     pub fn assumptions(&self, columns: &Columns, known: &Known) -> Vec<String> {
         let Configuration { policy, remote, .. } = &self.configuration;
-        let mut all = columns.assumptions(policy);
+        // Every actor but `all` may be replaced by the address.
+        let counts_addresses = self.places.iter().any(|place| place.actor != "all")
+            || policy.has_allow_list()
+            || policy.has_deny_list();
+        let mut all = columns.assumptions(policy, counts_addresses);
         if self.places.iter().any(|place| place.is_global) {
             all.push(
                 "Rules with `scope: global` count all requests of the log: it has to hold those of all gateways."

@@ -83,11 +83,13 @@ impl Columns {
     }
 
     /// What the policy reads and the log does not have, and what stands for it: one sentence each.
+    /// `counts_addresses`: whether the policy may count by address.
     #[must_use]
-    pub fn assumptions(&self, policy: &Policy) -> Vec<String> {
+    pub fn assumptions(&self, policy: &Policy, counts_addresses: bool) -> Vec<String> {
         let parts = policy.request_parts().zip(&self.columns);
         let read_by_all = |part: &Part| *part == Part::Header("content-type".into());
         let stated = parts.filter_map(|(part, column)| match (part, column) {
+            (Part::Address, _) if !counts_addresses => None,
             (Part::Address, Column::LastOf(_)) => Some(
                 "The log has no client address: the last address of `x-forwarded-for` stands for it.".into(),
             ),
@@ -103,7 +105,7 @@ impl Columns {
                 },
                 Part::Method => "The log has no method: every request lacks it.".into(),
                 Part::Host => "The log has no host: every request lacks it.".into(),
-                Part::Address => "The log has no client address: rules count all clients without one together.".into(),
+                Part::Address => "The log has no client address: requests that count by address count together.".into(),
                 Part::BodySize => "The log has no size of bodies: every request counts as of unknown size.".into(),
             }),
             _ => None,

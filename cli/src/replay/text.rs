@@ -23,7 +23,7 @@ pub fn report(summary: &Summary) -> String {
     }
     if !log.assumptions.is_empty() {
         text.push_str("\nassumptions\n");
-        log.assumptions.iter().for_each(|line| text.push_str(&format!("  - {line}\n")));
+        log.assumptions.iter().for_each(|line| paragraph(&mut text, ("  - ", "    "), &plain(line)));
     }
     text
 }
@@ -63,14 +63,14 @@ fn write(text: &mut String, summary: &Summary, log: &LogSummary, totals: &Totals
 fn rules_table(text: &mut String, rules: &[RuleSummary]) {
     let width = rules.iter().map(|rule| rule.name.len()).max().unwrap_or(0).max(4);
     text.push_str(&format!(
-        "\n{:<width$}  {:<10} {:>10} {:>12} {:>12} {:>9} {:>10} {:>10}\n",
-        "rule", "algorithm", "rpu", "judged", "refused", "delayed", "actors", "refused"
+        "\n{:<width$}  {:<10} {:>10} {:>12} {:>12} {:>9} {:>10} {:>15}\n",
+        "rule", "algorithm", "rpu", "judged", "refused", "delayed", "actors", "refused actors"
     ));
     for rule in rules {
         let RuleSummary { name, algorithm, rpu, judged, refused, delayed, actors, refused_actors, .. } = rule;
         let shadow = if rule.is_enforced { "" } else { "  shadow" };
         text.push_str(&format!(
-            "{name:<width$}  {algorithm:<10} {rpu:>10} {judged:>12} {refused:>12} {delayed:>9} {actors:>10} {refused_actors:>10}{shadow}\n"
+            "{name:<width$}  {algorithm:<10} {rpu:>10} {judged:>12} {refused:>12} {delayed:>9} {actors:>10} {refused_actors:>15}{shadow}\n"
         ));
     }
 }
@@ -92,16 +92,26 @@ fn rule(text: &mut String, rule: &RuleSummary) {
             actor.peak
         ));
     }
-    let least = &rule.least;
-    let quotas = [("nothing", least.none), ("0.1 %", least.per_mille), ("1 %", least.percent)];
-    let known: Vec<String> =
-        quotas.iter().filter_map(|(share, rpu)| Some(format!("{share} from {} on", (*rpu)?))).collect();
+    let least = [("nothing", rule.least.none), ("at most 0.1 %", rule.least.per_mille), ("at most 1 %", rule.least.percent)];
+    let known = least.iter().enumerate().filter_map(|(at, (share, rpu))| {
+        // A looser share with the same quota tells nothing more.
+        let is_new = at.checked_sub(1).and_then(|before| least.get(before)).is_none_or(|(_, before)| before != rpu);
+        Some(format!("{share} from rpu {} on", (*rpu).filter(|_| is_new)?))
+    });
+    let known: Vec<String> = known.collect();
     if !known.is_empty() {
-        text.push_str(&format!("  alone, it would refuse at most {}\n", known.join(", ")));
+        text.push_str(&format!("  as the only rule it refuses {}\n", known.join(", ")));
     }
     if let Some(suggestion) = &rule.suggestion {
-        text.push_str(&format!("  suggested rpu: {}. {}\n", suggestion.rpu, suggestion.why));
+        paragraph(text, ("  ", "    "), &format!("suggested rpu: {}. {}", suggestion.rpu, suggestion.why));
     }
+}
+
+/// A paragraph of at most 100 columns, with the indent of its first line and of all others.
+fn paragraph(text: &mut String, (first, others): (&str, &str), words: &str) {
+    let options = textwrap::Options::new(100).initial_indent(first).subsequent_indent(others);
+    text.push_str(&textwrap::fill(words, options));
+    text.push('\n');
 }
 
 fn comparison(text: &mut String, document: &str, totals: &Totals, against: &Comparison) {

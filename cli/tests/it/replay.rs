@@ -3,6 +3,7 @@
 use clap::Parser;
 use diana_cli::replay::run::replay;
 use diana_cli::replay::summary::{RuleSummary, Summary};
+use diana_cli::replay::text;
 use diana_cli::{Arguments, Command};
 use std::fs;
 use std::path::PathBuf;
@@ -181,7 +182,7 @@ fn what_the_log_lacks_is_stated() {
     let format = "%START_TIME(%s)% %REQ(:PATH)%";
     let found = summary(&[&document, "--log", &log, "--format", format]).unwrap();
     assert_eq!(found.log.assumptions, [
-        "The log has no client address: rules count all clients without one together.",
+        "The log has no client address: requests that count by address count together.",
         "The log has no attribute `xds.cluster_name`: every request lacks it.",
         "The log has no header `x-plan`: every request lacks it.",
         "Rules with `scope: global` count all requests of the log: it has to hold those of all gateways.",
@@ -262,4 +263,23 @@ fn mistakes_name_the_file_and_what_is_allowed() {
     assert!(error(&[&wrong, "--log", &log]).contains("`unit` is missing"));
     let empty = folder.file("empty.log", "");
     assert_eq!(summary(&[&document, "--log", &empty]).unwrap().totals.requests, 0);
+}
+
+#[test]
+fn the_example_of_the_page_is_true() {
+    let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/cli/replay.md");
+    let page = fs::read_to_string(page).unwrap();
+    let example = page.split("## An example").nth(1).unwrap();
+    let block = |name: &str| -> String {
+        let start = format!("```{name}\n");
+        example.split(&start).skip(1).filter_map(|rest| rest.split("```").next()).map(str::to_owned).nth(0).unwrap()
+    };
+    let folder = Folder::new("page");
+    let document = folder.file("limits.json", &block("json"));
+    let log = folder.file("access.log", &block("text"));
+    let mut found = summary(&[&document, "--log", &log, "--what-if"]).unwrap();
+    found.document = "limits.json".into();
+    found.log.files = vec!["access.log".into()];
+    let text = text::report(&found);
+    assert_eq!(text, block("console"), "{text}");
 }

@@ -175,11 +175,6 @@ impl Actors {
         self.sample.len()
     }
 
-    /// Whether there are no actors.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.sample.is_empty()
-    }
 
     /// The peaks of all actors in the sample, in ascending order.
     #[must_use]
