@@ -5,11 +5,11 @@
 //! replay runs in a process of its own, which prints its time and its highest memory.
 #![allow(clippy::unwrap_used, reason = "a measuring program")]
 
+use clap::Parser;
 use diana_base::prng::next;
 use diana_cli::Arguments;
-use clap::Parser;
-use std::collections::BinaryHeap;
 use std::cmp::Reverse;
+use std::collections::BinaryHeap;
 use std::env;
 use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};
@@ -63,7 +63,8 @@ fn main() -> io::Result<()> {
         io::stdout().flush()?;
         let mut command = Command::new(env::current_exe()?);
         command.args(["--run", "diana", "replay"]).arg(&document).arg("--log").arg(&log);
-        let status = command.args(["--json", "--format", FORMAT]).args(extra).stdout(Stdio::null()).status()?;
+        let status =
+            command.args(["--json", "--format", FORMAT]).args(extra).stdout(Stdio::null()).status()?;
         assert!(status.success(), "{name} has failed");
     }
     Ok(())
@@ -111,7 +112,7 @@ fn line(file: &mut impl Write, random: &mut u64, start: u64, duration_ms: u64) -
     let (hour, minute, second) = (ms / 3_600_000, ms / 60_000 % 60, ms / 1_000 % 60);
     let (user, address) = (zipf(random, USERS), zipf(random, ADDRESSES));
     let draw = next(random);
-    let method = if draw % 5 == 0 { "POST" } else { "GET" };
+    let method = if draw.is_multiple_of(5) { "POST" } else { "GET" };
     let path = ["/orders", "/items", "/search?q=lamp&page=2", "/orders/17/lines", "/"][draw as usize / 8 % 5];
     let [_, a, b, c] = (address + 1).to_be_bytes();
     writeln!(

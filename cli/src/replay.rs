@@ -68,7 +68,6 @@ pub fn run(args: &Args) -> Result<ExitCode> {
         false => output::print(&text::report(&summary))?,
     }
     let summary::Totals { requests, refused, .. } = summary.totals;
-    let is_above =
-        |percent: f64| refused as f64 * 100.0 > percent * requests as f64;
+    let is_above = |percent: f64| refused as f64 * 100.0 > percent * requests as f64;
     Ok(if args.fail_above.is_some_and(is_above) { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }

@@ -102,13 +102,20 @@ fn of_responses(policy: &Policy, known: &Known) -> Vec<String> {
     }
     if policy.adaptive_limits().next().is_some() {
         all.push(match known.status && (known.latency || known.duration) {
-            true if known.latency => "Adaptive limits follow the statuses and the upstream's times in the log.".into(),
-            true => "Adaptive limits follow the statuses and the durations in the log, which include the body.".into(),
+            true if known.latency => {
+                "Adaptive limits follow the statuses and the upstream's times in the log.".into()
+            }
+            true => {
+                "Adaptive limits follow the statuses and the durations in the log, which include the body."
+                    .into()
+            }
             false => "Adaptive limits stay at their start: the log has no statuses or no durations.".into(),
         });
     }
     if measures.status && !known.status {
-        all.push("The log has no statuses: rules that depend on a status count as without a response.".into());
+        all.push(
+            "The log has no statuses: rules that depend on a status count as without a response.".into(),
+        );
     }
     if measures.request_bytes && !known.received {
         all.push("The log has no bytes of request bodies: they count as 0.".into());

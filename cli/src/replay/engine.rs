@@ -108,7 +108,9 @@ impl Engine {
 
     fn hold(&mut self, held: Held) {
         self.held.push(held);
-        if self.held.len() > MAX_HELD && let Some(first) = self.held.pop() {
+        if self.held.len() > MAX_HELD
+            && let Some(first) = self.held.pop()
+        {
             self.end(first);
         }
     }

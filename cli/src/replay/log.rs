@@ -46,8 +46,8 @@ impl Format {
     /// The format of this name, or this pattern: Envoy's command operators or nginx' variables. The
     /// error says what is wrong.
     pub fn new(text: &str, slots: &Slots) -> Result<Format, String> {
-        let nginx = |format| Ok(Pattern::new(nginx::tokens(format, slots)?, true)?);
-        let envoy = |format| Ok(Pattern::new(envoy::tokens(format, slots)?, false)?);
+        let nginx = |format| Pattern::new(nginx::tokens(format, slots)?, true);
+        let envoy = |format| Pattern::new(envoy::tokens(format, slots)?, false);
         let kind = match text {
             "json" => return Ok(Format::of(text, Kind::Json(Keys::new(slots)), slots)),
             "envoy" => envoy(envoy::DEFAULT),

@@ -4,14 +4,18 @@ use diana_limiter::cells::store::{Fault, Loaded, Store, Swap, Version};
 use std::cell::RefCell;
 use std::collections::HashMap;
 
+/// Value and version of each key.
+type Values = HashMap<Vec<u8>, (Vec<u8>, Version)>;
+
 /// Values in memory, for one worker.
 #[derive(Debug, Default)]
-pub struct Memory(RefCell<HashMap<Vec<u8>, (Vec<u8>, Version)>>);
+pub struct Memory(RefCell<Values>);
 
 impl Store for Memory {
     fn load(&self, key: &[u8]) -> Result<Option<Loaded>, Fault> {
         let values = self.0.try_borrow().map_err(|_| Fault(1))?;
-        let loaded = |(bytes, version): &(Vec<u8>, Version)| Loaded { bytes: bytes.clone(), version: *version };
+        let loaded =
+            |(bytes, version): &(Vec<u8>, Version)| Loaded { bytes: bytes.clone(), version: *version };
         Ok(values.get(key).map(loaded))
     }
 

@@ -18,7 +18,9 @@ impl Bar {
                 None => "{spinner} {bytes}, {msg}",
             };
             // The template is constant; a mistake in it would show the default bar.
-            bar.set_style(ProgressStyle::with_template(form).unwrap_or_else(|_| ProgressStyle::default_bar()));
+            bar.set_style(
+                ProgressStyle::with_template(form).unwrap_or_else(|_| ProgressStyle::default_bar()),
+            );
             bar
         }))
     }

@@ -100,13 +100,19 @@ impl Columns {
             (part, Column::Absent) if !read_by_all(part) => Some(match part {
                 Part::Header(name) => format!("The log has no header `{name}`: every request lacks it."),
                 Part::Property(_) | Part::Path => match slot(part) {
-                    Slot::Attribute(name) => format!("The log has no attribute `{name}`: every request lacks it."),
+                    Slot::Attribute(name) => {
+                        format!("The log has no attribute `{name}`: every request lacks it.")
+                    }
                     _ => "The log has no path.".into(),
                 },
                 Part::Method => "The log has no method: every request lacks it.".into(),
                 Part::Host => "The log has no host: every request lacks it.".into(),
-                Part::Address => "The log has no client address: requests that count by address count together.".into(),
-                Part::BodySize => "The log has no size of bodies: every request counts as of unknown size.".into(),
+                Part::Address => {
+                    "The log has no client address: requests that count by address count together.".into()
+                }
+                Part::BodySize => {
+                    "The log has no size of bodies: every request counts as of unknown size.".into()
+                }
             }),
             _ => None,
         });

@@ -22,10 +22,13 @@ pub fn replay(args: &Args) -> Result<Summary> {
     let name = |path: &PathBuf| path.display().to_string();
     let bar = Bar::new(total_bytes(args.log.iter().map(PathBuf::as_path)));
     let mut requests = 0u64;
-    let mut summary = replay.run(|_, _, _| {}, |bytes, count| {
-        requests = requests.saturating_add(count);
-        bar.show(bytes, requests);
-    })?;
+    let mut summary = replay.run(
+        |_, _, _| {},
+        |bytes, count| {
+            requests = requests.saturating_add(count);
+            bar.show(bytes, requests);
+        },
+    )?;
     bar.finish();
     summary.document = name(&args.file);
     summary.log.files = args.log.iter().map(name).collect();
@@ -66,20 +69,28 @@ impl Replay {
 
     fn new((first, other): (Document, Option<Document>), logs: Logs, slots: &Slots, tries: bool) -> Replay {
         let known = logs.known().clone();
-        let is_nginx = logs.format() == "nginx" || !logs.format().contains('%') && logs.format().contains('$');
+        let is_nginx =
+            logs.format() == "nginx" || !logs.format().contains('%') && logs.format().contains('$');
         let columns = |document: &Document| Columns::new(document.policy(), slots, &known, is_nginx);
         let mut assumptions = Vec::new();
         if !known.start {
             assumptions.push(match known.duration {
                 true => "The log has the end of each request: the start is the duration before.".into(),
-                false => "The log has the end of each request and no duration: every request starts at its end.".into(),
+                false => {
+                    "The log has the end of each request and no duration: every request starts at its end."
+                        .into()
+                }
             });
         }
         if known.whole_seconds {
             assumptions.push("The log has whole seconds: all requests of a second come at its begin.".into());
         }
         let documents = [Some(&first), other.as_ref()];
-        for assumption in documents.into_iter().flatten().flat_map(|document| document.assumptions(&columns(document), &known)) {
+        for assumption in documents
+            .into_iter()
+            .flatten()
+            .flat_map(|document| document.assumptions(&columns(document), &known))
+        {
             if !assumptions.contains(&assumption) {
                 assumptions.push(assumption);
             }
@@ -128,7 +139,15 @@ impl Replay {
         }
         let (timeline, hours) = first.tally.times();
         let against = other.map(|other| both.comparison(&other));
-        Ok(Summary { document: String::new(), log, totals, timeline, hours, rules: first.tally.rules(), against })
+        Ok(Summary {
+            document: String::new(),
+            log,
+            totals,
+            timeline,
+            hours,
+            rules: first.tally.rules(),
+            against,
+        })
     }
 }
 

@@ -71,7 +71,13 @@ impl Tally {
             Some(RuleTally::new(Described { place, quota, is_enforced, variants }, room))
         };
         let rules: Vec<RuleTally> = ids.into_iter().filter_map(tally).collect();
-        Tally { totals: Totals::default(), times: Times::default(), rules, places: by_id, first_and_last: None }
+        Tally {
+            totals: Totals::default(),
+            times: Times::default(),
+            rules,
+            places: by_id,
+            first_and_last: None,
+        }
     }
 
     /// Adds the last decision of `engine`, about this record.

@@ -38,12 +38,8 @@ fn write(text: &mut String, summary: &Summary, log: &LogSummary, totals: &Totals
     let share = |count: u64| format!("{:>12}  {}", count, percent(count as f64 / requests.max(1) as f64));
     writeln!(text, "requests {requests:>14}")?;
     writeln!(text, "admitted {:>2}{}", "", share(admitted))?;
-    let others = [
-        ("delayed", delayed),
-        ("refused", refused),
-        ("shadow", shadow_refused),
-        ("429 then", logged_429),
-    ];
+    let others =
+        [("delayed", delayed), ("refused", refused), ("shadow", shadow_refused), ("429 then", logged_429)];
     for (name, count) in others.into_iter().filter(|(name, count)| *count > 0 || *name == "refused") {
         writeln!(text, "{name:<11}{}", share(count))?;
     }
@@ -81,7 +77,11 @@ fn rule(text: &mut String, rule: &RuleSummary) {
     if refused.is_empty() && rule.suggestion.is_none() {
         return;
     }
-    let unit = if rule.unit_s == 0.0 { "in flight".to_owned() } else { format!("per {}", span(rule.unit_s).trim_start_matches("one ")) };
+    let unit = if rule.unit_s == 0.0 {
+        "in flight".to_owned()
+    } else {
+        format!("per {}", span(rule.unit_s).trim_start_matches("one "))
+    };
     text.push_str(&format!("\n{}: {} {unit} by {} on {}\n", rule.name, rule.rpu, rule.actor, rule.url));
     for actor in refused {
         text.push_str(&format!(
@@ -92,10 +92,15 @@ fn rule(text: &mut String, rule: &RuleSummary) {
             actor.peak
         ));
     }
-    let least = [("nothing", rule.least.none), ("at most 0.1 %", rule.least.per_mille), ("at most 1 %", rule.least.percent)];
+    let least = [
+        ("nothing", rule.least.none),
+        ("at most 0.1 %", rule.least.per_mille),
+        ("at most 1 %", rule.least.percent),
+    ];
     let known = least.iter().enumerate().filter_map(|(at, (share, rpu))| {
         // A looser share with the same quota tells nothing more.
-        let is_new = at.checked_sub(1).and_then(|before| least.get(before)).is_none_or(|(_, before)| before != rpu);
+        let is_new =
+            at.checked_sub(1).and_then(|before| least.get(before)).is_none_or(|(_, before)| before != rpu);
         Some(format!("{share} from rpu {} on", (*rpu).filter(|_| is_new)?))
     });
     let known: Vec<String> = known.collect();
@@ -140,7 +145,10 @@ fn instant(seconds: f64) -> String {
 
 /// Text of a log without control characters and marks that change the direction of text.
 fn plain(text: &str) -> String {
-    let is_hidden = |c: char| c.is_control() || matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    let is_hidden = |c: char| {
+        c.is_control()
+            || matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+    };
     text.chars().map(|c| if is_hidden(c) { c.escape_unicode().to_string() } else { c.to_string() }).collect()
 }
 

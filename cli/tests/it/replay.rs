@@ -55,7 +55,8 @@ fn log(requests: &[(u64, u64, &str)]) -> String {
 /// The summary of one rule over these requests.
 fn rule(name: &str, rule: &str, requests: &[(u64, u64, &str)]) -> (Summary, RuleSummary) {
     let folder = Folder::new(name);
-    let document = folder.file("limits.json", &format!(r#"{{"limits": [{{"url": "/", "rules": [{rule}]}}]}}"#));
+    let document =
+        folder.file("limits.json", &format!(r#"{{"limits": [{{"url": "/", "rules": [{rule}]}}]}}"#));
     let log = folder.file("access.log", &log(requests));
     let summary = summary(&[&document, "--log", &log, "--format", FORMAT, "--what-if"]).unwrap();
     let rule = summary.rules[0].clone();
@@ -64,8 +65,16 @@ fn rule(name: &str, rule: &str, requests: &[(u64, u64, &str)]) -> (Summary, Rule
 
 /// Ten requests, one every 100 ms.
 const STEADY: [(u64, u64, &str); 10] = [
-    (0, 250, "ann"), (100, 250, "ann"), (200, 250, "ann"), (300, 250, "ann"), (400, 250, "ann"),
-    (500, 250, "ann"), (600, 250, "ann"), (700, 250, "ann"), (800, 250, "ann"), (900, 250, "ann"),
+    (0, 250, "ann"),
+    (100, 250, "ann"),
+    (200, 250, "ann"),
+    (300, 250, "ann"),
+    (400, 250, "ann"),
+    (500, 250, "ann"),
+    (600, 250, "ann"),
+    (700, 250, "ann"),
+    (800, 250, "ann"),
+    (900, 250, "ann"),
 ];
 
 #[test]
@@ -85,12 +94,16 @@ fn each_algorithm_refuses_as_by_hand() {
         assert_eq!((summary.totals.refused, summary.totals.admitted), (refused, 10 - refused), "{algo}");
         let same = rule.what_if.iter().find(|lane| lane.rpu == rule.rpu).unwrap();
         assert_eq!((same.refused, same.refused_actors), (refused, 1), "{algo}: the configured quota");
-        assert_eq!(rule.least.none, Some(match algo {
-            // Half of the quota comes back while the requests come.
-            "TB" => 6,
-            "C" => 3,
-            _ => 10,
-        }), "{algo}");
+        assert_eq!(
+            rule.least.none,
+            Some(match algo {
+                // Half of the quota comes back while the requests come.
+                "TB" => 6,
+                "C" => 3,
+                _ => 10,
+            }),
+            "{algo}"
+        );
         assert_eq!(rule.peaks.last().unwrap().peak, if algo == "C" { 3 } else { 10 }, "{algo}");
         assert!(rule.suggestion.is_some());
         assert_eq!(rule.top[0].actor, "(all requests)");
@@ -110,10 +123,13 @@ fn requests_wait_for_their_turns() {
 #[test]
 fn a_request_that_waits_holds_its_permit_from_its_turn_on() {
     let folder = Folder::new("permits");
-    let document = folder.file("limits.json", r#"{"limits": [{"url": "/", "rules": [
+    let document = folder.file(
+        "limits.json",
+        r#"{"limits": [{"url": "/", "rules": [
         {"name": "even", "algo": "LB", "rpu": 10, "unit": "second", "queue": 9},
         {"name": "open", "algo": "C", "rpu": 2}
-    ]}]}"#);
+    ]}]}"#,
+    );
     // The second request waits until 100 ms and ends at 180 ms.
     let requests = [(0, 80, "-"), (0, 80, "-"), (90, 80, "-"), (150, 80, "-"), (250, 80, "-")];
     let log = folder.file("access.log", &log(&requests));
@@ -124,16 +140,28 @@ fn a_request_that_waits_holds_its_permit_from_its_turn_on() {
 
 #[test]
 fn the_summary_is_complete() {
-    let requests =
-        [(0, 1, "ann"), (1, 1, "ann"), (2, 1, "bob"), (3, 1, "ann"), (3_600_000, 1, "-"), (3_600_001, 1, "-")];
+    let requests = [
+        (0, 1, "ann"),
+        (1, 1, "ann"),
+        (2, 1, "bob"),
+        (3, 1, "ann"),
+        (3_600_000, 1, "-"),
+        (3_600_001, 1, "-"),
+    ];
     let keys = r#"{"name": "each", "actor": "user", "rpu": 1, "unit": "hour", "missing": "share"}"#;
     let (summary, rule) = rule("complete", keys, &requests);
     assert_eq!((rule.actors, rule.refused_actors, rule.judged, rule.refused), (3, 2, 6, 3));
     let top: Vec<(&str, u64, u64)> =
         rule.top.iter().map(|actor| (&*actor.actor, actor.judged, actor.refused)).collect();
     assert_eq!(top, [("ann", 3, 2), ("(without the actor)", 2, 1), ("bob", 1, 0)]);
-    assert_eq!((rule.place.as_str(), rule.actor.as_str(), rule.url.as_str()), ("limits[0].rules[0]", "user", "/"));
-    assert_eq!((rule.first_refusal_s, rule.last_refusal_s), (Some(1_795_392_000.001), Some(1_795_395_600.001)));
+    assert_eq!(
+        (rule.place.as_str(), rule.actor.as_str(), rule.url.as_str()),
+        ("limits[0].rules[0]", "user", "/")
+    );
+    assert_eq!(
+        (rule.first_refusal_s, rule.last_refusal_s),
+        (Some(1_795_392_000.001), Some(1_795_395_600.001))
+    );
     assert_eq!(rule.refusals.iter().sum::<u64>(), 3);
     assert_eq!(summary.timeline.intervals.iter().map(|interval| interval.requests).sum::<u64>(), 6);
     assert_eq!((summary.hours[0].requests, summary.hours[1].refused), (4, 1));
@@ -148,8 +176,10 @@ fn the_summary_is_complete() {
 fn two_documents_are_compared() {
     let folder = Folder::new("against");
     let document = |rpu: u32, user: &str| {
-        format!(r#"{{"limits": [{{"url": "/", "headers": {{"x-user-id": "{user}"}}, "rules": [
-            {{"name": "r", "rpu": {rpu}, "unit": "day"}}]}}]}}"#)
+        format!(
+            r#"{{"limits": [{{"url": "/", "headers": {{"x-user-id": "{user}"}}, "rules": [
+            {{"name": "r", "rpu": {rpu}, "unit": "day"}}]}}]}}"#
+        )
     };
     let first = folder.file("new.json", &document(1, "ann"));
     let other = folder.file("old.json", &document(2, "bob"));
@@ -161,14 +191,17 @@ fn two_documents_are_compared() {
     assert_eq!((found.totals.refused, against.totals.refused), (4, 3));
     assert_eq!((against.both_refuse, against.only_first, against.only_other), (0, 4, 3));
     assert_eq!((against.document.as_str(), against.rules[0].rpu), (other.as_str(), 2));
-    let same = summary(&[&first, "--log", &log, "--format", FORMAT, "--against", &first]).unwrap().against.unwrap();
+    let same =
+        summary(&[&first, "--log", &log, "--format", FORMAT, "--against", &first]).unwrap().against.unwrap();
     assert_eq!((same.both_refuse, same.only_first, same.only_other), (4, 0, 0));
 }
 
 #[test]
 fn what_the_log_lacks_is_stated() {
     let folder = Folder::new("assumptions");
-    let document = folder.file("limits.json", r#"{
+    let document = folder.file(
+        "limits.json",
+        r#"{
         "limits": [{"url": "/", "headers": {"x-plan": "free"}, "rules": [
             {"name": "a", "actor": "ip", "rpu": 5, "unit": "hour", "scope": "global"},
             {"name": "b", "actor": "tenant", "rpu": 5, "unit": "hour"},
@@ -177,34 +210,48 @@ fn what_the_log_lacks_is_stated() {
         ]}],
         "actors": {"tenant": {"property": "xds.cluster_name"}},
         "store": {"redis": {"cluster": "redis", "secret": "0123456789abcdef"}}
-    }"#);
+    }"#,
+    );
     let log = folder.file("access.log", "1795392000 /a\n");
     let format = "%START_TIME(%s)% %REQ(:PATH)%";
     let found = summary(&[&document, "--log", &log, "--format", format]).unwrap();
-    assert_eq!(found.log.assumptions, [
-        "The log has no client address: requests that count by address count together.",
-        "The log has no attribute `xds.cluster_name`: every request lacks it.",
-        "The log has no header `x-plan`: every request lacks it.",
-        "Rules with `scope: global` count all requests of the log: it has to hold those of all gateways.",
-        "The log has no durations: a request holds its permits for no time.",
-        "The log has no statuses: rules that depend on a status count as without a response.",
-        "The log has no bodies: a cost in a response's JSON counts as its default.",
-    ]);
+    assert_eq!(
+        found.log.assumptions,
+        [
+            "The log has no client address: requests that count by address count together.",
+            "The log has no attribute `xds.cluster_name`: every request lacks it.",
+            "The log has no header `x-plan`: every request lacks it.",
+            "Rules with `scope: global` count all requests of the log: it has to hold those of all gateways.",
+            "The log has no durations: a request holds its permits for no time.",
+            "The log has no statuses: rules that depend on a status count as without a response.",
+            "The log has no bodies: a cost in a response's JSON counts as its default.",
+        ]
+    );
     let nginx = r#"203.0.113.7 - - [23/Nov/2026:00:00:00 +0000] "GET / HTTP/1.1" 200 5 "-" "-""#;
     let log = folder.file("nginx.log", nginx);
     let found = summary(&[&document, "--log", &log]).unwrap();
     assert_eq!(found.log.format, "nginx");
-    assert_eq!(found.log.assumptions[..2], [
-        "The log has the end of each request and no duration: every request starts at its end.",
-        "The log has whole seconds: all requests of a second come at its begin.",
-    ]);
+    assert_eq!(
+        found.log.assumptions[..2],
+        [
+            "The log has the end of each request and no duration: every request starts at its end.",
+            "The log has whole seconds: all requests of a second come at its begin.",
+        ]
+    );
 }
 
 #[test]
 fn envoys_address_is_the_last_one_that_was_forwarded() {
     let folder = Folder::new("forwarded");
-    let document = folder.file("limits.json", r#"{"url": "/", "rules": [{"name": "r", "actor": "ip", "rpu": 1, "unit": "day"}]}"#);
-    let line = |forwarded: &str| format!("[2026-11-23T00:00:00.250Z] \"GET / HTTP/1.1\" 200 - 0 5 4 3 \"{forwarded}\" \"-\" \"-\" \"h\" \"-\"\n");
+    let document = folder.file(
+        "limits.json",
+        r#"{"url": "/", "rules": [{"name": "r", "actor": "ip", "rpu": 1, "unit": "day"}]}"#,
+    );
+    let line = |forwarded: &str| {
+        format!(
+            "[2026-11-23T00:00:00.250Z] \"GET / HTTP/1.1\" 200 - 0 5 4 3 \"{forwarded}\" \"-\" \"-\" \"h\" \"-\"\n"
+        )
+    };
     let text = line("192.0.2.1, 203.0.113.7") + &line("203.0.113.7") + "garbage\n" + &line("2001:db8::1");
     let log = folder.file("access.log", &text);
     let found = summary(&[&document, "--log", &log]).unwrap();
@@ -213,17 +260,22 @@ fn envoys_address_is_the_last_one_that_was_forwarded() {
     assert_eq!(actors, ["203.0.113.7", "2001:db8::/64"]);
     let [example] = &found.log.examples[..] else { panic!("{:?}", found.log) };
     assert_eq!((example.line, &*example.why), (3, "the line does not begin as the format does: `garbage`"));
-    assert_eq!(found.log.assumptions, [
-        "The log has no client address: the last address of `x-forwarded-for` stands for it.",
-    ]);
+    assert_eq!(
+        found.log.assumptions,
+        ["The log has no client address: the last address of `x-forwarded-for` stands for it.",]
+    );
 }
 
 #[test]
 fn statuses_settle_at_the_end_of_the_request() {
     let folder = Folder::new("settle");
-    let document = folder.file("limits.json", r#"{"url": "/", "rules": [
-        {"name": "failed", "rpu": 1, "unit": "day", "charge": {"status": [401]}}]}"#);
-    let line = |at: u32, ms: u32, status: u32| format!("{} {ms} - - POST /login {status}\n", 1_795_392_000 + at);
+    let document = folder.file(
+        "limits.json",
+        r#"{"url": "/", "rules": [
+        {"name": "failed", "rpu": 1, "unit": "day", "charge": {"status": [401]}}]}"#,
+    );
+    let line =
+        |at: u32, ms: u32, status: u32| format!("{} {ms} - - POST /login {status}\n", 1_795_392_000 + at);
     // The failure ends at 3 s: until then nothing is charged.
     let text = line(0, 10, 200) + &line(1, 2_000, 401) + &line(2, 10, 200) + &line(4, 10, 200);
     let log = folder.file("access.log", &text);
@@ -235,7 +287,8 @@ fn statuses_settle_at_the_end_of_the_request() {
 #[test]
 fn a_request_that_comes_too_late_is_decided_now() {
     let folder = Folder::new("late");
-    let document = folder.file("limits.json", r#"{"url": "/", "rules": [{"name": "r", "rpu": 9, "unit": "day"}]}"#);
+    let document =
+        folder.file("limits.json", r#"{"url": "/", "rules": [{"name": "r", "rpu": 9, "unit": "day"}]}"#);
     // More lines than the window holds, and then one that started before all of them.
     let mut text = String::new();
     for number in 0..70_000u64 {
@@ -251,12 +304,15 @@ fn a_request_that_comes_too_late_is_decided_now() {
 #[test]
 fn mistakes_name_the_file_and_what_is_allowed() {
     let folder = Folder::new("mistakes");
-    let document = folder.file("limits.json", r#"{"url": "/", "rules": [{"name": "r", "rpu": 9, "unit": "day"}]}"#);
+    let document =
+        folder.file("limits.json", r#"{"url": "/", "rules": [{"name": "r", "rpu": 9, "unit": "day"}]}"#);
     let log = folder.file("access.log", "what is this\n");
     let error = |arguments: &[&str]| summary(arguments).unwrap_err();
     let missing = folder.0.join("none.log").display().to_string();
     assert!(error(&[&document, "--log", &missing]).contains("none.log"));
-    assert!(error(&[&document, "--log", &log]).contains("begins with `what is this`: name it with `--format`"));
+    assert!(
+        error(&[&document, "--log", &log]).contains("begins with `what is this`: name it with `--format`")
+    );
     assert!(error(&[&document, "--log", &log, "--format", "apache"]).contains("unknown format `apache`"));
     assert!(error(&[&document]).contains("--log"));
     let wrong = folder.file("wrong.json", r#"{"url": "/", "rules": [{"rpu": 9}]}"#);
@@ -272,7 +328,13 @@ fn the_example_of_the_page_is_true() {
     let example = page.split("## An example").nth(1).unwrap();
     let block = |name: &str| -> String {
         let start = format!("```{name}\n");
-        example.split(&start).skip(1).filter_map(|rest| rest.split("```").next()).map(str::to_owned).nth(0).unwrap()
+        example
+            .split(&start)
+            .skip(1)
+            .filter_map(|rest| rest.split("```").next())
+            .map(str::to_owned)
+            .next()
+            .unwrap()
     };
     let folder = Folder::new("page");
     let document = folder.file("limits.json", &block("json"));

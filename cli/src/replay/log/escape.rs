@@ -11,7 +11,9 @@ pub fn unescape(text: &[u8], to: &mut Vec<u8>) {
         }
         let (value, length) = match behind {
             [b'x', high, low, ..] => (hex(*high).zip(hex(*low)).map(|(high, low)| high << 4 | low), 3),
-            [b'u', b'0', b'0', high, low, ..] => (hex(*high).zip(hex(*low)).map(|(high, low)| high << 4 | low), 5),
+            [b'u', b'0', b'0', high, low, ..] => {
+                (hex(*high).zip(hex(*low)).map(|(high, low)| high << 4 | low), 5)
+            }
             [b'n', ..] => (Some(b'\n'), 1),
             [b'r', ..] => (Some(b'\r'), 1),
             [b't', ..] => (Some(b'\t'), 1),

@@ -219,6 +219,7 @@ pub fn header_name(name: &str) -> Box<str> {
 /// The text of bytes of a log, for messages.
 #[must_use]
 pub fn shown(text: &[u8]) -> String {
-    let text = str::from_utf8(text).map_or_else(|_| String::from_utf8_lossy(text).into_owned(), str::to_owned);
+    let text =
+        str::from_utf8(text).map_or_else(|_| String::from_utf8_lossy(text).into_owned(), str::to_owned);
     text.chars().take(60).collect::<String>().escape_debug().to_string()
 }

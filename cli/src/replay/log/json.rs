@@ -32,7 +32,10 @@ impl Keys {
         add(&["msec"], &Field::End(TimeFormat::Seconds));
         add(&["duration", "duration_ms"], &Field::Duration(MILLIS));
         add(&["request_time", "duration_s"], &Field::Duration(SECONDS));
-        add(&["response_duration", "upstream_service_time", "x_envoy_upstream_service_time"], &Field::Latency(MILLIS));
+        add(
+            &["response_duration", "upstream_service_time", "x_envoy_upstream_service_time"],
+            &Field::Latency(MILLIS),
+        );
         add(&["upstream_header_time", "upstream_response_time"], &Field::Latency(SECONDS));
         add(&["response_code", "status", "status_code"], &Field::Status);
         add(&["bytes_received"], &Field::Received);
@@ -51,11 +54,17 @@ impl Keys {
             match slot {
                 Slot::Header(name) => {
                     let name = plain(name);
-                    add(&[&*name, &format!("http_{name}"), &format!("request_header_{name}")], &value(slot.clone()));
+                    add(
+                        &[&*name, &format!("http_{name}"), &format!("request_header_{name}")],
+                        &value(slot.clone()),
+                    );
                 }
                 Slot::ResponseHeader(name) => {
                     let name = plain(name);
-                    add(&[&format!("response_header_{name}"), &format!("sent_http_{name}")], &value(slot.clone()));
+                    add(
+                        &[&format!("response_header_{name}"), &format!("sent_http_{name}")],
+                        &value(slot.clone()),
+                    );
                 }
                 Slot::Attribute(name) => add(&[&*plain(name)], &value(slot.clone())),
                 Slot::Method | Slot::Target | Slot::Host | Slot::Address => {}
@@ -94,12 +103,17 @@ impl Keys {
 }
 
 const START: &[&str] = &["start_time", "request_start_time", "timestamp", "time", "ts"];
-const TARGET: &[&str] = &[
-    "x_envoy_original_path", "x_envoy_origin_path", "path", "request_uri", "request_path", "uri", "url",
-];
+const TARGET: &[&str] =
+    &["x_envoy_original_path", "x_envoy_origin_path", "path", "request_uri", "request_path", "uri", "url"];
 const ADDRESS: &[&str] = &[
-    "downstream_remote_address", "downstream_remote_address_without_port", "remote_addr", "remote_address",
-    "remote_ip", "client_ip", "client_addr", "source_address",
+    "downstream_remote_address",
+    "downstream_remote_address_without_port",
+    "remote_addr",
+    "remote_address",
+    "remote_ip",
+    "client_ip",
+    "client_addr",
+    "source_address",
 ];
 
 /// The key in lower case, with `_` for `-` and `.`, and without the mark before `:authority` and

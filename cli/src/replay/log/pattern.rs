@@ -50,7 +50,8 @@ impl Pattern {
         let has = |wanted: fn(&Field) -> bool| fields.iter().any(|(field, _)| wanted(field));
         if !has(|field| matches!(field, Field::Start(_) | Field::End(_))) {
             return Err(
-                "the format has no time: expected `%START_TIME%`, `$time_local`, `$time_iso8601` or `$msec`".into(),
+                "the format has no time: expected `%START_TIME%`, `$time_local`, `$time_iso8601` or `$msec`"
+                    .into(),
             );
         }
         Ok(Pattern { prefix, fields, is_escaped, spans: Vec::new(), buffer: Vec::new() })

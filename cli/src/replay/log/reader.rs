@@ -4,10 +4,10 @@
 //! of the requests. A window of lines is kept for each file, and the earliest start leaves the
 //! window first. Then the files are merged.
 
+use super::Format;
 use super::field::{Known, shown};
 use super::input::{self, Input, Progress};
 use super::record::{Record, Slots};
-use super::Format;
 use crate::replay::summary::Unreadable;
 use diana_limiter::time::Time;
 use miette::{IntoDiagnostic, Result, WrapErr, miette};
@@ -20,7 +20,6 @@ use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 use std::thread::{self, JoinHandle};
 
 /// The requests of some lines.
-#[expect(clippy::vec_box, reason = "moving a box in the window is cheaper than moving a record")]
 pub type Batch = Vec<Box<Record>>;
 
 /// The lines that the windows of all files hold.
@@ -72,12 +71,7 @@ impl Logs {
         Logs::new(files, format, slots, Progress::default())
     }
 
-    fn new(
-        mut files: Vec<LogFile>,
-        format: Option<&str>,
-        slots: &Slots,
-        progress: Progress,
-    ) -> Result<Logs> {
+    fn new(mut files: Vec<LogFile>, format: Option<&str>, slots: &Slots, progress: Progress) -> Result<Logs> {
         for file in &mut files {
             file.read_head().into_diagnostic().wrap_err_with(|| format!("cannot read `{}`", file.name))?;
         }
@@ -124,7 +118,8 @@ impl Logs {
             room,
             window: BinaryHeap::new(),
         });
-        let mut merge = Merge { files: files.collect(), send, used, free: Vec::new(), counts: Counts::default() };
+        let mut merge =
+            Merge { files: files.collect(), send, used, free: Vec::new(), counts: Counts::default() };
         let thread = thread::Builder::new().name("reader".into()).spawn(move || {
             merge.run();
             merge.counts
@@ -249,7 +244,7 @@ impl Sorted {
             match self.format.read(&self.file.line, &mut record) {
                 Ok(()) => {
                     (record.file, record.line) = (self.index, self.file.number);
-                    self.window.push(Waiting(record));
+                    self.window.push(Waiting { order: (record.start, record.line), record });
                 }
                 Err(why) => {
                     free.push(record);
@@ -269,22 +264,20 @@ impl Sorted {
     }
 
     fn earliest(&self) -> Option<Time> {
-        self.window.peek().map(|waiting| waiting.0.start)
+        self.window.peek().map(|waiting| waiting.order.0)
     }
 }
 
 /// A request in the window. The earliest start is the greatest; of equal starts, the first line.
-struct Waiting(Box<Record>);
-
-impl Waiting {
-    fn order(&self) -> (Time, u64) {
-        (self.0.start, self.0.line)
-    }
+struct Waiting {
+    /// The start and the line, here because a comparison that reads the record takes twice as long.
+    order: (Time, u64),
+    record: Box<Record>,
 }
 
 impl Ord for Waiting {
     fn cmp(&self, other: &Waiting) -> Ordering {
-        other.order().cmp(&self.order())
+        other.order.cmp(&self.order)
     }
 }
 
@@ -296,7 +289,7 @@ impl PartialOrd for Waiting {
 
 impl PartialEq for Waiting {
     fn eq(&self, other: &Waiting) -> bool {
-        self.order() == other.order()
+        self.order == other.order
     }
 }
 
@@ -322,7 +315,7 @@ impl Merge {
             let earliest = self.files.iter_mut().filter_map(|file| Some((file.earliest()?, file)));
             // Of equal starts, the first file.
             let Some((_, file)) = earliest.min_by_key(|(start, file)| (*start, file.index)) else { break };
-            if let Some(Waiting(record)) = file.window.pop() {
+            if let Some(Waiting { record, .. }) = file.window.pop() {
                 batch.push(record);
             }
             file.fill(&mut self.free, &mut self.counts);

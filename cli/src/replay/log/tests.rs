@@ -137,8 +137,14 @@ fn a_line_that_cannot_be_read_says_why() {
 #[test]
 fn a_format_that_cannot_be_read_says_why() {
     for (format, why) in [
-        ("apache", "unknown format `apache`, expected envoy, istio, nginx, json, Envoy's command operators such as `%START_TIME%`, or nginx' variables such as `$remote_addr`"),
-        ("%REQ(:PATH)%", "the format has no time: expected `%START_TIME%`, `$time_local`, `$time_iso8601` or `$msec`"),
+        (
+            "apache",
+            "unknown format `apache`, expected envoy, istio, nginx, json, Envoy's command operators such as `%START_TIME%`, or nginx' variables such as `$remote_addr`",
+        ),
+        (
+            "%REQ(:PATH)%",
+            "the format has no time: expected `%START_TIME%`, `$time_local`, `$time_iso8601` or `$msec`",
+        ),
         ("%START_TIME%%REQ(:PATH)%", "two fields without text between them cannot be told apart"),
         ("%START_TIME% 5%", "`%` is no command operator such as `%REQ(X-USER-ID)%`; a percent sign is `%%`"),
         ("$time_local $", "a `$` is not followed by the name of a variable"),

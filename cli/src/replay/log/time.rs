@@ -166,7 +166,16 @@ mod tests {
     #[test]
     fn what_is_no_instant_is_none() {
         let local = TimeFormat::Strftime(TIME_LOCAL.into());
-        for text in ["", "-", ".", "1.2.3", "12x", "99999999999999999999", "2026-13-01T00:00:00Z", "1969-01-01T00:00:00Z"] {
+        for text in [
+            "",
+            "-",
+            ".",
+            "1.2.3",
+            "12x",
+            "99999999999999999999",
+            "2026-13-01T00:00:00Z",
+            "1969-01-01T00:00:00Z",
+        ] {
             for format in [&TimeFormat::Any, &TimeFormat::Seconds, &TimeFormat::Nanos, &local] {
                 assert_eq!(ns(format, text), None, "{format:?} {text}");
             }

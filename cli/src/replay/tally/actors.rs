@@ -175,7 +175,6 @@ impl Actors {
         self.sample.len()
     }
 
-
     /// The peaks of all actors in the sample, in ascending order.
     #[must_use]
     pub fn peaks(&self) -> Vec<u64> {
@@ -250,7 +249,9 @@ mod tests {
     #[test]
     fn an_actor_has_a_peak_and_refusals() {
         let mut actors = Actors::new(UNIT_NS, 10);
-        for (at, is_refused) in [(0, false), (900, true), (1_000, false), (1_500, true), (1_900, true), (5_000, false)] {
+        for (at, is_refused) in
+            [(0, false), (900, true), (1_000, false), (1_500, true), (1_900, true), (5_000, false)]
+        {
             assert_eq!(actors.add(judged(7, at, is_refused), || "ann".into()), Some(0));
         }
         let [ann] = &actors.top(5)[..] else { panic!("one actor") };

@@ -225,7 +225,9 @@ impl RuleTally {
             ));
         }
         if let (Some(_), true) = (&self.stream, self.has_others) {
-            notes.push(format!("Other quotas of rule `{name}` leave out requests with an override or a plan."));
+            notes.push(format!(
+                "Other quotas of rule `{name}` leave out requests with an override or a plan."
+            ));
         }
         if let Some(full_at) = self.full_at {
             let at = jiff::Timestamp::from_nanosecond(full_at.as_ns().into()).unwrap_or_default();

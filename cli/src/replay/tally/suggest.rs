@@ -9,7 +9,8 @@ const SHARE: f64 = 0.99;
 /// a quota would refuse, if that is known. `None` without peaks.
 #[must_use]
 pub fn suggestion(rule: &RuleSummary, refuses: impl Fn(u64) -> Option<f64>) -> Option<Suggestion> {
-    let at = |share: f64| rule.peaks.iter().find(|quantile| quantile.share >= share).map(|quantile| quantile.peak);
+    let at =
+        |share: f64| rule.peaks.iter().find(|quantile| quantile.share >= share).map(|quantile| quantile.peak);
     let (most, highest) = (at(SHARE)?, at(1.0)?);
     let is_single = rule.actors <= 1;
     let basis = if is_single { highest } else { most };
@@ -103,14 +104,23 @@ mod tests {
              The rule alone would have refused nothing."
         );
         let permits = suggestion(&rule(9, 0.0, &[(0.99, 1), (1.0, 4)]), |_| None).unwrap();
-        assert_eq!(permits.why, "99 % of the 9 actors have at most 1 request in flight at once; the busiest has 4. A quota of 2 leaves a fifth above that.");
+        assert_eq!(
+            permits.why,
+            "99 % of the 9 actors have at most 1 request in flight at once; the busiest has 4. A quota of 2 leaves a fifth above that."
+        );
         assert!(suggestion(&rule(0, 1.0, &[]), |_| None).is_none());
     }
 
     #[test]
     fn numbers_are_rounded_for_people() {
         assert_eq!([1, 9, 10, 11, 99, 101, 1_234].map(rounded), [1, 9, 10, 11, 99, 110, 1_300]);
-        assert_eq!([0.0, 0.000_01, 0.012_3, 0.5].map(percent), ["0 %", "less than 0.01 %", "1.23 %", "50.0 %"]);
-        assert_eq!([0.25, 1.0, 1.5, 30.0, 60.0, 7_200.0].map(span), ["250 ms", "one second", "1.5 s", "30 seconds", "one minute", "2 hours"]);
+        assert_eq!(
+            [0.0, 0.000_01, 0.012_3, 0.5].map(percent),
+            ["0 %", "less than 0.01 %", "1.23 %", "50.0 %"]
+        );
+        assert_eq!(
+            [0.25, 1.0, 1.5, 30.0, 60.0, 7_200.0].map(span),
+            ["250 ms", "one second", "1.5 s", "30 seconds", "one minute", "2 hours"]
+        );
     }
 }

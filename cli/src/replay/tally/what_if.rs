@@ -150,14 +150,19 @@ mod tests {
     #[test]
     fn the_grid_and_the_least_quotas_are_exact() {
         for algo in ["W", "SW", "SL", "TB"] {
-            let variants = variants(&format!(r#"{{"rpu": 3, "unit": "second", "algo": "{algo}", "overrides": {{}}}}"#));
+            let variants =
+                variants(&format!(r#"{{"rpu": 3, "unit": "second", "algo": "{algo}", "overrides": {{}}}}"#));
             let stream = stream();
             let trial = Trial { variants: &variants, stream: &stream, actors: 4, one_of: 1 };
             let Trials { what_if, least } = trial.run(3, 100);
             for WhatIf { rpu, refused, refused_actors } in &what_if {
                 let over = [1u64, 2, 4, 100].map(|count| count.saturating_sub(*rpu));
                 assert_eq!(*refused, over.iter().sum::<u64>(), "{algo} {rpu}");
-                assert_eq!(*refused_actors, over.iter().filter(|over| **over > 0).count() as u64, "{algo} {rpu}");
+                assert_eq!(
+                    *refused_actors,
+                    over.iter().filter(|over| **over > 0).count() as u64,
+                    "{algo} {rpu}"
+                );
             }
             assert!(what_if.iter().any(|lane| lane.rpu == 3));
             assert_eq!(least.none, Some(100), "{algo}");
@@ -171,7 +176,12 @@ mod tests {
         let variants = variants(r#"{"rpu": 1, "algo": "C"}"#);
         let mut stream = Stream::new(true);
         for at in 0..10u64 {
-            stream.push(Event { place: 0, at: Time::from_ns(1_795_392_000_000_000_000 + at), cost: 1, duration_ns: 3 });
+            stream.push(Event {
+                place: 0,
+                at: Time::from_ns(1_795_392_000_000_000_000 + at),
+                cost: 1,
+                duration_ns: 3,
+            });
         }
         let trial = Trial { variants: &variants, stream: &stream, actors: 1, one_of: 1 };
         let Trials { what_if, least } = trial.run(1, 3);
