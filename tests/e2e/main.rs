@@ -30,6 +30,7 @@ mod permits;
 mod plans;
 mod priorities;
 mod remote;
+mod replay;
 mod routes;
 mod secrets;
 mod settling;

@@ -1,13 +1,20 @@
 //! `cargo xtask bench`: measures what the filter costs in a real Envoy. `benches/envoy` measures,
-//! as a program of its own: the load generator has to be built for speed.
+//! as a program of its own: the load generator has to be built for speed. `cargo xtask bench replay`
+//! times `diana replay` by an example of `cli`.
 
 use anyhow::{Context, Result, bail};
 use gateway::filter;
 
 /// Runs the measuring program with these arguments.
 pub fn run(arguments: &[String]) -> Result<()> {
+    let (program, arguments) = match arguments {
+        [first, rest @ ..] if first == "replay" => (&["diana-cli", "--example", "replay_speed"][..], rest),
+        all => (&["bench"][..], all),
+    };
     let status = filter::cargo()
-        .args(["run", "--quiet", "--profile", "tool", "--package", "bench", "--"])
+        .args(["run", "--quiet", "--profile", "tool", "--package"])
+        .args(program)
+        .arg("--")
         .args(arguments)
         .status()
         .context("cannot run `cargo`")?;

@@ -8,6 +8,7 @@ mod explain;
 mod harness;
 mod meaning;
 mod pages;
+mod replay;
 mod report;
 #[path = "../sample/mod.rs"]
 mod sample;

@@ -60,6 +60,7 @@ mod plans;
 mod priority;
 mod remote;
 mod rule;
+mod rule_places;
 mod secret;
 mod top;
 
@@ -72,6 +73,7 @@ use diana_limiter::response::ResponseOptions;
 use diana_remote_config::RemoteOptions;
 use mode::Mode;
 use overlay::{Overlay, Reading};
+pub use rule_places::{RulePlace, rule_places};
 pub use secret::{Secret, SecretSource};
 use top::Top;
 
@@ -122,6 +124,26 @@ pub struct Configuration {
 /// ```
 pub fn compile(bytes: &[u8]) -> Result<Configuration, Vec<Error>> {
     Source::new(bytes, &Secret::Unsupported).compile()
+}
+
+/// Like [`compile`], but rules with `scope: global` count locally, with their full quotas: for tools
+/// that decide about the traffic of all gateways in one place.
+///
+/// ```
+/// let document = br#"{
+///     "limits": [{"url": "/", "rules": [{"rpu": 9, "unit": "hour", "scope": "global"}]}],
+///     "store": {"redis": {"cluster": "redis", "secret": "0123456789abcdef"}}
+/// }"#;
+/// let configuration = diana_config::compile_locally(document).expect("a valid configuration");
+/// assert!(configuration.policy.rules().all(|(_, rule)| !rule.is_global()));
+/// assert!(configuration.store.is_none());
+/// ```
+pub fn compile_locally(bytes: &[u8]) -> Result<Configuration, Vec<Error>> {
+    let document = diana_document::parse(bytes).map_err(|error| vec![error])?;
+    let errors = Errors::default();
+    let top = Top::of(Node::root(&document, &errors));
+    let configuration = top.and_then(|top| read(top, &Secret::Absent, None, Reading::Locally));
+    checked(configuration, errors.into_vec())
 }
 
 /// Like [`compile`], with the remote document `over` laid over the local document `bytes`: each
@@ -299,7 +321,10 @@ fn read(top: Top, secret: &Secret, dry_run: Option<DryRun>, reading: Reading) ->
     let logs_all = top.access_log.and_then(|node| node.choice("access log", &ACCESS_LOG)).unwrap_or(false);
     let max_actors = local(top.local);
     let remote = top.remote.and_then(remote::compile);
-    let limits: Vec<LimitDraft> = limits.into_iter().collect::<Option<_>>()?;
+    let mut limits: Vec<LimitDraft> = limits.into_iter().collect::<Option<_>>()?;
+    if reading == Reading::Locally {
+        limits.iter_mut().flat_map(|limit| &mut limit.rules).for_each(|rule| rule.global = None);
+    }
     let warnings = reader.global.warning.take().into_iter().chain(reader.plans.warning());
     let mut warnings: Vec<Error> = warnings.collect();
     warnings.extend(priority::warning(&nodes, &limits));
@@ -316,6 +341,7 @@ fn read(top: Top, secret: &Secret, dry_run: Option<DryRun>, reading: Reading) ->
         store: None,
         dry_run,
     };
+    let store = store.filter(|_| reading != Reading::Locally);
     let (store, mut options) = store.and_then(|store| store.client).unzip();
     let policy = Draft { store, ..draft }.build();
     response.assign(&policy, responses);

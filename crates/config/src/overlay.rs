@@ -19,6 +19,8 @@ pub(super) enum Overlay {
 pub(super) enum Reading {
     /// A document that stands alone.
     Whole,
+    /// A document that stands alone, and whose global rules count locally.
+    Locally,
     /// One document over another one.
     Over(Overlay),
     /// The upper one of two documents, without the lower one.

@@ -9,6 +9,7 @@
 mod cache;
 mod cached;
 mod charge;
+mod counted_actor;
 mod decide;
 mod decision;
 mod fast_path;
@@ -28,6 +29,7 @@ mod scratch;
 mod uncounted;
 mod verdict;
 
+pub use counted_actor::CountedActor;
 pub use decision::{ALLOW, DENY, Decision, Outcome, Reason};
 pub use report::{RuleReport, RuleResult};
 

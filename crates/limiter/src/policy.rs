@@ -151,6 +151,11 @@ impl Policy {
         self.parts.iter().count()
     }
 
+    /// The request parts that the policy may read, in the order of their ids' indices.
+    pub fn request_parts(&self) -> impl Iterator<Item = &Part> {
+        self.parts.iter()
+    }
+
     /// The names of all headers that the rules read.
     pub fn headers(&self) -> impl Iterator<Item = &str> {
         self.parts.iter().filter_map(|part| match part {

@@ -154,6 +154,18 @@ impl Network {
         Network { address: mask(address, prefix, prefix), prefix }
     }
 
+    /// The network that an actor `ip` has written to a key: the family, the prefix length, then the
+    /// first address. `None` for other bytes.
+    #[must_use]
+    pub fn of_key(key: &[u8]) -> Option<Network> {
+        let (address, prefix) = match key {
+            [4, prefix, octets @ ..] => (IpAddr::from(<[u8; 4]>::try_from(octets).ok()?), *prefix),
+            [6, prefix, octets @ ..] => (IpAddr::from(<[u8; 16]>::try_from(octets).ok()?), *prefix),
+            _ => return None,
+        };
+        (prefix <= longest_prefix(address)).then(|| Network::of(address, prefix))
+    }
+
     /// Whether the network contains `address`, which [`parse`] returned. IPv4 and IPv6 never match
     /// each other.
     #[must_use]

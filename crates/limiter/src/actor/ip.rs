@@ -34,6 +34,10 @@ impl Actor for Ip {
         Raw::of(self.0.raw(request))
     }
 
+    fn is_address(&self) -> bool {
+        true
+    }
+
     /// An address stands for the network that counts it. A network must have the prefix by which
     /// the actor counts.
     fn parse(&self, value: &str) -> Result<Vec<u8>, String> {

@@ -58,6 +58,12 @@ pub trait Actor: Send + Sync {
         None
     }
 
+    /// Whether the value is an address, as [`Network::of_key`](super::address::Network::of_key)
+    /// reads. Other values are text.
+    fn is_address(&self) -> bool {
+        false
+    }
+
     /// For a source that depends on the limit's url: the source in a limit with this url, or why
     /// the url does not provide the value. `None` for any other source.
     fn in_limit(&self, _url: Option<&Pattern>) -> Option<Result<Arc<dyn Actor>, String>> {

@@ -13,6 +13,8 @@ pub(crate) const CACHED_FOR: Span = Span::from_ms(100);
 /// Cells that refused, by group and actor.
 #[derive(Debug, Default)]
 pub(crate) struct RefusalCache {
+    /// Whether the cache stays empty.
+    pub(crate) is_off: bool,
     slots: Vec<CachedCell>,
 }
 
@@ -46,6 +48,9 @@ impl RefusalCache {
     /// Caches a cell that refused at `now`. It replaces the cell of another actor with the same
     /// slot.
     pub(crate) fn insert(&mut self, group: usize, hash: u64, now: Time, cell: &[u8]) {
+        if self.is_off {
+            return;
+        }
         if self.slots.is_empty() {
             self.slots.resize(SLOTS, CachedCell::default());
         }

@@ -1,7 +1,7 @@
 //! A rule: its name, its counters, and whether it refuses.
 
 use super::cost::Cost;
-use super::counter::Counters;
+use super::counter::{Counter, Counters};
 use super::plans::RulePlans;
 use crate::algorithm::Quota;
 use diana_base::time::Span;
@@ -79,6 +79,19 @@ impl Rule {
     #[must_use]
     pub fn enforced(&self) -> bool {
         self.enforced
+    }
+
+    /// The quota for actors without an override, and its algorithm.
+    #[must_use]
+    pub fn counter(&self) -> &Counter {
+        &self.primary.default
+    }
+
+    /// Whether the cost of a request depends on its response, or whether the response decides if
+    /// the rule counts the request.
+    #[must_use]
+    pub fn is_settled(&self) -> bool {
+        self.settles()
     }
 
     /// Whether this is the quota of plans of the rule before it.

@@ -1,0 +1,130 @@
+//! A document whose policy decides the requests of a log.
+
+use super::engine::Engine;
+use super::log::field::Known;
+use super::log::record::Slots;
+use super::request::{Columns, add_slots};
+use super::tally::Tally;
+use crate::source;
+use diana_config::{Configuration, RulePlace, compile_locally, rule_places};
+use diana_limiter::policy::{Measure, Policy};
+use miette::{IntoDiagnostic, Result, miette};
+use serde_json::Value;
+use std::path::Path;
+
+/// A document, compiled to count all gateways' traffic in one place.
+#[derive(Debug)]
+pub struct Document {
+    configuration: Configuration,
+    places: Vec<RulePlace>,
+    value: Value,
+}
+
+impl Document {
+    /// Reads the document of a file. The error lists every mistake.
+    pub fn read(path: &Path) -> Result<Document> {
+        // The error of this call shows mistakes best.
+        source::configuration(path)?;
+        Document::of(&source::document(path)?)
+    }
+
+    /// The document in these bytes of JSON.
+    pub fn of(bytes: &[u8]) -> Result<Document> {
+        let mistakes = |mistakes: Vec<diana_document::Error>| {
+            let lines: Vec<String> = mistakes.iter().map(ToString::to_string).collect();
+            miette!("the document has mistakes:\n{}", lines.join("\n"))
+        };
+        let configuration = compile_locally(bytes).map_err(mistakes)?;
+        let places = rule_places(bytes).map_err(mistakes)?;
+        let value = serde_json::from_slice(bytes).into_diagnostic()?;
+        Ok(Document { configuration, places, value })
+    }
+
+    /// Adds the values that the policy reads.
+    pub fn add_slots(&self, slots: &mut Slots) {
+        add_slots(&self.configuration.policy, slots);
+    }
+
+    /// What the replay assumes because the log does not say it, one sentence each.
+    #[must_use]
+    pub fn assumptions(&self, columns: &Columns, known: &Known) -> Vec<String> {
+        let Configuration { policy, remote, .. } = &self.configuration;
+        // Every actor but `all` may be replaced by the address.
+        let counts_addresses = self.places.iter().any(|place| place.actor != "all")
+            || policy.has_allow_list()
+            || policy.has_deny_list();
+        let mut all = columns.assumptions(policy, counts_addresses);
+        if self.places.iter().any(|place| place.is_global) {
+            all.push(
+                "Rules with `scope: global` count all requests of the log: it has to hold those of all gateways."
+                    .into(),
+            );
+        }
+        if remote.is_some() {
+            all.push("The document's `remote` is not asked: the local document decides.".into());
+        }
+        all.extend(of_responses(policy, known));
+        all
+    }
+
+    /// An engine and a tally for the document. `tries`: whether other quotas are tried.
+    #[must_use]
+    pub fn start(self, columns: Columns, slots: &Slots, tries: bool) -> Run {
+        let Document { configuration: Configuration { policy, .. }, places, value } = self;
+        let tally = Tally::new(&policy, &places, tries.then_some(&value));
+        Run { engine: Engine::new(policy, columns, slots), tally }
+    }
+
+    /// The policy.
+    #[must_use]
+    pub fn policy(&self) -> &Policy {
+        &self.configuration.policy
+    }
+}
+
+/// A document that decides the requests of a log, and what was counted so far.
+#[derive(Debug)]
+pub struct Run {
+    /// Decides.
+    pub engine: Engine,
+    /// Counts.
+    pub tally: Tally,
+}
+
+/// What the log does not tell of responses.
+fn of_responses(policy: &Policy, known: &Known) -> Vec<String> {
+    let measures = policy.measures();
+    let rules = || policy.rules().map(|(_, rule)| rule.counter());
+    let holds = rules().any(|counter| counter.algorithm.ends_with_request());
+    let mut all = Vec::new();
+    if holds && !known.duration {
+        all.push("The log has no durations: a request holds its permits for no time.".into());
+    }
+    if policy.adaptive_limits().next().is_some() {
+        all.push(match known.status && (known.latency || known.duration) {
+            true if known.latency => {
+                "Adaptive limits follow the statuses and the upstream's times in the log.".into()
+            }
+            true => {
+                "Adaptive limits follow the statuses and the durations in the log, which include the body."
+                    .into()
+            }
+            false => "Adaptive limits stay at their start: the log has no statuses or no durations.".into(),
+        });
+    }
+    if measures.status && !known.status {
+        all.push(
+            "The log has no statuses: rules that depend on a status count as without a response.".into(),
+        );
+    }
+    if measures.request_bytes && !known.received {
+        all.push("The log has no bytes of request bodies: they count as 0.".into());
+    }
+    if measures.response_bytes && !known.sent {
+        all.push("The log has no bytes of response bodies: they count as 0.".into());
+    }
+    if measures.values.iter().any(|measure| matches!(measure, Measure::Json(_))) {
+        all.push("The log has no bodies: a cost in a response's JSON counts as its default.".into());
+    }
+    all
+}

@@ -1,0 +1,197 @@
+//! Decides the requests of a log by one policy, on a virtual clock. Requests that hold permits end
+//! after their durations, and waiting requests resume at their turns.
+
+use super::log::record::{Record, Slot, Slots};
+use super::memory::Memory;
+use super::request::Columns;
+use diana_limiter::check::{CountedActor, Decision, Outcome};
+use diana_limiter::policy::{Measure, Policy, RuleId, Usage};
+use diana_limiter::session::{Session, Worker};
+use diana_limiter::time::{Span, Time};
+use std::cmp::Ordering;
+use std::collections::BinaryHeap;
+
+/// A policy that decides the requests of a log.
+#[derive(Debug)]
+pub struct Engine {
+    policy: Policy,
+    worker: Worker,
+    store: Memory,
+    columns: Columns,
+    /// The slot of each of the policy's measured values; `None` if the log does not have it.
+    values: Vec<Option<usize>>,
+    now: Time,
+    held: BinaryHeap<Held>,
+    /// The number of requests so far, which orders events of one instant.
+    count: u64,
+    late: u64,
+}
+
+/// The seed of a replay: replays of one log are equal.
+const SEED: [u8; 16] = *b"a replay's seed.";
+
+/// The most requests that are in flight at once. Beyond it, the request that would end first ends
+/// early.
+const MAX_HELD: usize = 1 << 18;
+
+impl Engine {
+    /// An engine before the first request.
+    #[must_use]
+    pub fn new(policy: Policy, columns: Columns, slots: &Slots) -> Engine {
+        let mut worker = Worker::new(&policy, &SEED);
+        worker.disable_caches();
+        let slot = |measure: &Measure| match measure {
+            Measure::Header(name) => slots.find(&Slot::ResponseHeader(name.clone())),
+            Measure::Json(_) => None,
+        };
+        let values = policy.measures().values.iter().map(slot).collect();
+        let (store, held) = (Memory::default(), BinaryHeap::new());
+        Engine { policy, worker, store, columns, values, now: Time::ZERO, held, count: 0, late: 0 }
+    }
+
+    /// The policy.
+    #[must_use]
+    pub fn policy(&self) -> &Policy {
+        &self.policy
+    }
+
+    /// The present instant of the virtual clock.
+    #[must_use]
+    pub fn now(&self) -> Time {
+        self.now
+    }
+
+    /// The number of requests that came too late to be decided at their starts.
+    #[must_use]
+    pub fn late(&self) -> u64 {
+        self.late
+    }
+
+    /// The last decision.
+    #[must_use]
+    pub fn decision(&self) -> &Decision {
+        self.worker.decision()
+    }
+
+    /// The actor that a rule counts in the last decision.
+    #[must_use]
+    pub fn actor(&self, rule: RuleId) -> Option<CountedActor<'_>> {
+        self.worker.counted_actor(&self.policy, rule)
+    }
+
+    /// Decides a request. A request that comes too late is decided now.
+    pub fn decide(&mut self, record: &Record) -> &Decision {
+        if record.start < self.now {
+            self.late = self.late.saturating_add(1);
+        }
+        self.run_until(record.start.max(self.now));
+        self.count = self.count.saturating_add(1);
+        let Engine { policy, worker, store, columns, now, .. } = self;
+        let source = columns.request(record);
+        let request = policy.request(&source);
+        let (session, decision) = Session::start(policy, worker, store, &request, || *now);
+        let outcome = decision.outcome;
+        if session.has_charges() {
+            let until = match outcome {
+                Outcome::Delay(until) => until,
+                _ => self.ends(record.duration_ns),
+            };
+            let usage = session.settles().then(|| Box::new(self.usage(record)));
+            self.hold(Held { at: until, count: self.count, session, usage, duration_ns: record.duration_ns });
+        }
+        self.worker.decision()
+    }
+
+    fn ends(&self, duration_ns: Option<u64>) -> Time {
+        self.now.after(Span::from_ns(duration_ns.unwrap_or(0)))
+    }
+
+    fn hold(&mut self, held: Held) {
+        self.held.push(held);
+        if self.held.len() > MAX_HELD
+            && let Some(first) = self.held.pop()
+        {
+            self.end(first);
+        }
+    }
+
+    /// Advances the clock, and does what is due until then.
+    fn run_until(&mut self, until: Time) {
+        while self.held.peek().is_some_and(|held| held.at <= until)
+            && let Some(held) = self.held.pop()
+        {
+            self.now = self.now.max(held.at);
+            self.end(held);
+        }
+        self.now = until;
+    }
+
+    /// Resumes a request that has waited, or ends the request.
+    fn end(&mut self, mut held: Held) {
+        if held.session.is_waiting() {
+            held.session.resume();
+            if held.session.has_charges() {
+                held.at = self.ends(held.duration_ns);
+                self.hold(held);
+            }
+            return;
+        }
+        let Engine { policy, worker, store, now, .. } = self;
+        match &held.usage {
+            Some(usage) => held.session.settle_used(policy, worker, store, usage, || *now),
+            None => held.session.settle(policy, worker, store, || *now),
+        };
+    }
+
+    /// What the log knows of the request's use.
+    fn usage(&self, record: &Record) -> Usage {
+        let number = |slot: &Option<usize>| {
+            let text = record.get((*slot)?)?;
+            std::str::from_utf8(text).ok()?.trim().parse().ok()
+        };
+        Usage {
+            status: record.status,
+            latency: record.status.and(record.latency_ns.or(record.duration_ns)).map(Span::from_ns),
+            request_bytes: record.received.unwrap_or(0),
+            response_bytes: record.sent.unwrap_or(0),
+            values: self.values.iter().map(number).collect(),
+        }
+    }
+}
+
+/// A request that waits for its turn or has charges to settle.
+#[derive(Debug)]
+struct Held {
+    at: Time,
+    count: u64,
+    session: Session,
+    usage: Option<Box<Usage>>,
+    duration_ns: Option<u64>,
+}
+
+impl Held {
+    fn order(&self) -> (Time, u64) {
+        (self.at, self.count)
+    }
+}
+
+impl Ord for Held {
+    /// The earliest is the greatest.
+    fn cmp(&self, other: &Held) -> Ordering {
+        other.order().cmp(&self.order())
+    }
+}
+
+impl PartialOrd for Held {
+    fn partial_cmp(&self, other: &Held) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl PartialEq for Held {
+    fn eq(&self, other: &Held) -> bool {
+        self.order() == other.order()
+    }
+}
+
+impl Eq for Held {}

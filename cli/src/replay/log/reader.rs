@@ -1,0 +1,338 @@
+//! Reads several logs on a thread of its own: requests in the order of their starts, in batches.
+//!
+//! A line is written when its request ends, so the lines of a file are out of order by the length
+//! of the requests. A window of lines is kept for each file, and the earliest start leaves the
+//! window first. Then the files are merged.
+
+use super::Format;
+use super::field::{Known, shown};
+use super::input::{self, Input, Progress};
+use super::record::{Record, Slots};
+use crate::replay::summary::Unreadable;
+use diana_limiter::time::Time;
+use miette::{IntoDiagnostic, Result, WrapErr, miette};
+use std::cmp::Ordering;
+use std::collections::{BinaryHeap, VecDeque};
+use std::io::{self, BufRead, Read};
+use std::mem::take;
+use std::path::PathBuf;
+use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
+use std::thread::{self, JoinHandle};
+
+/// The requests of some lines.
+pub type Batch = Vec<Box<Record>>;
+
+/// The lines that the windows of all files hold.
+const WINDOW: usize = 1 << 16;
+/// The lines from which the format is detected.
+const HEAD: usize = 100;
+/// The requests of a batch, and the batches that wait for the decisions.
+const BATCH: usize = 512;
+const WAITING: usize = 8;
+/// The longest line.
+const MAX_LINE_BYTES: usize = 1 << 20;
+/// The unreadable lines that the summary shows.
+const EXAMPLES: usize = 5;
+
+/// What was read, when all is read.
+#[derive(Clone, Debug, Default)]
+pub struct Counts {
+    /// All lines that are not empty.
+    pub lines: u64,
+    /// Lines that are no request of the format.
+    pub unreadable: u64,
+    /// The first of the unreadable lines.
+    pub examples: Vec<Unreadable>,
+}
+
+/// Logs that are open.
+pub struct Logs {
+    files: Vec<LogFile>,
+    format: Format,
+    progress: Progress,
+}
+
+impl Logs {
+    /// Opens the files, and finds their format unless `format` names it.
+    pub fn open(paths: &[PathBuf], format: Option<&str>, slots: &Slots) -> Result<Logs> {
+        let progress = Progress::default();
+        let mut files = Vec::new();
+        for path in paths {
+            let name = path.display().to_string();
+            let input = input::open(path, &progress).into_diagnostic();
+            files.push(LogFile::new(name.clone(), input.wrap_err_with(|| format!("cannot read `{name}`"))?));
+        }
+        Logs::new(files, format, slots, progress)
+    }
+
+    /// Logs in memory, for tests and tools.
+    pub fn of_inputs(inputs: Vec<(String, Input)>, format: Option<&str>, slots: &Slots) -> Result<Logs> {
+        let files = inputs.into_iter().map(|(name, input)| LogFile::new(name, input)).collect();
+        Logs::new(files, format, slots, Progress::default())
+    }
+
+    fn new(mut files: Vec<LogFile>, format: Option<&str>, slots: &Slots, progress: Progress) -> Result<Logs> {
+        for file in &mut files {
+            file.read_head().into_diagnostic().wrap_err_with(|| format!("cannot read `{}`", file.name))?;
+        }
+        let head = || files.iter().flat_map(|file| &file.head).map(Vec::as_slice);
+        let mut format = match format {
+            Some(format) => Format::new(format, slots).map_err(|why| miette!("`--format`: {why}"))?,
+            None => match (Format::detect(head(), slots), head().next()) {
+                (Some(format), _) => format,
+                (None, None) => Format::new("json", slots).map_err(|why| miette!("{why}"))?,
+                (None, Some(line)) => {
+                    return Err(miette!(
+                        "cannot tell the format of the log, which begins with `{}`: name it with `--format`",
+                        shown(line)
+                    ));
+                }
+            },
+        };
+        format.learn(head());
+        Ok(Logs { files, format, progress })
+    }
+
+    /// The format.
+    #[must_use]
+    pub fn format(&self) -> &str {
+        &self.format.name
+    }
+
+    /// What the lines tell.
+    #[must_use]
+    pub fn known(&self) -> &Known {
+        self.format.known()
+    }
+
+    /// Starts to read.
+    pub fn start(self) -> Result<Reading> {
+        let Logs { files, format, progress } = self;
+        let (send, batches) = sync_channel(WAITING);
+        let (give_back, used) = channel();
+        let room = WINDOW.checked_div(files.len()).unwrap_or(WINDOW).max(1);
+        let files = files.into_iter().enumerate().map(|(index, file)| Sorted {
+            file,
+            index: u32::try_from(index).unwrap_or(u32::MAX),
+            format: format.clone(),
+            room,
+            window: BinaryHeap::new(),
+        });
+        let mut merge =
+            Merge { files: files.collect(), send, used, free: Vec::new(), counts: Counts::default() };
+        let thread = thread::Builder::new().name("reader".into()).spawn(move || {
+            merge.run();
+            merge.counts
+        });
+        Ok(Reading { batches, give_back, thread: thread.into_diagnostic()?, progress })
+    }
+}
+
+/// Logs that are being read.
+pub struct Reading {
+    batches: Receiver<Batch>,
+    give_back: Sender<Batch>,
+    thread: JoinHandle<Counts>,
+    progress: Progress,
+}
+
+impl Reading {
+    /// Calls `each` with each batch, and then with the bytes that have been read so far.
+    pub fn for_each(self, mut each: impl FnMut(&Batch, u64)) -> Result<Counts> {
+        let Reading { batches, give_back, thread, progress } = self;
+        for batch in batches {
+            each(&batch, progress.bytes());
+            // The reader may have ended already.
+            let _ = give_back.send(batch);
+        }
+        thread.join().map_err(|_| miette!("the reader of the log has failed: this is a bug"))
+    }
+}
+
+/// A file and its position.
+struct LogFile {
+    name: String,
+    input: Input,
+    /// The first lines, which were read to detect the format.
+    head: VecDeque<Vec<u8>>,
+    line: Vec<u8>,
+    number: u64,
+}
+
+/// A line of a file.
+enum Line {
+    Text,
+    TooLong,
+    End,
+}
+
+impl LogFile {
+    fn new(name: String, input: Input) -> LogFile {
+        LogFile { name, input, head: VecDeque::new(), line: Vec::new(), number: 0 }
+    }
+
+    fn read_head(&mut self) -> io::Result<()> {
+        while self.head.len() < HEAD {
+            match self.read_line()? {
+                Line::End => break,
+                Line::Text | Line::TooLong => self.head.push_back(take(&mut self.line)),
+            }
+        }
+        Ok(())
+    }
+
+    /// Goes to the next line. The line is in `self.line`, without its end.
+    fn next(&mut self) -> io::Result<Line> {
+        let line = match self.head.pop_front() {
+            Some(line) => {
+                self.line = line;
+                if self.line.len() > MAX_LINE_BYTES { Line::TooLong } else { Line::Text }
+            }
+            None => self.read_line()?,
+        };
+        self.number = self.number.saturating_add(1);
+        Ok(line)
+    }
+
+    fn read_line(&mut self) -> io::Result<Line> {
+        self.line.clear();
+        let most = u64::try_from(MAX_LINE_BYTES).unwrap_or(u64::MAX).saturating_add(1);
+        let read = self.input.by_ref().take(most).read_until(b'\n', &mut self.line)?;
+        if self.line.ends_with(b"\n") {
+            let end = if self.line.ends_with(b"\r\n") { 2 } else { 1 };
+            self.line.truncate(self.line.len().saturating_sub(end));
+        } else if self.line.len() > MAX_LINE_BYTES {
+            self.input.skip_until(b'\n')?;
+            return Ok(Line::TooLong);
+        }
+        Ok(if read == 0 { Line::End } else { Line::Text })
+    }
+}
+
+/// A file whose requests leave in the order of their starts, as far as the window reaches.
+struct Sorted {
+    file: LogFile,
+    index: u32,
+    format: Format,
+    /// The most requests in the window.
+    room: usize,
+    window: BinaryHeap<Waiting>,
+}
+
+impl Sorted {
+    /// Fills the window.
+    fn fill(&mut self, free: &mut Batch, counts: &mut Counts) {
+        while self.window.len() < self.room {
+            let line = match self.file.next() {
+                Ok(Line::End) => break,
+                Ok(line) => line,
+                Err(error) => {
+                    self.unreadable(format!("cannot read on: {error}"), counts);
+                    self.file.input = Box::new(io::empty());
+                    break;
+                }
+            };
+            if self.file.line.is_empty() {
+                continue;
+            }
+            counts.lines = counts.lines.saturating_add(1);
+            if matches!(line, Line::TooLong) {
+                self.unreadable("the line is longer than 1 MiB".into(), counts);
+                continue;
+            }
+            let mut record = free.pop().unwrap_or_default();
+            match self.format.read(&self.file.line, &mut record) {
+                Ok(()) => {
+                    (record.file, record.line) = (self.index, self.file.number);
+                    self.window.push(Waiting { order: (record.start, record.line), record });
+                }
+                Err(why) => {
+                    free.push(record);
+                    let why = format!("{why}: `{}`", shown(&self.file.line));
+                    self.unreadable(why, counts);
+                }
+            }
+        }
+    }
+
+    fn unreadable(&self, why: String, counts: &mut Counts) {
+        counts.unreadable = counts.unreadable.saturating_add(1);
+        if counts.examples.len() < EXAMPLES {
+            let (file, line) = (self.file.name.clone(), self.file.number);
+            counts.examples.push(Unreadable { file, line, why });
+        }
+    }
+
+    fn earliest(&self) -> Option<Time> {
+        self.window.peek().map(|waiting| waiting.order.0)
+    }
+}
+
+/// A request in the window. The earliest start is the greatest; of equal starts, the first line.
+struct Waiting {
+    /// The start and the line, here because a comparison that reads the record takes twice as long.
+    order: (Time, u64),
+    record: Box<Record>,
+}
+
+impl Ord for Waiting {
+    fn cmp(&self, other: &Waiting) -> Ordering {
+        other.order.cmp(&self.order)
+    }
+}
+
+impl PartialOrd for Waiting {
+    fn partial_cmp(&self, other: &Waiting) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl PartialEq for Waiting {
+    fn eq(&self, other: &Waiting) -> bool {
+        self.order == other.order
+    }
+}
+
+impl Eq for Waiting {}
+
+/// Merges the files.
+struct Merge {
+    files: Vec<Sorted>,
+    send: SyncSender<Batch>,
+    /// Batches that come back.
+    used: Receiver<Batch>,
+    free: Batch,
+    counts: Counts,
+}
+
+impl Merge {
+    fn run(&mut self) {
+        let mut batch = Batch::with_capacity(BATCH);
+        for file in &mut self.files {
+            file.fill(&mut self.free, &mut self.counts);
+        }
+        loop {
+            let earliest = self.files.iter_mut().filter_map(|file| Some((file.earliest()?, file)));
+            // Of equal starts, the first file.
+            let Some((_, file)) = earliest.min_by_key(|(start, file)| (*start, file.index)) else { break };
+            if let Some(Waiting { record, .. }) = file.window.pop() {
+                batch.push(record);
+            }
+            file.fill(&mut self.free, &mut self.counts);
+            if batch.len() == BATCH {
+                if self.send.send(batch).is_err() {
+                    return;
+                }
+                batch = match self.used.try_recv() {
+                    Ok(mut used) => {
+                        self.free.append(&mut used);
+                        used
+                    }
+                    Err(_) => Batch::with_capacity(BATCH),
+                };
+            }
+        }
+        // A receiver that is gone needs no more.
+        let _ = self.send.send(batch);
+    }
+}

@@ -1,0 +1,248 @@
+//! Formats line by line, hostile lines, and the order of requests.
+
+use super::reader::{Counts, Logs};
+use super::record::{Record, Slot, Slots};
+use super::{Format, envoy};
+use diana_limiter::time::Time;
+use proptest::prelude::*;
+use std::io::Cursor;
+
+const NOON: u64 = 1_795_392_000_000_000_000; // 2026-11-23T00:00:00Z
+
+fn slots() -> Slots {
+    let mut slots = Slots::default();
+    for slot in [Slot::Method, Slot::Target, Slot::Host, Slot::Address] {
+        slots.add(slot);
+    }
+    for header in ["x-user-id", "x-forwarded-for", "user-agent", "content-length"] {
+        slots.add(Slot::Header(header.into()));
+    }
+    slots.add(Slot::Attribute("xds.route_name".into()));
+    slots
+}
+
+fn value(record: &Record, slot: &Slot) -> Option<String> {
+    let value = record.get(slots().find(slot)?)?;
+    Some(String::from_utf8_lossy(value).into_owned())
+}
+
+fn header(record: &Record, name: &str) -> Option<String> {
+    value(record, &Slot::Header(name.into()))
+}
+
+fn read(format: &str, line: &str) -> Result<Record, String> {
+    let mut record = Record::default();
+    let mut format = Format::new(format, &slots())?;
+    format.read(line.as_bytes(), &mut record).map_err(|why| why.into_owned())?;
+    Ok(record)
+}
+
+fn request(record: &Record) -> [Option<String>; 4] {
+    [Slot::Method, Slot::Target, Slot::Host, Slot::Address].map(|slot| value(record, &slot))
+}
+
+fn some(values: [&str; 4]) -> [Option<String>; 4] {
+    values.map(|value| (value != "-").then(|| value.to_owned()))
+}
+
+const ENVOY: &str = "[2026-11-23T00:00:00.250Z] \"GET /orders?page=2 HTTP/1.1\" 200 - 17 512 42 41 \
+    \"198.51.100.9, 203.0.113.7\" \"curl/8.5 \\\"quoted\" \"b3f1\" \"api.example.com\" \"10.0.0.3:8080\"";
+
+#[test]
+fn envoys_default_format_is_read() {
+    let record = read("envoy", ENVOY).unwrap();
+    assert_eq!(record.start, Time::from_ns(NOON + 250_000_000));
+    assert_eq!((record.duration_ns, record.latency_ns), (Some(42_000_000), Some(41_000_000)));
+    assert_eq!((record.status, record.received, record.sent), (Some(200), Some(17), Some(512)));
+    assert_eq!(request(&record), some(["GET", "/orders?page=2", "api.example.com", "-"]));
+    assert_eq!(header(&record, "x-forwarded-for").as_deref(), Some("198.51.100.9, 203.0.113.7"));
+    assert_eq!(header(&record, "user-agent").as_deref(), Some("curl/8.5 \\\"quoted"));
+    let refused = ENVOY.replace(" 200 - 17 512 42 41 ", " 0 DC 0 0 1 - ");
+    assert_eq!(read("envoy", &refused).unwrap().status, None, "no response");
+}
+
+#[test]
+fn istios_default_format_is_read() {
+    let line = "[2026-11-23T00:00:00.250Z] \"POST /a HTTP/2\" 503 UF upstream_reset{x,y} - \"-\" 1 2 3 - \"-\" \"-\" \"-\" \"h\" \
+        \"-\" - - 10.0.0.1:80 10.0.0.2:5 - default";
+    let record = read("istio", line).unwrap();
+    assert_eq!(request(&record), some(["POST", "/a", "h", "10.0.0.2:5"]));
+    assert_eq!(value(&record, &Slot::Attribute("xds.route_name".into())).as_deref(), Some("default"));
+}
+
+#[test]
+fn nginx_combined_is_read_and_unescaped() {
+    let line = r#"203.0.113.7 - ann [23/Nov/2026:01:00:00 +0100] "GET /a?b=\x22c\x22 HTTP/1.1" 200 5 "-" "agent \x5C \xC3\xA9""#;
+    let record = read("nginx", line).unwrap();
+    assert_eq!(record.start, Time::from_ns(NOON));
+    assert_eq!(request(&record), some(["GET", "/a?b=\"c\"", "-", "203.0.113.7"]));
+    assert_eq!(header(&record, "user-agent").as_deref(), Some("agent \\ é"));
+    assert_eq!((record.status, record.sent, record.duration_ns), (Some(200), Some(5), None));
+}
+
+#[test]
+fn a_request_of_nginx_starts_before_its_end() {
+    let format = "$msec $request_time $upstream_response_time $http_x_user_id ${host} $request";
+    let record = read(format, "1795392001.500 1.250 0.100, 0.200 7 h GET / HTTP/1.0").unwrap();
+    assert_eq!(record.start, Time::from_ns(NOON + 250_000_000));
+    assert_eq!((record.duration_ns, record.latency_ns), (Some(1_250_000_000), Some(200_000_000)));
+    assert_eq!(request(&record), some(["GET", "/", "h", "-"]));
+    assert_eq!(header(&record, "x-user-id").as_deref(), Some("7"));
+}
+
+#[test]
+fn command_operators_are_read() {
+    let format = "%START_TIME(%s.%9f)% %REQ(:METHOD)% %REQ(:PATH)% %REQ(X-User-Id?X-Other):9% %% %DOWNSTREAM_REMOTE_ADDRESS_WITHOUT_PORT% %RESPONSE_CODE_DETAILS% %FILTER_STATE(wasm.diana.rule:PLAIN)%";
+    let record = read(format, "1795392000.000000001 PUT /x 7 % ::1 via_upstream a b").unwrap();
+    assert_eq!(record.start, Time::from_ns(NOON + 1));
+    assert_eq!(request(&record), some(["PUT", "/x", "-", "::1"]));
+    assert_eq!(header(&record, "x-user-id").as_deref(), Some("7"));
+}
+
+#[test]
+fn json_lines_of_several_programs_are_read() {
+    for line in [
+        r#"{"start_time":"2026-11-23T00:00:00.250Z","method":"GET","path":"/a","authority":"h","downstream_remote_address":"192.0.2.1:5","duration":42,"response_code":200,"x_user_id":"7","bytes_sent":"9","user_agent":null,"other":{"a":[1]}}"#,
+        r#"{":authority":"h","x-envoy-origin-path":"/a","x-user-id":"7","start_time":1795392000.250,"method":"GET","downstream_remote_address":"192.0.2.1:5","duration":"42","response_code":"200","bytes_sent":9,"user-agent":"-"}"#,
+        r#"{"msec":"1795392000.292","request_time":"0.042","request":"GET \/a HTTP/1.1","http_host":"h","remote_addr":"192.0.2.1:5","status":"200","http_x_user_id":"7","body_bytes_sent":"9"}"#,
+        r#"{"@timestamp":1795392000250,"request_method":"GET","request_uri":"/a","host":"h","client_ip":"192.0.2.1:5","duration_ms":42.0,"status":200,"x.user.id":7,"bytes_sent":9}"#,
+    ] {
+        let record = read("json", line).unwrap();
+        assert_eq!(record.start, Time::from_ns(NOON + 250_000_000), "{line}");
+        assert_eq!(request(&record), some(["GET", "/a", "h", "192.0.2.1:5"]), "{line}");
+        assert_eq!((record.duration_ns, record.status), (Some(42_000_000), Some(200)), "{line}");
+        assert_eq!(header(&record, "x-user-id").as_deref(), Some("7"), "{line}");
+        assert_eq!((header(&record, "user-agent"), record.sent), (None, Some(9)), "{line}");
+    }
+}
+
+#[test]
+fn a_line_that_cannot_be_read_says_why() {
+    for (format, line, why) in [
+        ("envoy", "", "the line does not begin as the format does"),
+        ("envoy", "[2026] nonsense", "the line is not of the format"),
+        ("envoy", &*ENVOY.replace("2026-11-23", "2026-99-23"), "the start is no time"),
+        ("envoy", &*ENVOY.replace("/orders?page=2", "-"), "the line has no path"),
+        ("envoy", &*ENVOY.replace(" 200 ", " 2x0 "), "the line is not of the format"),
+        ("json", "{\"path\": \"/\"}", "the line has no time"),
+        ("json", "[1]", "invalid type: sequence, expected a JSON object"),
+        ("json", "{\"path\": ", "the line is no JSON object"),
+        ("json", "{\"status\": \"x\"}", "the status is no number"),
+        ("json", "{\"start_time\": 1795392000} x", "the line is no JSON object"),
+    ] {
+        assert_eq!(read(format, line).unwrap_err(), why, "{line}");
+    }
+}
+
+#[test]
+fn a_format_that_cannot_be_read_says_why() {
+    for (format, why) in [
+        (
+            "apache",
+            "unknown format `apache`, expected envoy, istio, nginx, json, Envoy's command operators such as `%START_TIME%`, or nginx' variables such as `$remote_addr`",
+        ),
+        (
+            "%REQ(:PATH)%",
+            "the format has no time: expected `%START_TIME%`, `$time_local`, `$time_iso8601` or `$msec`",
+        ),
+        ("%START_TIME%%REQ(:PATH)%", "two fields without text between them cannot be told apart"),
+        ("%START_TIME% 5%", "`%` is no command operator such as `%REQ(X-USER-ID)%`; a percent sign is `%%`"),
+        ("$time_local $", "a `$` is not followed by the name of a variable"),
+        ("${time_local", "a `${` has no `}`"),
+    ] {
+        assert_eq!(Format::new(format, &slots()).unwrap_err(), why, "{format}");
+    }
+}
+
+#[test]
+fn a_line_full_of_the_patterns_own_text_ends() {
+    let hostile = ENVOY.replace("curl", &"\" \"".repeat(5_000));
+    // Either reading is fine, as long as the line ends within the tries.
+    let _ = read("envoy", &format!("{hostile}x"));
+}
+
+#[test]
+fn the_format_is_detected() {
+    let nginx = r#"203.0.113.7 - - [23/Nov/2026:01:00:00 +0100] "GET / HTTP/1.1" 200 5 "-" "-""#;
+    let json = r#"{"start_time": 1795392000, "path": "/"}"#;
+    for (line, name) in [(ENVOY, Some("envoy")), (nginx, Some("nginx")), (json, Some("json")), ("x", None)] {
+        let lines = ["garbage", line].map(str::as_bytes);
+        let format = Format::detect(lines.into_iter(), &slots());
+        assert_eq!(format.map(|format| format.name).as_deref(), name);
+    }
+    assert!(envoy::ISTIO.starts_with("[%START_TIME%]"));
+}
+
+/// The targets in the order in which they leave, and what was counted.
+fn replayed(files: &[String], format: &str) -> (Vec<String>, Counts) {
+    let inputs = files.iter().enumerate().map(|(index, text)| {
+        (format!("{index}.log"), Box::new(Cursor::new(text.clone().into_bytes())) as super::input::Input)
+    });
+    let logs = Logs::of_inputs(inputs.collect(), Some(format), &slots()).unwrap();
+    let mut targets = Vec::new();
+    let counts = logs.start().unwrap().for_each(|batch, _| {
+        targets.extend(batch.iter().filter_map(|record| value(record, &Slot::Target)));
+    });
+    (targets, counts.unwrap())
+}
+
+#[test]
+fn files_are_sorted_by_start_and_merged() {
+    let format = "%START_TIME(%s)% %REQ(:PATH)%";
+    let files = ["5 /e\n1 /a\n\n3 /c\n".to_owned(), "2 /b\r\nbroken\n4 /d\n3 /c2".to_owned()];
+    let (targets, counts) = replayed(&files, format);
+    assert_eq!(targets, ["/a", "/b", "/c", "/c2", "/d", "/e"]);
+    assert_eq!((counts.lines, counts.unreadable), (7, 1));
+    let [example] = &counts.examples[..] else { panic!("{counts:?}") };
+    assert_eq!((&*example.file, example.line), ("1.log", 2));
+    assert_eq!(example.why, "the line is not of the format: `broken`");
+}
+
+#[test]
+fn a_line_that_is_too_long_is_counted() {
+    let long = format!("1 /a\n2 /{}\n3 /c\n", "x".repeat(2 << 20));
+    let (targets, counts) = replayed(&[long], "%START_TIME(%s)% %REQ(:PATH)%");
+    assert_eq!((targets, counts.lines, counts.unreadable), (vec!["/a".into(), "/c".into()], 3, 1));
+}
+
+proptest! {
+    #[test]
+    fn no_line_panics(line: Vec<u8>, shaped in "[\\[\\]\"{}:,0-9A-Za-z/ .%$-]{0,120}") {
+        for format in ["envoy", "istio", "nginx", "json", "$msec $request", "%START_TIME(%s)%"] {
+            for line in [&line[..], shaped.as_bytes()] {
+                let mut record = Record::default();
+                let _ = Format::new(format, &slots()).unwrap().read(line, &mut record);
+            }
+        }
+    }
+
+    #[test]
+    fn no_format_panics(format in "[%$(){}:?A-Z_a-z0-9 ]{0,60}") {
+        let _ = Format::new(&format, &slots());
+    }
+
+    #[test]
+    fn every_value_that_envoy_writes_comes_back(
+        target in "/[!-~]{0,30}", agent in "[ -!#-~]{1,30}", user in "[!-~]{1,20}", ns in 0u64..1 << 60,
+    ) {
+        prop_assume!(agent != "-" && user != "-" && target != "-");
+        let format = "%START_TIME(%s%9f)% \"%REQ(USER-AGENT)%\" %REQ(X-USER-ID)% %REQ(:PATH)%";
+        let record = read(format, &format!("{ns} \"{agent}\" {user} {target}")).unwrap();
+        prop_assert_eq!(record.start, Time::from_ns(ns));
+        prop_assert_eq!(header(&record, "user-agent"), Some(agent));
+        prop_assert_eq!(header(&record, "x-user-id"), Some(user));
+        prop_assert_eq!(value(&record, &Slot::Target), Some(target));
+    }
+
+    #[test]
+    fn any_order_within_the_window_becomes_the_order_of_starts(starts in prop::collection::vec(0u64..1000, 0..60), files in 1usize..4) {
+        let mut texts = vec![String::new(); files];
+        for (index, start) in starts.iter().enumerate() {
+            texts[index % files] += &format!("{start} /{start}\n");
+        }
+        let mut sorted = starts.clone();
+        sorted.sort_unstable();
+        let expected: Vec<String> = sorted.iter().map(|start| format!("/{start}")).collect();
+        prop_assert_eq!(replayed(&texts, "%START_TIME(%s)% %REQ(:PATH)%").0, expected);
+    }
+}

@@ -1,0 +1,192 @@
+//! Replays logs: opens them, decides every request, and sums up.
+
+use super::Args;
+use super::document::{Document, Run};
+use super::log::input::total_bytes;
+use super::log::reader::{Counts, Logs};
+use super::log::record::{Record, Slots};
+use super::progress::Bar;
+use super::request::Columns;
+use super::summary::{Comparison, LogSummary, Summary};
+use super::tally::seconds;
+use diana_limiter::check::Decision;
+use diana_limiter::policy::Policy;
+use miette::Result;
+use std::path::PathBuf;
+
+/// Replays the logs of the arguments.
+pub fn replay(args: &Args) -> Result<Summary> {
+    let first = Document::read(&args.file)?;
+    let other = args.against.as_deref().map(Document::read).transpose()?;
+    let replay = Replay::open(first, other, &args.log, args.format.as_deref(), args.what_if)?;
+    let name = |path: &PathBuf| path.display().to_string();
+    let bar = Bar::new(total_bytes(args.log.iter().map(PathBuf::as_path)));
+    let mut requests = 0u64;
+    let mut summary = replay.run(
+        |_, _, _| {},
+        |bytes, count| {
+            requests = requests.saturating_add(count);
+            bar.show(bytes, requests);
+        },
+    )?;
+    bar.finish();
+    summary.document = name(&args.file);
+    summary.log.files = args.log.iter().map(name).collect();
+    if let (Some(comparison), Some(path)) = (&mut summary.against, &args.against) {
+        comparison.document = name(path);
+    }
+    Ok(summary)
+}
+
+/// A policy that is about to decide the requests of logs.
+pub struct Replay {
+    logs: Logs,
+    first: Run,
+    other: Option<Run>,
+    assumptions: Vec<String>,
+}
+
+impl Replay {
+    /// Opens logs for a document and for another one beside it.
+    pub(super) fn open(
+        first: Document,
+        other: Option<Document>,
+        paths: &[PathBuf],
+        format: Option<&str>,
+        tries: bool,
+    ) -> Result<Replay> {
+        let mut slots = Slots::default();
+        first.add_slots(&mut slots);
+        other.iter().for_each(|other| other.add_slots(&mut slots));
+        let logs = Logs::open(paths, format, &slots)?;
+        Ok(Replay::new((first, other), logs, &slots, tries))
+    }
+
+    /// Opens one log for the document in these bytes of JSON.
+    pub fn of_document(document: &[u8], path: PathBuf, format: Option<&str>) -> Result<Replay> {
+        Replay::open(Document::of(document)?, None, &[path], format, false)
+    }
+
+    fn new((first, other): (Document, Option<Document>), logs: Logs, slots: &Slots, tries: bool) -> Replay {
+        let known = logs.known().clone();
+        let is_nginx =
+            logs.format() == "nginx" || !logs.format().contains('%') && logs.format().contains('$');
+        let columns = |document: &Document| Columns::new(document.policy(), slots, &known, is_nginx);
+        let mut assumptions = Vec::new();
+        if !known.start {
+            assumptions.push(match known.duration {
+                true => "The log has the end of each request: the start is the duration before.".into(),
+                false => {
+                    "The log has the end of each request and no duration: every request starts at its end."
+                        .into()
+                }
+            });
+        }
+        if known.whole_seconds {
+            assumptions.push("The log has whole seconds: all requests of a second come at its begin.".into());
+        }
+        let documents = [Some(&first), other.as_ref()];
+        for assumption in documents
+            .into_iter()
+            .flatten()
+            .flat_map(|document| document.assumptions(&columns(document), &known))
+        {
+            if !assumptions.contains(&assumption) {
+                assumptions.push(assumption);
+            }
+        }
+        let start = |document: Document, tries| {
+            let columns = columns(&document);
+            document.start(columns, slots, tries)
+        };
+        let (other, first) = (other.map(|other| start(other, false)), start(first, tries));
+        Replay { logs, first, other, assumptions }
+    }
+
+    /// Decides all requests. Calls `each` with each request, its decision and the policy, and
+    /// `progress` now and then with the bytes that have been read and the number of new requests.
+    pub fn run(
+        self,
+        mut each: impl FnMut(&Record, &Decision, &Policy),
+        mut progress: impl FnMut(u64, u64),
+    ) -> Result<Summary> {
+        let Replay { logs, mut first, mut other, assumptions } = self;
+        let mut log = LogSummary { format: logs.format().into(), assumptions, ..LogSummary::default() };
+        let mut both = Both::default();
+        let counts = logs.start()?.for_each(|batch, bytes| {
+            for record in batch {
+                let is_refused = first.add(record);
+                if let Some(other) = &mut other {
+                    both.add(is_refused, other.add(record));
+                }
+                each(record, first.engine.decision(), first.engine.policy());
+            }
+            progress(bytes, u64::try_from(batch.len()).unwrap_or(0));
+        })?;
+        let Counts { lines, unreadable, examples } = counts;
+        (log.lines, log.unreadable, log.examples) = (lines, unreadable, examples);
+        log.late = first.engine.late();
+        if let Some((first, last)) = first.tally.first_and_last() {
+            (log.first_s, log.last_s) = (seconds(first), seconds(last));
+        }
+        log.assumptions.extend(first.tally.notes());
+        let totals = first.tally.totals();
+        if totals.logged_429 > 0 {
+            log.assumptions.push(format!(
+                "The gateway had refused {} requests with status 429: the log has no durations and responses of theirs.",
+                totals.logged_429
+            ));
+        }
+        let (timeline, hours) = first.tally.times();
+        let against = other.map(|other| both.comparison(&other));
+        Ok(Summary {
+            document: String::new(),
+            log,
+            totals,
+            timeline,
+            hours,
+            rules: first.tally.rules(),
+            against,
+        })
+    }
+}
+
+impl Run {
+    /// Decides a request. Returns whether it is refused.
+    fn add(&mut self, record: &Record) -> bool {
+        let is_refused = self.engine.decide(record).is_rejected();
+        self.tally.add(record, &self.engine);
+        is_refused
+    }
+}
+
+/// The decisions of two documents about the same requests.
+#[derive(Debug, Default)]
+struct Both {
+    both: u64,
+    only_first: u64,
+    only_other: u64,
+}
+
+impl Both {
+    fn add(&mut self, first: bool, other: bool) {
+        let count = match (first, other) {
+            (true, true) => &mut self.both,
+            (true, false) => &mut self.only_first,
+            (false, true) => &mut self.only_other,
+            (false, false) => return,
+        };
+        *count = count.saturating_add(1);
+    }
+
+    fn comparison(&self, other: &Run) -> Comparison {
+        Comparison {
+            document: String::new(),
+            totals: other.tally.totals(),
+            both_refuse: self.both,
+            only_first: self.only_first,
+            only_other: self.only_other,
+            rules: other.tally.rules(),
+        }
+    }
+}

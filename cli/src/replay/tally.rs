@@ -1,0 +1,158 @@
+//! Counts what a policy does to the requests of a log, in bounded memory.
+
+mod actors;
+mod distinct;
+mod quotas;
+mod rule;
+mod stream;
+mod suggest;
+mod timeline;
+mod what_if;
+
+pub use suggest::{percent, span};
+pub use timeline::seconds;
+
+use super::engine::Engine;
+use super::log::record::Record;
+use super::summary::{Hour, RuleSummary, Timeline, Totals};
+use diana_config::RulePlace;
+use diana_limiter::algorithm::Admission;
+use diana_limiter::check::{Outcome, RuleResult};
+use diana_limiter::policy::{Policy, Rule};
+use diana_limiter::time::{Span, Time};
+use quotas::Variants;
+use rule::{Described, Judgement, Room, RuleTally};
+use serde_json::Value;
+use std::collections::HashMap;
+use timeline::Times;
+
+/// The actors of all rules together, and the bytes of all their streams.
+const ACTORS: usize = 96 << 10;
+const STREAM_BYTES: usize = 64 << 20;
+/// The least of both for one rule.
+const LEAST_ACTORS: usize = 256;
+const LEAST_BYTES: usize = 64 << 10;
+
+/// The counts of a policy.
+#[derive(Clone, Debug)]
+pub struct Tally {
+    totals: Totals,
+    times: Times,
+    /// By the place in the document.
+    rules: Vec<RuleTally>,
+    /// The place of each rule of the policy, by its id.
+    places: Vec<Option<usize>>,
+    first_and_last: Option<(Time, Time)>,
+}
+
+impl Tally {
+    /// Counts for a policy. `document` is what the policy was compiled from, if other quotas are to
+    /// be tried.
+    #[must_use]
+    pub fn new(policy: &Policy, places: &[RulePlace], document: Option<&Value>) -> Tally {
+        let count = places.len().max(1);
+        let room = Room {
+            actors: ACTORS.checked_div(count).unwrap_or(0).max(LEAST_ACTORS),
+            bytes: STREAM_BYTES.checked_div(count).unwrap_or(0).max(LEAST_BYTES),
+        };
+        let by_name: HashMap<&str, usize> =
+            places.iter().enumerate().map(|(index, place)| (&*place.name, index)).collect();
+        let place = |rule: &Rule| by_name.get(rule.name()).copied().filter(|_| !rule.is_of_plan());
+        let by_id: Vec<Option<usize>> = policy.rules().map(|(_, rule)| place(rule)).collect();
+        let mut ids: Vec<(usize, &Rule)> =
+            policy.rules().filter_map(|(_, rule)| Some((place(rule)?, rule))).collect();
+        ids.sort_by_key(|(place, _)| *place);
+        let tally = |(place, rule): (usize, &Rule)| {
+            let place = places.get(place)?.clone();
+            // The log does not tell what a request would have cost after another decision.
+            let document = document.filter(|_| !rule.is_settled());
+            let variants = document.and_then(|document| Variants::new(document, &place));
+            let (quota, is_enforced) = (rule.counter().quota, rule.enforced());
+            Some(RuleTally::new(Described { place, quota, is_enforced, variants }, room))
+        };
+        let rules: Vec<RuleTally> = ids.into_iter().filter_map(tally).collect();
+        Tally {
+            totals: Totals::default(),
+            times: Times::default(),
+            rules,
+            places: by_id,
+            first_and_last: None,
+        }
+    }
+
+    /// Adds the last decision of `engine`, about this record.
+    pub fn add(&mut self, record: &Record, engine: &Engine) {
+        let (decision, now) = (engine.decision(), engine.now());
+        let (first, _) = self.first_and_last.unwrap_or((now, now));
+        self.first_and_last = Some((first, now));
+        let is_refused = decision.is_rejected();
+        let is_delayed = matches!(decision.outcome, Outcome::Delay(_));
+        let is_shadow = decision.events.denied_in_shadow > 0
+            || decision.reports.iter().any(|report| report.result == RuleResult::Shadowed);
+        let Totals { requests, admitted, delayed, refused, shadow_refused, logged_429 } = &mut self.totals;
+        let add = |count: &mut u64, is: bool| *count = count.saturating_add(is.into());
+        add(requests, true);
+        add(admitted, !is_refused && !is_delayed);
+        add(delayed, is_delayed);
+        add(refused, is_refused);
+        add(shadow_refused, !is_refused && is_shadow);
+        add(logged_429, record.status == Some(429));
+        let (place, doubled) = self.times.add(now, is_refused, is_delayed);
+        if doubled > 0 {
+            self.rules.iter_mut().for_each(|rule| rule.double(doubled));
+        }
+        for report in &decision.reports {
+            let known = self.places.get(report.rule.index()).copied().flatten();
+            let Some(rule) = known.and_then(|known| self.rules.get_mut(known)) else { continue };
+            let delay = match report.verdict.map(|verdict| verdict.admission) {
+                Some(Admission::Admit { delay }) if is_delayed => delay,
+                _ => Span::ZERO,
+            };
+            let judgement = Judgement {
+                at: now,
+                actor: engine.actor(report.rule),
+                is_refused: matches!(report.result, RuleResult::Refused | RuleResult::Shadowed),
+                delay,
+                duration_ns: record.duration_ns.unwrap_or(0),
+            };
+            rule.add(judgement, place);
+        }
+    }
+
+    /// All requests together.
+    #[must_use]
+    pub fn totals(&self) -> Totals {
+        self.totals
+    }
+
+    /// The requests over time, and by hour of the week.
+    #[must_use]
+    pub fn times(&self) -> (Timeline, Vec<Hour>) {
+        (self.times.timeline(), self.times.week())
+    }
+
+    /// The first and the last request.
+    #[must_use]
+    pub fn first_and_last(&self) -> Option<(Time, Time)> {
+        self.first_and_last
+    }
+
+    /// Each rule, in the order of the document. Two threads try other quotas.
+    #[must_use]
+    pub fn rules(&self) -> Vec<RuleSummary> {
+        let half = self.rules.len().div_ceil(2).max(1);
+        std::thread::scope(|scope| {
+            let threads = self.rules.chunks(half).map(|rules| {
+                scope.spawn(|| rules.iter().map(RuleTally::summary).collect::<Vec<RuleSummary>>())
+            });
+            let threads: Vec<_> = threads.collect();
+            threads.into_iter().flat_map(|thread| thread.join().unwrap_or_default()).collect()
+        })
+    }
+
+    /// What the numbers leave out, one sentence each.
+    #[must_use]
+    pub fn notes(&self) -> Vec<String> {
+        self.rules.iter().flat_map(RuleTally::notes).collect()
+    }
+}

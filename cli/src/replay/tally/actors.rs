@@ -1,0 +1,297 @@
+//! What each actor of a rule does, for a bounded number of actors: a sample by hash, and a sketch
+//! of those with the most refusals.
+
+use super::timeline::seconds;
+use crate::replay::summary::ActorSummary;
+use diana_limiter::time::Time;
+use std::cmp::Reverse;
+use std::collections::HashMap;
+
+/// What one actor does.
+#[derive(Clone, Debug, Default)]
+pub struct Actor {
+    hash: u64,
+    name: Box<str>,
+    judged: u64,
+    refused: u64,
+    delayed: u64,
+    /// The present unit, and the requests within it.
+    unit: u64,
+    in_unit: u64,
+    /// The most requests within one unit, and the start of that unit.
+    pub peak: u64,
+    peak_at: Time,
+    /// The first and the last refusal.
+    refusals: Option<(Time, Time)>,
+}
+
+/// One request as a rule judged it.
+#[derive(Clone, Copy, Debug)]
+pub struct Judged {
+    /// The actor's hash.
+    pub hash: u64,
+    /// When the rule judged the request.
+    pub at: Time,
+    /// Whether the rule refuses the request.
+    pub is_refused: bool,
+    /// Whether the request waits for the rule.
+    pub is_delayed: bool,
+}
+
+impl Actor {
+    fn add(&mut self, judged: Judged, unit_ns: u64) {
+        self.judged = self.judged.saturating_add(1);
+        self.delayed = self.delayed.saturating_add(judged.is_delayed.into());
+        if judged.is_refused {
+            self.refused = self.refused.saturating_add(1);
+            let first = self.refusals.map_or(judged.at, |(first, _)| first);
+            self.refusals = Some((first, judged.at));
+        }
+        if let Some(unit) = judged.at.as_ns().checked_div(unit_ns) {
+            if unit != self.unit {
+                (self.unit, self.in_unit) = (unit, 0);
+            }
+            self.in_unit = self.in_unit.saturating_add(1);
+            self.raise(Time::from_ns(unit.saturating_mul(unit_ns)));
+        }
+    }
+
+    fn raise(&mut self, at: Time) {
+        if self.in_unit > self.peak {
+            (self.peak, self.peak_at) = (self.in_unit, at);
+        }
+    }
+
+    fn summary(&self) -> ActorSummary {
+        ActorSummary {
+            actor: self.name.to_string(),
+            judged: self.judged,
+            refused: self.refused,
+            delayed: self.delayed,
+            peak: self.peak,
+            peak_s: seconds(self.peak_at),
+            first_refusal_s: self.refusals.map(|(first, _)| seconds(first)),
+            last_refusal_s: self.refusals.map(|(_, last)| seconds(last)),
+        }
+    }
+}
+
+/// The actors of a rule.
+#[derive(Clone, Debug)]
+pub struct Actors {
+    /// The length of the unit; 0 if the rule counts requests in flight.
+    unit_ns: u64,
+    /// The most actors of the sample.
+    most: usize,
+    /// Actors whose hash is at most this are in the sample.
+    threshold: u64,
+    places: HashMap<u64, u32>,
+    sample: Vec<Actor>,
+    sketch: Sketch,
+}
+
+impl Actors {
+    /// No actors yet, and room for `most` of them.
+    #[must_use]
+    pub fn new(unit_ns: u64, most: usize) -> Actors {
+        let sketch = Sketch::default();
+        Actors { unit_ns, most, threshold: u64::MAX, places: HashMap::new(), sample: Vec::new(), sketch }
+    }
+
+    /// Adds a request. `name` renders the actor. Returns the actor's place in the sample, if the
+    /// actor is in the sample.
+    pub fn add(&mut self, judged: Judged, name: impl Fn() -> Box<str>) -> Option<u32> {
+        if judged.hash > self.threshold {
+            self.sketch.add(judged, self.unit_ns, name);
+            return None;
+        }
+        let place = *self.places.entry(judged.hash).or_insert_with(|| {
+            let place = u32::try_from(self.sample.len()).unwrap_or(u32::MAX);
+            self.sample.push(Actor { hash: judged.hash, name: name(), ..Actor::default() });
+            place
+        });
+        let unit_ns = self.unit_ns;
+        self.at(place)?.add(judged, unit_ns);
+        Some(place)
+    }
+
+    fn at(&mut self, place: u32) -> Option<&mut Actor> {
+        self.sample.get_mut(usize::try_from(place).ok()?)
+    }
+
+    /// A request of the actor at this place is in flight from now on, or no longer. Only for a rule
+    /// that counts requests in flight.
+    pub fn in_flight(&mut self, hash: u64, at: Time, begins: bool) {
+        let place = self.places.get(&hash).copied();
+        if let Some(actor) = place.and_then(|place| self.at(place)) {
+            actor.in_unit = match begins {
+                true => actor.in_unit.saturating_add(1),
+                false => actor.in_unit.saturating_sub(1),
+            };
+            actor.raise(at);
+        }
+    }
+
+    /// Whether the sample has more actors than there is room for.
+    #[must_use]
+    pub fn is_full(&self) -> bool {
+        self.sample.len() > self.most
+    }
+
+    /// Halves the sample. Returns the new place of each actor, by the old one.
+    pub fn halve(&mut self) -> Vec<Option<u32>> {
+        self.threshold /= 2;
+        let (threshold, mut kept) = (self.threshold, 0u32);
+        let moved = self.sample.iter().map(|actor| {
+            (actor.hash <= threshold).then(|| {
+                let place = kept;
+                kept = kept.saturating_add(1);
+                place
+            })
+        });
+        let moved: Vec<Option<u32>> = moved.collect();
+        for actor in std::mem::take(&mut self.sample) {
+            match actor.hash <= threshold {
+                true => self.sample.push(actor),
+                false => self.sketch.take(actor),
+            }
+        }
+        self.places.retain(|hash, _| *hash <= threshold);
+        for (place, actor) in (0u32..).zip(&self.sample) {
+            self.places.insert(actor.hash, place);
+        }
+        moved
+    }
+
+    /// One of this many actors is in the sample; 1: all.
+    #[must_use]
+    pub fn one_of(&self) -> u64 {
+        u64::MAX.checked_div(self.threshold).unwrap_or(u64::MAX)
+    }
+
+    /// The number of actors in the sample.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.sample.len()
+    }
+
+    /// The peaks of all actors in the sample, in ascending order.
+    #[must_use]
+    pub fn peaks(&self) -> Vec<u64> {
+        let mut peaks: Vec<u64> = self.sample.iter().map(|actor| actor.peak).collect();
+        peaks.sort_unstable();
+        peaks
+    }
+
+    /// The actors with the most refusals, then with the highest peaks.
+    #[must_use]
+    pub fn top(&self, most: usize) -> Vec<ActorSummary> {
+        let mut all: Vec<&Actor> = self.sample.iter().chain(&self.sketch.actors).collect();
+        all.sort_by_key(|actor| (Reverse((actor.refused, actor.peak, actor.judged)), &actor.name));
+        all.into_iter().take(most).map(Actor::summary).collect()
+    }
+}
+
+/// The actors outside the sample that are refused most: a space-saving sketch (Metwally et al.
+/// 2005). A new actor replaces the one with the fewest refusals and takes over their number, so
+/// that numbers of refusals are at most too high.
+#[derive(Clone, Debug, Default)]
+struct Sketch {
+    places: HashMap<u64, usize>,
+    actors: Vec<Actor>,
+}
+
+const SKETCH: usize = 512;
+
+impl Sketch {
+    fn add(&mut self, judged: Judged, unit_ns: u64, name: impl Fn() -> Box<str>) {
+        if let Some(actor) = self.places.get(&judged.hash).and_then(|place| self.actors.get_mut(*place)) {
+            return actor.add(judged, unit_ns);
+        }
+        if judged.is_refused {
+            let mut actor = Actor { hash: judged.hash, name: name(), ..Actor::default() };
+            actor.add(judged, unit_ns);
+            self.take(actor);
+        }
+    }
+
+    fn take(&mut self, mut actor: Actor) {
+        if actor.refused == 0 {
+            return;
+        }
+        if self.actors.len() < SKETCH {
+            self.places.insert(actor.hash, self.actors.len());
+            self.actors.push(actor);
+            return;
+        }
+        let least = self.actors.iter_mut().enumerate().min_by_key(|(_, known)| known.refused);
+        if let Some((place, known)) = least {
+            self.places.remove(&known.hash);
+            actor.refused = actor.refused.saturating_add(known.refused);
+            actor.judged = actor.judged.max(actor.refused);
+            self.places.insert(actor.hash, place);
+            *known = actor;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use diana_base::prng::mix;
+
+    const UNIT_NS: u64 = 1_000;
+
+    fn judged(hash: u64, at: u64, is_refused: bool) -> Judged {
+        Judged { hash, at: Time::from_ns(at), is_refused, is_delayed: false }
+    }
+
+    #[test]
+    fn an_actor_has_a_peak_and_refusals() {
+        let mut actors = Actors::new(UNIT_NS, 10);
+        for (at, is_refused) in
+            [(0, false), (900, true), (1_000, false), (1_500, true), (1_900, true), (5_000, false)]
+        {
+            assert_eq!(actors.add(judged(7, at, is_refused), || "ann".into()), Some(0));
+        }
+        let [ann] = &actors.top(5)[..] else { panic!("one actor") };
+        assert_eq!((&*ann.actor, ann.judged, ann.refused, ann.peak, ann.peak_s), ("ann", 6, 3, 3, 1e-6));
+        assert_eq!((ann.first_refusal_s, ann.last_refusal_s), (Some(900e-9), Some(1_900e-9)));
+        assert_eq!((actors.peaks(), actors.one_of()), (vec![3], 1));
+    }
+
+    #[test]
+    fn requests_in_flight_have_a_peak() {
+        let mut actors = Actors::new(0, 10);
+        for (at, begins) in [(1, true), (2, true), (3, false), (4, true), (5, true), (6, false)] {
+            if begins {
+                actors.add(judged(7, at, false), || "ann".into());
+            }
+            actors.in_flight(7, Time::from_ns(at), begins);
+        }
+        assert_eq!(actors.peaks(), [3]);
+    }
+
+    #[test]
+    fn the_sample_is_bounded_and_the_most_refused_stay_known() {
+        let mut actors = Actors::new(UNIT_NS, 1_000);
+        for round in 0..20_000u64 {
+            let name = || round.to_string().into();
+            actors.add(judged(mix(round), round, false), name);
+            // Ten actors are refused again and again, others once.
+            actors.add(judged(mix(round % 10), round, true), || (round % 10).to_string().into());
+            if round % 5 == 0 {
+                actors.add(judged(mix(round), round, true), name);
+            }
+            if actors.is_full() {
+                let before = actors.len();
+                let moved = actors.halve();
+                assert_eq!((moved.len(), moved.iter().flatten().count()), (before, actors.len()));
+            }
+        }
+        assert!(actors.len() <= 1_000 && actors.one_of() == 32, "{}", actors.one_of());
+        let mut top: Vec<u64> = actors.top(10).iter().map(|actor| actor.actor.parse().unwrap()).collect();
+        top.sort_unstable();
+        assert_eq!(top, [0, 1, 2, 3, 4, 5, 6, 7, 8, 9]);
+    }
+}

@@ -1,0 +1,141 @@
+//! What other quotas of one rule would have refused, had the rule been alone.
+
+use super::stream::{Event, Stream};
+use diana_config::RulePlace;
+use diana_limiter::algorithm::{Algorithm, Charge};
+use diana_limiter::policy::Policy;
+use diana_limiter::time::{Span, Time};
+use serde_json::{Map, Value, json};
+use std::cmp::Ordering;
+use std::collections::BinaryHeap;
+
+/// A rule of a document, alone and with another `rpu`.
+#[derive(Clone, Debug)]
+pub struct Variants {
+    document: Map<String, Value>,
+    limit: Map<String, Value>,
+    rule: Map<String, Value>,
+}
+
+/// Keys of a rule that the variants leave out: they belong to other actors, to a global store, or
+/// move the quota.
+const LEFT_OUT: [&str; 8] = ["plans", "overrides", "scope", "on_error", "lease", "adapt", "missing", "mode"];
+
+impl Variants {
+    /// The rule at this place of a document. `None` if the rule is not there.
+    #[must_use]
+    pub fn new(document: &Value, place: &RulePlace) -> Option<Variants> {
+        let limits = match document {
+            Value::Array(limits) => Some(limits),
+            document => document.get("limits").and_then(Value::as_array),
+        };
+        let limit = match limits {
+            Some(limits) => limits.get(place.index.0)?,
+            None => document,
+        };
+        let mut rule = limit.get("rules")?.get(place.index.1)?.as_object()?.clone();
+        rule.retain(|key, _| !LEFT_OUT.contains(&&**key));
+        let keep = |from: &Value, keys: &[&str]| -> Map<String, Value> {
+            let kept = keys.iter().filter_map(|key| Some(((*key).to_owned(), from.get(*key)?.clone())));
+            kept.collect()
+        };
+        let (document, limit) = (keep(document, &["actors", "ip"]), keep(limit, &["url", "Url"]));
+        Some(Variants { document, limit, rule })
+    }
+
+    /// The rule with this quota. `None` if the rule would be a mistake, for example because its
+    /// `burst` is then too small.
+    #[must_use]
+    pub fn with(&self, rpu: u64) -> Option<Policy> {
+        let Variants { mut document, mut limit, mut rule } = self.clone();
+        rule.insert("rpu".into(), rpu.into());
+        limit.insert("rules".into(), json!([rule]));
+        document.insert("limits".into(), json!([limit]));
+        let bytes = serde_json::to_vec(&document).ok()?;
+        Some(diana_config::compile_locally(&bytes).ok()?.policy)
+    }
+}
+
+/// What a quota refuses.
+#[derive(Clone, Debug, Default)]
+pub struct Refused {
+    /// Refused requests.
+    pub requests: u64,
+    /// Whether each actor has a refused request, by place.
+    pub actors: Vec<bool>,
+}
+
+impl Refused {
+    /// The number of actors with a refused request.
+    #[must_use]
+    pub fn actor_count(&self) -> u64 {
+        u64::try_from(self.actors.iter().filter(|is_refused| **is_refused).count()).unwrap_or(u64::MAX)
+    }
+}
+
+/// Judges the requests of `stream`, of `actors` actors, by an algorithm from empty cells.
+#[must_use]
+pub fn judge(algorithm: &dyn Algorithm, stream: &Stream, actors: usize) -> Refused {
+    let size = algorithm.size().max(1);
+    let mut cells = vec![0; size.saturating_mul(actors)];
+    let mut refused = Refused { requests: 0, actors: vec![false; actors] };
+    let mut in_flight = BinaryHeap::new();
+    let ends = algorithm.ends_with_request();
+    for Event { place, at, cost, duration_ns } in stream.iter() {
+        while in_flight.peek().is_some_and(|first: &InFlight| first.ends <= at)
+            && let Some(InFlight { ends, place, charge, .. }) = in_flight.pop()
+        {
+            cell(&mut cells, place, size).into_iter().for_each(|cell| algorithm.refund(cell, ends, charge));
+        }
+        let Some(cell) = cell(&mut cells, place, size) else { continue };
+        algorithm.prepare(cell, at);
+        let verdict = algorithm.step(cell, at, cost);
+        if verdict.admits() {
+            if ends {
+                let ends = at.after(Span::from_ns(duration_ns));
+                in_flight.push(InFlight { ends, place, charge: verdict.charge });
+            }
+            continue;
+        }
+        refused.requests = refused.requests.saturating_add(1);
+        let place = usize::try_from(place).unwrap_or(usize::MAX);
+        refused.actors.iter_mut().skip(place).take(1).for_each(|is_refused| *is_refused = true);
+        if let Some(penalty) = algorithm.as_penalize().filter(|_| !verdict.is_penalty()) {
+            penalty.count_refusal(cell, at);
+        }
+    }
+    refused
+}
+
+fn cell(cells: &mut [u8], place: u32, size: usize) -> Option<&mut [u8]> {
+    let start = usize::try_from(place).ok()?.checked_mul(size)?;
+    cells.get_mut(start..start.checked_add(size)?)
+}
+
+/// A request that holds permits.
+struct InFlight {
+    ends: Time,
+    place: u32,
+    charge: Charge,
+}
+
+impl Ord for InFlight {
+    /// The earliest is the greatest. Requests that end at once are interchangeable.
+    fn cmp(&self, other: &InFlight) -> Ordering {
+        other.ends.cmp(&self.ends)
+    }
+}
+
+impl PartialOrd for InFlight {
+    fn partial_cmp(&self, other: &InFlight) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl PartialEq for InFlight {
+    fn eq(&self, other: &InFlight) -> bool {
+        self.ends == other.ends
+    }
+}
+
+impl Eq for InFlight {}

@@ -1,0 +1,273 @@
+//! What one rule does to the requests of a log.
+
+use super::actors::{Actors, Judged};
+use super::distinct::Distinct;
+use super::quotas::Variants;
+use super::stream::{Event, Stream};
+use super::suggest::suggestion;
+use super::timeline::{at, double, seconds};
+use super::what_if::{Trial, Trials};
+use crate::replay::summary::{Quantile, RuleSummary};
+use diana_config::RulePlace;
+use diana_limiter::algorithm::Quota;
+use diana_limiter::check::CountedActor;
+use diana_limiter::policy::ActorSource;
+use diana_limiter::time::{Span, Time};
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+/// The actors that a summary shows.
+const TOP: usize = 50;
+/// The shares of actors whose peaks a summary shows.
+const SHARES: [f64; 7] = [0.5, 0.75, 0.9, 0.95, 0.99, 0.999, 1.0];
+
+/// A rule, as the tally knows it.
+#[derive(Clone, Debug)]
+pub struct Described {
+    /// The rule in its document.
+    pub place: RulePlace,
+    /// The configured quota.
+    pub quota: Quota,
+    /// Whether the rule refuses.
+    pub is_enforced: bool,
+    /// The rule with other quotas; `None` if no other quotas are tried.
+    pub variants: Option<Variants>,
+}
+
+/// How much memory a rule may use.
+#[derive(Clone, Copy, Debug)]
+pub struct Room {
+    /// Actors of the sample.
+    pub actors: usize,
+    /// Bytes of the stream.
+    pub bytes: usize,
+}
+
+/// One request, as a rule judged it.
+#[derive(Clone, Copy, Debug)]
+pub struct Judgement<'a> {
+    /// When.
+    pub at: Time,
+    /// The actor; `None` if the request lacks it and is refused.
+    pub actor: Option<CountedActor<'a>>,
+    /// Whether the rule refuses.
+    pub is_refused: bool,
+    /// How long the rule makes the request wait.
+    pub delay: Span,
+    /// How long the request took.
+    pub duration_ns: u64,
+}
+
+/// The counts of a rule.
+#[derive(Clone, Debug)]
+pub struct RuleTally {
+    described: Described,
+    room: Room,
+    judged: u64,
+    refused: u64,
+    delayed: u64,
+    longest_delay: Span,
+    all_actors: Distinct,
+    refused_actors: Distinct,
+    refusals: Option<(Time, Time)>,
+    intervals: Vec<u64>,
+    actors: Actors,
+    /// The requests in flight, by the end: of rules that count them.
+    in_flight: BinaryHeap<Reverse<(Time, u64)>>,
+    /// `None` if no other quotas are tried.
+    stream: Option<Stream>,
+    /// From when on the stream had no more room.
+    full_at: Option<Time>,
+    /// Whether all requests cost one unit.
+    has_unit_cost: bool,
+    /// Whether some requests are counted by an override or a plan.
+    has_others: bool,
+}
+
+impl RuleTally {
+    /// A rule before the first request.
+    #[must_use]
+    pub fn new(described: Described, room: Room) -> RuleTally {
+        let unit_ns = described.quota.unit.as_ns();
+        let stream = described.variants.as_ref().map(|_| Stream::new(unit_ns == 0));
+        RuleTally {
+            room,
+            judged: 0,
+            refused: 0,
+            delayed: 0,
+            longest_delay: Span::ZERO,
+            all_actors: Distinct::default(),
+            refused_actors: Distinct::default(),
+            refusals: None,
+            intervals: Vec::new(),
+            actors: Actors::new(unit_ns, room.actors),
+            in_flight: BinaryHeap::new(),
+            stream,
+            full_at: None,
+            has_unit_cost: true,
+            has_others: false,
+            described,
+        }
+    }
+
+    /// The rule's intervals have doubled in length.
+    pub fn double(&mut self, times: u32) {
+        double(&mut self.intervals, times, |all, other| *all = all.saturating_add(*other));
+    }
+
+    /// Adds a request of the interval at `place`.
+    pub fn add(&mut self, judgement: Judgement, place: usize) {
+        let Judgement { at: now, actor, is_refused, delay, duration_ns } = judgement;
+        self.judged = self.judged.saturating_add(1);
+        let is_delayed = delay > Span::ZERO;
+        self.delayed = self.delayed.saturating_add(is_delayed.into());
+        self.longest_delay = self.longest_delay.max(delay);
+        if is_refused {
+            self.refused = self.refused.saturating_add(1);
+            let first = self.refusals.map_or(now, |(first, _)| first);
+            self.refusals = Some((first, now));
+            at(&mut self.intervals, place).into_iter().for_each(|count| *count = count.saturating_add(1));
+        }
+        let Some(actor) = actor else { return };
+        let hash = actor.hash();
+        self.all_actors.add(hash);
+        if is_refused {
+            self.refused_actors.add(hash);
+        }
+        let place = self.actors.add(Judged { hash, at: now, is_refused, is_delayed }, || shown(&actor));
+        if self.described.quota.unit == Span::ZERO {
+            self.fly(hash, now, duration_ns);
+        }
+        self.has_unit_cost &= actor.cost() == 1;
+        self.has_others |= !actor.has_own_quota();
+        if let (Some(place), true, Some(stream), None) =
+            (place, actor.has_own_quota(), &mut self.stream, self.full_at)
+        {
+            stream.push(Event { place, at: now, cost: actor.cost(), duration_ns });
+        }
+        self.make_room(now);
+    }
+
+    /// Counts a request in flight, and ends those that are over.
+    fn fly(&mut self, hash: u64, now: Time, duration_ns: u64) {
+        while let Some(Reverse((ends, hash))) = self.in_flight.pop() {
+            if ends > now {
+                self.in_flight.push(Reverse((ends, hash)));
+                break;
+            }
+            self.actors.in_flight(hash, ends, false);
+        }
+        self.actors.in_flight(hash, now, true);
+        self.in_flight.push(Reverse((now.after(Span::from_ns(duration_ns)), hash)));
+    }
+
+    fn make_room(&mut self, now: Time) {
+        let is_large = self.stream.as_ref().is_some_and(|stream| stream.bytes() > self.room.bytes);
+        if !(self.actors.is_full() || is_large && self.full_at.is_none()) {
+            return;
+        }
+        // Half of a few actors may be none of them.
+        if !self.actors.is_full() && self.actors.len() < 64 {
+            self.full_at = Some(now);
+            return;
+        }
+        let moved = self.actors.halve();
+        if let Some(stream) = &mut self.stream {
+            *stream = stream.of(|place| moved.get(usize::try_from(place).ok()?).copied().flatten());
+        }
+    }
+
+    /// The summary, with the results of other quotas if they are tried. This may take seconds.
+    #[must_use]
+    pub fn summary(&self) -> RuleSummary {
+        let RuleTally { described: Described { place, quota, is_enforced, .. }, .. } = self;
+        let peaks = self.actors.peaks();
+        let trials = self.trials(peaks.last().copied().unwrap_or(0));
+        let mut summary = RuleSummary {
+            name: place.name.clone(),
+            place: place.place.clone(),
+            url: place.url.clone(),
+            actor: place.actor.clone(),
+            algorithm: place.algorithm.into(),
+            rpu: quota.rpu,
+            unit_s: quota.unit.as_ns() as f64 / 1e9,
+            is_enforced: *is_enforced,
+            judged: self.judged,
+            refused: self.refused,
+            delayed: self.delayed,
+            longest_delay_s: self.longest_delay.as_ns() as f64 / 1e9,
+            actors: self.all_actors.count(),
+            refused_actors: self.refused_actors.count(),
+            first_refusal_s: self.refusals.map(|(first, _)| seconds(first)),
+            last_refusal_s: self.refusals.map(|(_, last)| seconds(last)),
+            refusals: self.intervals.clone(),
+            top: self.actors.top(TOP),
+            what_if: trials.what_if,
+            least: trials.least,
+            peaks: quantiles(&peaks),
+            suggestion: None,
+        };
+        if self.has_unit_cost {
+            summary.suggestion = suggestion(&summary, |rpu| self.judge(rpu));
+        }
+        summary
+    }
+
+    /// What the numbers of this rule leave out, one sentence each.
+    #[must_use]
+    pub fn notes(&self) -> Vec<String> {
+        let name = &self.described.place.name;
+        let mut notes = Vec::new();
+        if self.actors.one_of() > 1 {
+            notes.push(format!(
+                "Peaks of rule `{name}` and its other quotas are those of one in {} actors.",
+                self.actors.one_of()
+            ));
+        }
+        if let (Some(_), true) = (&self.stream, self.has_others) {
+            notes.push(format!(
+                "Other quotas of rule `{name}` leave out requests with an override or a plan."
+            ));
+        }
+        if let Some(full_at) = self.full_at {
+            let at = jiff::Timestamp::from_nanosecond(full_at.as_ns().into()).unwrap_or_default();
+            notes.push(format!("Other quotas of rule `{name}` leave out requests after {at}."));
+        }
+        notes
+    }
+
+    fn trial(&self) -> Option<Trial<'_>> {
+        let (variants, stream) = (self.described.variants.as_ref()?, self.stream.as_ref()?);
+        let (actors, one_of) = (self.actors.len(), self.actors.one_of());
+        (!stream.is_empty()).then_some(Trial { variants, stream, actors, one_of })
+    }
+
+    fn trials(&self, peak: u64) -> Trials {
+        self.trial().map(|trial| trial.run(self.described.quota.rpu, peak)).unwrap_or_default()
+    }
+
+    /// The share of the requests that a quota refuses.
+    fn judge(&self, rpu: u64) -> Option<f64> {
+        let trial = self.trial()?;
+        let refused = trial.judge(rpu, trial.stream)?;
+        Some(refused.requests as f64 / trial.stream.len() as f64)
+    }
+}
+
+/// The actor for people.
+fn shown(actor: &CountedActor) -> Box<str> {
+    let values = actor.values().join(", ");
+    match actor.source() {
+        ActorSource::Shared | ActorSource::Missing => "(without the actor)".into(),
+        ActorSource::Actor if values.is_empty() => "(all requests)".into(),
+        ActorSource::Actor | ActorSource::Address => values.chars().take(200).collect::<String>().into(),
+    }
+}
+
+/// Quantiles of peaks in ascending order.
+fn quantiles(peaks: &[u64]) -> Vec<Quantile> {
+    let last = peaks.len().saturating_sub(1);
+    let place = |share: f64| ((peaks.len() as f64 * share).ceil() as usize).saturating_sub(1).min(last);
+    let quantile = |share: f64| Some(Quantile { share, peak: *peaks.get(place(share))? });
+    SHARES.into_iter().filter_map(quantile).collect()
+}

@@ -1,0 +1,126 @@
+//! Suggests a quota for a rule from the peaks of its actors.
+
+use crate::replay::summary::{RuleSummary, Suggestion};
+
+/// The share of the actors that a suggested quota never refuses.
+const SHARE: f64 = 0.99;
+
+/// The quota that the log suggests, with the reasoning. `refuses` is the share of the requests that
+/// a quota would refuse, if that is known. `None` without peaks.
+#[must_use]
+pub fn suggestion(rule: &RuleSummary, refuses: impl Fn(u64) -> Option<f64>) -> Option<Suggestion> {
+    let at =
+        |share: f64| rule.peaks.iter().find(|quantile| quantile.share >= share).map(|quantile| quantile.peak);
+    let (most, highest) = (at(SHARE)?, at(1.0)?);
+    let is_single = rule.actors <= 1;
+    let basis = if is_single { highest } else { most };
+    let rpu = rounded(basis.saturating_mul(6).div_ceil(5)).max(1);
+    let within = match rule.unit_s {
+        0.0 => "in flight at once".to_owned(),
+        unit => format!("within {}", span(unit)),
+    };
+    let requests = |count: u64| if count == 1 { "1 request".to_owned() } else { format!("{count} requests") };
+    let mut why = match is_single {
+        true => format!("The highest peak is {} {within}.", requests(highest)),
+        false => format!(
+            "99 % of the {} actors have at most {} {within}; the busiest has {highest}.",
+            rule.actors,
+            requests(most)
+        ),
+    };
+    why.push_str(&format!(" A quota of {rpu} leaves a fifth above that."));
+    if let Some(share) = refuses(rpu) {
+        why.push_str(&match share {
+            0.0 => " The rule alone would have refused nothing.".to_owned(),
+            share => format!(" The rule alone would have refused {} of the requests.", percent(share)),
+        });
+    }
+    if rule.algorithm == "TB" && rule.unit_s > 1.0 {
+        why.push_str(" A token bucket lets all of the quota pass at once, unless `burst` is lower.");
+    }
+    if rule.algorithm == "W" && rule.unit_s > 0.0 {
+        why.push_str(" A window may admit twice the quota around its end.");
+    }
+    Some(Suggestion { rpu, why })
+}
+
+/// A share in percent, for people.
+#[must_use]
+pub fn percent(share: f64) -> String {
+    match share * 100.0 {
+        0.0 => "0 %".into(),
+        small if small < 0.01 => "less than 0.01 %".into(),
+        small if small < 10.0 => format!("{small:.2} %"),
+        large => format!("{large:.1} %"),
+    }
+}
+
+/// A length of time, for people.
+#[must_use]
+pub fn span(seconds: f64) -> String {
+    let units = [(86_400.0, "day"), (3_600.0, "hour"), (60.0, "minute"), (1.0, "second")];
+    let whole = units.iter().find(|(length, _)| seconds >= *length && seconds % length == 0.0);
+    match whole {
+        Some((length, name)) if seconds == *length => format!("one {name}"),
+        Some((length, name)) => format!("{} {name}s", seconds / length),
+        None if seconds < 1.0 => format!("{} ms", (seconds * 1e3).round()),
+        None => format!("{seconds} s"),
+    }
+}
+
+/// A number rounded up to two digits.
+fn rounded(number: u64) -> u64 {
+    let digits = number.checked_ilog10().unwrap_or(0);
+    let step = 10u64.saturating_pow(digits.saturating_sub(1));
+    number.div_ceil(step).saturating_mul(step)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::replay::summary::Quantile;
+
+    fn rule(actors: u64, unit_s: f64, peaks: &[(f64, u64)]) -> RuleSummary {
+        let peaks = peaks.iter().map(|(share, peak)| Quantile { share: *share, peak: *peak }).collect();
+        RuleSummary { actors, unit_s, peaks, algorithm: "TB".into(), ..RuleSummary::default() }
+    }
+
+    #[test]
+    fn a_suggestion_gives_its_reasons() {
+        let many = rule(1_000, 60.0, &[(0.5, 3), (0.99, 41), (1.0, 5_000)]);
+        let found = suggestion(&many, |rpu| (rpu == 50).then_some(0.0123)).unwrap();
+        assert_eq!(found.rpu, 50);
+        assert_eq!(
+            found.why,
+            "99 % of the 1000 actors have at most 41 requests within one minute; the busiest has 5000. \
+             A quota of 50 leaves a fifth above that. The rule alone would have refused 1.23 % of the requests. \
+             A token bucket lets all of the quota pass at once, unless `burst` is lower."
+        );
+        let single = suggestion(&rule(1, 1.0, &[(0.99, 123), (1.0, 123)]), |_| Some(0.0)).unwrap();
+        assert_eq!(single.rpu, 150);
+        assert_eq!(
+            single.why,
+            "The highest peak is 123 requests within one second. A quota of 150 leaves a fifth above that. \
+             The rule alone would have refused nothing."
+        );
+        let permits = suggestion(&rule(9, 0.0, &[(0.99, 1), (1.0, 4)]), |_| None).unwrap();
+        assert_eq!(
+            permits.why,
+            "99 % of the 9 actors have at most 1 request in flight at once; the busiest has 4. A quota of 2 leaves a fifth above that."
+        );
+        assert!(suggestion(&rule(0, 1.0, &[]), |_| None).is_none());
+    }
+
+    #[test]
+    fn numbers_are_rounded_for_people() {
+        assert_eq!([1, 9, 10, 11, 99, 101, 1_234].map(rounded), [1, 9, 10, 11, 99, 110, 1_300]);
+        assert_eq!(
+            [0.0, 0.000_01, 0.012_3, 0.5].map(percent),
+            ["0 %", "less than 0.01 %", "1.23 %", "50.0 %"]
+        );
+        assert_eq!(
+            [0.25, 1.0, 1.5, 30.0, 60.0, 7_200.0].map(span),
+            ["250 ms", "one second", "1.5 s", "30 seconds", "one minute", "2 hours"]
+        );
+    }
+}

@@ -1,0 +1,201 @@
+//! Tries other quotas for a rule on the requests that the rule judged: a geometric grid, and the
+//! least quotas that refuse no more than a share, by bisection.
+//!
+//! Every algorithm refuses an actor less often under a higher quota. So the quotas are tried in
+//! ascending order, each only on actors that the quota before refuses.
+
+use super::quotas::{Refused, Variants, judge};
+use super::stream::Stream;
+use crate::replay::summary::{Least, WhatIf};
+use diana_limiter::algorithm::Quota;
+
+/// The most quotas of a grid.
+const MOST: usize = 40;
+
+/// The requests of a rule, and the rule.
+#[derive(Debug)]
+pub struct Trial<'a> {
+    /// The rule.
+    pub variants: &'a Variants,
+    /// The requests of the actors in the sample.
+    pub stream: &'a Stream,
+    /// The number of actors in the sample.
+    pub actors: usize,
+    /// One of this many actors is in the sample.
+    pub one_of: u64,
+}
+
+/// The results of all quotas of a rule.
+#[derive(Clone, Debug, Default)]
+pub struct Trials {
+    /// The grid, in ascending order.
+    pub what_if: Vec<WhatIf>,
+    /// The least quotas.
+    pub least: Least,
+}
+
+/// A quota that was tried, and the requests of the actors that the quota refuses.
+struct Tried {
+    rpu: u64,
+    refused: u64,
+    rest: Stream,
+}
+
+impl Trial<'_> {
+    /// Tries quotas around `rpu` and the highest `peak`.
+    #[must_use]
+    pub fn run(&self, rpu: u64, peak: u64) -> Trials {
+        let all = self.stream.len();
+        let shares = [0, all / 1_000, all / 100];
+        let mut least = [None; 3];
+        let mut what_if = Vec::new();
+        let mut before: Option<Tried> = None;
+        for next in grid(rpu, peak) {
+            let requests = before.as_ref().map_or(self.stream, |tried| &tried.rest);
+            let Some(refused) = self.judge(next, requests) else { continue };
+            what_if.push(WhatIf {
+                rpu: next,
+                refused: refused.requests.saturating_mul(self.one_of),
+                refused_actors: refused.actor_count().saturating_mul(self.one_of),
+            });
+            for (least, share) in least.iter_mut().zip(shares) {
+                if least.is_none() && refused.requests <= share {
+                    *least = Some(match &before {
+                        Some(tried) => self.bisect(tried, next, share),
+                        // The grid begins at 1, or at a quota that refuses something.
+                        None => next,
+                    });
+                }
+            }
+            if refused.requests == 0 && next >= rpu {
+                break;
+            }
+            let is_refused = |place: u32| {
+                let place_of = usize::try_from(place).ok()?;
+                refused.actors.get(place_of).filter(|is_refused| **is_refused).map(|_| place)
+            };
+            before = Some(Tried { rpu: next, refused: refused.requests, rest: requests.of(is_refused) });
+        }
+        let [none, per_mille, percent] = least;
+        Trials { what_if, least: Least { none, per_mille, percent } }
+    }
+
+    /// The least quota above `low` and up to `high` that refuses at most `most` requests.
+    fn bisect(&self, low: &Tried, high: u64, most: u64) -> u64 {
+        debug_assert!(low.refused > most);
+        let (mut refuses, mut fits) = (low.rpu, high);
+        while fits.saturating_sub(refuses) > 1 {
+            let middle = refuses.midpoint(fits);
+            match self.judge(middle, &low.rest) {
+                Some(refused) if refused.requests <= most => fits = middle,
+                _ => refuses = middle,
+            }
+        }
+        fits
+    }
+
+    /// What a quota refuses. `None` if the rule cannot have the quota.
+    #[must_use]
+    pub fn judge(&self, rpu: u64, stream: &Stream) -> Option<Refused> {
+        let policy = self.variants.with(rpu)?;
+        let (_, rule) = policy.rules().next()?;
+        Some(judge(&*rule.counter().algorithm, stream, self.actors))
+    }
+}
+
+/// Quotas in ascending order, from below the configured one and the highest peak to above both.
+fn grid(rpu: u64, peak: u64) -> Vec<u64> {
+    let (rpu, peak) = (rpu.max(1), peak.max(1));
+    let low = (rpu.min(peak) / 32).max(1);
+    // Even an interval that begins in the middle of a unit has at most twice the peak.
+    let high = rpu.max(peak.saturating_mul(2)).saturating_mul(2).min(Quota::MAX_RPU);
+    let steps = MOST.saturating_sub(2);
+    let ratio = ((high as f64 / low as f64).powf(1.0 / steps as f64)).max(std::f64::consts::SQRT_2);
+    let lanes = (0..=steps).map(|step| {
+        let exact = low as f64 * ratio.powi(i32::try_from(step).unwrap_or(i32::MAX));
+        (exact.round() as u64).clamp(1, Quota::MAX_RPU)
+    });
+    let mut lanes: Vec<u64> = lanes.chain([1, rpu]).collect();
+    lanes.sort_unstable();
+    lanes.dedup();
+    lanes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::stream::Event;
+    use super::*;
+    use diana_config::rule_places;
+    use diana_limiter::time::Time;
+
+    fn variants(rule: &str) -> Variants {
+        let document = format!(r#"[{{"url": "/", "rules": [{rule}]}}]"#);
+        let places = rule_places(document.as_bytes()).unwrap();
+        Variants::new(&serde_json::from_str(&document).unwrap(), &places[0]).unwrap()
+    }
+
+    /// Four actors with peaks of 1, 2, 4 and 100 requests in one second.
+    fn stream() -> Stream {
+        let mut stream = Stream::new(false);
+        let counts = [1u32, 2, 4, 100];
+        for round in 0..100 {
+            for (place, _) in counts.iter().enumerate().filter(|(_, count)| round < **count) {
+                let at = Time::from_ns(1_795_392_000_000_000_000 + u64::from(round));
+                stream.push(Event { place: place as u32, at, cost: 1, duration_ns: 0 });
+            }
+        }
+        stream
+    }
+
+    #[test]
+    fn the_grid_and_the_least_quotas_are_exact() {
+        for algo in ["W", "SW", "SL", "TB"] {
+            let variants =
+                variants(&format!(r#"{{"rpu": 3, "unit": "second", "algo": "{algo}", "overrides": {{}}}}"#));
+            let stream = stream();
+            let trial = Trial { variants: &variants, stream: &stream, actors: 4, one_of: 1 };
+            let Trials { what_if, least } = trial.run(3, 100);
+            for WhatIf { rpu, refused, refused_actors } in &what_if {
+                let over = [1u64, 2, 4, 100].map(|count| count.saturating_sub(*rpu));
+                assert_eq!(*refused, over.iter().sum::<u64>(), "{algo} {rpu}");
+                assert_eq!(
+                    *refused_actors,
+                    over.iter().filter(|over| **over > 0).count() as u64,
+                    "{algo} {rpu}"
+                );
+            }
+            assert!(what_if.iter().any(|lane| lane.rpu == 3));
+            assert_eq!(least.none, Some(100), "{algo}");
+            // Of 107 requests, none is 0.1 %, and one is 1 %.
+            assert_eq!((least.per_mille, least.percent), (Some(100), Some(99)), "{algo}");
+        }
+    }
+
+    #[test]
+    fn permits_return_at_the_end() {
+        let variants = variants(r#"{"rpu": 1, "algo": "C"}"#);
+        let mut stream = Stream::new(true);
+        for at in 0..10u64 {
+            stream.push(Event {
+                place: 0,
+                at: Time::from_ns(1_795_392_000_000_000_000 + at),
+                cost: 1,
+                duration_ns: 3,
+            });
+        }
+        let trial = Trial { variants: &variants, stream: &stream, actors: 1, one_of: 1 };
+        let Trials { what_if, least } = trial.run(1, 3);
+        let refused: Vec<(u64, u64)> = what_if.iter().map(|lane| (lane.rpu, lane.refused)).collect();
+        assert_eq!(refused, [(1, 6), (2, 3), (3, 0)]);
+        assert_eq!(least.none, Some(3));
+    }
+
+    #[test]
+    fn a_sample_is_extrapolated() {
+        let variants = variants(r#"{"rpu": 50, "unit": "hour", "algo": "W"}"#);
+        let stream = stream();
+        let trial = Trial { variants: &variants, stream: &stream, actors: 4, one_of: 8 };
+        let found = trial.run(50, 100).what_if.into_iter().find(|lane| lane.rpu == 50).unwrap();
+        assert_eq!((found.refused, found.refused_actors), (400, 8));
+    }
+}
