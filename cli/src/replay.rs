@@ -18,7 +18,8 @@ mod tally;
 pub mod text;
 
 use crate::output;
-use miette::Result;
+use miette::{IntoDiagnostic, Result, WrapErr};
+use std::fs;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -47,6 +48,10 @@ pub struct Args {
     #[arg(long)]
     pub what_if: bool,
 
+    /// Write the report as a page of HTML, which includes `--what-if`
+    #[arg(long, value_name = "FILE")]
+    pub report: Option<PathBuf>,
+
     /// Print the summary as JSON
     #[arg(long)]
     pub json: bool,
@@ -57,13 +62,24 @@ pub struct Args {
 }
 
 const EXAMPLES: &str = "Examples:
-  diana replay limits.json --log access.log
-  diana replay limits.json --log access.log.1.gz access.log --format nginx --what-if
-  diana replay new.json --log access.log --against old.json --fail-above 0.1";
+  diana replay limits.yaml --log access.log --report report.html
+  diana replay limits.yaml --log access.log.1.gz access.log --format nginx --what-if
+  diana replay new.yaml --log access.log --against old.yaml --fail-above 0.1";
+
+impl Args {
+    /// Whether the replay tries other quotas.
+    fn tries(&self) -> bool {
+        self.what_if || self.report.is_some()
+    }
+}
 
 /// Runs the command.
 pub fn run(args: &Args) -> Result<ExitCode> {
     let summary = run::replay(args)?;
+    if let Some(path) = &args.report {
+        let written = fs::write(path, report::html(&summary));
+        written.into_diagnostic().wrap_err_with(|| format!("cannot write `{}`", path.display()))?;
+    }
     match args.json {
         true => output::print_json(&summary)?,
         false => output::print(&text::report(&summary))?,

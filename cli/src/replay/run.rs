@@ -18,7 +18,7 @@ use std::path::PathBuf;
 pub fn replay(args: &Args) -> Result<Summary> {
     let first = Document::read(&args.file)?;
     let other = args.against.as_deref().map(Document::read).transpose()?;
-    let replay = Replay::open(first, other, &args.log, args.format.as_deref(), args.what_if)?;
+    let replay = Replay::open(first, other, &args.log, args.format.as_deref(), args.tries())?;
     let name = |path: &PathBuf| path.display().to_string();
     let bar = Bar::new(total_bytes(args.log.iter().map(PathBuf::as_path)));
     let mut requests = 0u64;
