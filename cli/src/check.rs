@@ -36,7 +36,7 @@ pub struct Args {
     pub deny_warnings: bool,
     /// The number of gateways with this configuration. By default the `replicas` of a Deployment in
     /// the same file
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub replicas: Option<u64>,
     /// The form of the output
     #[command(flatten)]

@@ -111,7 +111,8 @@ pub fn addresses(document: &Document, model: &Model, found: &mut Vec<Finding>) {
     let ip = model.root.get("ip");
     let hops = ip.and_then(|ip| ip.entry("trusted_hops"));
     let trusted = hops.and_then(|entry| entry.value.whole()).unwrap_or(0);
-    if !is_remote && !detects && trusted == 0 && counts_addresses(model) {
+    let of_envoy = manager.field("xff_num_trusted_hops").and_then(Value::whole).unwrap_or(0);
+    if !is_remote && !detects && trusted == 0 && of_envoy == 0 && counts_addresses(model) {
         let entry = manager.field_entry("use_remote_address");
         let place = entry.map_or_else(|| manager_head(manager), |entry| entry.value.range.clone());
         Findings::new(&document.part.content, found).add(
@@ -127,7 +128,6 @@ pub fn addresses(document: &Document, model: &Model, found: &mut Vec<Finding>) {
     let Some(hops) = hops.filter(|_| is_remote && !skips_append && is_forwarded && trusted > 0) else {
         return;
     };
-    let of_envoy = manager.field("xff_num_trusted_hops").and_then(Value::whole).unwrap_or(0);
     let (message, hint) = if trusted == 1 && of_envoy == 0 {
         (
             "with `use_remote_address: true` Envoy appends the peer's address, so that the first hop is the peer itself: \

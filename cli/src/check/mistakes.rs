@@ -6,7 +6,7 @@ use super::finding::Findings;
 use super::place::Places;
 use crate::source::content::SyntaxError;
 use crate::source::documents::{Body, Document, Host};
-use diana_config::{Configuration, Secret, SecretSource, Source, check_route};
+use diana_config::{Configuration, Secret, SecretSource, Source, check_route, compile_route};
 use diana_document::Error;
 
 /// What Diana makes of a document.
@@ -19,8 +19,9 @@ pub enum Compiled {
     Wrong,
 }
 
-/// Compiles a document, and adds all mistakes.
-pub fn compile(document: &Document, findings: &mut Findings) -> Compiled {
+/// Compiles a document, and adds all mistakes. `listener` is the document over which a route's
+/// document lies, if the file has it.
+pub fn compile(document: &Document, listener: Option<&[u8]>, findings: &mut Findings) -> Compiled {
     let value = match &document.body {
         Body::Absent(range, why) => {
             findings.add(code::NO_CONFIGURATION, range, *why, None);
@@ -41,10 +42,7 @@ pub fn compile(document: &Document, findings: &mut Findings) -> Compiled {
         _ => Secret::Unsupported,
     };
     let compiled = match document.host {
-        Host::Route => check_route(&json).map(|configuration| match configuration {
-            Some(configuration) => Compiled::Whole(Box::new(configuration)),
-            None => Compiled::Route,
-        }),
+        Host::Route => route(&json, listener),
         _ => Source::new(&json, &secret).compile().map(|compiled| Compiled::Whole(Box::new(compiled))),
     };
     compiled.unwrap_or_else(|errors| {
@@ -55,6 +53,15 @@ pub fn compile(document: &Document, findings: &mut Findings) -> Compiled {
         }
         Compiled::Wrong
     })
+}
+
+fn route(json: &[u8], listener: Option<&[u8]>) -> Result<Compiled, Vec<Error>> {
+    let alone = check_route(json)?;
+    match (listener, alone) {
+        (Some(listener), _) => Ok(Compiled::Whole(Box::new(compile_route(listener, json)?))),
+        (None, Some(configuration)) => Ok(Compiled::Whole(Box::new(configuration))),
+        (None, None) => Ok(Compiled::Route),
+    }
 }
 
 /// Whether Diana sees repeated keys, and takes the first.

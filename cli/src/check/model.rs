@@ -6,6 +6,7 @@ use diana_document::{Errors, Node, fold};
 use diana_limiter::algorithm::Quota;
 use diana_limiter::matcher::KINDS;
 use diana_limiter::matcher::pattern::Pattern;
+use std::ops::Range;
 
 /// A document.
 pub struct Model<'a> {
@@ -30,7 +31,6 @@ pub struct Limit<'a> {
 }
 
 /// A condition of a limit. `headers: {a: 1, b: 2}` are two conditions.
-#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Condition<'a> {
     /// The kind, such as `headers`.
     pub kind: &'static str,
@@ -38,8 +38,18 @@ pub struct Condition<'a> {
     pub name: String,
     /// The rest, as JSON.
     pub json: String,
-    /// Whether the condition compares a value.
+    /// The value, if the condition compares one.
     pub value: Option<&'a str>,
+    /// Where the document has the rest.
+    pub range: Range<usize>,
+}
+
+impl Condition<'_> {
+    /// What the condition asks for, wherever it stands.
+    #[must_use]
+    pub fn meaning(&self) -> (&str, &str, &str) {
+        (self.kind, &self.name, &self.json)
+    }
 }
 
 /// A rule.
@@ -127,14 +137,15 @@ impl<'a> Limit<'a> {
                         _ => entry.key.clone(),
                     };
                     let (json, value) = (entry.value.to_json(), entry.value.text());
-                    conditions.push(Condition { kind: kind.key, name, json, value });
+                    let range = entry.value.range.clone();
+                    conditions.push(Condition { kind: kind.key, name, json, value, range });
                 }
             } else {
-                let json = condition.to_json();
-                conditions.push(Condition { kind: kind.key, name: String::new(), json, value: None });
+                let (json, range) = (condition.to_json(), condition.range.clone());
+                conditions.push(Condition { kind: kind.key, name: String::new(), json, value: None, range });
             }
         }
-        conditions.sort();
+        conditions.sort_by(|a, b| a.meaning().cmp(&b.meaning()));
         let rules = value.get("rules").map_or(&[][..], Value::items);
         Some(Limit {
             pattern: url.text()?.parse().ok()?,
@@ -148,7 +159,8 @@ impl<'a> Limit<'a> {
     /// Whether all conditions of this limit are conditions of the other one.
     #[must_use]
     pub fn asks_no_more_than(&self, other: &Limit) -> bool {
-        self.conditions.iter().all(|condition| other.conditions.contains(condition))
+        let has = |of: &Condition| other.conditions.iter().any(|own| own.meaning() == of.meaning());
+        self.conditions.iter().all(has)
     }
 }
 

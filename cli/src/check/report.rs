@@ -7,7 +7,7 @@ use super::model::Model;
 use super::{document, envoy, mistakes, nginx, replicas, yaml};
 use crate::source::content::File;
 use crate::source::documents::{Document, Host, documents};
-use crate::source::parts::{Form, parts};
+use crate::source::parts::{Form, Part, parts};
 use diana_config::Configuration;
 use std::collections::HashSet;
 
@@ -72,8 +72,11 @@ impl Report {
         let mut summaries = Vec::new();
         for part in &parts {
             let mut zone = Zone::default();
+            let listener = listener(part, &documents);
             for document in documents.iter().filter(|document| std::ptr::eq(document.part, part)) {
-                if let Some(configuration) = check(document, replicas, &mut zone, &mut found) {
+                if let Some(configuration) =
+                    check(document, listener.as_deref(), replicas, &mut zone, &mut found)
+                {
                     summaries.push(summary(document, &configuration, &file));
                 }
             }
@@ -92,6 +95,18 @@ impl Report {
     }
 }
 
+/// The only document of a listener in a text, if it is valid: the documents of routes lie over it.
+fn listener(part: &Part, documents: &[Document]) -> Option<Vec<u8>> {
+    let is_listener =
+        |document: &&Document| document.host == Host::Module && std::ptr::eq(document.part, part);
+    let mut listeners = documents.iter().filter(is_listener);
+    let (only, None) = (listeners.next()?, listeners.next()) else {
+        return None;
+    };
+    let json = only.json().into_owned();
+    diana_config::compile(&json).is_ok().then_some(json)
+}
+
 /// What the documents of a configuration of nginx need together.
 #[derive(Default)]
 struct Zone {
@@ -104,13 +119,14 @@ struct Zone {
 /// Checks a document and what stands around it. Returns its configuration.
 fn check(
     document: &Document,
+    listener: Option<&[u8]>,
     replicas: Option<u64>,
     zone: &mut Zone,
     found: &mut Vec<Finding>,
 ) -> Option<Configuration> {
     zone.has_documents |= document.host == Host::Nginx;
     envoy::warnings(document, &mut Findings::new(&document.part.content, found));
-    let compiled = compile(document, &mut Findings::new(document.content(), found));
+    let compiled = compile(document, listener, &mut Findings::new(document.content(), found));
     let value = document.value()?;
     envoy::addresses(document, &Model::of(value), found);
     let Compiled::Whole(mut configuration) = compiled else {

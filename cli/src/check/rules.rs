@@ -5,6 +5,7 @@ use super::code;
 use super::finding::Findings;
 use super::model::{Condition, Limit, Model, NAMED, Rule};
 use super::place::head;
+use crate::source::value::Value;
 use diana_limiter::matcher::pattern::{Pattern, Segment};
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
@@ -13,11 +14,15 @@ use std::ops::Range;
 /// than for minutes.
 const MAX_PAIRS: usize = 2_000_000;
 
+/// With how many limits of the same url and conditions a tier is compared.
+const MAX_BASES: usize = 16;
+
 /// Adds the warnings. Returns the places of rules that are a tier: Diana's own warnings about them
 /// would say the same.
 pub fn warnings(model: &Model, findings: &mut Findings) -> HashSet<Range<usize>> {
     shadowed_limits(model, findings);
     rules_without_their_actor(model, findings);
+    impossible_values(model, findings);
     skipped_protection(model, findings);
     tiers(model, findings)
 }
@@ -76,6 +81,35 @@ fn rules_without_their_actor(model: &Model, findings: &mut Findings) {
                         rule.named()
                     ),
                     Some("remove the condition, or choose another `missing`"),
+                );
+            }
+        }
+    }
+}
+
+/// Values that no header has: gateways remove spaces around a value, and refuse line breaks in it.
+fn impossible_values(model: &Model, findings: &mut Findings) {
+    let is_impossible =
+        |value: &str| value.trim_matches([' ', '\t']) != value || value.contains(['\r', '\n', '\0']);
+    for limit in &model.limits {
+        let headers = limit.conditions.iter().filter(|condition| condition.kind == "headers");
+        for condition in headers.filter(|condition| condition.value.is_some_and(is_impossible)) {
+            findings.add(
+                code::NEVER_MATCHES,
+                &condition.range,
+                format!("no header `{}` has this value: the limit never applies", condition.name),
+                Some("remove spaces around the value, and line breaks"),
+            );
+        }
+        for rule in &limit.rules {
+            let is_of_header = matches!(&rule.actors[..], [actor] if model.actor_header(actor).is_some());
+            let overrides = rule.value.get("overrides").map_or(&[][..], Value::entries);
+            for entry in overrides.iter().filter(|entry| is_of_header && is_impossible(&entry.key)) {
+                findings.add(
+                    code::NEVER_MATCHES,
+                    &entry.key_range,
+                    "no header has this value: the override never applies",
+                    Some("remove spaces around the value, and line breaks"),
                 );
             }
         }
@@ -146,8 +180,11 @@ fn tiers(model: &Model, findings: &mut Findings) -> HashSet<Range<usize>> {
     let mut found = HashSet::new();
     for tier in model.limits.iter().filter(|limit| !limit.exclusive) {
         for tested in tier.conditions.iter().filter(|it| NAMED.contains(&it.kind) && it.value.is_some()) {
-            let others: Vec<&Condition> = tier.conditions.iter().filter(|it| *it != tested).collect();
+            let others: Vec<&Condition> =
+                tier.conditions.iter().filter(|it| it.meaning() != tested.meaning()).collect();
             let bases = limits.get(&key(&tier.pattern, &others)).map_or(&[][..], Vec::as_slice);
+            // Limits that are the same in all conditions are rare.
+            let bases = bases.get(..MAX_BASES).unwrap_or(bases);
             let Some((rule, base)) = looser(tier, bases) else {
                 continue;
             };
