@@ -36,7 +36,7 @@ fn the_page_has_the_numbers_of_the_summary() {
         "99 % of the addresses never make more than 48 requests within a minute",
         "policy-stricter.yaml",
         "the line ends within the quoted request",
-        "The log has no header `x-user-id`",
+        "The log has no header </bdi><code><bdi>x-user-id</bdi></code>",
         "addresses of clients",
     ];
     for text in expected {

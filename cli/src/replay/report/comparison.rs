@@ -54,7 +54,8 @@ fn bar(against: &Comparison, either: u64) -> Markup {
 }
 
 fn totals(summary: &Summary, against: &Comparison) -> Markup {
-    let rows: [(&str, fn(&Totals) -> u64); 4] = [
+    type Row = (&'static str, fn(&Totals) -> u64);
+    let rows: [Row; 4] = [
         ("Admitted at once", |totals| totals.admitted),
         ("Delayed", |totals| totals.delayed),
         ("Refused", |totals| totals.refused),

@@ -29,7 +29,7 @@ pub fn section(log: &LogSummary) -> Markup {
                     @if log.assumptions.is_empty() {
                         p { "The log has all that the rules ask for." }
                     } @else {
-                        ul { @for assumption in &log.assumptions { li { (text::isolated(assumption)) } } }
+                        ul { @for assumption in &log.assumptions { li { (text::prose(assumption)) } } }
                     }
                 }
             }
@@ -58,7 +58,7 @@ fn unreadable(log: &LogSummary) -> Markup {
                             tr {
                                 th scope="row" { (text::code(&example.file)) }
                                 td .n { (number::count(example.line)) }
-                                td .reason { (text::isolated(&example.why)) }
+                                td .reason { (text::prose(&example.why)) }
                             }
                         }
                     }

@@ -33,6 +33,20 @@ pub fn code(text: &str) -> Markup {
     html! { code { (isolated(text)) } }
 }
 
+/// A sentence in which words between backticks are code.
+pub fn prose(sentence: &str) -> Markup {
+    let parts: Vec<_> = sentence.split('`').collect();
+    // A backtick without its partner is a character like any other.
+    if parts.len().is_multiple_of(2) {
+        return isolated(sentence);
+    }
+    html! {
+        @for (index, part) in parts.iter().enumerate() {
+            @if index % 2 == 0 { (isolated(part)) } @else { (code(part)) }
+        }
+    }
+}
+
 /// Whether a character has no picture of its own, or moves the pictures of others: controls,
 /// formats, separators of lines, fillers, tags, private characters.
 fn is_invisible(character: char) -> bool {
@@ -60,6 +74,13 @@ mod tests {
     fn html_is_escaped_and_the_direction_isolated() {
         let markup = code("<script>\"'&").into_string();
         assert_eq!(markup, "<code><bdi>&lt;script&gt;&quot;'&amp;</bdi></code>");
+    }
+
+    #[test]
+    fn words_between_backticks_are_code() {
+        let markup = prose("no `<x>` here").into_string();
+        assert_eq!(markup, "<bdi>no </bdi><code><bdi>&lt;x&gt;</bdi></code><bdi> here</bdi>");
+        assert_eq!(prose("one ` alone").into_string(), "<bdi>one ` alone</bdi>");
     }
 
     #[test]

@@ -119,7 +119,7 @@ fn advice(rule: &RuleSummary) -> Markup {
                             span .value { (number::quota(suggestion.rpu, rule.unit_s)) }
                         }
                     }
-                    p { (text::isolated(&suggestion.why)) }
+                    p { (text::prose(&suggestion.why)) }
                 }
             }
         }
