@@ -59,20 +59,20 @@ fn document() -> Value {
     json!({
         "limits": [
             {"url": "/", "rules": [
-                {"name": "all", "rpu": 250, "unit": "7d", "algo": "SW", "slices": 7},
+                {"name": "all", "rpu": 230, "unit": "7d", "algo": "SW", "slices": 7},
                 {"name": "bucket", "actor": "user", "rpu": 30, "unit": "7d", "missing": "skip",
                  "overrides": {"vip": {"rpu": 90}}},
                 {"name": "watched", "actor": "user", "rpu": 10, "unit": "7d", "algo": "SL",
                  "missing": "share", "mode": "shadow"},
             ]},
             {"url": "/orders", "methods": ["POST"], "rules": [
-                {"name": "network", "actor": "ip", "rpu": 15, "unit": "7d", "algo": "SL"},
-                {"name": "each", "actor": ["session", "user"], "rpu": 5, "unit": "7d", "missing": "deny",
+                {"name": "network", "actor": "ip", "rpu": 3, "unit": "7d", "algo": "SL"},
+                {"name": "each", "actor": ["session", "user"], "rpu": 9, "unit": "7d", "missing": "deny",
                  "cost": 2, "burst": 6},
             ]},
             {"url": "/files/{name}", "headers": {"x-plan": "free"}, "rules": [
-                {"name": "file", "actor": "name", "rpu": 4, "unit": "7d", "algo": "SW", "slices": 7},
-                {"name": "query", "actor": "key", "rpu": 3, "unit": "7d", "missing": "skip"},
+                {"name": "file", "actor": "name", "rpu": 7, "unit": "7d", "algo": "SW", "slices": 7},
+                {"name": "query", "actor": "key", "rpu": 9, "unit": "7d", "algo": "W", "missing": "skip"},
             ]},
             {"url": "/login", "rules": [
                 {"name": "failed", "actor": "ip", "rpu": 4, "unit": "7d", "charge": {"status": [404]}},

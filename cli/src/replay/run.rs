@@ -1,6 +1,6 @@
 //! Replays logs: opens them, decides every request, and sums up.
 
-use super::Args;
+use super::args::Args;
 use super::document::{Document, Run};
 use super::log::input::total_bytes;
 use super::log::reader::{Counts, Logs};
@@ -133,7 +133,7 @@ impl Replay {
         let totals = first.tally.totals();
         if totals.logged_429 > 0 {
             log.assumptions.push(format!(
-                "The gateway had refused {} requests with status 429: the log has no durations and responses of theirs.",
+                "The gateway of the log had refused {} requests with status 429: their durations are those of a refusal.",
                 totals.logged_429
             ));
         }

@@ -27,7 +27,7 @@ use std::collections::HashMap;
 use timeline::Times;
 
 /// The actors of all rules together, and the bytes of all their streams.
-const ACTORS: usize = 96 << 10;
+const ACTORS: usize = 192 << 10;
 const STREAM_BYTES: usize = 64 << 20;
 /// The least of both for one rule.
 const LEAST_ACTORS: usize = 256;
@@ -43,6 +43,10 @@ pub struct Tally {
     /// The place of each rule of the policy, by its id.
     places: Vec<Option<usize>>,
     first_and_last: Option<(Time, Time)>,
+    /// Actors that started anew, because the policy's table had no room for their counts.
+    evicted: u64,
+    /// Requests that were refused because the table had no room for their actors.
+    set_full: u64,
 }
 
 impl Tally {
@@ -77,6 +81,8 @@ impl Tally {
             rules,
             places: by_id,
             first_and_last: None,
+            evicted: 0,
+            set_full: 0,
         }
     }
 
@@ -85,6 +91,9 @@ impl Tally {
         let (decision, now) = (engine.decision(), engine.now());
         let (first, _) = self.first_and_last.unwrap_or((now, now));
         self.first_and_last = Some((first, now));
+        let events = decision.events;
+        self.evicted = self.evicted.saturating_add(events.evicted_lossy.into());
+        self.set_full = self.set_full.saturating_add(events.set_full.into());
         let is_refused = decision.is_rejected();
         let is_delayed = matches!(decision.outcome, Outcome::Delay(_));
         let is_shadow = decision.events.denied_in_shadow > 0
@@ -153,6 +162,16 @@ impl Tally {
     /// What the numbers leave out, one sentence each.
     #[must_use]
     pub fn notes(&self) -> Vec<String> {
-        self.rules.iter().flat_map(RuleTally::notes).collect()
+        let mut notes: Vec<String> = self.rules.iter().flat_map(RuleTally::notes).collect();
+        let room = [
+            (self.evicted, "times an actor started anew"),
+            (self.set_full, "requests of newcomers were refused"),
+        ];
+        for (count, what) in room.into_iter().filter(|(count, _)| *count > 0) {
+            notes.push(format!(
+                "{count} {what}, because `local.max_actors` leaves too little room: so would the filter."
+            ));
+        }
+        notes
     }
 }

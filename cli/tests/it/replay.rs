@@ -218,6 +218,7 @@ fn what_the_log_lacks_is_stated() {
     assert_eq!(
         found.log.assumptions,
         [
+            "The log has whole seconds: all requests of a second come at its begin.",
             "The log has no client address: requests that count by address count together.",
             "The log has no attribute `xds.cluster_name`: every request lacks it.",
             "The log has no header `x-plan`: every request lacks it.",
@@ -344,4 +345,62 @@ fn the_example_of_the_page_is_true() {
     found.log.files = vec!["access.log".into()];
     let text = text::report(&found);
     assert_eq!(text, block("console"), "{text}");
+}
+
+#[test]
+fn every_rule_reports_about_every_request() {
+    let folder = Folder::new("every");
+    let document = folder.file(
+        "limits.json",
+        r#"{"limits": [{"url": "/", "rules": [
+            {"name": "user", "actor": "user", "rpu": 2, "unit": "day"},
+            {"name": "ip", "actor": "ip", "rpu": 1, "unit": "day"},
+            {"name": "watched", "rpu": 1, "unit": "day", "mode": "shadow"}
+        ]}]}"#,
+    );
+    // All within a few ms, in which the filter would refuse from a cache.
+    let requests: Vec<(u64, u64, &str)> = (0..20).map(|at| (at, 1, "ann")).collect();
+    let log = folder.file("access.log", &log(&requests));
+    let found = summary(&[&document, "--log", &log, "--format", FORMAT]).unwrap();
+    let counts: Vec<(&str, u64, u64)> =
+        found.rules.iter().map(|rule| (&*rule.name, rule.judged, rule.refused)).collect();
+    // One request passes. The others leave the rule `user` one request below its limit.
+    assert_eq!(counts, [("user", 20, 0), ("ip", 20, 19), ("watched", 20, 19)]);
+    assert_eq!((found.totals.refused, found.totals.shadow_refused), (19, 0));
+}
+
+#[test]
+fn a_table_without_room_is_stated() {
+    let folder = Folder::new("room");
+    let document = folder.file(
+        "limits.json",
+        r#"{"limits": [{"url": "/", "rules": [
+            {"name": "user", "actor": "user", "rpu": 9, "unit": "day"}]}], "local": {"max_actors": 10}}"#,
+    );
+    let users: Vec<String> = (0..1_000).map(|user| format!("u{user}")).collect();
+    let requests: Vec<(u64, u64, &str)> = (0..).zip(&users).map(|(at, user)| (at, 1, &**user)).collect();
+    let log = folder.file("access.log", &log(&requests));
+    let found = summary(&[&document, "--log", &log, "--format", FORMAT]).unwrap();
+    let [note] = &found.log.assumptions[..] else { panic!("{:?}", found.log.assumptions) };
+    assert!(note.ends_with(" times an actor started anew, because `local.max_actors` leaves too little room: so would the filter."), "{note}");
+    assert_eq!((found.rules[0].actors, found.rules[0].judged), (1_000, 1_000));
+}
+
+#[test]
+fn two_replays_of_one_log_are_equal() {
+    let folder = Folder::new("equal");
+    let document = folder.file(
+        "limits.json",
+        r#"{"limits": [{"url": "/", "rules": [
+            {"name": "user", "actor": "user", "rpu": 3, "unit": "minute"},
+            {"name": "ip", "actor": "ip", "rpu": 40, "unit": "minute", "algo": "SW"}]}], "local": {"max_actors": 50}}"#,
+    );
+    let users: Vec<String> = (0..5_000u64).map(|user| format!("u{}", user * user % 701)).collect();
+    let requests: Vec<(u64, u64, &str)> =
+        (0..).zip(&users).map(|(at, user)| (at * 37, at % 900, &**user)).collect();
+    let log = folder.file("access.log", &log(&requests));
+    let run = || summary(&[&document, "--log", &log, "--format", FORMAT, "--what-if"]).unwrap();
+    let (first, second) = (run(), run());
+    assert!(first.totals.refused > 100, "{:?}", first.totals);
+    assert_eq!(serde_json::to_value(&first).unwrap(), serde_json::to_value(&second).unwrap());
 }

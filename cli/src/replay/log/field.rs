@@ -206,7 +206,11 @@ impl Known {
 
 impl TimeFormat {
     fn is_whole_seconds(&self) -> bool {
-        matches!(self, TimeFormat::Strftime(format) if !format.contains('f'))
+        match self {
+            TimeFormat::WholeSeconds => true,
+            TimeFormat::Strftime(format) => !format.contains('f'),
+            _ => false,
+        }
     }
 }
 

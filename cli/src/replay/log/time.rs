@@ -10,6 +10,8 @@ use std::str;
 pub enum TimeFormat {
     /// RFC 3339, such as `2026-11-23T10:00:00.123Z`, or seconds since the epoch.
     Any,
+    /// Whole seconds since the epoch.
+    WholeSeconds,
     /// Seconds since the epoch, possibly with a fraction.
     Seconds,
     /// Milliseconds since the epoch.
@@ -32,7 +34,8 @@ impl TimeFormat {
     pub fn of_envoy(format: &str) -> TimeFormat {
         match format {
             "" => TimeFormat::Any,
-            "%s" | "%s.%f" | "%s.%3f" | "%s.%6f" | "%s.%9f" => TimeFormat::Seconds,
+            "%s" => TimeFormat::WholeSeconds,
+            "%s.%f" | "%s.%3f" | "%s.%6f" | "%s.%9f" => TimeFormat::Seconds,
             "%s%3f" => TimeFormat::Millis,
             "%s%6f" => TimeFormat::Micros,
             "%s%9f" => TimeFormat::Nanos,
@@ -50,7 +53,7 @@ impl TimeFormat {
         match self {
             TimeFormat::Any if text.iter().all(|byte| byte.is_ascii_digit() || *byte == b'.') => epoch(text),
             TimeFormat::Any => of_timestamp(str::from_utf8(text).ok()?.parse().ok()?),
-            TimeFormat::Seconds => decimal(9),
+            TimeFormat::Seconds | TimeFormat::WholeSeconds => decimal(9),
             TimeFormat::Millis => decimal(6),
             TimeFormat::Micros => decimal(3),
             TimeFormat::Nanos => decimal(0),

@@ -1,8 +1,13 @@
-//! What each actor of a rule does, for a bounded number of actors: a sample by hash, and a sketch
-//! of those with the most refusals.
+//! What each actor of a rule does, for a bounded number of actors: a weighted sample, and a sketch
+//! of those outside the sample with the most refusals.
+//!
+//! If the sample has too many actors, the busiest quarter of them stays, and a random half of the
+//! others, which then stand for twice as many actors. So sums over the sample, by weight, estimate
+//! sums over all actors without bias, and the busiest actors add no error.
 
 use super::timeline::seconds;
 use crate::replay::summary::ActorSummary;
+use diana_base::prng::mix;
 use diana_limiter::time::Time;
 use std::cmp::Reverse;
 use std::collections::HashMap;
@@ -11,6 +16,8 @@ use std::collections::HashMap;
 #[derive(Clone, Debug, Default)]
 pub struct Actor {
     hash: u64,
+    /// How many actors this one stands for.
+    weight: u64,
     name: Box<str>,
     judged: u64,
     refused: u64,
@@ -83,8 +90,9 @@ pub struct Actors {
     unit_ns: u64,
     /// The most actors of the sample.
     most: usize,
-    /// Actors whose hash is at most this are in the sample.
-    threshold: u64,
+    /// How often the sample was halved. A new actor is in the sample if so many bits of its hash
+    /// are zero.
+    halved: u32,
     places: HashMap<u64, u32>,
     sample: Vec<Actor>,
     sketch: Sketch,
@@ -95,21 +103,26 @@ impl Actors {
     #[must_use]
     pub fn new(unit_ns: u64, most: usize) -> Actors {
         let sketch = Sketch::default();
-        Actors { unit_ns, most, threshold: u64::MAX, places: HashMap::new(), sample: Vec::new(), sketch }
+        Actors { unit_ns, most, halved: 0, places: HashMap::new(), sample: Vec::new(), sketch }
     }
 
     /// Adds a request. `name` renders the actor. Returns the actor's place in the sample, if the
     /// actor is in the sample.
     pub fn add(&mut self, judged: Judged, name: impl Fn() -> Box<str>) -> Option<u32> {
-        if judged.hash > self.threshold {
-            self.sketch.add(judged, self.unit_ns, name);
-            return None;
-        }
-        let place = *self.places.entry(judged.hash).or_insert_with(|| {
-            let place = u32::try_from(self.sample.len()).unwrap_or(u32::MAX);
-            self.sample.push(Actor { hash: judged.hash, name: name(), ..Actor::default() });
-            place
-        });
+        let place = match self.places.get(&judged.hash) {
+            Some(place) => *place,
+            None if mix(judged.hash).trailing_zeros() < self.halved => {
+                self.sketch.add(judged, self.unit_ns, name);
+                return None;
+            }
+            None => {
+                let place = u32::try_from(self.sample.len()).unwrap_or(u32::MAX);
+                let weight = 1u64.checked_shl(self.halved).unwrap_or(u64::MAX);
+                self.sample.push(Actor { hash: judged.hash, weight, name: name(), ..Actor::default() });
+                self.places.insert(judged.hash, place);
+                place
+            }
+        };
         let unit_ns = self.unit_ns;
         self.at(place)?.add(judged, unit_ns);
         Some(place)
@@ -138,35 +151,46 @@ impl Actors {
         self.sample.len() > self.most
     }
 
-    /// Halves the sample. Returns the new place of each actor, by the old one.
+    /// Halves the sample, except for the busiest quarter. Returns the new place of each actor, by
+    /// the old one.
     pub fn halve(&mut self) -> Vec<Option<u32>> {
-        self.threshold /= 2;
-        let (threshold, mut kept) = (self.threshold, 0u32);
-        let moved = self.sample.iter().map(|actor| {
-            (actor.hash <= threshold).then(|| {
-                let place = kept;
-                kept = kept.saturating_add(1);
-                place
-            })
-        });
-        let moved: Vec<Option<u32>> = moved.collect();
-        for actor in std::mem::take(&mut self.sample) {
-            match actor.hash <= threshold {
-                true => self.sample.push(actor),
-                false => self.sketch.take(actor),
+        let bit = 1u64.checked_shl(self.halved).unwrap_or(0);
+        self.halved = self.halved.saturating_add(1);
+        let mut busiest: Vec<u64> = self.sample.iter().map(|actor| actor.judged).collect();
+        let quarter = self.sample.len() / 4;
+        let (_, least, _) = match busiest.len() {
+            0 => return Vec::new(),
+            _ => busiest.select_nth_unstable_by_key(quarter, |judged| Reverse(*judged)),
+        };
+        let least = *least;
+        self.places.clear();
+        let mut moved = Vec::with_capacity(self.sample.len());
+        for mut actor in std::mem::take(&mut self.sample) {
+            let is_busy = actor.judged > least;
+            if !is_busy && mix(actor.hash) & bit != 0 {
+                self.sketch.take(actor);
+                moved.push(None);
+                continue;
             }
-        }
-        self.places.retain(|hash, _| *hash <= threshold);
-        for (place, actor) in (0u32..).zip(&self.sample) {
+            actor.weight = actor.weight.saturating_mul(if is_busy { 1 } else { 2 });
+            let place = u32::try_from(self.sample.len()).unwrap_or(u32::MAX);
             self.places.insert(actor.hash, place);
+            self.sample.push(actor);
+            moved.push(Some(place));
         }
         moved
     }
 
-    /// One of this many actors is in the sample; 1: all.
+    /// Whether the sample has not all actors.
     #[must_use]
-    pub fn one_of(&self) -> u64 {
-        u64::MAX.checked_div(self.threshold).unwrap_or(u64::MAX)
+    pub fn is_partial(&self) -> bool {
+        self.halved > 0
+    }
+
+    /// How many actors each actor of the sample stands for.
+    #[must_use]
+    pub fn weights(&self) -> Vec<u64> {
+        self.sample.iter().map(|actor| actor.weight).collect()
     }
 
     /// The number of actors in the sample.
@@ -175,10 +199,12 @@ impl Actors {
         self.sample.len()
     }
 
-    /// The peaks of all actors in the sample, in ascending order.
+    /// The peaks of all actors in the sample with their weights, in ascending order.
     #[must_use]
-    pub fn peaks(&self) -> Vec<u64> {
-        let mut peaks: Vec<u64> = self.sample.iter().map(|actor| actor.peak).collect();
+    pub fn peaks(&self) -> Vec<(u64, u64)> {
+        let mut peaks: Vec<(u64, u64)> = self.sample.iter().map(|actor| (actor.peak, actor.weight)).collect();
+        // The sketch stands for no further actors, but may have the highest peak.
+        peaks.extend(self.sketch.actors.iter().map(|actor| (actor.peak, 0)));
         peaks.sort_unstable();
         peaks
     }
@@ -238,7 +264,6 @@ impl Sketch {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use diana_base::prng::mix;
 
     const UNIT_NS: u64 = 1_000;
 
@@ -257,7 +282,7 @@ mod tests {
         let [ann] = &actors.top(5)[..] else { panic!("one actor") };
         assert_eq!((&*ann.actor, ann.judged, ann.refused, ann.peak, ann.peak_s), ("ann", 6, 3, 3, 1e-6));
         assert_eq!((ann.first_refusal_s, ann.last_refusal_s), (Some(900e-9), Some(1_900e-9)));
-        assert_eq!((actors.peaks(), actors.one_of()), (vec![3], 1));
+        assert_eq!((actors.peaks(), actors.is_partial()), (vec![(3, 1)], false));
     }
 
     #[test]
@@ -269,7 +294,7 @@ mod tests {
             }
             actors.in_flight(7, Time::from_ns(at), begins);
         }
-        assert_eq!(actors.peaks(), [3]);
+        assert_eq!(actors.peaks(), [(3, 1)]);
     }
 
     #[test]
@@ -289,7 +314,10 @@ mod tests {
                 assert_eq!((moved.len(), moved.iter().flatten().count()), (before, actors.len()));
             }
         }
-        assert!(actors.len() <= 1_000 && actors.one_of() == 32, "{}", actors.one_of());
+        assert!(actors.len() <= 1_000 && actors.is_partial());
+        // The weights stand for all 20,000 actors, give or take a few percent.
+        let all: u64 = actors.weights().iter().sum();
+        assert!((17_000..23_000).contains(&all), "{all}");
         let mut top: Vec<u64> = actors.top(10).iter().map(|actor| actor.actor.parse().unwrap()).collect();
         top.sort_unstable();
         assert_eq!(top, [0, 1, 2, 3, 4, 5, 6, 7, 8, 9]);

@@ -56,7 +56,7 @@ impl Variants {
     }
 }
 
-/// What a quota refuses.
+/// What a quota refuses, by the weights of the actors.
 #[derive(Clone, Debug, Default)]
 pub struct Refused {
     /// Refused requests.
@@ -68,14 +68,20 @@ pub struct Refused {
 impl Refused {
     /// The number of actors with a refused request.
     #[must_use]
-    pub fn actor_count(&self) -> u64 {
-        u64::try_from(self.actors.iter().filter(|is_refused| **is_refused).count()).unwrap_or(u64::MAX)
+    pub fn actor_count(&self, weights: &[u64]) -> u64 {
+        self.actors
+            .iter()
+            .zip(weights)
+            .map(|(is_refused, weight)| weight.saturating_mul((*is_refused).into()))
+            .sum()
     }
 }
 
-/// Judges the requests of `stream`, of `actors` actors, by an algorithm from empty cells.
+/// Judges the requests of `stream` by an algorithm from empty cells. `weights` has the weight of
+/// each actor, by place.
 #[must_use]
-pub fn judge(algorithm: &dyn Algorithm, stream: &Stream, actors: usize) -> Refused {
+pub fn judge(algorithm: &dyn Algorithm, stream: &Stream, weights: &[u64]) -> Refused {
+    let actors = weights.len();
     let size = algorithm.size().max(1);
     let mut cells = vec![0; size.saturating_mul(actors)];
     let mut refused = Refused { requests: 0, actors: vec![false; actors] };
@@ -97,8 +103,8 @@ pub fn judge(algorithm: &dyn Algorithm, stream: &Stream, actors: usize) -> Refus
             }
             continue;
         }
-        refused.requests = refused.requests.saturating_add(1);
         let place = usize::try_from(place).unwrap_or(usize::MAX);
+        refused.requests = refused.requests.saturating_add(weights.get(place).copied().unwrap_or(0));
         refused.actors.iter_mut().skip(place).take(1).for_each(|is_refused| *is_refused = true);
         if let Some(penalty) = algorithm.as_penalize().filter(|_| !verdict.is_penalty()) {
             penalty.count_refusal(cell, at);

@@ -6,7 +6,7 @@ use super::quotas::Variants;
 use super::stream::{Event, Stream};
 use super::suggest::suggestion;
 use super::timeline::{at, double, seconds};
-use super::what_if::{Trial, Trials};
+use super::what_if::Trial;
 use crate::replay::summary::{Quantile, RuleSummary};
 use diana_config::RulePlace;
 use diana_limiter::algorithm::Quota;
@@ -181,8 +181,10 @@ impl RuleTally {
     #[must_use]
     pub fn summary(&self) -> RuleSummary {
         let RuleTally { described: Described { place, quota, is_enforced, .. }, .. } = self;
-        let peaks = self.actors.peaks();
-        let trials = self.trials(peaks.last().copied().unwrap_or(0));
+        let (peaks, weights) = (self.actors.peaks(), self.actors.weights());
+        let trial = self.trial(&weights);
+        let highest = peaks.last().map_or(0, |(peak, _)| *peak);
+        let trials = trial.as_ref().map(|trial| trial.run(quota.rpu, highest)).unwrap_or_default();
         let mut summary = RuleSummary {
             name: place.name.clone(),
             place: place.place.clone(),
@@ -208,7 +210,7 @@ impl RuleTally {
             suggestion: None,
         };
         if self.has_unit_cost {
-            summary.suggestion = suggestion(&summary, |rpu| self.judge(rpu));
+            summary.suggestion = suggestion(&summary, |rpu| share(trial.as_ref()?, rpu));
         }
         summary
     }
@@ -218,10 +220,10 @@ impl RuleTally {
     pub fn notes(&self) -> Vec<String> {
         let name = &self.described.place.name;
         let mut notes = Vec::new();
-        if self.actors.one_of() > 1 {
+        if self.actors.is_partial() {
             notes.push(format!(
-                "Peaks of rule `{name}` and its other quotas are those of one in {} actors.",
-                self.actors.one_of()
+                "Peaks of rule `{name}` and its other quotas are estimated from {} of its actors, the busiest among them.",
+                self.actors.len()
             ));
         }
         if let (Some(_), true) = (&self.stream, self.has_others) {
@@ -236,22 +238,16 @@ impl RuleTally {
         notes
     }
 
-    fn trial(&self) -> Option<Trial<'_>> {
+    fn trial<'a>(&'a self, weights: &'a [u64]) -> Option<Trial<'a>> {
         let (variants, stream) = (self.described.variants.as_ref()?, self.stream.as_ref()?);
-        let (actors, one_of) = (self.actors.len(), self.actors.one_of());
-        (!stream.is_empty()).then_some(Trial { variants, stream, actors, one_of })
+        (!stream.is_empty()).then_some(Trial { variants, stream, weights })
     }
+}
 
-    fn trials(&self, peak: u64) -> Trials {
-        self.trial().map(|trial| trial.run(self.described.quota.rpu, peak)).unwrap_or_default()
-    }
-
-    /// The share of the requests that a quota refuses.
-    fn judge(&self, rpu: u64) -> Option<f64> {
-        let trial = self.trial()?;
-        let refused = trial.judge(rpu, trial.stream)?;
-        Some(refused.requests as f64 / trial.stream.len() as f64)
-    }
+/// The share of the requests that a quota refuses.
+fn share(trial: &Trial, rpu: u64) -> Option<f64> {
+    let refused = trial.judge(rpu, trial.stream)?;
+    Some(refused.requests as f64 / trial.requests() as f64)
 }
 
 /// The actor for people.
@@ -264,10 +260,36 @@ fn shown(actor: &CountedActor) -> Box<str> {
     }
 }
 
-/// Quantiles of peaks in ascending order.
-fn quantiles(peaks: &[u64]) -> Vec<Quantile> {
-    let last = peaks.len().saturating_sub(1);
-    let place = |share: f64| ((peaks.len() as f64 * share).ceil() as usize).saturating_sub(1).min(last);
-    let quantile = |share: f64| Some(Quantile { share, peak: *peaks.get(place(share))? });
-    SHARES.into_iter().filter_map(quantile).collect()
+/// Quantiles of peaks with weights, in ascending order.
+fn quantiles(peaks: &[(u64, u64)]) -> Vec<Quantile> {
+    let all: u64 = peaks.iter().map(|(_, weight)| weight).sum();
+    let mut below = 0u64;
+    let mut shares = SHARES.into_iter().peekable();
+    let mut quantiles = Vec::new();
+    for (peak, weight) in peaks {
+        below = below.saturating_add(*weight);
+        // The last share is that of the last peak.
+        while let Some(share) = shares.next_if(|share| *share < 1.0 && below as f64 >= share * all as f64) {
+            quantiles.push(Quantile { share, peak: *peak });
+        }
+    }
+    quantiles.extend(peaks.last().map(|(peak, _)| Quantile { share: 1.0, peak: *peak }));
+    quantiles
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quantiles_go_by_weight() {
+        let peaks = |weighted: &[(u64, u64)]| -> Vec<u64> {
+            quantiles(weighted).iter().map(|quantile| quantile.peak).collect()
+        };
+        assert_eq!(peaks(&[]), [0; 0]);
+        assert_eq!(peaks(&[(7, 1)]), [7; 7]);
+        let hundred: Vec<(u64, u64)> = (1..=100).map(|peak| (peak, 1)).collect();
+        assert_eq!(peaks(&hundred), [50, 75, 90, 95, 99, 100, 100]);
+        assert_eq!(peaks(&[(1, 98), (5, 1), (9, 1), (20, 0)]), [1, 1, 1, 1, 5, 9, 20]);
+    }
 }

@@ -2,8 +2,15 @@
 
 use crate::replay::summary::{RuleSummary, Suggestion};
 
-/// The share of the actors that a suggested quota never refuses.
-const SHARE: f64 = 0.99;
+/// The share of so many actors that a suggested quota never refuses. Of few actors, one in a
+/// hundred would be none.
+fn share(actors: u64) -> f64 {
+    match actors {
+        0..100 => 1.0,
+        100..1_000 => 0.99,
+        _ => 0.999,
+    }
+}
 
 /// The quota that the log suggests, with the reasoning. `refuses` is the share of the requests that
 /// a quota would refuse, if that is known. `None` without peaks.
@@ -11,7 +18,8 @@ const SHARE: f64 = 0.99;
 pub fn suggestion(rule: &RuleSummary, refuses: impl Fn(u64) -> Option<f64>) -> Option<Suggestion> {
     let at =
         |share: f64| rule.peaks.iter().find(|quantile| quantile.share >= share).map(|quantile| quantile.peak);
-    let (most, highest) = (at(SHARE)?, at(1.0)?);
+    let share = share(rule.actors);
+    let (most, highest) = (at(share)?, at(1.0)?);
     let is_single = rule.actors <= 1;
     let basis = if is_single { highest } else { most };
     let rpu = rounded(basis.saturating_mul(6).div_ceil(5)).max(1);
@@ -22,8 +30,12 @@ pub fn suggestion(rule: &RuleSummary, refuses: impl Fn(u64) -> Option<f64>) -> O
     let requests = |count: u64| if count == 1 { "1 request".to_owned() } else { format!("{count} requests") };
     let mut why = match is_single {
         true => format!("The highest peak is {} {within}.", requests(highest)),
+        false if share == 1.0 => {
+            format!("The busiest of the {} actors has at most {} {within}.", rule.actors, requests(most))
+        }
         false => format!(
-            "99 % of the {} actors have at most {} {within}; the busiest has {highest}.",
+            "{} % of the {} actors have at most {} {within}; the busiest has {highest}.",
+            share * 100.0,
             rule.actors,
             requests(most)
         ),
@@ -87,12 +99,12 @@ mod tests {
 
     #[test]
     fn a_suggestion_gives_its_reasons() {
-        let many = rule(1_000, 60.0, &[(0.5, 3), (0.99, 41), (1.0, 5_000)]);
+        let many = rule(1_000, 60.0, &[(0.5, 3), (0.999, 41), (1.0, 5_000)]);
         let found = suggestion(&many, |rpu| (rpu == 50).then_some(0.0123)).unwrap();
         assert_eq!(found.rpu, 50);
         assert_eq!(
             found.why,
-            "99 % of the 1000 actors have at most 41 requests within one minute; the busiest has 5000. \
+            "99.9 % of the 1000 actors have at most 41 requests within one minute; the busiest has 5000. \
              A quota of 50 leaves a fifth above that. The rule alone would have refused 1.23 % of the requests. \
              A token bucket lets all of the quota pass at once, unless `burst` is lower."
         );
@@ -103,10 +115,16 @@ mod tests {
             "The highest peak is 123 requests within one second. A quota of 150 leaves a fifth above that. \
              The rule alone would have refused nothing."
         );
-        let permits = suggestion(&rule(9, 0.0, &[(0.99, 1), (1.0, 4)]), |_| None).unwrap();
+        let permits = suggestion(&rule(200, 0.0, &[(0.99, 1), (1.0, 4)]), |_| None).unwrap();
         assert_eq!(
             permits.why,
-            "99 % of the 9 actors have at most 1 request in flight at once; the busiest has 4. A quota of 2 leaves a fifth above that."
+            "99 % of the 200 actors have at most 1 request in flight at once; the busiest has 4. A quota of 2 leaves a fifth above that."
+        );
+        let few = suggestion(&rule(9, 1.0, &[(0.99, 1), (1.0, 4)]), |_| None).unwrap();
+        assert!(
+            few.why.starts_with("The busiest of the 9 actors has at most 4 requests within one second."),
+            "{}",
+            few.why
         );
         assert!(suggestion(&rule(0, 1.0, &[]), |_| None).is_none());
     }

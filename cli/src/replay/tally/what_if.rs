@@ -19,10 +19,8 @@ pub struct Trial<'a> {
     pub variants: &'a Variants,
     /// The requests of the actors in the sample.
     pub stream: &'a Stream,
-    /// The number of actors in the sample.
-    pub actors: usize,
-    /// One of this many actors is in the sample.
-    pub one_of: u64,
+    /// How many actors each actor of the sample stands for.
+    pub weights: &'a [u64],
 }
 
 /// The results of all quotas of a rule.
@@ -42,10 +40,17 @@ struct Tried {
 }
 
 impl Trial<'_> {
+    /// The number of all requests, by weight.
+    #[must_use]
+    pub fn requests(&self) -> u64 {
+        let weight = |place: u32| self.weights.get(usize::try_from(place).ok()?).copied();
+        self.stream.iter().filter_map(|event| weight(event.place)).fold(0, u64::saturating_add)
+    }
+
     /// Tries quotas around `rpu` and the highest `peak`.
     #[must_use]
     pub fn run(&self, rpu: u64, peak: u64) -> Trials {
-        let all = self.stream.len();
+        let all = self.requests();
         let shares = [0, all / 1_000, all / 100];
         let mut least = [None; 3];
         let mut what_if = Vec::new();
@@ -55,8 +60,8 @@ impl Trial<'_> {
             let Some(refused) = self.judge(next, requests) else { continue };
             what_if.push(WhatIf {
                 rpu: next,
-                refused: refused.requests.saturating_mul(self.one_of),
-                refused_actors: refused.actor_count().saturating_mul(self.one_of),
+                refused: refused.requests,
+                refused_actors: refused.actor_count(self.weights),
             });
             for (least, share) in least.iter_mut().zip(shares) {
                 if least.is_none() && refused.requests <= share {
@@ -99,7 +104,7 @@ impl Trial<'_> {
     pub fn judge(&self, rpu: u64, stream: &Stream) -> Option<Refused> {
         let policy = self.variants.with(rpu)?;
         let (_, rule) = policy.rules().next()?;
-        Some(judge(&*rule.counter().algorithm, stream, self.actors))
+        Some(judge(&*rule.counter().algorithm, stream, self.weights))
     }
 }
 
@@ -153,7 +158,7 @@ mod tests {
             let variants =
                 variants(&format!(r#"{{"rpu": 3, "unit": "second", "algo": "{algo}", "overrides": {{}}}}"#));
             let stream = stream();
-            let trial = Trial { variants: &variants, stream: &stream, actors: 4, one_of: 1 };
+            let trial = Trial { variants: &variants, stream: &stream, weights: &[1; 4] };
             let Trials { what_if, least } = trial.run(3, 100);
             for WhatIf { rpu, refused, refused_actors } in &what_if {
                 let over = [1u64, 2, 4, 100].map(|count| count.saturating_sub(*rpu));
@@ -183,7 +188,7 @@ mod tests {
                 duration_ns: 3,
             });
         }
-        let trial = Trial { variants: &variants, stream: &stream, actors: 1, one_of: 1 };
+        let trial = Trial { variants: &variants, stream: &stream, weights: &[1] };
         let Trials { what_if, least } = trial.run(1, 3);
         let refused: Vec<(u64, u64)> = what_if.iter().map(|lane| (lane.rpu, lane.refused)).collect();
         assert_eq!(refused, [(1, 6), (2, 3), (3, 0)]);
@@ -194,8 +199,10 @@ mod tests {
     fn a_sample_is_extrapolated() {
         let variants = variants(r#"{"rpu": 50, "unit": "hour", "algo": "W"}"#);
         let stream = stream();
-        let trial = Trial { variants: &variants, stream: &stream, actors: 4, one_of: 8 };
-        let found = trial.run(50, 100).what_if.into_iter().find(|lane| lane.rpu == 50).unwrap();
-        assert_eq!((found.refused, found.refused_actors), (400, 8));
+        let trial = Trial { variants: &variants, stream: &stream, weights: &[8, 4, 2, 1] };
+        let found = trial.run(3, 100).what_if.into_iter().find(|lane| lane.rpu == 3).unwrap();
+        // One request of the third actor, who stands for two, and 97 of the last one.
+        assert_eq!((found.refused, found.refused_actors), (2 + 97, 2 + 1));
+        assert_eq!(trial.requests(), 8 + 2 * 4 + 4 * 2 + 100);
     }
 }

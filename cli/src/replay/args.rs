@@ -1,0 +1,59 @@
+//! The arguments of `diana replay`.
+
+use std::path::PathBuf;
+
+/// The arguments of `diana replay`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub struct Args {
+    /// The file with the document
+    pub file: PathBuf,
+
+    /// An access log: plain, gzip or zstd; `-` is the standard input. Several logs are merged by
+    /// time
+    #[arg(long, required = true, num_args = 1.., value_name = "FILE")]
+    pub log: Vec<PathBuf>,
+
+    /// The format of the lines: envoy, istio, nginx, json, Envoy's command operators or nginx'
+    /// variables. Found out from the first lines by default
+    #[arg(long, value_name = "FORMAT")]
+    pub format: Option<String>,
+
+    /// Compare with the decisions of another document
+    #[arg(long, value_name = "FILE")]
+    pub against: Option<PathBuf>,
+
+    /// Try other quotas for each rule, and suggest quotas
+    #[arg(long)]
+    pub what_if: bool,
+
+    /// Write the report as a page of HTML, which includes `--what-if`
+    #[arg(long, value_name = "FILE")]
+    pub report: Option<PathBuf>,
+
+    /// Print the summary as JSON
+    #[arg(long)]
+    pub json: bool,
+
+    /// End with exit code 1 if more than this share of the requests is refused
+    #[arg(long, value_name = "PERCENT", value_parser = percent)]
+    pub fail_above: Option<f64>,
+}
+
+const EXAMPLES: &str = "Examples:
+  diana replay limits.yaml --log access.log --report report.html
+  diana replay limits.yaml --log access.log.1.gz access.log --format nginx --what-if
+  diana replay new.yaml --log access.log --against old.yaml --fail-above 0.1";
+
+/// A share in percent.
+fn percent(text: &str) -> Result<f64, String> {
+    let number = text.trim_end_matches('%').trim().parse().ok();
+    number.filter(|percent| (0.0..=100.0).contains(percent)).ok_or("expected a number from 0 to 100".into())
+}
+
+impl Args {
+    /// Whether the replay tries other quotas.
+    pub(super) fn tries(&self) -> bool {
+        self.what_if || self.report.is_some()
+    }
+}
