@@ -69,6 +69,9 @@ fn the_zone_is_checked() {
         (vec![(2, "zone-size")], Some(small))
     );
     assert_eq!(check(&format!("shm_kv diana {needed}k eviction=lru;")).0, []);
+    let bytes = diana_filter::nginx::zone_bytes(&policy);
+    assert_eq!(check(&format!("shm_kv diana {bytes} eviction=lru;")).0, []);
+    assert_eq!(check(&format!("shm_kv diana {} eviction=lru;", bytes - 1)).0, [(2, "zone-size")]);
     assert_eq!(check("shm_kv * 64m eviction=lru;").0, []);
     assert_eq!(check("shm_kv diana 64m;").0, [(2, "zone-eviction")]);
     assert_eq!(check("").0, [(1, "zone-missing")]);

@@ -75,6 +75,14 @@ fn programs_see_json() {
 }
 
 #[test]
+fn hops_that_do_not_fit_are_explained() {
+    let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/corpus/check");
+    let text = |file: &str| check(&fs::read_to_string(corpus.join(file)).unwrap(), &["--format", "json"]).1;
+    assert!(text("envoy.yaml").contains("(`xff_num_trusted_hops`), and `trusted_hops` fits 0"));
+    assert!(text("hops.yaml").contains("so that the first hop is the peer itself"));
+}
+
+#[test]
 fn the_number_of_gateways_is_an_option() {
     let few = FINE.replace("10", "3");
     assert_eq!(check(&few, &["--deny-warnings"]).0, 0);
