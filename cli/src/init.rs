@@ -1,19 +1,165 @@
-//! Writes a first document and the gateway's configuration around it.
+//! Writes a first document and the gateway's configuration around it, from flags or from a short
+//! interview. The document is compiled before anything is written.
 
-use crate::source;
-use miette::Result;
-use std::path::PathBuf;
+mod endpoint;
+mod envoy;
+mod interview;
+mod limit;
+mod nginx;
+mod plan;
+mod yaml;
+
+pub use endpoint::Endpoint;
+pub use limit::LimitSpec;
+pub use plan::{Kind, Plan, Store};
+
+use crate::output::{self, Format, Output};
+use miette::{IntoDiagnostic, Result, WrapErr, bail};
+use serde::Serialize;
+use std::fs::OpenOptions;
+use std::io::{ErrorKind, IsTerminal, Write, stderr, stdin};
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 /// The arguments of `diana init`.
-#[derive(Debug, clap::Args)]
+#[derive(Clone, Debug, clap::Args)]
 pub struct Args {
-    /// The file with the document
-    pub file: PathBuf,
+    /// A limit, as in `--limit '100/minute per ip on /api'`; may be given several times
+    #[arg(long = "limit", value_name = "LIMIT")]
+    pub limits: Vec<LimitSpec>,
+    /// Whom a limit of flags counts: `ip`, `user`, `device`, `all`, or a source such as
+    /// `header x-api-key`
+    #[arg(long, value_name = "ACTOR", requires = "rpu")]
+    pub per: Option<String>,
+    /// Requests per unit of a limit of flags
+    #[arg(long, value_name = "NUMBER")]
+    pub rpu: Option<String>,
+    /// The unit of a limit of flags: second, minute, hour, day, or a span such as `30s`
+    #[arg(long, value_name = "UNIT", requires = "rpu")]
+    pub unit: Option<String>,
+    /// The url of a limit of flags
+    #[arg(long, value_name = "URL", requires = "rpu")]
+    pub url: Option<String>,
+    /// The file to write
+    #[arg(long, value_enum)]
+    pub kind: Option<Kind>,
+    /// The address of your own service
+    #[arg(long, value_name = "HOST:PORT")]
+    pub upstream: Option<Endpoint>,
+    /// The address on which the gateway listens
+    #[arg(long, value_name = "HOST:PORT", default_value = "0.0.0.0:10000")]
+    pub listen: Endpoint,
+    /// Count for all gateways together, in `redis=HOST:PORT` (Webdis) or `rls=HOST:PORT` (a rate
+    /// limit service)
+    #[arg(long, value_name = "STORE")]
+    pub store: Option<Store>,
+    /// How many proxies of your own stand in front of the gateway
+    #[arg(long, value_name = "NUMBER", default_value_t = 0, value_parser = clap::value_parser!(u8).range(0..=31))]
+    pub proxies: u8,
+    /// Let every rule count and report, and none refuse
+    #[arg(long)]
+    pub shadow: bool,
+    /// The filter's file, as the gateway finds it
+    #[arg(long, value_name = "PATH")]
+    pub filter: Option<String>,
+    /// The file to write; `-` is the standard output
+    #[arg(short = 'o', long = "output", value_name = "FILE")]
+    pub file: Option<PathBuf>,
+    /// Replace the file if it exists
+    #[arg(long)]
+    pub force: bool,
+    /// The form of the report
+    #[command(flatten)]
+    pub output: Output,
+}
+
+/// What `diana init` wrote.
+#[derive(Debug, Serialize)]
+struct Written {
+    file: String,
+    kind: Kind,
+    rules: Vec<String>,
+    is_shadow: bool,
+    warnings: Vec<String>,
 }
 
 /// Runs the command.
 pub fn run(args: &Args) -> Result<ExitCode> {
-    source::configuration(&args.file)?;
+    let has_limits = !args.limits.is_empty() || args.rpu.is_some();
+    let args = match (has_limits, stdin().is_terminal() && stderr().is_terminal()) {
+        (true, _) => args.clone(),
+        (false, true) => interview::ask(args, &mut interview::Terminal)?,
+        (false, false) => bail!(
+            "no limit is given: write, for example, `--limit '100/minute per ip on /api'`, or run `diana init` in a \
+             terminal, where it asks"
+        ),
+    };
+    let plan = Plan::of(&args)?;
+    let text = plan.text()?;
+    let file = args.file.unwrap_or_else(|| plan.kind.file().into());
+    if file == Path::new("-") {
+        output::print(&text)?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    write(&file, &text, args.force)?;
+    let written = Written {
+        file: file.display().to_string(),
+        kind: plan.kind,
+        rules: plan.limits.iter().map(|limit| limit.name.clone()).collect(),
+        is_shadow: plan.is_shadow,
+        warnings: plan.warnings()?,
+    };
+    match args.output.format {
+        Format::Json => output::print_json(&written)?,
+        Format::Text => output::print(&report(&written))?,
+    }
     Ok(ExitCode::SUCCESS)
+}
+
+/// The file for these arguments, as text. Nothing is written.
+///
+/// ```
+/// use clap::Parser;
+/// use diana_cli::{Arguments, Command, init};
+///
+/// let arguments = ["diana", "init", "--kind", "document", "--limit", "100/minute per ip on /api"];
+/// let Command::Init(args) = Arguments::parse_from(arguments).command else { return };
+/// let text = init::text(&args).expect("a valid document");
+/// assert!(text.contains("- {name: api-ip, actor: ip, rpu: 100, unit: minute}"));
+/// ```
+pub fn text(args: &Args) -> Result<String> {
+    Plan::of(args)?.text()
+}
+
+/// Writes a new file. An existing file is replaced only by force.
+fn write(path: &Path, text: &str, force: bool) -> Result<()> {
+    let mut options = OpenOptions::new();
+    match force {
+        true => options.create(true).truncate(true),
+        false => options.create_new(true),
+    };
+    let name = path.display();
+    let mut file = match options.write(true).open(path) {
+        Err(error) if error.kind() == ErrorKind::AlreadyExists => {
+            bail!("`{name}` exists: `--force` replaces it, and `--output FILE` writes another file")
+        }
+        file => file.into_diagnostic().wrap_err_with(|| format!("cannot write `{name}`"))?,
+    };
+    file.write_all(text.as_bytes()).into_diagnostic().wrap_err_with(|| format!("cannot write `{name}`"))
+}
+
+fn report(written: &Written) -> String {
+    let Written { file, kind, rules, is_shadow, warnings } = written;
+    let mode = if *is_shadow { ", in shadow mode: no request is refused" } else { "" };
+    let next = match kind {
+        Kind::Envoy => format!("envoy --mode validate -l warning -c {file}"),
+        Kind::EnvoyNative => {
+            format!("ENVOY_DYNAMIC_MODULES_SEARCH_PATH=FOLDER envoy --mode validate -l warning -c {file}")
+        }
+        Kind::Nginx => format!("nginx -t -c {file}"),
+        Kind::Document => format!("diana explain {file} --url /"),
+    };
+    let warnings: String = warnings.iter().map(|warning| format!("warning: {warning}\n")).collect();
+    let rules = format!("{} {}", if rules.len() == 1 { "the rule" } else { "the rules" }, rules.join(", "));
+    format!("wrote `{file}` with {rules}{mode}\n{warnings}next: {next}\n")
 }

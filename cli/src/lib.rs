@@ -37,7 +37,7 @@ pub enum Command {
     /// Print the JSON Schema of documents
     Schema(schema::Args),
     /// Write a first document and the gateway's configuration around it
-    Init(init::Args),
+    Init(Box<init::Args>),
     /// Print the completions of a shell
     Completions(shell::Completions),
     /// Print the manual page of the program, or of a command

@@ -6,6 +6,7 @@ mod explain;
 #[path = "../../../tests/it/harness.rs"]
 #[allow(dead_code)]
 mod harness;
+mod init;
 mod meaning;
 mod pages;
 mod replay;

@@ -9,7 +9,7 @@ use std::process::Command;
 use std::{env, fs};
 
 /// The pages whose commands run.
-const PAGES: [&str; 2] = ["explain.md", "schema.md"];
+const PAGES: [&str; 3] = ["explain.md", "init.md", "schema.md"];
 
 #[test]
 fn commands_in_pages_print_what_the_pages_say() {

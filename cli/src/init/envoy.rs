@@ -1,0 +1,170 @@
+//! Envoy's configuration around a document.
+
+use super::Endpoint;
+use super::plan::{Kind, Plan, Store};
+use super::yaml::{Yaml, scalar};
+use serde_json::Value;
+
+/// The text of `envoy.yaml`, or of `envoy-native.yaml`.
+pub fn text(plan: &Plan, document: &Value) -> String {
+    let is_native = plan.kind == Kind::EnvoyNative;
+    let prefix = if is_native { "diana" } else { "wasm.diana" };
+    let attributes =
+        ["rule", "shadow", "actor"].map(|name| format!("{name}=%FILTER_STATE({prefix}.{name}:PLAIN)%"));
+    let filter = if is_native { native(plan, document) } else { wasm(plan, document) };
+    let run = match is_native {
+        true => {
+            "# Run: ENVOY_DYNAMIC_MODULES_SEARCH_PATH=FOLDER envoy -c THIS, where FOLDER has `libdiana.so` (Envoy 1.38 to 1.40)."
+        }
+        false => "# Run: envoy -c THIS, from the folder to which the filter's `filename` below is relative.",
+    };
+    let metrics = if is_native { "" } else { METRICS };
+    format!(
+        r#"# A gateway with Diana, written by `diana init`.
+{run}
+# Check each change first: envoy --mode validate -l warning -c THIS
+
+static_resources:
+  listeners:
+    - name: gateway
+      address: {listen}
+      filter_chains:
+        - filters:
+            - name: envoy.filters.network.http_connection_manager
+              typed_config:
+                "@type": type.googleapis.com/envoy.extensions.filters.network.http_connection_manager.v3.HttpConnectionManager
+                stat_prefix: gateway
+                # Without this setting, Envoy believes `x-forwarded-for`, and clients can invent addresses.
+                use_remote_address: true
+                access_log:
+                  - name: envoy.access_loggers.stdout
+                    typed_config:
+                      "@type": type.googleapis.com/envoy.extensions.access_loggers.stream.v3.StdoutAccessLog
+                      log_format:
+                        text_format_source:
+                          # The rules that refused, or would have in shadow mode, and the reason of the response.
+                          inline_string: "%REQ(:METHOD)% %REQ(:PATH)% %RESPONSE_CODE% {attributes} %RESPONSE_CODE_DETAILS%\n"
+                http_filters:
+{filter}                  - name: envoy.filters.http.router
+                    typed_config:
+                      "@type": type.googleapis.com/envoy.extensions.filters.http.router.v3.Router
+                route_config:
+                  name: gateway
+                  virtual_hosts:
+                    - name: all
+                      domains: ["*"]
+                      routes:
+                        - match: {{prefix: /}}
+                          route: {{cluster: upstream}}
+
+  clusters:
+    # Your own service.
+{clusters}{metrics}
+# The admin interface shows the configuration: keep it closed to others.
+admin:
+  address: {{socket_address: {{address: 127.0.0.1, port_value: 9901}}}}
+"#,
+        listen = address(&plan.listen),
+        attributes = attributes.join(" "),
+        clusters = clusters(plan),
+    )
+}
+
+const METRICS: &str = r#"
+# Metrics, at http://127.0.0.1:9901/stats/prometheus. These expressions turn parts of Diana's names into labels.
+stats_config:
+  stats_tags:
+    - {tag_name: rule, regex: '^wasmcustom\.diana(\.rule\.([^.]+))\.'}
+    - {tag_name: result, regex: '^wasmcustom\.diana\..*?(\.result\.([^.]+))\.'}
+    - {tag_name: kind, regex: '^wasmcustom\.diana(\.kind\.([^.]+))\.'}
+    - {tag_name: store, regex: '^wasmcustom\.diana(\.store\.([^.]+))\.'}
+    - {tag_name: outcome, regex: '^wasmcustom\.diana(\.outcome\.([^.]+))\.'}
+    - {tag_name: version, regex: '^wasmcustom\.diana(\.version\.([^.]+))\.'}
+"#;
+
+fn wasm(plan: &Plan, document: &Value) -> String {
+    format!(
+        r#"                  - name: envoy.filters.http.wasm
+                    typed_config:
+                      "@type": type.googleapis.com/envoy.extensions.filters.http.wasm.v3.Wasm
+                      config:
+                        name: diana
+                        # Envoy replaces a VM that fails; the counts survive.
+                        failure_policy: FAIL_RELOAD
+                        reload_config: {{backoff: {{base_interval: 0.1s}}}}
+                        vm_config:
+                          # Filters with the same `vm_id` share their counts.
+                          vm_id: diana
+                          runtime: envoy.wasm.runtime.v8
+                          code: {{local: {{filename: {}}}}}
+                        # Diana's document.
+                        configuration:
+                          "@type": type.googleapis.com/google.protobuf.Struct
+                          value:
+{}"#,
+        scalar(&plan.filter),
+        Yaml { indent: 28 }.document(plan, document)
+    )
+}
+
+fn native(plan: &Plan, document: &Value) -> String {
+    format!(
+        r#"                  - name: envoy.filters.http.dynamic_modules
+                    typed_config:
+                      "@type": type.googleapis.com/envoy.extensions.filters.http.dynamic_modules.v3.DynamicModuleFilter
+                      # Envoy looks for `libdiana.so` in the folder that the environment variable names.
+                      dynamic_module_config: {{name: diana, metrics_namespace: diana}}
+                      # Filters with the same `filter_name` share their counts.
+                      filter_name: diana
+                      # Diana's document.
+                      filter_config:
+                        "@type": type.googleapis.com/google.protobuf.Struct
+                        value:
+{}"#,
+        Yaml { indent: 26 }.document(plan, document)
+    )
+}
+
+fn clusters(plan: &Plan) -> String {
+    let mut clusters = cluster("upstream", &plan.upstream, "");
+    if let Some(store) = &plan.store {
+        let (about, options) = match store {
+            Store::Redis(_) => ("    # Webdis, which speaks HTTP in front of Redis.\n", ""),
+            Store::Rls(_) => ("    # The rate limit service's gRPC port.\n", HTTP2),
+        };
+        clusters.push_str(about);
+        clusters.push_str(&cluster(store.cluster(), store.endpoint(), options));
+    }
+    clusters
+}
+
+const HTTP2: &str = r#"      typed_extension_protocol_options:
+        envoy.extensions.upstreams.http.v3.HttpProtocolOptions:
+          "@type": type.googleapis.com/envoy.extensions.upstreams.http.v3.HttpProtocolOptions
+          explicit_http_config: {http2_protocol_options: {}}
+"#;
+
+fn cluster(name: &str, endpoint: &Endpoint, options: &str) -> String {
+    let kind = if endpoint.is_address() { "STATIC" } else { "STRICT_DNS" };
+    format!(
+        r#"    - name: {name}
+      type: {kind}
+      connect_timeout: 1s
+{options}      load_assignment:
+        cluster_name: {name}
+        endpoints:
+          - lb_endpoints:
+              - endpoint: {{address: {}}}
+"#,
+        address(endpoint)
+    )
+}
+
+fn address(endpoint: &Endpoint) -> String {
+    format!("{{socket_address: {{address: {}, port_value: {}}}}}", quoted(&endpoint.host), endpoint.port)
+}
+
+/// An address begins with a digit or has colons, which YAML may read as something else.
+fn quoted(host: &str) -> String {
+    Value::from(host).to_string()
+}

@@ -1,0 +1,107 @@
+//! The interview: a few questions in a terminal, each with a default.
+
+use super::Args;
+use super::limit::LimitSpec;
+use super::plan::Kind;
+use dialoguer::{Confirm, Input, Select};
+use miette::{IntoDiagnostic, Result};
+use std::str::FromStr;
+
+/// Asks questions: a terminal, or a test.
+pub trait Questions {
+    /// One of these answers, by its index.
+    fn select(&mut self, question: &str, answers: &[&str]) -> Result<usize>;
+    /// Text that `check` accepts. An empty answer is the default.
+    fn text(
+        &mut self,
+        question: &str,
+        default: &str,
+        check: &dyn Fn(&str) -> Result<(), String>,
+    ) -> Result<String>;
+    /// Yes or no.
+    fn confirm(&mut self, question: &str, default: bool) -> Result<bool>;
+}
+
+/// The user's terminal.
+pub struct Terminal;
+
+impl Questions for Terminal {
+    fn select(&mut self, question: &str, answers: &[&str]) -> Result<usize> {
+        Select::new().with_prompt(question).items(answers).default(0).interact().into_diagnostic()
+    }
+
+    fn text(
+        &mut self,
+        question: &str,
+        default: &str,
+        check: &dyn Fn(&str) -> Result<(), String>,
+    ) -> Result<String> {
+        let input = Input::<String>::new().with_prompt(question).default(default.into());
+        let input = input.show_default(!default.is_empty()).allow_empty(true);
+        input.validate_with(|text: &String| check(text)).interact_text().into_diagnostic()
+    }
+
+    fn confirm(&mut self, question: &str, default: bool) -> Result<bool> {
+        Confirm::new().with_prompt(question).default(default).interact().into_diagnostic()
+    }
+}
+
+const KINDS: [(Kind, &str); 4] = [
+    (Kind::Envoy, "envoy.yaml, for Envoy with the filter"),
+    (Kind::EnvoyNative, "envoy-native.yaml, for Envoy with the native module"),
+    (Kind::Nginx, "nginx.conf, for nginx with ngx_wasm_module"),
+    (Kind::Document, "diana.yaml, a document alone"),
+];
+
+/// Asks for what `args` does not say.
+pub fn ask(args: &Args, questions: &mut dyn Questions) -> Result<Args> {
+    let mut args = args.clone();
+    let kind = match args.kind {
+        Some(kind) => kind,
+        None => {
+            let index = questions.select("What to write", &KINDS.map(|(_, about)| about))?;
+            KINDS.get(index).map_or(Kind::Envoy, |(kind, _)| *kind)
+        }
+    };
+    args.kind = Some(kind);
+    let first = "A limit, such as `100/minute per ip on /api`";
+    let limit = questions.text(first, "100/minute per ip", &is_a::<LimitSpec>)?;
+    args.limits.extend(limit.parse::<LimitSpec>().ok());
+    loop {
+        let or_none = |text: &str| if text.trim().is_empty() { Ok(()) } else { is_a::<LimitSpec>(text) };
+        let limit = questions.text("Another limit, or nothing", "", &or_none)?;
+        match limit.parse::<LimitSpec>() {
+            Ok(limit) => args.limits.push(limit),
+            Err(_) => break,
+        }
+    }
+    if kind != Kind::Document {
+        if args.upstream.is_none() {
+            let upstream = questions.text("Your service", "127.0.0.1:8080", &is_a::<super::Endpoint>)?;
+            args.upstream = upstream.parse().ok();
+        }
+        if args.proxies == 0 {
+            let proxies = questions.text("Proxies of your own in front of the gateway", "0", &is_proxies)?;
+            args.proxies = proxies.parse().unwrap_or(0);
+        }
+    }
+    if !args.shadow {
+        args.shadow = questions.confirm("Start in shadow mode, which refuses nothing", true)?;
+    }
+    if args.file.is_none() {
+        args.file = Some(questions.text("File", kind.file(), &|_| Ok(()))?.into());
+    }
+    Ok(args)
+}
+
+/// Whether the text is a value of this type.
+fn is_a<T: FromStr<Err = String>>(text: &str) -> Result<(), String> {
+    text.parse::<T>().map(|_| ())
+}
+
+fn is_proxies(text: &str) -> Result<(), String> {
+    match text.parse::<u8>() {
+        Ok(0..=31) => Ok(()),
+        _ => Err("expected a number from 0 to 31".into()),
+    }
+}

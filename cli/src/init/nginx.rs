@@ -1,0 +1,69 @@
+//! nginx's configuration around a document.
+
+use super::plan::Plan;
+use serde_json::Value;
+
+/// The text of `nginx.conf`.
+pub fn text(plan: &Plan, document: &Value) -> String {
+    let Plan { filter, upstream, listen, .. } = plan;
+    let (filter, listen) = (Value::from(filter.as_str()), listen.to_string());
+    let shadow = match plan.is_shadow {
+        true => {
+            "        # `mode`: every rule counts and reports, and no request is refused. Remove the key to refuse.\n"
+        }
+        false => "",
+    };
+    format!(
+        r#"# nginx with Diana, by ngx_wasm_module, written by `diana init`. `nginx -t` does not run the filter: check each change
+# with `diana check` first.
+
+worker_processes auto;
+error_log /dev/stderr info;     # one line for each accepted configuration: how many keys and KiB it may need
+
+events {{}}
+
+wasm {{
+    # Load `diana-nginx.wasm`: nginx crashes when a callback is missing, as in Diana's other files.
+    module diana {filter};
+
+    # The counts. Use `lru`: with nginx's default, workers may crash; with `none`, requests fail when the zone is full.
+    shm_kv diana 64m eviction=lru;
+
+    metrics {{
+        slab_size 5m;
+        max_metric_name_length 256;
+    }}
+}}
+
+http {{
+    access_log /dev/stdout;
+
+    # Your own service.
+    upstream backend {{ server {upstream}; }}
+
+    server {{
+        listen {listen};
+
+        # Diana's document, for each location without a `proxy_wasm` of its own.
+{shadow}        proxy_wasm diana '{document}';
+
+        location / {{
+            proxy_pass http://backend;      # not `return`, which answers before the filter runs
+        }}
+    }}
+}}
+"#,
+        document = escaped(&indented(document)),
+    )
+}
+
+/// The document in several lines.
+fn indented(document: &Value) -> String {
+    let text = serde_json::to_string_pretty(document).unwrap_or_else(|_| document.to_string());
+    text.replace('\n', "\n            ")
+}
+
+/// Text within the single quotes of nginx, which replaces `\n`, `\"`, `\'` and `\\`.
+fn escaped(text: &str) -> String {
+    text.replace('\\', "\\\\").replace('\'', "\\'")
+}

@@ -1,0 +1,90 @@
+//! A document as YAML with comments.
+
+use super::plan::{Plan, Store};
+use serde_json::Value;
+
+/// Writes a document at an indentation.
+pub struct Yaml {
+    /// In spaces.
+    pub indent: usize,
+}
+
+impl Yaml {
+    /// The lines of the document.
+    pub fn document(&self, plan: &Plan, document: &Value) -> String {
+        let mut lines = Vec::new();
+        let get = |key: &str| document.get(key);
+        if plan.is_shadow {
+            lines.push("# Every rule counts and reports, and no request is refused. Watch the metrics and the access log,".into());
+            lines.push("# then remove this line.".into());
+            lines.push("mode: shadow".into());
+        }
+        lines.push("# All limits whose url matches apply: `/x` is a path and all paths below. A refused request is charged".into());
+        lines.push("# to no rule.".into());
+        lines.push("limits:".into());
+        for limit in get("limits").and_then(Value::as_array).into_iter().flatten() {
+            lines.push(format!("  - url: {}", limit.get("url").map(flow).unwrap_or_default()));
+            lines.extend(limit.get("methods").map(|methods| format!("    methods: {}", flow(methods))));
+            lines.push("    rules:".into());
+            let rules = limit.get("rules").and_then(Value::as_array);
+            lines.extend(rules.into_iter().flatten().map(|rule| format!("      - {}", self::rule(rule))));
+        }
+        if let Some(actors) = get("actors").and_then(Value::as_object) {
+            lines.push("# Where the value of each actor stands. Clients can send any header: a proxy or a filter in front has".into());
+            lines.push("# to set or to verify the value. `ip`, `user` (x-user-id) and `device` (x-device-id) exist anyway.".into());
+            lines.push("actors:".into());
+            lines.extend(actors.iter().map(|(name, source)| format!("  {}: {}", scalar(name), flow(source))));
+        }
+        if let Some(ip) = get("ip") {
+            lines.push(format!(
+                "# The client's address stands behind {} of your own in `x-forwarded-for`.",
+                proxies(plan.proxies)
+            ));
+            lines.push(format!("ip: {}", flow(ip)));
+        }
+        if let Some(store) = get("store") {
+            lines.push("# Counts rules with `scope: global` for all gateways. Give all of them this secret, and the number of".into());
+            lines.push("# gateways as `replicas`: while the store is down, they divide each limit.".into());
+            lines.push(format!("store: {}", flow(store)));
+            if let Some(Store::Rls(_)) = plan.store {
+                lines.push("# A rate limit service counts in windows, so the rules have `algo: W`.".into());
+            }
+        }
+        let indent = " ".repeat(self.indent);
+        lines.into_iter().map(|line: String| format!("{indent}{line}\n")).collect()
+    }
+}
+
+fn proxies(number: u8) -> String {
+    if number == 1 { "one proxy".into() } else { format!("{number} proxies") }
+}
+
+/// A rule in one line, with the keys in the order of the pages.
+fn rule(rule: &Value) -> String {
+    const ORDER: [&str; 6] = ["name", "actor", "algo", "rpu", "unit", "scope"];
+    let entry = |key: &&str| Some(format!("{key}: {}", flow(rule.get(*key)?)));
+    let entries: Vec<String> = ORDER.iter().filter_map(entry).collect();
+    format!("{{{}}}", entries.join(", "))
+}
+
+/// A value in one line.
+fn flow(value: &Value) -> String {
+    match value {
+        Value::String(text) => scalar(text),
+        Value::Array(items) => format!("[{}]", items.iter().map(flow).collect::<Vec<_>>().join(", ")),
+        Value::Object(entries) => {
+            let entry = |(key, value): (&String, &Value)| format!("{}: {}", scalar(key), flow(value));
+            format!("{{{}}}", entries.iter().map(entry).collect::<Vec<_>>().join(", "))
+        }
+        other => other.to_string(),
+    }
+}
+
+/// Text: plain if YAML reads it as this text and nothing else, else in quotes as in JSON.
+pub fn scalar(text: &str) -> String {
+    let is_plain = text.starts_with(|first: char| first.is_ascii_alphabetic() || first == '/')
+        && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"/_-.".contains(&byte))
+        && !["true", "false", "yes", "no", "on", "off", "null", "y", "n"]
+            .contains(&text.to_ascii_lowercase().as_str());
+    if is_plain { text.into() } else { Value::from(text).to_string() }
+}
