@@ -49,6 +49,59 @@ fn the_page_has_the_numbers_of_the_summary() {
     }
 }
 
+/// The texts of the elements, with single spaces between them.
+fn text(page: &str) -> String {
+    let body = page.split("<body>").nth(1).unwrap().split("<script>").next().unwrap();
+    let parts = body.split('<').map(|part| part.split_once('>').map_or(part, |(_, text)| text));
+    let words: Vec<_> = parts.flat_map(str::split_whitespace).collect();
+    words.join(" ")
+}
+
+#[test]
+fn numbers_stand_beside_their_names() {
+    let text = text(&html(&sample::summary()));
+    let expected = [
+        "Requests 1,204,332 1.99 per second Admitted at once 1,123,245 93.3 % Delayed 18,906 1.6 %",
+        "Refused 62,181 5.2 % Refused in shadow 3,231 0.27 % Status 429 in the log 0 0 %",
+        "per-address /api/ 120 per minute 1,088,410 56,879 5.2 % 29 of 18,300 The most refusals",
+        "150 per minute per-user-hourly shadow /api/ 3,000 per hour 1,088,410 3,231 0.30 % 7 of 7,910",
+        "Delayed 18,906 at most 950 ms First refusal 2026-03-0",
+        "120 per minute would refuse 56,879 requests ( 5.2 % ), 29 actors ( 0.16 % )",
+        "120 per minute 56,879 5.2 % 29 0.16 %",
+        "Quota now 120 per minute Least that refuses nothing 940 per minute",
+        "Least that refuses up to 0.1 % 720 per minute Least that refuses up to 1 % 436 per minute",
+        "203.0.113.4 8,962 6,846 940 4 Mar 15:05:59 4 Mar 14:32:44 4 Mar 15:38:08",
+        "50 % 11 within the quota 90 % 26 within the quota 99 % 48 within the quota 99.9 % 254 above the quota",
+        "Both refuse 60,937 73.5 % of those that either refuses",
+        "Only this document refuses 1,244 1.5 %",
+        "Only the other refuses 20,732 25.0 %",
+        "Refused 62,181 81,669 +19,488 Refused in shadow 3,231 22,181 +18,950",
+        "per-address 120 per minute 72 per minute 56,879 73,499",
+        "Lines 1,204,346 Unreadable lines 14 < 0.01 % of the lines Logged too late 212",
+        "edge-2/access.log.gz 4,417 - is no time",
+    ];
+    let missing: Vec<_> =
+        expected.into_iter().filter(|part| !text.contains(&part.replace('<', "&lt;"))).collect();
+    assert!(missing.is_empty(), "{missing:#?}\n{text}");
+}
+
+/// The rows of the timeline's table are the intervals, in order.
+#[test]
+fn the_tables_behind_the_charts_have_all_numbers() {
+    let summary = sample::summary();
+    let text = text(&html(&summary)).replace(',', "");
+    let timeline = &summary.timeline;
+    let busiest = timeline.intervals.iter().max_by_key(|interval| interval.refused).unwrap();
+    let row = format!(" {} {} {} ", busiest.requests, busiest.refused, busiest.delayed);
+    assert!(text.contains(&row), "{row}");
+    let hour = summary.hours.iter().max_by_key(|hour| hour.requests).unwrap();
+    assert!(text.contains(&format!("{} / {}", hour.requests, hour.refused)));
+    assert_eq!(text.matches(" / ").count(), 7 * 24);
+    for point in &summary.rules[0].what_if {
+        assert!(text.contains(&format!("{} per minute {} ", point.rpu, point.refused)), "{point:?}");
+    }
+}
+
 #[test]
 fn a_section_without_numbers_is_left_out() {
     let page = html(&Summary::default());
