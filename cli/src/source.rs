@@ -8,6 +8,7 @@ pub mod json;
 pub mod nginx;
 pub mod origin;
 pub mod parts;
+pub mod resolve;
 pub mod scalar;
 pub mod value;
 pub mod yaml;

@@ -4,6 +4,7 @@
 use super::content::{Content, File, SyntaxError};
 use super::embedded;
 use super::nginx::{self, Directive};
+use super::resolve::resolve;
 use super::scalar::Dialect;
 use super::value::{Kind, Value};
 use super::{json, yaml};
@@ -151,10 +152,10 @@ fn is_nginx(text: &str) -> bool {
 
 fn form(mut root: Value) -> Form {
     if root.get("apiVersion").is_some() && root.get("kind").is_some() {
-        root.resolve(Dialect::Kubernetes);
+        resolve(&mut root, Dialect::Kubernetes);
         return Form::Kubernetes(root);
     }
-    root.resolve(Dialect::Envoy);
+    resolve(&mut root, Dialect::Envoy);
     match is_envoy(&root) {
         true => Form::Envoy(root),
         false => Form::Document(root),

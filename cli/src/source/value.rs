@@ -1,6 +1,5 @@
 //! Values of a text, each with its range in the text.
 
-use super::scalar::{Dialect, typed};
 use std::collections::HashSet;
 use std::ops::Range;
 
@@ -26,7 +25,7 @@ pub enum Kind {
     Number(String),
     /// Text.
     Text(String),
-    /// A YAML scalar without quotes, whose type depends on the reader: see [`Value::resolve`].
+    /// A YAML scalar without quotes, whose type depends on the reader: see `resolve`.
     Plain(String),
     /// A list.
     List(Vec<Value>),
@@ -46,21 +45,6 @@ pub struct Entry {
 }
 
 impl Value {
-    /// Gives plain YAML scalars the types of a dialect.
-    pub fn resolve(&mut self, dialect: Dialect) {
-        match &mut self.kind {
-            Kind::Plain(text) => self.kind = typed(text, dialect),
-            Kind::List(items) => items.iter_mut().for_each(|item| item.resolve(dialect)),
-            Kind::Object(entries) => {
-                if dialect == Dialect::Kubernetes {
-                    merge(entries);
-                }
-                entries.iter_mut().for_each(|entry| entry.value.resolve(dialect));
-            }
-            Kind::Null | Kind::Bool(_) | Kind::Number(_) | Kind::Text(_) => {}
-        }
-    }
-
     /// The entries of an object; none of any other value.
     #[must_use]
     pub fn entries(&self) -> &[Entry] {
@@ -181,29 +165,6 @@ impl Value {
 
 fn escaped(text: &str) -> String {
     serde_json::Value::from(text).to_string()
-}
-
-/// Replaces `<<` by the entries of its value that the object lacks.
-fn merge(entries: &mut Vec<Entry>) {
-    if !entries.iter().any(|entry| entry.key == "<<") {
-        return;
-    }
-    let (merged, mut own): (Vec<Entry>, Vec<Entry>) =
-        std::mem::take(entries).into_iter().partition(|entry| entry.key == "<<");
-    let mut known: HashSet<String> = own.iter().map(|entry| entry.key.clone()).collect();
-    for entry in merged {
-        let sources = match entry.value.kind {
-            Kind::List(items) => items,
-            _ => vec![entry.value],
-        };
-        for mut source in sources {
-            if let Kind::Object(entries) = &mut source.kind {
-                merge(entries);
-                own.extend(entries.drain(..).filter(|entry| known.insert(entry.key.clone())));
-            }
-        }
-    }
-    *entries = own;
 }
 
 /// `vm_config` → `vmConfig`.

@@ -203,6 +203,7 @@ fn size(value: &Value) -> usize {
 
 #[cfg(test)]
 mod tests {
+    use super::super::resolve::resolve;
     use super::super::scalar::Dialect;
     use super::*;
 
@@ -233,7 +234,7 @@ mod tests {
     fn the_json_is_what_envoy_reads() {
         let json = |text: &str, dialect| {
             let mut root = one(text);
-            root.resolve(dialect);
+            resolve(&mut root, dialect);
             root.to_json()
         };
         let text = "a: 1\nb: &x {c: yes, d: \"yes\"}\na: [0x10, *x, !!str 5, ! 5]\n";
