@@ -6,6 +6,8 @@ use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
 use thirtyfour::common::capabilities::chromium::ChromiumLikeCapabilities;
 use thirtyfour::prelude::*;
 use tokio::runtime::{Builder, Runtime};
@@ -73,12 +75,19 @@ impl Browser {
         self.runtime.block_on(self.driver().cdp().send_raw(method, parameters)).unwrap()
     }
 
-    /// Opens a page of this text, under an address that no earlier page had: the driver does not
-    /// wait for a page that has the address of the present one.
+    /// Opens a page of this text, under an address that no earlier page had, and waits until all of
+    /// the page is there: the driver may return before.
     pub fn open(&self, html: &str) {
         let file = self.folder.join(format!("report-{}.html", self.pages.fetch_add(1, Relaxed)));
         fs::write(&file, html).unwrap();
-        self.runtime.block_on(self.driver().goto(format!("file://{}", file.display()))).unwrap();
+        let address = format!("file://{}", file.display());
+        self.runtime.block_on(self.driver().goto(&address)).unwrap();
+        let deadline = Instant::now() + Duration::from_secs(30);
+        let expected = json!([address, "complete"]);
+        while self.resolved("[location.href, document.readyState]") != expected {
+            assert!(Instant::now() < deadline, "`{address}` is not loaded");
+            sleep(Duration::from_millis(10));
+        }
     }
 
     /// The value of the body of a function in JavaScript.

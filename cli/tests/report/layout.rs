@@ -103,7 +103,10 @@ fn without_the_script_the_numbers_are_there() {
     );
     assert_eq!(found, json!([0, true, true, 0]));
     let sentence = browser.resolved("document.querySelector('#rule-1 .would').innerText");
-    assert!(sentence.as_str().unwrap().starts_with("120 per minute would refuse 56,879 requests"), "{sentence}");
+    assert!(
+        sentence.as_str().unwrap().starts_with("120 per minute would refuse 56,879 requests"),
+        "{sentence}"
+    );
 }
 
 #[test]

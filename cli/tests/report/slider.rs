@@ -104,6 +104,8 @@ fn the_pointer_reads_the_timeline() {
     assert!(start.as_str().unwrap().starts_with("Mon 2026-03-02 00:00: "), "{start}");
     let refused = format!("· {} refused · ", first.refused);
     assert!(start.as_str().unwrap().contains(&refused), "{start}");
+    let second = readout(1.7 / 336.0);
+    assert!(second.as_str().unwrap().starts_with("Mon 2026-03-02 00:30: "), "{second}");
     let end = readout(0.9995);
     assert!(end.as_str().unwrap().starts_with("Sun 2026-03-08 23:30: "), "{end}");
 }
