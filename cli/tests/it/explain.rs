@@ -236,6 +236,25 @@ fn plans_and_overrides_show_the_quota_of_the_client() {
 }
 
 #[test]
+fn different_reasons_are_different_runs() {
+    let document = r#"{"url": "/", "rules": [
+        {"name": "p", "rpu": 1, "unit": "minute", "penalty": {"after": 2, "for": "10m"}}
+    ]}"#;
+    let explanation = explained(document, &["--url", "/", "--times", "5", "--at", "1795392000"]);
+    let runs: Vec<(u32, u32, &str)> =
+        explanation.limits[0].rules[0].runs.iter().map(|run| (run.from, run.to, run.result)).collect();
+    assert_eq!(runs, [(1, 1, "admitted"), (2, 2, "refused"), (3, 5, "refused by penalty")]);
+
+    let document = r#"{"url": "/", "rules": [
+        {"name": "a", "rpu": 1, "unit": "10s"},
+        {"name": "b", "rpu": 1, "unit": "2s", "mode": "shadow"}
+    ]}"#;
+    let shown = text(document, &["--url", "/", "--times", "3", "--every", "1s", "--at", "1795392000"]);
+    let expected = "  1  passes\n  2  refused: diana_refused:a, in shadow mode refused by b\n  3  refused: diana_refused:a\n";
+    assert!(shown.contains(expected), "{shown}");
+}
+
+#[test]
 fn a_grpc_client_sees_a_grpc_status() {
     let document = r#"{"url": "/", "rules": [{"rpu": 0, "unit": "second"}]}"#;
     let words = ["--url", "/", "--method", "POST", "-H", "content-type: application/grpc"];

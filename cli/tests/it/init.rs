@@ -65,6 +65,12 @@ fn a_line_becomes_a_limit_in_every_kind_of_file() {
             rule(json!({"name": "realm-tenant", "actor": "realm-tenant", "rpu": 1, "unit": "hour"})),
             Some(json!({"realm-tenant": {"jwt": "realm.tenant"}})),
         ),
+        // YAML would read the plain word as a number.
+        (
+            "1/hour per cookie 42",
+            rule(json!({"name": "42", "actor": "42", "rpu": 1, "unit": "hour"})),
+            Some(json!({"42": {"cookie": "42"}})),
+        ),
         (
             "1/hour per query user on /it's",
             json!({"url": "/it's", "rules": [{"name": "it-s-query-user", "actor": "query-user", "rpu": 1, "unit": "hour"}]}),
