@@ -2,7 +2,7 @@
 //! refused.
 //!
 //! ```text
-//!   log ─ Records in the order of their starts ─► engine ─ Decision ─► tally ─► Summary ─► text, JSON
+//!   log ─ Records, by their starts ─► engine ─ Decision ─► tally ─► Summary ─► text, JSON
 //! ```
 
 mod args;

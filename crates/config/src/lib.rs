@@ -126,8 +126,8 @@ pub fn compile(bytes: &[u8]) -> Result<Configuration, Vec<Error>> {
     Source::new(bytes, &Secret::Unsupported).compile()
 }
 
-/// Like [`compile`], but rules with `scope: global` count locally, with their full quotas: for tools
-/// that decide about the traffic of all gateways in one place.
+/// Like [`compile`], but rules with `scope: global` count locally, with their full quotas: for
+/// tools that decide about the traffic of all gateways in one place.
 ///
 /// ```
 /// let document = br#"{
