@@ -2,7 +2,7 @@
 //! refused.
 //!
 //! ```text
-//!   log ─ Records by their starts ─► engine ─ Decision ─► tally ─► Summary ─► text, JSON, HTML
+//!   log ─ Records, by their starts ─► engine ─ Decision ─► tally ─► Summary ─► text, JSON, HTML
 //! ```
 
 mod args;

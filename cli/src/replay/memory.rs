@@ -1,11 +1,12 @@
 //! The store of a replay: values in memory.
 
 use diana_limiter::cells::store::{Fault, Loaded, Store, Swap, Version};
+use foldhash::fast::FixedState;
 use std::cell::RefCell;
 use std::collections::HashMap;
 
 /// Value and version of each key.
-type Values = HashMap<Vec<u8>, (Vec<u8>, Version)>;
+type Values = HashMap<Vec<u8>, (Vec<u8>, Version), FixedState>;
 
 /// Values in memory, for one worker.
 #[derive(Debug, Default)]

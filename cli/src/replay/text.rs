@@ -105,7 +105,7 @@ fn rule(text: &mut String, rule: &RuleSummary) {
     });
     let known: Vec<String> = known.collect();
     if !known.is_empty() {
-        text.push_str(&format!("  as the only rule it refuses {}\n", known.join(", ")));
+        paragraph(text, ("  ", "    "), &format!("as the only rule it refuses {}", known.join(", ")));
     }
     if let Some(suggestion) = &rule.suggestion {
         paragraph(text, ("  ", "    "), &format!("suggested rpu: {}. {}", suggestion.rpu, suggestion.why));

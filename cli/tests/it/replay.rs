@@ -404,3 +404,54 @@ fn two_replays_of_one_log_are_equal() {
     assert!(first.totals.refused > 100, "{:?}", first.totals);
     assert_eq!(serde_json::to_value(&first).unwrap(), serde_json::to_value(&second).unwrap());
 }
+
+#[test]
+fn an_adaptive_limit_follows_the_log() {
+    let keys = r#"{"name": "backend", "rpu": 40, "unit": "second", "algo": "TB",
+        "adapt": {"signal": "latency_p90", "target": "100ms", "min": 2, "max": 40, "every": "1s"}}"#;
+    // 30 requests a second for a minute.
+    let requests = |ms| (0..1_800u64).map(|number| (number * 1_000 / 30, ms, "-")).collect::<Vec<_>>();
+    let (fast, fast_rule) = rule("fast", keys, &requests(50));
+    let (_, slow_rule) = rule("slow", keys, &requests(900));
+    assert_eq!(fast_rule.refused, 0);
+    assert!(slow_rule.refused > 100, "{}", slow_rule.refused);
+    assert_eq!(
+        fast.log.assumptions,
+        ["Adaptive limits follow the statuses and the durations in the log, which include the body."]
+    );
+}
+
+#[test]
+fn a_permit_is_free_at_the_instant_of_the_end() {
+    let requests = [(0, 100, "-"), (100, 100, "-"), (199, 100, "-"), (200, 100, "-")];
+    let (_, rule) = rule("instant", r#"{"name": "open", "algo": "C", "rpu": 1}"#, &requests);
+    assert_eq!((rule.refused, rule.first_refusal_s), (1, Some(1_795_392_000.199)));
+}
+
+#[test]
+fn other_quotas_are_those_of_actors_without_an_override() {
+    let keys = r#"{"name": "each", "actor": "user", "rpu": 3, "unit": "day", "algo": "W",
+        "overrides": {"vip": {"rpu": 100}}}"#;
+    let requests: Vec<(u64, u64, &str)> =
+        (0..20).map(|at| (at, 1, if at % 2 == 0 { "ann" } else { "vip" })).collect();
+    let (summary, rule) = rule("overrides", keys, &requests);
+    assert_eq!((rule.judged, rule.refused, rule.least.none), (20, 7, Some(10)));
+    assert_eq!(
+        summary.log.assumptions,
+        ["Other quotas of rule `each` leave out requests with an override or a plan."]
+    );
+}
+
+#[test]
+fn a_global_rule_counts_with_its_full_quota() {
+    let folder = Folder::new("global");
+    let document = folder.file(
+        "limits.json",
+        r#"{"limits": [{"url": "/", "rules": [
+            {"name": "all", "rpu": 4, "unit": "day", "scope": "global", "lease": "50%"}]}],
+            "store": {"redis": {"cluster": "redis", "secret": "0123456789abcdef", "replicas": 2}}}"#,
+    );
+    let log = folder.file("access.log", &log(&STEADY));
+    let found = summary(&[&document, "--log", &log, "--format", FORMAT, "--what-if"]).unwrap();
+    assert_eq!((found.totals.refused, found.rules[0].rpu, found.rules[0].least.none), (6, 4, Some(10)));
+}

@@ -2,7 +2,7 @@
 
 use super::escape::unescape;
 use super::field::{Field, Incoming, Known};
-use memchr::memmem;
+use memchr::memmem::Finder;
 use std::ops::Range;
 
 /// A part of a pattern.
@@ -20,7 +20,7 @@ pub struct Pattern {
     /// The text before the first field.
     prefix: Vec<u8>,
     /// Each field with the text behind it.
-    fields: Vec<(Field, Vec<u8>)>,
+    fields: Vec<(Field, Finder<'static>)>,
     /// Whether values are escaped as nginx does.
     is_escaped: bool,
     /// Where each field stands in the line. The memory is reused.
@@ -54,6 +54,8 @@ impl Pattern {
                     .into(),
             );
         }
+        let finder = |(field, behind): (Field, Vec<u8>)| (field, Finder::new(&behind).into_owned());
+        let fields = fields.into_iter().map(finder).collect();
         Ok(Pattern { prefix, fields, is_escaped, spans: Vec::new(), buffer: Vec::new() })
     }
 
@@ -95,7 +97,7 @@ impl Pattern {
 /// Finds the spans of `fields` in `line` from `start` on: each field ends at the first text behind
 /// it from which the rest of the line fits.
 fn place(
-    fields: &[(Field, Vec<u8>)],
+    fields: &[(Field, Finder)],
     line: &[u8],
     start: usize,
     spans: &mut Vec<Range<usize>>,
@@ -107,13 +109,13 @@ fn place(
     let Some(tail) = line.get(start..) else { return false };
     if rest.is_empty() {
         // The last field reaches to the end of the line.
-        let Some(text) = tail.strip_suffix(&**behind).filter(|text| field.accepts(text)) else {
+        let Some(text) = tail.strip_suffix(behind.needle()).filter(|text| field.accepts(text)) else {
             return false;
         };
         spans.push(start..start.saturating_add(text.len()));
         return true;
     }
-    for at in memmem::find_iter(tail, behind) {
+    for at in behind.find_iter(tail) {
         let Some(left) = tries.checked_sub(1) else { return false };
         *tries = left;
         if !tail.get(..at).is_some_and(|text| field.accepts(text)) {
@@ -121,7 +123,7 @@ fn place(
         }
         let end = start.saturating_add(at);
         spans.push(start..end);
-        if place(rest, line, end.saturating_add(behind.len()), spans, tries) {
+        if place(rest, line, end.saturating_add(behind.needle().len()), spans, tries) {
             return true;
         }
         spans.pop();

@@ -9,6 +9,7 @@ use super::timeline::seconds;
 use crate::replay::summary::ActorSummary;
 use diana_base::prng::mix;
 use diana_limiter::time::Time;
+use foldhash::fast::FixedState;
 use std::cmp::Reverse;
 use std::collections::HashMap;
 
@@ -93,7 +94,7 @@ pub struct Actors {
     /// How often the sample was halved. A new actor is in the sample if so many bits of its hash
     /// are zero.
     halved: u32,
-    places: HashMap<u64, u32>,
+    places: HashMap<u64, u32, FixedState>,
     sample: Vec<Actor>,
     sketch: Sketch,
 }
@@ -103,7 +104,7 @@ impl Actors {
     #[must_use]
     pub fn new(unit_ns: u64, most: usize) -> Actors {
         let sketch = Sketch::default();
-        Actors { unit_ns, most, halved: 0, places: HashMap::new(), sample: Vec::new(), sketch }
+        Actors { unit_ns, most, halved: 0, places: HashMap::default(), sample: Vec::new(), sketch }
     }
 
     /// Adds a request. `name` renders the actor. Returns the actor's place in the sample, if the
@@ -223,7 +224,7 @@ impl Actors {
 /// that numbers of refusals are at most too high.
 #[derive(Clone, Debug, Default)]
 struct Sketch {
-    places: HashMap<u64, usize>,
+    places: HashMap<u64, usize, FixedState>,
     actors: Vec<Actor>,
 }
 
@@ -265,10 +266,10 @@ impl Sketch {
 mod tests {
     use super::*;
 
-    const UNIT_NS: u64 = 1_000;
+    const UNIT_NS: u64 = 1_000_000;
 
     fn judged(hash: u64, at: u64, is_refused: bool) -> Judged {
-        Judged { hash, at: Time::from_ns(at), is_refused, is_delayed: false }
+        Judged { hash, at: Time::from_ns(at * 1_000), is_refused, is_delayed: false }
     }
 
     #[test]
@@ -280,8 +281,8 @@ mod tests {
             assert_eq!(actors.add(judged(7, at, is_refused), || "ann".into()), Some(0));
         }
         let [ann] = &actors.top(5)[..] else { panic!("one actor") };
-        assert_eq!((&*ann.actor, ann.judged, ann.refused, ann.peak, ann.peak_s), ("ann", 6, 3, 3, 1e-6));
-        assert_eq!((ann.first_refusal_s, ann.last_refusal_s), (Some(900e-9), Some(1_900e-9)));
+        assert_eq!((&*ann.actor, ann.judged, ann.refused, ann.peak, ann.peak_s), ("ann", 6, 3, 3, 1e-3));
+        assert_eq!((ann.first_refusal_s, ann.last_refusal_s), (Some(900e-6), Some(1_900e-6)));
         assert_eq!((actors.peaks(), actors.is_partial()), (vec![(3, 1)], false));
     }
 

@@ -1,11 +1,12 @@
 //! Counts different hashes: exactly up to 1,000, then by HyperLogLog (Flajolet et al. 2007).
 
+use foldhash::fast::FixedState;
 use std::collections::HashSet;
 
 /// The number of different hashes.
 #[derive(Clone, Debug, Default)]
 pub struct Distinct {
-    exact: HashSet<u64>,
+    exact: HashSet<u64, FixedState>,
     /// The highest rank of each register; empty while the count is exact.
     registers: Vec<u8>,
 }

@@ -116,10 +116,10 @@ impl Times {
     }
 }
 
-/// An instant in seconds since the epoch.
+/// An instant in seconds since the epoch, to the microsecond: a float has no room for more.
 #[must_use]
 pub fn seconds(at: Time) -> f64 {
-    at.as_ns() as f64 / 1e9
+    at.as_ns().checked_div(1_000).unwrap_or(0) as f64 / 1e6
 }
 
 #[cfg(test)]
