@@ -13,7 +13,7 @@ pub mod schema;
 pub mod shell;
 pub mod source;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 use std::process::ExitCode;
 
 /// Check, explain and replay rate limits without a gateway
@@ -56,8 +56,8 @@ pub fn run(arguments: Arguments) -> ExitCode {
         Command::Replay(args) => replay::run(args),
         Command::Schema(args) => schema::run(args),
         Command::Init(args) => init::run(args),
-        Command::Completions(args) => shell::completions(args),
-        Command::Man(args) => shell::man(args),
+        Command::Completions(args) => shell::completions(args, Arguments::command()),
+        Command::Man(args) => shell::man(args, Arguments::command()),
     };
     result.unwrap_or_else(|report| {
         eprintln!("{report:?}");

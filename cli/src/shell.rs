@@ -1,7 +1,7 @@
 //! What a shell and its user need beside the commands: completions and manual pages.
 
-use crate::{Arguments, output};
-use clap::CommandFactory;
+use crate::output;
+use clap::Command;
 use clap_complete::Shell;
 use clap_mangen::Man as Page;
 use miette::{IntoDiagnostic, Result, miette};
@@ -22,16 +22,16 @@ pub struct Man {
     pub command: Option<String>,
 }
 
-/// Prints the script that completes arguments in this shell.
-pub fn completions(args: &Completions) -> Result<ExitCode> {
+/// Prints the script that completes the arguments of `program` in this shell.
+pub fn completions(args: &Completions, mut program: Command) -> Result<ExitCode> {
     let mut script = Vec::new();
-    clap_complete::generate(args.shell, &mut Arguments::command(), "diana", &mut script);
+    clap_complete::generate(args.shell, &mut program, "diana", &mut script);
     print(&script)
 }
 
 /// Prints the manual page of the program or of a command, in roff: `diana man check | man -l -`.
-pub fn man(args: &Man) -> Result<ExitCode> {
-    let mut program = Arguments::command().disable_help_subcommand(true);
+pub fn man(args: &Man, program: Command) -> Result<ExitCode> {
+    let mut program = program.disable_help_subcommand(true);
     // Sets the names `diana-check` and so on, and passes on the version.
     program.build();
     let page = match &args.command {

@@ -1,6 +1,6 @@
 //! The request of the command line, as the gateway would hand it to the engine.
 
-use super::Args;
+use super::args::Args;
 use super::report::RequestView;
 use diana_base::time::{Span, Time};
 use diana_document::{Errors, Node, Value};

@@ -1,0 +1,65 @@
+//! The arguments of `diana explain`.
+
+use crate::output::Output;
+use std::path::PathBuf;
+
+/// The arguments of `diana explain`.
+#[derive(Clone, Debug, clap::Args)]
+pub struct Args {
+    /// The file with the document
+    pub file: PathBuf,
+    /// The method of the request
+    #[arg(long, default_value = "GET")]
+    pub method: String,
+    /// The path with its query, or a whole URL
+    #[arg(long)]
+    pub url: String,
+    /// The address of the peer, as the gateway reports it
+    #[arg(long, default_value = "127.0.0.1")]
+    pub ip: String,
+    /// A header, as in `-H 'x-user-id: 7'`; a header may be given several times
+    #[arg(short = 'H', long = "header", value_name = "NAME: VALUE")]
+    pub headers: Vec<String>,
+    /// The host that the request asks for
+    #[arg(long)]
+    pub host: Option<String>,
+    /// The scheme of the request
+    #[arg(long)]
+    pub scheme: Option<String>,
+    /// The size of the request's body in bytes, or `unknown` for a chunked body
+    #[arg(long, value_name = "BYTES")]
+    pub body_size: Option<String>,
+    /// An attribute of the gateway, as in `--property xds.route_name=main`
+    #[arg(long = "property", value_name = "PATH=VALUE")]
+    pub properties: Vec<String>,
+    /// How often the request comes
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=MAX_TIMES))]
+    pub times: u32,
+    /// The time between two requests, such as `100ms`
+    #[arg(long, default_value = "0s", value_name = "SPAN")]
+    pub every: String,
+    /// How long each request is in flight, such as `2s`
+    #[arg(long, default_value = "0s", value_name = "SPAN")]
+    pub lasts: String,
+    /// The instant of the first request: RFC 3339, or seconds since 1970; now by default
+    #[arg(long, value_name = "TIME")]
+    pub at: Option<String>,
+    /// The status of the upstream's responses, for rules that depend on it
+    #[arg(long, default_value_t = 200, value_parser = clap::value_parser!(u16).range(100..=599))]
+    pub status: u16,
+    /// The size of each response's body in bytes, for rules that depend on it
+    #[arg(long, default_value_t = 0, value_name = "BYTES")]
+    pub response_bytes: u64,
+    /// Decide as while the global store is down
+    #[arg(long)]
+    pub store_down: bool,
+    /// List all limits that do not apply, not only the nearest
+    #[arg(long)]
+    pub all: bool,
+    /// The form of the output
+    #[command(flatten)]
+    pub output: Output,
+}
+
+/// The most requests of one call.
+const MAX_TIMES: i64 = 100_000;
