@@ -22,7 +22,7 @@ pub struct Man {
     pub command: Option<String>,
 }
 
-/// Prints the script that completes arguments in this shell.
+/// Prints the script that completes the arguments of `program` in this shell.
 pub fn completions(args: &Completions, mut program: Command) -> Result<ExitCode> {
     let mut script = Vec::new();
     clap_complete::generate(args.shell, &mut program, "diana", &mut script);

@@ -1,7 +1,8 @@
 //! Envoy's configuration around a document.
 
-use super::Endpoint;
-use super::plan::{Kind, Plan, Store};
+use super::endpoint::Endpoint;
+use super::plan::Plan;
+use super::target::{Kind, Store};
 use super::yaml::{Yaml, scalar};
 use serde_json::Value;
 

@@ -1,8 +1,9 @@
 //! The interview: a few questions in a terminal, each with a default.
 
-use super::Args;
+use super::args::Args;
+use super::endpoint::Endpoint;
 use super::limit::LimitSpec;
-use super::plan::Kind;
+use super::target::Kind;
 use dialoguer::{Confirm, Input, Select};
 use miette::{IntoDiagnostic, Result};
 use std::str::FromStr;
@@ -77,7 +78,7 @@ pub fn ask(args: &Args, questions: &mut dyn Questions) -> Result<Args> {
     }
     if kind != Kind::Document {
         if args.upstream.is_none() {
-            let upstream = questions.text("Your service", "127.0.0.1:8080", &is_a::<super::Endpoint>)?;
+            let upstream = questions.text("Your service", "127.0.0.1:8080", &is_a::<Endpoint>)?;
             args.upstream = upstream.parse().ok();
         }
         if args.proxies == 0 {

@@ -1,75 +1,11 @@
 //! What to write: the kind of file, the limits, the gateway around them, and the document in JSON.
 
+use super::args::Args;
+use super::endpoint::Endpoint;
 use super::limit::{self, LimitSpec};
-use super::yaml::Yaml;
-use super::{Args, Endpoint, envoy, nginx};
+use super::target::{Kind, Store};
 use miette::{Result, bail, miette};
-use serde::Serialize;
 use serde_json::{Map, Value, json};
-use std::str::FromStr;
-
-/// The kind of file.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, clap::ValueEnum)]
-#[serde(rename_all = "kebab-case")]
-pub enum Kind {
-    /// Envoy with the filter
-    Envoy,
-    /// Envoy with the native module
-    EnvoyNative,
-    /// nginx with the filter
-    Nginx,
-    /// A document alone
-    Document,
-}
-
-impl Kind {
-    /// The name of the file.
-    pub fn file(self) -> &'static str {
-        match self {
-            Kind::Envoy => "envoy.yaml",
-            Kind::EnvoyNative => "envoy-native.yaml",
-            Kind::Nginx => "nginx.conf",
-            Kind::Document => "diana.yaml",
-        }
-    }
-}
-
-/// A store that counts for all gateways.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Store {
-    /// Redis behind Webdis.
-    Redis(Endpoint),
-    /// A rate limit service.
-    Rls(Endpoint),
-}
-
-impl FromStr for Store {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Store, String> {
-        match text.split_once('=') {
-            Some(("redis", endpoint)) => Ok(Store::Redis(endpoint.parse()?)),
-            Some(("rls", endpoint)) => Ok(Store::Rls(endpoint.parse()?)),
-            _ => Err("expected `redis=HOST:PORT` (Webdis in front of Redis) or `rls=HOST:PORT`".into()),
-        }
-    }
-}
-
-impl Store {
-    /// The gateway's name of the store's cluster.
-    pub fn cluster(&self) -> &'static str {
-        match self {
-            Store::Redis(_) => "webdis",
-            Store::Rls(_) => "ratelimit",
-        }
-    }
-
-    /// The address.
-    pub fn endpoint(&self) -> &Endpoint {
-        let (Store::Redis(endpoint) | Store::Rls(endpoint)) = self;
-        endpoint
-    }
-}
 
 /// What to write.
 #[derive(Clone, Debug)]
@@ -139,17 +75,6 @@ impl Plan {
             proxies: args.proxies,
             is_shadow: args.shadow,
             filter,
-        })
-    }
-
-    /// The text of the file. The document in it has been compiled.
-    pub fn text(&self) -> Result<String> {
-        self.warnings()?;
-        let document = self.document();
-        Ok(match self.kind {
-            Kind::Envoy | Kind::EnvoyNative => envoy::text(self, &document),
-            Kind::Nginx => nginx::text(self, &document),
-            Kind::Document => Yaml { indent: 0 }.document(self, &document),
         })
     }
 

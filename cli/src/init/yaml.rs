@@ -1,6 +1,7 @@
 //! A document as YAML with comments.
 
-use super::plan::{Plan, Store};
+use super::plan::Plan;
+use super::target::Store;
 use serde_json::Value;
 
 /// Writes a document at an indentation.

@@ -59,7 +59,7 @@ fn the_manual_lists_all_commands_and_each_command_has_a_page() {
             assert!(own.contains(&format!("\\-\\-{}", option.replace('-', "\\-"))), "{name} --{option}");
         }
     }
-    let (code, _, errors) = diana(&["man", "chek"]);
+    let (code, _, errors) = diana(&["man", "nothing"]);
     assert_eq!(code, 2);
-    assert!(errors.contains("unknown command `chek`, expected check, explain"), "{errors}");
+    assert!(errors.contains("unknown command `nothing`, expected check, explain"), "{errors}");
 }

@@ -135,7 +135,7 @@ fn a_mistake_is_found_where_an_editor_would_show_it() {
             "/limits/0/rules/0/algo",
         ),
         (json!({"limits": [], "headers": "all"}), "/headers"),
-        (json!({"limts": []}), ""),
+        (json!({"heder": []}), ""),
         (json!({"url": "/", "rules": [{"rpu": 1, "unit": "second", "mode": "off"}]}), "/rules/0/mode"),
         (json!([{"url": "api", "rules": []}]), "/0/url"),
     ] {

@@ -1,0 +1,59 @@
+//! The arguments of `diana init`.
+
+use super::endpoint::Endpoint;
+use super::limit::LimitSpec;
+use super::target::{Kind, Store};
+use crate::output::Output;
+use std::path::PathBuf;
+
+/// The arguments of `diana init`.
+#[derive(Clone, Debug, clap::Args)]
+pub struct Args {
+    /// A limit, as in `--limit '100/minute per ip on /api'`; may be given several times
+    #[arg(long = "limit", value_name = "LIMIT")]
+    pub limits: Vec<LimitSpec>,
+    /// Whom a limit of flags counts: `ip`, `user`, `device`, `all`, or a source such as
+    /// `header x-api-key`
+    #[arg(long, value_name = "ACTOR", requires = "rpu")]
+    pub per: Option<String>,
+    /// Requests per unit of a limit of flags
+    #[arg(long, value_name = "NUMBER")]
+    pub rpu: Option<String>,
+    /// The unit of a limit of flags: second, minute, hour, day, or a span such as `30s`
+    #[arg(long, value_name = "UNIT", requires = "rpu")]
+    pub unit: Option<String>,
+    /// The url of a limit of flags
+    #[arg(long, value_name = "URL", requires = "rpu")]
+    pub url: Option<String>,
+    /// The file to write
+    #[arg(long, value_enum)]
+    pub kind: Option<Kind>,
+    /// The address of your own service
+    #[arg(long, value_name = "HOST:PORT")]
+    pub upstream: Option<Endpoint>,
+    /// The address on which the gateway listens
+    #[arg(long, value_name = "HOST:PORT", default_value = "0.0.0.0:10000")]
+    pub listen: Endpoint,
+    /// Count for all gateways together, in `redis=HOST:PORT` (Webdis) or `rls=HOST:PORT` (a rate
+    /// limit service)
+    #[arg(long, value_name = "STORE")]
+    pub store: Option<Store>,
+    /// How many proxies of your own stand in front of the gateway
+    #[arg(long, value_name = "NUMBER", default_value_t = 0, value_parser = clap::value_parser!(u8).range(0..=31))]
+    pub proxies: u8,
+    /// Let every rule count and report, and none refuse
+    #[arg(long)]
+    pub shadow: bool,
+    /// The filter's file, as the gateway finds it
+    #[arg(long, value_name = "PATH")]
+    pub filter: Option<String>,
+    /// The file to write; `-` is the standard output
+    #[arg(short = 'o', long = "output", value_name = "FILE")]
+    pub file: Option<PathBuf>,
+    /// Replace the file if it exists
+    #[arg(long)]
+    pub force: bool,
+    /// The form of the report
+    #[command(flatten)]
+    pub output: Output,
+}
