@@ -1,6 +1,6 @@
 //! `cargo xtask bench`: measures what the filter costs in a real Envoy. `benches/envoy` measures,
-//! as a program of its own: the load generator has to be built for speed.
-//! `cargo xtask bench replay` times `diana replay` by an example of `cli`.
+//! as a program of its own: the load generator has to be built for speed. An example of `cli` times
+//! `diana replay`: `cargo xtask bench replay`.
 
 use anyhow::{Context, Result, bail};
 use gateway::filter;

@@ -8,6 +8,7 @@ use super::quotas::{Refused, Variants, judge};
 use super::stream::Stream;
 use crate::replay::summary::{Least, WhatIf};
 use diana_limiter::algorithm::Quota;
+use std::borrow::Cow;
 
 /// The most quotas of a grid.
 const MOST: usize = 40;
@@ -32,11 +33,11 @@ pub struct Trials {
     pub least: Least,
 }
 
-/// A quota that was tried, and the requests of the actors that the quota refuses.
+/// A quota that was tried.
+#[derive(Clone, Copy)]
 struct Tried {
     rpu: u64,
     refused: u64,
-    rest: Stream,
 }
 
 impl Trial<'_> {
@@ -55,9 +56,10 @@ impl Trial<'_> {
         let mut least = [None; 3];
         let mut what_if = Vec::new();
         let mut before: Option<Tried> = None;
+        // The requests of all actors that the quota before refuses, and perhaps of others.
+        let (mut requests, mut actors) = (Cow::Borrowed(self.stream), self.weights.len());
         for next in grid(rpu, peak) {
-            let requests = before.as_ref().map_or(self.stream, |tried| &tried.rest);
-            let Some(refused) = self.judge(next, requests) else { continue };
+            let Some(refused) = self.judge(next, &requests) else { continue };
             what_if.push(WhatIf {
                 rpu: next,
                 refused: refused.requests,
@@ -65,8 +67,8 @@ impl Trial<'_> {
             });
             for (least, share) in least.iter_mut().zip(shares) {
                 if least.is_none() && refused.requests <= share {
-                    *least = Some(match &before {
-                        Some(tried) => self.bisect(tried, next, share),
+                    *least = Some(match before {
+                        Some(tried) => self.bisect(tried, next, share, &requests),
                         // The grid begins at 1, or at a quota that refuses something.
                         None => next,
                     });
@@ -75,23 +77,28 @@ impl Trial<'_> {
             if refused.requests == 0 && next >= rpu {
                 break;
             }
-            let is_refused = |place: u32| {
-                let place_of = usize::try_from(place).ok()?;
-                refused.actors.get(place_of).filter(|is_refused| **is_refused).map(|_| place)
-            };
-            before = Some(Tried { rpu: next, refused: refused.requests, rest: requests.of(is_refused) });
+            before = Some(Tried { rpu: next, refused: refused.requests });
+            let left = refused.actors.iter().filter(|is_refused| **is_refused).count();
+            // A copy pays only if it leaves out many.
+            if left < actors / 2 {
+                let is_refused = |place: u32| {
+                    let found = refused.actors.get(usize::try_from(place).ok()?);
+                    found.filter(|is_refused| **is_refused).map(|_| place)
+                };
+                (requests, actors) = (Cow::Owned(requests.of(is_refused)), left);
+            }
         }
         let [none, per_mille, percent] = least;
         Trials { what_if, least: Least { none, per_mille, percent } }
     }
 
-    /// The least quota above `low` and up to `high` that refuses at most `most` requests.
-    fn bisect(&self, low: &Tried, high: u64, most: u64) -> u64 {
+    /// The least quota above `low` and up to `high` that refuses at most `most` of `requests`.
+    fn bisect(&self, low: Tried, high: u64, most: u64, requests: &Stream) -> u64 {
         debug_assert!(low.refused > most);
         let (mut refuses, mut fits) = (low.rpu, high);
         while fits.saturating_sub(refuses) > 1 {
             let middle = refuses.midpoint(fits);
-            match self.judge(middle, &low.rest) {
+            match self.judge(middle, requests) {
                 Some(refused) if refused.requests <= most => fits = middle,
                 _ => refuses = middle,
             }
