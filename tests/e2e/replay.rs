@@ -102,12 +102,13 @@ fn send(connection: &mut Connection, client: u32, number: u32) {
         3 => ("GET", "/files/%61//b/../c?key=%6B1".to_owned()),
         _ => ("POST", "/login".to_owned()),
     };
-    let (session, plan) = (format!("t=1; s={}", number % 2), if number % 3 == 0 { "paid" } else { "free" });
+    let (session, plan) =
+        (format!("t=1; s={}", number % 2), if number.is_multiple_of(3) { "paid" } else { "free" });
     let mut headers = vec![("x-forwarded-for", &*forwarded), ("x-plan", plan), ("cookie", &*session)];
     if !user.is_empty() {
         headers.push(("x-user-id", user));
     }
-    if number % 11 == 0 {
+    if number.is_multiple_of(11) {
         headers.retain(|(name, _)| *name != "cookie");
     }
     connection.request(method, &path, &headers, b"").unwrap();
