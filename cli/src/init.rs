@@ -109,7 +109,8 @@ fn report(written: &Written) -> String {
         Kind::EnvoyNative => {
             format!("ENVOY_DYNAMIC_MODULES_SEARCH_PATH=FOLDER envoy --mode validate -l warning -c {file}")
         }
-        Kind::Nginx => format!("nginx -t -c {file}"),
+        // nginx takes a relative path from its own folder.
+        Kind::Nginx => format!("diana check {file} && nginx -t -c \"$PWD/{file}\""),
         Kind::Document => format!("diana explain {file} --url /"),
     };
     let warnings: String = warnings.iter().map(|warning| format!("warning: {warning}\n")).collect();

@@ -21,13 +21,14 @@ pub mod text;
 pub use args::Args;
 
 use crate::output;
-use miette::{IntoDiagnostic, Result, WrapErr};
+use miette::{IntoDiagnostic, Result, WrapErr, bail};
 use std::fs;
 use std::process::ExitCode;
 
 /// Runs the command.
 pub fn run(args: &Args) -> Result<ExitCode> {
     let summary = run::replay(args)?;
+    has_requests(&summary)?;
     if let Some(path) = &args.report {
         let written = fs::write(path, report::html(&summary));
         written.into_diagnostic().wrap_err_with(|| format!("cannot write `{}`", path.display()))?;
@@ -39,4 +40,20 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     let summary::Totals { requests, refused, .. } = summary.totals;
     let is_above = |percent: f64| refused as f64 * 100.0 > percent * requests as f64;
     Ok(if args.fail_above.is_some_and(is_above) { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}
+
+/// A replay without requests says nothing about the document: a check of it must not pass.
+fn has_requests(summary: &summary::Summary) -> Result<()> {
+    let log = &summary.log;
+    match (summary.totals.requests, log.examples.first()) {
+        (0, Some(first)) => bail!(
+            "no line can be read as a request (format {}); {}:{}: {}; name another format with `--format`",
+            log.format,
+            first.file,
+            first.line,
+            first.why
+        ),
+        (0, None) => bail!("the log has no requests"),
+        _ => Ok(()),
+    }
 }

@@ -10,8 +10,6 @@ use serde_json::Value;
 pub fn text(plan: &Plan, document: &Value) -> String {
     let is_native = plan.kind == Kind::EnvoyNative;
     let prefix = if is_native { "diana" } else { "wasm.diana" };
-    let attributes =
-        ["rule", "shadow", "actor"].map(|name| format!("{name}=%FILTER_STATE({prefix}.{name}:PLAIN)%"));
     let filter = if is_native { native(plan, document) } else { wasm(plan, document) };
     let run = match is_native {
         true => {
@@ -42,9 +40,20 @@ static_resources:
                     typed_config:
                       "@type": type.googleapis.com/envoy.extensions.access_loggers.stream.v3.StdoutAccessLog
                       log_format:
-                        text_format_source:
+                        json_format:                         # `diana replay` reads these lines
+                          start_time: "%START_TIME%"
+                          method: "%REQ(:METHOD)%"
+                          path: "%REQ(X-ENVOY-ORIGINAL-PATH?:PATH)%"
+                          authority: "%REQ(:AUTHORITY)%"
+                          downstream_remote_address: "%DOWNSTREAM_REMOTE_ADDRESS%"
+                          x-user-id: "%REQ(X-USER-ID)%"            # add the headers that your limits name
+                          duration: "%DURATION%"
+                          response_code: "%RESPONSE_CODE%"
                           # The rules that refused, or would have in shadow mode, and the reason of the response.
-                          inline_string: "%REQ(:METHOD)% %REQ(:PATH)% %RESPONSE_CODE% {attributes} %RESPONSE_CODE_DETAILS%\n"
+                          rule: "%FILTER_STATE({prefix}.rule:PLAIN)%"
+                          shadow: "%FILTER_STATE({prefix}.shadow:PLAIN)%"
+                          actor: "%FILTER_STATE({prefix}.actor:PLAIN)%"
+                          response_code_details: "%RESPONSE_CODE_DETAILS%"
                 http_filters:
 {filter}                  - name: envoy.filters.http.router
                     typed_config:
@@ -66,7 +75,6 @@ admin:
   address: {{socket_address: {{address: 127.0.0.1, port_value: 9901}}}}
 "#,
         listen = address(&plan.listen),
-        attributes = attributes.join(" "),
         clusters = clusters(plan),
     )
 }

@@ -79,7 +79,7 @@ fn refusals(id: &str, rule: &RuleSummary, timeline: &Timeline) -> Markup {
                         @for (index, number) in rule.refusals.iter().enumerate().filter(|(_, number)| **number > 0) {
                             tr {
                                 th scope="row" {
-                                    (time::minute(timeline.start_s + timeline.interval_s * index as f64))
+                                    (time::start_of_interval(timeline.start_s + timeline.interval_s * index as f64, timeline.interval_s))
                                 }
                                 td .n { (number::count(*number)) }
                             }

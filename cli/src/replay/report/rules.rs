@@ -69,7 +69,10 @@ pub fn words(rule: &RuleSummary, timeline: &Timeline) -> String {
         Some((index, most)) if most > 0 => format!(
             "The most refusals in an interval are {}, from {} UTC.",
             number::count(most),
-            time::minute(timeline.start_s + timeline.interval_s * index as f64)
+            time::start_of_interval(
+                timeline.start_s + timeline.interval_s * index as f64,
+                timeline.interval_s
+            )
         ),
         _ => "There are no refusals.".to_owned(),
     }

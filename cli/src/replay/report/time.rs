@@ -21,9 +21,11 @@ pub fn instant(seconds: f64) -> String {
     formatted(seconds, "%Y-%m-%d %H:%M:%S").unwrap_or_else(|| UNKNOWN.to_owned())
 }
 
-/// An instant to the minute, with its weekday: `Mon 2026-03-02 14:05`.
-pub fn minute(seconds: f64) -> String {
-    formatted(seconds, "%a %Y-%m-%d %H:%M").unwrap_or_else(|| UNKNOWN.to_owned())
+/// The start of an interval of `length_s` seconds, with its weekday: `Mon 2026-03-02 14:05`, with
+/// seconds if the interval is shorter than a minute.
+pub fn start_of_interval(seconds: f64, length_s: f64) -> String {
+    let form = if length_s < 60.0 { "%a %Y-%m-%d %H:%M:%S" } else { "%a %Y-%m-%d %H:%M" };
+    formatted(seconds, form).unwrap_or_else(|| UNKNOWN.to_owned())
 }
 
 /// An instant that browsers can read, or a dash.
@@ -94,7 +96,7 @@ mod tests {
     #[test]
     fn instants_are_in_utc() {
         assert_eq!(instant(MONDAY + 0.9), "2026-03-02 00:00:00");
-        assert_eq!(minute(MONDAY + 3_661.0), "Mon 2026-03-02 01:01");
+        assert_eq!(start_of_interval(MONDAY + 3_661.0, 60.0), "Mon 2026-03-02 01:01");
         assert_eq!(
             element(Some(-1.0)).into_string(),
             "<time datetime=\"1969-12-31T23:59:59Z\">1969-12-31 23:59:59</time>"

@@ -106,7 +106,7 @@ fn numbers(timeline: &Timeline) -> Markup {
             tbody {
                 @for (index, interval) in timeline.intervals.iter().enumerate() {
                     tr {
-                        th scope="row" { (time::minute(timeline.start_s + timeline.interval_s * index as f64)) }
+                        th scope="row" { (time::start_of_interval(timeline.start_s + timeline.interval_s * index as f64, timeline.interval_s)) }
                         td .n { (number::count(interval.requests)) }
                         td .n { (number::count(interval.refused)) }
                         td .n { (number::count(interval.delayed)) }
@@ -124,7 +124,10 @@ fn busiest(timeline: &Timeline, noun: &str, of: fn(&Interval) -> u64) -> String 
         Some((index, interval)) if of(interval) > 0 => format!(
             "The most {noun} in an interval are {}, from {} UTC.",
             number::count(of(interval)),
-            time::minute(timeline.start_s + timeline.interval_s * index as f64)
+            time::start_of_interval(
+                timeline.start_s + timeline.interval_s * index as f64,
+                timeline.interval_s
+            )
         ),
         _ => format!("There are no {noun}."),
     }

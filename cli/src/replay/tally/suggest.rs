@@ -40,7 +40,7 @@ pub fn suggestion(rule: &RuleSummary, refuses: impl Fn(u64) -> Option<f64>) -> O
             requests(most)
         ),
     };
-    why.push_str(&format!(" A quota of {rpu} leaves a fifth above that."));
+    why.push_str(&format!(" A quota of {rpu} leaves at least a fifth above that."));
     if let Some(share) = refuses(rpu) {
         why.push_str(&match share {
             0.0 => " The rule alone would have refused nothing.".to_owned(),
@@ -105,20 +105,20 @@ mod tests {
         assert_eq!(
             found.why,
             "99.9 % of the 1000 actors have at most 41 requests within one minute; the busiest has 5000. \
-             A quota of 50 leaves a fifth above that. The rule alone would have refused 1.23 % of the requests. \
+             A quota of 50 leaves at least a fifth above that. The rule alone would have refused 1.23 % of the requests. \
              A token bucket lets all of the quota pass at once, unless `burst` is lower."
         );
         let single = suggestion(&rule(1, 1.0, &[(0.99, 123), (1.0, 123)]), |_| Some(0.0)).unwrap();
         assert_eq!(single.rpu, 150);
         assert_eq!(
             single.why,
-            "The highest peak is 123 requests within one second. A quota of 150 leaves a fifth above that. \
+            "The highest peak is 123 requests within one second. A quota of 150 leaves at least a fifth above that. \
              The rule alone would have refused nothing."
         );
         let permits = suggestion(&rule(200, 0.0, &[(0.99, 1), (1.0, 4)]), |_| None).unwrap();
         assert_eq!(
             permits.why,
-            "99 % of the 200 actors have at most 1 request in flight at once; the busiest has 4. A quota of 2 leaves a fifth above that."
+            "99 % of the 200 actors have at most 1 request in flight at once; the busiest has 4. A quota of 2 leaves at least a fifth above that."
         );
         let few = suggestion(&rule(9, 1.0, &[(0.99, 1), (1.0, 4)]), |_| None).unwrap();
         assert!(
