@@ -11,7 +11,7 @@ use crate::source::value::{Kind, Value};
 use diana_config::Configuration;
 use std::collections::HashMap;
 
-/// The memory from which on a warning is due. The demo's document takes 70 MiB.
+/// A document that takes more memory gets a warning. The demo's document takes 70 MiB.
 const MANY_BYTES: u64 = 256 << 20;
 
 /// Adds the warnings about a document without mistakes.

@@ -7,7 +7,8 @@ use crate::source::value::Value;
 use diana_config::Configuration;
 use diana_filter::nginx;
 
-/// Adds what Diana does not support in nginx. Returns how many bytes the document needs in a zone.
+/// Adds findings about settings that Diana does not support in nginx. Returns how many bytes the
+/// document needs in a zone.
 pub fn document(value: &Value, configuration: &mut Configuration, findings: &mut Findings) -> u64 {
     let place = super::place::head(value);
     for why in nginx::refusals(configuration) {

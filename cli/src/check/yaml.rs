@@ -1,4 +1,4 @@
-//! Findings about YAML itself: what a gateway drops without a word.
+//! Findings about YAML itself: what a gateway silently drops.
 
 use super::code;
 use super::finding::Findings;

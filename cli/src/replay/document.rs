@@ -91,7 +91,7 @@ pub struct Run {
     pub tally: Tally,
 }
 
-/// What the log does not tell of responses.
+/// What the log does not record about responses.
 fn of_responses(policy: &Policy, known: &Known) -> Vec<String> {
     let measures = policy.measures();
     let rules = || policy.rules().map(|(_, rule)| rule.counter());

@@ -24,7 +24,7 @@ enum Column {
     Header(usize, Box<str>),
     /// The last address of the list in this slot.
     LastOf(usize),
-    /// The number of bytes of the body that came.
+    /// The number of body bytes that the gateway received.
     Received,
     /// The log does not have the part.
     Absent,
@@ -82,8 +82,8 @@ impl Columns {
         Columns { columns, is_joined: is_nginx, reads_size }
     }
 
-    /// What the policy reads and the log does not have, and what stands for it: one sentence each.
-    /// `counts_addresses`: whether the policy may count by address.
+    /// The values that the policy reads and the log lacks, with what replaces each: one sentence
+    /// each. `counts_addresses`: whether the policy may count by address.
     #[must_use]
     pub fn assumptions(&self, policy: &Policy, counts_addresses: bool) -> Vec<String> {
         let parts = policy.request_parts().zip(&self.columns);

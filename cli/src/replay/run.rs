@@ -47,7 +47,7 @@ pub struct Replay {
 }
 
 impl Replay {
-    /// Opens logs for a document and for another one beside it.
+    /// Opens logs for a document, and for a second document if there is one.
     pub(super) fn open(
         first: Document,
         other: Option<Document>,
@@ -103,7 +103,7 @@ impl Replay {
         Replay { logs, first, other, assumptions }
     }
 
-    /// Decides all requests. Calls `each` with each request, its decision and the policy, and
+    /// Decides all requests. Calls `each` with each request, its decision and the policy. Calls
     /// `progress` now and then with the bytes that have been read and the number of new requests.
     pub fn run(
         self,

@@ -105,7 +105,8 @@ impl Field {
 }
 
 impl RequestLine {
-    /// A line that is no request line, as of a client that speaks no HTTP, has no target.
+    /// Text that is not a request line, for example from a client that does not speak HTTP, has no
+    /// target.
     fn put(self, text: &[u8], record: &mut Record) {
         let mut words = text.splitn(2, |byte| *byte == b' ');
         if let (Some(method), Some(rest)) = (words.next(), words.next()) {
@@ -146,7 +147,7 @@ impl Incoming<'_> {
     }
 }
 
-/// What the lines of a log can tell.
+/// Which values the lines of a log have.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Known {
     /// Whether the lines have the start of the request.
@@ -168,7 +169,7 @@ pub struct Known {
 }
 
 impl Known {
-    /// Adds what a field tells.
+    /// Adds the value that a field has.
     pub fn add(&mut self, field: &Field) {
         match field {
             Field::Start(format) => {

@@ -59,7 +59,7 @@ impl Pattern {
         Ok(Pattern { prefix, fields, is_escaped, spans: Vec::new(), buffer: Vec::new() })
     }
 
-    /// What the lines tell.
+    /// Which values the lines have.
     #[must_use]
     pub fn known(&self) -> Known {
         let mut known = Known::default();

@@ -2,8 +2,8 @@
 
 use crate::replay::summary::{RuleSummary, Suggestion};
 
-/// The share of so many actors that a suggested quota never refuses. Of few actors, one in a
-/// hundred would be none.
+/// The share of the actors that a suggested quota never refuses. Of fewer than 100 actors, one in a
+/// hundred would be less than one actor.
 fn share(actors: u64) -> f64 {
     match actors {
         0..100 => 1.0,
