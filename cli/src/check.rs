@@ -27,15 +27,15 @@ use std::process::ExitCode;
 /// The arguments of `diana check`.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// Documents of Diana, configurations of Envoy or nginx, or Kubernetes manifests; `-` is the
+    /// Documents of Diana, configurations of Envoy or nginx, or Kubernetes manifests; `-` is
     /// standard input
     #[arg(required = true)]
     pub files: Vec<PathBuf>,
     /// Exit with code 1 if there are warnings
     #[arg(long)]
     pub deny_warnings: bool,
-    /// The number of gateways with this configuration. By default the `replicas` of a Deployment in
-    /// the same file
+    /// The number of gateways with this configuration. By default, the `replicas` of the only
+    /// workload in the same file
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub replicas: Option<u64>,
     /// The form of the output

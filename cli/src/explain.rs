@@ -1,5 +1,5 @@
 //! Shows which limits a request meets and what each rule says. The engine decides, over a store in
-//! memory and on a virtual clock; this command only asks and shows.
+//! memory and on a virtual clock; this command only asks the engine and shows the answers.
 
 mod actors;
 mod args;

@@ -1,7 +1,7 @@
 //! The command `diana`: checks, explains and replays rate limits without a gateway, over the same
 //! engine as the filter. A command is a module with `Args` and `run`, and a line in [`Command`].
 //!
-//! Exit codes: 0 if all is well, 1 if a command found mistakes, 2 if it could not run.
+//! Exit codes: 0 on success, 1 if a command found mistakes, 2 if the command could not run.
 #![forbid(unsafe_code)]
 
 pub mod check;
@@ -32,7 +32,7 @@ pub enum Command {
     Check(check::Args),
     /// Show which limits a request meets, and what each rule says
     Explain(Box<explain::Args>),
-    /// Decide the requests of an access log, and report who would have been refused
+    /// Run the requests in an access log through the limits, and report who would have been refused
     Replay(replay::Args),
     /// Print the JSON Schema of documents
     Schema(schema::Args),
@@ -47,7 +47,7 @@ pub enum Command {
 /// The exit code of a command that could not run.
 const COULD_NOT_RUN: u8 = 2;
 
-/// Runs the command. Errors go to the standard error.
+/// Runs the command. Errors go to standard error.
 #[must_use]
 pub fn run(arguments: Arguments) -> ExitCode {
     let result = match &arguments.command {

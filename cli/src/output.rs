@@ -8,7 +8,7 @@ use std::io::{self, ErrorKind, Write};
 /// The options of the output.
 #[derive(Clone, Copy, Debug, Default, Args)]
 pub struct Output {
-    /// The form of the output
+    /// The output format
     #[arg(long, value_enum, default_value_t)]
     pub format: Format,
 }
@@ -23,7 +23,7 @@ pub enum Format {
     Json,
 }
 
-/// Writes to the standard output. A reader that closes the pipe, such as `head`, is no error.
+/// Writes to standard output. If the reader closes the pipe, as `head` does, this is not an error.
 pub fn print(text: &str) -> Result<()> {
     let mut out = io::stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {

@@ -1,5 +1,5 @@
-//! Decides the requests of an access log on a virtual clock, and reports what would have been
-//! refused.
+//! Runs the requests in an access log through the limits of a document, on a virtual clock, and
+//! reports what would have been refused.
 //!
 //! ```text
 //!   log ─ Records, by their starts ─► engine ─ Decision ─► tally ─► Summary ─► text, JSON, HTML

@@ -1,5 +1,6 @@
 //! Reads the document of a file, for commands that need one valid configuration. The document may
-//! be a file of its own, in JSON or YAML, or stand in what a gateway or Kubernetes reads.
+//! be a file of its own, in JSON or YAML, or a part of a gateway's configuration or of a Kubernetes
+//! manifest.
 
 pub mod content;
 pub mod documents;
@@ -40,7 +41,7 @@ pub fn document(path: &Path) -> Result<Vec<u8>> {
             let range = document.range();
             file.position(range.start).line <= line && line <= file.position(range.end).line
         }),
-        // A route's document is no whole document.
+        // A route's document is not a complete document.
         None if documents.iter().filter(|document| document.host != Host::Route).count() == 1 => {
             documents.retain(|document| document.host != Host::Route);
         }

@@ -5,7 +5,8 @@
 pub enum Severity {
     /// The gateway refuses the configuration, or drops a part of it.
     Error,
-    /// The gateway accepts the configuration, which probably does not do what was meant.
+    /// The gateway accepts the configuration, but the configuration probably does not do what the
+    /// user intended.
     Warning,
 }
 

@@ -11,7 +11,7 @@ use crate::source::value::{Kind, Value};
 use diana_config::Configuration;
 use std::collections::HashMap;
 
-/// The memory from which on a warning is due. The demo's document takes 70 MiB.
+/// A document that takes more memory gets a warning. The demo's document takes 70 MiB.
 const MANY_BYTES: u64 = 256 << 20;
 
 /// Adds the warnings about a document without mistakes.
@@ -128,7 +128,7 @@ fn counts_of_replicas(model: &Model, replicas: u64, findings: &mut Findings) {
                 code::LEASE_REPLICAS,
                 &place,
                 format!(
-                    "the quota is fewer leases than there are gateways: {} of {replicas} gateways may hold all of it",
+                    "the quota covers fewer leases than there are gateways: {} of {replicas} gateways may hold all of it",
                     rule.rpu.checked_div(lease).unwrap_or(0).max(1)
                 ),
                 Some(&match fits {

@@ -11,7 +11,8 @@ use diana_config::Configuration;
 use std::collections::HashSet;
 use std::ops::Range;
 
-/// Adds the findings about the filter that has the document, and about what stands around it.
+/// Adds the findings about the filter with the document, and about the configuration around the
+/// filter.
 pub fn warnings(document: &Document, findings: &mut Findings) {
     let is_plugin = matches!(document.part.form, Form::Envoy(_)) || is_message(document);
     if document.host == Host::Wasm
@@ -23,7 +24,7 @@ pub fn warnings(document: &Document, findings: &mut Findings) {
     }
 }
 
-/// Whether the filter is a message of Envoy, and not the `spec` of a Kubernetes resource.
+/// Whether the filter is an Envoy message, not the `spec` of a Kubernetes resource.
 fn is_message(document: &Document) -> bool {
     document.filter.is_some_and(|filter| filter.field("vm_config").is_some())
 }
@@ -74,7 +75,7 @@ pub fn file(document: &Document, configuration: &Configuration, findings: &mut F
     }
 }
 
-/// The files for Envoy. Each has the callbacks of those before it.
+/// The filter's files for Envoy. Each file has all callbacks of the files before it.
 const FILES: [&str; 4] = ["diana-min.wasm", "diana-lean.wasm", "diana.wasm", "diana-settle.wasm"];
 
 /// The file with the fewest callbacks that suffice, as `Callbacks::suffice` in `src/callbacks.rs`

@@ -13,14 +13,14 @@ use diana_document::Error;
 pub enum Compiled {
     /// A configuration.
     Whole(Box<Configuration>),
-    /// The document of a route, which needs its listener's.
+    /// A route's document, which needs the listener's document.
     Route,
-    /// None: there are mistakes.
+    /// No configuration, because the document has mistakes.
     Wrong,
 }
 
-/// Compiles a document, and adds all mistakes. `listener` is the document over which a route's
-/// document lies, if the file has it.
+/// Compiles a document, and adds all mistakes. `listener` is the document that a route's document
+/// overlays, if the file has one.
 pub fn compile(document: &Document, listener: Option<&[u8]>, findings: &mut Findings) -> Compiled {
     let value = match &document.body {
         Body::Absent(range, why) => {
@@ -82,7 +82,7 @@ fn code_of(error: &Error) -> Code {
 const TWICE: &str = "is given twice";
 const MISSING: &str = "is missing";
 
-/// Where a message of Diana turns to what is allowed.
+/// The texts at which the hint begins in a message of Diana.
 const HINTS: [&str; 9] = [
     ", did you mean ",
     ", expected ",

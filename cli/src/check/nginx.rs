@@ -7,7 +7,8 @@ use crate::source::value::Value;
 use diana_config::Configuration;
 use diana_filter::nginx;
 
-/// Adds what Diana does not support in nginx. Returns how many bytes the document needs in a zone.
+/// Adds findings about settings that Diana does not support in nginx. Returns how many bytes the
+/// document needs in a zone.
 pub fn document(value: &Value, configuration: &mut Configuration, findings: &mut Findings) -> u64 {
     let place = super::place::head(value);
     for why in nginx::refusals(configuration) {
@@ -48,7 +49,7 @@ pub fn surroundings(directives: &[Directive], needed: u64, findings: &mut Findin
             findings.add(
                 code::ZONE_MISSING,
                 &word.range,
-                "there is no zone for the counts: no worker starts",
+                "the zone for the counts is missing: nginx starts no worker",
                 Some("write `shm_kv diana 64m eviction=lru;` in the block `wasm`"),
             );
         }

@@ -6,7 +6,7 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 use std::ops::Range;
 
-/// Objects with more entries than this get an index, because there may be as many mistakes.
+/// Objects with more entries than this get an index, because each entry may have a mistake.
 const MAX_SEARCHED: usize = 32;
 
 /// Finds places in a document.
@@ -25,7 +25,8 @@ impl<'a> Places<'a> {
         Places { root, takes_first, indexes: RefCell::default() }
     }
 
-    /// The bytes that a mistake is about. Of a repeated key this is the second one.
+    /// The bytes that a mistake is about. For a repeated key, these are the bytes of the second
+    /// one.
     #[must_use]
     pub fn of(&self, error: &Error) -> Range<usize> {
         let (value, entry) = self.at(&error.path);
@@ -39,8 +40,8 @@ impl<'a> Places<'a> {
         second.or(first).map_or_else(|| shown(value, entry), |entry| entry.key_range.clone())
     }
 
-    /// The value at a path, and its entry if it is the value of a key. If the path leads nowhere,
-    /// the innermost value on its way.
+    /// The value at a path, and its entry if it is the value of a key. If the path does not exist,
+    /// the innermost value along the path.
     #[must_use]
     pub fn at(&self, path: &str) -> (&'a Value, Option<&'a Entry>) {
         let (mut value, mut entry, mut rest) = (self.root, None, path);
@@ -102,12 +103,12 @@ impl<'a> Places<'a> {
     }
 }
 
-/// The step of a path to a key that is no plain word.
+/// The step of a path to a key that is not a plain word.
 fn bracketed(key: &str) -> String {
     format!("[{}]", quoted(key).replace('`', "\""))
 }
 
-/// A list or an object of several lines is shown by its key, or by its begin.
+/// A list or an object of several lines is shown by its key, or by its start.
 fn shown(value: &Value, entry: Option<&Entry>) -> Range<usize> {
     let is_large = !value.entries().is_empty() || !value.items().is_empty();
     match entry {

@@ -16,10 +16,10 @@ use std::fmt::Write;
 /// The columns of the text.
 const WIDTH: usize = 100;
 
-/// A longer line is shown in part.
+/// The excerpt cuts lines that are longer.
 const MAX_LINE: usize = 160;
 
-/// How much of a longer line is shown on either side of a finding.
+/// The bytes of a cut line that the excerpt shows on either side of a finding.
 const AROUND: usize = 60;
 
 /// All findings and documents of all files.
@@ -187,7 +187,7 @@ impl SourceCode for Excerpts<'_> {
         let lines = place.line.saturating_sub(before).max(1)
             ..=place.line.saturating_add(after).min(self.file.lines());
         if before == 0 && after == 0 {
-            // Only the place is asked for, in front of the excerpt.
+            // `miette` asks only for the place, to print it above the excerpt.
             let end = self.file.line(place.line).end.min(end).max(start);
             let data = self.shown.get(start..end).ok_or(MietteError::OutOfBounds)?;
             return Ok(self.contents(data, start, place.line, place.column.saturating_sub(1), 1));

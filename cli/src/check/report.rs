@@ -95,7 +95,7 @@ impl Report {
     }
 }
 
-/// The only document of a listener in a text, if it is valid: the documents of routes lie over it.
+/// A text's only listener document, if the document is valid. Documents of routes overlay it.
 fn listener(part: &Part, documents: &[Document]) -> Option<Vec<u8>> {
     let is_listener =
         |document: &&Document| document.host == Host::Module && std::ptr::eq(document.part, part);
@@ -116,7 +116,7 @@ struct Zone {
     known: HashSet<Vec<u8>>,
 }
 
-/// Checks a document and what stands around it. Returns its configuration.
+/// Checks a document and the configuration around it. Returns its configuration.
 fn check(
     document: &Document,
     listener: Option<&[u8]>,

@@ -10,15 +10,15 @@ use diana_limiter::matcher::pattern::{Pattern, Segment};
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 
-/// How many pairs of limits are compared at most: large documents are checked in less depth rather
-/// than for minutes.
+/// The most pairs of limits to compare. Beyond this number, the check is less thorough; otherwise a
+/// large document would take minutes.
 const MAX_PAIRS: usize = 2_000_000;
 
-/// With how many limits of the same url and conditions a tier is compared.
+/// The most limits of the same url and conditions with which a tier is compared.
 const MAX_BASES: usize = 16;
 
-/// Adds the warnings. Returns the places of rules that are a tier: Diana's own warnings about them
-/// would say the same.
+/// Adds the warnings. Returns the places of rules that form a tier, because Diana's own warnings
+/// about these rules would repeat the finding.
 pub fn warnings(model: &Model, findings: &mut Findings) -> HashSet<Range<usize>> {
     shadowed_limits(model, findings);
     rules_without_their_actor(model, findings);
@@ -27,7 +27,7 @@ pub fn warnings(model: &Model, findings: &mut Findings) -> HashSet<Range<usize>>
     tiers(model, findings)
 }
 
-/// Limits for all of whose paths more specific limits are exclusive.
+/// Limits that never apply, because more specific exclusive limits cover all their paths.
 fn shadowed_limits(model: &Model, findings: &mut Findings) {
     let exclusive = || model.limits.iter().filter(|limit| limit.exclusive);
     // The paths that a limit without `=` matches are its own and those with one more segment.
@@ -126,7 +126,7 @@ fn names(model: &Model, actor: &str, condition: &Condition) -> bool {
     }
 }
 
-/// Rules that a client evades by leaving out the actor, without another rule that counts then.
+/// Rules that a client evades by leaving out the actor, if no other rule then counts the request.
 fn skipped_protection(model: &Model, findings: &mut Findings) {
     let counts_always = |rule: &Rule| {
         let has_actor = rule.actors.iter().all(|actor| model.always_has(actor));
@@ -165,7 +165,8 @@ fn skipped_protection(model: &Model, findings: &mut Findings) {
     }
 }
 
-/// Limits that differ from another one by the value of a header, and allow more for it: both count.
+/// Limits that require a value, such as a header's, and allow more than another limit. Both limits
+/// count such requests.
 fn tiers(model: &Model, findings: &mut Findings) -> HashSet<Range<usize>> {
     let key = |pattern: &Pattern, conditions: &[&Condition]| {
         let conditions: Vec<String> =

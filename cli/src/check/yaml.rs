@@ -1,4 +1,4 @@
-//! Findings about YAML itself: what a gateway drops without a word.
+//! Findings about YAML itself: what a gateway silently drops.
 
 use super::code;
 use super::finding::Findings;
@@ -29,7 +29,7 @@ fn visit(value: &Value, effect: &str, line: &dyn Fn(usize) -> usize, findings: &
                 code::DROPPED_KEY,
                 &entry.key_range,
                 format!("{key} is given twice: {effect}, and the one in line {line} has no effect"),
-                Some("remove one of them, or join their values"),
+                Some("remove one of them, or merge their values"),
             );
         }
         visit(&entry.value, effect, line, findings);

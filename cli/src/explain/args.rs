@@ -50,7 +50,7 @@ pub struct Args {
     /// The size of each response's body in bytes, for rules that depend on it
     #[arg(long, default_value_t = 0, value_name = "BYTES")]
     pub response_bytes: u64,
-    /// Decide as while the global store is down
+    /// Decide as if the global store were down
     #[arg(long)]
     pub store_down: bool,
     /// List all limits that do not apply, not only the nearest

@@ -94,7 +94,8 @@ pub fn changed(value: &Value, is_kept: impl Fn(&str) -> bool, added: Vec<(&str, 
     Value::Object(kept.chain(added.into_iter().map(|(key, value)| (key.to_owned(), value))).collect())
 }
 
-/// Compiles a document that was made of a valid one. A secret of the gateway is made up.
+/// Compiles a document that was derived from a valid one. A placeholder replaces a secret of the
+/// gateway.
 pub fn compile(document: &Value) -> Result<Configuration> {
     let secret = Secret::Known("a secret for a store that is never asked".into());
     Source::new(document.to_string().as_bytes(), &secret).compile().map_err(|mistakes| {

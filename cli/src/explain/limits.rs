@@ -1,5 +1,6 @@
-//! Which limits of the document apply, by asking the engine: documents are made in which each limit
-//! has one shadow rule that refuses everything, so the decision names the limits that apply.
+//! Finds the limits of the document that apply, by asking the engine about derived documents. In a
+//! derived document, each limit has one shadow rule that refuses everything, so the decision names
+//! the limits that apply.
 
 use super::conditions::{self, Aspect};
 use super::document::{Document, Limit, changed, compile};
@@ -15,7 +16,7 @@ use std::collections::BTreeMap;
 pub struct Matched {
     /// The limits that apply, in the order of their checks.
     pub applying: Vec<usize>,
-    /// The limits that match and do not apply, because an exclusive limit does.
+    /// The limits that match but do not apply, because an exclusive limit applies.
     pub switched_off: Vec<usize>,
     /// All other limits.
     pub failing: Vec<Failing>,

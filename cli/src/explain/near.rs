@@ -123,7 +123,7 @@ fn difference(pattern: &Pattern, path: &Path) -> Option<(Distance, String)> {
             let is_typo = nearest(&found_text, &[&literal_text]).is_some();
             let distance = match is_typo {
                 true => Distance::Typo,
-                // Of one segment, everything differs.
+                // In a path of one segment, everything differs.
                 false if expected.len() > 1 => Distance::Segment,
                 false => return None,
             };

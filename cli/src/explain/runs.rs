@@ -25,7 +25,7 @@ fn run(number: u32, report: Option<&RuleReport>) -> RuleRun {
     let verdict = report.and_then(|report| report.verdict);
     let wait = match verdict.map(|verdict| verdict.admission) {
         Some(Admission::Admit { delay }) => (delay > Span::ZERO).then_some(delay),
-        // A permit returns when another request ends, and nobody knows when that is.
+        // A permit returns when another request ends, at an unknown time.
         Some(Admission::Refuse { .. }) if report.is_some_and(|report| report.quota.unit == Span::ZERO) => {
             None
         }

@@ -1,5 +1,5 @@
-//! Sends the requests to the engine on a virtual clock. Each request comes to another worker of one
-//! gateway, so that no worker's cache answers and every rule is asked.
+//! Sends the requests to the engine on a virtual clock. Each request goes to a different worker of
+//! one gateway, so that no worker's cache answers and every rule is asked.
 
 use super::document::{Document, changed, compile, get};
 use super::report::Response;
@@ -101,7 +101,7 @@ fn is_global(rule: &Value) -> bool {
     matches!(get(rule, "scope"), Some(Value::Text(scope)) if diana_document::fold(scope) == "global")
 }
 
-/// The rule as one gateway counts it whose requests are all that the store knows.
+/// The rule, counted as if one gateway had the store to itself.
 fn local(rule: &Value) -> Value {
     match is_global(rule) {
         true => changed(rule, |key| !matches!(key, "scope" | "on_error" | "lease"), Vec::new()),
@@ -109,7 +109,7 @@ fn local(rule: &Value) -> Value {
     }
 }
 
-/// A short form again: one limit, or a list of limits, both as a list.
+/// The short form of a document in the full form: a list of limits, also for one limit.
 fn of_short(full: &Value) -> Value {
     get(full, "limits").cloned().unwrap_or(Value::List(Vec::new()))
 }
@@ -222,7 +222,7 @@ impl Simulation {
             ));
         }
         if self.policy().adaptive_limits().next().is_some() {
-            notes.push("Adaptive limits stay where they start: no upstream is measured.".to_owned());
+            notes.push("Adaptive limits stay at their start values: no upstream is measured.".to_owned());
         }
         for path in self.policy().properties() {
             let is_given = incoming

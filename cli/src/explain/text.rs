@@ -97,7 +97,7 @@ fn rule(to: &mut String, rule: &RuleView) -> fmt::Result {
     writeln!(
         to,
         "{}{}",
-        if rule.is_global { ", counted as one gateway would" } else { "" },
+        if rule.is_global { ", counted as if by one gateway" } else { "" },
         if rule.is_enforced { "" } else { ", only counts (shadow)" }
     )?;
     if rule.actor.found == "skipped" {

@@ -12,20 +12,20 @@ pub struct Args {
     /// A limit, as in `--limit '100/minute per ip on /api'`; may be given several times
     #[arg(long = "limit", value_name = "LIMIT")]
     pub limits: Vec<LimitSpec>,
-    /// Whom a limit of flags counts: `ip`, `user`, `device`, `all`, or a source such as
+    /// Whom the limit of `--rpu` counts: `ip`, `user`, `device`, `all`, or a source such as
     /// `header x-api-key`
     #[arg(long, value_name = "ACTOR", requires = "rpu")]
     pub per: Option<String>,
-    /// Requests per unit of a limit of flags
+    /// Requests per unit, for one limit without `--limit`
     #[arg(long, value_name = "NUMBER")]
     pub rpu: Option<String>,
-    /// The unit of a limit of flags: second, minute, hour, day, or a span such as `30s`
+    /// The unit of `--rpu`: second, minute, hour, day, or a span such as `30s`
     #[arg(long, value_name = "UNIT", requires = "rpu")]
     pub unit: Option<String>,
-    /// The url of a limit of flags
+    /// The url of the limit of `--rpu`
     #[arg(long, value_name = "URL", requires = "rpu")]
     pub url: Option<String>,
-    /// The file to write
+    /// The kind of file to write
     #[arg(long, value_enum)]
     pub kind: Option<Kind>,
     /// The address of your own service
@@ -41,13 +41,13 @@ pub struct Args {
     /// How many proxies of your own stand in front of the gateway
     #[arg(long, value_name = "NUMBER", default_value_t = 0, value_parser = clap::value_parser!(u8).range(0..=31))]
     pub proxies: u8,
-    /// Let every rule count and report, and none refuse
+    /// Start in shadow mode: every rule counts and reports, and none refuses
     #[arg(long)]
     pub shadow: bool,
     /// The filter's file, as the gateway finds it
     #[arg(long, value_name = "PATH")]
     pub filter: Option<String>,
-    /// The file to write; `-` is the standard output
+    /// The file to write; `-` is standard output
     #[arg(short = 'o', long = "output", value_name = "FILE")]
     pub file: Option<PathBuf>,
     /// Replace the file if it exists

@@ -29,7 +29,7 @@ impl FromStr for Endpoint {
 }
 
 impl Endpoint {
-    /// Whether the host is an address, and no name.
+    /// Whether the host is an address, not a name.
     pub fn is_address(&self) -> bool {
         self.host.parse::<IpAddr>().is_ok()
     }

@@ -84,7 +84,7 @@ impl Plan {
             Ok(configuration) => Ok(configuration.warnings.iter().map(ToString::to_string).collect()),
             Err(mistakes) => {
                 let lines: Vec<String> = mistakes.iter().map(ToString::to_string).collect();
-                Err(miette!("these limits make no valid document:\n{}", lines.join("\n")))
+                Err(miette!("these limits do not make a valid document:\n{}", lines.join("\n")))
             }
         }
     }

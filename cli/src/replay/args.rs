@@ -9,13 +9,12 @@ pub struct Args {
     /// The file with the document
     pub file: PathBuf,
 
-    /// An access log: plain, gzip or zstd; `-` is the standard input. Several logs are merged by
-    /// time
+    /// An access log: plain, gzip or zstd; `-` is standard input. Several logs are merged by time
     #[arg(long, required = true, num_args = 1.., value_name = "FILE")]
     pub log: Vec<PathBuf>,
 
     /// The format of the lines: envoy, istio, nginx, json, Envoy's command operators or nginx'
-    /// variables. Found out from the first lines by default
+    /// variables. By default, detected from the first lines
     #[arg(long, value_name = "FORMAT")]
     pub format: Option<String>,
 
@@ -27,7 +26,7 @@ pub struct Args {
     #[arg(long)]
     pub what_if: bool,
 
-    /// Write the report as a page of HTML, which includes `--what-if`
+    /// Write the report as an HTML page, which includes `--what-if`
     #[arg(long, value_name = "FILE")]
     pub report: Option<PathBuf>,
 
@@ -35,7 +34,7 @@ pub struct Args {
     #[arg(long)]
     pub json: bool,
 
-    /// End with exit code 1 if more than this share of the requests is refused
+    /// Exit with code 1 if more than this share of the requests is refused
     #[arg(long, value_name = "PERCENT", value_parser = percent)]
     pub fail_above: Option<f64>,
 }

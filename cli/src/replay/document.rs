@@ -56,7 +56,7 @@ impl Document {
         let mut all = columns.assumptions(policy, counts_addresses);
         if self.places.iter().any(|place| place.is_global) {
             all.push(
-                "Rules with `scope: global` count all requests of the log: it has to hold those of all gateways."
+                "Rules with `scope: global` count all requests of the log: the log must contain those of all gateways."
                     .into(),
             );
         }
@@ -91,14 +91,14 @@ pub struct Run {
     pub tally: Tally,
 }
 
-/// What the log does not tell of responses.
+/// What the log does not record about responses.
 fn of_responses(policy: &Policy, known: &Known) -> Vec<String> {
     let measures = policy.measures();
     let rules = || policy.rules().map(|(_, rule)| rule.counter());
     let holds = rules().any(|counter| counter.algorithm.ends_with_request());
     let mut all = Vec::new();
     if holds && !known.duration {
-        all.push("The log has no durations: a request holds its permits for no time.".into());
+        all.push("The log has no durations: each request returns its permits at once.".into());
     }
     if policy.adaptive_limits().next().is_some() {
         all.push(match known.status && (known.latency || known.duration) {
@@ -114,7 +114,8 @@ fn of_responses(policy: &Policy, known: &Known) -> Vec<String> {
     }
     if measures.status && !known.status {
         all.push(
-            "The log has no statuses: rules that depend on a status count as without a response.".into(),
+            "The log has no statuses: rules that depend on a status count as if there were no response."
+                .into(),
         );
     }
     if measures.request_bytes && !known.received {

@@ -79,7 +79,7 @@ impl Engine {
         self.worker.counted_actor(&self.policy, rule)
     }
 
-    /// Decides a request. A request that comes too late is decided now.
+    /// Decides a request. A request that comes too late is decided at the present instant.
     pub fn decide(&mut self, record: &Record) -> &Decision {
         if record.start < self.now {
             self.late = self.late.saturating_add(1);
@@ -143,7 +143,7 @@ impl Engine {
         };
     }
 
-    /// What the log knows of the request's use.
+    /// The request's use, as far as the log records it.
     fn usage(&self, record: &Record) -> Usage {
         let number = |slot: &Option<usize>| {
             let text = record.get((*slot)?)?;
@@ -176,7 +176,7 @@ impl Held {
 }
 
 impl Ord for Held {
-    /// The earliest is the greatest.
+    /// Reversed, because a `BinaryHeap` pops the greatest: the earliest is the greatest.
     fn cmp(&self, other: &Held) -> Ordering {
         other.order().cmp(&self.order())
     }

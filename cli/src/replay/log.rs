@@ -81,19 +81,20 @@ impl Format {
             let fits = lines.clone().filter(|line| format.read(line, &mut record).is_ok());
             (fits.count(), format)
         });
-        // Of equals, the first name.
+        // If several formats read equally many, the first wins.
         let best = read.reduce(|best, other| if other.0 > best.0 { other } else { best });
         best.filter(|(count, _)| *count > 0).map(|(_, format)| format)
     }
 
-    /// Learns from the first lines of a log what the lines tell. A pattern tells this by itself.
+    /// Detects from the first lines of a log which values the lines have. A pattern states its
+    /// values.
     pub fn learn<'l>(&mut self, lines: impl Iterator<Item = &'l [u8]>) {
         if let Kind::Json(keys) = &self.kind {
             lines.for_each(|line| keys.note(line, &mut self.known));
         }
     }
 
-    /// What the lines tell.
+    /// Which values the lines have.
     #[must_use]
     pub fn known(&self) -> &Known {
         &self.known

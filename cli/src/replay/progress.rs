@@ -3,7 +3,7 @@
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::io::{IsTerminal, stderr};
 
-/// A bar on the standard error, or nothing if the standard error is no terminal.
+/// A bar on standard error, or nothing if standard error is not a terminal.
 #[derive(Debug)]
 pub struct Bar(Option<ProgressBar>);
 
@@ -25,7 +25,7 @@ impl Bar {
         }))
     }
 
-    /// This many bytes have been read, and this many requests decided.
+    /// Shows how many bytes have been read, and how many requests have been decided.
     pub fn show(&self, bytes: u64, requests: u64) {
         let Some(bar) = &self.0 else { return };
         bar.set_position(bytes);

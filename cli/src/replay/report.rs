@@ -1,4 +1,4 @@
-//! The result of a replay as one page of HTML, which needs no other file and asks nobody.
+//! The result of a replay as one page of HTML, which needs no other file and makes no request.
 //!
 //! The page depends on the summary alone: no clock, no random. Charts are drawn here; the page's
 //! script only moves markers and copies numbers that are already in tables.

@@ -24,7 +24,7 @@ enum Column {
     Header(usize, Box<str>),
     /// The last address of the list in this slot.
     LastOf(usize),
-    /// The number of bytes of the body that came.
+    /// The number of body bytes that the gateway received.
     Received,
     /// The log does not have the part.
     Absent,
@@ -82,8 +82,8 @@ impl Columns {
         Columns { columns, is_joined: is_nginx, reads_size }
     }
 
-    /// What the policy reads and the log does not have, and what stands for it: one sentence each.
-    /// `counts_addresses`: whether the policy may count by address.
+    /// The values that the policy reads and the log lacks, with what replaces each: one sentence
+    /// each. `counts_addresses`: whether the policy may count by address.
     #[must_use]
     pub fn assumptions(&self, policy: &Policy, counts_addresses: bool) -> Vec<String> {
         let parts = policy.request_parts().zip(&self.columns);
@@ -108,7 +108,8 @@ impl Columns {
                 Part::Method => "The log has no method: every request lacks it.".into(),
                 Part::Host => "The log has no host: every request lacks it.".into(),
                 Part::Address => {
-                    "The log has no client address: requests that count by address count together.".into()
+                    "The log has no client address: rules that count by address count all requests together."
+                        .into()
                 }
                 Part::BodySize => {
                     "The log has no size of bodies: every request counts as of unknown size.".into()

@@ -47,7 +47,7 @@ pub struct Replay {
 }
 
 impl Replay {
-    /// Opens logs for a document and for another one beside it.
+    /// Opens logs for a document, and for a second document if there is one.
     pub(super) fn open(
         first: Document,
         other: Option<Document>,
@@ -75,15 +75,20 @@ impl Replay {
         let mut assumptions = Vec::new();
         if !known.start {
             assumptions.push(match known.duration {
-                true => "The log has the end of each request: the start is the duration before.".into(),
+                true => {
+                    "The log has the end of each request: the start is the end minus the duration.".into()
+                }
                 false => {
-                    "The log has the end of each request and no duration: every request starts at its end."
+                    "The log has the end of each request but no duration: every request starts at its end."
                         .into()
                 }
             });
         }
         if known.whole_seconds {
-            assumptions.push("The log has whole seconds: all requests of a second come at its begin.".into());
+            assumptions.push(
+                "The log has whole seconds: all requests of a second start at the beginning of that second."
+                    .into(),
+            );
         }
         let documents = [Some(&first), other.as_ref()];
         for assumption in documents
@@ -103,7 +108,7 @@ impl Replay {
         Replay { logs, first, other, assumptions }
     }
 
-    /// Decides all requests. Calls `each` with each request, its decision and the policy, and
+    /// Decides all requests. Calls `each` with each request, its decision and the policy. Calls
     /// `progress` now and then with the bytes that have been read and the number of new requests.
     pub fn run(
         self,

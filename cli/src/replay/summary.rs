@@ -1,4 +1,5 @@
-//! What `diana replay` found. `--json` prints it, the text report and the HTML report show it.
+//! The result of `diana replay`. `--json` prints the result; the text report and the HTML report
+//! show it.
 //!
 //! Instants are seconds since the Unix epoch. Lists are bounded, whatever the log holds.
 
@@ -152,7 +153,7 @@ pub struct RuleSummary {
     pub what_if: Vec<WhatIf>,
     /// The least `rpu` that would have refused no request, at most 0.1 % and at most 1 %.
     pub least: Least,
-    /// The peaks of the actors: how many requests an actor makes within one unit at most.
+    /// The peaks of the actors: the most requests that an actor makes within one unit.
     pub peaks: Vec<Quantile>,
     /// A quota that the log suggests.
     pub suggestion: Option<Suggestion>,

@@ -29,7 +29,7 @@ use timeline::Times;
 /// The actors of all rules together, and the bytes of all their streams.
 const ACTORS: usize = 192 << 10;
 const STREAM_BYTES: usize = 64 << 20;
-/// The least of both for one rule.
+/// The minimum of both for one rule.
 const LEAST_ACTORS: usize = 256;
 const LEAST_BYTES: usize = 64 << 10;
 
@@ -43,7 +43,7 @@ pub struct Tally {
     /// The place of each rule of the policy, by its id.
     places: Vec<Option<usize>>,
     first_and_last: Option<(Time, Time)>,
-    /// Actors that started anew, because the policy's table had no room for their counts.
+    /// Evictions: an actor started over, because the policy's table had no room for its counts.
     evicted: u64,
     /// Requests that were refused because the table had no room for their actors.
     set_full: u64,
@@ -165,7 +165,7 @@ impl Tally {
         let mut notes: Vec<String> = self.rules.iter().flat_map(RuleTally::notes).collect();
         let room = [
             (self.evicted, "times an actor started anew"),
-            (self.set_full, "requests of newcomers were refused"),
+            (self.set_full, "requests of new actors were refused"),
         ];
         for (count, what) in room.into_iter().filter(|(count, _)| *count > 0) {
             notes.push(format!(

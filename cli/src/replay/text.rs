@@ -50,7 +50,7 @@ fn write(text: &mut String, summary: &Summary, log: &LogSummary, totals: &Totals
         }
     }
     if log.late > 0 {
-        writeln!(text, "\n{} requests were logged too late and are decided later than they came", log.late)?;
+        writeln!(text, "\n{} requests were logged too late and were decided after their start", log.late)?;
     }
     Ok(())
 }
@@ -98,7 +98,7 @@ fn rule(text: &mut String, rule: &RuleSummary) {
         ("at most 1 %", rule.least.percent),
     ];
     let known = least.iter().enumerate().filter_map(|(at, (share, rpu))| {
-        // A looser share with the same quota tells nothing more.
+        // A looser share with the same quota adds nothing.
         let is_new =
             at.checked_sub(1).and_then(|before| least.get(before)).is_none_or(|(_, before)| before != rpu);
         Some(format!("{share} from rpu {} on", (*rpu).filter(|_| is_new)?))

@@ -1,5 +1,4 @@
-//! A file, and the texts within it: the file's own text, and values of strings that hold a text in
-//! their turn.
+//! A file, and the texts within it: the file's own text, and strings that in turn hold a text.
 
 use super::origin::Origin;
 use std::fmt;
@@ -33,7 +32,7 @@ pub struct Position {
 }
 
 impl File {
-    /// Reads a file, or the standard input if the name is `-`.
+    /// Reads a file, or standard input if the name is `-`.
     pub fn read(path: &Path) -> io::Result<File> {
         let name = path.to_string_lossy().into_owned();
         let bytes = if name == STDIN {

@@ -1,4 +1,4 @@
-//! Finds the documents of Diana in what gateways and Kubernetes read.
+//! Finds the documents of Diana in gateway configurations and Kubernetes manifests.
 
 use super::content::{Content, SyntaxError};
 use super::nginx::Word;
@@ -51,7 +51,7 @@ pub enum Body<'a> {
     Structure(&'a Value),
     /// A text of its own, and its value.
     Text(Content, Result<Value, SyntaxError>),
-    /// None, or in a form that is not read, at these bytes of the text.
+    /// No document, or one in an unsupported form, at these bytes of the text.
     Absent(Range<usize>, &'static str),
 }
 

@@ -1,7 +1,7 @@
 //! Where each byte of a text stands in the file. The text may be the value of a string in another
 //! text, as an `envoy.yaml` in a block scalar of a Kubernetes manifest is.
 
-/// Runs of bytes that the file holds as they are. Runs are in ascending order in both texts.
+/// Runs of bytes that the file holds unchanged. Runs are in ascending order in both texts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Origin {
     /// The first byte of each run: in the text, and in the file.
@@ -11,7 +11,7 @@ pub struct Origin {
 }
 
 impl Origin {
-    /// A text that begins at byte `start` of the file and stands there as it is, up to `end`.
+    /// A text that begins at byte `start` of the file and stands there unchanged, up to `end`.
     #[must_use]
     pub fn plain(start: usize, end: usize) -> Origin {
         Origin { runs: vec![(0, start)], end }
@@ -23,7 +23,7 @@ impl Origin {
         Origin { runs: Vec::new(), end }
     }
 
-    /// Says that byte `inner` of the text stands at byte `outer` of the file. Calls come in
+    /// Records that byte `inner` of the text stands at byte `outer` of the file. Calls come in
     /// ascending order.
     pub fn add(&mut self, inner: usize, outer: usize) {
         let continues = self.runs.last().is_some_and(|(from, to)| {

@@ -93,7 +93,7 @@ fn push(part: Part, depth: usize, parts: &mut Vec<Part>) {
         }
     }
     parts.push(part);
-    // Other texts in strings, such as a script, are none of ours.
+    // Other texts in strings, such as scripts, do not configure Diana.
     parts.extend(inner.into_iter().filter(|part| match &part.form {
         Form::Document(value) => is_document(value),
         Form::Envoy(_) | Form::Kubernetes(_) => true,
@@ -203,7 +203,7 @@ pub fn is_of_diana(directive: &Directive) -> bool {
     matches!(directive.texts()[..], ["proxy_wasm", "diana", ..])
 }
 
-/// Whether a text that cannot be read is probably ours.
+/// Whether a text that cannot be read probably belongs to Diana.
 fn is_about_diana(text: &str) -> bool {
     text.contains("diana") || text.contains("limits:") || text.contains("\"limits\"")
 }

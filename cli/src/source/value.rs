@@ -45,7 +45,7 @@ pub struct Entry {
 }
 
 impl Value {
-    /// The entries of an object; none of any other value.
+    /// The entries of an object. Any other value has none.
     #[must_use]
     pub fn entries(&self) -> &[Entry] {
         match &self.kind {
@@ -54,7 +54,7 @@ impl Value {
         }
     }
 
-    /// The items of a list; none of any other value.
+    /// The items of a list. Any other value has none.
     #[must_use]
     pub fn items(&self) -> &[Value] {
         match &self.kind {

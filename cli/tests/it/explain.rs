@@ -186,7 +186,7 @@ fn a_global_rule_counts_as_one_gateway_would_and_the_text_says_so() {
     }"#;
     let words = ["--url", "/", "--times", "5", "--at", "1795392000"];
     let shown = text(document, &words);
-    assert!(shown.contains("g  TB 4/min  all requests together, counted as one gateway would\n"), "{shown}");
+    assert!(shown.contains("g  TB 4/min  all requests together, counted as if by one gateway\n"), "{shown}");
     assert!(shown.contains("  1–4  passes\n  5    refused: diana_refused:g\n"), "{shown}");
     assert!(shown.contains("as if no other gateway had requests"), "{shown}");
     assert!(shown.contains("`remote` is not asked"), "{shown}");

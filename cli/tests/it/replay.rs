@@ -218,13 +218,13 @@ fn what_the_log_lacks_is_stated() {
     assert_eq!(
         found.log.assumptions,
         [
-            "The log has whole seconds: all requests of a second come at its begin.",
-            "The log has no client address: requests that count by address count together.",
+            "The log has whole seconds: all requests of a second start at the beginning of that second.",
+            "The log has no client address: rules that count by address count all requests together.",
             "The log has no attribute `xds.cluster_name`: every request lacks it.",
             "The log has no header `x-plan`: every request lacks it.",
-            "Rules with `scope: global` count all requests of the log: it has to hold those of all gateways.",
-            "The log has no durations: a request holds its permits for no time.",
-            "The log has no statuses: rules that depend on a status count as without a response.",
+            "Rules with `scope: global` count all requests of the log: the log must contain those of all gateways.",
+            "The log has no durations: each request returns its permits at once.",
+            "The log has no statuses: rules that depend on a status count as if there were no response.",
             "The log has no bodies: a cost in a response's JSON counts as its default.",
         ]
     );
@@ -235,8 +235,8 @@ fn what_the_log_lacks_is_stated() {
     assert_eq!(
         found.log.assumptions[..2],
         [
-            "The log has the end of each request and no duration: every request starts at its end.",
-            "The log has whole seconds: all requests of a second come at its begin.",
+            "The log has the end of each request but no duration: every request starts at its end.",
+            "The log has whole seconds: all requests of a second start at the beginning of that second.",
         ]
     );
 }
@@ -260,7 +260,7 @@ fn envoys_address_is_the_last_one_that_was_forwarded() {
     let actors: Vec<&str> = found.rules[0].top.iter().map(|actor| &*actor.actor).collect();
     assert_eq!(actors, ["203.0.113.7", "2001:db8::/64"]);
     let [example] = &found.log.examples[..] else { panic!("{:?}", found.log) };
-    assert_eq!((example.line, &*example.why), (3, "the line does not begin as the format does: `garbage`"));
+    assert_eq!((example.line, &*example.why), (3, "the line does not start like the format: `garbage`"));
     assert_eq!(
         found.log.assumptions,
         ["The log has no client address: the last address of `x-forwarded-for` stands for it.",]

@@ -49,7 +49,7 @@ struct Operator<'a> {
 fn operator(text: &str) -> Result<(Operator<'_>, &str), String> {
     let wrong = || {
         let start: String = text.chars().take(30).collect();
-        format!("`%{start}` is no command operator such as `%REQ(X-USER-ID)%`; a percent sign is `%%`")
+        format!("`%{start}` is not a command operator such as `%REQ(X-USER-ID)%`; a percent sign is `%%`")
     };
     let is_name = |c: char| c.is_ascii_uppercase() || c.is_ascii_digit() || c == '_';
     let end = text.find(|c| !is_name(c)).filter(|end| *end > 0).ok_or_else(wrong)?;

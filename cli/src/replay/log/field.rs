@@ -79,7 +79,7 @@ impl Field {
         let record = &mut *to.record;
         let whole = |text: &[u8], why| decimal(text, 0).ok_or(why);
         match self {
-            Field::Start(format) => to.start = Some(format.parse(text).ok_or("the start is no time")?),
+            Field::Start(format) => to.start = Some(format.parse(text).ok_or("the start is not a time")?),
             Field::End(format) => to.end = Some(format.parse(text).ok_or("the time cannot be read")?),
             Field::Duration(shift) => {
                 record.duration_ns = Some(decimal(text, *shift).ok_or("the duration is no number")?);
@@ -90,7 +90,7 @@ impl Field {
                 record.latency_ns = record.latency_ns.or_else(|| decimal(last, *shift));
             }
             Field::Status => {
-                let status = whole(text, "the status is no number")?;
+                let status = whole(text, "the status is not a number")?;
                 // A client that left before the response has status 0 in Envoy.
                 record.status = u16::try_from(status).ok().filter(|status| *status > 0);
             }
@@ -105,7 +105,8 @@ impl Field {
 }
 
 impl RequestLine {
-    /// A line that is no request line, as of a client that speaks no HTTP, has no target.
+    /// Text that is not a request line, for example from a client that does not speak HTTP, has no
+    /// target.
     fn put(self, text: &[u8], record: &mut Record) {
         let mut words = text.splitn(2, |byte| *byte == b' ');
         if let (Some(method), Some(rest)) = (words.next(), words.next()) {
@@ -146,7 +147,7 @@ impl Incoming<'_> {
     }
 }
 
-/// What the lines of a log can tell.
+/// Which values the lines of a log have.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Known {
     /// Whether the lines have the start of the request.
@@ -168,7 +169,7 @@ pub struct Known {
 }
 
 impl Known {
-    /// Adds what a field tells.
+    /// Adds the value that a field has.
     pub fn add(&mut self, field: &Field) {
         match field {
             Field::Start(format) => {

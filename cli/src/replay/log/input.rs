@@ -1,4 +1,4 @@
-//! Opens logs: plain, gzip or zstd by their first bytes, or the standard input.
+//! Opens logs: plain, gzip or zstd by their first bytes, or standard input.
 
 use flate2::bufread::MultiGzDecoder;
 use std::fs::File;
@@ -40,7 +40,7 @@ const BUFFER_BYTES: usize = 256 << 10;
 const GZIP: &[u8] = &[0x1f, 0x8b];
 const ZSTD: &[u8] = &[0x28, 0xb5, 0x2f, 0xfd];
 
-/// Opens a file; `-` is the standard input.
+/// Opens a file; `-` is standard input.
 pub fn open(path: &Path, progress: &Progress) -> io::Result<Input> {
     let progress = progress.clone();
     if path.as_os_str() == "-" {
@@ -49,7 +49,7 @@ pub fn open(path: &Path, progress: &Progress) -> io::Result<Input> {
     decompress(Counting { inner: File::open(path)?, progress })
 }
 
-/// The sum of the sizes of these files; `None` if one has no size, such as the standard input.
+/// The sum of the sizes of these files; `None` if one has no size, such as standard input.
 #[must_use]
 pub fn total_bytes<'p>(mut paths: impl Iterator<Item = &'p Path>) -> Option<u64> {
     paths.try_fold(0u64, |sum, path| {
@@ -58,8 +58,8 @@ pub fn total_bytes<'p>(mut paths: impl Iterator<Item = &'p Path>) -> Option<u64>
     })
 }
 
-/// Decompresses what begins as gzip or zstd. A file of gzip may have several members, as rotation
-/// by `cat` makes them.
+/// Decompresses what begins as gzip or zstd. A gzip file may have several members, for example
+/// after `cat` joined rotated files.
 pub fn decompress(mut raw: impl Read + Send + 'static) -> io::Result<Input> {
     let mut magic = Vec::with_capacity(4);
     raw.by_ref().take(4).read_to_end(&mut magic)?;

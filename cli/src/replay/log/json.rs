@@ -78,7 +78,7 @@ impl Keys {
         self.walk(line, |field, text| field.put(text, to))
     }
 
-    /// Adds what a line tells.
+    /// Adds the values that a line has.
     pub fn note(&self, line: &[u8], known: &mut Known) {
         let _ = self.walk(line, |field, _| {
             known.add(field);
@@ -95,9 +95,9 @@ impl Keys {
         let mut reader = serde_json::Deserializer::from_slice(line);
         let read = reader.deserialize_map(Line { keys: self, put }).and_then(|()| reader.end());
         read.map_err(|error| match error.is_data() {
-            // The position would be that behind the value.
+            // The position would be the one after the value.
             true => error.to_string().split(" at line").next().unwrap_or_default().to_owned().into(),
-            false => "the line is no JSON object".into(),
+            false => "the line is not a JSON object".into(),
         })
     }
 }
@@ -147,7 +147,7 @@ impl<'de, P: FnMut(&Field, &[u8]) -> Result<(), &'static str>> Visitor<'de> for 
             };
             let text = match value.get() {
                 text if text.starts_with('"') => serde_json::from_str(text).map_err(Error::custom)?,
-                // Objects and lists are values of other programs.
+                // Objects and lists belong to other programs.
                 text if text.starts_with(['{', '[']) || text == "null" => continue,
                 text => Cow::Borrowed(text),
             };

@@ -59,7 +59,7 @@ impl Pattern {
         Ok(Pattern { prefix, fields, is_escaped, spans: Vec::new(), buffer: Vec::new() })
     }
 
-    /// What the lines tell.
+    /// Which values the lines have.
     #[must_use]
     pub fn known(&self) -> Known {
         let mut known = Known::default();
@@ -70,11 +70,11 @@ impl Pattern {
     /// Reads a line. The error says what is wrong.
     pub fn read(&mut self, line: &[u8], to: &mut Incoming) -> Result<(), &'static str> {
         let Pattern { prefix, fields, is_escaped, spans, buffer } = self;
-        let rest = line.strip_prefix(&**prefix).ok_or("the line does not begin as the format does")?;
+        let rest = line.strip_prefix(&**prefix).ok_or("the line does not start like the format")?;
         spans.clear();
         let mut tries = MAX_TRIES;
         if !place(fields, rest, 0, spans, &mut tries) {
-            return Err("the line is not of the format");
+            return Err("the line does not match the format");
         }
         for ((field, _), span) in fields.iter().zip(spans.iter()) {
             let text = rest.get(span.clone()).unwrap_or_default();

@@ -99,7 +99,7 @@ impl Logs {
         &self.format.name
     }
 
-    /// What the lines tell.
+    /// Which values the lines have.
     #[must_use]
     pub fn known(&self) -> &Known {
         self.format.known()
@@ -299,7 +299,7 @@ impl Eq for Waiting {}
 struct Merge {
     files: Vec<Sorted>,
     send: SyncSender<Batch>,
-    /// Batches that come back.
+    /// Used batches, returned for reuse.
     used: Receiver<Batch>,
     free: Batch,
     counts: Counts,
@@ -313,7 +313,7 @@ impl Merge {
         }
         loop {
             let earliest = self.files.iter_mut().filter_map(|file| Some((file.earliest()?, file)));
-            // Of equal starts, the first file.
+            // If starts are equal, the first file wins.
             let Some((_, file)) = earliest.min_by_key(|(start, file)| (*start, file.index)) else { break };
             if let Some(Waiting { record, .. }) = file.window.pop() {
                 batch.push(record);
@@ -332,7 +332,7 @@ impl Merge {
                 };
             }
         }
-        // A receiver that is gone needs no more.
+        // If the receiver is gone, nobody needs the batch.
         let _ = self.send.send(batch);
     }
 }

@@ -119,16 +119,16 @@ fn json_lines_of_several_programs_are_read() {
 #[test]
 fn a_line_that_cannot_be_read_says_why() {
     for (format, line, why) in [
-        ("envoy", "", "the line does not begin as the format does"),
-        ("envoy", "[2026] nonsense", "the line is not of the format"),
-        ("envoy", &*ENVOY.replace("2026-11-23", "2026-99-23"), "the start is no time"),
+        ("envoy", "", "the line does not start like the format"),
+        ("envoy", "[2026] nonsense", "the line does not match the format"),
+        ("envoy", &*ENVOY.replace("2026-11-23", "2026-99-23"), "the start is not a time"),
         ("envoy", &*ENVOY.replace("/orders?page=2", "-"), "the line has no path"),
-        ("envoy", &*ENVOY.replace(" 200 ", " 2x0 "), "the line is not of the format"),
+        ("envoy", &*ENVOY.replace(" 200 ", " 2x0 "), "the line does not match the format"),
         ("json", "{\"path\": \"/\"}", "the line has no time"),
         ("json", "[1]", "invalid type: sequence, expected a JSON object"),
-        ("json", "{\"path\": ", "the line is no JSON object"),
-        ("json", "{\"status\": \"x\"}", "the status is no number"),
-        ("json", "{\"start_time\": 1795392000} x", "the line is no JSON object"),
+        ("json", "{\"path\": ", "the line is not a JSON object"),
+        ("json", "{\"status\": \"x\"}", "the status is not a number"),
+        ("json", "{\"start_time\": 1795392000} x", "the line is not a JSON object"),
     ] {
         assert_eq!(read(format, line).unwrap_err(), why, "{line}");
     }
@@ -146,7 +146,10 @@ fn a_format_that_cannot_be_read_says_why() {
             "the format has no time: expected `%START_TIME%`, `$time_local`, `$time_iso8601` or `$msec`",
         ),
         ("%START_TIME%%REQ(:PATH)%", "two fields without text between them cannot be told apart"),
-        ("%START_TIME% 5%", "`%` is no command operator such as `%REQ(X-USER-ID)%`; a percent sign is `%%`"),
+        (
+            "%START_TIME% 5%",
+            "`%` is not a command operator such as `%REQ(X-USER-ID)%`; a percent sign is `%%`",
+        ),
         ("$time_local $", "a `$` is not followed by the name of a variable"),
         ("${time_local", "a `${` has no `}`"),
     ] {
@@ -195,7 +198,7 @@ fn files_are_sorted_by_start_and_merged() {
     assert_eq!((counts.lines, counts.unreadable), (7, 1));
     let [example] = &counts.examples[..] else { panic!("{counts:?}") };
     assert_eq!((&*example.file, example.line), ("1.log", 2));
-    assert_eq!(example.why, "the line is not of the format: `broken`");
+    assert_eq!(example.why, "the line does not match the format: `broken`");
 }
 
 #[test]

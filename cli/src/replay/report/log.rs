@@ -42,7 +42,7 @@ fn unreadable(log: &LogSummary) -> Markup {
     html! {
         div .panel {
             h3 { "Unreadable lines" }
-            p .sub { "The first of " (number::plural(log.unreadable, "line")) " that are no requests of the format" }
+            p .sub { "The first of " (number::plural(log.unreadable, "line")) " that are not requests in this format" }
             (table::scrolling("Unreadable lines", html! {
                 table {
                     caption .hidden { "Lines that are no requests" }

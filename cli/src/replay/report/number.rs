@@ -34,7 +34,7 @@ pub fn share(part: u64, whole: u64) -> f64 {
     if whole == 0 { 0.0 } else { (part as f64 / whole as f64).clamp(0.0, 1.0) }
 }
 
-/// `part` of `whole` in per cent. Only nothing is `0 %`, and only the whole is `100 %`.
+/// `part` of `whole` in per cent. Only an empty part is `0 %`, and only the whole is `100 %`.
 pub fn percent(part: u64, whole: u64) -> String {
     let share = share(part, whole) * 100.0;
     let text = if part == 0 || whole == 0 {

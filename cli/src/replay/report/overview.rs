@@ -86,7 +86,7 @@ fn rate(summary: &Summary) -> String {
     }
 }
 
-/// The sign of the page: a bow.
+/// The page's logo: a bow.
 fn mark() -> PreEscaped<&'static str> {
     PreEscaped(
         "<svg class=\"mark\" viewBox=\"0 0 20 20\" width=\"18\" height=\"18\" aria-hidden=\"true\">\

@@ -64,7 +64,7 @@ fn rules(summary: &Summary) -> Markup {
 
 /// What a sparkline shows.
 pub fn words(rule: &RuleSummary, timeline: &Timeline) -> String {
-    // Of equal intervals, the first.
+    // If intervals are equal, the first wins.
     match rule.refusals.iter().copied().enumerate().rev().max_by_key(|(_, number)| *number) {
         Some((index, most)) if most > 0 => format!(
             "The most refusals in an interval are {}, from {} UTC.",

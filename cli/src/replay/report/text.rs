@@ -1,5 +1,5 @@
-//! Text of the log and of file names, which is hostile: what no reader sees is written out, and
-//! what changes the direction of writing ends with the text.
+//! Text of the log and of file names, which may be hostile. Invisible characters are written out,
+//! and changes of the writing direction end with the text.
 
 use maud::{Markup, html};
 
@@ -47,8 +47,8 @@ pub fn prose(sentence: &str) -> Markup {
     }
 }
 
-/// Whether a character has no picture of its own, or moves the pictures of others: controls,
-/// formats, separators of lines, fillers, tags, private characters.
+/// Whether a character is invisible, or moves other characters: controls, formats, separators of
+/// lines, fillers, tags, private characters.
 fn is_invisible(character: char) -> bool {
     character.is_control()
         || matches!(u32::from(character),

@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 use maud::{Markup, html};
 
-/// What stands for an instant that no calendar has.
+/// Shown for an instant outside the calendar's range.
 const UNKNOWN: &str = "unknown";
 
 /// Seconds since the Unix epoch in one of the forms of `strftime`.
@@ -11,7 +11,7 @@ fn formatted(seconds: f64, form: &str) -> Option<String> {
     if !seconds.is_finite() {
         return None;
     }
-    // A cast of a float saturates; `from_second` refuses what no calendar has.
+    // A cast of a float saturates; `from_second` refuses instants outside the calendar's range.
     let timestamp = Timestamp::from_second(seconds.floor() as i64).ok()?;
     Some(timestamp.strftime(form).to_string())
 }

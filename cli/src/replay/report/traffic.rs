@@ -63,7 +63,7 @@ fn timeline(timeline: &Timeline) -> Markup {
     }
 }
 
-/// What the looks in a chart mean.
+/// The legend of a chart.
 fn key(entries: &[(&str, &str)]) -> Markup {
     html! {
         p .key {
@@ -118,7 +118,7 @@ fn numbers(timeline: &Timeline) -> Markup {
 }
 
 fn busiest(timeline: &Timeline, noun: &str, of: fn(&Interval) -> u64) -> String {
-    // Of equal intervals, the first.
+    // If intervals are equal, the first wins.
     let most = timeline.intervals.iter().enumerate().rev().max_by_key(|(_, interval)| of(interval));
     match most {
         Some((index, interval)) if of(interval) > 0 => format!(
@@ -169,7 +169,7 @@ fn hours(hours: &[Hour]) -> Markup {
     }
 }
 
-/// The numbers in their places; hours that no week has are left out.
+/// The numbers in their places; invalid hours are left out.
 fn week(hours: &[Hour], of: fn(&Hour) -> u64) -> Week {
     let mut week = Week::default();
     for hour in hours {

@@ -2,8 +2,8 @@
 //! of those outside the sample with the most refusals.
 //!
 //! If the sample has too many actors, the busiest quarter of them stays, and a random half of the
-//! others, which then stand for twice as many actors. So sums over the sample, by weight, estimate
-//! sums over all actors without bias, and the busiest actors add no error.
+//! others. Each actor of this half then stands for twice as many actors. So sums over the sample,
+//! by weight, estimate sums over all actors without bias, and the busiest actors add no error.
 
 use super::timeline::seconds;
 use crate::replay::summary::ActorSummary;
@@ -182,7 +182,7 @@ impl Actors {
         moved
     }
 
-    /// Whether the sample has not all actors.
+    /// Whether the sample lacks some of the actors.
     #[must_use]
     pub fn is_partial(&self) -> bool {
         self.halved > 0

@@ -1,9 +1,9 @@
-//! Counts different hashes: exactly up to 1,000, then by HyperLogLog (Flajolet et al. 2007).
+//! Counts distinct hashes: exactly up to 1,000, then by HyperLogLog (Flajolet et al. 2007).
 
 use foldhash::fast::FixedState;
 use std::collections::HashSet;
 
-/// The number of different hashes.
+/// The number of distinct hashes.
 #[derive(Clone, Debug, Default)]
 pub struct Distinct {
     exact: HashSet<u64, FixedState>,
@@ -38,7 +38,7 @@ impl Distinct {
         self.registers.iter_mut().skip(place).take(1).for_each(|register| *register = rank.max(*register));
     }
 
-    /// The number of different hashes so far.
+    /// The number of distinct hashes so far.
     #[must_use]
     pub fn count(&self) -> u64 {
         if self.registers.is_empty() {

@@ -76,7 +76,7 @@ pub struct RuleTally {
     in_flight: BinaryHeap<Reverse<(Time, u64)>>,
     /// `None` if no other quotas are tried.
     stream: Option<Stream>,
-    /// From when on the stream had no more room.
+    /// The instant from which on the stream had no room.
     full_at: Option<Time>,
     /// Whether all requests cost one unit.
     has_unit_cost: bool,
@@ -250,7 +250,7 @@ fn share(trial: &Trial, rpu: u64) -> Option<f64> {
     Some(refused.requests as f64 / trial.requests() as f64)
 }
 
-/// The actor for people.
+/// The actor's value, as people read it.
 fn shown(actor: &CountedActor) -> Box<str> {
     let values = actor.values().join(", ");
     match actor.source() {

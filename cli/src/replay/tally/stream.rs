@@ -1,4 +1,4 @@
-//! The requests that a rule judged, in few bytes each, to judge them again by other quotas.
+//! The requests that a rule judged, in a few bytes each, to judge them again by other quotas.
 
 use diana_limiter::time::{Span, Time};
 

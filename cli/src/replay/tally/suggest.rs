@@ -2,8 +2,8 @@
 
 use crate::replay::summary::{RuleSummary, Suggestion};
 
-/// The share of so many actors that a suggested quota never refuses. Of few actors, one in a
-/// hundred would be none.
+/// The share of the actors that a suggested quota never refuses. Of fewer than 100 actors, one in a
+/// hundred would be less than one actor.
 fn share(actors: u64) -> f64 {
     match actors {
         0..100 => 1.0,
@@ -40,7 +40,7 @@ pub fn suggestion(rule: &RuleSummary, refuses: impl Fn(u64) -> Option<f64>) -> O
             requests(most)
         ),
     };
-    why.push_str(&format!(" A quota of {rpu} leaves at least a fifth above that."));
+    why.push_str(&format!(" A quota of {rpu} leaves at least 20 % headroom."));
     if let Some(share) = refuses(rpu) {
         why.push_str(&match share {
             0.0 => " The rule alone would have refused nothing.".to_owned(),
@@ -48,7 +48,7 @@ pub fn suggestion(rule: &RuleSummary, refuses: impl Fn(u64) -> Option<f64>) -> O
         });
     }
     if rule.algorithm == "TB" && rule.unit_s > 1.0 {
-        why.push_str(" A token bucket lets all of the quota pass at once, unless `burst` is lower.");
+        why.push_str(" A token bucket admits the whole quota at once, unless `burst` is lower.");
     }
     if rule.algorithm == "W" && rule.unit_s > 0.0 {
         why.push_str(" A window may admit twice the quota around its end.");
@@ -105,20 +105,20 @@ mod tests {
         assert_eq!(
             found.why,
             "99.9 % of the 1000 actors have at most 41 requests within one minute; the busiest has 5000. \
-             A quota of 50 leaves at least a fifth above that. The rule alone would have refused 1.23 % of the requests. \
-             A token bucket lets all of the quota pass at once, unless `burst` is lower."
+             A quota of 50 leaves at least 20 % headroom. The rule alone would have refused 1.23 % of the requests. \
+             A token bucket admits the whole quota at once, unless `burst` is lower."
         );
         let single = suggestion(&rule(1, 1.0, &[(0.99, 123), (1.0, 123)]), |_| Some(0.0)).unwrap();
         assert_eq!(single.rpu, 150);
         assert_eq!(
             single.why,
-            "The highest peak is 123 requests within one second. A quota of 150 leaves at least a fifth above that. \
+            "The highest peak is 123 requests within one second. A quota of 150 leaves at least 20 % headroom. \
              The rule alone would have refused nothing."
         );
         let permits = suggestion(&rule(200, 0.0, &[(0.99, 1), (1.0, 4)]), |_| None).unwrap();
         assert_eq!(
             permits.why,
-            "99 % of the 200 actors have at most 1 request in flight at once; the busiest has 4. A quota of 2 leaves at least a fifth above that."
+            "99 % of the 200 actors have at most 1 request in flight at once; the busiest has 4. A quota of 2 leaves at least 20 % headroom."
         );
         let few = suggestion(&rule(9, 1.0, &[(0.99, 1), (1.0, 4)]), |_| None).unwrap();
         assert!(

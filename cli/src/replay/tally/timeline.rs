@@ -1,4 +1,4 @@
-//! Counts over time: intervals that double in length, so that a bounded number reaches.
+//! Counts over time: intervals that double in length, so that a bounded number suffices.
 
 use crate::replay::summary::{Hour, Interval, Timeline};
 use diana_limiter::time::Time;

@@ -79,7 +79,7 @@ impl Trial<'_> {
             }
             before = Some(Tried { rpu: next, refused: refused.requests });
             let left = refused.actors.iter().filter(|is_refused| **is_refused).count();
-            // A copy pays only if it leaves out many.
+            // A copy pays off only if it leaves out many requests.
             if left < actors / 2 {
                 let is_refused = |place: u32| {
                     let found = refused.actors.get(usize::try_from(place).ok()?);

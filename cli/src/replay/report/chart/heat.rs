@@ -1,4 +1,4 @@
-//! Numbers by weekday and hour: a field for each hour of the week, darker for more.
+//! Numbers by weekday and hour: a cell for each hour of the week, darker for higher numbers.
 
 use crate::replay::report::number;
 use maud::{Markup, html};
@@ -10,13 +10,13 @@ pub type Week = [[u64; 24]; 7];
 
 /// The shades above nothing.
 const SHADES: u64 = 6;
-/// The height of a field in pixels.
+/// The height of a cell in pixels.
 const FIELD: u32 = 15;
 /// The part of the width that the names of the weekdays take.
 const NAMES: f64 = 9.0;
 const HOUR: f64 = (100.0 - NAMES) / 24.0;
 
-/// Draws the fields; `noun` is what is counted, and the class.
+/// Draws the cells. `noun` says what is counted, and is also the class.
 pub fn draw(id: &str, title: &str, noun: &str, week: &Week) -> Markup {
     let most = week.iter().flatten().copied().max().unwrap_or_default();
     let down = |weekday: usize| u32::try_from(weekday).unwrap_or_default().saturating_mul(FIELD);
@@ -55,7 +55,7 @@ fn description(noun: &str, week: &Week) -> String {
     let hours = WEEKDAYS.iter().zip(week).flat_map(|(weekday, hours)| {
         hours.iter().enumerate().map(move |(hour, count)| (*count, *weekday, hour))
     });
-    // Of equal hours, the first.
+    // If hours are equal, the first wins.
     match hours.rev().max_by_key(|(count, ..)| *count) {
         Some((count, weekday, hour)) if count > 0 => {
             format!(
@@ -67,7 +67,7 @@ fn description(noun: &str, week: &Week) -> String {
     }
 }
 
-/// From 0, which only nothing has, to `SHADES`. The root makes small numbers visible.
+/// From 0, for a count of 0 only, to `SHADES`. The square root makes small numbers visible.
 fn shade(count: u64, most: u64) -> u64 {
     if count == 0 || most == 0 {
         return 0;

@@ -11,7 +11,7 @@ pub fn draw(numbers: &[u64], words: &str) -> Markup {
     let most = numbers.iter().copied().max().unwrap_or_default().max(1) as f64;
     let mut path = String::new();
     for (index, number) in numbers.iter().enumerate().filter(|(_, number)| **number > 0) {
-        // A single refusal must be visible: the root lifts small numbers.
+        // A single refusal must be visible, so the square root lifts small numbers.
         let height = UNITS * (*number as f64 / most).sqrt();
         // Writing to a `String` cannot fail.
         let _ = write!(path, "M{index} {UNITS}v-{height:.1}h1v{height:.1}z");
