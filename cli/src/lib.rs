@@ -14,6 +14,7 @@ pub mod shell;
 pub mod source;
 
 use clap::{CommandFactory, Parser, Subcommand};
+use std::io::{self, Write};
 use std::process::ExitCode;
 
 /// Check, explain and replay rate limits without a gateway
@@ -60,7 +61,8 @@ pub fn run(arguments: Arguments) -> ExitCode {
         Command::Man(args) => shell::man(args, Arguments::command()),
     };
     result.unwrap_or_else(|report| {
-        eprintln!("{report:?}");
+        // `eprintln!` panics if nobody reads the errors.
+        let _ = writeln!(io::stderr(), "{report:?}");
         ExitCode::from(COULD_NOT_RUN)
     })
 }

@@ -23,10 +23,14 @@ pub use args::Args;
 use crate::output;
 use miette::{IntoDiagnostic, Result, WrapErr, bail};
 use std::fs;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 /// Runs the command.
 pub fn run(args: &Args) -> Result<ExitCode> {
+    if let Some(path) = &args.report {
+        is_no_input(path, args)?;
+    }
     let summary = run::replay(args)?;
     has_requests(&summary)?;
     if let Some(path) = &args.report {
@@ -55,5 +59,15 @@ fn has_requests(summary: &summary::Summary) -> Result<()> {
         ),
         (0, None) => bail!("the log has no requests"),
         _ => Ok(()),
+    }
+}
+
+/// The report must not replace a document or a log.
+fn is_no_input(report: &Path, args: &Args) -> Result<()> {
+    let same = |path: &PathBuf| fs::canonicalize(path).ok().zip(fs::canonicalize(report).ok());
+    let mut inputs = args.log.iter().chain([&args.file]).chain(&args.against);
+    match inputs.find(|path| same(path).is_some_and(|(input, report)| input == report)) {
+        Some(path) => bail!("`--report` would replace `{}`: name another file", path.display()),
+        None => Ok(()),
     }
 }

@@ -10,6 +10,7 @@ mod init;
 mod meaning;
 mod pages;
 mod replay;
+mod replay_inputs;
 mod report;
 #[path = "../sample/mod.rs"]
 mod sample;

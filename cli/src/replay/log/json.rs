@@ -75,10 +75,10 @@ impl Keys {
 
     /// Reads a line. The error says what is wrong.
     pub fn read(&self, line: &[u8], to: &mut Incoming) -> Result<(), Cow<'static, str>> {
-        self.walk(line, |field, text| field.put(text, to))
+        self.walk(line, |field, text| text.map_or(Ok(()), |text| field.put(text, to)))
     }
 
-    /// Adds the values that a line has.
+    /// Adds the keys that a line has, also those without a value: another line may have one.
     pub fn note(&self, line: &[u8], known: &mut Known) {
         let _ = self.walk(line, |field, _| {
             known.add(field);
@@ -86,11 +86,11 @@ impl Keys {
         });
     }
 
-    /// Calls `put` with each field of a line and its text, if the field has a value.
+    /// Calls `put` with each field of a line and its text; `None` if the field has no value.
     fn walk(
         &self,
         line: &[u8],
-        put: impl FnMut(&Field, &[u8]) -> Result<(), &'static str>,
+        put: impl FnMut(&Field, Option<&[u8]>) -> Result<(), &'static str>,
     ) -> Result<(), Cow<'static, str>> {
         let mut reader = serde_json::Deserializer::from_slice(line);
         let read = reader.deserialize_map(Line { keys: self, put }).and_then(|()| reader.end());
@@ -131,7 +131,7 @@ struct Line<'a, P> {
     put: P,
 }
 
-impl<'de, P: FnMut(&Field, &[u8]) -> Result<(), &'static str>> Visitor<'de> for Line<'_, P> {
+impl<'de, P: FnMut(&Field, Option<&[u8]>) -> Result<(), &'static str>> Visitor<'de> for Line<'_, P> {
     type Value = ();
 
     fn expecting(&self, f: &mut fmt::Formatter) -> fmt::Result {
@@ -148,12 +148,12 @@ impl<'de, P: FnMut(&Field, &[u8]) -> Result<(), &'static str>> Visitor<'de> for 
             let text = match value.get() {
                 text if text.starts_with('"') => serde_json::from_str(text).map_err(Error::custom)?,
                 // Objects and lists belong to other programs.
-                text if text.starts_with(['{', '[']) || text == "null" => continue,
+                text if text.starts_with(['{', '[']) => continue,
+                "null" => Cow::Borrowed(""),
                 text => Cow::Borrowed(text),
             };
-            if !text.is_empty() && text != "-" {
-                (self.put)(field, text.as_bytes()).map_err(Error::custom)?;
-            }
+            let value = (!text.is_empty() && text != "-").then(|| text.as_bytes());
+            (self.put)(field, value).map_err(Error::custom)?;
         }
         Ok(())
     }

@@ -24,8 +24,8 @@ pub type Batch = Vec<Box<Record>>;
 
 /// The lines that the windows of all files hold.
 const WINDOW: usize = 1 << 16;
-/// The lines from which the format is detected.
-const HEAD: usize = 100;
+/// The lines that tell the format, and which values the log has.
+const HEAD: usize = 1_000;
 /// The requests of a batch, and the batches that wait for the decisions.
 const BATCH: usize = 512;
 const WAITING: usize = 8;
