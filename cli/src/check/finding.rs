@@ -9,7 +9,7 @@ use std::ops::Range;
 pub struct Finding {
     /// The kind.
     pub code: Code,
-    /// What is wrong: lower case, no full stop.
+    /// The mistake: lower case, no full stop.
     pub message: String,
     /// What to do.
     pub hint: Option<String>,

@@ -141,7 +141,7 @@ pub struct RuleRun {
     pub to: u32,
     /// What the rule says.
     pub result: &'static str,
-    /// What is left after the first and the last request, in units.
+    /// The units left after the first request and after the last one.
     pub left: Option<[u64; 2]>,
     /// The least and the most that is left.
     pub left_range: Option<[u64; 2]>,

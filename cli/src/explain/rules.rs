@@ -1,4 +1,4 @@
-//! The limits that apply, with their rules: whom each rule counts, and what each rule says.
+//! The limits that apply, with their rules: the actor and the verdicts of each rule.
 
 use super::actors::RuleActors;
 use super::conditions;

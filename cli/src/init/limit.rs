@@ -29,7 +29,7 @@ pub struct Actor {
     pub source: Option<(String, String)>,
 }
 
-/// What is expected.
+/// The expected form of a limit, for errors.
 const FORM: &str = "expected a limit such as `100/minute per ip on /api`, `5/second per user on POST /orders`, \
     `1000/second`, `20/30s per header x-api-key`, or `8 in flight per user on /export`";
 

@@ -34,7 +34,7 @@ const MAX_LINE_BYTES: usize = 1 << 20;
 /// The unreadable lines that the summary shows.
 const EXAMPLES: usize = 5;
 
-/// What was read, when all is read.
+/// The numbers of lines, complete when all logs are read.
 #[derive(Clone, Debug, Default)]
 pub struct Counts {
     /// All lines that are not empty.

@@ -1,4 +1,4 @@
-//! What was read, what could not be read, and what the replay assumes.
+//! The section on the log: readable lines, unreadable lines and assumptions of the replay.
 
 use super::table::fact;
 use super::{number, table, text, time};
