@@ -2,6 +2,7 @@
 
 use super::summary::{ActorSummary, Comparison, LogSummary, RuleSummary, Summary, Totals};
 use super::tally::{percent, span};
+use crate::printable::printable;
 use std::fmt::Write;
 
 /// The actors of each rule that the text shows.
@@ -23,14 +24,15 @@ pub fn report(summary: &Summary) -> String {
     }
     if !log.assumptions.is_empty() {
         text.push_str("\nassumptions\n");
-        log.assumptions.iter().for_each(|line| paragraph(&mut text, ("  - ", "    "), &plain(line)));
+        log.assumptions.iter().for_each(|line| paragraph(&mut text, ("  - ", "    "), &printable(line)));
     }
     text
 }
 
 fn write(text: &mut String, summary: &Summary, log: &LogSummary, totals: &Totals) -> std::fmt::Result {
     let Totals { requests, admitted, delayed, refused, shadow_refused, logged_429 } = *totals;
-    writeln!(text, "{} over {} (format {})", summary.document, log.files.join(", "), plain(&log.format))?;
+    let (document, files) = (printable(&summary.document), printable(&log.files.join(", ")));
+    writeln!(text, "{document} over {files} (format {})", printable(&log.format))?;
     if requests > 0 {
         writeln!(text, "from {} to {}", instant(log.first_s), instant(log.last_s))?;
     }
@@ -46,7 +48,7 @@ fn write(text: &mut String, summary: &Summary, log: &LogSummary, totals: &Totals
     if log.unreadable > 0 {
         writeln!(text, "\n{} of {} lines cannot be read, such as", log.unreadable, log.lines)?;
         for example in &log.examples {
-            writeln!(text, "  {}:{}: {}", plain(&example.file), example.line, plain(&example.why))?;
+            writeln!(text, "  {}:{}: {}", printable(&example.file), example.line, printable(&example.why))?;
         }
     }
     if log.late > 0 {
@@ -57,13 +59,14 @@ fn write(text: &mut String, summary: &Summary, log: &LogSummary, totals: &Totals
 
 /// One line for each rule.
 fn rules_table(text: &mut String, rules: &[RuleSummary]) {
-    let width = rules.iter().map(|rule| rule.name.len()).max().unwrap_or(0).max(4);
+    let names: Vec<String> = rules.iter().map(|rule| printable(&rule.name)).collect();
+    let width = names.iter().map(|name| name.chars().count()).max().unwrap_or(0).max(4);
     text.push_str(&format!(
         "\n{:<width$}  {:<10} {:>10} {:>12} {:>12} {:>9} {:>10} {:>15}\n",
         "rule", "algorithm", "rpu", "judged", "refused", "delayed", "actors", "refused actors"
     ));
-    for rule in rules {
-        let RuleSummary { name, algorithm, rpu, judged, refused, delayed, actors, refused_actors, .. } = rule;
+    for (rule, name) in rules.iter().zip(names) {
+        let RuleSummary { algorithm, rpu, judged, refused, delayed, actors, refused_actors, .. } = rule;
         let shadow = if rule.is_enforced { "" } else { "  shadow" };
         text.push_str(&format!(
             "{name:<width$}  {algorithm:<10} {rpu:>10} {judged:>12} {refused:>12} {delayed:>9} {actors:>10} {refused_actors:>15}{shadow}\n"
@@ -82,11 +85,12 @@ fn rule(text: &mut String, rule: &RuleSummary) {
     } else {
         format!("per {}", span(rule.unit_s).trim_start_matches("one "))
     };
-    text.push_str(&format!("\n{}: {} {unit} by {} on {}\n", rule.name, rule.rpu, rule.actor, rule.url));
+    let [name, actor, url] = [&rule.name, &rule.actor, &rule.url].map(|text| printable(text));
+    text.push_str(&format!("\n{name}: {} {unit} by {actor} on {url}\n", rule.rpu));
     for actor in refused {
         text.push_str(&format!(
             "  {:<40} {:>10} of {} refused, at most {} {unit}\n",
-            plain(&actor.actor),
+            printable(&actor.actor),
             actor.refused,
             actor.judged,
             actor.peak
@@ -120,7 +124,8 @@ fn paragraph(text: &mut String, (first, others): (&str, &str), words: &str) {
 }
 
 fn comparison(text: &mut String, document: &str, totals: &Totals, against: &Comparison) {
-    let Comparison { document: other, totals: others, both_refuse, only_first, only_other, rules } = against;
+    let Comparison { totals: others, both_refuse, only_first, only_other, rules, .. } = against;
+    let [document, other] = [document, &against.document].map(printable);
     let lines = [
         (format!("refused by {document}"), totals.refused),
         (format!("refused by {other}"), others.refused),
@@ -143,21 +148,38 @@ fn instant(seconds: f64) -> String {
     instant.map_or_else(|_| seconds.to_string(), |instant| instant.to_string())
 }
 
-/// Text of a log without control characters and marks that change the direction of text.
-fn plain(text: &str) -> String {
-    let is_hidden = |c: char| {
-        c.is_control()
-            || matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
-    };
-    text.chars().map(|c| if is_hidden(c) { c.escape_unicode().to_string() } else { c.to_string() }).collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::replay::summary::Unreadable;
 
     #[test]
-    fn text_of_clients_cannot_move_the_cursor() {
-        assert_eq!(plain("a\u{1b}[2J\u{202e}é\n"), "a\\u{1b}[2J\\u{202e}é\\u{a}");
+    fn no_text_of_others_moves_the_cursor() {
+        let hostile = || "\u{1b}[2J\u{202e}é\n".to_owned();
+        let rule = RuleSummary {
+            name: hostile(),
+            url: hostile(),
+            actor: hostile(),
+            top: vec![ActorSummary { actor: hostile(), refused: 1, ..ActorSummary::default() }],
+            ..RuleSummary::default()
+        };
+        let example = Unreadable { file: hostile(), line: 1, why: hostile() };
+        let summary = Summary {
+            document: hostile(),
+            log: LogSummary {
+                files: vec![hostile()],
+                format: hostile(),
+                unreadable: 1,
+                examples: vec![example],
+                assumptions: vec![hostile()],
+                ..LogSummary::default()
+            },
+            rules: vec![rule.clone()],
+            against: Some(Comparison { document: hostile(), rules: vec![rule], ..Comparison::default() }),
+            ..Summary::default()
+        };
+        let text = report(&summary);
+        assert!(!text.contains(['\u{1b}', '\u{202e}']), "{text}");
+        assert_eq!(text.matches("\\u{1b}[2J\\u{202e}é\\u{a}").count(), 16, "{text}");
     }
 }
