@@ -1,0 +1,31 @@
+//! Other quotas, and the quota that a log suggests.
+
+use super::{FORMAT, Folder, STEADY, log, rule, summary};
+
+#[test]
+fn other_quotas_are_those_of_actors_without_an_override() {
+    let keys = r#"{"name": "each", "actor": "user", "rpu": 3, "unit": "day", "algo": "W",
+        "overrides": {"vip": {"rpu": 100}}}"#;
+    let requests: Vec<(u64, u64, &str)> =
+        (0..20).map(|at| (at, 1, if at % 2 == 0 { "ann" } else { "vip" })).collect();
+    let (summary, rule) = rule("overrides", keys, &requests);
+    assert_eq!((rule.judged, rule.refused, rule.least.none), (20, 7, Some(10)));
+    assert_eq!(
+        summary.log.assumptions,
+        ["Other quotas of rule `each` leave out requests with an override or a plan."]
+    );
+}
+
+#[test]
+fn a_global_rule_counts_with_its_full_quota() {
+    let folder = Folder::new("global");
+    let document = folder.file(
+        "limits.json",
+        r#"{"limits": [{"url": "/", "rules": [
+            {"name": "all", "rpu": 4, "unit": "day", "scope": "global", "lease": "50%"}]}],
+            "store": {"redis": {"cluster": "redis", "secret": "0123456789abcdef", "replicas": 2}}}"#,
+    );
+    let log = folder.file("access.log", &log(&STEADY));
+    let found = summary(&[&document, "--log", &log, "--format", FORMAT, "--what-if"]).unwrap();
+    assert_eq!((found.totals.refused, found.rules[0].rpu, found.rules[0].least.none), (6, 4, Some(10)));
+}
