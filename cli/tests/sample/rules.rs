@@ -189,6 +189,7 @@ impl Rule {
             algorithm: self.algorithm.to_owned(),
             rpu: self.rpu,
             unit_s: self.unit_s,
+            burst: (self.algorithm == "TB").then_some(self.rpu),
             is_enforced: self.is_enforced,
             judged: self.judged,
             refused,
@@ -205,7 +206,12 @@ impl Rule {
             peaks: [0.5, 0.9, 0.99, 0.999, 1.0]
                 .map(|share| Quantile { share, peak: self.peak(share) })
                 .to_vec(),
-            suggestion: Some(Suggestion { rpu: self.suggestion.0, why: self.suggestion.1.to_owned() }),
+            suggestion: Some(Suggestion {
+                rpu: self.suggestion.0,
+                burst: (self.algorithm == "TB").then_some(self.suggestion.0),
+                caveat: None,
+                why: self.suggestion.1.to_owned(),
+            }),
         }
     }
 
@@ -258,6 +264,7 @@ impl Rule {
                 let span = INTERVAL * (busiest - first).min(2) as f64;
                 ActorSummary {
                     actor: (self.value)(index),
+                    is_address: false,
                     judged: group.loads().sum::<u64>() + 40,
                     refused,
                     delayed: self.delayed * 2 / (60 + 4 * index as u64),

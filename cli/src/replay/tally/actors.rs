@@ -13,13 +13,22 @@ use foldhash::fast::FixedState;
 use std::cmp::Reverse;
 use std::collections::HashMap;
 
+/// The value of an actor.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Name {
+    /// The value, as people read it.
+    pub text: Box<str>,
+    /// Whether the value is the address of requests that lack the rule's actor.
+    pub is_address: bool,
+}
+
 /// What one actor does.
 #[derive(Clone, Debug, Default)]
 pub struct Actor {
     hash: u64,
     /// How many actors this one stands for.
     weight: u64,
-    name: Box<str>,
+    name: Name,
     judged: u64,
     refused: u64,
     delayed: u64,
@@ -72,7 +81,8 @@ impl Actor {
 
     fn summary(&self) -> ActorSummary {
         ActorSummary {
-            actor: self.name.to_string(),
+            actor: self.name.text.to_string(),
+            is_address: self.name.is_address,
             judged: self.judged,
             refused: self.refused,
             delayed: self.delayed,
@@ -109,7 +119,7 @@ impl Actors {
 
     /// Adds a request. `name` renders the actor. Returns the actor's place in the sample, if the
     /// actor is in the sample.
-    pub fn add(&mut self, judged: Judged, name: impl Fn() -> Box<str>) -> Option<u32> {
+    pub fn add(&mut self, judged: Judged, name: impl Fn() -> Name) -> Option<u32> {
         let place = match self.places.get(&judged.hash) {
             Some(place) => *place,
             None if mix(judged.hash).trailing_zeros() < self.halved => {
@@ -231,7 +241,7 @@ struct Sketch {
 const SKETCH: usize = 512;
 
 impl Sketch {
-    fn add(&mut self, judged: Judged, unit_ns: u64, name: impl Fn() -> Box<str>) {
+    fn add(&mut self, judged: Judged, unit_ns: u64, name: impl Fn() -> Name) {
         if let Some(actor) = self.places.get(&judged.hash).and_then(|place| self.actors.get_mut(*place)) {
             return actor.add(judged, unit_ns);
         }
@@ -268,6 +278,10 @@ mod tests {
 
     const UNIT_NS: u64 = 1_000_000;
 
+    fn name(text: impl ToString) -> Name {
+        Name { text: text.to_string().into(), is_address: false }
+    }
+
     fn judged(hash: u64, at: u64, is_refused: bool) -> Judged {
         Judged { hash, at: Time::from_ns(at * 1_000), is_refused, is_delayed: false }
     }
@@ -278,7 +292,7 @@ mod tests {
         for (at, is_refused) in
             [(0, false), (900, true), (1_000, false), (1_500, true), (1_900, true), (5_000, false)]
         {
-            assert_eq!(actors.add(judged(7, at, is_refused), || "ann".into()), Some(0));
+            assert_eq!(actors.add(judged(7, at, is_refused), || name("ann")), Some(0));
         }
         let [ann] = &actors.top(5)[..] else { panic!("one actor") };
         assert_eq!((&*ann.actor, ann.judged, ann.refused, ann.peak, ann.peak_s), ("ann", 6, 3, 3, 1e-3));
@@ -291,7 +305,7 @@ mod tests {
         let mut actors = Actors::new(0, 10);
         for (at, begins) in [(1, true), (2, true), (3, false), (4, true), (5, true), (6, false)] {
             if begins {
-                actors.add(judged(7, at, false), || "ann".into());
+                actors.add(judged(7, at, false), || name("ann"));
             }
             actors.in_flight(7, Time::from_ns(at), begins);
         }
@@ -302,12 +316,12 @@ mod tests {
     fn the_sample_is_bounded_and_the_most_refused_stay_known() {
         let mut actors = Actors::new(UNIT_NS, 1_000);
         for round in 0..20_000u64 {
-            let name = || round.to_string().into();
-            actors.add(judged(mix(round), round, false), name);
+            let own = || name(round);
+            actors.add(judged(mix(round), round, false), own);
             // Ten actors are refused again and again, others once.
-            actors.add(judged(mix(round % 10), round, true), || (round % 10).to_string().into());
+            actors.add(judged(mix(round % 10), round, true), || name(round % 10));
             if round % 5 == 0 {
-                actors.add(judged(mix(round), round, true), name);
+                actors.add(judged(mix(round), round, true), own);
             }
             if actors.is_full() {
                 let before = actors.len();

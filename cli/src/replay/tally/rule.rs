@@ -1,12 +1,13 @@
 //! What one rule does to the requests of a log.
 
-use super::actors::{Actors, Judged};
+use super::actors::{Actors, Judged, Name};
 use super::distinct::Distinct;
 use super::quotas::Variants;
 use super::stream::{Event, Stream};
 use super::suggest::suggestion;
 use super::timeline::{at, double, seconds};
 use super::what_if::Trial;
+use crate::replay::number::count;
 use crate::replay::summary::{Quantile, RuleSummary};
 use diana_config::RulePlace;
 use diana_limiter::algorithm::Quota;
@@ -28,6 +29,8 @@ pub struct Described {
     pub place: RulePlace,
     /// The configured quota.
     pub quota: Quota,
+    /// The burst of a token bucket.
+    pub burst: Option<u64>,
     /// Whether the rule refuses.
     pub is_enforced: bool,
     /// The rule with other quotas; `None` if no other quotas are tried.
@@ -134,7 +137,7 @@ impl RuleTally {
         if is_refused {
             self.refused_actors.add(hash);
         }
-        let place = self.actors.add(Judged { hash, at: now, is_refused, is_delayed }, || shown(&actor));
+        let place = self.actors.add(Judged { hash, at: now, is_refused, is_delayed }, || named(&actor));
         if self.described.quota.unit == Span::ZERO {
             self.fly(hash, now, duration_ns);
         }
@@ -177,10 +180,11 @@ impl RuleTally {
         }
     }
 
-    /// The summary, with the results of other quotas if they are tried. This may take seconds.
+    /// The summary over a log of `log_s` seconds, with the results of other quotas if they are
+    /// tried. This may take seconds.
     #[must_use]
-    pub fn summary(&self) -> RuleSummary {
-        let RuleTally { described: Described { place, quota, is_enforced, .. }, .. } = self;
+    pub fn summary(&self, log_s: f64) -> RuleSummary {
+        let RuleTally { described: Described { place, quota, burst, is_enforced, .. }, .. } = self;
         let (peaks, weights) = (self.actors.peaks(), self.actors.weights());
         let trial = self.trial(&weights);
         let highest = peaks.last().map_or(0, |(peak, _)| *peak);
@@ -193,6 +197,7 @@ impl RuleTally {
             algorithm: place.algorithm.into(),
             rpu: quota.rpu,
             unit_s: quota.unit.as_ns() as f64 / 1e9,
+            burst: *burst,
             is_enforced: *is_enforced,
             judged: self.judged,
             refused: self.refused,
@@ -210,7 +215,8 @@ impl RuleTally {
             suggestion: None,
         };
         if self.has_unit_cost {
-            summary.suggestion = suggestion(&summary, |rpu| share(trial.as_ref()?, rpu));
+            let refuses = |rpu, burst| share(trial.as_ref()?, rpu, burst);
+            summary.suggestion = suggestion(&summary, log_s, &refuses);
         }
         summary
     }
@@ -223,7 +229,7 @@ impl RuleTally {
         if self.actors.is_partial() {
             notes.push(format!(
                 "Peaks of rule `{name}` and its other quotas are estimated from {} of its actors, the busiest among them.",
-                self.actors.len()
+                count(u64::try_from(self.actors.len()).unwrap_or(u64::MAX))
             ));
         }
         if let (Some(_), true) = (&self.stream, self.has_others) {
@@ -245,19 +251,20 @@ impl RuleTally {
 }
 
 /// The share of the requests that a quota refuses.
-fn share(trial: &Trial, rpu: u64) -> Option<f64> {
-    let refused = trial.judge(rpu, trial.stream)?;
+fn share(trial: &Trial, rpu: u64, burst: Option<u64>) -> Option<f64> {
+    let refused = trial.judge(rpu, burst, trial.stream)?;
     Some(refused.requests as f64 / trial.requests() as f64)
 }
 
 /// The actor's value, as people read it.
-fn shown(actor: &CountedActor) -> Box<str> {
+fn named(actor: &CountedActor) -> Name {
     let values = actor.values().join(", ");
-    match actor.source() {
+    let text = match actor.source() {
         ActorSource::Shared | ActorSource::Missing => "(without the actor)".into(),
         ActorSource::Actor if values.is_empty() => "(all requests)".into(),
         ActorSource::Actor | ActorSource::Address => values.chars().take(200).collect::<String>().into(),
-    }
+    };
+    Name { text, is_address: actor.source() == ActorSource::Address }
 }
 
 /// Quantiles of peaks with weights, in ascending order.

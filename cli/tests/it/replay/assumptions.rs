@@ -37,7 +37,7 @@ fn what_the_log_lacks_is_stated() {
     let nginx = r#"203.0.113.7 - - [23/Nov/2026:00:00:00 +0000] "GET / HTTP/1.1" 200 5 "-" "-""#;
     let log = folder.file("nginx.log", nginx);
     let found = summary(&[&document, "--log", &log]).unwrap();
-    assert_eq!(found.log.format, "nginx");
+    assert_eq!((&*found.log.format, found.log.whole_seconds), ("nginx", true));
     assert_eq!(
         found.log.assumptions[..2],
         [
@@ -86,6 +86,54 @@ fn a_table_without_room_is_stated() {
     let log = folder.file("access.log", &log(&requests));
     let found = summary(&[&document, "--log", &log, "--format", FORMAT]).unwrap();
     let [note] = &found.log.assumptions[..] else { panic!("{:?}", found.log.assumptions) };
-    assert!(note.ends_with(" times an actor started anew, because `local.max_actors` leaves too little room: so would the filter."), "{note}");
+    assert!(note.ends_with(" times, an actor lost its counts. The filter would do the same."), "{note}");
     assert_eq!((found.rules[0].actors, found.rules[0].judged), (1_000, 1_000));
+}
+
+const WHOLE: &str =
+    "The log has whole seconds: all requests of a second start at the beginning of that second.";
+
+#[test]
+fn whole_seconds_are_found_in_any_format() {
+    let folder = Folder::new("whole");
+    let document =
+        folder.file("limits.json", r#"{"url": "/", "rules": [{"name": "r", "rpu": 9, "unit": "day"}]}"#);
+    let found = |fractions: [&str; 4]| {
+        let line = |(second, fraction): (usize, &&str)| {
+            format!("{{\"start_time\": \"2026-11-23T10:00:0{second}{fraction}Z\", \"path\": \"/\"}}\n")
+        };
+        let log = folder.file("access.log", &fractions.iter().enumerate().map(line).collect::<String>());
+        let log = summary(&[&document, "--log", &log]).unwrap().log;
+        (log.whole_seconds, log.assumptions.iter().any(|assumption| assumption == WHOLE))
+    };
+    assert_eq!(found([".000", "", ".0", ".000"]), (true, true));
+    assert_eq!(found([".000", "", ".001", ".000"]), (false, false));
+}
+
+#[test]
+fn whole_seconds_of_the_ends_are_stated() {
+    let folder = Folder::new("ends");
+    let document =
+        folder.file("limits.json", r#"{"url": "/", "rules": [{"name": "r", "rpu": 9, "unit": "day"}]}"#);
+    let log = folder.file("access.log", "23/Nov/2026:00:00:00 +0000 0.250 GET / HTTP/1.1\n");
+    let format = "$time_local $request_time $request";
+    let found = summary(&[&document, "--log", &log, "--format", format]).unwrap().log;
+    assert!(found.whole_seconds && found.first_s.fract() == 0.75, "{found:?}");
+    let expected = "The log has whole seconds: all requests of a second end at the beginning of that second.";
+    assert!(found.assumptions.iter().any(|assumption| assumption == expected), "{:?}", found.assumptions);
+}
+
+#[test]
+fn refusals_of_the_logs_gateway_are_counted() {
+    let folder = Folder::new("refused");
+    let document =
+        folder.file("limits.json", r#"{"url": "/", "rules": [{"name": "r", "rpu": 9, "unit": "day"}]}"#);
+    for (count, words) in [
+        (1, "had refused 1 request with status 429: its duration is that of a refusal."),
+        (1_234, "had refused 1,234 requests with status 429: their durations are those of refusals."),
+    ] {
+        let log = folder.file("access.log", &"1795392000.250 1 - - GET / 429\n".repeat(count));
+        let found = summary(&[&document, "--log", &log, "--format", FORMAT]).unwrap().log;
+        assert!(found.assumptions.iter().any(|assumption| assumption.ends_with(words)), "{found:?}");
+    }
 }

@@ -29,3 +29,25 @@ fn a_global_rule_counts_with_its_full_quota() {
     let found = summary(&[&document, "--log", &log, "--format", FORMAT, "--what-if"]).unwrap();
     assert_eq!((found.totals.refused, found.rules[0].rpu, found.rules[0].least.none), (6, 4, Some(10)));
 }
+
+#[test]
+fn a_rule_that_refuses_all_has_no_other_quotas() {
+    let keys = r#"{"name": "closed", "rpu": 0, "unit": "minute"}"#;
+    let (_, rule) = rule("closed", keys, &STEADY);
+    assert_eq!((rule.judged, rule.refused), (10, 10));
+    assert!(rule.suggestion.is_none() && rule.what_if.is_empty() && rule.least.none.is_none());
+}
+
+#[test]
+fn a_suggestion_comes_with_its_burst_and_the_length_of_the_log() {
+    let keys = r#"{"name": "r", "rpu": 20, "unit": "minute", "burst": 2}"#;
+    let (_, rule) = rule("burst", keys, &STEADY);
+    // Two at once; the next token comes after three seconds.
+    assert_eq!((rule.refused, rule.burst), (8, Some(2)));
+    let suggestion = rule.suggestion.unwrap();
+    assert_eq!((suggestion.rpu, suggestion.burst), (12, Some(12)));
+    assert!(suggestion.caveat.unwrap().starts_with("The log covers only 900 ms, less than a day"));
+    assert!(suggestion.why.contains("after 2 at once, requests are refused"), "{}", suggestion.why);
+    // Under the suggested quota with a burst of 2, the rule would still refuse.
+    assert!(suggestion.why.contains("would have refused nothing"), "{}", suggestion.why);
+}

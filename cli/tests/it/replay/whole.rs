@@ -39,6 +39,20 @@ fn the_summary_is_complete() {
 }
 
 #[test]
+fn an_address_in_place_of_an_actor_is_marked() {
+    let requests = [(0, 1, "-"), (1, 1, "-"), (2, 1, "ann"), (3, 1, "192.0.2.1"), (4, 1, "192.0.2.1")];
+    let keys = r#"{"name": "each", "actor": "user", "rpu": 1, "unit": "hour"}"#;
+    let (summary, rule) = rule("address", keys, &requests);
+    let mut actors: Vec<(&str, bool)> =
+        rule.top.iter().map(|actor| (&*actor.actor, actor.is_address)).collect();
+    actors.sort_unstable();
+    assert_eq!(actors, [("192.0.2.1", false), ("192.0.2.1", true), ("ann", false)]);
+    let text = text::report(&summary);
+    assert!(text.contains("  192.0.2.1 (address)      ") && text.contains("  192.0.2.1      "), "{text}");
+    assert!(text.contains("(address): the requests lack the actor"), "{text}");
+}
+
+#[test]
 fn two_documents_are_compared() {
     let folder = Folder::new("against");
     let document = |rpu: u32, user: &str| {
