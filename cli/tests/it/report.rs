@@ -71,7 +71,7 @@ fn numbers_stand_beside_their_names() {
         "Quota now 120 per minute Least that refuses nothing 940 per minute",
         "Least that refuses up to 0.1 % 720 per minute Least that refuses up to 1 % 436 per minute",
         "203.0.113.4 8,962 6,846 940 4 Mar 15:05:59 4 Mar 14:32:44 4 Mar 15:38:08",
-        "50 % 11 within the quota 90 % 26 within the quota 99 % 48 within the quota 99.9 % 254 above the quota",
+        "50 % 11 within the quota 90 % 26 within the quota 99 % 48 within the quota 99.9 % 254 above the quota and the burst",
         "Both refuse 60,937 73.5 % of those that either refuses",
         "Only this document refuses 1,244 1.5 %",
         "Only the other refuses 20,732 25.0 %",
@@ -100,6 +100,56 @@ fn the_tables_behind_the_charts_have_all_numbers() {
     for point in &summary.rules[0].what_if {
         assert!(text.contains(&format!("{} per minute {} ", point.rpu, point.refused)), "{point:?}");
     }
+}
+
+#[test]
+fn a_short_log_has_no_hours_of_the_week_and_a_longer_one_only_its_weekdays() {
+    let mut summary = sample::summary();
+    summary.log.last_s = summary.log.first_s + 11_520.0;
+    let short = html(&summary).replace('\u{a0}', " ");
+    assert!(!short.contains("heat-requests") && !short.contains("Hours of the week"));
+    assert!(short.contains("The log covers 3 h 12 min, less than a day"));
+    summary.log.last_s = summary.log.first_s + 100_000.0;
+    let two_days = html(&summary);
+    assert_eq!(two_days.matches("class=\"shade-").count(), 2 * (2 * 24 + 7), "two days, and the legend");
+    let table = two_days.split("Hours as a table").nth(2).unwrap().split("</table>").next().unwrap();
+    assert!(table.contains("Mon") && table.contains("Tue") && !table.contains("Wed"));
+}
+
+#[test]
+fn whole_seconds_are_stated_beside_the_totals() {
+    let mut summary = sample::summary();
+    let words = "All times in the log are whole seconds: bursts look larger than they were";
+    assert!(!html(&summary).contains(words));
+    summary.log.whole_seconds = true;
+    let page = html(&summary);
+    let totals = page.split("id=\"totals\"").nth(1).unwrap().split("</section>").next().unwrap();
+    assert!(totals.contains(words));
+}
+
+#[test]
+fn an_address_in_place_of_an_actor_is_marked() {
+    let mut summary = sample::summary();
+    let words = "Requests without the actor count by address";
+    assert!(!html(&summary).contains(words));
+    summary.rules[1].top[3].is_address = true;
+    let page = html(&summary);
+    assert!(page.contains(words));
+    let mark = "</bdi></code> <span class=\"badge\">address</span></th>";
+    assert_eq!(page.matches(mark).count(), 1);
+}
+
+#[test]
+fn a_suggestion_says_what_it_lacks() {
+    let mut summary = sample::summary();
+    let suggestion = summary.rules[0].suggestion.as_mut().unwrap();
+    suggestion.caveat = Some("The log covers only 3 s, less than a day.".to_owned());
+    suggestion.burst = Some(77);
+    let page = text(&html(&summary));
+    assert!(
+        page.contains("Burst 77 The log covers only 3 s, less than a day. 99 % of the addresses"),
+        "{page}"
+    );
 }
 
 #[test]

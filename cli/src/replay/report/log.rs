@@ -1,5 +1,6 @@
 //! The section on the log: readable lines, unreadable lines and assumptions of the replay.
 
+use super::table::Column::{Number, Text};
 use super::table::fact;
 use super::{number, table, text, time};
 use crate::replay::summary::LogSummary;
@@ -42,17 +43,11 @@ fn unreadable(log: &LogSummary) -> Markup {
     html! {
         div .panel {
             h3 { "Unreadable lines" }
-            p .sub { "The first of " (number::plural(log.unreadable, "line")) " that are not requests in this format" }
+            p .sub { "The first of " (number::plural(log.unreadable, "line")) " without a request in this format" }
             (table::scrolling("Unreadable lines", html! {
                 table {
-                    caption .hidden { "Lines that are no requests" }
-                    thead {
-                        tr {
-                            th scope="col" { "File" }
-                            th scope="col" .n { "Line" }
-                            th scope="col" { "Reason" }
-                        }
-                    }
+                    caption .hidden { "Lines without a request" }
+                    (table::head([Text("File"), Number("Line"), Text("Reason")]))
                     tbody {
                         @for example in &log.examples {
                             tr {

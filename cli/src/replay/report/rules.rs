@@ -1,6 +1,7 @@
 //! All rules in one table, with a sparkline each.
 
 use super::chart::spark;
+use super::table::Column::{Number, Text};
 use super::{number, table, text, time};
 use crate::replay::summary::{RuleSummary, Summary, Timeline};
 use maud::{Markup, html};
@@ -23,18 +24,10 @@ fn rules(summary: &Summary) -> Markup {
     html! {
         table .rules {
             caption .hidden { "Rules, in the order of the document" }
-            thead {
-                tr {
-                    th scope="col" { "Rule" }
-                    th scope="col" { "Quota" }
-                    th scope="col" .n { "Judged" }
-                    th scope="col" .n { "Refused" }
-                    th scope="col" .n { "Share" }
-                    th scope="col" .n { "Refused actors" }
-                    th scope="col" { "Refusals over time" }
-                    th scope="col" { "Suggested" }
-                }
-            }
+            (table::head([
+                Text("Rule"), Text("Quota"), Number("Judged"), Number("Refused"), Number("Share"),
+                Number("Refused actors"), Text("Refusals over time"), Text("Suggested"),
+            ]))
             tbody {
                 @for (index, rule) in summary.rules.iter().enumerate() {
                     tr {

@@ -2,6 +2,7 @@
 //! table, which the page's script reads. Without the script only the table is there.
 
 use super::chart::curve::{Curve, Places};
+use super::table::Column::{Number, Text};
 use super::{number, table, text};
 use crate::replay::summary::{RuleSummary, WhatIf};
 use maud::{Markup, html};
@@ -63,15 +64,9 @@ fn quotas(rule: &RuleSummary, curve: &Curve) -> Markup {
     html! {
         table {
             caption { "What other quotas would refuse" }
-            thead {
-                tr {
-                    th scope="col" { "Quota" }
-                    th scope="col" .n { "Refused requests" }
-                    th scope="col" .n { "Share" }
-                    th scope="col" .n { "Refused actors" }
-                    th scope="col" .n { "Share" }
-                }
-            }
+            (table::head([
+                Text("Quota"), Number("Refused requests"), Number("Share"), Number("Refused actors"), Number("Share"),
+            ]))
             tbody {
                 @for point in &rule.what_if {
                     @let Places { x, requests_y, actors_y } = curve.places(point);
@@ -118,7 +113,14 @@ fn advice(rule: &RuleSummary) -> Markup {
                             span { "From the log" }
                             span .value { (number::quota(suggestion.rpu, rule.unit_s)) }
                         }
+                        @if let Some(burst) = suggestion.burst {
+                            li {
+                                span { "Burst" }
+                                span .value { (number::count(burst)) }
+                            }
+                        }
                     }
+                    @if let Some(caveat) = &suggestion.caveat { p { strong { (text::prose(caveat)) } } }
                     p { (text::prose(&suggestion.why)) }
                 }
             }
