@@ -138,8 +138,8 @@ pub struct RuleSummary {
     pub burst: Option<u64>,
     /// Whether the rule refuses, or only counts.
     pub is_enforced: bool,
-    /// Requests that the rule judged.
-    pub judged: u64,
+    /// Requests that the rule checked.
+    pub checked: u64,
     /// Requests that the rule refused.
     pub refused: u64,
     /// Requests that waited for this rule.
@@ -175,8 +175,8 @@ pub struct ActorSummary {
     pub actor: String,
     /// Whether the requests lack the actor, and the rule counts them by this address instead.
     pub is_address: bool,
-    /// Requests that the rule judged.
-    pub judged: u64,
+    /// Requests that the rule checked.
+    pub checked: u64,
     /// Requests that the rule refused.
     pub refused: u64,
     /// Requests that waited.

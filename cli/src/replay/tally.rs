@@ -21,7 +21,7 @@ use diana_limiter::check::{Outcome, RuleResult};
 use diana_limiter::policy::{Policy, Rule};
 use diana_limiter::time::{Span, Time};
 use quotas::Variants;
-use rule::{Described, Judgement, Room, RuleTally};
+use rule::{Described, Room, RuleCheck, RuleTally};
 use serde_json::Value;
 use std::collections::HashMap;
 use timeline::Times;
@@ -119,14 +119,14 @@ impl Tally {
                 Some(Admission::Admit { delay }) if is_delayed => delay,
                 _ => Span::ZERO,
             };
-            let judgement = Judgement {
+            let check = RuleCheck {
                 at: now,
                 actor: engine.actor(report.rule),
                 is_refused: matches!(report.result, RuleResult::Refused | RuleResult::Shadowed),
                 delay,
                 duration_ns: record.duration_ns.unwrap_or(0),
             };
-            rule.add(judgement, place);
+            rule.add(check, place);
         }
     }
 

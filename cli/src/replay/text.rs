@@ -76,16 +76,16 @@ fn rules_table(text: &mut String, rules: &[RuleSummary]) {
     let width = names.iter().map(|name| name.chars().count()).max().unwrap_or(0).max(4);
     text.push('\n');
     let mut line = |name: &str, algorithm: &str, cells: [&str; 6], end: &str| {
-        let [rpu, judged, refused, delayed, actors, refused_actors] = cells;
+        let [rpu, checked, refused, delayed, actors, refused_actors] = cells;
         text.push_str(&format!(
-            "{name:<width$}  {algorithm:<10} {rpu:>10} {judged:>12} {refused:>12} {delayed:>9} {actors:>10} {refused_actors:>15}{end}\n"
+            "{name:<width$}  {algorithm:<10} {rpu:>10} {checked:>12} {refused:>12} {delayed:>9} {actors:>10} {refused_actors:>15}{end}\n"
         ));
     };
-    let heads = ["rpu", "judged", "refused", "delayed", "actors", "refused actors"];
+    let heads = ["rpu", "checked", "refused", "delayed", "actors", "refused actors"];
     line("rule", "algorithm", heads, "");
     for (rule, name) in rules.iter().zip(&names) {
-        let RuleSummary { rpu, judged, refused, delayed, actors, refused_actors, .. } = rule;
-        let cells = [rpu, judged, refused, delayed, actors, refused_actors].map(|number| count(*number));
+        let RuleSummary { rpu, checked, refused, delayed, actors, refused_actors, .. } = rule;
+        let cells = [rpu, checked, refused, delayed, actors, refused_actors].map(|number| count(*number));
         let shadow = if rule.is_enforced { "" } else { "  shadow" };
         line(name, &rule.algorithm, cells.each_ref().map(String::as_str), shadow);
     }
@@ -109,7 +109,7 @@ fn rule(text: &mut String, rule: &RuleSummary) {
             "  {:<40} {:>10} of {} refused, at most {} {per}\n",
             printable(&actor.actor) + mark,
             count(actor.refused),
-            count(actor.judged),
+            count(actor.checked),
             count(actor.peak)
         ));
     }
@@ -130,7 +130,11 @@ fn rule(text: &mut String, rule: &RuleSummary) {
     });
     let known: Vec<String> = known.collect();
     if !known.is_empty() {
-        paragraph(text, ("  ", "    "), &format!("without the other rules, this rule refuses {}", known.join(", ")));
+        paragraph(
+            text,
+            ("  ", "    "),
+            &format!("without the other rules, this rule refuses {}", known.join(", ")),
+        );
     }
     if let Some(Suggestion { rpu, caveat, why, .. }) = &rule.suggestion {
         let caveat = caveat.iter().map(|caveat| format!(" {caveat}")).collect::<String>();
@@ -216,7 +220,7 @@ mod tests {
             name: "r".into(),
             rpu: 1_500,
             unit_s: 60.0,
-            judged: 5_000_000,
+            checked: 5_000_000,
             suggestion: Some(Suggestion {
                 rpu: 2_000,
                 caveat: Some("Short.".into()),

@@ -199,7 +199,7 @@ fn the_sample_agrees_with_itself() {
     for rule in &summary.rules {
         assert_eq!(rule.refusals.iter().sum::<u64>(), rule.refused, "{}", rule.name);
         assert!(rule.what_if.is_sorted_by(|one, next| one.rpu < next.rpu && one.refused >= next.refused));
-        assert!(rule.what_if.iter().all(|point| point.refused < rule.judged), "{}", rule.name);
+        assert!(rule.what_if.iter().all(|point| point.refused < rule.checked), "{}", rule.name);
     }
 }
 

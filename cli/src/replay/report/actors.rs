@@ -12,7 +12,7 @@ pub fn panel(rule: &RuleSummary) -> Markup {
     }
     let has_addresses = rule.top.iter().any(|actor| actor.is_address);
     let delayed = (rule.delayed > 0).then_some(Number("Delayed"));
-    let heads = [Text("Actor"), Number("Judged"), Number("Refused")].into_iter().chain(delayed);
+    let heads = [Text("Actor"), Number("Checked"), Number("Refused")].into_iter().chain(delayed);
     let heads =
         heads.chain([Number("Peak"), Text("Time of the peak"), Text("First refusal"), Text("Last refusal")]);
     html! {
@@ -33,7 +33,7 @@ pub fn panel(rule: &RuleSummary) -> Markup {
                                     (text::code(&actor.actor))
                                     @if actor.is_address { " " (address()) }
                                 }
-                                td .n { (number::count(actor.judged)) }
+                                td .n { (number::count(actor.checked)) }
                                 td .n.refusal[actor.refused > 0] { (number::count(actor.refused)) }
                                 @if rule.delayed > 0 { td .n { (number::count(actor.delayed)) } }
                                 td .n { (number::count(actor.peak)) }

@@ -33,13 +33,13 @@ pub fn section(index: usize, rule: &RuleSummary, timeline: &Timeline) -> Markup 
 }
 
 fn facts(rule: &RuleSummary) -> Markup {
-    let refused = html! { (number::percent(rule.refused, rule.judged)) " of the judged" };
+    let refused = html! { (number::percent(rule.refused, rule.checked)) " of the checked requests" };
     let actors = html! { "of " (number::plural(rule.actors, "actor")) };
     let longest = html! { "at most " (number::span(rule.longest_delay_s)) };
     html! {
         dl .facts {
             (fact("Quota", html! { (number::count(rule.rpu)) }, html! { (number::unit(rule.unit_s)) }))
-            (fact("Judged", html! { (number::count(rule.judged)) }, html! {}))
+            (fact("Checked", html! { (number::count(rule.checked)) }, html! {}))
             div .fact.refusal[rule.refused > 0] {
                 dt { @if rule.is_enforced { "Refused" } @else { "Refused in shadow" } }
                 dd { span .value { (number::count(rule.refused)) } span .note { (refused) } }

@@ -25,7 +25,7 @@ fn rules(summary: &Summary) -> Markup {
         table .rules {
             caption .hidden { "Rules, in the order of the document" }
             (table::head([
-                Text("Rule"), Text("Quota"), Number("Judged"), Number("Refused"), Number("Share"),
+                Text("Rule"), Text("Quota"), Number("Checked"), Number("Refused"), Number("Share"),
                 Number("Refused actors"), Text("Refusals over time"), Text("Suggested"),
             ]))
             tbody {
@@ -37,9 +37,9 @@ fn rules(summary: &Summary) -> Markup {
                             span .where { (text::isolated(&rule.url)) }
                         }
                         td { (number::quota(rule.rpu, rule.unit_s)) }
-                        td .n { (number::count(rule.judged)) }
+                        td .n { (number::count(rule.checked)) }
                         td .n.refusal[rule.refused > 0] { (number::count(rule.refused)) }
-                        td .n { (number::percent(rule.refused, rule.judged)) }
+                        td .n { (number::percent(rule.refused, rule.checked)) }
                         td .n { (number::count(rule.refused_actors)) " of " (number::count(rule.actors)) }
                         td { (spark::draw(&rule.refusals, &words(rule, &summary.timeline))) }
                         td {

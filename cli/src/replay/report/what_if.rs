@@ -52,7 +52,7 @@ fn slider(id: &str, rule: &RuleSummary, chosen: usize, point: &WhatIf) -> Markup
             span .quota { span data-quota { (number::quota(point.rpu, rule.unit_s)) } }
             " would refuse "
             strong { span data-refused { (number::count(point.refused)) } " requests" }
-            " (" span data-refused-share { (number::percent(point.refused, rule.judged)) } "), "
+            " (" span data-refused-share { (number::percent(point.refused, rule.checked)) } "), "
             strong { span data-actors { (number::count(point.refused_actors)) } " actors" }
             " (" span data-actors-share { (number::percent(point.refused_actors, rule.actors)) } ")"
         }
@@ -73,7 +73,7 @@ fn quotas(rule: &RuleSummary, curve: &Curve) -> Markup {
                     tr data-x=(x) data-requests-y=(requests_y) data-actors-y=(actors_y) {
                         th scope="row" { (number::quota(point.rpu, rule.unit_s)) }
                         td .n { (number::count(point.refused)) }
-                        td .n { (number::percent(point.refused, rule.judged)) }
+                        td .n { (number::percent(point.refused, rule.checked)) }
                         td .n { (number::count(point.refused_actors)) }
                         td .n { (number::percent(point.refused_actors, rule.actors)) }
                     }

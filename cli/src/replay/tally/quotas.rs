@@ -80,10 +80,10 @@ impl Refused {
     }
 }
 
-/// Judges the requests of `stream` by an algorithm from empty cells. `weights` has the weight of
+/// Checks the requests of `stream` by an algorithm from empty cells. `weights` has the weight of
 /// each actor, by place.
 #[must_use]
-pub fn judge(algorithm: &dyn Algorithm, stream: &Stream, weights: &[u64]) -> Refused {
+pub fn check(algorithm: &dyn Algorithm, stream: &Stream, weights: &[u64]) -> Refused {
     let actors = weights.len();
     let size = algorithm.size().max(1);
     let mut cells = vec![0; size.saturating_mul(actors)];

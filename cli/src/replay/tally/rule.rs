@@ -1,6 +1,6 @@
 //! What one rule does to the requests of a log.
 
-use super::actors::{Actors, Judged, Name};
+use super::actors::{ActorCheck, Actors, Name};
 use super::distinct::Distinct;
 use super::quotas::Variants;
 use super::stream::{Event, Stream};
@@ -46,9 +46,9 @@ pub struct Room {
     pub bytes: usize,
 }
 
-/// One request, as a rule judged it.
+/// One request, as a rule checked it.
 #[derive(Clone, Copy, Debug)]
-pub struct Judgement<'a> {
+pub struct RuleCheck<'a> {
     /// When.
     pub at: Time,
     /// The actor; `None` if the request lacks it and is refused.
@@ -66,7 +66,7 @@ pub struct Judgement<'a> {
 pub struct RuleTally {
     described: Described,
     room: Room,
-    judged: u64,
+    checked: u64,
     refused: u64,
     delayed: u64,
     longest_delay: Span,
@@ -95,7 +95,7 @@ impl RuleTally {
         let stream = described.variants.as_ref().map(|_| Stream::new(unit_ns == 0));
         RuleTally {
             room,
-            judged: 0,
+            checked: 0,
             refused: 0,
             delayed: 0,
             longest_delay: Span::ZERO,
@@ -119,9 +119,9 @@ impl RuleTally {
     }
 
     /// Adds a request of the interval at `place`.
-    pub fn add(&mut self, judgement: Judgement, place: usize) {
-        let Judgement { at: now, actor, is_refused, delay, duration_ns } = judgement;
-        self.judged = self.judged.saturating_add(1);
+    pub fn add(&mut self, check: RuleCheck, place: usize) {
+        let RuleCheck { at: now, actor, is_refused, delay, duration_ns } = check;
+        self.checked = self.checked.saturating_add(1);
         let is_delayed = delay > Span::ZERO;
         self.delayed = self.delayed.saturating_add(is_delayed.into());
         self.longest_delay = self.longest_delay.max(delay);
@@ -137,7 +137,7 @@ impl RuleTally {
         if is_refused {
             self.refused_actors.add(hash);
         }
-        let place = self.actors.add(Judged { hash, at: now, is_refused, is_delayed }, || named(&actor));
+        let place = self.actors.add(ActorCheck { hash, at: now, is_refused, is_delayed }, || named(&actor));
         if self.described.quota.unit == Span::ZERO {
             self.fly(hash, now, duration_ns);
         }
@@ -199,7 +199,7 @@ impl RuleTally {
             unit_s: quota.unit.as_ns() as f64 / 1e9,
             burst: *burst,
             is_enforced: *is_enforced,
-            judged: self.judged,
+            checked: self.checked,
             refused: self.refused,
             delayed: self.delayed,
             longest_delay_s: self.longest_delay.as_ns() as f64 / 1e9,
@@ -252,7 +252,7 @@ impl RuleTally {
 
 /// The share of the requests that a quota refuses.
 fn share(trial: &Trial, rpu: u64, burst: Option<u64>) -> Option<f64> {
-    let refused = trial.judge(rpu, burst, trial.stream)?;
+    let refused = trial.check(rpu, burst, trial.stream)?;
     Some(refused.requests as f64 / trial.requests() as f64)
 }
 

@@ -87,7 +87,7 @@ fn a_table_without_room_is_stated() {
     let found = summary(&[&document, "--log", &log, "--format", FORMAT]).unwrap();
     let [note] = &found.log.assumptions[..] else { panic!("{:?}", found.log.assumptions) };
     assert!(note.ends_with(" times, an actor lost its counts. The filter would do the same."), "{note}");
-    assert_eq!((found.rules[0].actors, found.rules[0].judged), (1_000, 1_000));
+    assert_eq!((found.rules[0].actors, found.rules[0].checked), (1_000, 1_000));
 }
 
 const WHOLE: &str =

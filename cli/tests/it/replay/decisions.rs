@@ -15,7 +15,7 @@ fn each_algorithm_refuses_as_by_hand() {
         ("C", r#""rpu": 2"#, 3),
     ] {
         let (summary, rule) = rule(algo, &format!(r#"{{"name": "r", "algo": "{algo}", {keys}}}"#), &STEADY);
-        assert_eq!((rule.judged, rule.refused, rule.algorithm.as_str()), (10, refused, algo), "{algo}");
+        assert_eq!((rule.checked, rule.refused, rule.algorithm.as_str()), (10, refused, algo), "{algo}");
         assert_eq!((summary.totals.refused, summary.totals.admitted), (refused, 10 - refused), "{algo}");
         let same = rule.what_if.iter().find(|lane| lane.rpu == rule.rpu).unwrap();
         assert_eq!((same.refused, same.refused_actors), (refused, 1), "{algo}: the configured quota");
@@ -121,7 +121,7 @@ fn every_rule_reports_about_every_request() {
     let log = folder.file("access.log", &log(&requests));
     let found = summary(&[&document, "--log", &log, "--format", FORMAT]).unwrap();
     let counts: Vec<(&str, u64, u64)> =
-        found.rules.iter().map(|rule| (&*rule.name, rule.judged, rule.refused)).collect();
+        found.rules.iter().map(|rule| (&*rule.name, rule.checked, rule.refused)).collect();
     // One request passes. The others leave the rule `user` one request below its limit.
     assert_eq!(counts, [("user", 20, 0), ("ip", 20, 19), ("watched", 20, 19)]);
     assert_eq!((found.totals.refused, found.totals.shadow_refused), (19, 0));

@@ -9,7 +9,7 @@ fn other_quotas_are_those_of_actors_without_an_override() {
     let requests: Vec<(u64, u64, &str)> =
         (0..20).map(|at| (at, 1, if at % 2 == 0 { "ann" } else { "vip" })).collect();
     let (summary, rule) = rule("overrides", keys, &requests);
-    assert_eq!((rule.judged, rule.refused, rule.least.none), (20, 7, Some(10)));
+    assert_eq!((rule.checked, rule.refused, rule.least.none), (20, 7, Some(10)));
     assert_eq!(
         summary.log.assumptions,
         ["Other quotas of rule `each` leave out requests with an override or a plan."]
@@ -34,7 +34,7 @@ fn a_global_rule_counts_with_its_full_quota() {
 fn a_rule_that_refuses_all_has_no_other_quotas() {
     let keys = r#"{"name": "closed", "rpu": 0, "unit": "minute"}"#;
     let (_, rule) = rule("closed", keys, &STEADY);
-    assert_eq!((rule.judged, rule.refused), (10, 10));
+    assert_eq!((rule.checked, rule.refused), (10, 10));
     assert!(rule.suggestion.is_none() && rule.what_if.is_empty() && rule.least.none.is_none());
 }
 

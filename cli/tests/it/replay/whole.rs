@@ -16,9 +16,9 @@ fn the_summary_is_complete() {
     ];
     let keys = r#"{"name": "each", "actor": "user", "rpu": 1, "unit": "hour", "missing": "share"}"#;
     let (summary, rule) = rule("complete", keys, &requests);
-    assert_eq!((rule.actors, rule.refused_actors, rule.judged, rule.refused), (3, 2, 6, 3));
+    assert_eq!((rule.actors, rule.refused_actors, rule.checked, rule.refused), (3, 2, 6, 3));
     let top: Vec<(&str, u64, u64)> =
-        rule.top.iter().map(|actor| (&*actor.actor, actor.judged, actor.refused)).collect();
+        rule.top.iter().map(|actor| (&*actor.actor, actor.checked, actor.refused)).collect();
     assert_eq!(top, [("ann", 3, 2), ("(without the actor)", 2, 1), ("bob", 1, 0)]);
     assert_eq!(
         (rule.place.as_str(), rule.actor.as_str(), rule.url.as_str()),
