@@ -3,6 +3,7 @@
 use super::{FORMAT, Folder, log, rule, summary};
 use diana_cli::replay::text;
 use std::fs;
+use std::process::Command;
 
 #[test]
 fn the_summary_is_complete() {
@@ -93,6 +94,23 @@ fn two_replays_of_one_log_are_equal() {
     let (first, second) = (run(), run());
     assert!(first.totals.refused > 100, "{:?}", first.totals);
     assert_eq!(serde_json::to_value(&first).unwrap(), serde_json::to_value(&second).unwrap());
+}
+
+#[test]
+fn errors_write_hostile_text_out() {
+    let folder = Folder::new("hostile");
+    let mistakes =
+        r#"{"url": "/", "a\u001b[2J\nb\u202e": 1, "rules": [{"name": "r", "rpu": 9, "unit": "day"}]}"#;
+    let document = folder.file("li\u{202e}mits.json", mistakes);
+    for arguments in [["replay", &document, "--log=-"], ["explain", &document, "--url=/"]] {
+        let output = Command::new(env!("CARGO_BIN_EXE_diana")).args(arguments).output().unwrap();
+        let error = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(2), "{error}");
+        assert!(!error.contains(['\u{1b}', '\u{202e}']), "{error:?}");
+        let words = error.replace(['\n', ' ', '│'], "");
+        assert!(words.contains("a\\u{1b}[2J\\nb\\u{202e}"), "{error}");
+        assert!(words.contains("li\\u{202e}mits.json`hasmistakes"), "{error}");
+    }
 }
 
 #[test]
