@@ -87,11 +87,10 @@ impl Replay {
         let mut assumptions = Vec::new();
         if !known.start {
             assumptions.push(match known.duration {
-                true => {
-                    "The log has the end of each request: the start is the end minus the duration.".into()
-                }
+                true => "The log has only the end of each request: the start is the end minus the duration."
+                    .into(),
                 false => {
-                    "The log has the end of each request but no duration: every request starts at its end."
+                    "The log has only the end of each request and no duration: the end counts as the start."
                         .into()
                 }
             });

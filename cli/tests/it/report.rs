@@ -63,13 +63,13 @@ fn numbers_stand_beside_their_names() {
     let expected = [
         "Requests 1,204,332 1.99 per second Admitted at once 1,123,245 93.3 % Delayed 18,906 1.6 %",
         "Refused 62,181 5.2 % Refused in shadow 3,231 0.27 % Status 429 in the log 0 0 %",
-        "per-address /api/ 120 per minute 1,088,410 56,879 5.2 % 29 of 18,300 The most refusals",
+        "per-address /api/ 120 per minute 1,088,410 56,879 5.2 % 29 of 18,300 Most refusals",
         "150 per minute per-user-hourly shadow /api/ 3,000 per hour 1,088,410 3,231 0.30 % 7 of 7,910",
         "Delayed 18,906 at most 950 ms First refusal 2026-03-0",
         "120 per minute would refuse 56,879 requests ( 5.2 % ), 29 actors ( 0.16 % )",
         "120 per minute 56,879 5.2 % 29 0.16 %",
-        "Quota now 120 per minute Least that refuses nothing 940 per minute",
-        "Least that refuses up to 0.1 % 720 per minute Least that refuses up to 1 % 436 per minute",
+        "Quota now 120 per minute Lowest that refuses nothing 940 per minute",
+        "Lowest that refuses up to 0.1 % 720 per minute Lowest that refuses up to 1 % 436 per minute",
         "203.0.113.4 8,962 6,846 940 4 Mar 15:05:59 4 Mar 14:32:44 4 Mar 15:38:08",
         "50 % 11 within the quota 90 % 26 within the quota 99 % 48 within the quota 99.9 % 254 above the quota and the burst",
         "Both refuse 60,937 73.5 % of those that either refuses",
@@ -153,9 +153,28 @@ fn a_suggestion_says_what_it_lacks() {
 }
 
 #[test]
+fn a_burst_stays_while_the_slider_moves() {
+    let mut summary = sample::summary();
+    assert!(!html(&summary).contains("The burst stays"));
+    summary.rules[0].burst = Some(7);
+    let page = html(&summary);
+    assert_eq!(page.matches(". The burst stays 7<").count(), 1);
+    assert!(page.contains("The bucket never admits more than 7 requests at once."));
+}
+
+#[test]
+fn a_rule_that_refuses_all_has_no_quotas_to_consider() {
+    let mut summary = sample::summary();
+    summary.rules.truncate(1);
+    assert!(html(&summary).contains("Quotas to consider"));
+    summary.rules[0].rpu = 0;
+    assert!(!html(&summary).contains("Quotas to consider"));
+}
+
+#[test]
 fn a_section_without_numbers_is_left_out() {
     let page = html(&Summary::default());
-    assert!(page.contains("The document has no rules.") && page.contains("There are no requests."));
+    assert!(page.contains("The document has no rules.") && page.contains("No requests."));
     assert!(!page.contains("id=\"comparison\""));
     let full = html(&sample::summary());
     assert!(full.contains("id=\"comparison\"") && full.contains("id=\"rule-4\""));

@@ -16,7 +16,7 @@ pub fn section(log: &LogSummary) -> Markup {
                 (fact("Format", text::code(&log.format), html! {}))
                 (fact("Lines", html! { (number::count(log.lines)) }, html! {}))
                 (fact("Unreadable lines", html! { (number::count(log.unreadable)) }, of_all(log.unreadable)))
-                (fact("Logged too late", html! { (number::count(log.late)) }, html! { "not in the order of their starts" }))
+                (fact("Logged too late", html! { (number::count(log.late)) }, html! { "decided after their starts" }))
                 (fact("First request", time::element(Some(log.first_s)), html! { "UTC" }))
                 (fact("Last request", time::element(Some(log.last_s)), html! { "UTC" }))
             }
@@ -28,7 +28,7 @@ pub fn section(log: &LogSummary) -> Markup {
                 div .panel {
                     h3 { "Assumptions" }
                     @if log.assumptions.is_empty() {
-                        p { "The log has all that the rules ask for." }
+                        p { "The log has every value that the rules need." }
                     } @else {
                         ul { @for assumption in &log.assumptions { li { (text::prose(assumption)) } } }
                     }

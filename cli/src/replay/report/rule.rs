@@ -33,7 +33,7 @@ pub fn section(index: usize, rule: &RuleSummary, timeline: &Timeline) -> Markup 
 }
 
 fn facts(rule: &RuleSummary) -> Markup {
-    let refused = html! { (number::percent(rule.refused, rule.checked)) " of the checked requests" };
+    let refused = html! { (number::percent(rule.refused, rule.checked)) };
     let actors = html! { "of " (number::plural(rule.actors, "actor")) };
     let longest = html! { "at most " (number::span(rule.longest_delay_s)) };
     html! {
@@ -137,10 +137,10 @@ fn peaks_key(rule: &RuleSummary) -> Markup {
         @match rule.burst {
             Some(burst) => {
                 "The line is the quota, " (quota) ". The dotted line adds the burst of " (number::count(burst))
-                ": the bucket admits no more " (number::unit(rule.unit_s)) ". A ring is between the lines: the \
-                bucket refuses none of these requests if they come slowly enough. A diamond is above both lines."
+                ": the bucket admits no more within one unit. A ring is between the lines: the bucket admits \
+                all of these requests only if they come slowly enough. A diamond is above both lines."
                 @if burst < rule.rpu {
-                    " Also below the lines, more than " (number::count(burst)) " requests at once are refused."
+                    " The bucket never admits more than " (number::count(burst)) " requests at once."
                 }
             }
             None => { "The line is the quota, " (quota) ". A diamond is above the quota." }

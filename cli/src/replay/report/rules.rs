@@ -60,13 +60,13 @@ pub fn words(rule: &RuleSummary, timeline: &Timeline) -> String {
     // If intervals are equal, the first wins.
     match rule.refusals.iter().copied().enumerate().rev().max_by_key(|(_, number)| *number) {
         Some((index, most)) if most > 0 => format!(
-            "The most refusals in an interval are {}, from {} UTC.",
+            "Most refusals in one interval: {}, from {} UTC.",
             number::count(most),
             time::start_of_interval(
                 timeline.start_s + timeline.interval_s * index as f64,
                 timeline.interval_s
             )
         ),
-        _ => "There are no refusals.".to_owned(),
+        _ => "No refusals.".to_owned(),
     }
 }

@@ -128,14 +128,14 @@ fn busiest(timeline: &Timeline, noun: &str, of: fn(&Interval) -> u64) -> String 
     let most = timeline.intervals.iter().enumerate().rev().max_by_key(|(_, interval)| of(interval));
     match most {
         Some((index, interval)) if of(interval) > 0 => format!(
-            "The most {noun} in an interval are {}, from {} UTC.",
+            "Most {noun} in one interval: {}, from {} UTC.",
             number::count(of(interval)),
             time::start_of_interval(
                 timeline.start_s + timeline.interval_s * index as f64,
                 timeline.interval_s
             )
         ),
-        _ => format!("There are no {noun}."),
+        _ => format!("No {noun}."),
     }
 }
 

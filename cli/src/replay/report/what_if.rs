@@ -9,13 +9,22 @@ use maud::{Markup, html};
 
 /// The panel of a rule. A rule without other quotas has only its suggestion.
 pub fn panel(id: &str, rule: &RuleSummary) -> Markup {
+    // Such a rule is meant to refuse.
+    if rule.rpu == 0 {
+        return html! {};
+    }
     let curve = Curve::of(rule);
     html! {
         div .split.what-if data-what-if=[curve.is_some().then_some("")] {
             @if let (Some(curve), Some((chosen, point))) = (curve, nearest(rule, rule.rpu)) {
                 div .panel {
                     h3 { "What if the quota were different?" }
-                    p .sub { "Refused shares by quota: requests " (number::unit(rule.unit_s)) }
+                    p .sub {
+                        "Refused shares by quota, in requests " (number::unit(rule.unit_s))
+                        @if let Some(burst) = rule.burst.filter(|burst| *burst != rule.rpu) {
+                            ". The burst stays " (number::count(burst))
+                        }
+                    }
                     (slider(id, rule, chosen, point))
                     p .key {
                         span {
@@ -88,9 +97,9 @@ fn advice(rule: &RuleSummary) -> Markup {
     let least = &rule.least;
     let entries = [
         ("Quota now", Some(rule.rpu)),
-        ("Least that refuses nothing", least.none),
-        ("Least that refuses up to 0.1\u{a0}%", least.per_mille),
-        ("Least that refuses up to 1\u{a0}%", least.percent),
+        ("Lowest that refuses nothing", least.none),
+        ("Lowest that refuses up to 0.1\u{a0}%", least.per_mille),
+        ("Lowest that refuses up to 1\u{a0}%", least.percent),
     ];
     html! {
         div .panel.advice {

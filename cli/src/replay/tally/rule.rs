@@ -228,7 +228,7 @@ impl RuleTally {
         let mut notes = Vec::new();
         if self.actors.is_partial() {
             notes.push(format!(
-                "Peaks of rule `{name}` and its other quotas are estimated from {} of its actors, the busiest among them.",
+                "Peaks and other quotas of rule `{name}` are estimates from {} of its actors, which include the busiest.",
                 count(u64::try_from(self.actors.len()).unwrap_or(u64::MAX))
             ));
         }

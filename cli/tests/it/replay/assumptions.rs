@@ -41,7 +41,7 @@ fn what_the_log_lacks_is_stated() {
     assert_eq!(
         found.log.assumptions[..2],
         [
-            "The log has the end of each request but no duration: every request starts at its end.",
+            "The log has only the end of each request and no duration: the end counts as the start.",
             "The log has whole seconds: all requests of a second start at the beginning of that second.",
         ]
     );

@@ -60,11 +60,11 @@ fn description(noun: &str, week: &Week) -> String {
     match hours.rev().max_by_key(|(count, ..)| *count) {
         Some((count, weekday, hour)) if count > 0 => {
             format!(
-                "The most {noun} are in the hour from {weekday} {hour:02}:00 UTC: {}.",
+                "Most {noun} in one hour of the week: {}, from {weekday} {hour:02}:00 UTC.",
                 number::count(count)
             )
         }
-        _ => format!("There are no {noun}."),
+        _ => format!("No {noun}."),
     }
 }
 
@@ -89,10 +89,10 @@ mod tests {
     #[test]
     fn the_description_names_the_first_of_the_busiest_hours() {
         let mut week = Week::default();
-        assert_eq!(description("refusals", &week), "There are no refusals.");
+        assert_eq!(description("refusals", &week), "No refusals.");
         week[2][14] = 1200;
         week[5][1] = 1200;
-        let expected = "The most refusals are in the hour from Wed 14:00 UTC: 1,200.";
+        let expected = "Most refusals in one hour of the week: 1,200, from Wed 14:00 UTC.";
         assert_eq!(description("refusals", &week), expected);
     }
 }
