@@ -10,6 +10,7 @@ mod document;
 pub mod engine;
 pub mod log;
 mod memory;
+mod number;
 mod progress;
 pub mod report;
 mod request;

@@ -5,6 +5,7 @@ use super::document::{Document, Run};
 use super::log::input::total_bytes;
 use super::log::reader::{Counts, Logs};
 use super::log::record::{Record, Slots};
+use super::number::plural;
 use super::progress::Bar;
 use super::request::Columns;
 use super::summary::{Comparison, LogSummary, Summary};
@@ -38,12 +39,23 @@ pub fn replay(args: &Args) -> Result<Summary> {
     Ok(summary)
 }
 
+/// Stated if all starts are whole seconds.
+const WHOLE_STARTS: &str =
+    "The log has whole seconds: all requests of a second start at the beginning of that second.";
+
+const SECOND_NS: u64 = 1_000_000_000;
+
+/// If the times have milliseconds, so many of them are all whole seconds in one of 10⁹ logs.
+const LEAST_WHOLE: u64 = 3;
+
 /// A policy that is about to decide the requests of logs.
 pub struct Replay {
     logs: Logs,
     first: Run,
     other: Option<Run>,
     assumptions: Vec<String>,
+    /// Whether the format has whole seconds only.
+    whole_seconds: bool,
 }
 
 impl Replay {
@@ -75,20 +87,22 @@ impl Replay {
         let mut assumptions = Vec::new();
         if !known.start {
             assumptions.push(match known.duration {
-                true => {
-                    "The log has the end of each request: the start is the end minus the duration.".into()
-                }
+                true => "The log has only the end of each request: the start is the end minus the duration."
+                    .into(),
                 false => {
-                    "The log has the end of each request but no duration: every request starts at its end."
+                    "The log has only the end of each request and no duration: the end counts as the start."
                         .into()
                 }
             });
         }
         if known.whole_seconds {
-            assumptions.push(
-                "The log has whole seconds: all requests of a second start at the beginning of that second."
-                    .into(),
-            );
+            assumptions.push(match known.duration && !known.start {
+                true => {
+                    "The log has whole seconds: all requests of a second end at the beginning of that second."
+                        .into()
+                }
+                false => WHOLE_STARTS.into(),
+            });
         }
         let documents = [Some(&first), other.as_ref()];
         for assumption in documents
@@ -105,7 +119,7 @@ impl Replay {
             document.start(columns, slots, tries)
         };
         let (other, first) = (other.map(|other| start(other, false)), start(first, tries));
-        Replay { logs, first, other, assumptions }
+        Replay { logs, first, other, assumptions, whole_seconds: known.whole_seconds }
     }
 
     /// Decides all requests. Calls `each` with each request, its decision and the policy. Calls
@@ -115,11 +129,12 @@ impl Replay {
         mut each: impl FnMut(&Record, &Decision, &Policy),
         mut progress: impl FnMut(u64, u64),
     ) -> Result<Summary> {
-        let Replay { logs, mut first, mut other, assumptions } = self;
+        let Replay { logs, mut first, mut other, assumptions, whole_seconds } = self;
         let mut log = LogSummary { format: logs.format().into(), assumptions, ..LogSummary::default() };
-        let mut both = Both::default();
+        let (mut both, mut starts_are_whole) = (Both::default(), true);
         let counts = logs.start()?.for_each(|batch, bytes| {
             for record in batch {
+                starts_are_whole &= record.start.as_ns().is_multiple_of(SECOND_NS);
                 let is_refused = first.add(record);
                 if let Some(other) = &mut other {
                     both.add(is_refused, other.add(record));
@@ -134,13 +149,22 @@ impl Replay {
         if let Some((first, last)) = first.tally.first_and_last() {
             (log.first_s, log.last_s) = (seconds(first), seconds(last));
         }
-        log.assumptions.extend(first.tally.notes());
         let totals = first.tally.totals();
+        // A format with fractions may still have whole seconds in all lines.
+        let all_are_whole = starts_are_whole && totals.requests >= LEAST_WHOLE;
+        log.whole_seconds = whole_seconds || all_are_whole;
+        if all_are_whole && !whole_seconds {
+            log.assumptions.push(WHOLE_STARTS.into());
+        }
+        log.assumptions.extend(first.tally.notes());
         if totals.logged_429 > 0 {
-            log.assumptions.push(format!(
-                "The gateway of the log had refused {} requests with status 429: their durations are those of a refusal.",
-                totals.logged_429
-            ));
+            let requests = plural(totals.logged_429, "request");
+            let durations = match totals.logged_429 {
+                1 => "its duration is that of a refusal",
+                _ => "their durations are those of refusals",
+            };
+            log.assumptions
+                .push(format!("The gateway of the log had refused {requests} with status 429: {durations}."));
         }
         let (timeline, hours) = first.tally.times();
         let against = other.map(|other| both.comparison(&other));

@@ -45,6 +45,7 @@ fn log() -> LogSummary {
         late: 212,
         first_s: START + 0.218,
         last_s: START + 604_799.4,
+        whole_seconds: false,
         assumptions: [
             "The log has no header `x-user-id`: rules of this actor count by address.",
             "A request begins at its start time; the log has milliseconds.",

@@ -14,7 +14,7 @@ pub struct Rule {
     pub rpu: u64,
     unit_s: f64,
     is_enforced: bool,
-    judged: u64,
+    checked: u64,
     delayed: u64,
     groups: Vec<Group>,
     when: fn(usize) -> f64,
@@ -64,7 +64,7 @@ fn per_address() -> Rule {
         rpu: 120,
         unit_s: 60.0,
         is_enforced: true,
-        judged: 1_088_410,
+        checked: 1_088_410,
         delayed: 0,
         groups,
         when: incident,
@@ -88,7 +88,7 @@ fn per_user() -> Rule {
         rpu: 3_000,
         unit_s: 3_600.0,
         is_enforced: false,
-        judged: 1_088_410,
+        checked: 1_088_410,
         delayed: 0,
         groups,
         when: nights,
@@ -112,7 +112,7 @@ fn sign_in() -> Rule {
         rpu: 6,
         unit_s: 60.0,
         is_enforced: true,
-        judged: 61_877,
+        checked: 61_877,
         delayed: 0,
         groups,
         when: mornings,
@@ -135,7 +135,7 @@ fn export() -> Rule {
         rpu: 20,
         unit_s: 1.0,
         is_enforced: true,
-        judged: 61_240,
+        checked: 61_240,
         delayed: 18_906,
         groups,
         when: mornings,
@@ -175,7 +175,7 @@ impl Rule {
         let refusals = spread(refused, self.when);
         let at = |index: usize| START + INTERVAL * (index as f64 + noise(index));
         let highest = self.highest();
-        let least = |share: u64| (1..=highest).find(|rpu| self.refused(*rpu) * share <= self.judged);
+        let least = |share: u64| (1..=highest).find(|rpu| self.refused(*rpu) * share <= self.checked);
         let least = Least {
             none: (1..=highest).find(|rpu| self.refused(*rpu) == 0),
             per_mille: least(1000),
@@ -189,8 +189,9 @@ impl Rule {
             algorithm: self.algorithm.to_owned(),
             rpu: self.rpu,
             unit_s: self.unit_s,
+            burst: (self.algorithm == "TB").then_some(self.rpu),
             is_enforced: self.is_enforced,
-            judged: self.judged,
+            checked: self.checked,
             refused,
             delayed: self.delayed,
             longest_delay_s: if self.delayed > 0 { 0.95 } else { 0.0 },
@@ -205,7 +206,12 @@ impl Rule {
             peaks: [0.5, 0.9, 0.99, 0.999, 1.0]
                 .map(|share| Quantile { share, peak: self.peak(share) })
                 .to_vec(),
-            suggestion: Some(Suggestion { rpu: self.suggestion.0, why: self.suggestion.1.to_owned() }),
+            suggestion: Some(Suggestion {
+                rpu: self.suggestion.0,
+                burst: (self.algorithm == "TB").then_some(self.suggestion.0),
+                caveat: None,
+                why: self.suggestion.1.to_owned(),
+            }),
         }
     }
 
@@ -258,7 +264,8 @@ impl Rule {
                 let span = INTERVAL * (busiest - first).min(2) as f64;
                 ActorSummary {
                     actor: (self.value)(index),
-                    judged: group.loads().sum::<u64>() + 40,
+                    is_address: false,
+                    checked: group.loads().sum::<u64>() + 40,
                     refused,
                     delayed: self.delayed * 2 / (60 + 4 * index as u64),
                     peak: group.peak,
