@@ -15,6 +15,7 @@ mod progress;
 pub mod report;
 mod request;
 pub mod run;
+pub mod suggest;
 pub mod summary;
 mod tally;
 pub mod text;

@@ -5,7 +5,6 @@ mod distinct;
 mod quotas;
 mod rule;
 mod stream;
-mod suggest;
 mod timeline;
 mod what_if;
 

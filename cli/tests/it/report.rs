@@ -33,10 +33,10 @@ fn the_page_has_the_numbers_of_the_summary() {
         "2026-03-02 00:00:00",
         "2026-03-08 23:59:59",
         "1,204,332",
-        "99 % of the addresses never make more than 48 requests within a minute",
+        "99.9 % of the 18,300 actors have at most ",
         "policy-stricter.yaml",
         "the line ends within the quoted request",
-        "The log has no header </bdi><code><bdi>x-user-id</bdi></code>",
+        "The log has no header </bdi><code><bdi>x-trial</bdi></code>",
         "addresses of clients",
     ];
     for text in expected {
@@ -64,7 +64,7 @@ fn numbers_stand_beside_their_names() {
         "Requests 1,204,332 1.99 per second Admitted at once 1,123,245 93.3 % Delayed 18,906 1.6 %",
         "Refused 62,181 5.2 % Refused in shadow 3,231 0.27 % Status 429 in the log 0 0 %",
         "per-address /api/ 120 per minute 1,088,410 56,879 5.2 % 29 of 18,300 Most refusals",
-        "150 per minute per-user-hourly shadow /api/ 3,000 per hour 1,088,410 3,231 0.30 % 7 of 7,910",
+        "310 per minute per-user-hourly shadow /api/ 3,000 per hour 1,088,410 3,231 0.30 % 7 of 7,910",
         "Delayed 18,906 at most 950 ms First refusal 2026-03-0",
         "120 per minute would refuse 56,879 requests ( 5.2 % ), 29 actors ( 0.16 % )",
         "120 per minute 56,879 5.2 % 29 0.16 %",
@@ -147,7 +147,7 @@ fn a_suggestion_says_what_it_lacks() {
     suggestion.burst = Some(77);
     let page = text(&html(&summary));
     assert!(
-        page.contains("Burst 77 The log covers only 3 s, less than a day. 99 % of the addresses"),
+        page.contains("Burst 77 The log covers only 3 s, less than a day. 99.9 % of the 18,300 actors"),
         "{page}"
     );
 }

@@ -2,8 +2,9 @@
 //! refuses follows from the same numbers everywhere.
 
 use super::load::{incident, mornings, nights, noise, spread};
-use super::{INTERVAL, START};
-use diana_cli::replay::summary::{ActorSummary, Least, Quantile, RuleSummary, Suggestion, WhatIf};
+use super::{INTERVAL, START, WEEK_S};
+use diana_cli::replay::suggest::suggestion;
+use diana_cli::replay::summary::{ActorSummary, Least, Quantile, RuleSummary, WhatIf};
 
 /// A rule, and who meets it.
 pub struct Rule {
@@ -19,7 +20,6 @@ pub struct Rule {
     groups: Vec<Group>,
     when: fn(usize) -> f64,
     value: fn(usize) -> String,
-    suggestion: (u64, &'static str),
 }
 
 /// Actors that have the same peak, and as many busy units, each less busy than the one before.
@@ -69,11 +69,6 @@ fn per_address() -> Rule {
         groups,
         when: incident,
         value: address,
-        suggestion: (
-            150,
-            "99 % of the addresses never make more than 48 requests within a minute. 150 is three times as much. \
-             Above 150 are 26 addresses, which make nearly all refused requests.",
-        ),
     }
 }
 
@@ -93,7 +88,6 @@ fn per_user() -> Rule {
         groups,
         when: nights,
         value: |index| format!("user-{}", 10_007 + index * 7_919 % 80_021),
-        suggestion: (4_000, "No user makes more than 3,900 requests within an hour."),
     }
 }
 
@@ -117,10 +111,6 @@ fn sign_in() -> Rule {
         groups,
         when: mornings,
         value: |index| address(index + 17),
-        suggestion: (
-            5,
-            "99 % of the addresses try at most 4 times within a minute. 5 leaves room for a fifth.",
-        ),
     }
 }
 
@@ -140,7 +130,6 @@ fn export() -> Rule {
         groups,
         when: mornings,
         value: |index| format!("acme-{:03}", 11 + index * 37 % 480),
-        suggestion: (32, "The busiest account makes 31 requests within a second."),
     }
 }
 
@@ -181,7 +170,7 @@ impl Rule {
             per_mille: least(1000),
             percent: least(100),
         };
-        RuleSummary {
+        let summary = RuleSummary {
             name: self.name.to_owned(),
             place,
             url: self.url.to_owned(),
@@ -201,18 +190,17 @@ impl Rule {
             last_refusal_s: refusals.iter().rposition(|number| *number > 0).map(at),
             top: self.top(&refusals),
             refusals,
-            what_if: self.what_if(&least),
+            what_if: Vec::new(),
             least,
             peaks: [0.5, 0.9, 0.99, 0.999, 1.0]
                 .map(|share| Quantile { share, peak: self.peak(share) })
                 .to_vec(),
-            suggestion: Some(Suggestion {
-                rpu: self.suggestion.0,
-                burst: (self.algorithm == "TB").then_some(self.suggestion.0),
-                caveat: None,
-                why: self.suggestion.1.to_owned(),
-            }),
-        }
+            suggestion: None,
+        };
+        let share = |rpu, _| Some(self.refused(rpu) as f64 / self.checked as f64);
+        let suggestion = suggestion(&summary, WEEK_S, &share);
+        let what_if = self.what_if(&summary.least, suggestion.as_ref().unwrap().rpu);
+        RuleSummary { suggestion, what_if, ..summary }
     }
 
     fn refused(&self, rpu: u64) -> u64 {
@@ -227,8 +215,8 @@ impl Rule {
         self.groups.iter().map(|group| group.peak).max().unwrap()
     }
 
-    fn what_if(&self, least: &Least) -> Vec<WhatIf> {
-        let mut quotas = vec![self.rpu, self.suggestion.0];
+    fn what_if(&self, least: &Least, suggested: u64) -> Vec<WhatIf> {
+        let mut quotas = vec![self.rpu, suggested];
         quotas.extend([least.none, least.per_mille, least.percent].into_iter().flatten());
         quotas.extend((0..44).map(|step| rounded(decay(self.highest(), 90, step))));
         quotas.retain(|rpu| *rpu > 0);
