@@ -3,7 +3,7 @@
 pub mod code;
 mod document;
 mod envoy;
-mod finding;
+pub mod finding;
 mod mistakes;
 mod model;
 mod nginx;

@@ -17,3 +17,4 @@ mod sample;
 mod schema;
 mod shell;
 mod snapshot;
+mod valid;
