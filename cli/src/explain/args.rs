@@ -41,7 +41,8 @@ pub struct Args {
     /// How long each request is in flight, such as `2s`
     #[arg(long, default_value = "0s", value_name = "SPAN")]
     pub lasts: String,
-    /// The instant of the first request: RFC 3339, or seconds since 1970; now by default
+    /// The instant of the first request: RFC 3339, or seconds since 1970; now by default, in whole
+    /// seconds
     #[arg(long, value_name = "TIME")]
     pub at: Option<String>,
     /// The status of the upstream's responses, for rules that depend on it

@@ -255,6 +255,45 @@ fn different_reasons_are_different_runs() {
 }
 
 #[test]
+fn a_rule_that_does_not_decide_says_what_it_would_do() {
+    let results = |document: &str, every| {
+        let words = ["--url", "/", "--times", "3", "--every", every, "--at", "1795392000"];
+        let explanation = explained(document, &words);
+        let rule = &explanation.limits[0].rules[0];
+        rule.runs.iter().map(|run| (run.from, run.to, run.result, run.wait_s)).collect::<Vec<_>>()
+    };
+    // Another rule refuses: the queue neither counts the request nor holds it.
+    let refused = r#"{"url": "/", "rules": [
+        {"name": "queue", "algo": "LB", "rpu": 10, "unit": "second", "queue": 5},
+        {"name": "few", "rpu": 2, "unit": "minute"}
+    ]}"#;
+    let expected = [(1, 1, "admitted", None), (2, 2, "delayed", Some([0.1; 2])), (3, 3, "would admit", None)];
+    assert_eq!(results(refused, "0s"), expected);
+    // In shadow mode, no request waits.
+    let shadow = r#"{"url": "/", "rules": [
+        {"name": "queue", "algo": "LB", "rpu": 10, "unit": "second", "queue": 5, "mode": "shadow"}
+    ]}"#;
+    let expected = [(1, 1, "admitted", None), (2, 3, "would delay", Some([0.1, 0.2]))];
+    assert_eq!(results(shadow, "0s"), expected);
+    assert!(text(shadow, &["--url", "/", "--times", "3"]).contains("  1–3  passes\n"));
+}
+
+#[test]
+fn the_instant_in_the_heading_repeats_the_run() {
+    let at = |words: &[&str]| explained(r#"{"limits": []}"#, &[&["--url", "/"], words].concat()).request.at;
+    let now = at(&[]);
+    assert!(now.len() == "2026-01-31T12:00:00Z".len() && now.ends_with('Z'), "{now}");
+    assert_eq!(at(&["--at", &now]), now);
+    assert_eq!(at(&["--at", "2026-01-31T12:00:00.25Z"]), "2026-01-31T12:00:00.25Z");
+}
+
+#[test]
+fn a_url_gives_host_and_path_without_the_password() {
+    let request = explained(r#"{"limits": []}"#, &["--url", "https://me:secret@a.org:8443?b@c"]).request;
+    assert_eq!((request.host.as_deref(), request.url.as_str()), (Some("a.org:8443"), "/?b@c"));
+}
+
+#[test]
 fn a_grpc_client_sees_a_grpc_status() {
     let document = r#"{"url": "/", "rules": [{"rpu": 0, "unit": "second"}]}"#;
     let words = ["--url", "/", "--method", "POST", "-H", "content-type: application/grpc"];
@@ -288,7 +327,26 @@ fn hostile_values_do_not_reach_the_terminal() {
 fn arguments_that_no_client_could_send_are_refused() {
     let document = r#"{"limits": []}"#;
     for (words, expected) in [
-        (vec!["--url", "orders"], "--url: expected a path such as `/orders`, or a URL, found `orders`"),
+        (
+            vec!["--url", "orders"],
+            "--url: expected a path such as `/orders`, or a URL such as `https://example.org/orders`, found `orders`",
+        ),
+        (
+            vec!["--url", ""],
+            "--url: expected a path such as `/orders`, or a URL such as `https://example.org/orders`, found nothing",
+        ),
+        (
+            vec!["--url", "http://"],
+            "--url: `http://` has no host, expected a path such as `/orders`, or a URL such as \
+             `https://example.org/orders`",
+        ),
+        (
+            vec!["--url", "http://me@:80/a"],
+            "--url: `http://me@:80/a` has no host, expected a path such as `/orders`, or a URL such as \
+             `https://example.org/orders`",
+        ),
+        (vec!["--url", "ftp://a/b"], "--url: expected a URL with `http` or `https`, found `ftp://a/b`"),
+        (vec!["--url", "/", "--host", ""], "--host: expected a host such as `example.org`, found nothing"),
         (vec!["--url", "/a b"], "--url: a space or a control character cannot be sent, write it as `%20`"),
         (
             vec!["--url", "/", "--ip", "localhost"],
