@@ -9,6 +9,7 @@ mod harness;
 mod init;
 mod meaning;
 mod pages;
+mod recipes;
 mod replay;
 mod replay_inputs;
 mod report;
