@@ -3,7 +3,7 @@
 pub mod code;
 mod document;
 mod envoy;
-pub mod finding;
+mod finding;
 mod mistakes;
 mod model;
 mod nginx;

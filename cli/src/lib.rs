@@ -7,6 +7,7 @@
 pub mod check;
 pub mod explain;
 pub mod init;
+pub mod number;
 pub mod output;
 pub mod replay;
 pub mod schema;

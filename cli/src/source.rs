@@ -57,6 +57,8 @@ pub fn select(file: &File, line: Option<usize>) -> Result<Selected> {
     }
     let mut documents = documents::documents(&parts);
     let first_line = |document: &Document| file.position(document.range().start).line;
+    let name = |document: &Document| format!("`{}:{}`", file.name, first_line(document));
+    let all: Vec<String> = documents.iter().map(name).collect();
     match line {
         Some(line) => documents.retain(|document| {
             let range = document.range();
@@ -70,19 +72,21 @@ pub fn select(file: &File, line: Option<usize>) -> Result<Selected> {
     }
     match &documents[..] {
         [document] => Ok(Selected { json: document.json().into_owned(), range: document.range() }),
-        [] => Err(miette!(
-            "`{}` has no configuration of Diana{}",
-            file.name,
-            line.map_or(String::new(), |line| { format!(" at line {line}") })
-        )),
+        [] => Err(match (line, &all[..]) {
+            (Some(line), [_, ..]) => miette!(
+                "`{}` has no configuration of Diana at line {line}: name one of {}",
+                file.name,
+                all.join(", ")
+            ),
+            _ => miette!("`{}` has no configuration of Diana", file.name),
+        }),
         several => {
-            let lines: Vec<String> =
-                several.iter().map(|document| format!("`{}:{}`", file.name, first_line(document))).collect();
+            let names: Vec<String> = several.iter().map(name).collect();
             Err(miette!(
                 "`{}` has {} configurations of Diana: name one of {}",
                 file.name,
-                lines.len(),
-                lines.join(", ")
+                names.len(),
+                names.join(", ")
             ))
         }
     }

@@ -63,6 +63,9 @@ impl Incoming {
         if args.host.as_deref() == Some("") {
             bail!("--host: expected a host such as `example.org`, found nothing");
         }
+        if args.scheme.as_deref() == Some("") {
+            bail!("--scheme: expected a scheme such as `https`, found nothing");
+        }
         let host = args.host.as_ref().or(url.authority.as_ref()).or_else(|| header("host")).cloned();
         let scheme = args.scheme.clone().or(url.scheme).unwrap_or_else(|| "http".into());
         let body_size = match args.body_size.as_deref() {
@@ -226,7 +229,7 @@ fn read_header(text: &str) -> Result<(String, String)> {
 }
 
 fn read_property(text: &str) -> Result<(Vec<String>, String)> {
-    let Some((path, value)) = text.split_once('=') else {
+    let Some((path, value)) = text.split_once('=').filter(|(path, _)| !path.is_empty()) else {
         bail!(
             "--property: expected `path=value` such as `xds.route_name=main`, found `{}`",
             text.escape_debug()

@@ -3,6 +3,7 @@
 use super::endpoint::Endpoint;
 use super::limit::LimitSpec;
 use super::target::{Kind, Store};
+use crate::number::within;
 use crate::output::Output;
 use std::path::PathBuf;
 
@@ -39,7 +40,7 @@ pub struct Args {
     #[arg(long, value_name = "STORE")]
     pub store: Option<Store>,
     /// How many proxies of your own stand in front of the gateway
-    #[arg(long, value_name = "NUMBER", default_value_t = 0, value_parser = clap::value_parser!(u8).range(0..=31))]
+    #[arg(long, value_name = "NUMBER", default_value_t = 0, value_parser = within(0..=31u8))]
     pub proxies: u8,
     /// Start in shadow mode: every rule counts and reports, and none refuses
     #[arg(long)]

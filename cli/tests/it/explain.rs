@@ -1,6 +1,7 @@
 //! `diana explain`: what it shows of the example's document, and that the engine decides the same.
 
 mod agreement;
+mod request;
 
 use crate::snapshot;
 use clap::Parser;
@@ -23,7 +24,7 @@ pub fn explained(document: &str, words: &[&str]) -> Explanation {
     explain::explain(&arguments(words), document.as_bytes()).unwrap()
 }
 
-fn text(document: &str, words: &[&str]) -> String {
+pub fn text(document: &str, words: &[&str]) -> String {
     explain::text(&explained(document, words))
 }
 
@@ -279,21 +280,6 @@ fn a_rule_that_does_not_decide_says_what_it_would_do() {
 }
 
 #[test]
-fn the_instant_in_the_heading_repeats_the_run() {
-    let at = |words: &[&str]| explained(r#"{"limits": []}"#, &[&["--url", "/"], words].concat()).request.at;
-    let now = at(&[]);
-    assert!(now.len() == "2026-01-31T12:00:00Z".len() && now.ends_with('Z'), "{now}");
-    assert_eq!(at(&["--at", &now]), now);
-    assert_eq!(at(&["--at", "2026-01-31T12:00:00.25Z"]), "2026-01-31T12:00:00.25Z");
-}
-
-#[test]
-fn a_url_gives_host_and_path_without_the_password() {
-    let request = explained(r#"{"limits": []}"#, &["--url", "https://me:secret@a.org:8443?b@c"]).request;
-    assert_eq!((request.host.as_deref(), request.url.as_str()), (Some("a.org:8443"), "/?b@c"));
-}
-
-#[test]
 fn a_grpc_client_sees_a_grpc_status() {
     let document = r#"{"url": "/", "rules": [{"rpu": 0, "unit": "second"}]}"#;
     let words = ["--url", "/", "--method", "POST", "-H", "content-type: application/grpc"];
@@ -321,70 +307,4 @@ fn hostile_values_do_not_reach_the_terminal() {
             assert!(shown.lines().all(|line| line.chars().count() < 400), "a line is too long");
         }
     }
-}
-
-#[test]
-fn arguments_that_no_client_could_send_are_refused() {
-    let document = r#"{"limits": []}"#;
-    for (words, expected) in [
-        (
-            vec!["--url", "orders"],
-            "--url: expected a path such as `/orders`, or a URL such as `https://example.org/orders`, found `orders`",
-        ),
-        (
-            vec!["--url", ""],
-            "--url: expected a path such as `/orders`, or a URL such as `https://example.org/orders`, found nothing",
-        ),
-        (
-            vec!["--url", "http://"],
-            "--url: `http://` has no host, expected a path such as `/orders`, or a URL such as \
-             `https://example.org/orders`",
-        ),
-        (
-            vec!["--url", "http://me@:80/a"],
-            "--url: `http://me@:80/a` has no host, expected a path such as `/orders`, or a URL such as \
-             `https://example.org/orders`",
-        ),
-        (vec!["--url", "ftp://a/b"], "--url: expected a URL with `http` or `https`, found `ftp://a/b`"),
-        (vec!["--url", "/", "--host", ""], "--host: expected a host such as `example.org`, found nothing"),
-        (vec!["--url", "/a b"], "--url: a space or a control character cannot be sent, write it as `%20`"),
-        (
-            vec!["--url", "/", "--ip", "localhost"],
-            "--ip: expected an address such as `203.0.113.7`, found `localhost`",
-        ),
-        (vec!["--url", "/", "-H", "x-a"], "-H: expected `name: value`, found `x-a`"),
-        (
-            vec!["--url", "/", "-H", "x-a: b\r\nx-b: c"],
-            "-H x-a: a value with a line break or a zero byte cannot be sent",
-        ),
-        (
-            vec!["--url", "/", "-H", "é: b"],
-            "-H: expected letters, digits and marks such as `-` before the colon, found `é`",
-        ),
-        (vec!["--url", "/", "--method", "G T"], "--method: expected a method such as `GET`, found `G T`"),
-        (
-            vec!["--url", "/", "--every", "1"],
-            "--every: expected a span such as `500ms`, `30s`, `5m`, `12h` or `7d`, found `1`",
-        ),
-        (
-            vec!["--url", "/", "--at", "noon"],
-            "--at: expected a time such as `2026-01-31T12:00:00Z`, or seconds since 1970, found `noon`",
-        ),
-        (
-            vec!["--url", "/", "--at", "1960-01-31T12:00:00Z"],
-            "--at: expected a time such as `2026-01-31T12:00:00Z`, or seconds since 1970, found `1960-01-31T12:00:00Z`",
-        ),
-        (
-            vec!["--url", "/", "--body-size", "big"],
-            "--body-size: expected a number of bytes, or `--body-size unknown`, found `big`",
-        ),
-        (
-            vec!["--url", "/", "--property", "x"],
-            "--property: expected `path=value` such as `xds.route_name=main`, found `x`",
-        ),
-    ] {
-        let error = explain::explain(&arguments(&words), document.as_bytes()).unwrap_err();
-        assert_eq!(error.to_string(), expected);
-    }
-    assert!(text(document, &["--url", "*"]).contains("No limit applies."));
 }

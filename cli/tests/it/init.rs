@@ -200,6 +200,10 @@ fn mistakes_name_what_is_allowed() {
             "--filter: `diana.wasm` refuses every document in nginx, which crashes if a callback is missing: load \
              `diana-nginx.wasm`",
         ),
+        (
+            vec!["--limit", "1/second", "--proxies", "32"],
+            "'--proxies <NUMBER>': expected a whole number from 0 to 31",
+        ),
         (vec!["--limit", "1/second", "--filter", ""], "--filter: expected a path"),
         (
             vec!["--limit", "1/second", "--kind", "envoy-native", "--filter", "a"],

@@ -47,6 +47,10 @@ fn only_mistakes_of_the_chosen_document_are_shown() {
     assert_eq!((code, errors.as_str()), (0, ""), "{shown}");
     let (code, _, errors) = explained("all.yaml:9");
     assert_eq!((code, places(&errors)), (2, vec!["all.yaml:10:7"]), "{errors}");
+    let (code, _, errors) = explained("all.yaml:6");
+    let expected =
+        "`all.yaml` has no configuration of Diana at line 6: name one of `all.yaml:1`, `all.yaml:7`";
+    assert!(code == 2 && errors.contains(expected), "{errors}");
     let (code, _, errors) = explained("all.yaml");
     assert!(code == 2 && errors.contains("has 3 configurations of Diana: name one of"), "{errors}");
 }
