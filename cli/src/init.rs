@@ -1,5 +1,5 @@
 //! Writes a first document and the gateway's configuration around it, from flags or from a short
-//! interview. The document is compiled before anything is written.
+//! interview. The text is checked before anything is written.
 
 mod args;
 mod endpoint;

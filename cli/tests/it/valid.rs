@@ -1,4 +1,5 @@
-//! The commands that need one valid document show mistakes as `diana check` does, with their places.
+//! The commands that need one valid document show mistakes as `diana check` does, with their
+//! places.
 
 use std::fs;
 use std::path::Path;

@@ -1,5 +1,5 @@
-//! Asks the filter's reader which keys each object has, and compares the answers with the schema, in
-//! both directions: an unknown key gets an error that names all keys.
+//! Asks the filter's reader which keys each object has, and compares the answers with the schema,
+//! in both directions: an unknown key gets an error that names all keys.
 
 use super::places::{Place, UNKNOWN, each, expected, keys, leaves, places};
 use diana_cli::schema::definitions;
