@@ -21,16 +21,14 @@ pub use args::Args;
 pub use report::*;
 
 use crate::output::{self, Format};
-use crate::source;
+use crate::valid;
 use miette::{Result, miette};
 use std::path::Path;
 use std::process::ExitCode;
 
 /// Runs the command.
 pub fn run(args: &Args) -> Result<ExitCode> {
-    // Mistakes are reported as `diana check` reports them.
-    source::configuration(&args.file)?;
-    let explanation = explain(args, &source::document(&args.file)?)?;
+    let explanation = explain(args, &valid::document(&args.file)?)?;
     match args.output.format {
         Format::Text => output::print(&text(&explanation))?,
         Format::Json => output::print_json(&explanation)?,

@@ -1,5 +1,5 @@
 //! Writes a first document and the gateway's configuration around it, from flags or from a short
-//! interview. The document is compiled before anything is written.
+//! interview. The text is checked before anything is written.
 
 mod args;
 mod endpoint;
@@ -51,7 +51,13 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     let text = file::text(&plan)?;
     let file = args.file.unwrap_or_else(|| plan.kind.file().into());
     if file == Path::new("-") {
+        if args.output.format == Format::Json {
+            bail!("--format json reports which file was written: name a file by `--output FILE`");
+        }
         output::print(&text)?;
+        for warning in plan.compile()?.warnings {
+            let _ = writeln!(stderr(), "warning: {warning}");
+        }
         return Ok(ExitCode::SUCCESS);
     }
     write(&file, &text, args.force)?;
@@ -60,7 +66,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
         kind: plan.kind,
         rules: plan.limits.iter().map(|limit| limit.name.clone()).collect(),
         is_shadow: plan.is_shadow,
-        warnings: plan.warnings()?,
+        warnings: plan.compile()?.warnings.iter().map(ToString::to_string).collect(),
     };
     match args.output.format {
         Format::Json => output::print_json(&written)?,
@@ -92,6 +98,9 @@ fn write(path: &Path, text: &str, force: bool) -> Result<()> {
         false => options.create_new(true),
     };
     let name = path.display();
+    if path.is_dir() {
+        bail!("`{name}` is a folder: `--output FILE` names a file");
+    }
     let mut file = match options.write(true).open(path) {
         Err(error) if error.kind() == ErrorKind::AlreadyExists => {
             bail!("`{name}` exists: `--force` replaces it, and `--output FILE` writes another file")
@@ -104,16 +113,27 @@ fn write(path: &Path, text: &str, force: bool) -> Result<()> {
 fn report(written: &Written) -> String {
     let Written { file, kind, rules, is_shadow, warnings } = written;
     let mode = if *is_shadow { ", in shadow mode: no request is refused" } else { "" };
+    let shown = quoted(file);
     let next = match kind {
-        Kind::Envoy => format!("envoy --mode validate -l warning -c {file}"),
+        Kind::Envoy => format!("envoy --mode validate -l warning -c {shown}"),
         Kind::EnvoyNative => {
-            format!("ENVOY_DYNAMIC_MODULES_SEARCH_PATH=FOLDER envoy --mode validate -l warning -c {file}")
+            format!("ENVOY_DYNAMIC_MODULES_SEARCH_PATH=target envoy --mode validate -l warning -c {shown}")
         }
         // nginx takes a relative path from its own folder.
-        Kind::Nginx => format!("diana check {file} && nginx -t -c \"$PWD/{file}\""),
-        Kind::Document => format!("diana explain {file} --url /"),
+        Kind::Nginx if Path::new(file).is_absolute() => format!("diana check {shown} && nginx -t -c {shown}"),
+        Kind::Nginx => format!("diana check {shown} && nginx -t -c \"$PWD\"/{shown}"),
+        Kind::Document => format!("diana explain {shown} --url /"),
     };
     let warnings: String = warnings.iter().map(|warning| format!("warning: {warning}\n")).collect();
     let rules = format!("{} {}", if rules.len() == 1 { "the rule" } else { "the rules" }, rules.join(", "));
     format!("wrote `{file}` with {rules}{mode}\n{warnings}next: {next}\n")
+}
+
+/// The name of a file as a word of a shell.
+fn quoted(name: &str) -> String {
+    let is_plain = |c: char| c.is_alphanumeric() || "/._-".contains(c);
+    match !name.starts_with('-') && name.chars().all(is_plain) {
+        true => name.into(),
+        false => format!("'{}'", name.replace('\'', r"'\''")),
+    }
 }

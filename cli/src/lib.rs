@@ -7,15 +7,17 @@
 pub mod check;
 pub mod explain;
 pub mod init;
+pub mod number;
 pub mod output;
 pub mod printable;
 pub mod replay;
 pub mod schema;
 pub mod shell;
 pub mod source;
+pub mod valid;
 
 use clap::{CommandFactory, Parser, Subcommand};
-use miette::Report;
+use miette::{MietteHandlerOpts, Report};
 use std::io::{self, Write};
 use std::process::ExitCode;
 
@@ -53,6 +55,10 @@ const COULD_NOT_RUN: u8 = 2;
 /// Runs the command. Errors go to standard error.
 #[must_use]
 pub fn run(arguments: Arguments) -> ExitCode {
+    // A wrapped line would break the commands that errors quote. Only the first call sets the form.
+    let _ = miette::set_hook(Box::new(|_| {
+        Box::new(MietteHandlerOpts::new().wrap_lines(false).break_words(false).build())
+    }));
     let result = match &arguments.command {
         Command::Check(args) => check::run(args),
         Command::Explain(args) => explain::run(args),
@@ -63,8 +69,12 @@ pub fn run(arguments: Arguments) -> ExitCode {
         Command::Man(args) => shell::man(args, Arguments::command()),
     };
     result.unwrap_or_else(|report| {
+        let text = match report.downcast_ref::<valid::Mistakes>() {
+            Some(mistakes) => mistakes.to_string(),
+            None => format!("{:?}", printable(&report)),
+        };
         // `eprintln!` panics if nobody reads the errors.
-        let _ = writeln!(io::stderr(), "{:?}", printable(&report));
+        let _ = writeln!(io::stderr(), "{text}");
         ExitCode::from(COULD_NOT_RUN)
     })
 }

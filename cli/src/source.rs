@@ -20,15 +20,36 @@ use diana_config::{Configuration, Secret, SecretSource, Source};
 use documents::{Document, Host};
 use miette::{IntoDiagnostic, Result, WrapErr, miette};
 use parts::Form;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 /// The document of a file, as JSON. If the file has several documents, the path may end with the
 /// line of one of them, as in `envoy.yaml:43`.
 pub fn document(path: &Path) -> Result<Vec<u8>> {
+    let (file, line) = read(path)?;
+    Ok(select(&file, line)?.json)
+}
+
+/// A file, and the line at which its path ends.
+pub fn read(path: &Path) -> Result<(File, Option<usize>)> {
     let (path, line) = named_line(path);
-    let file =
-        File::read(&path).into_diagnostic().wrap_err_with(|| format!("cannot read `{}`", path.display()))?;
-    let parts = parts::parts(&file);
+    let file = File::read(&path);
+    let file = file.into_diagnostic().wrap_err_with(|| format!("cannot read `{}`", path.display()))?;
+    Ok((file, line))
+}
+
+/// A document that was chosen from a file.
+#[derive(Debug)]
+pub struct Selected {
+    /// The document, as JSON.
+    pub json: Vec<u8>,
+    /// The bytes of the file that have the document.
+    pub range: Range<usize>,
+}
+
+/// The only document of a file, or the one at a line.
+pub fn select(file: &File, line: Option<usize>) -> Result<Selected> {
+    let parts = parts::parts(file);
     for part in &parts {
         if let Form::Wrong(error) = &part.form {
             let place = file.position(part.content.origin.outer(error.at));
@@ -37,6 +58,8 @@ pub fn document(path: &Path) -> Result<Vec<u8>> {
     }
     let mut documents = documents::documents(&parts);
     let first_line = |document: &Document| file.position(document.range().start).line;
+    let name = |document: &Document| format!("`{}:{}`", file.name, first_line(document));
+    let all: Vec<String> = documents.iter().map(name).collect();
     match line {
         Some(line) => documents.retain(|document| {
             let range = document.range();
@@ -49,36 +72,37 @@ pub fn document(path: &Path) -> Result<Vec<u8>> {
         None => {}
     }
     match &documents[..] {
-        [document] => Ok(document.json().into_owned()),
-        [] => Err(miette!(
-            "`{}` has no configuration of Diana{}",
-            file.name,
-            line.map_or(String::new(), |line| { format!(" at line {line}") })
-        )),
+        [document] => Ok(Selected { json: document.json().into_owned(), range: document.range() }),
+        [] => Err(match (line, &all[..]) {
+            (Some(line), [_, ..]) => miette!(
+                "`{}` has no configuration of Diana at line {line}: name one of {}",
+                file.name,
+                all.join(", ")
+            ),
+            _ => miette!("`{}` has no configuration of Diana", file.name),
+        }),
         several => {
-            let lines: Vec<String> =
-                several.iter().map(|document| format!("`{}:{}`", file.name, first_line(document))).collect();
+            let names: Vec<String> = several.iter().map(name).collect();
             Err(miette!(
                 "`{}` has {} configurations of Diana: name one of {}",
                 file.name,
-                lines.len(),
-                lines.join(", ")
+                names.len(),
+                names.join(", ")
             ))
         }
     }
 }
 
-/// The configuration of a file. The error lists every mistake.
-pub fn configuration(path: &Path) -> Result<Configuration> {
-    let document = document(path)?;
+/// The configuration of a document in JSON. The error lists every mistake.
+pub fn configuration(document: &[u8]) -> Result<Configuration> {
     // A secret of the gateway is unknown here: the store counts as down.
-    let secret = match SecretSource::of(&document) {
+    let secret = match SecretSource::of(document) {
         Some(_) => Secret::Absent,
         None => Secret::Unsupported,
     };
-    Source::new(&document, &secret).compile().map_err(|mistakes| {
+    Source::new(document, &secret).compile().map_err(|mistakes| {
         let lines: Vec<String> = mistakes.iter().map(|mistake| printable(&mistake.to_string())).collect();
-        miette!("`{}` has mistakes:\n{}", path.display(), lines.join("\n"))
+        miette!("the document has mistakes:\n{}", lines.join("\n"))
     })
 }
 

@@ -3,6 +3,7 @@
 use super::code::Severity;
 use super::finding::Finding;
 use super::report::{Report, Summary};
+use crate::printable::{is_hidden, printable, printable_lines};
 use crate::source::content::File;
 use crate::source::documents::Host;
 use miette::{
@@ -59,7 +60,7 @@ pub fn counts(errors: usize, warnings: usize) -> String {
 
 fn line(file: &File, summary: &Summary) -> String {
     let Summary { line, host, rules, keys, bytes, filter, is_shadow } = summary;
-    let mut text = format!("{}:{line}: ", shown(&file.name).replace('\n', " "));
+    let mut text = format!("{}:{line}: ", printable(&file.name));
     let size = match bytes >> 20 {
         0 => format!("{} KiB", bytes.div_ceil(1024)),
         mib => format!("{mib} MiB"),
@@ -132,7 +133,7 @@ struct Shown<'a> {
 
 impl fmt::Display for Shown<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&shown(&self.finding.message))
+        f.write_str(&printable_lines(&self.finding.message))
     }
 }
 
@@ -152,7 +153,7 @@ impl Diagnostic for Shown<'_> {
 
     fn help<'a>(&'a self) -> Option<Box<dyn fmt::Display + 'a>> {
         let hint = self.finding.hint.as_deref()?;
-        Some(Box::new(shown(hint)))
+        Some(Box::new(printable_lines(hint)))
     }
 
     fn source_code(&self) -> Option<&dyn SourceCode> {
@@ -218,7 +219,7 @@ impl Excerpts<'_> {
         column: usize,
         lines: usize,
     ) -> Box<dyn SpanContents<'a> + 'a> {
-        let (name, span) = (shown(&self.file.name).replace('\n', " "), (start, data.len()).into());
+        let (name, span) = (printable(&self.file.name), (start, data.len()).into());
         let line = line.saturating_sub(1);
         Box::new(MietteSpanContents::new_named(name, data.as_bytes(), span, line, column, lines))
     }
@@ -231,13 +232,10 @@ impl Excerpts<'_> {
     }
 }
 
-/// Text without characters that would change the terminal or the order of letters. The length in
-/// bytes stays the same.
+/// The text of a file without hidden characters. The length in bytes stays the same, so that places
+/// stay true.
 fn shown(text: &str) -> String {
-    let is_hostile = |c: char| {
-        c.is_control() && c != '\n' && c != '\t'
-            || matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
-    };
+    let is_hostile = |c: char| is_hidden(c) && c != '\n' && c != '\t';
     if !text.contains(is_hostile) {
         return text.into();
     }

@@ -1,5 +1,6 @@
 //! The arguments of `diana explain`.
 
+use crate::number::within;
 use crate::output::Output;
 use std::path::PathBuf;
 
@@ -33,7 +34,7 @@ pub struct Args {
     #[arg(long = "property", value_name = "PATH=VALUE")]
     pub properties: Vec<String>,
     /// How often the request comes
-    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=MAX_TIMES))]
+    #[arg(long, default_value_t = 1, value_parser = within(1..=MAX_TIMES))]
     pub times: u32,
     /// The time between two requests, such as `100ms`
     #[arg(long, default_value = "0s", value_name = "SPAN")]
@@ -41,14 +42,15 @@ pub struct Args {
     /// How long each request is in flight, such as `2s`
     #[arg(long, default_value = "0s", value_name = "SPAN")]
     pub lasts: String,
-    /// The instant of the first request: RFC 3339, or seconds since 1970; now by default
+    /// The instant of the first request: RFC 3339, or seconds since 1970; now by default, in whole
+    /// seconds
     #[arg(long, value_name = "TIME")]
     pub at: Option<String>,
     /// The status of the upstream's responses, for rules that depend on it
-    #[arg(long, default_value_t = 200, value_parser = clap::value_parser!(u16).range(100..=599))]
+    #[arg(long, default_value_t = 200, value_parser = within(100..=599u16))]
     pub status: u16,
     /// The size of each response's body in bytes, for rules that depend on it
-    #[arg(long, default_value_t = 0, value_name = "BYTES")]
+    #[arg(long, default_value_t = 0, value_name = "BYTES", value_parser = within(0..=u64::MAX))]
     pub response_bytes: u64,
     /// Decide as if the global store were down
     #[arg(long)]
@@ -62,4 +64,4 @@ pub struct Args {
 }
 
 /// The most requests of one call.
-const MAX_TIMES: i64 = 100_000;
+const MAX_TIMES: u32 = 100_000;

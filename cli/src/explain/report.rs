@@ -139,7 +139,7 @@ pub struct RuleRun {
     pub from: u32,
     /// The last request.
     pub to: u32,
-    /// What the rule says.
+    /// What the rule says. `would admit`: the rule admits the request, but another rule refuses.
     pub result: &'static str,
     /// The units left after the first request and after the last one.
     pub left: Option<[u64; 2]>,

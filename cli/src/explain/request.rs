@@ -60,6 +60,12 @@ impl Incoming {
         let headers = args.headers.iter().map(|header| read_header(header)).collect::<Result<Vec<_>>>()?;
         let url = Url::of(&args.url)?;
         let header = |name: &str| headers.iter().find(|(known, _)| known == name).map(|(_, value)| value);
+        if args.host.as_deref() == Some("") {
+            bail!("--host: expected a host such as `example.org`, found nothing");
+        }
+        if args.scheme.as_deref() == Some("") {
+            bail!("--scheme: expected a scheme such as `https`, found nothing");
+        }
         let host = args.host.as_ref().or(url.authority.as_ref()).or_else(|| header("host")).cloned();
         let scheme = args.scheme.clone().or(url.scheme).unwrap_or_else(|| "http".into());
         let body_size = match args.body_size.as_deref() {
@@ -162,6 +168,9 @@ pub fn timestamp(time: Time) -> String {
     }
 }
 
+/// The expected form of `--url`, for errors.
+const URL: &str = "expected a path such as `/orders`, or a URL such as `https://example.org/orders`";
+
 /// The parts of a URL.
 struct Url {
     scheme: Option<String>,
@@ -175,21 +184,29 @@ impl Url {
         if text.chars().any(|c| c.is_ascii_control() || c == ' ') {
             bail!("--url: a space or a control character cannot be sent, write it as `%20`");
         }
+        if text.is_empty() {
+            bail!("--url: {URL}, found nothing");
+        }
         let without_fragment = text.split('#').next().unwrap_or(text);
         if text == "*" || without_fragment.starts_with('/') {
             return Ok(Url { scheme: None, authority: None, target: without_fragment.into() });
         }
         let Some((scheme, rest)) = without_fragment.split_once("://") else {
-            bail!("--url: expected a path such as `/orders`, or a URL, found `{}`", text.escape_debug());
+            bail!("--url: {URL}, found `{}`", text.escape_debug());
         };
+        let scheme = scheme.to_ascii_lowercase();
+        if !matches!(scheme.as_str(), "http" | "https") {
+            bail!("--url: expected a URL with `http` or `https`, found `{}`", text.escape_debug());
+        }
         let end = rest.find(['/', '?']).unwrap_or(rest.len());
         let (authority, target) = rest.split_at_checked(end).unwrap_or((rest, ""));
+        // Clients send `user:password@` in a header of its own.
+        let host = authority.rsplit_once('@').map_or(authority, |(_, host)| host);
+        if host.is_empty() || host.starts_with(':') {
+            bail!("--url: `{}` has no host, {URL}", text.escape_debug());
+        }
         let slash = if target.starts_with('/') { "" } else { "/" };
-        Ok(Url {
-            scheme: Some(scheme.to_ascii_lowercase()),
-            authority: Some(authority.into()),
-            target: format!("{slash}{target}"),
-        })
+        Ok(Url { scheme: Some(scheme), authority: Some(host.into()), target: format!("{slash}{target}") })
     }
 }
 
@@ -212,7 +229,7 @@ fn read_header(text: &str) -> Result<(String, String)> {
 }
 
 fn read_property(text: &str) -> Result<(Vec<String>, String)> {
-    let Some((path, value)) = text.split_once('=') else {
+    let Some((path, value)) = text.split_once('=').filter(|(path, _)| !path.is_empty()) else {
         bail!(
             "--property: expected `path=value` such as `xds.route_name=main`, found `{}`",
             text.escape_debug()
@@ -255,7 +272,8 @@ fn instant(text: Option<&str>) -> Result<Time> {
         miette!("--at: expected a time such as `2026-01-31T12:00:00Z`, or seconds since 1970, found `{text}`")
     };
     let timestamp = match text {
-        None => Timestamp::now(),
+        // Whole seconds, so that `--at` with the instant in the output repeats the run.
+        None => Timestamp::from_second(Timestamp::now().as_second()).map_err(|_| wrong())?,
         Some(text) if text.bytes().all(|byte| byte.is_ascii_digit()) => {
             Timestamp::from_second(text.parse().map_err(|_| wrong())?).map_err(|_| wrong())?
         }

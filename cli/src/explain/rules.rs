@@ -11,7 +11,6 @@ use super::simulation::Simulation;
 use diana_base::time::Span;
 use diana_document::{Value, fold};
 use diana_limiter::algorithm::{KINDS, Quota};
-use diana_limiter::check::RuleReport;
 use diana_limiter::policy::{ActorSource, RuleId};
 use std::collections::BTreeMap;
 
@@ -49,11 +48,7 @@ fn rule(
     actors: RuleActors,
 ) -> Option<RuleView> {
     let compiled = simulation.policy().rule(id)?;
-    let reports = || {
-        let of_rule = |report: &&RuleReport| report.rule == id;
-        simulation.decisions.iter().map(move |decided| decided.reports.iter().find(of_rule))
-    };
-    let first = reports().flatten().next();
+    let first = simulation.decisions.iter().find_map(|decided| decided.report(id));
     let algorithm = algorithm(value);
     // An override or a plan counts this actor in another way.
     let own = first.map(|report| report.quota).filter(|quota| *quota != compiled.shown_quota());
@@ -69,7 +64,7 @@ fn rule(
         is_global,
         is_enforced: compiled.enforced(),
         actor: actor(first.map(|report| report.actor), actors),
-        runs: runs::of(reports()),
+        runs: runs::of(&simulation.decisions, id, compiled.enforced()),
     })
 }
 

@@ -2,16 +2,17 @@
 
 use super::report::RuleRun;
 use super::request::seconds;
+use super::simulation::Decided;
 use diana_base::time::Span;
 use diana_limiter::algorithm::Admission;
-use diana_limiter::check::{RuleReport, RuleResult};
+use diana_limiter::check::{Outcome, RuleReport, RuleResult};
+use diana_limiter::policy::RuleId;
 
-/// The runs of one rule. Each item is the rule's report about one request; `None`: the rule was not
-/// asked.
-pub fn of<'a>(reports: impl Iterator<Item = Option<&'a RuleReport>>) -> Vec<RuleRun> {
+/// The runs of a rule. `is_enforced`: whether the rule is not in shadow mode.
+pub fn of(decisions: &[Decided], rule: RuleId, is_enforced: bool) -> Vec<RuleRun> {
     let mut runs: Vec<RuleRun> = Vec::new();
-    for (number, report) in (1..).zip(reports) {
-        let next = run(number, report);
+    for (number, decided) in (1..).zip(decisions) {
+        let next = run(number, decided, decided.report(rule), is_enforced);
         match runs.last_mut() {
             Some(last) if is_continued(last, &next) => extend(last, &next),
             _ => runs.push(next),
@@ -20,11 +21,13 @@ pub fn of<'a>(reports: impl Iterator<Item = Option<&'a RuleReport>>) -> Vec<Rule
     runs
 }
 
-/// The run of one request.
-fn run(number: u32, report: Option<&RuleReport>) -> RuleRun {
+/// The run of one request. `None`: the rule was not asked.
+fn run(number: u32, decided: &Decided, report: Option<&RuleReport>, is_enforced: bool) -> RuleRun {
+    let passes = !matches!(decided.outcome, Outcome::Reject(_));
     let verdict = report.and_then(|report| report.verdict);
     let wait = match verdict.map(|verdict| verdict.admission) {
-        Some(Admission::Admit { delay }) => (delay > Span::ZERO).then_some(delay),
+        // Nobody waits for a rule if another rule refuses.
+        Some(Admission::Admit { delay }) => (delay > Span::ZERO && passes).then_some(delay),
         // A permit returns when another request ends, at an unknown time.
         Some(Admission::Refuse { .. }) if report.is_some_and(|report| report.quota.unit == Span::ZERO) => {
             None
@@ -35,6 +38,8 @@ fn run(number: u32, report: Option<&RuleReport>) -> RuleRun {
     let is_penalty = verdict.is_some_and(|verdict| verdict.is_penalty());
     let result = match report.map(|report| report.result) {
         None => "not asked",
+        Some(RuleResult::Admitted) if !passes => "would admit",
+        Some(RuleResult::Admitted) if wait.is_some() && !is_enforced => "would delay",
         Some(RuleResult::Admitted) if wait.is_some() => "delayed",
         Some(RuleResult::Admitted) => "admitted",
         Some(RuleResult::Refused) if is_penalty => "refused by penalty",

@@ -242,6 +242,11 @@ impl Simulation {
 }
 
 impl Decided {
+    /// What a rule says; `None` if the rule was not asked.
+    pub fn report(&self, rule: RuleId) -> Option<&RuleReport> {
+        self.reports.iter().find(|report| report.rule == rule)
+    }
+
     fn of(policy: &Policy, decision: &Decision, now: Time, details: Option<String>) -> Decided {
         let delay = match decision.outcome {
             Outcome::Delay(until) => until.since(now),

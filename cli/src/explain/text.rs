@@ -139,7 +139,11 @@ fn run_words(run: &RuleRun) -> String {
         words.push_str(&left);
     }
     if let Some([first, last]) = run.wait_s {
-        let what = if run.result == "delayed" { "waits" } else { "retry after" };
+        let what = match run.result {
+            "delayed" => "waits",
+            "would delay" => "wait",
+            _ => "retry after",
+        };
         let wait =
             if time(first) == time(last) { time(first) } else { format!("{}…{}", time(first), time(last)) };
         words.push_str(&format!(", {what} {wait}"));
@@ -280,5 +284,16 @@ mod tests {
         assert_eq!(run(Some([9, 0]), Some([0, 9])), "admitted, 9…0 left");
         assert_eq!(run(Some([4, 5]), Some([0, 9])), "admitted, 0 to 9 left");
         assert_eq!(run(None, None), "admitted");
+    }
+
+    #[test]
+    fn a_wait_says_who_waits() {
+        let waits = |result| {
+            let wait_s = Some([0.1, 0.2]);
+            run_words(&RuleRun { from: 1, to: 2, result, left: None, left_range: None, wait_s })
+        };
+        assert_eq!(waits("delayed"), "delayed, waits 100 ms…200 ms");
+        assert_eq!(waits("would delay"), "would delay, wait 100 ms…200 ms");
+        assert_eq!(waits("refused"), "refused, retry after 100 ms…200 ms");
     }
 }

@@ -3,6 +3,7 @@
 use super::endpoint::Endpoint;
 use super::limit::LimitSpec;
 use super::target::{Kind, Store};
+use crate::number::within;
 use crate::output::Output;
 use std::path::PathBuf;
 
@@ -28,23 +29,24 @@ pub struct Args {
     /// The kind of file to write
     #[arg(long, value_enum)]
     pub kind: Option<Kind>,
-    /// The address of your own service
+    /// The address of your own service, by default 127.0.0.1:8080
     #[arg(long, value_name = "HOST:PORT")]
     pub upstream: Option<Endpoint>,
-    /// The address on which the gateway listens
-    #[arg(long, value_name = "HOST:PORT", default_value = "0.0.0.0:10000")]
-    pub listen: Endpoint,
+    /// The address on which the gateway listens, by default 0.0.0.0:10000
+    #[arg(long, value_name = "ADDRESS:PORT", value_parser = Endpoint::listening)]
+    pub listen: Option<Endpoint>,
     /// Count for all gateways together, in `redis=HOST:PORT` (Webdis) or `rls=HOST:PORT` (a rate
     /// limit service)
     #[arg(long, value_name = "STORE")]
     pub store: Option<Store>,
     /// How many proxies of your own stand in front of the gateway
-    #[arg(long, value_name = "NUMBER", default_value_t = 0, value_parser = clap::value_parser!(u8).range(0..=31))]
+    #[arg(long, value_name = "NUMBER", default_value_t = 0, value_parser = within(0..=31u8))]
     pub proxies: u8,
     /// Start in shadow mode: every rule counts and reports, and none refuses
     #[arg(long)]
     pub shadow: bool,
-    /// The filter's file, as the gateway finds it
+    /// The filter's file, as the gateway finds it; by default target/diana.wasm, and in nginx
+    /// /etc/nginx/diana-nginx.wasm
     #[arg(long, value_name = "PATH")]
     pub filter: Option<String>,
     /// The file to write; `-` is standard output

@@ -29,6 +29,18 @@ impl FromStr for Endpoint {
 }
 
 impl Endpoint {
+    /// The address of a listener. Envoy does not resolve names there.
+    pub fn listening(text: &str) -> Result<Endpoint, String> {
+        let endpoint = text.parse::<Endpoint>().ok().filter(Endpoint::is_address);
+        let port = text.rsplit_once(':').and_then(|(_, port)| port.parse::<u16>().ok()).unwrap_or(10_000);
+        endpoint.ok_or_else(|| {
+            format!(
+                "expected an IP address and a port: `127.0.0.1:{port}` serves this machine, and `0.0.0.0:{port}` all \
+                 machines"
+            )
+        })
+    }
+
     /// Whether the host is an address, not a name.
     pub fn is_address(&self) -> bool {
         self.host.parse::<IpAddr>().is_ok()

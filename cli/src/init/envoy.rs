@@ -13,7 +13,7 @@ pub fn text(plan: &Plan, document: &Value) -> String {
     let filter = if is_native { native(plan, document) } else { wasm(plan, document) };
     let run = match is_native {
         true => {
-            "# Run: ENVOY_DYNAMIC_MODULES_SEARCH_PATH=FOLDER envoy -c THIS, where FOLDER has `libdiana.so` (Envoy 1.38 to 1.40)."
+            "# Run: ENVOY_DYNAMIC_MODULES_SEARCH_PATH=target envoy -c THIS, where `target` has `libdiana.so` (Envoy 1.38 to 1.40)."
         }
         false => "# Run: envoy -c THIS, from the folder to which the filter's `filename` below is relative.",
     };

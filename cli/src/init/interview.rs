@@ -6,6 +6,7 @@ use super::limit::LimitSpec;
 use super::target::Kind;
 use dialoguer::{Confirm, Input, Select};
 use miette::{IntoDiagnostic, Result};
+use std::path::Path;
 use std::str::FromStr;
 
 /// Asks questions: a terminal, or a test.
@@ -90,7 +91,11 @@ pub fn ask(args: &Args, questions: &mut dyn Questions) -> Result<Args> {
         args.shadow = questions.confirm("Start in shadow mode, which refuses nothing", true)?;
     }
     if args.file.is_none() {
-        args.file = Some(questions.text("File", kind.file(), &|_| Ok(()))?.into());
+        let is_free = |name: &str| match args.force || !Path::new(name).exists() {
+            true => Ok(()),
+            false => Err(format!("`{name}` exists: expected the name of a new file, or `--force`")),
+        };
+        args.file = Some(questions.text("File", kind.file(), &is_free)?.into());
     }
     Ok(args)
 }

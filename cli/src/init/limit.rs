@@ -2,7 +2,7 @@
 
 use diana_limiter::matcher::pattern::Pattern;
 use diana_limiter::request::token::is_token;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use std::str::FromStr;
 
 /// A limit with one rule.
@@ -43,24 +43,36 @@ impl FromStr for LimitSpec {
 
     fn from_str(text: &str) -> Result<LimitSpec, String> {
         let words: Vec<&str> = text.split_whitespace().collect();
-        let at = |word: &str| words.iter().position(|known| *known == word);
-        let on = at("on").unwrap_or(words.len());
-        let per = at("per").filter(|per| *per < on).unwrap_or(on);
-        let part = |from: usize, to: usize| words.get(from..to).unwrap_or_default();
-        let (rpu, unit) = match part(0, per) {
-            [quota] => quota.split_once('/').map(|(rpu, unit)| (rpu, Some(unit.to_owned()))).ok_or(FORM)?,
-            [rpu, "/", unit] => (*rpu, Some((*unit).to_owned())),
-            [rpu, "in", "flight"] => (*rpu, None),
-            _ => return Err(FORM.into()),
-        };
-        let actors = if per < on { actors(part(per.saturating_add(1), on))? } else { Vec::new() };
-        let (methods, url) = match part(on.saturating_add(1), words.len()) {
-            [] if on == words.len() => (Vec::new(), "/"),
-            [methods @ .., url] => (methods.to_vec(), *url),
+        let (rpu, unit, rest) = match words.as_slice() {
+            [rpu, "in", "flight", rest @ ..] => (*rpu, None, rest),
+            [rpu, "/", unit, rest @ ..] => (*rpu, Some(*unit), rest),
+            [rpu, "per", unit, rest @ ..] if is_unit(unit) => (*rpu, Some(*unit), rest),
+            [quota, rest @ ..] => {
+                quota.split_once('/').map(|(rpu, unit)| (rpu, Some(unit), rest)).ok_or(FORM)?
+            }
             [] => return Err(FORM.into()),
         };
-        LimitSpec::new(rpu, unit, actors, &methods, url)
+        let on = rest.iter().position(|word| *word == "on").unwrap_or(rest.len());
+        let (whom, place) = rest.split_at_checked(on).unwrap_or((rest, &[]));
+        let actors = match whom {
+            [] => Vec::new(),
+            ["per" | "by", words @ ..] => actors(words)?,
+            _ => return Err(FORM.into()),
+        };
+        let (methods, url) = match place {
+            [] => (Vec::new(), "/"),
+            ["on", methods @ .., url] => (methods.iter().flat_map(|word| word.split(',')).collect(), *url),
+            _ => return Err(FORM.into()),
+        };
+        let methods: Vec<&str> = methods.into_iter().filter(|method| !method.is_empty()).collect();
+        LimitSpec::new(rpu, unit.map(str::to_owned), actors, &methods, url)
     }
+}
+
+/// Whether `100 per WORD` states a unit, not an actor.
+fn is_unit(word: &str) -> bool {
+    matches!(word, "second" | "minute" | "hour" | "day")
+        || word.starts_with(|first: char| first.is_ascii_digit())
 }
 
 impl LimitSpec {
@@ -80,12 +92,65 @@ impl LimitSpec {
             return Err(format!("`{}` is not a method, {FORM}", method.escape_debug()));
         }
         let methods = methods.iter().map(|method| method.to_ascii_uppercase()).collect();
-        Ok(LimitSpec { url: url.into(), methods, actors, rpu: rpu.into(), unit })
+        let spec = LimitSpec { url: url.into(), methods, actors, rpu: rpu.into(), unit };
+        spec.compile()?;
+        Ok(spec)
     }
 
-    /// The quota for the document: a number, or text such as `10k`.
-    pub fn quota(&self) -> Value {
-        self.rpu.parse::<u64>().map_or_else(|_| json!(self.rpu), |rpu| json!(rpu))
+    /// Compiles a document with this limit alone. The error has no place in this document, which
+    /// the user does not see.
+    fn compile(&self) -> Result<(), String> {
+        let mut document = json!({"limits": [self.limit(vec![self.rule(&self.stem()).into()])]});
+        let actors: Map<String, Value> = self.definitions().collect();
+        if let (Value::Object(entries), false) = (&mut document, actors.is_empty()) {
+            entries.insert("actors".into(), actors.into());
+        }
+        let mistakes = diana_config::compile(document.to_string().as_bytes()).err().unwrap_or_default();
+        let why: Vec<String> = mistakes.into_iter().map(|mistake| mistake.why).collect();
+        if why.is_empty() { Ok(()) } else { Err(why.join("; ")) }
+    }
+
+    /// The limit with these rules, for the document.
+    pub fn limit(&self, rules: Vec<Value>) -> Value {
+        match self.methods.as_slice() {
+            [] => json!({"url": self.url, "rules": rules}),
+            methods => json!({"url": self.url, "methods": methods, "rules": rules}),
+        }
+    }
+
+    /// The rule with this name, for the document.
+    pub fn rule(&self, name: &str) -> Map<String, Value> {
+        // A number, or text such as `10k`.
+        let rpu = self.rpu.parse::<u64>().map_or_else(|_| json!(self.rpu), |rpu| json!(rpu));
+        let mut rule = Map::from_iter([("name".to_owned(), json!(name)), ("rpu".to_owned(), rpu)]);
+        let names: Vec<&str> = self.actors.iter().map(|actor| actor.name.as_str()).collect();
+        let actor = match names.as_slice() {
+            [] => None,
+            [only] => Some(json!(only)),
+            all => Some(json!(all)),
+        };
+        rule.extend(actor.map(|actor| ("actor".to_owned(), actor)));
+        rule.insert(
+            if self.unit.is_some() { "unit" } else { "algo" }.into(),
+            json!(self.unit.as_deref().unwrap_or("C")),
+        );
+        rule
+    }
+
+    /// The definitions of the actors that do not exist anyway, for `actors` of the document.
+    pub fn definitions(&self) -> impl Iterator<Item = (String, Value)> {
+        self.actors.iter().filter_map(|actor| {
+            let (source, value) = actor.source.as_ref()?;
+            Some((actor.name.clone(), json!({ source: value })))
+        })
+    }
+
+    /// The limit as the user may write it.
+    pub fn line(&self) -> String {
+        match &self.unit {
+            Some(unit) => format!("{}/{unit}", self.rpu),
+            None => format!("{} in flight", self.rpu),
+        }
     }
 
     /// The rule's name: url and actors. `[a-z0-9_-]`, at most 60 characters.

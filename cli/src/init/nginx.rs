@@ -1,10 +1,16 @@
 //! nginx's configuration around a document.
 
 use super::plan::Plan;
+use diana_filter::nginx::zone_bytes;
+use diana_limiter::policy::Policy;
 use serde_json::Value;
 
+/// The least size of the zone, in MiB.
+const ZONE_MIB: u64 = 64;
+
 /// The text of `nginx.conf`.
-pub fn text(plan: &Plan, document: &Value) -> String {
+pub fn text(plan: &Plan, document: &Value, policy: &Policy) -> String {
+    let zone_mib = zone_bytes(policy).div_ceil(1 << 20).max(ZONE_MIB);
     let Plan { filter, upstream, listen, .. } = plan;
     let (filter, listen) = (Value::from(filter.as_str()), listen.to_string());
     let shadow = match plan.is_shadow {
@@ -27,7 +33,7 @@ wasm {{
     module diana {filter};
 
     # The counts. Use `lru`: with nginx's default, workers may crash; with `none`, requests fail when the zone is full.
-    shm_kv diana 64m eviction=lru;
+    shm_kv diana {zone_mib}m eviction=lru;
 
     metrics {{
         slab_size 5m;

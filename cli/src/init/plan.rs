@@ -4,6 +4,7 @@ use super::args::Args;
 use super::endpoint::Endpoint;
 use super::limit::{self, LimitSpec};
 use super::target::{Kind, Store};
+use diana_config::Configuration;
 use miette::{Result, bail, miette};
 use serde_json::{Map, Value, json};
 
@@ -28,6 +29,8 @@ pub struct Plan {
     pub is_shadow: bool,
     /// The filter's file.
     pub filter: String,
+    /// Whether the document is written in JSON, not in YAML.
+    pub is_json: bool,
 }
 
 /// A limit with the name of its rule.
@@ -51,42 +54,45 @@ impl Plan {
             let actors = limit::actors(&words).map_err(|why| miette!("--per: {why}"))?;
             let url = args.url.as_deref().unwrap_or("/");
             let spec = LimitSpec::new(rpu, Some(unit), actors, &[], url);
-            specs.push(spec.map_err(|why| miette!("--rpu, --url: {why}"))?);
+            specs.push(spec.map_err(|why| miette!("--rpu, --unit, --per, --url: {why}"))?);
         }
         let kind = args.kind.unwrap_or(Kind::Envoy);
-        if args.store.is_some() && kind == Kind::Nginx {
-            bail!("--store: the filter in nginx asks no store, leave it out: each nginx counts by itself");
+        fits(args, kind)?;
+        if let (Some(Store::Rls(_)), Some(spec)) =
+            (&args.store, specs.iter().find(|spec| spec.unit.is_none()))
+        {
+            bail!(
+                "--store: a rate limit service counts in windows, so it cannot count `{}`: use \
+                 `--store redis=HOST:PORT`, or leave `--store` out",
+                spec.line()
+            );
         }
         let filter = args.filter.clone().unwrap_or_else(|| match kind {
             Kind::Nginx => "/etc/nginx/diana-nginx.wasm".into(),
-            _ => "diana.wasm".into(),
+            // `cargo xtask build` writes this file.
+            _ => "target/diana.wasm".into(),
         });
-        if filter.chars().any(|c| c.is_control() || c == '"' || c == '\\') {
-            bail!("--filter: expected a path without control characters, quotes and backslashes");
-        }
         let upstream = Endpoint { host: "127.0.0.1".into(), port: 8080 };
         Ok(Plan {
             kind,
             limits: named(specs),
             upstream: args.upstream.clone().unwrap_or(upstream),
-            listen: args.listen.clone(),
+            listen: args.listen.clone().unwrap_or(Endpoint { host: "0.0.0.0".into(), port: 10_000 }),
             store: args.store.clone(),
             secret: secret()?,
             proxies: args.proxies,
             is_shadow: args.shadow,
             filter,
+            is_json: kind == Kind::Document && has_extension(args, &["json"]),
         })
     }
 
-    /// Compiles the document. The warnings are settings that are probably mistakes.
-    pub fn warnings(&self) -> Result<Vec<String>> {
-        match diana_config::compile(self.document().to_string().as_bytes()) {
-            Ok(configuration) => Ok(configuration.warnings.iter().map(ToString::to_string).collect()),
-            Err(mistakes) => {
-                let lines: Vec<String> = mistakes.iter().map(ToString::to_string).collect();
-                Err(miette!("these limits do not make a valid document:\n{}", lines.join("\n")))
-            }
-        }
+    /// Compiles the document.
+    pub fn compile(&self) -> Result<Configuration> {
+        diana_config::compile(self.document().to_string().as_bytes()).map_err(|mistakes| {
+            let lines: Vec<String> = mistakes.iter().map(ToString::to_string).collect();
+            miette!("these limits do not make a valid document:\n{}", lines.join("\n"))
+        })
     }
 
     /// The number of `trusted_hops`: Envoy adds the peer to `x-forwarded-for`, nginx does not.
@@ -101,12 +107,8 @@ impl Plan {
     /// The document, as JSON.
     pub fn document(&self) -> Value {
         let mut document = json!({"limits": self.limits()});
-        let mut actors = Map::new();
-        for actor in self.limits.iter().flat_map(|limit| &limit.spec.actors) {
-            if let Some((source, value)) = &actor.source {
-                actors.insert(actor.name.clone(), json!({source: value}));
-            }
-        }
+        let actors: Map<String, Value> =
+            self.limits.iter().flat_map(|limit| limit.spec.definitions()).collect();
         let mut set = |key: &str, value: Value| {
             if let Value::Object(entries) = &mut document {
                 entries.insert(key.into(), value);
@@ -149,38 +151,64 @@ impl Plan {
                 None => limits.push((spec, vec![rule])),
             }
         }
-        let limit = |(spec, rules): (&LimitSpec, Vec<Value>)| match spec.methods.as_slice() {
-            [] => json!({"url": spec.url, "rules": rules}),
-            methods => json!({"url": spec.url, "methods": methods, "rules": rules}),
-        };
-        limits.into_iter().map(limit).collect()
+        limits.into_iter().map(|(spec, rules)| spec.limit(rules)).collect()
     }
 
     fn rule(&self, name: &str, spec: &LimitSpec) -> Value {
-        let mut rule = json!({"name": name, "rpu": spec.quota()});
-        let names: Vec<&str> = spec.actors.iter().map(|actor| actor.name.as_str()).collect();
-        let entries = [
-            match names.as_slice() {
-                [] => None,
-                [only] => Some(("actor", json!(only))),
-                all => Some(("actor", json!(all))),
-            },
-            match (&spec.unit, &self.store) {
-                (None, _) => Some(("algo", json!("C"))),
-                // A rate limit service counts in windows.
-                (_, Some(Store::Rls(_))) => Some(("algo", json!("W"))),
-                _ => None,
-            },
-            spec.unit.as_ref().map(|unit| ("unit", json!(unit))),
-            self.store.as_ref().map(|_| ("scope", json!("global"))),
-        ];
-        for (key, value) in entries.into_iter().flatten() {
-            if let Value::Object(entries) = &mut rule {
-                entries.insert(key.into(), value);
+        let mut rule = spec.rule(name);
+        if self.store.is_some() {
+            rule.insert("scope".into(), json!("global"));
+        }
+        if let Some(Store::Rls(_)) = self.store {
+            rule.insert("algo".into(), json!("W"));
+        }
+        rule.into()
+    }
+}
+
+/// Refuses arguments that this kind of file has no place for.
+fn fits(args: &Args, kind: Kind) -> Result<()> {
+    if args.store.is_some() && kind == Kind::Nginx {
+        bail!("--store: the filter in nginx asks no store, leave it out: each nginx counts by itself");
+    }
+    if kind == Kind::Document {
+        for (option, is_given) in
+            [("--upstream", args.upstream.is_some()), ("--listen", args.listen.is_some())]
+        {
+            if is_given {
+                bail!("{option}: a document alone names no address, leave it out or write another `--kind`");
             }
         }
-        rule
     }
+    if let Some(filter) = &args.filter {
+        if matches!(kind, Kind::Document | Kind::EnvoyNative) {
+            bail!(
+                "--filter: only files of the kinds `envoy` and `nginx` name the filter's file, leave it out"
+            );
+        }
+        if filter.is_empty() || filter.chars().any(|c| c.is_control() || c == '"' || c == '\\') {
+            bail!("--filter: expected a path without control characters, quotes and backslashes");
+        }
+    }
+    // A reader that goes by the name would read the file in another format.
+    let (wrong, format, right): (&[&str], _, _) = match kind {
+        Kind::Envoy | Kind::EnvoyNative => (&["json", "conf"], "YAML", ".yaml"),
+        Kind::Nginx => (&["json", "yaml", "yml"], "nginx' own format", ".conf"),
+        Kind::Document => (&["conf"], "YAML or JSON", ".yaml` or `.json"),
+    };
+    if let (true, Some(file)) = (has_extension(args, wrong), &args.file) {
+        bail!(
+            "--output: a file of this kind is written in {format}: expected a name that ends in `{right}`, found `{}`",
+            file.display()
+        );
+    }
+    Ok(())
+}
+
+/// Whether the name of the output ends in one of these extensions.
+fn has_extension(args: &Args, extensions: &[&str]) -> bool {
+    let extension = args.file.as_ref().and_then(|file| file.extension());
+    extension.is_some_and(|extension| extensions.iter().any(|known| extension.eq_ignore_ascii_case(known)))
 }
 
 /// The limits with unique names.

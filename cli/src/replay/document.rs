@@ -6,7 +6,7 @@ use super::log::record::Slots;
 use super::request::{Columns, add_slots};
 use super::tally::Tally;
 use crate::printable::printable;
-use crate::source;
+use crate::valid;
 use diana_config::{Configuration, RulePlace, compile_locally, rule_places};
 use diana_limiter::policy::{Measure, Policy};
 use miette::{IntoDiagnostic, Result, miette};
@@ -22,11 +22,9 @@ pub struct Document {
 }
 
 impl Document {
-    /// Reads the document of a file. The error lists every mistake.
+    /// Reads the document of a file. The error shows every mistake.
     pub fn read(path: &Path) -> Result<Document> {
-        // The error of this call shows mistakes best.
-        source::configuration(path)?;
-        Document::of(&source::document(path)?)
+        Document::of(&valid::document(path)?)
     }
 
     /// The document in these bytes of JSON.

@@ -12,6 +12,11 @@ pub fn definitions() -> Vec<(&'static str, Shape)> {
     vec![
         ("rule", rule()),
         ("quota", object(quota(Required::No))),
+        ("actor_segment", Shape::Object(Object {
+            keys: vec![key("segment", "The segment of the limit's url with this name.", Shape::Matching("^[A-Za-z0-9_-]{1,64}$"))],
+            is_single: true,
+            ..Object::default()
+        })),
         ("missing", object(vec![
             key("action", "What happens to requests without the actor.", missing()).required(),
             key("response", "The response to refused requests.", Shape::Def("own_response")),
@@ -64,17 +69,7 @@ pub fn definitions() -> Vec<(&'static str, Shape)> {
 }
 
 fn rule() -> Shape {
-    let actor = Shape::Any(vec![
-        Shape::Scalar,
-        object(vec![
-            key(
-                "segment",
-                "The segment of the limit's url with this name.",
-                Shape::Matching("^[A-Za-z0-9_-]{1,64}$"),
-            )
-            .required(),
-        ]),
-    ]);
+    let actor = Shape::Any(vec![Shape::Scalar, Shape::Def("actor_segment")]);
     let actors = Shape::Any(vec![actor.clone(), Shape::List(Box::new(actor), 1, Some(8))]);
     let cost = Shape::Any(vec![
         Shape::Size(1, MOST),

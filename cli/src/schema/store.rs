@@ -11,13 +11,7 @@ const SECRET: &str = r"^[\s\S]{16,}$|[^\x00-\x7F]";
 
 /// The objects of stores and of remote documents.
 pub fn definitions() -> Vec<(&'static str, Shape)> {
-    let source = Shape::Any(vec![
-        Shape::Matching(".+"),
-        object(vec![
-            key("name", "The name of the secret.", Shape::Matching(".+")).required(),
-            key("sds_config", "Envoy's `ConfigSource`.", Shape::AnyObject).required(),
-        ]),
-    ]);
+    let source = Shape::Any(vec![Shape::Matching(".+"), Shape::Def("sds")]);
     vec![
         (
             "store",
@@ -88,6 +82,13 @@ pub fn definitions() -> Vec<(&'static str, Shape)> {
         (
             "secret",
             object(vec![key("sds", "A secret of Envoy's secret discovery service.", source).required()]),
+        ),
+        (
+            "sds",
+            object(vec![
+                key("name", "The name of the secret.", Shape::Matching(".+")).required(),
+                key("sds_config", "Envoy's `ConfigSource`.", Shape::AnyObject).required(),
+            ]),
         ),
         ("remote", remote()),
         (

@@ -51,7 +51,7 @@ fn the_examples_have_their_documents() {
         let hosts: Vec<Host> = found(file, &text).iter().map(|(host, ..)| *host).collect();
         assert_eq!(hosts, vec![host; count], "{file}");
     }
-    let configuration = configuration(&repository("envoy.yaml")).unwrap();
+    let configuration = configuration(&document(&repository("envoy.yaml")).unwrap()).unwrap();
     assert_eq!(configuration.policy.named_rules().count(), 12);
 }
 

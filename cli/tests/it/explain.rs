@@ -1,6 +1,7 @@
 //! `diana explain`: what it shows of the example's document, and that the engine decides the same.
 
 mod agreement;
+mod request;
 
 use crate::snapshot;
 use clap::Parser;
@@ -23,7 +24,7 @@ pub fn explained(document: &str, words: &[&str]) -> Explanation {
     explain::explain(&arguments(words), document.as_bytes()).unwrap()
 }
 
-fn text(document: &str, words: &[&str]) -> String {
+pub fn text(document: &str, words: &[&str]) -> String {
     explain::text(&explained(document, words))
 }
 
@@ -255,6 +256,30 @@ fn different_reasons_are_different_runs() {
 }
 
 #[test]
+fn a_rule_that_does_not_decide_says_what_it_would_do() {
+    let results = |document: &str, every| {
+        let words = ["--url", "/", "--times", "3", "--every", every, "--at", "1795392000"];
+        let explanation = explained(document, &words);
+        let rule = &explanation.limits[0].rules[0];
+        rule.runs.iter().map(|run| (run.from, run.to, run.result, run.wait_s)).collect::<Vec<_>>()
+    };
+    // Another rule refuses: the queue neither counts the request nor holds it.
+    let refused = r#"{"url": "/", "rules": [
+        {"name": "queue", "algo": "LB", "rpu": 10, "unit": "second", "queue": 5},
+        {"name": "few", "rpu": 2, "unit": "minute"}
+    ]}"#;
+    let expected = [(1, 1, "admitted", None), (2, 2, "delayed", Some([0.1; 2])), (3, 3, "would admit", None)];
+    assert_eq!(results(refused, "0s"), expected);
+    // In shadow mode, no request waits.
+    let shadow = r#"{"url": "/", "rules": [
+        {"name": "queue", "algo": "LB", "rpu": 10, "unit": "second", "queue": 5, "mode": "shadow"}
+    ]}"#;
+    let expected = [(1, 1, "admitted", None), (2, 3, "would delay", Some([0.1, 0.2]))];
+    assert_eq!(results(shadow, "0s"), expected);
+    assert!(text(shadow, &["--url", "/", "--times", "3"]).contains("  1–3  passes\n"));
+}
+
+#[test]
 fn a_grpc_client_sees_a_grpc_status() {
     let document = r#"{"url": "/", "rules": [{"rpu": 0, "unit": "second"}]}"#;
     let words = ["--url", "/", "--method", "POST", "-H", "content-type: application/grpc"];
@@ -282,51 +307,4 @@ fn hostile_values_do_not_reach_the_terminal() {
             assert!(shown.lines().all(|line| line.chars().count() < 400), "a line is too long");
         }
     }
-}
-
-#[test]
-fn arguments_that_no_client_could_send_are_refused() {
-    let document = r#"{"limits": []}"#;
-    for (words, expected) in [
-        (vec!["--url", "orders"], "--url: expected a path such as `/orders`, or a URL, found `orders`"),
-        (vec!["--url", "/a b"], "--url: a space or a control character cannot be sent, write it as `%20`"),
-        (
-            vec!["--url", "/", "--ip", "localhost"],
-            "--ip: expected an address such as `203.0.113.7`, found `localhost`",
-        ),
-        (vec!["--url", "/", "-H", "x-a"], "-H: expected `name: value`, found `x-a`"),
-        (
-            vec!["--url", "/", "-H", "x-a: b\r\nx-b: c"],
-            "-H x-a: a value with a line break or a zero byte cannot be sent",
-        ),
-        (
-            vec!["--url", "/", "-H", "é: b"],
-            "-H: expected letters, digits and marks such as `-` before the colon, found `é`",
-        ),
-        (vec!["--url", "/", "--method", "G T"], "--method: expected a method such as `GET`, found `G T`"),
-        (
-            vec!["--url", "/", "--every", "1"],
-            "--every: expected a span such as `500ms`, `30s`, `5m`, `12h` or `7d`, found `1`",
-        ),
-        (
-            vec!["--url", "/", "--at", "noon"],
-            "--at: expected a time such as `2026-01-31T12:00:00Z`, or seconds since 1970, found `noon`",
-        ),
-        (
-            vec!["--url", "/", "--at", "1960-01-31T12:00:00Z"],
-            "--at: expected a time such as `2026-01-31T12:00:00Z`, or seconds since 1970, found `1960-01-31T12:00:00Z`",
-        ),
-        (
-            vec!["--url", "/", "--body-size", "big"],
-            "--body-size: expected a number of bytes, or `--body-size unknown`, found `big`",
-        ),
-        (
-            vec!["--url", "/", "--property", "x"],
-            "--property: expected `path=value` such as `xds.route_name=main`, found `x`",
-        ),
-    ] {
-        let error = explain::explain(&arguments(&words), document.as_bytes()).unwrap_err();
-        assert_eq!(error.to_string(), expected);
-    }
-    assert!(text(document, &["--url", "*"]).contains("No limit applies."));
 }

@@ -1,11 +1,15 @@
-//! `diana init`: the files that it writes, its refusals, and the interview in a terminal.
+//! `diana init`: the text of the files that it writes, and its refusals.
+
+mod command;
 
 use clap::Parser;
+use diana_cli::check::report::Report;
 use diana_cli::init;
+use diana_cli::source::content::File;
 use diana_cli::{Arguments, Command};
 use serde_json::{Value, json};
+use std::fs;
 use std::path::Path;
-use std::{fs, process};
 
 fn text(words: &[&str]) -> Result<String, String> {
     let words = ["diana", "init"].iter().chain(words);
@@ -166,18 +170,62 @@ fn mistakes_name_what_is_allowed() {
         (vec!["--limit", "100 per ip"], "expected a limit such as `100/minute per ip on /api`"),
         (vec!["--limit", "100/minute per nobody"], "unknown actor `nobody`, expected ip, user, device, all"),
         (vec!["--limit", "100/minute on api"], "api"),
-        (vec!["--limit", "100/minute on G,T /api"], "`G,T` is not a method"),
+        (vec!["--limit", "100/minute on G;T /api"], "`G;T` is not a method"),
+        (vec!["--limit", "100/minute whom ip"], "expected a limit such as `100/minute per ip on /api`"),
+        (vec!["--limit", "100/minute per ip on"], "expected a limit such as `100/minute per ip on /api`"),
+        (vec!["--limit", "100/minute per"], "unknown actor ``"),
+        (vec!["--limit", ""], "expected a limit such as `100/minute per ip on /api`"),
         (vec!["--limit=-1/minute"], "`-1` is not a number of requests"),
-        (
-            vec!["--limit", "1/minit"],
-            "limits[0].rules[0].unit: unknown unit `minit`, expected second, minute",
-        ),
+        (vec!["--limit", "1/minit"], "'--limit <LIMIT>': unknown unit `minit`, expected second, minute"),
         (vec!["--rpu", "1"], "--unit is missing: expected second, minute, hour, day"),
         (vec!["--limit", "1/second", "--upstream", "localhost"], "expected HOST:PORT"),
         (vec!["--limit", "1/second", "--upstream", "a b:1"], "expected HOST:PORT"),
         (vec!["--limit", "1/second", "--store", "redis"], "expected `redis=HOST:PORT`"),
         (vec!["--limit", "1/second", "--store", "redis=a:1", "--kind", "nginx"], "asks no store"),
-        (vec!["--limit", "1 in flight", "--store", "rls=a:1"], "a rate limit service counts in windows"),
+        (
+            vec!["--limit", "1 in flight", "--store", "rls=a:1"],
+            "--store: a rate limit service counts in windows, so it cannot count `1 in flight`: use `--store redis=HOST:PORT`",
+        ),
+        (
+            vec!["--limit", "1/second", "--listen", "localhost:80"],
+            "expected an IP address and a port: `127.0.0.1:80` serves this machine, and `0.0.0.0:80` all machines",
+        ),
+        (vec!["--limit", "1/second", "--listen", "10.0.0.1"], "`127.0.0.1:10000` serves this machine"),
+        (
+            vec!["--limit", "1/second", "--filter", "target/diana-min.wasm"],
+            "--filter: `diana-min.wasm` refuses this document: it lacks callbacks that the document needs: load `diana.wasm`",
+        ),
+        (
+            vec!["--limit", "1/second", "--kind", "nginx", "--filter", "diana.wasm"],
+            "--filter: `diana.wasm` refuses every document in nginx, which crashes if a callback is missing: load \
+             `diana-nginx.wasm`",
+        ),
+        (
+            vec!["--limit", "1/second", "--proxies", "32"],
+            "'--proxies <NUMBER>': expected a whole number from 0 to 31",
+        ),
+        (vec!["--limit", "1/second", "--filter", ""], "--filter: expected a path"),
+        (
+            vec!["--limit", "1/second", "--kind", "envoy-native", "--filter", "a"],
+            "--filter: only files of the kinds",
+        ),
+        (
+            vec!["--limit", "1/second", "--kind", "document", "--upstream", "a:1"],
+            "--upstream: a document alone",
+        ),
+        (
+            vec!["--limit", "1/second", "--kind", "document", "--listen", "[::1]:1"],
+            "--listen: a document alone",
+        ),
+        (
+            vec!["--limit", "1/second", "-o", "gateway.JSON"],
+            "--output: a file of this kind is written in YAML: expected a name that ends in `.yaml`, found `gateway.JSON`",
+        ),
+        (vec!["--limit", "1/second", "--kind", "nginx", "-o", "n.yml"], "ends in `.conf`, found `n.yml`"),
+        (
+            vec!["--limit", "1/second", "--kind", "document", "-o", "n.conf"],
+            "ends in `.yaml` or `.json`, found",
+        ),
         (vec!["--limit", "1/second per header host"], "the actor `host` reads the host"),
         (vec!["--limit", "1/second", "--filter", "a\"b"], "--filter: expected a path"),
     ] {
@@ -186,92 +234,67 @@ fn mistakes_name_what_is_allowed() {
     }
 }
 
-fn diana(folder: &Path, words: &[&str]) -> (i32, String, String) {
-    let mut command = process::Command::new(env!("CARGO_BIN_EXE_diana"));
-    let output =
-        command.arg("init").args(words).current_dir(folder).stdin(process::Stdio::null()).output().unwrap();
-    let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
-    (output.status.code().unwrap(), text(&output.stdout), text(&output.stderr))
+#[test]
+fn a_limit_may_be_spelt_as_people_say_it() {
+    let limits = |line: &str| document("document", &["--limit", line])["limits"].clone();
+    for (said, line) in [
+        ("100 per minute per ip", "100/minute per ip"),
+        ("100 per 30s by user on /api", "100/30s per user on /api"),
+        ("100 / minute by ip and user", "100/minute per ip and user"),
+        ("5/second on GET,POST /a", "5/second on GET POST /a"),
+        ("5/second on GET, POST /a", "5/second on GET POST /a"),
+        ("8 in flight by user", "8 in flight per user"),
+    ] {
+        assert_eq!(limits(said), limits(line), "{said}");
+    }
 }
 
 #[test]
-fn a_file_is_never_replaced_without_force() {
-    let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("envoy.yaml");
-    fs::write(&file, "mine").unwrap();
-    let (code, _, errors) = diana(folder.path(), &["--limit", "1/second"]);
-    assert!(code == 2 && errors.contains("`envoy.yaml` exists: `--force` replaces it"), "{errors}");
-    assert_eq!(fs::read_to_string(&file).unwrap(), "mine");
-    // A mistake is found before the file is touched.
-    let (code, ..) = diana(folder.path(), &["--limit", "1/minit", "--force"]);
-    assert_eq!((code, fs::read_to_string(&file).unwrap().as_str()), (2, "mine"));
-    let (code, report, _) = diana(folder.path(), &["--limit", "1/second", "--force", "--format", "json"]);
-    let report: Value = serde_json::from_str(&report).unwrap();
-    let expected = json!({"file": "envoy.yaml", "kind": "envoy", "rules": ["total"], "is_shadow": false, "warnings": []});
-    assert_eq!((code, report), (0, expected));
-    assert!(fs::read_to_string(&file).unwrap().starts_with("# A gateway with Diana"));
+fn a_document_in_a_json_file_is_json() {
+    let words =
+        ["--kind", "document", "--limit", "100/minute per header x-key", "--shadow", "-o", "limits.json"];
+    let written: Value = serde_json::from_str(&text(&words).unwrap()).unwrap();
+    assert_eq!(written, document("document", &words[2..5]));
 }
 
 #[test]
-fn warnings_and_the_next_step_are_reported() {
-    let folder = tempfile::tempdir().unwrap();
-    let words = ["--kind", "document", "--limit", "5/second", "--limit", "500/second", "--shadow"];
-    let (code, report, _) = diana(folder.path(), &words);
-    assert_eq!(code, 0);
-    assert!(
-        report.starts_with("wrote `diana.yaml` with the rules total, total-2, in shadow mode"),
-        "{report}"
-    );
-    assert!(report.contains("next: diana explain diana.yaml --url /\n"), "{report}");
-    let (code, report, _) = diana(
-        folder.path(),
-        &["--kind", "document", "--limit", "5/second", "--limit", "500/second", "--force"],
-    );
-    assert!(code == 0 && report.contains("warning: limits[0].rules[1]: "), "{report}");
-    let (code, _, errors) = diana(folder.path(), &[]);
-    assert!(code == 2 && errors.contains("no limit is given"), "{errors}");
-    let (code, shown, _) = diana(folder.path(), &["--limit", "1/second", "-o", "-"]);
-    assert!(code == 0 && shown.contains("static_resources:") && !folder.path().join("envoy.yaml").exists());
+fn the_zone_of_nginx_holds_the_counts() {
+    let lines: Vec<String> = (1..31).map(|n| format!("{n}/minute per header x-{n}")).collect();
+    for (lines, is_least) in [(&lines[..1], true), (&lines[..], false)] {
+        let words: Vec<&str> = lines.iter().flat_map(|line| ["--limit", line.as_str()]).collect();
+        let text = text(&[&["--kind", "nginx"], &words[..]].concat()).unwrap();
+        assert_eq!(text.contains("shm_kv diana 64m "), is_least);
+        let report = Report::of(File::new("nginx.conf", text), None);
+        assert!(report.findings.is_empty(), "{:?}", report.findings);
+    }
 }
 
-/// A user at a terminal, who makes one mistake.
 #[test]
-#[cfg(unix)]
-fn the_interview_writes_what_was_answered() {
-    let folder = tempfile::tempdir().unwrap();
-    let mut command = process::Command::new(env!("CARGO_BIN_EXE_diana"));
-    command.args(["init", "--proxies", "1"]).current_dir(folder.path()).env("TERM", "xterm");
-    let mut terminal = rexpect::session::spawn_command(command, Some(20_000)).unwrap();
-    terminal.exp_string("What to write").unwrap();
-    terminal.send("\r").unwrap();
-    terminal.flush().unwrap();
-    terminal.exp_string("A limit").unwrap();
-    terminal.send_line("100 per ip").unwrap();
-    terminal.exp_string("expected a limit such as").unwrap();
-    // Deletes the wrong answer.
-    terminal.send(&"\u{7f}".repeat(10)).unwrap();
-    terminal.send_line("7/minute per user on /api").unwrap();
-    terminal.exp_string("Another limit").unwrap();
-    terminal.send_line("9/hour per ip").unwrap();
-    terminal.exp_string("Another limit").unwrap();
-    terminal.send_line("").unwrap();
-    terminal.exp_string("Your service").unwrap();
-    terminal.send_line("10.0.0.7:81").unwrap();
-    terminal.exp_string("shadow").unwrap();
-    terminal.send("n").unwrap();
-    terminal.flush().unwrap();
-    terminal.exp_string("File").unwrap();
-    terminal.send_line("").unwrap();
-    terminal.exp_string("wrote `envoy.yaml` with the rules api-user, ip").unwrap();
-    terminal.exp_eof().unwrap();
-    let written: Value =
-        serde_norway::from_str(&fs::read_to_string(folder.path().join("envoy.yaml")).unwrap()).unwrap();
-    let document = written.pointer(&format!("{FILTER}/config/configuration/value")).unwrap();
-    assert_eq!(
-        document,
-        &json!({"ip": {"trusted_hops": 2}, "limits": [
-            {"url": "/api", "rules": [{"name": "api-user", "actor": "user", "rpu": 7, "unit": "minute"}]},
-            {"url": "/", "rules": [{"name": "ip", "actor": "ip", "rpu": 9, "unit": "hour"}]}
-        ]})
-    );
+fn files_of_every_kind_have_no_findings() {
+    for kind in KINDS {
+        for more in [&["--shadow", "--proxies", "2"][..], &["--limit", "8 in flight per jwt sub on /x"]] {
+            let text = text(&[&["--kind", kind, "--limit", "9/hour per ip"], more].concat()).unwrap();
+            let name = if kind == "nginx" { "nginx.conf" } else { "envoy.yaml" };
+            let report = Report::of(File::new(name, text), None);
+            assert!(
+                report.findings.is_empty() && report.documents.len() == 1,
+                "{kind}: {:?}",
+                report.findings
+            );
+        }
+    }
+}
+
+/// `cargo xtask build` writes to `target/`, and the pages load the filter from there.
+#[test]
+fn the_filter_is_where_the_build_writes_it() {
+    let loaded = |text: &str| text.lines().find(|line| line.contains("filename:")).unwrap().trim().to_owned();
+    let expected = "code: {local: {filename: target/diana.wasm}}";
+    assert_eq!(loaded(&text(&["--limit", "1/second"]).unwrap()), expected);
+    for page in ["README.md", "docs/guide.md", "docs/cli/init.md"] {
+        let page = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(page)).unwrap();
+        assert!(page.contains("`target/diana.wasm`") || page.contains(expected));
+    }
+    let native = text(&["--limit", "1/second", "--kind", "envoy-native"]).unwrap();
+    assert!(native.contains("ENVOY_DYNAMIC_MODULES_SEARCH_PATH=target envoy"), "{native}");
 }

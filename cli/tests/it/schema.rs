@@ -2,7 +2,9 @@
 //! accepts, and its keys, ranges, choices and defaults are those of the filter's reader.
 
 mod documents;
-mod probes;
+mod keys;
+mod places;
+mod values;
 
 use diana_cli::schema;
 use serde_json::Value;

@@ -3,7 +3,7 @@
 
 use super::arguments;
 use diana_base::time::{Span, Time};
-use diana_cli::explain;
+use diana_cli::explain::{self, Explanation};
 use diana_config::compile;
 use diana_limiter::cells::store::{Portable, Rules, Simulated};
 use diana_limiter::check::Outcome;
@@ -11,6 +11,7 @@ use diana_limiter::request::{Part, Values};
 use diana_limiter::session::{Session, Worker};
 use proptest::prelude::*;
 use proptest::sample::select;
+use proptest::test_runner::TestCaseError;
 use serde_json::{Value, json};
 
 const START_S: u64 = 1_795_392_000;
@@ -31,15 +32,17 @@ fn rule() -> impl Strategy<Value = Value> {
     let actor = select(vec![json!("all"), json!("ip"), json!("user"), json!(["user", "ip"])]);
     let missing = select(vec!["ip", "skip", "share", "deny"]);
     let algo = select(vec!["TB", "W", "SW", "SL", "LB"]);
-    let rest = (any::<bool>(), 1u64..3, prop::option::of(1u64..4));
+    let rest = (any::<bool>(), any::<bool>(), 1u64..3, prop::option::of(1u64..4));
     (quota, actor, missing, algo, rest).prop_map(
-        |((rpu, unit), actor, missing, algo, (shadow, cost, penalty))| {
+        |((rpu, unit), actor, missing, algo, (shadow, waits, cost, penalty))| {
             let mut rule = json!({"rpu": rpu, "unit": unit, "actor": actor, "algo": algo});
             if actor != json!("all") {
                 rule["missing"] = json!(missing);
             }
-            if algo == "LB" {
-                rule["queue"] = json!(2);
+            match algo {
+                "LB" => rule["queue"] = json!(2),
+                "TB" if waits => rule["max_wait"] = json!("20s"),
+                _ => {}
             }
             if shadow {
                 rule["mode"] = json!("shadow");
@@ -88,8 +91,15 @@ fn asked() -> impl Strategy<Value = Asked> {
     })
 }
 
+/// What one worker decided about a request.
+struct Decided {
+    outcome: &'static str,
+    details: Option<String>,
+    wait_s: Option<f64>,
+}
+
 /// The outcomes by one worker, and the names of all rules that reported.
-fn decided(document: &Value, asked: &Asked) -> (Vec<(&'static str, Option<String>)>, Vec<String>) {
+fn decided(document: &Value, asked: &Asked) -> (Vec<Decided>, Vec<String>) {
     let configuration = compile(document.to_string().as_bytes()).unwrap();
     let policy = &configuration.policy;
     let store = Portable::probe(Simulated::new(Rules::Strict)).unwrap();
@@ -118,7 +128,11 @@ fn decided(document: &Value, asked: &Asked) -> (Vec<(&'static str, Option<String
             Outcome::Query(_) => unreachable!(),
         };
         let refusal = configuration.response.refusal(policy, decision, false, 0);
-        outcomes.push((outcome, refusal.map(|refusal| refusal.details)));
+        let wait_s = match decision.outcome {
+            Outcome::Delay(until) => Some(until.since(now).as_ns() as f64 / 1e9),
+            _ => None,
+        };
+        outcomes.push(Decided { outcome, details: refusal.map(|refusal| refusal.details), wait_s });
         names.extend(
             decision.reports.iter().map(|report| policy.rule(report.rule).unwrap().name().to_owned()),
         );
@@ -152,12 +166,12 @@ proptest! {
 
         let (outcomes, names) = decided(&document, &asked);
         let explained: Vec<(&str, Option<String>)> = explanation.outcomes.iter()
-            .flat_map(|run| (run.from..=run.to).map(|_| (run.outcome, run.details.clone())))
+            .flat_map(|run| (run.from..=run.to).map(|_| (run.outcome, run.details.as_deref().map(reason))))
             .collect();
-        let refused = |outcomes: &[(&str, Option<String>)]| {
-            outcomes.iter().map(|(outcome, details)| (outcome.to_string(), details.as_deref().map(reason))).collect::<Vec<_>>()
-        };
-        prop_assert_eq!(refused(&explained), refused(&outcomes));
+        let expected: Vec<(&str, Option<String>)> =
+            outcomes.iter().map(|decided| (decided.outcome, decided.details.as_deref().map(reason))).collect();
+        prop_assert_eq!(explained, expected);
+        agrees_on_waits(&explanation, &outcomes)?;
 
         // Each rule that reports is explained. Each explained rule reports, unless it is skipped,
         // or a list or a missing actor decides.
@@ -178,6 +192,34 @@ proptest! {
         let total = explanation.limits.len() + explanation.nearly.len() + explanation.others;
         prop_assert_eq!(total, document["limits"].as_array().unwrap().len());
     }
+}
+
+/// The waits of the outcome are the engine's, and the rules say the same as the outcome.
+fn agrees_on_waits(explanation: &Explanation, outcomes: &[Decided]) -> Result<(), TestCaseError> {
+    let decided = |number: u32| &outcomes[number as usize - 1];
+    for run in &explanation.outcomes {
+        // A run shows the waits of its first and of its last request.
+        let shown = |index: usize| run.wait_s.map(|waits| waits[index]);
+        prop_assert_eq!(shown(0), decided(run.from).wait_s);
+        prop_assert_eq!(shown(1), decided(run.to).wait_s);
+    }
+    let runs = || explanation.limits.iter().flat_map(|limit| &limit.rules).flat_map(|rule| &rule.runs);
+    for number in 1..=outcomes.len() as u32 {
+        let says =
+            |result: &str| runs().any(|run| (run.from..=run.to).contains(&number) && run.result == result);
+        let Decided { outcome, wait_s, .. } = decided(number);
+        prop_assert_eq!(says("delayed"), *outcome == "delayed");
+        prop_assert!(!(*outcome == "refused" && says("admitted")), "request {number} is refused");
+        prop_assert!(!(*outcome != "refused" && says("would admit")), "request {number} passes");
+        // Of several waits, the longest one decides.
+        let ends = runs().filter(|run| run.result == "delayed").flat_map(|run| {
+            run.wait_s.into_iter().flat_map(|[first, last]| [(run.from, first), (run.to, last)])
+        });
+        for (_, wait) in ends.filter(|(end, _)| *end == number) {
+            prop_assert!(wait_s.is_some_and(|longest| wait <= longest), "{wait} s is above {wait_s:?} s");
+        }
+    }
+    Ok(())
 }
 
 /// The kind of a refusal. If several rules refuse, a worker's cache may have asked only some.

@@ -1,0 +1,125 @@
+//! `diana init` as a user runs it: files, reports, and the interview in a terminal.
+
+use super::FILTER;
+use serde_json::{Value, json};
+use std::path::Path;
+use std::{fs, process};
+
+fn diana(folder: &Path, words: &[&str]) -> (i32, String, String) {
+    let mut command = process::Command::new(env!("CARGO_BIN_EXE_diana"));
+    let output =
+        command.arg("init").args(words).current_dir(folder).stdin(process::Stdio::null()).output().unwrap();
+    let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
+    (output.status.code().unwrap(), text(&output.stdout), text(&output.stderr))
+}
+
+#[test]
+fn a_file_is_never_replaced_without_force() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("envoy.yaml");
+    fs::write(&file, "mine").unwrap();
+    let (code, _, errors) = diana(folder.path(), &["--limit", "1/second"]);
+    assert!(code == 2 && errors.contains("`envoy.yaml` exists: `--force` replaces it"), "{errors}");
+    assert_eq!(fs::read_to_string(&file).unwrap(), "mine");
+    // A mistake is found before the file is touched.
+    let (code, ..) = diana(folder.path(), &["--limit", "1/minit", "--force"]);
+    assert_eq!((code, fs::read_to_string(&file).unwrap().as_str()), (2, "mine"));
+    let (code, report, _) = diana(folder.path(), &["--limit", "1/second", "--force", "--format", "json"]);
+    let report: Value = serde_json::from_str(&report).unwrap();
+    let expected = json!({"file": "envoy.yaml", "kind": "envoy", "rules": ["total"], "is_shadow": false, "warnings": []});
+    assert_eq!((code, report), (0, expected));
+    assert!(fs::read_to_string(&file).unwrap().starts_with("# A gateway with Diana"));
+}
+
+#[test]
+fn warnings_and_the_next_step_are_reported() {
+    let folder = tempfile::tempdir().unwrap();
+    let words = ["--kind", "document", "--limit", "5/second", "--limit", "500/second", "--shadow"];
+    let (code, report, _) = diana(folder.path(), &words);
+    assert_eq!(code, 0);
+    assert!(
+        report.starts_with("wrote `diana.yaml` with the rules total, total-2, in shadow mode"),
+        "{report}"
+    );
+    assert!(report.contains("next: diana explain diana.yaml --url /\n"), "{report}");
+    let (code, report, _) = diana(
+        folder.path(),
+        &["--kind", "document", "--limit", "5/second", "--limit", "500/second", "--force"],
+    );
+    assert!(code == 0 && report.contains("warning: limits[0].rules[1]: "), "{report}");
+    let (code, _, errors) = diana(folder.path(), &[]);
+    assert!(code == 2 && errors.contains("no limit is given"), "{errors}");
+    let (code, shown, _) = diana(folder.path(), &["--limit", "1/second", "-o", "-"]);
+    assert!(code == 0 && shown.contains("static_resources:") && !folder.path().join("envoy.yaml").exists());
+    let (code, shown, warnings) = diana(folder.path(), &[&words[..6], &["-o", "-"]].concat());
+    assert!(code == 0 && shown.starts_with("# All limits"), "{shown}");
+    assert!(warnings.starts_with("warning: limits[0].rules[1]: "), "{warnings}");
+    let (code, _, errors) = diana(folder.path(), &["--limit", "1/second", "-o", "-", "--format", "json"]);
+    assert!(code == 2 && errors.contains("--format json reports which file was written"), "{errors}");
+}
+
+#[test]
+fn the_next_step_can_be_copied() {
+    let folder = tempfile::tempdir().unwrap();
+    let next = |words: &[&str]| {
+        let (code, report, errors) = diana(folder.path(), &[&["--limit", "1/second"], words].concat());
+        assert_eq!((code, errors.as_str()), (0, ""));
+        report.lines().last().unwrap().to_owned()
+    };
+    assert_eq!(next(&["-o", "it's a.yaml"]), r"next: envoy --mode validate -l warning -c 'it'\''s a.yaml'");
+    let nginx = ["--kind", "nginx"];
+    assert_eq!(next(&nginx), "next: diana check nginx.conf && nginx -t -c \"$PWD\"/nginx.conf");
+    let file = folder.path().join("own.conf").display().to_string();
+    assert_eq!(
+        next(&[&nginx[..], &["-o", &file]].concat()),
+        format!("next: diana check {file} && nginx -t -c {file}")
+    );
+    let (code, _, errors) = diana(folder.path(), &["--limit", "1/second", "-o", ".", "--force"]);
+    assert!(code == 2 && errors.contains("`.` is a folder: `--output FILE` names a file"), "{errors}");
+}
+
+/// A user at a terminal, who makes two mistakes.
+#[test]
+#[cfg(unix)]
+fn the_interview_writes_what_was_answered() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("taken.yaml"), "mine").unwrap();
+    let mut command = process::Command::new(env!("CARGO_BIN_EXE_diana"));
+    command.args(["init", "--proxies", "1"]).current_dir(folder.path()).env("TERM", "xterm");
+    let mut terminal = rexpect::session::spawn_command(command, Some(20_000)).unwrap();
+    terminal.exp_string("What to write").unwrap();
+    terminal.send("\r").unwrap();
+    terminal.flush().unwrap();
+    terminal.exp_string("A limit").unwrap();
+    terminal.send_line("100 per ip").unwrap();
+    terminal.exp_string("expected a limit such as").unwrap();
+    // Deletes the wrong answer.
+    terminal.send(&"\u{7f}".repeat(10)).unwrap();
+    terminal.send_line("7/minute per user on /api").unwrap();
+    terminal.exp_string("Another limit").unwrap();
+    terminal.send_line("9/hour per ip").unwrap();
+    terminal.exp_string("Another limit").unwrap();
+    terminal.send_line("").unwrap();
+    terminal.exp_string("Your service").unwrap();
+    terminal.send_line("10.0.0.7:81").unwrap();
+    terminal.exp_string("shadow").unwrap();
+    terminal.send("n").unwrap();
+    terminal.flush().unwrap();
+    terminal.exp_string("File").unwrap();
+    terminal.send_line("taken.yaml").unwrap();
+    terminal.exp_string("`taken.yaml` exists").unwrap();
+    terminal.send(&"\u{7f}".repeat(10)).unwrap();
+    terminal.send_line("").unwrap();
+    terminal.exp_string("wrote `envoy.yaml` with the rules api-user, ip").unwrap();
+    terminal.exp_eof().unwrap();
+    let written: Value =
+        serde_norway::from_str(&fs::read_to_string(folder.path().join("envoy.yaml")).unwrap()).unwrap();
+    let document = written.pointer(&format!("{FILTER}/config/configuration/value")).unwrap();
+    assert_eq!(
+        document,
+        &json!({"ip": {"trusted_hops": 2}, "limits": [
+            {"url": "/api", "rules": [{"name": "api-user", "actor": "user", "rpu": 7, "unit": "minute"}]},
+            {"url": "/", "rules": [{"name": "ip", "actor": "ip", "rpu": 9, "unit": "hour"}]}
+        ]})
+    );
+}
