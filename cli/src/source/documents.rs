@@ -1,17 +1,14 @@
 //! Finds the documents of Diana in gateway configurations and Kubernetes manifests.
 
 use super::content::{Content, SyntaxError};
+use super::messages::{MANAGER, MODULE, MODULE_OF_ROUTE, WASM, message};
 use super::nginx::Word;
-use super::parts::{Form, Part, is_document, is_of_diana};
+use super::parts::{Form, Part};
+use super::recognize::{is_document, is_of_diana};
 use super::value::{Entry, Value};
 use super::{embedded, json};
 use std::borrow::Cow;
 use std::ops::Range;
-
-const MANAGER: &str = "envoy.extensions.filters.network.http_connection_manager.v3.HttpConnectionManager";
-const WASM: &str = "envoy.extensions.filters.http.wasm.v3.Wasm";
-const MODULE: &str = "envoy.extensions.filters.http.dynamic_modules.v3.DynamicModuleFilter";
-const MODULE_OF_ROUTE: &str = "envoy.extensions.filters.http.dynamic_modules.v3.DynamicModuleFilterPerRoute";
 
 /// Who reads a document.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -266,19 +263,6 @@ fn begin(object: &Value) -> Range<usize> {
 const EMPTY: &str = "the configuration is empty";
 const UNREAD: &str = "the document cannot be checked in this message: write a `google.protobuf.Struct` or a \
     `google.protobuf.StringValue`";
-
-/// The name of a protobuf message in an `Any`, and its value.
-fn message(value: &Value) -> (&str, &Value) {
-    let name = |url: &'_ str| -> usize { url.rfind('/').map_or(0, |slash| slash.saturating_add(1)) };
-    let of = |key: &str| value.field(key).and_then(Value::text).and_then(|url| url.get(name(url)..));
-    match (of("@type"), of("type_url"), value.get("value")) {
-        (Some("udpa.type.v1.TypedStruct" | "xds.type.v3.TypedStruct"), Some(name), Some(body)) => {
-            (name, body)
-        }
-        (Some(name), ..) => (name, value),
-        _ => ("", value),
-    }
-}
 
 /// Whether the filter's names or its file say that the filter is Diana.
 fn names_diana(config: &Value) -> bool {
