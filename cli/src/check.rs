@@ -1,8 +1,11 @@
 //! Finds mistakes in documents and in the gateway's configuration around them.
 
+mod addresses;
+mod clusters;
 pub mod code;
 mod document;
 mod envoy;
+mod files;
 mod finding;
 mod mistakes;
 mod model;

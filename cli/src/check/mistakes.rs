@@ -24,7 +24,8 @@ pub enum Compiled {
 pub fn compile(document: &Document, listener: Option<&[u8]>, findings: &mut Findings) -> Compiled {
     let value = match &document.body {
         Body::Absent(range, why) => {
-            findings.add(code::NO_CONFIGURATION, range, *why, None);
+            let (message, hint) = split(why);
+            findings.add(code::NO_CONFIGURATION, range, message, hint);
             return Compiled::Wrong;
         }
         Body::Text(_, Err(SyntaxError { at, why })) => {
@@ -35,17 +36,7 @@ pub fn compile(document: &Document, listener: Option<&[u8]>, findings: &mut Find
         Body::Text(_, Ok(value)) => value,
         Body::Structure(value) => value,
     };
-    let json = document.json();
-    // The secret itself is unknown here: the store counts as down.
-    let secret = match SecretSource::of(&json) {
-        Some(_) if matches!(document.host, Host::Any | Host::Module) => Secret::Absent,
-        _ => Secret::Unsupported,
-    };
-    let compiled = match document.host {
-        Host::Route => route(&json, listener),
-        _ => Source::new(&json, &secret).compile().map(|compiled| Compiled::Whole(Box::new(compiled))),
-    };
-    compiled.unwrap_or_else(|errors| {
+    compiled(document.host, &document.json(), listener).unwrap_or_else(|errors| {
         let places = Places::new(value, takes_first(document));
         for error in &errors {
             let (message, hint) = split(&error.why);
@@ -53,6 +44,19 @@ pub fn compile(document: &Document, listener: Option<&[u8]>, findings: &mut Find
         }
         Compiled::Wrong
     })
+}
+
+/// What Diana makes of a document for this host. The error lists every mistake.
+fn compiled(host: Host, json: &[u8], listener: Option<&[u8]>) -> Result<Compiled, Vec<Error>> {
+    // The secret itself is unknown here: the store counts as down.
+    let secret = match SecretSource::of(json) {
+        Some(_) if matches!(host, Host::Any | Host::Module) => Secret::Absent,
+        _ => Secret::Unsupported,
+    };
+    match host {
+        Host::Route => route(json, listener),
+        _ => Source::new(json, &secret).compile().map(|compiled| Compiled::Whole(Box::new(compiled))),
+    }
 }
 
 fn route(json: &[u8], listener: Option<&[u8]>) -> Result<Compiled, Vec<Error>> {

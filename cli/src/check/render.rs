@@ -65,10 +65,7 @@ fn line(file: &File, summary: &Summary) -> String {
         mib => format!("{mib} MiB"),
     };
     let (rules, keys) = (plural(*rules as u64, "rule"), plural(*keys, "key"));
-    let _ = write!(text, "{rules}; at most {keys} and {size} of shared data");
-    if let Some(filter) = filter {
-        let _ = write!(text, "; for `{filter}`");
-    }
+    let _ = write!(text, "{rules}; at most {keys} and {size} of shared data; for `{filter}`");
     text.push_str(match host {
         Host::Route => "; the document of a route",
         _ => "",

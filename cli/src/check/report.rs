@@ -4,11 +4,12 @@ use super::code::{self, Severity};
 use super::finding::{Finding, Findings};
 use super::mistakes::{Compiled, compile};
 use super::model::Model;
-use super::{document, envoy, mistakes, nginx, replicas, yaml};
+use super::{addresses, clusters, document, envoy, files, mistakes, nginx, replicas, yaml};
 use crate::source::content::File;
 use crate::source::documents::{Document, Host, documents};
 use crate::source::parts::{Form, Part, parts};
 use diana_config::Configuration;
+use diana_filter::Callbacks;
 use std::collections::HashSet;
 
 /// What the check of a file found.
@@ -35,11 +36,14 @@ pub struct Summary {
     pub keys: u64,
     /// The bytes of the shared data, at most.
     pub bytes: u64,
-    /// The file of the filter with the fewest callbacks that suffice; `None` for the native module.
-    pub filter: Option<&'static str>,
+    /// The file of the filter with the fewest callbacks that suffice, or the native module.
+    pub filter: &'static str,
     /// Whether nothing is ever refused, because all rules are in shadow.
     pub is_shadow: bool,
 }
+
+/// The file of the native module.
+const MODULE: &str = "libdiana.so";
 
 impl Report {
     /// Checks a file.
@@ -65,8 +69,8 @@ impl Report {
             Findings::new(&file.content(), &mut found).add(
                 code::NO_CONFIGURATION,
                 &(0..1),
-                "the file has no configuration of Diana",
-                Some("expected a document with `limits`, a filter of Envoy with one, or `proxy_wasm diana '…'`"),
+                "the file has no document of Diana",
+                Some("write a document with `limits`, an Envoy filter with a document, or `proxy_wasm diana '…'`"),
             );
         }
         let mut summaries = Vec::new();
@@ -85,6 +89,11 @@ impl Report {
             }
         }
         found.sort_by_key(|finding| (finding.range.start, finding.range.end));
+        // What stands behind an anchor of YAML is checked at the anchor and at each alias.
+        let mut known = HashSet::new();
+        found.retain(|finding| {
+            known.insert((finding.range.clone(), finding.code.name, finding.message.clone()))
+        });
         Report { file, findings: found, documents: summaries }
     }
 
@@ -113,7 +122,7 @@ struct Zone {
     has_documents: bool,
     bytes: u64,
     /// The same document in two places counts in the same keys.
-    known: HashSet<Vec<u8>>,
+    known: HashSet<String>,
 }
 
 /// Checks a document and the configuration around it. Returns its configuration.
@@ -128,22 +137,20 @@ fn check(
     envoy::warnings(document, &mut Findings::new(&document.part.content, found));
     let compiled = compile(document, listener, &mut Findings::new(document.content(), found));
     let value = document.value()?;
-    envoy::addresses(document, &Model::of(value), found);
+    addresses::warnings(document, &Model::of(value), found);
+    clusters::unknown(document, value, &mut Findings::new(document.content(), found));
     let Compiled::Whole(mut configuration) = compiled else {
         return None;
     };
     let mut findings = Findings::new(document.content(), found);
     document::warnings(document, value, &configuration, replicas, &mut findings);
-    if let Some(clusters) = envoy::Clusters::of(document) {
-        clusters.warnings(value, &mut findings);
-    }
     if document.host == Host::Nginx {
         let bytes = nginx::document(value, &mut configuration, &mut findings);
-        if zone.known.insert(document.json().into_owned()) {
+        if zone.known.insert(value.to_json()) {
             zone.bytes = zone.bytes.saturating_add(bytes);
         }
     }
-    envoy::file(document, &configuration, &mut Findings::new(&document.part.content, found));
+    files::loaded(document, &configuration, &mut Findings::new(&document.part.content, found));
     Some(*configuration)
 }
 
@@ -157,9 +164,9 @@ fn summary(document: &Document, configuration: &Configuration, file: &File) -> S
         keys,
         bytes,
         filter: match document.host {
-            Host::Any | Host::Wasm => Some(envoy::fitting(configuration)),
-            Host::Nginx => Some("diana-nginx.wasm"),
-            Host::Module | Host::Route => None,
+            Host::Any | Host::Wasm => files::fitting(configuration),
+            Host::Nginx => Callbacks::All.file(),
+            Host::Module | Host::Route => MODULE,
         },
         is_shadow: configuration.policy.named_rules().next().is_some() && rules.all(|rule| !rule.enforced()),
     }

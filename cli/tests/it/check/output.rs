@@ -45,6 +45,14 @@ fn the_exit_code_tells_whether_there_are_findings() {
 }
 
 #[test]
+fn the_summary_names_the_native_module() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let envoy = fs::read_to_string(root.join("envoy-native.yaml")).unwrap();
+    let (code, text) = check(&envoy, &[]);
+    assert!(code == 0 && text.contains("of shared data; for `libdiana.so`\n"), "{text}");
+}
+
+#[test]
 fn people_see_the_place_and_what_to_do() {
     insta::assert_snapshot!("fine", check(FINE, &[]).1);
     insta::assert_snapshot!("warned", check(WARNED, &[]).1);
@@ -78,8 +86,8 @@ fn programs_see_json() {
 fn hops_that_do_not_fit_are_explained() {
     let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/corpus/check");
     let text = |file: &str| check(&fs::read_to_string(corpus.join(file)).unwrap(), &["--format", "json"]).1;
-    assert!(text("envoy.yaml").contains("(`xff_num_trusted_hops`), and `trusted_hops` fits 0"));
-    assert!(text("hops.yaml").contains("so that the first hop is the peer itself"));
+    assert!(text("envoy.yaml").contains("but `trusted_hops: 1` fits 0"));
+    assert!(text("hops.yaml").contains("so the first hop is the peer itself"));
 }
 
 #[test]
