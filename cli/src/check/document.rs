@@ -57,16 +57,19 @@ fn lists(model: &Model, findings: &mut Findings) {
         let list = model.root.get(key);
         list.map(|list| list.get("members").unwrap_or(list)).map_or(&[][..], Value::items)
     };
-    for (key, effect) in [("allow", "limits nobody"), ("deny", "denies everybody")] {
+    for (key, effect) in [("allow", "limits no such client"), ("deny", "denies every such client")] {
         for member in members(key) {
-            if matches!(member.text(), Some("0.0.0.0/0" | "::/0")) {
-                findings.add(
-                    code::LIST_OF_ALL,
-                    &member.range,
-                    format!("the list contains all addresses of this kind: the gateway {effect}"),
-                    Some("list the networks that are meant"),
-                );
-            }
+            let version = match member.text() {
+                Some("0.0.0.0/0") => "IPv4",
+                Some("::/0") => "IPv6",
+                _ => continue,
+            };
+            findings.add(
+                code::LIST_OF_ALL,
+                &member.range,
+                format!("`{key}` contains all {version} addresses: the gateway {effect}"),
+                Some("list only the networks that you mean"),
+            );
         }
     }
     let denied: HashMap<String, &Value> =
@@ -76,7 +79,7 @@ fn lists(model: &Model, findings: &mut Findings) {
             findings.add(
                 code::ALLOWED_AND_DENIED,
                 &member.range,
-                "the list `deny` has the same entry, and a client on both lists is denied",
+                "`deny` has the same entry, and the gateway denies a client on both lists",
                 Some("remove one of the two entries"),
             );
         }
@@ -97,7 +100,7 @@ fn counts_of_replicas(model: &Model, replicas: u64, findings: &mut Findings) {
                 code::STORE_REPLICAS,
                 &place,
                 format!(
-                    "the store counts on {stated} of {replicas} gateways: if the store is down, all gateways together \
+                    "the store expects {stated} of {replicas} gateways: if the store is down, all gateways together \
                      admit {replicas}/{stated} of each global quota"
                 ),
                 Some(&format!("write `replicas: {replicas}`")),
@@ -128,12 +131,12 @@ fn counts_of_replicas(model: &Model, replicas: u64, findings: &mut Findings) {
                 code::LEASE_REPLICAS,
                 &place,
                 format!(
-                    "the quota covers fewer leases than there are gateways: {} of {replicas} gateways may hold all of it",
+                    "the quota covers fewer leases than there are gateways: {} of {replicas} gateways may hold the whole quota",
                     rule.rpu.checked_div(lease).unwrap_or(0).max(1)
                 ),
                 Some(&match fits {
                     0 => "leave `lease` out".to_string(),
-                    fits => format!("lease at most {fits} units, better a few per cent of `rpu`"),
+                    fits => format!("lease at most {fits} units; a few per cent of `rpu` are better"),
                 }),
             );
         }
@@ -162,7 +165,7 @@ fn memory(model: &Model, configuration: &Configuration, findings: &mut Findings)
             code::MEMORY,
             &place,
             format!("the tables may take {} MiB, in {keys} keys of the shared data", bytes >> 20),
-            Some("`local: {max_actors: …}` sets the size of each table: the number of actors at a time"),
+            Some("write a smaller `local.max_actors`, the number of actors in each table"),
         );
     }
 }
