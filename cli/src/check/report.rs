@@ -55,9 +55,13 @@ impl Report {
             let content = &part.content;
             let line = |at: usize| file.position(content.origin.outer(at)).line;
             let mut findings = Findings::new(content, &mut found);
-            if let Form::Wrong(error) = &part.form {
-                let (message, hint) = mistakes::split(&error.why);
-                findings.add(code::SYNTAX, &(error.at..error.at.saturating_add(1)), message, hint);
+            match &part.form {
+                Form::Wrong(error) => {
+                    let (message, hint) = mistakes::split(&error.why);
+                    findings.add(code::SYNTAX, &(error.at..error.at.saturating_add(1)), message, hint);
+                }
+                Form::Nginx(directives) => nginx::missing_ends(directives, &mut findings),
+                Form::Document(_) | Form::Envoy(_) | Form::Kubernetes(_) => {}
             }
             yaml::dropped_keys(part, &line, &mut findings);
             let earlier = index.checked_sub(1).and_then(|index| parts.get(index));
@@ -145,7 +149,7 @@ fn check(
     let mut findings = Findings::new(document.content(), found);
     document::warnings(document, value, &configuration, replicas, &mut findings);
     if document.host == Host::Nginx {
-        let bytes = nginx::document(value, &mut configuration, &mut findings);
+        let bytes = nginx::document(&Model::of(value), &mut configuration, &mut findings);
         if zone.known.insert(value.to_json()) {
             zone.bytes = zone.bytes.saturating_add(bytes);
         }
