@@ -1,6 +1,6 @@
 //! Shows findings: as text with an excerpt of the file, or as JSON.
 
-use super::code::Severity;
+use super::code::{self, Severity};
 use super::finding::Finding;
 use super::report::{Report, Summary};
 use crate::source::content::File;
@@ -153,7 +153,8 @@ impl Diagnostic for Shown<'_> {
     }
 
     fn source_code(&self) -> Option<&dyn SourceCode> {
-        Some(self.excerpts)
+        let is_shown = self.finding.code != code::UNREADABLE || !self.finding.range.is_empty();
+        is_shown.then_some(self.excerpts as &dyn SourceCode)
     }
 
     fn labels(&self) -> Option<Box<dyn Iterator<Item = LabeledSpan> + '_>> {

@@ -5,12 +5,13 @@ use super::finding::{Finding, Findings};
 use super::mistakes::{Compiled, compile};
 use super::model::Model;
 use super::{addresses, clusters, document, envoy, files, mistakes, nginx, replicas, yaml};
-use crate::source::content::File;
+use crate::source::content::{File, Unreadable};
 use crate::source::documents::{Document, Host, documents};
 use crate::source::parts::{Form, Part, parts};
 use diana_config::Configuration;
 use diana_filter::Callbacks;
 use std::collections::HashSet;
+use std::path::Path;
 
 /// What the check of a file found.
 #[derive(Debug)]
@@ -46,6 +47,20 @@ pub struct Summary {
 const MODULE: &str = "libdiana.so";
 
 impl Report {
+    /// Reads a file and checks the file. If the file cannot be read, this is the only finding.
+    #[must_use]
+    pub fn read(path: &Path, replicas: Option<u64>) -> Report {
+        match File::read(path) {
+            Ok(file) => Report::of(file, replicas),
+            Err(Unreadable { file, range, why }) => {
+                let message = format!("cannot read {}: {why}", diana_document::quoted(&file.name));
+                let hint = (!range.is_empty()).then(|| "save the file as UTF-8".into());
+                let finding = Finding { code: code::UNREADABLE, message, hint, range };
+                Report { file, findings: vec![finding], documents: Vec::new() }
+            }
+        }
+    }
+
     /// Checks a file.
     #[must_use]
     pub fn of(file: File, replicas: Option<u64>) -> Report {
@@ -99,6 +114,12 @@ impl Report {
             known.insert((finding.range.clone(), finding.code.name, finding.message.clone()))
         });
         Report { file, findings: found, documents: summaries }
+    }
+
+    /// Whether the file cannot be read.
+    #[must_use]
+    pub fn is_unreadable(&self) -> bool {
+        self.findings.iter().any(|finding| finding.code == code::UNREADABLE)
     }
 
     /// The number of findings of a severity.

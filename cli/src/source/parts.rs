@@ -90,7 +90,7 @@ fn push(part: Part, depth: usize, parts: &mut Vec<Part>) {
         for (name, value) in texts {
             if let Some(content) = embedded::content(&part.content, value) {
                 let first = inner.len();
-                read(content, name, depth.saturating_add(1), &mut inner);
+                read(content.without_mark(), name, depth.saturating_add(1), &mut inner);
                 let read = inner.split_off(first);
                 inner.extend(read.into_iter().filter(|part| is_about_diana(name, part)));
             }
