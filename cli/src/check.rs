@@ -10,6 +10,7 @@ mod finding;
 mod mistakes;
 mod model;
 mod nginx;
+mod partial;
 mod place;
 pub mod render;
 mod replicas;

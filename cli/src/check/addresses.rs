@@ -6,7 +6,17 @@ use super::model::Model;
 use super::place::head;
 use crate::source::documents::Document;
 use crate::source::value::Value;
+use diana_document::{Error, nearest};
 use std::ops::Range;
+
+/// Whether a mistake leaves open what `ip` says.
+pub fn concerns(error: &Error) -> bool {
+    let key = match error.path.split('.').next().unwrap_or_default() {
+        "" => error.key.as_deref().unwrap_or_default(),
+        key => key,
+    };
+    nearest(key, &["ip"]).is_some()
+}
 
 /// Adds the findings.
 pub fn warnings(document: &Document, model: &Model, found: &mut Vec<Finding>) {

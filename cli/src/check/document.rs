@@ -14,22 +14,26 @@ use std::collections::HashMap;
 /// A document that takes more memory gets a warning. The demo's document takes 70 MiB.
 const MANY_BYTES: u64 = 256 << 20;
 
-/// Adds the warnings about a document without mistakes.
+/// Adds the warnings about a document without mistakes. `is_whole` is false if parts of the
+/// document are left out, because these parts have mistakes. What a document lacks is unknown then.
 pub fn warnings(
     document: &Document,
     value: &Value,
     configuration: &Configuration,
     replicas: Option<u64>,
+    is_whole: bool,
     findings: &mut Findings,
 ) {
     let model = Model::of(value);
-    let tiers = rules::warnings(&model, findings);
+    let tiers = rules::warnings(&model, is_whole, findings);
     let places = Places::new(value, takes_first(document));
     for warning in &configuration.warnings {
         let (rule, _) = places.at(&warning.path);
-        if !tiers.contains(&rule.range) {
+        let code = code_of(&warning.why);
+        let is_about_absence = matches!(code, code::PRIORITY_UNUSED | code::PLANS_UNUSED);
+        if !tiers.contains(&rule.range) && (is_whole || !is_about_absence) {
             let (message, hint) = split(&warning.why);
-            findings.add(code_of(&warning.why), &places.of(warning), message, hint);
+            findings.add(code, &places.of(warning), message, hint);
         }
     }
     lists(&model, findings);

@@ -15,8 +15,9 @@ pub enum Compiled {
     Whole(Box<Configuration>),
     /// A route's document, which needs the listener's document.
     Route,
-    /// No configuration, because the document has mistakes.
-    Wrong,
+    /// No configuration, because the document has these mistakes; none if the document cannot be
+    /// read.
+    Wrong(Vec<Error>),
 }
 
 /// Compiles a document, and adds all mistakes. `listener` is the document that a route's document
@@ -26,12 +27,12 @@ pub fn compile(document: &Document, listener: Option<&[u8]>, findings: &mut Find
         Body::Absent(range, why) => {
             let (message, hint) = split(why);
             findings.add(code::NO_CONFIGURATION, range, message, hint);
-            return Compiled::Wrong;
+            return Compiled::Wrong(Vec::new());
         }
         Body::Text(_, Err(SyntaxError { at, why })) => {
             let (message, hint) = split(why);
             findings.add(code::SYNTAX, &(*at..at.saturating_add(1)), message, hint);
-            return Compiled::Wrong;
+            return Compiled::Wrong(Vec::new());
         }
         Body::Text(_, Ok(value)) => value,
         Body::Structure(value) => value,
@@ -42,12 +43,12 @@ pub fn compile(document: &Document, listener: Option<&[u8]>, findings: &mut Find
             let (message, hint) = split(&error.why);
             findings.add(code_of(error), &places.of(error), message, hint);
         }
-        Compiled::Wrong
+        Compiled::Wrong(errors)
     })
 }
 
 /// What Diana makes of a document for this host. The error lists every mistake.
-fn compiled(host: Host, json: &[u8], listener: Option<&[u8]>) -> Result<Compiled, Vec<Error>> {
+pub fn compiled(host: Host, json: &[u8], listener: Option<&[u8]>) -> Result<Compiled, Vec<Error>> {
     // The secret itself is unknown here: the store counts as down.
     let secret = match SecretSource::of(json) {
         Some(_) if matches!(host, Host::Any | Host::Module) => Secret::Absent,

@@ -2,13 +2,15 @@
 
 use super::code::{self, Severity};
 use super::finding::{Finding, Findings};
-use super::mistakes::{Compiled, compile};
+use super::mistakes::{Compiled, compile, compiled};
 use super::model::Model;
-use super::{addresses, clusters, document, envoy, files, mistakes, nginx, replicas, yaml};
+use super::{addresses, clusters, document, envoy, files, mistakes, nginx, partial, replicas, yaml};
 use crate::source::content::{File, Unreadable};
 use crate::source::documents::{Document, Host, documents};
 use crate::source::parts::{Form, Part, parts};
+use crate::source::value::Value;
 use diana_config::Configuration;
+use diana_document::Error;
 use diana_filter::Callbacks;
 use std::collections::HashSet;
 use std::path::Path;
@@ -162,21 +164,72 @@ fn check(
     envoy::warnings(document, &mut Findings::new(&document.part.content, found));
     let compiled = compile(document, listener, &mut Findings::new(document.content(), found));
     let value = document.value()?;
-    addresses::warnings(document, &Model::of(value), found);
+    let errors = if let Compiled::Wrong(errors) = &compiled { &errors[..] } else { &[] };
+    if !errors.iter().any(addresses::concerns) {
+        addresses::warnings(document, &Model::of(value), found);
+    }
     clusters::unknown(document, value, &mut Findings::new(document.content(), found));
-    let Compiled::Whole(mut configuration) = compiled else {
-        return None;
-    };
+    match compiled {
+        Compiled::Whole(configuration) => {
+            let whole = Judged { value, configuration: *configuration, lacks: None };
+            Some(judge(document, whole, replicas, zone, found))
+        }
+        Compiled::Wrong(errors) => {
+            let partial = without_mistakes(document, value, &errors, listener);
+            if let Some((partial::Partial { value, lacks }, configuration)) = partial {
+                let rest = Judged { value: &value, configuration, lacks: Some(lacks) };
+                judge(document, rest, replicas, zone, found);
+            }
+            None
+        }
+        Compiled::Route => None,
+    }
+}
+
+/// The parts of a document that have no mistakes, and their configuration.
+fn without_mistakes(
+    document: &Document,
+    value: &Value,
+    errors: &[Error],
+    listener: Option<&[u8]>,
+) -> Option<(partial::Partial, Configuration)> {
+    let partial = partial::without_mistakes(value, errors)?;
+    match compiled(document.host, partial.value.to_json().as_bytes(), listener) {
+        Ok(Compiled::Whole(configuration)) => Some((partial, *configuration)),
+        _ => None,
+    }
+}
+
+/// A document, or the parts of a document without mistakes.
+struct Judged<'a> {
+    value: &'a Value,
+    configuration: Configuration,
+    /// The keys at the top that are left out; `None` if the document is whole.
+    lacks: Option<HashSet<&'static str>>,
+}
+
+/// Adds the warnings about a document. Returns its configuration.
+fn judge(
+    document: &Document,
+    judged: Judged,
+    replicas: Option<u64>,
+    zone: &mut Zone,
+    found: &mut Vec<Finding>,
+) -> Configuration {
+    let Judged { value, mut configuration, lacks } = judged;
     let mut findings = Findings::new(document.content(), found);
-    document::warnings(document, value, &configuration, replicas, &mut findings);
+    document::warnings(document, value, &configuration, replicas, lacks.is_none(), &mut findings);
     if document.host == Host::Nginx {
         let bytes = nginx::document(&Model::of(value), &mut configuration, &mut findings);
         if zone.known.insert(value.to_json()) {
             zone.bytes = zone.bytes.saturating_add(bytes);
         }
     }
-    files::loaded(document, &configuration, &mut Findings::new(&document.part.content, found));
-    Some(*configuration)
+    // Without these keys, responses have headers.
+    if lacks.is_none_or(|lacks| !lacks.contains("headers") && !lacks.contains("response")) {
+        files::loaded(document, &configuration, &mut Findings::new(&document.part.content, found));
+    }
+    configuration
 }
 
 fn summary(document: &Document, configuration: &Configuration, file: &File) -> Summary {

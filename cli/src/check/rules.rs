@@ -18,12 +18,15 @@ const MAX_PAIRS: usize = 2_000_000;
 const MAX_BASES: usize = 16;
 
 /// Adds the warnings. Returns the places of rules that form a tier, because Diana's own warnings
-/// about these rules would repeat the finding.
-pub fn warnings(model: &Model, findings: &mut Findings) -> HashSet<Range<usize>> {
+/// about these rules would repeat the finding. If the model is not whole, another rule may count
+/// what no rule of the model counts.
+pub fn warnings(model: &Model, is_whole: bool, findings: &mut Findings) -> HashSet<Range<usize>> {
     shadowed_limits(model, findings);
     rules_without_their_actor(model, findings);
     impossible_values(model, findings);
-    skipped_protection(model, findings);
+    if is_whole {
+        skipped_protection(model, findings);
+    }
     tiers(model, findings)
 }
 
