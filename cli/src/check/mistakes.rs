@@ -6,8 +6,9 @@ use super::finding::Findings;
 use super::place::Places;
 use crate::source::content::SyntaxError;
 use crate::source::documents::{Body, Document, Host};
+use crate::source::value::Value;
 use diana_config::{Configuration, Secret, SecretSource, Source, check_route, compile_route};
-use diana_document::Error;
+use diana_document::{Error, fold};
 
 /// What Diana makes of a document.
 pub enum Compiled {
@@ -41,7 +42,8 @@ pub fn compile(document: &Document, listener: Option<&[u8]>, findings: &mut Find
         let places = Places::new(value, takes_first(document));
         for error in &errors {
             let (message, hint) = split(&error.why);
-            findings.add(code_of(error), &places.of(error), message, hint);
+            let hint = synonym(error, places.at(&error.path).0, hint).or_else(|| hint.map(Into::into));
+            findings.add(code_of(error), &places.of(error), message, hint.as_deref());
         }
         Compiled::Wrong(errors)
     })
@@ -84,6 +86,26 @@ fn code_of(error: &Error) -> Code {
     }
 }
 
+/// Keys of other programs, each with the key of Diana that means the same.
+const SYNONYMS: [(&str, &str); 6] = [
+    ("algorithm", "algo"),
+    ("interval", "unit"),
+    ("path", "url"),
+    ("period", "unit"),
+    ("requests", "rpu"),
+    ("window", "unit"),
+];
+
+/// The hint about an unknown key of an object, if the key is too far from any key to be a
+/// misspelling.
+fn synonym(error: &Error, object: &Value, hint: Option<&str>) -> Option<String> {
+    let key = fold(error.key.as_ref()?);
+    let (_, meant) = SYNONYMS.iter().find(|(synonym, _)| *synonym == key)?;
+    let expected = hint?.strip_prefix("expected ")?;
+    let is_expected = expected.split([',', ' ']).any(|word| word == *meant);
+    (is_expected && object.get(meant).is_none()).then(|| format!("did you mean `{meant}`?"))
+}
+
 const TWICE: &str = "is given twice";
 const MISSING: &str = "is missing";
 
@@ -113,6 +135,20 @@ pub fn split(why: &str) -> (&str, Option<&str>) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::source::json;
+
+    #[test]
+    fn a_key_of_another_program_has_a_hint() {
+        let hint = |key: &str, object: &str| {
+            let error = Error { path: String::new(), why: String::new(), key: Some(key.into()) };
+            synonym(&error, &json::value(object).unwrap(), Some("expected rpu, unit or algo"))
+        };
+        assert_eq!(hint("algorithm", "{}").as_deref(), Some("did you mean `algo`?"));
+        assert_eq!(hint("Window", "{}").as_deref(), Some("did you mean `unit`?"));
+        assert_eq!(hint("window", r#"{"unit": "day"}"#), None, "the key is there already");
+        assert_eq!(hint("path", "{}"), None, "a rule has no `url`");
+        assert_eq!(hint("colour", "{}"), None);
+    }
 
     #[test]
     fn a_message_is_split_before_its_hint() {
