@@ -110,7 +110,7 @@ const TWICE: &str = "is given twice";
 const MISSING: &str = "is missing";
 
 /// The texts at which the hint begins in a message of Diana.
-const HINTS: [&str; 9] = [
+const HINTS: [&str; 10] = [
     ", did you mean ",
     ", expected ",
     ", leave ",
@@ -119,6 +119,7 @@ const HINTS: [&str; 9] = [
     ", there is nothing ",
     ", write ",
     ": write ",
+    ": rename ",
     "; ",
 ];
 

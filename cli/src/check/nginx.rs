@@ -7,6 +7,7 @@ use super::model::{Model, Rule};
 use super::place::head;
 use crate::source::nginx::{Directive, Word};
 use crate::source::recognize::is_of_diana;
+use crate::source::value::{Entry, Value};
 use diana_config::Configuration;
 use diana_document::{fold, quoted};
 use diana_filter::{Callbacks, nginx};
@@ -15,17 +16,15 @@ use std::ops::Range;
 /// Adds findings about settings that Diana does not support in nginx. Returns how many bytes the
 /// document needs in a zone.
 pub fn document(model: &Model, configuration: &mut Configuration, findings: &mut Findings) -> u64 {
-    let place = head(model.root);
     for why in nginx::refusals(configuration) {
-        let key = why.split(&[':', ','][..]).next().unwrap_or_default();
-        let place = model.root.entry(key).map_or_else(|| place.clone(), |entry| entry.key_range.clone());
         let (message, hint) = split(&why);
+        let place = refused(model.root, &why).unwrap_or_else(|| head(model.root));
         findings.add(code::NGINX_LACKS, &place, message, hint);
     }
     if configuration.policy.refuse_to_wait() {
         let mut places: Vec<Range<usize>> = model.enforced().filter_map(|(_, rule)| waits(rule)).collect();
         if places.is_empty() {
-            places.push(place);
+            places.push(head(model.root));
         }
         for place in places {
             findings.add(
@@ -39,16 +38,49 @@ pub fn document(model: &Model, configuration: &mut Configuration, findings: &mut
     nginx::zone_bytes(&configuration.policy)
 }
 
+/// The place of a setting that Diana refuses in nginx. The message begins with keys, as in
+/// `charge or cost: …`, or has the words of the document in backticks.
+fn refused(root: &Value, why: &str) -> Option<Range<usize>> {
+    let quoted = why.split('`').nth(1).filter(|_| why.starts_with("the "));
+    let (keys, _) = why.split_once(':').unwrap_or((why, ""));
+    let keys: Vec<&str> = keys.split(", ").flat_map(|keys| keys.split(" or ")).collect();
+    let is_key = |key: &str| match quoted {
+        Some(word) => key.eq_ignore_ascii_case(word),
+        None => keys.contains(&key),
+    };
+    first(root, &is_key, &|text| quoted.is_some_and(|word| text.eq_ignore_ascii_case(word)))
+}
+
+/// The first key or text that one of the tests wants.
+fn first(value: &Value, key: &dyn Fn(&str) -> bool, text: &dyn Fn(&str) -> bool) -> Option<Range<usize>> {
+    if value.text().is_some_and(text) {
+        return Some(value.range.clone());
+    }
+    let mut entries = value.entries().iter();
+    let of_entry = |entry: &Entry| match key(&entry.key) {
+        true => Some(entry.key_range.clone()),
+        false => first(&entry.value, key, text),
+    };
+    entries.find_map(of_entry).or_else(|| value.items().iter().find_map(|item| first(item, key, text)))
+}
+
 /// The place at which a rule says that requests wait.
 fn waits(rule: &Rule) -> Option<Range<usize>> {
     let entry = |key: &str| rule.value.entry(key);
-    if let Some(entry) = entry("reject_delay").or_else(|| entry("max_wait")) {
+    let holds = |entry: &&Entry| !is_zero(&entry.value);
+    if let Some(entry) = entry("reject_delay").or_else(|| entry("max_wait")).filter(holds) {
         return Some(entry.key_range.clone());
     }
     let algorithm = entry("algo")?;
     let is_leaky = algorithm.value.text().is_some_and(|name| matches!(&*fold(name), "lb" | "leaky bucket"));
-    let holds = entry("queue").is_none_or(|queue| queue.value.whole() != Some(0));
-    (is_leaky && holds).then(|| algorithm.value.range.clone())
+    let queues = entry("queue").is_none_or(|queue| holds(&queue));
+    (is_leaky && queues).then(|| algorithm.value.range.clone())
+}
+
+/// Whether a value is `0`, or a span such as `0s`.
+fn is_zero(value: &Value) -> bool {
+    let number = value.text().map(|text| text.trim_end_matches(|c: char| c.is_ascii_alphabetic()));
+    value.whole() == Some(0) || number.is_some_and(|number| number.trim().parse() == Ok(0))
 }
 
 /// Adds an error for each directive behind which a `;` is missing.
