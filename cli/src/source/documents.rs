@@ -236,7 +236,7 @@ impl<'a> Finder<'a, '_> {
     fn resource(&mut self, kind: &str, spec: &'a Value) {
         let mut plugin = |value: &'a Value, form: FilterForm, host: Host| {
             let (key, _) = form.keys();
-            let is_ours = value.get(key).is_some_and(is_document) || mentions(value, key);
+            let is_ours = value.get(key).is_some_and(is_document) || resource_names_diana(value);
             if is_ours {
                 let body = match value.get(key) {
                     Some(value) => Body::Structure(value),
@@ -325,17 +325,24 @@ const UNREAD: &str = "the check cannot read the document in this message: write 
 fn names_diana(plugin: &Value) -> bool {
     let vm = meant(plugin, "vm_config", PLUGIN_FIELDS);
     let code = vm.and_then(|vm| meant(&vm.value, "code", VM_FIELDS)).map(|code| &code.value);
-    let files = ["local", "remote"].into_iter().filter_map(|source| {
+    let mut files = ["local", "remote"].into_iter().filter_map(|source| {
         let source = &meant(code?, source, CODE_FIELDS)?.value;
         source.field("filename").or_else(|| source.fields(&["http_uri", "uri"]))?.text()
     });
-    let names = ["name", "root_id"].into_iter().filter_map(|key| plugin.field(key)?.text());
-    files.chain(names).any(|name| name.contains("diana"))
+    let mut names = ["name", "root_id"].into_iter().filter_map(|key| plugin.field(key)?.text());
+    files.any(is_file_of_diana) || names.any(|name| name.contains("diana"))
 }
 
-/// Whether a text beside the document names Diana.
-fn mentions(value: &Value, document: &str) -> bool {
-    value.text().is_some_and(|text| text.contains("diana"))
-        || value.entries().iter().any(|entry| entry.key != document && mentions(&entry.value, document))
-        || value.items().iter().any(|item| mentions(item, document))
+/// The same for a Kubernetes resource.
+fn resource_names_diana(plugin: &Value) -> bool {
+    let addresses: [&[&str]; 3] = [&["url"], &["code", "http", "url"], &["code", "image", "url"]];
+    let text = |path: &[&str]| path.iter().try_fold(plugin, |value, key| value.get(key))?.text();
+    let mut names = ["name", "pluginName", "filterName", "rootID"].into_iter().filter_map(|key| text(&[key]));
+    addresses.into_iter().filter_map(text).any(is_file_of_diana) || names.any(|name| name.contains("diana"))
+}
+
+/// Whether an address ends with a file or an image of Diana. A folder or a host may be named after
+/// other things.
+fn is_file_of_diana(address: &str) -> bool {
+    address.rsplit('/').next().is_some_and(|name| name.contains("diana"))
 }
