@@ -2,7 +2,7 @@
 //! ABI, version 0.2.1.
 
 use super::abi::{self, *};
-use super::callbacks::Callbacks;
+use super::callbacks::exported;
 use super::calls::{self, CALL_HEADERS, NOT_FOUND, OK, RESPONSE_HEADERS, check};
 use super::local_reply::LocalReply;
 use super::parts::HostRequest;
@@ -10,7 +10,7 @@ use super::shared_data::HostData;
 use diana_base::time::Time;
 use diana_config::Configuration;
 use diana_filter::metrics::Series;
-use diana_filter::{Host, HostKind, nginx};
+use diana_filter::{Callbacks, Host, HostKind, nginx};
 use diana_limiter::cells::store::{Fault, Portable};
 use diana_limiter::global::MAX_REPLY_BYTES;
 use diana_limiter::policy::Policy;
@@ -29,9 +29,16 @@ const MONOTONIC: u32 = 1;
 const NO_PAIRS: [u8; 4] = [0; 4];
 
 /// A host of the proxy-wasm ABI.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 pub struct ProxyWasm {
     callbacks: Callbacks,
+}
+
+/// The host of this module, which makes the callbacks that the module exports.
+impl Default for ProxyWasm {
+    fn default() -> ProxyWasm {
+        ProxyWasm { callbacks: exported() }
+    }
 }
 
 impl ProxyWasm {

@@ -40,8 +40,7 @@ mod shared_data;
 #[cfg(not(target_arch = "wasm32"))]
 pub mod simulated;
 
-pub use callbacks::Callbacks;
-pub use diana_filter::Action;
+pub use diana_filter::{Action, Callbacks};
 pub use host::ProxyWasm;
 
 /// The filter of a proxy-wasm host.

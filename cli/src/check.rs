@@ -1,12 +1,16 @@
 //! Finds mistakes in documents and in the gateway's configuration around them.
 
+mod addresses;
+mod clusters;
 pub mod code;
 mod document;
 mod envoy;
+mod files;
 mod finding;
 mod mistakes;
 mod model;
 mod nginx;
+mod partial;
 mod place;
 pub mod render;
 mod replicas;
@@ -15,9 +19,8 @@ mod rules;
 mod yaml;
 
 use crate::output::{Format, Output, print, print_json};
-use crate::source::content::File;
 use code::Severity;
-use miette::{IntoDiagnostic, Result, WrapErr};
+use miette::Result;
 use report::Report;
 use serde_json::json;
 use std::io::{IsTerminal, stdout};
@@ -46,14 +49,12 @@ pub struct Args {
 /// The exit code if there are findings.
 const FINDINGS: u8 = 1;
 
+/// The exit code if a file cannot be read.
+const UNREADABLE: u8 = 2;
+
 /// Runs the command.
 pub fn run(args: &Args) -> Result<ExitCode> {
-    let mut reports = Vec::new();
-    for path in &args.files {
-        let read = File::read(path).into_diagnostic();
-        let file = read.wrap_err_with(|| format!("cannot read `{}`", path.display()))?;
-        reports.push(Report::of(file, args.replicas));
-    }
+    let reports: Vec<Report> = args.files.iter().map(|path| Report::read(path, args.replicas)).collect();
     let count = |severity| reports.iter().map(|report| report.count(severity)).sum::<usize>();
     let (errors, warnings) = (count(Severity::Error), count(Severity::Warning));
     match args.output.format {
@@ -70,5 +71,15 @@ pub fn run(args: &Args) -> Result<ExitCode> {
         }))?,
     }
     let is_fine = errors == 0 && (warnings == 0 || !args.deny_warnings);
-    Ok(ExitCode::from(if is_fine { 0 } else { FINDINGS }))
+    let exit = match reports.iter().any(Report::is_unreadable) {
+        true => UNREADABLE,
+        false => {
+            if is_fine {
+                0
+            } else {
+                FINDINGS
+            }
+        }
+    };
+    Ok(ExitCode::from(exit))
 }

@@ -44,6 +44,7 @@ macro_rules! codes {
 }
 
 codes! {
+    Error UNREADABLE "unreadable"
     Error SYNTAX "syntax"
     Error NO_CONFIGURATION "no-configuration"
     Error UNKNOWN_KEY "unknown-key"

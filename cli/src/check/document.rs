@@ -14,22 +14,26 @@ use std::collections::HashMap;
 /// A document that takes more memory gets a warning. The demo's document takes 70 MiB.
 const MANY_BYTES: u64 = 256 << 20;
 
-/// Adds the warnings about a document without mistakes.
+/// Adds the warnings about a document without mistakes. `is_whole` is false if parts of the
+/// document are left out, because these parts have mistakes. What a document lacks is unknown then.
 pub fn warnings(
     document: &Document,
     value: &Value,
     configuration: &Configuration,
     replicas: Option<u64>,
+    is_whole: bool,
     findings: &mut Findings,
 ) {
     let model = Model::of(value);
-    let tiers = rules::warnings(&model, findings);
+    let tiers = rules::warnings(&model, is_whole, findings);
     let places = Places::new(value, takes_first(document));
     for warning in &configuration.warnings {
         let (rule, _) = places.at(&warning.path);
-        if !tiers.contains(&rule.range) {
+        let code = code_of(&warning.why);
+        let is_about_absence = matches!(code, code::PRIORITY_UNUSED | code::PLANS_UNUSED);
+        if !tiers.contains(&rule.range) && (is_whole || !is_about_absence) {
             let (message, hint) = split(&warning.why);
-            findings.add(code_of(&warning.why), &places.of(warning), message, hint);
+            findings.add(code, &places.of(warning), message, hint);
         }
     }
     lists(&model, findings);
@@ -57,16 +61,19 @@ fn lists(model: &Model, findings: &mut Findings) {
         let list = model.root.get(key);
         list.map(|list| list.get("members").unwrap_or(list)).map_or(&[][..], Value::items)
     };
-    for (key, effect) in [("allow", "limits nobody"), ("deny", "denies everybody")] {
+    for (key, effect) in [("allow", "limits no such client"), ("deny", "denies every such client")] {
         for member in members(key) {
-            if matches!(member.text(), Some("0.0.0.0/0" | "::/0")) {
-                findings.add(
-                    code::LIST_OF_ALL,
-                    &member.range,
-                    format!("the list contains all addresses of this kind: the gateway {effect}"),
-                    Some("list the networks that are meant"),
-                );
-            }
+            let version = match member.text() {
+                Some("0.0.0.0/0") => "IPv4",
+                Some("::/0") => "IPv6",
+                _ => continue,
+            };
+            findings.add(
+                code::LIST_OF_ALL,
+                &member.range,
+                format!("`{key}` contains all {version} addresses: the gateway {effect}"),
+                Some("list only the networks that you mean"),
+            );
         }
     }
     let denied: HashMap<String, &Value> =
@@ -76,7 +83,7 @@ fn lists(model: &Model, findings: &mut Findings) {
             findings.add(
                 code::ALLOWED_AND_DENIED,
                 &member.range,
-                "the list `deny` has the same entry, and a client on both lists is denied",
+                "`deny` has the same entry, and the gateway denies a client on both lists",
                 Some("remove one of the two entries"),
             );
         }
@@ -97,7 +104,7 @@ fn counts_of_replicas(model: &Model, replicas: u64, findings: &mut Findings) {
                 code::STORE_REPLICAS,
                 &place,
                 format!(
-                    "the store counts on {stated} of {replicas} gateways: if the store is down, all gateways together \
+                    "the store expects {stated} of {replicas} gateways: if the store is down, all gateways together \
                      admit {replicas}/{stated} of each global quota"
                 ),
                 Some(&format!("write `replicas: {replicas}`")),
@@ -128,12 +135,12 @@ fn counts_of_replicas(model: &Model, replicas: u64, findings: &mut Findings) {
                 code::LEASE_REPLICAS,
                 &place,
                 format!(
-                    "the quota covers fewer leases than there are gateways: {} of {replicas} gateways may hold all of it",
+                    "the quota covers fewer leases than there are gateways: {} of {replicas} gateways may hold the whole quota",
                     rule.rpu.checked_div(lease).unwrap_or(0).max(1)
                 ),
                 Some(&match fits {
                     0 => "leave `lease` out".to_string(),
-                    fits => format!("lease at most {fits} units, better a few per cent of `rpu`"),
+                    fits => format!("lease at most {fits} units; a few per cent of `rpu` are better"),
                 }),
             );
         }
@@ -162,7 +169,7 @@ fn memory(model: &Model, configuration: &Configuration, findings: &mut Findings)
             code::MEMORY,
             &place,
             format!("the tables may take {} MiB, in {keys} keys of the shared data", bytes >> 20),
-            Some("`local: {max_actors: …}` sets the size of each table: the number of actors at a time"),
+            Some("write a smaller `local.max_actors`, the number of actors in each table"),
         );
     }
 }

@@ -6,8 +6,9 @@ use super::finding::Findings;
 use super::place::Places;
 use crate::source::content::SyntaxError;
 use crate::source::documents::{Body, Document, Host};
+use crate::source::value::Value;
 use diana_config::{Configuration, Secret, SecretSource, Source, check_route, compile_route};
-use diana_document::Error;
+use diana_document::{Error, fold};
 
 /// What Diana makes of a document.
 pub enum Compiled {
@@ -15,8 +16,9 @@ pub enum Compiled {
     Whole(Box<Configuration>),
     /// A route's document, which needs the listener's document.
     Route,
-    /// No configuration, because the document has mistakes.
-    Wrong,
+    /// No configuration, because the document has these mistakes; none if the document cannot be
+    /// read.
+    Wrong(Vec<Error>),
 }
 
 /// Compiles a document, and adds all mistakes. `listener` is the document that a route's document
@@ -24,35 +26,40 @@ pub enum Compiled {
 pub fn compile(document: &Document, listener: Option<&[u8]>, findings: &mut Findings) -> Compiled {
     let value = match &document.body {
         Body::Absent(range, why) => {
-            findings.add(code::NO_CONFIGURATION, range, *why, None);
-            return Compiled::Wrong;
+            let (message, hint) = split(why);
+            findings.add(code::NO_CONFIGURATION, range, message, hint);
+            return Compiled::Wrong(Vec::new());
         }
         Body::Text(_, Err(SyntaxError { at, why })) => {
             let (message, hint) = split(why);
             findings.add(code::SYNTAX, &(*at..at.saturating_add(1)), message, hint);
-            return Compiled::Wrong;
+            return Compiled::Wrong(Vec::new());
         }
         Body::Text(_, Ok(value)) => value,
         Body::Structure(value) => value,
     };
-    let json = document.json();
-    // The secret itself is unknown here: the store counts as down.
-    let secret = match SecretSource::of(&json) {
-        Some(_) if matches!(document.host, Host::Any | Host::Module) => Secret::Absent,
-        _ => Secret::Unsupported,
-    };
-    let compiled = match document.host {
-        Host::Route => route(&json, listener),
-        _ => Source::new(&json, &secret).compile().map(|compiled| Compiled::Whole(Box::new(compiled))),
-    };
-    compiled.unwrap_or_else(|errors| {
+    compiled(document.host, &document.json(), listener).unwrap_or_else(|errors| {
         let places = Places::new(value, takes_first(document));
         for error in &errors {
             let (message, hint) = split(&error.why);
-            findings.add(code_of(error), &places.of(error), message, hint);
+            let hint = synonym(error, places.at(&error.path).0, hint).or_else(|| hint.map(Into::into));
+            findings.add(code_of(error), &places.of(error), message, hint.as_deref());
         }
-        Compiled::Wrong
+        Compiled::Wrong(errors)
     })
+}
+
+/// What Diana makes of a document for this host. The error lists every mistake.
+pub fn compiled(host: Host, json: &[u8], listener: Option<&[u8]>) -> Result<Compiled, Vec<Error>> {
+    // The secret itself is unknown here: the store counts as down.
+    let secret = match SecretSource::of(json) {
+        Some(_) if matches!(host, Host::Any | Host::Module) => Secret::Absent,
+        _ => Secret::Unsupported,
+    };
+    match host {
+        Host::Route => route(json, listener),
+        _ => Source::new(json, &secret).compile().map(|compiled| Compiled::Whole(Box::new(compiled))),
+    }
 }
 
 fn route(json: &[u8], listener: Option<&[u8]>) -> Result<Compiled, Vec<Error>> {
@@ -79,11 +86,31 @@ fn code_of(error: &Error) -> Code {
     }
 }
 
+/// Keys of other programs, each with the key of Diana that means the same.
+const SYNONYMS: [(&str, &str); 6] = [
+    ("algorithm", "algo"),
+    ("interval", "unit"),
+    ("path", "url"),
+    ("period", "unit"),
+    ("requests", "rpu"),
+    ("window", "unit"),
+];
+
+/// The hint about an unknown key of an object, if the key is too far from any key to be a
+/// misspelling.
+fn synonym(error: &Error, object: &Value, hint: Option<&str>) -> Option<String> {
+    let key = fold(error.key.as_ref()?);
+    let (_, meant) = SYNONYMS.iter().find(|(synonym, _)| *synonym == key)?;
+    let expected = hint?.strip_prefix("expected ")?;
+    let is_expected = expected.split([',', ' ']).any(|word| word == *meant);
+    (is_expected && object.get(meant).is_none()).then(|| format!("did you mean `{meant}`?"))
+}
+
 const TWICE: &str = "is given twice";
 const MISSING: &str = "is missing";
 
 /// The texts at which the hint begins in a message of Diana.
-const HINTS: [&str; 9] = [
+const HINTS: [&str; 10] = [
     ", did you mean ",
     ", expected ",
     ", leave ",
@@ -92,6 +119,7 @@ const HINTS: [&str; 9] = [
     ", there is nothing ",
     ", write ",
     ": write ",
+    ": rename ",
     "; ",
 ];
 
@@ -108,6 +136,20 @@ pub fn split(why: &str) -> (&str, Option<&str>) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::source::json;
+
+    #[test]
+    fn a_key_of_another_program_has_a_hint() {
+        let hint = |key: &str, object: &str| {
+            let error = Error { path: String::new(), why: String::new(), key: Some(key.into()) };
+            synonym(&error, &json::value(object).unwrap(), Some("expected rpu, unit or algo"))
+        };
+        assert_eq!(hint("algorithm", "{}").as_deref(), Some("did you mean `algo`?"));
+        assert_eq!(hint("Window", "{}").as_deref(), Some("did you mean `unit`?"));
+        assert_eq!(hint("window", r#"{"unit": "day"}"#), None, "the key is there already");
+        assert_eq!(hint("path", "{}"), None, "a rule has no `url`");
+        assert_eq!(hint("colour", "{}"), None);
+    }
 
     #[test]
     fn a_message_is_split_before_its_hint() {

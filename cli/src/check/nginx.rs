@@ -2,29 +2,99 @@
 
 use super::code;
 use super::finding::Findings;
+use super::mistakes::split;
+use super::model::{Model, Rule};
+use super::place::head;
 use crate::source::nginx::{Directive, Word};
-use crate::source::value::Value;
+use crate::source::recognize::is_of_diana;
+use crate::source::value::{Entry, Value};
 use diana_config::Configuration;
-use diana_filter::nginx;
+use diana_document::{fold, quoted};
+use diana_filter::{Callbacks, nginx};
+use std::ops::Range;
 
 /// Adds findings about settings that Diana does not support in nginx. Returns how many bytes the
 /// document needs in a zone.
-pub fn document(value: &Value, configuration: &mut Configuration, findings: &mut Findings) -> u64 {
-    let place = super::place::head(value);
+pub fn document(model: &Model, configuration: &mut Configuration, findings: &mut Findings) -> u64 {
     for why in nginx::refusals(configuration) {
-        let key = why.split(&[':', ','][..]).next().unwrap_or_default();
-        let place = value.entry(key).map_or_else(|| place.clone(), |entry| entry.key_range.clone());
-        findings.add(code::NGINX_LACKS, &place, why, None);
+        let (message, hint) = split(&why);
+        let place = refused(model.root, &why).unwrap_or_else(|| head(model.root));
+        findings.add(code::NGINX_LACKS, &place, message, hint);
     }
     if configuration.policy.refuse_to_wait() {
-        findings.add(
-            code::NGINX_WAITS,
-            &place,
-            "nginx cannot hold requests: a request that would wait is refused",
-            Some("write `queue: 0` for `LB`, and leave `max_wait` and `reject_delay` out"),
-        );
+        let mut places: Vec<Range<usize>> = model.enforced().filter_map(|(_, rule)| waits(rule)).collect();
+        if places.is_empty() {
+            places.push(head(model.root));
+        }
+        for place in places {
+            findings.add(
+                code::NGINX_WAITS,
+                &place,
+                "nginx cannot hold requests: Diana refuses a request that would wait",
+                Some("write `queue: 0` for `LB`, and leave `max_wait` and `reject_delay` out"),
+            );
+        }
     }
     nginx::zone_bytes(&configuration.policy)
+}
+
+/// The place of a setting that Diana refuses in nginx. The message begins with keys, as in
+/// `charge or cost: …`, or has the words of the document in backticks.
+fn refused(root: &Value, why: &str) -> Option<Range<usize>> {
+    let quoted = why.split('`').nth(1).filter(|_| why.starts_with("the "));
+    let (keys, _) = why.split_once(':').unwrap_or((why, ""));
+    let keys: Vec<&str> = keys.split(", ").flat_map(|keys| keys.split(" or ")).collect();
+    let is_key = |key: &str| match quoted {
+        Some(word) => key.eq_ignore_ascii_case(word),
+        None => keys.contains(&key),
+    };
+    first(root, &is_key, &|text| quoted.is_some_and(|word| text.eq_ignore_ascii_case(word)))
+}
+
+/// The first key or text that one of the tests wants.
+fn first(value: &Value, key: &dyn Fn(&str) -> bool, text: &dyn Fn(&str) -> bool) -> Option<Range<usize>> {
+    if value.text().is_some_and(text) {
+        return Some(value.range.clone());
+    }
+    let mut entries = value.entries().iter();
+    let of_entry = |entry: &Entry| match key(&entry.key) {
+        true => Some(entry.key_range.clone()),
+        false => first(&entry.value, key, text),
+    };
+    entries.find_map(of_entry).or_else(|| value.items().iter().find_map(|item| first(item, key, text)))
+}
+
+/// The place at which a rule says that requests wait.
+fn waits(rule: &Rule) -> Option<Range<usize>> {
+    let entry = |key: &str| rule.value.entry(key);
+    let holds = |entry: &&Entry| !is_zero(&entry.value);
+    if let Some(entry) = entry("reject_delay").or_else(|| entry("max_wait")).filter(holds) {
+        return Some(entry.key_range.clone());
+    }
+    let algorithm = entry("algo")?;
+    let is_leaky = algorithm.value.text().is_some_and(|name| matches!(&*fold(name), "lb" | "leaky bucket"));
+    let queues = entry("queue").is_none_or(|queue| holds(&queue));
+    (is_leaky && queues).then(|| algorithm.value.range.clone())
+}
+
+/// Whether a value is `0`, or a span such as `0s`.
+fn is_zero(value: &Value) -> bool {
+    let number = value.text().map(|text| text.trim_end_matches(|c: char| c.is_ascii_alphabetic()));
+    value.whole() == Some(0) || number.is_some_and(|number| number.trim().parse() == Ok(0))
+}
+
+/// Adds an error for each directive behind which a `;` is missing.
+pub fn missing_ends(directives: &[Directive], findings: &mut Findings) {
+    for directive in directives.iter().filter(|directive| directive.lacks_end) {
+        if let (Some(first), Some(last)) = (directive.words.first(), directive.words.last()) {
+            findings.add(
+                code::SYNTAX,
+                &(last.range.end.saturating_sub(1)..last.range.end),
+                format!("`;` is missing after the directive {}", quoted(&first.text)),
+                Some("write `;` here"),
+            );
+        }
+    }
 }
 
 /// Adds findings about the zone that holds the keys of all documents, and about the module's file.
@@ -42,17 +112,7 @@ pub fn surroundings(directives: &[Directive], needed: u64, findings: &mut Findin
         directives.iter().find(is_named)
     };
     let Some(zone) = named("diana").or_else(|| named("*")) else {
-        // The block `wasm` may be in another file, which includes this one.
-        let of_wasm =
-            |directive: &&Directive| matches!(directive.texts()[..], ["wasm" | "events" | "http", ..]);
-        if let Some(word) = directives.iter().find(of_wasm).and_then(|directive| directive.words.first()) {
-            findings.add(
-                code::ZONE_MISSING,
-                &word.range,
-                "the zone for the counts is missing: nginx starts no worker",
-                Some("write `shm_kv diana 64m eviction=lru;` in the block `wasm`"),
-            );
-        }
+        zone_missing(directives, findings);
         return;
     };
     let (Some(first), Some(size)) = (zone.words.first(), zone.words.get(2)) else {
@@ -63,7 +123,7 @@ pub fn surroundings(directives: &[Directive], needed: u64, findings: &mut Findin
         findings.add(
             code::ZONE_EVICTION,
             &place.range,
-            "`slru`, the default, may crash workers, and `none` fails requests",
+            "with `eviction=slru`, the default, a worker may crash; with `eviction=none`, requests fail",
             Some("write `eviction=lru`"),
         );
     }
@@ -74,20 +134,49 @@ pub fn surroundings(directives: &[Directive], needed: u64, findings: &mut Findin
             code::ZONE_SIZE,
             &size.range,
             format!("the zone is too small: the documents need up to {kib} KiB"),
-            Some("enlarge the zone, or set a smaller `local: {max_actors: …}`"),
+            Some("enlarge the zone, or write a smaller `local.max_actors`"),
         ),
-        None => findings.add(code::WRONG_VALUE, &size.range, format!("`{}` is not a size", size.text), None),
+        None => findings.add(
+            code::WRONG_VALUE,
+            &size.range,
+            format!("{} is not a size", quoted(&size.text)),
+            Some("expected bytes such as `64m` or `512k`"),
+        ),
+    }
+}
+
+fn zone_missing(directives: &[Directive], findings: &mut Findings) {
+    let block = |name: &str| directives.iter().find(|directive| directive.texts() == [name]);
+    let includes = |directive: &Directive| {
+        matches!(directive.texts()[..], ["include", _]) && matches!(&*directive.block, "" | "wasm")
+    };
+    // A file that another one includes lacks the outermost blocks.
+    let is_outermost = ["wasm", "events", "http"].into_iter().any(|name| block(name).is_some());
+    if !is_outermost || directives.iter().any(includes) {
+        return;
+    }
+    let filter = directives.iter().find(|directive| is_of_diana(directive));
+    let place = block("wasm").or_else(|| block("http")).or(filter);
+    if let Some(word) = place.and_then(|directive| directive.words.first()) {
+        findings.add(
+            code::ZONE_MISSING,
+            &word.range,
+            "the zone for the counts is missing: nginx starts no worker",
+            Some("write `shm_kv diana 64m eviction=lru;` in the block `wasm`"),
+        );
     }
 }
 
 fn module(path: &str, word: &Word, findings: &mut Findings) {
     let name = path.rsplit('/').next().unwrap_or_default();
-    if matches!(name, "diana.wasm" | "diana-min.wasm" | "diana-lean.wasm" | "diana-settle.wasm") {
+    if Callbacks::OF_ENVOY.into_iter().any(|callbacks| callbacks.file() == name) {
         findings.add(
             code::WRONG_FILE,
             &word.range,
-            format!("`{name}` refuses every document in nginx, which crashes if a callback is missing"),
-            Some("load `diana-nginx.wasm`"),
+            format!(
+                "`{name}` refuses every document in nginx, because nginx crashes if a callback is missing"
+            ),
+            Some(&format!("load `{}`", Callbacks::All.file())),
         );
     }
 }

@@ -1,6 +1,6 @@
 //! Shows findings: as text with an excerpt of the file, or as JSON.
 
-use super::code::Severity;
+use super::code::{self, Severity};
 use super::finding::Finding;
 use super::report::{Report, Summary};
 use crate::printable::{is_hidden, printable, printable_lines};
@@ -66,10 +66,7 @@ fn line(file: &File, summary: &Summary) -> String {
         mib => format!("{mib} MiB"),
     };
     let (rules, keys) = (plural(*rules as u64, "rule"), plural(*keys, "key"));
-    let _ = write!(text, "{rules}; at most {keys} and {size} of shared data");
-    if let Some(filter) = filter {
-        let _ = write!(text, "; for `{filter}`");
-    }
+    let _ = write!(text, "{rules}; at most {keys} and {size} of shared data; for `{filter}`");
     text.push_str(match host {
         Host::Route => "; the document of a route",
         _ => "",
@@ -157,7 +154,8 @@ impl Diagnostic for Shown<'_> {
     }
 
     fn source_code(&self) -> Option<&dyn SourceCode> {
-        Some(self.excerpts)
+        let is_shown = self.finding.code != code::UNREADABLE || !self.finding.range.is_empty();
+        is_shown.then_some(self.excerpts as &dyn SourceCode)
     }
 
     fn labels(&self) -> Option<Box<dyn Iterator<Item = LabeledSpan> + '_>> {

@@ -2,14 +2,18 @@
 
 use super::code::{self, Severity};
 use super::finding::{Finding, Findings};
-use super::mistakes::{Compiled, compile};
+use super::mistakes::{Compiled, compile, compiled};
 use super::model::Model;
-use super::{document, envoy, mistakes, nginx, replicas, yaml};
-use crate::source::content::File;
+use super::{addresses, clusters, document, envoy, files, mistakes, nginx, partial, replicas, yaml};
+use crate::source::content::{File, Unreadable};
 use crate::source::documents::{Document, Host, documents};
 use crate::source::parts::{Form, Part, parts};
+use crate::source::value::Value;
 use diana_config::Configuration;
+use diana_document::Error;
+use diana_filter::Callbacks;
 use std::collections::HashSet;
+use std::path::Path;
 
 /// What the check of a file found.
 #[derive(Debug)]
@@ -35,13 +39,30 @@ pub struct Summary {
     pub keys: u64,
     /// The bytes of the shared data, at most.
     pub bytes: u64,
-    /// The file of the filter with the fewest callbacks that suffice; `None` for the native module.
-    pub filter: Option<&'static str>,
+    /// The file of the filter with the fewest callbacks that suffice, or the native module.
+    pub filter: &'static str,
     /// Whether nothing is ever refused, because all rules are in shadow.
     pub is_shadow: bool,
 }
 
+/// The file of the native module.
+const MODULE: &str = "libdiana.so";
+
 impl Report {
+    /// Reads a file and checks the file. If the file cannot be read, this is the only finding.
+    #[must_use]
+    pub fn read(path: &Path, replicas: Option<u64>) -> Report {
+        match File::read(path) {
+            Ok(file) => Report::of(file, replicas),
+            Err(Unreadable { file, range, why }) => {
+                let message = format!("cannot read {}: {why}", diana_document::quoted(&file.name));
+                let hint = (!range.is_empty()).then(|| "save the file as UTF-8".into());
+                let finding = Finding { code: code::UNREADABLE, message, hint, range };
+                Report { file, findings: vec![finding], documents: Vec::new() }
+            }
+        }
+    }
+
     /// Checks a file.
     #[must_use]
     pub fn of(file: File, replicas: Option<u64>) -> Report {
@@ -51,9 +72,13 @@ impl Report {
             let content = &part.content;
             let line = |at: usize| file.position(content.origin.outer(at)).line;
             let mut findings = Findings::new(content, &mut found);
-            if let Form::Wrong(error) = &part.form {
-                let (message, hint) = mistakes::split(&error.why);
-                findings.add(code::SYNTAX, &(error.at..error.at.saturating_add(1)), message, hint);
+            match &part.form {
+                Form::Wrong(error) => {
+                    let (message, hint) = mistakes::split(&error.why);
+                    findings.add(code::SYNTAX, &(error.at..error.at.saturating_add(1)), message, hint);
+                }
+                Form::Nginx(directives) => nginx::missing_ends(directives, &mut findings),
+                Form::Document(_) | Form::Envoy(_) | Form::Kubernetes(_) => {}
             }
             yaml::dropped_keys(part, &line, &mut findings);
             let earlier = index.checked_sub(1).and_then(|index| parts.get(index));
@@ -65,8 +90,8 @@ impl Report {
             Findings::new(&file.content(), &mut found).add(
                 code::NO_CONFIGURATION,
                 &(0..1),
-                "the file has no configuration of Diana",
-                Some("expected a document with `limits`, a filter of Envoy with one, or `proxy_wasm diana '…'`"),
+                "the file has no document of Diana",
+                Some("write a document with `limits`, an Envoy filter with a document, or `proxy_wasm diana '…'`"),
             );
         }
         let mut summaries = Vec::new();
@@ -85,7 +110,18 @@ impl Report {
             }
         }
         found.sort_by_key(|finding| (finding.range.start, finding.range.end));
+        // What stands behind an anchor of YAML is checked at the anchor and at each alias.
+        let mut known = HashSet::new();
+        found.retain(|finding| {
+            known.insert((finding.range.clone(), finding.code.name, finding.message.clone()))
+        });
         Report { file, findings: found, documents: summaries }
+    }
+
+    /// Whether the file cannot be read.
+    #[must_use]
+    pub fn is_unreadable(&self) -> bool {
+        self.findings.iter().any(|finding| finding.code == code::UNREADABLE)
     }
 
     /// The number of findings of a severity.
@@ -113,7 +149,7 @@ struct Zone {
     has_documents: bool,
     bytes: u64,
     /// The same document in two places counts in the same keys.
-    known: HashSet<Vec<u8>>,
+    known: HashSet<String>,
 }
 
 /// Checks a document and the configuration around it. Returns its configuration.
@@ -128,23 +164,72 @@ fn check(
     envoy::warnings(document, &mut Findings::new(&document.part.content, found));
     let compiled = compile(document, listener, &mut Findings::new(document.content(), found));
     let value = document.value()?;
-    envoy::addresses(document, &Model::of(value), found);
-    let Compiled::Whole(mut configuration) = compiled else {
-        return None;
-    };
-    let mut findings = Findings::new(document.content(), found);
-    document::warnings(document, value, &configuration, replicas, &mut findings);
-    if let Some(clusters) = envoy::Clusters::of(document) {
-        clusters.warnings(value, &mut findings);
+    let errors = if let Compiled::Wrong(errors) = &compiled { &errors[..] } else { &[] };
+    if !errors.iter().any(addresses::concerns) {
+        addresses::warnings(document, &Model::of(value), found);
     }
+    clusters::unknown(document, value, &mut Findings::new(document.content(), found));
+    match compiled {
+        Compiled::Whole(configuration) => {
+            let whole = Judged { value, configuration: *configuration, lacks: None };
+            Some(judge(document, whole, replicas, zone, found))
+        }
+        Compiled::Wrong(errors) => {
+            let partial = without_mistakes(document, value, &errors, listener);
+            if let Some((partial::Partial { value, lacks }, configuration)) = partial {
+                let rest = Judged { value: &value, configuration, lacks: Some(lacks) };
+                judge(document, rest, replicas, zone, found);
+            }
+            None
+        }
+        Compiled::Route => None,
+    }
+}
+
+/// The parts of a document that have no mistakes, and their configuration.
+fn without_mistakes(
+    document: &Document,
+    value: &Value,
+    errors: &[Error],
+    listener: Option<&[u8]>,
+) -> Option<(partial::Partial, Configuration)> {
+    let partial = partial::without_mistakes(value, errors)?;
+    match compiled(document.host, partial.value.to_json().as_bytes(), listener) {
+        Ok(Compiled::Whole(configuration)) => Some((partial, *configuration)),
+        _ => None,
+    }
+}
+
+/// A document, or the parts of a document without mistakes.
+struct Judged<'a> {
+    value: &'a Value,
+    configuration: Configuration,
+    /// The keys at the top that are left out; `None` if the document is whole.
+    lacks: Option<HashSet<&'static str>>,
+}
+
+/// Adds the warnings about a document. Returns its configuration.
+fn judge(
+    document: &Document,
+    judged: Judged,
+    replicas: Option<u64>,
+    zone: &mut Zone,
+    found: &mut Vec<Finding>,
+) -> Configuration {
+    let Judged { value, mut configuration, lacks } = judged;
+    let mut findings = Findings::new(document.content(), found);
+    document::warnings(document, value, &configuration, replicas, lacks.is_none(), &mut findings);
     if document.host == Host::Nginx {
-        let bytes = nginx::document(value, &mut configuration, &mut findings);
-        if zone.known.insert(document.json().into_owned()) {
+        let bytes = nginx::document(&Model::of(value), &mut configuration, &mut findings);
+        if zone.known.insert(value.to_json()) {
             zone.bytes = zone.bytes.saturating_add(bytes);
         }
     }
-    envoy::file(document, &configuration, &mut Findings::new(&document.part.content, found));
-    Some(*configuration)
+    // Without these keys, responses have headers.
+    if lacks.is_none_or(|lacks| !lacks.contains("headers") && !lacks.contains("response")) {
+        files::loaded(document, &configuration, &mut Findings::new(&document.part.content, found));
+    }
+    configuration
 }
 
 fn summary(document: &Document, configuration: &Configuration, file: &File) -> Summary {
@@ -157,9 +242,9 @@ fn summary(document: &Document, configuration: &Configuration, file: &File) -> S
         keys,
         bytes,
         filter: match document.host {
-            Host::Any | Host::Wasm => Some(envoy::fitting(configuration)),
-            Host::Nginx => Some("diana-nginx.wasm"),
-            Host::Module | Host::Route => None,
+            Host::Any | Host::Wasm => files::fitting(configuration),
+            Host::Nginx => Callbacks::All.file(),
+            Host::Module | Host::Route => MODULE,
         },
         is_shadow: configuration.policy.named_rules().next().is_some() && rules.all(|rule| !rule.enforced()),
     }

@@ -18,12 +18,15 @@ const MAX_PAIRS: usize = 2_000_000;
 const MAX_BASES: usize = 16;
 
 /// Adds the warnings. Returns the places of rules that form a tier, because Diana's own warnings
-/// about these rules would repeat the finding.
-pub fn warnings(model: &Model, findings: &mut Findings) -> HashSet<Range<usize>> {
+/// about these rules would repeat the finding. If the model is not whole, another rule may count
+/// what no rule of the model counts.
+pub fn warnings(model: &Model, is_whole: bool, findings: &mut Findings) -> HashSet<Range<usize>> {
     shadowed_limits(model, findings);
     rules_without_their_actor(model, findings);
     impossible_values(model, findings);
-    skipped_protection(model, findings);
+    if is_whole {
+        skipped_protection(model, findings);
+    }
     tiers(model, findings)
 }
 
@@ -54,8 +57,8 @@ fn shadowed_limits(model: &Model, findings: &mut Findings) {
             findings.add(
                 code::NEVER_MATCHES,
                 &limit.url.range,
-                "the limit never applies: for each of its paths a more specific limit is `exclusive`",
-                Some("remove the limit, or write its rules into the exclusive limits"),
+                "the limit never applies: each of its paths has a more specific limit with `exclusive: true`",
+                Some("remove the limit, or move its rules into the exclusive limits"),
             );
         }
     }
@@ -80,7 +83,7 @@ fn rules_without_their_actor(model: &Model, findings: &mut Findings) {
                          skips all others",
                         rule.named()
                     ),
-                    Some("remove the condition, or choose another `missing`"),
+                    Some("remove the condition, or write `missing: ip`, `missing: share` or `missing: deny`"),
                 );
             }
         }
@@ -97,8 +100,8 @@ fn impossible_values(model: &Model, findings: &mut Findings) {
             findings.add(
                 code::NEVER_MATCHES,
                 &condition.range,
-                format!("no header `{}` has this value: the limit never applies", condition.name),
-                Some("remove spaces around the value, and line breaks"),
+                format!("no header `{}` can have this value: the limit never applies", condition.name),
+                Some("remove line breaks, and spaces around the value"),
             );
         }
         for rule in &limit.rules {
@@ -108,8 +111,8 @@ fn impossible_values(model: &Model, findings: &mut Findings) {
                 findings.add(
                     code::NEVER_MATCHES,
                     &entry.key_range,
-                    "no header has this value: the override never applies",
-                    Some("remove spaces around the value, and line breaks"),
+                    "no header can have this value: the override never applies",
+                    Some("remove line breaks, and spaces around the value"),
                 );
             }
         }
@@ -201,7 +204,7 @@ fn tiers(model: &Model, findings: &mut Findings) -> HashSet<Range<usize>> {
                     if base.named().is_empty() { " another rule".into() } else { base.named() },
                     tested.name
                 ),
-                Some("write the larger quota into `plans` of the other rule, or give this limit `exclusive: true`"),
+                Some("move the larger quota into `plans` of the other rule, or write `exclusive: true` in this limit"),
             );
         }
     }

@@ -12,8 +12,8 @@ use std::sync::Arc;
 pub fn dropped_keys(part: &Part, line: &dyn Fn(usize) -> usize, findings: &mut Findings) {
     if let Some(root) = part.value().filter(|_| !part.is_json) {
         let effect = match part.form {
-            Form::Kubernetes(_) => "`kubectl` refuses the manifest, and other tools keep this one",
-            _ => "Envoy keeps this one",
+            Form::Kubernetes(_) => "`kubectl` refuses the manifest, and other tools drop",
+            _ => "Envoy drops",
         };
         visit(root, effect, line, findings);
     }
@@ -28,8 +28,8 @@ fn visit(value: &Value, effect: &str, line: &dyn Fn(usize) -> usize, findings: &
             findings.add(
                 code::DROPPED_KEY,
                 &entry.key_range,
-                format!("{key} is given twice: {effect}, and the one in line {line} has no effect"),
-                Some("remove one of them, or merge their values"),
+                format!("{key} is given twice: {effect} the value in line {line}"),
+                Some("remove one of the two keys, or merge their values"),
             );
         }
         visit(&entry.value, effect, line, findings);

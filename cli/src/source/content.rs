@@ -11,6 +11,9 @@ use std::sync::Arc;
 /// The name of the standard input.
 const STDIN: &str = "-";
 
+/// The byte order mark, which some editors write in front of a text.
+const MARK: &str = "\u{feff}";
+
 /// The text of a file.
 #[derive(Debug)]
 pub struct File {
@@ -31,28 +34,48 @@ pub struct Position {
     pub column: usize,
 }
 
+/// A file that cannot be read as text.
+#[derive(Debug, thiserror::Error)]
+#[error("{why}")]
+pub struct Unreadable {
+    /// The file, with as much of its text as can be shown.
+    pub file: File,
+    /// The first bytes that are no text; empty if the file has none.
+    pub range: Range<usize>,
+    /// The reason.
+    pub why: String,
+}
+
 impl File {
     /// Reads a file, or standard input if the name is `-`.
-    pub fn read(path: &Path) -> io::Result<File> {
+    pub fn read(path: &Path) -> Result<File, Unreadable> {
         let name = path.to_string_lossy().into_owned();
-        let bytes = if name == STDIN {
+        let read = if name == STDIN {
             let mut bytes = Vec::new();
-            io::stdin().lock().read_to_end(&mut bytes)?;
-            bytes
+            io::stdin().lock().read_to_end(&mut bytes).map(|_| bytes)
         } else {
-            fs::read(path)?
+            fs::read(path)
         };
-        let text = String::from_utf8(bytes).map_err(|error| {
-            let at = error.utf8_error().valid_up_to();
-            io::Error::new(io::ErrorKind::InvalidData, format!("byte {at} is not UTF-8"))
-        })?;
-        Ok(File::new(if name == STDIN { "<stdin>".into() } else { name }, text))
+        let name = if name == STDIN { "<stdin>".into() } else { name };
+        match read.map(String::from_utf8) {
+            Ok(Ok(text)) => Ok(File::new(name, text)),
+            Ok(Err(error)) => {
+                let at = error.utf8_error().valid_up_to();
+                let file = File::new(name, String::from_utf8_lossy(error.as_bytes()));
+                let cut = error.as_bytes().starts_with(MARK.as_bytes());
+                let start = if cut { at.saturating_sub(MARK.len()) } else { at };
+                let range = start..start.saturating_add(char::REPLACEMENT_CHARACTER.len_utf8());
+                Err(Unreadable { file, range, why: format!("byte {at} is not UTF-8") })
+            }
+            Err(error) => Err(Unreadable { file: File::new(name, ""), range: 0..0, why: error.to_string() }),
+        }
     }
 
-    /// A file with this text.
+    /// A file with this text. A byte order mark is no part of the text.
     #[must_use]
     pub fn new(name: impl Into<String>, text: impl Into<Arc<str>>) -> File {
         let text: Arc<str> = text.into();
+        let text = text.strip_prefix(MARK).map_or_else(|| text.clone(), Into::into);
         let starts = text.match_indices('\n').map(|(at, _)| at.saturating_add(1));
         let lines = [0].into_iter().chain(starts).collect();
         File { name: name.into(), text, lines }
@@ -82,16 +105,10 @@ impl File {
         self.lines.len()
     }
 
-    /// The text of the file itself, without a byte order mark.
+    /// The text of the file itself.
     #[must_use]
     pub fn content(&self) -> Content {
-        let mark = '\u{feff}';
-        match self.text.strip_prefix(mark) {
-            Some(text) => {
-                Content { text: text.into(), origin: Origin::plain(mark.len_utf8(), self.text.len()) }
-            }
-            None => Content { text: self.text.clone(), origin: Origin::plain(0, self.text.len()) },
-        }
+        Content { text: self.text.clone(), origin: Origin::plain(0, self.text.len()) }
     }
 }
 
@@ -116,6 +133,15 @@ impl Content {
             self.origin.outer(range.start.saturating_add(at)).saturating_add(last.len_utf8())
         });
         start..end.max(start)
+    }
+
+    /// This text without a byte order mark.
+    #[must_use]
+    pub fn without_mark(self) -> Content {
+        match self.text.strip_prefix(MARK) {
+            Some(text) => self.within(text, &Origin::plain(MARK.len(), self.text.len())),
+            None => self,
+        }
     }
 
     /// A text within this one.
@@ -160,7 +186,9 @@ mod tests {
 
     #[test]
     fn a_byte_order_mark_is_no_part_of_the_text() {
-        let content = File::new("a", "\u{feff}{}").content();
-        assert_eq!((&*content.text, content.outer(&(0..2))), ("{}", 3..5));
+        let file = File::new("a", "\u{feff}{}");
+        assert_eq!((&*file.text, &*file.content().text), ("{}", "{}"));
+        let place = file.position(1);
+        assert_eq!((place.line, place.column), (1, 2));
     }
 }

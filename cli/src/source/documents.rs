@@ -1,17 +1,17 @@
 //! Finds the documents of Diana in gateway configurations and Kubernetes manifests.
 
 use super::content::{Content, SyntaxError};
+use super::messages::{
+    CODE_FIELDS, Fields, MANAGER, MODULE, MODULE_CONFIG_FIELDS, MODULE_FIELDS, MODULE_OF_ROUTE,
+    PLUGIN_FIELDS, ROUTE_FIELDS, VALUE_FIELDS, VM_FIELDS, WASM, WASM_FIELDS, meant, message,
+};
 use super::nginx::Word;
-use super::parts::{Form, Part, is_document, is_of_diana};
+use super::parts::{Form, Part};
+use super::recognize::{is_document, is_of_diana};
 use super::value::{Entry, Value};
 use super::{embedded, json};
 use std::borrow::Cow;
 use std::ops::Range;
-
-const MANAGER: &str = "envoy.extensions.filters.network.http_connection_manager.v3.HttpConnectionManager";
-const WASM: &str = "envoy.extensions.filters.http.wasm.v3.Wasm";
-const MODULE: &str = "envoy.extensions.filters.http.dynamic_modules.v3.DynamicModuleFilter";
-const MODULE_OF_ROUTE: &str = "envoy.extensions.filters.http.dynamic_modules.v3.DynamicModuleFilterPerRoute";
 
 /// Who reads a document.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,11 +37,51 @@ pub struct Document<'a> {
     pub part: &'a Part,
     /// The document.
     pub body: Body<'a>,
-    /// What configures the filter: a `PluginConfig`, a message of the native module, or the `spec`
-    /// of a Kubernetes resource.
-    pub filter: Option<&'a Value>,
+    /// What configures the filter.
+    pub filter: Option<Filter<'a>>,
     /// The `HttpConnectionManager` around the filter.
     pub manager: Option<&'a Value>,
+}
+
+/// What configures a filter.
+#[derive(Clone, Copy, Debug)]
+pub struct Filter<'a> {
+    /// Its form.
+    pub form: FilterForm,
+    /// The entry of the `PluginConfig` in Envoy's message.
+    pub entry: Option<&'a Entry>,
+    /// The value.
+    pub value: &'a Value,
+    /// Whether Istio merges the value into a filter that stands elsewhere.
+    pub is_merged: bool,
+}
+
+/// The form of a filter's configuration.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FilterForm {
+    /// A `PluginConfig` of Envoy.
+    Plugin,
+    /// A `DynamicModuleFilter` of Envoy.
+    Module,
+    /// A `DynamicModuleFilterPerRoute` of Envoy.
+    ModuleOfRoute,
+    /// The `spec` of Istio's `WasmPlugin`.
+    WasmPlugin,
+    /// An item of `wasm` or `dynamicModule` in Envoy Gateway's `EnvoyExtensionPolicy`.
+    ExtensionPolicy,
+}
+
+impl FilterForm {
+    /// The key of the document, and all keys of the form; no keys for Kubernetes resources.
+    fn keys(self) -> (&'static str, Fields) {
+        match self {
+            FilterForm::Plugin => ("configuration", PLUGIN_FIELDS),
+            FilterForm::Module => ("filter_config", MODULE_FIELDS),
+            FilterForm::ModuleOfRoute => ("filter_config", ROUTE_FIELDS),
+            FilterForm::WasmPlugin => ("pluginConfig", &[]),
+            FilterForm::ExtensionPolicy => ("config", &[]),
+        }
+    }
 }
 
 /// A document.
@@ -115,9 +155,9 @@ pub fn documents(parts: &[Part]) -> Vec<Document<'_>> {
             Form::Document(value) => finder.add(Host::Any, Body::Structure(value), None, None),
             Form::Envoy(value) => {
                 finder.fragment(value);
-                finder.visit(value, None);
+                finder.visit(value, Around::default());
             }
-            Form::Kubernetes(value) => finder.visit(value, None),
+            Form::Kubernetes(value) => finder.visit(value, Around::default()),
             Form::Nginx(directives) => {
                 for directive in directives.iter().filter(|directive| is_of_diana(directive)) {
                     if let [_, name, rest @ ..] = &directive.words[..] {
@@ -131,13 +171,20 @@ pub fn documents(parts: &[Part]) -> Vec<Document<'_>> {
     documents
 }
 
+/// What stands around a value.
+#[derive(Clone, Copy, Default)]
+struct Around<'a> {
+    manager: Option<&'a Value>,
+    is_merged: bool,
+}
+
 struct Finder<'a, 'b> {
     part: &'a Part,
     documents: &'b mut Vec<Document<'a>>,
 }
 
 impl<'a> Finder<'a, '_> {
-    fn add(&mut self, host: Host, body: Body<'a>, filter: Option<&'a Value>, manager: Option<&'a Value>) {
+    fn add(&mut self, host: Host, body: Body<'a>, filter: Option<Filter<'a>>, manager: Option<&'a Value>) {
         self.documents.push(Document { host, part: self.part, body, filter, manager });
     }
 
@@ -153,47 +200,57 @@ impl<'a> Finder<'a, '_> {
         self.add(Host::Nginx, body, None, None);
     }
 
-    fn visit(&mut self, value: &'a Value, manager: Option<&'a Value>) {
+    fn visit(&mut self, value: &'a Value, mut around: Around<'a>) {
         let (message, body) = message(value);
-        let manager = if message == MANAGER { Some(body) } else { manager };
+        let filter = |form, entry, value| Filter { form, entry, value, is_merged: around.is_merged };
         match message {
+            MANAGER => around.manager = Some(body),
             WASM => {
-                if let Some(config) = body.field("config") {
-                    self.filter(Host::Wasm, config, "configuration", manager, names_diana(config));
+                if let Some(entry) = meant(body, "config", WASM_FIELDS) {
+                    let plugin = filter(FilterForm::Plugin, Some(entry), &entry.value);
+                    self.filter(Host::Wasm, plugin, around.manager, names_diana(&entry.value));
                 }
             }
             MODULE | MODULE_OF_ROUTE => {
-                let host = if message == MODULE { Host::Module } else { Host::Route };
-                let name = body.fields(&["dynamic_module_config", "name"]).and_then(Value::text);
-                self.filter(host, body, "filter_config", manager, name == Some("diana"));
+                let (host, form) = match message {
+                    MODULE => (Host::Module, FilterForm::Module),
+                    _ => (Host::Route, FilterForm::ModuleOfRoute),
+                };
+                let module = meant(body, "dynamic_module_config", MODULE_FIELDS);
+                let name = module.and_then(|module| meant(&module.value, "name", MODULE_CONFIG_FIELDS));
+                let is_named = name.is_some_and(|name| name.value.text() == Some("diana"));
+                self.filter(host, filter(form, None, body), around.manager, is_named);
             }
             _ => {}
         }
         if let (Some(kind), Some(spec)) = (value.get("kind").and_then(Value::text), value.get("spec")) {
             self.resource(kind, spec);
         }
-        value.entries().iter().for_each(|entry| self.visit(&entry.value, manager));
-        value.items().iter().for_each(|item| self.visit(item, manager));
+        // The `patch` of an `EnvoyFilter`.
+        around.is_merged |= value.get("operation").and_then(Value::text) == Some("MERGE");
+        value.entries().iter().for_each(|entry| self.visit(&entry.value, around));
+        value.items().iter().for_each(|item| self.visit(item, around));
     }
 
     /// Kubernetes resources with a field of their own for a plugin's configuration.
     fn resource(&mut self, kind: &str, spec: &'a Value) {
-        let mut plugin = |spec: &'a Value, key: &str, host: Host| {
-            let is_ours = spec.get(key).is_some_and(is_document) || mentions(spec, key);
+        let mut plugin = |value: &'a Value, form: FilterForm, host: Host| {
+            let (key, _) = form.keys();
+            let is_ours = value.get(key).is_some_and(is_document) || resource_names_diana(value);
             if is_ours {
-                let body = match spec.get(key) {
+                let body = match value.get(key) {
                     Some(value) => Body::Structure(value),
-                    None => Body::Absent(begin(spec), EMPTY),
+                    None => Body::Absent(begin(value), EMPTY),
                 };
-                self.add(host, body, Some(spec), None);
+                self.add(host, body, Some(Filter { form, entry: None, value, is_merged: false }), None);
             }
         };
         match kind {
-            "WasmPlugin" => plugin(spec, "pluginConfig", Host::Wasm),
+            "WasmPlugin" => plugin(spec, FilterForm::WasmPlugin, Host::Wasm),
             "EnvoyExtensionPolicy" => {
                 for (list, host) in [("wasm", Host::Wasm), ("dynamicModule", Host::Module)] {
                     let items = spec.get(list).map_or(&[][..], Value::items);
-                    items.iter().for_each(|item| plugin(item, "config", host));
+                    items.iter().for_each(|item| plugin(item, FilterForm::ExtensionPolicy, host));
                 }
             }
             _ => {}
@@ -210,18 +267,14 @@ impl<'a> Finder<'a, '_> {
         }
     }
 
-    /// A filter whose document is a protobuf message at `key`.
-    fn filter(
-        &mut self,
-        host: Host,
-        filter: &'a Value,
-        key: &str,
-        manager: Option<&'a Value>,
-        is_named: bool,
-    ) {
-        let body = match filter.field_entry(key) {
+    /// A filter whose document is a protobuf message.
+    fn filter(&mut self, host: Host, filter: Filter<'a>, manager: Option<&'a Value>, is_named: bool) {
+        let (key, fields) = filter.form.keys();
+        let body = match meant(filter.value, key, fields) {
             Some(entry) => self.body(entry),
-            None => Body::Absent(begin(filter), EMPTY),
+            // The document stands in the filter into which Istio merges this one.
+            None if filter.is_merged => return,
+            None => Body::Absent(begin(filter.value), EMPTY),
         };
         let is_ours = match &body {
             Body::Structure(value) => is_document(value),
@@ -236,7 +289,8 @@ impl<'a> Finder<'a, '_> {
     fn body(&self, entry: &'a Entry) -> Body<'a> {
         let any = &entry.value;
         let (name, _) = message(any);
-        let text = any.get("value").or(Some(any).filter(|any| any.text().is_some()));
+        let value = meant(any, "value", VALUE_FIELDS).map(|entry| &entry.value);
+        let text = value.or(Some(any).filter(|any| any.text().is_some()));
         match name {
             "google.protobuf.StringValue" => {
                 match text.and_then(|value| embedded::content(&self.part.content, value)) {
@@ -247,7 +301,7 @@ impl<'a> Finder<'a, '_> {
                     None => Body::Absent(entry.key_range.clone(), EMPTY),
                 }
             }
-            "google.protobuf.Struct" => match any.get("value") {
+            "google.protobuf.Struct" => match value {
                 Some(value) => Body::Structure(value),
                 None => Body::Absent(entry.key_range.clone(), EMPTY),
             },
@@ -263,37 +317,32 @@ fn begin(object: &Value) -> Range<usize> {
     object.entries().first().map_or_else(|| object.range.clone(), |entry| entry.key_range.clone())
 }
 
-const EMPTY: &str = "the configuration is empty";
-const UNREAD: &str = "the document cannot be checked in this message: write a `google.protobuf.Struct` or a \
+const EMPTY: &str = "the configuration is empty: write a document with `limits`";
+const UNREAD: &str = "the check cannot read the document in this message: write a `google.protobuf.Struct` or a \
     `google.protobuf.StringValue`";
 
-/// The name of a protobuf message in an `Any`, and its value.
-fn message(value: &Value) -> (&str, &Value) {
-    let name = |url: &'_ str| -> usize { url.rfind('/').map_or(0, |slash| slash.saturating_add(1)) };
-    let of = |key: &str| value.field(key).and_then(Value::text).and_then(|url| url.get(name(url)..));
-    match (of("@type"), of("type_url"), value.get("value")) {
-        (Some("udpa.type.v1.TypedStruct" | "xds.type.v3.TypedStruct"), Some(name), Some(body)) => {
-            (name, body)
-        }
-        (Some(name), ..) => (name, value),
-        _ => ("", value),
-    }
-}
-
 /// Whether the filter's names or its file say that the filter is Diana.
-fn names_diana(config: &Value) -> bool {
-    let code =
-        ["local", "remote"].into_iter().filter_map(|source| config.fields(&["vm_config", "code", source]));
-    let files = code.filter_map(|code| {
-        code.field("filename").or_else(|| code.fields(&["http_uri", "uri"])).and_then(Value::text)
+fn names_diana(plugin: &Value) -> bool {
+    let vm = meant(plugin, "vm_config", PLUGIN_FIELDS);
+    let code = vm.and_then(|vm| meant(&vm.value, "code", VM_FIELDS)).map(|code| &code.value);
+    let mut files = ["local", "remote"].into_iter().filter_map(|source| {
+        let source = &meant(code?, source, CODE_FIELDS)?.value;
+        source.field("filename").or_else(|| source.fields(&["http_uri", "uri"]))?.text()
     });
-    let names = ["name", "root_id"].into_iter().filter_map(|key| config.field(key)?.text());
-    files.chain(names).any(|name| name.contains("diana"))
+    let mut names = ["name", "root_id"].into_iter().filter_map(|key| plugin.field(key)?.text());
+    files.any(is_file_of_diana) || names.any(|name| name.contains("diana"))
 }
 
-/// Whether a text beside the document names Diana.
-fn mentions(value: &Value, document: &str) -> bool {
-    value.text().is_some_and(|text| text.contains("diana"))
-        || value.entries().iter().any(|entry| entry.key != document && mentions(&entry.value, document))
-        || value.items().iter().any(|item| mentions(item, document))
+/// The same for a Kubernetes resource.
+fn resource_names_diana(plugin: &Value) -> bool {
+    let addresses: [&[&str]; 3] = [&["url"], &["code", "http", "url"], &["code", "image", "url"]];
+    let text = |path: &[&str]| path.iter().try_fold(plugin, |value, key| value.get(key))?.text();
+    let mut names = ["name", "pluginName", "filterName", "rootID"].into_iter().filter_map(|key| text(&[key]));
+    addresses.into_iter().filter_map(text).any(is_file_of_diana) || names.any(|name| name.contains("diana"))
+}
+
+/// Whether an address ends with a file or an image of Diana. A folder or a host may be named after
+/// other things.
+fn is_file_of_diana(address: &str) -> bool {
+    address.rsplit('/').next().is_some_and(|name| name.contains("diana"))
 }

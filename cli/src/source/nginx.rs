@@ -12,6 +12,11 @@ use std::str::CharIndices;
 pub struct Directive {
     /// The words, without quotes and escapes.
     pub words: Vec<Word>,
+    /// The name of the block that has the directive; empty outside of all blocks.
+    pub block: String,
+    /// Whether the `;` behind the last word is missing. Known only for directives that concern
+    /// Diana, and for a directive in front of one: blocks of Lua have other rules.
+    pub lacks_end: bool,
 }
 
 /// A word of a directive.
@@ -29,32 +34,98 @@ impl Directive {
     /// The texts of the words.
     #[must_use]
     pub fn texts(&self) -> Vec<&str> {
-        self.words.iter().map(|word| word.text.as_str()).collect()
+        texts(&self.words)
     }
+}
+
+fn texts(words: &[Word]) -> Vec<&str> {
+    words.iter().map(|word| word.text.as_str()).collect()
 }
 
 /// All directives in order.
 pub fn directives(text: &str) -> Result<Vec<Directive>, SyntaxError> {
-    let mut directives = Vec::new();
-    let mut words: Vec<Word> = Vec::new();
+    let mut reader = Reader { text, directives: Vec::new(), words: Vec::new(), blocks: Vec::new() };
     let mut chars = text.char_indices().peekable();
     while let Some((at, c)) = chars.next() {
         match c {
             c if c.is_whitespace() => {}
             '#' => while chars.next_if(|(_, c)| *c != '\n').is_some() {},
-            ';' | '{' | '}' => {
-                if !words.is_empty() {
-                    directives.push(Directive { words: std::mem::take(&mut words) });
-                }
+            ';' => reader.end(true),
+            '{' => {
+                let is_named = !reader.words.is_empty();
+                reader.end(true);
+                let last = reader.directives.last().filter(|_| is_named);
+                let name = last.and_then(|directive| directive.words.first());
+                reader.blocks.push(name.map(|word| word.text.clone()).unwrap_or_default());
             }
-            c => words.push(word(text, at, c, &mut chars)?),
+            '}' => {
+                reader.end(false);
+                reader.blocks.pop();
+            }
+            c => reader.words.push(word(text, at, c, &mut chars)?),
         }
     }
-    match words.first() {
-        None => Ok(directives),
-        Some(word) => {
+    match reader.words.first() {
+        Some(word) if most_words(&texts(&reader.words)).is_none() => {
             Err(SyntaxError { at: word.range.start, why: "a directive does not end with `;`".into() })
         }
+        _ => {
+            reader.end(false);
+            Ok(reader.directives)
+        }
+    }
+}
+
+/// The most words of a directive that concerns Diana.
+fn most_words(words: &[&str]) -> Option<usize> {
+    match words {
+        ["proxy_wasm", "diana", ..] => Some(3),
+        ["module", "diana", ..] | ["shm_kv", "diana" | "*", ..] => Some(4),
+        _ => None,
+    }
+}
+
+struct Reader<'a> {
+    text: &'a str,
+    directives: Vec<Directive>,
+    words: Vec<Word>,
+    blocks: Vec<String>,
+}
+
+impl Reader<'_> {
+    /// Ends the directive. Words beyond its last one belong to the next directive.
+    fn end(&mut self, has_end: bool) {
+        let mut words = std::mem::take(&mut self.words);
+        while let Some(next) = self.next_directive(&words) {
+            let rest = words.split_off(next);
+            self.push(words, true);
+            words = rest;
+        }
+        if !words.is_empty() {
+            let lacks_end = !has_end && most_words(&texts(&words)).is_some();
+            self.push(words, lacks_end);
+        }
+    }
+
+    fn push(&mut self, words: Vec<Word>, lacks_end: bool) {
+        let block = self.blocks.last().cloned().unwrap_or_default();
+        self.directives.push(Directive { words, block, lacks_end });
+    }
+
+    /// The index of the word that begins another directive, because a `;` is missing.
+    fn next_directive(&self, words: &[Word]) -> Option<usize> {
+        let all = texts(words);
+        if let Some(most) = most_words(&all).filter(|most| words.len() > *most) {
+            let ends_line = |index: &usize| {
+                let end = words.get(index.saturating_sub(1)).map_or(0, |word| word.range.end);
+                let next = words.get(*index).map_or(end, |word| word.range.start);
+                self.text.get(end..next).is_some_and(|between| between.contains('\n'))
+            };
+            return Some((2..most).find(ends_line).unwrap_or(most));
+        }
+        let begins =
+            |index: &usize| all.get(*index..).is_some_and(|rest| rest.starts_with(&["proxy_wasm", "diana"]));
+        (1..all.len()).find(begins)
     }
 }
 

@@ -4,9 +4,10 @@
 use super::content::{Content, File, SyntaxError};
 use super::embedded;
 use super::nginx::{self, Directive};
+use super::recognize::{is_broken_text_of_diana, is_document, is_embedded_document, is_of_diana};
 use super::resolve::resolve;
 use super::scalar::Dialect;
-use super::value::{Kind, Value};
+use super::value::{Entry, Kind, Value};
 use super::{json, yaml};
 
 /// How deep texts may stand in strings of other texts.
@@ -85,36 +86,48 @@ fn push(part: Part, depth: usize, parts: &mut Vec<Part>) {
         && depth < MAX_DEPTH
     {
         let mut texts = Vec::new();
-        strings(root, "", &mut texts);
+        embedded_texts(root, &mut texts);
         for (name, value) in texts {
             if let Some(content) = embedded::content(&part.content, value) {
-                read(content, name, depth.saturating_add(1), &mut inner);
+                let first = inner.len();
+                read(content.without_mark(), name, depth.saturating_add(1), &mut inner);
+                let read = inner.split_off(first);
+                inner.extend(read.into_iter().filter(|part| is_about_diana(name, part)));
             }
         }
     }
     parts.push(part);
-    // Other texts in strings, such as scripts, do not configure Diana.
-    parts.extend(inner.into_iter().filter(|part| match &part.form {
-        Form::Document(value) => is_document(value),
-        Form::Envoy(_) | Form::Kubernetes(_) => true,
-        Form::Nginx(directives) => directives.iter().any(is_of_diana),
-        Form::Wrong(_) => is_about_diana(&part.content.text),
-    }));
+    parts.extend(inner);
 }
 
-/// The strings that may hold a text, each with its key.
-fn strings<'a>(value: &'a Value, key: &'a str, found: &mut Vec<(&'a str, &'a Value)>) {
-    match &value.kind {
-        Kind::Text(text) => {
-            let is_long = text.trim_end().contains('\n') || text.trim_start().starts_with(['{', '[']);
-            // The text of a protobuf message is a configuration's own: see `documents`.
-            if is_long && (key != "value" || !is_json(text)) {
-                found.push((key, value));
-            }
-        }
-        Kind::List(items) => items.iter().for_each(|item| strings(item, key, found)),
-        Kind::Object(entries) => entries.iter().for_each(|entry| strings(&entry.value, &entry.key, found)),
-        Kind::Null | Kind::Bool(_) | Kind::Number(_) | Kind::Plain(_) => {}
+/// The texts of files in a manifest, each with the file's name.
+fn embedded_texts<'a>(value: &'a Value, found: &mut Vec<(&'a str, &'a Value)>) {
+    if value.get("kind").and_then(Value::text) == Some("EnvoyProxy") {
+        let path = ["spec", "bootstrap", "value"];
+        let bootstrap = path.iter().try_fold(value, |value, key| value.get(key));
+        found.extend(bootstrap.filter(|text| text.text().is_some()).map(|text| ("bootstrap.yaml", text)));
+    }
+    let mut entry = |entry: &'a Entry| match &entry.value.kind {
+        Kind::Text(_) if is_file(&entry.key) => found.push((&entry.key, &entry.value)),
+        _ => embedded_texts(&entry.value, found),
+    };
+    value.entries().iter().for_each(&mut entry);
+    value.items().iter().for_each(|item| embedded_texts(item, found));
+}
+
+/// Whether a key is the name of a file that may configure Diana.
+fn is_file(key: &str) -> bool {
+    matches!(extension(key).as_str(), "json" | "yaml" | "yml" | "conf")
+}
+
+/// Whether a text within a manifest configures Diana, or embeds the filter.
+fn is_about_diana(name: &str, part: &Part) -> bool {
+    match &part.form {
+        Form::Document(value) => is_embedded_document(name, value),
+        Form::Envoy(root) => has_extension(root) || bodies(root).any(is_document),
+        Form::Kubernetes(_) => true,
+        Form::Nginx(directives) => directives.iter().any(is_of_diana),
+        Form::Wrong(_) => is_broken_text_of_diana(&part.content.text),
     }
 }
 
@@ -125,8 +138,7 @@ enum Syntax {
 }
 
 fn syntax(name: &str, text: &str) -> Syntax {
-    let (_, extension) = name.rsplit_once('.').unwrap_or_default();
-    match extension.to_ascii_lowercase().as_str() {
+    match extension(name).as_str() {
         "yaml" | "yml" => Syntax::Yaml,
         "json" => Syntax::Json,
         _ if is_json(text) => Syntax::Json,
@@ -134,6 +146,11 @@ fn syntax(name: &str, text: &str) -> Syntax {
         _ if is_nginx(text) => Syntax::Nginx,
         _ => Syntax::Yaml,
     }
+}
+
+fn extension(name: &str) -> String {
+    let (_, extension) = name.rsplit_once('.').unwrap_or_default();
+    extension.to_ascii_lowercase()
 }
 
 fn is_json(text: &str) -> bool {
@@ -175,10 +192,14 @@ const ENVOY_KEYS: [&str; 8] = [
 ];
 
 fn is_envoy(root: &Value) -> bool {
-    let is_fragment = ["configuration", "filter_config"]
-        .iter()
-        .any(|key| root.field(key).is_some_and(|any| is_document(any.get("value").unwrap_or(any))));
+    let is_fragment = bodies(root).any(|body| body.get("limits").is_some() || is_document(body));
     is_fragment || ENVOY_KEYS.iter().any(|key| root.field(key).is_some()) || has_extension(root)
+}
+
+/// What may be a document, if a text is the end of a filter's configuration.
+fn bodies(root: &Value) -> impl Iterator<Item = &Value> {
+    let any = ["configuration", "filter_config"].into_iter().filter_map(|key| root.field(key));
+    any.map(|any| any.get("value").unwrap_or(any))
 }
 
 /// Whether an object configures an extension of Envoy.
@@ -186,24 +207,4 @@ fn has_extension(value: &Value) -> bool {
     ["typed_config", "typed_per_filter_config"].iter().any(|key| value.field(key).is_some())
         || value.entries().iter().any(|entry| has_extension(&entry.value))
         || value.items().iter().any(has_extension)
-}
-
-/// Whether a value is probably a document of Diana, even if it has mistakes.
-#[must_use]
-pub fn is_document(value: &Value) -> bool {
-    let is_limit = |value: &Value| {
-        (value.get("url").is_some() || value.get("Url").is_some()) && value.get("rules").is_some()
-    };
-    value.get("limits").is_some() || is_limit(value) || value.items().first().is_some_and(is_limit)
-}
-
-/// Whether a directive configures Diana in nginx.
-#[must_use]
-pub fn is_of_diana(directive: &Directive) -> bool {
-    matches!(directive.texts()[..], ["proxy_wasm", "diana", ..])
-}
-
-/// Whether a text that cannot be read probably belongs to Diana.
-fn is_about_diana(text: &str) -> bool {
-    text.contains("diana") || text.contains("limits:") || text.contains("\"limits\"")
 }

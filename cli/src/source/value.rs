@@ -168,7 +168,8 @@ fn escaped(text: &str) -> String {
 }
 
 /// `vm_config` → `vmConfig`.
-fn camel(name: &str) -> String {
+#[must_use]
+pub fn camel(name: &str) -> String {
     let mut words = name.split('_');
     let mut camel = words.next().unwrap_or_default().to_string();
     for word in words {

@@ -109,7 +109,7 @@ impl<'a> Reader<'a> {
                     value.ok_or_else(|| wrong(range.start, "the alias stands within its own anchor"))?;
                 self.copies = self.copies.saturating_add(size(&value));
                 if self.copies > MAX_COPIES {
-                    return Err(wrong(range.start, "aliases repeat more than 1000000 values"));
+                    return Err(wrong(range.start, "aliases repeat more than 1,000,000 values"));
                 }
                 self.add(value)
             }
@@ -131,7 +131,7 @@ impl<'a> Reader<'a> {
             return Err(wrong(start, "values are nested more than 100 deep"));
         }
         if let Some(Open { items: Items::Object(_, None), .. }) = self.open.last() {
-            return Err(wrong(start, "a key has to be text"));
+            return Err(wrong(start, "a key must be text"));
         }
         self.open.push(Open { start, anchor, items });
         Ok(())
@@ -173,8 +173,7 @@ impl<'a> Reader<'a> {
                     entries.push(Entry { key, key_range, value });
                 }
                 None => {
-                    let text =
-                        value.text().ok_or_else(|| wrong(value.range.start, "a key has to be text"))?;
+                    let text = value.text().ok_or_else(|| wrong(value.range.start, "a key must be text"))?;
                     *key = Some((text.into(), value.range.clone()));
                 }
             },

@@ -11,7 +11,11 @@ use diana_cli::source::content::File;
 
 /// The lines and codes of the findings in a text.
 fn found(name: &str, text: &str) -> Vec<(usize, &'static str)> {
-    let report = Report::of(File::new(name, text), None);
+    places(&Report::of(File::new(name, text), None))
+}
+
+/// The lines and codes of the findings of a report.
+fn places(report: &Report) -> Vec<(usize, &'static str)> {
     let findings = report.findings.iter();
     findings.map(|finding| (report.file.position(finding.range.start).line, finding.code.name)).collect()
 }

@@ -26,6 +26,7 @@
 
 pub mod access_log;
 mod announced;
+mod callbacks;
 mod clock;
 mod filter;
 mod host;
@@ -43,6 +44,7 @@ mod timer_queue;
 mod wording;
 mod zone;
 
+pub use callbacks::Callbacks;
 pub use filter::{Action, Filter};
 pub use host::Host;
 pub use host_kind::HostKind;

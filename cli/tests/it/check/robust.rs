@@ -13,7 +13,10 @@ fn corpus() -> Vec<(String, String)> {
         .unwrap()
         .map(|entry| entry.unwrap().path())
         .filter(|path| path.extension().is_some_and(|extension| extension != "expect"))
-        .map(|path| (path.file_name().unwrap().to_str().unwrap().into(), fs::read_to_string(path).unwrap()))
+        .map(|path| {
+            let text = String::from_utf8_lossy(&fs::read(&path).unwrap()).into_owned();
+            (path.file_name().unwrap().to_str().unwrap().into(), text)
+        })
         .collect();
     files.sort();
     files

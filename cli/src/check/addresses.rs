@@ -1,0 +1,85 @@
+//! Findings about the client's address, which the connection manager and `ip` decide together.
+
+use super::code;
+use super::finding::{Finding, Findings};
+use super::model::Model;
+use super::place::head;
+use crate::source::documents::Document;
+use crate::source::value::Value;
+use diana_document::{Error, nearest};
+use std::ops::Range;
+
+/// Whether a mistake leaves open what `ip` says.
+pub fn concerns(error: &Error) -> bool {
+    let key = match error.path.split('.').next().unwrap_or_default() {
+        "" => error.key.as_deref().unwrap_or_default(),
+        key => key,
+    };
+    nearest(key, &["ip"]).is_some()
+}
+
+/// Adds the findings.
+pub fn warnings(document: &Document, model: &Model, found: &mut Vec<Finding>) {
+    let Some(manager) = document.manager else {
+        return;
+    };
+    let is_remote = manager.field("use_remote_address").and_then(Value::flag).unwrap_or(false);
+    let detects = manager.field("original_ip_detection_extensions").is_some();
+    let ip = model.root.get("ip");
+    let hops = ip.and_then(|ip| ip.entry("trusted_hops"));
+    let trusted = hops.and_then(|entry| entry.value.whole()).unwrap_or(0);
+    let of_envoy = manager.field("xff_num_trusted_hops").and_then(Value::whole).unwrap_or(0);
+    if !is_remote && !detects && trusted == 0 && of_envoy == 0 && counts_addresses(model) {
+        let entry = manager.field_entry("use_remote_address");
+        let place = entry.map_or_else(|| manager_head(manager), |entry| entry.value.range.clone());
+        Findings::new(&document.part.content, found).add(
+            code::CLIENT_ADDRESS,
+            &place,
+            "the document counts by address, and without `use_remote_address: true` clients can forge their address",
+            Some("write `use_remote_address: true`; behind another proxy, also set `trusted_hops`"),
+        );
+    }
+    let skips_append = manager.field("skip_xff_append").and_then(Value::flag).unwrap_or(false);
+    let header = ip.and_then(|ip| ip.get("header")).and_then(Value::text);
+    let is_forwarded = header.is_none_or(|header| header.eq_ignore_ascii_case("x-forwarded-for"));
+    let Some(hops) = hops.filter(|_| is_remote && !skips_append && is_forwarded && trusted > 0) else {
+        return;
+    };
+    let (message, hint) = if trusted == 1 && of_envoy == 0 {
+        (
+            "with `use_remote_address: true`, Envoy appends the peer's address, so the first hop is the peer itself: \
+             all clients behind a proxy are one actor"
+                .to_string(),
+            "leave `trusted_hops` out; behind one proxy of your own, write `trusted_hops: 2`".to_string(),
+        )
+    } else if of_envoy > 0 && trusted != of_envoy.saturating_add(1) {
+        let proxies = trusted.saturating_sub(1);
+        (
+            format!(
+                "`xff_num_trusted_hops: {of_envoy}` makes Envoy trust as many proxies, but `trusted_hops: {trusted}` fits \
+                 {proxies}"
+            ),
+            format!("leave `trusted_hops` out, or write `trusted_hops: {}`", of_envoy.saturating_add(1)),
+        )
+    } else {
+        return;
+    };
+    Findings::new(document.content(), found).add(code::TRUSTED_HOPS, &hops.value.range, message, Some(&hint));
+}
+
+/// `stat_prefix`, or the first key.
+fn manager_head(manager: &Value) -> Range<usize> {
+    manager.field_entry("stat_prefix").map_or_else(|| head(manager), |entry| entry.key_range.clone())
+}
+
+fn counts_addresses(model: &Model) -> bool {
+    let is_address =
+        |actor: &String| actor == "ip" || model.actor(actor).is_some_and(|source| source.get("ip").is_some());
+    let is_listed = |key: &str| {
+        let list = model.root.get(key).map(|list| list.get("members").unwrap_or(list));
+        list.is_some_and(|list| list.items().iter().any(|member| member.text().is_some()))
+    };
+    model.enforced().any(|(_, rule)| rule.actors.iter().any(is_address))
+        || is_listed("allow")
+        || is_listed("deny")
+}
