@@ -193,7 +193,7 @@ fn mistakes_name_what_is_allowed() {
         (vec!["--limit", "1/second", "--listen", "10.0.0.1"], "`127.0.0.1:10000` serves this machine"),
         (
             vec!["--limit", "1/second", "--filter", "target/diana-min.wasm"],
-            "--filter: `diana-min.wasm` refuses this document: it lacks callbacks that the document needs: load `diana.wasm`",
+            "--filter: `diana-min.wasm` refuses this document, because the file lacks callbacks that the document needs: load `diana.wasm`",
         ),
         (
             vec!["--limit", "1/second", "--kind", "nginx", "--filter", "diana.wasm"],

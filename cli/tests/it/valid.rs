@@ -60,8 +60,8 @@ fn only_mistakes_of_the_chosen_document_are_shown() {
 fn a_file_without_a_document_says_what_is_expected() {
     let folder = tempfile::tempdir().unwrap();
     for (text, place, expected) in [
-        ("", "empty.yaml:1:1", "expected a document with `limits`"),
-        ("static_resources: {}\n", "empty.yaml:1:1", "expected a document with `limits`"),
+        ("", "empty.yaml:1:1", "write a document with `limits`"),
+        ("static_resources: {}\n", "empty.yaml:1:1", "write a document with `limits`"),
         ("limits:\n  - url: /\n   x: 3\n", "empty.yaml:3:4", "not valid YAML"),
         ("{\"limits\": [,]}", "empty.yaml:1:13", "not valid"),
     ] {
