@@ -49,6 +49,15 @@ fn write(text: &mut String, summary: &Summary, log: &LogSummary, totals: &Totals
             writeln!(text, "  {}:{}: {}", plain(&example.file), example.line, plain(&example.why))?;
         }
     }
+    for ended in &log.ended_early {
+        writeln!(
+            text,
+            "\n{} ended early, after line {}: {}",
+            plain(&ended.file),
+            ended.line,
+            plain(&ended.why)
+        )?;
+    }
     if log.late > 0 {
         writeln!(text, "\n{} requests were logged too late and were decided after their start", log.late)?;
     }
