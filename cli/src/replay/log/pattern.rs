@@ -87,8 +87,8 @@ impl Pattern {
         let Pattern { prefix, parts, is_escaped, spans, buffer } = self;
         let rest = line.strip_prefix(&**prefix).ok_or("the line does not start like the format")?;
         // Numbers tell where fields end, so a line is first read as if all its numbers were right.
+        let mut tries = MAX_TRIES;
         let mut fits = |numbers| {
-            let mut tries = MAX_TRIES;
             spans.clear();
             place(parts, numbers, rest, 0, spans, &mut tries)
         };

@@ -188,6 +188,7 @@ impl LogFile {
             }
         }
         if let Some(first) = self.head.front_mut()
+            && first.len() <= MAX_LINE_BYTES
             && first.starts_with(BYTE_ORDER_MARK)
         {
             first.drain(..BYTE_ORDER_MARK.len());

@@ -90,6 +90,57 @@ fn the_best_key_counts_wherever_it_is() {
     assert_eq!(request(&read("json", line).unwrap()), some(["PUT", "/a?b", "-", "-"]));
 }
 
+/// The keys of a row in the page's table of keys, in their order.
+fn documented(row: &str) -> Vec<String> {
+    let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/cli/replay.md");
+    let page = std::fs::read_to_string(page).unwrap();
+    let start = format!("| {row} | ");
+    let row = page.lines().find_map(|line| line.strip_prefix(&start)).unwrap_or_else(|| panic!("{start}"));
+    row.split('`').skip(1).step_by(2).map(str::to_owned).collect()
+}
+
+#[test]
+fn the_first_documented_key_counts() {
+    let text = |slot: Slot| move |record: &Record| value(record, &slot).unwrap();
+    let rows: &[(&str, usize, &dyn Fn(&Record) -> String)] = &[
+        ("start", 5, &|record| format!("{:?}", record.start)),
+        ("end", 3, &|record| format!("{:?}", record.start)),
+        ("duration", 4, &|record| format!("{:?}", record.duration_ns)),
+        ("upstream's time", 5, &|record| format!("{:?}", record.latency_ns)),
+        ("status", 3, &|record| format!("{:?}", record.status)),
+        ("bytes received", 1, &|record| format!("{:?}", record.received)),
+        ("bytes sent", 2, &|record| format!("{:?}", record.sent)),
+        ("method", 3, &text(Slot::Method)),
+        ("path", 8, &text(Slot::Target)),
+        ("host", 3, &text(Slot::Host)),
+        ("client address", 8, &text(Slot::Address)),
+    ];
+    for (row, count, found) in rows {
+        let keys = documented(row);
+        assert_eq!(keys.len(), *count, "{row}: {keys:?}");
+        // Text of the key with a number, so that each key has a value of its own.
+        let member = |at: usize| match &*keys[at] {
+            "time_local" => format!("\"23/Nov/2026:00:00:0{at} +0000\""),
+            "request" => format!("\"M{at} /{at} HTTP/1.1\""),
+            _ => format!("\"{}\"", 1 + at),
+        };
+        let of = |members: &[usize]| {
+            let members: Vec<(&str, String)> = members.iter().map(|at| (&*keys[*at], member(*at))).collect();
+            let mut members: Vec<(&str, &str)> =
+                members.iter().map(|(key, value)| (*key, &**value)).collect();
+            members.extend([("start_time", "9")].iter().filter(|_| !["start", "end"].contains(row)));
+            members.extend([("path", "\"/\"")].iter().filter(|_| *row != "path"));
+            found(&read("json", &line(&members)).unwrap())
+        };
+        for (better, worse) in (0..keys.len()).flat_map(|at| (0..at).map(move |better| (better, at))) {
+            let names = (&keys[better], &keys[worse]);
+            assert_ne!(of(&[better]), of(&[worse]), "{names:?}");
+            assert_eq!(of(&[better, worse]), of(&[better]), "{names:?}");
+            assert_eq!(of(&[worse, better]), of(&[better]), "{names:?}");
+        }
+    }
+}
+
 #[test]
 fn a_key_without_a_value_leaves_the_meaning_to_the_next_key() {
     let line = r#"{"x-envoy-original-path": null, "path": "/a", "start_time": "-", "time": 1795392000,
