@@ -86,7 +86,8 @@ fn a_value_that_only_late_lines_have_counts_there() {
         + &line(1_200, small)
         + &line(1_201, r#", "client_ip": "192.0.2.8", "content-length": 100"#)
         + &line(1_202, received)
-        + &line(1_203, chunked);
+        + &line(1_203, chunked)
+        + &line(1_204, r#", "bytes_received": 9"#);
     let folder = folder(&log);
     fs::write(folder.path().join("limits.json"), document).unwrap();
     let output = replay(folder.path(), &["--json"]);
@@ -95,8 +96,8 @@ fn a_value_that_only_late_lines_have_counts_there() {
         let rule = &summary["rules"][index];
         (rule["judged"].as_u64().unwrap(), rule["refused"].as_u64().unwrap())
     };
-    // Requests without an address count together: 1,201, of which one passes.
-    assert_eq!((judged(0), judged(1)), ((1_204, 1_201), (3, 2)), "{summary:#}");
+    // Requests without an address count together: 1,202, of which one passes.
+    assert_eq!((judged(0), judged(1)), ((1_205, 1_202), (3, 2)), "{summary:#}");
     let assumptions = summary["log"]["assumptions"].to_string();
     for stated in ["address", "content-length", "size of bodies"] {
         assert!(!assumptions.contains(stated), "{assumptions}");
