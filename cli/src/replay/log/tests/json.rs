@@ -58,7 +58,7 @@ fn the_best_key_counts_wherever_it_is() {
     let (worse, better) = ("\"worse\"", "\"better\"");
     let target = |record: &Record| value(record, &Slot::Target).unwrap();
     for (keys, found) in [
-        (["x-envoy-original-path", "path"], &target as &dyn Fn(&Record) -> String),
+        (["x-envoy-original-path", "path"], &target as Found),
         (["request_uri", "path"], &target),
         (["path", "uri"], &target),
         (["authority", "host"], &|record| value(record, &Slot::Host).unwrap()),
@@ -99,10 +99,13 @@ fn documented(row: &str) -> Vec<String> {
     row.split('`').skip(1).step_by(2).map(str::to_owned).collect()
 }
 
+/// What a row of the page is about, of a record.
+type Found<'a> = &'a dyn Fn(&Record) -> String;
+
 #[test]
 fn the_first_documented_key_counts() {
     let text = |slot: Slot| move |record: &Record| value(record, &slot).unwrap();
-    let rows: &[(&str, usize, &dyn Fn(&Record) -> String)] = &[
+    let rows: &[(&str, usize, Found)] = &[
         ("start", 5, &|record| format!("{:?}", record.start)),
         ("end", 3, &|record| format!("{:?}", record.start)),
         ("duration", 4, &|record| format!("{:?}", record.duration_ns)),
