@@ -8,12 +8,14 @@ pub mod check;
 pub mod explain;
 pub mod init;
 pub mod output;
+pub mod printable;
 pub mod replay;
 pub mod schema;
 pub mod shell;
 pub mod source;
 
 use clap::{CommandFactory, Parser, Subcommand};
+use miette::Report;
 use std::io::{self, Write};
 use std::process::ExitCode;
 
@@ -62,7 +64,30 @@ pub fn run(arguments: Arguments) -> ExitCode {
     };
     result.unwrap_or_else(|report| {
         // `eprintln!` panics if nobody reads the errors.
-        let _ = writeln!(io::stderr(), "{report:?}");
+        let _ = writeln!(io::stderr(), "{:?}", printable(&report));
         ExitCode::from(COULD_NOT_RUN)
     })
+}
+
+/// The error, safe for a terminal: its messages quote documents, logs and file names. Only
+/// messages are kept; no command attaches source code or a help text.
+fn printable(report: &Report) -> Report {
+    let mut messages: Vec<String> =
+        report.chain().map(|error| printable::printable_lines(&error.to_string())).collect();
+    let cause = Report::msg(messages.pop().unwrap_or_default());
+    messages.into_iter().rev().fold(cause, Report::wrap_err)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use miette::miette;
+
+    #[test]
+    fn an_error_is_safe_for_a_terminal_and_keeps_its_causes() {
+        let report = miette!("no `\u{1b}[2J` here,\nnor there").wrap_err("cannot read `a\u{202e}b`");
+        let printable = printable(&report);
+        let messages: Vec<String> = printable.chain().map(ToString::to_string).collect();
+        assert_eq!(messages, ["cannot read `a\\u{202e}b`", "no `\\u{1b}[2J` here,\nnor there"]);
+    }
 }

@@ -10,10 +10,12 @@ mod document;
 pub mod engine;
 pub mod log;
 mod memory;
+mod number;
 mod progress;
 pub mod report;
 mod request;
 pub mod run;
+pub mod suggest;
 pub mod summary;
 mod tally;
 pub mod text;
@@ -74,11 +76,13 @@ fn has_requests(summary: &summary::Summary) -> Result<()> {
 /// A report about a part of the log must not pass for one about the whole log.
 fn is_complete(log: &summary::LogSummary, args: &Args) -> Result<()> {
     if let Some(summary::EndedEarly { file, line, why }) = log.ended_early.first() {
+        let line = number::count(*line);
         bail!("`{file}` ended early, after line {line}: {why}; the report leaves out the rest");
     }
     let (unreadable, lines, max) = (log.unreadable, log.lines, args.max_unreadable);
     if unreadable as f64 * 100.0 > max * lines as f64 {
-        bail!("{unreadable} of {lines} lines cannot be read, `--max-unreadable` permits {max} %");
+        let (unreadable, lines) = (number::count(unreadable), number::plural(lines, "line"));
+        bail!("{unreadable} of {lines} cannot be read, `--max-unreadable` permits {max} %");
     }
     Ok(())
 }

@@ -14,6 +14,7 @@ pub mod scalar;
 pub mod value;
 pub mod yaml;
 
+use crate::printable::printable;
 use content::File;
 use diana_config::{Configuration, Secret, SecretSource, Source};
 use documents::{Document, Host};
@@ -76,7 +77,7 @@ pub fn configuration(path: &Path) -> Result<Configuration> {
         None => Secret::Unsupported,
     };
     Source::new(&document, &secret).compile().map_err(|mistakes| {
-        let lines: Vec<String> = mistakes.iter().map(ToString::to_string).collect();
+        let lines: Vec<String> = mistakes.iter().map(|mistake| printable(&mistake.to_string())).collect();
         miette!("`{}` has mistakes:\n{}", path.display(), lines.join("\n"))
     })
 }

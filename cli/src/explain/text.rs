@@ -1,7 +1,8 @@
 //! The explanation as text. Values of the request are escaped for the terminal.
 
 use super::report::{ActorView, Explanation, LimitView, OutcomeRun, Response, RuleRun, RuleView};
-use super::visible::{escaped, quoted, visible};
+use super::visible::{quoted, visible};
+use crate::printable::printable;
 use std::fmt::{self, Write};
 
 /// The most runs of a rule or of the outcome that are shown.
@@ -40,7 +41,7 @@ fn write_all(to: &mut String, explanation: &Explanation) -> fmt::Result {
     if !explanation.notes.is_empty() {
         writeln!(to, "\nAssumed")?;
     }
-    explanation.notes.iter().try_for_each(|note| writeln!(to, "  {}", escaped(note)))
+    explanation.notes.iter().try_for_each(|note| writeln!(to, "  {}", printable(note)))
 }
 
 fn request(to: &mut String, explanation: &Explanation) -> fmt::Result {
@@ -211,7 +212,7 @@ fn response(to: &mut String, response: &Response) -> fmt::Result {
     match &response.body {
         // The body is text of the configuration, and may have several lines.
         Some(body) if !body.is_empty() => {
-            body.lines().try_for_each(|line| writeln!(to, "    {}", escaped(line)))
+            body.lines().try_for_each(|line| writeln!(to, "    {}", printable(line)))
         }
         _ => Ok(()),
     }

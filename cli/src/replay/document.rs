@@ -5,6 +5,7 @@ use super::log::known::Known;
 use super::log::record::Slots;
 use super::request::{self, Columns, add_slots};
 use super::tally::Tally;
+use crate::printable::printable;
 use crate::source;
 use diana_config::{Configuration, RulePlace, compile_locally, rule_places};
 use diana_limiter::policy::{Measure, Policy};
@@ -31,7 +32,7 @@ impl Document {
     /// The document in these bytes of JSON.
     pub fn of(bytes: &[u8]) -> Result<Document> {
         let mistakes = |mistakes: Vec<diana_document::Error>| {
-            let lines: Vec<String> = mistakes.iter().map(ToString::to_string).collect();
+            let lines: Vec<String> = mistakes.iter().map(|mistake| printable(&mistake.to_string())).collect();
             miette!("the document has mistakes:\n{}", lines.join("\n"))
         };
         let configuration = compile_locally(bytes).map_err(mistakes)?;
@@ -89,7 +90,7 @@ impl Run {
             );
         }
         if self.has_remote {
-            all.push("The document's `remote` is not asked: the local document decides.".into());
+            all.push("The replay does not poll the document's `remote`: the local document decides.".into());
         }
         all.extend(of_responses(policy, known));
         all
@@ -114,7 +115,9 @@ fn of_responses(policy: &Policy, known: &Known) -> Vec<String> {
                 "Adaptive limits follow the statuses and the durations in the log, which include the body."
                     .into()
             }
-            false => "Adaptive limits stay at their start: the log has no statuses or no durations.".into(),
+            false => {
+                "Adaptive limits keep their start values: the log has no statuses or no durations.".into()
+            }
         });
     }
     if measures.status && !known.status {

@@ -1,5 +1,6 @@
 //! The progress of a replay, on a terminal only.
 
+use super::number::{count, plural};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::io::{IsTerminal, stderr};
 
@@ -30,7 +31,7 @@ impl Bar {
         let Some(bar) = &self.0 else { return };
         bar.set_position(bytes);
         let per_second = requests as f64 / bar.elapsed().as_secs_f64().max(0.001);
-        bar.set_message(format!("{requests} requests, {per_second:.0}/s"));
+        bar.set_message(format!("{}, {}/s", plural(requests, "request"), count(per_second as u64)));
     }
 
     /// Removes the bar.

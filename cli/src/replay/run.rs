@@ -6,6 +6,7 @@ use super::log::input::total_bytes;
 use super::log::known::Known;
 use super::log::reader::{Counts, Logs};
 use super::log::record::{Record, Slots};
+use super::number::plural;
 use super::progress::Bar;
 use super::summary::{Comparison, LogSummary, Summary};
 use super::tally::seconds;
@@ -37,6 +38,15 @@ pub fn replay(args: &Args) -> Result<Summary> {
     }
     Ok(summary)
 }
+
+/// Stated if all starts are whole seconds.
+const WHOLE_STARTS: &str =
+    "The log has whole seconds: all requests of a second start at the beginning of that second.";
+
+const SECOND_NS: u64 = 1_000_000_000;
+
+/// If the times have milliseconds, so many of them are all whole seconds in one of 10⁹ logs.
+const LEAST_WHOLE: u64 = 3;
 
 /// A policy that is about to decide the requests of logs.
 pub struct Replay {
@@ -84,9 +94,10 @@ impl Replay {
     ) -> Result<Summary> {
         let Replay { logs, slots, mut first, mut other } = self;
         let mut log = LogSummary { format: logs.format().into(), ..LogSummary::default() };
-        let mut both = Both::default();
+        let (mut both, mut starts_are_whole) = (Both::default(), true);
         let counts = logs.start()?.for_each(|batch, bytes| {
             for record in batch {
+                starts_are_whole &= record.start.as_ns().is_multiple_of(SECOND_NS);
                 let is_refused = first.add(record);
                 if let Some(other) = &mut other {
                     both.add(is_refused, other.add(record));
@@ -110,13 +121,22 @@ impl Replay {
         if let Some((first, last)) = first.tally.first_and_last() {
             (log.first_s, log.last_s) = (seconds(first), seconds(last));
         }
-        log.assumptions.extend(first.tally.notes());
         let totals = first.tally.totals();
+        // A format with fractions may still have whole seconds in all lines.
+        let all_are_whole = starts_are_whole && totals.requests >= LEAST_WHOLE;
+        log.whole_seconds = !known.fraction || all_are_whole;
+        if all_are_whole && known.fraction {
+            log.assumptions.push(WHOLE_STARTS.into());
+        }
+        log.assumptions.extend(first.tally.notes());
         if totals.logged_429 > 0 {
-            log.assumptions.push(format!(
-                "The gateway of the log had refused {} requests with status 429: their durations are those of a refusal.",
-                totals.logged_429
-            ));
+            let requests = plural(totals.logged_429, "request");
+            let durations = match totals.logged_429 {
+                1 => "its duration is that of a refusal",
+                _ => "their durations are those of refusals",
+            };
+            log.assumptions
+                .push(format!("The gateway of the log had refused {requests} with status 429: {durations}."));
         }
         let (timeline, hours) = first.tally.times();
         let against = other.map(|other| both.comparison(&other));
@@ -137,15 +157,16 @@ fn of_times(known: &Known) -> Vec<String> {
     let start = match (known.start, known.duration) {
         (true, _) => None,
         (false, true) => {
-            Some("The log has the end of each request: the start is the end minus the duration.")
+            Some("The log has only the end of each request: the start is the end minus the duration.")
         }
         (false, false) => {
-            Some("The log has the end of each request but no duration: every request starts at its end.")
+            Some("The log has only the end of each request and no duration: the end counts as the start.")
         }
     };
-    let seconds = (!known.fraction).then_some(
-        "The log has whole seconds: all requests of a second start at the beginning of that second.",
-    );
+    let seconds = (!known.fraction).then_some(match known.duration && !known.start {
+        true => "The log has whole seconds: all requests of a second end at the beginning of that second.",
+        false => WHOLE_STARTS,
+    });
     start.into_iter().chain(seconds).map(str::to_owned).collect()
 }
 

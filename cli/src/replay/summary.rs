@@ -24,6 +24,10 @@ pub struct Summary {
     pub against: Option<Comparison>,
 }
 
+/// What whole seconds do to the numbers.
+pub const WHOLE_SECONDS: &str = "All times in the log are whole seconds: bursts look larger than they were, \
+    and the refusals are overestimated.";
+
 /// What was read.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct LogSummary {
@@ -45,6 +49,9 @@ pub struct LogSummary {
     pub first_s: f64,
     /// The last request.
     pub last_s: f64,
+    /// Whether all times are whole seconds. Then bursts look larger than they were, and refusals
+    /// are overestimated.
+    pub whole_seconds: bool,
     /// What the replay assumes because the log does not say it, one sentence each.
     pub assumptions: Vec<String>,
 }
@@ -140,10 +147,12 @@ pub struct RuleSummary {
     pub rpu: u64,
     /// The unit in seconds; 0 if the rule counts requests in flight.
     pub unit_s: f64,
+    /// The requests that a token bucket admits at once, without `warm_up` and `adapt`.
+    pub burst: Option<u64>,
     /// Whether the rule refuses, or only counts.
     pub is_enforced: bool,
-    /// Requests that the rule judged.
-    pub judged: u64,
+    /// Requests that the rule checked.
+    pub checked: u64,
     /// Requests that the rule refused.
     pub refused: u64,
     /// Requests that waited for this rule.
@@ -177,8 +186,10 @@ pub struct RuleSummary {
 pub struct ActorSummary {
     /// The actor's value in the log, such as an address.
     pub actor: String,
-    /// Requests that the rule judged.
-    pub judged: u64,
+    /// Whether the requests lack the actor, and the rule counts them by this address instead.
+    pub is_address: bool,
+    /// Requests that the rule checked.
+    pub checked: u64,
     /// Requests that the rule refused.
     pub refused: u64,
     /// Requests that waited.
@@ -229,6 +240,10 @@ pub struct Quantile {
 pub struct Suggestion {
     /// Requests per unit.
     pub rpu: u64,
+    /// The `burst` for this `rpu`, if the rule has one.
+    pub burst: Option<u64>,
+    /// Why the log is too short for the suggestion, if it is.
+    pub caveat: Option<String>,
     /// The reasoning, in sentences.
     pub why: String,
 }

@@ -5,15 +5,14 @@ mod distinct;
 mod quotas;
 mod rule;
 mod stream;
-mod suggest;
 mod timeline;
 mod what_if;
 
-pub use suggest::{percent, span};
 pub use timeline::seconds;
 
 use super::engine::Engine;
 use super::log::record::Record;
+use super::number::plural;
 use super::summary::{Hour, RuleSummary, Timeline, Totals};
 use diana_config::RulePlace;
 use diana_limiter::algorithm::Admission;
@@ -21,7 +20,7 @@ use diana_limiter::check::{Outcome, RuleResult};
 use diana_limiter::policy::{Policy, Rule};
 use diana_limiter::time::{Span, Time};
 use quotas::Variants;
-use rule::{Described, Judgement, Room, RuleTally};
+use rule::{Described, Room, RuleCheck, RuleTally};
 use serde_json::Value;
 use std::collections::HashMap;
 use timeline::Times;
@@ -68,11 +67,13 @@ impl Tally {
         ids.sort_by_key(|(place, _)| *place);
         let tally = |(place, rule): (usize, &Rule)| {
             let place = places.get(place)?.clone();
-            // The log does not tell what a request would have cost after another decision.
-            let document = document.filter(|_| !rule.is_settled());
-            let variants = document.and_then(|document| Variants::new(document, &place));
             let (quota, is_enforced) = (rule.counter().quota, rule.enforced());
-            Some(RuleTally::new(Described { place, quota, is_enforced, variants }, room))
+            let burst = rule.counter().algorithm.parameters().burst();
+            // The log does not tell what a request would have cost after another decision. A rule
+            // with `rpu: 0` is meant to refuse all requests.
+            let document = document.filter(|_| !rule.is_settled() && quota.rpu > 0);
+            let variants = document.and_then(|document| Variants::new(document, &place));
+            Some(RuleTally::new(Described { place, quota, burst, is_enforced, variants }, room))
         };
         let rules: Vec<RuleTally> = ids.into_iter().filter_map(tally).collect();
         Tally {
@@ -117,14 +118,14 @@ impl Tally {
                 Some(Admission::Admit { delay }) if is_delayed => delay,
                 _ => Span::ZERO,
             };
-            let judgement = Judgement {
+            let check = RuleCheck {
                 at: now,
                 actor: engine.actor(report.rule),
                 is_refused: matches!(report.result, RuleResult::Refused | RuleResult::Shadowed),
                 delay,
                 duration_ns: record.duration_ns.unwrap_or(0),
             };
-            rule.add(judgement, place);
+            rule.add(check, place);
         }
     }
 
@@ -150,9 +151,11 @@ impl Tally {
     #[must_use]
     pub fn rules(&self) -> Vec<RuleSummary> {
         let half = self.rules.len().div_ceil(2).max(1);
+        let log_s = self.first_and_last.map_or(0.0, |(first, last)| seconds(last) - seconds(first));
         std::thread::scope(|scope| {
             let threads = self.rules.chunks(half).map(|rules| {
-                scope.spawn(|| rules.iter().map(RuleTally::summary).collect::<Vec<RuleSummary>>())
+                scope
+                    .spawn(move || rules.iter().map(|rule| rule.summary(log_s)).collect::<Vec<RuleSummary>>())
             });
             let threads: Vec<_> = threads.collect();
             threads.into_iter().flat_map(|thread| thread.join().unwrap_or_default()).collect()
@@ -163,13 +166,18 @@ impl Tally {
     #[must_use]
     pub fn notes(&self) -> Vec<String> {
         let mut notes: Vec<String> = self.rules.iter().flat_map(RuleTally::notes).collect();
-        let room = [
-            (self.evicted, "times an actor started anew"),
-            (self.set_full, "requests of new actors were refused"),
-        ];
-        for (count, what) in room.into_iter().filter(|(count, _)| *count > 0) {
+        let too_small = "The table of `local.max_actors` is too small";
+        if self.evicted > 0 {
+            let times = plural(self.evicted, "time");
             notes.push(format!(
-                "{count} {what}, because `local.max_actors` leaves too little room: so would the filter."
+                "{too_small}: {times}, an actor lost its counts. The filter would do the same."
+            ));
+        }
+        if self.set_full > 0 {
+            let requests = plural(self.set_full, "request");
+            let are = if self.set_full == 1 { "is" } else { "are" };
+            notes.push(format!(
+                "{too_small}: {requests} of new actors {are} refused. The filter would do the same."
             ));
         }
         notes

@@ -1,7 +1,11 @@
 //! The summary of a replay as text for people.
 
-use super::summary::{ActorSummary, Comparison, LogSummary, RuleSummary, Summary, Totals};
-use super::tally::{percent, span};
+use super::number::{count, percent, plural, span, unit};
+use super::summary::{
+    ActorSummary, Comparison, EndedEarly, LogSummary, RuleSummary, Suggestion, Summary, Totals, Unreadable,
+    WHOLE_SECONDS,
+};
+use crate::printable::printable;
 use std::fmt::Write;
 
 /// The actors of each rule that the text shows.
@@ -23,60 +27,72 @@ pub fn report(summary: &Summary) -> String {
     }
     if !log.assumptions.is_empty() {
         text.push_str("\nassumptions\n");
-        log.assumptions.iter().for_each(|line| paragraph(&mut text, ("  - ", "    "), &plain(line)));
+        log.assumptions.iter().for_each(|line| paragraph(&mut text, ("  - ", "    "), &printable(line)));
     }
     text
 }
 
 fn write(text: &mut String, summary: &Summary, log: &LogSummary, totals: &Totals) -> std::fmt::Result {
     let Totals { requests, admitted, delayed, refused, shadow_refused, logged_429 } = *totals;
-    writeln!(text, "{} over {} (format {})", summary.document, log.files.join(", "), plain(&log.format))?;
+    let (document, files) = (printable(&summary.document), printable(&log.files.join(", ")));
+    writeln!(text, "{document} over {files} (format {})", printable(&log.format))?;
     if requests > 0 {
-        writeln!(text, "from {} to {}", instant(log.first_s), instant(log.last_s))?;
+        let length = span(log.last_s - log.first_s);
+        writeln!(text, "from {} to {} ({length})", instant(log.first_s), instant(log.last_s))?;
     }
-    writeln!(text)?;
-    let share = |count: u64| format!("{:>12}  {}", count, percent(count as f64 / requests.max(1) as f64));
-    writeln!(text, "requests {requests:>14}")?;
-    writeln!(text, "admitted {:>2}{}", "", share(admitted))?;
-    let others =
-        [("delayed", delayed), ("refused", refused), ("shadow", shadow_refused), ("429 then", logged_429)];
-    for (name, count) in others.into_iter().filter(|(name, count)| *count > 0 || *name == "refused") {
-        writeln!(text, "{name:<11}{}", share(count))?;
+    writeln!(text, "\n{:<14} {:>13}", "requests", count(requests))?;
+    let parts = [
+        ("admitted", admitted, true),
+        ("delayed", delayed, delayed > 0),
+        ("refused", refused, true),
+        ("shadow refused", shadow_refused, shadow_refused > 0),
+        ("429 in the log", logged_429, logged_429 > 0),
+    ];
+    for (name, part, _) in parts.into_iter().filter(|(.., is_shown)| *is_shown) {
+        let share = percent(part as f64 / requests.max(1) as f64);
+        writeln!(text, "{name:<14} {:>13}  {share}", count(part))?;
+    }
+    if log.whole_seconds {
+        text.push('\n');
+        paragraph(text, ("", ""), WHOLE_SECONDS);
     }
     if log.unreadable > 0 {
-        writeln!(text, "\n{} of {} lines cannot be read, such as", log.unreadable, log.lines)?;
-        for example in &log.examples {
-            writeln!(text, "  {}:{}: {}", plain(&example.file), example.line, plain(&example.why))?;
+        let lines = plural(log.lines, "line");
+        writeln!(text, "\n{} of {lines} cannot be read, for example:", count(log.unreadable))?;
+        for Unreadable { file, line, why } in &log.examples {
+            writeln!(text, "  {}:{line}: {}", printable(file), printable(why))?;
         }
     }
-    for ended in &log.ended_early {
-        writeln!(
-            text,
-            "\n{} ended early, after line {}: {}",
-            plain(&ended.file),
-            ended.line,
-            plain(&ended.why)
-        )?;
+    for EndedEarly { file, line, why } in &log.ended_early {
+        let (file, line) = (printable(file), count(*line));
+        writeln!(text, "\n{file} ended early, after line {line}: {}", printable(why))?;
     }
     if log.late > 0 {
-        writeln!(text, "\n{} requests were logged too late and were decided after their start", log.late)?;
+        let requests = plural(log.late, "request");
+        let are = if log.late == 1 { "comes" } else { "come" };
+        writeln!(text, "\n{requests} {are} too late in the log to be decided in the order of the starts")?;
     }
     Ok(())
 }
 
 /// One line for each rule.
 fn rules_table(text: &mut String, rules: &[RuleSummary]) {
-    let width = rules.iter().map(|rule| rule.name.len()).max().unwrap_or(0).max(4);
-    text.push_str(&format!(
-        "\n{:<width$}  {:<10} {:>10} {:>12} {:>12} {:>9} {:>10} {:>15}\n",
-        "rule", "algorithm", "rpu", "judged", "refused", "delayed", "actors", "refused actors"
-    ));
-    for rule in rules {
-        let RuleSummary { name, algorithm, rpu, judged, refused, delayed, actors, refused_actors, .. } = rule;
-        let shadow = if rule.is_enforced { "" } else { "  shadow" };
+    let names: Vec<String> = rules.iter().map(|rule| printable(&rule.name)).collect();
+    let width = names.iter().map(|name| name.chars().count()).max().unwrap_or(0).max(4);
+    text.push('\n');
+    let mut line = |name: &str, algorithm: &str, cells: [&str; 6], end: &str| {
+        let [rpu, checked, refused, delayed, actors, refused_actors] = cells;
         text.push_str(&format!(
-            "{name:<width$}  {algorithm:<10} {rpu:>10} {judged:>12} {refused:>12} {delayed:>9} {actors:>10} {refused_actors:>15}{shadow}\n"
+            "{name:<width$}  {algorithm:<10} {rpu:>10} {checked:>12} {refused:>12} {delayed:>9} {actors:>10} {refused_actors:>15}{end}\n"
         ));
+    };
+    let heads = ["rpu", "checked", "refused", "delayed", "actors", "refused actors"];
+    line("rule", "algorithm", heads, "");
+    for (rule, name) in rules.iter().zip(&names) {
+        let RuleSummary { rpu, checked, refused, delayed, actors, refused_actors, .. } = rule;
+        let cells = [rpu, checked, refused, delayed, actors, refused_actors].map(|number| count(*number));
+        let shadow = if rule.is_enforced { "" } else { "  shadow" };
+        line(name, &rule.algorithm, cells.each_ref().map(String::as_str), shadow);
     }
 }
 
@@ -86,20 +102,25 @@ fn rule(text: &mut String, rule: &RuleSummary) {
     if refused.is_empty() && rule.suggestion.is_none() {
         return;
     }
-    let unit = if rule.unit_s == 0.0 {
-        "in flight".to_owned()
-    } else {
-        format!("per {}", span(rule.unit_s).trim_start_matches("one "))
+    let per = match rule.unit_s {
+        0.0 => "in flight".to_owned(),
+        length => format!("per {}", unit(length).trim_start_matches("one ")),
     };
-    text.push_str(&format!("\n{}: {} {unit} by {} on {}\n", rule.name, rule.rpu, rule.actor, rule.url));
-    for actor in refused {
+    let [name, actor, url] = [&rule.name, &rule.actor, &rule.url].map(|text| printable(text));
+    text.push_str(&format!("\n{name}: {} {per} by {actor} on {url}\n", count(rule.rpu)));
+    for actor in &refused {
+        let mark = if actor.is_address { " (address)" } else { "" };
         text.push_str(&format!(
-            "  {:<40} {:>10} of {} refused, at most {} {unit}\n",
-            plain(&actor.actor),
-            actor.refused,
-            actor.judged,
-            actor.peak
+            "  {:<40} {:>10} of {} refused, at most {} {per}\n",
+            printable(&actor.actor) + mark,
+            count(actor.refused),
+            count(actor.checked),
+            count(actor.peak)
         ));
+    }
+    if refused.iter().any(|actor| actor.is_address) {
+        let words = "(address): the requests lack the actor, so the rule counts them by address";
+        paragraph(text, ("  ", "    "), words);
     }
     let least = [
         ("nothing", rule.least.none),
@@ -110,14 +131,20 @@ fn rule(text: &mut String, rule: &RuleSummary) {
         // A looser share with the same quota adds nothing.
         let is_new =
             at.checked_sub(1).and_then(|before| least.get(before)).is_none_or(|(_, before)| before != rpu);
-        Some(format!("{share} from rpu {} on", (*rpu).filter(|_| is_new)?))
+        Some(format!("{share} from rpu {}", count((*rpu).filter(|_| is_new)?)))
     });
     let known: Vec<String> = known.collect();
     if !known.is_empty() {
-        paragraph(text, ("  ", "    "), &format!("as the only rule it refuses {}", known.join(", ")));
+        paragraph(
+            text,
+            ("  ", "    "),
+            &format!("without the other rules, this rule refuses {}", known.join(", ")),
+        );
     }
-    if let Some(suggestion) = &rule.suggestion {
-        paragraph(text, ("  ", "    "), &format!("suggested rpu: {}. {}", suggestion.rpu, suggestion.why));
+    if let Some(Suggestion { rpu, caveat, why, .. }) = &rule.suggestion {
+        let caveat = caveat.iter().map(|caveat| format!(" {caveat}")).collect::<String>();
+        let (rpu, now) = (count(*rpu), count(rule.rpu));
+        paragraph(text, ("  ", "    "), &format!("suggested rpu: {rpu} (now {now}).{caveat} {why}"));
     }
 }
 
@@ -129,7 +156,8 @@ fn paragraph(text: &mut String, (first, others): (&str, &str), words: &str) {
 }
 
 fn comparison(text: &mut String, document: &str, totals: &Totals, against: &Comparison) {
-    let Comparison { document: other, totals: others, both_refuse, only_first, only_other, rules } = against;
+    let Comparison { totals: others, both_refuse, only_first, only_other, rules, .. } = against;
+    let [document, other] = [document, &against.document].map(printable);
     let lines = [
         (format!("refused by {document}"), totals.refused),
         (format!("refused by {other}"), others.refused),
@@ -139,8 +167,8 @@ fn comparison(text: &mut String, document: &str, totals: &Totals, against: &Comp
     ];
     text.push_str("\ncomparison\n");
     let width = lines.iter().map(|(name, _)| name.chars().count()).max().unwrap_or(0);
-    for (name, count) in lines {
-        text.push_str(&format!("  {name:<width$} {count:>12}\n"));
+    for (name, number) in lines {
+        text.push_str(&format!("  {name:<width$} {:>12}\n", count(number)));
     }
     rules_table(text, rules);
 }
@@ -152,21 +180,81 @@ fn instant(seconds: f64) -> String {
     instant.map_or_else(|_| seconds.to_string(), |instant| instant.to_string())
 }
 
-/// Text of a log without control characters and marks that change the direction of text.
-fn plain(text: &str) -> String {
-    let is_hidden = |c: char| {
-        c.is_control()
-            || matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
-    };
-    text.chars().map(|c| if is_hidden(c) { c.escape_unicode().to_string() } else { c.to_string() }).collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn text_of_clients_cannot_move_the_cursor() {
-        assert_eq!(plain("a\u{1b}[2J\u{202e}é\n"), "a\\u{1b}[2J\\u{202e}é\\u{a}");
+    fn no_text_of_others_moves_the_cursor() {
+        let hostile = || "\u{1b}[2J\u{202e}é\n".to_owned();
+        let rule = RuleSummary {
+            name: hostile(),
+            url: hostile(),
+            actor: hostile(),
+            top: vec![ActorSummary { actor: hostile(), refused: 1, ..ActorSummary::default() }],
+            ..RuleSummary::default()
+        };
+        let example = Unreadable { file: hostile(), line: 1, why: hostile() };
+        let summary = Summary {
+            document: hostile(),
+            log: LogSummary {
+                files: vec![hostile()],
+                format: hostile(),
+                unreadable: 1,
+                examples: vec![example],
+                assumptions: vec![hostile()],
+                ..LogSummary::default()
+            },
+            rules: vec![rule.clone()],
+            against: Some(Comparison { document: hostile(), rules: vec![rule], ..Comparison::default() }),
+            ..Summary::default()
+        };
+        let text = report(&summary);
+        assert!(!text.contains(['\u{1b}', '\u{202e}']), "{text}");
+        assert_eq!(text.matches("\\u{1b}[2J\\u{202e}é\\u{a}").count(), 16, "{text}");
+    }
+
+    #[test]
+    fn numbers_are_grouped_and_nouns_agree() {
+        let mut summary = Summary {
+            totals: Totals { requests: 5_000_000, admitted: 4_999_999, refused: 1, ..Totals::default() },
+            ..Summary::default()
+        };
+        (summary.log.lines, summary.log.unreadable, summary.log.late) = (5_001_234, 1_234, 1);
+        summary.rules = vec![RuleSummary {
+            name: "r".into(),
+            rpu: 1_500,
+            unit_s: 60.0,
+            checked: 5_000_000,
+            suggestion: Some(Suggestion {
+                rpu: 2_000,
+                caveat: Some("Short.".into()),
+                ..Suggestion::default()
+            }),
+            ..RuleSummary::default()
+        }];
+        let text = report(&summary);
+        for words in [
+            "requests           5,000,000\nadmitted           4,999,999  100.0 %\n",
+            "1,234 of 5,001,234 lines cannot be read",
+            "1 request comes too late in the log",
+            "\nr     ",
+            "     1,500    5,000,000 ",
+            "suggested rpu: 2,000 (now 1,500). Short.",
+        ] {
+            assert!(text.contains(words), "{words}\n{text}");
+        }
+        summary.log.late = 2_000;
+        assert!(report(&summary).contains("2,000 requests come too late in the log"));
+    }
+
+    #[test]
+    fn whole_seconds_are_stated_below_the_totals() {
+        let mut summary = Summary::default();
+        summary.log.whole_seconds = true;
+        let text = report(&summary);
+        let (totals, rules) = text.split_once("\nrule ").unwrap();
+        assert!(totals.contains("All times in the log are whole seconds"), "{text}");
+        assert!(!rules.contains("whole seconds"));
     }
 }

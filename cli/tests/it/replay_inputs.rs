@@ -46,7 +46,7 @@ fn a_header_that_many_first_lines_lack_counts_where_it_comes() {
     let output = replay(folder.path(), &["--json"]);
     let summary: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
     let rule = &summary["rules"][0];
-    assert_eq!((rule["judged"].as_u64(), rule["refused"].as_u64()), (Some(10), Some(8)), "{summary:#}");
+    assert_eq!((rule["checked"].as_u64(), rule["refused"].as_u64()), (Some(10), Some(8)), "{summary:#}");
     let assumptions = summary["log"]["assumptions"].to_string();
     assert!(!assumptions.contains("x-user-id"), "{assumptions}");
 }
@@ -92,12 +92,12 @@ fn a_value_that_only_late_lines_have_counts_there() {
     fs::write(folder.path().join("limits.json"), document).unwrap();
     let output = replay(folder.path(), &["--json"]);
     let summary: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
-    let judged = |index: usize| {
+    let checked = |index: usize| {
         let rule = &summary["rules"][index];
-        (rule["judged"].as_u64().unwrap(), rule["refused"].as_u64().unwrap())
+        (rule["checked"].as_u64().unwrap(), rule["refused"].as_u64().unwrap())
     };
     // Requests without an address count together: 1,202, of which one passes.
-    assert_eq!((judged(0), judged(1)), ((1_205, 1_202), (3, 2)), "{summary:#}");
+    assert_eq!((checked(0), checked(1)), ((1_205, 1_202), (3, 2)), "{summary:#}");
     let assumptions = summary["log"]["assumptions"].to_string();
     for stated in ["address", "content-length", "size of bodies"] {
         assert!(!assumptions.contains(stated), "{assumptions}");
@@ -122,7 +122,7 @@ fn a_file_that_ends_early_is_reported_and_cannot_pass() {
         assert!(lines > 1_000 && (lines == 5_000) == (kept > gzip.len() / 2), "{lines}");
         assert_eq!((ended["line"].as_u64(), log["unreadable"].as_u64()), (Some(lines), Some(0)));
         assert_eq!(summary["totals"]["requests"].as_u64(), Some(lines));
-        let words = format!("ended early, after line {lines}: ");
+        let words = format!("ended early, after line {},{:03}: ", lines / 1_000, lines % 1_000);
         assert!(message(&output).contains(&format!("`access.log` {words}")), "{}", message(&output));
         let text = String::from_utf8(replay(folder.path(), &[]).stdout).unwrap();
         assert!(text.contains(&format!("\naccess.log {words}")), "{text}");
@@ -150,7 +150,10 @@ fn too_many_unreadable_lines_cannot_pass() {
         let output = replay(folder.path(), options);
         assert_eq!(output.status.code(), Some(code), "{options:?}");
         let text = String::from_utf8_lossy(&output.stdout).into_owned();
-        assert!(text.contains("10 of 100 lines cannot be read, such as"), "the report is printed: {text}");
+        assert!(
+            text.contains("10 of 100 lines cannot be read, for example:"),
+            "the report is printed: {text}"
+        );
     }
     let output = replay(folder.path(), &["--max-unreadable", "9.9"]);
     let error = message(&output);

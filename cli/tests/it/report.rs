@@ -33,10 +33,10 @@ fn the_page_has_the_numbers_of_the_summary() {
         "2026-03-02 00:00:00",
         "2026-03-08 23:59:59",
         "1,204,332",
-        "99 % of the addresses never make more than 48 requests within a minute",
+        "99.9 % of the 18,300 actors have at most ",
         "policy-stricter.yaml",
         "the line ends within the quoted request",
-        "The log has no header </bdi><code><bdi>x-user-id</bdi></code>",
+        "The log has no header </bdi><code><bdi>x-trial</bdi></code>",
         "addresses of clients",
     ];
     for text in expected {
@@ -63,15 +63,15 @@ fn numbers_stand_beside_their_names() {
     let expected = [
         "Requests 1,204,332 1.99 per second Admitted at once 1,123,245 93.3 % Delayed 18,906 1.6 %",
         "Refused 62,181 5.2 % Refused in shadow 3,231 0.27 % Status 429 in the log 0 0 %",
-        "per-address /api/ 120 per minute 1,088,410 56,879 5.2 % 29 of 18,300 The most refusals",
-        "150 per minute per-user-hourly shadow /api/ 3,000 per hour 1,088,410 3,231 0.30 % 7 of 7,910",
+        "per-address /api/ 120 per minute 1,088,410 56,879 5.2 % 29 of 18,300 Most refusals",
+        "310 per minute per-user-hourly shadow /api/ 3,000 per hour 1,088,410 3,231 0.30 % 7 of 7,910",
         "Delayed 18,906 at most 950 ms First refusal 2026-03-0",
         "120 per minute would refuse 56,879 requests ( 5.2 % ), 29 actors ( 0.16 % )",
         "120 per minute 56,879 5.2 % 29 0.16 %",
-        "Quota now 120 per minute Least that refuses nothing 940 per minute",
-        "Least that refuses up to 0.1 % 720 per minute Least that refuses up to 1 % 436 per minute",
+        "Quota now 120 per minute Lowest that refuses nothing 940 per minute",
+        "Lowest that refuses up to 0.1 % 720 per minute Lowest that refuses up to 1 % 436 per minute",
         "203.0.113.4 8,962 6,846 940 4 Mar 15:05:59 4 Mar 14:32:44 4 Mar 15:38:08",
-        "50 % 11 within the quota 90 % 26 within the quota 99 % 48 within the quota 99.9 % 254 above the quota",
+        "50 % 11 within the quota 90 % 26 within the quota 99 % 48 within the quota 99.9 % 254 above the quota and the burst",
         "Both refuse 60,937 73.5 % of those that either refuses",
         "Only this document refuses 1,244 1.5 %",
         "Only the other refuses 20,732 25.0 %",
@@ -103,9 +103,78 @@ fn the_tables_behind_the_charts_have_all_numbers() {
 }
 
 #[test]
+fn a_short_log_has_no_hours_of_the_week_and_a_longer_one_only_its_weekdays() {
+    let mut summary = sample::summary();
+    summary.log.last_s = summary.log.first_s + 11_520.0;
+    let short = html(&summary).replace('\u{a0}', " ");
+    assert!(!short.contains("heat-requests") && !short.contains("Hours of the week"));
+    assert!(short.contains("The log covers 3 h 12 min, less than a day"));
+    summary.log.last_s = summary.log.first_s + 100_000.0;
+    let two_days = html(&summary);
+    assert_eq!(two_days.matches("class=\"shade-").count(), 2 * (2 * 24 + 7), "two days, and the legend");
+    let table = two_days.split("Hours as a table").nth(2).unwrap().split("</table>").next().unwrap();
+    assert!(table.contains("Mon") && table.contains("Tue") && !table.contains("Wed"));
+}
+
+#[test]
+fn whole_seconds_are_stated_beside_the_totals() {
+    let mut summary = sample::summary();
+    let words = "All times in the log are whole seconds: bursts look larger than they were";
+    assert!(!html(&summary).contains(words));
+    summary.log.whole_seconds = true;
+    let page = html(&summary);
+    let totals = page.split("id=\"totals\"").nth(1).unwrap().split("</section>").next().unwrap();
+    assert!(totals.contains(words));
+}
+
+#[test]
+fn an_address_in_place_of_an_actor_is_marked() {
+    let mut summary = sample::summary();
+    let words = "Requests without the actor count by address";
+    assert!(!html(&summary).contains(words));
+    summary.rules[1].top[3].is_address = true;
+    let page = html(&summary);
+    assert!(page.contains(words));
+    let mark = "</bdi></code> <span class=\"badge\">address</span></th>";
+    assert_eq!(page.matches(mark).count(), 1);
+}
+
+#[test]
+fn a_suggestion_says_what_it_lacks() {
+    let mut summary = sample::summary();
+    let suggestion = summary.rules[0].suggestion.as_mut().unwrap();
+    suggestion.caveat = Some("The log covers only 3 s, less than a day.".to_owned());
+    suggestion.burst = Some(77);
+    let page = text(&html(&summary));
+    assert!(
+        page.contains("Burst 77 The log covers only 3 s, less than a day. 99.9 % of the 18,300 actors"),
+        "{page}"
+    );
+}
+
+#[test]
+fn a_burst_stays_while_the_slider_moves() {
+    let mut summary = sample::summary();
+    assert!(!html(&summary).contains("The burst stays"));
+    summary.rules[0].burst = Some(7);
+    let page = html(&summary);
+    assert_eq!(page.matches(". The burst stays 7<").count(), 1);
+    assert!(page.contains("The bucket never admits more than 7 requests at once."));
+}
+
+#[test]
+fn a_rule_that_refuses_all_has_no_quotas_to_consider() {
+    let mut summary = sample::summary();
+    summary.rules.truncate(1);
+    assert!(html(&summary).contains("Quotas to consider"));
+    summary.rules[0].rpu = 0;
+    assert!(!html(&summary).contains("Quotas to consider"));
+}
+
+#[test]
 fn a_section_without_numbers_is_left_out() {
     let page = html(&Summary::default());
-    assert!(page.contains("The document has no rules.") && page.contains("There are no requests."));
+    assert!(page.contains("The document has no rules.") && page.contains("No requests."));
     assert!(!page.contains("id=\"comparison\""));
     let full = html(&sample::summary());
     assert!(full.contains("id=\"comparison\"") && full.contains("id=\"rule-4\""));
@@ -149,7 +218,7 @@ fn the_sample_agrees_with_itself() {
     for rule in &summary.rules {
         assert_eq!(rule.refusals.iter().sum::<u64>(), rule.refused, "{}", rule.name);
         assert!(rule.what_if.is_sorted_by(|one, next| one.rpu < next.rpu && one.refused >= next.refused));
-        assert!(rule.what_if.iter().all(|point| point.refused < rule.judged), "{}", rule.name);
+        assert!(rule.what_if.iter().all(|point| point.refused < rule.checked), "{}", rule.name);
     }
 }
 

@@ -2,8 +2,9 @@
 //! refuses follows from the same numbers everywhere.
 
 use super::load::{incident, mornings, nights, noise, spread};
-use super::{INTERVAL, START};
-use diana_cli::replay::summary::{ActorSummary, Least, Quantile, RuleSummary, Suggestion, WhatIf};
+use super::{INTERVAL, START, WEEK_S};
+use diana_cli::replay::suggest::suggestion;
+use diana_cli::replay::summary::{ActorSummary, Least, Quantile, RuleSummary, WhatIf};
 
 /// A rule, and who meets it.
 pub struct Rule {
@@ -14,12 +15,11 @@ pub struct Rule {
     pub rpu: u64,
     unit_s: f64,
     is_enforced: bool,
-    judged: u64,
+    checked: u64,
     delayed: u64,
     groups: Vec<Group>,
     when: fn(usize) -> f64,
     value: fn(usize) -> String,
-    suggestion: (u64, &'static str),
 }
 
 /// Actors that have the same peak, and as many busy units, each less busy than the one before.
@@ -64,16 +64,11 @@ fn per_address() -> Rule {
         rpu: 120,
         unit_s: 60.0,
         is_enforced: true,
-        judged: 1_088_410,
+        checked: 1_088_410,
         delayed: 0,
         groups,
         when: incident,
         value: address,
-        suggestion: (
-            150,
-            "99 % of the addresses never make more than 48 requests within a minute. 150 is three times as much. \
-             Above 150 are 26 addresses, which make nearly all refused requests.",
-        ),
     }
 }
 
@@ -88,12 +83,11 @@ fn per_user() -> Rule {
         rpu: 3_000,
         unit_s: 3_600.0,
         is_enforced: false,
-        judged: 1_088_410,
+        checked: 1_088_410,
         delayed: 0,
         groups,
         when: nights,
         value: |index| format!("user-{}", 10_007 + index * 7_919 % 80_021),
-        suggestion: (4_000, "No user makes more than 3,900 requests within an hour."),
     }
 }
 
@@ -112,15 +106,11 @@ fn sign_in() -> Rule {
         rpu: 6,
         unit_s: 60.0,
         is_enforced: true,
-        judged: 61_877,
+        checked: 61_877,
         delayed: 0,
         groups,
         when: mornings,
         value: |index| address(index + 17),
-        suggestion: (
-            5,
-            "99 % of the addresses try at most 4 times within a minute. 5 leaves room for a fifth.",
-        ),
     }
 }
 
@@ -135,12 +125,11 @@ fn export() -> Rule {
         rpu: 20,
         unit_s: 1.0,
         is_enforced: true,
-        judged: 61_240,
+        checked: 61_240,
         delayed: 18_906,
         groups,
         when: mornings,
         value: |index| format!("acme-{:03}", 11 + index * 37 % 480),
-        suggestion: (32, "The busiest account makes 31 requests within a second."),
     }
 }
 
@@ -175,13 +164,13 @@ impl Rule {
         let refusals = spread(refused, self.when);
         let at = |index: usize| START + INTERVAL * (index as f64 + noise(index));
         let highest = self.highest();
-        let least = |share: u64| (1..=highest).find(|rpu| self.refused(*rpu) * share <= self.judged);
+        let least = |share: u64| (1..=highest).find(|rpu| self.refused(*rpu) * share <= self.checked);
         let least = Least {
             none: (1..=highest).find(|rpu| self.refused(*rpu) == 0),
             per_mille: least(1000),
             percent: least(100),
         };
-        RuleSummary {
+        let summary = RuleSummary {
             name: self.name.to_owned(),
             place,
             url: self.url.to_owned(),
@@ -189,8 +178,9 @@ impl Rule {
             algorithm: self.algorithm.to_owned(),
             rpu: self.rpu,
             unit_s: self.unit_s,
+            burst: (self.algorithm == "TB").then_some(self.rpu),
             is_enforced: self.is_enforced,
-            judged: self.judged,
+            checked: self.checked,
             refused,
             delayed: self.delayed,
             longest_delay_s: if self.delayed > 0 { 0.95 } else { 0.0 },
@@ -200,13 +190,17 @@ impl Rule {
             last_refusal_s: refusals.iter().rposition(|number| *number > 0).map(at),
             top: self.top(&refusals),
             refusals,
-            what_if: self.what_if(&least),
+            what_if: Vec::new(),
             least,
             peaks: [0.5, 0.9, 0.99, 0.999, 1.0]
                 .map(|share| Quantile { share, peak: self.peak(share) })
                 .to_vec(),
-            suggestion: Some(Suggestion { rpu: self.suggestion.0, why: self.suggestion.1.to_owned() }),
-        }
+            suggestion: None,
+        };
+        let share = |rpu, _| Some(self.refused(rpu) as f64 / self.checked as f64);
+        let suggestion = suggestion(&summary, WEEK_S, &share);
+        let what_if = self.what_if(&summary.least, suggestion.as_ref().unwrap().rpu);
+        RuleSummary { suggestion, what_if, ..summary }
     }
 
     fn refused(&self, rpu: u64) -> u64 {
@@ -221,8 +215,8 @@ impl Rule {
         self.groups.iter().map(|group| group.peak).max().unwrap()
     }
 
-    fn what_if(&self, least: &Least) -> Vec<WhatIf> {
-        let mut quotas = vec![self.rpu, self.suggestion.0];
+    fn what_if(&self, least: &Least, suggested: u64) -> Vec<WhatIf> {
+        let mut quotas = vec![self.rpu, suggested];
         quotas.extend([least.none, least.per_mille, least.percent].into_iter().flatten());
         quotas.extend((0..44).map(|step| rounded(decay(self.highest(), 90, step))));
         quotas.retain(|rpu| *rpu > 0);
@@ -258,7 +252,8 @@ impl Rule {
                 let span = INTERVAL * (busiest - first).min(2) as f64;
                 ActorSummary {
                     actor: (self.value)(index),
-                    judged: group.loads().sum::<u64>() + 40,
+                    is_address: false,
+                    checked: group.loads().sum::<u64>() + 40,
                     refused,
                     delayed: self.delayed * 2 / (60 + 4 * index as u64),
                     peak: group.peak,

@@ -3,6 +3,7 @@
 use super::incoming::{Best, Incoming, Instant, Rank};
 use super::record::{Slot, Slots};
 use super::time::{TimeFormat, decimal};
+use crate::printable::printable;
 use std::str;
 
 /// The meaning of one part of a line.
@@ -171,24 +172,9 @@ pub fn header_name(name: &str) -> Box<str> {
 pub fn shown(line: &[u8]) -> String {
     const MOST: usize = 100;
     let text = String::from_utf8_lossy(line);
-    let mut shown = String::new();
-    for c in text.chars().take(MOST) {
-        match is_hidden(c) {
-            true => shown.extend(c.escape_unicode()),
-            false => shown.push(c),
-        }
-    }
+    let mut shown = printable(&text.chars().take(MOST).collect::<String>());
     if text.chars().nth(MOST).is_some() {
         shown.push('…');
     }
     shown
-}
-
-/// Whether a character is invisible, or moves other characters.
-fn is_hidden(c: char) -> bool {
-    c.is_control()
-        || matches!(u32::from(c),
-            0xad | 0x34f | 0x61c | 0x115f | 0x1160 | 0x17b4 | 0x17b5 | 0x180b..=0x180f
-            | 0x200b..=0x200f | 0x2028..=0x202e | 0x2060..=0x206f | 0x3164 | 0xe000..=0xf8ff
-            | 0xfe00..=0xfe0f | 0xfeff | 0xffa0 | 0xfff0..=0xfffb | 0xe0000..=0xe0fff | 0xf0000..)
 }

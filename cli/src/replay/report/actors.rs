@@ -1,5 +1,6 @@
 //! The actors with the most refusals.
 
+use super::table::Column::{Number, Text};
 use super::{number, table, text, time};
 use crate::replay::summary::RuleSummary;
 use maud::{Markup, html};
@@ -9,30 +10,30 @@ pub fn panel(rule: &RuleSummary) -> Markup {
     if rule.top.is_empty() {
         return html! {};
     }
+    let has_addresses = rule.top.iter().any(|actor| actor.is_address);
+    let delayed = (rule.delayed > 0).then_some(Number("Delayed"));
+    let heads = [Text("Actor"), Number("Checked"), Number("Refused")].into_iter().chain(delayed);
+    let heads =
+        heads.chain([Number("Peak"), Text("Time of the peak"), Text("First refusal"), Text("Last refusal")]);
     html! {
         div .panel {
             h3 { "Top actors" }
             p .sub { "By refusals, then by peaks. Instants are in UTC" }
+            @if has_addresses {
+                p .sub { "Requests without the actor count by address; such actors have the mark " (address()) }
+            }
             (table::scrolling("Top actors", html! {
                 table .actors {
                     caption .hidden { "Actors with the most refusals" }
-                    thead {
-                        tr {
-                            th scope="col" { "Actor" }
-                            th scope="col" .n { "Judged" }
-                            th scope="col" .n { "Refused" }
-                            @if rule.delayed > 0 { th scope="col" .n { "Delayed" } }
-                            th scope="col" .n { "Peak" }
-                            th scope="col" { "Time of the peak" }
-                            th scope="col" { "First refusal" }
-                            th scope="col" { "Last refusal" }
-                        }
-                    }
+                    (table::head(heads))
                     tbody {
                         @for actor in &rule.top {
                             tr {
-                                th scope="row" { (text::code(&actor.actor)) }
-                                td .n { (number::count(actor.judged)) }
+                                th scope="row" {
+                                    (text::code(&actor.actor))
+                                    @if actor.is_address { " " (address()) }
+                                }
+                                td .n { (number::count(actor.checked)) }
                                 td .n.refusal[actor.refused > 0] { (number::count(actor.refused)) }
                                 @if rule.delayed > 0 { td .n { (number::count(actor.delayed)) } }
                                 td .n { (number::count(actor.peak)) }
@@ -46,4 +47,9 @@ pub fn panel(rule: &RuleSummary) -> Markup {
             }))
         }
     }
+}
+
+/// The mark of an address that stands for an actor.
+fn address() -> Markup {
+    html! { span .badge { "address" } }
 }

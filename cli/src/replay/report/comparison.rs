@@ -1,5 +1,6 @@
 //! The decisions of two documents about the same requests.
 
+use super::table::Column::{Number, Text};
 use super::table::fact;
 use super::{number, table, text};
 use crate::replay::summary::{Comparison, RuleSummary, Summary, Totals};
@@ -64,14 +65,7 @@ fn totals(summary: &Summary, against: &Comparison) -> Markup {
     html! {
         table {
             caption .hidden { "Decisions of the two documents" }
-            thead {
-                tr {
-                    th scope="col" { "Decision" }
-                    th scope="col" .n { "This" }
-                    th scope="col" .n { "Other" }
-                    th scope="col" .n { "Difference" }
-                }
-            }
+            (table::head([Text("Decision"), Number("This"), Number("Other"), Number("Difference")]))
             tbody {
                 @for (label, of) in rows {
                     @let (this, other) = (of(&summary.totals), of(&against.totals));
@@ -104,15 +98,9 @@ fn rules(summary: &Summary, against: &Comparison) -> Markup {
     html! {
         table {
             caption .hidden { "Rules of the two documents" }
-            thead {
-                tr {
-                    th scope="col" { "Rule" }
-                    th scope="col" { "Quota" }
-                    th scope="col" { "Other quota" }
-                    th scope="col" .n { "Refused" }
-                    th scope="col" .n { "Other refused" }
-                }
-            }
+            (table::head([
+                Text("Rule"), Text("Quota"), Text("Other quota"), Number("Refused"), Number("Other refused"),
+            ]))
             tbody {
                 @for (name, this, other) in both.chain(new) {
                     tr {

@@ -1,5 +1,6 @@
 //! The section on the log: readable lines, unreadable lines and assumptions of the replay.
 
+use super::table::Column::{Number, Text};
 use super::table::fact;
 use super::{number, table, text, time};
 use crate::replay::summary::LogSummary;
@@ -15,7 +16,7 @@ pub fn section(log: &LogSummary) -> Markup {
                 (fact("Format", text::code(&log.format), html! {}))
                 (fact("Lines", html! { (number::count(log.lines)) }, html! {}))
                 (fact("Unreadable lines", html! { (number::count(log.unreadable)) }, of_all(log.unreadable)))
-                (fact("Logged too late", html! { (number::count(log.late)) }, html! { "not in the order of their starts" }))
+                (fact("Logged too late", html! { (number::count(log.late)) }, html! { "decided after their starts" }))
                 (fact("First request", time::element(Some(log.first_s)), html! { "UTC" }))
                 (fact("Last request", time::element(Some(log.last_s)), html! { "UTC" }))
             }
@@ -33,7 +34,7 @@ pub fn section(log: &LogSummary) -> Markup {
                 div .panel {
                     h3 { "Assumptions" }
                     @if log.assumptions.is_empty() {
-                        p { "The log has all that the rules ask for." }
+                        p { "The log has every value that the rules need." }
                     } @else {
                         ul { @for assumption in &log.assumptions { li { (text::prose(assumption)) } } }
                     }
@@ -48,17 +49,11 @@ fn unreadable(log: &LogSummary) -> Markup {
     html! {
         div .panel {
             h3 { "Unreadable lines" }
-            p .sub { "The first of " (number::plural(log.unreadable, "line")) " that are not requests in this format" }
+            p .sub { "The first of " (number::plural(log.unreadable, "line")) " without a request in this format" }
             (table::scrolling("Unreadable lines", html! {
                 table {
-                    caption .hidden { "Lines that are no requests" }
-                    thead {
-                        tr {
-                            th scope="col" { "File" }
-                            th scope="col" .n { "Line" }
-                            th scope="col" { "Reason" }
-                        }
-                    }
+                    caption .hidden { "Lines without a request" }
+                    (table::head([Text("File"), Number("Line"), Text("Reason")]))
                     tbody {
                         @for example in &log.examples {
                             tr {

@@ -2,7 +2,7 @@
 
 use super::table::fact;
 use super::{number, text, time};
-use crate::replay::summary::Summary;
+use crate::replay::summary::{Summary, WHOLE_SECONDS};
 use maud::{Markup, PreEscaped, html};
 
 /// The title, the range of the log, the links to the sections and the switch of colours.
@@ -72,6 +72,7 @@ pub fn totals(summary: &Summary) -> Markup {
                 (tile("Refused in shadow", totals.shadow_refused, of_all(totals.shadow_refused)))
                 (tile("Status 429 in the log", totals.logged_429, of_all(totals.logged_429)))
             }
+            @if summary.log.whole_seconds { p .caution { (WHOLE_SECONDS) } }
         }
     }
 }

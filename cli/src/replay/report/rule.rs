@@ -2,6 +2,7 @@
 
 use super::chart::peaks::Peaks;
 use super::chart::time::{Chart, Series};
+use super::table::Column::{Number, Text};
 use super::table::fact;
 use super::{actors, number, rules, table, text, time, what_if};
 use crate::replay::summary::{RuleSummary, Timeline};
@@ -32,13 +33,13 @@ pub fn section(index: usize, rule: &RuleSummary, timeline: &Timeline) -> Markup 
 }
 
 fn facts(rule: &RuleSummary) -> Markup {
-    let refused = html! { (number::percent(rule.refused, rule.judged)) " of the judged" };
+    let refused = html! { (number::percent(rule.refused, rule.checked)) };
     let actors = html! { "of " (number::plural(rule.actors, "actor")) };
     let longest = html! { "at most " (number::span(rule.longest_delay_s)) };
     html! {
         dl .facts {
             (fact("Quota", html! { (number::count(rule.rpu)) }, html! { (number::unit(rule.unit_s)) }))
-            (fact("Judged", html! { (number::count(rule.judged)) }, html! {}))
+            (fact("Checked", html! { (number::count(rule.checked)) }, html! {}))
             div .fact.refusal[rule.refused > 0] {
                 dt { @if rule.is_enforced { "Refused" } @else { "Refused in shadow" } }
                 dd { span .value { (number::count(rule.refused)) } span .note { (refused) } }
@@ -72,9 +73,7 @@ fn refusals(id: &str, rule: &RuleSummary, timeline: &Timeline) -> Markup {
             (table::behind("Refusals as a table", html! {
                 table {
                     caption { "Intervals with refusals" }
-                    thead {
-                        tr { th scope="col" { "Start (UTC)" } th scope="col" .n { "Refused" } }
-                    }
+                    (table::head([Text("Start (UTC)"), Number("Refused")]))
                     tbody {
                         @for (index, number) in rule.refusals.iter().enumerate().filter(|(_, number)| **number > 0) {
                             tr {
@@ -96,7 +95,11 @@ fn peaks(rule: &RuleSummary) -> Markup {
         return html! {};
     }
     let highest = rule.peaks.iter().map(|quantile| quantile.peak).max().unwrap_or_default();
-    let peaks = Peaks::new(rule.rpu, highest);
+    let peaks = Peaks::new(rule.rpu, rule.burst, highest);
+    let beside = match peaks.is_logarithmic() {
+        true => "Beside the quota (logarithmic)",
+        false => "Beside the quota",
+    };
     let within = if rule.unit_s == 0.0 {
         "in flight at once".to_owned()
     } else {
@@ -108,16 +111,7 @@ fn peaks(rule: &RuleSummary) -> Markup {
             p .sub { "The most requests that an actor has " (within) }
             table .peaks {
                 caption .hidden { "Quantiles of the peaks" }
-                thead {
-                    tr {
-                        th scope="col" { "Actors" }
-                        th scope="col" .n { "Peak up to" }
-                        th scope="col" {
-                            "Beside the quota"
-                            @if peaks.is_logarithmic() { " (logarithmic)" }
-                        }
-                    }
-                }
+                (table::head([Text("Actors"), Number("Peak up to"), Text(beside)]))
                 tbody {
                     @for quantile in &rule.peaks {
                         tr {
@@ -125,15 +119,31 @@ fn peaks(rule: &RuleSummary) -> Markup {
                             td .n { (number::count(quantile.peak)) }
                             td {
                                 (peaks.draw(quantile.peak))
-                                span .hidden {
-                                    @if quantile.peak > rule.rpu { "above the quota" } @else { "within the quota" }
-                                }
+                                span .hidden { (peaks.words(quantile.peak)) }
                             }
                         }
                     }
                 }
             }
-            p .sub { "The line is the quota, " (number::quota(rule.rpu, rule.unit_s)) ". A diamond is above the quota." }
+            p .sub { (peaks_key(rule)) }
+        }
+    }
+}
+
+/// What the lines and the shapes in the chart of peaks mean.
+fn peaks_key(rule: &RuleSummary) -> Markup {
+    let quota = number::quota(rule.rpu, rule.unit_s);
+    html! {
+        @match rule.burst {
+            Some(burst) => {
+                "The line is the quota, " (quota) ". The dotted line adds the burst of " (number::count(burst))
+                ": the bucket admits no more within one unit. A ring is between the lines: the bucket admits \
+                all of these requests only if they come slowly enough. A diamond is above both lines."
+                @if burst < rule.rpu {
+                    " The bucket never admits more than " (number::count(burst)) " requests at once."
+                }
+            }
+            None => { "The line is the quota, " (quota) ". A diamond is above the quota." }
         }
     }
 }

@@ -1,6 +1,7 @@
 //! All rules in one table, with a sparkline each.
 
 use super::chart::spark;
+use super::table::Column::{Number, Text};
 use super::{number, table, text, time};
 use crate::replay::summary::{RuleSummary, Summary, Timeline};
 use maud::{Markup, html};
@@ -23,18 +24,10 @@ fn rules(summary: &Summary) -> Markup {
     html! {
         table .rules {
             caption .hidden { "Rules, in the order of the document" }
-            thead {
-                tr {
-                    th scope="col" { "Rule" }
-                    th scope="col" { "Quota" }
-                    th scope="col" .n { "Judged" }
-                    th scope="col" .n { "Refused" }
-                    th scope="col" .n { "Share" }
-                    th scope="col" .n { "Refused actors" }
-                    th scope="col" { "Refusals over time" }
-                    th scope="col" { "Suggested" }
-                }
-            }
+            (table::head([
+                Text("Rule"), Text("Quota"), Number("Checked"), Number("Refused"), Number("Share"),
+                Number("Refused actors"), Text("Refusals over time"), Text("Suggested"),
+            ]))
             tbody {
                 @for (index, rule) in summary.rules.iter().enumerate() {
                     tr {
@@ -44,9 +37,9 @@ fn rules(summary: &Summary) -> Markup {
                             span .where { (text::isolated(&rule.url)) }
                         }
                         td { (number::quota(rule.rpu, rule.unit_s)) }
-                        td .n { (number::count(rule.judged)) }
+                        td .n { (number::count(rule.checked)) }
                         td .n.refusal[rule.refused > 0] { (number::count(rule.refused)) }
-                        td .n { (number::percent(rule.refused, rule.judged)) }
+                        td .n { (number::percent(rule.refused, rule.checked)) }
                         td .n { (number::count(rule.refused_actors)) " of " (number::count(rule.actors)) }
                         td { (spark::draw(&rule.refusals, &words(rule, &summary.timeline))) }
                         td {
@@ -67,13 +60,13 @@ pub fn words(rule: &RuleSummary, timeline: &Timeline) -> String {
     // If intervals are equal, the first wins.
     match rule.refusals.iter().copied().enumerate().rev().max_by_key(|(_, number)| *number) {
         Some((index, most)) if most > 0 => format!(
-            "The most refusals in an interval are {}, from {} UTC.",
+            "Most refusals in one interval: {}, from {} UTC.",
             number::count(most),
             time::start_of_interval(
                 timeline.start_s + timeline.interval_s * index as f64,
                 timeline.interval_s
             )
         ),
-        _ => "There are no refusals.".to_owned(),
+        _ => "No refusals.".to_owned(),
     }
 }

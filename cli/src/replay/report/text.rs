@@ -1,6 +1,7 @@
 //! Text of the log and of file names, which may be hostile. Invisible characters are written out,
 //! and changes of the writing direction end with the text.
 
+use crate::printable::is_hidden;
 use maud::{Markup, html};
 
 /// Longer texts are cut: a line of a log may be a megabyte long.
@@ -14,7 +15,7 @@ pub fn plain(text: &str) -> String {
             visible.push('…');
             break;
         }
-        if is_invisible(character) {
+        if is_hidden(character) {
             visible.extend(character.escape_unicode());
         } else {
             visible.push(character);
@@ -45,17 +46,6 @@ pub fn prose(sentence: &str) -> Markup {
             @if index % 2 == 0 { (isolated(part)) } @else { (code(part)) }
         }
     }
-}
-
-/// Whether a character is invisible, or moves other characters: controls, formats, separators of
-/// lines, fillers, tags, private characters.
-fn is_invisible(character: char) -> bool {
-    character.is_control()
-        || matches!(u32::from(character),
-            0xad | 0x34f | 0x61c | 0x115f | 0x1160 | 0x17b4 | 0x17b5 | 0x180b..=0x180f
-            | 0x200b..=0x200f | 0x2028..=0x202e | 0x2060..=0x206f | 0x3164 | 0xe000..=0xf8ff
-            | 0xfe00..=0xfe0f | 0xfeff | 0xffa0 | 0xfff0..=0xfffb | 0xe0000..=0xe0fff
-            | 0xf0000..)
 }
 
 #[cfg(test)]

@@ -2,19 +2,29 @@
 //! table, which the page's script reads. Without the script only the table is there.
 
 use super::chart::curve::{Curve, Places};
+use super::table::Column::{Number, Text};
 use super::{number, table, text};
 use crate::replay::summary::{RuleSummary, WhatIf};
 use maud::{Markup, html};
 
 /// The panel of a rule. A rule without other quotas has only its suggestion.
 pub fn panel(id: &str, rule: &RuleSummary) -> Markup {
+    // Such a rule is meant to refuse.
+    if rule.rpu == 0 {
+        return html! {};
+    }
     let curve = Curve::of(rule);
     html! {
         div .split.what-if data-what-if=[curve.is_some().then_some("")] {
             @if let (Some(curve), Some((chosen, point))) = (curve, nearest(rule, rule.rpu)) {
                 div .panel {
                     h3 { "What if the quota were different?" }
-                    p .sub { "Refused shares by quota: requests " (number::unit(rule.unit_s)) }
+                    p .sub {
+                        "Refused shares by quota, in requests " (number::unit(rule.unit_s))
+                        @if let Some(burst) = rule.burst.filter(|burst| *burst != rule.rpu) {
+                            ". The burst stays " (number::count(burst))
+                        }
+                    }
                     (slider(id, rule, chosen, point))
                     p .key {
                         span {
@@ -51,7 +61,7 @@ fn slider(id: &str, rule: &RuleSummary, chosen: usize, point: &WhatIf) -> Markup
             span .quota { span data-quota { (number::quota(point.rpu, rule.unit_s)) } }
             " would refuse "
             strong { span data-refused { (number::count(point.refused)) } " requests" }
-            " (" span data-refused-share { (number::percent(point.refused, rule.judged)) } "), "
+            " (" span data-refused-share { (number::percent(point.refused, rule.checked)) } "), "
             strong { span data-actors { (number::count(point.refused_actors)) } " actors" }
             " (" span data-actors-share { (number::percent(point.refused_actors, rule.actors)) } ")"
         }
@@ -63,22 +73,16 @@ fn quotas(rule: &RuleSummary, curve: &Curve) -> Markup {
     html! {
         table {
             caption { "What other quotas would refuse" }
-            thead {
-                tr {
-                    th scope="col" { "Quota" }
-                    th scope="col" .n { "Refused requests" }
-                    th scope="col" .n { "Share" }
-                    th scope="col" .n { "Refused actors" }
-                    th scope="col" .n { "Share" }
-                }
-            }
+            (table::head([
+                Text("Quota"), Number("Refused requests"), Number("Share"), Number("Refused actors"), Number("Share"),
+            ]))
             tbody {
                 @for point in &rule.what_if {
                     @let Places { x, requests_y, actors_y } = curve.places(point);
                     tr data-x=(x) data-requests-y=(requests_y) data-actors-y=(actors_y) {
                         th scope="row" { (number::quota(point.rpu, rule.unit_s)) }
                         td .n { (number::count(point.refused)) }
-                        td .n { (number::percent(point.refused, rule.judged)) }
+                        td .n { (number::percent(point.refused, rule.checked)) }
                         td .n { (number::count(point.refused_actors)) }
                         td .n { (number::percent(point.refused_actors, rule.actors)) }
                     }
@@ -93,9 +97,9 @@ fn advice(rule: &RuleSummary) -> Markup {
     let least = &rule.least;
     let entries = [
         ("Quota now", Some(rule.rpu)),
-        ("Least that refuses nothing", least.none),
-        ("Least that refuses up to 0.1\u{a0}%", least.per_mille),
-        ("Least that refuses up to 1\u{a0}%", least.percent),
+        ("Lowest that refuses nothing", least.none),
+        ("Lowest that refuses up to 0.1\u{a0}%", least.per_mille),
+        ("Lowest that refuses up to 1\u{a0}%", least.percent),
     ];
     html! {
         div .panel.advice {
@@ -118,7 +122,14 @@ fn advice(rule: &RuleSummary) -> Markup {
                             span { "From the log" }
                             span .value { (number::quota(suggestion.rpu, rule.unit_s)) }
                         }
+                        @if let Some(burst) = suggestion.burst {
+                            li {
+                                span { "Burst" }
+                                span .value { (number::count(burst)) }
+                            }
+                        }
                     }
+                    @if let Some(caveat) = &suggestion.caveat { p { strong { (text::prose(caveat)) } } }
                     p { (text::prose(&suggestion.why)) }
                 }
             }

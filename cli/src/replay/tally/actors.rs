@@ -13,14 +13,23 @@ use foldhash::fast::FixedState;
 use std::cmp::Reverse;
 use std::collections::HashMap;
 
+/// The value of an actor.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Name {
+    /// The value, as people read it.
+    pub text: Box<str>,
+    /// Whether the value is the address of requests that lack the rule's actor.
+    pub is_address: bool,
+}
+
 /// What one actor does.
 #[derive(Clone, Debug, Default)]
 pub struct Actor {
     hash: u64,
     /// How many actors this one stands for.
     weight: u64,
-    name: Box<str>,
-    judged: u64,
+    name: Name,
+    checked: u64,
     refused: u64,
     delayed: u64,
     /// The present unit, and the requests within it.
@@ -33,12 +42,12 @@ pub struct Actor {
     refusals: Option<(Time, Time)>,
 }
 
-/// One request as a rule judged it.
+/// One request as a rule checked it.
 #[derive(Clone, Copy, Debug)]
-pub struct Judged {
+pub struct ActorCheck {
     /// The actor's hash.
     pub hash: u64,
-    /// When the rule judged the request.
+    /// When the rule checked the request.
     pub at: Time,
     /// Whether the rule refuses the request.
     pub is_refused: bool,
@@ -47,15 +56,15 @@ pub struct Judged {
 }
 
 impl Actor {
-    fn add(&mut self, judged: Judged, unit_ns: u64) {
-        self.judged = self.judged.saturating_add(1);
-        self.delayed = self.delayed.saturating_add(judged.is_delayed.into());
-        if judged.is_refused {
+    fn add(&mut self, checked: ActorCheck, unit_ns: u64) {
+        self.checked = self.checked.saturating_add(1);
+        self.delayed = self.delayed.saturating_add(checked.is_delayed.into());
+        if checked.is_refused {
             self.refused = self.refused.saturating_add(1);
-            let first = self.refusals.map_or(judged.at, |(first, _)| first);
-            self.refusals = Some((first, judged.at));
+            let first = self.refusals.map_or(checked.at, |(first, _)| first);
+            self.refusals = Some((first, checked.at));
         }
-        if let Some(unit) = judged.at.as_ns().checked_div(unit_ns) {
+        if let Some(unit) = checked.at.as_ns().checked_div(unit_ns) {
             if unit != self.unit {
                 (self.unit, self.in_unit) = (unit, 0);
             }
@@ -72,8 +81,9 @@ impl Actor {
 
     fn summary(&self) -> ActorSummary {
         ActorSummary {
-            actor: self.name.to_string(),
-            judged: self.judged,
+            actor: self.name.text.to_string(),
+            is_address: self.name.is_address,
+            checked: self.checked,
             refused: self.refused,
             delayed: self.delayed,
             peak: self.peak,
@@ -109,23 +119,23 @@ impl Actors {
 
     /// Adds a request. `name` renders the actor. Returns the actor's place in the sample, if the
     /// actor is in the sample.
-    pub fn add(&mut self, judged: Judged, name: impl Fn() -> Box<str>) -> Option<u32> {
-        let place = match self.places.get(&judged.hash) {
+    pub fn add(&mut self, checked: ActorCheck, name: impl Fn() -> Name) -> Option<u32> {
+        let place = match self.places.get(&checked.hash) {
             Some(place) => *place,
-            None if mix(judged.hash).trailing_zeros() < self.halved => {
-                self.sketch.add(judged, self.unit_ns, name);
+            None if mix(checked.hash).trailing_zeros() < self.halved => {
+                self.sketch.add(checked, self.unit_ns, name);
                 return None;
             }
             None => {
                 let place = u32::try_from(self.sample.len()).unwrap_or(u32::MAX);
                 let weight = 1u64.checked_shl(self.halved).unwrap_or(u64::MAX);
-                self.sample.push(Actor { hash: judged.hash, weight, name: name(), ..Actor::default() });
-                self.places.insert(judged.hash, place);
+                self.sample.push(Actor { hash: checked.hash, weight, name: name(), ..Actor::default() });
+                self.places.insert(checked.hash, place);
                 place
             }
         };
         let unit_ns = self.unit_ns;
-        self.at(place)?.add(judged, unit_ns);
+        self.at(place)?.add(checked, unit_ns);
         Some(place)
     }
 
@@ -157,17 +167,17 @@ impl Actors {
     pub fn halve(&mut self) -> Vec<Option<u32>> {
         let bit = 1u64.checked_shl(self.halved).unwrap_or(0);
         self.halved = self.halved.saturating_add(1);
-        let mut busiest: Vec<u64> = self.sample.iter().map(|actor| actor.judged).collect();
+        let mut busiest: Vec<u64> = self.sample.iter().map(|actor| actor.checked).collect();
         let quarter = self.sample.len() / 4;
         let (_, least, _) = match busiest.len() {
             0 => return Vec::new(),
-            _ => busiest.select_nth_unstable_by_key(quarter, |judged| Reverse(*judged)),
+            _ => busiest.select_nth_unstable_by_key(quarter, |checked| Reverse(*checked)),
         };
         let least = *least;
         self.places.clear();
         let mut moved = Vec::with_capacity(self.sample.len());
         for mut actor in std::mem::take(&mut self.sample) {
-            let is_busy = actor.judged > least;
+            let is_busy = actor.checked > least;
             if !is_busy && mix(actor.hash) & bit != 0 {
                 self.sketch.take(actor);
                 moved.push(None);
@@ -214,7 +224,7 @@ impl Actors {
     #[must_use]
     pub fn top(&self, most: usize) -> Vec<ActorSummary> {
         let mut all: Vec<&Actor> = self.sample.iter().chain(&self.sketch.actors).collect();
-        all.sort_by_key(|actor| (Reverse((actor.refused, actor.peak, actor.judged)), &actor.name));
+        all.sort_by_key(|actor| (Reverse((actor.refused, actor.peak, actor.checked)), &actor.name));
         all.into_iter().take(most).map(Actor::summary).collect()
     }
 }
@@ -231,13 +241,13 @@ struct Sketch {
 const SKETCH: usize = 512;
 
 impl Sketch {
-    fn add(&mut self, judged: Judged, unit_ns: u64, name: impl Fn() -> Box<str>) {
-        if let Some(actor) = self.places.get(&judged.hash).and_then(|place| self.actors.get_mut(*place)) {
-            return actor.add(judged, unit_ns);
+    fn add(&mut self, checked: ActorCheck, unit_ns: u64, name: impl Fn() -> Name) {
+        if let Some(actor) = self.places.get(&checked.hash).and_then(|place| self.actors.get_mut(*place)) {
+            return actor.add(checked, unit_ns);
         }
-        if judged.is_refused {
-            let mut actor = Actor { hash: judged.hash, name: name(), ..Actor::default() };
-            actor.add(judged, unit_ns);
+        if checked.is_refused {
+            let mut actor = Actor { hash: checked.hash, name: name(), ..Actor::default() };
+            actor.add(checked, unit_ns);
             self.take(actor);
         }
     }
@@ -255,7 +265,7 @@ impl Sketch {
         if let Some((place, known)) = least {
             self.places.remove(&known.hash);
             actor.refused = actor.refused.saturating_add(known.refused);
-            actor.judged = actor.judged.max(actor.refused);
+            actor.checked = actor.checked.max(actor.refused);
             self.places.insert(actor.hash, place);
             *known = actor;
         }
@@ -268,8 +278,12 @@ mod tests {
 
     const UNIT_NS: u64 = 1_000_000;
 
-    fn judged(hash: u64, at: u64, is_refused: bool) -> Judged {
-        Judged { hash, at: Time::from_ns(at * 1_000), is_refused, is_delayed: false }
+    fn name(text: impl ToString) -> Name {
+        Name { text: text.to_string().into(), is_address: false }
+    }
+
+    fn checked(hash: u64, at: u64, is_refused: bool) -> ActorCheck {
+        ActorCheck { hash, at: Time::from_ns(at * 1_000), is_refused, is_delayed: false }
     }
 
     #[test]
@@ -278,10 +292,10 @@ mod tests {
         for (at, is_refused) in
             [(0, false), (900, true), (1_000, false), (1_500, true), (1_900, true), (5_000, false)]
         {
-            assert_eq!(actors.add(judged(7, at, is_refused), || "ann".into()), Some(0));
+            assert_eq!(actors.add(checked(7, at, is_refused), || name("ann")), Some(0));
         }
         let [ann] = &actors.top(5)[..] else { panic!("one actor") };
-        assert_eq!((&*ann.actor, ann.judged, ann.refused, ann.peak, ann.peak_s), ("ann", 6, 3, 3, 1e-3));
+        assert_eq!((&*ann.actor, ann.checked, ann.refused, ann.peak, ann.peak_s), ("ann", 6, 3, 3, 1e-3));
         assert_eq!((ann.first_refusal_s, ann.last_refusal_s), (Some(900e-6), Some(1_900e-6)));
         assert_eq!((actors.peaks(), actors.is_partial()), (vec![(3, 1)], false));
     }
@@ -291,7 +305,7 @@ mod tests {
         let mut actors = Actors::new(0, 10);
         for (at, begins) in [(1, true), (2, true), (3, false), (4, true), (5, true), (6, false)] {
             if begins {
-                actors.add(judged(7, at, false), || "ann".into());
+                actors.add(checked(7, at, false), || name("ann"));
             }
             actors.in_flight(7, Time::from_ns(at), begins);
         }
@@ -302,12 +316,12 @@ mod tests {
     fn the_sample_is_bounded_and_the_most_refused_stay_known() {
         let mut actors = Actors::new(UNIT_NS, 1_000);
         for round in 0..20_000u64 {
-            let name = || round.to_string().into();
-            actors.add(judged(mix(round), round, false), name);
+            let own = || name(round);
+            actors.add(checked(mix(round), round, false), own);
             // Ten actors are refused again and again, others once.
-            actors.add(judged(mix(round % 10), round, true), || (round % 10).to_string().into());
+            actors.add(checked(mix(round % 10), round, true), || name(round % 10));
             if round % 5 == 0 {
-                actors.add(judged(mix(round), round, true), name);
+                actors.add(checked(mix(round), round, true), own);
             }
             if actors.is_full() {
                 let before = actors.len();

@@ -43,12 +43,15 @@ impl Variants {
         Some(Variants { document, limit, rule })
     }
 
-    /// The rule with this quota. `None` if the rule would be a mistake, for example because its
-    /// `burst` is then too small.
+    /// The rule with this quota. `burst` replaces the `burst` of a rule that has the key. `None` if
+    /// the rule would be a mistake, for example because its `burst` is then too small.
     #[must_use]
-    pub fn with(&self, rpu: u64) -> Option<Policy> {
+    pub fn with(&self, rpu: u64, burst: Option<u64>) -> Option<Policy> {
         let Variants { mut document, mut limit, mut rule } = self.clone();
         rule.insert("rpu".into(), rpu.into());
+        if let (Some(key), Some(burst)) = (rule.get_mut("burst"), burst) {
+            *key = burst.into();
+        }
         limit.insert("rules".into(), json!([rule]));
         document.insert("limits".into(), json!([limit]));
         let bytes = serde_json::to_vec(&document).ok()?;
@@ -77,10 +80,10 @@ impl Refused {
     }
 }
 
-/// Judges the requests of `stream` by an algorithm from empty cells. `weights` has the weight of
+/// Checks the requests of `stream` by an algorithm from empty cells. `weights` has the weight of
 /// each actor, by place.
 #[must_use]
-pub fn judge(algorithm: &dyn Algorithm, stream: &Stream, weights: &[u64]) -> Refused {
+pub fn check(algorithm: &dyn Algorithm, stream: &Stream, weights: &[u64]) -> Refused {
     let actors = weights.len();
     let size = algorithm.size().max(1);
     let mut cells = vec![0; size.saturating_mul(actors)];

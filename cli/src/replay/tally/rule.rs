@@ -1,12 +1,13 @@
 //! What one rule does to the requests of a log.
 
-use super::actors::{Actors, Judged};
+use super::actors::{ActorCheck, Actors, Name};
 use super::distinct::Distinct;
 use super::quotas::Variants;
 use super::stream::{Event, Stream};
-use super::suggest::suggestion;
 use super::timeline::{at, double, seconds};
 use super::what_if::Trial;
+use crate::replay::number::count;
+use crate::replay::suggest::suggestion;
 use crate::replay::summary::{Quantile, RuleSummary};
 use diana_config::RulePlace;
 use diana_limiter::algorithm::Quota;
@@ -28,6 +29,8 @@ pub struct Described {
     pub place: RulePlace,
     /// The configured quota.
     pub quota: Quota,
+    /// The burst of a token bucket.
+    pub burst: Option<u64>,
     /// Whether the rule refuses.
     pub is_enforced: bool,
     /// The rule with other quotas; `None` if no other quotas are tried.
@@ -43,9 +46,9 @@ pub struct Room {
     pub bytes: usize,
 }
 
-/// One request, as a rule judged it.
+/// One request, as a rule checked it.
 #[derive(Clone, Copy, Debug)]
-pub struct Judgement<'a> {
+pub struct RuleCheck<'a> {
     /// When.
     pub at: Time,
     /// The actor; `None` if the request lacks it and is refused.
@@ -63,7 +66,7 @@ pub struct Judgement<'a> {
 pub struct RuleTally {
     described: Described,
     room: Room,
-    judged: u64,
+    checked: u64,
     refused: u64,
     delayed: u64,
     longest_delay: Span,
@@ -92,7 +95,7 @@ impl RuleTally {
         let stream = described.variants.as_ref().map(|_| Stream::new(unit_ns == 0));
         RuleTally {
             room,
-            judged: 0,
+            checked: 0,
             refused: 0,
             delayed: 0,
             longest_delay: Span::ZERO,
@@ -116,9 +119,9 @@ impl RuleTally {
     }
 
     /// Adds a request of the interval at `place`.
-    pub fn add(&mut self, judgement: Judgement, place: usize) {
-        let Judgement { at: now, actor, is_refused, delay, duration_ns } = judgement;
-        self.judged = self.judged.saturating_add(1);
+    pub fn add(&mut self, check: RuleCheck, place: usize) {
+        let RuleCheck { at: now, actor, is_refused, delay, duration_ns } = check;
+        self.checked = self.checked.saturating_add(1);
         let is_delayed = delay > Span::ZERO;
         self.delayed = self.delayed.saturating_add(is_delayed.into());
         self.longest_delay = self.longest_delay.max(delay);
@@ -134,7 +137,7 @@ impl RuleTally {
         if is_refused {
             self.refused_actors.add(hash);
         }
-        let place = self.actors.add(Judged { hash, at: now, is_refused, is_delayed }, || shown(&actor));
+        let place = self.actors.add(ActorCheck { hash, at: now, is_refused, is_delayed }, || named(&actor));
         if self.described.quota.unit == Span::ZERO {
             self.fly(hash, now, duration_ns);
         }
@@ -177,10 +180,11 @@ impl RuleTally {
         }
     }
 
-    /// The summary, with the results of other quotas if they are tried. This may take seconds.
+    /// The summary over a log of `log_s` seconds, with the results of other quotas if they are
+    /// tried. This may take seconds.
     #[must_use]
-    pub fn summary(&self) -> RuleSummary {
-        let RuleTally { described: Described { place, quota, is_enforced, .. }, .. } = self;
+    pub fn summary(&self, log_s: f64) -> RuleSummary {
+        let RuleTally { described: Described { place, quota, burst, is_enforced, .. }, .. } = self;
         let (peaks, weights) = (self.actors.peaks(), self.actors.weights());
         let trial = self.trial(&weights);
         let highest = peaks.last().map_or(0, |(peak, _)| *peak);
@@ -193,8 +197,9 @@ impl RuleTally {
             algorithm: place.algorithm.into(),
             rpu: quota.rpu,
             unit_s: quota.unit.as_ns() as f64 / 1e9,
+            burst: *burst,
             is_enforced: *is_enforced,
-            judged: self.judged,
+            checked: self.checked,
             refused: self.refused,
             delayed: self.delayed,
             longest_delay_s: self.longest_delay.as_ns() as f64 / 1e9,
@@ -210,7 +215,8 @@ impl RuleTally {
             suggestion: None,
         };
         if self.has_unit_cost {
-            summary.suggestion = suggestion(&summary, |rpu| share(trial.as_ref()?, rpu));
+            let refuses = |rpu, burst| share(trial.as_ref()?, rpu, burst);
+            summary.suggestion = suggestion(&summary, log_s, &refuses);
         }
         summary
     }
@@ -222,8 +228,8 @@ impl RuleTally {
         let mut notes = Vec::new();
         if self.actors.is_partial() {
             notes.push(format!(
-                "Peaks of rule `{name}` and its other quotas are estimated from {} of its actors, the busiest among them.",
-                self.actors.len()
+                "Peaks and other quotas of rule `{name}` are estimates from {} of its actors, which include the busiest.",
+                count(u64::try_from(self.actors.len()).unwrap_or(u64::MAX))
             ));
         }
         if let (Some(_), true) = (&self.stream, self.has_others) {
@@ -245,19 +251,20 @@ impl RuleTally {
 }
 
 /// The share of the requests that a quota refuses.
-fn share(trial: &Trial, rpu: u64) -> Option<f64> {
-    let refused = trial.judge(rpu, trial.stream)?;
+fn share(trial: &Trial, rpu: u64, burst: Option<u64>) -> Option<f64> {
+    let refused = trial.check(rpu, burst, trial.stream)?;
     Some(refused.requests as f64 / trial.requests() as f64)
 }
 
 /// The actor's value, as people read it.
-fn shown(actor: &CountedActor) -> Box<str> {
+fn named(actor: &CountedActor) -> Name {
     let values = actor.values().join(", ");
-    match actor.source() {
+    let text = match actor.source() {
         ActorSource::Shared | ActorSource::Missing => "(without the actor)".into(),
         ActorSource::Actor if values.is_empty() => "(all requests)".into(),
         ActorSource::Actor | ActorSource::Address => values.chars().take(200).collect::<String>().into(),
-    }
+    };
+    Name { text, is_address: actor.source() == ActorSource::Address }
 }
 
 /// Quantiles of peaks with weights, in ascending order.

@@ -1,13 +1,13 @@
-//! The requests that a rule judged, in a few bytes each, to judge them again by other quotas.
+//! The requests that a rule checked, in a few bytes each, to check them again by other quotas.
 
 use diana_limiter::time::{Span, Time};
 
-/// One request that a rule judged.
+/// One request that a rule checked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Event {
     /// The actor's place in the sample.
     pub place: u32,
-    /// When the rule judged the request.
+    /// When the rule checked the request.
     pub at: Time,
     /// What the request costs.
     pub cost: u64,

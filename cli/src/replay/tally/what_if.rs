@@ -1,10 +1,10 @@
-//! Tries other quotas for a rule on the requests that the rule judged: a geometric grid, and the
+//! Tries other quotas for a rule on the requests that the rule checked: a geometric grid, and the
 //! least quotas that refuse no more than a share, by bisection.
 //!
 //! Every algorithm refuses an actor less often under a higher quota. So the quotas are tried in
 //! ascending order, each only on actors that the quota before refuses.
 
-use super::quotas::{Refused, Variants, judge};
+use super::quotas::{Refused, Variants, check};
 use super::stream::Stream;
 use crate::replay::summary::{Least, WhatIf};
 use diana_limiter::algorithm::Quota;
@@ -59,7 +59,7 @@ impl Trial<'_> {
         // The requests of all actors that the quota before refuses, and perhaps of others.
         let (mut requests, mut actors) = (Cow::Borrowed(self.stream), self.weights.len());
         for next in grid(rpu, peak) {
-            let Some(refused) = self.judge(next, &requests) else { continue };
+            let Some(refused) = self.check(next, None, &requests) else { continue };
             what_if.push(WhatIf {
                 rpu: next,
                 refused: refused.requests,
@@ -98,7 +98,7 @@ impl Trial<'_> {
         let (mut refuses, mut fits) = (low.rpu, high);
         while fits.saturating_sub(refuses) > 1 {
             let middle = refuses.midpoint(fits);
-            match self.judge(middle, requests) {
+            match self.check(middle, None, requests) {
                 Some(refused) if refused.requests <= most => fits = middle,
                 _ => refuses = middle,
             }
@@ -106,12 +106,13 @@ impl Trial<'_> {
         fits
     }
 
-    /// What a quota refuses. `None` if the rule cannot have the quota.
+    /// What a quota refuses, with another `burst` if there is one. `None` if the rule cannot have
+    /// the quota.
     #[must_use]
-    pub fn judge(&self, rpu: u64, stream: &Stream) -> Option<Refused> {
-        let policy = self.variants.with(rpu)?;
+    pub fn check(&self, rpu: u64, burst: Option<u64>, stream: &Stream) -> Option<Refused> {
+        let policy = self.variants.with(rpu, burst)?;
         let (_, rule) = policy.rules().next()?;
-        Some(judge(&*rule.counter().algorithm, stream, self.weights))
+        Some(check(&*rule.counter().algorithm, stream, self.weights))
     }
 }
 

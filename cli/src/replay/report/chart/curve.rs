@@ -94,7 +94,7 @@ impl<'a> Curve<'a> {
             format!(
                 "A quota of {} would refuse {} of the requests and {} of the actors.",
                 number::quota(point.rpu, rule.unit_s),
-                number::percent(point.refused, rule.judged),
+                number::percent(point.refused, rule.checked),
                 number::percent(point.refused_actors, rule.actors)
             )
         };
@@ -137,7 +137,7 @@ fn anchor(place: f64) -> &'static str {
 }
 
 fn requests(rule: &RuleSummary, point: &WhatIf) -> f64 {
-    100.0 * number::share(point.refused, rule.judged)
+    100.0 * number::share(point.refused, rule.checked)
 }
 
 fn actors(rule: &RuleSummary, point: &WhatIf) -> f64 {
@@ -151,7 +151,7 @@ mod tests {
     fn rule() -> RuleSummary {
         let point = |rpu, refused, refused_actors| WhatIf { rpu, refused, refused_actors };
         let what_if = vec![point(1, 500, 10), point(10, 100, 5), point(100, 0, 0)];
-        RuleSummary { rpu: 10, unit_s: 60.0, judged: 1000, actors: 10, what_if, ..RuleSummary::default() }
+        RuleSummary { rpu: 10, unit_s: 60.0, checked: 1000, actors: 10, what_if, ..RuleSummary::default() }
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Numbers by weekday and hour: a cell for each hour of the week, darker for higher numbers.
+//! Numbers by weekday and hour: a cell for each hour of some weekdays, darker for higher numbers.
 
 use crate::replay::report::number;
 use maud::{Markup, html};
@@ -16,27 +16,28 @@ const FIELD: u32 = 15;
 const NAMES: f64 = 9.0;
 const HOUR: f64 = (100.0 - NAMES) / 24.0;
 
-/// Draws the cells. `noun` says what is counted, and is also the class.
-pub fn draw(id: &str, title: &str, noun: &str, week: &Week) -> Markup {
+/// Draws the cells of these weekdays. `noun` says what is counted, and is also the class.
+pub fn draw(id: &str, title: &str, noun: &str, week: &Week, weekdays: &[usize]) -> Markup {
     let most = week.iter().flatten().copied().max().unwrap_or_default();
-    let down = |weekday: usize| u32::try_from(weekday).unwrap_or_default().saturating_mul(FIELD);
+    let down = |row: usize| u32::try_from(row).unwrap_or_default().saturating_mul(FIELD);
+    let rows = weekdays.iter().filter_map(|weekday| Some((*WEEKDAYS.get(*weekday)?, week.get(*weekday)?)));
     let x = |hour: usize| format!("{:.3}%", NAMES + HOUR * hour as f64);
     html! {
         svg .plot.heat.(noun) role="img" aria-labelledby={ (id) "-title " (id) "-text" } width="100%"
-            height=(FIELD.saturating_mul(7).saturating_add(20)) {
+            height=(down(weekdays.len()).saturating_add(20)) {
             title id={ (id) "-title" } { (title) }
             desc id={ (id) "-text" } { (description(noun, week)) }
-            @for (weekday, hours) in WEEKDAYS.iter().zip(week).enumerate() {
-                text .label x="0" y=(down(weekday).saturating_add(11)) { (hours.0) }
-                @for (hour, count) in hours.1.iter().enumerate() {
-                    rect .{ "shade-" (shade(*count, most)) } x=(x(hour)) y=(down(weekday))
+            @for (row, (weekday, hours)) in rows.enumerate() {
+                text .label x="0" y=(down(row).saturating_add(11)) { (weekday) }
+                @for (hour, count) in hours.iter().enumerate() {
+                    rect .{ "shade-" (shade(*count, most)) } x=(x(hour)) y=(down(row))
                         width={ (format!("{HOUR:.3}")) "%" } height=(FIELD) rx="2" {
-                        title { (hours.0) " " (format!("{hour:02}")) ":00, " (number::count(*count)) " " (noun) }
+                        title { (weekday) " " (format!("{hour:02}")) ":00, " (number::count(*count)) " " (noun) }
                     }
                 }
             }
             @for hour in [0, 6, 12, 18] {
-                text .label x=(x(hour)) y=(FIELD.saturating_mul(7).saturating_add(15)) { (format!("{hour:02}:00")) }
+                text .label x=(x(hour)) y=(down(weekdays.len()).saturating_add(15)) { (format!("{hour:02}:00")) }
             }
         }
         p .legend aria-hidden="true" {
@@ -59,11 +60,11 @@ fn description(noun: &str, week: &Week) -> String {
     match hours.rev().max_by_key(|(count, ..)| *count) {
         Some((count, weekday, hour)) if count > 0 => {
             format!(
-                "The most {noun} are in the hour from {weekday} {hour:02}:00 UTC: {}.",
+                "Most {noun} in one hour of the week: {}, from {weekday} {hour:02}:00 UTC.",
                 number::count(count)
             )
         }
-        _ => format!("There are no {noun}."),
+        _ => format!("No {noun}."),
     }
 }
 
@@ -88,10 +89,10 @@ mod tests {
     #[test]
     fn the_description_names_the_first_of_the_busiest_hours() {
         let mut week = Week::default();
-        assert_eq!(description("refusals", &week), "There are no refusals.");
+        assert_eq!(description("refusals", &week), "No refusals.");
         week[2][14] = 1200;
         week[5][1] = 1200;
-        let expected = "The most refusals are in the hour from Wed 14:00 UTC: 1,200.";
+        let expected = "Most refusals in one hour of the week: 1,200, from Wed 14:00 UTC.";
         assert_eq!(description("refusals", &week), expected);
     }
 }

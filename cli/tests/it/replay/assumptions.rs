@@ -1,0 +1,139 @@
+//! What a summary says about values that the log lacks, and about what the numbers leave out.
+
+use super::{FORMAT, Folder, log, summary};
+
+#[test]
+fn what_the_log_lacks_is_stated() {
+    let folder = Folder::new("assumptions");
+    let document = folder.file(
+        "limits.json",
+        r#"{
+        "limits": [{"url": "/", "headers": {"x-plan": "free"}, "rules": [
+            {"name": "a", "actor": "ip", "rpu": 5, "unit": "hour", "scope": "global"},
+            {"name": "b", "actor": "tenant", "rpu": 5, "unit": "hour"},
+            {"name": "c", "algo": "C", "rpu": 5},
+            {"name": "d", "rpu": 5, "unit": "hour", "cost": {"response_json": "/n", "default": 0}}
+        ]}],
+        "actors": {"tenant": {"property": "xds.cluster_name"}},
+        "store": {"redis": {"cluster": "redis", "secret": "0123456789abcdef"}}
+    }"#,
+    );
+    let log = folder.file("access.log", "1795392000 /a\n");
+    let format = "%START_TIME(%s)% %REQ(:PATH)%";
+    let found = summary(&[&document, "--log", &log, "--format", format]).unwrap();
+    assert_eq!(
+        found.log.assumptions,
+        [
+            "The log has whole seconds: all requests of a second start at the beginning of that second.",
+            "The log has no client address: rules that count by address count all requests together.",
+            "The log has no attribute `xds.cluster_name`: every request lacks it.",
+            "The log has no header `x-plan`: every request lacks it.",
+            "Rules with `scope: global` count all requests of the log: the log must contain those of all gateways.",
+            "The log has no durations: each request returns its permits at once.",
+            "The log has no statuses: rules that depend on a status count as if there were no response.",
+            "The log has no bodies: a cost in a response's JSON counts as its default.",
+        ]
+    );
+    let nginx = r#"203.0.113.7 - - [23/Nov/2026:00:00:00 +0000] "GET / HTTP/1.1" 200 5 "-" "-""#;
+    let log = folder.file("nginx.log", nginx);
+    let found = summary(&[&document, "--log", &log]).unwrap();
+    assert_eq!((&*found.log.format, found.log.whole_seconds), ("nginx", true));
+    assert_eq!(
+        found.log.assumptions[..2],
+        [
+            "The log has only the end of each request and no duration: the end counts as the start.",
+            "The log has whole seconds: all requests of a second start at the beginning of that second.",
+        ]
+    );
+}
+
+#[test]
+fn envoys_address_is_the_last_one_that_was_forwarded() {
+    let folder = Folder::new("forwarded");
+    let document = folder.file(
+        "limits.json",
+        r#"{"url": "/", "rules": [{"name": "r", "actor": "ip", "rpu": 1, "unit": "day"}]}"#,
+    );
+    let line = |forwarded: &str| {
+        format!(
+            "[2026-11-23T00:00:00.250Z] \"GET / HTTP/1.1\" 200 - 0 5 4 3 \"{forwarded}\" \"-\" \"-\" \"h\" \"-\"\n"
+        )
+    };
+    let text = line("192.0.2.1, 203.0.113.7") + &line("203.0.113.7") + "garbage\n" + &line("2001:db8::1");
+    let log = folder.file("access.log", &text);
+    let found = summary(&[&document, "--log", &log]).unwrap();
+    assert_eq!((found.rules[0].refused, found.rules[0].actors), (1, 2));
+    let actors: Vec<&str> = found.rules[0].top.iter().map(|actor| &*actor.actor).collect();
+    assert_eq!(actors, ["203.0.113.7", "2001:db8::/64"]);
+    let [example] = &found.log.examples[..] else { panic!("{:?}", found.log) };
+    assert_eq!((example.line, &*example.why), (3, "the line does not start like the format: `garbage`"));
+    assert_eq!(
+        found.log.assumptions,
+        ["The log has no client address: the last address of `x-forwarded-for` stands for it.",]
+    );
+}
+
+#[test]
+fn a_table_without_room_is_stated() {
+    let folder = Folder::new("room");
+    let document = folder.file(
+        "limits.json",
+        r#"{"limits": [{"url": "/", "rules": [
+            {"name": "user", "actor": "user", "rpu": 9, "unit": "day"}]}], "local": {"max_actors": 10}}"#,
+    );
+    let users: Vec<String> = (0..1_000).map(|user| format!("u{user}")).collect();
+    let requests: Vec<(u64, u64, &str)> = (0..).zip(&users).map(|(at, user)| (at, 1, &**user)).collect();
+    let log = folder.file("access.log", &log(&requests));
+    let found = summary(&[&document, "--log", &log, "--format", FORMAT]).unwrap();
+    let [note] = &found.log.assumptions[..] else { panic!("{:?}", found.log.assumptions) };
+    assert!(note.ends_with(" times, an actor lost its counts. The filter would do the same."), "{note}");
+    assert_eq!((found.rules[0].actors, found.rules[0].checked), (1_000, 1_000));
+}
+
+const WHOLE: &str =
+    "The log has whole seconds: all requests of a second start at the beginning of that second.";
+
+#[test]
+fn whole_seconds_are_found_in_any_format() {
+    let folder = Folder::new("whole");
+    let document =
+        folder.file("limits.json", r#"{"url": "/", "rules": [{"name": "r", "rpu": 9, "unit": "day"}]}"#);
+    let found = |fractions: [&str; 4]| {
+        let line = |(second, fraction): (usize, &&str)| {
+            format!("{{\"start_time\": \"2026-11-23T10:00:0{second}{fraction}Z\", \"path\": \"/\"}}\n")
+        };
+        let log = folder.file("access.log", &fractions.iter().enumerate().map(line).collect::<String>());
+        let log = summary(&[&document, "--log", &log]).unwrap().log;
+        (log.whole_seconds, log.assumptions.iter().any(|assumption| assumption == WHOLE))
+    };
+    assert_eq!(found([".000", "", ".0", ".000"]), (true, true));
+    assert_eq!(found([".000", "", ".001", ".000"]), (false, false));
+}
+
+#[test]
+fn whole_seconds_of_the_ends_are_stated() {
+    let folder = Folder::new("ends");
+    let document =
+        folder.file("limits.json", r#"{"url": "/", "rules": [{"name": "r", "rpu": 9, "unit": "day"}]}"#);
+    let log = folder.file("access.log", "23/Nov/2026:00:00:00 +0000 0.250 GET / HTTP/1.1\n");
+    let format = "$time_local $request_time $request";
+    let found = summary(&[&document, "--log", &log, "--format", format]).unwrap().log;
+    assert!(found.whole_seconds && found.first_s.fract() == 0.75, "{found:?}");
+    let expected = "The log has whole seconds: all requests of a second end at the beginning of that second.";
+    assert!(found.assumptions.iter().any(|assumption| assumption == expected), "{:?}", found.assumptions);
+}
+
+#[test]
+fn refusals_of_the_logs_gateway_are_counted() {
+    let folder = Folder::new("refused");
+    let document =
+        folder.file("limits.json", r#"{"url": "/", "rules": [{"name": "r", "rpu": 9, "unit": "day"}]}"#);
+    for (count, words) in [
+        (1, "had refused 1 request with status 429: its duration is that of a refusal."),
+        (1_234, "had refused 1,234 requests with status 429: their durations are those of refusals."),
+    ] {
+        let log = folder.file("access.log", &"1795392000.250 1 - - GET / 429\n".repeat(count));
+        let found = summary(&[&document, "--log", &log, "--format", FORMAT]).unwrap().log;
+        assert!(found.assumptions.iter().any(|assumption| assumption.ends_with(words)), "{found:?}");
+    }
+}
