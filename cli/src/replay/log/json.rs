@@ -1,5 +1,6 @@
 //! One JSON object a line, with the names of Envoy's, Istio's and nginx' fields.
 
+use super::escape;
 use super::field::{Field, MILLIS, SECONDS};
 use super::incoming::{Incoming, Rank};
 use super::record::{Slot, Slots};
@@ -62,7 +63,8 @@ impl Keys {
 
     /// Reads a line. The error says what is wrong.
     pub fn read(&self, line: &[u8], to: &mut Incoming) -> Result<(), Cow<'static, str>> {
-        let line = text(line);
+        let line = escape::of_json(line);
+        let line = text(&line);
         let mut reader = serde_json::Deserializer::from_str(&line);
         let read = reader.deserialize_map(Line { keys: self, to }).and_then(|()| reader.end());
         read.map_err(|error| match error.is_data() {

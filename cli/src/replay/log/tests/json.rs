@@ -176,6 +176,14 @@ fn bytes_that_are_not_utf_8_are_read() {
     assert_eq!([user(0xe9), user(0xff), user(b'x')], ["Jéé", "Jéÿ", "Jéx"]);
 }
 
+#[test]
+fn escapes_of_nginx_are_read() {
+    let line = r#"{"msec": 1, "request": "GET /a\x22\xE9\\x41 HTTP/1.1", "http_x_user_id": "Zo\xC3\xAB"}"#;
+    let record = read("json", line).unwrap();
+    assert_eq!(request(&record), some(["GET", "/a\"é\\x41", "-", "-"]));
+    assert_eq!(header(&record, "x-user-id").as_deref(), Some("Zoë"));
+}
+
 proptest! {
     #[test]
     fn the_order_of_keys_decides_nothing(
