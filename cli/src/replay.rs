@@ -43,6 +43,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
         true => output::print_json(&summary)?,
         false => output::print(&text::report(&summary))?,
     }
+    is_complete(&summary.log, args)?;
     let summary::Totals { requests, refused, .. } = summary.totals;
     let is_above = |percent: f64| refused as f64 * 100.0 > percent * requests as f64;
     Ok(if args.fail_above.is_some_and(is_above) { ExitCode::FAILURE } else { ExitCode::SUCCESS })
@@ -51,17 +52,39 @@ pub fn run(args: &Args) -> Result<ExitCode> {
 /// A replay without requests says nothing about the document: a check of it must not pass.
 fn has_requests(summary: &summary::Summary) -> Result<()> {
     let log = &summary.log;
-    match (summary.totals.requests, log.examples.first()) {
-        (0, Some(first)) => bail!(
+    if summary.totals.requests > 0 {
+        return Ok(());
+    }
+    match (log.examples.first(), log.ended_early.first()) {
+        (Some(first), _) => bail!(
             "no line can be read as a request (format {}); {}:{}: {}; name another format with `--format`",
             log.format,
             first.file,
             first.line,
             first.why
         ),
-        (0, None) => bail!("the log has no requests"),
-        _ => Ok(()),
+        (None, Some(ended)) => bail!(
+            "no request can be read: `{}` ended early, after line {}: {}",
+            ended.file,
+            ended.line,
+            ended.why
+        ),
+        (None, None) => bail!("the log has no requests"),
     }
+}
+
+/// A report about a part of the log must not pass for one about the whole log.
+fn is_complete(log: &summary::LogSummary, args: &Args) -> Result<()> {
+    if let Some(summary::EndedEarly { file, line, why }) = log.ended_early.first() {
+        let line = number::count(*line);
+        bail!("`{file}` ended early, after line {line}: {why}; the report leaves out the rest");
+    }
+    let (unreadable, lines, max) = (log.unreadable, log.lines, args.max_unreadable);
+    if unreadable as f64 * 100.0 > max * lines as f64 {
+        let (unreadable, lines) = (number::count(unreadable), number::plural(lines, "line"));
+        bail!("{unreadable} of {lines} cannot be read, `--max-unreadable` permits {max} %");
+    }
+    Ok(())
 }
 
 /// The report must not replace a document or a log.

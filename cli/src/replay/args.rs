@@ -37,6 +37,10 @@ pub struct Args {
     /// Exit with code 1 if more than this share of the requests is refused
     #[arg(long, value_name = "PERCENT", value_parser = percent)]
     pub fail_above: Option<f64>,
+
+    /// Exit with code 2 if more than this share of the lines cannot be read
+    #[arg(long, value_name = "PERCENT", value_parser = percent, default_value = "10")]
+    pub max_unreadable: f64,
 }
 
 const EXAMPLES: &str = "Examples:

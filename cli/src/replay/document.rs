@@ -1,9 +1,9 @@
 //! A document whose policy decides the requests of a log.
 
 use super::engine::Engine;
-use super::log::field::Known;
+use super::log::known::Known;
 use super::log::record::Slots;
-use super::request::{Columns, add_slots};
+use super::request::{self, Columns, add_slots};
 use super::tally::Tally;
 use crate::printable::printable;
 use crate::valid;
@@ -44,40 +44,19 @@ impl Document {
         add_slots(&self.configuration.policy, slots);
     }
 
-    /// What the replay assumes because the log does not say it, one sentence each.
-    #[must_use]
-    pub fn assumptions(&self, columns: &Columns, known: &Known) -> Vec<String> {
-        let Configuration { policy, remote, .. } = &self.configuration;
-        // Every actor but `all` may be replaced by the address.
-        let counts_addresses = self.places.iter().any(|place| place.actor != "all")
-            || policy.has_allow_list()
-            || policy.has_deny_list();
-        let mut all = columns.assumptions(policy, counts_addresses);
-        if self.places.iter().any(|place| place.is_global) {
-            all.push(
-                "Rules with `scope: global` count all requests of the log: the log must contain those of all gateways."
-                    .into(),
-            );
-        }
-        if remote.is_some() {
-            all.push("The replay does not poll the document's `remote`: the local document decides.".into());
-        }
-        all.extend(of_responses(policy, known));
-        all
-    }
-
     /// An engine and a tally for the document. `tries`: whether other quotas are tried.
     #[must_use]
-    pub fn start(self, columns: Columns, slots: &Slots, tries: bool) -> Run {
-        let Document { configuration: Configuration { policy, .. }, places, value } = self;
+    pub fn start(self, slots: &Slots, is_nginx: bool, tries: bool) -> Run {
+        let Document { configuration: Configuration { policy, remote, .. }, places, value } = self;
         let tally = Tally::new(&policy, &places, tries.then_some(&value));
-        Run { engine: Engine::new(policy, columns, slots), tally }
-    }
-
-    /// The policy.
-    #[must_use]
-    pub fn policy(&self) -> &Policy {
-        &self.configuration.policy
+        let columns = Columns::new(&policy, slots, is_nginx);
+        // Every actor but `all` may be replaced by the address.
+        let counts_addresses = places.iter().any(|place| place.actor != "all")
+            || policy.has_allow_list()
+            || policy.has_deny_list();
+        let is_global = places.iter().any(|place| place.is_global);
+        let has_remote = remote.is_some();
+        Run { engine: Engine::new(policy, columns, slots), tally, counts_addresses, is_global, has_remote }
     }
 }
 
@@ -88,6 +67,32 @@ pub struct Run {
     pub engine: Engine,
     /// Counts.
     pub tally: Tally,
+    /// Whether a rule or a list may read the client address.
+    counts_addresses: bool,
+    /// Whether a rule has `scope: global`.
+    is_global: bool,
+    /// Whether the document has `remote`.
+    has_remote: bool,
+}
+
+impl Run {
+    /// What the replay assumes because the log does not say it, one sentence each.
+    #[must_use]
+    pub fn assumptions(&self, slots: &Slots, known: &Known) -> Vec<String> {
+        let policy = self.engine.policy();
+        let mut all = request::assumptions(policy, slots, known, self.counts_addresses);
+        if self.is_global {
+            all.push(
+                "Rules with `scope: global` count all requests of the log: the log must contain those of all gateways."
+                    .into(),
+            );
+        }
+        if self.has_remote {
+            all.push("The replay does not poll the document's `remote`: the local document decides.".into());
+        }
+        all.extend(of_responses(policy, known));
+        all
+    }
 }
 
 /// What the log does not record about responses.

@@ -7,8 +7,10 @@
 pub mod envoy;
 mod escape;
 pub mod field;
+pub mod incoming;
 pub mod input;
 mod json;
+pub mod known;
 pub mod nginx;
 mod pattern;
 pub mod reader;
@@ -17,9 +19,10 @@ pub mod record;
 mod tests;
 mod time;
 
-use field::{Incoming, Known};
+use incoming::{Incoming, Rank};
 use json::Keys;
-use pattern::Pattern;
+use known::Known;
+use pattern::{Numbers, Pattern};
 use record::{Record, Slot, Slots};
 use std::borrow::Cow;
 
@@ -31,6 +34,8 @@ pub struct Format {
     kind: Kind,
     known: Known,
     target: Option<usize>,
+    /// The ranks of the values of a line. The memory is reused.
+    ranks: Vec<Rank>,
 }
 
 #[derive(Clone, Debug)]
@@ -61,15 +66,14 @@ impl Format {
                 NAMES.join(", ")
             )),
         };
-        kind.map(|pattern| Format::of(text, Kind::Text(Box::new(pattern)), slots))
+        let pattern = kind?;
+        has_time_and_path(&pattern, slots)?;
+        Ok(Format::of(text, Kind::Text(Box::new(pattern)), slots))
     }
 
     fn of(name: &str, kind: Kind, slots: &Slots) -> Format {
-        let known = match &kind {
-            Kind::Text(pattern) => pattern.known(),
-            Kind::Json(_) => Known::default(),
-        };
-        Format { name: name.into(), kind, known, target: slots.find(&Slot::Target) }
+        let known = Known::new(slots.iter().count());
+        Format { name: name.into(), kind, known, target: slots.find(&Slot::Target), ranks: Vec::new() }
     }
 
     /// The format that reads the most of these lines, the first lines of a log.
@@ -78,7 +82,7 @@ impl Format {
         let formats = NAMES.iter().filter_map(|name| Format::new(name, slots).ok());
         let read = formats.map(|mut format| {
             let mut record = Record::default();
-            let fits = lines.clone().filter(|line| format.read(line, &mut record).is_ok());
+            let fits = lines.clone().filter(|line| format.fill(line, Numbers::Strict, &mut record).is_ok());
             (fits.count(), format)
         });
         // If several formats read equally many, the first wins.
@@ -86,28 +90,43 @@ impl Format {
         best.filter(|(count, _)| *count > 0).map(|(_, format)| format)
     }
 
-    /// Detects from the first lines of a log which values the lines have. A pattern states its
-    /// values.
-    pub fn learn<'l>(&mut self, lines: impl Iterator<Item = &'l [u8]>) {
-        if let Kind::Json(keys) = &self.kind {
-            lines.for_each(|line| keys.note(line, &mut self.known));
-        }
-    }
-
-    /// Which values the lines have.
+    /// Which values the lines have that were read so far.
     #[must_use]
     pub fn known(&self) -> &Known {
         &self.known
     }
 
-    /// Reads a line into the record, which is empty. The error says what is wrong.
+    /// Reads a line into the record. The error says what is wrong.
     pub fn read(&mut self, line: &[u8], record: &mut Record) -> Result<(), Cow<'static, str>> {
-        record.clear();
-        let mut to = Incoming { record, start: None, end: None };
+        self.fill(line, Numbers::Any, record)
+    }
+
+    fn fill(&mut self, line: &[u8], numbers: Numbers, record: &mut Record) -> Result<(), Cow<'static, str>> {
+        let mut to = Incoming::new(record, &mut self.ranks);
         match &mut self.kind {
-            Kind::Text(pattern) => pattern.read(line, &mut to)?,
+            Kind::Text(pattern) => pattern.read(line, numbers, &mut to)?,
             Kind::Json(keys) => keys.read(line, &mut to)?,
         }
-        Ok(to.finish(self.target)?)
+        to.finish(self.target)?;
+        self.known.add(&to);
+        Ok(())
+    }
+}
+
+/// A pattern without a time or a path reads no request: each limit has a path.
+fn has_time_and_path(pattern: &Pattern, slots: &Slots) -> Result<(), String> {
+    let target = slots.find(&Slot::Target);
+    let has_path = pattern.fields().any(|field| target.is_some_and(|target| field.gives(target)));
+    let has_time = pattern.fields().any(|field| field.time().is_some());
+    let missing: Vec<&str> = [
+        (has_time, "no time: expected `%START_TIME%`, `$msec`, `$time_iso8601` or `$time_local`"),
+        (has_path, "no path: expected `%REQ(X-ENVOY-ORIGINAL-PATH?:PATH)%`, `$request_uri` or `$request`"),
+    ]
+    .into_iter()
+    .filter_map(|(has, why)| (!has).then_some(why))
+    .collect();
+    match missing.is_empty() {
+        true => Ok(()),
+        false => Err(format!("the format has {}", missing.join("; it has "))),
     }
 }

@@ -1,19 +1,20 @@
 //! A request of a log as the filter would see it.
 
-use super::log::field::Known;
+use super::log::known::Known;
 use super::log::record::{Record, Slot, Slots};
 use diana_limiter::policy::Policy;
 use diana_limiter::request::joined::Joined;
 use diana_limiter::request::{HeaderLines, Part, PartId, Source};
 
-/// Where a log has the parts of a request that a policy reads.
+/// Where a record has the parts of a request that a policy reads.
 #[derive(Clone, Debug)]
 pub struct Columns {
     /// By the index of the part.
     columns: Vec<Column>,
     /// Whether the log has lines of a header joined by a comma, as nginx writes them.
     is_joined: bool,
-    reads_size: bool,
+    /// The slot of `content-length`, if the policy reads the size.
+    size: Option<usize>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -22,20 +23,23 @@ enum Column {
     Value(usize),
     /// The header in this slot, under its name.
     Header(usize, Box<str>),
-    /// The last address of the list in this slot.
-    LastOf(usize),
-    /// The number of body bytes that the gateway received.
-    Received,
-    /// The log does not have the part.
+    /// The client address in this slot, or else the last address of the list in the second slot.
+    Address(usize, Option<usize>),
+    /// The size of the body.
+    Size,
+    /// The replay does not read the part.
     Absent,
 }
+
+const FORWARDED_FOR: &str = "x-forwarded-for";
+const CONTENT_LENGTH: &str = "content-length";
 
 /// The slots of the parts that a policy reads. Parts that may stand for others are added.
 pub fn add_slots(policy: &Policy, slots: &mut Slots) {
     for slot in [Slot::Method, Slot::Target, Slot::Host, Slot::Address] {
         slots.add(slot);
     }
-    for header in ["x-forwarded-for", "content-length"] {
+    for header in [FORWARDED_FOR, CONTENT_LENGTH] {
         slots.add(Slot::Header(header.into()));
     }
     for part in policy.request_parts() {
@@ -59,72 +63,103 @@ fn slot(part: &Part) -> Slot {
             let path: Vec<&str> = path.iter().map(|step| &**step).collect();
             Slot::Attribute(path.join(".").into())
         }
-        Part::BodySize => Slot::Header("content-length".into()),
+        Part::BodySize => Slot::Header(CONTENT_LENGTH.into()),
     }
 }
 
 impl Columns {
-    /// The columns of a log with these slots.
+    /// The columns of records with these slots.
     #[must_use]
-    pub fn new(policy: &Policy, slots: &Slots, known: &Known, is_nginx: bool) -> Columns {
-        let has = |slot: &Slot| slots.find(slot).filter(|index| known.has(*index));
-        let column = |part: &Part| match (part, has(&slot(part))) {
+    pub fn new(policy: &Policy, slots: &Slots, is_nginx: bool) -> Columns {
+        let forwarded = slots.find(&Slot::Header(FORWARDED_FOR.into()));
+        let column = |part: &Part| match (part, slots.find(&slot(part))) {
+            (Part::BodySize, _) => Column::Size,
+            (_, None) => Column::Absent,
             (Part::Header(name), Some(index)) => Column::Header(index, name.clone()),
+            (Part::Address, Some(index)) => Column::Address(index, forwarded),
             (_, Some(index)) => Column::Value(index),
-            (Part::Address, None) => {
-                has(&Slot::Header("x-forwarded-for".into())).map_or(Column::Absent, Column::LastOf)
-            }
-            (Part::BodySize, None) if known.received => Column::Received,
-            _ => Column::Absent,
         };
         let columns: Vec<Column> = policy.request_parts().map(column).collect();
-        let reads_size = columns.contains(&Column::Received);
-        Columns { columns, is_joined: is_nginx, reads_size }
-    }
-
-    /// The values that the policy reads and the log lacks, with what replaces each: one sentence
-    /// each. `counts_addresses`: whether the policy may count by address.
-    #[must_use]
-    pub fn assumptions(&self, policy: &Policy, counts_addresses: bool) -> Vec<String> {
-        let parts = policy.request_parts().zip(&self.columns);
-        let read_by_all = |part: &Part| *part == Part::Header("content-type".into());
-        let stated = parts.filter_map(|(part, column)| match (part, column) {
-            (Part::Address, _) if !counts_addresses => None,
-            (Part::Address, Column::LastOf(_)) => Some(
-                "The log has no client address: the last address of `x-forwarded-for` stands for it.".into(),
-            ),
-            (Part::BodySize, Column::Received) => Some(
-                "The log has no `content-length`: the bytes that came stand for the declared size.".into(),
-            ),
-            // Only the form of a refusal depends on the content type.
-            (part, Column::Absent) if !read_by_all(part) => Some(match part {
-                Part::Header(name) => format!("The log has no header `{name}`: every request lacks it."),
-                Part::Property(_) | Part::Path => match slot(part) {
-                    Slot::Attribute(name) => {
-                        format!("The log has no attribute `{name}`: every request lacks it.")
-                    }
-                    _ => "The log has no path.".into(),
-                },
-                Part::Method => "The log has no method: every request lacks it.".into(),
-                Part::Host => "The log has no host: every request lacks it.".into(),
-                Part::Address => {
-                    "The log has no client address: rules that count by address count all requests together."
-                        .into()
-                }
-                Part::BodySize => {
-                    "The log has no size of bodies: every request counts as of unknown size.".into()
-                }
-            }),
-            _ => None,
-        });
-        stated.collect()
+        let size = slots.find(&Slot::Header(CONTENT_LENGTH.into()));
+        let size = size.filter(|_| columns.contains(&Column::Size));
+        Columns { columns, is_joined: is_nginx, size }
     }
 
     /// The request of a record.
     #[must_use]
     pub fn request<'a>(&'a self, record: &'a Record) -> LogRequest<'a> {
-        let size = record.received.filter(|_| self.reads_size);
-        LogRequest { columns: self, record, size: size.map(|size| size.to_string()) }
+        let size = self.size.and_then(|slot| Size::of(record, slot));
+        LogRequest { columns: self, record, size }
+    }
+}
+
+/// The values that the policy reads and no line of the log has, with what replaces each: one
+/// sentence each. `counts_addresses`: whether the policy may count by address.
+#[must_use]
+pub fn assumptions(policy: &Policy, slots: &Slots, known: &Known, counts_addresses: bool) -> Vec<String> {
+    let has = |slot: &Slot| slots.find(slot).is_some_and(|index| known.has(index));
+    let has_header = |name: &str| has(&Slot::Header(name.into()));
+    let lacks = |part: &Part| {
+        // Only the form of a refusal depends on the content type.
+        let is_stated = match part {
+            Part::Address => counts_addresses,
+            Part::Header(name) => **name != *"content-type",
+            _ => true,
+        };
+        (is_stated && !has(&slot(part))).then(|| match part {
+            Part::Header(name) => format!("The log has no header `{name}`: every request lacks it."),
+            Part::Property(path) => {
+                let name = path.iter().map(|step| &**step).collect::<Vec<&str>>().join(".");
+                format!("The log has no attribute `{name}`: every request lacks it.")
+            }
+            Part::Path => "The log has no path.".into(),
+            Part::Method => "The log has no method: every request lacks it.".into(),
+            Part::Host => "The log has no host: every request lacks it.".into(),
+            Part::Address if has_header(FORWARDED_FOR) => {
+                "The log has no client address: the last address of `x-forwarded-for` stands for it.".into()
+            }
+            Part::Address => {
+                "The log has no client address: rules that count by address count all requests together."
+                    .into()
+            }
+            Part::BodySize if known.received => {
+                "The log has no `content-length`: the bytes that came stand for the declared size.".into()
+            }
+            Part::BodySize => {
+                "The log has no size of bodies: every request counts as of unknown size.".into()
+            }
+        })
+    };
+    policy.request_parts().filter_map(lacks).collect()
+}
+
+/// The declared size of a body.
+#[derive(Clone, Debug)]
+enum Size<'a> {
+    /// The text of `content-length`.
+    Declared(&'a [u8]),
+    /// The number of body bytes that the gateway received, which stands for the declared size.
+    Received(String),
+}
+
+impl Size<'_> {
+    /// The size in a record, `None` if the gateway did not know the size. `slot` is the one of
+    /// `content-length`.
+    fn of(record: &Record, slot: usize) -> Option<Size<'_>> {
+        let received = || record.received.map(|bytes| Size::Received(bytes.to_string()));
+        match record.get(slot) {
+            Some(declared) => Some(Size::Declared(declared)),
+            None if !record.has(slot) => received(),
+            // A request with a body but without a length is chunked.
+            None => received().filter(|_| record.received == Some(0)),
+        }
+    }
+
+    fn text(&self) -> &[u8] {
+        match self {
+            Size::Declared(text) => text,
+            Size::Received(text) => text.as_bytes(),
+        }
     }
 }
 
@@ -133,8 +168,7 @@ impl Columns {
 pub struct LogRequest<'a> {
     columns: &'a Columns,
     record: &'a Record,
-    /// The size of the body, if it stands for the declared size.
-    size: Option<String>,
+    size: Option<Size<'a>>,
 }
 
 impl Source for LogRequest<'_> {
@@ -148,8 +182,11 @@ impl Source for LogRequest<'_> {
                 }
                 value => value,
             },
-            Some(Column::LastOf(slot)) => record.get(*slot).and_then(last),
-            Some(Column::Received) => size.as_deref().map(str::as_bytes),
+            Some(Column::Address(slot, forwarded)) => {
+                let last = || last(record.get((*forwarded)?)?);
+                record.get(*slot).or_else(last)
+            }
+            Some(Column::Size) => size.as_ref().map(Size::text),
             Some(Column::Absent) | None => None,
         };
         HeaderLines::One(line)

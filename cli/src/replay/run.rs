@@ -3,11 +3,11 @@
 use super::args::Args;
 use super::document::{Document, Run};
 use super::log::input::total_bytes;
+use super::log::known::Known;
 use super::log::reader::{Counts, Logs};
 use super::log::record::{Record, Slots};
 use super::number::plural;
 use super::progress::Bar;
-use super::request::Columns;
 use super::summary::{Comparison, LogSummary, Summary};
 use super::tally::seconds;
 use diana_limiter::check::Decision;
@@ -51,11 +51,9 @@ const LEAST_WHOLE: u64 = 3;
 /// A policy that is about to decide the requests of logs.
 pub struct Replay {
     logs: Logs,
+    slots: Slots,
     first: Run,
     other: Option<Run>,
-    assumptions: Vec<String>,
-    /// Whether the format has whole seconds only.
-    whole_seconds: bool,
 }
 
 impl Replay {
@@ -71,7 +69,7 @@ impl Replay {
         first.add_slots(&mut slots);
         other.iter().for_each(|other| other.add_slots(&mut slots));
         let logs = Logs::open(paths, format, &slots)?;
-        Ok(Replay::new((first, other), logs, &slots, tries))
+        Ok(Replay::new((first, other), logs, slots, tries))
     }
 
     /// Opens one log for the document in these bytes of JSON.
@@ -79,47 +77,12 @@ impl Replay {
         Replay::open(Document::of(document)?, None, &[path], format, false)
     }
 
-    fn new((first, other): (Document, Option<Document>), logs: Logs, slots: &Slots, tries: bool) -> Replay {
-        let known = logs.known().clone();
+    fn new((first, other): (Document, Option<Document>), logs: Logs, slots: Slots, tries: bool) -> Replay {
         let is_nginx =
             logs.format() == "nginx" || !logs.format().contains('%') && logs.format().contains('$');
-        let columns = |document: &Document| Columns::new(document.policy(), slots, &known, is_nginx);
-        let mut assumptions = Vec::new();
-        if !known.start {
-            assumptions.push(match known.duration {
-                true => "The log has only the end of each request: the start is the end minus the duration."
-                    .into(),
-                false => {
-                    "The log has only the end of each request and no duration: the end counts as the start."
-                        .into()
-                }
-            });
-        }
-        if known.whole_seconds {
-            assumptions.push(match known.duration && !known.start {
-                true => {
-                    "The log has whole seconds: all requests of a second end at the beginning of that second."
-                        .into()
-                }
-                false => WHOLE_STARTS.into(),
-            });
-        }
-        let documents = [Some(&first), other.as_ref()];
-        for assumption in documents
-            .into_iter()
-            .flatten()
-            .flat_map(|document| document.assumptions(&columns(document), &known))
-        {
-            if !assumptions.contains(&assumption) {
-                assumptions.push(assumption);
-            }
-        }
-        let start = |document: Document, tries| {
-            let columns = columns(&document);
-            document.start(columns, slots, tries)
-        };
-        let (other, first) = (other.map(|other| start(other, false)), start(first, tries));
-        Replay { logs, first, other, assumptions, whole_seconds: known.whole_seconds }
+        let other = other.map(|other| other.start(&slots, is_nginx, false));
+        let first = first.start(&slots, is_nginx, tries);
+        Replay { logs, slots, first, other }
     }
 
     /// Decides all requests. Calls `each` with each request, its decision and the policy. Calls
@@ -129,8 +92,8 @@ impl Replay {
         mut each: impl FnMut(&Record, &Decision, &Policy),
         mut progress: impl FnMut(u64, u64),
     ) -> Result<Summary> {
-        let Replay { logs, mut first, mut other, assumptions, whole_seconds } = self;
-        let mut log = LogSummary { format: logs.format().into(), assumptions, ..LogSummary::default() };
+        let Replay { logs, slots, mut first, mut other } = self;
+        let mut log = LogSummary { format: logs.format().into(), ..LogSummary::default() };
         let (mut both, mut starts_are_whole) = (Both::default(), true);
         let counts = logs.start()?.for_each(|batch, bytes| {
             for record in batch {
@@ -143,8 +106,17 @@ impl Replay {
             }
             progress(bytes, u64::try_from(batch.len()).unwrap_or(0));
         })?;
-        let Counts { lines, unreadable, examples } = counts;
+        let Counts { lines, unreadable, examples, ended_early, known } = counts;
         (log.lines, log.unreadable, log.examples) = (lines, unreadable, examples);
+        log.ended_early = ended_early;
+        log.assumptions = of_times(&known);
+        for run in [Some(&first), other.as_ref()].into_iter().flatten() {
+            for assumption in run.assumptions(&slots, &known) {
+                if !log.assumptions.contains(&assumption) {
+                    log.assumptions.push(assumption);
+                }
+            }
+        }
         log.late = first.engine.late();
         if let Some((first, last)) = first.tally.first_and_last() {
             (log.first_s, log.last_s) = (seconds(first), seconds(last));
@@ -152,8 +124,8 @@ impl Replay {
         let totals = first.tally.totals();
         // A format with fractions may still have whole seconds in all lines.
         let all_are_whole = starts_are_whole && totals.requests >= LEAST_WHOLE;
-        log.whole_seconds = whole_seconds || all_are_whole;
-        if all_are_whole && !whole_seconds {
+        log.whole_seconds = !known.fraction || all_are_whole;
+        if all_are_whole && known.fraction {
             log.assumptions.push(WHOLE_STARTS.into());
         }
         log.assumptions.extend(first.tally.notes());
@@ -178,6 +150,24 @@ impl Replay {
             against,
         })
     }
+}
+
+/// What the replay assumes about the starts of requests.
+fn of_times(known: &Known) -> Vec<String> {
+    let start = match (known.start, known.duration) {
+        (true, _) => None,
+        (false, true) => {
+            Some("The log has only the end of each request: the start is the end minus the duration.")
+        }
+        (false, false) => {
+            Some("The log has only the end of each request and no duration: the end counts as the start.")
+        }
+    };
+    let seconds = (!known.fraction).then_some(match known.duration && !known.start {
+        true => "The log has whole seconds: all requests of a second end at the beginning of that second.",
+        false => WHOLE_STARTS,
+    });
+    start.into_iter().chain(seconds).map(str::to_owned).collect()
 }
 
 impl Run {

@@ -41,6 +41,8 @@ pub struct LogSummary {
     pub unreadable: u64,
     /// The first of the unreadable lines.
     pub examples: Vec<Unreadable>,
+    /// The files that could not be read to their ends.
+    pub ended_early: Vec<EndedEarly>,
     /// Requests that were logged too late to be decided in the order of their starts.
     pub late: u64,
     /// The first request.
@@ -62,6 +64,17 @@ pub struct Unreadable {
     /// The number of the line, from 1.
     pub line: u64,
     /// What is wrong with it.
+    pub why: String,
+}
+
+/// A file that could not be read to its end, such as a compressed file that was cut off.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct EndedEarly {
+    /// The file.
+    pub file: String,
+    /// The number of the last line that was read whole.
+    pub line: u64,
+    /// Why the file ends there.
     pub why: String,
 }
 

@@ -2,7 +2,8 @@
 
 use super::number::{count, percent, plural, span, unit};
 use super::summary::{
-    ActorSummary, Comparison, LogSummary, RuleSummary, Suggestion, Summary, Totals, Unreadable, WHOLE_SECONDS,
+    ActorSummary, Comparison, EndedEarly, LogSummary, RuleSummary, Suggestion, Summary, Totals, Unreadable,
+    WHOLE_SECONDS,
 };
 use crate::printable::printable;
 use std::fmt::Write;
@@ -61,6 +62,10 @@ fn write(text: &mut String, summary: &Summary, log: &LogSummary, totals: &Totals
         for Unreadable { file, line, why } in &log.examples {
             writeln!(text, "  {}:{line}: {}", printable(file), printable(why))?;
         }
+    }
+    for EndedEarly { file, line, why } in &log.ended_early {
+        let (file, line) = (printable(file), count(*line));
+        writeln!(text, "\n{file} ended early, after line {line}: {}", printable(why))?;
     }
     if log.late > 0 {
         let requests = plural(log.late, "request");

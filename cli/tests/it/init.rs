@@ -197,7 +197,7 @@ fn mistakes_name_what_is_allowed() {
         ),
         (
             vec!["--limit", "1/second", "--kind", "nginx", "--filter", "diana.wasm"],
-            "--filter: `diana.wasm` refuses every document in nginx, which crashes if a callback is missing: load \
+            "--filter: `diana.wasm` refuses every document in nginx, because nginx crashes if a callback is missing: load \
              `diana-nginx.wasm`",
         ),
         (

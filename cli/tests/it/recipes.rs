@@ -46,7 +46,8 @@ fn findings_become_annotations() {
                     second, minute, hour, day or a span such as `30s`\n";
     assert_eq!(annotated(Some(WRONG)), (1, expected.into(), String::new()));
     let (code, shown, errors) = annotated(None);
-    let expected = "::error file=envoy.yaml,line=1,col=1,title=diana%3A%3Aunreadable::cannot read `envoy.yaml`: ";
+    let expected =
+        "::error file=envoy.yaml,line=1,col=1,title=diana%3A%3Aunreadable::cannot read `envoy.yaml`: ";
     assert!(code == 2 && shown.starts_with(expected), "{shown}{errors}");
 }
 

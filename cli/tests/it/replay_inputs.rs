@@ -1,6 +1,7 @@
 //! `diana replay`: values that only later lines have, and what the command refuses to do.
 
 use std::fs;
+use std::io::Write;
 use std::path::Path;
 use std::process::{Command, Output};
 use tempfile::TempDir;
@@ -21,6 +22,13 @@ fn replay(folder: &Path, options: &[&str]) -> Output {
     let fixed = ["replay", "limits.json", "--log", "access.log"];
     let mut command = Command::new(env!("CARGO_BIN_EXE_diana"));
     command.args(fixed).args(options).current_dir(folder).output().unwrap()
+}
+
+/// The error of a command, without its line breaks.
+fn message(output: &Output) -> String {
+    let error = String::from_utf8_lossy(&output.stderr);
+    let words: Vec<&str> = error.split_whitespace().filter(|word| *word != "│").collect();
+    words.join(" ")
 }
 
 fn line(number: usize, user: &str) -> String {
@@ -51,12 +59,116 @@ fn a_replay_that_reads_no_request_cannot_pass() {
     ] {
         let folder = folder(log);
         let output = replay(folder.path(), &["--format", format, "--fail-above", "0", "--json"]);
-        let error = String::from_utf8(output.stderr).unwrap();
-        // The message is wrapped.
-        let words: Vec<&str> = error.split_whitespace().filter(|word| *word != "│").collect();
+        let error = message(&output);
         assert_eq!((output.status.code(), output.stdout.len()), (Some(2), 0), "{error}");
-        assert!(words.join(" ").contains(why.trim_end()), "{error}");
+        assert!(error.contains(why.trim_end()), "{error}");
     }
+}
+
+#[test]
+fn a_value_that_only_late_lines_have_counts_there() {
+    let document = r#"{"limits": [
+        {"url": "/", "rules": [{"name": "network", "actor": "ip", "rpu": 1, "unit": "hour"}]},
+        {"url": "/", "body_size": {"min": 100}, "rules": [{"name": "large", "rpu": 1, "unit": "hour"}]}
+    ]}"#;
+    let line = |number: usize, more: &str| {
+        format!(r#"{{"start_time": {}, "path": "/"{more}}}"#, 1_795_392_000 + number) + "\n"
+    };
+    let small = r#", "client_ip": "192.0.2.7", "content-length": 9"#;
+    // No content length and no body: the gateway knows that the size is 0. Chunked: it does not.
+    let (none, chunked) = (
+        r#", "content-length": null, "bytes_received": 0"#,
+        r#", "content-length": null, "bytes_received": 9"#,
+    );
+    let received = r#", "x-forwarded-for": "::1, 192.0.2.7", "bytes_received": 500"#;
+    let log: String = (0..1_200).map(|number| line(number, none)).collect();
+    let log = log
+        + &line(1_200, small)
+        + &line(1_201, r#", "client_ip": "192.0.2.8", "content-length": 100"#)
+        + &line(1_202, received)
+        + &line(1_203, chunked)
+        + &line(1_204, r#", "bytes_received": 9"#);
+    let folder = folder(&log);
+    fs::write(folder.path().join("limits.json"), document).unwrap();
+    let output = replay(folder.path(), &["--json"]);
+    let summary: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let checked = |index: usize| {
+        let rule = &summary["rules"][index];
+        (rule["checked"].as_u64().unwrap(), rule["refused"].as_u64().unwrap())
+    };
+    // Requests without an address count together: 1,202, of which one passes.
+    assert_eq!((checked(0), checked(1)), ((1_205, 1_202), (3, 2)), "{summary:#}");
+    let assumptions = summary["log"]["assumptions"].to_string();
+    for stated in ["address", "content-length", "size of bodies"] {
+        assert!(!assumptions.contains(stated), "{assumptions}");
+    }
+}
+
+#[test]
+fn a_file_that_ends_early_is_reported_and_cannot_pass() {
+    let log: String =
+        (0..5_000).map(|number| line(number, &format!("\"u{}\"", number * 7_919 % 1_009))).collect();
+    let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::default());
+    gzip.write_all(log.as_bytes()).unwrap();
+    let gzip = gzip.finish().unwrap();
+    let folder = folder("");
+    for kept in [gzip.len() - 8, gzip.len() / 2] {
+        fs::write(folder.path().join("access.log"), &gzip[..kept]).unwrap();
+        let output = replay(folder.path(), &["--json", "--report", "out.html"]);
+        let summary: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        let (log, ended) = (&summary["log"], &summary["log"]["ended_early"][0]);
+        let lines = log["lines"].as_u64().unwrap();
+        assert_eq!((output.status.code(), &ended["file"]), (Some(2), &"access.log".into()));
+        assert!(lines > 1_000 && (lines == 5_000) == (kept > gzip.len() / 2), "{lines}");
+        assert_eq!((ended["line"].as_u64(), log["unreadable"].as_u64()), (Some(lines), Some(0)));
+        assert_eq!(summary["totals"]["requests"].as_u64(), Some(lines));
+        let words = format!("ended early, after line {},{:03}: ", lines / 1_000, lines % 1_000);
+        assert!(message(&output).contains(&format!("`access.log` {words}")), "{}", message(&output));
+        let text = String::from_utf8(replay(folder.path(), &[]).stdout).unwrap();
+        assert!(text.contains(&format!("\naccess.log {words}")), "{text}");
+        assert!(
+            fs::read_to_string(folder.path().join("out.html")).unwrap().contains("ended early, after line")
+        );
+    }
+    fs::write(folder.path().join("access.log"), &gzip[..12]).unwrap();
+    let output = replay(folder.path(), &["--format", "json"]);
+    assert_eq!((output.status.code(), output.stdout.len()), (Some(2), 0));
+    assert!(message(&output).contains("`access.log` ended early, after line 0: "), "{}", message(&output));
+}
+
+#[test]
+fn too_many_unreadable_lines_cannot_pass() {
+    let log: String = (0..90).map(|number| line(number, "\"ann\"")).collect();
+    let folder = folder(&(log + &"garbage\n".repeat(10)));
+    for (options, code) in [
+        (&[][..], 0),
+        (&["--max-unreadable", "9.9"], 2),
+        (&["--max-unreadable", "10 %"], 0),
+        (&["--max-unreadable", "0", "--fail-above", "0"], 2),
+        (&["--fail-above", "0"], 1),
+    ] {
+        let output = replay(folder.path(), options);
+        assert_eq!(output.status.code(), Some(code), "{options:?}");
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        assert!(
+            text.contains("10 of 100 lines cannot be read, for example:"),
+            "the report is printed: {text}"
+        );
+    }
+    let output = replay(folder.path(), &["--max-unreadable", "9.9"]);
+    let error = message(&output);
+    assert!(error.contains("10 of 100 lines cannot be read, `--max-unreadable` permits 9.9 %"), "{error}");
+}
+
+#[test]
+fn an_unreadable_line_is_shown_as_it_is() {
+    let folder = folder(&(line(0, "\"ann\"") + "{\"path\": \"/a\u{202e}\u{1b}[2J'\"}\n"));
+    let output = replay(folder.path(), &["--max-unreadable", "100"]);
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(
+        text.contains(r#"  access.log:2: the line is not a JSON object: `{"path": "/a\u{202e}\u{1b}[2J'"}`"#),
+        "{text}"
+    );
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! Envoy's text formats: command operators such as `%START_TIME%` and `%REQ(X-USER-ID)%`.
 
 use super::field::{Field, MILLIS, header_name};
+use super::incoming::Rank;
 use super::pattern::Token;
 use super::record::{Slot, Slots};
 use super::time::TimeFormat;
@@ -31,7 +32,8 @@ pub fn tokens(format: &str, slots: &Slots) -> Result<Vec<Token>, String> {
             continue;
         }
         let (operator, behind) = operator(behind)?;
-        tokens.push(Token::Field(field(&operator, slots)));
+        let (field, rank) = field(&operator, slots);
+        tokens.push(Token::Field(field, rank));
         rest = behind;
     }
     tokens.push(Token::Literal(rest.into()));
@@ -65,43 +67,64 @@ fn operator(text: &str) -> Result<(Operator<'_>, &str), String> {
     Ok((Operator { name, argument }, rest))
 }
 
-fn field(operator: &Operator, slots: &Slots) -> Field {
+/// What an operator means, and its rank among the operators of this meaning.
+fn field(operator: &Operator, slots: &Slots) -> (Field, Rank) {
     let Operator { name, argument } = *operator;
-    let attribute = |name: &str| Field::value(slots, &Slot::Attribute(name.into()));
+    let value = |slot: Slot| Field::value(slots, &slot);
+    let attribute = |name: &str| value(Slot::Attribute(name.into()));
     match name {
-        "START_TIME" => Field::Start(TimeFormat::of_envoy(argument)),
-        "DURATION" => Field::Duration(MILLIS),
-        "RESPONSE_DURATION" => Field::Latency(MILLIS),
-        "RESPONSE_CODE" => Field::Status,
-        "BYTES_RECEIVED" => Field::Received,
-        "BYTES_SENT" => Field::Sent,
-        "REQ" => request_header(argument, slots),
-        "RESP" if argument.eq_ignore_ascii_case("x-envoy-upstream-service-time") => Field::Latency(MILLIS),
-        "RESP" => Field::value(slots, &Slot::ResponseHeader(header_name(first(argument)))),
-        "DOWNSTREAM_REMOTE_ADDRESS" | "DOWNSTREAM_REMOTE_ADDRESS_WITHOUT_PORT" => {
-            Field::value(slots, &Slot::Address)
+        "START_TIME" => {
+            let format = TimeFormat::of_envoy(argument);
+            let rank = format.is_whole_seconds().into();
+            (Field::Start(format), rank)
         }
-        "PATH" => Field::value(slots, &Slot::Target),
-        "PROTOCOL" => attribute("request.protocol"),
-        "ROUTE_NAME" => attribute("xds.route_name"),
-        "UPSTREAM_CLUSTER" | "UPSTREAM_CLUSTER_RAW" => attribute("xds.cluster_name"),
-        "VIRTUAL_CLUSTER_NAME" => attribute("xds.virtual_cluster_name"),
-        "REQUESTED_SERVER_NAME" => attribute("connection.requested_server_name"),
-        _ => Field::Unread,
+        "DURATION" => (Field::Duration(MILLIS), 0),
+        "RESPONSE_DURATION" => (Field::Latency(MILLIS), 0),
+        "RESPONSE_CODE" => (Field::Status, 0),
+        "BYTES_RECEIVED" => (Field::Received, 0),
+        "BYTES_SENT" => (Field::Sent, 0),
+        "REQ" => request_header(argument, slots),
+        "RESP" if argument.eq_ignore_ascii_case("x-envoy-upstream-service-time") => {
+            (Field::Latency(MILLIS), 1)
+        }
+        "RESP" => {
+            let (name, rank) = first(argument);
+            (value(Slot::ResponseHeader(header_name(name))), rank)
+        }
+        "DOWNSTREAM_REMOTE_ADDRESS" => (value(Slot::Address), 0),
+        "DOWNSTREAM_REMOTE_ADDRESS_WITHOUT_PORT" => (value(Slot::Address), 1),
+        // By default, the operator writes the original path with its query.
+        "PATH" if argument.starts_with("NQ") => (value(Slot::Target), 2),
+        "PATH" => (value(Slot::Target), argument.ends_with(":PATH").into()),
+        "PROTOCOL" => (attribute("request.protocol"), 0),
+        "ROUTE_NAME" => (attribute("xds.route_name"), 0),
+        // Without `_RAW`, the name may be the one for metrics.
+        "UPSTREAM_CLUSTER_RAW" => (attribute("xds.cluster_name"), 0),
+        "UPSTREAM_CLUSTER" => (attribute("xds.cluster_name"), 1),
+        "VIRTUAL_CLUSTER_NAME" => (attribute("xds.virtual_cluster_name"), 0),
+        "REQUESTED_SERVER_NAME" => (attribute("connection.requested_server_name"), 0),
+        _ => (Field::Unread, 0),
     }
 }
 
-/// The first of two names: `A?B` is the header `A`, or else the header `B`.
-fn first(argument: &str) -> &str {
-    argument.split_once('?').map_or(argument, |(first, _)| first)
+/// The first of two names: `A?B` is the header `A`, or else the header `B`. A header that is surely
+/// `A` has a lower rank.
+fn first(argument: &str) -> (&str, Rank) {
+    argument.split_once('?').map_or((argument, 0), |(first, _)| (first, 1))
 }
 
-fn request_header(argument: &str, slots: &Slots) -> Field {
-    let pseudo = argument.split('?').find_map(|name| match &*name.to_ascii_lowercase() {
-        ":method" => Some(Slot::Method),
-        ":path" => Some(Slot::Target),
-        ":authority" | "host" => Some(Slot::Host),
+fn request_header(argument: &str, slots: &Slots) -> (Field, Rank) {
+    let special = |name: &str| match &*name.to_ascii_lowercase() {
+        // The path before the route rewrote it, which is the one that the filter reads.
+        "x-envoy-original-path" => Some((Slot::Target, 0)),
+        ":path" => Some((Slot::Target, 1)),
+        ":method" => Some((Slot::Method, 0)),
+        ":authority" | "host" => Some((Slot::Host, 0)),
         _ => None,
+    };
+    let (slot, rank) = argument.split('?').find_map(special).unwrap_or_else(|| {
+        let (name, rank) = first(argument);
+        (Slot::Header(header_name(name)), rank)
     });
-    Field::value(slots, &pseudo.unwrap_or_else(|| Slot::Header(header_name(first(argument)))))
+    (Field::value(slots, &slot), rank)
 }

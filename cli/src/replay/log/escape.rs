@@ -1,5 +1,8 @@
 //! Removes the escapes of nginx: `\xNN`, and those of `escape=json`.
 
+use memchr::memmem;
+use std::borrow::Cow;
+
 /// Appends `text` to `to` without its escapes. A backslash that begins no escape stays.
 pub fn unescape(text: &[u8], to: &mut Vec<u8>) {
     let mut rest = text;
@@ -32,6 +35,42 @@ pub fn unescape(text: &[u8], to: &mut Vec<u8>) {
     }
 }
 
+/// The line with `\xNN` as JSON: nginx writes such escapes unless its format has `escape=json`. They
+/// are not JSON.
+pub fn of_json(line: &[u8]) -> Cow<'_, [u8]> {
+    if memmem::find(line, b"\\x").is_none() {
+        return line.into();
+    }
+    let (mut json, mut rest) = (Vec::with_capacity(line.len()), line);
+    while let Some((first, behind)) = rest.split_first() {
+        rest = behind;
+        let value = match (first, behind) {
+            (b'\\', [b'x', high, low, ..]) => hex(*high).zip(hex(*low)),
+            _ => None,
+        };
+        let length = match (value, first, behind) {
+            (Some((high, low)), ..) => {
+                match high << 4 | low {
+                    // A byte of a character in UTF-8.
+                    byte @ 0x80.. => json.push(byte),
+                    byte => json.extend(format!("\\u{byte:04x}").bytes()),
+                }
+                3
+            }
+            (None, b'\\', [escaped, ..]) => {
+                json.extend([b'\\', *escaped]);
+                1
+            }
+            _ => {
+                json.push(*first);
+                0
+            }
+        };
+        rest = rest.get(length..).unwrap_or_default();
+    }
+    json.into()
+}
+
 fn hex(digit: u8) -> Option<u8> {
     char::from(digit).to_digit(16).and_then(|value| u8::try_from(value).ok())
 }
@@ -52,6 +91,15 @@ mod tests {
         assert_eq!(plain(r#"a\x22b\x5Cc\xe9"#), b"a\"b\\c\xe9");
         assert_eq!(plain(r#"\"\\\/\n\r\t\b\f\u001f"#), b"\"\\/\n\r\t\x08\x0c\x1f");
         assert_eq!(plain(r"\xZZ \q \x1 \"), br"\xZZ \q \x1 \");
+    }
+
+    #[test]
+    fn only_escapes_that_json_lacks_change() {
+        let json = |line: &str| String::from_utf8(of_json(line.as_bytes()).into_owned()).unwrap();
+        assert_eq!(json(r#"{"a": "\x22\xC3\xa9\x5C\n"}"#), r#"{"a": "\u0022é\u005c\n"}"#);
+        for line in [r#"{"a": "\\x22 \\\" é"}"#, r"\x", r"\x2", r"\xg0 \", "x22"] {
+            assert_eq!(json(line), line);
+        }
     }
 
     proptest! {

@@ -1,8 +1,9 @@
 //! What the parts of a line mean, and how their text becomes a value of a record.
 
-use super::record::{Record, Slot, Slots};
+use super::incoming::{Best, Incoming, Instant, Rank};
+use super::record::{Slot, Slots};
 use super::time::{TimeFormat, decimal};
-use diana_limiter::time::Time;
+use crate::printable::printable;
 use std::str;
 
 /// The meaning of one part of a line.
@@ -30,11 +31,11 @@ pub enum Field {
     Unread,
 }
 
-/// The slots of method and target.
+/// The slots of method and target, each with its rank among the fields of its slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RequestLine {
-    method: usize,
-    target: usize,
+    method: (usize, Rank),
+    target: (usize, Rank),
 }
 
 /// Milliseconds, as a power of ten nanoseconds.
@@ -49,12 +50,34 @@ impl Field {
         slots.find(slot).map_or(Field::Unread, Field::Value)
     }
 
-    /// The request line.
+    /// The request line, with the ranks of its method and its target.
     #[must_use]
-    pub fn request_line(slots: &Slots) -> Field {
+    pub fn request_line(slots: &Slots, method: Rank, target: Rank) -> Field {
         match (slots.find(&Slot::Method), slots.find(&Slot::Target)) {
-            (Some(method), Some(target)) => Field::RequestLine(RequestLine { method, target }),
+            (Some(method_slot), Some(target_slot)) => Field::RequestLine(RequestLine {
+                method: (method_slot, method),
+                target: (target_slot, target),
+            }),
             _ => Field::Unread,
+        }
+    }
+
+    /// The format of the time in this field.
+    #[must_use]
+    pub fn time(&self) -> Option<&TimeFormat> {
+        match self {
+            Field::Start(format) | Field::End(format) => Some(format),
+            _ => None,
+        }
+    }
+
+    /// Whether the field gives a slot a value.
+    #[must_use]
+    pub fn gives(&self, slot: usize) -> bool {
+        match self {
+            Field::Value(own) => *own == slot,
+            Field::RequestLine(line) => line.method.0 == slot || line.target.0 == slot,
+            _ => false,
         }
     }
 
@@ -68,150 +91,73 @@ impl Field {
             // nginx lists several upstreams: `0.100, 0.200 : -`.
             Field::Latency(_) => {
                 let is_list = text.iter().all(|byte| byte.is_ascii_digit() || b".,:- ".contains(byte));
-                is_list && !text.ends_with(b",") && !text.ends_with(b":") && !text.ends_with(b" ")
+                let is_inside = |around: &[u8]| matches!(around, [b',' | b':', b' ', _] | [_, b' ', b':']);
+                let separates = |around: &[u8]| around.get(1) != Some(&b' ') || is_inside(around);
+                let is_whole = !text.ends_with(b",") && !text.ends_with(b":") && !text.ends_with(b" ");
+                is_list && is_whole && text.windows(3).all(separates)
             }
             _ => true,
         }
     }
 
-    /// Puts the text of the field into the record. The error says what is wrong.
-    pub fn put(&self, text: &[u8], to: &mut Incoming) -> Result<(), &'static str> {
-        let record = &mut *to.record;
-        let whole = |text: &[u8], why| decimal(text, 0).ok_or(why);
+    /// Whether the field is a number without which a request can be replayed.
+    #[must_use]
+    pub fn is_number(&self) -> bool {
+        matches!(self, Field::Duration(_) | Field::Latency(_) | Field::Status | Field::Received | Field::Sent)
+    }
+
+    /// Offers the record the text of the field; `None` if the field has no value. A number that
+    /// cannot be read is no value.
+    pub fn put(&self, rank: Rank, text: Option<&[u8]>, to: &mut Incoming) {
+        let time = |to: &mut Best<Instant>, format: &TimeFormat| {
+            let instant = |text| Instant { time: format.parse(text), is_whole: format.is_whole_seconds() };
+            to.offer(rank, text.map(instant));
+        };
+        let number = |shift| text.and_then(|text| decimal(text, shift));
         match self {
-            Field::Start(format) => to.start = Some(format.parse(text).ok_or("the start is not a time")?),
-            Field::End(format) => to.end = Some(format.parse(text).ok_or("the time cannot be read")?),
-            Field::Duration(shift) => {
-                record.duration_ns = Some(decimal(text, *shift).ok_or("the duration is no number")?);
-            }
+            Field::Start(format) => time(&mut to.start, format),
+            Field::End(format) => time(&mut to.end, format),
+            Field::Duration(shift) => to.duration_ns.offer(rank, number(*shift)),
             Field::Latency(shift) => {
                 // nginx lists the times of several upstreams; the last one responded.
-                let last = text.rsplit(|byte| b",: ".contains(byte)).next().unwrap_or_default();
-                record.latency_ns = record.latency_ns.or_else(|| decimal(last, *shift));
+                let last = text.and_then(|text| text.rsplit(|byte| b",: ".contains(byte)).next());
+                to.latency_ns.offer(rank, last.and_then(|last| decimal(last, *shift)));
             }
             Field::Status => {
-                let status = whole(text, "the status is not a number")?;
                 // A client that left before the response has status 0 in Envoy.
-                record.status = u16::try_from(status).ok().filter(|status| *status > 0);
+                let status = number(0).and_then(|status| u16::try_from(status).ok());
+                to.status.offer(rank, status.filter(|status| *status > 0));
             }
-            Field::Received => record.received = Some(whole(text, "the bytes received are no number")?),
-            Field::Sent => record.sent = Some(whole(text, "the bytes sent are no number")?),
-            Field::Value(slot) => record.set(*slot, text),
-            Field::RequestLine(line) => line.put(text, record),
+            Field::Received => to.received.offer(rank, number(0)),
+            Field::Sent => to.sent.offer(rank, number(0)),
+            Field::Value(slot) => to.offer(*slot, rank, text),
+            Field::RequestLine(line) => line.put(text, to),
             Field::Unread => {}
         }
-        Ok(())
     }
 }
 
 impl RequestLine {
     /// Text that is not a request line, for example from a client that does not speak HTTP, has no
     /// target.
-    fn put(self, text: &[u8], record: &mut Record) {
-        let mut words = text.splitn(2, |byte| *byte == b' ');
-        if let (Some(method), Some(rest)) = (words.next(), words.next()) {
+    fn put(self, text: Option<&[u8]>, to: &mut Incoming) {
+        let words = text.and_then(|text| {
+            let space = text.iter().position(|byte| *byte == b' ')?;
+            let (method, rest) = text.split_at_checked(space)?;
+            Some((method, rest.get(1..)?))
+        });
+        let target = words.map(|(_, rest)| {
             // A target may contain spaces in nginx. HTTP/0.9 has no protocol.
-            let target = match rest.iter().rposition(|byte| *byte == b' ') {
+            match rest.iter().rposition(|byte| *byte == b' ') {
                 Some(end) if rest.get(end..).is_some_and(|end| end.starts_with(b" HTTP/")) => {
                     rest.get(..end).unwrap_or_default()
                 }
                 _ => rest,
-            };
-            record.set(self.method, method);
-            record.set(self.target, target);
-        }
-    }
-}
-
-/// A record while its line is read.
-#[derive(Debug)]
-pub struct Incoming<'a> {
-    /// The record.
-    pub record: &'a mut Record,
-    /// The start of the request, if the line has it.
-    pub start: Option<Time>,
-    /// The end of the request, if the line has it.
-    pub end: Option<Time>,
-}
-
-impl Incoming<'_> {
-    /// Computes the start from the end. The error says what is missing.
-    pub fn finish(self, target: Option<usize>) -> Result<(), &'static str> {
-        let duration = self.record.duration_ns.unwrap_or(0);
-        let started = |end: Time| Time::from_ns(end.as_ns().saturating_sub(duration));
-        self.record.start = self.start.or(self.end.map(started)).ok_or("the line has no time")?;
-        match target.and_then(|slot| self.record.get(slot)) {
-            Some(target) if !target.is_empty() => Ok(()),
-            _ => Err("the line has no path"),
-        }
-    }
-}
-
-/// Which values the lines of a log have.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Known {
-    /// Whether the lines have the start of the request.
-    pub start: bool,
-    /// Whether the only time is in whole seconds.
-    pub whole_seconds: bool,
-    /// Whether the lines have the duration.
-    pub duration: bool,
-    /// Whether the lines have the latency of the upstream.
-    pub latency: bool,
-    /// Whether the lines have the status.
-    pub status: bool,
-    /// Whether the lines have the bytes of request bodies.
-    pub received: bool,
-    /// Whether the lines have the bytes of response bodies.
-    pub sent: bool,
-    /// Whether each slot has a value in the lines, by index.
-    slots: Vec<bool>,
-}
-
-impl Known {
-    /// Adds the value that a field has.
-    pub fn add(&mut self, field: &Field) {
-        match field {
-            Field::Start(format) => {
-                self.whole_seconds = !self.start && format.is_whole_seconds();
-                self.start = true;
             }
-            Field::End(format) => self.whole_seconds |= !self.start && format.is_whole_seconds(),
-            Field::Duration(_) => self.duration = true,
-            Field::Latency(_) => self.latency = true,
-            Field::Status => self.status = true,
-            Field::Received => self.received = true,
-            Field::Sent => self.sent = true,
-            Field::Value(slot) => self.add_slot(*slot),
-            Field::RequestLine(line) => {
-                self.add_slot(line.method);
-                self.add_slot(line.target);
-            }
-            Field::Unread => {}
-        }
-    }
-
-    fn add_slot(&mut self, slot: usize) {
-        if self.slots.len() <= slot {
-            self.slots.resize(slot.saturating_add(1), false);
-        }
-        self.slots.iter_mut().skip(slot).take(1).for_each(|known| *known = true);
-    }
-
-    /// Whether the lines have a value of this slot.
-    #[must_use]
-    pub fn has(&self, slot: usize) -> bool {
-        self.slots.get(slot).copied().unwrap_or(false)
-    }
-}
-
-impl TimeFormat {
-    fn is_whole_seconds(&self) -> bool {
-        match self {
-            TimeFormat::WholeSeconds => true,
-            TimeFormat::Strftime(format) => !format.contains('f'),
-            _ => false,
-        }
+        });
+        let ((method, method_rank), (slot, rank)) = (self.method, self.target);
+        to.offer(method, method_rank, words.map(|(method, _)| method));
+        to.offer(slot, rank, target);
     }
 }
 
@@ -221,10 +167,14 @@ pub fn header_name(name: &str) -> Box<str> {
     name.to_ascii_lowercase().into()
 }
 
-/// The text of bytes of a log, for messages.
+/// The beginning of a line of a log, for messages.
 #[must_use]
-pub fn shown(text: &[u8]) -> String {
-    let text =
-        str::from_utf8(text).map_or_else(|_| String::from_utf8_lossy(text).into_owned(), str::to_owned);
-    text.chars().take(60).collect::<String>().escape_debug().to_string()
+pub fn shown(line: &[u8]) -> String {
+    const MOST: usize = 100;
+    let text = String::from_utf8_lossy(line);
+    let mut shown = printable(&text.chars().take(MOST).collect::<String>());
+    if text.chars().nth(MOST).is_some() {
+        shown.push('…');
+    }
+    shown
 }

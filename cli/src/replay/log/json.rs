@@ -1,6 +1,8 @@
 //! One JSON object a line, with the names of Envoy's, Istio's and nginx' fields.
 
-use super::field::{Field, Incoming, Known, MILLIS, SECONDS};
+use super::escape;
+use super::field::{Field, MILLIS, SECONDS};
+use super::incoming::{Incoming, Rank};
 use super::record::{Slot, Slots};
 use super::time::{TIME_LOCAL, TimeFormat};
 use serde::de::{Deserializer, Error, MapAccess, Visitor};
@@ -12,99 +14,24 @@ use std::fmt;
 /// The meaning of keys in JSON lines, by [`plain`] key.
 #[derive(Clone, Debug)]
 pub struct Keys {
-    fields: HashMap<String, Field>,
-}
-
-impl Keys {
-    /// The keys of `slots` and of what every replay reads.
-    #[must_use]
-    pub fn new(slots: &Slots) -> Keys {
-        let mut fields = HashMap::new();
-        let mut add = |keys: &[&str], field: &Field| {
-            for key in keys {
-                fields.entry((*key).to_owned()).or_insert_with(|| field.clone());
-            }
-        };
-        let value = |slot| Field::value(slots, &slot);
-        add(START, &Field::Start(TimeFormat::Any));
-        add(&["time_iso8601"], &Field::End(TimeFormat::Any));
-        add(&["time_local"], &Field::End(TimeFormat::Strftime(TIME_LOCAL.into())));
-        add(&["msec"], &Field::End(TimeFormat::Seconds));
-        add(&["duration", "duration_ms"], &Field::Duration(MILLIS));
-        add(&["request_time", "duration_s"], &Field::Duration(SECONDS));
-        add(
-            &["response_duration", "upstream_service_time", "x_envoy_upstream_service_time"],
-            &Field::Latency(MILLIS),
-        );
-        add(&["upstream_header_time", "upstream_response_time"], &Field::Latency(SECONDS));
-        add(&["response_code", "status", "status_code"], &Field::Status);
-        add(&["bytes_received"], &Field::Received);
-        add(&["bytes_sent", "body_bytes_sent"], &Field::Sent);
-        add(&["method", "request_method"], &value(Slot::Method));
-        add(TARGET, &value(Slot::Target));
-        add(&["request"], &Field::request_line(slots));
-        add(&["authority", "host", "http_host"], &value(Slot::Host));
-        add(ADDRESS, &value(Slot::Address));
-        add(&["protocol", "server_protocol"], &value(Slot::Attribute("request.protocol".into())));
-        add(&["route_name"], &value(Slot::Attribute("xds.route_name".into())));
-        add(&["upstream_cluster"], &value(Slot::Attribute("xds.cluster_name".into())));
-        add(&["requested_server_name"], &value(Slot::Attribute("connection.requested_server_name".into())));
-        add(&["request_id"], &value(Slot::Header("x-request-id".into())));
-        for slot in slots.iter() {
-            match slot {
-                Slot::Header(name) => {
-                    let name = plain(name);
-                    add(
-                        &[&*name, &format!("http_{name}"), &format!("request_header_{name}")],
-                        &value(slot.clone()),
-                    );
-                }
-                Slot::ResponseHeader(name) => {
-                    let name = plain(name);
-                    add(
-                        &[&format!("response_header_{name}"), &format!("sent_http_{name}")],
-                        &value(slot.clone()),
-                    );
-                }
-                Slot::Attribute(name) => add(&[&*plain(name)], &value(slot.clone())),
-                Slot::Method | Slot::Target | Slot::Host | Slot::Address => {}
-            }
-        }
-        Keys { fields }
-    }
-
-    /// Reads a line. The error says what is wrong.
-    pub fn read(&self, line: &[u8], to: &mut Incoming) -> Result<(), Cow<'static, str>> {
-        self.walk(line, |field, text| text.map_or(Ok(()), |text| field.put(text, to)))
-    }
-
-    /// Adds the keys that a line has, also those without a value: another line may have one.
-    pub fn note(&self, line: &[u8], known: &mut Known) {
-        let _ = self.walk(line, |field, _| {
-            known.add(field);
-            Ok(())
-        });
-    }
-
-    /// Calls `put` with each field of a line and its text; `None` if the field has no value.
-    fn walk(
-        &self,
-        line: &[u8],
-        put: impl FnMut(&Field, Option<&[u8]>) -> Result<(), &'static str>,
-    ) -> Result<(), Cow<'static, str>> {
-        let mut reader = serde_json::Deserializer::from_slice(line);
-        let read = reader.deserialize_map(Line { keys: self, put }).and_then(|()| reader.end());
-        read.map_err(|error| match error.is_data() {
-            // The position would be the one after the value.
-            true => error.to_string().split(" at line").next().unwrap_or_default().to_owned().into(),
-            false => "the line is not a JSON object".into(),
-        })
-    }
+    fields: HashMap<String, (Field, Rank)>,
 }
 
 const START: &[&str] = &["start_time", "request_start_time", "timestamp", "time", "ts"];
-const TARGET: &[&str] =
-    &["x_envoy_original_path", "x_envoy_origin_path", "path", "request_uri", "request_path", "uri", "url"];
+const METHOD: &[&str] = &["method", "request_method", REQUEST_LINE];
+/// Before all others come the paths that the filter reads: in Envoy the one before a route rewrites
+/// it, in nginx `$request_uri`. In nginx, the others may be rewritten and may lack the query.
+const TARGET: &[&str] = &[
+    "x_envoy_original_path",
+    "x_envoy_origin_path",
+    "request_uri",
+    REQUEST_LINE,
+    "path",
+    "request_path",
+    "uri",
+    "url",
+];
+const REQUEST_LINE: &str = "request";
 const ADDRESS: &[&str] = &[
     "downstream_remote_address",
     "downstream_remote_address_without_port",
@@ -116,6 +43,126 @@ const ADDRESS: &[&str] = &[
     "source_address",
 ];
 
+/// Keys with one meaning. A key's place is its rank.
+type Aliases = Vec<(String, Field)>;
+
+impl Keys {
+    /// The keys of `slots` and of what every replay reads.
+    #[must_use]
+    pub fn new(slots: &Slots) -> Keys {
+        let mut fields = HashMap::new();
+        let request_line = Field::request_line(slots, rank_of_line(METHOD), rank_of_line(TARGET));
+        fields.insert(REQUEST_LINE.into(), (request_line, 0));
+        for aliases in numbers_and_times().into_iter().chain(values(slots)) {
+            for (rank, (key, field)) in (0..).zip(aliases) {
+                fields.entry(key).or_insert((field, rank));
+            }
+        }
+        Keys { fields }
+    }
+
+    /// Reads a line. The error says what is wrong.
+    pub fn read(&self, line: &[u8], to: &mut Incoming) -> Result<(), Cow<'static, str>> {
+        let line = escape::of_json(line);
+        let line = text(&line);
+        let mut reader = serde_json::Deserializer::from_str(&line);
+        let read = reader.deserialize_map(Line { keys: self, to }).and_then(|()| reader.end());
+        read.map_err(|error| match error.is_data() {
+            // The position would be the one after the value.
+            true => error.to_string().split(" at line").next().unwrap_or_default().to_owned().into(),
+            false => "the line is not a JSON object".into(),
+        })
+    }
+}
+
+/// The rank of the request line among keys with one meaning.
+fn rank_of_line(keys: &[&str]) -> Rank {
+    (0..).zip(keys).find_map(|(rank, key)| (*key == REQUEST_LINE).then_some(rank)).unwrap_or_default()
+}
+
+fn aliases(keys: &[&str], field: &Field) -> Aliases {
+    keys.iter().map(|key| ((*key).to_owned(), field.clone())).collect()
+}
+
+/// The keys of what every replay reads. The most exact keys come first.
+fn numbers_and_times() -> [Aliases; 7] {
+    let (duration, latency) = (Field::Duration, Field::Latency);
+    let time_local = Field::End(TimeFormat::Strftime(TIME_LOCAL.into()));
+    [
+        aliases(START, &Field::Start(TimeFormat::Any)),
+        [
+            aliases(&["msec"], &Field::End(TimeFormat::Seconds)),
+            aliases(&["time_iso8601"], &Field::End(TimeFormat::Any)),
+            aliases(&["time_local"], &time_local),
+        ]
+        .concat(),
+        [
+            aliases(&["duration_ms"], &duration(MILLIS)),
+            aliases(&["duration_s", "request_time"], &duration(SECONDS)),
+            aliases(&["duration"], &duration(MILLIS)),
+        ]
+        .concat(),
+        [
+            aliases(
+                &["response_duration", "upstream_service_time", "x_envoy_upstream_service_time"],
+                &latency(MILLIS),
+            ),
+            aliases(&["upstream_header_time", "upstream_response_time"], &latency(SECONDS)),
+        ]
+        .concat(),
+        aliases(&["response_code", "status", "status_code"], &Field::Status),
+        aliases(&["bytes_received"], &Field::Received),
+        // nginx' `$bytes_sent` includes the headers.
+        aliases(&["body_bytes_sent", "bytes_sent"], &Field::Sent),
+    ]
+}
+
+/// The keys of slots.
+fn values(slots: &Slots) -> Vec<Aliases> {
+    let of = |slot: Slot, keys: &[&str]| aliases(keys, &Field::value(slots, &slot));
+    let attribute =
+        |name: &str, keys: &[&str]| of(Slot::Attribute(name.into()), &[keys, &[&*plain(name)]].concat());
+    let mut all = vec![
+        of(Slot::Method, METHOD),
+        of(Slot::Target, TARGET),
+        of(Slot::Host, &["authority", "host", "http_host"]),
+        of(Slot::Address, ADDRESS),
+        attribute("request.protocol", &["protocol", "server_protocol"]),
+        attribute("xds.route_name", &["route_name"]),
+        attribute("xds.cluster_name", &["upstream_cluster"]),
+        attribute("connection.requested_server_name", &["requested_server_name"]),
+    ];
+    all.extend(slots.iter().map(|slot| match slot {
+        Slot::Header(name) => {
+            let name = plain(name);
+            let keys = [&*name, &format!("http_{name}"), &format!("request_header_{name}")];
+            let more: &[&str] = if name == "x_request_id" { &["request_id"] } else { &[] };
+            of(slot.clone(), &[&keys, more].concat())
+        }
+        Slot::ResponseHeader(name) => {
+            let name = plain(name);
+            of(slot.clone(), &[&*format!("response_header_{name}"), &format!("sent_http_{name}")])
+        }
+        Slot::Attribute(name) => of(slot.clone(), &[&*plain(name)]),
+        Slot::Method | Slot::Target | Slot::Host | Slot::Address => Aliases::new(),
+    }));
+    all
+}
+
+/// The text of a line. A byte that is not UTF-8 becomes the character of its number, so that
+/// different values stay different.
+fn text(line: &[u8]) -> Cow<'_, str> {
+    if let Ok(text) = str::from_utf8(line) {
+        return text.into();
+    }
+    let mut text = String::with_capacity(line.len());
+    for chunk in line.utf8_chunks() {
+        text.push_str(chunk.valid());
+        text.extend(chunk.invalid().iter().map(|byte| char::from(*byte)));
+    }
+    text.into()
+}
+
 /// The key in lower case, with `_` for `-` and `.`, and without the mark before `:authority` and
 /// `@timestamp`.
 fn plain(key: &str) -> Cow<'_, str> {
@@ -126,25 +173,23 @@ fn plain(key: &str) -> Cow<'_, str> {
     key.to_ascii_lowercase().replace(['-', '.'], "_").into()
 }
 
-struct Line<'a, P> {
+struct Line<'a, 'r> {
     keys: &'a Keys,
-    put: P,
+    to: &'a mut Incoming<'r>,
 }
 
-impl<'de, P: FnMut(&Field, Option<&[u8]>) -> Result<(), &'static str>> Visitor<'de> for Line<'_, P> {
+impl<'de> Visitor<'de> for Line<'_, '_> {
     type Value = ();
 
     fn expecting(&self, f: &mut fmt::Formatter) -> fmt::Result {
         f.write_str("a JSON object")
     }
 
-    fn visit_map<M: MapAccess<'de>>(mut self, mut map: M) -> Result<(), M::Error> {
+    fn visit_map<M: MapAccess<'de>>(self, mut map: M) -> Result<(), M::Error> {
         while let Some(key) = map.next_key::<Cow<str>>()? {
             let value: &RawValue = map.next_value()?;
-            let Some(field) = self.keys.fields.get(&*plain(&key)).filter(|field| **field != Field::Unread)
-            else {
-                continue;
-            };
+            let known = self.keys.fields.get(&*plain(&key));
+            let Some((field, rank)) = known.filter(|(field, _)| *field != Field::Unread) else { continue };
             let text = match value.get() {
                 text if text.starts_with('"') => serde_json::from_str(text).map_err(Error::custom)?,
                 // Objects and lists belong to other programs.
@@ -152,8 +197,9 @@ impl<'de, P: FnMut(&Field, Option<&[u8]>) -> Result<(), &'static str>> Visitor<'
                 "null" => Cow::Borrowed(""),
                 text => Cow::Borrowed(text),
             };
+            // A key without a value is known nevertheless: another line may have a value.
             let value = (!text.is_empty() && text != "-").then(|| text.as_bytes());
-            (self.put)(field, value).map_err(Error::custom)?;
+            field.put(*rank, value, self.to);
         }
         Ok(())
     }

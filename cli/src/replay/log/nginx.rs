@@ -1,6 +1,7 @@
 //! nginx' `log_format`: variables such as `$remote_addr` and `$http_x_user_id`.
 
 use super::field::{Field, MILLIS, SECONDS};
+use super::incoming::Rank;
 use super::pattern::Token;
 use super::record::{Slot, Slots};
 use super::time::{TIME_LOCAL, TimeFormat};
@@ -22,37 +23,44 @@ pub fn tokens(format: &str, slots: &Slots) -> Result<Vec<Token>, String> {
         if name.is_empty() || !name.chars().all(is_name) {
             return Err("a `$` is not followed by the name of a variable".into());
         }
-        tokens.push(Token::Field(field(name, slots)));
+        let (field, rank) = field(name, slots);
+        tokens.push(Token::Field(field, rank));
         rest = behind;
     }
     tokens.push(Token::Literal(rest.into()));
     Ok(tokens)
 }
 
-fn field(variable: &str, slots: &Slots) -> Field {
+/// What a variable means, and its rank among the variables of this meaning. The filter reads
+/// `$request_uri`, `$request_method` and `$host`.
+fn field(variable: &str, slots: &Slots) -> (Field, Rank) {
     let value = |slot| Field::value(slots, &slot);
     let header = |name: &str| name.replace('_', "-").into_boxed_str();
+    let end = |format: &str| Field::End(TimeFormat::Strftime(format.into()));
     match variable {
-        "remote_addr" => value(Slot::Address),
-        "time_local" => Field::End(TimeFormat::Strftime(TIME_LOCAL.into())),
-        "time_iso8601" => Field::End(TimeFormat::Strftime("%Y-%m-%dT%H:%M:%S%:z".into())),
-        "msec" => Field::End(TimeFormat::Seconds),
-        "request_time" => Field::Duration(SECONDS),
-        "request_time_msec" => Field::Duration(MILLIS),
-        "upstream_header_time" | "upstream_response_time" => Field::Latency(SECONDS),
-        "status" => Field::Status,
-        "body_bytes_sent" => Field::Sent,
-        "request" => Field::request_line(slots),
-        "request_method" => value(Slot::Method),
-        "request_uri" => value(Slot::Target),
-        "host" | "http_host" => value(Slot::Host),
-        "content_length" => value(Slot::Header("content-length".into())),
-        "content_type" => value(Slot::Header("content-type".into())),
-        "server_protocol" => value(Slot::Attribute("request.protocol".into())),
+        "remote_addr" => (value(Slot::Address), 0),
+        "msec" => (Field::End(TimeFormat::Seconds), 0),
+        "time_iso8601" => (end("%Y-%m-%dT%H:%M:%S%:z"), 1),
+        "time_local" => (end(TIME_LOCAL), 1),
+        "request_time" => (Field::Duration(SECONDS), 0),
+        "request_time_msec" => (Field::Duration(MILLIS), 1),
+        "upstream_header_time" => (Field::Latency(SECONDS), 0),
+        "upstream_response_time" => (Field::Latency(SECONDS), 1),
+        "status" => (Field::Status, 0),
+        "body_bytes_sent" => (Field::Sent, 0),
+        "request" => (Field::request_line(slots, 1, 1), 0),
+        "request_method" => (value(Slot::Method), 0),
+        "request_uri" => (value(Slot::Target), 0),
+        "host" => (value(Slot::Host), 0),
+        "http_host" => (value(Slot::Host), 1),
+        "content_length" => (value(Slot::Header("content-length".into())), 1),
+        "content_type" => (value(Slot::Header("content-type".into())), 1),
+        "server_protocol" => (value(Slot::Attribute("request.protocol".into())), 0),
         _ => match variable.split_once("http_") {
-            Some(("", name)) => value(Slot::Header(header(name))),
-            Some(("sent_" | "upstream_", name)) => value(Slot::ResponseHeader(header(name))),
-            _ => Field::Unread,
+            Some(("", name)) => (value(Slot::Header(header(name))), 0),
+            Some(("sent_", name)) => (value(Slot::ResponseHeader(header(name))), 1),
+            Some(("upstream_", name)) => (value(Slot::ResponseHeader(header(name))), 0),
+            _ => (Field::Unread, 0),
         },
     }
 }

@@ -5,10 +5,11 @@
 //! window first. Then the files are merged.
 
 use super::Format;
-use super::field::{Known, shown};
+use super::field::shown;
 use super::input::{self, Input, Progress};
+use super::known::Known;
 use super::record::{Record, Slots};
-use crate::replay::summary::Unreadable;
+use crate::replay::summary::{EndedEarly, Unreadable};
 use diana_limiter::time::Time;
 use miette::{IntoDiagnostic, Result, WrapErr, miette};
 use std::cmp::Ordering;
@@ -24,7 +25,7 @@ pub type Batch = Vec<Box<Record>>;
 
 /// The lines that the windows of all files hold.
 const WINDOW: usize = 1 << 16;
-/// The lines that tell the format, and which values the log has.
+/// The lines that tell the format.
 const HEAD: usize = 1_000;
 /// The requests of a batch, and the batches that wait for the decisions.
 const BATCH: usize = 512;
@@ -33,6 +34,8 @@ const WAITING: usize = 8;
 const MAX_LINE_BYTES: usize = 1 << 20;
 /// The unreadable lines that the summary shows.
 const EXAMPLES: usize = 5;
+/// The mark that some programs write at the start of a file in UTF-8.
+const BYTE_ORDER_MARK: &[u8] = "\u{feff}".as_bytes();
 
 /// The numbers of lines, complete when all logs are read.
 #[derive(Clone, Debug, Default)]
@@ -43,6 +46,10 @@ pub struct Counts {
     pub unreadable: u64,
     /// The first of the unreadable lines.
     pub examples: Vec<Unreadable>,
+    /// The files that could not be read to their ends.
+    pub ended_early: Vec<EndedEarly>,
+    /// Which values the lines have.
+    pub known: Known,
 }
 
 /// Logs that are open.
@@ -73,10 +80,10 @@ impl Logs {
 
     fn new(mut files: Vec<LogFile>, format: Option<&str>, slots: &Slots, progress: Progress) -> Result<Logs> {
         for file in &mut files {
-            file.read_head().into_diagnostic().wrap_err_with(|| format!("cannot read `{}`", file.name))?;
+            file.read_head();
         }
         let head = || files.iter().flat_map(|file| &file.head).map(Vec::as_slice);
-        let mut format = match format {
+        let format = match format {
             Some(format) => Format::new(format, slots).map_err(|why| miette!("`--format`: {why}"))?,
             None => match (Format::detect(head(), slots), head().next()) {
                 (Some(format), _) => format,
@@ -89,7 +96,6 @@ impl Logs {
                 }
             },
         };
-        format.learn(head());
         Ok(Logs { files, format, progress })
     }
 
@@ -97,12 +103,6 @@ impl Logs {
     #[must_use]
     pub fn format(&self) -> &str {
         &self.format.name
-    }
-
-    /// Which values the lines have.
-    #[must_use]
-    pub fn known(&self) -> &Known {
-        self.format.known()
     }
 
     /// Starts to read.
@@ -122,7 +122,9 @@ impl Logs {
             Merge { files: files.collect(), send, used, free: Vec::new(), counts: Counts::default() };
         let thread = thread::Builder::new().name("reader".into()).spawn(move || {
             merge.run();
-            merge.counts
+            let Merge { files, mut counts, .. } = merge;
+            files.iter().for_each(|file| counts.known.merge(file.format.known()));
+            counts
         });
         Ok(Reading { batches, give_back, thread: thread.into_diagnostic()?, progress })
     }
@@ -155,7 +157,10 @@ struct LogFile {
     input: Input,
     /// The first lines, which were read to detect the format.
     head: VecDeque<Vec<u8>>,
+    /// Why the file cannot be read after these lines.
+    failure: Option<io::Error>,
     line: Vec<u8>,
+    /// The number of lines so far.
     number: u64,
 }
 
@@ -168,29 +173,41 @@ enum Line {
 
 impl LogFile {
     fn new(name: String, input: Input) -> LogFile {
-        LogFile { name, input, head: VecDeque::new(), line: Vec::new(), number: 0 }
+        LogFile { name, input, head: VecDeque::new(), failure: None, line: Vec::new(), number: 0 }
     }
 
-    fn read_head(&mut self) -> io::Result<()> {
+    fn read_head(&mut self) {
         while self.head.len() < HEAD {
-            match self.read_line()? {
-                Line::End => break,
-                Line::Text | Line::TooLong => self.head.push_back(take(&mut self.line)),
+            match self.read_line() {
+                Ok(Line::End) => break,
+                Ok(Line::Text | Line::TooLong) => self.head.push_back(take(&mut self.line)),
+                Err(error) => {
+                    self.failure = Some(error);
+                    break;
+                }
             }
         }
-        Ok(())
+        if let Some(first) = self.head.front_mut()
+            && first.len() <= MAX_LINE_BYTES
+            && first.starts_with(BYTE_ORDER_MARK)
+        {
+            first.drain(..BYTE_ORDER_MARK.len());
+        }
     }
 
     /// Goes to the next line. The line is in `self.line`, without its end.
     fn next(&mut self) -> io::Result<Line> {
-        let line = match self.head.pop_front() {
-            Some(line) => {
-                self.line = line;
+        let line = match (self.head.pop_front(), self.failure.take()) {
+            (Some(line), failure) => {
+                (self.line, self.failure) = (line, failure);
                 if self.line.len() > MAX_LINE_BYTES { Line::TooLong } else { Line::Text }
             }
-            None => self.read_line()?,
+            (None, Some(failure)) => return Err(failure),
+            (None, None) => self.read_line()?,
         };
-        self.number = self.number.saturating_add(1);
+        if !matches!(line, Line::End) {
+            self.number = self.number.saturating_add(1);
+        }
         Ok(line)
     }
 
@@ -227,7 +244,12 @@ impl Sorted {
                 Ok(Line::End) => break,
                 Ok(line) => line,
                 Err(error) => {
-                    self.unreadable(format!("cannot read on: {error}"), counts);
+                    let LogFile { name, number, .. } = &self.file;
+                    counts.ended_early.push(EndedEarly {
+                        file: name.clone(),
+                        line: *number,
+                        why: error.to_string(),
+                    });
                     self.file.input = Box::new(io::empty());
                     break;
                 }

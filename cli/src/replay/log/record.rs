@@ -46,8 +46,10 @@ impl Slots {
     }
 }
 
-/// No value. A value never begins here, because lines are shorter.
-const NONE: (u32, u32) = (u32::MAX, 0);
+/// No key. A value never begins here, because lines are shorter.
+const NO_KEY: (u32, u32) = (u32::MAX, 0);
+/// A key without a value.
+const NO_VALUE: (u32, u32) = (u32::MAX, 1);
 
 /// One request of a log.
 #[derive(Clone, Debug, Default)]
@@ -83,29 +85,41 @@ impl Record {
         *self = Record { text, values, ..Record::default() };
     }
 
-    /// Sets a value, unless the line has given it already.
+    /// Sets a value. The value replaces an earlier one.
     pub fn set(&mut self, slot: usize, value: &[u8]) {
-        self.set_with(slot, |text| text.extend_from_slice(value));
+        let start = self.text.len();
+        self.text.extend_from_slice(value);
+        let end = u32::try_from(self.text.len()).unwrap_or(u32::MAX);
+        if let Some(place) = self.place(slot) {
+            *place = (u32::try_from(start).unwrap_or(u32::MAX), end);
+        }
     }
 
-    /// Sets a value to what `write` appends, unless the line has given it already.
-    pub fn set_with(&mut self, slot: usize, write: impl FnOnce(&mut Vec<u8>)) {
+    /// Notes that the line has the key of a slot, possibly without a value.
+    pub fn note(&mut self, slot: usize) {
+        if let Some(place) = self.place(slot).filter(|place| **place == NO_KEY) {
+            *place = NO_VALUE;
+        }
+    }
+
+    fn place(&mut self, slot: usize) -> Option<&mut (u32, u32)> {
         if self.values.len() <= slot {
-            self.values.resize(slot.saturating_add(1), NONE);
+            self.values.resize(slot.saturating_add(1), NO_KEY);
         }
-        if let Some(value) = self.values.get_mut(slot).filter(|value| **value == NONE) {
-            let start = self.text.len();
-            write(&mut self.text);
-            let end = u32::try_from(self.text.len()).unwrap_or(u32::MAX);
-            *value = (u32::try_from(start).unwrap_or(u32::MAX), end);
-        }
+        self.values.get_mut(slot)
     }
 
     /// The value of a slot.
     #[must_use]
     pub fn get(&self, slot: usize) -> Option<&[u8]> {
-        let (start, end) = *self.values.get(slot).filter(|value| **value != NONE)?;
+        let (start, end) = *self.values.get(slot).filter(|place| place.0 != NO_KEY.0)?;
         self.text.get(usize::try_from(start).ok()?..usize::try_from(end).ok()?)
+    }
+
+    /// Whether the line has the key of a slot, possibly without a value.
+    #[must_use]
+    pub fn has(&self, slot: usize) -> bool {
+        self.values.get(slot).is_some_and(|place| *place != NO_KEY)
     }
 }
 
@@ -114,17 +128,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_first_value_of_a_slot_stays() {
+    fn a_slot_has_no_key_or_no_value_or_the_last_value() {
         let mut slots = Slots::default();
         let (method, target) = (slots.add(Slot::Method), slots.add(Slot::Target));
         assert_eq!((slots.add(Slot::Method), slots.find(&Slot::Host)), (method, None));
         let mut record = Record::default();
         record.set(target, b"/a");
         record.set(target, b"/b");
-        assert_eq!((record.get(method), record.get(target)), (None, Some(&b"/a"[..])));
+        assert_eq!((record.get(method), record.has(method)), (None, false));
+        record.note(target);
+        assert_eq!((record.get(target), record.has(target)), (Some(&b"/b"[..]), true));
+        record.note(method);
+        assert_eq!((record.get(method), record.has(method)), (None, true));
         record.set(method, b"");
         assert_eq!(record.get(method), Some(&b""[..]));
         record.clear();
-        assert_eq!((record.get(method), record.get(target)), (None, None));
+        assert_eq!((record.get(method), record.has(target)), (None, false));
     }
 }

@@ -1,11 +1,13 @@
 //! Formats line by line, hostile lines, and the order of requests.
 
-use super::reader::{Counts, Logs};
+mod json;
+mod streams;
+
+use super::field::shown;
 use super::record::{Record, Slot, Slots};
 use super::{Format, envoy};
 use diana_limiter::time::Time;
 use proptest::prelude::*;
-use std::io::Cursor;
 
 const NOON: u64 = 1_795_392_000_000_000_000; // 2026-11-23T00:00:00Z
 
@@ -123,11 +125,12 @@ fn a_line_that_cannot_be_read_says_why() {
         ("envoy", "[2026] nonsense", "the line does not match the format"),
         ("envoy", &*ENVOY.replace("2026-11-23", "2026-99-23"), "the start is not a time"),
         ("envoy", &*ENVOY.replace("/orders?page=2", "-"), "the line has no path"),
-        ("envoy", &*ENVOY.replace(" 200 ", " 2x0 "), "the line does not match the format"),
+        ("envoy", &*ENVOY.replace(" 42 41 ", " 42 "), "the line does not match the format"),
         ("json", "{\"path\": \"/\"}", "the line has no time"),
         ("json", "[1]", "invalid type: sequence, expected a JSON object"),
         ("json", "{\"path\": ", "the line is not a JSON object"),
-        ("json", "{\"status\": \"x\"}", "the status is not a number"),
+        ("json", "{\"path\": \"/\", \"time\": \"noon\"}", "the start is not a time"),
+        ("json", "{\"path\": \"/\", \"msec\": -1}", "the time cannot be read"),
         ("json", "{\"start_time\": 1795392000} x", "the line is not a JSON object"),
     ] {
         assert_eq!(read(format, line).unwrap_err(), why, "{line}");
@@ -143,7 +146,15 @@ fn a_format_that_cannot_be_read_says_why() {
         ),
         (
             "%REQ(:PATH)%",
-            "the format has no time: expected `%START_TIME%`, `$time_local`, `$time_iso8601` or `$msec`",
+            "the format has no time: expected `%START_TIME%`, `$msec`, `$time_iso8601` or `$time_local`",
+        ),
+        (
+            "%START_TIME% %REQ(:METHOD)%",
+            "the format has no path: expected `%REQ(X-ENVOY-ORIGINAL-PATH?:PATH)%`, `$request_uri` or `$request`",
+        ),
+        (
+            "$status",
+            "the format has no time: expected `%START_TIME%`, `$msec`, `$time_iso8601` or `$time_local`; it has no path: expected `%REQ(X-ENVOY-ORIGINAL-PATH?:PATH)%`, `$request_uri` or `$request`",
         ),
         ("%START_TIME%%REQ(:PATH)%", "two fields without text between them cannot be told apart"),
         (
@@ -176,42 +187,95 @@ fn the_format_is_detected() {
     assert!(envoy::ISTIO.starts_with("[%START_TIME%]"));
 }
 
-/// The targets in the order in which they leave, and what was counted.
-fn replayed(files: &[String], format: &str) -> (Vec<String>, Counts) {
-    let inputs = files.iter().enumerate().map(|(index, text)| {
-        (format!("{index}.log"), Box::new(Cursor::new(text.clone().into_bytes())) as super::input::Input)
-    });
-    let logs = Logs::of_inputs(inputs.collect(), Some(format), &slots()).unwrap();
-    let mut targets = Vec::new();
-    let counts = logs.start().unwrap().for_each(|batch, _| {
-        targets.extend(batch.iter().filter_map(|record| value(record, &Slot::Target)));
-    });
-    (targets, counts.unwrap())
+#[test]
+fn numbers_that_cannot_be_read_are_absent() {
+    let line = ENVOY.replace(" 200 - 17 512 42 41 ", " 2x0 - 1e9 - -1 none ");
+    let record = read("envoy", &line).unwrap();
+    assert_eq!(request(&record), some(["GET", "/orders?page=2", "api.example.com", "-"]));
+    assert_eq!((record.status, record.received, record.sent), (None, None, None));
+    assert_eq!((record.duration_ns, record.latency_ns), (None, None));
 }
 
 #[test]
-fn files_are_sorted_by_start_and_merged() {
-    let format = "%START_TIME(%s)% %REQ(:PATH)%";
-    let files = ["5 /e\n1 /a\n\n3 /c\n".to_owned(), "2 /b\r\nbroken\n4 /d\n3 /c2".to_owned()];
-    let (targets, counts) = replayed(&files, format);
-    assert_eq!(targets, ["/a", "/b", "/c", "/c2", "/d", "/e"]);
-    assert_eq!((counts.lines, counts.unreadable), (7, 1));
-    let [example] = &counts.examples[..] else { panic!("{counts:?}") };
-    assert_eq!((&*example.file, example.line), ("1.log", 2));
-    assert_eq!(example.why, "the line does not match the format: `broken`");
+fn bytes_that_are_not_utf_8_are_read() {
+    let format = "%START_TIME(%s)% %REQ(X-USER-ID)% %REQ(:PATH)%";
+    let mut record = Record::default();
+    let mut format = Format::new(format, &slots()).unwrap();
+    format.read(b"1795392000 J\xe9 /a\xff", &mut record).unwrap();
+    assert_eq!(record.get(slots().find(&Slot::Target).unwrap()), Some(&b"/a\xff"[..]));
 }
 
 #[test]
-fn a_line_that_is_too_long_is_counted() {
-    let long = format!("1 /a\n2 /{}\n3 /c\n", "x".repeat(2 << 20));
-    let (targets, counts) = replayed(&[long], "%START_TIME(%s)% %REQ(:PATH)%");
-    assert_eq!((targets, counts.lines, counts.unreadable), (vec!["/a".into(), "/c".into()], 3, 1));
+fn a_time_may_contain_the_text_behind_it() {
+    let at = Time::from_ns(NOON + 5_000_000_000);
+    for (format, line) in [
+        ("$time_local $remote_addr $request_uri", "23/Nov/2026:01:00:05 +0100 192.0.2.1:5 /a"),
+        ("$remote_addr $request_uri $time_local", "192.0.2.1:5 /a 23/Nov/2026:01:00:05 +0100"),
+        (
+            "%START_TIME(%Y-%m-%d %H:%M:%S)% %DOWNSTREAM_REMOTE_ADDRESS% %PATH%",
+            "2026-11-23 00:00:05 192.0.2.1:5 /a",
+        ),
+        (
+            "%START_TIME(%b %e %T %Y)% %DOWNSTREAM_REMOTE_ADDRESS% %PATH%",
+            "Nov 23 00:00:05 2026 192.0.2.1:5 /a",
+        ),
+        ("%START_TIME%.%DOWNSTREAM_REMOTE_ADDRESS% %PATH%", "2026-11-23T00:00:05.000Z.192.0.2.1:5 /a"),
+    ] {
+        let record = read(format, line).unwrap();
+        assert_eq!((record.start, request(&record)), (at, some(["-", "/a", "-", "192.0.2.1:5"])), "{format}");
+    }
+    assert!(read("$time_local $request_uri", "23/Nov/2026:01:00:05 /a").is_err(), "a part of a time");
+}
+
+/// The records of a line with two fields of one meaning, in both orders, after a third field.
+fn in_both_orders(first: [&str; 2], fields: [&str; 2], values: [&str; 2]) -> [Record; 2] {
+    [[0, 1], [1, 0]].map(|[one, other]| {
+        let format = format!("{};{};{}", first[0], fields[one], fields[other]);
+        read(&format, &format!("{};{};{}", first[1], values[one], values[other])).unwrap()
+    })
+}
+
+#[test]
+fn the_best_of_several_fields_counts_wherever_it_is() {
+    let (envoy, nginx) = (["%START_TIME%", "1795392000"], ["$msec", "1795392000"]);
+    for (first, fields, values, path) in [
+        (envoy, ["%REQ(X-ENVOY-ORIGINAL-PATH?:PATH)%", "%REQ(:PATH)%"], ["/b", "/a"], "/b"),
+        (envoy, ["%REQ(X-ENVOY-ORIGINAL-PATH)%", "%REQ(:PATH)%"], ["/b", "/a"], "/b"),
+        (envoy, ["%REQ(X-ENVOY-ORIGINAL-PATH)%", "%REQ(:PATH)%"], ["-", "/a"], "/a"),
+        (envoy, ["%PATH%", "%PATH(NQ:PATH)%"], ["/b", "/a"], "/b"),
+        (nginx, ["$request_uri", "$request"], ["/b", "GET /a HTTP/1.1"], "/b"),
+    ] {
+        for record in in_both_orders(first, fields, values) {
+            assert_eq!(value(&record, &Slot::Target).as_deref(), Some(path), "{fields:?}");
+        }
+    }
+    let (envoy, nginx) = (["%REQ(:PATH)%", "/"], ["$request_uri", "/"]);
+    for (first, fields, values) in [
+        (envoy, ["%START_TIME(%s.%3f)%", "%START_TIME(%s)%"], ["1795392000.250", "1795392000"]),
+        (nginx, ["$msec", "$time_iso8601"], ["1795392000.250", "2026-11-23T00:00:00+00:00"]),
+    ] {
+        for record in in_both_orders(first, fields, values) {
+            assert_eq!(record.start, Time::from_ns(NOON + 250_000_000), "{fields:?}");
+        }
+    }
+    let user = ["%REQ(X-USER-ID)%", "%REQ(X-USER-ID?X-OTHER)%"];
+    for record in in_both_orders(["%START_TIME% %PATH%", "1795392000 /"], user, ["8", "7"]) {
+        assert_eq!(header(&record, "x-user-id").as_deref(), Some("8"));
+    }
+}
+
+#[test]
+fn lines_are_shown_as_they_are() {
+    assert_eq!(shown(r#"{"path": "/\u0061"}"#.as_bytes()), r#"{"path": "/\u0061"}"#);
+    assert_eq!(shown("\u{1b}[2J\u{202e}é\u{200b}\t'".as_bytes()), "\\u{1b}[2J\\u{202e}é\\u{200b}\\u{9}'");
+    assert_eq!(shown(b"\xff"), "\u{fffd}");
+    assert_eq!(shown("é".repeat(101).as_bytes()), "é".repeat(100) + "…");
 }
 
 proptest! {
     #[test]
     fn no_line_panics(line: Vec<u8>, shaped in "[\\[\\]\"{}:,0-9A-Za-z/ .%$-]{0,120}") {
-        for format in ["envoy", "istio", "nginx", "json", "$msec $request", "%START_TIME(%s)%"] {
+        for format in ["envoy", "istio", "nginx", "json", "$msec $request", "%START_TIME(%s)% %PATH%"] {
             for line in [&line[..], shaped.as_bytes()] {
                 let mut record = Record::default();
                 let _ = Format::new(format, &slots()).unwrap().read(line, &mut record);
@@ -235,17 +299,5 @@ proptest! {
         prop_assert_eq!(header(&record, "user-agent"), Some(agent));
         prop_assert_eq!(header(&record, "x-user-id"), Some(user));
         prop_assert_eq!(value(&record, &Slot::Target), Some(target));
-    }
-
-    #[test]
-    fn any_order_within_the_window_becomes_the_order_of_starts(starts in prop::collection::vec(0u64..1000, 0..60), files in 1usize..4) {
-        let mut texts = vec![String::new(); files];
-        for (index, start) in starts.iter().enumerate() {
-            texts[index % files] += &format!("{start} /{start}\n");
-        }
-        let mut sorted = starts.clone();
-        sorted.sort_unstable();
-        let expected: Vec<String> = sorted.iter().map(|start| format!("/{start}")).collect();
-        prop_assert_eq!(replayed(&texts, "%START_TIME(%s)% %REQ(:PATH)%").0, expected);
     }
 }

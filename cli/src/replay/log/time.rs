@@ -1,7 +1,7 @@
 //! The instants of a log line: RFC 3339, seconds since the epoch, or a format of `strftime`.
 
 use diana_limiter::time::Time;
-use jiff::fmt::strtime::BrokenDownTime;
+use jiff::fmt::strtime::{self, BrokenDownTime};
 use jiff::{Timestamp, tz::TimeZone};
 use std::str;
 
@@ -44,6 +44,31 @@ impl TimeFormat {
                 format.replace("%E3S", "%S%.f").replace("%E6S", "%S%.f").replace("%E*S", "%S%.f"),
             ),
         }
+    }
+
+    /// Whether times of this format have no fraction of a second.
+    #[must_use]
+    pub fn is_whole_seconds(&self) -> bool {
+        match self {
+            TimeFormat::WholeSeconds => true,
+            TimeFormat::Strftime(format) => !format.contains('f'),
+            _ => false,
+        }
+    }
+
+    /// Whether the text of a time may contain this text, so that only the whole time can be read.
+    #[must_use]
+    pub fn may_contain(&self, text: &str) -> bool {
+        // 2026-01-02T03:04:05.006007008Z: some formats write a space before a day of one digit.
+        let sample = match self {
+            TimeFormat::Strftime(format) => {
+                let sample = Timestamp::new(1_767_323_045, 6_007_008).ok();
+                sample.and_then(|sample| strtime::format(format, sample).ok())
+            }
+            TimeFormat::Any => Some("2026-01-02T03:04:05.006+00:00Z".into()),
+            _ => Some("1.2".into()),
+        };
+        sample.is_none_or(|sample| sample.contains(text))
     }
 
     /// Reads an instant.
@@ -117,18 +142,23 @@ fn strftime(format: &str, text: &[u8]) -> Option<Time> {
 }
 
 /// `23/Nov/2026:10:00:00 +0000`. Most lines of nginx repeat the second of the line before, so the
-/// last text is kept.
+/// last time is kept.
 fn time_local(text: &[u8]) -> Option<Time> {
     thread_local! {
         static LAST: std::cell::RefCell<(Vec<u8>, Option<Time>)> = const { std::cell::RefCell::new((Vec::new(), None)) };
     }
     LAST.with_borrow_mut(|(last, time)| {
-        if last != text {
+        if last == text {
+            return *time;
+        }
+        let read = strftime(TIME_LOCAL, text);
+        // A pattern may try a part of the time first.
+        if read.is_some() {
             last.clear();
             last.extend_from_slice(text);
-            *time = strftime(TIME_LOCAL, text);
+            *time = read;
         }
-        *time
+        read
     })
 }
 

@@ -20,6 +20,12 @@ pub fn section(log: &LogSummary) -> Markup {
                 (fact("First request", time::element(Some(log.first_s)), html! { "UTC" }))
                 (fact("Last request", time::element(Some(log.last_s)), html! { "UTC" }))
             }
+            @for ended in &log.ended_early {
+                p {
+                    (text::code(&ended.file)) " ended early, after line " (number::count(ended.line)) ": "
+                    (text::prose(&ended.why))
+                }
+            }
             div .split.even {
                 div .panel {
                     h3 { "Files" }
