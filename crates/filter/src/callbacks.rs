@@ -10,7 +10,7 @@ use diana_config::Configuration;
 /// use diana_filter::Callbacks;
 ///
 /// let document = br#"{"headers": "off", "limits": [
-///     {"url": "/", "rules": [{"actor": "ip", "algo": "LB", "rpu": 5, "unit": "second", "queue": 2}]}
+///     {"url": "/", "rules": [{"algo": "LB", "rpu": 5, "unit": "second", "queue": 2}]}
 /// ]}"#;
 /// let configuration = diana_config::compile(document).expect("a valid configuration");
 /// let mut files = Callbacks::OF_ENVOY.into_iter();

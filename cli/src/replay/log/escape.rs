@@ -35,8 +35,8 @@ pub fn unescape(text: &[u8], to: &mut Vec<u8>) {
     }
 }
 
-/// The line with `\xNN` as JSON: nginx writes such escapes unless its format has `escape=json`. They
-/// are not JSON.
+/// The line with `\xNN` as JSON: nginx writes such escapes unless its format has `escape=json`.
+/// Such escapes are not JSON.
 pub fn of_json(line: &[u8]) -> Cow<'_, [u8]> {
     if memmem::find(line, b"\\x").is_none() {
         return line.into();

@@ -1,6 +1,6 @@
 //! What the parts of a line mean, and how their text becomes a value of a record.
 
-use super::incoming::{Best, Incoming, Instant, Rank};
+use super::incoming::{Incoming, Instant, Rank};
 use super::record::{Slot, Slots};
 use super::time::{TimeFormat, decimal};
 use crate::printable::printable;
@@ -109,14 +109,15 @@ impl Field {
     /// Offers the record the text of the field; `None` if the field has no value. A number that
     /// cannot be read is no value.
     pub fn put(&self, rank: Rank, text: Option<&[u8]>, to: &mut Incoming) {
-        let time = |to: &mut Best<Instant>, format: &TimeFormat| {
-            let instant = |text| Instant { time: format.parse(text), is_whole: format.is_whole_seconds() };
-            to.offer(rank, text.map(instant));
+        let instant = |text, format: &TimeFormat, is_end| Instant {
+            time: format.parse(text),
+            is_end,
+            is_whole: format.is_whole_seconds(),
         };
         let number = |shift| text.and_then(|text| decimal(text, shift));
         match self {
-            Field::Start(format) => time(&mut to.start, format),
-            Field::End(format) => time(&mut to.end, format),
+            Field::Start(format) => to.time.offer(rank, text.map(|text| instant(text, format, false))),
+            Field::End(format) => to.time.offer(rank, text.map(|text| instant(text, format, true))),
             Field::Duration(shift) => to.duration_ns.offer(rank, number(*shift)),
             Field::Latency(shift) => {
                 // nginx lists the times of several upstreams; the last one responded.

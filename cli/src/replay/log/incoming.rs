@@ -53,6 +53,8 @@ impl<T: Copy + Ord> Best<T> {
 pub struct Instant {
     /// The time; `None` if the text is not a time.
     pub time: Option<Time>,
+    /// Whether the request ended then. Otherwise the request started.
+    pub is_end: bool,
     /// Whether the field never has fractions of a second.
     pub is_whole: bool,
 }
@@ -60,10 +62,8 @@ pub struct Instant {
 /// A record while its line is read.
 #[derive(Debug)]
 pub struct Incoming<'a> {
-    /// When the request started.
-    pub start: Best<Instant>,
-    /// When the request ended.
-    pub end: Best<Instant>,
+    /// When the request started or ended.
+    pub time: Best<Instant>,
     /// How long the request took, in nanoseconds.
     pub duration_ns: Best<u64>,
     /// How long the upstream took to begin its response, in nanoseconds.
@@ -85,8 +85,7 @@ impl<'a> Incoming<'a> {
         record.clear();
         ranks.clear();
         Incoming {
-            start: Best::default(),
-            end: Best::default(),
+            time: Best::default(),
             duration_ns: Best::default(),
             latency_ns: Best::default(),
             status: Best::default(),
@@ -111,27 +110,18 @@ impl<'a> Incoming<'a> {
         }
     }
 
-    /// The time that counts: a start comes before an end, whatever their ranks.
-    fn instant(&self) -> Option<Instant> {
-        self.start.value.or(self.end.value)
-    }
-
     /// Whether the line has no fraction of a second.
     #[must_use]
     pub fn is_whole(&self) -> bool {
-        self.instant().is_some_and(|instant| instant.is_whole)
+        self.time.value.is_some_and(|instant| instant.is_whole)
     }
 
     /// Completes the record. `target` is the slot of the path. The error says what is missing.
     pub fn finish(&mut self, target: Option<usize>) -> Result<(), &'static str> {
-        self.record.start = match (self.start.value, self.end.value) {
-            (Some(start), _) => start.time.ok_or("the start is not a time")?,
-            (None, Some(end)) => {
-                let end = end.time.ok_or("the time cannot be read")?;
-                Time::from_ns(end.as_ns().saturating_sub(self.duration_ns.value.unwrap_or(0)))
-            }
-            (None, None) => return Err("the line has no time"),
-        };
+        let instant = self.time.value.ok_or("the line has no time")?;
+        let time = instant.time.ok_or("the time cannot be read")?;
+        let before = self.duration_ns.value.filter(|_| instant.is_end).unwrap_or(0);
+        self.record.start = Time::from_ns(time.as_ns().saturating_sub(before));
         let record = &mut *self.record;
         (record.duration_ns, record.latency_ns) = (self.duration_ns.value, self.latency_ns.value);
         (record.received, record.sent) = (self.received.value, self.sent.value);

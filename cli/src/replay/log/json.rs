@@ -17,7 +17,6 @@ pub struct Keys {
     fields: HashMap<String, (Field, Rank)>,
 }
 
-const START: &[&str] = &["start_time", "request_start_time", "timestamp", "time", "ts"];
 const METHOD: &[&str] = &["method", "request_method", REQUEST_LINE];
 /// Before all others come the paths that the filter reads: in Envoy the one before a route rewrites
 /// it, in nginx `$request_uri`. In nginx, the others may be rewritten and may lack the query.
@@ -85,15 +84,17 @@ fn aliases(keys: &[&str], field: &Field) -> Aliases {
 }
 
 /// The keys of what every replay reads. The most exact keys come first.
-fn numbers_and_times() -> [Aliases; 7] {
+fn numbers_and_times() -> [Aliases; 6] {
     let (duration, latency) = (Field::Duration, Field::Latency);
     let time_local = Field::End(TimeFormat::Strftime(TIME_LOCAL.into()));
     [
-        aliases(START, &Field::Start(TimeFormat::Any)),
         [
+            aliases(&["start_time", "request_start_time"], &Field::Start(TimeFormat::Any)),
             aliases(&["msec"], &Field::End(TimeFormat::Seconds)),
             aliases(&["time_iso8601"], &Field::End(TimeFormat::Any)),
             aliases(&["time_local"], &time_local),
+            // Names of no gateway: nginx may write an end here, often in whole seconds.
+            aliases(&["timestamp", "time", "ts"], &Field::Start(TimeFormat::Any)),
         ]
         .concat(),
         [

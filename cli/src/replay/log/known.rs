@@ -32,7 +32,7 @@ impl Known {
 
     /// Adds a line.
     pub fn add(&mut self, line: &Incoming) {
-        self.start |= line.start.value().is_some();
+        self.start |= line.time.value().is_some_and(|instant| !instant.is_end);
         self.fraction |= !line.is_whole();
         self.duration |= line.duration_ns.is_known();
         self.latency |= line.latency_ns.is_known();

@@ -123,13 +123,13 @@ fn a_line_that_cannot_be_read_says_why() {
     for (format, line, why) in [
         ("envoy", "", "the line does not start like the format"),
         ("envoy", "[2026] nonsense", "the line does not match the format"),
-        ("envoy", &*ENVOY.replace("2026-11-23", "2026-99-23"), "the start is not a time"),
+        ("envoy", &*ENVOY.replace("2026-11-23", "2026-99-23"), "the time cannot be read"),
         ("envoy", &*ENVOY.replace("/orders?page=2", "-"), "the line has no path"),
         ("envoy", &*ENVOY.replace(" 42 41 ", " 42 "), "the line does not match the format"),
         ("json", "{\"path\": \"/\"}", "the line has no time"),
         ("json", "[1]", "invalid type: sequence, expected a JSON object"),
         ("json", "{\"path\": ", "the line is not a JSON object"),
-        ("json", "{\"path\": \"/\", \"time\": \"noon\"}", "the start is not a time"),
+        ("json", "{\"path\": \"/\", \"time\": \"noon\"}", "the time cannot be read"),
         ("json", "{\"path\": \"/\", \"msec\": -1}", "the time cannot be read"),
         ("json", "{\"start_time\": 1795392000} x", "the line is not a JSON object"),
     ] {
