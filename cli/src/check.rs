@@ -18,6 +18,7 @@ pub mod report;
 mod rules;
 mod yaml;
 
+use crate::number::within;
 use crate::output::{Format, Output, print, print_json};
 use code::Severity;
 use miette::Result;
@@ -39,7 +40,7 @@ pub struct Args {
     pub deny_warnings: bool,
     /// The number of gateways with this configuration. By default, the `replicas` of the only
     /// workload in the same file
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, value_name = "N", value_parser = within(1..=1_000_000u64))]
     pub replicas: Option<u64>,
     /// The form of the output
     #[command(flatten)]
@@ -71,15 +72,9 @@ pub fn run(args: &Args) -> Result<ExitCode> {
         }))?,
     }
     let is_fine = errors == 0 && (warnings == 0 || !args.deny_warnings);
-    let exit = match reports.iter().any(Report::is_unreadable) {
-        true => UNREADABLE,
-        false => {
-            if is_fine {
-                0
-            } else {
-                FINDINGS
-            }
-        }
-    };
-    Ok(ExitCode::from(exit))
+    Ok(match reports.iter().any(Report::is_unreadable) {
+        true => ExitCode::from(UNREADABLE),
+        false if is_fine => ExitCode::SUCCESS,
+        false => ExitCode::from(FINDINGS),
+    })
 }

@@ -30,8 +30,10 @@ use std::process::ExitCode;
 
 /// Runs the command.
 pub fn run(args: &Args) -> Result<ExitCode> {
+    reads_standard_input_once(args)?;
     if let Some(path) = &args.report {
         is_no_input(path, args)?;
+        is_in_a_folder(path)?;
     }
     let summary = run::replay(args)?;
     has_requests(&summary)?;
@@ -69,7 +71,10 @@ fn has_requests(summary: &summary::Summary) -> Result<()> {
             ended.line,
             ended.why
         ),
-        (None, None) => bail!("the log has no requests"),
+        (None, None) => {
+            let files: Vec<String> = log.files.iter().map(|file| format!("`{file}`")).collect();
+            bail!("no requests in {}", files.join(", "))
+        }
     }
 }
 
@@ -83,6 +88,27 @@ fn is_complete(log: &summary::LogSummary, args: &Args) -> Result<()> {
     if unreadable as f64 * 100.0 > max * lines as f64 {
         let (unreadable, lines) = (number::count(unreadable), number::plural(lines, "line"));
         bail!("{unreadable} of {lines} cannot be read, `--max-unreadable` permits {max} %");
+    }
+    Ok(())
+}
+
+/// Standard input ends after its first reader: a second one would find nothing.
+fn reads_standard_input_once(args: &Args) -> Result<()> {
+    let inputs = args.log.iter().chain([&args.file]).chain(&args.against);
+    if inputs.filter(|path| **path == Path::new("-")).count() > 1 {
+        bail!("only one of the files can be `-`, standard input");
+    }
+    Ok(())
+}
+
+/// The replay may take minutes: a report that cannot be written must be known before.
+fn is_in_a_folder(report: &Path) -> Result<()> {
+    let folder = report.parent().filter(|folder| !folder.as_os_str().is_empty());
+    if folder.is_some_and(|folder| !folder.is_dir()) {
+        bail!("`--report`: there is no folder for `{}`", report.display());
+    }
+    if report.is_dir() {
+        bail!("`--report`: `{}` is a folder", report.display());
     }
     Ok(())
 }

@@ -54,7 +54,7 @@ fn a_header_that_many_first_lines_lack_counts_where_it_comes() {
 #[test]
 fn a_replay_that_reads_no_request_cannot_pass() {
     for (log, format, why) in [
-        ("", "json", "the log has no requests"),
+        ("", "json", "no requests in `access.log`"),
         (&*line(0, "\"ann\""), "nginx", "no line can be read as a request (format nginx); access.log:1: "),
     ] {
         let folder = folder(log);
@@ -169,6 +169,21 @@ fn an_unreadable_line_is_shown_as_it_is() {
         text.contains(r#"  access.log:2: the line is not a JSON object: `{"path": "/a\u{202e}\u{1b}[2J'"}`"#),
         "{text}"
     );
+}
+
+#[test]
+fn arguments_that_cannot_work_end_before_the_replay() {
+    let folder = folder(&line(1, "ann"));
+    for (options, why) in [
+        (&["--report", "no/such/r.html"][..], "`--report`: there is no folder for `no/such/r.html`"),
+        (&["--report", "."], "`--report`: `.` is a folder"),
+        (&["--log", "-", "--against", "-"], "only one of the files can be `-`"),
+        (&["--log", "-", "-"], "only one of the files can be `-`"),
+    ] {
+        let output = replay(folder.path(), options);
+        assert_eq!(output.status.code(), Some(2));
+        assert!(message(&output).contains(why) && output.stdout.is_empty(), "{}", message(&output));
+    }
 }
 
 #[test]

@@ -147,7 +147,8 @@ fn mistakes_name_the_file_and_what_is_allowed() {
     let missing = folder.path("none.log");
     assert!(error(&[&document, "--log", &missing]).contains("none.log"));
     assert!(
-        error(&[&document, "--log", &log]).contains("begins with `what is this`: name it with `--format`")
+        error(&[&document, "--log", &log])
+            .contains("begins with `what is this`: pass `--format` with envoy, istio, nginx, json")
     );
     assert!(error(&[&document, "--log", &log, "--format", "apache"]).contains("unknown format `apache`"));
     assert!(error(&[&document]).contains("--log"));
