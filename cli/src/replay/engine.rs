@@ -32,7 +32,7 @@ const SEED: [u8; 16] = *b"a replay's seed.";
 
 /// The most requests that are in flight at once. Beyond it, the request that would end first ends
 /// early.
-const MAX_HELD: usize = 1 << 18;
+pub(super) const MAX_HELD: usize = 1 << 18;
 
 impl Engine {
     /// An engine before the first request.

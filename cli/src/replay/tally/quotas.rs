@@ -1,9 +1,10 @@
 //! What other quotas of one rule would have refused, had the rule been alone.
 
 use super::stream::{Event, Stream};
+use crate::replay::engine::MAX_HELD;
 use diana_config::RulePlace;
-use diana_limiter::algorithm::{Algorithm, Charge};
-use diana_limiter::policy::Policy;
+use diana_limiter::algorithm::{Charge, Verdict, step_keeping};
+use diana_limiter::policy::{Counter, Policy};
 use diana_limiter::time::{Span, Time};
 use serde_json::{Map, Value, json};
 use std::cmp::Ordering;
@@ -15,6 +16,7 @@ pub struct Variants {
     document: Map<String, Value>,
     limit: Map<String, Value>,
     rule: Map<String, Value>,
+    is_adaptive: bool,
 }
 
 /// Keys of a rule that the variants leave out: they belong to other actors, to a global store, or
@@ -34,20 +36,34 @@ impl Variants {
             None => document,
         };
         let mut rule = limit.get("rules")?.get(place.index.1)?.as_object()?.clone();
+        let is_adaptive = rule.contains_key("adapt");
         rule.retain(|key, _| !LEFT_OUT.contains(&&**key));
         let keep = |from: &Value, keys: &[&str]| -> Map<String, Value> {
             let kept = keys.iter().filter_map(|key| Some(((*key).to_owned(), from.get(*key)?.clone())));
             kept.collect()
         };
         let (document, limit) = (keep(document, &["actors", "ip"]), keep(limit, &["url", "Url"]));
-        Some(Variants { document, limit, rule })
+        Some(Variants { document, limit, rule, is_adaptive })
+    }
+
+    /// Whether the rule of the document adapts its quota. The variants do not.
+    #[must_use]
+    pub fn is_adaptive(&self) -> bool {
+        self.is_adaptive
+    }
+
+    /// Whether each quota admits all requests of an actor if a lower quota does. With `warm_up`, a
+    /// higher quota may refuse some: its bucket is full more often, and gets colder.
+    #[must_use]
+    pub fn spares_the_same(&self) -> bool {
+        !self.rule.contains_key("warm_up")
     }
 
     /// The rule with this quota. `burst` replaces the `burst` of a rule that has the key. `None` if
     /// the rule would be a mistake, for example because its `burst` is then too small.
     #[must_use]
     pub fn with(&self, rpu: u64, burst: Option<u64>) -> Option<Policy> {
-        let Variants { mut document, mut limit, mut rule } = self.clone();
+        let Variants { mut document, mut limit, mut rule, .. } = self.clone();
         rule.insert("rpu".into(), rpu.into());
         if let (Some(key), Some(burst)) = (rule.get_mut("burst"), burst) {
             *key = burst.into();
@@ -80,25 +96,28 @@ impl Refused {
     }
 }
 
-/// Checks the requests of `stream` by an algorithm from empty cells. `weights` has the weight of
+/// Checks the requests of `stream` by a counter from empty cells. `weights` has the weight of
 /// each actor, by place.
 #[must_use]
-pub fn check(algorithm: &dyn Algorithm, stream: &Stream, weights: &[u64]) -> Refused {
-    let actors = weights.len();
+pub fn check(counter: &Counter, stream: &Stream, weights: &[u64]) -> Refused {
+    let (actors, algorithm) = (weights.len(), &*counter.algorithm);
+    let (kept, mut before) = (counter.kept(), Vec::new());
     let size = algorithm.size().max(1);
     let mut cells = vec![0; size.saturating_mul(actors)];
     let mut refused = Refused { requests: 0, actors: vec![false; actors] };
     let mut in_flight = BinaryHeap::new();
     let ends = algorithm.ends_with_request();
-    for Event { place, at, cost, duration_ns } in stream.iter() {
-        while in_flight.peek().is_some_and(|first: &InFlight| first.ends <= at)
-            && let Some(InFlight { ends, place, charge, .. }) = in_flight.pop()
+    for Event { place, at, cost, is_important, duration_ns } in stream.iter() {
+        while in_flight.peek().is_some_and(|first: &InFlight| first.ends <= at) || in_flight.len() > MAX_HELD
         {
+            let Some(InFlight { ends, place, charge }) = in_flight.pop() else { break };
+            let ends = ends.min(at);
             cell(&mut cells, place, size).into_iter().for_each(|cell| algorithm.refund(cell, ends, charge));
         }
         let Some(cell) = cell(&mut cells, place, size) else { continue };
         algorithm.prepare(cell, at);
-        let verdict = algorithm.step(cell, at, cost);
+        let kept = if is_important { 0 } else { kept };
+        let verdict = step(counter, cell, &mut before, (at, cost, kept));
         if verdict.admits() {
             if ends {
                 let ends = at.after(Span::from_ns(duration_ns));
@@ -114,6 +133,22 @@ pub fn check(algorithm: &dyn Algorithm, stream: &Stream, weights: &[u64]) -> Ref
         }
     }
     refused
+}
+
+/// One step as in a decision. A request that costs nothing passes only if one unit is left.
+fn step(counter: &Counter, cell: &mut [u8], before: &mut Vec<u8>, request: (Time, u64, u64)) -> Verdict {
+    let (algorithm, (at, cost, kept)) = (&*counter.algorithm, request);
+    if cost > 0 && kept == 0 {
+        return algorithm.step(cell, at, cost);
+    }
+    before.clear();
+    before.extend_from_slice(cell);
+    let verdict = step_keeping(algorithm, cell, before, at, cost.max(1), kept);
+    if cost > 0 || !verdict.admits() {
+        return verdict;
+    }
+    cell.copy_from_slice(before);
+    step_keeping(algorithm, cell, before, at, 0, kept)
 }
 
 fn cell(cells: &mut [u8], place: u32, size: usize) -> Option<&mut [u8]> {

@@ -6,6 +6,7 @@ use super::quotas::Variants;
 use super::stream::{Event, Stream};
 use super::timeline::{at, double, seconds};
 use super::what_if::Trial;
+use crate::replay::engine::MAX_HELD;
 use crate::replay::number::count;
 use crate::replay::suggest::suggestion;
 use crate::replay::summary::{Quantile, RuleSummary};
@@ -55,6 +56,8 @@ pub struct RuleCheck<'a> {
     pub actor: Option<CountedActor<'a>>,
     /// Whether the rule refuses.
     pub is_refused: bool,
+    /// Whether the request may take what the rule keeps for important requests.
+    pub is_important: bool,
     /// How long the rule makes the request wait.
     pub delay: Span,
     /// How long the request took.
@@ -83,6 +86,8 @@ pub struct RuleTally {
     full_at: Option<Time>,
     /// Whether all requests cost one unit.
     has_unit_cost: bool,
+    /// Whether some requests lack the actor and are refused for it.
+    has_denied: bool,
     /// Whether some requests are counted by an override or a plan.
     has_others: bool,
 }
@@ -108,6 +113,7 @@ impl RuleTally {
             stream,
             full_at: None,
             has_unit_cost: true,
+            has_denied: false,
             has_others: false,
             described,
         }
@@ -120,7 +126,7 @@ impl RuleTally {
 
     /// Adds a request of the interval at `place`.
     pub fn add(&mut self, check: RuleCheck, place: usize) {
-        let RuleCheck { at: now, actor, is_refused, delay, duration_ns } = check;
+        let RuleCheck { at: now, actor, is_refused, is_important, delay, duration_ns } = check;
         self.checked = self.checked.saturating_add(1);
         let is_delayed = delay > Span::ZERO;
         self.delayed = self.delayed.saturating_add(is_delayed.into());
@@ -131,7 +137,10 @@ impl RuleTally {
             self.refusals = Some((first, now));
             at(&mut self.intervals, place).into_iter().for_each(|count| *count = count.saturating_add(1));
         }
-        let Some(actor) = actor else { return };
+        let Some(actor) = actor else {
+            self.has_denied = true;
+            return;
+        };
         let hash = actor.hash();
         self.all_actors.add(hash);
         if is_refused {
@@ -146,7 +155,7 @@ impl RuleTally {
         if let (Some(place), true, Some(stream), None) =
             (place, actor.has_own_quota(), &mut self.stream, self.full_at)
         {
-            stream.push(Event { place, at: now, cost: actor.cost(), duration_ns });
+            stream.push(Event { place, at: now, cost: actor.cost(), is_important, duration_ns });
         }
         self.make_room(now);
     }
@@ -154,7 +163,7 @@ impl RuleTally {
     /// Counts a request in flight, and ends those that are over.
     fn fly(&mut self, hash: u64, now: Time, duration_ns: u64) {
         while let Some(Reverse((ends, hash))) = self.in_flight.pop() {
-            if ends > now {
+            if ends > now && self.in_flight.len() < MAX_HELD {
                 self.in_flight.push(Reverse((ends, hash)));
                 break;
             }
@@ -188,7 +197,7 @@ impl RuleTally {
         let (peaks, weights) = (self.actors.peaks(), self.actors.weights());
         let trial = self.trial(&weights);
         let highest = peaks.last().map_or(0, |(peak, _)| *peak);
-        let trials = trial.as_ref().map(|trial| trial.run(quota.rpu, highest)).unwrap_or_default();
+        let trials = trial.as_ref().map(|trial| trial.run(*quota, highest)).unwrap_or_default();
         let mut summary = RuleSummary {
             name: place.name.clone(),
             place: place.place.clone(),
@@ -232,16 +241,23 @@ impl RuleTally {
                 count(u64::try_from(self.actors.len()).unwrap_or(u64::MAX))
             ));
         }
-        if let (Some(_), true) = (&self.stream, self.has_others) {
-            notes.push(format!(
-                "Other quotas of rule `{name}` leave out requests with an override or a plan."
-            ));
+        let leaves_out = [
+            (self.has_others, "leave out requests with an override or a plan"),
+            (self.has_denied, "leave out requests without the actor, which `missing: deny` refuses"),
+            (self.adapts(), "stay the same over time, without `adapt`"),
+        ];
+        for (_, what) in leaves_out.iter().filter(|(is, _)| *is && self.stream.is_some()) {
+            notes.push(format!("Other quotas of rule `{name}` {what}."));
         }
         if let Some(full_at) = self.full_at {
             let at = jiff::Timestamp::from_nanosecond(full_at.as_ns().into()).unwrap_or_default();
             notes.push(format!("Other quotas of rule `{name}` leave out requests after {at}."));
         }
         notes
+    }
+
+    fn adapts(&self) -> bool {
+        self.described.variants.as_ref().is_some_and(Variants::is_adaptive)
     }
 
     fn trial<'a>(&'a self, weights: &'a [u64]) -> Option<Trial<'a>> {

@@ -1,13 +1,14 @@
 //! Tries other quotas for a rule on the requests that the rule checked: a geometric grid, and the
 //! least quotas that refuse no more than a share, by bisection.
 //!
-//! Every algorithm refuses an actor less often under a higher quota. So the quotas are tried in
-//! ascending order, each only on actors that the quota before refuses.
+//! An actor whom a quota never refuses is never refused by a higher one, except with `warm_up`. So the
+//! quotas are tried in ascending order, each only on actors that the quota before refuses.
 
 use super::quotas::{Refused, Variants, check};
-use super::stream::Stream;
+use super::stream::{Event, Stream};
 use crate::replay::summary::{Least, WhatIf};
 use diana_limiter::algorithm::Quota;
+use diana_limiter::time::Span;
 use std::borrow::Cow;
 
 /// The most quotas of a grid.
@@ -48,9 +49,10 @@ impl Trial<'_> {
         self.stream.iter().filter_map(|event| weight(event.place)).fold(0, u64::saturating_add)
     }
 
-    /// Tries quotas around `rpu` and the highest `peak`.
+    /// Tries quotas around `quota` and the highest `peak`, a number of requests.
     #[must_use]
-    pub fn run(&self, rpu: u64, peak: u64) -> Trials {
+    pub fn run(&self, quota: Quota, peak: u64) -> Trials {
+        let rpu = quota.rpu;
         let all = self.requests();
         let shares = [0, all / 1_000, all / 100];
         let mut least = [None; 3];
@@ -58,8 +60,12 @@ impl Trial<'_> {
         let mut before: Option<Tried> = None;
         // The requests of all actors that the quota before refuses, and perhaps of others.
         let (mut requests, mut actors) = (Cow::Borrowed(self.stream), self.weights.len());
-        for next in grid(rpu, peak) {
-            let Some(refused) = self.check(next, None, &requests) else { continue };
+        for next in grid(rpu, self.highest_cost(quota.unit, peak)) {
+            let Some(refused) = self.check(next, None, &requests) else {
+                // A mistake, such as less than the cost of a request: the least quota is above.
+                before = Some(Tried { rpu: next, refused: u64::MAX });
+                continue;
+            };
             what_if.push(WhatIf {
                 rpu: next,
                 refused: refused.requests,
@@ -69,7 +75,7 @@ impl Trial<'_> {
                 if least.is_none() && refused.requests <= share {
                     *least = Some(match before {
                         Some(tried) => self.bisect(tried, next, share, &requests),
-                        // The grid begins at 1, or at a quota that refuses something.
+                        // The grid begins at 1.
                         None => next,
                     });
                 }
@@ -80,7 +86,7 @@ impl Trial<'_> {
             before = Some(Tried { rpu: next, refused: refused.requests });
             let left = refused.actors.iter().filter(|is_refused| **is_refused).count();
             // A copy pays off only if it leaves out many requests.
-            if left < actors / 2 {
+            if left < actors / 2 && self.variants.spares_the_same() {
                 let is_refused = |place: u32| {
                     let found = refused.actors.get(usize::try_from(place).ok()?);
                     found.filter(|is_refused| **is_refused).map(|_| place)
@@ -112,7 +118,32 @@ impl Trial<'_> {
     pub fn check(&self, rpu: u64, burst: Option<u64>, stream: &Stream) -> Option<Refused> {
         let policy = self.variants.with(rpu, burst)?;
         let (_, rule) = policy.rules().next()?;
-        Some(check(&*rule.counter().algorithm, stream, self.weights))
+        Some(check(rule.counter(), stream, self.weights))
+    }
+
+    /// The most units that an actor costs within one `unit`, if at most `peak` requests of an actor
+    /// come within one.
+    fn highest_cost(&self, unit: Span, peak: u64) -> u64 {
+        let mut costs = vec![(0, 0u64); self.weights.len()];
+        let (mut highest, mut largest) = (0, 1);
+        for Event { place, at, cost, .. } in self.stream.iter() {
+            largest = cost.max(largest);
+            let present = at.as_ns().checked_div(unit.as_ns());
+            let known = usize::try_from(place).ok().and_then(|place| costs.get_mut(place));
+            if let (Some(present), Some((unit, sum))) = (present, known) {
+                if *unit != present {
+                    (*unit, *sum) = (present, 0);
+                }
+                *sum = sum.saturating_add(cost);
+                highest = highest.max(*sum);
+            }
+        }
+        match largest {
+            1 => peak,
+            // Requests in flight have no unit.
+            _ if unit == Span::ZERO => peak.saturating_mul(largest),
+            _ => highest,
+        }
     }
 }
 
@@ -136,7 +167,6 @@ fn grid(rpu: u64, peak: u64) -> Vec<u64> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::stream::Event;
     use super::*;
     use diana_config::rule_places;
     use diana_limiter::time::Time;
@@ -147,6 +177,10 @@ mod tests {
         Variants::new(&serde_json::from_str(&document).unwrap(), &places[0]).unwrap()
     }
 
+    fn quota(rpu: u64) -> Quota {
+        Quota { rpu, unit: Span::from_secs(1) }
+    }
+
     /// Four actors with peaks of 1, 2, 4 and 100 requests in one second.
     fn stream() -> Stream {
         let mut stream = Stream::new(false);
@@ -154,7 +188,7 @@ mod tests {
         for round in 0..100 {
             for (place, _) in counts.iter().enumerate().filter(|(_, count)| round < **count) {
                 let at = Time::from_ns(1_795_392_000_000_000_000 + u64::from(round));
-                stream.push(Event { place: place as u32, at, cost: 1, duration_ns: 0 });
+                stream.push(Event { place: place as u32, at, cost: 1, is_important: false, duration_ns: 0 });
             }
         }
         stream
@@ -167,7 +201,7 @@ mod tests {
                 variants(&format!(r#"{{"rpu": 3, "unit": "second", "algo": "{algo}", "overrides": {{}}}}"#));
             let stream = stream();
             let trial = Trial { variants: &variants, stream: &stream, weights: &[1; 4] };
-            let Trials { what_if, least } = trial.run(3, 100);
+            let Trials { what_if, least } = trial.run(quota(3), 100);
             for WhatIf { rpu, refused, refused_actors } in &what_if {
                 let over = [1u64, 2, 4, 100].map(|count| count.saturating_sub(*rpu));
                 assert_eq!(*refused, over.iter().sum::<u64>(), "{algo} {rpu}");
@@ -193,11 +227,12 @@ mod tests {
                 place: 0,
                 at: Time::from_ns(1_795_392_000_000_000_000 + at),
                 cost: 1,
+                is_important: false,
                 duration_ns: 3,
             });
         }
         let trial = Trial { variants: &variants, stream: &stream, weights: &[1] };
-        let Trials { what_if, least } = trial.run(1, 3);
+        let Trials { what_if, least } = trial.run(Quota { rpu: 1, unit: Span::ZERO }, 3);
         let refused: Vec<(u64, u64)> = what_if.iter().map(|lane| (lane.rpu, lane.refused)).collect();
         assert_eq!(refused, [(1, 6), (2, 3), (3, 0)]);
         assert_eq!(least.none, Some(3));
@@ -208,7 +243,7 @@ mod tests {
         let variants = variants(r#"{"rpu": 50, "unit": "hour", "algo": "W"}"#);
         let stream = stream();
         let trial = Trial { variants: &variants, stream: &stream, weights: &[8, 4, 2, 1] };
-        let found = trial.run(3, 100).what_if.into_iter().find(|lane| lane.rpu == 3).unwrap();
+        let found = trial.run(quota(3), 100).what_if.into_iter().find(|lane| lane.rpu == 3).unwrap();
         // One request of the third actor, who stands for two, and 97 of the last one.
         assert_eq!((found.refused, found.refused_actors), (2 + 97, 2 + 1));
         assert_eq!(trial.requests(), 8 + 2 * 4 + 4 * 2 + 100);

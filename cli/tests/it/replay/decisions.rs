@@ -139,6 +139,9 @@ fn an_adaptive_limit_follows_the_log() {
     assert!(slow_rule.refused > 100, "{}", slow_rule.refused);
     assert_eq!(
         fast.log.assumptions,
-        ["Adaptive limits follow the statuses and the durations in the log, which include the body."]
+        [
+            "Adaptive limits follow the statuses and the durations in the log, which include the body.",
+            "Other quotas of rule `backend` stay the same over time, without `adapt`."
+        ]
     );
 }

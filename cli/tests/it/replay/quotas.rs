@@ -51,3 +51,94 @@ fn a_suggestion_comes_with_its_burst_and_the_length_of_the_log() {
     // Under the suggested quota with a burst of 2, the rule would still refuse.
     assert!(suggestion.why.contains("would have refused nothing"), "{}", suggestion.why);
 }
+
+/// A log in JSON: 600 requests of five actors, some with a cost, some to `/important`.
+fn mixed() -> String {
+    let mut at = 1_795_392_000_000u64;
+    let line = |number: u64| {
+        // The numbers look random, so that bursts and idle times occur.
+        let random = number.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 33;
+        at += [0, 0, 3, 20, 300, 3_000][(random % 6) as usize];
+        // Two of three requests are ann's.
+        let user = *["bob", "cleo", "dan", "eve"].get((random / 6 % 12) as usize).unwrap_or(&"ann");
+        let cost = [0, 1, 1, 1, 7, 30][(random / 72 % 6) as usize];
+        let path = if (random / 432).is_multiple_of(4) { "/important" } else { "/" };
+        format!(
+            r#"{{"start_time": {}.{:03}, "path": "{path}", "x-user-id": "{user}", "x-cost": {cost}, "duration": 300}}"#,
+            at / 1_000,
+            at % 1_000
+        ) + "\n"
+    };
+    (0..600).map(line).collect()
+}
+
+#[test]
+fn a_replay_with_another_quota_refuses_as_other_quotas_say() {
+    let folder = Folder::new("again");
+    let log = folder.file("access.log", &mixed());
+    let with = |rpu: u64, keys: &str, options: &[&str]| {
+        let rule = format!(r#"{{"name": "r", "actor": "user", "rpu": {rpu}, {keys}}}"#);
+        let text = format!(
+            r#"{{"limits": [{{"url": "/", "rules": [{rule}]}}, {{"url": "/important", "important": true}}]}}"#
+        );
+        let document = folder.file("limits.json", &text);
+        summary(&[&[&document, "--log", &log, "--format", "json"], options].concat()).unwrap().rules.remove(0)
+    };
+    for keys in [
+        r#""unit": "minute", "algo": "W", "priority": {"reserve": "30%"}"#,
+        r#""unit": "minute", "burst": 12, "priority": {"reserve": 5}"#,
+        r#""algo": "C", "priority": {"reserve": "50%"}"#,
+        r#""unit": "minute", "algo": "W", "cost": {"header": "x-cost", "min": 0, "max": 100}"#,
+        r#""unit": "minute", "algo": "SW", "cost": {"header": "x-cost", "max": 100}"#,
+        r#""algo": "C", "cost": {"header": "x-cost", "min": 0, "max": 100}"#,
+        r#""unit": "minute", "burst": 6, "warm_up": "10s""#,
+        r#""unit": "minute", "algo": "W", "penalty": {"after": 3, "for": "20s"}"#,
+        r#""unit": "minute", "algo": "W", "cost": 20"#,
+    ] {
+        let rule = with(40, keys, &["--what-if"]);
+        assert!(rule.what_if.len() > 5, "{keys}");
+        for quota in &rule.what_if {
+            let replayed = with(quota.rpu, keys, &[]);
+            let expected = (quota.rpu, quota.refused, quota.refused_actors);
+            assert_eq!((replayed.rpu, replayed.refused, replayed.refused_actors), expected, "{keys}");
+        }
+        let Some(least) = rule.least.none else {
+            // A cold bucket of six tokens never admits three requests at once.
+            assert!(keys.contains("warm_up"), "{keys}");
+            continue;
+        };
+        assert_eq!(with(least, keys, &[]).refused, 0, "{keys}");
+        assert_ne!(with(least - 1, keys, &[]).refused, 0, "{keys}");
+    }
+}
+
+#[test]
+fn the_least_quota_is_found_for_any_cost() {
+    // One request of a user costs 50,000 units: lower quotas are a mistake, and a hundred times
+    // the present one is necessary for all ten.
+    let requests: Vec<(u64, u64, &str)> = (0..10).map(|at| (at, 1, "ann")).collect();
+    let header = r#"{"name": "r", "unit": "day", "algo": "W", "rpu": 5000,
+        "cost": {"header": "x-user-id", "default": 50000, "max": 50000}}"#;
+    assert_eq!(rule("cost-header", header, &requests).1.least.none, Some(500_000));
+    let fixed = r#"{"name": "r", "unit": "day", "algo": "W", "rpu": 70000, "cost": 50000}"#;
+    assert_eq!(rule("cost-fixed", fixed, &requests[..1]).1.least.none, Some(50_000));
+}
+
+#[test]
+fn what_other_quotas_leave_out_is_stated() {
+    for (keys, stated) in [
+        (
+            r#""unit": "day", "actor": "user", "missing": "deny""#,
+            "leave out requests without the actor, which `missing: deny` refuses.",
+        ),
+        (
+            r#""unit": "second", "adapt": {"signal": "errors", "target": "5%", "min": 1, "max": 9, "every": "1s"}"#,
+            "stay the same over time, without `adapt`.",
+        ),
+    ] {
+        let requests = [(0, 1, "-"), (100, 1, "ann"), (200, 1, "ann")];
+        let (summary, _) = rule("stated", &format!(r#"{{"name": "r", "rpu": 2, {keys}}}"#), &requests);
+        let stated = format!("Other quotas of rule `r` {stated}");
+        assert!(summary.log.assumptions.contains(&stated), "{:?}", summary.log.assumptions);
+    }
+}
