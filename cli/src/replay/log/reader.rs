@@ -23,12 +23,16 @@ use std::thread::{self, JoinHandle};
 /// The requests of some lines.
 pub type Batch = Vec<Box<Record>>;
 
-/// The lines that the windows of all files hold.
+/// The lines that the windows of all files hold, and the bytes of their values.
 const WINDOW: usize = 1 << 16;
-/// The lines that tell the format.
+const WINDOW_BYTES: usize = 64 << 20;
+/// The lines that tell the format. No line follows after so many bytes.
 const HEAD: usize = 1_000;
-/// The requests of a batch, and the batches that wait for the decisions.
+const HEAD_BYTES: usize = 1 << 20;
+/// The requests of a batch, the batches that wait for the decisions, and the bytes of the values
+/// that complete a batch.
 const BATCH: usize = 512;
+const BATCH_BYTES: usize = 1 << 20;
 const WAITING: usize = 8;
 /// The longest line.
 const MAX_LINE_BYTES: usize = 1 << 20;
@@ -110,13 +114,16 @@ impl Logs {
         let Logs { files, format, progress } = self;
         let (send, batches) = sync_channel(WAITING);
         let (give_back, used) = channel();
-        let room = WINDOW.checked_div(files.len()).unwrap_or(WINDOW).max(1);
+        let share = |all: usize| all.checked_div(files.len()).unwrap_or(all).max(1);
+        let (room, room_bytes) = (share(WINDOW), share(WINDOW_BYTES));
         let files = files.into_iter().enumerate().map(|(index, file)| Sorted {
             file,
             index: u32::try_from(index).unwrap_or(u32::MAX),
             format: format.clone(),
             room,
+            room_bytes,
             window: BinaryHeap::new(),
+            bytes: 0,
         });
         let mut merge =
             Merge { files: files.collect(), send, used, free: Vec::new(), counts: Counts::default() };
@@ -177,10 +184,14 @@ impl LogFile {
     }
 
     fn read_head(&mut self) {
-        while self.head.len() < HEAD {
+        let mut bytes = 0usize;
+        while self.head.len() < HEAD && bytes < HEAD_BYTES {
             match self.read_line() {
                 Ok(Line::End) => break,
-                Ok(Line::Text | Line::TooLong) => self.head.push_back(take(&mut self.line)),
+                Ok(Line::Text | Line::TooLong) => {
+                    bytes = bytes.saturating_add(self.line.len());
+                    self.head.push_back(take(&mut self.line));
+                }
                 Err(error) => {
                     self.failure = Some(error);
                     break;
@@ -231,15 +242,19 @@ struct Sorted {
     file: LogFile,
     index: u32,
     format: Format,
-    /// The most requests in the window.
+    /// The most requests in the window, and the bytes of their values from which on no further
+    /// request comes.
     room: usize,
+    room_bytes: usize,
     window: BinaryHeap<Waiting>,
+    /// The bytes of the values in the window.
+    bytes: usize,
 }
 
 impl Sorted {
     /// Fills the window.
     fn fill(&mut self, free: &mut Batch, counts: &mut Counts) {
-        while self.window.len() < self.room {
+        while self.window.len() < self.room && self.bytes < self.room_bytes {
             let line = match self.file.next() {
                 Ok(Line::End) => break,
                 Ok(line) => line,
@@ -266,6 +281,7 @@ impl Sorted {
             match self.format.read(&self.file.line, &mut record) {
                 Ok(()) => {
                     (record.file, record.line) = (self.index, self.file.number);
+                    self.bytes = self.bytes.saturating_add(record.bytes());
                     self.window.push(Waiting { order: (record.start, record.line), record });
                 }
                 Err(why) => {
@@ -283,6 +299,13 @@ impl Sorted {
             let (file, line) = (self.file.name.clone(), self.file.number);
             counts.examples.push(Unreadable { file, line, why });
         }
+    }
+
+    /// The request with the earliest start.
+    fn pop(&mut self) -> Option<Box<Record>> {
+        let Waiting { record, .. } = self.window.pop()?;
+        self.bytes = self.bytes.saturating_sub(record.bytes());
+        Some(record)
     }
 
     fn earliest(&self) -> Option<Time> {
@@ -329,7 +352,7 @@ struct Merge {
 
 impl Merge {
     fn run(&mut self) {
-        let mut batch = Batch::with_capacity(BATCH);
+        let (mut batch, mut bytes) = (Batch::with_capacity(BATCH), 0usize);
         for file in &mut self.files {
             file.fill(&mut self.free, &mut self.counts);
         }
@@ -337,11 +360,13 @@ impl Merge {
             let earliest = self.files.iter_mut().filter_map(|file| Some((file.earliest()?, file)));
             // If starts are equal, the first file wins.
             let Some((_, file)) = earliest.min_by_key(|(start, file)| (*start, file.index)) else { break };
-            if let Some(Waiting { record, .. }) = file.window.pop() {
+            if let Some(record) = file.pop() {
+                bytes = bytes.saturating_add(record.bytes());
                 batch.push(record);
             }
             file.fill(&mut self.free, &mut self.counts);
-            if batch.len() == BATCH {
+            if batch.len() == BATCH || bytes > BATCH_BYTES {
+                bytes = 0;
                 if self.send.send(batch).is_err() {
                     return;
                 }

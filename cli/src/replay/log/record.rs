@@ -46,6 +46,9 @@ impl Slots {
     }
 }
 
+/// The memory for values that a record keeps for the next line. Few lines need more.
+const KEPT_BYTES: usize = 2 << 10;
+
 /// No key. A value never begins here, because lines are shorter.
 const NO_KEY: (u32, u32) = (u32::MAX, 0);
 /// A key without a value.
@@ -76,13 +79,20 @@ pub struct Record {
 }
 
 impl Record {
-    /// Empties the record, and keeps its memory.
+    /// Empties the record, and keeps its memory unless that is large.
     pub fn clear(&mut self) {
         let Record { text, values, .. } = self;
         text.clear();
+        text.shrink_to(KEPT_BYTES);
         values.clear();
         let (text, values) = (std::mem::take(text), std::mem::take(values));
         *self = Record { text, values, ..Record::default() };
+    }
+
+    /// The bytes of all values.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        self.text.len()
     }
 
     /// Sets a value. The value replaces an earlier one.
@@ -142,7 +152,9 @@ mod tests {
         assert_eq!((record.get(method), record.has(method)), (None, true));
         record.set(method, b"");
         assert_eq!(record.get(method), Some(&b""[..]));
+        record.set(target, &[b'x'; 1 << 20]);
         record.clear();
+        assert!(record.text.capacity() < 1 << 14, "a long line leaves its memory");
         assert_eq!((record.get(method), record.has(target)), (None, false));
     }
 }

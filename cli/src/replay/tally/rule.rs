@@ -163,7 +163,7 @@ impl RuleTally {
     /// Counts a request in flight, and ends those that are over.
     fn fly(&mut self, hash: u64, now: Time, duration_ns: u64) {
         while let Some(Reverse((ends, hash))) = self.in_flight.pop() {
-            if ends > now && self.in_flight.len() < MAX_HELD {
+            if ends > now && self.in_flight.len().saturating_add(1) < MAX_HELD {
                 self.in_flight.push(Reverse((ends, hash)));
                 break;
             }
@@ -303,6 +303,19 @@ fn quantiles(peaks: &[(u64, u64)]) -> Vec<Quantile> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn requests_in_flight_are_bounded() {
+        let document = br#"{"url": "/", "rules": [{"name": "open", "algo": "C", "rpu": 3}]}"#;
+        let place = diana_config::rule_places(document).unwrap().remove(0);
+        let quota = Quota { rpu: 3, unit: Span::ZERO };
+        let described = Described { place, quota, burst: None, is_enforced: true, variants: None };
+        let mut tally = RuleTally::new(described, Room { actors: 9, bytes: 0 });
+        for number in 0..=MAX_HELD as u64 {
+            tally.fly(number, Time::from_ns(number), u64::MAX);
+        }
+        assert_eq!(tally.in_flight.len(), MAX_HELD);
+    }
 
     #[test]
     fn quantiles_go_by_weight() {

@@ -45,6 +45,17 @@ fn a_line_that_is_too_long_is_counted() {
 }
 
 #[test]
+fn long_lines_fill_the_window_by_their_bytes() {
+    // 100 MB, and then the line that started first.
+    let long = "x".repeat(1_000_000);
+    let text: String = (1..=100).map(|start| format!("{start} /{long}\n")).collect();
+    let (targets, counts) = replayed(&[text + "0 /late\n"], FORMAT);
+    let place = targets.iter().position(|target| target == "/late");
+    assert_eq!((targets.len(), counts.unreadable), (101, 0));
+    assert!(place.is_some_and(|place| (20..60).contains(&place)), "{place:?}");
+}
+
+#[test]
 fn a_byte_order_mark_is_no_part_of_the_first_line() {
     for (text, format) in [
         ("\u{feff}1 /a\n2 /b\n", FORMAT),
