@@ -1,5 +1,5 @@
-//! Shows which limits a request meets and what each rule says. The engine decides, over a store in
-//! memory and on a virtual clock; this command only asks the engine and shows the answers.
+//! Shows which limits apply to a request, and what each rule decides. The engine decides, over a
+//! store in memory and on a virtual clock; this command only shows the decisions.
 
 mod actors;
 mod args;

@@ -52,7 +52,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     let file = args.file.unwrap_or_else(|| plan.kind.file().into());
     if file == Path::new("-") {
         if args.output.format == Format::Json {
-            bail!("--format json reports which file was written: name a file by `--output FILE`");
+            bail!("--format json reports the name of the file: name a file with `--output FILE`");
         }
         output::print(&text)?;
         for warning in plan.compile()?.warnings {

@@ -35,9 +35,9 @@ pub struct Arguments {
 pub enum Command {
     /// Find mistakes in documents, and in the gateway's configuration around them
     Check(check::Args),
-    /// Show which limits a request meets, and what each rule says
+    /// Show which limits apply to a request, and what each rule decides
     Explain(Box<explain::Args>),
-    /// Run the requests in an access log through the limits, and report who would have been refused
+    /// Run the requests in an access log through the limits, and report which would be refused
     Replay(replay::Args),
     /// Print the JSON Schema of documents
     Schema(schema::Args),

@@ -87,7 +87,7 @@ fn is_complete(log: &summary::LogSummary, args: &Args) -> Result<()> {
     let (unreadable, lines, max) = (log.unreadable, log.lines, args.max_unreadable);
     if unreadable as f64 * 100.0 > max * lines as f64 {
         let (unreadable, lines) = (number::count(unreadable), number::plural(lines, "line"));
-        bail!("{unreadable} of {lines} cannot be read, `--max-unreadable` permits {max} %");
+        bail!("{unreadable} of {lines} cannot be read, but `--max-unreadable` permits only {max} %");
     }
     Ok(())
 }
@@ -105,7 +105,7 @@ fn reads_standard_input_once(args: &Args) -> Result<()> {
 fn is_in_a_folder(report: &Path) -> Result<()> {
     let folder = report.parent().filter(|folder| !folder.as_os_str().is_empty());
     if folder.is_some_and(|folder| !folder.is_dir()) {
-        bail!("`--report`: there is no folder for `{}`", report.display());
+        bail!("`--report`: the folder of `{}` does not exist", report.display());
     }
     if report.is_dir() {
         bail!("`--report`: `{}` is a folder", report.display());

@@ -77,16 +77,16 @@ pub fn select(file: &File, line: Option<usize>) -> Result<Selected> {
         [document] => Ok(Selected { json: document.json().into_owned(), range: document.range() }),
         [] => Err(match (line, &all[..]) {
             (Some(line), [_, ..]) => miette!(
-                "`{}` has no configuration of Diana at line {line}: name one of {}",
+                "`{}` has no Diana document at line {line}: name one of {}",
                 file.name,
                 all.join(", ")
             ),
-            _ => miette!("`{}` has no configuration of Diana", file.name),
+            _ => miette!("`{}` has no Diana document", file.name),
         }),
         several => {
             let names: Vec<String> = several.iter().map(name).collect();
             Err(miette!(
-                "`{}` has {} configurations of Diana: name one of {}",
+                "`{}` has {} Diana documents: name one of {}",
                 file.name,
                 names.len(),
                 names.join(", ")

@@ -35,7 +35,7 @@ pub fn warnings(document: &Document, model: &Model, found: &mut Vec<Finding>) {
         Findings::new(&document.part.content, found).add(
             code::CLIENT_ADDRESS,
             &place,
-            "the document counts by address, and without `use_remote_address: true` clients can forge their address",
+            "the document uses the client address, which clients can forge without `use_remote_address: true`",
             Some("write `use_remote_address: true`; behind another proxy, also set `trusted_hops`"),
         );
     }
@@ -56,8 +56,8 @@ pub fn warnings(document: &Document, model: &Model, found: &mut Vec<Finding>) {
         let proxies = trusted.saturating_sub(1);
         (
             format!(
-                "`xff_num_trusted_hops: {of_envoy}` makes Envoy trust as many proxies, but `trusted_hops: {trusted}` fits \
-                 {proxies}"
+                "`xff_num_trusted_hops: {of_envoy}` makes Envoy trust {of_envoy} proxies in front, but \
+                 `trusted_hops: {trusted}` means {proxies}"
             ),
             format!("leave `trusted_hops` out, or write `trusted_hops: {}`", of_envoy.saturating_add(1)),
         )

@@ -25,7 +25,10 @@ pub fn unknown(document: &Document, root: &Value, findings: &mut Findings) {
             findings.add(
                 code::UNKNOWN_CLUSTER,
                 &cluster.range,
-                format!("there is no cluster {}: all calls fail", diana_document::quoted(name)),
+                format!(
+                    "`static_resources` defines no cluster {}: all calls to the cluster fail",
+                    diana_document::quoted(name)
+                ),
                 Some("define the cluster in `static_resources.clusters`"),
             );
         }

@@ -120,7 +120,7 @@ fn counts_of_replicas(model: &Model, replicas: u64, findings: &mut Findings) {
                 code::REPLICAS,
                 &place,
                 format!(
-                    "each of {replicas} gateways counts the rule{} alone: together they admit {all}, not {}",
+                    "each of {replicas} gateways counts the rule{} alone: all gateways together admit {all}, not {}",
                     rule.named(),
                     rule.rpu
                 ),

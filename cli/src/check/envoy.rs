@@ -24,7 +24,7 @@ pub fn warnings(document: &Document, findings: &mut Findings) {
             None => findings.add(
                 code::MISSING_KEY,
                 &head(filter.value),
-                "`vm_config` is missing: Envoy does not know which file to load",
+                "`vm_config` is missing: Envoy has no file to load",
                 Some("write `vm_config` with `vm_id`, `runtime` and `code`"),
             ),
         }

@@ -90,7 +90,7 @@ impl Report {
             Findings::new(&file.content(), &mut found).add(
                 code::NO_CONFIGURATION,
                 &(0..1),
-                "the file has no document of Diana",
+                "the file has no Diana document",
                 Some("write a document with `limits`, an Envoy filter with a document, or `proxy_wasm diana '…'`"),
             );
         }

@@ -163,7 +163,7 @@ fn skipped_protection(model: &Model, findings: &mut Findings) {
             code::SKIPS_PROTECTION,
             &place,
             format!("a request without the actor evades the rule{}, and no other rule counts the request", rule.named()),
-            Some("leave `missing` out to count such requests by address, write `deny`, or add a rule for all requests"),
+            Some("leave `missing` out to count such requests by client address, write `missing: deny`, or add a rule for all requests"),
         );
     }
 }

@@ -18,10 +18,10 @@ pub struct Args {
     /// The address of the peer, as the gateway reports it
     #[arg(long, default_value = "127.0.0.1")]
     pub ip: String,
-    /// A header, as in `-H 'x-user-id: 7'`; a header may be given several times
+    /// A header, as in `-H 'x-user-id: 7'`; several headers need several `-H`
     #[arg(short = 'H', long = "header", value_name = "NAME: VALUE")]
     pub headers: Vec<String>,
-    /// The host that the request asks for
+    /// The host of the request
     #[arg(long)]
     pub host: Option<String>,
     /// The scheme of the request
@@ -33,7 +33,7 @@ pub struct Args {
     /// An attribute of the gateway, as in `--property xds.route_name=main`
     #[arg(long = "property", value_name = "PATH=VALUE")]
     pub properties: Vec<String>,
-    /// How often the request comes
+    /// How many times the client sends the request
     #[arg(long, default_value_t = 1, value_parser = within(1..=MAX_TIMES))]
     pub times: u32,
     /// The time between two requests, such as `100ms`
@@ -42,14 +42,14 @@ pub struct Args {
     /// How long each request is in flight, such as `2s`
     #[arg(long, default_value = "0s", value_name = "SPAN")]
     pub lasts: String,
-    /// The instant of the first request: RFC 3339, or seconds since 1970; now by default, in whole
-    /// seconds
+    /// The instant of the first request: RFC 3339, or seconds since 1970. The default is now, in
+    /// whole seconds
     #[arg(long, value_name = "TIME")]
     pub at: Option<String>,
-    /// The status of the upstream's responses, for rules that depend on it
+    /// The status of the upstream's responses, for rules that depend on the status
     #[arg(long, default_value_t = 200, value_parser = within(100..=599u16))]
     pub status: u16,
-    /// The size of each response's body in bytes, for rules that depend on it
+    /// The size of each response's body in bytes, for rules that depend on the size
     #[arg(long, default_value_t = 0, value_name = "BYTES", value_parser = within(0..=u64::MAX))]
     pub response_bytes: u64,
     /// Decide as if the global store were down

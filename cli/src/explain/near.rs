@@ -75,7 +75,7 @@ fn reasons(failing: &Failing, url: Option<String>, incoming: &Incoming) -> Vec<S
 
 /// How near the url is, and what differs.
 fn url(limit: &Limit, incoming: &Incoming) -> (Distance, Option<String>) {
-    let other = (Distance::Far, Some("the path is another".to_owned()));
+    let other = (Distance::Far, Some("the path differs".to_owned()));
     let Ok(pattern) = limit.url().parse::<Pattern>() else { return other };
     let readings = Readings::of(incoming.target.as_bytes());
     let near = readings.iter().filter_map(|path| difference(&pattern, path));
@@ -101,7 +101,7 @@ fn difference(pattern: &Pattern, path: &Path) -> Option<(Distance, String)> {
         if let (true, Some((_, literal, found))) = (differing.iter().all(is_case), differing.first()) {
             return Some((
                 Distance::Case,
-                format!("the path differs by case: it has {}, expected {}", shown(found), shown(literal)),
+                format!("the path differs in case: found {}, expected {}", shown(found), shown(literal)),
             ));
         }
     }
@@ -115,7 +115,7 @@ fn difference(pattern: &Pattern, path: &Path) -> Option<(Distance, String)> {
         }
         [] if is_too_long => Some((
             Distance::Length,
-            format!("the path goes on, and {} matches it alone", quoted(&pattern.to_string())),
+            format!("the path goes on, but {} matches only one path", quoted(&pattern.to_string())),
         )),
         [(at, literal, found)] if missing == 0 && !is_too_long => {
             let (literal_text, found_text) =
@@ -150,12 +150,12 @@ mod tests {
     #[test]
     fn small_differences_are_named_and_large_ones_are_not() {
         for (pattern, target, expected) in [
-            ("/api", "/API/x", Some("the path differs by case: it has `API`, expected `api`")),
+            ("/api", "/API/x", Some("the path differs in case: found `API`, expected `api`")),
             ("/api/orders", "/api/order/7", Some("segment 2 of the path is `order`, expected `orders`")),
             ("/api/orders", "/api/users", Some("segment 2 of the path is `users`, expected `orders`")),
             ("/api/orders", "/api", Some("the path ends before `orders`")),
             ("/users/*", "/users", Some("the path ends before one more segment")),
-            ("=/api", "/api/x", Some("the path goes on, and `=/api` matches it alone")),
+            ("=/api", "/api/x", Some("the path goes on, but `=/api` matches only one path")),
             ("/health", "/api", None),
             ("/a/b/c", "/a", None),
             ("/a/b/c", "/x/y/c", None),

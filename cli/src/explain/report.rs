@@ -3,7 +3,7 @@
 
 use serde::Serialize;
 
-/// Which limits a request meets, and what each rule says.
+/// Which limits apply to a request, and what each rule decides.
 #[derive(Clone, Debug, Serialize)]
 pub struct Explanation {
     /// The file with the document.

@@ -182,7 +182,7 @@ impl Url {
     fn of(text: &str) -> Result<Url> {
         // A target with other bytes never reaches a filter: gateways refuse the request.
         if text.chars().any(|c| c.is_ascii_control() || c == ' ') {
-            bail!("--url: a space or a control character cannot be sent, write it as `%20`");
+            bail!("--url: a space or a control character cannot be sent: write a space as `%20`");
         }
         if text.is_empty() {
             bail!("--url: {URL}, found nothing");

@@ -21,7 +21,7 @@ pub fn of(decisions: &[Decided], rule: RuleId, is_enforced: bool) -> Vec<RuleRun
     runs
 }
 
-/// The run of one request. `None`: the rule was not asked.
+/// The run of one request. `None`: the rule did not check the request.
 fn run(number: u32, decided: &Decided, report: Option<&RuleReport>, is_enforced: bool) -> RuleRun {
     let passes = !matches!(decided.outcome, Outcome::Reject(_));
     let verdict = report.and_then(|report| report.verdict);
@@ -37,7 +37,7 @@ fn run(number: u32, decided: &Decided, report: Option<&RuleReport>, is_enforced:
     };
     let is_penalty = verdict.is_some_and(|verdict| verdict.is_penalty());
     let result = match report.map(|report| report.result) {
-        None => "not asked",
+        None => "not checked",
         Some(RuleResult::Admitted) if !passes => "would admit",
         Some(RuleResult::Admitted) if wait.is_some() && !is_enforced => "would delay",
         Some(RuleResult::Admitted) if wait.is_some() => "delayed",

@@ -211,7 +211,10 @@ impl Simulation {
             );
         }
         if document.get("remote").is_some() {
-            notes.push("`remote` is not asked: a remote document would replace keys of this one.".to_owned());
+            notes.push(
+                "The command does not poll `remote`: a remote document would replace keys of this document."
+                    .to_owned(),
+            );
         }
         let measures = self.policy().measures();
         if measures.any() {
@@ -222,7 +225,9 @@ impl Simulation {
             ));
         }
         if self.policy().adaptive_limits().next().is_some() {
-            notes.push("Adaptive limits stay at their start values: no upstream is measured.".to_owned());
+            notes.push(
+                "Adaptive limits stay at their start values: the command measures no upstream.".to_owned(),
+            );
         }
         for path in self.policy().properties() {
             let is_given = incoming
@@ -232,7 +237,7 @@ impl Simulation {
             if !is_given {
                 let path: Vec<String> = path.iter().map(|step| step.replace('.', "\\.")).collect();
                 notes.push(format!(
-                    "The attribute `{0}` counts as absent: give it by `--property {0}=…`.",
+                    "The attribute `{0}` counts as absent: set the value with `--property {0}=…`.",
                     path.join(".")
                 ));
             }
@@ -242,7 +247,7 @@ impl Simulation {
 }
 
 impl Decided {
-    /// What a rule says; `None` if the rule was not asked.
+    /// What a rule decides; `None` if the rule did not check the request.
     pub fn report(&self, rule: RuleId) -> Option<&RuleReport> {
         self.reports.iter().find(|report| report.rule == rule)
     }

@@ -59,7 +59,7 @@ fn request(to: &mut String, explanation: &Explanation) -> fmt::Result {
         }
     }
     if request.lasts_s > 0.0 {
-        write!(to, ", each {} long", time(request.lasts_s))?;
+        write!(to, ", each in flight for {}", time(request.lasts_s))?;
     }
     writeln!(to, ", from {}", request.at)
 }
@@ -114,8 +114,8 @@ fn actor(actor: &ActorView) -> String {
     let effect = match actor.found {
         "all" => return "all requests together".into(),
         "actor" => return format!("{} {value}", actor.name),
-        "ip" => format!("counts by ip {value} (`missing: ip`)"),
-        "shared" => "counts with all such requests (`missing: share`)".into(),
+        "ip" => format!("counted by ip {value} (`missing: ip`)"),
+        "shared" => "counted with all such requests (`missing: share`)".into(),
         "denied" => "refused (`missing: deny`)".into(),
         _ => "not counted (`missing: skip`)".into(),
     };
@@ -180,7 +180,7 @@ fn outcomes(to: &mut String, runs: &[OutcomeRun]) -> fmt::Result {
             _ => format!("refused: {}", run.details.as_deref().unwrap_or_default()),
         };
         if let Some(shadow) = &run.shadow {
-            words.push_str(&format!(", in shadow mode refused by {shadow}"));
+            words.push_str(&format!(", would be refused in shadow mode by {shadow}"));
         }
         words
     };
@@ -204,7 +204,7 @@ fn response(to: &mut String, response: &Response) -> fmt::Result {
         }
     }
     if response.headers.is_empty() {
-        writeln!(to, "    no header of Diana")?;
+        writeln!(to, "    no header from Diana")?;
     }
     for [name, value] in &response.headers {
         write!(to, "    {name}: {value}")?;

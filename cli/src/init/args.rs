@@ -10,11 +10,11 @@ use std::path::PathBuf;
 /// The arguments of `diana init`.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Args {
-    /// A limit, as in `--limit '100/minute per ip on /api'`; may be given several times
+    /// A limit, as in `--limit '100/minute per ip on /api'`; several limits need several `--limit`
     #[arg(long = "limit", value_name = "LIMIT")]
     pub limits: Vec<LimitSpec>,
-    /// Whom the limit of `--rpu` counts: `ip`, `user`, `device`, `all`, or a source such as
-    /// `header x-api-key`
+    /// The actor that the limit of `--rpu` counts: `ip`, `user`, `device`, `all`, or a source such
+    /// as `header x-api-key`
     #[arg(long, value_name = "ACTOR", requires = "rpu")]
     pub per: Option<String>,
     /// Requests per unit, for one limit without `--limit`
@@ -23,7 +23,7 @@ pub struct Args {
     /// The unit of `--rpu`: second, minute, hour, day, or a span such as `30s`
     #[arg(long, value_name = "UNIT", requires = "rpu")]
     pub unit: Option<String>,
-    /// The url of the limit of `--rpu`
+    /// The url of the limit of `--rpu`, by default `/`
     #[arg(long, value_name = "URL", requires = "rpu")]
     pub url: Option<String>,
     /// The kind of file to write
@@ -39,17 +39,17 @@ pub struct Args {
     /// limit service)
     #[arg(long, value_name = "STORE")]
     pub store: Option<Store>,
-    /// How many proxies of your own stand in front of the gateway
+    /// The number of your own proxies in front of the gateway, from 0 to 31
     #[arg(long, value_name = "NUMBER", default_value_t = 0, value_parser = within(0..=31u8))]
     pub proxies: u8,
-    /// Start in shadow mode: every rule counts and reports, and none refuses
+    /// Start in shadow mode: every rule counts and reports, but no rule refuses
     #[arg(long)]
     pub shadow: bool,
-    /// The filter's file, as the gateway finds it; by default target/diana.wasm, and in nginx
-    /// /etc/nginx/diana-nginx.wasm
+    /// The path at which the gateway finds the filter's file; by default target/diana.wasm, and in
+    /// nginx /etc/nginx/diana-nginx.wasm
     #[arg(long, value_name = "PATH")]
     pub filter: Option<String>,
-    /// The file to write; `-` is standard output
+    /// The file to write; `-` is standard output. By default, the name depends on `--kind`
     #[arg(short = 'o', long = "output", value_name = "FILE")]
     pub file: Option<PathBuf>,
     /// Replace the file if it exists

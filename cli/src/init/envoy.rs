@@ -106,7 +106,7 @@ fn wasm(plan: &Plan, document: &Value) -> String {
                           vm_id: diana
                           runtime: envoy.wasm.runtime.v8
                           code: {{local: {{filename: {}}}}}
-                        # Diana's document.
+                        # The Diana document.
                         configuration:
                           "@type": type.googleapis.com/google.protobuf.Struct
                           value:
@@ -125,7 +125,7 @@ fn native(plan: &Plan, document: &Value) -> String {
                       dynamic_module_config: {{name: diana, metrics_namespace: diana}}
                       # Filters with the same `filter_name` share their counts.
                       filter_name: diana
-                      # Diana's document.
+                      # The Diana document.
                       filter_config:
                         "@type": type.googleapis.com/google.protobuf.Struct
                         value:

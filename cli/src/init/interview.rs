@@ -79,11 +79,16 @@ pub fn ask(args: &Args, questions: &mut dyn Questions) -> Result<Args> {
     }
     if kind != Kind::Document {
         if args.upstream.is_none() {
-            let upstream = questions.text("Your service", "127.0.0.1:8080", &is_a::<Endpoint>)?;
+            let upstream = questions.text(
+                "The address of your service, HOST:PORT",
+                "127.0.0.1:8080",
+                &is_a::<Endpoint>,
+            )?;
             args.upstream = upstream.parse().ok();
         }
         if args.proxies == 0 {
-            let proxies = questions.text("Proxies of your own in front of the gateway", "0", &is_proxies)?;
+            let proxies =
+                questions.text("The number of your own proxies in front of the gateway", "0", &is_proxies)?;
             args.proxies = proxies.parse().unwrap_or(0);
         }
     }

@@ -24,7 +24,7 @@ pub fn text(plan: &Plan, document: &Value, policy: &Policy) -> String {
 # with `diana check` first.
 
 worker_processes auto;
-error_log /dev/stderr info;     # one line for each accepted configuration: how many keys and KiB it may need
+error_log /dev/stderr info;     # one line for each accepted configuration, with the most keys and KiB that its tables need
 
 events {{}}
 
@@ -50,7 +50,7 @@ http {{
     server {{
         listen {listen};
 
-        # Diana's document, for each location without a `proxy_wasm` of its own.
+        # The Diana document, for each location without its own `proxy_wasm`.
 {shadow}        proxy_wasm diana '{document}';
 
         location / {{

@@ -169,21 +169,25 @@ impl Plan {
 /// Refuses arguments that this kind of file has no place for.
 fn fits(args: &Args, kind: Kind) -> Result<()> {
     if args.store.is_some() && kind == Kind::Nginx {
-        bail!("--store: the filter in nginx asks no store, leave it out: each nginx counts by itself");
+        bail!(
+            "--store: the filter in nginx supports no store, so each nginx counts alone: leave the option out"
+        );
     }
     if kind == Kind::Document {
         for (option, is_given) in
             [("--upstream", args.upstream.is_some()), ("--listen", args.listen.is_some())]
         {
             if is_given {
-                bail!("{option}: a document alone names no address, leave it out or write another `--kind`");
+                bail!(
+                    "{option}: a document alone names no address: leave the option out, or write another `--kind`"
+                );
             }
         }
     }
     if let Some(filter) = &args.filter {
         if matches!(kind, Kind::Document | Kind::EnvoyNative) {
             bail!(
-                "--filter: only files of the kinds `envoy` and `nginx` name the filter's file, leave it out"
+                "--filter: only files of the kinds `envoy` and `nginx` name the filter's file: leave the option out"
             );
         }
         if filter.is_empty() || filter.chars().any(|c| c.is_control() || c == '"' || c == '\\') {
@@ -193,7 +197,7 @@ fn fits(args: &Args, kind: Kind) -> Result<()> {
     // A reader that goes by the name would read the file in another format.
     let (wrong, format, right): (&[&str], _, _) = match kind {
         Kind::Envoy | Kind::EnvoyNative => (&["json", "conf"], "YAML", ".yaml"),
-        Kind::Nginx => (&["json", "yaml", "yml"], "nginx' own format", ".conf"),
+        Kind::Nginx => (&["json", "yaml", "yml"], "nginx's own format", ".conf"),
         Kind::Document => (&["conf"], "YAML or JSON", ".yaml` or `.json"),
     };
     if let (true, Some(file)) = (has_extension(args, wrong), &args.file) {
@@ -227,6 +231,6 @@ fn named(specs: Vec<LimitSpec>) -> Vec<Named> {
 /// A random secret, in hexadecimal.
 fn secret() -> Result<String> {
     let mut bytes = [0; 16];
-    getrandom::fill(&mut bytes).map_err(|error| miette!("the system has no random numbers: {error}"))?;
+    getrandom::fill(&mut bytes).map_err(|error| miette!("the system provides no random numbers: {error}"))?;
     Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
 }

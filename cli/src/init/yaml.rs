@@ -20,8 +20,8 @@ impl Yaml {
             lines.push("# then remove this line.".into());
             lines.push("mode: shadow".into());
         }
-        lines.push("# All limits whose url matches apply: `/x` is a path and all paths below. A refused request is charged".into());
-        lines.push("# to no rule.".into());
+        lines.push("# All limits whose url matches apply: `/x` matches this path and all paths below. A refused request is".into());
+        lines.push("# charged to no rule.".into());
         lines.push("limits:".into());
         for limit in get("limits").and_then(Value::as_array).into_iter().flatten() {
             lines.push(format!("  - url: {}", limit.get("url").map(flow).unwrap_or_default()));
@@ -31,21 +31,23 @@ impl Yaml {
             lines.extend(rules.into_iter().flatten().map(|rule| format!("      - {}", self::rule(rule))));
         }
         if let Some(actors) = get("actors").and_then(Value::as_object) {
-            lines.push("# Where the value of each actor stands. Clients can send any header: a proxy or a filter in front has".into());
-            lines.push("# to set or to verify the value. `ip`, `user` (x-user-id) and `device` (x-device-id) exist anyway.".into());
+            lines.push("# The source of each actor's value. Clients can send any header, so a proxy or a filter in front must".into());
+            lines.push("# set or verify the value. `ip`, `user` (x-user-id) and `device` (x-device-id) are predefined.".into());
             lines.push("actors:".into());
             lines.extend(actors.iter().map(|(name, source)| format!("  {}: {}", scalar(name), flow(source))));
         }
         if let Some(ip) = get("ip") {
             lines.push(format!(
-                "# The client's address stands behind {} of your own in `x-forwarded-for`.",
+                "# The gateway is behind {} of your own, so the client address is in `x-forwarded-for`.",
                 proxies(plan.proxies)
             ));
             lines.push(format!("ip: {}", flow(ip)));
         }
         if let Some(store) = get("store") {
-            lines.push("# Counts rules with `scope: global` for all gateways. Give all of them this secret, and the number of".into());
-            lines.push("# gateways as `replicas`: while the store is down, they divide each limit.".into());
+            lines.push("# Counts rules with `scope: global` for all gateways. Give all gateways this secret, and the number of".into());
+            lines.push(
+                "# gateways as `replicas`: while the store is down, the gateways divide each limit.".into(),
+            );
             lines.push(format!("store: {}", flow(store)));
             if let Some(Store::Rls(_)) = plan.store {
                 lines.push("# A rate limit service counts in windows, so the rules have `algo: W`.".into());

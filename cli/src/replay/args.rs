@@ -9,12 +9,13 @@ pub struct Args {
     /// The file with the document
     pub file: PathBuf,
 
-    /// An access log: plain, gzip or zstd; `-` is standard input. Several logs are merged by time
+    /// An access log: plain, gzip or zstd; `-` is standard input. The replay merges several
+    /// logs by time
     #[arg(long, required = true, num_args = 1.., value_name = "FILE")]
     pub log: Vec<PathBuf>,
 
-    /// The format of the lines: envoy, istio, nginx, json, Envoy's command operators or nginx'
-    /// variables. By default, detected from the first lines
+    /// The format of the lines: envoy, istio, nginx, json, Envoy's command operators or nginx's
+    /// variables. By default, the command detects the format from the first lines
     #[arg(long, value_name = "FORMAT")]
     pub format: Option<String>,
 

@@ -83,7 +83,7 @@ impl Run {
         let mut all = request::assumptions(policy, slots, known, self.counts_addresses);
         if self.is_global {
             all.push(
-                "Rules with `scope: global` count all requests of the log: the log must contain those of all gateways."
+                "Rules with `scope: global` count all requests of the log: pass the logs of all gateways."
                     .into(),
             );
         }
@@ -125,10 +125,10 @@ fn of_responses(policy: &Policy, known: &Known) -> Vec<String> {
         );
     }
     if measures.request_bytes && !known.received {
-        all.push("The log has no bytes of request bodies: they count as 0.".into());
+        all.push("The log has no sizes of request bodies: each size counts as 0 bytes.".into());
     }
     if measures.response_bytes && !known.sent {
-        all.push("The log has no bytes of response bodies: they count as 0.".into());
+        all.push("The log has no sizes of response bodies: each size counts as 0 bytes.".into());
     }
     if measures.values.iter().any(|measure| matches!(measure, Measure::Json(_))) {
         all.push("The log has no bodies: a cost in a response's JSON counts as its default.".into());

@@ -48,8 +48,8 @@ enum Kind {
 const NAMES: [&str; 4] = ["envoy", "istio", "nginx", "json"];
 
 impl Format {
-    /// The format of this name, or this pattern: Envoy's command operators or nginx' variables. The
-    /// error says what is wrong.
+    /// The format of this name, or this pattern: Envoy's command operators or nginx's variables.
+    /// The error says what is wrong.
     pub fn new(text: &str, slots: &Slots) -> Result<Format, String> {
         let nginx = |format| Pattern::new(nginx::tokens(format, slots)?, true);
         let envoy = |format| Pattern::new(envoy::tokens(format, slots)?, false);
@@ -62,7 +62,7 @@ impl Format {
             pattern if pattern.contains('%') => envoy(pattern.trim_end_matches(['\n', '\r'])),
             pattern if pattern.contains('$') => nginx(pattern),
             _ => Err(format!(
-                "unknown format `{text}`, expected {}, Envoy's command operators such as `%START_TIME%`, or nginx' variables such as `$remote_addr`",
+                "unknown format `{text}`, expected {}, Envoy's command operators such as `%START_TIME%`, or nginx's variables such as `$remote_addr`",
                 NAMES.join(", ")
             )),
         };

@@ -107,26 +107,26 @@ pub fn assumptions(policy: &Policy, slots: &Slots, known: &Known, counts_address
             _ => true,
         };
         (is_stated && !has(&slot(part))).then(|| match part {
-            Part::Header(name) => format!("The log has no header `{name}`: every request lacks it."),
+            Part::Header(name) => format!("The log has no header `{name}`: the header counts as absent."),
             Part::Property(path) => {
                 let name = path.iter().map(|step| &**step).collect::<Vec<&str>>().join(".");
-                format!("The log has no attribute `{name}`: every request lacks it.")
+                format!("The log has no attribute `{name}`: the attribute counts as absent.")
             }
             Part::Path => "The log has no path.".into(),
-            Part::Method => "The log has no method: every request lacks it.".into(),
-            Part::Host => "The log has no host: every request lacks it.".into(),
+            Part::Method => "The log has no method: the method counts as absent.".into(),
+            Part::Host => "The log has no host: the host counts as absent.".into(),
             Part::Address if has_header(FORWARDED_FOR) => {
-                "The log has no client address: the last address of `x-forwarded-for` stands for it.".into()
+                "The log has no client address: the replay uses the last address of `x-forwarded-for`.".into()
             }
             Part::Address => {
-                "The log has no client address: rules that count by address count all requests together."
+                "The log has no client address: rules that count by client address count all requests together."
                     .into()
             }
             Part::BodySize if known.received => {
-                "The log has no `content-length`: the bytes that came stand for the declared size.".into()
+                "The log has no `content-length`: the replay uses the bytes received as the declared size.".into()
             }
             Part::BodySize => {
-                "The log has no size of bodies: every request counts as of unknown size.".into()
+                "The log has no body sizes: the size of each body counts as unknown.".into()
             }
         })
     };

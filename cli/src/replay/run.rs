@@ -41,7 +41,7 @@ pub fn replay(args: &Args) -> Result<Summary> {
 
 /// Stated if all starts are whole seconds.
 const WHOLE_STARTS: &str =
-    "The log has whole seconds: all requests of a second start at the beginning of that second.";
+    "The log has only whole seconds: all requests of a second start at the beginning of that second.";
 
 const SECOND_NS: u64 = 1_000_000_000;
 
@@ -135,8 +135,9 @@ impl Replay {
                 1 => "its duration is that of a refusal",
                 _ => "their durations are those of refusals",
             };
-            log.assumptions
-                .push(format!("The gateway of the log had refused {requests} with status 429: {durations}."));
+            log.assumptions.push(format!(
+                "The gateway that wrote the log refused {requests} with status 429: {durations}."
+            ));
         }
         let (timeline, hours) = first.tally.times();
         let against = other.map(|other| both.comparison(&other));
@@ -164,7 +165,9 @@ fn of_times(known: &Known) -> Vec<String> {
         }
     };
     let seconds = (!known.fraction).then_some(match known.duration && !known.start {
-        true => "The log has whole seconds: all requests of a second end at the beginning of that second.",
+        true => {
+            "The log has only whole seconds: all requests of a second end at the beginning of that second."
+        }
         false => WHOLE_STARTS,
     });
     start.into_iter().chain(seconds).map(str::to_owned).collect()

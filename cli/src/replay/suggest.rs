@@ -88,7 +88,7 @@ fn suggested_burst(burst: u64, rpu_now: u64, rpu: u64, peak: u64) -> (u64, Strin
     }
     if burst < peak {
         let reason = format!(
-            " The `burst` of {now} is lower than this peak: after {now} at once, requests are refused if they come \
+            " The `burst` of {now} is lower than this peak: after {now} at once, the bucket refuses requests that come \
              faster than the quota. With a `burst` of {}, {requests} may come at once.",
             count(rpu)
         );
@@ -181,7 +181,12 @@ mod tests {
         };
         for (rpu, burst, suggested, words) in [
             (20, 20, 50, " If `burst` stays equal to `rpu`, as by default, 41 requests may come at once."),
-            (90, 10, 50, "The `burst` of 10 is lower than this peak: after 10 at once, requests are refused"),
+            (
+                90,
+                10,
+                50,
+                "The `burst` of 10 is lower than this peak: after 10 at once, the bucket refuses requests",
+            ),
             (90, 10, 50, "With a `burst` of 50, 41 requests may come at once."),
             (20, 60, 60, "With the `burst` of 60, 41 requests may come at once."),
         ] {

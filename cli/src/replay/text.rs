@@ -119,7 +119,8 @@ fn rule(text: &mut String, rule: &RuleSummary) {
         ));
     }
     if refused.iter().any(|actor| actor.is_address) {
-        let words = "(address): the requests lack the actor, so the rule counts them by address";
+        let words =
+            "(address): the requests lack the actor, so the rule counts the requests by client address";
         paragraph(text, ("  ", "    "), words);
     }
     let least = [
@@ -131,7 +132,7 @@ fn rule(text: &mut String, rule: &RuleSummary) {
         // A looser share with the same quota adds nothing.
         let is_new =
             at.checked_sub(1).and_then(|before| least.get(before)).is_none_or(|(_, before)| before != rpu);
-        Some(format!("{share} from rpu {}", count((*rpu).filter(|_| is_new)?)))
+        Some(format!("{share} with rpu {} or more", count((*rpu).filter(|_| is_new)?)))
     });
     let known: Vec<String> = known.collect();
     if !known.is_empty() {

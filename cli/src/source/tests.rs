@@ -59,7 +59,7 @@ fn the_examples_have_their_documents() {
 fn one_of_several_documents_is_named_by_its_line() {
     let nginx = repository("examples/nginx/nginx.conf");
     let error = document(&nginx).unwrap_err().to_string();
-    assert!(error.contains("has 3 configurations of Diana: name one of `"), "{error}");
+    assert!(error.contains("has 3 Diana documents: name one of `"), "{error}");
     let line =
         std::fs::read_to_string(&nginx).unwrap().lines().position(|line| line.contains("=/search")).unwrap();
     let path = format!("{}:{}", nginx.display(), line + 1);

@@ -105,11 +105,10 @@ impl<'a> Reader<'a> {
             }
             Event::Alias(anchor) => {
                 let value = self.anchors.get(&anchor).cloned();
-                let value =
-                    value.ok_or_else(|| wrong(range.start, "the alias stands within its own anchor"))?;
+                let value = value.ok_or_else(|| wrong(range.start, "the alias is inside its own anchor"))?;
                 self.copies = self.copies.saturating_add(size(&value));
                 if self.copies > MAX_COPIES {
-                    return Err(wrong(range.start, "aliases repeat more than 1,000,000 values"));
+                    return Err(wrong(range.start, "aliases expand to more than 1,000,000 values"));
                 }
                 self.add(value)
             }

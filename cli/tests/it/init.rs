@@ -181,7 +181,7 @@ fn mistakes_name_what_is_allowed() {
         (vec!["--limit", "1/second", "--upstream", "localhost"], "expected HOST:PORT"),
         (vec!["--limit", "1/second", "--upstream", "a b:1"], "expected HOST:PORT"),
         (vec!["--limit", "1/second", "--store", "redis"], "expected `redis=HOST:PORT`"),
-        (vec!["--limit", "1/second", "--store", "redis=a:1", "--kind", "nginx"], "asks no store"),
+        (vec!["--limit", "1/second", "--store", "redis=a:1", "--kind", "nginx"], "supports no store"),
         (
             vec!["--limit", "1 in flight", "--store", "rls=a:1"],
             "--store: a rate limit service counts in windows, so it cannot count `1 in flight`: use `--store redis=HOST:PORT`",

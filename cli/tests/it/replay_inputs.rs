@@ -157,7 +157,10 @@ fn too_many_unreadable_lines_cannot_pass() {
     }
     let output = replay(folder.path(), &["--max-unreadable", "9.9"]);
     let error = message(&output);
-    assert!(error.contains("10 of 100 lines cannot be read, `--max-unreadable` permits 9.9 %"), "{error}");
+    assert!(
+        error.contains("10 of 100 lines cannot be read, but `--max-unreadable` permits only 9.9 %"),
+        "{error}"
+    );
 }
 
 #[test]
@@ -175,7 +178,7 @@ fn an_unreadable_line_is_shown_as_it_is() {
 fn arguments_that_cannot_work_end_before_the_replay() {
     let folder = folder(&line(1, "ann"));
     for (options, why) in [
-        (&["--report", "no/such/r.html"][..], "`--report`: there is no folder for `no/such/r.html`"),
+        (&["--report", "no/such/r.html"][..], "`--report`: the folder of `no/such/r.html` does not exist"),
         (&["--report", "."], "`--report`: `.` is a folder"),
         (&["--log", "-", "--against", "-"], "only one of the files can be `-`"),
         (&["--log", "-", "-"], "only one of the files can be `-`"),

@@ -72,7 +72,7 @@ fn numbers_stand_beside_their_names() {
         "Lowest that refuses up to 0.1 % 720 per minute Lowest that refuses up to 1 % 436 per minute",
         "203.0.113.4 8,962 6,846 940 4 Mar 15:05:59 4 Mar 14:32:44 4 Mar 15:38:08",
         "50 % 11 within the quota 90 % 26 within the quota 99 % 48 within the quota 99.9 % 254 above the quota and the burst",
-        "Both refuse 60,937 73.5 % of those that either refuses",
+        "Both refuse 60,937 73.5 % of the requests that either document refuses",
         "Only this document refuses 1,244 1.5 %",
         "Only the other refuses 20,732 25.0 %",
         "Refused 62,181 81,669 +19,488 Refused in shadow 3,231 22,181 +18,950",

@@ -49,11 +49,10 @@ fn only_mistakes_of_the_chosen_document_are_shown() {
     let (code, _, errors) = explained("all.yaml:9");
     assert_eq!((code, places(&errors)), (2, vec!["all.yaml:10:7"]), "{errors}");
     let (code, _, errors) = explained("all.yaml:6");
-    let expected =
-        "`all.yaml` has no configuration of Diana at line 6: name one of `all.yaml:1`, `all.yaml:7`";
+    let expected = "`all.yaml` has no Diana document at line 6: name one of `all.yaml:1`, `all.yaml:7`";
     assert!(code == 2 && errors.contains(expected), "{errors}");
     let (code, _, errors) = explained("all.yaml");
-    assert!(code == 2 && errors.contains("has 3 configurations of Diana: name one of"), "{errors}");
+    assert!(code == 2 && errors.contains("has 3 Diana documents: name one of"), "{errors}");
 }
 
 #[test]

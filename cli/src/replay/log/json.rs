@@ -1,4 +1,4 @@
-//! One JSON object a line, with the names of Envoy's, Istio's and nginx' fields.
+//! One JSON object a line, with the names of Envoy's, Istio's and nginx's fields.
 
 use super::escape;
 use super::field::{Field, MILLIS, SECONDS};
@@ -113,7 +113,7 @@ fn numbers_and_times() -> [Aliases; 6] {
         .concat(),
         aliases(&["response_code", "status", "status_code"], &Field::Status),
         aliases(&["bytes_received"], &Field::Received),
-        // nginx' `$bytes_sent` includes the headers.
+        // nginx's `$bytes_sent` includes the headers.
         aliases(&["body_bytes_sent", "bytes_sent"], &Field::Sent),
     ]
 }

@@ -1,4 +1,4 @@
-//! nginx' `log_format`: variables such as `$remote_addr` and `$http_x_user_id`.
+//! nginx's `log_format`: variables such as `$remote_addr` and `$http_x_user_id`.
 
 use super::field::{Field, MILLIS, SECONDS};
 use super::incoming::Rank;
@@ -6,7 +6,7 @@ use super::pattern::Token;
 use super::record::{Slot, Slots};
 use super::time::{TIME_LOCAL, TimeFormat};
 
-/// The format `combined`, nginx' default.
+/// The format `combined`, nginx's default.
 pub const COMBINED: &str = "$remote_addr - $remote_user [$time_local] \"$request\" $status $body_bytes_sent \
     \"$http_referer\" \"$http_user_agent\"";
 

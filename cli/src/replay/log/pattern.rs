@@ -1,4 +1,4 @@
-//! A line as literal text between fields, as of Envoy's text formats and nginx' `log_format`.
+//! A line as literal text between fields, as of Envoy's text formats and nginx's `log_format`.
 
 use super::escape::unescape;
 use super::field::Field;
@@ -62,7 +62,7 @@ impl Pattern {
                 (Token::Literal(text), None) => prefix.extend(text),
                 (Token::Literal(text), Some((_, _, behind))) => behind.extend(text),
                 (Token::Field(..), Some((_, _, behind))) if behind.is_empty() => {
-                    return Err("two fields without text between them cannot be told apart".into());
+                    return Err("two fields need text between them".into());
                 }
                 (Token::Field(field, rank), _) => fields.push((field, rank, Vec::new())),
             }
@@ -85,7 +85,7 @@ impl Pattern {
     /// Reads a line. The error says what is wrong.
     pub fn read(&mut self, line: &[u8], numbers: Numbers, to: &mut Incoming) -> Result<(), &'static str> {
         let Pattern { prefix, parts, is_escaped, spans, buffer } = self;
-        let rest = line.strip_prefix(&**prefix).ok_or("the line does not start like the format")?;
+        let rest = line.strip_prefix(&**prefix).ok_or("the line does not begin as the format does")?;
         // Numbers tell where fields end, so a line is first read as if all its numbers were right.
         let mut tries = MAX_TRIES;
         let mut fits = |numbers| {

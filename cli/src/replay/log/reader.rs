@@ -94,7 +94,7 @@ impl Logs {
                 (None, None) => Format::new("json", slots).map_err(|why| miette!("{why}"))?,
                 (None, Some(line)) => {
                     return Err(miette!(
-                        "cannot tell the format of the log, which begins with `{}`: pass `--format` with envoy, istio, nginx, json or a pattern such as '$msec \"$request\"'",
+                        "cannot detect the format of the log, which begins with `{}`: pass `--format` with envoy, istio, nginx, json or a pattern such as '$msec \"$request\"'",
                         shown(line)
                     ));
                 }

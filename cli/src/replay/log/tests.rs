@@ -121,7 +121,7 @@ fn json_lines_of_several_programs_are_read() {
 #[test]
 fn a_line_that_cannot_be_read_says_why() {
     for (format, line, why) in [
-        ("envoy", "", "the line does not start like the format"),
+        ("envoy", "", "the line does not begin as the format does"),
         ("envoy", "[2026] nonsense", "the line does not match the format"),
         ("envoy", &*ENVOY.replace("2026-11-23", "2026-99-23"), "the time cannot be read"),
         ("envoy", &*ENVOY.replace("/orders?page=2", "-"), "the line has no path"),
@@ -142,7 +142,7 @@ fn a_format_that_cannot_be_read_says_why() {
     for (format, why) in [
         (
             "apache",
-            "unknown format `apache`, expected envoy, istio, nginx, json, Envoy's command operators such as `%START_TIME%`, or nginx' variables such as `$remote_addr`",
+            "unknown format `apache`, expected envoy, istio, nginx, json, Envoy's command operators such as `%START_TIME%`, or nginx's variables such as `$remote_addr`",
         ),
         (
             "%REQ(:PATH)%",
@@ -156,7 +156,7 @@ fn a_format_that_cannot_be_read_says_why() {
             "$status",
             "the format has no time: expected `%START_TIME%`, `$msec`, `$time_iso8601` or `$time_local`; it has no path: expected `%REQ(X-ENVOY-ORIGINAL-PATH?:PATH)%`, `$request_uri` or `$request`",
         ),
-        ("%START_TIME%%REQ(:PATH)%", "two fields without text between them cannot be told apart"),
+        ("%START_TIME%%REQ(:PATH)%", "two fields need text between them"),
         (
             "%START_TIME% 5%",
             "`%` is not a command operator such as `%REQ(X-USER-ID)%`; a percent sign is `%%`",

@@ -24,7 +24,7 @@ pub enum TimeFormat {
     Strftime(String),
 }
 
-/// The format of nginx' `$time_local`.
+/// The format of nginx's `$time_local`.
 pub const TIME_LOCAL: &str = "%d/%b/%Y:%H:%M:%S %z";
 
 impl TimeFormat {

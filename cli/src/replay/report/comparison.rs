@@ -9,7 +9,8 @@ use maud::{Markup, html};
 /// The comparison.
 pub fn section(summary: &Summary, against: &Comparison) -> Markup {
     let either = against.both_refuse.saturating_add(against.only_first).saturating_add(against.only_other);
-    let of_either = |part| html! { (number::percent(part, either)) " of those that either refuses" };
+    let of_either =
+        |part| html! { (number::percent(part, either)) " of the requests that either document refuses" };
     let part = |term, part| fact(term, html! { (number::count(part)) }, of_either(part));
     html! {
         section #comparison aria-labelledby="comparison-title" {

@@ -138,7 +138,7 @@ fn programs_see_json() {
 fn hops_that_do_not_fit_are_explained() {
     let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/corpus/check");
     let text = |file: &str| check(&fs::read_to_string(corpus.join(file)).unwrap(), &["--format", "json"]).1;
-    assert!(text("envoy.yaml").contains("but `trusted_hops: 1` fits 0"));
+    assert!(text("envoy.yaml").contains("but `trusted_hops: 1` means 0"));
     assert!(text("hops.yaml").contains("so the first hop is the peer itself"));
 }
 
@@ -148,7 +148,7 @@ fn the_number_of_gateways_is_an_option() {
     assert_eq!(check(&few, &["--deny-warnings"]).0, 0);
     let (code, text) = check(&few, &["--deny-warnings", "--replicas", "5"]);
     assert_eq!(code, 1);
-    assert!(text.contains("together they admit 15, not 3"), "{text}");
+    assert!(text.contains("all gateways together admit 15, not 3"), "{text}");
 }
 
 /// The examples of the page, with `limits.yaml` as the excerpt shows it.

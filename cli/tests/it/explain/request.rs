@@ -62,7 +62,10 @@ fn arguments_that_no_client_could_send_are_refused() {
             "--property: expected `path=value` such as `xds.route_name=main`, found `=x`",
         ),
         (vec!["--url", "/", "--host", ""], "--host: expected a host such as `example.org`, found nothing"),
-        (vec!["--url", "/a b"], "--url: a space or a control character cannot be sent, write it as `%20`"),
+        (
+            vec!["--url", "/a b"],
+            "--url: a space or a control character cannot be sent: write a space as `%20`",
+        ),
         (
             vec!["--url", "/", "--ip", "localhost"],
             "--ip: expected an address such as `203.0.113.7`, found `localhost`",

@@ -55,7 +55,7 @@ fn warnings_and_the_next_step_are_reported() {
     assert!(code == 0 && shown.starts_with("# All limits"), "{shown}");
     assert!(warnings.starts_with("warning: limits[0].rules[1]: "), "{warnings}");
     let (code, _, errors) = diana(folder.path(), &["--limit", "1/second", "-o", "-", "--format", "json"]);
-    assert!(code == 2 && errors.contains("--format json reports which file was written"), "{errors}");
+    assert!(code == 2 && errors.contains("--format json reports the name of the file"), "{errors}");
 }
 
 #[test]
@@ -100,7 +100,7 @@ fn the_interview_writes_what_was_answered() {
     terminal.send_line("9/hour per ip").unwrap();
     terminal.exp_string("Another limit").unwrap();
     terminal.send_line("").unwrap();
-    terminal.exp_string("Your service").unwrap();
+    terminal.exp_string("The address of your service, HOST:PORT").unwrap();
     terminal.send_line("10.0.0.7:81").unwrap();
     terminal.exp_string("shadow").unwrap();
     terminal.send("n").unwrap();

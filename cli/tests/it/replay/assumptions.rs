@@ -24,11 +24,11 @@ fn what_the_log_lacks_is_stated() {
     assert_eq!(
         found.log.assumptions,
         [
-            "The log has whole seconds: all requests of a second start at the beginning of that second.",
-            "The log has no client address: rules that count by address count all requests together.",
-            "The log has no attribute `xds.cluster_name`: every request lacks it.",
-            "The log has no header `x-plan`: every request lacks it.",
-            "Rules with `scope: global` count all requests of the log: the log must contain those of all gateways.",
+            "The log has only whole seconds: all requests of a second start at the beginning of that second.",
+            "The log has no client address: rules that count by client address count all requests together.",
+            "The log has no attribute `xds.cluster_name`: the attribute counts as absent.",
+            "The log has no header `x-plan`: the header counts as absent.",
+            "Rules with `scope: global` count all requests of the log: pass the logs of all gateways.",
             "The log has no durations: each request returns its permits at once.",
             "The log has no statuses: rules that depend on a status count as if there were no response.",
             "The log has no bodies: a cost in a response's JSON counts as its default.",
@@ -42,7 +42,7 @@ fn what_the_log_lacks_is_stated() {
         found.log.assumptions[..2],
         [
             "The log has only the end of each request and no duration: the end counts as the start.",
-            "The log has whole seconds: all requests of a second start at the beginning of that second.",
+            "The log has only whole seconds: all requests of a second start at the beginning of that second.",
         ]
     );
 }
@@ -66,10 +66,10 @@ fn envoys_address_is_the_last_one_that_was_forwarded() {
     let actors: Vec<&str> = found.rules[0].top.iter().map(|actor| &*actor.actor).collect();
     assert_eq!(actors, ["203.0.113.7", "2001:db8::/64"]);
     let [example] = &found.log.examples[..] else { panic!("{:?}", found.log) };
-    assert_eq!((example.line, &*example.why), (3, "the line does not start like the format: `garbage`"));
+    assert_eq!((example.line, &*example.why), (3, "the line does not begin as the format does: `garbage`"));
     assert_eq!(
         found.log.assumptions,
-        ["The log has no client address: the last address of `x-forwarded-for` stands for it.",]
+        ["The log has no client address: the replay uses the last address of `x-forwarded-for`.",]
     );
 }
 
@@ -91,7 +91,7 @@ fn a_table_without_room_is_stated() {
 }
 
 const WHOLE: &str =
-    "The log has whole seconds: all requests of a second start at the beginning of that second.";
+    "The log has only whole seconds: all requests of a second start at the beginning of that second.";
 
 #[test]
 fn whole_seconds_are_found_in_any_format() {
@@ -119,7 +119,8 @@ fn whole_seconds_of_the_ends_are_stated() {
     let format = "$time_local $request_time $request";
     let found = summary(&[&document, "--log", &log, "--format", format]).unwrap().log;
     assert!(found.whole_seconds && found.first_s.fract() == 0.75, "{found:?}");
-    let expected = "The log has whole seconds: all requests of a second end at the beginning of that second.";
+    let expected =
+        "The log has only whole seconds: all requests of a second end at the beginning of that second.";
     assert!(found.assumptions.iter().any(|assumption| assumption == expected), "{:?}", found.assumptions);
 }
 
@@ -129,8 +130,11 @@ fn refusals_of_the_logs_gateway_are_counted() {
     let document =
         folder.file("limits.json", r#"{"url": "/", "rules": [{"name": "r", "rpu": 9, "unit": "day"}]}"#);
     for (count, words) in [
-        (1, "had refused 1 request with status 429: its duration is that of a refusal."),
-        (1_234, "had refused 1,234 requests with status 429: their durations are those of refusals."),
+        (1, "wrote the log refused 1 request with status 429: its duration is that of a refusal."),
+        (
+            1_234,
+            "wrote the log refused 1,234 requests with status 429: their durations are those of refusals.",
+        ),
     ] {
         let log = folder.file("access.log", &"1795392000.250 1 - - GET / 429\n".repeat(count));
         let found = summary(&[&document, "--log", &log, "--format", FORMAT]).unwrap().log;

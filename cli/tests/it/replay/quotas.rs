@@ -47,7 +47,7 @@ fn a_suggestion_comes_with_its_burst_and_the_length_of_the_log() {
     let suggestion = rule.suggestion.unwrap();
     assert_eq!((suggestion.rpu, suggestion.burst), (12, Some(12)));
     assert!(suggestion.caveat.unwrap().starts_with("The log covers only 900 ms, less than a day"));
-    assert!(suggestion.why.contains("after 2 at once, requests are refused"), "{}", suggestion.why);
+    assert!(suggestion.why.contains("after 2 at once, the bucket refuses requests"), "{}", suggestion.why);
     // Under the suggested quota with a burst of 2, the rule would still refuse.
     assert!(suggestion.why.contains("would have refused nothing"), "{}", suggestion.why);
 }
