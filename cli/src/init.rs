@@ -44,7 +44,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
         (false, true) => interview::ask(args, &mut interview::Terminal)?,
         (false, false) => bail!(
             "no limit is given: write, for example, `--limit '100/minute per ip on /api'`, or run `diana init` in a \
-             terminal, where it asks"
+             terminal, where the command asks"
         ),
     };
     let plan = Plan::of(&args)?;

@@ -78,7 +78,7 @@ fn has_requests(summary: &summary::Summary) -> Result<()> {
     }
 }
 
-/// A report about a part of the log must not pass for one about the whole log.
+/// The exit code tells a report on a part of the log from a report on the whole log.
 fn is_complete(log: &summary::LogSummary, args: &Args) -> Result<()> {
     if let Some(summary::EndedEarly { file, line, why }) = log.ended_early.first() {
         let line = number::count(*line);

@@ -9,7 +9,7 @@ use crate::source::value::Value;
 use diana_document::{Error, nearest};
 use std::ops::Range;
 
-/// Whether a mistake leaves open what `ip` says.
+/// Whether a mistake makes the value of `ip` unclear.
 pub fn concerns(error: &Error) -> bool {
     let key = match error.path.split('.').next().unwrap_or_default() {
         "" => error.key.as_deref().unwrap_or_default(),

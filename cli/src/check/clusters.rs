@@ -35,7 +35,7 @@ pub fn unknown(document: &Document, root: &Value, findings: &mut Findings) {
     }
 }
 
-/// The static clusters of the bootstrap in which a document stands; `None` if clusters may come
+/// The static clusters of the bootstrap that contains a document; `None` if clusters may come
 /// from elsewhere. Only a bootstrap with clusters or listeners of its own is complete.
 fn clusters<'a>(document: &Document<'a>) -> Option<HashSet<&'a str>> {
     let Form::Envoy(root) = &document.part.form else {

@@ -45,7 +45,7 @@ pub struct Condition<'a> {
 }
 
 impl Condition<'_> {
-    /// What the condition asks for, regardless of its place.
+    /// What the condition requires, regardless of its place.
     #[must_use]
     pub fn meaning(&self) -> (&str, &str, &str) {
         (self.kind, &self.name, &self.json)

@@ -64,7 +64,7 @@ fn first(value: &Value, key: &dyn Fn(&str) -> bool, text: &dyn Fn(&str) -> bool)
     entries.find_map(of_entry).or_else(|| value.items().iter().find_map(|item| first(item, key, text)))
 }
 
-/// The place at which a rule says that requests wait.
+/// The place of the key that makes requests wait.
 fn waits(rule: &Rule) -> Option<Range<usize>> {
     let entry = |key: &str| rule.value.entry(key);
     let holds = |entry: &&Entry| !is_zero(&entry.value);

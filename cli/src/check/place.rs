@@ -121,7 +121,7 @@ fn shown(value: &Value, entry: Option<&Entry>) -> Range<usize> {
 #[must_use]
 pub fn head(value: &Value) -> Range<usize> {
     if let Some(entry) = value.entries().first() {
-        // `{` stands in front of the first key.
+        // `{` precedes the first key.
         return value.range.start..entry.key_range.end.max(value.range.start);
     }
     match value.items().first() {

@@ -110,7 +110,7 @@ impl Report {
             }
         }
         found.sort_by_key(|finding| (finding.range.start, finding.range.end));
-        // What stands behind an anchor of YAML is checked at the anchor and at each alias.
+        // The value of a YAML anchor is checked at the anchor and at each alias.
         let mut known = HashSet::new();
         found.retain(|finding| {
             known.insert((finding.range.clone(), finding.code.name, finding.message.clone()))

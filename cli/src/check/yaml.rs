@@ -37,8 +37,8 @@ fn visit(value: &Value, effect: &str, line: &dyn Fn(usize) -> usize, findings: &
     value.items().iter().for_each(|item| visit(item, effect, line, findings));
 }
 
-/// Adds a warning if Envoy does not read this text, because another YAML document of the same file
-/// stands before it.
+/// Adds a warning if Envoy does not read this text, because another YAML document precedes this
+/// document in the same file.
 pub fn ignored_document(part: &Part, earlier: Option<&Part>, findings: &mut Findings) {
     let is_after = earlier.is_some_and(|earlier| {
         Arc::ptr_eq(&earlier.content.text, &part.content.text) && matches!(earlier.form, Form::Envoy(_))

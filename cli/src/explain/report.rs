@@ -115,7 +115,7 @@ pub struct RuleView {
     pub is_enforced: bool,
     /// Whom the rule counts.
     pub actor: ActorView,
-    /// What the rule says.
+    /// The runs of the rule's decisions.
     pub runs: Vec<RuleRun>,
 }
 
@@ -132,14 +132,14 @@ pub struct ActorView {
     pub lacks: Vec<String>,
 }
 
-/// What a rule says about consecutive requests.
+/// What a rule decides about consecutive requests.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct RuleRun {
     /// The first request.
     pub from: u32,
     /// The last request.
     pub to: u32,
-    /// What the rule says. `would admit`: the rule admits the request, but another rule refuses.
+    /// What the rule decides. `would admit`: the rule admits the request, but another rule refuses.
     pub result: &'static str,
     /// The units left after the first request and after the last one.
     pub left: Option<[u64; 2]>,

@@ -1,4 +1,4 @@
-//! Folds what a rule says about consecutive requests into runs.
+//! Folds a rule's decisions about consecutive requests into runs.
 
 use super::report::RuleRun;
 use super::request::seconds;

@@ -1,5 +1,5 @@
 //! Sends the requests to the engine on a virtual clock. Each request goes to a different worker of
-//! one gateway, so that no worker's cache answers and every rule is asked.
+//! one gateway, so that every rule checks every request, without a worker's cache.
 
 use super::document::{Document, changed, compile, get};
 use super::report::Response;
@@ -34,7 +34,7 @@ pub struct Simulation {
 
 /// The decision about one request.
 pub struct Decided {
-    /// What each rule says.
+    /// What each rule decides.
     pub reports: Vec<RuleReport>,
     /// The outcome.
     pub outcome: Outcome,

@@ -47,7 +47,7 @@ impl Endpoint {
     }
 }
 
-/// As in a URL: an IPv6 address stands in brackets.
+/// As in a URL: an IPv6 address is in brackets.
 impl fmt::Display for Endpoint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.host.contains(':') {

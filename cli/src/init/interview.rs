@@ -55,7 +55,7 @@ const KINDS: [(Kind, &str); 4] = [
     (Kind::Document, "diana.yaml, a document alone"),
 ];
 
-/// Asks for what `args` does not say.
+/// Asks for the values that `args` lacks.
 pub fn ask(args: &Args, questions: &mut dyn Questions) -> Result<Args> {
     let mut args = args.clone();
     let kind = match args.kind {

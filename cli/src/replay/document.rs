@@ -76,7 +76,7 @@ pub struct Run {
 }
 
 impl Run {
-    /// What the replay assumes because the log does not say it, one sentence each.
+    /// What the replay assumes about values that the log lacks, one sentence each.
     #[must_use]
     pub fn assumptions(&self, slots: &Slots, known: &Known) -> Vec<String> {
         let policy = self.engine.policy();

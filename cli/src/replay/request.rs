@@ -34,7 +34,7 @@ enum Column {
 const FORWARDED_FOR: &str = "x-forwarded-for";
 const CONTENT_LENGTH: &str = "content-length";
 
-/// The slots of the parts that a policy reads. Parts that may stand for others are added.
+/// The slots of the parts that a policy reads. Parts that may replace others are added.
 pub fn add_slots(policy: &Policy, slots: &mut Slots) {
     for slot in [Slot::Method, Slot::Target, Slot::Host, Slot::Address] {
         slots.add(slot);
@@ -138,7 +138,7 @@ pub fn assumptions(policy: &Policy, slots: &Slots, known: &Known, counts_address
 enum Size<'a> {
     /// The text of `content-length`.
     Declared(&'a [u8]),
-    /// The number of body bytes that the gateway received, which stands for the declared size.
+    /// The number of body bytes that the gateway received, which replaces a missing declared size.
     Received(String),
 }
 

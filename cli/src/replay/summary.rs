@@ -52,7 +52,7 @@ pub struct LogSummary {
     /// Whether all times are whole seconds. Then bursts look larger than they were, and refusals
     /// are overestimated.
     pub whole_seconds: bool,
-    /// What the replay assumes because the log does not say it, one sentence each.
+    /// What the replay assumes about values that the log lacks, one sentence each.
     pub assumptions: Vec<String>,
 }
 

@@ -47,10 +47,10 @@ fn document() -> Shape {
         key("actors", "The source of each actor's value, by the actor's name.", map(Shape::Def("actor"))),
         key(
             "plan",
-            "Where a request shows its client's plan.",
+            "The part of a request that shows the client's plan.",
             Shape::Any(vec![Shape::Def("plan_members"), Shape::Def("actor")]),
         ),
-        key("ip", "How the client's address is found.", Shape::Def("ip")),
+        key("ip", "How the filter finds the client address.", Shape::Def("ip")),
         key(
             "allow",
             "Clients that no rule limits: addresses, networks, values of actors.",
@@ -58,14 +58,14 @@ fn document() -> Shape {
         ),
         key(
             "deny",
-            "Clients that are refused: addresses, networks, values of actors.",
+            "Clients that the gateway denies: addresses, networks, values of actors.",
             Shape::Any(vec![list(Shape::Def("member")), Shape::Def("deny_members")]),
         ),
         key("response", "What a refused client receives.", Shape::Def("response")),
         key("headers", "The headers that show the quota.", headers).or("ietf"),
         key(
             "mode",
-            "`shadow`: every rule counts and reports, and none refuses.",
+            "`shadow`: every rule counts and reports, but no rule refuses.",
             choice(&["enforce", "shadow"]),
         )
         .or("enforce"),

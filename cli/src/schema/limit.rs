@@ -7,7 +7,7 @@ use diana_limiter::matcher;
 pub fn definitions() -> Vec<(&'static str, Shape)> {
     let condition = Object {
         keys: vec![
-            key("prefix", "A value that begins so.", Shape::Scalar),
+            key("prefix", "A value that begins with this text.", Shape::Scalar),
             key("regex", "A value that this expression matches as a whole.", Shape::Scalar),
             key("present", "`true`: any value; `false`: no value.", Shape::Flag),
         ],
@@ -40,7 +40,7 @@ fn limit() -> Shape {
         key("exclusive", "`true`: less specific limits that also match do not apply.", Shape::Flag).or(false),
         key("important", "`true`: requests may take what rules keep for important requests.", Shape::Flag)
             .or(false),
-        key("rules", "What is counted. A request must pass all rules.", list(Shape::Def("rule"))),
+        key("rules", "The rules. All rules must admit a request.", list(Shape::Def("rule"))),
     ]);
     Shape::Object(Object { keys, one_of: vec![vec!["url", "Url"]], ..Object::default() })
 }

@@ -39,19 +39,19 @@ pub fn definitions() -> Vec<(&'static str, Shape)> {
                 key("response_json", "The JSON pointer to the cost in the response's body.", Shape::Matching("^/")),
                 key("response_bytes", "The length of the response's body.", Shape::Only(true)),
                 key("max", "A larger cost counts as `max`.", Shape::Size(1, MOST)).or(MOST),
-                key("reserve", "What a request is charged on arrival.", Shape::Size(0, MOST)).or(0),
+                key("reserve", "The charge of a request on arrival.", Shape::Size(0, MOST)).or(0),
                 key("default", "The cost of a response without the number.", Shape::Size(0, MOST)),
             ],
             one_of: vec![vec!["response_header", "response_json", "response_bytes"]],
             ..Object::default()
         })),
         ("penalty", object(vec![
-            key("after", "So many refusals within the rule's unit start the penalty.", Shape::Whole(1, Penalty::MAX_AFTER)).required(),
+            key("after", "The number of refusals within the rule's unit that starts the penalty.", Shape::Whole(1, Penalty::MAX_AFTER)).required(),
             key("for", "How long the penalty refuses the actor.", Shape::Span(Penalty::MIN_SPAN, Penalty::MAX_SPAN)).required(),
         ])),
         ("adapt", object(vec![
             key("signal", "What the limit follows: `latency_p10` to `latency_p99`, `latency_p999`, `errors` or `traffic`.", Shape::Matching(r"^\s*(latency_p([1-9][0-9]|99[0-9])|errors|traffic)\s*$")).required(),
-            key("target", "The wanted latency, or a percentage of errors or traffic.", Shape::Any(vec![
+            key("target", "The target latency, or a percentage of errors or traffic.", Shape::Any(vec![
                 Shape::Span(Span::from_ms(1), secs(60)),
                 Shape::Percent(1, 1_000),
             ])).required(),
@@ -60,7 +60,7 @@ pub fn definitions() -> Vec<(&'static str, Shape)> {
             key("every", "The length of an interval.", Shape::Span(secs(1), secs(600))).or("10s"),
         ])),
         ("priority", object(vec![
-            key("reserve", "What is kept for important requests: units, or a part such as `30%`.", Shape::Any(vec![
+            key("reserve", "The part of the quota that is kept for important requests: units, or a part such as `30%`.", Shape::Any(vec![
                 Shape::Size(1, MOST),
                 Shape::Percent(1, 99),
             ])).required(),
@@ -81,17 +81,17 @@ fn rule() -> Shape {
     let algorithms = algorithm::KINDS.iter().flat_map(|kind| [kind.short, kind.name]).collect();
     let mut keys = vec![
         key("name", "The name in headers, metrics and logs; unique.", Shape::Matching("^[a-z0-9_-]{1,64}$")),
-        key("actor", "Whom the rule counts: `all`, `ip`, `user`, `device`, a name of `actors`, or a list that counts tuples.", actors).or("all"),
+        key("actor", "The actor that the rule counts: `all`, `ip`, `user`, `device`, a name of `actors`, or a list that counts tuples.", actors).or("all"),
         key("algo", "How the rule counts.", Shape::Choice(algorithms)).or("TB"),
-        key("scope", "Who counts together: the workers of one gateway, or all gateways.", choice(&["local", "global"])).or("local"),
-        key("on_error", "With `scope: global`: what happens if the store does not answer.", choice(&["local", "allow", "deny"])).or("local"),
+        key("scope", "What counts together: the workers of one gateway, or all gateways.", choice(&["local", "global"])).or("local"),
+        key("on_error", "With `scope: global`: what happens if the store does not respond.", choice(&["local", "allow", "deny"])).or("local"),
         key("lease", "With `scope: global`: the quota that a gateway fetches ahead, in requests or as a part of `rpu`.", Shape::Any(vec![
             Shape::Whole(0, MOST),
             Shape::Percent(1, 100),
         ])).or(0),
         key("missing", "What happens to requests without the actor.", Shape::Any(vec![missing(), Shape::Def("missing")])).or("ip"),
         key("mode", "`shadow`: the rule counts and reports, and never refuses.", choice(&["enforce", "shadow"])).or("enforce"),
-        key("reject_delay", "How long a refusal is held back.", Shape::Span(Span::ZERO, secs(60))).or("0s"),
+        key("reject_delay", "How long the gateway holds back a refusal.", Shape::Span(Span::ZERO, secs(60))).or("0s"),
         key("cost", "How many units of the quota a request takes.", cost).or(1),
         key("charge", "Charges a request only if its response has such a status.", Shape::Def("statuses")),
         key("refund", "Refunds a request if its response has such a status.", Shape::Def("statuses")),

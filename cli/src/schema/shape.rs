@@ -75,7 +75,7 @@ pub struct Key {
     pub name: &'static str,
     /// What the key does, in a sentence.
     pub about: &'static str,
-    /// What stands at the key.
+    /// The shape of the value at the key.
     pub shape: Shape,
     /// Whether every object of this kind has the key.
     pub is_required: bool,

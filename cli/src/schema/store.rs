@@ -19,7 +19,7 @@ pub fn definitions() -> Vec<(&'static str, Shape)> {
                 keys: vec![
                     key(
                         "redis",
-                        "One or several Redis, behind a front that speaks HTTP.",
+                        "One or several Redis servers, behind an HTTP front end.",
                         Shape::Def("redis"),
                     ),
                     key("rls", "A rate limit service that speaks Envoy's protocol.", Shape::Def("rls")),
@@ -43,7 +43,7 @@ pub fn definitions() -> Vec<(&'static str, Shape)> {
                             "Several clusters, among which the counts are divided.",
                             Shape::List(Box::new(Shape::Matching(CLUSTER)), 1, Some(64)),
                         ),
-                        key("dialect", "The protocol of the front.", choice(&["webdis", "upstash"]))
+                        key("dialect", "The protocol of the front end.", choice(&["webdis", "upstash"]))
                             .or("webdis"),
                         key(
                             "prefix",
@@ -131,7 +131,7 @@ fn common(in_flight: u64) -> Vec<Key> {
         .or("50ms"),
         key(
             "replicas",
-            "The number of gateways that share a limit while each must count alone.",
+            "The number of gateways that divide a quota while the store is down.",
             Shape::Whole(1, 10_000),
         )
         .or(1),
@@ -154,7 +154,7 @@ fn remote() -> Shape {
         key("timeout", "The longest time of a poll.", Shape::Span(Span::from_ms(1), secs(60))).or("1s"),
         key(
             "max_stale",
-            "How long a document serves without a poll that succeeds.",
+            "How long a document stays in force without a successful poll.",
             Shape::Span(Span::from_ms(100), secs(365 * 86_400)),
         )
         .or("10m"),
@@ -167,6 +167,10 @@ fn remote() -> Shape {
         key("pointer", "The JSON pointer to the document in the reply.", Shape::Text).or(""),
         key("encoding", "How the document is encoded in the reply.", choice(&["plain", "base64"]))
             .or("plain"),
-        key("canary", "Tries a new document on a part of the actors before it serves.", Shape::Def("canary")),
+        key(
+            "canary",
+            "Tries a new document on a part of the actors before the document applies to all.",
+            Shape::Def("canary"),
+        ),
     ])
 }

@@ -33,7 +33,7 @@ pub enum Host {
 pub struct Document<'a> {
     /// Who reads the document.
     pub host: Host,
-    /// The text in which the document stands.
+    /// The text that contains the document.
     pub part: &'a Part,
     /// The document.
     pub body: Body<'a>,
@@ -52,7 +52,7 @@ pub struct Filter<'a> {
     pub entry: Option<&'a Entry>,
     /// The value.
     pub value: &'a Value,
-    /// Whether Istio merges the value into a filter that stands elsewhere.
+    /// Whether Istio merges the value into a filter that is defined elsewhere.
     pub is_merged: bool,
 }
 
@@ -171,7 +171,7 @@ pub fn documents(parts: &[Part]) -> Vec<Document<'_>> {
     documents
 }
 
-/// What stands around a value.
+/// The configuration around a value.
 #[derive(Clone, Copy, Default)]
 struct Around<'a> {
     manager: Option<&'a Value>,
@@ -272,7 +272,7 @@ impl<'a> Finder<'a, '_> {
         let (key, fields) = filter.form.keys();
         let body = match meant(filter.value, key, fields) {
             Some(entry) => self.body(entry),
-            // The document stands in the filter into which Istio merges this one.
+            // The document is in the filter into which Istio merges this one.
             None if filter.is_merged => return,
             None => Body::Absent(begin(filter.value), EMPTY),
         };

@@ -26,7 +26,7 @@ pub struct Word {
     pub text: String,
     /// The bytes in the file, with the quotes.
     pub range: Range<usize>,
-    /// Where the bytes of the word stand in the file.
+    /// The origin of the bytes of the word in the file.
     pub origin: Origin,
 }
 
@@ -154,7 +154,7 @@ fn word(
     Ok(word)
 }
 
-/// Appends a character, or the character that an escape stands for.
+/// Appends a character, or the character that an escape denotes.
 fn escaped((at, c): (usize, char), chars: &mut Peekable<CharIndices>, word: &mut Word) {
     word.origin.add(word.text.len(), at);
     let next = if c == '\\' { chars.next() } else { None };

@@ -1,4 +1,4 @@
-//! Where each byte of a text stands in the file. The text may be the value of a string in another
+//! Where the file has each byte of a text. The text may be the value of a string in another
 //! text, as an `envoy.yaml` in a block scalar of a Kubernetes manifest is.
 
 /// Runs of bytes that the file holds unchanged. Runs are in ascending order in both texts.

@@ -10,7 +10,7 @@ use super::scalar::Dialect;
 use super::value::{Entry, Kind, Value};
 use super::{json, yaml};
 
-/// How deep texts may stand in strings of other texts.
+/// How deep texts may be nested in strings of other texts.
 const MAX_DEPTH: usize = 4;
 
 /// A text that is read as a whole.

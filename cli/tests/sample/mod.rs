@@ -48,7 +48,7 @@ fn log() -> LogSummary {
         first_s: START + 0.218,
         last_s: START + 604_799.4,
         whole_seconds: false,
-        assumptions: vec!["The log has no header `x-trial`: every request lacks it.".to_owned()],
+        assumptions: vec!["The log has no header `x-trial`: the header counts as absent.".to_owned()],
     }
 }
 

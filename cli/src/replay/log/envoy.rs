@@ -47,7 +47,7 @@ struct Operator<'a> {
     argument: &'a str,
 }
 
-/// The operator at the beginning of `text`, which stands behind a `%`, and the text behind it.
+/// The operator at the beginning of `text`, after a `%`, and the text after the operator.
 fn operator(text: &str) -> Result<(Operator<'_>, &str), String> {
     let wrong = || {
         let start: String = text.chars().take(30).collect();

@@ -23,7 +23,7 @@ pub struct Pattern {
     parts: Vec<Part>,
     /// Whether values are escaped as nginx does.
     is_escaped: bool,
-    /// Where each field stands in the line. The memory is reused.
+    /// The span of each field in the line. The memory is reused.
     spans: Vec<Range<usize>>,
     /// An unescaped value. The memory is reused.
     buffer: Vec<u8>,
@@ -54,7 +54,7 @@ pub enum Numbers {
 const MAX_TRIES: u32 = 10_000;
 
 impl Pattern {
-    /// A pattern of these tokens. The error says why no line can be read by it.
+    /// A pattern of these tokens. The error says why the pattern can read no line.
     pub fn new(tokens: Vec<Token>, is_escaped: bool) -> Result<Pattern, String> {
         let (mut prefix, mut fields) = (Vec::new(), Vec::<(Field, Rank, Vec<u8>)>::new());
         for token in tokens {

@@ -74,7 +74,7 @@ pub struct Record {
     /// The number of the line, from 1.
     pub line: u64,
     text: Vec<u8>,
-    /// Where each value stands in `text`: its start and its end.
+    /// The start and the end of each value in `text`.
     values: Vec<(u32, u32)>,
 }
 

@@ -49,7 +49,7 @@ pub fn panel(rule: &RuleSummary) -> Markup {
     }
 }
 
-/// The mark of an address that stands for an actor.
+/// The mark of an address that replaces a missing actor.
 fn address() -> Markup {
     html! { span .badge { "address" } }
 }

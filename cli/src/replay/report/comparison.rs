@@ -82,7 +82,7 @@ fn totals(summary: &Summary, against: &Comparison) -> Markup {
     }
 }
 
-/// The rules of both documents; rules of the same name stand in one row.
+/// The rules of both documents; rules of the same name share a row.
 fn rules(summary: &Summary, against: &Comparison) -> Markup {
     let other = |name: &str| against.rules.iter().find(|rule| rule.name == name);
     let is_new = |rule: &&RuleSummary| summary.rules.iter().all(|one| one.name != rule.name);

@@ -2,7 +2,7 @@
 //! of those outside the sample with the most refusals.
 //!
 //! If the sample has too many actors, the busiest quarter of them stays, and a random half of the
-//! others. Each actor of this half then stands for twice as many actors. So sums over the sample,
+//! others. Each actor of this half then represents twice as many actors. So sums over the sample,
 //! by weight, estimate sums over all actors without bias, and the busiest actors add no error.
 
 use super::timeline::seconds;
@@ -26,7 +26,7 @@ pub struct Name {
 #[derive(Clone, Debug, Default)]
 pub struct Actor {
     hash: u64,
-    /// How many actors this one stands for.
+    /// How many actors this one represents.
     weight: u64,
     name: Name,
     checked: u64,
@@ -198,7 +198,7 @@ impl Actors {
         self.halved > 0
     }
 
-    /// How many actors each actor of the sample stands for.
+    /// How many actors each actor of the sample represents.
     #[must_use]
     pub fn weights(&self) -> Vec<u64> {
         self.sample.iter().map(|actor| actor.weight).collect()
@@ -214,7 +214,7 @@ impl Actors {
     #[must_use]
     pub fn peaks(&self) -> Vec<(u64, u64)> {
         let mut peaks: Vec<(u64, u64)> = self.sample.iter().map(|actor| (actor.peak, actor.weight)).collect();
-        // The sketch stands for no further actors, but may have the highest peak.
+        // The sketch represents no further actors, but may have the highest peak.
         peaks.extend(self.sketch.actors.iter().map(|actor| (actor.peak, 0)));
         peaks.sort_unstable();
         peaks
@@ -330,7 +330,7 @@ mod tests {
             }
         }
         assert!(actors.len() <= 1_000 && actors.is_partial());
-        // The weights stand for all 20,000 actors, give or take a few percent.
+        // The weights represent all 20,000 actors, give or take a few percent.
         let all: u64 = actors.weights().iter().sum();
         assert!((17_000..23_000).contains(&all), "{all}");
         let mut top: Vec<u64> = actors.top(10).iter().map(|actor| actor.actor.parse().unwrap()).collect();

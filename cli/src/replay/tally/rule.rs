@@ -23,7 +23,7 @@ const TOP: usize = 50;
 /// The shares of actors whose peaks a summary shows.
 const SHARES: [f64; 7] = [0.5, 0.75, 0.9, 0.95, 0.99, 0.999, 1.0];
 
-/// A rule, as the tally knows it.
+/// The configuration of a rule, for the tally.
 #[derive(Clone, Debug)]
 pub struct Described {
     /// The rule in its document.

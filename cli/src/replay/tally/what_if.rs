@@ -21,7 +21,7 @@ pub struct Trial<'a> {
     pub variants: &'a Variants,
     /// The requests of the actors in the sample.
     pub stream: &'a Stream,
-    /// How many actors each actor of the sample stands for.
+    /// How many actors each actor of the sample represents.
     pub weights: &'a [u64],
 }
 
@@ -244,7 +244,7 @@ mod tests {
         let stream = stream();
         let trial = Trial { variants: &variants, stream: &stream, weights: &[8, 4, 2, 1] };
         let found = trial.run(quota(3), 100).what_if.into_iter().find(|lane| lane.rpu == 3).unwrap();
-        // One request of the third actor, who stands for two, and 97 of the last one.
+        // One request of the third actor, who represents two, and 97 of the last one.
         assert_eq!((found.refused, found.refused_actors), (2 + 97, 2 + 1));
         assert_eq!(trial.requests(), 8 + 2 * 4 + 4 * 2 + 100);
     }
