@@ -6,6 +6,7 @@
 //! ```
 
 mod args;
+mod caution;
 mod document;
 pub mod engine;
 pub mod log;

@@ -24,10 +24,6 @@ pub struct Summary {
     pub against: Option<Comparison>,
 }
 
-/// What whole seconds do to the numbers.
-pub const WHOLE_SECONDS: &str = "All times in the log are whole seconds: bursts look larger than they were, \
-    and the refusals are overestimated.";
-
 /// What was read.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct LogSummary {
@@ -49,8 +45,8 @@ pub struct LogSummary {
     pub first_s: f64,
     /// The last request.
     pub last_s: f64,
-    /// Whether all times are whole seconds. Then bursts look larger than they were, and refusals
-    /// are overestimated.
+    /// Whether all times are whole seconds. Then bursts look larger or smaller than they were,
+    /// and the refusals are estimates.
     pub whole_seconds: bool,
     /// What the replay assumes about values that the log lacks, one sentence each.
     pub assumptions: Vec<String>,
@@ -153,6 +149,9 @@ pub struct RuleSummary {
     pub is_enforced: bool,
     /// Requests that the rule checked.
     pub checked: u64,
+    /// Requests among them without the rule's actor.
+    #[serde(default)]
+    pub without_actor: u64,
     /// Requests that the rule refused.
     pub refused: u64,
     /// Requests that waited for this rule.

@@ -1,9 +1,9 @@
 //! The summary of a replay as text for people.
 
+use super::caution::cautions;
 use super::number::{count, percent, plural, span, unit};
 use super::summary::{
     ActorSummary, Comparison, EndedEarly, LogSummary, RuleSummary, Suggestion, Summary, Totals, Unreadable,
-    WHOLE_SECONDS,
 };
 use crate::printable::printable;
 use std::fmt::Write;
@@ -18,16 +18,16 @@ pub fn report(summary: &Summary) -> String {
     let mut text = String::new();
     // Writing to a text cannot fail.
     let _ = write(&mut text, summary, log, totals);
+    if !log.assumptions.is_empty() {
+        text.push_str("\nassumptions\n");
+        log.assumptions.iter().for_each(|line| paragraph(&mut text, ("  - ", "    "), &printable(line)));
+    }
     rules_table(&mut text, rules);
     for rule in rules {
         self::rule(&mut text, rule);
     }
     if let Some(against) = against {
         comparison(&mut text, &summary.document, totals, against);
-    }
-    if !log.assumptions.is_empty() {
-        text.push_str("\nassumptions\n");
-        log.assumptions.iter().for_each(|line| paragraph(&mut text, ("  - ", "    "), &printable(line)));
     }
     text
 }
@@ -52,9 +52,9 @@ fn write(text: &mut String, summary: &Summary, log: &LogSummary, totals: &Totals
         let share = percent(part as f64 / requests.max(1) as f64);
         writeln!(text, "{name:<14} {:>13}  {share}", count(part))?;
     }
-    if log.whole_seconds {
+    for caution in cautions(summary) {
         text.push('\n');
-        paragraph(text, ("", ""), WHOLE_SECONDS);
+        paragraph(text, ("", ""), &printable(&caution));
     }
     if log.unreadable > 0 {
         let lines = plural(log.lines, "line");

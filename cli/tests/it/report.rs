@@ -119,7 +119,7 @@ fn a_short_log_has_no_hours_of_the_week_and_a_longer_one_only_its_weekdays() {
 #[test]
 fn whole_seconds_are_stated_beside_the_totals() {
     let mut summary = sample::summary();
-    let words = "All times in the log are whole seconds: bursts look larger than they were";
+    let words = "All times in the log are whole seconds: bursts look larger or smaller than they were";
     assert!(!html(&summary).contains(words));
     summary.log.whole_seconds = true;
     let page = html(&summary);

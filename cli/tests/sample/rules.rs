@@ -181,6 +181,7 @@ impl Rule {
             burst: (self.algorithm == "TB").then_some(self.rpu),
             is_enforced: self.is_enforced,
             checked: self.checked,
+            without_actor: 0,
             refused,
             delayed: self.delayed,
             longest_delay_s: if self.delayed > 0 { 0.95 } else { 0.0 },

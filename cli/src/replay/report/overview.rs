@@ -2,7 +2,8 @@
 
 use super::table::fact;
 use super::{number, text, time};
-use crate::replay::summary::{Summary, WHOLE_SECONDS};
+use crate::replay::caution::cautions;
+use crate::replay::summary::Summary;
 use maud::{Markup, PreEscaped, html};
 
 /// The title, the range of the log, the links to the sections and the switch of colours.
@@ -72,9 +73,26 @@ pub fn totals(summary: &Summary) -> Markup {
                 (tile("Refused in shadow", totals.shadow_refused, of_all(totals.shadow_refused)))
                 (tile("Status 429 in the log", totals.logged_429, of_all(totals.logged_429)))
             }
-            @if summary.log.whole_seconds { p .caution { (WHOLE_SECONDS) } }
+            @for ended in &summary.log.ended_early {
+                p .caution {
+                    (text::code(&ended.file)) " ended early, after line " (number::count(ended.line))
+                    ": the numbers leave out the rest."
+                }
+            }
+            @for caution in cautions(summary) { p .caution { (text::prose(&caution)) } }
+            @if !summary.log.assumptions.is_empty() {
+                p .sub {
+                    "The log does not record everything that the rules read: "
+                    a href="#log" { (assumptions(summary.log.assumptions.len())) }
+                    "."
+                }
+            }
         }
     }
+}
+
+fn assumptions(count: usize) -> String {
+    number::plural(u64::try_from(count).unwrap_or(u64::MAX), "assumption")
 }
 
 /// The mean rate.

@@ -6,6 +6,7 @@ use super::quotas::Variants;
 use super::stream::{Event, Stream};
 use super::timeline::{at, double, seconds};
 use super::what_if::Trial;
+use crate::replay::caution::lacks_actor;
 use crate::replay::engine::MAX_HELD;
 use crate::replay::number::count;
 use crate::replay::suggest::suggestion;
@@ -70,6 +71,7 @@ pub struct RuleTally {
     described: Described,
     room: Room,
     checked: u64,
+    without_actor: u64,
     refused: u64,
     delayed: u64,
     longest_delay: Span,
@@ -101,6 +103,7 @@ impl RuleTally {
         RuleTally {
             room,
             checked: 0,
+            without_actor: 0,
             refused: 0,
             delayed: 0,
             longest_delay: Span::ZERO,
@@ -128,6 +131,8 @@ impl RuleTally {
     pub fn add(&mut self, check: RuleCheck, place: usize) {
         let RuleCheck { at: now, actor, is_refused, is_important, delay, duration_ns } = check;
         self.checked = self.checked.saturating_add(1);
+        let has_actor = actor.as_ref().is_some_and(|actor| actor.source() == ActorSource::Actor);
+        self.without_actor = self.without_actor.saturating_add((!has_actor).into());
         let is_delayed = delay > Span::ZERO;
         self.delayed = self.delayed.saturating_add(is_delayed.into());
         self.longest_delay = self.longest_delay.max(delay);
@@ -209,6 +214,7 @@ impl RuleTally {
             burst: *burst,
             is_enforced: *is_enforced,
             checked: self.checked,
+            without_actor: self.without_actor,
             refused: self.refused,
             delayed: self.delayed,
             longest_delay_s: self.longest_delay.as_ns() as f64 / 1e9,
@@ -223,7 +229,7 @@ impl RuleTally {
             peaks: quantiles(&peaks),
             suggestion: None,
         };
-        if self.has_unit_cost {
+        if self.has_unit_cost && !lacks_actor(&summary) {
             let refuses = |rpu, burst| share(trial.as_ref()?, rpu, burst);
             summary.suggestion = suggestion(&summary, log_s, &refuses);
         }

@@ -141,3 +141,25 @@ fn refusals_of_the_logs_gateway_are_counted() {
         assert!(found.assumptions.iter().any(|assumption| assumption.ends_with(words)), "{found:?}");
     }
 }
+
+#[test]
+fn a_rule_without_its_actor_gets_a_warning_and_no_suggestion() {
+    let folder = Folder::new("without-actor");
+    let document = folder.file(
+        "limits.json",
+        r#"{"url": "/", "rules": [
+            {"name": "by-user", "actor": "user", "rpu": 1, "unit": "hour"},
+            {"name": "by-ip", "actor": "ip", "rpu": 1, "unit": "hour"}
+        ]}"#,
+    );
+    let log = folder.file("access.log", "1795392000.1 /a 192.0.2.1\n1795392001.2 /a 192.0.2.1\n");
+    let format = "%START_TIME(%s.%1f)% %REQ(:PATH)% %DOWNSTREAM_REMOTE_ADDRESS%";
+    let found = summary(&[&document, "--log", &log, "--format", format]).unwrap();
+    assert_eq!([0, 1].map(|at| found.rules[at].without_actor), [2, 0]);
+    assert_eq!([0, 1].map(|at| found.rules[at].suggestion.is_some()), [false, true]);
+    let text = diana_cli::replay::text::report(&found);
+    let (above, _) = text.split_once("\nrule ").unwrap();
+    assert!(above.contains("No request in the log has the actor `user` of rule `by-user`."), "{text}");
+    let page = diana_cli::replay::report::html(&found);
+    assert_eq!(page.matches("class=\"caution\"").count(), 1);
+}

@@ -1,0 +1,55 @@
+//! What a reader must know before the numbers: the text and the page show it below the totals.
+
+use super::number::count;
+use super::summary::{RuleSummary, Summary};
+
+/// What makes the numbers of this replay doubtful, one sentence or two each.
+#[must_use]
+pub fn cautions(summary: &Summary) -> Vec<String> {
+    let mut cautions = Vec::new();
+    if summary.log.whole_seconds {
+        cautions.push(
+            "All times in the log are whole seconds: bursts look larger or smaller than they were, \
+             and the refusals are estimates."
+                .to_owned(),
+        );
+    }
+    cautions.extend(summary.rules.iter().filter(|rule| lacks_actor(rule)).map(|rule| {
+        let RuleSummary { name, actor, checked, .. } = rule;
+        format!(
+            "No request in the log has the actor `{actor}` of rule `{name}`. So the {} requests of the rule \
+             count like requests without the actor. If the gateway sees the actor, log it.",
+            count(*checked)
+        )
+    }));
+    cautions
+}
+
+/// Whether a rule never found its actor: then its numbers say nothing about the actors.
+#[must_use]
+pub fn lacks_actor(rule: &RuleSummary) -> bool {
+    rule.checked > 0 && rule.without_actor == rule.checked
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_rule_that_never_found_its_actor_is_named() {
+        let rule = |checked, without_actor| RuleSummary {
+            name: "each".into(),
+            actor: "user".into(),
+            checked,
+            without_actor,
+            ..RuleSummary::default()
+        };
+        let rules = vec![rule(0, 0), rule(1_000, 999), rule(1_000, 1_000)];
+        let cautions = cautions(&Summary { rules, ..Summary::default() });
+        assert_eq!(cautions.len(), 1);
+        assert!(
+            cautions[0].contains("the actor `user` of rule `each`. So the 1,000 requests"),
+            "{cautions:?}"
+        );
+    }
+}
