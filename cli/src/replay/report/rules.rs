@@ -25,8 +25,9 @@ fn rules(summary: &Summary) -> Markup {
         table .rules {
             caption .hidden { "Rules, in the order of the document" }
             (table::head([
-                Text("Rule"), Text("Quota"), Number("Checked"), Number("Refused"), Number("Share"),
-                Number("Refused actors"), Text("Refusals over time"), Text("Suggested"),
+                // A phone shows the first columns; the others scroll.
+                Text("Rule"), Number("Refused"), Number("Share"), Text("Quota"), Text("Suggested"),
+                Number("Checked"), Number("Refused actors"), Text("Refusals over time"),
             ]))
             tbody {
                 @for (index, rule) in summary.rules.iter().enumerate() {
@@ -36,18 +37,18 @@ fn rules(summary: &Summary) -> Markup {
                             @if !rule.is_enforced { " " span .badge { "shadow" } }
                             span .where { (text::isolated(&rule.url)) }
                         }
-                        td { (number::quota(rule.rpu, rule.unit_s)) }
-                        td .n { (number::count(rule.checked)) }
                         td .n.refusal[rule.refused > 0] { (number::count(rule.refused)) }
                         td .n { (number::percent(rule.refused, rule.checked)) }
-                        td .n { (number::count(rule.refused_actors)) " of " (number::count(rule.actors)) }
-                        td { (spark::draw(&rule.refusals, &words(rule, &summary.timeline))) }
+                        td { (number::quota(rule.rpu, rule.unit_s)) }
                         td {
                             @match &rule.suggestion {
                                 Some(suggestion) => (number::quota(suggestion.rpu, rule.unit_s)),
                                 None => span .none { "–" },
                             }
                         }
+                        td .n { (number::count(rule.checked)) }
+                        td .n { (number::count(rule.refused_actors)) " of " (number::count(rule.actors)) }
+                        td { (spark::draw(&rule.refusals, &words(rule, &summary.timeline))) }
                     }
                 }
             }
