@@ -160,8 +160,9 @@ impl Diagnostic for Shown<'_> {
 
     fn labels(&self) -> Option<Box<dyn Iterator<Item = LabeledSpan> + '_>> {
         let (file, range) = (self.excerpts.file, &self.finding.range);
-        // A label of several lines would bury the first one.
+        // A label of several lines, or of a long line, would bury its beginning.
         let end = file.line(file.position(range.start).line).end;
+        let end = self.excerpts.boundary(end.min(range.start.saturating_add(MAX_LINE)));
         let length = range.end.min(end).saturating_sub(range.start);
         Some(Box::new([LabeledSpan::new_primary_with_span(None, (range.start, length))].into_iter()))
     }
@@ -258,6 +259,13 @@ mod tests {
         let clean = shown(text);
         assert_eq!(clean, "a?[31m \n\tb???c??");
         assert_eq!(clean.len(), text.len());
+    }
+
+    #[test]
+    fn a_long_value_is_shown_in_part() {
+        let report = Report::of(File::new("a.json", format!("\"{}\"", "é".repeat(100_000))), None);
+        let shown = self::text(&[report], false);
+        assert!(shown.contains("expected an object") && shown.len() < 2_000, "{}", shown.len());
     }
 
     #[test]

@@ -7,7 +7,7 @@ use super::model::Model;
 use super::{addresses, clusters, document, envoy, files, mistakes, nginx, partial, replicas, yaml};
 use crate::source::content::{File, Unreadable};
 use crate::source::documents::{Document, Host, documents};
-use crate::source::parts::{Form, Part, parts};
+use crate::source::parts::{Form, parts};
 use crate::source::value::Value;
 use diana_config::Configuration;
 use diana_document::Error;
@@ -95,10 +95,12 @@ impl Report {
             );
         }
         let mut summaries = Vec::new();
-        for part in &parts {
+        // A file may have thousands of parts, so no part looks through the documents of others.
+        for documents in documents.chunk_by(|one, next| std::ptr::eq(one.part, next.part)) {
+            let Some(part) = documents.first().map(|document| document.part) else { continue };
             let mut zone = Zone::default();
-            let listener = listener(part, &documents);
-            for document in documents.iter().filter(|document| std::ptr::eq(document.part, part)) {
+            let listener = listener(documents);
+            for document in documents {
                 if let Some(configuration) =
                     check(document, listener.as_deref(), replicas, &mut zone, &mut found)
                 {
@@ -131,11 +133,10 @@ impl Report {
     }
 }
 
-/// A text's only listener document, if the document is valid. Documents of routes overlay it.
-fn listener(part: &Part, documents: &[Document]) -> Option<Vec<u8>> {
-    let is_listener =
-        |document: &&Document| document.host == Host::Module && std::ptr::eq(document.part, part);
-    let mut listeners = documents.iter().filter(is_listener);
+/// The only listener document of a text's documents, if that document is valid. Documents of routes
+/// overlay it.
+fn listener(documents: &[Document]) -> Option<Vec<u8>> {
+    let mut listeners = documents.iter().filter(|document| document.host == Host::Module);
     let (only, None) = (listeners.next()?, listeners.next()) else {
         return None;
     };

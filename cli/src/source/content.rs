@@ -23,7 +23,13 @@ pub struct File {
     pub text: Arc<str>,
     /// The first byte of each line.
     lines: Vec<usize>,
+    /// How many characters begin before each block of [`BLOCK`] bytes.
+    blocks: Box<[usize]>,
 }
+
+/// The bytes between two entries of [`File::blocks`]. A document may be one line of megabytes, which
+/// no finding reads from its start.
+const BLOCK: usize = 1024;
 
 /// A place in a file: the line and the column in characters, both from 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -78,16 +84,31 @@ impl File {
         let text = text.strip_prefix(MARK).map_or_else(|| text.clone(), Into::into);
         let starts = text.match_indices('\n').map(|(at, _)| at.saturating_add(1));
         let lines = [0].into_iter().chain(starts).collect();
-        File { name: name.into(), text, lines }
+        let mut count = 0usize;
+        let blocks = text.as_bytes().chunks(BLOCK).map(|block| {
+            let before = count;
+            count = count.saturating_add(beginnings(block));
+            before
+        });
+        let blocks = blocks.collect();
+        File { name: name.into(), text, lines, blocks }
+    }
+
+    /// How many characters begin before a byte.
+    fn characters(&self, at: usize) -> usize {
+        let at = at.min(self.text.len());
+        let block = (at / BLOCK).min(self.blocks.len().saturating_sub(1));
+        let start = block.saturating_mul(BLOCK);
+        let rest = self.text.as_bytes().get(start..at).unwrap_or_default();
+        self.blocks.get(block).copied().unwrap_or(0).saturating_add(beginnings(rest))
     }
 
     /// The place of a byte.
     #[must_use]
     pub fn position(&self, at: usize) -> Position {
         let line = self.lines.partition_point(|start| *start <= at).max(1);
-        let start = self.line(line).start;
-        let before = self.text.get(start..at.clamp(start, self.text.len())).unwrap_or_default();
-        Position { line, column: before.chars().count().saturating_add(1) }
+        let before = self.characters(at).saturating_sub(self.characters(self.line(line).start));
+        Position { line, column: before.saturating_add(1) }
     }
 
     /// The bytes of a line, counted from 1, without its line feed. Empty if there is no such line.
@@ -110,6 +131,11 @@ impl File {
     pub fn content(&self) -> Content {
         Content { text: self.text.clone(), origin: Origin::plain(0, self.text.len()) }
     }
+}
+
+/// How many characters begin in these bytes of UTF-8.
+fn beginnings(bytes: &[u8]) -> usize {
+    bytes.iter().filter(|byte| **byte & 0b1100_0000 != 0b1000_0000).count()
 }
 
 /// A text within a file.
@@ -182,6 +208,16 @@ mod tests {
         );
         assert_eq!((place(8), place(99)), ((3, 1), (3, 1)));
         assert_eq!((&file.text[file.line(2)], file.line(9).is_empty()), ("é:x", true));
+    }
+
+    #[test]
+    fn a_column_in_a_long_line_counts_characters() {
+        let text = format!("a\n{}:", "é".repeat(2 * BLOCK));
+        let file = File::new("a", text);
+        for characters in [0, BLOCK / 2, BLOCK / 2 + 1, BLOCK, 2 * BLOCK] {
+            let place = file.position(2 + 2 * characters);
+            assert_eq!((place.line, place.column), (2, characters + 1));
+        }
     }
 
     #[test]

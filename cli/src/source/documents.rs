@@ -8,7 +8,7 @@ use super::messages::{
 use super::nginx::Word;
 use super::parts::{Form, Part};
 use super::recognize::{is_document, is_of_diana};
-use super::value::{Entry, Value};
+use super::value::{Entry, Kind, Value};
 use super::{embedded, json};
 use std::borrow::Cow;
 use std::ops::Range;
@@ -279,7 +279,10 @@ impl<'a> Finder<'a, '_> {
         let is_ours = match &body {
             Body::Structure(value) => is_document(value),
             Body::Text(_, Ok(value)) => is_document(value),
-            Body::Text(..) | Body::Absent(..) => false,
+            Body::Text(..) => false,
+            Body::Absent(..) => meant(filter.value, key, fields)
+                .and_then(|entry| meant(&entry.value, "value", VALUE_FIELDS))
+                .is_some_and(|entry| is_document(&entry.value)),
         };
         if is_named || is_ours {
             self.add(host, body, Some(filter), manager);
@@ -290,6 +293,7 @@ impl<'a> Finder<'a, '_> {
         let any = &entry.value;
         let (name, _) = message(any);
         let value = meant(any, "value", VALUE_FIELDS).map(|entry| &entry.value);
+        let absent = |value: &Value, why| Body::Absent(head(value), why);
         let text = value.or(Some(any).filter(|any| any.text().is_some()));
         match name {
             "google.protobuf.StringValue" => {
@@ -298,10 +302,14 @@ impl<'a> Finder<'a, '_> {
                         let value = json::value(&content.text);
                         Body::Text(content, value)
                     }
-                    None => Body::Absent(entry.key_range.clone(), EMPTY),
+                    None => match value.filter(|value| value.kind != Kind::Null) {
+                        Some(value) => absent(value, NO_TEXT),
+                        None => Body::Absent(entry.key_range.clone(), EMPTY),
+                    },
                 }
             }
             "google.protobuf.Struct" => match value {
+                Some(value @ Value { kind: Kind::List(_) | Kind::Text(_), .. }) => absent(value, NO_OBJECT),
                 Some(value) => Body::Structure(value),
                 None => Body::Absent(entry.key_range.clone(), EMPTY),
             },
@@ -312,12 +320,25 @@ impl<'a> Finder<'a, '_> {
     }
 }
 
+/// The beginning of a value: the value itself, or its first item.
+fn head(value: &Value) -> Range<usize> {
+    match (value.entries().first(), value.items().first()) {
+        (Some(entry), _) => entry.key_range.clone(),
+        (_, Some(item)) => head(item),
+        _ => value.range.clone(),
+    }
+}
+
 /// The first key of an object.
 fn begin(object: &Value) -> Range<usize> {
     object.entries().first().map_or_else(|| object.range.clone(), |entry| entry.key_range.clone())
 }
 
 const EMPTY: &str = "the configuration is empty: write a document with `limits`";
+const NO_TEXT: &str = "a `google.protobuf.StringValue` is text: write a `google.protobuf.Struct`, or the document as \
+    JSON text";
+const NO_OBJECT: &str = "a `google.protobuf.Struct` is an object: write an object with `limits`, or JSON text in a \
+    `google.protobuf.StringValue`";
 const UNREAD: &str = "the check cannot read the document in this message: write a `google.protobuf.Struct` or a \
     `google.protobuf.StringValue`";
 

@@ -23,18 +23,32 @@ struct Asked {
     ip: &'static str,
     user: Option<String>,
     plan: Option<&'static str>,
+    host: &'static str,
+    headers: Vec<&'static str>,
     times: u32,
     every_ms: u64,
 }
 
 fn rule() -> impl Strategy<Value = Value> {
     let quota = (0u64..6, select(vec!["second", "10s", "minute"]));
-    let actor = select(vec![json!("all"), json!("ip"), json!("user"), json!(["user", "ip"])]);
+    let actor = select(vec![
+        json!("all"),
+        json!("ip"),
+        json!("user"),
+        json!(["user", "ip"]),
+        json!("session"),
+        json!("key"),
+        json!("second"),
+        json!("site"),
+        json!("verb"),
+        json!("claim"),
+        json!({"segment": "x"}),
+    ]);
     let missing = select(vec!["ip", "skip", "share", "deny"]);
     let algo = select(vec!["TB", "W", "SW", "SL", "LB"]);
-    let rest = (any::<bool>(), any::<bool>(), 1u64..3, prop::option::of(1u64..4));
+    let rest = (any::<bool>(), any::<bool>(), 1u64..3, prop::option::of(1u64..4), any::<[u8; 3]>());
     (quota, actor, missing, algo, rest).prop_map(
-        |((rpu, unit), actor, missing, algo, (shadow, waits, cost, penalty))| {
+        |((rpu, unit), actor, missing, algo, (shadow, waits, cost, penalty, [plans, overrides, reserve]))| {
             let mut rule = json!({"rpu": rpu, "unit": unit, "actor": actor, "algo": algo});
             if actor != json!("all") {
                 rule["missing"] = json!(missing);
@@ -53,13 +67,22 @@ fn rule() -> impl Strategy<Value = Value> {
             if let Some(after) = penalty {
                 rule["penalty"] = json!({"after": after, "for": "5s"});
             }
+            if plans < 80 {
+                rule["plans"] = json!({"gold": {"rpu": rpu + 2}, "free": "unlimited"});
+            }
+            if overrides < 80 && actor == json!("user") {
+                rule["overrides"] = json!({"a": {"rpu": 1}, "b": {"rpu": 4, "unit": "5s"}});
+            }
+            if reserve < 60 && rpu > 2 {
+                rule["priority"] = json!({"reserve": 1});
+            }
             rule
         },
     )
 }
 
 fn limit() -> impl Strategy<Value = Value> {
-    let url = select(vec!["/", "/a", "/a/b", "=/a", "/*/b", "/a/{x}", "/c"]);
+    let url = select(vec!["/", "/a", "/a/b", "=/a", "/*/b", "/a/{x}", "/c", "/{x}"]);
     let condition = select(vec![
         json!({}),
         json!({"methods": ["GET"]}),
@@ -67,6 +90,11 @@ fn limit() -> impl Strategy<Value = Value> {
         json!({"headers": {"x-plan": "gold"}}),
         json!({"headers": {"x-plan": {"present": false}}}),
         json!({"headers": {"x-plan": {"regex": "g.*"}}, "query": {"q": {"present": true}}}),
+        json!({"hosts": ["*.test", "b"]}),
+        json!({"jwt": {"sub": "ann"}}),
+        json!({"property": {"request.method": "GET"}}),
+        json!({"body_size": {"min": 5}}),
+        json!({"important": true}),
     ]);
     let rules = prop::collection::vec(rule(), 0..3);
     (url, condition, rules, any::<bool>()).prop_map(|(url, mut limit, rules, exclusive)| {
@@ -77,18 +105,42 @@ fn limit() -> impl Strategy<Value = Value> {
     })
 }
 
+/// Lines of headers. The first token has the claim `sub: ann`.
+const HEADERS: [&str; 5] = [
+    "authorization: Bearer e30.eyJzdWIiOiJhbm4ifQ.x",
+    "authorization: Bearer e30.x.x",
+    "cookie: session=1; session=2",
+    "cookie: session=1",
+    "content-length: 7",
+];
+
 fn asked() -> impl Strategy<Value = Asked> {
-    let target =
-        select(vec!["/", "/a", "/a?q=1", "/a/b", "/a/b?q", "/c/b", "/A/b", "/a%2Fb", "/x/..;/a/b", "//a/b"]);
+    let target = select(vec![
+        "/",
+        "/a",
+        "/a?q=1",
+        "/a/b",
+        "/a/b?q",
+        "/c/b",
+        "/A/b",
+        "/a%2Fb",
+        "/x/..;/a/b",
+        "//a/b",
+        "/a/b;v=1?key=1&key=1",
+    ]);
     let method = select(vec!["GET", "POST", "HEAD"]);
     let ip = select(vec!["203.0.113.1", "198.51.100.9", "2001:db8::1"]);
     let user = prop::option::of("[a-c]|\\PC{1,9}");
     let plan = prop::option::of(select(vec!["gold", "free"]));
+    let host = select(vec!["a.test", "b:80", "test"]);
+    let headers = prop::collection::vec(select(HEADERS.to_vec()), 0..3);
     let times = (1u32..15, select(vec![0, 50, 333, 1_000, 9_000]));
-    (method, target, ip, user, plan, times).prop_map(|(method, target, ip, user, plan, (times, every_ms))| {
-        let user = user.map(|user| user.trim().to_owned()).filter(|user| !user.is_empty());
-        Asked { method, target, ip, user, plan, times, every_ms }
-    })
+    (method, target, ip, user, plan, host, headers, times).prop_map(
+        |(method, target, ip, user, plan, host, headers, (times, every_ms))| {
+            let user = user.map(|user| user.trim().to_owned()).filter(|user| !user.is_empty());
+            Asked { method, target, ip, user, plan, host, headers, times, every_ms }
+        },
+    )
 }
 
 /// What one worker decided about a request.
@@ -115,6 +167,15 @@ fn decided(document: &Value, asked: &Asked) -> (Vec<Decided>, Vec<String>) {
         values = values.with(Part::Header("x-plan".into()), plan);
     }
     let (mut outcomes, mut names) = (Vec::new(), Vec::new());
+    for header in &asked.headers {
+        let (name, value) = header.split_once(": ").unwrap();
+        values = values.with(Part::Header(name.into()), value);
+    }
+    let size = if asked.headers.contains(&"content-length: 7") { "7" } else { "0" };
+    values = values
+        .with(Part::Host, asked.host)
+        .with(Part::BodySize, size)
+        .with(Part::Property(vec!["request".into(), "method".into()]), asked.method);
     for index in 0..asked.times {
         let now =
             Time::from_ns(START_S * 1_000_000_000).after(Span::from_ms(u64::from(index) * asked.every_ms));
@@ -149,15 +210,23 @@ proptest! {
 
     #[test]
     fn the_engine_decides_as_explained(limits in prop::collection::vec(limit(), 0..6), asked in asked(), listed: u8) {
-        let mut document = json!({"limits": limits});
+        let mut document = json!({"limits": limits, "plan": {"header": "x-plan"}, "actors": {
+            "session": {"cookie": "session"}, "key": {"query": "key"}, "second": {"path": 2},
+            "site": "host", "verb": "method", "claim": {"jwt": "sub"},
+        }});
         match listed {
             0..30 => document["deny"] = json!(["203.0.113.0/24", {"user": "a"}]),
             30..60 => document["allow"] = json!(["203.0.113.1", {"user": ["b", "c"]}]),
             _ => {}
         }
+        if compile(document.to_string().as_bytes()).is_err() {
+            return Ok(());
+        }
         let (times, every) = (asked.times.to_string(), format!("{}ms", asked.every_ms));
         let at = START_S.to_string();
         let mut words = vec!["--method", asked.method, "--url", asked.target, "--ip", asked.ip];
+        words.extend(["--host", asked.host]);
+        words.extend(asked.headers.iter().flat_map(|header| ["-H", *header]));
         words.extend(["--times", &times, "--every", &every, "--at", &at]);
         let user = asked.user.as_ref().map(|user| format!("x-user-id: {user}"));
         let plan = asked.plan.map(|plan| format!("x-plan: {plan}"));
@@ -184,7 +253,8 @@ proptest! {
                 details.starts_with("diana_no_actor") || details.starts_with("diana_denied")
             })
         };
-        if !explanation.outcomes.iter().any(decides_early) {
+        // Rules whose plan `free` is unlimited do not report.
+        if asked.plan != Some("free") && !explanation.outcomes.iter().any(decides_early) {
             for rule in rules().filter(|rule| rule.actor.found != "skipped") {
                 prop_assert!(names.contains(&rule.name), "{} did not report", rule.name);
             }
