@@ -7,6 +7,7 @@ mod document;
 mod envoy;
 mod files;
 mod finding;
+mod hints;
 mod mistakes;
 mod model;
 mod nginx;

@@ -5,11 +5,12 @@ use super::finding::Findings;
 use super::place::head;
 use crate::source::documents::{Document, Filter, FilterForm};
 use crate::source::messages::{
-    CODE_FIELDS, ENVIRONMENT_FIELDS, Fields, LOCAL_FIELDS, MODULE_CONFIG_FIELDS, MODULE_FIELDS,
-    PLUGIN_FIELDS, RELOAD_FIELDS, REMOTE_FIELDS, ROUTE_FIELDS, URI_FIELDS, VALUE_FIELDS, VM_FIELDS,
-    WASM_FIELDS, meant, message, misspelt, spelt_as,
+    CODE_FIELDS, ENVIRONMENT_FIELDS, Fields, LOCAL_FIELDS, MODULE, MODULE_CONFIG_FIELDS, MODULE_FIELDS,
+    MODULE_OF_ROUTE, PLUGIN_FIELDS, RELOAD_FIELDS, REMOTE_FIELDS, ROUTE_FIELDS, URI_FIELDS, VALUE_FIELDS,
+    VM_FIELDS, WASM, WASM_FIELDS, meant, message, misspelt, spelt_as,
 };
-use crate::source::value::{Entry, Value};
+use crate::source::parts::Form;
+use crate::source::value::{Entry, Kind, Value};
 use diana_document::quoted;
 
 /// Adds the findings about the filter with the document.
@@ -18,6 +19,9 @@ pub fn warnings(document: &Document, findings: &mut Findings) {
         return;
     };
     misspelt_keys(filter, findings);
+    if matches!(document.part.form, Form::Envoy(_)) {
+        missing_types(filter, findings);
+    }
     if filter.form == FilterForm::Plugin && !filter.is_merged {
         match meant(filter.value, "vm_config", PLUGIN_FIELDS) {
             Some(vm) => vm_id(vm, findings),
@@ -64,6 +68,37 @@ fn misspelt_keys(filter: &Filter, findings: &mut Findings) {
         // The kinds of Kubernetes have schemas, which its API server applies.
         FilterForm::WasmPlugin | FilterForm::ExtensionPolicy => {}
     }
+}
+
+/// Adds an error for each `Any` without a type: around the filter, and around the document.
+fn missing_types(filter: &Filter, findings: &mut Findings) {
+    if let Some(entry) = filter.untyped {
+        let name = match filter.form {
+            FilterForm::Plugin => WASM,
+            FilterForm::ModuleOfRoute => MODULE_OF_ROUTE,
+            _ => MODULE,
+        };
+        missing_type(entry, name, "", findings);
+    }
+    let (key, fields) = filter.form.keys();
+    let entry = meant(filter.value, key, fields).filter(|entry| entry.value.kind != Kind::Null);
+    let Some(entry) = entry.filter(|entry| message(&entry.value).0.is_empty()) else {
+        return;
+    };
+    let inner = meant(&entry.value, "value", VALUE_FIELDS);
+    let is_text = inner.map_or(&entry.value, |entry| &entry.value).text().is_some();
+    let name = if is_text { "google.protobuf.StringValue" } else { "google.protobuf.Struct" };
+    let more = if inner.is_none() { ", and the document under `value`" } else { "" };
+    missing_type(entry, name, more, findings);
+}
+
+fn missing_type(entry: &Entry, name: &str, more: &str, findings: &mut Findings) {
+    findings.add(
+        code::MISSING_KEY,
+        &entry.key_range,
+        format!("{} lacks its `\"@type\"`: Envoy refuses the configuration", quoted(&entry.key)),
+        Some(&format!("write `\"@type\": type.googleapis.com/{name}`{more}")),
+    );
 }
 
 /// The value of a field, or of the key that misspells the field.

@@ -3,6 +3,7 @@
 
 use super::code::{self, Code};
 use super::finding::Findings;
+use super::hints;
 use super::place::Places;
 use crate::source::content::SyntaxError;
 use crate::source::documents::{Body, Document, Host};
@@ -42,7 +43,12 @@ pub fn compile(document: &Document, listener: Option<&[u8]>, findings: &mut Find
         let places = Places::new(value, takes_first(document));
         for error in &errors {
             let (message, hint) = split(&error.why);
-            let hint = synonym(error, places.at(&error.path).0, hint).or_else(|| hint.map(Into::into));
+            let at = places.at(&error.path).0;
+            let is_bare = !takes_first(document) && at.quote.is_none();
+            let advice = hints::advice(error, at, is_bare);
+            let (better, advice) = advice.map_or((None, None), |advice| (advice.message, Some(advice.hint)));
+            let hint = advice.or_else(|| synonym(error, at, hint)).or_else(|| hint.map(Into::into));
+            let message = better.unwrap_or_else(|| message.into());
             findings.add(code_of(error), &places.of(error), message, hint.as_deref());
         }
         Compiled::Wrong(errors)

@@ -5,36 +5,80 @@ use super::finding::Findings;
 use super::place::head;
 use crate::source::parts::{Form, Part};
 use crate::source::value::{Entry, Value};
+use diana_document::quoted;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// Adds a warning for each repeated key. `line` is the line of a byte of the text.
+/// Lists whose items are objects. Before an item, users forget the `- `.
+const LISTS: [&str; 2] = ["limits", "rules"];
+
+/// Adds a finding for each repeated key, or one for all repeated keys of an item of a list. `line` is
+/// the line of a byte of the text.
 pub fn dropped_keys(part: &Part, line: &dyn Fn(usize) -> usize, findings: &mut Findings) {
     if let Some(root) = part.value().filter(|_| !part.is_json) {
-        let effect = match part.form {
-            Form::Kubernetes(_) => "`kubectl` refuses the manifest, and other tools drop",
-            _ => "Envoy drops",
-        };
-        visit(root, effect, line, findings);
+        let is_manifest = matches!(part.form, Form::Kubernetes(_));
+        Repeated { is_manifest, line, findings }.visit(root, false);
     }
 }
 
-fn visit(value: &Value, effect: &str, line: &dyn Fn(usize) -> usize, findings: &mut Findings) {
-    let mut first: HashMap<&str, &Entry> = HashMap::new();
-    for entry in value.entries() {
-        if let Some(earlier) = first.insert(&entry.key, entry) {
-            let line = line(earlier.key_range.start);
-            let key = diana_document::quoted(&entry.key);
-            findings.add(
-                code::DROPPED_KEY,
-                &entry.key_range,
-                format!("{key} is given twice: {effect} the value in line {line}"),
-                Some("remove one of the two keys, or merge their values"),
-            );
+struct Repeated<'a, 'b> {
+    is_manifest: bool,
+    line: &'a dyn Fn(usize) -> usize,
+    findings: &'a mut Findings<'b>,
+}
+
+impl Repeated<'_, '_> {
+    /// `is_item` says whether the value is an item of one of [`LISTS`].
+    fn visit(&mut self, value: &Value, is_item: bool) {
+        let mut last: HashMap<&str, &Entry> = HashMap::new();
+        let mut repeated = Vec::new();
+        for entry in value.entries() {
+            if let Some(earlier) = last.insert(&entry.key, entry) {
+                repeated.push((earlier, entry));
+            }
         }
-        visit(&entry.value, effect, line, findings);
+        match &repeated[..] {
+            [(earlier, entry), _, ..] if is_item => self.run(earlier, entry),
+            all => all.iter().for_each(|(earlier, entry)| self.single(earlier, entry)),
+        }
+        for entry in value.entries() {
+            let is_list = LISTS.contains(&entry.key.as_str());
+            entry.value.items().iter().for_each(|item| self.visit(item, is_list));
+            if entry.value.items().is_empty() {
+                self.visit(&entry.value, false);
+            }
+        }
+        value.items().iter().for_each(|item| self.visit(item, false));
     }
-    value.items().iter().for_each(|item| visit(item, effect, line, findings));
+
+    fn single(&mut self, earlier: &Entry, entry: &Entry) {
+        let effect = match self.is_manifest {
+            true => "`kubectl` refuses the manifest, and other tools drop",
+            false => "Envoy drops",
+        };
+        let (key, line) = (quoted(&entry.key), (self.line)(earlier.key_range.start));
+        self.findings.add(
+            code::DROPPED_KEY,
+            &entry.key_range,
+            format!("{key} is given twice: {effect} the value in line {line}"),
+            Some("remove one of the two keys, or merge their values"),
+        );
+    }
+
+    /// Several repeated keys of one item are two items: the second one lacks its `- `.
+    fn run(&mut self, earlier: &Entry, entry: &Entry) {
+        let (code, effect) = match self.is_manifest {
+            true => (code::REPEATED_KEY, "`kubectl` refuses the manifest"),
+            false => (code::DROPPED_KEY, "Envoy drops the earlier values"),
+        };
+        let (key, line) = (quoted(&entry.key), (self.line)(earlier.key_range.start));
+        self.findings.add(
+            code,
+            &entry.key_range,
+            format!("{key} and keys after it are given twice, first in line {line}: {effect}"),
+            Some(&format!("missing `- `? write `- ` before {key} if a new item of the list begins here")),
+        );
+    }
 }
 
 /// Adds a warning if Envoy does not read this text, because another YAML document precedes this

@@ -3,7 +3,7 @@
 use super::content::{Content, SyntaxError};
 use super::messages::{
     CODE_FIELDS, Fields, MANAGER, MODULE, MODULE_CONFIG_FIELDS, MODULE_FIELDS, MODULE_OF_ROUTE,
-    PLUGIN_FIELDS, ROUTE_FIELDS, VALUE_FIELDS, VM_FIELDS, WASM, WASM_FIELDS, meant, message,
+    PLUGIN_FIELDS, ROUTE_FIELDS, VALUE_FIELDS, VM_FIELDS, WASM, WASM_FIELDS, implied, meant, message,
 };
 use super::nginx::Word;
 use super::parts::{Form, Part};
@@ -52,6 +52,8 @@ pub struct Filter<'a> {
     pub entry: Option<&'a Entry>,
     /// The value.
     pub value: &'a Value,
+    /// The entry of the message around the filter, if the message lacks its type.
+    pub untyped: Option<&'a Entry>,
     /// Whether Istio merges the value into a filter that is defined elsewhere.
     pub is_merged: bool,
 }
@@ -73,7 +75,8 @@ pub enum FilterForm {
 
 impl FilterForm {
     /// The key of the document, and all keys of the form; no keys for Kubernetes resources.
-    fn keys(self) -> (&'static str, Fields) {
+    #[must_use]
+    pub fn keys(self) -> (&'static str, Fields) {
         match self {
             FilterForm::Plugin => ("configuration", PLUGIN_FIELDS),
             FilterForm::Module => ("filter_config", MODULE_FIELDS),
@@ -175,6 +178,8 @@ pub fn documents(parts: &[Part]) -> Vec<Document<'_>> {
 #[derive(Clone, Copy, Default)]
 struct Around<'a> {
     manager: Option<&'a Value>,
+    /// The entry of the value, if the value is an `Any` without a type.
+    untyped: Option<&'a Entry>,
     is_merged: bool,
 }
 
@@ -201,8 +206,13 @@ impl<'a> Finder<'a, '_> {
     }
 
     fn visit(&mut self, value: &'a Value, mut around: Around<'a>) {
-        let (message, body) = message(value);
-        let filter = |form, entry, value| Filter { form, entry, value, is_merged: around.is_merged };
+        let untyped = around.untyped.take();
+        let (message, body) = match untyped {
+            Some(_) => (implied(value), value),
+            None => message(value),
+        };
+        let is_merged = around.is_merged;
+        let filter = |form, entry, value| Filter { form, entry, value, untyped, is_merged };
         match message {
             MANAGER => around.manager = Some(body),
             WASM => {
@@ -228,8 +238,19 @@ impl<'a> Finder<'a, '_> {
         }
         // The `patch` of an `EnvoyFilter`.
         around.is_merged |= value.get("operation").and_then(Value::text) == Some("MERGE");
-        value.entries().iter().for_each(|entry| self.visit(&entry.value, around));
+        for entry in value.entries() {
+            self.visit(&entry.value, Around { untyped: self.untyped(entry), ..around });
+        }
         value.items().iter().for_each(|item| self.visit(item, around));
+    }
+
+    /// The entry, if Envoy expects an `Any` there, but the value has no type. A patch in a Kubernetes
+    /// manifest may get its type from the filter that the patch changes.
+    fn untyped(&self, entry: &'a Entry) -> Option<&'a Entry> {
+        let is_any = matches!(entry.key.as_str(), "typed_config" | "typedConfig");
+        let is_untyped =
+            is_any && matches!(self.part.form, Form::Envoy(_)) && message(&entry.value).0.is_empty();
+        is_untyped.then_some(entry)
     }
 
     /// Kubernetes resources with a field of their own for a plugin's configuration.
@@ -242,7 +263,8 @@ impl<'a> Finder<'a, '_> {
                     Some(value) => Body::Structure(value),
                     None => Body::Absent(begin(value), EMPTY),
                 };
-                self.add(host, body, Some(Filter { form, entry: None, value, is_merged: false }), None);
+                let filter = Filter { form, entry: None, value, untyped: None, is_merged: false };
+                self.add(host, body, Some(filter), None);
             }
         };
         match kind {
@@ -294,9 +316,11 @@ impl<'a> Finder<'a, '_> {
         let (name, _) = message(any);
         let value = meant(any, "value", VALUE_FIELDS).map(|entry| &entry.value);
         let absent = |value: &Value, why| Body::Absent(head(value), why);
-        let text = value.or(Some(any).filter(|any| any.text().is_some()));
+        let text = value.or(Some(any)).filter(|value| value.text().is_some());
         match name {
-            "google.protobuf.StringValue" => {
+            // A fragment may leave the type out.
+            "" if text.is_none() => Body::Structure(any.get("value").unwrap_or(any)),
+            "google.protobuf.StringValue" | "" => {
                 match text.and_then(|value| embedded::content(&self.part.content, value)) {
                     Some(content) => {
                         let value = json::value(&content.text);
@@ -313,8 +337,6 @@ impl<'a> Finder<'a, '_> {
                 Some(value) => Body::Structure(value),
                 None => Body::Absent(entry.key_range.clone(), EMPTY),
             },
-            // A fragment may leave the type out.
-            "" => Body::Structure(any.get("value").unwrap_or(any)),
             _ => Body::Absent(entry.key_range.clone(), UNREAD),
         }
     }

@@ -116,6 +116,21 @@ pub fn message(value: &Value) -> (&str, &Value) {
     }
 }
 
+/// The name of the message with a filter that an `Any` without a type probably is; empty if its keys
+/// are those of no such message.
+#[must_use]
+pub fn implied(value: &Value) -> &'static str {
+    let has = |value: &Value, field, fields| meant(value, field, fields).is_some();
+    if has(value, "dynamic_module_config", MODULE_FIELDS) {
+        let is_of_route = value.field("per_route_config_name").is_some();
+        return if is_of_route { MODULE_OF_ROUTE } else { MODULE };
+    }
+    let plugin = value.field("config");
+    let is_plugin =
+        |plugin| ["vm_config", "configuration"].iter().any(|field| has(plugin, field, PLUGIN_FIELDS));
+    if plugin.is_some_and(is_plugin) { WASM } else { "" }
+}
+
 /// `vmConfig` → `vm_config`.
 fn snake(key: &str) -> String {
     let mut snake = String::new();

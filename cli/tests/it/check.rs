@@ -1,6 +1,7 @@
 //! `diana check`: a corpus of mistakes, the text that people see, JSON, exit codes.
 
 mod corpus;
+mod hints;
 mod nginx;
 mod output;
 mod repository;

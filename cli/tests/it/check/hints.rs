@@ -1,0 +1,59 @@
+//! The messages and hints about mistakes that users make often.
+
+use diana_cli::check::report::Report;
+use diana_cli::source::content::File;
+
+/// `LINE: MESSAGE | HINT` of each finding in a YAML text.
+fn found(text: &str) -> Vec<String> {
+    let report = Report::of(File::new("a.yaml", text), None);
+    let shown = report.findings.iter().map(|finding| {
+        let line = report.file.position(finding.range.start).line;
+        format!("{line}: {} | {}", finding.message, finding.hint.as_deref().unwrap_or_default())
+    });
+    shown.collect()
+}
+
+/// The findings in a rule.
+fn of_rule(rule: &str) -> Vec<String> {
+    found(&format!("limits:\n  - url: /\n    rules:\n      - {{{rule}}}\n"))
+}
+
+#[test]
+fn a_number_that_is_too_large_is_called_so() {
+    let large =
+        ["4: `5000000000` is larger than the largest value allowed, 1000000000 | write at most 1000000000"];
+    assert_eq!(of_rule("rpu: 5000000000, unit: day"), large);
+    assert_eq!(of_rule("rpu: '5000000000', unit: day"), large);
+    assert!(of_rule("rpu: '50', unit: day")[0].ends_with("| leave out its quotes"));
+}
+
+#[test]
+fn other_spellings_of_a_quota_have_hints() {
+    let hint = |rule: &str| of_rule(rule).last().unwrap().split_once(" | ").unwrap().1.to_string();
+    assert_eq!(hint("rpu: 1, unit: mins"), "did you mean `minute`?");
+    assert_eq!(hint("rpu: 1, unit: 60"), "write the unit as a span: `60s`");
+    assert_eq!(hint("rpu: 100/minute"), "write `rpu: 100, unit: minute`");
+    assert_eq!(
+        hint("actor: header x-api-key, rpu: 1, unit: day"),
+        "write `actor: x-api-key` and declare `actors: {x-api-key: {header: x-api-key}}`"
+    );
+    assert_eq!(hint("rpu: '{{ .Values.rpu }}', unit: day"), "a template? render it first (`helm template`)");
+}
+
+#[test]
+fn lists_and_objects_that_are_confused_have_hints() {
+    let rule = "{rpu: 1, unit: day}";
+    let found = |text: &str| found(&text.replace("RULE", rule));
+    assert_eq!(
+        found("limits:\n  url: /\n  rules:\n    - RULE\n"),
+        ["1: expected a list, found an object | missing `- `? write `- ` before `url`"]
+    );
+    assert_eq!(
+        found("limits:\n  - url: /\n    rules: RULE\n"),
+        ["3: expected a list, found an object | missing `- `? write `- ` before `rpu`"]
+    );
+    assert_eq!(
+        found("limits:\n  - url: [/api, /v2]\n    rules: [RULE]\n"),
+        ["2: expected text, found a list | write one limit for each url"]
+    );
+}
