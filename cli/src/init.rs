@@ -1,6 +1,7 @@
 //! Writes a first document and the gateway's configuration around it, from flags or from a short
 //! interview. The text is checked before anything is written.
 
+mod access_log;
 mod args;
 mod endpoint;
 mod envoy;

@@ -24,8 +24,10 @@ pub mod text;
 pub use args::Args;
 
 use crate::output;
+use crate::printable::printable;
 use miette::{IntoDiagnostic, Result, WrapErr, bail};
 use std::fs;
+use std::io::{Write, stderr};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -45,6 +47,10 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     match args.json {
         true => output::print_json(&summary)?,
         false => output::print(&text::report(&summary))?,
+    }
+    if let Some(path) = &args.report {
+        // `eprintln!` panics if nobody reads the message.
+        let _ = writeln!(stderr(), "wrote `{}`", printable(&path.display().to_string()));
     }
     is_complete(&summary.log, args)?;
     let summary::Totals { requests, refused, .. } = summary.totals;
@@ -86,6 +92,13 @@ fn is_complete(log: &summary::LogSummary, args: &Args) -> Result<()> {
         bail!("`{file}` ended early, after line {line}: {why}; the report leaves out the rest");
     }
     let (unreadable, lines, max) = (log.unreadable, log.lines, args.max_unreadable);
+    // All lines of such a file are unreadable, however few they are among the lines of all files.
+    if let (Some(file), true) = (log.unmatched.first(), max < 100.0) {
+        bail!(
+            "`{file}` has no line in the format {}; all logs of one command have the same format",
+            log.format
+        );
+    }
     if unreadable as f64 * 100.0 > max * lines as f64 {
         let (unreadable, lines) = (number::count(unreadable), number::plural(lines, "line"));
         bail!("{unreadable} of {lines} cannot be read, but `--max-unreadable` permits only {max} %");

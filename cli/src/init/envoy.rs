@@ -1,13 +1,15 @@
 //! Envoy's configuration around a document.
 
+use super::access_log;
 use super::endpoint::Endpoint;
 use super::plan::Plan;
 use super::target::{Kind, Store};
 use super::yaml::{Yaml, scalar};
+use diana_limiter::policy::Policy;
 use serde_json::Value;
 
 /// The text of `envoy.yaml`, or of `envoy-native.yaml`.
-pub fn text(plan: &Plan, document: &Value) -> String {
+pub fn text(plan: &Plan, document: &Value, policy: &Policy) -> String {
     let is_native = plan.kind == Kind::EnvoyNative;
     let prefix = if is_native { "diana" } else { "wasm.diana" };
     let filter = if is_native { native(plan, document) } else { wasm(plan, document) };
@@ -41,13 +43,7 @@ static_resources:
                       "@type": type.googleapis.com/envoy.extensions.access_loggers.stream.v3.StdoutAccessLog
                       log_format:
                         json_format:                         # `diana replay` reads these lines
-                          start_time: "%START_TIME%"
-                          method: "%REQ(:METHOD)%"
-                          path: "%REQ(X-ENVOY-ORIGINAL-PATH?:PATH)%"
-                          authority: "%REQ(:AUTHORITY)%"
-                          downstream_remote_address: "%DOWNSTREAM_REMOTE_ADDRESS%"
-                          x-user-id: "%REQ(X-USER-ID)%"            # add the headers that your limits name
-                          duration: "%DURATION%"
+{request}                          duration: "%DURATION%"
                           response_code: "%RESPONSE_CODE%"
                           # The rules that refused, or would have in shadow mode, and the reason of the response.
                           rule: "%FILTER_STATE({prefix}.rule:PLAIN)%"
@@ -75,6 +71,7 @@ admin:
   address: {{socket_address: {{address: 127.0.0.1, port_value: 9901}}}}
 "#,
         listen = address(&plan.listen),
+        request = access_log::lines(policy, &" ".repeat(26)),
         clusters = clusters(plan),
     )
 }

@@ -14,7 +14,7 @@ pub fn text(plan: &Plan) -> Result<String> {
     let configuration = plan.compile()?;
     let document = plan.document();
     let text = match plan.kind {
-        Kind::Envoy | Kind::EnvoyNative => envoy::text(plan, &document),
+        Kind::Envoy | Kind::EnvoyNative => envoy::text(plan, &document, &configuration.policy),
         Kind::Nginx => nginx::text(plan, &document, &configuration.policy),
         Kind::Document if plan.is_json => format!("{document:#}\n"),
         Kind::Document => Yaml { indent: 0 }.document(plan, &document),

@@ -4,6 +4,7 @@
 //!   file ─ input: decompress ─► lines ─ Format: Pattern or Keys ─► Record ─ reader: sort, merge ─►
 //! ```
 
+mod begin;
 pub mod envoy;
 mod escape;
 pub mod field;

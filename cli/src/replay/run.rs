@@ -106,9 +106,9 @@ impl Replay {
             }
             progress(bytes, u64::try_from(batch.len()).unwrap_or(0));
         })?;
-        let Counts { lines, unreadable, examples, ended_early, known } = counts;
+        let Counts { lines, unreadable, examples, unmatched, ended_early, known } = counts;
         (log.lines, log.unreadable, log.examples) = (lines, unreadable, examples);
-        log.ended_early = ended_early;
+        (log.unmatched, log.ended_early) = (unmatched, ended_early);
         log.assumptions = of_times(&known);
         for run in [Some(&first), other.as_ref()].into_iter().flatten() {
             for assumption in run.assumptions(&slots, &known) {

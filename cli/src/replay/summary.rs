@@ -37,6 +37,8 @@ pub struct LogSummary {
     pub unreadable: u64,
     /// The first of the unreadable lines.
     pub examples: Vec<Unreadable>,
+    /// The files with lines of which none is a request of the format.
+    pub unmatched: Vec<String>,
     /// The files that could not be read to their ends.
     pub ended_early: Vec<EndedEarly>,
     /// Requests that were logged too late to be decided in the order of their starts.

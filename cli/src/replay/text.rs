@@ -63,6 +63,9 @@ fn write(text: &mut String, summary: &Summary, log: &LogSummary, totals: &Totals
             writeln!(text, "  {}:{line}: {}", printable(file), printable(why))?;
         }
     }
+    for file in &log.unmatched {
+        writeln!(text, "\n{} has no line in the format {}", printable(file), printable(&log.format))?;
+    }
     for EndedEarly { file, line, why } in &log.ended_early {
         let (file, line) = (printable(file), count(*line));
         writeln!(text, "\n{file} ended early, after line {line}: {}", printable(why))?;

@@ -1,5 +1,6 @@
 //! `diana init`: the text of the files that it writes, and its refusals.
 
+mod access_log;
 mod command;
 
 use clap::Parser;

@@ -201,6 +201,52 @@ fn a_report_replaces_neither_the_document_nor_a_log() {
     let output = replay(folder.path(), &["--report", "out.html"]);
     assert_eq!(output.status.code(), Some(0));
     assert!(fs::read_to_string(folder.path().join("out.html")).unwrap().contains("</html>"));
+    assert_eq!(String::from_utf8_lossy(&output.stderr), "wrote `out.html`\n");
+}
+
+#[test]
+fn the_error_for_longer_lines_has_a_format_that_reads_them() {
+    let common = r#"203.0.113.7 - - [23/Nov/2026:00:00:00 +0000] "GET / HTTP/1.1" 200 5"#;
+    let envoy = r#"[2026-11-23T00:00:00.250Z] "GET / HTTP/1.1" 200 - 0 5 4 3 "-" "-" "-" "h" "-""#;
+    let istio = r#"[2026-11-23T00:00:00.250Z] "GET / HTTP/1.1" 200 - via_upstream - "-" 0 5 4 3 "-" "-" "-" "h" "-" c a:1 b:2 192.0.2.1:3 - r"#;
+    for (line, begins) in [
+        (format!(r#"{common} "-" "curl" "u1" 0.012"#), "its lines begin as in nginx's `combined`: "),
+        (format!("{common} 0.012"), "its lines begin as in the common log format: "),
+        (common.into(), "its lines have the common log format: "),
+        (format!("{envoy} u1"), "its lines begin as in Envoy's default format: "),
+        (format!("{istio} u1"), "its lines begin as in Istio's default format: "),
+    ] {
+        let folder = folder(&format!("{line}\n"));
+        let error = message(&replay(folder.path(), &[]));
+        assert!(error.contains(begins), "{error}");
+        let (_, rest) = error.split_once("--format '").unwrap();
+        let (format, _) = rest.split_once('\'').unwrap();
+        let output = replay(folder.path(), &["--format", format]);
+        assert_eq!(output.status.code(), Some(0), "{line}: {}", message(&output));
+    }
+    let other = folder("neither nor\n");
+    let error = message(&replay(other.path(), &[]));
+    assert!(error.contains("`neither nor`: pass `--format` with envoy, istio, nginx, json or a pattern"));
+}
+
+#[test]
+fn a_log_in_another_format_than_the_other_logs_cannot_pass() {
+    let log: String = (0..100).map(|number| line(number, "\"ann\"")).collect();
+    let folder = folder(&log);
+    let nginx = "203.0.113.7 - - [23/Nov/2026:00:00:00 +0000] \"GET / HTTP/1.1\" 200 5 \"-\" \"-\"\n";
+    fs::write(folder.path().join("nginx.log"), nginx).unwrap();
+    fs::write(folder.path().join("empty.log"), "").unwrap();
+    let logs = ["--log", "nginx.log", "empty.log"];
+    let output = replay(folder.path(), &[&logs[..], &["--report", "out.html"]].concat());
+    let (text, error) = (String::from_utf8_lossy(&output.stdout), message(&output));
+    assert_eq!(output.status.code(), Some(2), "{error}");
+    let expected = "`nginx.log` has no line in the format json; all logs of one command have the same format";
+    assert!(error.contains(expected) && !error.contains("empty.log"), "{error}");
+    assert!(text.contains("\nnginx.log has no line in the format json\n"), "{text}");
+    let page = fs::read_to_string(folder.path().join("out.html")).unwrap();
+    assert!(page.contains(" has no line in the format "));
+    let output = replay(folder.path(), &[&logs[..], &["--max-unreadable", "100"]].concat());
+    assert_eq!(output.status.code(), Some(0), "{}", message(&output));
 }
 
 #[cfg(target_os = "linux")]

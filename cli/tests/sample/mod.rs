@@ -43,6 +43,7 @@ fn log() -> LogSummary {
             unreadable(files[0], 81_202, "the line ends within the quoted request"),
             unreadable(files[1], 4_417, "`-` is no time; expected a form such as `2026-03-02T14:05:09.120Z`"),
         ],
+        unmatched: Vec::new(),
         ended_early: Vec::new(),
         late: 212,
         first_s: START + 0.218,

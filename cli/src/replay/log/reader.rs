@@ -5,6 +5,7 @@
 //! window first. Then the files are merged.
 
 use super::Format;
+use super::begin;
 use super::field::shown;
 use super::input::{self, Input, Progress};
 use super::known::Known;
@@ -50,6 +51,8 @@ pub struct Counts {
     pub unreadable: u64,
     /// The first of the unreadable lines.
     pub examples: Vec<Unreadable>,
+    /// The files with lines of which none is a request of the format.
+    pub unmatched: Vec<String>,
     /// The files that could not be read to their ends.
     pub ended_early: Vec<EndedEarly>,
     /// Which values the lines have.
@@ -94,8 +97,9 @@ impl Logs {
                 (None, None) => Format::new("json", slots).map_err(|why| miette!("{why}"))?,
                 (None, Some(line)) => {
                     return Err(miette!(
-                        "cannot detect the format of the log, which begins with `{}`: pass `--format` with envoy, istio, nginx, json or a pattern such as '$msec \"$request\"'",
-                        shown(line)
+                        "cannot detect the format of the log, which begins with `{}`: {}",
+                        shown(line),
+                        begin::advice(head(), slots)
                     ));
                 }
             },
@@ -124,13 +128,17 @@ impl Logs {
             room_bytes,
             window: BinaryHeap::new(),
             bytes: 0,
+            is_unmatched: None,
         });
         let mut merge =
             Merge { files: files.collect(), send, used, free: Vec::new(), counts: Counts::default() };
         let thread = thread::Builder::new().name("reader".into()).spawn(move || {
             merge.run();
             let Merge { files, mut counts, .. } = merge;
-            files.iter().for_each(|file| counts.known.merge(file.format.known()));
+            for Sorted { file, format, is_unmatched, .. } in files {
+                counts.known.merge(format.known());
+                counts.unmatched.extend((is_unmatched == Some(true)).then_some(file.name));
+            }
             counts
         });
         Ok(Reading { batches, give_back, thread: thread.into_diagnostic()?, progress })
@@ -249,6 +257,8 @@ struct Sorted {
     window: BinaryHeap<Waiting>,
     /// The bytes of the values in the window.
     bytes: usize,
+    /// Whether no line so far is a request, `None` before the first line.
+    is_unmatched: Option<bool>,
 }
 
 impl Sorted {
@@ -273,6 +283,7 @@ impl Sorted {
                 continue;
             }
             counts.lines = counts.lines.saturating_add(1);
+            self.is_unmatched.get_or_insert(true);
             if matches!(line, Line::TooLong) {
                 self.unreadable("the line is longer than 1 MiB".into(), counts);
                 continue;
@@ -280,6 +291,7 @@ impl Sorted {
             let mut record = free.pop().unwrap_or_default();
             match self.format.read(&self.file.line, &mut record) {
                 Ok(()) => {
+                    self.is_unmatched = Some(false);
                     (record.file, record.line) = (self.index, self.file.number);
                     self.bytes = self.bytes.saturating_add(record.bytes());
                     self.window.push(Waiting { order: (record.start, record.line), record });

@@ -20,6 +20,9 @@ pub fn section(log: &LogSummary) -> Markup {
                 (fact("First request", time::element(Some(log.first_s)), html! { "UTC" }))
                 (fact("Last request", time::element(Some(log.last_s)), html! { "UTC" }))
             }
+            @for file in &log.unmatched {
+                p { (text::code(file)) " has no line in the format " (text::code(&log.format)) "." }
+            }
             @for ended in &log.ended_early {
                 p {
                     (text::code(&ended.file)) " ended early, after line " (number::count(ended.line)) ": "

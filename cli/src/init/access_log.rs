@@ -1,0 +1,54 @@
+//! The request values in Envoy's access log, from the parts that the compiled limits read. With
+//! these values, `diana replay` decides as the filter does.
+
+use super::yaml::scalar;
+use diana_limiter::policy::Policy;
+use diana_limiter::request::Part;
+
+/// What the log has for every document.
+const ALWAYS: [(&str, &str); 5] = [
+    ("start_time", "START_TIME"),
+    ("method", "REQ(:METHOD)"),
+    ("path", "REQ(X-ENVOY-ORIGINAL-PATH?:PATH)"),
+    ("authority", "REQ(:AUTHORITY)"),
+    ("downstream_remote_address", "DOWNSTREAM_REMOTE_ADDRESS"),
+];
+
+/// The lines of `json_format`, with this indent.
+pub fn lines(policy: &Policy, indent: &str) -> String {
+    let always = ALWAYS.iter().map(|(key, operator)| format!("{indent}{key}: \"%{operator}%\"\n"));
+    let headers = policy.request_parts().filter_map(header);
+    let headers = headers.map(|name| {
+        let operator = name.to_ascii_uppercase();
+        format!("{indent}{}: \"%REQ({operator})%\"\n", scalar(&key(name)))
+    });
+    let headers: String = headers.collect();
+    let about = match headers.is_empty() {
+        true => {
+            format!("{indent}# Add each header that a new limit names, such as x-plan: \"%REQ(X-PLAN)%\"\n")
+        }
+        false => format!(
+            "{indent}# The headers that the limits read; add those of new limits. If one holds a secret, such as a key, a\n\
+             {indent}# token or a session, protect the log.\n"
+        ),
+    };
+    always.chain([about, headers]).collect()
+}
+
+/// The header that the log needs for a part, unless the log always has the part.
+fn header(part: &Part) -> Option<&str> {
+    match part {
+        // Only the form of a refusal depends on the content type.
+        Part::Header(name) => Some(&**name).filter(|name| *name != "content-type"),
+        Part::BodySize => Some("content-length"),
+        // No limit of `diana init` reads an attribute.
+        Part::Path | Part::Method | Part::Host | Part::Address | Part::Property(_) => None,
+    }
+}
+
+/// The key of a header. A name such as `status` alone would be a value of the response.
+fn key(header: &str) -> String {
+    let is_clear = ["authorization", "cookie", "content-length"].contains(&header)
+        || header.starts_with("x-") && !header.starts_with("x-envoy-");
+    if is_clear { header.into() } else { format!("request_header_{header}") }
+}
