@@ -46,10 +46,10 @@ impl Document {
 
     /// An engine and a tally for the document. `tries`: whether other quotas are tried.
     #[must_use]
-    pub fn start(self, slots: &Slots, is_nginx: bool, tries: bool) -> Run {
+    pub fn start(self, slots: &Slots, tries: bool) -> Run {
         let Document { configuration: Configuration { policy, remote, .. }, places, value } = self;
         let tally = Tally::new(&policy, &places, tries.then_some(&value));
-        let columns = Columns::new(&policy, slots, is_nginx);
+        let columns = Columns::new(&policy, slots);
         // Every actor but `all` may be replaced by the address.
         let counts_addresses = places.iter().any(|place| place.actor != "all")
             || policy.has_allow_list()

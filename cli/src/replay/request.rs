@@ -11,8 +11,6 @@ use diana_limiter::request::{HeaderLines, Part, PartId, Source};
 pub struct Columns {
     /// By the index of the part.
     columns: Vec<Column>,
-    /// Whether the log has lines of a header joined by a comma, as nginx writes them.
-    is_joined: bool,
     /// The slot of `content-length`, if the policy reads the size.
     size: Option<usize>,
 }
@@ -70,7 +68,7 @@ fn slot(part: &Part) -> Slot {
 impl Columns {
     /// The columns of records with these slots.
     #[must_use]
-    pub fn new(policy: &Policy, slots: &Slots, is_nginx: bool) -> Columns {
+    pub fn new(policy: &Policy, slots: &Slots) -> Columns {
         let forwarded = slots.find(&Slot::Header(FORWARDED_FOR.into()));
         let column = |part: &Part| match (part, slots.find(&slot(part))) {
             (Part::BodySize, _) => Column::Size,
@@ -82,7 +80,7 @@ impl Columns {
         let columns: Vec<Column> = policy.request_parts().map(column).collect();
         let size = slots.find(&Slot::Header(CONTENT_LENGTH.into()));
         let size = size.filter(|_| columns.contains(&Column::Size));
-        Columns { columns, is_joined: is_nginx, size }
+        Columns { columns, size }
     }
 
     /// The request of a record.
@@ -177,7 +175,7 @@ impl Source for LogRequest<'_> {
         let line = match columns.columns.get(id.index()) {
             Some(Column::Value(slot)) => record.get(*slot),
             Some(Column::Header(slot, name)) => match record.get(*slot) {
-                Some(value) if columns.is_joined => {
+                Some(value) if record.is_nginx => {
                     return HeaderLines::Joined(Joined::new(value, diana_filter::nginx::separator(name)));
                 }
                 value => value,

@@ -43,6 +43,10 @@ pub fn replay(args: &Args) -> Result<Summary> {
 const WHOLE_STARTS: &str =
     "The log has only whole seconds: all requests of a second start at the beginning of that second.";
 
+/// Stated if a log of nginx has requests that wait.
+const NGINX_HOLDS_NONE: &str =
+    "The replay delays requests, as in Envoy: in nginx, the filter holds no request and refuses these.";
+
 const SECOND_NS: u64 = 1_000_000_000;
 
 /// If the times have milliseconds, so many of them are all whole seconds in one of 10⁹ logs.
@@ -78,10 +82,8 @@ impl Replay {
     }
 
     fn new((first, other): (Document, Option<Document>), logs: Logs, slots: Slots, tries: bool) -> Replay {
-        let is_nginx =
-            logs.format() == "nginx" || !logs.format().contains('%') && logs.format().contains('$');
-        let other = other.map(|other| other.start(&slots, is_nginx, false));
-        let first = first.start(&slots, is_nginx, tries);
+        let other = other.map(|other| other.start(&slots, false));
+        let first = first.start(&slots, tries);
         Replay { logs, slots, first, other }
     }
 
@@ -129,6 +131,9 @@ impl Replay {
             log.assumptions.push(WHOLE_STARTS.into());
         }
         log.assumptions.extend(first.tally.notes());
+        if known.nginx && totals.delayed > 0 {
+            log.assumptions.push(NGINX_HOLDS_NONE.into());
+        }
         if totals.logged_429 > 0 {
             let requests = plural(totals.logged_429, "request");
             let durations = match totals.logged_429 {

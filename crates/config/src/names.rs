@@ -2,7 +2,7 @@
 //!
 //! The default name consists of the limit's URL and the rule's index in the limit.
 
-use diana_base::map::KeySet;
+use diana_base::map::{KeyMap, KeySet};
 use diana_document::{Node, Value, quoted};
 use diana_limiter::check::{ALLOW, DENY};
 
@@ -16,6 +16,9 @@ const RESERVED: [&str; 2] = [ALLOW, DENY];
 pub(super) struct Names {
     given: KeySet,
     used: KeySet,
+    /// By default name: the number that the last rule with this default name got. A search from 2
+    /// would be quadratic in the rules with one default name.
+    last: KeyMap<u32>,
 }
 
 impl Names {
@@ -47,14 +50,11 @@ impl Names {
             return node.expected(&format!("1 to {MAX_BYTES} of a-z, 0-9, `_` and `-`"));
         }
         if RESERVED.contains(&name) {
-            node.fail(format!(
-                "the name {} is taken by the list that is called so, choose another",
-                quoted(name)
-            ));
+            node.fail(format!("{} is reserved for the list `{name}`, choose another name", quoted(name)));
             return None;
         }
         if !self.used.add(name.as_bytes()) {
-            node.fail(format!("another rule is called {} already", quoted(name)));
+            node.fail(format!("another rule has the name {} already", quoted(name)));
             return None;
         }
         Some(name.into())
@@ -69,10 +69,16 @@ impl Names {
             stem => stem,
         };
         let first = format!("{stem}-{index}");
-        let others = (2u32..).map(|number| format!("{first}-{number}"));
-        let free =
-            |name: &String| !self.given.contains(name.as_bytes()) && !self.used.contains(name.as_bytes());
-        let name = std::iter::once(first.clone()).chain(others).find(free).unwrap_or(first.clone());
+        let last = self.last.get(first.as_bytes()).copied().unwrap_or(0);
+        let mut candidates = (last.saturating_add(1)..).map(|number| match number {
+            1 => (number, first.clone()),
+            _ => (number, format!("{first}-{number}")),
+        });
+        let is_free = |(_, name): &(u32, String)| {
+            !self.given.contains(name.as_bytes()) && !self.used.contains(name.as_bytes())
+        };
+        let (number, name) = candidates.find(is_free).unwrap_or((last, first.clone()));
+        self.last.insert(first.as_bytes(), number);
         self.used.add(name.as_bytes());
         name
     }
@@ -92,6 +98,7 @@ mod tests {
             ("/users/*/orders", 2, "users---orders-2"),
             ("=/api", 0, "api-0"),
             ("/api", 0, "api-0-2"),
+            ("/api", 0, "api-0-3"),
             ("/api", 1, "api-1-2"),
             ("/é\n\"", 0, "root-0-2"),
         ] {

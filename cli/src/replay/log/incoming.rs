@@ -74,6 +74,8 @@ pub struct Incoming<'a> {
     pub received: Best<u64>,
     /// The bytes of the response's body.
     pub sent: Best<u64>,
+    /// Whether nginx wrote the line.
+    pub is_nginx: bool,
     record: &'a mut Record,
     /// The rank of the value of each slot.
     ranks: &'a mut Vec<Rank>,
@@ -91,6 +93,7 @@ impl<'a> Incoming<'a> {
             status: Best::default(),
             received: Best::default(),
             sent: Best::default(),
+            is_nginx: false,
             record,
             ranks,
         }
@@ -125,7 +128,7 @@ impl<'a> Incoming<'a> {
         let record = &mut *self.record;
         (record.duration_ns, record.latency_ns) = (self.duration_ns.value, self.latency_ns.value);
         (record.received, record.sent) = (self.received.value, self.sent.value);
-        record.status = self.status.value;
+        (record.status, record.is_nginx) = (self.status.value, self.is_nginx);
         match target.and_then(|slot| self.record.get(slot)) {
             Some(target) if !target.is_empty() => Ok(()),
             _ => Err("the line has no path"),

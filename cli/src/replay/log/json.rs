@@ -174,6 +174,12 @@ fn plain(key: &str) -> Cow<'_, str> {
     key.to_ascii_lowercase().replace(['-', '.'], "_").into()
 }
 
+/// Whether the key is named after a variable that only nginx has.
+fn is_of_nginx(key: &str) -> bool {
+    let is_header = key.starts_with("http_") || key.starts_with("sent_http_");
+    is_header || ["msec", "time_iso8601", "time_local"].contains(&key)
+}
+
 struct Line<'a, 'r> {
     keys: &'a Keys,
     to: &'a mut Incoming<'r>,
@@ -189,8 +195,10 @@ impl<'de> Visitor<'de> for Line<'_, '_> {
     fn visit_map<M: MapAccess<'de>>(self, mut map: M) -> Result<(), M::Error> {
         while let Some(key) = map.next_key::<Cow<str>>()? {
             let value: &RawValue = map.next_value()?;
-            let known = self.keys.fields.get(&*plain(&key));
+            let key = plain(&key);
+            let known = self.keys.fields.get(&*key);
             let Some((field, rank)) = known.filter(|(field, _)| *field != Field::Unread) else { continue };
+            self.to.is_nginx |= is_of_nginx(&key);
             let text = match value.get() {
                 text if text.starts_with('"') => serde_json::from_str(text).map_err(Error::custom)?,
                 // Objects and lists belong to other programs.

@@ -19,6 +19,8 @@ pub struct Known {
     pub received: bool,
     /// Whether a line has the bytes of the response's body.
     pub sent: bool,
+    /// Whether nginx wrote a line.
+    pub nginx: bool,
     /// Whether a line has each slot, by index.
     slots: Vec<bool>,
 }
@@ -39,6 +41,7 @@ impl Known {
         self.status |= line.status.is_known();
         self.received |= line.received.is_known();
         self.sent |= line.sent.is_known();
+        self.nginx |= line.is_nginx;
         for (slot, known) in self.slots.iter_mut().enumerate() {
             *known |= line.has(slot);
         }
@@ -46,7 +49,7 @@ impl Known {
 
     /// Adds the lines of another file.
     pub fn merge(&mut self, other: &Known) {
-        let Known { start, fraction, duration, latency, status, received, sent, slots } = other;
+        let Known { start, fraction, duration, latency, status, received, sent, nginx, slots } = other;
         self.start |= start;
         self.fraction |= fraction;
         self.duration |= duration;
@@ -54,6 +57,7 @@ impl Known {
         self.status |= status;
         self.received |= received;
         self.sent |= sent;
+        self.nginx |= nginx;
         if self.slots.len() < slots.len() {
             self.slots.resize(slots.len(), false);
         }

@@ -21,7 +21,7 @@ pub struct Pattern {
     /// The text before the first field.
     prefix: Vec<u8>,
     parts: Vec<Part>,
-    /// Whether values are escaped as nginx does.
+    /// Whether nginx writes the lines, and escapes their values.
     is_escaped: bool,
     /// The span of each field in the line. The memory is reused.
     spans: Vec<Range<usize>>,
@@ -96,6 +96,7 @@ impl Pattern {
         if !is_read {
             return Err("the line does not match the format");
         }
+        to.is_nginx = *is_escaped;
         for (Part { field, rank, .. }, span) in parts.iter().zip(spans.iter()) {
             let text = rest.get(span.clone()).unwrap_or_default();
             if *field == Field::Unread {

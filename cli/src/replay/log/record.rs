@@ -47,7 +47,7 @@ impl Slots {
 }
 
 /// The memory for values that a record keeps for the next line. Few lines need more.
-const KEPT_BYTES: usize = 2 << 10;
+const KEPT_BYTES: usize = 512;
 
 /// No key. A value never begins here, because lines are shorter.
 const NO_KEY: (u32, u32) = (u32::MAX, 0);
@@ -69,6 +69,8 @@ pub struct Record {
     pub received: Option<u64>,
     /// The bytes of the response's body.
     pub sent: Option<u64>,
+    /// Whether nginx wrote the line. nginx joins the lines of a header.
+    pub is_nginx: bool,
     /// The index of the file.
     pub file: u32,
     /// The number of the line, from 1.

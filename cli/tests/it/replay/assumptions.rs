@@ -163,3 +163,22 @@ fn a_rule_without_its_actor_gets_a_warning_and_no_suggestion() {
     let page = diana_cli::replay::report::html(&found);
     assert_eq!(page.matches("class=\"caution\"").count(), 1);
 }
+
+#[test]
+fn requests_that_nginx_would_not_hold_are_stated() {
+    let folder = Folder::new("unheld");
+    let document = folder.file(
+        "limits.json",
+        r#"{"url": "/", "rules": [{"name": "even", "algo": "LB", "rpu": 1, "unit": "second"}]}"#,
+    );
+    let stated = |format: &str, line: &str, requests: usize| {
+        let log = folder.file("access.log", &format!("{line}\n").repeat(requests));
+        let found = summary(&[&document, "--log", &log, "--format", format]).unwrap();
+        found.log.assumptions.iter().any(|stated| stated.contains("in nginx, the filter holds no request"))
+    };
+    let (nginx, envoy) = ("$msec $request_uri", "%START_TIME(%s.%3f)% %REQ(:PATH)%");
+    assert!(!stated(nginx, "1795392000.1 /", 1), "no request waits");
+    assert!(stated(nginx, "1795392000.1 /", 2));
+    assert!(stated("json", r#"{"msec": 1795392000.1, "request_uri": "/"}"#, 2));
+    assert!(!stated(envoy, "1795392000.1 /", 2), "Envoy holds requests");
+}

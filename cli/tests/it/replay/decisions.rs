@@ -145,3 +145,24 @@ fn an_adaptive_limit_follows_the_log() {
         ]
     );
 }
+
+#[test]
+fn headers_of_nginx_are_joined_lines_in_json_too() {
+    let folder = Folder::new("nginx");
+    let document = folder.file(
+        "limits.json",
+        r#"{"url": "/", "rules": [{"name": "each", "actor": "user", "missing": "skip", "rpu": 9, "unit": "day"}]}"#,
+    );
+    let nginx = r#"$msec "$request" "$http_x_user_id""#;
+    for (format, line, checked) in [
+        // In nginx, the value may be two lines that differ.
+        (nginx, r#"1795392000.1 "GET / HTTP/1.1" "Doe, Ann""#, 0),
+        ("json", r#"{"msec": 1795392000.1, "request": "GET / HTTP/1.1", "x_user_id": "Doe, Ann"}"#, 0),
+        ("json", r#"{"time": 1795392000.1, "request": "GET / HTTP/1.1", "http_x_user_id": "Doe, Ann"}"#, 0),
+        ("json", r#"{"start_time": 1795392000.1, "path": "/", "x-user-id": "Doe, Ann"}"#, 1),
+    ] {
+        let log = folder.file("access.log", line);
+        let found = summary(&[&document, "--log", &log, "--format", format]).unwrap();
+        assert_eq!((found.totals.requests, found.rules[0].checked), (1, checked), "{line}");
+    }
+}
