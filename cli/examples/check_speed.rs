@@ -20,11 +20,16 @@ fn main() {
         format!("limits:\n{limits}actors: {{apikey: {{query: key}}}}\nlocal: {{max_actors: 100}}\n{rest}")
     };
     let total = "  - {url: /, rules: [{rpu: 1000, unit: second}]}\n";
+    let limit = |it: usize| {
+        format!("  - {{url: /t, headers: {{x-tenant: t{it}}}, rules: [{{actor: ip, rpu: 10, unit: day}}]}}\n")
+    };
+    let nameless = format!("limits:\n{}", (0..LIMITS).map(limit).collect::<String>());
     for (name, text) in [
         ("no finding", document("ip", "")),
         ("a warning about each", document("skip", "")),
         ("covered by `/`", document("skip", "").replacen("limits:\n", &format!("limits:\n{total}"), 1)),
         ("a mistake in each", document("skipp", "")),
+        ("default names of one stem", nameless),
     ] {
         let begin = Instant::now();
         let report = Report::of(File::new("limits.yaml", text), None);

@@ -2,6 +2,7 @@
 //! be a file of its own, in JSON or YAML, or a part of a gateway's configuration or of a Kubernetes
 //! manifest.
 
+pub mod blame;
 pub mod content;
 pub mod documents;
 pub mod embedded;

@@ -11,6 +11,9 @@ const UNITS: [(&str, &[&str]); 4] = [
     ("day", &["d", "days"]),
 ];
 
+/// YAML takes this character as a part of a key.
+const NO_BREAK: char = '\u{a0}';
+
 /// A better message and a hint for a mistake about a value. The message is `None` if Diana's own
 /// message suits.
 pub struct Advice {
@@ -24,8 +27,11 @@ pub struct Advice {
 /// without quotes.
 #[must_use]
 pub fn advice(error: &Error, value: &Value, is_bare: bool) -> Option<Advice> {
-    if error.key.is_some() {
-        return None;
+    if let Some(key) = &error.key {
+        return key.starts_with(NO_BREAK).then(|| Advice {
+            message: Some(format!("a no-break space (U+00A0) stands before {}", quoted(key.trim()))),
+            hint: "YAML indents by spaces: write spaces instead".into(),
+        });
     }
     let hint = |hint: String| Some(Advice { message: None, hint });
     if value.text().is_some_and(|text| text.contains("{{")) {

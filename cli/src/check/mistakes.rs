@@ -4,12 +4,13 @@
 use super::code::{self, Code};
 use super::finding::Findings;
 use super::hints;
-use super::place::Places;
+use super::place::{Places, head};
 use crate::source::content::SyntaxError;
 use crate::source::documents::{Body, Document, Host};
 use crate::source::value::Value;
 use diana_config::{Configuration, Secret, SecretSource, Source, check_route, compile_route};
 use diana_document::{Error, fold};
+use std::collections::HashSet;
 
 /// What Diana makes of a document.
 pub enum Compiled {
@@ -40,6 +41,11 @@ pub fn compile(document: &Document, listener: Option<&[u8]>, findings: &mut Find
         Body::Structure(value) => value,
     };
     compiled(document.host, &document.json(), listener).unwrap_or_else(|errors| {
+        if is_foreign(document, value, &errors) {
+            let message = "no Diana document: none of the keys is one of Diana's";
+            findings.add(code::NO_CONFIGURATION, &head(value), message, Some(NO_DOCUMENT));
+            return Compiled::Wrong(errors);
+        }
         let places = Places::new(value, takes_first(document));
         for error in &errors {
             let (message, hint) = split(&error.why);
@@ -53,6 +59,25 @@ pub fn compile(document: &Document, listener: Option<&[u8]>, findings: &mut Find
         }
         Compiled::Wrong(errors)
     })
+}
+
+/// The hint about a file without a document.
+pub const NO_DOCUMENT: &str =
+    "write a document with `limits`, an Envoy filter with a document, or `proxy_wasm diana '…'`";
+
+/// Whether a file of its own is of another program: no key is one of Diana's, or resembles one.
+fn is_foreign(document: &Document, value: &Value, errors: &[Error]) -> bool {
+    let is_foreign = |error: &&Error| {
+        error.path.is_empty()
+            && error.why.contains(", expected ")
+            && synonym(error, value, split(&error.why).1).is_none()
+    };
+    let foreign: HashSet<&str> =
+        errors.iter().filter(is_foreign).filter_map(|error| error.key.as_deref()).collect();
+    let entries = value.entries();
+    document.host == Host::Any
+        && !entries.is_empty()
+        && entries.iter().all(|entry| foreign.contains(entry.key.as_str()))
 }
 
 /// What Diana makes of a document for this host. The error lists every mistake.

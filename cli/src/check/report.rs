@@ -91,7 +91,7 @@ impl Report {
                 code::NO_CONFIGURATION,
                 &(0..1),
                 "the file has no Diana document",
-                Some("write a document with `limits`, an Envoy filter with a document, or `proxy_wasm diana '…'`"),
+                Some(mistakes::NO_DOCUMENT),
             );
         }
         let mut summaries = Vec::new();

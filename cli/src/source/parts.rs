@@ -1,6 +1,7 @@
 //! The texts of a file that a gateway or a tool reads: the file's own, and those in strings of
 //! Kubernetes manifests.
 
+use super::blame::blame;
 use super::content::{Content, File, SyntaxError};
 use super::embedded;
 use super::nginx::{self, Directive};
@@ -75,7 +76,10 @@ fn read(content: Content, name: &str, depth: usize, parts: &mut Vec<Part>) {
                     push(Part { content: content.clone(), form: form(root), is_json: false }, depth, parts);
                 }
             }
-            Err(error) => parts.push(Part { content, form: Form::Wrong(error), is_json: false }),
+            Err(error) => {
+                let error = blame(&content.text, error);
+                parts.push(Part { content, form: Form::Wrong(error), is_json: false });
+            }
         },
     }
 }

@@ -208,13 +208,11 @@ fn a_report_replaces_neither_the_document_nor_a_log() {
 fn the_error_for_longer_lines_has_a_format_that_reads_them() {
     let common = r#"203.0.113.7 - - [23/Nov/2026:00:00:00 +0000] "GET / HTTP/1.1" 200 5"#;
     let envoy = r#"[2026-11-23T00:00:00.250Z] "GET / HTTP/1.1" 200 - 0 5 4 3 "-" "-" "-" "h" "-""#;
-    let istio = r#"[2026-11-23T00:00:00.250Z] "GET / HTTP/1.1" 200 - via_upstream - "-" 0 5 4 3 "-" "-" "-" "h" "-" c a:1 b:2 192.0.2.1:3 - r"#;
     for (line, begins) in [
         (format!(r#"{common} "-" "curl" "u1" 0.012"#), "its lines begin as in nginx's `combined`: "),
         (format!("{common} 0.012"), "its lines begin as in the common log format: "),
         (common.into(), "its lines have the common log format: "),
         (format!("{envoy} u1"), "its lines begin as in Envoy's default format: "),
-        (format!("{istio} u1"), "its lines begin as in Istio's default format: "),
     ] {
         let folder = folder(&format!("{line}\n"));
         let error = message(&replay(folder.path(), &[]));

@@ -50,7 +50,7 @@ impl Names {
             return node.expected(&format!("1 to {MAX_BYTES} of a-z, 0-9, `_` and `-`"));
         }
         if RESERVED.contains(&name) {
-            node.fail(format!("{} is reserved for the list `{name}`, choose another name", quoted(name)));
+            node.fail(format!("{} is reserved for the {name} list, choose another name", quoted(name)));
             return None;
         }
         if !self.used.add(name.as_bytes()) {

@@ -57,3 +57,34 @@ fn lists_and_objects_that_are_confused_have_hints() {
         ["2: expected text, found a list | write one limit for each url"]
     );
 }
+
+#[test]
+fn a_file_of_another_program_is_no_document() {
+    let [finding] = &found("a: 1\nb: {c: 2}\n")[..] else { panic!("one finding") };
+    assert!(finding.starts_with("1: no Diana document: "), "{finding}");
+    assert_eq!(found("a: 1\nmode: shadow\n").len(), 2, "`limits` is missing, and `a` is unknown");
+    assert!(found("limts: 1\n").iter().all(|finding| !finding.contains("no Diana document")));
+    assert_eq!(found("{}\n"), ["1: `limits` is missing | "]);
+}
+
+#[test]
+fn indentation_is_named() {
+    let rules = |text: &str| found(&text.replace("RULE", "{rpu: 1, unit: day}"));
+    assert_eq!(
+        rules("limits:\n  - url: /\n\t  rules: [RULE]\n"),
+        ["3: not valid YAML: a tab in the indentation: YAML indents by spaces | write spaces instead"]
+    );
+    let shown = rules("limits:\n  - url: /\n\u{a0}\u{a0}  rules: [RULE]\n");
+    assert_eq!(
+        shown.last().unwrap(),
+        "3: a no-break space (U+00A0) stands before `rules` | YAML indents by spaces: write spaces instead"
+    );
+    assert_eq!(
+        found("limits:\n  - url: /\n    rules:\n      - actor:user\n        rpu: 1\n"),
+        ["4: not valid YAML: no space after the colon of `actor` | write a space after the colon"]
+    );
+    assert_eq!(
+        found("limits:\n  - url: /\n    rules: [{rpu: {{ .Values.rpu }}, unit: day}]\n"),
+        ["3: not valid YAML: `{{` begins no value | a template? render it first (`helm template`)"]
+    );
+}
