@@ -12,8 +12,8 @@ use std::sync::Arc;
 /// Lists whose items are objects. Before an item, users forget the `- `.
 const LISTS: [&str; 2] = ["limits", "rules"];
 
-/// Adds a finding for each repeated key, or one for all repeated keys of an item of a list. `line` is
-/// the line of a byte of the text.
+/// Adds a finding for each repeated key, or one for all repeated keys of an item of a list. `line`
+/// is the line of a byte of the text.
 pub fn dropped_keys(part: &Part, line: &dyn Fn(usize) -> usize, findings: &mut Findings) {
     if let Some(root) = part.value().filter(|_| !part.is_json) {
         let is_manifest = matches!(part.form, Form::Kubernetes(_));

@@ -27,8 +27,8 @@ pub struct File {
     blocks: Box<[usize]>,
 }
 
-/// The bytes between two entries of [`File::blocks`]. A document may be one line of megabytes, which
-/// no finding reads from its start.
+/// The bytes between two entries of [`File::blocks`]. A document may be one line of megabytes,
+/// which no finding reads from its start.
 const BLOCK: usize = 1024;
 
 /// A place in a file: the line and the column in characters, both from 1.

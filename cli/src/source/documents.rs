@@ -244,8 +244,8 @@ impl<'a> Finder<'a, '_> {
         value.items().iter().for_each(|item| self.visit(item, around));
     }
 
-    /// The entry, if Envoy expects an `Any` there, but the value has no type. A patch in a Kubernetes
-    /// manifest may get its type from the filter that the patch changes.
+    /// The entry, if Envoy expects an `Any` there, but the value has no type. A patch in a
+    /// Kubernetes manifest may get its type from the filter that the patch changes.
     fn untyped(&self, entry: &'a Entry) -> Option<&'a Entry> {
         let is_any = matches!(entry.key.as_str(), "typed_config" | "typedConfig");
         let is_untyped =

@@ -116,8 +116,8 @@ pub fn message(value: &Value) -> (&str, &Value) {
     }
 }
 
-/// The name of the message with a filter that an `Any` without a type probably is; empty if its keys
-/// are those of no such message.
+/// The name of the message with a filter that an `Any` without a type probably is; empty if its
+/// keys are those of no such message.
 #[must_use]
 pub fn implied(value: &Value) -> &'static str {
     let has = |value: &Value, field, fields| meant(value, field, fields).is_some();

@@ -1,4 +1,5 @@
-//! What to pass as `--format` if no known format reads a log: the pattern that its lines begin with.
+//! What to pass as `--format` if no known format reads a log: the pattern that its lines begin
+//! with.
 
 use super::pattern::Numbers;
 use super::record::{Record, Slots};
