@@ -5,7 +5,7 @@
 //! after `$ ` and their output.
 
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Output};
 use std::{env, fs};
 
 /// The pages whose commands run.
@@ -24,6 +24,27 @@ fn commands_in_pages_print_what_the_pages_say() {
             assert!(actual == text, "`{page}` differs; UPDATE=1 writes it.\n{actual}");
         }
     }
+}
+
+#[test]
+fn the_commands_of_the_readme_run_in_a_clone() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let folder = tempfile::tempdir().unwrap();
+    fs::create_dir(folder.path().join("examples")).unwrap();
+    for file in ["envoy.yaml", "examples/access.log"] {
+        fs::copy(root.join(file), folder.path().join(file)).unwrap();
+    }
+    let changed = fs::read_to_string(root.join("envoy.yaml")).unwrap().replace("rpu: 10,", "rpu: 100,");
+    fs::write(folder.path().join("new.yaml"), changed).unwrap();
+    let readme = fs::read_to_string(root.join("README.md")).unwrap();
+    let commands: Vec<&str> = readme.lines().filter_map(|line| line.strip_prefix("$ diana ")).collect();
+    assert_eq!(commands.len(), 4, "{commands:?}");
+    for command in commands {
+        let output = run(&format!("diana {command}"), folder.path());
+        assert!(output.status.success(), "`{command}`: {}", String::from_utf8_lossy(&output.stderr));
+        assert!(!output.stdout.is_empty(), "`{command}`");
+    }
+    assert!(fs::read_to_string(folder.path().join("report.html")).unwrap().contains("</html>"));
 }
 
 /// The page with the output of its commands.
@@ -47,11 +68,14 @@ fn executed(page: &str, folder: &Path) -> String {
     actual
 }
 
-fn output(command: &str, folder: &Path) -> String {
+fn run(command: &str, folder: &Path) -> Output {
     let own = Path::new(env!("CARGO_BIN_EXE_diana")).parent().unwrap().display().to_string();
     let path = format!("{own}:{}", env::var("PATH").unwrap_or_default());
-    let output =
-        Command::new("sh").args(["-c", command]).current_dir(folder).env("PATH", path).output().unwrap();
+    Command::new("sh").args(["-c", command]).current_dir(folder).env("PATH", path).output().unwrap()
+}
+
+fn output(command: &str, folder: &Path) -> String {
+    let output = run(command, folder);
     assert!(output.stderr.is_empty(), "`{command}`: {}", String::from_utf8_lossy(&output.stderr));
     String::from_utf8(output.stdout).unwrap()
 }
