@@ -17,22 +17,29 @@ const ALWAYS: [(&str, &str); 5] = [
 /// The lines of `json_format`, with this indent.
 pub fn lines(policy: &Policy, indent: &str) -> String {
     let always = ALWAYS.iter().map(|(key, operator)| format!("{indent}{key}: \"%{operator}%\"\n"));
-    let headers = policy.request_parts().filter_map(header);
-    let headers = headers.map(|name| {
-        let operator = name.to_ascii_uppercase();
-        format!("{indent}{}: \"%REQ({operator})%\"\n", scalar(&key(name)))
-    });
-    let headers: String = headers.collect();
-    let about = match headers.is_empty() {
+    let line = |name: &&str| format!("{}: \"%REQ({})%\"\n", scalar(&key(name)), name.to_ascii_uppercase());
+    let (secret, open): (Vec<&str>, Vec<&str>) =
+        policy.request_parts().filter_map(header).partition(|name| is_secret(name));
+    let mut headers = match open.is_empty() {
         true => {
             format!("{indent}# Add each header that a new limit names, such as x-plan: \"%REQ(X-PLAN)%\"\n")
         }
-        false => format!(
-            "{indent}# The headers that the limits read; add those of new limits. If one holds a secret, such as a key, a\n\
-             {indent}# token or a session, protect the log.\n"
-        ),
+        false => format!("{indent}# The headers that the limits read; add those of new limits.\n"),
     };
-    always.chain([about, headers]).collect()
+    headers.extend(open.iter().map(line).map(|line| format!("{indent}{line}")));
+    if !secret.is_empty() {
+        headers.push_str(&format!(
+            "{indent}# Secrets that the limits read. `diana replay` needs them: log them if the log is protected.\n"
+        ));
+    }
+    headers.extend(secret.iter().map(line).map(|line| format!("{indent}# {line}")));
+    always.chain([headers]).collect()
+}
+
+/// Whether a header probably holds a key, a token or a session: whoever reads the log could use it.
+fn is_secret(header: &str) -> bool {
+    const WORDS: [&str; 7] = ["auth", "cookie", "key", "token", "secret", "session", "password"];
+    WORDS.iter().any(|word| header.contains(word))
 }
 
 /// The header that the log needs for a part, unless the log always has the part.

@@ -9,8 +9,9 @@ use super::{Format, envoy, nginx};
 const COMMON: &str = "$remote_addr - $remote_user [$time_local] \"$request\" $status $body_bytes_sent";
 
 /// Formats that own formats often extend, the longest first, and a field for the rest of the line.
-const KNOWN: [(&str, &str, &str); 4] = [
-    ("Istio's default format", envoy::ISTIO, "%MORE%"),
+///
+/// Istio's default format reads longer lines itself: the name of the route takes the rest.
+const KNOWN: [(&str, &str, &str); 3] = [
     ("Envoy's default format", envoy::DEFAULT, "%MORE%"),
     ("nginx's `combined`", nginx::COMBINED, "$more"),
     ("the common log format", COMMON, "$more"),

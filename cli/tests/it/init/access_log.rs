@@ -53,6 +53,29 @@ fn line(format: &Map<String, Value>, header: &str) -> String {
     Value::from(fields).to_string() + "\n"
 }
 
+/// The file of a user who has decided to log the secrets, too.
+fn with_secrets(text: &str) -> String {
+    let line = |line: &str| match line.contains("%REQ(") && !line.contains("such as") {
+        true => line.replacen("# ", "", 1) + "\n",
+        false => line.to_owned() + "\n",
+    };
+    text.lines().map(line).collect()
+}
+
+#[test]
+fn a_secret_is_logged_only_by_decision() {
+    for (limit, operator) in [
+        ("9/minute per header x-api-key", "%REQ(X-API-KEY)%"),
+        ("9/minute per cookie session", "%REQ(COOKIE)%"),
+        ("9/minute per jwt sub", "%REQ(AUTHORIZATION)%"),
+    ] {
+        let text = text(&["--limit", limit]).unwrap();
+        let is_logged = |text: &str| log_format(text).values().any(|value| value == operator);
+        assert!(!is_logged(&text) && text.contains(operator), "{text}");
+        assert!(is_logged(&with_secrets(&text)), "{text}");
+    }
+}
+
 /// The log of two requests in the format of a file, replayed through the file's document.
 fn replayed(folder: &Folder, text: &str) -> diana_cli::replay::summary::Summary {
     let format = log_format(text);
@@ -79,7 +102,7 @@ fn the_log_of_a_written_file_has_whatever_its_limits_read() {
             for more in [&[][..], &["--proxies", "2", "--shadow"]] {
                 let words = [&["--kind", kind][..], limits, more].concat();
                 let none: [String; 0] = [];
-                assert_eq!(lacking(&folder, &text(&words).unwrap()), none, "{words:?}");
+                assert_eq!(lacking(&folder, &with_secrets(&text(&words).unwrap())), none, "{words:?}");
             }
         }
     }
@@ -94,7 +117,7 @@ fn the_replay_finds_the_value_of_each_header() {
         ("1/day per header a%b'#", "%REQ(A%B'#)%"),
         ("1/day per user", "%REQ(X-USER-ID)%"),
     ] {
-        let text = text(&["--limit", limit]).unwrap();
+        let text = with_secrets(&text(&["--limit", limit]).unwrap());
         assert!(log_format(&text).values().any(|operator| operator == header), "{text}");
         assert_eq!(replayed(&folder, &text).rules[0].actors, 2, "{limit}");
     }
