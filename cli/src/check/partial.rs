@@ -17,7 +17,7 @@ pub struct Partial {
     pub lacks: HashSet<&'static str>,
 }
 
-/// What is left of a limit.
+/// A limit without its mistakes.
 #[derive(Default)]
 struct Cut {
     is_whole: bool,

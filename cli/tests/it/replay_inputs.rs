@@ -96,7 +96,7 @@ fn a_value_that_only_late_lines_have_counts_there() {
         let rule = &summary["rules"][index];
         (rule["checked"].as_u64().unwrap(), rule["refused"].as_u64().unwrap())
     };
-    // Requests without an address count together: 1,202, of which one passes.
+    // The 1,202 requests without an address count together, and one of them passes.
     assert_eq!((checked(0), checked(1)), ((1_205, 1_202), (3, 2)), "{summary:#}");
     let assumptions = summary["log"]["assumptions"].to_string();
     for stated in ["address", "content-length", "size of bodies"] {

@@ -37,7 +37,7 @@ fn axe_finds_nothing() {
     for (width, height, scheme) in LOOKS {
         browser.look(width, height, scheme);
         browser.open(&html(&sample::summary()));
-        // What is folded away is read, too; once, because the tables are long.
+        // axe-core also examines the folded tables, but only once, because the tables are long.
         if (width, scheme) == (1200, "light") {
             browser.run("for (const details of document.querySelectorAll('details')) details.open = true");
         }

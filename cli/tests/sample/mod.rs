@@ -81,7 +81,7 @@ fn timeline(rules: &[RuleSummary]) -> Timeline {
     };
     let refused = sums(|rule| rule.refusals.clone());
     let delayed = sums(|rule| load::spread(rule.delayed, load::mornings));
-    // What is refused or delayed is part of the requests.
+    // The requests include the refused and the delayed ones.
     let rest = REQUESTS - refused.iter().chain(&delayed).sum::<u64>();
     let requests = load::spread(rest, load::rhythm);
     let intervals = requests.iter().zip(refused).zip(delayed).map(|((rest, refused), delayed)| Interval {
