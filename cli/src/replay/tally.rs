@@ -23,6 +23,7 @@ use quotas::Variants;
 use rule::{Described, Room, RuleCheck, RuleTally};
 use serde_json::Value;
 use std::collections::HashMap;
+use std::panic::resume_unwind;
 use timeline::Times;
 
 /// The actors of all rules together, and the bytes of all their streams.
@@ -159,7 +160,10 @@ impl Tally {
                     .spawn(move || rules.iter().map(|rule| rule.summary(log_s)).collect::<Vec<RuleSummary>>())
             });
             let threads: Vec<_> = threads.collect();
-            threads.into_iter().flat_map(|thread| thread.join().unwrap_or_default()).collect()
+            threads
+                .into_iter()
+                .flat_map(|thread| thread.join().unwrap_or_else(|panic| resume_unwind(panic)))
+                .collect()
         })
     }
 
