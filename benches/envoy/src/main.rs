@@ -9,14 +9,12 @@
 //!   memory: bytes per actor
 //!   global: two gateways that share one Redis ─► paced sends the requests ─► global.md
 //!   count: one Envoy each under Callgrind ─► counts.md
-//!   adapt: a simulation without Envoy ─► adapt.md
 //!   slow: an upstream that becomes slow ─► slow-upstream.md
 //! ```
 //!
 //! To add a line, add it to the list in `line.rs`.
 #![forbid(unsafe_code)]
 
-mod adapt;
 mod callgrind;
 mod chart;
 mod compare;
@@ -75,8 +73,6 @@ struct Arguments {
 /// Measurements with a subcommand of their own.
 #[derive(Subcommand)]
 enum Other {
-    /// Simulates controllers for adaptive limits, and writes docs/bench/adapt.md
-    Adapt(adapt::Arguments),
     /// Measures rules that two gateways share through Redis, and writes docs/bench/global.md
     Global(global::Arguments),
     /// Records how limits follow a slow upstream, and writes docs/bench/slow-upstream.md
@@ -109,7 +105,6 @@ fn seconds(text: &str) -> Result<Duration> {
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
     let done = match &arguments.other {
-        Some(Other::Adapt(arguments)) => adapt::run(arguments),
         Some(Other::Global(arguments)) => global::run(arguments),
         Some(Other::Slow(arguments)) => slow::run(arguments),
         Some(Other::Compare(arguments)) => compare::run(arguments),
