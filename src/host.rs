@@ -43,6 +43,7 @@ impl Default for ProxyWasm {
 
 impl ProxyWasm {
     /// A host that makes only these callbacks.
+    #[must_use]
     pub fn with(callbacks: Callbacks) -> ProxyWasm {
         #[cfg(not(target_arch = "wasm32"))]
         super::logger::install();

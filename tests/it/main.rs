@@ -1,6 +1,15 @@
 //! Everything that is tested from outside, through the public API alone, in one native binary.
 //!
 //! Time is an argument, stores and hosts are simulated, nothing waits.
+#![allow(
+    clippy::arithmetic_side_effects,
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    clippy::string_slice,
+    clippy::unreachable,
+    clippy::unwrap_used
+)]
 
 mod algorithm;
 mod allocations;

@@ -4,7 +4,6 @@
 
 mod bench;
 mod build;
-mod cycles;
 mod demo;
 mod deny;
 mod e2e;
@@ -22,13 +21,11 @@ mod test;
 mod tool;
 mod typos;
 mod versions;
-mod wrap;
 
 use anyhow::Result;
 use clap::{Parser, Subcommand};
 use demo::Variant;
 use gateway::Shell;
-use std::path::PathBuf;
 use std::process::ExitCode;
 
 /// The tools of the repository.
@@ -79,18 +76,8 @@ enum Task {
     },
     /// Run all checks and tests: `lint`, native tests, doc tests, the report, end-to-end tests
     Test,
-    /// Run all checks: formatting, width, spelling, cycles, clippy, documentation, names in it
+    /// Run all checks: formatting, spelling, clippy, documentation, names in it
     Lint,
-    /// Wrap comments and Markdown prose at 100 columns
-    Wrap {
-        /// List the lines that are too long, and change nothing
-        #[arg(long)]
-        check: bool,
-        /// Only files at or below these paths
-        paths: Vec<PathBuf>,
-    },
-    /// Check that no file uses itself through other files
-    Cycles,
     /// Compile with the oldest supported Rust, the `rust-version` of Cargo.toml
     Msrv,
     /// Check licences, sources and advisories of all dependencies
@@ -161,8 +148,6 @@ fn run(task: Task) -> Result<()> {
         Task::Mutants { arguments } => mutants::run(&arguments),
         Task::Test => test::run(),
         Task::Lint => lint::run(),
-        Task::Wrap { check, paths } => wrap::run(check, &paths),
-        Task::Cycles => cycles::run(),
         Task::Msrv => msrv::run(),
         Task::Deny { offline } => deny::run(offline),
         Task::Typos { write } => typos::run(write),

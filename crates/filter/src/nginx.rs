@@ -12,6 +12,7 @@ use diana_limiter::request::Part;
 
 /// The path of the property for a part, its words separated by zero bytes; `None` if another
 /// property holds the part.
+#[must_use]
 pub fn variable(part: &Part) -> Option<String> {
     match part {
         // `:path` is decoded and rewritten: an escaped `?` ends it, and `/a/..%2fb` becomes `/b`.
@@ -41,12 +42,14 @@ pub fn body_size(read: impl Fn(&[u8]) -> Option<Vec<u8>>) -> Option<Vec<u8>> {
 }
 
 /// The separator that nginx puts between the lines of a header with this name.
+#[must_use]
 pub fn separator(name: &str) -> [u8; 2] {
     if name == "cookie" { *b"; " } else { *b", " }
 }
 
 /// The settings of a configuration that Diana does not support in nginx, as messages; empty if
 /// nginx accepts all of them.
+#[must_use]
 pub fn refusals(configuration: &Configuration) -> Vec<String> {
     let Configuration { policy, store, remote, .. } = configuration;
     let mut refusals: Vec<String> = unreadable(policy).chain(never_found(policy)).collect();
@@ -66,6 +69,7 @@ pub fn refusals(configuration: &Configuration) -> Vec<String> {
 
 /// How many bytes a zone needs for all counts of a policy. nginx keeps about 120 bytes beside each
 /// value. It rounds up to a power of two or to whole pages, at most to twice as much.
+#[must_use]
 pub fn zone_bytes(policy: &Policy) -> u64 {
     let (keys, bytes) = policy.footprint();
     bytes.saturating_mul(2).saturating_add(keys.saturating_mul(256))

@@ -71,6 +71,7 @@ pub struct Series<'a> {
 
 impl Series<'_> {
     /// The name with the values in it, such as `diana.rule.login.result.ok.requests`.
+    #[must_use]
     pub fn name(&self) -> String {
         self.metric.series(self.of, self.value)
     }
@@ -95,6 +96,7 @@ impl Metric {
 
     /// The name that Prometheus shows, such as `diana_requests`, and its labels, such as `rule` and
     /// `result`.
+    #[must_use]
     pub fn prometheus(&self) -> (String, Vec<&'static str>) {
         let (mut name, mut labels) = (Vec::new(), Vec::new());
         let mut words = self.name.split('.').peekable();
