@@ -27,7 +27,7 @@ mod exact;
 mod examples;
 mod global;
 mod hostile;
-mod lean;
+mod least;
 mod ledger;
 mod machine;
 mod matching;

@@ -1,4 +1,4 @@
-//! Costs that the response tells, measured by `diana-settle.wasm` in a real Envoy: each request is
+//! Costs that the response tells, measured in a real Envoy: each request is
 //! settled once, however its stream ends.
 
 use crate::left;
@@ -14,9 +14,9 @@ use std::time::Duration;
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// A gateway with these rules that loads `file`, in front of `upstream`.
-fn start(file: &'static str, rules: &Value, upstream: &Upstream) -> Result<Gateway, Box<dyn Error>> {
+fn start(rules: &Value, upstream: &Upstream) -> Result<Gateway, Box<dyn Error>> {
     let document = json!({"limits": [{"url": "/", "rules": rules}], "headers": "ietf"});
-    let config = Config { file, upstream: Some(upstream.address()), ..Config::new(document) };
+    let config = Config { upstream: Some(upstream.address()), ..Config::new(document) };
     Ok(Gateway::start(config)?)
 }
 
@@ -82,7 +82,7 @@ fn the_tokens_of_a_streamed_response_are_charged() {
         _ => Reply::new(200, r#"{"usage": {"total_tokens": 0}}"#).header("content-type", "application/json"),
     })
     .unwrap();
-    let gateway = start("diana-settle.wasm", &tokens(), &upstream).unwrap();
+    let gateway = start(&tokens(), &upstream).unwrap();
     let send = |path: &str| gateway.get(path, &[("x-user-id", "ann")]).unwrap().status;
     assert_eq!((send("/streamed"), send("/streamed"), send("/whole")), (200, 200, 200));
     // Each request reserves 500 while it runs, and so does the one that shows what is left.
@@ -102,7 +102,7 @@ fn a_client_that_hangs_up_is_settled_once() {
         _ => Reply::new(200, r#"{"usage": {"total_tokens": 0}}"#).header("content-type", "application/json"),
     })
     .unwrap();
-    let gateway = start("diana-settle.wasm", &tokens(), &upstream).unwrap();
+    let gateway = start(&tokens(), &upstream).unwrap();
     let mut connection = gateway.connect().unwrap();
     connection.send(b"GET /stalls HTTP/1.1\r\nhost: a\r\nx-user-id: ann\r\n\r\n").unwrap();
     wait_until("the upstream to answer", PATIENCE, || (upstream.requests() == 1).then_some(())).unwrap();
@@ -126,7 +126,7 @@ fn bytes_of_bodies_are_counted_as_they_flow() {
         {"name": "written", "actor": "user", "algo": "W", "rpu": "1M", "unit": "7d", "cost": "request_bytes"},
         {"name": "read", "actor": "user", "algo": "W", "rpu": "1M", "unit": "7d", "cost": "response_bytes"},
     ]);
-    let gateway = start("diana-settle.wasm", &rules, &upstream).unwrap();
+    let gateway = start(&rules, &upstream).unwrap();
     let body = vec![b'b'; 70_000];
     let declared = gateway.request("POST", "/", &[("x-user-id", "ann")], &body).unwrap();
     assert_eq!(declared.status, 200);
@@ -263,11 +263,4 @@ fn a_body_that_waits_is_counted_once() {
             scope.spawn(move || held_bodies_are_counted_once(stop_iteration));
         }
     });
-}
-
-#[test]
-fn a_file_that_does_not_read_bodies_names_the_one_that_does() {
-    let upstream = Upstream::start(|_: &Received| Reply::new(200, "")).unwrap();
-    let error = start("diana.wasm", &tokens(), &upstream).map(|_| ()).unwrap_err();
-    assert!(format!("{error}").contains("load `diana-settle.wasm`"), "{error}");
 }

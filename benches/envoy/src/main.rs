@@ -8,13 +8,14 @@
 //!   workers: two workers on one key and on two    start: CPU time of a start
 //!   memory: bytes per actor
 //!   global: two gateways that share one Redis ─► paced sends the requests ─► global.md
-//!   count: one Envoy each under Callgrind ─► counts.md
+//!   count: one Envoy each under Callgrind ─► counts.md    bodies: the same for response bodies
 //!   slow: an upstream that becomes slow ─► slow-upstream.md
 //! ```
 //!
 //! To add a line, add it to the list in `line.rs`.
 #![forbid(unsafe_code)]
 
+mod bodies;
 mod callgrind;
 mod chart;
 mod compare;
@@ -79,6 +80,8 @@ enum Other {
     Slow(slow::Arguments),
     /// Compares this build with another build's modules. One run alternates between both
     Compare(compare::Arguments),
+    /// Counts what the callback for response bodies costs, under Valgrind
+    Bodies,
     /// Counts instructions and cache misses under Valgrind, and writes docs/bench/counts.md
     Count(count::Arguments),
 }
@@ -105,6 +108,7 @@ fn seconds(text: &str) -> Result<Duration> {
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
     let done = match &arguments.other {
+        Some(Other::Bodies) => bodies::run(),
         Some(Other::Global(arguments)) => global::run(arguments),
         Some(Other::Slow(arguments)) => slow::run(arguments),
         Some(Other::Compare(arguments)) => compare::run(arguments),

@@ -116,8 +116,7 @@ fn only_traffic_needs_no_responses() {
         [("traffic", "150%", true), ("errors", "5%", false), ("latency_p90", "1s", false)]
     {
         assert!(accepts(lenient, Callbacks::Useful, signal, target));
-        assert!(accepts(lenient, Callbacks::Settle, signal, target));
-        assert_eq!(accepts(lenient, Callbacks::Lean, signal, target), is_traffic, "{signal}");
+        assert_eq!(accepts(lenient, Callbacks::Minimal, signal, target), is_traffic, "{signal}");
         assert_eq!(accepts(strict, Callbacks::All, signal, target), is_traffic, "{signal}");
     }
 }

@@ -120,7 +120,7 @@ pub fn play(setup: Setup, bytes: &[u8]) -> Seen {
 impl Run {
     fn new(setup: Setup) -> Run {
         let Setup { workers, reenters, stop_iteration, one_in, seed } = setup;
-        let gateway = Gateway::new(Rules::Lenient, workers, Callbacks::Settle, reenters);
+        let gateway = Gateway::new(Rules::Lenient, workers, Callbacks::Useful, reenters);
         assert!(gateway.configure(&document(1)), "{:?}", gateway.world.log.borrow());
         gateway.world.stop_iteration.set(stop_iteration);
         *gateway.world.faults.borrow_mut() = Faults { kind: FaultKind::LostSwaps, one_in, seed };
