@@ -8,7 +8,6 @@ mod adapting;
 mod algorithms;
 mod answers;
 mod bytes;
-mod canary;
 mod capabilities;
 mod clock;
 mod configuration;

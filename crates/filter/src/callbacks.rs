@@ -52,7 +52,7 @@ impl Callbacks {
     /// Whether these callbacks suffice for a configuration. If not, the message names a file whose
     /// callbacks do.
     pub fn suffice(self, configuration: &Configuration) -> Result<(), String> {
-        let Configuration { policy, response, remote, .. } = configuration;
+        let Configuration { policy, response, .. } = configuration;
         let measures = policy.measures();
         let file = match self {
             Callbacks::All | Callbacks::Settle => return Ok(()),
@@ -77,14 +77,11 @@ impl Callbacks {
                 "charge, refund, cost or adapt: {file} does not read responses, load `diana.wasm`"
             ));
         }
-        let has_canary = remote.as_ref().is_some_and(|remote| remote.canary.is_some());
-        if self == Callbacks::Minimal && (has_canary || policy.needs_ends()) {
-            return Err(
-                "requests that wait or hold permits, costs of bodies, global rules or canary: without \
+        if self == Callbacks::Minimal && policy.needs_ends() {
+            return Err("requests that wait or hold permits, costs of bodies, or global rules: without \
                  `proxy_on_delete`, as in `diana-min.wasm`, the filter does not see the ends of requests, \
                  load `diana-lean.wasm`"
-                    .into(),
-            );
+                .into());
         }
         Ok(())
     }

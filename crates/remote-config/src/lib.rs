@@ -1,9 +1,7 @@
 //! Follows a server of configuration documents, in every worker of a gateway and without I/O.
 //!
 //! One worker polls the server and puts a new document into the shared data; all workers activate
-//! it. If a canary is configured, a new document is first compared with the active one. A
-//! [`Candidate`] decides about the same requests, and the counts of all workers lead to a
-//! [`CanaryVerdict`]. The host makes the calls, hands over the clock, and compiles the documents.
+//! it. The host makes the calls, hands over the clock, and compiles the documents.
 //!
 //! ```text
 //!   RemoteOptions, Validators ─ request ─► GET or POST, `if-none-match`, `if-modified-since`
@@ -64,7 +62,6 @@
     )
 )]
 
-mod canary;
 mod follow;
 mod head;
 mod options;
@@ -72,9 +69,6 @@ mod pointer;
 mod reply;
 mod validators;
 
-pub use canary::{
-    CanaryCounts, CanaryOptions, CanaryStats, CanaryVerdict, Candidate, CandidateDecision, Comparison,
-};
 pub use follow::{Follower, PollResult, Snapshot, Task};
 pub use options::RemoteOptions;
 pub use pointer::pointer;
