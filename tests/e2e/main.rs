@@ -17,7 +17,6 @@ mod adapting;
 mod algorithms;
 mod answers;
 mod bytes;
-mod canary;
 mod capabilities;
 mod clock;
 mod configuration;

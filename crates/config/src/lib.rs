@@ -55,7 +55,7 @@ mod top;
 use diana_document::{Error, Errors, Fields, Node};
 use diana_limiter::actor::{Actors, Scope, ip};
 use diana_limiter::global::GlobalStoreOptions;
-use diana_limiter::policy::{Draft, DryRun, LimitDraft, Lists, Policy};
+use diana_limiter::policy::{Draft, LimitDraft, Lists, Policy};
 use diana_limiter::request::Parts;
 use diana_limiter::response::ResponseOptions;
 use diana_remote_config::RemoteOptions;
@@ -130,16 +130,14 @@ pub fn compile_locally(bytes: &[u8]) -> Result<Configuration, Vec<Error>> {
     let document = diana_document::parse(bytes).map_err(|error| vec![error])?;
     let errors = Errors::default();
     let top = Top::of(Node::root(&document, &errors));
-    let configuration = top.and_then(|top| read(top, &Secret::Absent, None, Reading::Locally));
+    let configuration = top.and_then(|top| read(top, &Secret::Absent, Reading::Locally));
     checked(configuration, errors.into_vec())
 }
 
 /// Like [`compile`], with the remote document `over` laid over the local document `bytes`: each
 /// top-level key of `over` replaces that key of `bytes`.
 ///
-/// The error lists the mistakes in `over`, then the keys of `bytes` that do not go with `over`. If
-/// `dry_run` is set, the policy counts separately from the active one, for the actors in the
-/// sample only, and counts its global rules locally.
+/// The error lists the mistakes in `over`, then the keys of `bytes` that do not go with `over`.
 ///
 /// ```
 /// let local = br#"{
@@ -150,13 +148,13 @@ pub fn compile_locally(bytes: &[u8]) -> Result<Configuration, Vec<Error>> {
 /// let remote = br#"{
 ///     "limits": [{"url": "/", "rules": [{"name": "all", "rpu": 100, "unit": "second"}]}]
 /// }"#;
-/// let configuration = diana_config::compile_over(local, remote, None).expect("both are valid");
+/// let configuration = diana_config::compile_over(local, remote).expect("both are valid");
 /// assert_eq!(configuration.policy.rules().count(), 1);
 /// // The remote document says nothing about `mode`, so the local `shadow` stays.
 /// assert!(configuration.policy.rules().all(|(_, rule)| !rule.enforced()));
 /// ```
-pub fn compile_over(bytes: &[u8], over: &[u8], dry_run: Option<DryRun>) -> Result<Configuration, Vec<Error>> {
-    Source::new(bytes, &Secret::Unsupported).compile_over(over, dry_run)
+pub fn compile_over(bytes: &[u8], over: &[u8]) -> Result<Configuration, Vec<Error>> {
+    Source::new(bytes, &Secret::Unsupported).compile_over(over)
 }
 
 /// Like [`compile`], with the document `route` of a route laid over the `listener`'s document, as a
@@ -217,33 +215,28 @@ impl<'a> Source<'a> {
         let document = diana_document::parse(self.document).map_err(|error| vec![error])?;
         let errors = Errors::default();
         let top = Top::of(Node::root(&document, &errors));
-        let configuration = top.and_then(|top| read(top, self.secret, None, Reading::Whole));
+        let configuration = top.and_then(|top| read(top, self.secret, Reading::Whole));
         checked(configuration, errors.into_vec())
     }
 
     /// Like [`compile_over`], with this as the local document.
-    pub fn compile_over(self, over: &[u8], dry_run: Option<DryRun>) -> Result<Configuration, Vec<Error>> {
-        self.lay_under(over, dry_run, Overlay::Remote)
+    pub fn compile_over(self, over: &[u8]) -> Result<Configuration, Vec<Error>> {
+        self.lay_under(over, Overlay::Remote)
     }
 
     /// Like [`compile_route`], with this as the listener's document.
     pub fn compile_route(self, route: &[u8]) -> Result<Configuration, Vec<Error>> {
-        self.lay_under(route, None, Overlay::Route)
+        self.lay_under(route, Overlay::Route)
     }
 
-    fn lay_under(
-        self,
-        upper: &[u8],
-        dry_run: Option<DryRun>,
-        overlay: Overlay,
-    ) -> Result<Configuration, Vec<Error>> {
+    fn lay_under(self, upper: &[u8], overlay: Overlay) -> Result<Configuration, Vec<Error>> {
         let (document, other) = (diana_document::parse(self.document), diana_document::parse(upper));
         let (document, other) = (document.map_err(|error| vec![error])?, other.map_err(|error| vec![error])?);
         let (known, errors) = (Errors::default(), Errors::default());
         let base = Top::of(Node::root(&document, &known)).inspect(|base| overlay.restrict(base));
         let over = overlay.top(Node::root(&other, &errors));
         let top = base.zip(over).map(|(base, over)| over.or(base));
-        let configuration = top.and_then(|top| read(top, self.secret, dry_run, Reading::Over(overlay)));
+        let configuration = top.and_then(|top| read(top, self.secret, Reading::Over(overlay)));
         // A key of the lower document may be wrong only in combination with the upper one, for
         // example a rule whose actor no longer exists.
         let mut errors = errors.into_vec();
@@ -269,7 +262,7 @@ pub fn check_route(route: &[u8]) -> Result<Option<Configuration>, Vec<Error>> {
     let document = diana_document::parse(route).map_err(|error| vec![error])?;
     let errors = Errors::default();
     let top = Overlay::Route.top(Node::root(&document, &errors));
-    let configuration = top.and_then(|top| read(top, &Secret::Unsupported, None, Reading::Upper));
+    let configuration = top.and_then(|top| read(top, &Secret::Unsupported, Reading::Upper));
     let errors = errors.into_vec();
     if errors.is_empty() { Ok(configuration) } else { Err(errors) }
 }
@@ -278,7 +271,7 @@ fn checked(configuration: Option<Configuration>, errors: Vec<Error>) -> Result<C
     configuration.filter(|_| errors.is_empty()).ok_or(errors)
 }
 
-fn read(top: Top, secret: &Secret, dry_run: Option<DryRun>, reading: Reading) -> Option<Configuration> {
+fn read(top: Top, secret: &Secret, reading: Reading) -> Option<Configuration> {
     let mut parts = Parts::default();
     let ip = ip::ClientIp::compile(top.ip, &mut parts);
     let mut scope = Scope { parts: &mut parts, ip: &ip };
@@ -327,7 +320,6 @@ fn read(top: Top, secret: &Secret, dry_run: Option<DryRun>, reading: Reading) ->
         plan: reader.plans.source(),
         max_actors,
         store: None,
-        dry_run,
     };
     let store = store.filter(|_| reading != Reading::Locally);
     let (store, mut options) = store.and_then(|store| store.client).unzip();

@@ -14,8 +14,6 @@ use diana_limiter::policy::{ActorSource, Policy};
 pub const RULE: &str = "diana.rule";
 /// The rules in shadow that would refuse a request, or the deny list in shadow.
 pub const SHADOW: &str = "diana.shadow";
-/// The rules of the candidate document that would refuse a request.
-pub const CANARY: &str = "diana.canary";
 /// The actor source of the rule that decides.
 pub const ACTOR: &str = "diana.actor";
 /// The plan of the request, if a rule with plans counts the request.
@@ -26,7 +24,7 @@ pub const REMAINING: &str = "diana.remaining";
 pub const WAITED_MS: &str = "diana.waited_ms";
 
 /// All attributes; the host puts `wasm.` before each.
-pub const ATTRIBUTES: [&str; 7] = [RULE, SHADOW, CANARY, ACTOR, PLAN, REMAINING, WAITED_MS];
+pub const ATTRIBUTES: [&str; 6] = [RULE, SHADOW, ACTOR, PLAN, REMAINING, WAITED_MS];
 
 /// Sets the attributes of a request after the decision. `logs_all`: also for a request that every
 /// rule admits without delay.

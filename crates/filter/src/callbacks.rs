@@ -47,7 +47,7 @@ impl Callbacks {
         if self != Callbacks::Minimal {
             return Ok(());
         }
-        let Configuration { policy, response, remote, .. } = configuration;
+        let Configuration { policy, response, .. } = configuration;
         let measures = policy.measures();
         if response.has_headers() {
             return Err(
@@ -61,14 +61,11 @@ impl Callbacks {
                         `diana.wasm`"
                 .into());
         }
-        let has_canary = remote.as_ref().is_some_and(|remote| remote.canary.is_some());
-        if has_canary || policy.needs_ends() {
-            return Err(
-                "requests that wait or hold permits, costs of bodies, global rules or canary: without \
+        if policy.needs_ends() {
+            return Err("requests that wait or hold permits, costs of bodies, or global rules: without \
                         `proxy_on_delete`, as in `diana-min.wasm`, the filter does not see the ends of \
                         requests, load `diana.wasm`"
-                    .into(),
-            );
+                .into());
         }
         Ok(())
     }

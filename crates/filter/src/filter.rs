@@ -34,7 +34,6 @@ use crate::Host;
 use diana_base::exclusive::Exclusive;
 use diana_limiter::response::QuotaHeaders;
 use diana_limiter::session::Session;
-use diana_remote_config::CandidateDecision;
 use std::cell::Cell;
 use std::rc::Rc;
 
@@ -67,8 +66,6 @@ struct Stream<H: Host> {
     is_waiting: bool,
     /// Whether the client speaks gRPC; set only if the stream waits for a global store.
     is_grpc: bool,
-    /// The candidate's decision about the same request.
-    candidate: Option<Box<CandidateDecision>>,
     /// What the request used so far, if a rule has to know.
     metering: Option<Box<Metering>>,
 }

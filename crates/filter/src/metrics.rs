@@ -17,7 +17,6 @@ use diana_limiter::cells::table::ACTORS_OF_A_SET;
 use diana_limiter::check::{Decision, Outcome, Reason, RuleReport, RuleResult};
 use diana_limiter::global::CallStats as Calls;
 use diana_limiter::policy::{Policy, Rule, RuleId};
-use diana_remote_config::{CanaryVerdict, Comparison};
 use log::warn;
 use std::borrow::Cow;
 use table::Id;
@@ -90,7 +89,6 @@ fn instances<'a>(
         Each::Table => some_rules(policy, policy.tables().map(|(rule, _)| rule)),
         Each::Cluster => clusters.iter().map(|cluster| Some(plain(cluster).into())).collect(),
         Each::Remote => one_if(remote.is_some()),
-        Each::Canary => one_if(remote.as_ref().is_some_and(|remote| remote.canary.is_some())),
         Each::AllowList => one_if(policy.has_allow_list()),
         Each::DenyList => one_if(policy.has_deny_list()),
     }
@@ -260,27 +258,6 @@ impl<H: Host> Metrics<H> {
     /// Records the generation of the active document; 0: no document.
     pub(super) fn generation(&self, generation: u64) {
         self.record(Id::ConfigGeneration, 0, generation);
-    }
-
-    /// Counts the comparison of the two decisions about a request.
-    pub(super) fn compared(&self, compared: Comparison) {
-        let result = match compared {
-            Comparison::Same => 0,
-            Comparison::NewlyRefused => 1,
-            Comparison::NewlyAdmitted => 2,
-        };
-        self.add(Id::CanaryRequests, 0, result, 1);
-    }
-
-    /// Counts a canary's verdict.
-    pub(super) fn canary_verdict(&self, verdict: &CanaryVerdict) {
-        let metric = match verdict {
-            CanaryVerdict::Kept(_) => return,
-            CanaryVerdict::Promoted(_) => Id::CanaryPromotions,
-            CanaryVerdict::Rejected(_) | CanaryVerdict::Invalid => Id::CanaryRejections,
-            CanaryVerdict::RolledBack(_) => Id::CanaryRollbacks,
-        };
-        self.add(metric, 0, 0, 1);
     }
 
     /// Counts a poll of the document server.

@@ -17,7 +17,6 @@ mod canonical;
 mod cost;
 mod counter;
 mod draft;
-mod dry_run;
 mod effects;
 mod ends;
 mod expand;
@@ -36,7 +35,6 @@ mod usage;
 pub use cost::{Cost, CostSource, Reserve};
 pub use counter::{Counter, Counters, Kept};
 pub use draft::{Draft, GlobalDraft, LimitDraft, RuleDraft, StoreDraft};
-pub use dry_run::{DryRun, Sample};
 pub use global_group::OnError;
 pub use lists::{List, Lists, Member};
 pub use missing::{ActorSource, Missing};
@@ -57,11 +55,10 @@ pub(crate) use rule::Role;
 use crate::actor::Named;
 use crate::actor::ip;
 use crate::adapt::{Adaptive, Shared};
-use crate::cells::table::Hasher;
 use crate::matcher::tree::Tree;
 use crate::request::{Part, PartId, Parts, Request, Source};
+use diana_base::sort;
 use diana_base::time::Span;
-use dry_run::sorted;
 use shards::Shards;
 use std::sync::Arc;
 
@@ -129,10 +126,6 @@ pub struct Policy {
     pub(crate) keeps: bool,
     /// Whether the same limits apply to every request, and no request is important.
     matches_all: bool,
-    /// In a dry run: the sample of actors that the policy decides for.
-    sample: Option<Sample>,
-    /// In a dry run: the meanings of the rules that the policy beside it has as well, sorted.
-    shared: Vec<u64>,
     pub(crate) shards: Shards,
     measures: Measures,
     /// The adaptive limits.
@@ -195,11 +188,6 @@ impl Policy {
         &self.adaptive
     }
 
-    /// Whether the policy decides beside another one.
-    pub(crate) fn is_dry_run(&self) -> bool {
-        self.sample.is_some()
-    }
-
     /// The rule with this id. `None` only for an id of another policy.
     #[must_use]
     pub fn rule(&self, id: RuleId) -> Option<&Rule> {
@@ -257,13 +245,9 @@ impl Policy {
     /// The hashes of the rules' meanings, sorted: see [`Rule::meaning`].
     #[must_use]
     pub fn meanings(&self) -> Vec<u64> {
-        sorted(self.rules.iter().map(|rule| rule.meaning).collect())
-    }
-
-    /// Whether `rule`, of this dry run or of the policy beside it, is in both.
-    #[must_use]
-    pub fn shares(&self, rule: &Rule) -> bool {
-        self.shared.binary_search(&rule.meaning).is_ok()
+        let mut meanings: Vec<u64> = self.rules.iter().map(|rule| rule.meaning).collect();
+        sort::sort_by_key(&mut meanings, |meaning| *meaning);
+        meanings
     }
 
     /// The values of lists, overrides and plans that are read from one header alone, each with the
@@ -298,22 +282,6 @@ impl Policy {
     /// The name of a plan; `None` without a plan.
     pub(crate) fn plan_name(&self, plan: PlanId) -> Option<&str> {
         self.plan.as_ref()?.name(plan)
-    }
-
-    /// Whether the client IP is outside the sample of a dry run. Decisions by a list depend on
-    /// this.
-    pub(crate) fn leaves_out_client(&self, request: &Request, hasher: &Hasher) -> bool {
-        let mut key = Vec::new();
-        self.sample.is_some_and(|sample| {
-            self.address.actor().write(request, &mut key) && sample.leaves_out(hasher.hash(&key))
-        })
-    }
-
-    /// Whether the actor of `group` with this key is outside the sample of a dry run. All requests
-    /// together are never outside.
-    pub(crate) fn leaves_out(&self, group: &Group, hasher: &Hasher, key: Option<&[u8]>) -> bool {
-        let leaves_out = |sample: Sample| sample.leaves_out(hasher.hash(key.unwrap_or_default()));
-        !group.actors.is_empty() && self.sample.is_some_and(leaves_out)
     }
 
     /// The number of keys of the shared data that this policy can ever use, and the bytes of all

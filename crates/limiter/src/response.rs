@@ -53,10 +53,10 @@ impl ResponseOptions {
     /// # let ip = ClientIp::compile(None, &mut parts);
     /// # let address = Actors::ip(&mut Scope { parts: &mut parts, ip: &ip });
     /// # let (limits, lists, enforced, max_actors) = (Vec::new(), Lists::default(), true, 1);
-    /// # let (plan, store, dry_run) = (None, None, None);
+    /// # let (plan, store) = (None, None);
     /// # let draft =
     /// #     Draft {
-    /// #         parts, ip, address, limits, lists, enforced, plan, max_actors, store, dry_run
+    /// #         parts, ip, address, limits, lists, enforced, plan, max_actors, store
     /// #     };
     /// # let policy = draft.build();
     ///

@@ -326,9 +326,8 @@ impl Session {
     }
 
     /// Refunds the request's charges in cells to which they have migrated: another configuration
-    /// has replaced `policy`, under which `worker` decided, or makes a dry run beside its
-    /// successor. Call this before [`Session::settle`], which takes the charges. See the example of
-    /// [`Worker::migrate_from`].
+    /// has replaced `policy`, under which `worker` decided. Call this before [`Session::settle`],
+    /// which takes the charges. See the example of [`Worker::migrate_from`].
     pub fn settle_migrated<S: Store + ?Sized>(
         &self,
         (policy, worker): (&Policy, &Worker),

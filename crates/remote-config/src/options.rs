@@ -1,6 +1,5 @@
 //! How to fetch documents from a server: its address, the requests to it, and how long to wait.
 
-use crate::canary::CanaryOptions;
 use crate::validators::Validators;
 use diana_base::time::Span;
 use diana_limiter::cells::table::Hasher;
@@ -46,8 +45,6 @@ pub struct RemoteOptions {
     pub pointer: Vec<String>,
     /// Whether the document is encoded as base64.
     pub is_base64: bool,
-    /// How a candidate is compared before activation; `None` activates each document at once.
-    pub canary: Option<CanaryOptions>,
 }
 
 impl RemoteOptions {
@@ -74,7 +71,6 @@ impl RemoteOptions {
             max_stale: RemoteOptions::MAX_STALE,
             pointer: Vec::new(),
             is_base64: false,
-            canary: None,
         }
     }
 

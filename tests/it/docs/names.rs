@@ -249,8 +249,7 @@ fn every_key_of_the_reference_is_accepted() {
         keys.into_iter().map(|key| format!("{parent}.{key}")).collect()
     };
     let answers = [top.clone(), inner("response", r#""response": {"zzzz": 1}"#)].concat();
-    let mut remote = super::expected(r#"{"limits": [], "remote": {"zzzz": 1}}"#, "remote");
-    remote.extend(inner("remote.canary", r#""remote": {"canary": {"zzzz": 1}}"#));
+    let remote = super::expected(r#"{"limits": [], "remote": {"zzzz": 1}}"#, "remote");
     let (redis, rls) = (
         inner("store.redis", r#""store": {"redis": {"zzzz": 1}}"#),
         inner("store.rls", r#""store": {"rls": {"zzzz": 1}}"#),
@@ -267,7 +266,6 @@ fn every_key_of_the_reference_is_accepted() {
         ("Keys", &rule),
         ("`response`, `headers`", &answers),
         ("`remote`", &remote),
-        ("Canary keys", &remote),
         ("`store`", &store),
     ] {
         let keys = keys(&reference, section);

@@ -100,15 +100,12 @@ fn what_depends_on_the_end_of_a_request_is_refused() {
     let rule = |rule: &str| format!(r#"{{"headers": "off", "limits": [{{"url": "/", "rules": [{rule}]}}]}}"#);
     let global = r#"{"headers": "off", "store": {"redis": {"cluster": "webdis", "secret": "0123456789abcdef"}},
         "limits": [{"url": "/", "rules": [{"name": "g", "rpu": 1, "unit": "day", "scope": "global"}]}]}"#;
-    let canary =
-        r#"{"headers": "off", "remote": {"cluster": "files", "path": "/d", "canary": {}}, "limits": []}"#;
     for document in [
         rule(r#"{"algo": "C", "rpu": 2}"#),
         rule(r#"{"algo": "LB", "rpu": 10, "unit": "second", "queue": 4}"#),
         rule(r#"{"rpu": 1, "unit": "day", "reject_delay": "200ms"}"#),
         rule(r#"{"rpu": 1, "unit": "day", "cost": "request_bytes"}"#),
         global.to_owned(),
-        canary.to_owned(),
         rule(r#"{"rpu": 1, "unit": "day", "charge": {"status": [401]}}"#),
         rule(r#"{"rpu": 1, "unit": "day", "cost": "response_bytes"}"#),
         quota(1, "a").replace("off", "ietf"),

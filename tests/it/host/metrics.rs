@@ -49,7 +49,7 @@ fn every_series_of_a_configuration_exists_from_the_start() {
             {"name": "b", "rpu": 9, "unit": "hour", "scope": "global"}]}],
         "allow": ["10.9.9.9"], "deny": [{"user": "mallory"}],
         "store": {"redis": {"clusters": ["x", "y.z"], "secret": "a secret of the tests only"}},
-        "remote": {"cluster": "config", "path": "/", "canary": {}}}"#;
+        "remote": {"cluster": "config", "path": "/"}}"#;
     let mut expected: Vec<String> = ["a", "b", "c"].into_iter().flat_map(results).collect();
     expected.extend(
         [
@@ -59,16 +59,11 @@ fn every_series_of_a_configuration_exists_from_the_start() {
             "diana.rule.deny.result.refused.requests",
             "diana.rule.deny.result.shadow.requests",
             "diana.config.switches",
-            "diana.canary.promotions",
-            "diana.canary.rejections",
-            "diana.canary.rollbacks",
         ]
         .map(str::to_owned),
     );
     let polls = ["fresh", "unchanged", "refused", "failed"];
     expected.extend(polls.map(|result| format!("diana.config.result.{result}.polls")));
-    let compared = ["same", "newly_refused", "newly_admitted"];
-    expected.extend(compared.map(|result| format!("diana.canary.result.{result}.requests")));
     for cluster in ["x", "y_z"] {
         let names = ["calls", "dropped_refunds", "failed_calls", "questions", "stray_replies"];
         expected.extend(names.map(|name| format!("diana.store.{cluster}.{name}")));

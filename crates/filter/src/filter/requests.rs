@@ -33,14 +33,14 @@ impl<H: Host> Filter<H> {
     }
 
     fn decide(&self, id: u32, plugin: &Rc<Plugin<H>>, ends: bool) -> Action {
-        let Some(Decided { session, mut response, is_grpc, candidate }) = plugin.decide(ends) else {
+        let Some(Decided { session, mut response, is_grpc }) = plugin.decide(ends) else {
             return Action::Continue;
         };
         let (headers, is_waiting) = (take(&mut response.headers), response.is_held());
         // Most streams have no state.
-        if is_waiting || session.has_charges() || candidate.is_some() || headers.is_some() {
+        if is_waiting || session.has_charges() || headers.is_some() {
             let (plugin, metering) = (Rc::clone(plugin), None);
-            self.keep(id, Stream { plugin, session, headers, is_waiting, is_grpc, candidate, metering });
+            self.keep(id, Stream { plugin, session, headers, is_waiting, is_grpc, metering });
         }
         match response.outcome {
             Outcome::Query(ticket) => self.hold_for_query(id, ticket, plugin),

@@ -37,9 +37,6 @@ impl<H: Host> Filter<H> {
         if stream.is_waiting {
             stream.plugin.timer_queue.with(|queue| queue.remove(id));
         }
-        if let Some(candidate) = &mut stream.candidate {
-            candidate.settle(stream.is_waiting, &stream.plugin.store, || stream.plugin.now());
-        }
         if stream.session.has_charges() {
             self.plugins.with(|plugins| {
                 let active = plugins.iter().filter_map(|(_, plugin)| plugin.as_ref());

@@ -37,8 +37,6 @@ pub enum Each {
     Cluster,
     /// A configuration with `remote`.
     Remote,
-    /// A configuration with `remote.canary`.
-    Canary,
     /// A configuration with an `allow` list.
     AllowList,
     /// A configuration with a `deny` list.
@@ -165,10 +163,6 @@ metrics! {
     ConfigGeneration: Gauge Configuration "diana.config.generation" [];
     ConfigSwitches: Counter Remote "diana.config.switches" [];
     ConfigPolls: Counter Remote "diana.config.result.RESULT.polls" ["fresh", "unchanged", "refused", "failed"];
-    CanaryRequests: Counter Canary "diana.canary.result.RESULT.requests" ["same", "newly_refused", "newly_admitted"];
-    CanaryPromotions: Counter Canary "diana.canary.promotions" [];
-    CanaryRejections: Counter Canary "diana.canary.rejections" [];
-    CanaryRollbacks: Counter Canary "diana.canary.rollbacks" [];
     BuildInfo: Gauge Version "diana.version.VERSION.build_info" [];
 }
 

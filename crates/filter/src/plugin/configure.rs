@@ -108,8 +108,7 @@ impl<H: Host> Plugin<H> {
         // Only nginx loses seeds.
         let since = if is_nginx { host.now()? } else { Time::from_ns(0) };
         let dated = shared_seed(&store, Dated { since, seed: fresh })?;
-        let seed = dated.seed;
-        let mut worker = Worker::new(&configuration.policy, &seed);
+        let mut worker = Worker::new(&configuration.policy, &dated.seed);
         let mut timeout = Span::ZERO;
         if is_nginx {
             worker.disable_reservations();
@@ -133,11 +132,9 @@ impl<H: Host> Plugin<H> {
             is_of_route: false,
             clock: Clock::new(host)?,
             store,
-            seed,
             zone: is_nginx.then(|| Zone::new(dated)),
             worker: Exclusive::new(worker),
             remote: None,
-            candidate: Exclusive::default(),
             timer_queue,
             refuses_to_wait,
             timeout_ms: u32::try_from(timeout.as_ns() / 1_000_000).unwrap_or(u32::MAX),

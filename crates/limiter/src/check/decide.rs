@@ -112,19 +112,14 @@ impl Scratch {
             return None;
         }
         let client = |request: &Request| policy.ip.client(request);
-        let outcome = if policy.lists.deny.names(request, client) {
+        if policy.lists.deny.names(request, client) {
             if !policy.enforced {
                 decision.events.denied_in_shadow = 1;
                 return None;
             }
-            Outcome::Reject(Reason::Denied)
-        } else if policy.lists.allow.names(request, client) {
-            Outcome::Allowed
-        } else {
-            return None;
-        };
-        decision.left_out = policy.leaves_out_client(request, context.hasher).into();
-        Some(outcome)
+            return Some(Outcome::Reject(Reason::Denied));
+        }
+        policy.lists.allow.names(request, client).then_some(Outcome::Allowed)
     }
 
     /// Adds a check for each group of each limit that applies. Returns the first enforced rule that
@@ -151,10 +146,6 @@ impl Scratch {
                         if group.has_plans && rules(keys.get(start..).unwrap_or_default()).is_unlimited() =>
                     {
                         keys.truncate(start);
-                    }
-                    Identity::Actor(_) if policy.leaves_out(group, hasher, keys.get(start..)) => {
-                        keys.truncate(start);
-                        decision.left_out = decision.left_out.saturating_add(1);
                     }
                     Identity::Actor(hash) if is_global => {
                         let key = (start..keys.len(), plan, decision.is_important);

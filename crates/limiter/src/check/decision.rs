@@ -93,9 +93,6 @@ pub struct Decision {
     pub reports: Vec<RuleReport>,
     /// The events on the way to the decision.
     pub events: Events,
-    /// In a dry run: the number of groups and lists that were left out, because the actor is
-    /// outside the sample.
-    pub left_out: u32,
     /// The plan of the request. `None` if no rule with plans counts the request.
     pub plan: Option<PlanId>,
     /// Whether the request may take what rules keep for important requests. `false` if no rule

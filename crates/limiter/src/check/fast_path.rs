@@ -47,7 +47,7 @@ impl Scratch {
         context: &Context<S>,
     ) -> Progress {
         let WorkerCache { identities, refusals, reservations, .. } = cache;
-        let Some((slot, actors)) = identities.find(&self.limits, &self.raw) else {
+        let Some(actors) = identities.find(&self.limits, &self.raw) else {
             return Progress::None;
         };
         let is_cached = actors.iter().any(|actor| refusals.contains(actor.group.id, actor.hash));
@@ -58,7 +58,6 @@ impl Scratch {
         if is_cached || is_reserved {
             let now = (context.clock)();
             if is_cached && self.refuse_fast(actors, refusals, now, context) {
-                self.known = Some(slot);
                 return Progress::Decided;
             }
             if is_reserved && self.pass_fast(actors, reservations, now, context) {

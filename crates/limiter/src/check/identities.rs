@@ -37,16 +37,10 @@ pub(crate) struct KnownActor {
 }
 
 impl Identities {
-    /// The actors of a request and their slot, if they are known.
-    pub(super) fn find(&self, limits: &[usize], raw: &RawValues) -> Option<(usize, &[KnownActor])> {
-        let slot = slot(raw);
-        let identity = self.slots.get(slot)?;
-        identity.is_of(limits, raw).then_some((slot, &identity.actors))
-    }
-
-    /// The actors in a slot.
-    pub(super) fn at(&self, slot: usize) -> &[KnownActor] {
-        self.slots.get(slot).map_or(&[], |identity| &identity.actors)
+    /// The actors of a request, if they are known.
+    pub(super) fn find(&self, limits: &[usize], raw: &RawValues) -> Option<&[KnownActor]> {
+        let identity = self.slots.get(slot(raw))?;
+        identity.is_of(limits, raw).then_some(&identity.actors)
     }
 
     /// Remembers the actors of a request.

@@ -148,19 +148,8 @@ mod tests {
             rules: vec![rule(format!("stays {n}"), 5), rule(format!("changes {n}"), rpu)],
         };
         let (limits, lists) = ((0..limits).map(limit).collect(), Lists::default());
-        Draft {
-            parts,
-            ip,
-            address,
-            limits,
-            lists,
-            enforced: true,
-            plan: None,
-            max_actors: 16,
-            store: None,
-            dry_run: None,
-        }
-        .build()
+        Draft { parts, ip, address, limits, lists, enforced: true, plan: None, max_actors: 16, store: None }
+            .build()
     }
 
     /// Whatever the number of groups, the end of a request visits only the successors of its

@@ -30,20 +30,16 @@ pub(crate) struct Scratch {
     pub(super) raw: RawValues,
     /// The worker's copies of cells, before the fast path charges them.
     pub(super) copies: Vec<u8>,
-    /// The slot of the actors in the identity cache, if the fast path refused the request.
-    pub(super) known: Option<usize>,
 }
 
 impl Scratch {
     pub(crate) fn clear(&mut self) {
-        let Scratch { decision, charges, keys, checks, free_buffers, globals, refills, known, .. } = self;
+        let Scratch { decision, charges, keys, checks, free_buffers, globals, refills, .. } = self;
         decision.outcome = Outcome::Pass;
         decision.events = Events::default();
-        decision.left_out = 0;
         decision.plan = None;
         decision.is_important = false;
         decision.reports.clear();
-        *known = None;
         charges.clear();
         keys.clear();
         refills.clear();

@@ -6,7 +6,6 @@ mod cells;
 use super::adaptive::adaptive;
 use super::canonical::{cost_name, meanings, merged, ordinals};
 use super::draft::{Draft, GlobalDraft, LimitDraft, RuleDraft};
-use super::dry_run::DryRun;
 use super::expand::expand;
 use super::global_group::{GlobalGroup, OnError};
 use super::group::Group;
@@ -19,7 +18,7 @@ use crate::cells::table::Hasher;
 use crate::matcher::tree::Tree;
 use crate::policy::Policy;
 use crate::request::Part;
-use cells::{GroupActors, Tables};
+use cells::GroupActors;
 use diana_base::sort;
 use std::sync::Arc;
 
@@ -78,7 +77,6 @@ impl Draft {
     ///     plan: None,
     ///     max_actors: 1_000,
     ///     store: None,
-    ///     dry_run: None,
     /// }
     /// .build();
     ///
@@ -98,8 +96,7 @@ impl Draft {
     /// # Ok::<(), Fault>(())
     /// ```
     pub fn build(self) -> Policy {
-        let Draft { mut parts, ip, address, limits, lists, enforced, plan, max_actors, store, dry_run } =
-            self;
+        let Draft { mut parts, ip, address, limits, lists, enforced, plan, max_actors, store } = self;
         // Equally specific limits keep the order of the document.
         let mut placed: Vec<(usize, LimitDraft)> = limits.into_iter().enumerate().collect();
         sort::sort_by_key(&mut placed, |(place, limit)| (limit.specificity(), *place));
@@ -114,11 +111,10 @@ impl Draft {
         let (path, content_type) =
             (parts.intern(Part::Path), parts.intern(Part::Header("content-type".into())));
         let mut tree = Tree::default();
-        let sample = dry_run.as_ref().map(|dry_run| dry_run.sample);
         let found_by = ip.meaning().to_owned();
         let plan_meaning = plan.as_ref().map_or(0, PlanSource::meaning);
         let mut builder =
-            Builder { max_actors, around, important, found_by, dry_run, plan_meaning, ..Builder::default() };
+            Builder { max_actors, around, important, found_by, plan_meaning, ..Builder::default() };
         let cost_names = |rules: &[RuleDraft]| -> Vec<u64> {
             rules.iter().map(|rule| cost_name(&rule.cost.meaning(&parts))).collect()
         };
@@ -170,8 +166,6 @@ impl Draft {
             plan,
             keeps,
             matches_all,
-            sample,
-            shared: super::dry_run::sorted(builder.shared),
             shards: store.map(|store| Shards::new(&store.shards, &store.secret)).unwrap_or_default(),
             measures,
             adaptive,
@@ -188,11 +182,8 @@ struct Builder {
     /// quota for important requests.
     important: String,
     found_by: String,
-    dry_run: Option<DryRun>,
     /// The hash of where requests show their plans.
     plan_meaning: u64,
-    /// The meanings of a dry run's rules that the policy beside it has as well.
-    shared: Vec<u64>,
     rules: Vec<Arc<Rule>>,
     groups: usize,
 }
@@ -216,19 +207,8 @@ impl Builder {
         let (rules, plans): (Vec<_>, Vec<_>) = quotas.into_iter().unzip();
         let ordinals = ordinals(limit, &rules, &plans, &names);
         let each = rules.into_iter().zip(plans).zip(ordinals).zip(names);
-        for (((mut rule, plans), ordinal), cost_name) in each {
+        for (((rule, plans), ordinal), cost_name) in each {
             let meaning = self.meaning(limit, &rule, plans.as_ref(), cost_name);
-            if let Some(dry_run) = &self.dry_run {
-                let is_shared = dry_run.beside.binary_search(&meaning).is_ok();
-                if is_shared {
-                    self.shared.push(meaning);
-                }
-                // A dry run asks no global store. If the other policy has the same rule, the
-                // global store's reply is valid for both.
-                if rule.global.take().is_some() && is_shared {
-                    continue;
-                }
-            }
             let actors = rule.actors_name(limit);
             let global = rule.global.as_ref().map_or("", GlobalDraft::kind);
             match sorted.iter_mut().find(|(other, kind, _)| *other == actors && *kind == global) {
@@ -295,7 +275,7 @@ impl Builder {
             },
         ));
         let meaning = Hasher::name(meaning.as_bytes());
-        let actors = GroupActors { meaning, actors, missing, rules: start..self.rules.len() };
+        let actors = GroupActors { actors, missing, rules: start..self.rules.len() };
         let Some(on_error) = on_error else {
             groups.push(self.cells(&name, &actors, Role::Primary).into());
             return;
@@ -314,8 +294,7 @@ impl Builder {
     fn cells(&mut self, name: &str, actors: &GroupActors, role: Role) -> Group {
         let id = self.groups;
         self.groups = id.saturating_add(1);
-        let tables = Tables { max_actors: self.max_actors, dry_run: self.dry_run.as_ref() };
-        actors.group((id, name, role), &mut self.rules, &tables)
+        actors.group((id, name, role), &mut self.rules, self.max_actors)
     }
 
     /// The hash of the rule's meaning, whatever its name and the place of its limit.

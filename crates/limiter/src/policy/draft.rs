@@ -2,7 +2,6 @@
 
 use super::cost::Cost;
 use super::counter::Counters;
-use super::dry_run::DryRun;
 use super::global_group::OnError;
 use super::lists::Lists;
 use super::missing::Missing;
@@ -37,8 +36,6 @@ pub struct Draft {
     pub max_actors: u64,
     /// Set if a rule is global.
     pub store: Option<StoreDraft>,
-    /// Set if the policy decides beside another one.
-    pub dry_run: Option<DryRun>,
 }
 
 /// A limit, as the configuration describes it.

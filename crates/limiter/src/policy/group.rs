@@ -26,8 +26,6 @@ pub(crate) struct Group {
     pub(crate) id: usize,
     /// The hash of what the group counts and of its role, the same in every policy.
     pub(crate) name: u64,
-    /// The hash of the limit's and the actors' meaning, the same for every role.
-    pub(crate) meaning: u64,
     pub(crate) actors: Vec<Named>,
     pub(crate) missing: Missing,
     pub(crate) rules: Range<usize>,

@@ -43,8 +43,8 @@ pub fn policy<S: AsRef<str>>(names: impl IntoIterator<Item = S>) -> Policy {
     let ip = ip::ClientIp::compile(None, &mut parts);
     let address = Actors::ip(&mut Scope { parts: &mut parts, ip: &ip });
     let (limits, lists) = (vec![limit], Lists::default());
-    let (plan, store, dry_run) = (None, None, None);
-    Draft { parts, ip, address, limits, lists, enforced: true, plan, max_actors: 1, store, dry_run }.build()
+    let (plan, store) = (None, None);
+    Draft { parts, ip, address, limits, lists, enforced: true, plan, max_actors: 1, store }.build()
 }
 
 /// A rule's quota, its unit in milliseconds (0 for requests in flight), and its verdict; `None` if
@@ -66,7 +66,7 @@ pub fn decision(policy: &Policy, states: &[RuleState]) -> Decision {
     let reports: Vec<RuleReport> = policy.rules().zip(states).map(report).collect();
     let refusing = reports.iter().find(|report| report.result == RuleResult::Refused);
     let outcome = refusing.map_or(Outcome::Pass, |report| Outcome::Reject(Reason::Rule(report.rule)));
-    Decision { outcome, reports, events: Events::default(), left_out: 0, plan: None, is_important: false }
+    Decision { outcome, reports, events: Events::default(), plan: None, is_important: false }
 }
 
 /// Admitted, with `remaining` left and more available in `more_in_ms` milliseconds.

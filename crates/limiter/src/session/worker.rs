@@ -235,13 +235,6 @@ impl Worker {
         MigratedCharges { policy, overridden: &self.actors.overridden, charges, refund }
     }
 
-    /// Identifies the actor that the last decision refuses, if any. Any policy gives the same
-    /// number.
-    #[must_use]
-    pub fn refused_actor(&self, policy: &Policy) -> Option<u64> {
-        self.scratch.refused_actor(policy, &self.actors.hasher, &self.cache.identities)
-    }
-
     /// The last decision.
     #[must_use]
     pub fn decision(&self) -> &Decision {

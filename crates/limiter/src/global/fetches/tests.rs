@@ -89,8 +89,8 @@ fn policy() -> Policy {
     let address = Actors::ip(&mut Scope { parts: &mut parts, ip: &ip });
     let (limits, lists) = (vec![limit], Lists::default());
     let store = Some(StoreDraft { shards: vec!["a".into()], secret: "secret".into() });
-    let (plan, dry_run) = (None, None);
-    Draft { parts, ip, address, limits, lists, enforced: true, plan, max_actors: 16, store, dry_run }.build()
+    let plan = None;
+    Draft { parts, ip, address, limits, lists, enforced: true, plan, max_actors: 16, store }.build()
 }
 
 /// A protocol that supports every query, and many in one call.

@@ -30,8 +30,6 @@ pub(super) struct Adaptation {
     every: Span,
     /// When the worker shares next.
     due: Time,
-    /// A dry run only reads: its requests are those of the policy beside it.
-    is_dry_run: bool,
     has_changed: bool,
     /// Whether the host can wake the worker.
     pub(super) wakes: bool,
@@ -90,7 +88,6 @@ impl Adaptation {
             rules,
             every: Span::from_ns(shortest.checked_div(SHARES).unwrap_or(shortest)),
             due: Time::ZERO,
-            is_dry_run: policy.is_dry_run(),
             has_changed: false,
             wakes: true,
         }))
@@ -99,7 +96,7 @@ impl Adaptation {
     /// Counts a decision. Adds the rules that have to know how the request ends to `entered`.
     pub(super) fn enter(&mut self, decision: &Decision, entered: &mut Vec<usize>) {
         let passes = matches!(decision.outcome, Outcome::Pass | Outcome::Delay(_));
-        for report in decision.reports.iter().filter(|_| !self.is_dry_run) {
+        for report in &decision.reports {
             let find = |(_, counted): &(usize, &mut Counted)| counted.id == report.rule;
             let Some((index, counted)) = self.rules.iter_mut().enumerate().find(find) else {
                 continue;
@@ -147,13 +144,10 @@ impl Adaptation {
         for counted in &mut self.rules {
             // Without a share, the counts stay until the next time.
             for _ in 0..TRIES {
-                match counted.share(store, now, self.is_dry_run) {
+                match counted.share(store, now) {
                     Ok(Some(Sharing { has_changed, end })) => {
                         self.has_changed |= has_changed;
-                        // A dry run ends no interval, so `end` may be in the past.
-                        if end > now {
-                            self.due = self.due.min(end);
-                        }
+                        self.due = self.due.min(end);
                     }
                     // The other worker may have moved the limit.
                     Ok(None) => {
@@ -220,32 +214,25 @@ impl Counted {
 
     /// Merges the counts, and takes the step if an interval has ended. `None` if another worker was
     /// faster.
-    fn share<S: Store + ?Sized>(
-        &mut self,
-        store: &S,
-        now: Time,
-        is_dry_run: bool,
-    ) -> Result<Option<Sharing>, Fault> {
+    fn share<S: Store + ?Sized>(&mut self, store: &S, now: Time) -> Result<Option<Sharing>, Fault> {
         let controller = *self.adaptive.controller();
         let found = store.load(&self.key)?;
         let bytes = found.as_ref().map_or(&[][..], |found| &found.bytes);
-        let (mut shared, mut has_stepped) = (Shared::read(bytes, &controller, now), false);
-        if !is_dry_run {
-            self.local.stalled(self.stalled);
-            shared.merge(&self.local);
-            has_stepped = shared.advance(&controller, now);
-            if has_stepped || self.has_counts || found.is_none() {
-                let version = found.map(|found| found.version);
-                if store.swap(&self.key, &shared.to_bytes(), version)? == Swap::Lost {
-                    return Ok(None);
-                }
-                let shares_more = self.has_counts && !has_stepped;
-                self.step_at = shares_more.then(|| shared.end()).or(self.step_at);
-                (self.local, self.has_counts) = (Local::default(), false);
-                self.stalled = self.in_flight;
+        let mut shared = Shared::read(bytes, &controller, now);
+        self.local.stalled(self.stalled);
+        shared.merge(&self.local);
+        let has_stepped = shared.advance(&controller, now);
+        if has_stepped || self.has_counts || found.is_none() {
+            let version = found.map(|found| found.version);
+            if store.swap(&self.key, &shared.to_bytes(), version)? == Swap::Lost {
+                return Ok(None);
             }
-            self.step_at = self.step_at.filter(|end| *end == shared.end());
+            let shares_more = self.has_counts && !has_stepped;
+            self.step_at = shares_more.then(|| shared.end()).or(self.step_at);
+            (self.local, self.has_counts) = (Local::default(), false);
+            self.stalled = self.in_flight;
         }
+        self.step_at = self.step_at.filter(|end| *end == shared.end());
         // Another worker may have shown another limit since: each step shows the limit anew.
         let has_changed = self.adaptive.set(shared.state()) || has_stepped;
         Ok(Some(Sharing { has_changed, end: shared.end() }))

@@ -1,97 +1,13 @@
-//! A dry run beside the active policy: which actors it samples, and in which cells it counts.
+//! Which rules have the same meaning, so that they share what is stored by it.
 
-use crate::harness::{START, get, store};
-use diana_config::{compile, compile_over};
-use diana_limiter::cells::store::{Portable, Rules, Simulated};
-use diana_limiter::check::{Decision, Outcome};
-use diana_limiter::policy::{DryRun, Policy, Sample};
-use diana_limiter::request::Values;
-use diana_limiter::session::{Session, Worker};
+use diana_config::compile_over;
 
 const LOCAL: &str = r#"{"limits": [], "store": {"redis": {"cluster": "a", "secret": "sixteen letters!"}}}"#;
-
-fn dry_run(document: &str, percent: u8) -> Policy {
-    let dry_run = DryRun { sample: Sample(percent), name: 1, beside: Vec::new() };
-    compile_over(LOCAL.as_bytes(), document.as_bytes(), Some(dry_run)).unwrap().policy
-}
-
-fn worker(policy: &Policy) -> Worker {
-    Worker::new(policy, &[7; 16])
-}
-
-fn decide(policy: &Policy, worker: &mut Worker, store: &Portable<&Simulated>, request: &Values) -> Decision {
-    let request = policy.request(request);
-    let decision = Session::start(policy, worker, store, &request, || START).1;
-    assert!(!matches!(decision.outcome, Outcome::Query(_)), "a dry run queries no store");
-    decision.clone()
-}
-
-/// The sampled users among 10,000.
-fn sample(policy: &Policy, seed: &[u8; 16]) -> Vec<usize> {
-    let host = Simulated::new(Rules::Lenient);
-    let (store, mut worker) = (store(&host), Worker::new(policy, seed));
-    let is_sampled = |user: &usize| {
-        let decision = decide(policy, &mut worker, &store, &get("/", &format!("user-{user}")));
-        assert_eq!(decision.reports.len() + decision.left_out as usize, 1);
-        decision.left_out == 0
-    };
-    (0..10_000).filter(is_sampled).collect()
-}
-
-#[test]
-fn a_dry_run_samples_the_same_part_of_all_actors() {
-    let rule = |rpu: u32| {
-        format!(r#"[{{"url": "/", "rules": [{{"actor": "user", "rpu": {rpu}, "unit": "day"}}]}}]"#)
-    };
-    for percent in [1, 10, 50] {
-        let users = sample(&dry_run(&rule(5), percent), &[7; 16]);
-        let fair = 100 * usize::from(percent);
-        assert!(users.len().abs_diff(fair) < 4 * fair.isqrt(), "{percent}: {}", users.len());
-        assert_eq!(users, sample(&dry_run(&rule(9), percent), &[7; 16]), "whatever the quota");
-        assert_ne!(users, sample(&dry_run(&rule(5), percent), &[8; 16]), "another seed samples other actors");
-    }
-    assert_eq!(sample(&dry_run(&rule(5), 100), &[7; 16]).len(), 10_000);
-}
-
-/// A part of the requests would never use up the quota of `all`.
-#[test]
-fn the_actor_all_is_always_in_the_sample() {
-    let policy = dry_run(r#"[{"url": "/", "rules": [{"rpu": 5, "unit": "day"}]}]"#, 1);
-    let host = Simulated::new(Rules::Lenient);
-    let (store, mut worker) = (store(&host), worker(&policy));
-    let refused = (0..20).filter(|user| {
-        let decision = decide(&policy, &mut worker, &store, &get("/", &format!("user-{user}")));
-        assert_eq!(decision.left_out, 0);
-        decision.is_rejected()
-    });
-    assert_eq!(refused.count(), 15);
-}
-
-/// The same rule counts in other cells under each policy. A global rule of a dry run counts
-/// locally.
-#[test]
-fn a_dry_run_counts_in_its_own_cells() {
-    let rules = r#"[{"url": "/", "rules": [
-        {"actor": "user", "rpu": 3, "unit": "day"},
-        {"actor": "device", "rpu": 2, "unit": "day", "scope": "global", "missing": "share"}
-    ]}]"#;
-    let host = Simulated::new(Rules::Lenient);
-    let store = store(&host);
-    let local = LOCAL.replace("[]", &rules.replace(r#", "scope": "global""#, ""));
-    let active = compile(local.as_bytes()).unwrap().policy;
-    let dry_run = dry_run(rules, 100);
-    let (mut active_worker, mut dry_worker) = (worker(&active), worker(&dry_run));
-    let ann = get("/", "ann");
-    let refused = |policy: &Policy, worker: &mut Worker| decide(policy, worker, &store, &ann).is_rejected();
-    let both: Vec<(bool, bool)> =
-        (0..4).map(|_| (refused(&active, &mut active_worker), refused(&dry_run, &mut dry_worker))).collect();
-    assert_eq!(both, [(false, false), (false, false), (true, true), (true, true)]);
-}
 
 /// The number of rules of `document` that `active` does not have.
 fn differing(active: &str, document: &str) -> usize {
     let meanings = |document: &str| -> Vec<u64> {
-        let policy = compile_over(LOCAL.as_bytes(), document.as_bytes(), None).unwrap().policy;
+        let policy = compile_over(LOCAL.as_bytes(), document.as_bytes()).unwrap().policy;
         policy.rules().map(|(_, rule)| rule.meaning()).collect()
     };
     let known = meanings(active);
@@ -185,17 +101,4 @@ fn a_part_of_a_limit_that_adapts_is_no_number() {
     };
     assert_eq!(differing(&adapts("5"), &adapts(r#""25%""#)), 1);
     assert_eq!(differing(&adapts(r#""25%""#), &adapts(r#"" 25 %""#)), 0);
-}
-
-/// A candidate decides with its own priorities.
-#[test]
-fn a_dry_run_decides_by_importance() {
-    let document = r#"[{"url": "/", "rules": [{"rpu": 3, "unit": "day", "priority": {"reserve": 1}}]},
-        {"url": "/pay", "important": true}]"#;
-    let policy = dry_run(document, 100);
-    let host = Simulated::new(Rules::Lenient);
-    let (store, mut worker) = (store(&host), worker(&policy));
-    let mut refuses = |path| decide(&policy, &mut worker, &store, &get(path, "ann")).is_rejected();
-    let paths = ["/", "/", "/", "/pay", "/pay", "/"];
-    assert_eq!(paths.map(&mut refuses), [false, false, true, false, true, true]);
 }
