@@ -75,7 +75,7 @@ impl Priority<'_> {
             // The rule refuses all requests anyway.
             return Some(counter);
         }
-        if algorithm.without_waiting().is_some() {
+        if algorithm.may_wait() {
             self.node.fail(WAITS);
             return None;
         }

@@ -32,7 +32,8 @@ pub(super) fn record(store: &impl Store, bytes: &[u8], clock: impl Fn() -> Time)
         }
         announced.retain(|(known, _)| *known != hash);
         announced.insert(0, (hash, now));
-        announced.truncate(MAX_REMEMBERED);
+        // In nginx a value must not grow: in a full zone that may crash the worker.
+        announced.resize(MAX_REMEMBERED, (0, Time::from_ns(0)));
         match store.swap(KEY, &write(&announced), found.map(|loaded| loaded.version)) {
             Ok(Swap::Done) => return true,
             Ok(Swap::Lost) => {}

@@ -204,7 +204,7 @@ impl Policy {
             let Rule { enforced, primary, fallback, .. } = rule;
             for counter in fallback.iter_mut().chain([primary]).flat_map(Counters::all_mut) {
                 if let Some(algorithm) = counter.algorithm.without_waiting() {
-                    changed |= *enforced;
+                    changed |= *enforced && counter.algorithm.may_wait();
                     counter.replace(algorithm);
                 }
             }

@@ -130,7 +130,7 @@ impl<H: Host> Plugin<H> {
             kind,
             configuration,
             is_of_route: false,
-            clock: Clock::new(host)?,
+            clock: Clock::new(host, kind)?,
             store,
             zone: is_nginx.then(|| Zone::new(dated)),
             worker: Exclusive::new(worker),
@@ -151,6 +151,8 @@ impl<H: Host> Plugin<H> {
 
     /// Migrates the counts of actors from the configuration `before`. A new plugin may replace
     /// another one or stand beside it. In either case the counts of rules that both have continue.
+    /// In nginx a new plugin is another directive: each worker configures the directives in an
+    /// order of its own, and a reload starts new workers with an empty zone.
     ///
     /// Plugins of routes take no part, because they stay beside the listener's plugin. Both count
     /// in the same cells only if all rules of a limit for one actor are the same.
@@ -162,7 +164,7 @@ impl<H: Host> Plugin<H> {
         let replacement = if before.is_some() { Replacement::Certain } else { Replacement::Likely };
         match before {
             Some(before) => add(before),
-            None if self.is_of_route => {}
+            None if self.is_of_route || self.kind.is_nginx() => {}
             None => {
                 let others = plugins.iter().rev().filter_map(|(_, other)| other.as_deref());
                 others.filter(|other| !other.is_of_route).for_each(add);

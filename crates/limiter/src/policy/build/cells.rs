@@ -49,7 +49,7 @@ impl GroupActors {
         let keeps = counters().any(|counter| counter.kept() > 0);
         let can_reserve =
             !settles && !keeps && counters().all(|counter| counter.algorithm.as_reserve().is_some());
-        let may_wait = counters().any(|counter| counter.algorithm.without_waiting().is_some());
+        let may_wait = counters().any(|counter| counter.algorithm.may_wait());
         let ends_with_request = counters().any(|counter| counter.algorithm.ends_with_request());
         let varies = own_rules().any(|rule| rule.varying.is_some());
         let has_plans = own_rules().any(|rule| rule.plans.is_some());
