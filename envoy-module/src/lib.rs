@@ -59,6 +59,8 @@ mod sweep;
 #[cfg(feature = "test-panics")]
 mod test_panics;
 #[cfg(not(feature = "loom"))]
+pub mod thread;
+#[cfg(not(feature = "loom"))]
 pub mod timer;
 #[cfg(not(feature = "loom"))]
 mod timers;
