@@ -49,6 +49,8 @@ mod outbox;
 #[cfg(not(feature = "loom"))]
 mod request;
 #[cfg(not(feature = "loom"))]
+mod route_tables;
+#[cfg(not(feature = "loom"))]
 mod routes;
 #[cfg(not(feature = "loom"))]
 mod secret;

@@ -5,6 +5,7 @@ use crate::abi::Callbacks;
 use crate::config::FilterConfig;
 use crate::host::Module;
 use crate::namespace::Namespace;
+use crate::route_tables::MOST_AT_ONCE;
 use crate::routes;
 use crate::streams;
 use crate::sweep::Sweep;
@@ -111,23 +112,24 @@ pub fn stand_in(config: &FilterConfig, context: Context) -> bool {
     is_busy
 }
 
-/// Deletes counts that no configuration of the namespace uses, if there may be any. Returns whether
-/// a worker was busy, so that another try is due. Only on the main thread.
-///
-/// While routes have documents, counts stay: a worker knows a route's rules only after a request
-/// has come by the route.
+/// Deletes counts that no configuration of the namespace and no document of a route over one uses,
+/// if there may be any. Returns whether another try is due, because a thread was busy or not all
+/// documents are compiled. Only on the main thread, where Envoy makes configurations and routes.
 pub fn sweep(config: &FilterConfig) -> bool {
     let namespace = &config.namespace;
-    if routes::any() {
-        return false;
-    }
     let Some(main) = of_main(config).filter(|_| namespace.take_unused()) else {
         return false;
+    };
+    let of_routes = namespace.route_tables.of(&namespace.listeners(), &routes::all(), MOST_AT_ONCE);
+    let Some(of_routes) = of_routes else {
+        namespace.keep_unused();
+        return true;
     };
     let (store, is_living) = (&*namespace.store.0, |root| namespace.has(root));
     let sweep = Sweep::begin(store);
     let mut used = main.filter().tables(is_living);
     let mut is_busy = used.is_none();
+    used.iter_mut().for_each(|used| used.extend_from_slice(&of_routes));
     for vm in lock(&FOR_STREAMS).clone().into_iter().filter(|vm| is_of(*vm, config)) {
         let add = || match (&mut used, vm.filter().tables(is_living)) {
             (Some(used), Some(tables)) => used.extend(tables),

@@ -2,6 +2,7 @@
 //! does the same for longer: `cargo xtask fuzz native_module`.
 
 mod envoy;
+mod sweeping;
 
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
