@@ -1,6 +1,7 @@
 //! A simulated Envoy drives the module with events in any order that Envoy may have. The fuzzer
 //! does the same for longer: `cargo xtask fuzz native_module`.
 
+mod bodies;
 mod envoy;
 mod sweeping;
 
