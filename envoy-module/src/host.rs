@@ -168,10 +168,10 @@ impl Host for Module {
     fn response_body(self, start: usize, size: usize) -> Option<Vec<u8>> {
         let (mut skip, mut bytes) = (start, Vec::new());
         for chunk in self.reader()?.body(body::RECEIVED_RESPONSE) {
-            let chunk = chunk.get(skip.min(chunk.len())..).unwrap_or_default();
-            skip = skip.saturating_sub(chunk.len());
-            let room = size.saturating_sub(bytes.len());
-            bytes.extend_from_slice(chunk.get(..room).unwrap_or(chunk));
+            let (skipped, room) = (skip.min(chunk.len()), size.saturating_sub(bytes.len()));
+            skip = skip.saturating_sub(skipped);
+            let rest = chunk.get(skipped..).unwrap_or_default();
+            bytes.extend_from_slice(rest.get(..room).unwrap_or(rest));
         }
         (!bytes.is_empty()).then_some(bytes)
     }

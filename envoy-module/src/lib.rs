@@ -46,6 +46,8 @@ mod outbox;
 #[cfg(not(feature = "loom"))]
 mod request;
 #[cfg(not(feature = "loom"))]
+mod route_tables;
+#[cfg(not(feature = "loom"))]
 mod routes;
 #[cfg(not(feature = "loom"))]
 mod secret;
@@ -55,6 +57,8 @@ mod streams;
 mod sweep;
 #[cfg(feature = "test-panics")]
 mod test_panics;
+#[cfg(not(feature = "loom"))]
+pub mod thread;
 #[cfg(not(feature = "loom"))]
 pub mod timer;
 #[cfg(not(feature = "loom"))]

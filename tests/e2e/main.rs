@@ -47,6 +47,7 @@ mod size;
 mod soak;
 mod stores;
 mod tokens;
+mod upstream_filter;
 mod waiting;
 
 use gateway::{Config, Gateway};

@@ -93,6 +93,43 @@ fn the_tokens_of_a_streamed_response_are_charged() {
     .unwrap();
 }
 
+/// Envoy hands a filter up to a megabyte at once.
+#[test]
+fn a_number_at_the_end_of_a_long_response_is_charged() {
+    const LENGTH: usize = 700_000;
+    let upstream = Upstream::start(|request: &Received| {
+        let usage = r#"{"usage": {"total_tokens": 1000}}"#;
+        match request.path.as_str() {
+            "/streamed" => {
+                let word = "data: {\"choices\":[{\"delta\":\"a word\"}]}\n\n";
+                let words = word.repeat(LENGTH.div_ceil(word.len()));
+                Reply::new(200, format!("{words}data: {usage}\n\n"))
+                    .header("content-type", "text/event-stream")
+            }
+            "/whole" => {
+                let text = "a word ".repeat(LENGTH.div_ceil(7));
+                Reply::new(200, format!(r#"{{"choices": ["{text}"], {}"#, &usage[1..]))
+                    .header("content-type", "application/json")
+            }
+            _ => Reply::new(200, r#"{"usage": {"total_tokens": 0}}"#)
+                .header("content-type", "application/json"),
+        }
+    })
+    .unwrap();
+    let gateway = start(&tokens(), &upstream).unwrap();
+    for requests in 1..=20 {
+        let path = if requests % 2 == 0 { "/streamed" } else { "/whole" };
+        let response = gateway.get(path, &[("x-user-id", "ann")]).unwrap();
+        assert!(response.status == 200 && response.body.len() >= LENGTH);
+        // The request that shows what is left reserves 500.
+        let expected = 100_000 - requests * 1_000 - 500;
+        wait_until("the response to be charged", PATIENCE, || {
+            (left(&gateway, "tokens", "/free", "ann")? == expected).then_some(())
+        })
+        .unwrap_or_else(|error| panic!("{error}: {requests} requests, the last for {path}"));
+    }
+}
+
 #[test]
 fn a_client_that_hangs_up_is_settled_once() {
     let upstream = Upstream::start(|request: &Received| match request.path.as_str() {

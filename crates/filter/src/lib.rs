@@ -37,4 +37,4 @@ pub use callbacks::Callbacks;
 pub use filter::{Action, Filter};
 pub use host::Host;
 pub use host_kind::HostKind;
-pub use route::check_route;
+pub use route::{check_route, route_tables};

@@ -55,6 +55,7 @@ pub(crate) use rule::Role;
 use crate::actor::Named;
 use crate::actor::ip;
 use crate::adapt::{Adaptive, Shared};
+use crate::cells::table::TableId;
 use crate::matcher::tree::Tree;
 use crate::request::{Part, PartId, Parts, Request, Source};
 use diana_base::sort;
@@ -296,6 +297,11 @@ impl Policy {
             let size = u64::try_from(table.value_size()).unwrap_or(u64::MAX);
             (keys.saturating_add(table.keys()), bytes.saturating_add(table.keys().saturating_mul(size)))
         })
+    }
+
+    /// All tables in which this policy counts.
+    pub fn table_ids(&self) -> impl Iterator<Item = TableId> + '_ {
+        self.limits.iter().flat_map(|limit| &limit.groups).map(|group| group.table.id())
     }
 
     /// The primary groups with room for more than one actor, and the number of sets of each table.

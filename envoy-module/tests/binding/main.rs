@@ -10,7 +10,9 @@
     clippy::unwrap_used
 )]
 
+mod bodies;
 mod envoy;
+mod sweeping;
 
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;

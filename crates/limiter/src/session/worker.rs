@@ -175,8 +175,7 @@ impl Worker {
     /// # Ok::<(), Fault>(())
     /// ```
     pub fn tables<'a>(&'a self, policy: &'a Policy, now: Time) -> impl Iterator<Item = TableId> + 'a {
-        let own = policy.limits.iter().flat_map(|limit| &limit.groups).map(|group| group.table.id());
-        own.chain(self.actors.migration.tables(now))
+        policy.table_ids().chain(self.actors.migration.tables(now))
     }
 
     /// Makes no reservations, for a host that cannot wake the worker to refund idle ones. Adaptive
