@@ -61,13 +61,13 @@ pub extern "C" fn proxy_on_request_headers(id: u32, _lines: u32, ends: u32) -> u
 }
 
 #[unsafe(no_mangle)]
-pub extern "C" fn proxy_on_request_body(id: u32, size: usize, _ends: u32) -> u32 {
-    FILTER.with(|filter| filter.on_request_body(id, size)) as u32
+pub extern "C" fn proxy_on_request_body(id: u32, size: usize, ends: u32) -> u32 {
+    FILTER.with(|filter| filter.on_request_body(id, size, ends != 0)) as u32
 }
 
 #[unsafe(no_mangle)]
 pub extern "C" fn proxy_on_request_trailers(id: u32, _lines: u32) -> u32 {
-    FILTER.with(|filter| filter.on_request_more(id)) as u32
+    FILTER.with(|filter| filter.on_request_trailers(id)) as u32
 }
 
 #[unsafe(no_mangle)]

@@ -3,7 +3,7 @@
 
 use super::abi::{self, *};
 use super::callbacks::exported;
-use super::calls::{self, CALL_HEADERS, NOT_FOUND, OK, RESPONSE_HEADERS, check};
+use super::calls::{self, CALL_HEADERS, NOT_FOUND, OK, REQUEST_HEADERS, RESPONSE_HEADERS, check};
 use super::local_reply::LocalReply;
 use super::parts::HostRequest;
 use super::shared_data::HostData;
@@ -99,6 +99,10 @@ impl Host for ProxyWasm {
 
     fn request(self, policy: &Policy, kind: HostKind, ends: bool) -> HostRequest {
         HostRequest::new(policy, kind.is_nginx(), ends)
+    }
+
+    fn request_header(self, name: &[u8]) -> Option<Vec<u8>> {
+        calls::header(REQUEST_HEADERS, name)
     }
 
     fn response_header(self, name: &[u8]) -> Option<Vec<u8>> {

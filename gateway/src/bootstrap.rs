@@ -91,6 +91,7 @@ fn gateway_hcm(config: &Config, filter: &Path) -> Value {
         "normalize_path": config.normalize_path,
         "max_request_headers_kb": config.max_request_headers_kb,
         "http_filters": filters,
+        "upgrade_configs": [{"upgrade_type": "websocket"}],
     });
     if config.rds {
         manager["rds"] = json!({

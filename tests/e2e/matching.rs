@@ -32,6 +32,7 @@ fn conditions_read_the_method_the_host_and_the_headers() {
     assert!(!passes(&gateway, "/host", "host: API.example.com:8080\r\n"));
     assert!(passes(&gateway, "/header", "host: a\r\nx-plan: freemium\r\n"));
     assert!(!passes(&gateway, "/header", "host: a\r\nx-plan: free\r\n"));
+    assert!(!passes(&gateway, "/header", "host: a\r\nx-plan:\tfree \t\r\n"));
     assert!(passes(&gateway, "/header", "host: a\r\nx-plan: free\r\nx-vip:\r\n"));
 }
 

@@ -64,6 +64,8 @@ struct Stream<H: Host> {
     headers: Option<QuotaHeaders>,
     /// Whether the stream waits for its turn or for a global store.
     is_waiting: bool,
+    /// Whether nothing of the request is still to come that the upstream waits for.
+    is_complete: bool,
     /// Whether the client speaks gRPC; set only if the stream waits for a global store.
     is_grpc: bool,
     /// What the request used so far, if a rule has to know.

@@ -56,6 +56,9 @@ pub trait Host: Copy + 'static {
     /// The effective stream's request. `ends`: whether the request ends with its headers.
     fn request(self, policy: &Policy, kind: HostKind, ends: bool) -> Self::Request;
 
+    /// The value of a request header, or of the first of its lines; only when the headers come.
+    fn request_header(self, name: &[u8]) -> Option<Vec<u8>>;
+
     /// The value of a response header; several lines as the host joins them.
     fn response_header(self, name: &[u8]) -> Option<Vec<u8>>;
 

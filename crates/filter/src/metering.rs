@@ -2,7 +2,6 @@
 //! response that costs name.
 
 use crate::Host;
-use diana_base::time::Time;
 use diana_limiter::policy::{Measure, Measures, Usage};
 use diana_response_meter::{Meter, Pointer};
 
@@ -35,7 +34,7 @@ impl MeteredValues {
         self.measures.any()
     }
 
-    /// Whether the policy depends on latencies.
+    /// Whether the policy depends on the times of responses.
     pub(super) fn latency(&self) -> bool {
         self.measures.latency
     }
@@ -50,8 +49,6 @@ impl MeteredValues {
 #[derive(Default)]
 pub(super) struct Metering {
     usage: Usage,
-    /// When the request went on, by the monotonic clock; only if the policy depends on latencies.
-    passed_at: Option<Time>,
     /// The body that the host has held while the request waits, in bytes.
     held_bytes: u64,
     /// The reader of each value; `None` for values of headers and for bodies that cannot be read.
@@ -59,9 +56,9 @@ pub(super) struct Metering {
 }
 
 impl Metering {
-    /// The request goes on to the upstream.
-    pub(super) fn passed(&mut self, now: Time) {
-        self.passed_at = Some(now);
+    /// The status of the response, if the policy depends on statuses.
+    pub(super) fn status(&self) -> Option<u16> {
+        self.usage.status
     }
 
     /// A part of the request's body has arrived. While the request waits, hosts report all that
@@ -74,14 +71,8 @@ impl Metering {
         }
     }
 
-    /// The response's headers have arrived. `clock` is the monotonic clock.
-    pub(super) fn response_headers(
-        &mut self,
-        host: impl Host,
-        values: &MeteredValues,
-        clock: impl Fn() -> Time,
-    ) {
-        self.usage.latency = self.passed_at.map(|passed_at| clock().since(passed_at));
+    /// The response's headers have arrived.
+    pub(super) fn response_headers(&mut self, host: impl Host, values: &MeteredValues) {
         if values.measures.status {
             let status = host.response_header(b":status");
             self.usage.status = status.and_then(|status| std::str::from_utf8(&status).ok()?.parse().ok());

@@ -132,13 +132,13 @@ fn carry_out(stream: &Stream, action: Action) -> u32 {
 pub extern "C" fn envoy_dynamic_module_on_http_filter_request_body(
     _: StreamPtr,
     entry: Entry,
-    _ends: bool,
+    ends: bool,
 ) -> u32 {
     event(entry, body_status::CONTINUE, |stream, filter| {
         // SAFETY: the stream of an event lives.
         let reader = unsafe { Reader::new(stream.vm.envoy, stream.envoy.get()) };
         let size = reader.body_size(body::RECEIVED_REQUEST);
-        match filter.on_request_body(stream.id, size) {
+        match filter.on_request_body(stream.id, size, ends) {
             Action::Continue => body_status::CONTINUE,
             Action::Pause => body_status::STOP_AND_WATERMARK,
         }
@@ -148,7 +148,7 @@ pub extern "C" fn envoy_dynamic_module_on_http_filter_request_body(
 /// The request's trailers have arrived.
 #[unsafe(no_mangle)]
 pub extern "C" fn envoy_dynamic_module_on_http_filter_request_trailers(_: StreamPtr, entry: Entry) -> u32 {
-    event(entry, trailers_status::CONTINUE, |stream, filter| match filter.on_request_more(stream.id) {
+    event(entry, trailers_status::CONTINUE, |stream, filter| match filter.on_request_trailers(stream.id) {
         Action::Continue => trailers_status::CONTINUE,
         Action::Pause => trailers_status::STOP,
     })

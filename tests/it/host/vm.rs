@@ -59,6 +59,8 @@ struct Stream {
     part: Vec<u8>,
     /// How much of the request's body the host holds.
     held: usize,
+    /// Whether the host holds the end of the request's body.
+    holds_end: bool,
 }
 
 enum Later {
@@ -233,6 +235,7 @@ impl Vm {
             (Part::Host, "a"),
             (Part::Header("x-user-id".into()), user),
             (Part::Address, "10.0.0.1:0"),
+            (Part::BodySize, "0"),
         ];
         self.send(id, parts.map(|(part, line)| (part, line.into())).into())
     }
@@ -264,7 +267,15 @@ impl Vm {
             self.world().note(request, Fate::Upstream);
             return request;
         };
-        let stream = Stream { root, request, seen: false, response: None, part: Vec::new(), held: 0 };
+        let stream = Stream {
+            root,
+            request,
+            seen: false,
+            response: None,
+            part: Vec::new(),
+            held: 0,
+            holds_end: false,
+        };
         self.0.streams.borrow_mut().insert(id, stream);
         if self.tells_all() {
             self.enter(id, |filter| filter.on_context_create(id, root));
@@ -384,7 +395,7 @@ impl Vm {
         let filter = |callback: &dyn Fn(&Filter)| self.enter(id, |filter| callback(filter));
         match which % 6 {
             0 => filter(&|filter| _ = filter.on_request_headers(id, true)),
-            1 => filter(&|filter| _ = filter.on_request_more(id)),
+            1 => filter(&|filter| _ = filter.on_request_trailers(id)),
             2 => filter(&|filter| filter.on_tick(id)),
             3 => filter(&|filter| _ = filter.on_response_headers(id + 1_000_000)),
             4 => filter(&|filter| filter.on_delete(id + 1_000_000)),

@@ -15,7 +15,7 @@ impl<H: Host> Filter<H> {
     pub fn on_request_headers(&self, id: u32, ends: bool) -> Action {
         match self.plugin_of(id) {
             Some(plugin) => self.decide(id, &plugin, ends),
-            None => self.on_request_more(id),
+            None => Action::of_part(self.is_waiting(id)),
         }
     }
 
@@ -40,12 +40,21 @@ impl<H: Host> Filter<H> {
         // Most streams have no state.
         if is_waiting || session.has_charges() || headers.is_some() {
             let (plugin, metering) = (Rc::clone(plugin), None);
-            self.keep(id, Stream { plugin, session, headers, is_waiting, is_grpc, metering });
+            let is_complete = ends || plugin.metered.latency() && self.opens_tunnel();
+            let stream = Stream { plugin, session, headers, is_waiting, is_complete, is_grpc, metering };
+            self.keep(id, stream);
         }
         match response.outcome {
             Outcome::Query(ticket) => self.hold_for_query(id, ticket, plugin),
             _ => self.carry_out(id, plugin, response),
         }
+    }
+
+    /// Whether the upstream answers a request before the request ends: an upgrade, as to a
+    /// WebSocket, or CONNECT.
+    fn opens_tunnel(&self) -> bool {
+        self.host.request_header(b"upgrade").is_some()
+            || self.host.request_header(b":method").as_deref() == Some(b"CONNECT")
     }
 
     // Out of line, because most requests skip this function: skipped code costs less if it is
@@ -90,19 +99,23 @@ impl<H: Host> Filter<H> {
         }
     }
 
-    /// The request's body or trailers have arrived. They wait with the headers.
-    pub fn on_request_more(&self, id: u32) -> Action {
-        Action::of_part(self.is_waiting(id))
+    /// The request's trailers have arrived, which end it. They wait with the headers.
+    pub fn on_request_trailers(&self, id: u32) -> Action {
+        let is_waiting = self.streams.with(|streams| {
+            let stream = streams.get_mut(id)?;
+            stream.is_complete = true;
+            stream.goes_on();
+            Some(stream.is_waiting)
+        });
+        Action::of_part(is_waiting.flatten() == Some(true))
     }
 
     /// Adds headers to the response before the host sends it.
     pub fn on_response_headers(&self, id: u32) -> Action {
         let headers = self.streams.with(|streams| {
             let stream = streams.get_mut(id)?;
-            let plugin = Rc::clone(&stream.plugin);
-            stream.meter(|metering, values, _| {
-                metering.response_headers(self.host, values, || plugin.clock.monotonic());
-            });
+            stream.meter(|metering, values, _| metering.response_headers(self.host, values));
+            stream.responded();
             stream.headers.take()
         });
         for (name, value) in headers.flatten().iter().flat_map(|headers| headers.iter()) {

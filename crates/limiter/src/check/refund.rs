@@ -11,6 +11,7 @@ use crate::cells::store::Store;
 use crate::cells::{Context, Events, update, update_or_create};
 use crate::global::{GlobalCharge, Settlement};
 use crate::policy::{ActorRules, GroupIndex, Measures, Owed, Policy, Rule, RuleId, Usage};
+use diana_base::time::Time;
 use std::cmp::Ordering;
 
 /// The charges of a request that may be refunded.
@@ -23,9 +24,11 @@ pub(crate) struct Charges {
     pub(crate) global: Vec<(usize, GlobalCharge)>,
     /// What remains to be settled in global stores.
     pub(crate) owed: Vec<GlobalOwed>,
-    /// The rules whose limit moves and that have to know how the request ends: their places in the
-    /// worker's list.
+    /// The rules whose limit moves and that have to know the response: their places in the worker's
+    /// list. Empty once the response has come.
     pub(crate) entered: Vec<usize>,
+    /// When the upstream had all of the request, by the monotonic clock; only with such rules.
+    pub(crate) forwarded_at: Option<Time>,
 }
 
 /// What remains to be settled in a global store.
@@ -87,6 +90,7 @@ impl Charges {
         self.global.clear();
         self.owed.clear();
         self.entered.clear();
+        self.forwarded_at = None;
     }
 
     /// The request goes on. Only global charges that end with the request are kept.

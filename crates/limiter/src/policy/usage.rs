@@ -1,7 +1,5 @@
 //! What a host has to measure for a policy, and the result.
 
-use diana_base::time::Span;
-
 /// A value of a response that a cost names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Measure {
@@ -17,7 +15,9 @@ pub enum Measure {
 pub struct Measures {
     /// Whether a rule depends on the status.
     pub status: bool,
-    /// Whether a rule depends on the latency.
+    /// Whether a rule depends on the times of responses: the host has to call
+    /// [`Session::forwarded`](crate::session::Session::forwarded) and
+    /// [`Session::responded`](crate::session::Session::responded).
     pub latency: bool,
     /// Whether a rule counts the bytes of request bodies.
     pub request_bytes: bool,
@@ -96,9 +96,6 @@ impl Measures {
 pub struct Usage {
     /// The status of the response; `None` if there was no response.
     pub status: Option<u16>,
-    /// The time from when the request went on to when the headers of the response came; `None` if
-    /// there was no response.
-    pub latency: Option<Span>,
     /// The bytes of the request's body that passed.
     pub request_bytes: u64,
     /// The bytes of the response's body that passed.

@@ -2,9 +2,9 @@
 //! counts with the other workers.
 //!
 //! ```text
-//!   decision ─► enter ─► Local ─┐                        ┌─► limit of the rule
-//!   response ─► leave ─► Local ─┴─► share: compare-and-swap
-//!                                    four times an interval
+//!   decision ─► enter ─────► Local ─┐                        ┌─► limit of the rule
+//!   response ─► responded ─► Local ─┴─► share: compare-and-swap
+//!                                        four times an interval
 //! ```
 
 use crate::adapt::{Adaptive, Local, Shared};
@@ -12,7 +12,7 @@ use crate::algorithm::Charge;
 use crate::cells::Events;
 use crate::cells::store::{Fault, Store, Swap};
 use crate::check::{Decision, Outcome, RuleReport, RuleResult};
-use crate::policy::{Policy, Rule, RuleId, Usage};
+use crate::policy::{Policy, Rule, RuleId};
 use diana_base::time::{Span, Time};
 use std::sync::Arc;
 
@@ -48,10 +48,12 @@ struct Counted {
     /// The end of the interval, if its shared counts are from this worker too: the step is due
     /// then, even if no request comes.
     step_at: Option<Time>,
-    /// Requests of this worker that have not ended.
+    /// Requests of this worker without a response. Some may wait in the filter, or for the client.
     in_flight: u64,
-    /// As many of them as were in flight when the worker last shared its counts, less those that
-    /// have ended since.
+    /// As many of them as wait for the upstream.
+    waiting: u64,
+    /// As many as waited for the upstream when the worker last shared its counts, less those that
+    /// have left since.
     stalled: u64,
 }
 
@@ -79,6 +81,7 @@ impl Adaptation {
                 has_counts: false,
                 step_at: None,
                 in_flight: 0,
+                waiting: 0,
                 stalled: 0,
             });
         }
@@ -93,7 +96,7 @@ impl Adaptation {
         }))
     }
 
-    /// Counts a decision. Adds the rules that have to know how the request ends to `entered`.
+    /// Counts a decision. Adds the rules that have to know the response to `entered`.
     pub(super) fn enter(&mut self, decision: &Decision, entered: &mut Vec<usize>) {
         let passes = matches!(decision.outcome, Outcome::Pass | Outcome::Delay(_));
         for report in &decision.reports {
@@ -118,16 +121,34 @@ impl Adaptation {
         }
     }
 
-    /// A request that [entered](Adaptation::enter) has ended. Without a response, `usage` has no
-    /// latency.
-    pub(super) fn leave(&mut self, entered: &[usize], usage: Option<&Usage>) {
+    /// The upstream has all of a request that [entered](Adaptation::enter).
+    pub(super) fn forwarded(&mut self, entered: &[usize]) {
+        for index in entered {
+            let Some(counted) = self.rules.get_mut(*index) else { continue };
+            counted.waiting = counted.waiting.saturating_add(1);
+            counted.has_counts = true;
+        }
+    }
+
+    /// A request that [entered](Adaptation::enter) has a response with this status, or has ended
+    /// without one. `waited`: for how long the upstream had all of the request; `None` if it never
+    /// had.
+    pub(super) fn leave(&mut self, entered: &[usize], waited: Option<Span>, status: Option<u16>) {
         for index in entered {
             let Some(counted) = self.rules.get_mut(*index) else { continue };
             counted.in_flight = counted.in_flight.saturating_sub(1);
-            counted.stalled = counted.stalled.saturating_sub(1);
-            if let Some(latency) = usage.and_then(|usage| usage.latency) {
-                let status = usage.and_then(|usage| usage.status);
-                counted.local.response(latency, status.is_some_and(|status| status >= 500));
+            if waited.is_some() {
+                counted.waiting = counted.waiting.saturating_sub(1);
+                counted.stalled = counted.stalled.saturating_sub(1);
+            }
+            // The client decides how long an upload takes. A response before its end tells nothing
+            // about the latency, but an error is one.
+            let latency = match counted.adaptive.controller().follows_latency() {
+                true => waited,
+                false => Some(waited.unwrap_or(Span::ZERO)),
+            };
+            if let (Some(latency), Some(status)) = (latency, status) {
+                counted.local.response(latency, status >= 500);
                 counted.has_counts = true;
             }
         }
@@ -162,7 +183,7 @@ impl Adaptation {
         events
     }
 
-    /// Whether requests of a rule have not ended.
+    /// Whether requests of a rule have no response yet.
     pub(super) fn awaits_responses(&self) -> bool {
         self.rules.iter().any(|counted| counted.in_flight > 0)
     }
@@ -182,7 +203,7 @@ impl Adaptation {
 }
 
 impl Counted {
-    /// Counts a request that the rule lets through. Returns whether its end has to be known.
+    /// Counts a request that the rule lets through. Returns whether its response has to be known.
     fn enter(&mut self, report: &RuleReport, is_important: bool) -> bool {
         self.has_counts = true;
         let follows_responses = self.adaptive.controller().follows_responses();
@@ -230,7 +251,7 @@ impl Counted {
             let shares_more = self.has_counts && !has_stepped;
             self.step_at = shares_more.then(|| shared.end()).or(self.step_at);
             (self.local, self.has_counts) = (Local::default(), false);
-            self.stalled = self.in_flight;
+            self.stalled = self.waiting;
         }
         self.step_at = self.step_at.filter(|end| *end == shared.end());
         // Another worker may have shown another limit since: each step shows the limit anew.
