@@ -110,11 +110,11 @@ impl<H: Host> Plugin<H> {
         let dated = shared_seed(&store, Dated { since, seed: fresh })?;
         let seed = dated.seed;
         let mut worker = Worker::new(&configuration.policy, &seed);
-        let mut timeout = Span::ZERO;
+        let mut host_timeout = Span::ZERO;
         if is_nginx {
             worker.disable_reservations();
         } else if let Some(options) = configuration.store.take() {
-            timeout = options.timeout;
+            host_timeout = options.host_timeout();
             worker = worker.with_global_store(options, host.random());
         }
         let metered = MeteredValues::new(configuration.policy.measures());
@@ -140,7 +140,7 @@ impl<H: Host> Plugin<H> {
             candidate: Exclusive::default(),
             timer_queue,
             refuses_to_wait,
-            timeout_ms: u32::try_from(timeout.as_ns() / 1_000_000).unwrap_or(u32::MAX),
+            call_timeout_ms: u32::try_from(host_timeout.as_ns() / 1_000_000).unwrap_or(u32::MAX),
             querying: Exclusive::default(),
             wakes_at: Cell::new(None),
             wanted: Cell::new(None),
