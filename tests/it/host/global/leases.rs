@@ -224,7 +224,7 @@ fn the_unspent_part_of_a_slices_lease_returns() {
     let next = gateway.vms[0].next_tick().expect("the end of the slice").0;
     let ms = (next - gateway.world.clock.get()) / 1_000_000;
     assert!((1_000..=slice_ms).contains(&ms), "{ms} ms");
-    gateway.pass(ms + 10);
+    gateway.pass(ms + 110);
     assert_eq!((clusters(&gateway).outstanding(3, 100), gateway.vms[0].next_tick()), (3, None));
 }
 
