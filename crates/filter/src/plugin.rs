@@ -58,8 +58,8 @@ pub(super) struct Plugin<H: Host> {
     pub(super) timer_queue: Rc<Exclusive<TimerQueue<H>>>,
     /// Whether the configuration would hold requests but the host cannot.
     refuses_to_wait: bool,
-    /// The timeout of a call to a global store.
-    timeout_ms: u32,
+    /// How long the host waits for the reply to a call to a global store.
+    call_timeout_ms: u32,
     /// The streams that wait for global stores, by ticket.
     pub(super) querying: Exclusive<NumberMap<u32>>,
     /// The latest time at which the timer fires for the worker's own tasks.

@@ -109,11 +109,11 @@ impl<H: Host> Plugin<H> {
         let since = if is_nginx { host.now()? } else { Time::from_ns(0) };
         let dated = shared_seed(&store, Dated { since, seed: fresh })?;
         let mut worker = Worker::new(&configuration.policy, &dated.seed);
-        let mut timeout = Span::ZERO;
+        let mut host_timeout = Span::ZERO;
         if is_nginx {
             worker.disable_reservations();
         } else if let Some(options) = configuration.store.take() {
-            timeout = options.timeout;
+            host_timeout = options.host_timeout();
             worker = worker.with_global_store(options, host.random());
         }
         let metered = MeteredValues::new(configuration.policy.measures());
@@ -137,7 +137,7 @@ impl<H: Host> Plugin<H> {
             remote: None,
             timer_queue,
             refuses_to_wait,
-            timeout_ms: u32::try_from(timeout.as_ns() / 1_000_000).unwrap_or(u32::MAX),
+            call_timeout_ms: u32::try_from(host_timeout.as_ns() / 1_000_000).unwrap_or(u32::MAX),
             querying: Exclusive::default(),
             wakes_at: Cell::new(None),
             wanted: Cell::new(None),

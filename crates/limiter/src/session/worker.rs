@@ -371,8 +371,8 @@ impl Worker {
         let moving = self.adaptation.as_ref().and_then(|adaptation| adaptation.wants());
         match self.fetches.is_due() {
             true => Some(Span::ZERO),
-            false if self.cache.reservations.holds_any() || self.fetches.holds_any() => Some(TICK),
-            false => moving,
+            false if self.cache.reservations.holds_any() => Some(TICK),
+            false => moving.into_iter().chain(self.fetches.next().map(|span| span.max(TICK))).min(),
         }
     }
 

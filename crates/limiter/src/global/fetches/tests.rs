@@ -221,7 +221,7 @@ fn an_actor_is_due_once_until_it_has_been_fetched() {
     bench.fetched(0, 5, None);
     bench.fetched(9, 5, Some(&[grant(10)]));
     assert_eq!((due(&mut bench.fetches, 0..3), bench.fetches.in_flight.len()), (2, 1));
-    assert!(!bench.fetches.holds_any(), "nothing was fetched");
+    assert_eq!(bench.fetches.next(), None, "nothing was fetched");
 }
 
 #[test]
@@ -231,14 +231,15 @@ fn a_lease_is_accounted_for_when_it_expires() {
         due(&mut bench.fetches, 0..1);
         assert_eq!(bench.tick(0, false), 1);
         bench.fetched(0, 5, Some(&[grant(0)]));
-        assert!(!bench.fetches.holds_any(), "an empty lease needs no account");
+        assert_eq!(bench.fetches.next(), None, "an empty lease needs no account");
         due(&mut bench.fetches, 0..1);
         bench.tick(10, false);
         bench.fetched(1, 15, Some(&[grant(10)]));
         bench.client = client();
-        assert_eq!((bench.fetches.holds_any(), bench.tick(1_009, false)), (true, 0));
+        assert_eq!((bench.fetches.next(), bench.tick(1_000, false)), (Some(Span::ZERO), 0));
+        assert_eq!((bench.fetches.next(), bench.tick(1_009, false)), (Some(Span::from_ms(10)), 0));
         let ms = if all { 1_009 } else { 1_010 };
-        assert_eq!((bench.tick(ms, all), bench.fetches.holds_any()), (1, false), "{all}");
+        assert_eq!((bench.tick(ms, all), bench.fetches.next()), (1, None), "{all}");
         assert_eq!(bench.tick(5_000, all), 0, "once");
     }
 }
@@ -283,7 +284,7 @@ fn leases_expire_in_order_and_extended_ones_stay() {
     assert_eq!([899, 900].map(&mut expired), [vec![], vec![2]]);
     assert_eq!([1_399, 1_400].map(&mut expired), [vec![3], vec![1]]);
     assert_eq!([1_999, 2_000, 9_000].map(&mut expired), [vec![], vec![1], vec![]]);
-    assert!(fetches.fetched.is_empty() && !fetches.holds_any());
+    assert!(fetches.fetched.is_empty() && fetches.expiring.is_empty());
 }
 
 #[test]
