@@ -105,11 +105,7 @@ pub const ARTEFACTS: [Artefact; 5] = [
         letter: b'e',
     },
     // For rules whose cost depends on the bodies of responses.
-    Artefact {
-        name: "diana-settle.wasm",
-        without: &["proxy_on_done", "proxy_on_log", "proxy_on_response_trailers"],
-        letter: b's',
-    },
+    Artefact { name: "diana-settle.wasm", without: &["proxy_on_done", "proxy_on_log"], letter: b's' },
     // For `headers: off`.
     Artefact {
         name: "diana-lean.wasm",

@@ -11,8 +11,8 @@
 //! ```
 //!
 //! After `settle`: `status`, `latency`, `request` and `response` (bytes), and `values` with a
-//! number or `_` for each value that the policy measures. The whole filter measures these responses
-//! by itself. It measures latencies by its clock, so a script with a latency runs through the
+//! number or `_` for each value that the policy measures, or `?7` if 7 was seen of a response that
+//! was not read to its end. The whole filter measures these responses by itself. It measures latencies by its clock, so a script with a latency runs through the
 //! engine alone.
 //!
 //! Before the method: `ip`, `user`, `device`, `host`, `property` (its steps dotted), `size` (of the
@@ -47,7 +47,7 @@ use diana_base::time::{Span, Time};
 use diana_limiter::algorithm;
 use diana_limiter::cells::store::{Rules, Simulated};
 use diana_limiter::check::{Decision, Outcome, Reason, RuleResult};
-use diana_limiter::policy::{Policy, RuleId, Usage};
+use diana_limiter::policy::{Policy, ResponseNumber, RuleId, Usage};
 use diana_limiter::request::{Part, Values};
 use std::collections::VecDeque;
 
@@ -69,12 +69,13 @@ fn check(json: &str, script: &str) {
                     let held = unsettled.pop_front();
                     let (worker, mut session, request) =
                         held.unwrap_or_else(|| panic!("`{text}`: nothing is held"));
-                    match &line.usage {
+                    let usage = gateway.policy.measures().any().then(|| line.usage.clone());
+                    match &usage {
                         Some(usage) => gateway.settle_used(worker, &mut session, usage, line.now),
                         None => gateway.settle(worker, &mut session, line.now),
                     };
                     assert!(!session.has_charges(), "`{text}` leaves something to settle");
-                    events.push(Event::Over { now: line.now, request, usage: line.usage.clone() });
+                    events.push(Event::Over { now: line.now, request, usage });
                     continue;
                 }
                 let (session, decision) = gateway.start(line.worker, &line.request(), line.now);
@@ -127,7 +128,7 @@ struct Line<'s> {
     /// Whether the line ends requests.
     settles: bool,
     /// What the host measured of the requests that end.
-    usage: Option<Usage>,
+    usage: Usage,
     parts: Vec<(Part, Vec<u8>)>,
     expected: &'s str,
 }
@@ -136,7 +137,7 @@ impl Line<'_> {
     fn parse(text: &str) -> Line<'_> {
         let ended = text.split_once(" settle");
         let settles = ended.is_some();
-        let usage = ended.map(|(_, measured)| measured.trim()).filter(|measured| !measured.is_empty());
+        let usage = ended.map_or("", |(_, measured)| measured);
         let (queries, expected) = match text.split_once("->") {
             None if settles => (ended.unwrap().0, ""),
             split => split.unwrap_or_else(|| panic!("`{text}` expects nothing: `-> …` is missing")),
@@ -148,7 +149,7 @@ impl Line<'_> {
             times: 1,
             worker: 0,
             settles,
-            usage: usage.map(self::usage),
+            usage: self::usage(usage),
             parts: Vec::new(),
             expected,
         };
@@ -180,11 +181,18 @@ fn usage(words: &str) -> Usage {
             "status" => usage.status = Some(value.parse().unwrap()),
             "request" => usage.request_bytes = value.parse().unwrap(),
             "response" => usage.response_bytes = value.parse().unwrap(),
-            "values" => usage.values = value.split(',').map(|value| value.parse().ok()).collect(),
+            "values" => usage.values = value.split(',').map(response_number).collect(),
             _ => panic!("`{word}` is no measure"),
         }
     }
     usage
+}
+
+fn response_number(word: &str) -> ResponseNumber {
+    match word.strip_prefix('?') {
+        Some(seen) => ResponseNumber { seen: seen.parse().ok(), is_final: false },
+        None => ResponseNumber::known(word.parse().ok()),
+    }
 }
 
 fn part(word: &str) -> (Part, Vec<u8>) {

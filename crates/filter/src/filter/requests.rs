@@ -95,13 +95,17 @@ impl<H: Host> Filter<H> {
         Action::of_part(self.is_waiting(id))
     }
 
-    /// Adds headers to the response before the host sends it.
-    pub fn on_response_headers(&self, id: u32) -> Action {
+    /// Adds headers to the response before the host sends it. `ends`: whether the response ends
+    /// with its headers.
+    pub fn on_response_headers(&self, id: u32, ends: bool) -> Action {
         let headers = self.streams.with(|streams| {
             let stream = streams.get_mut(id)?;
             let plugin = Rc::clone(&stream.plugin);
             stream.meter(|metering, values, _| {
                 metering.response_headers(self.host, values, || plugin.clock.monotonic());
+                if ends {
+                    metering.response_ended();
+                }
             });
             stream.headers.take()
         });
