@@ -99,11 +99,7 @@ pub struct Artefact {
 
 /// The released files. The gateways of this crate load the first.
 pub const ARTEFACTS: [Artefact; 3] = [
-    Artefact {
-        name: "diana.wasm",
-        without: &["proxy_on_done", "proxy_on_log", "proxy_on_response_trailers"],
-        letter: b'e',
-    },
+    Artefact { name: "diana.wasm", without: &["proxy_on_done", "proxy_on_log"], letter: b'e' },
     // For `headers: off`, if nothing depends on the ends of requests.
     Artefact {
         name: "diana-min.wasm",

@@ -13,9 +13,10 @@
 //! ```
 //!
 //! After `settle`: `status`, `request` and `response` (bytes), and `values` with a number or `_` for
-//! each value that the policy measures. The whole filter measures these responses by itself. With
-//! `latency`, the request was forwarded that long before, and the headers of the response come now.
-//! A script about the times of responses runs through the engine alone.
+//! each value that the policy measures, or `?7` if 7 was seen of a response that was not read to its
+//! end. The whole filter measures these responses by itself. With `latency`, the request was forwarded
+//! that long before, and the headers of the response come now. A script about the times of responses
+//! runs through the engine alone.
 //!
 //! Before the method: `ip`, `user`, `device`, `host`, `property` (its steps dotted), `size` (of the
 //! body; 0: none), or else the name of a header, each with its value, in which `_` is a space.
@@ -49,7 +50,7 @@ use diana_base::time::{Span, Time};
 use diana_limiter::algorithm;
 use diana_limiter::cells::store::{Rules, Simulated};
 use diana_limiter::check::{Decision, Outcome, Reason, RuleResult};
-use diana_limiter::policy::{Policy, RuleId, Usage};
+use diana_limiter::policy::{Policy, ResponseNumber, RuleId, Usage};
 use diana_limiter::request::{Part, Values};
 use std::collections::VecDeque;
 
@@ -70,7 +71,7 @@ fn check(json: &str, script: &str) {
                 if let Some(step) = line.step {
                     let next = &mut next[step as usize];
                     let (worker, session, _) = unsettled.get_mut(*next).expect("a request that is held");
-                    let status = line.usage.as_ref().and_then(|usage| usage.status);
+                    let status = line.usage.status;
                     gateway.step(*worker, session, step, status.unwrap_or(0), line.now);
                     *next += 1;
                     continue;
@@ -81,17 +82,18 @@ fn check(json: &str, script: &str) {
                     let (worker, mut session, request) =
                         held.unwrap_or_else(|| panic!("`{text}`: nothing is held"));
                     if let Some(latency) = line.latency {
-                        let status = line.usage.as_ref().and_then(|usage| usage.status).unwrap_or(0);
+                        let status = line.usage.status.unwrap_or(0);
                         let forwarded = Time::from_ns(line.now.as_ns() - latency.as_ns());
                         gateway.step(worker, &mut session, Step::Forward, status, forwarded);
                         gateway.step(worker, &mut session, Step::Respond, status, line.now);
                     }
-                    match &line.usage {
+                    let usage = gateway.policy.measures().any().then(|| line.usage.clone());
+                    match &usage {
                         Some(usage) => gateway.settle_used(worker, &mut session, usage, line.now),
                         None => gateway.settle(worker, &mut session, line.now),
                     };
                     assert!(!session.has_charges(), "`{text}` leaves something to settle");
-                    events.push(Event::Over { now: line.now, request, usage: line.usage.clone() });
+                    events.push(Event::Over { now: line.now, request, usage });
                     continue;
                 }
                 let (session, decision) = gateway.start(line.worker, &line.request(), line.now);
@@ -148,7 +150,7 @@ struct Line<'s> {
     /// How long the upstream had all of the request.
     latency: Option<Span>,
     /// What the host measured of the requests that end.
-    usage: Option<Usage>,
+    usage: Usage,
     parts: Vec<(Part, Vec<u8>)>,
     expected: &'s str,
 }
@@ -159,7 +161,7 @@ impl Line<'_> {
         let step = steps.into_iter().find_map(|(word, step)| Some((text.split_once(word)?, step)));
         let settles = text.contains(" settle");
         let ended = text.split_once(" settle").or(step.map(|(parts, _)| parts));
-        let usage = ended.map(|(_, measured)| measured.trim()).filter(|measured| !measured.is_empty());
+        let usage = ended.map_or("", |(_, measured)| measured);
         let (queries, expected) = match text.split_once("->") {
             None if ended.is_some() => (ended.unwrap().0, ""),
             split => split.unwrap_or_else(|| panic!("`{text}` expects nothing: `-> …` is missing")),
@@ -172,8 +174,8 @@ impl Line<'_> {
             worker: 0,
             settles,
             step: step.map(|(_, step)| step),
-            latency: usage.and_then(latency),
-            usage: usage.map(self::usage),
+            latency: latency(usage),
+            usage: self::usage(usage),
             parts: Vec::new(),
             expected,
         };
@@ -209,11 +211,18 @@ fn usage(words: &str) -> Usage {
             "status" => usage.status = Some(value.parse().unwrap()),
             "request" => usage.request_bytes = value.parse().unwrap(),
             "response" => usage.response_bytes = value.parse().unwrap(),
-            "values" => usage.values = value.split(',').map(|value| value.parse().ok()).collect(),
+            "values" => usage.values = value.split(',').map(response_number).collect(),
             _ => panic!("`{word}` is no measure"),
         }
     }
     usage
+}
+
+fn response_number(word: &str) -> ResponseNumber {
+    match word.strip_prefix('?') {
+        Some(seen) => ResponseNumber { seen: seen.parse().ok(), is_final: false },
+        None => ResponseNumber::known(word.parse().ok()),
+    }
 }
 
 fn part(word: &str) -> (Part, Vec<u8>) {

@@ -88,7 +88,7 @@ impl Aspect {
         match self.key {
             "methods" => vec![incoming.method.clone()],
             "hosts" => incoming.host.iter().cloned().collect(),
-            "body_size" => incoming.body_size.iter().map(u64::to_string).collect(),
+            "body_size" => incoming.declared_size().iter().map(u64::to_string).collect(),
             "headers" => incoming.lines(&name.to_ascii_lowercase()).map(str::to_owned).collect(),
             "query" => {
                 let values = query::values(incoming.target.as_bytes(), name.as_bytes());

@@ -9,7 +9,7 @@ use diana_config::Configuration;
 use diana_document::Value;
 use diana_limiter::cells::store::{Portable, Rules, Simulated};
 use diana_limiter::check::{Decision, Outcome, RuleReport};
-use diana_limiter::policy::{Policy, RuleId, Usage};
+use diana_limiter::policy::{Policy, ResponseNumber, RuleId, Usage};
 use diana_limiter::session::{Session, Worker};
 use miette::{Result, miette};
 use std::collections::BTreeMap;
@@ -276,7 +276,7 @@ fn settle(policy: &Policy, store: &Portable<Simulated>, incoming: &Incoming, mut
         status: Some(incoming.status),
         request_bytes: incoming.body_size.unwrap_or(0),
         response_bytes: incoming.response_bytes,
-        values: Vec::new(),
+        values: policy.measures().values.iter().map(|_| ResponseNumber::known(None)).collect(),
     };
     for InFlight { mut session, mut worker, begins, ends } in ended {
         if session.settles() {

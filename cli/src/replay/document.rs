@@ -125,7 +125,7 @@ fn of_responses(policy: &Policy, known: &Known) -> Vec<String> {
         );
     }
     if measures.request_bytes && !known.received {
-        all.push("The log has no sizes of request bodies: each size counts as 0 bytes.".into());
+        all.push("The log has no bytes received: each body counts as long as its `content-length` says, or 0 bytes.".into());
     }
     if measures.response_bytes && !known.sent {
         all.push("The log has no sizes of response bodies: each size counts as 0 bytes.".into());

@@ -5,7 +5,7 @@ use super::log::record::{Record, Slot, Slots};
 use super::memory::Memory;
 use super::request::Columns;
 use diana_limiter::check::{CountedActor, Decision, Outcome};
-use diana_limiter::policy::{Measure, Policy, RuleId, Usage};
+use diana_limiter::policy::{Measure, Policy, ResponseNumber, RuleId, Usage};
 use diana_limiter::session::{Session, Worker};
 use diana_limiter::time::{Span, Time};
 use std::cmp::Ordering;
@@ -157,15 +157,12 @@ impl Engine {
 
     /// The request's use, as far as the log records it.
     fn usage(&self, record: &Record) -> Usage {
-        let number = |slot: &Option<usize>| {
-            let text = record.get((*slot)?)?;
-            std::str::from_utf8(text).ok()?.trim().parse().ok()
-        };
+        let number = |slot: &Option<usize>| ResponseNumber::in_header(slot.and_then(|slot| record.get(slot)));
         Usage {
             status: record.status,
-            request_bytes: record.received.unwrap_or(0),
+            request_bytes: record.received.or_else(|| self.columns.declared(record)).unwrap_or(0),
             response_bytes: record.sent.unwrap_or(0),
-            values: self.values.iter().map(number).collect(),
+            values: record.status.map_or(Vec::new(), |_| self.values.iter().map(number).collect()),
         }
     }
 }

@@ -284,6 +284,7 @@ impl<H: Host> Metrics<H> {
         self.add(Id::SharedDataErrors, 0, 0, events.faults);
         self.add(Id::ForeignValues, 0, 0, events.foreign);
         self.add(Id::KnownRefusals, 0, 0, events.cached);
+        self.add(Id::UnreadCosts, 0, 0, events.unread);
     }
 }
 

@@ -31,8 +31,12 @@ pub fn variable(part: &Part) -> Option<String> {
 ///
 /// nginx does not tell the filter whether a request ends with its headers. Over HTTP/1, a request
 /// without `Content-Length` and `Transfer-Encoding` has no body (RFC 9112 §6.3). Over HTTP/2 and
-/// HTTP/3 the size is then unknown.
+/// HTTP/3 the size is then unknown. So is that of a tunnel.
 pub fn body_size(read: impl Fn(&[u8]) -> Option<Vec<u8>>) -> Option<Vec<u8>> {
+    let is_connect = || read(b"ngx\0request_method").is_some_and(|method| method == b"CONNECT");
+    if read(b"ngx\0http_upgrade").is_some() || is_connect() {
+        return None;
+    }
     let declared = variable(&Part::BodySize).and_then(|variable| read(variable.as_bytes()));
     let is_empty = || {
         let is_http_1 = read(b"ngx\0server_protocol").is_some_and(|version| version.starts_with(b"HTTP/1."));
@@ -126,6 +130,11 @@ mod tests {
         assert_eq!(size(&[http_1, chunked]), None);
         assert_eq!(size(&[http_2]), None);
         assert_eq!(size(&[]), None);
+        for tunnel in [("http_upgrade", "websocket"), ("request_method", "CONNECT")] {
+            assert_eq!(size(&[http_1, tunnel]), None);
+            assert_eq!(size(&[http_1, ("http_content_length", "0"), tunnel]), None);
+        }
+        assert_eq!(size(&[http_1, length, ("request_method", "POST")]).as_deref(), Some("7"));
     }
 
     #[test]

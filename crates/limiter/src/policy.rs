@@ -42,7 +42,7 @@ pub use plans::{MAX_PLANS, PlanCounters, PlanId, PlanSource};
 pub use rule::{Rule, RuleId};
 pub use shards::CountKey;
 pub use statuses::Statuses;
-pub use usage::{Measure, Measures, Usage};
+pub use usage::{Measure, Measures, ResponseNumber, Usage};
 
 pub(crate) use cost::Owed;
 pub(crate) use global_group::GlobalGroup;

@@ -345,9 +345,9 @@ impl Session {
         self.end(policy, worker, store, None, &clock)
     }
 
-    /// Ends the request like [`Session::settle`], and corrects its charges to what it used. Without
-    /// a `usage`, as when the client leaves before the response, what was charged on arrival stays
-    /// charged. See the example of [`Usage`].
+    /// Ends the request like [`Session::settle`], and corrects its charges to what it used. If the
+    /// client has left before the response, `usage` has neither a status nor numbers. See the
+    /// example of [`Usage`].
     pub fn settle_used<S: Store + ?Sized>(
         &mut self,
         policy: &Policy,

@@ -397,7 +397,7 @@ impl Vm {
             0 => filter(&|filter| _ = filter.on_request_headers(id, true)),
             1 => filter(&|filter| _ = filter.on_request_trailers(id)),
             2 => filter(&|filter| filter.on_tick(id)),
-            3 => filter(&|filter| _ = filter.on_response_headers(id + 1_000_000)),
+            3 => filter(&|filter| _ = filter.on_response_headers(id + 1_000_000, true)),
             4 => filter(&|filter| filter.on_delete(id + 1_000_000)),
             _ => filter(&|filter| _ = filter.on_request_headers(id + 1_000_000, true)),
         }

@@ -25,10 +25,24 @@ impl<H: Host> Filter<H> {
         Action::of_part(is_waiting.flatten() == Some(true))
     }
 
-    /// A part of the response's body passes.
-    pub fn on_response_body(&self, id: u32, size: usize) -> Action {
+    /// A part of the response's body passes. `ends`: whether the response ends with it.
+    pub fn on_response_body(&self, id: u32, size: usize, ends: bool) -> Action {
         self.streams.with(|streams| {
-            streams.get_mut(id)?.meter(|metering, _, _| metering.response_body(self.host, size));
+            streams.get_mut(id)?.meter(|metering, _, _| {
+                metering.response_body(self.host, size);
+                if ends {
+                    metering.response_ended();
+                }
+            });
+            Some(())
+        });
+        Action::Continue
+    }
+
+    /// The response's trailers have arrived, behind its body.
+    pub fn on_response_trailers(&self, id: u32) -> Action {
+        self.streams.with(|streams| {
+            streams.get_mut(id)?.meter(|metering, _, _| metering.response_ended());
             Some(())
         });
         Action::Continue

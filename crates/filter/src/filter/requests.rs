@@ -110,12 +110,18 @@ impl<H: Host> Filter<H> {
         Action::of_part(is_waiting.flatten() == Some(true))
     }
 
-    /// Adds headers to the response before the host sends it.
-    pub fn on_response_headers(&self, id: u32) -> Action {
+    /// Adds headers to the response before the host sends it. `ends`: whether the response ends
+    /// with its headers.
+    pub fn on_response_headers(&self, id: u32, ends: bool) -> Action {
         let headers = self.streams.with(|streams| {
             let stream = streams.get_mut(id)?;
-            stream.meter(|metering, values, _| metering.response_headers(self.host, values));
             stream.responded();
+            stream.meter(|metering, values, _| {
+                metering.response_headers(self.host, values);
+                if ends {
+                    metering.response_ended();
+                }
+            });
             stream.headers.take()
         });
         for (name, value) in headers.flatten().iter().flat_map(|headers| headers.iter()) {

@@ -148,6 +148,7 @@ metrics! {
     SharedDataErrors: Counter Configuration "diana.shared_data_errors" [];
     ForeignValues: Counter Configuration "diana.foreign_values" [];
     KnownRefusals: Counter Configuration "diana.known_refusals" [];
+    UnreadCosts: Counter Configuration "diana.unread_costs" [];
     LostKeys: Counter Nginx "diana.lost_keys" [];
     UnheldRequests: Counter Configuration "diana.unheld_requests" [];
     Calls: Counter Cluster "diana.store.CLUSTER.calls" [];

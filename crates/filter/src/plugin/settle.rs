@@ -4,18 +4,18 @@ use super::Plugin;
 use crate::Host;
 use crate::metering::Metering;
 use diana_limiter::cells::table::TableId;
+use diana_limiter::policy::Usage;
 use diana_limiter::session::Session;
 
 impl<H: Host> Plugin<H> {
-    /// Settles a request that has charges.
+    /// Settles a request that has charges. Without a metering, nothing has come since the decision:
+    /// neither a part of the request's body nor a response.
     pub(crate) fn settle(&self, session: &mut Session, metering: Option<&mut Metering>) {
         let policy = &self.configuration.policy;
-        let usage = metering.filter(|_| session.settles()).map(Metering::usage);
+        let nothing = Usage::default();
+        let usage = metering.map_or(&nothing, |metering| metering.usage());
         self.worker.with(|worker| {
-            let events = match usage {
-                Some(usage) => session.settle_used(policy, worker, &self.store, usage, || self.now()),
-                None => session.settle(policy, worker, &self.store, || self.now()),
-            };
+            let events = session.settle_used(policy, worker, &self.store, usage, || self.now());
             self.metrics.events(&events);
         });
     }

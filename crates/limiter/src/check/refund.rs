@@ -58,9 +58,15 @@ impl Charged {
     }
 
     /// The final charge by each rule. `None`: what was charged on arrival stays charged.
-    fn costs(&self, rules: ActorRules, usage: &Usage, measures: &Measures) -> Vec<Option<u64>> {
+    fn costs(
+        &self,
+        rules: ActorRules,
+        usage: &Usage,
+        measures: &Measures,
+        unread: &mut u32,
+    ) -> Vec<Option<u64>> {
         let cost = |(((rule, _), owed), charge): (((&Rule, _), &Owed), &Charge)| {
-            rule.varying.as_ref().and_then(|cost| cost.at_end(*owed, charge.cost, usage, measures))
+            rule.varying.as_ref()?.at_end(*owed, charge.cost, usage, measures, unread)
         };
         rules.counters().zip(&self.owed).zip(&self.charges).map(cost).collect()
     }
@@ -99,11 +105,16 @@ impl Charges {
     }
 
     /// The final cost of each charge of a global store that has to be corrected, by shard.
-    pub(crate) fn settlements(&mut self, policy: &Policy, usage: &Usage) -> Vec<(usize, Settlement)> {
+    pub(crate) fn settlements(
+        &mut self,
+        policy: &Policy,
+        usage: &Usage,
+        events: &mut Events,
+    ) -> Vec<(usize, Settlement)> {
         let settlement = |GlobalOwed { shard, rule, charge, owed }| {
             let [charged, ..] = charge.numbers;
-            let cost =
-                policy.rule(rule)?.varying.as_ref()?.at_end(owed, charged, usage, policy.measures())?;
+            let (cost, unread) = (policy.rule(rule)?.varying.as_ref()?, &mut events.unread);
+            let cost = cost.at_end(owed, charged, usage, policy.measures(), unread)?;
             (cost != charged).then_some((shard, Settlement { charge, cost }))
         };
         self.owed.drain(..).filter_map(settlement).collect()
@@ -132,7 +143,8 @@ impl Charges {
                 })
             };
             let usage = usage.filter(|_| which == Refund::Ended);
-            let costs = usage.map(|usage| charged.costs(rules, usage, context.policy.measures()));
+            let measures = context.policy.measures();
+            let costs = usage.map(|usage| charged.costs(rules, usage, measures, &mut events.unread));
             let costs = costs.unwrap_or_default();
             let difference =
                 |(charge, cost): (&Charge, &Option<u64>)| cost.map(|cost| cost.cmp(&charge.cost));

@@ -10,6 +10,49 @@ pub enum Measure {
     Json(Box<str>),
 }
 
+/// A number of a response, as far as the host could read it. By default nothing is known.
+///
+/// ```
+/// use diana_limiter::policy::ResponseNumber;
+///
+/// let read = |value: &str| ResponseNumber::in_header(Some(value.as_bytes()));
+/// assert_eq!(read(" 12 "), ResponseNumber::known(Some(12)));
+/// assert_eq!(ResponseNumber::in_header(None), ResponseNumber::known(None));
+/// assert_eq!(read("twelve"), ResponseNumber::default(), "there is a number, but which?");
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ResponseNumber {
+    /// The number; `None` if none was seen.
+    pub seen: Option<u64>,
+    /// Whether the response has this number, or has none. Otherwise the host could not read all of
+    /// the response, which may have another number.
+    pub is_final: bool,
+}
+
+impl ResponseNumber {
+    /// The number of a response that was read; `None` if the response has none.
+    #[must_use]
+    pub fn known(number: Option<u64>) -> ResponseNumber {
+        ResponseNumber { seen: number, is_final: true }
+    }
+
+    /// The number in a header, whose lines are joined by commas.
+    #[must_use]
+    pub fn in_header(value: Option<&[u8]>) -> ResponseNumber {
+        let seen = value.and_then(digits);
+        ResponseNumber { seen, is_final: seen.is_some() || value.is_none() }
+    }
+}
+
+/// The whole number in a text. Spaces around the number are ignored. A number above 2⁶⁴ − 1 counts
+/// as 2⁶⁴ − 1.
+pub(super) fn digits(text: &[u8]) -> Option<u64> {
+    let digits = text.trim_ascii();
+    let add =
+        |sum: u64, digit: &u8| sum.saturating_mul(10).saturating_add(u64::from(digit.wrapping_sub(b'0')));
+    (!digits.is_empty() && digits.iter().all(u8::is_ascii_digit)).then(|| digits.iter().fold(0, add))
+}
+
 /// What a host has to measure of requests and responses. See the example of [`Usage`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Measures {
@@ -100,7 +143,7 @@ pub struct Usage {
     pub request_bytes: u64,
     /// The bytes of the response's body that passed.
     pub response_bytes: u64,
-    /// The value of each of [`Measures::values`], in the same order; `None` if the response has no
-    /// such number. Missing values at the end count as `None`.
-    pub values: Vec<Option<u64>>,
+    /// The number of each of [`Measures::values`], in the same order. Nothing is known of missing
+    /// ones at the end.
+    pub values: Vec<ResponseNumber>,
 }

@@ -67,7 +67,7 @@ impl Vm {
         let headers = headers.iter().map(|(name, value)| ((*name).to_owned(), value.as_bytes().into()));
         self.with_stream(id, |stream| stream.response = Some(status.into_iter().chain(headers).collect()));
         if self.tells_all() {
-            self.enter(id, |filter| filter.on_response_headers(id));
+            self.enter(id, |filter| filter.on_response_headers(id, false));
         }
     }
 
@@ -75,14 +75,21 @@ impl Vm {
     pub fn response_body(&self, id: u32, part: &[u8]) {
         self.with_stream(id, |stream| stream.part = part.into());
         if self.tells_all() {
-            self.enter(id, |filter| filter.on_response_body(id, part.len()));
+            self.enter(id, |filter| filter.on_response_body(id, part.len(), false));
         }
         self.with_stream(id, |stream| stream.part.clear());
     }
 
-    /// The response ends, and the stream with it.
+    /// The response ends, if it has begun, and the stream with it.
     pub fn end(&self, id: u32) {
         if let Some(request) = self.request_of(id) {
+            if self.tells_all() && self.with_stream(id, |stream| stream.response.is_some()) {
+                // Some responses end with trailers.
+                self.enter(id, |filter| match id % 2 {
+                    0 => filter.on_response_body(id, 0, true),
+                    _ => filter.on_response_trailers(id),
+                });
+            }
             self.world().note(request, Fate::Served);
             self.delete(id);
         }

@@ -88,7 +88,7 @@ impl Worker {
         let mut events = self.leave(&mut charges, None, store, clock);
         self.refund_global(take(&mut charges.global));
         if let Some(usage) = usage.filter(|_| refund == Refund::Ended) {
-            self.settle_global(charges.settlements(policy, usage));
+            self.settle_global(charges.settlements(policy, usage, &mut events));
         }
         events.add(&charges.refund_local(refund, usage, &self.context(policy, store, clock)));
         events
