@@ -11,6 +11,7 @@ mod hints;
 mod mistakes;
 mod model;
 mod nginx;
+mod order;
 mod partial;
 mod place;
 pub mod render;

@@ -224,16 +224,9 @@ fn size(value: &Value) -> Option<u64> {
 }
 
 fn unit_ns(text: &str) -> Option<u64> {
-    let seconds = match fold(text).as_str() {
-        "second" => 1,
-        "minute" => 60,
-        "hour" => 3_600,
-        "day" => 86_400,
-        _ => {
-            let (value, errors) = (diana_document::Value::Text(text.into()), Errors::default());
-            let span = Node::root(&value, &errors).span(Span::ZERO..=Span::from_secs(u32::MAX.into()));
-            return span.map(Span::as_ns);
-        }
-    };
-    Some(Span::from_secs(seconds).as_ns())
+    let span = diana_document::unit(text).or_else(|| {
+        let (value, errors) = (diana_document::Value::Text(text.into()), Errors::default());
+        Node::root(&value, &errors).span(Span::ZERO..=Span::from_secs(u32::MAX.into()))
+    });
+    span.map(Span::as_ns)
 }

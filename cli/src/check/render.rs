@@ -35,7 +35,8 @@ pub fn text(reports: &[Report], is_terminal: bool) -> String {
         .without_cause_chain();
     let mut text = String::new();
     for report in reports {
-        let excerpts = Excerpts { shown: shown(&report.file.text), file: &report.file };
+        let excerpts =
+            Excerpts { shown: report.secrets.masked(shown(&report.file.text)), file: &report.file };
         for finding in &report.findings {
             // Writing to text cannot fail.
             let _ = handler.render_report(&mut text, &Shown { finding, excerpts: &excerpts });

@@ -5,6 +5,7 @@ use super::finding::{Finding, Findings};
 use super::mistakes::{Compiled, compile, compiled};
 use super::model::Model;
 use super::{addresses, clusters, document, envoy, files, mistakes, nginx, partial, replicas, yaml};
+use crate::secrets::Secrets;
 use crate::source::content::{File, Unreadable};
 use crate::source::documents::{Document, Host, documents};
 use crate::source::parts::{Form, parts};
@@ -24,6 +25,8 @@ pub struct Report {
     pub findings: Vec<Finding>,
     /// The documents without mistakes, in the order of the file.
     pub documents: Vec<Summary>,
+    /// What no excerpt shows.
+    pub secrets: Secrets,
 }
 
 /// What a document needs.
@@ -58,7 +61,8 @@ impl Report {
                 let message = format!("cannot read {}: {why}", diana_document::quoted(&file.name));
                 let hint = (!range.is_empty()).then(|| "save the file as UTF-8".into());
                 let finding = Finding { code: code::UNREADABLE, message, hint, range };
-                Report { file, findings: vec![finding], documents: Vec::new() }
+                let secrets = Secrets::of_text(&file.text);
+                Report { file, findings: vec![finding], documents: Vec::new(), secrets }
             }
         }
     }
@@ -117,7 +121,12 @@ impl Report {
         found.retain(|finding| {
             known.insert((finding.range.clone(), finding.code.name, finding.message.clone()))
         });
-        Report { file, findings: found, documents: summaries }
+        let secrets = Secrets::of(&file.text, &parts, &documents);
+        for finding in &mut found {
+            finding.message = secrets.redacted(std::mem::take(&mut finding.message));
+            finding.hint = finding.hint.take().map(|hint| secrets.redacted(hint));
+        }
+        Report { file, findings: found, documents: summaries, secrets }
     }
 
     /// Whether the file cannot be read.
@@ -163,8 +172,8 @@ fn check(
 ) -> Option<Configuration> {
     zone.has_documents |= document.host == Host::Nginx;
     envoy::warnings(document, &mut Findings::new(&document.part.content, found));
-    let compiled = compile(document, listener, &mut Findings::new(document.content(), found));
-    let value = document.value()?;
+    let (compiled, spelt) = compile(document, listener, &mut Findings::new(document.content(), found));
+    let value = spelt.as_ref().or(document.value())?;
     let errors = if let Compiled::Wrong(errors) = &compiled { &errors[..] } else { &[] };
     if !errors.iter().any(addresses::concerns) {
         addresses::warnings(document, &Model::of(value), found);
@@ -173,7 +182,8 @@ fn check(
     match compiled {
         Compiled::Whole(configuration) => {
             let whole = Judged { value, configuration: *configuration, lacks: None };
-            Some(judge(document, whole, replicas, zone, found))
+            let configuration = judge(document, whole, replicas, zone, found);
+            spelt.is_none().then_some(configuration)
         }
         Compiled::Wrong(errors) => {
             let partial = without_mistakes(document, value, &errors, listener);

@@ -19,7 +19,7 @@ pub fn text(plan: &Plan, document: &Value, policy: &Policy) -> String {
         }
         false => "# Run: envoy -c THIS, from the folder to which the filter's `filename` below is relative.",
     };
-    let metrics = if is_native { "" } else { METRICS };
+    let metrics = if is_native { String::new() } else { METRICS.replace("ADMIN", &plan.admin.to_string()) };
     format!(
         r#"# A gateway with Diana, written by `diana init`.
 {run}
@@ -68,8 +68,9 @@ static_resources:
 {clusters}{metrics}
 # The admin interface shows the configuration: keep it closed to others.
 admin:
-  address: {{socket_address: {{address: 127.0.0.1, port_value: 9901}}}}
+  address: {admin}
 "#,
+        admin = address(&plan.admin),
         listen = address(&plan.listen),
         request = access_log::lines(policy, &" ".repeat(26)),
         clusters = clusters(plan),
@@ -77,7 +78,7 @@ admin:
 }
 
 const METRICS: &str = r#"
-# Metrics, at http://127.0.0.1:9901/stats/prometheus. These expressions turn parts of Diana's names into labels.
+# Metrics, at http://ADMIN/stats/prometheus. These expressions turn parts of Diana's names into labels.
 stats_config:
   stats_tags:
     - {tag_name: rule, regex: '^wasmcustom\.diana(\.rule\.([^.]+))\.'}

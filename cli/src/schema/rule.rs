@@ -1,6 +1,6 @@
 //! Rules: quota, algorithm, cost and everything else that a rule has.
 
-use super::json::SPAN;
+use super::json::{SPAN, UNIT};
 use super::shape::{Key, Object, Shape, Unless, choice, key, map, object, one_or_many, secs};
 use diana_base::time::Span;
 use diana_limiter::algorithm::{self, MAX_WAIT, Penalty, Quota};
@@ -126,7 +126,11 @@ fn quota(required: Required) -> Vec<Key> {
         Shape::Size(0, MOST),
     );
     let is_whole = required == Required::Yes;
-    let unit = Shape::Any(vec![choice(&["second", "minute", "hour", "day"]), Shape::Matching(SPAN)]);
+    let unit = Shape::Any(vec![
+        choice(&["second", "minute", "hour", "day"]),
+        Shape::Matching(UNIT),
+        Shape::Matching(SPAN),
+    ]);
     let mut keys = vec![
         if is_whole { rpu.required() } else { rpu },
         key("unit", "The unit of `rpu`: a word, or a span from `1ms` to `7d`. `algo: C` has none.", unit),

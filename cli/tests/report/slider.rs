@@ -32,7 +32,7 @@ fn grouped(number: u64) -> String {
 
 /// The beginning of the sentence, from the numbers of the summary.
 fn expected(point: &WhatIf) -> String {
-    format!("{} per minute would refuse {} requests", point.rpu, grouped(point.refused))
+    format!("{} per minute: this rule alone would refuse {} requests", point.rpu, grouped(point.refused))
 }
 
 #[test]

@@ -171,6 +171,7 @@ impl Rule {
             percent: least(100),
         };
         let summary = RuleSummary {
+            by_address: false,
             name: self.name.to_owned(),
             place,
             url: self.url.to_owned(),

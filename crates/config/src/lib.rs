@@ -13,12 +13,12 @@
 //! assert_eq!(names, ["per-ip"]);
 //!
 //! let mistaken = br#"{"limits": [{"url": "/api", "rules": [
-//!     {"name": "per-ip", "actor": "ip", "rpu": 10, "unit": "sec"}
+//!     {"name": "per-ip", "actor": "ip", "rpu": 10, "unit": "secnd"}
 //! ]}]}"#;
 //! let errors = diana_config::compile(mistaken).expect_err("a mistake");
 //! assert_eq!(
 //!     errors[0].to_string(),
-//!     "limits[0].rules[0].unit: unknown unit `sec`, expected second, minute, hour, day or a span \
+//!     "limits[0].rules[0].unit: unknown unit `secnd`, expected second, minute, hour, day or a span \
 //!      such as `30s`"
 //! );
 //! ```
@@ -254,7 +254,7 @@ impl<'a> Source<'a> {
 /// // The listener's document may define `tenant`.
 /// assert!(diana_config::check_route(rule).is_ok());
 ///
-/// let rule = br#"{"url": "/", "rules": [{"actor": "tenant", "rpu": 5, "unit": "sec"}]}"#;
+/// let rule = br#"{"url": "/", "rules": [{"actor": "tenant", "rpu": 5, "unit": "secnd"}]}"#;
 /// let errors = diana_config::check_route(rule).expect_err("a mistake");
 /// assert_eq!(errors[0].path, "rules[0].unit");
 /// ```

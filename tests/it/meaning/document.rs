@@ -52,11 +52,11 @@ const VALUES: [&[&str]; 5] =
 const ALL: usize = 3;
 const TUPLE: usize = 4;
 const UNITS_MS: [(u64, &[&str]); 5] = [
-    (1_000, &["second", "1s", "1000ms", "Second"]),
-    (30_000, &["30s", "30000ms", "30 s"]),
-    (60_000, &["minute", "60s", "1m", "1M"]),
-    (3_600_000, &["hour", "60m", "1h", "3600s"]),
-    (86_400_000, &["day", "24h", "1d"]),
+    (1_000, &["second", "1s", "1000ms", "Second", "sec", "Seconds"]),
+    (30_000, &["30s", "30000ms", "30 s", "30secs"]),
+    (60_000, &["minute", "60s", "1m", "1M", "min", "60 seconds", "m"]),
+    (3_600_000, &["hour", "60m", "1h", "3600s", "hrs", "60 min"]),
+    (86_400_000, &["day", "24h", "1d", "days", "24 hours"]),
 ];
 const ALGORITHMS: [&[&str]; 6] = [
     &["TB", "token bucket", "Token_Bucket", "tb", ""],

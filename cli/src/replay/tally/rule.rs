@@ -1,12 +1,13 @@
 //! What one rule does to the requests of a log.
 
+use super::Refused;
 use super::actors::{ActorCheck, Actors, Name};
 use super::distinct::Distinct;
 use super::quotas::Variants;
 use super::stream::{Event, Stream};
 use super::timeline::{at, double, seconds};
 use super::what_if::Trial;
-use crate::replay::caution::lacks_actor;
+use crate::replay::caution::{finds_one_address, lacks_actor};
 use crate::replay::engine::MAX_HELD;
 use crate::replay::number::count;
 use crate::replay::suggest::suggestion;
@@ -21,6 +22,8 @@ use std::collections::BinaryHeap;
 
 /// The actors that a summary shows.
 const TOP: usize = 50;
+/// Requests without the actor.
+const WITHOUT: &str = "(without the actor)";
 /// The shares of actors whose peaks a summary shows.
 const SHARES: [f64; 7] = [0.5, 0.75, 0.9, 0.95, 0.99, 0.999, 1.0];
 
@@ -88,6 +91,8 @@ pub struct RuleTally {
     full_at: Option<Time>,
     /// Whether all requests cost one unit.
     has_unit_cost: bool,
+    /// Whether the rule counts by client address.
+    by_address: bool,
     /// Whether some requests lack the actor and are refused for it.
     has_denied: bool,
     /// Whether some requests are counted by an override or a plan.
@@ -116,10 +121,28 @@ impl RuleTally {
             stream,
             full_at: None,
             has_unit_cost: true,
+            by_address: false,
             has_denied: false,
             has_others: false,
             described,
         }
+    }
+
+    /// The rule's name.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.described.place.name
+    }
+
+    /// The client that the rule counts.
+    #[must_use]
+    pub fn client(&self, actor: Option<CountedActor>) -> Refused {
+        let Some(actor) = actor else {
+            return Refused { client: WITHOUT.into(), actor: (*self.described.place.actor).into() };
+        };
+        let Name { text, is_address } = named(&actor);
+        let of_rule = &*self.described.place.actor;
+        Refused { client: text, actor: if is_address { "ip" } else { of_rule }.into() }
     }
 
     /// The rule's intervals have doubled in length.
@@ -156,6 +179,7 @@ impl RuleTally {
             self.fly(hash, now, duration_ns);
         }
         self.has_unit_cost &= actor.cost() == 1;
+        self.by_address |= actor.is_address();
         self.has_others |= !actor.has_own_quota();
         if let (Some(place), true, Some(stream), None) =
             (place, actor.has_own_quota(), &mut self.stream, self.full_at)
@@ -212,6 +236,7 @@ impl RuleTally {
             rpu: quota.rpu,
             unit_s: quota.unit.as_ns() as f64 / 1e9,
             burst: *burst,
+            by_address: self.by_address,
             is_enforced: *is_enforced,
             checked: self.checked,
             without_actor: self.without_actor,
@@ -229,7 +254,7 @@ impl RuleTally {
             peaks: quantiles(&peaks),
             suggestion: None,
         };
-        if self.has_unit_cost && !lacks_actor(&summary) {
+        if self.has_unit_cost && !lacks_actor(&summary) && !finds_one_address(&summary) {
             let refuses = |rpu, burst| share(trial.as_ref()?, rpu, burst);
             summary.suggestion = suggestion(&summary, log_s, &refuses);
         }
@@ -282,7 +307,7 @@ fn share(trial: &Trial, rpu: u64, burst: Option<u64>) -> Option<f64> {
 fn named(actor: &CountedActor) -> Name {
     let values = actor.values().join(", ");
     let text = match actor.source() {
-        ActorSource::Shared | ActorSource::Missing => "(without the actor)".into(),
+        ActorSource::Shared | ActorSource::Missing => WITHOUT.into(),
         ActorSource::Actor if values.is_empty() => "(all requests)".into(),
         ActorSource::Actor | ActorSource::Address => values.chars().take(200).collect::<String>().into(),
     };

@@ -82,7 +82,7 @@ fn an_empty_file_has_a_finding_with_its_name() {
 
 #[test]
 fn a_byte_order_mark_moves_no_column() {
-    for text in ["{\"limits\": 7}", "limits: 7\n", "limits: []\nmdoe: 1\n", "[7"] {
+    for text in ["{\"limits\": 7}", "limits: 7\n", "limits: []\nmdoe: shadow\n", "[7"] {
         let places = |text: &str| {
             let value: serde_json::Value =
                 serde_json::from_str(&check(text, &["--format", "json"]).1).unwrap();
