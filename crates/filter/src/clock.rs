@@ -1,8 +1,8 @@
 //! The two clocks of the host: the host's clock, which may step, and the monotonic clock for
 //! deadlines.
 
-use crate::{Host, HostKind};
 use crate::monotonic::ClockOffset;
+use crate::{Host, HostKind};
 use diana_base::exclusive::Exclusive;
 use diana_base::time::Time;
 use diana_limiter::cells::store::Fault;

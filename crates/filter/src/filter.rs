@@ -28,7 +28,7 @@ mod ticks;
 
 use super::metering::Metering;
 use super::metrics::Ids;
-use super::plugin::Plugin;
+use super::plugin::{Plugin, Rejection};
 use super::streams::{NewStreams, NumberMap};
 use crate::Host;
 use diana_base::exclusive::Exclusive;
@@ -36,6 +36,7 @@ use diana_limiter::response::QuotaHeaders;
 use diana_limiter::session::Session;
 use diana_remote_config::CandidateDecision;
 use std::cell::Cell;
+use std::collections::VecDeque;
 use std::rc::Rc;
 
 /// What the host does with a request or a response after a callback.
@@ -69,6 +70,8 @@ struct Stream<H: Host> {
     is_grpc: bool,
     /// The candidate's decision about the same request.
     candidate: Option<Box<CandidateDecision>>,
+    /// In nginx, the refusal that was sent, until the response shows whether the client gets it.
+    refusal: Option<Box<Rejection<H>>>,
     /// What the request used so far, if a rule has to know.
     metering: Option<Box<Metering>>,
 }
@@ -85,6 +88,8 @@ pub struct Filter<H: Host> {
     /// The number of the plugins' mark in the host; set if the host announces no contexts.
     mark: Cell<Option<u32>>,
     streams: Exclusive<NumberMap<Stream<H>>>,
+    /// In nginx, the last streams that were refused, oldest first.
+    refused: Exclusive<VecDeque<u32>>,
     /// Calls in flight to stores, by the host's numbers: the plugin and its own number for the
     /// call.
     calls: Exclusive<NumberMap<(Rc<Plugin<H>>, u32)>>,
@@ -105,6 +110,7 @@ impl<H: Host> Filter<H> {
             new_streams: Exclusive::default(),
             mark: Cell::default(),
             streams: Exclusive::default(),
+            refused: Exclusive::default(),
             calls: Exclusive::default(),
             polls: Exclusive::default(),
             ids: Rc::default(),

@@ -9,6 +9,9 @@ use diana_limiter::check::Outcome;
 use std::mem::take;
 use std::rc::Rc;
 
+/// At most this many refused streams wait for their responses in nginx.
+const MAX_REFUSED: usize = 1_024;
+
 impl<H: Host> Filter<H> {
     /// Decides about a stream when its request headers arrive. `ends`: whether the request ends
     /// with them.
@@ -37,15 +40,40 @@ impl<H: Host> Filter<H> {
             return Action::Continue;
         };
         let (headers, is_waiting) = (take(&mut response.headers), response.is_held());
+        let refusal = if plugin.kind.is_nginx() { response.rejection.take() } else { None };
+        let sent = refusal.as_ref().map(|refusal| self.send(&refusal.reply));
         // Most streams have no state.
-        if is_waiting || session.has_charges() || candidate.is_some() || headers.is_some() {
+        if is_waiting
+            || session.has_charges()
+            || candidate.is_some()
+            || headers.is_some()
+            || refusal.is_some()
+        {
             let (plugin, metering) = (Rc::clone(plugin), None);
-            self.keep(id, Stream { plugin, session, headers, is_waiting, is_grpc, candidate, metering });
+            self.keep(
+                id,
+                Stream { plugin, session, headers, is_waiting, is_grpc, candidate, refusal, metering },
+            );
+        }
+        if let Some(action) = sent {
+            self.limit_refused(id);
+            return action;
         }
         match response.outcome {
             Outcome::Query(ticket) => self.hold_for_query(id, ticket, plugin),
             _ => self.carry_out(id, plugin, response),
         }
+    }
+
+    /// nginx ends no stream that was refused and then redirected, so the filter ends it after many
+    /// later refusals.
+    #[inline(never)]
+    fn limit_refused(&self, id: u32) {
+        let oldest = self.refused.with(|refused| {
+            refused.push_back(id);
+            (refused.len() > MAX_REFUSED).then(|| refused.pop_front()).flatten()
+        });
+        oldest.flatten().into_iter().for_each(|id| self.end_stream(id));
     }
 
     // Out of line, because most requests skip this function: skipped code costs less if it is
@@ -95,7 +123,8 @@ impl<H: Host> Filter<H> {
         Action::of_part(self.is_waiting(id))
     }
 
-    /// Adds headers to the response before the host sends it.
+    /// Adds headers to the response before the host sends it. In nginx the response to a refused
+    /// request need not be the refusal.
     pub fn on_response_headers(&self, id: u32) -> Action {
         let headers = self.streams.with(|streams| {
             let stream = streams.get_mut(id)?;
@@ -103,9 +132,16 @@ impl<H: Host> Filter<H> {
             stream.meter(|metering, values, _| {
                 metering.response_headers(self.host, values, || plugin.clock.monotonic());
             });
-            stream.headers.take()
+            let refusal = stream.refusal.take();
+            Some((stream.headers.take(), refusal.map(|refusal| (plugin, refusal))))
         });
-        for (name, value) in headers.flatten().iter().flat_map(|headers| headers.iter()) {
+        let (headers, refusal) = headers.flatten().unwrap_or_default();
+        if let Some((plugin, refusal)) = refusal
+            && !self.host.is_response(&refusal.reply)
+        {
+            plugin.lost_refusal(&self.host.response_header(b":status").unwrap_or_default());
+        }
+        for (name, value) in headers.iter().flat_map(|headers| headers.iter()) {
             // List-valued headers may have several lines, and an upstream's own limits stay valid
             // beside ours.
             if name.starts_with("x-") {

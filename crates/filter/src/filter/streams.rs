@@ -40,6 +40,9 @@ impl<H: Host> Filter<H> {
         if let Some(candidate) = &mut stream.candidate {
             candidate.settle(stream.is_waiting, &stream.plugin.store, || stream.plugin.now());
         }
+        if stream.refusal.is_some() {
+            stream.plugin.lost_refusal(b"");
+        }
         if stream.session.has_charges() {
             self.plugins.with(|plugins| {
                 let active = plugins.iter().filter_map(|(_, plugin)| plugin.as_ref());

@@ -149,6 +149,7 @@ metrics! {
     ForeignValues: Counter Configuration "diana.foreign_values" [];
     KnownRefusals: Counter Configuration "diana.known_refusals" [];
     LostKeys: Counter Nginx "diana.lost_keys" [];
+    LostRefusals: Counter Nginx "diana.lost_refusals" [];
     UnheldRequests: Counter Configuration "diana.unheld_requests" [];
     Calls: Counter Cluster "diana.store.CLUSTER.calls" [];
     FailedCalls: Counter Cluster "diana.store.CLUSTER.failed_calls" [];

@@ -135,6 +135,7 @@ impl<H: Host> Plugin<H> {
             store,
             seed,
             zone: is_nginx.then(|| Zone::new(dated)),
+            has_lost_refusal: Cell::new(false),
             worker: Exclusive::new(worker),
             remote: None,
             candidate: Exclusive::default(),
