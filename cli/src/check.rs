@@ -12,6 +12,7 @@ mod mistakes;
 mod model;
 mod nginx;
 mod partial;
+mod phases;
 mod place;
 pub mod render;
 mod replicas;
