@@ -7,6 +7,7 @@ use super::calls::{self, CALL_HEADERS, NOT_FOUND, OK, REQUEST_HEADERS, RESPONSE_
 use super::local_reply::LocalReply;
 use super::parts::HostRequest;
 use super::shared_data::HostData;
+use diana_base::format;
 use diana_base::time::Time;
 use diana_config::Configuration;
 use diana_filter::metrics::Series;
@@ -14,6 +15,7 @@ use diana_filter::{Callbacks, Host, HostKind, nginx};
 use diana_limiter::cells::store::{Fault, Portable};
 use diana_limiter::global::MAX_REPLY_BYTES;
 use diana_limiter::policy::Policy;
+use diana_limiter::request::pairs::Pairs;
 use diana_limiter::response::Refusal;
 
 const RESPONSE_BODY: u32 = 1;
@@ -149,6 +151,14 @@ impl Host for ProxyWasm {
                 *grpc_status,
             )
         })
+    }
+
+    /// An upstream's response may have the same status, but hardly the last of the reply's headers.
+    fn is_response(self, reply: &LocalReply) -> bool {
+        let has = |name: &[u8], value: &[u8]| self.response_header(name).is_some_and(|found| found == value);
+        let last = Pairs::of(&reply.headers).last();
+        has(b":status", format::alone(reply.status.into()).as_bytes())
+            && last.is_none_or(|(name, value)| has(name, value))
     }
 
     fn resume_request(self) -> Result<(), Fault> {

@@ -13,6 +13,7 @@ mod model;
 mod nginx;
 mod order;
 mod partial;
+mod phases;
 mod place;
 pub mod render;
 mod replicas;

@@ -18,6 +18,7 @@ pub mod laws;
 mod metrics;
 mod nginx;
 mod nginx_headers;
+mod nginx_phases;
 mod nginx_zone;
 pub mod play;
 mod reloads;

@@ -13,6 +13,7 @@ mod limitador;
 mod lint;
 mod msrv;
 mod mutants;
+mod nginx;
 mod programs;
 mod report;
 mod soak;
@@ -26,6 +27,7 @@ use anyhow::Result;
 use clap::{Parser, Subcommand};
 use demo::Variant;
 use gateway::Shell;
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 /// The tools of the repository.
@@ -116,6 +118,14 @@ enum Task {
     },
     /// Run the example of a rate limit service with the `limitador-server` of this machine
     Limitador,
+    /// Build nginx with ngx_wasm_module from sources, and run the tests of Diana in nginx
+    Nginx {
+        /// The folder of the sources: `nginx`, `ngx_wasm_module` and `wasmtime`
+        #[arg(long, value_name = "FOLDER")]
+        source: PathBuf,
+        /// Only tests whose names contain this
+        filter: Option<String>,
+    },
     /// Run some end-to-end tests in older Envoys
     Versions,
     /// Check what the native module's threads share, by loom and Miri
@@ -157,6 +167,7 @@ fn run(task: Task) -> Result<()> {
         Task::Report { update, filter } => report::run(update, filter.as_deref()),
         Task::Soak { minutes } => soak::run(minutes),
         Task::Limitador => limitador::run(),
+        Task::Nginx { source, filter } => nginx::run(&source, filter.as_deref()),
         Task::Versions => versions::run(),
         Task::Interleavings => interleavings::run(),
     }

@@ -55,6 +55,9 @@ codes! {
     Error FILTER_ORDER "filter-order"
     Error NGINX_LACKS "nginx-lacks"
     Error ZONE_MISSING "zone-missing"
+    Error LOST_REFUSAL "lost-refusal"
+    Error SUBREQUEST "subrequest"
+    Error DOCUMENT_LENGTH "document-length"
     Warning DROPPED_KEY "dropped-key"
     Warning IGNORED_DOCUMENT "ignored-document"
     Warning IGNORED_PATCH "ignored-patch"
@@ -80,4 +83,6 @@ codes! {
     Warning ZONE_SIZE "zone-size"
     Warning ZONE_EVICTION "zone-eviction"
     Warning NGINX_WAITS "nginx-waits"
+    Warning COUNTED_AGAIN "counted-again"
+    Warning SEVERAL_DIRECTIVES "several-directives"
 }

@@ -4,7 +4,7 @@ use super::code::{self, Severity};
 use super::finding::{Finding, Findings};
 use super::mistakes::{Compiled, compile, compiled};
 use super::model::Model;
-use super::{addresses, clusters, document, envoy, files, mistakes, nginx, partial, replicas, yaml};
+use super::{addresses, clusters, document, envoy, files, mistakes, nginx, partial, phases, replicas, yaml};
 use crate::secrets::Secrets;
 use crate::source::content::{File, Unreadable};
 use crate::source::documents::{Document, Host, documents};
@@ -113,6 +113,7 @@ impl Report {
             }
             if let (Form::Nginx(directives), true) = (&part.form, zone.has_documents) {
                 nginx::surroundings(directives, zone.bytes, &mut Findings::new(&part.content, &mut found));
+                phases::surroundings(directives, &mut Findings::new(&part.content, &mut found));
             }
         }
         found.sort_by_key(|finding| (finding.range.start, finding.range.end));

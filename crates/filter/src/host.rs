@@ -80,6 +80,13 @@ pub trait Host: Copy + 'static {
     /// Sends a response to the client of the effective stream.
     fn send(self, reply: &Self::LocalReply) -> Result<(), Fault>;
 
+    /// Whether the effective stream's response is this reply; only in nginx, which may send another
+    /// one in its place.
+    fn is_response(self, reply: &Self::LocalReply) -> bool {
+        _ = reply;
+        true
+    }
+
     /// Resumes the held request of the effective stream.
     fn resume_request(self) -> Result<(), Fault>;
 

@@ -276,6 +276,11 @@ impl<H: Host> Metrics<H> {
         self.add(Id::LostKeys, 0, 0, keys);
     }
 
+    /// Counts a refusal that nginx did not send.
+    pub(super) fn lost_refusal(&self) {
+        self.add(Id::LostRefusals, 0, 0, 1);
+    }
+
     /// Counts what happened in the store.
     pub(super) fn events(&self, events: &Events) {
         let evicted = [events.evicted_lossless, events.evicted_lossy, events.set_full];

@@ -52,6 +52,8 @@ pub(super) struct Plugin<H: Host> {
     pub(super) store: Watched<H::Store>,
     /// Only in nginx.
     zone: Option<Zone>,
+    /// Whether the log already reports a refusal that nginx did not send.
+    has_lost_refusal: Cell<bool>,
     pub(super) worker: Exclusive<Worker>,
     /// The document server that this plugin follows, if it follows one.
     pub(super) remote: Option<Rc<RemoteSource<H>>>,

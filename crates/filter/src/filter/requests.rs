@@ -9,6 +9,9 @@ use diana_limiter::check::Outcome;
 use std::mem::take;
 use std::rc::Rc;
 
+/// At most this many refused streams wait for their responses in nginx.
+const MAX_REFUSED: usize = 1_024;
+
 impl<H: Host> Filter<H> {
     /// Decides about a stream when its request headers arrive. `ends`: whether the request ends
     /// with them.
@@ -37,12 +40,19 @@ impl<H: Host> Filter<H> {
             return Action::Continue;
         };
         let (headers, is_waiting) = (take(&mut response.headers), response.is_held());
+        let refusal = if plugin.kind.is_nginx() { response.rejection.take() } else { None };
+        let sent = refusal.as_ref().map(|refusal| self.send(&refusal.reply));
         // Most streams have no state.
-        if is_waiting || session.has_charges() || headers.is_some() {
+        if is_waiting || session.has_charges() || headers.is_some() || refusal.is_some() {
             let (plugin, metering) = (Rc::clone(plugin), None);
             let is_complete = ends || plugin.metered.latency() && self.opens_tunnel();
-            let stream = Stream { plugin, session, headers, is_waiting, is_complete, is_grpc, metering };
+            let stream =
+                Stream { plugin, session, headers, is_waiting, is_complete, is_grpc, refusal, metering };
             self.keep(id, stream);
+        }
+        if let Some(action) = sent {
+            self.limit_refused(id);
+            return action;
         }
         match response.outcome {
             Outcome::Query(ticket) => self.hold_for_query(id, ticket, plugin),
@@ -55,6 +65,17 @@ impl<H: Host> Filter<H> {
     fn opens_tunnel(&self) -> bool {
         self.host.request_header(b"upgrade").is_some()
             || self.host.request_header(b":method").as_deref() == Some(b"CONNECT")
+    }
+
+    /// nginx ends no stream that was refused and then redirected, so the filter ends it after many
+    /// later refusals.
+    #[inline(never)]
+    fn limit_refused(&self, id: u32) {
+        let oldest = self.refused.with(|refused| {
+            refused.push_back(id);
+            (refused.len() > MAX_REFUSED).then(|| refused.pop_front()).flatten()
+        });
+        oldest.flatten().into_iter().for_each(|id| self.end_stream(id));
     }
 
     // Out of line, because most requests skip this function: skipped code costs less if it is
@@ -111,7 +132,7 @@ impl<H: Host> Filter<H> {
     }
 
     /// Adds headers to the response before the host sends it. `ends`: whether the response ends
-    /// with its headers.
+    /// with its headers. In nginx the response to a refused request need not be the refusal.
     pub fn on_response_headers(&self, id: u32, ends: bool) -> Action {
         let headers = self.streams.with(|streams| {
             let stream = streams.get_mut(id)?;
@@ -122,9 +143,16 @@ impl<H: Host> Filter<H> {
                     metering.response_ended();
                 }
             });
-            stream.headers.take()
+            let refusal = stream.refusal.take();
+            Some((stream.headers.take(), refusal.map(|refusal| (Rc::clone(&stream.plugin), refusal))))
         });
-        for (name, value) in headers.flatten().iter().flat_map(|headers| headers.iter()) {
+        let (headers, refusal) = headers.flatten().unwrap_or_default();
+        if let Some((plugin, refusal)) = refusal
+            && !self.host.is_response(&refusal.reply)
+        {
+            plugin.lost_refusal(&self.host.response_header(b":status").unwrap_or_default());
+        }
+        for (name, value) in headers.iter().flat_map(|headers| headers.iter()) {
             // List-valued headers may have several lines, and an upstream's own limits stay valid
             // beside ours.
             if name.starts_with("x-") {

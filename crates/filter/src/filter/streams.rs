@@ -37,6 +37,9 @@ impl<H: Host> Filter<H> {
         if stream.is_waiting {
             stream.plugin.timer_queue.with(|queue| queue.remove(id));
         }
+        if stream.refusal.is_some() {
+            stream.plugin.lost_refusal(b"");
+        }
         if stream.session.has_charges() {
             self.plugins.with(|plugins| {
                 let active = plugins.iter().filter_map(|(_, plugin)| plugin.as_ref());

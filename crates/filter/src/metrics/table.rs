@@ -150,6 +150,7 @@ metrics! {
     KnownRefusals: Counter Configuration "diana.known_refusals" [];
     UnreadCosts: Counter Configuration "diana.unread_costs" [];
     LostKeys: Counter Nginx "diana.lost_keys" [];
+    LostRefusals: Counter Nginx "diana.lost_refusals" [];
     UnheldRequests: Counter Configuration "diana.unheld_requests" [];
     Calls: Counter Cluster "diana.store.CLUSTER.calls" [];
     FailedCalls: Counter Cluster "diana.store.CLUSTER.failed_calls" [];

@@ -133,6 +133,7 @@ impl<H: Host> Plugin<H> {
             clock: Clock::new(host, kind)?,
             store,
             zone: is_nginx.then(|| Zone::new(dated)),
+            has_lost_refusal: Cell::new(false),
             worker: Exclusive::new(worker),
             remote: None,
             timer_queue,
