@@ -101,7 +101,7 @@ fn counts_go_and_stay_while_routes_have_documents() {
             "typed_per_filter_config": per_filter_config(document),
         })
     };
-    let own = |name: &str, quota: u64| json!({"limits": [{"url": "/", "rules": rules(name, quota)}]});
+    let own = |name: &str, quota: u64| json!({"limits": [{"url": format!("/{name}"), "rules": rules(name, quota)}]});
     let routes = vec![
         route("/own", own("own", QUOTA)),
         route("/idle", own("idle", 2)),
