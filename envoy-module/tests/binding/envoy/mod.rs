@@ -3,6 +3,8 @@
 
 mod callbacks;
 mod config_callbacks;
+#[cfg(test)]
+mod costs;
 mod documents;
 mod exchange;
 mod flow;
@@ -21,7 +23,7 @@ use diana_envoy_module::held;
 use documents::{ADDRESSES, DOCUMENTS, LINES, LONG, PATHS, REMOTE, ROUTES, WRONG};
 use flow::Part;
 use input::Input;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, Once, PoisonError};
 use std::time::{Duration, Instant};
 use world::{Owner, Stream, Thread, WORKERS, wait_for_event, with};
 
@@ -38,23 +40,32 @@ const LONGEST_WAIT: Duration = Duration::from_secs(20);
 /// simulation's log.
 #[allow(dead_code, reason = "the fuzzer has hooks of its own for panics and lines")]
 pub fn load() {
-    abi::simulate(callbacks::all());
-    let hook = std::panic::take_hook();
-    // SAFETY: the callbacks are known.
-    assert!(!unsafe { hooks::program_init() }.is_null());
-    std::panic::set_hook(hook);
+    static LOADED: Once = Once::new();
+    LOADED.call_once(|| {
+        abi::simulate(callbacks::all());
+        let hook = std::panic::take_hook();
+        // SAFETY: the callbacks are known.
+        assert!(!unsafe { hooks::program_init() }.is_null());
+        std::panic::set_hook(hook);
+    });
 }
 
-/// Plays the events that the bytes describe. One run at a time: the module has one state.
-pub fn play(bytes: &[u8]) {
+/// Begins a run. One at a time: the module has one state.
+fn begin() -> MutexGuard<'static, ()> {
     static TURN: Mutex<()> = Mutex::new(());
-    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
     abi::simulate(callbacks::all());
     with(|world| {
         let (lender, last_address) = (std::mem::take(&mut world.lender), world.last_address);
         let player = Some(std::thread::current().id());
         *world = world::World { player, lender, last_address, ..world::World::default() };
     });
+    turn
+}
+
+/// Plays the events that the bytes describe.
+pub fn play(bytes: &[u8]) {
+    let _turn = begin();
     let mut input = Input(&bytes[..bytes.len().min(MOST_BYTES)]);
     let drains = input.flag();
     // Most runs begin with a configuration that takes requests.
