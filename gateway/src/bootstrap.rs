@@ -69,6 +69,11 @@ pub(crate) fn route_file(config: &Config) -> Value {
 
 fn gateway_routes(config: &Config) -> Value {
     let mut all = config.routes.clone();
+    if config.upgrades {
+        let tunnel = json!([{"upgrade_type": "CONNECT", "connect_config": {}}]);
+        let route = json!({"cluster": "upstream", "upgrade_configs": tunnel});
+        all.push(json!({"match": {"connect_matcher": {}}, "route": route}));
+    }
     all.push(if config.direct {
         answer(config)
     } else {
@@ -103,6 +108,9 @@ fn gateway_hcm(config: &Config, filter: &Path) -> Value {
         });
     } else {
         manager["route_config"] = gateway_routes(config);
+    }
+    if config.upgrades {
+        manager["upgrade_configs"] = json!([{"upgrade_type": "websocket"}, {"upgrade_type": "CONNECT"}]);
     }
     if let Some(timeout) = config.request_timeout {
         manager["request_timeout"] = json!(seconds(timeout));

@@ -83,7 +83,9 @@ impl Wish {
     /// What the request costs in the end.
     fn used(self) -> u64 {
         match self.kind {
-            Kind::Json | Kind::Events | Kind::LeavesAfterNumber => self.tokens,
+            Kind::Json | Kind::Events => self.tokens,
+            // A later event might have a larger number.
+            Kind::LeavesAfterNumber => self.tokens.max(RESERVE),
             _ => RESERVE,
         }
     }

@@ -46,7 +46,7 @@ fn place(stream: usize) -> Option<(Thread, *mut c_void, hooks::Entry)> {
 }
 
 /// Runs an event of a stream; `None` if the stream has ended.
-fn on_stream<R>(stream: usize, hook: impl FnOnce(*mut c_void, hooks::Entry) -> R) -> Option<R> {
+pub fn on_stream<R>(stream: usize, hook: impl FnOnce(*mut c_void, hooks::Entry) -> R) -> Option<R> {
     let (thread, pointer, entry) = place(stream)?;
     Some(event(thread, || hook(pointer, entry)))
 }
