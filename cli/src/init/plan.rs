@@ -185,7 +185,9 @@ fn replicas(args: &Args) -> Result<u64> {
             "--replicas is missing: `--store` needs the number of gateways that count together, by which each quota is \
              divided while the store is down"
         ),
-        (None, Some(_)) => bail!("--replicas: without `--store`, each gateway counts alone: leave the option out"),
+        (None, Some(_)) => {
+            bail!("--replicas: without `--store`, each gateway counts alone: leave the option out")
+        }
         (None, None) => Ok(1),
     }
 }
@@ -205,8 +207,7 @@ fn fits(args: &Args, kind: Kind) -> Result<()> {
             ("--upstream", args.upstream.is_some()),
             ("--listen", args.listen.is_some()),
             ("--admin", args.admin.is_some()),
-        ]
-        {
+        ] {
             if is_given {
                 bail!(
                     "{option}: a document alone names no address: leave the option out, or write another `--kind`"

@@ -45,7 +45,9 @@ impl Yaml {
         }
         if let Some(store) = get("store") {
             lines.push("# Counts rules with `scope: global` for all gateways, which need the same secret. `replicas` is the number".into());
-            lines.push("# of gateways: while the store is down, each gateway takes its part of each limit.".into());
+            lines.push(
+                "# of gateways: while the store is down, each gateway takes its part of each limit.".into(),
+            );
             lines.push(format!("store: {}", flow(store)));
             if let Some(Store::Rls(_)) = plan.store {
                 lines.push("# A rate limit service counts in windows, so the rules have `algo: W`.".into());

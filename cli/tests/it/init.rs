@@ -194,12 +194,24 @@ fn mistakes_name_what_is_allowed() {
         (vec!["--limit", "1/second", "--upstream", "a b:1"], "expected HOST:PORT"),
         (vec!["--limit", "1/second", "--store", "redis"], "expected `redis=HOST:PORT`"),
         (vec!["--limit", "1/second", "--store", "redis=a:1", "--kind", "nginx"], "supports no store"),
-        (vec!["--limit", "1/second", "--store", "redis=a:1"], "--replicas is missing: `--store` needs the number"),
-        (vec!["--limit", "1/second", "--replicas", "2"], "--replicas: without `--store`, each gateway counts alone"),
+        (
+            vec!["--limit", "1/second", "--store", "redis=a:1"],
+            "--replicas is missing: `--store` needs the number",
+        ),
+        (
+            vec!["--limit", "1/second", "--replicas", "2"],
+            "--replicas: without `--store`, each gateway counts alone",
+        ),
         (vec!["--limit", "1/second", "--store", "redis=a:1", "--replicas", "0"], "1 to 10000"),
         (vec!["--limit", "1/second", "--admin", "localhost:1"], "expected an IP address and a port"),
-        (vec!["--limit", "1/second", "--admin", "[::1]:1", "--kind", "nginx"], "--admin: nginx has no admin interface"),
-        (vec!["--limit", "1/second", "--admin", "[::1]:1", "--kind", "document"], "--admin: a document alone names"),
+        (
+            vec!["--limit", "1/second", "--admin", "[::1]:1", "--kind", "nginx"],
+            "--admin: nginx has no admin interface",
+        ),
+        (
+            vec!["--limit", "1/second", "--admin", "[::1]:1", "--kind", "document"],
+            "--admin: a document alone names",
+        ),
         (
             vec!["--limit", "1 in flight", "--store", "rls=a:1"],
             "--store: a rate limit service counts in windows, so it cannot count `1 in flight`: use `--store redis=HOST:PORT`",
