@@ -18,9 +18,9 @@ const LARGEST: usize = 160_000;
 fn the_pictures_show_the_report() {
     let browser = Browser::start();
     let mut summary = sample::summary();
-    // A first replay has nothing to compare with.
+    // A first replay has nothing to compare with, and the picture ends with the first rule.
     summary.against = None;
-    summary.clients.truncate(4);
+    summary.clients.clear();
     for scheme in ["light", "dark"] {
         browser.look(WIDTH, 900, scheme);
         browser.open(&html(&summary));

@@ -69,7 +69,7 @@ fn respond(stream: usize, lines: &[(&str, &str)], body: &[u8], ends: Ends) {
 fn left() -> u64 {
     let stream = request("GET", &[], true);
     let status = owned(&[(":status", "200")]);
-    flow::respond(stream, status, &[]);
+    flow::respond(stream, status, &[], usize::MAX);
     let header = with(|world| {
         let response = &world.streams[&stream].response;
         let line = response.iter().find(|(name, _)| name == b"ratelimit").map(|(_, value)| value.clone());
@@ -142,7 +142,7 @@ fn a_body_costs_what_came_of_it() {
                     flow::request_more(stream, vec![vec![b'x'; *size]], false);
                 });
                 if responds {
-                    flow::respond(stream, owned(&[(":status", "403")]), &[]);
+                    flow::respond(stream, owned(&[(":status", "403")]), &[], usize::MAX);
                 }
                 end_stream(stream, responds);
                 assert_eq!(left(), 100_000 - came as u64, "{method} {lines:?}");
