@@ -254,7 +254,7 @@ fn a_number_that_a_client_hides_costs_the_most() {
         "name": "tokens", "actor": "user", "algo": "W", "rpu": QUOTA, "unit": "7d",
         "cost": {"response_json": "/usage/total_tokens", "reserve": 500, "default": 7},
     }]);
-    let gateway = start("diana-settle.wasm", &rules, &upstream).unwrap();
+    let gateway = start(&rules, &upstream).unwrap();
     let rows = hidden();
     for Hidden { name, method, leaves, reply, .. } in &rows {
         let before = upstream.requests();
