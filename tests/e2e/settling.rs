@@ -68,7 +68,7 @@ fn events(tokens: u64) -> String {
 fn tokens() -> Value {
     json!([{
         "name": "tokens", "actor": "user", "algo": "W", "rpu": "100k", "unit": "7d",
-        "cost": {"response_json": "/usage/total_tokens", "reserve": 500, "max": "200k"},
+        "cost": {"response_json": "/usage/total_tokens", "estimate": 500, "max": "200k"},
     }])
 }
 

@@ -5,7 +5,7 @@
 
 mod cells;
 mod gateways;
-mod keeping;
+mod headroom;
 mod lease_laws;
 mod leases;
 mod penalties;

@@ -10,13 +10,13 @@ use std::ptr::null;
 use std::slice;
 
 /// A configuration as Envoy keeps it.
-pub struct Kept {
+pub struct Headroom {
     pub config: FilterConfig,
     /// The VMs of all workers.
     pub workers: Vec<&'static ModuleVm>,
 }
 
-type Config = *const Kept;
+type Config = *const Headroom;
 
 /// Makes a configuration; null refuses it.
 #[unsafe(no_mangle)]
@@ -48,7 +48,7 @@ pub extern "C" fn envoy_dynamic_module_on_http_filter_config_new(
         vms::introduce(&config, &workers);
         // SAFETY: Envoy makes the configuration now.
         unsafe { config.flush() };
-        Box::into_raw(Box::new(Kept { config, workers })).cast_const()
+        Box::into_raw(Box::new(Headroom { config, workers })).cast_const()
     });
     if made.is_null() {
         guarded((), Namespace::rest);
@@ -64,7 +64,7 @@ pub extern "C" fn envoy_dynamic_module_on_http_filter_config_destroy(config: Con
             return;
         }
         // SAFETY: this is the box of `config_new`, and Envoy does not use it again.
-        let Kept { config, .. } = *unsafe { Box::from_raw(config.cast_mut()) };
+        let Headroom { config, .. } = *unsafe { Box::from_raw(config.cast_mut()) };
         config.leave();
         if let Some(vm) = vms::of_main_here(&config) {
             vm.within(Context::of_config(&config), || vm.forget_the_gone());
@@ -81,7 +81,7 @@ pub extern "C" fn envoy_dynamic_module_on_http_filter_config_destroy(config: Con
 fn on_main(config: Config, work: impl FnOnce(&FilterConfig, &'static ModuleVm)) {
     guarded((), || {
         // SAFETY: Envoy keeps the configuration until the event ends.
-        let Some(Kept { config, .. }) = (unsafe { config.as_ref() }) else {
+        let Some(Headroom { config, .. }) = (unsafe { config.as_ref() }) else {
             return;
         };
         if let Some(vm) = vms::of_main(config) {

@@ -1,6 +1,6 @@
 //! The events of a stream, on its worker.
 
-use super::config::Kept;
+use super::config::Headroom;
 use super::recovery;
 use crate::abi::body;
 use crate::abi::{StreamPtr, body_status, headers_status, trailers_status};
@@ -18,10 +18,13 @@ type Entry = *const Stream;
 
 /// Begins a stream. No bug may lead to null, because Envoy would close the connection.
 #[unsafe(no_mangle)]
-pub extern "C" fn envoy_dynamic_module_on_http_filter_new(config: *const Kept, envoy: StreamPtr) -> Entry {
+pub extern "C" fn envoy_dynamic_module_on_http_filter_new(
+    config: *const Headroom,
+    envoy: StreamPtr,
+) -> Entry {
     guarded(null(), || {
         // SAFETY: Envoy keeps the configuration while it has streams.
-        let Some(Kept { config, workers }) = (unsafe { config.as_ref() }) else {
+        let Some(Headroom { config, workers }) = (unsafe { config.as_ref() }) else {
             return null();
         };
         // SAFETY: the stream begins now.

@@ -48,7 +48,8 @@ fn usage(status: u16, response_bytes: u64) -> Usage {
 
 #[test]
 fn the_store_corrects_what_was_charged_on_arrival() {
-    let rule = r#""algo": "W", "rpu": 100, "unit": "second", "cost": {"response_bytes": true, "reserve": 7}"#;
+    let rule =
+        r#""algo": "W", "rpu": 100, "unit": "second", "cost": {"response_bytes": true, "estimate": 7}"#;
     let replied = "0,0,93,0,0,7,5000,4000,0,2,0,0,0";
     let parameters = "2 100 1000000 100 0 0 0";
     for (used, end) in [(30, 30), (3, 3), (0, 0), (2_000_000_000, 1_000_000_000)] {

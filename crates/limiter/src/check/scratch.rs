@@ -41,7 +41,7 @@ impl Scratch {
         decision.events = Events::default();
         decision.left_out = 0;
         decision.plan = None;
-        decision.is_important = false;
+        decision.is_high_priority = false;
         decision.reports.clear();
         *known = None;
         charges.clear();
@@ -72,7 +72,7 @@ impl Scratch {
                 group,
                 place,
                 hash,
-                (key, plan, self.decision.is_important),
+                (key, plan, self.decision.is_high_priority),
                 buffers,
             ));
         }

@@ -53,21 +53,21 @@ pub enum CostSource {
         length: PartId,
     },
     /// The length of the response's body in bytes.
-    ResponseBytes(Reserve),
+    ResponseBytes(Estimate),
     /// A number that the response has.
     Response {
         /// The number.
         measure: Measure,
-        /// The cost without such a number; `None`: what was reserved.
+        /// The cost without such a number; `None`: the estimate.
         default: Option<u64>,
         /// The charge on arrival, and the largest cost.
-        reserve: Reserve,
+        estimate: Estimate,
     },
 }
 
 /// What a request is charged on arrival if its cost is known later.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Reserve {
+pub struct Estimate {
     /// Units that are charged on arrival: 0 to `max`.
     pub units: u64,
     /// The largest cost in units, up to 10⁹.
@@ -114,7 +114,7 @@ impl Cost {
                     true => CostSource::RequestBytes {
                         length: parts.intern(Part::Header("content-length".into())),
                     },
-                    false => CostSource::ResponseBytes(Reserve { units: 0, max: Quota::MAX_RPU }),
+                    false => CostSource::ResponseBytes(Estimate { units: 0, max: Quota::MAX_RPU }),
                 }
             }
             Value::Object(_) => object(node, parts)?,
@@ -164,15 +164,17 @@ impl Cost {
             CostSource::ResponseBytes(_) | CostSource::Response { .. } => Owed::Measured,
         };
         let is_settled = owed == Owed::Measured || self.charge.is_some() || self.refund.is_some();
-        (self.reserve(owed), if is_settled { owed } else { Owed::Nothing })
+        (self.estimate(owed), if is_settled { owed } else { Owed::Nothing })
     }
 
     /// The charge on arrival in a quota that has room.
-    fn reserve(&self, owed: Owed) -> u64 {
+    fn estimate(&self, owed: Owed) -> u64 {
         match (&self.source, owed) {
             _ if self.charge.is_some() => 0,
             (_, Owed::Known(units)) => units,
-            (CostSource::ResponseBytes(reserve) | CostSource::Response { reserve, .. }, _) => reserve.units,
+            (CostSource::ResponseBytes(estimate) | CostSource::Response { estimate, .. }, _) => {
+                estimate.units
+            }
             _ => 0,
         }
     }
@@ -181,7 +183,7 @@ impl Cost {
     /// had no room for is not charged later, either. `None`: the charge stays as it is.
     pub(crate) fn at_end(&self, owed: Owed, charged: u64, usage: &Usage, measures: &Measures) -> Option<u64> {
         let units = self.final_cost(owed, usage, measures)?;
-        Some(match units.checked_sub(self.reserve(owed)) {
+        Some(match units.checked_sub(self.estimate(owed)) {
             Some(more) => charged.saturating_add(more),
             None => units.min(charged),
         })
@@ -203,11 +205,11 @@ impl Cost {
             (CostSource::RequestBytes { .. }, _) => usage.request_bytes.min(Quota::MAX_RPU),
             // Without a response, nothing is known.
             (_, _) if usage.status.is_none() => return None,
-            (CostSource::ResponseBytes(reserve), _) => usage.response_bytes.min(reserve.max),
-            (CostSource::Response { measure, default, reserve }, _) => {
+            (CostSource::ResponseBytes(estimate), _) => usage.response_bytes.min(estimate.max),
+            (CostSource::Response { measure, default, estimate }, _) => {
                 let at = measures.values.iter().position(|value| value == measure)?;
                 let units = usage.values.get(at).copied().flatten();
-                units.or(*default).unwrap_or(reserve.units).min(reserve.max)
+                units.or(*default).unwrap_or(estimate.units).min(estimate.max)
             }
             _ => return None,
         };
@@ -239,10 +241,10 @@ impl Cost {
                 [&numbers(&[*default, *range.start(), *range.end()]), " ", &*parts.meaning(*part)].concat()
             }
             CostSource::RequestBytes { .. } => "request bytes".into(),
-            CostSource::ResponseBytes(Reserve { units, max }) => {
+            CostSource::ResponseBytes(Estimate { units, max }) => {
                 ["response bytes ", &*numbers(&[*units, *max])].concat()
             }
-            CostSource::Response { measure, default, reserve: Reserve { units, max } } => {
+            CostSource::Response { measure, default, estimate: Estimate { units, max } } => {
                 let (kind, name) = match measure {
                     Measure::Header(name) => ("response header ", name),
                     Measure::Json(pointer) => ("response json ", pointer),
@@ -267,14 +269,14 @@ fn object(node: &Node, parts: &mut Parts) -> Option<CostSource> {
     header(fields, parts)
 }
 
-/// Reads `{response_header, reserve, max, default}`, or the same with `response_json`, or
-/// `{response_bytes: true, reserve, max}`.
+/// Reads `{response_header, estimate, max, default}`, or the same with `response_json`, or
+/// `{response_bytes: true, estimate, max}`.
 fn response(mut fields: Fields) -> Option<CostSource> {
     let (header, json, bytes) =
         (fields.take("response_header"), fields.take("response_json"), fields.take("response_bytes"));
     let max = fields.take("max").map_or(Some(Quota::MAX_RPU), |node| node.size(1..=Quota::MAX_RPU));
     let most = max.unwrap_or(Quota::MAX_RPU);
-    let units = fields.take("reserve").map_or(Some(0), |node| node.size(0..=most));
+    let units = fields.take("estimate").map_or(Some(0), |node| node.size(0..=most));
     let measure = match (header, json, bytes) {
         (Some(node), None, None) => {
             let name = header_name(node.text()?, &node, |name| match name {
@@ -297,13 +299,14 @@ fn response(mut fields: Fields) -> Option<CostSource> {
         Some(_) => fields.take("default").map(|node| node.size(0..=most)),
         None => None,
     };
+    fields.renamed("reserve", "`estimate`: write `estimate: 500`");
     fields.finish();
-    let reserve = Reserve { units: units?, max: max? };
+    let estimate = Estimate { units: units?, max: max? };
     match (measure, default) {
-        (None, _) => Some(CostSource::ResponseBytes(reserve)),
+        (None, _) => Some(CostSource::ResponseBytes(estimate)),
         (Some(_), Some(None)) => None,
         (Some(measure), default) => {
-            Some(CostSource::Response { measure: measure?, default: default.flatten(), reserve })
+            Some(CostSource::Response { measure: measure?, default: default.flatten(), estimate })
         }
     }
 }

@@ -23,7 +23,7 @@ fn refused_for(reason: impl Fn(RuleId) -> Reason, policy: &Policy) -> Decision {
         events: Events::default(),
         left_out: 0,
         plan: None,
-        is_important: false,
+        is_high_priority: false,
     }
 }
 

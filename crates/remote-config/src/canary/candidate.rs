@@ -44,7 +44,7 @@ use std::borrow::Cow;
 /// #         conditions: Vec::new(),
 /// #         meaning: String::new(),
 /// #         exclusive: false,
-/// #         important: false,
+/// #         high_priority: false,
 /// #         rules: vec![rule],
 /// #     };
 /// #     let mut parts = Parts::default();
