@@ -70,7 +70,7 @@ fn events(tokens: u64) -> String {
 fn tokens() -> Value {
     json!([{
         "name": "tokens", "actor": "user", "algo": "W", "rpu": "100k", "unit": "7d",
-        "cost": {"response_json": "/usage/total_tokens", "reserve": 500, "max": "200k"},
+        "cost": {"response_json": "/usage/total_tokens", "estimate": 500, "max": "200k"},
     }])
 }
 
@@ -252,7 +252,7 @@ fn a_number_that_a_client_hides_costs_the_most() {
     .unwrap();
     let rules = json!([{
         "name": "tokens", "actor": "user", "algo": "W", "rpu": QUOTA, "unit": "7d",
-        "cost": {"response_json": "/usage/total_tokens", "reserve": 500, "default": 7},
+        "cost": {"response_json": "/usage/total_tokens", "estimate": 500, "default": 7},
     }]);
     let gateway = start(&rules, &upstream).unwrap();
     let rows = hidden();

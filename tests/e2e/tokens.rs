@@ -19,7 +19,7 @@ const USERS: usize = 6;
 const CLIENTS: u64 = 6;
 
 fn document() -> Value {
-    let cost = json!({"response_json": "/usage/total_tokens", "reserve": RESERVE, "max": "200k"});
+    let cost = json!({"response_json": "/usage/total_tokens", "estimate": RESERVE, "max": "200k"});
     json!({"headers": "ietf", "limits": [
         {"url": "/chat", "rules": [
             {"name": "tokens", "actor": "user", "rpu": "100k", "unit": "minute", "cost": cost},

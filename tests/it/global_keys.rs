@@ -81,11 +81,11 @@ fn rules_have_separate_counts() {
     assert!(apart.len() == 2 && apart[0] != apart[1], "{apart:?}");
 }
 
-/// So another `priority` keeps the count. Two rules that differ only in it have a count each,
+/// So another `headroom` keeps the count. Two rules that differ only in it have a count each,
 /// whatever their order in the document.
 #[test]
-fn what_a_rule_keeps_is_no_part_of_its_name() {
-    let keeps = |units| TEN.replace(r#""scope""#, &format!(r#""priority": {{"reserve": {units}}}, "scope""#));
+fn the_headroom_is_no_part_of_the_name() {
+    let keeps = |units| TEN.replace(r#""scope""#, &format!(r#""headroom": {units}, "scope""#));
     let own = keys(TEN, "ann");
     assert_eq!([keys(&keeps(3), "ann"), keys(&keeps(4), "ann")], [own.clone(), own]);
     let [a, b] = [keys(&format!("{}, {TEN}", keeps(3)), "ann"), keys(&format!("{TEN}, {}", keeps(3)), "ann")];

@@ -303,7 +303,7 @@ proptest! {
 #[test]
 fn settlements_of_several_workers_all_count() {
     let json = r#"{"url": "/", "rules": [
-        {"name": "bytes", "rpu": 1000, "unit": "hour", "algo": "W", "cost": {"response_bytes": true, "reserve": 5}},
+        {"name": "bytes", "rpu": 1000, "unit": "hour", "algo": "W", "cost": {"response_bytes": true, "estimate": 5}},
         {"name": "failed", "rpu": 1000, "unit": "hour", "charge": {"status": 401}},
         {"name": "kept", "rpu": 1000, "unit": "hour", "algo": "SW", "cost": 3, "refund": {"status": "5xx"}}]}"#;
     let client = Client { user: 0, ip: 0, api: false };

@@ -106,10 +106,10 @@ fn rules_that_differ_only_in_what_they_keep_count_the_same_in_any_order() {
     let rule = |more: &str| {
         format!(r#"{{"actor": "user", "algo": "W", "rpu": 9, "unit": "day", "mode": "shadow"{more}}}"#)
     };
-    let rules = [rule(""), rule(r#", "priority": {"reserve": 7}"#), rule(r#", "priority": {"reserve": 8}"#)];
+    let rules = [rule(""), rule(r#", "headroom": 7"#), rule(r#", "headroom": 8"#)];
     let json = |order: [usize; 3]| {
         let rules = order.map(|at| rules[at].as_str()).join(", ");
-        format!(r#"[{{"url": "/", "rules": [{rules}]}}, {{"url": "/api", "important": true}}]"#)
+        format!(r#"[{{"url": "/", "rules": [{rules}]}}, {{"url": "/api", "priority": "high"}}]"#)
     };
     let expected = shared_data(&json([0, 1, 2]));
     for order in [[0, 2, 1], [1, 0, 2], [1, 2, 0], [2, 0, 1], [2, 1, 0]] {
@@ -248,5 +248,5 @@ fn a_cost_keeps_the_cells_of_a_rule() {
     {
         assert_eq!(keys(same), own, "{same}");
     }
-    assert_ne!(keys(r#", "cost": {"response_bytes": true, "reserve": 1}"#), own);
+    assert_ne!(keys(r#", "cost": {"response_bytes": true, "estimate": 1}"#), own);
 }

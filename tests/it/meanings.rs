@@ -35,9 +35,9 @@ fn a_rule_that_differs_in_anything_is_another_rule() {
         (r#""algo": "SW""#, r#""algo": "SW", "mode": "shadow""#, 1),
         (r#""algo": "SW""#, r#""algo": "SW", "missing": "deny""#, 1),
         (r#""rpu": 50"#, r#""rpu": 51"#, 1),
-        (r#""rpu": 5,"#, r#""rpu": 5, "priority": {"reserve": 2},"#, 1),
-        // Without priorities, importance changes nothing.
-        (r#""url": "/a/","#, r#""url": "/a/", "important": true,"#, 0),
+        (r#""rpu": 5,"#, r#""rpu": 5, "headroom": 2,"#, 1),
+        // Without headroom, the priority changes nothing.
+        (r#""url": "/a/","#, r#""url": "/a/", "priority": "high","#, 0),
         (r#""gold""#, r#""silver""#, 1),
         (r#""x-plan""#, r#""x-tier""#, 1),
         (r#""actor": "plan""#, r#""actor": "user""#, 1),
@@ -64,24 +64,24 @@ fn a_rule_that_differs_in_anything_is_another_rule() {
     assert_eq!(differing(&limits(&format!("{one}, {other}")), &limits(&format!("{other}, {one}"))), 0);
 }
 
-/// The meaning of a rule includes its kept part and the important limits.
+/// The meaning of a rule includes its headroom and the limits of high priority.
 #[test]
 fn a_rule_that_keeps_otherwise_is_another_rule() {
     const KEEPS: &str = r#"{"limits": [
         {"url": "/a", "rules": [
-            {"name": "a", "actor": "user", "rpu": 5, "unit": "hour", "priority": {"reserve": 3},
+            {"name": "a", "actor": "user", "rpu": 5, "unit": "hour", "headroom": 3,
              "overrides": {"vip": {"rpu": 50}}},
             {"name": "b", "rpu": 9, "unit": "hour"}]},
-        {"url": "/pay", "important": true}, {"url": "/urgent"}
+        {"url": "/pay", "priority": "high"}, {"url": "/urgent"}
     ]}"#;
     let keeps = KEEPS.replace(r#", {"url": "/urgent"}"#, r#", {"url": "/urgent", "exclusive": true}"#);
     for (from, to, count) in [
-        (r#""reserve": 3"#, r#""reserve": 2"#, 1),
+        (r#""headroom": 3"#, r#""headroom": 2"#, 1),
         // The same for most actors, but not for the one with another quota.
-        (r#""reserve": 3"#, r#""reserve": "60%""#, 1),
+        (r#""headroom": 3"#, r#""headroom": "60%""#, 1),
         (r#""/pay""#, r#""/checkout""#, 1),
-        (r#", "important": true"#, r#", "exclusive": true"#, 2),
-        (r#""exclusive": true"#, r#""exclusive": true, "important": true"#, 1),
+        (r#", "priority": "high""#, r#", "exclusive": true"#, 2),
+        (r#""exclusive": true"#, r#""exclusive": true, "priority": "high""#, 1),
         (r#""name": "a""#, r#""name": "c""#, 0),
     ] {
         let document = keeps.replacen(from, to, 1);
@@ -95,7 +95,7 @@ fn a_rule_that_keeps_otherwise_is_another_rule() {
 fn a_part_of_a_limit_that_adapts_is_no_number() {
     let adapts = |reserve: &str| {
         format!(
-            r#"[{{"url": "/", "rules": [{{"rpu": 20, "unit": "second", "priority": {{"reserve": {reserve}}},
+            r#"[{{"url": "/", "rules": [{{"rpu": 20, "unit": "second", "headroom": {reserve},
                 "adapt": {{"signal": "errors", "target": "5%", "min": 10}}}}]}}]"#
         )
     };

@@ -6,7 +6,7 @@
 mod cells;
 mod eviction;
 mod gateways;
-mod keeping;
+mod headroom;
 mod lease_laws;
 mod lease_waste;
 mod leases;

@@ -50,7 +50,7 @@ fn query() -> GlobalQuery {
         peeks: false,
         lease: 0,
         penalty: None,
-        kept: 0,
+        headroom: 0,
     };
     GlobalQuery::Decide(vec![vec![rule_query]])
 }

@@ -69,7 +69,7 @@ codes! {
     Warning LIST_OF_ALL "list-of-all"
     Warning ALLOWED_AND_DENIED "allowed-and-denied"
     Warning COUNTED_ALONE "counted-alone"
-    Warning PRIORITY_UNUSED "priority-unused"
+    Warning PRIORITY_UNPAIRED "priority-unpaired"
     Warning PLANS_UNUSED "plans-unused"
     Warning REPLICAS "replicas"
     Warning STORE_REPLICAS "store-replicas"

@@ -30,7 +30,7 @@ pub fn warnings(
     for warning in &configuration.warnings {
         let (rule, _) = places.at(&warning.path);
         let code = code_of(&warning.why);
-        let is_about_absence = matches!(code, code::PRIORITY_UNUSED | code::PLANS_UNUSED);
+        let is_about_absence = matches!(code, code::PRIORITY_UNPAIRED | code::PLANS_UNUSED);
         if !tiers.contains(&rule.range) && (is_whole || !is_about_absence) {
             let (message, hint) = split(&warning.why);
             findings.add(code, &places.of(warning), message, hint);
@@ -54,7 +54,7 @@ fn code_of(why: &str) -> Code {
     } else if why.contains("gateways together lease") {
         code::LEASE_REPLICAS
     } else {
-        code::PRIORITY_UNUSED
+        code::PRIORITY_UNPAIRED
     }
 }
 

@@ -16,8 +16,8 @@ pub struct Explanation {
     pub list: Option<ListEntry>,
     /// The client's plan.
     pub plan: Option<String>,
-    /// Whether the request may take what rules keep for important requests.
-    pub is_important: bool,
+    /// Whether the request may take the headroom of rules.
+    pub is_high_priority: bool,
     /// The limits that apply, in the order of their checks.
     pub limits: Vec<LimitView>,
     /// The limits that nearly apply, the nearest first.
@@ -77,8 +77,8 @@ pub struct LimitView {
     pub conditions: Vec<String>,
     /// Whether the limit switches off less specific ones.
     pub is_exclusive: bool,
-    /// Whether the limit makes the request important.
-    pub is_important: bool,
+    /// Whether the limit gives the request a high priority.
+    pub is_high_priority: bool,
     /// The rules, in the order of the document.
     pub rules: Vec<RuleView>,
 }

@@ -33,7 +33,7 @@ pub fn views(
             url: limit.url().into(),
             conditions: conditions::of(limit.value).iter().map(conditions::Aspect::spelling).collect(),
             is_exclusive: limit.has("exclusive"),
-            is_important: limit.has("important"),
+            is_high_priority: matches!(get(limit.value, "priority"), Some(Value::Text(word)) if fold(word) == "high"),
             rules: rules.collect(),
         });
     }

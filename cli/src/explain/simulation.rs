@@ -24,8 +24,8 @@ pub struct Simulation {
     pub refused: Option<Response>,
     /// The plan of the client.
     pub plan: Option<String>,
-    /// Whether the request is important.
-    pub is_important: bool,
+    /// Whether the request has a high priority.
+    pub is_high_priority: bool,
     /// The places of the rules in the document, by id: the indices of limit and rule.
     pub places: BTreeMap<usize, (usize, usize)>,
     configuration: Configuration,
@@ -88,7 +88,7 @@ pub fn run(document: &Document, incoming: &Incoming) -> Result<Simulation> {
         admitted: None,
         refused: None,
         plan: None,
-        is_important: false,
+        is_high_priority: false,
         places,
         configuration,
         has_global,
@@ -181,7 +181,7 @@ impl Simulation {
             }
             if index == 0 {
                 self.plan = decision.plan(policy).map(str::to_owned);
-                self.is_important = decision.is_important;
+                self.is_high_priority = decision.is_high_priority;
             }
             self.decisions.push(Decided::of(policy, decision, now, refused.map(|refusal| refusal.details)));
             let begins = match self.decisions.last().map(|decided| decided.delay) {

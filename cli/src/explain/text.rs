@@ -80,8 +80,8 @@ fn limit(to: &mut String, limit: &LimitView) -> fmt::Result {
     if limit.is_exclusive {
         write!(to, ", exclusive")?;
     }
-    if limit.is_important {
-        write!(to, ", important")?;
+    if limit.is_high_priority {
+        write!(to, ", high priority")?;
     }
     for condition in &limit.conditions {
         write!(to, ", {}", visible(condition))?;

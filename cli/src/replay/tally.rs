@@ -126,7 +126,7 @@ impl Tally {
             let check = RuleCheck {
                 at: now,
                 actor: engine.actor(report.rule),
-                is_important: decision.is_important,
+                is_high_priority: decision.is_high_priority,
                 is_refused: matches!(report.result, RuleResult::Refused | RuleResult::Shadowed),
                 delay,
                 duration_ns: record.duration_ns.unwrap_or(0),

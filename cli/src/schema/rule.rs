@@ -39,7 +39,7 @@ pub fn definitions() -> Vec<(&'static str, Shape)> {
                 key("response_json", "The JSON pointer to the cost in the response's body.", Shape::Matching("^/")),
                 key("response_bytes", "The length of the response's body.", Shape::Only(true)),
                 key("max", "A larger cost counts as `max`.", Shape::Size(1, MOST)).or(MOST),
-                key("reserve", "The charge of a request on arrival.", Shape::Size(0, MOST)).or(0),
+                key("estimate", "The charge of a request on arrival.", Shape::Size(0, MOST)).or(0),
                 key("default", "The cost of a response without the number.", Shape::Size(0, MOST)),
             ],
             one_of: vec![vec!["response_header", "response_json", "response_bytes"]],
@@ -58,12 +58,6 @@ pub fn definitions() -> Vec<(&'static str, Shape)> {
             key("min", "The lowest limit.", Shape::Size(1, 1_000_000)),
             key("max", "The highest limit.", Shape::Size(1, 1_000_000)),
             key("every", "The length of an interval.", Shape::Span(secs(1), secs(600))).or("10s"),
-        ])),
-        ("priority", object(vec![
-            key("reserve", "The part of the quota that is kept for important requests: units, or a part such as `30%`.", Shape::Any(vec![
-                Shape::Size(1, MOST),
-                Shape::Percent(1, 99),
-            ])).required(),
         ])),
     ]
 }
@@ -96,7 +90,10 @@ fn rule() -> Shape {
         key("charge", "Charges a request only if its response has such a status.", Shape::Def("statuses")),
         key("refund", "Refunds a request if its response has such a status.", Shape::Def("statuses")),
         key("adapt", "Moves the limit with latency, errors or traffic.", Shape::Def("adapt")),
-        key("priority", "Keeps a part of the quota for important requests.", Shape::Def("priority")),
+        key("headroom", "The part of the quota that only requests with `priority: high` may take: units, or a part such as `30%`.", Shape::Any(vec![
+            Shape::Size(1, MOST),
+            Shape::Percent(1, 99),
+        ])),
         key("overrides", "Other quotas, by the actor's value.", map(Shape::Def("quota"))),
         key("plans", "Other quotas, by the client's plan.", map(plan)),
     ];

@@ -26,7 +26,7 @@ const NOT_DURING_A_PENALTY: &str =
     "a gateway would spend leased quota during a penalty: leave `lease` or `penalty` out";
 const NOT_WHILE_COLD: &str =
     "with `warm_up` the cost changes, and leased quota has a fixed cost: leave `lease` or `warm_up` out";
-const NOT_KEPT: &str = "leased quota serves any request, important or not: leave `lease` or `priority` out";
+const NO_HEADROOM: &str = "leased quota serves requests of any priority: leave `lease` or `headroom` out";
 const NOT_AHEAD: &str = "leased quota cannot be charged or refunded when the request ends: leave `lease` out";
 
 /// The tokens that a unit of a cold rule takes.
@@ -175,8 +175,8 @@ pub(super) fn roles(
         None => counter,
     };
     primary = penalized(primary);
-    if let Some(priority) = weight.priority {
-        primary = priority.keep(fields, primary, weight.least)?;
+    if let Some(headroom) = weight.headroom {
+        primary = headroom.apply(fields, primary, weight.least)?;
     }
     let Some(global) = global else {
         return Some(Roles { primary, fallback: None, leased: None });
@@ -191,8 +191,8 @@ pub(super) fn roles(
     let fallback = match global.on_error {
         OnError::Local => {
             let fallback = penalized(scaled(fields, kind?, global.replicas, weight)?);
-            Some(match weight.priority {
-                Some(priority) => priority.keep_part(fallback, global.replicas, weight.least),
+            Some(match weight.headroom {
+                Some(headroom) => headroom.apply_part(fallback, global.replicas, weight.least),
                 None => fallback,
             })
         }
@@ -207,8 +207,8 @@ pub(super) fn roles(
         node.fail(NOT_AHEAD);
         return None;
     }
-    if weight.priority.is_some() {
-        node.fail(NOT_KEPT);
+    if weight.headroom.is_some() {
+        node.fail(NO_HEADROOM);
         return None;
     }
     if penalty.is_some() || fields.take("warm_up").is_some() {

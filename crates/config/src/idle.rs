@@ -50,14 +50,14 @@ pub(super) fn warnings(nodes: &[Node], limits: &[LimitDraft]) -> Vec<Error> {
 }
 
 impl ComparedRule<'_> {
-    /// Whether this rule refuses whatever the other one would. A penalty or a priority of the other
-    /// rule also refuses requests within the quota.
+    /// Whether this rule refuses whatever the other one would. A penalty or the headroom of the
+    /// other rule also refuses requests within the quota.
     fn covers(&self, other: &ComparedRule, limits: &[LimitDraft]) -> bool {
         let scope = |rule: &RuleDraft| rule.global.as_ref().map(|global| global.on_error);
         self.parameters.covers(&other.parameters)
             && self.rule.cost == other.rule.cost
             && other.rule.counters.default.algorithm.as_penalize().is_none()
-            && other.rule.counters.default.kept() == 0
+            && other.rule.counters.default.headroom() == 0
             && self.rule.missing == other.rule.missing
             && scope(self.rule) == scope(other.rule)
             && self.rule.actors == other.rule.actors

@@ -27,7 +27,7 @@ pub(super) const LIMIT_KEYS: &[&str] = &[
     "property",
     "body_size",
     "exclusive",
-    "important",
+    "priority",
     "rules",
 ];
 const RULE_KEYS: &[&str] = &[
@@ -43,7 +43,7 @@ const RULE_KEYS: &[&str] = &[
     "reject_delay",
     "penalty",
     "adapt",
-    "priority",
+    "headroom",
     "on_error",
     "lease",
     "cost",

@@ -36,6 +36,7 @@ mod adapt;
 mod counter;
 mod global_rule;
 mod global_store;
+mod headroom;
 mod idle;
 mod keys;
 mod limit;
@@ -45,7 +46,6 @@ mod names;
 mod overlay;
 mod penalty;
 mod plans;
-mod priority;
 mod remote;
 mod rule;
 mod rule_places;
@@ -308,7 +308,7 @@ fn read(top: Top, secret: &Secret, reading: Reading) -> Option<Configuration> {
     }
     let warnings = reader.global.warning.take().into_iter().chain(reader.plans.warning());
     let mut warnings: Vec<Error> = warnings.collect();
-    warnings.extend(priority::warning(&nodes, &limits));
+    warnings.extend(headroom::warning(&nodes, &limits));
     warnings.extend(idle::warnings(&nodes, &limits));
     let draft = Draft {
         limits,

@@ -25,7 +25,7 @@
 //!     peeks: false,
 //!     lease: 0,
 //!     penalty: None,
-//!     kept: 0,
+//!     headroom: 0,
 //! }]]);
 //! let redis = Redis::new(Dialect::Webdis, "diana".into(), Vec::new());
 //! let number = Redis::number(1 << 20);

@@ -953,12 +953,12 @@ local function restore(cell, before, changed)
   cell.changed = changed
 end
 
--- The rule for a request that has to leave so many units. See keeping.rs.
-local function keeping(cell, inner, units)
-  local function without_kept(one)
+-- The rule for a request that has to leave so many units. See headroom.rs.
+local function with_headroom(cell, inner, units)
+  local function without_headroom(one)
     one[3] = one[3] - units
     if one[3] < 0 then
-      -- The kept units come back first. A refused step changes nothing.
+      -- The headroom comes back first. A refused step changes nothing.
       one[3], one[4] = 0, inner.step(units + 1)[2]
     end
     return one
@@ -970,11 +970,11 @@ local function keeping(cell, inner, units)
         local was, was_changed = {unpack(cell.s)}, cell.changed
         local one = inner.step(cost + units)
         if one[1] > 0 then
-          return without_kept(one)
+          return without_headroom(one)
         end
         restore(cell, was, was_changed)
       end
-      return without_kept(inner.step(cost))
+      return without_headroom(inner.step(cost))
     end,
     count_refusal = inner.count_refusal,
   }
@@ -1001,7 +1001,7 @@ local function decide(v)
         at = at + 3
       end
       if flags % 16 > 7 then
-        rules[count] = keeping(owner[count], rules[count], v[at])
+        rules[count] = with_headroom(owner[count], rules[count], v[at])
         at = at + 1
       end
     end

@@ -20,7 +20,7 @@
 //!     peeks: false,
 //!     lease: 0,
 //!     penalty: None,
-//!     kept: 0,
+//!     headroom: 0,
 //! }]]);
 //! let rls = Rls::new("diana".into());
 //! let request = rls.request(&query, |_| "per-user");

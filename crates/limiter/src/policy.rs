@@ -32,8 +32,8 @@ mod shards;
 mod statuses;
 mod usage;
 
-pub use cost::{Cost, CostSource, Reserve};
-pub use counter::{Counter, Counters, Kept};
+pub use cost::{Cost, CostSource, Estimate};
+pub use counter::{Counter, Counters, Headroom};
 pub use draft::{Draft, GlobalDraft, LimitDraft, RuleDraft, StoreDraft};
 pub use global_group::OnError;
 pub use lists::{List, Lists, Member};
@@ -123,9 +123,10 @@ pub struct Policy {
     pub(crate) enforced: bool,
     /// Where a request shows its plan. `None` if no rule has plans.
     plan: Option<PlanSource>,
-    /// Whether a rule keeps quota for important requests.
-    pub(crate) keeps: bool,
-    /// Whether the same limits apply to every request, and no request is important.
+    /// Whether a rule has headroom.
+    pub(crate) has_headroom: bool,
+    /// Whether the same limits apply to every request, and no request has a high
+    /// priority.
     matches_all: bool,
     pub(crate) shards: Shards,
     measures: Measures,

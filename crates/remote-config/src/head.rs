@@ -14,8 +14,9 @@
 use crate::options::RemoteOptions;
 use crate::validators::Validators;
 use diana_base::time::Time;
-use diana_limiter::cells::store::{Loaded, Store, Swap, Version};
+use diana_limiter::cells::store::{Loaded, Store, Swap, Update, Version};
 use diana_limiter::cells::table::Hasher;
+use std::borrow::Cow;
 
 /// The shared state of a source. Instants are those of the monotonic clock that all workers share.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -143,18 +144,8 @@ impl Keys {
     /// Writes a document over any other. Returns whether it was written.
     pub(crate) fn put_document<S: Store + ?Sized>(&self, store: &S, slot: u64, document: &[u8]) -> bool {
         let bytes = [&hash(document).to_le_bytes()[..], document].concat();
-        // Each further round means that another worker won the swap.
         const ROUNDS: u32 = 8;
-        for _ in 0..ROUNDS {
-            let Ok(found) = store.load(self.body(slot)) else {
-                return false;
-            };
-            match store.swap(self.body(slot), &bytes, found.map(|loaded| loaded.version)) {
-                Ok(Swap::Done) => return true,
-                Ok(Swap::Lost) => {}
-                Err(_) => return false,
-            }
-        }
-        false
+        let body = self.body(slot);
+        store.update(body, ROUNDS, &mut |_| Some(Cow::Borrowed(&bytes))) == Ok(Update::Stored)
     }
 }

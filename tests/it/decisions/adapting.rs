@@ -246,11 +246,11 @@ fn a_response_before_the_end_of_its_request_may_be_an_error() {
 
 /// Permits that are kept for important requests are not in use: a limit that is idle does not grow.
 #[test]
-fn kept_permits_are_no_use_of_the_limit() {
+fn the_headroom_is_no_use_of_the_limit() {
     let json = r#"{"limits": [
-        {"url": "/", "rules": [{"name": "backend", "algo": "C", "rpu": 32, "priority": {"reserve": 20},
+        {"url": "/", "rules": [{"name": "backend", "algo": "C", "rpu": 32, "headroom": 20,
             "adapt": {"signal": "latency_p90", "target": "200ms", "min": 24, "max": 64, "every": "10s"}}]},
-        {"url": "/pay", "important": true}]}"#;
+        {"url": "/pay", "priority": "high"}]}"#;
     let one_by_one = |second: u64| {
         let at = second * 1_000;
         format!("{at}ms GET / -> pass backend=11\n {at}ms settle status=200 latency=10ms\n")

@@ -79,8 +79,8 @@ fn a_response_costs_its_length() {
 }
 
 #[test]
-fn a_reserve_is_corrected_by_the_response() {
-    let cost = r#"{"response_json": "/usage/total_tokens", "reserve": 50, "max": 400}"#;
+fn an_estimate_is_corrected_by_the_response() {
+    let cost = r#"{"response_json": "/usage/total_tokens", "estimate": 50, "max": 400}"#;
     check(
         &rule(&format!(r#""rpu": 1000, "unit": "hour", "algo": "W", "cost": {cost}"#)),
         "0ms     user=ann POST / -> pass r=950
@@ -96,7 +96,7 @@ fn a_reserve_is_corrected_by_the_response() {
          5ms     user=ann POST / -> pass r=130
          6ms     settle status=200",
     );
-    let cost = r#"{"response_header": "X-Tokens", "reserve": 50, "default": 7}"#;
+    let cost = r#"{"response_header": "X-Tokens", "estimate": 50, "default": 7}"#;
     check(
         &rule(&format!(r#""rpu": 1000, "unit": "hour", "algo": "W", "cost": {cost}"#)),
         "0ms     user=ann POST / -> pass r=950
@@ -115,11 +115,11 @@ fn a_reserve_is_corrected_by_the_response() {
 #[test]
 fn a_number_that_cannot_be_read_costs_the_most() {
     for (keys, reserve, most) in [
-        (r#""reserve": 50"#, 50, 50),
-        (r#""reserve": 50, "default": 7"#, 50, 50),
-        (r#""reserve": 7, "default": 50"#, 7, 50),
+        (r#""estimate": 50"#, 50, 50),
+        (r#""estimate": 50, "default": 7"#, 50, 50),
+        (r#""estimate": 7, "default": 50"#, 7, 50),
         (r#""default": 50"#, 0, 50),
-        (r#""reserve": 50, "default": 90, "max": 90"#, 50, 90),
+        (r#""estimate": 50, "default": 90, "max": 90"#, 50, 90),
     ] {
         let cost = format!(r#"{{"response_json": "/n", {keys}}}"#);
         let json = rule(&format!(r#""rpu": 1000, "unit": "hour", "algo": "W", "cost": {cost}"#));
@@ -234,7 +234,7 @@ fn permits_and_settlement_share_a_cell() {
     let json = r#"{"url": "/", "rules": [
         {"name": "open", "actor": "user", "rpu": 1, "algo": "C"},
         {"name": "bytes", "actor": "user", "rpu": 100, "unit": "hour", "algo": "W",
-         "cost": {"response_bytes": true, "reserve": 10}}]}"#;
+         "cost": {"response_bytes": true, "estimate": 10}}]}"#;
     check(
         json,
         "0ms     user=ann GET / -> pass open=0 bytes=90
@@ -255,7 +255,7 @@ fn a_request_that_waited_is_settled_like_any_other() {
     let json = r#"{"url": "/", "rules": [
         {"name": "even", "rpu": 1, "unit": "second", "algo": "LB", "queue": 5},
         {"name": "bytes", "rpu": 100, "unit": "hour", "algo": "W",
-         "cost": {"response_bytes": true, "reserve": 10}}]}"#;
+         "cost": {"response_bytes": true, "estimate": 10}}]}"#;
     check(
         json,
         "0ms     GET / -> pass even=5 bytes=90

@@ -53,7 +53,7 @@ fn rule() -> impl Strategy<Value = String> {
         r#", "overrides": {"10.0.0.1": {"rpu": 500}}"#,
         r#", "penalty": {"after": 2, "for": "2s"}"#,
         r#", "plans": {"gold": {"rpu": 2000000}}"#,
-        r#", "priority": {"reserve": "10%"}"#,
+        r#", "headroom": "10%""#,
         r#", "reject_delay": "1s""#,
     ]);
     let more = prop_oneof![2 => Just(""), 1 => more];
@@ -70,7 +70,7 @@ fn limit() -> impl Strategy<Value = String> {
         r#", "methods": ["GET"]"#,
         r#", "headers": {"x-user-id": "ann"}"#,
         r#", "exclusive": true"#,
-        r#", "important": true"#,
+        r#", "priority": "high""#,
     ]);
     (url, prop::collection::vec(rule(), 1..4), more).prop_map(|(url, rules, more)| {
         format!(r#"{{"url": "{url}", "rules": [{}]{more}}}"#, rules.join(", "))

@@ -34,7 +34,7 @@ fn permit(actor: u32) -> GlobalQuery {
         peeks: false,
         lease: 0,
         penalty: None,
-        kept: 0,
+        headroom: 0,
     };
     GlobalQuery::Decide(vec![vec![rule_query]])
 }

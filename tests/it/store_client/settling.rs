@@ -59,7 +59,8 @@ fn usage(status: u16, response_bytes: u64) -> Usage {
 
 #[test]
 fn the_store_corrects_what_was_charged_on_arrival() {
-    let rule = r#""algo": "W", "rpu": 100, "unit": "second", "cost": {"response_bytes": true, "reserve": 7}"#;
+    let rule =
+        r#""algo": "W", "rpu": 100, "unit": "second", "cost": {"response_bytes": true, "estimate": 7}"#;
     let replied = "0,0,93,0,0,7,5000,4000,0,2,0,0,0";
     let parameters = "2 100 1000000 100 0 0 0";
     for (used, end) in [(30, 30), (3, 3), (0, 0), (2_000_000_000, 1_000_000_000)] {
@@ -100,7 +101,7 @@ fn the_store_corrects_a_declared_length() {
 /// Without a response the number is unknown, and the store is told the most.
 #[test]
 fn the_store_is_told_the_most_of_a_number_that_cannot_be_read() {
-    let rule = r#""algo": "W", "rpu": 100, "unit": "second", "cost": {"response_json": "/n", "reserve": 7, "default": 30}"#;
+    let rule = r#""algo": "W", "rpu": 100, "unit": "second", "cost": {"response_json": "/n", "estimate": 7, "default": 30}"#;
     let replied = "0,0,93,0,0,7,5000,4000,0,2,0,0,0";
     let number = |seen, is_final| ResponseNumber { seen, is_final };
     for (values, end) in [

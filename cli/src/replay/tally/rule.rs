@@ -60,8 +60,8 @@ pub struct RuleCheck<'a> {
     pub actor: Option<CountedActor<'a>>,
     /// Whether the rule refuses.
     pub is_refused: bool,
-    /// Whether the request may take what the rule keeps for important requests.
-    pub is_important: bool,
+    /// Whether the request may take the rule's headroom.
+    pub is_high_priority: bool,
     /// How long the rule makes the request wait.
     pub delay: Span,
     /// How long the request took.
@@ -152,7 +152,7 @@ impl RuleTally {
 
     /// Adds a request of the interval at `place`.
     pub fn add(&mut self, check: RuleCheck, place: usize) {
-        let RuleCheck { at: now, actor, is_refused, is_important, delay, duration_ns } = check;
+        let RuleCheck { at: now, actor, is_refused, is_high_priority, delay, duration_ns } = check;
         self.checked = self.checked.saturating_add(1);
         let has_actor = actor.as_ref().is_some_and(|actor| actor.source() == ActorSource::Actor);
         self.without_actor = self.without_actor.saturating_add((!has_actor).into());
@@ -184,7 +184,7 @@ impl RuleTally {
         if let (Some(place), true, Some(stream), None) =
             (place, actor.has_own_quota(), &mut self.stream, self.full_at)
         {
-            stream.push(Event { place, at: now, cost: actor.cost(), is_important, duration_ns });
+            stream.push(Event { place, at: now, cost: actor.cost(), is_high_priority, duration_ns });
         }
         self.make_room(now);
     }

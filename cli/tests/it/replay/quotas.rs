@@ -118,15 +118,15 @@ fn a_replay_with_another_quota_refuses_as_other_quotas_say() {
     let with = |rpu: u64, keys: &str, options: &[&str]| {
         let rule = format!(r#"{{"name": "r", "actor": "user", "rpu": {rpu}, {keys}}}"#);
         let text = format!(
-            r#"{{"limits": [{{"url": "/", "rules": [{rule}]}}, {{"url": "/important", "important": true}}]}}"#
+            r#"{{"limits": [{{"url": "/", "rules": [{rule}]}}, {{"url": "/important", "priority": "high"}}]}}"#
         );
         let document = folder.file("limits.json", &text);
         summary(&[&[&document, "--log", &log, "--format", "json"], options].concat()).unwrap().rules.remove(0)
     };
     for keys in [
-        r#""unit": "minute", "algo": "W", "priority": {"reserve": "30%"}"#,
-        r#""unit": "minute", "burst": 12, "priority": {"reserve": 5}"#,
-        r#""algo": "C", "priority": {"reserve": "50%"}"#,
+        r#""unit": "minute", "algo": "W", "headroom": "30%""#,
+        r#""unit": "minute", "burst": 12, "headroom": 5"#,
+        r#""algo": "C", "headroom": "50%""#,
         r#""unit": "minute", "algo": "W", "cost": {"header": "x-cost", "min": 0, "max": 100}"#,
         r#""unit": "minute", "algo": "SW", "cost": {"header": "x-cost", "max": 100}"#,
         r#""algo": "C", "cost": {"header": "x-cost", "min": 0, "max": 100}"#,

@@ -69,7 +69,6 @@ pub fn places() -> Vec<Place> {
             r#"{"url": "/", "rules": [{"rpu": 10, "unit": "second", "adapt": @}]}"#,
             json!({"signal": "latency_p90", "target": "1s"}),
         ),
-        place("priority", &of_rule(r#""priority": @"#), json!({"reserve": 1})),
         place(
             "store",
             r#"{"limits": [], "store": @}"#,

@@ -51,7 +51,13 @@ pub(crate) type PreviousCell = (usize, Vec<u8>);
 
 impl PreviousGroup {
     pub(super) fn for_actor<'a>(&'a self, key: &'a [u8]) -> ActorRules<'a> {
-        ActorRules { own: &self.rules, group: &self.group, key, plan: PlanId::default(), is_important: true }
+        ActorRules {
+            own: &self.rules,
+            group: &self.group,
+            key,
+            plan: PlanId::default(),
+            is_high_priority: true,
+        }
     }
 
     /// The counter whose state migrates to `rule`, and whether it counts the same. A rule with the

@@ -46,7 +46,7 @@ pub(crate) fn decide<S: Store + ?Sized>(
         return None;
     }
     let Scratch { decision, limits, matches, raw, .. } = scratch;
-    decision.is_important = context.policy.applicable(request, matches, limits);
+    decision.is_high_priority = context.policy.applicable(request, matches, limits);
     let is_read = !cache.identities.is_off && raw.read(context.policy, limits, request);
     let progress = if is_read { scratch.decide_fast(cache, context) } else { Progress::None };
     match progress {
@@ -148,7 +148,7 @@ impl Scratch {
                         keys.truncate(start);
                     }
                     Identity::Actor(hash) if is_global => {
-                        let key = (start..keys.len(), plan, decision.is_important);
+                        let key = (start..keys.len(), plan, decision.is_high_priority);
                         let mut global = GlobalCheck::new(policy, (at, index), hash, key, keys);
                         if group.varies {
                             let own = keys.get(start..).unwrap_or_default();
@@ -162,7 +162,7 @@ impl Scratch {
                             let own = keys.get(start..).unwrap_or_default();
                             group.weigh(&policy.rules, request, (own, plan), &mut buffers.costs);
                         }
-                        let key = (start..keys.len(), plan, decision.is_important);
+                        let key = (start..keys.len(), plan, decision.is_high_priority);
                         checks.push(GroupCheck::new(group, (at, index), hash, key, buffers));
                     }
                     Identity::Missing => {

@@ -95,9 +95,8 @@ pub struct Decision {
     pub events: Events,
     /// The plan of the request. `None` if no rule with plans counts the request.
     pub plan: Option<PlanId>,
-    /// Whether the request may take what rules keep for important requests. `false` if no rule
-    /// keeps anything.
-    pub is_important: bool,
+    /// Whether the request may take the headroom of rules. `false` if no rule has any.
+    pub is_high_priority: bool,
 }
 
 impl Decision {

@@ -74,7 +74,7 @@ impl Scratch {
         let KnownActor { group, place, hash, key, .. } = actor;
         let start = self.keys.len();
         self.keys.extend_from_slice(key);
-        let key = (start..self.keys.len(), PlanId::default(), self.decision.is_important);
+        let key = (start..self.keys.len(), PlanId::default(), self.decision.is_high_priority);
         let buffers = self.free_buffers.pop().unwrap_or_default();
         self.checks.push(GroupCheck::new(group, *place, *hash, key, buffers));
     }

@@ -33,8 +33,8 @@ pub(crate) struct GlobalCheck {
     pub(crate) costs: Costs,
     /// The effect of the request on each rule. Empty if no rule has plans.
     pub(crate) effects: Vec<Effect>,
-    /// Whether the request has to leave what rules keep for important requests.
-    pub(crate) leaves_kept: bool,
+    /// Whether the request has to leave the headroom of rules.
+    pub(crate) leaves_headroom: bool,
     /// The shard that counts the actor.
     pub(crate) shard: usize,
     pub(crate) state: GlobalState,
@@ -60,21 +60,21 @@ impl GlobalCheck {
         policy: &Policy,
         place: GroupIndex,
         hash: u64,
-        (key, plan, is_important): (Range<usize>, PlanId, bool),
+        (key, plan, is_high_priority): (Range<usize>, PlanId, bool),
         keys: &[u8],
     ) -> GlobalCheck {
         let bytes = keys.get(key.clone()).unwrap_or_default();
-        let (mut shard, mut effects, mut leaves_kept) = (0, Vec::new(), false);
+        let (mut shard, mut effects, mut leaves_headroom) = (0, Vec::new(), false);
         if let Some(global_group) = policy.global_group(place) {
             shard = global_group.shard(policy, bytes);
-            leaves_kept = global_group.group.keeps && !is_important;
+            leaves_headroom = global_group.group.has_headroom && !is_high_priority;
             if global_group.group.has_plans {
                 let rules = global_group.group.for_actor(&policy.rules, bytes).on(plan);
                 effects.extend(rules.counters().map(|(rule, _)| rules.effect(rule)));
             }
         }
         let (costs, state) = (Costs::default(), GlobalState::Unanswered);
-        GlobalCheck { place, hash, key, costs, effects, leaves_kept, shard, state, fetches: false }
+        GlobalCheck { place, hash, key, costs, effects, leaves_headroom, shard, state, fetches: false }
     }
 
     /// Whether the rule with this index in the group decides about the request.
@@ -88,11 +88,11 @@ impl GlobalCheck {
     }
 
     /// The number of the actor's cached refusals. A refusal under one plan says nothing about
-    /// another one. A refusal of a request that has to leave what is kept says nothing about an
-    /// important request.
+    /// another one. A refusal of a request that has to leave headroom says nothing about a
+    /// request of high priority.
     pub(crate) fn cache_hash(&self) -> u64 {
         let more = |hash: u64, effect: &Effect| mix(hash.wrapping_add(u64::from(*effect == Effect::Decides)));
-        let hash = if self.leaves_kept { mix(!self.hash) } else { self.hash };
+        let hash = if self.leaves_headroom { mix(!self.hash) } else { self.hash };
         self.effects.iter().fold(hash, more)
     }
 

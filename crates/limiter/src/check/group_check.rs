@@ -27,7 +27,7 @@ pub(crate) struct GroupCheck {
     pub(crate) key: Range<usize>,
     plan: PlanId,
     /// Whether the request may take what rules keep.
-    is_important: bool,
+    is_high_priority: bool,
     /// In a box, because a check moves several times.
     buffers: Box<Buffers>,
 }
@@ -60,10 +60,10 @@ impl GroupCheck {
         group: &Arc<Group>,
         place: GroupIndex,
         hash: u64,
-        (key, plan, is_important): (Range<usize>, PlanId, bool),
+        (key, plan, is_high_priority): (Range<usize>, PlanId, bool),
         buffers: Box<Buffers>,
     ) -> GroupCheck {
-        GroupCheck { group: Arc::clone(group), place, hash, key, plan, is_important, buffers }
+        GroupCheck { group: Arc::clone(group), place, hash, key, plan, is_high_priority, buffers }
     }
 
     /// Ends the check, and returns the buffers for later requests.
@@ -101,7 +101,8 @@ impl GroupCheck {
         context: &Context<S>,
     ) -> bool {
         let key = keys.get(self.key.clone()).unwrap_or_default();
-        let rules = context.rules(&self.group, key, None).on(self.plan).as_important(self.is_important);
+        let rules =
+            context.rules(&self.group, key, None).on(self.plan).as_high_priority(self.is_high_priority);
         self.buffers.check_cached(cached, now, rules)
     }
 
@@ -119,7 +120,8 @@ impl GroupCheck {
         }
         let Buffers { cell, verdict, costs } = &mut *self.buffers;
         let key = keys.get(self.key.clone()).unwrap_or_default();
-        let rules = context.rules(&self.group, key, None).on(self.plan).as_important(self.is_important);
+        let rules =
+            context.rules(&self.group, key, None).on(self.plan).as_high_priority(self.is_high_priority);
         verdict.check(rules, &costs.units, cell.open_copy(&reserved.cell, rules, now), now);
         verdict.all_admit_now() && cell.spend(&reserved.reservations, rules, &costs.units, now)
     }
@@ -142,9 +144,9 @@ impl GroupCheck {
         let actor = Actor { group: &self.group, hash: self.hash, key };
         if cell.open(actor, now, reservations, context, events) {
             let (rules, at) = (context.rules(&self.group, key, cell.blocker()), cell.at());
-            // The kept part of another actor's cell is not for this request.
-            let is_important = self.is_important && cell.blocker().is_none();
-            let rules = rules.on(self.plan).as_important(is_important);
+            // The headroom of another actor's cell is not for this request.
+            let is_high_priority = self.is_high_priority && cell.blocker().is_none();
+            let rules = rules.on(self.plan).as_high_priority(is_high_priority);
             verdict.check(rules, &costs.units, cell.bytes_mut(), at);
         }
     }
@@ -238,7 +240,7 @@ impl GroupCheck {
         let key = keys.get(self.key.clone()).unwrap_or_default();
         let actor = Actor { group: &self.group, hash: self.hash, key };
         let (rules, at) = (context.rules(&self.group, key, None).on(self.plan), cell.at());
-        let rules = rules.as_important(self.is_important);
+        let rules = rules.as_high_priority(self.is_high_priority);
         if cell.is_reserved() || !verdict.is_refused() {
             verdict.undo(rules, cell.bytes_mut(), at);
         }

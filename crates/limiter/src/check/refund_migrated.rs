@@ -144,7 +144,7 @@ mod tests {
             conditions: Vec::new(),
             meaning: String::new(),
             exclusive: false,
-            important: false,
+            high_priority: false,
             rules: vec![rule(format!("stays {n}"), 5), rule(format!("changes {n}"), rpu)],
         };
         let (limits, lists) = ((0..limits).map(limit).collect(), Lists::default());

@@ -38,7 +38,7 @@ impl Scratch {
         decision.outcome = Outcome::Pass;
         decision.events = Events::default();
         decision.plan = None;
-        decision.is_important = false;
+        decision.is_high_priority = false;
         decision.reports.clear();
         charges.clear();
         keys.clear();
@@ -68,7 +68,7 @@ impl Scratch {
                 group,
                 place,
                 hash,
-                (key, plan, self.decision.is_important),
+                (key, plan, self.decision.is_high_priority),
                 buffers,
             ));
         }

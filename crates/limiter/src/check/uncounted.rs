@@ -24,7 +24,7 @@ impl Scratch {
             return;
         }
         let Scratch { decision, limits, matches, .. } = self;
-        decision.is_important = context.policy.applicable(request, matches, limits);
+        decision.is_high_priority = context.policy.applicable(request, matches, limits);
         if let Some(rule) = self.identify(request, context) {
             self.decision.outcome = Outcome::Reject(Reason::NoActor(rule));
             return;

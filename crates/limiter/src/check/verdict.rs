@@ -1,7 +1,7 @@
 //! The verdicts of one group's rules about one request: all of them admit, or none is charged.
 
 use super::report::{RuleReport, RuleResult};
-use crate::algorithm::{Admission, Charge, Verdict, peek, step_keeping};
+use crate::algorithm::{Admission, Charge, Verdict, peek, step_with_headroom};
 use crate::policy::{ActorRules, ActorSource, Counter, Effect, Role, Rule};
 use diana_base::time::{Span, Time};
 
@@ -32,14 +32,14 @@ impl GroupVerdict {
         for (rule, counter, cost) in rules.weighed(costs) {
             let effect = rules.effect(rule);
             let only_counts = rules.only_counts(rule);
-            // What a quota keeps is kept from requests about which the quota decides.
-            let kept = if only_counts { 0 } else { rules.kept(counter) };
+            // Only requests about which the quota decides leave headroom.
+            let headroom = if only_counts { 0 } else { rules.headroom(counter) };
             let (algorithm, before) = (&*counter.algorithm, || counter.state(&self.before));
             let state = counter.state_mut(cell);
             let mut verdict = match cost {
-                0 if effect != Effect::Nothing => peek(algorithm, state, before(), now, kept),
-                cost if kept == 0 => algorithm.step(state, now, cost),
-                cost => step_keeping(algorithm, state, before(), now, cost, kept),
+                0 if effect != Effect::Nothing => peek(algorithm, state, before(), now, headroom),
+                cost if headroom == 0 => algorithm.step(state, now, cost),
+                cost => step_with_headroom(algorithm, state, before(), now, cost, headroom),
             };
             if !only_counts {
                 all_admit_now &= verdict.admission == Admission::Admit { delay: Span::ZERO };
@@ -67,7 +67,8 @@ impl GroupVerdict {
         for ((_, counter), verdict) in rules.counters().zip(&mut self.verdicts) {
             if verdict.admits() {
                 let (state, before) = (counter.state_mut(cell), counter.state(&self.before));
-                *verdict = step_keeping(&*counter.algorithm, state, before, now, 0, rules.kept(counter));
+                *verdict =
+                    step_with_headroom(&*counter.algorithm, state, before, now, 0, rules.headroom(counter));
             }
         }
     }

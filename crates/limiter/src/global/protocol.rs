@@ -111,7 +111,7 @@ pub type Replies = Vec<Result<Vec<RuleReply>, CallError>>;
 ///     peeks: false,
 ///     lease: 0,
 ///     penalty: None,
-///     kept: 0,
+///     headroom: 0,
 /// }]]);
 /// let read = |status, body| Toy.read(&[&query], 0, CallResult::Http { status, body });
 /// let replies = read(200, &[0]).expect("a reply");

@@ -59,7 +59,7 @@ impl Draft {
     ///     conditions: Vec::new(),
     ///     meaning: String::new(),
     ///     exclusive: false,
-    ///     important: false,
+    ///     high_priority: false,
     ///     rules: vec![rule],
     /// };
     /// let network = Network::parse("203.0.113.0/24").expect("a network");
@@ -104,7 +104,7 @@ impl Draft {
         // The meaning of a rule also depends on how the client IP is found, and on the exclusive
         // limits.
         let around = meanings(&limits, |limit| limit.exclusive);
-        let important = meanings(&limits, |limit| limit.important);
+        let important = meanings(&limits, |limit| limit.high_priority);
 
         let reads_headers =
             parts.iter().any(|part| matches!(part, Part::Method | Part::Host | Part::Header(_)));
@@ -130,21 +130,22 @@ impl Draft {
             let meaning = limit.meaning();
             let cost_names = cost_names(&limit.rules);
             let (groups, global_groups) = builder.groups(&meaning, cost_names, limit.rules, plan.as_ref());
-            let LimitDraft { conditions, exclusive, important, .. } = limit;
+            let LimitDraft { conditions, exclusive, high_priority, .. } = limit;
             let is_cacheable = Limit::is_cacheable(&groups, &global_groups);
             compiled.push(Limit {
                 conditions,
                 exclusive,
-                important,
+                high_priority,
                 rank,
                 groups,
                 global_groups,
                 is_cacheable,
             });
         }
-        let keeps = builder.rules.iter().any(|rule| rule.primary.all().any(|counter| counter.kept() > 0));
+        let has_headroom =
+            builder.rules.iter().any(|rule| rule.primary.all().any(|counter| counter.headroom() > 0));
         let matches_all =
-            tree.is_root() && !keeps && compiled.iter().all(|limit| limit.conditions.is_empty());
+            tree.is_root() && !has_headroom && compiled.iter().all(|limit| limit.conditions.is_empty());
         let mut measures = Measures::default();
         builder.rules.iter().flat_map(|rule| &rule.varying).for_each(|cost| cost.measure(&mut measures));
         let adaptive = adaptive(&builder.rules);
@@ -164,7 +165,7 @@ impl Draft {
             lists,
             enforced,
             plan,
-            keeps,
+            has_headroom,
             matches_all,
             shards: store.map(|store| Shards::new(&store.shards, &store.secret)).unwrap_or_default(),
             measures,
@@ -178,8 +179,8 @@ struct Builder {
     max_actors: u64,
     /// The meanings of all exclusive limits. They are part of the meaning of each local rule.
     around: String,
-    /// The meanings of all important limits. They are part of the meaning of each rule that keeps
-    /// quota for important requests.
+    /// The meanings of all limits of high priority. They are part of the meaning of each rule with
+    /// headroom.
     important: String,
     found_by: String,
     /// The hash of where requests show their plans.
@@ -310,9 +311,9 @@ impl Builder {
         let plans = plans.map(|plans| [self.plan_meaning, plans.meaning, u64::from(plans.is_base)]);
         let cost = (cost_name > 0).then_some(cost_name);
         let numbers = numbers.into_iter().chain(plans.into_iter().flatten()).chain(cost);
-        let kept = counters.kept();
-        let kept = (kept > 0).then(|| [kept, Hasher::name(self.important.as_bytes())]);
-        let numbers = numbers.chain(kept.into_iter().flatten());
+        let headroom = counters.headroom();
+        let headroom = (headroom > 0).then(|| [headroom, Hasher::name(self.important.as_bytes())]);
+        let numbers = numbers.chain(headroom.into_iter().flatten());
         let numbers = numbers.flat_map(u64::to_le_bytes);
         Hasher::name(&words.into_bytes().into_iter().chain(numbers).collect::<Vec<u8>>())
     }

@@ -53,21 +53,21 @@ pub enum CostSource {
         length: PartId,
     },
     /// The length of the response's body in bytes.
-    ResponseBytes(Reserve),
+    ResponseBytes(Estimate),
     /// A number that the response has.
     Response {
         /// The number.
         measure: Measure,
-        /// The cost of a response without the number; `None`: what was reserved.
+        /// The cost of a response without the number; `None`: the estimate.
         default: Option<u64>,
         /// The charge on arrival, and the largest cost.
-        reserve: Reserve,
+        estimate: Estimate,
     },
 }
 
 /// What a request is charged on arrival if its cost is known later.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Reserve {
+pub struct Estimate {
     /// Units that are charged on arrival: 0 to `max`.
     pub units: u64,
     /// The largest cost in units, up to 10⁹.
@@ -112,7 +112,7 @@ impl Cost {
             Value::Text(_) => {
                 match node.choice("cost", &[("request_bytes", true), ("response_bytes", false)])? {
                     true => CostSource::RequestBytes { length: parts.intern(Part::BodySize) },
-                    false => CostSource::ResponseBytes(Reserve { units: 0, max: Quota::MAX_RPU }),
+                    false => CostSource::ResponseBytes(Estimate { units: 0, max: Quota::MAX_RPU }),
                 }
             }
             Value::Object(_) => object(node, parts)?,
@@ -158,16 +158,16 @@ impl Cost {
             CostSource::RequestBytes { length } => {
                 Owed::Measured(number(request, *length).unwrap_or(0).min(Quota::MAX_RPU))
             }
-            CostSource::ResponseBytes(reserve) | CostSource::Response { reserve, .. } => {
-                Owed::Measured(reserve.units)
+            CostSource::ResponseBytes(estimate) | CostSource::Response { estimate, .. } => {
+                Owed::Measured(estimate.units)
             }
         };
         let is_settled = matches!(owed, Owed::Measured(_)) || self.charge.is_some() || self.refund.is_some();
-        (self.reserve(owed), if is_settled { owed } else { Owed::Nothing })
+        (self.estimate(owed), if is_settled { owed } else { Owed::Nothing })
     }
 
     /// The charge on arrival in a quota that has room.
-    fn reserve(&self, owed: Owed) -> u64 {
+    fn estimate(&self, owed: Owed) -> u64 {
         match owed {
             _ if self.charge.is_some() => 0,
             Owed::Nothing => 0,
@@ -187,7 +187,7 @@ impl Cost {
         unread: &mut u32,
     ) -> Option<u64> {
         let units = self.final_cost(owed, usage, measures, unread)?;
-        Some(match units.checked_sub(self.reserve(owed)) {
+        Some(match units.checked_sub(self.estimate(owed)) {
             Some(more) => charged.saturating_add(more),
             None => units.min(charged),
         })
@@ -207,19 +207,19 @@ impl Cost {
         Some(match (&self.source, owed) {
             (_, Owed::Known(units)) => units,
             (CostSource::RequestBytes { .. }, _) => usage.request_bytes.min(Quota::MAX_RPU),
-            (CostSource::ResponseBytes(reserve), _) => usage.response_bytes.min(reserve.max),
-            (CostSource::Response { measure, default, reserve }, _) => {
+            (CostSource::ResponseBytes(estimate), _) => usage.response_bytes.min(estimate.max),
+            (CostSource::Response { measure, default, estimate }, _) => {
                 let at = measures.values.iter().position(|value| value == measure)?;
                 let number = usage.values.get(at).copied().unwrap_or_default();
-                let default = default.unwrap_or(reserve.units);
+                let default = default.unwrap_or(estimate.units);
                 let units = if number.is_final {
                     number.seen.unwrap_or(default)
                 } else {
                     // A client must not pay less because it hides the number.
                     *unread = unread.saturating_add(1);
-                    number.seen.unwrap_or(0).max(default).max(reserve.units)
+                    number.seen.unwrap_or(0).max(default).max(estimate.units)
                 };
-                units.min(reserve.max)
+                units.min(estimate.max)
             }
             _ => return None,
         })
@@ -250,10 +250,10 @@ impl Cost {
                 [&numbers(&[*default, *range.start(), *range.end()]), " ", &*parts.meaning(*part)].concat()
             }
             CostSource::RequestBytes { .. } => "request bytes".into(),
-            CostSource::ResponseBytes(Reserve { units, max }) => {
+            CostSource::ResponseBytes(Estimate { units, max }) => {
                 ["response bytes ", &*numbers(&[*units, *max])].concat()
             }
-            CostSource::Response { measure, default, reserve: Reserve { units, max } } => {
+            CostSource::Response { measure, default, estimate: Estimate { units, max } } => {
                 let (kind, name) = match measure {
                     Measure::Header(name) => ("response header ", name),
                     Measure::Json(pointer) => ("response json ", pointer),
@@ -278,15 +278,16 @@ fn object(node: &Node, parts: &mut Parts) -> Option<CostSource> {
     header(fields, parts)
 }
 
-/// Reads `{response_header, reserve, max, default}`, or the same with `response_json`, or
-/// `{response_bytes: true, reserve, max}`.
+/// Reads `{response_header, estimate, max, default}`, or the same with `response_json`, or
+/// `{response_bytes: true, estimate, max}`.
 fn response(mut fields: Fields) -> Option<CostSource> {
     let (header, json, bytes) =
         (fields.take("response_header"), fields.take("response_json"), fields.take("response_bytes"));
     let max = fields.take("max").map_or(Some(Quota::MAX_RPU), |node| node.size(1..=Quota::MAX_RPU));
     let most = max.unwrap_or(Quota::MAX_RPU);
-    let is_known = fields.has("reserve") || fields.has("default");
-    let units = fields.take("reserve").map_or(Some(0), |node| node.size(0..=most));
+    // The old name of `estimate` has an error of its own.
+    let is_known = ["estimate", "reserve", "default"].iter().any(|key| fields.has(key));
+    let units = fields.take("estimate").map_or(Some(0), |node| node.size(0..=most));
     let measure = match (header, json, bytes) {
         (Some(node), None, None) => {
             let name = header_name(node.text()?, &node, |name| match name {
@@ -313,19 +314,20 @@ fn response(mut fields: Fields) -> Option<CostSource> {
     if is_hidden {
         fields.fail(
             "the cost of a response without the number, or whose number cannot be read, is not given, \
-             expected `reserve`, `default` or both, for example `reserve: 500`",
+             expected `estimate`, `default` or both, for example `estimate: 500`",
         );
     }
+    fields.renamed("reserve", "`estimate`: write `estimate: 500`");
     fields.finish();
     if is_hidden {
         return None;
     }
-    let reserve = Reserve { units: units?, max: max? };
+    let estimate = Estimate { units: units?, max: max? };
     match (measure, default) {
-        (None, _) => Some(CostSource::ResponseBytes(reserve)),
+        (None, _) => Some(CostSource::ResponseBytes(estimate)),
         (Some(_), Some(None)) => None,
         (Some(measure), default) => {
-            Some(CostSource::Response { measure: measure?, default: default.flatten(), reserve })
+            Some(CostSource::Response { measure: measure?, default: default.flatten(), estimate })
         }
     }
 }

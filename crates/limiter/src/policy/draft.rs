@@ -49,8 +49,8 @@ pub struct LimitDraft {
     pub meaning: String,
     /// Whether the limit switches off less specific limits.
     pub exclusive: bool,
-    /// Whether requests that match may take what rules keep for important requests.
-    pub important: bool,
+    /// Whether requests that match have a high priority: they may take the headroom of rules.
+    pub high_priority: bool,
     /// The rules, in the order of the document.
     pub rules: Vec<RuleDraft>,
 }

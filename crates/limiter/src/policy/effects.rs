@@ -1,4 +1,4 @@
-//! The effects of one request on the rules of a group, by the request's plan and importance.
+//! The effects of one request on the rules of a group, by the request's plan and priority.
 
 use super::counter::Counter;
 use super::group::ActorRules;
@@ -14,16 +14,16 @@ impl<'a> ActorRules<'a> {
         self
     }
 
-    /// The rules for a request of this importance.
-    pub(crate) fn as_important(mut self, is_important: bool) -> ActorRules<'a> {
-        self.is_important = is_important;
+    /// The rules for a request of this priority.
+    pub(crate) fn as_high_priority(mut self, is_high_priority: bool) -> ActorRules<'a> {
+        self.is_high_priority = is_high_priority;
         self
     }
 
     /// How many units the request has to leave in this counter of the group.
     #[inline]
-    pub(crate) fn kept(&self, counter: &Counter) -> u64 {
-        if self.group.keeps && !self.is_important { counter.kept() } else { 0 }
+    pub(crate) fn headroom(&self, counter: &Counter) -> u64 {
+        if self.group.has_headroom && !self.is_high_priority { counter.headroom() } else { 0 }
     }
 
     /// The effect of the request on this rule of the group. An override wins over the plan.

@@ -40,8 +40,8 @@ pub(crate) struct Group {
     pub(crate) ends_with_request: bool,
     /// Whether a rule has a penalty, so that refusals are counted.
     pub(crate) has_penalty: bool,
-    /// Whether a rule keeps quota for important requests.
-    pub(crate) keeps: bool,
+    /// Whether a rule has headroom.
+    pub(crate) has_headroom: bool,
     /// Whether a rule has plans.
     pub(crate) has_plans: bool,
     /// Whether the cost of any rule depends on the request.
@@ -163,19 +163,19 @@ impl Group {
 
     /// The rules of this group, as they count the actor with this key.
     pub(crate) fn for_actor<'a>(&'a self, all: &'a [Arc<Rule>], key: &'a [u8]) -> ActorRules<'a> {
-        ActorRules { own: self.own(all), group: self, key, plan: PlanId::default(), is_important: true }
+        ActorRules { own: self.own(all), group: self, key, plan: PlanId::default(), is_high_priority: true }
     }
 }
 
-/// The rules of a group as they count one actor, in a request of one plan and importance.
+/// The rules of a group as they count one actor, in a request of one plan and priority.
 #[derive(Clone, Copy)]
 pub(crate) struct ActorRules<'a> {
     pub(crate) own: &'a [Arc<Rule>],
     pub(crate) group: &'a Group,
     pub(crate) key: &'a [u8],
     pub(crate) plan: PlanId,
-    /// Whether the request may take what rules keep.
-    pub(crate) is_important: bool,
+    /// Whether the request may take the headroom of rules.
+    pub(crate) is_high_priority: bool,
 }
 
 impl<'a> ActorRules<'a> {
@@ -217,13 +217,13 @@ impl<'a> ActorRules<'a> {
     }
 
     /// The eviction rank of the actor's cell: the highest of its rules. A shadow rule refuses
-    /// nobody. A rule with nothing left but what it keeps refuses, too.
+    /// nobody. A rule with nothing left but its headroom refuses, too.
     pub(crate) fn eviction_rank(self, cell: &[u8], now: Time) -> EvictionRank {
         let rank = |(rule, counter): (&Rule, &Counter)| {
             let rank = counter.algorithm.eviction_rank(counter.state(cell), now);
             match rank {
                 EvictionRank::Refusing(span) if !rule.enforced => EvictionRank::Used(span),
-                EvictionRank::Used(span) if rule.enforced && counter.has_only_kept(cell, now) => {
+                EvictionRank::Used(span) if rule.enforced && counter.has_only_headroom(cell, now) => {
                     EvictionRank::Refusing(span)
                 }
                 rank => rank,

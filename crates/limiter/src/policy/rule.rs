@@ -140,11 +140,11 @@ impl Rule {
         other.unwrap_or(&self.primary)
     }
 
-    /// The order of the rule's state in a cell, independent of the document's order. What the rule
-    /// keeps comes last: if only this changes, states rarely change places.
+    /// The order of the rule's state in a cell, independent of the document's order. The headroom
+    /// comes last: if only this changes, states rarely change places.
     pub(crate) fn order(&self, role: Role) -> impl Ord + Copy + use<> {
         let (counters, plans) = (self.counters(role), RulePlans::order(self.plans.as_deref()));
-        (counters.order(), self.enforced, plans, self.cost_name, counters.kept())
+        (counters.order(), self.enforced, plans, self.cost_name, counters.headroom())
     }
 
     pub(crate) fn counters_mut(&mut self, role: Role) -> &mut Counters {

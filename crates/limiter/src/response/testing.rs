@@ -36,7 +36,7 @@ pub fn policy<S: AsRef<str>>(names: impl IntoIterator<Item = S>) -> Policy {
         conditions: Vec::new(),
         meaning: String::new(),
         exclusive: false,
-        important: false,
+        high_priority: false,
         rules: names.into_iter().map(rule).collect(),
     };
     let mut parts = Parts::default();
@@ -66,7 +66,7 @@ pub fn decision(policy: &Policy, states: &[RuleState]) -> Decision {
     let reports: Vec<RuleReport> = policy.rules().zip(states).map(report).collect();
     let refusing = reports.iter().find(|report| report.result == RuleResult::Refused);
     let outcome = refusing.map_or(Outcome::Pass, |report| Outcome::Reject(Reason::Rule(report.rule)));
-    Decision { outcome, reports, events: Events::default(), plan: None, is_important: false }
+    Decision { outcome, reports, events: Events::default(), plan: None, is_high_priority: false }
 }
 
 /// Admitted, with `remaining` left and more available in `more_in_ms` milliseconds.

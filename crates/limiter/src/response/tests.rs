@@ -22,7 +22,7 @@ fn refused_for(reason: impl Fn(RuleId) -> Reason, policy: &Policy) -> Decision {
         reports,
         events: Events::default(),
         plan: None,
-        is_important: false,
+        is_high_priority: false,
     }
 }
 

@@ -84,7 +84,7 @@ fn a_number_is_known_at_the_end_of_the_response() {
     let limit = |more: &str| {
         format!(
             r#"{{"url": "/", "rules": [{{"name": "r", "actor": "ip", "algo": "W", "rpu": 1000, "unit": "7d",
-                "cost": {{"response_json": "/n", "reserve": 50, "default": 7{more}}}}}]}}"#
+                "cost": {{"response_json": "/n", "estimate": 50, "default": 7{more}}}}}]}}"#
         )
     };
     let json = [(":status", "200"), ("content-type", "application/json")];

@@ -6,11 +6,11 @@ use std::collections::BTreeMap;
 pub const RULES: &str = r#"
     {"name": "in", "actor": "user", "algo": "W", "rpu": 2000, "unit": "7d", "cost": "request_bytes", "borrow": 300},
     {"name": "out", "actor": "user", "algo": "W", "rpu": 900, "unit": "7d",
-     "cost": {"response_bytes": true, "reserve": 20, "max": 200}},
+     "cost": {"response_bytes": true, "estimate": 20, "max": 200}},
     {"name": "json", "actor": "user", "algo": "W", "rpu": 1500, "unit": "7d", "borrow": 100,
-     "cost": {"response_json": "/usage/total_tokens", "reserve": 50, "max": 400}},
+     "cost": {"response_json": "/usage/total_tokens", "estimate": 50, "max": 400}},
     {"name": "header", "actor": "user", "algo": "W", "rpu": 150, "unit": "7d",
-     "cost": {"response_header": "x-tokens", "reserve": 7, "default": 3}},
+     "cost": {"response_header": "x-tokens", "estimate": 7, "default": 3}},
     {"name": "failed", "algo": "W", "rpu": 12, "unit": "7d", "charge": {"status": [401, "5xx"]}},
     {"name": "kept", "algo": "W", "rpu": 90, "unit": "7d", "cost": 3, "refund": {"status": "5xx"}}"#;
 

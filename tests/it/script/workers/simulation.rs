@@ -361,7 +361,7 @@ fn query(rpu: u64) -> GlobalQuery {
         peeks: false,
         lease: 0,
         penalty: None,
-        kept: 0,
+        headroom: 0,
     };
     GlobalQuery::Decide(vec![vec![query]])
 }

@@ -81,7 +81,7 @@ fn policy() -> Policy {
         conditions: Vec::new(),
         meaning: String::new(),
         exclusive: false,
-        important: false,
+        high_priority: false,
         rules: vec![rule],
     };
     let mut parts = Parts::default();

@@ -46,9 +46,9 @@ impl GroupActors {
         let counters = || own_rules().flat_map(|rule| rule.counters(role).all());
         let settles = own_rules().any(|rule| rule.settles());
         // A worker would spend a reservation for any request.
-        let keeps = counters().any(|counter| counter.kept() > 0);
+        let has_headroom = counters().any(|counter| counter.headroom() > 0);
         let can_reserve =
-            !settles && !keeps && counters().all(|counter| counter.algorithm.as_reserve().is_some());
+            !settles && !has_headroom && counters().all(|counter| counter.algorithm.as_reserve().is_some());
         let may_wait = counters().any(|counter| counter.algorithm.may_wait());
         let ends_with_request = counters().any(|counter| counter.algorithm.ends_with_request());
         let varies = own_rules().any(|rule| rule.varying.is_some());
@@ -72,7 +72,7 @@ impl GroupActors {
             settles,
             has_plans,
             has_penalty,
-            keeps,
+            has_headroom,
         }
     }
 }

@@ -106,7 +106,7 @@ impl Adaptation {
             };
             match report.result {
                 RuleResult::Admitted if passes => {
-                    entered.extend(counted.enter(report, decision.is_important).then_some(index));
+                    entered.extend(counted.enter(report, decision.is_high_priority).then_some(index));
                 }
                 // A penalty does not tell whether the limit was used.
                 RuleResult::Refused | RuleResult::Shadowed
@@ -204,7 +204,7 @@ impl Adaptation {
 
 impl Counted {
     /// Counts a request that the rule lets through. Returns whether its response has to be known.
-    fn enter(&mut self, report: &RuleReport, is_important: bool) -> bool {
+    fn enter(&mut self, report: &RuleReport, is_high_priority: bool) -> bool {
         self.has_counts = true;
         let follows_responses = self.adaptive.controller().follows_responses();
         if follows_responses {
@@ -213,9 +213,9 @@ impl Counted {
         let remaining = report.verdict.map_or(0, |verdict| verdict.remaining);
         let in_flight = match self.adaptive.counts_permits() {
             true => {
-                // What is kept for important requests is not in use.
-                let kept = if is_important { 0 } else { self.rule.primary.default.kept() };
-                self.adaptive.limit().saturating_sub(remaining).saturating_sub(kept)
+                // The headroom is not in use.
+                let headroom = if is_high_priority { 0 } else { self.rule.primary.default.headroom() };
+                self.adaptive.limit().saturating_sub(remaining).saturating_sub(headroom)
             }
             false => self.in_flight,
         };
