@@ -127,8 +127,8 @@ fn only_slow_headers_lower_the_limit(ending: Ending, begin: impl Fn(usize, &mut 
     let (over, open) = (AtomicBool::new(false), Mutex::new(Vec::new()));
     let started = Instant::now();
     thread::scope(|scope| {
-        let (begin, gateway, open) = (&begin, &gateway, &open);
-        scope.spawn(|| {
+        let (begin, gateway, open, over) = (&begin, &gateway, &open, &over);
+        scope.spawn(move || {
             for number in (0..).take_while(|_| !over.load(Ordering::SeqCst)) {
                 let due = started + Duration::from_millis(100) * number;
                 thread::sleep(due.saturating_duration_since(Instant::now()));
