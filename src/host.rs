@@ -127,7 +127,12 @@ impl Host for ProxyWasm {
         calls::buffer(RESPONSE_BODY, start, size)
     }
 
+    /// Envoy itself puts `wasm.` before the name of a property.
     fn set_attribute(self, name: &str, value: &str) {
+        let Some(name) = name.strip_prefix("wasm.") else {
+            debug_assert!(false, "`{name}` is no attribute");
+            return;
+        };
         // SAFETY: both strings live through the call.
         unsafe { proxy_set_property(name.as_ptr(), name.len(), value.as_ptr(), value.len()) };
     }

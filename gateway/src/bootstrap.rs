@@ -121,7 +121,7 @@ fn gateway_hcm(config: &Config, filter: &Path) -> Value {
             "typed_config": {
                 "@type": "type.googleapis.com/envoy.extensions.access_loggers.file.v3.FileAccessLog",
                 "path": ACCESS_LOG,
-                "log_format": {"text_format_source": {"inline_string": format!("{}\n", config.shell.access_log(format))}},
+                "log_format": {"text_format_source": {"inline_string": format!("{format}\n")}},
             },
         });
         manager["access_log"] = json!([log]);
@@ -160,12 +160,13 @@ fn stats_tags() -> Value {
         {"tag_name": "kind", "regex": r"^wasmcustom\.diana(\.kind\.([^.]+))\."},
         {"tag_name": "store", "regex": r"^wasmcustom\.diana(\.store\.([^.]+))\."},
         {"tag_name": "outcome", "regex": r"^wasmcustom\.diana(\.outcome\.([^.]+))\."},
+        {"tag_name": "fingerprint", "regex": r"^wasmcustom\.diana(\.fingerprint\.([^.]+))\."},
         {"tag_name": "version", "regex": r"^wasmcustom\.diana(\.version\.([^.]+))\."},
     ])
 }
 
 /// The labels of Diana's metrics.
-const LABELS: [&str; 6] = ["rule", "result", "kind", "store", "outcome", "version"];
+const LABELS: [&str; 7] = ["rule", "result", "kind", "store", "outcome", "fingerprint", "version"];
 
 /// The name and the labels by which Prometheus knows one of Diana's metrics.
 pub(crate) fn prometheus(name: &str) -> (String, Vec<(&str, &str)>) {

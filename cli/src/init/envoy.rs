@@ -11,7 +11,6 @@ use serde_json::Value;
 /// The text of `envoy.yaml`, or of `envoy-native.yaml`.
 pub fn text(plan: &Plan, document: &Value, policy: &Policy) -> String {
     let is_native = plan.kind == Kind::EnvoyNative;
-    let prefix = if is_native { "diana" } else { "wasm.diana" };
     let filter = if is_native { native(plan, document) } else { wasm(plan, document) };
     let run = match is_native {
         true => {
@@ -46,9 +45,9 @@ static_resources:
 {request}                          duration: "%DURATION%"
                           response_code: "%RESPONSE_CODE%"
                           # The rules that refused, or would have in shadow mode, and the reason of the response.
-                          rule: "%FILTER_STATE({prefix}.rule:PLAIN)%"
-                          shadow: "%FILTER_STATE({prefix}.shadow:PLAIN)%"
-                          actor: "%FILTER_STATE({prefix}.actor:PLAIN)%"
+                          rule: "%FILTER_STATE(wasm.diana.rule:PLAIN)%"
+                          shadow: "%FILTER_STATE(wasm.diana.shadow:PLAIN)%"
+                          actor: "%FILTER_STATE(wasm.diana.actor:PLAIN)%"
                           response_code_details: "%RESPONSE_CODE_DETAILS%"
                 http_filters:
 {filter}                  - name: envoy.filters.http.router
@@ -86,6 +85,7 @@ stats_config:
     - {tag_name: kind, regex: '^wasmcustom\.diana(\.kind\.([^.]+))\.'}
     - {tag_name: store, regex: '^wasmcustom\.diana(\.store\.([^.]+))\.'}
     - {tag_name: outcome, regex: '^wasmcustom\.diana(\.outcome\.([^.]+))\.'}
+    - {tag_name: fingerprint, regex: '^wasmcustom\.diana(\.fingerprint\.([^.]+))\.'}
     - {tag_name: version, regex: '^wasmcustom\.diana(\.version\.([^.]+))\.'}
 "#;
 

@@ -54,6 +54,7 @@ mod top;
 
 use diana_document::{Error, Errors, Fields, Node};
 use diana_limiter::actor::{Actors, Scope, ip};
+use diana_limiter::cells::table::Hasher;
 use diana_limiter::global::GlobalStoreOptions;
 use diana_limiter::policy::{Draft, LimitDraft, Lists, Policy};
 use diana_limiter::request::Parts;
@@ -92,6 +93,10 @@ pub struct Configuration {
     pub logs_all: bool,
     /// Settings that are accepted but are probably mistakes, each with its place.
     pub warnings: Vec<Error>,
+    /// A hash of what the document means, without secrets and the headers of calls. It is the same
+    /// in each build. Two documents that mean the same have the same fingerprint; another name of a
+    /// rule is another meaning.
+    pub fingerprint: u64,
 }
 
 /// Compiles a configuration. The error lists every mistake.
@@ -298,7 +303,7 @@ fn read(top: Top, secret: &Secret, reading: Reading) -> Option<Configuration> {
     let address = Actors::ip(&mut scope);
     let mut response = ResponseOptions::compile(top.response, top.headers);
     response.deny(denied);
-    let responses = reader.responses;
+    let (responses, names) = (reader.responses, reader.names);
     let logs_all = top.access_log.and_then(|node| node.choice("access log", &ACCESS_LOG)).unwrap_or(false);
     let max_actors = local(top.local);
     let remote = top.remote.and_then(remote::compile);
@@ -322,11 +327,18 @@ fn read(top: Top, secret: &Secret, reading: Reading) -> Option<Configuration> {
         store: None,
     };
     let store = store.filter(|_| reading != Reading::Locally);
+    let of_store = store.as_ref().map(|store| store.canonical_hash);
     let (store, mut options) = store.and_then(|store| store.client).unzip();
     let policy = Draft { store, ..draft }.build();
     response.assign(&policy, responses);
     options.iter_mut().for_each(|options: &mut GlobalStoreOptions| options.protocol.name_rules(&policy));
-    Some(Configuration { policy, response, store: options, remote, logs_all, warnings })
+    let of_remote = remote.as_ref().map(RemoteOptions::canonical_hash);
+    let fingerprint = Hasher::of(&(
+        policy.canonical_hash(|name| names.is_given(name)),
+        response.canonical_hash(&policy),
+        (of_store, of_remote, logs_all),
+    ));
+    Some(Configuration { policy, response, store: options, remote, logs_all, warnings, fingerprint })
 }
 
 /// The requests that get attributes for the access log.

@@ -71,7 +71,8 @@ pub trait Host: Copy + 'static {
     /// Up to `size` bytes of the response's body that the host has now, from `start`.
     fn response_body(self, start: usize, size: usize) -> Option<Vec<u8>>;
 
-    /// Sets an attribute of the effective stream for the access log.
+    /// Sets an attribute of the effective stream for the access log: one of
+    /// [`ATTRIBUTES`](crate::access_log::ATTRIBUTES).
     fn set_attribute(self, name: &str, value: &str);
 
     /// Prepares the response for a refusal.

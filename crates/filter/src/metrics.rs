@@ -8,7 +8,7 @@ pub use table::{Each, METRICS, Metric, MetricKind, Series};
 use super::access_log::whole_ms;
 use crate::{Host, HostKind};
 use diana_base::exclusive::Exclusive;
-use diana_base::format::plain;
+use diana_base::format::{hex, plain};
 use diana_base::map::KeyMap;
 use diana_base::time::Span;
 use diana_config::Configuration;
@@ -24,7 +24,15 @@ use table::Id;
 /// The host's ids by name, for the life of the VM. Envoy makes a new id for each definition and
 /// never frees one.
 #[derive(Debug, Default)]
-pub(super) struct Ids(Exclusive<KeyMap<u32>>);
+pub(super) struct Ids {
+    series: Exclusive<KeyMap<u32>>,
+    /// The gauges of documents by their fingerprints; `None` for documents without one of their own.
+    documents: Exclusive<Vec<(Option<u64>, Option<u32>)>>,
+}
+
+/// The most documents that get a gauge of their own in the life of a VM, because hosts never delete
+/// a gauge. Later documents share one.
+const MAX_DOCUMENTS: usize = 256;
 
 /// nginx ends the VM when the memory for metrics is full. With up to 48 workers, a counter takes up
 /// to 1 KiB. The default of 5 MiB then holds this many counters.
@@ -51,7 +59,32 @@ impl Ids {
             ids.insert(name.as_bytes(), id);
             Some(id)
         };
-        self.0.with(define).flatten()
+        self.series.with(define).flatten()
+    }
+
+    /// Sets the gauge of each document that is or was in use.
+    pub(super) fn show_documents(&self, host: impl Host, in_use: &[u64]) {
+        let Some(metric) = METRICS.get(Id::ConfigInfo as usize) else {
+            return;
+        };
+        self.documents.with(|documents| {
+            let mut shown = Vec::new();
+            for fingerprint in in_use {
+                let has_own = |documents: &[(Option<u64>, _)]| {
+                    documents.len() < MAX_DOCUMENTS
+                        || documents.iter().any(|(known, _)| *known == Some(*fingerprint))
+                };
+                let document = has_own(documents).then_some(*fingerprint);
+                shown.push(document);
+                if !documents.iter().any(|(known, _)| *known == document) {
+                    let of = document.map_or("other".into(), fingerprint_text);
+                    documents.push((document, host.define_metric(&Series { metric, of: &of, value: "" })));
+                }
+            }
+            for (document, id) in documents {
+                id.iter().for_each(|id| host.record(*id, shown.contains(document).into()));
+            }
+        });
     }
 }
 
@@ -87,6 +120,8 @@ fn instances<'a>(
         }
         Each::AdaptiveRule => some_rules(policy, policy.adaptive_limits().map(|(rule, _)| rule)),
         Each::Table => some_rules(policy, policy.tables().map(|(rule, _)| rule)),
+        // These series come when the document is activated: see `Ids::show_documents`.
+        Each::Document => Vec::new(),
         Each::Cluster => clusters.iter().map(|cluster| Some(plain(cluster).into())).collect(),
         Each::Remote => one_if(remote.is_some()),
         Each::AllowList => one_if(policy.has_allow_list()),
@@ -291,6 +326,13 @@ impl<H: Host> Metrics<H> {
         self.add(Id::KnownRefusals, 0, 0, events.cached);
         self.add(Id::UnreadCosts, 0, 0, events.unread);
     }
+}
+
+/// A fingerprint as the log and the gauge show it: 16 hexadecimal digits.
+pub(super) fn fingerprint_text(fingerprint: u64) -> String {
+    let mut text = String::with_capacity(16);
+    fingerprint.to_be_bytes().into_iter().for_each(|byte| hex(&mut text, byte));
+    text
 }
 
 /// Whether an enforced rule could not count the request, so that the rule did not limit it.

@@ -47,7 +47,7 @@ pub(super) struct Plugin<H: Host> {
     pub(super) kind: HostKind,
     pub(super) configuration: Configuration,
     /// Whether a route's document is laid over the listener's.
-    is_of_route: bool,
+    pub(super) is_of_route: bool,
     pub(super) clock: Clock<H>,
     pub(super) store: Watched<H::Store>,
     /// Only in nginx.

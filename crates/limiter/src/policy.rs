@@ -55,7 +55,7 @@ pub(crate) use rule::Role;
 use crate::actor::Named;
 use crate::actor::ip;
 use crate::adapt::{Adaptive, Shared};
-use crate::cells::table::TableId;
+use crate::cells::table::{Hasher, TableId};
 use crate::matcher::tree::Tree;
 use crate::request::{Part, PartId, Parts, Request, Source};
 use diana_base::sort;
@@ -132,6 +132,8 @@ pub struct Policy {
     measures: Measures,
     /// The adaptive limits.
     adaptive: Vec<(RuleId, Arc<Adaptive>)>,
+    /// A hash of all but the rules.
+    around_rules: u64,
 }
 
 impl Policy {
@@ -242,6 +244,19 @@ impl Policy {
     #[must_use]
     pub fn fingerprint(&self) -> u16 {
         self.shards.fingerprint()
+    }
+
+    /// A hash of the meanings of all rules and lists, and of the names of rules that are `named`,
+    /// whatever their order in the document.
+    #[must_use]
+    pub fn canonical_hash(&self, named: impl Fn(&str) -> bool) -> u64 {
+        let each = |rule: &Arc<Rule>| {
+            let name = Some(rule.name()).filter(|name| named(name));
+            let [fallback, leased] =
+                [&rule.fallback, &rule.leased].map(|counters| counters.as_ref().map(Counters::meaning));
+            Hasher::of(&(name, rule.meaning, rule.reject_delay, fallback, leased))
+        };
+        Hasher::of(&(Hasher::of_all(self.rules.iter().map(each)), self.around_rules))
     }
 
     /// The hashes of the rules' meanings, sorted: see [`Rule::meaning`].

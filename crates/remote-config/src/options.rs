@@ -48,6 +48,14 @@ pub struct RemoteOptions {
 }
 
 impl RemoteOptions {
+    /// A hash of the options, except the headers, which may have secrets.
+    #[must_use]
+    pub fn canonical_hash(&self) -> u64 {
+        let RemoteOptions { cluster, authority, path, body, interval, timeout, max_stale, pointer, .. } =
+            self;
+        Hasher::of(&(cluster, authority, path, body, interval, timeout, max_stale, pointer, self.is_base64))
+    }
+
     /// The interval between polls, unless configured otherwise.
     pub const INTERVAL: Span = Span::from_secs(5);
 

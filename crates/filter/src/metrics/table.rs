@@ -25,6 +25,8 @@ pub enum Each {
     Nginx,
     /// The version of the filter.
     Version,
+    /// Each document in use, by its fingerprint.
+    Document,
     /// Each rule.
     Rule,
     /// Each rule with `scope: global`.
@@ -61,7 +63,7 @@ pub struct Metric {
 pub struct Series<'a> {
     /// The metric.
     pub metric: &'static Metric,
-    /// The rule, cluster or version; empty if there is only one.
+    /// The rule, cluster, version or document; empty if there is only one.
     pub of: &'a str,
     /// The value of the last label; empty if the metric has none.
     pub value: &'a str,
@@ -84,7 +86,7 @@ impl Metric {
                 name.push('.');
             }
             name.push_str(match word {
-                OF_RULE | OF_CLUSTER | OF_VERSION => of,
+                OF_RULE | OF_CLUSTER | OF_VERSION | OF_DOCUMENT => of,
                 word if is_value(word) => value,
                 word => word,
             });
@@ -113,6 +115,7 @@ impl Metric {
 const OF_RULE: &str = "NAME";
 const OF_CLUSTER: &str = "CLUSTER";
 const OF_VERSION: &str = "VERSION";
+const OF_DOCUMENT: &str = "FINGERPRINT";
 
 /// Whether the word stands for a value.
 fn is_value(word: &str) -> bool {
@@ -165,6 +168,7 @@ metrics! {
     ConfigGeneration: Gauge Configuration "diana.config.generation" [];
     ConfigSwitches: Counter Remote "diana.config.switches" [];
     ConfigPolls: Counter Remote "diana.config.result.RESULT.polls" ["fresh", "unchanged", "refused", "failed"];
+    ConfigInfo: Gauge Document "diana.fingerprint.FINGERPRINT.config_info" [];
     BuildInfo: Gauge Version "diana.version.VERSION.build_info" [];
 }
 
@@ -187,7 +191,7 @@ mod tests {
     #[test]
     fn values_and_words_in_capitals_agree() {
         for metric in METRICS {
-            let of = [OF_RULE, OF_CLUSTER, OF_VERSION];
+            let of = [OF_RULE, OF_CLUSTER, OF_VERSION, OF_DOCUMENT];
             let words = metric.name.split('.').filter(|word| is_value(word));
             let (of, values): (Vec<&str>, Vec<&str>) = words.partition(|word| of.contains(word));
             assert_eq!(values.len(), usize::from(!metric.values.is_empty()), "{metric:?}");
@@ -199,6 +203,7 @@ mod tests {
                     | Each::Table
                     | Each::Cluster
                     | Each::Version
+                    | Each::Document
             );
             assert_eq!(of.len(), usize::from(is_many), "{metric:?}");
         }

@@ -148,6 +148,10 @@ impl Draft {
             tree.is_root() && !has_headroom && compiled.iter().all(|limit| limit.conditions.is_empty());
         let mut measures = Measures::default();
         builder.rules.iter().flat_map(|rule| &rule.varying).for_each(|cost| cost.measure(&mut measures));
+        let around_rules = Hasher::of(&(
+            (&builder.around, &builder.important, &builder.found_by, builder.plan_meaning),
+            (lists.allow.canonical_hash(), lists.deny.canonical_hash(), enforced, max_actors),
+        ));
         let adaptive = adaptive(&builder.rules);
         if adaptive.iter().any(|(_, adaptive)| adaptive.controller().follows_responses()) {
             (measures.status, measures.latency) = (true, true);
@@ -170,6 +174,7 @@ impl Draft {
             shards: store.map(|store| Shards::new(&store.shards, &store.secret)).unwrap_or_default(),
             measures,
             adaptive,
+            around_rules,
         }
     }
 }
