@@ -13,6 +13,7 @@ mod clock;
 mod configuration;
 mod deleted;
 mod embedded;
+mod enforce;
 mod exact;
 mod examples;
 mod global;

@@ -11,6 +11,8 @@ const ID: &str = "https://github.com/diana-limiter/diana/blob/main/docs/schema/d
 const SIZE: &str = r"^\s*[0-9]+\s*(k|K|M|G|Ki|Mi|Gi)\s*$";
 /// A span, such as `500ms`; zero needs no unit.
 pub const SPAN: &str = r"^\s*([0-9]+\s*([mM][sS]|[sSmMhHdD])|0+)\s*$";
+/// A percentage from 0 to 100, with at most two decimals.
+pub const PART: &str = r"^\s*0*(100(\.0+)?|[0-9]{1,2}(\.[0-9]{1,2}0*)?)\s*%\s*$";
 const PERCENT: &str = r"^\s*[0-9]+\s*%\s*$";
 
 /// The schema with these definitions. The document is the definition `document`, one `limit`, or a

@@ -57,7 +57,7 @@ pub(crate) fn ordinals(
             let Counters { default: counter, .. } = &rule.counters;
             let plans = RulePlans::order(plans.as_ref());
             let kept = rule.counters.kept();
-            let order = (rule.counters.others(), global.kind(), rule.enforced, plans, *cost_name, kept);
+            let order = (rule.counters.others(), global.kind(), plans, *cost_name, kept);
             alike.push(((name, counter.salt), order, at));
         }
     }
