@@ -22,6 +22,7 @@ mod clock;
 mod configuration;
 mod deleted;
 mod embedded;
+mod enforce;
 mod exact;
 mod examples;
 mod global;

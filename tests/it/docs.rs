@@ -190,9 +190,10 @@ fn text(file: &str) -> String {
 }
 
 /// The pages of the reference.
-const PAGES: [&str; 8] = [
+const PAGES: [&str; 9] = [
     "docs/configuration/README.md",
     "docs/configuration/limits.md",
+    "docs/configuration/enforce.md",
     "docs/configuration/actors.md",
     "docs/configuration/algorithms.md",
     "docs/configuration/responses.md",

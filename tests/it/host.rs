@@ -8,6 +8,7 @@ pub mod callouts;
 mod conditions;
 mod contexts;
 pub mod counts;
+mod enforce;
 pub mod faults;
 mod gateway;
 mod global;

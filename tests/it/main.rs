@@ -18,6 +18,7 @@ mod compile_over;
 mod corpus;
 mod decisions;
 mod docs;
+mod enforce;
 mod fast_path;
 mod faults;
 mod flood;

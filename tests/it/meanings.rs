@@ -1,4 +1,5 @@
-//! Which rules have the same meaning, so that they share what is stored by it.
+//! Which rules have the same meaning, so that they share what is stored by it. For whom a rule is
+//! enforced is no part of it.
 
 use diana_config::compile_over;
 
@@ -32,7 +33,8 @@ fn a_rule_that_differs_in_anything_is_another_rule() {
         (r#""unit": "hour""#, r#""unit": "day""#, 1),
         (r#""algo": "SW""#, r#""algo": "SW", "slices": 7"#, 1),
         (r#""algo": "SW""#, r#""algo": "W""#, 1),
-        (r#""algo": "SW""#, r#""algo": "SW", "mode": "shadow""#, 1),
+        (r#""algo": "SW""#, r#""algo": "SW", "mode": "shadow""#, 0),
+        (r#""algo": "SW""#, r#""algo": "SW", "enforce": "5%""#, 0),
         (r#""algo": "SW""#, r#""algo": "SW", "missing": "deny""#, 1),
         (r#""rpu": 50"#, r#""rpu": 51"#, 1),
         (r#""rpu": 5,"#, r#""rpu": 5, "headroom": 2,"#, 1),
@@ -46,11 +48,10 @@ fn a_rule_that_differs_in_anything_is_another_rule() {
         (r#""scope": "global", "lease": 2"#, r#""scope": "local""#, 1),
         (r#""lease": 2"#, r#""lease": 3"#, 1),
         (r#""lease": 2"#, r#""lease": 2, "on_error": "deny""#, 1),
-        // An exclusive limit changes the local rules only. The client address and the mode change
-        // all rules.
+        // An exclusive limit changes the local rules only. The client address changes all rules.
         (r#""url": "/a/","#, r#""url": "/a/", "exclusive": true,"#, 1),
         (r#""limits""#, r#""ip": {"trusted_hops": 1}, "limits""#, 2),
-        (r#""limits""#, r#""mode": "shadow", "limits""#, 2),
+        (r#""limits""#, r#""mode": "shadow", "limits""#, 0),
         (r#""limits""#, r#""response": {"status": 430}, "limits""#, 0),
     ] {
         let document = TWO.replacen(from, to, 1);

@@ -13,6 +13,7 @@ use crate::source::value::Value;
 use diana_config::Configuration;
 use diana_document::Error;
 use diana_filter::Callbacks;
+use diana_limiter::policy::{Enforce, Rule};
 use std::collections::HashSet;
 use std::path::Path;
 
@@ -46,6 +47,8 @@ pub struct Summary {
     pub filter: &'static str,
     /// Whether nothing is ever refused, because all rules are in shadow.
     pub is_shadow: bool,
+    /// The number of rules that are enforced for a part of their actors.
+    pub partial: usize,
 }
 
 /// The file of the native module.
@@ -246,11 +249,12 @@ fn judge(
 
 fn summary(document: &Document, configuration: &Configuration, file: &File) -> Summary {
     let (keys, bytes) = configuration.policy.footprint();
-    let mut rules = configuration.policy.named_rules();
+    let rules = || configuration.policy.named_rules();
+    let is_partial = |rule: &&Rule| rule.enforced() && rule.enforce() < Enforce::EVERYBODY;
     Summary {
         line: file.position(document.range().start).line,
         host: document.host,
-        rules: configuration.policy.named_rules().count(),
+        rules: rules().count(),
         keys,
         bytes,
         filter: match document.host {
@@ -258,6 +262,7 @@ fn summary(document: &Document, configuration: &Configuration, file: &File) -> S
             Host::Nginx => Callbacks::All.file(),
             Host::Module | Host::Route => MODULE,
         },
-        is_shadow: configuration.policy.named_rules().next().is_some() && rules.all(|rule| !rule.enforced()),
+        is_shadow: rules().next().is_some() && rules().all(|rule| !rule.enforced()),
+        partial: rules().filter(is_partial).count(),
     }
 }

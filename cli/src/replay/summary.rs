@@ -161,15 +161,21 @@ pub struct RuleSummary {
     /// Whether the rule counts by client address and by nothing else.
     #[serde(default)]
     pub by_address: bool,
-    /// Whether the rule refuses, or only counts.
+    /// Whether the rule refuses anybody, or only counts.
     pub is_enforced: bool,
+    /// The part of its actors for which the rule refuses, such as `5%`.
+    #[serde(default)]
+    pub enforce: String,
     /// Requests that the rule checked.
     pub checked: u64,
     /// Requests among them without the rule's actor.
     #[serde(default)]
     pub without_actor: u64,
-    /// Requests that the rule refused.
+    /// Requests that the rule refused, in shadow too.
     pub refused: u64,
+    /// Requests among them that passed, because the rule is in shadow for their actors.
+    #[serde(default)]
+    pub shadow_refused: u64,
     /// Requests that waited for this rule.
     pub delayed: u64,
     /// The longest wait.

@@ -71,13 +71,13 @@ impl Tally {
         ids.sort_by_key(|(place, _)| *place);
         let tally = |(place, rule): (usize, &Rule)| {
             let place = places.get(place)?.clone();
-            let (quota, is_enforced) = (rule.counter().quota, rule.enforced());
+            let (quota, enforce) = (rule.counter().quota, rule.enforce());
             let burst = rule.counter().algorithm.parameters().burst();
             // The log does not tell what a request would have cost after another decision. A rule
             // with `rpu: 0` is meant to refuse all requests.
             let document = document.filter(|_| !rule.is_settled() && quota.rpu > 0);
             let variants = document.and_then(|document| Variants::new(document, &place));
-            Some(RuleTally::new(Described { place, quota, burst, is_enforced, variants }, room))
+            Some(RuleTally::new(Described { place, quota, burst, enforce, variants }, room))
         };
         let rules: Vec<RuleTally> = ids.into_iter().filter_map(tally).collect();
         Tally {
@@ -128,6 +128,7 @@ impl Tally {
                 actor: engine.actor(report.rule),
                 is_high_priority: decision.is_high_priority,
                 is_refused: matches!(report.result, RuleResult::Refused | RuleResult::Shadowed),
+                is_shadow: report.result == RuleResult::Shadowed,
                 delay,
                 duration_ns: record.duration_ns.unwrap_or(0),
             };

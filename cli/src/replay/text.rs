@@ -142,8 +142,14 @@ fn rules_table(text: &mut String, heading: &str, rules: &[&RuleSummary]) {
     for (rule, name) in rules.iter().zip(&names) {
         let RuleSummary { rpu, checked, refused, delayed, actors, refused_actors, .. } = rule;
         let cells = [rpu, checked, refused, delayed, actors, refused_actors].map(|number| count(*number));
-        let shadow = if rule.is_enforced { "" } else { "  shadow" };
-        line(name, &rule.algorithm, cells.each_ref().map(String::as_str), shadow);
+        let end = match (rule.is_enforced, &*rule.enforce) {
+            (false, _) => "  shadow".into(),
+            (true, "" | "100%") => String::new(),
+            (true, part) => {
+                format!("  enforced for {part}, {} of the refused in shadow", count(rule.shadow_refused))
+            }
+        };
+        line(name, &rule.algorithm, cells.each_ref().map(String::as_str), &end);
     }
 }
 

@@ -21,6 +21,8 @@ const SIZE: &str = r"^\s*[0-9]+\s*(k|K|M|G|Ki|Mi|Gi)\s*$";
 pub const SPAN: &str = concat!(r"^\s*([0-9]+\s*(", units!(), r")|0+)\s*$");
 /// A unit of time by its name, such as `min`.
 pub const UNIT: &str = concat!(r"^\s*(", units!(), r")\s*$");
+/// A percentage from 0 to 100, with at most two decimals.
+pub const PART: &str = r"^\s*0*(100(\.0+)?|[0-9]{1,2}(\.[0-9]{1,2}0*)?)\s*%\s*$";
 const PERCENT: &str = r"^\s*[0-9]+\s*%\s*$";
 
 /// The schema with these definitions. The document is the definition `document`, one `limit`, or a

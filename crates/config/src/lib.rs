@@ -26,8 +26,8 @@
 //! ```text
 //!   bytes ─ document ─► one of three forms ─► limits ─► rules ─► Draft ─► Policy
 //!                            │ {limits: [...], …}  {url, rules}  [{url, rules}, …]
-//!                            └► actors, plan, ip, lists, response, headers, mode, local, store,
-//!                               remote
+//!                            └► actors, plan, ip, lists, response, headers, mode, enforce,
+//!                               local, store, remote
 //! ```
 #![forbid(unsafe_code)]
 #![cfg_attr(test, allow(clippy::arithmetic_side_effects, clippy::string_slice, clippy::unreachable))]
@@ -285,7 +285,7 @@ fn read(top: Top, secret: &Secret, reading: Reading) -> Option<Configuration> {
         None if is_open => Actors::open(),
         actors => Actors::compile(actors, &mut scope),
     };
-    let mode = Mode::compile(top.mode);
+    let mode = Mode::compile(top.mode, top.enforce);
     let has_store = top.store.is_some();
     let store = top.store.and_then(|node| global_store::compile(node, secret));
     let global = global_rule::Reader::new(store.as_ref(), has_store, reading, top.is_short);
@@ -321,7 +321,7 @@ fn read(top: Top, secret: &Secret, reading: Reading) -> Option<Configuration> {
         ip,
         address,
         lists,
-        enforced: mode == Mode::Enforce,
+        enforce: mode.of_lists(),
         plan: reader.plans.source(),
         max_actors,
         store: None,

@@ -46,7 +46,7 @@ pub(super) fn set_attributes(host: impl Host, policy: &Policy, decision: &Decisi
     if let Some(plan) = decision.plan(policy) {
         host.set_attribute(PLAN, plan);
     }
-    if let Some(report) = decision.decisive(policy) {
+    if let Some(report) = decision.decisive() {
         // Most refused requests have their actor, and nothing is left.
         if logs_all || report.actor != ActorSource::Actor {
             host.set_attribute(ACTOR, report.actor.name());

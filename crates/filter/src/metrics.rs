@@ -14,7 +14,7 @@ use diana_base::time::Span;
 use diana_config::Configuration;
 use diana_limiter::cells::Events;
 use diana_limiter::cells::table::ACTORS_OF_A_SET;
-use diana_limiter::check::{Decision, Outcome, Reason, RuleReport, RuleResult};
+use diana_limiter::check::{Decision, Outcome, Reason, RuleResult};
 use diana_limiter::global::CallStats as Calls;
 use diana_limiter::policy::{Policy, Rule, RuleId};
 use log::warn;
@@ -213,7 +213,7 @@ impl<H: Host> Metrics<H> {
 
     /// Counts a decision. A rule that would admit a request has no result if another rule refuses
     /// it.
-    pub(super) fn decision(&self, policy: &Policy, decision: &Decision) {
+    pub(super) fn decision(&self, decision: &Decision) {
         if decision.is_plain() {
             let rules = decision.reports.iter().map(|report| report.rule.index());
             rules.for_each(|rule| self.add(Id::Requests, rule, 0, 1));
@@ -237,7 +237,7 @@ impl<H: Host> Metrics<H> {
             Outcome::Reject(Reason::Denied) => 3,
             Outcome::Reject(_) => 2,
             Outcome::Allowed => 4,
-            Outcome::Pass | Outcome::Delay(_) if is_unlimited(policy, decision) => 5,
+            Outcome::Pass | Outcome::Delay(_) if is_unlimited(decision) => 5,
             Outcome::Delay(_) => 1,
             Outcome::Pass => 0,
             // The decision is counted once it is made.
@@ -336,7 +336,6 @@ pub(super) fn fingerprint_text(fingerprint: u64) -> String {
 }
 
 /// Whether an enforced rule could not count the request, so that the rule did not limit it.
-fn is_unlimited(policy: &Policy, decision: &Decision) -> bool {
-    let is_enforced = |report: &RuleReport| policy.rule(report.rule).is_some_and(|rule| rule.enforced());
-    decision.reports.iter().any(|report| report.result == RuleResult::Uncounted && is_enforced(report))
+fn is_unlimited(decision: &Decision) -> bool {
+    decision.reports.iter().any(|report| report.result == RuleResult::Uncounted && report.enforced)
 }

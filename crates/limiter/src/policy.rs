@@ -4,7 +4,7 @@
 //! ```text
 //!   Policy ── Limit  (url pattern, conditions)      less specific first
 //!               ├─ Group        (one actor: one cell, one load and one swap)
-//!               │    └─ Rule    (quota, algorithm, enforced or shadow)
+//!               │    └─ Rule    (quota, algorithm, for whom it is enforced)
 //!               └─ GlobalGroup  (one actor in a global store: one query, a fallback, a lease)
 //! ```
 //!
@@ -19,6 +19,7 @@ mod counter;
 mod draft;
 mod effects;
 mod ends;
+mod enforce;
 mod expand;
 mod global_group;
 mod group;
@@ -35,6 +36,7 @@ mod usage;
 pub use cost::{Cost, CostSource, Estimate};
 pub use counter::{Counter, Counters, Headroom};
 pub use draft::{Draft, GlobalDraft, LimitDraft, RuleDraft, StoreDraft};
+pub use enforce::Enforce;
 pub use global_group::OnError;
 pub use lists::{List, Lists, Member};
 pub use missing::{ActorSource, Missing};
@@ -45,6 +47,8 @@ pub use statuses::Statuses;
 pub use usage::{Measure, Measures, ResponseNumber, Usage};
 
 pub(crate) use cost::Owed;
+pub(crate) use effects::RequestClass;
+pub(crate) use enforce::RolloutHash;
 pub(crate) use global_group::GlobalGroup;
 pub(crate) use group::{ActorRules, Costs, Group, GroupIndex, Identity};
 pub(crate) use limit::Limit;
@@ -56,8 +60,10 @@ use crate::actor::Named;
 use crate::actor::ip;
 use crate::adapt::{Adaptive, Shared};
 use crate::cells::table::{Hasher, TableId};
+use crate::check::DENY;
 use crate::matcher::tree::Tree;
 use crate::request::{Part, PartId, Parts, Request, Source};
+use diana_base::prng::mix;
 use diana_base::sort;
 use diana_base::time::Span;
 use shards::Shards;
@@ -85,7 +91,7 @@ use std::sync::Arc;
 /// assert_eq!(policy.named_rules().count(), 2);
 /// let (id, even) = policy.rules().last().expect("a rule");
 /// assert_eq!(policy.rule(id).map(|rule| rule.meaning()), Some(even.meaning()));
-/// assert!(policy.meanings().contains(&even.meaning()));
+/// assert_eq!(policy.meanings().len(), 2);
 ///
 /// // What the policy reads from requests.
 /// assert!(policy.reads_headers() && policy.headers().any(|name| name == "x-user-id"));
@@ -119,8 +125,8 @@ pub struct Policy {
     /// Shared with later configurations, whose migrations need some of the rules.
     pub(crate) rules: Vec<Arc<Rule>>,
     pub(crate) lists: Lists,
-    /// Whether the deny list refuses.
-    pub(crate) enforced: bool,
+    /// For which clients the deny list refuses.
+    pub(crate) enforce: Enforce,
     /// Where a request shows its plan. `None` if no rule has plans.
     plan: Option<PlanSource>,
     /// Whether a rule has headroom.
@@ -205,10 +211,11 @@ impl Policy {
         for rule in self.rules.iter_mut().filter_map(Arc::get_mut) {
             changed |= rule.reject_delay > Span::ZERO;
             rule.reject_delay = Span::ZERO;
-            let Rule { enforced, primary, fallback, .. } = rule;
+            let is_enforced = rule.enforced();
+            let Rule { primary, fallback, .. } = rule;
             for counter in fallback.iter_mut().chain([primary]).flat_map(Counters::all_mut) {
                 if let Some(algorithm) = counter.algorithm.without_waiting() {
-                    changed |= *enforced && counter.algorithm.may_wait();
+                    changed |= is_enforced && counter.algorithm.may_wait();
                     counter.replace(algorithm);
                 }
             }
@@ -254,15 +261,18 @@ impl Policy {
             let name = Some(rule.name()).filter(|name| named(name));
             let [fallback, leased] =
                 [&rule.fallback, &rule.leased].map(|counters| counters.as_ref().map(Counters::meaning));
-            Hasher::of(&(name, rule.meaning, rule.reject_delay, fallback, leased))
+            let enforce = rule.enforce.hundredths();
+            Hasher::of(&(name, rule.meaning, enforce, rule.reject_delay, fallback, leased))
         };
         Hasher::of(&(Hasher::of_all(self.rules.iter().map(each)), self.around_rules))
     }
 
-    /// The hashes of the rules' meanings, sorted: see [`Rule::meaning`].
+    /// The hashes of all that the rules do, sorted: see [`Rule::meaning`]. Unlike the meaning of a
+    /// rule, these tell for whom the rules are enforced.
     #[must_use]
     pub fn meanings(&self) -> Vec<u64> {
-        let mut meanings: Vec<u64> = self.rules.iter().map(|rule| rule.meaning).collect();
+        let whole = |rule: &Arc<Rule>| rule.meaning ^ mix(rule.enforce.hundredths().into());
+        let mut meanings: Vec<u64> = self.rules.iter().map(whole).collect();
         sort::sort_by_key(&mut meanings, |meaning| *meaning);
         meanings
     }
@@ -299,6 +309,13 @@ impl Policy {
     /// The name of a plan; `None` without a plan.
     pub(crate) fn plan_name(&self, plan: PlanId) -> Option<&str> {
         self.plan.as_ref()?.name(plan)
+    }
+
+    /// Whether the deny list refuses a client that it names, rather than only report the client.
+    pub(crate) fn denies(&self, request: &Request) -> bool {
+        let hash = || RolloutHash::of_address(&self.address, request, &mut Vec::new());
+        let client = if self.enforce.is_partial() { hash() } else { RolloutHash::default() };
+        self.enforce.includes(Hasher::name(DENY.as_bytes()), client)
     }
 
     /// The number of keys of the shared data that this policy can ever use, and the bytes of all

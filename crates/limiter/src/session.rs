@@ -217,7 +217,7 @@ impl Session {
         clock: impl Fn() -> Time,
     ) -> &'w Decision {
         let events = self.settle(policy, worker, store, clock);
-        worker.refuse_to_hold(policy, &events)
+        worker.refuse_to_hold(&events)
     }
 
     /// The wait is over: the request goes on. See the example of this [module](self).

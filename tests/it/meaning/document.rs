@@ -324,8 +324,12 @@ impl Rule {
         } else if random.below(2) == 0 {
             keys.push(text("scope", "local"));
         }
-        if self.shadow || random.below(2) == 0 {
-            keys.push(text("mode", if self.shadow { "shadow" } else { "enforce" }));
+        match (self.shadow, random.below(3)) {
+            (true, 0) => keys.push(text("enforce", pick(random, &["0%", " 0.00 %"]))),
+            (true, _) => keys.push(text("mode", "shadow")),
+            (false, 0) => keys.push(text("mode", "enforce")),
+            (false, 1) => keys.push(text("enforce", pick(random, &["100%", "100.0%"]))),
+            (false, _) => {}
         }
         let penalty = self.penalty.map(|(after, secs)| {
             let spellings = [format!("{secs}s"), format!("{}ms", secs * 1_000)];

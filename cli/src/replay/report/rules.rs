@@ -34,7 +34,11 @@ fn rules(summary: &Summary) -> Markup {
                     tr {
                         th scope="row" {
                             a href={ "#rule-" (index.saturating_add(1)) } { (text::isolated(&rule.name)) }
-                            @if !rule.is_enforced { " " span .badge { "shadow" } }
+                            @match (rule.is_enforced, &*rule.enforce) {
+                                (false, _) => { " " span .badge { "shadow" } }
+                                (true, "" | "100%") => {}
+                                (true, part) => { " " span .badge { (part) } }
+                            }
                             span .where { (text::isolated(&rule.url)) }
                         }
                         td .n.refusal[rule.refused > 0] { (number::count(rule.refused)) }

@@ -54,6 +54,33 @@ fn an_address_in_place_of_an_actor_is_marked() {
     assert!(text.contains("(address): the requests lack the rule's actor"), "{text}");
 }
 
+/// The positions of these users under this name are pinned in `diana-limiter`.
+#[test]
+fn a_rule_refuses_its_part_and_counts_the_rest() {
+    let users = ["user-000", "user-001", "user-002", "user-007"];
+    let requests: Vec<(u64, u64, &str)> = (0..12).map(|at| (at, 1, users[at as usize % 4])).collect();
+    let keys = |part: &str| {
+        format!(r#"{{"name": "login", "actor": "user", "rpu": 1, "unit": "hour", "enforce": "{part}"}}"#)
+    };
+    for (part, refused, end) in [
+        ("0%", 0, "  shadow"),
+        ("50%", 4, "  enforced for 50%, 4 of the refused in shadow"),
+        ("80%", 6, "  enforced for 80%, 2 of the refused in shadow"),
+        ("100%", 8, ""),
+    ] {
+        let (summary, rule) = rule("part", &keys(part), &requests);
+        assert_eq!((summary.totals.refused, summary.totals.shadow_refused), (refused, 8 - refused), "{part}");
+        assert_eq!((rule.refused, rule.shadow_refused, &*rule.enforce), (8, 8 - refused, part));
+        let text = text::report(&summary, false);
+        let line = text.lines().find(|line| line.starts_with("login  TB")).unwrap();
+        assert!(line.trim_end().ends_with(&format!("3{end}")) || line.ends_with(end), "{line:?}");
+        let is_partial = !matches!(part, "0%" | "100%");
+        assert_eq!(line.contains("enforced for"), is_partial, "{line:?}");
+        let page = diana_cli::replay::report::html(&summary);
+        assert_eq!(page.contains(&format!("enforced for {part}")), is_partial);
+    }
+}
+
 #[test]
 fn two_documents_are_compared() {
     let folder = Folder::new("against");

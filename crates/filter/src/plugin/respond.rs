@@ -15,7 +15,7 @@ impl<H: Host> Plugin<H> {
         let Configuration { policy, response, logs_all, .. } = &self.configuration;
         let (outcome, mut headers, mut rejection) = (decision.outcome, None, None);
         if !matches!(outcome, Outcome::Query(_)) {
-            self.metrics.decision(policy, decision);
+            self.metrics.decision(decision);
             access_log::set_attributes(self.host, policy, decision, *logs_all);
             match outcome {
                 Outcome::Reject(_) => rejection = self.reject(decision, is_grpc()),

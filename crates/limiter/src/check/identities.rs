@@ -3,7 +3,7 @@
 
 use super::raw_values::{RawValues, WORDS};
 use crate::cells::SLOTS;
-use crate::policy::{ActorSource, Group, GroupIndex};
+use crate::policy::{ActorSource, Group, GroupIndex, RequestClass};
 use std::sync::Arc;
 
 /// The cells of earlier requests, by the limits that applied and by the actors' raw values. An
@@ -34,6 +34,7 @@ pub(crate) struct KnownActor {
     pub(crate) hash: u64,
     pub(crate) key: Vec<u8>,
     pub(crate) source: ActorSource,
+    pub(crate) class: RequestClass,
 }
 
 impl Identities {

@@ -111,7 +111,7 @@ mod tests {
     use crate::algorithm::{KINDS, Quota};
     use crate::cells::Migration;
     use crate::cells::{Previous, Replacement};
-    use crate::policy::{Cost, Counters, Draft, LimitDraft, Lists, Missing, RuleDraft};
+    use crate::policy::{Cost, Counters, Draft, Enforce, LimitDraft, Lists, Missing, RuleDraft};
     use crate::request::Parts;
     use diana_base::map::KeyMap;
     use diana_document::{Errors, Node, parse};
@@ -123,9 +123,10 @@ mod tests {
         let algorithm = (KINDS[0].compile)(&mut fields, quota).unwrap();
         RuleDraft {
             name,
+            is_named: true,
             actors: Vec::new(),
             missing: Missing::Share,
-            enforced: true,
+            enforce: Enforce::EVERYBODY,
             reject_delay: Span::ZERO,
             cost: Cost::default(),
             counters: Counters { default: Counter::new(quota, algorithm), overrides: KeyMap::default() },
@@ -148,8 +149,18 @@ mod tests {
             rules: vec![rule(format!("stays {n}"), 5), rule(format!("changes {n}"), rpu)],
         };
         let (limits, lists) = ((0..limits).map(limit).collect(), Lists::default());
-        Draft { parts, ip, address, limits, lists, enforced: true, plan: None, max_actors: 16, store: None }
-            .build()
+        Draft {
+            parts,
+            ip,
+            address,
+            limits,
+            lists,
+            enforce: Enforce::EVERYBODY,
+            plan: None,
+            max_actors: 16,
+            store: None,
+        }
+        .build()
     }
 
     /// Whatever the number of groups, the end of a request visits only the successors of its

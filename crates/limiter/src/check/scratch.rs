@@ -7,7 +7,7 @@ use super::raw_values::RawValues;
 use super::refund::Charges;
 use crate::cells::{Context, Events};
 use crate::global::LeaseRefill;
-use crate::policy::{Costs, GroupIndex};
+use crate::policy::{Costs, GroupIndex, RequestClass};
 use std::ops::Range;
 
 /// The last decision of a worker, and the memory for the next one, so that a decision allocates
@@ -56,6 +56,7 @@ impl Scratch {
         place: GroupIndex,
         key: Range<usize>,
         costs: &Costs,
+        class: RequestClass,
         context: &Context<S>,
     ) {
         if let Some(group) = context.policy.group(place) {
@@ -63,14 +64,7 @@ impl Scratch {
             let hash = group.hash(&context.policy.rules, context.hasher, bytes);
             let mut buffers = self.free_buffers.pop().unwrap_or_default();
             buffers.costs.copy(costs);
-            let plan = self.decision.plan.unwrap_or_default();
-            self.checks.push(GroupCheck::new(
-                group,
-                place,
-                hash,
-                (key, plan, self.decision.is_high_priority),
-                buffers,
-            ));
+            self.checks.push(GroupCheck::new(group, place, hash, (key, class), buffers));
         }
     }
 }

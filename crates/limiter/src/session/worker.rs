@@ -241,9 +241,9 @@ impl Worker {
     }
 
     /// Turns the last decision into a refusal, with these `events`, and returns it.
-    pub(super) fn refuse_to_hold(&mut self, policy: &Policy, events: &Events) -> &Decision {
+    pub(super) fn refuse_to_hold(&mut self, events: &Events) -> &Decision {
         let decision = &mut self.scratch.decision;
-        decision.refuse_to_hold(policy);
+        decision.refuse_to_hold();
         decision.events.add(events);
         decision
     }

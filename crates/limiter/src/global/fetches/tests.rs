@@ -19,8 +19,8 @@ use crate::global::query::{GlobalQuery, RuleReply};
 use crate::global::refill::LeaseRefill;
 use crate::number_map::STEPS;
 use crate::policy::{
-    Cost, Counter, Counters, Draft, GlobalDraft, LimitDraft, Lists, Missing, OnError, Policy, RuleDraft,
-    StoreDraft,
+    Cost, Counter, Counters, Draft, Enforce, GlobalDraft, LimitDraft, Lists, Missing, OnError, Policy,
+    RuleDraft, StoreDraft,
 };
 use crate::request::Parts;
 use diana_base::map::KeyMap;
@@ -67,9 +67,10 @@ fn policy() -> Policy {
         GlobalDraft { on_error: OnError::Allow, fallback: None, leased: Some(counts(Box::new(lease))) };
     let rule = RuleDraft {
         name: "rule".into(),
+        is_named: true,
         actors: Vec::new(),
         missing: Missing::Share,
-        enforced: true,
+        enforce: Enforce::EVERYBODY,
         reject_delay: Span::ZERO,
         cost: Cost::default(),
         counters: own,
@@ -90,7 +91,8 @@ fn policy() -> Policy {
     let (limits, lists) = (vec![limit], Lists::default());
     let store = Some(StoreDraft { shards: vec!["a".into()], secret: "secret".into() });
     let plan = None;
-    Draft { parts, ip, address, limits, lists, enforced: true, plan, max_actors: 16, store }.build()
+    Draft { parts, ip, address, limits, lists, enforce: Enforce::EVERYBODY, plan, max_actors: 16, store }
+        .build()
 }
 
 /// A protocol that supports every query, and many in one call.

@@ -53,6 +53,7 @@ impl GroupActors {
         let ends_with_request = counters().any(|counter| counter.algorithm.ends_with_request());
         let varies = own_rules().any(|rule| rule.varying.is_some());
         let has_plans = own_rules().any(|rule| rule.plans.is_some());
+        let has_rollout = own_rules().any(|rule| rule.enforce.is_partial());
         let has_penalty = counters().any(|counter| counter.algorithm.as_penalize().is_some());
         let most = if actors.is_empty() { 1 } else { max_actors };
         let table = Table::new(name, &layout.join(", "), size, most);
@@ -71,6 +72,7 @@ impl GroupActors {
             varies,
             settles,
             has_plans,
+            has_rollout,
             has_penalty,
             has_headroom,
         }
