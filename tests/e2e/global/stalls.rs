@@ -24,7 +24,7 @@ const QUOTA: u64 = 150;
 const ROOM: u64 = 200;
 /// Lost units that are allowed for each stall and rule: a refund is not sent again if its call
 /// fails.
-const LOST: u64 = 2;
+const LOST: u64 = 1;
 /// Clients at each gateway of the rules with a quota, and the pause between two requests.
 const CLIENTS: usize = 6;
 const PAUSE: Duration = Duration::from_millis(5);

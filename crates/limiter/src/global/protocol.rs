@@ -161,8 +161,8 @@ impl fmt::Debug for dyn Protocol {
 
 /// How much longer than a request the host waits for a reply. A reply within this time shows what
 /// the call charged, so the client refunds it. Webdis also needs the time: if the host closes a
-/// connection with a reply outstanding, Webdis writes this reply to another connection. The time is
-/// short enough that a bucket still takes back what it has leased.
+/// connection with a reply outstanding, Webdis writes this reply to another connection. A longer
+/// time would bring back few leases: a bucket counts them as spent after two seconds.
 const LATE: Span = Span::from_ms(1_500);
 
 impl GlobalStoreOptions {
