@@ -120,7 +120,7 @@ fn directives_count_alone_whatever_their_order() {
         let gateway = Gateway::new(Rules::Strict, 3, diana::Callbacks::All, false);
         let documents = [rules(100), rules(200), rules(300)];
         let roots = gateway.configure_directives(&documents.each_ref().map(|one| &**one), seed);
-        for directive in 0..documents.len() {
+        for (directive, _) in documents.iter().enumerate() {
             for turn in 0..8 {
                 let worker = turn % 3;
                 gateway.vms[worker].roll_back(roots[worker][directive]);

@@ -226,7 +226,7 @@ fn the_example_starts_as_written(program: &Path) -> Result<()> {
     let prefix_text = prefix.to_string_lossy();
     let configuration = configuration.to_string_lossy();
     let arguments = ["-e", "stderr", "-p", &*prefix_text, "-c", &*configuration];
-    let server = Server::run(program, &prefix, &root, &arguments, 8080, 1)?;
+    let server = Server::run(program, &prefix, root, &arguments, 8080, 1)?;
     let response = server.get("/")?;
     assert_eq!((response.code(), &*response.body), (200, "hello from upstream\n"));
     assert_eq!(server.codes("/search", 2)?.first(), Some(&200));
