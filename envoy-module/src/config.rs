@@ -22,7 +22,7 @@ pub struct FilterConfig {
     /// Its root context.
     pub root: u32,
     /// The document.
-    pub document: Box<[u8]>,
+    pub document: Arc<[u8]>,
     /// The store's secret, if Envoy delivers it.
     pub secret: Option<SharedSecret>,
     /// Envoy's numbers of the metrics.
@@ -66,7 +66,8 @@ impl FilterConfig {
         // SAFETY: by the caller's promise.
         let secret = unsafe { SharedSecret::follow(envoy, pointer, document) };
         let secret = secret.inspect_err(|why| log::error!("configuration refused, {why}")).ok()?;
-        let (namespace, root) = Namespace::enter(name);
+        let document: Arc<[u8]> = document.into();
+        let (namespace, root) = Namespace::enter(name, &document);
         // SAFETY: by the caller's promise.
         let (ids, bell) = unsafe { (metrics::define(envoy, pointer), ConfigBell::new(envoy, pointer)) };
         let bell = Arc::new(bell);
@@ -77,7 +78,6 @@ impl FilterConfig {
         if can_flush(envoy) {
             namespace.metrics.flush.add(root, shared());
         }
-        let document = document.into();
         let pointer = Pointer(pointer);
         let callouts = Callouts::default();
         Some(FilterConfig {

@@ -4,10 +4,10 @@
 //! ```text
 //!   on_program_init                main thread   the callbacks of this Envoy, or refuses to load
 //!   on_http_filter_config_new      main thread   FilterConfig; refuses a wrong document
-//!   on_http_filter_new             worker        an entry for the stream
-//!   on_http_filter_request_headers worker        Filter::on_request_headers ─► pass, hold, answer
-//!   on_http_filter_scheduled       worker        a bell rang: timers, replies of stores
-//!   on_http_filter_stream_complete worker        Filter::on_delete: refunds
+//!   on_http_filter_new             any thread    an entry for the stream
+//!   on_http_filter_request_headers the stream's  Filter::on_request_headers ─► pass, hold, answer
+//!   on_http_filter_scheduled       the stream's  a bell rang: timers, replies of stores
+//!   on_http_filter_stream_complete the stream's  Filter::on_delete: refunds
 //!   on_http_filter_config_…        main thread   calls to stores and their replies
 //!   on_http_filter_per_route_…     main thread   a route's document; refuses a wrong one
 //! ```

@@ -133,6 +133,10 @@ impl Host for Module {
         EnvoyRequest::new(self.reader(), policy, ends)
     }
 
+    fn request_header(self, name: &[u8]) -> Option<Vec<u8>> {
+        self.reader()?.header(header_map::REQUEST, name, 0).0.map(<[u8]>::to_vec)
+    }
+
     fn response_header(self, name: &[u8]) -> Option<Vec<u8>> {
         let reader = self.reader()?;
         let line = |index| reader.header(header_map::RESPONSE, name, index);
@@ -168,10 +172,10 @@ impl Host for Module {
     fn response_body(self, start: usize, size: usize) -> Option<Vec<u8>> {
         let (mut skip, mut bytes) = (start, Vec::new());
         for chunk in self.reader()?.body(body::RECEIVED_RESPONSE) {
-            let chunk = chunk.get(skip.min(chunk.len())..).unwrap_or_default();
-            skip = skip.saturating_sub(chunk.len());
-            let room = size.saturating_sub(bytes.len());
-            bytes.extend_from_slice(chunk.get(..room).unwrap_or(chunk));
+            let (skipped, room) = (skip.min(chunk.len()), size.saturating_sub(bytes.len()));
+            skip = skip.saturating_sub(skipped);
+            let rest = chunk.get(skipped..).unwrap_or_default();
+            bytes.extend_from_slice(rest.get(..room).unwrap_or(rest));
         }
         (!bytes.is_empty()).then_some(bytes)
     }

@@ -1,15 +1,12 @@
 //! Diana as a native dynamic module of Envoy: the same engine as the proxy-wasm filter behind
 //! Envoy's ABI for shared objects, without a sandbox.
 #![cfg_attr(
-    not(test),
-    deny(
-        clippy::unwrap_used,
-        clippy::expect_used,
-        clippy::panic,
-        clippy::unreachable,
+    test,
+    allow(
+        clippy::arithmetic_side_effects,
         clippy::indexing_slicing,
-        clippy::string_slice,
-        clippy::arithmetic_side_effects
+        clippy::unreachable,
+        clippy::unwrap_used
     )
 )]
 
@@ -49,6 +46,8 @@ mod outbox;
 #[cfg(not(feature = "loom"))]
 mod request;
 #[cfg(not(feature = "loom"))]
+mod route_tables;
+#[cfg(not(feature = "loom"))]
 mod routes;
 #[cfg(not(feature = "loom"))]
 mod secret;
@@ -58,6 +57,8 @@ mod streams;
 mod sweep;
 #[cfg(feature = "test-panics")]
 mod test_panics;
+#[cfg(not(feature = "loom"))]
+pub mod thread;
 #[cfg(not(feature = "loom"))]
 pub mod timer;
 #[cfg(not(feature = "loom"))]

@@ -3,6 +3,7 @@
 use crate::alarm::Alarm;
 use crate::metrics::Metrics;
 use crate::outbox::Outbox;
+use crate::route_tables::{Listener, RouteTables};
 use crate::routes;
 use crate::store::Memory;
 use crate::timer::TIMER;
@@ -21,6 +22,8 @@ pub struct Namespace {
     pub main: Arc<Alarm>,
     /// The calls that wait for the main thread.
     pub outbox: Outbox,
+    /// The tables of the documents of routes.
+    pub route_tables: RouteTables,
     /// Rings when the main thread looks again after a busy worker.
     pub retry: Arc<Alarm>,
     /// Changes whenever a configuration goes.
@@ -32,8 +35,8 @@ pub struct Namespace {
 /// All namespaces, and the last root context's number. A namespace without configurations stays, so
 /// that the next configuration of its name reuses the VMs.
 struct Registry {
-    /// Each with the roots of its configurations.
-    namespaces: Vec<(Arc<Namespace>, Vec<u32>)>,
+    /// Each with its configurations.
+    namespaces: Vec<(Arc<Namespace>, Vec<Listener>)>,
     last_root: u32,
 }
 
@@ -52,16 +55,16 @@ impl Registry {
 }
 
 impl Namespace {
-    /// The namespace of this name, and a new root context in it. Each root ends by
-    /// [`leave`](Namespace::leave).
-    pub fn enter(name: &[u8]) -> (Arc<Namespace>, u32) {
+    /// The namespace of this name, and a new root context in it for this document. Each root ends
+    /// by [`leave`](Namespace::leave).
+    pub fn enter(name: &[u8], document: &Arc<[u8]>) -> (Arc<Namespace>, u32) {
         let mut registry = registry();
         let root = registry.next_root();
         if let Some((known, roots)) = registry.namespaces.iter_mut().find(|(known, _)| *known.name == *name) {
             if roots.is_empty() {
                 known.store.0.open();
             }
-            roots.push(root);
+            roots.push((root, Arc::clone(document)));
             return (Arc::clone(known), root);
         }
         let namespace = Arc::new(Namespace {
@@ -70,11 +73,12 @@ impl Namespace {
             metrics: Metrics::default(),
             main: Arc::default(),
             outbox: Outbox::default(),
+            route_tables: RouteTables::default(),
             retry: Arc::default(),
             epoch: AtomicU64::new(0),
             has_unused: AtomicBool::new(false),
         });
-        registry.namespaces.push((Arc::clone(&namespace), vec![root]));
+        registry.namespaces.push((Arc::clone(&namespace), vec![(root, Arc::clone(document))]));
         (namespace, root)
     }
 
@@ -82,8 +86,8 @@ impl Namespace {
     /// that enters meanwhile waits: it must find the memory open.
     pub fn leave(&self, root: u32) {
         let mut registry = registry();
-        registry.namespaces.iter_mut().for_each(|(_, roots)| roots.retain(|known| *known != root));
-        let is_over = |roots: &[u32]| roots.is_empty();
+        registry.namespaces.iter_mut().for_each(|(_, roots)| roots.retain(|(known, _)| *known != root));
+        let is_over = |roots: &[Listener]| roots.is_empty();
         let ends =
             registry.namespaces.iter().any(|(known, roots)| std::ptr::eq(&**known, self) && is_over(roots));
         self.epoch.fetch_add(1, Ordering::Release);
@@ -127,10 +131,17 @@ impl Namespace {
         registry().next_root()
     }
 
-    /// Makes the main thread look at all namespaces.
-    pub fn wake_all() {
+    /// Makes the main thread look in all namespaces for what the document of a route has left.
+    pub fn route_has_gone() {
         let all: Vec<_> = registry().namespaces.iter().map(|(known, _)| Arc::clone(known)).collect();
-        all.iter().for_each(|namespace| namespace.main.ring());
+        all.iter().for_each(|namespace| namespace.tables_changed());
+    }
+
+    /// The documents of the configurations that exist.
+    pub fn listeners(&self) -> Vec<Listener> {
+        let registry = registry();
+        let own = registry.namespaces.iter().find(|(known, _)| std::ptr::eq(&**known, self));
+        own.map(|(_, listeners)| listeners.clone()).unwrap_or_default()
     }
 
     /// A number that changes whenever a configuration or the document of a route goes.
@@ -147,7 +158,7 @@ impl Namespace {
     pub fn has(&self, root: u32) -> bool {
         let registry = registry();
         let own = registry.namespaces.iter().find(|(known, _)| std::ptr::eq(&**known, self));
-        own.is_some_and(|(_, roots)| roots.contains(&root))
+        own.is_some_and(|(_, roots)| roots.iter().any(|(known, _)| *known == root))
     }
 }
 
@@ -175,8 +186,12 @@ mod tests {
 
     #[test]
     fn configurations_of_one_name_share_counts_until_the_last_goes() {
-        let ((one, first), (two, second), (other, third)) =
-            (Namespace::enter(b"one"), Namespace::enter(b"one"), Namespace::enter(b"other"));
+        let document = Arc::from(&b"{}"[..]);
+        let ((one, first), (two, second), (other, third)) = (
+            Namespace::enter(b"one", &document),
+            Namespace::enter(b"one", &document),
+            Namespace::enter(b"other", &document),
+        );
         assert!(Arc::ptr_eq(&one, &two) && !Arc::ptr_eq(&one, &other));
         assert!(first != second && one.has(first) && one.has(second) && !one.has(third));
         assert_eq!(one.store.swap(b"key", b"value", None), Ok(Swap::Done));
@@ -187,7 +202,7 @@ mod tests {
         assert!(two.store.load(b"key").unwrap().is_some());
         one.leave(second);
         assert!(two.store.load(b"key").is_err(), "the memory is returned");
-        let (anew, root) = Namespace::enter(b"one");
+        let (anew, root) = Namespace::enter(b"one", &document);
         assert!(Arc::ptr_eq(&anew, &two));
         assert_eq!(anew.store.load(b"key"), Ok(None));
         anew.leave(root);
@@ -197,12 +212,13 @@ mod tests {
     /// Envoy makes configurations on the main thread, and deletes them on any thread.
     #[test]
     fn a_configuration_has_counts_also_if_the_last_one_goes_meanwhile() {
+        let document = Arc::from(&b"{}"[..]);
         // Keeps the module's thread running, which other tests use.
-        let (other, kept) = Namespace::enter(b"kept");
+        let (other, kept) = Namespace::enter(b"kept", &document);
         // One thread often comes while the other goes.
         let come_and_go = || {
             let come_and_go = |_: &u32| {
-                let (namespace, root) = Namespace::enter(b"raced");
+                let (namespace, root) = Namespace::enter(b"raced", &document);
                 thread::yield_now();
                 let has_counts = namespace.store.load(b"key").is_ok();
                 namespace.leave(root);

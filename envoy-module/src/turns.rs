@@ -1,4 +1,5 @@
-//! Who may use a worker's filter: the worker during its events, or the main thread in its place.
+//! Who may use a filter: the thread that the filter belongs to, here the worker, during its events, or
+//! another thread in its place.
 //!
 //! The filter is made for one thread at a time. The worker takes its turn at the outermost event
 //! and keeps it while Envoy calls back.
@@ -71,6 +72,19 @@ impl Turns {
         work()
     }
 
+    /// Runs `work` in the worker's turn, unless an event of the worker runs. Returns whether it ran.
+    ///
+    /// # Safety
+    /// Only the thread of the worker calls this.
+    pub unsafe fn worker_between_events(&self, work: impl FnOnce()) -> bool {
+        let is_between = self.depth.get() == 0;
+        if is_between {
+            // SAFETY: by the caller's promise.
+            unsafe { self.worker(work) };
+        }
+        is_between
+    }
+
     /// Runs `work` in place of the worker, unless the worker has the turn. Returns whether it ran.
     pub fn in_place_of_worker(&self, work: impl FnOnce()) -> bool {
         let is_taken = self.take();
@@ -85,6 +99,19 @@ impl Turns {
 #[cfg(all(test, not(feature = "loom")))]
 mod tests {
     use super::*;
+
+    /// The main thread has streams, too. Between their events it acts for itself, and calls that it
+    /// makes may begin a stream.
+    #[test]
+    fn between_its_events_a_thread_acts_for_itself() {
+        let (turns, mut ran) = (Turns::default(), 0);
+        // SAFETY: this thread is the worker.
+        unsafe {
+            turns.worker(|| assert!(!turns.worker_between_events(|| unreachable!())));
+            assert!(turns.worker_between_events(|| turns.worker(|| ran += 1)));
+        }
+        assert!(ran == 1 && turns.in_place_of_worker(|| {}));
+    }
 
     #[test]
     fn one_thread_has_the_turn_and_its_events_nest() {

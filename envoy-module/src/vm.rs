@@ -2,7 +2,8 @@
 //! proxy-wasm has it.
 //!
 //! A VM is never freed: a thread meets few names of filters, and Envoy's threads live as long as
-//! the process.
+//! the process. VMs for all workers are made before their first streams, and a thread takes one when
+//! its first stream begins. So a VM belongs to one thread, whichever threads Envoy runs streams on.
 
 mod known;
 mod route_roots;
@@ -16,6 +17,7 @@ use crate::mailbox::{Content, Mailbox, Reply};
 use crate::metrics::{Counter, Sink};
 use crate::namespace::Namespace;
 use crate::streams::{Stream, Streams};
+use crate::thread;
 use crate::timers::Timers;
 use crate::turns::Turns;
 use diana_base::exclusive::Exclusive;
@@ -26,18 +28,19 @@ use secrets::Secrets;
 use std::cell::{Cell, OnceCell};
 use std::ptr::{null, null_mut};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::Instant;
 
 /// The module in one thread for one namespace.
 ///
-/// INVARIANT: `envoy`, `namespace`, `index`, `turns`, `epoch`, `alarm` and `mailbox` are for all
-/// threads. All else belongs to the thread that has the turn.
+/// INVARIANT: `envoy`, `namespace`, `owner`, `turns`, `epoch`, `alarm` and `mailbox` are for all
+/// threads. All else belongs to the thread that has the turn. The main thread's own VM has no streams,
+/// and only the main thread uses it.
 pub struct Vm<H: Host + 'static> {
     pub envoy: &'static Callbacks,
     pub namespace: Arc<Namespace>,
-    /// The worker's number, if Envoy has told it.
-    pub index: Option<u32>,
+    /// The number of the thread whose streams this VM has, or [`thread::NONE`].
+    owner: AtomicU32,
     turns: Turns,
     filter: OnceCell<Filter<H>>,
     pub streams: Streams<Vm<H>, FilterConfig>,
@@ -115,19 +118,14 @@ impl Context {
 unsafe impl<H: Host> Sync for Vm<H> {}
 
 impl<H: Host + From<&'static Vm<H>>> Vm<H> {
-    /// A VM for a worker, or for the main thread.
-    pub fn new(
-        envoy: &'static Callbacks,
-        namespace: &Arc<Namespace>,
-        index: Option<u32>,
-        is_main: bool,
-    ) -> &'static Vm<H> {
+    /// A VM for the streams of a thread, or for the main thread's own events.
+    pub fn new(envoy: &'static Callbacks, namespace: &Arc<Namespace>, is_main: bool) -> &'static Vm<H> {
         let namespace = Arc::clone(namespace);
         let main = Arc::clone(&namespace.main);
         let alarm = if is_main { main } else { Arc::new(Alarm::with_deputy(main)) };
         Box::leak(Box::new(Vm {
             envoy,
-            index,
+            owner: AtomicU32::new(thread::NONE),
             turns: Turns::default(),
             filter: OnceCell::new(),
             streams: Streams::default(),
@@ -154,17 +152,33 @@ impl<H: Host + From<&'static Vm<H>>> Vm<H> {
         self.filter.get_or_init(|| Filter::new(H::from(self)))
     }
 
-    /// Runs `work` in an event of this worker.
+    /// The number of the thread whose streams this VM has, or [`thread::NONE`].
+    pub fn owner(&self) -> u32 {
+        self.owner.load(Ordering::Relaxed)
+    }
+
+    /// Gives the VM to the calling thread. A VM that a thread has stays with this thread.
+    pub fn take(&self) {
+        debug_assert!([thread::NONE, thread::number()].contains(&self.owner()), "another thread's VM");
+        self.owner.store(thread::number(), Ordering::Relaxed);
+    }
+
+    /// Runs `work` in an event of a stream.
     ///
     /// # Safety
-    /// This is the worker's thread.
+    /// The calling thread has this VM.
     pub unsafe fn in_turn<R>(&self, work: impl FnOnce() -> R) -> R {
         // SAFETY: by the caller's promise.
         unsafe { self.turns.worker(work) }
     }
 
-    /// Runs `work` in place of this worker, unless the worker has the turn. Returns whether it ran.
+    /// Runs `work` in place of the VM's thread, unless an event of one of its streams runs. Returns
+    /// whether it ran.
     pub fn in_its_place(&self, work: impl FnOnce()) -> bool {
+        if self.owner() == thread::number() {
+            // SAFETY: the calling thread has this VM.
+            return unsafe { self.turns.worker_between_events(work) };
+        }
         self.turns.in_place_of_worker(work)
     }
 

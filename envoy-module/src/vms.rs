@@ -1,15 +1,19 @@
-//! The VMs of all threads: one for each namespace in each worker, and one in the main thread.
+//! The VMs of all threads: one for each namespace in each thread that has streams, and one for the main
+//! thread's own events.
 
 use crate::abi::Callbacks;
 use crate::config::FilterConfig;
 use crate::host::Module;
 use crate::namespace::Namespace;
+use crate::route_tables::MOST_AT_ONCE;
 use crate::routes;
 use crate::streams;
 use crate::sweep::Sweep;
+use crate::thread;
 use crate::vm::{Context, Vm};
 use diana_base::exclusive::Exclusive;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::LocalKey;
 
 /// The VM of a thread.
 pub type ModuleVm = Vm<Module>;
@@ -19,72 +23,77 @@ pub type Stream = streams::Stream<ModuleVm, FilterConfig>;
 
 type VmRef = &'static ModuleVm;
 
-/// The VMs of all workers.
-static WORKERS: Mutex<Vec<VmRef>> = Mutex::new(Vec::new());
+/// The VMs for streams: those that threads have, and those that wait for a worker's first stream.
+static FOR_STREAMS: Mutex<Vec<VmRef>> = Mutex::new(Vec::new());
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+type Own = LocalKey<Exclusive<Vec<VmRef>>>;
+
 thread_local! {
-    /// The VMs of this thread.
-    static VMS: Exclusive<Vec<VmRef>> = const { Exclusive::new(Vec::new()) };
+    /// The VMs for the streams of this thread.
+    static OF_STREAMS: Exclusive<Vec<VmRef>> = const { Exclusive::new(Vec::new()) };
+    /// The VMs for the main thread's own events.
+    static OF_MAIN: Exclusive<Vec<VmRef>> = const { Exclusive::new(Vec::new()) };
+}
+
+fn is_of(vm: VmRef, config: &FilterConfig) -> bool {
+    Arc::ptr_eq(&vm.namespace, &config.namespace)
+}
+
+fn find(own: &'static Own, is_it: impl Fn(VmRef) -> bool) -> Option<VmRef> {
+    own.with(|vms| vms.with(|vms| vms.iter().copied().find(|vm| is_it(*vm)))).flatten()
+}
+
+fn keep(own: &'static Own, vm: VmRef) -> Option<VmRef> {
+    own.with(|vms| vms.with(|vms| vms.push(vm))).map(|()| vm)
 }
 
 /// The main thread's VM for the namespace of a configuration. Only on the main thread.
 pub fn of_main(config: &FilterConfig) -> Option<VmRef> {
-    of_thread(config, true)
+    of_main_here(config).or_else(|| keep(&OF_MAIN, Vm::new(config.envoy, &config.namespace, true)))
 }
 
 /// The main thread's VM for the namespace of a configuration; `None` on other threads, and if there
 /// is none.
 pub fn of_main_here(config: &FilterConfig) -> Option<VmRef> {
-    known_here(config).filter(|vm| Arc::ptr_eq(&vm.alarm, &config.namespace.main))
+    find(&OF_MAIN, |vm| is_of(vm, config))
 }
 
-/// The VM of the worker of this number. `workers` are those of the configuration. Only on this
-/// worker.
-pub fn of_worker(config: &FilterConfig, workers: &[VmRef], index: u32) -> Option<VmRef> {
-    let known = workers.iter().find(|vm| vm.index == Some(index)).copied();
-    // Envoy says how many workers it has, so each is known.
-    known.or_else(|| of_thread(config, false))
-}
-
-/// The VMs of all workers for a namespace, which are made if there are none. Only on the main
-/// thread.
-pub fn of_workers(envoy: &'static Callbacks, namespace: &Arc<Namespace>) -> Vec<VmRef> {
-    // SAFETY: this is the main thread.
-    let count = unsafe { (envoy.get_concurrency)() };
-    let mut workers = lock(&WORKERS);
-    let of = |index: u32| {
-        let is_it = |vm: &&VmRef| vm.index == Some(index) && Arc::ptr_eq(&vm.namespace, namespace);
-        let known = workers.iter().find(is_it).copied();
-        known.unwrap_or_else(|| {
-            let vm = Vm::new(envoy, namespace, Some(index), false);
-            workers.push(vm);
+/// The VM for the calling thread's streams of a configuration. Envoy's number of the worker would
+/// not do: Envoy also runs streams on the main thread, which then has a worker's number.
+pub fn of_this_thread(config: &FilterConfig) -> Option<VmRef> {
+    let is_own = |vm: VmRef| is_of(vm, config) && vm.owner() == thread::number();
+    find(&OF_STREAMS, is_own).or_else(|| {
+        let mut all = lock(&FOR_STREAMS);
+        let of_this: Vec<VmRef> = all.iter().copied().filter(|vm| is_of(*vm, config)).collect();
+        let with_owner = |owner| of_this.iter().copied().find(|vm| vm.owner() == owner);
+        let known = with_owner(thread::number()).or_else(|| with_owner(thread::NONE));
+        let vm = known.unwrap_or_else(|| {
+            let vm = Vm::new(config.envoy, &config.namespace, false);
+            all.push(vm);
             vm
-        })
-    };
-    (0..count).map(of).collect()
-}
-
-fn known_here(config: &FilterConfig) -> Option<VmRef> {
-    let of_this = |vm: &&VmRef| Arc::ptr_eq(&vm.namespace, &config.namespace);
-    VMS.with(|vms| vms.with(|vms| vms.iter().find(of_this).copied())).flatten()
-}
-
-fn of_thread(config: &FilterConfig, is_main: bool) -> Option<VmRef> {
-    known_here(config).or_else(|| {
-        let vm = Vm::new(config.envoy, &config.namespace, None, is_main);
-        if !is_main {
-            lock(&WORKERS).push(vm);
-        }
-        VMS.with(|vms| vms.with(|vms| vms.push(vm))).map(|()| vm)
+        });
+        vm.take();
+        keep(&OF_STREAMS, vm)
     })
 }
 
-/// Makes a new configuration known to all workers except busy ones, which learn it when their next
-/// stream begins. Runs in an event of the configuration.
+/// The VMs of a namespace for streams, at least one for each worker. Only on the main thread.
+pub fn of_workers(envoy: &'static Callbacks, namespace: &Arc<Namespace>) -> Vec<VmRef> {
+    // SAFETY: this is the main thread.
+    let workers = unsafe { (envoy.get_concurrency)() };
+    let mut all = lock(&FOR_STREAMS);
+    let of_this = |vm: &&VmRef| Arc::ptr_eq(&vm.namespace, namespace);
+    let known = u32::try_from(all.iter().filter(of_this).count()).unwrap_or(u32::MAX);
+    all.extend((known..workers).map(|_| Vm::new(envoy, namespace, false)));
+    all.iter().filter(of_this).copied().collect()
+}
+
+/// Makes a new configuration known to all threads with streams except busy ones, which learn it when
+/// their next stream begins. Runs in an event of the configuration.
 pub fn introduce(config: &FilterConfig, workers: &[VmRef]) {
     for vm in workers {
         vm.in_its_place(|| vm.within(Context::of_config(config), || _ = vm.knows(config)));
@@ -95,8 +104,7 @@ pub fn introduce(config: &FilterConfig, workers: &[VmRef]) {
 /// delivers their replies, and frees the memory of configurations that have ended. Runs in an event
 /// of `config`. Returns whether a worker was busy; a busy worker may not check its mark again soon.
 pub fn stand_in(config: &FilterConfig, context: Context) -> bool {
-    let workers = lock(&WORKERS).clone();
-    let of_this = workers.into_iter().filter(|vm| Arc::ptr_eq(&vm.namespace, &config.namespace));
+    let of_this = lock(&FOR_STREAMS).clone().into_iter().filter(|vm| is_of(*vm, config));
     let mut is_busy = false;
     for vm in of_this.filter(|vm| vm.needs_deputy()) {
         is_busy |= !vm.in_its_place(|| vm.act_as_deputy(context));
@@ -104,25 +112,25 @@ pub fn stand_in(config: &FilterConfig, context: Context) -> bool {
     is_busy
 }
 
-/// Deletes counts that no configuration of the namespace uses, if there may be any. Returns whether
-/// a worker was busy, so that another try is due. Only on the main thread.
-///
-/// While routes have documents, counts stay: a worker knows a route's rules only after a request
-/// has come by the route.
+/// Deletes counts that no configuration of the namespace and no document of a route over one uses,
+/// if there may be any. Returns whether another try is due, because a thread was busy or not all
+/// documents are compiled. Only on the main thread, where Envoy makes configurations and routes.
 pub fn sweep(config: &FilterConfig) -> bool {
     let namespace = &config.namespace;
-    if routes::any() {
-        return false;
-    }
     let Some(main) = of_main(config).filter(|_| namespace.take_unused()) else {
         return false;
+    };
+    let of_routes = namespace.route_tables.of(&namespace.listeners(), &routes::all(), MOST_AT_ONCE);
+    let Some(of_routes) = of_routes else {
+        namespace.keep_unused();
+        return true;
     };
     let (store, is_living) = (&*namespace.store.0, |root| namespace.has(root));
     let sweep = Sweep::begin(store);
     let mut used = main.filter().tables(is_living);
     let mut is_busy = used.is_none();
-    let all = lock(&WORKERS).clone().into_iter();
-    for vm in all.filter(|vm| Arc::ptr_eq(&vm.namespace, namespace)) {
+    used.iter_mut().for_each(|used| used.extend_from_slice(&of_routes));
+    for vm in lock(&FOR_STREAMS).clone().into_iter().filter(|vm| is_of(*vm, config)) {
         let add = || match (&mut used, vm.filter().tables(is_living)) {
             (Some(used), Some(tables)) => used.extend(tables),
             (used, _) => *used = None,
@@ -146,9 +154,9 @@ pub fn sweep(config: &FilterConfig) -> bool {
 
 /// The open streams and the configurations of all workers that are not busy.
 pub fn held() -> (usize, usize) {
-    let workers = lock(&WORKERS).clone();
+    let all = lock(&FOR_STREAMS).clone();
     let mut held = (0_usize, 0_usize);
-    for vm in workers {
+    for vm in all {
         vm.in_its_place(|| {
             held = (held.0.saturating_add(vm.streams.count()), held.1.saturating_add(vm.known_count()));
         });

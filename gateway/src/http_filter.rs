@@ -62,15 +62,35 @@ pub fn per_filter_config(document: impl Into<Plugin>) -> Value {
 /// `filter_name` share counts, as filters with one `vm_id` do.
 fn native(config: &Config, file: &Path) -> Value {
     let stem = file.file_stem().and_then(|stem| stem.to_str()).unwrap_or_default();
-    let name = stem.strip_prefix("lib").unwrap_or(stem);
+    module(stem.strip_prefix("lib").unwrap_or(stem), &config.vm_id, &config.plugin)
+}
+
+fn module(name: &str, filter_name: &str, document: &Plugin) -> Value {
     json!({
         "name": NATIVE,
         "typed_config": {
             "@type":
                 "type.googleapis.com/envoy.extensions.filters.http.dynamic_modules.v3.DynamicModuleFilter",
             "dynamic_module_config": {"name": name, "metrics_namespace": "diana"},
-            "filter_name": config.vm_id,
-            "filter_config": any(&config.plugin),
+            "filter_name": filter_name,
+            "filter_config": any(document),
+        },
+    })
+}
+
+/// A cluster's `typed_extension_protocol_options` that put the native module with this document into
+/// the way of the cluster's requests. It shares its counts with the listener's module.
+pub fn upstream_filters(document: impl Into<Plugin>) -> Value {
+    json!({
+        "envoy.extensions.upstreams.http.v3.HttpProtocolOptions": {
+            "@type": "type.googleapis.com/envoy.extensions.upstreams.http.v3.HttpProtocolOptions",
+            "explicit_http_config": {"http_protocol_options": {}},
+            "http_filters": [module("diana", "diana", &document.into()), {
+                "name": "envoy.filters.http.upstream_codec",
+                "typed_config": {
+                    "@type": "type.googleapis.com/envoy.extensions.filters.http.upstream_codec.v3.UpstreamCodec",
+                },
+            }],
         },
     })
 }

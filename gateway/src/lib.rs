@@ -43,7 +43,7 @@ mod workspace;
 pub use config::{Config, Plugin};
 pub use gateway::{Gateway, Update, free_port};
 pub use http::{Connection, Response};
-pub use http_filter::per_filter_config;
+pub use http_filter::{per_filter_config, upstream_filters};
 pub use load::{Answer, Load, Report, Shot};
 pub use redis::{Redis, Webdis};
 pub use shell::Shell;

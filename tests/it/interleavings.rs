@@ -323,9 +323,9 @@ fn settlements_of_several_workers_all_count() {
         let measured = |ended: &Option<(u16, u64)>| {
             let usage =
                 |(status, response_bytes)| Usage { status: Some(status), response_bytes, ..Usage::default() };
-            ended.map(usage)
+            ended.map(usage).map(|usage| (usage, Span::ZERO))
         };
-        let usages: Vec<Vec<Option<Usage>>> =
+        let usages: Vec<Vec<Option<(Usage, Span)>>> =
             plans.iter().map(|plan| plan.iter().map(measured).collect()).collect();
         lost += gateway.settle(client, &usages, || START, &mut random);
         let all = || plans.iter().flatten();

@@ -32,6 +32,37 @@ fn a_short_form_counts_global_rules_alone_and_warns_once() {
     assert!(compile(full.as_bytes()).is_err(), "the full form has a place for a store");
 }
 
+/// By the number of gateways that the document states.
+#[test]
+fn leases_of_more_than_half_a_quota_are_reported() {
+    let of = |lease: &str, replicas: u64| {
+        let rule = format!(
+            r#"{{"actor": "user", "rpu": 100, "unit": "minute", "scope": "global", "lease": {lease}}}"#
+        );
+        let limit = |url: &str| format!(r#"{{"url": "{url}", "rules": [{rule}]}}"#);
+        warnings(&format!(
+            r#"{{"limits": [{}, {}], "store": {{"redis": {{"cluster": "a", "secret": "sixteen letters!",
+                "replicas": {replicas}}}}}}}"#,
+            limit("/"),
+            limit("/api").replace("user", "device"),
+        ))
+    };
+    let warning = "limits[0].rules[0].lease: all gateways together lease more than half of the quota, and near \
+        its end one may hold what others need: write a smaller `lease`, or leave it out";
+    for (lease, replicas, warns) in [
+        (r#""12%""#, 4, false),
+        (r#""13%""#, 4, true),
+        ("12", 4, false),
+        ("13", 4, true),
+        ("100", 1, false),
+        ("0", 100, false),
+        (r#""1%""#, 51, true),
+    ] {
+        let expected = if warns { vec![warning.to_owned()] } else { Vec::new() };
+        assert_eq!(of(lease, replicas), expected, "{lease}, {replicas}");
+    }
+}
+
 /// A limit on a path with one rule for `user` with these keys.
 fn limit(url: &str, keys: &str) -> String {
     format!(r#"{{"url": "{url}", "rules": [{{"actor": "user", {keys}}}]}}"#)

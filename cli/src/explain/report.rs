@@ -111,8 +111,10 @@ pub struct RuleView {
     pub quota: String,
     /// Whether a global store counts the rule.
     pub is_global: bool,
-    /// Whether the rule refuses, or only counts.
+    /// Whether the rule refuses requests of this actor, or only counts them.
     pub is_enforced: bool,
+    /// The part of its actors for which the rule refuses, such as `5%`.
+    pub enforce: String,
     /// Whom the rule counts.
     pub actor: ActorView,
     /// The runs of the rule's decisions.

@@ -9,7 +9,7 @@ use diana_config::Configuration;
 use diana_document::Value;
 use diana_limiter::cells::store::{Portable, Rules, Simulated};
 use diana_limiter::check::{Decision, Outcome, RuleReport};
-use diana_limiter::policy::{Policy, RuleId, Usage};
+use diana_limiter::policy::{Policy, ResponseNumber, RuleId, Usage};
 use diana_limiter::session::{Session, Worker};
 use miette::{Result, miette};
 use std::collections::BTreeMap;
@@ -118,6 +118,7 @@ fn of_short(full: &Value) -> Value {
 struct InFlight {
     session: Session,
     worker: Worker,
+    begins: Time,
     ends: Time,
 }
 
@@ -190,7 +191,7 @@ impl Simulation {
                 }
                 _ => now,
             };
-            open.push(InFlight { session, worker, ends: begins.after(incoming.lasts) });
+            open.push(InFlight { session, worker, begins, ends: begins.after(incoming.lasts) });
         }
         Ok(())
     }
@@ -273,13 +274,14 @@ fn settle(policy: &Policy, store: &Portable<Simulated>, incoming: &Incoming, mut
     ended.sort_by_key(|request| request.ends);
     let usage = Usage {
         status: Some(incoming.status),
-        latency: Some(incoming.lasts),
         request_bytes: incoming.body_size.unwrap_or(0),
         response_bytes: incoming.response_bytes,
-        values: Vec::new(),
+        values: policy.measures().values.iter().map(|_| ResponseNumber::known(None)).collect(),
     };
-    for InFlight { mut session, mut worker, ends } in ended {
+    for InFlight { mut session, mut worker, begins, ends } in ended {
         if session.settles() {
+            session.forwarded(&mut worker, begins);
+            session.responded(&mut worker, store, incoming.status, ends, || ends);
             session.settle_used(policy, &mut worker, store, &usage, || ends);
         } else {
             session.settle(policy, &mut worker, store, || ends);

@@ -22,6 +22,15 @@ pub fn cautions(summary: &Summary) -> Vec<String> {
             count(*checked)
         )
     }));
+    cautions.extend(summary.rules.iter().filter(|rule| finds_one_address(rule)).map(|rule| {
+        let RuleSummary { name, checked, .. } = rule;
+        format!(
+            "All {} requests of rule `{name}` have the same client address, probably that of a proxy. The numbers \
+             of the rule are those of all clients together. If the clients' addresses are in `x-forwarded-for`, log \
+             the header, and set `ip.trusted_hops`.",
+            count(*checked)
+        )
+    }));
     cautions
 }
 
@@ -29,6 +38,12 @@ pub fn cautions(summary: &Summary) -> Vec<String> {
 #[must_use]
 pub fn lacks_actor(rule: &RuleSummary) -> bool {
     rule.checked > 0 && rule.without_actor == rule.checked
+}
+
+/// Whether a rule by client address found only one. Then its numbers say nothing about clients.
+#[must_use]
+pub fn finds_one_address(rule: &RuleSummary) -> bool {
+    rule.by_address && rule.actors == 1 && rule.checked > 1 && !lacks_actor(rule)
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! Rules: quota, algorithm, cost and everything else that a rule has.
 
-use super::json::SPAN;
+use super::json::{PART, SPAN, UNIT};
 use super::shape::{Key, Object, Shape, Unless, choice, key, map, object, one_or_many, secs};
 use diana_base::time::Span;
 use diana_limiter::algorithm::{self, MAX_WAIT, Penalty, Quota};
@@ -85,6 +85,7 @@ fn rule() -> Shape {
         ])).or(0),
         key("missing", "What happens to requests without the actor.", Shape::Any(vec![missing(), Shape::Def("missing")])).or("ip"),
         key("mode", "`shadow`: the rule counts and reports, and never refuses.", choice(&["enforce", "shadow"])).or("enforce"),
+        key("enforce", "The part of its actors for which the rule refuses. For the others it is in shadow.", Shape::Matching(PART)).or("100%"),
         key("reject_delay", "How long the gateway holds back a refusal.", Shape::Span(Span::ZERO, secs(60))).or("0s"),
         key("cost", "How many units of the quota a request takes.", cost).or(1),
         key("charge", "Charges a request only if its response has such a status.", Shape::Def("statuses")),
@@ -123,7 +124,11 @@ fn quota(required: Required) -> Vec<Key> {
         Shape::Size(0, MOST),
     );
     let is_whole = required == Required::Yes;
-    let unit = Shape::Any(vec![choice(&["second", "minute", "hour", "day"]), Shape::Matching(SPAN)]);
+    let unit = Shape::Any(vec![
+        choice(&["second", "minute", "hour", "day"]),
+        Shape::Matching(UNIT),
+        Shape::Matching(SPAN),
+    ]);
     let mut keys = vec![
         if is_whole { rpu.required() } else { rpu },
         key("unit", "The unit of `rpu`: a word, or a span from `1ms` to `7d`. `algo: C` has none.", unit),

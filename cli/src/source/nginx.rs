@@ -7,6 +7,9 @@ use std::iter::Peekable;
 use std::ops::Range;
 use std::str::CharIndices;
 
+/// The most bytes of an argument in quotes (nginx's `NGX_CONF_BUFFER`, without the quotes).
+pub const LONGEST_ARGUMENT: usize = 4_094;
+
 /// A directive, in any block.
 #[derive(Debug)]
 pub struct Directive {
@@ -14,6 +17,8 @@ pub struct Directive {
     pub words: Vec<Word>,
     /// The name of the block that has the directive; empty outside of all blocks.
     pub block: String,
+    /// The index of the directive that opens this block.
+    pub parent: Option<usize>,
     /// Whether the `;` behind the last word is missing. Known only for directives that concern
     /// Diana, and for a directive in front of one: blocks of Lua have other rules.
     pub lacks_end: bool,
@@ -56,7 +61,12 @@ pub fn directives(text: &str) -> Result<Vec<Directive>, SyntaxError> {
                 reader.end(true);
                 let last = reader.directives.last().filter(|_| is_named);
                 let name = last.and_then(|directive| directive.words.first());
-                reader.blocks.push(name.map(|word| word.text.clone()).unwrap_or_default());
+                let name = name.map(|word| word.text.clone()).unwrap_or_default();
+                let parent = match is_named {
+                    true => reader.directives.len().checked_sub(1),
+                    false => reader.blocks.last().and_then(|(_, parent)| *parent),
+                };
+                reader.blocks.push((name, parent));
             }
             '}' => {
                 reader.end(false);
@@ -89,7 +99,8 @@ struct Reader<'a> {
     text: &'a str,
     directives: Vec<Directive>,
     words: Vec<Word>,
-    blocks: Vec<String>,
+    /// The name of each open block, and the directive that opens it.
+    blocks: Vec<(String, Option<usize>)>,
 }
 
 impl Reader<'_> {
@@ -108,8 +119,8 @@ impl Reader<'_> {
     }
 
     fn push(&mut self, words: Vec<Word>, lacks_end: bool) {
-        let block = self.blocks.last().cloned().unwrap_or_default();
-        self.directives.push(Directive { words, block, lacks_end });
+        let (block, parent) = self.blocks.last().cloned().unwrap_or_default();
+        self.directives.push(Directive { words, block, parent, lacks_end });
     }
 
     /// The index of the word that begins another directive, because a `;` is missing.

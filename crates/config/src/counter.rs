@@ -146,12 +146,11 @@ fn others_keys(fields: &mut Fields, own: &AlgorithmKind) {
 }
 
 fn unit(node: Node) -> Option<Span> {
-    const WORDS: [(&str, u64); 4] = [("second", 1), ("minute", 60), ("hour", 3_600), ("day", 86_400)];
     let Value::Text(text) = node.value() else {
         return node.expected("second, minute, hour, day or a span such as `30s`");
     };
-    if let Some((_, secs)) = WORDS.iter().find(|(word, _)| *word == fold(text)) {
-        return Some(Span::from_secs(*secs));
+    if let Some(unit) = diana_document::unit(text) {
+        return Some(unit);
     }
     if !text.trim_start().starts_with(|first: char| first.is_ascii_digit()) {
         node.fail(format!(

@@ -68,7 +68,7 @@ impl RuleHeadroom<'_> {
             // The rule refuses all requests anyway.
             return Some(counter);
         }
-        if algorithm.without_waiting().is_some() {
+        if algorithm.may_wait() {
             self.node.fail(WAITS);
             return None;
         }

@@ -43,7 +43,7 @@ pub(super) fn compile(node: Node, reader: &mut rule::Reader, scope: &mut Scope) 
         Some(node) => node.list(),
         None => Some(Vec::new()),
     };
-    fields.belong(&["mode"], "to a rule in `rules`, or at the top beside `limits`");
+    fields.belong(&["mode", "enforce"], "to a rule in `rules`, or at the top beside `limits`");
     fields.belong(TOP_KEYS, "at the top, beside `limits`");
     fields.belong(&rule_keys(), "to a rule in `rules`");
     let misspelt = ["rules", "exclusive", "priority"].iter().any(|key| fields.misspells(key));

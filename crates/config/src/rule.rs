@@ -20,7 +20,7 @@ use diana_limiter::response::{ResponseOverride, RuleResponses};
 /// The context in which a rule is read.
 pub(super) struct Reader<'a> {
     pub(super) actors: &'a Actors,
-    /// The document's mode: `shadow` puts every rule into shadow.
+    /// The document's mode.
     pub(super) mode: Mode,
     pub(super) names: Names,
     pub(super) plans: Plans<'a>,
@@ -42,13 +42,15 @@ pub(super) fn compile(
         return node.expected("a rule such as `{actor: ip, rpu: 10, unit: second}`");
     };
     let mut fields = node.fields()?;
-    let name = reader.names.name(fields.take("name"), url, index);
+    let given = fields.take("name");
+    let is_named = given.is_some();
+    let name = reader.names.name(given, url, index);
     let actors = match fields.take("actor") {
         Some(node) => reader.actors.select(node, pattern, scope),
         None => Some(Vec::new()),
     };
     let missing = fields.take("missing").and_then(|node| missing(&node, actors.as_deref()));
-    let mode = Mode::compile(fields.take("mode"));
+    let mode = Mode::compile(fields.take("mode"), fields.take("enforce"));
     let global = reader.global.rule(&mut fields);
     let reject_delay = match fields.take("reject_delay") {
         Some(node) => node.span(Span::ZERO..=MAX_REJECT_DELAY),
@@ -112,9 +114,10 @@ pub(super) fn compile(
     reader.responses.push((name.clone(), RuleResponses { limit: None, missing: own }));
     Some(RuleDraft {
         name,
+        is_named,
         actors: actors?,
         missing,
-        enforced: mode == Mode::Enforce && reader.mode == Mode::Enforce,
+        enforce: mode.within(reader.mode),
         reject_delay: reject_delay?,
         cost: cost?,
         counters,

@@ -28,7 +28,8 @@ pub(super) fn record(store: &impl Store, bytes: &[u8], clock: impl Fn() -> Time)
         }
         announced.retain(|(known, _)| *known != hash);
         announced.insert(0, (hash, now));
-        announced.truncate(MAX_REMEMBERED);
+        // In nginx a value must not grow: in a full zone that may crash the worker.
+        announced.resize(MAX_REMEMBERED, (0, Time::from_ns(0)));
         Some(write(&announced).into())
     });
     update == Ok(Update::Stored)

@@ -118,8 +118,6 @@ callbacks! {
         /// Keeps bytes with the stream, for the access log.
         fn http_set_filter_state_bytes(stream: StreamPtr, key: Bytes, value: Bytes) -> bool;
 
-        /// The worker of a stream.
-        fn http_filter_get_worker_index(stream: StreamPtr) -> u32;
         /// Resumes a held request.
         fn http_filter_continue_decoding(stream: StreamPtr);
         /// The configuration of the stream's route; null if there is none.

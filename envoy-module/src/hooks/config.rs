@@ -10,13 +10,7 @@ use std::ptr::null;
 use std::slice;
 
 /// A configuration as Envoy keeps it.
-pub struct Headroom {
-    pub config: FilterConfig,
-    /// The VMs of all workers.
-    pub workers: Vec<&'static ModuleVm>,
-}
-
-type Config = *const Headroom;
+type Config = *const FilterConfig;
 
 /// Makes a configuration; null refuses it.
 #[unsafe(no_mangle)]
@@ -44,11 +38,10 @@ pub extern "C" fn envoy_dynamic_module_on_http_filter_config_new(
             config.leave();
             return null();
         }
-        let workers = vms::of_workers(envoy, &config.namespace);
-        vms::introduce(&config, &workers);
+        vms::introduce(&config, &vms::of_workers(envoy, &config.namespace));
         // SAFETY: Envoy makes the configuration now.
         unsafe { config.flush() };
-        Box::into_raw(Box::new(Headroom { config, workers })).cast_const()
+        Box::into_raw(Box::new(config)).cast_const()
     });
     if made.is_null() {
         guarded((), Namespace::rest);
@@ -64,7 +57,7 @@ pub extern "C" fn envoy_dynamic_module_on_http_filter_config_destroy(config: Con
             return;
         }
         // SAFETY: this is the box of `config_new`, and Envoy does not use it again.
-        let Headroom { config, .. } = *unsafe { Box::from_raw(config.cast_mut()) };
+        let config = *unsafe { Box::from_raw(config.cast_mut()) };
         config.leave();
         if let Some(vm) = vms::of_main_here(&config) {
             vm.within(Context::of_config(&config), || vm.forget_the_gone());
@@ -81,7 +74,7 @@ pub extern "C" fn envoy_dynamic_module_on_http_filter_config_destroy(config: Con
 fn on_main(config: Config, work: impl FnOnce(&FilterConfig, &'static ModuleVm)) {
     guarded((), || {
         // SAFETY: Envoy keeps the configuration until the event ends.
-        let Some(Headroom { config, .. }) = (unsafe { config.as_ref() }) else {
+        let Some(config) = (unsafe { config.as_ref() }) else {
             return;
         };
         if let Some(vm) = vms::of_main(config) {

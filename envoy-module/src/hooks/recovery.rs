@@ -23,7 +23,7 @@ pub(super) fn release_all(vm: &'static ModuleVm) {
             continue;
         };
         if act(stream) == Action::Continue && !stream.envoy.get().is_null() {
-            // SAFETY: the stream is open, and this is its worker. Envoy may call back; no value is
+            // SAFETY: the stream is open, and this is its thread. Envoy may call back; no value is
             // borrowed.
             unsafe { (vm.envoy.http_filter_continue_decoding)(stream.envoy.get()) };
         }
@@ -39,14 +39,14 @@ fn act(stream: &'static Stream) -> Action {
         vm.end_hold(stream);
         vm.filter().on_delete(stream.id);
     };
-    // SAFETY: events of a stream come on its worker.
+    // SAFETY: events of a stream come on the thread where it began, which has the VM.
     vm.caught(|| unsafe { vm.in_turn(|| vm.within(Context::of_stream(stream), forget)) });
     if stream.is_answered.get() || stream.envoy.get().is_null() {
         return Action::Pause;
     }
     let decide = |reads| {
         let decide = || vm.filter().on_panic(stream.root.get(), reads);
-        // SAFETY: events of a stream come on its worker.
+        // SAFETY: events of a stream come on the thread where it began, which has the VM.
         vm.caught(|| unsafe { vm.in_turn(|| vm.within(Context::of_stream(stream), decide)) })
     };
     decide(true).or_else(|| decide(false)).unwrap_or(Action::Continue)

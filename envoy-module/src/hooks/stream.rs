@@ -1,11 +1,10 @@
-//! The events of a stream, on its worker.
+//! The events of a stream, on its thread: a worker, or the main thread for requests of Envoy's own.
 
-use super::config::Headroom;
 use super::recovery;
 use crate::abi::body;
 use crate::abi::{StreamPtr, body_status, headers_status, trailers_status};
 use crate::calls::{Reader, StreamBell};
-use crate::config::can_flush;
+use crate::config::{FilterConfig, can_flush};
 use crate::guard::guarded;
 use crate::host::Module;
 use crate::vm::Context;
@@ -19,18 +18,16 @@ type Entry = *const Stream;
 /// Begins a stream. No bug may lead to null, because Envoy would close the connection.
 #[unsafe(no_mangle)]
 pub extern "C" fn envoy_dynamic_module_on_http_filter_new(
-    config: *const Headroom,
+    config: *const FilterConfig,
     envoy: StreamPtr,
 ) -> Entry {
     guarded(null(), || {
         // SAFETY: Envoy keeps the configuration while it has streams.
-        let Some(Headroom { config, workers }) = (unsafe { config.as_ref() }) else {
+        let Some(config) = (unsafe { config.as_ref() }) else {
             return null();
         };
-        // SAFETY: the stream begins now.
-        let worker = unsafe { (config.envoy.http_filter_get_worker_index)(envoy) };
-        let stream = vms::of_worker(config, workers, worker).and_then(|vm| {
-            // SAFETY: a stream begins on its worker.
+        let stream = vms::of_this_thread(config).and_then(|vm| {
+            // SAFETY: this thread has the VM.
             unsafe { vm.in_turn(|| vm.streams.open(vm, envoy, config)) }
         });
         stream.map_or(null(), |stream| stream)
@@ -48,14 +45,14 @@ fn event<R: Copy>(
     let Some(stream) = (unsafe { entry.as_ref() }) else {
         return fallback;
     };
-    // Most streams have no state. Only the worker sets the mark, so the worker needs no turn to
-    // read the mark.
+    // Most streams have no state. Only the stream's thread sets the mark, so it needs no turn to read
+    // the mark.
     if !stream.is_known.get() {
         return fallback;
     }
     let event = || {
         let within = || stream.vm.within(Context::of_stream(stream), || work(stream, stream.vm.filter()));
-        // SAFETY: events of a stream come on its worker.
+        // SAFETY: events of a stream come on the thread where it began, which has the VM.
         unsafe { stream.vm.in_turn(within) }
     };
     stream.vm.caught(event).unwrap_or(fallback)
@@ -111,7 +108,7 @@ fn decide(stream: &'static Stream, ends: bool) -> u32 {
         stream.root.set(config.root);
         vm.within(Context::of_stream(stream), decide)
     };
-    // SAFETY: events of a stream come on its worker.
+    // SAFETY: events of a stream come on the thread where it began, which has the VM.
     unsafe { vm.in_turn(in_turn) }
 }
 
@@ -135,13 +132,13 @@ fn carry_out(stream: &Stream, action: Action) -> u32 {
 pub extern "C" fn envoy_dynamic_module_on_http_filter_request_body(
     _: StreamPtr,
     entry: Entry,
-    _ends: bool,
+    ends: bool,
 ) -> u32 {
     event(entry, body_status::CONTINUE, |stream, filter| {
         // SAFETY: the stream of an event lives.
         let reader = unsafe { Reader::new(stream.vm.envoy, stream.envoy.get()) };
         let size = reader.body_size(body::RECEIVED_REQUEST);
-        match filter.on_request_body(stream.id, size) {
+        match filter.on_request_body(stream.id, size, ends) {
             Action::Continue => body_status::CONTINUE,
             Action::Pause => body_status::STOP_AND_WATERMARK,
         }
@@ -151,7 +148,7 @@ pub extern "C" fn envoy_dynamic_module_on_http_filter_request_body(
 /// The request's trailers have arrived.
 #[unsafe(no_mangle)]
 pub extern "C" fn envoy_dynamic_module_on_http_filter_request_trailers(_: StreamPtr, entry: Entry) -> u32 {
-    event(entry, trailers_status::CONTINUE, |stream, filter| match filter.on_request_more(stream.id) {
+    event(entry, trailers_status::CONTINUE, |stream, filter| match filter.on_request_trailers(stream.id) {
         Action::Continue => trailers_status::CONTINUE,
         Action::Pause => trailers_status::STOP,
     })
@@ -162,12 +159,12 @@ pub extern "C" fn envoy_dynamic_module_on_http_filter_request_trailers(_: Stream
 pub extern "C" fn envoy_dynamic_module_on_http_filter_response_headers(
     _: StreamPtr,
     entry: Entry,
-    _ends: bool,
+    ends: bool,
 ) -> u32 {
     event(entry, headers_status::CONTINUE, |stream, filter| {
         #[cfg(feature = "test-panics")]
         crate::test_panics::at(crate::test_panics::Place::Response);
-        filter.on_response_headers(stream.id);
+        filter.on_response_headers(stream.id, ends);
         headers_status::CONTINUE
     })
 }
@@ -177,21 +174,24 @@ pub extern "C" fn envoy_dynamic_module_on_http_filter_response_headers(
 pub extern "C" fn envoy_dynamic_module_on_http_filter_response_body(
     _: StreamPtr,
     entry: Entry,
-    _ends: bool,
+    ends: bool,
 ) -> u32 {
     event(entry, body_status::CONTINUE, |stream, filter| {
         // SAFETY: the stream of an event lives.
         let reader = unsafe { Reader::new(stream.vm.envoy, stream.envoy.get()) };
         let size = reader.body_size(body::RECEIVED_RESPONSE);
-        filter.on_response_body(stream.id, size);
+        filter.on_response_body(stream.id, size, ends);
         body_status::CONTINUE
     })
 }
 
-/// Nothing depends on the response's trailers.
+/// The response's trailers have arrived.
 #[unsafe(no_mangle)]
-pub extern "C" fn envoy_dynamic_module_on_http_filter_response_trailers(_: StreamPtr, _entry: Entry) -> u32 {
-    trailers_status::CONTINUE
+pub extern "C" fn envoy_dynamic_module_on_http_filter_response_trailers(_: StreamPtr, entry: Entry) -> u32 {
+    event(entry, trailers_status::CONTINUE, |stream, filter| {
+        filter.on_response_trailers(stream.id);
+        trailers_status::CONTINUE
+    })
 }
 
 /// A bell of the worker has rung.
@@ -216,7 +216,7 @@ pub extern "C" fn envoy_dynamic_module_on_http_filter_destroy(entry: Entry) {
     end(entry);
     // SAFETY: entries are never freed.
     if let Some(stream) = unsafe { entry.as_ref() } {
-        // SAFETY: events of a stream come on its worker.
+        // SAFETY: events of a stream come on the thread where it began, which has the VM.
         guarded((), || unsafe { stream.vm.in_turn(|| stream.vm.streams.close(stream)) });
     }
 }

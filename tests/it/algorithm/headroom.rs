@@ -24,7 +24,7 @@ fn most(algorithm: &dyn Algorithm) -> u64 {
 pub fn headroom(rule: &Rule, part: f64) -> Option<u64> {
     let algorithm = rule.compile();
     let most = most(&*algorithm);
-    (algorithm.without_waiting().is_none() && most >= 2).then(|| power(most - 1, part))
+    (!algorithm.may_wait() && most >= 2).then(|| power(most - 1, part))
 }
 
 pub fn ask(run: &mut Run, cost: u64, headroom: u64) -> Verdict {

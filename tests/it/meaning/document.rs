@@ -52,11 +52,11 @@ const VALUES: [&[&str]; 5] =
 const ALL: usize = 3;
 const TUPLE: usize = 4;
 const UNITS_MS: [(u64, &[&str]); 5] = [
-    (1_000, &["second", "1s", "1000ms", "Second"]),
-    (30_000, &["30s", "30000ms", "30 s"]),
-    (60_000, &["minute", "60s", "1m", "1M"]),
-    (3_600_000, &["hour", "60m", "1h", "3600s"]),
-    (86_400_000, &["day", "24h", "1d"]),
+    (1_000, &["second", "1s", "1000ms", "Second", "sec", "Seconds"]),
+    (30_000, &["30s", "30000ms", "30 s", "30secs"]),
+    (60_000, &["minute", "60s", "1m", "1M", "min", "60 seconds", "m"]),
+    (3_600_000, &["hour", "60m", "1h", "3600s", "hrs", "60 min"]),
+    (86_400_000, &["day", "24h", "1d", "days", "24 hours"]),
 ];
 const ALGORITHMS: [&[&str]; 6] = [
     &["TB", "token bucket", "Token_Bucket", "tb", ""],
@@ -324,8 +324,12 @@ impl Rule {
         } else if random.below(2) == 0 {
             keys.push(text("scope", "local"));
         }
-        if self.shadow || random.below(2) == 0 {
-            keys.push(text("mode", if self.shadow { "shadow" } else { "enforce" }));
+        match (self.shadow, random.below(3)) {
+            (true, 0) => keys.push(text("enforce", pick(random, &["0%", " 0.00 %"]))),
+            (true, _) => keys.push(text("mode", "shadow")),
+            (false, 0) => keys.push(text("mode", "enforce")),
+            (false, 1) => keys.push(text("enforce", pick(random, &["100%", "100.0%"]))),
+            (false, _) => {}
         }
         let penalty = self.penalty.map(|(after, secs)| {
             let spellings = [format!("{secs}s"), format!("{}ms", secs * 1_000)];

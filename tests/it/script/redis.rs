@@ -146,7 +146,12 @@ impl Call {
 
 impl TestRedis {
     pub fn start() -> TestRedis {
-        let redis = Redis::start().unwrap();
+        TestRedis::start_with(&[])
+    }
+
+    /// The same with more arguments of Redis.
+    pub fn start_with(arguments: &[&str]) -> TestRedis {
+        let redis = Redis::start_with(arguments).unwrap();
         let client = redis::Client::open(format!("redis://{}/", redis.address())).unwrap();
         let mut connection = client.get_connection().unwrap();
         // The instant is the last argument.

@@ -28,10 +28,11 @@ pub fn header(summary: &Summary) -> Markup {
         }
         nav .sections aria-label="Sections" {
             ul {
+                @if summary.against.is_some() { li { a href="#comparison" { "Comparison" } } }
                 li { a href="#totals" { "Totals" } }
                 li { a href="#traffic" { "Traffic" } }
                 li { a href="#rules" { "Rules" } }
-                @if summary.against.is_some() { li { a href="#comparison" { "Comparison" } } }
+                @if !summary.clients.is_empty() { li { a href="#clients" { "Clients" } } }
                 li { a href="#log" { "Log" } }
             }
         }

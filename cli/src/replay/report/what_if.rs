@@ -59,20 +59,30 @@ fn slider(id: &str, rule: &RuleSummary, chosen: usize, point: &WhatIf) -> Markup
         }
         p .would {
             span .quota { span data-quota { (number::quota(point.rpu, rule.unit_s)) } }
-            " would refuse "
-            strong { span data-refused { (number::count(point.refused)) } " requests" }
+            ": this rule alone would refuse "
+            strong {
+                span data-refused { (number::count(point.refused)) } " "
+                span data-refused-noun { (noun(point.refused, "request")) }
+            }
             " (" span data-refused-share { (number::percent(point.refused, rule.checked)) } "), "
-            strong { span data-actors { (number::count(point.refused_actors)) } " actors" }
+            strong {
+                span data-actors { (number::count(point.refused_actors)) } " "
+                span data-actors-noun { (noun(point.refused_actors, "actor")) }
+            }
             " (" span data-actors-share { (number::percent(point.refused_actors, rule.actors)) } ")"
         }
     }
+}
+
+fn noun(count: u64, one: &str) -> String {
+    if count == 1 { one.to_owned() } else { format!("{one}s") }
 }
 
 /// The table. The script takes the texts of the cells and the places of the markers from the rows.
 fn quotas(rule: &RuleSummary, curve: &Curve) -> Markup {
     html! {
         table {
-            caption { "What other quotas would refuse" }
+            caption { "What other quotas of this rule alone would refuse" }
             (table::head([
                 Text("Quota"), Number("Refused requests"), Number("Share"), Number("Refused actors"), Number("Share"),
             ]))
@@ -104,6 +114,7 @@ fn advice(rule: &RuleSummary) -> Markup {
     html! {
         div .panel.advice {
             h3 { "Quotas to consider" }
+            p .sub { "For this rule alone. Other rules refuse requests, too" }
             ul .marks {
                 @for (label, rpu) in entries {
                     @if let Some(rpu) = rpu {
@@ -129,7 +140,9 @@ fn advice(rule: &RuleSummary) -> Markup {
                             }
                         }
                     }
-                    @if let Some(caveat) = &suggestion.caveat { p { strong { (text::prose(caveat)) } } }
+                    @for warning in suggestion.compared.iter().chain(&suggestion.caveat) {
+                        p { strong { (text::prose(warning)) } }
+                    }
                     p { (text::prose(&suggestion.why)) }
                 }
             }

@@ -53,7 +53,7 @@ fn the_zone_is_checked() {
     let document = r#"'{"url": "/", "rules": [{"actor": "user", "rpu": 1, "unit": "day"}]}'"#;
     let check = |zone: &str| {
         let text = format!(
-            "wasm {{\n{zone}\n}} http {{ proxy_wasm diana {document}; proxy_wasm diana {document}; }}"
+            "wasm {{\n{zone}\n}} http {{ proxy_wasm diana {document}; server {{ proxy_wasm diana {document}; }} }}"
         );
         let report = Report::of(File::new("nginx.conf", text), None);
         let line = |at| report.file.position(at).line;
@@ -100,7 +100,7 @@ fn reload(check_fails: bool, test_fails: bool) -> (String, i32) {
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples/nginx/reload");
     let status = Command::new(script)
         .args([dir.join("nginx.conf").to_str().unwrap(), "-p", "/prefix"])
-        .envs([("NGINX", nginx), ("DIANA", diana)])
+        .envs([("NGINX_PROGRAM", nginx), ("DIANA", diana)])
         .status()
         .unwrap();
     let log = fs::read_to_string(dir.join("log")).unwrap().replace(&format!("{}/", dir.display()), "");

@@ -105,7 +105,6 @@ pub fn places() -> Vec<Place> {
             json!({"name": "a", "sds_config": {}}),
         ),
         place("remote", r#"{"limits": [], "remote": @}"#, json!({"cluster": "a", "path": "/"})),
-        place("canary", r#"{"limits": [], "remote": {"cluster": "a", "path": "/", "canary": @}}"#, json!({})),
     ];
     for kind in diana_limiter::algorithm::KINDS {
         let base = match kind.per_unit {

@@ -69,8 +69,14 @@ pub trait Algorithm: Send + Sync {
     /// whatever other charges and refunds happened in between. The cell need not be prepared.
     fn refund(&self, cell: &mut [u8], now: Time, charge: Charge);
 
-    /// The same algorithm over the same cells for a host that cannot hold requests: it refuses
-    /// requests that would have to wait. `None` if the algorithm never makes requests wait.
+    /// Whether a request may have to wait.
+    fn may_wait(&self) -> bool {
+        false
+    }
+
+    /// The same algorithm over the same cells for a host that cannot hold requests, and whose clock
+    /// counts milliseconds: it refuses requests that would have to wait beyond the present one.
+    /// `None` if the algorithm already does.
     fn without_waiting(&self) -> Option<Box<dyn Algorithm>> {
         None
     }

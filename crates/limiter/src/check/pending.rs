@@ -5,7 +5,7 @@ use crate::cells::store::Store;
 use crate::cells::{Context, Events};
 use crate::check::{Decision, GroupCheck, Outcome, RuleReport, Scratch, WorkerCache};
 use crate::global::{GlobalCharge, GlobalQuery, LeaseRefill, RuleQuery, RuleReply, lease_number};
-use crate::policy::{Costs, Effect, GroupIndex, PlanId, Policy};
+use crate::policy::{Costs, Effect, GroupIndex, PlanId, Policy, RequestClass};
 use diana_base::time::Time;
 use std::mem::take;
 use std::ops::Range;
@@ -16,8 +16,8 @@ pub(crate) struct Pending {
     /// The keys of all checks, one after the other.
     pub(crate) keys: Vec<u8>,
     /// The local groups to check once the global stores have answered, where their actors' keys
-    /// stand, and the costs of the request.
-    pub(crate) checks: Vec<(GroupIndex, Range<usize>, Costs)>,
+    /// stand, the costs of the request and its class.
+    pub(crate) checks: Vec<(GroupIndex, Range<usize>, Costs, RequestClass)>,
     pub(crate) globals: Vec<GlobalCheck>,
     pub(crate) plan: Option<PlanId>,
     /// Whether the request has a high priority.
@@ -84,6 +84,13 @@ impl Pending {
             let mut queries = global_group.queries(policy, key, Some(&global.costs.units), global.fetches);
             if !global.leaves_headroom {
                 queries.iter_mut().for_each(|query| query.headroom = 0);
+            }
+            if global_group.group.has_rollout {
+                let rules = global_group.group.rules(&policy.rules);
+                queries
+                    .iter_mut()
+                    .zip(rules)
+                    .for_each(|(query, rule)| query.enforced = global.enforces(rule));
             }
             for (query, effect) in queries.iter_mut().zip(&global.effects) {
                 // Quotas of other plans count as far as they have room.
@@ -187,8 +194,8 @@ impl Pending {
         if is_refused {
             scratch.cache_refusals(policy, cache);
         } else {
-            for (place, key, costs) in checks {
-                scratch.add_check(place, key, &costs, context);
+            for (place, key, costs, class) in checks {
+                scratch.add_check(place, key, &costs, class, context);
             }
             scratch.add_local_checks(false, context);
             scratch.check(&cache.reservations, context);
@@ -225,7 +232,7 @@ impl Scratch {
             }
         }
         let is_kept = |check: &&GroupCheck| !check.is_leased() && context.policy.group(check.place).is_some();
-        let kept = |check: &GroupCheck| (check.place, check.key.clone(), check.costs().clone());
+        let kept = |check: &GroupCheck| (check.place, check.key.clone(), check.costs().clone(), check.class);
         let checks = checks.iter().filter(is_kept).map(kept).collect();
         let (keys, globals, reports) = (take(keys), take(globals), take(reports));
         let (plan, is_high_priority) = (*plan, *is_high_priority);
@@ -254,7 +261,7 @@ impl Scratch {
                 let key = self.keys.get(global.key.clone()).unwrap_or_default();
                 let refill_time = global_group.refill_time(policy, key);
                 cache.global_refusals.insert(
-                    (global_group.group.id, global.cache_hash()),
+                    (global_group.group.id, global.cache_hash),
                     *now,
                     refill_time,
                     &reports,

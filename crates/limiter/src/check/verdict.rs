@@ -11,7 +11,7 @@ pub(crate) struct GroupVerdict {
     before: Vec<u8>,
     verdicts: Vec<Verdict>,
     is_refused: bool,
-    /// Whether every rule admits at once, shadow rules included, but not those that
+    /// Whether every rule admits at once, rules in shadow included, but not those that
     /// [only count](ActorRules::only_counts).
     all_admit_now: bool,
     /// How many more units of cost these rules would admit.
@@ -48,7 +48,7 @@ impl GroupVerdict {
                 // A quota that only counts takes what is left.
                 verdict = algorithm.step(counter.state_mut(cell), now, verdict.remaining);
             }
-            is_refused |= rule.enforced && !verdict.admits() && effect == Effect::Decides;
+            is_refused |= !verdict.admits() && effect == Effect::Decides && rules.enforces(rule);
             any_admits |= verdict.admits();
             self.verdicts.push(verdict);
         }
@@ -131,7 +131,7 @@ impl GroupVerdict {
 
     /// The longest delay by an enforced rule that decides.
     pub(crate) fn delay(&self, rules: ActorRules) -> Span {
-        let enforces = |rule: &Rule| rule.enforced && rules.effect(rule) == Effect::Decides;
+        let enforces = |rule: &Rule| rules.enforces(rule) && rules.effect(rule) == Effect::Decides;
         let enforced = rules.counters().zip(&self.verdicts).filter(|((rule, _), _)| enforces(rule));
         let delays = enforced.filter_map(|(_, verdict)| match verdict.admission {
             Admission::Admit { delay } => Some(delay),
@@ -158,13 +158,13 @@ impl GroupVerdict {
                 continue;
             }
             let id = rules.group.reported_id(id, rule);
-            let result = match (verdict.admits(), rule.enforced) {
-                (true, _) => RuleResult::Admitted,
-                (false, true) => RuleResult::Refused,
-                (false, false) => RuleResult::Shadowed,
+            let enforced = rules.enforces(rule);
+            let result = match verdict.admits() {
+                true => RuleResult::Admitted,
+                false => RuleResult::of_refusal(enforced),
             };
-            let verdict = Some(*verdict);
-            to.push(RuleReport { rule: id, quota: counter.shown(), actor, result, verdict, degraded });
+            let (quota, verdict) = (counter.shown(), Some(*verdict));
+            to.push(RuleReport { rule: id, quota, actor, result, enforced, verdict, degraded });
         }
     }
 }

@@ -50,7 +50,7 @@ impl GlobalGroup {
                 key: policy.shards.count_key(name, key),
                 quota: counter.quota,
                 parameters,
-                enforced: rule.enforced,
+                enforced: rule.enforced(),
                 only_counts: false,
                 cost,
                 peeks: costs.is_some() && cost == 0,

@@ -57,7 +57,7 @@ pub(crate) fn ordinals(
             let Counters { default: counter, .. } = &rule.counters;
             let plans = RulePlans::order(plans.as_ref());
             let headroom = rule.counters.headroom();
-            let order = (rule.counters.others(), global.kind(), rule.enforced, plans, *cost_name, headroom);
+            let order = (rule.counters.others(), global.kind(), plans, *cost_name, headroom);
             alike.push(((name, counter.salt), order, at));
         }
     }

@@ -1,7 +1,7 @@
 //! What a request costs, in units of its rule's quota.
 
 use super::statuses::Statuses;
-use super::usage::{Measure, Measures, Usage};
+use super::usage::{Measure, Measures, Usage, digits};
 use crate::algorithm::Quota;
 use crate::request::token::header_name;
 use crate::request::{Part, PartId, Parts, Request};
@@ -29,8 +29,8 @@ pub(crate) enum Owed {
     Nothing,
     /// The cost is known. The status decides whether it is charged.
     Known(u64),
-    /// The host measures the cost.
-    Measured,
+    /// The host measures the cost. So many units are charged on arrival.
+    Measured(u64),
 }
 
 /// Where the cost of a request comes from.
@@ -49,7 +49,7 @@ pub enum CostSource {
     },
     /// The length of the request's body in bytes.
     RequestBytes {
-        /// The header `content-length`. A body of undeclared length is measured.
+        /// The declared length, which is charged on arrival.
         length: PartId,
     },
     /// The length of the response's body in bytes.
@@ -58,7 +58,7 @@ pub enum CostSource {
     Response {
         /// The number.
         measure: Measure,
-        /// The cost without such a number; `None`: the estimate.
+        /// The cost of a response without the number; `None`: the estimate.
         default: Option<u64>,
         /// The charge on arrival, and the largest cost.
         estimate: Estimate,
@@ -111,9 +111,7 @@ impl Cost {
             }
             Value::Text(_) => {
                 match node.choice("cost", &[("request_bytes", true), ("response_bytes", false)])? {
-                    true => CostSource::RequestBytes {
-                        length: parts.intern(Part::Header("content-length".into())),
-                    },
+                    true => CostSource::RequestBytes { length: parts.intern(Part::BodySize) },
                     false => CostSource::ResponseBytes(Estimate { units: 0, max: Quota::MAX_RPU }),
                 }
             }
@@ -158,31 +156,37 @@ impl Cost {
                 Owed::Known(units.map_or(*default, |units| units.clamp(*range.start(), *range.end())))
             }
             CostSource::RequestBytes { length } => {
-                let bytes = number(request, *length);
-                bytes.map_or(Owed::Measured, |bytes| Owed::Known(bytes.min(Quota::MAX_RPU)))
+                Owed::Measured(number(request, *length).unwrap_or(0).min(Quota::MAX_RPU))
             }
-            CostSource::ResponseBytes(_) | CostSource::Response { .. } => Owed::Measured,
+            CostSource::ResponseBytes(estimate) | CostSource::Response { estimate, .. } => {
+                Owed::Measured(estimate.units)
+            }
         };
-        let is_settled = owed == Owed::Measured || self.charge.is_some() || self.refund.is_some();
+        let is_settled = matches!(owed, Owed::Measured(_)) || self.charge.is_some() || self.refund.is_some();
         (self.estimate(owed), if is_settled { owed } else { Owed::Nothing })
     }
 
     /// The charge on arrival in a quota that has room.
     fn estimate(&self, owed: Owed) -> u64 {
-        match (&self.source, owed) {
+        match owed {
             _ if self.charge.is_some() => 0,
-            (_, Owed::Known(units)) => units,
-            (CostSource::ResponseBytes(estimate) | CostSource::Response { estimate, .. }, _) => {
-                estimate.units
-            }
-            _ => 0,
+            Owed::Nothing => 0,
+            Owed::Known(units) | Owed::Measured(units) => units,
         }
     }
 
     /// The final charge of a request that was `charged` on arrival. What the quota of another plan
-    /// had no room for is not charged later, either. `None`: the charge stays as it is.
-    pub(crate) fn at_end(&self, owed: Owed, charged: u64, usage: &Usage, measures: &Measures) -> Option<u64> {
-        let units = self.final_cost(owed, usage, measures)?;
+    /// had no room for is not charged later, either. `None`: the charge stays as it is. Adds to
+    /// `unread` if the cost is a number that could not be read.
+    pub(crate) fn at_end(
+        &self,
+        owed: Owed,
+        charged: u64,
+        usage: &Usage,
+        measures: &Measures,
+        unread: &mut u32,
+    ) -> Option<u64> {
+        let units = self.final_cost(owed, usage, measures, unread)?;
         Some(match units.checked_sub(self.estimate(owed)) {
             Some(more) => charged.saturating_add(more),
             None => units.min(charged),
@@ -190,7 +194,7 @@ impl Cost {
     }
 
     /// The cost of a request that has ended. `None`: it has none.
-    fn final_cost(&self, owed: Owed, usage: &Usage, measures: &Measures) -> Option<u64> {
+    fn final_cost(&self, owed: Owed, usage: &Usage, measures: &Measures, unread: &mut u32) -> Option<u64> {
         let has = |statuses: &Option<Statuses>| {
             usage.status.zip(statuses.as_ref()).map(|(status, statuses)| statuses.contains(status))
         };
@@ -200,26 +204,31 @@ impl Cost {
         if self.charge.is_some() && has(&self.charge) != Some(true) {
             return None;
         }
-        let units = match (&self.source, owed) {
+        Some(match (&self.source, owed) {
             (_, Owed::Known(units)) => units,
             (CostSource::RequestBytes { .. }, _) => usage.request_bytes.min(Quota::MAX_RPU),
-            // Without a response, nothing is known.
-            (_, _) if usage.status.is_none() => return None,
             (CostSource::ResponseBytes(estimate), _) => usage.response_bytes.min(estimate.max),
             (CostSource::Response { measure, default, estimate }, _) => {
                 let at = measures.values.iter().position(|value| value == measure)?;
-                let units = usage.values.get(at).copied().flatten();
-                units.or(*default).unwrap_or(estimate.units).min(estimate.max)
+                let number = usage.values.get(at).copied().unwrap_or_default();
+                let default = default.unwrap_or(estimate.units);
+                let units = if number.is_final {
+                    number.seen.unwrap_or(default)
+                } else {
+                    // A client must not pay less because it hides the number.
+                    *unread = unread.saturating_add(1);
+                    number.seen.unwrap_or(0).max(default).max(estimate.units)
+                };
+                units.min(estimate.max)
             }
             _ => return None,
-        };
-        Some(units)
+        })
     }
 
     /// Adds what the host has to measure.
     pub(crate) fn measure(&self, measures: &mut Measures) {
-        // Without a status there was no response, and its costs are unknown.
-        let is_response = matches!(self.source, CostSource::ResponseBytes(_) | CostSource::Response { .. });
+        // The status tells whether a response has a body that may have a number.
+        let is_response = matches!(self.source, CostSource::Response { .. });
         measures.status |= self.charge.is_some() || self.refund.is_some() || is_response;
         match &self.source {
             CostSource::RequestBytes { .. } => measures.request_bytes = true,
@@ -276,6 +285,8 @@ fn response(mut fields: Fields) -> Option<CostSource> {
         (fields.take("response_header"), fields.take("response_json"), fields.take("response_bytes"));
     let max = fields.take("max").map_or(Some(Quota::MAX_RPU), |node| node.size(1..=Quota::MAX_RPU));
     let most = max.unwrap_or(Quota::MAX_RPU);
+    // The old name of `estimate` has an error of its own.
+    let is_known = ["estimate", "reserve", "default"].iter().any(|key| fields.has(key));
     let units = fields.take("estimate").map_or(Some(0), |node| node.size(0..=most));
     let measure = match (header, json, bytes) {
         (Some(node), None, None) => {
@@ -299,8 +310,18 @@ fn response(mut fields: Fields) -> Option<CostSource> {
         Some(_) => fields.take("default").map(|node| node.size(0..=most)),
         None => None,
     };
+    let is_hidden = measure.is_some() && !is_known;
+    if is_hidden {
+        fields.fail(
+            "the cost of a response without the number, or whose number cannot be read, is not given, \
+             expected `estimate`, `default` or both, for example `estimate: 500`",
+        );
+    }
     fields.renamed("reserve", "`estimate`: write `estimate: 500`");
     fields.finish();
+    if is_hidden {
+        return None;
+    }
     let estimate = Estimate { units: units?, max: max? };
     match (measure, default) {
         (None, _) => Some(CostSource::ResponseBytes(estimate)),
@@ -345,17 +366,9 @@ fn reserved(name: &str) -> Option<&'static str> {
     }
 }
 
-/// The whole number in a header. Spaces around the number are ignored. A number above 2⁶⁴ − 1
-/// counts as 2⁶⁴ − 1.
+/// The whole number in a part of the request.
 fn number(request: &Request, part: PartId) -> Option<u64> {
     digits(request.get(part)?)
-}
-
-fn digits(value: &[u8]) -> Option<u64> {
-    let digits = value.trim_ascii();
-    let add =
-        |sum: u64, digit: &u8| sum.saturating_mul(10).saturating_add(u64::from(digit.wrapping_sub(b'0')));
-    (!digits.is_empty() && digits.iter().all(u8::is_ascii_digit)).then(|| digits.iter().fold(0, add))
 }
 
 #[cfg(test)]

@@ -139,6 +139,11 @@ impl Counters {
         !self.overrides.is_empty() && self.overrides.get(value).is_some()
     }
 
+    /// A hash of all quotas.
+    pub(super) fn meaning(&self) -> u64 {
+        Hasher::of(&(self.default.salt, self.default.lease, self.others()))
+    }
+
     /// A hash of all effective overrides, whatever their order; 0 without any.
     pub(crate) fn others(&self) -> u64 {
         let sum = |sum: u64, value: &[u8]| {

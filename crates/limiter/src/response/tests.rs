@@ -21,7 +21,6 @@ fn refused_for(reason: impl Fn(RuleId) -> Reason, policy: &Policy) -> Decision {
         outcome: Outcome::Reject(reason(rule)),
         reports,
         events: Events::default(),
-        left_out: 0,
         plan: None,
         is_high_priority: false,
     }

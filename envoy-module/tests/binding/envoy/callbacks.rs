@@ -32,7 +32,6 @@ pub fn all() -> Callbacks {
         http_get_metadata_bool,
         http_get_filter_state_bytes,
         http_set_filter_state_bytes,
-        http_filter_get_worker_index,
         http_filter_continue_decoding,
         get_most_specific_route_config,
         http_filter_scheduler_new,
@@ -265,10 +264,6 @@ unsafe extern "C" fn http_set_filter_state_bytes(stream: Pointer, key: Bytes, va
     let (key, value) = unsafe { (copy(key), copy(value)) };
     let set = |stream: &mut Stream| _ = stream.filter_state.insert(key, value);
     with(|world| world.stream(stream, "set_filter_state").map(set).is_some())
-}
-
-unsafe extern "C" fn http_filter_get_worker_index(stream: Pointer) -> u32 {
-    with(|world| world.stream(stream, "get_worker_index").map_or(0, |stream| stream.worker as u32))
 }
 
 unsafe extern "C" fn http_filter_continue_decoding(pointer: Pointer) {

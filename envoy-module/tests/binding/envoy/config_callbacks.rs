@@ -34,6 +34,9 @@ unsafe fn start(
         world.calls.insert(world.last_call, call);
         Some(world.last_call)
     });
+    if made.is_some() {
+        flow::filter_call();
+    }
     // SAFETY: the module has room for a number.
     made.map_or(FAILS, |made| unsafe {
         *id = made;

@@ -15,6 +15,9 @@ use super::world::{Owner, Stream, Thread, with};
 use diana_envoy_module::abi::{Header, body, body_status, headers_status, trailers_status};
 use std::ffi::c_void;
 
+/// No more streams than these begin by calls: one that waits for a store calls the store again.
+const MOST_CALLS: usize = 20;
+
 /// A line of headers.
 pub type Line = (Vec<u8>, Vec<u8>);
 
@@ -24,7 +27,9 @@ pub fn event<R>(thread: Thread, work: impl FnOnce() -> R) -> R {
         world.threads.push(thread);
         world.lender.begin();
     });
+    let before = diana_envoy_module::thread::play(thread.number());
     let result = work();
+    diana_envoy_module::thread::play(before);
     with(|world| {
         world.lender.end();
         world.threads.pop();
@@ -35,13 +40,13 @@ pub fn event<R>(thread: Thread, work: impl FnOnce() -> R) -> R {
 /// The stream's thread and pointers; `None` if the stream has ended.
 fn place(stream: usize) -> Option<(Thread, *mut c_void, hooks::Entry)> {
     with(|world| {
-        let thread = Thread::Worker(world.streams.get(&stream)?.worker);
+        let thread = world.streams.get(&stream)?.thread;
         Some((thread, stream as *mut c_void, world.entry(Owner::Stream(stream))))
     })
 }
 
 /// Runs an event of a stream; `None` if the stream has ended.
-fn on_stream<R>(stream: usize, hook: impl FnOnce(*mut c_void, hooks::Entry) -> R) -> Option<R> {
+pub fn on_stream<R>(stream: usize, hook: impl FnOnce(*mut c_void, hooks::Entry) -> R) -> Option<R> {
     let (thread, pointer, entry) = place(stream)?;
     Some(event(thread, || hook(pointer, entry)))
 }
@@ -52,7 +57,7 @@ fn change<R>(stream: usize, change: impl FnOnce(&mut Stream) -> R) -> Option<R> 
 
 /// Begins a stream, and returns its address.
 pub fn begin(stream: Stream) -> usize {
-    let (config, thread) = (stream.config, Thread::Worker(stream.worker));
+    let (config, thread) = (stream.config, stream.thread);
     let (address, entry) = with(|world| {
         let address = world.address();
         world.streams.insert(address, stream);
@@ -65,6 +70,20 @@ pub fn begin(stream: Stream) -> usize {
         with(|world| world.mistake("the module refuses a stream"));
     }
     address
+}
+
+/// While Envoy makes a call, a stream begins on the main thread if the call's cluster has filters.
+pub fn filter_call() {
+    let config = with(|world| {
+        let known = world.configs.iter().find(|(_, config)| !config.is_removed && !config.is_new);
+        known.filter(|_| world.filters_calls && world.streams.len() < MOST_CALLS).map(|(address, _)| *address)
+    });
+    if let Some(config) = config {
+        let own = |(name, value): (&str, &str)| (name.as_bytes().to_vec(), value.as_bytes().to_vec());
+        let request = [(":method", "POST"), (":path", "/"), (":authority", "store")].map(own).to_vec();
+        let stream = begin(Stream { config, request, ..Stream::default() });
+        request_headers(stream, true);
+    }
 }
 
 /// The request's headers arrive.
@@ -136,13 +155,14 @@ pub fn continued(stream: usize) {
         request_more(stream, vec![b"late".to_vec()], false);
     }
     if change(stream, |stream| stream.ends_at_once) == Some(true) {
-        respond(stream, vec![(b":status".to_vec(), b"503".to_vec())], &[b"overflow"]);
+        respond(stream, vec![(b":status".to_vec(), b"503".to_vec())], &[b"overflow"], 5);
         end(stream, true);
     }
 }
 
-/// The response of the upstream, or one of Envoy's own.
-pub fn respond(stream: usize, headers: Vec<Line>, chunks: &[&[u8]]) {
+/// The response of the upstream, or one of Envoy's own. Envoy keeps each chunk of the body in slices
+/// of `slice` bytes.
+pub fn respond(stream: usize, headers: Vec<Line>, chunks: &[&[u8]], slice: usize) {
     let proceeds = change(stream, |stream| {
         let proceeds = !stream.is_answered && !stream.has_response;
         if proceeds {
@@ -166,7 +186,7 @@ pub fn respond(stream: usize, headers: Vec<Line>, chunks: &[&[u8]]) {
         }),
     );
     for chunk in chunks {
-        let parts = chunk.chunks(5).map(Vec::from).collect();
+        let parts = chunk.chunks(slice).map(Vec::from).collect();
         change(stream, |stream| stream.chunk = Some((body::RECEIVED_RESPONSE, parts)));
         // SAFETY: the stream lives.
         expect(

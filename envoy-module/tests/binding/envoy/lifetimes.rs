@@ -45,15 +45,14 @@ fn check_schedulers(config: usize) {
     });
 }
 
-/// The routes get a document; returns whether the module takes the document.
-pub fn add_route(name: &str, document: &[u8]) -> bool {
+/// The routes get a document; returns the module's pointer, if the module takes the document.
+pub fn add_route(name: &str, document: &[u8]) -> Option<usize> {
     // SAFETY: Envoy lends both texts.
     let entry = event(Thread::Main, || unsafe { hooks::route_new(lend(name.as_bytes()), lend(document)) });
-    if !entry.is_null() {
-        // Routes with the same document may have the same pointer.
-        with(|world| world.routes.push((entry as usize, false)));
-    }
-    !entry.is_null()
+    let entry = (!entry.is_null()).then_some(entry as usize);
+    // Routes with the same document may have the same pointer.
+    with(|world| world.routes.extend(entry.map(|entry| (entry, false))));
+    entry
 }
 
 /// Ends what has been removed and what no stream has. `thread` is the one that had the last stream.

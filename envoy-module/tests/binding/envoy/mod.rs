@@ -3,25 +3,27 @@
 
 mod callbacks;
 mod config_callbacks;
+#[cfg(test)]
+mod costs;
 mod documents;
 mod exchange;
-mod flow;
+pub mod flow;
 mod hooks;
 #[allow(dead_code, reason = "other targets read numbers")]
 #[allow(clippy::duplicate_mod, reason = "the fuzzer has the file, too")]
 #[path = "../../../../fuzz/src/targets/input.rs"]
 mod input;
 mod lent;
-mod lifetimes;
+pub mod lifetimes;
 mod metrics;
-mod world;
+pub mod world;
 
 use diana_envoy_module::abi;
 use diana_envoy_module::held;
 use documents::{ADDRESSES, DOCUMENTS, LINES, LONG, PATHS, REMOTE, ROUTES, WRONG};
 use flow::Part;
 use input::Input;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, Once, PoisonError};
 use std::time::{Duration, Instant};
 use world::{Owner, Stream, Thread, WORKERS, wait_for_event, with};
 
@@ -38,15 +40,18 @@ const LONGEST_WAIT: Duration = Duration::from_secs(20);
 /// simulation's log.
 #[allow(dead_code, reason = "the fuzzer has hooks of its own for panics and lines")]
 pub fn load() {
-    abi::simulate(callbacks::all());
-    let hook = std::panic::take_hook();
-    // SAFETY: the callbacks are known.
-    assert!(!unsafe { hooks::program_init() }.is_null());
-    std::panic::set_hook(hook);
+    static LOADED: Once = Once::new();
+    LOADED.call_once(|| {
+        abi::simulate(callbacks::all());
+        let hook = std::panic::take_hook();
+        // SAFETY: the callbacks are known.
+        assert!(!unsafe { hooks::program_init() }.is_null());
+        std::panic::set_hook(hook);
+    });
 }
 
-/// Plays the events that the bytes describe. One run at a time: the module has one state.
-pub fn play(bytes: &[u8]) {
+/// Runs `work` with a new Envoy, and ends that Envoy. One run at a time: the module has one state.
+pub fn run(work: impl FnOnce()) {
     static TURN: Mutex<()> = Mutex::new(());
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
     abi::simulate(callbacks::all());
@@ -55,23 +60,30 @@ pub fn play(bytes: &[u8]) {
         let player = Some(std::thread::current().id());
         *world = world::World { player, lender, last_address, ..world::World::default() };
     });
-    let mut input = Input(&bytes[..bytes.len().min(MOST_BYTES)]);
-    let drains = input.flag();
-    // Most runs begin with a configuration that takes requests.
-    lifetimes::add_config(NAMES[0], DOCUMENTS[input.below(DOCUMENTS.len())].as_bytes());
-    check("the first configuration");
-    while !input.is_empty() {
-        let what = step(&mut input);
-        check(what);
-    }
-    if drains {
-        drain();
-    }
+    work();
     end();
 }
 
+/// Plays the events that the bytes describe.
+pub fn play(bytes: &[u8]) {
+    run(|| {
+        let mut input = Input(&bytes[..bytes.len().min(MOST_BYTES)]);
+        let drains = input.flag();
+        // Most runs begin with a configuration that takes requests.
+        lifetimes::add_config(NAMES[0], DOCUMENTS[input.below(DOCUMENTS.len())].as_bytes());
+        check("the first configuration");
+        while !input.is_empty() {
+            let what = step(&mut input);
+            check(what);
+        }
+        if drains {
+            drain();
+        }
+    });
+}
+
 /// Fails the run if the module has made a mistake.
-fn check(what: &str) {
+pub fn check(what: &str) {
     let mistakes = with(|world| std::mem::take(&mut world.mistakes));
     assert!(mistakes.is_empty(), "{what}: {}", mistakes.join("; "));
 }
@@ -124,9 +136,13 @@ fn step(input: &mut Input) -> &'static str {
             "time passes"
         }
         24 => {
-            let interrupts = input.flag();
-            with(|world| (world.interrupts, world.is_down) = (interrupts, !interrupts && !world.is_down));
-            "the main thread is about to run"
+            let what = input.below(3);
+            with(|world| match what {
+                0 => world.interrupts = true,
+                1 => world.is_down = !world.is_down,
+                _ => world.filters_calls = !world.filters_calls,
+            });
+            "another state of Envoy"
         }
         25..27 => {
             let (name, which) = (NAMES[input.below(NAMES.len())], input.below(DOCUMENTS.len() + 2));
@@ -178,7 +194,10 @@ fn step(input: &mut Input) -> &'static str {
 
 /// A request begins, by a listener that takes requests.
 fn request(input: &mut Input) {
-    let (which, worker, route) = (usize::from(input.byte()), input.below(WORKERS), usize::from(input.byte()));
+    let (which, worker, route) =
+        (usize::from(input.byte()), input.below(2 * WORKERS + 1), usize::from(input.byte()));
+    // A few streams are Envoy's own.
+    let thread = if worker == 2 * WORKERS { Thread::Main } else { Thread::Worker(worker % WORKERS) };
     let Some(config) = with(|world| {
         let open = world.configs.iter().filter(|(_, config)| !config.is_removed);
         let open: Vec<usize> = open.map(|(address, _)| *address).collect();
@@ -207,7 +226,7 @@ fn request(input: &mut Input) {
     let (ends, form) = (input.flag(), input.below(8));
     let stream = flow::begin(Stream {
         config,
-        worker,
+        thread,
         route,
         request,
         ends_at_once: form % 2 == 1,
@@ -217,7 +236,7 @@ fn request(input: &mut Input) {
     if form != 6 {
         flow::request_headers(stream, ends);
     }
-    lifetimes::end_unused(Thread::Worker(worker));
+    lifetimes::end_unused(thread);
 }
 
 /// The upstream responds to a request that has passed, or Envoy gives up a waiting request.
@@ -231,16 +250,16 @@ fn respond(input: &mut Input) {
         (b"content-type".to_vec(), b"application/json".to_vec()),
     ];
     let waits = with(|world| world.streams.get(&stream).is_some_and(|stream| stream.is_held));
-    flow::respond(stream, headers, BODIES[input.below(BODIES.len())]);
+    flow::respond(stream, headers, BODIES[input.below(BODIES.len())], 5);
     if waits || input.flag() {
         end_stream(stream, true);
     }
 }
 
 fn end_stream(stream: usize, is_logged: bool) {
-    let worker = with(|world| world.streams.get(&stream).map(|stream| stream.worker));
+    let thread = with(|world| world.streams.get(&stream).map(|stream| stream.thread));
     flow::end(stream, is_logged);
-    lifetimes::end_unused(worker.map_or(Thread::Main, Thread::Worker));
+    lifetimes::end_unused(thread.unwrap_or_default());
 }
 
 /// A listener goes: its configuration goes with its last stream.

@@ -14,10 +14,21 @@ use std::time::Duration;
 pub const WORKERS: usize = 2;
 
 /// A thread of Envoy's. All of them are played by one thread, in turn.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Thread {
+    #[default]
     Main,
     Worker(usize),
+}
+
+impl Thread {
+    /// The number by which the module knows the thread.
+    pub fn number(self) -> u32 {
+        match self {
+            Thread::Main => u32::MAX,
+            Thread::Worker(worker) => u32::MAX - 1 - worker as u32,
+        }
+    }
 }
 
 /// The receiver of a scheduler's event.
@@ -43,7 +54,7 @@ pub struct Config {
 #[derive(Default)]
 pub struct Stream {
     pub config: usize,
-    pub worker: usize,
+    pub thread: Thread,
     pub route: Option<usize>,
     /// The module's pointer.
     pub entry: usize,
@@ -96,6 +107,8 @@ pub struct World {
     pub interrupts: bool,
     /// Whether Envoy cannot make calls.
     pub is_down: bool,
+    /// Whether the clusters of calls have the module among their filters.
+    pub filters_calls: bool,
 }
 
 static WORLD: Mutex<Option<World>> = Mutex::new(None);
@@ -154,11 +167,11 @@ impl World {
     /// The stream of this address, if it lives and this is its thread.
     pub fn stream(&mut self, pointer: *mut c_void, what: &str) -> Option<&mut Stream> {
         self.check_thread(what);
-        let worker = self.streams.get(&(pointer as usize)).map(|stream| stream.worker);
-        match worker {
+        let thread = self.streams.get(&(pointer as usize)).map(|stream| stream.thread);
+        match thread {
             None => self.mistake(format!("{what} with a stream that has gone")),
-            Some(worker) if self.threads.last() != Some(&Thread::Worker(worker)) => {
-                self.mistake(format!("{what} beside the stream's worker {worker}"));
+            Some(thread) if self.threads.last() != Some(&thread) => {
+                self.mistake(format!("{what} beside the stream's thread {thread:?}"));
             }
             Some(_) => {}
         }

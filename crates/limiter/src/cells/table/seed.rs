@@ -9,7 +9,7 @@
 use crate::cells::store::{Fault, Store, Update};
 use diana_base::time::Time;
 use siphasher::sip::SipHasher13;
-use std::hash::Hasher as _;
+use std::hash::{Hash, Hasher as _};
 
 /// A secret of 128 bits.
 pub type Seed = [u8; 16];
@@ -133,6 +133,50 @@ impl Hasher {
         let mut hasher = SipHasher13::new();
         hasher.write(bytes);
         hasher.finish()
+    }
+
+    /// The same for any value.
+    ///
+    /// ```
+    /// use diana_limiter::cells::table::Hasher;
+    ///
+    /// assert_ne!(Hasher::of(&("a", "bc")), Hasher::of(&("ab", "c")));
+    /// assert_eq!(Hasher::of(&vec![7_u64]), 10_771_263_883_588_581_193, "on each platform");
+    /// assert_eq!(Hasher::of_all(["a", "b"]), Hasher::of_all(["b", "a"]));
+    /// ```
+    #[must_use]
+    pub fn of(value: &impl Hash) -> u64 {
+        let mut written = Written(Vec::new());
+        value.hash(&mut written);
+        written.finish()
+    }
+
+    /// A hash of values in any order.
+    pub fn of_all(values: impl IntoIterator<Item: Hash>) -> u64 {
+        values.into_iter().fold(0, |sum, value| sum.wrapping_add(Hasher::of(&value)))
+    }
+}
+
+/// The bytes of a value, in which lengths and variants have eight bytes on each platform. Out of
+/// line, because many types write.
+struct Written(Vec<u8>);
+
+impl std::hash::Hasher for Written {
+    #[inline(never)]
+    fn write(&mut self, bytes: &[u8]) {
+        self.0.extend_from_slice(bytes);
+    }
+
+    fn write_usize(&mut self, number: usize) {
+        self.write_u64(u64::try_from(number).unwrap_or(u64::MAX));
+    }
+
+    fn write_isize(&mut self, number: isize) {
+        self.write_i64(i64::try_from(number).unwrap_or(i64::MAX));
+    }
+
+    fn finish(&self) -> u64 {
+        Hasher::name(&self.0)
     }
 }
 

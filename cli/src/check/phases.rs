@@ -1,0 +1,321 @@
+//! Findings about what nginx does around the filter: other responses in place of a refusal,
+//! subrequests and internal redirects, and the length and number of documents.
+//!
+//! The filter runs in the rewrite phase, before `rewrite`, `return` and `if` of the location. A
+//! refusal is sent later, by the content handler of the location that the request had then.
+
+use super::code;
+use super::finding::Findings;
+use crate::source::nginx::{Directive, LONGEST_ARGUMENT, Word};
+use crate::source::recognize::is_of_diana;
+use diana_document::quoted;
+use serde_json::Value;
+use std::ops::Range;
+
+const ONLY_IN_ANSWERING: &str = "write `proxy_wasm diana` only in the location that answers";
+const EMPTY: &str = r#"`proxy_wasm diana '{"limits": []}';`"#;
+
+/// Adds all findings about a configuration.
+pub fn surroundings(directives: &[Directive], findings: &mut Findings) {
+    let tree = Tree { directives };
+    for (index, directive) in directives.iter().enumerate() {
+        if is_of_diana(directive) {
+            length(directive, findings);
+            tree.repeated(index, directive, findings);
+            continue;
+        }
+        match directive.texts()[..] {
+            ["rewrite", _, replacement, ref flag @ ..] => {
+                tree.rewrite(index, replacement, flag.first().copied(), findings);
+            }
+            ["return", first, ..] => tree.response(index, first, findings),
+            ["try_files", .., last] if !last.starts_with('=') => tree.try_files(index, findings),
+            ["error_page", _, .., uri] => tree.error_page(index, uri, findings),
+            [name @ ("auth_request" | "mirror" | "add_before_body" | "add_after_body"), uri] => {
+                tree.subrequest(index, name, uri, findings);
+            }
+            ["slice", size] if size != "0" => tree.slice(index, findings),
+            ["ssi", "on"] => tree.ssi(index, findings),
+            [name, ..] if is_handler(name) && directive.block == "if" => tree.handler(index, findings),
+            _ => {}
+        }
+    }
+}
+
+/// Whether a directive sets the content handler of its block.
+fn is_handler(name: &str) -> bool {
+    name.ends_with("_pass") || name == "js_content" || name.starts_with("content_by_lua")
+}
+
+fn length(directive: &Directive, findings: &mut Findings) {
+    let [_, _, document, ..] = &directive.words[..] else { return };
+    // JSON is always in quotes here.
+    let bytes = document.range.len().saturating_sub(2);
+    if bytes <= LONGEST_ARGUMENT {
+        return;
+    }
+    let compact =
+        serde_json::from_str::<Value>(&document.text).map_or(bytes, |value| value.to_string().len());
+    let hint = match compact <= LONGEST_ARGUMENT {
+        true => format!("without blanks the document has {compact} bytes"),
+        false => "write each limit only in the locations whose paths it concerns, or give the location \
+            several directives, which charge in turn"
+            .into(),
+    };
+    findings.add(
+        code::DOCUMENT_LENGTH,
+        &directive.words.get(1).map_or(document.range.clone(), |name| name.range.clone()),
+        format!(
+            "the document has {bytes} bytes, but nginx refuses an argument of more than {LONGEST_ARGUMENT}"
+        ),
+        Some(&hint),
+    );
+}
+
+/// Whether a document of Diana limits nothing.
+fn is_empty(directive: &Directive) -> bool {
+    let document = directive.words.get(2).and_then(|word| serde_json::from_str::<Value>(&word.text).ok());
+    document.is_some_and(|document| {
+        let has_limits =
+            document.get("limits").and_then(Value::as_array).is_none_or(|limits| !limits.is_empty());
+        !has_limits && document.get("deny").is_none()
+    })
+}
+
+/// The directives by their blocks. A block is the index of the directive that opens it; `None` is
+/// the whole file.
+struct Tree<'a> {
+    directives: &'a [Directive],
+}
+
+type Block = Option<usize>;
+
+impl<'a> Tree<'a> {
+    fn get(&self, block: Block) -> Option<&'a Directive> {
+        self.directives.get(block?)
+    }
+
+    fn parent(&self, block: Block) -> Block {
+        self.get(block)?.parent
+    }
+
+    fn within(&self, block: Block) -> impl Iterator<Item = (usize, &'a Directive)> {
+        self.directives.iter().enumerate().filter(move |(_, directive)| directive.parent == block)
+    }
+
+    /// The block itself and all blocks around it, the whole file last.
+    fn blocks_around(&self, block: Block) -> impl Iterator<Item = Block> {
+        std::iter::successors(Some(block), |block| block.map(|_| self.parent(*block)))
+    }
+
+    fn is(&self, block: Block, name: &str) -> bool {
+        self.get(block).is_some_and(|directive| directive.texts().first() == Some(&name))
+    }
+
+    /// The innermost block of this name around a directive.
+    fn around(&self, index: usize, name: &str) -> Block {
+        self.blocks_around(self.parent(Some(index))).find(|block| self.is(*block, name)).flatten()
+    }
+
+    /// The directives of Diana that hold in a block: its own ones, or those of the next block
+    /// around it that has any `proxy_wasm`.
+    fn effective(&self, block: Block) -> Vec<&'a Directive> {
+        let filters = |block| self.within(block).filter(|(_, it)| it.texts().first() == Some(&"proxy_wasm"));
+        let holding = self.blocks_around(block).find(|block| filters(*block).next().is_some());
+        let filters = holding.map(filters).into_iter().flatten();
+        filters.map(|(_, directive)| directive).filter(|directive| is_of_diana(directive)).collect()
+    }
+
+    /// Whether requests are limited in a block.
+    fn limits(&self, block: Block) -> bool {
+        self.effective(block).iter().any(|directive| !is_empty(directive))
+    }
+
+    fn word(&self, index: usize, word: usize) -> Range<usize> {
+        let words = self.directives.get(index).map_or(&[][..], |directive| &directive.words);
+        words.get(word).or(words.first()).map_or(0..0, |word: &Word| word.range.clone())
+    }
+
+    /// A second directive of Diana in the same block.
+    fn repeated(&self, index: usize, directive: &Directive, findings: &mut Findings) {
+        let mut own = self.within(directive.parent).filter(|(_, other)| is_of_diana(other));
+        if own.next().is_some_and(|(first, _)| first < index) {
+            findings.add(
+                code::SEVERAL_DIRECTIVES,
+                &self.word(index, 0),
+                "two directives in one block decide in turn: a request that the second one refuses stays \
+                 charged by the first one",
+                Some("write one document with all limits"),
+            );
+        }
+    }
+
+    /// `rewrite` in a location. At server level it runs before the filter.
+    fn rewrite(&self, index: usize, replacement: &str, flag: Option<&str>, findings: &mut Findings) {
+        let is_redirect =
+            ["http://", "https://", "$scheme"].iter().any(|scheme| replacement.starts_with(scheme));
+        if is_redirect || matches!(flag, Some("redirect" | "permanent")) {
+            return self.response(index, "302", findings);
+        }
+        let stays = || {
+            let mut later = self.within(self.parent(Some(index))).filter(|(other, _)| *other > index);
+            flag.is_none() && later.any(|(_, directive)| directive.texts() == ["break"])
+        };
+        let location = self.around(index, "location");
+        if location.is_some() && flag != Some("break") && !self.effective(location).is_empty() && !stays() {
+            self.lost(
+                index,
+                "the request leaves the location after it was counted, and a refusal is lost",
+                &format!("{ONLY_IN_ANSWERING}, or write `rewrite … break`, or rewrite at server level"),
+                findings,
+            );
+        }
+    }
+
+    /// `return` in a location, with a status or an address.
+    fn response(&self, index: usize, status: &str, findings: &mut Findings) {
+        let location = self.around(index, "location");
+        // The client does not get what the limit protects.
+        let is_harmless = self.around(index, "if").is_some() && !status.starts_with('2');
+        if location.is_some() && self.limits(location) && !is_harmless {
+            self.lost(
+                index,
+                "nginx responds here after the request was counted, and a refusal is lost",
+                &format!("write {EMPTY} in this location, or `return` at server level"),
+                findings,
+            );
+        }
+    }
+
+    /// A handler in an `if` in a location.
+    fn handler(&self, index: usize, findings: &mut Findings) {
+        let location = self.around(index, "location");
+        let postpones = || self.directives.iter().any(|it| it.texts() == ["wasm_postpone_rewrite", "on"]);
+        if location.is_some() && self.limits(location) && !postpones() {
+            self.lost(
+                index,
+                "this handler answers in place of the location's, and a refusal is lost",
+                "write `wasm_postpone_rewrite on;` in `http`, or choose the upstream by a `map` and a variable",
+                findings,
+            );
+        }
+    }
+
+    fn try_files(&self, index: usize, findings: &mut Findings) {
+        if self.limits(self.parent(Some(index))) {
+            self.lost(
+                index,
+                "the last path leaves the location: a refusal is lost, and the request counts again there",
+                &format!("write `error_page 404 = …` in place of `try_files`, and {EMPTY} in its location"),
+                findings,
+            );
+        }
+    }
+
+    fn lost(&self, index: usize, message: &str, hint: &str, findings: &mut Findings) {
+        findings.add(code::LOST_REFUSAL, &self.word(index, 0), message, Some(hint));
+    }
+
+    fn subrequest(&self, index: usize, name: &str, uri: &str, findings: &mut Findings) {
+        if let Some(target) = self.limited_target(index, uri) {
+            findings.add(
+                code::SUBREQUEST,
+                &self.word(index, 1),
+                format!(
+                    "the subrequest of `{name}` runs the filter too: it is charged, and if it is refused, the \
+                     request fails"
+                ),
+                Some(&format!("write {EMPTY} in {}", self.named(target, uri))),
+            );
+        }
+    }
+
+    fn slice(&self, index: usize, findings: &mut Findings) {
+        if self.limits(self.parent(Some(index))) {
+            findings.add(
+                code::SUBREQUEST,
+                &self.word(index, 0),
+                "each slice but the first is a subrequest to the same location, which is charged",
+                Some("leave `slice` out where `proxy_wasm diana` holds"),
+            );
+        }
+    }
+
+    fn ssi(&self, index: usize, findings: &mut Findings) {
+        if self.limits(self.parent(Some(index))) {
+            findings.add(
+                code::COUNTED_AGAIN,
+                &self.word(index, 0),
+                "each included page is a subrequest, which runs the filter of its location",
+                Some(&format!("write {EMPTY} in the locations of the included pages")),
+            );
+        }
+    }
+
+    fn error_page(&self, index: usize, uri: &str, findings: &mut Findings) {
+        if let Some(target) = self.limited_target(index, uri) {
+            findings.add(
+                code::COUNTED_AGAIN,
+                &self.word(index, 0),
+                format!("the request counts once more in {}", self.named(target, uri)),
+                Some(&format!("write {EMPTY} in that location")),
+            );
+        }
+    }
+
+    /// The block to which a directive sends requests by this path, if requests are limited there.
+    fn limited_target(&self, index: usize, uri: &str) -> Option<Block> {
+        if !uri.starts_with(['/', '@']) {
+            return None;
+        }
+        let own = self.around(index, "server");
+        let mut servers: Vec<Block> = own.map(Some).into_iter().collect();
+        if servers.is_empty() {
+            let all = (0..self.directives.len()).map(Some);
+            servers = all.filter(|block| self.is(*block, "server")).collect();
+        }
+        if servers.is_empty() {
+            servers.push(None);
+        }
+        let targets = servers.into_iter().map(|server| self.location(server, uri).unwrap_or(server));
+        targets.into_iter().find(|target| self.limits(*target))
+    }
+
+    /// The location in a block that serves a path, by nginx's rules. Only the part of the path in
+    /// front of a variable is known.
+    fn location(&self, block: Block, uri: &str) -> Option<Block> {
+        let path = uri.split(['$', '?']).next().unwrap_or_default();
+        let is_whole = !uri.contains('$');
+        let (mut longest, mut stops, mut by_regex) = (None::<(usize, usize)>, false, None);
+        for (index, directive) in self.within(block) {
+            match directive.texts()[..] {
+                ["location", "=", exact] if is_whole && exact == path => return Some(Some(index)),
+                ["location", name] if name.starts_with('@') && name == uri => return Some(Some(index)),
+                ["location", prefix] | ["location", "^~", prefix]
+                    if path.starts_with(prefix)
+                        && longest.is_none_or(|(length, _)| prefix.len() > length) =>
+                {
+                    longest = Some((prefix.len(), index));
+                    stops = directive.texts().get(1) == Some(&"^~");
+                }
+                ["location", operator @ ("~" | "~*"), pattern] if is_whole && by_regex.is_none() => {
+                    let flags = if operator == "~*" { "(?i)" } else { "" };
+                    let regex = regex_lite::Regex::new(&format!("{flags}{pattern}"));
+                    by_regex = regex.is_ok_and(|regex| regex.is_match(path)).then_some(index);
+                }
+                _ => {}
+            }
+        }
+        let longest = longest.map(|(_, index)| Some(index));
+        let inner = longest.and_then(|index| self.location(index, uri));
+        inner.or_else(|| by_regex.filter(|_| !stops).map(Some)).or(longest)
+    }
+
+    /// A block in the words of the file.
+    fn named(&self, block: Block, uri: &str) -> String {
+        match self.get(block).filter(|_| self.is(block, "location")) {
+            Some(directive) => quoted(&directive.texts().join(" ")),
+            None => quoted(&format!("location = {}", uri.split(['$', '?']).next().unwrap_or_default())),
+        }
+    }
+}

@@ -1,0 +1,98 @@
+//! Counts that no configuration uses go, also while routes have documents.
+
+use crate::envoy::world::{Stream, Thread, WORKERS, wait_for_event, with};
+use crate::envoy::{self, check, flow, lifetimes};
+use diana_envoy_module::held::held;
+use std::time::{Duration, Instant};
+
+const ACTORS: usize = 300;
+const UPDATES: usize = 25;
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// A listener's document. Its table of `changes` is another one in each version.
+fn listener(version: usize) -> String {
+    format!(
+        r#"{{"limits": [
+            {{"url": "/", "headers": {{"x-version": {{"regex": "any|{version}"}}}}, "rules": [
+                {{"name": "changes", "actor": "user", "rpu": 9, "unit": "hour"}}]}},
+            {{"url": "/", "rules": [{{"name": "stays", "actor": "user", "algo": "W", "rpu": 3, "unit": "7d"}}]}}
+        ], "local": {{"max_actors": {ACTORS}}}}}"#
+    )
+}
+
+const OWN: &str = r#"{"limits": [{"url": "/", "rules": [{"name": "own", "actor": "user", "algo": "W", "rpu": 2, "unit": "7d"}]}]}"#;
+/// Takes the limits of the listener's document.
+const PLAIN: &str = r#"{"access_log": "all"}"#;
+
+/// The most keys that a document may have.
+fn footprint(document: Result<diana_config::Configuration, impl std::fmt::Debug>) -> usize {
+    document.unwrap().policy.footprint().0 as usize
+}
+
+/// Sends a request by the newest listener. Returns whether it passes.
+fn ask(worker: usize, route: Option<usize>, user: &str) -> bool {
+    let config = with(|world| *world.configs.keys().next_back().unwrap());
+    let request =
+        [(":method", "GET"), (":path", "/"), (":authority", "a"), ("x-user-id", user), ("x-version", "any")];
+    let own = |(name, value): (&str, &str)| (name.as_bytes().to_vec(), value.as_bytes().to_vec());
+    let request = request.map(own).to_vec();
+    let thread = Thread::Worker(worker);
+    let stream = flow::begin(Stream { config, route, request, thread, ..Stream::default() });
+    flow::request_headers(stream, true);
+    let passes = with(|world| !world.streams[&stream].is_answered);
+    flow::end(stream, true);
+    check("a request");
+    passes
+}
+
+/// Ends all listeners but the newest, and lets the module do what is due until there are at most
+/// this many keys.
+fn replace(most: usize) {
+    with(|world| {
+        let newest = *world.configs.keys().next_back().unwrap();
+        world.configs.iter_mut().for_each(|(address, config)| config.is_removed = *address != newest);
+    });
+    lifetimes::end_unused(Thread::Main);
+    let deadline = Instant::now() + PATIENCE;
+    while held().keys > most {
+        assert!(Instant::now() < deadline, "{} keys, more than {most}", held().keys);
+        wait_for_event(Duration::from_millis(20));
+        (0..with(|world| world.events.len())).for_each(|_| flow::deliver(0));
+        check("events");
+    }
+}
+
+#[test]
+fn updates_leave_no_more_keys_than_the_documents_in_use_may_have() {
+    envoy::load();
+    envoy::run(|| {
+        let listener_keys = footprint(diana_config::compile(listener(0).as_bytes()));
+        let own_keys = footprint(diana_config::compile_route(listener(0).as_bytes(), OWN.as_bytes()));
+        // Those of the log lines and of the seed.
+        let most = listener_keys + own_keys + 3;
+        assert!(lifetimes::add_config("sweeping", listener(0).as_bytes()));
+        let own = lifetimes::add_route("own", OWN.as_bytes()).unwrap();
+        let plain = lifetimes::add_route("plain", PLAIN.as_bytes()).unwrap();
+        assert!(ask(0, Some(own), "idle"));
+        for version in 1..=UPDATES {
+            for actor in 0..ACTORS {
+                let user = format!("user-{actor}");
+                for route in [None, Some(plain)] {
+                    ask(actor % WORKERS, route, &user);
+                }
+            }
+            let before = held().keys;
+            assert!(before > most / 3, "the load is too small");
+            assert!(lifetimes::add_config("sweeping", listener(version).as_bytes()));
+            // The old tables stay in use until the old listener ends.
+            assert!(held().keys >= before);
+            replace(most);
+            assert!(!ask(0, None, "user-7") || version == 1, "the count of a rule that stays has gone");
+        }
+        // The count of a route that no request has used since the first update.
+        assert_eq!([(); 3].map(|()| ask(1, Some(own), "idle")), [true, false, false]);
+        with(|world| world.routes.iter_mut().for_each(|route| route.1 = true));
+        lifetimes::end_unused(Thread::Main);
+        replace(listener_keys + 3);
+    });
+}
