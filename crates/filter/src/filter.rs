@@ -71,6 +71,8 @@ struct Stream<H: Host> {
     is_grpc: bool,
     /// In nginx, the refusal that was sent, until the response shows whether the client gets it.
     refusal: Option<Box<Rejection<H>>>,
+    /// In nginx, the number of the refusal; 0 if the request was not refused.
+    refusal_number: u64,
     /// What the request used so far, if a rule has to know.
     metering: Option<Box<Metering>>,
 }
@@ -87,8 +89,10 @@ pub struct Filter<H: Host> {
     /// The number of the plugins' mark in the host; set if the host announces no contexts.
     mark: Cell<Option<u32>>,
     streams: Exclusive<NumberMap<Stream<H>>>,
-    /// In nginx, the last streams that were refused, oldest first.
-    refused: Exclusive<VecDeque<u32>>,
+    /// In nginx, the last streams that were refused, oldest first, each with the number of its
+    /// refusal: the requests of a connection share one id.
+    refused: Exclusive<VecDeque<(u32, u64)>>,
+    refusals: Cell<u64>,
     /// Calls in flight to stores, by the host's numbers: the plugin and its own number for the
     /// call.
     calls: Exclusive<NumberMap<(Rc<Plugin<H>>, u32)>>,
@@ -110,6 +114,7 @@ impl<H: Host> Filter<H> {
             mark: Cell::default(),
             streams: Exclusive::default(),
             refused: Exclusive::default(),
+            refusals: Cell::default(),
             calls: Exclusive::default(),
             polls: Exclusive::default(),
             ids: Rc::default(),

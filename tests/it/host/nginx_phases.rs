@@ -189,3 +189,18 @@ fn blanks_around_a_header_make_no_other_actor() {
         }
     }
 }
+
+/// The requests of a connection share one id, so a refused one must not end a later one.
+#[test]
+fn a_refused_request_ends_no_other_of_its_connection() {
+    let rules = r#"{"limits": [{"url": "/refused", "rules": [{"rpu": 0, "unit": "day"}]},
+        {"url": "/held", "rules": [{"algo": "C", "rpu": 1}]}]}"#;
+    let gateway = Gateway::start(Rules::Strict, 1, rules);
+    let ask = |path| gateway.fate(gateway.request(0, path, "ann"));
+    assert_eq!(ask("/refused"), REFUSED);
+    gateway.vms[0].repeat_id();
+    assert_eq!(ask("/held"), Fate::Upstream);
+    assert!((0..1_100).all(|_| ask("/refused") == REFUSED));
+    assert_eq!(ask("/held"), REFUSED, "the permit is still taken");
+    gateway.no_crash();
+}

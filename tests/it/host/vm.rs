@@ -112,6 +112,11 @@ impl Vm {
         &self.0.world
     }
 
+    /// The next stream gets the id of the last one, as the requests of a connection do in nginx.
+    pub fn repeat_id(&self) {
+        self.0.last_id.set(self.0.last_id.get() - 1);
+    }
+
     fn id(&self) -> u32 {
         self.0.last_id.set(self.0.last_id.get() + 1);
         self.0.last_id.get()

@@ -46,8 +46,18 @@ impl<H: Host> Filter<H> {
         if is_waiting || session.has_charges() || headers.is_some() || refusal.is_some() {
             let (plugin, metering) = (Rc::clone(plugin), None);
             let is_complete = ends || plugin.metered.latency() && self.opens_tunnel();
-            let stream =
-                Stream { plugin, session, headers, is_waiting, is_complete, is_grpc, refusal, metering };
+            let refusal_number = refusal.as_ref().map_or(0, |_| self.next_refusal());
+            let stream = Stream {
+                plugin,
+                session,
+                headers,
+                is_waiting,
+                is_complete,
+                is_grpc,
+                refusal,
+                refusal_number,
+                metering,
+            };
             self.keep(id, stream);
         }
         if let Some(action) = sent {
@@ -72,10 +82,22 @@ impl<H: Host> Filter<H> {
     #[inline(never)]
     fn limit_refused(&self, id: u32) {
         let oldest = self.refused.with(|refused| {
-            refused.push_back(id);
+            refused.push_back((id, self.refusals.get()));
             (refused.len() > MAX_REFUSED).then(|| refused.pop_front()).flatten()
         });
-        oldest.flatten().into_iter().for_each(|id| self.end_stream(id));
+        let Some((id, number)) = oldest.flatten() else {
+            return;
+        };
+        let is_same = |stream: &mut Stream<H>| stream.refusal_number == number;
+        if self.streams.with(|streams| streams.get_mut(id).map(is_same)).flatten() == Some(true) {
+            self.end_stream(id);
+        }
+    }
+
+    /// The number of a refusal, from 1.
+    fn next_refusal(&self) -> u64 {
+        self.refusals.set(self.refusals.get().wrapping_add(1));
+        self.refusals.get()
     }
 
     // Out of line, because most requests skip this function: skipped code costs less if it is
@@ -136,13 +158,13 @@ impl<H: Host> Filter<H> {
     pub fn on_response_headers(&self, id: u32, ends: bool) -> Action {
         let headers = self.streams.with(|streams| {
             let stream = streams.get_mut(id)?;
-            stream.responded();
             stream.meter(|metering, values, _| {
                 metering.response_headers(self.host, values);
                 if ends {
                     metering.response_ended();
                 }
             });
+            stream.responded();
             let refusal = stream.refusal.take();
             Some((stream.headers.take(), refusal.map(|refusal| (Rc::clone(&stream.plugin), refusal))))
         });
