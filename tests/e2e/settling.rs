@@ -286,8 +286,8 @@ fn a_number_that_a_client_hides_costs_the_most() {
         .unwrap_or_else(|error| panic!("{error}: {}, not {unread}", counted()));
 }
 
-/// A declared length is charged on arrival and corrected, so declared lengths alone use up no shared
-/// quota.
+/// A declared length is charged on arrival and corrected, so declared lengths alone use up no
+/// shared quota.
 #[test]
 fn a_declared_length_is_corrected_however_the_request_ends() {
     const QUOTA: u64 = 100_000_000;

@@ -197,7 +197,8 @@ mod tests {
             for users in &all {
                 assert!(users.len().abs_diff(fair) < 4 * fair.isqrt(), "{text}: {}", users.len());
             }
-            // Rules select their actors independently: the parts of two rules overlap by chance only.
+            // Rules select their actors independently: the parts of two rules overlap by chance
+            // only.
             let both = all[0].iter().filter(|user| all[1].contains(user)).count();
             let expected = fair * fair / 10_000;
             assert!(both.abs_diff(expected) <= 5 * expected.isqrt().max(1), "{text}: {both}");

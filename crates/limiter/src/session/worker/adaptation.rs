@@ -52,8 +52,8 @@ struct Counted {
     in_flight: u64,
     /// Those of them that wait for the upstream.
     waiting: u64,
-    /// Requests that waited for the upstream when the worker last shared its counts, less those that
-    /// have left since.
+    /// Requests that waited for the upstream when the worker last shared its counts, less those
+    /// that have left since.
     stalled: u64,
 }
 
