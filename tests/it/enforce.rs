@@ -159,8 +159,11 @@ fn whoever_hides_the_actor_is_known_by_the_address() {
     assert!(!hidden(skipped, &nowhere).into_iter().any(|refused| refused));
 }
 
-/// All that a run shows: the decisions, and what clients see of them.
-fn shown(json: &str, user: &str) -> Vec<(Decision, Vec<(&'static str, String)>, Option<String>)> {
+/// A decision, the headers that a client sees of it, and its refusal.
+type Shown = (Decision, Vec<(&'static str, String)>, Option<String>);
+
+/// All that a run shows.
+fn shown(json: &str, user: &str) -> Vec<Shown> {
     let Configuration { policy, response, .. } = configuration(json);
     let host = Simulated::new(Rules::Strict);
     let (store, mut worker) = (store(&host), Worker::new(&policy, &[7; 16]));

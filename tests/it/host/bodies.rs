@@ -319,6 +319,8 @@ impl Run {
         }
         assert_eq!(self.gateway.kept_streams(), 0);
         self.gateway.no_crash();
+        let unread = self.gateway.world.counters.borrow()["diana.unread_costs"];
+        assert_eq!(u64::try_from(unread), Ok(self.model.seen.unread));
         self.model.seen
     }
 }

@@ -83,8 +83,8 @@ fn a_lease_serves_everybody_and_refuses_the_part() {
         (0..60).filter(passes).count()
     };
     let of_first = second(&Gateway::start(Rules::Lenient, 2, &rules(r#""actor": "user""#)));
-    for user in 0..6 {
-        let expected = if of_first[user] == REFUSED { 40 } else { 60 };
+    for (user, fate) in of_first.iter().enumerate().take(6) {
+        let expected = if *fate == REFUSED { 40 } else { 60 };
         assert_eq!(passed(user), expected, "user-{user}");
     }
 }

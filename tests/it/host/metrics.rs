@@ -7,7 +7,7 @@ use super::gateway::Gateway;
 use diana_limiter::cells::store::Rules;
 
 /// The series of the simulated host that do not belong to a rule, list, store or server.
-const ALWAYS: [&str; 16] = [
+const ALWAYS: [&str; 17] = [
     "diana.config.generation",
     "diana.foreign_values",
     "diana.kind.crowded.evictions",
@@ -23,6 +23,7 @@ const ALWAYS: [&str; 16] = [
     "diana.outcome.refused.decisions",
     "diana.shared_data_errors",
     "diana.unheld_requests",
+    "diana.unread_costs",
     "diana.waiting_requests",
 ];
 

@@ -114,6 +114,8 @@ pub fn request_headers(stream: usize, ends: bool) {
 
 /// More of the request arrives: parts of the body, then the trailers.
 pub fn request_more(stream: usize, chunks: Vec<Vec<u8>>, is_trailers: bool) {
+    // The last part of a body is often empty.
+    let ends = chunks.iter().all(Vec::is_empty);
     let proceeds = change(stream, |stream| {
         if stream.is_held {
             stream.pending += 1;
@@ -131,7 +133,7 @@ pub fn request_more(stream: usize, chunks: Vec<Vec<u8>>, is_trailers: bool) {
         if is_trailers {
             hooks::request_trailers(pointer, entry)
         } else {
-            hooks::request_body(pointer, entry, false)
+            hooks::request_body(pointer, entry, ends)
         }
     });
     let is_stopped = match (status, is_trailers) {

@@ -24,6 +24,9 @@ pub enum Swap {
     Lost,
 }
 
+/// What the change of [`Store::update`] makes of a value; `None` leaves the value as it is.
+pub type Changed<'v> = Option<Cow<'v, [u8]>>;
+
 /// The result of [`Store::update`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Update {
@@ -88,7 +91,7 @@ pub trait Store {
 
     /// Changes the value at `key`: loads it, swaps in what `change` makes of it, and begins again
     /// if another worker was faster, in up to `rounds` rounds. `change` gets `None` for an absent
-    /// key, and returns `None` to leave the value as it is.
+    /// key.
     ///
     /// ```
     /// use diana_limiter::cells::store::{Fault, Portable, Rules, Simulated, Store, Update};
@@ -108,7 +111,7 @@ pub trait Store {
         &self,
         key: &[u8],
         rounds: u32,
-        change: &mut dyn FnMut(Option<&[u8]>) -> Option<Cow<'v, [u8]>>,
+        change: &mut dyn FnMut(Option<&[u8]>) -> Changed<'v>,
     ) -> Result<Update, Fault> {
         for _ in 0..rounds {
             let found = self.load(key)?;
