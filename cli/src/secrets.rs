@@ -189,8 +189,8 @@ impl Walk<'_> {
     }
 }
 
-/// Whether a store or a document server keeps secret what is at `key` of this object, or receives it
-/// with each call. The key may be misspelt.
+/// Whether the value at `key` of this object is secret: a secret of a store or a document server,
+/// or sent to it with each call. The key may be misspelt.
 fn is_of_call(object: &str, key: &str) -> bool {
     nearest(object, &["redis", "rls", "remote", "store"]).is_some()
         && nearest(key, &["headers", "body", "secret"]).is_some()
@@ -209,8 +209,8 @@ fn names_header(actor: &str, actors: Option<&Value>) -> bool {
     is_secret(actor) || source.iter().filter_map(|entry| entry.value.text()).any(is_secret)
 }
 
-/// Whether what has this name is probably a secret: a key of a configuration, a header, a parameter
-/// or a variable. `client_secret` is one, and `secret_name` is none.
+/// Whether the value with this name is probably a secret: a key of a configuration, a header, a
+/// parameter or a variable. `client_secret` is one, and `secret_name` is none.
 #[must_use]
 pub fn is_secret(name: &str) -> bool {
     const NOUNS: [&str; 14] = [

@@ -1,5 +1,5 @@
-//! Numbers of threads. A thread has its number for as long as the process lives, and no other thread
-//! gets it.
+//! Numbers of threads. A thread has its number for as long as the process lives, and no other
+//! thread gets it.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU32, Ordering};

@@ -1,5 +1,5 @@
-//! Who may use a filter: the thread that the filter belongs to, here the worker, during its events, or
-//! another thread in its place.
+//! Who may use a filter: the thread that the filter belongs to, here the worker, during its events,
+//! or another thread in its place.
 //!
 //! The filter is made for one thread at a time. The worker takes its turn at the outermost event
 //! and keeps it while Envoy calls back.
@@ -72,7 +72,8 @@ impl Turns {
         work()
     }
 
-    /// Runs `work` in the worker's turn, unless an event of the worker runs. Returns whether it ran.
+    /// Runs `work` in the worker's turn, unless an event of the worker runs. Returns whether it
+    /// ran.
     ///
     /// # Safety
     /// Only the thread of the worker calls this.

@@ -1,5 +1,5 @@
-//! The VMs of all threads: one for each namespace in each thread that has streams, and one for the main
-//! thread's own events.
+//! The VMs of all threads: one for each namespace in each thread that has streams, and one for the
+//! main thread's own events.
 
 use crate::abi::Callbacks;
 use crate::config::FilterConfig;
@@ -92,8 +92,8 @@ pub fn of_workers(envoy: &'static Callbacks, namespace: &Arc<Namespace>) -> Vec<
     all.iter().filter(of_this).copied().collect()
 }
 
-/// Makes a new configuration known to all threads with streams except busy ones, which learn it when
-/// their next stream begins. Runs in an event of the configuration.
+/// Makes a new configuration known to all threads with streams except busy ones, which learn it
+/// when their next stream begins. Runs in an event of the configuration.
 pub fn introduce(config: &FilterConfig, workers: &[VmRef]) {
     for vm in workers {
         vm.in_its_place(|| vm.within(Context::of_config(config), || _ = vm.knows(config)));

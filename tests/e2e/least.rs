@@ -1,5 +1,5 @@
-//! The module with the fewest callbacks, `diana-min.wasm`: it has none for responses, for bodies, and
-//! for the creation and the end of contexts.
+//! The module with the fewest callbacks, `diana-min.wasm`: it has none for responses, for bodies,
+//! and for the creation and the end of contexts.
 
 use gateway::{Config, Gateway, Update};
 use serde_json::{Value, json};

@@ -1,4 +1,4 @@
-//! Costs that the response tells, measured in a real Envoy: each request is
+//! Costs that are read from the response, measured in a real Envoy: each request is
 //! settled once, however its stream ends.
 
 use crate::left;
@@ -87,7 +87,7 @@ fn the_tokens_of_a_streamed_response_are_charged() {
     let gateway = start(&tokens(), &upstream).unwrap();
     let send = |path: &str| gateway.get(path, &[("x-user-id", "ann")]).unwrap().status;
     assert_eq!((send("/streamed"), send("/streamed"), send("/whole")), (200, 200, 200));
-    // Each request reserves 500 while it runs, and so does the one that shows what is left.
+    // Each request is charged 500 while it runs, and so is the one that shows what is left.
     let used = 2 * 1_234 + 66 + 500;
     wait_until("all to be settled", PATIENCE, || {
         (left(&gateway, "tokens", "/free", "ann")? == 100_000 - used).then_some(())
@@ -123,7 +123,7 @@ fn a_number_at_the_end_of_a_long_response_is_charged() {
         let path = if requests % 2 == 0 { "/streamed" } else { "/whole" };
         let response = gateway.get(path, &[("x-user-id", "ann")]).unwrap();
         assert!(response.status == 200 && response.body.len() >= LENGTH);
-        // The request that shows what is left reserves 500.
+        // The request that shows what is left is charged 500.
         let expected = 100_000 - requests * 1_000 - 500;
         wait_until("the response to be charged", PATIENCE, || {
             (left(&gateway, "tokens", "/free", "ann")? == expected).then_some(())
@@ -147,7 +147,7 @@ fn a_client_that_hangs_up_is_settled_once() {
     wait_until("the upstream to answer", PATIENCE, || (upstream.requests() == 1).then_some(())).unwrap();
     connection.receive(true).unwrap();
     drop(connection);
-    // The reserve stays charged, once. A further request reserves 500 and is then free.
+    // The estimate stays charged, once. A further request is charged 500 and is then free.
     for _ in 0..3 {
         wait_until("the reservation to stay", PATIENCE, || {
             (left(&gateway, "tokens", "/free", "ann")? == 100_000 - 500 - 500).then_some(())
@@ -167,7 +167,7 @@ enum Leaves {
     After(usize),
 }
 
-/// A response, and what a request for it costs: 500 are reserved, and 7 is the default.
+/// A response, and what a request for it costs: the estimate is 500, the default 7.
 struct Hidden {
     name: &'static str,
     reply: Reply,
@@ -275,7 +275,7 @@ fn a_number_that_a_client_hides_costs_the_most() {
         }
     }
     for Hidden { name, cost, .. } in &rows {
-        // The one that looks reserves, too.
+        // The request that shows what is left is charged its estimate, too.
         let left = || left(&gateway, "tokens", "/free", name);
         wait_until("the request to be settled", PATIENCE, || (left()? == QUOTA - cost - 500).then_some(()))
             .unwrap_or_else(|error| panic!("{error}: {name}: {:?}, not {}", left(), QUOTA - cost - 500));
@@ -286,8 +286,8 @@ fn a_number_that_a_client_hides_costs_the_most() {
         .unwrap_or_else(|error| panic!("{error}: {}, not {unread}", counted()));
 }
 
-/// A declared length is charged on arrival. Nobody uses up a quota that others share by lengths
-/// alone.
+/// A declared length is charged on arrival and corrected, so declared lengths alone use up no
+/// shared quota.
 #[test]
 fn a_declared_length_is_corrected_however_the_request_ends() {
     const QUOTA: u64 = 100_000_000;

@@ -259,7 +259,7 @@ fn a_budget_of_tokens_is_exceeded_only_by_what_was_in_flight() {
         );
         assert!(findings.used * 100 >= findings.budget * 95, "tokens are left");
         assert!(findings.excess > 0 && left_early > 0, "the load is too small");
-        // Each request was settled once, to what it used. The one that looks reserves, too.
+        // Each request was settled once, to what it used. The request that looks is charged, too.
         let used: u64 = passed.iter().map(|entry| entry.used.0).sum();
         wait_until("all to be settled", PATIENCE, || {
             (left(&gateway, "total", "/free", &format!("user-{user}"))? == TOTAL - used - RESERVE)

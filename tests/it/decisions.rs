@@ -12,11 +12,11 @@
 //!   5s   respond status=200              the headers of its response have come
 //! ```
 //!
-//! After `settle`: `status`, `request` and `response` (bytes), and `values` with a number or `_` for
-//! each value that the policy measures, or `?7` if 7 was seen of a response that was not read to its
-//! end. The whole filter measures these responses by itself. With `latency`, the request was forwarded
-//! that long before, and the headers of the response come now. A script about the times of responses
-//! runs through the engine alone.
+//! After `settle`: `status`, `request` and `response` (bytes), and `values` with a number or `_`
+//! for each value that the policy measures, or `?7` if 7 was seen of a response that was not read
+//! to its end. The whole filter measures these responses by itself. With `latency`, the request was
+//! forwarded that long before, and the headers of the response come now. A script about the times
+//! of responses runs through the engine alone.
 //!
 //! Before the method: `ip`, `user`, `device`, `host`, `property` (its steps dotted), `size` (of the
 //! body; 0: none), or else the name of a header, each with its value, in which `_` is a space.

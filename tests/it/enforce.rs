@@ -131,7 +131,7 @@ fn an_actor_has_one_part_however_its_value_is_spelt() {
 }
 
 /// A rule that counts clients together is enforced for a part of their addresses, and so is one
-/// whose actor the request lacks. Who hides the address, too, is in every part.
+/// whose actor the request lacks. A client that also hides its address is in every part.
 #[test]
 fn whoever_hides_the_actor_is_known_by_the_address() {
     let hidden = |keys: &str, values: &dyn Fn(usize) -> Values| {

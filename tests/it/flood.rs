@@ -87,7 +87,7 @@ fn a_refusal_that_leaves_headroom_is_not_evicted() {
         let mut pays = || gateway.ask(0, &get("/pay", "villain"), at(INVENTED as u64)).outcome;
         assert_eq!([pays(), pays()], [Outcome::Pass; 2]);
         assert!(gateway.ask(0, &get("/pay", "villain"), at(INVENTED as u64)).is_rejected());
-        // In a full set, the headroom of another actor's cell is for nobody else.
+        // In a full set, no other actor gets the headroom of a cell.
         let invented = (0..200).map(|user| get("/pay", &format!("new-{user}")));
         let asked: Vec<_> =
             invented.map(|request| gateway.ask(1, &request, at(INVENTED as u64 + 1))).collect();

@@ -311,7 +311,7 @@ fn settlements_of_several_workers_all_count() {
     for seed in 0..60 {
         let mut gateway = TestGateway::new(json.into(), Rules::Strict, 3);
         let mut random = Random(seed);
-        // The responses of four requests of each worker: more than the reserve, less, or none.
+        // The responses of four requests of each worker: more than the estimate, less, or none.
         let usage = |random: &mut Random| match random.below(4) {
             0 => None,
             1 => Some((200, 2)),

@@ -1,5 +1,5 @@
-//! `cargo xtask nginx --source FOLDER`: a real nginx with ngx_wasm_module, and the tests of Diana in
-//! it. Nothing is fetched: whoever runs this brings the sources.
+//! `cargo xtask nginx --source FOLDER`: a real nginx with ngx_wasm_module, and the tests of Diana
+//! in it. Nothing is fetched: whoever runs this brings the sources.
 //!
 //! ```text
 //!   FOLDER/nginx            nginx's source: github.com/nginx/nginx, tag release-1.27.4

@@ -1,5 +1,5 @@
-//! `cargo xtask bench bodies`: counts what the callback for response bodies adds to requests that no
-//! rule measures.
+//! `cargo xtask bench bodies`: counts what the callback for response bodies adds to requests that
+//! no rule measures.
 
 use crate::callgrind::{self, Counts};
 use crate::format::thousands;

@@ -176,8 +176,8 @@ impl Plan {
     }
 }
 
-/// The number of gateways that share the store. A wrong number would divide each quota wrongly while
-/// the store is down, so there is no default.
+/// The number of gateways that share the store. A wrong number would divide each quota wrongly
+/// while the store is down, so there is no default.
 fn replicas(args: &Args) -> Result<u64> {
     match (&args.store, args.replicas) {
         (Some(_), Some(replicas)) => Ok(replicas),

@@ -174,8 +174,8 @@ struct Held {
     count: u64,
     session: Session,
     usage: Option<Box<Usage>>,
-    /// How long the upstream takes, and how long until the headers of its response come; `None`: the
-    /// log does not tell, or they have come.
+    /// How long the upstream takes, and how long until the headers of its response come; `None`:
+    /// the log does not say, or they have come.
     lasts: Span,
     latency: Option<Span>,
     /// The end of a request that has gone on.

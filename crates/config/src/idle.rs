@@ -2,9 +2,10 @@
 //!
 //! There is a warning only if the case is certain. Both rules are enforced for everybody, have no
 //! overrides, no plans and no lease, and count the same actor at the same cost in the same scope.
-//! The other rule applies whenever this one does: its limit is the same, or a less specific limit whose pattern
-//! contains this one's and that has no other conditions. No `exclusive` limit can switch off the
-//! other rule alone. `Parameters::covers` compares how much each of the two rules admits.
+//! The other rule applies whenever this one does: its limit is the same, or a less specific limit
+//! whose pattern contains this one's and that has no other conditions. No `exclusive` limit can
+//! switch off the other rule alone. `Parameters::covers` compares how much each of the two rules
+//! admits.
 
 use diana_document::{Error, Node, quoted};
 use diana_limiter::algorithm::{Parameters, Quota};

@@ -65,7 +65,7 @@ struct Stream<H: Host> {
     headers: Option<QuotaHeaders>,
     /// Whether the stream waits for its turn or for a global store.
     is_waiting: bool,
-    /// Whether nothing of the request is still to come that the upstream waits for.
+    /// Whether all of the request that the upstream waits for has arrived.
     is_complete: bool,
     /// Whether the client speaks gRPC; set only if the stream waits for a global store.
     is_grpc: bool,

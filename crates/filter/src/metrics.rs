@@ -26,7 +26,8 @@ use table::Id;
 #[derive(Debug, Default)]
 pub(super) struct Ids {
     series: Exclusive<KeyMap<u32>>,
-    /// The gauges of documents by their fingerprints; `None` for documents without one of their own.
+    /// The gauges of documents by their fingerprints; `None` for documents without one of their
+    /// own.
     documents: Exclusive<Vec<(Option<u64>, Option<u32>)>>,
 }
 

@@ -40,8 +40,8 @@
 //! assert_eq!(rule_reply.verdict.remaining, 9);
 //! ```
 //!
-//! All keys have the hash tag `{0}`: `PREFIX:{0}:<32 hexadecimal digits>`. A Redis Cluster would keep
-//! them in one slot, but no proxy tested so far works in front of one.
+//! All keys have the hash tag `{0}`: `PREFIX:{0}:<32 hexadecimal digits>`. A Redis Cluster would
+//! keep them in one slot, but no proxy tested so far works in front of one.
 #![forbid(unsafe_code)]
 #![cfg_attr(test, allow(clippy::arithmetic_side_effects, clippy::string_slice, clippy::unreachable))]
 

@@ -96,7 +96,8 @@ impl EventStream {
     }
 
     /// Whether the [value](EventStream::value) is that of the stream, which `has_ended` if no more
-    /// bytes come. Otherwise a later event, or one that was not understood, may have another number.
+    /// bytes come. Otherwise a later event, or one that was not understood, may have another
+    /// number.
     ///
     /// ```
     /// use diana_response_meter::{EventStream, Pointer};

@@ -45,8 +45,8 @@ fn event<R: Copy>(
     let Some(stream) = (unsafe { entry.as_ref() }) else {
         return fallback;
     };
-    // Most streams have no state. Only the stream's thread sets the mark, so it needs no turn to read
-    // the mark.
+    // Most streams have no state. Only the stream's thread sets the mark, so it needs no turn to
+    // read the mark.
     if !stream.is_known.get() {
         return fallback;
     }

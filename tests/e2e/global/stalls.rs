@@ -17,8 +17,8 @@ use std::time::Duration;
 const STALLS: [u64; 6] = [60, 250, 500, 120, 400, 300];
 /// Requests of each rule between two stalls, at least.
 const BETWEEN: u64 = 60;
-/// The quota of each rule for each stall. The load uses a part of it, and the rest is used up in the
-/// end.
+/// The quota of each rule for each stall. The load uses a part of it, and the rest is used up in
+/// the end.
 const QUOTA: u64 = 150;
 /// Permits, and turns in the queue.
 const ROOM: u64 = 200;
@@ -46,8 +46,8 @@ fn quota() -> u64 {
     QUOTA * stalls()
 }
 
-/// How many units of a rule may be lost. A bucket counts a lease as spent that is not returned within
-/// two seconds, and while the breaker is open none is returned: one lease of each gateway.
+/// How many units of a rule may be lost. A bucket counts a lease as spent that is not returned
+/// within two seconds, and while the breaker is open none is returned: one lease of each gateway.
 fn most_lost((algo, lease): (&str, u64)) -> u64 {
     let of_leases = if algo == "TB" { 2 * quota() * lease / 100 } else { 0 };
     (LOST + of_leases) * stalls()

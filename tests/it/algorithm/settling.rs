@@ -95,7 +95,7 @@ proptest! {
         }
     }
 
-    /// A request that reserves too much and is corrected at once counts like one that knew its
+    /// A request that is charged too much and corrected at once counts like one that knew its
     /// cost.
     #[test]
     fn a_corrected_estimate_counts_like_the_right_cost(

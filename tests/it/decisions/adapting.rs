@@ -244,7 +244,7 @@ fn a_response_before_the_end_of_its_request_may_be_an_error() {
     check(&rate(ERRORS), &format!("{error} 5s GET / -> pass backend=45"));
 }
 
-/// Permits that are kept for requests of high priority are not in use: a limit that is idle does not grow.
+/// Permits in the headroom are not in use, and an idle limit does not grow.
 #[test]
 fn the_headroom_is_no_use_of_the_limit() {
     let json = r#"{"limits": [

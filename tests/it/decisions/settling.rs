@@ -110,8 +110,8 @@ fn an_estimate_is_corrected_by_the_response() {
     );
 }
 
-/// A client must not pay less by hiding the number: it costs the most of the reserve, the default
-/// and what was seen.
+/// A client must not pay less by hiding the number: it costs the largest of the estimate,
+/// the default and the number seen so far.
 #[test]
 fn a_number_that_cannot_be_read_costs_the_most() {
     for (keys, reserve, most) in [

@@ -131,7 +131,7 @@ fn a_cached_refusal_of_a_store_is_for_its_part_only() {
     assert!(gateway.counter("diana.known_refusals") > 0);
 }
 
-/// Who is in shadow is not shown the rule, and leaves it in the access log.
+/// For an actor in shadow, the access log names the rule, and no header does.
 #[test]
 fn a_client_in_shadow_does_not_see_the_rule() {
     let gateway = Gateway::start(Rules::Lenient, 1, &rules(r#""actor": "user""#));

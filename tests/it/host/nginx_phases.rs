@@ -92,7 +92,7 @@ fn every_form_of_a_refusal_is_known_from_other_responses() {
 }
 
 /// A subrequest that inherits the directive is charged like a request of its own; an empty document
-/// in its location is the cure.
+/// in its location prevents this.
 #[test]
 fn a_subrequest_costs_nothing_under_an_empty_document() {
     for (inner, admitted, then) in [(0, 2, Fate::Answered(500)), (1, 4, REFUSED)] {

@@ -1,5 +1,5 @@
-//! Tests of a Redis whose memory is used up: which `maxmemory-policy` frees actors that have used up
-//! their quota, while others invent actors.
+//! Tests of a Redis whose memory is used up: which `maxmemory-policy` frees actors that have used
+//! up their quota, while others invent actors.
 
 use super::lease_laws::{NOW, SECOND};
 use super::redis::{Call, Query, TestRedis};

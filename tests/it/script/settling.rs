@@ -56,7 +56,7 @@ fn charges_after_the_fact_match_the_algorithm_and_its_model() {
     });
 }
 
-/// A request reserves some units, and is corrected later to fewer. No more is left than if it had
+/// A request is charged some units, and is corrected later to fewer. No more is left than if it had
 /// been charged the right cost; without a pause, exactly as much.
 #[test]
 fn an_estimate_is_corrected_down() {

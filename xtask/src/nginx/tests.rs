@@ -169,7 +169,8 @@ fn an_empty_document_cures_subrequests(program: &Path) -> Result<()> {
     let server = Server::start(program, "cured", &format!("{} {asks}", daily("all", 4)))?;
     assert_eq!(server.codes("/", 6)?, [200, 200, 200, 200, 429, 429]);
     assert_eq!(server.logged("[alert]"), 0, "{}", server.log());
-    // Without the cure, the subrequest is charged and refused; otherwise this test would show nothing.
+    // Without the cure, the subrequest is charged and refused; otherwise this test would show
+    // nothing.
     let server =
         Server::start(program, "uncured", &format!("{} {}", daily("all", 4), asks.replace(NONE, "")))?;
     assert_ne!(server.codes("/", 6)?, [200, 200, 200, 200, 429, 429]);

@@ -5,7 +5,7 @@ use foldhash::fast::FixedState;
 use std::cmp::Reverse;
 use std::collections::HashMap;
 
-/// The most clients that are counted at once. Beyond, the half with fewer refusals is forgotten.
+/// The most clients that are counted at once. Beyond that, the half with the fewest refusals goes.
 const MOST: usize = 1 << 16;
 /// The clients and the rules of a client that a summary shows.
 const SHOWN: usize = 50;

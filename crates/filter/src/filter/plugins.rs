@@ -104,8 +104,8 @@ impl<H: Host> Filter<H> {
         self.wake(root);
     }
 
-    /// Shows the documents of all listeners. nginx has no gauges, and the documents of routes may be
-    /// many.
+    /// Shows the documents of all listeners. nginx has no gauges, and the documents of routes may
+    /// be many.
     fn show_documents(&self) {
         let in_use = |plugins: &mut Plugins<H>| {
             let plugins = plugins.iter().filter_map(|(_, plugin)| plugin.as_ref());

@@ -196,7 +196,7 @@ pub trait Reserve: Algorithm {
 /// let settle = bucket.as_settle().ok_or("cannot settle")?;
 /// # let (mut cell, now) = (vec![0; bucket.size()], Time::from_ns(1_700_000_000_000_000_000));
 ///
-/// // A request reserves 4 units and turns out to have cost 3, another one 13.
+/// // A request is charged 4 units and turns out to have cost 3, another one 13.
 /// let cheap = bucket.step(&mut cell, now, 4);
 /// settle.settle(&mut cell, now, cheap.charge, 3);
 /// let expensive = bucket.step(&mut cell, now, 4);

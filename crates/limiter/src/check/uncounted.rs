@@ -40,8 +40,8 @@ impl Scratch {
         decision.outcome = refusal(&decision.reports);
     }
 
-    /// Decides without reading the request: refuses it if any rule that is enforced for anybody says
-    /// `on_error: deny`.
+    /// Decides without reading the request: refuses it if any rule that is enforced for anybody
+    /// says `on_error: deny`.
     pub(crate) fn decide_unread(&mut self, policy: &Policy, cache: &mut WorkerCache) {
         self.forget(cache);
         if let Some(rule) = first_that_denies(policy)

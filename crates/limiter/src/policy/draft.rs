@@ -75,7 +75,7 @@ impl LimitDraft {
 pub struct RuleDraft {
     /// Unique in the policy.
     pub name: String,
-    /// Whether the document gives the name. Otherwise the rule is known by what it does.
+    /// Whether the document gives the name. Otherwise the rule is identified by what it does.
     pub is_named: bool,
     /// The actors that the rule counts as one tuple. Without any, the rule counts all requests
     /// together.

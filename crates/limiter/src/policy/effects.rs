@@ -12,7 +12,7 @@ use std::sync::Arc;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RequestClass {
     pub(crate) plan: PlanId,
-    /// Whether the request may take what rules keep.
+    /// Whether the request may take the headroom of rules.
     pub(crate) is_high_priority: bool,
     /// What decides whether rules are enforced for the request.
     pub(crate) rollout: RolloutHash,

@@ -197,7 +197,8 @@ mod tests {
             for users in &all {
                 assert!(users.len().abs_diff(fair) < 4 * fair.isqrt(), "{text}: {}", users.len());
             }
-            // Each rule has other actors: those of two rules are as many as chance gives.
+            // Rules select their actors independently: the parts of two rules overlap by chance
+            // only.
             let both = all[0].iter().filter(|user| all[1].contains(user)).count();
             let expected = fair * fair / 10_000;
             assert!(both.abs_diff(expected) <= 5 * expected.isqrt().max(1), "{text}: {both}");
@@ -224,7 +225,7 @@ mod tests {
         assert_eq!(of(b"other"), [671, 8_888, 1_602, 9_609, 1_204]);
     }
 
-    /// Who hides the actor and the address gains nothing.
+    /// A client that hides the actor and the address gains nothing.
     #[test]
     fn rules_are_enforced_for_requests_that_show_nothing() {
         let nothing = RolloutHash::default();

@@ -119,8 +119,8 @@ impl Group {
     }
 
     /// What decides for which actors the rules are enforced, in a request whose actor's key stands
-    /// in `keys` from `start`. A rule that counts requests of different clients together is enforced
-    /// for a part of their addresses.
+    /// in `keys` from `start`. A rule that counts requests of different clients together is
+    /// enforced for a part of their addresses.
     pub(crate) fn rollout(
         &self,
         address: &Named,
@@ -238,8 +238,8 @@ impl<'a> ActorRules<'a> {
     }
 
     /// The eviction rank of the actor's cell: the highest of its rules. A rule in shadow refuses
-    /// nobody; a rule that is enforced for a part may refuse this actor. A rule with nothing left but
-    /// its headroom refuses, too.
+    /// nobody; a rule that is enforced for a part may refuse this actor. A rule with nothing left
+    /// but its headroom refuses, too.
     pub(crate) fn eviction_rank(self, cell: &[u8], now: Time) -> EvictionRank {
         let rank = |(rule, counter): (&Rule, &Counter)| {
             let rank = counter.algorithm.eviction_rank(counter.state(cell), now);

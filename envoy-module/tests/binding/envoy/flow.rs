@@ -162,8 +162,8 @@ pub fn continued(stream: usize) {
     }
 }
 
-/// The response of the upstream, or one of Envoy's own. Envoy keeps each chunk of the body in slices
-/// of `slice` bytes.
+/// The response of the upstream, or one of Envoy's own. Envoy keeps each chunk of the body in
+/// slices of `slice` bytes.
 pub fn respond(stream: usize, headers: Vec<Line>, chunks: &[&[u8]], slice: usize) {
     let proceeds = change(stream, |stream| {
         let proceeds = !stream.is_answered && !stream.has_response;

@@ -14,7 +14,8 @@ pub enum Location {
     /// The content handler answers.
     #[default]
     Answers,
-    /// `return`, or a check of the access phase, responds with this status before the content phase.
+    /// `return`, or a check of the access phase, responds with this status before the content
+    /// phase.
     Responds(u32),
     /// `rewrite … last`, or an `if` with a handler: another content handler takes the place of the
     /// module's.

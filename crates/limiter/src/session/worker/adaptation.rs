@@ -50,10 +50,10 @@ struct Counted {
     step_at: Option<Time>,
     /// Requests of this worker without a response. Some may wait in the filter, or for the client.
     in_flight: u64,
-    /// As many of them as wait for the upstream.
+    /// Those of them that wait for the upstream.
     waiting: u64,
-    /// As many as waited for the upstream when the worker last shared its counts, less those that
-    /// have left since.
+    /// Requests that waited for the upstream when the worker last shared its counts, less those
+    /// that have left since.
     stalled: u64,
 }
 
