@@ -208,7 +208,7 @@ fn a_rule_is_enforced_for_its_part_and_in_shadow_for_the_others() {
         r#""rpu": 1, "unit": "second", "penalty": {"after": 2, "for": "4s"}"#,
         r#""rpu": 1, "unit": "second", "reject_delay": "200ms""#,
         r#""rpu": 9, "unit": "second", "cost": 4"#,
-        r#""rpu": 6, "unit": "second", "priority": {"reserve": 2}"#,
+        r#""rpu": 6, "unit": "second", "headroom": 2"#,
         r#""rpu": 1, "unit": "second", "plans": {"gold": {"rpu": 3}}"#,
         r#""rpu": 4000, "unit": "second""#,
     ] {
