@@ -23,6 +23,7 @@ pub fn number() -> u32 {
 
 /// Gives the calling thread another number, and returns the one before: for a simulation in which
 /// one thread plays several.
+#[must_use]
 pub fn play(number: u32) -> u32 {
     NUMBER.replace(number)
 }

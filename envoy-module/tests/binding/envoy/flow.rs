@@ -29,7 +29,7 @@ pub fn event<R>(thread: Thread, work: impl FnOnce() -> R) -> R {
     });
     let before = diana_envoy_module::thread::play(thread.number());
     let result = work();
-    diana_envoy_module::thread::play(before);
+    _ = diana_envoy_module::thread::play(before);
     with(|world| {
         world.lender.end();
         world.threads.pop();
