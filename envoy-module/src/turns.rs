@@ -26,7 +26,7 @@ impl Default for Turns {
     }
 }
 
-// SAFETY: only the worker uses `depth`, by the contract of `worker`.
+// SAFETY: only the worker uses `depth`, by the contracts of its two methods.
 unsafe impl Sync for Turns {}
 
 /// Ends a turn, also after a panic.

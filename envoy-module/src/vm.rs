@@ -316,3 +316,33 @@ impl<H: Host + From<&'static Vm<H>>> Vm<H> {
         unsafe { self.context.get().config.as_ref() }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::host::Module;
+    use std::ptr::dangling;
+
+    /// If the main thread acts for its own streams, a call that it makes may begin another one.
+    #[test]
+    fn a_thread_acts_for_its_own_streams_between_their_events() {
+        // SAFETY: no address is called.
+        let envoy = unsafe { Callbacks::find(|_| dangling()) }.ok().unwrap();
+        let (namespace, root) = Namespace::enter(b"a thread's own", &Arc::from(&b"{}"[..]));
+        let vm: &'static Vm<Module> = Vm::new(Box::leak(Box::new(envoy)), &namespace, false);
+        vm.take();
+        let mut events = 0;
+        // SAFETY: this thread has the VM.
+        let mut event = |work: &mut dyn FnMut()| unsafe {
+            vm.in_turn(|| {
+                events += 1;
+                work();
+            });
+        };
+        assert!(vm.in_its_place(|| event(&mut || {})));
+        event(&mut || assert!(!vm.in_its_place(|| unreachable!("in the middle of an event"))));
+        std::thread::scope(|scope| _ = scope.spawn(|| assert!(vm.in_its_place(|| {}))));
+        assert_eq!(events, 2);
+        namespace.leave(root);
+    }
+}

@@ -1,5 +1,5 @@
 //! Functions that Envoy requires and the module has no use for: calls are made by configurations,
-//! not by streams.
+//! not by streams, whose calls would end with them.
 
 use crate::abi::{Bytes, Header, StreamPtr};
 use std::ffi::c_void;
