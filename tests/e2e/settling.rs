@@ -227,7 +227,7 @@ fn hidden() -> Vec<Hidden> {
         ),
         leaves(
             "no-number",
-            json(&format!(r#"{{"a": 1, "usage": {{"total_tokens": 9000}}}}"#)).ending(Ending::StallAfter(8)),
+            json(r#"{"a": 1, "usage": {"total_tokens": 9000}}"#).ending(Ending::StallAfter(8)),
             Leaves::After(8),
             500,
         ),
