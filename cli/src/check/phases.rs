@@ -29,7 +29,7 @@ pub fn surroundings(directives: &[Directive], findings: &mut Findings) {
                 tree.rewrite(index, replacement, flag.first().copied(), findings);
             }
             ["return", first, ..] => tree.response(index, first, findings),
-            ["try_files", .., last] if !last.starts_with('=') => tree.try_files(index, findings),
+            ["try_files", .., last] => tree.try_files(index, last.strip_prefix('='), findings),
             ["error_page", _, .., uri] => tree.error_page(index, uri, findings),
             [name @ ("auth_request" | "mirror" | "add_before_body" | "add_after_body"), uri] => {
                 tree.subrequest(index, name, uri, findings);
@@ -155,7 +155,8 @@ impl<'a> Tree<'a> {
         let is_redirect =
             ["http://", "https://", "$scheme"].iter().any(|scheme| replacement.starts_with(scheme));
         if is_redirect || matches!(flag, Some("redirect" | "permanent")) {
-            return self.response(index, "302", findings);
+            let status = if flag == Some("permanent") { "301" } else { "302" };
+            return self.response(index, status, findings);
         }
         let stays = || {
             let mut later = self.within(self.parent(Some(index))).filter(|(other, _)| *other > index);
@@ -173,11 +174,16 @@ impl<'a> Tree<'a> {
     }
 
     /// `return` in a location, with a status or an address.
-    fn response(&self, index: usize, status: &str, findings: &mut Findings) {
+    fn response(&self, index: usize, first: &str, findings: &mut Findings) {
         let location = self.around(index, "location");
-        // The client does not get what the limit protects.
-        let is_harmless = self.around(index, "if").is_some() && !status.starts_with('2');
-        if location.is_some() && self.limits(location) && !is_harmless {
+        if location.is_none() || !self.limits(location) {
+            return;
+        }
+        let status = if first.bytes().all(|byte| byte.is_ascii_digit()) { first } else { "302" };
+        if self.is_caught(index, status) {
+            self.caught(index, findings);
+        } else if self.around(index, "if").is_none() || status.starts_with('2') {
+            // Any other status in an `if` grants nothing that the limit protects.
             self.lost(
                 index,
                 "nginx responds here after the request was counted, and a refusal is lost",
@@ -185,6 +191,58 @@ impl<'a> Tree<'a> {
                 findings,
             );
         }
+    }
+
+    /// Whether an `error_page` turns a status into a response that the limit may protect.
+    fn is_caught(&self, index: usize, status: &str) -> bool {
+        let has_text = self.get(Some(index)).is_some_and(|it| matches!(it.texts()[..], ["return", _, _]));
+        // nginx sends a text at once, but looks for a page if the status is a redirect.
+        if status.starts_with('2') || has_text && !status.starts_with('3') {
+            return false;
+        }
+        let pages = |block| self.within(block).filter(|(_, it)| it.texts().first() == Some(&"error_page"));
+        let holding =
+            self.blocks_around(self.parent(Some(index))).find(|block| pages(*block).next().is_some());
+        holding.map(pages).into_iter().flatten().any(|(page, directive)| match directive.texts()[..] {
+            ["error_page", ref statuses @ .., uri] => {
+                statuses.contains(&status) && !self.keeps_status(page, statuses, uri)
+            }
+            _ => false,
+        })
+    }
+
+    /// Whether an `error_page` redirects the client, or sends a file with the status of an error.
+    fn keeps_status(&self, index: usize, statuses: &[&str], uri: &str) -> bool {
+        if ["http://", "https://", "$scheme"].iter().any(|scheme| uri.starts_with(scheme)) {
+            return true;
+        }
+        let changes = statuses.last().and_then(|last| last.strip_prefix('='));
+        if !uri.starts_with('/') || changes.is_some_and(|status| status.is_empty() || status.starts_with('2'))
+        {
+            return false;
+        }
+        let answers = |block: Block| {
+            self.directives.iter().enumerate().any(|(inner, directive)| {
+                let name = directive.texts().first().copied().unwrap_or_default();
+                (is_handler(name) || matches!(name, "rewrite" | "try_files"))
+                    && self.blocks_around(Some(inner)).any(|around| around == block)
+            })
+        };
+        let mut locations = self.servers(index).into_iter().filter_map(|server| self.location(server, uri));
+        !locations.any(answers)
+    }
+
+    fn caught(&self, index: usize, findings: &mut Findings) {
+        self.lost(
+            index,
+            "`error_page` sends this status to another location after the request was counted, and a \
+             refusal is lost",
+            &format!(
+                "choose the upstream by a `map` and a variable; or write {EMPTY} in this location, and \
+                 `proxy_wasm diana` with the limits in each location that answers"
+            ),
+            findings,
+        );
     }
 
     /// A handler in an `if` in a location.
@@ -201,8 +259,16 @@ impl<'a> Tree<'a> {
         }
     }
 
-    fn try_files(&self, index: usize, findings: &mut Findings) {
-        if self.limits(self.parent(Some(index))) {
+    /// `try_files`, whose last argument is a path or a status.
+    fn try_files(&self, index: usize, status: Option<&str>, findings: &mut Findings) {
+        if !self.limits(self.parent(Some(index))) {
+            return;
+        }
+        if let Some(status) = status {
+            if self.is_caught(index, status) {
+                self.caught(index, findings);
+            }
+        } else {
             self.lost(
                 index,
                 "the last path leaves the location: a refusal is lost, and the request counts again there",
@@ -258,7 +324,10 @@ impl<'a> Tree<'a> {
                 code::COUNTED_AGAIN,
                 &self.word(index, 0),
                 format!("the request counts once more in {}", self.named(target, uri)),
-                Some(&format!("write {EMPTY} in that location")),
+                Some(&format!(
+                    "write {EMPTY} in that location, if no `return` and no access check leads there: they \
+                     would bypass the limits"
+                )),
             );
         }
     }
@@ -268,6 +337,14 @@ impl<'a> Tree<'a> {
         if !uri.starts_with(['/', '@']) {
             return None;
         }
+        let targets =
+            self.servers(index).into_iter().map(|server| self.location(server, uri).unwrap_or(server));
+        targets.into_iter().find(|target| self.limits(*target))
+    }
+
+    /// The server around a directive. A directive outside of all servers concerns each; a file
+    /// without servers is included in one.
+    fn servers(&self, index: usize) -> Vec<Block> {
         let own = self.around(index, "server");
         let mut servers: Vec<Block> = own.map(Some).into_iter().collect();
         if servers.is_empty() {
@@ -277,8 +354,7 @@ impl<'a> Tree<'a> {
         if servers.is_empty() {
             servers.push(None);
         }
-        let targets = servers.into_iter().map(|server| self.location(server, uri).unwrap_or(server));
-        targets.into_iter().find(|target| self.limits(*target))
+        servers
     }
 
     /// The location in a block that serves a path, by nginx's rules. Only the part of the path in
