@@ -8,6 +8,7 @@ mod envoy;
 mod files;
 mod finding;
 mod hints;
+mod includes;
 mod mistakes;
 mod model;
 mod nginx;

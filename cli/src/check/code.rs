@@ -85,4 +85,5 @@ codes! {
     Warning NGINX_WAITS "nginx-waits"
     Warning COUNTED_AGAIN "counted-again"
     Warning SEVERAL_DIRECTIVES "several-directives"
+    Warning UNSEEN_INCLUDE "unseen-include"
 }

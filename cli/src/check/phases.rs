@@ -3,24 +3,26 @@
 //!
 //! The filter runs in the rewrite phase, before `rewrite`, `return` and `if` of the location. A
 //! refusal is sent later, by the content handler of the location that the request had then.
+//! Findings in an included file point to the `include`.
 
-use super::code;
+use super::code::{self, Code};
 use super::finding::Findings;
 use crate::source::nginx::{Directive, LONGEST_ARGUMENT, Word};
 use crate::source::recognize::is_of_diana;
 use diana_document::quoted;
 use serde_json::Value;
-use std::ops::Range;
 
 const ONLY_IN_ANSWERING: &str = "write `proxy_wasm diana` only in the location that answers";
 const EMPTY: &str = r#"`proxy_wasm diana '{"limits": []}';`"#;
 
-/// Adds all findings about a configuration.
+/// Adds all findings about a configuration with its included files.
 pub fn surroundings(directives: &[Directive], findings: &mut Findings) {
     let tree = Tree { directives };
     for (index, directive) in directives.iter().enumerate() {
         if is_of_diana(directive) {
-            length(directive, findings);
+            if directive.included.is_none() {
+                length(directive, findings);
+            }
             tree.repeated(index, directive, findings);
             continue;
         }
@@ -29,12 +31,13 @@ pub fn surroundings(directives: &[Directive], findings: &mut Findings) {
                 tree.rewrite(index, replacement, flag.first().copied(), findings);
             }
             ["return", first, ..] => tree.response(index, first, findings),
-            ["try_files", .., last] if !last.starts_with('=') => tree.try_files(index, findings),
+            ["try_files", .., last] => tree.try_files(index, last.strip_prefix('='), findings),
             ["error_page", _, .., uri] => tree.error_page(index, uri, findings),
             [name @ ("auth_request" | "mirror" | "add_before_body" | "add_after_body"), uri] => {
                 tree.subrequest(index, name, uri, findings);
             }
             ["slice", size] if size != "0" => tree.slice(index, findings),
+            ["include", path] => tree.unseen(index, path, findings),
             ["ssi", "on"] => tree.ssi(index, findings),
             [name, ..] if is_handler(name) && directive.block == "if" => tree.handler(index, findings),
             _ => {}
@@ -45,6 +48,12 @@ pub fn surroundings(directives: &[Directive], findings: &mut Findings) {
 /// Whether a directive sets the content handler of its block.
 fn is_handler(name: &str) -> bool {
     name.ends_with("_pass") || name == "js_content" || name.starts_with("content_by_lua")
+}
+
+/// Whether an included file has this name by custom and has no directive that matters here.
+fn sets_only_values(path: &str) -> bool {
+    let name = path.rsplit('/').next().unwrap_or_default();
+    name == "mime.types" || name.ends_with("_params")
 }
 
 fn length(directive: &Directive, findings: &mut Findings) {
@@ -131,18 +140,48 @@ impl<'a> Tree<'a> {
         self.effective(block).iter().any(|directive| !is_empty(directive))
     }
 
-    fn word(&self, index: usize, word: usize) -> Range<usize> {
-        let words = self.directives.get(index).map_or(&[][..], |directive| &directive.words);
-        words.get(word).or(words.first()).map_or(0..0, |word: &Word| word.range.clone())
+    /// Adds a finding about a word of a directive.
+    fn add(
+        &self,
+        findings: &mut Findings,
+        code: Code,
+        (index, word): (usize, usize),
+        message: impl Into<String>,
+        hint: Option<&str>,
+    ) {
+        let Some(directive) = self.get(Some(index)) else { return };
+        let word = directive.words.get(word).or(directive.words.first());
+        let range = word.map_or(0..0, |word: &Word| word.range.clone());
+        let message = match &directive.included {
+            Some(place) => format!("{}: {}", quoted(place), message.into()),
+            None => message.into(),
+        };
+        findings.add(code, &range, message, hint);
+    }
+
+    /// An included file that cannot be read.
+    fn unseen(&self, index: usize, path: &str, findings: &mut Findings) {
+        let parent = self.parent(Some(index));
+        let has_requests = ["http", "server", "location", "if"].iter().any(|name| self.is(parent, name));
+        if has_requests && !sets_only_values(path) && self.limits(parent) {
+            self.add(
+                findings,
+                code::UNSEEN_INCLUDE,
+                (index, 1),
+                "this file cannot be read, so what it does around the limits is not checked",
+                Some("check the configuration where nginx has it, with its included files"),
+            );
+        }
     }
 
     /// A second directive of Diana in the same block.
     fn repeated(&self, index: usize, directive: &Directive, findings: &mut Findings) {
         let mut own = self.within(directive.parent).filter(|(_, other)| is_of_diana(other));
         if own.next().is_some_and(|(first, _)| first < index) {
-            findings.add(
+            self.add(
+                findings,
                 code::SEVERAL_DIRECTIVES,
-                &self.word(index, 0),
+                (index, 0),
                 "two directives in one block decide in turn: a request that the second one refuses stays \
                  charged by the first one",
                 Some("write one document with all limits"),
@@ -155,7 +194,8 @@ impl<'a> Tree<'a> {
         let is_redirect =
             ["http://", "https://", "$scheme"].iter().any(|scheme| replacement.starts_with(scheme));
         if is_redirect || matches!(flag, Some("redirect" | "permanent")) {
-            return self.response(index, "302", findings);
+            let status = if flag == Some("permanent") { "301" } else { "302" };
+            return self.response(index, status, findings);
         }
         let stays = || {
             let mut later = self.within(self.parent(Some(index))).filter(|(other, _)| *other > index);
@@ -173,11 +213,16 @@ impl<'a> Tree<'a> {
     }
 
     /// `return` in a location, with a status or an address.
-    fn response(&self, index: usize, status: &str, findings: &mut Findings) {
+    fn response(&self, index: usize, first: &str, findings: &mut Findings) {
         let location = self.around(index, "location");
-        // The client does not get what the limit protects.
-        let is_harmless = self.around(index, "if").is_some() && !status.starts_with('2');
-        if location.is_some() && self.limits(location) && !is_harmless {
+        if location.is_none() || !self.limits(location) {
+            return;
+        }
+        let status = if first.bytes().all(|byte| byte.is_ascii_digit()) { first } else { "302" };
+        if self.is_caught(index, status) {
+            self.caught(index, findings);
+        } else if self.around(index, "if").is_none() || status.starts_with('2') {
+            // Any other status in an `if` grants nothing that the limit protects.
             self.lost(
                 index,
                 "nginx responds here after the request was counted, and a refusal is lost",
@@ -185,6 +230,58 @@ impl<'a> Tree<'a> {
                 findings,
             );
         }
+    }
+
+    /// Whether an `error_page` turns a status into a response that the limit may protect.
+    fn is_caught(&self, index: usize, status: &str) -> bool {
+        let has_text = self.get(Some(index)).is_some_and(|it| matches!(it.texts()[..], ["return", _, _]));
+        // nginx sends a text at once, but looks for a page if the status is a redirect.
+        if status.starts_with('2') || has_text && !status.starts_with('3') {
+            return false;
+        }
+        let pages = |block| self.within(block).filter(|(_, it)| it.texts().first() == Some(&"error_page"));
+        let holding =
+            self.blocks_around(self.parent(Some(index))).find(|block| pages(*block).next().is_some());
+        holding.map(pages).into_iter().flatten().any(|(page, directive)| match directive.texts()[..] {
+            ["error_page", ref statuses @ .., uri] => {
+                statuses.contains(&status) && !self.keeps_status(page, statuses, uri)
+            }
+            _ => false,
+        })
+    }
+
+    /// Whether an `error_page` redirects the client, or sends a file with the status of an error.
+    fn keeps_status(&self, index: usize, statuses: &[&str], uri: &str) -> bool {
+        if ["http://", "https://", "$scheme"].iter().any(|scheme| uri.starts_with(scheme)) {
+            return true;
+        }
+        let changes = statuses.last().and_then(|last| last.strip_prefix('='));
+        if !uri.starts_with('/') || changes.is_some_and(|status| status.is_empty() || status.starts_with('2'))
+        {
+            return false;
+        }
+        let answers = |block: Block| {
+            self.directives.iter().enumerate().any(|(inner, directive)| {
+                let name = directive.texts().first().copied().unwrap_or_default();
+                (is_handler(name) || matches!(name, "rewrite" | "try_files"))
+                    && self.blocks_around(Some(inner)).any(|around| around == block)
+            })
+        };
+        let mut locations = self.servers(index).into_iter().filter_map(|server| self.location(server, uri));
+        !locations.any(answers)
+    }
+
+    fn caught(&self, index: usize, findings: &mut Findings) {
+        self.lost(
+            index,
+            "`error_page` sends this status to another location after the request was counted, and a \
+             refusal is lost",
+            &format!(
+                "choose the upstream by a `map` and a variable; or write {EMPTY} in this location, and \
+                 `proxy_wasm diana` with the limits in each location that answers"
+            ),
+            findings,
+        );
     }
 
     /// A handler in an `if` in a location.
@@ -201,8 +298,16 @@ impl<'a> Tree<'a> {
         }
     }
 
-    fn try_files(&self, index: usize, findings: &mut Findings) {
-        if self.limits(self.parent(Some(index))) {
+    /// `try_files`, whose last argument is a path or a status.
+    fn try_files(&self, index: usize, status: Option<&str>, findings: &mut Findings) {
+        if !self.limits(self.parent(Some(index))) {
+            return;
+        }
+        if let Some(status) = status {
+            if self.is_caught(index, status) {
+                self.caught(index, findings);
+            }
+        } else {
             self.lost(
                 index,
                 "the last path leaves the location: a refusal is lost, and the request counts again there",
@@ -213,28 +318,48 @@ impl<'a> Tree<'a> {
     }
 
     fn lost(&self, index: usize, message: &str, hint: &str, findings: &mut Findings) {
-        findings.add(code::LOST_REFUSAL, &self.word(index, 0), message, Some(hint));
+        self.add(findings, code::LOST_REFUSAL, (index, 0), message, Some(hint));
     }
 
     fn subrequest(&self, index: usize, name: &str, uri: &str, findings: &mut Findings) {
-        if let Some(target) = self.limited_target(index, uri) {
-            findings.add(
-                code::SUBREQUEST,
-                &self.word(index, 1),
+        let Some(target) = self.limited_target(index, uri) else { return };
+        let hint = format!("write {EMPTY} in {}", self.named(target, uri));
+        let is_exact = self.get(target).is_some_and(|location| location.texts().last() == Some(&uri));
+        let is_unseen = |server: Block| {
+            self.within(server)
+                .any(|(_, it)| matches!(it.texts()[..], ["include", path] if !sets_only_values(path)))
+        };
+        if !is_exact && self.servers(index).into_iter().any(is_unseen) {
+            self.add(
+                findings,
+                code::UNSEEN_INCLUDE,
+                (index, 1),
                 format!(
-                    "the subrequest of `{name}` runs the filter too: it is charged, and if it is refused, the \
-                     request fails"
+                    "the subrequest of `{name}` is charged too, unless a file that cannot be read has a \
+                     location for it"
                 ),
-                Some(&format!("write {EMPTY} in {}", self.named(target, uri))),
+                Some(&hint),
             );
+            return;
         }
+        self.add(
+            findings,
+            code::SUBREQUEST,
+            (index, 1),
+            format!(
+                "the subrequest of `{name}` runs the filter too: it is charged, and if it is refused, the \
+                 request fails"
+            ),
+            Some(&hint),
+        );
     }
 
     fn slice(&self, index: usize, findings: &mut Findings) {
         if self.limits(self.parent(Some(index))) {
-            findings.add(
+            self.add(
+                findings,
                 code::SUBREQUEST,
-                &self.word(index, 0),
+                (index, 0),
                 "each slice but the first is a subrequest to the same location, which is charged",
                 Some("leave `slice` out where `proxy_wasm diana` holds"),
             );
@@ -243,9 +368,10 @@ impl<'a> Tree<'a> {
 
     fn ssi(&self, index: usize, findings: &mut Findings) {
         if self.limits(self.parent(Some(index))) {
-            findings.add(
+            self.add(
+                findings,
                 code::COUNTED_AGAIN,
-                &self.word(index, 0),
+                (index, 0),
                 "each included page is a subrequest, which runs the filter of its location",
                 Some(&format!("write {EMPTY} in the locations of the included pages")),
             );
@@ -254,11 +380,15 @@ impl<'a> Tree<'a> {
 
     fn error_page(&self, index: usize, uri: &str, findings: &mut Findings) {
         if let Some(target) = self.limited_target(index, uri) {
-            findings.add(
+            self.add(
+                findings,
                 code::COUNTED_AGAIN,
-                &self.word(index, 0),
+                (index, 0),
                 format!("the request counts once more in {}", self.named(target, uri)),
-                Some(&format!("write {EMPTY} in that location")),
+                Some(&format!(
+                    "write {EMPTY} in that location, if no `return` and no access check leads there: they \
+                     would bypass the limits"
+                )),
             );
         }
     }
@@ -268,6 +398,14 @@ impl<'a> Tree<'a> {
         if !uri.starts_with(['/', '@']) {
             return None;
         }
+        let targets =
+            self.servers(index).into_iter().map(|server| self.location(server, uri).unwrap_or(server));
+        targets.into_iter().find(|target| self.limits(*target))
+    }
+
+    /// The server around a directive. A directive outside of all servers concerns each; a file
+    /// without servers is included in one.
+    fn servers(&self, index: usize) -> Vec<Block> {
         let own = self.around(index, "server");
         let mut servers: Vec<Block> = own.map(Some).into_iter().collect();
         if servers.is_empty() {
@@ -277,8 +415,7 @@ impl<'a> Tree<'a> {
         if servers.is_empty() {
             servers.push(None);
         }
-        let targets = servers.into_iter().map(|server| self.location(server, uri).unwrap_or(server));
-        targets.into_iter().find(|target| self.limits(*target))
+        servers
     }
 
     /// The location in a block that serves a path, by nginx's rules. Only the part of the path in

@@ -4,7 +4,9 @@ use super::code::{self, Severity};
 use super::finding::{Finding, Findings};
 use super::mistakes::{Compiled, compile, compiled};
 use super::model::Model;
-use super::{addresses, clusters, document, envoy, files, mistakes, nginx, partial, phases, replicas, yaml};
+use super::{
+    addresses, clusters, document, envoy, files, includes, mistakes, nginx, partial, phases, replicas, yaml,
+};
 use crate::secrets::Secrets;
 use crate::source::content::{File, Unreadable};
 use crate::source::documents::{Document, Host, documents};
@@ -116,6 +118,10 @@ impl Report {
             }
             if let (Form::Nginx(directives), true) = (&part.form, zone.has_documents) {
                 nginx::surroundings(directives, zone.bytes, &mut Findings::new(&part.content, &mut found));
+                // A manifest does not show the folder of its files.
+                let is_file = parts.len() == 1;
+                let expanded = is_file.then(|| includes::expanded(directives, Path::new(&file.name)));
+                let directives = expanded.as_deref().unwrap_or(directives);
                 phases::surroundings(directives, &mut Findings::new(&part.content, &mut found));
             }
         }

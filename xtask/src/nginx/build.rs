@@ -5,6 +5,7 @@ use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::time::UNIX_EPOCH;
 
 /// The files that show that a folder of the sources is what it should be, and where to get it.
 const NEEDED: [(&str, &str); 6] = [
@@ -32,7 +33,8 @@ pub fn nginx(source: &Path) -> Result<PathBuf> {
     }
     let target = gateway::target().join("nginx");
     let (program, stamp) = (target.join("nginx/objs/nginx"), target.join("source"));
-    let is_built = fs::read(&stamp).is_ok_and(|of| of == source.as_os_str().as_encoded_bytes());
+    let sources = format!("{}\n{}\n", source.display(), newest(&source)?);
+    let is_built = fs::read_to_string(&stamp).is_ok_and(|of| of == sources);
     if is_built && program.exists() {
         return Ok(program);
     }
@@ -58,8 +60,20 @@ pub fn nginx(source: &Path) -> Result<PathBuf> {
     run("auto/configure", &arguments, &folder, &env)?;
     let jobs = std::thread::available_parallelism().map_or(1, Into::into);
     run("make", &[OsStr::new(&format!("-j{jobs}"))], &folder, &env)?;
-    fs::write(stamp, source.as_os_str().as_encoded_bytes())?;
+    fs::write(stamp, sources)?;
     Ok(program)
+}
+
+/// The newest modification in a folder, in nanoseconds since 1970.
+fn newest(path: &Path) -> Result<u128> {
+    let metadata = fs::symlink_metadata(path)?;
+    let mut newest = metadata.modified()?.duration_since(UNIX_EPOCH)?.as_nanos();
+    if metadata.is_dir() {
+        for entry in fs::read_dir(path)? {
+            newest = newest.max(self::newest(&entry?.path())?);
+        }
+    }
+    Ok(newest)
 }
 
 /// The module's check of the version takes only 26, but it works with 25 as well.
@@ -83,4 +97,25 @@ fn run(program: &str, arguments: &[&OsStr], folder: &Path, env: &[(&str, std::ff
         bail!("`{program}` failed:\n{}", last.join("\n"));
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    #[test]
+    fn a_change_in_a_folder_is_seen() -> Result<()> {
+        let folder = std::env::temp_dir().join(format!("diana-newest-{}", std::process::id()));
+        fs::create_dir_all(folder.join("a/b"))?;
+        fs::write(folder.join("a/b/c"), "")?;
+        let before = newest(&folder)?;
+        assert_eq!(newest(&folder)?, before);
+        let later = UNIX_EPOCH + Duration::from_nanos(u64::try_from(before)?) + Duration::from_secs(1);
+        fs::File::options().write(true).open(folder.join("a/b/c"))?.set_modified(later)?;
+        let after = newest(&folder)?;
+        fs::remove_dir_all(&folder)?;
+        assert_eq!(after, before + 1_000_000_000);
+        Ok(())
+    }
 }
