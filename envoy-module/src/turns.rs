@@ -51,6 +51,11 @@ impl Drop for EndOfMain<'_> {
 }
 
 impl Turns {
+    /// Whether nobody has the turn now.
+    pub fn is_free(&self) -> bool {
+        self.state.load(Ordering::Relaxed) == FREE
+    }
+
     fn take(&self) -> bool {
         self.state.compare_exchange(FREE, TAKEN, Ordering::Acquire, Ordering::Relaxed).is_ok()
     }
@@ -124,6 +129,7 @@ mod tests {
             assert!(!turns.in_place_of_worker(|| unreachable!()), "the outer event still runs");
         });
         assert!(turns.in_place_of_worker(|| assert!(!turns.in_place_of_worker(|| unreachable!()))));
+        assert!(turns.is_free() && turns.in_place_of_worker(|| assert!(!turns.is_free())));
         let panicked =
             std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| worker(&mut || panic!("a bug"))));
         assert!(panicked.is_err() && turns.in_place_of_worker(|| {}));

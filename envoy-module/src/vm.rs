@@ -164,6 +164,11 @@ impl<H: Host + From<&'static Vm<H>>> Vm<H> {
         self.owner.store(thread::number(), Ordering::Relaxed);
     }
 
+    /// Whether no thread has the VM, and none acts in its place.
+    pub fn is_idle(&self) -> bool {
+        self.owner() == thread::NONE && self.turns.is_free()
+    }
+
     /// Runs `work` in an event of a stream.
     ///
     /// # Safety
