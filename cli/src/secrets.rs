@@ -21,7 +21,7 @@ const HIDDEN: &str = "`…`";
 pub struct Secrets {
     /// The bytes of the file.
     ranges: Vec<Range<usize>>,
-    /// The secrets as messages quote them, without the backticks.
+    /// The secrets as messages quote them, with the backticks.
     quoted: HashSet<String>,
 }
 
@@ -34,13 +34,17 @@ struct Around<'a> {
     actors: Option<&'a Value>,
     /// Whether the value is in a list of clients, `allow` or `deny`.
     is_in_list: bool,
+    /// Whether the value is in `store` or `remote`, at any depth.
+    is_in_call: bool,
 }
 
 impl Secrets {
     /// The secrets of a text that is not read further.
     #[must_use]
     pub fn of_text(text: &str) -> Secrets {
-        Secrets { ranges: scan::secrets(text, true), quoted: HashSet::new() }
+        let mut ranges = scan::secrets(text, true);
+        ranges.extend(scan::directives(text, false));
+        Secrets { ranges, quoted: HashSet::new() }
     }
 
     /// The secrets of the file with this text, these parts and these documents.
@@ -53,7 +57,11 @@ impl Secrets {
         for part in parts {
             let mut walk = Walk { content: &part.content, secrets: &mut secrets };
             match &part.form {
-                Form::Nginx(directives) => walk.nginx(directives),
+                Form::Nginx(directives) => {
+                    walk.nginx(directives);
+                    walk.hide_directives(true);
+                }
+                Form::Wrong(_) => walk.hide_directives(false),
                 _ => part.value().into_iter().for_each(|value| walk.visit(value, Around::default())),
             }
         }
@@ -90,17 +98,24 @@ impl Secrets {
         masked
     }
 
-    /// A message without the secrets that it quotes.
+    /// A message without the secrets that it quotes. A secret may itself have backticks, so the
+    /// longest text that is one ends at any backtick.
     #[must_use]
     pub fn redacted(&self, message: String) -> String {
-        let parts = message.split('`');
-        if self.quoted.is_empty() || !parts.clone().any(|part| self.quoted.contains(part)) {
+        if self.quoted.is_empty() {
             return message;
         }
-        let parts: Vec<&str> = parts
-            .map(|part| if self.quoted.contains(part) { HIDDEN.trim_matches('`') } else { part })
-            .collect();
-        parts.join("`")
+        let quotes = |text: &str| text.match_indices('`').map(|(at, _)| at).collect::<Vec<_>>();
+        let (mut redacted, mut rest) = (String::with_capacity(message.len()), &*message);
+        while let Some((before, quote)) = rest.find('`').and_then(|at| rest.split_at_checked(at)) {
+            redacted.push_str(before);
+            let ends = quotes(quote).into_iter().skip(1).rev();
+            let secret = ends.filter_map(|end| quote.get(..=end)).find(|text| self.quoted.contains(*text));
+            let (shown, length) = secret.map_or(("`", 1), |secret| (HIDDEN, secret.len()));
+            redacted.push_str(shown);
+            rest = quote.get(length..).unwrap_or_default();
+        }
+        redacted + rest
     }
 }
 
@@ -114,7 +129,14 @@ impl Walk<'_> {
         value.items().iter().for_each(|item| self.visit(item, around));
         let is_kubernetes_secret = value.get("kind").and_then(Value::text) == Some("Secret");
         let named = ["name", "key"].iter().find_map(|key| value.get(key)?.text());
-        let names_secret = named.is_some_and(is_secret);
+        let names_secret = named.is_some_and(is_secret_of_request);
+        let is_bytes =
+            value.get("@type").and_then(Value::text).is_some_and(|name| name.ends_with("BytesValue"));
+        let is_condition = matches!(around.key, "headers" | "query");
+        // Keys may be misspelt. Distances of words are slow, and most values are no objects.
+        let is_near = |names| !value.entries().is_empty() && nearest(around.key, names).is_some();
+        let is_in_call = around.is_in_call || is_near(&["remote", "store"]);
+        let is_call = is_in_call || is_near(&["redis", "rls"]);
         let actors = value.get("actors").or(around.actors);
         if value.get("overrides").is_some() && names(value, actors) {
             let overrides = value.get("overrides").map_or(&[][..], Value::entries);
@@ -126,23 +148,31 @@ impl Walk<'_> {
                 // A definition names the header, the parameter or the cookie of an actor.
                 "actors" => continue,
                 "data" | "stringData" => is_kubernetes_secret,
+                // Base64, which may hold anything.
+                "inline_bytes" | "inlineBytes" => true,
+                "value" if is_bytes => true,
                 "value" | "exact" | "string_match" | "exact_match" | "prefix_match" => names_secret,
                 key => {
                     let is_of_list = around.is_in_list && names_header(key, actors);
-                    is_secret(key) || is_of_list || is_of_call(around.key, key)
+                    is_secret(key)
+                        || is_condition && is_secret_of_request(key)
+                        || is_of_list
+                        || is_call && is_of_call(key)
                 }
             };
             if is_hidden {
                 self.hide_all(value);
             }
             let is_in_list = around.is_in_list || matches!(key.as_str(), "allow" | "deny");
-            self.visit(value, Around { key, actors, is_in_list });
+            // A merge key of YAML brings entries to the object around it.
+            let key = if key == "<<" { around.key } else { key };
+            self.visit(value, Around { key, actors, is_in_list, is_in_call });
         }
     }
 
     fn nginx(&mut self, directives: &[Directive]) {
         for directive in directives {
-            for pair in directive.words.windows(2).skip(1) {
+            for pair in directive.words.windows(2) {
                 if let [name, value] = pair
                     && is_secret(name.text.trim_start_matches('$'))
                 {
@@ -150,6 +180,12 @@ impl Walk<'_> {
                 }
             }
         }
+    }
+
+    /// Hides what stands behind a word such as `Authorization` in directives that are not read.
+    fn hide_directives(&mut self, only_comments: bool) {
+        let ranges = scan::directives(&self.content.text, only_comments);
+        self.secrets.ranges.extend(ranges.iter().map(|range| self.content.outer(range)));
     }
 
     /// Hides each scalar, but not the names of files and of what is defined elsewhere.
@@ -184,16 +220,15 @@ impl Walk<'_> {
         self.secrets.ranges.push(self.content.outer(&range));
         // An empty text hides nothing.
         if !text.is_empty() {
-            self.secrets.quoted.insert(quoted(text).trim_matches('`').into());
+            self.secrets.quoted.insert(quoted(text));
         }
     }
 }
 
-/// Whether the value at `key` of this object is secret: a secret of a store or a document server,
-/// or sent to it with each call. The key may be misspelt.
-fn is_of_call(object: &str, key: &str) -> bool {
-    nearest(object, &["redis", "rls", "remote", "store"]).is_some()
-        && nearest(key, &["headers", "body", "secret"]).is_some()
+/// Whether a store or a document server keeps secret what is at `key`, or receives it with each
+/// call. The key may be misspelt.
+fn is_of_call(key: &str) -> bool {
+    nearest(key, &["headers", "body", "secret", "password"]).is_some()
 }
 
 /// Whether the actor of a rule is a secret, such as an API key.
@@ -206,7 +241,7 @@ fn names(rule: &Value, actors: Option<&Value>) -> bool {
 /// Whether the value of an actor is a secret.
 fn names_header(actor: &str, actors: Option<&Value>) -> bool {
     let source = actors.and_then(|actors| actors.get(actor)).map_or(&[][..], Value::entries);
-    is_secret(actor) || source.iter().filter_map(|entry| entry.value.text()).any(is_secret)
+    is_secret(actor) || source.iter().filter_map(|entry| entry.value.text()).any(is_secret_of_request)
 }
 
 /// Whether the value with this name is probably a secret: a key of a configuration, a header, a
@@ -238,6 +273,16 @@ pub fn is_secret(name: &str) -> bool {
         [.., last] => NOUNS.contains(&last) || last == "id" && words.iter().any(|word| word == "session"),
         [] => false,
     }
+}
+
+/// Whether a header, a parameter or a cookie of a request with this name is probably a secret. In a
+/// configuration, `cookie` and `session` are also names of other things.
+#[must_use]
+pub fn is_secret_of_request(name: &str) -> bool {
+    let is_session = |word: &String| word == "sid" || word.contains("sessid") || word.contains("sessionid");
+    is_secret(name)
+        || matches!(&*name.to_ascii_lowercase(), "cookie" | "session")
+        || words(name).iter().any(is_session)
 }
 
 /// The words of a name, in lower case: `downstreamAuthPassword` → `downstream`, `auth`, `password`.
@@ -291,6 +336,12 @@ mod tests {
             "",
         ] {
             assert!(!is_secret(name), "{name}");
+        }
+        for name in ["cookie", "Session", "connect.sid", "JSESSIONID", "PHPSESSID", "x-api-key"] {
+            assert!(is_secret_of_request(name), "{name}");
+        }
+        for name in ["x-plan", "inside", "sessions", ""] {
+            assert!(!is_secret_of_request(name), "{name}");
         }
     }
 }

@@ -3,7 +3,7 @@
 use super::document::get;
 use super::request::Incoming;
 use super::visible::quoted;
-use crate::secrets::is_secret;
+use crate::secrets::is_secret_of_request;
 use diana_document::Value;
 use diana_limiter::matcher;
 use diana_limiter::request::{claims, query};
@@ -81,7 +81,7 @@ impl Aspect {
 
     /// Whether the condition compares a secret, such as an API key.
     fn is_secret(&self) -> bool {
-        matches!(self.key, "headers" | "query") && self.name.as_deref().is_some_and(is_secret)
+        matches!(self.key, "headers" | "query") && self.name.as_deref().is_some_and(is_secret_of_request)
     }
 
     fn quoted_name(&self) -> String {

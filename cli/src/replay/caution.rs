@@ -1,6 +1,6 @@
-//! What a reader must know before the numbers: the text and the page show it below the totals.
+//! What a reader must know before the numbers: the text and the page show it above the totals.
 
-use super::number::count;
+use super::number::{count, span};
 use super::summary::{RuleSummary, Summary};
 
 /// What makes the numbers of this replay doubtful, one sentence or two each.
@@ -44,6 +44,21 @@ pub fn lacks_actor(rule: &RuleSummary) -> bool {
 #[must_use]
 pub fn finds_one_address(rule: &RuleSummary) -> bool {
     rule.by_address && rule.actors == 1 && rule.checked > 1 && !lacks_actor(rule)
+}
+
+/// Why the log does not show what other quotas of this rule would refuse, if it does not.
+#[must_use]
+pub fn no_quotas(rule: &RuleSummary, log_s: f64) -> Option<String> {
+    let why = if lacks_actor(rule) {
+        "it lacks the rule's actor".to_owned()
+    } else if finds_one_address(rule) {
+        "it has one client address for all requests".to_owned()
+    } else if rule.unit_s > log_s {
+        format!("it covers only {}, less than the rule's unit", span(log_s))
+    } else {
+        return None;
+    };
+    Some(format!("The log does not show what other quotas of this rule would refuse: {why}."))
 }
 
 #[cfg(test)]

@@ -33,6 +33,7 @@ pub fn html(summary: &Summary) -> String {
                 a .skip href="#main" { "Skip to the numbers" }
                 (overview::header(summary))
                 main #main tabindex="-1" {
+                    (overview::doubts(summary))
                     @if let Some(against) = &summary.against {
                         (comparison::section(summary, against))
                     }
@@ -41,7 +42,7 @@ pub fn html(summary: &Summary) -> String {
                     (rules::section(summary))
                     (clients::section(&summary.clients))
                     @for (index, rule) in by_refusals(&summary.rules).into_iter().enumerate() {
-                        (rule::section(index, rule, &summary.timeline))
+                        (rule::section(index, rule, &summary.timeline, summary.log.last_s - summary.log.first_s))
                     }
                     (log::section(&summary.log))
                 }

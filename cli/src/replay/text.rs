@@ -1,6 +1,6 @@
 //! The summary of a replay as text for people.
 
-use super::caution::cautions;
+use super::caution::{cautions, no_quotas};
 use super::number::{count, difference, percent, plural, span, unit};
 use super::summary::{
     ActorSummary, ClientSummary, Comparison, EndedEarly, LogSummary, RuleSummary, Suggestion, Summary,
@@ -38,7 +38,7 @@ pub fn report(summary: &Summary, suggests: bool) -> String {
     }
     for_all(&mut text, &rules, suggests);
     for rule in rules {
-        self::rule(&mut text, rule, suggests);
+        self::rule(&mut text, rule, log.last_s - log.first_s, suggests);
     }
     text
 }
@@ -87,6 +87,14 @@ fn write(text: &mut String, summary: &Summary, log: &LogSummary, totals: &Totals
         let length = span(log.last_s - log.first_s);
         writeln!(text, "from {} to {} ({length})", instant(log.first_s), instant(log.last_s))?;
     }
+    for caution in cautions(summary) {
+        text.push('\n');
+        paragraph(text, ("", ""), &printable(&caution));
+    }
+    for EndedEarly { file, line, why } in &log.ended_early {
+        let (file, line) = (printable(file), count(*line));
+        writeln!(text, "\n{file} ended early, after line {line}: {}", printable(why))?;
+    }
     writeln!(text, "\n{:<14} {:>13}", "requests", count(requests))?;
     let parts = [
         ("admitted", admitted, true),
@@ -99,10 +107,6 @@ fn write(text: &mut String, summary: &Summary, log: &LogSummary, totals: &Totals
         let share = percent(part as f64 / requests.max(1) as f64);
         writeln!(text, "{name:<14} {:>13}  {share}", count(part))?;
     }
-    for caution in cautions(summary) {
-        text.push('\n');
-        paragraph(text, ("", ""), &printable(&caution));
-    }
     if log.unreadable > 0 {
         let lines = plural(log.lines, "line");
         writeln!(text, "\n{} of {lines} cannot be read, for example:", count(log.unreadable))?;
@@ -112,10 +116,6 @@ fn write(text: &mut String, summary: &Summary, log: &LogSummary, totals: &Totals
     }
     for file in &log.unmatched {
         writeln!(text, "\n{} has no line in the format {}", printable(file), printable(&log.format))?;
-    }
-    for EndedEarly { file, line, why } in &log.ended_early {
-        let (file, line) = (printable(file), count(*line));
-        writeln!(text, "\n{file} ended early, after line {line}: {}", printable(why))?;
     }
     if log.late > 0 {
         let requests = plural(log.late, "request");
@@ -154,7 +154,7 @@ fn rules_table(text: &mut String, heading: &str, rules: &[&RuleSummary]) {
 }
 
 /// The most refused actors of a rule, and other quotas.
-fn rule(text: &mut String, rule: &RuleSummary, suggests: bool) {
+fn rule(text: &mut String, rule: &RuleSummary, log_s: f64, suggests: bool) {
     let suggestion = rule.suggestion.as_ref().filter(|_| suggests);
     if refused(rule).next().is_none() && suggestion.is_none() && rule.least.none.is_none() {
         return;
@@ -187,7 +187,9 @@ fn rule(text: &mut String, rule: &RuleSummary, suggests: bool) {
         Some(format!("{share} with rpu {} or more", count((*rpu).filter(|_| is_new)?)))
     });
     let known: Vec<String> = known.collect();
-    if !known.is_empty() {
+    if let (Some(why), false) = (no_quotas(rule, log_s), known.is_empty()) {
+        paragraph(text, ("  ", "    "), &why);
+    } else if !known.is_empty() {
         paragraph(text, ("  ", "    "), &format!("this rule alone would refuse {}", known.join(", ")));
     }
     if let Some(Suggestion { rpu, compared, why, .. }) = suggestion {
@@ -308,12 +310,14 @@ mod tests {
     }
 
     #[test]
-    fn whole_seconds_are_stated_below_the_totals() {
+    fn whole_seconds_are_stated_above_the_totals() {
         let mut summary = Summary::default();
         summary.log.whole_seconds = true;
+        summary.log.ended_early = vec![EndedEarly { file: "a.gz".into(), ..EndedEarly::default() }];
         let text = report(&summary, true);
-        let (totals, rules) = text.split_once("\nrule ").unwrap();
-        assert!(totals.contains("All times in the log are whole seconds"), "{text}");
+        let (above, rules) = text.split_once("\nrequests ").unwrap();
+        assert!(above.contains("All times in the log are whole seconds"), "{text}");
         assert!(!rules.contains("whole seconds"));
+        assert!(above.contains("a.gz ended early") && !rules.contains("ended early"), "{text}");
     }
 }

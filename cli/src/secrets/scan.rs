@@ -38,6 +38,27 @@ pub fn secrets(text: &str, is_broken: bool) -> Vec<Range<usize>> {
     found
 }
 
+/// The bytes of the secrets in lines that end like a directive of nginx, where a space is in front
+/// of the value: `proxy_set_header Authorization "x";`. All that is behind the name is one. With
+/// `only_comments`, the rest of the text is left out.
+pub fn directives(text: &str, only_comments: bool) -> Vec<Range<usize>> {
+    let mut found = Vec::new();
+    let mut start = 0usize;
+    for line in text.split_inclusive('\n') {
+        let from = if only_comments { line.find('#').unwrap_or(line.len()) } else { 0 };
+        let end = line.rfind(';').unwrap_or(0);
+        let value = words(line).filter(|word| word.start >= from).find_map(|word| {
+            let rest = line.get(word.end..end)?.trim_start_matches(['"', '\'']);
+            let value = rest.trim_start();
+            let is_behind = value.len() < rest.len() && !value.is_empty();
+            (is_behind && is_secret(line.get(word)?)).then(|| end.saturating_sub(value.len())..end)
+        });
+        found.extend(value.map(|value| start.saturating_add(value.start)..start.saturating_add(value.end)));
+        start = start.saturating_add(line.len());
+    }
+    found
+}
+
 /// The names in a line.
 fn words(line: &str) -> impl Iterator<Item = Range<usize>> {
     let is_of_name = |c: char| c.is_alphanumeric() || matches!(c, '_' | '-');
@@ -173,6 +194,22 @@ mod tests {
             ("actor: token", "actor: token"),
         ] {
             assert_eq!(masked(text, false), shown, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_secret_of_a_directive_ends_with_the_directive() {
+        for (text, all, comments) in [
+            ("a Authorization \"b;c\"; # d", Some("\"b;c\""), None),
+            ("#a 'Authorization' b c;", Some("b c"), Some("b c")),
+            ("a b; # c $api_key d;\n", Some("d"), Some("d")),
+            ("# the secret is shared", None, None),
+            ("# pass_header Authorization;", None, None),
+            ("# a token_bucket b;", None, None),
+        ] {
+            let found =
+                |only_comments| directives(text, only_comments).pop().and_then(|range| text.get(range));
+            assert_eq!((found(false), found(true)), (all, comments), "{text}");
         }
     }
 

@@ -337,3 +337,17 @@ fn hostile_values_do_not_reach_the_terminal() {
         }
     }
 }
+
+#[test]
+fn a_condition_on_a_session_is_not_shown() {
+    for condition in [r#""headers": {"cookie": "session=hunter2"}"#, r#""query": {"session": "hunter2"}"#] {
+        let document = format!(r#"{{"url": "/", {condition}, "rules": [{{"rpu": 1, "unit": "day"}}]}}"#);
+        for words in
+            [&["--url", "/?session=a", "-H", "cookie: session=a", "--all"][..], &["--url", "/", "--all"]]
+        {
+            let shown = text(&document, words);
+            assert!(shown.contains("session") || shown.contains("cookie"), "{shown}");
+            assert!(!shown.contains("hunter"), "{shown}");
+        }
+    }
+}

@@ -117,14 +117,29 @@ fn a_short_log_has_no_hours_of_the_week_and_a_longer_one_only_its_weekdays() {
 }
 
 #[test]
-fn whole_seconds_are_stated_beside_the_totals() {
+fn whole_seconds_are_stated_above_all_numbers() {
     let mut summary = sample::summary();
     let words = "All times in the log are whole seconds: bursts look larger or smaller than they were";
     assert!(!html(&summary).contains(words));
     summary.log.whole_seconds = true;
     let page = html(&summary);
-    let totals = page.split("id=\"totals\"").nth(1).unwrap().split("</section>").next().unwrap();
-    assert!(totals.contains(words));
+    let (above, numbers) = page.split_once("id=\"comparison\"").unwrap();
+    assert!(above.contains(words) && !numbers.contains(words));
+}
+
+#[test]
+fn quotas_that_the_log_does_not_show_are_left_out() {
+    let mut summary = sample::summary();
+    let doubt =
+        "The log does not show what other quotas of this rule would refuse: it covers only 1 min, less";
+    let lowest = "Lowest that refuses nothing";
+    let rules = text(&html(&summary)).matches(lowest).count();
+    assert!(!text(&html(&summary)).contains(doubt));
+    summary.rules[0].unit_s = 61.0;
+    summary.log.last_s = summary.log.first_s + 60.0;
+    summary.rules.truncate(1);
+    let page = text(&html(&summary));
+    assert!(rules > 0 && !page.contains(lowest) && page.matches(doubt).count() == 2, "{page}");
 }
 
 #[test]

@@ -9,7 +9,7 @@ use crate::replay::summary::{RuleSummary, Timeline};
 use maud::{Markup, html};
 
 /// The section of a rule.
-pub fn section(index: usize, rule: &RuleSummary, timeline: &Timeline) -> Markup {
+pub fn section(index: usize, rule: &RuleSummary, timeline: &Timeline, log_s: f64) -> Markup {
     let id = format!("rule-{}", index.saturating_add(1));
     html! {
         section .rule #(id) aria-labelledby={ (id) "-title" } {
@@ -28,7 +28,7 @@ pub fn section(index: usize, rule: &RuleSummary, timeline: &Timeline) -> Markup 
                 }
             }
             (facts(rule))
-            (what_if::panel(&id, rule))
+            (what_if::panel(&id, rule, log_s))
             (refusals(&id, rule, timeline))
             div .split {
                 (actors::panel(rule))

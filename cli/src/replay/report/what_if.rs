@@ -4,16 +4,19 @@
 use super::chart::curve::{Curve, Places};
 use super::table::Column::{Number, Text};
 use super::{number, table, text};
-use crate::replay::summary::{RuleSummary, WhatIf};
+use crate::replay::caution::no_quotas;
+use crate::replay::summary::{Least, RuleSummary, WhatIf};
 use maud::{Markup, html};
 
-/// The panel of a rule. A rule without other quotas has only its suggestion.
-pub fn panel(id: &str, rule: &RuleSummary) -> Markup {
+/// The panel of a rule over a log of `log_s` seconds. A rule without other quotas has only its
+/// suggestion.
+pub fn panel(id: &str, rule: &RuleSummary, log_s: f64) -> Markup {
     // Such a rule is meant to refuse.
     if rule.rpu == 0 {
         return html! {};
     }
     let curve = Curve::of(rule);
+    let doubt = no_quotas(rule, log_s);
     html! {
         div .split.what-if data-what-if=[curve.is_some().then_some("")] {
             @if let (Some(curve), Some((chosen, point))) = (curve, nearest(rule, rule.rpu)) {
@@ -25,6 +28,7 @@ pub fn panel(id: &str, rule: &RuleSummary) -> Markup {
                             ". The burst stays " (number::count(burst))
                         }
                     }
+                    @if let Some(doubt) = &doubt { p { strong { (text::prose(doubt)) } } }
                     (slider(id, rule, chosen, point))
                     p .key {
                         span {
@@ -44,7 +48,7 @@ pub fn panel(id: &str, rule: &RuleSummary) -> Markup {
                     (table::behind("Other quotas as a table", quotas(rule, &curve)))
                 }
             }
-            (advice(rule))
+            (advice(rule, doubt.as_deref()))
         }
     }
 }
@@ -103,8 +107,8 @@ fn quotas(rule: &RuleSummary, curve: &Curve) -> Markup {
 }
 
 /// The quotas worth a look. If the slider has such a quota, the script makes the entry a button.
-fn advice(rule: &RuleSummary) -> Markup {
-    let least = &rule.least;
+fn advice(rule: &RuleSummary, doubt: Option<&str>) -> Markup {
+    let least = if doubt.is_some() { Least::default() } else { rule.least };
     let entries = [
         ("Quota now", Some(rule.rpu)),
         ("Lowest that refuses nothing", least.none),
@@ -115,6 +119,7 @@ fn advice(rule: &RuleSummary) -> Markup {
         div .panel.advice {
             h3 { "Quotas to consider" }
             p .sub { "For this rule alone. Other rules refuse requests, too" }
+            @if let Some(doubt) = doubt { p { strong { (text::prose(doubt)) } } }
             ul .marks {
                 @for (label, rpu) in entries {
                     @if let Some(rpu) = rpu {

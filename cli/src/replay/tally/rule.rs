@@ -7,7 +7,7 @@ use super::quotas::Variants;
 use super::stream::{Event, Stream};
 use super::timeline::{at, double, seconds};
 use super::what_if::Trial;
-use crate::replay::caution::{finds_one_address, lacks_actor};
+use crate::replay::caution::no_quotas;
 use crate::replay::engine::MAX_HELD;
 use crate::replay::number::count;
 use crate::replay::suggest::suggestion;
@@ -261,7 +261,7 @@ impl RuleTally {
             peaks: quantiles(&peaks),
             suggestion: None,
         };
-        if self.has_unit_cost && !lacks_actor(&summary) && !finds_one_address(&summary) {
+        if self.has_unit_cost && no_quotas(&summary, log_s).is_none() {
             let refuses = |rpu, burst| share(trial.as_ref()?, rpu, burst);
             summary.suggestion = suggestion(&summary, log_s, &refuses);
         }

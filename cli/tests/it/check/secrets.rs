@@ -16,7 +16,7 @@ fn shown(name: &str, text: &str) -> String {
 }
 
 /// Each document has a mistake beside its secret.
-const DOCUMENTS: [&str; 15] = [
+const DOCUMENTS: [&str; 23] = [
     "limits: []\nstore:\n  redis:\n    cluster: 7\n    secret: hunter2hunter2hunter2\n    timout: 1s\n",
     "limits: []\nstore: {redis: {cluster: a, secrt: 'hunter2,hunter2 hunter'}}\n",
     "limits: []\nstore:\n  redis:\n    secret: >-\n      hunter2\n\n      hunter3\n    cluster: 7\n",
@@ -29,6 +29,17 @@ const DOCUMENTS: [&str; 15] = [
     "limits:\n  - url: /\n    rules: [{actor: apikey, rpu: 1, unit: day, overrides: {hunter2: {rpu: -1}}}]\n",
     "limits:\n  - url: /\n    rules: [{actor: client, rpu: 1, unit: day, overrides: {hunter2: {rpu: -1}}}]\nactors: {client: {header: x-api-key}}\n",
     "limits: []\ndeny: [{client: hunter2}, 7]\nactors: {client: {cookie: session-id}}\n",
+    // Reached by a merge key.
+    "x: &h {headers: {x-any: hunter2}}\nlimits: []\nstore: {redis: {<<: *h}}\n",
+    "x: &h {cookie: session=hunter2}\nlimits: [{url: /, headers: {<<: *h}, rules: []}]\n",
+    // Of an unknown store, or deeper than a store has it.
+    "limits: []\nstore: {valkey: {headers: {x-any: hunter2}}}\n",
+    "limits: []\nstore: {valkey: {a: {b: [{body: hunter2, pasword: hunter3}]}}}\n",
+    "limits: []\nremote: {calls: {headers: {x-any: hunter2}}}\n",
+    // A session is a secret of a request.
+    "limits: [{url: 7, headers: {cookie: \"session=hunter2\"}, rules: []}]\n",
+    "limits: [{url: 7, query: {session: hunter2, JSESSIONID: hunter3}, rules: []}]\n",
+    "limits: []\ndeny: [{client: hunter2}, 7]\nactors: {client: {cookie: session}}\n",
     // Texts that cannot be read.
     "limits: []\nstore:\n  redis:\n    secret: hunter2\n\tcluster: [\n",
     "limits: [\nstore:\n  redis:\n    headers:\n      x-any: hunter2\n      y: hunter3\n",
@@ -58,7 +69,13 @@ fn a_masked_excerpt_keeps_the_rest() {
 
 #[test]
 fn a_message_does_not_quote_a_secret() {
-    for condition in ["12.5678", r#"{"regex": "(hunter2"}"#, r#"{"exact": ["hunter2"]}"#] {
+    for condition in [
+        "12.5678",
+        r#"{"regex": "(hunter2"}"#,
+        r#"{"exact": ["hunter2"]}"#,
+        r#"{"regex": "hunter`2(("}"#,
+        r#"{"regex": "`hunter`(("}"#,
+    ] {
         let rules = r#"[{"rpu": 1, "unit": "day"}]"#;
         let text = format!(
             r#"{{"limits": [{{"url": "/", "headers": {{"x-api-key": {condition}}}, "rules": {rules}}}]}}"#
@@ -97,10 +114,35 @@ static_resources:
         let shown = shown("envoy.yaml", &text);
         assert!(!shown.contains(SECRET), "{text}\n{shown}");
     }
+    for beside in [
+        "- {name: lua, x: {y: {inline_bytes: aHVudGVyMg==}}}",
+        "- {name: lua, typed_config: {\"@type\": type.googleapis.com/google.protobuf.BytesValue, value: aHVudGVyMg==}}",
+        "- {name: rbac, headers: [{name: cookie, string_match: {exact: session=hunter2}}]}",
+    ] {
+        let text = envoy.replace("DOCUMENT", "'[7]'").replace("BESIDE", beside);
+        let shown = shown("envoy.yaml", &text);
+        assert!(!shown.contains(SECRET) && !shown.contains("aHVudGVy"), "{text}\n{shown}");
+    }
     let nginx = "wasm {\n shm_kv diana 64m eviction=lru;\n}\nhttp {\n proxy_set_header Authorization 'Basic hunter2';\n \
                  proxy_wasm diana '{\"limits\": 7, \"password\": \"hunter3\"}';\n}\n";
     let shown = shown("nginx.conf", nginx);
     assert!(!shown.contains(SECRET), "{shown}");
+}
+
+#[test]
+fn no_secret_of_a_directive_is_shown() {
+    for secret in [
+        "secure_link_secret hunter2;",
+        "proxy_set_header Authorization 'Basic hunter2';",
+        "# proxy_set_header Authorization \"Basic hunter2\";",
+        "proxy_set_header Accept a; #proxy_set_header X-Api-Key hunter2; # why",
+    ] {
+        for document in ["proxy_wasm diana '{\"limits\": 7}';", "proxy_wasm diana '{\"limits\": 7}'};"] {
+            let nginx = format!("wasm {{\n}}\nhttp {{\n {secret}\n {document}\n {secret}\n}}\n");
+            let shown = shown("nginx.conf", &nginx);
+            assert!(shown.contains("**") && !shown.contains(SECRET), "{nginx}\n{shown}");
+        }
+    }
 }
 
 #[test]
