@@ -47,10 +47,11 @@ fn quota() -> u64 {
 }
 
 /// How many units of a rule may be lost. A bucket counts a lease as spent that is not returned
-/// within two seconds, and while the breaker is open none is returned: one lease of each gateway.
+/// within two seconds, and while the breaker is open none is returned: once or twice in a run, one
+/// lease of each gateway, which is at most an eighth of the quota.
 fn most_lost((algo, lease): (&str, u64)) -> u64 {
-    let of_leases = if algo == "TB" { 2 * quota() * lease / 100 } else { 0 };
-    (LOST + of_leases) * stalls()
+    let of_leases = if algo == "TB" && lease > 0 { quota() / 4 } else { 0 };
+    LOST * stalls() + of_leases
 }
 
 fn limits() -> Value {
