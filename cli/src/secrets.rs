@@ -306,6 +306,19 @@ mod tests {
     use super::*;
 
     #[test]
+    fn the_longest_secret_is_hidden() {
+        let quoted = ["ab", "ab`c", "`d"].map(quoted).into_iter().collect();
+        let secrets = Secrets { ranges: Vec::new(), quoted };
+        for (message, shown) in [
+            ("`ab`c` and `ab` are no `x`", "`…` and `…` are no `x`"),
+            ("`x`: ``d`, `ab", "`x`: `…`, `ab"),
+            ("ab", "ab"),
+        ] {
+            assert_eq!(secrets.redacted(message.into()), shown);
+        }
+    }
+
+    #[test]
     fn names_of_secrets_are_known() {
         for name in [
             "secret",

@@ -143,6 +143,10 @@ fn no_secret_of_a_directive_is_shown() {
             assert!(shown.contains("**") && !shown.contains(SECRET), "{nginx}\n{shown}");
         }
     }
+    // The quote does not end, so no directive can be read.
+    let broken = "http {\n secure_link_secret hunter2;\n proxy_wasm diana '{\"limits\": 7};\n}\n";
+    let shown = shown("nginx.conf", broken);
+    assert!(shown.contains("secure_link_secret *******;") && !shown.contains(SECRET), "{shown}");
 }
 
 #[test]
