@@ -16,8 +16,8 @@ const FUNCTIONS: u8 = 3;
 const EXPORTS: u8 = 7;
 const CODE: u8 = 10;
 
-/// No module for Envoy exports this callback.
-const CALLBACK: &[u8] = b"proxy_on_response_body";
+/// The callback that is added.
+pub(super) const CALLBACK: &str = "proxy_on_response_body";
 /// Three numbers (the stream, the size, the end of the body) to one.
 const TYPE: &[u8] = &[0x60, 3, 0x7f, 0x7f, 0x7f, 1, 0x7f];
 /// No locals; `local.get 1`, `i32.const 4242`, `i32.eq`, `if`, `unreachable`, `end`, `i32.const 0`,
@@ -27,7 +27,8 @@ const BODY: &[u8] = &[0, 0x20, 1, 0x41, 0x92, 0x21, 0x46, 0x04, 0x40, 0x00, 0x0b
 /// The module with the callback added.
 pub(super) fn add(module: &[u8]) -> Result<Vec<u8>> {
     let (header, mut rest) = module.split_at_checked(8).context("no module")?;
-    ensure!(!module.windows(CALLBACK.len()).any(|bytes| bytes == CALLBACK), "the module has the callback");
+    let has_callback = module.windows(CALLBACK.len()).any(|bytes| bytes == CALLBACK.as_bytes());
+    ensure!(!has_callback, "the module has the callback");
     let mut made = header.to_vec();
     let (mut kind, mut function) = (0, 0);
     while let [id, tail @ ..] = rest {
@@ -58,7 +59,7 @@ pub(super) fn add(module: &[u8]) -> Result<Vec<u8>> {
             EXPORTS => {
                 let mut entry = Vec::new();
                 number(&mut entry, CALLBACK.len());
-                entry.extend_from_slice(CALLBACK);
+                entry.extend_from_slice(CALLBACK.as_bytes());
                 entry.push(0);
                 number(&mut entry, function);
                 push(&mut made, EXPORTS, &one_more(&entry));
