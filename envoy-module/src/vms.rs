@@ -44,7 +44,7 @@ fn is_of(vm: VmRef, config: &FilterConfig) -> bool {
 }
 
 fn find(own: &'static Own, is_it: impl Fn(VmRef) -> bool) -> Option<VmRef> {
-    own.with(|vms| vms.with(|vms| vms.iter().copied().find(|vm| is_it(*vm)))).flatten()
+    own.with(|vms| vms.with(|vms| vms.iter().copied().find(|vm| is_it(vm)))).flatten()
 }
 
 fn keep(own: &'static Own, vm: VmRef) -> Option<VmRef> {
@@ -68,7 +68,7 @@ pub fn of_this_thread(config: &FilterConfig) -> Option<VmRef> {
     let is_own = |vm: VmRef| is_of(vm, config) && vm.owner() == thread::number();
     find(&OF_STREAMS, is_own).or_else(|| {
         let mut all = lock(&FOR_STREAMS);
-        let of_this: Vec<VmRef> = all.iter().copied().filter(|vm| is_of(*vm, config)).collect();
+        let of_this: Vec<VmRef> = all.iter().copied().filter(|vm| is_of(vm, config)).collect();
         let with_owner = |owner| of_this.iter().copied().find(|vm| vm.owner() == owner);
         let known = with_owner(thread::number()).or_else(|| with_owner(thread::NONE));
         let vm = known.unwrap_or_else(|| {
@@ -104,7 +104,7 @@ pub fn introduce(config: &FilterConfig, workers: &[VmRef]) {
 /// delivers their replies, and frees the memory of configurations that have ended. Runs in an event
 /// of `config`. Returns whether a worker was busy; a busy worker may not check its mark again soon.
 pub fn stand_in(config: &FilterConfig, context: Context) -> bool {
-    let of_this = lock(&FOR_STREAMS).clone().into_iter().filter(|vm| is_of(*vm, config));
+    let of_this = lock(&FOR_STREAMS).clone().into_iter().filter(|vm| is_of(vm, config));
     let mut is_busy = false;
     for vm in of_this.filter(|vm| vm.needs_deputy()) {
         is_busy |= !vm.in_its_place(|| vm.act_as_deputy(context));
@@ -130,7 +130,7 @@ pub fn sweep(config: &FilterConfig) -> bool {
     let mut used = main.filter().tables(is_living);
     let mut is_busy = used.is_none();
     used.iter_mut().for_each(|used| used.extend_from_slice(&of_routes));
-    for vm in lock(&FOR_STREAMS).clone().into_iter().filter(|vm| is_of(*vm, config)) {
+    for vm in lock(&FOR_STREAMS).clone().into_iter().filter(|vm| is_of(vm, config)) {
         let add = || match (&mut used, vm.filter().tables(is_living)) {
             (Some(used), Some(tables)) => used.extend(tables),
             (used, _) => *used = None,
