@@ -11,6 +11,15 @@
 //! Every request is admitted. Our state is bytes in a value of 16 cells. As in a host, each
 //! decision copies the value out and in again, and several workers may change the value.
 //! `governor`'s state is a number in the memory of one process.
+#![allow(
+    clippy::arithmetic_side_effects,
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    clippy::string_slice,
+    clippy::unreachable,
+    clippy::unwrap_used
+)]
 
 use criterion::{Criterion, criterion_group, criterion_main};
 use diana_base::time::{Span, Time};

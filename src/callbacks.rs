@@ -22,9 +22,7 @@ pub fn exported() -> Callbacks {
     // SAFETY: the pointer is to a static byte. The read is volatile because a build changes the
     // byte after the compiler has run.
     match unsafe { std::ptr::read_volatile(&raw const KEPT.letter) } {
-        b's' => Callbacks::Settle,
         b'e' => Callbacks::Useful,
-        b'l' => Callbacks::Lean,
         b'm' => Callbacks::Minimal,
         _ => Callbacks::All,
     }

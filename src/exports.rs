@@ -5,7 +5,7 @@
 //! callbacks that its host does not need; see [`Callbacks`](super::Callbacks).
 
 use super::{ProxyWasm, calls, logger, memory};
-use diana_filter::{Action, Filter};
+use diana_filter::Filter;
 
 /// The host's level for a panic.
 const CRITICAL: u32 = 5;
@@ -61,23 +61,28 @@ pub extern "C" fn proxy_on_request_headers(id: u32, _lines: u32, ends: u32) -> u
 }
 
 #[unsafe(no_mangle)]
-pub extern "C" fn proxy_on_request_body(id: u32, size: usize, _ends: u32) -> u32 {
-    FILTER.with(|filter| filter.on_request_body(id, size)) as u32
+pub extern "C" fn proxy_on_request_body(id: u32, size: usize, ends: u32) -> u32 {
+    FILTER.with(|filter| filter.on_request_body(id, size, ends != 0)) as u32
 }
 
 #[unsafe(no_mangle)]
 pub extern "C" fn proxy_on_request_trailers(id: u32, _lines: u32) -> u32 {
-    FILTER.with(|filter| filter.on_request_more(id)) as u32
+    FILTER.with(|filter| filter.on_request_trailers(id)) as u32
 }
 
 #[unsafe(no_mangle)]
-pub extern "C" fn proxy_on_response_headers(id: u32, _lines: u32, _ends: u32) -> u32 {
-    FILTER.with(|filter| filter.on_response_headers(id)) as u32
+pub extern "C" fn proxy_on_response_headers(id: u32, _lines: u32, ends: u32) -> u32 {
+    FILTER.with(|filter| filter.on_response_headers(id, ends != 0)) as u32
 }
 
 #[unsafe(no_mangle)]
-pub extern "C" fn proxy_on_response_body(id: u32, size: usize, _ends: u32) -> u32 {
-    FILTER.with(|filter| filter.on_response_body(id, size)) as u32
+pub extern "C" fn proxy_on_response_body(id: u32, size: usize, ends: u32) -> u32 {
+    FILTER.with(|filter| filter.on_response_body(id, size, ends != 0)) as u32
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn proxy_on_response_trailers(id: u32, _lines: u32) -> u32 {
+    FILTER.with(|filter| filter.on_response_trailers(id)) as u32
 }
 
 #[unsafe(no_mangle)]
@@ -121,8 +126,3 @@ pub extern "C" fn proxy_on_done(_id: u32) -> u32 {
 
 #[unsafe(no_mangle)]
 pub extern "C" fn proxy_on_log(_id: u32) {}
-
-#[unsafe(no_mangle)]
-pub extern "C" fn proxy_on_response_trailers(_id: u32, _lines: u32) -> u32 {
-    Action::Continue as u32
-}

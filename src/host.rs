@@ -3,10 +3,11 @@
 
 use super::abi::{self, *};
 use super::callbacks::exported;
-use super::calls::{self, CALL_HEADERS, NOT_FOUND, OK, RESPONSE_HEADERS, check};
+use super::calls::{self, CALL_HEADERS, NOT_FOUND, OK, REQUEST_HEADERS, RESPONSE_HEADERS, check};
 use super::local_reply::LocalReply;
 use super::parts::HostRequest;
 use super::shared_data::HostData;
+use diana_base::format;
 use diana_base::time::Time;
 use diana_config::Configuration;
 use diana_filter::metrics::Series;
@@ -14,6 +15,7 @@ use diana_filter::{Callbacks, Host, HostKind, nginx};
 use diana_limiter::cells::store::{Fault, Portable};
 use diana_limiter::global::MAX_REPLY_BYTES;
 use diana_limiter::policy::Policy;
+use diana_limiter::request::pairs::Pairs;
 use diana_limiter::response::Refusal;
 
 const RESPONSE_BODY: u32 = 1;
@@ -43,6 +45,7 @@ impl Default for ProxyWasm {
 
 impl ProxyWasm {
     /// A host that makes only these callbacks.
+    #[must_use]
     pub fn with(callbacks: Callbacks) -> ProxyWasm {
         #[cfg(not(target_arch = "wasm32"))]
         super::logger::install();
@@ -100,6 +103,10 @@ impl Host for ProxyWasm {
         HostRequest::new(policy, kind.is_nginx(), ends)
     }
 
+    fn request_header(self, name: &[u8]) -> Option<Vec<u8>> {
+        calls::header(REQUEST_HEADERS, name)
+    }
+
     fn response_header(self, name: &[u8]) -> Option<Vec<u8>> {
         calls::header(RESPONSE_HEADERS, name)
     }
@@ -120,7 +127,12 @@ impl Host for ProxyWasm {
         calls::buffer(RESPONSE_BODY, start, size)
     }
 
+    /// Envoy itself puts `wasm.` before the name of a property.
     fn set_attribute(self, name: &str, value: &str) {
+        let Some(name) = name.strip_prefix("wasm.") else {
+            debug_assert!(false, "`{name}` is no attribute");
+            return;
+        };
         // SAFETY: both strings live through the call.
         unsafe { proxy_set_property(name.as_ptr(), name.len(), value.as_ptr(), value.len()) };
     }
@@ -144,6 +156,14 @@ impl Host for ProxyWasm {
                 *grpc_status,
             )
         })
+    }
+
+    /// An upstream's response may have the same status, but hardly the last of the reply's headers.
+    fn is_response(self, reply: &LocalReply) -> bool {
+        let has = |name: &[u8], value: &[u8]| self.response_header(name).is_some_and(|found| found == value);
+        let last = Pairs::of(&reply.headers).last();
+        has(b":status", format::alone(reply.status.into()).as_bytes())
+            && last.is_none_or(|(name, value)| has(name, value))
     }
 
     fn resume_request(self) -> Result<(), Fault> {

@@ -13,18 +13,7 @@
 //!
 //! Targets other than wasm32 have no exports: tests drive a [`Filter`], and a `simulated` host
 //! answers its calls.
-#![cfg_attr(
-    not(test),
-    deny(
-        clippy::unwrap_used,
-        clippy::expect_used,
-        clippy::panic,
-        clippy::unreachable,
-        clippy::indexing_slicing,
-        clippy::string_slice,
-        clippy::arithmetic_side_effects
-    )
-)]
+#![cfg_attr(test, allow(clippy::arithmetic_side_effects, clippy::string_slice, clippy::unreachable))]
 
 mod abi;
 mod callbacks;

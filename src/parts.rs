@@ -13,8 +13,6 @@ use diana_limiter::request::pairs::Pairs;
 use diana_limiter::request::{HeaderLines, Part, PartId, Source};
 use std::cell::OnceCell;
 
-const CONTENT_LENGTH: &[u8] = b"content-length";
-
 /// A value of the host; the inner `None` if the host has no such value.
 type CachedValue = OnceCell<Option<Vec<u8>>>;
 
@@ -67,16 +65,18 @@ impl HostRequest {
         self.cached(id, || calls::property(path().as_bytes()))
     }
 
-    /// A request that ends with its headers has a body of size 0, if the client declares no size.
+    /// A request that ends with its headers has no body. Of one that does not, the client decides
+    /// whether it becomes a tunnel. Envoy makes an upgrade of `CONNECT` with a protocol.
     fn body_size(&self, id: PartId) -> HeaderLines<'_> {
-        let lines = if self.is_nginx {
-            HeaderLines::One(self.cached(id, || nginx::body_size(calls::property)))
-        } else if self.at_once {
-            self.named(CONTENT_LENGTH)
-        } else {
-            HeaderLines::One(self.cached(id, || calls::header(REQUEST_HEADERS, CONTENT_LENGTH)))
-        };
-        if self.ends && lines.clone().next().is_none() { HeaderLines::One(Some(b"0")) } else { lines }
+        if self.is_nginx {
+            return HeaderLines::One(self.cached(id, || nginx::body_size(calls::property)));
+        }
+        if self.ends {
+            return HeaderLines::One(Some(b"0"));
+        }
+        let mut methods = self.named(b":method");
+        let is_tunnel = self.named(b"upgrade").next().is_some() || methods.any(|method| method == b"CONNECT");
+        if is_tunnel { HeaderLines::One(None) } else { self.named(b"content-length") }
     }
 
     /// A part that is a variable in nginx.

@@ -79,16 +79,19 @@ pub struct Reply {
 
 impl Reply {
     /// The reply to a call that returns nothing, or fails.
+    #[must_use]
     pub fn status(status: u32) -> Reply {
         Reply { status, ..Reply::default() }
     }
 
     /// The reply to a call that returns a number.
+    #[must_use]
     pub fn number(number: u64) -> Reply {
         Reply { number, ..Reply::default() }
     }
 
     /// The reply to a call that returns bytes.
+    #[must_use]
     pub fn bytes(bytes: Vec<u8>) -> Reply {
         Reply { bytes: Some(bytes), ..Reply::default() }
     }

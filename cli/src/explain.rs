@@ -68,7 +68,7 @@ pub fn explain(args: &Args, document: &[u8]) -> Result<Explanation> {
         notes: simulation.notes(&document, &incoming),
         list,
         plan: simulation.plan.clone(),
-        is_important: simulation.is_important,
+        is_high_priority: simulation.is_high_priority,
         limits,
         nearly,
         others,

@@ -12,6 +12,7 @@ pub mod output;
 pub mod printable;
 pub mod replay;
 pub mod schema;
+pub mod secrets;
 pub mod shell;
 pub mod source;
 pub mod valid;

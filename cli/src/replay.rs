@@ -46,7 +46,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     }
     match args.json {
         true => output::print_json(&summary)?,
-        false => output::print(&text::report(&summary))?,
+        false => output::print(&text::report(&summary, args.suggest))?,
     }
     if let Some(path) = &args.report {
         // `eprintln!` panics if nobody reads the message.

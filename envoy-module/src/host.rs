@@ -133,6 +133,10 @@ impl Host for Module {
         EnvoyRequest::new(self.reader(), policy, ends)
     }
 
+    fn request_header(self, name: &[u8]) -> Option<Vec<u8>> {
+        self.reader()?.header(header_map::REQUEST, name, 0).0.map(<[u8]>::to_vec)
+    }
+
     fn response_header(self, name: &[u8]) -> Option<Vec<u8>> {
         let reader = self.reader()?;
         let line = |index| reader.header(header_map::RESPONSE, name, index);

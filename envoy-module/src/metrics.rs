@@ -179,7 +179,7 @@ fn labels<'a>(series: &'a Series<'a>) -> impl Iterator<Item = &'a str> {
     names.into_iter().map(move |name| {
         words.find(|word| *word == name);
         match words.next() {
-            Some("NAME" | "CLUSTER" | "VERSION") => series.of,
+            Some("NAME" | "CLUSTER" | "VERSION" | "FINGERPRINT") => series.of,
             // The lists are rules, too: `rule.allow`.
             Some(word) if !word.starts_with(|letter: char| letter.is_ascii_uppercase()) => word,
             _ => series.value,

@@ -12,8 +12,6 @@ use diana_limiter::request::pairs::{self, Pairs};
 use diana_limiter::request::{HeaderLines, Part, PartId, Source};
 use std::cell::OnceCell;
 
-const CONTENT_LENGTH: &str = "content-length";
-
 /// The request of a stream.
 pub struct EnvoyRequest {
     /// `None` outside of streams; no policy decides there.
@@ -49,10 +47,15 @@ impl EnvoyRequest {
         HeaderLines::Named(Pairs::of(copy.unwrap_or_default()), b"")
     }
 
-    /// A request that ends with its headers has a body of size 0, if the client declares no size.
+    /// A request that ends with its headers has no body. Of one that does not, the client decides
+    /// whether it becomes a tunnel. Envoy makes an upgrade of `CONNECT` with a protocol.
     fn body_size(&self, reader: Reader, id: PartId) -> HeaderLines<'_> {
-        let lines = self.header(reader, id, CONTENT_LENGTH);
-        if self.ends && lines.clone().next().is_none() { HeaderLines::One(Some(b"0")) } else { lines }
+        if self.ends {
+            return HeaderLines::One(Some(b"0"));
+        }
+        let first = |name: &[u8]| reader.header(header_map::REQUEST, name, 0).0;
+        let is_tunnel = first(b"upgrade").is_some() || first(b":method") == Some(b"CONNECT");
+        if is_tunnel { HeaderLines::One(None) } else { self.header(reader, id, "content-length") }
     }
 
     fn property(&self, reader: Reader, id: PartId, path: &[Box<str>]) -> Option<&[u8]> {

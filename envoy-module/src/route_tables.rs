@@ -1,6 +1,6 @@
-//! The tables in which the requests of routes count. A worker knows only the pairs of a listener's and
-//! a route's documents that its requests have met. A pair that none has met yet may have counts too:
-//! those of the listener's configuration before.
+//! The tables in which the requests of routes count. A worker knows only the pairs of a listener's
+//! and a route's documents that its requests have met. A pair that none has met yet may have counts
+//! too: those of the listener's configuration before.
 
 use crate::routes::Route;
 use diana_filter::route_tables;

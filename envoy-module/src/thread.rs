@@ -1,5 +1,5 @@
-//! Numbers of threads. A thread has its number for as long as the process lives, and no other thread
-//! gets it.
+//! Numbers of threads. A thread has its number for as long as the process lives, and no other
+//! thread gets it.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -23,6 +23,7 @@ pub fn number() -> u32 {
 
 /// Gives the calling thread another number, and returns the one before: for a simulation in which
 /// one thread plays several.
+#[must_use]
 pub fn play(number: u32) -> u32 {
     NUMBER.replace(number)
 }

@@ -1,5 +1,5 @@
-//! Who may use a filter: the thread that the filter belongs to, here the worker, during its events, or
-//! another thread in its place.
+//! Who may use a filter: the thread that the filter belongs to, here the worker, during its events,
+//! or another thread in its place.
 //!
 //! The filter is made for one thread at a time. The worker takes its turn at the outermost event
 //! and keeps it while Envoy calls back.
@@ -51,6 +51,11 @@ impl Drop for EndOfMain<'_> {
 }
 
 impl Turns {
+    /// Whether nobody has the turn now.
+    pub fn is_free(&self) -> bool {
+        self.state.load(Ordering::Relaxed) == FREE
+    }
+
     fn take(&self) -> bool {
         self.state.compare_exchange(FREE, TAKEN, Ordering::Acquire, Ordering::Relaxed).is_ok()
     }
@@ -72,7 +77,8 @@ impl Turns {
         work()
     }
 
-    /// Runs `work` in the worker's turn, unless an event of the worker runs. Returns whether it ran.
+    /// Runs `work` in the worker's turn, unless an event of the worker runs. Returns whether it
+    /// ran.
     ///
     /// # Safety
     /// Only the thread of the worker calls this.
@@ -123,6 +129,7 @@ mod tests {
             assert!(!turns.in_place_of_worker(|| unreachable!()), "the outer event still runs");
         });
         assert!(turns.in_place_of_worker(|| assert!(!turns.in_place_of_worker(|| unreachable!()))));
+        assert!(turns.is_free() && turns.in_place_of_worker(|| assert!(!turns.is_free())));
         let panicked =
             std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| worker(&mut || panic!("a bug"))));
         assert!(panicked.is_err() && turns.in_place_of_worker(|| {}));

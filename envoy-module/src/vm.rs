@@ -2,8 +2,9 @@
 //! proxy-wasm has it.
 //!
 //! A VM is never freed: a thread meets few names of filters, and Envoy's threads live as long as
-//! the process. VMs for all workers are made before their first streams, and a thread takes one when
-//! its first stream begins. So a VM belongs to one thread, whichever threads Envoy runs streams on.
+//! the process. VMs for all workers are made before their first streams, and a thread takes one
+//! when its first stream begins. So a VM belongs to one thread, whichever threads Envoy runs
+//! streams on.
 
 mod known;
 mod route_roots;
@@ -34,8 +35,8 @@ use std::time::Instant;
 /// The module in one thread for one namespace.
 ///
 /// INVARIANT: `envoy`, `namespace`, `owner`, `turns`, `epoch`, `alarm` and `mailbox` are for all
-/// threads. All else belongs to the thread that has the turn. The main thread's own VM has no streams,
-/// and only the main thread uses it.
+/// threads. All else belongs to the thread that has the turn. The main thread's own VM has no
+/// streams, and only the main thread uses it.
 pub struct Vm<H: Host + 'static> {
     pub envoy: &'static Callbacks,
     pub namespace: Arc<Namespace>,
@@ -161,6 +162,11 @@ impl<H: Host + From<&'static Vm<H>>> Vm<H> {
     pub fn take(&self) {
         debug_assert!([thread::NONE, thread::number()].contains(&self.owner()), "another thread's VM");
         self.owner.store(thread::number(), Ordering::Relaxed);
+    }
+
+    /// Whether no thread has the VM, and none acts in its place.
+    pub fn is_idle(&self) -> bool {
+        self.owner() == thread::NONE && self.turns.is_free()
     }
 
     /// Runs `work` in an event of a stream.

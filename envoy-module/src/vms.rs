@@ -1,5 +1,5 @@
-//! The VMs of all threads: one for each namespace in each thread that has streams, and one for the main
-//! thread's own events.
+//! The VMs of all threads: one for each namespace in each thread that has streams, and one for the
+//! main thread's own events.
 
 use crate::abi::Callbacks;
 use crate::config::FilterConfig;
@@ -69,8 +69,10 @@ pub fn of_this_thread(config: &FilterConfig) -> Option<VmRef> {
     find(&OF_STREAMS, is_own).or_else(|| {
         let mut all = lock(&FOR_STREAMS);
         let of_this: Vec<VmRef> = all.iter().copied().filter(|vm| is_of(vm, config)).collect();
-        let with_owner = |owner| of_this.iter().copied().find(|vm| vm.owner() == owner);
-        let known = with_owner(thread::number()).or_else(|| with_owner(thread::NONE));
+        let find = |is_it: fn(VmRef) -> bool| of_this.iter().copied().find(|vm| is_it(*vm));
+        // The main thread may begin a stream by a call that it makes in place of an idle VM. It would
+        // wait for itself in that VM.
+        let known = find(|vm| vm.owner() == thread::number()).or_else(|| find(|vm| vm.is_idle()));
         let vm = known.unwrap_or_else(|| {
             let vm = Vm::new(config.envoy, &config.namespace, false);
             all.push(vm);
@@ -92,8 +94,8 @@ pub fn of_workers(envoy: &'static Callbacks, namespace: &Arc<Namespace>) -> Vec<
     all.iter().filter(of_this).copied().collect()
 }
 
-/// Makes a new configuration known to all threads with streams except busy ones, which learn it when
-/// their next stream begins. Runs in an event of the configuration.
+/// Makes a new configuration known to all threads with streams except busy ones, which learn it
+/// when their next stream begins. Runs in an event of the configuration.
 pub fn introduce(config: &FilterConfig, workers: &[VmRef]) {
     for vm in workers {
         vm.in_its_place(|| vm.within(Context::of_config(config), || _ = vm.knows(config)));

@@ -1,4 +1,13 @@
 //! The binding against each official Envoy that the module supports: `cargo xtask versions`.
+#![allow(
+    clippy::arithmetic_side_effects,
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    clippy::string_slice,
+    clippy::unreachable,
+    clippy::unwrap_used
+)]
 
 use diana_envoy_module::abi::{OPTIONAL, REQUIRED};
 use gateway::{Shell, envoy};

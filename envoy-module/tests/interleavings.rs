@@ -1,4 +1,13 @@
 //! Tests the types that threads share, in loom's interleavings: `cargo xtask interleavings`.
+#![allow(
+    clippy::arithmetic_side_effects,
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    clippy::string_slice,
+    clippy::unreachable,
+    clippy::unwrap_used
+)]
 
 use diana_envoy_module::alarm::{Alarm, Bell};
 use diana_envoy_module::store::Memory;

@@ -69,6 +69,11 @@ pub(crate) fn route_file(config: &Config) -> Value {
 
 fn gateway_routes(config: &Config) -> Value {
     let mut all = config.routes.clone();
+    if config.upgrades {
+        let tunnel = json!([{"upgrade_type": "CONNECT", "connect_config": {}}]);
+        let route = json!({"cluster": "upstream", "upgrade_configs": tunnel});
+        all.push(json!({"match": {"connect_matcher": {}}, "route": route}));
+    }
     all.push(if config.direct {
         answer(config)
     } else {
@@ -91,6 +96,7 @@ fn gateway_hcm(config: &Config, filter: &Path) -> Value {
         "normalize_path": config.normalize_path,
         "max_request_headers_kb": config.max_request_headers_kb,
         "http_filters": filters,
+        "upgrade_configs": [{"upgrade_type": "websocket"}],
     });
     if config.rds {
         manager["rds"] = json!({
@@ -103,6 +109,9 @@ fn gateway_hcm(config: &Config, filter: &Path) -> Value {
     } else {
         manager["route_config"] = gateway_routes(config);
     }
+    if config.upgrades {
+        manager["upgrade_configs"] = json!([{"upgrade_type": "websocket"}, {"upgrade_type": "CONNECT"}]);
+    }
     if let Some(timeout) = config.request_timeout {
         manager["request_timeout"] = json!(seconds(timeout));
     }
@@ -112,7 +121,7 @@ fn gateway_hcm(config: &Config, filter: &Path) -> Value {
             "typed_config": {
                 "@type": "type.googleapis.com/envoy.extensions.access_loggers.file.v3.FileAccessLog",
                 "path": ACCESS_LOG,
-                "log_format": {"text_format_source": {"inline_string": format!("{}\n", config.shell.access_log(format))}},
+                "log_format": {"text_format_source": {"inline_string": format!("{format}\n")}},
             },
         });
         manager["access_log"] = json!([log]);
@@ -151,12 +160,13 @@ fn stats_tags() -> Value {
         {"tag_name": "kind", "regex": r"^wasmcustom\.diana(\.kind\.([^.]+))\."},
         {"tag_name": "store", "regex": r"^wasmcustom\.diana(\.store\.([^.]+))\."},
         {"tag_name": "outcome", "regex": r"^wasmcustom\.diana(\.outcome\.([^.]+))\."},
+        {"tag_name": "fingerprint", "regex": r"^wasmcustom\.diana(\.fingerprint\.([^.]+))\."},
         {"tag_name": "version", "regex": r"^wasmcustom\.diana(\.version\.([^.]+))\."},
     ])
 }
 
 /// The labels of Diana's metrics.
-const LABELS: [&str; 6] = ["rule", "result", "kind", "store", "outcome", "version"];
+const LABELS: [&str; 7] = ["rule", "result", "kind", "store", "outcome", "fingerprint", "version"];
 
 /// The name and the labels by which Prometheus knows one of Diana's metrics.
 pub(crate) fn prometheus(name: &str) -> (String, Vec<(&str, &str)>) {

@@ -76,6 +76,8 @@ pub struct Config {
     /// Envoy's `request_timeout`: how long a request may take until it is complete and sent
     /// upstream.
     pub request_timeout: Option<Duration>,
+    /// Whether clients may upgrade to WebSocket, and open tunnels to the upstream by `CONNECT`.
+    pub upgrades: bool,
     /// Whether the client's address is the connection's (true) or the one in `x-forwarded-for`
     /// (false).
     pub use_remote_address: bool,
@@ -126,6 +128,7 @@ impl Config {
             routes: Vec::new(),
             rds: false,
             request_timeout: None,
+            upgrades: false,
             use_remote_address: true,
             normalize_path: false,
             max_request_headers_kb: 60,

@@ -98,30 +98,8 @@ pub struct Artefact {
 }
 
 /// The released files. The gateways of this crate load the first.
-pub const ARTEFACTS: [Artefact; 5] = [
-    Artefact {
-        name: "diana.wasm",
-        without: &["proxy_on_done", "proxy_on_log", "proxy_on_response_body", "proxy_on_response_trailers"],
-        letter: b'e',
-    },
-    // For rules whose cost depends on the bodies of responses.
-    Artefact {
-        name: "diana-settle.wasm",
-        without: &["proxy_on_done", "proxy_on_log", "proxy_on_response_trailers"],
-        letter: b's',
-    },
-    // For `headers: off`.
-    Artefact {
-        name: "diana-lean.wasm",
-        without: &[
-            "proxy_on_done",
-            "proxy_on_log",
-            "proxy_on_response_body",
-            "proxy_on_response_headers",
-            "proxy_on_response_trailers",
-        ],
-        letter: b'l',
-    },
+pub const ARTEFACTS: [Artefact; 3] = [
+    Artefact { name: "diana.wasm", without: &["proxy_on_done", "proxy_on_log"], letter: b'e' },
     // For `headers: off`, if nothing depends on the ends of requests.
     Artefact {
         name: "diana-min.wasm",

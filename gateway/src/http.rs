@@ -159,10 +159,10 @@ pub(crate) fn read_response(
             return Err(io::Error::other(format!("not a status line: {}", String::from_utf8_lossy(line))));
         };
         let head = Head { status, ..read_headers(stream, line, keep)? };
-        if status < 200 {
+        if status < 200 && status != 101 {
             continue; // 100 Continue and its like announce the real one.
         }
-        if !(to_head || status == 204 || status == 304) {
+        if !(to_head || [101, 204, 304].contains(&status)) {
             match head.length {
                 _ if head.chunked => read_chunks(stream, body, line)?,
                 Some(length) => read_exactly(stream, length, body)?,

@@ -78,8 +78,8 @@ fn module(name: &str, filter_name: &str, document: &Plugin) -> Value {
     })
 }
 
-/// A cluster's `typed_extension_protocol_options` that put the native module with this document into
-/// the way of the cluster's requests. It shares its counts with the listener's module.
+/// A cluster's `typed_extension_protocol_options` that put the native module with this document
+/// into the way of the cluster's requests. It shares its counts with the listener's module.
 pub fn upstream_filters(document: impl Into<Plugin>) -> Value {
     json!({
         "envoy.extensions.upstreams.http.v3.HttpProtocolOptions": {

@@ -20,13 +20,4 @@ impl Shell {
             false => Shell::Wasm,
         }
     }
-
-    /// The format of an access log in the words of this shell. `format` is that of the proxy-wasm
-    /// filter, whose attributes Envoy puts under `wasm.`.
-    pub(crate) fn access_log(self, format: &str) -> String {
-        match self {
-            Shell::Wasm => format.to_owned(),
-            Shell::Native => format.replace("(wasm.diana.", "(diana."),
-        }
-    }
 }

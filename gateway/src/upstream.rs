@@ -242,7 +242,10 @@ fn exchange(
         Ending::StallAfter(bytes) => bytes,
     };
     let body = reply.body.get(..sent).unwrap_or(&reply.body);
-    let mut bytes = format!("HTTP/1.1 {} -\r\ncontent-length: {}\r\n", reply.status, reply.body.len());
+    let mut bytes = format!("HTTP/1.1 {} -\r\n", reply.status);
+    if reply.status != 101 {
+        bytes.push_str(&format!("content-length: {}\r\n", reply.body.len()));
+    }
     for (name, value) in &reply.headers {
         bytes.push_str(&format!("{name}: {value}\r\n"));
     }

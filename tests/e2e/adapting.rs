@@ -3,8 +3,13 @@
 
 use gateway::backend::Backend;
 use gateway::steady::{self, Answered};
-use gateway::{Config, Gateway, wait_until};
+use gateway::upstream::{Ending, Reply, Upstream};
+use gateway::{Config, Connection, Gateway, wait_until};
 use serde_json::{Value, json};
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread;
 use std::time::{Duration, Instant};
 
 const PATIENCE: Duration = Duration::from_secs(40);
@@ -16,9 +21,9 @@ const SLOW: Duration = Duration::from_millis(100);
 const RATE: u32 = 200;
 const CONNECTIONS: usize = 32;
 
-fn start(rule: &Value, backend: &Backend) -> Gateway {
+fn start(rule: &Value, upstream: SocketAddr) -> Gateway {
     let document = json!({"limits": [{"url": "/", "rules": [rule]}], "headers": "ietf"});
-    Gateway::start(Config { upstream: Some(backend.address()), ..Config::new(document) }).unwrap()
+    Gateway::start(Config { upstream: Some(upstream), ..Config::new(document) }).unwrap()
 }
 
 fn limit(gateway: &Gateway) -> u64 {
@@ -44,7 +49,7 @@ fn a_rate_follows_a_slow_upstream_down_and_up() {
         "name": "backend", "rpu": 150, "unit": "second",
         "adapt": {"signal": "latency_p90", "target": "250ms", "min": 10, "max": 300, "every": "1s"},
     });
-    let gateway = start(&rule, &backend);
+    let gateway = start(&rule, backend.address());
     assert_eq!(limit(&gateway), 150, "the gauge exists before the first request");
     let reaches = |what: &str, holds: &dyn Fn(u64) -> bool| {
         let limit = wait_until(what, PATIENCE, || Some(limit(&gateway)).filter(|limit| holds(*limit)));
@@ -76,7 +81,7 @@ fn permits_follow_a_slow_upstream_down_and_up() {
         "name": "backend", "algo": "C", "rpu": 32,
         "adapt": {"signal": "latency_p90", "target": "200ms", "min": 2, "max": 32, "every": "1s"},
     });
-    let gateway = start(&rule, &backend);
+    let gateway = start(&rule, backend.address());
     let refused = || gateway.stats().unwrap().sum("diana_requests", &[("result", "refused")]);
     let start = Instant::now();
     let ((), answers) = steady::beside(&gateway, RATE, CONNECTIONS, || {
@@ -97,4 +102,81 @@ fn permits_follow_a_slow_upstream_down_and_up() {
         println!("fast again: the limit is {}", limit(&gateway));
     });
     print(&answers, start);
+}
+
+/// Begins ten requests a second, each on a connection of its own that stays open. The limit stays
+/// where it is for six intervals, and falls once the headers of the responses take 800 ms.
+fn only_slow_headers_lower_the_limit(ending: Ending, begin: impl Fn(usize, &mut Connection) + Sync) {
+    let work_ms = Arc::new(AtomicU64::new(0));
+    let own = Arc::clone(&work_ms);
+    let upstream = Upstream::start(move |received| {
+        thread::sleep(Duration::from_millis(own.load(Ordering::SeqCst))); // the upstream's work
+        let status = if received.header("upgrade").is_some() { 101 } else { 200 };
+        let reply = Reply::new(status, "long").ending(ending);
+        if status == 101 {
+            return reply.header("connection", "upgrade").header("upgrade", "websocket");
+        }
+        reply
+    })
+    .unwrap();
+    let rule = json!({
+        "name": "backend", "rpu": 200, "unit": "second",
+        "adapt": {"signal": "latency_p90", "target": "400ms", "min": 10, "max": 200, "every": "1s"},
+    });
+    let gateway = start(&rule, upstream.address());
+    let (over, open) = (AtomicBool::new(false), Mutex::new(Vec::new()));
+    let started = Instant::now();
+    thread::scope(|scope| {
+        let (begin, gateway, open, over) = (&begin, &gateway, &open, &over);
+        scope.spawn(move || {
+            for number in (0..).take_while(|_| !over.load(Ordering::SeqCst)) {
+                let due = started + Duration::from_millis(100) * number;
+                thread::sleep(due.saturating_duration_since(Instant::now()));
+                scope.spawn(move || {
+                    let mut connection = gateway.connect().unwrap();
+                    begin(number as usize, &mut connection);
+                    open.lock().unwrap().push(connection);
+                });
+            }
+        });
+        let stays = wait_until("six intervals", PATIENCE, || {
+            let limit = limit(gateway);
+            (limit != 200 || started.elapsed() > Duration::from_secs(6)).then_some(limit)
+        });
+        work_ms.store(800, Ordering::SeqCst);
+        let falls = wait_until("slow", PATIENCE, || Some(limit(gateway)).filter(|limit| *limit < 200));
+        over.store(true, Ordering::SeqCst);
+        println!("the limit is {stays:?}, and then {falls:?}");
+        assert_eq!(stays.unwrap(), 200);
+        assert!(falls.is_ok());
+    });
+}
+
+/// WebSockets, and other long responses.
+#[test]
+fn long_responses_are_no_stalled_upstream() {
+    only_slow_headers_lower_the_limit(Ending::Stall, |number, connection| {
+        let upgrade = if number % 2 == 0 { "connection: upgrade\r\nupgrade: websocket\r\n" } else { "" };
+        connection.send(format!("GET / HTTP/1.1\r\nhost: a\r\n{upgrade}\r\n").as_bytes()).unwrap();
+        let status = if number % 2 == 0 { 101 } else { 200 };
+        assert_eq!(connection.receive(true).unwrap().status, status);
+    });
+}
+
+/// Uploads that their clients feed over 1.6 s.
+#[test]
+fn slow_uploads_are_no_latency() {
+    only_slow_headers_lower_the_limit(Ending::Whole, |number, connection| {
+        let (length, part, end) = match number % 2 {
+            0 => ("content-length: 8", "x", ""),
+            _ => ("transfer-encoding: chunked", "1\r\nx\r\n", "0\r\nx-trailer: 1\r\n\r\n"),
+        };
+        connection.send(format!("POST / HTTP/1.1\r\nhost: a\r\n{length}\r\n\r\n").as_bytes()).unwrap();
+        for _ in 0..8 {
+            thread::sleep(Duration::from_millis(200)); // the pace of the client
+            connection.send(part.as_bytes()).unwrap();
+        }
+        connection.send(end.as_bytes()).unwrap();
+        assert_eq!(connection.receive(false).unwrap().status, 200);
+    });
 }

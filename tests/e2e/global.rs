@@ -1,6 +1,7 @@
 //! Limits that several gateways share, counted in a real Redis behind a real webdis, or by a rate
 //! limit service.
 
+mod acl;
 mod batches;
 mod exact;
 mod faults;
@@ -13,6 +14,7 @@ mod refunds;
 mod reload;
 mod service;
 mod shards;
+mod stalls;
 mod stray;
 mod upstash;
 

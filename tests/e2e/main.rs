@@ -3,22 +3,31 @@
 //!
 //! `cargo test --test e2e` builds the filter and finds or fetches an Envoy by itself. `$DIANA_WASM`
 //! and `$ENVOY` name others.
+#![allow(
+    clippy::arithmetic_side_effects,
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    clippy::string_slice,
+    clippy::unreachable,
+    clippy::unwrap_used
+)]
 
 mod adapting;
 mod algorithms;
 mod answers;
 mod bytes;
-mod canary;
 mod capabilities;
 mod clock;
 mod configuration;
 mod deleted;
 mod embedded;
+mod enforce;
 mod exact;
 mod examples;
 mod global;
 mod hostile;
-mod lean;
+mod least;
 mod ledger;
 mod machine;
 mod matching;

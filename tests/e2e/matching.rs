@@ -1,7 +1,7 @@
 //! The parts of a request as Envoy provides them.
 
 use crate::start;
-use gateway::{Config, Gateway};
+use gateway::{Config, Gateway, Reply, Upstream};
 use serde_json::{Value, json};
 
 fn once(name: &str, actor: Value) -> Value {
@@ -32,6 +32,7 @@ fn conditions_read_the_method_the_host_and_the_headers() {
     assert!(!passes(&gateway, "/host", "host: API.example.com:8080\r\n"));
     assert!(passes(&gateway, "/header", "host: a\r\nx-plan: freemium\r\n"));
     assert!(!passes(&gateway, "/header", "host: a\r\nx-plan: free\r\n"));
+    assert!(!passes(&gateway, "/header", "host: a\r\nx-plan:\tfree \t\r\n"));
     assert!(passes(&gateway, "/header", "host: a\r\nx-plan: free\r\nx-vip:\r\n"));
 }
 
@@ -245,4 +246,28 @@ fn an_unlimited_path_frees_no_other_path() {
     ] {
         assert_eq!(passes(&gateway, target, "host: a\r\n"), expected, "{target}");
     }
+}
+
+/// Envoy sends each hop of an internal redirect through all filters, with the hop's own path.
+#[test]
+fn an_internal_redirect_counts_once_per_hop() {
+    let upstream = Upstream::start(|request| match &*request.path {
+        "/old" => Reply::new(302, "").header("location", "http://a/new"),
+        _ => Reply::new(200, "here"),
+    });
+    let upstream = upstream.unwrap();
+    let document = json!({"limits": [
+        {"url": "/", "rules": [{"name": "all", "algo": "W", "rpu": 4, "unit": "day"}]},
+        {"url": "/new", "rules": [{"name": "new", "algo": "W", "rpu": 1, "unit": "day"}]}]});
+    let hops = json!({
+        "match": {"prefix": "/"},
+        "route": {"cluster": "upstream", "internal_redirect_policy": {"max_internal_redirects": 2}},
+    });
+    let config = Config { upstream: Some(upstream.address()), routes: vec![hops], ..Config::new(document) };
+    let gateway = Gateway::start(config).unwrap();
+    assert!(passes(&gateway, "/old", "host: a\r\n"), "two of four, and the one of `/new`");
+    // The second hop is refused by its own path. The first hop stays charged.
+    assert!(!passes(&gateway, "/old", "host: a\r\n"), "three of four");
+    assert!(passes(&gateway, "/other", "host: a\r\n"), "four of four");
+    assert!(!passes(&gateway, "/other", "host: a\r\n"));
 }

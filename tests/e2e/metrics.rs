@@ -1,6 +1,6 @@
 //! A gateway as Envoy shows it: its statistics as Prometheus reads them, and its access log.
 
-use gateway::{Config, Connection, Gateway, wait_until};
+use gateway::{Config, Connection, Gateway, Update, wait_until};
 use serde_json::json;
 use std::time::Duration;
 
@@ -102,4 +102,25 @@ fn the_access_log_says_how_the_actor_was_found() {
         // A header has the remaining quota of an admitted request, so it needs no attribute.
         assert!(log[0].ends_with(r#""by-ip";r=0;t=3600"#), "{}", log[0]);
     }
+}
+
+/// The log and a gauge show the same fingerprint in both shells: that of the crate.
+#[test]
+fn the_fingerprint_of_the_document_is_shown() {
+    let document = |rpu: u32| json!({"limits": [{"url": "/", "rules": [{"rpu": rpu, "unit": "hour"}]}]});
+    let fingerprint = |rpu: u32| {
+        let configuration = diana_config::compile(document(rpu).to_string().as_bytes()).unwrap();
+        format!("{:016x}", configuration.fingerprint)
+    };
+    let (one, two) = (fingerprint(1), fingerprint(2));
+    let mut gateway = super::start(document(1));
+    assert!(gateway.log_contains(&format!("configuration taken, 1 rule, fingerprint {one}; ")));
+    let gauge = |gateway: &Gateway, fingerprint: &str| {
+        gateway.stats().unwrap().value("diana_config_info", &[("fingerprint", fingerprint)])
+    };
+    assert_eq!((gauge(&gateway, &one), gauge(&gateway, &two)), (Some(1.0), None));
+    assert_eq!(gateway.update(document(2)).unwrap(), Update::Accepted);
+    assert!(gateway.log_contains(&format!("fingerprint {two}; ")));
+    let shown = || ((gauge(&gateway, &one), gauge(&gateway, &two)) == (Some(0.0), Some(1.0))).then_some(());
+    wait_until("the gauge of the second document alone", Duration::from_secs(30), shown).unwrap();
 }

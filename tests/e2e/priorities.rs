@@ -27,15 +27,15 @@ fn checkouts_pass_while_browsing_drains_the_quota() {
             "headers": "ietf",
             "limits": [
                 {"url": "/", "rules": [{"name": "shop", "algo": algo, "rpu": 100, "unit": "day",
-                    "priority": {"reserve": "30%"}}]},
-                {"url": "/checkout", "important": true},
+                    "headroom": "30%"}]},
+                {"url": "/checkout", "priority": "high"},
             ],
         }));
         let (browsed, refused) = passed(&many(&gateway, "/browse", 8, 25));
         println!("{algo}: {browsed} of 200 browsing requests passed, {refused} were refused");
-        assert_eq!((browsed, refused), (70, 130), "30 of 100 are kept");
+        assert_eq!((browsed, refused), (70, 130), "30 of 100 are headroom");
 
-        // Both at once: nobody who browses takes what is kept.
+        // Both at once: nobody who browses takes the headroom.
         let (checkouts, others) = std::thread::scope(|scope| {
             let others = scope.spawn(|| many(&gateway, "/browse", 4, 20));
             (passed(&many(&gateway, "/checkout", 4, 5)), passed(&others.join().unwrap()))

@@ -107,7 +107,7 @@ fn a_wrong_document_of_a_route_is_refused_with_its_mistakes() {
             json!({"limits": [limit("first", 2)], "store": {}}),
             "store: a route's document cannot say where counts",
         ),
-        (json!({"url": "/", "rules": [{"rpu": 1, "unit": "sec"}]}), "rules[0].unit: unknown unit `sec`"),
+        (json!({"url": "/", "rules": [{"rpu": 1, "unit": "secnd"}]}), "rules[0].unit: unknown unit `secnd`"),
         (json!({}), "it says nothing: expected `limits`"),
     ] {
         let update = gateway.reroute(vec![route("/r", document.clone())]).unwrap();

@@ -1,4 +1,4 @@
-//! Costs that the response tells, measured by `diana-settle.wasm` in a real Envoy: each request is
+//! Costs that are read from the response, measured in a real Envoy: each request is
 //! settled once, however its stream ends.
 
 use crate::left;
@@ -7,6 +7,8 @@ use gateway::{
 };
 use serde_json::{Value, json};
 use std::error::Error;
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener};
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
@@ -14,9 +16,9 @@ use std::time::Duration;
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// A gateway with these rules that loads `file`, in front of `upstream`.
-fn start(file: &'static str, rules: &Value, upstream: &Upstream) -> Result<Gateway, Box<dyn Error>> {
+fn start(rules: &Value, upstream: &Upstream) -> Result<Gateway, Box<dyn Error>> {
     let document = json!({"limits": [{"url": "/", "rules": rules}], "headers": "ietf"});
-    let config = Config { file, upstream: Some(upstream.address()), ..Config::new(document) };
+    let config = Config { upstream: Some(upstream.address()), ..Config::new(document) };
     Ok(Gateway::start(config)?)
 }
 
@@ -68,7 +70,7 @@ fn events(tokens: u64) -> String {
 fn tokens() -> Value {
     json!([{
         "name": "tokens", "actor": "user", "algo": "W", "rpu": "100k", "unit": "7d",
-        "cost": {"response_json": "/usage/total_tokens", "reserve": 500, "max": "200k"},
+        "cost": {"response_json": "/usage/total_tokens", "estimate": 500, "max": "200k"},
     }])
 }
 
@@ -82,10 +84,10 @@ fn the_tokens_of_a_streamed_response_are_charged() {
         _ => Reply::new(200, r#"{"usage": {"total_tokens": 0}}"#).header("content-type", "application/json"),
     })
     .unwrap();
-    let gateway = start("diana-settle.wasm", &tokens(), &upstream).unwrap();
+    let gateway = start(&tokens(), &upstream).unwrap();
     let send = |path: &str| gateway.get(path, &[("x-user-id", "ann")]).unwrap().status;
     assert_eq!((send("/streamed"), send("/streamed"), send("/whole")), (200, 200, 200));
-    // Each request reserves 500 while it runs, and so does the one that shows what is left.
+    // Each request is charged 500 while it runs, and so is the one that shows what is left.
     let used = 2 * 1_234 + 66 + 500;
     wait_until("all to be settled", PATIENCE, || {
         (left(&gateway, "tokens", "/free", "ann")? == 100_000 - used).then_some(())
@@ -116,12 +118,12 @@ fn a_number_at_the_end_of_a_long_response_is_charged() {
         }
     })
     .unwrap();
-    let gateway = start("diana-settle.wasm", &tokens(), &upstream).unwrap();
+    let gateway = start(&tokens(), &upstream).unwrap();
     for requests in 1..=20 {
         let path = if requests % 2 == 0 { "/streamed" } else { "/whole" };
         let response = gateway.get(path, &[("x-user-id", "ann")]).unwrap();
         assert!(response.status == 200 && response.body.len() >= LENGTH);
-        // The request that shows what is left reserves 500.
+        // The request that shows what is left is charged 500.
         let expected = 100_000 - requests * 1_000 - 500;
         wait_until("the response to be charged", PATIENCE, || {
             (left(&gateway, "tokens", "/free", "ann")? == expected).then_some(())
@@ -139,18 +141,254 @@ fn a_client_that_hangs_up_is_settled_once() {
         _ => Reply::new(200, r#"{"usage": {"total_tokens": 0}}"#).header("content-type", "application/json"),
     })
     .unwrap();
-    let gateway = start("diana-settle.wasm", &tokens(), &upstream).unwrap();
+    let gateway = start(&tokens(), &upstream).unwrap();
     let mut connection = gateway.connect().unwrap();
     connection.send(b"GET /stalls HTTP/1.1\r\nhost: a\r\nx-user-id: ann\r\n\r\n").unwrap();
     wait_until("the upstream to answer", PATIENCE, || (upstream.requests() == 1).then_some(())).unwrap();
     connection.receive(true).unwrap();
     drop(connection);
-    // The reserve stays charged, once. A further request reserves 500 and is then free.
+    // The estimate stays charged, once. A further request is charged 500 and is then free.
     for _ in 0..3 {
         wait_until("the reservation to stay", PATIENCE, || {
             (left(&gateway, "tokens", "/free", "ann")? == 100_000 - 500 - 500).then_some(())
         })
         .unwrap();
+    }
+}
+
+/// How a client ends a request for a response whose number it wants to hide.
+#[derive(Clone, Copy, PartialEq)]
+enum Leaves {
+    /// The client reads the response.
+    Never,
+    /// As soon as the upstream has the request.
+    BeforeHeaders,
+    /// After this number of bytes of the body.
+    After(usize),
+}
+
+/// A response, and what a request for it costs: the estimate is 500, the default 7.
+struct Hidden {
+    name: &'static str,
+    reply: Reply,
+    method: &'static str,
+    leaves: Leaves,
+    cost: u64,
+    is_unread: bool,
+}
+
+fn hidden() -> Vec<Hidden> {
+    let response = |status, kind: &str, body: Vec<u8>| Reply::new(status, body).header("content-type", kind);
+    let json = |body: &str| response(200, "application/json", body.into());
+    let number = |tokens: u64| format!(r#"{{"usage": {{"total_tokens": {tokens}}}}}"#);
+    let event = |tokens: u64| format!("data: {}\n\n", number(tokens));
+    let long = "x".repeat(1_100_000);
+    let stream = |body: String| response(200, "text/event-stream", body.into_bytes());
+    let row = |name, reply, cost, is_unread| Hidden {
+        name,
+        reply,
+        method: "GET",
+        leaves: Leaves::Never,
+        cost,
+        is_unread,
+    };
+    let leaves = |name, reply: Reply, leaves, cost| Hidden { leaves, ..row(name, reply, cost, true) };
+    let seen = event(9).len();
+    vec![
+        row("known", json(&number(20)), 20, false),
+        row("identity", json(&number(20)).header("content-encoding", "identity"), 20, false),
+        row("early", json(&format!(r#"{{"usage": {{"total_tokens": 20}}, "a": "{long}"}}"#)), 20, false),
+        row("events", stream(event(9) + &event(20) + "data: [DONE]\n\n"), 20, false),
+        row("none", json("{}"), 7, false),
+        row("null", json(r#"{"usage": {"total_tokens": null}}"#), 7, false),
+        row("no-events", stream("data: {}\n\ndata: [DONE]\n\n".into()), 7, false),
+        row("error", response(503, "text/plain", b"no".into()), 7, false),
+        row("empty", response(204, "application/json", Vec::new()), 7, false),
+        row("gzip", json("\u{1f}?").header("content-encoding", "gzip"), 500, true),
+        row("br", json("{}").header("content-encoding", "br"), 500, true),
+        row("part", response(206, "application/json", b"{}".into()), 500, true),
+        row("lines", response(200, "application/x-ndjson", number(9_000).into()), 500, true),
+        row("late", json(&format!(r#"{{"a": "{long}", "usage": {{"total_tokens": 9000}}}}"#)), 500, true),
+        row("text", json(r#"{"usage": {"total_tokens": "9000"}}"#), 500, true),
+        row("malformed", json(r#"{"usage": {"total_tok"#), 500, true),
+        Hidden { method: "HEAD", ..row("head", json(""), 500, true) },
+        leaves("at-once", json("").ending(Ending::Silence), Leaves::BeforeHeaders, 500),
+        leaves(
+            "few",
+            stream(event(9) + &event(9_000)).ending(Ending::StallAfter(seen)),
+            Leaves::After(seen),
+            500,
+        ),
+        leaves(
+            "many",
+            stream(event(900) + &event(9_000)).ending(Ending::StallAfter(seen + 2)),
+            Leaves::After(seen + 2),
+            900,
+        ),
+        leaves(
+            "no-number",
+            json(r#"{"a": 1, "usage": {"total_tokens": 9000}}"#).ending(Ending::StallAfter(8)),
+            Leaves::After(8),
+            500,
+        ),
+    ]
+}
+
+/// A client decides much about a response. Whatever it does, it pays no less for it.
+#[test]
+fn a_number_that_a_client_hides_costs_the_most() {
+    const QUOTA: u64 = 1_000_000;
+    let upstream = Upstream::start(|request: &Received| {
+        let user = request.header("x-user-id").filter(|_| request.path == "/");
+        let row = hidden().into_iter().find(|row| Some(row.name) == user);
+        row.map_or_else(
+            || {
+                Reply::new(200, r#"{"usage": {"total_tokens": 0}}"#)
+                    .header("content-type", "application/json")
+            },
+            |row| row.reply,
+        )
+    })
+    .unwrap();
+    let rules = json!([{
+        "name": "tokens", "actor": "user", "algo": "W", "rpu": QUOTA, "unit": "7d",
+        "cost": {"response_json": "/usage/total_tokens", "estimate": 500, "default": 7},
+    }]);
+    let gateway = start(&rules, &upstream).unwrap();
+    let rows = hidden();
+    for Hidden { name, method, leaves, reply, .. } in &rows {
+        let before = upstream.requests();
+        let mut connection = gateway.connect().unwrap();
+        let head = format!("{method} / HTTP/1.1\r\nhost: a\r\nx-user-id: {name}\r\n\r\n");
+        connection.send(head.as_bytes()).unwrap();
+        wait_until("the request to pass", PATIENCE, || (upstream.requests() > before).then_some(())).unwrap();
+        match leaves {
+            Leaves::Never => {
+                let response = connection.receive(*method == "HEAD").unwrap();
+                assert_eq!(response.status, reply.status, "{name}");
+            }
+            Leaves::BeforeHeaders => {}
+            Leaves::After(bytes) => {
+                connection.receive(true).unwrap();
+                connection.receive_part(*bytes).unwrap();
+            }
+        }
+    }
+    for Hidden { name, cost, .. } in &rows {
+        // The request that shows what is left is charged its estimate, too.
+        let left = || left(&gateway, "tokens", "/free", name);
+        wait_until("the request to be settled", PATIENCE, || (left()? == QUOTA - cost - 500).then_some(()))
+            .unwrap_or_else(|error| panic!("{error}: {name}: {:?}, not {}", left(), QUOTA - cost - 500));
+    }
+    let unread = rows.iter().filter(|row| row.is_unread).count() as u64;
+    let counted = || gateway.counted("unread_costs").unwrap();
+    wait_until("all to be counted", PATIENCE, || (counted() == unread).then_some(()))
+        .unwrap_or_else(|error| panic!("{error}: {}, not {unread}", counted()));
+}
+
+/// A declared length is charged on arrival and corrected, so declared lengths alone use up no
+/// shared quota.
+#[test]
+fn a_declared_length_is_corrected_however_the_request_ends() {
+    const QUOTA: u64 = 100_000_000;
+    let upstream = Upstream::start(|_: &Received| Reply::new(200, "written")).unwrap();
+    let document = json!({"headers": "ietf", "limits": [{"url": "/", "rules": [
+        {"name": "shared", "algo": "W", "rpu": QUOTA, "unit": "7d", "cost": "request_bytes"},
+    ]}]});
+    // Another filter answers, here the router.
+    let refused = json!({"match": {"prefix": "/refused"}, "direct_response": {"status": 403}});
+    let config =
+        Config { routes: vec![refused], upstream: Some(upstream.address()), ..Config::new(document) };
+    let gateway = Gateway::start(config).unwrap();
+    let declare = |path: &str| {
+        let head = format!("POST {path} HTTP/1.1\r\nhost: a\r\ncontent-length: 99999000\r\n\r\n");
+        let mut connection = gateway.connect().unwrap();
+        connection.send(head.as_bytes()).unwrap();
+        connection
+    };
+    let settles_to = |used: u64| {
+        let left = || left(&gateway, "shared", "/", "ann");
+        wait_until("the length to be corrected", PATIENCE, || (left()? == QUOTA - used).then_some(()))
+            .unwrap_or_else(|error| panic!("{error}: {:?}, not {}", left(), QUOTA - used));
+    };
+    for turn in 1..=5 {
+        let mut connection = declare("/");
+        wait_until("the charge", PATIENCE, || (left(&gateway, "shared", "/", "ann")? < 10_000).then_some(()))
+            .unwrap();
+        deliver(&gateway, &mut connection, &[b'b'; 60]);
+        drop(connection);
+        settles_to(60 * turn);
+    }
+    for _ in 0..3 {
+        let mut connection = declare("/refused");
+        assert_eq!(connection.receive(false).unwrap().status, 403);
+        drop(connection);
+        settles_to(300);
+    }
+    let whole = gateway.request("POST", "/", &[], &vec![b'b'; 70_000]).unwrap();
+    assert_eq!(whole.status, 200);
+    settles_to(70_300);
+}
+
+/// A server that accepts upgrades and raw connections, and reads whatever comes.
+fn tunnel_end() -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    thread::spawn(move || {
+        for connection in listener.incoming() {
+            let mut connection = connection.unwrap();
+            thread::spawn(move || {
+                let mut head = Vec::new();
+                let mut bytes = [0; 4096];
+                while let Ok(read @ 1..) = connection.read(&mut bytes) {
+                    head.extend(&bytes[..read]);
+                    if head.starts_with(b"GET") && head.ends_with(b"\r\n\r\n") {
+                        let text = String::from_utf8_lossy(&head).to_lowercase();
+                        let reply = match text.contains("upgrade: websocket") {
+                            true => "HTTP/1.1 101 -\r\nconnection: upgrade\r\nupgrade: websocket\r\n\r\n",
+                            false => "HTTP/1.1 200 -\r\ncontent-length: 0\r\n\r\n",
+                        };
+                        connection.write_all(reply.as_bytes()).unwrap();
+                        head.clear();
+                    }
+                }
+            });
+        }
+    });
+    address
+}
+
+/// A tunnel declares no size, or any, and carries what the client likes.
+#[test]
+fn a_tunnel_costs_what_passes_through_it() {
+    let document = json!({"headers": "ietf", "limits": [
+        {"url": "/", "body_size": {"min": "1k"}, "rules": [
+            {"name": "large", "algo": "W", "rpu": 2, "unit": "7d"},
+        ]},
+        {"url": "/", "rules": [
+            {"name": "bytes", "algo": "W", "rpu": "1M", "unit": "7d", "cost": "request_bytes"},
+        ]},
+    ]});
+    let config = Config { upgrades: true, upstream: Some(tunnel_end()), ..Config::new(document) };
+    let gateway = Gateway::start(config).unwrap();
+    let upgrade =
+        "GET / HTTP/1.1\r\nhost: a\r\nconnection: upgrade\r\nupgrade: websocket\r\ncontent-length: 0\r\n\r\n";
+    let connect = "CONNECT a:80 HTTP/1.1\r\nhost: a:80\r\ncontent-length: 0\r\n\r\n";
+    for (turn, (head, status)) in [(upgrade, b"101"), (connect, b"200")].into_iter().enumerate() {
+        let mut connection = gateway.connect().unwrap();
+        connection.send(head.as_bytes()).unwrap();
+        let line = connection.receive_part(12).unwrap();
+        assert_eq!(&line[9..], status, "{}", String::from_utf8_lossy(&line));
+        deliver(&gateway, &mut connection, &[b'x'; 5_000]);
+        drop(connection);
+        let expected = 1_000_000 - 5_000 * (turn as u64 + 1);
+        let left = || left(&gateway, "bytes", "/", "ann");
+        wait_until("the bytes to be charged", PATIENCE, || (left()? == expected).then_some(()))
+            .unwrap_or_else(|error| panic!("{error}: {:?}, not {expected}", left()));
+    }
+    // Both may have been large.
+    for head in [upgrade, connect] {
+        assert_eq!(gateway.raw(head.as_bytes()).unwrap().unwrap().status, 429, "{head}");
     }
 }
 
@@ -163,7 +401,7 @@ fn bytes_of_bodies_are_counted_as_they_flow() {
         {"name": "written", "actor": "user", "algo": "W", "rpu": "1M", "unit": "7d", "cost": "request_bytes"},
         {"name": "read", "actor": "user", "algo": "W", "rpu": "1M", "unit": "7d", "cost": "response_bytes"},
     ]);
-    let gateway = start("diana-settle.wasm", &rules, &upstream).unwrap();
+    let gateway = start(&rules, &upstream).unwrap();
     let body = vec![b'b'; 70_000];
     let declared = gateway.request("POST", "/", &[("x-user-id", "ann")], &body).unwrap();
     assert_eq!(declared.status, 200);
@@ -300,11 +538,4 @@ fn a_body_that_waits_is_counted_once() {
             scope.spawn(move || held_bodies_are_counted_once(stop_iteration));
         }
     });
-}
-
-#[test]
-fn a_file_that_does_not_read_bodies_names_the_one_that_does() {
-    let upstream = Upstream::start(|_: &Received| Reply::new(200, "")).unwrap();
-    let error = start("diana.wasm", &tokens(), &upstream).map(|_| ()).unwrap_err();
-    assert!(format!("{error}").contains("load `diana-settle.wasm`"), "{error}");
 }

@@ -19,8 +19,8 @@ fn counter(name: &str) -> Value {
     json!({"name": name, "algo": "W", "rpu": "1M", "unit": "7d"})
 }
 
-/// All configurations share one `filter_name`, so that a worker and the main thread would share a VM
-/// if Envoy's number of the worker selected it.
+/// All configurations share one `filter_name`, so that a worker and the main thread would share a
+/// VM if Envoy's number of the worker selected it.
 #[test]
 fn requests_of_workers_and_of_the_main_thread_are_limited_at_once() {
     const REQUESTS: u64 = 3_000;
@@ -51,7 +51,7 @@ fn requests_of_workers_and_of_the_main_thread_are_limited_at_once() {
     let gateway = Gateway::start(config).unwrap();
     let polled = documents.requests();
     let shot = |index: u64| {
-        let path = if index % 2 == 0 { "/" } else { "/PING" };
+        let path = if index.is_multiple_of(2) { "/" } else { "/PING" };
         Shot::get(path).header("x-user-id", format!("user-{}", index % 8))
     };
     let report = gateway.load(Load::requests(REQUESTS), shot).unwrap();

@@ -5,7 +5,7 @@
 
 mod adaptive;
 mod concurrency;
-pub mod keeping;
+pub mod headroom;
 mod laws;
 pub mod models;
 mod penalty;

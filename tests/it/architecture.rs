@@ -6,9 +6,6 @@ mod source;
 
 use source::{File, files};
 
-/// Longer files do more than one thing.
-const LONGEST: usize = 400;
-
 /// Fails with one line for each file that breaks a rule, and what to do.
 #[track_caller]
 fn hold(broken: Vec<String>, remedy: &str) {
@@ -58,11 +55,4 @@ fn every_module_says_what_it_is() {
         silent.map(|file| file.path.clone()).collect(),
         "A module begins with `//!`: one to three lines that say what the module does, and for whom.",
     );
-}
-
-#[test]
-fn no_file_is_too_long() {
-    let too_long = |file: &File| file.text.lines().count() >= LONGEST;
-    let broken = files().into_iter().filter(too_long).map(|file| file.path).collect();
-    hold(broken, &format!("A file has fewer than {LONGEST} lines: split it by what its parts do not know."));
 }

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 /// The mistakes in `over` laid over `base`, which is valid alone.
 fn mistakes(base: &Value, over: &Value) -> Vec<String> {
     assert!(diana_config::compile(base.to_string().as_bytes()).is_ok(), "{base}");
-    match diana_config::compile_over(base.to_string().as_bytes(), over.to_string().as_bytes(), None) {
+    match diana_config::compile_over(base.to_string().as_bytes(), over.to_string().as_bytes()) {
         Ok(_) => Vec::new(),
         Err(errors) => errors.iter().map(ToString::to_string).collect(),
     }
@@ -34,10 +34,10 @@ fn each_remote_key_replaces_the_local_one() {
         assert_eq!(mistakes(&base(), &over), [""; 0], "{over}");
     }
     let policy =
-        diana_config::compile_over(base().to_string().as_bytes(), br#"{"limits": []}"#, None).unwrap().policy;
+        diana_config::compile_over(base().to_string().as_bytes(), br#"{"limits": []}"#).unwrap().policy;
     assert_eq!(policy.rules().count(), 0);
     let policy =
-        diana_config::compile_over(base().to_string().as_bytes(), br#"{"deny": []}"#, None).unwrap().policy;
+        diana_config::compile_over(base().to_string().as_bytes(), br#"{"deny": []}"#).unwrap().policy;
     assert_eq!(policy.rules().count(), 1);
 }
 

@@ -39,7 +39,7 @@ fn alone(bytes: &[u8]) -> Result<(), Vec<Error>> {
 }
 
 fn over(bytes: &[u8]) -> Result<(), Vec<Error>> {
-    compile_over(include_bytes!("../corpus/over/local.json"), bytes, None).map(drop)
+    compile_over(include_bytes!("../corpus/over/local.json"), bytes).map(drop)
 }
 
 fn route(bytes: &[u8]) -> Result<(), Vec<Error>> {

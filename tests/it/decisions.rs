@@ -8,12 +8,15 @@
 //!   1s   user=bob x-plan=free GET /api   -> pass root=9 per-user=4    each rule's report, in order
 //!   2s   2x settle                       ends the two oldest requests that have charges
 //!   3s   settle status=200 values=_,7    the same, after a response with these measures
+//!   4s   forward                         all of the oldest such request has gone to the upstream
+//!   5s   respond status=200              the headers of its response have come
 //! ```
 //!
-//! After `settle`: `status`, `latency`, `request` and `response` (bytes), and `values` with a
-//! number or `_` for each value that the policy measures. The whole filter measures these responses
-//! by itself. It measures latencies by its clock, so a script with a latency runs through the
-//! engine alone.
+//! After `settle`: `status`, `request` and `response` (bytes), and `values` with a number or `_`
+//! for each value that the policy measures, or `?7` if 7 was seen of a response that was not read
+//! to its end. The whole filter measures these responses by itself. With `latency`, the request was
+//! forwarded that long before, and the headers of the response come now. A script about the times
+//! of responses runs through the engine alone.
 //!
 //! Before the method: `ip`, `user`, `device`, `host`, `property` (its steps dotted), `size` (of the
 //! body; 0: none), or else the name of a header, each with its value, in which `_` is a space.
@@ -41,13 +44,13 @@ mod urls;
 mod warm_up;
 mod windows;
 
-use crate::harness::{Gateway, START, store};
+use crate::harness::{Gateway, START, Step, store};
 use crate::host::replay::{self, Event};
 use diana_base::time::{Span, Time};
 use diana_limiter::algorithm;
 use diana_limiter::cells::store::{Rules, Simulated};
 use diana_limiter::check::{Decision, Outcome, Reason, RuleResult};
-use diana_limiter::policy::{Policy, RuleId, Usage};
+use diana_limiter::policy::{Policy, ResponseNumber, RuleId, Usage};
 use diana_limiter::request::{Part, Values};
 use std::collections::VecDeque;
 
@@ -59,22 +62,38 @@ fn check(json: &str, script: &str) {
     for rules in [Rules::Lenient, Rules::Strict] {
         let host = Simulated::new(rules);
         let mut gateway = Gateway::new(json, store(&host));
-        let mut unsettled = VecDeque::new();
+        let (mut unsettled, mut next) = (VecDeque::new(), [0, 0]);
         let (mut events, mut queries, mut waits) = (Vec::new(), Vec::new(), false);
         let lines = script.lines().map(str::trim);
         for (number, text) in lines.enumerate().filter(|(_, text)| !text.is_empty()) {
             let line = Line::parse(text);
             for turn in 1..=line.times {
+                if let Some(step) = line.step {
+                    let next = &mut next[step as usize];
+                    let (worker, session, _) = unsettled.get_mut(*next).expect("a request that is held");
+                    let status = line.usage.status;
+                    gateway.step(*worker, session, step, status.unwrap_or(0), line.now);
+                    *next += 1;
+                    continue;
+                }
                 if line.settles {
                     let held = unsettled.pop_front();
+                    next = next.map(|next| next.saturating_sub(1));
                     let (worker, mut session, request) =
                         held.unwrap_or_else(|| panic!("`{text}`: nothing is held"));
-                    match &line.usage {
+                    if let Some(latency) = line.latency {
+                        let status = line.usage.status.unwrap_or(0);
+                        let forwarded = Time::from_ns(line.now.as_ns() - latency.as_ns());
+                        gateway.step(worker, &mut session, Step::Forward, status, forwarded);
+                        gateway.step(worker, &mut session, Step::Respond, status, line.now);
+                    }
+                    let usage = gateway.policy.measures().any().then(|| line.usage.clone());
+                    match &usage {
                         Some(usage) => gateway.settle_used(worker, &mut session, usage, line.now),
                         None => gateway.settle(worker, &mut session, line.now),
                     };
                     assert!(!session.has_charges(), "`{text}` leaves something to settle");
-                    events.push(Event::Over { now: line.now, request, usage: line.usage.clone() });
+                    events.push(Event::Over { now: line.now, request, usage });
                     continue;
                 }
                 let (session, decision) = gateway.start(line.worker, &line.request(), line.now);
@@ -126,19 +145,25 @@ struct Line<'s> {
     worker: usize,
     /// Whether the line ends requests.
     settles: bool,
+    /// What else it tells of requests.
+    step: Option<Step>,
+    /// How long the upstream had all of the request.
+    latency: Option<Span>,
     /// What the host measured of the requests that end.
-    usage: Option<Usage>,
+    usage: Usage,
     parts: Vec<(Part, Vec<u8>)>,
     expected: &'s str,
 }
 
 impl Line<'_> {
     fn parse(text: &str) -> Line<'_> {
-        let ended = text.split_once(" settle");
-        let settles = ended.is_some();
-        let usage = ended.map(|(_, measured)| measured.trim()).filter(|measured| !measured.is_empty());
+        let steps = [(" forward", Step::Forward), (" respond", Step::Respond)];
+        let step = steps.into_iter().find_map(|(word, step)| Some((text.split_once(word)?, step)));
+        let settles = text.contains(" settle");
+        let ended = text.split_once(" settle").or(step.map(|(parts, _)| parts));
+        let usage = ended.map_or("", |(_, measured)| measured);
         let (queries, expected) = match text.split_once("->") {
-            None if settles => (ended.unwrap().0, ""),
+            None if ended.is_some() => (ended.unwrap().0, ""),
             split => split.unwrap_or_else(|| panic!("`{text}` expects nothing: `-> …` is missing")),
         };
         let mut words = queries.split_whitespace();
@@ -148,7 +173,9 @@ impl Line<'_> {
             times: 1,
             worker: 0,
             settles,
-            usage: usage.map(self::usage),
+            step: step.map(|(_, step)| step),
+            latency: latency(usage),
+            usage: self::usage(usage),
             parts: Vec::new(),
             expected,
         };
@@ -171,20 +198,31 @@ impl Line<'_> {
     }
 }
 
+fn latency(words: &str) -> Option<Span> {
+    words.split_whitespace().find_map(|word| word.strip_prefix("latency=")).map(span)
+}
+
 fn usage(words: &str) -> Usage {
     let mut usage = Usage::default();
     for word in words.split_whitespace() {
         let (name, value) = word.split_once('=').unwrap();
         match name {
-            "latency" => usage.latency = Some(span(value)),
+            "latency" => {}
             "status" => usage.status = Some(value.parse().unwrap()),
             "request" => usage.request_bytes = value.parse().unwrap(),
             "response" => usage.response_bytes = value.parse().unwrap(),
-            "values" => usage.values = value.split(',').map(|value| value.parse().ok()).collect(),
+            "values" => usage.values = value.split(',').map(response_number).collect(),
             _ => panic!("`{word}` is no measure"),
         }
     }
     usage
+}
+
+fn response_number(word: &str) -> ResponseNumber {
+    match word.strip_prefix('?') {
+        Some(seen) => ResponseNumber { seen: seen.parse().ok(), is_final: false },
+        None => ResponseNumber::known(word.parse().ok()),
+    }
 }
 
 fn part(word: &str) -> (Part, Vec<u8>) {

@@ -160,13 +160,8 @@ fn the_remote_example_is_accepted() {
     let file = "examples/remote-config/envoy.yaml";
     let own = plugin(file);
     check(file, &own);
-    // The change that the README suggests.
-    let trying = text(file).replace("# canary:", "canary:");
-    let [trying] = <[Value; 1]>::try_from(plugins(&yaml(&trying))).unwrap();
-    assert!(trying["remote"]["canary"].is_object());
-    check(file, &trying);
     let document = text("examples/remote-config/documents/diana.json");
-    let both = diana_config::compile_over(own.to_string().as_bytes(), document.as_bytes(), None).unwrap();
+    let both = diana_config::compile_over(own.to_string().as_bytes(), document.as_bytes()).unwrap();
     assert_eq!(both.policy.rules().count(), 2);
     let file = "examples/remote-config/README.md";
     let blocks = blocks(file, "yaml");
@@ -198,12 +193,12 @@ fn text(file: &str) -> String {
 const PAGES: [&str; 9] = [
     "docs/configuration/README.md",
     "docs/configuration/limits.md",
+    "docs/configuration/enforce.md",
     "docs/configuration/actors.md",
     "docs/configuration/algorithms.md",
     "docs/configuration/responses.md",
     "docs/configuration/global.md",
     "docs/configuration/remote.md",
-    "docs/configuration/canary.md",
     "docs/configuration/routes.md",
 ];
 
@@ -308,15 +303,12 @@ fn every_key_of_a_store_and_of_its_rules_is_described() {
 
 #[test]
 fn every_key_of_remote_is_described() {
-    let section = ["remote", "canary"].map(|page| text(&format!("docs/configuration/{page}.md"))).concat();
+    let section = text("docs/configuration/remote.md");
     let is_described = |key: &str| section.lines().any(|line| line.starts_with(&format!("| `{key}` | ")));
     let keys = expected(r#"{"limits": [], "remote": {"zzzz": 1}}"#, "remote");
     assert!(keys.len() > 9, "{keys:?}");
     for key in &keys {
         assert!(is_described(key), "{key} is not described");
-    }
-    for key in expected(r#"{"limits": [], "remote": {"canary": {"zzzz": 1}}}"#, "remote.canary") {
-        assert!(is_described(&format!("canary.{key}")), "canary.{key} is not described");
     }
     for value in expected(r#"{"limits": [], "remote": {"encoding": "zzzz"}}"#, "remote.encoding") {
         assert!(section.contains(&format!("`{value}`")), "{value} is not described");

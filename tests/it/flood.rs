@@ -71,13 +71,14 @@ fn actors_that_get_themselves_refused_free_nobody() {
     }
 }
 
-/// The villain is refused with a part of its quota left. Important requests still pass.
+/// The villain is refused with a part of its quota left. Requests of high priority still pass.
 #[test]
-fn a_refusal_that_keeps_a_part_is_not_evicted() {
+fn a_refusal_that_leaves_headroom_is_not_evicted() {
     for (max_actors, rules) in [(16, Rules::Lenient), (100, Rules::Strict)] {
         let host = Simulated::new(rules);
-        let keeping = json(max_actors, r#""rpu": 3, "priority": {"reserve": 2}"#);
-        let keeping = keeping.replace(r#""limits": ["#, r#""limits": [{"url": "/pay", "important": true}, "#);
+        let keeping = json(max_actors, r#""rpu": 3, "headroom": 2"#);
+        let keeping =
+            keeping.replace(r#""limits": ["#, r#""limits": [{"url": "/pay", "priority": "high"}, "#);
         let mut gateway = Gateway::new(&keeping, store(&host));
         throttle(&mut gateway, 1);
         let total = flood(&mut gateway, 1, INVENTED);
@@ -86,7 +87,7 @@ fn a_refusal_that_keeps_a_part_is_not_evicted() {
         let mut pays = || gateway.ask(0, &get("/pay", "villain"), at(INVENTED as u64)).outcome;
         assert_eq!([pays(), pays()], [Outcome::Pass; 2]);
         assert!(gateway.ask(0, &get("/pay", "villain"), at(INVENTED as u64)).is_rejected());
-        // In a full set, the kept part of another actor's cell is for nobody else.
+        // In a full set, no other actor gets the headroom of a cell.
         let invented = (0..200).map(|user| get("/pay", &format!("new-{user}")));
         let asked: Vec<_> =
             invented.map(|request| gateway.ask(1, &request, at(INVENTED as u64 + 1))).collect();

@@ -43,9 +43,27 @@ fn a_key_does_not_depend_on_the_rest_of_the_document() {
         let both = keys(&format!("{beside}, {TEN}"), "ann");
         assert!(both.contains(&own[0]), "{beside}");
     }
-    for changed in [r#""on_error": "allow", "#, r#""lease": 3, "#, r#""mode": "shadow", "name": "x", "#] {
+    for changed in [
+        r#""on_error": "allow", "#,
+        r#""lease": 3, "#,
+        r#""mode": "shadow", "name": "x", "#,
+        r#""enforce": "5%", "#,
+    ] {
         let changed = TEN.replace(r#""scope""#, &format!("{changed}\"scope\""));
         assert_eq!(keys(&changed, "ann"), own, "{changed}");
+    }
+}
+
+/// Two rules that differ in their costs keep their counts, whichever is enforced.
+#[test]
+fn a_count_does_not_depend_on_whom_its_rule_refuses() {
+    let rule =
+        |cost: u64, more: &str| TEN.replace(r#""scope""#, &format!(r#""cost": {cost}, {more}"scope""#));
+    for costs in [[1, 2], [2, 1], [3, 5], [5, 3]] {
+        let both = |more: &str| keys(&format!("{}, {}", rule(costs[0], more), rule(costs[1], "")), "ann");
+        for more in [r#""mode": "shadow", "#, r#""enforce": "5%", "#] {
+            assert_eq!(both(more), both(""), "{costs:?} {more}");
+        }
     }
 }
 
@@ -81,11 +99,11 @@ fn rules_have_separate_counts() {
     assert!(apart.len() == 2 && apart[0] != apart[1], "{apart:?}");
 }
 
-/// So another `priority` keeps the count. Two rules that differ only in it have a count each,
+/// So another `headroom` keeps the count. Two rules that differ only in it have a count each,
 /// whatever their order in the document.
 #[test]
-fn what_a_rule_keeps_is_no_part_of_its_name() {
-    let keeps = |units| TEN.replace(r#""scope""#, &format!(r#""priority": {{"reserve": {units}}}, "scope""#));
+fn the_headroom_is_no_part_of_the_name() {
+    let keeps = |units| TEN.replace(r#""scope""#, &format!(r#""headroom": {units}, "scope""#));
     let own = keys(TEN, "ann");
     assert_eq!([keys(&keeps(3), "ann"), keys(&keeps(4), "ann")], [own.clone(), own]);
     let [a, b] = [keys(&format!("{}, {TEN}", keeps(3)), "ann"), keys(&format!("{TEN}, {}", keeps(3)), "ann")];

@@ -129,6 +129,15 @@ impl<S: Store> Gateway<S> {
         start(&self.policy, &mut self.workers[index], &self.store, request, || now)
     }
 
+    /// A request that worker `index` started has been forwarded, or has a response.
+    pub fn step(&mut self, index: usize, session: &mut Session, step: Step, status: u16, now: Time) {
+        let worker = &mut self.workers[index];
+        match step {
+            Step::Forward => session.forwarded(worker, now),
+            Step::Respond => _ = session.responded(worker, &self.store, status, now, || now),
+        }
+    }
+
     /// Ends a request that worker `index` started.
     pub fn settle(&mut self, index: usize, session: &mut Session, now: Time) -> Events {
         session.settle(&self.policy, &mut self.workers[index], &self.store, || now)
@@ -143,6 +152,13 @@ impl<S: Store> Gateway<S> {
     pub fn ask_new_worker(&self, request: &Values, now: Time) -> Decision {
         ask(&self.policy, &mut self.worker(), &self.store, request, || now)
     }
+}
+
+/// What a host tells of a request between its decision and its end.
+#[derive(Clone, Copy)]
+pub enum Step {
+    Forward,
+    Respond,
 }
 
 /// A store that counts its calls.

@@ -155,22 +155,23 @@ fn a_counted_refusal_is_one_swap_and_a_penalty_is_cached() {
     assert_eq!(ask(&mut gateway, 0, &get("/", "ann"), at(60_101)), (false, 1, 1), "counted again");
 }
 
-/// A worker would spend a reservation for any request. Without priorities, no request is important.
+/// A worker would spend a reservation for any request. Without headroom, no request has a high
+/// priority.
 #[test]
-fn a_rule_with_priority_is_one_load_and_one_swap_and_no_reservation() {
+fn a_rule_with_headroom_is_one_load_and_one_swap_and_no_reservation() {
     let host = Simulated::new(Rules::Lenient);
     let limits = |keys: &str| {
         format!(
-            r#"[{{"url": "/pay", "important": true}},
+            r#"[{{"url": "/pay", "priority": "high"}},
                 {{"url": "/", "rules": [{{"actor": "user", "rpu": 1000, "unit": "hour", "algo": "W"{keys}}}]}}]"#
         )
     };
     let mut plain = gateway(&host, &limits(""));
     let counts: Vec<_> = (0..9).map(|_| ask(&mut plain, 0, &get("/pay", "ann"), at(0))).collect();
     assert!(counts.contains(&(true, 0, 0)), "a reservation: {counts:?}");
-    assert!(!plain.ask(0, &get("/pay", "ann"), at(0)).is_important);
+    assert!(!plain.ask(0, &get("/pay", "ann"), at(0)).is_high_priority);
 
-    let mut keeps = gateway(&host, &limits(r#", "priority": {"reserve": "99%"}"#));
+    let mut keeps = gateway(&host, &limits(r#", "headroom": "99%""#));
     for path in ["/", "/pay"].repeat(5) {
         assert_eq!(ask(&mut keeps, 0, &get(path, "bob"), at(0)), (true, 1, 1));
     }

@@ -303,7 +303,7 @@ proptest! {
 #[test]
 fn settlements_of_several_workers_all_count() {
     let json = r#"{"url": "/", "rules": [
-        {"name": "bytes", "rpu": 1000, "unit": "hour", "algo": "W", "cost": {"response_bytes": true, "reserve": 5}},
+        {"name": "bytes", "rpu": 1000, "unit": "hour", "algo": "W", "cost": {"response_bytes": true, "estimate": 5}},
         {"name": "failed", "rpu": 1000, "unit": "hour", "charge": {"status": 401}},
         {"name": "kept", "rpu": 1000, "unit": "hour", "algo": "SW", "cost": 3, "refund": {"status": "5xx"}}]}"#;
     let client = Client { user: 0, ip: 0, api: false };
@@ -311,7 +311,7 @@ fn settlements_of_several_workers_all_count() {
     for seed in 0..60 {
         let mut gateway = TestGateway::new(json.into(), Rules::Strict, 3);
         let mut random = Random(seed);
-        // The responses of four requests of each worker: more than the reserve, less, or none.
+        // The responses of four requests of each worker: more than the estimate, less, or none.
         let usage = |random: &mut Random| match random.below(4) {
             0 => None,
             1 => Some((200, 2)),
@@ -323,9 +323,9 @@ fn settlements_of_several_workers_all_count() {
         let measured = |ended: &Option<(u16, u64)>| {
             let usage =
                 |(status, response_bytes)| Usage { status: Some(status), response_bytes, ..Usage::default() };
-            ended.map(usage)
+            ended.map(usage).map(|usage| (usage, Span::ZERO))
         };
-        let usages: Vec<Vec<Option<Usage>>> =
+        let usages: Vec<Vec<Option<(Usage, Span)>>> =
             plans.iter().map(|plan| plan.iter().map(measured).collect()).collect();
         lost += gateway.settle(client, &usages, || START, &mut random);
         let all = || plans.iter().flatten();

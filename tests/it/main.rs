@@ -1,6 +1,15 @@
 //! Everything that is tested from outside, through the public API alone, in one native binary.
 //!
 //! Time is an argument, stores and hosts are simulated, nothing waits.
+#![allow(
+    clippy::arithmetic_side_effects,
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    clippy::string_slice,
+    clippy::unreachable,
+    clippy::unwrap_used
+)]
 
 mod algorithm;
 mod allocations;
@@ -9,7 +18,7 @@ mod compile_over;
 mod corpus;
 mod decisions;
 mod docs;
-mod dry_run;
+mod enforce;
 mod fast_path;
 mod faults;
 mod flood;
@@ -21,6 +30,7 @@ mod host;
 mod hot_path;
 mod interleavings;
 mod meaning;
+mod meanings;
 mod pinned;
 mod plans;
 mod rate_limit_service;

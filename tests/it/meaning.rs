@@ -50,6 +50,10 @@ fn requests() -> Vec<Values> {
     requests
 }
 
+fn fingerprint(json: &str) -> u64 {
+    compile(json.as_bytes()).unwrap().fingerprint
+}
+
 /// All shared data after the requests, in a gateway that reaches no store.
 fn shared_data(json: &str) -> BTreeMap<Vec<u8>, Vec<u8>> {
     let host = Simulated::new(Rules::Lenient);
@@ -94,6 +98,10 @@ proptest! {
         let document = Document::random(&mut Random(document));
         let (one, other) = (document.write(&mut Random(one)), document.write(&mut Random(other)));
         let both = format!("\n{one}\n{other}");
+        // A plan without effect is named in the access log.
+        if !both.contains(r#""same""#) {
+            prop_assert_eq!(fingerprint(&one), fingerprint(&other), "{}", both);
+        }
         prop_assert_eq!(shared_data(&one), shared_data(&other), "{}", both);
         let (queries, others) = (store_keys(&one, requests()), store_keys(&other, requests()));
         prop_assert_eq!(queries, others, "{}", both);
@@ -106,10 +114,10 @@ fn rules_that_differ_only_in_what_they_keep_count_the_same_in_any_order() {
     let rule = |more: &str| {
         format!(r#"{{"actor": "user", "algo": "W", "rpu": 9, "unit": "day", "mode": "shadow"{more}}}"#)
     };
-    let rules = [rule(""), rule(r#", "priority": {"reserve": 7}"#), rule(r#", "priority": {"reserve": 8}"#)];
+    let rules = [rule(""), rule(r#", "headroom": 7"#), rule(r#", "headroom": 8"#)];
     let json = |order: [usize; 3]| {
         let rules = order.map(|at| rules[at].as_str()).join(", ");
-        format!(r#"[{{"url": "/", "rules": [{rules}]}}, {{"url": "/api", "important": true}}]"#)
+        format!(r#"[{{"url": "/", "rules": [{rules}]}}, {{"url": "/api", "priority": "high"}}]"#)
     };
     let expected = shared_data(&json([0, 1, 2]));
     for order in [[0, 2, 1], [1, 0, 2], [1, 2, 0], [2, 0, 1], [2, 1, 0]] {
@@ -169,6 +177,8 @@ fn documents_with_different_meanings_count_separately() {
             .replacen(r#""url": "/", "#, "", 1)
             .replace(r#""user""#, r#"{"segment": "b"}"#),
     ];
+    let fingerprints: BTreeSet<u64> = documents.iter().map(|limit| fingerprint(limit)).collect();
+    assert_eq!(fingerprints.len(), documents.len());
     let traces: Vec<_> = documents.iter().map(|limit| trace(limit)).collect();
     for (at, (local, global)) in traces.iter().enumerate() {
         for (before, (others_local, others_global)) in traces.iter().enumerate().take(at) {
@@ -248,5 +258,100 @@ fn a_cost_keeps_the_cells_of_a_rule() {
     {
         assert_eq!(keys(same), own, "{same}");
     }
-    assert_ne!(keys(r#", "cost": {"response_bytes": true, "reserve": 1}"#), own);
+    assert_ne!(keys(r#", "cost": {"response_bytes": true, "estimate": 1}"#), own);
+}
+
+/// A document with these rules and these other keys.
+fn options(rule: &str, more: &str) -> String {
+    format!(
+        r#"{{"limits": [{{"url": "/", LIMIT "rules": [{{"actor": "user", "rpu": 50, "unit": "minute"{rule}}}]}}]{more}}}"#
+    )
+}
+
+fn with_options(rule: &str, limit: &str, more: &str) -> u64 {
+    fingerprint(&options(rule, more).replace("LIMIT", limit))
+}
+
+#[test]
+fn what_a_document_says_around_its_rules_is_in_its_fingerprint() {
+    let plain = with_options("", "", "");
+    let store = |keys: &str| {
+        format!(r#", "store": {{"redis": {{"cluster": "a", "secret": "a secret of the tests only"{keys}}}}}"#)
+    };
+    let rls = r#", "store": {"rls": {"cluster": "a", "secret": "a secret of the tests only"}}"#;
+    let remote = |keys: &str| format!(r#", "remote": {{"cluster": "a", "path": "/a"{keys}}}"#);
+    let more = [
+        r#", "mode": "shadow""#.to_owned(),
+        r#", "deny": ["10.0.0.1"]"#.into(),
+        r#", "deny": ["10.0.0.2"]"#.into(),
+        r#", "deny": ["10.0.0.0/24"]"#.into(),
+        r#", "deny": [{"user": "ann"}]"#.into(),
+        r#", "deny": [{"device": "ann"}]"#.into(),
+        r#", "deny": [{"user": "ann"}], "mode": "shadow""#.into(),
+        r#", "allow": [{"user": "ann"}]"#.into(),
+        r#", "headers": "off""#.into(),
+        r#", "access_log": "all""#.into(),
+        r#", "local": {"max_actors": 1000}"#.into(),
+        r#", "response": {"status": 503}"#.into(),
+        r#", "response": {"body": "no"}"#.into(),
+        r#", "response": {"body": "no", "content_type": "text/html"}"#.into(),
+        r#", "response": {"headers": {"x-a": "1"}}"#.into(),
+        r#", "ip": {"trusted_hops": 1}"#.into(),
+        store(""),
+        store(r#", "timeout": "60ms""#),
+        store(r#", "prefix": "mine""#),
+        store(r#", "dialect": "upstash""#),
+        store(r#", "replicas": 2"#),
+        store(r#", "in_flight": 2"#),
+        rls.into(),
+        remote(""),
+        remote(r#", "interval": "9s""#),
+    ];
+    let of_rules = [
+        (r#", "name": "a""#, ""),
+        (r#", "name": "b""#, ""),
+        (r#", "reject_delay": "1s""#, ""),
+        ("", r#""response": {"status": 503},"#),
+        ("", r#""exclusive": true,"#),
+    ];
+    let all = more.iter().map(|more| with_options("", "", more));
+    let all = all.chain(of_rules.iter().map(|(rule, limit)| with_options(rule, limit, "")));
+    let distinct: BTreeSet<u64> = all.chain([plain]).collect();
+    assert_eq!(distinct.len(), more.len() + of_rules.len() + 1);
+}
+
+#[test]
+fn a_fingerprint_does_not_depend_on_spelling() {
+    let same = |one: &str, other: &str| {
+        assert_eq!(with_options("", "", one), with_options("", "", other), "{one} {other}");
+    };
+    same(
+        "",
+        r#", "mode": "enforce", "headers": "ietf", "access_log": "refused", "local": {"max_actors": 100000}"#,
+    );
+    same(
+        "",
+        r#", "actors": {"unused": {"header": "x"}}, "response": {"status": 429}, "deny": [], "allow": []"#,
+    );
+    same(
+        r#", "deny": ["10.0.0.1", {"user": "a"}]"#,
+        r#", "deny": [{"user": " a"}, "10.0.0.1/32", {"user": "a"}]"#,
+    );
+    same(
+        r#", "response": {"headers": {"a": "1", "b": "2"}}"#,
+        r#", "response": {"headers": {"B": " 2", "A": "1"}}"#,
+    );
+    let store = |keys: &str| format!(r#", "store": {{"redis": {{"cluster": "a", {keys}}}}}"#);
+    same(
+        &store(r#""secret": "a secret of the tests only""#),
+        &store(r#""timeout": "50ms", "secret": "another secret of the tests""#),
+    );
+    // The rules of limits on the same requests, in any order and with names of their own.
+    let rules = ["a", "b"].map(|name| format!(r#"{{"name": "{name}", "rpu": 5, "unit": "hour"}}"#));
+    let [a, b] = &rules;
+    let limit = |rules: &str| format!(r#"{{"url": "/", "rules": [{rules}]}}"#);
+    let one = format!("[{}]", limit(&format!("{a}, {b}")));
+    let other = format!("[{}, {}]", limit(b), limit(a));
+    assert_eq!(fingerprint(&one), fingerprint(&other));
+    assert_ne!(fingerprint(&one), fingerprint(&one.replace(r#""b""#, r#""c""#)));
 }

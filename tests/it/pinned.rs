@@ -6,11 +6,11 @@ mod remote;
 
 use crate::harness::{Gateway, at, get, store};
 use diana_base::time::Time;
-use diana_config::{Configuration, compile, compile_over};
+use diana_config::{Configuration, compile};
 use diana_limiter::cells::store::{Rules, SharedData, Simulated};
 use diana_limiter::check::Outcome;
 use diana_limiter::global::{Call, CallResult, Message};
-use diana_limiter::policy::{DryRun, Policy, Sample};
+use diana_limiter::policy::Policy;
 use diana_limiter::request::{Part, Values};
 use diana_limiter::session::{Session, Worker};
 use std::fmt::Write as _;
@@ -102,22 +102,6 @@ fn the_keys_and_values_in_shared_data() {
         assert_eq!(host.get(b"diana/rules").unwrap().0.as_deref(), Some(word.as_bytes()));
         pinned(&contents(&host), SHARED_DATA);
     }
-}
-
-/// A dry run counts in cells of its own.
-#[test]
-fn the_keys_and_values_of_a_dry_run() {
-    let host = Simulated::new(Rules::Lenient);
-    let dry_run = DryRun { sample: Sample(100), name: 7, beside: Vec::new() };
-    let local = r#""local": {"max_actors": 100}"#;
-    let (beside, over) = (format!(r#"{{"limits": [], {local}}}"#), LOCAL.replace(&format!(", {local}"), ""));
-    let policy = compile_over(beside.as_bytes(), over.as_bytes(), Some(dry_run)).unwrap().policy;
-    let (store, mut worker) = (store(&host), Worker::new(&policy, &[7; 16]));
-    for (ms, target) in [(0, "/w"), (100, "/w"), (200, "/stacked")] {
-        let request = get(target, "ann");
-        _ = Session::start(&policy, &mut worker, &store, &policy.request(&request), || at(ms));
-    }
-    pinned(&contents(&host), DRY_RUN);
 }
 
 /// Every algorithm, each `on_error`, a lease, and two rules with the same meaning.
@@ -245,13 +229,6 @@ diana/jsu_-Oxvi1GAAAA 0100000046e9c8622a5d7bacf66b5b998028093e009d9717(12)40e6f9
 diana/seed 00002a36fe9c9717612073656564206f6620612074657374
 diana/tHBmtrI4VnDBAAA 01000000b3b563765a35bd6d086560271555b001(4)02(367)
 diana/tHBmtrI4VnDJAAA 01000000e5547a96da6870d23f681fbd1555b001(4)03(367)
-";
-
-const DRY_RUN: &str = "
-diana/BpQgSemk1EAIAAA 0100000038fa5b6010e6143815efaeaf003967340c9d9717(13)e11f3cfe9c9717(604)
-diana/Ov1yglOFy0AAAAA 01000000ce5c5a18b82c0228dcb6e87740232f3cfe9c9717(13)e11f3cfe9c9717(604)
-diana/p9fOps8oR5EMAAA 01000000a8ac2ad82b1c17cdb249fff31555b001(4)01(367)
-diana/ztk_oTsq_dPBAAA 010000008f402a5db7744fefbb8ce5209e3407(5)01(8)ea43cecf9d9717(13)c21542fe9c9717(4)2e0e48(9)01(15)01(2091)
 ";
 
 const REDIS: &str = "

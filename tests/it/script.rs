@@ -4,9 +4,11 @@
 //! instant from its last argument. Nothing else differs.
 
 mod cells;
+mod eviction;
 mod gateways;
-mod keeping;
+mod headroom;
 mod lease_laws;
+mod lease_waste;
 mod leases;
 mod penalties;
 mod permits;

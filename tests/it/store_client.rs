@@ -50,7 +50,7 @@ fn query() -> GlobalQuery {
         peeks: false,
         lease: 0,
         penalty: None,
-        kept: 0,
+        headroom: 0,
     };
     GlobalQuery::Decide(vec![vec![rule_query]])
 }
@@ -179,19 +179,59 @@ fn a_timed_out_call_fails_and_its_late_reply_is_refunded() {
     let (policy, mut client) = (policy(), client(1));
     ask(&mut client, 1);
     let call = client.next(&policy, at(0)).unwrap();
-    assert_eq!(client.wake(), Some(at(100)));
+    assert_eq!(client.wake(), Some(at(50)));
     let mut completions = Vec::new();
-    client.tick(at(99), &mut completions);
+    client.tick(at(49), &mut completions);
     assert_eq!(completions, []);
-    client.tick(at(100), &mut completions);
+    client.tick(at(50), &mut completions);
     assert_eq!(completions, [Completion { waiter: Waiter::Request(1), shard: 0, replies: None }]);
-    assert!(client.next(&policy, at(100)).is_none());
+    assert!(client.next(&policy, at(50)).is_none() && !client.is_done(), "a late reply may come");
     assert_eq!(answered(&mut client, call.id, http(&reply(&call, ADMITTED)), 300), []);
     let refund_call = client.next(&policy, at(300)).unwrap();
     assert!(body(&refund_call).contains("/2+1+2+"), "{}", body(&refund_call));
     assert_eq!(answered(&mut client, call.id, http(&reply(&call, ADMITTED)), 301), [], "once");
     answered(&mut client, refund_call.id, http(&reply(&refund_call, "0")), 301);
     assert!(client.next(&policy, at(301)).is_none());
+}
+
+/// The queries of timed-out calls are remembered, up to a number. The oldest ones are forgotten.
+#[test]
+fn late_replies_to_many_calls_are_refunded() {
+    let (policy, mut client) = (policy(), client(1_024));
+    let calls: Vec<Call> = (0..1_024)
+        .map(|number| {
+            ask(&mut client, number);
+            client.next(&policy, at(0)).unwrap()
+        })
+        .collect();
+    let (mut completions, mut refunded) = (Vec::new(), 0);
+    client.tick(at(50), &mut completions);
+    assert_eq!(completions.len(), 1_024);
+    for call in &calls {
+        answered(&mut client, call.id, http(&reply(call, ADMITTED)), 300);
+    }
+    let probe = client.next(&policy, at(300)).unwrap();
+    answered(&mut client, probe.id, http(&reply(&probe, "")), 301);
+    while let Some(call) = client.next(&policy, at(302)) {
+        let refunds = body(&call).matches("/2+1+2+").count();
+        refunded += refunds;
+        answered(&mut client, call.id, http(&reply(&call, &vec!["0"; refunds].join(","))), 303);
+    }
+    assert_eq!((refunded, client.is_done()), (1_024, true));
+}
+
+/// A host that loses a call does not keep a configuration for ever.
+#[test]
+fn calls_that_the_host_has_lost_are_forgotten() {
+    let (policy, mut client) = (policy(), client(1));
+    ask(&mut client, 1);
+    let call = client.next(&policy, at(0)).unwrap();
+    client.tick(at(50), &mut Vec::new());
+    assert!(client.awaits(call.id) && !client.is_done());
+    client.tick(at(1_549), &mut Vec::new());
+    assert!(client.awaits(call.id));
+    client.tick(at(1_550), &mut Vec::new());
+    assert!(!client.awaits(call.id) && client.is_done());
 }
 
 #[test]

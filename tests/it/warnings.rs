@@ -32,6 +32,37 @@ fn a_short_form_counts_global_rules_alone_and_warns_once() {
     assert!(compile(full.as_bytes()).is_err(), "the full form has a place for a store");
 }
 
+/// By the number of gateways that the document states.
+#[test]
+fn leases_of_more_than_half_a_quota_are_reported() {
+    let of = |lease: &str, replicas: u64| {
+        let rule = format!(
+            r#"{{"actor": "user", "rpu": 100, "unit": "minute", "scope": "global", "lease": {lease}}}"#
+        );
+        let limit = |url: &str| format!(r#"{{"url": "{url}", "rules": [{rule}]}}"#);
+        warnings(&format!(
+            r#"{{"limits": [{}, {}], "store": {{"redis": {{"cluster": "a", "secret": "sixteen letters!",
+                "replicas": {replicas}}}}}}}"#,
+            limit("/"),
+            limit("/api").replace("user", "device"),
+        ))
+    };
+    let warning = "limits[0].rules[0].lease: all gateways together lease more than half of the quota, and near \
+        its end one may hold what others need: write a smaller `lease`, or leave it out";
+    for (lease, replicas, warns) in [
+        (r#""12%""#, 4, false),
+        (r#""13%""#, 4, true),
+        ("12", 4, false),
+        ("13", 4, true),
+        ("100", 1, false),
+        ("0", 100, false),
+        (r#""1%""#, 51, true),
+    ] {
+        let expected = if warns { vec![warning.to_owned()] } else { Vec::new() };
+        assert_eq!(of(lease, replicas), expected, "{lease}, {replicas}");
+    }
+}
+
 /// A limit on a path with one rule for `user` with these keys.
 fn limit(url: &str, keys: &str) -> String {
     format!(r#"{{"url": "{url}", "rules": [{{"actor": "user", {keys}}}]}}"#)
@@ -58,43 +89,43 @@ fn a_rule_behind_a_tighter_one_is_named() {
     );
 }
 
-/// A rule that keeps a part refuses earlier than a rule that admits less.
+/// A rule with headroom refuses earlier than a rule that admits less.
 #[test]
-fn a_rule_with_priority_is_never_idle() {
+fn a_rule_with_headroom_is_never_idle() {
     let rule = |name: &str, rpu: u32, keys: &str| {
         let keys = format!(r#""rpu": {rpu}, "unit": "second"{keys}"#);
         limit("/", &format!(r#""name": "{name}", {keys}"#))
     };
     let with = |first: &str, second: &str| {
-        let important = r#"{"url": "/pay", "important": true}"#.to_owned();
-        limits(&[first.to_owned(), second.to_owned(), important]).len()
+        let high = r#"{"url": "/pay", "priority": "high"}"#.to_owned();
+        limits(&[first.to_owned(), second.to_owned(), high]).len()
     };
-    let (keeps, few) = (r#", "priority": {"reserve": "90%"}"#, rule("few", 5, ""));
+    let (keeps, few) = (r#", "headroom": "90%""#, rule("few", 5, ""));
     assert_eq!(with(&few, &rule("keeps", 10, keeps)), 0);
     assert_eq!(
-        with(&rule("few", 5, r#", "priority": {"reserve": 1}"#), &rule("plain", 10, "")),
+        with(&rule("few", 5, r#", "headroom": 1"#), &rule("plain", 10, "")),
         1,
         "it refuses whatever another would"
     );
 }
 
 #[test]
-fn half_a_priority_is_named() {
+fn an_unpaired_priority_is_named() {
     let keeps = r#"{"url": "/", "rules": [{"rpu": 9, "unit": "day"},
-        {"rpu": 5, "unit": "day", "algo": "SL", "priority": {"reserve": 1}}]}"#;
-    let important = r#"{"url": "/pay", "important": true, "rules": []}"#;
+        {"rpu": 5, "unit": "day", "algo": "SL", "headroom": 1}]}"#;
+    let high = r#"{"url": "/pay", "priority": "high", "rules": []}"#;
     assert_eq!(
         warnings(&format!("[{keeps}]")),
         [
-            "[0].rules[1].priority: no limit has `important: true`: no request ever takes what is kept, so the rule admits less"
+            "[0].rules[1].headroom: no limit has `priority: high`: no request ever takes the headroom, so the rule admits less"
         ]
     );
-    assert_eq!(warnings(important), ["important: no rule has `priority`, so `important` changes nothing"]);
-    assert_eq!(warnings(&format!("[{important}, {keeps}]")), [""; 0]);
-    // A quota of a plan or an override keeps as well.
+    assert_eq!(warnings(high), ["priority: no rule has `headroom`, so `priority: high` changes nothing"]);
+    assert_eq!(warnings(&format!("[{high}, {keeps}]")), [""; 0]);
+    // A quota of a plan or an override has headroom as well.
     let plans =
         keeps.replace(r#""rpu": 5,"#, r#""rpu": 0, "actor": "user", "overrides": {"ann": {"rpu": 5}},"#);
-    assert_eq!(warnings(&format!("[{important}, {plans}]")), [""; 0]);
+    assert_eq!(warnings(&format!("[{high}, {plans}]")), [""; 0]);
 }
 
 /// Both rules refuse at the same time, and then the penalty refuses alone.

@@ -7,18 +7,17 @@ use anyhow::Result;
 use gateway::Shell;
 
 /// The tests of things that the native module does not have: the names of the tests begin so.
-const WASM_ONLY: [(&str, &str); 11] = [
+const WASM_ONLY: [(&str, &str); 10] = [
     ("capabilities::", "Envoy's restriction of callbacks and host calls"),
     ("configuration::the_proxy_wasm_filter", "the filter's refusal of secrets by SDS"),
     ("examples::", "the examples, which load `diana.wasm`"),
-    ("lean::", "the files with fewer callbacks"),
+    ("least::", "the file with fewer callbacks"),
     ("size::", "the size of the files"),
     ("embedded::", "the engine in a filter on the SDK"),
     ("original::an_empty_vm_id", "`vm_id`; a module has a `filter_name`"),
-    ("remote::refused::a_document_that_the_lean_filter", "the files with fewer callbacks"),
+    ("remote::refused::a_document_that_the_least_filter", "the file with fewer callbacks"),
     ("remote::updates::restarted_workers", "a VM that Envoy replaces after a trap"),
     ("soak::", "VMs that trap under load"),
-    ("settling::a_file_that_does_not_read_bodies", "the files with fewer callbacks"),
 ];
 
 /// The tests of things that only the native module has.

@@ -2,7 +2,7 @@
 //! cheapest first.
 
 use crate::step::{self, Step, cargo};
-use crate::{cycles, typos, wrap};
+use crate::typos;
 use anyhow::Result;
 use gateway::filter;
 
@@ -37,9 +37,7 @@ pub fn steps() -> Vec<Step> {
     vec![
         Step::new("formatting", cargo(&["fmt", "--all", "--check"])),
         Step::new("formatting, fuzz", cargo(&fuzz)),
-        wrap::step(),
         typos::step(),
-        cycles::step(),
         Step::new("lints", clippy(&["--workspace", "--all-targets"])),
         // A target with `test = false` is not one of `--all-targets`.
         Step::new("lints, end-to-end tests", clippy(&["--test", "e2e"])),

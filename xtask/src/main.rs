@@ -4,7 +4,6 @@
 
 mod bench;
 mod build;
-mod cycles;
 mod demo;
 mod deny;
 mod e2e;
@@ -14,6 +13,7 @@ mod limitador;
 mod lint;
 mod msrv;
 mod mutants;
+mod nginx;
 mod programs;
 mod report;
 mod soak;
@@ -22,7 +22,6 @@ mod test;
 mod tool;
 mod typos;
 mod versions;
-mod wrap;
 
 use anyhow::Result;
 use clap::{Parser, Subcommand};
@@ -79,18 +78,8 @@ enum Task {
     },
     /// Run all checks and tests: `lint`, native tests, doc tests, the report, end-to-end tests
     Test,
-    /// Run all checks: formatting, width, spelling, cycles, clippy, documentation, names in it
+    /// Run all checks: formatting, spelling, clippy, documentation, names in it
     Lint,
-    /// Wrap comments and Markdown prose at 100 columns
-    Wrap {
-        /// List the lines that are too long, and change nothing
-        #[arg(long)]
-        check: bool,
-        /// Only files at or below these paths
-        paths: Vec<PathBuf>,
-    },
-    /// Check that no file uses itself through other files
-    Cycles,
     /// Compile with the oldest supported Rust, the `rust-version` of Cargo.toml
     Msrv,
     /// Check licences, sources and advisories of all dependencies
@@ -129,6 +118,14 @@ enum Task {
     },
     /// Run the example of a rate limit service with the `limitador-server` of this machine
     Limitador,
+    /// Build nginx with ngx_wasm_module from sources, and run the tests of Diana in nginx
+    Nginx {
+        /// The folder of the sources: `nginx`, `ngx_wasm_module` and `wasmtime`
+        #[arg(long, value_name = "FOLDER")]
+        source: PathBuf,
+        /// Only tests whose names contain this
+        filter: Option<String>,
+    },
     /// Run some end-to-end tests in older Envoys
     Versions,
     /// Check what the native module's threads share, by loom and Miri
@@ -161,8 +158,6 @@ fn run(task: Task) -> Result<()> {
         Task::Mutants { arguments } => mutants::run(&arguments),
         Task::Test => test::run(),
         Task::Lint => lint::run(),
-        Task::Wrap { check, paths } => wrap::run(check, &paths),
-        Task::Cycles => cycles::run(),
         Task::Msrv => msrv::run(),
         Task::Deny { offline } => deny::run(offline),
         Task::Typos { write } => typos::run(write),
@@ -172,6 +167,7 @@ fn run(task: Task) -> Result<()> {
         Task::Report { update, filter } => report::run(update, filter.as_deref()),
         Task::Soak { minutes } => soak::run(minutes),
         Task::Limitador => limitador::run(),
+        Task::Nginx { source, filter } => nginx::run(&source, filter.as_deref()),
         Task::Versions => versions::run(),
         Task::Interleavings => interleavings::run(),
     }

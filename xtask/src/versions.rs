@@ -7,7 +7,7 @@ use gateway::{Shell, envoy};
 
 /// Tests of what depends on the host: headers, metrics, logs, shared data, contexts, ends of
 /// streams, timers, and configuration.
-const SMOKE: [&str; 6] = ["answers::", "configuration::", "exact::", "lean::", "permits::", "waiting::"];
+const SMOKE: [&str; 6] = ["answers::", "configuration::", "exact::", "least::", "permits::", "waiting::"];
 
 /// Runs the tests in all Envoys but the newest, in which `cargo xtask test` runs them, and checks
 /// the native module's binding against each Envoy.

@@ -1,23 +1,21 @@
-//! Compares controllers for adaptive limits in a simulation. `cargo xtask bench adapt` prints the
-//! tables; the seeds determine all numbers.
+//! Simulates an upstream under an adaptive limit: the tests hold the controller to the numbers that
+//! the design note states. The seeds determine all numbers.
 //!
 //! ```text
-//!   scenario ─► run: arrivals ─► limit ─► queue ─► servers      rules: one file a controller
+//!   scenario ─► run: arrivals ─► limit ─► queue ─► servers      rules: the controller
 //!                     └─ each interval: measurements ─► rule ─► the next limit
-//!               trace ─► measures ─► report: tables, chart
+//!               trace ─► measures ─► tests, chart
 //! ```
 #![forbid(unsafe_code)]
 
 pub mod chart;
 pub mod measures;
 mod random;
-mod report;
 pub mod rules;
 pub mod run;
 pub mod scenario;
+#[cfg(test)]
 mod traffic;
-
-pub use report::{Report, report};
 
 #[cfg(test)]
 mod tests;

@@ -87,7 +87,7 @@ pub fn run(scenario: &Scenario, rule: &mut dyn Rule) -> Trace {
     let mut points = Vec::new();
     let mut now = 0.0;
     while now < scenario.end {
-        let (point, local) = run.interval(now, rule.early());
+        let (point, local) = run.interval(now);
         now = point.end;
         points.push(point);
         let interval = local.interval(PERMILLE);
@@ -102,8 +102,8 @@ pub fn run(scenario: &Scenario, rule: &mut dyn Rule) -> Trace {
 }
 
 impl Run<'_> {
-    /// Simulates one interval. With `early`, the interval ends after this number of responses.
-    fn interval(&mut self, start: f64, early: Option<u64>) -> (Point, Local) {
+    /// Simulates one interval.
+    fn interval(&mut self, start: f64) -> (Point, Local) {
         let mut local = Local::default();
         let (mut point, mut now) = (
             Point {
@@ -118,8 +118,8 @@ impl Run<'_> {
             },
             start,
         );
-        let end = if early.is_some() { self.scenario.end } else { start + self.scenario.every };
-        while now < end && early.is_none_or(|samples| point.answered + point.errors < samples) {
+        let end = start + self.scenario.every;
+        while now < end {
             let arrival = self.arrivals.peek().map_or(u64::MAX, |Reverse(time)| *time);
             let response = self.in_flight.peek().map_or(u64::MAX, |Reverse((time, ..))| *time);
             let next = arrival.min(response);

@@ -100,12 +100,8 @@ fn the_seed_determines_a_run() {
 
 #[test]
 fn traffic_refuses_a_spike_and_admits_a_rise() {
-    for (name, mut rule) in traffic::rules() {
-        let measures = traffic::run(&mut rule, 5);
-        assert!(measures.spike > 0.5 && measures.rise < 20.0, "{name}: {measures:?}");
-    }
-    let (_, mut ours) = traffic::rules().pop().expect("there are rules");
-    let measures = traffic::run(&mut ours, 5);
+    let measures = traffic::run(5);
+    assert!(measures.spike > 0.5, "{measures:?}");
     assert!(measures.steady < 0.01 && measures.lull < 0.2 && measures.rise < 6.0, "{measures:?}");
 }
 

@@ -1,4 +1,4 @@
-//! Compares rules for a limit that is a multiple of the last intervals' traffic.
+//! A limit that is a multiple of the last interval's traffic, under a spike, a lull and a rise.
 
 use crate::random::Random;
 use crate::scenario::within;
@@ -20,7 +20,7 @@ const LULL: (f64, f64) = (200.0, 205.0);
 /// Three times the traffic, for good.
 const RISE: (f64, f64) = (300.0, END);
 
-/// The numbers of one rule.
+/// The numbers of one run.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Measures {
     /// Refused at steady traffic, as a share.
@@ -33,49 +33,13 @@ pub struct Measures {
     pub rise: f64,
 }
 
-/// A rule: the old limit and what was admitted in, the next limit out.
-type Rule = Box<dyn FnMut(f64, f64) -> f64>;
-
-/// All rules with their names.
-pub fn rules() -> Vec<(&'static str, Rule)> {
-    let factor = f64::from(PERCENT) / 100.0;
+/// Runs the controller.
+pub fn run(seed: u64) -> Measures {
     let limits = Limits { min: RANGE.0 as u64, max: RANGE.1 as u64, start: 2 * RATE as u64 };
     let every = Span::from_ns((EVERY * 1e9) as u64);
     let rate = Resource::Rate { unit: Span::from_secs(1) };
     let controller = Controller::new(Signal::Traffic { percent: PERCENT }, rate, limits, every);
     let mut state = controller.start();
-    let mut past = [RATE; 6];
-    let mut mean = RATE;
-    vec![
-        ("last interval", Box::new(move |_, used| factor * used)),
-        (
-            "mean, a quarter new",
-            Box::new(move |_, used| {
-                mean += (used - mean) / 4.0;
-                factor * mean
-            }),
-        ),
-        (
-            "highest of six",
-            Box::new(move |_, used| {
-                past.rotate_left(1);
-                past[5] = used;
-                factor * past.into_iter().fold(0.0, f64::max)
-            }),
-        ),
-        (
-            "up at once, down a quarter (`adapt`)",
-            Box::new(move |_, used| {
-                let interval = Interval { admitted: (used * EVERY) as u64, ..Interval::default() };
-                state = controller.step(state, &interval);
-                controller.limit(state) as f64
-            }),
-        ),
-    ]
-}
-
-/// Runs one rule.
-pub fn run(rule: &mut Rule, seed: u64) -> Measures {
     let mut random = Random::new(seed);
     let mut limit = 2.0 * RATE;
     let mut sums = [(0.0, 0.0); 3];
@@ -113,7 +77,8 @@ pub fn run(rule: &mut Rule, seed: u64) -> Measures {
         if within(RISE, time) && rise.is_none() && admitted >= 0.9 * demand {
             rise = Some(time - RISE.0);
         }
-        limit = rule(limit, admitted / EVERY).clamp(RANGE.0, RANGE.1);
+        state = controller.step(state, &Interval { admitted: admitted as u64, ..Interval::default() });
+        limit = controller.limit(state) as f64;
         time += EVERY;
     }
     let [steady, spike, lull] = sums.map(|(refused, all)| refused / f64::max(all, 1.0));

@@ -3,7 +3,6 @@
 //! The build uses the profile of the released filter. The native build is empty, because the SDK
 //! supports only wasm32.
 #![cfg(target_arch = "wasm32")]
-#![allow(missing_docs)] // the exports of the SDK's macro have no docs
 
 use proxy_wasm::traits::{Context, HttpContext, RootContext};
 use proxy_wasm::types::ContextType;

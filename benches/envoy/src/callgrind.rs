@@ -3,8 +3,6 @@
 //! The counts do not depend on other load of the machine, and hardly on the place of the code in
 //! memory.
 
-use crate::line::PATH;
-use crate::traffic::HEADERS;
 use anyhow::{Context, Result, bail};
 use gateway::envoy::on_path;
 use gateway::{Config, Connection, Gateway};
@@ -58,28 +56,39 @@ fn valgrind() -> Vec<String> {
     arguments.into_iter().map(str::to_owned).chain([format!("--callgrind-out-file={FILE}")]).collect()
 }
 
-/// Returns the counts of the worker during `requests` requests. All answers but the first must have
-/// this status.
-pub fn count(config: Config, requests: u32, status: u16) -> Result<Counts> {
+/// Returns the counts of the worker during `requests` requests, each of which `ask` sends. All
+/// answers but the first must have this status.
+pub fn count(
+    config: Config,
+    requests: u32,
+    status: u16,
+    ask: impl Fn(&mut Connection) -> Result<u16>,
+) -> Result<Counts> {
     let gateway =
         Gateway::start(Config { under: valgrind(), log_level: "warning".into(), concurrency: 1, ..config })?;
     let mut connection = gateway.connect()?;
     // Exhausts the quota of lines that expect a refusal.
-    connection.request("GET", PATH, &HEADERS, b"")?;
-    ask(&mut connection, WARM_UP, status)?;
+    ask(&mut connection)?;
+    let mut repeat = |requests| repeat(&mut connection, requests, status, &ask);
+    repeat(WARM_UP)?;
     control(&gateway, &["instrumentation", "on"])?;
-    ask(&mut connection, FILL, status)?;
+    repeat(FILL)?;
     control(&gateway, &["zero"])?;
-    ask(&mut connection, requests, status)?;
+    repeat(requests)?;
     control(&gateway, &["dump"])?;
     worker(&gateway)
 }
 
-fn ask(connection: &mut Connection, requests: u32, status: u16) -> Result<()> {
+fn repeat(
+    connection: &mut Connection,
+    requests: u32,
+    status: u16,
+    ask: impl Fn(&mut Connection) -> Result<u16>,
+) -> Result<()> {
     for _ in 0..requests {
-        let response = connection.request("GET", PATH, &HEADERS, b"")?;
-        if response.status != status {
-            bail!("a response has status {} in place of {status}", response.status);
+        let answered = ask(connection)?;
+        if answered != status {
+            bail!("a response has status {answered} in place of {status}");
         }
     }
     Ok(())

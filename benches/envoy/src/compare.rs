@@ -18,7 +18,7 @@ use std::time::Duration;
 /// Compares this build with another build, and writes no files.
 #[derive(clap::Args)]
 pub struct Arguments {
-    /// Folder with the other build's `diana.wasm`, `diana-lean.wasm` and, if any, `diana-min.wasm`
+    /// Folder with the other build's `diana.wasm` and `diana-min.wasm`
     folder: PathBuf,
     /// Starts of all Envoys; each start runs all rounds
     #[arg(long, default_value_t = crate::STARTS, value_parser = clap::value_parser!(u32).range(1..))]
@@ -83,11 +83,10 @@ pub fn run(arguments: &Arguments) -> Result<()> {
 /// Returns the same gateway with the other build's module.
 fn other(config: &Config, folder: &Path) -> Result<Config> {
     let name = config.filter.as_deref().and_then(Path::file_name).context("a gateway without a filter")?;
-    // Older builds have no `diana-min.wasm`.
-    let files = [folder.join(name), folder.join("diana-lean.wasm")];
-    let Some(file) = files.iter().find(|file| file.is_file()).cloned() else {
-        bail!("`{}` is missing", files[0].display());
-    };
+    let file = folder.join(name);
+    if !file.is_file() {
+        bail!("`{}` is missing", file.display());
+    }
     Ok(Config { filter: Some(file), ..config.clone() })
 }
 

@@ -4,11 +4,12 @@
 use crate::callgrind::{self, Counts};
 use crate::filter::Filters;
 use crate::format::thousands;
-use crate::line::{self, COMPARED_WITH, Line};
+use crate::line::{self, COMPARED_WITH, Line, PATH};
 use crate::machine::Machine;
 use crate::report::FOLDER;
+use crate::traffic::HEADERS;
 use anyhow::{Context, Result, bail};
-use gateway::root;
+use gateway::{Connection, root};
 use std::fs;
 
 /// Counts instructions and cache misses of each line under Valgrind, and writes
@@ -58,7 +59,8 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     let mut counted = Vec::new();
     for (index, line) in lines.iter().enumerate() {
         eprint!("\r{} of {}: {:<20}", index + 1, lines.len(), line.name);
-        let counts = callgrind::count(filters.gateway(&line.filter), arguments.requests, line.status)
+        let ask = |connection: &mut Connection| Ok(connection.request("GET", PATH, &HEADERS, b"")?.status);
+        let counts = callgrind::count(filters.gateway(&line.filter), arguments.requests, line.status, ask)
             .context(line.title.clone())?;
         counted.push(Counted::of(line, counts, arguments.requests));
     }

@@ -1,6 +1,7 @@
 //! The filters that lines put in front of the router, and how an Envoy loads them.
 
 use anyhow::{Context, Result, bail};
+use diana_filter::Callbacks;
 use gateway::config::cluster;
 use gateway::filter::{self, module};
 use gateway::{Config, Plugin, Redis, Shell, Webdis, target};
@@ -108,13 +109,11 @@ impl Filters {
 
 /// The file with the fewest callbacks that takes this configuration.
 fn file(plugin: &Value) -> &'static str {
-    let needs_ends = diana_config::compile(plugin.to_string().as_bytes())
-        .is_ok_and(|configuration| configuration.policy.needs_ends());
-    match (plugin["headers"] == "off", needs_ends) {
-        (true, false) => "diana-min.wasm",
-        (true, true) => "diana-lean.wasm",
-        (false, _) => "diana.wasm",
-    }
+    let fits = |callbacks: &Callbacks| {
+        diana_config::compile(plugin.to_string().as_bytes())
+            .is_ok_and(|configuration| callbacks.suffice(&configuration).is_ok())
+    };
+    Callbacks::OF_ENVOY.into_iter().find(fits).unwrap_or(Callbacks::Useful).file()
 }
 
 /// Builds a filter to compare with, and returns its path.

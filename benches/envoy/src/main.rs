@@ -8,15 +8,14 @@
 //!   workers: two workers on one key and on two    start: CPU time of a start
 //!   memory: bytes per actor
 //!   global: two gateways that share one Redis ─► paced sends the requests ─► global.md
-//!   count: one Envoy each under Callgrind ─► counts.md
-//!   adapt: a simulation without Envoy ─► adapt.md
+//!   count: one Envoy each under Callgrind ─► counts.md    bodies: the same for response bodies
 //!   slow: an upstream that becomes slow ─► slow-upstream.md
 //! ```
 //!
 //! To add a line, add it to the list in `line.rs`.
 #![forbid(unsafe_code)]
 
-mod adapt;
+mod bodies;
 mod callgrind;
 mod chart;
 mod compare;
@@ -75,14 +74,14 @@ struct Arguments {
 /// Measurements with a subcommand of their own.
 #[derive(Subcommand)]
 enum Other {
-    /// Simulates controllers for adaptive limits, and writes docs/bench/adapt.md
-    Adapt(adapt::Arguments),
     /// Measures rules that two gateways share through Redis, and writes docs/bench/global.md
     Global(global::Arguments),
     /// Records how limits follow a slow upstream, and writes docs/bench/slow-upstream.md
     Slow(slow::Arguments),
     /// Compares this build with another build's modules. One run alternates between both
     Compare(compare::Arguments),
+    /// Counts what the callback for response bodies costs, under Valgrind
+    Bodies,
     /// Counts instructions and cache misses under Valgrind, and writes docs/bench/counts.md
     Count(count::Arguments),
 }
@@ -109,7 +108,7 @@ fn seconds(text: &str) -> Result<Duration> {
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
     let done = match &arguments.other {
-        Some(Other::Adapt(arguments)) => adapt::run(arguments),
+        Some(Other::Bodies) => bodies::run(),
         Some(Other::Global(arguments)) => global::run(arguments),
         Some(Other::Slow(arguments)) => slow::run(arguments),
         Some(Other::Compare(arguments)) => compare::run(arguments),

@@ -5,7 +5,6 @@
 //! counter`. The linked module exports the callbacks of a stream's creation and end; the bench
 //! removes them. The native build is empty.
 #![cfg(target_arch = "wasm32")]
-#![allow(missing_docs)] // the ABI names the exports
 
 use std::cell::UnsafeCell;
 use std::ptr::{null_mut, slice_from_raw_parts};

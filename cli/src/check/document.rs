@@ -30,7 +30,7 @@ pub fn warnings(
     for warning in &configuration.warnings {
         let (rule, _) = places.at(&warning.path);
         let code = code_of(&warning.why);
-        let is_about_absence = matches!(code, code::PRIORITY_UNUSED | code::PLANS_UNUSED);
+        let is_about_absence = matches!(code, code::PRIORITY_UNPAIRED | code::PLANS_UNUSED);
         if !tiers.contains(&rule.range) && (is_whole || !is_about_absence) {
             let (message, hint) = split(&warning.why);
             findings.add(code, &places.of(warning), message, hint);
@@ -51,8 +51,10 @@ fn code_of(why: &str) -> Code {
         code::PLANS_UNUSED
     } else if why.contains("counts this rule") {
         code::COUNTED_ALONE
+    } else if why.contains("gateways together lease") {
+        code::LEASE_REPLICAS
     } else {
-        code::PRIORITY_UNUSED
+        code::PRIORITY_UNPAIRED
     }
 }
 
@@ -93,23 +95,22 @@ fn lists(model: &Model, findings: &mut Findings) {
 fn counts_of_replicas(model: &Model, replicas: u64, findings: &mut Findings) {
     let store = model.root.get("store").and_then(|store| store.get("redis").or_else(|| store.get("rls")));
     let has_global = model.enforced().any(|(_, rule)| rule.is_global);
+    let entry = store.and_then(|store| store.entry("replicas"));
+    let stated = entry.and_then(|entry| entry.value.whole()).unwrap_or(1);
     if let Some(store) = store
         && has_global
+        && stated != replicas
     {
-        let entry = store.entry("replicas");
-        let stated = entry.and_then(|entry| entry.value.whole()).unwrap_or(1);
-        if stated != replicas {
-            let place = entry.map_or_else(|| head(store), |entry| entry.value.range.clone());
-            findings.add(
-                code::STORE_REPLICAS,
-                &place,
-                format!(
-                    "the store expects {stated} of {replicas} gateways: if the store is down, all gateways together \
-                     admit {replicas}/{stated} of each global quota"
-                ),
-                Some(&format!("write `replicas: {replicas}`")),
-            );
-        }
+        let place = entry.map_or_else(|| head(store), |entry| entry.value.range.clone());
+        findings.add(
+            code::STORE_REPLICAS,
+            &place,
+            format!(
+                "the store expects {stated} of {replicas} gateways: if the store is down, all gateways together \
+                 admit {replicas}/{stated} of each global quota"
+            ),
+            Some(&format!("write `replicas: {replicas}`")),
+        );
     }
     for (_, rule) in model.enforced() {
         let place =
@@ -128,15 +129,17 @@ fn counts_of_replicas(model: &Model, replicas: u64, findings: &mut Findings) {
             );
         }
         let lease = lease(rule);
-        if rule.is_global && lease > 0 && lease.saturating_mul(replicas) > rule.rpu && rule.rpu > 0 {
+        let is_too_large = |gateways: u64| gateways > 1 && lease.saturating_mul(gateways) > rule.rpu / 2;
+        // Diana itself warns about the number of gateways that the document states.
+        if rule.is_global && lease > 0 && is_too_large(replicas) && !is_too_large(stated) {
             let place = rule.value.entry("lease").map_or(place, |entry| entry.value.range.clone());
-            let fits = rule.rpu.checked_div(replicas).unwrap_or(0);
+            let fits = rule.rpu.checked_div(replicas.saturating_mul(2)).unwrap_or(0);
             findings.add(
                 code::LEASE_REPLICAS,
                 &place,
                 format!(
-                    "the quota covers fewer leases than there are gateways: {} of {replicas} gateways may hold the whole quota",
-                    rule.rpu.checked_div(lease).unwrap_or(0).max(1)
+                    "{replicas} gateways together lease more than half of the quota, and near its end one may hold what \
+                     others need"
                 ),
                 Some(&match fits {
                     0 => "leave `lease` out".to_string(),

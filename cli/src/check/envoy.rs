@@ -2,6 +2,7 @@
 
 use super::code;
 use super::finding::Findings;
+use super::order;
 use super::place::head;
 use crate::source::documents::{Document, Filter, FilterForm};
 use crate::source::messages::{
@@ -19,6 +20,7 @@ pub fn warnings(document: &Document, findings: &mut Findings) {
         return;
     };
     misspelt_keys(filter, findings);
+    order::warnings(filter, findings);
     if matches!(document.part.form, Form::Envoy(_)) {
         missing_types(filter, findings);
     }

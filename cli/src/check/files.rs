@@ -30,7 +30,7 @@ pub fn loaded(document: &Document, configuration: &Configuration, findings: &mut
 #[must_use]
 pub fn fitting(configuration: &Configuration) -> &'static str {
     let suffices = |callbacks: &Callbacks| callbacks.suffice(configuration).is_ok();
-    Callbacks::OF_ENVOY.into_iter().find(suffices).unwrap_or(Callbacks::Settle).file()
+    Callbacks::OF_ENVOY.into_iter().find(suffices).unwrap_or(Callbacks::Useful).file()
 }
 
 /// The entry with the address of the file.
@@ -73,10 +73,10 @@ mod tests {
     fn an_address_has_the_name_of_a_file() {
         for (address, name) in [
             ("/etc/envoy/diana-min.wasm", "diana-min.wasm"),
-            ("https://host/v1/diana-lean.wasm?token=a/b", "diana-lean.wasm"),
+            ("https://host/v1/diana-min.wasm?token=a/b", "diana-min.wasm"),
             ("file:///opt/diana.wasm", "diana.wasm"),
             ("oci://host:5000/gateway/diana-min:1.2", "diana-min.wasm"),
-            ("host/diana-lean@sha256:0123", "diana-lean.wasm"),
+            ("host/diana-nginx@sha256:0123", "diana-nginx.wasm"),
             ("oci://host/diana:1", "diana"),
         ] {
             assert_eq!(file_name(address), name, "{address}");

@@ -1,15 +1,7 @@
 //! Hints for values that other programs or other habits suggest.
 
 use crate::source::value::{Kind, Value};
-use diana_document::{Error, fold, quoted};
-
-/// Units that users write, each with the unit of Diana that means the same.
-const UNITS: [(&str, &[&str]); 4] = [
-    ("second", &["s", "sec", "secs", "seconds"]),
-    ("minute", &["m", "min", "mins", "minutes"]),
-    ("hour", &["h", "hr", "hrs", "hours"]),
-    ("day", &["d", "days"]),
-];
+use diana_document::{Error, quoted};
 
 /// YAML takes this character as a part of a key.
 const NO_BREAK: char = '\u{a0}';
@@ -48,8 +40,8 @@ pub fn advice(error: &Error, value: &Value, is_bare: bool) -> Option<Advice> {
             hint(format!("missing `- `? write `- ` before {}", quoted(first)))
         }
         ("url", Kind::List(_)) => hint("write one limit for each url".into()),
+        ("unit", _) if error.why.contains(" has no unit") => hint(NO_UNIT.into()),
         ("unit", Kind::Number(number)) => hint(format!("write the unit as a span: `{number}s`")),
-        ("unit", Kind::Text(text)) => hint(format!("did you mean `{}`?", unit(text)?)),
         ("rpu", Kind::Text(text)) => {
             let (rpu, per) = text.split_once('/')?;
             hint(format!("write `rpu: {}, unit: {}`", number(rpu)?, unit(per)?))
@@ -61,6 +53,10 @@ pub fn advice(error: &Error, value: &Value, is_bare: bool) -> Option<Advice> {
 
 /// The hint about a text that is filled in before a gateway reads it.
 pub const TEMPLATE: &str = "a template? render it first (`helm template`)";
+
+/// The hint about `unit` in a rule that limits requests in flight.
+const NO_UNIT: &str = "leave `unit` out, or write another `algo` to limit requests per unit; `max_hold` is the longest \
+    time that a request counts as in flight";
 
 /// The advice about digits that are text, if the number is too large.
 fn too_large(why: &str, value: &Value) -> Option<Advice> {
@@ -76,13 +72,12 @@ fn too_large(why: &str, value: &Value) -> Option<Advice> {
     })
 }
 
-/// The unit that a text means.
+/// The word for the unit that a text names.
 fn unit(text: &str) -> Option<&'static str> {
-    let text = fold(text);
-    UNITS
-        .iter()
-        .find(|(unit, others)| *unit == text || others.contains(&text.as_str()))
-        .map(|(unit, _)| *unit)
+    let seconds = diana_document::unit(text)?.as_ns() / 1_000_000_000;
+    [(1, "second"), (60, "minute"), (3_600, "hour"), (86_400, "day")]
+        .into_iter()
+        .find_map(|(length, word)| (length == seconds).then_some(word))
 }
 
 /// The text, if it looks like a number such as `100` or `10k`.
@@ -114,12 +109,10 @@ mod tests {
     }
 
     #[test]
-    fn a_unit_of_another_program_has_a_hint() {
-        for (unit, meant) in
-            [("min", "minute"), ("Mins", "minute"), ("s", "second"), ("hr", "hour"), ("days", "day")]
-        {
-            let shown = hint("limits[0].rules[0].unit", "", &format!("\"{unit}\""));
-            assert_eq!(shown, Some(format!("did you mean `{meant}`?")));
+    fn a_unit_in_the_wrong_place_has_a_hint() {
+        let none = "concurrency has no unit: `rpu` is how many may be in flight at once";
+        for unit in ["\"second\"", "\"30s\"", "60"] {
+            assert_eq!(hint("limits[0].rules[0].unit", none, unit).as_deref(), Some(NO_UNIT));
         }
         assert_eq!(hint("a.unit", "", "\"month\""), None);
         assert_eq!(hint("a.unit", "", "60").as_deref(), Some("write the unit as a span: `60s`"));

@@ -7,10 +7,11 @@ use super::hints;
 use super::place::{Places, head};
 use crate::source::content::SyntaxError;
 use crate::source::documents::{Body, Document, Host};
-use crate::source::value::Value;
+use crate::source::value::{Kind, Value};
 use diana_config::{Configuration, Secret, SecretSource, Source, check_route, compile_route};
 use diana_document::{Error, fold};
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
+use std::ops::Range;
 
 /// What Diana makes of a document.
 pub enum Compiled {
@@ -24,41 +25,137 @@ pub enum Compiled {
 }
 
 /// Compiles a document, and adds all mistakes. `listener` is the document that a route's document
-/// overlays, if the file has one.
-pub fn compile(document: &Document, listener: Option<&[u8]>, findings: &mut Findings) -> Compiled {
+/// overlays, if the file has one. If keys are misspelt, also returns the document with the right
+/// keys, which is the one that was compiled.
+pub fn compile(
+    document: &Document,
+    listener: Option<&[u8]>,
+    findings: &mut Findings,
+) -> (Compiled, Option<Value>) {
     let value = match &document.body {
         Body::Absent(range, why) => {
             let (message, hint) = split(why);
             findings.add(code::NO_CONFIGURATION, range, message, hint);
-            return Compiled::Wrong(Vec::new());
+            return (Compiled::Wrong(Vec::new()), None);
         }
         Body::Text(_, Err(SyntaxError { at, why })) => {
             let (message, hint) = split(why);
             findings.add(code::SYNTAX, &(*at..at.saturating_add(1)), message, hint);
-            return Compiled::Wrong(Vec::new());
+            return (Compiled::Wrong(Vec::new()), None);
         }
         Body::Text(_, Ok(value)) => value,
         Body::Structure(value) => value,
     };
-    compiled(document.host, &document.json(), listener).unwrap_or_else(|errors| {
-        if is_foreign(document, value, &errors) {
-            let message = "no Diana document: none of the keys is one of Diana's";
-            findings.add(code::NO_CONFIGURATION, &head(value), message, Some(NO_DOCUMENT));
-            return Compiled::Wrong(errors);
-        }
+    let errors = match compiled(document.host, &document.json(), listener) {
+        Ok(compiled) => return (compiled, None),
+        Err(errors) => errors,
+    };
+    if is_foreign(document, value, &errors) {
+        let message = "no Diana document: none of the keys is one of Diana's";
+        findings.add(code::NO_CONFIGURATION, &head(value), message, Some(NO_DOCUMENT));
+        return (Compiled::Wrong(errors), None);
+    }
+    as_if_spelt_right(document, value, errors, listener, findings)
+}
+
+/// Adds all mistakes. What a misspelt key holds is compiled as if the key were spelt right, so that
+/// its own mistakes are found in the same run.
+fn as_if_spelt_right(
+    document: &Document,
+    value: &Value,
+    mut errors: Vec<Error>,
+    listener: Option<&[u8]>,
+    findings: &mut Findings,
+) -> (Compiled, Option<Value>) {
+    let (mut keys, mut spelt) = (Keys::new(), None);
+    loop {
+        let value = spelt.as_ref().unwrap_or(value);
         let places = Places::new(value, takes_first(document));
-        for error in &errors {
-            let (message, hint) = split(&error.why);
-            let at = places.at(&error.path).0;
-            let is_bare = !takes_first(document) && at.quote.is_none();
-            let advice = hints::advice(error, at, is_bare);
-            let (better, advice) = advice.map_or((None, None), |advice| (advice.message, Some(advice.hint)));
-            let hint = advice.or_else(|| synonym(error, at, hint)).or_else(|| hint.map(Into::into));
-            let message = better.unwrap_or_else(|| message.into());
-            findings.add(code_of(error), &places.of(error), message, hint.as_deref());
+        let known = keys.len();
+        errors.retain(|error| {
+            let is_misspelt = misspelt(error, &places, &mut keys);
+            if is_misspelt {
+                add(error, document, &places, findings);
+            }
+            !is_misspelt
+        });
+        if keys.len() == known {
+            errors.iter().for_each(|error| add(error, document, &places, findings));
+            return (Compiled::Wrong(errors), spelt);
         }
-        Compiled::Wrong(errors)
-    })
+        let mut right = value.clone();
+        rename(&mut right, &keys);
+        match compiled(document.host, &json(document, &right, &keys), listener) {
+            Ok(compiled) => return (compiled, Some(right)),
+            Err(others) => (errors, spelt) = (others, Some(right)),
+        }
+    }
+}
+
+/// Adds a finding about a mistake.
+fn add(error: &Error, document: &Document, places: &Places, findings: &mut Findings) {
+    let (message, hint) = split(&error.why);
+    let at = places.at(&error.path).0;
+    let is_bare = !takes_first(document) && at.quote.is_none();
+    let advice = hints::advice(error, at, is_bare);
+    let (better, advice) = advice.map_or((None, None), |advice| (advice.message, Some(advice.hint)));
+    let hint = advice.or_else(|| synonym(error, at, hint)).or_else(|| hint.map(Into::into));
+    let message = better.unwrap_or_else(|| message.into());
+    findings.add(code_of(error), &places.of(error), message, hint.as_deref());
+}
+
+/// Misspelt keys by their places in the text, and the keys that they mean.
+type Keys = BTreeMap<usize, (Range<usize>, String)>;
+
+/// Adds the key of a mistake to `keys` if the key certainly misspells another one: that key is
+/// near, and the object lacks it.
+fn misspelt(error: &Error, places: &Places, keys: &mut Keys) -> bool {
+    let (Some(key), Some((_, meant))) = (&error.key, error.why.split_once(", did you mean `")) else {
+        return false;
+    };
+    let meant = meant.trim_end_matches("`?");
+    let object = places.at(&error.path).0;
+    let means_it = |range: &Range<usize>| keys.get(&range.start).is_some_and(|(_, other)| other == meant);
+    let is_free = object.entries().iter().all(|entry| entry.key != meant && !means_it(&entry.key_range));
+    let Some(entry) = object.entry(key).filter(|_| is_free) else {
+        return false;
+    };
+    keys.insert(entry.key_range.start, (entry.key_range.clone(), meant.into()));
+    true
+}
+
+fn rename(value: &mut Value, keys: &Keys) {
+    match &mut value.kind {
+        Kind::List(items) => items.iter_mut().for_each(|item| rename(item, keys)),
+        Kind::Object(entries) => {
+            for entry in entries {
+                if let Some((_, meant)) = keys.get(&entry.key_range.start) {
+                    entry.key = meant.clone();
+                }
+                rename(&mut entry.value, keys);
+            }
+        }
+        Kind::Null | Kind::Bool(_) | Kind::Number(_) | Kind::Text(_) | Kind::Plain(_) => {}
+    }
+}
+
+/// The document with other keys, as Diana would receive it.
+fn json(document: &Document, right: &Value, keys: &Keys) -> Vec<u8> {
+    if !takes_first(document) {
+        return right.to_json().into_bytes();
+    }
+    // Repeated keys stay repeated.
+    let text = document.json();
+    let base = if let Body::Structure(value) = &document.body { value.range.start } else { 0 };
+    let (mut json, mut done) = (Vec::with_capacity(text.len()), 0usize);
+    for (range, meant) in keys.values() {
+        let [start, end] = [range.start, range.end].map(|at| at.saturating_sub(base));
+        json.extend_from_slice(text.get(done..start).unwrap_or_default());
+        json.extend_from_slice(serde_json::Value::from(meant.as_str()).to_string().as_bytes());
+        done = end;
+    }
+    json.extend_from_slice(text.get(done..).unwrap_or_default());
+    json
 }
 
 /// The hint about a file without a document.

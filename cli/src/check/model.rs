@@ -6,6 +6,7 @@ use diana_document::{Errors, Node, fold};
 use diana_limiter::algorithm::Quota;
 use diana_limiter::matcher::KINDS;
 use diana_limiter::matcher::pattern::Pattern;
+use diana_limiter::policy::Enforce;
 use std::ops::Range;
 
 /// A document.
@@ -62,7 +63,7 @@ pub struct Rule<'a> {
     pub rpu: u64,
     /// The unit in nanoseconds; 0 if there is none.
     pub unit_ns: u64,
-    /// Whether the rule refuses.
+    /// Whether the rule refuses anybody.
     pub enforced: bool,
     /// Whether requests without the actor are not counted.
     pub skips: bool,
@@ -77,13 +78,16 @@ impl<'a> Model<'a> {
     /// The model of a document without mistakes.
     #[must_use]
     pub fn of(root: &'a Value) -> Model<'a> {
-        let is_enforced = root.get("limits").is_none() || mode(root);
+        let mode = match root.get("limits") {
+            Some(_) => Mode::of(root),
+            None => Mode { is_shadow: false, enforce: None },
+        };
         let limits: Vec<&Value> = match (&root.kind, root.get("limits")) {
             (Kind::List(items), _) => items.iter().collect(),
             (_, Some(limits)) => limits.items().iter().collect(),
             _ => vec![root],
         };
-        let limits = limits.into_iter().filter_map(|limit| Limit::of(limit, is_enforced)).collect();
+        let limits = limits.into_iter().filter_map(|limit| Limit::of(limit, mode)).collect();
         Model { root, limits }
     }
 
@@ -123,7 +127,7 @@ fn is_method_or_host(source: &Value) -> bool {
 }
 
 impl<'a> Limit<'a> {
-    fn of(value: &'a Value, is_enforced: bool) -> Option<Limit<'a>> {
+    fn of(value: &'a Value, document: Mode) -> Option<Limit<'a>> {
         let url = value.get("url").or_else(|| value.get("Url"))?;
         let mut conditions = Vec::new();
         for kind in KINDS {
@@ -152,7 +156,7 @@ impl<'a> Limit<'a> {
             conditions,
             exclusive: value.get("exclusive").and_then(Value::flag).unwrap_or(false),
             url,
-            rules: rules.iter().map(|rule| Rule::of(rule, is_enforced)).collect(),
+            rules: rules.iter().map(|rule| Rule::of(rule, document)).collect(),
         })
     }
 
@@ -165,7 +169,7 @@ impl<'a> Limit<'a> {
 }
 
 impl<'a> Rule<'a> {
-    fn of(value: &'a Value, is_enforced: bool) -> Rule<'a> {
+    fn of(value: &'a Value, document: Mode) -> Rule<'a> {
         let name = |actor: &Value| match actor.text() {
             Some("account") => "user".to_string(),
             Some(name) => name.to_string(),
@@ -184,7 +188,7 @@ impl<'a> Rule<'a> {
             actors,
             rpu: value.get("rpu").and_then(size).unwrap_or(0),
             unit_ns: value.get("unit").and_then(Value::text).and_then(unit_ns).unwrap_or(0),
-            enforced: is_enforced && mode(value),
+            enforced: Mode::of(value).enforces(document),
             skips: missing.and_then(Value::text).map(fold).as_deref() == Some("skip"),
             is_global: folded("scope").as_deref() == Some("global"),
         }
@@ -206,9 +210,27 @@ impl<'a> Rule<'a> {
     }
 }
 
-/// Whether the mode is to enforce.
-fn mode(value: &Value) -> bool {
-    value.get("mode").and_then(Value::text).map(fold).as_deref() != Some("shadow")
+/// The `mode` and `enforce` of a document or of a rule.
+#[derive(Clone, Copy)]
+struct Mode {
+    is_shadow: bool,
+    enforce: Option<Enforce>,
+}
+
+impl Mode {
+    fn of(value: &Value) -> Mode {
+        let text = |key: &str| value.get(key).and_then(Value::text);
+        Mode {
+            is_shadow: text("mode").map(fold).as_deref() == Some("shadow"),
+            enforce: text("enforce").and_then(Enforce::parse),
+        }
+    }
+
+    /// Whether a rule of this mode refuses anybody in a document of the mode `document`.
+    fn enforces(self, document: Mode) -> bool {
+        let part = self.enforce.or(document.enforce);
+        !self.is_shadow && !document.is_shadow && part != Some(Enforce::NOBODY)
+    }
 }
 
 /// A number, or a size such as `10k`.
@@ -224,16 +246,9 @@ fn size(value: &Value) -> Option<u64> {
 }
 
 fn unit_ns(text: &str) -> Option<u64> {
-    let seconds = match fold(text).as_str() {
-        "second" => 1,
-        "minute" => 60,
-        "hour" => 3_600,
-        "day" => 86_400,
-        _ => {
-            let (value, errors) = (diana_document::Value::Text(text.into()), Errors::default());
-            let span = Node::root(&value, &errors).span(Span::ZERO..=Span::from_secs(u32::MAX.into()));
-            return span.map(Span::as_ns);
-        }
-    };
-    Some(Span::from_secs(seconds).as_ns())
+    let span = diana_document::unit(text).or_else(|| {
+        let (value, errors) = (diana_document::Value::Text(text.into()), Errors::default());
+        Node::root(&value, &errors).span(Span::ZERO..=Span::from_secs(u32::MAX.into()))
+    });
+    span.map(Span::as_ns)
 }

@@ -35,7 +35,8 @@ pub fn text(reports: &[Report], is_terminal: bool) -> String {
         .without_cause_chain();
     let mut text = String::new();
     for report in reports {
-        let excerpts = Excerpts { shown: shown(&report.file.text), file: &report.file };
+        let excerpts =
+            Excerpts { shown: report.secrets.masked(shown(&report.file.text)), file: &report.file };
         for finding in &report.findings {
             // Writing to text cannot fail.
             let _ = handler.render_report(&mut text, &Shown { finding, excerpts: &excerpts });
@@ -59,7 +60,7 @@ pub fn counts(errors: usize, warnings: usize) -> String {
 }
 
 fn line(file: &File, summary: &Summary) -> String {
-    let Summary { line, host, rules, keys, bytes, filter, is_shadow } = summary;
+    let Summary { line, host, rules, keys, bytes, filter, is_shadow, partial } = summary;
     let mut text = format!("{}:{line}: ", printable(&file.name));
     let size = match bytes >> 20 {
         0 => format!("{} KiB", bytes.div_ceil(1024)),
@@ -72,6 +73,9 @@ fn line(file: &File, summary: &Summary) -> String {
         _ => "",
     });
     text.push_str(if *is_shadow { "; all rules are in shadow" } else { "" });
+    if *partial > 0 {
+        let _ = write!(text, "; {partial} of them enforced for a part of the actors");
+    }
     text.push('\n');
     text
 }
@@ -110,6 +114,7 @@ pub fn documents(report: &Report) -> impl Iterator<Item = Value> {
             "bytes": summary.bytes,
             "filter": summary.filter,
             "shadow": summary.is_shadow,
+            "partly_enforced": summary.partial,
         })
     })
 }

@@ -4,7 +4,10 @@ use super::code::{self, Severity};
 use super::finding::{Finding, Findings};
 use super::mistakes::{Compiled, compile, compiled};
 use super::model::Model;
-use super::{addresses, clusters, document, envoy, files, mistakes, nginx, partial, replicas, yaml};
+use super::{
+    addresses, clusters, document, envoy, files, includes, mistakes, nginx, partial, phases, replicas, yaml,
+};
+use crate::secrets::Secrets;
 use crate::source::content::{File, Unreadable};
 use crate::source::documents::{Document, Host, documents};
 use crate::source::parts::{Form, parts};
@@ -12,6 +15,7 @@ use crate::source::value::Value;
 use diana_config::Configuration;
 use diana_document::Error;
 use diana_filter::Callbacks;
+use diana_limiter::policy::{Enforce, Rule};
 use std::collections::HashSet;
 use std::path::Path;
 
@@ -24,6 +28,8 @@ pub struct Report {
     pub findings: Vec<Finding>,
     /// The documents without mistakes, in the order of the file.
     pub documents: Vec<Summary>,
+    /// What no excerpt shows.
+    pub secrets: Secrets,
 }
 
 /// What a document needs.
@@ -43,6 +49,8 @@ pub struct Summary {
     pub filter: &'static str,
     /// Whether nothing is ever refused, because all rules are in shadow.
     pub is_shadow: bool,
+    /// The number of rules that are enforced for a part of their actors.
+    pub partial: usize,
 }
 
 /// The file of the native module.
@@ -58,7 +66,8 @@ impl Report {
                 let message = format!("cannot read {}: {why}", diana_document::quoted(&file.name));
                 let hint = (!range.is_empty()).then(|| "save the file as UTF-8".into());
                 let finding = Finding { code: code::UNREADABLE, message, hint, range };
-                Report { file, findings: vec![finding], documents: Vec::new() }
+                let secrets = Secrets::of_text(&file.text);
+                Report { file, findings: vec![finding], documents: Vec::new(), secrets }
             }
         }
     }
@@ -109,6 +118,11 @@ impl Report {
             }
             if let (Form::Nginx(directives), true) = (&part.form, zone.has_documents) {
                 nginx::surroundings(directives, zone.bytes, &mut Findings::new(&part.content, &mut found));
+                // A manifest does not show the folder of its files.
+                let is_file = parts.len() == 1;
+                let expanded = is_file.then(|| includes::expanded(directives, Path::new(&file.name)));
+                let directives = expanded.as_deref().unwrap_or(directives);
+                phases::surroundings(directives, &mut Findings::new(&part.content, &mut found));
             }
         }
         found.sort_by_key(|finding| (finding.range.start, finding.range.end));
@@ -117,7 +131,12 @@ impl Report {
         found.retain(|finding| {
             known.insert((finding.range.clone(), finding.code.name, finding.message.clone()))
         });
-        Report { file, findings: found, documents: summaries }
+        let secrets = Secrets::of(&file.text, &parts, &documents);
+        for finding in &mut found {
+            finding.message = secrets.redacted(std::mem::take(&mut finding.message));
+            finding.hint = finding.hint.take().map(|hint| secrets.redacted(hint));
+        }
+        Report { file, findings: found, documents: summaries, secrets }
     }
 
     /// Whether the file cannot be read.
@@ -163,8 +182,8 @@ fn check(
 ) -> Option<Configuration> {
     zone.has_documents |= document.host == Host::Nginx;
     envoy::warnings(document, &mut Findings::new(&document.part.content, found));
-    let compiled = compile(document, listener, &mut Findings::new(document.content(), found));
-    let value = document.value()?;
+    let (compiled, spelt) = compile(document, listener, &mut Findings::new(document.content(), found));
+    let value = spelt.as_ref().or(document.value())?;
     let errors = if let Compiled::Wrong(errors) = &compiled { &errors[..] } else { &[] };
     if !errors.iter().any(addresses::concerns) {
         addresses::warnings(document, &Model::of(value), found);
@@ -173,7 +192,8 @@ fn check(
     match compiled {
         Compiled::Whole(configuration) => {
             let whole = Judged { value, configuration: *configuration, lacks: None };
-            Some(judge(document, whole, replicas, zone, found))
+            let configuration = judge(document, whole, replicas, zone, found);
+            spelt.is_none().then_some(configuration)
         }
         Compiled::Wrong(errors) => {
             let partial = without_mistakes(document, value, &errors, listener);
@@ -235,11 +255,12 @@ fn judge(
 
 fn summary(document: &Document, configuration: &Configuration, file: &File) -> Summary {
     let (keys, bytes) = configuration.policy.footprint();
-    let mut rules = configuration.policy.named_rules();
+    let rules = || configuration.policy.named_rules();
+    let is_partial = |rule: &&Rule| rule.enforced() && rule.enforce() < Enforce::EVERYBODY;
     Summary {
         line: file.position(document.range().start).line,
         host: document.host,
-        rules: configuration.policy.named_rules().count(),
+        rules: rules().count(),
         keys,
         bytes,
         filter: match document.host {
@@ -247,6 +268,7 @@ fn summary(document: &Document, configuration: &Configuration, file: &File) -> S
             Host::Nginx => Callbacks::All.file(),
             Host::Module | Host::Route => MODULE,
         },
-        is_shadow: configuration.policy.named_rules().next().is_some() && rules.all(|rule| !rule.enforced()),
+        is_shadow: rules().next().is_some() && rules().all(|rule| !rule.enforced()),
+        partial: rules().filter(is_partial).count(),
     }
 }

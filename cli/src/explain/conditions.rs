@@ -3,6 +3,7 @@
 use super::document::get;
 use super::request::Incoming;
 use super::visible::quoted;
+use crate::secrets::is_secret_of_request;
 use diana_document::Value;
 use diana_limiter::matcher;
 use diana_limiter::request::{claims, query};
@@ -43,6 +44,7 @@ impl Aspect {
     /// The condition in the document's spelling: `methods: ["GET"]`.
     pub fn spelling(&self) -> String {
         match (&self.name, self.condition()) {
+            (Some(name), Some(_)) if self.is_secret() => format!("{}.{name}: …", self.key),
             (Some(name), Some(condition)) => format!("{}.{name}: {condition}", self.key),
             _ => format!("{}: {}", self.key, self.value),
         }
@@ -52,6 +54,9 @@ impl Aspect {
     pub fn reason(&self, incoming: &Incoming) -> String {
         let found = self.found(incoming);
         let expected = match self.condition() {
+            Some(condition) if self.is_secret() && get(condition, "present").is_none() => {
+                "another value".into()
+            }
             Some(condition) => expected(condition),
             None => expected(&self.value),
         };
@@ -74,6 +79,11 @@ impl Aspect {
         }
     }
 
+    /// Whether the condition compares a secret, such as an API key.
+    fn is_secret(&self) -> bool {
+        matches!(self.key, "headers" | "query") && self.name.as_deref().is_some_and(is_secret_of_request)
+    }
+
     fn quoted_name(&self) -> String {
         self.name.as_deref().map(quoted).unwrap_or_default()
     }
@@ -88,7 +98,7 @@ impl Aspect {
         match self.key {
             "methods" => vec![incoming.method.clone()],
             "hosts" => incoming.host.iter().cloned().collect(),
-            "body_size" => incoming.body_size.iter().map(u64::to_string).collect(),
+            "body_size" => incoming.declared_size().iter().map(u64::to_string).collect(),
             "headers" => incoming.lines(&name.to_ascii_lowercase()).map(str::to_owned).collect(),
             "query" => {
                 let values = query::values(incoming.target.as_bytes(), name.as_bytes());

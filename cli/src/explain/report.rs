@@ -16,8 +16,8 @@ pub struct Explanation {
     pub list: Option<ListEntry>,
     /// The client's plan.
     pub plan: Option<String>,
-    /// Whether the request may take what rules keep for important requests.
-    pub is_important: bool,
+    /// Whether the request may take the headroom of rules.
+    pub is_high_priority: bool,
     /// The limits that apply, in the order of their checks.
     pub limits: Vec<LimitView>,
     /// The limits that nearly apply, the nearest first.
@@ -77,8 +77,8 @@ pub struct LimitView {
     pub conditions: Vec<String>,
     /// Whether the limit switches off less specific ones.
     pub is_exclusive: bool,
-    /// Whether the limit makes the request important.
-    pub is_important: bool,
+    /// Whether the limit gives the request a high priority.
+    pub is_high_priority: bool,
     /// The rules, in the order of the document.
     pub rules: Vec<RuleView>,
 }
@@ -111,8 +111,10 @@ pub struct RuleView {
     pub quota: String,
     /// Whether a global store counts the rule.
     pub is_global: bool,
-    /// Whether the rule refuses, or only counts.
+    /// Whether the rule refuses requests of this actor, or only counts them.
     pub is_enforced: bool,
+    /// The part of its actors for which the rule refuses, such as `5%`.
+    pub enforce: String,
     /// Whom the rule counts.
     pub actor: ActorView,
     /// The runs of the rule's decisions.

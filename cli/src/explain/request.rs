@@ -108,6 +108,12 @@ impl Incoming {
         Ok(incoming)
     }
 
+    /// The size that the gateway believes. A tunnel may declare any.
+    pub fn declared_size(&self) -> Option<u64> {
+        let is_tunnel = self.method == "CONNECT" || self.headers.iter().any(|(name, _)| name == "upgrade");
+        self.body_size.filter(|_| !is_tunnel)
+    }
+
     fn parts(&self) -> Values {
         let mut values = Values::default()
             .with(Part::Method, self.method.as_bytes())
@@ -116,7 +122,7 @@ impl Incoming {
         if let Some(host) = &self.host {
             values = values.with(Part::Host, host.as_bytes());
         }
-        if let Some(size) = self.body_size {
+        if let Some(size) = self.declared_size() {
             values = values.with(Part::BodySize, size.to_string());
         }
         for (name, value) in &self.headers {

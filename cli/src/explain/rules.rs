@@ -33,7 +33,7 @@ pub fn views(
             url: limit.url().into(),
             conditions: conditions::of(limit.value).iter().map(conditions::Aspect::spelling).collect(),
             is_exclusive: limit.has("exclusive"),
-            is_important: limit.has("important"),
+            is_high_priority: matches!(get(limit.value, "priority"), Some(Value::Text(word)) if fold(word) == "high"),
             rules: rules.collect(),
         });
     }
@@ -54,6 +54,7 @@ fn rule(
     let own = first.map(|report| report.quota).filter(|quota| *quota != compiled.shown_quota());
     let quota = own.unwrap_or_else(|| compiled.quota());
     let is_global = matches!(get(value, "scope"), Some(Value::Text(scope)) if fold(scope) == "global");
+    let is_enforced = first.map_or_else(|| compiled.enforced(), |report| report.enforced);
     Some(RuleView {
         name: compiled.name().into(),
         place,
@@ -62,9 +63,10 @@ fn rule(
         unit_s: seconds(quota.unit),
         quota: shown(quota),
         is_global,
-        is_enforced: compiled.enforced(),
+        is_enforced,
+        enforce: compiled.enforce().to_string(),
         actor: actor(first.map(|report| report.actor), actors),
-        runs: runs::of(&simulation.decisions, id, compiled.enforced()),
+        runs: runs::of(&simulation.decisions, id),
     })
 }
 

@@ -8,11 +8,11 @@ use diana_limiter::algorithm::Admission;
 use diana_limiter::check::{Outcome, RuleReport, RuleResult};
 use diana_limiter::policy::RuleId;
 
-/// The runs of a rule. `is_enforced`: whether the rule is not in shadow mode.
-pub fn of(decisions: &[Decided], rule: RuleId, is_enforced: bool) -> Vec<RuleRun> {
+/// The runs of a rule.
+pub fn of(decisions: &[Decided], rule: RuleId) -> Vec<RuleRun> {
     let mut runs: Vec<RuleRun> = Vec::new();
     for (number, decided) in (1..).zip(decisions) {
-        let next = run(number, decided, decided.report(rule), is_enforced);
+        let next = run(number, decided, decided.report(rule));
         match runs.last_mut() {
             Some(last) if is_continued(last, &next) => extend(last, &next),
             _ => runs.push(next),
@@ -22,7 +22,7 @@ pub fn of(decisions: &[Decided], rule: RuleId, is_enforced: bool) -> Vec<RuleRun
 }
 
 /// The run of one request. `None`: the rule did not check the request.
-fn run(number: u32, decided: &Decided, report: Option<&RuleReport>, is_enforced: bool) -> RuleRun {
+fn run(number: u32, decided: &Decided, report: Option<&RuleReport>) -> RuleRun {
     let passes = !matches!(decided.outcome, Outcome::Reject(_));
     let verdict = report.and_then(|report| report.verdict);
     let wait = match verdict.map(|verdict| verdict.admission) {
@@ -36,6 +36,7 @@ fn run(number: u32, decided: &Decided, report: Option<&RuleReport>, is_enforced:
         None => None,
     };
     let is_penalty = verdict.is_some_and(|verdict| verdict.is_penalty());
+    let is_enforced = report.is_some_and(|report| report.enforced);
     let result = match report.map(|report| report.result) {
         None => "not checked",
         Some(RuleResult::Admitted) if !passes => "would admit",

@@ -9,7 +9,7 @@ use diana_config::Configuration;
 use diana_document::Value;
 use diana_limiter::cells::store::{Portable, Rules, Simulated};
 use diana_limiter::check::{Decision, Outcome, RuleReport};
-use diana_limiter::policy::{Policy, RuleId, Usage};
+use diana_limiter::policy::{Policy, ResponseNumber, RuleId, Usage};
 use diana_limiter::session::{Session, Worker};
 use miette::{Result, miette};
 use std::collections::BTreeMap;
@@ -24,8 +24,8 @@ pub struct Simulation {
     pub refused: Option<Response>,
     /// The plan of the client.
     pub plan: Option<String>,
-    /// Whether the request is important.
-    pub is_important: bool,
+    /// Whether the request has a high priority.
+    pub is_high_priority: bool,
     /// The places of the rules in the document, by id: the indices of limit and rule.
     pub places: BTreeMap<usize, (usize, usize)>,
     configuration: Configuration,
@@ -88,7 +88,7 @@ pub fn run(document: &Document, incoming: &Incoming) -> Result<Simulation> {
         admitted: None,
         refused: None,
         plan: None,
-        is_important: false,
+        is_high_priority: false,
         places,
         configuration,
         has_global,
@@ -118,6 +118,7 @@ fn of_short(full: &Value) -> Value {
 struct InFlight {
     session: Session,
     worker: Worker,
+    begins: Time,
     ends: Time,
 }
 
@@ -180,7 +181,7 @@ impl Simulation {
             }
             if index == 0 {
                 self.plan = decision.plan(policy).map(str::to_owned);
-                self.is_important = decision.is_important;
+                self.is_high_priority = decision.is_high_priority;
             }
             self.decisions.push(Decided::of(policy, decision, now, refused.map(|refusal| refusal.details)));
             let begins = match self.decisions.last().map(|decided| decided.delay) {
@@ -190,7 +191,7 @@ impl Simulation {
                 }
                 _ => now,
             };
-            open.push(InFlight { session, worker, ends: begins.after(incoming.lasts) });
+            open.push(InFlight { session, worker, begins, ends: begins.after(incoming.lasts) });
         }
         Ok(())
     }
@@ -273,13 +274,14 @@ fn settle(policy: &Policy, store: &Portable<Simulated>, incoming: &Incoming, mut
     ended.sort_by_key(|request| request.ends);
     let usage = Usage {
         status: Some(incoming.status),
-        latency: Some(incoming.lasts),
         request_bytes: incoming.body_size.unwrap_or(0),
         response_bytes: incoming.response_bytes,
-        values: Vec::new(),
+        values: policy.measures().values.iter().map(|_| ResponseNumber::known(None)).collect(),
     };
-    for InFlight { mut session, mut worker, ends } in ended {
+    for InFlight { mut session, mut worker, begins, ends } in ended {
         if session.settles() {
+            session.forwarded(&mut worker, begins);
+            session.responded(&mut worker, store, incoming.status, ends, || ends);
             session.settle_used(policy, &mut worker, store, &usage, || ends);
         } else {
             session.settle(policy, &mut worker, store, || ends);

@@ -80,8 +80,8 @@ fn limit(to: &mut String, limit: &LimitView) -> fmt::Result {
     if limit.is_exclusive {
         write!(to, ", exclusive")?;
     }
-    if limit.is_important {
-        write!(to, ", important")?;
+    if limit.is_high_priority {
+        write!(to, ", high priority")?;
     }
     for condition in &limit.conditions {
         write!(to, ", {}", visible(condition))?;
@@ -99,13 +99,23 @@ fn rule(to: &mut String, rule: &RuleView) -> fmt::Result {
         to,
         "{}{}",
         if rule.is_global { ", counted as if by one gateway" } else { "" },
-        if rule.is_enforced { "" } else { ", only counts (shadow)" }
+        enforcement(rule)
     )?;
     if rule.actor.found == "skipped" {
         return Ok(());
     }
     let lines = rule.runs.iter().map(|run| (range(run.from, run.to), run_words(run)));
     columns(to, "      ", lines.collect())
+}
+
+/// Whether the rule refuses this actor, unless it refuses everybody.
+fn enforcement(rule: &RuleView) -> String {
+    match (&*rule.enforce, rule.is_enforced) {
+        ("100%", _) => String::new(),
+        ("0%", _) => ", only counts (shadow)".into(),
+        (part, true) => format!(", enforced for {part} of its actors, as for this one"),
+        (part, false) => format!(", enforced for {part} of its actors, only counts this one (shadow)"),
+    }
 }
 
 /// Whom the rule counts.

@@ -35,10 +35,17 @@ pub struct Args {
     /// The address on which the gateway listens, by default 0.0.0.0:10000
     #[arg(long, value_name = "ADDRESS:PORT", value_parser = Endpoint::listening)]
     pub listen: Option<Endpoint>,
+    /// The address of Envoy's admin interface, by default 127.0.0.1:9901
+    #[arg(long, value_name = "ADDRESS:PORT", value_parser = Endpoint::listening)]
+    pub admin: Option<Endpoint>,
     /// Count for all gateways together, in `redis=HOST:PORT` (Webdis) or `rls=HOST:PORT` (a rate
     /// limit service)
     #[arg(long, value_name = "STORE")]
     pub store: Option<Store>,
+    /// The number of gateways that share the store: while the store is down, each takes its part of
+    /// each limit
+    #[arg(long, value_name = "NUMBER", value_parser = within(1..=10_000u64))]
+    pub replicas: Option<u64>,
     /// The number of your own proxies in front of the gateway, from 0 to 31
     #[arg(long, value_name = "NUMBER", default_value_t = 0, value_parser = within(0..=31u8))]
     pub proxies: u8,

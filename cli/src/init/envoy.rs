@@ -11,7 +11,6 @@ use serde_json::Value;
 /// The text of `envoy.yaml`, or of `envoy-native.yaml`.
 pub fn text(plan: &Plan, document: &Value, policy: &Policy) -> String {
     let is_native = plan.kind == Kind::EnvoyNative;
-    let prefix = if is_native { "diana" } else { "wasm.diana" };
     let filter = if is_native { native(plan, document) } else { wasm(plan, document) };
     let run = match is_native {
         true => {
@@ -19,7 +18,7 @@ pub fn text(plan: &Plan, document: &Value, policy: &Policy) -> String {
         }
         false => "# Run: envoy -c THIS, from the folder to which the filter's `filename` below is relative.",
     };
-    let metrics = if is_native { "" } else { METRICS };
+    let metrics = if is_native { String::new() } else { METRICS.replace("ADMIN", &plan.admin.to_string()) };
     format!(
         r#"# A gateway with Diana, written by `diana init`.
 {run}
@@ -46,9 +45,9 @@ static_resources:
 {request}                          duration: "%DURATION%"
                           response_code: "%RESPONSE_CODE%"
                           # The rules that refused, or would have in shadow mode, and the reason of the response.
-                          rule: "%FILTER_STATE({prefix}.rule:PLAIN)%"
-                          shadow: "%FILTER_STATE({prefix}.shadow:PLAIN)%"
-                          actor: "%FILTER_STATE({prefix}.actor:PLAIN)%"
+                          rule: "%FILTER_STATE(wasm.diana.rule:PLAIN)%"
+                          shadow: "%FILTER_STATE(wasm.diana.shadow:PLAIN)%"
+                          actor: "%FILTER_STATE(wasm.diana.actor:PLAIN)%"
                           response_code_details: "%RESPONSE_CODE_DETAILS%"
                 http_filters:
 {filter}                  - name: envoy.filters.http.router
@@ -68,8 +67,9 @@ static_resources:
 {clusters}{metrics}
 # The admin interface shows the configuration: keep it closed to others.
 admin:
-  address: {{socket_address: {{address: 127.0.0.1, port_value: 9901}}}}
+  address: {admin}
 "#,
+        admin = address(&plan.admin),
         listen = address(&plan.listen),
         request = access_log::lines(policy, &" ".repeat(26)),
         clusters = clusters(plan),
@@ -77,7 +77,7 @@ admin:
 }
 
 const METRICS: &str = r#"
-# Metrics, at http://127.0.0.1:9901/stats/prometheus. These expressions turn parts of Diana's names into labels.
+# Metrics, at http://ADMIN/stats/prometheus. These expressions turn parts of Diana's names into labels.
 stats_config:
   stats_tags:
     - {tag_name: rule, regex: '^wasmcustom\.diana(\.rule\.([^.]+))\.'}
@@ -85,6 +85,7 @@ stats_config:
     - {tag_name: kind, regex: '^wasmcustom\.diana(\.kind\.([^.]+))\.'}
     - {tag_name: store, regex: '^wasmcustom\.diana(\.store\.([^.]+))\.'}
     - {tag_name: outcome, regex: '^wasmcustom\.diana(\.outcome\.([^.]+))\.'}
+    - {tag_name: fingerprint, regex: '^wasmcustom\.diana(\.fingerprint\.([^.]+))\.'}
     - {tag_name: version, regex: '^wasmcustom\.diana(\.version\.([^.]+))\.'}
 "#;
 

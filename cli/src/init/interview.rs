@@ -92,6 +92,10 @@ pub fn ask(args: &Args, questions: &mut dyn Questions) -> Result<Args> {
             args.proxies = proxies.parse().unwrap_or(0);
         }
     }
+    if args.store.is_some() && args.replicas.is_none() {
+        let replicas = questions.text("The number of gateways that share the store", "1", &is_replicas)?;
+        args.replicas = replicas.parse().ok();
+    }
     if !args.shadow {
         args.shadow = questions.confirm("Start in shadow mode, which refuses nothing", true)?;
     }
@@ -108,6 +112,13 @@ pub fn ask(args: &Args, questions: &mut dyn Questions) -> Result<Args> {
 /// Whether the text is a value of this type.
 fn is_a<T: FromStr<Err = String>>(text: &str) -> Result<(), String> {
     text.parse::<T>().map(|_| ())
+}
+
+fn is_replicas(text: &str) -> Result<(), String> {
+    match text.parse::<u64>() {
+        Ok(1..=10_000) => Ok(()),
+        _ => Err("expected a number from 1 to 10000".into()),
+    }
 }
 
 fn is_proxies(text: &str) -> Result<(), String> {

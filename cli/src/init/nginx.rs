@@ -1,6 +1,7 @@
 //! nginx's configuration around a document.
 
 use super::plan::Plan;
+use crate::source::nginx::LONGEST_ARGUMENT;
 use diana_filter::nginx::zone_bytes;
 use diana_limiter::policy::Policy;
 use serde_json::Value;
@@ -24,7 +25,7 @@ pub fn text(plan: &Plan, document: &Value, policy: &Policy) -> String {
 # with `diana check` first.
 
 worker_processes auto;
-error_log /dev/stderr info;     # one line for each accepted configuration, with the most keys and KiB that its tables need
+error_log stderr info;     # one line for each accepted configuration, with the most keys and KiB that its tables need
 
 events {{}}
 
@@ -54,13 +55,19 @@ http {{
 {shadow}        proxy_wasm diana '{document}';
 
         location / {{
-            proxy_pass http://backend;      # not `return`, which answers before the filter runs
+            proxy_pass http://backend;      # not `return`, which responds before a refusal is sent
         }}
     }}
 }}
 "#,
-        document = escaped(&indented(document)),
+        document = quotable(document),
     )
+}
+
+/// The document as an argument, in several lines if nginx takes so many bytes.
+fn quotable(document: &Value) -> String {
+    let text = escaped(&indented(document));
+    if text.len() > LONGEST_ARGUMENT { escaped(&document.to_string()) } else { text }
 }
 
 /// The document in several lines.

@@ -19,8 +19,12 @@ pub struct Plan {
     pub upstream: Endpoint,
     /// The address of the gateway.
     pub listen: Endpoint,
+    /// The address of Envoy's admin interface.
+    pub admin: Endpoint,
     /// The store of all rules.
     pub store: Option<Store>,
+    /// The gateways that share the store.
+    pub replicas: u64,
     /// The secret of the store.
     secret: String,
     /// The proxies in front of the gateway.
@@ -78,7 +82,9 @@ impl Plan {
             limits: named(specs),
             upstream: args.upstream.clone().unwrap_or(upstream),
             listen: args.listen.clone().unwrap_or(Endpoint { host: "0.0.0.0".into(), port: 10_000 }),
+            admin: args.admin.clone().unwrap_or(Endpoint { host: "127.0.0.1".into(), port: 9901 }),
             store: args.store.clone(),
+            replicas: replicas(args)?,
             secret: secret()?,
             proxies: args.proxies,
             is_shadow: args.shadow,
@@ -122,10 +128,10 @@ impl Plan {
         }
         match &self.store {
             Some(store @ Store::Redis(_)) => {
-                set("store", json!({"redis": {"cluster": store.cluster(), "secret": self.secret}}));
+                set("store", json!({"redis": self.of_store(store)}));
             }
             Some(store @ Store::Rls(_)) => {
-                set("store", json!({"rls": {"cluster": store.cluster(), "secret": self.secret}}));
+                set("store", json!({"rls": self.of_store(store)}));
             }
             None => {}
         }
@@ -136,6 +142,10 @@ impl Plan {
             set("local", json!({"max_actors": 20_000}));
         }
         document
+    }
+
+    fn of_store(&self, store: &Store) -> Value {
+        json!({"cluster": store.cluster(), "replicas": self.replicas, "secret": self.secret})
     }
 
     /// The limits; those of one url and the same methods are one limit.
@@ -166,6 +176,22 @@ impl Plan {
     }
 }
 
+/// The number of gateways that share the store. A wrong number would divide each quota wrongly
+/// while the store is down, so there is no default.
+fn replicas(args: &Args) -> Result<u64> {
+    match (&args.store, args.replicas) {
+        (Some(_), Some(replicas)) => Ok(replicas),
+        (Some(_), None) => bail!(
+            "--replicas is missing: `--store` needs the number of gateways that count together, by which each quota is \
+             divided while the store is down"
+        ),
+        (None, Some(_)) => {
+            bail!("--replicas: without `--store`, each gateway counts alone: leave the option out")
+        }
+        (None, None) => Ok(1),
+    }
+}
+
 /// Refuses arguments that this kind of file has no place for.
 fn fits(args: &Args, kind: Kind) -> Result<()> {
     if args.store.is_some() && kind == Kind::Nginx {
@@ -173,10 +199,15 @@ fn fits(args: &Args, kind: Kind) -> Result<()> {
             "--store: the filter in nginx supports no store, so each nginx counts alone: leave the option out"
         );
     }
+    if args.admin.is_some() && kind == Kind::Nginx {
+        bail!("--admin: nginx has no admin interface: leave the option out");
+    }
     if kind == Kind::Document {
-        for (option, is_given) in
-            [("--upstream", args.upstream.is_some()), ("--listen", args.listen.is_some())]
-        {
+        for (option, is_given) in [
+            ("--upstream", args.upstream.is_some()),
+            ("--listen", args.listen.is_some()),
+            ("--admin", args.admin.is_some()),
+        ] {
             if is_given {
                 bail!(
                     "{option}: a document alone names no address: leave the option out, or write another `--kind`"

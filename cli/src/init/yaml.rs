@@ -44,9 +44,9 @@ impl Yaml {
             lines.push(format!("ip: {}", flow(ip)));
         }
         if let Some(store) = get("store") {
-            lines.push("# Counts rules with `scope: global` for all gateways. Give all gateways this secret, and the number of".into());
+            lines.push("# Counts rules with `scope: global` for all gateways, which need the same secret. `replicas` is the number".into());
             lines.push(
-                "# gateways as `replicas`: while the store is down, the gateways divide each limit.".into(),
+                "# of gateways: while the store is down, each gateway takes its part of each limit.".into(),
             );
             lines.push(format!("store: {}", flow(store)));
             if let Some(Store::Rls(_)) = plan.store {

@@ -23,11 +23,15 @@ pub struct Args {
     #[arg(long, value_name = "FILE")]
     pub against: Option<PathBuf>,
 
-    /// Try other quotas for each rule, and suggest quotas
+    /// Try other quotas for each rule
     #[arg(long)]
     pub what_if: bool,
 
-    /// Write the report as an HTML page, which includes `--what-if`
+    /// Suggest a quota for each rule; includes `--what-if`
+    #[arg(long)]
+    pub suggest: bool,
+
+    /// Write the report as an HTML page, which includes `--suggest`
     #[arg(long, value_name = "FILE")]
     pub report: Option<PathBuf>,
 
@@ -46,7 +50,7 @@ pub struct Args {
 
 const EXAMPLES: &str = "Examples:
   diana replay limits.yaml --log access.log --report report.html
-  diana replay limits.yaml --log access.log.1.gz access.log --format nginx --what-if
+  diana replay limits.yaml --log access.log.1.gz access.log --format nginx --suggest
   diana replay new.yaml --log access.log --against old.yaml --fail-above 0.1";
 
 /// A share in percent.
@@ -58,6 +62,6 @@ fn percent(text: &str) -> Result<f64, String> {
 impl Args {
     /// Whether the replay tries other quotas.
     pub(super) fn tries(&self) -> bool {
-        self.what_if || self.report.is_some()
+        self.what_if || self.suggest || self.report.is_some()
     }
 }

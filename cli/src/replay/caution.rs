@@ -1,6 +1,6 @@
-//! What a reader must know before the numbers: the text and the page show it below the totals.
+//! What a reader must know before the numbers: the text and the page show it above the totals.
 
-use super::number::count;
+use super::number::{count, span};
 use super::summary::{RuleSummary, Summary};
 
 /// What makes the numbers of this replay doubtful, one sentence or two each.
@@ -22,6 +22,15 @@ pub fn cautions(summary: &Summary) -> Vec<String> {
             count(*checked)
         )
     }));
+    cautions.extend(summary.rules.iter().filter(|rule| finds_one_address(rule)).map(|rule| {
+        let RuleSummary { name, checked, .. } = rule;
+        format!(
+            "All {} requests of rule `{name}` have the same client address, probably that of a proxy. The numbers \
+             of the rule are those of all clients together. If the clients' addresses are in `x-forwarded-for`, log \
+             the header, and set `ip.trusted_hops`.",
+            count(*checked)
+        )
+    }));
     cautions
 }
 
@@ -29,6 +38,27 @@ pub fn cautions(summary: &Summary) -> Vec<String> {
 #[must_use]
 pub fn lacks_actor(rule: &RuleSummary) -> bool {
     rule.checked > 0 && rule.without_actor == rule.checked
+}
+
+/// Whether a rule by client address found only one. Then its numbers say nothing about clients.
+#[must_use]
+pub fn finds_one_address(rule: &RuleSummary) -> bool {
+    rule.by_address && rule.actors == 1 && rule.checked > 1 && !lacks_actor(rule)
+}
+
+/// Why the log does not show what other quotas of this rule would refuse, if it does not.
+#[must_use]
+pub fn no_quotas(rule: &RuleSummary, log_s: f64) -> Option<String> {
+    let why = if lacks_actor(rule) {
+        "it lacks the rule's actor".to_owned()
+    } else if finds_one_address(rule) {
+        "it has one client address for all requests".to_owned()
+    } else if rule.unit_s > log_s {
+        format!("it covers only {}, less than the rule's unit", span(log_s))
+    } else {
+        return None;
+    };
+    Some(format!("The log does not show what other quotas of this rule would refuse: {why}."))
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 
 use super::engine::Engine;
 use super::log::known::Known;
-use super::log::record::Slots;
+use super::log::record::{Slot, Slots};
 use super::request::{self, Columns, add_slots};
 use super::tally::Tally;
 use crate::printable::printable;
@@ -56,7 +56,9 @@ impl Document {
             || policy.has_deny_list();
         let is_global = places.iter().any(|place| place.is_global);
         let has_remote = remote.is_some();
-        Run { engine: Engine::new(policy, columns, slots), tally, counts_addresses, is_global, has_remote }
+        let address = slots.find(&Slot::Address);
+        let engine = Engine::new(policy, columns, slots);
+        Run { engine, tally, address, counts_addresses, is_global, has_remote }
     }
 }
 
@@ -67,6 +69,8 @@ pub struct Run {
     pub engine: Engine,
     /// Counts.
     pub tally: Tally,
+    /// The slot of the client address.
+    pub address: Option<usize>,
     /// Whether a rule or a list may read the client address.
     counts_addresses: bool,
     /// Whether a rule has `scope: global`.
@@ -125,7 +129,7 @@ fn of_responses(policy: &Policy, known: &Known) -> Vec<String> {
         );
     }
     if measures.request_bytes && !known.received {
-        all.push("The log has no sizes of request bodies: each size counts as 0 bytes.".into());
+        all.push("The log has no bytes received: each body counts as long as its `content-length` says, or 0 bytes.".into());
     }
     if measures.response_bytes && !known.sent {
         all.push("The log has no sizes of response bodies: each size counts as 0 bytes.".into());

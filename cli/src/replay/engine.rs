@@ -5,7 +5,7 @@ use super::log::record::{Record, Slot, Slots};
 use super::memory::Memory;
 use super::request::Columns;
 use diana_limiter::check::{CountedActor, Decision, Outcome};
-use diana_limiter::policy::{Measure, Policy, RuleId, Usage};
+use diana_limiter::policy::{Measure, Policy, ResponseNumber, RuleId, Usage};
 use diana_limiter::session::{Session, Worker};
 use diana_limiter::time::{Span, Time};
 use std::cmp::Ordering;
@@ -92,27 +92,32 @@ impl Engine {
         let (session, decision) = Session::start(policy, worker, store, &request, || *now);
         let outcome = decision.outcome;
         if session.has_charges() {
-            let until = match outcome {
-                Outcome::Delay(until) => until,
-                _ => self.ends(record.duration_ns),
-            };
             let usage = session.settles().then(|| Box::new(self.usage(record)));
-            self.hold(Held { at: until, count: self.count, session, usage, duration_ns: record.duration_ns });
+            let lasts = Span::from_ns(record.duration_ns.unwrap_or(0));
+            let latency = record.status.and(record.latency_ns.or(record.duration_ns)).map(Span::from_ns);
+            let held =
+                Held { at: self.now, count: self.count, session, usage, lasts, latency, ends: Time::ZERO };
+            match outcome {
+                Outcome::Delay(until) => self.held.push(Held { at: until, ..held }),
+                _ => self.forward(held),
+            }
+            while self.held.len() > MAX_HELD
+                && let Some(first) = self.held.pop()
+            {
+                self.advance(first);
+            }
         }
         self.worker.decision()
     }
 
-    fn ends(&self, duration_ns: Option<u64>) -> Time {
-        self.now.after(Span::from_ns(duration_ns.unwrap_or(0)))
-    }
-
-    fn hold(&mut self, held: Held) {
+    /// The request goes on to the upstream.
+    fn forward(&mut self, mut held: Held) {
+        held.session.forwarded(&mut self.worker, self.now);
+        held.ends = self.now.after(held.lasts);
+        // The headers of the response come first, if a rule has to know.
+        held.latency = held.latency.filter(|_| self.policy.measures().latency);
+        held.at = held.latency.map_or(held.ends, |latency| self.now.after(latency));
         self.held.push(held);
-        if self.held.len() > MAX_HELD
-            && let Some(first) = self.held.pop()
-        {
-            self.end(first);
-        }
     }
 
     /// Advances the clock, and does what is due until then.
@@ -121,22 +126,29 @@ impl Engine {
             && let Some(held) = self.held.pop()
         {
             self.now = self.now.max(held.at);
-            self.end(held);
+            self.advance(held);
         }
         self.now = until;
     }
 
-    /// Resumes a request that has waited, or ends the request.
-    fn end(&mut self, mut held: Held) {
+    /// Resumes a request that has waited, lets its response begin, or ends the request.
+    fn advance(&mut self, mut held: Held) {
         if held.session.is_waiting() {
             held.session.resume();
             if held.session.has_charges() {
-                held.at = self.ends(held.duration_ns);
-                self.hold(held);
+                self.forward(held);
             }
             return;
         }
         let Engine { policy, worker, store, now, .. } = self;
+        if held.latency.take().is_some() {
+            let status = held.usage.as_ref().and_then(|usage| usage.status).unwrap_or(0);
+            held.session.responded(worker, store, status, held.at, || *now);
+            if held.ends > held.at && held.session.has_charges() {
+                held.at = held.ends;
+                return self.held.push(held);
+            }
+        }
         match &held.usage {
             Some(usage) => held.session.settle_used(policy, worker, store, usage, || *now),
             None => held.session.settle(policy, worker, store, || *now),
@@ -145,16 +157,12 @@ impl Engine {
 
     /// The request's use, as far as the log records it.
     fn usage(&self, record: &Record) -> Usage {
-        let number = |slot: &Option<usize>| {
-            let text = record.get((*slot)?)?;
-            std::str::from_utf8(text).ok()?.trim().parse().ok()
-        };
+        let number = |slot: &Option<usize>| ResponseNumber::in_header(slot.and_then(|slot| record.get(slot)));
         Usage {
             status: record.status,
-            latency: record.status.and(record.latency_ns.or(record.duration_ns)).map(Span::from_ns),
-            request_bytes: record.received.unwrap_or(0),
+            request_bytes: record.received.or_else(|| self.columns.declared(record)).unwrap_or(0),
             response_bytes: record.sent.unwrap_or(0),
-            values: self.values.iter().map(number).collect(),
+            values: record.status.map_or(Vec::new(), |_| self.values.iter().map(number).collect()),
         }
     }
 }
@@ -166,7 +174,12 @@ struct Held {
     count: u64,
     session: Session,
     usage: Option<Box<Usage>>,
-    duration_ns: Option<u64>,
+    /// How long the upstream takes, and how long until the headers of its response come; `None`:
+    /// the log does not say, or they have come.
+    lasts: Span,
+    latency: Option<Span>,
+    /// The end of a request that has gone on.
+    ends: Time,
 }
 
 impl Held {

@@ -22,6 +22,17 @@ pub fn plural(number: u64, noun: &str) -> String {
     format!("{} {noun}{end}", count(number))
 }
 
+/// How much more one number is than another: `+2,000`, `−8`.
+#[must_use]
+pub fn difference(this: u64, other: u64) -> String {
+    let sign = match this.cmp(&other) {
+        std::cmp::Ordering::Greater => "+",
+        std::cmp::Ordering::Equal => "",
+        std::cmp::Ordering::Less => "\u{2212}",
+    };
+    format!("{sign}{}", count(this.abs_diff(other)))
+}
+
 /// A share from 0 to 1 in per cent: `12.3 %`.
 #[must_use]
 pub fn percent(share: f64) -> String {

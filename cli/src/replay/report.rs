@@ -5,6 +5,7 @@
 
 mod actors;
 mod chart;
+mod clients;
 mod comparison;
 mod head;
 mod log;
@@ -18,7 +19,7 @@ mod time;
 mod traffic;
 mod what_if;
 
-use super::summary::Summary;
+use super::summary::{Summary, by_refusals};
 use maud::{DOCTYPE, html};
 
 /// The page.
@@ -32,14 +33,16 @@ pub fn html(summary: &Summary) -> String {
                 a .skip href="#main" { "Skip to the numbers" }
                 (overview::header(summary))
                 main #main tabindex="-1" {
+                    (overview::doubts(summary))
+                    @if let Some(against) = &summary.against {
+                        (comparison::section(summary, against))
+                    }
                     (overview::totals(summary))
                     (traffic::section(summary))
                     (rules::section(summary))
-                    @for (index, rule) in summary.rules.iter().enumerate() {
-                        (rule::section(index, rule, &summary.timeline))
-                    }
-                    @if let Some(against) = &summary.against {
-                        (comparison::section(summary, against))
+                    (clients::section(&summary.clients))
+                    @for (index, rule) in by_refusals(&summary.rules).into_iter().enumerate() {
+                        (rule::section(index, rule, &summary.timeline, summary.log.last_s - summary.log.first_s))
                     }
                     (log::section(&summary.log))
                 }

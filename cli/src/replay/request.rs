@@ -83,6 +83,12 @@ impl Columns {
         Columns { columns, size }
     }
 
+    /// The declared size of the body in a record.
+    #[must_use]
+    pub fn declared(&self, record: &Record) -> Option<u64> {
+        std::str::from_utf8(record.get(self.size?)?).ok()?.trim().parse().ok()
+    }
+
     /// The request of a record.
     #[must_use]
     pub fn request<'a>(&'a self, record: &'a Record) -> LogRequest<'a> {

@@ -9,7 +9,7 @@ use super::log::record::{Record, Slots};
 use super::number::plural;
 use super::progress::Bar;
 use super::summary::{Comparison, LogSummary, Summary};
-use super::tally::seconds;
+use super::tally::{Clients, seconds};
 use diana_limiter::check::Decision;
 use diana_limiter::policy::Policy;
 use miette::Result;
@@ -102,7 +102,8 @@ impl Replay {
                 starts_are_whole &= record.start.as_ns().is_multiple_of(SECOND_NS);
                 let is_refused = first.add(record);
                 if let Some(other) = &mut other {
-                    both.add(is_refused, other.add(record));
+                    let is_refused_there = other.add(record);
+                    both.add(record, (&first, is_refused), (other, is_refused_there));
                 }
                 each(record, first.engine.decision(), first.engine.policy());
             }
@@ -153,6 +154,7 @@ impl Replay {
             timeline,
             hours,
             rules: first.tally.rules(),
+            clients: first.tally.clients(),
             against,
         })
     }
@@ -183,7 +185,15 @@ impl Run {
     fn add(&mut self, record: &Record) -> bool {
         let is_refused = self.engine.decide(record).is_rejected();
         self.tally.add(record, &self.engine);
+        if is_refused {
+            self.tally.add_refused(record, &self.engine, self.address);
+        }
         is_refused
+    }
+
+    /// Adds the clients of the refusal of this record.
+    fn refused(&self, record: &Record, clients: &mut Clients) {
+        self.tally.refused(record, &self.engine, self.address, clients);
     }
 }
 
@@ -193,14 +203,28 @@ struct Both {
     both: u64,
     only_first: u64,
     only_other: u64,
+    newly_refused: Clients,
+    newly_admitted: Clients,
 }
 
 impl Both {
-    fn add(&mut self, first: bool, other: bool) {
-        let count = match (first, other) {
+    /// Adds a request, and whether each document refuses it.
+    fn add(
+        &mut self,
+        record: &Record,
+        (first, is_refused): (&Run, bool),
+        (other, was_refused): (&Run, bool),
+    ) {
+        let count = match (is_refused, was_refused) {
             (true, true) => &mut self.both,
-            (true, false) => &mut self.only_first,
-            (false, true) => &mut self.only_other,
+            (true, false) => {
+                first.refused(record, &mut self.newly_refused);
+                &mut self.only_first
+            }
+            (false, true) => {
+                other.refused(record, &mut self.newly_admitted);
+                &mut self.only_other
+            }
             (false, false) => return,
         };
         *count = count.saturating_add(1);
@@ -213,6 +237,8 @@ impl Both {
             both_refuse: self.both,
             only_first: self.only_first,
             only_other: self.only_other,
+            newly_refused: self.newly_refused.top(),
+            newly_admitted: self.newly_admitted.top(),
             rules: other.tally.rules(),
         }
     }

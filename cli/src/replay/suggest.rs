@@ -14,8 +14,8 @@ const NEARLY: f64 = 0.95;
 /// has one. `None` if that is unknown.
 pub type Refuses<'a> = &'a dyn Fn(u64, Option<u64>) -> Option<f64>;
 
-/// The quota that a log of `log_s` seconds suggests, with the reasoning. `None` without peaks, and
-/// for a rule that refuses all requests.
+/// The quota that a log of `log_s` seconds suggests, with the reasoning. `None` without peaks, and for
+/// a rule that refuses all requests.
 #[must_use]
 pub fn suggestion(rule: &RuleSummary, log_s: f64, refuses: Refuses) -> Option<Suggestion> {
     if rule.rpu == 0 {
@@ -53,6 +53,7 @@ pub fn suggestion(rule: &RuleSummary, log_s: f64, refuses: Refuses) -> Option<Su
         why.push_str(&reason);
         burst
     });
+    let compared = compared(rule, rpu, refuses(rpu, burst), refuses(rule.rpu, None));
     if let Some(share) = refuses(rpu, burst) {
         why.push_str(&match share {
             0.0 => " The rule alone would have refused nothing.".to_owned(),
@@ -62,7 +63,21 @@ pub fn suggestion(rule: &RuleSummary, log_s: f64, refuses: Refuses) -> Option<Su
     if rule.algorithm == "W" && rule.unit_s > 0.0 {
         why.push_str(" A window may admit twice the quota around its end.");
     }
-    Some(Suggestion { rpu, burst, caveat: caveat(rule.unit_s, log_s), why })
+    Some(Suggestion { rpu, burst, caveat: caveat(rule.unit_s, log_s), compared, why })
+}
+
+/// Why the suggestion is no improvement, if it is none. The shares are those that the rule alone
+/// refuses with the suggestion, and with the quota now.
+fn compared(rule: &RuleSummary, rpu: u64, then: Option<f64>, now: Option<f64>) -> Option<String> {
+    match (then, now) {
+        (Some(then), Some(now)) if then > now => {
+            Some(format!("This refuses more than the quota now: {} against {}.", percent(then), percent(now)))
+        }
+        _ if rpu < rule.rpu && rule.refused == 0 => {
+            Some("This is lower than the quota now, which refuses nothing.".into())
+        }
+        _ => None,
+    }
 }
 
 /// The share of the actors that a suggested quota never refuses. Of fewer than 100 actors, one in a

@@ -20,8 +20,19 @@ pub struct Summary {
     pub hours: Vec<Hour>,
     /// Each rule, in the order of the document.
     pub rules: Vec<RuleSummary>,
+    /// The clients that all rules together refuse most; at most 50.
+    #[serde(default)]
+    pub clients: Vec<ClientSummary>,
     /// The decisions of another document about the same requests.
     pub against: Option<Comparison>,
+}
+
+/// The rules with the most refusals first; of two, the one that the document has first.
+#[must_use]
+pub fn by_refusals(rules: &[RuleSummary]) -> Vec<&RuleSummary> {
+    let mut sorted: Vec<&RuleSummary> = rules.iter().collect();
+    sorted.sort_by_key(|rule| std::cmp::Reverse(rule.refused));
+    sorted
 }
 
 /// What was read.
@@ -147,15 +158,24 @@ pub struct RuleSummary {
     pub unit_s: f64,
     /// The requests that a token bucket admits at once, without `warm_up` and `adapt`.
     pub burst: Option<u64>,
-    /// Whether the rule refuses, or only counts.
+    /// Whether the rule counts by client address and by nothing else.
+    #[serde(default)]
+    pub by_address: bool,
+    /// Whether the rule refuses anybody, or only counts.
     pub is_enforced: bool,
+    /// The part of its actors for which the rule refuses, such as `5%`.
+    #[serde(default)]
+    pub enforce: String,
     /// Requests that the rule checked.
     pub checked: u64,
     /// Requests among them without the rule's actor.
     #[serde(default)]
     pub without_actor: u64,
-    /// Requests that the rule refused.
+    /// Requests that the rule refused, in shadow too.
     pub refused: u64,
+    /// Requests among them that passed, because the rule is in shadow for their actors.
+    #[serde(default)]
+    pub shadow_refused: u64,
     /// Requests that waited for this rule.
     pub delayed: u64,
     /// The longest wait.
@@ -205,6 +225,19 @@ pub struct ActorSummary {
     pub last_refusal_s: Option<f64>,
 }
 
+/// A client that rules refuse: an actor, whichever rules count it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ClientSummary {
+    /// The actor's value in the log, such as an address.
+    pub client: String,
+    /// Whom the rules count, such as `ip`.
+    pub actor: String,
+    /// The refused requests; an estimate if there are more than 65,536 such clients.
+    pub refused: u64,
+    /// The rules that refuse the client, or `deny`, the list; at most 8.
+    pub rules: Vec<String>,
+}
+
 /// What a quota would have refused.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 pub struct WhatIf {
@@ -245,6 +278,9 @@ pub struct Suggestion {
     pub burst: Option<u64>,
     /// Why the log is too short for the suggestion, if it is.
     pub caveat: Option<String>,
+    /// How the suggestion compares with the quota now, if it is no improvement.
+    #[serde(default)]
+    pub compared: Option<String>,
     /// The reasoning, in sentences.
     pub why: String,
 }
@@ -262,6 +298,12 @@ pub struct Comparison {
     pub only_first: u64,
     /// Requests that only the other document refuses.
     pub only_other: u64,
+    /// The clients whose requests only the first document refuses; at most 50.
+    #[serde(default)]
+    pub newly_refused: Vec<ClientSummary>,
+    /// The clients whose requests only the other document refuses; at most 50.
+    #[serde(default)]
+    pub newly_admitted: Vec<ClientSummary>,
     /// The rules of the other document.
     pub rules: Vec<RuleSummary>,
 }

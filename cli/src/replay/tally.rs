@@ -1,6 +1,7 @@
 //! Counts what a policy does to the requests of a log, in bounded memory.
 
 mod actors;
+mod clients;
 mod distinct;
 mod quotas;
 mod rule;
@@ -8,15 +9,16 @@ mod stream;
 mod timeline;
 mod what_if;
 
+pub use clients::{Clients, Refused};
 pub use timeline::seconds;
 
 use super::engine::Engine;
 use super::log::record::Record;
 use super::number::plural;
-use super::summary::{Hour, RuleSummary, Timeline, Totals};
+use super::summary::{ClientSummary, Hour, RuleSummary, Timeline, Totals};
 use diana_config::RulePlace;
 use diana_limiter::algorithm::Admission;
-use diana_limiter::check::{Outcome, RuleResult};
+use diana_limiter::check::{Outcome, Reason, RuleResult};
 use diana_limiter::policy::{Policy, Rule};
 use diana_limiter::time::{Span, Time};
 use quotas::Variants;
@@ -47,6 +49,7 @@ pub struct Tally {
     evicted: u64,
     /// Requests that were refused because the table had no room for their actors.
     set_full: u64,
+    clients: Clients,
 }
 
 impl Tally {
@@ -68,13 +71,13 @@ impl Tally {
         ids.sort_by_key(|(place, _)| *place);
         let tally = |(place, rule): (usize, &Rule)| {
             let place = places.get(place)?.clone();
-            let (quota, is_enforced) = (rule.counter().quota, rule.enforced());
+            let (quota, enforce) = (rule.counter().quota, rule.enforce());
             let burst = rule.counter().algorithm.parameters().burst();
             // The log does not tell what a request would have cost after another decision. A rule
             // with `rpu: 0` is meant to refuse all requests.
             let document = document.filter(|_| !rule.is_settled() && quota.rpu > 0);
             let variants = document.and_then(|document| Variants::new(document, &place));
-            Some(RuleTally::new(Described { place, quota, burst, is_enforced, variants }, room))
+            Some(RuleTally::new(Described { place, quota, burst, enforce, variants }, room))
         };
         let rules: Vec<RuleTally> = ids.into_iter().filter_map(tally).collect();
         Tally {
@@ -85,6 +88,7 @@ impl Tally {
             first_and_last: None,
             evicted: 0,
             set_full: 0,
+            clients: Clients::default(),
         }
     }
 
@@ -122,13 +126,55 @@ impl Tally {
             let check = RuleCheck {
                 at: now,
                 actor: engine.actor(report.rule),
-                is_important: decision.is_important,
+                is_high_priority: decision.is_high_priority,
                 is_refused: matches!(report.result, RuleResult::Refused | RuleResult::Shadowed),
+                is_shadow: report.result == RuleResult::Shadowed,
                 delay,
                 duration_ns: record.duration_ns.unwrap_or(0),
             };
             rule.add(check, place);
         }
+    }
+
+    /// Adds the clients of the last decision of `engine`, a refusal of this record, to `clients`:
+    /// the actors of the rules that refuse. `address` is the slot of the client address.
+    pub fn refused(&self, record: &Record, engine: &Engine, address: Option<usize>, clients: &mut Clients) {
+        let decision = engine.decision();
+        let mut refused: Vec<(Refused, &str)> = Vec::new();
+        for report in decision.reports.iter().filter(|report| report.result == RuleResult::Refused) {
+            let known = self.places.get(report.rule.index()).copied().flatten();
+            if let Some(rule) = known.and_then(|known| self.rules.get(known)) {
+                refused.push((rule.client(engine.actor(report.rule)), rule.name()));
+            }
+        }
+        if decision.outcome == Outcome::Reject(Reason::Denied) {
+            let text = address.and_then(|slot| record.get(slot)).map(String::from_utf8_lossy);
+            let client = text.map_or_else(
+                || "(without an address)".into(),
+                |text| text.chars().take(200).collect::<String>().into(),
+            );
+            refused.push((Refused { client, actor: "ip".into() }, "deny"));
+        }
+        while let Some((client, _)) = refused.first().cloned() {
+            clients.add(
+                client.clone(),
+                refused.iter().filter(|(other, _)| *other == client).map(|(_, rule)| *rule),
+            );
+            refused.retain(|(other, _)| *other != client);
+        }
+    }
+
+    /// Adds the clients of a refusal to the clients of all rules.
+    pub fn add_refused(&mut self, record: &Record, engine: &Engine, address: Option<usize>) {
+        let mut clients = std::mem::take(&mut self.clients);
+        self.refused(record, engine, address, &mut clients);
+        self.clients = clients;
+    }
+
+    /// The clients that all rules together refuse most.
+    #[must_use]
+    pub fn clients(&self) -> Vec<ClientSummary> {
+        self.clients.top()
     }
 
     /// All requests together.

@@ -1,35 +1,82 @@
 //! The summary of a replay as text for people.
 
-use super::caution::cautions;
-use super::number::{count, percent, plural, span, unit};
+use super::caution::{cautions, no_quotas};
+use super::number::{count, difference, percent, plural, span, unit};
 use super::summary::{
-    ActorSummary, Comparison, EndedEarly, LogSummary, RuleSummary, Suggestion, Summary, Totals, Unreadable,
+    ActorSummary, ClientSummary, Comparison, EndedEarly, LogSummary, RuleSummary, Suggestion, Summary,
+    Totals, Unreadable, by_refusals,
 };
 use crate::printable::printable;
+use std::collections::BTreeSet;
 use std::fmt::Write;
 
 /// The actors of each rule that the text shows.
 const TOP: usize = 5;
 
-/// The summary as text.
+/// The summary as text, with suggested quotas if `suggests`.
 #[must_use]
-pub fn report(summary: &Summary) -> String {
-    let Summary { log, totals, rules, against, .. } = summary;
+pub fn report(summary: &Summary, suggests: bool) -> String {
+    let Summary { log, totals, rules, clients, against, .. } = summary;
     let mut text = String::new();
+    let rules = by_refusals(rules);
     // Writing to a text cannot fail.
     let _ = write(&mut text, summary, log, totals);
+    if let Some(against) = against {
+        comparison(&mut text, &summary.document, totals, against);
+    }
     if !log.assumptions.is_empty() {
         text.push_str("\nassumptions\n");
         log.assumptions.iter().for_each(|line| paragraph(&mut text, ("  - ", "    "), &printable(line)));
     }
-    rules_table(&mut text, rules);
-    for rule in rules {
-        self::rule(&mut text, rule);
-    }
+    rules_table(&mut text, "rule", &rules);
     if let Some(against) = against {
-        comparison(&mut text, &summary.document, totals, against);
+        let heading = format!("rule of {}", printable(&against.document));
+        rules_table(&mut text, &heading, &by_refusals(&against.rules));
+    }
+    if rules.len() > 1 {
+        self::clients(&mut text, "most refused", clients);
+    }
+    for_all(&mut text, &rules, suggests);
+    for rule in rules {
+        self::rule(&mut text, rule, log.last_s - log.first_s, suggests);
     }
     text
+}
+
+/// What concerns several rules, once.
+fn for_all(text: &mut String, rules: &[&RuleSummary], suggests: bool) {
+    if rules.iter().any(|rule| refused(rule).any(|actor| actor.is_address)) {
+        text.push('\n');
+        let words = "(address): the requests lack the rule's actor, so the rule counts the requests by client address";
+        paragraph(text, ("", ""), words);
+    }
+    let suggestions = rules.iter().filter(|_| suggests).filter_map(|rule| rule.suggestion.as_ref());
+    let caveats: BTreeSet<&str> = suggestions.filter_map(|found| found.caveat.as_deref()).collect();
+    for caveat in caveats {
+        text.push('\n');
+        paragraph(text, ("", ""), caveat);
+    }
+}
+
+/// The most refused actors of a rule that the text shows.
+fn refused(rule: &RuleSummary) -> impl Iterator<Item = &ActorSummary> {
+    rule.top.iter().filter(|actor| actor.refused > 0).take(TOP)
+}
+
+/// The clients that several rules refuse most.
+fn clients(text: &mut String, heading: &str, clients: &[ClientSummary]) {
+    if clients.is_empty() {
+        return;
+    }
+    text.push_str(&format!("\n{heading}\n"));
+    for ClientSummary { client, actor, refused, rules } in clients.iter().take(TOP) {
+        let name = printable(&format!("{actor} {client}"));
+        text.push_str(&format!(
+            "  {name:<40} {:>10} refused by {}\n",
+            count(*refused),
+            printable(&rules.join(", "))
+        ));
+    }
 }
 
 fn write(text: &mut String, summary: &Summary, log: &LogSummary, totals: &Totals) -> std::fmt::Result {
@@ -39,6 +86,14 @@ fn write(text: &mut String, summary: &Summary, log: &LogSummary, totals: &Totals
     if requests > 0 {
         let length = span(log.last_s - log.first_s);
         writeln!(text, "from {} to {} ({length})", instant(log.first_s), instant(log.last_s))?;
+    }
+    for caution in cautions(summary) {
+        text.push('\n');
+        paragraph(text, ("", ""), &printable(&caution));
+    }
+    for EndedEarly { file, line, why } in &log.ended_early {
+        let (file, line) = (printable(file), count(*line));
+        writeln!(text, "\n{file} ended early, after line {line}: {}", printable(why))?;
     }
     writeln!(text, "\n{:<14} {:>13}", "requests", count(requests))?;
     let parts = [
@@ -52,10 +107,6 @@ fn write(text: &mut String, summary: &Summary, log: &LogSummary, totals: &Totals
         let share = percent(part as f64 / requests.max(1) as f64);
         writeln!(text, "{name:<14} {:>13}  {share}", count(part))?;
     }
-    for caution in cautions(summary) {
-        text.push('\n');
-        paragraph(text, ("", ""), &printable(&caution));
-    }
     if log.unreadable > 0 {
         let lines = plural(log.lines, "line");
         writeln!(text, "\n{} of {lines} cannot be read, for example:", count(log.unreadable))?;
@@ -66,10 +117,6 @@ fn write(text: &mut String, summary: &Summary, log: &LogSummary, totals: &Totals
     for file in &log.unmatched {
         writeln!(text, "\n{} has no line in the format {}", printable(file), printable(&log.format))?;
     }
-    for EndedEarly { file, line, why } in &log.ended_early {
-        let (file, line) = (printable(file), count(*line));
-        writeln!(text, "\n{file} ended early, after line {line}: {}", printable(why))?;
-    }
     if log.late > 0 {
         let requests = plural(log.late, "request");
         let are = if log.late == 1 { "comes" } else { "come" };
@@ -79,9 +126,10 @@ fn write(text: &mut String, summary: &Summary, log: &LogSummary, totals: &Totals
 }
 
 /// One line for each rule.
-fn rules_table(text: &mut String, rules: &[RuleSummary]) {
+fn rules_table(text: &mut String, heading: &str, rules: &[&RuleSummary]) {
     let names: Vec<String> = rules.iter().map(|rule| printable(&rule.name)).collect();
-    let width = names.iter().map(|name| name.chars().count()).max().unwrap_or(0).max(4);
+    let widths = names.iter().map(|name| name.chars().count());
+    let width = widths.max().unwrap_or(0).max(heading.chars().count());
     text.push('\n');
     let mut line = |name: &str, algorithm: &str, cells: [&str; 6], end: &str| {
         let [rpu, checked, refused, delayed, actors, refused_actors] = cells;
@@ -90,19 +138,25 @@ fn rules_table(text: &mut String, rules: &[RuleSummary]) {
         ));
     };
     let heads = ["rpu", "checked", "refused", "delayed", "actors", "refused actors"];
-    line("rule", "algorithm", heads, "");
+    line(heading, "algorithm", heads, "");
     for (rule, name) in rules.iter().zip(&names) {
         let RuleSummary { rpu, checked, refused, delayed, actors, refused_actors, .. } = rule;
         let cells = [rpu, checked, refused, delayed, actors, refused_actors].map(|number| count(*number));
-        let shadow = if rule.is_enforced { "" } else { "  shadow" };
-        line(name, &rule.algorithm, cells.each_ref().map(String::as_str), shadow);
+        let end = match (rule.is_enforced, &*rule.enforce) {
+            (false, _) => "  shadow".into(),
+            (true, "" | "100%") => String::new(),
+            (true, part) => {
+                format!("  enforced for {part}, {} of the refused in shadow", count(rule.shadow_refused))
+            }
+        };
+        line(name, &rule.algorithm, cells.each_ref().map(String::as_str), &end);
     }
 }
 
 /// The most refused actors of a rule, and other quotas.
-fn rule(text: &mut String, rule: &RuleSummary) {
-    let refused: Vec<&ActorSummary> = rule.top.iter().filter(|actor| actor.refused > 0).take(TOP).collect();
-    if refused.is_empty() && rule.suggestion.is_none() {
+fn rule(text: &mut String, rule: &RuleSummary, log_s: f64, suggests: bool) {
+    let suggestion = rule.suggestion.as_ref().filter(|_| suggests);
+    if refused(rule).next().is_none() && suggestion.is_none() && rule.least.none.is_none() {
         return;
     }
     let per = match rule.unit_s {
@@ -111,7 +165,7 @@ fn rule(text: &mut String, rule: &RuleSummary) {
     };
     let [name, actor, url] = [&rule.name, &rule.actor, &rule.url].map(|text| printable(text));
     text.push_str(&format!("\n{name}: {} {per} by {actor} on {url}\n", count(rule.rpu)));
-    for actor in &refused {
+    for actor in refused(rule) {
         let mark = if actor.is_address { " (address)" } else { "" };
         text.push_str(&format!(
             "  {:<40} {:>10} of {} refused, at most {} {per}\n",
@@ -120,11 +174,6 @@ fn rule(text: &mut String, rule: &RuleSummary) {
             count(actor.checked),
             count(actor.peak)
         ));
-    }
-    if refused.iter().any(|actor| actor.is_address) {
-        let words =
-            "(address): the requests lack the actor, so the rule counts the requests by client address";
-        paragraph(text, ("  ", "    "), words);
     }
     let least = [
         ("nothing", rule.least.none),
@@ -138,17 +187,15 @@ fn rule(text: &mut String, rule: &RuleSummary) {
         Some(format!("{share} with rpu {} or more", count((*rpu).filter(|_| is_new)?)))
     });
     let known: Vec<String> = known.collect();
-    if !known.is_empty() {
-        paragraph(
-            text,
-            ("  ", "    "),
-            &format!("without the other rules, this rule refuses {}", known.join(", ")),
-        );
+    if let (Some(why), false) = (no_quotas(rule, log_s), known.is_empty()) {
+        paragraph(text, ("  ", "    "), &why);
+    } else if !known.is_empty() {
+        paragraph(text, ("  ", "    "), &format!("this rule alone would refuse {}", known.join(", ")));
     }
-    if let Some(Suggestion { rpu, caveat, why, .. }) = &rule.suggestion {
-        let caveat = caveat.iter().map(|caveat| format!(" {caveat}")).collect::<String>();
+    if let Some(Suggestion { rpu, compared, why, .. }) = suggestion {
+        let compared = compared.iter().map(|compared| format!(" {compared}")).collect::<String>();
         let (rpu, now) = (count(*rpu), count(rule.rpu));
-        paragraph(text, ("  ", "    "), &format!("suggested rpu: {rpu} (now {now}).{caveat} {why}"));
+        paragraph(text, ("  ", "    "), &format!("suggested rpu: {rpu} (now {now}).{compared} {why}"));
     }
 }
 
@@ -160,21 +207,23 @@ fn paragraph(text: &mut String, (first, others): (&str, &str), words: &str) {
 }
 
 fn comparison(text: &mut String, document: &str, totals: &Totals, against: &Comparison) {
-    let Comparison { totals: others, both_refuse, only_first, only_other, rules, .. } = against;
+    let Comparison { totals: others, both_refuse, only_first, only_other, .. } = against;
     let [document, other] = [document, &against.document].map(printable);
     let lines = [
-        (format!("refused by {document}"), totals.refused),
-        (format!("refused by {other}"), others.refused),
-        ("refused by both".into(), *both_refuse),
-        (format!("only by {document}"), *only_first),
-        (format!("only by {other}"), *only_other),
+        (format!("refused by {document}"), count(totals.refused)),
+        (format!("refused by {other}"), count(others.refused)),
+        ("difference".into(), difference(totals.refused, others.refused)),
+        ("refused by both".into(), count(*both_refuse)),
+        (format!("newly refused, only by {document}"), count(*only_first)),
+        (format!("newly admitted, only by {other}"), count(*only_other)),
     ];
-    text.push_str("\ncomparison\n");
+    text.push_str(&format!("\ncomparison with {other}\n"));
     let width = lines.iter().map(|(name, _)| name.chars().count()).max().unwrap_or(0);
     for (name, number) in lines {
-        text.push_str(&format!("  {name:<width$} {:>12}\n", count(number)));
+        text.push_str(&format!("  {name:<width$} {number:>12}\n"));
     }
-    rules_table(text, rules);
+    clients(text, "newly refused", &against.newly_refused);
+    clients(text, "newly admitted", &against.newly_admitted);
 }
 
 /// An instant, in UTC.
@@ -198,6 +247,8 @@ mod tests {
             top: vec![ActorSummary { actor: hostile(), refused: 1, ..ActorSummary::default() }],
             ..RuleSummary::default()
         };
+        let client =
+            ClientSummary { client: hostile(), actor: hostile(), refused: 1, rules: vec![hostile()] };
         let example = Unreadable { file: hostile(), line: 1, why: hostile() };
         let summary = Summary {
             document: hostile(),
@@ -210,12 +261,17 @@ mod tests {
                 ..LogSummary::default()
             },
             rules: vec![rule.clone()],
-            against: Some(Comparison { document: hostile(), rules: vec![rule], ..Comparison::default() }),
+            against: Some(Comparison {
+                document: hostile(),
+                newly_refused: vec![client],
+                rules: vec![rule],
+                ..Comparison::default()
+            }),
             ..Summary::default()
         };
-        let text = report(&summary);
+        let text = report(&summary, true);
         assert!(!text.contains(['\u{1b}', '\u{202e}']), "{text}");
-        assert_eq!(text.matches("\\u{1b}[2J\\u{202e}é\\u{a}").count(), 16, "{text}");
+        assert_eq!(text.matches("\\u{1b}[2J\\u{202e}é\\u{a}").count(), 21, "{text}");
     }
 
     #[test]
@@ -237,28 +293,31 @@ mod tests {
             }),
             ..RuleSummary::default()
         }];
-        let text = report(&summary);
+        let text = report(&summary, true);
         for words in [
             "requests           5,000,000\nadmitted           4,999,999  100.0 %\n",
             "1,234 of 5,001,234 lines cannot be read",
             "1 request comes too late in the log",
             "\nr     ",
             "     1,500    5,000,000 ",
-            "suggested rpu: 2,000 (now 1,500). Short.",
+            "\nShort.\n",
+            "suggested rpu: 2,000 (now 1,500).",
         ] {
             assert!(text.contains(words), "{words}\n{text}");
         }
         summary.log.late = 2_000;
-        assert!(report(&summary).contains("2,000 requests come too late in the log"));
+        assert!(report(&summary, true).contains("2,000 requests come too late in the log"));
     }
 
     #[test]
-    fn whole_seconds_are_stated_below_the_totals() {
+    fn whole_seconds_are_stated_above_the_totals() {
         let mut summary = Summary::default();
         summary.log.whole_seconds = true;
-        let text = report(&summary);
-        let (totals, rules) = text.split_once("\nrule ").unwrap();
-        assert!(totals.contains("All times in the log are whole seconds"), "{text}");
+        summary.log.ended_early = vec![EndedEarly { file: "a.gz".into(), ..EndedEarly::default() }];
+        let text = report(&summary, true);
+        let (above, rules) = text.split_once("\nrequests ").unwrap();
+        assert!(above.contains("All times in the log are whole seconds"), "{text}");
         assert!(!rules.contains("whole seconds"));
+        assert!(above.contains("a.gz ended early") && !rules.contains("ended early"), "{text}");
     }
 }

@@ -1,5 +1,6 @@
 //! The top of a document: actors, lists, plans, responses, the client's address.
 
+use super::json::PART;
 use super::shape::{Key, Object, Shape, choice, key, list, map, object, one_or_any};
 use diana_limiter::actor::{self, ActorKind};
 
@@ -69,6 +70,12 @@ fn document() -> Shape {
             choice(&["enforce", "shadow"]),
         )
         .or("enforce"),
+        key(
+            "enforce",
+            "For every rule without its own `enforce`, and for `deny`: the part of the actors for which it refuses.",
+            Shape::Matching(PART),
+        )
+        .or("100%"),
         key("access_log", "Which requests get attributes for the access log.", choice(&["refused", "all"]))
             .or("refused"),
         key("local", "The counts of one gateway.", Shape::Def("local")),

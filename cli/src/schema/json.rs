@@ -7,10 +7,22 @@ use serde_json::{Map, Value, json};
 /// The address of the committed schema.
 const ID: &str = "https://github.com/diana-limiter/diana/blob/main/docs/schema/diana.schema.json";
 
+/// The names of units, in any case.
+macro_rules! units {
+    () => {
+        "[mM][sS]|[sS]([eE][cC]([oO][nN][dD])?[sS]?)?|[mM]([iI][nN]([uU][tT][eE])?[sS]?)?\
+         |[hH]([oO][uU][rR][sS]?|[rR][sS]?)?|[dD]([aA][yY][sS]?)?"
+    };
+}
+
 /// Text with a unit, such as `10k` or `64Ki`.
 const SIZE: &str = r"^\s*[0-9]+\s*(k|K|M|G|Ki|Mi|Gi)\s*$";
 /// A span, such as `500ms`; zero needs no unit.
-pub const SPAN: &str = r"^\s*([0-9]+\s*([mM][sS]|[sSmMhHdD])|0+)\s*$";
+pub const SPAN: &str = concat!(r"^\s*([0-9]+\s*(", units!(), r")|0+)\s*$");
+/// A unit of time by its name, such as `min`.
+pub const UNIT: &str = concat!(r"^\s*(", units!(), r")\s*$");
+/// A percentage from 0 to 100, with at most two decimals.
+pub const PART: &str = r"^\s*0*(100(\.0+)?|[0-9]{1,2}(\.[0-9]{1,2}0*)?)\s*%\s*$";
 const PERCENT: &str = r"^\s*[0-9]+\s*%\s*$";
 
 /// The schema with these definitions. The document is the definition `document`, one `limit`, or a

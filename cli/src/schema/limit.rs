@@ -1,6 +1,6 @@
 //! Limits and their conditions.
 
-use super::shape::{Key, Object, Shape, key, list, map, object, one_or_many};
+use super::shape::{Key, Object, Shape, choice, key, list, map, object, one_or_many};
 use diana_limiter::matcher;
 
 /// The objects of limits.
@@ -38,8 +38,8 @@ fn limit() -> Shape {
     keys.extend([
         key("response", "The response of refusals by this limit's rules.", Shape::Def("own_response")),
         key("exclusive", "`true`: less specific limits that also match do not apply.", Shape::Flag).or(false),
-        key("important", "`true`: requests may take what rules keep for important requests.", Shape::Flag)
-            .or(false),
+        key("priority", "`high`: requests may take the headroom of rules.", choice(&["normal", "high"]))
+            .or("normal"),
         key("rules", "The rules. All rules must admit a request.", list(Shape::Def("rule"))),
     ]);
     Shape::Object(Object { keys, one_of: vec![vec!["url", "Url"]], ..Object::default() })

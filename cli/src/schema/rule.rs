@@ -1,6 +1,6 @@
 //! Rules: quota, algorithm, cost and everything else that a rule has.
 
-use super::json::SPAN;
+use super::json::{PART, SPAN, UNIT};
 use super::shape::{Key, Object, Shape, Unless, choice, key, map, object, one_or_many, secs};
 use diana_base::time::Span;
 use diana_limiter::algorithm::{self, MAX_WAIT, Penalty, Quota};
@@ -39,7 +39,7 @@ pub fn definitions() -> Vec<(&'static str, Shape)> {
                 key("response_json", "The JSON pointer to the cost in the response's body.", Shape::Matching("^/")),
                 key("response_bytes", "The length of the response's body.", Shape::Only(true)),
                 key("max", "A larger cost counts as `max`.", Shape::Size(1, MOST)).or(MOST),
-                key("reserve", "The charge of a request on arrival.", Shape::Size(0, MOST)).or(0),
+                key("estimate", "The charge of a request on arrival.", Shape::Size(0, MOST)).or(0),
                 key("default", "The cost of a response without the number.", Shape::Size(0, MOST)),
             ],
             one_of: vec![vec!["response_header", "response_json", "response_bytes"]],
@@ -58,12 +58,6 @@ pub fn definitions() -> Vec<(&'static str, Shape)> {
             key("min", "The lowest limit.", Shape::Size(1, 1_000_000)),
             key("max", "The highest limit.", Shape::Size(1, 1_000_000)),
             key("every", "The length of an interval.", Shape::Span(secs(1), secs(600))).or("10s"),
-        ])),
-        ("priority", object(vec![
-            key("reserve", "The part of the quota that is kept for important requests: units, or a part such as `30%`.", Shape::Any(vec![
-                Shape::Size(1, MOST),
-                Shape::Percent(1, 99),
-            ])).required(),
         ])),
     ]
 }
@@ -91,12 +85,16 @@ fn rule() -> Shape {
         ])).or(0),
         key("missing", "What happens to requests without the actor.", Shape::Any(vec![missing(), Shape::Def("missing")])).or("ip"),
         key("mode", "`shadow`: the rule counts and reports, and never refuses.", choice(&["enforce", "shadow"])).or("enforce"),
+        key("enforce", "The part of its actors for which the rule refuses. For the others it is in shadow.", Shape::Matching(PART)).or("100%"),
         key("reject_delay", "How long the gateway holds back a refusal.", Shape::Span(Span::ZERO, secs(60))).or("0s"),
         key("cost", "How many units of the quota a request takes.", cost).or(1),
         key("charge", "Charges a request only if its response has such a status.", Shape::Def("statuses")),
         key("refund", "Refunds a request if its response has such a status.", Shape::Def("statuses")),
         key("adapt", "Moves the limit with latency, errors or traffic.", Shape::Def("adapt")),
-        key("priority", "Keeps a part of the quota for important requests.", Shape::Def("priority")),
+        key("headroom", "The part of the quota that only requests with `priority: high` may take: units, or a part such as `30%`.", Shape::Any(vec![
+            Shape::Size(1, MOST),
+            Shape::Percent(1, 99),
+        ])),
         key("overrides", "Other quotas, by the actor's value.", map(Shape::Def("quota"))),
         key("plans", "Other quotas, by the client's plan.", map(plan)),
     ];
@@ -126,7 +124,11 @@ fn quota(required: Required) -> Vec<Key> {
         Shape::Size(0, MOST),
     );
     let is_whole = required == Required::Yes;
-    let unit = Shape::Any(vec![choice(&["second", "minute", "hour", "day"]), Shape::Matching(SPAN)]);
+    let unit = Shape::Any(vec![
+        choice(&["second", "minute", "hour", "day"]),
+        Shape::Matching(UNIT),
+        Shape::Matching(SPAN),
+    ]);
     let mut keys = vec![
         if is_whole { rpu.required() } else { rpu },
         key("unit", "The unit of `rpu`: a word, or a span from `1ms` to `7d`. `algo: C` has none.", unit),

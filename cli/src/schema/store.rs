@@ -91,29 +91,6 @@ pub fn definitions() -> Vec<(&'static str, Shape)> {
             ]),
         ),
         ("remote", remote()),
-        (
-            "canary",
-            object(vec![
-                key(
-                    "percent",
-                    "The percentage of actors on which a candidate is tried.",
-                    Shape::Whole(1, 100),
-                )
-                .or(10),
-                key(
-                    "hold",
-                    "How long a candidate is tried, and watched after promotion.",
-                    Shape::Span(Span::from_ms(100), secs(7 * 86_400)),
-                )
-                .or("10m"),
-                key(
-                    "max_refused",
-                    "The largest part of the compared requests that a candidate may newly refuse.",
-                    Shape::Any(vec![Shape::Percent(0, 100), Shape::Whole(0, 0)]),
-                )
-                .or("5%"),
-            ]),
-        ),
     ]
 }
 
@@ -167,10 +144,5 @@ fn remote() -> Shape {
         key("pointer", "The JSON pointer to the document in the reply.", Shape::Text).or(""),
         key("encoding", "How the document is encoded in the reply.", choice(&["plain", "base64"]))
             .or("plain"),
-        key(
-            "canary",
-            "Tries a new document on a part of the actors before the document applies to all.",
-            Shape::Def("canary"),
-        ),
     ])
 }

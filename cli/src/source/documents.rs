@@ -56,6 +56,10 @@ pub struct Filter<'a> {
     pub untyped: Option<&'a Entry>,
     /// Whether Istio merges the value into a filter that is defined elsewhere.
     pub is_merged: bool,
+    /// The list of filters around the filter.
+    pub chain: Option<&'a Value>,
+    /// The item of `configPatches` around the filter, in Istio's `EnvoyFilter`.
+    pub patch: Option<&'a Value>,
 }
 
 /// The form of a filter's configuration.
@@ -181,6 +185,8 @@ struct Around<'a> {
     /// The entry of the value, if the value is an `Any` without a type.
     untyped: Option<&'a Entry>,
     is_merged: bool,
+    chain: Option<&'a Value>,
+    patch: Option<&'a Value>,
 }
 
 struct Finder<'a, 'b> {
@@ -211,8 +217,11 @@ impl<'a> Finder<'a, '_> {
             Some(_) => (implied(value), value),
             None => message(value),
         };
-        let is_merged = around.is_merged;
-        let filter = |form, entry, value| Filter { form, entry, value, untyped, is_merged };
+        if value.get("applyTo").is_some() {
+            around.patch = Some(value);
+        }
+        let Around { is_merged, chain, patch, .. } = around;
+        let filter = |form, entry, value| Filter { form, entry, value, untyped, is_merged, chain, patch };
         match message {
             MANAGER => around.manager = Some(body),
             WASM => {
@@ -239,7 +248,9 @@ impl<'a> Finder<'a, '_> {
         // The `patch` of an `EnvoyFilter`.
         around.is_merged |= value.get("operation").and_then(Value::text) == Some("MERGE");
         for entry in value.entries() {
-            self.visit(&entry.value, Around { untyped: self.untyped(entry), ..around });
+            let is_chain = matches!(entry.key.as_str(), "http_filters" | "httpFilters");
+            let chain = if is_chain { Some(&entry.value) } else { around.chain };
+            self.visit(&entry.value, Around { untyped: self.untyped(entry), chain, ..around });
         }
         value.items().iter().for_each(|item| self.visit(item, around));
     }
@@ -263,7 +274,15 @@ impl<'a> Finder<'a, '_> {
                     Some(value) => Body::Structure(value),
                     None => Body::Absent(begin(value), EMPTY),
                 };
-                let filter = Filter { form, entry: None, value, untyped: None, is_merged: false };
+                let filter = Filter {
+                    form,
+                    entry: None,
+                    value,
+                    untyped: None,
+                    is_merged: false,
+                    chain: None,
+                    patch: None,
+                };
                 self.add(host, body, Some(filter), None);
             }
         };

@@ -1,5 +1,5 @@
 //! Reads the directives of a configuration of nginx, as nginx does (`ngx_conf_read_token`).
-//! Included files are not read.
+//! Included files and blocks of Lua are not read.
 
 use super::content::SyntaxError;
 use super::origin::Origin;
@@ -7,20 +7,27 @@ use std::iter::Peekable;
 use std::ops::Range;
 use std::str::CharIndices;
 
+/// The most bytes of an argument in quotes (nginx's `NGX_CONF_BUFFER`, without the quotes).
+pub const LONGEST_ARGUMENT: usize = 4_094;
+
 /// A directive, in any block.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Directive {
     /// The words, without quotes and escapes.
     pub words: Vec<Word>,
     /// The name of the block that has the directive; empty outside of all blocks.
     pub block: String,
+    /// The index of the directive that opens this block.
+    pub parent: Option<usize>,
     /// Whether the `;` behind the last word is missing. Known only for directives that concern
-    /// Diana, and for a directive in front of one: blocks of Lua have other rules.
+    /// Diana, and for a directive in front of one.
     pub lacks_end: bool,
+    /// The file and line, if this directive comes from a file that another one includes.
+    pub included: Option<String>,
 }
 
 /// A word of a directive.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Word {
     /// The word, as nginx passes it on.
     pub text: String,
@@ -56,7 +63,16 @@ pub fn directives(text: &str) -> Result<Vec<Directive>, SyntaxError> {
                 reader.end(true);
                 let last = reader.directives.last().filter(|_| is_named);
                 let name = last.and_then(|directive| directive.words.first());
-                reader.blocks.push(name.map(|word| word.text.clone()).unwrap_or_default());
+                let name = name.map(|word| word.text.clone()).unwrap_or_default();
+                if name.ends_with("_by_lua_block") {
+                    skip_lua(text, &mut chars);
+                    continue;
+                }
+                let parent = match is_named {
+                    true => reader.directives.len().checked_sub(1),
+                    false => reader.blocks.last().and_then(|(_, parent)| *parent),
+                };
+                reader.blocks.push((name, parent));
             }
             '}' => {
                 reader.end(false);
@@ -76,6 +92,51 @@ pub fn directives(text: &str) -> Result<Vec<Directive>, SyntaxError> {
     }
 }
 
+/// Skips the rest of a block of Lua, with the brace that ends it. Braces in strings and comments do
+/// not count.
+fn skip_lua(text: &str, chars: &mut Peekable<CharIndices>) {
+    let skip = |chars: &mut Peekable<CharIndices>, bytes: usize| {
+        let end = chars.peek().map_or(text.len(), |(at, _)| at.saturating_add(bytes));
+        while chars.next_if(|(at, _)| *at < end).is_some() {}
+    };
+    // The bytes of the text in long brackets, such as `[==[ … ]==]`, at the start of a text.
+    let long = |rest: &str| {
+        let inner = rest.strip_prefix('[')?;
+        let level: String = inner.chars().take_while(|c| *c == '=').collect();
+        inner.get(level.len()..)?.strip_prefix('[')?;
+        let end = format!("]{level}]");
+        Some(rest.find(&end).map_or(rest.len(), |at| at.saturating_add(end.len())))
+    };
+    let mut depth = 1usize;
+    while let Some((at, c)) = chars.next() {
+        let next = at.saturating_add(c.len_utf8());
+        let rest = text.get(next..).unwrap_or_default();
+        match c {
+            '{' => depth = depth.saturating_add(1),
+            '}' if depth == 1 => return,
+            '}' => depth = depth.saturating_sub(1),
+            '"' | '\'' => {
+                while let Some((_, inner)) = chars.next_if(|(_, inner)| *inner != c) {
+                    if inner == '\\' {
+                        chars.next();
+                    }
+                }
+                chars.next();
+            }
+            '-' if rest.starts_with('-') => {
+                let comment = rest.get(1..).unwrap_or_default();
+                let line = || comment.find('\n').unwrap_or(comment.len());
+                skip(chars, long(comment).unwrap_or_else(line).saturating_add(1));
+            }
+            '[' => {
+                let bytes = text.get(at..).and_then(long).map_or(0, |bytes| bytes.saturating_sub(1));
+                skip(chars, bytes);
+            }
+            _ => {}
+        }
+    }
+}
+
 /// The most words of a directive that concerns Diana.
 fn most_words(words: &[&str]) -> Option<usize> {
     match words {
@@ -89,7 +150,8 @@ struct Reader<'a> {
     text: &'a str,
     directives: Vec<Directive>,
     words: Vec<Word>,
-    blocks: Vec<String>,
+    /// The name of each open block, and the directive that opens it.
+    blocks: Vec<(String, Option<usize>)>,
 }
 
 impl Reader<'_> {
@@ -108,8 +170,8 @@ impl Reader<'_> {
     }
 
     fn push(&mut self, words: Vec<Word>, lacks_end: bool) {
-        let block = self.blocks.last().cloned().unwrap_or_default();
-        self.directives.push(Directive { words, block, lacks_end });
+        let (block, parent) = self.blocks.last().cloned().unwrap_or_default();
+        self.directives.push(Directive { words, block, parent, lacks_end, included: None });
     }
 
     /// The index of the word that begins another directive, because a `;` is missing.
@@ -188,6 +250,23 @@ mod tests {
         assert_eq!(&text[word.origin.outer(2)..][..1], "c");
         let word = &directives[1].words[2];
         assert_eq!(&text[word.origin.outer(4)..][..1], "e");
+    }
+
+    #[test]
+    fn a_block_of_lua_is_skipped() {
+        for lua in [
+            "return 1",
+            "local t = {a = {}} -- it's } here\n",
+            "--[[ } ]] --[==[ ]] } ]==]",
+            r#"x = "}\"}" y = '}' z = [[ }" ]] t[1] = 2"#,
+        ] {
+            let text = format!("location / {{ access_by_lua_block {{ {lua} }} a b; }} c;");
+            let directives = directives(&text).unwrap();
+            let texts: Vec<_> = directives.iter().map(Directive::texts).collect();
+            let expected = [&["location", "/"][..], &["access_by_lua_block"], &["a", "b"], &["c"]];
+            assert_eq!(texts, expected, "{lua}");
+            assert_eq!((directives[2].parent, directives[3].parent), (Some(0), None), "{lua}");
+        }
     }
 
     #[test]

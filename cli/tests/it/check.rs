@@ -6,6 +6,7 @@ mod nginx;
 mod output;
 mod repository;
 mod robust;
+mod secrets;
 
 use diana_cli::check::report::Report;
 use diana_cli::source::content::File;

@@ -165,6 +165,35 @@ fn lists_name_the_entry_that_decides() {
     assert_eq!((list.list, list.is_enforced), ("deny", false));
 }
 
+/// The positions of these users under this name are pinned in `diana-limiter`.
+#[test]
+fn a_rule_shows_whether_it_is_enforced_for_the_actor() {
+    let document = |part: &str| {
+        format!(
+            r#"{{"url": "/", "rules": [
+                {{"name": "login", "actor": "user", "rpu": 1, "unit": "hour", "enforce": "{part}"}}]}}"#
+        )
+    };
+    let shown = |part: &str, user: &str| {
+        let user = format!("x-user-id: {user}");
+        let explanation = explained(&document(part), &["--url", "/", "-H", &user, "--times", "2"]);
+        let rule = &explanation.limits[0].rules[0];
+        let text = explain::text(&explanation);
+        let line = text.lines().find(|line| line.contains("login  TB")).unwrap();
+        let (_, words) = line.split_once('`').unwrap();
+        let (_, words) = words.split_once('`').unwrap();
+        (rule.is_enforced, rule.enforce.clone(), rule.runs[1].result, words.to_owned())
+    };
+    let inside = ", enforced for 50% of its actors, as for this one".to_owned();
+    assert_eq!(shown("50%", "user-007"), (true, "50%".into(), "refused", inside));
+    let outside = ", enforced for 12.2% of its actors, only counts this one (shadow)".to_owned();
+    assert_eq!(shown("12.2%", "user-007"), (false, "12.2%".into(), "would refuse", outside));
+    assert_eq!(shown("12.23%", "user-007").2, "refused");
+    let shadow = (false, "0%".into(), "would refuse", ", only counts (shadow)".into());
+    assert_eq!(shown("0%", "user-007"), shadow);
+    assert_eq!(shown("100%", "user-000"), (true, "100%".into(), "refused", String::new()));
+}
+
 #[test]
 fn the_client_is_found_behind_trusted_proxies() {
     let document = r#"{
@@ -305,6 +334,20 @@ fn hostile_values_do_not_reach_the_terminal() {
             let is_unsafe = |c: char| c != '\n' && (c.is_control() || c == '\u{202e}');
             assert!(!shown.contains(is_unsafe), "{shown:?}");
             assert!(shown.lines().all(|line| line.chars().count() < 400), "a line is too long");
+        }
+    }
+}
+
+#[test]
+fn a_condition_on_a_session_is_not_shown() {
+    for condition in [r#""headers": {"cookie": "session=hunter2"}"#, r#""query": {"session": "hunter2"}"#] {
+        let document = format!(r#"{{"url": "/", {condition}, "rules": [{{"rpu": 1, "unit": "day"}}]}}"#);
+        for words in
+            [&["--url", "/?session=a", "-H", "cookie: session=a", "--all"][..], &["--url", "/", "--all"]]
+        {
+            let shown = text(&document, words);
+            assert!(shown.contains("session") || shown.contains("cookie"), "{shown}");
+            assert!(!shown.contains("hunter"), "{shown}");
         }
     }
 }

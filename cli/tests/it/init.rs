@@ -109,13 +109,14 @@ fn a_store_counts_every_rule_for_all_gateways() {
         [("redis=r.internal:7379", "webdis", None), ("rls=[::1]:8081", "ratelimit", Some("W"))]
     {
         for kind in ["envoy", "envoy-native"] {
-            let words = [&limits[..], &["--store", store]].concat();
+            let words = [&limits[..], &["--store", store, "--replicas", "3"]].concat();
             let document = document(kind, &words);
             let rule = &document["limits"][0]["rules"][0];
             assert_eq!((&rule["scope"], rule["algo"].as_str()), (&json!("global"), algorithm));
             let key = store.split('=').next().unwrap();
             let options = &document["store"][key];
             assert_eq!(options["cluster"], cluster);
+            assert_eq!(options["replicas"], 3);
             assert_eq!(options["secret"].as_str().unwrap().len(), 32);
             let clusters =
                 yaml(&[&["--kind", kind], &words[..]].concat())["static_resources"]["clusters"].clone();
@@ -125,7 +126,8 @@ fn a_store_counts_every_rule_for_all_gateways() {
             assert_eq!(clusters[1].get("typed_extension_protocol_options").is_some(), key == "rls");
         }
     }
-    let secret = || document("envoy", &[&limits[..], &["--store", "redis=a:1"]].concat())["store"].clone();
+    let words = [&limits[..], &["--store", "redis=a:1", "--replicas", "1"]].concat();
+    let secret = || document("envoy", &words)["store"].clone();
     assert_ne!(secret(), secret(), "each document has a secret of its own");
 }
 
@@ -161,6 +163,15 @@ fn proxies_shadow_and_addresses_reach_the_file() {
         &json!({"address": "::", "port_value": 443})
     );
     assert_eq!(at(&format!("{FILTER}/config/vm_config/code/local/filename")), "/x y/d.wasm");
+    for kind in ["envoy", "envoy-native"] {
+        let file = yaml(&words(&["--kind", kind, "--admin", "[::1]:9902"]));
+        let admin = file.pointer("/admin/address/socket_address");
+        assert_eq!(admin, Some(&json!({"address": "::1", "port_value": 9902})), "{kind}");
+        let file = yaml(&words(&["--kind", kind]));
+        let admin = file.pointer("/admin/address/socket_address");
+        assert_eq!(admin, Some(&json!({"address": "127.0.0.1", "port_value": 9901})), "{kind}");
+    }
+    assert!(text(&words(&["--admin", "[::1]:9902"])).unwrap().contains("http://[::1]:9902/stats/prometheus"));
     let nginx = text(&words(&["--kind", "nginx", "--upstream", "[::1]:81"])).unwrap();
     assert!(nginx.contains("server [::1]:81;") && nginx.contains("listen 0.0.0.0:10000;"), "{nginx}");
 }
@@ -183,6 +194,24 @@ fn mistakes_name_what_is_allowed() {
         (vec!["--limit", "1/second", "--upstream", "a b:1"], "expected HOST:PORT"),
         (vec!["--limit", "1/second", "--store", "redis"], "expected `redis=HOST:PORT`"),
         (vec!["--limit", "1/second", "--store", "redis=a:1", "--kind", "nginx"], "supports no store"),
+        (
+            vec!["--limit", "1/second", "--store", "redis=a:1"],
+            "--replicas is missing: `--store` needs the number",
+        ),
+        (
+            vec!["--limit", "1/second", "--replicas", "2"],
+            "--replicas: without `--store`, each gateway counts alone",
+        ),
+        (vec!["--limit", "1/second", "--store", "redis=a:1", "--replicas", "0"], "1 to 10000"),
+        (vec!["--limit", "1/second", "--admin", "localhost:1"], "expected an IP address and a port"),
+        (
+            vec!["--limit", "1/second", "--admin", "[::1]:1", "--kind", "nginx"],
+            "--admin: nginx has no admin interface",
+        ),
+        (
+            vec!["--limit", "1/second", "--admin", "[::1]:1", "--kind", "document"],
+            "--admin: a document alone names",
+        ),
         (
             vec!["--limit", "1 in flight", "--store", "rls=a:1"],
             "--store: a rate limit service counts in windows, so it cannot count `1 in flight`: use `--store redis=HOST:PORT`",

@@ -63,19 +63,19 @@ fn numbers_stand_beside_their_names() {
     let expected = [
         "Requests 1,204,332 1.99 per second Admitted at once 1,123,245 93.3 % Delayed 18,906 1.6 %",
         "Refused 62,181 5.2 % Refused in shadow 3,231 0.27 % Status 429 in the log 0 0 %",
-        "per-address /api/ 56,879 5.2 % 120 per minute 310 per minute 1,088,410 29 of 18,300 Most refusals",
-        "per-user-hourly shadow /api/ 3,231 0.30 % 3,000 per hour 3,600 per hour 1,088,410 7 of 7,910",
+        "per-address /api/ 56,879 120 per minute 5.2 % 310 per minute 1,088,410 29 of 18,300 Most refusals",
+        "per-user-hourly shadow /api/ 3,231 3,000 per hour 0.30 % 3,600 per hour 1,088,410 7 of 7,910",
         "Delayed 18,906 at most 950 ms First refusal 2026-03-0",
-        "120 per minute would refuse 56,879 requests ( 5.2 % ), 29 actors ( 0.16 % )",
+        "120 per minute : this rule alone would refuse 56,879 requests ( 5.2 % ), 29 actors ( 0.16 % )",
         "120 per minute 56,879 5.2 % 29 0.16 %",
         "Quota now 120 per minute Lowest that refuses nothing 940 per minute",
         "Lowest that refuses up to 0.1 % 720 per minute Lowest that refuses up to 1 % 436 per minute",
         "203.0.113.4 8,962 6,846 940 4 Mar 15:05:59 4 Mar 14:32:44 4 Mar 15:38:08",
         "50 % 11 within the quota 90 % 26 within the quota 99 % 48 within the quota 99.9 % 254 above the quota and the burst",
-        "Both refuse 60,937 73.5 % of the requests that either document refuses",
-        "Only this document refuses 1,244 1.5 %",
-        "Only the other refuses 20,732 25.0 %",
-        "Refused 62,181 81,669 +19,488 Refused in shadow 3,231 22,181 +18,950",
+        "Refused by both 60,937 73.5 % of the requests that either document refuses",
+        "Newly refused 1,244 1.5 %",
+        "Newly admitted 20,732 25.0 %",
+        "Refused 62,181 81,669 −19,488 Refused in shadow 3,231 22,181 −18,950",
         "per-address 120 per minute 72 per minute 56,879 73,499",
         "Lines 1,204,346 Unreadable lines 14 < 0.01 % of the lines Logged too late 212",
         "edge-2/access.log.gz 4,417 - is no time",
@@ -117,14 +117,29 @@ fn a_short_log_has_no_hours_of_the_week_and_a_longer_one_only_its_weekdays() {
 }
 
 #[test]
-fn whole_seconds_are_stated_beside_the_totals() {
+fn whole_seconds_are_stated_above_all_numbers() {
     let mut summary = sample::summary();
     let words = "All times in the log are whole seconds: bursts look larger or smaller than they were";
     assert!(!html(&summary).contains(words));
     summary.log.whole_seconds = true;
     let page = html(&summary);
-    let totals = page.split("id=\"totals\"").nth(1).unwrap().split("</section>").next().unwrap();
-    assert!(totals.contains(words));
+    let (above, numbers) = page.split_once("id=\"comparison\"").unwrap();
+    assert!(above.contains(words) && !numbers.contains(words));
+}
+
+#[test]
+fn quotas_that_the_log_does_not_show_are_left_out() {
+    let mut summary = sample::summary();
+    let doubt =
+        "The log does not show what other quotas of this rule would refuse: it covers only 1 min, less";
+    let lowest = "Lowest that refuses nothing";
+    let rules = text(&html(&summary)).matches(lowest).count();
+    assert!(!text(&html(&summary)).contains(doubt));
+    summary.rules[0].unit_s = 61.0;
+    summary.log.last_s = summary.log.first_s + 60.0;
+    summary.rules.truncate(1);
+    let page = text(&html(&summary));
+    assert!(rules > 0 && !page.contains(lowest) && page.matches(doubt).count() == 2, "{page}");
 }
 
 #[test]
@@ -148,6 +163,29 @@ fn a_suggestion_says_what_it_lacks() {
     let page = text(&html(&summary));
     assert!(
         page.contains("Burst 77 The log covers only 3 s, less than a day. 99.9 % of the 18,300 actors"),
+        "{page}"
+    );
+}
+
+#[test]
+fn a_suggestion_that_is_no_improvement_is_marked_where_it_stands() {
+    let mut summary = sample::summary();
+    assert!(!html(&summary).contains("no improvement"));
+    let words = "This is lower than the quota now, which refuses nothing.";
+    summary.rules[0].suggestion.as_mut().unwrap().compared = Some(words.to_owned());
+    let page = text(&html(&summary));
+    assert!(page.contains("310 per minute no improvement") && page.contains(words), "{page}");
+}
+
+#[test]
+fn one_actor_is_no_actors() {
+    let mut summary = sample::summary();
+    let rpu = summary.rules[0].rpu;
+    let now = summary.rules[0].what_if.iter_mut().find(|point| point.rpu == rpu).unwrap();
+    (now.refused, now.refused_actors) = (1, 1);
+    let page = text(&html(&summary));
+    assert!(
+        page.contains("this rule alone would refuse 1 request (") && page.contains("), 1 actor ("),
         "{page}"
     );
 }

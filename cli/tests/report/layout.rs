@@ -25,6 +25,20 @@ fn the_page_is_never_wider_than_the_window() {
     }
 }
 
+/// A phone shows the tables without scrolling to the side.
+#[test]
+fn tables_fit_a_phone() {
+    let browser = Browser::start();
+    browser.look(360, 740, "light");
+    browser.open(&html(&sample::summary()));
+    let too_wide = browser.run(
+        "const boxes = [...document.querySelectorAll('.scroll')].filter((box) => box.getClientRects().length);
+         return boxes.filter((box) => box.scrollWidth > box.clientWidth)
+           .map((box) => box.getAttribute('aria-label') + ' ' + (box.scrollWidth - box.clientWidth))",
+    );
+    assert_eq!(too_wide, json!([]));
+}
+
 #[test]
 fn labels_of_charts_do_not_overlap() {
     let browser = Browser::start();
@@ -104,7 +118,10 @@ fn without_the_script_the_numbers_are_there() {
     assert_eq!(found, json!([0, true, true, 0]));
     let sentence = browser.resolved("document.querySelector('#rule-1 .would').innerText");
     assert!(
-        sentence.as_str().unwrap().starts_with("120 per minute would refuse 56,879 requests"),
+        sentence
+            .as_str()
+            .unwrap()
+            .starts_with("120 per minute: this rule alone would refuse 56,879 requests"),
         "{sentence}"
     );
 }

@@ -5,7 +5,7 @@ mod load;
 mod rules;
 
 use diana_cli::replay::summary::{
-    Comparison, Hour, Interval, LogSummary, RuleSummary, Summary, Timeline, Totals, Unreadable,
+    ClientSummary, Comparison, Hour, Interval, LogSummary, RuleSummary, Summary, Timeline, Totals, Unreadable,
 };
 
 /// Monday, 2 March 2026, 00:00 UTC.
@@ -26,8 +26,27 @@ pub fn summary() -> Summary {
         hours: hours(&timeline),
         timeline,
         against: Some(against(&rules)),
+        clients: clients(&rules, 1.0),
         rules,
     }
+}
+
+/// The refused actors of all enforced rules, with a share of their refusals.
+fn clients(rules: &[RuleSummary], share: f64) -> Vec<ClientSummary> {
+    let mut clients: Vec<ClientSummary> = Vec::new();
+    for rule in rules.iter().filter(|rule| rule.is_enforced) {
+        for actor in rule.top.iter().filter(|actor| actor.refused > 0) {
+            clients.push(ClientSummary {
+                client: actor.actor.clone(),
+                actor: rule.actor.clone(),
+                refused: (actor.refused as f64 * share).ceil() as u64,
+                rules: vec![rule.name.clone()],
+            });
+        }
+    }
+    clients.sort_by_key(|client| std::cmp::Reverse(client.refused));
+    clients.truncate(50);
+    clients
 }
 
 fn log() -> LogSummary {
@@ -117,6 +136,8 @@ fn against(first: &[RuleSummary]) -> Comparison {
         both_refuse: both,
         only_first: self::totals(first).refused - both,
         only_other: totals.refused - both,
+        newly_refused: clients(first, 0.02),
+        newly_admitted: clients(&rules, 0.25),
         totals,
         rules,
     }

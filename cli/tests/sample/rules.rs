@@ -171,6 +171,7 @@ impl Rule {
             percent: least(100),
         };
         let summary = RuleSummary {
+            by_address: false,
             name: self.name.to_owned(),
             place,
             url: self.url.to_owned(),
@@ -180,9 +181,11 @@ impl Rule {
             unit_s: self.unit_s,
             burst: (self.algorithm == "TB").then_some(self.rpu),
             is_enforced: self.is_enforced,
+            enforce: if self.is_enforced { "100%".into() } else { "0%".into() },
             checked: self.checked,
             without_actor: 0,
             refused,
+            shadow_refused: if self.is_enforced { 0 } else { refused },
             delayed: self.delayed,
             longest_delay_s: if self.delayed > 0 { 0.95 } else { 0.0 },
             actors: self.groups.iter().map(|group| group.actors).sum(),

@@ -1,6 +1,6 @@
 //! How a rule counts: `algo`, `rpu`, `unit`, and the algorithm's own keys.
 
-use super::priority::Priority;
+use super::headroom::RuleHeadroom;
 use diana_base::time::Span;
 use diana_document::{Fields, Node, Value, fold, nearest, one_of, quoted};
 use diana_limiter::algorithm::{self, Algorithm, AlgorithmKind, Quota, RefuseAll};
@@ -31,8 +31,7 @@ pub(super) fn algorithm(node: Option<Node>) -> Option<&'static AlgorithmKind> {
     kind.copied()
 }
 
-/// What the quotas of a rule depend on: the cost of its requests, and what is kept for important
-/// ones.
+/// What the quotas of a rule depend on: the cost of its requests, and the headroom.
 #[derive(Clone, Copy)]
 pub(super) struct Weight<'a> {
     /// The lowest cost of a request that the configuration guarantees.
@@ -41,14 +40,14 @@ pub(super) struct Weight<'a> {
     pub(super) settles: bool,
     /// Whether settling may charge more than was charged on arrival.
     borrows: bool,
-    pub(super) priority: Option<Priority<'a>>,
+    pub(super) headroom: Option<RuleHeadroom<'a>>,
 }
 
 impl<'a> Weight<'a> {
-    pub(super) fn of(cost: Option<&Cost>, priority: Option<Priority<'a>>) -> Weight<'a> {
+    pub(super) fn of(cost: Option<&Cost>, headroom: Option<RuleHeadroom<'a>>) -> Weight<'a> {
         let least = cost.and_then(Cost::fixed).unwrap_or(1);
         let (settles, borrows) = (cost.is_some_and(Cost::settles), cost.is_some_and(Cost::borrows));
-        Weight { least, settles, borrows, priority }
+        Weight { least, settles, borrows, headroom }
     }
 }
 
@@ -147,12 +146,11 @@ fn others_keys(fields: &mut Fields, own: &AlgorithmKind) {
 }
 
 fn unit(node: Node) -> Option<Span> {
-    const WORDS: [(&str, u64); 4] = [("second", 1), ("minute", 60), ("hour", 3_600), ("day", 86_400)];
     let Value::Text(text) = node.value() else {
         return node.expected("second, minute, hour, day or a span such as `30s`");
     };
-    if let Some((_, secs)) = WORDS.iter().find(|(word, _)| *word == fold(text)) {
-        return Some(Span::from_secs(*secs));
+    if let Some(unit) = diana_document::unit(text) {
+        return Some(unit);
     }
     if !text.trim_start().starts_with(|first: char| first.is_ascii_digit()) {
         node.fail(format!(

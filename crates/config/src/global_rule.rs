@@ -17,13 +17,16 @@ const NOTHING_FAILS: &str = "this document has no store that could fail or lend:
 const ALONE: &str = "there is no `store`: each gateway counts this rule, and every other global one, by itself; \
     to count them together write the full form with `limits` and `store`";
 
+const TOO_LARGE: &str = "all gateways together lease more than half of the quota, and near its end one may hold what \
+    others need: write a smaller `lease`, or leave it out";
+
 const NOT_BY_A_SERVICE: &str = "the cost is known only when the request ends, and a rate limit service can neither \
     refund nor charge then: write `scope: local`, or count in `redis`";
 const NOT_DURING_A_PENALTY: &str =
     "a gateway would spend leased quota during a penalty: leave `lease` or `penalty` out";
 const NOT_WHILE_COLD: &str =
     "with `warm_up` the cost changes, and leased quota has a fixed cost: leave `lease` or `warm_up` out";
-const NOT_KEPT: &str = "leased quota serves any request, important or not: leave `lease` or `priority` out";
+const NO_HEADROOM: &str = "leased quota serves requests of any priority: leave `lease` or `headroom` out";
 const NOT_AHEAD: &str = "leased quota cannot be charged or refunded when the request ends: leave `lease` out";
 
 /// The tokens that a unit of a cold rule takes.
@@ -34,7 +37,7 @@ pub(super) struct Reader<'a> {
     pub(super) store: Option<&'a GlobalStore>,
     no_store: NoStore,
     /// The warning about the first rule that each gateway counts alone because there is no global
-    /// store.
+    /// store, or whose leases are too large.
     pub(super) warning: Option<Error>,
 }
 
@@ -127,12 +130,16 @@ impl Reader<'_> {
         let on_error = fields.take("on_error").and_then(|node| node.choice("value", &choices));
         let lease = fields.take("lease").and_then(lease_size).unwrap_or(LeaseSize::Nothing);
         let windows_only = self.store.is_some_and(|store| store.is_service);
-        Some(Rule {
-            on_error: on_error.unwrap_or(OnError::Local),
-            lease,
-            replicas: self.store.map_or(1, |store| store.replicas),
-            windows_only,
-        })
+        let replicas = self.store.map_or(1, |store| store.replicas);
+        let (part, whole, node) = match (&lease, fields.take("rpu").map(|rpu| rpu.value())) {
+            (LeaseSize::Units(units, node), Some(Value::Whole(rpu))) => (*units, *rpu, Some(node)),
+            (LeaseSize::Percent(percent, node), _) => (*percent, 100, Some(node)),
+            _ => (0, 0, None),
+        };
+        if let Some(node) = node.filter(|_| replicas > 1 && part.saturating_mul(replicas) > whole / 2) {
+            self.warning.get_or_insert_with(|| node.warning(TOO_LARGE));
+        }
+        Some(Rule { on_error: on_error.unwrap_or(OnError::Local), lease, replicas, windows_only })
     }
 }
 
@@ -168,8 +175,8 @@ pub(super) fn roles(
         None => counter,
     };
     primary = penalized(primary);
-    if let Some(priority) = weight.priority {
-        primary = priority.keep(fields, primary, weight.least)?;
+    if let Some(headroom) = weight.headroom {
+        primary = headroom.apply(fields, primary, weight.least)?;
     }
     let Some(global) = global else {
         return Some(Roles { primary, fallback: None, leased: None });
@@ -184,8 +191,8 @@ pub(super) fn roles(
     let fallback = match global.on_error {
         OnError::Local => {
             let fallback = penalized(scaled(fields, kind?, global.replicas, weight)?);
-            Some(match weight.priority {
-                Some(priority) => priority.keep_part(fallback, global.replicas, weight.least),
+            Some(match weight.headroom {
+                Some(headroom) => headroom.apply_part(fallback, global.replicas, weight.least),
                 None => fallback,
             })
         }
@@ -200,8 +207,8 @@ pub(super) fn roles(
         node.fail(NOT_AHEAD);
         return None;
     }
-    if weight.priority.is_some() {
-        node.fail(NOT_KEPT);
+    if weight.headroom.is_some() {
+        node.fail(NO_HEADROOM);
         return None;
     }
     if penalty.is_some() || fields.take("warm_up").is_some() {

@@ -6,6 +6,7 @@ use diana_base::time::Span;
 use diana_document::{Fields, Node, Value, quoted};
 use diana_global_redis::{Dialect, Redis};
 use diana_global_rls::Rls;
+use diana_limiter::cells::table::Hasher;
 use diana_limiter::global::{GlobalStoreOptions, Protocol};
 use diana_limiter::policy::StoreDraft;
 use diana_limiter::response;
@@ -23,6 +24,8 @@ pub(super) struct GlobalStore {
     pub(super) replicas: u64,
     /// Whether the global store counts in its own windows, and supports neither leases nor refunds.
     pub(super) is_service: bool,
+    /// A hash of the options, except the headers and the secret.
+    pub(super) canonical_hash: u64,
 }
 
 /// Compiles `store`. Reports each mistake at its place and then returns `None`.
@@ -78,8 +81,10 @@ fn redis(node: &Node, secret: &Secret) -> Option<GlobalStore> {
     fields.belong(&["domain"], "to `rls`");
     fields.finish();
     let headers = headers.into_iter().map(|(name, value)| (name.into(), value.into())).collect();
-    let redis = Redis::new(dialect?, prefix?, headers);
-    common?.global_store(clusters?, Box::new(redis), false)
+    let (dialect, prefix) = (dialect?, prefix?);
+    let named = Hasher::of(&(&prefix, dialect == Dialect::Webdis));
+    let redis = Redis::new(dialect, prefix, headers);
+    common?.global_store(clusters?, Box::new(redis), false, named)
 }
 
 fn rls(node: &Node, secret: &Secret) -> Option<GlobalStore> {
@@ -96,7 +101,9 @@ fn rls(node: &Node, secret: &Secret) -> Option<GlobalStore> {
     let common = common(&mut fields, 64, secret);
     fields.belong(REDIS_ONLY, "to `redis`");
     fields.finish();
-    common?.global_store(vec![cluster?], Box::new(Rls::new(domain?)), true)
+    let domain = domain?;
+    let named = Hasher::of(&domain);
+    common?.global_store(vec![cluster?], Box::new(Rls::new(domain)), true, named)
 }
 
 /// The options that both kinds of global store have.
@@ -136,13 +143,15 @@ impl Common {
         clusters: Vec<String>,
         protocol: Box<dyn Protocol>,
         is_service: bool,
+        named: u64,
     ) -> Option<GlobalStore> {
         let Common { timeout, in_flight, secret, replicas } = self;
+        let canonical_hash = Hasher::of(&(&clusters, is_service, named, timeout, in_flight, replicas));
         let client = secret.map(|secret| {
             let draft = StoreDraft { shards: clusters.clone(), secret };
             (draft, GlobalStoreOptions { clusters, timeout, in_flight, protocol })
         });
-        Some(GlobalStore { client, replicas, is_service })
+        Some(GlobalStore { client, replicas, is_service, canonical_hash })
     }
 }
 

@@ -1,14 +1,15 @@
 //! Warnings about rules that can never refuse, because another rule always refuses first.
 //!
-//! There is a warning only if the case is certain. Both rules are enforced, have no overrides, no
-//! plans and no lease, and count the same actor at the same cost in the same scope. The other rule
-//! applies whenever this one does: its limit is the same, or a less specific limit whose pattern
-//! contains this one's and that has no other conditions. No `exclusive` limit can switch off the
-//! other rule alone. `Parameters::covers` compares how much each of the two rules admits.
+//! There is a warning only if the case is certain. Both rules are enforced for everybody, have no
+//! overrides, no plans and no lease, and count the same actor at the same cost in the same scope.
+//! The other rule applies whenever this one does: its limit is the same, or a less specific limit
+//! whose pattern contains this one's and that has no other conditions. No `exclusive` limit can
+//! switch off the other rule alone. `Parameters::covers` compares how much each of the two rules
+//! admits.
 
 use diana_document::{Error, Node, quoted};
 use diana_limiter::algorithm::{Parameters, Quota};
-use diana_limiter::policy::{LimitDraft, RuleDraft};
+use diana_limiter::policy::{Enforce, LimitDraft, RuleDraft};
 
 /// The number of rules above which there are no warnings, because each rule is compared with every
 /// other one.
@@ -29,7 +30,7 @@ pub(super) fn warnings(nodes: &[Node], limits: &[LimitDraft]) -> Vec<Error> {
         for (index, rule) in limit.rules.iter().enumerate() {
             let leases = rule.global.as_ref().is_some_and(|global| global.leased.is_some());
             let is_plain = rule.counters.overrides.is_empty() && rule.plans.is_empty();
-            if rule.enforced && is_plain && !leases {
+            if rule.enforce == Enforce::EVERYBODY && is_plain && !leases {
                 let parameters = rule.counters.default.algorithm.parameters();
                 candidates.push(ComparedRule { limit, node, index, rule, parameters });
             }
@@ -50,14 +51,14 @@ pub(super) fn warnings(nodes: &[Node], limits: &[LimitDraft]) -> Vec<Error> {
 }
 
 impl ComparedRule<'_> {
-    /// Whether this rule refuses whatever the other one would. A penalty or a priority of the other
-    /// rule also refuses requests within the quota.
+    /// Whether this rule refuses whatever the other one would. A penalty or the headroom of the
+    /// other rule also refuses requests within the quota.
     fn covers(&self, other: &ComparedRule, limits: &[LimitDraft]) -> bool {
         let scope = |rule: &RuleDraft| rule.global.as_ref().map(|global| global.on_error);
         self.parameters.covers(&other.parameters)
             && self.rule.cost == other.rule.cost
             && other.rule.counters.default.algorithm.as_penalize().is_none()
-            && other.rule.counters.default.kept() == 0
+            && other.rule.counters.default.headroom() == 0
             && self.rule.missing == other.rule.missing
             && scope(self.rule) == scope(other.rule)
             && self.rule.actors == other.rule.actors

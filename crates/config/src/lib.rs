@@ -13,12 +13,12 @@
 //! assert_eq!(names, ["per-ip"]);
 //!
 //! let mistaken = br#"{"limits": [{"url": "/api", "rules": [
-//!     {"name": "per-ip", "actor": "ip", "rpu": 10, "unit": "sec"}
+//!     {"name": "per-ip", "actor": "ip", "rpu": 10, "unit": "secnd"}
 //! ]}]}"#;
 //! let errors = diana_config::compile(mistaken).expect_err("a mistake");
 //! assert_eq!(
 //!     errors[0].to_string(),
-//!     "limits[0].rules[0].unit: unknown unit `sec`, expected second, minute, hour, day or a span \
+//!     "limits[0].rules[0].unit: unknown unit `secnd`, expected second, minute, hour, day or a span \
 //!      such as `30s`"
 //! );
 //! ```
@@ -26,28 +26,17 @@
 //! ```text
 //!   bytes ─ document ─► one of three forms ─► limits ─► rules ─► Draft ─► Policy
 //!                            │ {limits: [...], …}  {url, rules}  [{url, rules}, …]
-//!                            └► actors, plan, ip, lists, response, headers, mode, local, store,
-//!                               remote
+//!                            └► actors, plan, ip, lists, response, headers, mode, enforce,
+//!                               local, store, remote
 //! ```
 #![forbid(unsafe_code)]
-#![warn(missing_docs, clippy::must_use_candidate)]
-#![cfg_attr(
-    not(test),
-    deny(
-        clippy::unwrap_used,
-        clippy::expect_used,
-        clippy::panic,
-        clippy::unreachable,
-        clippy::indexing_slicing,
-        clippy::string_slice,
-        clippy::arithmetic_side_effects
-    )
-)]
+#![cfg_attr(test, allow(clippy::arithmetic_side_effects, clippy::string_slice, clippy::unreachable))]
 
 mod adapt;
 mod counter;
 mod global_rule;
 mod global_store;
+mod headroom;
 mod idle;
 mod keys;
 mod limit;
@@ -57,7 +46,6 @@ mod names;
 mod overlay;
 mod penalty;
 mod plans;
-mod priority;
 mod remote;
 mod rule;
 mod rule_places;
@@ -66,8 +54,9 @@ mod top;
 
 use diana_document::{Error, Errors, Fields, Node};
 use diana_limiter::actor::{Actors, Scope, ip};
+use diana_limiter::cells::table::Hasher;
 use diana_limiter::global::GlobalStoreOptions;
-use diana_limiter::policy::{Draft, DryRun, LimitDraft, Lists, Policy};
+use diana_limiter::policy::{Draft, LimitDraft, Lists, Policy};
 use diana_limiter::request::Parts;
 use diana_limiter::response::ResponseOptions;
 use diana_remote_config::RemoteOptions;
@@ -104,6 +93,10 @@ pub struct Configuration {
     pub logs_all: bool,
     /// Settings that are accepted but are probably mistakes, each with its place.
     pub warnings: Vec<Error>,
+    /// A hash of what the document means, without secrets and the headers of calls. It is the same
+    /// in each build. Two documents that mean the same have the same fingerprint; another name of a
+    /// rule is another meaning.
+    pub fingerprint: u64,
 }
 
 /// Compiles a configuration. The error lists every mistake.
@@ -142,16 +135,14 @@ pub fn compile_locally(bytes: &[u8]) -> Result<Configuration, Vec<Error>> {
     let document = diana_document::parse(bytes).map_err(|error| vec![error])?;
     let errors = Errors::default();
     let top = Top::of(Node::root(&document, &errors));
-    let configuration = top.and_then(|top| read(top, &Secret::Absent, None, Reading::Locally));
+    let configuration = top.and_then(|top| read(top, &Secret::Absent, Reading::Locally));
     checked(configuration, errors.into_vec())
 }
 
 /// Like [`compile`], with the remote document `over` laid over the local document `bytes`: each
 /// top-level key of `over` replaces that key of `bytes`.
 ///
-/// The error lists the mistakes in `over`, then the keys of `bytes` that do not go with `over`. If
-/// `dry_run` is set, the policy counts separately from the active one, for the actors in the
-/// sample only, and counts its global rules locally.
+/// The error lists the mistakes in `over`, then the keys of `bytes` that do not go with `over`.
 ///
 /// ```
 /// let local = br#"{
@@ -162,13 +153,13 @@ pub fn compile_locally(bytes: &[u8]) -> Result<Configuration, Vec<Error>> {
 /// let remote = br#"{
 ///     "limits": [{"url": "/", "rules": [{"name": "all", "rpu": 100, "unit": "second"}]}]
 /// }"#;
-/// let configuration = diana_config::compile_over(local, remote, None).expect("both are valid");
+/// let configuration = diana_config::compile_over(local, remote).expect("both are valid");
 /// assert_eq!(configuration.policy.rules().count(), 1);
 /// // The remote document says nothing about `mode`, so the local `shadow` stays.
 /// assert!(configuration.policy.rules().all(|(_, rule)| !rule.enforced()));
 /// ```
-pub fn compile_over(bytes: &[u8], over: &[u8], dry_run: Option<DryRun>) -> Result<Configuration, Vec<Error>> {
-    Source::new(bytes, &Secret::Unsupported).compile_over(over, dry_run)
+pub fn compile_over(bytes: &[u8], over: &[u8]) -> Result<Configuration, Vec<Error>> {
+    Source::new(bytes, &Secret::Unsupported).compile_over(over)
 }
 
 /// Like [`compile`], with the document `route` of a route laid over the `listener`'s document, as a
@@ -229,33 +220,28 @@ impl<'a> Source<'a> {
         let document = diana_document::parse(self.document).map_err(|error| vec![error])?;
         let errors = Errors::default();
         let top = Top::of(Node::root(&document, &errors));
-        let configuration = top.and_then(|top| read(top, self.secret, None, Reading::Whole));
+        let configuration = top.and_then(|top| read(top, self.secret, Reading::Whole));
         checked(configuration, errors.into_vec())
     }
 
     /// Like [`compile_over`], with this as the local document.
-    pub fn compile_over(self, over: &[u8], dry_run: Option<DryRun>) -> Result<Configuration, Vec<Error>> {
-        self.lay_under(over, dry_run, Overlay::Remote)
+    pub fn compile_over(self, over: &[u8]) -> Result<Configuration, Vec<Error>> {
+        self.lay_under(over, Overlay::Remote)
     }
 
     /// Like [`compile_route`], with this as the listener's document.
     pub fn compile_route(self, route: &[u8]) -> Result<Configuration, Vec<Error>> {
-        self.lay_under(route, None, Overlay::Route)
+        self.lay_under(route, Overlay::Route)
     }
 
-    fn lay_under(
-        self,
-        upper: &[u8],
-        dry_run: Option<DryRun>,
-        overlay: Overlay,
-    ) -> Result<Configuration, Vec<Error>> {
+    fn lay_under(self, upper: &[u8], overlay: Overlay) -> Result<Configuration, Vec<Error>> {
         let (document, other) = (diana_document::parse(self.document), diana_document::parse(upper));
         let (document, other) = (document.map_err(|error| vec![error])?, other.map_err(|error| vec![error])?);
         let (known, errors) = (Errors::default(), Errors::default());
         let base = Top::of(Node::root(&document, &known)).inspect(|base| overlay.restrict(base));
         let over = overlay.top(Node::root(&other, &errors));
         let top = base.zip(over).map(|(base, over)| over.or(base));
-        let configuration = top.and_then(|top| read(top, self.secret, dry_run, Reading::Over(overlay)));
+        let configuration = top.and_then(|top| read(top, self.secret, Reading::Over(overlay)));
         // A key of the lower document may be wrong only in combination with the upper one, for
         // example a rule whose actor no longer exists.
         let mut errors = errors.into_vec();
@@ -273,7 +259,7 @@ impl<'a> Source<'a> {
 /// // The listener's document may define `tenant`.
 /// assert!(diana_config::check_route(rule).is_ok());
 ///
-/// let rule = br#"{"url": "/", "rules": [{"actor": "tenant", "rpu": 5, "unit": "sec"}]}"#;
+/// let rule = br#"{"url": "/", "rules": [{"actor": "tenant", "rpu": 5, "unit": "secnd"}]}"#;
 /// let errors = diana_config::check_route(rule).expect_err("a mistake");
 /// assert_eq!(errors[0].path, "rules[0].unit");
 /// ```
@@ -281,7 +267,7 @@ pub fn check_route(route: &[u8]) -> Result<Option<Configuration>, Vec<Error>> {
     let document = diana_document::parse(route).map_err(|error| vec![error])?;
     let errors = Errors::default();
     let top = Overlay::Route.top(Node::root(&document, &errors));
-    let configuration = top.and_then(|top| read(top, &Secret::Unsupported, None, Reading::Upper));
+    let configuration = top.and_then(|top| read(top, &Secret::Unsupported, Reading::Upper));
     let errors = errors.into_vec();
     if errors.is_empty() { Ok(configuration) } else { Err(errors) }
 }
@@ -290,7 +276,7 @@ fn checked(configuration: Option<Configuration>, errors: Vec<Error>) -> Result<C
     configuration.filter(|_| errors.is_empty()).ok_or(errors)
 }
 
-fn read(top: Top, secret: &Secret, dry_run: Option<DryRun>, reading: Reading) -> Option<Configuration> {
+fn read(top: Top, secret: &Secret, reading: Reading) -> Option<Configuration> {
     let mut parts = Parts::default();
     let ip = ip::ClientIp::compile(top.ip, &mut parts);
     let mut scope = Scope { parts: &mut parts, ip: &ip };
@@ -299,7 +285,7 @@ fn read(top: Top, secret: &Secret, dry_run: Option<DryRun>, reading: Reading) ->
         None if is_open => Actors::open(),
         actors => Actors::compile(actors, &mut scope),
     };
-    let mode = Mode::compile(top.mode);
+    let mode = Mode::compile(top.mode, top.enforce);
     let has_store = top.store.is_some();
     let store = top.store.and_then(|node| global_store::compile(node, secret));
     let global = global_rule::Reader::new(store.as_ref(), has_store, reading, top.is_short);
@@ -317,7 +303,7 @@ fn read(top: Top, secret: &Secret, dry_run: Option<DryRun>, reading: Reading) ->
     let address = Actors::ip(&mut scope);
     let mut response = ResponseOptions::compile(top.response, top.headers);
     response.deny(denied);
-    let responses = reader.responses;
+    let (responses, names) = (reader.responses, reader.names);
     let logs_all = top.access_log.and_then(|node| node.choice("access log", &ACCESS_LOG)).unwrap_or(false);
     let max_actors = local(top.local);
     let remote = top.remote.and_then(remote::compile);
@@ -327,7 +313,7 @@ fn read(top: Top, secret: &Secret, dry_run: Option<DryRun>, reading: Reading) ->
     }
     let warnings = reader.global.warning.take().into_iter().chain(reader.plans.warning());
     let mut warnings: Vec<Error> = warnings.collect();
-    warnings.extend(priority::warning(&nodes, &limits));
+    warnings.extend(headroom::warning(&nodes, &limits));
     warnings.extend(idle::warnings(&nodes, &limits));
     let draft = Draft {
         limits,
@@ -335,18 +321,24 @@ fn read(top: Top, secret: &Secret, dry_run: Option<DryRun>, reading: Reading) ->
         ip,
         address,
         lists,
-        enforced: mode == Mode::Enforce,
+        enforce: mode.of_lists(),
         plan: reader.plans.source(),
         max_actors,
         store: None,
-        dry_run,
     };
     let store = store.filter(|_| reading != Reading::Locally);
+    let of_store = store.as_ref().map(|store| store.canonical_hash);
     let (store, mut options) = store.and_then(|store| store.client).unzip();
     let policy = Draft { store, ..draft }.build();
     response.assign(&policy, responses);
     options.iter_mut().for_each(|options: &mut GlobalStoreOptions| options.protocol.name_rules(&policy));
-    Some(Configuration { policy, response, store: options, remote, logs_all, warnings })
+    let of_remote = remote.as_ref().map(RemoteOptions::canonical_hash);
+    let fingerprint = Hasher::of(&(
+        policy.canonical_hash(|name| names.is_given(name)),
+        response.canonical_hash(&policy),
+        (of_store, of_remote, logs_all),
+    ));
+    Some(Configuration { policy, response, store: options, remote, logs_all, warnings, fingerprint })
 }
 
 /// The requests that get attributes for the access log.

@@ -34,21 +34,25 @@ pub(super) fn compile(node: Node, reader: &mut rule::Reader, scope: &mut Scope) 
     }
     let response = fields.take("response").and_then(|node| ResponseOverride::compile(&node)).map(Arc::new);
     let exclusive = fields.take("exclusive").and_then(|node| node.flag()).unwrap_or(false);
-    let important = fields.take("important").and_then(|node| node.flag()).unwrap_or(false);
+    let priority = fields.take("priority");
+    let high_priority = priority
+        .and_then(|node| node.choice("priority", &[("normal", false), ("high", true)]))
+        .unwrap_or(false);
+    fields.renamed("important", "`priority`: write `priority: high`");
     let nodes = match fields.take("rules") {
         Some(node) => node.list(),
         None => Some(Vec::new()),
     };
-    fields.belong(&["mode"], "to a rule in `rules`, or at the top beside `limits`");
+    fields.belong(&["mode", "enforce"], "to a rule in `rules`, or at the top beside `limits`");
     fields.belong(TOP_KEYS, "at the top, beside `limits`");
     fields.belong(&rule_keys(), "to a rule in `rules`");
-    let misspelt = ["rules", "exclusive", "important"].iter().any(|key| fields.misspells(key));
-    let misplaced = rule_keys().iter().any(|key| fields.has(key));
+    let misspelt = ["rules", "exclusive", "priority"].iter().any(|key| fields.misspells(key));
+    let misplaced = rule_keys().iter().chain(&["important"]).any(|key| fields.has(key));
     fields.finish();
     let nodes = nodes?;
-    if nodes.is_empty() && !exclusive && !important && !misspelt && !misplaced {
+    if nodes.is_empty() && !exclusive && !high_priority && !misspelt && !misplaced {
         node.fail(
-            "a limit needs `rules`, or `exclusive: true` to switch off less specific limits, or `important: true`",
+            "a limit needs `rules`, or `exclusive: true` to switch off less specific limits, or `priority: high`",
         );
     }
     let before = reader.responses.len();
@@ -58,5 +62,5 @@ pub(super) fn compile(node: Node, reader: &mut rule::Reader, scope: &mut Scope) 
     for (_, own) in reader.responses.iter_mut().skip(before) {
         own.limit.clone_from(&response);
     }
-    complete.then_some(LimitDraft { pattern: pattern?, conditions, meaning, exclusive, important, rules })
+    complete.then_some(LimitDraft { pattern: pattern?, conditions, meaning, exclusive, high_priority, rules })
 }

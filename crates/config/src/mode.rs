@@ -1,18 +1,45 @@
-//! `mode`: of a document, or of one rule.
+//! `mode` and `enforce`: for whom a document or a rule refuses.
 
-use diana_document::Node;
+use diana_document::{Node, Value};
+use diana_limiter::policy::Enforce;
 
-/// Whether a rule or a list refuses.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Mode {
-    Enforce,
-    Shadow,
+/// For whom a document or a rule refuses, as far as it says.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Mode {
+    is_shadow: bool,
+    enforce: Option<Enforce>,
 }
 
 impl Mode {
-    /// Reads `mode`. Without a valid value, the rule refuses.
-    pub(super) fn compile(node: Option<Node>) -> Mode {
-        const CHOICES: [(&str, Mode); 2] = [("enforce", Mode::Enforce), ("shadow", Mode::Shadow)];
-        node.and_then(|node| node.choice("mode", &CHOICES)).unwrap_or(Mode::Enforce)
+    /// Reads `mode` and `enforce`. A value with a mistake, which is reported, counts as absent.
+    pub(super) fn compile(mode: Option<Node>, enforce: Option<Node>) -> Mode {
+        const CHOICES: [(&str, bool); 2] = [("enforce", false), ("shadow", true)];
+        let is_shadow = mode.and_then(|node| node.choice("mode", &CHOICES)).unwrap_or(false);
+        Mode { is_shadow, enforce: enforce.and_then(|node| part(&node)) }
+    }
+
+    /// For whom a rule of this mode refuses in a document of the mode `document`. `shadow` wins, so
+    /// that one word ends all refusals. A rule's own part wins over the document's.
+    pub(super) fn within(self, document: Mode) -> Enforce {
+        match self.is_shadow || document.is_shadow {
+            true => Enforce::NOBODY,
+            false => self.enforce.or(document.enforce).unwrap_or(Enforce::EVERYBODY),
+        }
+    }
+
+    /// For whom the lists of a document of this mode refuse.
+    pub(super) fn of_lists(self) -> Enforce {
+        self.within(self)
+    }
+}
+
+fn part(node: &Node) -> Option<Enforce> {
+    let part = match node.value() {
+        Value::Text(text) => Enforce::parse(text),
+        _ => None,
+    };
+    match part {
+        None => node.expected("a percentage from `0%` to `100%` such as `5%`, with at most two decimals"),
+        part => part,
     }
 }

@@ -39,6 +39,11 @@ impl Names {
         }
     }
 
+    /// Whether the document gives this name to a rule.
+    pub(super) fn is_given(&self, name: &str) -> bool {
+        self.given.contains(name.as_bytes())
+    }
+
     /// The name of rule `index` of the limit on `url`: the given name, or the default one.
     pub(super) fn name(&mut self, given: Option<Node>, url: &str, index: usize) -> Option<String> {
         let Some(node) = given else {

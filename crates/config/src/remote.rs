@@ -4,7 +4,7 @@ use super::global_store::{cluster, reserved};
 use diana_base::time::Span;
 use diana_document::{Fields, Node, Value};
 use diana_limiter::response;
-use diana_remote_config::{CanaryOptions, RemoteOptions};
+use diana_remote_config::RemoteOptions;
 
 const LONGEST_STALE: Span = Span::from_secs(86_400 * 365);
 
@@ -37,8 +37,9 @@ pub(super) fn compile(node: Node) -> Option<RemoteOptions> {
     let pointer = fields.take("pointer").map(|node| pointer(&node));
     let encodings = [("plain", false), ("base64", true)];
     let is_base64 = fields.take("encoding").map(|node| node.choice("encoding", &encodings));
-    let canary =
-        fields.take("canary").map(|node| CanaryOptions::compile(&node, interval.unwrap_or_default()));
+    if let Some(node) = fields.take_unoffered("canary") {
+        node.fail("there is no canary: to try a rule on a part of its actors, give it `enforce: \"5%\"`");
+    }
     fields.finish();
     let cluster = cluster?;
     Some(RemoteOptions {
@@ -52,7 +53,6 @@ pub(super) fn compile(node: Node) -> Option<RemoteOptions> {
         max_stale: max_stale?,
         pointer: pointer.unwrap_or_else(|| Some(Vec::new()))?,
         is_base64: is_base64.unwrap_or(Some(false))?,
-        canary: canary.map_or(Some(None), |canary| canary.map(Some))?,
     })
 }
 

@@ -3,11 +3,11 @@
 use super::adapt::{adapt, refuse_others};
 use super::counter::{Weight, algorithm};
 use super::global_rule::{self, Roles, roles};
+use super::headroom::{headroom, most};
 use super::keys::{LIMIT_KEYS, TOP_KEYS, rule_keys};
 use super::mode::Mode;
 use super::names::Names;
 use super::plans::Plans;
-use super::priority::{most, priority};
 use diana_base::map::KeySet;
 use diana_base::time::Span;
 use diana_document::{Fields, Node, Value};
@@ -20,7 +20,7 @@ use diana_limiter::response::{ResponseOverride, RuleResponses};
 /// The context in which a rule is read.
 pub(super) struct Reader<'a> {
     pub(super) actors: &'a Actors,
-    /// The document's mode: `shadow` puts every rule into shadow.
+    /// The document's mode.
     pub(super) mode: Mode,
     pub(super) names: Names,
     pub(super) plans: Plans<'a>,
@@ -42,13 +42,15 @@ pub(super) fn compile(
         return node.expected("a rule such as `{actor: ip, rpu: 10, unit: second}`");
     };
     let mut fields = node.fields()?;
-    let name = reader.names.name(fields.take("name"), url, index);
+    let given = fields.take("name");
+    let is_named = given.is_some();
+    let name = reader.names.name(given, url, index);
     let actors = match fields.take("actor") {
         Some(node) => reader.actors.select(node, pattern, scope),
         None => Some(Vec::new()),
     };
     let missing = fields.take("missing").and_then(|node| missing(&node, actors.as_deref()));
-    let mode = Mode::compile(fields.take("mode"));
+    let mode = Mode::compile(fields.take("mode"), fields.take("enforce"));
     let global = reader.global.rule(&mut fields);
     let reject_delay = match fields.take("reject_delay") {
         Some(node) => node.span(Span::ZERO..=MAX_REJECT_DELAY),
@@ -62,8 +64,9 @@ pub(super) fn compile(
     let cost = statuses(&mut fields, cost);
     let kind = algorithm(fields.take("algo"));
     let by_service = global.as_ref().is_some_and(|global| global.windows_only);
-    let priority = priority(&mut fields, kind, by_service);
-    let weight = Weight::of(cost.as_ref(), priority.flatten());
+    let headroom = headroom(&mut fields, kind, by_service);
+    fields.renamed("priority", "`headroom`: write `headroom: \"30%\"`, or `priority: high` beside `rules`");
+    let weight = Weight::of(cost.as_ref(), headroom.flatten());
     // Each override and each plan reads the rule's keys again, below its own. A mistake in the
     // rule's keys is reported once.
     let (overrides, plans) = (fields.take("overrides"), fields.take("plans"));
@@ -80,9 +83,9 @@ pub(super) fn compile(
         (Some(roles), Some(adapt)) => {
             let most = most(&*roles.primary.algorithm);
             let primary = adapt.around(roles.primary, kind?, weight);
-            let primary = match weight.priority {
-                Some(priority) => {
-                    primary.and_then(|primary| priority.keep_adapting(primary, most, weight.least))
+            let primary = match weight.headroom {
+                Some(headroom) => {
+                    primary.and_then(|primary| headroom.apply_adapting(primary, most, weight.least))
                 }
                 None => primary,
             };
@@ -107,13 +110,14 @@ pub(super) fn compile(
     fields.finish();
     let (missing, own) = missing.unwrap_or((Missing::Ip, None));
     let (counters, global) = global_rule::draft(roles?, overrides?, global);
-    let (name, _) = (name?, priority?);
+    let (name, _) = (name?, headroom?);
     reader.responses.push((name.clone(), RuleResponses { limit: None, missing: own }));
     Some(RuleDraft {
         name,
+        is_named,
         actors: actors?,
         missing,
-        enforced: mode == Mode::Enforce && reader.mode == Mode::Enforce,
+        enforce: mode.within(reader.mode),
         reject_delay: reject_delay?,
         cost: cost?,
         counters,

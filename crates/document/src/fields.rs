@@ -37,6 +37,8 @@ pub struct Fields<'a> {
     /// Known keys that no hint offers: alternative spellings and refused keys.
     unoffered: Vec<&'static str>,
     missing: Vec<&'static str>,
+    /// Earlier names of keys, and how to write them now.
+    renamed: Vec<(&'static str, &'static str)>,
     /// Keys of other objects, and the places of those objects.
     misplaced: Vec<(&'static str, Cow<'static, str>)>,
 }
@@ -87,6 +89,7 @@ impl<'a> Fields<'a> {
             known: Vec::new(),
             unoffered: Vec::new(),
             missing: Vec::new(),
+            renamed: Vec::new(),
             misplaced: Vec::new(),
         }
     }
@@ -197,6 +200,24 @@ impl<'a> Fields<'a> {
         self.misplaced.extend(keys.iter().map(|key| (*key, place.clone())));
     }
 
+    /// Records the earlier name of a key, so that a mistake can tell how to write the key now.
+    ///
+    /// ```
+    /// use diana_document::{Errors, Node, parse};
+    ///
+    /// let (document, errors) = (parse(br#"{"period": "1s"}"#)?, Errors::default());
+    /// if let Some(mut fields) = Node::root(&document, &errors).fields() {
+    ///     fields.renamed("period", "`unit`: write `unit: second`");
+    ///     fields.finish();
+    /// }
+    /// let why = "unknown key `period`, it is now `unit`: write `unit: second`";
+    /// assert_eq!(errors.into_vec()[0].why, why);
+    /// # Ok::<(), diana_document::Error>(())
+    /// ```
+    pub fn renamed(&mut self, key: &'static str, now: &'static str) {
+        self.renamed.push((key, now));
+    }
+
     /// Whether an unknown key is probably a misspelling of `key`.
     #[must_use]
     pub fn misspells(&self, key: &str) -> bool {
@@ -213,7 +234,9 @@ impl<'a> Fields<'a> {
     pub fn finish(self) {
         self.report_missing();
         for key in self.unknown(self.entries) {
+            let renamed = self.renamed.iter().find(|(earlier, _)| *earlier == key);
             let hint = match (self.place_of(key), self.meant(key)) {
+                _ if let Some((_, now)) = renamed => format!("it is now {now}"),
                 (Some(place), _) => format!("it belongs {place}"),
                 (None, Some(near)) => format!("did you mean `{near}`?"),
                 (None, None) if self.known.is_empty() => "there is nothing to set here".into(),

@@ -52,23 +52,39 @@ pub fn quoted(word: &str) -> String {
     escaped
 }
 
-/// A time span such as `500ms`, `30s`, `5m`, `12h`, `7d`; `0` needs no unit. `None` for anything
-/// else.
+/// A time span such as `500ms`, `30s`, `5m`, `12h`, `7d`, by any name of the [`unit()`]; `0` needs no
+/// unit. `None` for anything else.
 pub(super) fn span(text: &str) -> Option<Span> {
     let text = text.trim();
     let digits = text.len().checked_sub(text.trim_start_matches(|c: char| c.is_ascii_digit()).len())?;
     let (number, unit) = text.split_at_checked(digits)?;
     let number: u64 = number.parse().ok()?;
-    let unit_ns: u64 = match unit.trim().to_ascii_lowercase().as_str() {
-        "ms" => 1_000_000,
-        "s" => 1_000_000_000,
-        "m" => 60_000_000_000,
-        "h" => 3_600_000_000_000,
-        "d" => 86_400_000_000_000,
-        "" if number == 0 => 1,
+    match self::unit(unit) {
+        Some(unit) => number.checked_mul(unit.as_ns()).map(Span::from_ns),
+        None => (number == 0 && unit.is_empty()).then_some(Span::ZERO),
+    }
+}
+
+/// A unit of time by any of its usual names, in any case.
+///
+/// ```
+/// use diana_base::time::Span;
+/// use diana_document::unit;
+///
+/// assert!(["m", "min", "Mins", "minute", "minutes"].iter().all(|name| unit(name) == Some(Span::from_secs(60))));
+/// assert_eq!(unit("month"), None);
+/// ```
+#[must_use]
+pub fn unit(name: &str) -> Option<Span> {
+    let ms = match name.trim().to_ascii_lowercase().as_str() {
+        "ms" => 1,
+        "s" | "sec" | "secs" | "second" | "seconds" => 1_000,
+        "m" | "min" | "mins" | "minute" | "minutes" => 60_000,
+        "h" | "hr" | "hrs" | "hour" | "hours" => 3_600_000,
+        "d" | "day" | "days" => 86_400_000,
         _ => return None,
     };
-    number.checked_mul(unit_ns).map(Span::from_ns)
+    Some(Span::from_ms(ms))
 }
 
 /// A size such as `10k`, `1M`, `2G` (10³, 10⁶, 10⁹), `64Ki`, `1Mi` or `1Gi` (2¹⁰, 2²⁰, 2³⁰). Case
@@ -148,7 +164,14 @@ mod tests {
 
     #[test]
     fn spans_are_read_with_their_unit() {
-        for (text, ms) in [("500ms", 500), ("30s", 30_000), ("5M", 300_000), ("12 h", 43_200_000), ("0", 0)] {
+        for (text, ms) in [
+            ("500ms", 500),
+            ("30s", 30_000),
+            ("5M", 300_000),
+            ("12 h", 43_200_000),
+            ("2 Hours", 7_200_000),
+            ("0", 0),
+        ] {
             assert_eq!(span(text), Some(Span::from_ms(ms)), "{text}");
         }
         for text in ["", "s", "5", "-5s", "1.5s", "5 weeks", "99999999999999999999s", "300000000000d"] {

@@ -11,22 +11,20 @@ use diana_limiter::check::{Decision, Outcome};
 use diana_limiter::policy::{ActorSource, Policy};
 
 /// The rules that refuse a request, or the deny list.
-pub const RULE: &str = "diana.rule";
+pub const RULE: &str = "wasm.diana.rule";
 /// The rules in shadow that would refuse a request, or the deny list in shadow.
-pub const SHADOW: &str = "diana.shadow";
-/// The rules of the candidate document that would refuse a request.
-pub const CANARY: &str = "diana.canary";
+pub const SHADOW: &str = "wasm.diana.shadow";
 /// The actor source of the rule that decides.
-pub const ACTOR: &str = "diana.actor";
+pub const ACTOR: &str = "wasm.diana.actor";
 /// The plan of the request, if a rule with plans counts the request.
-pub const PLAN: &str = "diana.plan";
+pub const PLAN: &str = "wasm.diana.plan";
 /// The quota that the rule that decides has left.
-pub const REMAINING: &str = "diana.remaining";
+pub const REMAINING: &str = "wasm.diana.remaining";
 /// How many milliseconds a request waited for its turn.
-pub const WAITED_MS: &str = "diana.waited_ms";
+pub const WAITED_MS: &str = "wasm.diana.waited_ms";
 
-/// All attributes; the host puts `wasm.` before each.
-pub const ATTRIBUTES: [&str; 7] = [RULE, SHADOW, CANARY, ACTOR, PLAN, REMAINING, WAITED_MS];
+/// All attributes, with the names that access logs have for them in both shells.
+pub const ATTRIBUTES: [&str; 6] = [RULE, SHADOW, ACTOR, PLAN, REMAINING, WAITED_MS];
 
 /// Sets the attributes of a request after the decision. `logs_all`: also for a request that every
 /// rule admits without delay.
@@ -48,7 +46,7 @@ pub(super) fn set_attributes(host: impl Host, policy: &Policy, decision: &Decisi
     if let Some(plan) = decision.plan(policy) {
         host.set_attribute(PLAN, plan);
     }
-    if let Some(report) = decision.decisive(policy) {
+    if let Some(report) = decision.decisive() {
         // Most refused requests have their actor, and nothing is left.
         if logs_all || report.actor != ActorSource::Actor {
             host.set_attribute(ACTOR, report.actor.name());

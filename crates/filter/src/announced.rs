@@ -2,7 +2,7 @@
 //! each configuration, but only the first one logs it.
 
 use diana_base::time::{Span, Time};
-use diana_limiter::cells::store::{Store, Swap};
+use diana_limiter::cells::store::{Store, Update};
 use diana_limiter::cells::table::Hasher;
 
 const KEY: &[u8] = b"diana/announced";
@@ -15,31 +15,24 @@ const REPEAT_AFTER: Span = Span::from_secs(10);
 const MAX_REMEMBERED: usize = 16;
 
 /// After this many lost swaps the worker gives up without a log line.
-const MAX_SWAPS: u32 = 8;
+const ROUNDS: u32 = 8;
 
 /// Records that a configuration with these bytes was accepted. Returns whether this worker is the
 /// first one that records it.
 pub(super) fn record(store: &impl Store, bytes: &[u8], clock: impl Fn() -> Time) -> bool {
     let hash = Hasher::name(bytes);
-    for _ in 0..MAX_SWAPS {
-        let now = clock();
-        let Ok(found) = store.load(KEY) else {
-            return false;
-        };
-        let mut announced = found.as_ref().map(|loaded| read(&loaded.bytes)).unwrap_or_default();
+    let update = store.update(KEY, ROUNDS, &mut |value| {
+        let (now, mut announced) = (clock(), value.map(read).unwrap_or_default());
         if announced.iter().any(|(known, at)| *known == hash && now.since(*at) < REPEAT_AFTER) {
-            return false;
+            return None;
         }
         announced.retain(|(known, _)| *known != hash);
         announced.insert(0, (hash, now));
-        announced.truncate(MAX_REMEMBERED);
-        match store.swap(KEY, &write(&announced), found.map(|loaded| loaded.version)) {
-            Ok(Swap::Done) => return true,
-            Ok(Swap::Lost) => {}
-            Err(_) => return false,
-        }
-    }
-    false
+        // In nginx a value must not grow: in a full zone that may crash the worker.
+        announced.resize(MAX_REMEMBERED, (0, Time::from_ns(0)));
+        Some(write(&announced).into())
+    });
+    update == Ok(Update::Stored)
 }
 
 fn read(bytes: &[u8]) -> Vec<(u64, Time)> {

@@ -15,76 +15,57 @@ use diana_config::Configuration;
 /// let configuration = diana_config::compile(document).expect("a valid configuration");
 /// let mut files = Callbacks::OF_ENVOY.into_iter();
 /// let fitting = files.find(|callbacks| callbacks.suffice(&configuration).is_ok());
-/// assert_eq!(fitting.map(Callbacks::file), Some("diana-lean.wasm"));
+/// assert_eq!(fitting.map(Callbacks::file), Some("diana.wasm"));
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Callbacks {
     /// All callbacks, including those that do nothing.
     All,
     /// The callbacks that do something.
-    Settle,
-    /// The same without the callback for response bodies.
     Useful,
-    /// The same without the callback for response headers besides.
-    Lean,
     /// Those for configurations, timers and calls, and for the headers of requests.
     Minimal,
 }
 
 impl Callbacks {
-    /// The callbacks of the files for Envoy, the fewest first. Each file has all callbacks of the
-    /// files before it.
-    pub const OF_ENVOY: [Callbacks; 4] =
-        [Callbacks::Minimal, Callbacks::Lean, Callbacks::Useful, Callbacks::Settle];
+    /// The callbacks of the files for Envoy, the fewest first.
+    pub const OF_ENVOY: [Callbacks; 2] = [Callbacks::Minimal, Callbacks::Useful];
 
     /// The name of the file that exports these callbacks.
     #[must_use]
     pub fn file(self) -> &'static str {
         match self {
             Callbacks::All => "diana-nginx.wasm",
-            Callbacks::Settle => "diana-settle.wasm",
             Callbacks::Useful => "diana.wasm",
-            Callbacks::Lean => "diana-lean.wasm",
             Callbacks::Minimal => "diana-min.wasm",
         }
     }
 
-    /// Whether these callbacks suffice for a configuration. If not, the message names a file whose
-    /// callbacks do.
+    /// Whether these callbacks suffice for a configuration. If not, the message names the key that
+    /// needs more, and the file to load.
     pub fn suffice(self, configuration: &Configuration) -> Result<(), String> {
-        let Configuration { policy, response, remote, .. } = configuration;
+        if self != Callbacks::Minimal {
+            return Ok(());
+        }
+        let Configuration { policy, response, .. } = configuration;
         let measures = policy.measures();
-        let file = match self {
-            Callbacks::All | Callbacks::Settle => return Ok(()),
-            Callbacks::Useful => "this file",
-            Callbacks::Lean => "`diana-lean.wasm`",
-            Callbacks::Minimal => "`diana-min.wasm`",
-        };
-        let has_response = self == Callbacks::Useful;
-        if !has_response && response.has_headers() {
-            return Err(format!(
-                "headers: {file} adds none to responses, write `headers: off` at the top of the \
-                 configuration or load `diana.wasm`"
-            ));
-        }
-        if measures.response_body() {
+        if response.has_headers() {
             return Err(
-                "cost: this file does not read the bodies of responses, load `diana-settle.wasm`".into()
-            );
-        }
-        if !has_response && measures.response_headers() {
-            return Err(format!(
-                "charge, refund, cost or adapt: {file} does not read responses, load `diana.wasm`"
-            ));
-        }
-        let has_canary = remote.as_ref().is_some_and(|remote| remote.canary.is_some());
-        if self == Callbacks::Minimal && (has_canary || policy.needs_ends()) {
-            return Err(
-                "requests that wait or hold permits, costs of bodies, global rules or canary: without \
-                 `proxy_on_delete`, as in `diana-min.wasm`, the filter does not see the ends of requests, \
-                 load `diana-lean.wasm`"
+                "headers: `diana-min.wasm` adds none to responses, write `headers: off` at the top of \
+                        the configuration or load `diana.wasm`"
                     .into(),
             );
+        }
+        if measures.response_headers() || measures.response_body() {
+            return Err("charge, refund, cost or adapt: `diana-min.wasm` does not read responses, load \
+                        `diana.wasm`"
+                .into());
+        }
+        if policy.needs_ends() {
+            return Err("requests that wait or hold permits, costs of bodies, or global rules: without \
+                        `proxy_on_delete`, as in `diana-min.wasm`, the filter does not see the ends of \
+                        requests, load `diana.wasm`"
+                .into());
         }
         Ok(())
     }

@@ -1,30 +1,39 @@
 //! The two clocks of the host: the host's clock, which may step, and the monotonic clock for
 //! deadlines.
 
-use crate::Host;
 use crate::monotonic::ClockOffset;
+use crate::{Host, HostKind};
 use diana_base::exclusive::Exclusive;
 use diana_base::time::Time;
 use diana_limiter::cells::store::Fault;
 use std::cell::Cell;
 
+/// nginx's clock counts milliseconds. ngx_wasm_module turns them into nanoseconds as a `double`, so
+/// the reading is up to 128 ns off.
+const NGINX_TICK_NS: u64 = 1_000_000;
+
 /// Reads both clocks. A clock that cannot be read has a substitute.
 #[derive(Debug)]
 pub(super) struct Clock<H> {
     host: H,
+    kind: HostKind,
     last_now: Cell<Time>,
     offset: Exclusive<ClockOffset>,
 }
 
 impl<H: Host> Clock<H> {
     /// Fails if the host's clock cannot be read: there is no earlier reading as a substitute.
-    pub(super) fn new(host: H) -> Result<Clock<H>, Fault> {
-        Ok(Clock { host, last_now: Cell::new(host.now()?), offset: Exclusive::default() })
+    pub(super) fn new(host: H, kind: HostKind) -> Result<Clock<H>, Fault> {
+        Ok(Clock { host, kind, last_now: Cell::new(host.now()?), offset: Exclusive::default() })
     }
 
     /// The host's clock. If the clock cannot be read, this is its last reading.
     pub(super) fn now(&self) -> Time {
-        let now = self.host.now().unwrap_or(self.last_now.get());
+        let mut now = self.host.now().unwrap_or(self.last_now.get());
+        if self.kind.is_nginx() {
+            let ticks = now.as_ns().saturating_add(NGINX_TICK_NS / 2) / NGINX_TICK_NS;
+            now = Time::from_ns(ticks.saturating_mul(NGINX_TICK_NS));
+        }
         self.last_now.set(now);
         now
     }

@@ -28,14 +28,14 @@ mod ticks;
 
 use super::metering::Metering;
 use super::metrics::Ids;
-use super::plugin::Plugin;
+use super::plugin::{Plugin, Rejection};
 use super::streams::{NewStreams, NumberMap};
 use crate::Host;
 use diana_base::exclusive::Exclusive;
 use diana_limiter::response::QuotaHeaders;
 use diana_limiter::session::Session;
-use diana_remote_config::CandidateDecision;
 use std::cell::Cell;
+use std::collections::VecDeque;
 use std::rc::Rc;
 
 /// What the host does with a request or a response after a callback.
@@ -65,10 +65,14 @@ struct Stream<H: Host> {
     headers: Option<QuotaHeaders>,
     /// Whether the stream waits for its turn or for a global store.
     is_waiting: bool,
+    /// Whether all of the request that the upstream waits for has arrived.
+    is_complete: bool,
     /// Whether the client speaks gRPC; set only if the stream waits for a global store.
     is_grpc: bool,
-    /// The candidate's decision about the same request.
-    candidate: Option<Box<CandidateDecision>>,
+    /// In nginx, the refusal that was sent, until the response shows whether the client gets it.
+    refusal: Option<Box<Rejection<H>>>,
+    /// In nginx, the number of the refusal; 0 if the request was not refused.
+    refusal_number: u64,
     /// What the request used so far, if a rule has to know.
     metering: Option<Box<Metering>>,
 }
@@ -85,6 +89,10 @@ pub struct Filter<H: Host> {
     /// The number of the plugins' mark in the host; set if the host announces no contexts.
     mark: Cell<Option<u32>>,
     streams: Exclusive<NumberMap<Stream<H>>>,
+    /// In nginx, the last streams that were refused, oldest first, each with the number of its
+    /// refusal: the requests of a connection share one id.
+    refused: Exclusive<VecDeque<(u32, u64)>>,
+    refusals: Cell<u64>,
     /// Calls in flight to stores, by the host's numbers: the plugin and its own number for the
     /// call.
     calls: Exclusive<NumberMap<(Rc<Plugin<H>>, u32)>>,
@@ -105,6 +113,8 @@ impl<H: Host> Filter<H> {
             new_streams: Exclusive::default(),
             mark: Cell::default(),
             streams: Exclusive::default(),
+            refused: Exclusive::default(),
+            refusals: Cell::default(),
             calls: Exclusive::default(),
             polls: Exclusive::default(),
             ids: Rc::default(),

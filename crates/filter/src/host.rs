@@ -56,6 +56,9 @@ pub trait Host: Copy + 'static {
     /// The effective stream's request. `ends`: whether the request ends with its headers.
     fn request(self, policy: &Policy, kind: HostKind, ends: bool) -> Self::Request;
 
+    /// The value of a request header, or of the first of its lines; only when the headers come.
+    fn request_header(self, name: &[u8]) -> Option<Vec<u8>>;
+
     /// The value of a response header; several lines as the host joins them.
     fn response_header(self, name: &[u8]) -> Option<Vec<u8>>;
 
@@ -68,7 +71,8 @@ pub trait Host: Copy + 'static {
     /// Up to `size` bytes of the response's body that the host has now, from `start`.
     fn response_body(self, start: usize, size: usize) -> Option<Vec<u8>>;
 
-    /// Sets an attribute of the effective stream for the access log.
+    /// Sets an attribute of the effective stream for the access log: one of
+    /// [`ATTRIBUTES`](crate::access_log::ATTRIBUTES).
     fn set_attribute(self, name: &str, value: &str);
 
     /// Prepares the response for a refusal.
@@ -76,6 +80,13 @@ pub trait Host: Copy + 'static {
 
     /// Sends a response to the client of the effective stream.
     fn send(self, reply: &Self::LocalReply) -> Result<(), Fault>;
+
+    /// Whether the effective stream's response is this reply; only in nginx, which may send another
+    /// one in its place.
+    fn is_response(self, reply: &Self::LocalReply) -> bool {
+        _ = reply;
+        true
+    }
 
     /// Resumes the held request of the effective stream.
     fn resume_request(self) -> Result<(), Fault>;

@@ -19,6 +19,7 @@ pub enum HostKind {
 
 impl HostKind {
     /// The kind of host whose shared data has these rules.
+    #[must_use]
     pub fn of(rules: Rules) -> HostKind {
         match rules {
             Rules::Lenient => HostKind::Envoy,
@@ -27,6 +28,7 @@ impl HostKind {
     }
 
     /// Whether this is nginx.
+    #[must_use]
     pub fn is_nginx(self) -> bool {
         self == HostKind::Nginx
     }

@@ -2,9 +2,8 @@
 //! response that costs name.
 
 use crate::Host;
-use diana_base::time::Time;
-use diana_limiter::policy::{Measure, Measures, Usage};
-use diana_response_meter::{Meter, Pointer};
+use diana_limiter::policy::{Measure, Measures, ResponseNumber, Usage};
+use diana_response_meter::{Meter, Pointer, ResponseHead};
 
 /// The longest JSON body that is read, in bytes. Event streams have no limit.
 const MAX_JSON_BYTES: usize = 1 << 20;
@@ -35,7 +34,7 @@ impl MeteredValues {
         self.measures.any()
     }
 
-    /// Whether the policy depends on latencies.
+    /// Whether the policy depends on the times of responses.
     pub(super) fn latency(&self) -> bool {
         self.measures.latency
     }
@@ -50,18 +49,18 @@ impl MeteredValues {
 #[derive(Default)]
 pub(super) struct Metering {
     usage: Usage,
-    /// When the request went on, by the monotonic clock; only if the policy depends on latencies.
-    passed_at: Option<Time>,
     /// The body that the host has held while the request waits, in bytes.
     held_bytes: u64,
-    /// The reader of each value; `None` for values of headers and for bodies that cannot be read.
+    /// The reader of each value; `None` for values of headers.
     meters: Vec<Option<Meter>>,
+    /// Whether the response has passed to its end.
+    has_response_ended: bool,
 }
 
 impl Metering {
-    /// The request goes on to the upstream.
-    pub(super) fn passed(&mut self, now: Time) {
-        self.passed_at = Some(now);
+    /// The status of the response, if the policy depends on statuses.
+    pub(super) fn status(&self) -> Option<u16> {
+        self.usage.status
     }
 
     /// A part of the request's body has arrived. While the request waits, hosts report all that
@@ -74,36 +73,40 @@ impl Metering {
         }
     }
 
-    /// The response's headers have arrived. `clock` is the monotonic clock.
-    pub(super) fn response_headers(
-        &mut self,
-        host: impl Host,
-        values: &MeteredValues,
-        clock: impl Fn() -> Time,
-    ) {
-        self.usage.latency = self.passed_at.map(|passed_at| clock().since(passed_at));
+    /// The response's headers have arrived.
+    pub(super) fn response_headers(&mut self, host: impl Host, values: &MeteredValues) {
         if values.measures.status {
             let status = host.response_header(b":status");
             self.usage.status = status.and_then(|status| std::str::from_utf8(&status).ok()?.parse().ok());
         }
         let mut content = None;
+        self.has_response_ended = false;
         self.usage.values.clear();
         self.meters.clear();
         for (measure, pointer) in values.measures.values.iter().zip(&values.pointers) {
-            let (mut value, mut meter) = (None, None);
+            let (mut value, mut meter) = (ResponseNumber::default(), None);
             match (measure, pointer) {
-                (Measure::Header(name), _) => value = number_in(host, name),
+                (Measure::Header(name), _) => {
+                    value = ResponseNumber::in_header(host.response_header(name.as_bytes()).as_deref());
+                }
                 (Measure::Json(_), Some(pointer)) => {
                     let header = |name: &[u8]| host.response_header(name).unwrap_or_default();
-                    let (kind, encoding) =
+                    let (content_type, content_encoding) =
                         content.get_or_insert_with(|| (header(b"content-type"), header(b"content-encoding")));
-                    meter = Meter::new(pointer, kind, Some(encoding), MAX_JSON_BYTES);
+                    let status = self.usage.status.unwrap_or(0);
+                    let head = ResponseHead { status, content_type, content_encoding };
+                    meter = Some(Meter::new(pointer, head, MAX_JSON_BYTES));
                 }
                 (Measure::Json(_), None) => {}
             }
             self.usage.values.push(value);
             self.meters.push(meter);
         }
+    }
+
+    /// Nothing of the response's body is still to come.
+    pub(super) fn response_ended(&mut self) {
+        self.has_response_ended = true;
     }
 
     /// A part of the response's body passes.
@@ -116,7 +119,7 @@ impl Metering {
         let mut start = 0;
         while start < size {
             let Some(chunk) = host.response_body(start, CHUNK_BYTES).filter(|chunk| !chunk.is_empty()) else {
-                return;
+                return self.meters.iter_mut().flatten().for_each(Meter::lose);
             };
             self.meters.iter_mut().flatten().for_each(|meter| meter.push(&chunk));
             start = start.saturating_add(chunk.len());
@@ -125,19 +128,14 @@ impl Metering {
 
     /// What the request used until now.
     pub(super) fn usage(&mut self) -> &Usage {
-        let Metering { usage, held_bytes, meters, .. } = self;
+        let Metering { usage, held_bytes, meters, has_response_ended, .. } = self;
         usage.request_bytes = usage.request_bytes.saturating_add(std::mem::take(held_bytes));
         for (value, meter) in usage.values.iter_mut().zip(meters) {
             if let Some(meter) = meter {
-                *value = meter.value();
+                *value =
+                    ResponseNumber { seen: meter.value(), is_final: meter.is_final(*has_response_ended) };
             }
         }
         usage
     }
-}
-
-/// The whole number in a response header with one value.
-fn number_in(host: impl Host, name: &str) -> Option<u64> {
-    let value = host.response_header(name.as_bytes())?;
-    std::str::from_utf8(&value).ok()?.trim().parse().ok()
 }

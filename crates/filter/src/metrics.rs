@@ -8,16 +8,15 @@ pub use table::{Each, METRICS, Metric, MetricKind, Series};
 use super::access_log::whole_ms;
 use crate::{Host, HostKind};
 use diana_base::exclusive::Exclusive;
-use diana_base::format::plain;
+use diana_base::format::{hex, plain};
 use diana_base::map::KeyMap;
 use diana_base::time::Span;
 use diana_config::Configuration;
 use diana_limiter::cells::Events;
 use diana_limiter::cells::table::ACTORS_OF_A_SET;
-use diana_limiter::check::{Decision, Outcome, Reason, RuleReport, RuleResult};
+use diana_limiter::check::{Decision, Outcome, Reason, RuleResult};
 use diana_limiter::global::CallStats as Calls;
 use diana_limiter::policy::{Policy, Rule, RuleId};
-use diana_remote_config::{CanaryVerdict, Comparison};
 use log::warn;
 use std::borrow::Cow;
 use table::Id;
@@ -25,7 +24,16 @@ use table::Id;
 /// The host's ids by name, for the life of the VM. Envoy makes a new id for each definition and
 /// never frees one.
 #[derive(Debug, Default)]
-pub(super) struct Ids(Exclusive<KeyMap<u32>>);
+pub(super) struct Ids {
+    series: Exclusive<KeyMap<u32>>,
+    /// The gauges of documents by their fingerprints; `None` for documents without one of their
+    /// own.
+    documents: Exclusive<Vec<(Option<u64>, Option<u32>)>>,
+}
+
+/// The most documents that get a gauge of their own in the life of a VM, because hosts never delete
+/// a gauge. Later documents share one.
+const MAX_DOCUMENTS: usize = 256;
 
 /// nginx ends the VM when the memory for metrics is full. With up to 48 workers, a counter takes up
 /// to 1 KiB. The default of 5 MiB then holds this many counters.
@@ -52,7 +60,32 @@ impl Ids {
             ids.insert(name.as_bytes(), id);
             Some(id)
         };
-        self.0.with(define).flatten()
+        self.series.with(define).flatten()
+    }
+
+    /// Sets the gauge of each document that is or was in use.
+    pub(super) fn show_documents(&self, host: impl Host, in_use: &[u64]) {
+        let Some(metric) = METRICS.get(Id::ConfigInfo as usize) else {
+            return;
+        };
+        self.documents.with(|documents| {
+            let mut shown = Vec::new();
+            for fingerprint in in_use {
+                let has_own = |documents: &[(Option<u64>, _)]| {
+                    documents.len() < MAX_DOCUMENTS
+                        || documents.iter().any(|(known, _)| *known == Some(*fingerprint))
+                };
+                let document = has_own(documents).then_some(*fingerprint);
+                shown.push(document);
+                if !documents.iter().any(|(known, _)| *known == document) {
+                    let of = document.map_or("other".into(), fingerprint_text);
+                    documents.push((document, host.define_metric(&Series { metric, of: &of, value: "" })));
+                }
+            }
+            for (document, id) in documents {
+                id.iter().for_each(|id| host.record(*id, shown.contains(document).into()));
+            }
+        });
     }
 }
 
@@ -88,9 +121,10 @@ fn instances<'a>(
         }
         Each::AdaptiveRule => some_rules(policy, policy.adaptive_limits().map(|(rule, _)| rule)),
         Each::Table => some_rules(policy, policy.tables().map(|(rule, _)| rule)),
+        // These series come when the document is activated: see `Ids::show_documents`.
+        Each::Document => Vec::new(),
         Each::Cluster => clusters.iter().map(|cluster| Some(plain(cluster).into())).collect(),
         Each::Remote => one_if(remote.is_some()),
-        Each::Canary => one_if(remote.as_ref().is_some_and(|remote| remote.canary.is_some())),
         Each::AllowList => one_if(policy.has_allow_list()),
         Each::DenyList => one_if(policy.has_deny_list()),
     }
@@ -180,7 +214,7 @@ impl<H: Host> Metrics<H> {
 
     /// Counts a decision. A rule that would admit a request has no result if another rule refuses
     /// it.
-    pub(super) fn decision(&self, policy: &Policy, decision: &Decision) {
+    pub(super) fn decision(&self, decision: &Decision) {
         if decision.is_plain() {
             let rules = decision.reports.iter().map(|report| report.rule.index());
             rules.for_each(|rule| self.add(Id::Requests, rule, 0, 1));
@@ -204,7 +238,7 @@ impl<H: Host> Metrics<H> {
             Outcome::Reject(Reason::Denied) => 3,
             Outcome::Reject(_) => 2,
             Outcome::Allowed => 4,
-            Outcome::Pass | Outcome::Delay(_) if is_unlimited(policy, decision) => 5,
+            Outcome::Pass | Outcome::Delay(_) if is_unlimited(decision) => 5,
             Outcome::Delay(_) => 1,
             Outcome::Pass => 0,
             // The decision is counted once it is made.
@@ -262,27 +296,6 @@ impl<H: Host> Metrics<H> {
         self.record(Id::ConfigGeneration, 0, generation);
     }
 
-    /// Counts the comparison of the two decisions about a request.
-    pub(super) fn compared(&self, compared: Comparison) {
-        let result = match compared {
-            Comparison::Same => 0,
-            Comparison::NewlyRefused => 1,
-            Comparison::NewlyAdmitted => 2,
-        };
-        self.add(Id::CanaryRequests, 0, result, 1);
-    }
-
-    /// Counts a canary's verdict.
-    pub(super) fn canary_verdict(&self, verdict: &CanaryVerdict) {
-        let metric = match verdict {
-            CanaryVerdict::Kept(_) => return,
-            CanaryVerdict::Promoted(_) => Id::CanaryPromotions,
-            CanaryVerdict::Rejected(_) | CanaryVerdict::Invalid => Id::CanaryRejections,
-            CanaryVerdict::RolledBack(_) => Id::CanaryRollbacks,
-        };
-        self.add(metric, 0, 0, 1);
-    }
-
     /// Counts a poll of the document server.
     pub(super) fn poll(&self, poll: Poll) {
         let result = match poll {
@@ -299,6 +312,11 @@ impl<H: Host> Metrics<H> {
         self.add(Id::LostKeys, 0, 0, keys);
     }
 
+    /// Counts a refusal that nginx did not send.
+    pub(super) fn lost_refusal(&self) {
+        self.add(Id::LostRefusals, 0, 0, 1);
+    }
+
     /// Counts what happened in the store.
     pub(super) fn events(&self, events: &Events) {
         let evicted = [events.evicted_lossless, events.evicted_lossy, events.set_full];
@@ -307,11 +325,18 @@ impl<H: Host> Metrics<H> {
         self.add(Id::SharedDataErrors, 0, 0, events.faults);
         self.add(Id::ForeignValues, 0, 0, events.foreign);
         self.add(Id::KnownRefusals, 0, 0, events.cached);
+        self.add(Id::UnreadCosts, 0, 0, events.unread);
     }
 }
 
+/// A fingerprint as the log and the gauge show it: 16 hexadecimal digits.
+pub(super) fn fingerprint_text(fingerprint: u64) -> String {
+    let mut text = String::with_capacity(16);
+    fingerprint.to_be_bytes().into_iter().for_each(|byte| hex(&mut text, byte));
+    text
+}
+
 /// Whether an enforced rule could not count the request, so that the rule did not limit it.
-fn is_unlimited(policy: &Policy, decision: &Decision) -> bool {
-    let is_enforced = |report: &RuleReport| policy.rule(report.rule).is_some_and(|rule| rule.enforced());
-    decision.reports.iter().any(|report| report.result == RuleResult::Uncounted && is_enforced(report))
+fn is_unlimited(decision: &Decision) -> bool {
+    decision.reports.iter().any(|report| report.result == RuleResult::Uncounted && report.enforced)
 }

@@ -12,6 +12,7 @@ use diana_limiter::request::Part;
 
 /// The path of the property for a part, its words separated by zero bytes; `None` if another
 /// property holds the part.
+#[must_use]
 pub fn variable(part: &Part) -> Option<String> {
     match part {
         // `:path` is decoded and rewritten: an escaped `?` ends it, and `/a/..%2fb` becomes `/b`.
@@ -30,8 +31,12 @@ pub fn variable(part: &Part) -> Option<String> {
 ///
 /// nginx does not tell the filter whether a request ends with its headers. Over HTTP/1, a request
 /// without `Content-Length` and `Transfer-Encoding` has no body (RFC 9112 §6.3). Over HTTP/2 and
-/// HTTP/3 the size is then unknown.
+/// HTTP/3 the size is then unknown. So is that of a tunnel.
 pub fn body_size(read: impl Fn(&[u8]) -> Option<Vec<u8>>) -> Option<Vec<u8>> {
+    let is_connect = || read(b"ngx\0request_method").is_some_and(|method| method == b"CONNECT");
+    if read(b"ngx\0http_upgrade").is_some() || is_connect() {
+        return None;
+    }
     let declared = variable(&Part::BodySize).and_then(|variable| read(variable.as_bytes()));
     let is_empty = || {
         let is_http_1 = read(b"ngx\0server_protocol").is_some_and(|version| version.starts_with(b"HTTP/1."));
@@ -41,12 +46,14 @@ pub fn body_size(read: impl Fn(&[u8]) -> Option<Vec<u8>>) -> Option<Vec<u8>> {
 }
 
 /// The separator that nginx puts between the lines of a header with this name.
+#[must_use]
 pub fn separator(name: &str) -> [u8; 2] {
     if name == "cookie" { *b"; " } else { *b", " }
 }
 
 /// The settings of a configuration that Diana does not support in nginx, as messages; empty if
 /// nginx accepts all of them.
+#[must_use]
 pub fn refusals(configuration: &Configuration) -> Vec<String> {
     let Configuration { policy, store, remote, .. } = configuration;
     let mut refusals: Vec<String> = unreadable(policy).chain(never_found(policy)).collect();
@@ -66,6 +73,7 @@ pub fn refusals(configuration: &Configuration) -> Vec<String> {
 
 /// How many bytes a zone needs for all counts of a policy. nginx keeps about 120 bytes beside each
 /// value. It rounds up to a power of two or to whole pages, at most to twice as much.
+#[must_use]
 pub fn zone_bytes(policy: &Policy) -> u64 {
     let (keys, bytes) = policy.footprint();
     bytes.saturating_mul(2).saturating_add(keys.saturating_mul(256))
@@ -122,6 +130,11 @@ mod tests {
         assert_eq!(size(&[http_1, chunked]), None);
         assert_eq!(size(&[http_2]), None);
         assert_eq!(size(&[]), None);
+        for tunnel in [("http_upgrade", "websocket"), ("request_method", "CONNECT")] {
+            assert_eq!(size(&[http_1, tunnel]), None);
+            assert_eq!(size(&[http_1, ("http_content_length", "0"), tunnel]), None);
+        }
+        assert_eq!(size(&[http_1, length, ("request_method", "POST")]).as_deref(), Some("7"));
     }
 
     #[test]

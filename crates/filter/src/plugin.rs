@@ -7,12 +7,10 @@
 //!                        ├─ global_calls  calls to global stores; their replies ─► Decision
 //!                        ├─ timer         holds requests, wakes the worker for its own tasks
 //!                        ├─ settle        a request's end ─► refunds
-//!                        ├─ follow        another document ─► the next Plugin
-//!                        └─ candidate     a document that decides beside the active one
+//!                        └─ follow        another document ─► the next Plugin
 //! ```
 
 mod announce;
-mod candidate;
 mod configure;
 mod decide;
 mod decided;
@@ -38,10 +36,8 @@ use diana_base::prng;
 use diana_base::time::{Span, Time};
 use diana_config::Configuration;
 use diana_limiter::cells::store::Watched;
-use diana_limiter::cells::table::Seed;
 use diana_limiter::response::ResponseCache;
 use diana_limiter::session::Worker;
-use diana_remote_config::Candidate;
 use std::cell::Cell;
 use std::rc::Rc;
 
@@ -51,22 +47,21 @@ pub(super) struct Plugin<H: Host> {
     pub(super) kind: HostKind,
     pub(super) configuration: Configuration,
     /// Whether a route's document is laid over the listener's.
-    is_of_route: bool,
+    pub(super) is_of_route: bool,
     pub(super) clock: Clock<H>,
     pub(super) store: Watched<H::Store>,
-    pub(super) seed: Seed,
     /// Only in nginx.
     zone: Option<Zone>,
+    /// Whether the log already reports a refusal that nginx did not send.
+    has_lost_refusal: Cell<bool>,
     pub(super) worker: Exclusive<Worker>,
     /// The document server that this plugin follows, if it follows one.
     pub(super) remote: Option<Rc<RemoteSource<H>>>,
-    /// The candidate beside the active document.
-    candidate: Exclusive<Option<Rc<Candidate>>>,
     pub(super) timer_queue: Rc<Exclusive<TimerQueue<H>>>,
     /// Whether the configuration would hold requests but the host cannot.
     refuses_to_wait: bool,
-    /// The timeout of a call to a global store.
-    timeout_ms: u32,
+    /// How long the host waits for the reply to a call to a global store.
+    call_timeout_ms: u32,
     /// The streams that wait for global stores, by ticket.
     pub(super) querying: Exclusive<NumberMap<u32>>,
     /// The latest time at which the timer fires for the worker's own tasks.

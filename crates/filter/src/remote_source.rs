@@ -12,10 +12,8 @@ use diana_config::{Configuration, Secret, Source};
 use diana_document::Error;
 use diana_limiter::cells::store::{Fault, Store};
 use diana_limiter::cells::table::Hasher;
-use diana_limiter::policy::{DryRun, Policy};
 use diana_remote_config::{
-    CanaryCounts, CanaryVerdict, FetchError, Follower, MAX_REPLY_BYTES, PollResult, RemoteOptions,
-    ServerReply, Task, Validators,
+    FetchError, Follower, MAX_REPLY_BYTES, PollResult, RemoteOptions, ServerReply, Task, Validators,
 };
 use log::{Level, log};
 use std::cell::Cell;
@@ -96,14 +94,6 @@ impl<H: Host> RemoteSource<H> {
         }
     }
 
-    /// Records that the candidate has mistakes; `logs`: this worker logs them.
-    pub(super) fn mark_candidate_invalid(&self, why: &str, logs: bool) {
-        self.follower.with(|follower| follower.mark_candidate_invalid());
-        if logs {
-            self.log(Level::Warn, " cannot be tried: ", why);
-        }
-    }
-
     /// Records that the local configuration is active from now on; `logs`: this worker logs the
     /// change.
     pub(super) fn mark_local(&self, logs: bool) {
@@ -111,26 +101,6 @@ impl<H: Host> RemoteSource<H> {
         if logs {
             self.log(Level::Warn, ": no contact for `max_stale`: the local configuration serves", "");
         }
-    }
-
-    /// Shares the counts of compared requests with the other workers. Returns the verdict that
-    /// follows for the document under canary or watch.
-    pub(super) fn judge_canary(
-        &self,
-        store: &impl Store,
-        clock: &Clock<H>,
-        take_counts: impl FnOnce() -> CanaryCounts,
-    ) -> Option<CanaryVerdict> {
-        let (now, counts) = (self.now(clock)?, take_counts());
-        self.follower.with(|follower| follower.judge_canary(store, now, &counts)).flatten()
-    }
-
-    pub(super) fn log_verdict(&self, verdict: &CanaryVerdict) {
-        let level = match verdict {
-            CanaryVerdict::Promoted(_) | CanaryVerdict::Kept(_) => Level::Info,
-            CanaryVerdict::Rejected(_) | CanaryVerdict::RolledBack(_) | CanaryVerdict::Invalid => Level::Warn,
-        };
-        verdict.words().iter().for_each(|words| self.log(level, " ", words));
     }
 
     fn log(&self, level: Level, what: &str, why: &str) {
@@ -156,25 +126,7 @@ impl<H: Host> RemoteSource<H> {
 
     /// Compiles a document laid over the local configuration, or returns the mistakes.
     pub(super) fn compile(&self, document: &[u8]) -> Result<Configuration, String> {
-        self.compile_over(document, None)
-    }
-
-    /// Compiles the candidate beside the `active` policy; `None` if there is nothing to compare.
-    pub(super) fn compile_candidate(
-        &self,
-        document: &[u8],
-        active: &Policy,
-        is_previous: bool,
-    ) -> Result<Option<Policy>, String> {
-        let Some(dry_run) = self.follower.with(|follower| follower.dry_run(active, is_previous)) else {
-            return Ok(None);
-        };
-        Ok(Some(self.compile_over(document, Some(dry_run))?.policy))
-    }
-
-    fn compile_over(&self, document: &[u8], dry_run: Option<DryRun>) -> Result<Configuration, String> {
-        let configuration =
-            self.local().compile_over(document, dry_run).map_err(|errors| mistakes(&errors))?;
+        let configuration = self.local().compile_over(document).map_err(|errors| mistakes(&errors))?;
         let refusals = self.host.refusals(self.kind, &configuration);
         if refusals.is_empty() { Ok(configuration) } else { Err(refusals.join("; ")) }
     }
@@ -236,12 +188,6 @@ impl<H: Host> RemoteSource<H> {
                 let level = if rules.get() == 0 { Level::Warn } else { Level::Info };
                 let rules = plural(rules.get(), "rule");
                 self.log(level, " taken as number ", &[&format::alone(generation), ", ", &*rules].concat());
-                self.log_warnings(&warnings.take());
-                Poll::Fresh
-            }
-            PollResult::Candidate => {
-                let rules = plural(rules.get(), "rule");
-                self.log(Level::Info, " tried beside the one that serves, ", &rules);
                 self.log_warnings(&warnings.take());
                 Poll::Fresh
             }

@@ -13,8 +13,8 @@ pub fn check_route(route: &[u8], refusals: impl FnOnce(&Configuration) -> Vec<St
     if refusals.is_empty() { Ok(()) } else { Err(refusals.join("; ")) }
 }
 
-/// The tables in which requests count that a route's document decides over the listener's. There are
-/// none if the documents do not fit together: then the listener's decides.
+/// The tables that count requests decided by a route's document over the listener's. There are none
+/// if the two documents do not fit together, because the listener's then decides.
 #[must_use]
 pub fn route_tables(listener: &[u8], route: &[u8]) -> Vec<TableId> {
     // A secret changes no table.

@@ -2,7 +2,7 @@
 //! first number is the command.
 //!
 //! ```text
-//!   decide   1 groups  (rules  (kind flags cost lease a b c d e f  [after unit for]  [kept])…)…
+//!   decide   1 groups  (rules  (kind flags cost lease a b c d e f  [after unit for]  [headroom])…)…
 //!   refund   2 rules  (kind a b c d e f  cost at booked-at stamp stamp)…
 //!   return   3 rules  (kind a b c d e f  generation used left)…
 //!   report   4 rules  (kind a b c d e f)…
@@ -46,7 +46,7 @@ pub fn write(to: &mut String, query: &GlobalQuery) {
                             u64::from(rule_query.enforced)
                                 | u64::from(rule_query.peeks) << 1
                                 | u64::from(rule_query.penalty.is_some()) << 2
-                                | u64::from(rule_query.kept > 0) << 3
+                                | u64::from(rule_query.headroom > 0) << 3
                                 | u64::from(rule_query.only_counts) << 4,
                             rule_query.cost,
                             rule_query.lease,
@@ -56,8 +56,8 @@ pub fn write(to: &mut String, query: &GlobalQuery) {
                     if let Some(PenaltyParameters { after, unit_us, lasts_us }) = rule_query.penalty {
                         put(to, &[after, unit_us, lasts_us]);
                     }
-                    if rule_query.kept > 0 {
-                        put(to, &[rule_query.kept]);
+                    if rule_query.headroom > 0 {
+                        put(to, &[rule_query.headroom]);
                     }
                 }
             }

@@ -25,7 +25,7 @@
 //!     peeks: false,
 //!     lease: 0,
 //!     penalty: None,
-//!     kept: 0,
+//!     headroom: 0,
 //! }]]);
 //! let redis = Redis::new(Dialect::Webdis, "diana".into(), Vec::new());
 //! let number = Redis::number(1 << 20);
@@ -40,21 +40,10 @@
 //! assert_eq!(rule_reply.verdict.remaining, 9);
 //! ```
 //!
-//! All keys lie in one slot of a Redis Cluster: `PREFIX:{0}:<32 hexadecimal digits>`.
+//! All keys have the hash tag `{0}`: `PREFIX:{0}:<32 hexadecimal digits>`. A Redis Cluster would
+//! keep them in one slot, but no proxy tested so far works in front of one.
 #![forbid(unsafe_code)]
-#![warn(missing_docs, clippy::must_use_candidate)]
-#![cfg_attr(
-    not(test),
-    deny(
-        clippy::unwrap_used,
-        clippy::expect_used,
-        clippy::panic,
-        clippy::unreachable,
-        clippy::indexing_slicing,
-        clippy::string_slice,
-        clippy::arithmetic_side_effects
-    )
-)]
+#![cfg_attr(test, allow(clippy::arithmetic_side_effects, clippy::string_slice, clippy::unreachable))]
 
 mod answer;
 mod command;

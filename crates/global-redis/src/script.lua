@@ -29,8 +29,9 @@
 -- a rule with a penalty may begin with 9 · when the counted unit ends · the refusals in it · when the
 -- penalty ends. Any other value is foreign and is overwritten.
 --
--- Gateways spend a lease of up to LEASE by themselves until it LASTS. A window or slice counts a
--- lease as used, and subtracts what is LEFT on return. A bucket keeps leases apart: it is full when
+-- Gateways spend a lease of up to LEASE by themselves until it LASTS. A lease is at most an eighth of
+-- what is left and what arrives within a second, so that no gateway holds the end of a quota while
+-- others refuse. A window or slice counts a lease as used, and subtracts what is LEFT on return. A bucket keeps leases apart: it is full when
 -- its tokens and its leases make the burst. It leases by the second; two seconds after a second
 -- began, leases of that second that were not returned count as spent. The clock may step back, so a
 -- GENERATION is the number of the second, window or slice and four bits of how often a cell was
@@ -219,7 +220,7 @@ local function bucket(cell, s, us, per, burst, max_wait, starts_empty, unit)
     end,
 
     leasable = function()
-      return max_wait > 0 and 0 or burst - 1 - s[8] - s[9]
+      return max_wait > 0 and 0 or burst - 1 - s[8] - s[9], tokens(SECOND, 0, us, per)
     end,
 
     lease = function(part)
@@ -442,7 +443,7 @@ local function window(cell, s, rpu, unit, borrow)
       take(cost, booked == s[2] * unit and cuts == s[4])
     end,
     leasable = function()
-      return rpu
+      return rpu, 0
     end,
     lease = function(part)
       step(part)
@@ -553,7 +554,7 @@ local function ring(cell, s, limit, span, len, borrow)
       end
     end,
     leasable = function()
-      return limit
+      return limit, 0
     end,
     lease = function(part)
       step(part)
@@ -952,12 +953,12 @@ local function restore(cell, before, changed)
   cell.changed = changed
 end
 
--- The rule for a request that has to leave so many units. See keeping.rs.
-local function keeping(cell, inner, units)
-  local function without_kept(one)
+-- The rule for a request that has to leave so many units. See headroom.rs.
+local function with_headroom(cell, inner, units)
+  local function without_headroom(one)
     one[3] = one[3] - units
     if one[3] < 0 then
-      -- The kept units come back first. A refused step changes nothing.
+      -- The headroom comes back first. A refused step changes nothing.
       one[3], one[4] = 0, inner.step(units + 1)[2]
     end
     return one
@@ -969,11 +970,11 @@ local function keeping(cell, inner, units)
         local was, was_changed = {unpack(cell.s)}, cell.changed
         local one = inner.step(cost + units)
         if one[1] > 0 then
-          return without_kept(one)
+          return without_headroom(one)
         end
         restore(cell, was, was_changed)
       end
-      return without_kept(inner.step(cost))
+      return without_headroom(inner.step(cost))
     end,
     count_refusal = inner.count_refusal,
   }
@@ -1000,7 +1001,7 @@ local function decide(v)
         at = at + 3
       end
       if flags % 16 > 7 then
-        rules[count] = keeping(owner[count], rules[count], v[at])
+        rules[count] = with_headroom(owner[count], rules[count], v[at])
         at = at + 1
       end
     end
@@ -1042,9 +1043,12 @@ local function decide(v)
   for group = 1, passes and v[2] or 0 do
     local from, part = (last[group - 1] or 0) + 1, huge
     for n = from, last[group] do
-      local i = first[n]
-      part = min(part, v[i + 3], results[n][3],
-        v[i + 3] > 0 and rules[n].leasable and rules[n].leasable() or 0)
+      local most, arriving = 0, 0
+      if rules[n].leasable then
+        most, arriving = rules[n].leasable()
+      end
+      local left = results[n][3]
+      part = min(part, v[first[n] + 3], left, most, math.floor((left + arriving) / 8))
     end
     for n = from, part > 0 and last[group] or 0 do
       local one = results[n]

@@ -8,7 +8,7 @@ pub const SCRIPT: &str = match std::str::from_utf8(&BYTES) {
 };
 
 /// The SHA-1 of [`SCRIPT`] in hexadecimal, for `EVALSHA`.
-pub const SHA1: &str = "1bde0c4035a254cc3158016b3ddc72c394def59f";
+pub const SHA1: &str = "4de9066bb5c847d452851cd9c4e07eaf29ea086b";
 
 /// The source, with comments and full names.
 const SOURCE: &[u8] = include_bytes!("script.lua");

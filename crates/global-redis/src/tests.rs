@@ -35,7 +35,7 @@ fn rule_query(key: u8, lease: u64) -> RuleQuery {
         peeks: false,
         lease,
         penalty: None,
-        kept: 0,
+        headroom: 0,
     }
 }
 

@@ -32,7 +32,7 @@ fn rule_query(rule: usize, enforced: bool, cost: u64) -> RuleQuery {
         peeks: false,
         lease: 0,
         penalty: None,
-        kept: 0,
+        headroom: 0,
     }
 }
 

@@ -1,7 +1,7 @@
 //! Limits that follow what a gateway sees of an upstream: latency, the share of errors, or traffic.
 //!
 //! ```text
-//!   worker:  a response ended ─► Local (counters, Histogram)
+//!   worker:  a response began ─► Local (counters, Histogram)
 //!                                  │ several times an interval: merge, by compare-and-swap
 //!   shared:  Shared (State, counters, Histogram) ─► interval's end: Controller::step ─► limit
 //! ```

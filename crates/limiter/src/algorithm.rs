@@ -9,7 +9,7 @@
 //! ```
 //!
 //! The files of kinds are those in [`KINDS`]. `adaptive`, `lease`, `penalty`, `refuse_all`
-//! and `warm_up` implement [`Algorithm`] without being kinds. `keeping` steps any algorithm for
+//! and `warm_up` implement [`Algorithm`] without being kinds. `headroom` steps any algorithm for
 //! priorities; the other files are shared code.
 //!
 //! To add an algorithm, add a file in `algorithm/` with a `KIND`, its `mod` line and its line in
@@ -19,7 +19,7 @@ mod adaptive;
 mod bits;
 mod bytes;
 mod concurrency;
-mod keeping;
+mod headroom;
 mod leaky_bucket;
 pub mod lease;
 mod parameters;
@@ -35,8 +35,8 @@ mod values;
 mod warm_up;
 mod window;
 
-pub(crate) use keeping::peek;
-pub use keeping::step_keeping;
+pub(crate) use headroom::peek;
+pub use headroom::step_with_headroom;
 pub use parameters::{Parameters, PenaltyParameters};
 pub use penalty::Penalty;
 pub use refuse_all::RefuseAll;

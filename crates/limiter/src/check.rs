@@ -23,7 +23,6 @@ mod raw_values;
 mod refund;
 mod refund_migrated;
 mod refusal_count;
-mod refused_actor;
 mod report;
 mod scratch;
 mod uncounted;

@@ -4,7 +4,7 @@
 //! ```text
 //!   Policy ── Limit  (url pattern, conditions)      less specific first
 //!               ├─ Group        (one actor: one cell, one load and one swap)
-//!               │    └─ Rule    (quota, algorithm, enforced or shadow)
+//!               │    └─ Rule    (quota, algorithm, for whom it is enforced)
 //!               └─ GlobalGroup  (one actor in a global store: one query, a fallback, a lease)
 //! ```
 //!
@@ -17,9 +17,9 @@ mod canonical;
 mod cost;
 mod counter;
 mod draft;
-mod dry_run;
 mod effects;
 mod ends;
+mod enforce;
 mod expand;
 mod global_group;
 mod group;
@@ -33,10 +33,10 @@ mod shards;
 mod statuses;
 mod usage;
 
-pub use cost::{Cost, CostSource, Reserve};
-pub use counter::{Counter, Counters, Kept};
+pub use cost::{Cost, CostSource, Estimate};
+pub use counter::{Counter, Counters, Headroom};
 pub use draft::{Draft, GlobalDraft, LimitDraft, RuleDraft, StoreDraft};
-pub use dry_run::{DryRun, Sample};
+pub use enforce::Enforce;
 pub use global_group::OnError;
 pub use lists::{List, Lists, Member};
 pub use missing::{ActorSource, Missing};
@@ -44,9 +44,11 @@ pub use plans::{MAX_PLANS, PlanCounters, PlanId, PlanSource};
 pub use rule::{Rule, RuleId};
 pub use shards::CountKey;
 pub use statuses::Statuses;
-pub use usage::{Measure, Measures, Usage};
+pub use usage::{Measure, Measures, ResponseNumber, Usage};
 
 pub(crate) use cost::Owed;
+pub(crate) use effects::RequestClass;
+pub(crate) use enforce::RolloutHash;
 pub(crate) use global_group::GlobalGroup;
 pub(crate) use group::{ActorRules, Costs, Group, GroupIndex, Identity};
 pub(crate) use limit::Limit;
@@ -58,10 +60,12 @@ use crate::actor::Named;
 use crate::actor::ip;
 use crate::adapt::{Adaptive, Shared};
 use crate::cells::table::{Hasher, TableId};
+use crate::check::DENY;
 use crate::matcher::tree::Tree;
 use crate::request::{Part, PartId, Parts, Request, Source};
+use diana_base::prng::mix;
+use diana_base::sort;
 use diana_base::time::Span;
-use dry_run::sorted;
 use shards::Shards;
 use std::sync::Arc;
 
@@ -87,7 +91,7 @@ use std::sync::Arc;
 /// assert_eq!(policy.named_rules().count(), 2);
 /// let (id, even) = policy.rules().last().expect("a rule");
 /// assert_eq!(policy.rule(id).map(|rule| rule.meaning()), Some(even.meaning()));
-/// assert!(policy.meanings().contains(&even.meaning()));
+/// assert_eq!(policy.meanings().len(), 2);
 ///
 /// // What the policy reads from requests.
 /// assert!(policy.reads_headers() && policy.headers().any(|name| name == "x-user-id"));
@@ -121,22 +125,21 @@ pub struct Policy {
     /// Shared with later configurations, whose migrations need some of the rules.
     pub(crate) rules: Vec<Arc<Rule>>,
     pub(crate) lists: Lists,
-    /// Whether the deny list refuses.
-    pub(crate) enforced: bool,
+    /// For which clients the deny list refuses.
+    pub(crate) enforce: Enforce,
     /// Where a request shows its plan. `None` if no rule has plans.
     plan: Option<PlanSource>,
-    /// Whether a rule keeps quota for important requests.
-    pub(crate) keeps: bool,
-    /// Whether the same limits apply to every request, and no request is important.
+    /// Whether a rule has headroom.
+    pub(crate) has_headroom: bool,
+    /// Whether the same limits apply to every request, and no request has a high
+    /// priority.
     matches_all: bool,
-    /// In a dry run: the sample of actors that the policy decides for.
-    sample: Option<Sample>,
-    /// In a dry run: the meanings of the rules that the policy beside it has as well, sorted.
-    shared: Vec<u64>,
     pub(crate) shards: Shards,
     measures: Measures,
     /// The adaptive limits.
     adaptive: Vec<(RuleId, Arc<Adaptive>)>,
+    /// A hash of all but the rules.
+    around_rules: u64,
 }
 
 impl Policy {
@@ -195,11 +198,6 @@ impl Policy {
         &self.adaptive
     }
 
-    /// Whether the policy decides beside another one.
-    pub(crate) fn is_dry_run(&self) -> bool {
-        self.sample.is_some()
-    }
-
     /// The rule with this id. `None` only for an id of another policy.
     #[must_use]
     pub fn rule(&self, id: RuleId) -> Option<&Rule> {
@@ -213,10 +211,11 @@ impl Policy {
         for rule in self.rules.iter_mut().filter_map(Arc::get_mut) {
             changed |= rule.reject_delay > Span::ZERO;
             rule.reject_delay = Span::ZERO;
-            let Rule { enforced, primary, fallback, .. } = rule;
+            let is_enforced = rule.enforced();
+            let Rule { primary, fallback, .. } = rule;
             for counter in fallback.iter_mut().chain([primary]).flat_map(Counters::all_mut) {
                 if let Some(algorithm) = counter.algorithm.without_waiting() {
-                    changed |= *enforced;
+                    changed |= is_enforced && counter.algorithm.may_wait();
                     counter.replace(algorithm);
                 }
             }
@@ -254,16 +253,28 @@ impl Policy {
         self.shards.fingerprint()
     }
 
-    /// The hashes of the rules' meanings, sorted: see [`Rule::meaning`].
+    /// A hash of the meanings of all rules and lists, and of the names of rules that are `named`,
+    /// whatever their order in the document.
     #[must_use]
-    pub fn meanings(&self) -> Vec<u64> {
-        sorted(self.rules.iter().map(|rule| rule.meaning).collect())
+    pub fn canonical_hash(&self, named: impl Fn(&str) -> bool) -> u64 {
+        let each = |rule: &Arc<Rule>| {
+            let name = Some(rule.name()).filter(|name| named(name));
+            let [fallback, leased] =
+                [&rule.fallback, &rule.leased].map(|counters| counters.as_ref().map(Counters::meaning));
+            let enforce = rule.enforce.hundredths();
+            Hasher::of(&(name, rule.meaning, enforce, rule.reject_delay, fallback, leased))
+        };
+        Hasher::of(&(Hasher::of_all(self.rules.iter().map(each)), self.around_rules))
     }
 
-    /// Whether `rule`, of this dry run or of the policy beside it, is in both.
+    /// The hashes of all that the rules do, sorted: see [`Rule::meaning`]. Unlike the meaning of a
+    /// rule, these tell for whom the rules are enforced.
     #[must_use]
-    pub fn shares(&self, rule: &Rule) -> bool {
-        self.shared.binary_search(&rule.meaning).is_ok()
+    pub fn meanings(&self) -> Vec<u64> {
+        let whole = |rule: &Arc<Rule>| rule.meaning ^ mix(rule.enforce.hundredths().into());
+        let mut meanings: Vec<u64> = self.rules.iter().map(whole).collect();
+        sort::sort_by_key(&mut meanings, |meaning| *meaning);
+        meanings
     }
 
     /// The values of lists, overrides and plans that are read from one header alone, each with the
@@ -300,20 +311,11 @@ impl Policy {
         self.plan.as_ref()?.name(plan)
     }
 
-    /// Whether the client IP is outside the sample of a dry run. Decisions by a list depend on
-    /// this.
-    pub(crate) fn leaves_out_client(&self, request: &Request, hasher: &Hasher) -> bool {
-        let mut key = Vec::new();
-        self.sample.is_some_and(|sample| {
-            self.address.actor().write(request, &mut key) && sample.leaves_out(hasher.hash(&key))
-        })
-    }
-
-    /// Whether the actor of `group` with this key is outside the sample of a dry run. All requests
-    /// together are never outside.
-    pub(crate) fn leaves_out(&self, group: &Group, hasher: &Hasher, key: Option<&[u8]>) -> bool {
-        let leaves_out = |sample: Sample| sample.leaves_out(hasher.hash(key.unwrap_or_default()));
-        !group.actors.is_empty() && self.sample.is_some_and(leaves_out)
+    /// Whether the deny list refuses a client that it names, rather than only report the client.
+    pub(crate) fn denies(&self, request: &Request) -> bool {
+        let hash = || RolloutHash::of_address(&self.address, request, &mut Vec::new());
+        let client = if self.enforce.is_partial() { hash() } else { RolloutHash::default() };
+        self.enforce.includes(Hasher::name(DENY.as_bytes()), client)
     }
 
     /// The number of keys of the shared data that this policy can ever use, and the bytes of all

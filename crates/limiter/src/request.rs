@@ -41,7 +41,8 @@ pub enum Part {
     /// A host attribute, by its path: `["xds", "route_name"]`.
     Property(Vec<Box<str>>),
     /// The declared size of the body in bytes, in decimal: `content-length`, or `0` if the request
-    /// ends with its headers. Absent if the size is unknown, as of a chunked body.
+    /// ends with its headers. Absent if the size is unknown: of a chunked body, and of a request
+    /// that becomes a tunnel, whatever it declares. That is one with `upgrade`, or `CONNECT`.
     BodySize,
 }
 

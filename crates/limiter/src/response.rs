@@ -47,16 +47,17 @@ impl ResponseOptions {
     /// use diana_limiter::check::{Decision, Outcome, Reason};
     /// use diana_limiter::response::ResponseOptions;
     /// # use diana_limiter::actor::{Actors, Scope, ip::ClientIp};
-    /// # use diana_limiter::policy::{Draft, Lists};
+    /// # use diana_limiter::policy::{Draft, Enforce, Lists};
     /// # use diana_limiter::request::Parts;
     /// # let mut parts = Parts::default();
     /// # let ip = ClientIp::compile(None, &mut parts);
     /// # let address = Actors::ip(&mut Scope { parts: &mut parts, ip: &ip });
-    /// # let (limits, lists, enforced, max_actors) = (Vec::new(), Lists::default(), true, 1);
-    /// # let (plan, store, dry_run) = (None, None, None);
+    /// # let (limits, lists, max_actors) = (Vec::new(), Lists::default(), 1);
+    /// # let enforce = Enforce::EVERYBODY;
+    /// # let (plan, store) = (None, None);
     /// # let draft =
     /// #     Draft {
-    /// #         parts, ip, address, limits, lists, enforced, plan, max_actors, store, dry_run
+    /// #         parts, ip, address, limits, lists, enforce, plan, max_actors, store
     /// #     };
     /// # let policy = draft.build();
     ///
@@ -142,7 +143,7 @@ impl ResponseOptions {
             return Vec::new();
         }
         let mut limits = Vec::new();
-        ShownRule::tightest_first(policy, decision, &mut limits);
+        ShownRule::tightest_first(decision, &mut limits);
         self.fields(policy, &limits)
     }
 

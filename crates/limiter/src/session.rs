@@ -217,13 +217,67 @@ impl Session {
         clock: impl Fn() -> Time,
     ) -> &'w Decision {
         let events = self.settle(policy, worker, store, clock);
-        worker.refuse_to_hold(policy, &events)
+        worker.refuse_to_hold(&events)
     }
 
     /// The wait is over: the request goes on. See the example of this [module](self).
     pub fn resume(&mut self) {
         self.is_waiting = false;
         self.charges.iter_mut().for_each(|charges| charges.keep_ending());
+    }
+
+    /// The host has forwarded all of the request, up to its last byte, at this time of the
+    /// monotonic clock: from now on the request waits for the upstream alone. Only rules with
+    /// [`Measures::latency`](crate::policy::Measures::latency) have to know.
+    ///
+    /// Here the upstream takes 300 ms to answer, and the limit of 200 ms halves the permits.
+    ///
+    /// ```
+    /// # use diana_limiter::cells::store::{Fault, Portable, Rules, Simulated};
+    /// # use diana_limiter::request::{Part, Values};
+    /// # use diana_limiter::session::{Session, Worker};
+    /// # use diana_limiter::time::{Span, Time};
+    /// let document = br#"{"url": "/", "rules": [{"name": "backend", "algo": "C", "rpu": 20,
+    ///     "adapt": {"signal": "latency_p90", "target": "200ms", "min": 4, "every": "10s"}}]}"#;
+    /// # let policy = diana_config::compile(document).expect("a valid document").policy;
+    /// # let store = Portable::probe(Simulated::new(Rules::Strict))?;
+    /// # let mut worker = Worker::new(&policy, &[7; 16]);
+    /// # let values = Values::default().with(Part::Path, "/");
+    /// # let request = policy.request(&values);
+    /// # let start = Time::from_ns(1_795_392_000_000_000_000);
+    /// # let seconds = |seconds| start.after(Span::from_secs(seconds));
+    /// for _ in 0..10 {
+    ///     let (mut session, _) = Session::start(&policy, &mut worker, &store, &request, || start);
+    ///     // The client needs five seconds for its upload.
+    ///     session.forwarded(&mut worker, seconds(5));
+    ///     let answered = seconds(5).after(Span::from_ms(300));
+    ///     session.responded(&mut worker, &store, 200, answered, || answered);
+    ///     // The response may last for hours.
+    ///     assert!(session.has_charges(), "the permit");
+    ///     session.settle(&policy, &mut worker, &store, || seconds(9));
+    /// }
+    /// let (_, decision) = Session::start(&policy, &mut worker, &store, &request, || seconds(10));
+    /// let remaining = decision.reports[0].verdict.map(|verdict| verdict.remaining);
+    /// assert_eq!(remaining, Some(12), "13 permits, one of which this request has");
+    /// # Ok::<(), Fault>(())
+    /// ```
+    pub fn forwarded(&mut self, worker: &mut Worker, now: Time) {
+        self.charges.iter_mut().for_each(|charges| worker.forwarded(charges, now));
+    }
+
+    /// The headers of the response have come, with this status and at this time of the monotonic
+    /// clock. Call this for a request that went on, whether or not all of it was
+    /// [forwarded](Session::forwarded).
+    pub fn responded<S: Store + ?Sized>(
+        &mut self,
+        worker: &mut Worker,
+        store: &S,
+        status: u16,
+        now: Time,
+        clock: impl Fn() -> Time,
+    ) -> Events {
+        let leave = |charges: &mut Box<Charges>| worker.leave(charges, Some((status, now)), store, &clock);
+        self.charges.as_mut().map(leave).unwrap_or_default()
     }
 
     /// Whether the request waits for its turn.
@@ -291,9 +345,9 @@ impl Session {
         self.end(policy, worker, store, None, &clock)
     }
 
-    /// Ends the request like [`Session::settle`], and corrects its charges to what it used. Without
-    /// a `usage`, as when the client leaves before the response, what was charged on arrival stays
-    /// charged. See the example of [`Usage`].
+    /// Ends the request like [`Session::settle`], and corrects its charges to what it used. If the
+    /// client has left before the response, `usage` has neither a status nor numbers. See the
+    /// example of [`Usage`].
     pub fn settle_used<S: Store + ?Sized>(
         &mut self,
         policy: &Policy,
@@ -326,9 +380,8 @@ impl Session {
     }
 
     /// Refunds the request's charges in cells to which they have migrated: another configuration
-    /// has replaced `policy`, under which `worker` decided, or makes a dry run beside its
-    /// successor. Call this before [`Session::settle`], which takes the charges. See the example of
-    /// [`Worker::migrate_from`].
+    /// has replaced `policy`, under which `worker` decided. Call this before [`Session::settle`],
+    /// which takes the charges. See the example of [`Worker::migrate_from`].
     pub fn settle_migrated<S: Store + ?Sized>(
         &self,
         (policy, worker): (&Policy, &Worker),

@@ -72,13 +72,13 @@ const GRACE: Span = Span::from_ms(100);
 /// ```
 #[derive(Debug)]
 pub struct Follower {
-    pub(crate) options: RemoteOptions,
-    pub(crate) keys: Keys,
-    pub(crate) id: u64,
+    options: RemoteOptions,
+    keys: Keys,
+    id: u64,
     /// The hash of the local document.
-    pub(crate) local: u64,
+    local: u64,
     /// The last refusal here, as [`Follower::refusal`] names it.
-    pub(crate) refused: u64,
+    refused: u64,
     /// The errors logged since the last contact.
     logged_failures: Vec<FetchError>,
     /// Whether the last reply was the first one after failures.
@@ -94,10 +94,6 @@ pub struct Follower {
     offered: u64,
     /// The last known contact with the server.
     contact: Time,
-    /// The comparison that runs here or was to run; zero: none.
-    pub(crate) comparison: u64,
-    /// The last comparison whose document has mistakes here.
-    pub(crate) invalid_candidate: u64,
     /// The deadline of this worker's pending poll.
     poll_until: Option<Time>,
     next_check: Time,
@@ -121,8 +117,6 @@ impl Follower {
             invalid: (0, 0),
             offered: 0,
             contact: Time::ZERO,
-            comparison: 0,
-            invalid_candidate: 0,
             poll_until: None,
             next_check: Time::ZERO,
         }
@@ -154,8 +148,7 @@ impl Follower {
 
     /// Notes that the document is active here; zero: the local configuration is.
     pub fn set_active(&mut self, generation: u64) {
-        // Any comparison was with the document that was active before.
-        (self.active, self.comparison) = ((generation, self.offered), 0);
+        self.active = (generation, self.offered);
     }
 
     /// Notes that the document is invalid here. Returns whether the refusal is new.
@@ -183,29 +176,12 @@ impl Follower {
         }
         let head = head?;
         // If a body does not match the head, it is being written or is lost.
-        if ![self.active, self.invalid].contains(&(head.generation, head.active)) {
-            let document = self.keys.document(store, head.slot, head.active)?;
-            self.offered = head.active;
-            return Some(Task::Activate(Snapshot { generation: head.generation, document }));
-        }
-        // Without a canary the candidate becomes active at the next poll. A worker on another
-        // document has nothing to compare.
-        let compares = self.options.canary.is_some() && self.active == (head.generation, head.active);
-        let comparison = if compares { head.comparison_id() } else { 0 };
-        if comparison == self.comparison {
+        if [self.active, self.invalid].contains(&(head.generation, head.active)) {
             return None;
         }
-        let document = if comparison > 0 {
-            self.keys.document(store, head.other(), head.compared_document())
-        } else {
-            None
-        };
-        let was = std::mem::replace(&mut self.comparison, if document.is_some() { comparison } else { 0 });
-        let (is_previous, logs) = (head.candidate == 0, head.poller == self.id);
-        match document {
-            Some(document) => Some(Task::Compare { document, is_previous, logs }),
-            None => (was > 0).then_some(Task::StopComparing),
-        }
+        let document = self.keys.document(store, head.slot, head.active)?;
+        self.offered = head.active;
+        Some(Task::Activate(Snapshot { generation: head.generation, document }))
     }
 
     /// Whether the host has not answered this worker's poll in time, so that the poll has failed.
@@ -241,13 +217,10 @@ impl Follower {
             return None;
         }
         self.poll_until = Some(until);
-        let is_lost = |slot, named| named > 0 && self.keys.document(store, slot, named).is_none();
-        let is_lost = is_lost(head.slot, head.active) || is_lost(head.other(), head.candidate);
+        let is_lost = head.active > 0 && self.keys.document(store, head.slot, head.active).is_none();
         // A document that another worker has refused may be valid over this local document.
         let is_unjudged = head.refused > 0 && head.refused != self.refused;
-        let is_orphaned = head.candidate > 0 && self.options.canary.is_none();
-        let validators =
-            if is_lost || is_unjudged || is_orphaned { Validators::default() } else { head.validators };
+        let validators = if is_lost || is_unjudged { Validators::default() } else { head.validators };
         Some(self.options.request(&validators))
     }
 }

@@ -5,7 +5,7 @@
 //!   diana/c……………    head: poller, next, contact, generation, hashes, validators
 //!                    (small; each worker reads it often)
 //!   diana/d…………… 0  body: hash, document     one is the active document,
-//!   diana/d…………… 1  body: hash, document     the other one the candidate or the previous document
+//!   diana/d…………… 1  body: hash, document     the other one will be the next
 //! ```
 //!
 //! A worker writes a body before the head names it. A body whose hash is not in the head does not
@@ -14,8 +14,9 @@
 use crate::options::RemoteOptions;
 use crate::validators::Validators;
 use diana_base::time::Time;
-use diana_limiter::cells::store::{Loaded, Store, Swap, Version};
+use diana_limiter::cells::store::{Loaded, Store, Swap, Update, Version};
 use diana_limiter::cells::table::Hasher;
+use std::borrow::Cow;
 
 /// The shared state of a source. Instants are those of the monotonic clock that all workers share.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -33,13 +34,6 @@ pub(crate) struct Head {
     /// The hash of the active document, and the body that holds it.
     pub(crate) active: u64,
     pub(crate) slot: u64,
-    /// The hash of the candidate, which is in the other body; zero: none.
-    pub(crate) candidate: u64,
-    /// The hash of the previous document, which is in the other body during the watch; zero: none.
-    pub(crate) previous: u64,
-    /// Since when the comparison runs, and the hash of the local document under it.
-    pub(crate) since: Time,
-    pub(crate) local_document: u64,
     /// The last refusal since the active document, as `Follower::refusal` names it; zero: none.
     pub(crate) refused: u64,
     /// The validators of the last reply.
@@ -47,20 +41,16 @@ pub(crate) struct Head {
 }
 
 /// The first bytes of a head: its format.
-const FORM: u64 = u64::from_le_bytes(*b"diana-c3");
+const FORM: u64 = u64::from_le_bytes(*b"diana-c4");
 
-const WORDS: usize = 13;
+const WORDS: usize = 9;
 
 impl Head {
     fn bytes(&self) -> Vec<u8> {
-        let Head { poller, next, failures, contact, generation, active, .. } = self;
-        let Head { slot, candidate, previous, since, local_document, refused, validators, .. } = self;
-        let times = [next, contact, since].map(|time| time.as_ns());
-        let [next, contact, since] = times;
-        let own = [FORM, *poller, next, *failures, contact, *generation];
-        let documents = [*active, *slot, *candidate, *previous, since, *refused, *local_document];
-        let words = own.into_iter().chain(documents);
-        let mut bytes: Vec<u8> = words.flat_map(u64::to_le_bytes).collect();
+        let Head { poller, next, failures, contact, generation, active, slot, refused, validators } = self;
+        let [next, contact] = [next, contact].map(|time| time.as_ns());
+        let words = [FORM, *poller, next, *failures, contact, *generation, *active, *slot, *refused];
+        let mut bytes: Vec<u8> = words.into_iter().flat_map(u64::to_le_bytes).collect();
         for validator in [&validators.etag, &validators.modified] {
             bytes.extend(validator.as_bytes());
             bytes.push(0);
@@ -88,17 +78,13 @@ impl Head {
             generation: word(5),
             active: word(6),
             slot: word(7),
-            candidate: word(8),
-            previous: word(9),
-            since: Time::from_ns(word(10)),
-            refused: word(11),
-            local_document: word(12),
+            refused: word(8),
             validators,
         })
     }
 }
 
-pub(crate) fn u64_at(bytes: &[u8], at: usize) -> u64 {
+fn u64_at(bytes: &[u8], at: usize) -> u64 {
     let bytes = bytes.get(at..).and_then(<[u8]>::first_chunk);
     bytes.map_or(0, |bytes| u64::from_le_bytes(*bytes))
 }
@@ -108,13 +94,6 @@ impl Head {
     pub(crate) fn other(&self) -> u64 {
         u64::from(self.slot == 0)
     }
-
-    /// Activates the document in the other body. Returns the hash of the document that was active.
-    pub(crate) fn switch(&mut self, document: u64) -> u64 {
-        self.slot = self.other();
-        self.generation = self.generation.saturating_add(1);
-        std::mem::replace(&mut self.active, document)
-    }
 }
 
 /// The keys of a source in the shared data.
@@ -122,7 +101,6 @@ impl Head {
 pub(crate) struct Keys {
     pub(crate) head: Vec<u8>,
     bodies: [Vec<u8>; 2],
-    pub(crate) canary_counts: Vec<u8>,
 }
 
 /// The hash of a document; never zero.
@@ -135,7 +113,7 @@ impl Keys {
         let mut id = String::new();
         options.id().to_le_bytes().into_iter().for_each(|byte| diana_base::format::hex(&mut id, byte));
         let key = |kind: &str, end: &str| ["diana/", kind, &id, end].concat().into_bytes();
-        Keys { head: key("c", ""), bodies: [key("d", "0"), key("d", "1")], canary_counts: key("t", "") }
+        Keys { head: key("c", ""), bodies: [key("d", "0"), key("d", "1")] }
     }
 
     /// The head, or the default if there is none, and its version. `None` if the store fails.
@@ -166,18 +144,8 @@ impl Keys {
     /// Writes a document over any other. Returns whether it was written.
     pub(crate) fn put_document<S: Store + ?Sized>(&self, store: &S, slot: u64, document: &[u8]) -> bool {
         let bytes = [&hash(document).to_le_bytes()[..], document].concat();
-        // Each further round means that another worker won the swap.
         const ROUNDS: u32 = 8;
-        for _ in 0..ROUNDS {
-            let Ok(found) = store.load(self.body(slot)) else {
-                return false;
-            };
-            match store.swap(self.body(slot), &bytes, found.map(|loaded| loaded.version)) {
-                Ok(Swap::Done) => return true,
-                Ok(Swap::Lost) => {}
-                Err(_) => return false,
-            }
-        }
-        false
+        let body = self.body(slot);
+        store.update(body, ROUNDS, &mut |_| Some(Cow::Borrowed(&bytes))) == Ok(Update::Stored)
     }
 }

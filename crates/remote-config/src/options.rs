@@ -1,6 +1,5 @@
 //! How to fetch documents from a server: its address, the requests to it, and how long to wait.
 
-use crate::canary::CanaryOptions;
 use crate::validators::Validators;
 use diana_base::time::Span;
 use diana_limiter::cells::table::Hasher;
@@ -46,11 +45,17 @@ pub struct RemoteOptions {
     pub pointer: Vec<String>,
     /// Whether the document is encoded as base64.
     pub is_base64: bool,
-    /// How a candidate is compared before activation; `None` activates each document at once.
-    pub canary: Option<CanaryOptions>,
 }
 
 impl RemoteOptions {
+    /// A hash of the options, except the headers, which may have secrets.
+    #[must_use]
+    pub fn canonical_hash(&self) -> u64 {
+        let RemoteOptions { cluster, authority, path, body, interval, timeout, max_stale, pointer, .. } =
+            self;
+        Hasher::of(&(cluster, authority, path, body, interval, timeout, max_stale, pointer, self.is_base64))
+    }
+
     /// The interval between polls, unless configured otherwise.
     pub const INTERVAL: Span = Span::from_secs(5);
 
@@ -74,7 +79,6 @@ impl RemoteOptions {
             max_stale: RemoteOptions::MAX_STALE,
             pointer: Vec::new(),
             is_base64: false,
-            canary: None,
         }
     }
 

@@ -41,6 +41,8 @@ pub(crate) struct State {
     has_data: bool,
     /// The number of the events that are over.
     last: Option<u64>,
+    /// Whether the pointer led to something without a value in an event behind the last number.
+    is_unreadable: bool,
 }
 
 /// The part of a line that was read last.
@@ -61,7 +63,13 @@ impl EventStream {
     /// A reader before the first byte of a stream.
     #[must_use]
     pub fn new(pointer: &Pointer) -> EventStream {
-        let state = State { line: Line::Mark(0), is_after_cr: false, has_data: false, last: None };
+        let state = State {
+            line: Line::Mark(0),
+            is_after_cr: false,
+            has_data: false,
+            last: None,
+            is_unreadable: false,
+        };
         EventStream { json: JsonNumber::new(pointer), state }
     }
 
@@ -85,6 +93,28 @@ impl EventStream {
     #[must_use]
     pub fn value(&self) -> Option<u64> {
         self.json.value().or(self.state.last)
+    }
+
+    /// Whether the [value](EventStream::value) is that of the stream, which `has_ended` if no more
+    /// bytes come. Otherwise a later event, or one that was not understood, may have another
+    /// number.
+    ///
+    /// ```
+    /// use diana_response_meter::{EventStream, Pointer};
+    ///
+    /// let mut events = EventStream::new(&Pointer::parse("/n")?);
+    /// events.push(b"data: {\"n\": 1}\n\n");
+    /// assert_eq!((events.is_final(false), events.is_final(true)), (false, true));
+    /// events.push(b"data: {\"n\": 2");
+    /// assert!(!events.is_final(true), "the event is cut");
+    /// # Ok::<(), &str>(())
+    /// ```
+    #[must_use]
+    pub fn is_final(&self, has_ended: bool) -> bool {
+        let State { has_data, is_unreadable, .. } = self.state;
+        let is_cut = has_data && self.json.is_within();
+        let is_unreadable = is_unreadable || self.json.is_unreadable();
+        has_ended && (self.json.value().is_some() || !is_cut && !is_unreadable)
     }
 
     /// Reads bytes of a line, and returns the bytes behind.
@@ -126,6 +156,8 @@ impl EventStream {
         match self.state.line {
             // An empty line ends the event.
             Line::Name(0) | Line::Mark(0) => {
+                let is_unreadable = self.state.is_unreadable || self.json.is_unreadable();
+                self.state.is_unreadable = is_unreadable && self.json.value().is_none();
                 self.state.last = self.value();
                 self.state.has_data = false;
                 self.json.restart();

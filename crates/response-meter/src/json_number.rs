@@ -50,6 +50,8 @@ pub(crate) struct State {
     is_key: bool,
     key: Key,
     found: Option<u64>,
+    /// Whether the pointer leads to something else than a number with a value or `null`.
+    is_unreadable: bool,
 }
 
 /// What the next byte may be.
@@ -73,8 +75,10 @@ enum Next {
     /// The rest of `true`, `false` or `null`.
     Literal(&'static [u8]),
     Number(Number),
-    /// Nothing: the document is over or malformed.
-    Done,
+    /// White space: the document is over.
+    Over,
+    /// Nothing: the document is malformed, or is not read any further.
+    Failed,
 }
 
 impl JsonNumber {
@@ -90,7 +94,7 @@ impl JsonNumber {
         let names = self.pointer.names();
         while let Some((byte, rest)) = bytes.split_first() {
             bytes = match state.next {
-                Next::Done => return,
+                Next::Failed => return,
                 Next::Text => state.text(bytes, names),
                 _ => {
                     state.step(*byte, names);
@@ -112,15 +116,56 @@ impl JsonNumber {
         }
     }
 
-    /// Whether further bytes change nothing: the document is over or malformed.
+    /// Whether further bytes change nothing: the document is malformed, or it is over and nothing
+    /// behind it matters.
     #[must_use]
     pub fn is_done(&self) -> bool {
-        matches!(self.state.next, Next::Done)
+        let State { next, found, is_unreadable, .. } = self.state;
+        matches!(next, Next::Failed) || matches!(next, Next::Over) && (found.is_some() || is_unreadable)
+    }
+
+    /// Whether more of the document has to follow.
+    pub(crate) fn is_within(&self) -> bool {
+        !matches!(self.state.next, Next::Over | Next::Failed)
+    }
+
+    /// Whether the [value](JsonNumber::value) is that of the document, which `has_ended` if no more
+    /// bytes come. Otherwise the document may have a number that was not read: it is cut, malformed
+    /// or followed by something else, or the pointer leads to no number from 0 to 2^53.
+    ///
+    /// ```
+    /// use diana_response_meter::{JsonNumber, Pointer};
+    ///
+    /// let read = |document: &[u8]| {
+    ///     let mut json = JsonNumber::new(&Pointer::parse("/n").expect("a pointer"));
+    ///     json.push(document);
+    ///     (json.value(), json.is_final(true))
+    /// };
+    /// assert_eq!(read(br#"{"n": 7, "te"#), (Some(7), true), "the number is complete");
+    /// assert_eq!(read(br#"{"m": 7}"#), (None, true), "the document has no such number");
+    /// assert_eq!(read(br#"{"n": null}"#), (None, true));
+    /// assert_eq!(read(br#"{"m": 7, "te"#), (None, false), "the rest may have one");
+    /// assert_eq!(read(br#"{"n": "7"}"#), (None, false));
+    /// ```
+    #[must_use]
+    pub fn is_final(&self, has_ended: bool) -> bool {
+        let State { next, depth, found, is_unreadable, .. } = self.state;
+        let is_whole = match next {
+            Next::Over => true,
+            Next::Number(number) => depth == 0 && number.is_complete(),
+            _ => false,
+        };
+        found.is_some() || has_ended && (is_whole && !is_unreadable || self.value().is_some())
+    }
+
+    /// Whether the pointer leads to something that has no value, as far as the document was read.
+    pub(crate) fn is_unreadable(&self) -> bool {
+        self.state.is_unreadable
     }
 
     /// Ends the document early: further bytes exist, and are not read.
     pub(crate) fn stop(&mut self) {
-        self.state.next = Next::Done;
+        self.state.next = Next::Failed;
     }
 
     /// Starts another document with the same pointer.
@@ -139,6 +184,7 @@ impl State {
         is_key: false,
         key: Key::SKIPPED,
         found: None,
+        is_unreadable: false,
     };
 
     /// Reads a byte outside a string, or within an escape.
@@ -148,13 +194,19 @@ impl State {
                 Step::More => return,
                 Step::End => {
                     let value = number.value();
-                    if self.hits == self.depth && self.depth == names.len() {
+                    if self.is_at_pointer(names) {
                         self.found = value;
+                        self.is_unreadable = value.is_none();
                     }
                     self.end_value();
                 }
-                Step::Malformed => self.next = Next::Done,
+                Step::Malformed => self.next = Next::Failed,
             }
+        }
+        let begins_value = matches!(self.next, Next::Value | Next::ValueOrEnd) && byte != b']';
+        if begins_value && !byte.is_ascii_whitespace() && self.is_at_pointer(names) {
+            // Until its end, a number has no value.
+            self.is_unreadable = byte != b'n';
         }
         let is_object = self.kinds & 1 == 1;
         let next = match (self.next, byte) {
@@ -164,7 +216,7 @@ impl State {
                 [] => return self.end_value(),
                 _ => Next::Literal(rest),
             },
-            (Next::Literal(_), _) => Next::Done,
+            (Next::Literal(_), _) => Next::Failed,
             (_, b' ' | b'\t' | b'\n' | b'\r') => return,
             (Next::Value | Next::ValueOrEnd, _) => match byte {
                 b'{' => return self.open(1, Next::KeyOrEnd, names),
@@ -175,7 +227,7 @@ impl State {
                 b'f' => Next::Literal(b"alse"),
                 b'n' => Next::Literal(b"ull"),
                 b']' if matches!(self.next, Next::ValueOrEnd) => return self.close(),
-                _ => Next::Done,
+                _ => Next::Failed,
             },
             (Next::Key | Next::KeyOrEnd, b'"') => self.start_text(true, names),
             (Next::KeyOrEnd, b'}') => return self.close(),
@@ -189,9 +241,14 @@ impl State {
             }
             (Next::CommaOrEnd, b'}') if is_object => return self.close(),
             (Next::CommaOrEnd, b']') if !is_object => return self.close(),
-            _ => Next::Done,
+            _ => Next::Failed,
         };
         self.next = next;
+    }
+
+    /// Whether the pointer leads to the current value.
+    fn is_at_pointer(&self, names: &[Name]) -> bool {
+        self.hits == self.depth && self.depth == names.len()
     }
 
     /// Whether the innermost object or list is on the path, and its current key or element is not.
@@ -207,7 +264,7 @@ impl State {
     /// Opens an object, `kind` 1, or a list, `kind` 0.
     fn open(&mut self, kind: u64, next: Next, names: &[Name]) {
         if self.depth == MAX_DEPTH {
-            self.next = Next::Done;
+            self.next = Next::Failed;
             return;
         }
         self.next = next;
@@ -238,7 +295,7 @@ impl State {
             self.hits = self.depth.saturating_sub(1);
             self.index = PAST;
         }
-        self.next = if self.depth == 0 { Next::Done } else { Next::CommaOrEnd };
+        self.next = if self.depth == 0 { Next::Over } else { Next::CommaOrEnd };
     }
 
     fn start_text(&mut self, is_key: bool, names: &[Name]) -> Next {
@@ -267,10 +324,11 @@ impl State {
                     self.hits = self.depth;
                     // What an equal key had before no longer counts.
                     self.found = None;
+                    self.is_unreadable = false;
                 }
             }
             b'"' => self.end_value(),
-            _ => self.next = Next::Done,
+            _ => self.next = Next::Failed,
         }
         rest
     }
@@ -285,7 +343,7 @@ impl State {
             b'n' => b'\n',
             b'r' => b'\r',
             b't' => b'\t',
-            _ => return Next::Done,
+            _ => return Next::Failed,
         };
         self.push_unit(u16::from(letter), names)
     }
@@ -295,7 +353,7 @@ impl State {
         let digit = match byte {
             b'0'..=b'9' => byte & 0xf,
             b'a'..=b'f' | b'A'..=b'F' => (byte & 0xf).saturating_add(9),
-            _ => return Next::Done,
+            _ => return Next::Failed,
         };
         let unit = unit << 4 | u16::from(digit);
         match left {

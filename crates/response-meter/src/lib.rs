@@ -6,14 +6,15 @@
 //! of the body.
 //!
 //! ```
-//! use diana_response_meter::{Meter, Pointer};
+//! use diana_response_meter::{Meter, Pointer, ResponseHead};
 //!
 //! let tokens = Pointer::parse("/usage/total_tokens")?;
-//! let mut meter = Meter::new(&tokens, b"text/event-stream; charset=utf-8", None, 65_536).unwrap();
+//! let head = ResponseHead { status: 200, content_type: b"text/event-stream", content_encoding: b"" };
+//! let mut meter = Meter::new(&tokens, head, 65_536);
 //! meter.push(b"data: {\"choices\":[],\"usa");
 //! meter.push(b"ge\":{\"total_tokens\":21}}\n\nda");
 //! meter.push(b"ta: [DONE]\n\n");
-//! assert_eq!(meter.value(), Some(21));
+//! assert_eq!((meter.value(), meter.is_final(true)), (Some(21), true));
 //! # Ok::<(), &str>(())
 //! ```
 //!
@@ -21,20 +22,11 @@
 //!   chunk ─► Meter ─┬─ application/json ──────────────────────────────► JsonNumber ─► value
 //!                   └─ text/event-stream ─► EventStream ─ data lines ─►     "
 //! ```
+//!
+//! A client must not be able to hide a number. So a reader tells a response without a number from
+//! one whose number it could not read: its value is not final.
 #![forbid(unsafe_code)]
-#![warn(missing_docs, clippy::must_use_candidate)]
-#![cfg_attr(
-    not(test),
-    deny(
-        clippy::unwrap_used,
-        clippy::expect_used,
-        clippy::panic,
-        clippy::unreachable,
-        clippy::indexing_slicing,
-        clippy::string_slice,
-        clippy::arithmetic_side_effects
-    )
-)]
+#![cfg_attr(test, allow(clippy::arithmetic_side_effects, clippy::string_slice, clippy::unreachable))]
 
 mod event_stream;
 mod json_number;
@@ -45,7 +37,7 @@ mod pointer;
 
 pub use event_stream::EventStream;
 pub use json_number::JsonNumber;
-pub use meter::Meter;
+pub use meter::{Meter, ResponseHead};
 pub use pointer::Pointer;
 
 #[cfg(test)]

@@ -7,57 +7,77 @@ use crate::pointer::Pointer;
 /// Reads the number at a pointer in the body of one response, in chunks of any size.
 ///
 /// ```
-/// use diana_response_meter::{Meter, Pointer};
+/// use diana_response_meter::{Meter, Pointer, ResponseHead};
 ///
 /// let tokens = Pointer::parse("/usage/total_tokens")?;
-/// let mut meter = Meter::new(&tokens, b"application/json", None, 65_536).unwrap();
+/// let head = ResponseHead { status: 200, content_type: b"application/json", content_encoding: b"" };
+/// let mut meter = Meter::new(&tokens, head, 65_536);
 /// meter.push(br#"{"usage": {"total_"#);
+/// assert_eq!((meter.value(), meter.is_final(false)), (None, false));
 /// meter.push(br#"tokens": 21}}"#);
-/// assert_eq!(meter.value(), Some(21));
+/// assert_eq!((meter.value(), meter.is_final(true)), (Some(21), true));
 ///
-/// assert!(Meter::new(&tokens, b"text/html", None, 65_536).is_none());
-/// assert!(Meter::new(&tokens, b"application/json", Some(b"gzip"), 65_536).is_none());
+/// let mut meter = Meter::new(&tokens, ResponseHead { content_encoding: b"gzip", ..head }, 65_536);
+/// meter.push(b"\x1f\x8b");
+/// assert_eq!((meter.value(), meter.is_final(true)), (None, false), "there may be a number");
 /// # Ok::<(), &str>(())
 /// ```
 #[derive(Clone)]
 pub struct Meter(Reader);
+
+/// What the headers of a response say about its body.
+#[derive(Clone, Copy, Debug)]
+pub struct ResponseHead<'h> {
+    /// The status; 0 if it is unknown.
+    pub status: u16,
+    /// The value of `content-type`; empty if there is none.
+    pub content_type: &'h [u8],
+    /// The value of `content-encoding`; empty if there is none.
+    pub content_encoding: &'h [u8],
+}
 
 #[derive(Clone)]
 enum Reader {
     /// The document, and how many further bytes of it are read.
     Json(JsonNumber, usize),
     Events(EventStream),
+    /// A response that has no number.
+    Nothing,
+    /// A successful response of another type; whether a part of its body has come.
+    Other(bool),
+    /// A body that cannot be read.
+    Unreadable,
 }
 
 impl Meter {
-    /// A meter for a response with these headers, or `None` if the meter cannot read the body.
+    /// A meter for a response with these headers.
     ///
-    /// - `content_type`: `application/json` and `application/*+json` are one JSON document,
-    ///   `text/event-stream` is a stream of events. Case and parameters do not matter; the text is
-    ///   read as UTF-8.
-    /// - `content_encoding`: absent, empty or `identity`. A compressed body cannot be read.
+    /// - `application/json` and `application/*+json` are one JSON document, `text/event-stream` is
+    ///   a stream of events. Case and parameters do not matter; the text is read as UTF-8.
+    /// - A compressed body cannot be read, nor can a part of a document (206).
+    /// - A body of another type has no number if it is empty or if the status is 300 or above.
+    ///   Otherwise it cannot be read.
     /// - `limit`: the longest JSON body that is read in full, in bytes. Of a longer body the first
     ///   `limit` bytes are read, as if the body were cut there. An event stream may have any
     ///   length, because it ends with the number.
     #[must_use]
-    pub fn new(
-        pointer: &Pointer,
-        content_type: &[u8],
-        content_encoding: Option<&[u8]>,
-        limit: usize,
-    ) -> Option<Meter> {
-        let encoding = content_encoding.unwrap_or_default().trim_ascii();
-        if !encoding.is_empty() && !encoding.eq_ignore_ascii_case(b"identity") {
-            return None;
-        }
-        let media_type = content_type.split(|byte| *byte == b';').next().unwrap_or_default().trim_ascii();
-        if media_type.eq_ignore_ascii_case(b"text/event-stream") {
-            Some(Meter(Reader::Events(EventStream::new(pointer))))
-        } else if is_json(media_type) {
-            Some(Meter(Reader::Json(JsonNumber::new(pointer), limit)))
-        } else {
-            None
-        }
+    pub fn new(pointer: &Pointer, head: ResponseHead, limit: usize) -> Meter {
+        let encoding = head.content_encoding.trim_ascii();
+        let is_encoded = !encoding.is_empty() && !encoding.eq_ignore_ascii_case(b"identity");
+        let media_type =
+            head.content_type.split(|byte| *byte == b';').next().unwrap_or_default().trim_ascii();
+        Meter(match head.status {
+            // RFC 9110: such a response has no body.
+            204 | 205 | 304 => Reader::Nothing,
+            206 => Reader::Unreadable,
+            _ if is_encoded => Reader::Unreadable,
+            _ if media_type.eq_ignore_ascii_case(b"text/event-stream") => {
+                Reader::Events(EventStream::new(pointer))
+            }
+            _ if is_json(media_type) => Reader::Json(JsonNumber::new(pointer), limit),
+            300.. => Reader::Nothing,
+            _ => Reader::Other(false),
+        })
     }
 
     /// Reads the next bytes of the body.
@@ -71,6 +91,8 @@ impl Meter {
                     None => json.stop(),
                 }
             }
+            Reader::Other(has_body) => *has_body |= !bytes.is_empty(),
+            Reader::Nothing | Reader::Unreadable => {}
         }
     }
 
@@ -82,16 +104,39 @@ impl Meter {
         match &self.0 {
             Reader::Events(events) => events.value(),
             Reader::Json(json, _) => json.value(),
+            Reader::Nothing | Reader::Other(_) | Reader::Unreadable => None,
+        }
+    }
+
+    /// Whether the [value](Meter::value) is that of the response. Otherwise the response may have a
+    /// number that was not read. `has_ended`: whether the body has passed to its end.
+    #[must_use]
+    pub fn is_final(&self, has_ended: bool) -> bool {
+        match &self.0 {
+            Reader::Events(events) => events.is_final(has_ended),
+            Reader::Json(json, _) => json.is_final(has_ended),
+            Reader::Nothing => true,
+            Reader::Other(has_body) => has_ended && !has_body,
+            Reader::Unreadable => false,
+        }
+    }
+
+    /// A part of the body cannot be had, so nothing further is read.
+    pub fn lose(&mut self) {
+        match &mut self.0 {
+            Reader::Json(json, _) => json.stop(),
+            Reader::Events(_) | Reader::Other(_) => self.0 = Reader::Unreadable,
+            Reader::Nothing | Reader::Unreadable => {}
         }
     }
 
     /// Whether further bytes change nothing, so that the host need not copy them.
     ///
     /// ```
-    /// use diana_response_meter::{Meter, Pointer};
+    /// use diana_response_meter::{Meter, Pointer, ResponseHead};
     ///
-    /// let n = Pointer::parse("/n")?;
-    /// let mut meter = Meter::new(&n, b"application/json", None, 1_000).unwrap();
+    /// let head = ResponseHead { status: 200, content_type: b"application/json", content_encoding: b"" };
+    /// let mut meter = Meter::new(&Pointer::parse("/n")?, head, 1_000);
     /// meter.push(b"{\"n\": 7");
     /// assert!(!meter.is_done());
     /// meter.push(b"}");
@@ -103,6 +148,8 @@ impl Meter {
         match &self.0 {
             Reader::Events(_) => false,
             Reader::Json(json, _) => json.is_done(),
+            Reader::Nothing | Reader::Unreadable => true,
+            Reader::Other(has_body) => *has_body,
         }
     }
 }

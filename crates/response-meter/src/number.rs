@@ -102,7 +102,7 @@ impl Number {
         }
     }
 
-    fn is_complete(&self) -> bool {
+    pub(crate) fn is_complete(&self) -> bool {
         matches!(self.phase, Phase::Zero | Phase::Whole | Phase::Fraction | Phase::Exponent)
     }
 

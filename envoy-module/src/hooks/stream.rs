@@ -45,8 +45,8 @@ fn event<R: Copy>(
     let Some(stream) = (unsafe { entry.as_ref() }) else {
         return fallback;
     };
-    // Most streams have no state. Only the stream's thread sets the mark, so it needs no turn to read
-    // the mark.
+    // Most streams have no state. Only the stream's thread sets the mark, so it needs no turn to
+    // read the mark.
     if !stream.is_known.get() {
         return fallback;
     }
@@ -132,13 +132,13 @@ fn carry_out(stream: &Stream, action: Action) -> u32 {
 pub extern "C" fn envoy_dynamic_module_on_http_filter_request_body(
     _: StreamPtr,
     entry: Entry,
-    _ends: bool,
+    ends: bool,
 ) -> u32 {
     event(entry, body_status::CONTINUE, |stream, filter| {
         // SAFETY: the stream of an event lives.
         let reader = unsafe { Reader::new(stream.vm.envoy, stream.envoy.get()) };
         let size = reader.body_size(body::RECEIVED_REQUEST);
-        match filter.on_request_body(stream.id, size) {
+        match filter.on_request_body(stream.id, size, ends) {
             Action::Continue => body_status::CONTINUE,
             Action::Pause => body_status::STOP_AND_WATERMARK,
         }
@@ -148,7 +148,7 @@ pub extern "C" fn envoy_dynamic_module_on_http_filter_request_body(
 /// The request's trailers have arrived.
 #[unsafe(no_mangle)]
 pub extern "C" fn envoy_dynamic_module_on_http_filter_request_trailers(_: StreamPtr, entry: Entry) -> u32 {
-    event(entry, trailers_status::CONTINUE, |stream, filter| match filter.on_request_more(stream.id) {
+    event(entry, trailers_status::CONTINUE, |stream, filter| match filter.on_request_trailers(stream.id) {
         Action::Continue => trailers_status::CONTINUE,
         Action::Pause => trailers_status::STOP,
     })
@@ -159,12 +159,12 @@ pub extern "C" fn envoy_dynamic_module_on_http_filter_request_trailers(_: Stream
 pub extern "C" fn envoy_dynamic_module_on_http_filter_response_headers(
     _: StreamPtr,
     entry: Entry,
-    _ends: bool,
+    ends: bool,
 ) -> u32 {
     event(entry, headers_status::CONTINUE, |stream, filter| {
         #[cfg(feature = "test-panics")]
         crate::test_panics::at(crate::test_panics::Place::Response);
-        filter.on_response_headers(stream.id);
+        filter.on_response_headers(stream.id, ends);
         headers_status::CONTINUE
     })
 }
@@ -174,21 +174,24 @@ pub extern "C" fn envoy_dynamic_module_on_http_filter_response_headers(
 pub extern "C" fn envoy_dynamic_module_on_http_filter_response_body(
     _: StreamPtr,
     entry: Entry,
-    _ends: bool,
+    ends: bool,
 ) -> u32 {
     event(entry, body_status::CONTINUE, |stream, filter| {
         // SAFETY: the stream of an event lives.
         let reader = unsafe { Reader::new(stream.vm.envoy, stream.envoy.get()) };
         let size = reader.body_size(body::RECEIVED_RESPONSE);
-        filter.on_response_body(stream.id, size);
+        filter.on_response_body(stream.id, size, ends);
         body_status::CONTINUE
     })
 }
 
-/// Nothing depends on the response's trailers.
+/// The response's trailers have arrived.
 #[unsafe(no_mangle)]
-pub extern "C" fn envoy_dynamic_module_on_http_filter_response_trailers(_: StreamPtr, _entry: Entry) -> u32 {
-    trailers_status::CONTINUE
+pub extern "C" fn envoy_dynamic_module_on_http_filter_response_trailers(_: StreamPtr, entry: Entry) -> u32 {
+    event(entry, trailers_status::CONTINUE, |stream, filter| {
+        filter.on_response_trailers(stream.id);
+        trailers_status::CONTINUE
+    })
 }
 
 /// A bell of the worker has rung.

@@ -1,5 +1,14 @@
 //! A simulated Envoy drives the module with events in any order that Envoy may have. The fuzzer
 //! does the same for longer: `cargo xtask fuzz native_module`.
+#![allow(
+    clippy::arithmetic_side_effects,
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    clippy::string_slice,
+    clippy::unreachable,
+    clippy::unwrap_used
+)]
 
 mod bodies;
 mod envoy;

@@ -55,7 +55,13 @@ impl HostRequest {
             };
             values.with(part, line)
         };
+        let is_tunnel = |(name, line): &(String, Vec<u8>)| match &**name {
+            ":method" => line == b"CONNECT",
+            name => name == "upgrade",
+        };
         let size = match headers.iter().find(|(name, _)| name == "content-length") {
+            // Whatever a tunnel declares, more may follow.
+            _ if !ends && headers.iter().any(is_tunnel) => None,
             Some((_, size)) => Some(size.clone()),
             // A request without a body need not declare its size.
             None => ends.then(|| b"0".to_vec()),

@@ -3,7 +3,6 @@
 //! The team's own feature: requests below a path under maintenance get status 503. Diana limits all
 //! other requests.
 #![cfg(target_arch = "wasm32")]
-#![allow(missing_docs)] // the SDK's macro exports functions without documentation
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
 mod host;

@@ -6,7 +6,7 @@ use diana_document::{Errors, Node, parse};
 use diana_limiter::adapt::{Adaptive, Controller, Limits, Resource, Signal, State};
 use diana_limiter::algorithm::EvictionRank;
 use diana_limiter::algorithm::{
-    Admission, Algorithm, Charge, KINDS, Penalty, Quota, Reservation, Verdict, step_keeping,
+    Admission, Algorithm, Charge, KINDS, Penalty, Quota, Reservation, Verdict, step_with_headroom,
 };
 use std::sync::Arc;
 
@@ -100,7 +100,7 @@ fn check(algorithm: &dyn Algorithm, mut input: Input) {
         run.prepare();
         check_promises(&run, input.scaled());
         if algorithm.without_waiting().is_none() {
-            check_kept(&run, 1 + input.scaled() % Quota::MAX_RPU);
+            check_headroom(&run, 1 + input.scaled() % Quota::MAX_RPU);
         }
     }
 }
@@ -261,25 +261,25 @@ fn check_prepare(run: &mut Run) {
     check_promises(run, 0);
 }
 
-/// A request that has to leave `kept` units of a prepared cell passes if that many and one are
+/// A request that has to leave `headroom` units of a prepared cell passes if that many and one are
 /// left.
-fn check_kept(run: &Run, kept: u64) {
+fn check_headroom(run: &Run, headroom: u64) {
     let left = run.look().remaining;
     let mut copy = run.clone();
-    let verdict = step_keeping(run.algorithm, &mut copy.cell, &run.cell, run.time(), 1, kept);
-    assert_eq!(verdict.admits(), left > kept, "{left} left, {kept} kept");
-    assert_eq!(verdict.remaining, left.saturating_sub(kept + u64::from(left > kept)));
+    let verdict = step_with_headroom(run.algorithm, &mut copy.cell, &run.cell, run.time(), 1, headroom);
+    assert_eq!(verdict.admits(), left > headroom, "{left} left, {headroom} headroom");
+    assert_eq!(verdict.remaining, left.saturating_sub(headroom + u64::from(left > headroom)));
     assert!(verdict.admits() || copy.cell == run.cell, "a refusal changes nothing");
     // The configuration refuses a part that leaves no room for a request of a cold rule: such a
     // rule may get too cold while a penalty runs.
     let most = run.algorithm.shown(Quota { rpu: 1, unit: Span::ZERO }).rpu / COLD_FACTOR;
-    let is_exact = run.is_ours && (kept < most || run.algorithm.as_penalize().is_none());
+    let is_exact = run.is_ours && (headroom < most || run.algorithm.as_penalize().is_none());
     if let (Admission::Refuse { retry_after: Some(wait) }, true) = (verdict.admission, is_exact) {
         let mut copy = run.clone();
         copy.now += wait.as_ns();
         copy.prepare();
         let (before, now) = (copy.cell.clone(), copy.time());
-        assert!(step_keeping(run.algorithm, &mut copy.cell, &before, now, 1, kept).admits());
+        assert!(step_with_headroom(run.algorithm, &mut copy.cell, &before, now, 1, headroom).admits());
     }
 }
 

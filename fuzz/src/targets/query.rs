@@ -21,6 +21,6 @@ pub fn query(number: usize) -> RuleQuery {
         peeks: false,
         lease: 5,
         penalty: number.is_multiple_of(3).then_some(PENALTY),
-        kept: number as u64,
+        headroom: number as u64,
     }
 }

@@ -84,7 +84,7 @@ fn sane(failure: &CallError, status: u32) {
             );
         }
         CallError::NoScript => {}
-        CallError::NotMade => panic!("no call has that answer"),
+        CallError::NotMade | CallError::TimedOut => panic!("no call has that answer"),
         CallError::Garbage | CallError::Stray => assert_eq!(status, 200),
     }
 }

@@ -15,8 +15,7 @@ const OWN: [&str; 3] = ["local", "store", "remote"];
 /// Bytes are refused with reasons, always the same, or their keys replace those of the local
 /// document.
 pub fn run(bytes: &[u8]) {
-    let (one, other) =
-        (compile_over(LOCAL.as_bytes(), bytes, None), compile_over(LOCAL.as_bytes(), bytes, None));
+    let (one, other) = (compile_over(LOCAL.as_bytes(), bytes), compile_over(LOCAL.as_bytes(), bytes));
     match (one, other) {
         (Ok(one), Ok(other)) => {
             same(&one, &other);

@@ -1,15 +1,13 @@
 //! Replies of a configuration server, and foreign bytes in the shared data of its followers.
 //!
-//! The first four bytes choose the options and the status; then come operations of two bytes each,
+//! The first three bytes choose the options and the status; then come operations of two bytes each,
 //! with their arguments.
 
 use super::input::Input;
 use diana_base::time::{Span, Time};
 use diana_limiter::cells::store::{Portable, Rules, Simulated, Store};
-use diana_limiter::policy::Sample;
 use diana_remote_config::{
-    CanaryCounts, CanaryOptions, CanaryVerdict, FetchError, Follower, MAX_REPLY_BYTES, PollResult,
-    RemoteOptions, ServerReply, Task, Validators, pointer,
+    FetchError, Follower, MAX_REPLY_BYTES, PollResult, RemoteOptions, ServerReply, Task, Validators, pointer,
 };
 
 const STATUSES: [u32; 6] = [200, 200, 304, 0, 404, 503];
@@ -17,15 +15,13 @@ const POINTERS: [&str; 5] = ["", "/a", "/kvs/0/value", "/0/~1~0", "/"];
 const FOLLOWERS: usize = 3;
 
 /// Any reply is a document or an error. Whatever is replied, written, lost or late, followers
-/// activate only documents that one of them found valid, and in the end the newest. With a canary,
-/// no rejected document becomes active.
+/// activate only documents that one of them found valid, and in the end the newest.
 pub fn run(bytes: &[u8]) {
     let mut input = Input(bytes);
     let pointer = pointer(POINTERS[input.below(POINTERS.len())]).unwrap();
     let is_base64 = input.flag();
     let status = STATUSES[input.below(STATUSES.len())];
-    let canary = CanaryOptions { sample: Sample(10), hold: Span::from_secs(8), max_refused: 50 };
-    let options = options(pointer, is_base64, input.flag().then_some(canary));
+    let options = options(pointer, is_base64);
     read(&options, status, &input);
     let mut run = Run::new(options);
     while !input.is_empty() {
@@ -34,7 +30,7 @@ pub fn run(bytes: &[u8]) {
     run.end();
 }
 
-fn options(pointer: Vec<String>, is_base64: bool, canary: Option<CanaryOptions>) -> RemoteOptions {
+fn options(pointer: Vec<String>, is_base64: bool) -> RemoteOptions {
     RemoteOptions {
         cluster: "config".into(),
         authority: "config".into(),
@@ -46,7 +42,6 @@ fn options(pointer: Vec<String>, is_base64: bool, canary: Option<CanaryOptions>)
         max_stale: Span::from_secs(60),
         pointer,
         is_base64,
-        canary,
     }
 }
 
@@ -85,7 +80,7 @@ impl Run {
     }
 
     fn step(&mut self, input: &mut Input) {
-        let (what, which) = (input.below(10), input.below(FOLLOWERS));
+        let (what, which) = (input.below(8), input.below(FOLLOWERS));
         let length = if what > 4 { input.byte().into() } else { 0 };
         let bytes = input.bytes(length);
         match what {
@@ -98,18 +93,6 @@ impl Run {
                 let version = self.store.load(&key).unwrap().map(|loaded| loaded.version);
                 self.store.swap(&key, bytes, version).unwrap();
             }
-            8 => {
-                let mut counts = CanaryCounts::default();
-                for byte in bytes {
-                    counts.record(
-                        byte % 2 == 1,
-                        byte % 4 > 1,
-                        (byte % 16 > 1).then_some(u64::from(byte / 16)),
-                    );
-                }
-                self.judge_canary(which, &counts);
-            }
-            9 => self.followers[which].mark_candidate_invalid(),
             _ => {
                 let status = if what == 6 { 200 } else { STATUSES[which % STATUSES.len()] };
                 let validators =
@@ -148,25 +131,13 @@ impl Run {
                 assert_eq!(follower.active_generation(), snapshot.generation);
             }
             Some(Task::Local { .. }) => follower.set_active(0),
-            Some(Task::Compare { document, .. }) => {
-                assert!(self.options.canary.is_some() && self.good.contains(&document), "{document:?}");
-            }
-            Some(Task::StopComparing) => assert!(self.options.canary.is_some()),
             None => {}
-        }
-    }
-
-    fn judge_canary(&mut self, which: usize, counts: &CanaryCounts) {
-        let verdict = self.followers[which].judge_canary(&self.store, self.now, counts);
-        assert!(verdict.is_none() || self.options.canary.is_some(), "{verdict:?}");
-        if let Some(CanaryVerdict::Promoted(stats)) = verdict {
-            assert!(!stats.exceeds(50), "{stats:?}");
         }
     }
 
     /// The server replies until all followers have the document.
     fn end(mut self) {
-        // A document that is new, and was not rejected.
+        // A document that is new.
         let mut document = self.good.concat();
         document.extend(vec![b'+'; 2 - document.len() % 2]);
         for _ in 0..160 {
@@ -175,7 +146,6 @@ impl Run {
                 if self.followers[which].claim_poll(&self.store, self.now, false).is_some() {
                     self.answered(which, Ok(ServerReply::Document(document.clone())), Validators::default());
                 }
-                self.judge_canary(which, &CanaryCounts::default());
                 self.follow(which);
             }
         }

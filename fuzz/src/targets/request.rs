@@ -122,8 +122,8 @@ fn any_answers(input: Input) {
                 filter.on_request_headers(id, id % 2 == 0);
             }),
             2 => enter(&|filter| _ = filter.on_request_headers(id, false)),
-            3 => enter(&|filter| _ = filter.on_request_more(id)),
-            4 => enter(&|filter| _ = filter.on_response_headers(id)),
+            3 => enter(&|filter| _ = filter.on_request_trailers(id)),
+            4 => enter(&|filter| _ = filter.on_response_headers(id, false)),
             5 => enter(&|filter| filter.on_tick(id)),
             6 => enter(&|filter| filter.on_delete(id)),
             _ => enter(&|filter| _ = filter.on_configure(id, 4 * usize::from(id as u8))),

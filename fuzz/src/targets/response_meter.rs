@@ -9,7 +9,7 @@
 mod model;
 
 use super::input::Input;
-use diana_response_meter::{EventStream, JsonNumber, Meter, Pointer};
+use diana_response_meter::{EventStream, JsonNumber, Meter, Pointer, ResponseHead};
 
 /// Any body has the number of the slow model, in chunks of any size.
 pub fn run(bytes: &[u8]) {
@@ -46,11 +46,13 @@ fn read(is_json: bool, pointer: &Pointer, body: &[u8], size: usize) -> Option<u6
 /// A meter reads a longer body up to its limit.
 fn bounded(pointer: &Pointer, text: &str, body: &[u8], size: usize) {
     let limit = body.len() / 2;
-    let mut meter = Meter::new(pointer, b"application/json", None, limit).unwrap();
+    let head = ResponseHead { status: 200, content_type: b"application/json", content_encoding: b"" };
+    let mut meter = Meter::new(pointer, head, limit);
     body.chunks(size).for_each(|chunk| meter.push(chunk));
     // More follows, but nobody knows what: as if a byte followed that no document has.
     let mut cut = body[..limit].to_vec();
     cut.extend((limit < body.len()).then_some(0));
     assert_eq!(meter.value(), model::number_in(&cut, text), "the first {limit} bytes");
     assert!(meter.is_done() || body.len() <= limit);
+    assert!(!meter.is_final(true) || body.len() <= limit || meter.value().is_some(), "the rest is unknown");
 }

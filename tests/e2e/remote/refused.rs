@@ -141,11 +141,11 @@ fn a_reply_without_the_document_changes_nothing() {
 }
 
 #[test]
-fn a_document_that_the_lean_filter_cannot_activate() {
+fn a_document_that_the_least_filter_cannot_activate() {
     let documents = Documents::start().unwrap();
     let mut document = local(&json!({}));
     document["headers"] = json!("off");
-    let mut config = Config { file: "diana-lean.wasm", ..Config::new(document) };
+    let mut config = Config { file: "diana-min.wasm", ..Config::new(document) };
     config.clusters.push(cluster("config", documents.address(), false));
     let remote = Remote { gateway: Gateway::start(config).unwrap(), documents };
     let with_headers = |headers: &str| {
@@ -155,7 +155,7 @@ fn a_document_that_the_lean_filter_cannot_activate() {
     };
     remote.documents.put(with_headers("ietf"));
     remote.wait_polls("refused", 1);
-    let lines = remote.lines("refused: headers: `diana-lean.wasm` adds none");
+    let lines = remote.lines("refused: headers: `diana-min.wasm` adds none");
     assert_eq!(lines.len(), 1, "{}", remote.gateway.logs());
     assert_eq!(remote.gateway.get("/", &[]).unwrap().status, 200);
     remote.documents.put(with_headers("off"));

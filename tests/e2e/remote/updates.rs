@@ -6,7 +6,6 @@ use gateway::config::cluster;
 use gateway::{Config, Gateway, Reply, Update, Upstream, filter};
 use serde_json::{Value, json};
 use servers::Documents;
-use std::time::Duration;
 
 fn two(few: u64, many: u64) -> Value {
     let rule = |name: &str, quota: u64| json!([{"name": name, "algo": "W", "rpu": quota, "unit": "7d"}]);
@@ -123,41 +122,4 @@ fn restarted_workers_have_the_document_at_once_and_poll() {
     remote.documents.put(quota(3_000).to_string());
     let all = || clients.get("/").iter().all(|answer| answer.status == 200 && quota_of(answer) == 3_000);
     remote.wait("all to be there again", all);
-}
-
-/// The previous configuration still exists, because its clients stay, and would continue the canary
-/// for an hour.
-#[test]
-fn a_candidate_becomes_active_at_once_without_a_canary() {
-    let canary = json!({"canary": {"percent": 100, "hold": "1h"}});
-    let mut remote = Remote::with(canary, |config| Config { drain: Duration::from_secs(600), ..config });
-    remote.documents.put(quota(2_000).to_string());
-    let mut clients = remote.connect();
-    remote.wait_for(&mut clients, 2_000);
-    remote.documents.put(quota(3_000).to_string());
-    remote.wait("the candidate", || remote.gateway.log_contains("tried beside the one that serves"));
-    assert_eq!(clients.quotas(), [2_000; 4]);
-    assert_eq!(remote.gateway.update_beside(local(&json!({}))).unwrap(), Update::Accepted);
-    remote.wait_for(&mut clients, 3_000);
-    remote.wait("the new one, too", || quota_of(&remote.gateway.get("/", &[]).unwrap()) == 3_000);
-}
-
-/// The previous configuration has no canary, and keeps its clients.
-#[test]
-fn a_canary_of_an_update_holds_while_the_old_listener_drains() {
-    let mut remote = Remote::with(json!({}), |config| Config { drain: Duration::from_secs(600), ..config });
-    remote.documents.put(quota(2_000).to_string());
-    let mut clients = remote.connect();
-    remote.wait_for(&mut clients, 2_000);
-    let canary = json!({"canary": {"percent": 100, "hold": "1s"}});
-    assert_eq!(remote.gateway.update_beside(local(&canary)).unwrap(), Update::Accepted);
-    remote.wait("its plugins", || quota_of(&remote.gateway.get("/", &[]).unwrap()) == 2_000);
-    remote.documents.put(quota(1).to_string());
-    remote.wait("its end", || {
-        _ = remote.gateway.get("/", &[]).unwrap();
-        remote.gateway.log_contains("not promoted: it would newly refuse ")
-    });
-    remote.wait_polls("refused", 5);
-    assert_eq!((clients.quotas(), remote.counted("config.generation")), ([2_000; 4].into(), 1));
-    assert_eq!(quota_of(&remote.gateway.get("/", &[]).unwrap()), 2_000);
 }

@@ -95,10 +95,10 @@ proptest! {
         }
     }
 
-    /// A request that reserves too much and is corrected at once counts like one that knew its
+    /// A request that is charged too much and corrected at once counts like one that knew its
     /// cost.
     #[test]
-    fn a_corrected_reserve_counts_like_the_right_cost(
+    fn a_corrected_estimate_counts_like_the_right_cost(
         (rule, borrow) in settled(), begin in begins(), before in steps(onward().boxed()),
         reserve in 0.0..=1.0, cost in 0.0..=1.0, after in onward(),
     ) {

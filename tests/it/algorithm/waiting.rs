@@ -229,7 +229,8 @@ fn without_waiting_equals_the_rule_with_no_wait() {
     ];
     for (waiting, at_once) in pairs {
         let algorithm = waiting.compile().without_waiting().unwrap();
-        assert!(algorithm.without_waiting().is_none() && at_once.compile().without_waiting().is_none());
+        assert!(!algorithm.may_wait() && !at_once.compile().may_wait());
+        assert!(algorithm.without_waiting().is_none());
         let mut other = Run::new(&at_once, BEGIN);
         let mut run = Run::new(&waiting, BEGIN);
         run.algorithm = algorithm.into();
@@ -238,6 +239,29 @@ fn without_waiting_equals_the_rule_with_no_wait() {
             other.move_to(BEGIN + ms * MS);
             assert_eq!(visible(run.ask(cost).verdict), visible(other.ask(cost).verdict), "{cost} at {ms} ms");
         }
+    }
+}
+
+/// On a clock of whole milliseconds, turns that are no whole number of them must not be rounded up:
+/// that would lower the rate, in the worst case to a third here.
+#[test]
+fn without_waiting_a_clock_of_milliseconds_costs_no_turns() {
+    for rpu in [1, 20, 400, 600, 900, 1_500, 3_000] {
+        let waiting = leaky_bucket(per(rpu, SEC), Some(0), None);
+        let mut run = Run::new(&waiting, BEGIN);
+        run.algorithm = waiting.compile().without_waiting().unwrap().into();
+        let mut admitted = 0;
+        for ms in 0..10_000 {
+            run.move_to(BEGIN + ms * MS);
+            // More requests than any of these rates admits.
+            for _ in 0..4 {
+                let asked = run.ask(1);
+                admitted += u64::from(asked.verdict.admits());
+                assert!(!asked.verdict.admits() || asked.delay() == Span::ZERO);
+                assert!(admitted <= 1 + (ms + 1) * rpu / 1_000, "{rpu} a second, after {ms} ms");
+            }
+        }
+        assert_eq!(admitted, 10 * rpu, "{rpu} a second");
     }
 }
 

@@ -178,24 +178,79 @@ fn only_requests_that_hang_halve_the_limit() {
     check(
         &json,
         "0ms        GET / -> pass
+         0ms        forward
          9900ms 16x GET / -> pass
+         9900ms 16x forward
          10s        GET / -> pass backend=2",
     );
     check(
         &json,
         "0ms    16x GET / -> pass
+         0ms    16x forward
          3s      2x GET / -> pass
          10s        GET / -> refuse backend",
     );
 }
 
-/// Permits that are kept for important requests are not in use: a limit that is idle does not grow.
+/// A rate that halves if the upstream seems to have stopped or to be slow.
+fn rate(signal: &str) -> String {
+    rule(&format!(
+        r#""rpu": 200, "unit": "second",
+           "adapt": {{"signal": {signal}, "min": 10, "max": 200, "every": "1s"}}"#
+    ))
+}
+
+/// Ten requests a second for four seconds, each with these lines at their times in ms.
+fn ten_a_second<const N: usize>(lines: impl Fn(u64) -> [(u64, &'static str); N]) -> String {
+    let mut all: Vec<_> = (0..40).flat_map(|number| lines(number * 100)).collect();
+    all.sort_by_key(|(ms, _)| *ms);
+    all.iter().map(|(ms, line)| format!("{ms}ms {line}\n")).collect()
+}
+
+const LATENCY: &str = r#""latency_p90", "target": "250ms""#;
+const ERRORS: &str = r#""errors", "target": "5%""#;
+
+/// WebSockets and event streams last for hours.
 #[test]
-fn kept_permits_are_no_use_of_the_limit() {
+fn a_response_counts_when_its_headers_come() {
+    let after = |latency: u64| {
+        ten_a_second(|ms| [(ms, "GET / -> pass"), (ms, "forward"), (ms + latency, "respond status=101")])
+    };
+    check(&rate(LATENCY), &format!("{} 5s GET / -> pass backend=199", after(1)));
+    check(&rate(LATENCY), &format!("{} 4s GET / -> pass backend=138", after(300)));
+}
+
+#[test]
+fn a_slow_upload_is_no_latency() {
+    let fed_for = |upload: u64| {
+        ten_a_second(|ms| {
+            let end = ms + upload;
+            [(ms, "GET / -> pass"), (end, "forward"), (end, "respond status=200")]
+        })
+    };
+    for upload in [0, 400, 1_600, 3_000] {
+        check(&rate(LATENCY), &format!("{} 8s GET / -> pass backend=199", fed_for(upload)));
+    }
+}
+
+/// A response before the end of the request tells nothing about the latency, but it may be an
+/// error.
+#[test]
+fn a_response_before_the_end_of_its_request_may_be_an_error() {
+    let early = |response| ten_a_second(|ms| [(ms, "GET / -> pass"), (ms + 900, response)]);
+    let [fine, error] = ["respond status=200", "respond status=503"].map(early);
+    check(&rate(LATENCY), &format!("{error} 5s GET / -> pass backend=199"));
+    check(&rate(ERRORS), &format!("{fine} 5s GET / -> pass backend=199"));
+    check(&rate(ERRORS), &format!("{error} 5s GET / -> pass backend=45"));
+}
+
+/// Permits in the headroom are not in use, and an idle limit does not grow.
+#[test]
+fn the_headroom_is_no_use_of_the_limit() {
     let json = r#"{"limits": [
-        {"url": "/", "rules": [{"name": "backend", "algo": "C", "rpu": 32, "priority": {"reserve": 20},
+        {"url": "/", "rules": [{"name": "backend", "algo": "C", "rpu": 32, "headroom": 20,
             "adapt": {"signal": "latency_p90", "target": "200ms", "min": 24, "max": 64, "every": "10s"}}]},
-        {"url": "/pay", "important": true}]}"#;
+        {"url": "/pay", "priority": "high"}]}"#;
     let one_by_one = |second: u64| {
         let at = second * 1_000;
         format!("{at}ms GET / -> pass backend=11\n {at}ms settle status=200 latency=10ms\n")

@@ -44,6 +44,7 @@ fn an_added_header_line_evades_no_condition() {
             "0ms x-plan=free               GET / -> pass all=8
              0ms x-plan=zzz x-plan=free    GET / -> pass all=7
              0ms x-plan=free x-plan=zzz    GET / -> pass all=6
+             0ms x-plan=_free__            GET / -> pass all=5
              0ms x-plan=zzz x-plan=zz      GET / -> pass none
              0ms                           GET / -> pass none",
         );

@@ -95,14 +95,14 @@ fn a_request_that_costs_nothing_is_refused_once_the_quota_is_used_up() {
 fn a_declared_body_costs_its_length() {
     check(
         &rule(r#""rpu": "1k", "unit": "second", "cost": "request_bytes""#),
-        "0ms     user=ann content-length=600 POST / -> pass r=400
-         0ms     user=ann content-length=600 POST / -> refuse r retry=200ms
+        "0ms     user=ann size=600 POST / -> pass r=400
+         0ms     user=ann size=600 POST / -> refuse r retry=200ms
          0ms     user=ann GET / -> pass r=400
-         0ms     user=ann content-length=400 POST / -> pass r=0
+         0ms     user=ann size=400 POST / -> pass r=0
          0ms     user=ann GET / -> refuse r retry=1ms
-         9s      user=ann content-length=1001 POST / -> refuse r retry=never
-         9s      user=ann content-length=99999999999999999999 POST / -> refuse r retry=never
-         9s      user=ann content-length=1000 POST / -> pass r=0",
+         9s      user=ann size=1001 POST / -> refuse r retry=never
+         9s      user=ann size=99999999999999999999 POST / -> refuse r retry=never
+         9s      user=ann size=1000 POST / -> pass r=0",
     );
 }
 

@@ -126,7 +126,7 @@ fn a_part_of_a_cost_is_corrected_by_the_response() {
          301ms    settle",
     );
     check(
-        &json(r#""cost": {"response_header": "x-tokens", "reserve": 2}"#),
+        &json(r#""cost": {"response_header": "x-tokens", "estimate": 2}"#),
         "0ms     user=ann x-plan=gold GET / -> pass key=18
          0ms     user=ann x-plan=gold GET / -> pass key=16
          0ms     settle status=200 values=1

@@ -1,18 +1,17 @@
-//! `priority`: a rule keeps a part of its quota for requests that match a limit with
-//! `important: true`.
+//! `headroom`: the part of a rule's quota for requests that match a limit with `priority: high`.
 
 use super::check;
 
-/// Ten requests an hour in all. Three of them are kept for checkouts.
+/// Ten requests an hour in all. Three of them are for checkouts only.
 fn shop(keys: &str) -> String {
     format!(
-        r#"[{{"url": "/", "rules": [{{"name": "all", "unit": "hour", {keys}, "priority": {{"reserve": 3}}}}]}},
-            {{"url": "/checkout", "important": true}}]"#
+        r#"[{{"url": "/", "rules": [{{"name": "all", "unit": "hour", {keys}, "headroom": 3}}]}},
+            {{"url": "/checkout", "priority": "high"}}]"#
     )
 }
 
 #[test]
-fn important_requests_pass_while_others_find_nothing_left() {
+fn requests_of_high_priority_pass_while_others_find_nothing_left() {
     for kind in ["TB", "W", "SW", "SL"] {
         check(
             &shop(&format!(r#""algo": "{kind}", "rpu": 10"#)),
@@ -50,7 +49,7 @@ fn each_refusal_tells_when_the_same_request_passes() {
 
 /// A cached refusal applies only to requests that the rule still refuses.
 #[test]
-fn a_cached_refusal_refuses_no_important_request() {
+fn a_cached_refusal_refuses_no_request_of_high_priority() {
     check(
         &shop(r#""algo": "W", "rpu": 4"#),
         "0ms        GET /search   -> pass all=0
@@ -67,7 +66,7 @@ fn a_cached_refusal_refuses_no_important_request() {
 }
 
 #[test]
-fn permits_are_kept_as_well() {
+fn permits_have_headroom_as_well() {
     check(
         &shop(r#""algo": "C", "rpu": 5"#).replace(r#""unit": "hour", "#, ""),
         "0ms   2x GET /search   -> pass
@@ -89,12 +88,12 @@ fn a_percentage_is_a_part_of_each_quota() {
     let json = |quota: &str| {
         format!(
             r#"[{{"url": "/", "rules": [{{"name": "r", "actor": "user", "unit": "hour", {quota}}}]}},
-                {{"url": "/pay", "important": true}}]"#
+                {{"url": "/pay", "priority": "high"}}]"#
         )
     };
     check(
         &json(
-            r#""rpu": 10, "burst": 5, "priority": {"reserve": "21%"}, "overrides": {
+            r#""rpu": 10, "burst": 5, "headroom": "21%", "overrides": {
                 "vip": {"rpu": 20, "burst": 20}, "off": {"rpu": 0}}"#,
         ),
         "0ms     user=ann GET /    -> pass r=2
@@ -107,7 +106,7 @@ fn a_percentage_is_a_part_of_each_quota() {
          0ms     user=vip GET /pay -> pass r=18
          0ms     user=off GET /pay -> refuse r retry=never",
     );
-    let plans = json(r#""rpu": 4, "priority": {"reserve": "50%"}, "plans": {"gold": {"rpu": 8}}"#);
+    let plans = json(r#""rpu": 4, "headroom": "50%", "plans": {"gold": {"rpu": 8}}"#);
     check(
         &format!(r#"{{"plan": {{"header": "x-plan"}}, "limits": {plans}}}"#),
         "0ms     user=ann             GET /    -> pass r=1
@@ -130,16 +129,16 @@ fn a_percentage_is_a_part_of_each_quota() {
     );
 }
 
-/// A quota that only counts a request of another plan does so to the last unit, also of what the
-/// quota keeps.
+/// A quota that only counts a request of another plan does so to the last unit, also of the
+/// quota's headroom.
 #[test]
-fn what_another_plan_takes_is_not_kept() {
+fn what_another_plan_takes_is_no_headroom() {
     check(
         r#"{"plan": {"header": "x-plan"}, "limits": [
             {"url": "/", "rules": [{"name": "r", "actor": "user", "algo": "W", "rpu": 5, "unit": "hour",
-                "cost": {"header": "x-cost", "max": 9}, "priority": {"reserve": 2},
+                "cost": {"header": "x-cost", "max": 9}, "headroom": 2,
                 "plans": {"gold": {"rpu": 20}}}]},
-            {"url": "/pay", "important": true}]}"#,
+            {"url": "/pay", "priority": "high"}]}"#,
         "0ms user=ann x-plan=gold x-cost=4 GET /    -> pass r=14
          0ms user=ann             x-cost=2 GET /pay -> refuse r
          0ms user=ann x-plan=gold x-cost=4 GET /    -> pass r=10
@@ -150,9 +149,10 @@ fn what_another_plan_takes_is_not_kept() {
     );
 }
 
-/// Each unit of cost counts. A request that costs more than is not kept never passes.
+/// Each unit of cost counts. A request that costs more than the rest beside the headroom never
+/// passes.
 #[test]
-fn a_request_leaves_what_is_kept_whatever_it_costs() {
+fn a_request_leaves_the_headroom_whatever_it_costs() {
     check(
         &shop(r#""algo": "W", "rpu": 10, "cost": {"header": "x-cost", "max": 100}"#),
         "0ms  x-cost=5  GET /search   -> pass all=2
@@ -164,7 +164,7 @@ fn a_request_leaves_what_is_kept_whatever_it_costs() {
     );
 }
 
-/// What the response tells is charged whatever is left; on arrival one unit beside the kept part
+/// What the response tells is charged whatever is left; on arrival one unit beside the headroom
 /// is enough.
 #[test]
 fn debt_leaves_nothing_to_keep() {
@@ -182,9 +182,9 @@ fn debt_leaves_nothing_to_keep() {
     );
 }
 
-/// A refusal of a request that is not important counts toward the penalty, which refuses all.
+/// A refusal of a request of normal priority counts toward the penalty, which refuses all.
 #[test]
-fn a_penalty_refuses_important_requests_too() {
+fn a_penalty_refuses_requests_of_high_priority_too() {
     check(
         &shop(r#""algo": "W", "rpu": 4, "penalty": {"after": 2, "for": "2h"}"#),
         "0ms       GET /search   -> pass all=0
@@ -195,13 +195,13 @@ fn a_penalty_refuses_important_requests_too() {
     );
 }
 
-/// The kept part moves with the limit: 5 of 20, and 3 of 10.
+/// The headroom moves with the limit: 5 of 20, and 3 of 10.
 #[test]
 fn a_percentage_follows_a_limit_that_adapts() {
     let keys = r#""algo": "C", "rpu": 20,
         "adapt": {"signal": "latency_p90", "target": "200ms", "min": 4, "every": "10s"}"#;
     let json =
-        shop(keys).replace(r#""unit": "hour", "#, "").replace(r#""reserve": 3"#, r#""reserve": "25%""#);
+        shop(keys).replace(r#""unit": "hour", "#, "").replace(r#""headroom": 3"#, r#""headroom": "25%""#);
     check(
         &json,
         "0ms    15x GET /search   -> pass
@@ -230,9 +230,9 @@ fn a_rule_in_shadow_keeps_in_shadow() {
     );
 }
 
-/// In a backend that reads the path otherwise, the request is not important.
+/// In a backend that reads the path otherwise, the request has a normal priority.
 #[test]
-fn an_ambiguous_path_makes_no_request_important() {
+fn an_ambiguous_path_gives_no_high_priority() {
     check(
         &shop(r#""algo": "W", "rpu": 4"#),
         r"0ms       GET /search                 -> pass all=0
@@ -246,13 +246,13 @@ fn an_ambiguous_path_makes_no_request_important() {
     );
 }
 
-/// One of several lines of a header makes no request important.
+/// One of several lines of a header gives no request a high priority.
 #[test]
-fn an_added_line_makes_no_request_important() {
+fn an_added_line_gives_no_high_priority() {
     let json = r#"[
         {"url": "/", "rules": [
-            {"name": "all", "algo": "W", "rpu": 3, "unit": "hour", "priority": {"reserve": 2}}]},
-        {"url": "/", "headers": {"x-tier": "paid"}, "important": true}]"#;
+            {"name": "all", "algo": "W", "rpu": 3, "unit": "hour", "headroom": 2}]},
+        {"url": "/", "headers": {"x-tier": "paid"}, "priority": "high"}]"#;
     check(
         json,
         "0ms                           GET / -> pass all=0
@@ -264,19 +264,19 @@ fn an_added_line_makes_no_request_important() {
     );
 }
 
-/// An exclusive limit switches less specific important limits off. A client cannot prevent this by
-/// a line that makes the exclusive limit uncertain.
+/// An exclusive limit switches less specific limits with `priority: high` off. A client cannot
+/// prevent this by a line that makes the exclusive limit uncertain.
 #[test]
-fn importance_follows_the_limits_that_apply() {
+fn the_priority_follows_the_limits_that_apply() {
     let json = r#"[
-        {"url": "/api", "important": true},
+        {"url": "/api", "priority": "high"},
         {"url": "/api", "headers": {"x-bulk": "1"}, "exclusive": true, "rules": [
             {"name": "bulk", "rpu": 99, "unit": "hour"}]},
         {"url": "/api/v1/export", "exclusive": true, "rules": [
-            {"name": "export", "algo": "W", "rpu": 3, "unit": "hour", "priority": {"reserve": 2}}]},
-        {"url": "/api/v1/export/urgent", "important": true},
+            {"name": "export", "algo": "W", "rpu": 3, "unit": "hour", "headroom": 2}]},
+        {"url": "/api/v1/export/urgent", "priority": "high"},
         {"url": "/", "rules": [
-            {"name": "all", "algo": "W", "rpu": 3, "unit": "hour", "priority": {"reserve": 2}}]}]"#;
+            {"name": "all", "algo": "W", "rpu": 3, "unit": "hour", "headroom": 2}]}]"#;
     check(
         json,
         "0ms                    GET /                     -> pass all=0
@@ -290,16 +290,16 @@ fn importance_follows_the_limits_that_apply() {
     );
 }
 
-/// Of two rules that count the same actor, each keeps its own part. Limits for the same requests
+/// Of two rules that count the same actor, each has its own headroom. Limits for the same requests
 /// are one limit.
 #[test]
 fn rules_of_one_group_keep_their_own_parts() {
     let json = r#"[
         {"url": "/", "rules": [
             {"name": "plain", "algo": "W", "rpu": 4, "unit": "hour"},
-            {"name": "keeps", "algo": "W", "rpu": 4, "unit": "hour", "priority": {"reserve": 2}}]},
+            {"name": "keeps", "algo": "W", "rpu": 4, "unit": "hour", "headroom": 2}]},
         {"url": "/pay", "rules": [{"name": "pay", "algo": "W", "rpu": 9, "unit": "hour"}]},
-        {"url": "/pay", "important": true}]"#;
+        {"url": "/pay", "priority": "high"}]"#;
     check(
         json,
         "0ms  2x GET /    -> pass
@@ -310,7 +310,7 @@ fn rules_of_one_group_keep_their_own_parts() {
     );
 }
 
-/// The allow list passes, the deny list refuses: importance changes neither.
+/// The allow list passes, the deny list refuses: the priority changes neither.
 #[test]
 fn lists_come_first() {
     let limits = shop(r#""algo": "W", "rpu": 4"#);
@@ -325,13 +325,13 @@ fn lists_come_first() {
 
 /// If another rule refuses, the reports still tell each client what is left for its request.
 #[test]
-fn what_is_left_without_a_refused_request_is_shown_without_the_kept_part() {
+fn what_is_left_without_a_refused_request_is_shown_without_the_headroom() {
     let json = |actor: &str| {
         format!(
             r#"[{{"url": "/", "rules": [
-                {{"name": "all", "algo": "W", "rpu": 10, "unit": "hour", "priority": {{"reserve": 3}}}},
+                {{"name": "all", "algo": "W", "rpu": 10, "unit": "hour", "headroom": 3}},
                 {{"name": "one", "actor": "{actor}", "algo": "W", "rpu": 1, "unit": "hour"}}]}},
-                {{"url": "/pay", "important": true}}]"#
+                {{"url": "/pay", "priority": "high"}}]"#
         )
     };
     for actor in ["all", "user"] {

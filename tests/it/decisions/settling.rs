@@ -78,10 +78,9 @@ fn a_response_costs_its_length() {
     }
 }
 
-/// A response of which nothing is known leaves the reserve charged.
 #[test]
-fn a_reserve_is_corrected_by_the_response() {
-    let cost = r#"{"response_json": "/usage/total_tokens", "reserve": 50, "max": 400}"#;
+fn an_estimate_is_corrected_by_the_response() {
+    let cost = r#"{"response_json": "/usage/total_tokens", "estimate": 50, "max": 400}"#;
     check(
         &rule(&format!(r#""rpu": 1000, "unit": "hour", "algo": "W", "cost": {cost}"#)),
         "0ms     user=ann POST / -> pass r=950
@@ -91,13 +90,13 @@ fn a_reserve_is_corrected_by_the_response() {
          2ms     user=ann POST / -> pass r=630
          3ms     settle status=200 values=_
          3ms     user=ann POST / -> pass r=580
-         4ms     settle values=1
+         4ms     settle
          4ms     user=ann POST / -> pass r=530
          5ms     settle status=200 values=1000000
          5ms     user=ann POST / -> pass r=130
          6ms     settle status=200",
     );
-    let cost = r#"{"response_header": "X-Tokens", "reserve": 50, "default": 7}"#;
+    let cost = r#"{"response_header": "X-Tokens", "estimate": 50, "default": 7}"#;
     check(
         &rule(&format!(r#""rpu": 1000, "unit": "hour", "algo": "W", "cost": {cost}"#)),
         "0ms     user=ann POST / -> pass r=950
@@ -105,22 +104,106 @@ fn a_reserve_is_corrected_by_the_response() {
          1ms     user=ann POST / -> pass r=943
          2ms     settle status=200 values=0
          2ms     user=ann POST / -> pass r=943
-         2ms     settle",
+         3ms     settle status=200 values=?
+         3ms     user=ann POST / -> pass r=893
+         4ms     settle",
+    );
+}
+
+/// A client must not pay less by hiding the number: it costs the largest of the estimate,
+/// the default and the number seen so far.
+#[test]
+fn a_number_that_cannot_be_read_costs_the_most() {
+    for (keys, reserve, most) in [
+        (r#""estimate": 50"#, 50, 50),
+        (r#""estimate": 50, "default": 7"#, 50, 50),
+        (r#""estimate": 7, "default": 50"#, 7, 50),
+        (r#""default": 50"#, 0, 50),
+        (r#""estimate": 50, "default": 90, "max": 90"#, 50, 90),
+    ] {
+        let cost = format!(r#"{{"response_json": "/n", {keys}}}"#);
+        let json = rule(&format!(r#""rpu": 1000, "unit": "hour", "algo": "W", "cost": {cost}"#));
+        let check = |end: &str, cost: u64| {
+            let left = 1_000 - cost - reserve;
+            check(
+                &json,
+                &format!("0ms user=ann GET / -> pass\n 0ms {end}\n 0ms user=ann GET / -> pass r={left}"),
+            );
+        };
+        check("settle status=200 values=?", most);
+        check("settle status=200 values=?9", most);
+        check("settle status=200", most);
+        check("settle status=500 values=?", most);
+        // The client left before the response, which the upstream may have made.
+        check("settle", most);
+        check("settle status=200 values=?300", if most == 90 { 90 } else { 300 });
+        check("settle status=200 values=9", 9);
+    }
+}
+
+/// The declared length is an estimate, which is corrected however the request ends.
+#[test]
+fn a_body_costs_what_came_of_it() {
+    for algorithm in ["W", "SW"] {
+        check(
+            &rule(&format!(r#""rpu": 1000, "unit": "hour", "algo": "{algorithm}", "cost": "request_bytes""#)),
+            "0ms     user=ann size=300 POST / -> pass r=700
+             1ms     settle status=200 request=300
+             1ms     user=ann POST / -> pass r=700
+             2ms     settle request=500
+             2ms     user=ann POST / -> pass r=200
+             3ms     settle status=200 request=0
+             3ms     user=ann size=200 POST / -> pass r=0
+             4ms     settle request=60
+             4ms     user=ann size=140 POST / -> pass r=0
+             4ms     settle
+             4ms     user=ann size=140 POST / -> pass r=0
+             5ms     settle status=403
+             5ms     user=ann size=1 POST / -> pass r=139
+             5ms     settle status=200 request=139
+             5ms     user=ann POST / -> pass r=1
+             6ms     settle status=200 request=999999999999
+             6ms     user=ann POST / -> refuse r",
+        );
+    }
+    // As soon as the request ends, a shared bucket is as if only this had come.
+    check(
+        r#"{"url": "/", "rules": [{"name": "r", "rpu": "10M", "unit": "second", "burst": "100M", "cost": "request_bytes"}]}"#,
+        "0ms     size=99999000 POST / -> pass r=1000
+         0ms     user=bob size=2000 POST / -> refuse r
+         1ms     settle request=60
+         150ms   user=bob size=99999000 POST / -> pass r=1000
+         151ms   settle request=60
+         152ms   user=bob size=99999000 POST / -> pass r=1000
+         153ms   settle status=200 request=99999000
+         153ms   user=bob size=1 POST / -> pass r=10999
+         154ms   settle",
     );
 }
 
 #[test]
-fn a_body_of_undeclared_length_is_measured() {
+fn a_body_is_charged_only_for_its_status() {
     check(
-        &rule(r#""rpu": 1000, "unit": "hour", "algo": "W", "cost": "request_bytes""#),
-        "0ms     user=ann content-length=300 POST / -> pass r=700
-         1ms     settle status=200 request=999
-         1ms     user=ann POST / -> pass r=700
-         2ms     settle request=500
-         2ms     user=ann POST / -> pass r=200
-         3ms     settle status=200 request=0
-         3ms     user=ann POST / -> pass r=200
-         4ms     settle",
+        &rule(
+            r#""rpu": 1000, "unit": "hour", "algo": "W", "cost": "request_bytes", "charge": {"status": 401}"#,
+        ),
+        "0ms     user=ann size=300 POST / -> pass r=1000
+         1ms     settle status=200 request=300
+         1ms     user=ann size=300 POST / -> pass r=1000
+         2ms     settle status=401 request=20
+         2ms     user=ann size=300 POST / -> pass r=980
+         3ms     settle request=20",
+    );
+    check(
+        &rule(
+            r#""rpu": 1000, "unit": "hour", "algo": "W", "cost": "request_bytes", "refund": {"status": 500}"#,
+        ),
+        "0ms     user=ann size=300 POST / -> pass r=700
+         1ms     settle status=500 request=300
+         1ms     user=ann size=300 POST / -> pass r=700
+         2ms     settle status=200 request=20
+         2ms     user=ann size=300 POST / -> pass r=680
+         3ms     settle request=20",
     );
 }
 
@@ -151,7 +234,7 @@ fn permits_and_settlement_share_a_cell() {
     let json = r#"{"url": "/", "rules": [
         {"name": "open", "actor": "user", "rpu": 1, "algo": "C"},
         {"name": "bytes", "actor": "user", "rpu": 100, "unit": "hour", "algo": "W",
-         "cost": {"response_bytes": true, "reserve": 10}}]}"#;
+         "cost": {"response_bytes": true, "estimate": 10}}]}"#;
     check(
         json,
         "0ms     user=ann GET / -> pass open=0 bytes=90
@@ -159,9 +242,9 @@ fn permits_and_settlement_share_a_cell() {
          1ms     settle status=200 response=60
          101ms   user=ann GET / -> pass open=0 bytes=30
          102ms   settle
-         202ms   user=ann GET / -> pass open=0 bytes=20
+         202ms   user=ann GET / -> pass open=0 bytes=30
          203ms   settle status=204
-         303ms   user=ann GET / -> pass open=0 bytes=20
+         303ms   user=ann GET / -> pass open=0 bytes=30
          304ms   settle",
     );
 }
@@ -172,7 +255,7 @@ fn a_request_that_waited_is_settled_like_any_other() {
     let json = r#"{"url": "/", "rules": [
         {"name": "even", "rpu": 1, "unit": "second", "algo": "LB", "queue": 5},
         {"name": "bytes", "rpu": 100, "unit": "hour", "algo": "W",
-         "cost": {"response_bytes": true, "reserve": 10}}]}"#;
+         "cost": {"response_bytes": true, "estimate": 10}}]}"#;
     check(
         json,
         "0ms     GET / -> pass even=5 bytes=90

@@ -45,6 +45,8 @@ fn rule() -> impl Strategy<Value = String> {
         r#", "cost": 0"#,
         r#", "cost": {"header": "x-cost", "max": 10}"#,
         r#", "mode": "shadow""#,
+        r#", "enforce": "50%""#,
+        r#", "enforce": "50%", "missing": "share""#,
         r#", "missing": "skip""#,
         r#", "missing": "share""#,
         r#", "missing": "deny""#,
@@ -53,7 +55,7 @@ fn rule() -> impl Strategy<Value = String> {
         r#", "overrides": {"10.0.0.1": {"rpu": 500}}"#,
         r#", "penalty": {"after": 2, "for": "2s"}"#,
         r#", "plans": {"gold": {"rpu": 2000000}}"#,
-        r#", "priority": {"reserve": "10%"}"#,
+        r#", "headroom": "10%""#,
         r#", "reject_delay": "1s""#,
     ]);
     let more = prop_oneof![2 => Just(""), 1 => more];
@@ -70,7 +72,7 @@ fn limit() -> impl Strategy<Value = String> {
         r#", "methods": ["GET"]"#,
         r#", "headers": {"x-user-id": "ann"}"#,
         r#", "exclusive": true"#,
-        r#", "important": true"#,
+        r#", "priority": "high""#,
     ]);
     (url, prop::collection::vec(rule(), 1..4), more).prop_map(|(url, rules, more)| {
         format!(r#"{{"url": "{url}", "rules": [{}]{more}}}"#, rules.join(", "))
@@ -85,6 +87,7 @@ pub fn document() -> impl Strategy<Value = String> {
         "",
         r#""ip": {"trusted_hops": 1}, "#,
         r#""deny": ["10.0.0.9"], "#,
+        r#""enforce": "50%", "deny": ["10.0.0.9"], "#,
         r#""deny": {"addresses": ["10.0.0.2"], "mode": "shadow"}, "#,
         r#""allow": ["10.0.0.9"], "#,
         r#""local": {"max_actors": 16}, "#,

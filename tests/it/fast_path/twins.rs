@@ -67,7 +67,7 @@ impl Source for Read<'_> {
 /// What a step shows of a gateway.
 #[derive(Debug, PartialEq)]
 pub enum Shown {
-    Decided(Box<Decision>, Option<u64>, bool),
+    Decided(Box<Decision>, bool),
     Ended(Events),
     Nothing,
 }
@@ -164,11 +164,10 @@ impl<'h> Twin<'h> {
         if let Outcome::Delay(_) = decision.outcome {
             session.resume();
         }
-        let refused = worker.refused_actor(&self.policy);
         let has_charges = session.has_charges();
         self.sessions.push((index, session));
         self.reads.push(source.1.get());
-        Shown::Decided(decision, refused, has_charges)
+        Shown::Decided(decision, has_charges)
     }
 
     fn end(&mut self, (index, mut session): (usize, Session)) -> Shown {

@@ -37,7 +37,10 @@ fn attributes(gateway: &Gateway, path: &str, user: &str) -> String {
 
 fn attributes_of(gateway: &Gateway, request: usize) -> String {
     let attributes = gateway.world.records.borrow()[request].attributes.clone();
-    assert!(attributes.iter().all(|(name, _)| ATTRIBUTES.contains(&&**name)), "{attributes:?}");
+    assert!(
+        attributes.iter().all(|(name, _)| ATTRIBUTES.contains(&&*format!("wasm.{name}"))),
+        "{attributes:?}"
+    );
     let words: Vec<String> = attributes
         .iter()
         .map(|(name, value)| format!("{}={value}", name.strip_prefix("diana.").unwrap()))

@@ -34,6 +34,9 @@ struct Response {
     parts: Vec<&'static str>,
     /// The number in the body after each part.
     numbers: Vec<Option<u64>>,
+    /// Whether the number is known after so many parts. The flag says whether the response has
+    /// ended.
+    is_known: fn(usize, bool) -> bool,
 }
 
 impl Response {
@@ -42,9 +45,11 @@ impl Response {
         let mut headers = Vec::new();
         let x_tokens = [None, Some("11"), Some("0"), Some("many")][usize::from(what / 7 % 4)];
         headers.extend(x_tokens.map(|value| ("x-tokens", value)));
-        let (kind, parts): (_, Vec<_>) = match what / 28 % 5 {
+        type IsKnown = fn(usize, bool) -> bool;
+        let (kind, is_known, parts): (_, IsKnown, Vec<_>) = match what / 28 % 5 {
             0 => (
                 "application/json",
+                |parts, _| parts > 1,
                 vec![
                     (r#"{"id": "x", "us"#, None),
                     (r#"age": {"total_tokens": 120}"#, Some(120)),
@@ -53,6 +58,7 @@ impl Response {
             ),
             1 => (
                 "text/event-stream",
+                |_, has_ended| has_ended,
                 vec![
                     ("data: {\"choices\": []}\n\n", None),
                     ("data: {\"usage\": {\"total_tokens\": 9}}\n\n", Some(9)),
@@ -60,19 +66,39 @@ impl Response {
                     ("data: [DONE]\n\n", Some(900)),
                 ],
             ),
-            2 => ("application/problem+json; charset=utf-8", vec![("{\"usage\": null}", None)]),
-            3 => ("text/plain", vec![(r#"{"usage": {"total_tokens": 3}}"#, None); 9]),
-            _ => ("application/json", Vec::new()),
+            2 => (
+                "application/problem+json; charset=utf-8",
+                |parts, has_ended| parts > 0 && has_ended,
+                vec![("{\"usage\": null}", None)],
+            ),
+            3 if status >= 300 => ("text/plain", |_, _| true, vec![("no", None)]),
+            3 => (
+                "text/plain",
+                |parts, has_ended| parts == 0 && has_ended,
+                vec![(r#"{"usage": {"total_tokens": 3}}"#, None); 9],
+            ),
+            _ => ("application/json", |_, _| false, Vec::new()),
         };
         headers.push(("content-type", kind));
         let is_encoded = what >= 140 && what.is_multiple_of(2);
         headers.extend(is_encoded.then_some(("content-encoding", "gzip")));
-        let numbers = parts.iter().map(|(_, number)| number.filter(|_| !is_encoded)).collect();
-        Response { status, headers, parts: parts.into_iter().map(|(part, _)| part).collect(), numbers }
+        // A response with the status 204 has no number, whatever comes.
+        let is_known: IsKnown = match is_encoded {
+            _ if status == 204 => |_, _| true,
+            true => |_, _| false,
+            false => is_known,
+        };
+        let is_read = !is_encoded && status != 204;
+        let numbers = parts.iter().map(|(_, number)| number.filter(|_| is_read)).collect();
+        let parts = parts.into_iter().map(|(part, _)| part).collect();
+        Response { status, headers, parts, numbers, is_known }
     }
 
-    fn named(&self) -> Option<u64> {
-        self.headers.iter().find(|(name, _)| *name == "x-tokens")?.1.parse().ok()
+    /// The number in the header, and whether there is no other.
+    fn named(&self) -> (Option<u64>, bool) {
+        let value = self.headers.iter().find(|(name, _)| *name == "x-tokens").map(|(_, value)| value);
+        let number = value.and_then(|value| value.parse().ok());
+        (number, number.is_some() || value.is_none())
     }
 }
 
@@ -82,7 +108,6 @@ struct Open {
     id: u32,
     request: usize,
     user: usize,
-    is_declared: bool,
     /// What each rule charged on arrival, and showed as left.
     charged: Vec<u64>,
     left: Vec<u64>,
@@ -120,7 +145,7 @@ pub fn play(setup: Setup, bytes: &[u8]) -> Seen {
 impl Run {
     fn new(setup: Setup) -> Run {
         let Setup { workers, reenters, stop_iteration, one_in, seed } = setup;
-        let gateway = Gateway::new(Rules::Lenient, workers, Callbacks::Settle, reenters);
+        let gateway = Gateway::new(Rules::Lenient, workers, Callbacks::Useful, reenters);
         assert!(gateway.configure(&document(1)), "{:?}", gateway.world.log.borrow());
         gateway.world.stop_iteration.set(stop_iteration);
         *gateway.world.faults.borrow_mut() = Faults { kind: FaultKind::LostSwaps, one_in, seed };
@@ -165,8 +190,8 @@ impl Run {
         };
         assert!(matches!(fate, Fate::Upstream | Fate::Paused), "{what}: {fate:?} {:?}", self.model);
         let id = self.vm(worker).stream_of(request);
-        let (is_declared, used) = (declared.is_some(), Used::default());
-        self.open.push(Open { worker, id, request, user, is_declared, charged, left, used, response: None });
+        let used = Used::default();
+        self.open.push(Open { worker, id, request, user, charged, left, used, response: None });
     }
 
     fn request_body(&mut self, which: usize, what: u8) {
@@ -202,7 +227,7 @@ impl Run {
             let open = &mut self.open[index];
             let Some((response, passed)) = &mut open.response else { return };
             let Some(part) = response.parts.get(*passed).copied() else { return };
-            open.used.number = response.numbers[*passed];
+            open.used.number.0 = response.numbers[*passed];
             open.used.response_bytes += part.len() as u64;
             *passed += 1;
             let (worker, id) = (open.worker, open.id);
@@ -221,13 +246,17 @@ impl Run {
             1 if !has_response => {
                 let headers = vec![("content-type", "text/plain")];
                 let (parts, numbers) = (vec!["upstream request timeout"], vec![None]);
-                self.begin(index, Response { status: 504, headers, parts, numbers });
+                let is_known = |_, _| true;
+                self.begin(index, Response { status: 504, headers, parts, numbers, is_known });
                 self.pass_parts(which, 1);
             }
             // The client leaves, or the upstream breaks off.
             _ => {}
         }
-        let open = self.open.remove(index);
+        let mut open = self.open.remove(index);
+        if let Some((response, passed)) = &open.response {
+            open.used.number.1 = (response.is_known)(*passed, what % 3 < 2);
+        }
         let is_waiting = self.gateway.fate(open.request) == Fate::Paused;
         match what % 3 {
             2 => self.vm(open.worker).reset(open.id),
@@ -236,7 +265,7 @@ impl Run {
         if is_waiting {
             self.model.refund(open.user, &open.charged);
         } else {
-            self.model.settle(open.user, open.is_declared, &open.charged, &open.used);
+            self.model.settle(open.user, &open.charged, &open.used);
         }
     }
 
@@ -290,6 +319,8 @@ impl Run {
         }
         assert_eq!(self.gateway.kept_streams(), 0);
         self.gateway.no_crash();
+        let unread = self.gateway.world.counters.borrow()["diana.unread_costs"];
+        assert_eq!(u64::try_from(unread), Ok(self.model.seen.unread));
         self.model.seen
     }
 }

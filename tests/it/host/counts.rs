@@ -36,6 +36,14 @@ impl WireRule {
             kind => kind,
         }
     }
+
+    /// The units that arrive in a second, whatever was used.
+    pub fn arriving(self) -> u64 {
+        match self {
+            WireRule(1, [us, per, ..]) => SECOND * per / us,
+            _ => 0,
+        }
+    }
 }
 
 fn rule_reply(outcome: u64, wait: u64, remaining: u64, full_in: u64, charge: [u64; 3]) -> RuleReply {

@@ -8,8 +8,9 @@
 
 use super::callouts::Clusters;
 use super::faults::{FaultKind, Faults};
-use super::vm::Vm;
+use super::vm::{Location, Vm};
 use diana::Callbacks;
+use diana_base::prng;
 use diana_limiter::cells::store::Rules;
 use diana_limiter::request::Part;
 use std::cell::{Cell, RefCell};
@@ -23,7 +24,7 @@ pub enum Fate {
     Paused,
     /// The request is at the upstream.
     Upstream,
-    /// The filter has replied with this status.
+    /// The filter has replied with this status, or nginx in its place.
     Answered(u32),
     /// The upstream has replied.
     Served,
@@ -44,6 +45,8 @@ pub struct RequestRecord {
     pub fate: Fate,
     /// The plugin was deleted while the request waited, so the request goes on before its turn.
     pub hurried: bool,
+    /// The reason phrase of the filter's reply, if the host sends it to the client.
+    pub reason: String,
     /// The attributes that the filter has set for the access log.
     pub attributes: Vec<(String, String)>,
     /// The headers of the response.
@@ -89,6 +92,8 @@ pub struct World {
     pub randoms: Cell<u64>,
     data: RefCell<HashMap<Key, Entry>>,
     last_version: Cell<u32>,
+    /// nginx: what the location of each request does besides the filter.
+    pub location: Cell<Location>,
     /// nginx: how many keys the zone has room for, and what happens to one more.
     pub zone: Cell<Option<(usize, Eviction)>>,
     /// How many keys were evicted.
@@ -96,9 +101,9 @@ pub struct World {
     last_use: Cell<u64>,
 }
 
-/// A value, its version, and the time of its last use.
+/// A value, its version, the time of its last use, and the room that it has in a zone of nginx.
 #[derive(Clone)]
-struct Entry(Vec<u8>, u32, u64);
+struct Entry(Vec<u8>, u32, u64, usize);
 
 /// What nginx does with a key for which a zone has no room.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -156,6 +161,10 @@ impl World {
         if !fits {
             return CAS_MISMATCH;
         }
+        let room = data.get(&key).map_or(value.len(), |held| held.3);
+        if self.rules == Rules::Strict && value.len() > room {
+            self.crash("a value grew, which crashes a worker if the zone is full");
+        }
         // Envoy's version counts over all keys, nginx' version per key.
         self.last_version.set(self.last_version.get() + 1);
         let version = match self.rules {
@@ -172,13 +181,13 @@ impl World {
             data.retain(|_, held| Some(held.2) != oldest);
             self.evicted.set(self.evicted.get() + 1);
         }
-        data.insert(key, Entry(value.into(), version, self.now_used()));
+        data.insert(key, Entry(value.into(), version, self.now_used(), room));
         0
     }
 
     /// Overwrites the value of every key, as another filter might.
     pub fn overwrite(&self, change: impl Fn(&mut Vec<u8>)) {
-        for Entry(bytes, version, _) in self.data.borrow_mut().values_mut() {
+        for Entry(bytes, version, ..) in self.data.borrow_mut().values_mut() {
             change(bytes);
             *version += 1;
         }
@@ -246,6 +255,7 @@ impl Gateway {
             longest: Cell::new(0),
             randoms,
             last_version: Cell::new(0),
+            location: Cell::default(),
             zone: Cell::default(),
             evicted: Cell::new(0),
             last_use: Cell::new(0),
@@ -272,6 +282,24 @@ impl Gateway {
         *self.world.configuration.borrow_mut() = configuration.into();
         let accepted: Vec<bool> = self.vms.iter().map(Vm::configure).collect();
         accepted.into_iter().all(|accepted| accepted)
+    }
+
+    /// Gives every worker of nginx a plugin for each directive, in a random order. Returns the
+    /// plugins by worker and directive.
+    pub fn configure_directives(&self, documents: &[&str], seed: u64) -> Vec<Vec<u32>> {
+        let mut random = seed;
+        let of_worker = |vm: &Vm| {
+            let mut left: Vec<usize> = (0..documents.len()).collect();
+            let mut roots = vec![0; documents.len()];
+            while !left.is_empty() {
+                let directive = left.remove(prng::next(&mut random) as usize % left.len());
+                *self.world.configuration.borrow_mut() = documents[directive].into();
+                assert!(vm.configure(), "{:?}", self.world.log.borrow());
+                roots[directive] = vm.newest_root().unwrap();
+            }
+            roots
+        };
+        self.vms.iter().map(of_worker).collect()
     }
 
     /// Begins `GET path` of `user` at a worker. Returns the number of the request.

@@ -180,10 +180,10 @@ impl GlobalStore {
         }
         for group in (0..groups).filter(|_| passes) {
             let of = |one: &&Query| one.group == group;
-            let part =
-                queries.iter().zip(&reply).filter(|(one, _)| of(one)).map(|(one, reply)| {
-                    one.lease.min(reply[2]).min(self.counts[one.key].1.leasable(one.kind))
-                });
+            let part = queries.iter().zip(&reply).filter(|(one, _)| of(one)).map(|(one, reply)| {
+                let share = (reply[2] + one.kind.arriving()) / 8;
+                share.min(one.lease).min(reply[2]).min(self.counts[one.key].1.leasable(one.kind))
+            });
             let part = part.min().unwrap_or(0);
             for (one, reply) in queries.iter().zip(&mut reply).filter(|(one, _)| of(one) && part > 0) {
                 let count = &mut self.counts.get_mut(one.key).unwrap().1;

@@ -133,10 +133,10 @@ fn the_body_of_a_request_that_waits_is_measured() {
     let waits = ask(None);
     assert_eq!(gateway.fate(waits), Fate::Paused);
     let id = vm.streams().pop().unwrap();
-    [100, 400].into_iter().for_each(|held| vm.body(id, held));
+    [100, 400].into_iter().for_each(|held| vm.body(id, held, false));
     gateway.pass(1_000);
     assert_eq!(gateway.fate(waits), Fate::Upstream);
-    vm.body(id, 200);
+    vm.body(id, 200, false);
     vm.serve_request(waits);
     let fates = ["401", "400"].map(|size| gateway.fate(ask(Some(size))));
     assert_eq!(fates, [Fate::Answered(429), Fate::Paused], "400 of 1000 bytes are left");

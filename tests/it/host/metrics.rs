@@ -7,7 +7,7 @@ use super::gateway::Gateway;
 use diana_limiter::cells::store::Rules;
 
 /// The series of the simulated host that do not belong to a rule, list, store or server.
-const ALWAYS: [&str; 16] = [
+const ALWAYS: [&str; 17] = [
     "diana.config.generation",
     "diana.foreign_values",
     "diana.kind.crowded.evictions",
@@ -23,6 +23,7 @@ const ALWAYS: [&str; 16] = [
     "diana.outcome.refused.decisions",
     "diana.shared_data_errors",
     "diana.unheld_requests",
+    "diana.unread_costs",
     "diana.waiting_requests",
 ];
 
@@ -31,7 +32,8 @@ fn zeros(gateway: &Gateway) -> Vec<String> {
     let counters = gateway.world.counters.borrow();
     assert!(ALWAYS.iter().all(|name| counters.get(*name) == Some(&0)), "{counters:?}");
     let others = counters.iter().filter(|(name, _)| !ALWAYS.contains(&&***name));
-    let others = others.filter(|(name, _)| !name.ends_with(".build_info") && !name.ends_with("_room"));
+    let ones = [".build_info", ".config_info", "_room"];
+    let others = others.filter(|(name, _)| !ones.iter().any(|end| name.ends_with(end)));
     others.map(|(name, value)| (*value == 0).then(|| name.clone()).unwrap()).collect()
 }
 
@@ -49,7 +51,7 @@ fn every_series_of_a_configuration_exists_from_the_start() {
             {"name": "b", "rpu": 9, "unit": "hour", "scope": "global"}]}],
         "allow": ["10.9.9.9"], "deny": [{"user": "mallory"}],
         "store": {"redis": {"clusters": ["x", "y.z"], "secret": "a secret of the tests only"}},
-        "remote": {"cluster": "config", "path": "/", "canary": {}}}"#;
+        "remote": {"cluster": "config", "path": "/"}}"#;
     let mut expected: Vec<String> = ["a", "b", "c"].into_iter().flat_map(results).collect();
     expected.extend(
         [
@@ -59,16 +61,11 @@ fn every_series_of_a_configuration_exists_from_the_start() {
             "diana.rule.deny.result.refused.requests",
             "diana.rule.deny.result.shadow.requests",
             "diana.config.switches",
-            "diana.canary.promotions",
-            "diana.canary.rejections",
-            "diana.canary.rollbacks",
         ]
         .map(str::to_owned),
     );
     let polls = ["fresh", "unchanged", "refused", "failed"];
     expected.extend(polls.map(|result| format!("diana.config.result.{result}.polls")));
-    let compared = ["same", "newly_refused", "newly_admitted"];
-    expected.extend(compared.map(|result| format!("diana.canary.result.{result}.requests")));
     for cluster in ["x", "y_z"] {
         let names = ["calls", "dropped_refunds", "failed_calls", "questions", "stray_replies"];
         expected.extend(names.map(|name| format!("diana.store.{cluster}.{name}")));
@@ -87,6 +84,67 @@ fn the_version_is_a_series_with_the_value_1() {
     let gateway = Gateway::start(Rules::Lenient, 2, r#"{"limits": []}"#);
     let version = env!("CARGO_PKG_VERSION").replace('.', "-");
     assert_eq!(gateway.counter(&format!("diana.version.{version}.build_info")), 1);
+}
+
+fn document(rpu: u32) -> String {
+    format!(r#"{{"url": "/", "rules": [{{"name": "one", "rpu": {rpu}, "unit": "hour"}}]}}"#)
+}
+
+/// The gauge of a document; `None` if there is none.
+fn gauge(gateway: &Gateway, json: &str) -> Option<i64> {
+    let fingerprint = diana_config::compile(json.as_bytes()).unwrap().fingerprint;
+    let name = format!("diana.fingerprint.{fingerprint:016x}.config_info");
+    gateway.world.counters.borrow().get(&name).copied()
+}
+
+#[test]
+fn the_gauge_of_a_document_is_1_while_the_document_is_in_use() {
+    let [one, two] = [1, 2].map(document);
+    let gauges = |gateway: &Gateway| [gauge(gateway, &one), gauge(gateway, &two)];
+    let gateway = Gateway::start(Rules::Lenient, 1, &one);
+    assert_eq!(gauges(&gateway), [Some(1), None]);
+    let vm = &gateway.vms[0];
+    let first = vm.oldest_root().unwrap();
+    // Another listener.
+    assert!(gateway.configure(&one));
+    gateway.world.configuration.replace(two.clone());
+    assert!(vm.configure_again());
+    assert_eq!(gauges(&gateway), [Some(1), Some(1)], "the first listener still has the document");
+    gateway.world.configuration.replace("{".into());
+    assert!(!vm.configure_again());
+    assert_eq!(gauges(&gateway), [Some(1), Some(1)]);
+    vm.delete_root(first);
+    assert_eq!(gauges(&gateway), [Some(0), Some(1)]);
+    gateway.world.configuration.replace(one.replace("1", "1.0"));
+    assert!(vm.configure_again());
+    assert_eq!(gauges(&gateway), [Some(1), Some(0)]);
+    gateway.no_crash();
+}
+
+/// Hosts never delete a gauge.
+#[test]
+fn the_gauges_of_documents_are_bounded() {
+    let gateway = Gateway::start(Rules::Lenient, 1, &document(1));
+    let shown = || {
+        let counters = gateway.world.counters.borrow();
+        let gauges = counters.iter().filter(|(name, _)| name.ends_with(".config_info"));
+        let (names, values): (Vec<String>, Vec<i64>) =
+            gauges.map(|(name, value)| (name.clone(), *value)).unzip();
+        assert_eq!(values.iter().sum::<i64>(), 1);
+        names.len()
+    };
+    for rpu in (2..=300).chain([1]) {
+        gateway.world.configuration.replace(document(rpu));
+        assert!(gateway.vms[0].configure_again());
+        assert_eq!(shown(), if rpu == 1 { 257 } else { rpu.min(257) as usize });
+        let is_other = gateway.counter("diana.fingerprint.other.config_info") == 1;
+        assert_eq!(is_other, rpu > 256, "{rpu}");
+    }
+}
+
+#[test]
+fn nginx_has_no_gauge_of_a_document() {
+    assert_eq!(gauge(&Gateway::start(Rules::Strict, 1, &document(1)), &document(1)), None);
 }
 
 const OUTCOMES: [&str; 6] = ["passed", "delayed", "refused", "denied", "allowed", "error"];

@@ -63,6 +63,18 @@ fn no_number_of_headers_hides_a_condition() {
     check(&once(json!({"methods": "POST"}), "all"), [&post, &post], [PASSED, REFUSED]);
 }
 
+/// nginx keeps a tab around a value over HTTP/1, and blanks over HTTP/2.
+#[test]
+fn white_space_around_a_value_hides_no_condition() {
+    let lines =
+        [" free", "\tfree", "free\t"].map(|line| [header("x-plan", "gold\t"), header("x-plan", line)]);
+    let json = once(json!({"headers": {"x-plan": "free"}}), "all");
+    let [one, two, three] = &lines;
+    check(&json, [&two[1..], one, two, three], [PASSED, REFUSED, REFUSED, REFUSED]);
+    let gold = once(json!({"headers": {"x-plan": {"regex": "gold"}}}), "all");
+    check(&gold, [&two[1..], one, two, three], [PASSED, PASSED, REFUSED, REFUSED]);
+}
+
 #[test]
 fn no_number_of_headers_hides_a_denied_client() {
     let mallory = [header("x-user-id", "mallory")];

@@ -121,7 +121,7 @@ fn step(gateway: &Gateway, op: Op) {
                 (usize::from(what) % PATHS.len(), usize::from(what) / PATHS.len() % USERS.len());
             gateway.request(worker.into(), PATHS[path], USERS[user]);
         }
-        Op::Body { worker, which } => with(worker, which, |vm, id| vm.body(id, 1)),
+        Op::Body { worker, which } => with(worker, which, |vm, id| vm.body(id, 1, false)),
         Op::Serve { worker, which } => with(worker, which, Vm::serve),
         Op::Reset { worker, which } => with(worker, which, Vm::reset),
         Op::Pass { tens_of_ms } => gateway.pass(u64::from(tens_of_ms) * 10),

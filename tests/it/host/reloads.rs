@@ -24,17 +24,15 @@ fn passes(gateway: &Gateway) -> usize {
 
 #[test]
 fn a_new_plugin_keeps_the_counts_of_equal_rules() {
-    for rules_of in [Rules::Lenient, Rules::Strict] {
-        let gateway = Gateway::start(rules_of, 2, &rules(5, 1_000));
-        (0..3).for_each(|turn| _ = gateway.request(turn, "/", "ann"));
-        assert!(gateway.configure(&rules(5, 900)));
-        assert_eq!(passes(&gateway), 2);
-        assert!(gateway.configure(&rules(5, 800)), "and once more");
-        assert_eq!(passes(&gateway), 0);
-        assert!(gateway.configure(&rules(6, 800)), "another quota");
-        assert_eq!(passes(&gateway), 6);
-        gateway.no_crash();
-    }
+    let gateway = Gateway::start(Rules::Lenient, 2, &rules(5, 1_000));
+    (0..3).for_each(|turn| _ = gateway.request(turn, "/", "ann"));
+    assert!(gateway.configure(&rules(5, 900)));
+    assert_eq!(passes(&gateway), 2);
+    assert!(gateway.configure(&rules(5, 800)), "and once more");
+    assert_eq!(passes(&gateway), 0);
+    assert!(gateway.configure(&rules(6, 800)), "another quota");
+    assert_eq!(passes(&gateway), 6);
+    gateway.no_crash();
 }
 
 /// It is unknown which plugin the new one replaces.

@@ -1,7 +1,6 @@
 //! Remote configuration in the whole filter: which document each worker activates, whatever happens
 //! to its calls. Each document refuses all requests with a status of its own.
 
-mod canary;
 mod faults;
 mod migration;
 mod play;

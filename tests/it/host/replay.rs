@@ -5,7 +5,7 @@ use super::gateway::{Fate, Gateway};
 use super::vm::Vm;
 use diana_base::time::Time;
 use diana_limiter::cells::store::Rules;
-use diana_limiter::policy::{Measure, Measures, Usage};
+use diana_limiter::policy::{Measure, Measures, ResponseNumber, Usage};
 use diana_limiter::request::Part;
 
 /// One event of a script.
@@ -72,21 +72,37 @@ fn end(vm: &Vm, id: u32, usage: &Usage, measures: &Measures) {
         .filter(|part| *part > 0)
         .for_each(|part| vm.request_body(id, part));
     let Some(status) = usage.status else { return vm.reset(id) };
-    let (mut headers, mut body) = (vec![("content-type", "application/json")], None);
-    let values: Vec<Option<String>> =
-        usage.values.iter().map(|value| value.map(|value| value.to_string())).collect();
-    for (measure, value) in measures.values.iter().zip(&values) {
-        match (measure, value) {
-            (Measure::Header(name), Some(value)) => headers.push((name, value)),
-            (Measure::Json(pointer), Some(value)) => body = Some(document(pointer, value)),
-            (_, None) => {}
+    let number = |index: usize| usage.values.get(index).copied().unwrap_or_default();
+    let numbers: Vec<(&Measure, ResponseNumber)> =
+        measures.values.iter().enumerate().map(|(index, measure)| (measure, number(index))).collect();
+    let is_json = |measure: &Measure| matches!(measure, Measure::Json(_));
+    let is_cut = numbers.iter().any(|(measure, number)| is_json(measure) && !number.is_final);
+    let kind = if is_cut { "text/event-stream" } else { "application/json" };
+    let (mut headers, mut body) = (vec![("content-type".to_owned(), kind.to_owned())], None);
+    for (measure, number) in numbers {
+        let seen = number.seen.map(|number| number.to_string());
+        match (measure, seen) {
+            (Measure::Header(name), Some(value)) => headers.push((name.to_string(), value)),
+            (Measure::Header(name), None) if !number.is_final => {
+                headers.push((name.to_string(), "many".into()));
+            }
+            (Measure::Json(pointer), Some(value)) => body = Some(document(pointer, &value)),
+            (Measure::Json(_), None) => body = body.or_else(|| Some("{}".into())),
+            (Measure::Header(_), None) => {}
         }
     }
+    let headers: Vec<(&str, &str)> = headers.iter().map(|(name, value)| (&**name, &**value)).collect();
     vm.respond(id, status.into(), &headers);
     let other = || " ".repeat(usize::try_from(usage.response_bytes).unwrap());
-    let body = body.unwrap_or_else(other);
+    let body = match body {
+        Some(document) if is_cut => format!("data: {document}\n\n"),
+        body => body.unwrap_or_else(other),
+    };
     body.as_bytes().chunks(7).for_each(|part| vm.response_body(id, part));
-    vm.end(id);
+    match is_cut {
+        true => vm.reset(id),
+        false => vm.end(id),
+    }
 }
 
 /// A document with this number at this pointer.

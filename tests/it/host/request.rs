@@ -28,12 +28,21 @@ pub fn headers(rules: Rules, parts: &[(Part, Vec<u8>)]) -> Vec<(String, Vec<u8>)
         };
         let line = match (part, rules) {
             (Part::Path, Rules::Strict) => decoded(line),
+            (Part::Header(_), _) => received(rules, line).into(),
             _ => line.clone(),
         };
         Some((name, line))
     };
     let machine = (rules == Rules::Strict).then(|| (":authority".into(), MACHINE.into()));
     parts.iter().filter_map(named).chain(machine).collect()
+}
+
+/// A header's value as a host receives it over HTTP/1: nginx keeps tabs around the value.
+fn received(rules: Rules, line: &[u8]) -> &[u8] {
+    let is_blank = |byte: &u8| *byte == b' ' || rules == Rules::Lenient && *byte == b'\t';
+    let start = line.iter().position(|byte| !is_blank(byte)).unwrap_or(line.len());
+    let end = line.iter().rposition(|byte| !is_blank(byte)).map_or(start, |last| last + 1);
+    &line[start..end]
 }
 
 /// `X-User-Id`: nginx keeps the client's spelling.
@@ -135,7 +144,7 @@ fn header(parts: &[(Part, Vec<u8>)], name: &str) -> Option<Vec<u8>> {
             && known.to_ascii_lowercase().replace('-', "_") == name
     };
     let lines = parts.iter().filter(|(part, _)| matches!(part, Part::Header(known) if is_named(known)));
-    let lines: Vec<&[u8]> = lines.map(|(_, line)| line.as_slice()).collect();
+    let lines: Vec<&[u8]> = lines.map(|(_, line)| received(Rules::Strict, line)).collect();
     let separator: &[u8] = if name == "cookie" { b"; " } else { b", " };
     (!lines.is_empty()).then(|| lines.join(separator))
 }

@@ -21,9 +21,9 @@ fn fates(gateway: &Gateway, path: &str, count: usize) -> Vec<Fate> {
 #[test]
 fn a_filter_without_response_callbacks_refuses_response_headers() {
     let rules = r#""limits": [{"url": "/", "rules": [{"rpu": 1, "unit": "day"}]}]"#;
-    let gateway = Gateway::new(Rules::Lenient, 1, Callbacks::Lean, false);
+    let gateway = Gateway::new(Rules::Lenient, 1, Callbacks::Minimal, false);
     assert!(!gateway.configure(&format!("{{{rules}}}")));
-    assert_eq!(gateway.world.logged("headers: `diana-lean.wasm` adds none"), 1);
+    assert_eq!(gateway.world.logged("headers: `diana-min.wasm` adds none"), 1);
     assert!(gateway.configure(&format!(r#"{{{rules}, "headers": "off"}}"#)));
     assert_eq!(fates(&gateway, "/", 2), [Fate::Upstream, REFUSED]);
     assert_eq!(gateway.kept_streams(), 0);
@@ -32,7 +32,7 @@ fn a_filter_without_response_callbacks_refuses_response_headers() {
 #[test]
 fn the_filter_rejects_a_module_that_would_crash_nginx() {
     for (callbacks, is_accepted) in
-        [(Callbacks::All, true), (Callbacks::Useful, false), (Callbacks::Lean, false)]
+        [(Callbacks::All, true), (Callbacks::Useful, false), (Callbacks::Minimal, false)]
     {
         let gateway = Gateway::new(Rules::Strict, 1, callbacks, false);
         let configuration =

@@ -1,14 +1,19 @@
 //! One worker of a simulated gateway: a filter, the contexts that its host has made, and the host
-//! calls it makes. `vm/calls.rs` replies to the calls, `vm/exchange.rs` has bodies and responses.
+//! calls it makes. `vm/calls.rs` replies to the calls, `vm/exchange.rs` has bodies and responses,
+//! `vm/phases.rs` what nginx does around the filter.
 
 mod calls;
 mod exchange;
+mod phases;
+
+pub use phases::Location;
 
 use super::callouts::{CallEvent, CallReply, Callouts};
 use super::gateway::{Fate, RequestRecord, World};
 use super::request::ends as request_ends;
 use diana::simulated::{self, Host};
 use diana::{Action, Callbacks, Filter, ProxyWasm};
+use diana_limiter::cells::store::Rules;
 use diana_limiter::request::Part;
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, HashMap, VecDeque};
@@ -48,9 +53,17 @@ struct Timer {
     at: u64,
 }
 
+/// A response that the filter sends: the status and the headers.
+type LocalResponse = (u32, Vec<(String, String)>);
+
+#[derive(Default)]
 struct Stream {
     root: u32,
     request: usize,
+    /// In nginx, a response of the filter that waits for the content phase.
+    kept: Option<LocalResponse>,
+    /// In nginx, the stream of the same request before an internal redirect.
+    before: Option<u32>,
     /// The filter has seen the headers.
     seen: bool,
     /// The headers of the response, from the time at which they are on their way.
@@ -59,11 +72,13 @@ struct Stream {
     part: Vec<u8>,
     /// How much of the request's body the host holds.
     held: usize,
+    /// Whether the host holds the end of the request's body.
+    holds_end: bool,
 }
 
 enum Later {
     Resume(u32),
-    Answer(u32, u32),
+    Answer(u32, LocalResponse),
 }
 
 impl Vm {
@@ -95,6 +110,11 @@ impl Vm {
 
     fn world(&self) -> &World {
         &self.0.world
+    }
+
+    /// The next stream gets the id of the last one, as the requests of a connection do in nginx.
+    pub fn repeat_id(&self) {
+        self.0.last_id.set(self.0.last_id.get() - 1);
     }
 
     fn id(&self) -> u32 {
@@ -136,14 +156,13 @@ impl Vm {
                     }
                 }
             }
-            Later::Answer(id, status) => {
+            Later::Answer(id, (status, headers)) => {
                 let Some(request) = self.request_of(id) else { return };
                 if self.fate(request) != Fate::Paused {
                     self.world().crash(format!("answered while {:?}", self.fate(request)));
                 }
-                self.world().note(request, Fate::Answered(status));
-                self.respond(id, status, &[]);
-                self.delete(id);
+                let headers: Vec<_> = headers.iter().map(|(name, value)| (&**name, &**value)).collect();
+                self.answer(id, status, &headers);
             }
         }
     }
@@ -233,6 +252,7 @@ impl Vm {
             (Part::Host, "a"),
             (Part::Header("x-user-id".into()), user),
             (Part::Address, "10.0.0.1:0"),
+            (Part::BodySize, "0"),
         ];
         self.send(id, parts.map(|(part, line)| (part, line.into())).into())
     }
@@ -255,6 +275,7 @@ impl Vm {
             went: None,
             fate: Fate::Paused,
             hurried: false,
+            reason: String::new(),
             attributes: Vec::new(),
             headers: Vec::new(),
         };
@@ -264,7 +285,17 @@ impl Vm {
             self.world().note(request, Fate::Upstream);
             return request;
         };
-        let stream = Stream { root, request, seen: false, response: None, part: Vec::new(), held: 0 };
+        let action = self.begin(id, Stream { root, request, ..Stream::default() });
+        match self.world().rules {
+            Rules::Lenient => self.go_on(id, action),
+            Rules::Strict => self.go_on_in_nginx(id, action),
+        }
+        request
+    }
+
+    /// Begins a stream. Returns what the filter wants done with the request.
+    fn begin(&self, id: u32, stream: Stream) -> Action {
+        let (root, request) = (stream.root, stream.request);
         self.0.streams.borrow_mut().insert(id, stream);
         if self.tells_all() {
             self.enter(id, |filter| filter.on_context_create(id, root));
@@ -274,8 +305,7 @@ impl Vm {
         if let Some(stream) = self.0.streams.borrow_mut().get_mut(&id) {
             stream.seen = true;
         }
-        self.go_on(id, action);
-        request
+        action
     }
 
     /// Applies the action that a callback about a request returns.
@@ -309,7 +339,9 @@ impl Vm {
         if self.tells_all() {
             self.enter(id, |filter| filter.on_delete(id));
         }
-        self.0.streams.borrow_mut().remove(&id);
+        let stream = self.0.streams.borrow_mut().remove(&id);
+        // nginx frees all contexts of a request at its end.
+        stream.and_then(|stream| stream.before).into_iter().for_each(|before| self.delete(before));
     }
 
     pub fn end_all(&self) {
@@ -384,9 +416,9 @@ impl Vm {
         let filter = |callback: &dyn Fn(&Filter)| self.enter(id, |filter| callback(filter));
         match which % 6 {
             0 => filter(&|filter| _ = filter.on_request_headers(id, true)),
-            1 => filter(&|filter| _ = filter.on_request_more(id)),
+            1 => filter(&|filter| _ = filter.on_request_trailers(id)),
             2 => filter(&|filter| filter.on_tick(id)),
-            3 => filter(&|filter| _ = filter.on_response_headers(id + 1_000_000)),
+            3 => filter(&|filter| _ = filter.on_response_headers(id + 1_000_000, true)),
             4 => filter(&|filter| filter.on_delete(id + 1_000_000)),
             _ => filter(&|filter| _ = filter.on_request_headers(id + 1_000_000, true)),
         }

@@ -18,14 +18,14 @@ fn begin_ms() -> u64 {
     600_000 - since
 }
 
+fn response(status: u16, ms: u64) -> (Usage, Span) {
+    (Usage { status: Some(status), ..Usage::default() }, Span::from_ms(ms))
+}
+
 /// How a request ends: its status and latency, or no response.
-fn ends() -> impl Strategy<Value = Option<Usage>> {
-    let usage = (200u16..600, 1u64..1_000).prop_map(|(status, ms)| Usage {
-        status: Some(status),
-        latency: Some(Span::from_ms(ms)),
-        ..Usage::default()
-    });
-    prop::option::weighted(0.8, usage)
+fn ends() -> impl Strategy<Value = Option<(Usage, Span)>> {
+    let response = (200u16..600, 1u64..1_000).prop_map(|(status, ms)| response(status, ms));
+    prop::option::weighted(0.8, response)
 }
 
 fn numbers(bytes: &[u8]) -> impl Iterator<Item = u64> {
@@ -63,7 +63,7 @@ proptest! {
         prop_assert_eq!(admitted, all().count() as u64);
         prop_assert_eq!(refused, 0);
         prop_assert_eq!(samples, answered().count() as u64);
-        prop_assert_eq!(errors, answered().filter(|usage| usage.status >= Some(500)).count() as u64);
+        prop_assert_eq!(errors, answered().filter(|(usage, _)| usage.status >= Some(500)).count() as u64);
     }
 }
 
@@ -71,11 +71,10 @@ proptest! {
 #[test]
 fn workers_lose_swaps_while_they_share() {
     let client = Client { user: 0, ip: 0, api: false };
-    let usage = Usage { status: Some(200), latency: Some(Span::from_ms(1)), ..Usage::default() };
     let mut lost = 0;
     for seed in 0..100 {
         let mut gateway = TestGateway::new(JSON.into(), diana_limiter::cells::store::Rules::Strict, 3);
-        let plans = vec![vec![Some(usage.clone()); 4]; 3];
+        let plans = vec![vec![Some(response(200, 1)); 4]; 3];
         gateway.settle(client, &plans, || START, &mut Random(seed));
         lost += gateway.retire(3, START, &mut Random(seed));
     }

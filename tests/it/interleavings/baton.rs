@@ -1,8 +1,9 @@
 //! Workers as threads of which only one runs at a time, and the baton that selects the thread.
 
+use super::START;
 use super::model::Client;
 use crate::harness::{Random, ask, policy, worker};
-use diana_base::time::Time;
+use diana_base::time::{Span, Time};
 use diana_limiter::cells::store::{
     Fault, Loaded, Portable, Rules, SharedData, Simulated, Store, Swap, Version, Written,
 };
@@ -74,23 +75,28 @@ impl TestGateway {
         })
     }
 
-    /// Each worker starts a request of `client` for each entry of its plan, and settles it by what
-    /// it used, or without a response. Returns the number of lost swaps.
+    /// Each worker starts a request of `client` for each entry of its plan, and settles it after a
+    /// response with this use and latency, or without one. Returns the number of lost swaps.
     pub fn settle(
         &mut self,
         client: Client,
-        plans: &[Vec<Option<Usage>>],
+        plans: &[Vec<Option<(Usage, Span)>>],
         clock: impl Fn() -> Time + Sync,
         random: &mut Random,
     ) -> u32 {
         self.each(plans.len(), random, |me, policy, worker, store| {
-            let end = |usage: &Option<Usage>| {
+            let end = |response: &Option<(Usage, Span)>| {
                 let values = client.request();
                 let request = policy.request(&values);
                 let (mut session, decision) = Session::start(policy, worker, store, &request, &clock);
-                let lost = decision.events.swaps_lost;
-                let events = match usage {
-                    Some(usage) => session.settle_used(policy, worker, store, usage, &clock),
+                let mut lost = decision.events.swaps_lost;
+                session.forwarded(worker, START);
+                if let Some((usage, latency)) = response {
+                    let (status, now) = (usage.status.unwrap(), START.after(*latency));
+                    lost += session.responded(worker, store, status, now, &clock).swaps_lost;
+                }
+                let events = match response {
+                    Some((usage, _)) => session.settle_used(policy, worker, store, usage, &clock),
                     None => session.settle(policy, worker, store, &clock),
                 };
                 lost + events.swaps_lost

@@ -52,11 +52,11 @@ const VALUES: [&[&str]; 5] =
 const ALL: usize = 3;
 const TUPLE: usize = 4;
 const UNITS_MS: [(u64, &[&str]); 5] = [
-    (1_000, &["second", "1s", "1000ms", "Second"]),
-    (30_000, &["30s", "30000ms", "30 s"]),
-    (60_000, &["minute", "60s", "1m", "1M"]),
-    (3_600_000, &["hour", "60m", "1h", "3600s"]),
-    (86_400_000, &["day", "24h", "1d"]),
+    (1_000, &["second", "1s", "1000ms", "Second", "sec", "Seconds"]),
+    (30_000, &["30s", "30000ms", "30 s", "30secs"]),
+    (60_000, &["minute", "60s", "1m", "1M", "min", "60 seconds", "m"]),
+    (3_600_000, &["hour", "60m", "1h", "3600s", "hrs", "60 min"]),
+    (86_400_000, &["day", "24h", "1d", "days", "24 hours"]),
 ];
 const ALGORITHMS: [&[&str]; 6] = [
     &["TB", "token bucket", "Token_Bucket", "tb", ""],
@@ -92,7 +92,7 @@ struct Limit {
     headers: Vec<usize>,
     conditions: Vec<usize>,
     exclusive: bool,
-    important: bool,
+    high_priority: bool,
     rules: Vec<Rule>,
 }
 
@@ -117,8 +117,8 @@ struct Rule {
     penalty: Option<(u64, u64)>,
     /// Whether the limit adapts.
     adapts: bool,
-    /// `reserve` in percent.
-    priority: Option<u64>,
+    /// In percent.
+    headroom: Option<u64>,
 }
 
 fn random_subset(random: &mut Random, of: usize) -> Vec<usize> {
@@ -187,10 +187,10 @@ impl Limit {
         );
         let headers = random_subset(random, HEADERS.len());
         let conditions = random_subset(random, CONDITIONS.len());
-        let (exclusive, important) = (random.below(6) == 0, random.below(3) == 0);
-        let least = usize::from(!exclusive && !important);
+        let (exclusive, high_priority) = (random.below(6) == 0, random.below(3) == 0);
+        let least = usize::from(!exclusive && !high_priority);
         let rules = (0..least + random.below(4)).map(|_| Rule::random(random)).collect();
-        Limit { url, methods, hosts, headers, conditions, exclusive, important, rules }
+        Limit { url, methods, hosts, headers, conditions, exclusive, high_priority, rules }
     }
 
     fn write(&self, random: &mut Random, rules: Vec<String>) -> String {
@@ -227,8 +227,9 @@ impl Limit {
         if self.exclusive || random.below(2) == 0 {
             keys.push(("exclusive".into(), self.exclusive.to_string()));
         }
-        if self.important || random.below(2) == 0 {
-            keys.push(("important".into(), self.important.to_string()));
+        if self.high_priority || random.below(2) == 0 {
+            let spellings = if self.high_priority { ["high", "High"] } else { ["normal", "NORMAL"] };
+            keys.push(("priority".into(), quoted(pick(random, &spellings))));
         }
         keys.push(("rules".into(), format!("[{}]", rules.join(", "))));
         object(random, keys)
@@ -262,10 +263,10 @@ impl Rule {
         let penalty = has_penalty.then(|| (pick(random, &[1, 2, 9]), pick(random, &[1, 60, 7_200])));
         let can_adapt = !global && [TB, C].contains(&algorithm) && override_rpu.is_none() && plans.is_none();
         let adapts = can_adapt && random.below(3) == 0;
-        // A quota of two or less has no room for a request of two units beside what is kept.
+        // A quota of two or less has no room for a request of two units beside the headroom.
         let has_room = [rpu, own.filter(|_| algorithm == TB).unwrap_or(rpu)].iter().all(|most| *most > 2);
-        let has_priority = !global && algorithm != LB && has_room && random.below(4) == 0;
-        let priority = has_priority.then(|| pick(random, &[1, 20]));
+        let has_headroom = !global && algorithm != LB && has_room && random.below(4) == 0;
+        let headroom = has_headroom.then(|| pick(random, &[1, 20]));
         Rule {
             actor,
             missing,
@@ -281,7 +282,7 @@ impl Rule {
             plans,
             penalty,
             adapts,
-            priority,
+            headroom,
         }
     }
 
@@ -323,8 +324,12 @@ impl Rule {
         } else if random.below(2) == 0 {
             keys.push(text("scope", "local"));
         }
-        if self.shadow || random.below(2) == 0 {
-            keys.push(text("mode", if self.shadow { "shadow" } else { "enforce" }));
+        match (self.shadow, random.below(3)) {
+            (true, 0) => keys.push(text("enforce", pick(random, &["0%", " 0.00 %"]))),
+            (true, _) => keys.push(text("mode", "shadow")),
+            (false, 0) => keys.push(text("mode", "enforce")),
+            (false, 1) => keys.push(text("enforce", pick(random, &["100%", "100.0%"]))),
+            (false, _) => {}
         }
         let penalty = self.penalty.map(|(after, secs)| {
             let spellings = [format!("{secs}s"), format!("{}ms", secs * 1_000)];
@@ -349,11 +354,10 @@ impl Rule {
             }
             keys.push(("adapt".into(), object(random, adapt)));
         }
-        let priority = self.priority.map(|percent| {
+        keys.extend(self.headroom.map(|percent| {
             let spellings = [format!("{percent}%"), format!(" {percent} %")];
-            vec![("reserve".into(), quoted(&spellings[random.below(2)]))]
-        });
-        keys.extend(priority.map(|entries| ("priority".into(), object(random, entries))));
+            ("headroom".into(), quoted(&spellings[random.below(2)]))
+        }));
         let mut overrides = Vec::new();
         let value = |random: &mut Random| match (
             self.actor,

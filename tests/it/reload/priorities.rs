@@ -1,33 +1,31 @@
-//! What a new configuration keeps of a count if priorities change.
+//! What a new configuration keeps of a count if the headroom changes.
 
 use super::migration::{left, limit, next, rule};
 use crate::harness::{Gateway, store};
 use diana_limiter::cells::store::{Rules, Simulated};
 
-/// Cells do not depend on what is kept, and a new `reserve` holds at once.
+/// Cells do not depend on the headroom, and a new `headroom` holds at once.
 #[test]
-fn a_changed_priority_keeps_the_count() {
+fn a_changed_headroom_keeps_the_count() {
     for keys in [r#", "unit": "day""#, r#", "algo": "W", "unit": "day""#, r#", "algo": "C""#] {
         let with = |priority: &str| limit(&[rule(20, &format!("{keys}{priority}"))]);
         let host = Simulated::new(Rules::Strict);
         let plain = Gateway::new(&with(""), store(&host));
         assert_eq!([left(&plain, 0), left(&plain, 0)], [[19], [18]]);
-        let keeps = next(&host, &plain, &with(r#", "priority": {"reserve": 5}"#), 1);
+        let keeps = next(&host, &plain, &with(r#", "headroom": 5"#), 1);
         assert_eq!([left(&keeps, 1), left(&keeps, 1)], [[12], [11]]);
-        let other = next(&host, &keeps, &with(r#", "priority": {"reserve": "50%"}"#), 2);
+        let other = next(&host, &keeps, &with(r#", "headroom": "50%""#), 2);
         assert_eq!(left(&other, 2), [5]);
         let plain = next(&host, &other, &with(""), 3);
         assert_eq!(left(&plain, 3), [14]);
     }
 }
 
-/// The states of rules that differ only in what they keep do not mix with those of other rules.
+/// The states of rules that differ only in their headroom do not mix with those of other rules.
 #[test]
 fn neighbours_keep_their_counts_as_well() {
     let host = Simulated::new(Rules::Strict);
-    let hour = |reserve: u32| {
-        rule(20, &format!(r#", "algo": "W", "unit": "hour", "priority": {{"reserve": {reserve}}}"#))
-    };
+    let hour = |reserve: u32| rule(20, &format!(r#", "algo": "W", "unit": "hour", "headroom": {reserve}"#));
     let day = rule(30, r#", "algo": "W", "unit": "day""#);
     let old = Gateway::new(&limit(&[hour(1), hour(2), day.clone()]), store(&host));
     assert_eq!([left(&old, 0), left(&old, 0)], [[18, 17, 29], [17, 16, 28]]);

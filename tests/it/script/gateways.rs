@@ -8,7 +8,7 @@ use diana_config::{Configuration, compile};
 use diana_limiter::algorithm::Admission;
 use diana_limiter::cells::store::{Rules, Simulated};
 use diana_limiter::check::{Decision, Outcome};
-use diana_limiter::global::{CallResult, Message};
+use diana_limiter::global::{CallResult, Completion, Message};
 use diana_limiter::policy::Policy;
 use diana_limiter::request::{Part, Values};
 use diana_limiter::session::{Session, Worker};
@@ -22,6 +22,8 @@ pub struct Gateway<'r> {
     /// Calls so far. While Redis is down, none of them is made.
     pub calls: usize,
     pub is_down: bool,
+    /// The last tick of its timer, in ms.
+    ticked: u64,
 }
 
 /// What a client sees: whether it passes, whether a penalty refuses it, and its wait in seconds.
@@ -60,36 +62,59 @@ impl<'r> Gateway<'r> {
         );
         let Configuration { policy, store, .. } = compile(json.as_bytes()).unwrap();
         let worker = Worker::new(&policy, &[7; 16]).with_global_store(store.unwrap(), 1);
-        Gateway { policy, worker, host: Simulated::new(Rules::Lenient), redis, calls: 0, is_down: false }
+        let host = Simulated::new(Rules::Lenient);
+        Gateway { policy, worker, host, redis, calls: 0, is_down: false, ticked: 0 }
     }
 
     pub fn ask(&mut self, ms: u64, request: &Values) -> Decision {
-        let Gateway { policy, worker, host, redis, calls, is_down } = self;
-        let (store, now) = (store(host), at(ms));
+        let (now, request) = (at(ms), self.policy.request(request));
+        let store = store(&self.host);
         let (mut session, decision) =
-            Session::start(policy, worker, &store, &policy.request(request), || now);
+            Session::start(&self.policy, &mut self.worker, &store, &request, || now);
         if !matches!(decision.outcome, Outcome::Query(_)) {
             return decision.clone();
         }
-        let call = worker.next_call(policy, Time::ZERO).unwrap();
-        *calls += 1;
-        let Message::Http { body, .. } = &call.message else { panic!("an HTTP call") };
-        let text = std::str::from_utf8(body).unwrap();
-        let mut parts = text.split('/').skip(2);
-        let keys: usize = parts.next().unwrap().parse().unwrap();
-        let keys = parts.by_ref().take(keys).map(str::to_owned).collect();
-        let number = parts.next().unwrap();
-        let commands = parts.map(|part| part.replace('+', " ")).collect();
-        let numbers = redis.numbers(now.as_ns() / 1_000, &Call { keys, commands });
-        let numbers: Vec<String> = numbers[1..].iter().map(u64::to_string).collect();
-        let reply = format!(r#"{{"EVALSHA":[{number},{}]}}"#, numbers.join(","));
-        let result = match is_down {
-            true => CallResult::NotMade,
-            false => CallResult::Http { status: 200, body: reply.as_bytes() },
-        };
-        let completions = worker.call_done(call.id, result, Time::ZERO);
+        let completions = self.serve(ms);
         let [completion] = &completions[..] else { panic!("{completions:?}") };
-        session.answer(policy, worker, &store, completion, || now).unwrap().clone()
+        let store = crate::harness::store(&self.host);
+        session.answer(&self.policy, &mut self.worker, &store, completion, || now).unwrap().clone()
+    }
+
+    /// Makes the calls that are due, and returns the completions for requests.
+    fn serve(&mut self, ms: u64) -> Vec<Completion> {
+        let Gateway { policy, worker, host, redis, calls, is_down, .. } = self;
+        let (store, now, mut all) = (store(host), at(ms), Vec::new());
+        while let Some(call) = worker.next_call(policy, Time::ZERO) {
+            *calls += 1;
+            let Message::Http { body, .. } = &call.message else { panic!("an HTTP call") };
+            let text = std::str::from_utf8(body).unwrap();
+            let mut parts = text.split('/').skip(2);
+            let keys: usize = parts.next().unwrap().parse().unwrap();
+            let keys = parts.by_ref().take(keys).map(str::to_owned).collect();
+            let number = parts.next().unwrap();
+            let commands = parts.map(|part| part.replace('+', " ")).collect();
+            let numbers = redis.numbers(now.as_ns() / 1_000, &Call { keys, commands });
+            let numbers: Vec<String> = numbers[1..].iter().map(u64::to_string).collect();
+            let reply = format!(r#"{{"EVALSHA":[{number},{}]}}"#, numbers.join(","));
+            let result = match is_down {
+                true => CallResult::NotMade,
+                false => CallResult::Http { status: 200, body: reply.as_bytes() },
+            };
+            let mut completions = worker.call_done(call.id, result, Time::ZERO);
+            worker.absorb(policy, &store, &mut completions, || now);
+            all.extend(completions);
+        }
+        all
+    }
+
+    /// Lets the worker do its own tasks, if they are due.
+    pub fn tick(&mut self, ms: u64) {
+        let since = Span::from_ms(ms - self.ticked);
+        if self.worker.wants().is_some_and(|span| span <= since) {
+            self.ticked = ms;
+            self.worker.tick(&self.policy, &store(&self.host), || at(ms), false);
+            assert_eq!(self.serve(ms), [], "nobody waits");
+        }
     }
 
     fn sees(&mut self, ms: u64, user: &str) -> Seen {

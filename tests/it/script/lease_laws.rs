@@ -21,6 +21,12 @@ pub fn lease(key: &str, parameters: Parameters, cost: u64, lease: u64) -> Query 
     Query { lease, ..Query::of(key, parameters, cost) }
 }
 
+/// The units that arrive within a second, whatever was used.
+fn arriving(parameters: Parameters) -> u64 {
+    let [us, per, ..] = parameters.numbers;
+    if parameters.kind == 1 { (u128::from(SECOND) * u128::from(per) / u128::from(us)) as u64 } else { 0 }
+}
+
 /// A rule that was asked once, and that leased all that it may.
 struct LeasedRule {
     run: Run,
@@ -39,6 +45,7 @@ impl LeasedRule {
         assert_eq!(reply.outcome == 0, event.verdict.admits());
         let (remaining, burst) = (event.verdict.remaining, rule.capacity);
         let leasable = if parameters.kind == 1 { remaining.min(burst - 1) } else { remaining };
+        let leasable = leasable.min((remaining + arriving(parameters)) / 8);
         let expected = if reply.outcome == 0 { most.min(leasable) } else { 0 };
         assert_eq!(reply.leased, expected, "{rule:?} {reply:?}");
         (reply.leased > 0).then_some(LeasedRule { run, key, parameters, reply })

@@ -7,6 +7,12 @@ use diana_limiter::algorithm::Parameters;
 const BUCKET: Parameters = Parameters { kind: 1, numbers: [10_000, 1, 100, 0, 0, SECOND] };
 const WINDOW: Parameters = Parameters { kind: 2, numbers: [100, 60 * SECOND, 0, 0, 0, 0] };
 const SLIDING: Parameters = Parameters { kind: 3, numbers: [100, 60 * SECOND, 10, 0, 0, 0] };
+/// Quotas ten times as large, of which more is leased at once.
+const LARGE: [Parameters; 3] = [
+    Parameters { kind: 1, numbers: [10_000, 1, 1_000, 0, 0, SECOND] },
+    Parameters { kind: 2, numbers: [1_000, 60 * SECOND, 0, 0, 0, 0] },
+    Parameters { kind: 3, numbers: [1_000, 60 * SECOND, 10, 0, 0, 0] },
+];
 const LEAKY: Parameters = Parameters { kind: 5, numbers: [10_000, 1, SECOND, 0, 100, 0] };
 
 #[test]
@@ -53,10 +59,31 @@ fn nothing_is_leased_while_a_rule_refuses_or_delays() {
 fn a_bucket_leases_all_but_one_token() {
     let redis = TestRedis::start();
     let key = redis.key();
-    let reply = redis.ask(NOW, lease(&key, BUCKET, 0, 100));
+    let fast = Parameters { kind: 1, numbers: [1_000, 1, 100, 0, 0, SECOND] };
+    let reply = redis.ask(NOW, lease(&key, fast, 0, 100));
     assert_eq!((reply.leased, reply.remaining, reply.more_in, reply.full_in), (99, 1, 0, 0));
-    assert_eq!(redis.ask(NOW, lease(&key, BUCKET, 0, 100)).leased, 0);
-    assert_eq!(redis.ask(NOW + SECOND, lease(&key, BUCKET, 0, 100)).leased, 0);
+    assert_eq!(redis.ask(NOW, lease(&key, fast, 0, 100)).leased, 0);
+    assert_eq!(redis.ask(NOW + SECOND, lease(&key, fast, 0, 100)).leased, 0);
+}
+
+/// At most an eighth of what is left, or of what is left in a bucket and arrives within a second.
+/// The last seven units are not leased.
+#[test]
+fn a_lease_is_an_eighth_of_what_is_left() {
+    let redis = TestRedis::start();
+    let slow = Parameters { kind: 1, numbers: [10 * SECOND, 1, 100, 0, 0, 600 * SECOND] };
+    for parameters in [slow, WINDOW, SLIDING] {
+        let key = redis.key();
+        let leases: Vec<(u64, u64)> = (0..30)
+            .map(|_| redis.ask(NOW, lease(&key, parameters, 0, 100)))
+            .map(|reply| (reply.leased, reply.remaining))
+            .collect();
+        assert_eq!(leases[..4], [(12, 88), (11, 77), (9, 68), (8, 60)], "{parameters:?}");
+        assert_eq!(leases[29], (0, 7), "{parameters:?}");
+        assert_eq!(redis.ask(NOW, lease(&redis.key(), parameters, 0, 5)).leased, 5, "{parameters:?}");
+    }
+    // A hundred units arrive within a second.
+    assert_eq!(redis.ask(NOW, lease(&redis.key(), BUCKET, 60, 100)).leased, 17);
 }
 
 /// The leases of two seconds are separate, and each has its own lifetime.
@@ -82,18 +109,19 @@ fn each_second_is_accounted_for_by_itself() {
 #[test]
 fn leases_from_before_a_clock_step_back_count_as_spent() {
     let redis = TestRedis::start();
-    for (parameters, back) in [(BUCKET, 1_500_000), (WINDOW, 120 * SECOND), (SLIDING, 60 * SECOND)] {
+    let backs = [1_500_000, 120 * SECOND, 60 * SECOND];
+    for (parameters, back) in LARGE.into_iter().zip(backs) {
         let (key, begin) = (redis.key(), NOW / (60 * SECOND) * (60 * SECOND) + 400_000);
         let reply = redis.ask(begin, lease(&key, parameters, 0, 60));
         let left = |now| redis.ask(now, Query::of(&key, parameters, 0)).remaining;
-        assert_eq!((reply.leased, left(begin - back)), (60, 40), "{parameters:?}");
+        assert_eq!((reply.leased, left(begin - back)), (60, 940), "{parameters:?}");
         redis.return_lease(begin - back, &key, parameters, &reply, (0, 60));
-        assert_eq!(left(begin - back), 40, "{parameters:?}");
+        assert_eq!(left(begin - back), 940, "{parameters:?}");
         // The script leases by its present clock.
         let next = redis.ask(begin - back, lease(&key, parameters, 0, 30));
-        assert_eq!((next.leased, left(begin - back)), (30, 10), "{parameters:?}");
+        assert_eq!((next.leased, left(begin - back)), (30, 910), "{parameters:?}");
         redis.return_lease(begin - back, &key, parameters, &next, (0, 30));
-        assert_eq!(left(begin - back), 40, "{parameters:?}");
+        assert_eq!(left(begin - back), 940, "{parameters:?}");
         // A new lease of the same number is not mixed up with the old one.
         let free = begin + if parameters.kind == 1 { 0 } else { 10 };
         redis.ask(begin - back + 500_000, Query::of(&key, parameters, 0));
@@ -112,14 +140,15 @@ fn leases_from_before_a_clock_step_back_count_as_spent() {
 fn a_repeated_second_is_a_new_generation() {
     let redis = TestRedis::start();
     let (key, begin) = (redis.key(), NOW / SECOND * SECOND + 400_000);
-    let reply = redis.ask(begin, lease(&key, BUCKET, 0, 60));
-    assert_eq!(redis.ask(begin - 3 * SECOND, Query::of(&key, BUCKET, 1)).remaining, 39);
-    let again = redis.ask(begin, lease(&key, BUCKET, 0, 20));
+    let [bucket, ..] = LARGE;
+    let reply = redis.ask(begin, lease(&key, bucket, 0, 60));
+    assert_eq!(redis.ask(begin - 3 * SECOND, Query::of(&key, bucket, 1)).remaining, 939);
+    let again = redis.ask(begin, lease(&key, bucket, 0, 20));
     assert_ne!(again.generation, reply.generation);
-    let left = || redis.ask(begin, Query::of(&key, BUCKET, 0)).remaining;
-    assert_eq!((again.leased, left()), (20, 80));
-    redis.return_lease(begin, &key, BUCKET, &reply, (0, 60));
-    assert_eq!(left(), 80);
+    let left = || redis.ask(begin, Query::of(&key, bucket, 0)).remaining;
+    assert_eq!((again.leased, left()), (20, 980));
+    redis.return_lease(begin, &key, bucket, &reply, (0, 60));
+    assert_eq!(left(), 980);
 }
 
 /// An old charge is not refunded because the clock stepped back since an account.
@@ -139,16 +168,16 @@ fn an_account_counts_like_a_charge_after_a_clock_step() {
 #[test]
 fn a_lease_survives_a_small_clock_step() {
     let redis = TestRedis::start();
-    for parameters in [BUCKET, WINDOW, SLIDING] {
+    for parameters in LARGE {
         let (key, begin) = (redis.key(), NOW / (60 * SECOND) * (60 * SECOND) + 100_000);
         let reply = redis.ask(begin, lease(&key, parameters, 0, 60));
         let then = begin - 900_000;
         let more = redis.ask(then, lease(&key, parameters, 0, 10));
         let left = || redis.ask(then, Query::of(&key, parameters, 0)).remaining;
-        assert_eq!((more.leased, more.generation, left()), (10, reply.generation, 30), "{parameters:?}");
+        assert_eq!((more.leased, more.generation, left()), (10, reply.generation, 930), "{parameters:?}");
         redis.return_lease(then, &key, parameters, &reply, (0, 60));
         redis.return_lease(then, &key, parameters, &more, (0, 10));
-        assert_eq!(left(), 100, "{parameters:?}");
+        assert_eq!(left(), 1_000, "{parameters:?}");
     }
 }
 

@@ -1,4 +1,4 @@
-//! Tests of `priority` with `scope: global`: gateways that keep a part of a quota in one Redis.
+//! Tests of `headroom` with `scope: global`: the gateways have one headroom in one Redis.
 
 use super::gateways::Gateway;
 use super::redis::TestRedis;
@@ -7,9 +7,9 @@ use diana_base::time::Time;
 use diana_limiter::algorithm::Admission;
 use diana_limiter::request::Part;
 
-/// The limits of a shop whose checkouts are important.
+/// The limits of a shop whose checkouts have a high priority.
 fn shop(rules: &str) -> String {
-    format!(r#"{{"url": "/", "rules": [{rules}]}}, {{"url": "/pay", "important": true}}"#)
+    format!(r#"{{"url": "/", "rules": [{rules}]}}, {{"url": "/pay", "priority": "high"}}"#)
 }
 
 /// One global rule.
@@ -43,10 +43,10 @@ fn until_the_hour() -> u64 {
 }
 
 #[test]
-fn two_gateways_keep_one_part_for_important_requests() {
+fn two_gateways_leave_one_headroom() {
     let redis = TestRedis::start();
     for kind in ["TB", "W", "SW", "SL"] {
-        let actor = format!(r#""algo": "{kind}", "rpu": 5, "priority": {{"reserve": "40%"}}"#);
+        let actor = format!(r#""algo": "{kind}", "rpu": 5, "headroom": "40%""#);
         let limits = global(&actor);
         let [mut one, mut two] = [(); 2].map(|()| Gateway::with_limits(&limits, &redis));
         assert_eq!(ask(&mut one, 0, "/pay"), Seen::Left(4), "{kind}");
@@ -64,7 +64,7 @@ fn two_gateways_keep_one_part_for_important_requests() {
 #[test]
 fn each_refusal_tells_when_the_same_request_passes() {
     let redis = TestRedis::start();
-    let limits = global(r#""rpu": 4, "priority": {"reserve": 2}"#);
+    let limits = global(r#""rpu": 4, "headroom": 2"#);
     let [mut one, mut two] = [(); 2].map(|()| Gateway::with_limits(&limits, &redis));
     for left in [3, 2, 1] {
         assert_eq!(ask(&mut one, 0, "/pay"), Seen::Left(left));
@@ -78,9 +78,9 @@ fn each_refusal_tells_when_the_same_request_passes() {
 
 /// A cached refusal serves only requests that have to leave as much.
 #[test]
-fn a_cached_refusal_refuses_no_important_request() {
+fn a_cached_refusal_refuses_no_request_of_high_priority() {
     let redis = TestRedis::start();
-    let limits = global(r#""algo": "W", "rpu": 3, "priority": {"reserve": 2}"#);
+    let limits = global(r#""algo": "W", "rpu": 3, "headroom": 2"#);
     let mut gateway = Gateway::with_limits(&limits, &redis);
     let wait = || Seen::Wait(until_the_hour());
     assert_eq!([ask(&mut gateway, 0, "/"), ask(&mut gateway, 0, "/")], [Seen::Left(0), wait()]);
@@ -93,11 +93,11 @@ fn a_cached_refusal_refuses_no_important_request() {
     assert_eq!(gateway.calls, calls, "both from the cache");
 }
 
-/// Requests of one plan count in the quota of the other plan, also in what it keeps.
+/// Requests of one plan count in the quota of the other plan, also in its headroom.
 #[test]
 fn quotas_of_other_plans_count_to_the_last_unit() {
     let redis = TestRedis::start();
-    let keys = r#""algo": "W", "rpu": 4, "priority": {"reserve": "50%"}, "plans": {"gold": {"rpu": 8}}"#;
+    let keys = r#""algo": "W", "rpu": 4, "headroom": "50%", "plans": {"gold": {"rpu": 8}}"#;
     let [mut one, mut two] = [(); 2].map(|()| Gateway::with_limits(&global(keys), &redis));
     let left = |gateway: &mut Gateway, path: &str, plan: &str| {
         let request = get(path, "ann").with(Part::Header("x-plan".into()), plan);
@@ -107,7 +107,7 @@ fn quotas_of_other_plans_count_to_the_last_unit() {
         assert_eq!(left(&mut one, "/", "gold").remaining, rest);
     }
     assert!(!left(&mut two, "/", "gold").admits());
-    // Four of eight are kept. The other quota has only four.
+    // Four of eight are headroom. The other quota has only four.
     assert!(!left(&mut two, "/", "").admits() && !left(&mut two, "/pay", "").admits());
     for rest in [3, 2, 1, 0] {
         assert_eq!(left(&mut one, "/pay", "gold").remaining, rest);
@@ -118,7 +118,7 @@ fn quotas_of_other_plans_count_to_the_last_unit() {
 #[test]
 fn a_rule_in_shadow_keeps_in_shadow() {
     let redis = TestRedis::start();
-    let keys = r#""algo": "W", "rpu": 2, "priority": {"reserve": 1}, "mode": "shadow""#;
+    let keys = r#""algo": "W", "rpu": 2, "headroom": 1, "mode": "shadow""#;
     let mut gateway = Gateway::with_limits(&global(keys), &redis);
     assert_eq!(ask(&mut gateway, 0, "/"), Seen::Left(0));
     assert_eq!(ask(&mut gateway, 1, "/"), Seen::Wait(until_the_hour()));
@@ -126,33 +126,33 @@ fn a_rule_in_shadow_keeps_in_shadow() {
     assert_eq!(ask(&mut gateway, 3, "/pay"), Seen::Left(0));
 }
 
-/// With `on_error: deny` a rule has no local counter that keeps anything.
+/// With `on_error: deny` a rule has no local counter with headroom.
 #[test]
-fn a_rule_without_a_fallback_knows_important_requests() {
+fn a_rule_without_a_fallback_knows_the_priority() {
     let redis = TestRedis::start();
-    let keys = r#""algo": "W", "rpu": 2, "priority": {"reserve": 1}, "on_error": "deny""#;
+    let keys = r#""algo": "W", "rpu": 2, "headroom": 1, "on_error": "deny""#;
     let mut gateway = Gateway::with_limits(&global(keys), &redis);
     assert_eq!([ask(&mut gateway, 0, "/"), ask(&mut gateway, 1, "/pay")], [Seen::Left(0), Seen::Left(0)]);
 }
 
-/// A local rule is checked after Redis has answered. It still knows whether the request is
-/// important.
+/// A local rule is checked after Redis has answered. It still knows whether the request has
+/// a high priority.
 #[test]
 fn a_local_rule_beside_a_global_rule_keeps_its_part() {
     let redis = TestRedis::start();
-    let rules = r#"{"name": "all", "algo": "W", "rpu": 2, "unit": "hour", "priority": {"reserve": 1}},
+    let rules = r#"{"name": "all", "algo": "W", "rpu": 2, "unit": "hour", "headroom": 1},
         {"name": "far", "algo": "W", "rpu": 9, "unit": "hour", "scope": "global"}"#;
     let mut gateway = Gateway::with_limits(&shop(rules), &redis);
     assert_eq!([ask(&mut gateway, 0, "/"), ask(&mut gateway, 1, "/pay")], [Seen::Left(0), Seen::Left(0)]);
     assert_eq!(ask(&mut gateway, 2, "/pay"), Seen::Wait(until_the_hour()));
 }
 
-/// One of two gateways keeps half of the units, rounded up, or the same percentage. One request
+/// One of two gateways leaves half of the units, rounded up, or the same percentage. One request
 /// passes.
 #[test]
-fn without_redis_each_gateway_keeps_its_part() {
+fn without_redis_each_gateway_has_its_part_of_the_headroom() {
     let redis = TestRedis::start();
-    // The quota, what is kept, and how many requests pass of each sort.
+    // The quota, the headroom, and how many requests pass of each sort.
     for (rpu, reserve, others, all) in [
         (10, "3", 3, 5),
         (10, "8", 1, 5),
@@ -162,7 +162,7 @@ fn without_redis_each_gateway_keeps_its_part() {
         (2, r#""50%""#, 1, 1),
         (3, "2", 1, 1),
     ] {
-        let keys = format!(r#""algo": "W", "rpu": {rpu}, "priority": {{"reserve": {reserve}}}"#);
+        let keys = format!(r#""algo": "W", "rpu": {rpu}, "headroom": {reserve}"#);
         let mut gateway = Gateway::with_limits(&global(&keys), &redis);
         gateway.is_down = true;
         let mut passed =

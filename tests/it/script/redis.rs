@@ -48,14 +48,14 @@ pub struct Query {
     pub lease: u64,
     pub penalty: Option<PenaltyParameters>,
     /// The units that the request has to leave.
-    pub kept: u64,
+    pub headroom: u64,
 }
 
 impl Query {
     pub fn of(key: &str, parameters: Parameters, cost: u64) -> Query {
         let (key, penalty) = (key.to_owned(), None);
         let (only_counts, peeks) = (false, false);
-        Query { key, parameters, enforced: true, only_counts, cost, peeks, lease: 0, penalty, kept: 0 }
+        Query { key, parameters, enforced: true, only_counts, cost, peeks, lease: 0, penalty, headroom: 0 }
     }
 
     /// The query of a rule that counts with this algorithm.
@@ -90,7 +90,7 @@ impl Call {
                         u64::from(query.enforced)
                             + 2 * u64::from(query.peeks)
                             + 4 * u64::from(query.penalty.is_some())
-                            + 8 * u64::from(query.kept > 0)
+                            + 8 * u64::from(query.headroom > 0)
                             + 16 * u64::from(query.only_counts),
                         query.cost,
                         query.lease,
@@ -100,8 +100,8 @@ impl Call {
                 if let Some(PenaltyParameters { after, unit_us, lasts_us }) = query.penalty {
                     numbers(&mut command, &[after, unit_us, lasts_us]);
                 }
-                if query.kept > 0 {
-                    numbers(&mut command, &[query.kept]);
+                if query.headroom > 0 {
+                    numbers(&mut command, &[query.headroom]);
                 }
                 self.keys.push(query.key.clone());
             }
@@ -146,7 +146,12 @@ impl Call {
 
 impl TestRedis {
     pub fn start() -> TestRedis {
-        let redis = Redis::start().unwrap();
+        TestRedis::start_with(&[])
+    }
+
+    /// The same with more arguments of Redis.
+    pub fn start_with(arguments: &[&str]) -> TestRedis {
+        let redis = Redis::start_with(arguments).unwrap();
         let client = redis::Client::open(format!("redis://{}/", redis.address())).unwrap();
         let mut connection = client.get_connection().unwrap();
         // The instant is the last argument.

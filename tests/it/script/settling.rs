@@ -56,10 +56,10 @@ fn charges_after_the_fact_match_the_algorithm_and_its_model() {
     });
 }
 
-/// A request reserves some units, and is corrected later to fewer. No more is left than if it had
+/// A request is charged some units, and is corrected later to fewer. No more is left than if it had
 /// been charged the right cost; without a pause, exactly as much.
 #[test]
-fn a_reserve_is_corrected_down() {
+fn an_estimate_is_corrected_down() {
     let cases = (settled(), begins(), onward(), 0.0..=1.0, 0.0..=1.0, prop::option::of(0.0..=1.0));
     check(100, cases, |redis, ((rule, borrow), begin, arrivals, reserve, cost, later)| {
         let mut run = Run::new(&rule, begin);

@@ -4,11 +4,11 @@
 use super::redis::{
     Call, Query, Reply, TestRedis, Visible, begins, check, us, visible, whole_penalized, whole_rules,
 };
-use crate::algorithm::keeping::kept;
+use crate::algorithm::headroom::headroom;
 use crate::algorithm::schedule::Run;
 use crate::algorithm::subject::power as fraction;
 use diana_base::time::Time;
-use diana_limiter::algorithm::{Algorithm, Parameters, RefuseAll, Verdict, step_keeping};
+use diana_limiter::algorithm::{Algorithm, Parameters, RefuseAll, Verdict, step_with_headroom};
 use proptest::prelude::*;
 
 /// What a rule may do to a request.
@@ -20,7 +20,7 @@ enum Power {
 }
 
 /// One rule of a command: its index, its power, the part of the rest to ask for, and whether to
-/// leave what the rule keeps.
+/// leave the rule's headroom.
 type RuleStep = (usize, Power, f64, bool);
 
 /// The index of a rule, its power, the cost and what to leave.
@@ -44,22 +44,22 @@ fn decide(runs: &mut [Run], query: &[RuleCost]) -> Vec<Verdict> {
     let now = Time::from_ns(runs[0].now);
     query.iter().for_each(|(index, ..)| _ = runs[*index].prepare());
     let before: Vec<Vec<u8>> = runs.iter().map(|run| run.cell.clone()).collect();
-    let step = |runs: &mut [Run], index: usize, cost, kept| {
+    let step = |runs: &mut [Run], index: usize, cost, headroom| {
         let Run { algorithm, cell, .. } = &mut runs[index];
         let before = cell.clone();
-        step_keeping(&**algorithm, cell, &before, now, cost, kept)
+        step_with_headroom(&**algorithm, cell, &before, now, cost, headroom)
     };
     let mut verdicts = Vec::new();
-    for (index, power, cost, kept) in query {
-        let verdict = step(runs, *index, *cost, *kept);
+    for (index, power, cost, headroom) in query {
+        let verdict = step(runs, *index, *cost, *headroom);
         let takes_rest = *power == Power::OnlyCounts && !verdict.admits();
-        verdicts.push(if takes_rest { step(runs, *index, verdict.remaining, *kept) } else { verdict });
+        verdicts.push(if takes_rest { step(runs, *index, verdict.remaining, *headroom) } else { verdict });
     }
     if query.iter().zip(&verdicts).any(|((_, power, ..), one)| *power == Power::Refuses && !one.admits()) {
         runs.iter_mut().zip(before).for_each(|(run, before)| run.cell = before);
-        for ((index, .., kept), verdict) in query.iter().zip(&mut verdicts) {
+        for ((index, .., headroom), verdict) in query.iter().zip(&mut verdicts) {
             if verdict.admits() {
-                *verdict = step(runs, *index, 0, *kept);
+                *verdict = step(runs, *index, 0, *headroom);
             }
         }
     }
@@ -78,7 +78,7 @@ fn decide(runs: &mut [Run], query: &[RuleCost]) -> Vec<Verdict> {
 fn all_rules_of_a_command_are_charged_or_none() {
     let rules = prop::collection::vec(prop_oneof![whole_rules(), whole_penalized()], 3);
     check(200, (rules, begins(), 0.0..=1.0, steps()), |redis, (rules, begin, part, steps)| {
-        let parts: Vec<u64> = rules.iter().map(|rule| kept(rule, part).unwrap_or(0)).collect();
+        let parts: Vec<u64> = rules.iter().map(|rule| headroom(rule, part).unwrap_or(0)).collect();
         let mut runs: Vec<Run> = rules.iter().map(|rule| Run::new(rule, begin)).collect();
         let keys: Vec<String> = rules.iter().map(|_| redis.key()).collect();
         for (gap, commands) in steps {
@@ -102,10 +102,10 @@ fn all_rules_of_a_command_are_charged_or_none() {
                             .collect()
                     })
                     .collect();
-                let query = |(index, power, cost, kept): &RuleCost| Query {
+                let query = |(index, power, cost, headroom): &RuleCost| Query {
                     enforced: *power == Power::Refuses,
                     only_counts: *power == Power::OnlyCounts,
-                    kept: *kept,
+                    headroom: *headroom,
                     ..Query::by(&keys[*index], &*runs[*index].algorithm, *cost)
                 };
                 let groups_of_queries: Vec<Vec<Query>> =

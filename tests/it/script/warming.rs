@@ -2,7 +2,7 @@
 
 use super::redis::{Query, Reply, TestRedis, Visible, advance, begins, check, us};
 use super::single_rule::{arrivals, returns};
-use crate::algorithm::keeping;
+use crate::algorithm::headroom;
 use crate::algorithm::models::{Reference, Warming};
 use crate::algorithm::schedule::{Event, Run, onward};
 use crate::algorithm::subject::{Rule, log, quotas, warming_bucket, warming_buckets};
@@ -111,23 +111,23 @@ fn refunds_match_the_algorithm() {
     });
 }
 
-/// The price of a request depends on how cold the rule is, so the kept units cost more, too.
+/// The price of a request depends on how cold the rule is, so the headroom costs more, too.
 #[test]
 fn a_warming_rule_keeps_a_part_like_the_algorithm() {
     let begins = 1_000_000_000_000_000..2_000_000_000_000_000_u64;
     let kinds = prop::collection::vec(any::<bool>(), 24);
     let parts = (fast_rules(), begins, 0.0..=1.0, onward(), kinds);
     check(250, parts, |redis, (rule, begin, part, arrivals, kinds)| {
-        let Some(kept) = keeping::kept(&rule, part) else { return Ok(()) };
+        let Some(headroom) = headroom::headroom(&rule, part) else { return Ok(()) };
         let (mut run, key, parameters) = (Run::new(&rule, begin), redis.key(), slow(&rule));
-        for (arrival, is_important) in arrivals.iter().zip(kinds) {
-            let kept = if is_important { 0 } else { kept };
+        for (arrival, is_high_priority) in arrivals.iter().zip(kinds) {
+            let headroom = if is_high_priority { 0 } else { headroom };
             run.advance(&arrival.gap);
             run.move_to(run.now.min(4_500_000_000_000_000));
-            let cost = keeping::cost_of(&run, arrival);
-            let reply = redis.ask(run.now, Query { kept, ..Query::of(&key, parameters, cost) });
-            let verdict = keeping::ask(&mut run, cost, kept);
-            prop_assert_eq!(reply.visible(), visible(&verdict), "{:?} beside {}", arrival, kept);
+            let cost = headroom::cost_of(&run, arrival);
+            let reply = redis.ask(run.now, Query { headroom, ..Query::of(&key, parameters, cost) });
+            let verdict = headroom::ask(&mut run, cost, headroom);
+            prop_assert_eq!(reply.visible(), visible(&verdict), "{:?} beside {}", arrival, headroom);
         }
         Ok(())
     });

@@ -6,7 +6,8 @@ use crate::harness::{START, get, store};
 use diana_config::{Configuration, compile};
 use diana_limiter::cells::store::{Rules, Simulated};
 use diana_limiter::global::{GlobalCharge, Settlement};
-use diana_limiter::policy::Usage;
+use diana_limiter::policy::{ResponseNumber, Usage};
+use diana_limiter::request::{Part, Values};
 use diana_limiter::session::{Session, Worker};
 
 /// The commands of a call.
@@ -19,15 +20,25 @@ fn commands(call: &Call) -> Vec<String> {
 /// The commands of the decision about a request, to which the store replies `replied`, and those of
 /// the request's end.
 fn session(rule: &str, replied: &str, usage: Option<&Usage>) -> (Vec<String>, Vec<String>) {
+    session_of(rule, &get("/", "ann"), replied, usage)
+}
+
+/// The same for the request of these values.
+fn session_of(
+    rule: &str,
+    values: &Values,
+    replied: &str,
+    usage: Option<&Usage>,
+) -> (Vec<String>, Vec<String>) {
     let json = format!(
         r#"{{"limits": [{{"url": "/", "rules": [{{"name": "r", "scope": "global", {rule}}}]}}],
             "store": {{"redis": {{"cluster": "a", "secret": "a secret of the tests only"}}}}}}"#
     );
     let Configuration { policy, store: options, .. } = compile(json.as_bytes()).unwrap();
-    let (host, values) = (Simulated::new(Rules::Lenient), get("/", "ann"));
+    let host = Simulated::new(Rules::Lenient);
     let store = store(&host);
     let mut worker = Worker::new(&policy, &[1; 16]).with_global_store(options.unwrap(), 1);
-    let (mut session, _) = Session::start(&policy, &mut worker, &store, &policy.request(&values), || START);
+    let (mut session, _) = Session::start(&policy, &mut worker, &store, &policy.request(values), || START);
     let call = worker.next_call(&policy, at(0)).unwrap();
     let asked = commands(&call);
     let completions = worker.call_done(call.id, http(&reply(&call, replied)), at(0));
@@ -48,7 +59,8 @@ fn usage(status: u16, response_bytes: u64) -> Usage {
 
 #[test]
 fn the_store_corrects_what_was_charged_on_arrival() {
-    let rule = r#""algo": "W", "rpu": 100, "unit": "second", "cost": {"response_bytes": true, "reserve": 7}"#;
+    let rule =
+        r#""algo": "W", "rpu": 100, "unit": "second", "cost": {"response_bytes": true, "estimate": 7}"#;
     let replied = "0,0,93,0,0,7,5000,4000,0,2,0,0,0";
     let parameters = "2 100 1000000 100 0 0 0";
     for (used, end) in [(30, 30), (3, 3), (0, 0), (2_000_000_000, 1_000_000_000)] {
@@ -65,8 +77,44 @@ fn the_store_corrects_what_was_charged_on_arrival() {
     }
     let nothing = [""; 0];
     assert_eq!(session(rule, replied, Some(&usage(200, 7))).1, nothing, "exactly the reserve");
-    assert_eq!(session(rule, replied, Some(&Usage::default())).1, nothing, "no response");
-    assert_eq!(session(rule, replied, None).1, nothing);
+    assert_eq!(session(rule, replied, None).1, nothing, "nothing was measured");
+    let told = session(rule, replied, Some(&Usage::default())).1;
+    assert_eq!(told, [format!("5 1 {parameters} 7 5000 4000 0 2 0")], "no response");
+}
+
+/// The declared length is charged by the query, and corrected to what came.
+#[test]
+fn the_store_corrects_a_declared_length() {
+    let rule = r#""algo": "W", "rpu": 100, "unit": "second", "cost": "request_bytes""#;
+    let values = get("/", "ann").with(Part::BodySize, "90");
+    let replied = "0,0,10,0,0,90,5000,4000,0,2,0,0,0";
+    let parameters = "2 100 1000000 100 0 0 0";
+    for (came, end) in [(60, Some(60)), (0, Some(0)), (90, None), (300, Some(300))] {
+        let used = Usage { request_bytes: came, ..Usage::default() };
+        let (asked, told) = session_of(rule, &values, replied, Some(&used));
+        assert_eq!(asked, ["1 1 1 2 1 90 0 100 1000000 100 0 0 0"]);
+        let end = end.map(|end| format!("5 1 {parameters} 90 5000 4000 0 2 {end}"));
+        assert_eq!(told, end.into_iter().collect::<Vec<_>>(), "{came}");
+    }
+}
+
+/// Without a response the number is unknown, and the store is told the most.
+#[test]
+fn the_store_is_told_the_most_of_a_number_that_cannot_be_read() {
+    let rule = r#""algo": "W", "rpu": 100, "unit": "second", "cost": {"response_json": "/n", "estimate": 7, "default": 30}"#;
+    let replied = "0,0,93,0,0,7,5000,4000,0,2,0,0,0";
+    let number = |seen, is_final| ResponseNumber { seen, is_final };
+    for (values, end) in [
+        (vec![], 30),
+        (vec![number(None, false)], 30),
+        (vec![number(Some(9), false)], 30),
+        (vec![number(Some(90), false)], 90),
+        (vec![number(Some(9), true)], 9),
+    ] {
+        let used = Usage { status: Some(200), values, ..Usage::default() };
+        let told = session(rule, replied, Some(&used)).1;
+        assert_eq!(told, [format!("5 1 2 100 1000000 100 0 0 0 7 5000 4000 0 2 {end}")], "{used:?}");
+    }
 }
 
 #[test]

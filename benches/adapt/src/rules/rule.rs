@@ -1,6 +1,6 @@
 //! What all controllers have in common.
 
-use diana_limiter::adapt::{Interval, MIN_SAMPLES};
+use diana_limiter::adapt::Interval;
 
 /// What a controller sees of an interval.
 pub struct Seen {
@@ -21,16 +21,6 @@ pub enum Signal {
     Errors(f64),
 }
 
-impl Signal {
-    /// Whether the measurements are above the target. `None` with too few samples.
-    pub fn is_over(self, interval: &Interval) -> Option<bool> {
-        (interval.samples >= MIN_SAMPLES).then(|| match self {
-            Signal::Latency(target) => interval.quantile_ns as f64 / 1e9 > target,
-            Signal::Errors(target) => interval.errors as f64 / interval.samples as f64 > target,
-        })
-    }
-}
-
 /// A controller with its state.
 pub trait Rule {
     /// The present limit.
@@ -38,13 +28,4 @@ pub trait Rule {
 
     /// Ends an interval.
     fn step(&mut self, seen: &Seen);
-
-    /// The number of responses that ends the present interval. `None`: the interval ends at its
-    /// time.
-    fn early(&self) -> Option<u64> {
-        None
-    }
 }
-
-/// The lowest and the highest limit.
-pub type Range = (f64, f64);

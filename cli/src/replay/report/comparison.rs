@@ -2,8 +2,8 @@
 
 use super::table::Column::{Number, Text};
 use super::table::fact;
-use super::{number, table, text};
-use crate::replay::summary::{Comparison, RuleSummary, Summary, Totals};
+use super::{clients, number, table, text};
+use crate::replay::summary::{Comparison, RuleSummary, Summary, Totals, by_refusals};
 use maud::{Markup, html};
 
 /// The comparison.
@@ -16,14 +16,20 @@ pub fn section(summary: &Summary, against: &Comparison) -> Markup {
         section #comparison aria-labelledby="comparison-title" {
             h2 #comparison-title { "Comparison" }
             p .sub {
-                (text::code(&summary.document)) " and " (text::code(&against.document)) ", about the same requests"
+                (text::code(&summary.document)) " in place of " (text::code(&against.document)) ", about the same requests"
             }
             dl .facts {
-                (part("Both refuse", against.both_refuse))
-                (part("Only this document refuses", against.only_first))
-                (part("Only the other refuses", against.only_other))
+                (part("Newly refused", against.only_first))
+                (part("Newly admitted", against.only_other))
+                (part("Refused by both", against.both_refuse))
             }
             @if either > 0 { (bar(against, either)) }
+            @if !(against.newly_refused.is_empty() && against.newly_admitted.is_empty()) {
+                div .split.even {
+                    (clients::panel("Newly refused clients", &against.newly_refused))
+                    (clients::panel("Newly admitted clients", &against.newly_admitted))
+                }
+            }
             div .split.even {
                 div .panel { h3 { "Totals" } (table::scrolling("Compared totals", totals(summary, against))) }
                 div .panel { h3 { "Rules" } (table::scrolling("Compared rules", rules(summary, against))) }
@@ -45,7 +51,7 @@ fn bar(against: &Comparison, either: u64) -> Markup {
             }
         }
         p .key aria-hidden="true" {
-            @for (class, label) in [("both", "Both"), ("first", "Only this"), ("other", "Only the other")] {
+            @for (class, label) in [("both", "Refused by both"), ("first", "Newly refused"), ("other", "Newly admitted")] {
                 span {
                     svg .bar width="12" height="12" { rect .(class) width="12" height="12" rx="2" {} }
                     (label)
@@ -74,7 +80,7 @@ fn totals(summary: &Summary, against: &Comparison) -> Markup {
                         th scope="row" { (label) }
                         td .n { (number::count(this)) }
                         td .n { (number::count(other)) }
-                        td .n { (difference(this, other)) }
+                        td .n { (number::difference(this, other)) }
                     }
                 }
             }
@@ -86,7 +92,9 @@ fn totals(summary: &Summary, against: &Comparison) -> Markup {
 fn rules(summary: &Summary, against: &Comparison) -> Markup {
     let other = |name: &str| against.rules.iter().find(|rule| rule.name == name);
     let is_new = |rule: &&RuleSummary| summary.rules.iter().all(|one| one.name != rule.name);
-    let both = summary.rules.iter().map(|rule| (rule.name.as_str(), Some(rule), other(&rule.name)));
+    let both = by_refusals(&summary.rules)
+        .into_iter()
+        .map(|rule| (rule.name.as_str(), Some(rule), other(&rule.name)));
     let new = against.rules.iter().filter(is_new).map(|rule| (rule.name.as_str(), None, Some(rule)));
     let quota = |rule: Option<&RuleSummary>| match rule {
         Some(rule) => html! { (number::quota(rule.rpu, rule.unit_s)) },
@@ -114,24 +122,5 @@ fn rules(summary: &Summary, against: &Comparison) -> Markup {
                 }
             }
         }
-    }
-}
-
-/// From this document to the other.
-fn difference(this: u64, other: u64) -> String {
-    let sign = match other.cmp(&this) {
-        std::cmp::Ordering::Greater => "+",
-        std::cmp::Ordering::Equal => "",
-        std::cmp::Ordering::Less => "\u{2212}",
-    };
-    format!("{sign}{}", number::count(other.abs_diff(this)))
-}
-
-#[cfg(test)]
-mod tests {
-    #[test]
-    fn a_difference_has_a_sign() {
-        let differences = [(1, 2001), (5, 5), (9, 1)].map(|(this, other)| super::difference(this, other));
-        assert_eq!(differences, ["+2,000", "0", "\u{2212}8"]);
     }
 }

@@ -1,6 +1,6 @@
 //! Numbers as the page shows them: shares, durations, quotas, labels of an axis.
 
-pub use crate::replay::number::count;
+pub use crate::replay::number::{count, difference};
 
 use crate::replay::number::{self, trimmed};
 

@@ -28,10 +28,11 @@ pub fn header(summary: &Summary) -> Markup {
         }
         nav .sections aria-label="Sections" {
             ul {
+                @if summary.against.is_some() { li { a href="#comparison" { "Comparison" } } }
                 li { a href="#totals" { "Totals" } }
                 li { a href="#traffic" { "Traffic" } }
                 li { a href="#rules" { "Rules" } }
-                @if summary.against.is_some() { li { a href="#comparison" { "Comparison" } } }
+                @if !summary.clients.is_empty() { li { a href="#clients" { "Clients" } } }
                 li { a href="#log" { "Log" } }
             }
         }
@@ -46,6 +47,25 @@ fn switch() -> Markup {
             @for (value, label) in [("auto", "Auto"), ("light", "Light"), ("dark", "Dark")] {
                 input type="radio" name="theme" id={ "theme-" (value) } value=(value) checked[value == "auto"];
                 label for={ "theme-" (value) } { (label) }
+            }
+        }
+    }
+}
+
+/// What makes the numbers doubtful, above all numbers.
+pub fn doubts(summary: &Summary) -> Markup {
+    let (cautions, ended_early) = (cautions(summary), &summary.log.ended_early);
+    html! {
+        @if !(cautions.is_empty() && ended_early.is_empty()) {
+            section #cautions aria-labelledby="cautions-title" {
+                h2 #cautions-title .hidden { "Cautions" }
+                @for ended in ended_early {
+                    p .caution {
+                        (text::code(&ended.file)) " ended early, after line " (number::count(ended.line))
+                        ": the numbers leave out the rest."
+                    }
+                }
+                @for caution in cautions { p .caution { (text::prose(&caution)) } }
             }
         }
     }
@@ -73,13 +93,6 @@ pub fn totals(summary: &Summary) -> Markup {
                 (tile("Refused in shadow", totals.shadow_refused, of_all(totals.shadow_refused)))
                 (tile("Status 429 in the log", totals.logged_429, of_all(totals.logged_429)))
             }
-            @for ended in &summary.log.ended_early {
-                p .caution {
-                    (text::code(&ended.file)) " ended early, after line " (number::count(ended.line))
-                    ": the numbers leave out the rest."
-                }
-            }
-            @for caution in cautions(summary) { p .caution { (text::prose(&caution)) } }
             @if !summary.log.assumptions.is_empty() {
                 p .sub {
                     "The log does not record everything that the rules read: "

@@ -9,20 +9,26 @@ use crate::replay::summary::{RuleSummary, Timeline};
 use maud::{Markup, html};
 
 /// The section of a rule.
-pub fn section(index: usize, rule: &RuleSummary, timeline: &Timeline) -> Markup {
+pub fn section(index: usize, rule: &RuleSummary, timeline: &Timeline, log_s: f64) -> Markup {
     let id = format!("rule-{}", index.saturating_add(1));
     html! {
         section .rule #(id) aria-labelledby={ (id) "-title" } {
             header {
                 h2 id={ (id) "-title" } { "Rule " (text::isolated(&rule.name)) }
                 p .sub {
-                    span .badge { @if rule.is_enforced { "enforced" } @else { "shadow" } }
+                    span .badge {
+                        @match (rule.is_enforced, &*rule.enforce) {
+                            (false, _) => "shadow",
+                            (true, "" | "100%") => "enforced",
+                            (true, part) => { "enforced for " (part) }
+                        }
+                    }
                     " " (text::code(&rule.url)) " · counts " (text::code(&rule.actor)) " · "
                     (text::code(&rule.algorithm)) " · " (text::code(&rule.place))
                 }
             }
             (facts(rule))
-            (what_if::panel(&id, rule))
+            (what_if::panel(&id, rule, log_s))
             (refusals(&id, rule, timeline))
             div .split {
                 (actors::panel(rule))
@@ -43,6 +49,9 @@ fn facts(rule: &RuleSummary) -> Markup {
             div .fact.refusal[rule.refused > 0] {
                 dt { @if rule.is_enforced { "Refused" } @else { "Refused in shadow" } }
                 dd { span .value { (number::count(rule.refused)) } span .note { (refused) } }
+            }
+            @if rule.is_enforced && rule.shadow_refused > 0 {
+                (fact("In shadow", html! { (number::count(rule.shadow_refused)) }, html! { "of the refused" }))
             }
             (fact("Refused actors", html! { (number::count(rule.refused_actors)) }, actors))
             @if rule.delayed > 0 {

@@ -3,7 +3,7 @@
 use super::chart::spark;
 use super::table::Column::{Number, Text};
 use super::{number, table, text, time};
-use crate::replay::summary::{RuleSummary, Summary, Timeline};
+use crate::replay::summary::{RuleSummary, Summary, Timeline, by_refusals};
 use maud::{Markup, html};
 
 /// The table of the rules.
@@ -23,26 +23,33 @@ pub fn section(summary: &Summary) -> Markup {
 fn rules(summary: &Summary) -> Markup {
     html! {
         table .rules {
-            caption .hidden { "Rules, in the order of the document" }
+            caption .hidden { "Rules, the most refusals first" }
             (table::head([
-                // A phone shows the first columns; the others scroll.
-                Text("Rule"), Number("Refused"), Number("Share"), Text("Quota"), Text("Suggested"),
+                // A phone shows the first columns; the sections of the rules have the others.
+                Text("Rule"), Number("Refused"), Text("Quota"), Number("Share"), Text("Suggested"),
                 Number("Checked"), Number("Refused actors"), Text("Refusals over time"),
             ]))
             tbody {
-                @for (index, rule) in summary.rules.iter().enumerate() {
+                @for (index, rule) in by_refusals(&summary.rules).into_iter().enumerate() {
                     tr {
                         th scope="row" {
                             a href={ "#rule-" (index.saturating_add(1)) } { (text::isolated(&rule.name)) }
-                            @if !rule.is_enforced { " " span .badge { "shadow" } }
+                            @match (rule.is_enforced, &*rule.enforce) {
+                                (false, _) => { " " span .badge { "shadow" } }
+                                (true, "" | "100%") => {}
+                                (true, part) => { " " span .badge { (part) } }
+                            }
                             span .where { (text::isolated(&rule.url)) }
                         }
                         td .n.refusal[rule.refused > 0] { (number::count(rule.refused)) }
-                        td .n { (number::percent(rule.refused, rule.checked)) }
                         td { (number::quota(rule.rpu, rule.unit_s)) }
+                        td .n { (number::percent(rule.refused, rule.checked)) }
                         td {
                             @match &rule.suggestion {
-                                Some(suggestion) => (number::quota(suggestion.rpu, rule.unit_s)),
+                                Some(suggestion) => {
+                                    (number::quota(suggestion.rpu, rule.unit_s))
+                                    @if suggestion.compared.is_some() { span .where { "no improvement" } }
+                                }
                                 None => span .none { "–" },
                             }
                         }

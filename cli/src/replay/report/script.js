@@ -45,7 +45,9 @@ for (const panel of document.querySelectorAll("[data-what-if]")) {
   const show = () => {
     const row = rows[slider.valueAsNumber];
     const [quota, refused, refusedShare, actors, actorsShare] = [...row.cells].map((cell) => cell.textContent);
-    const texts = { quota, refused, refusedShare, actors, actorsShare };
+    const noun = (count, one) => (count === "1" ? one : one + "s");
+    const [refusedNoun, actorsNoun] = [noun(refused, "request"), noun(actors, "actor")];
+    const texts = { quota, refused, refusedNoun, refusedShare, actors, actorsNoun, actorsShare };
     for (const [name, text] of Object.entries(texts)) {
       for (const element of sentence.querySelectorAll("span")) {
         if (name in element.dataset) element.textContent = text;

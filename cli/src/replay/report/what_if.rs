@@ -4,16 +4,19 @@
 use super::chart::curve::{Curve, Places};
 use super::table::Column::{Number, Text};
 use super::{number, table, text};
-use crate::replay::summary::{RuleSummary, WhatIf};
+use crate::replay::caution::no_quotas;
+use crate::replay::summary::{Least, RuleSummary, WhatIf};
 use maud::{Markup, html};
 
-/// The panel of a rule. A rule without other quotas has only its suggestion.
-pub fn panel(id: &str, rule: &RuleSummary) -> Markup {
+/// The panel of a rule over a log of `log_s` seconds. A rule without other quotas has only its
+/// suggestion.
+pub fn panel(id: &str, rule: &RuleSummary, log_s: f64) -> Markup {
     // Such a rule is meant to refuse.
     if rule.rpu == 0 {
         return html! {};
     }
     let curve = Curve::of(rule);
+    let doubt = no_quotas(rule, log_s);
     html! {
         div .split.what-if data-what-if=[curve.is_some().then_some("")] {
             @if let (Some(curve), Some((chosen, point))) = (curve, nearest(rule, rule.rpu)) {
@@ -25,6 +28,7 @@ pub fn panel(id: &str, rule: &RuleSummary) -> Markup {
                             ". The burst stays " (number::count(burst))
                         }
                     }
+                    @if let Some(doubt) = &doubt { p { strong { (text::prose(doubt)) } } }
                     (slider(id, rule, chosen, point))
                     p .key {
                         span {
@@ -44,7 +48,7 @@ pub fn panel(id: &str, rule: &RuleSummary) -> Markup {
                     (table::behind("Other quotas as a table", quotas(rule, &curve)))
                 }
             }
-            (advice(rule))
+            (advice(rule, doubt.as_deref()))
         }
     }
 }
@@ -59,20 +63,30 @@ fn slider(id: &str, rule: &RuleSummary, chosen: usize, point: &WhatIf) -> Markup
         }
         p .would {
             span .quota { span data-quota { (number::quota(point.rpu, rule.unit_s)) } }
-            " would refuse "
-            strong { span data-refused { (number::count(point.refused)) } " requests" }
+            ": this rule alone would refuse "
+            strong {
+                span data-refused { (number::count(point.refused)) } " "
+                span data-refused-noun { (noun(point.refused, "request")) }
+            }
             " (" span data-refused-share { (number::percent(point.refused, rule.checked)) } "), "
-            strong { span data-actors { (number::count(point.refused_actors)) } " actors" }
+            strong {
+                span data-actors { (number::count(point.refused_actors)) } " "
+                span data-actors-noun { (noun(point.refused_actors, "actor")) }
+            }
             " (" span data-actors-share { (number::percent(point.refused_actors, rule.actors)) } ")"
         }
     }
+}
+
+fn noun(count: u64, one: &str) -> String {
+    if count == 1 { one.to_owned() } else { format!("{one}s") }
 }
 
 /// The table. The script takes the texts of the cells and the places of the markers from the rows.
 fn quotas(rule: &RuleSummary, curve: &Curve) -> Markup {
     html! {
         table {
-            caption { "What other quotas would refuse" }
+            caption { "What other quotas of this rule alone would refuse" }
             (table::head([
                 Text("Quota"), Number("Refused requests"), Number("Share"), Number("Refused actors"), Number("Share"),
             ]))
@@ -93,8 +107,8 @@ fn quotas(rule: &RuleSummary, curve: &Curve) -> Markup {
 }
 
 /// The quotas worth a look. If the slider has such a quota, the script makes the entry a button.
-fn advice(rule: &RuleSummary) -> Markup {
-    let least = &rule.least;
+fn advice(rule: &RuleSummary, doubt: Option<&str>) -> Markup {
+    let least = if doubt.is_some() { Least::default() } else { rule.least };
     let entries = [
         ("Quota now", Some(rule.rpu)),
         ("Lowest that refuses nothing", least.none),
@@ -104,6 +118,8 @@ fn advice(rule: &RuleSummary) -> Markup {
     html! {
         div .panel.advice {
             h3 { "Quotas to consider" }
+            p .sub { "For this rule alone. Other rules refuse requests, too" }
+            @if let Some(doubt) = doubt { p { strong { (text::prose(doubt)) } } }
             ul .marks {
                 @for (label, rpu) in entries {
                     @if let Some(rpu) = rpu {
@@ -129,7 +145,9 @@ fn advice(rule: &RuleSummary) -> Markup {
                             }
                         }
                     }
-                    @if let Some(caveat) = &suggestion.caveat { p { strong { (text::prose(caveat)) } } }
+                    @for warning in suggestion.compared.iter().chain(&suggestion.caveat) {
+                        p { strong { (text::prose(warning)) } }
+                    }
                     p { (text::prose(&suggestion.why)) }
                 }
             }

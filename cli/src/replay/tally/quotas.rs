@@ -3,7 +3,7 @@
 use super::stream::{Event, Stream};
 use crate::replay::engine::MAX_HELD;
 use diana_config::RulePlace;
-use diana_limiter::algorithm::{Charge, Verdict, step_keeping};
+use diana_limiter::algorithm::{Charge, Verdict, step_with_headroom};
 use diana_limiter::policy::{Counter, Policy};
 use diana_limiter::time::{Span, Time};
 use serde_json::{Map, Value, json};
@@ -101,13 +101,13 @@ impl Refused {
 #[must_use]
 pub fn check(counter: &Counter, stream: &Stream, weights: &[u64]) -> Refused {
     let (actors, algorithm) = (weights.len(), &*counter.algorithm);
-    let (kept, mut before) = (counter.kept(), Vec::new());
+    let (headroom, mut before) = (counter.headroom(), Vec::new());
     let size = algorithm.size().max(1);
     let mut cells = vec![0; size.saturating_mul(actors)];
     let mut refused = Refused { requests: 0, actors: vec![false; actors] };
     let mut in_flight = BinaryHeap::new();
     let ends = algorithm.ends_with_request();
-    for Event { place, at, cost, is_important, duration_ns } in stream.iter() {
+    for Event { place, at, cost, is_high_priority, duration_ns } in stream.iter() {
         while in_flight.peek().is_some_and(|first: &InFlight| first.ends <= at) || in_flight.len() > MAX_HELD
         {
             let Some(InFlight { ends, place, charge }) = in_flight.pop() else { break };
@@ -116,8 +116,8 @@ pub fn check(counter: &Counter, stream: &Stream, weights: &[u64]) -> Refused {
         }
         let Some(cell) = cell(&mut cells, place, size) else { continue };
         algorithm.prepare(cell, at);
-        let kept = if is_important { 0 } else { kept };
-        let verdict = step(counter, cell, &mut before, (at, cost, kept));
+        let headroom = if is_high_priority { 0 } else { headroom };
+        let verdict = step(counter, cell, &mut before, (at, cost, headroom));
         if verdict.admits() {
             if ends {
                 let ends = at.after(Span::from_ns(duration_ns));
@@ -137,18 +137,18 @@ pub fn check(counter: &Counter, stream: &Stream, weights: &[u64]) -> Refused {
 
 /// One step as in a decision. A request that costs nothing passes only if one unit is left.
 fn step(counter: &Counter, cell: &mut [u8], before: &mut Vec<u8>, request: (Time, u64, u64)) -> Verdict {
-    let (algorithm, (at, cost, kept)) = (&*counter.algorithm, request);
-    if cost > 0 && kept == 0 {
+    let (algorithm, (at, cost, headroom)) = (&*counter.algorithm, request);
+    if cost > 0 && headroom == 0 {
         return algorithm.step(cell, at, cost);
     }
     before.clear();
     before.extend_from_slice(cell);
-    let verdict = step_keeping(algorithm, cell, before, at, cost.max(1), kept);
+    let verdict = step_with_headroom(algorithm, cell, before, at, cost.max(1), headroom);
     if cost > 0 || !verdict.admits() {
         return verdict;
     }
     cell.copy_from_slice(before);
-    step_keeping(algorithm, cell, before, at, 0, kept)
+    step_with_headroom(algorithm, cell, before, at, 0, headroom)
 }
 
 fn cell(cells: &mut [u8], place: u32, size: usize) -> Option<&mut [u8]> {

@@ -1,12 +1,13 @@
 //! What one rule does to the requests of a log.
 
+use super::Refused;
 use super::actors::{ActorCheck, Actors, Name};
 use super::distinct::Distinct;
 use super::quotas::Variants;
 use super::stream::{Event, Stream};
 use super::timeline::{at, double, seconds};
 use super::what_if::Trial;
-use crate::replay::caution::lacks_actor;
+use crate::replay::caution::no_quotas;
 use crate::replay::engine::MAX_HELD;
 use crate::replay::number::count;
 use crate::replay::suggest::suggestion;
@@ -14,13 +15,15 @@ use crate::replay::summary::{Quantile, RuleSummary};
 use diana_config::RulePlace;
 use diana_limiter::algorithm::Quota;
 use diana_limiter::check::CountedActor;
-use diana_limiter::policy::ActorSource;
+use diana_limiter::policy::{ActorSource, Enforce};
 use diana_limiter::time::{Span, Time};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 /// The actors that a summary shows.
 const TOP: usize = 50;
+/// Requests without the actor.
+const WITHOUT: &str = "(without the actor)";
 /// The shares of actors whose peaks a summary shows.
 const SHARES: [f64; 7] = [0.5, 0.75, 0.9, 0.95, 0.99, 0.999, 1.0];
 
@@ -33,8 +36,8 @@ pub struct Described {
     pub quota: Quota,
     /// The burst of a token bucket.
     pub burst: Option<u64>,
-    /// Whether the rule refuses.
-    pub is_enforced: bool,
+    /// The part of its actors for which the rule refuses.
+    pub enforce: Enforce,
     /// The rule with other quotas; `None` if no other quotas are tried.
     pub variants: Option<Variants>,
 }
@@ -55,10 +58,12 @@ pub struct RuleCheck<'a> {
     pub at: Time,
     /// The actor; `None` if the request lacks it and is refused.
     pub actor: Option<CountedActor<'a>>,
-    /// Whether the rule refuses.
+    /// Whether the rule refuses, or would refuse.
     pub is_refused: bool,
-    /// Whether the request may take what the rule keeps for important requests.
-    pub is_important: bool,
+    /// Whether the request may take the rule's headroom.
+    pub is_high_priority: bool,
+    /// Whether the rule is in shadow for the request.
+    pub is_shadow: bool,
     /// How long the rule makes the request wait.
     pub delay: Span,
     /// How long the request took.
@@ -73,6 +78,7 @@ pub struct RuleTally {
     checked: u64,
     without_actor: u64,
     refused: u64,
+    shadow_refused: u64,
     delayed: u64,
     longest_delay: Span,
     all_actors: Distinct,
@@ -88,6 +94,8 @@ pub struct RuleTally {
     full_at: Option<Time>,
     /// Whether all requests cost one unit.
     has_unit_cost: bool,
+    /// Whether the rule counts by client address.
+    by_address: bool,
     /// Whether some requests lack the actor and are refused for it.
     has_denied: bool,
     /// Whether some requests are counted by an override or a plan.
@@ -105,6 +113,7 @@ impl RuleTally {
             checked: 0,
             without_actor: 0,
             refused: 0,
+            shadow_refused: 0,
             delayed: 0,
             longest_delay: Span::ZERO,
             all_actors: Distinct::default(),
@@ -116,10 +125,28 @@ impl RuleTally {
             stream,
             full_at: None,
             has_unit_cost: true,
+            by_address: false,
             has_denied: false,
             has_others: false,
             described,
         }
+    }
+
+    /// The rule's name.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.described.place.name
+    }
+
+    /// The client that the rule counts.
+    #[must_use]
+    pub fn client(&self, actor: Option<CountedActor>) -> Refused {
+        let Some(actor) = actor else {
+            return Refused { client: WITHOUT.into(), actor: (*self.described.place.actor).into() };
+        };
+        let Name { text, is_address } = named(&actor);
+        let of_rule = &*self.described.place.actor;
+        Refused { client: text, actor: if is_address { "ip" } else { of_rule }.into() }
     }
 
     /// The rule's intervals have doubled in length.
@@ -129,7 +156,7 @@ impl RuleTally {
 
     /// Adds a request of the interval at `place`.
     pub fn add(&mut self, check: RuleCheck, place: usize) {
-        let RuleCheck { at: now, actor, is_refused, is_important, delay, duration_ns } = check;
+        let RuleCheck { at: now, actor, is_refused, is_shadow, is_high_priority, delay, duration_ns } = check;
         self.checked = self.checked.saturating_add(1);
         let has_actor = actor.as_ref().is_some_and(|actor| actor.source() == ActorSource::Actor);
         self.without_actor = self.without_actor.saturating_add((!has_actor).into());
@@ -138,6 +165,7 @@ impl RuleTally {
         self.longest_delay = self.longest_delay.max(delay);
         if is_refused {
             self.refused = self.refused.saturating_add(1);
+            self.shadow_refused = self.shadow_refused.saturating_add(is_shadow.into());
             let first = self.refusals.map_or(now, |(first, _)| first);
             self.refusals = Some((first, now));
             at(&mut self.intervals, place).into_iter().for_each(|count| *count = count.saturating_add(1));
@@ -156,11 +184,12 @@ impl RuleTally {
             self.fly(hash, now, duration_ns);
         }
         self.has_unit_cost &= actor.cost() == 1;
+        self.by_address |= actor.is_address();
         self.has_others |= !actor.has_own_quota();
         if let (Some(place), true, Some(stream), None) =
             (place, actor.has_own_quota(), &mut self.stream, self.full_at)
         {
-            stream.push(Event { place, at: now, cost: actor.cost(), is_important, duration_ns });
+            stream.push(Event { place, at: now, cost: actor.cost(), is_high_priority, duration_ns });
         }
         self.make_room(now);
     }
@@ -198,7 +227,7 @@ impl RuleTally {
     /// tried. This may take seconds.
     #[must_use]
     pub fn summary(&self, log_s: f64) -> RuleSummary {
-        let RuleTally { described: Described { place, quota, burst, is_enforced, .. }, .. } = self;
+        let RuleTally { described: Described { place, quota, burst, enforce, .. }, .. } = self;
         let (peaks, weights) = (self.actors.peaks(), self.actors.weights());
         let trial = self.trial(&weights);
         let highest = peaks.last().map_or(0, |(peak, _)| *peak);
@@ -212,10 +241,13 @@ impl RuleTally {
             rpu: quota.rpu,
             unit_s: quota.unit.as_ns() as f64 / 1e9,
             burst: *burst,
-            is_enforced: *is_enforced,
+            by_address: self.by_address,
+            is_enforced: *enforce > Enforce::NOBODY,
+            enforce: enforce.to_string(),
             checked: self.checked,
             without_actor: self.without_actor,
             refused: self.refused,
+            shadow_refused: self.shadow_refused,
             delayed: self.delayed,
             longest_delay_s: self.longest_delay.as_ns() as f64 / 1e9,
             actors: self.all_actors.count(),
@@ -229,7 +261,7 @@ impl RuleTally {
             peaks: quantiles(&peaks),
             suggestion: None,
         };
-        if self.has_unit_cost && !lacks_actor(&summary) {
+        if self.has_unit_cost && no_quotas(&summary, log_s).is_none() {
             let refuses = |rpu, burst| share(trial.as_ref()?, rpu, burst);
             summary.suggestion = suggestion(&summary, log_s, &refuses);
         }
@@ -282,7 +314,7 @@ fn share(trial: &Trial, rpu: u64, burst: Option<u64>) -> Option<f64> {
 fn named(actor: &CountedActor) -> Name {
     let values = actor.values().join(", ");
     let text = match actor.source() {
-        ActorSource::Shared | ActorSource::Missing => "(without the actor)".into(),
+        ActorSource::Shared | ActorSource::Missing => WITHOUT.into(),
         ActorSource::Actor if values.is_empty() => "(all requests)".into(),
         ActorSource::Actor | ActorSource::Address => values.chars().take(200).collect::<String>().into(),
     };
@@ -315,7 +347,7 @@ mod tests {
         let document = br#"{"url": "/", "rules": [{"name": "open", "algo": "C", "rpu": 3}]}"#;
         let place = diana_config::rule_places(document).unwrap().remove(0);
         let quota = Quota { rpu: 3, unit: Span::ZERO };
-        let described = Described { place, quota, burst: None, is_enforced: true, variants: None };
+        let described = Described { place, quota, burst: None, enforce: Enforce::EVERYBODY, variants: None };
         let mut tally = RuleTally::new(described, Room { actors: 9, bytes: 0 });
         for number in 0..=MAX_HELD as u64 {
             tally.fly(number, Time::from_ns(number), u64::MAX);

@@ -11,8 +11,8 @@ pub struct Event {
     pub at: Time,
     /// What the request costs.
     pub cost: u64,
-    /// Whether the request may take what the rule keeps for important requests.
-    pub is_important: bool,
+    /// Whether the request may take the rule's headroom.
+    pub is_high_priority: bool,
     /// How long the request took; 0 if the rule does not count requests in flight.
     pub duration_ns: u64,
 }
@@ -36,8 +36,8 @@ impl Stream {
 
     /// Adds a request.
     pub fn push(&mut self, event: Event) {
-        let Event { place, at, cost, is_important, duration_ns } = event;
-        self.number(u64::from(place) << 2 | u64::from(is_important) << 1 | u64::from(cost != 1));
+        let Event { place, at, cost, is_high_priority, duration_ns } = event;
+        self.number(u64::from(place) << 2 | u64::from(is_high_priority) << 1 | u64::from(cost != 1));
         let passed = at.since(self.last).as_ns();
         // Most logs have milliseconds.
         self.number(match passed.checked_rem(MS_NS) {
@@ -126,8 +126,8 @@ impl Iterator for Iter<'_> {
         self.at = self.at.after(Span::from_ns(passed));
         let cost = if head & 1 == 0 { 1 } else { self.number()? };
         let duration_ns = if self.has_durations { self.number()? } else { 0 };
-        let (place, is_important) = (u32::try_from(head >> 2).ok()?, head & 2 != 0);
-        Some(Event { place, at: self.at, cost, is_important, duration_ns })
+        let (place, is_high_priority) = (u32::try_from(head >> 2).ok()?, head & 2 != 0);
+        Some(Event { place, at: self.at, cost, is_high_priority, duration_ns })
     }
 }
 
@@ -143,11 +143,11 @@ mod tests {
             has_durations: bool,
         ) {
             let (mut stream, mut events, mut at) = (Stream::new(has_durations), Vec::new(), 0u64);
-            for (place, passed, cost, duration, in_ms, is_important) in raw {
+            for (place, passed, cost, duration, in_ms, is_high_priority) in raw {
                 at += if in_ms { passed % 1_000 * MS_NS } else { passed };
                 let duration_ns = if has_durations { duration } else { 0 };
                 let cost = if cost % 2 == 0 { 1 } else { cost };
-                let event = Event { place, at: Time::from_ns(at), cost, is_important, duration_ns };
+                let event = Event { place, at: Time::from_ns(at), cost, is_high_priority, duration_ns };
                 stream.push(event);
                 events.push(event);
             }

@@ -189,7 +189,13 @@ mod tests {
         for round in 0..100 {
             for (place, _) in counts.iter().enumerate().filter(|(_, count)| round < **count) {
                 let at = Time::from_ns(1_795_392_000_000_000_000 + u64::from(round));
-                stream.push(Event { place: place as u32, at, cost: 1, is_important: false, duration_ns: 0 });
+                stream.push(Event {
+                    place: place as u32,
+                    at,
+                    cost: 1,
+                    is_high_priority: false,
+                    duration_ns: 0,
+                });
             }
         }
         stream
@@ -228,7 +234,7 @@ mod tests {
                 place: 0,
                 at: Time::from_ns(1_795_392_000_000_000_000 + at),
                 cost: 1,
-                is_important: false,
+                is_high_priority: false,
                 duration_ns: 3,
             });
         }

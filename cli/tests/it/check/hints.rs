@@ -30,7 +30,11 @@ fn a_number_that_is_too_large_is_called_so() {
 #[test]
 fn other_spellings_of_a_quota_have_hints() {
     let hint = |rule: &str| of_rule(rule).last().unwrap().split_once(" | ").unwrap().1.to_string();
-    assert_eq!(hint("rpu: 1, unit: mins"), "did you mean `minute`?");
+    assert_eq!(of_rule("rpu: 1, unit: mins"), [""; 0]);
+    let no_unit = "leave `unit` out, or write another `algo` to limit requests per unit; `max_hold` is";
+    for unit in ["second", "30s", "60"] {
+        assert!(hint(&format!("algo: C, rpu: 1, unit: {unit}")).starts_with(no_unit));
+    }
     assert_eq!(hint("rpu: 1, unit: 60"), "write the unit as a span: `60s`");
     assert_eq!(hint("rpu: 100/minute"), "write `rpu: 100, unit: minute`");
     assert_eq!(

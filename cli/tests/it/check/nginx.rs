@@ -53,7 +53,7 @@ fn the_zone_is_checked() {
     let document = r#"'{"url": "/", "rules": [{"actor": "user", "rpu": 1, "unit": "day"}]}'"#;
     let check = |zone: &str| {
         let text = format!(
-            "wasm {{\n{zone}\n}} http {{ proxy_wasm diana {document}; proxy_wasm diana {document}; }}"
+            "wasm {{\n{zone}\n}} http {{ proxy_wasm diana {document}; server {{ proxy_wasm diana {document}; }} }}"
         );
         let report = Report::of(File::new("nginx.conf", text), None);
         let line = |at| report.file.position(at).line;
@@ -78,6 +78,54 @@ fn the_zone_is_checked() {
     assert_eq!(check("shm_kv diana 64x eviction=lru;").0, [(2, "wrong-value")]);
 }
 
+#[test]
+fn included_files_are_read_for_what_is_around_the_filter() {
+    let folder = tempfile::tempdir().unwrap();
+    let write = |name: &str, text: &str| {
+        let path = folder.path().join(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+    };
+    let limit = r#"proxy_wasm diana '{"url": "/", "rules": [{"rpu": 1, "unit": "day"}]}';"#;
+    let main = format!(
+        "wasm {{ {ZONE} }}\nhttp {{ {limit}\ninclude sites/*.conf;\nserver {{\ninclude snippets/auth.conf;\n\
+         location / {{ auth_request /auth; }}\n}} }}\n"
+    );
+    let places = |name: &str| {
+        let report = Report::read(&folder.path().join(name), None);
+        let line = |at| report.file.position(at).line;
+        let found = report.findings.iter().map(|it| (line(it.range.start), it.code.name, it.message.clone()));
+        found.collect::<Vec<_>>()
+    };
+    let codes = |name: &str| places(name).into_iter().map(|(line, code, _)| (line, code)).collect::<Vec<_>>();
+    write("nginx.conf", &main);
+    assert_eq!(
+        codes("nginx.conf"),
+        [(3, "unseen-include"), (5, "unseen-include"), (6, "unseen-include")],
+        "no file is there"
+    );
+    write("snippets/auth.conf", "location = /auth { proxy_wasm diana '{\"limits\": []}'; }");
+    write("sites/.hidden.conf", "location / { return 200; }");
+    assert_eq!(codes("nginx.conf"), [], "the included location is the cure");
+    write("sites/a.conf", "server {\nlocation /a { rewrite ^ /b last; }\n}");
+    write("sites/b.conf", "server { location /b { include snippets/b; } }");
+    write("snippets/b", "\nreturn 200;");
+    let found = places("nginx.conf");
+    for ((line, code, message), place) in found.iter().zip(["sites/a.conf:2`: ", "snippets/b:2`: "]) {
+        assert_eq!((*line, *code), (3, "lost-refusal"));
+        assert!(message.contains(place), "{message}");
+    }
+    assert_eq!(found.len(), 2);
+    // A file in a folder of its own takes paths from the folder around it.
+    write("sites/b.conf", &format!("location /b {{ {limit}\ninclude snippets/b; }}"));
+    assert_eq!(codes("sites/b.conf"), [(2, "lost-refusal")]);
+    // A file that includes itself is not read for ever.
+    write("sites/a.conf", "include sites/a.conf;");
+    write("sites/b.conf", "include sites/*.conf; include /dev/zero;");
+    assert!(codes("nginx.conf").iter().all(|found| *found == (3, "unseen-include")));
+    assert!(!codes("nginx.conf").is_empty());
+}
+
 /// Runs the script with a fake `diana` and a fake nginx that record their calls. Returns the calls
 /// and the exit code.
 fn reload(check_fails: bool, test_fails: bool) -> (String, i32) {
@@ -100,7 +148,7 @@ fn reload(check_fails: bool, test_fails: bool) -> (String, i32) {
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples/nginx/reload");
     let status = Command::new(script)
         .args([dir.join("nginx.conf").to_str().unwrap(), "-p", "/prefix"])
-        .envs([("NGINX", nginx), ("DIANA", diana)])
+        .envs([("NGINX_PROGRAM", nginx), ("DIANA", diana)])
         .status()
         .unwrap();
     let log = fs::read_to_string(dir.join("log")).unwrap().replace(&format!("{}/", dir.display()), "");

@@ -75,6 +75,34 @@ fn a_file_that_cannot_be_read_hides_no_other_file() {
 }
 
 #[test]
+fn a_document_says_how_far_its_rules_are_enforced() {
+    let line = |top: &str, keys: [&str; 2]| {
+        let [first, second] = keys;
+        let text = format!(
+            "{top}\nlimits:\n  - url: /\n    rules:\n      - {{name: a, actor: ip, rpu: 5, unit: second, {first}}}\n      \
+             - {{name: b, actor: user, rpu: 5, unit: day, {second}}}\n"
+        );
+        let (code, text) = check(&text, &[]);
+        assert_eq!(code, 0, "{text}");
+        let line = text.lines().find(|line| line.contains("of shared data")).unwrap().to_owned();
+        line.split_once("wasm`").unwrap().1.to_owned()
+    };
+    let (five, none) = ("enforce: 5%", "enforce: 0%");
+    let in_shadow = "; all rules are in shadow";
+    for (top, keys, expected) in [
+        ("", ["", ""], ""),
+        ("", ["", five], "; 1 of them enforced for a part of the actors"),
+        (five, ["", ""], "; 2 of them enforced for a part of the actors"),
+        (five, [none, "enforce: 100%"], ""),
+        (none, ["", ""], in_shadow),
+        (none, ["", five], "; 1 of them enforced for a part of the actors"),
+        ("mode: shadow", ["", five], in_shadow),
+    ] {
+        assert_eq!(line(top, keys), expected, "{top} {keys:?}");
+    }
+}
+
+#[test]
 fn an_empty_file_has_a_finding_with_its_name() {
     let (code, text) = check("", &[]);
     assert!(code == 1 && text.contains("[<stdin>:1:1]"), "{text}");
@@ -82,7 +110,7 @@ fn an_empty_file_has_a_finding_with_its_name() {
 
 #[test]
 fn a_byte_order_mark_moves_no_column() {
-    for text in ["{\"limits\": 7}", "limits: 7\n", "limits: []\nmdoe: 1\n", "[7"] {
+    for text in ["{\"limits\": 7}", "limits: 7\n", "limits: []\nmdoe: shadow\n", "[7"] {
         let places = |text: &str| {
             let value: serde_json::Value =
                 serde_json::from_str(&check(text, &["--format", "json"]).1).unwrap();

@@ -74,7 +74,7 @@ fn rule() -> impl Strategy<Value = Value> {
                 rule["overrides"] = json!({"a": {"rpu": 1}, "b": {"rpu": 4, "unit": "5s"}});
             }
             if reserve < 60 && rpu > 2 {
-                rule["priority"] = json!({"reserve": 1});
+                rule["headroom"] = json!(1);
             }
             rule
         },
@@ -94,7 +94,7 @@ fn limit() -> impl Strategy<Value = Value> {
         json!({"jwt": {"sub": "ann"}}),
         json!({"property": {"request.method": "GET"}}),
         json!({"body_size": {"min": 5}}),
-        json!({"important": true}),
+        json!({"priority": "high"}),
     ]);
     let rules = prop::collection::vec(rule(), 0..3);
     (url, condition, rules, any::<bool>()).prop_map(|(url, mut limit, rules, exclusive)| {

@@ -85,7 +85,10 @@ fn the_interview_writes_what_was_answered() {
     let folder = tempfile::tempdir().unwrap();
     fs::write(folder.path().join("taken.yaml"), "mine").unwrap();
     let mut command = process::Command::new(env!("CARGO_BIN_EXE_diana"));
-    command.args(["init", "--proxies", "1"]).current_dir(folder.path()).env("TERM", "xterm");
+    command
+        .args(["init", "--proxies", "1", "--store", "redis=10.0.0.8:7379"])
+        .current_dir(folder.path())
+        .env("TERM", "xterm");
     let mut terminal = rexpect::session::spawn_command(command, Some(20_000)).unwrap();
     terminal.exp_string("What to write").unwrap();
     terminal.send("\r").unwrap();
@@ -102,6 +105,11 @@ fn the_interview_writes_what_was_answered() {
     terminal.send_line("").unwrap();
     terminal.exp_string("The address of your service, HOST:PORT").unwrap();
     terminal.send_line("10.0.0.7:81").unwrap();
+    terminal.exp_string("The number of gateways").unwrap();
+    terminal.send_line("0").unwrap();
+    terminal.exp_string("expected a number from 1 to 10000").unwrap();
+    terminal.send(&"\u{7f}".repeat(10)).unwrap();
+    terminal.send_line("4").unwrap();
     terminal.exp_string("shadow").unwrap();
     terminal.send("n").unwrap();
     terminal.flush().unwrap();
@@ -115,11 +123,14 @@ fn the_interview_writes_what_was_answered() {
     let written: Value =
         serde_norway::from_str(&fs::read_to_string(folder.path().join("envoy.yaml")).unwrap()).unwrap();
     let document = written.pointer(&format!("{FILTER}/config/configuration/value")).unwrap();
+    assert_eq!(document["store"]["redis"]["replicas"], 4);
+    let mut without_store = document.clone();
+    without_store.as_object_mut().unwrap().remove("store");
     assert_eq!(
-        document,
+        &without_store,
         &json!({"ip": {"trusted_hops": 2}, "limits": [
-            {"url": "/api", "rules": [{"name": "api-user", "actor": "user", "rpu": 7, "unit": "minute"}]},
-            {"url": "/", "rules": [{"name": "ip", "actor": "ip", "rpu": 9, "unit": "hour"}]}
+            {"url": "/api", "rules": [{"name": "api-user", "actor": "user", "rpu": 7, "unit": "minute", "scope": "global"}]},
+            {"url": "/", "rules": [{"name": "ip", "actor": "ip", "rpu": 9, "unit": "hour", "scope": "global"}]}
         ]})
     );
 }

@@ -148,20 +148,87 @@ fn a_rule_without_its_actor_gets_a_warning_and_no_suggestion() {
     let document = folder.file(
         "limits.json",
         r#"{"url": "/", "rules": [
-            {"name": "by-user", "actor": "user", "rpu": 1, "unit": "hour"},
-            {"name": "by-ip", "actor": "ip", "rpu": 1, "unit": "hour"}
+            {"name": "by-user", "actor": "user", "rpu": 1, "unit": "second"},
+            {"name": "by-ip", "actor": "ip", "rpu": 1, "unit": "second"}
         ]}"#,
     );
-    let log = folder.file("access.log", "1795392000.1 /a 192.0.2.1\n1795392001.2 /a 192.0.2.1\n");
+    let log = folder.file("access.log", "1795392000.1 /a 192.0.2.1\n1795392001.2 /a 192.0.2.2\n");
     let format = "%START_TIME(%s.%1f)% %REQ(:PATH)% %DOWNSTREAM_REMOTE_ADDRESS%";
     let found = summary(&[&document, "--log", &log, "--format", format]).unwrap();
     assert_eq!([0, 1].map(|at| found.rules[at].without_actor), [2, 0]);
     assert_eq!([0, 1].map(|at| found.rules[at].suggestion.is_some()), [false, true]);
-    let text = diana_cli::replay::text::report(&found);
-    let (above, _) = text.split_once("\nrule ").unwrap();
+    let text = diana_cli::replay::text::report(&found, false);
+    let (above, _) = text.split_once("\nrequests ").unwrap();
     assert!(above.contains("No request in the log has the actor `user` of rule `by-user`."), "{text}");
     let page = diana_cli::replay::report::html(&found);
     assert_eq!(page.matches("class=\"caution\"").count(), 1);
+}
+
+#[test]
+fn a_rule_by_address_that_finds_one_gets_a_warning_and_no_suggestion() {
+    let folder = Folder::new("one-address");
+    let document = folder.file(
+        "limits.json",
+        r#"{"limits": [{"url": "/", "rules": [
+            {"name": "by-ip", "actor": "ip", "rpu": 1, "unit": "second"},
+            {"name": "by-client", "actor": "client", "rpu": 1, "unit": "second"},
+            {"name": "total", "rpu": 1, "unit": "second"},
+            {"name": "both", "actor": ["ip", "user"], "rpu": 1, "unit": "second"}
+        ]}], "actors": {"client": {"ip": {"v4_prefix": 24}}}}"#,
+    );
+    let format = "%START_TIME(%s.%1f)% %REQ(:PATH)% %DOWNSTREAM_REMOTE_ADDRESS% %REQ(X-USER-ID)%";
+    let cautions = |addresses: [&str; 2]| {
+        let [one, two] = addresses;
+        let log = folder.file("access.log", &format!("1795392000.1 /a {one} u\n1795392001.2 /a {two} v\n"));
+        let found = summary(&[&document, "--log", &log, "--format", format]).unwrap();
+        let text = diana_cli::replay::text::report(&found, true);
+        let (above, _) = text.split_once("\nrequests ").unwrap();
+        let named = ["by-ip", "by-client", "total", "both"].map(|rule| {
+            let words = format!("All 2 requests of rule `{rule}` have the same client address");
+            above.replace('\n', " ").contains(&words)
+        });
+        (named, [0, 1, 2, 3].map(|at| found.rules[at].suggestion.is_some()))
+    };
+    assert_eq!(
+        cautions(["192.0.2.1", "192.0.2.1"]),
+        ([true, true, false, false], [false, false, true, true])
+    );
+    // Another address, but the same network.
+    assert_eq!(cautions(["192.0.2.1", "192.0.2.9"]).0, [false, true, false, false]);
+    assert_eq!(cautions(["192.0.2.1", "198.51.100.9"]).0, [false; 4]);
+}
+
+#[test]
+fn a_rule_of_which_the_log_shows_too_little_names_no_other_quotas() {
+    let folder = Folder::new("no-quotas");
+    let document = folder.file(
+        "limits.json",
+        r#"{"limits": [{"url": "/", "rules": [
+            {"name": "total", "rpu": 9, "unit": "second"},
+            {"name": "long", "rpu": 9, "unit": "day"},
+            {"name": "by-ip", "actor": "ip", "rpu": 9, "unit": "second"},
+            {"name": "by-user", "actor": "user", "rpu": 9, "unit": "second"}
+        ]}]}"#,
+    );
+    let log = folder.file("access.log", "1795392000.1 /a 192.0.2.1\n1795392001.2 /a 192.0.2.1\n");
+    let format = "%START_TIME(%s.%1f)% %REQ(:PATH)% %DOWNSTREAM_REMOTE_ADDRESS%";
+    for options in [&["--suggest"][..], &["--what-if"], &["--what-if", "--suggest"]] {
+        let arguments = [&[&*document, "--log", &*log, "--format", format], options].concat();
+        let found = summary(&arguments).unwrap();
+        assert!(found.rules.iter().all(|rule| rule.least.none.is_some()));
+        let text = diana_cli::replay::text::report(&found, true).replace("\n    ", " ");
+        assert_eq!(text.matches("this rule alone would refuse nothing with rpu 1").count(), 1, "{text}");
+        let doubt = "The log does not show what other quotas of this rule would refuse: it";
+        for (rule, why) in [
+            ("long", "covers only 1 s, less than the rule's unit."),
+            ("by-ip", "has one client address for all requests."),
+            ("by-user", "lacks the rule's actor."),
+        ] {
+            let (_, section) = text.split_once(&format!("\n{rule}: ")).unwrap();
+            let section = section.split("\n\n").next().unwrap();
+            assert!(section.contains(&format!("{doubt} {why}")), "{rule}\n{text}");
+        }
+    }
 }
 
 #[test]

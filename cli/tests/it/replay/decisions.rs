@@ -30,7 +30,8 @@ fn each_algorithm_refuses_as_by_hand() {
             "{algo}"
         );
         assert_eq!(rule.peaks.last().unwrap().peak, if algo == "C" { 3 } else { 10 }, "{algo}");
-        assert!(rule.suggestion.is_some());
+        // The log is shorter than a second.
+        assert_eq!(rule.suggestion.is_some(), algo == "C", "{algo}");
         assert_eq!(rule.top[0].actor, "(all requests)");
     }
 }

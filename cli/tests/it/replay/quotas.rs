@@ -41,15 +41,54 @@ fn a_rule_that_refuses_all_has_no_other_quotas() {
 #[test]
 fn a_suggestion_comes_with_its_burst_and_the_length_of_the_log() {
     let keys = r#"{"name": "r", "rpu": 20, "unit": "minute", "burst": 2}"#;
-    let (_, rule) = rule("burst", keys, &STEADY);
+    let requests = [&STEADY[..], &[(61_000, 250, "ann")]].concat();
+    let (_, rule) = rule("burst", keys, &requests);
     // Two at once; the next token comes after three seconds.
     assert_eq!((rule.refused, rule.burst), (8, Some(2)));
     let suggestion = rule.suggestion.unwrap();
     assert_eq!((suggestion.rpu, suggestion.burst), (12, Some(12)));
-    assert!(suggestion.caveat.unwrap().starts_with("The log covers only 900 ms, less than a day"));
+    assert!(suggestion.caveat.unwrap().starts_with("The log covers only 1 min 1 s, less than a day"));
     assert!(suggestion.why.contains("after 2 at once, the bucket refuses requests"), "{}", suggestion.why);
     // Under the suggested quota with a burst of 2, the rule would still refuse.
     assert!(suggestion.why.contains("would have refused nothing"), "{}", suggestion.why);
+}
+
+#[test]
+fn a_log_that_is_shorter_than_the_unit_suggests_nothing() {
+    let keys = |unit: &str| format!(r#"{{"name": "r", "rpu": 1000, "unit": "{unit}"}}"#);
+    let nineteen_minutes: Vec<(u64, u64, &str)> = (0..=38).map(|at| (at * 30_000, 1, "ann")).collect();
+    let suggestion = |unit: &str| rule("short", &keys(unit), &nineteen_minutes).1.suggestion;
+    assert!(suggestion("hour").is_none() && suggestion("20 min").is_none());
+    assert!(suggestion("19 min").is_some());
+}
+
+#[test]
+fn a_suggestion_that_is_no_improvement_says_so() {
+    let requests: Vec<(u64, u64, &str)> = (0..240).map(|at| (at * 500, 1, "ann")).collect();
+    let compared = |rpu: u64| {
+        let keys = format!(r#"{{"name": "r", "algo": "W", "rpu": {rpu}, "unit": "minute"}}"#);
+        let suggestion = rule("compared", &keys, &requests).1.suggestion.unwrap();
+        assert_eq!(suggestion.rpu, 150);
+        suggestion.compared
+    };
+    assert_eq!(compared(100), None);
+    assert_eq!(compared(150), None);
+    let lower = "This is lower than the quota now, which refuses nothing.";
+    assert_eq!(compared(1_000).as_deref(), Some(lower));
+    // Of 200 actors, the suggestion is for 99 %: it refuses the two busiest.
+    let users: Vec<String> = (0..200).map(|user| format!("u{user}")).collect();
+    let mut requests: Vec<(u64, u64, &str)> = Vec::new();
+    for at in 0..50u64 {
+        let busy = usize::from(at > 0) * 2;
+        let some = if at == 0 { &users[..] } else { &users[..busy] };
+        requests.extend(some.iter().map(|user| (at, 1, &**user)));
+    }
+    requests.push((61_000, 1, "u9"));
+    let keys = r#"{"name": "r", "actor": "user", "algo": "W", "rpu": 40, "unit": "minute"}"#;
+    let suggestion = rule("compared", keys, &requests).1.suggestion.unwrap();
+    assert_eq!(suggestion.rpu, 2);
+    let more = "This refuses more than the quota now: 32.1 % against 6.69 %.";
+    assert_eq!(suggestion.compared.as_deref(), Some(more));
 }
 
 /// A log in JSON: 600 requests of five actors, some with a cost, some to `/important`.
@@ -79,15 +118,15 @@ fn a_replay_with_another_quota_refuses_as_other_quotas_say() {
     let with = |rpu: u64, keys: &str, options: &[&str]| {
         let rule = format!(r#"{{"name": "r", "actor": "user", "rpu": {rpu}, {keys}}}"#);
         let text = format!(
-            r#"{{"limits": [{{"url": "/", "rules": [{rule}]}}, {{"url": "/important", "important": true}}]}}"#
+            r#"{{"limits": [{{"url": "/", "rules": [{rule}]}}, {{"url": "/important", "priority": "high"}}]}}"#
         );
         let document = folder.file("limits.json", &text);
         summary(&[&[&document, "--log", &log, "--format", "json"], options].concat()).unwrap().rules.remove(0)
     };
     for keys in [
-        r#""unit": "minute", "algo": "W", "priority": {"reserve": "30%"}"#,
-        r#""unit": "minute", "burst": 12, "priority": {"reserve": 5}"#,
-        r#""algo": "C", "priority": {"reserve": "50%"}"#,
+        r#""unit": "minute", "algo": "W", "headroom": "30%""#,
+        r#""unit": "minute", "burst": 12, "headroom": 5"#,
+        r#""algo": "C", "headroom": "50%""#,
         r#""unit": "minute", "algo": "W", "cost": {"header": "x-cost", "min": 0, "max": 100}"#,
         r#""unit": "minute", "algo": "SW", "cost": {"header": "x-cost", "max": 100}"#,
         r#""algo": "C", "cost": {"header": "x-cost", "min": 0, "max": 100}"#,

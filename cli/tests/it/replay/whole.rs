@@ -1,6 +1,7 @@
 //! The summary as a whole: its fields, the comparison, the page of the command, and mistakes.
 
 use super::{FORMAT, Folder, log, rule, summary};
+use diana_cli::replay::summary::ClientSummary;
 use diana_cli::replay::text;
 use std::fs;
 use std::process::Command;
@@ -48,9 +49,36 @@ fn an_address_in_place_of_an_actor_is_marked() {
         rule.top.iter().map(|actor| (&*actor.actor, actor.is_address)).collect();
     actors.sort_unstable();
     assert_eq!(actors, [("192.0.2.1", false), ("192.0.2.1", true), ("ann", false)]);
-    let text = text::report(&summary);
+    let text = text::report(&summary, false);
     assert!(text.contains("  192.0.2.1 (address)      ") && text.contains("  192.0.2.1      "), "{text}");
-    assert!(text.contains("(address): the requests lack the actor"), "{text}");
+    assert!(text.contains("(address): the requests lack the rule's actor"), "{text}");
+}
+
+/// The positions of these users under this name are pinned in `diana-limiter`.
+#[test]
+fn a_rule_refuses_its_part_and_counts_the_rest() {
+    let users = ["user-000", "user-001", "user-002", "user-007"];
+    let requests: Vec<(u64, u64, &str)> = (0..12).map(|at| (at, 1, users[at as usize % 4])).collect();
+    let keys = |part: &str| {
+        format!(r#"{{"name": "login", "actor": "user", "rpu": 1, "unit": "hour", "enforce": "{part}"}}"#)
+    };
+    for (part, refused, end) in [
+        ("0%", 0, "  shadow"),
+        ("50%", 4, "  enforced for 50%, 4 of the refused in shadow"),
+        ("80%", 6, "  enforced for 80%, 2 of the refused in shadow"),
+        ("100%", 8, ""),
+    ] {
+        let (summary, rule) = rule("part", &keys(part), &requests);
+        assert_eq!((summary.totals.refused, summary.totals.shadow_refused), (refused, 8 - refused), "{part}");
+        assert_eq!((rule.refused, rule.shadow_refused, &*rule.enforce), (8, 8 - refused, part));
+        let text = text::report(&summary, false);
+        let line = text.lines().find(|line| line.starts_with("login  TB")).unwrap();
+        assert!(line.trim_end().ends_with(&format!("3{end}")) || line.ends_with(end), "{line:?}");
+        let is_partial = !matches!(part, "0%" | "100%");
+        assert_eq!(line.contains("enforced for"), is_partial, "{line:?}");
+        let page = diana_cli::replay::report::html(&summary);
+        assert_eq!(page.contains(&format!("enforced for {part}")), is_partial);
+    }
 }
 
 #[test]
@@ -68,13 +96,121 @@ fn two_documents_are_compared() {
         (0..10).map(|number| (number, 1, if number % 2 == 0 { "ann" } else { "bob" })).collect();
     let log = folder.file("access.log", &log(&requests));
     let found = summary(&[&first, "--log", &log, "--format", FORMAT, "--against", &other]).unwrap();
+    let text = text::report(&found, false);
     let against = found.against.unwrap();
     assert_eq!((found.totals.refused, against.totals.refused), (4, 3));
     assert_eq!((against.both_refuse, against.only_first, against.only_other), (0, 4, 3));
     assert_eq!((against.document.as_str(), against.rules[0].rpu), (other.as_str(), 2));
+    let of = |clients: &[ClientSummary]| -> Vec<(String, u64)> {
+        clients.iter().map(|client| (client.client.clone(), client.refused)).collect()
+    };
+    // Each rule counts all requests with the header together.
+    assert_eq!(of(&against.newly_refused), [("(all requests)".into(), 4)]);
+    assert_eq!(of(&against.newly_admitted), [("(all requests)".into(), 3)]);
+    let (above, below) = text.split_once("\nrule ").unwrap();
+    assert!(above.contains("\ncomparison with ") && above.contains("difference"), "{text}");
+    assert!(above.contains("\nnewly admitted\n  all (all requests)"), "{text}");
+    assert!(above.lines().any(|line| line.starts_with("  difference ") && line.ends_with(" +1")), "{text}");
+    assert!(below.contains(&format!("\nrule of {other} ")), "{text}");
     let same =
         summary(&[&first, "--log", &log, "--format", FORMAT, "--against", &first]).unwrap().against.unwrap();
     assert_eq!((same.both_refuse, same.only_first, same.only_other), (4, 0, 0));
+}
+
+#[test]
+fn the_clients_of_a_comparison_are_named() {
+    let folder = Folder::new("clients");
+    let document = |limit: u32, deny: &str| {
+        format!(
+            r#"{{"limits": [{{"url": "/", "rules": [
+                {{"name": "user", "actor": "user", "rpu": {limit}, "unit": "day"}},
+                {{"name": "minute", "actor": "user", "rpu": {limit}, "unit": "minute"}},
+                {{"name": "watched", "actor": "user", "rpu": 1, "unit": "day", "mode": "shadow"}}
+            ]}}], "deny": [{deny}]}}"#
+        )
+    };
+    let new = folder.file("new.json", &document(2, r#""192.0.2.9""#));
+    let old = folder.file("old.json", &document(3, r#"{"user": "eve"}"#));
+    let line =
+        |at: u64, user: &str, address: &str| format!("1795392000.{at:03} 1 {address} {user} GET /a 200\n");
+    let mut text = String::new();
+    for at in 0..4 {
+        text += &(line(at, "ann", "192.0.2.1") + &line(at, "bob", "192.0.2.1"));
+    }
+    text += &(line(5, "eve", "192.0.2.1") + &line(6, "cleo", "192.0.2.9"));
+    let log = folder.file("access.log", &text);
+    let found = summary(&[&new, "--log", &log, "--format", FORMAT, "--against", &old]).unwrap();
+    let client = |client: &str, actor: &str, refused, rules: &[&str]| ClientSummary {
+        client: client.into(),
+        actor: actor.into(),
+        refused,
+        rules: rules.iter().map(|rule| (*rule).to_owned()).collect(),
+    };
+    let against = found.against.as_ref().unwrap();
+    let both = ["user", "minute"];
+    assert_eq!(
+        against.newly_refused,
+        [
+            client("192.0.2.9", "ip", 1, &["deny"]),
+            client("ann", "user", 1, &both),
+            client("bob", "user", 1, &both)
+        ]
+    );
+    assert_eq!(against.newly_admitted, [client("192.0.2.1", "ip", 1, &["deny"])]);
+    assert_eq!(found.clients[..2], [client("ann", "user", 2, &both), client("bob", "user", 2, &both)]);
+    let page = diana_cli::replay::report::html(&found);
+    let at = |words: &str| page.find(words).unwrap_or_else(|| panic!("{words}"));
+    assert!(
+        at("id=\"comparison\"") < at("id=\"totals\"") && at("Newly refused clients") < at("id=\"totals\"")
+    );
+    assert!(at("id=\"clients\"") < at("id=\"rule-1\""));
+}
+
+#[test]
+fn rules_stand_by_their_refusals() {
+    let folder = Folder::new("order");
+    let document = folder.file(
+        "limits.json",
+        r#"{"limits": [{"url": "/", "rules": [
+            {"name": "loose", "rpu": 900, "unit": "day"},
+            {"name": "tight", "rpu": 1, "unit": "day", "mode": "shadow"},
+            {"name": "tighter", "rpu": 3, "unit": "day", "mode": "shadow"}
+        ]}]}"#,
+    );
+    let requests: Vec<(u64, u64, &str)> = (0..10).map(|at| (at, 1, "ann")).collect();
+    let log = folder.file("access.log", &log(&requests));
+    let found = summary(&[&document, "--log", &log, "--format", FORMAT, "--suggest"]).unwrap();
+    let names: Vec<&str> = found.rules.iter().map(|rule| &*rule.name).collect();
+    assert_eq!(names, ["loose", "tight", "tighter"], "JSON keeps the order of the document");
+    for (text, parts) in [
+        (text::report(&found, true), ["\ntight ", "\ntighter ", "\nloose "]),
+        (
+            diana_cli::replay::report::html(&found),
+            ["Rule <bdi>tight<", "Rule <bdi>tighter<", "Rule <bdi>loose<"],
+        ),
+    ] {
+        let places = parts.map(|part| text.find(part).unwrap_or_else(|| panic!("{part}\n{text}")));
+        assert!(places.is_sorted(), "{places:?}");
+    }
+}
+
+#[test]
+fn suggestions_come_on_request_and_what_they_share_once() {
+    let folder = Folder::new("request");
+    let rules = r#"{"name": "a", "actor": "user", "rpu": 1, "unit": "second"},
+        {"name": "b", "rpu": 2, "unit": "second"}"#;
+    let document = folder.file("limits.json", &format!(r#"{{"url": "/", "rules": [{rules}]}}"#));
+    let requests: Vec<(u64, u64, &str)> = (0..20).map(|at| (at * 100, 1, "ann")).collect();
+    let log = folder.file("access.log", &log(&requests));
+    let found = summary(&[&document, "--log", &log, "--format", FORMAT, "--suggest"]).unwrap();
+    assert!(found.rules.iter().all(|rule| rule.suggestion.as_ref().is_some_and(|it| it.caveat.is_some())));
+    let (asked, unasked) = (text::report(&found, true), text::report(&found, false));
+    assert_eq!(
+        (asked.matches("suggested rpu").count(), asked.matches("The log covers only").count()),
+        (2, 1)
+    );
+    assert_eq!((unasked.matches("suggested").count(), unasked.matches("The log covers").count()), (0, 0));
+    assert!(unasked.contains("this rule alone would refuse nothing with rpu"), "{unasked}");
 }
 
 #[test]
@@ -130,10 +266,10 @@ fn the_example_of_the_page_is_true() {
     let folder = Folder::new("page");
     let document = folder.file("limits.json", &block("json"));
     let log = folder.file("access.log", &block("text"));
-    let mut found = summary(&[&document, "--log", &log, "--what-if"]).unwrap();
+    let mut found = summary(&[&document, "--log", &log, "--suggest"]).unwrap();
     found.document = "limits.json".into();
     found.log.files = vec!["access.log".into()];
-    let text = text::report(&found);
+    let text = text::report(&found, true);
     assert_eq!(text, block("console"), "{text}");
 }
 

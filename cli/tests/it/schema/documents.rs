@@ -129,7 +129,7 @@ fn a_mistake_is_found_where_an_editor_would_show_it() {
             json!({"limits": [{"url": "/", "rules": [{"rpu": -1, "unit": "second"}]}]}),
             "/limits/0/rules/0/rpu",
         ),
-        (json!({"limits": [{"url": "/", "rules": [{"rpu": 1, "unit": "sec"}]}]}), "/limits/0/rules/0/unit"),
+        (json!({"limits": [{"url": "/", "rules": [{"rpu": 1, "unit": "secnd"}]}]}), "/limits/0/rules/0/unit"),
         (
             json!({"limits": [{"url": "/", "rules": [{"rpu": 1, "unit": "second", "algo": "GCRA"}]}]}),
             "/limits/0/rules/0/algo",
@@ -196,6 +196,9 @@ const ODD: &[&str] = &[
     "\"sliding_LOG\"",
     "\"c\"",
     "\"Minute\"",
+    "\" MINS\"",
+    "\"2 hours\"",
+    "\"1 ss\"",
     "\"unlimited\"",
     "\"ip\"",
     "\"*\"",

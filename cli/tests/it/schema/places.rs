@@ -61,15 +61,14 @@ pub fn places() -> Vec<Place> {
             &of_rule(r#""cost": @"#),
             json!({"header": "x-c", "max": 1_000_000_000, "min": 0}),
         ),
-        place("cost_response", &of_rule(r#""cost": @"#), json!({"response_header": "x-c"})),
-        place("cost_response", &of_rule(r#""cost": @"#), json!({"response_json": "/c"})),
+        place("cost_response", &of_rule(r#""cost": @"#), json!({"response_header": "x-c", "default": 0})),
+        place("cost_response", &of_rule(r#""cost": @"#), json!({"response_json": "/c", "default": 0})),
         place("penalty", &of_rule(r#""penalty": @"#), json!({"after": 1, "for": "1s"})),
         place(
             "adapt",
             r#"{"url": "/", "rules": [{"rpu": 10, "unit": "second", "adapt": @}]}"#,
             json!({"signal": "latency_p90", "target": "1s"}),
         ),
-        place("priority", &of_rule(r#""priority": @"#), json!({"reserve": 1})),
         place(
             "store",
             r#"{"limits": [], "store": @}"#,
@@ -106,7 +105,6 @@ pub fn places() -> Vec<Place> {
             json!({"name": "a", "sds_config": {}}),
         ),
         place("remote", r#"{"limits": [], "remote": @}"#, json!({"cluster": "a", "path": "/"})),
-        place("canary", r#"{"limits": [], "remote": {"cluster": "a", "path": "/", "canary": @}}"#, json!({})),
     ];
     for kind in diana_limiter::algorithm::KINDS {
         let base = match kind.per_unit {

@@ -28,7 +28,7 @@ impl<H: Host> Filter<H> {
         if !is_marked {
             error!(
                 "configuration refused, this host does not tell to which plugin a request belongs: \
-                 load `diana-lean.wasm`"
+                 load `diana-nginx.wasm` in nginx, elsewhere `diana.wasm`"
             );
             return false;
         }

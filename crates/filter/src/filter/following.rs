@@ -18,7 +18,6 @@ impl<H: Host> Filter<H> {
         if source.next_task_at().is_some_and(|next| now < next) {
             return;
         }
-        plugin.judge_canary(source);
         self.switch_document(root, plugin, source);
         match plugin.poll(source, self.is_outdated(root, source)) {
             Some(Ok(token)) => {

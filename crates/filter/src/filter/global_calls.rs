@@ -171,7 +171,6 @@ impl<H: Host> Filter<H> {
         let advance = |streams: &mut NumberMap<Stream<H>>| {
             let stream = streams.get_mut(id)?;
             let mut response = step(&stream.plugin, &mut stream.session, stream.is_grpc)?;
-            stream.plugin.compare(&mut stream.candidate);
             stream.headers = take(&mut response.headers);
             Some((Rc::clone(&stream.plugin), response))
         };

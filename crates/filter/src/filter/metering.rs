@@ -4,10 +4,11 @@
 use super::{Action, Filter, Stream};
 use crate::Host;
 use crate::metering::{MeteredValues, Metering};
+use diana_limiter::session::Worker;
 
 impl<H: Host> Filter<H> {
-    /// A part of the request's body has arrived.
-    pub fn on_request_body(&self, id: u32, size: usize) -> Action {
+    /// A part of the request's body has arrived. `ends`: whether the request ends with it.
+    pub fn on_request_body(&self, id: u32, size: usize, ends: bool) -> Action {
         let is_waiting = self.streams.with(|streams| {
             let stream = streams.get_mut(id)?;
             stream.meter(|metering, values, is_waiting| {
@@ -15,15 +16,33 @@ impl<H: Host> Filter<H> {
                     metering.request_body(size, is_waiting);
                 }
             });
+            if ends {
+                stream.is_complete = true;
+                stream.goes_on();
+            }
             Some(stream.is_waiting)
         });
         Action::of_part(is_waiting.flatten() == Some(true))
     }
 
-    /// A part of the response's body passes.
-    pub fn on_response_body(&self, id: u32, size: usize) -> Action {
+    /// A part of the response's body passes. `ends`: whether the response ends with it.
+    pub fn on_response_body(&self, id: u32, size: usize, ends: bool) -> Action {
         self.streams.with(|streams| {
-            streams.get_mut(id)?.meter(|metering, _, _| metering.response_body(self.host, size));
+            streams.get_mut(id)?.meter(|metering, _, _| {
+                metering.response_body(self.host, size);
+                if ends {
+                    metering.response_ended();
+                }
+            });
+            Some(())
+        });
+        Action::Continue
+    }
+
+    /// The response's trailers have arrived, behind its body.
+    pub fn on_response_trailers(&self, id: u32) -> Action {
+        self.streams.with(|streams| {
+            streams.get_mut(id)?.meter(|metering, _, _| metering.response_ended());
             Some(())
         });
         Action::Continue
@@ -31,10 +50,26 @@ impl<H: Host> Filter<H> {
 }
 
 impl<H: Host> Stream<H> {
-    /// Starts the measurement of the latency, unless the stream waits.
+    /// If the stream does not wait and all of the request has come, it now waits for the upstream.
     pub(super) fn goes_on(&mut self) {
-        if self.plugin.metered.latency() && !self.is_waiting && self.session.settles() {
-            self.metering.get_or_insert_default().passed(self.plugin.clock.monotonic());
+        let Stream { plugin, session, is_waiting, is_complete, .. } = self;
+        if plugin.metered.latency() && *is_complete && !*is_waiting && session.settles() {
+            let now = plugin.clock.monotonic();
+            plugin.worker.with(|worker| session.forwarded(worker, now));
+        }
+    }
+
+    /// The headers of the response have come. While the stream waits, they are the host's own.
+    pub(super) fn responded(&mut self) {
+        let Stream { plugin, session, is_waiting, metering, .. } = self;
+        let Some(status) = metering.as_ref().and_then(|metering| metering.status()) else {
+            return;
+        };
+        if plugin.metered.latency() && !*is_waiting {
+            let now = plugin.clock.monotonic();
+            let respond =
+                |worker: &mut Worker| session.responded(worker, &plugin.store, status, now, || plugin.now());
+            plugin.worker.with(respond).iter().for_each(|events| plugin.metrics.events(events));
         }
     }
 

@@ -66,6 +66,7 @@ impl<H: Host> Filter<H> {
             self.retired.with(|retired| retired.retain(|(of, _)| *of != id));
             self.resume_all(&plugin);
             self.forget_calls(&plugin);
+            self.show_documents();
         }
     }
 
@@ -99,7 +100,19 @@ impl<H: Host> Filter<H> {
             });
             self.host.tables_changed();
         }
+        self.show_documents();
         self.wake(root);
+    }
+
+    /// Shows the documents of all listeners. nginx has no gauges, and the documents of routes may
+    /// be many.
+    fn show_documents(&self) {
+        let in_use = |plugins: &mut Plugins<H>| {
+            let plugins = plugins.iter().filter_map(|(_, plugin)| plugin.as_ref());
+            let shown = plugins.filter(|plugin| !plugin.is_of_route && !plugin.kind.is_nginx());
+            shown.map(|plugin| plugin.configuration.fingerprint).collect::<Vec<u64>>()
+        };
+        self.ids.show_documents(self.host, &self.plugins.with(in_use).unwrap_or_default());
     }
 
     /// The tables that the plugins of living root contexts use. `None` if the tables are unknown in

@@ -9,13 +9,16 @@ use diana_limiter::check::Outcome;
 use std::mem::take;
 use std::rc::Rc;
 
+/// At most this many refused streams wait for their responses in nginx.
+const MAX_REFUSED: usize = 1_024;
+
 impl<H: Host> Filter<H> {
     /// Decides about a stream when its request headers arrive. `ends`: whether the request ends
     /// with them.
     pub fn on_request_headers(&self, id: u32, ends: bool) -> Action {
         match self.plugin_of(id) {
             Some(plugin) => self.decide(id, &plugin, ends),
-            None => self.on_request_more(id),
+            None => Action::of_part(self.is_waiting(id)),
         }
     }
 
@@ -33,19 +36,68 @@ impl<H: Host> Filter<H> {
     }
 
     fn decide(&self, id: u32, plugin: &Rc<Plugin<H>>, ends: bool) -> Action {
-        let Some(Decided { session, mut response, is_grpc, candidate }) = plugin.decide(ends) else {
+        let Some(Decided { session, mut response, is_grpc }) = plugin.decide(ends) else {
             return Action::Continue;
         };
         let (headers, is_waiting) = (take(&mut response.headers), response.is_held());
+        let refusal = if plugin.kind.is_nginx() { response.rejection.take() } else { None };
+        let sent = refusal.as_ref().map(|refusal| self.send(&refusal.reply));
         // Most streams have no state.
-        if is_waiting || session.has_charges() || candidate.is_some() || headers.is_some() {
+        if is_waiting || session.has_charges() || headers.is_some() || refusal.is_some() {
             let (plugin, metering) = (Rc::clone(plugin), None);
-            self.keep(id, Stream { plugin, session, headers, is_waiting, is_grpc, candidate, metering });
+            let is_complete = ends || plugin.metered.latency() && self.opens_tunnel();
+            let refusal_number = refusal.as_ref().map_or(0, |_| self.next_refusal());
+            let stream = Stream {
+                plugin,
+                session,
+                headers,
+                is_waiting,
+                is_complete,
+                is_grpc,
+                refusal,
+                refusal_number,
+                metering,
+            };
+            self.keep(id, stream);
+        }
+        if let Some(action) = sent {
+            self.limit_refused(id);
+            return action;
         }
         match response.outcome {
             Outcome::Query(ticket) => self.hold_for_query(id, ticket, plugin),
             _ => self.carry_out(id, plugin, response),
         }
+    }
+
+    /// Whether the upstream answers a request before the request ends: an upgrade, as to a
+    /// WebSocket, or CONNECT.
+    fn opens_tunnel(&self) -> bool {
+        self.host.request_header(b"upgrade").is_some()
+            || self.host.request_header(b":method").as_deref() == Some(b"CONNECT")
+    }
+
+    /// nginx ends no stream that was refused and then redirected, so the filter ends it after many
+    /// later refusals.
+    #[inline(never)]
+    fn limit_refused(&self, id: u32) {
+        let oldest = self.refused.with(|refused| {
+            refused.push_back((id, self.refusals.get()));
+            (refused.len() > MAX_REFUSED).then(|| refused.pop_front()).flatten()
+        });
+        let Some((id, number)) = oldest.flatten() else {
+            return;
+        };
+        let is_same = |stream: &mut Stream<H>| stream.refusal_number == number;
+        if self.streams.with(|streams| streams.get_mut(id).map(is_same)).flatten() == Some(true) {
+            self.end_stream(id);
+        }
+    }
+
+    /// The number of a refusal, from 1.
+    fn next_refusal(&self) -> u64 {
+        self.refusals.set(self.refusals.get().wrapping_add(1));
+        self.refusals.get()
     }
 
     // Out of line, because most requests skip this function: skipped code costs less if it is
@@ -90,22 +142,39 @@ impl<H: Host> Filter<H> {
         }
     }
 
-    /// The request's body or trailers have arrived. They wait with the headers.
-    pub fn on_request_more(&self, id: u32) -> Action {
-        Action::of_part(self.is_waiting(id))
+    /// The request's trailers have arrived, which end it. They wait with the headers.
+    pub fn on_request_trailers(&self, id: u32) -> Action {
+        let is_waiting = self.streams.with(|streams| {
+            let stream = streams.get_mut(id)?;
+            stream.is_complete = true;
+            stream.goes_on();
+            Some(stream.is_waiting)
+        });
+        Action::of_part(is_waiting.flatten() == Some(true))
     }
 
-    /// Adds headers to the response before the host sends it.
-    pub fn on_response_headers(&self, id: u32) -> Action {
+    /// Adds headers to the response before the host sends it. `ends`: whether the response ends
+    /// with its headers. In nginx the response to a refused request need not be the refusal.
+    pub fn on_response_headers(&self, id: u32, ends: bool) -> Action {
         let headers = self.streams.with(|streams| {
             let stream = streams.get_mut(id)?;
-            let plugin = Rc::clone(&stream.plugin);
             stream.meter(|metering, values, _| {
-                metering.response_headers(self.host, values, || plugin.clock.monotonic());
+                metering.response_headers(self.host, values);
+                if ends {
+                    metering.response_ended();
+                }
             });
-            stream.headers.take()
+            stream.responded();
+            let refusal = stream.refusal.take();
+            Some((stream.headers.take(), refusal.map(|refusal| (Rc::clone(&stream.plugin), refusal))))
         });
-        for (name, value) in headers.flatten().iter().flat_map(|headers| headers.iter()) {
+        let (headers, refusal) = headers.flatten().unwrap_or_default();
+        if let Some((plugin, refusal)) = refusal
+            && !self.host.is_response(&refusal.reply)
+        {
+            plugin.lost_refusal(&self.host.response_header(b":status").unwrap_or_default());
+        }
+        for (name, value) in headers.iter().flat_map(|headers| headers.iter()) {
             // List-valued headers may have several lines, and an upstream's own limits stay valid
             // beside ours.
             if name.starts_with("x-") {

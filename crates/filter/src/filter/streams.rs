@@ -37,8 +37,8 @@ impl<H: Host> Filter<H> {
         if stream.is_waiting {
             stream.plugin.timer_queue.with(|queue| queue.remove(id));
         }
-        if let Some(candidate) = &mut stream.candidate {
-            candidate.settle(stream.is_waiting, &stream.plugin.store, || stream.plugin.now());
+        if stream.refusal.is_some() {
+            stream.plugin.lost_refusal(b"");
         }
         if stream.session.has_charges() {
             self.plugins.with(|plugins| {

@@ -25,6 +25,8 @@ pub enum Each {
     Nginx,
     /// The version of the filter.
     Version,
+    /// Each document in use, by its fingerprint.
+    Document,
     /// Each rule.
     Rule,
     /// Each rule with `scope: global`.
@@ -37,8 +39,6 @@ pub enum Each {
     Cluster,
     /// A configuration with `remote`.
     Remote,
-    /// A configuration with `remote.canary`.
-    Canary,
     /// A configuration with an `allow` list.
     AllowList,
     /// A configuration with a `deny` list.
@@ -63,7 +63,7 @@ pub struct Metric {
 pub struct Series<'a> {
     /// The metric.
     pub metric: &'static Metric,
-    /// The rule, cluster or version; empty if there is only one.
+    /// The rule, cluster, version or document; empty if there is only one.
     pub of: &'a str,
     /// The value of the last label; empty if the metric has none.
     pub value: &'a str,
@@ -71,6 +71,7 @@ pub struct Series<'a> {
 
 impl Series<'_> {
     /// The name with the values in it, such as `diana.rule.login.result.ok.requests`.
+    #[must_use]
     pub fn name(&self) -> String {
         self.metric.series(self.of, self.value)
     }
@@ -85,7 +86,7 @@ impl Metric {
                 name.push('.');
             }
             name.push_str(match word {
-                OF_RULE | OF_CLUSTER | OF_VERSION => of,
+                OF_RULE | OF_CLUSTER | OF_VERSION | OF_DOCUMENT => of,
                 word if is_value(word) => value,
                 word => word,
             });
@@ -95,6 +96,7 @@ impl Metric {
 
     /// The name that Prometheus shows, such as `diana_requests`, and its labels, such as `rule` and
     /// `result`.
+    #[must_use]
     pub fn prometheus(&self) -> (String, Vec<&'static str>) {
         let (mut name, mut labels) = (Vec::new(), Vec::new());
         let mut words = self.name.split('.').peekable();
@@ -113,6 +115,7 @@ impl Metric {
 const OF_RULE: &str = "NAME";
 const OF_CLUSTER: &str = "CLUSTER";
 const OF_VERSION: &str = "VERSION";
+const OF_DOCUMENT: &str = "FINGERPRINT";
 
 /// Whether the word stands for a value.
 fn is_value(word: &str) -> bool {
@@ -148,7 +151,9 @@ metrics! {
     SharedDataErrors: Counter Configuration "diana.shared_data_errors" [];
     ForeignValues: Counter Configuration "diana.foreign_values" [];
     KnownRefusals: Counter Configuration "diana.known_refusals" [];
+    UnreadCosts: Counter Configuration "diana.unread_costs" [];
     LostKeys: Counter Nginx "diana.lost_keys" [];
+    LostRefusals: Counter Nginx "diana.lost_refusals" [];
     UnheldRequests: Counter Configuration "diana.unheld_requests" [];
     Calls: Counter Cluster "diana.store.CLUSTER.calls" [];
     FailedCalls: Counter Cluster "diana.store.CLUSTER.failed_calls" [];
@@ -163,10 +168,7 @@ metrics! {
     ConfigGeneration: Gauge Configuration "diana.config.generation" [];
     ConfigSwitches: Counter Remote "diana.config.switches" [];
     ConfigPolls: Counter Remote "diana.config.result.RESULT.polls" ["fresh", "unchanged", "refused", "failed"];
-    CanaryRequests: Counter Canary "diana.canary.result.RESULT.requests" ["same", "newly_refused", "newly_admitted"];
-    CanaryPromotions: Counter Canary "diana.canary.promotions" [];
-    CanaryRejections: Counter Canary "diana.canary.rejections" [];
-    CanaryRollbacks: Counter Canary "diana.canary.rollbacks" [];
+    ConfigInfo: Gauge Document "diana.fingerprint.FINGERPRINT.config_info" [];
     BuildInfo: Gauge Version "diana.version.VERSION.build_info" [];
 }
 
@@ -189,7 +191,7 @@ mod tests {
     #[test]
     fn values_and_words_in_capitals_agree() {
         for metric in METRICS {
-            let of = [OF_RULE, OF_CLUSTER, OF_VERSION];
+            let of = [OF_RULE, OF_CLUSTER, OF_VERSION, OF_DOCUMENT];
             let words = metric.name.split('.').filter(|word| is_value(word));
             let (of, values): (Vec<&str>, Vec<&str>) = words.partition(|word| of.contains(word));
             assert_eq!(values.len(), usize::from(!metric.values.is_empty()), "{metric:?}");
@@ -201,6 +203,7 @@ mod tests {
                     | Each::Table
                     | Each::Cluster
                     | Each::Version
+                    | Each::Document
             );
             assert_eq!(of.len(), usize::from(is_many), "{metric:?}");
         }

@@ -1,6 +1,7 @@
 //! The log lines about an accepted configuration.
 
 use super::Plugin;
+use crate::metrics::fingerprint_text;
 use crate::wording::{MAX_LOGGED, plural};
 use crate::{Host, announced};
 use diana_base::format;
@@ -40,8 +41,11 @@ impl<H: Host> Plugin<H> {
         let (keys, size) = policy.footprint();
         let (rules, keys) = (plural(policy.named_rules().count(), "rule"), plural(keys, "key"));
         let kind = if self.is_of_route { "configuration of a route" } else { "configuration" };
-        let mut words =
-            format!("{kind} taken, {rules}; at most {keys} and {} KiB of shared data", size.div_ceil(1024));
+        let fingerprint = fingerprint_text(self.configuration.fingerprint);
+        let mut words = format!(
+            "{kind} taken, {rules}, fingerprint {fingerprint}; at most {keys} and {} KiB of shared data",
+            size.div_ceil(1024)
+        );
         let clusters = self.worker.with(|worker| worker.clusters().join(", ")).unwrap_or_default();
         if !clusters.is_empty() {
             let secret = policy.fingerprint().to_be_bytes();

@@ -108,13 +108,12 @@ impl<H: Host> Plugin<H> {
         // Only nginx loses seeds.
         let since = if is_nginx { host.now()? } else { Time::from_ns(0) };
         let dated = shared_seed(&store, Dated { since, seed: fresh })?;
-        let seed = dated.seed;
-        let mut worker = Worker::new(&configuration.policy, &seed);
-        let mut timeout = Span::ZERO;
+        let mut worker = Worker::new(&configuration.policy, &dated.seed);
+        let mut host_timeout = Span::ZERO;
         if is_nginx {
             worker.disable_reservations();
         } else if let Some(options) = configuration.store.take() {
-            timeout = options.timeout;
+            host_timeout = options.host_timeout();
             worker = worker.with_global_store(options, host.random());
         }
         let metered = MeteredValues::new(configuration.policy.measures());
@@ -131,16 +130,15 @@ impl<H: Host> Plugin<H> {
             kind,
             configuration,
             is_of_route: false,
-            clock: Clock::new(host)?,
+            clock: Clock::new(host, kind)?,
             store,
-            seed,
             zone: is_nginx.then(|| Zone::new(dated)),
+            has_lost_refusal: Cell::new(false),
             worker: Exclusive::new(worker),
             remote: None,
-            candidate: Exclusive::default(),
             timer_queue,
             refuses_to_wait,
-            timeout_ms: u32::try_from(timeout.as_ns() / 1_000_000).unwrap_or(u32::MAX),
+            call_timeout_ms: u32::try_from(host_timeout.as_ns() / 1_000_000).unwrap_or(u32::MAX),
             querying: Exclusive::default(),
             wakes_at: Cell::new(None),
             wanted: Cell::new(None),
@@ -154,6 +152,8 @@ impl<H: Host> Plugin<H> {
 
     /// Migrates the counts of actors from the configuration `before`. A new plugin may replace
     /// another one or stand beside it. In either case the counts of rules that both have continue.
+    /// In nginx a new plugin is another directive: each worker configures the directives in an
+    /// order of its own, and a reload starts new workers with an empty zone.
     ///
     /// Plugins of routes take no part, because they stay beside the listener's plugin. Both count
     /// in the same cells only if all rules of a limit for one actor are the same.
@@ -165,7 +165,7 @@ impl<H: Host> Plugin<H> {
         let replacement = if before.is_some() { Replacement::Certain } else { Replacement::Likely };
         match before {
             Some(before) => add(before),
-            None if self.is_of_route => {}
+            None if self.is_of_route || self.kind.is_nginx() => {}
             None => {
                 let others = plugins.iter().rev().filter_map(|(_, other)| other.as_deref());
                 others.filter(|other| !other.is_of_route).for_each(add);

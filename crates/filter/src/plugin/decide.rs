@@ -1,38 +1,19 @@
 //! Decides about a request when its headers arrive.
-//!
-//! ```text
-//!   candidate ─► policy: Session::start, or refuse if it cannot be held ─► compare ─► upkeep
-//! ```
 
 use super::{Decided, Plugin, Response};
 use crate::Host;
 use diana_limiter::check::Outcome;
 use diana_limiter::session::Session;
-use diana_remote_config::CandidateDecision;
 
 impl<H: Host> Plugin<H> {
     /// Decides about the request of the effective stream. `None` if the host called back during
     /// another decision, which no host does; the request then passes.
     /// `ends`: whether the request ends with its headers.
     pub(crate) fn decide(&self, ends: bool) -> Option<Decided<H>> {
-        let candidate = self.decide_by_candidate(ends);
-        let mut decided = self.decide_by_policy(candidate, ends)?;
-        if !matches!(decided.response.outcome, Outcome::Query(_)) {
-            self.compare(&mut decided.candidate);
-        }
-        self.show_limits();
-        self.wake_if_needed();
-        self.sample_cells();
-        self.keep_zone();
-        Some(decided)
-    }
-
-    /// Decides by the active document.
-    fn decide_by_policy(&self, candidate: Option<Box<CandidateDecision>>, ends: bool) -> Option<Decided<H>> {
         let policy = &self.configuration.policy;
         let source = self.host.request(policy, self.kind, ends);
         let request = policy.request(&source);
-        self.worker.with(|worker| {
+        let decided = self.worker.with(|worker| {
             let start = Session::start(policy, worker, &self.store, &request, || self.now());
             let (mut session, decision) = start;
             let decision = match decision.outcome {
@@ -47,8 +28,13 @@ impl<H: Host> Plugin<H> {
             let asks_stores = matches!(decision.outcome, Outcome::Query(_));
             let response = self.respond(decision, is_grpc);
             let is_grpc = asks_stores && is_grpc();
-            Decided { session, response, is_grpc, candidate }
-        })
+            Decided { session, response, is_grpc }
+        })?;
+        self.show_limits();
+        self.wake_if_needed();
+        self.sample_cells();
+        self.keep_zone();
+        Some(decided)
     }
 
     /// Decides about the request of the effective stream after a panic. If `reads` is false, the

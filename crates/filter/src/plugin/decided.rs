@@ -5,7 +5,6 @@ use diana_base::time::Time;
 use diana_limiter::check::Outcome;
 use diana_limiter::response::QuotaHeaders;
 use diana_limiter::session::Session;
-use diana_remote_config::CandidateDecision;
 
 /// A request about which a plugin has decided.
 pub(crate) struct Decided<H: Host> {
@@ -13,8 +12,6 @@ pub(crate) struct Decided<H: Host> {
     pub(crate) response: Response<H>,
     /// Whether the client speaks gRPC; read only if the request waits for global stores.
     pub(crate) is_grpc: bool,
-    /// The candidate's decision about the same request.
-    pub(crate) candidate: Option<Box<CandidateDecision>>,
 }
 
 /// The outcome of a decision, and what the client sees of the decision.

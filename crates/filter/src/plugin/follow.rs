@@ -1,4 +1,4 @@
-//! A plugin that follows a document server builds the plugin of another document, or a candidate.
+//! A plugin that follows a document server builds the plugin of another document.
 
 use super::Plugin;
 use crate::Host;
@@ -14,21 +14,6 @@ impl<H: Host> Plugin<H> {
     pub(crate) fn follow(&self, source: &Rc<RemoteSource<H>>, ids: &Rc<Ids>) -> Option<Plugin<H>> {
         match source.next_task(&self.store, &self.clock)? {
             Task::Activate(snapshot) => self.switch_to(source, snapshot, ids),
-            Task::Compare { document, is_previous, logs } => {
-                let candidate = match self.build_candidate(source, &document, is_previous) {
-                    Ok(candidate) => candidate.map(Rc::new),
-                    Err(why) => {
-                        source.mark_candidate_invalid(&why, logs);
-                        None
-                    }
-                };
-                self.candidate.with(|slot| *slot = candidate);
-                None
-            }
-            Task::StopComparing => {
-                self.candidate.with(|slot| *slot = None);
-                None
-            }
             Task::Local { logs } => {
                 let local = source.compile_local();
                 let next = local.and_then(|local| self.build_successor(source, local, ids)).ok()?;

@@ -24,7 +24,7 @@ impl<H: Host> Plugin<H> {
         self.worker.with(|worker| {
             while let Some(call) = worker.next_call(policy, now) {
                 let cluster = worker.cluster(call.shard);
-                match send(self.host, cluster, &call.message, self.timeout_ms) {
+                match send(self.host, cluster, &call.message, self.call_timeout_ms) {
                     Ok(token) => sent.push(SentCall { token, id: call.id }),
                     Err(Fault(_)) => completions.extend(worker.call_done(call.id, CallResult::NotMade, now)),
                 }

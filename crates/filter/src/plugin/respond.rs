@@ -7,7 +7,7 @@ use diana_base::time::Span;
 use diana_config::Configuration;
 use diana_limiter::check::{Decision, Outcome};
 use diana_limiter::response::ResponseCache;
-use log::debug;
+use log::{debug, warn};
 
 impl<H: Host> Plugin<H> {
     /// The response that follows from a decision. `is_grpc` is called for refusals only.
@@ -15,7 +15,7 @@ impl<H: Host> Plugin<H> {
         let Configuration { policy, response, logs_all, .. } = &self.configuration;
         let (outcome, mut headers, mut rejection) = (decision.outcome, None, None);
         if !matches!(outcome, Outcome::Query(_)) {
-            self.metrics.decision(policy, decision);
+            self.metrics.decision(decision);
             access_log::set_attributes(self.host, policy, decision, *logs_all);
             match outcome {
                 Outcome::Reject(_) => rejection = self.reject(decision, is_grpc()),
@@ -25,6 +25,21 @@ impl<H: Host> Plugin<H> {
             }
         }
         Response { outcome, headers, rejection }
+    }
+
+    /// Counts a refusal that nginx did not send, and logs the first one. `status` is that of the
+    /// response; empty if there was none.
+    #[inline(never)]
+    pub(crate) fn lost_refusal(&self, status: &[u8]) {
+        self.metrics.lost_refusal();
+        if !self.has_lost_refusal.replace(true) {
+            let status = String::from_utf8_lossy(status);
+            warn!(
+                "a refusal was not sent, nginx responded otherwise (status {status}): the request left \
+                 the location (rewrite, `if`, try_files, error_page), or `return` or an access check \
+                 came first; see `diana check`"
+            );
+        }
     }
 
     /// The refusal, which is sent at once, or after a delay if there is room to hold the refusal.

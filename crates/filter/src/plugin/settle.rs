@@ -4,53 +4,42 @@ use super::Plugin;
 use crate::Host;
 use crate::metering::Metering;
 use diana_limiter::cells::table::TableId;
-use diana_limiter::policy::Policy;
-use diana_limiter::session::{Session, Worker};
+use diana_limiter::policy::Usage;
+use diana_limiter::session::Session;
 
 impl<H: Host> Plugin<H> {
-    /// Settles a request that has charges.
+    /// Settles a request that has charges. Without a metering, nothing has come since the decision:
+    /// neither a part of the request's body nor a response.
     pub(crate) fn settle(&self, session: &mut Session, metering: Option<&mut Metering>) {
         let policy = &self.configuration.policy;
-        let usage = metering.filter(|_| session.settles()).map(Metering::usage);
+        let nothing = Usage::default();
+        let usage = metering.map_or(&nothing, |metering| metering.usage());
         self.worker.with(|worker| {
-            let events = match usage {
-                Some(usage) => session.settle_used(policy, worker, &self.store, usage, || self.now()),
-                None => session.settle(policy, worker, &self.store, || self.now()),
-            };
+            let events = session.settle_used(policy, worker, &self.store, usage, || self.now());
             self.metrics.events(&events);
         });
     }
 
-    /// Before a request ends, refunds charges that were migrated. The active configuration, or its
-    /// candidate, may have copied the cells that this request charged.
+    /// Before a request ends, refunds charges that were migrated: the active configuration may have
+    /// copied the cells that this request charged.
     pub(crate) fn settle_migrated(&self, session: &Session, active: &Plugin<H>) {
-        if active.is_of_route {
-            // No counts migrate to the configuration of a route.
+        // No counts migrate to the configuration of a route.
+        if active.is_of_route || std::ptr::eq(self, active) {
             return;
         }
-        let settle = |later: &Policy, successor: &Worker| {
-            let policy = &self.configuration.policy;
+        let (policy, later) = (&self.configuration.policy, &active.configuration.policy);
+        active.worker.with(|successor| {
             let events = self.worker.with(|worker| {
                 session.settle_migrated((policy, worker), (later, successor), &self.store, || self.now())
             });
             events.iter().for_each(|events| self.metrics.events(events));
-        };
-        if !std::ptr::eq(self, active) {
-            active.worker.with(|successor| settle(&active.configuration.policy, successor));
-        }
-        let candidate = active.candidate.with(|candidate| candidate.clone()).flatten();
-        candidate.iter().for_each(|candidate| candidate.with_worker(settle));
+        });
     }
 
-    /// Adds the tables that this configuration and its candidate use. `None` if one of them is in
-    /// use itself.
+    /// Adds the tables that this configuration uses. `None` if its worker is in use.
     pub(crate) fn tables(&self, to: &mut Vec<TableId>) -> Option<()> {
         let now = self.now();
-        self.worker.with(|worker| to.extend(worker.tables(&self.configuration.policy, now)))?;
-        let candidate = self.candidate.with(|candidate| candidate.clone())?;
-        let mut add = |policy: &Policy, worker: &Worker| to.extend(worker.tables(policy, now));
-        candidate.iter().for_each(|candidate| candidate.with_worker(&mut add));
-        Some(())
+        self.worker.with(|worker| to.extend(worker.tables(&self.configuration.policy, now)))
     }
 
     /// Whether this configuration has nothing left to send to stores.

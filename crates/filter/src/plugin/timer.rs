@@ -89,7 +89,6 @@ impl<H: Host> Plugin<H> {
     /// Refunds all quota that this worker has reserved, because no new request reaches the worker.
     pub(crate) fn retire(&self) {
         self.sleep();
-        self.candidate.with(|candidate| *candidate = None);
         self.work(self.clock.monotonic(), true);
     }
 

@@ -192,7 +192,7 @@ fn kept_units_are_sent_behind_their_rule_and_its_penalty() {
         parameters: Parameters { kind: 2, numbers: [10, 60_000_000, 0, 0, 0, 0] },
         ..rule_query(1, 0)
     };
-    let keeps = RuleQuery { kept: 4, ..plain.clone() };
+    let keeps = RuleQuery { headroom: 4, ..plain.clone() };
     let both = RuleQuery { penalty: Some(PENALTY), ..keeps.clone() };
     let query = GlobalQuery::Decide(vec![vec![keeps, both, plain]]);
     let redis = redis(Dialect::Webdis);

@@ -66,7 +66,8 @@ pub struct Interval {
     pub quantile_ns: u64,
     /// The highest number of requests in flight.
     pub in_flight: u64,
-    /// The highest number of requests of one worker that were in flight from one merge to the next.
+    /// The highest number of requests of one worker that waited for the headers of their responses
+    /// from one merge to the next.
     pub stalled: u64,
     /// Requests that the rule let through. For [`Signal::Traffic`], the units that they cost.
     pub admitted: u64,
@@ -137,6 +138,12 @@ impl Controller {
     #[must_use]
     pub fn follows_responses(&self) -> bool {
         !matches!(self.signal, Signal::Traffic { .. })
+    }
+
+    /// Whether the limit follows latencies.
+    #[must_use]
+    pub fn follows_latency(&self) -> bool {
+        matches!(self.signal, Signal::Latency { .. })
     }
 
     /// The canonical text of the controller. Rules with equal texts adapt alike.

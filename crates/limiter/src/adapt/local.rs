@@ -28,7 +28,8 @@ impl Local {
         self.in_flight = self.in_flight.max(in_flight);
     }
 
-    /// Reports that `requests` of this worker have been in flight since it merged before.
+    /// Reports that `requests` of this worker have waited for the headers of their responses since
+    /// it merged before.
     pub fn stalled(&mut self, requests: u64) {
         self.stalled = self.stalled.max(requests);
     }

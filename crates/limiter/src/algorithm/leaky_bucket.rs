@@ -15,6 +15,10 @@
 //! than `unit / rpu`. The arithmetic is exact; a waiting request is woken at the next whole
 //! nanosecond after its turn.
 //!
+//! **No waiting.** Hosts that hold no requests have a clock of whole milliseconds. There a request
+//! passes in the millisecond of its turn; otherwise each turn would last until the next tick, and
+//! the rate would be too low. The bound then holds for `t` + 1 ms.
+//!
 //! **Clocks.** If a clock steps back by at most [`MAX_SKEW`], all turns are kept, and requests are
 //! refused for as long. If the clock steps back further, the next turn is clamped to the latest
 //! possible one.
@@ -50,9 +54,14 @@ const CLAMPS: usize = 12;
 /// timeouts and fill the gateway with waiting requests.
 const DEFAULT_WAIT: Span = Span::from_secs(10);
 
+/// How far ahead a turn may be within the same millisecond.
+const WITHIN_A_TICK_NS: u64 = 999_999;
+
 #[derive(Debug)]
 struct LeakyBucket {
     rate: Rate,
+    /// Whether requests wait for their turns.
+    waits: bool,
     /// The longest distance of a turn from now.
     longest: Exact,
     /// The size of a cell in bytes.
@@ -86,7 +95,7 @@ fn compile(fields: &mut Fields, quota: Quota) -> Option<Box<dyn Algorithm>> {
     }
     let turns = rate.tokens_in(longest).min(MAX_TURN_BITS);
     let bits = usize::try_from(turns.div_ceil(8)).unwrap_or(0);
-    Some(Box::new(LeakyBucket { rate, longest, size: bits.saturating_add(BITS) }))
+    Some(Box::new(LeakyBucket { rate, waits: true, longest, size: bits.saturating_add(BITS) }))
 }
 
 impl LeakyBucket {
@@ -144,9 +153,13 @@ impl Algorithm for LeakyBucket {
         Quota { rpu: places, unit: Span::from_ns(self.rate.span_of(places).ceil()) }
     }
 
+    fn may_wait(&self) -> bool {
+        self.waits && self.longest > Exact::default()
+    }
+
     fn without_waiting(&self) -> Option<Box<dyn Algorithm>> {
-        let at_once = Exact::default();
-        (self.longest > at_once).then(|| Box::new(LeakyBucket { longest: at_once, ..*self }) as Box<_>)
+        let longest = Exact::whole(WITHIN_A_TICK_NS);
+        self.waits.then(|| Box::new(LeakyBucket { waits: false, longest, ..*self }) as Box<_>)
     }
 
     fn prepare(&self, cell: &mut [u8], now: Time) -> bool {
@@ -163,6 +176,8 @@ impl Algorithm for LeakyBucket {
     fn step(&self, cell: &mut [u8], now: Time, cost: u64) -> Verdict {
         let rate = self.rate;
         let (instant, latest_turn) = (Exact::whole(now.as_ns()), self.latest_turn(now));
+        // A client that comes back at its turn is sure to pass.
+        let passes_at = if self.waits { latest_turn } else { instant };
         let turn = self.next(cell).min(self.latest_next(now)).max(instant);
         let places = self.places(turn, latest_turn);
         let capacity = self.places(instant, latest_turn);
@@ -175,12 +190,13 @@ impl Algorithm for LeakyBucket {
             let last_unit_turn = rate.add(turn, rate.span_of(cost.saturating_sub(1)));
             (
                 Admission::Refuse {
-                    retry_after: Some(Span::from_ns(rate.sub(last_unit_turn, latest_turn).ceil())),
+                    retry_after: Some(Span::from_ns(rate.sub(last_unit_turn, passes_at).ceil())),
                 },
                 0,
             )
         } else {
-            (Admission::Admit { delay: Span::from_ns(rate.sub(turn, instant).ceil()) }, cost)
+            let delay = if self.waits { rate.sub(turn, instant).ceil() } else { 0 };
+            (Admission::Admit { delay: Span::from_ns(delay) }, cost)
         };
         let next = rate.add(turn, rate.span_of(charged));
         if charged > 0 {
@@ -198,7 +214,7 @@ impl Algorithm for LeakyBucket {
         Verdict {
             admission: outcome,
             remaining,
-            more_in: if full { Span::ZERO } else { Span::from_ns(rate.sub(one_more, latest_turn).ceil()) },
+            more_in: if full { Span::ZERO } else { Span::from_ns(rate.sub(one_more, passes_at).ceil()) },
             full_in: Span::from_ns(rate.sub(next, instant).ceil()),
             charge: Charge {
                 cost: charged,

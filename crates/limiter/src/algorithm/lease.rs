@@ -4,7 +4,7 @@
 //! ```text
 //!   deposit ─► generation n      left ███░░░░░░░ used        oldest first, each until it expires
 //!              generation n + 1  left ███████░░░
-//!   the first draw that leaves less than half a piece starts a refill
+//!   the first draw that leaves less than half of what the store would grant starts a refill
 //! ```
 //!
 //! The store defines the generations: a window, a slice or a second. Up to two of them are live at
@@ -37,6 +37,9 @@ const FULL_AT: usize = 84;
 const CLAIMED: usize = 92;
 const SIZE: usize = 100;
 
+/// The store grants at most this part of what is left, as the script does.
+const SHARES: u64 = 8;
+
 /// If a refill has not arrived after this time, another worker may start one.
 const FETCH_FOR: Span = Span::from_ms(100);
 
@@ -49,6 +52,8 @@ pub struct Lease {
     /// The meaning of the leased rule's algorithm.
     meaning: String,
     piece: u64,
+    /// The units that arrive in the store within a second.
+    arriving: u64,
     /// The longest lifetime of a deposit.
     longest: Span,
     /// The quota that response headers show for the leased rule.
@@ -88,7 +93,14 @@ impl Lease {
     /// A lease for a rule with the algorithm `leased`, of at most `piece` units.
     pub fn new(leased: &dyn Algorithm, piece: u64, quota: Quota) -> Lease {
         let longest = quota.unit.max(Span::from_secs(2));
-        Lease { meaning: leased.meaning(), piece, longest, shown: leased.shown(quota) }
+        let arriving = leased.parameters().arriving();
+        Lease { meaning: leased.meaning(), piece, arriving, longest, shown: leased.shown(quota) }
+    }
+
+    /// How much the store grants at once by its last reply: a share of what is left, near the end
+    /// of the quota.
+    fn share(&self, cell: &[u8]) -> u64 {
+        self.piece.min(u64::from(u32_at(cell, REST)).saturating_add(self.arriving) / SHARES)
     }
 
     /// The units in the lease plus the units that remain in the store.
@@ -186,9 +198,9 @@ pub(crate) fn deposit(cell: &mut [u8], now: Time, deposit: &Deposit) -> [Usage; 
     write(cell, slot.saturating_add(SINCE), since.as_ns().to_le_bytes());
     write(cell, slot.saturating_add(UNTIL), until.to_le_bytes());
     put(cell, REST, verdict.remaining);
-    // A store that returned little will not have more a moment later, so the next refill waits for
-    // its pause.
-    if left >= piece.div_ceil(2) {
+    // A store that granted all it had will not have more a moment later, so the next refill waits
+    // for its pause.
+    if left >= piece.div_ceil(2) || verdict.remaining >= amount {
         write(cell, FETCH, 0u64.to_le_bytes());
     }
     write(cell, MORE_AT, since.after(verdict.more_in).as_ns().to_le_bytes());
@@ -249,7 +261,7 @@ impl Algorithm for Lease {
             None => Admission::Refuse { retry_after: None },
         };
         let (left, mut charge) = (self.left(cell, now), drawn.unwrap_or_default());
-        let prompts = left < self.piece.div_ceil(2) && !is_pending(at(cell, 0, FETCH), now);
+        let prompts = left < self.share(cell).div_ceil(2) && !is_pending(at(cell, 0, FETCH), now);
         if charge.cost > 0 && prompts && !is_claimed(cell, now) {
             write(cell, FETCH, now.after(FETCH_FOR).as_ns().to_le_bytes());
             charge.stamp.0 = 1;

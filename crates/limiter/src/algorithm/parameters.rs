@@ -110,11 +110,25 @@ impl Parameters {
         if self.ends_with_request() { 1 << 32 } else { 0 }
     }
 
-    /// Whether the store must learn how leased quota was used. The other kinds charge a lease when
-    /// they grant it.
+    /// Whether the store takes back the rest of a lease that has expired. A window has ended by
+    /// then.
     #[must_use]
-    pub(crate) fn wants_account(&self) -> bool {
+    pub(crate) fn takes_back(&self) -> bool {
+        matches!(self.kind, TOKEN_BUCKET | SLIDING_WINDOW)
+    }
+
+    /// Whether the store must learn how much of a lease was used. The other kinds charge a lease
+    /// when they grant it.
+    #[must_use]
+    pub(crate) fn wants_usage(&self) -> bool {
         self.kind == TOKEN_BUCKET
+    }
+
+    /// The units that arrive within a second, whatever was used.
+    #[must_use]
+    pub(super) fn arriving(&self) -> u64 {
+        let [us, per, ..] = self.numbers;
+        if self.kind == TOKEN_BUCKET { per.saturating_mul(1_000_000).checked_div(us).unwrap_or(0) } else { 0 }
     }
 
     /// The longest spans that the store may report, in µs: first the wait of an admitted request,

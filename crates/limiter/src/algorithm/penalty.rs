@@ -180,6 +180,10 @@ impl Algorithm for Penalty {
         self.algorithm.refund(state, now, charge);
     }
 
+    fn may_wait(&self) -> bool {
+        self.algorithm.may_wait()
+    }
+
     fn without_waiting(&self) -> Option<Box<dyn Algorithm>> {
         let algorithm = self.algorithm.without_waiting()?;
         Some(Box::new(Penalty { algorithm, ..*self }))

@@ -254,9 +254,13 @@ impl Algorithm for TokenBucket {
         Quota { rpu: self.capacity, unit: Span::from_ns(self.rate.span_of(self.capacity).ceil()) }
     }
 
+    fn may_wait(&self) -> bool {
+        self.reach > self.fill
+    }
+
     fn without_waiting(&self) -> Option<Box<dyn Algorithm>> {
         let Self { fill, burst, .. } = *self;
-        (self.reach > fill).then(|| Box::new(TokenBucket { reach: fill, capacity: burst, ..*self }) as Box<_>)
+        self.may_wait().then(|| Box::new(TokenBucket { reach: fill, capacity: burst, ..*self }) as Box<_>)
     }
 
     fn prepare(&self, cell: &mut [u8], now: Time) -> bool {

@@ -69,8 +69,14 @@ pub trait Algorithm: Send + Sync {
     /// whatever other charges and refunds happened in between. The cell need not be prepared.
     fn refund(&self, cell: &mut [u8], now: Time, charge: Charge);
 
-    /// The same algorithm over the same cells for a host that cannot hold requests: it refuses
-    /// requests that would have to wait. `None` if the algorithm never makes requests wait.
+    /// Whether a request may have to wait.
+    fn may_wait(&self) -> bool {
+        false
+    }
+
+    /// The same algorithm over the same cells for a host that cannot hold requests, and whose clock
+    /// counts milliseconds: it refuses requests that would have to wait beyond the present one.
+    /// `None` if the algorithm already does.
     fn without_waiting(&self) -> Option<Box<dyn Algorithm>> {
         None
     }
@@ -190,7 +196,7 @@ pub trait Reserve: Algorithm {
 /// let settle = bucket.as_settle().ok_or("cannot settle")?;
 /// # let (mut cell, now) = (vec![0; bucket.size()], Time::from_ns(1_700_000_000_000_000_000));
 ///
-/// // A request reserves 4 units and turns out to have cost 3, another one 13.
+/// // A request is charged 4 units and turns out to have cost 3, another one 13.
 /// let cheap = bucket.step(&mut cell, now, 4);
 /// settle.settle(&mut cell, now, cheap.charge, 3);
 /// let expensive = bucket.step(&mut cell, now, 4);

@@ -54,13 +54,16 @@ pub struct Events {
     pub cached: u32,
     /// Requests that pass although a deny list in shadow names the client.
     pub denied_in_shadow: u32,
+    /// Costs that are a number of a response and could not be read.
+    pub unread: u32,
 }
 
 impl Events {
-    /// Adds the lost swaps and the faults of `other`.
+    /// Adds the lost swaps, the faults and the unread costs of `other`.
     pub(crate) fn add(&mut self, other: &Events) {
         self.swaps_lost = self.swaps_lost.saturating_add(other.swaps_lost);
         self.faults = self.faults.saturating_add(other.faults);
+        self.unread = self.unread.saturating_add(other.unread);
     }
 
     pub(crate) fn evicted(&mut self, eviction: Option<Eviction>) {

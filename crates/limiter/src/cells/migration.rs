@@ -82,8 +82,8 @@ fn successors(policy: &Policy, migrations: &GroupMigrations) -> Vec<(u64, GroupI
 }
 
 impl Migration {
-    /// The migrations to `policy`, which replaces one of `previous` at `now` or makes a dry run
-    /// beside it. Each group migrates from the first configuration in `previous` that has it.
+    /// The migrations to `policy`, which replaces one of `previous` at `now`. Each group migrates
+    /// from the first configuration in `previous` that has it.
     pub(crate) fn new(
         policy: &Policy,
         previous: &[Previous],

@@ -9,5 +9,5 @@ mod watched;
 
 pub use shared_data::{Portable, Rules, SharedData, Written};
 pub use simulated::Simulated;
-pub use traits::{Fault, Loaded, Store, Swap, Version};
+pub use traits::{Changed, Fault, Loaded, Store, Swap, Update, Version};
 pub use watched::Watched;

@@ -1,4 +1,4 @@
-//! Swaps changes of cells into the store: the one compare-and-swap loop.
+//! Swaps changes of cells into the store.
 
 use super::context::Context;
 use super::events::Events;

@@ -43,6 +43,13 @@ impl CountedActor<'_> {
         self.is_default
     }
 
+    /// Whether the rule counts by client address and by nothing else.
+    #[must_use]
+    pub fn is_address(&self) -> bool {
+        let actors = &self.group.actors;
+        !actors.is_empty() && actors.iter().all(|named| named.actor().is_address())
+    }
+
     /// The value of each actor of the rule in the rule's order, as text for people: an address, a
     /// network, or what the client sent. Bytes that are not UTF-8 are replaced. Without an actor,
     /// the address that stands for it, or nothing.

@@ -29,7 +29,7 @@ use super::report::{RuleReport, RuleResult};
 use super::scratch::Scratch;
 use crate::cells::Context;
 use crate::cells::store::Store;
-use crate::policy::{ActorSource, Effect, Identity, PlanId, Role, RuleId};
+use crate::policy::{ActorSource, Effect, Identity, PlanId, RequestClass, Role, RuleId};
 use crate::request::Request;
 
 /// Decides about `request`, and charges the rules if the request passes. The decision is in
@@ -46,7 +46,7 @@ pub(crate) fn decide<S: Store + ?Sized>(
         return None;
     }
     let Scratch { decision, limits, matches, raw, .. } = scratch;
-    decision.is_important = context.policy.applicable(request, matches, limits);
+    decision.is_high_priority = context.policy.applicable(request, matches, limits);
     let is_read = !cache.identities.is_off && raw.read(context.policy, limits, request);
     let progress = if is_read { scratch.decide_fast(cache, context) } else { Progress::None };
     match progress {
@@ -112,23 +112,18 @@ impl Scratch {
             return None;
         }
         let client = |request: &Request| policy.ip.client(request);
-        let outcome = if policy.lists.deny.names(request, client) {
-            if !policy.enforced {
+        if policy.lists.deny.names(request, client) {
+            if !policy.denies(request) {
                 decision.events.denied_in_shadow = 1;
                 return None;
             }
-            Outcome::Reject(Reason::Denied)
-        } else if policy.lists.allow.names(request, client) {
-            Outcome::Allowed
-        } else {
-            return None;
-        };
-        decision.left_out = policy.leaves_out_client(request, context.hasher).into();
-        Some(outcome)
+            return Some(Outcome::Reject(Reason::Denied));
+        }
+        policy.lists.allow.names(request, client).then_some(Outcome::Allowed)
     }
 
-    /// Adds a check for each group of each limit that applies. Returns the first enforced rule that
-    /// refuses because the request lacks its actor. Shadow rules only report the missing actor.
+    /// Adds a check for each group of each limit that applies. Returns the first rule that refuses
+    /// because the request lacks its actor. A rule in shadow only reports the missing actor.
     #[inline(never)]
     pub(super) fn identify<S: ?Sized>(&mut self, request: &Request, context: &Context<S>) -> Option<RuleId> {
         let Scratch { decision, keys, checks, globals, free_buffers, limits, .. } = self;
@@ -145,6 +140,11 @@ impl Scratch {
                     false => PlanId::default(),
                 };
                 let rules = |keys| group.for_actor(&policy.rules, keys).on(plan);
+                let is_high_priority = decision.is_high_priority;
+                let class = |keys: &mut Vec<u8>| {
+                    let rollout = group.rollout(&policy.address, request, keys, start);
+                    RequestClass { plan, is_high_priority, rollout }
+                };
                 match group.identify(&policy.rules, &policy.address, request, hasher, keys) {
                     Identity::NotApplicable => {}
                     Identity::Actor(_)
@@ -152,12 +152,9 @@ impl Scratch {
                     {
                         keys.truncate(start);
                     }
-                    Identity::Actor(_) if policy.leaves_out(group, hasher, keys.get(start..)) => {
-                        keys.truncate(start);
-                        decision.left_out = decision.left_out.saturating_add(1);
-                    }
                     Identity::Actor(hash) if is_global => {
-                        let key = (start..keys.len(), plan, decision.is_important);
+                        let class = class(keys);
+                        let key = (start..keys.len(), class);
                         let mut global = GlobalCheck::new(policy, (at, index), hash, key, keys);
                         if group.varies {
                             let own = keys.get(start..).unwrap_or_default();
@@ -171,24 +168,27 @@ impl Scratch {
                             let own = keys.get(start..).unwrap_or_default();
                             group.weigh(&policy.rules, request, (own, plan), &mut buffers.costs);
                         }
-                        let key = (start..keys.len(), plan, decision.is_important);
+                        let key = (start..keys.len(), class(keys));
                         checks.push(GroupCheck::new(group, (at, index), hash, key, buffers));
                     }
                     Identity::Missing => {
+                        let own = group.for_actor(&policy.rules, &[]).of(class(keys));
                         for (rule, compiled) in group.ids().zip(group.rules(&policy.rules)) {
-                            if rules(&[]).effect(compiled) != Effect::Decides {
+                            if own.effect(compiled) != Effect::Decides {
                                 continue;
                             }
                             let rule = group.reported_id(rule, compiled);
-                            missing = missing.or(compiled.enforced.then_some(rule));
+                            let enforced = own.enforces(compiled);
+                            missing = missing.or(enforced.then_some(rule));
                             let (quota, actor) = (compiled.primary.default.shown(), ActorSource::Missing);
-                            let result = RuleResult::of_refusal(compiled.enforced);
+                            let result = RuleResult::of_refusal(enforced);
                             let (verdict, degraded) = (None, false);
                             decision.reports.push(RuleReport {
                                 rule,
                                 quota,
                                 actor,
                                 result,
+                                enforced,
                                 verdict,
                                 degraded,
                             });

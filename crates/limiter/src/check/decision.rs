@@ -3,7 +3,7 @@
 use super::report::{RuleReport, RuleResult};
 use crate::algorithm::{Admission, Verdict};
 use crate::cells::Events;
-use crate::policy::{PlanId, Policy, Rule, RuleId};
+use crate::policy::{PlanId, Policy, RuleId};
 use diana_base::time::{Span, Time};
 use std::borrow::Cow;
 use std::cmp::Reverse;
@@ -78,7 +78,7 @@ pub enum Reason {
 /// assert!(decision.is_rejected());
 /// assert_eq!(decision.refused_by(&policy).as_deref(), Some("all"));
 /// assert_eq!(decision.reject_delay(&policy), Span::from_secs(1));
-/// let decisive = decision.decisive(&policy).expect("a rule");
+/// let decisive = decision.decisive().expect("a rule");
 /// assert_eq!((name(decisive.rule), decisive.result), (Some("all"), RuleResult::Refused));
 /// assert_eq!(decision.outcome, Outcome::Reject(Reason::Rule(decisive.rule)));
 /// assert!(decision.refusing().eq([decisive]));
@@ -93,14 +93,10 @@ pub struct Decision {
     pub reports: Vec<RuleReport>,
     /// The events on the way to the decision.
     pub events: Events,
-    /// In a dry run: the number of groups and lists that were left out, because the actor is
-    /// outside the sample.
-    pub left_out: u32,
     /// The plan of the request. `None` if no rule with plans counts the request.
     pub plan: Option<PlanId>,
-    /// Whether the request may take what rules keep for important requests. `false` if no rule
-    /// keeps anything.
-    pub is_important: bool,
+    /// Whether the request may take the headroom of rules. `false` if no rule has any.
+    pub is_high_priority: bool,
 }
 
 impl Decision {
@@ -162,7 +158,7 @@ impl Decision {
     /// shadow rule that would refuse, else the rule with the least left. If several rules have as
     /// little left, the slowest to grow decides. Shadow rules come last.
     #[must_use]
-    pub fn decisive(&self, policy: &Policy) -> Option<&RuleReport> {
+    pub fn decisive(&self) -> Option<&RuleReport> {
         let reports = || self.reports.iter();
         match self.outcome {
             Outcome::Reject(Reason::Rule(id) | Reason::NoActor(id) | Reason::Unavailable(id)) => {
@@ -171,10 +167,9 @@ impl Decision {
             Outcome::Reject(Reason::Denied | Reason::Unattributed) | Outcome::Allowed => return None,
             Outcome::Pass | Outcome::Delay(_) | Outcome::Query(_) => {}
         }
-        let is_shadow = |report: &RuleReport| policy.rule(report.rule).is_some_and(|rule| !rule.enforced());
         let tightness = |report: &&RuleReport| {
             let verdict = report.verdict.map(|verdict| (verdict.remaining, Reverse(verdict.more_in)));
-            (is_shadow(report), verdict.unwrap_or((u64::MAX, Reverse(Span::ZERO))))
+            (!report.enforced, verdict.unwrap_or((u64::MAX, Reverse(Span::ZERO))))
         };
         let shadowed = reports().find(|report| report.result == RuleResult::Shadowed);
         shadowed.or_else(|| reports().min_by_key(tightness))
@@ -182,13 +177,10 @@ impl Decision {
 
     /// Refuses a request that cannot be held until its turn. The rule with the longest wait
     /// refuses, with this wait.
-    pub(crate) fn refuse_to_hold(&mut self, policy: &Policy) {
-        let wait = |report: &RuleReport| {
-            let is_enforced = policy.rule(report.rule).is_some_and(Rule::enforced);
-            match report.verdict.map(|verdict| verdict.admission) {
-                Some(Admission::Admit { delay }) if is_enforced => delay,
-                _ => Span::ZERO,
-            }
+    pub(crate) fn refuse_to_hold(&mut self) {
+        let wait = |report: &RuleReport| match report.verdict.map(|verdict| verdict.admission) {
+            Some(Admission::Admit { delay }) if report.enforced => delay,
+            _ => Span::ZERO,
         };
         if let Some(report) = self.reports.iter_mut().max_by_key(|report| wait(report)) {
             let refused = Admission::Refuse { retry_after: Some(wait(report)) };

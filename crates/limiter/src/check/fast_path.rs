@@ -18,7 +18,7 @@ use super::identities::KnownActor;
 use super::report::{RuleReport, RuleResult};
 use super::scratch::Scratch;
 use crate::cells::{Context, RefusalCache, Reservations, ReservedCell};
-use crate::policy::{ActorRules, ActorSource, Group, Missing, PlanId, Policy, actor_source};
+use crate::policy::{ActorRules, ActorSource, Group, Missing, Policy, actor_source};
 use diana_base::time::Time;
 use std::sync::Arc;
 
@@ -35,7 +35,7 @@ pub(super) enum Progress {
 
 impl KnownActor {
     fn rules<'a, S: ?Sized>(&'a self, context: &Context<'a, S>) -> ActorRules<'a> {
-        self.group.for_actor(&context.policy.rules, &self.key)
+        self.group.for_actor(&context.policy.rules, &self.key).of(self.class)
     }
 }
 
@@ -47,7 +47,7 @@ impl Scratch {
         context: &Context<S>,
     ) -> Progress {
         let WorkerCache { identities, refusals, reservations, .. } = cache;
-        let Some((slot, actors)) = identities.find(&self.limits, &self.raw) else {
+        let Some(actors) = identities.find(&self.limits, &self.raw) else {
             return Progress::None;
         };
         let is_cached = actors.iter().any(|actor| refusals.contains(actor.group.id, actor.hash));
@@ -58,7 +58,6 @@ impl Scratch {
         if is_cached || is_reserved {
             let now = (context.clock)();
             if is_cached && self.refuse_fast(actors, refusals, now, context) {
-                self.known = Some(slot);
                 return Progress::Decided;
             }
             if is_reserved && self.pass_fast(actors, reservations, now, context) {
@@ -72,10 +71,10 @@ impl Scratch {
     /// Adds a check of a group for a known actor.
     #[inline(never)]
     fn add_known(&mut self, actor: &KnownActor) {
-        let KnownActor { group, place, hash, key, .. } = actor;
+        let KnownActor { group, place, hash, key, class, .. } = actor;
         let start = self.keys.len();
         self.keys.extend_from_slice(key);
-        let key = (start..self.keys.len(), PlanId::default(), self.decision.is_important);
+        let key = (start..self.keys.len(), *class);
         let buffers = self.free_buffers.pop().unwrap_or_default();
         self.checks.push(GroupCheck::new(group, *place, *hash, key, buffers));
     }
@@ -128,6 +127,7 @@ impl Scratch {
                     quota: counter.shown(),
                     actor: actor.source,
                     result: RuleResult::Admitted,
+                    enforced: rules.enforces(compiled),
                     verdict: None,
                     degraded: false,
                 });
@@ -169,10 +169,10 @@ impl Scratch {
             return;
         }
         let known = |check: &GroupCheck| {
-            let GroupCheck { group, place, hash, .. } = check;
+            let GroupCheck { group, place, hash, class, .. } = check;
             let key = check.key(keys);
             let (group, source) = (Arc::clone(group), actor_source(key));
-            KnownActor { group, place: *place, hash: *hash, key: key.to_vec(), source }
+            KnownActor { group, place: *place, hash: *hash, key: key.to_vec(), source, class: *class }
         };
         identities.insert(limits, raw, checks.iter().map(known));
     }

@@ -15,7 +15,7 @@ use crate::algorithm::{Admission, Verdict};
 use crate::check::{GlobalOwed, GroupCheck, RuleReport, RuleResult};
 use crate::global::{GlobalCharge, LeaseRefill, RuleQuery, RuleReply};
 use crate::policy::{
-    Costs, Effect, GlobalGroup, Group, GroupIndex, OnError, Owed, PlanId, Policy, Rule, actor_source,
+    Costs, Effect, GlobalGroup, Group, GroupIndex, OnError, Owed, Policy, RequestClass, Rule, actor_source,
 };
 use diana_base::prng::mix;
 use diana_base::time::{Span, Time};
@@ -33,8 +33,13 @@ pub(crate) struct GlobalCheck {
     pub(crate) costs: Costs,
     /// The effect of the request on each rule. Empty if no rule has plans.
     pub(crate) effects: Vec<Effect>,
-    /// Whether the request has to leave what rules keep for important requests.
-    pub(crate) leaves_kept: bool,
+    pub(crate) class: RequestClass,
+    /// Whether the request has to leave the headroom of rules.
+    pub(crate) leaves_headroom: bool,
+    /// The number of the actor's cached refusals. A refusal under one plan says nothing about
+    /// another one, and one for whom a rule is enforced says nothing about others. A refusal of a
+    /// request that has to leave headroom says nothing about one of high priority.
+    pub(crate) cache_hash: u64,
     /// The shard that counts the actor.
     pub(crate) shard: usize,
     pub(crate) state: GlobalState,
@@ -60,21 +65,47 @@ impl GlobalCheck {
         policy: &Policy,
         place: GroupIndex,
         hash: u64,
-        (key, plan, is_important): (Range<usize>, PlanId, bool),
+        (key, class): (Range<usize>, RequestClass),
         keys: &[u8],
     ) -> GlobalCheck {
         let bytes = keys.get(key.clone()).unwrap_or_default();
-        let (mut shard, mut effects, mut leaves_kept) = (0, Vec::new(), false);
+        let (mut shard, mut effects, mut leaves_headroom) = (0, Vec::new(), false);
+        let mut cache_hash = hash;
         if let Some(global_group) = policy.global_group(place) {
+            let group = &global_group.group;
+            let rules = group.for_actor(&policy.rules, bytes).of(class);
+            let more = |hash: u64, is_so: bool| mix(hash.wrapping_add(is_so.into()));
             shard = global_group.shard(policy, bytes);
-            leaves_kept = global_group.group.keeps && !is_important;
-            if global_group.group.has_plans {
-                let rules = global_group.group.for_actor(&policy.rules, bytes).on(plan);
+            leaves_headroom = group.has_headroom && !class.is_high_priority;
+            cache_hash = if leaves_headroom { mix(!hash) } else { hash };
+            if group.has_plans {
                 effects.extend(rules.counters().map(|(rule, _)| rules.effect(rule)));
+                let decides = effects.iter().map(|effect| *effect == Effect::Decides);
+                cache_hash = decides.fold(cache_hash, more);
+            }
+            if group.has_rollout {
+                cache_hash = rules.own.iter().map(|rule| rules.enforces(rule)).fold(cache_hash, more);
             }
         }
-        let (costs, state) = (Costs::default(), GlobalState::Unanswered);
-        GlobalCheck { place, hash, key, costs, effects, leaves_kept, shard, state, fetches: false }
+        let (costs, state, fetches) = (Costs::default(), GlobalState::Unanswered, false);
+        GlobalCheck {
+            place,
+            hash,
+            key,
+            costs,
+            effects,
+            class,
+            leaves_headroom,
+            cache_hash,
+            shard,
+            state,
+            fetches,
+        }
+    }
+
+    /// Whether the rule refuses the request if it does not fit.
+    pub(crate) fn enforces(&self, rule: &Rule) -> bool {
+        rule.enforces(self.class.rollout)
     }
 
     /// Whether the rule with this index in the group decides about the request.
@@ -87,15 +118,6 @@ impl GlobalCheck {
         group.rules(&policy.rules).enumerate().filter(|(at, _)| self.decides(*at))
     }
 
-    /// The number of the actor's cached refusals. A refusal under one plan says nothing about
-    /// another one. A refusal of a request that has to leave what is kept says nothing about an
-    /// important request.
-    pub(crate) fn cache_hash(&self) -> u64 {
-        let more = |hash: u64, effect: &Effect| mix(hash.wrapping_add(u64::from(*effect == Effect::Decides)));
-        let hash = if self.leaves_kept { mix(!self.hash) } else { self.hash };
-        self.effects.iter().fold(hash, more)
-    }
-
     pub(crate) fn is_unanswered(&self) -> bool {
         matches!(self.state, GlobalState::Unanswered)
     }
@@ -103,7 +125,7 @@ impl GlobalCheck {
     /// Whether the global store is down, and an enforced rule refuses because of this.
     pub(crate) fn refuses(&self, policy: &Policy) -> bool {
         let is_enforced = |global_group: &GlobalGroup| {
-            self.deciding(&global_group.group, policy).any(|(_, rule)| rule.enforced)
+            self.deciding(&global_group.group, policy).any(|(_, rule)| self.enforces(rule))
         };
         matches!(self.state, GlobalState::Unavailable(OnError::Deny))
             && policy.global_group(self.place).is_some_and(is_enforced)
@@ -124,7 +146,7 @@ impl GlobalCheck {
     /// Whether a refusal of the global store is cached, however old.
     pub(crate) fn is_cached(&self, policy: &Policy, refusals: &GlobalRefusalCache) -> bool {
         let group = policy.global_group(self.place).map(|global_group| global_group.group.id);
-        group.is_some_and(|group| refusals.contains(group, self.cache_hash()))
+        group.is_some_and(|group| refusals.contains(group, self.cache_hash))
     }
 
     /// Adds the reports of a cached refusal that still holds. Returns whether there is one.
@@ -136,7 +158,7 @@ impl GlobalCheck {
         to: &mut Vec<RuleReport>,
     ) -> bool {
         let group = policy.global_group(self.place).map(|global_group| global_group.group.id);
-        group.is_some_and(|group| refusals.lookup(group, self.cache_hash(), now, to))
+        group.is_some_and(|group| refusals.lookup(group, self.cache_hash, now, to))
     }
 
     /// When the request may go on, if an enforced rule of the global store delays it.
@@ -148,7 +170,7 @@ impl GlobalCheck {
         };
         let rules = self.deciding(&global_group.group, policy);
         let delays = rules.filter_map(|(at, rule)| match replies.get(at)?.verdict.admission {
-            Admission::Admit { delay } if rule.enforced => Some(delay),
+            Admission::Admit { delay } if self.enforces(rule) => Some(delay),
             _ => None,
         });
         delays.max().filter(|delay| *delay > Span::ZERO).map(|delay| came.after(delay))
@@ -169,17 +191,21 @@ impl GlobalCheck {
         match &self.state {
             GlobalState::Unanswered | GlobalState::Local => {}
             GlobalState::Unavailable(on_error) => to.extend(rules.map(|((id, (rule, counter)), _)| {
-                let is_denied = *on_error == OnError::Deny;
-                let result =
-                    if is_denied { RuleResult::of_refusal(rule.enforced) } else { RuleResult::Uncounted };
-                RuleReport { rule: id, quota: counter.shown, actor, result, verdict: None, degraded: true }
+                let enforced = self.enforces(rule);
+                let result = match on_error {
+                    OnError::Deny => RuleResult::of_refusal(enforced),
+                    _ => RuleResult::Uncounted,
+                };
+                let (quota, verdict, degraded) = (counter.shown, None, true);
+                RuleReport { rule: id, quota, actor, result, enforced, verdict, degraded }
             })),
             GlobalState::Answered(replies, _) => {
                 let rules = rules.filter_map(|(rule, at)| Some((rule, replies.get(at)?)));
                 to.extend(rules.map(|((id, (rule, counter)), reply)| {
+                    let enforced = self.enforces(rule);
                     let result = match (reply.verdict.admits(), reply.attributed) {
                         (true, _) => RuleResult::Admitted,
-                        (false, true) => RuleResult::of_refusal(rule.enforced),
+                        (false, true) => RuleResult::of_refusal(enforced),
                         (false, false) => RuleResult::Unattributed,
                     };
                     // Without attribution a refusal has a verdict, but an admission has none.
@@ -187,7 +213,8 @@ impl GlobalCheck {
                     // A global store may have a larger limit of its own, or report any number.
                     let remaining = reply.verdict.remaining.min(counter.shown.rpu);
                     let verdict = is_known.then_some(Verdict { remaining, ..reply.verdict });
-                    RuleReport { rule: id, quota: counter.shown, actor, result, verdict, degraded: false }
+                    let (quota, degraded) = (counter.shown, false);
+                    RuleReport { rule: id, quota, actor, result, enforced, verdict, degraded }
                 }))
             }
         }
@@ -201,7 +228,7 @@ impl GlobalCheck {
             return false;
         };
         let refuses = |at: usize| replies.get(at).is_some_and(|reply| !reply.verdict.admits());
-        self.deciding(&global_group.group, policy).any(|(at, rule)| rule.enforced && refuses(at))
+        self.deciding(&global_group.group, policy).any(|(at, rule)| self.enforces(rule) && refuses(at))
     }
 
     /// Whether further refusals count toward a penalty in the global store.

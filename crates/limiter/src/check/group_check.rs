@@ -11,7 +11,7 @@ use crate::cells::{
     Actor, Attempt, Change, Context, Events, OpenCell, Reservations, ReservedCell, Swapped, swap, update,
 };
 use crate::policy::{
-    ActorRules, ActorSource, Costs, Effect, Group, GroupIndex, Owed, PlanId, Role, actor_source,
+    ActorRules, ActorSource, Costs, Effect, Group, GroupIndex, Owed, RequestClass, Role, actor_source,
 };
 use diana_base::time::{Span, Time};
 use std::mem::replace;
@@ -25,9 +25,7 @@ pub(crate) struct GroupCheck {
     pub(crate) hash: u64,
     /// Where the actor's key stands among the keys of the request.
     pub(crate) key: Range<usize>,
-    plan: PlanId,
-    /// Whether the request may take what rules keep.
-    is_important: bool,
+    pub(super) class: RequestClass,
     /// In a box, because a check moves several times.
     buffers: Box<Buffers>,
 }
@@ -60,10 +58,10 @@ impl GroupCheck {
         group: &Arc<Group>,
         place: GroupIndex,
         hash: u64,
-        (key, plan, is_important): (Range<usize>, PlanId, bool),
+        (key, class): (Range<usize>, RequestClass),
         buffers: Box<Buffers>,
     ) -> GroupCheck {
-        GroupCheck { group: Arc::clone(group), place, hash, key, plan, is_important, buffers }
+        GroupCheck { group: Arc::clone(group), place, hash, key, class, buffers }
     }
 
     /// Ends the check, and returns the buffers for later requests.
@@ -89,7 +87,7 @@ impl GroupCheck {
 
     /// The rules that decide: those of the actor, or of another one whose cell blocks the set.
     fn rules<'k, 'c: 'k, S: ?Sized>(&'k self, keys: &'k [u8], context: &Context<'c, S>) -> ActorRules<'k> {
-        context.rules(&self.group, self.key(keys), self.buffers.cell.blocker()).on(self.plan)
+        context.rules(&self.group, self.key(keys), self.buffers.cell.blocker()).of(self.class)
     }
 
     /// Checks a cell from the refusal cache. Returns whether the rules still refuse.
@@ -101,7 +99,7 @@ impl GroupCheck {
         context: &Context<S>,
     ) -> bool {
         let key = keys.get(self.key.clone()).unwrap_or_default();
-        let rules = context.rules(&self.group, key, None).on(self.plan).as_important(self.is_important);
+        let rules = context.rules(&self.group, key, None).of(self.class);
         self.buffers.check_cached(cached, now, rules)
     }
 
@@ -119,7 +117,7 @@ impl GroupCheck {
         }
         let Buffers { cell, verdict, costs } = &mut *self.buffers;
         let key = keys.get(self.key.clone()).unwrap_or_default();
-        let rules = context.rules(&self.group, key, None).on(self.plan).as_important(self.is_important);
+        let rules = context.rules(&self.group, key, None).of(self.class);
         verdict.check(rules, &costs.units, cell.open_copy(&reserved.cell, rules, now), now);
         verdict.all_admit_now() && cell.spend(&reserved.reservations, rules, &costs.units, now)
     }
@@ -142,9 +140,9 @@ impl GroupCheck {
         let actor = Actor { group: &self.group, hash: self.hash, key };
         if cell.open(actor, now, reservations, context, events) {
             let (rules, at) = (context.rules(&self.group, key, cell.blocker()), cell.at());
-            // The kept part of another actor's cell is not for this request.
-            let is_important = self.is_important && cell.blocker().is_none();
-            let rules = rules.on(self.plan).as_important(is_important);
+            // The headroom of another actor's cell is not for this request.
+            let is_high_priority = self.class.is_high_priority && cell.blocker().is_none();
+            let rules = rules.of(RequestClass { is_high_priority, ..self.class });
             verdict.check(rules, &costs.units, cell.bytes_mut(), at);
         }
     }
@@ -237,15 +235,14 @@ impl GroupCheck {
         }
         let key = keys.get(self.key.clone()).unwrap_or_default();
         let actor = Actor { group: &self.group, hash: self.hash, key };
-        let (rules, at) = (context.rules(&self.group, key, None).on(self.plan), cell.at());
-        let rules = rules.as_important(self.is_important);
+        let (rules, at) = (context.rules(&self.group, key, None).of(self.class), cell.at());
         if cell.is_reserved() || !verdict.is_refused() {
             verdict.undo(rules, cell.bytes_mut(), at);
         }
         let mut is_cacheable = verdict.is_refused() && !cell.is_reserved();
         if self.group.has_penalty && !verdict.is_counted() {
             let reservations = &mut cache.reservations;
-            count_refusal(verdict, cell, (actor, self.place, self.plan), reservations, context, events);
+            count_refusal(verdict, cell, (actor, self.place, self.class), reservations, context, events);
             is_cacheable &= !verdict.counts_refusals(rules);
         } else {
             cell.store_repair(actor, &mut cache.reservations, context, events);
@@ -284,6 +281,7 @@ impl GroupCheck {
             quota: counter.shown(),
             actor,
             result,
+            enforced: rules.enforces(rule),
             verdict,
             degraded,
         }));
@@ -314,7 +312,7 @@ impl GroupCheck {
     pub(crate) fn charged(&self) -> Option<Charged> {
         let charges = || self.buffers.verdict.charges().collect();
         let is_stored = self.buffers.cell.is_stored();
-        // A shadow rule that refuses charges nothing, now and later.
+        // A rule in shadow that refuses charges nothing, now and later.
         let owed = || {
             let owed = self.buffers.costs.owed.iter().zip(self.buffers.verdict.admits());
             owed.map(|(owed, admits)| if admits { *owed } else { Owed::Nothing }).collect()
@@ -344,9 +342,10 @@ impl<S: Store + ?Sized> Change for Commit<'_, '_, S> {
         if check.refuses() {
             return Attempt::Nothing;
         }
-        let GroupCheck { group, key, plan, buffers, .. } = &mut **check;
+        let GroupCheck { group, key, class, buffers, .. } = &mut **check;
         let Buffers { cell, verdict, .. } = &mut **buffers;
-        let rules = context.rules(group, keys.get(key.clone()).unwrap_or_default(), cell.blocker()).on(*plan);
+        let rules =
+            context.rules(group, keys.get(key.clone()).unwrap_or_default(), cell.blocker()).of(*class);
         if group.has_penalty && cell.blocker().is_none() {
             let at = cell.at();
             verdict.count_refusals(rules, cell.bytes_mut(), at);

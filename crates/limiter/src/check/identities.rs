@@ -3,7 +3,7 @@
 
 use super::raw_values::{RawValues, WORDS};
 use crate::cells::SLOTS;
-use crate::policy::{ActorSource, Group, GroupIndex};
+use crate::policy::{ActorSource, Group, GroupIndex, RequestClass};
 use std::sync::Arc;
 
 /// The cells of earlier requests, by the limits that applied and by the actors' raw values. An
@@ -34,19 +34,14 @@ pub(crate) struct KnownActor {
     pub(crate) hash: u64,
     pub(crate) key: Vec<u8>,
     pub(crate) source: ActorSource,
+    pub(crate) class: RequestClass,
 }
 
 impl Identities {
-    /// The actors of a request and their slot, if they are known.
-    pub(super) fn find(&self, limits: &[usize], raw: &RawValues) -> Option<(usize, &[KnownActor])> {
-        let slot = slot(raw);
-        let identity = self.slots.get(slot)?;
-        identity.is_of(limits, raw).then_some((slot, &identity.actors))
-    }
-
-    /// The actors in a slot.
-    pub(super) fn at(&self, slot: usize) -> &[KnownActor] {
-        self.slots.get(slot).map_or(&[], |identity| &identity.actors)
+    /// The actors of a request, if they are known.
+    pub(super) fn find(&self, limits: &[usize], raw: &RawValues) -> Option<&[KnownActor]> {
+        let identity = self.slots.get(slot(raw))?;
+        identity.is_of(limits, raw).then_some(&identity.actors)
     }
 
     /// Remembers the actors of a request.

@@ -43,8 +43,9 @@ impl Scratch {
                 });
             if let Some(index) = index {
                 global.state = GlobalState::Local;
-                let (place, key, costs) = ((global.place.0, index), global.key.clone(), global.costs.clone());
-                self.add_check(place, key, &costs, context);
+                let (place, class) = ((global.place.0, index), global.class);
+                let (key, costs) = (global.key.clone(), global.costs.clone());
+                self.add_check(place, key, &costs, class, context);
             }
         }
     }

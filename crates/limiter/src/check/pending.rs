@@ -5,7 +5,7 @@ use crate::cells::store::Store;
 use crate::cells::{Context, Events};
 use crate::check::{Decision, GroupCheck, Outcome, RuleReport, Scratch, WorkerCache};
 use crate::global::{GlobalCharge, GlobalQuery, LeaseRefill, RuleQuery, RuleReply, lease_number};
-use crate::policy::{Costs, Effect, GroupIndex, PlanId, Policy};
+use crate::policy::{Costs, Effect, GroupIndex, PlanId, Policy, RequestClass};
 use diana_base::time::Time;
 use std::mem::take;
 use std::ops::Range;
@@ -16,12 +16,12 @@ pub(crate) struct Pending {
     /// The keys of all checks, one after the other.
     pub(crate) keys: Vec<u8>,
     /// The local groups to check once the global stores have answered, where their actors' keys
-    /// stand, and the costs of the request.
-    pub(crate) checks: Vec<(GroupIndex, Range<usize>, Costs)>,
+    /// stand, the costs of the request and its class.
+    pub(crate) checks: Vec<(GroupIndex, Range<usize>, Costs, RequestClass)>,
     pub(crate) globals: Vec<GlobalCheck>,
     pub(crate) plan: Option<PlanId>,
-    /// Whether the request is important.
-    pub(crate) is_important: bool,
+    /// Whether the request has a high priority.
+    pub(crate) is_high_priority: bool,
     /// The reports and events from before the global stores were asked.
     pub(crate) reports: Vec<RuleReport>,
     pub(crate) events: Events,
@@ -82,14 +82,21 @@ impl Pending {
             };
             let key = self.keys.get(global.key.clone()).unwrap_or_default();
             let mut queries = global_group.queries(policy, key, Some(&global.costs.units), global.fetches);
-            if !global.leaves_kept {
-                queries.iter_mut().for_each(|query| query.kept = 0);
+            if !global.leaves_headroom {
+                queries.iter_mut().for_each(|query| query.headroom = 0);
+            }
+            if global_group.group.has_rollout {
+                let rules = global_group.group.rules(&policy.rules);
+                queries
+                    .iter_mut()
+                    .zip(rules)
+                    .for_each(|(query, rule)| query.enforced = global.enforces(rule));
             }
             for (query, effect) in queries.iter_mut().zip(&global.effects) {
                 // Quotas of other plans count as far as they have room.
                 query.enforced &= *effect == Effect::Decides;
                 query.only_counts = *effect == Effect::Counts;
-                query.kept = if query.only_counts { 0 } else { query.kept };
+                query.headroom = if query.only_counts { 0 } else { query.headroom };
                 query.cost = if *effect == Effect::Nothing { 0 } else { query.cost };
                 let penalty = query.penalty.as_mut().filter(|_| *effect != Effect::Decides);
                 penalty.into_iter().for_each(|penalty| penalty.after = 0);
@@ -179,16 +186,16 @@ impl Pending {
         scratch.clear();
         let (policy, mut events) = (context.policy, self.events);
         let (charges, fetched) = self.collect(cache.is_retired, context, &mut events);
-        let Pending { keys, checks, globals, plan, is_important, reports, .. } = self;
+        let Pending { keys, checks, globals, plan, is_high_priority, reports, .. } = self;
         (scratch.keys, scratch.globals) = (keys, globals);
-        (scratch.decision.plan, scratch.decision.is_important) = (plan, is_important);
+        (scratch.decision.plan, scratch.decision.is_high_priority) = (plan, is_high_priority);
         (scratch.decision.reports, scratch.decision.events) = (reports, events);
         let mut is_refused = scratch.globals.iter().any(|global| global.is_refused(policy));
         if is_refused {
             scratch.cache_refusals(policy, cache);
         } else {
-            for (place, key, costs) in checks {
-                scratch.add_check(place, key, &costs, context);
+            for (place, key, costs, class) in checks {
+                scratch.add_check(place, key, &costs, class, context);
             }
             scratch.add_local_checks(false, context);
             scratch.check(&cache.reservations, context);
@@ -217,7 +224,7 @@ impl Scratch {
     pub(crate) fn suspend<S: ?Sized>(&mut self, context: &Context<S>) -> Pending {
         let at = (context.clock)();
         let Scratch { decision, keys, checks, globals, .. } = self;
-        let Decision { reports, events, plan, is_important, .. } = decision;
+        let Decision { reports, events, plan, is_high_priority, .. } = decision;
         for global in &mut *globals {
             if matches!(global.state, GlobalState::Local) && (context.is_available)(global.shard) {
                 global.state = GlobalState::Unanswered;
@@ -225,11 +232,11 @@ impl Scratch {
             }
         }
         let is_kept = |check: &&GroupCheck| !check.is_leased() && context.policy.group(check.place).is_some();
-        let kept = |check: &GroupCheck| (check.place, check.key.clone(), check.costs().clone());
+        let kept = |check: &GroupCheck| (check.place, check.key.clone(), check.costs().clone(), check.class);
         let checks = checks.iter().filter(is_kept).map(kept).collect();
         let (keys, globals, reports) = (take(keys), take(globals), take(reports));
-        let (plan, is_important) = (*plan, *is_important);
-        Pending { keys, checks, globals, plan, is_important, reports, events: *events, at }
+        let (plan, is_high_priority) = (*plan, *is_high_priority);
+        Pending { keys, checks, globals, plan, is_high_priority, reports, events: *events, at }
     }
 
     /// Caches the refusals of global stores.
@@ -254,7 +261,7 @@ impl Scratch {
                 let key = self.keys.get(global.key.clone()).unwrap_or_default();
                 let refill_time = global_group.refill_time(policy, key);
                 cache.global_refusals.insert(
-                    (global_group.group.id, global.cache_hash()),
+                    (global_group.group.id, global.cache_hash),
                     *now,
                     refill_time,
                     &reports,

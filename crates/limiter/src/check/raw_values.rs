@@ -120,12 +120,18 @@ impl<'a> Reading<'a, '_> {
                 self.first |= bit;
                 return match group.missing {
                     Missing::Ip => self.actor(&self.policy.address)?.then_some(()),
-                    Missing::Skip | Missing::Share => Some(()),
+                    Missing::Share => self.rollout(group),
+                    Missing::Skip => Some(()),
                     Missing::Deny => None,
                 };
             }
         }
-        Some(())
+        if group.actors.is_empty() { self.rollout(group) } else { Some(()) }
+    }
+
+    /// Reads the address if it decides whether rules are enforced: see [`Group::rollout`].
+    fn rollout(&mut self, group: &Group) -> Option<()> {
+        if group.has_rollout { self.actor(&self.policy.address)?.then_some(()) } else { Some(()) }
     }
 
     /// Reads the raw value of an actor, once. Returns whether the request has the actor. `None` if

@@ -11,6 +11,7 @@ use crate::cells::store::Store;
 use crate::cells::{Context, Events, update, update_or_create};
 use crate::global::{GlobalCharge, Settlement};
 use crate::policy::{ActorRules, GroupIndex, Measures, Owed, Policy, Rule, RuleId, Usage};
+use diana_base::time::Time;
 use std::cmp::Ordering;
 
 /// The charges of a request that may be refunded.
@@ -23,9 +24,11 @@ pub(crate) struct Charges {
     pub(crate) global: Vec<(usize, GlobalCharge)>,
     /// What remains to be settled in global stores.
     pub(crate) owed: Vec<GlobalOwed>,
-    /// The rules whose limit moves and that have to know how the request ends: their places in the
-    /// worker's list.
+    /// The rules whose limit moves and that have to know the response: their places in the worker's
+    /// list. Empty once the response has come.
     pub(crate) entered: Vec<usize>,
+    /// When the upstream had all of the request, by the monotonic clock; only with such rules.
+    pub(crate) forwarded_at: Option<Time>,
 }
 
 /// What remains to be settled in a global store.
@@ -55,9 +58,15 @@ impl Charged {
     }
 
     /// The final charge by each rule. `None`: what was charged on arrival stays charged.
-    fn costs(&self, rules: ActorRules, usage: &Usage, measures: &Measures) -> Vec<Option<u64>> {
+    fn costs(
+        &self,
+        rules: ActorRules,
+        usage: &Usage,
+        measures: &Measures,
+        unread: &mut u32,
+    ) -> Vec<Option<u64>> {
         let cost = |(((rule, _), owed), charge): (((&Rule, _), &Owed), &Charge)| {
-            rule.varying.as_ref().and_then(|cost| cost.at_end(*owed, charge.cost, usage, measures))
+            rule.varying.as_ref()?.at_end(*owed, charge.cost, usage, measures, unread)
         };
         rules.counters().zip(&self.owed).zip(&self.charges).map(cost).collect()
     }
@@ -87,6 +96,7 @@ impl Charges {
         self.global.clear();
         self.owed.clear();
         self.entered.clear();
+        self.forwarded_at = None;
     }
 
     /// The request goes on. Only global charges that end with the request are kept.
@@ -95,11 +105,16 @@ impl Charges {
     }
 
     /// The final cost of each charge of a global store that has to be corrected, by shard.
-    pub(crate) fn settlements(&mut self, policy: &Policy, usage: &Usage) -> Vec<(usize, Settlement)> {
+    pub(crate) fn settlements(
+        &mut self,
+        policy: &Policy,
+        usage: &Usage,
+        events: &mut Events,
+    ) -> Vec<(usize, Settlement)> {
         let settlement = |GlobalOwed { shard, rule, charge, owed }| {
             let [charged, ..] = charge.numbers;
-            let cost =
-                policy.rule(rule)?.varying.as_ref()?.at_end(owed, charged, usage, policy.measures())?;
+            let (cost, unread) = (policy.rule(rule)?.varying.as_ref()?, &mut events.unread);
+            let cost = cost.at_end(owed, charged, usage, policy.measures(), unread)?;
             (cost != charged).then_some((shard, Settlement { charge, cost }))
         };
         self.owed.drain(..).filter_map(settlement).collect()
@@ -128,7 +143,8 @@ impl Charges {
                 })
             };
             let usage = usage.filter(|_| which == Refund::Ended);
-            let costs = usage.map(|usage| charged.costs(rules, usage, context.policy.measures()));
+            let measures = context.policy.measures();
+            let costs = usage.map(|usage| charged.costs(rules, usage, measures, &mut events.unread));
             let costs = costs.unwrap_or_default();
             let difference =
                 |(charge, cost): (&Charge, &Option<u64>)| cost.map(|cost| cost.cmp(&charge.cost));

@@ -111,7 +111,7 @@ mod tests {
     use crate::algorithm::{KINDS, Quota};
     use crate::cells::Migration;
     use crate::cells::{Previous, Replacement};
-    use crate::policy::{Cost, Counters, Draft, LimitDraft, Lists, Missing, RuleDraft};
+    use crate::policy::{Cost, Counters, Draft, Enforce, LimitDraft, Lists, Missing, RuleDraft};
     use crate::request::Parts;
     use diana_base::map::KeyMap;
     use diana_document::{Errors, Node, parse};
@@ -123,9 +123,10 @@ mod tests {
         let algorithm = (KINDS[0].compile)(&mut fields, quota).unwrap();
         RuleDraft {
             name,
+            is_named: true,
             actors: Vec::new(),
             missing: Missing::Share,
-            enforced: true,
+            enforce: Enforce::EVERYBODY,
             reject_delay: Span::ZERO,
             cost: Cost::default(),
             counters: Counters { default: Counter::new(quota, algorithm), overrides: KeyMap::default() },
@@ -144,7 +145,7 @@ mod tests {
             conditions: Vec::new(),
             meaning: String::new(),
             exclusive: false,
-            important: false,
+            high_priority: false,
             rules: vec![rule(format!("stays {n}"), 5), rule(format!("changes {n}"), rpu)],
         };
         let (limits, lists) = ((0..limits).map(limit).collect(), Lists::default());
@@ -154,11 +155,10 @@ mod tests {
             address,
             limits,
             lists,
-            enforced: true,
+            enforce: Enforce::EVERYBODY,
             plan: None,
             max_actors: 16,
             store: None,
-            dry_run: None,
         }
         .build()
     }

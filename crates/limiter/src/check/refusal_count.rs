@@ -3,7 +3,7 @@
 use super::verdict::GroupVerdict;
 use crate::cells::store::Store;
 use crate::cells::{Actor, Attempt, Change, Context, Events, OpenCell, Reservations, Swapped, swap};
-use crate::policy::{GroupIndex, PlanId};
+use crate::policy::{GroupIndex, RequestClass};
 
 /// Counts a refusal for each rule with a penalty that refuses, and stores `cell`. If another worker
 /// was faster, counts in the cell as it is by then, so that no refusal is lost. The verdicts then
@@ -11,7 +11,7 @@ use crate::policy::{GroupIndex, PlanId};
 pub(super) fn count_refusal<S: Store + ?Sized>(
     verdict: &mut GroupVerdict,
     cell: &mut OpenCell,
-    (actor, place, plan): (Actor, GroupIndex, PlanId),
+    (actor, place, class): (Actor, GroupIndex, RequestClass),
     reservations: &mut Reservations,
     context: &Context<S>,
     events: &mut Events,
@@ -19,7 +19,7 @@ pub(super) fn count_refusal<S: Store + ?Sized>(
     let mut count = CountRefusal {
         verdict: &*verdict,
         actor,
-        plan,
+        class,
         reservations: &*reservations,
         context,
         checked: &mut *cell,
@@ -35,14 +35,14 @@ pub(super) fn count_refusal<S: Store + ?Sized>(
         cell.stored(actor, place, reservations, context);
     }
     let at = cell.at();
-    verdict.penalize(context.rules(actor.group, actor.key, None).on(plan), cell.bytes_mut(), at);
+    verdict.penalize(context.rules(actor.group, actor.key, None).of(class), cell.bytes_mut(), at);
 }
 
 /// Counts a refusal in the checked cell. After a lost swap the cell is loaded again.
 struct CountRefusal<'a, 'c, S: ?Sized> {
     verdict: &'a GroupVerdict,
     actor: Actor<'a>,
-    plan: PlanId,
+    class: RequestClass,
     reservations: &'a Reservations,
     context: &'a Context<'c, S>,
     /// The cell whose verdicts decide. It stays open if the store then fails.
@@ -54,7 +54,7 @@ struct CountRefusal<'a, 'c, S: ?Sized> {
 
 impl<S: Store + ?Sized> Change for CountRefusal<'_, '_, S> {
     fn attempt(&mut self, events: &mut Events) -> Attempt<'_> {
-        let CountRefusal { verdict, actor, plan, reservations, context, checked, newer, attempts } = self;
+        let CountRefusal { verdict, actor, class, reservations, context, checked, newer, attempts } = self;
         let is_first = *attempts == 0;
         *attempts = attempts.saturating_add(1);
         let cell = if is_first {
@@ -70,7 +70,7 @@ impl<S: Store + ?Sized> Change for CountRefusal<'_, '_, S> {
             }
             newer
         };
-        let (rules, at) = (context.rules(actor.group, actor.key, None).on(*plan), cell.at());
+        let (rules, at) = (context.rules(actor.group, actor.key, None).of(*class), cell.at());
         verdict.count_refusals(rules, cell.bytes_mut(), at);
         match cell.entry_to_store(verdict.before(), rules, None) {
             Some(entry) => Attempt::Store(entry),

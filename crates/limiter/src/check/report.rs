@@ -10,7 +10,7 @@ pub enum RuleResult {
     Admitted,
     /// The rule refuses the request.
     Refused,
-    /// The shadow rule would refuse the request.
+    /// The rule would refuse the request, but is in shadow for it.
     Shadowed,
     /// The global store refuses because of one of the rules with this result, and does not say
     /// which.
@@ -36,6 +36,8 @@ pub struct RuleReport {
     pub actor: ActorSource,
     /// How the rule counted the request.
     pub result: RuleResult,
+    /// Whether the rule is enforced for the request. If not, it is in shadow.
+    pub enforced: bool,
     /// The verdict of the algorithm. `None` if the rule is uncounted, if the actor is missing, or
     /// if a global store admits without saying how much is left. For [`RuleResult::Unattributed`],
     /// only the admission is known.

@@ -7,7 +7,7 @@ use super::raw_values::RawValues;
 use super::refund::Charges;
 use crate::cells::{Context, Events};
 use crate::global::LeaseRefill;
-use crate::policy::{Costs, GroupIndex};
+use crate::policy::{Costs, GroupIndex, RequestClass};
 use std::ops::Range;
 
 /// The last decision of a worker, and the memory for the next one, so that a decision allocates
@@ -30,20 +30,16 @@ pub(crate) struct Scratch {
     pub(super) raw: RawValues,
     /// The worker's copies of cells, before the fast path charges them.
     pub(super) copies: Vec<u8>,
-    /// The slot of the actors in the identity cache, if the fast path refused the request.
-    pub(super) known: Option<usize>,
 }
 
 impl Scratch {
     pub(crate) fn clear(&mut self) {
-        let Scratch { decision, charges, keys, checks, free_buffers, globals, refills, known, .. } = self;
+        let Scratch { decision, charges, keys, checks, free_buffers, globals, refills, .. } = self;
         decision.outcome = Outcome::Pass;
         decision.events = Events::default();
-        decision.left_out = 0;
         decision.plan = None;
-        decision.is_important = false;
+        decision.is_high_priority = false;
         decision.reports.clear();
-        *known = None;
         charges.clear();
         keys.clear();
         refills.clear();
@@ -60,6 +56,7 @@ impl Scratch {
         place: GroupIndex,
         key: Range<usize>,
         costs: &Costs,
+        class: RequestClass,
         context: &Context<S>,
     ) {
         if let Some(group) = context.policy.group(place) {
@@ -67,14 +64,7 @@ impl Scratch {
             let hash = group.hash(&context.policy.rules, context.hasher, bytes);
             let mut buffers = self.free_buffers.pop().unwrap_or_default();
             buffers.costs.copy(costs);
-            let plan = self.decision.plan.unwrap_or_default();
-            self.checks.push(GroupCheck::new(
-                group,
-                place,
-                hash,
-                (key, plan, self.decision.is_important),
-                buffers,
-            ));
+            self.checks.push(GroupCheck::new(group, place, hash, (key, class), buffers));
         }
     }
 }

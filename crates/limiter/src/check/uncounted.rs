@@ -24,7 +24,7 @@ impl Scratch {
             return;
         }
         let Scratch { decision, limits, matches, .. } = self;
-        decision.is_important = context.policy.applicable(request, matches, limits);
+        decision.is_high_priority = context.policy.applicable(request, matches, limits);
         if let Some(rule) = self.identify(request, context) {
             self.decision.outcome = Outcome::Reject(Reason::NoActor(rule));
             return;
@@ -40,7 +40,8 @@ impl Scratch {
         decision.outcome = refusal(&decision.reports);
     }
 
-    /// Decides without reading the request: refuses it if any enforced rule says `on_error: deny`.
+    /// Decides without reading the request: refuses it if any rule that is enforced for anybody
+    /// says `on_error: deny`.
     pub(crate) fn decide_unread(&mut self, policy: &Policy, cache: &mut WorkerCache) {
         self.forget(cache);
         if let Some(rule) = first_that_denies(policy)
@@ -52,6 +53,7 @@ impl Scratch {
                 quota: compiled.primary.default.shown(),
                 actor: ActorSource::Missing,
                 result: RuleResult::Refused,
+                enforced: true,
                 verdict: None,
                 degraded: true,
             });
@@ -64,7 +66,7 @@ impl Scratch {
     }
 }
 
-/// The first enforced rule with `on_error: deny`.
+/// The first rule with `on_error: deny` that is enforced for anybody.
 fn first_that_denies(policy: &Policy) -> Option<RuleId> {
     let denies = |global: &&GlobalGroup| global.on_error == OnError::Deny;
     let all = (0..policy.limits.len()).flat_map(|limit| policy.global_groups(limit)).filter(denies);
@@ -72,5 +74,5 @@ fn first_that_denies(policy: &Policy) -> Option<RuleId> {
         let rules = global.group.ids().zip(global.group.rules(&policy.rules));
         rules.map(|(id, rule)| (global.group.reported_id(id, rule), rule))
     });
-    rules.filter(|(_, rule)| rule.enforced).map(|(id, _)| id).next()
+    rules.filter(|(_, rule)| rule.enforced()).map(|(id, _)| id).next()
 }

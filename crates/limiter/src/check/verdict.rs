@@ -1,7 +1,7 @@
 //! The verdicts of one group's rules about one request: all of them admit, or none is charged.
 
 use super::report::{RuleReport, RuleResult};
-use crate::algorithm::{Admission, Charge, Verdict, peek, step_keeping};
+use crate::algorithm::{Admission, Charge, Verdict, peek, step_with_headroom};
 use crate::policy::{ActorRules, ActorSource, Counter, Effect, Role, Rule};
 use diana_base::time::{Span, Time};
 
@@ -11,7 +11,7 @@ pub(crate) struct GroupVerdict {
     before: Vec<u8>,
     verdicts: Vec<Verdict>,
     is_refused: bool,
-    /// Whether every rule admits at once, shadow rules included, but not those that
+    /// Whether every rule admits at once, rules in shadow included, but not those that
     /// [only count](ActorRules::only_counts).
     all_admit_now: bool,
     /// How many more units of cost these rules would admit.
@@ -32,14 +32,14 @@ impl GroupVerdict {
         for (rule, counter, cost) in rules.weighed(costs) {
             let effect = rules.effect(rule);
             let only_counts = rules.only_counts(rule);
-            // What a quota keeps is kept from requests about which the quota decides.
-            let kept = if only_counts { 0 } else { rules.kept(counter) };
+            // Only requests about which the quota decides leave headroom.
+            let headroom = if only_counts { 0 } else { rules.headroom(counter) };
             let (algorithm, before) = (&*counter.algorithm, || counter.state(&self.before));
             let state = counter.state_mut(cell);
             let mut verdict = match cost {
-                0 if effect != Effect::Nothing => peek(algorithm, state, before(), now, kept),
-                cost if kept == 0 => algorithm.step(state, now, cost),
-                cost => step_keeping(algorithm, state, before(), now, cost, kept),
+                0 if effect != Effect::Nothing => peek(algorithm, state, before(), now, headroom),
+                cost if headroom == 0 => algorithm.step(state, now, cost),
+                cost => step_with_headroom(algorithm, state, before(), now, cost, headroom),
             };
             if !only_counts {
                 all_admit_now &= verdict.admission == Admission::Admit { delay: Span::ZERO };
@@ -48,7 +48,7 @@ impl GroupVerdict {
                 // A quota that only counts takes what is left.
                 verdict = algorithm.step(counter.state_mut(cell), now, verdict.remaining);
             }
-            is_refused |= rule.enforced && !verdict.admits() && effect == Effect::Decides;
+            is_refused |= !verdict.admits() && effect == Effect::Decides && rules.enforces(rule);
             any_admits |= verdict.admits();
             self.verdicts.push(verdict);
         }
@@ -67,7 +67,8 @@ impl GroupVerdict {
         for ((_, counter), verdict) in rules.counters().zip(&mut self.verdicts) {
             if verdict.admits() {
                 let (state, before) = (counter.state_mut(cell), counter.state(&self.before));
-                *verdict = step_keeping(&*counter.algorithm, state, before, now, 0, rules.kept(counter));
+                *verdict =
+                    step_with_headroom(&*counter.algorithm, state, before, now, 0, rules.headroom(counter));
             }
         }
     }
@@ -130,7 +131,7 @@ impl GroupVerdict {
 
     /// The longest delay by an enforced rule that decides.
     pub(crate) fn delay(&self, rules: ActorRules) -> Span {
-        let enforces = |rule: &Rule| rule.enforced && rules.effect(rule) == Effect::Decides;
+        let enforces = |rule: &Rule| rules.enforces(rule) && rules.effect(rule) == Effect::Decides;
         let enforced = rules.counters().zip(&self.verdicts).filter(|((rule, _), _)| enforces(rule));
         let delays = enforced.filter_map(|(_, verdict)| match verdict.admission {
             Admission::Admit { delay } => Some(delay),
@@ -157,13 +158,13 @@ impl GroupVerdict {
                 continue;
             }
             let id = rules.group.reported_id(id, rule);
-            let result = match (verdict.admits(), rule.enforced) {
-                (true, _) => RuleResult::Admitted,
-                (false, true) => RuleResult::Refused,
-                (false, false) => RuleResult::Shadowed,
+            let enforced = rules.enforces(rule);
+            let result = match verdict.admits() {
+                true => RuleResult::Admitted,
+                false => RuleResult::of_refusal(enforced),
             };
-            let verdict = Some(*verdict);
-            to.push(RuleReport { rule: id, quota: counter.shown(), actor, result, verdict, degraded });
+            let (quota, verdict) = (counter.shown(), Some(*verdict));
+            to.push(RuleReport { rule: id, quota, actor, result, enforced, verdict, degraded });
         }
     }
 }

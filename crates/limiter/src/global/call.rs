@@ -42,7 +42,7 @@ pub struct Call {
 pub enum CallResult<'a> {
     /// An HTTP response.
     Http {
-        /// The HTTP status; 0 if there was no response.
+        /// The HTTP status; 0 if the connection ended before a response came.
         status: u32,
         /// The body.
         body: &'a [u8],
@@ -53,6 +53,8 @@ pub enum CallResult<'a> {
     Status(u32),
     /// The host could not make the call.
     NotMade,
+    /// No result came in time.
+    TimedOut,
 }
 
 impl CallResult<'_> {
@@ -62,6 +64,7 @@ impl CallResult<'_> {
         match self {
             CallResult::Status(status) => CallError::Status(status),
             CallResult::NotMade => CallError::NotMade,
+            CallResult::TimedOut => CallError::TimedOut,
             CallResult::Http { .. } | CallResult::Message(_) => CallError::Garbage,
         }
     }

@@ -27,13 +27,10 @@ use super::protocol::GlobalStoreOptions;
 use super::query::{GlobalCharge, GlobalQuery};
 use crate::policy::Policy;
 use diana_base::prng;
-use diana_base::time::{Span, Time};
+use diana_base::time::Time;
 pub(super) use queue::QueuedQuery;
 use shard::{InFlight, ShardClient};
 use std::mem::take;
-
-/// A call fails this long after its timeout if the host has not reported its end.
-const GRACE: Span = Span::from_ms(50);
 
 /// The global stores of one worker. [`Worker`](crate::session::Worker) has one inside.
 ///
@@ -150,7 +147,7 @@ impl StoreClient {
         self.shards.get_mut(shard).into_iter().for_each(|client| client.permits.release(charge));
     }
 
-    /// Whether no call is pending and nothing is left to send.
+    /// Whether no reply is awaited, not even a late one, and nothing is left to send.
     pub fn is_done(&self) -> bool {
         self.shards.iter().all(ShardClient::is_done)
     }
@@ -255,16 +252,20 @@ impl StoreClient {
         calls.any(|call| call.id == id)
     }
 
-    /// Ends calls that have timed out without a result from the host.
+    /// Ends the calls that have timed out. The host still waits for their replies, so that the
+    /// client can refund what they charged: see [`GlobalStoreOptions::host_timeout`].
     pub fn tick(&mut self, now: Time, completions: &mut Vec<Completion>) {
-        let last = self.options.timeout.as_ns().saturating_add(GRACE.as_ns());
-        let late = |call: &&InFlight| now.since(call.sent).as_ns() >= last;
+        let late = |call: &&InFlight| now.since(call.sent) >= self.options.timeout;
         let calls = self.shards.iter().flat_map(|client| &client.in_flight);
         let late: Vec<u32> = calls.filter(late).map(|call| call.id).collect();
         for id in late {
             self.shards.iter_mut().for_each(|client| client.remember_late(id));
-            self.answered(id, CallResult::Http { status: 0, body: b"" }, now, completions);
+            self.answered(id, CallResult::TimedOut, now, completions);
         }
+        // The host has lost these.
+        let host_timeout = self.options.host_timeout();
+        let clients = self.shards.iter_mut();
+        clients.for_each(|client| client.late.retain(|call| now.since(call.sent) < host_timeout));
     }
 
     /// Handles a reply after its call timed out: refunds the charges in the reply.
@@ -289,7 +290,7 @@ impl StoreClient {
     /// When [`StoreClient::tick`] and [`StoreClient::next`] must be called again at the latest.
     #[must_use]
     pub fn wake(&self) -> Option<Time> {
-        let last = Span::from_ns(self.options.timeout.as_ns().saturating_add(GRACE.as_ns()));
+        let last = self.options.timeout;
         let clients = self.shards.iter();
         let ends = clients.flat_map(|client| client.in_flight.iter().map(|call| call.sent.after(last)));
         // A probe waits until the pending calls have ended.

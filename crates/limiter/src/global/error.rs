@@ -7,7 +7,10 @@ pub enum CallError {
     NoScript,
     /// The host could not make the call.
     NotMade,
-    /// An HTTP or gRPC status that is not a success.
+    /// No result came in time.
+    TimedOut,
+    /// An HTTP or gRPC status that is not a success; 0 if the connection ended before a response
+    /// came.
     Status(u32),
     /// The global store's error message: printable ASCII, cut at [`CallError::LONGEST`] bytes.
     Refused(String),
@@ -40,7 +43,13 @@ impl std::fmt::Display for CallError {
         match self {
             CallError::NoScript => f.write_str("it does not keep the script"),
             CallError::NotMade => f.write_str("the gateway knows no such cluster, or no host in it"),
-            CallError::Status(status) => write!(f, "status {status}"),
+            CallError::TimedOut => {
+                f.write_str("neither the server in this cluster nor the store behind it answered in time")
+            }
+            CallError::Status(0) => f.write_str("the server in this cluster hung up"),
+            CallError::Status(status) => {
+                write!(f, "status {status}, from the server in this cluster or from the gateway in its place")
+            }
             CallError::Refused(words) => f.write_str(words),
             CallError::Stray => f.write_str("a reply to another call"),
             CallError::Garbage => f.write_str("an answer that makes no sense"),

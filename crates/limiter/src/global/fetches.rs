@@ -43,6 +43,9 @@ pub(crate) struct Fetches {
     fetched: NumberMap<FetchedLease>,
     /// When each lease is checked next, and the actor's number; the earliest first.
     expiring: BinaryHeap<Reverse<(Time, u64)>>,
+    /// How long after the last tick the earliest of these is checked; zero if it is unknown,
+    /// because a lease has been fetched since. `None` without any.
+    next: Option<Span>,
 }
 
 /// The leases of one actor that need an account.
@@ -68,8 +71,9 @@ impl Fetches {
         !self.due.is_empty()
     }
 
-    pub(crate) fn holds_any(&self) -> bool {
-        !self.expiring.is_empty()
+    /// How long until the next lease expires, counted from the last tick; zero if it is unknown.
+    pub(crate) fn next(&self) -> Option<Span> {
+        self.next
     }
 
     /// Notes a request that could fetch for these actors. Returns whether no other request fetches
@@ -105,6 +109,7 @@ impl Fetches {
             *at = until.max(*at);
         } else if self.expiring.len() < MAX_TRACKED {
             self.expiring.push(Reverse((until, number)));
+            self.next = Some(Span::ZERO);
             match self.fetched.get_mut(number) {
                 Some(lease) => lease.expiries.push((until, until)),
                 None => self.fetched.insert(number, FetchedLease { refill, expiries: vec![(until, until)] }),
@@ -165,6 +170,7 @@ impl Fetches {
                 client.refund(refill.shard(context.policy), account);
             }
         }
+        self.next = self.expiring.peek().map(|Reverse((at, _))| at.since(now));
     }
 
     /// Removes a generation that has expired at `now`, or any generation if `all`. Returns its

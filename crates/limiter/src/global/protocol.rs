@@ -111,7 +111,7 @@ pub type Replies = Vec<Result<Vec<RuleReply>, CallError>>;
 ///     peeks: false,
 ///     lease: 0,
 ///     penalty: None,
-///     kept: 0,
+///     headroom: 0,
 /// }]]);
 /// let read = |status, body| Toy.read(&[&query], 0, CallResult::Http { status, body });
 /// let replies = read(200, &[0]).expect("a reply");
@@ -159,7 +159,19 @@ impl fmt::Debug for dyn Protocol {
     }
 }
 
+/// How much longer than a request the host waits for a reply. A reply within this time shows what
+/// the call charged, so the client refunds it. Webdis also needs the time: if the host closes a
+/// connection with a reply outstanding, Webdis writes this reply to another connection. A longer
+/// time would bring back few leases: a bucket counts them as spent after two seconds.
+const LATE: Span = Span::from_ms(1_500);
+
 impl GlobalStoreOptions {
+    /// How long the host waits for the reply to a call.
+    #[must_use]
+    pub fn host_timeout(&self) -> Span {
+        Span::from_ns(self.timeout.as_ns().saturating_add(LATE.as_ns()))
+    }
+
     /// A reply that takes longer is slow: three quarters of the timeout.
     pub(super) fn slow(&self) -> Span {
         Span::from_ns((self.timeout.as_ns() / 4).saturating_mul(3))

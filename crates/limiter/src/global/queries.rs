@@ -28,8 +28,7 @@ impl GlobalGroup {
 
     /// The query about each rule. `costs` has the cost of the request by each rule, or is empty if
     /// all costs are fixed; without a request, it is `None`, and the query charges nothing. With
-    /// `fetches`, the query also asks for a lease. The request is not
-    /// important.
+    /// `fetches`, the query also asks for a lease. The request has no high priority.
     pub(crate) fn queries(
         &self,
         policy: &Policy,
@@ -51,13 +50,13 @@ impl GlobalGroup {
                 key: policy.shards.count_key(name, key),
                 quota: counter.quota,
                 parameters,
-                enforced: rule.enforced,
+                enforced: rule.enforced(),
                 only_counts: false,
                 cost,
                 peeks: costs.is_some() && cost == 0,
                 lease: if fetches { counter.lease } else { 0 },
                 penalty: counter.algorithm.as_penalize().map(Penalize::parameters),
-                kept: if costs.is_some() { counter.kept() } else { 0 },
+                headroom: if costs.is_some() { counter.headroom() } else { 0 },
             }
         };
         rules.map(ask).collect()

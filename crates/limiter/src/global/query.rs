@@ -53,9 +53,9 @@ pub struct RuleQuery {
     pub lease: u64,
     /// The penalty of the rule.
     pub penalty: Option<PenaltyParameters>,
-    /// The units that the request has to leave for important requests; 0: none. The verdict is
-    /// without them: see [`step_keeping`](crate::algorithm::step_keeping).
-    pub kept: u64,
+    /// The units that the request has to leave for requests of high priority; 0: none. The verdict
+    /// is without them: see [`step_with_headroom`](crate::algorithm::step_with_headroom).
+    pub headroom: u64,
 }
 
 /// The charge of one rule in a global store. Only the global store understands the numbers.

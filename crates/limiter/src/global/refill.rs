@@ -117,15 +117,14 @@ impl LeaseRefill {
                 let (piece, verdict) = (query.lease, reply.verdict);
                 let deposit = lease::Deposit { amount, piece, generation, since, lasts, verdict };
                 let [displaced, surplus] = lease::deposit(counter.state_mut(cell), now, &deposit);
-                [if query.parameters.wants_account() { displaced } else { Default::default() }, surplus]
+                [if query.parameters.takes_back() { displaced } else { Default::default() }, surplus]
             });
             returned.set(put.collect());
         });
         // If it is unknown whether the write succeeded, the quota may be in the cell.
         let returned = if is_done { returned.take() } else { Vec::new() };
-        let wants_account = queries.iter().any(|query| query.parameters.wants_account());
-        let until =
-            replies.iter().map(|reply| since.after(reply.grant.lasts)).max().filter(|_| wants_account);
+        let takes_back = queries.iter().any(|query| query.parameters.takes_back());
+        let until = replies.iter().map(|reply| since.after(reply.grant.lasts)).max().filter(|_| takes_back);
         Deposited {
             until,
             returned: accounts(&queries, returned).map(|returned| (self.shard(context.policy), returned)),
@@ -175,7 +174,7 @@ impl LeaseRefill {
         let global_group = context.policy.global_group(self.place)?;
         let (group, hash) = self.cell(context.policy, context.hasher)?;
         let queries = global_group.queries(context.policy, &self.key, None, false);
-        if !queries.iter().any(|query| query.parameters.wants_account()) {
+        if !queries.iter().any(|query| query.parameters.takes_back()) {
             return None;
         }
         let rules = group.for_actor(&context.policy.rules, &self.key);
@@ -190,7 +189,7 @@ impl LeaseRefill {
         }
         let spent = queries.iter().zip(spent.take());
         let spent = spent
-            .map(|(query, spent)| if query.parameters.wants_account() { spent } else { Default::default() });
+            .map(|(query, spent)| if query.parameters.takes_back() { spent } else { Default::default() });
         accounts(&queries, spent.collect())
     }
 }
@@ -203,7 +202,7 @@ fn accounts(queries: &[RuleQuery], spent: Vec<[lease::Usage; 2]>) -> Option<Glob
             key,
             parameters,
             generation,
-            used,
+            used: if parameters.wants_usage() { used } else { 0 },
             left,
         })
     };

@@ -2,8 +2,8 @@
 //! bytes, both inclusive.
 //!
 //! The size is `content-length`, or 0 if the request ends with its headers. If the size is unknown,
-//! as of a chunked body, the condition holds and is not certain. Otherwise a client could evade a
-//! limit on large bodies by leaving the length out.
+//! as of a chunked body or a tunnel, the condition holds and is not certain. Otherwise a client
+//! could evade a limit on large bodies by leaving the length out.
 
 use super::{ConditionKind, Matcher};
 use crate::request::{Part, PartId, Parts, Request};

@@ -65,6 +65,15 @@ impl Condition {
         }
     }
 
+    /// Removes white space that no trimmed value has.
+    pub(super) fn trim(&mut self) {
+        match self {
+            Condition::Exact(value) => *value = value.trim_ascii().into(),
+            Condition::Prefix(prefix) => *prefix = prefix.trim_ascii_start().into(),
+            Condition::Regex(_) | Condition::Present(_) => {}
+        }
+    }
+
     /// Whether the condition holds for one value; `None` if that would be too much work.
     pub(super) fn matches(&self, request: &Request, value: &[u8]) -> Option<bool> {
         match self {

@@ -17,6 +17,11 @@ pub(super) trait Lookup: Send + Sync {
     /// returns `true`. Returns whether it did.
     fn any(&self, request: &Request, test: &mut dyn FnMut(Option<&[u8]>) -> bool) -> bool;
 
+    /// Whether white space around a value is no part of the value.
+    fn trims(&self) -> bool {
+        false
+    }
+
     /// Whether there are too many values to examine.
     fn are_too_many(&self, _: &Request) -> bool {
         false
@@ -111,7 +116,10 @@ pub(super) fn compile(
     for (name, node) in entries {
         // Read both before returning, so that the mistakes in each are reported.
         let (lookup, condition) = (read(name, &node, parts), condition::compile(&node));
-        let (Some(lookup), Some(condition)) = (lookup, condition) else { continue };
+        let (Some(lookup), Some(mut condition)) = (lookup, condition) else { continue };
+        if lookup.trims() {
+            condition.trim();
+        }
         let meaning = lookup.meaning(parts);
         if known.contains(&meaning) {
             // Only a header has a name of several spellings.

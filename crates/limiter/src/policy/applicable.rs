@@ -1,4 +1,4 @@
-//! Which limits apply to a request, and whether the request is important.
+//! Which limits apply to a request, and whether the request has a high priority.
 
 use super::limit::Limit;
 use crate::policy::Policy;
@@ -13,8 +13,9 @@ impl Policy {
     /// header. If no url pattern asks for the path, the path is not read. `matches` is working
     /// memory, and `found` begins with the limits of an earlier request under this policy.
     ///
-    /// Returns whether the request is important: an important limit applies in every reading of the
-    /// path and by every line of a header. If no rule keeps quota, no request is important.
+    /// Returns whether the request has a high priority: a limit of high priority applies in every
+    /// reading of the path and by every line of a header. If no rule has headroom, no request has a
+    /// high priority.
     pub(crate) fn applicable(
         &self,
         request: &Request,
@@ -29,18 +30,18 @@ impl Policy {
             return self.collect(self.tree.below(), request, found);
         }
         let target = request.get(self.path).unwrap_or_default();
-        let mut is_important = true;
+        let mut is_high_priority = true;
         for path in Readings::of(target).iter() {
             self.tree.matches(path, matches);
-            is_important &= self.collect(matches, request, found);
+            is_high_priority &= self.collect(matches, request, found);
         }
         sort::sort_by_key(found, |index| *index);
         found.dedup();
-        is_important
+        is_high_priority
     }
 
-    /// Adds the limits that apply in one reading of the path. Returns whether the request is
-    /// important in this reading.
+    /// Adds the limits that apply in one reading of the path. Returns whether the request has
+    /// a high priority in this reading.
     fn collect(&self, matches: &[usize], request: &Request, found: &mut Vec<usize>) -> bool {
         let start = found.len();
         let limit = |index: usize| self.limits.get(index);
@@ -48,7 +49,7 @@ impl Policy {
             matches.iter().filter(|index| limit(**index).is_some_and(|limit| limit.matches(request))),
         );
         let of_this = || found.get(start..).unwrap_or_default().iter().filter_map(|index| limit(*index));
-        let is_important = self.keeps && is_important(of_this(), request);
+        let is_high_priority = self.has_headroom && is_high_priority(of_this(), request);
         let switches_off = |limit: &&Limit| limit.exclusive && limit.is_certain(request);
         let min_rank = of_this().rev().find(switches_off).map_or(0, |limit| limit.rank);
         if min_rank > 0 {
@@ -59,16 +60,19 @@ impl Policy {
                 is_kept
             });
         }
-        is_important
+        is_high_priority
     }
 }
 
-/// Whether one of `limits`, which match in one reading, makes the request important. Header lines
-/// must not: neither those by which an important limit matches, nor those by which an exclusive
-/// limit may not match. So an exclusive limit counts whether or not its match is certain.
-fn is_important<'p>(limits: impl DoubleEndedIterator<Item = &'p Limit> + Clone, request: &Request) -> bool {
+/// Whether one of `limits`, which match in one reading, gives the request a high priority. Header
+/// lines must not: neither those by which a limit of high priority matches, nor those by which an
+/// exclusive limit may not match. So an exclusive limit counts whether or not its match is certain.
+fn is_high_priority<'p>(
+    limits: impl DoubleEndedIterator<Item = &'p Limit> + Clone,
+    request: &Request,
+) -> bool {
     let exclusive = limits.clone().rev().find(|limit| limit.exclusive);
     let min_rank = exclusive.map_or(0, |limit| limit.rank);
-    let mut important = limits.filter(|limit| limit.important && limit.rank >= min_rank);
-    important.any(|limit| limit.is_certain(request))
+    let mut of_high_priority = limits.filter(|limit| limit.high_priority && limit.rank >= min_rank);
+    of_high_priority.any(|limit| limit.is_certain(request))
 }

@@ -6,7 +6,6 @@ mod cells;
 use super::adaptive::adaptive;
 use super::canonical::{cost_name, meanings, merged, ordinals};
 use super::draft::{Draft, GlobalDraft, LimitDraft, RuleDraft};
-use super::dry_run::DryRun;
 use super::expand::expand;
 use super::global_group::{GlobalGroup, OnError};
 use super::group::Group;
@@ -19,7 +18,7 @@ use crate::cells::table::Hasher;
 use crate::matcher::tree::Tree;
 use crate::policy::Policy;
 use crate::request::Part;
-use cells::{GroupActors, Tables};
+use cells::GroupActors;
 use diana_base::sort;
 use std::sync::Arc;
 
@@ -38,15 +37,16 @@ impl Draft {
     /// use diana_limiter::algorithm::{Quota, RefuseAll};
     /// use diana_limiter::check::{Outcome, Reason};
     /// use diana_limiter::matcher::pattern::Pattern;
-    /// use diana_limiter::policy::{Cost, Counter, Counters, Draft, LimitDraft, List};
+    /// use diana_limiter::policy::{Cost, Counter, Counters, Draft, Enforce, LimitDraft, List};
     /// use diana_limiter::policy::{Lists, Member, Missing, RuleDraft};
     ///
     /// let closed = Counter::new(Quota { rpu: 0, unit: Span::from_secs(1) }, Box::new(RefuseAll));
     /// let rule = RuleDraft {
     ///     name: "closed".into(),
+    ///     is_named: true,
     ///     actors: Vec::new(),
     ///     missing: Missing::Ip,
-    ///     enforced: true,
+    ///     enforce: Enforce::EVERYBODY,
     ///     reject_delay: Span::ZERO,
     ///     cost: Cost::default(),
     ///     counters: Counters { default: closed, overrides: KeyMap::default() },
@@ -60,7 +60,7 @@ impl Draft {
     ///     conditions: Vec::new(),
     ///     meaning: String::new(),
     ///     exclusive: false,
-    ///     important: false,
+    ///     high_priority: false,
     ///     rules: vec![rule],
     /// };
     /// let network = Network::parse("203.0.113.0/24").expect("a network");
@@ -74,11 +74,10 @@ impl Draft {
     ///     address,
     ///     limits: vec![limit],
     ///     lists: Lists { deny, ..Lists::default() },
-    ///     enforced: true,
+    ///     enforce: Enforce::EVERYBODY,
     ///     plan: None,
     ///     max_actors: 1_000,
     ///     store: None,
-    ///     dry_run: None,
     /// }
     /// .build();
     ///
@@ -98,8 +97,7 @@ impl Draft {
     /// # Ok::<(), Fault>(())
     /// ```
     pub fn build(self) -> Policy {
-        let Draft { mut parts, ip, address, limits, lists, enforced, plan, max_actors, store, dry_run } =
-            self;
+        let Draft { mut parts, ip, address, limits, lists, enforce, plan, max_actors, store } = self;
         // Equally specific limits keep the order of the document.
         let mut placed: Vec<(usize, LimitDraft)> = limits.into_iter().enumerate().collect();
         sort::sort_by_key(&mut placed, |(place, limit)| (limit.specificity(), *place));
@@ -107,18 +105,17 @@ impl Draft {
         // The meaning of a rule also depends on how the client IP is found, and on the exclusive
         // limits.
         let around = meanings(&limits, |limit| limit.exclusive);
-        let important = meanings(&limits, |limit| limit.important);
+        let high_priority = meanings(&limits, |limit| limit.high_priority);
 
         let reads_headers =
             parts.iter().any(|part| matches!(part, Part::Method | Part::Host | Part::Header(_)));
         let (path, content_type) =
             (parts.intern(Part::Path), parts.intern(Part::Header("content-type".into())));
         let mut tree = Tree::default();
-        let sample = dry_run.as_ref().map(|dry_run| dry_run.sample);
         let found_by = ip.meaning().to_owned();
         let plan_meaning = plan.as_ref().map_or(0, PlanSource::meaning);
         let mut builder =
-            Builder { max_actors, around, important, found_by, dry_run, plan_meaning, ..Builder::default() };
+            Builder { max_actors, around, high_priority, found_by, plan_meaning, ..Builder::default() };
         let cost_names = |rules: &[RuleDraft]| -> Vec<u64> {
             rules.iter().map(|rule| cost_name(&rule.cost.meaning(&parts))).collect()
         };
@@ -134,23 +131,28 @@ impl Draft {
             let meaning = limit.meaning();
             let cost_names = cost_names(&limit.rules);
             let (groups, global_groups) = builder.groups(&meaning, cost_names, limit.rules, plan.as_ref());
-            let LimitDraft { conditions, exclusive, important, .. } = limit;
+            let LimitDraft { conditions, exclusive, high_priority, .. } = limit;
             let is_cacheable = Limit::is_cacheable(&groups, &global_groups);
             compiled.push(Limit {
                 conditions,
                 exclusive,
-                important,
+                high_priority,
                 rank,
                 groups,
                 global_groups,
                 is_cacheable,
             });
         }
-        let keeps = builder.rules.iter().any(|rule| rule.primary.all().any(|counter| counter.kept() > 0));
+        let has_headroom =
+            builder.rules.iter().any(|rule| rule.primary.all().any(|counter| counter.headroom() > 0));
         let matches_all =
-            tree.is_root() && !keeps && compiled.iter().all(|limit| limit.conditions.is_empty());
+            tree.is_root() && !has_headroom && compiled.iter().all(|limit| limit.conditions.is_empty());
         let mut measures = Measures::default();
         builder.rules.iter().flat_map(|rule| &rule.varying).for_each(|cost| cost.measure(&mut measures));
+        let around_rules = Hasher::of(&(
+            (&builder.around, &builder.high_priority, &builder.found_by, builder.plan_meaning),
+            (lists.allow.canonical_hash(), lists.deny.canonical_hash(), enforce.hundredths(), max_actors),
+        ));
         let adaptive = adaptive(&builder.rules);
         if adaptive.iter().any(|(_, adaptive)| adaptive.controller().follows_responses()) {
             (measures.status, measures.latency) = (true, true);
@@ -166,15 +168,14 @@ impl Draft {
             limits: compiled,
             rules: builder.rules,
             lists,
-            enforced,
+            enforce,
             plan,
-            keeps,
+            has_headroom,
             matches_all,
-            sample,
-            shared: super::dry_run::sorted(builder.shared),
             shards: store.map(|store| Shards::new(&store.shards, &store.secret)).unwrap_or_default(),
             measures,
             adaptive,
+            around_rules,
         }
     }
 }
@@ -184,15 +185,12 @@ struct Builder {
     max_actors: u64,
     /// The meanings of all exclusive limits. They are part of the meaning of each local rule.
     around: String,
-    /// The meanings of all important limits. They are part of the meaning of each rule that keeps
-    /// quota for important requests.
-    important: String,
+    /// The meanings of all limits of high priority. They are part of the meaning of each rule with
+    /// headroom.
+    high_priority: String,
     found_by: String,
-    dry_run: Option<DryRun>,
     /// The hash of where requests show their plans.
     plan_meaning: u64,
-    /// The meanings of a dry run's rules that the policy beside it has as well.
-    shared: Vec<u64>,
     rules: Vec<Arc<Rule>>,
     groups: usize,
 }
@@ -208,36 +206,29 @@ impl Builder {
         plan: Option<&PlanSource>,
     ) -> (Vec<Arc<Group>>, Vec<GlobalGroup>) {
         let mut sorted: Vec<(String, &str, Vec<PlacedRule>)> = Vec::new();
-        let (mut quotas, mut names) = (Vec::new(), Vec::new());
+        let (mut quotas, mut names, mut identities) = (Vec::new(), Vec::new(), Vec::new());
         for (rule, cost_name) in rules.into_iter().zip(cost_names) {
+            let identity = rule.identity(limit);
             quotas.extend(expand(rule, plan));
             names.resize(quotas.len(), cost_name);
+            identities.resize(quotas.len(), identity);
         }
         let (rules, plans): (Vec<_>, Vec<_>) = quotas.into_iter().unzip();
         let ordinals = ordinals(limit, &rules, &plans, &names);
-        let each = rules.into_iter().zip(plans).zip(ordinals).zip(names);
-        for (((mut rule, plans), ordinal), cost_name) in each {
+        let each = rules.into_iter().zip(plans).zip(ordinals).zip(names).zip(identities);
+        for ((((rule, plans), ordinal), cost_name), identity) in each {
             let meaning = self.meaning(limit, &rule, plans.as_ref(), cost_name);
-            if let Some(dry_run) = &self.dry_run {
-                let is_shared = dry_run.beside.binary_search(&meaning).is_ok();
-                if is_shared {
-                    self.shared.push(meaning);
-                }
-                // A dry run asks no global store. If the other policy has the same rule, the
-                // global store's reply is valid for both.
-                if rule.global.take().is_some() && is_shared {
-                    continue;
-                }
-            }
             let actors = rule.actors_name(limit);
             let global = rule.global.as_ref().map_or("", GlobalDraft::kind);
             match sorted.iter_mut().find(|(other, kind, _)| *other == actors && *kind == global) {
-                Some((.., group)) => group.push(PlacedRule { meaning, ordinal, cost_name, rule, plans }),
+                Some((.., group)) => {
+                    group.push(PlacedRule { meaning, identity, ordinal, cost_name, rule, plans })
+                }
                 None => {
                     sorted.push((
                         actors,
                         global,
-                        vec![PlacedRule { meaning, ordinal, cost_name, rule, plans }],
+                        vec![PlacedRule { meaning, identity, ordinal, cost_name, rule, plans }],
                     ));
                 }
             }
@@ -269,7 +260,7 @@ impl Builder {
         let mut base = 0;
         let drafts = drafts.into_iter().enumerate();
         self.rules.extend(drafts.map(
-            |(at, PlacedRule { meaning, cost_name, rule: draft, mut plans, .. })| {
+            |(at, PlacedRule { meaning, identity, cost_name, rule: draft, mut plans, .. })| {
                 if let Some(plans) = &mut plans {
                     base = if plans.is_base { at } else { base };
                     plans.base = base;
@@ -281,7 +272,8 @@ impl Builder {
                     name: draft.name.into(),
                     meaning,
                     is_global: is_shared,
-                    enforced: draft.enforced,
+                    enforce: draft.enforce,
+                    identity,
                     reject_delay: draft.reject_delay,
                     cost: draft.cost.fixed().unwrap_or(0),
                     varying: (draft.cost.settles() || draft.cost.fixed().is_none())
@@ -295,7 +287,7 @@ impl Builder {
             },
         ));
         let meaning = Hasher::name(meaning.as_bytes());
-        let actors = GroupActors { meaning, actors, missing, rules: start..self.rules.len() };
+        let actors = GroupActors { actors, missing, rules: start..self.rules.len() };
         let Some(on_error) = on_error else {
             groups.push(self.cells(&name, &actors, Role::Primary).into());
             return;
@@ -314,34 +306,35 @@ impl Builder {
     fn cells(&mut self, name: &str, actors: &GroupActors, role: Role) -> Group {
         let id = self.groups;
         self.groups = id.saturating_add(1);
-        let tables = Tables { max_actors: self.max_actors, dry_run: self.dry_run.as_ref() };
-        actors.group((id, name, role), &mut self.rules, &tables)
+        actors.group((id, name, role), &mut self.rules, self.max_actors)
     }
 
-    /// The hash of the rule's meaning, whatever its name and the place of its limit.
+    /// The hash of the rule's meaning, whatever its name, the place of its limit, and for whom the
+    /// rule is enforced.
     fn meaning(&self, limit: &str, rule: &RuleDraft, plans: Option<&RulePlans>, cost_name: u64) -> u64 {
-        let RuleDraft { enforced, counters, global, .. } = rule;
+        let RuleDraft { counters, global, .. } = rule;
         let kind = global.as_ref().map_or("", GlobalDraft::kind);
         // The global store's count of a rule is the same whichever exclusive limits switch the rule
         // off.
         let around = if global.is_some() { "" } else { &*self.around };
         let words = [&*self.found_by, around, &rule.actors_name(limit), kind].join(" | ");
-        let numbers =
-            [u64::from(*enforced), counters.default.salt, counters.default.lease, counters.others()];
+        let numbers = [counters.default.salt, counters.default.lease, counters.others()];
         let plans = plans.map(|plans| [self.plan_meaning, plans.meaning, u64::from(plans.is_base)]);
         let cost = (cost_name > 0).then_some(cost_name);
         let numbers = numbers.into_iter().chain(plans.into_iter().flatten()).chain(cost);
-        let kept = counters.kept();
-        let kept = (kept > 0).then(|| [kept, Hasher::name(self.important.as_bytes())]);
-        let numbers = numbers.chain(kept.into_iter().flatten());
+        let headroom = counters.headroom();
+        let headroom = (headroom > 0).then(|| [headroom, Hasher::name(self.high_priority.as_bytes())]);
+        let numbers = numbers.chain(headroom.into_iter().flatten());
         let numbers = numbers.flat_map(u64::to_le_bytes);
         Hasher::name(&words.into_bytes().into_iter().chain(numbers).collect::<Vec<u8>>())
     }
 }
 
-/// A rule, the hash of its meaning, and its number among global rules with the same meaning.
+/// A rule, the hash of its meaning, and its number among global rules with the same meaning. Its
+/// identity is that of [`Rule::identity`].
 struct PlacedRule {
     meaning: u64,
+    identity: u64,
     ordinal: u64,
     cost_name: u64,
     rule: RuleDraft,

@@ -16,7 +16,7 @@ pub(crate) fn merged(limits: impl Iterator<Item = LimitDraft>) -> Vec<LimitDraft
         match places.get(meaning.as_bytes()).and_then(|place| merged.get_mut(*place)) {
             Some(first) => {
                 first.exclusive |= limit.exclusive;
-                first.important |= limit.important;
+                first.high_priority |= limit.high_priority;
                 first.rules.extend(limit.rules);
             }
             None => {
@@ -42,7 +42,7 @@ pub(crate) fn cost_name(meaning: &str) -> u64 {
 }
 
 /// For each rule of a limit, the number of global rules before it that have the same meaning. Rules
-/// with the same meaning are first sorted by their overrides, plans, costs and what they keep. So
+/// with the same meaning are first sorted by their overrides, plans, costs and headroom. So
 /// the number does not depend on the order of the rules in the document.
 pub(crate) fn ordinals(
     limit: &str,
@@ -56,8 +56,8 @@ pub(crate) fn ordinals(
             let name = Hasher::name(rule.actors_name(limit).as_bytes());
             let Counters { default: counter, .. } = &rule.counters;
             let plans = RulePlans::order(plans.as_ref());
-            let kept = rule.counters.kept();
-            let order = (rule.counters.others(), global.kind(), rule.enforced, plans, *cost_name, kept);
+            let headroom = rule.counters.headroom();
+            let order = (rule.counters.others(), global.kind(), plans, *cost_name, headroom);
             alike.push(((name, counter.salt), order, at));
         }
     }

@@ -1,7 +1,7 @@
 //! What a request costs, in units of its rule's quota.
 
 use super::statuses::Statuses;
-use super::usage::{Measure, Measures, Usage};
+use super::usage::{Measure, Measures, Usage, digits};
 use crate::algorithm::Quota;
 use crate::request::token::header_name;
 use crate::request::{Part, PartId, Parts, Request};
@@ -29,8 +29,8 @@ pub(crate) enum Owed {
     Nothing,
     /// The cost is known. The status decides whether it is charged.
     Known(u64),
-    /// The host measures the cost.
-    Measured,
+    /// The host measures the cost. So many units are charged on arrival.
+    Measured(u64),
 }
 
 /// Where the cost of a request comes from.
@@ -49,25 +49,25 @@ pub enum CostSource {
     },
     /// The length of the request's body in bytes.
     RequestBytes {
-        /// The header `content-length`. A body of undeclared length is measured.
+        /// The declared length, which is charged on arrival.
         length: PartId,
     },
     /// The length of the response's body in bytes.
-    ResponseBytes(Reserve),
+    ResponseBytes(Estimate),
     /// A number that the response has.
     Response {
         /// The number.
         measure: Measure,
-        /// The cost without such a number; `None`: what was reserved.
+        /// The cost of a response without the number; `None`: the estimate.
         default: Option<u64>,
         /// The charge on arrival, and the largest cost.
-        reserve: Reserve,
+        estimate: Estimate,
     },
 }
 
 /// What a request is charged on arrival if its cost is known later.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Reserve {
+pub struct Estimate {
     /// Units that are charged on arrival: 0 to `max`.
     pub units: u64,
     /// The largest cost in units, up to 10⁹.
@@ -111,10 +111,8 @@ impl Cost {
             }
             Value::Text(_) => {
                 match node.choice("cost", &[("request_bytes", true), ("response_bytes", false)])? {
-                    true => CostSource::RequestBytes {
-                        length: parts.intern(Part::Header("content-length".into())),
-                    },
-                    false => CostSource::ResponseBytes(Reserve { units: 0, max: Quota::MAX_RPU }),
+                    true => CostSource::RequestBytes { length: parts.intern(Part::BodySize) },
+                    false => CostSource::ResponseBytes(Estimate { units: 0, max: Quota::MAX_RPU }),
                 }
             }
             Value::Object(_) => object(node, parts)?,
@@ -158,37 +156,45 @@ impl Cost {
                 Owed::Known(units.map_or(*default, |units| units.clamp(*range.start(), *range.end())))
             }
             CostSource::RequestBytes { length } => {
-                let bytes = number(request, *length);
-                bytes.map_or(Owed::Measured, |bytes| Owed::Known(bytes.min(Quota::MAX_RPU)))
+                Owed::Measured(number(request, *length).unwrap_or(0).min(Quota::MAX_RPU))
             }
-            CostSource::ResponseBytes(_) | CostSource::Response { .. } => Owed::Measured,
+            CostSource::ResponseBytes(estimate) | CostSource::Response { estimate, .. } => {
+                Owed::Measured(estimate.units)
+            }
         };
-        let is_settled = owed == Owed::Measured || self.charge.is_some() || self.refund.is_some();
-        (self.reserve(owed), if is_settled { owed } else { Owed::Nothing })
+        let is_settled = matches!(owed, Owed::Measured(_)) || self.charge.is_some() || self.refund.is_some();
+        (self.estimate(owed), if is_settled { owed } else { Owed::Nothing })
     }
 
     /// The charge on arrival in a quota that has room.
-    fn reserve(&self, owed: Owed) -> u64 {
-        match (&self.source, owed) {
+    fn estimate(&self, owed: Owed) -> u64 {
+        match owed {
             _ if self.charge.is_some() => 0,
-            (_, Owed::Known(units)) => units,
-            (CostSource::ResponseBytes(reserve) | CostSource::Response { reserve, .. }, _) => reserve.units,
-            _ => 0,
+            Owed::Nothing => 0,
+            Owed::Known(units) | Owed::Measured(units) => units,
         }
     }
 
     /// The final charge of a request that was `charged` on arrival. What the quota of another plan
-    /// had no room for is not charged later, either. `None`: the charge stays as it is.
-    pub(crate) fn at_end(&self, owed: Owed, charged: u64, usage: &Usage, measures: &Measures) -> Option<u64> {
-        let units = self.final_cost(owed, usage, measures)?;
-        Some(match units.checked_sub(self.reserve(owed)) {
+    /// had no room for is not charged later, either. `None`: the charge stays as it is. Adds to
+    /// `unread` if the cost is a number that could not be read.
+    pub(crate) fn at_end(
+        &self,
+        owed: Owed,
+        charged: u64,
+        usage: &Usage,
+        measures: &Measures,
+        unread: &mut u32,
+    ) -> Option<u64> {
+        let units = self.final_cost(owed, usage, measures, unread)?;
+        Some(match units.checked_sub(self.estimate(owed)) {
             Some(more) => charged.saturating_add(more),
             None => units.min(charged),
         })
     }
 
     /// The cost of a request that has ended. `None`: it has none.
-    fn final_cost(&self, owed: Owed, usage: &Usage, measures: &Measures) -> Option<u64> {
+    fn final_cost(&self, owed: Owed, usage: &Usage, measures: &Measures, unread: &mut u32) -> Option<u64> {
         let has = |statuses: &Option<Statuses>| {
             usage.status.zip(statuses.as_ref()).map(|(status, statuses)| statuses.contains(status))
         };
@@ -198,26 +204,31 @@ impl Cost {
         if self.charge.is_some() && has(&self.charge) != Some(true) {
             return None;
         }
-        let units = match (&self.source, owed) {
+        Some(match (&self.source, owed) {
             (_, Owed::Known(units)) => units,
             (CostSource::RequestBytes { .. }, _) => usage.request_bytes.min(Quota::MAX_RPU),
-            // Without a response, nothing is known.
-            (_, _) if usage.status.is_none() => return None,
-            (CostSource::ResponseBytes(reserve), _) => usage.response_bytes.min(reserve.max),
-            (CostSource::Response { measure, default, reserve }, _) => {
+            (CostSource::ResponseBytes(estimate), _) => usage.response_bytes.min(estimate.max),
+            (CostSource::Response { measure, default, estimate }, _) => {
                 let at = measures.values.iter().position(|value| value == measure)?;
-                let units = usage.values.get(at).copied().flatten();
-                units.or(*default).unwrap_or(reserve.units).min(reserve.max)
+                let number = usage.values.get(at).copied().unwrap_or_default();
+                let default = default.unwrap_or(estimate.units);
+                let units = if number.is_final {
+                    number.seen.unwrap_or(default)
+                } else {
+                    // A client must not pay less because it hides the number.
+                    *unread = unread.saturating_add(1);
+                    number.seen.unwrap_or(0).max(default).max(estimate.units)
+                };
+                units.min(estimate.max)
             }
             _ => return None,
-        };
-        Some(units)
+        })
     }
 
     /// Adds what the host has to measure.
     pub(crate) fn measure(&self, measures: &mut Measures) {
-        // Without a status there was no response, and its costs are unknown.
-        let is_response = matches!(self.source, CostSource::ResponseBytes(_) | CostSource::Response { .. });
+        // The status tells whether a response has a body that may have a number.
+        let is_response = matches!(self.source, CostSource::Response { .. });
         measures.status |= self.charge.is_some() || self.refund.is_some() || is_response;
         match &self.source {
             CostSource::RequestBytes { .. } => measures.request_bytes = true,
@@ -239,10 +250,10 @@ impl Cost {
                 [&numbers(&[*default, *range.start(), *range.end()]), " ", &*parts.meaning(*part)].concat()
             }
             CostSource::RequestBytes { .. } => "request bytes".into(),
-            CostSource::ResponseBytes(Reserve { units, max }) => {
+            CostSource::ResponseBytes(Estimate { units, max }) => {
                 ["response bytes ", &*numbers(&[*units, *max])].concat()
             }
-            CostSource::Response { measure, default, reserve: Reserve { units, max } } => {
+            CostSource::Response { measure, default, estimate: Estimate { units, max } } => {
                 let (kind, name) = match measure {
                     Measure::Header(name) => ("response header ", name),
                     Measure::Json(pointer) => ("response json ", pointer),
@@ -267,14 +278,16 @@ fn object(node: &Node, parts: &mut Parts) -> Option<CostSource> {
     header(fields, parts)
 }
 
-/// Reads `{response_header, reserve, max, default}`, or the same with `response_json`, or
-/// `{response_bytes: true, reserve, max}`.
+/// Reads `{response_header, estimate, max, default}`, or the same with `response_json`, or
+/// `{response_bytes: true, estimate, max}`.
 fn response(mut fields: Fields) -> Option<CostSource> {
     let (header, json, bytes) =
         (fields.take("response_header"), fields.take("response_json"), fields.take("response_bytes"));
     let max = fields.take("max").map_or(Some(Quota::MAX_RPU), |node| node.size(1..=Quota::MAX_RPU));
     let most = max.unwrap_or(Quota::MAX_RPU);
-    let units = fields.take("reserve").map_or(Some(0), |node| node.size(0..=most));
+    // The old name of `estimate` has an error of its own.
+    let is_known = ["estimate", "reserve", "default"].iter().any(|key| fields.has(key));
+    let units = fields.take("estimate").map_or(Some(0), |node| node.size(0..=most));
     let measure = match (header, json, bytes) {
         (Some(node), None, None) => {
             let name = header_name(node.text()?, &node, |name| match name {
@@ -297,13 +310,24 @@ fn response(mut fields: Fields) -> Option<CostSource> {
         Some(_) => fields.take("default").map(|node| node.size(0..=most)),
         None => None,
     };
+    let is_hidden = measure.is_some() && !is_known;
+    if is_hidden {
+        fields.fail(
+            "the cost of a response without the number, or whose number cannot be read, is not given, \
+             expected `estimate`, `default` or both, for example `estimate: 500`",
+        );
+    }
+    fields.renamed("reserve", "`estimate`: write `estimate: 500`");
     fields.finish();
-    let reserve = Reserve { units: units?, max: max? };
+    if is_hidden {
+        return None;
+    }
+    let estimate = Estimate { units: units?, max: max? };
     match (measure, default) {
-        (None, _) => Some(CostSource::ResponseBytes(reserve)),
+        (None, _) => Some(CostSource::ResponseBytes(estimate)),
         (Some(_), Some(None)) => None,
         (Some(measure), default) => {
-            Some(CostSource::Response { measure: measure?, default: default.flatten(), reserve })
+            Some(CostSource::Response { measure: measure?, default: default.flatten(), estimate })
         }
     }
 }
@@ -342,17 +366,9 @@ fn reserved(name: &str) -> Option<&'static str> {
     }
 }
 
-/// The whole number in a header. Spaces around the number are ignored. A number above 2⁶⁴ − 1
-/// counts as 2⁶⁴ − 1.
+/// The whole number in a part of the request.
 fn number(request: &Request, part: PartId) -> Option<u64> {
     digits(request.get(part)?)
-}
-
-fn digits(value: &[u8]) -> Option<u64> {
-    let digits = value.trim_ascii();
-    let add =
-        |sum: u64, digit: &u8| sum.saturating_mul(10).saturating_add(u64::from(digit.wrapping_sub(b'0')));
-    (!digits.is_empty() && digits.iter().all(u8::is_ascii_digit)).then(|| digits.iter().fold(0, add))
 }
 
 #[cfg(test)]

@@ -6,9 +6,9 @@ use crate::cells::table::Hasher;
 use diana_base::map::KeyMap;
 use diana_base::time::Time;
 
-/// What a counter keeps for important requests.
+/// The part of a quota that only requests of high priority may take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kept {
+pub enum Headroom {
     /// This many units.
     Units(u64),
     /// A part of what the counter admits at most, in percent and rounded up. The part moves with
@@ -16,9 +16,9 @@ pub enum Kept {
     Percent(u64),
 }
 
-impl Default for Kept {
-    fn default() -> Kept {
-        Kept::Units(0)
+impl Default for Headroom {
+    fn default() -> Headroom {
+        Headroom::Units(0)
     }
 }
 
@@ -35,8 +35,8 @@ pub struct Counter {
     pub algorithm: Box<dyn Algorithm>,
     /// The most units that one lease of a global rule holds for one actor; 0: no lease.
     pub lease: u64,
-    /// What requests that are not important leave for important ones.
-    pub kept: Kept,
+    /// What other requests leave for those of high priority.
+    pub headroom: Headroom,
     /// The hash of [`Algorithm::meaning`].
     pub(crate) salt: u64,
     /// Where the state begins in the group's cell, in bytes.
@@ -46,7 +46,7 @@ pub struct Counter {
 }
 
 impl Counter {
-    /// A counter without a lease that keeps nothing. See the example of
+    /// A counter without a lease and without headroom. See the example of
     /// [`Draft::build`](super::Draft::build).
     #[must_use]
     pub fn new(quota: Quota, algorithm: Box<dyn Algorithm>) -> Counter {
@@ -59,7 +59,7 @@ impl Counter {
             is_adaptive,
             algorithm,
             lease: 0,
-            kept: Kept::default(),
+            headroom: Headroom::default(),
             salt,
             offset: 0,
             size,
@@ -82,24 +82,24 @@ impl Counter {
         cell.get(self.offset..end).unwrap_or_default()
     }
 
-    /// How many units the counter keeps now; 0: none.
+    /// The headroom in units now; 0: none.
     #[must_use]
-    pub fn kept(&self) -> u64 {
-        match self.kept {
-            Kept::Units(units) => units,
-            Kept::Percent(percent) => self.shown().rpu.saturating_mul(percent).div_ceil(100),
+    pub fn headroom(&self) -> u64 {
+        match self.headroom {
+            Headroom::Units(units) => units,
+            Headroom::Percent(percent) => self.shown().rpu.saturating_mul(percent).div_ceil(100),
         }
     }
 
-    /// Whether the counter admits no more than what it keeps, if it keeps anything.
-    pub(crate) fn has_only_kept(&self, cell: &[u8], now: Time) -> bool {
-        let kept = self.kept();
-        if kept == 0 {
+    /// Whether the counter has headroom and admits no more than that.
+    pub(crate) fn has_only_headroom(&self, cell: &[u8], now: Time) -> bool {
+        let headroom = self.headroom();
+        if headroom == 0 {
             return false;
         }
         let mut state = self.state(cell).to_vec();
         self.algorithm.prepare(&mut state, now);
-        self.algorithm.step(&mut state, now, 0).remaining <= kept
+        self.algorithm.step(&mut state, now, 0).remaining <= headroom
     }
 
     pub(crate) fn state_mut<'c>(&self, cell: &'c mut [u8]) -> &'c mut [u8] {
@@ -139,6 +139,11 @@ impl Counters {
         !self.overrides.is_empty() && self.overrides.get(value).is_some()
     }
 
+    /// A hash of all quotas.
+    pub(super) fn meaning(&self) -> u64 {
+        Hasher::of(&(self.default.salt, self.default.lease, self.others()))
+    }
+
     /// A hash of all effective overrides, whatever their order; 0 without any.
     pub(crate) fn others(&self) -> u64 {
         let sum = |sum: u64, value: &[u8]| {
@@ -148,12 +153,12 @@ impl Counters {
         self.overrides.keys().fold(0, sum)
     }
 
-    /// A hash of what the counters keep for important requests, whatever the order of overrides; 0
-    /// if they keep nothing. Cells do not depend on this hash.
-    pub(crate) fn kept(&self) -> u64 {
-        let name = |counter: &Counter, value: &[u8]| match (counter.kept(), counter.kept) {
+    /// A hash of the counters' headroom, whatever the order of overrides; 0 without any. Cells do
+    /// not depend on this hash.
+    pub(crate) fn headroom(&self) -> u64 {
+        let name = |counter: &Counter, value: &[u8]| match (counter.headroom(), counter.headroom) {
             (0, _) => 0,
-            (_, Kept::Percent(percent)) if counter.is_adaptive => {
+            (_, Headroom::Percent(percent)) if counter.is_adaptive => {
                 Hasher::name(&[&percent.to_le_bytes(), &b"%"[..], value].concat())
             }
             (units, _) => Hasher::name(&[&units.to_le_bytes(), value].concat()),

@@ -2,13 +2,14 @@
 
 use super::cost::Cost;
 use super::counter::Counters;
-use super::dry_run::DryRun;
+use super::enforce::Enforce;
 use super::global_group::OnError;
 use super::lists::Lists;
 use super::missing::Missing;
 use super::plans::{PlanCounters, PlanId, PlanSource};
 use crate::actor::Named;
 use crate::actor::ip;
+use crate::cells::table::Hasher;
 use crate::matcher::Matcher;
 use crate::matcher::pattern::{Pattern, Specificity};
 use crate::request::Parts;
@@ -29,16 +30,14 @@ pub struct Draft {
     pub limits: Vec<LimitDraft>,
     /// The allow list and the deny list.
     pub lists: Lists,
-    /// Whether the deny list refuses, or only reports.
-    pub enforced: bool,
+    /// For which clients the deny list refuses. For others it only reports.
+    pub enforce: Enforce,
     /// Where a request shows its plan; set if a rule has plans.
     pub plan: Option<PlanSource>,
     /// The number of actors that the table of each group has room for.
     pub max_actors: u64,
     /// Set if a rule is global.
     pub store: Option<StoreDraft>,
-    /// Set if the policy decides beside another one.
-    pub dry_run: Option<DryRun>,
 }
 
 /// A limit, as the configuration describes it.
@@ -52,8 +51,8 @@ pub struct LimitDraft {
     pub meaning: String,
     /// Whether the limit switches off less specific limits.
     pub exclusive: bool,
-    /// Whether requests that match may take what rules keep for important requests.
-    pub important: bool,
+    /// Whether requests that match have a high priority: they may take the headroom of rules.
+    pub high_priority: bool,
     /// The rules, in the order of the document.
     pub rules: Vec<RuleDraft>,
 }
@@ -76,13 +75,15 @@ impl LimitDraft {
 pub struct RuleDraft {
     /// Unique in the policy.
     pub name: String,
+    /// Whether the document gives the name. Otherwise the rule is identified by what it does.
+    pub is_named: bool,
     /// The actors that the rule counts as one tuple. Without any, the rule counts all requests
     /// together.
     pub actors: Vec<Named>,
     /// How the rule treats requests without the actor.
     pub missing: Missing,
-    /// Whether the rule refuses. A shadow rule only counts and reports.
-    pub enforced: bool,
+    /// For which actors the rule refuses. For others it only counts and reports.
+    pub enforce: Enforce,
     /// How long the host delays a refusal by this rule; zero: not at all.
     pub reject_delay: Span,
     /// What a request costs.
@@ -96,6 +97,17 @@ pub struct RuleDraft {
 }
 
 impl RuleDraft {
+    /// What decides for which actors a part is enforced: the hash of the rule's name, or without
+    /// one of what the rule counts in a limit with this meaning, and by which numbers. It is the
+    /// same wherever a rule is counted.
+    pub(crate) fn identity(&self, limit: &str) -> u64 {
+        let numbers = self.counters.default.salt.to_le_bytes();
+        match self.is_named {
+            true => Hasher::name(self.name.as_bytes()),
+            false => Hasher::name(&[self.actors_name(limit).as_bytes(), &numbers].concat()),
+        }
+    }
+
     /// The canonical text of the actors that the rule counts in a limit with this meaning.
     pub(crate) fn actors_name(&self, limit: &str) -> String {
         let actors: Vec<&str> = self.actors.iter().map(Named::meaning).collect();

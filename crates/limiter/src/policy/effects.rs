@@ -1,29 +1,51 @@
-//! The effects of one request on the rules of a group, by the request's plan and importance.
+//! The effects of one request on the rules of a group, by the class of the request.
 
 use super::counter::Counter;
+use super::enforce::RolloutHash;
 use super::group::ActorRules;
 use super::missing::BY_VALUE;
 use super::plans::{Effect, PlanId, RulePlans};
 use super::rule::{Role, Rule};
 use std::sync::Arc;
 
+/// What the rules of a group need to know of a request beside its actor and its cost.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct RequestClass {
+    pub(crate) plan: PlanId,
+    /// Whether the request may take the headroom of rules.
+    pub(crate) is_high_priority: bool,
+    /// What decides whether rules are enforced for the request.
+    pub(crate) rollout: RolloutHash,
+}
+
+impl Default for RequestClass {
+    fn default() -> RequestClass {
+        RequestClass { plan: PlanId::default(), is_high_priority: true, rollout: RolloutHash::default() }
+    }
+}
+
 impl<'a> ActorRules<'a> {
-    /// The rules for a request of this plan.
-    pub(crate) fn on(mut self, plan: PlanId) -> ActorRules<'a> {
-        self.plan = plan;
+    /// The rules for a request of this class.
+    pub(crate) fn of(mut self, class: RequestClass) -> ActorRules<'a> {
+        self.class = class;
         self
     }
 
-    /// The rules for a request of this importance.
-    pub(crate) fn as_important(mut self, is_important: bool) -> ActorRules<'a> {
-        self.is_important = is_important;
-        self
+    /// The rules for a request of this plan.
+    pub(crate) fn on(self, plan: PlanId) -> ActorRules<'a> {
+        self.of(RequestClass { plan, ..RequestClass::default() })
+    }
+
+    /// Whether the rule refuses the request if it does not fit. Otherwise the rule is in shadow.
+    #[inline]
+    pub(crate) fn enforces(&self, rule: &Rule) -> bool {
+        rule.enforces(self.class.rollout)
     }
 
     /// How many units the request has to leave in this counter of the group.
     #[inline]
-    pub(crate) fn kept(&self, counter: &Counter) -> u64 {
-        if self.group.keeps && !self.is_important { counter.kept() } else { 0 }
+    pub(crate) fn headroom(&self, counter: &Counter) -> u64 {
+        if self.group.has_headroom && !self.class.is_high_priority { counter.headroom() } else { 0 }
     }
 
     /// The effect of the request on this rule of the group. An override wins over the plan.
@@ -31,7 +53,7 @@ impl<'a> ActorRules<'a> {
     pub(crate) fn effect(&self, rule: &Rule) -> Effect {
         match &rule.plans {
             None => Effect::Decides,
-            Some(plans) => effect_by_plan(plans, self.own, self.key, self.plan),
+            Some(plans) => effect_by_plan(plans, self.own, self.key, self.class.plan),
         }
     }
 

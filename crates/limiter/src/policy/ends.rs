@@ -23,7 +23,7 @@ impl Policy {
     pub fn needs_ends(&self) -> bool {
         let waits_or_holds = |counters: &Counters| {
             let mut algorithms = counters.all().map(|counter| &counter.algorithm);
-            algorithms.any(|algorithm| algorithm.ends_with_request() || algorithm.without_waiting().is_some())
+            algorithms.any(|algorithm| algorithm.ends_with_request() || algorithm.may_wait())
         };
         // A request may wait for the store of a global rule.
         self.measures().any()

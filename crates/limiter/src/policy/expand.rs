@@ -29,8 +29,8 @@ pub(super) fn expand(
         let mut text = source.name(plan).unwrap_or_default().as_bytes().to_vec();
         let place = quota.map(|quota| {
             text.extend([quota.primary.salt, quota.primary.lease].map(u64::to_le_bytes).concat());
-            if quota.primary.kept() > 0 {
-                text.extend(quota.primary.kept().to_le_bytes());
+            if quota.primary.headroom() > 0 {
+                text.extend(quota.primary.headroom().to_le_bytes());
             }
             place(&mut rules, quota)
         });

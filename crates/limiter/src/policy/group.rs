@@ -3,6 +3,8 @@
 
 use super::cost::Owed;
 use super::counter::Counter;
+use super::effects::RequestClass;
+use super::enforce::RolloutHash;
 use super::missing::{BY_ADDRESS, BY_VALUE, Missing, SHARED};
 use super::plans::{Effect, PlanId};
 use super::rule::{Role, Rule, RuleId};
@@ -26,8 +28,6 @@ pub(crate) struct Group {
     pub(crate) id: usize,
     /// The hash of what the group counts and of its role, the same in every policy.
     pub(crate) name: u64,
-    /// The hash of the limit's and the actors' meaning, the same for every role.
-    pub(crate) meaning: u64,
     pub(crate) actors: Vec<Named>,
     pub(crate) missing: Missing,
     pub(crate) rules: Range<usize>,
@@ -42,10 +42,12 @@ pub(crate) struct Group {
     pub(crate) ends_with_request: bool,
     /// Whether a rule has a penalty, so that refusals are counted.
     pub(crate) has_penalty: bool,
-    /// Whether a rule keeps quota for important requests.
-    pub(crate) keeps: bool,
+    /// Whether a rule has headroom.
+    pub(crate) has_headroom: bool,
     /// Whether a rule has plans.
     pub(crate) has_plans: bool,
+    /// Whether a rule is enforced for a part of its actors.
+    pub(crate) has_rollout: bool,
     /// Whether the cost of any rule depends on the request.
     pub(crate) varies: bool,
     /// Whether requests of any rule are settled at their end.
@@ -116,6 +118,25 @@ impl Group {
         Identity::Actor(self.hash(all, hasher, keys.get(start..).unwrap_or_default()))
     }
 
+    /// What decides for which actors the rules are enforced, in a request whose actor's key stands
+    /// in `keys` from `start`. A rule that counts requests of different clients together is
+    /// enforced for a part of their addresses.
+    pub(crate) fn rollout(
+        &self,
+        address: &Named,
+        request: &Request,
+        keys: &mut Vec<u8>,
+        start: usize,
+    ) -> RolloutHash {
+        if !self.has_rollout {
+            return RolloutHash::default();
+        }
+        match keys.get(start..) {
+            Some(key @ [BY_VALUE | BY_ADDRESS, ..]) if !self.actors.is_empty() => RolloutHash::of_key(key),
+            _ => RolloutHash::of_address(address, request, keys),
+        }
+    }
+
     /// Adds the cost of `request` by each rule to `costs`, which is empty. Only for a group whose
     /// costs vary. `all` holds the policy's rules.
     pub(crate) fn weigh(
@@ -165,19 +186,17 @@ impl Group {
 
     /// The rules of this group, as they count the actor with this key.
     pub(crate) fn for_actor<'a>(&'a self, all: &'a [Arc<Rule>], key: &'a [u8]) -> ActorRules<'a> {
-        ActorRules { own: self.own(all), group: self, key, plan: PlanId::default(), is_important: true }
+        ActorRules { own: self.own(all), group: self, key, class: RequestClass::default() }
     }
 }
 
-/// The rules of a group as they count one actor, in a request of one plan and importance.
+/// The rules of a group as they count one actor, in a request of one class.
 #[derive(Clone, Copy)]
 pub(crate) struct ActorRules<'a> {
     pub(crate) own: &'a [Arc<Rule>],
     pub(crate) group: &'a Group,
     pub(crate) key: &'a [u8],
-    pub(crate) plan: PlanId,
-    /// Whether the request may take what rules keep.
-    pub(crate) is_important: bool,
+    pub(crate) class: RequestClass,
 }
 
 impl<'a> ActorRules<'a> {
@@ -218,14 +237,15 @@ impl<'a> ActorRules<'a> {
         hash
     }
 
-    /// The eviction rank of the actor's cell: the highest of its rules. A shadow rule refuses
-    /// nobody. A rule with nothing left but what it keeps refuses, too.
+    /// The eviction rank of the actor's cell: the highest of its rules. A rule in shadow refuses
+    /// nobody; a rule that is enforced for a part may refuse this actor. A rule with nothing left
+    /// but its headroom refuses, too.
     pub(crate) fn eviction_rank(self, cell: &[u8], now: Time) -> EvictionRank {
         let rank = |(rule, counter): (&Rule, &Counter)| {
             let rank = counter.algorithm.eviction_rank(counter.state(cell), now);
             match rank {
-                EvictionRank::Refusing(span) if !rule.enforced => EvictionRank::Used(span),
-                EvictionRank::Used(span) if rule.enforced && counter.has_only_kept(cell, now) => {
+                EvictionRank::Refusing(span) if !rule.enforced() => EvictionRank::Used(span),
+                EvictionRank::Used(span) if rule.enforced() && counter.has_only_headroom(cell, now) => {
                     EvictionRank::Refusing(span)
                 }
                 rank => rank,

@@ -11,8 +11,8 @@ use std::sync::Arc;
 pub(crate) struct Limit {
     pub(crate) conditions: Vec<Box<dyn Matcher>>,
     pub(crate) exclusive: bool,
-    /// Whether requests that match are important.
-    pub(crate) important: bool,
+    /// Whether requests that match have a high priority.
+    pub(crate) high_priority: bool,
     /// Limits of one rank are equally specific.
     pub(crate) rank: usize,
     pub(crate) groups: Vec<Arc<Group>>,
@@ -26,8 +26,8 @@ impl Limit {
     /// The value of [`Limit::is_cacheable`] for a limit with these groups.
     pub(super) fn is_cacheable(groups: &[Arc<Group>], global_groups: &[GlobalGroup]) -> bool {
         let is_known = |group: &Group| {
-            let Group { role, varies, has_plans, keeps, ends_with_request, .. } = *group;
-            role == Role::Primary && !varies && !has_plans && !keeps && !ends_with_request
+            let Group { role, varies, has_plans, has_headroom, ends_with_request, .. } = *group;
+            role == Role::Primary && !varies && !has_plans && !has_headroom && !ends_with_request
         };
         global_groups.is_empty() && groups.iter().all(|group| is_known(group))
     }

@@ -3,6 +3,7 @@
 use crate::actor;
 use crate::actor::Named;
 use crate::actor::address::Network;
+use crate::cells::table::Hasher;
 use crate::request::Request;
 use diana_base::map::KeySet;
 use std::net::IpAddr;
@@ -73,6 +74,15 @@ fn bytes(address: IpAddr) -> [u8; 16] {
 }
 
 impl List {
+    /// A hash of all entries, whatever their order.
+    pub(super) fn canonical_hash(&self) -> u64 {
+        let networks =
+            |(kind, firsts): &((bool, u8), KeySet)| Hasher::of(&(kind, Hasher::of_all(firsts.keys())));
+        let actors =
+            |(named, values): &(Named, KeySet)| Hasher::of(&(named.meaning(), Hasher::of_all(values.keys())));
+        Hasher::of_all(self.networks.iter().map(networks).chain(self.actors.iter().map(actors)))
+    }
+
     pub(crate) fn is_empty(&self) -> bool {
         self.networks.is_empty() && self.actors.is_empty()
     }

@@ -2,6 +2,7 @@
 
 use super::cost::Cost;
 use super::counter::{Counter, Counters};
+use super::enforce::{Enforce, RolloutHash};
 use super::plans::RulePlans;
 use crate::algorithm::Quota;
 use diana_base::time::Span;
@@ -28,11 +29,13 @@ impl RuleId {
 #[derive(Debug)]
 pub struct Rule {
     pub(crate) name: Box<str>,
-    /// The hash of all that the rule does, without its name.
+    /// The hash of all by which the rule counts, without its name.
     pub(crate) meaning: u64,
     /// Whether a global store counts the rule.
     pub(crate) is_global: bool,
-    pub(crate) enforced: bool,
+    pub(crate) enforce: Enforce,
+    /// What decides for which actors a part is enforced: see `RuleDraft::identity`.
+    pub(crate) identity: u64,
     pub(crate) reject_delay: Span,
     /// What each request costs on arrival, in units. 0 charges nothing, and refuses if not one unit
     /// is left.
@@ -68,17 +71,29 @@ impl Rule {
         &self.name
     }
 
-    /// The hash of all that the rule does, without its name. Two rules with the same meaning treat
-    /// every request alike, in whatever documents they are.
+    /// The hash of all by which the rule counts, without its name and for whom it is enforced. Two
+    /// rules with the same meaning count every request alike, in whatever documents they are.
     #[must_use]
     pub fn meaning(&self) -> u64 {
         self.meaning
     }
 
-    /// Whether the rule refuses. A shadow rule only counts and reports.
+    /// The part of its actors for which the rule refuses.
+    #[must_use]
+    pub fn enforce(&self) -> Enforce {
+        self.enforce
+    }
+
+    /// Whether the rule refuses anybody. A rule in shadow only counts and reports.
     #[must_use]
     pub fn enforced(&self) -> bool {
-        self.enforced
+        self.enforce > Enforce::NOBODY
+    }
+
+    /// Whether the rule refuses requests of this actor.
+    #[inline]
+    pub(crate) fn enforces(&self, actor: RolloutHash) -> bool {
+        self.enforce.includes(self.identity, actor)
     }
 
     /// The quota for actors without an override, and its algorithm.
@@ -140,11 +155,11 @@ impl Rule {
         other.unwrap_or(&self.primary)
     }
 
-    /// The order of the rule's state in a cell, independent of the document's order. What the rule
-    /// keeps comes last: if only this changes, states rarely change places.
+    /// The order of the rule's state in a cell, independent of the document's order. The headroom
+    /// comes last: if only this changes, states rarely change places.
     pub(crate) fn order(&self, role: Role) -> impl Ord + Copy + use<> {
         let (counters, plans) = (self.counters(role), RulePlans::order(self.plans.as_deref()));
-        (counters.order(), self.enforced, plans, self.cost_name, counters.kept())
+        (counters.order(), plans, self.cost_name, counters.headroom())
     }
 
     pub(crate) fn counters_mut(&mut self, role: Role) -> &mut Counters {

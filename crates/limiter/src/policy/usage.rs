@@ -1,7 +1,5 @@
 //! What a host has to measure for a policy, and the result.
 
-use diana_base::time::Span;
-
 /// A value of a response that a cost names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Measure {
@@ -12,12 +10,57 @@ pub enum Measure {
     Json(Box<str>),
 }
 
+/// A number of a response, as far as the host could read it. By default nothing is known.
+///
+/// ```
+/// use diana_limiter::policy::ResponseNumber;
+///
+/// let read = |value: &str| ResponseNumber::in_header(Some(value.as_bytes()));
+/// assert_eq!(read(" 12 "), ResponseNumber::known(Some(12)));
+/// assert_eq!(ResponseNumber::in_header(None), ResponseNumber::known(None));
+/// assert_eq!(read("twelve"), ResponseNumber::default(), "there is a number, but which?");
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ResponseNumber {
+    /// The number; `None` if none was seen.
+    pub seen: Option<u64>,
+    /// Whether the response has this number, or has none. Otherwise the host could not read all of
+    /// the response, which may have another number.
+    pub is_final: bool,
+}
+
+impl ResponseNumber {
+    /// The number of a response that was read; `None` if the response has none.
+    #[must_use]
+    pub fn known(number: Option<u64>) -> ResponseNumber {
+        ResponseNumber { seen: number, is_final: true }
+    }
+
+    /// The number in a header, whose lines are joined by commas.
+    #[must_use]
+    pub fn in_header(value: Option<&[u8]>) -> ResponseNumber {
+        let seen = value.and_then(digits);
+        ResponseNumber { seen, is_final: seen.is_some() || value.is_none() }
+    }
+}
+
+/// The whole number in a text. Spaces around the number are ignored. A number above 2⁶⁴ − 1 counts
+/// as 2⁶⁴ − 1.
+pub(super) fn digits(text: &[u8]) -> Option<u64> {
+    let digits = text.trim_ascii();
+    let add =
+        |sum: u64, digit: &u8| sum.saturating_mul(10).saturating_add(u64::from(digit.wrapping_sub(b'0')));
+    (!digits.is_empty() && digits.iter().all(u8::is_ascii_digit)).then(|| digits.iter().fold(0, add))
+}
+
 /// What a host has to measure of requests and responses. See the example of [`Usage`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Measures {
     /// Whether a rule depends on the status.
     pub status: bool,
-    /// Whether a rule depends on the latency.
+    /// Whether a rule depends on the times of responses: the host has to call
+    /// [`Session::forwarded`](crate::session::Session::forwarded) and
+    /// [`Session::responded`](crate::session::Session::responded).
     pub latency: bool,
     /// Whether a rule counts the bytes of request bodies.
     pub request_bytes: bool,
@@ -96,14 +139,11 @@ impl Measures {
 pub struct Usage {
     /// The status of the response; `None` if there was no response.
     pub status: Option<u16>,
-    /// The time from when the request went on to when the headers of the response came; `None` if
-    /// there was no response.
-    pub latency: Option<Span>,
     /// The bytes of the request's body that passed.
     pub request_bytes: u64,
     /// The bytes of the response's body that passed.
     pub response_bytes: u64,
-    /// The value of each of [`Measures::values`], in the same order; `None` if the response has no
-    /// such number. Missing values at the end count as `None`.
-    pub values: Vec<Option<u64>>,
+    /// The number of each of [`Measures::values`], in the same order. Nothing is known of missing
+    /// ones at the end.
+    pub values: Vec<ResponseNumber>,
 }

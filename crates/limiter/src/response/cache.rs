@@ -108,7 +108,7 @@ impl ResponseCache {
         if options.form == Form::Off {
             return None;
         }
-        ShownRule::tightest_first(policy, decision, shown);
+        ShownRule::tightest_first(decision, shown);
         if shown.is_empty() {
             return None;
         }

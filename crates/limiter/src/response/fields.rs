@@ -102,7 +102,7 @@ mod tests {
     /// The rules to show.
     fn shown(policy: &Policy, states: &[RuleState]) -> Vec<ShownRule> {
         let mut limits = Vec::new();
-        ShownRule::tightest_first(policy, &decision(policy, states), &mut limits);
+        ShownRule::tightest_first(&decision(policy, states), &mut limits);
         limits
     }
 

@@ -3,6 +3,8 @@
 
 use super::overrides::{ResponseOverride, RuleResponses};
 use super::own_headers::{field_value, own_headers, reserved};
+use crate::cells::table::Hasher;
+use crate::policy::{Policy, Rule};
 use crate::request::token::is_token;
 use diana_document::{Node, Value};
 
@@ -34,7 +36,7 @@ pub struct ResponseOptions {
 }
 
 /// The body of a refusal.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Body {
     /// Problem details, see `problem`.
     Problem,
@@ -43,7 +45,7 @@ pub(super) enum Body {
 }
 
 /// The headers that show the remaining quota, see `fields`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Form {
     Ietf,
     XRateLimit,
@@ -71,6 +73,20 @@ impl ResponseOptions {
     /// Sets the response to clients on the deny list.
     pub fn deny(&mut self, response: Option<ResponseOverride>) {
         self.deny = response;
+    }
+
+    /// A hash of all options, whatever the order of headers and rules in the document.
+    #[must_use]
+    pub fn canonical_hash(&self, policy: &Policy) -> u64 {
+        let ResponseOptions { status, body, headers, jitter_percent, form, rules, deny } = self;
+        let hash = |response: Option<&ResponseOverride>| response.map(ResponseOverride::canonical_hash);
+        let each = |((_, rule), RuleResponses { limit, missing }): ((_, &Rule), &RuleResponses)| {
+            let own = (hash(limit.as_deref()), hash(missing.as_ref()));
+            (own != (None, None)).then_some((rule.meaning(), own))
+        };
+        let rules = Hasher::of_all(policy.rules().zip(rules).filter_map(each));
+        let options = (status, body, Hasher::of_all(headers), jitter_percent, form);
+        Hasher::of(&(options, rules, hash(deny.as_ref())))
     }
 
     /// Reads the values at `response` and at `headers`. A mistake is reported at its place and

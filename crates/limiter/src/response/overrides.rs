@@ -2,6 +2,7 @@
 //! `missing`.
 
 use super::own_headers::{own_headers, reserved};
+use crate::cells::table::Hasher;
 use diana_document::Node;
 use std::sync::Arc;
 
@@ -23,6 +24,11 @@ pub struct RuleResponses {
 }
 
 impl ResponseOverride {
+    /// A hash of the response, whatever the order of its headers.
+    pub(super) fn canonical_hash(&self) -> u64 {
+        Hasher::of(&(self.status, Hasher::of_all(&self.headers)))
+    }
+
     /// Reads `{status, headers}`. Each mistake is reported at its place.
     #[must_use]
     pub fn compile(node: &Node) -> Option<ResponseOverride> {

@@ -3,7 +3,7 @@
 use super::wait::{PERMIT_WAIT, bound, finite_wait, in_flight};
 use crate::algorithm::{Admission, Quota};
 use crate::check::{Decision, RuleReport, RuleResult};
-use crate::policy::{Policy, RuleId};
+use crate::policy::RuleId;
 use diana_base::sort;
 use diana_base::time::Span;
 use std::cmp::Reverse;
@@ -31,10 +31,10 @@ impl ShownRule {
     /// The rules to show: refusing rules first, the longest wait first; then the others, the least
     /// remaining first. Among those with equal remaining, the slowest to grow comes first. The sort
     /// is stable. They replace the contents of `limits`.
-    pub(super) fn tightest_first(policy: &Policy, decision: &Decision, limits: &mut Vec<ShownRule>) {
+    pub(super) fn tightest_first(decision: &Decision, limits: &mut Vec<ShownRule>) {
         limits.clear();
         let reports = decision.reports.iter().enumerate();
-        limits.extend(reports.filter_map(|(index, report)| ShownRule::of(policy, index, report)));
+        limits.extend(reports.filter_map(|(index, report)| ShownRule::of(index, report)));
         sort::sort_by_key(limits, |limit| {
             if limit.refuses {
                 (0, 0, Reverse(limit.wait.unwrap_or(Span::from_ns(u64::MAX))), limit.index)
@@ -47,9 +47,9 @@ impl ShownRule {
 
     /// `None` for a rule that is not shown: in shadow, without a verdict, or with only its result
     /// known.
-    fn of(policy: &Policy, index: usize, report: &RuleReport) -> Option<ShownRule> {
-        policy.rule(report.rule).filter(|rule| rule.enforced())?;
-        let verdict = report.verdict.filter(|_| report.result != RuleResult::Unattributed)?;
+    fn of(index: usize, report: &RuleReport) -> Option<ShownRule> {
+        let is_shown = report.enforced && report.result != RuleResult::Unattributed;
+        let verdict = report.verdict.filter(|_| is_shown)?;
         let (refuses, wait) = match verdict.admission {
             Admission::Refuse { retry_after } => (true, retry_after),
             Admission::Admit { .. } => (false, (verdict.more_in > Span::ZERO).then_some(verdict.more_in)),

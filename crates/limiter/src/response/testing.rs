@@ -5,7 +5,7 @@ use crate::algorithm::{self, Charge, Quota, RefuseAll, Verdict};
 use crate::cells::Events;
 use crate::check::{Decision, Outcome, Reason, RuleReport, RuleResult};
 use crate::policy::{
-    ActorSource, Cost, Counter, Counters, Draft, LimitDraft, Lists, Missing, Policy, RuleDraft,
+    ActorSource, Cost, Counter, Counters, Draft, Enforce, LimitDraft, Lists, Missing, Policy, RuleDraft,
 };
 use crate::request::Parts;
 use diana_base::map::KeyMap;
@@ -18,9 +18,10 @@ pub fn policy<S: AsRef<str>>(names: impl IntoIterator<Item = S>) -> Policy {
         let shadowed = name.as_ref().strip_prefix('~');
         RuleDraft {
             name: shadowed.unwrap_or(name.as_ref()).into(),
+            is_named: true,
             actors: Vec::new(),
             missing: Missing::Share,
-            enforced: shadowed.is_none(),
+            enforce: if shadowed.is_none() { Enforce::EVERYBODY } else { Enforce::NOBODY },
             reject_delay: Default::default(),
             cost: Cost::default(),
             counters: Counters {
@@ -36,15 +37,16 @@ pub fn policy<S: AsRef<str>>(names: impl IntoIterator<Item = S>) -> Policy {
         conditions: Vec::new(),
         meaning: String::new(),
         exclusive: false,
-        important: false,
+        high_priority: false,
         rules: names.into_iter().map(rule).collect(),
     };
     let mut parts = Parts::default();
     let ip = ip::ClientIp::compile(None, &mut parts);
     let address = Actors::ip(&mut Scope { parts: &mut parts, ip: &ip });
     let (limits, lists) = (vec![limit], Lists::default());
-    let (plan, store, dry_run) = (None, None, None);
-    Draft { parts, ip, address, limits, lists, enforced: true, plan, max_actors: 1, store, dry_run }.build()
+    let (plan, store) = (None, None);
+    Draft { parts, ip, address, limits, lists, enforce: Enforce::EVERYBODY, plan, max_actors: 1, store }
+        .build()
 }
 
 /// A rule's quota, its unit in milliseconds (0 for requests in flight), and its verdict; `None` if
@@ -54,19 +56,27 @@ pub type RuleState = (u64, u64, Option<Verdict>);
 /// The decision that follows if the rules of `policy` are in these states, one each.
 pub fn decision(policy: &Policy, states: &[RuleState]) -> Decision {
     let report = |((rule, compiled), (rpu, unit_ms, verdict)): ((_, &crate::policy::Rule), &RuleState)| {
+        let enforced = compiled.enforced();
         let result = match verdict.map(|verdict| verdict.admits()) {
             Some(true) => RuleResult::Admitted,
-            Some(false) if compiled.enforced() => RuleResult::Refused,
-            Some(false) => RuleResult::Shadowed,
+            Some(false) => RuleResult::of_refusal(enforced),
             None => RuleResult::Uncounted,
         };
         let quota = Quota { rpu: *rpu, unit: Span::from_ms(*unit_ms) };
-        RuleReport { rule, quota, actor: ActorSource::Actor, result, verdict: *verdict, degraded: false }
+        RuleReport {
+            rule,
+            quota,
+            actor: ActorSource::Actor,
+            result,
+            enforced,
+            verdict: *verdict,
+            degraded: false,
+        }
     };
     let reports: Vec<RuleReport> = policy.rules().zip(states).map(report).collect();
     let refusing = reports.iter().find(|report| report.result == RuleResult::Refused);
     let outcome = refusing.map_or(Outcome::Pass, |report| Outcome::Reject(Reason::Rule(report.rule)));
-    Decision { outcome, reports, events: Events::default(), left_out: 0, plan: None, is_important: false }
+    Decision { outcome, reports, events: Events::default(), plan: None, is_high_priority: false }
 }
 
 /// Admitted, with `remaining` left and more available in `more_in_ms` milliseconds.

@@ -21,9 +21,8 @@ fn refused_for(reason: impl Fn(RuleId) -> Reason, policy: &Policy) -> Decision {
         outcome: Outcome::Reject(reason(rule)),
         reports,
         events: Events::default(),
-        left_out: 0,
         plan: None,
-        is_important: false,
+        is_high_priority: false,
     }
 }
 

@@ -234,13 +234,6 @@ impl Worker {
         MigratedCharges { policy, overridden: &self.actors.overridden, charges, refund }
     }
 
-    /// Identifies the actor that the last decision refuses, if any. Any policy gives the same
-    /// number.
-    #[must_use]
-    pub fn refused_actor(&self, policy: &Policy) -> Option<u64> {
-        self.scratch.refused_actor(policy, &self.actors.hasher, &self.cache.identities)
-    }
-
     /// The last decision.
     #[must_use]
     pub fn decision(&self) -> &Decision {
@@ -248,9 +241,9 @@ impl Worker {
     }
 
     /// Turns the last decision into a refusal, with these `events`, and returns it.
-    pub(super) fn refuse_to_hold(&mut self, policy: &Policy, events: &Events) -> &Decision {
+    pub(super) fn refuse_to_hold(&mut self, events: &Events) -> &Decision {
         let decision = &mut self.scratch.decision;
-        decision.refuse_to_hold(policy);
+        decision.refuse_to_hold();
         decision.events.add(events);
         decision
     }
@@ -378,8 +371,8 @@ impl Worker {
         let moving = self.adaptation.as_ref().and_then(|adaptation| adaptation.wants());
         match self.fetches.is_due() {
             true => Some(Span::ZERO),
-            false if self.cache.reservations.holds_any() || self.fetches.holds_any() => Some(TICK),
-            false => moving,
+            false if self.cache.reservations.holds_any() => Some(TICK),
+            false => moving.into_iter().chain(self.fetches.next().map(|span| span.max(TICK))).min(),
         }
     }
 

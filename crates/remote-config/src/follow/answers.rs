@@ -36,10 +36,6 @@ impl Follower {
             answer => {
                 (head.contact, head.failures) = (now, 0);
                 self.logged_failures.clear();
-                if now.since(was.contact) > self.options.max_stale {
-                    // The local configuration was active meanwhile.
-                    head.since = now;
-                }
                 match answer {
                     // The server still has the refused document.
                     Ok(ServerReply::Unchanged) if was.refused > 0 && was.refused == self.refused => {
@@ -59,12 +55,8 @@ impl Follower {
             }
         };
         self.is_back = was.failures > 0 && head.failures == 0;
-        if matches!(result, PollResult::NewDocument(_) | PollResult::Candidate | PollResult::Withdrawn) {
+        if matches!(result, PollResult::NewDocument(_) | PollResult::Withdrawn) {
             self.logged_refusals.clear();
-        }
-        if self.options.canary.is_none() {
-            // No canary watches the active document.
-            head.previous = 0;
         }
         // All workers look at the head soon after.
         self.next_check = now;
@@ -102,41 +94,21 @@ impl Follower {
         let is_known = head.generation > 0 && found == head.active;
         if is_known && self.keys.document(store, head.slot, found).is_some() {
             // The server is back to the active document.
-            let is_back = head.refused > 0 || head.candidate > 0;
-            (head.refused, head.candidate) = (0, 0);
-            return if is_back { PollResult::Withdrawn } else { PollResult::Unchanged(was_out) };
-        }
-        let has_canary = self.options.canary.is_some();
-        if has_canary && found == head.candidate && self.keys.document(store, head.other(), found).is_some() {
             let is_back = std::mem::take(&mut head.refused) > 0;
             return if is_back { PollResult::Withdrawn } else { PollResult::Unchanged(was_out) };
         }
         if let Err(why) = validate(document) {
             return self.refuse(head, found, || why);
         }
-        if found == head.previous && self.keys.document(store, head.other(), found).is_some() {
-            // The document was active before this one, so it needs no comparison.
-            head.switch(found);
-            (head.previous, head.candidate, head.refused) = (0, 0, 0);
-            return PollResult::NewDocument(head.generation);
-        }
         let slot = if is_known { head.slot } else { head.other() };
         if !self.keys.put_document(store, slot, document) {
             return PollResult::Late;
         }
         head.refused = 0;
-        if is_known {
-            head.candidate = 0;
-            return PollResult::NewDocument(head.generation);
+        if !is_known {
+            (head.active, head.slot) = (found, slot);
+            head.generation = head.generation.saturating_add(1);
         }
-        head.previous = 0;
-        // The first document has nothing but the local configuration to compare with.
-        if has_canary && head.generation > 0 {
-            (head.candidate, head.since, head.local_document) = (found, head.contact, self.local);
-            return PollResult::Candidate;
-        }
-        (head.active, head.slot, head.candidate) = (found, slot, 0);
-        head.generation = head.generation.saturating_add(1);
         PollResult::NewDocument(head.generation)
     }
 
@@ -155,7 +127,7 @@ impl Follower {
 
     /// Names, in the head, the refusal of a document or of an error with this hash over this local
     /// document.
-    pub(crate) fn refusal(&self, hash: u64) -> u64 {
+    pub(super) fn refusal(&self, hash: u64) -> u64 {
         (hash ^ self.local).max(1)
     }
 

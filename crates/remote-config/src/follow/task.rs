@@ -16,17 +16,6 @@ pub struct Snapshot {
 pub enum Task {
     /// Lay this document over the local configuration and activate it.
     Activate(Snapshot),
-    /// Compare this document with the active one.
-    Compare {
-        /// The document as the server sent it.
-        document: Vec<u8>,
-        /// Whether this is the previous document, so that the active one is watched.
-        is_previous: bool,
-        /// Whether this worker polls, and therefore logs mistakes in the document.
-        logs: bool,
-    },
-    /// Stop comparing.
-    StopComparing,
     /// Fall back to the local configuration.
     Local {
         /// Whether this worker polls, and therefore logs the fallback.
@@ -39,11 +28,9 @@ pub enum Task {
 pub enum PollResult {
     /// The server has a new document. All workers activate the document under this number.
     NewDocument(u64),
-    /// The server has a new candidate. All workers compare the candidate with the active document.
-    Candidate,
     /// The server still has the same document. `true` if this reply ends a time without contact.
     Unchanged(bool),
-    /// The server has the active document again, in place of a candidate or a refused document.
+    /// The server has the active document again, in place of a refused one.
     Withdrawn,
     /// The document is refused, and why; `None` if the reason has been logged before.
     Refused(Option<String>),

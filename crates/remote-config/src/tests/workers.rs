@@ -70,30 +70,9 @@ impl Workers {
                 }
                 Some(Task::Activate(snapshot)) => follower.set_active(snapshot.generation),
                 Some(Task::Local { .. }) => follower.set_active(0),
-                Some(Task::Compare { .. } | Task::StopComparing) | None => {}
+                None => {}
             }
         }
         self.followers.iter().map(Follower::active_generation).collect()
-    }
-
-    /// The task of each worker after a look.
-    pub(crate) fn tasks(&mut self) -> Vec<Option<Task>> {
-        let mut tasks = Vec::new();
-        for follower in &mut self.followers {
-            let task = follower.follow(&self.store, self.now);
-            if let Some(Task::Activate(snapshot)) = &task {
-                follower.set_active(snapshot.generation);
-            }
-            tasks.push(task);
-        }
-        tasks
-    }
-
-    /// Each worker publishes `seen` requests, `rest` of them newly refused; the polling worker
-    /// last. Returns the verdicts.
-    pub(crate) fn record(&mut self, seen: u64, rest: u64) -> Vec<CanaryVerdict> {
-        let counts = CanaryCounts::of(seen, rest);
-        let judge = |follower: &mut Follower| follower.judge_canary(&self.store, self.now, &counts);
-        self.followers.iter_mut().rev().filter_map(judge).collect()
     }
 }

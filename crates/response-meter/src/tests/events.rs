@@ -2,7 +2,8 @@
 
 use super::generate::{sizes, stream};
 use super::model::number_in_events;
-use super::{cases, for_every_cut, read_events};
+use super::{cases, chunks, for_every_cut, read_events};
+use crate::{EventStream, Pointer};
 use proptest::prelude::*;
 
 const STREAMS: [(&str, &str, Option<u64>); 16] = [
@@ -49,6 +50,37 @@ fn streams_have_their_numbers_whatever_the_chunks() {
                 if prefix.len() == stream.len() { expected } else { number_in_events(prefix, pointer) };
             let text = String::from_utf8_lossy(prefix);
             assert_eq!(read_events(prefix, pointer, sizes), whole, "`{pointer}` in {text:?} by {sizes:?}");
+        });
+    }
+}
+
+/// A stream that the client ends may have another number, and so may an event that is cut or whose
+/// number is no number.
+#[test]
+fn a_stream_is_final_at_its_end() {
+    for (stream, pointer, is_final) in [
+        ("data: {\"a\":1}\n\n", "/a", true),
+        ("data: {\"b\":1}\n\ndata: [DONE]\n\n", "/a", true),
+        ("data: [DONE]", "/a", true),
+        ("", "/a", true),
+        ("data: {\"a\":null}\n\n", "/a", true),
+        ("data: {\"a\":\"1\"}\n\n", "/a", false),
+        ("data: {\"a\":\"1\"}\n\ndata: {\"b\":1}\n\n", "/a", false),
+        ("data: {\"a\":1}\n\ndata: {\"a\":\"2\"}\n\n", "/a", false),
+        ("data: {\"a\":\"1\"}\n\ndata: {\"a\":2}\n\n", "/a", true),
+        ("data: {\"a\":[2]}", "/a", false),
+        ("data: {\"a\":2", "/a", false),
+        ("data: {\"a\":2}", "/a", true),
+        ("data: {\"b\":2", "/a", false),
+        ("data: {\"b\":2}", "/a", true),
+    ] {
+        for_every_cut(stream.as_bytes(), |prefix, sizes| {
+            let mut events = EventStream::new(&Pointer::parse(pointer).unwrap());
+            chunks(prefix, sizes).into_iter().for_each(|chunk| events.push(chunk));
+            assert!(!events.is_final(false), "{stream}");
+            if prefix.len() == stream.len() {
+                assert_eq!(events.is_final(true), is_final, "{stream}");
+            }
         });
     }
 }

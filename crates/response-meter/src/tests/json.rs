@@ -2,8 +2,8 @@
 
 use super::generate::{malformed, sizes, with_pointer};
 use super::model::number_in;
-use super::{cases, for_every_cut, read_json};
-use crate::Pointer;
+use super::{cases, chunks, for_every_cut, read_json};
+use crate::{JsonNumber, Pointer};
 use proptest::prelude::*;
 use serde_json::Value;
 use std::cell::Cell;
@@ -170,6 +170,50 @@ proptest! {
         for pointer in ["", "/a", "/0", "/a/0"] {
             let bytes = bytes.as_bytes();
             prop_assert_eq!(read_json(bytes, pointer, &sizes), number_in(bytes, pointer));
+        }
+    }
+}
+
+/// What the pointer leads to; `None` if it leads nowhere.
+fn at_pointer<'v>(tree: &'v Value, pointer: &str) -> Option<&'v Value> {
+    // Elements of lists have no names, and `serde_json` accepts `/00`.
+    pointer.split('/').skip(1).try_fold(tree, |tree, name| {
+        let name = name.replace("~1", "/").replace("~0", "~");
+        match tree {
+            Value::Object(entries) => entries.get(&name),
+            Value::Array(items) => items.get(name.parse::<usize>().ok().filter(|at| at.to_string() == name)?),
+            _ => None,
+        }
+    })
+}
+
+proptest! {
+    #![proptest_config(cases(2_000))]
+
+    /// A document has a number, has none, or has something that is no number. A part of a document
+    /// may have anything.
+    #[test]
+    fn only_a_whole_document_has_no_number(
+        (document, pointer) in with_pointer(), end: prop::sample::Index, sizes in sizes(),
+    ) {
+        let read = |bytes: &[u8]| {
+            let mut json = JsonNumber::new(&Pointer::parse(&pointer).unwrap());
+            chunks(bytes, &sizes).into_iter().for_each(|chunk| json.push(chunk));
+            (json.value(), json.is_final(false), json.is_final(true))
+        };
+        if let Ok(tree) = serde_json::from_str::<Value>(&document) {
+            let (value, _, is_final) = read(document.as_bytes());
+            let has_none = at_pointer(&tree, &pointer).is_none_or(Value::is_null);
+            prop_assert_eq!(is_final, value.is_some() || has_none);
+            let rest = document.trim_ascii().len();
+            let cut = &document.as_bytes()[..end.index(rest)];
+            let (value, early, is_final) = read(cut);
+            // A part of a number is a number.
+            prop_assert!(is_final == value.is_some() || tree.is_number());
+            prop_assert!(!early || value.is_some());
+            let more = [document.as_bytes(), b"{}"].concat();
+            let (value, _, is_final) = read(&more);
+            prop_assert_eq!(is_final, value.is_some(), "another document follows");
         }
     }
 }

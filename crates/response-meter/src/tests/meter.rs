@@ -3,18 +3,26 @@
 use super::generate::{sizes, with_pointer};
 use super::model::number_in;
 use super::{cases, chunks, read_json};
-use crate::{Meter, Pointer, event_stream, json_number};
+use crate::{Meter, Pointer, ResponseHead, event_stream, json_number};
 use proptest::prelude::*;
 
 const JSON: &[u8] = br#"{"n":1}"#;
 const EVENTS: &[u8] = b"data: {\"n\":2}\n\n";
 
-/// The value of a body with these headers, if the meter reads it.
-fn read(content_type: &str, encoding: Option<&str>, body: &[u8]) -> Option<Option<u64>> {
-    let pointer = Pointer::parse("/n").unwrap();
-    let mut meter = Meter::new(&pointer, content_type.as_bytes(), encoding.map(str::as_bytes), 1_000)?;
+const HEAD: ResponseHead =
+    ResponseHead { status: 200, content_type: b"application/json", content_encoding: b"" };
+
+fn meter(pointer: &str, head: ResponseHead, limit: usize) -> Meter {
+    Meter::new(&Pointer::parse(pointer).unwrap(), head, limit)
+}
+
+/// The number of a body with these headers, and whether it is that of the response, which has
+/// ended.
+fn read_as(status: u16, content_type: &str, encoding: &str, body: &[u8]) -> (Option<u64>, bool) {
+    let (content_type, content_encoding) = (content_type.as_bytes(), encoding.as_bytes());
+    let mut meter = meter("/n", ResponseHead { status, content_type, content_encoding }, 1_000);
     meter.push(body);
-    Some(meter.value())
+    (meter.value(), meter.is_final(true))
 }
 
 #[test]
@@ -27,12 +35,13 @@ fn the_content_type_selects_the_reader() {
         "application/vnd.api+JSON; ext=\"a;b\"",
     ];
     for content_type in json {
-        assert_eq!(read(content_type, None, JSON), Some(Some(1)), "{content_type}");
-        assert_eq!(read(content_type, None, EVENTS), Some(None), "{content_type}");
+        assert_eq!(read_as(200, content_type, "", JSON), (Some(1), true), "{content_type}");
+        assert_eq!(read_as(200, content_type, "", EVENTS), (None, false), "{content_type}");
+        assert_eq!(read_as(500, content_type, "", JSON), (Some(1), true), "{content_type}");
     }
     for content_type in ["text/event-stream", "Text/Event-Stream; charset=UTF-8", "text/event-stream;"] {
-        assert_eq!(read(content_type, None, EVENTS), Some(Some(2)), "{content_type}");
-        assert_eq!(read(content_type, None, JSON), Some(None), "{content_type}");
+        assert_eq!(read_as(200, content_type, "", EVENTS), (Some(2), true), "{content_type}");
+        assert_eq!(read_as(200, content_type, "", JSON), (None, true), "{content_type}");
     }
     let others = [
         "",
@@ -50,24 +59,69 @@ fn the_content_type_selects_the_reader() {
         "application",
     ];
     for content_type in others {
-        assert_eq!(read(content_type, None, JSON), None, "{content_type}");
+        // A client may ask for another format.
+        assert_eq!(read_as(200, content_type, "", JSON), (None, false), "{content_type}");
+        assert_eq!(read_as(200, content_type, "", b""), (None, true), "{content_type}");
+        for status in [302, 404, 503] {
+            assert_eq!(read_as(status, content_type, "", JSON), (None, true), "{content_type}");
+        }
     }
 }
 
 #[test]
-fn a_compressed_body_has_no_meter() {
+fn a_compressed_body_hides_its_number() {
     for encoding in ["identity", "Identity", "", " identity "] {
-        assert_eq!(read("application/json", Some(encoding), JSON), Some(Some(1)), "{encoding}");
+        assert_eq!(read_as(200, "application/json", encoding, JSON), (Some(1), true), "{encoding}");
     }
-    for encoding in ["gzip", "br", "identity, gzip", "deflate", "zstd", "x"] {
-        assert_eq!(read("application/json", Some(encoding), JSON), None, "{encoding}");
-        assert_eq!(read("text/event-stream", Some(encoding), EVENTS), None, "{encoding}");
+    for encoding in ["gzip", "br", "identity, gzip", "identity,identity", "deflate", "zstd", "x"] {
+        for (content_type, body) in [("application/json", JSON), ("text/event-stream", EVENTS), ("", b"")] {
+            assert_eq!(read_as(200, content_type, encoding, body), (None, false), "{encoding}");
+            assert_eq!(read_as(500, content_type, encoding, body), (None, false), "{encoding}");
+        }
     }
+}
+
+/// `HEAD` may cost as much as `GET`. A client asks for a part of a document by `range`.
+#[test]
+fn a_response_without_its_body_has_a_number_only_if_it_could_have_a_body() {
+    for status in [204, 205, 304] {
+        assert_eq!(read_as(status, "application/json", "gzip", b""), (None, true), "{status}");
+    }
+    for (content_type, is_final) in [("application/json", false), ("text/plain", true)] {
+        assert_eq!(read_as(200, content_type, "", b""), (None, is_final), "{content_type}");
+    }
+    assert_eq!(read_as(206, "application/json", "", JSON), (None, false));
+    assert_eq!(read_as(206, "multipart/byteranges", "", b""), (None, false));
+}
+
+#[test]
+fn a_response_that_has_not_ended_may_have_a_number() {
+    for (content_type, body, ends_early) in [
+        ("application/json", JSON, true),
+        ("application/json", br#"{"m":1}"#, false),
+        ("text/event-stream", EVENTS, false),
+        ("text/event-stream", b"", false),
+        ("text/html", b"", false),
+    ] {
+        let mut meter = meter("/n", ResponseHead { content_type: content_type.as_bytes(), ..HEAD }, 1_000);
+        meter.push(body);
+        assert_eq!(meter.is_final(false), ends_early, "{content_type}");
+    }
+    let mut lost = meter("/n", ResponseHead { content_type: b"text/event-stream", ..HEAD }, 1_000);
+    lost.push(EVENTS);
+    lost.lose();
+    lost.push(EVENTS);
+    assert!(!lost.is_final(true), "a part is missing");
+    let mut lost = meter("/n", HEAD, 1_000);
+    lost.push(b"{");
+    lost.lose();
+    lost.push(br#""m":1}"#);
+    assert!(!lost.is_final(true), "a part is missing");
 }
 
 /// The meter's value for a JSON body, and whether the meter is done.
 fn read_within(limit: usize, body: &[u8], pointer: &str, sizes: &[usize]) -> (Option<u64>, bool) {
-    let mut meter = Meter::new(&Pointer::parse(pointer).unwrap(), b"application/json", None, limit).unwrap();
+    let mut meter = meter(pointer, HEAD, limit);
     chunks(body, sizes).into_iter().for_each(|chunk| meter.push(chunk));
     (meter.value(), meter.is_done())
 }
@@ -87,7 +141,7 @@ fn a_longer_body_is_read_up_to_the_limit() {
 
 #[test]
 fn an_event_stream_has_no_limit() {
-    let mut meter = Meter::new(&Pointer::parse("/n").unwrap(), b"text/event-stream", None, 0).unwrap();
+    let mut meter = meter("/n", ResponseHead { content_type: b"text/event-stream", ..HEAD }, 0);
     for _ in 0..10_000 {
         meter.push(b"data: {\"text\":\"more\"}\n\n");
     }
@@ -117,18 +171,21 @@ proptest! {
         // More follows, but nobody knows what: as if a byte followed that no document has.
         let cut = [&body[..limit], &[0]].concat();
         prop_assert_eq!(read_within(limit, body, &pointer, &sizes).0, number_in(&cut, &pointer));
+        let mut meter = meter(&pointer, HEAD, limit);
+        meter.push(body);
+        prop_assert_eq!(meter.is_final(true), meter.value().is_some(), "nothing is known of the rest");
     }
 
     #[test]
     fn a_meter_that_is_done_stays_as_it_is(
         (document, pointer) in with_pointer(), at: prop::sample::Index, more in ".{0,8}",
     ) {
-        let mut meter = Meter::new(&Pointer::parse(&pointer).unwrap(), b"application/json", None, 1_000_000).unwrap();
+        let mut meter = meter(&pointer, HEAD, 1_000_000);
         meter.push(&document.as_bytes()[..at.index(document.len() + 1)]);
         if meter.is_done() {
-            let before = meter.value();
+            let before = (meter.value(), meter.is_final(true));
             meter.push(more.as_bytes());
-            prop_assert_eq!(meter.value(), before);
+            prop_assert_eq!((meter.value(), meter.is_final(true)), before);
         }
     }
 }

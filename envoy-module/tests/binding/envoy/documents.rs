@@ -32,8 +32,7 @@ pub const DOCUMENTS: [&str; 12] = [
         "store": {"redis": {"clusters": ["absent", "redis"], "secret": {"sds": "diana"}, "timeout": "20ms"}}}"#,
     // A remote document.
     r#"{"limits": [{"url": "/", "rules": [{"name": "m", "rpu": 4, "unit": "day"}]}],
-        "remote": {"cluster": "config", "path": "/d", "interval": "100ms", "timeout": "20ms",
-        "canary": {"percent": 50, "hold": "1s"}}}"#,
+        "remote": {"cluster": "config", "path": "/d", "interval": "100ms", "timeout": "20ms"}}"#,
     // Adapts to the responses.
     r#"{"limits": [{"url": "/", "rules": [{"name": "n", "rpu": 200, "algo": "concurrency",
         "adapt": {"signal": "latency_p90", "target": "200ms", "min": 20, "max": 400, "every": "10s"}}]}]}"#,

@@ -29,7 +29,7 @@ pub fn event<R>(thread: Thread, work: impl FnOnce() -> R) -> R {
     });
     let before = diana_envoy_module::thread::play(thread.number());
     let result = work();
-    diana_envoy_module::thread::play(before);
+    _ = diana_envoy_module::thread::play(before);
     with(|world| {
         world.lender.end();
         world.threads.pop();
@@ -46,7 +46,7 @@ fn place(stream: usize) -> Option<(Thread, *mut c_void, hooks::Entry)> {
 }
 
 /// Runs an event of a stream; `None` if the stream has ended.
-fn on_stream<R>(stream: usize, hook: impl FnOnce(*mut c_void, hooks::Entry) -> R) -> Option<R> {
+pub fn on_stream<R>(stream: usize, hook: impl FnOnce(*mut c_void, hooks::Entry) -> R) -> Option<R> {
     let (thread, pointer, entry) = place(stream)?;
     Some(event(thread, || hook(pointer, entry)))
 }
@@ -114,6 +114,8 @@ pub fn request_headers(stream: usize, ends: bool) {
 
 /// More of the request arrives: parts of the body, then the trailers.
 pub fn request_more(stream: usize, chunks: Vec<Vec<u8>>, is_trailers: bool) {
+    // The last part of a body is often empty.
+    let ends = chunks.iter().all(Vec::is_empty);
     let proceeds = change(stream, |stream| {
         if stream.is_held {
             stream.pending += 1;
@@ -131,7 +133,7 @@ pub fn request_more(stream: usize, chunks: Vec<Vec<u8>>, is_trailers: bool) {
         if is_trailers {
             hooks::request_trailers(pointer, entry)
         } else {
-            hooks::request_body(pointer, entry, false)
+            hooks::request_body(pointer, entry, ends)
         }
     });
     let is_stopped = match (status, is_trailers) {
@@ -160,8 +162,8 @@ pub fn continued(stream: usize) {
     }
 }
 
-/// The response of the upstream, or one of Envoy's own. Envoy keeps each chunk of the body in slices
-/// of `slice` bytes.
+/// The response of the upstream, or one of Envoy's own. Envoy keeps each chunk of the body in
+/// slices of `slice` bytes.
 pub fn respond(stream: usize, headers: Vec<Line>, chunks: &[&[u8]], slice: usize) {
     let proceeds = change(stream, |stream| {
         let proceeds = !stream.is_answered && !stream.has_response;

@@ -3,6 +3,8 @@
 
 mod callbacks;
 mod config_callbacks;
+#[cfg(test)]
+mod costs;
 mod documents;
 mod exchange;
 pub mod flow;
@@ -21,7 +23,7 @@ use diana_envoy_module::held;
 use documents::{ADDRESSES, DOCUMENTS, LINES, LONG, PATHS, REMOTE, ROUTES, WRONG};
 use flow::Part;
 use input::Input;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, Once, PoisonError};
 use std::time::{Duration, Instant};
 use world::{Owner, Stream, Thread, WORKERS, wait_for_event, with};
 
@@ -38,11 +40,14 @@ const LONGEST_WAIT: Duration = Duration::from_secs(20);
 /// simulation's log.
 #[allow(dead_code, reason = "the fuzzer has hooks of its own for panics and lines")]
 pub fn load() {
-    abi::simulate(callbacks::all());
-    let hook = std::panic::take_hook();
-    // SAFETY: the callbacks are known.
-    assert!(!unsafe { hooks::program_init() }.is_null());
-    std::panic::set_hook(hook);
+    static LOADED: Once = Once::new();
+    LOADED.call_once(|| {
+        abi::simulate(callbacks::all());
+        let hook = std::panic::take_hook();
+        // SAFETY: the callbacks are known.
+        assert!(!unsafe { hooks::program_init() }.is_null());
+        std::panic::set_hook(hook);
+    });
 }
 
 /// Runs `work` with a new Envoy, and ends that Envoy. One run at a time: the module has one state.

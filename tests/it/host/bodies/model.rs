@@ -6,11 +6,11 @@ use std::collections::BTreeMap;
 pub const RULES: &str = r#"
     {"name": "in", "actor": "user", "algo": "W", "rpu": 2000, "unit": "7d", "cost": "request_bytes", "borrow": 300},
     {"name": "out", "actor": "user", "algo": "W", "rpu": 900, "unit": "7d",
-     "cost": {"response_bytes": true, "reserve": 20, "max": 200}},
+     "cost": {"response_bytes": true, "estimate": 20, "max": 200}},
     {"name": "json", "actor": "user", "algo": "W", "rpu": 1500, "unit": "7d", "borrow": 100,
-     "cost": {"response_json": "/usage/total_tokens", "reserve": 50, "max": 400}},
+     "cost": {"response_json": "/usage/total_tokens", "estimate": 50, "max": 400}},
     {"name": "header", "actor": "user", "algo": "W", "rpu": 150, "unit": "7d",
-     "cost": {"response_header": "x-tokens", "reserve": 7, "default": 3}},
+     "cost": {"response_header": "x-tokens", "estimate": 7, "default": 3}},
     {"name": "failed", "algo": "W", "rpu": 12, "unit": "7d", "charge": {"status": [401, "5xx"]}},
     {"name": "kept", "algo": "W", "rpu": 90, "unit": "7d", "cost": 3, "refund": {"status": "5xx"}}"#;
 
@@ -34,9 +34,9 @@ pub struct Used {
     pub request_bytes: u64,
     pub response_bytes: u64,
     pub status: Option<u32>,
-    /// The numbers in the response's header and body.
-    pub named: Option<u64>,
-    pub number: Option<u64>,
+    /// The numbers in the response's header and body, and whether the response has no others.
+    pub named: (Option<u64>, bool),
+    pub number: (Option<u64>, bool),
 }
 
 /// How often the generator has met what is rare.
@@ -49,6 +49,8 @@ pub struct Seen {
     pub charged: u64,
     pub reduced: u64,
     pub forgiven: u64,
+    /// Numbers that could not be read.
+    pub unread: u64,
 }
 
 /// What each rule has charged, by user.
@@ -89,14 +91,17 @@ impl Model {
     }
 
     /// Corrects what a request was charged to what it used, as far as the quota may be borrowed.
-    pub fn settle(&mut self, user: usize, is_declared: bool, charged: &[u64], used: &Used) {
-        let of_response = |cost: u64| used.status.map(|_| cost);
+    pub fn settle(&mut self, user: usize, charged: &[u64], used: &Used) {
         let fails = used.status.is_some_and(|status| status == 401 || status >= 500);
+        let mut cost = |(number, is_final): (Option<u64>, bool), reserve: u64, default: u64| {
+            self.seen.unread += u64::from(!is_final);
+            if is_final { number.unwrap_or(default) } else { number.unwrap_or(0).max(reserve).max(default) }
+        };
         let costs = [
-            (!is_declared).then_some(used.request_bytes),
-            of_response(used.response_bytes.min(200)),
-            of_response(used.number.unwrap_or(50).min(400)),
-            of_response(used.named.unwrap_or(3)),
+            Some(used.request_bytes),
+            Some(used.response_bytes.min(200)),
+            Some(cost(used.number, 50, 50).min(400)),
+            Some(cost(used.named, 7, 3)),
             fails.then_some(1),
             used.status.is_some_and(|status| status >= 500).then_some(0),
         ];

@@ -83,7 +83,9 @@ fn of_many_workers_one_fetches_and_nobody_is_refused_early() {
 fn a_lease_takes_precedence_over_a_cached_refusal() {
     let mut refused = 0;
     for seed in 0..20 {
-        let gateway = start(2, &leased("W", 4, 3));
+        // The store grants all it has at once, because enough arrives within a second.
+        let rule = leased("TB", 24 * 86_400, 3).replace(r#""unit""#, r#""burst": 4, "unit""#);
+        let gateway = start(2, &rule);
         clusters(&gateway).call_faults.replace(CallFaults {
             longest_us: 20_000,
             seed,
@@ -171,7 +173,8 @@ fn an_expired_lease_of_a_bucket_is_accounted_for() {
     let gateway = start(2, &leased("TB", 50, 20));
     let fates: Vec<Fate> = (0..5).map(|worker| ask(&gateway, worker, "/")).collect();
     assert_eq!(fates, vec![Fate::Upstream; 5]);
-    assert_eq!((clusters(&gateway).decisions(), clusters(&gateway).outstanding(1, BUCKET_50)), (1, 21));
+    // The store grants an eighth of what is left, twice: six units and five.
+    assert_eq!((clusters(&gateway).decisions(), clusters(&gateway).outstanding(1, BUCKET_50)), (2, 12));
     gateway.pass(2_500);
     assert_eq!(clusters(&gateway).outstanding(1, BUCKET_50), 5);
     let mut rest = 0;
@@ -199,15 +202,30 @@ fn the_unspent_part_of_many_leases_returns() {
     assert_eq!(clusters(&gateway).outstanding(1, BUCKET_50), 30);
 }
 
-/// Windows and slices have charged their leases, so an unused lease may lapse silently.
+/// The rest of a window's lease lapses with the window, and a window has charged the lease.
 #[test]
-fn a_lease_without_an_account_keeps_no_timer() {
-    for algo in ["W", "SW"] {
-        let gateway = start(1, &leased(algo, 100, 10));
-        assert_eq!(ask(&gateway, 0, "/"), Fate::Upstream);
-        gateway.pass(200);
-        assert_eq!(gateway.vms[0].next_tick(), None, "{algo}");
-    }
+fn a_lease_of_a_window_keeps_no_timer() {
+    let gateway = start(1, &leased("W", 100, 10));
+    assert_eq!(ask(&gateway, 0, "/"), Fate::Upstream);
+    gateway.pass(200);
+    assert_eq!(gateway.vms[0].next_tick(), None);
+}
+
+/// The rest of a slice's lease returns when the slice ends, because the slice counts for longer. No
+/// timer runs before.
+#[test]
+fn the_unspent_part_of_a_slices_lease_returns() {
+    let gateway = start(2, &leased("SW", 100, 10));
+    let fates: Vec<Fate> = (0..3).map(|worker| ask(&gateway, worker, "/")).collect();
+    assert_eq!(fates, vec![Fate::Upstream; 3]);
+    gateway.pass(200);
+    assert_eq!(clusters(&gateway).outstanding(3, 100), 11);
+    let slice_ms = 8_640_000;
+    let next = gateway.vms[0].next_tick().expect("the end of the slice").0;
+    let ms = (next - gateway.world.clock.get()) / 1_000_000;
+    assert!((1_000..=slice_ms).contains(&ms), "{ms} ms");
+    gateway.pass(ms + 110);
+    assert_eq!((clusters(&gateway).outstanding(3, 100), gateway.vms[0].next_tick()), (3, None));
 }
 
 /// While the store is down, requests are counted locally.

@@ -177,7 +177,7 @@ fn step(gateways: &Gateways, kind: u8, what: u8) -> bool {
             let path = PATHS[usize::from(what) % PATHS.len()];
             (0..4).for_each(|_| _ = vm.request(path, "ann"));
         }
-        12 => with(|vm, id| vm.body(id, 1)),
+        12 => with(|vm, id| vm.body(id, 1, false)),
         13..16 => with(Vm::serve),
         16..18 => with(Vm::reset),
         18..22 => return gateways.pass(u64::from(what % 16)),

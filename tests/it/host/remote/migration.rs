@@ -113,31 +113,6 @@ fn a_permit_is_released_in_the_plugin_that_migrated_it() {
     is_clean(&gateway);
 }
 
-/// Permits taken under both documents return to each of them.
-#[test]
-fn a_candidate_gets_its_migrated_permits_released() {
-    let gateway = gateway(2, &permits(80));
-    assert!(gateway.configure(&configuration(r#", "canary": {"percent": 100, "hold": "1m"}"#)));
-    gateway.pass(1_000);
-    let (first, second) = (take(&gateway, 0).unwrap(), take(&gateway, 1).unwrap());
-    put_and_wait(&gateway, &permits(90));
-    let comparisons = || {
-        ["same", "newly_refused", "newly_admitted"]
-            .map(|result| gateway.counter(&format!("diana.canary.result.{result}.requests")))
-    };
-    assert_eq!((take(&gateway, 0), comparisons()), (None, [1, 0, 0]), "both are out");
-    gateway.vms[0].serve_request(first);
-    gateway.vms[1].serve_request(second);
-    let (third, fourth) = (take(&gateway, 0).unwrap(), take(&gateway, 1).unwrap());
-    gateway.vms[0].serve_request(third);
-    let fifth = take(&gateway, 0).unwrap();
-    assert_eq!(take(&gateway, 1), None);
-    gateway.vms[1].serve_request(fourth);
-    gateway.vms[0].serve_request(fifth);
-    assert_eq!(comparisons(), [5, 0, 0]);
-    is_clean(&gateway);
-}
-
 /// One of two rules with permits got another limit, and started anew.
 #[test]
 fn a_release_changes_no_rule_that_started_empty() {

@@ -1,7 +1,7 @@
 //! The replies of a worker's host to each host call, by the rules of Envoy or of nginx, unless a
 //! fault is due.
 
-use super::{Inner, Later, Stream, Timer};
+use super::{Inner, Later, LocalResponse, Stream, Timer};
 use crate::host::callouts::{self, CallRequest};
 use crate::host::faults::CallOutcome;
 use crate::host::request;
@@ -48,7 +48,9 @@ impl Inner {
             }
             Call::CurrentTime => {
                 let now = world.clock.get();
-                Reply::number(if world.rules == Rules::Strict { now / 1_000_000 * 1_000_000 } else { now })
+                // nginx converts its milliseconds as a `double`.
+                let of_nginx = || ((now / 1_000_000) as f64 * 1e6) as u64;
+                Reply::number(if world.rules == Rules::Strict { of_nginx() } else { now })
             }
             Call::Random => {
                 world.randoms.set(world.randoms.get().wrapping_add(0x9e37_79b9_7f4a_7c15));
@@ -94,11 +96,15 @@ impl Inner {
                     world.crash("a gRPC status was given, over which a debug build of the module ends");
                 }
                 let headers = Pairs::of(headers).map(|(name, value)| (text(name), text(value)));
+                let headers: Vec<_> = headers.chain(more).collect();
                 if let Some(request) = self.effective(|stream| stream.request) {
-                    world.records.borrow_mut()[request].headers.extend(headers.chain(more));
+                    let record = &mut world.records.borrow_mut()[request];
+                    record.headers.extend(headers.iter().cloned());
+                    // nginx sends the details to the client; Envoy logs them.
+                    record.reason = if world.rules == Rules::Strict { text(details) } else { String::new() };
                 }
                 world.sent.borrow_mut().push((text(details), text(&body)));
-                self.local_response(status)
+                self.local_response((status, headers))
             }
             Call::ForeignFunction { name, argument } => self.foreign_function(name, argument),
             Call::TickPeriod { ms } => self.tick_period(ms),
@@ -275,7 +281,7 @@ impl Inner {
         found.map_or(Reply::status(1), Reply::bytes)
     }
 
-    fn local_response(&self, status: u32) -> Reply {
+    fn local_response(&self, response: LocalResponse) -> Reply {
         let id = self.current.get().1;
         if self.effective(|_| ()).is_none() {
             return Reply::status(BAD_ARGUMENT);
@@ -283,7 +289,10 @@ impl Inner {
         if self.world.rules == Rules::Strict && self.in_tick.get() {
             self.world.crash("a request was answered from a timer");
         }
-        self.later(Later::Answer(id, status));
+        match self.world.rules {
+            Rules::Lenient => self.later(Later::Answer(id, response)),
+            Rules::Strict => _ = self.effective(|stream| stream.kept = Some(response)),
+        }
         Reply::status(0)
     }
 

@@ -5,10 +5,10 @@ use crate::host::gateway::Fate;
 
 impl Vm {
     /// Reports a part of the body. Hosts make this callback although the headers wait; `size` is
-    /// then that of all they hold.
-    pub fn body(&self, id: u32, size: usize) {
+    /// then that of all they hold. `ends`: whether it is the last part.
+    pub fn body(&self, id: u32, size: usize, ends: bool) {
         if self.tells_all() {
-            let action = self.enter(id, |filter| filter.on_request_body(id, size));
+            let action = self.enter(id, |filter| filter.on_request_body(id, size, ends));
             self.go_on(id, action);
         }
     }
@@ -17,26 +17,47 @@ impl Vm {
     /// `allow_on_headers_stop_iteration` the host then reports all that it holds; otherwise it
     /// reports the held body when the request goes on.
     pub fn request_body(&self, id: u32, size: usize) {
+        self.request_part(id, size, false);
+    }
+
+    /// The last part of the request's body arrives.
+    pub fn end_request(&self, id: u32, size: usize) {
+        self.request_part(id, size, true);
+    }
+
+    fn request_part(&self, id: u32, size: usize, ends: bool) {
         let Some(request) = self.request_of(id) else { return };
         match self.fate(request) {
             Fate::Paused => {
                 let held = self.with_stream(id, |stream| {
                     stream.held += size;
+                    stream.holds_end |= ends;
                     stream.held
                 });
                 if self.world().stop_iteration.get() {
-                    self.body(id, held);
+                    self.body(id, held, ends);
                 }
             }
-            _ => self.body(id, size),
+            _ => self.body(id, size, ends),
+        }
+    }
+
+    /// The trailers of the request arrive, which end it.
+    pub fn request_trailers(&self, id: u32) {
+        if self.tells_all() {
+            let action = self.enter(id, |filter| filter.on_request_trailers(id));
+            self.go_on(id, action);
         }
     }
 
     /// The request goes on, and its held body with it.
     pub(super) fn deliver_held(&self, id: u32) {
-        let held = self.with_stream(id, |stream| std::mem::take(&mut stream.held));
-        if held > 0 && !self.world().stop_iteration.get() {
-            self.body(id, held);
+        let take = |stream: &mut super::Stream| {
+            (std::mem::take(&mut stream.held), std::mem::take(&mut stream.holds_end))
+        };
+        let (held, ends) = self.with_stream(id, take);
+        if (held > 0 || ends) && !self.world().stop_iteration.get() {
+            self.body(id, held, ends);
         }
     }
 
@@ -46,7 +67,7 @@ impl Vm {
         let headers = headers.iter().map(|(name, value)| ((*name).to_owned(), value.as_bytes().into()));
         self.with_stream(id, |stream| stream.response = Some(status.into_iter().chain(headers).collect()));
         if self.tells_all() {
-            self.enter(id, |filter| filter.on_response_headers(id));
+            self.enter(id, |filter| filter.on_response_headers(id, false));
         }
     }
 
@@ -54,14 +75,21 @@ impl Vm {
     pub fn response_body(&self, id: u32, part: &[u8]) {
         self.with_stream(id, |stream| stream.part = part.into());
         if self.tells_all() {
-            self.enter(id, |filter| filter.on_response_body(id, part.len()));
+            self.enter(id, |filter| filter.on_response_body(id, part.len(), false));
         }
         self.with_stream(id, |stream| stream.part.clear());
     }
 
-    /// The response ends, and the stream with it.
+    /// The response ends, if it has begun, and the stream with it.
     pub fn end(&self, id: u32) {
         if let Some(request) = self.request_of(id) {
+            if self.tells_all() && self.with_stream(id, |stream| stream.response.is_some()) {
+                // Some responses end with trailers.
+                self.enter(id, |filter| match id % 2 {
+                    0 => filter.on_response_body(id, 0, true),
+                    _ => filter.on_response_trailers(id),
+                });
+            }
             self.world().note(request, Fate::Served);
             self.delete(id);
         }

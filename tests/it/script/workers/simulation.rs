@@ -197,7 +197,8 @@ impl<'s> Sim<'s> {
                 self.at(later, runs(false));
             }
             let gone = Event::Answered { worker: of, call: call.id, status: 504, body: Vec::new() };
-            self.at(TIMEOUT, gone);
+            let host_timeout = self.workers[of].client.options().host_timeout().as_ns() / 1_000;
+            self.at(host_timeout, gone);
         }
         let worker = &mut self.workers[of];
         let wake = worker.client.wake();
@@ -360,7 +361,7 @@ fn query(rpu: u64) -> GlobalQuery {
         peeks: false,
         lease: 0,
         penalty: None,
-        kept: 0,
+        headroom: 0,
     };
     GlobalQuery::Decide(vec![vec![query]])
 }

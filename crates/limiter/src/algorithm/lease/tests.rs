@@ -24,7 +24,7 @@ fn put_in(cell: &mut [u8], generation: u64, amount: u64, since: u64, lasts: u64)
 fn put(cell: &mut [u8], generation: u64, (amount, piece): (u64, u64), since: u64, lasts: u64) -> [Usage; 2] {
     let outcome = Admission::Admit { delay: Span::ZERO };
     let (more_in, full_in) = (Span::from_ms(700), Span::from_ms(900));
-    let verdict = Verdict { admission: outcome, remaining: 30, more_in, full_in, charge: Charge::default() };
+    let verdict = Verdict { admission: outcome, remaining: 80, more_in, full_in, charge: Charge::default() };
     let (since, lasts) = (at(since), Span::from_ms(lasts));
     deposit(cell, since, &Deposit { amount, piece, generation, since, lasts, verdict })
 }
@@ -41,7 +41,7 @@ fn a_deposit_is_spent_until_it_expires() {
     let verdict = lease.step(&mut cell, at(1_100), 1);
     assert_eq!(
         (verdict.remaining, verdict.more_in, verdict.full_in),
-        (32, Span::from_ms(600), Span::from_ms(800))
+        (82, Span::from_ms(600), Span::from_ms(800))
     );
     assert!(!lease.step(&mut cell, at(1_100), 3).admits());
     assert!(admits(&lease, &mut cell, 1_399) && !admits(&lease, &mut cell, 1_400));
@@ -108,6 +108,20 @@ fn a_refill_starts_below_half_a_piece_and_then_pauses() {
     assert!(tells(&mut cell, 1_100), "no refill has arrived");
     put_in(&mut cell, 5, 3, 1_110, 9_000);
     assert!(tells(&mut cell, 1_111), "again at once");
+}
+
+/// Near the end of a quota the store grants an eighth of what is left, so a refill starts later.
+#[test]
+fn the_end_of_a_quota_is_fetched_in_small_parts() {
+    let (lease, mut cell) = (lease(20), [0; SIZE]);
+    let tells = |cell: &mut [u8], ms: u64| lease.step(cell, at(ms), 1).charge.asks_for_more();
+    // 80 are left in the store, so it grants ten.
+    put_in(&mut cell, 5, 10, 1_000, 9_000);
+    let told: Vec<bool> = (0..10).map(|_| tells(&mut cell, 1_000)).collect();
+    assert_eq!(told.iter().position(|told| *told), Some(5), "{told:?}");
+    // It granted less than it had, and is asked again at once.
+    put_in(&mut cell, 5, 2, 1_001, 9_000);
+    assert!(tells(&mut cell, 1_002));
 }
 
 /// The test runs a lease beside its rule's own cell in the store, which uses the same algorithm.

@@ -6,10 +6,10 @@
 //! one. So workers in such a host keep loading the seed. They agree on the oldest seed, because the
 //! cells of refused actors are stored under it.
 
-use crate::cells::store::{Fault, Store, Swap};
+use crate::cells::store::{Fault, Store, Update};
 use diana_base::time::Time;
 use siphasher::sip::SipHasher13;
-use std::hash::Hasher as _;
+use std::hash::{Hash, Hasher as _};
 
 /// A secret of 128 bits.
 pub type Seed = [u8; 16];
@@ -84,21 +84,18 @@ pub fn keep_seed<S: Store + ?Sized>(store: &S, own: Dated) -> Result<Dated, Faul
 /// The seed in the store, unless `own` is older and `takes_any` is false. Otherwise `own`, once
 /// written.
 fn agree<S: Store + ?Sized>(store: &S, own: Dated, takes_any: bool) -> Result<Dated, Fault> {
-    // Each round that does not return lost to another worker. The next round reads that worker's
-    // seed.
     const ROUNDS: u32 = 8;
-    for _ in 0..ROUNDS {
-        let found = store.load(SEED_KEY)?;
-        let known = found.as_ref().and_then(|loaded| Dated::read(&loaded.bytes));
-        if let Some(known) = known.filter(|known| takes_any || !own.is_before(known)) {
-            return Ok(known);
-        }
-        if store.swap(SEED_KEY, &own.write(), found.map(|loaded| loaded.version))? == Swap::Done {
-            return Ok(own);
-        }
+    let mut agreed = own;
+    let update = store.update(SEED_KEY, ROUNDS, &mut |value| {
+        let known = value.and_then(Dated::read).filter(|known| takes_any || !own.is_before(known));
+        agreed = known.unwrap_or(own);
+        known.is_none().then(|| own.write().into())
+    })?;
+    match update {
+        Update::Stored | Update::Unchanged => Ok(agreed),
+        // A store that always loses a swap is broken and treated like a failing one.
+        Update::Conflict => Err(Fault(0)),
     }
-    // A store that always loses a swap is broken and treated like a failing one.
-    Err(Fault(0))
 }
 
 /// A hash function for actor values, keyed with a seed.
@@ -137,12 +134,56 @@ impl Hasher {
         hasher.write(bytes);
         hasher.finish()
     }
+
+    /// The same for any value.
+    ///
+    /// ```
+    /// use diana_limiter::cells::table::Hasher;
+    ///
+    /// assert_ne!(Hasher::of(&("a", "bc")), Hasher::of(&("ab", "c")));
+    /// assert_eq!(Hasher::of(&vec![7_u64]), 10_771_263_883_588_581_193, "on each platform");
+    /// assert_eq!(Hasher::of_all(["a", "b"]), Hasher::of_all(["b", "a"]));
+    /// ```
+    #[must_use]
+    pub fn of(value: &impl Hash) -> u64 {
+        let mut written = Written(Vec::new());
+        value.hash(&mut written);
+        written.finish()
+    }
+
+    /// A hash of values in any order.
+    pub fn of_all(values: impl IntoIterator<Item: Hash>) -> u64 {
+        values.into_iter().fold(0, |sum, value| sum.wrapping_add(Hasher::of(&value)))
+    }
+}
+
+/// The bytes of a value, in which lengths and variants have eight bytes on each platform. Out of
+/// line, because many types write.
+struct Written(Vec<u8>);
+
+impl std::hash::Hasher for Written {
+    #[inline(never)]
+    fn write(&mut self, bytes: &[u8]) {
+        self.0.extend_from_slice(bytes);
+    }
+
+    fn write_usize(&mut self, number: usize) {
+        self.write_u64(u64::try_from(number).unwrap_or(u64::MAX));
+    }
+
+    fn write_isize(&mut self, number: isize) {
+        self.write_i64(i64::try_from(number).unwrap_or(i64::MAX));
+    }
+
+    fn finish(&self) -> u64 {
+        Hasher::name(&self.0)
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cells::store::{Loaded, Portable, Rules, Simulated, Version};
+    use crate::cells::store::{Loaded, Portable, Rules, Simulated, Swap, Version};
 
     fn dated(since: u64, byte: u8) -> Dated {
         Dated { since: Time::from_ns(since), seed: [byte; 16] }

@@ -15,14 +15,12 @@ use diana_base::time::Time;
 use std::collections::VecDeque;
 use std::mem::take;
 
-/// The longest queue of a global store. Later requests do not wait for the global store.
+/// The longest queue of a global store. Later requests do not wait for the global store. Also the
+/// most queries of timed-out calls that are remembered, so that a late reply can be refunded.
 const MAX_QUEUED: usize = 4_096;
 
 /// After an outage, one in this many queries of a call may be a refund even if requests wait.
 const REFUNDS_SHARE: usize = 8;
-
-/// The number of timed-out calls that are remembered, so that a late reply can be refunded.
-const MAX_LATE: usize = 8;
 
 #[derive(Debug)]
 pub(super) struct InFlight {
@@ -84,7 +82,7 @@ impl ShardClient {
     }
 
     pub(super) fn is_done(&self) -> bool {
-        let is_asking = self.queue.len() > 0 || !self.in_flight.is_empty();
+        let is_asking = self.queue.len() > 0 || !self.in_flight.is_empty() || !self.late.is_empty();
         !is_asking && self.refunds.len() == 0 && self.permits.is_empty()
     }
 
@@ -171,11 +169,14 @@ impl ShardClient {
         };
         let queries = call.queued.iter().map(|queued| queued.query.clone());
         let queued = queries.map(QueuedQuery::without_waiter).collect();
-        if self.late.len() >= MAX_LATE {
-            self.late.pop_front();
-        }
         let InFlight { number, sent, with_script, .. } = *call;
         self.late.push_back(InFlight { id, number, sent, with_script, queued, reported: Vec::new() });
+        // A probe has no queries, and takes memory as well.
+        let size = |late: &InFlight| late.queued.len().saturating_add(1);
+        let mut sum: usize = self.late.iter().map(size).sum();
+        while sum > MAX_QUEUED {
+            sum = sum.saturating_sub(self.late.pop_front().as_ref().map_or(sum, size));
+        }
     }
 
     pub(super) fn fail(&mut self, shard: usize, queued: Vec<QueuedQuery>, completions: &mut Vec<Completion>) {

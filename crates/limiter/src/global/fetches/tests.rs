@@ -19,8 +19,8 @@ use crate::global::query::{GlobalQuery, RuleReply};
 use crate::global::refill::LeaseRefill;
 use crate::number_map::STEPS;
 use crate::policy::{
-    Cost, Counter, Counters, Draft, GlobalDraft, LimitDraft, Lists, Missing, OnError, Policy, RuleDraft,
-    StoreDraft,
+    Cost, Counter, Counters, Draft, Enforce, GlobalDraft, LimitDraft, Lists, Missing, OnError, Policy,
+    RuleDraft, StoreDraft,
 };
 use crate::request::Parts;
 use diana_base::map::KeyMap;
@@ -67,9 +67,10 @@ fn policy() -> Policy {
         GlobalDraft { on_error: OnError::Allow, fallback: None, leased: Some(counts(Box::new(lease))) };
     let rule = RuleDraft {
         name: "rule".into(),
+        is_named: true,
         actors: Vec::new(),
         missing: Missing::Share,
-        enforced: true,
+        enforce: Enforce::EVERYBODY,
         reject_delay: Span::ZERO,
         cost: Cost::default(),
         counters: own,
@@ -81,7 +82,7 @@ fn policy() -> Policy {
         conditions: Vec::new(),
         meaning: String::new(),
         exclusive: false,
-        important: false,
+        high_priority: false,
         rules: vec![rule],
     };
     let mut parts = Parts::default();
@@ -89,8 +90,9 @@ fn policy() -> Policy {
     let address = Actors::ip(&mut Scope { parts: &mut parts, ip: &ip });
     let (limits, lists) = (vec![limit], Lists::default());
     let store = Some(StoreDraft { shards: vec!["a".into()], secret: "secret".into() });
-    let (plan, dry_run) = (None, None);
-    Draft { parts, ip, address, limits, lists, enforced: true, plan, max_actors: 16, store, dry_run }.build()
+    let plan = None;
+    Draft { parts, ip, address, limits, lists, enforce: Enforce::EVERYBODY, plan, max_actors: 16, store }
+        .build()
 }
 
 /// A protocol that supports every query, and many in one call.
@@ -221,7 +223,7 @@ fn an_actor_is_due_once_until_it_has_been_fetched() {
     bench.fetched(0, 5, None);
     bench.fetched(9, 5, Some(&[grant(10)]));
     assert_eq!((due(&mut bench.fetches, 0..3), bench.fetches.in_flight.len()), (2, 1));
-    assert!(!bench.fetches.holds_any(), "nothing was fetched");
+    assert_eq!(bench.fetches.next(), None, "nothing was fetched");
 }
 
 #[test]
@@ -231,14 +233,15 @@ fn a_lease_is_accounted_for_when_it_expires() {
         due(&mut bench.fetches, 0..1);
         assert_eq!(bench.tick(0, false), 1);
         bench.fetched(0, 5, Some(&[grant(0)]));
-        assert!(!bench.fetches.holds_any(), "an empty lease needs no account");
+        assert_eq!(bench.fetches.next(), None, "an empty lease needs no account");
         due(&mut bench.fetches, 0..1);
         bench.tick(10, false);
         bench.fetched(1, 15, Some(&[grant(10)]));
         bench.client = client();
-        assert_eq!((bench.fetches.holds_any(), bench.tick(1_009, false)), (true, 0));
+        assert_eq!((bench.fetches.next(), bench.tick(1_000, false)), (Some(Span::ZERO), 0));
+        assert_eq!((bench.fetches.next(), bench.tick(1_009, false)), (Some(Span::from_ms(10)), 0));
         let ms = if all { 1_009 } else { 1_010 };
-        assert_eq!((bench.tick(ms, all), bench.fetches.holds_any()), (1, false), "{all}");
+        assert_eq!((bench.tick(ms, all), bench.fetches.next()), (1, None), "{all}");
         assert_eq!(bench.tick(5_000, all), 0, "once");
     }
 }
@@ -283,7 +286,7 @@ fn leases_expire_in_order_and_extended_ones_stay() {
     assert_eq!([899, 900].map(&mut expired), [vec![], vec![2]]);
     assert_eq!([1_399, 1_400].map(&mut expired), [vec![3], vec![1]]);
     assert_eq!([1_999, 2_000, 9_000].map(&mut expired), [vec![], vec![1], vec![]]);
-    assert!(fetches.fetched.is_empty() && !fetches.holds_any());
+    assert!(fetches.fetched.is_empty() && fetches.expiring.is_empty());
 }
 
 #[test]

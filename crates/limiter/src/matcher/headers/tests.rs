@@ -38,6 +38,38 @@ fn an_expression_matches_the_whole_value() {
     check(r#"{"regex": 42}"#, &["42"]);
 }
 
+/// The same header, and the same document, whatever white space stands around a value.
+#[test]
+fn white_space_around_a_value_evades_no_condition() {
+    for blanks in ["", " ", "\t", " \t "] {
+        let values = ["free", "free trial", "gold", ""];
+        let sent = values.map(|value| [blanks, value, blanks].concat());
+        let named = |(value, sent): (&'static str, _)| (value, vec![(Part::Header("x-plan".into()), sent)]);
+        let requests: Vec<_> = values.into_iter().zip(sent.iter().map(|sent| &**sent)).map(named).collect();
+        for (condition, expected) in [
+            (r#""free""#, &["free"][..]),
+            (r#"" free\t""#, &["free"]),
+            (r#""""#, &[""]),
+            (r#"" ""#, &[""]),
+            (r#"{"prefix": "free"}"#, &["free", "free trial"]),
+            (r#"{"prefix": " free"}"#, &["free", "free trial"]),
+            (r#"{"prefix": "free "}"#, &["free trial"]),
+            (r#"{"regex": "free|gold"}"#, &["free", "gold"]),
+            (r#"{"present": true}"#, &["free", "free trial", "gold", ""]),
+            (r#"{"present": false}"#, &[]),
+        ] {
+            let json = format!(r#"{{"x-plan": {condition}}}"#);
+            assert_eq!(matching(&KIND, &json, &requests), expected, "{condition} {blanks:?}");
+        }
+    }
+    let meaning = |condition: &str| {
+        let (matcher, parts) = compiled(&KIND, &format!(r#"{{"x-plan": {condition}}}"#));
+        matcher.meaning(&parts)
+    };
+    assert_eq!(meaning(r#"" free ""#), meaning(r#""free""#));
+    assert_eq!(meaning(r#"{"prefix": "\tfree"}"#), meaning(r#"{"prefix": "free"}"#));
+}
+
 #[test]
 fn one_line_that_holds_is_enough() {
     let line = |value| (Part::Header("x-plan".into()), value);

@@ -2,9 +2,9 @@
 //! counts with the other workers.
 //!
 //! ```text
-//!   decision ─► enter ─► Local ─┐                        ┌─► limit of the rule
-//!   response ─► leave ─► Local ─┴─► share: compare-and-swap
-//!                                    four times an interval
+//!   decision ─► enter ─────► Local ─┐                        ┌─► limit of the rule
+//!   response ─► responded ─► Local ─┴─► share: compare-and-swap
+//!                                        four times an interval
 //! ```
 
 use crate::adapt::{Adaptive, Local, Shared};
@@ -12,7 +12,7 @@ use crate::algorithm::Charge;
 use crate::cells::Events;
 use crate::cells::store::{Fault, Store, Swap};
 use crate::check::{Decision, Outcome, RuleReport, RuleResult};
-use crate::policy::{Policy, Rule, RuleId, Usage};
+use crate::policy::{Policy, Rule, RuleId};
 use diana_base::time::{Span, Time};
 use std::sync::Arc;
 
@@ -30,8 +30,6 @@ pub(super) struct Adaptation {
     every: Span,
     /// When the worker shares next.
     due: Time,
-    /// A dry run only reads: its requests are those of the policy beside it.
-    is_dry_run: bool,
     has_changed: bool,
     /// Whether the host can wake the worker.
     pub(super) wakes: bool,
@@ -50,10 +48,12 @@ struct Counted {
     /// The end of the interval, if its shared counts are from this worker too: the step is due
     /// then, even if no request comes.
     step_at: Option<Time>,
-    /// Requests of this worker that have not ended.
+    /// Requests of this worker without a response. Some may wait in the filter, or for the client.
     in_flight: u64,
-    /// As many of them as were in flight when the worker last shared its counts, less those that
-    /// have ended since.
+    /// Those of them that wait for the upstream.
+    waiting: u64,
+    /// Requests that waited for the upstream when the worker last shared its counts, less those
+    /// that have left since.
     stalled: u64,
 }
 
@@ -81,6 +81,7 @@ impl Adaptation {
                 has_counts: false,
                 step_at: None,
                 in_flight: 0,
+                waiting: 0,
                 stalled: 0,
             });
         }
@@ -90,23 +91,22 @@ impl Adaptation {
             rules,
             every: Span::from_ns(shortest.checked_div(SHARES).unwrap_or(shortest)),
             due: Time::ZERO,
-            is_dry_run: policy.is_dry_run(),
             has_changed: false,
             wakes: true,
         }))
     }
 
-    /// Counts a decision. Adds the rules that have to know how the request ends to `entered`.
+    /// Counts a decision. Adds the rules that have to know the response to `entered`.
     pub(super) fn enter(&mut self, decision: &Decision, entered: &mut Vec<usize>) {
         let passes = matches!(decision.outcome, Outcome::Pass | Outcome::Delay(_));
-        for report in decision.reports.iter().filter(|_| !self.is_dry_run) {
+        for report in &decision.reports {
             let find = |(_, counted): &(usize, &mut Counted)| counted.id == report.rule;
             let Some((index, counted)) = self.rules.iter_mut().enumerate().find(find) else {
                 continue;
             };
             match report.result {
                 RuleResult::Admitted if passes => {
-                    entered.extend(counted.enter(report, decision.is_important).then_some(index));
+                    entered.extend(counted.enter(report, decision.is_high_priority).then_some(index));
                 }
                 // A penalty does not tell whether the limit was used.
                 RuleResult::Refused | RuleResult::Shadowed
@@ -121,16 +121,34 @@ impl Adaptation {
         }
     }
 
-    /// A request that [entered](Adaptation::enter) has ended. Without a response, `usage` has no
-    /// latency.
-    pub(super) fn leave(&mut self, entered: &[usize], usage: Option<&Usage>) {
+    /// The upstream has all of a request that [entered](Adaptation::enter).
+    pub(super) fn forwarded(&mut self, entered: &[usize]) {
+        for index in entered {
+            let Some(counted) = self.rules.get_mut(*index) else { continue };
+            counted.waiting = counted.waiting.saturating_add(1);
+            counted.has_counts = true;
+        }
+    }
+
+    /// A request that [entered](Adaptation::enter) has a response with this status, or has ended
+    /// without one. `waited`: for how long the upstream had all of the request; `None` if it never
+    /// had.
+    pub(super) fn leave(&mut self, entered: &[usize], waited: Option<Span>, status: Option<u16>) {
         for index in entered {
             let Some(counted) = self.rules.get_mut(*index) else { continue };
             counted.in_flight = counted.in_flight.saturating_sub(1);
-            counted.stalled = counted.stalled.saturating_sub(1);
-            if let Some(latency) = usage.and_then(|usage| usage.latency) {
-                let status = usage.and_then(|usage| usage.status);
-                counted.local.response(latency, status.is_some_and(|status| status >= 500));
+            if waited.is_some() {
+                counted.waiting = counted.waiting.saturating_sub(1);
+                counted.stalled = counted.stalled.saturating_sub(1);
+            }
+            // The client decides how long an upload takes. A response before its end tells nothing
+            // about the latency, but an error is one.
+            let latency = match counted.adaptive.controller().follows_latency() {
+                true => waited,
+                false => Some(waited.unwrap_or(Span::ZERO)),
+            };
+            if let (Some(latency), Some(status)) = (latency, status) {
+                counted.local.response(latency, status >= 500);
                 counted.has_counts = true;
             }
         }
@@ -147,13 +165,10 @@ impl Adaptation {
         for counted in &mut self.rules {
             // Without a share, the counts stay until the next time.
             for _ in 0..TRIES {
-                match counted.share(store, now, self.is_dry_run) {
+                match counted.share(store, now) {
                     Ok(Some(Sharing { has_changed, end })) => {
                         self.has_changed |= has_changed;
-                        // A dry run ends no interval, so `end` may be in the past.
-                        if end > now {
-                            self.due = self.due.min(end);
-                        }
+                        self.due = self.due.min(end);
                     }
                     // The other worker may have moved the limit.
                     Ok(None) => {
@@ -168,7 +183,7 @@ impl Adaptation {
         events
     }
 
-    /// Whether requests of a rule have not ended.
+    /// Whether requests of a rule have no response yet.
     pub(super) fn awaits_responses(&self) -> bool {
         self.rules.iter().any(|counted| counted.in_flight > 0)
     }
@@ -188,8 +203,8 @@ impl Adaptation {
 }
 
 impl Counted {
-    /// Counts a request that the rule lets through. Returns whether its end has to be known.
-    fn enter(&mut self, report: &RuleReport, is_important: bool) -> bool {
+    /// Counts a request that the rule lets through. Returns whether its response has to be known.
+    fn enter(&mut self, report: &RuleReport, is_high_priority: bool) -> bool {
         self.has_counts = true;
         let follows_responses = self.adaptive.controller().follows_responses();
         if follows_responses {
@@ -198,9 +213,9 @@ impl Counted {
         let remaining = report.verdict.map_or(0, |verdict| verdict.remaining);
         let in_flight = match self.adaptive.counts_permits() {
             true => {
-                // What is kept for important requests is not in use.
-                let kept = if is_important { 0 } else { self.rule.primary.default.kept() };
-                self.adaptive.limit().saturating_sub(remaining).saturating_sub(kept)
+                // The headroom is not in use.
+                let headroom = if is_high_priority { 0 } else { self.rule.primary.default.headroom() };
+                self.adaptive.limit().saturating_sub(remaining).saturating_sub(headroom)
             }
             false => self.in_flight,
         };
@@ -220,32 +235,25 @@ impl Counted {
 
     /// Merges the counts, and takes the step if an interval has ended. `None` if another worker was
     /// faster.
-    fn share<S: Store + ?Sized>(
-        &mut self,
-        store: &S,
-        now: Time,
-        is_dry_run: bool,
-    ) -> Result<Option<Sharing>, Fault> {
+    fn share<S: Store + ?Sized>(&mut self, store: &S, now: Time) -> Result<Option<Sharing>, Fault> {
         let controller = *self.adaptive.controller();
         let found = store.load(&self.key)?;
         let bytes = found.as_ref().map_or(&[][..], |found| &found.bytes);
-        let (mut shared, mut has_stepped) = (Shared::read(bytes, &controller, now), false);
-        if !is_dry_run {
-            self.local.stalled(self.stalled);
-            shared.merge(&self.local);
-            has_stepped = shared.advance(&controller, now);
-            if has_stepped || self.has_counts || found.is_none() {
-                let version = found.map(|found| found.version);
-                if store.swap(&self.key, &shared.to_bytes(), version)? == Swap::Lost {
-                    return Ok(None);
-                }
-                let shares_more = self.has_counts && !has_stepped;
-                self.step_at = shares_more.then(|| shared.end()).or(self.step_at);
-                (self.local, self.has_counts) = (Local::default(), false);
-                self.stalled = self.in_flight;
+        let mut shared = Shared::read(bytes, &controller, now);
+        self.local.stalled(self.stalled);
+        shared.merge(&self.local);
+        let has_stepped = shared.advance(&controller, now);
+        if has_stepped || self.has_counts || found.is_none() {
+            let version = found.map(|found| found.version);
+            if store.swap(&self.key, &shared.to_bytes(), version)? == Swap::Lost {
+                return Ok(None);
             }
-            self.step_at = self.step_at.filter(|end| *end == shared.end());
+            let shares_more = self.has_counts && !has_stepped;
+            self.step_at = shares_more.then(|| shared.end()).or(self.step_at);
+            (self.local, self.has_counts) = (Local::default(), false);
+            self.stalled = self.waiting;
         }
+        self.step_at = self.step_at.filter(|end| *end == shared.end());
         // Another worker may have shown another limit since: each step shows the limit anew.
         let has_changed = self.adaptive.set(shared.state()) || has_stepped;
         Ok(Some(Sharing { has_changed, end: shared.end() }))

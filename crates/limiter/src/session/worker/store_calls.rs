@@ -9,7 +9,7 @@ use crate::global::{
     Call, CallResult, CallStats, Completion, GlobalCharge, GlobalQuery, Settlement, StoreClient, Waiter,
 };
 use crate::policy::{Policy, Usage};
-use diana_base::time::Time;
+use diana_base::time::{Span, Time};
 use std::mem::take;
 
 impl Worker {
@@ -85,20 +85,44 @@ impl Worker {
         store: &S,
         clock: &dyn Fn() -> Time,
     ) -> Events {
-        let mut events = Events::default();
-        if let Some(adaptation) = self.adaptation.as_mut().filter(|_| !charges.entered.is_empty()) {
-            adaptation.leave(&charges.entered, usage);
-            if self.cache.is_retired {
-                // No request and no tick shares the counts any more.
-                events = adaptation.share(store, clock(), !adaptation.awaits_responses());
-            }
-        }
+        let mut events = self.leave(&mut charges, None, store, clock);
         self.refund_global(take(&mut charges.global));
         if let Some(usage) = usage.filter(|_| refund == Refund::Ended) {
-            self.settle_global(charges.settlements(policy, usage));
+            self.settle_global(charges.settlements(policy, usage, &mut events));
         }
         events.add(&charges.refund_local(refund, usage, &self.context(policy, store, clock)));
         events
+    }
+
+    /// The upstream has all of a request since `now`, by the monotonic clock.
+    pub(crate) fn forwarded(&mut self, charges: &mut Charges, now: Time) {
+        if let Some(adaptation) = self.adaptation.as_mut().filter(|_| !charges.entered.is_empty())
+            && charges.forwarded_at.replace(now).is_none()
+        {
+            adaptation.forwarded(&charges.entered);
+        }
+    }
+
+    /// A request has a response, with this status and at this time of the monotonic clock, or has
+    /// ended without one. Only the first call counts.
+    pub(crate) fn leave<S: Store + ?Sized>(
+        &mut self,
+        charges: &mut Charges,
+        response: Option<(u16, Time)>,
+        store: &S,
+        clock: &dyn Fn() -> Time,
+    ) -> Events {
+        let (entered, forwarded_at) = (take(&mut charges.entered), charges.forwarded_at.take());
+        let Some(adaptation) = self.adaptation.as_mut().filter(|_| !entered.is_empty()) else {
+            return Events::default();
+        };
+        let waited = forwarded_at.map(|at| response.map_or(Span::ZERO, |(_, now)| now.since(at)));
+        adaptation.leave(&entered, waited, response.map(|(status, _)| status));
+        if !self.cache.is_retired {
+            return Events::default();
+        }
+        // No request and no tick shares the counts any more.
+        adaptation.share(store, clock(), !adaptation.awaits_responses())
     }
 
     fn refund_global(&mut self, charges: Vec<(usize, GlobalCharge)>) {

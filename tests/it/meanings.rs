@@ -1,0 +1,105 @@
+//! Which rules have the same meaning, so that they share what is stored by it. For whom a rule is
+//! enforced is no part of it.
+
+use diana_config::compile_over;
+
+const LOCAL: &str = r#"{"limits": [], "store": {"redis": {"cluster": "a", "secret": "sixteen letters!"}}}"#;
+
+/// The number of rules of `document` that `active` does not have.
+fn differing(active: &str, document: &str) -> usize {
+    let meanings = |document: &str| -> Vec<u64> {
+        let policy = compile_over(LOCAL.as_bytes(), document.as_bytes()).unwrap().policy;
+        policy.rules().map(|(_, rule)| rule.meaning()).collect()
+    };
+    let known = meanings(active);
+    meanings(document).into_iter().filter(|meaning| !known.contains(meaning)).count()
+}
+
+const TWO: &str = r#"{
+    "actors": {"plan": {"header": "x-plan"}},
+    "limits": [
+        {"url": "/a/", "methods": ["GET"], "rules": [
+            {"name": "a", "actor": "plan", "algo": "SW", "rpu": 5, "unit": "hour", "overrides": {"gold": {"rpu": 50}}}
+        ]},
+        {"url": "/b", "rules": [{"name": "b", "actor": "ip", "rpu": 7, "unit": "day", "scope": "global", "lease": 2}]}
+    ]
+}"#;
+
+#[test]
+fn a_rule_that_differs_in_anything_is_another_rule() {
+    for (from, to, count) in [
+        (r#""name": "a""#, r#""name": "c""#, 0),
+        (r#""rpu": 5,"#, r#""rpu": 6,"#, 1),
+        (r#""unit": "hour""#, r#""unit": "day""#, 1),
+        (r#""algo": "SW""#, r#""algo": "SW", "slices": 7"#, 1),
+        (r#""algo": "SW""#, r#""algo": "W""#, 1),
+        (r#""algo": "SW""#, r#""algo": "SW", "mode": "shadow""#, 0),
+        (r#""algo": "SW""#, r#""algo": "SW", "enforce": "5%""#, 0),
+        (r#""algo": "SW""#, r#""algo": "SW", "missing": "deny""#, 1),
+        (r#""rpu": 50"#, r#""rpu": 51"#, 1),
+        (r#""rpu": 5,"#, r#""rpu": 5, "headroom": 2,"#, 1),
+        // Without headroom, the priority changes nothing.
+        (r#""url": "/a/","#, r#""url": "/a/", "priority": "high","#, 0),
+        (r#""gold""#, r#""silver""#, 1),
+        (r#""x-plan""#, r#""x-tier""#, 1),
+        (r#""actor": "plan""#, r#""actor": "user""#, 1),
+        (r#""/a/""#, r#""/c/""#, 1),
+        (r#"["GET"]"#, r#"["PUT"]"#, 1),
+        (r#""scope": "global", "lease": 2"#, r#""scope": "local""#, 1),
+        (r#""lease": 2"#, r#""lease": 3"#, 1),
+        (r#""lease": 2"#, r#""lease": 2, "on_error": "deny""#, 1),
+        // An exclusive limit changes the local rules only. The client address changes all rules.
+        (r#""url": "/a/","#, r#""url": "/a/", "exclusive": true,"#, 1),
+        (r#""limits""#, r#""ip": {"trusted_hops": 1}, "limits""#, 2),
+        (r#""limits""#, r#""mode": "shadow", "limits""#, 0),
+        (r#""limits""#, r#""response": {"status": 430}, "limits""#, 0),
+    ] {
+        let document = TWO.replacen(from, to, 1);
+        assert_ne!(document, TWO);
+        assert_eq!((differing(TWO, &document), differing(&document, TWO)), (count, count), "{from} {to}");
+    }
+    let limits = |order: &str| format!(r#"{{"limits": [{order}]}}"#);
+    let [one, other] = ["one", "other"].map(|name| {
+        format!(r#"{{"url": "/", "rules": [{{"name": "{name}", "rpu": {}, "unit": "day"}}]}}"#, name.len())
+    });
+    assert_eq!(differing(&limits(&format!("{one}, {other}")), &limits(&format!("{other}, {one}"))), 0);
+}
+
+/// The meaning of a rule includes its headroom and the limits of high priority.
+#[test]
+fn a_rule_that_keeps_otherwise_is_another_rule() {
+    const KEEPS: &str = r#"{"limits": [
+        {"url": "/a", "rules": [
+            {"name": "a", "actor": "user", "rpu": 5, "unit": "hour", "headroom": 3,
+             "overrides": {"vip": {"rpu": 50}}},
+            {"name": "b", "rpu": 9, "unit": "hour"}]},
+        {"url": "/pay", "priority": "high"}, {"url": "/urgent"}
+    ]}"#;
+    let keeps = KEEPS.replace(r#", {"url": "/urgent"}"#, r#", {"url": "/urgent", "exclusive": true}"#);
+    for (from, to, count) in [
+        (r#""headroom": 3"#, r#""headroom": 2"#, 1),
+        // The same for most actors, but not for the one with another quota.
+        (r#""headroom": 3"#, r#""headroom": "60%""#, 1),
+        (r#""/pay""#, r#""/checkout""#, 1),
+        (r#", "priority": "high""#, r#", "exclusive": true"#, 2),
+        (r#""exclusive": true"#, r#""exclusive": true, "priority": "high""#, 1),
+        (r#""name": "a""#, r#""name": "c""#, 0),
+    ] {
+        let document = keeps.replacen(from, to, 1);
+        assert_ne!(document, keeps);
+        assert_eq!((differing(&keeps, &document), differing(&document, &keeps)), (count, count), "{to}");
+    }
+}
+
+/// A percentage follows the limit, and a number does not.
+#[test]
+fn a_part_of_a_limit_that_adapts_is_no_number() {
+    let adapts = |reserve: &str| {
+        format!(
+            r#"[{{"url": "/", "rules": [{{"rpu": 20, "unit": "second", "headroom": {reserve},
+                "adapt": {{"signal": "errors", "target": "5%", "min": 10}}}}]}}]"#
+        )
+    };
+    assert_eq!(differing(&adapts("5"), &adapts(r#""25%""#)), 1);
+    assert_eq!(differing(&adapts(r#""25%""#), &adapts(r#"" 25 %""#)), 0);
+}
