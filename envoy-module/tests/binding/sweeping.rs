@@ -22,7 +22,8 @@ fn listener(version: usize) -> String {
     )
 }
 
-const OWN: &str = r#"{"limits": [{"url": "/", "rules": [{"name": "own", "actor": "user", "algo": "W", "rpu": 2, "unit": "7d"}]}]}"#;
+/// Has a table of its own: those of one url and the same conditions share their keys.
+const OWN: &str = r#"{"limits": [{"url": "/", "methods": "GET", "rules": [{"name": "own", "actor": "user", "algo": "W", "rpu": 2, "unit": "7d"}]}]}"#;
 /// Takes the limits of the listener's document.
 const PLAIN: &str = r#"{"access_log": "all"}"#;
 
