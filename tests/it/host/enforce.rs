@@ -89,6 +89,25 @@ fn a_lease_serves_everybody_and_refuses_the_part() {
     }
 }
 
+/// The store charges the other rules of a request that a rule in shadow would refuse.
+#[test]
+fn a_rule_in_shadow_for_a_client_hides_nothing_from_the_other_rules() {
+    let of_first = second(&Gateway::start(Rules::Lenient, 2, &rules(r#""actor": "user""#)));
+    let gateway = Gateway::among(Clusters::of(&["a"]), 1, false);
+    let total =
+        r#""scope": "global"}, {"name": "total", "actor": "user", "algo": "W", "rpu": 3, "unit": "day""#;
+    let json = rules(&format!(r#""actor": "user", {total}, "scope": "global""#));
+    assert!(gateway.configure(&json), "{:?}", gateway.world.log.borrow());
+    for (user, fate) in of_first.iter().enumerate().take(12) {
+        let passed = (0..6).filter(|_| {
+            let request = gateway.request(0, "/", &format!("user-{user}"));
+            gateway.pass(10);
+            gateway.fate(request) == Fate::Upstream
+        });
+        assert_eq!(passed.count(), if *fate == REFUSED { 1 } else { 3 }, "user-{user}");
+    }
+}
+
 /// Without its store, and with `on_error: deny`, the rule refuses its part.
 #[test]
 fn a_store_that_is_down_refuses_the_part() {
