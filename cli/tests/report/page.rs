@@ -22,7 +22,10 @@ fn replace(value: &mut Value) {
     match value {
         Value::String(text) => *text = format!("{HOSTILE}{text}{HOSTILE}"),
         Value::Array(values) => values.iter_mut().for_each(replace),
-        Value::Object(fields) => fields.values_mut().for_each(replace),
+        // The part for which a rule is enforced is Diana's own text. Another text changes the page.
+        Value::Object(fields) => {
+            fields.iter_mut().filter(|(key, _)| *key != "enforce").for_each(|(_, value)| replace(value));
+        }
         _ => {}
     }
 }
