@@ -14,6 +14,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, id};
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU32, Ordering};
 pub use trap::TRAP_BYTES;
 
 /// The target the filter is built for.
@@ -81,7 +82,10 @@ pub fn mortal() -> Result<PathBuf> {
 
 /// Writes a file to `target/` by a rename, because a running Envoy may be about to read it.
 fn place(name: &str, module: &[u8]) -> Result<PathBuf> {
-    let (fresh, placed) = (target().join(format!("{name}.{}", id())), target().join(name));
+    // Tests of one process may place the same file at once.
+    static FILES: AtomicU32 = AtomicU32::new(0);
+    let number = FILES.fetch_add(1, Ordering::Relaxed);
+    let (fresh, placed) = (target().join(format!("{name}.{}.{number}", id())), target().join(name));
     fs::write(&fresh, module)
         .and_then(|()| fs::rename(&fresh, &placed))
         .with_context(|| format!("cannot write `{}`", placed.display()))?;
