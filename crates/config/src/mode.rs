@@ -1,9 +1,9 @@
-//! `mode` and `enforce`: for whom a document or a rule refuses.
+//! Compiles `mode` and `enforce`: the part of the actors that a document or a rule refuses.
 
 use diana_document::{Node, Value};
 use diana_limiter::policy::Enforce;
 
-/// For whom a document or a rule refuses, as far as it says.
+/// The `mode` and `enforce` of a document or a rule.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Mode {
     is_shadow: bool,
@@ -18,8 +18,8 @@ impl Mode {
         Mode { is_shadow, enforce: enforce.and_then(|node| part(&node)) }
     }
 
-    /// For whom a rule of this mode refuses in a document of the mode `document`. `shadow` wins, so
-    /// that one word ends all refusals. A rule's own part wins over the document's.
+    /// The part of its actors that a rule of this mode refuses in a document of the mode `document`.
+    /// `shadow` wins, so that one word ends all refusals. A rule's own part wins over the document's.
     pub(super) fn within(self, document: Mode) -> Enforce {
         match self.is_shadow || document.is_shadow {
             true => Enforce::NOBODY,
@@ -27,7 +27,7 @@ impl Mode {
         }
     }
 
-    /// For whom the lists of a document of this mode refuse.
+    /// The part of the clients that the lists of a document of this mode refuse.
     pub(super) fn of_lists(self) -> Enforce {
         self.within(self)
     }
