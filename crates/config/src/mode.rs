@@ -18,8 +18,9 @@ impl Mode {
         Mode { is_shadow, enforce: enforce.and_then(|node| part(&node)) }
     }
 
-    /// The part of its actors that a rule of this mode refuses in a document of the mode `document`.
-    /// `shadow` wins, so that one word ends all refusals. A rule's own part wins over the document's.
+    /// The part of its actors that a rule of this mode refuses in a document of the mode
+    /// `document`. `shadow` wins, so that one word ends all refusals. A rule's own part wins over
+    /// the document's.
     pub(super) fn within(self, document: Mode) -> Enforce {
         match self.is_shadow || document.is_shadow {
             true => Enforce::NOBODY,
