@@ -5,6 +5,7 @@
 //! all.
 
 pub mod module;
+mod optimise;
 mod trap;
 
 use crate::{root, target};
@@ -147,10 +148,10 @@ pub fn build() -> Result<PathBuf> {
         bail!("the filter does not build; repeat it with `cargo {} {}`", command.join(" "), link.join(" "));
     }
     let built = cargo_target()?.join(TARGET).join("filter/diana.wasm");
-    let linked = fs::read(&built).with_context(|| format!("cannot read `{}`", built.display()))?;
+    let optimised = optimise::optimise(&built)?;
     fs::create_dir_all(target())?;
     for Artefact { name, without, letter } in &ARTEFACTS {
-        place(name, &module::make(&linked, without, *letter)?)?;
+        place(name, &module::make(&optimised, without, *letter)?)?;
     }
     Ok(target().join(ARTEFACTS[0].name))
 }

@@ -29,6 +29,7 @@ pub mod http;
 mod http_filter;
 pub mod limitador;
 pub mod load;
+pub mod npm;
 mod process;
 pub mod redis;
 mod release;

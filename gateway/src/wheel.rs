@@ -84,7 +84,7 @@ impl Wheel {
     }
 }
 
-fn check(file: &Path, expected: &str) -> Result<()> {
+pub(crate) fn check(file: &Path, expected: &str) -> Result<()> {
     let bytes = fs::read(file).with_context(|| format!("cannot read `{}`", file.display()))?;
     let found: String = Sha256::digest(&bytes).iter().map(|byte| format!("{byte:02x}")).collect();
     if found != expected {

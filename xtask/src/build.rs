@@ -1,5 +1,6 @@
 //! `cargo xtask build`: the filter and the native module as they ship.
 
+use crate::programs;
 use anyhow::{Context, Result, bail, ensure};
 use gateway::filter::{self, ARTEFACTS};
 use std::fs;
@@ -13,6 +14,7 @@ const GLIBC: u32 = 34;
 
 /// Builds the files, and prints the place and the size of each.
 pub fn run() -> Result<()> {
+    programs::install_npm()?;
     filter::build()?;
     for artefact in &ARTEFACTS {
         let size = gateway::target().join(artefact.name).metadata()?.len();

@@ -145,7 +145,10 @@ pub fn run(variant: Variant, once: bool) -> Result<()> {
     eprintln!("building the filter …");
     match variant {
         Variant::Native => filter::build_module()?,
-        Variant::Local | Variant::Global => filter::build()?,
+        Variant::Local | Variant::Global => {
+            programs::install_npm()?;
+            filter::build()?
+        }
     };
     // Comes before the first start, so that Ctrl-C never leaves a process behind.
     let interrupted = interruption()?;

@@ -31,6 +31,7 @@ const NATIVE_ONLY: [(&str, &str); 4] = [
 /// Runs the tests whose names contain `filter`, or all.
 pub fn run(filter: Option<&str>, shell: Shell) -> Result<()> {
     programs::install()?;
+    programs::install_npm()?;
     let mut line = line(shell);
     line.args.extend(filter.map(str::to_owned));
     step(line, shell).run()

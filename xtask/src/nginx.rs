@@ -11,6 +11,7 @@ mod build;
 mod server;
 mod tests;
 
+use crate::programs;
 use anyhow::{Result, bail};
 use gateway::filter;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -20,6 +21,7 @@ use std::path::Path;
 pub fn run(source: &Path, filter: Option<&str>) -> Result<()> {
     let program = build::nginx(source)?;
     println!("nginx: {}", program.display());
+    programs::install_npm()?;
     filter::build()?;
     let (mut failed, mut ran) = (Vec::new(), 0);
     for (name, test) in tests::ALL {

@@ -1,5 +1,5 @@
-//! Installs programs of Debian that tests run, by apt-get if apt-get needs no password: Redis and
-//! webdis, or Chromium with its driver.
+//! Installs programs of Debian by apt-get, if apt-get needs no password: npm for the filter's build,
+//! Redis and webdis, or Chromium with its driver.
 //!
 //! A package may start its service. Tests do not use such a service: each test starts its own.
 
@@ -16,6 +16,9 @@ struct Wanted {
     is_there: fn(&'static str) -> bool,
 }
 
+/// Fetches what the filter's build and the tests of the report run.
+const NPM: Wanted = Wanted { package: "npm", is_there: service::is_installed };
+
 /// What the tests of the report need. On a bare machine Chromium has no fonts.
 const BROWSER: [Wanted; 5] = [
     Wanted { package: "chromium", is_there: service::is_installed },
@@ -25,9 +28,13 @@ const BROWSER: [Wanted; 5] = [
         package: "fonts-dejavu-core",
         is_there: |_| Path::new("/usr/share/fonts/truetype/dejavu").is_dir(),
     },
-    // Fetches axe-core.
-    Wanted { package: "npm", is_there: service::is_installed },
+    NPM,
 ];
+
+/// Installs npm, with which the filter is built, or says what to install.
+pub fn install_npm() -> Result<()> {
+    install_all(&[NPM])
+}
 
 /// Installs the missing stores, or says what to install.
 pub fn install() -> Result<()> {
