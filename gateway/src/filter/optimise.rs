@@ -1,4 +1,4 @@
-//! Binaryen's `wasm-opt`, which optimises the linked module once more: the file becomes 5 % smaller.
+//! Binaryen's `wasm-opt`, which makes the linked module 5 % smaller without making requests slower.
 //! docs/design/size.md has what its levels save and cost.
 
 use crate::npm::PackageFile;
@@ -20,7 +20,7 @@ const WASM_OPT: PackageFile = PackageFile {
 /// The level, and the features of WebAssembly that rustc uses for `wasm32-wasip1` by default. A
 /// stripped module does not name its features.
 const ARGUMENTS: [&str; 7] = [
-    "-O3",
+    "-Os",
     "--enable-bulk-memory",
     "--enable-multivalue",
     "--enable-mutable-globals",
