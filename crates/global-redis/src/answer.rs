@@ -17,15 +17,25 @@ use diana_limiter::global::{CallError, Replies};
 use diana_limiter::global::{GlobalQuery, LeaseGrant, RuleQuery, RuleReply};
 use std::slice::Iter;
 
+/// What a reply to a command consists of.
+pub type Numbers = Vec<u64>;
+
+/// The numbers of a reply in JSON. A value that is no number becomes one that the script never
+/// replies.
+pub fn numbers(reply: &Value) -> Result<Numbers, CallError> {
+    let Value::List(items) = reply else { return Err(CallError::Stray) };
+    let number = |item: &Value| if let Value::Whole(number) = item { *number } else { u64::MAX };
+    Ok(items.iter().map(number).collect())
+}
+
 /// Appends the reply to each query of the call with this number. After an error, some replies may
 /// have been appended.
 pub fn decode(
     queries: &[&GlobalQuery],
     number: u64,
-    reply: &Value,
+    numbers: &[u64],
     to: &mut Replies,
 ) -> Result<(), CallError> {
-    let Value::List(numbers) = reply else { return Err(CallError::Stray) };
     let mut numbers = numbers.iter();
     match next(&mut numbers) {
         Some(own) if own == number => all(queries, &mut numbers, to).ok_or(CallError::Garbage),
@@ -33,7 +43,7 @@ pub fn decode(
     }
 }
 
-fn all(queries: &[&GlobalQuery], numbers: &mut Iter<Value>, to: &mut Replies) -> Option<()> {
+fn all(queries: &[&GlobalQuery], numbers: &mut Iter<u64>, to: &mut Replies) -> Option<()> {
     for query in queries {
         let mut replies = Vec::new();
         match query {
@@ -50,7 +60,7 @@ fn all(queries: &[&GlobalQuery], numbers: &mut Iter<Value>, to: &mut Replies) ->
     numbers.as_slice().is_empty().then_some(())
 }
 
-fn rule_reply(rule_query: &RuleQuery, numbers: &mut Iter<Value>) -> Option<RuleReply> {
+fn rule_reply(rule_query: &RuleQuery, numbers: &mut Iter<u64>) -> Option<RuleReply> {
     let mut read = [0; 13];
     for number in &mut read {
         *number = next(numbers)?;
@@ -102,11 +112,8 @@ fn rule_reply(rule_query: &RuleQuery, numbers: &mut Iter<Value>) -> Option<RuleR
 /// The longest validity of a token bucket's lease, in µs.
 const MAX_BUCKET_LEASE_US: u64 = 2_000_000;
 
-fn next(numbers: &mut Iter<Value>) -> Option<u64> {
-    match numbers.next()? {
-        Value::Whole(number) if *number <= MAX_NUMBER => Some(*number),
-        _ => None,
-    }
+fn next(numbers: &mut Iter<u64>) -> Option<u64> {
+    numbers.next().copied().filter(|number| *number <= MAX_NUMBER)
 }
 
 /// Numbers are at most 2⁵³, so the product is below 2⁶³ ns.

@@ -1,9 +1,9 @@
-//! Redis behind an HTTP proxy. One Lua script decides all queries of a call, one after the other,
+//! Redis as the global store. One Lua script decides all queries of a call, one after the other,
 //! each atomically.
 //!
 //! ```text
-//!   queries ─ command ─► arguments ─ webdis, upstash ─► a body
-//!   a body ─ webdis, upstash ─► numbers ─ answer ─► RuleReply
+//!   queries ─ command ─► arguments ─ resp, webdis, upstash ─► a body
+//!   a body ─ resp, webdis, upstash ─► numbers ─ answer ─► RuleReply
 //! ```
 //!
 //! ```
@@ -48,17 +48,21 @@
 mod answer;
 mod command;
 mod protocol;
+mod resp;
 pub mod script;
 mod upstash;
 mod webdis;
 
+use answer::Numbers;
 use diana_base::format;
 use diana_document::parse_json;
 use diana_limiter::global::GlobalQuery;
 use diana_limiter::global::{CallError, MAX_REPLY_BYTES, Replies};
 use diana_limiter::policy::CountKey;
+pub use resp::Login;
+use std::borrow::Cow;
 
-/// The interface of the HTTP proxy.
+/// The bytes in which a call reaches Redis.
 ///
 /// ```
 /// use diana_global_redis::{Dialect, Redis};
@@ -73,7 +77,9 @@ use diana_limiter::policy::CountKey;
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Dialect {
-    /// Webdis.
+    /// Redis' own protocol, which the gateway carries.
+    Resp,
+    /// Webdis, an HTTP proxy.
     Webdis,
     /// Upstash's REST API, and proxies that imitate it.
     Upstash,
@@ -90,7 +96,7 @@ pub struct HttpCall<'r> {
     pub body: Vec<u8>,
 }
 
-/// A Redis behind an HTTP proxy.
+/// A Redis, or a proxy in front of it.
 ///
 /// ```
 /// use diana_global_redis::{Dialect, Redis};
@@ -106,6 +112,7 @@ pub struct Redis {
     dialect: Dialect,
     prefix: String,
     headers: Vec<(String, String)>,
+    login: Option<Login>,
 }
 
 /// The most queries in one command, because a running script blocks all others.
@@ -127,7 +134,23 @@ impl Redis {
         if dialect == Dialect::Upstash {
             headers.push(("content-type".into(), "application/json".into()));
         }
-        Redis { dialect, prefix, headers }
+        Redis { dialect, prefix, headers, login: None }
+    }
+
+    /// Logs in with each call. Only [`Dialect::Resp`] does.
+    ///
+    /// ```
+    /// use diana_global_redis::{Dialect, Login, Redis};
+    ///
+    /// let login = Login { user: None, password: "secret".into() };
+    /// let redis = Redis::new(Dialect::Resp, "diana".into(), Vec::new()).with_login(login);
+    /// let call = redis.call(&[], false, Redis::number(0));
+    /// assert!(call.body.starts_with(b"*2\r\n$4\r\nAUTH\r\n$6\r\nsecret\r\n*5\r\n$7\r\nEVALSHA\r\n"));
+    /// ```
+    #[must_use]
+    pub fn with_login(mut self, login: Login) -> Redis {
+        self.login = Some(login).filter(|_| self.dialect == Dialect::Resp);
+        self
     }
 
     /// The most queries in one call.
@@ -143,7 +166,7 @@ impl Redis {
     pub fn max_queries(&self) -> usize {
         match self.dialect {
             Dialect::Webdis => MAX_QUERIES,
-            Dialect::Upstash => MAX_QUERIES.saturating_mul(MAX_COMMANDS),
+            Dialect::Resp | Dialect::Upstash => MAX_QUERIES.saturating_mul(MAX_COMMANDS),
         }
     }
 
@@ -162,21 +185,28 @@ impl Redis {
     /// ```
     #[must_use]
     pub fn call(&self, queries: &[&GlobalQuery], with_script: bool, number: u64) -> HttpCall<'_> {
-        let mut body = String::new();
-        let commands = self.commands(queries);
-        let is_pipeline = commands.len() > 1;
-        for (at, (queries, number)) in commands.into_iter().zip(number..).enumerate() {
-            if is_pipeline {
-                body.push(if at == 0 { '[' } else { ',' });
-            }
+        let commands: Vec<_> = (self.commands(queries).into_iter().zip(number..).enumerate())
             // One text is enough for all commands of a call.
-            self.command(&mut body, queries, with_script && at == 0, number);
+            .map(|(at, (queries, number))| self.command(queries, with_script && at == 0, number))
+            .collect();
+        let (mut body, mut text) = (Vec::new(), String::new());
+        match self.dialect {
+            Dialect::Resp => {
+                if let Some(login) = &self.login {
+                    resp::log_in(&mut body, login);
+                }
+                for parts in &commands {
+                    diana_resp::begin(&mut body, parts.len());
+                    parts.iter().for_each(|part| diana_resp::part(&mut body, part));
+                }
+            }
+            Dialect::Webdis => commands.iter().for_each(|parts| webdis::command(&mut text, parts)),
+            Dialect::Upstash => upstash::commands(&mut text, &commands),
         }
-        if is_pipeline {
-            body.push(']');
-        }
+        let is_pipeline = self.dialect == Dialect::Upstash && commands.len() > 1;
         let path = if is_pipeline { "/pipeline" } else { "/" };
-        HttpCall { path, headers: &self.headers, body: body.into_bytes() }
+        let body = if self.dialect == Dialect::Resp { body } else { text.into_bytes() };
+        HttpCall { path, headers: &self.headers, body }
     }
 
     /// The number that a call carries. It is below 2⁵³, because the script counts in doubles, and
@@ -196,44 +226,30 @@ impl Redis {
     /// The queries of each command; at least one command.
     fn commands<'q>(&self, queries: &'q [&'q GlobalQuery]) -> Vec<&'q [&'q GlobalQuery]> {
         match self.dialect {
-            Dialect::Upstash if queries.len() > MAX_QUERIES => queries.chunks(MAX_QUERIES).collect(),
+            Dialect::Resp | Dialect::Upstash if queries.len() > MAX_QUERIES => {
+                queries.chunks(MAX_QUERIES).collect()
+            }
             _ => vec![queries],
         }
     }
 
-    fn command(&self, body: &mut String, queries: &[&GlobalQuery], with_script: bool, number: u64) {
-        let is_list = self.dialect == Dialect::Upstash;
-        if is_list {
-            body.push('[');
-        }
+    /// The parts of a command.
+    fn command(&self, queries: &[&GlobalQuery], with_script: bool, number: u64) -> Vec<Cow<'_, str>> {
         let (name, script) = if with_script { ("EVAL", script::SCRIPT) } else { ("EVALSHA", script::SHA1) };
-        let mut count = 0u64;
-        queries.iter().for_each(|query| command::keys(query, &mut |_| count = count.saturating_add(1)));
-        self.part(body, name, true);
-        self.part(body, script, false);
-        self.part(body, &format::alone(count.max(1)), false);
+        let mut keys: Vec<Cow<str>> = Vec::new();
+        queries.iter().for_each(|query| command::keys(query, &mut |key| keys.push(self.key(key).into())));
         if queries.is_empty() {
-            self.part(body, &[&*self.prefix, PROBE].concat(), false);
+            keys.push([&*self.prefix, PROBE].concat().into());
         }
-        for query in queries {
-            command::keys(query, &mut |key| self.part(body, &self.key(key), false));
-        }
-        self.part(body, &format::alone(number), false);
+        let mut parts = vec![name.into(), script.into(), format::alone(keys.len() as u64).into()];
+        parts.append(&mut keys);
+        parts.push(format::alone(number).into());
         for query in queries {
             let mut command = String::new();
             command::write(&mut command, query);
-            self.part(body, &command, false);
+            parts.push(command.into());
         }
-        if is_list {
-            body.push(']');
-        }
-    }
-
-    fn part(&self, body: &mut String, text: &str, is_first: bool) {
-        match self.dialect {
-            Dialect::Webdis => webdis::part(body, text, is_first),
-            Dialect::Upstash => upstash::part(body, text, is_first),
-        }
+        parts
     }
 
     fn key(&self, key: &CountKey) -> String {
@@ -267,17 +283,23 @@ impl Redis {
         body: &[u8],
     ) -> Result<Replies, CallError> {
         let commands = self.commands(queries);
-        // The status of a reply that is too long may still name the error.
-        let body = if body.len() > MAX_REPLY_BYTES { None } else { parse_json(body) };
+        let read: Vec<Result<Numbers, CallError>> = match self.dialect {
+            Dialect::Resp => resp::replies(status, body, commands.len(), self.login.is_some())?,
+            Dialect::Webdis | Dialect::Upstash => {
+                // The status of a reply that is too long may still name the error.
+                let body = if body.len() > MAX_REPLY_BYTES { None } else { parse_json(body) };
+                let reply = |at| match self.dialect {
+                    Dialect::Webdis => webdis::reply(status, body.as_ref()),
+                    _ => upstash::reply(at, commands.len(), status, body.as_ref()),
+                };
+                (0..commands.len()).map(reply).collect()
+            }
+        };
         let mut replies = Vec::with_capacity(queries.len());
         let (mut first_error, mut any_replied) = (None, false);
-        for (at, (queries, number)) in commands.iter().zip(number..).enumerate() {
-            let reply = match self.dialect {
-                Dialect::Webdis => webdis::reply(status, body.as_ref()),
-                Dialect::Upstash => upstash::reply(at, commands.len(), status, body.as_ref()),
-            };
+        for ((reply, queries), number) in read.into_iter().zip(&commands).zip(number..) {
             let before = replies.len();
-            let decode = |reply| answer::decode(queries, number, reply, &mut replies);
+            let decode = |numbers: Numbers| answer::decode(queries, number, &numbers, &mut replies);
             match reply.and_then(decode) {
                 Ok(()) => any_replied = true,
                 Err(CallError::Stray) => return Err(CallError::Stray),

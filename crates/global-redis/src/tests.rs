@@ -1,7 +1,8 @@
-//! Calls in both dialects, and replies of real proxies: webdis 0.1.9 in front of Redis 7.0, and the
+//! Calls in all dialects, and replies of real proxies: webdis 0.1.9 in front of Redis 7.0, and the
 //! REST API of Upstash as documented.
 
 mod replies;
+mod resp;
 
 use super::*;
 use diana_base::time::Span;
@@ -267,7 +268,7 @@ fn parts(body: &[u8]) -> Vec<Vec<u8>> {
 
 proptest! {
     #[test]
-    fn both_dialects_say_the_same(prefix in ".*|[\\x00-\\x7f]*", with_script: bool, count in 0usize..70) {
+    fn both_proxies_are_told_the_same(prefix in ".*|[\\x00-\\x7f]*", with_script: bool, count in 0usize..70) {
         let all = one_of_each();
         let queries: Vec<&GlobalQuery> = all.iter().cycle().take(count).collect();
         let webdis = Redis::new(Dialect::Webdis, prefix.clone(), Vec::new());

@@ -8,21 +8,33 @@
 //!                        ─►  [{"result":[…]},{"error":"ERR …"}]
 //! ```
 
+use super::answer::{self, Numbers};
 use diana_base::format::json_string;
 use diana_document::Value;
 use diana_limiter::global::CallError;
+use std::borrow::Cow;
 
-/// Appends one element of a command, between the brackets of its list.
-pub fn part(to: &mut String, text: &str, is_first: bool) {
-    if !is_first {
-        to.push(',');
+/// Appends commands: a list, or a list of lists.
+pub fn commands(to: &mut String, commands: &[Vec<Cow<str>>]) {
+    let is_pipeline = commands.len() > 1;
+    for (at, parts) in commands.iter().enumerate() {
+        if is_pipeline {
+            to.push(if at == 0 { '[' } else { ',' });
+        }
+        for (at, text) in parts.iter().enumerate() {
+            to.push(if at == 0 { '[' } else { ',' });
+            json_string(to, text);
+        }
+        to.push(']');
     }
-    json_string(to, text);
+    if is_pipeline {
+        to.push(']');
+    }
 }
 
 /// The reply to the command at index `at` of `commands`. An error message takes precedence over the
 /// status.
-pub fn reply(at: usize, commands: usize, status: u32, body: Option<&Value>) -> Result<&Value, CallError> {
+pub fn reply(at: usize, commands: usize, status: u32, body: Option<&Value>) -> Result<Numbers, CallError> {
     let entries: &[_] = match body {
         // Also the reply to a pipeline that failed as a whole.
         Some(Value::Object(entries)) => entries,
@@ -43,7 +55,7 @@ pub fn reply(at: usize, commands: usize, status: u32, body: Option<&Value>) -> R
     let is_alone = matches!(body, Some(Value::Object(_)));
     match result {
         _ if status != 200 => Err(CallError::Status(status)),
-        Some(result) if !is_alone || commands == 1 => Ok(result),
+        Some(result) if !is_alone || commands == 1 => answer::numbers(result),
         _ => Err(CallError::Garbage),
     }
 }

@@ -9,16 +9,23 @@
 //!
 //! Webdis 0.1.9 reads what follows the last dot of the last part as a format, so dots are escaped.
 
+use super::answer::{self, Numbers};
 use diana_base::format::hex;
 use diana_document::Value;
 use diana_limiter::global::CallError;
+use std::borrow::Cow;
 
-/// Appends one part of a command, escaped: `/` ends a part, `?` begins options, and `+` stands for
-/// a space.
-pub fn part(to: &mut String, text: &str, is_first: bool) {
-    if !is_first {
-        to.push('/');
+/// Appends a command, escaped: `/` ends a part, `?` begins options, and `+` stands for a space.
+pub fn command(to: &mut String, parts: &[Cow<str>]) {
+    for (at, text) in parts.iter().enumerate() {
+        if at > 0 {
+            to.push('/');
+        }
+        part(to, text);
     }
+}
+
+fn part(to: &mut String, text: &str) {
     for byte in text.bytes() {
         match byte {
             b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' | b':' | b'{' | b'}' => {
@@ -35,7 +42,7 @@ pub fn part(to: &mut String, text: &str, is_first: bool) {
 
 /// The reply to a command. Redis errors have the status 200. Other statuses have no body: 503 if
 /// Redis is down, 403 if webdis does not allow the command.
-pub fn reply(status: u32, body: Option<&Value>) -> Result<&Value, CallError> {
+pub fn reply(status: u32, body: Option<&Value>) -> Result<Numbers, CallError> {
     let entries: &[_] = match body {
         _ if status != 200 => return Err(CallError::Status(status)),
         Some(Value::Object(entries)) => entries,
@@ -45,8 +52,8 @@ pub fn reply(status: u32, body: Option<&Value>) -> Result<&Value, CallError> {
     match reply {
         Value::List(items) => match items.as_slice() {
             [Value::Bool(false), Value::Text(words)] => Err(CallError::of(words)),
-            _ => Ok(reply),
+            _ => answer::numbers(reply),
         },
-        _ => Ok(reply),
+        _ => answer::numbers(reply),
     }
 }

@@ -1,4 +1,4 @@
-//! Replies of an HTTP proxy in front of Redis.
+//! Replies of Redis, and of an HTTP proxy in front of it.
 //!
 //! ```text
 //!   0 1 0 {"EVALSHA":[0,0,9,…]}     a digit each for the dialect, the queries and the status,
@@ -11,6 +11,8 @@ use diana_global_redis::{Dialect, Redis};
 use diana_limiter::algorithm::Admission;
 use diana_limiter::global::{CallError, Replies};
 use diana_limiter::global::{GlobalCharge, GlobalQuery, LeaseUsage, RuleReply};
+
+const DIALECTS: [Dialect; 3] = [Dialect::Webdis, Dialect::Upstash, Dialect::Resp];
 
 const STATUSES: [u32; 4] = [200, 400, 503, 0];
 
@@ -28,7 +30,7 @@ const LONG_ONE_IN: usize = 128;
 /// Any bytes are a reply to each query or an error, and the replies encode to an equal body.
 pub fn run(bytes: &[u8]) {
     let mut input = Input(bytes);
-    let dialect = if input.flag() { Dialect::Upstash } else { Dialect::Webdis };
+    let dialect = DIALECTS[input.below(DIALECTS.len())];
     let queries = queries(input.byte().wrapping_sub(b'0'));
     let queries: Vec<&GlobalQuery> = queries.iter().collect();
     let (status, body) = (STATUSES[input.below(STATUSES.len())], input.0);
@@ -38,8 +40,13 @@ pub fn run(bytes: &[u8]) {
     }
 
     let result = redis.read_reply(&queries, NUMBER, status, body);
-    let spaced = [b" \n", body, b"\t "].concat();
-    assert_eq!(redis.read_reply(&queries, NUMBER, status, &spaced), result, "space around it");
+    if dialect != Dialect::Resp {
+        let spaced = [b" \n", body, b"\t "].concat();
+        assert_eq!(redis.read_reply(&queries, NUMBER, status, &spaced), result, "space around it");
+    } else if result.is_ok() {
+        let longer = [body, b"\n"].concat();
+        assert_eq!(redis.read_reply(&queries, NUMBER, status, &longer), Err(CallError::Garbage));
+    }
     match &result {
         Err(failure) => sane(failure, status),
         Ok(replies) => {
@@ -69,7 +76,7 @@ fn queries(which: u8) -> Vec<GlobalQuery> {
         0 => Vec::new(),
         1 => vec![GlobalQuery::Decide(vec![vec![query(0)]])],
         2 => vec![decide, give_back, account],
-        // Two commands, of Upstash.
+        // Two commands, unless the dialect is that of Webdis.
         3 => vec![account; 65],
         _ => vec![GlobalQuery::Decide(vec![Vec::new()]), decide.clone(), decide],
     }
@@ -143,6 +150,16 @@ fn body_of(dialect: Dialect, queries: &[&GlobalQuery], replies: &Replies) -> Str
         numbers.join(",")
     };
     match dialect {
+        Dialect::Resp => {
+            let reply = |(at, lists): (usize, &[Vec<u64>])| {
+                let list = list(at, lists);
+                let numbers: Vec<String> = list.split(',').map(|number| format!(":{number}\r\n")).collect();
+                format!("*{}\r\n{}", numbers.len(), numbers.concat())
+            };
+            // A call without queries has one reply, too.
+            let chunks = if lists.is_empty() { vec![&lists[..]] } else { lists.chunks(64).collect() };
+            chunks.into_iter().enumerate().map(reply).collect()
+        }
         Dialect::Webdis => format!(r#"{{"EVAL":[{}]}}"#, list(0, &lists)),
         Dialect::Upstash if lists.len() <= 64 => format!(r#"{{"result":[{}]}}"#, list(0, &lists)),
         Dialect::Upstash => {

@@ -1,0 +1,79 @@
+//! The dialect of Redis itself: the body of a `POST` is what Redis reads from a connection, and the
+//! body of the response is what Redis writes. The gateway carries the bytes: by the native module's
+//! bridge, or by a tunnel.
+//!
+//! ```text
+//!   POST /   *3⏎ $4⏎ AUTH⏎ $5⏎ diana⏎ $6⏎ secret⏎   *6⏎ $7⏎ EVALSHA⏎ $40⏎ 4e1243…⏎ $1⏎ 1⏎ …
+//!                        ─►  +OK⏎  *14⏎ :4503…⏎ :0⏎ :0⏎ :9⏎ …
+//!                    or  ─►  +OK⏎  -NOSCRIPT No matching script…⏎
+//! ```
+
+use super::answer::Numbers;
+use diana_limiter::global::{CallError, MAX_REPLY_BYTES};
+use diana_resp::{Reply, next_reply};
+use std::fmt;
+
+/// Who calls Redis, by its `AUTH` command. Each call says so, because no call can tell whether its
+/// connection is new.
+///
+/// ```
+/// use diana_global_redis::Login;
+///
+/// let login = Login { user: Some("diana".into()), password: "secret".into() };
+/// assert_eq!(format!("{login:?}"), "a login");
+/// ```
+#[derive(Clone, PartialEq, Eq)]
+pub struct Login {
+    /// The user of Redis' access control list; `None`: the default user.
+    pub user: Option<String>,
+    /// The password.
+    pub password: String,
+}
+
+impl fmt::Debug for Login {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a login")
+    }
+}
+
+/// Appends the command that logs in.
+pub fn log_in(to: &mut Vec<u8>, login: &Login) {
+    match &login.user {
+        Some(user) => diana_resp::command(to, &["AUTH", user, &login.password]),
+        None => diana_resp::command(to, &["AUTH", &login.password]),
+    }
+}
+
+/// The reply to each of so many commands, of which a login comes before the first. The whole call
+/// fails if the replies are cut, if anything follows them, if one has another shape, or if Redis
+/// refuses the login.
+pub fn replies(
+    status: u32,
+    mut body: &[u8],
+    commands: usize,
+    has_login: bool,
+) -> Result<Vec<Result<Numbers, CallError>>, CallError> {
+    if status != 200 {
+        return Err(CallError::Status(status));
+    }
+    if body.len() > MAX_REPLY_BYTES {
+        return Err(CallError::Garbage);
+    }
+    let error = |words: &[u8]| CallError::of(&String::from_utf8_lossy(words));
+    if has_login {
+        match next_reply(&mut body) {
+            Some(Reply::Status) => {}
+            Some(Reply::Error(words)) => return Err(error(words)),
+            _ => return Err(CallError::Garbage),
+        }
+    }
+    let mut replies = Vec::with_capacity(commands);
+    for _ in 0..commands {
+        replies.push(match next_reply(&mut body).ok_or(CallError::Garbage)? {
+            Reply::Numbers(numbers) => Ok(numbers),
+            Reply::Error(words) => Err(error(words)),
+            Reply::Status => return Err(CallError::Garbage),
+        });
+    }
+    if body.is_empty() { Ok(replies) } else { Err(CallError::Garbage) }
+}
