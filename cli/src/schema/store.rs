@@ -43,8 +43,14 @@ pub fn definitions() -> Vec<(&'static str, Shape)> {
                             "Several clusters, among which the counts are divided.",
                             Shape::List(Box::new(Shape::Matching(CLUSTER)), 1, Some(64)),
                         ),
-                        key("dialect", "The protocol of the front end.", choice(&["webdis", "upstash"]))
-                            .or("webdis"),
+                        key(
+                            "dialect",
+                            "`resp`: Redis' own protocol, carried by the gateway. Otherwise the protocol of an HTTP front.",
+                            choice(&["resp", "webdis", "upstash"]),
+                        )
+                        .or("webdis"),
+                        key("user", "The user of Redis, with `dialect: resp`.", Shape::Matching(".+")),
+                        key("password", "The password of Redis, with `dialect: resp`.", Shape::Matching(".+")),
                         key(
                             "prefix",
                             "The start of each key in Redis.",

@@ -4,7 +4,7 @@ use super::secret::{self, Secret};
 use diana_base::format::plain;
 use diana_base::time::Span;
 use diana_document::{Fields, Node, Value, quoted};
-use diana_global_redis::{Dialect, Redis};
+use diana_global_redis::{Dialect, Login, Redis};
 use diana_global_rls::Rls;
 use diana_limiter::cells::table::Hasher;
 use diana_limiter::global::{GlobalStoreOptions, Protocol};
@@ -14,7 +14,7 @@ use diana_limiter::response;
 const TIMEOUT: Span = Span::from_ms(50);
 
 /// Keys that `rls` does not have.
-const REDIS_ONLY: &[&str] = &["clusters", "dialect", "prefix", "headers"];
+const REDIS_ONLY: &[&str] = &["clusters", "dialect", "prefix", "headers", "user", "password"];
 
 /// The compiled `store` object.
 pub(super) struct GlobalStore {
@@ -24,7 +24,7 @@ pub(super) struct GlobalStore {
     pub(super) replicas: u64,
     /// Whether the global store counts in its own windows, and supports neither leases nor refunds.
     pub(super) is_service: bool,
-    /// A hash of the options, except the headers and the secret.
+    /// A hash of the options, except the headers, the login and the secret.
     pub(super) canonical_hash: u64,
 }
 
@@ -66,7 +66,8 @@ fn redis(node: &Node, secret: &Secret) -> Option<GlobalStore> {
         (Some(node), None) => cluster(&node).map(|name| vec![name]),
         (None, None) => fields.require("cluster").and(None),
     };
-    let dialects = [("webdis", Dialect::Webdis), ("upstash", Dialect::Upstash)];
+    let dialects =
+        [Dialect::Resp, Dialect::Webdis, Dialect::Upstash].map(|dialect| (dialect.name(), dialect));
     let dialect = match fields.take("dialect") {
         Some(node) => node.choice("dialect", &dialects),
         None => Some(Dialect::Webdis),
@@ -77,14 +78,48 @@ fn redis(node: &Node, secret: &Secret) -> Option<GlobalStore> {
     };
     let headers =
         fields.take("headers").map(|node| response::own_headers(&node, reserved)).unwrap_or_default();
+    let login = login(dialect, fields.take("user"), fields.take("password"));
     let common = common(&mut fields, 1, secret);
     fields.belong(&["domain"], "to `rls`");
     fields.finish();
     let headers = headers.into_iter().map(|(name, value)| (name.into(), value.into())).collect();
     let (dialect, prefix) = (dialect?, prefix?);
-    let named = Hasher::of(&(&prefix, dialect == Dialect::Webdis));
+    let named = Hasher::of(&(&prefix, dialect.name()));
     let redis = Redis::new(dialect, prefix, headers);
+    let redis = login?.into_iter().fold(redis, Redis::with_login);
     common?.global_store(clusters?, Box::new(redis), false, named)
+}
+
+/// Reads `user` and `password`: `Some(None)` if the call has no login.
+fn login(dialect: Option<Dialect>, user: Option<Node>, password: Option<Node>) -> Option<Option<Login>> {
+    for node in [&user, &password].into_iter().flatten() {
+        if dialect.is_some_and(|dialect| dialect != Dialect::Resp) {
+            node.fail("only `dialect: resp` logs in; a front has its own login, or takes one in `headers`");
+            return None;
+        }
+    }
+    let Some(password) = password else {
+        if let Some(user) = user {
+            user.fail("it needs a `password`");
+            return None;
+        }
+        return Some(None);
+    };
+    let user = match user {
+        Some(node) => match node.text()? {
+            "" => return node.expected("the name of a user of Redis"),
+            name => Some(name.to_owned()),
+        },
+        None => None,
+    };
+    match password.value() {
+        Value::Text(text) if !text.is_empty() => Some(Some(Login { user, password: text.clone() })),
+        _ => {
+            // The error omits the value found, because mistakes are logged.
+            password.fail("expected the password of a user of Redis, as text in quotes");
+            None
+        }
+    }
 }
 
 fn rls(node: &Node, secret: &Secret) -> Option<GlobalStore> {

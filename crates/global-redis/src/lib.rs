@@ -85,6 +85,18 @@ pub enum Dialect {
     Upstash,
 }
 
+impl Dialect {
+    /// Its name in a document.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Dialect::Resp => "resp",
+            Dialect::Webdis => "webdis",
+            Dialect::Upstash => "upstash",
+        }
+    }
+}
+
 /// A call to make: a `POST`. [`Protocol`](diana_limiter::global::Protocol) adds the pseudo-headers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HttpCall<'r> {
