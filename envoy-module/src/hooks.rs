@@ -10,8 +10,10 @@
 //!   on_http_filter_stream_complete the stream's  Filter::on_delete: refunds
 //!   on_http_filter_config_…        main thread   calls to stores and their replies
 //!   on_http_filter_per_route_…     main thread   a route's document; refuses a wrong one
+//!   on_upstream_http_tcp_bridge_…  the call's    Bridge: a call to Redis, and its replies
 //! ```
 
+mod bridge;
 mod config;
 mod recovery;
 mod route;

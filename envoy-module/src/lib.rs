@@ -18,6 +18,8 @@ pub mod turns;
 
 // loom runs only the tests of what threads share.
 #[cfg(not(feature = "loom"))]
+pub mod bridge;
+#[cfg(not(feature = "loom"))]
 mod callouts;
 #[cfg(not(feature = "loom"))]
 mod calls;

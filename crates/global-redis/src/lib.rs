@@ -59,7 +59,7 @@ use diana_document::parse_json;
 use diana_limiter::global::GlobalQuery;
 use diana_limiter::global::{CallError, MAX_REPLY_BYTES, Replies};
 use diana_limiter::policy::CountKey;
-pub use resp::Login;
+pub use resp::{Login, log_in};
 use std::borrow::Cow;
 
 /// The bytes in which a call reaches Redis.

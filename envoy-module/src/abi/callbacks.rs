@@ -209,6 +209,21 @@ callbacks! {
         fn http_filter_config_generic_secret_subscribe(config: ConfigPtr, name: Bytes, source: Bytes) -> usize;
         /// The present value of such a secret. Since Envoy 1.40.
         fn http_filter_config_get_generic_secret(config: ConfigPtr, id: usize, value: *mut Bytes) -> bool;
+
+        /// The number of chunks of a call's body that have just arrived. Since Envoy 1.39.
+        fn upstream_http_tcp_bridge_get_request_buffer_chunks_size(bridge: BridgePtr) -> usize;
+        /// These chunks, and how many there are. Envoy 1.38 has another function of this name.
+        fn upstream_http_tcp_bridge_get_request_buffer(bridge: BridgePtr, chunks: *mut Bytes, count: *mut usize);
+        /// The number of chunks that have just arrived from the connection. Since Envoy 1.39.
+        fn upstream_http_tcp_bridge_get_response_buffer_chunks_size(bridge: BridgePtr) -> usize;
+        /// These chunks, and how many there are. Envoy 1.38 has another function of this name.
+        fn upstream_http_tcp_bridge_get_response_buffer(bridge: BridgePtr, chunks: *mut Bytes, count: *mut usize);
+        /// Writes to the connection; `ends` closes the connection's half. Since Envoy 1.39.
+        fn upstream_http_tcp_bridge_send_upstream_data(bridge: BridgePtr, bytes: Bytes, ends: bool);
+        /// Answers the call. Since Envoy 1.39.
+        fn upstream_http_tcp_bridge_send_response(
+            bridge: BridgePtr, status: u32, headers: *const Header, count: usize, body: Bytes
+        );
     }
 }
 

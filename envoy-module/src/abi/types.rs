@@ -9,6 +9,8 @@ use std::slice;
 pub type StreamPtr = *mut c_void;
 /// Envoy's configuration of the filter.
 pub type ConfigPtr = *mut c_void;
+/// Envoy's side of a call that a module carries over a TCP connection.
+pub type BridgePtr = *mut c_void;
 /// A handle that lets any thread call back on the worker of a stream.
 pub type StreamScheduler = *mut c_void;
 /// A handle that lets any thread call back on the main thread.

@@ -1,0 +1,426 @@
+//! The bridge between an HTTP call and a connection to Redis, without I/O: what Envoy's upstream
+//! extension asks, and what it shall do. One bridge serves one call.
+//!
+//! ```text
+//!   Request ── whole and permitted: send ──► Reply ── all replies, nothing left over: answer ──► Done
+//!      ├─ too long, not permitted: answer ────────────────────────────────────────────────────────▲
+//!      └─ bytes of nobody ──► hang up ──► Done ◄── hang up ── cut, left over, malformed ── Reply ─┘
+//! ```
+//!
+//! Envoy keeps the connection for the next call. A connection whose replies are not certain to have
+//! ended must not be used again, so the bridge hangs up and answers nothing: Redis then closes the
+//! connection, and Envoy fails the call.
+
+use diana_document::{Errors, Node, Value, parse};
+use diana_global_redis::{Login, log_in, script};
+use diana_limiter::global::MAX_REPLY_BYTES;
+use diana_resp::{Reply, Scanner, next_command, next_reply};
+use std::fs;
+
+/// The longest request in bytes: the script's text, and 256 queries with some kilobytes each.
+const MAX_REQUEST_BYTES: usize = 1 << 20;
+
+/// The most commands in a request. The filter sends at most five.
+const MAX_COMMANDS: usize = 16;
+
+/// The most parts of a command.
+const MAX_PARTS: usize = 1 << 16;
+
+/// What the configuration of a cluster says about its Redis.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Options {
+    /// Who calls Redis, if the calls do not say so themselves.
+    pub login: Option<Login>,
+}
+
+impl Options {
+    /// Reads a bridge's configuration: empty, or an object with `user` and `password`, or with
+    /// `password_file` in place of `password`. The file is read once, without the line break at its
+    /// end. The errors never show the password.
+    pub fn read(document: &[u8]) -> Result<Options, String> {
+        if document.trim_ascii().is_empty() {
+            return Ok(Options::default());
+        }
+        let value = parse(document).map_err(|error| error.to_string())?;
+        let errors = Errors::default();
+        let login = login(&Node::root(&value, &errors));
+        match (login, &errors.into_vec()[..]) {
+            (Some(login), []) => Ok(Options { login }),
+            (_, [first, ..]) => Err(first.to_string()),
+            (None, []) => Err("it is not understood".into()),
+        }
+    }
+}
+
+/// The login in a bridge's configuration. Reports each mistake at its place and then returns
+/// `None`.
+fn login(node: &Node) -> Option<Option<Login>> {
+    let mut fields = node.fields()?;
+    let (user, password, file) = (fields.take("user"), fields.take("password"), fields.take("password_file"));
+    fields.finish();
+    let read = match (&password, &file) {
+        (Some(_), Some(file)) => {
+            file.fail("`password` is given already: leave one of them out");
+            return None;
+        }
+        (Some(password), None) => match password.value() {
+            Value::Text(text) => Some(text.clone()),
+            _ => None,
+        },
+        (None, Some(file)) => {
+            let path = file.text()?;
+            match fs::read_to_string(path) {
+                Ok(text) => Some(text.trim_end_matches(['\r', '\n']).to_owned()),
+                Err(error) => {
+                    file.fail(format!("the file cannot be read: {error}"));
+                    return None;
+                }
+            }
+        }
+        (None, None) => {
+            if let Some(user) = user {
+                user.fail("it needs a `password` or a `password_file`");
+                return None;
+            }
+            return Some(None);
+        }
+    };
+    let Some(read) = read.filter(|text| !text.is_empty()) else {
+        // The error omits the value found, because mistakes are logged.
+        let node = password.as_ref().or(file.as_ref()).unwrap_or(node);
+        node.fail("expected the password of a user of Redis, as text that is not empty");
+        return None;
+    };
+    let user = match user {
+        Some(node) => Some(node.text()?.to_owned()),
+        None => None,
+    };
+    Some(Some(Login { user, password: read }))
+}
+
+/// What Envoy shall do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[must_use]
+pub enum Action {
+    /// Nothing yet.
+    Wait,
+    /// Send these bytes to Redis.
+    Send(Vec<u8>),
+    /// Answer the call with a status and a body.
+    Answer(u32, Vec<u8>),
+    /// Close the connection to Redis, and answer nothing.
+    HangUp,
+}
+
+/// One call.
+#[derive(Debug)]
+pub struct Bridge {
+    login: Option<Login>,
+    step: Step,
+}
+
+#[derive(Debug)]
+enum Step {
+    /// The request arrives.
+    Request(Vec<u8>),
+    /// The request is too long.
+    TooLong,
+    /// The replies arrive: to a login, if the bridge has sent one, and to so many commands.
+    Reply { commands: usize, scanner: Scanner, reply: Vec<u8> },
+    /// The call has ended for the bridge.
+    Done,
+}
+
+impl Bridge {
+    /// A bridge to a Redis with these options.
+    #[must_use]
+    pub fn new(options: &Options) -> Bridge {
+        Bridge { login: options.login.clone(), step: Step::Request(Vec::new()) }
+    }
+
+    /// Takes a piece of the request's body. `ends` is set at the request's end.
+    pub fn on_request(&mut self, piece: &[u8], ends: bool) -> Action {
+        if let Step::Request(request) = &mut self.step {
+            if request.len().saturating_add(piece.len()) > MAX_REQUEST_BYTES {
+                self.step = Step::TooLong;
+            } else {
+                request.extend_from_slice(piece);
+            }
+        }
+        if !ends {
+            return Action::Wait;
+        }
+        match std::mem::replace(&mut self.step, Step::Done) {
+            Step::Request(request) => self.send(&request),
+            Step::TooLong => answer(413, "the call is too long"),
+            step => {
+                self.step = step;
+                Action::Wait
+            }
+        }
+    }
+
+    /// Sends a whole request to Redis, if all of its commands are Diana's.
+    fn send(&mut self, request: &[u8]) -> Action {
+        let commands = match permitted(request) {
+            Ok(commands) => commands,
+            Err(why) => return answer(403, why),
+        };
+        let mut bytes = Vec::with_capacity(request.len().saturating_add(128));
+        let mut replies = commands;
+        if let Some(login) = &self.login {
+            log_in(&mut bytes, login);
+            replies = replies.saturating_add(1);
+        }
+        bytes.extend_from_slice(request);
+        let scanner = Scanner::new(u32::try_from(replies).unwrap_or(u32::MAX));
+        self.step = Step::Reply { commands, scanner, reply: Vec::new() };
+        Action::Send(bytes)
+    }
+
+    /// Takes a piece of what Redis sends. `ends` is set if Redis sends nothing more.
+    pub fn on_reply(&mut self, piece: &[u8], ends: bool) -> Action {
+        let step = std::mem::replace(&mut self.step, Step::Done);
+        match step {
+            Step::Done => Action::Wait,
+            Step::Request(_) | Step::TooLong => Action::HangUp,
+            Step::Reply { commands, mut scanner, mut reply } => {
+                if reply.len().saturating_add(piece.len()) > MAX_REPLY_BYTES {
+                    return Action::HangUp;
+                }
+                reply.extend_from_slice(piece);
+                match scanner.push(piece) {
+                    Ok(Some(taken)) if taken == piece.len() && !ends => self.answer(commands, reply),
+                    Ok(None) if !ends => {
+                        self.step = Step::Reply { commands, scanner, reply };
+                        Action::Wait
+                    }
+                    _ => Action::HangUp,
+                }
+            }
+        }
+    }
+
+    /// Answers with the replies to the call's own commands. If Redis refuses the bridge's login, its
+    /// words are the reply to each of them.
+    fn answer(&self, commands: usize, reply: Vec<u8>) -> Action {
+        if self.login.is_none() {
+            return Action::Answer(200, reply);
+        }
+        let mut rest = &reply[..];
+        match next_reply(&mut rest) {
+            Some(Reply::Status) => Action::Answer(200, rest.to_vec()),
+            Some(Reply::Error(words)) => {
+                Action::Answer(200, [b"-", words, b"\r\n"].concat().repeat(commands))
+            }
+            _ => Action::HangUp,
+        }
+    }
+}
+
+fn answer(status: u32, why: &str) -> Action {
+    Action::Answer(status, why.into())
+}
+
+/// The number of commands in a request: only Diana's script, and what a connection needs before it.
+fn permitted(mut request: &[u8]) -> Result<usize, &'static str> {
+    let mut commands = 0_usize;
+    while !request.is_empty() {
+        let Some(parts) = next_command(&mut request, MAX_PARTS) else {
+            return Err("the call is no list of commands of Redis");
+        };
+        if !is_permitted(&parts) {
+            return Err("a command is not one of this version of Diana: do filter and module have the same?");
+        }
+        commands = commands.saturating_add(1);
+    }
+    match commands {
+        0 => Err("the call has no command"),
+        1..=MAX_COMMANDS => Ok(commands),
+        _ => Err("the call has too many commands"),
+    }
+}
+
+fn is_permitted(parts: &[&[u8]]) -> bool {
+    let is = |part: &[u8], name: &str| part.eq_ignore_ascii_case(name.as_bytes());
+    match parts {
+        [name, sha1, ..] if is(name, "EVALSHA") => is(sha1, script::SHA1),
+        [name, text, ..] if is(name, "EVAL") => *text == script::SCRIPT.as_bytes(),
+        [name, _] | [name, _, _] if is(name, "AUTH") => true,
+        // Version 3 has replies that the scanner does not know.
+        [name] if is(name, "HELLO") || is(name, "PING") => true,
+        [name, version, ..] if is(name, "HELLO") => *version == b"2",
+        [name, _] if is(name, "SELECT") => true,
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use diana_resp::command;
+    use proptest::collection::vec;
+    use proptest::prelude::*;
+
+    fn evalsha() -> Vec<u8> {
+        let mut request = Vec::new();
+        command(&mut request, &["EVALSHA", script::SHA1, "1", "diana:{0}:probe", "8"]);
+        request
+    }
+
+    fn with_login() -> Options {
+        Options { login: Some(Login { user: Some("diana".into()), password: "pw".into() }) }
+    }
+
+    /// A bridge that has sent its request.
+    fn sent(options: &Options) -> (Bridge, Vec<u8>) {
+        let mut bridge = Bridge::new(options);
+        let Action::Send(bytes) = bridge.on_request(&evalsha(), true) else { panic!("not sent") };
+        (bridge, bytes)
+    }
+
+    const REPLY: &[u8] = b"*1\r\n:8\r\n";
+
+    proptest! {
+        /// However a call and its replies are cut, each is passed on once and whole.
+        #[test]
+        fn pieces_make_a_whole(sizes in vec(1_usize..30, 1..9), has_login: bool) {
+            let options = if has_login { with_login() } else { Options::default() };
+            let mut bridge = Bridge::new(&options);
+            let request = evalsha();
+            let (mut rest, mut sizes) = (&request[..], sizes.iter().cycle());
+            let sent = loop {
+                let (piece, tail) = rest.split_at(rest.len().min(*sizes.next().unwrap()));
+                rest = tail;
+                match bridge.on_request(piece, rest.is_empty()) {
+                    Action::Wait => prop_assert!(!rest.is_empty()),
+                    action => break action,
+                }
+            };
+            let login: &[u8] = if has_login { b"*3\r\n$4\r\nAUTH\r\n$5\r\ndiana\r\n$2\r\npw\r\n" } else { b"" };
+            prop_assert_eq!(sent, Action::Send([login, &request].concat()));
+            let replies = [if has_login { &b"+OK\r\n"[..] } else { b"" }, REPLY].concat();
+            let mut rest = &replies[..];
+            let answer = loop {
+                let (piece, tail) = rest.split_at(rest.len().min(*sizes.next().unwrap()));
+                rest = tail;
+                match bridge.on_reply(piece, false) {
+                    Action::Wait => prop_assert!(!rest.is_empty()),
+                    action => break action,
+                }
+            };
+            prop_assert_eq!(answer, Action::Answer(200, REPLY.to_vec()));
+        }
+
+        #[test]
+        fn any_bytes_are_taken(pieces in vec((any::<bool>(), vec(any::<u8>(), 0..30), any::<bool>()), 0..9)) {
+            let mut bridge = Bridge::new(&with_login());
+            for (is_request, piece, ends) in pieces {
+                let action = match is_request {
+                    true => bridge.on_request(&piece, ends),
+                    false => bridge.on_reply(&piece, ends),
+                };
+                prop_assert!(!matches!(action, Action::Send(_) | Action::Answer(200, _)), "{action:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn an_uncertain_end_hangs_up() {
+        let more = [REPLY, b"+OK\r\n"].concat();
+        for (piece, ends) in
+            [(&more[..], false), (REPLY, true), (b"*1\r\n", true), (b"", true), (b"HTTP/1.1 400", false)]
+        {
+            let (mut bridge, _) = sent(&Options::default());
+            assert_eq!(bridge.on_reply(piece, ends), Action::HangUp, "{piece:?}");
+            assert_eq!(bridge.on_reply(REPLY, false), Action::Wait, "once");
+        }
+        let mut early = Bridge::new(&Options::default());
+        assert_eq!(early.on_reply(REPLY, false), Action::HangUp, "of an earlier call");
+        assert_eq!(early.on_request(&evalsha(), true), Action::Wait);
+        let (mut long, _) = sent(&Options::default());
+        assert_eq!(long.on_reply(b"$2000000\r\n", false), Action::Wait);
+        assert_eq!(long.on_reply(&vec![0; MAX_REPLY_BYTES], false), Action::HangUp);
+    }
+
+    #[test]
+    fn a_refused_login_is_the_reply() {
+        let (mut bridge, _) = sent(&with_login());
+        let replies = b"-WRONGPASS invalid\r\n-NOAUTH Authentication required.\r\n";
+        assert_eq!(bridge.on_reply(replies, false), Action::Answer(200, b"-WRONGPASS invalid\r\n".to_vec()));
+    }
+
+    #[test]
+    fn only_commands_of_diana_pass() {
+        let ask = |commands: &[&[&str]]| {
+            let mut request = Vec::new();
+            commands.iter().for_each(|parts| command(&mut request, parts));
+            Bridge::new(&Options::default()).on_request(&request, true)
+        };
+        let passes = |commands: &[&[&str]]| matches!(ask(commands), Action::Send(_));
+        assert!(passes(&[&["auth", "pw"], &["hello", "2"], &["SELECT", "3"], &["PING"]]));
+        assert!(passes(&[
+            &["AUTH", "u", "pw"],
+            &["EVAL", script::SCRIPT, "0"],
+            &["evalsha", script::SHA1, "0"]
+        ]));
+        for refused in [
+            &["FLUSHALL"][..],
+            &["GET", "x"],
+            &["EVAL", "return 1", "0"],
+            &["EVALSHA", &"0".repeat(40), "0"],
+            &["HELLO", "3"],
+            &["SCRIPT", "LOAD", script::SCRIPT],
+            &["EVAL"],
+            &["AUTH"],
+            &["SUBSCRIBE", "x"],
+            &["EVALSHA_RO", script::SHA1, "0"],
+        ] {
+            assert!(matches!(ask(&[refused]), Action::Answer(403, _)), "{refused:?}");
+            assert!(matches!(ask(&[&["PING"], refused]), Action::Answer(403, _)), "behind another");
+        }
+        assert!(matches!(ask(&[]), Action::Answer(403, _)));
+        assert!(matches!(ask(&[&["PING"][..]; 17]), Action::Answer(403, _)));
+        let mut cut = evalsha();
+        cut.pop();
+        for wrong in [&cut[..], b"PING\r\n", &[&evalsha()[..], b"\n"].concat()] {
+            let action = Bridge::new(&Options::default()).on_request(wrong, true);
+            assert!(matches!(action, Action::Answer(403, _)));
+        }
+    }
+
+    #[test]
+    fn a_long_call_is_refused_at_its_end() {
+        let mut bridge = Bridge::new(&Options::default());
+        for _ in 0..=MAX_REQUEST_BYTES / 65_536 {
+            assert_eq!(bridge.on_request(&[b'x'; 65_536], false), Action::Wait);
+        }
+        assert!(matches!(bridge.on_request(b"", true), Action::Answer(413, _)));
+    }
+
+    #[test]
+    fn options_name_a_login() {
+        let read = |text: &str| Options::read(text.as_bytes());
+        assert_eq!(read("").unwrap(), Options::default());
+        assert_eq!(read("{}").unwrap(), Options::default());
+        assert_eq!(read(r#"{"user": "diana", "password": "pw"}"#).unwrap(), with_login());
+        let file = std::env::temp_dir().join(format!("diana-password-{}", std::process::id()));
+        fs::write(&file, "pw\n").unwrap();
+        let from_file = format!(r#"{{"user": "diana", "password_file": "{}"}}"#, file.display());
+        assert_eq!(read(&from_file).unwrap(), with_login());
+        fs::remove_file(&file).unwrap();
+        assert!(read(&from_file).unwrap_err().contains("password_file: the file cannot be read"));
+        for (wrong, why) in [
+            (r#"{"user": "x"}"#, "user: it needs a `password`"),
+            (r#"{"password": 12345}"#, "password: expected the password"),
+            (r#"{"password": ""}"#, "password: expected the password"),
+            (r#"{"pasword": "x"}"#, "unknown key `pasword`"),
+            (r#"{"password": "x", "password_file": "y"}"#, "password_file: `password` is given already"),
+            ("[", ""),
+            ("[]", "expected"),
+        ] {
+            let error = read(wrong).unwrap_err();
+            assert!(error.contains(why) && !error.contains("12345"), "{wrong}: {error}");
+        }
+    }
+}
