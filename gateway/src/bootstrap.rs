@@ -2,7 +2,7 @@
 //! listener discovery service. Replacing that file replaces the filter's configuration in a running
 //! process.
 
-use crate::cluster::{cluster, cluster_at};
+use crate::cluster::{Tunnel, cluster, cluster_at};
 use crate::config::Config;
 use crate::http_filter::{http_filter, seconds};
 use serde_json::{Value, json};
@@ -28,7 +28,10 @@ pub(crate) fn bootstrap(config: &Config) -> Value {
     };
     let mut clusters = vec![upstream];
     clusters.extend(config.clusters.iter().cloned());
-    json!({
+    clusters.extend(config.tunnels.iter().flat_map(Tunnel::clusters));
+    let mut listeners = vec![upstream_listener(config, &inside)];
+    listeners.extend(config.tunnels.iter().map(|tunnel| tunnel.listener(HCM)));
+    let mut bootstrap = json!({
         "node": {"id": "gateway", "cluster": "gateway"},
         "admin": {"address": local(0)},
         "dynamic_resources": {
@@ -38,12 +41,21 @@ pub(crate) fn bootstrap(config: &Config) -> Value {
             },
         },
         "static_resources": {
-            "listeners": [upstream_listener(config, &inside)],
+            "listeners": listeners,
             "clusters": clusters,
             "secrets": config.secrets,
         },
         "stats_config": {"stats_tags": stats_tags()},
-    })
+    });
+    if !config.tunnels.is_empty() {
+        bootstrap["bootstrap_extensions"] = json!([{
+            "name": "envoy.bootstrap.internal_listener",
+            "typed_config": {
+                "@type": "type.googleapis.com/envoy.extensions.bootstrap.internal_listener.v3.InternalListener",
+            },
+        }]);
+    }
+    bootstrap
 }
 
 /// The file of listeners: one, on `port` (0: any free one).

@@ -12,6 +12,88 @@ pub fn cluster(name: &str, endpoint: SocketAddr, http2: bool) -> Value {
     cluster_at(name, &address, http2)
 }
 
+/// A cluster of a Redis, whose calls the bridge of the native module carries. `options` are the
+/// bridge's: an object, such as `{"user": …, "password": …}`. The module has to be built.
+pub fn bridged(name: &str, redis: SocketAddr, options: &Value) -> Value {
+    let mut cluster = cluster(name, redis, false);
+    cluster["upstream_config"] = json!({
+        "name": "envoy.upstreams.http.dynamic_modules",
+        "typed_config": {
+            "@type": "type.googleapis.com/envoy.extensions.upstreams.http.dynamic_modules.v3.Config",
+            "dynamic_module_config": {"name": "diana"},
+            "bridge_name": "redis",
+            "bridge_config": {"@type": "type.googleapis.com/google.protobuf.Struct", "value": options},
+        },
+    });
+    cluster
+}
+
+/// A Redis to which calls go through a tunnel: an internal listener that turns the body of a `POST`
+/// into the bytes of a connection.
+#[derive(Clone, Debug)]
+pub struct Tunnel {
+    /// The name of the cluster that the filter calls.
+    pub name: String,
+    /// The cluster of Redis, with any name.
+    pub redis: Value,
+}
+
+impl Tunnel {
+    /// The internal listener.
+    pub(crate) fn listener(&self, manager: &str) -> Value {
+        let connect = |config: Value| json!([{"upgrade_type": "CONNECT", "connect_config": config}]);
+        let route = json!({
+            "match": {"prefix": "/"},
+            "route": {
+                "cluster": self.redis["name"],
+                "timeout": "2s",
+                "upgrade_configs": connect(json!({"allow_post": true})),
+            },
+        });
+        let manager = json!({
+            "@type": manager,
+            "stat_prefix": self.hop(),
+            "upgrade_configs": [{"upgrade_type": "CONNECT"}],
+            "route_config": {"virtual_hosts": [{"name": "redis", "domains": ["*"], "routes": [route]}]},
+            "http_filters": [{
+                "name": "envoy.filters.http.router",
+                "typed_config": {"@type": "type.googleapis.com/envoy.extensions.filters.http.router.v3.Router"},
+            }],
+        });
+        json!({
+            "name": self.hop(),
+            "internal_listener": {},
+            "filter_chains": [{"filters": [
+                {"name": "envoy.filters.network.http_connection_manager", "typed_config": manager},
+            ]}],
+        })
+    }
+
+    /// The cluster that leads to the listener, and that of Redis.
+    pub(crate) fn clusters(&self) -> [Value; 2] {
+        let hop = json!({"envoy_internal_address": {"server_listener_name": self.hop()}});
+        let mut inner = cluster_at(&self.name, &hop, false);
+        inner["transport_socket"] = json!({
+            "name": "envoy.transport_sockets.internal_upstream",
+            "typed_config": {
+                "@type":
+                    "type.googleapis.com/envoy.extensions.transport_sockets.internal_upstream.v3.InternalUpstreamTransport",
+                "transport_socket": {
+                    "name": "envoy.transport_sockets.raw_buffer",
+                    "typed_config": {
+                        "@type": "type.googleapis.com/envoy.extensions.transport_sockets.raw_buffer.v3.RawBuffer",
+                    },
+                },
+            },
+        });
+        [inner, self.redis.clone()]
+    }
+
+    fn hop(&self) -> String {
+        format!("{}-hop", self.name)
+    }
+}
+
 /// A cluster at an address in Envoy's format, such as a socket in the file system.
 pub(crate) fn cluster_at(name: &str, address: &Value, http2: bool) -> Value {
     let mut cluster = json!({

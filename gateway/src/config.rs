@@ -1,7 +1,7 @@
 //! The settings of a test's gateway. Everything except the filter's configuration has a default.
 
 use crate::Shell;
-pub use crate::cluster::cluster;
+pub use crate::cluster::{Tunnel, bridged, cluster};
 use crate::filter;
 use serde_json::Value;
 use std::net::SocketAddr;
@@ -107,6 +107,8 @@ pub struct Config {
     pub secrets: Vec<Value>,
     /// More clusters, for call-outs and [`Config::routes`]; `cluster` makes one.
     pub clusters: Vec<Value>,
+    /// Tunnels to a Redis.
+    pub tunnels: Vec<Tunnel>,
 }
 
 impl Config {
@@ -142,6 +144,7 @@ impl Config {
             env: Vec::new(),
             secrets: Vec::new(),
             clusters: Vec::new(),
+            tunnels: Vec::new(),
         }
     }
 }

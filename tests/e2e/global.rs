@@ -3,6 +3,7 @@
 
 mod acl;
 mod batches;
+mod carriers;
 mod exact;
 mod faults;
 mod garbage;
