@@ -31,7 +31,7 @@ pub(crate) fn bootstrap(config: &Config) -> Value {
     clusters.extend(config.tunnels.iter().flat_map(Tunnel::clusters));
     let mut listeners = vec![upstream_listener(config, &inside)];
     listeners.extend(config.tunnels.iter().map(|tunnel| tunnel.listener(HCM)));
-    let mut bootstrap = json!({
+    json!({
         "node": {"id": "gateway", "cluster": "gateway"},
         "admin": {"address": local(0)},
         "dynamic_resources": {
@@ -46,16 +46,7 @@ pub(crate) fn bootstrap(config: &Config) -> Value {
             "secrets": config.secrets,
         },
         "stats_config": {"stats_tags": stats_tags()},
-    });
-    if !config.tunnels.is_empty() {
-        bootstrap["bootstrap_extensions"] = json!([{
-            "name": "envoy.bootstrap.internal_listener",
-            "typed_config": {
-                "@type": "type.googleapis.com/envoy.extensions.bootstrap.internal_listener.v3.InternalListener",
-            },
-        }]);
-    }
-    bootstrap
+    })
 }
 
 /// The file of listeners: one, on `port` (0: any free one).

@@ -28,8 +28,8 @@ pub fn bridged(name: &str, redis: SocketAddr, options: &Value) -> Value {
     cluster
 }
 
-/// A Redis to which calls go through a tunnel: an internal listener that turns the body of a `POST`
-/// into the bytes of a connection.
+/// A Redis to which calls go through a tunnel: a listener that turns the body of a `POST` into the
+/// bytes of a connection.
 #[derive(Clone, Debug)]
 pub struct Tunnel {
     /// The name of the cluster that the filter calls.
@@ -39,7 +39,7 @@ pub struct Tunnel {
 }
 
 impl Tunnel {
-    /// The internal listener.
+    /// The listener.
     pub(crate) fn listener(&self, manager: &str) -> Value {
         let connect = |config: Value| json!([{"upgrade_type": "CONNECT", "connect_config": config}]);
         let route = json!({
@@ -62,7 +62,7 @@ impl Tunnel {
         });
         json!({
             "name": self.hop(),
-            "internal_listener": {},
+            "address": self.address(),
             "filter_chains": [{"filters": [
                 {"name": "envoy.filters.network.http_connection_manager", "typed_config": manager},
             ]}],
@@ -71,22 +71,13 @@ impl Tunnel {
 
     /// The cluster that leads to the listener, and that of Redis.
     pub(crate) fn clusters(&self) -> [Value; 2] {
-        let hop = json!({"envoy_internal_address": {"server_listener_name": self.hop()}});
-        let mut inner = cluster_at(&self.name, &hop, false);
-        inner["transport_socket"] = json!({
-            "name": "envoy.transport_sockets.internal_upstream",
-            "typed_config": {
-                "@type":
-                    "type.googleapis.com/envoy.extensions.transport_sockets.internal_upstream.v3.InternalUpstreamTransport",
-                "transport_socket": {
-                    "name": "envoy.transport_sockets.raw_buffer",
-                    "typed_config": {
-                        "@type": "type.googleapis.com/envoy.extensions.transport_sockets.raw_buffer.v3.RawBuffer",
-                    },
-                },
-            },
-        });
-        [inner, self.redis.clone()]
+        [cluster_at(&self.name, &self.address(), false), self.redis.clone()]
+    }
+
+    /// A socket in the process' folder. An internal listener would not do: it exists on workers only,
+    /// and the native module calls from the main thread.
+    fn address(&self) -> Value {
+        json!({"pipe": {"path": format!("{}.sock", self.hop())}})
     }
 
     fn hop(&self) -> String {
