@@ -90,7 +90,7 @@ impl Gateway {
         if text.contains("target/diana") {
             filter::filter()?;
         }
-        if text.contains("envoy.filters.http.dynamic_modules") {
+        if text.contains("dynamic_module_config") {
             filter::module()?;
         }
         let mut known = BTreeMap::new();

@@ -46,10 +46,8 @@ fn webdis(redis: &Redis) -> Webdis {
 
 #[test]
 fn two_gateways_count_in_one_redis() {
-    let redis = Redis::start().unwrap();
-    let mut webdis = webdis(&redis);
-    let store = (7379, webdis.address().port());
-    let gateways = [(); 2].map(|()| example("global-redis", store));
+    let mut redis = Redis::start().unwrap();
+    let gateways = [(); 2].map(|()| example("global-redis", (6379, redis.port())));
     let start = Instant::now();
     let count = passed(&gateways, "ann", 300);
     // A token refills every 0.6 s.
@@ -60,10 +58,29 @@ fn two_gateways_count_in_one_redis() {
     assert_eq!(searched.status, 200);
     let log_in = || gateways[1].request("POST", "/login", &[], b"").unwrap().status;
     assert_eq!(log_in(), 200);
-    webdis.kill();
+    redis.kill();
     assert_ne!(log_in(), 200, "denied while nobody counts");
     let alone = passed(&gateways[..1], "carl", 150);
     assert!((50..100).contains(&alone), "{alone} passed, of half of the limit");
+}
+
+/// The same gateways with a front, as the README describes it.
+#[test]
+fn two_gateways_count_behind_the_webdis_of_the_example() {
+    let redis = Redis::start().unwrap();
+    let webdis = webdis(&redis);
+    let file = root().join("examples/global-redis/envoy.yaml");
+    let text = fs::read_to_string(file).unwrap().replace("dialect: resp ", "dialect: webdis ");
+    let (bridge, end) = (text.find("      upstream_config:").unwrap(), text.find("# Metrics, at").unwrap());
+    let text = [&text[..bridge], &text[end..]].concat();
+    let gateway = || {
+        let port = |number| if number == 6379 { webdis.address().port() } else { free_port().unwrap() };
+        Gateway::from_text(&text, port).unwrap()
+    };
+    let gateways = [gateway(), gateway()];
+    let count = passed(&gateways, "ann", 150);
+    assert!((100..150).contains(&count), "{count}");
+    assert_eq!(gateways[0].counted("store.redis.failed_calls").unwrap(), 0);
 }
 
 #[test]

@@ -6,7 +6,7 @@ mod show;
 
 use crate::programs;
 use anyhow::{Context, Result, bail};
-use gateway::{Gateway, Redis, Webdis, envoy, filter, root};
+use gateway::{Gateway, Redis, envoy, filter, root};
 use show::BurstResult;
 use std::fs;
 use std::io::ErrorKind;
@@ -21,7 +21,7 @@ struct Demo {
     file: &'static str,
     /// For each gateway, ports of the file and the ports that replace them.
     gateways: &'static [&'static [(u16, u16)]],
-    /// The port of Webdis in the file, if there is one.
+    /// The port of Redis in the file, if there is one.
     store: Option<u16>,
     bursts: &'static [Burst],
     /// Whether the demo waits between two bursts until quota has recovered.
@@ -95,7 +95,7 @@ const NATIVE: Demo = Demo {
 const GLOBAL: Demo = Demo {
     file: "examples/global-redis/envoy.yaml",
     gateways: &[&[], &[(10000, 20000), (9901, 9902)]],
-    store: Some(7379),
+    store: Some(6379),
     bursts: &[
         Burst::new(60, "GET", "/api", Some("ann")),
         Burst::new(60, "GET", "/api", Some("ann")).at(1),
@@ -150,10 +150,14 @@ pub fn run(variant: Variant, once: bool) -> Result<()> {
             filter::build()?
         }
     };
+    if variant == Variant::Global {
+        // It carries the calls to Redis.
+        filter::build_module()?;
+    }
     // Comes before the first start, so that Ctrl-C never leaves a process behind.
     let interrupted = interruption()?;
     let store = demo.store.map(|_| start_store()).transpose()?;
-    let port_of_store = demo.store.zip(store.as_ref().map(|(_, webdis)| webdis.address().port()));
+    let port_of_store = demo.store.zip(store.as_ref().map(Redis::port));
     let mut gateways = Vec::new();
     for ports in demo.gateways {
         eprintln!("starting `{}` …", envoy::find()?.display());
@@ -179,12 +183,11 @@ pub fn run(variant: Variant, once: bool) -> Result<()> {
     Ok(())
 }
 
-/// Whatever the machine has of them is left alone.
-fn start_store() -> Result<(Redis, Webdis)> {
+/// A Redis that this machine runs already is left alone.
+fn start_store() -> Result<Redis> {
     let redis = Redis::start()?;
-    let webdis = Webdis::start(&redis)?;
-    eprintln!("started Redis at {} and Webdis at {}", redis.address(), webdis.address());
-    Ok((redis, webdis))
+    eprintln!("started Redis at {}", redis.address());
+    Ok(redis)
 }
 
 /// Tells when Ctrl-C is pressed, which from now on ends nothing by itself.
