@@ -38,6 +38,7 @@ mod panics;
 mod permits;
 mod plans;
 mod priorities;
+mod production;
 mod remote;
 mod replay;
 mod routes;

@@ -1,0 +1,190 @@
+//! The cluster of `examples/global-redis/production.yaml` with two real Redis servers: mutual TLS, a
+//! user of the access control list, health checks that find the primary, and a failover under load.
+
+use crate::global::{PATIENCE, SECRET, shared_rule};
+use gateway::{Config, Gateway, Redis, filter, free_port, root, wait_until};
+use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair};
+use serde_json::{Value, json};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread;
+
+const QUOTA: usize = 40;
+
+/// A folder with the certificates and the password, as the example expects it.
+struct Files(PathBuf);
+
+impl Files {
+    fn create() -> Files {
+        let folder = gateway::target().join(format!("production-{}", std::process::id()));
+        fs::create_dir_all(&folder).unwrap();
+        let files = Files(folder);
+        let mut ca = CertificateParams::new(Vec::<String>::new()).unwrap();
+        ca.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        // With the same name as its certificates, they would look as if they had signed themselves.
+        ca.distinguished_name.push(DnType::CommonName, "the tests' authority");
+        let ca = CertifiedIssuer::self_signed(ca, KeyPair::generate().unwrap()).unwrap();
+        files.write("ca.crt", &ca.pem());
+        for (name, host) in [("server", "redis.internal"), ("client", "gateway.internal")] {
+            let key = KeyPair::generate().unwrap();
+            let certificate =
+                CertificateParams::new(vec![host.to_owned()]).unwrap().signed_by(&key, &ca).unwrap();
+            files.write(&format!("{name}.crt"), &certificate.pem());
+            files.write(&format!("{name}.key"), &key.serialize_pem());
+        }
+        files.write("redis-password", "a password\n");
+        files
+    }
+
+    fn write(&self, name: &str, text: &str) {
+        fs::write(self.0.join(name), text).unwrap();
+    }
+
+    fn path(&self, name: &str) -> String {
+        self.0.join(name).display().to_string()
+    }
+}
+
+impl Drop for Files {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+/// A Redis that speaks TLS on a second port, with the users of the example.
+fn server(files: &Files) -> (Redis, u16) {
+    let port = free_port().unwrap();
+    let (certificate, key, ca) = (files.path("server.crt"), files.path("server.key"), files.path("ca.crt"));
+    let redis = Redis::start_with(
+        &[
+            ["--tls-port", &port.to_string()],
+            ["--tls-cert-file", &certificate],
+            ["--tls-key-file", &key],
+            ["--tls-ca-cert-file", &ca],
+            ["--tls-auth-clients", "yes"],
+        ]
+        .concat(),
+    )
+    .unwrap();
+    // The rules are those of the example's comments.
+    let example = fs::read_to_string(example()).unwrap();
+    let mut users = 0;
+    for line in example.lines().filter_map(|line| line.trim().strip_prefix("# ACL ")) {
+        let mut command = redis::cmd("ACL");
+        line.replace("PASSWORD", "a_password")
+            .split(' ')
+            .for_each(|word| _ = command.arg(word.replace('_', " ")));
+        command.exec(&mut crate::global::client(&redis)).unwrap();
+        users += 1;
+    }
+    assert_eq!(users, 2);
+    (redis, port)
+}
+
+fn example() -> PathBuf {
+    root().join("examples/global-redis/production.yaml")
+}
+
+/// The example's cluster, with these servers and files.
+fn cluster(files: &Files, ports: [u16; 2]) -> Value {
+    let text = fs::read_to_string(example()).unwrap();
+    let text = text.replace("/etc/diana/", &format!("{}/", files.0.display()));
+    let text = ports.iter().zip(["redis-a.internal", "redis-b.internal"]).fold(text, |text, (port, name)| {
+        let those = format!("address: {name}, port_value: 6380");
+        assert!(text.contains(&those));
+        text.replace(&those, &format!("address: localhost, port_value: {port}"))
+    });
+    let file: Value = serde_norway::from_str(&text).unwrap();
+    assert!(Path::new(&files.path("ca.crt")).exists());
+    file["static_resources"]["clusters"][0].clone()
+}
+
+#[test]
+fn a_failover_under_load_fails_no_request_and_keeps_the_counts() {
+    filter::module().unwrap();
+    let files = Files::create();
+    let ((mut first, first_port), (second, second_port)) = (server(&files), server(&files));
+    let follow = |redis: &Redis, host: &str, port: &str| {
+        redis::cmd("REPLICAOF").arg(host).arg(port).exec(&mut crate::global::client(redis)).unwrap();
+    };
+    follow(&second, "127.0.0.1", &first.port().to_string());
+    let rule = json!({"algo": "W", "rpu": QUOTA, "unit": "7d"});
+    let document = json!({
+        "limits": [shared_rule("/", "quota", &rule)],
+        "store": {"redis": {"cluster": "redis", "dialect": "resp", "secret": SECRET, "timeout": "250ms", "replicas": 1}},
+    });
+    let mut config = Config { balanced: true, ..Config::new(document) };
+    config.clusters.push(cluster(&files, [first_port, second_port]));
+    let gateway = Gateway::start(config).unwrap();
+    let degraded = || gateway.stats().unwrap().sum("diana_degraded", &[("rule", "quota")]);
+    let counts_together = |what: &str| {
+        let mut tries = 0;
+        wait_until(what, PATIENCE, || {
+            let before = degraded();
+            tries += 1;
+            let user = format!("{what} {tries}");
+            (0..8).for_each(|_| assert_eq!(gateway.get("/", &[("x-user-id", &user)]).unwrap().status, 200));
+            (degraded() == before).then_some(())
+        })
+        .unwrap_or_else(|error| panic!("{error}\n{}", last(&gateway)));
+    };
+    let passed = |user: &str| {
+        let status = |_: &usize| gateway.get("/", &[("x-user-id", user)]).unwrap().status == 200;
+        (0..2 * QUOTA).filter(status).count()
+    };
+    counts_together("the primary to count");
+    assert_eq!(passed("ann"), QUOTA);
+    // The replica has all of that.
+    let synced: usize =
+        redis::cmd("WAIT").arg(1).arg(5_000).query(&mut crate::global::client(&first)).unwrap();
+    assert_eq!(synced, 1);
+
+    let (stopped, sent, failed) = (AtomicBool::new(false), AtomicU64::new(0), AtomicU64::new(0));
+    thread::scope(|scope| {
+        let ending = crate::machine::Ending(&stopped);
+        for client in 0..4 {
+            let (stopped, sent, failed, gateway) = (&stopped, &sent, &failed, &gateway);
+            scope.spawn(move || {
+                let mut connection = gateway.connect().unwrap();
+                while !stopped.load(Ordering::SeqCst) {
+                    let user = format!("load {client} {}", sent.fetch_add(1, Ordering::SeqCst));
+                    let answer = connection.request("GET", "/", &[("x-user-id", &user)], b"").unwrap();
+                    failed.fetch_add(u64::from(answer.status != 200), Ordering::SeqCst);
+                }
+            });
+        }
+        let more = |count: u64| {
+            let enough = sent.load(Ordering::SeqCst) + count;
+            wait_until("requests", PATIENCE, || (sent.load(Ordering::SeqCst) >= enough).then_some(()))
+                .unwrap();
+        };
+        more(200);
+        first.kill();
+        more(200);
+        follow(&second, "NO", "ONE");
+        counts_together("the promoted replica to count");
+        more(200);
+        drop(ending);
+    });
+    println!(
+        "a failover: {} requests, {} failed; {} counted alone",
+        sent.load(Ordering::SeqCst),
+        failed.load(Ordering::SeqCst),
+        degraded()
+    );
+    assert_eq!(failed.load(Ordering::SeqCst), 0);
+    assert_eq!(passed("ann"), 0, "what was used stays used");
+    assert_eq!(passed("ben"), QUOTA);
+    // Redis itself says who asked, and how.
+    let log: Vec<redis::Value> =
+        redis::cmd("ACL").arg("LOG").query(&mut crate::global::client(&second)).unwrap();
+    assert!(log.is_empty(), "{log:?}");
+}
+
+/// The end of Envoy's log.
+fn last(gateway: &Gateway) -> String {
+    let logs = gateway.logs();
+    let lines: Vec<&str> = logs.lines().collect();
+    lines[lines.len().saturating_sub(8)..].join("\n")
+}
