@@ -285,8 +285,6 @@ fn response(mut fields: Fields) -> Option<CostSource> {
         (fields.take("response_header"), fields.take("response_json"), fields.take("response_bytes"));
     let max = fields.take("max").map_or(Some(Quota::MAX_RPU), |node| node.size(1..=Quota::MAX_RPU));
     let most = max.unwrap_or(Quota::MAX_RPU);
-    // The old name of `estimate` has an error of its own.
-    let is_known = ["estimate", "reserve", "default"].iter().any(|key| fields.has(key));
     let units = fields.take("estimate").map_or(Some(0), |node| node.size(0..=most));
     let measure = match (header, json, bytes) {
         (Some(node), None, None) => {
@@ -306,26 +304,22 @@ fn response(mut fields: Fields) -> Option<CostSource> {
             return None;
         }
     };
-    let default = match measure {
-        Some(_) => fields.take("default").map(|node| node.size(0..=most)),
-        None => None,
-    };
-    let is_hidden = measure.is_some() && !is_known;
-    if is_hidden {
+    let default = measure.as_ref().and_then(|_| fields.take("default")).map(|node| node.size(0..=most));
+    // What is given but wrong has an error of its own, and so has the old name of `estimate`.
+    let known = [units, default.unwrap_or(Some(0))];
+    let is_free = measure.is_some() && known == [Some(0); 2] && !fields.has("reserve");
+    if is_free {
         fields.fail(
-            "the cost of a response without the number, or whose number cannot be read, is not given, \
-             expected `estimate`, `default` or both, for example `estimate: 500`",
+            "a response whose number cannot be read would cost nothing, and clients can hide the number, \
+             expected an `estimate` or a `default` of at least 1, for example `estimate: 500`",
         );
     }
     fields.renamed("reserve", "`estimate`: write `estimate: 500`");
     fields.finish();
-    if is_hidden {
-        return None;
-    }
     let estimate = Estimate { units: units?, max: max? };
     match (measure, default) {
         (None, _) => Some(CostSource::ResponseBytes(estimate)),
-        (Some(_), Some(None)) => None,
+        (_, default) if is_free || default == Some(None) => None,
         (Some(measure), default) => {
             Some(CostSource::Response { measure: measure?, default: default.flatten(), estimate })
         }
