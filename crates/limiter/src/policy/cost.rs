@@ -169,9 +169,8 @@ impl Cost {
     /// The charge on arrival in a quota that has room.
     fn estimate(&self, owed: Owed) -> u64 {
         match owed {
-            _ if self.charge.is_some() => 0,
-            Owed::Nothing => 0,
-            Owed::Known(units) | Owed::Measured(units) => units,
+            Owed::Known(units) | Owed::Measured(units) if self.charge.is_none() => units,
+            _ => 0,
         }
     }
 
@@ -212,7 +211,9 @@ impl Cost {
                 let at = measures.values.iter().position(|value| value == measure)?;
                 let number = usage.values.get(at).copied().unwrap_or_default();
                 let default = default.unwrap_or(estimate.units);
-                let units = if number.is_final {
+                // Clients can choose the timeout by which a gateway answers in the upstream's place.
+                let is_cut = number.seen.is_none() && matches!(usage.status, Some(408 | 504));
+                let units = if number.is_final && !is_cut {
                     number.seen.unwrap_or(default)
                 } else {
                     // A client must not pay less because it hides the number.
