@@ -149,9 +149,11 @@ impl Draft {
             tree.is_root() && !has_headroom && compiled.iter().all(|limit| limit.conditions.is_empty());
         let mut measures = Measures::default();
         builder.rules.iter().flat_map(|rule| &rule.varying).for_each(|cost| cost.measure(&mut measures));
+        // Each rule has an `enforce` of its own; this one is for the deny list alone.
+        let denies = (!lists.deny.is_empty()).then(|| (lists.deny.canonical_hash(), enforce.hundredths()));
         let around_rules = Hasher::of(&(
             (&builder.around, &builder.high_priority, &builder.found_by, builder.plan_meaning),
-            (lists.allow.canonical_hash(), lists.deny.canonical_hash(), enforce.hundredths(), max_actors),
+            (lists.allow.canonical_hash(), denies, max_actors),
         ));
         let adaptive = adaptive(&builder.rules);
         if adaptive.iter().any(|(_, adaptive)| adaptive.controller().follows_responses()) {
