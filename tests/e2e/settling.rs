@@ -149,7 +149,7 @@ fn a_client_that_hangs_up_is_settled_once() {
     drop(connection);
     // The estimate stays charged, once. A further request is charged 500 and is then free.
     for _ in 0..3 {
-        wait_until("the reservation to stay", PATIENCE, || {
+        wait_until("the estimate to stay", PATIENCE, || {
             (left(&gateway, "tokens", "/free", "ann")? == 100_000 - 500 - 500).then_some(())
         })
         .unwrap();

@@ -222,17 +222,10 @@ impl Builder {
             let meaning = self.meaning(limit, &rule, plans.as_ref(), cost_name);
             let actors = rule.actors_name(limit);
             let global = rule.global.as_ref().map_or("", GlobalDraft::kind);
+            let placed = PlacedRule { meaning, identity, ordinal, cost_name, rule, plans };
             match sorted.iter_mut().find(|(other, kind, _)| *other == actors && *kind == global) {
-                Some((.., group)) => {
-                    group.push(PlacedRule { meaning, identity, ordinal, cost_name, rule, plans })
-                }
-                None => {
-                    sorted.push((
-                        actors,
-                        global,
-                        vec![PlacedRule { meaning, identity, ordinal, cost_name, rule, plans }],
-                    ));
-                }
+                Some((.., group)) => group.push(placed),
+                None => sorted.push((actors, global, vec![placed])),
             }
         }
         let (mut groups, mut global_group) = (Vec::new(), Vec::new());
@@ -332,8 +325,8 @@ impl Builder {
     }
 }
 
-/// A rule, the hash of its meaning, and its number among global rules with the same meaning. Its
-/// identity is that of [`Rule::identity`].
+/// A rule, the hash of its meaning, its number among global rules with the same meaning, and its
+/// [identity](RuleDraft::identity).
 struct PlacedRule {
     meaning: u64,
     identity: u64,
