@@ -82,8 +82,8 @@ impl Namespace {
         (namespace, root)
     }
 
-    /// Ends a root context. The end of the namespace's last root frees the counts. A configuration
-    /// that enters meanwhile waits: it must find the memory open.
+    /// Ends a root context. The end of the namespace's last root frees the counts and the tables of
+    /// routes. A configuration that enters meanwhile waits: it must find the memory open.
     pub fn leave(&self, root: u32) {
         let mut registry = registry();
         registry.namespaces.iter_mut().for_each(|(_, roots)| roots.retain(|(known, _)| *known != root));
@@ -96,6 +96,7 @@ impl Namespace {
                 TIMER.remove(alarm);
             }
             self.store.0.close();
+            self.route_tables.clear();
         }
     }
 
@@ -147,6 +148,11 @@ impl Namespace {
     /// A number that changes whenever a configuration or the document of a route goes.
     pub fn epoch(&self) -> u64 {
         self.epoch.load(Ordering::Acquire).wrapping_add(routes::epoch())
+    }
+
+    /// How many pairs of documents have tables in all namespaces.
+    pub fn pairs() -> usize {
+        registry().namespaces.iter().map(|(known, _)| known.route_tables.len()).sum()
     }
 
     /// How many keys the counts of all namespaces have.

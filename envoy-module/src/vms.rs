@@ -12,6 +12,7 @@ use crate::sweep::Sweep;
 use crate::thread;
 use crate::vm::{Context, Vm};
 use diana_base::exclusive::Exclusive;
+use diana_filter::route_tables;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::LocalKey;
 
@@ -122,7 +123,8 @@ pub fn sweep(config: &FilterConfig) -> bool {
     let Some(main) = of_main(config).filter(|_| namespace.take_unused()) else {
         return false;
     };
-    let of_routes = namespace.route_tables.of(&namespace.listeners(), &routes::all(), MOST_AT_ONCE);
+    let (listeners, routes) = (namespace.listeners(), routes::all());
+    let of_routes = namespace.route_tables.of(&listeners, &routes, MOST_AT_ONCE, route_tables);
     let Some(of_routes) = of_routes else {
         namespace.keep_unused();
         return true;
