@@ -312,7 +312,7 @@ impl<H: Host + From<&'static Vm<H>>> Vm<H> {
         }
         // SAFETY: both live until the event ends, and this is the stream's thread.
         let (config, sink) = unsafe { (&*config, Sink::stream(self.envoy, carrier)) };
-        self.namespace.metrics.flush(&config.ids, sink);
+        config.flush_to(sink);
     }
 
     /// Envoy's configuration of the event; `None` outside of events.
