@@ -71,8 +71,8 @@ pub fn of_this_thread(config: &FilterConfig) -> Option<VmRef> {
         let mut all = lock(&FOR_STREAMS);
         let of_this: Vec<VmRef> = all.iter().copied().filter(|vm| is_of(vm, config)).collect();
         let find = |is_it: fn(VmRef) -> bool| of_this.iter().copied().find(|vm| is_it(vm));
-        // The main thread may begin a stream by a call that it makes in place of an idle VM. It would
-        // wait for itself in that VM.
+        // The main thread may begin a stream by a call that it makes in place of an idle VM. It
+        // would wait for itself in that VM.
         let known = find(|vm| vm.owner() == thread::number()).or_else(|| find(|vm| vm.is_idle()));
         let vm = known.unwrap_or_else(|| {
             let vm = Vm::new(config.envoy, &config.namespace, false);

@@ -269,8 +269,8 @@ impl<'a> Tree<'a> {
         !locations.any(answers)
     }
 
-    /// The status with which an access module turns requests away in a block, and its directive. These
-    /// modules run between the filter and the content handler.
+    /// The status with which an access module turns requests away in a block, and its directive.
+    /// These modules run between the filter and the content handler.
     fn denials(&self, block: Block) -> impl Iterator<Item = (String, &'static str)> {
         const DENIALS: [(&[&str], &str); 6] = [
             (&["deny", "allow"], "403"),
