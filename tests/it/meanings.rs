@@ -1,5 +1,5 @@
-//! Which rules have the same meaning, so that they share what is stored by it. For whom a rule is
-//! enforced is no part of it.
+//! Which rules have the same meaning, so that they share what is stored by it. The actors for which
+//! a rule is enforced are no part of the meaning.
 
 use diana_config::compile_over;
 

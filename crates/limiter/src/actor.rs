@@ -1,4 +1,4 @@
-//! Whom a rule counts: each kind of actor reads a value from the request. One file per kind.
+//! The actors that rules count: each kind reads a value from the request. One file per kind.
 //!
 //! Values come from clients and are hostile: any length, any byte. Every kind reads them in linear
 //! time. Values are stored as keyed hashes only.

@@ -4,7 +4,7 @@
 //! ```text
 //!   Policy ── Limit  (url pattern, conditions)      less specific first
 //!               ├─ Group        (one actor: one cell, one load and one swap)
-//!               │    └─ Rule    (quota, algorithm, for whom it is enforced)
+//!               │    └─ Rule    (quota, algorithm, enforced actors)
 //!               └─ GlobalGroup  (one actor in a global store: one query, a fallback, a lease)
 //! ```
 //!
@@ -268,7 +268,7 @@ impl Policy {
     }
 
     /// The hashes of all that the rules do, sorted: see [`Rule::meaning`]. Unlike the meaning of a
-    /// rule, these tell for whom the rules are enforced.
+    /// rule, these cover the actors for which the rules are enforced.
     #[must_use]
     pub fn meanings(&self) -> Vec<u64> {
         let whole = |rule: &Arc<Rule>| rule.meaning ^ mix(rule.enforce.hundredths().into());

@@ -16,6 +16,7 @@ impl<H: Host> Filter<H> {
     /// Decides about a stream when its request headers arrive. `ends`: whether the request ends
     /// with them.
     pub fn on_request_headers(&self, id: u32, ends: bool) -> Action {
+        self.go_live();
         match self.plugin_of(id) {
             Some(plugin) => self.decide(id, &plugin, ends),
             None => Action::of_part(self.is_waiting(id)),

@@ -3,7 +3,7 @@
 
 use super::query::RuleReply;
 
-/// Who receives the reply to a query.
+/// The receiver of the reply to a query.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Waiter {
     /// A request, by its ticket.
@@ -17,7 +17,7 @@ pub enum Waiter {
 /// The end of one query: the global store's replies, or their absence.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Completion {
-    /// Who receives the replies.
+    /// The receiver of the replies.
     pub waiter: Waiter,
     /// The index of the global store.
     pub shard: usize,

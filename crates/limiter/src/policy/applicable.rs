@@ -66,7 +66,8 @@ impl Policy {
 
 /// Whether one of `limits`, which match in one reading, gives the request a high priority. Header
 /// lines must not: neither those by which a limit of high priority matches, nor those by which an
-/// exclusive limit may not match. So an exclusive limit counts whether or not its match is certain.
+/// exclusive limit may not match. An exclusive limit therefore counts whether or not its match is
+/// certain.
 fn is_high_priority<'p>(
     limits: impl DoubleEndedIterator<Item = &'p Limit> + Clone,
     request: &Request,

@@ -29,7 +29,7 @@ pub(crate) enum Owed {
     Nothing,
     /// The cost is known. The status decides whether it is charged.
     Known(u64),
-    /// The host measures the cost. So many units are charged on arrival.
+    /// The host measures the cost. These units are charged on arrival.
     Measured(u64),
 }
 

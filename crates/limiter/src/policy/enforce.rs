@@ -6,8 +6,9 @@
 //!   identity of the rule ─┘                refuses    only counts
 //! ```
 //!
-//! The position depends on nothing else: not on the gateway's seed, not on the part. So the same
-//! actors are refused in every gateway, and an actor that is refused at 5 % is refused at 20 %.
+//! The position depends on nothing else: not on the gateway's seed, not on the part. The same
+//! actors are therefore refused in every gateway, and an actor that is refused at 5 % is refused at
+//! 20 %.
 
 use super::missing::BY_ADDRESS;
 use crate::actor::Named;

@@ -71,8 +71,8 @@ impl Rule {
         &self.name
     }
 
-    /// The hash of all by which the rule counts, without its name and for whom it is enforced. Two
-    /// rules with the same meaning count every request alike, in whatever documents they are.
+    /// The hash of all by which the rule counts, without its name and the actors for which it is
+    /// enforced. Two rules with the same meaning count every request alike, in any documents.
     #[must_use]
     pub fn meaning(&self) -> u64 {
         self.meaning
