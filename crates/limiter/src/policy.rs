@@ -10,54 +10,45 @@
 //!
 //! A policy cannot be wrong: the compilation has refused every mistake.
 
-mod adaptive;
-mod applicable;
 mod build;
 mod canonical;
 mod cost;
 mod counter;
 mod draft;
-mod effects;
 mod ends;
 mod enforce;
 mod expand;
-mod global_group;
 mod group;
 mod limit;
 mod lists;
 mod missing;
 mod plans;
-mod rendezvous;
 mod rule;
 mod shards;
 mod statuses;
 mod usage;
 
+pub(crate) use cost::Owed;
 pub use cost::{Cost, CostSource, Estimate};
 pub use counter::{Counter, Counters, Headroom};
 pub use draft::{Draft, GlobalDraft, LimitDraft, RuleDraft, StoreDraft};
 pub use enforce::Enforce;
-pub use global_group::OnError;
+pub(crate) use enforce::RolloutHash;
+pub use group::OnError;
+pub(crate) use group::{ActorRules, Costs, GlobalGroup, Group, GroupIndex, Identity, RequestClass};
+pub(crate) use limit::Limit;
 pub use lists::{List, Lists, Member};
 pub use missing::{ActorSource, Missing};
+pub(crate) use missing::{actor_source, by_value};
+pub(crate) use plans::Effect;
 pub use plans::{MAX_PLANS, PlanCounters, PlanId, PlanSource};
+pub(crate) use rule::Role;
 pub use rule::{Rule, RuleId};
 pub use shards::CountKey;
 pub use statuses::Statuses;
 pub use usage::{Measure, Measures, ResponseNumber, Usage};
 
-pub(crate) use cost::Owed;
-pub(crate) use effects::RequestClass;
-pub(crate) use enforce::RolloutHash;
-pub(crate) use global_group::GlobalGroup;
-pub(crate) use group::{ActorRules, Costs, Group, GroupIndex, Identity};
-pub(crate) use limit::Limit;
-pub(crate) use missing::{actor_source, by_value};
-pub(crate) use plans::Effect;
-pub(crate) use rule::Role;
-
-use crate::actor::Named;
-use crate::actor::ip;
+use crate::actor::{Named, ip};
 use crate::adapt::{Adaptive, Shared};
 use crate::cells::table::{Hasher, TableId};
 use crate::check::DENY;

@@ -13,21 +13,16 @@ mod cache;
 mod fields;
 mod options;
 mod overrides;
-mod own_headers;
 mod precedence;
 mod problem;
 mod refusal;
 mod rule_name;
 mod shown;
-mod status;
-#[cfg(test)]
-mod testing;
 mod wait;
 
 pub use cache::{QuotaHeaders, ResponseCache};
 pub use options::{ResponseOptions, percent, percent_of};
-pub use overrides::{ResponseOverride, RuleResponses};
-pub use own_headers::own_headers;
+pub use overrides::{ResponseOverride, RuleResponses, own_headers};
 pub use refusal::Refusal;
 
 use crate::check::{Decision, Outcome};
@@ -101,7 +96,7 @@ impl ResponseOptions {
         let Outcome::Reject(reason) = decision.outcome else {
             return None;
         };
-        let (status, grpc_status) = status::of(reason, self.status(reason, decision));
+        let (status, grpc_status) = precedence::of(reason, self.status(reason, decision));
         let mut headers: Vec<(&str, Cow<str>)> = Vec::with_capacity(self.headers.len().saturating_add(8));
         let seconds = self.retry_after(reason, decision, entropy);
         headers.extend(seconds.map(|seconds| ("retry-after", format::alone(seconds).into())));
@@ -122,7 +117,7 @@ impl ResponseOptions {
             headers,
             body,
             grpc_status,
-            details: status::details(reason, policy, decision),
+            details: precedence::details(reason, policy, decision),
         })
     }
 
@@ -160,5 +155,7 @@ impl ResponseOptions {
     }
 }
 
+#[cfg(test)]
+mod testing;
 #[cfg(test)]
 mod tests;

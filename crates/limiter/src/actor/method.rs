@@ -2,8 +2,7 @@
 //!
 //! Methods are case-sensitive (RFC 9110, section 9.1).
 
-use super::kind::nothing_to_set;
-use super::value::append;
+use super::kind::{append, nothing_to_set};
 use super::{Actor, ActorKind, Raw, Scope};
 use crate::request::{Part, PartId, Parts, Request};
 use diana_document::Node;

@@ -3,7 +3,7 @@
 //! The host decides on the attributes and their encoding. For example, Envoy encodes numbers as
 //! eight bytes. The raw bytes are the value; nothing is stripped.
 
-use super::value::append;
+use super::kind::append;
 use super::{Actor, ActorKind, Raw, Scope};
 use crate::request::{Part, PartId, Parts, Request};
 use diana_document::{Node, Value};

@@ -42,12 +42,11 @@
 //!
 //! **Clocks.** As for `TB`. A clamped cell is empty and cold.
 
-use super::EvictionRank;
 use super::adaptive::PartBucket;
 use super::bytes::{add_one, u32_at, u64_at, write};
 use super::rate::{Exact, Rate};
 use super::values::COLD_FACTOR;
-use super::{Admission, Algorithm, Charge, MAX_SKEW, Parameters, Quota, Verdict};
+use super::{Admission, Algorithm, Charge, EvictionRank, MAX_SKEW, Parameters, Quota, Verdict};
 use crate::adapt::Adaptive;
 use diana_base::time::{Span, Time};
 use diana_document::Node;
