@@ -15,15 +15,12 @@ mod options;
 mod overrides;
 mod precedence;
 mod problem;
-mod refusal;
-mod rule_name;
 mod shown;
 mod wait;
 
 pub use cache::{QuotaHeaders, ResponseCache};
 pub use options::{ResponseOptions, percent, percent_of};
 pub use overrides::{ResponseOverride, RuleResponses, own_headers};
-pub use refusal::Refusal;
 
 use crate::check::{Decision, Outcome};
 use crate::policy::Policy;
@@ -153,6 +150,25 @@ impl ResponseOptions {
         }
         headers
     }
+}
+
+/// The response to a refused request.
+#[must_use]
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refusal<'a> {
+    /// The HTTP status, 400 to 599. A host that sends a gRPC status sends 200 instead.
+    pub status: u32,
+    /// All headers except those of message framing. Names are lower case and unique; values are
+    /// visible ASCII, space and tab.
+    pub headers: Vec<(&'a str, Cow<'a, str>)>,
+    /// The body; empty for gRPC.
+    pub body: Cow<'a, [u8]>,
+    /// The gRPC status, if the client uses gRPC.
+    pub grpc_status: Option<u32>,
+    /// The reason, without spaces, for the host's access log and for gRPC's message:
+    /// `diana_refused:<rule>`, `diana_refused:<rule>|<rule>` if a store does not report which of
+    /// these rules refuses, `diana_no_actor:<rule>`, `diana_unavailable:<rule>` or `diana_denied`.
+    pub details: String,
 }
 
 #[cfg(test)]

@@ -144,6 +144,24 @@ impl<'r> Raw<'r> {
     }
 }
 
+/// The actor whose value is a part of the request, as it is.
+#[derive(Debug)]
+pub(super) struct PartValue(pub(super) PartId);
+
+impl Actor for PartValue {
+    fn meaning(&self, parts: &Parts) -> String {
+        parts.meaning(self.0)
+    }
+
+    fn write(&self, request: &Request, key: &mut Vec<u8>) -> bool {
+        request.get(self.0).is_some_and(|value| append(value, key))
+    }
+
+    fn raw<'r>(&self, request: &Request<'r>) -> Raw<'r> {
+        Raw::of(request.get(self.0))
+    }
+}
+
 /// Appends a value. Returns `false` for an empty one.
 pub(super) fn append(value: &[u8], key: &mut Vec<u8>) -> bool {
     key.extend(value);

@@ -135,15 +135,11 @@ impl TokenBucket {
         }
         match warm_up {
             Some(node) => WarmUp::compile(node, quota, burst, start == Start::Empty, max_wait),
-            None => Some(Box::new(TokenBucket::new(quota, burst, start, max_wait))),
+            None => Some(Box::new(TokenBucket::new(Rate::of(quota), quota.unit, burst, start, max_wait))),
         }
     }
 
-    fn new(quota: Quota, burst: u64, start: Start, max_wait: Span) -> TokenBucket {
-        TokenBucket::with_rate(Rate::of(quota), quota.unit, burst, start, max_wait)
-    }
-
-    fn with_rate(rate: Rate, unit: Span, burst: u64, start: Start, max_wait: Span) -> TokenBucket {
+    fn new(rate: Rate, unit: Span, burst: u64, start: Start, max_wait: Span) -> TokenBucket {
         // With this slack, the next token comes within one unit even from the deepest debt.
         let slack = rate.sub(Exact::whole(unit.as_ns()), rate.span_of(1)).min(Exact::whole(MAX_SKEW.as_ns()));
         let fill = rate.span_of(burst);
@@ -459,7 +455,7 @@ impl Algorithm for TokenBucket {
         is_adaptable.then(|| {
             let parts = PartBucket::new(quota, self.burst, least, adaptive);
             let PartBucket { rate, burst, .. } = parts;
-            let bucket = TokenBucket::with_rate(rate, quota.unit, burst, self.start, Span::ZERO);
+            let bucket = TokenBucket::new(rate, quota.unit, burst, self.start, Span::ZERO);
             parts.around(bucket, adaptive)
         })
     }

@@ -296,10 +296,7 @@ impl<S: Store + ?Sized> Change for Commit<'_, '_, S> {
             verdict.penalize(rules, cell.bytes_mut(), at);
         }
         let left = (*reserves && verdict.all_admit_now).then(|| verdict.remaining);
-        match cell.entry_to_store(&verdict.before, rules, left) {
-            Some(entry) => Attempt::Store(entry),
-            None => Attempt::Nothing,
-        }
+        cell.entry_to_store(&verdict.before, rules, left)
     }
 }
 
@@ -370,9 +367,6 @@ impl<S: Store + ?Sized> Change for CountRefusal<'_, '_, S> {
         };
         let (rules, at) = (context.rules(actor.group, actor.key, None).of(*class), cell.at());
         verdict.count_refusals(rules, cell.bytes_mut(), at);
-        match cell.entry_to_store(&verdict.before, rules, None) {
-            Some(entry) => Attempt::Store(entry),
-            None => Attempt::Nothing,
-        }
+        cell.entry_to_store(&verdict.before, rules, None)
     }
 }

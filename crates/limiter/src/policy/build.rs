@@ -316,7 +316,7 @@ impl Builder {
             size = size.saturating_add(bytes);
         }
         let counters = || own.iter().flat_map(|rule| rule.counters(role).all());
-        let settles = own.iter().any(|rule| rule.settles());
+        let settles = own.iter().any(|rule| rule.is_settled());
         let has_headroom = counters().any(|counter| counter.headroom() > 0);
         let can_reserve = counters().all(|counter| counter.algorithm.as_reserve().is_some());
         let most = if actors.is_empty() { 1 } else { self.max_actors };

@@ -2,7 +2,6 @@
 
 use super::options::ResponseOptions;
 use super::overrides::{ResponseOverride, RuleResponses};
-use super::rule_name::rule_name;
 use crate::check::{Decision, Reason};
 use crate::policy::{Policy, RuleId};
 use diana_base::map::KeyMap;
@@ -100,10 +99,10 @@ pub(super) fn of(reason: Reason, configured: u32) -> (u32, u32) {
 /// The reason for access logs, without spaces.
 pub(super) fn details(reason: Reason, policy: &Policy, decision: &Decision) -> String {
     match reason {
-        Reason::Rule(id) => ["diana_refused:", rule_name(policy, id)].concat(),
+        Reason::Rule(id) => ["diana_refused:", policy.rule_name(id)].concat(),
         Reason::Unattributed => ["diana_refused:", &decision.refused_by(policy).unwrap_or_default()].concat(),
-        Reason::NoActor(id) => ["diana_no_actor:", rule_name(policy, id)].concat(),
-        Reason::Unavailable(id) => ["diana_unavailable:", rule_name(policy, id)].concat(),
+        Reason::NoActor(id) => ["diana_no_actor:", policy.rule_name(id)].concat(),
+        Reason::Unavailable(id) => ["diana_unavailable:", policy.rule_name(id)].concat(),
         Reason::Denied => "diana_denied".into(),
     }
 }
