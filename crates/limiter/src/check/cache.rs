@@ -1,6 +1,6 @@
 //! The caches that a worker keeps between decisions: refusals, reservations and identities.
 
-use super::RuleReport;
+use super::decision::RuleReport;
 use super::raw_values::{RawValues, WORDS};
 use crate::algorithm::{Admission, Verdict};
 use crate::cells::{CACHED_FOR, RefusalCache, Reservations, SLOTS, index};

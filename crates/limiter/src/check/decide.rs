@@ -145,19 +145,21 @@ impl Scratch {
                 let rollout = group.rollout(&policy.address, request, keys, start);
                 let class = RequestClass { plan, is_high_priority: decision.is_high_priority, rollout };
                 let own = keys.get(start..).unwrap_or_default();
-                let (rules, place) = (group.for_actor(&policy.rules, own).of(class), (at, index));
+                let (place, rules) = ((at, index), || group.for_actor(&policy.rules, own).of(class));
                 match identity {
                     Identity::NotApplicable => {}
-                    Identity::Missing => missing = missing.or(decision.lacks_actor(rules)),
-                    Identity::Actor(_) if group.has_plans && rules.is_unlimited() => keys.truncate(start),
+                    Identity::Missing => missing = missing.or(decision.lacks_actor(rules())),
+                    Identity::Actor(_) if group.has_plans && rules().is_unlimited() => keys.truncate(start),
                     Identity::Actor(hash) if is_global => {
-                        let mut global = GlobalCheck::new(policy, place, hash, start..keys.len(), rules);
-                        rules.weigh(request, &mut global.costs);
+                        let mut global = GlobalCheck::new(policy, place, hash, start..keys.len(), rules());
+                        rules().weigh(request, &mut global.costs);
                         globals.push(global);
                     }
                     Identity::Actor(hash) => {
                         let mut buffers = free_buffers.pop().unwrap_or_default();
-                        rules.weigh(request, &mut buffers.costs);
+                        if group.varies {
+                            rules().weigh(request, &mut buffers.costs);
+                        }
                         buffers.key.extend_from_slice(own);
                         keys.truncate(start);
                         checks.push(GroupCheck::new(group, place, hash, class, buffers));

@@ -103,12 +103,12 @@ impl GlobalCheck {
 
     /// The rules that decide about the request and refuse it if it does not fit, with the replies
     /// about them.
-    fn enforced<'a>(&'a self, policy: &'a Policy, keys: &'a [u8]) -> impl Iterator<Item = &'a RuleReply> {
-        let answered = self.replies().zip(self.rules(policy, keys));
-        answered.into_iter().flat_map(|(replies, (_, rules))| {
-            let enforced = rules.deciding().filter(move |(_, _, rule, _)| rules.enforces(rule));
-            enforced.filter_map(|(at, ..)| replies.get(at))
-        })
+    fn enforced(&self, policy: &Policy, keys: &[u8]) -> Vec<RuleReply> {
+        let (Some(replies), Some((_, rules))) = (self.replies(), self.rules(policy, keys)) else {
+            return Vec::new();
+        };
+        let enforced = rules.deciding().filter(|(_, _, rule, _)| rules.enforces(rule));
+        enforced.filter_map(|(at, ..)| replies.get(at).copied()).collect()
     }
 
     pub(crate) fn is_unanswered(&self) -> bool {
@@ -155,10 +155,11 @@ impl GlobalCheck {
     /// When the request may go on, if an enforced rule of the global store delays it.
     pub(crate) fn ready_at(&self, policy: &Policy, keys: &[u8]) -> Option<Time> {
         let GlobalState::Answered(_, came) = self.state else { return None };
-        let delays = self.enforced(policy, keys).filter_map(|reply| match reply.verdict.admission {
-            Admission::Admit { delay } => Some(delay),
-            Admission::Refuse { .. } => None,
-        });
+        let delays =
+            self.enforced(policy, keys).into_iter().filter_map(|reply| match reply.verdict.admission {
+                Admission::Admit { delay } => Some(delay),
+                Admission::Refuse { .. } => None,
+            });
         delays.max().filter(|delay| *delay > Span::ZERO).map(|delay| came.after(delay))
     }
 
@@ -200,36 +201,34 @@ impl GlobalCheck {
 
     /// Whether an enforced rule of the global store refuses.
     pub(crate) fn is_refused(&self, policy: &Policy, keys: &[u8]) -> bool {
-        self.enforced(policy, keys).any(|reply| !reply.verdict.admits())
+        self.enforced(policy, keys).iter().any(|reply| !reply.verdict.admits())
     }
 
     /// Whether further refusals count toward a penalty in the global store.
     pub(crate) fn counts_refusals(&self, policy: &Policy, keys: &[u8]) -> bool {
-        let answered = self.replies().zip(self.rules(policy, keys));
-        answered.filter(|(_, (_, rules))| rules.group.has_penalty).is_some_and(|(replies, (_, rules))| {
-            rules.deciding().any(|(at, _, _, counter)| {
-                let is_quota = |reply: &RuleReply| !reply.verdict.admits() && !reply.verdict.is_penalty();
+        let (Some(replies), Some((_, rules))) = (self.replies(), self.rules(policy, keys)) else {
+            return false;
+        };
+        let is_quota = |reply: &RuleReply| !reply.verdict.admits() && !reply.verdict.is_penalty();
+        rules.group.has_penalty
+            && rules.deciding().any(|(at, _, _, counter)| {
                 replies.get(at).is_some_and(is_quota) && counter.algorithm.as_penalize().is_some()
             })
-        })
     }
 
     /// The query about each rule that was answered, without the cost of the request, and the reply.
-    fn answers<'a>(
-        &'a self,
-        policy: &'a Policy,
-        keys: &'a [u8],
-    ) -> impl Iterator<Item = (RuleQuery, &'a RuleReply)> {
-        let answered = self.replies().zip(self.rules(policy, keys));
-        answered.into_iter().flat_map(|(replies, (global_group, rules))| {
-            global_group.queries(policy, rules, None, false).into_iter().zip(replies)
-        })
+    fn answers(&self, policy: &Policy, keys: &[u8]) -> Vec<(RuleQuery, RuleReply)> {
+        let (Some(replies), Some((global_group, rules))) = (self.replies(), self.rules(policy, keys)) else {
+            return Vec::new();
+        };
+        let queries = global_group.queries(policy, rules, None, false);
+        queries.into_iter().zip(replies.iter().copied()).collect()
     }
 
     /// The charges of the global store, with the shard.
     pub(crate) fn charges(&self, policy: &Policy, keys: &[u8]) -> Vec<(usize, GlobalCharge)> {
-        let charged = self.answers(policy, keys).filter(|(_, reply)| reply.charge[0] > 0);
-        charged.map(|(query, reply)| (self.shard, query.charge(reply))).collect()
+        let charged = self.answers(policy, keys).into_iter().filter(|(_, reply)| reply.charge[0] > 0);
+        charged.map(|(query, reply)| (self.shard, query.charge(&reply))).collect()
     }
 
     /// What remains to be settled in the global store. A rule that refused, in shadow, owes
@@ -238,10 +237,10 @@ impl GlobalCheck {
         if self.costs.owed.iter().all(|owed| *owed == Owed::Nothing) {
             return Vec::new();
         }
-        let owed = self.answers(policy, keys).zip(&self.costs.owed);
+        let owed = self.answers(policy, keys).into_iter().zip(&self.costs.owed);
         let owed = owed.filter(|((_, reply), owed)| **owed != Owed::Nothing && reply.verdict.admits());
         let owed = owed.map(|((query, reply), owed)| {
-            let (rule, charge) = (query.rule, query.charge(reply));
+            let (rule, charge) = (query.rule, query.charge(&reply));
             GlobalOwed { shard: self.shard, rule, charge, owed: *owed }
         });
         owed.collect()

@@ -1,4 +1,5 @@
-//! The check of one group in one decision: its cell, the verdicts of its rules, and the charge.
+//! The check of one group in one decision: its cell, the verdicts of its rules, the charge, and the
+//! refusals that count toward penalties.
 
 use super::cache::WorkerCache;
 use super::decision::{RuleReport, RuleResult};
@@ -295,7 +296,7 @@ impl<S: Store + ?Sized> Change for Commit<'_, '_, S> {
             verdict.count_refusals(rules, cell.bytes_mut(), at);
             verdict.penalize(rules, cell.bytes_mut(), at);
         }
-        let left = (*reserves && verdict.all_admit_now).then(|| verdict.remaining);
+        let left = (*reserves && verdict.all_admit_now).then_some(verdict.remaining);
         cell.entry_to_store(&verdict.before, rules, left)
     }
 }

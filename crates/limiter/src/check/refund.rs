@@ -1,7 +1,7 @@
 //! Refunds and settlement of charges that a request leaves behind, in cells of this gateway and in
 //! global stores: the request has ended, or leaves before its turn, or cannot be held.
 //!
-//! A refused request needs no such refund: see [`charge`](super::charge).
+//! A refused request needs no such refund: see [`scratch`](super::scratch).
 //!
 //! If a cell is evicted meanwhile, its charges are gone with it. A new cell of the same actor is
 //! treated as the old one.

@@ -148,14 +148,15 @@ impl GroupVerdict {
     /// Adds one report for each rule that decides.
     pub(crate) fn report(&self, rules: ActorRules, actor: ActorSource, to: &mut Vec<RuleReport>) {
         let degraded = rules.group.role == Role::Fallback;
-        to.extend(rules.deciding().filter_map(|(at, id, rule, counter)| {
-            let (verdict, enforced) = (*self.verdicts.get(at)?, rules.enforces(rule));
+        for (at, rule, compiled, counter) in rules.deciding() {
+            let Some(verdict) = self.verdicts.get(at) else { continue };
+            let (quota, enforced) = (counter.shown(), rules.enforces(compiled));
             let result = match verdict.admits() {
                 true => RuleResult::Admitted,
                 false => RuleResult::of_refusal(enforced),
             };
-            let report = RuleReport::new(id, counter.shown(), actor, result, enforced);
-            Some(RuleReport { verdict: Some(verdict), degraded, ..report })
-        }));
+            let verdict = Some(*verdict);
+            to.push(RuleReport { rule, quota, actor, result, enforced, verdict, degraded });
+        }
     }
 }

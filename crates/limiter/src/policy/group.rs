@@ -1,5 +1,6 @@
 //! A group: all rules of one limit that count the same actor. Their states lie side by side in one
-//! cell, so that one load and one swap decide them together.
+//! cell, so that one load and one swap decide them together. What one request asks of the rules
+//! depends on its class.
 
 use super::cost::Owed;
 use super::counter::Counter;
@@ -195,11 +196,11 @@ impl<'a> ActorRules<'a> {
     /// The rules that decide about the request: their places in the group, the ids by which they
     /// report, and their counters.
     pub(crate) fn deciding(self) -> impl Iterator<Item = (usize, RuleId, &'a Rule, &'a Counter)> {
-        let decides = move |(_, (_, (rule, _))): &(usize, (RuleId, (&Rule, &Counter)))| {
-            self.effect(rule) == Effect::Decides
+        let deciding = move |(at, (id, (rule, counter)))| {
+            let decides = self.effect(rule) == Effect::Decides;
+            decides.then(|| (at, self.group.reported_id(id, rule), rule, counter))
         };
-        let deciding = self.group.ids().zip(self.counters()).enumerate().filter(decides);
-        deciding.map(move |(at, (id, (rule, counter)))| (at, self.group.reported_id(id, rule), rule, counter))
+        self.group.ids().zip(self.counters()).enumerate().filter_map(deciding)
     }
 
     /// Each rule, and the counter that counts the actor.

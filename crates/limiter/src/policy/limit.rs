@@ -1,4 +1,5 @@
-//! A limit: the conditions beside its url pattern, and its groups.
+//! A limit: the conditions beside its url pattern, and its groups. Which limits apply to a request,
+//! and whether the request has a high priority.
 
 use super::Policy;
 use super::group::{GlobalGroup, Group};

@@ -1,4 +1,7 @@
 //! The shards among which a global store's counts are divided, and the names of counts.
+//!
+//! Rendezvous hashing: the shard of a key is the one with the highest random weight (Thaler and
+//! Ravishankar 1998). Removing a shard moves only the keys of this shard.
 
 use crate::cells::table::Hasher;
 use diana_base::prng::mix;

@@ -1,5 +1,5 @@
 //! Responses that override the document's own: `response` of a limit, of `deny` and of a rule's
-//! `missing`.
+//! `missing`. The headers that a configuration adds to a response.
 
 use crate::cells::table::Hasher;
 use crate::request::token::header_name;

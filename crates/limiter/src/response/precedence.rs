@@ -1,4 +1,5 @@
-//! Chooses the status and the headers of a refusal: the most specific configured response wins.
+//! Chooses the statuses and the headers of a refusal: the most specific configured response wins.
+//! The reason of the refusal for access logs.
 
 use super::options::ResponseOptions;
 use super::overrides::{ResponseOverride, RuleResponses};

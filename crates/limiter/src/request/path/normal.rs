@@ -1,4 +1,5 @@
-//! One path in normal form.
+//! One path in normal form: its characters, their spelling, and their meaning to each kind of
+//! backend.
 
 use crate::request::escape;
 use std::borrow::Cow;
