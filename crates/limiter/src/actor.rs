@@ -21,24 +21,19 @@ mod header_name;
 mod host;
 pub mod ip;
 mod jwt;
-mod key;
 mod kind;
 mod method;
 mod named;
 mod names;
 mod path;
-mod port;
 mod property;
 mod query;
-mod raw;
 mod segment;
-#[cfg(test)]
-pub(crate) mod testing;
-mod value;
 
 pub use definition::{KINDS, compile};
-pub use key::{key, parse_key};
-pub use kind::{Actor, ActorKind, Bare, Scope};
-pub use named::Named;
+pub use kind::{Actor, ActorKind, Bare, Raw, Scope};
+pub use named::{Named, key, parse_key};
 pub use names::Actors;
-pub use raw::Raw;
+
+#[cfg(test)]
+pub(crate) mod testing;

@@ -60,8 +60,7 @@ pub use worker::{TICK, Worker};
 
 use crate::cells::Events;
 use crate::cells::store::Store;
-use crate::check::Pending;
-use crate::check::{Charges, Decision, Outcome, Refund};
+use crate::check::{Charges, Decision, Outcome, Pending, Refund};
 use crate::global::{Completion, Waiter};
 use crate::policy::{Policy, Usage};
 use crate::request::Request;
@@ -392,8 +391,9 @@ impl Session {
         let Some(charges) = &self.charges else {
             return Events::default();
         };
-        let migrated = worker.migrated_charges(policy, charges, self.refund());
-        migrated.refund_in(&successor.context(later, store, &clock))
+        let (older, context) =
+            (worker.context(policy, store, &clock), successor.context(later, store, &clock));
+        charges.refund_migrated(self.refund(), &older, &context)
     }
 
     fn refund(&self) -> Refund {

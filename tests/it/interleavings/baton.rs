@@ -5,7 +5,7 @@ use super::model::Client;
 use crate::harness::{Random, ask, policy, worker};
 use diana_base::time::{Span, Time};
 use diana_limiter::cells::store::{
-    Fault, Loaded, Portable, Rules, SharedData, Simulated, Store, Swap, Version, Written,
+    Fault, Loaded, Portable, Rules, SharedData, Simulated, Store, Swap, Version,
 };
 use diana_limiter::cells::table::Seed;
 use diana_limiter::check::Decision;
@@ -158,7 +158,7 @@ impl SharedData for Locked<'_> {
         self.0.lock().unwrap().get(key)
     }
 
-    fn set(&self, key: &[u8], value: &[u8], cas: Option<u32>) -> Result<Written, Fault> {
+    fn set(&self, key: &[u8], value: &[u8], cas: Option<u32>) -> Result<Swap, Fault> {
         self.0.lock().unwrap().set(key, value, cas)
     }
 }

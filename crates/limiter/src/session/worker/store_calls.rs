@@ -3,8 +3,7 @@
 use super::Worker;
 use crate::cells::Events;
 use crate::cells::store::Store;
-use crate::check::{Charges, Outcome, Refund};
-use crate::check::{Conclusion, Fetched, Pending};
+use crate::check::{Charges, Outcome, Pending, Refund, StoreResults};
 use crate::global::{
     Call, CallResult, CallStats, Completion, GlobalCharge, GlobalQuery, Settlement, StoreClient, Waiter,
 };
@@ -54,9 +53,8 @@ impl Worker {
     ) {
         let Worker { actors, cache, scratch, .. } = self;
         let context = actors.context(policy, store, clock);
-        let Conclusion { refused, fetched } = pending.conclude(scratch, cache, &context);
-        self.take_fetched(fetched);
-        self.refund_global(refused);
+        let results = pending.conclude(scratch, cache, &context);
+        self.take_results(results);
     }
 
     /// The request left before all stores answered: refunds the charges of those that did.
@@ -70,9 +68,8 @@ impl Worker {
         let mut events = Events::default();
         let is_retired = self.cache.is_retired;
         let context = self.context(policy, store, clock);
-        let (charges, fetched) = pending.collect(is_retired, &context, &mut events);
-        self.take_fetched(fetched);
-        self.refund_global(charges);
+        let results = pending.collect(is_retired, &context, &mut events);
+        self.take_results(results);
         events
     }
 
@@ -155,12 +152,14 @@ impl Worker {
         }
     }
 
-    fn take_fetched(&mut self, fetched: Fetched) {
+    /// Accounts for the quota that global stores leased, and refunds the charges.
+    fn take_results(&mut self, results: StoreResults) {
         let Worker { fetches, client, .. } = self;
-        fetched.kept.into_iter().for_each(|(refill, until)| fetches.track(refill, until));
-        for (shard, query) in fetched.returned {
+        results.kept.into_iter().for_each(|(refill, until)| fetches.track(refill, until));
+        for (shard, query) in results.returned {
             client.iter_mut().for_each(|client| client.refund(shard, query.clone()));
         }
+        self.refund_global(results.charges);
     }
 
     /// Cancels the wait: the waiter needs no reply any more.
