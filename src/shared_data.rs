@@ -3,7 +3,7 @@
 use super::abi::*;
 use super::calls::{CAS_MISMATCH, NOT_FOUND, OK};
 use super::memory;
-use diana_limiter::cells::store::{Fault, SharedData, Written};
+use diana_limiter::cells::store::{Fault, SharedData, Swap};
 use std::ptr::null_mut;
 
 /// The host's shared data.
@@ -22,12 +22,12 @@ impl SharedData for HostData {
         }
     }
 
-    fn set(&self, key: &[u8], value: &[u8], cas: Option<u32>) -> Result<Written, Fault> {
+    fn set(&self, key: &[u8], value: &[u8], cas: Option<u32>) -> Result<Swap, Fault> {
         let cas = cas.unwrap_or(0);
         // SAFETY: key and value live through the call.
         match unsafe { proxy_set_shared_data(key.as_ptr(), key.len(), value.as_ptr(), value.len(), cas) } {
-            OK => Ok(Written::Ok),
-            CAS_MISMATCH => Ok(Written::CasMismatch),
+            OK => Ok(Swap::Done),
+            CAS_MISMATCH => Ok(Swap::Lost),
             status => Err(Fault(status)),
         }
     }

@@ -171,13 +171,38 @@ impl Walk<'_> {
     }
 
     fn nginx(&mut self, directives: &[Directive]) {
+        let mut variables = HashSet::new();
         for directive in directives {
             for pair in directive.words.windows(2) {
                 if let [name, value] = pair
                     && is_secret(name.text.trim_start_matches('$'))
                 {
                     self.hide(&value.range, &value.text);
+                    variables.extend(variables_in(&value.text));
                 }
+            }
+        }
+        for directive in directives {
+            match &directive.words[..] {
+                [key, value] if directive.block == "map" => {
+                    let map = directive.parent.and_then(|map| directives.get(map));
+                    let map = map.map(Directive::texts).unwrap_or_default();
+                    let ["map", source, target] = map[..] else { continue };
+                    let is_named = |variable: &str| variables_in(variable).any(is_secret_of_request);
+                    if is_named(source) && !matches!(&*key.text, "default" | "include") {
+                        self.hide(&key.range, &key.text);
+                    }
+                    if is_named(target) || variables_in(target).any(|name| variables.contains(name)) {
+                        self.hide(&value.range, &value.text);
+                    }
+                }
+                [set, variable, value]
+                    if set.text == "set"
+                        && variables_in(&variable.text).any(|name| variables.contains(name)) =>
+                {
+                    self.hide(&value.range, &value.text);
+                }
+                _ => {}
             }
         }
     }
@@ -223,6 +248,14 @@ impl Walk<'_> {
             self.secrets.quoted.insert(quoted(text));
         }
     }
+}
+
+/// The names of nginx's variables in a text: those of `$a` and `${b}`.
+fn variables_in(text: &str) -> impl Iterator<Item = &str> {
+    text.split('$').skip(1).filter_map(|rest| {
+        let rest = rest.strip_prefix('{').unwrap_or(rest);
+        rest.split(|c: char| !c.is_ascii_alphanumeric() && c != '_').next()
+    })
 }
 
 /// Whether a store or a document server keeps secret what is at `key`, or receives it with each

@@ -4,12 +4,13 @@ use crate::abi::{Callbacks, ConfigPtr};
 use crate::alarm::Bell;
 use crate::callouts::{Caller, Callouts};
 use crate::calls::ConfigBell;
-use crate::metrics::{self, Ids, Sink};
+use crate::metrics::{self, Change, Ids, Sink};
 use crate::namespace::Namespace;
 use crate::secret::SharedSecret;
 use crate::timer::TIMER;
+use diana_filter::metrics::{Each, METRICS, MetricKind};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 /// After this span the main thread looks again whether a worker is busy.
@@ -27,6 +28,8 @@ pub struct FilterConfig {
     pub secret: Option<SharedSecret>,
     /// Envoy's numbers of the metrics.
     pub ids: Ids,
+    /// The version of the documents that this configuration has told Envoy.
+    told_documents: AtomicU64,
     /// The calls to stores and document servers.
     pub callouts: Callouts,
     pointer: Pointer,
@@ -87,6 +90,7 @@ impl FilterConfig {
             document,
             secret,
             ids,
+            told_documents: AtomicU64::new(0),
             callouts,
             pointer,
             has_left: AtomicBool::new(false),
@@ -138,7 +142,18 @@ impl FilterConfig {
     pub unsafe fn flush(&self) {
         // SAFETY: by the caller's promise.
         if let Some(sink) = unsafe { Sink::config(self.envoy, self.pointer()) } {
-            self.namespace.metrics.flush(&self.ids, sink);
+            self.flush_to(sink);
+        }
+    }
+
+    /// Reports the metrics of all threads, and the documents in use.
+    pub fn flush_to(&self, sink: Sink) {
+        self.namespace.metrics.flush(&self.ids, sink);
+        let metric = METRICS.iter().position(|metric| metric.each == Each::Document);
+        if let Some(id) = metric.and_then(|metric| self.ids.of(metric)) {
+            Namespace::tell_documents(&self.told_documents, |fingerprint, uses| {
+                sink.tell(MetricKind::Gauge, id, &[fingerprint.into()], &Change::Record(uses));
+            });
         }
     }
 

@@ -7,7 +7,7 @@ use crate::calls::Reader;
 use crate::config::FilterConfig;
 use crate::local_reply::LocalReply;
 use crate::mailbox::Content;
-use crate::namespace::{Counts, FIRST_STREAM};
+use crate::namespace::{Counts, FIRST_STREAM, Namespace};
 use crate::request::{self, EnvoyRequest};
 use crate::streams::Stream;
 use crate::vm::{Context, Vm};
@@ -283,6 +283,14 @@ impl Host for Module {
             counters.get_mut(index).map(|slot| *slot = Some(counter))
         })?;
         Some(number)
+    }
+
+    /// The main thread knows each configuration, and follows document servers too.
+    fn show_documents(self, in_use: &[(u32, u64)]) -> bool {
+        if Arc::ptr_eq(&self.vm.alarm, &self.vm.namespace.main) {
+            Namespace::show_documents(in_use);
+        }
+        true
     }
 
     fn record(self, id: u32, value: u64) {

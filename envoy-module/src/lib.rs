@@ -26,6 +26,8 @@ mod calls;
 #[cfg(not(feature = "loom"))]
 mod config;
 #[cfg(not(feature = "loom"))]
+mod documents;
+#[cfg(not(feature = "loom"))]
 mod guard;
 #[cfg(not(feature = "loom"))]
 pub mod held;

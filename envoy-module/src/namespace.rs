@@ -1,6 +1,7 @@
 //! What the configurations of one `filter_name` share in all threads: counts and metrics.
 
 use crate::alarm::Alarm;
+use crate::documents::Documents;
 use crate::metrics::Metrics;
 use crate::outbox::Outbox;
 use crate::route_tables::{Listener, RouteTables};
@@ -38,9 +39,11 @@ struct Registry {
     /// Each with its configurations.
     namespaces: Vec<(Arc<Namespace>, Vec<Listener>)>,
     last_root: u32,
+    documents: Documents,
 }
 
-static REGISTRY: Mutex<Registry> = Mutex::new(Registry { namespaces: Vec::new(), last_root: 0 });
+static REGISTRY: Mutex<Registry> =
+    Mutex::new(Registry { namespaces: Vec::new(), last_root: 0, documents: Documents::new() });
 
 fn registry() -> MutexGuard<'static, Registry> {
     REGISTRY.lock().unwrap_or_else(PoisonError::into_inner)
@@ -51,6 +54,12 @@ impl Registry {
     fn next_root(&mut self) -> u32 {
         self.last_root = self.last_root.wrapping_add(1) & !FIRST_STREAM;
         self.last_root
+    }
+
+    /// Lets each namespace tell Envoy which documents are in use.
+    fn documents_changed(&self) {
+        let in_use = self.namespaces.iter().filter(|(_, roots)| !roots.is_empty());
+        in_use.for_each(|(namespace, _)| namespace.metrics.changed());
     }
 }
 
@@ -82,8 +91,8 @@ impl Namespace {
         (namespace, root)
     }
 
-    /// Ends a root context. The end of the namespace's last root frees the counts. A configuration
-    /// that enters meanwhile waits: it must find the memory open.
+    /// Ends a root context. The end of the namespace's last root frees the counts and the tables of
+    /// routes. A configuration that enters meanwhile waits: it must find the memory open.
     pub fn leave(&self, root: u32) {
         let mut registry = registry();
         registry.namespaces.iter_mut().for_each(|(_, roots)| roots.retain(|(known, _)| *known != root));
@@ -96,6 +105,10 @@ impl Namespace {
                 TIMER.remove(alarm);
             }
             self.store.0.close();
+            self.route_tables.clear();
+        }
+        if registry.documents.remove(root) {
+            registry.documents_changed();
         }
     }
 
@@ -137,6 +150,25 @@ impl Namespace {
         all.iter().for_each(|namespace| namespace.tables_changed());
     }
 
+    /// Notes the fingerprints of the documents that these roots use.
+    pub fn show_documents(in_use: &[(u32, u64)]) {
+        let mut registry = registry();
+        let Registry { namespaces, documents, .. } = &mut *registry;
+        let lives = |root| namespaces.iter().flat_map(|(_, roots)| roots).any(|(known, _)| *known == root);
+        let in_use = in_use.iter().filter(|(root, _)| lives(*root));
+        // Each root is added.
+        let has_changed = in_use.fold(false, |changed, (root, of)| documents.add(*root, *of) || changed);
+        if has_changed {
+            registry.documents_changed();
+        }
+    }
+
+    /// Tells how many configurations use each document, unless `told` is the version of the last
+    /// change. No other thread tells meanwhile, so Envoy does not keep an earlier number.
+    pub fn tell_documents(told: &AtomicU64, tell: impl FnMut(&str, u64)) {
+        registry().documents.tell(told, tell);
+    }
+
     /// The documents of the configurations that exist.
     pub fn listeners(&self) -> Vec<Listener> {
         let registry = registry();
@@ -147,6 +179,11 @@ impl Namespace {
     /// A number that changes whenever a configuration or the document of a route goes.
     pub fn epoch(&self) -> u64 {
         self.epoch.load(Ordering::Acquire).wrapping_add(routes::epoch())
+    }
+
+    /// How many pairs of documents have tables in all namespaces.
+    pub fn pairs() -> usize {
+        registry().namespaces.iter().map(|(known, _)| known.route_tables.len()).sum()
     }
 
     /// How many keys the counts of all namespaces have.

@@ -1,5 +1,5 @@
-//! Who may use a filter: the thread that the filter belongs to, here the worker, during its events,
-//! or another thread in its place.
+//! The turn to use a filter: the thread that the filter belongs to, here the worker, has it during
+//! its events, or another thread in its place.
 //!
 //! The filter is made for one thread at a time. The worker takes its turn at the outermost event
 //! and keeps it while Envoy calls back.

@@ -3,7 +3,7 @@
 //!
 //! A VM is never freed: a thread meets few names of filters, and Envoy's threads live as long as
 //! the process. VMs for all workers are made before their first streams, and a thread takes one
-//! when its first stream begins. So a VM belongs to one thread, whichever threads Envoy runs
+//! when its first stream begins. A VM therefore belongs to one thread, whichever threads Envoy runs
 //! streams on.
 
 mod known;
@@ -312,7 +312,7 @@ impl<H: Host + From<&'static Vm<H>>> Vm<H> {
         }
         // SAFETY: both live until the event ends, and this is the stream's thread.
         let (config, sink) = unsafe { (&*config, Sink::stream(self.envoy, carrier)) };
-        self.namespace.metrics.flush(&config.ids, sink);
+        config.flush_to(sink);
     }
 
     /// Envoy's configuration of the event; `None` outside of events.

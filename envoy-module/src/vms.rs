@@ -12,6 +12,7 @@ use crate::sweep::Sweep;
 use crate::thread;
 use crate::vm::{Context, Vm};
 use diana_base::exclusive::Exclusive;
+use diana_filter::route_tables;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::LocalKey;
 
@@ -70,8 +71,8 @@ pub fn of_this_thread(config: &FilterConfig) -> Option<VmRef> {
         let mut all = lock(&FOR_STREAMS);
         let of_this: Vec<VmRef> = all.iter().copied().filter(|vm| is_of(vm, config)).collect();
         let find = |is_it: fn(VmRef) -> bool| of_this.iter().copied().find(|vm| is_it(vm));
-        // The main thread may begin a stream by a call that it makes in place of an idle VM. It would
-        // wait for itself in that VM.
+        // The main thread may begin a stream by a call that it makes in place of an idle VM. It
+        // would wait for itself in that VM.
         let known = find(|vm| vm.owner() == thread::number()).or_else(|| find(|vm| vm.is_idle()));
         let vm = known.unwrap_or_else(|| {
             let vm = Vm::new(config.envoy, &config.namespace, false);
@@ -122,7 +123,8 @@ pub fn sweep(config: &FilterConfig) -> bool {
     let Some(main) = of_main(config).filter(|_| namespace.take_unused()) else {
         return false;
     };
-    let of_routes = namespace.route_tables.of(&namespace.listeners(), &routes::all(), MOST_AT_ONCE);
+    let (listeners, routes) = (namespace.listeners(), routes::all());
+    let of_routes = namespace.route_tables.of(&listeners, &routes, MOST_AT_ONCE, route_tables);
     let Some(of_routes) = of_routes else {
         namespace.keep_unused();
         return true;

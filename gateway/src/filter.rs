@@ -74,7 +74,8 @@ fn compile_module(folder: &Path, more: &[&str]) -> Result<PathBuf> {
 }
 
 /// A copy of the tests' filter, `target/mortal.wasm`, that [`TRAP_BYTES`] of a response body kill.
-/// It shows what a bug in the filter would do to requests, counts and memory. It measures no bodies.
+/// It shows what a bug in the filter would do to requests, counts and memory. It measures no
+/// bodies.
 pub fn mortal() -> Result<PathBuf> {
     let module = module::remove(&fs::read(filter()?)?, &[trap::CALLBACK])?;
     let module = trap::add(&module)?;

@@ -47,7 +47,7 @@ fn checkouts_pass_while_browsing_drains_the_quota() {
             let response = gateway.get(path, &[]).unwrap();
             (response.status, response.header("ratelimit").unwrap_or_default().to_owned())
         };
-        // Whoever browses sees what is left for browsing.
+        // A request that browses sees what is left for browsing.
         let (status, shown) = remaining("/checkout");
         assert!(status == 200 && shown.contains("r=9"), "{status} {shown}");
         let (status, shown) = remaining("/browse");

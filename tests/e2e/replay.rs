@@ -1,7 +1,7 @@
 //! `diana replay` decides as the filter does: a real Envoy limits requests, and the replay of its
 //! access log takes the same decisions, one by one, by the same rules.
 //!
-//! The log has the start of a request; the filter reads its clock some microseconds later. So no
+//! The log has the start of a request; the filter reads its clock some microseconds later, so no
 //! decision here depends on less than a millisecond.
 
 mod counted;

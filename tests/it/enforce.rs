@@ -277,7 +277,7 @@ fn the_lists_follow_the_document() {
     assert_eq!(refusals(&json(r#""enforce": "0%","#), 1, [mallory()]), [false]);
 }
 
-/// Each count goes on, whoever is refused.
+/// Each count goes on, whichever actors are refused.
 #[test]
 fn another_part_or_mode_keeps_every_count() {
     let json = |modes: [&str; 2], costs: [u64; 2]| {

@@ -99,8 +99,8 @@ fn rules_have_separate_counts() {
     assert!(apart.len() == 2 && apart[0] != apart[1], "{apart:?}");
 }
 
-/// So another `headroom` keeps the count. Two rules that differ only in it have a count each,
-/// whatever their order in the document.
+/// Another `headroom` keeps the count. Two rules that differ only in it have a count each, whatever
+/// their order in the document.
 #[test]
 fn the_headroom_is_no_part_of_the_name() {
     let keeps = |units| TEN.replace(r#""scope""#, &format!(r#""headroom": {units}, "scope""#));

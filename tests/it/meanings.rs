@@ -1,5 +1,5 @@
-//! Which rules have the same meaning, so that they share what is stored by it. For whom a rule is
-//! enforced is no part of it.
+//! Which rules have the same meaning, so that they share what is stored by it. The actors for which
+//! a rule is enforced are no part of the meaning.
 
 use diana_config::compile_over;
 
@@ -94,9 +94,9 @@ fn a_rule_that_keeps_otherwise_is_another_rule() {
 /// A percentage follows the limit, and a number does not.
 #[test]
 fn a_part_of_a_limit_that_adapts_is_no_number() {
-    let adapts = |reserve: &str| {
+    let adapts = |headroom: &str| {
         format!(
-            r#"[{{"url": "/", "rules": [{{"rpu": 20, "unit": "second", "headroom": {reserve},
+            r#"[{{"url": "/", "rules": [{{"rpu": 20, "unit": "second", "headroom": {headroom},
                 "adapt": {{"signal": "errors", "target": "5%", "min": 10}}}}]}}]"#
         )
     };

@@ -84,6 +84,7 @@ codes! {
     Warning ZONE_EVICTION "zone-eviction"
     Warning NGINX_WAITS "nginx-waits"
     Warning COUNTED_AGAIN "counted-again"
+    Warning UNLIMITED_PAGE "unlimited-page"
     Warning SEVERAL_DIRECTIVES "several-directives"
     Warning UNSEEN_INCLUDE "unseen-include"
 }

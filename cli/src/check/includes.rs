@@ -92,8 +92,8 @@ fn read(path: &Path, include: &Directive) -> Option<Vec<Directive>> {
     Some(directives)
 }
 
-/// The files that fit a path with `*`, `?` and `[…]`, in order. `None` if there are none, unless the
-/// folder exists and the path has such a pattern.
+/// The files that fit a path with `*`, `?` and `[…]`, in order. `None` if there are none, unless
+/// the folder exists and the path has such a pattern.
 fn files(pattern: &Path) -> Option<Vec<PathBuf>> {
     let mut found = vec![PathBuf::new()];
     for component in pattern.components() {

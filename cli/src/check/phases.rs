@@ -11,13 +11,14 @@ use crate::source::nginx::{Directive, LONGEST_ARGUMENT, Word};
 use crate::source::recognize::is_of_diana;
 use diana_document::quoted;
 use serde_json::Value;
+use std::collections::HashSet;
 
 const ONLY_IN_ANSWERING: &str = "write `proxy_wasm diana` only in the location that answers";
 const EMPTY: &str = r#"`proxy_wasm diana '{"limits": []}';`"#;
 
 /// Adds all findings about a configuration with its included files.
 pub fn surroundings(directives: &[Directive], findings: &mut Findings) {
-    let tree = Tree { directives };
+    let (tree, mut reported) = (Tree { directives }, HashSet::new());
     for (index, directive) in directives.iter().enumerate() {
         if is_of_diana(directive) {
             if directive.included.is_none() {
@@ -36,6 +37,7 @@ pub fn surroundings(directives: &[Directive], findings: &mut Findings) {
             [name @ ("auth_request" | "mirror" | "add_before_body" | "add_after_body"), uri] => {
                 tree.subrequest(index, name, uri, findings);
             }
+            ["location", ..] => tree.unlimited_pages(index, &mut reported, findings),
             ["slice", size] if size != "0" => tree.slice(index, findings),
             ["include", path] => tree.unseen(index, path, findings),
             ["ssi", "on"] => tree.ssi(index, findings),
@@ -129,10 +131,8 @@ impl<'a> Tree<'a> {
     /// The directives of Diana that hold in a block: its own ones, or those of the next block
     /// around it that has any `proxy_wasm`.
     fn effective(&self, block: Block) -> Vec<&'a Directive> {
-        let filters = |block| self.within(block).filter(|(_, it)| it.texts().first() == Some(&"proxy_wasm"));
-        let holding = self.blocks_around(block).find(|block| filters(*block).next().is_some());
-        let filters = holding.map(filters).into_iter().flatten();
-        filters.map(|(_, directive)| directive).filter(|directive| is_of_diana(directive)).collect()
+        let filters = self.holding(block, &["proxy_wasm"]).into_iter().map(|(_, directive)| directive);
+        filters.filter(|directive| is_of_diana(directive)).collect()
     }
 
     /// Whether requests are limited in a block.
@@ -239,10 +239,8 @@ impl<'a> Tree<'a> {
         if status.starts_with('2') || has_text && !status.starts_with('3') {
             return false;
         }
-        let pages = |block| self.within(block).filter(|(_, it)| it.texts().first() == Some(&"error_page"));
-        let holding =
-            self.blocks_around(self.parent(Some(index))).find(|block| pages(*block).next().is_some());
-        holding.map(pages).into_iter().flatten().any(|(page, directive)| match directive.texts()[..] {
+        let pages = self.holding(self.parent(Some(index)), &["error_page"]);
+        pages.into_iter().any(|(page, directive)| match directive.texts()[..] {
             ["error_page", ref statuses @ .., uri] => {
                 statuses.contains(&status) && !self.keeps_status(page, statuses, uri)
             }
@@ -269,6 +267,84 @@ impl<'a> Tree<'a> {
         };
         let mut locations = self.servers(index).into_iter().filter_map(|server| self.location(server, uri));
         !locations.any(answers)
+    }
+
+    /// The status with which an access module turns requests away in a block, and its directive.
+    /// These modules run between the filter and the content handler.
+    fn denials(&self, block: Block) -> impl Iterator<Item = (String, &'static str)> {
+        const DENIALS: [(&[&str], &str); 6] = [
+            (&["deny", "allow"], "403"),
+            (&["auth_basic"], "401"),
+            (&["auth_request"], "401"),
+            (&["auth_request"], "403"),
+            (&["limit_req"], "503"),
+            (&["limit_conn"], "503"),
+        ];
+        DENIALS.into_iter().filter_map(move |(names, status)| {
+            let name = names.first()?;
+            let holding = self.holding(block, names);
+            let denies =
+                |it: &Directive| it.texts().first() == Some(name) && it.texts().last() != Some(&"off");
+            holding.iter().any(|(_, it)| denies(it)).then_some(())?;
+            let own_status = self.holding(block, &[&format!("{name}_status")]);
+            let own_status = own_status.first().and_then(|(_, it)| Some((*it.texts().get(1)?).to_owned()));
+            Some((own_status.unwrap_or_else(|| status.into()), *name))
+        })
+    }
+
+    /// The directives with one of these names that hold in a block: those of the nearest block that
+    /// has any.
+    fn holding(&self, block: Block, names: &[&str]) -> Vec<(usize, &'a Directive)> {
+        let own = |block: Block| {
+            let is_named = |it: &Directive| it.texts().first().is_some_and(|name| names.contains(name));
+            self.within(block).filter(|(_, it)| is_named(it)).collect::<Vec<_>>()
+        };
+        self.blocks_around(block).map(own).find(|own| !own.is_empty()).unwrap_or_default()
+    }
+
+    /// Reports each `error_page` that makes a success of a denial in this limited location, and
+    /// leads to a location without limits. `reported` has those of other locations.
+    fn unlimited_pages(&self, location: usize, reported: &mut HashSet<usize>, findings: &mut Findings) {
+        let block = Some(location);
+        if !self.limits(block) {
+            return;
+        }
+        let pages = self.holding(block, &["error_page"]);
+        for (status, name) in self.denials(block) {
+            for (page, directive) in &pages {
+                let ["error_page", ref statuses @ .., change, uri] = directive.texts()[..] else { continue };
+                let is_success =
+                    change.strip_prefix('=').is_some_and(|to| to.is_empty() || to.starts_with('2'));
+                if !is_success || !statuses.contains(&&*status) || !uri.starts_with(['/', '@']) {
+                    continue;
+                }
+                let servers = self.servers(location).into_iter();
+                let mut targets = servers.map(|server| self.location(server, uri).unwrap_or(server));
+                let Some(target) = targets.find(|target| !self.limits(*target) && !self.turns_away(*target))
+                else {
+                    continue;
+                };
+                if reported.insert(*page) {
+                    self.add(
+                        findings,
+                        code::UNLIMITED_PAGE,
+                        (*page, 0),
+                        format!(
+                            "`{name}` in {} sends requests here before a refusal is sent, and {} has no limits",
+                            self.named(block, uri),
+                            self.named(target, uri)
+                        ),
+                        Some("write `proxy_wasm diana` with the limits in that location too, or leave `=` out"),
+                    );
+                }
+            }
+        }
+    }
+
+    /// Whether a location only redirects the client or responds with an error.
+    fn turns_away(&self, block: Block) -> bool {
+        self.within(block)
+            .any(|(_, it)| matches!(it.texts()[..], ["return", first, ..] if !first.starts_with('2')))
     }
 
     fn caught(&self, index: usize, findings: &mut Findings) {
@@ -418,34 +494,56 @@ impl<'a> Tree<'a> {
         servers
     }
 
-    /// The location in a block that serves a path, by nginx's rules. Only the part of the path in
+    /// The location in a server that serves a path, by nginx's rules. Only the part of the path in
     /// front of a variable is known.
-    fn location(&self, block: Block, uri: &str) -> Option<Block> {
+    fn location(&self, server: Block, uri: &str) -> Option<Block> {
+        if uri.starts_with('@') {
+            let is_named = |it: &Directive| matches!(it.texts()[..], ["location", name] if name == uri);
+            return self.within(server).find(|(_, it)| is_named(it)).map(|(index, _)| Some(index));
+        }
         let path = uri.split(['$', '?']).next().unwrap_or_default();
-        let is_whole = !uri.contains('$');
-        let (mut longest, mut stops, mut by_regex) = (None::<(usize, usize)>, false, None);
+        self.find(server, path, !uri.contains('$')).map(|(index, _)| Some(index))
+    }
+
+    /// The location in a block that serves a path, and whether the choice is final. If it is not,
+    /// a regex of a block around comes first (nginx's `ngx_http_core_find_location`).
+    fn find(&self, block: Block, path: &str, is_whole: bool) -> Option<(usize, bool)> {
+        let mut longest = None::<(usize, usize, bool)>;
+        let mut regexes = Vec::new();
         for (index, directive) in self.within(block) {
-            match directive.texts()[..] {
-                ["location", "=", exact] if is_whole && exact == path => return Some(Some(index)),
-                ["location", name] if name.starts_with('@') && name == uri => return Some(Some(index)),
-                ["location", prefix] | ["location", "^~", prefix]
-                    if path.starts_with(prefix)
-                        && longest.is_none_or(|(length, _)| prefix.len() > length) =>
+            let texts = directive.texts();
+            let (operator, pattern) = match texts[..] {
+                ["location", operator, pattern] => (operator, pattern),
+                // The operator may stand directly before the pattern.
+                ["location", text] => {
+                    let operator = ["=", "^~", "~*", "~"].into_iter().find(|it| text.starts_with(it));
+                    let operator = operator.unwrap_or_default();
+                    (operator, text.get(operator.len()..).unwrap_or_default())
+                }
+                _ => continue,
+            };
+            match operator {
+                "=" if is_whole && pattern == path => return Some((index, true)),
+                "" | "^~"
+                    if path.starts_with(pattern)
+                        && longest.is_none_or(|(length, ..)| pattern.len() > length) =>
                 {
-                    longest = Some((prefix.len(), index));
-                    stops = directive.texts().get(1) == Some(&"^~");
+                    longest = Some((pattern.len(), index, operator == "^~"));
                 }
-                ["location", operator @ ("~" | "~*"), pattern] if is_whole && by_regex.is_none() => {
-                    let flags = if operator == "~*" { "(?i)" } else { "" };
-                    let regex = regex_lite::Regex::new(&format!("{flags}{pattern}"));
-                    by_regex = regex.is_ok_and(|regex| regex.is_match(path)).then_some(index);
-                }
+                "~" => regexes.push((index, pattern.to_owned())),
+                "~*" => regexes.push((index, format!("(?i){pattern}"))),
                 _ => {}
             }
         }
-        let longest = longest.map(|(_, index)| Some(index));
-        let inner = longest.and_then(|index| self.location(index, uri));
-        inner.or_else(|| by_regex.filter(|_| !stops).map(Some)).or(longest)
+        let within = |index| self.find(Some(index), path, is_whole);
+        let prefix = longest.map(|(_, index, _)| within(index).unwrap_or((index, false)));
+        let stops = longest.is_some_and(|(.., stops)| stops) || prefix.is_some_and(|(_, is_final)| is_final);
+        let matches = |regex: &str| regex_lite::Regex::new(regex).is_ok_and(|regex| regex.is_match(path));
+        let by_regex = regexes.into_iter().filter(|_| is_whole && !stops).find(|(_, regex)| matches(regex));
+        match by_regex {
+            Some((index, _)) => Some((within(index).map_or(index, |(inner, _)| inner), true)),
+            None => prefix,
+        }
     }
 
     /// A block in the words of the file.

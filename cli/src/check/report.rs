@@ -37,7 +37,7 @@ pub struct Report {
 pub struct Summary {
     /// The first line of the document.
     pub line: usize,
-    /// Who reads the document.
+    /// The program that reads the document.
     pub host: Host,
     /// The number of rules.
     pub rules: usize,

@@ -115,13 +115,13 @@ pub struct RuleView {
     pub is_enforced: bool,
     /// The part of its actors for which the rule refuses, such as `5%`.
     pub enforce: String,
-    /// Whom the rule counts.
+    /// The actor that the rule counts.
     pub actor: ActorView,
     /// The runs of the rule's decisions.
     pub runs: Vec<RuleRun>,
 }
 
-/// Whom a rule counts in the request.
+/// The actor that a rule counts in the request.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct ActorView {
     /// The actor, such as `user`, or `tenant, user` for a tuple.

@@ -96,7 +96,8 @@ fn shown(quota: Quota) -> String {
     format!("{}/{unit}", quota.rpu)
 }
 
-/// Whom the rule counts. `source` is what the engine reports; `None` if the rule reported nothing.
+/// The actor that the rule counts. `source` is what the engine reports; `None` if the rule reported
+/// nothing.
 fn actor(source: Option<ActorSource>, actors: RuleActors) -> ActorView {
     let RuleActors { values, address } = actors;
     let names: Vec<&str> = values.iter().map(|(name, _)| name.as_str()).collect();

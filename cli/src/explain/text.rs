@@ -118,7 +118,7 @@ fn enforcement(rule: &RuleView) -> String {
     }
 }
 
-/// Whom the rule counts.
+/// The actor that the rule counts.
 fn actor(actor: &ActorView) -> String {
     let value = actor.value.as_deref().map(quoted).unwrap_or_default();
     let effect = match actor.found {

@@ -36,7 +36,7 @@ pub fn lines(policy: &Policy, indent: &str) -> String {
     always.chain([headers]).collect()
 }
 
-/// Whether a header probably holds a key, a token or a session: whoever reads the log could use it.
+/// Whether a header probably holds a key, a token or a session. A reader of the log could use it.
 fn is_secret(header: &str) -> bool {
     const WORDS: [&str; 7] = ["auth", "cookie", "key", "token", "secret", "session", "password"];
     WORDS.iter().any(|word| header.contains(word))

@@ -20,7 +20,7 @@ pub struct LimitSpec {
     pub unit: Option<String>,
 }
 
-/// Whom a limit counts.
+/// The actor that a limit counts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Actor {
     /// The actor's name.

@@ -17,7 +17,7 @@ pub fn cautions(summary: &Summary) -> Vec<String> {
     cautions.extend(summary.rules.iter().filter(|rule| lacks_actor(rule)).map(|rule| {
         let RuleSummary { name, actor, checked, .. } = rule;
         format!(
-            "No request in the log has the actor `{actor}` of rule `{name}`. So the {} requests of the rule \
+            "No request in the log has the actor `{actor}` of rule `{name}`, so the {} requests of the rule \
              count like requests without the actor. If the gateway sees the actor, log it.",
             count(*checked)
         )
@@ -78,7 +78,7 @@ mod tests {
         let cautions = cautions(&Summary { rules, ..Summary::default() });
         assert_eq!(cautions.len(), 1);
         assert!(
-            cautions[0].contains("the actor `user` of rule `each`. So the 1,000 requests"),
+            cautions[0].contains("the actor `user` of rule `each`, so the 1,000 requests"),
             "{cautions:?}"
         );
     }

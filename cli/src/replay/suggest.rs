@@ -14,8 +14,8 @@ const NEARLY: f64 = 0.95;
 /// has one. `None` if that is unknown.
 pub type Refuses<'a> = &'a dyn Fn(u64, Option<u64>) -> Option<f64>;
 
-/// The quota that a log of `log_s` seconds suggests, with the reasoning. `None` without peaks, and for
-/// a rule that refuses all requests.
+/// The quota that a log of `log_s` seconds suggests, with the reasoning. `None` without peaks, and
+/// for a rule that refuses all requests.
 #[must_use]
 pub fn suggestion(rule: &RuleSummary, log_s: f64, refuses: Refuses) -> Option<Suggestion> {
     if rule.rpu == 0 {

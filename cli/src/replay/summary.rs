@@ -148,7 +148,7 @@ pub struct RuleSummary {
     pub place: String,
     /// The url pattern of its limit.
     pub url: String,
-    /// Whom the rule counts, such as `ip`.
+    /// The actor that the rule counts, such as `ip`.
     pub actor: String,
     /// The algorithm, such as `TB`.
     pub algorithm: String,
@@ -230,7 +230,7 @@ pub struct ActorSummary {
 pub struct ClientSummary {
     /// The actor's value in the log, such as an address.
     pub client: String,
-    /// Whom the rules count, such as `ip`.
+    /// The actor that the rules count, such as `ip`.
     pub actor: String,
     /// The refused requests; an estimate if there are more than 65,536 such clients.
     pub refused: u64,

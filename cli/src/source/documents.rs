@@ -13,7 +13,7 @@ use super::{embedded, json};
 use std::borrow::Cow;
 use std::ops::Range;
 
-/// Who reads a document.
+/// The program that reads a document.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Host {
     /// Unknown: the document is a file of its own.
@@ -31,7 +31,7 @@ pub enum Host {
 /// A document of Diana.
 #[derive(Debug)]
 pub struct Document<'a> {
-    /// Who reads the document.
+    /// The program that reads the document.
     pub host: Host,
     /// The text that contains the document.
     pub part: &'a Part,

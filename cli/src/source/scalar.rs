@@ -5,7 +5,7 @@
 
 use super::value::Kind;
 
-/// Who converts the YAML.
+/// The program that converts the YAML.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Dialect {
     /// Envoy: no fractions, no merge keys, and whole numbers beyond 32 bits become text.

@@ -36,9 +36,9 @@ const COLD_TOKENS: u64 = 3;
 pub(super) struct Reader<'a> {
     pub(super) store: Option<&'a GlobalStore>,
     no_store: NoStore,
-    /// The warning about the first rule that each gateway counts alone because there is no global
-    /// store, or whose leases are too large.
-    pub(super) warning: Option<Error>,
+    /// The warnings about each rule whose leases are too large, or one about the first rule that
+    /// each gateway counts alone because there is no global store.
+    pub(super) warnings: Vec<Error>,
 }
 
 /// The meaning of a global rule without a global store.
@@ -105,7 +105,7 @@ impl Reader<'_> {
             (_, _, true) => NoStore::Alone,
             _ => NoStore::Wrong(NO_STORE),
         };
-        Reader { store, no_store, warning: None }
+        Reader { store, no_store, warnings: Vec::new() }
     }
 
     /// Takes the keys of a global rule; `None` for a local one.
@@ -123,7 +123,9 @@ impl Reader<'_> {
                 for key in ["on_error", "lease"] {
                     fields.take(key).into_iter().for_each(|node| node.fail(NOTHING_FAILS));
                 }
-                self.warning.get_or_insert_with(|| scope.warning(ALONE));
+                if self.warnings.is_empty() {
+                    self.warnings.push(scope.warning(ALONE));
+                }
             }
         }
         let choices = [("local", OnError::Local), ("allow", OnError::Allow), ("deny", OnError::Deny)];
@@ -136,9 +138,8 @@ impl Reader<'_> {
             (LeaseSize::Percent(percent, node), _) => (*percent, 100, Some(node)),
             _ => (0, 0, None),
         };
-        if let Some(node) = node.filter(|_| replicas > 1 && part.saturating_mul(replicas) > whole / 2) {
-            self.warning.get_or_insert_with(|| node.warning(TOO_LARGE));
-        }
+        let is_too_large = replicas > 1 && part.saturating_mul(replicas) > whole / 2;
+        self.warnings.extend(node.filter(|_| is_too_large).map(|node| node.warning(TOO_LARGE)));
         Some(Rule { on_error: on_error.unwrap_or(OnError::Local), lease, replicas, windows_only })
     }
 }

@@ -311,8 +311,8 @@ fn read(top: Top, secret: &Secret, reading: Reading) -> Option<Configuration> {
     if reading == Reading::Locally {
         limits.iter_mut().flat_map(|limit| &mut limit.rules).for_each(|rule| rule.global = None);
     }
-    let warnings = reader.global.warning.take().into_iter().chain(reader.plans.warning());
-    let mut warnings: Vec<Error> = warnings.collect();
+    let mut warnings = std::mem::take(&mut reader.global.warnings);
+    warnings.extend(reader.plans.warning());
     warnings.extend(headroom::warning(&nodes, &limits));
     warnings.extend(idle::warnings(&nodes, &limits));
     let draft = Draft {

@@ -52,8 +52,8 @@ pub fn quoted(word: &str) -> String {
     escaped
 }
 
-/// A time span such as `500ms`, `30s`, `5m`, `12h`, `7d`, by any name of the [`unit()`]; `0` needs no
-/// unit. `None` for anything else.
+/// A time span such as `500ms`, `30s`, `5m`, `12h`, `7d`, by any name of the [`unit()`]; `0` needs
+/// no unit. `None` for anything else.
 pub(super) fn span(text: &str) -> Option<Span> {
     let text = text.trim();
     let digits = text.len().checked_sub(text.trim_start_matches(|c: char| c.is_ascii_digit()).len())?;

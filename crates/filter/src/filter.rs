@@ -99,6 +99,9 @@ pub struct Filter<H: Host> {
     /// Calls in flight to document servers: the host's number and the plugin's root context; few.
     polls: Exclusive<Vec<(u32, u32)>>,
     ids: Rc<Ids>,
+    /// Whether there was an event after a configuration. Envoy first tries each configuration in a
+    /// VM that ends without notice, so gauges of documents show nothing before.
+    is_live: Cell<bool>,
     /// How many requests all plugins hold.
     held_requests: Rc<Cell<usize>>,
 }
@@ -118,6 +121,7 @@ impl<H: Host> Filter<H> {
             calls: Exclusive::default(),
             polls: Exclusive::default(),
             ids: Rc::default(),
+            is_live: Cell::default(),
             held_requests: Rc::default(),
         }
     }

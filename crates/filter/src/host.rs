@@ -152,6 +152,13 @@ pub trait Host: Copy + 'static {
     /// defines each series once a worker.
     fn define_metric(self, series: &Series) -> Option<u32>;
 
+    /// Takes the fingerprints of the documents in use, by root context, if the host itself shows
+    /// them. If not, returns `false`, and each VM adds its own ones to the gauges.
+    fn show_documents(self, in_use: &[(u32, u64)]) -> bool {
+        _ = in_use;
+        false
+    }
+
     /// Sets a gauge, or adds a value to a histogram.
     fn record(self, id: u32, value: u64);
 

@@ -26,14 +26,23 @@ use table::Id;
 #[derive(Debug, Default)]
 pub(super) struct Ids {
     series: Exclusive<KeyMap<u32>>,
-    /// The gauges of documents by their fingerprints; `None` for documents without one of their
-    /// own.
-    documents: Exclusive<Vec<(Option<u64>, Option<u32>)>>,
+    documents: Exclusive<Vec<Document>>,
+}
+
+/// The gauge of a document.
+#[derive(Debug)]
+struct Document {
+    /// `None` for all documents without a gauge of their own.
+    fingerprint: Option<u64>,
+    id: Option<u32>,
+    /// What this VM has added to the gauge. All VMs of a host share the gauge, also those that
+    /// share nothing else.
+    shown: i64,
 }
 
 /// The most documents that get a gauge of their own in the life of a VM, because hosts never delete
 /// a gauge. Later documents share one.
-const MAX_DOCUMENTS: usize = 256;
+pub const MAX_DOCUMENTS: usize = 256;
 
 /// nginx ends the VM when the memory for metrics is full. With up to 48 workers, a counter takes up
 /// to 1 KiB. The default of 5 MiB then holds this many counters.
@@ -63,27 +72,30 @@ impl Ids {
         self.series.with(define).flatten()
     }
 
-    /// Sets the gauge of each document that is or was in use.
-    pub(super) fn show_documents(&self, host: impl Host, in_use: &[u64]) {
+    /// Adds the documents that this VM has begun to use to their gauges, and takes those that it no
+    /// longer uses back. `in_use` has the document of each configuration, by root context.
+    pub(super) fn show_documents(&self, host: impl Host, in_use: &[(u32, u64)]) {
         let Some(metric) = METRICS.get(Id::ConfigInfo as usize) else {
             return;
         };
         self.documents.with(|documents| {
             let mut shown = Vec::new();
-            for fingerprint in in_use {
-                let has_own = |documents: &[(Option<u64>, _)]| {
-                    documents.len() < MAX_DOCUMENTS
-                        || documents.iter().any(|(known, _)| *known == Some(*fingerprint))
-                };
-                let document = has_own(documents).then_some(*fingerprint);
-                shown.push(document);
-                if !documents.iter().any(|(known, _)| *known == document) {
-                    let of = document.map_or("other".into(), fingerprint_text);
-                    documents.push((document, host.define_metric(&Series { metric, of: &of, value: "" })));
+            for (_, fingerprint) in in_use {
+                let is_own = |known: &Document| known.fingerprint == Some(*fingerprint);
+                let has_own = documents.len() < MAX_DOCUMENTS || documents.iter().any(is_own);
+                let fingerprint = has_own.then_some(*fingerprint);
+                shown.push(fingerprint);
+                if !documents.iter().any(|known| known.fingerprint == fingerprint) {
+                    let of = fingerprint.map_or("other".into(), fingerprint_text);
+                    let id = host.define_metric(&Series { metric, of: &of, value: "" });
+                    documents.push(Document { fingerprint, id, shown: 0 });
                 }
             }
-            for (document, id) in documents {
-                id.iter().for_each(|id| host.record(*id, shown.contains(document).into()));
+            for document in documents {
+                let uses = shown.iter().filter(|fingerprint| **fingerprint == document.fingerprint).count();
+                let uses = i64::try_from(uses).unwrap_or(i64::MAX);
+                let by = uses.saturating_sub(std::mem::replace(&mut document.shown, uses));
+                document.id.filter(|_| by != 0).into_iter().for_each(|id| host.increment(id, by));
             }
         });
     }
@@ -248,8 +260,9 @@ impl<H: Host> Metrics<H> {
         match decision.outcome {
             Outcome::Allowed => self.add(Id::Allowed, 0, 0, 1),
             Outcome::Reject(Reason::Denied) => self.add(Id::Denied, 0, 0, 1),
-            _ => self.add(Id::Denied, 0, 1, decision.events.denied_in_shadow),
+            _ => {}
         }
+        self.add(Id::Denied, 0, 1, decision.events.denied_in_shadow);
         self.events(&decision.events);
     }
 
@@ -330,7 +343,8 @@ impl<H: Host> Metrics<H> {
 }
 
 /// A fingerprint as the log and the gauge show it: 16 hexadecimal digits.
-pub(super) fn fingerprint_text(fingerprint: u64) -> String {
+#[must_use]
+pub fn fingerprint_text(fingerprint: u64) -> String {
     let mut text = String::with_capacity(16);
     fingerprint.to_be_bytes().into_iter().for_each(|byte| hex(&mut text, byte));
     text

@@ -31,7 +31,7 @@ pub fn variable(part: &Part) -> Option<String> {
 ///
 /// nginx does not tell the filter whether a request ends with its headers. Over HTTP/1, a request
 /// without `Content-Length` and `Transfer-Encoding` has no body (RFC 9112 §6.3). Over HTTP/2 and
-/// HTTP/3 the size is then unknown. So is that of a tunnel.
+/// HTTP/3 the size is then unknown, like that of a tunnel.
 pub fn body_size(read: impl Fn(&[u8]) -> Option<Vec<u8>>) -> Option<Vec<u8>> {
     let is_connect = || read(b"ngx\0request_method").is_some_and(|method| method == b"CONNECT");
     if read(b"ngx\0http_upgrade").is_some() || is_connect() {

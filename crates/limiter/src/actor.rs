@@ -1,4 +1,4 @@
-//! Whom a rule counts: each kind of actor reads a value from the request. One file per kind.
+//! The actors that rules count: each kind reads a value from the request. One file per kind.
 //!
 //! Values come from clients and are hostile: any length, any byte. Every kind reads them in linear
 //! time. Values are stored as keyed hashes only.
@@ -21,24 +21,19 @@ mod header_name;
 mod host;
 pub mod ip;
 mod jwt;
-mod key;
 mod kind;
 mod method;
 mod named;
 mod names;
 mod path;
-mod port;
 mod property;
 mod query;
-mod raw;
 mod segment;
-#[cfg(test)]
-pub(crate) mod testing;
-mod value;
 
 pub use definition::{KINDS, compile};
-pub use key::{key, parse_key};
-pub use kind::{Actor, ActorKind, Bare, Scope};
-pub use named::Named;
+pub use kind::{Actor, ActorKind, Bare, Raw, Scope};
+pub use named::{Named, key, parse_key};
 pub use names::Actors;
-pub use raw::Raw;
+
+#[cfg(test)]
+pub(crate) mod testing;

@@ -103,26 +103,19 @@
 mod breaker;
 mod call;
 mod client;
-mod completion;
-mod error;
 mod fetches;
 mod permits;
 mod protocol;
-mod queries;
 mod query;
 mod refill;
-mod refunds;
 
-pub use call::{Call, CallResult, CallStats, Message};
+pub use call::{Call, CallError, CallResult, CallStats, Completion, Message, Waiter};
 pub use client::StoreClient;
-pub use completion::{Completion, Waiter};
-pub use error::CallError;
+pub(crate) use fetches::Fetches;
 pub use protocol::{GlobalStoreOptions, Protocol, Replies};
 pub use query::{
     GlobalCharge, GlobalQuery, LeaseGrant, LeaseUsage, LevelReport, RuleQuery, RuleReply, Settlement,
 };
-
-pub(crate) use fetches::Fetches;
 pub(crate) use refill::{LeaseRefill, lease_number};
 
 /// The longest reply that is read, in bytes. A longer reply is an error.

@@ -4,60 +4,50 @@
 //! ```text
 //!   Policy ── Limit  (url pattern, conditions)      less specific first
 //!               ├─ Group        (one actor: one cell, one load and one swap)
-//!               │    └─ Rule    (quota, algorithm, for whom it is enforced)
+//!               │    └─ Rule    (quota, algorithm, enforced actors)
 //!               └─ GlobalGroup  (one actor in a global store: one query, a fallback, a lease)
 //! ```
 //!
 //! A policy cannot be wrong: the compilation has refused every mistake.
 
-mod adaptive;
-mod applicable;
 mod build;
 mod canonical;
 mod cost;
 mod counter;
 mod draft;
-mod effects;
-mod ends;
 mod enforce;
 mod expand;
-mod global_group;
 mod group;
 mod limit;
 mod lists;
 mod missing;
 mod plans;
-mod rendezvous;
 mod rule;
 mod shards;
 mod statuses;
 mod usage;
 
+pub(crate) use cost::Owed;
 pub use cost::{Cost, CostSource, Estimate};
 pub use counter::{Counter, Counters, Headroom};
 pub use draft::{Draft, GlobalDraft, LimitDraft, RuleDraft, StoreDraft};
 pub use enforce::Enforce;
-pub use global_group::OnError;
+pub(crate) use enforce::RolloutHash;
+pub use group::OnError;
+pub(crate) use group::{ActorRules, Costs, GlobalGroup, Group, GroupIndex, Identity, RequestClass};
+pub(crate) use limit::Limit;
 pub use lists::{List, Lists, Member};
 pub use missing::{ActorSource, Missing};
+pub(crate) use missing::{actor_source, by_value};
+pub(crate) use plans::Effect;
 pub use plans::{MAX_PLANS, PlanCounters, PlanId, PlanSource};
+pub(crate) use rule::Role;
 pub use rule::{Rule, RuleId};
 pub use shards::CountKey;
 pub use statuses::Statuses;
 pub use usage::{Measure, Measures, ResponseNumber, Usage};
 
-pub(crate) use cost::Owed;
-pub(crate) use effects::RequestClass;
-pub(crate) use enforce::RolloutHash;
-pub(crate) use global_group::GlobalGroup;
-pub(crate) use group::{ActorRules, Costs, Group, GroupIndex, Identity};
-pub(crate) use limit::Limit;
-pub(crate) use missing::{actor_source, by_value};
-pub(crate) use plans::Effect;
-pub(crate) use rule::Role;
-
-use crate::actor::Named;
-use crate::actor::ip;
+use crate::actor::{Named, ip};
 use crate::adapt::{Adaptive, Shared};
 use crate::cells::table::{Hasher, TableId};
 use crate::check::DENY;
@@ -204,6 +194,11 @@ impl Policy {
         self.rules.get(id.index()).map(|rule| &**rule)
     }
 
+    /// The name of a rule; empty if there is no such rule.
+    pub(crate) fn rule_name(&self, id: RuleId) -> &str {
+        self.rule(id).map_or("", Rule::name)
+    }
+
     /// For a host that cannot hold requests: refuses requests that would have to wait, and delays
     /// no refusal. Returns whether any decision changes.
     pub fn refuse_to_wait(&mut self) -> bool {
@@ -221,6 +216,34 @@ impl Policy {
             }
         }
         changed
+    }
+
+    /// Whether a host has to tell when a request ends: a request may wait, hold a permit, or be
+    /// settled. If not, the decision about its headers is all that a request needs.
+    ///
+    /// ```
+    /// let needs_ends = |rule: &str| {
+    ///     let document = format!(r#"[{{"url": "/", "rules": [{rule}]}}]"#);
+    ///     let configuration = diana_config::compile(document.as_bytes());
+    ///     configuration.expect("a valid document").policy.needs_ends()
+    /// };
+    /// assert!(!needs_ends(r#"{"actor": "ip", "rpu": 10, "unit": "second"}"#));
+    /// assert!(needs_ends(r#"{"algo": "C", "rpu": 10}"#), "permits");
+    /// assert!(needs_ends(r#"{"algo": "LB", "rpu": 10, "unit": "second", "queue": 3}"#), "turns");
+    /// assert!(needs_ends(r#"{"rpu": 10, "unit": "second", "charge": {"status": [401]}}"#));
+    /// ```
+    #[must_use]
+    pub fn needs_ends(&self) -> bool {
+        let waits_or_holds = |counters: &Counters| {
+            let mut algorithms = counters.all().map(|counter| &counter.algorithm);
+            algorithms.any(|algorithm| algorithm.ends_with_request() || algorithm.may_wait())
+        };
+        // A request may wait for the store of a global rule.
+        self.measures().any()
+            || self
+                .rules
+                .iter()
+                .any(|rule| rule.is_global || rule.reject_delay > Span::ZERO || waits_or_holds(&rule.primary))
     }
 
     /// All rules, in the order in which they are checked. A rule with plans appears once for each
@@ -268,7 +291,7 @@ impl Policy {
     }
 
     /// The hashes of all that the rules do, sorted: see [`Rule::meaning`]. Unlike the meaning of a
-    /// rule, these tell for whom the rules are enforced.
+    /// rule, these cover the actors for which the rules are enforced.
     #[must_use]
     pub fn meanings(&self) -> Vec<u64> {
         let whole = |rule: &Arc<Rule>| rule.meaning ^ mix(rule.enforce.hundredths().into());

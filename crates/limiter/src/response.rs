@@ -13,22 +13,14 @@ mod cache;
 mod fields;
 mod options;
 mod overrides;
-mod own_headers;
 mod precedence;
 mod problem;
-mod refusal;
-mod rule_name;
 mod shown;
-mod status;
-#[cfg(test)]
-mod testing;
 mod wait;
 
 pub use cache::{QuotaHeaders, ResponseCache};
 pub use options::{ResponseOptions, percent, percent_of};
-pub use overrides::{ResponseOverride, RuleResponses};
-pub use own_headers::own_headers;
-pub use refusal::Refusal;
+pub use overrides::{ResponseOverride, RuleResponses, own_headers};
 
 use crate::check::{Decision, Outcome};
 use crate::policy::Policy;
@@ -37,6 +29,25 @@ use options::{Body, Form};
 use problem::Problem;
 use shown::ShownRule;
 use std::borrow::Cow;
+
+/// The response to a refused request.
+#[must_use]
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refusal<'a> {
+    /// The HTTP status, 400 to 599. A host that sends a gRPC status sends 200 instead.
+    pub status: u32,
+    /// All headers except those of message framing. Names are lower case and unique; values are
+    /// visible ASCII, space and tab.
+    pub headers: Vec<(&'a str, Cow<'a, str>)>,
+    /// The body; empty for gRPC.
+    pub body: Cow<'a, [u8]>,
+    /// The gRPC status, if the client uses gRPC.
+    pub grpc_status: Option<u32>,
+    /// The reason, without spaces, for the host's access log and for gRPC's message:
+    /// `diana_refused:<rule>`, `diana_refused:<rule>|<rule>` if a store does not report which of
+    /// these rules refuses, `diana_no_actor:<rule>`, `diana_unavailable:<rule>` or `diana_denied`.
+    pub details: String,
+}
 
 impl ResponseOptions {
     /// The response to a request that `decision` refuses, including [`ResponseOptions::headers`];
@@ -101,7 +112,7 @@ impl ResponseOptions {
         let Outcome::Reject(reason) = decision.outcome else {
             return None;
         };
-        let (status, grpc_status) = status::of(reason, self.status(reason, decision));
+        let (status, grpc_status) = precedence::of(reason, self.status(reason, decision));
         let mut headers: Vec<(&str, Cow<str>)> = Vec::with_capacity(self.headers.len().saturating_add(8));
         let seconds = self.retry_after(reason, decision, entropy);
         headers.extend(seconds.map(|seconds| ("retry-after", format::alone(seconds).into())));
@@ -122,7 +133,7 @@ impl ResponseOptions {
             headers,
             body,
             grpc_status,
-            details: status::details(reason, policy, decision),
+            details: precedence::details(reason, policy, decision),
         })
     }
 
@@ -160,5 +171,7 @@ impl ResponseOptions {
     }
 }
 
+#[cfg(test)]
+mod testing;
 #[cfg(test)]
 mod tests;

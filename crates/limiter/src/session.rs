@@ -60,8 +60,7 @@ pub use worker::{TICK, Worker};
 
 use crate::cells::Events;
 use crate::cells::store::Store;
-use crate::check::Pending;
-use crate::check::{Charges, Decision, Outcome, Refund};
+use crate::check::{Charges, Decision, Outcome, Pending, Refund};
 use crate::global::{Completion, Waiter};
 use crate::policy::{Policy, Usage};
 use crate::request::Request;
@@ -251,7 +250,7 @@ impl Session {
     ///     // The client needs five seconds for its upload.
     ///     session.forwarded(&mut worker, seconds(5));
     ///     let answered = seconds(5).after(Span::from_ms(300));
-    ///     session.responded(&mut worker, &store, 200, answered, || answered);
+    ///     session.responded(&mut worker, &store, Some(200), answered, || answered);
     ///     // The response may last for hours.
     ///     assert!(session.has_charges(), "the permit");
     ///     session.settle(&policy, &mut worker, &store, || seconds(9));
@@ -266,17 +265,17 @@ impl Session {
     }
 
     /// The headers of the response have come, with this status and at this time of the monotonic
-    /// clock. Call this for a request that went on, whether or not all of it was
-    /// [forwarded](Session::forwarded).
+    /// clock, or the request ends without them (`None`). Call this for a request that went on,
+    /// whether or not all of it was [forwarded](Session::forwarded).
     pub fn responded<S: Store + ?Sized>(
         &mut self,
         worker: &mut Worker,
         store: &S,
-        status: u16,
+        status: Option<u16>,
         now: Time,
         clock: impl Fn() -> Time,
     ) -> Events {
-        let leave = |charges: &mut Box<Charges>| worker.leave(charges, Some((status, now)), store, &clock);
+        let leave = |charges: &mut Box<Charges>| worker.leave(charges, (status, Some(now)), store, &clock);
         self.charges.as_mut().map(leave).unwrap_or_default()
     }
 
@@ -392,8 +391,9 @@ impl Session {
         let Some(charges) = &self.charges else {
             return Events::default();
         };
-        let migrated = worker.migrated_charges(policy, charges, self.refund());
-        migrated.refund_in(&successor.context(later, store, &clock))
+        let (older, context) =
+            (worker.context(policy, store, &clock), successor.context(later, store, &clock));
+        charges.refund_migrated(self.refund(), &older, &context)
     }
 
     fn refund(&self) -> Refund {

@@ -23,7 +23,7 @@
 //!                   └─ text/event-stream ─► EventStream ─ data lines ─►     "
 //! ```
 //!
-//! A client must not be able to hide a number. So a reader tells a response without a number from
+//! A client must not be able to hide a number, so a reader tells a response without a number from
 //! one whose number it could not read: its value is not final.
 #![forbid(unsafe_code)]
 #![cfg_attr(test, allow(clippy::arithmetic_side_effects, clippy::string_slice, clippy::unreachable))]

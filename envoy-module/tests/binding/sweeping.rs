@@ -2,7 +2,7 @@
 
 use crate::envoy::world::{Stream, Thread, WORKERS, wait_for_event, with};
 use crate::envoy::{self, check, flow, lifetimes};
-use diana_envoy_module::held::held;
+use diana_envoy_module::held::{Held, held};
 use std::time::{Duration, Instant};
 
 const ACTORS: usize = 300;
@@ -26,6 +26,9 @@ fn listener(version: usize) -> String {
 const OWN: &str = r#"{"limits": [{"url": "/", "methods": "GET", "rules": [{"name": "own", "actor": "user", "algo": "W", "rpu": 2, "unit": "7d"}]}]}"#;
 /// Takes the limits of the listener's document.
 const PLAIN: &str = r#"{"access_log": "all"}"#;
+
+/// A document without rules.
+const PLAIN_LISTENER: &str = r#"{"limits": []}"#;
 
 /// The most keys that a document may have.
 fn footprint(document: Result<diana_config::Configuration, impl std::fmt::Debug>) -> usize {
@@ -51,14 +54,23 @@ fn ask(worker: usize, route: Option<usize>, user: &str) -> bool {
 /// Ends all listeners but the newest, and lets the module do what is due until there are at most
 /// this many keys.
 fn replace(most: usize) {
+    end_all_but_newest();
+    run_until(|held| held.keys <= most);
+}
+
+fn end_all_but_newest() {
     with(|world| {
         let newest = *world.configs.keys().next_back().unwrap();
         world.configs.iter_mut().for_each(|(address, config)| config.is_removed = *address != newest);
     });
     lifetimes::end_unused(Thread::Main);
+}
+
+/// Lets the module do what is due until this holds.
+fn run_until(holds: impl Fn(&Held) -> bool) {
     let deadline = Instant::now() + PATIENCE;
-    while held().keys > most {
-        assert!(Instant::now() < deadline, "{} keys, more than {most}", held().keys);
+    while !holds(&held()) {
+        assert!(Instant::now() < deadline, "{:?}", held());
         wait_for_event(Duration::from_millis(20));
         (0..with(|world| world.events.len())).for_each(|_| flow::deliver(0));
         check("events");
@@ -99,4 +111,51 @@ fn updates_leave_no_more_keys_than_the_documents_in_use_may_have() {
         lifetimes::end_unused(Thread::Main);
         replace(listener_keys + 3);
     });
+}
+
+#[test]
+fn the_tables_of_routes_go_with_the_last_listener() {
+    envoy::load();
+    envoy::run(|| {
+        assert!(lifetimes::add_config("pairs", listener(0).as_bytes()));
+        for document in [OWN, PLAIN] {
+            assert!(lifetimes::add_route("", document.as_bytes()).is_some());
+        }
+        for (version, pairs) in [(1, 2), (1, 2), (2, 2)] {
+            assert!(lifetimes::add_config("pairs", listener(version).as_bytes()));
+            end_all_but_newest();
+            run_until(|held| held.pairs == pairs);
+        }
+        with(|world| world.configs.values_mut().for_each(|config| config.is_removed = true));
+        lifetimes::end_unused(Thread::Main);
+        assert_eq!(held(), Held { routes: 2, ..Held::default() });
+    });
+}
+
+/// The gauge of the only document; `None` without one.
+fn documents_in_use() -> Option<i64> {
+    with(|world| {
+        let gauges = world.gauges.iter().filter(|((name, _), _)| name == "config_info");
+        gauges.map(|(_, gauge)| gauge.value).max()
+    })
+}
+
+/// The namespaces share nothing but Envoy's gauges. The last configuration may end on a worker.
+#[test]
+fn the_gauge_of_a_document_holds_until_the_last_listener_ends() {
+    envoy::load();
+    for thread in [Thread::Main, Thread::Worker(1)] {
+        envoy::run(|| {
+            for name in ["one", "other", "one"] {
+                assert!(lifetimes::add_config(name, PLAIN_LISTENER.as_bytes()));
+            }
+            assert_eq!(documents_in_use(), Some(3));
+            for left in [Some(2), Some(1), None] {
+                with(|world| world.configs.first_entry().unwrap().get_mut().is_removed = true);
+                lifetimes::end_unused(thread);
+                run_until(|_| documents_in_use() == left);
+                check("the end of a configuration");
+            }
+        });
+    }
 }

@@ -1,6 +1,6 @@
 //! What Diana needs from its host, by the SDK's calls: shared data, parts of a request, the time.
 
-use diana_limiter::cells::store::{Fault, SharedData, Written};
+use diana_limiter::cells::store::{Fault, SharedData, Swap};
 use diana_limiter::request::{HeaderLines, Part, PartId, Source, Values};
 use diana_limiter::time::Time;
 use proxy_wasm::hostcalls;
@@ -24,10 +24,10 @@ impl SharedData for HostData {
         hostcalls::get_shared_data(text(key)?).map_err(failed)
     }
 
-    fn set(&self, key: &[u8], value: &[u8], cas: Option<u32>) -> Result<Written, Fault> {
+    fn set(&self, key: &[u8], value: &[u8], cas: Option<u32>) -> Result<Swap, Fault> {
         match hostcalls::set_shared_data(text(key)?, Some(value), cas) {
-            Ok(()) => Ok(Written::Ok),
-            Err(Status::CasMismatch) => Ok(Written::CasMismatch),
+            Ok(()) => Ok(Swap::Done),
+            Err(Status::CasMismatch) => Ok(Swap::Lost),
             Err(status) => Err(failed(status)),
         }
     }

@@ -42,7 +42,7 @@ fn a_cluster_that_the_gateway_does_not_know() {
     let all = gateways(&document, &[], |config| Config { access_log: Some(log.into()), ..config });
     assert_alone(&all, "ann");
     let ask = |path: &str| all[0].get(path, &[("x-user-id", "bob")]).unwrap();
-    // More requests than the limit, whoever counts.
+    // More requests than the limit, in the store or in the gateway.
     const ALLOWED: usize = QUOTA + 1;
     (0..ALLOWED).for_each(|_| assert_eq!(ask("/allow").status, 200));
     let denied = ask("/deny");

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// The log has durations in whole milliseconds. So a request that starts after another one's end
+/// The log has durations in whole milliseconds, so a request that starts after another one's end
 /// starts several milliseconds later.
 const SPACING: Duration = Duration::from_millis(5);
 

@@ -98,18 +98,22 @@ fn gauge(gateway: &Gateway, json: &str) -> Option<i64> {
 }
 
 #[test]
-fn the_gauge_of_a_document_is_1_while_the_document_is_in_use() {
+fn the_gauge_of_a_document_is_the_number_of_configurations() {
     let [one, two] = [1, 2].map(document);
     let gauges = |gateway: &Gateway| [gauge(gateway, &one), gauge(gateway, &two)];
     let gateway = Gateway::start(Rules::Lenient, 1, &one);
+    gateway.pass(1);
     assert_eq!(gauges(&gateway), [Some(1), None]);
     let vm = &gateway.vms[0];
     let first = vm.oldest_root().unwrap();
     // Another listener.
     assert!(gateway.configure(&one));
+    assert_eq!(gauges(&gateway), [Some(2), None]);
     gateway.world.configuration.replace(two.clone());
     assert!(vm.configure_again());
     assert_eq!(gauges(&gateway), [Some(1), Some(1)], "the first listener still has the document");
+    assert!(vm.configure_again());
+    assert_eq!(gauges(&gateway), [Some(1), Some(1)]);
     gateway.world.configuration.replace("{".into());
     assert!(!vm.configure_again());
     assert_eq!(gauges(&gateway), [Some(1), Some(1)]);
@@ -121,10 +125,26 @@ fn the_gauge_of_a_document_is_1_while_the_document_is_in_use() {
     gateway.no_crash();
 }
 
+/// The VMs of two workers, or of two `vm_id`s, share nothing but the host's gauges.
+#[test]
+fn the_gauge_of_a_document_holds_until_the_last_vm_leaves() {
+    let one = document(1);
+    let gateway = Gateway::start(Rules::Lenient, 2, &one);
+    assert_eq!(gauge(&gateway, &one), None, "Envoy tries a configuration in a VM of its own");
+    gateway.pass(1);
+    assert_eq!(gauge(&gateway, &one), Some(2));
+    for (vm, left) in gateway.vms.iter().zip([1, 0]) {
+        vm.delete_root(vm.oldest_root().unwrap());
+        assert_eq!(gauge(&gateway, &one), Some(left));
+    }
+    gateway.no_crash();
+}
+
 /// Hosts never delete a gauge.
 #[test]
 fn the_gauges_of_documents_are_bounded() {
     let gateway = Gateway::start(Rules::Lenient, 1, &document(1));
+    gateway.pass(1);
     let shown = || {
         let counters = gateway.world.counters.borrow();
         let gauges = counters.iter().filter(|(name, _)| name.ends_with(".config_info"));
@@ -222,6 +242,20 @@ fn rules_and_lists_count_their_own_results() {
         }
         assert_eq!(counted(&gateway, names), expected, "{mode}");
     }
+}
+
+/// A client on both lists, of which the deny list only reports it.
+#[test]
+fn an_allowed_client_counts_as_denied_in_shadow() {
+    let rules = r#"{"limits": [{"url": "/", "rules": [{"name": "one", "rpu": 1, "unit": "day"}]}],
+        "allow": [{"user": "root"}], "deny": [{"user": "root"}], "enforce": "0%"}"#;
+    let gateway = Gateway::start(Rules::Lenient, 1, rules);
+    (0..3).for_each(|_| _ = gateway.request(0, "/", "root"));
+    let names = ["outcome.allowed", "rule.allow.result.ok", "rule.deny.result.shadow", "rule.one.result.ok"];
+    let [decisions, requests @ ..] = names;
+    let requests = requests.map(|name| gateway.counter(&format!("diana.{name}.requests")));
+    assert_eq!(gateway.counter(&format!("diana.{decisions}.decisions")), 3);
+    assert_eq!(requests, [3, 3, 0]);
 }
 
 #[test]

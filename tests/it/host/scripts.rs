@@ -123,6 +123,8 @@ fn a_request_that_cannot_be_resumed_holds_nothing_in_the_end() {
 #[test]
 fn without_a_timer_no_request_waits() {
     let gateway = envoy();
+    // The timer that shows the document has fired.
+    gateway.pass(1);
     gateway.fail(FaultKind::Timer);
     assert_eq!(fates(&gateway, "/queue", 2), [Fate::Upstream, Fate::Upstream]);
     assert_eq!(fates(&gateway, "/held", 2), [Fate::Upstream, REFUSED]);

@@ -5,7 +5,7 @@ use super::model::Client;
 use crate::harness::{Random, ask, policy, worker};
 use diana_base::time::{Span, Time};
 use diana_limiter::cells::store::{
-    Fault, Loaded, Portable, Rules, SharedData, Simulated, Store, Swap, Version, Written,
+    Fault, Loaded, Portable, Rules, SharedData, Simulated, Store, Swap, Version,
 };
 use diana_limiter::cells::table::Seed;
 use diana_limiter::check::Decision;
@@ -93,7 +93,7 @@ impl TestGateway {
                 session.forwarded(worker, START);
                 if let Some((usage, latency)) = response {
                     let (status, now) = (usage.status.unwrap(), START.after(*latency));
-                    lost += session.responded(worker, store, status, now, &clock).swaps_lost;
+                    lost += session.responded(worker, store, Some(status), now, &clock).swaps_lost;
                 }
                 let events = match response {
                     Some((usage, _)) => session.settle_used(policy, worker, store, usage, &clock),
@@ -158,7 +158,7 @@ impl SharedData for Locked<'_> {
         self.0.lock().unwrap().get(key)
     }
 
-    fn set(&self, key: &[u8], value: &[u8], cas: Option<u32>) -> Result<Written, Fault> {
+    fn set(&self, key: &[u8], value: &[u8], cas: Option<u32>) -> Result<Swap, Fault> {
         self.0.lock().unwrap().set(key, value, cas)
     }
 }

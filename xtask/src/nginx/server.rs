@@ -35,7 +35,7 @@ impl Response {
 }
 
 /// A port that nothing uses.
-fn free_port() -> Result<u16> {
+pub fn free_port() -> Result<u16> {
     Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?.port())
 }
 

@@ -1,7 +1,7 @@
 //! The tests of Diana in a real nginx. Each starts an nginx of its own with two workers.
 
-use super::server::{Server, is_accepted};
-use anyhow::Result;
+use super::server::{Server, free_port, is_accepted};
+use anyhow::{Result, ensure};
 use std::fs;
 use std::path::Path;
 use std::thread::scope;
@@ -221,19 +221,49 @@ fn the_longest_document(program: &Path) -> Result<()> {
     Ok(())
 }
 
-/// The commands of its README, from the root of the repository.
+/// The commands of its README, from the root of the repository. Only the ports are others, because
+/// another program may use those of the example.
 fn the_example_starts_as_written(program: &Path) -> Result<()> {
     let (root, prefix) = (gateway::root(), gateway::target().join("nginx-example"));
     fs::create_dir_all(prefix.join("logs"))?;
-    let configuration = root.join("examples/nginx/nginx.conf");
+    let (port, upstream) = (free_port()?, free_port()?);
+    let configuration = prefix.join("nginx.conf");
+    let example = fs::read_to_string(root.join("examples/nginx/nginx.conf"))?;
+    fs::write(&configuration, with_ports(&example, port, upstream)?)?;
     let prefix_text = prefix.to_string_lossy();
     let configuration = configuration.to_string_lossy();
     let arguments = ["-e", "stderr", "-p", &*prefix_text, "-c", &*configuration];
-    let server = Server::run(program, &prefix, root, &arguments, 8080, 1)?;
+    let server = Server::run(program, &prefix, root, &arguments, port, 1)?;
     let response = server.get("/")?;
     assert_eq!((response.code(), &*response.body), (200, "hello from upstream\n"));
     assert_eq!(server.codes("/search", 2)?.first(), Some(&200));
     assert_eq!(server.get("/api/x")?.code(), 200);
     assert_eq!(server.logged("[emerg]") + server.logged("[alert]"), 0, "{}", server.log());
     Ok(())
+}
+
+/// The example with other ports of the server and of its upstream.
+fn with_ports(example: &str, port: u16, upstream: u16) -> Result<String> {
+    let mut text = example.to_owned();
+    for (from, to, times) in [("127.0.0.1:8080", port, 1), ("127.0.0.1:8081", upstream, 2)] {
+        ensure!(text.matches(from).count() == times, "the example has not {times} times {from}");
+        text = text.replace(from, &format!("127.0.0.1:{to}"));
+    }
+    Ok(text)
+}
+
+#[cfg(test)]
+mod unit {
+    use super::*;
+
+    #[test]
+    fn the_example_has_no_other_ports() -> Result<()> {
+        let example = fs::read_to_string(gateway::root().join("examples/nginx/nginx.conf"))?;
+        let text = with_ports(&example, 7001, 7002)?;
+        for place in ["listen 127.0.0.1:7001;", "listen 127.0.0.1:7002;", "server 127.0.0.1:7002;"] {
+            assert!(text.contains(place), "{place}");
+        }
+        assert_eq!(text.matches("listen ").count(), 2);
+        Ok(())
+    }
 }

@@ -2,8 +2,9 @@
 //! of those outside the sample with the most refusals.
 //!
 //! If the sample has too many actors, the busiest quarter of them stays, and a random half of the
-//! others. Each actor of this half then represents twice as many actors. So sums over the sample,
-//! by weight, estimate sums over all actors without bias, and the busiest actors add no error.
+//! others. Each actor of this half then represents twice as many actors, so that sums over the
+//! sample, by weight, estimate sums over all actors without bias, and the busiest actors add no
+//! error.
 
 use super::timeline::seconds;
 use crate::replay::summary::ActorSummary;

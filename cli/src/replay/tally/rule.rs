@@ -174,7 +174,7 @@ impl RuleTally {
             self.has_denied = true;
             return;
         };
-        let hash = actor.hash();
+        let hash = actor.hash;
         self.all_actors.add(hash);
         if is_refused {
             self.refused_actors.add(hash);
@@ -183,13 +183,13 @@ impl RuleTally {
         if self.described.quota.unit == Span::ZERO {
             self.fly(hash, now, duration_ns);
         }
-        self.has_unit_cost &= actor.cost() == 1;
+        self.has_unit_cost &= actor.cost == 1;
         self.by_address |= actor.is_address();
-        self.has_others |= !actor.has_own_quota();
+        self.has_others |= !actor.has_own_quota;
         if let (Some(place), true, Some(stream), None) =
-            (place, actor.has_own_quota(), &mut self.stream, self.full_at)
+            (place, actor.has_own_quota, &mut self.stream, self.full_at)
         {
-            stream.push(Event { place, at: now, cost: actor.cost(), is_high_priority, duration_ns });
+            stream.push(Event { place, at: now, cost: actor.cost, is_high_priority, duration_ns });
         }
         self.make_room(now);
     }

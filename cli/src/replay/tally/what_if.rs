@@ -1,9 +1,9 @@
 //! Tries other quotas for a rule on the requests that the rule checked: a geometric grid, and the
 //! least quotas that refuse no more than a share, by bisection.
 //!
-//! If a quota never refuses an actor, no higher quota does, except with `warm_up`. So the trial
-//! goes through the quotas in ascending order. The trial tests a quota only on the actors that the
-//! quota before refuses.
+//! If a quota never refuses an actor, no higher quota does, except with `warm_up`. The trial
+//! therefore goes through the quotas in ascending order. The trial tests a quota only on the actors
+//! that the quota before refuses.
 
 use super::quotas::{Refused, Variants, check};
 use super::stream::{Event, Stream};

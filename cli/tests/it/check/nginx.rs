@@ -126,6 +126,60 @@ fn included_files_are_read_for_what_is_around_the_filter() {
     assert!(!codes("nginx.conf").is_empty());
 }
 
+/// The location that nginx chooses for `/a/b.x`, among those with these names.
+fn chosen(locations: &str) -> &'static str {
+    // The chosen location has limits, so the subrequest is reported in its line.
+    let limit = r#"proxy_wasm diana '{"url": "/", "rules": [{"rpu": 1, "unit": "day"}]}';"#;
+    let mut found = Vec::new();
+    for name in ["one", "two", "three", "four"] {
+        let all = locations.replace(&format!("{name};"), limit);
+        let none = r#"proxy_wasm diana '{"limits": []}';"#;
+        let others = ["one;", "two;", "three;", "four;"];
+        let all = others.iter().fold(all, |all, other| all.replace(other, none));
+        let findings = nginx(&format!("location = /main {{ auth_request /a/b.x; }}\n{all}"));
+        if findings.contains(&(3, "subrequest")) {
+            found.push(name);
+        }
+    }
+    assert!(found.len() < 2, "{locations}: {found:?}");
+    found.first().copied().unwrap_or("none")
+}
+
+/// By `ngx_http_core_find_location`.
+#[test]
+fn a_location_is_chosen_as_nginx_does() {
+    for (expected, locations) in [
+        ("two", "location / { one; } location = /a/b.x { two; } location ~ b { three; }"),
+        ("two", "location / { one; } location /a { two; } location /c { three; }"),
+        (
+            "three",
+            "location / { one; } location /a { two; } location ~ [.]x$ { three; } location ~ b { four; }",
+        ),
+        ("four", "location ~ [.]y$ { one; } location ~* B { four; } location ~ b { three; }"),
+        ("two", "location / { one; } location ^~ /a { two; } location ~ b { three; }"),
+        ("three", "location ^~ / { one; } location /a { two; } location ~ b { three; }"),
+        // The operator may stand directly before the pattern.
+        ("two", "location / { one; } location ^~/a { two; } location ~b { three; }"),
+        ("two", "location / { one; } location =/a/b.x { two; }"),
+        // A regex outside comes before a prefix inside, but not before a regex or an exact path.
+        ("three", "location /a { one; location /a/b { two; } } location ~ b { three; }"),
+        ("two", "location /a { one; location ~ b { two; } } location ~ b { three; }"),
+        ("two", "location /a { one; location = /a/b.x { two; } } location ~ b { three; }"),
+        ("three", "location /a { one; location ^~ /a/b { two; } } location ~ b { three; }"),
+        ("two", "location ^~ /a { one; location /a/b { two; } } location ~ b { three; }"),
+        (
+            "three",
+            "location /a { one; location /a/b { two; location ~ x { three; } } } location ~ b { four; }",
+        ),
+        ("two", "location ^~ /a { one; location ~ b { two; } } location ~ b { three; }"),
+        // A location inside of a regex.
+        ("three", "location / { one; } location ~ b { two; location /a { three; } location /c { four; } }"),
+        ("four", "location ~ b { one; location /a { two; } location ~ x { four; } } location ~ x { three; }"),
+    ] {
+        assert_eq!(chosen(locations), expected, "{locations}");
+    }
+}
+
 /// Runs the script with a fake `diana` and a fake nginx that record their calls. Returns the calls
 /// and the exit code.
 fn reload(check_fails: bool, test_fails: bool) -> (String, i32) {

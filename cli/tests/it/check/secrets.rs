@@ -143,6 +143,24 @@ fn no_secret_of_a_directive_is_shown() {
             assert!(shown.contains("**") && !shown.contains(SECRET), "{nginx}\n{shown}");
         }
     }
+    // A `map` beside the mistake.
+    for (map, use_of) in [
+        ("map $uri $api_token { default hunter2; }", ""),
+        (
+            "map $uri $upstream { /a hunter2; default 'hunter3'; }",
+            "proxy_set_header Authorization $upstream;",
+        ),
+        ("map $uri $of { /a hunter2; }", "proxy_set_header X-Api-Key \"Key ${of}\";"),
+        ("set $of hunter2;", "proxy_set_header Authorization \"Basic $of\";"),
+        ("map $http_x_api_key $client { hunter2 a; default b; }", ""),
+        ("map $http_authorization $client { 'Bearer hunter2' a; }", ""),
+    ] {
+        let nginx = format!("http {{\n {map}\n proxy_wasm diana '{{\"limits\": 7}}'; {map}\n {use_of}\n}}\n");
+        let shown = shown("nginx.conf", &nginx);
+        assert!(shown.contains("**") && !shown.contains(SECRET), "{nginx}\n{shown}");
+    }
+    let open = "http {\n map $uri $upstream { /a pool; }\n proxy_wasm diana '{\"limits\": 7}';\n}\n";
+    assert!(super::secrets::shown("nginx.conf", open).contains("{ /a pool; }"));
     // The quote does not end, so no directive can be read.
     let broken = "http {\n secure_link_secret hunter2;\n proxy_wasm diana '{\"limits\": 7};\n}\n";
     let shown = shown("nginx.conf", broken);

@@ -104,15 +104,31 @@ impl<H: Host> Filter<H> {
         self.wake(root);
     }
 
-    /// Shows the documents of all listeners. nginx has no gauges, and the documents of routes may
-    /// be many.
-    fn show_documents(&self) {
+    /// The documents of all listeners, by root context; `None` within a plugin's own event. nginx has
+    /// no gauges, and the documents of routes may be many.
+    fn documents(&self) -> Option<Vec<(u32, u64)>> {
         let in_use = |plugins: &mut Plugins<H>| {
-            let plugins = plugins.iter().filter_map(|(_, plugin)| plugin.as_ref());
-            let shown = plugins.filter(|plugin| !plugin.is_of_route && !plugin.kind.is_nginx());
-            shown.map(|plugin| plugin.configuration.fingerprint).collect::<Vec<u64>>()
+            let plugins = plugins.iter().filter_map(|(root, plugin)| Some((*root, plugin.as_ref()?)));
+            let shown = plugins.filter(|(_, plugin)| !plugin.is_of_route && !plugin.kind.is_nginx());
+            shown.map(|(root, plugin)| (root, plugin.configuration.fingerprint)).collect()
         };
-        self.ids.show_documents(self.host, &self.plugins.with(in_use).unwrap_or_default());
+        self.plugins.with(in_use)
+    }
+
+    fn show_documents(&self) {
+        let Some(in_use) = self.documents() else { return };
+        if self.host.show_documents(&in_use) {
+            self.is_live.set(true);
+        } else if self.is_live.get() {
+            self.ids.show_documents(self.host, &in_use);
+        }
+    }
+
+    /// Shows the documents at the first event after a configuration.
+    pub(super) fn go_live(&self) {
+        if !self.is_live.replace(true) {
+            self.show_documents();
+        }
     }
 
     /// The tables that the plugins of living root contexts use. `None` if the tables are unknown in
@@ -134,6 +150,10 @@ impl<H: Host> Filter<H> {
             return;
         };
         plugin.wake();
+        if !self.is_live.get() && !plugin.kind.is_nginx() {
+            let now = plugin.clock.monotonic();
+            plugin.timer_queue.with(|queue| queue.wake_at(now, now));
+        }
         if self.watches_plugins() {
             self.look_soon(&plugin);
         }

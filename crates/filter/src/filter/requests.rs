@@ -16,6 +16,7 @@ impl<H: Host> Filter<H> {
     /// Decides about a stream when its request headers arrive. `ends`: whether the request ends
     /// with them.
     pub fn on_request_headers(&self, id: u32, ends: bool) -> Action {
+        self.go_live();
         match self.plugin_of(id) {
             Some(plugin) => self.decide(id, &plugin, ends),
             None => Action::of_part(self.is_waiting(id)),
@@ -164,7 +165,7 @@ impl<H: Host> Filter<H> {
                     metering.response_ended();
                 }
             });
-            stream.responded();
+            stream.responded(stream.metering.as_ref().and_then(|metering| metering.status()));
             let refusal = stream.refusal.take();
             Some((stream.headers.take(), refusal.map(|refusal| (Rc::clone(&stream.plugin), refusal))))
         });

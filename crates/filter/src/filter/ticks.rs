@@ -14,6 +14,7 @@ impl<H: Host> Filter<H> {
         let Some(plugin) = self.plugin(root).flatten() else {
             return;
         };
+        self.go_live();
         if self.watches_plugins() {
             self.forget_ended(root);
         }

@@ -5,7 +5,7 @@
 //! or the last one counts. Otherwise a client could get a fresh quota with a second cookie that its
 //! backend ignores.
 
-use super::value::{append, only, text};
+use super::kind::{append, only, text};
 use super::{Actor, ActorKind, Scope};
 use crate::request::{Part, PartId, Parts, Request};
 use diana_base::format::sized;

@@ -4,7 +4,7 @@
 //! this one sets or verifies. A header whose lines differ counts as missing (see [`Request::get`]).
 
 use super::header_name::header_name;
-use super::value::append;
+use super::kind::append;
 use super::{Actor, ActorKind, Raw, Scope};
 use crate::request::{Part, PartId, Parts, Request};
 use diana_document::Node;

@@ -2,8 +2,7 @@
 //!
 //! A client can request any host. All spellings of a host are one actor (see [`host::name`]).
 
-use super::kind::nothing_to_set;
-use super::value::{append, text};
+use super::kind::{append, nothing_to_set, text};
 use super::{Actor, ActorKind, Raw, Scope};
 use crate::request::{Part, PartId, Parts, Request, host};
 use diana_document::Node;

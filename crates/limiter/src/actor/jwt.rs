@@ -12,7 +12,7 @@
 //! If the token is malformed, the actor is missing. The actor is also missing if an object along
 //! the path has the key twice, because parsers disagree which one counts (RFC 7519, section 4).
 
-use super::value::append;
+use super::kind::append;
 use super::{Actor, ActorKind, Scope};
 use crate::request::claims::{claim, claim_path};
 use crate::request::{Part, PartId, Parts, Request};

@@ -2,30 +2,12 @@
 //!
 //! Methods are case-sensitive (RFC 9110, section 9.1).
 
-use super::kind::nothing_to_set;
-use super::value::append;
-use super::{Actor, ActorKind, Raw, Scope};
-use crate::request::{Part, PartId, Parts, Request};
+use super::kind::{PartValue, nothing_to_set};
+use super::{Actor, ActorKind, Scope};
+use crate::request::Part;
 use diana_document::Node;
 
 pub static KIND: ActorKind = ActorKind { key: "method", compile, bare: Some(bare) };
-
-#[derive(Debug)]
-struct Method(PartId);
-
-impl Actor for Method {
-    fn meaning(&self, parts: &Parts) -> String {
-        parts.meaning(self.0)
-    }
-
-    fn write(&self, request: &Request, key: &mut Vec<u8>) -> bool {
-        request.get(self.0).is_some_and(|value| append(value, key))
-    }
-
-    fn raw<'r>(&self, request: &Request<'r>) -> Raw<'r> {
-        Raw::of(request.get(self.0))
-    }
-}
 
 fn compile(node: Node, scope: &mut Scope) -> Option<Box<dyn Actor>> {
     nothing_to_set(&node)?;
@@ -33,7 +15,7 @@ fn compile(node: Node, scope: &mut Scope) -> Option<Box<dyn Actor>> {
 }
 
 fn bare(scope: &mut Scope) -> Box<dyn Actor> {
-    Box::new(Method(scope.parts.intern(Part::Method)))
+    Box::new(PartValue(scope.parts.intern(Part::Method)))
 }
 
 #[cfg(test)]

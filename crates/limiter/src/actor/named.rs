@@ -1,6 +1,17 @@
-//! An actor with its name.
+//! An actor with its name, and the key of a rule's actors: all their values in one byte string, in
+//! the order of [`Named::meaning`].
+//!
+//! For one list of actors, different values have different keys. Different lists may produce the
+//! same key, so the store must separate the lists.
+//!
+//! ```text
+//!   actor: [tenant, user]     x-tenant: a, x-user-id: bc
+//!   key:   01 00 00 00 'a'    02 00 00 00 'b' 'c'
+//! ```
 
 use super::{Actor, Scope, compile};
+use crate::request::Request;
+use diana_base::sort;
 use diana_document::Node;
 use std::sync::Arc;
 
@@ -69,3 +80,155 @@ impl PartialEq for Named {
 }
 
 impl Eq for Named {}
+
+/// Appends the key of `actors` in this request to `out`. If the request lacks one of the actors,
+/// returns `false` and appends nothing. The key of `all`, an empty list, is empty.
+pub fn key(actors: &[Named], request: &Request, out: &mut Vec<u8>) -> bool {
+    let before = out.len();
+    let complete = actors.iter().all(|named| component(out, |out| named.actor().write(request, out)));
+    if !complete {
+        out.truncate(before);
+    }
+    complete
+}
+
+/// The key of `actors` for a value written in a configuration. The error says why no request has
+/// the value.
+///
+/// For several actors, `value` lists one value each, separated by `,`, in the order in which the
+/// rule lists the actors. Spaces around each are dropped. Only the value of a single actor may
+/// contain a comma.
+pub fn parse_key(actors: &[Named], value: &str) -> Result<Vec<u8>, String> {
+    let values: Vec<&str> = match actors {
+        [] => return Err("`all` is nobody in particular: it has no values".into()),
+        [_] => vec![value.trim()],
+        _ => value.split(',').map(str::trim).collect(),
+    };
+    if values.len() != actors.len() {
+        let mut listed: Vec<&Named> = actors.iter().collect();
+        sort::sort_by_key(&mut listed, |named| named.place());
+        let names: Vec<&str> = listed.into_iter().map(Named::name).collect();
+        let (expected, found) = (actors.len(), values.len());
+        return Err(format!("expected {expected} values as in `{}`, found {found}", names.join(", ")));
+    }
+    let mut key = Vec::new();
+    for named in actors {
+        let value = named.actor().parse(values.get(named.place()).copied().unwrap_or_default())?;
+        component(&mut key, |key| {
+            key.extend(value);
+            true
+        });
+    }
+    Ok(key)
+}
+
+/// Appends the output of `write` after its length: four bytes, little-endian.
+fn component(out: &mut Vec<u8>, write: impl FnOnce(&mut Vec<u8>) -> bool) -> bool {
+    let start = out.len();
+    out.extend([0; 4]);
+    let value_start = out.len();
+    let found = write(out);
+    // A wasm host has at most 4 GiB of memory, so every length fits.
+    let length = u32::try_from(out.len().saturating_sub(value_start)).unwrap_or(u32::MAX);
+    if let Some(slot) = out.get_mut(start..).and_then(|tail| tail.first_chunk_mut()) {
+        *slot = length.to_le_bytes();
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::actor::Actors;
+    use crate::actor::testing::with_scope;
+    use crate::request::{Part, Parts, Values};
+    use diana_document::{Errors, Node, Value};
+    use proptest::prelude::*;
+
+    fn select(names: &[&str]) -> (Vec<Named>, Parts) {
+        let (actors, parts, mistakes) = with_scope(r#"{"tenant": {"header": "x-tenant"}}"#, |node, scope| {
+            let actors = Actors::compile(Some(node), scope);
+            let names = Value::List(names.iter().map(|name| Value::Text((*name).into())).collect());
+            actors.select(Node::root(&names, &Errors::default()), None, scope).unwrap()
+        });
+        assert_eq!(mistakes, [""; 0]);
+        (actors, parts)
+    }
+
+    fn request(user: &str, tenant: &str) -> Values {
+        Values::default()
+            .with(Part::Header("x-user-id".into()), user)
+            .with(Part::Header("x-tenant".into()), tenant)
+            .with(Part::Address, "192.0.2.7:0")
+    }
+
+    fn key_of(names: &[&str], request: &Values) -> Option<Vec<u8>> {
+        let (actors, parts) = select(names);
+        let mut out = b"before".to_vec();
+        let found = key(&actors, &Request::new(request, &parts), &mut out);
+        let key = out.strip_prefix(b"before").unwrap().to_vec();
+        assert!(found || key.is_empty());
+        found.then_some(key)
+    }
+
+    #[test]
+    fn a_key_is_each_value_behind_its_length() {
+        let full = request("a", "bc");
+        assert_eq!(key_of(&["user"], &full).unwrap(), b"\x01\0\0\0a");
+        for names in [["user", "tenant"], ["tenant", "user"]] {
+            assert_eq!(key_of(&names, &full).unwrap(), b"\x02\0\0\0bc\x01\0\0\0a", "{names:?}");
+        }
+        assert_eq!(
+            key_of(&["tenant", "ip"], &full).unwrap(),
+            b"\x02\0\0\0bc\x06\0\0\0\x04\x20\xc0\0\x02\x07"
+        );
+        assert_eq!(key_of(&["all"], &full).unwrap(), b"");
+        let long = request(&"x".repeat(60_000), "bc");
+        assert_eq!(key_of(&["user"], &long).unwrap().first_chunk(), Some(&60_000u32.to_le_bytes()));
+    }
+
+    #[test]
+    fn a_key_needs_every_actor() {
+        for names in [&["user", "tenant"][..], &["tenant", "user"], &["user"]] {
+            assert_eq!(key_of(names, &request("", "t")), None, "{names:?}");
+        }
+    }
+
+    fn check(names: &[&str], value: &str, expected: Result<&[u8], &str>) {
+        let found = parse_key(&select(names).0, value);
+        assert_eq!(found.as_deref().map_err(String::as_str), expected, "{value}");
+    }
+
+    #[test]
+    fn a_configured_value_is_the_key_of_its_requests() {
+        check(&["user"], "a", Ok(b"\x01\0\0\0a"));
+        check(&["user"], " a,b ", Ok(b"\x03\0\0\0a,b"));
+        check(&["user", "tenant"], "a,bc", Ok(b"\x02\0\0\0bc\x01\0\0\0a"));
+        check(&["tenant", "user"], "bc,a", Ok(b"\x02\0\0\0bc\x01\0\0\0a"));
+        check(&["tenant", "ip"], " bc , 192.0.2.7", Ok(b"\x02\0\0\0bc\x06\0\0\0\x04\x20\xc0\0\x02\x07"));
+        check(&["user", "tenant"], "a", Err("expected 2 values as in `user, tenant`, found 1"));
+        check(&["user", "tenant"], "a,b,c", Err("expected 2 values as in `user, tenant`, found 3"));
+        check(&["user", "tenant"], "a,", Err("an empty value is never counted"));
+        check(&["user"], "", Err("an empty value is never counted"));
+        check(&["all"], "a", Err("`all` is nobody in particular: it has no values"));
+    }
+
+    proptest! {
+        #[test]
+        fn different_values_have_different_keys(
+            a in "[ab\\x01\\x02]{1,4}", b in "[ab\\x01\\x02]{1,4}",
+            c in "[ab\\x01\\x02]{1,4}", d in "[ab\\x01\\x02]{1,4}",
+        ) {
+            let names = ["user", "tenant"];
+            let keys = (key_of(&names, &request(&a, &b)), key_of(&names, &request(&c, &d)));
+            prop_assert_eq!(keys.0 == keys.1, (&a, &b) == (&c, &d));
+            prop_assert_eq!(parse_key(&select(&names).0, &format!("{a},{b}")).ok(), keys.0);
+        }
+
+        #[test]
+        fn moving_the_border_changes_the_key(text in "[ab]{3,6}", cut in 1usize..3, other in 1usize..3) {
+            let key = |cut| key_of(&["user", "tenant"], &request(&text[..cut], &text[cut..]));
+            prop_assert_eq!(key(cut) == key(other), cut == other);
+        }
+    }
+}

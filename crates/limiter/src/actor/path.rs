@@ -7,7 +7,7 @@
 //! `/users/42;a=1`, one backend sees `42` and another `42;a=1`. A client must not get a fresh quota
 //! by parameters that its backend ignores.
 
-use super::value::only;
+use super::kind::only;
 use super::{Actor, ActorKind, Scope};
 use crate::request::path::{self, Readings};
 use crate::request::{Part, PartId, Parts, Request};

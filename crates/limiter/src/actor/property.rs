@@ -3,29 +3,12 @@
 //! The host decides on the attributes and their encoding. For example, Envoy encodes numbers as
 //! eight bytes. The raw bytes are the value; nothing is stripped.
 
-use super::value::append;
-use super::{Actor, ActorKind, Raw, Scope};
-use crate::request::{Part, PartId, Parts, Request};
+use super::kind::PartValue;
+use super::{Actor, ActorKind, Scope};
+use crate::request::Part;
 use diana_document::{Node, Value};
 
 pub static KIND: ActorKind = ActorKind { key: "property", compile, bare: None };
-
-#[derive(Debug)]
-struct Property(PartId);
-
-impl Actor for Property {
-    fn meaning(&self, parts: &Parts) -> String {
-        parts.meaning(self.0)
-    }
-
-    fn write(&self, request: &Request, key: &mut Vec<u8>) -> bool {
-        request.get(self.0).is_some_and(|value| append(value, key))
-    }
-
-    fn raw<'r>(&self, request: &Request<'r>) -> Raw<'r> {
-        Raw::of(request.get(self.0))
-    }
-}
 
 fn compile(node: Node, scope: &mut Scope) -> Option<Box<dyn Actor>> {
     let steps = node.one_or_many();
@@ -36,7 +19,7 @@ fn compile(node: Node, scope: &mut Scope) -> Option<Box<dyn Actor>> {
     // Read all steps before returning, so that each mistake is reported.
     let steps: Vec<Option<Box<str>>> = steps.iter().map(step).collect();
     let path = steps.into_iter().collect::<Option<Vec<Box<str>>>>()?;
-    Some(Box::new(Property(scope.parts.intern(Part::Property(path)))))
+    Some(Box::new(PartValue(scope.parts.intern(Part::Property(path)))))
 }
 
 /// A step must not contain NUL: hosts take a path as one text with a NUL between its steps.

@@ -7,7 +7,7 @@
 //! first or the last one counts. Otherwise a client could get a fresh quota with a second parameter
 //! that its backend ignores.
 
-use super::value::{append, only};
+use super::kind::{append, only};
 use super::{Actor, ActorKind, Scope};
 use crate::request::query::values;
 use crate::request::{Part, PartId, Parts, Request};

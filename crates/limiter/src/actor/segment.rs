@@ -6,7 +6,7 @@
 //! segment: a client must not choose between two actors by a spelling. See
 //! `docs/design/named-segments.md`.
 
-use super::value::only;
+use super::kind::only;
 use super::{Actor, ActorKind, Scope};
 use crate::matcher::pattern::{Pattern, Segment, allowed_name, is_name};
 use crate::request::path::{self, Readings};

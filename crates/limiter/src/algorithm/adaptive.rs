@@ -21,9 +21,8 @@
 //!
 //! **Refunds** return the parts that the request took.
 
-use super::EvictionRank;
 use super::rate::Rate;
-use super::{Admission, Algorithm, Charge, Migrate, Parameters, Quota, Verdict};
+use super::{Admission, Algorithm, Charge, EvictionRank, Parameters, Quota, Verdict};
 use crate::adapt::Adaptive;
 use diana_base::time::{Span, Time};
 use std::sync::Arc;
@@ -155,10 +154,6 @@ impl Algorithm for AdaptiveBucket {
             }
             rank => rank,
         }
-    }
-
-    fn as_migrate(&self) -> Option<&dyn Migrate> {
-        self.bucket.as_migrate()
     }
 
     fn as_adaptive(&self) -> Option<&Arc<Adaptive>> {

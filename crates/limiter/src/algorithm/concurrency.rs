@@ -15,10 +15,9 @@
 //! **Bound.** `rpu` at any instant, of requests that last at most `max_hold`. Longer requests stop
 //! counting between `max_hold` and 9/8 of it.
 
-use super::EvictionRank;
 use super::bytes::{u64_at, write};
 use super::ring::Ring;
-use super::{Algorithm, AlgorithmKind, Charge, Migrate, Parameters, Quota, Verdict, sliding_window};
+use super::{Algorithm, AlgorithmKind, Charge, EvictionRank, Parameters, Quota, Verdict, sliding_window};
 use crate::adapt::Adaptive;
 use diana_base::time::{Span, Time};
 use diana_document::Fields;
@@ -122,26 +121,20 @@ impl Algorithm for Concurrency {
         sliding_window::eviction_rank(self.ring, self.limit(), permits, now)
     }
 
-    fn as_migrate(&self) -> Option<&dyn Migrate> {
-        Some(self)
-    }
-
     fn adapting(&self, _: Quota, _: u64, adaptive: &Arc<Adaptive>) -> Option<Box<dyn Algorithm>> {
         let adaptive = Some(Arc::clone(adaptive));
         Some(Box::new(Concurrency { rpu: self.rpu, ring: self.ring, adaptive }))
     }
 
-    fn as_adaptive(&self) -> Option<&Arc<Adaptive>> {
-        self.adaptive.as_ref()
-    }
-}
-
-impl Migrate for Concurrency {
     fn copied(&self, cell: &mut [u8], now: Time) {
         write(cell, self.ring.size(), now.as_ns().to_le_bytes());
     }
 
     fn copied_at(&self, cell: &[u8]) -> Option<Time> {
         Some(Time::from_ns(u64_at(cell, self.ring.size())))
+    }
+
+    fn as_adaptive(&self) -> Option<&Arc<Adaptive>> {
+        self.adaptive.as_ref()
     }
 }

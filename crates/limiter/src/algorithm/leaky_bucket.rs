@@ -23,11 +23,11 @@
 //! refused for as long. If the clock steps back further, the next turn is clamped to the latest
 //! possible one.
 
-use super::EvictionRank;
-use super::bits;
 use super::bytes::{add_one, u32_at, u64_at, write};
 use super::rate::{Exact, Rate};
-use super::{Admission, Algorithm, AlgorithmKind, Charge, MAX_SKEW, Parameters, Quota, Verdict};
+use super::{
+    Admission, Algorithm, AlgorithmKind, Charge, EvictionRank, MAX_SKEW, Parameters, Quota, Verdict, bits,
+};
 use diana_base::time::{Span, Time};
 use diana_document::Fields;
 

@@ -14,9 +14,8 @@
 //! worker fetches at a time. Quota expires by this gateway's clock, counted from before the query
 //! was sent. So no quota is spent later than the store assumes.
 
-use super::EvictionRank;
 use super::bytes::{u32_at, u64_at, write};
-use super::{Admission, Algorithm, Charge, Parameters, Quota, Reservation, Reserve, Verdict};
+use super::{Admission, Algorithm, Charge, EvictionRank, Parameters, Quota, Reservation, Reserve, Verdict};
 use diana_base::time::{Span, Time};
 
 /// The layout of a cell, little-endian. Two generations of 32 bytes each: number `u64`, valid from

@@ -16,11 +16,10 @@
 //! ahead, the clock stepped back, and the penalty lasts `for` from now. A counted unit that begins
 //! further ahead than [`MAX_SKEW`] begins now.
 
-use super::EvictionRank;
 use super::bytes::{u32_at, u64_at, write};
 use super::{
-    Admission, Algorithm, Charge, Deficit, MAX_SKEW, Migrate, Parameters, Penalize, PenaltyParameters, Quota,
-    Settle, Verdict,
+    Admission, Algorithm, Charge, Deficit, EvictionRank, MAX_SKEW, Parameters, Penalize, PenaltyParameters,
+    Quota, Settle, Verdict,
 };
 use crate::adapt::Adaptive;
 use diana_base::time::{Span, Time};
@@ -212,8 +211,24 @@ impl Algorithm for Penalty {
         self.algorithm.eviction_rank(state, now).max(own)
     }
 
-    fn as_migrate(&self) -> Option<&dyn Migrate> {
-        self.algorithm.as_migrate().map(|_| self as &dyn Migrate)
+    fn copied(&self, cell: &mut [u8], now: Time) {
+        self.algorithm.copied(self.split_mut(cell).0, now);
+    }
+
+    fn copied_at(&self, cell: &[u8]) -> Option<Time> {
+        self.algorithm.copied_at(self.split(cell).0)
+    }
+
+    fn deficit(&self, cell: &[u8], since: Time, now: Time) -> Option<Deficit> {
+        let (state, own) = self.split(cell);
+        let deficit = self.algorithm.deficit(state, since, now)?;
+        Some(Deficit { penalty_ends: Time::from_ns(u64_at(own, ENDS)), ..deficit })
+    }
+
+    fn begin_with(&self, cell: &mut [u8], deficit: Deficit) {
+        let (state, own) = self.split_mut(cell);
+        self.algorithm.begin_with(state, deficit);
+        write(own, ENDS, deficit.penalty_ends.as_ns().to_le_bytes());
     }
 
     fn as_penalize(&self) -> Option<&dyn Penalize> {
@@ -281,28 +296,5 @@ impl Penalize for Penalty {
 
     fn parameters(&self) -> PenaltyParameters {
         PenaltyParameters::new(self.after, self.unit, self.lasts)
-    }
-}
-
-impl Migrate for Penalty {
-    fn copied(&self, cell: &mut [u8], now: Time) {
-        let (state, _) = self.split_mut(cell);
-        self.algorithm.as_migrate().into_iter().for_each(|migrate| migrate.copied(state, now));
-    }
-
-    fn copied_at(&self, cell: &[u8]) -> Option<Time> {
-        self.algorithm.as_migrate()?.copied_at(self.split(cell).0)
-    }
-
-    fn deficit(&self, cell: &[u8], since: Time, now: Time) -> Option<Deficit> {
-        let (state, own) = self.split(cell);
-        let deficit = self.algorithm.as_migrate()?.deficit(state, since, now)?;
-        Some(Deficit { penalty_ends: Time::from_ns(u64_at(own, ENDS)), ..deficit })
-    }
-
-    fn begin_with(&self, cell: &mut [u8], deficit: Deficit) {
-        let (state, own) = self.split_mut(cell);
-        self.algorithm.as_migrate().into_iter().for_each(|migrate| migrate.begin_with(state, deficit));
-        write(own, ENDS, deficit.penalty_ends.as_ns().to_le_bytes());
     }
 }

@@ -1,7 +1,6 @@
 //! `rpu: 0`: refuses every request, whatever the algorithm.
 
-use super::EvictionRank;
-use super::{Admission, Algorithm, Charge, Parameters, Reserve, Verdict};
+use super::{Admission, Algorithm, Charge, EvictionRank, Parameters, Reserve, Verdict};
 use diana_base::time::{Span, Time};
 
 /// Refuses every request.

@@ -13,9 +13,10 @@
 //! **Bound.** `rpu` in any span of a unit. Instants older than a unit are dropped. If the clock
 //! steps back by less than a second just when a charge is refunded, another `rpu` may pass.
 
-use super::EvictionRank;
 use super::bytes::{add_one, u32_at, u64_at, write};
-use super::{Admission, Algorithm, AlgorithmKind, Charge, MAX_SKEW, Parameters, Quota, Verdict};
+use super::{
+    Admission, Algorithm, AlgorithmKind, Charge, EvictionRank, MAX_SKEW, Parameters, Quota, Verdict,
+};
 use diana_base::sort;
 use diana_base::time::{Span, Time};
 use diana_document::Fields;

@@ -11,10 +11,10 @@
 //!
 //! **Bound.** `rpu` in any span of `unit − unit / slices`; in a whole unit at most `2 · rpu`.
 
-use super::EvictionRank;
 use super::ring::Ring;
 use super::{
-    Admission, Algorithm, AlgorithmKind, Charge, Parameters, Quota, Reservation, Reserve, Settle, Verdict,
+    Admission, Algorithm, AlgorithmKind, Charge, EvictionRank, Parameters, Quota, Reservation, Reserve,
+    Settle, Verdict,
 };
 use diana_base::time::{Span, Time};
 use diana_document::Fields;

@@ -39,22 +39,18 @@
 //! give away the difference between two workers' clocks at each request. Larger debt is clamped.
 //! Debt is also clamped if the next token would take longer than the unit.
 
-mod compile;
-mod expiry;
-mod migrate;
-mod reserve;
-mod settle;
-
-use super::EvictionRank;
 use super::adaptive::PartBucket;
 use super::bytes::{add_one, u32_at, u64_at, whole, write};
 use super::rate::{Amount, Exact, Rate};
+use super::values::COLD_FACTOR;
+use super::warm_up::WarmUp;
 use super::{
-    Admission, Algorithm, AlgorithmKind, Charge, MAX_SKEW, Migrate, Parameters, Quota, RESERVED_FOR, Reserve,
-    Settle, Verdict,
+    Admission, Algorithm, AlgorithmKind, Charge, Deficit, EvictionRank, MAX_SKEW, MAX_WAIT, Parameters,
+    Quota, RESERVED_FOR, Reservation, Reserve, Settle, Verdict,
 };
 use crate::adapt::Adaptive;
 use diana_base::time::{Span, Time};
+use diana_document::Fields;
 use std::sync::Arc;
 
 /// The kind, for [`super::KINDS`].
@@ -103,12 +99,47 @@ const CLAMPS: usize = 16;
 const LATEST: usize = 20;
 const RESERVED: usize = 28;
 
+/// A longer fill time is surely a mistake, and would overflow the arithmetic.
+const LONGEST_FILL_YEARS: u128 = 100;
+const YEAR_NS: u64 = 365 * 86_400 * 1_000_000_000;
+
 impl TokenBucket {
-    fn new(quota: Quota, burst: u64, start: Start, max_wait: Span) -> TokenBucket {
-        TokenBucket::with_rate(Rate::of(quota), quota.unit, burst, start, max_wait)
+    /// The bucket of a rule; with `warm_up` another algorithm around the same rate.
+    fn compile(fields: &mut Fields, quota: Quota) -> Option<Box<dyn Algorithm>> {
+        let warm_up = fields.take("warm_up");
+        let (given, least) = (fields.take("burst"), if warm_up.is_some() { COLD_FACTOR } else { 1 });
+        let burst = match given {
+            Some(node) => node.size(1..=Quota::MAX_RPU),
+            None => Some(quota.rpu.max(least)),
+        };
+        let start = match fields.take("start") {
+            Some(node) => node.choice("start", &[("full", Start::Full), ("empty", Start::Empty)]),
+            None => Some(Start::Full),
+        };
+        let max_wait = match fields.take("max_wait") {
+            Some(node) => node.span(Span::ZERO..=MAX_WAIT),
+            None => Some(Span::ZERO),
+        };
+        let (burst, start, max_wait) = (burst?, start?, max_wait?);
+        let a_year = u128::from(quota.rpu.max(1)).saturating_mul(YEAR_NS.into());
+        let years = u128::from(burst).saturating_mul(quota.unit.as_ns().into()).div_ceil(a_year);
+        if years > LONGEST_FILL_YEARS {
+            let why = format!(
+                "at {} per {} a `burst` of {burst} takes longer to fill than the {LONGEST_FILL_YEARS} years that are allowed",
+                quota.rpu, quota.unit
+            );
+            // Any of the three keys may come from the rule that an override changes, so the error
+            // points at both together.
+            fields.fail(why);
+            return None;
+        }
+        match warm_up {
+            Some(node) => WarmUp::compile(node, quota, burst, start == Start::Empty, max_wait),
+            None => Some(Box::new(TokenBucket::new(Rate::of(quota), quota.unit, burst, start, max_wait))),
+        }
     }
 
-    fn with_rate(rate: Rate, unit: Span, burst: u64, start: Start, max_wait: Span) -> TokenBucket {
+    fn new(rate: Rate, unit: Span, burst: u64, start: Start, max_wait: Span) -> TokenBucket {
         // With this slack, the next token comes within one unit even from the deepest debt.
         let slack = rate.sub(Exact::whole(unit.as_ns()), rate.span_of(1)).min(Exact::whole(MAX_SKEW.as_ns()));
         let fill = rate.span_of(burst);
@@ -173,6 +204,26 @@ impl TokenBucket {
         // Whole nanoseconds decide, except within the last one.
         let is_near = ahead < self.reach.ns.saturating_add(self.slack.ns);
         is_near && self.borrow == 0 && self.start == Start::Full && self.reserved(cell) == 0
+    }
+
+    /// The instant at which the bucket is full except for reserved units, and the number of
+    /// reserved units. If all reservations must have expired, their units count as spent, and the
+    /// number is 0. They also count as expired if the latest charge is further ahead than
+    /// [`MAX_SKEW`].
+    fn without_expired(&self, cell: &[u8], now: Time) -> (Exact, u64) {
+        let (mut full_at, reserved, latest) =
+            (self.full_at(cell), self.reserved(cell), Time::from_ns(u64_at(cell, LATEST)));
+        if self.follows_clock(cell, now) {
+            full_at = self.rate.sub(full_at, Exact::whole(latest.since(now).as_ns()));
+        }
+        let expires_at =
+            if latest.since(now) > MAX_SKEW { now } else { latest.after(RESERVED_FOR).after(MAX_SKEW) };
+        match reserved > 0 && expires_at <= now {
+            true => {
+                (self.rate.add(full_at.max(Exact::whole(expires_at.as_ns())), self.rate.span_of(reserved)), 0)
+            }
+            false => (full_at, reserved),
+        }
     }
 
     /// [`Algorithm::step`] in the arithmetic of the rate. All spans are relative to `now`.
@@ -378,8 +429,23 @@ impl Algorithm for TokenBucket {
         (self.reach == self.fill).then_some(self)
     }
 
-    fn as_migrate(&self) -> Option<&dyn Migrate> {
-        Some(self)
+    /// Reserved units count as missing, because workers may still spend them.
+    fn deficit(&self, cell: &[u8], since: Time, now: Time) -> Option<Deficit> {
+        let rate = self.rate;
+        let at = Time::from_ns(u64_at(cell, LATEST)).min(now).max(since);
+        let (full_at, reserved) = self.without_expired(cell, at);
+        let full_at = rate.add(full_at, rate.span_of(reserved)).min(self.latest_possible(at));
+        let ns = rate.sub(full_at, Exact::whole(at.as_ns())).ceil();
+        Some(Deficit { at, ns, of_ns: self.fill.ns, penalty_ends: Time::ZERO })
+    }
+
+    fn begin_with(&self, cell: &mut [u8], deficit: Deficit) {
+        let Deficit { at, ns, of_ns, .. } = deficit;
+        let lacking_ns = u128::from(ns.min(of_ns)).saturating_mul(self.fill.ceil().into());
+        let lacking_ns = u64::try_from(lacking_ns.div_ceil(of_ns.max(1).into())).unwrap_or(u64::MAX);
+        let full_at = at.as_ns().saturating_add(lacking_ns).saturating_add(ns.saturating_sub(of_ns));
+        self.store(cell, Exact::whole(full_at));
+        write(cell, LATEST, at.as_ns().to_le_bytes());
     }
 
     /// The turn of a request that waits was computed with the limit at its arrival. So a bucket in
@@ -389,8 +455,64 @@ impl Algorithm for TokenBucket {
         is_adaptable.then(|| {
             let parts = PartBucket::new(quota, self.burst, least, adaptive);
             let PartBucket { rate, burst, .. } = parts;
-            let bucket = TokenBucket::with_rate(rate, quota.unit, burst, self.start, Span::ZERO);
+            let bucket = TokenBucket::new(rate, quota.unit, burst, self.start, Span::ZERO);
             parts.around(bucket, adaptive)
         })
+    }
+}
+
+impl Reserve for TokenBucket {
+    fn reserve(&self, cell: &mut [u8], now: Time, amount: u64) -> Option<Reservation> {
+        let reserved = self.reserved(cell).saturating_add(amount);
+        let fits =
+            reserved < self.burst && self.full_at_after(cell, now, reserved) <= self.full_at_if_empty(now);
+        if fits {
+            self.store_reserved(cell, reserved);
+            if Time::from_ns(u64_at(cell, LATEST)).since(now) > MAX_SKEW {
+                // The clock stepped back: earlier charges are no longer refunded.
+                write(cell, LATEST, now.as_ns().to_le_bytes());
+                add_one(cell, CLAMPS);
+            }
+            write(cell, LATEST, now.as_ns().max(u64_at(cell, LATEST)).to_le_bytes());
+        }
+        let charge = Charge { cost: amount, at: now, booked_at: now, stamp: (0, u32_at(cell, CLAMPS)) };
+        fits.then_some(Reservation { charge, ..Reservation::default() })
+    }
+
+    /// Does nothing if the bucket was clamped since, or if the reservation expired: its units count
+    /// as spent already.
+    fn release(&self, cell: &mut [u8], now: Time, reservation: &Reservation) {
+        self.prepare(cell, now);
+        if reservation.charge.stamp.1 == u32_at(cell, CLAMPS) {
+            self.store_reserved(cell, self.reserved(cell).saturating_sub(reservation.charge.cost));
+            self.store(cell, self.full_at_after(cell, now, reservation.spent));
+            write(cell, LATEST, now.as_ns().max(u64_at(cell, LATEST)).to_le_bytes());
+        }
+    }
+}
+
+impl Settle for TokenBucket {
+    fn charge(&self, cell: &mut [u8], now: Time, cost: u64) -> Charge {
+        self.prepare(cell, now);
+        let rate = self.rate;
+        let before = self.full_at(cell).max(Exact::whole(now.as_ns()));
+        let deepest = rate.add(self.full_at_if_empty(now), rate.span_of(self.borrow));
+        let deepest = rate.sub(deepest, rate.span_of(self.reserved(cell)));
+        let cost = cost.min(rate.tokens_in(rate.sub(deepest, before)));
+        if cost > 0 {
+            self.store(cell, rate.add(before, rate.span_of(cost)));
+            write(cell, LATEST, now.as_ns().max(u64_at(cell, LATEST)).to_le_bytes());
+        }
+        let stamp = (u32_at(cell, REFUNDS), u32_at(cell, CLAMPS));
+        Charge { cost, at: now, booked_at: Time::from_ns(before.ns), stamp }
+    }
+
+    /// The units that stay charged come first: without the others, the bucket would have been full
+    /// that much later than without the whole charge.
+    fn reduce(&self, cell: &mut [u8], now: Time, charge: Charge, cost: u64) {
+        let kept = Span::from_ns(self.rate.span_of(cost.min(self.capacity.saturating_add(self.borrow))).ns);
+        let (at, booked_at) = (charge.at.after(kept), charge.booked_at.after(kept));
+        let cost = charge.cost.saturating_sub(cost);
+        self.refund(cell, now, Charge { cost, at, booked_at, ..charge });
     }
 }

@@ -1,7 +1,8 @@
 //! What every algorithm does, and what some do besides.
 
-use super::EvictionRank;
-use super::{Admission, Charge, Deficit, Parameters, PenaltyParameters, Quota, Reservation, Verdict};
+use super::{
+    Admission, Charge, Deficit, EvictionRank, Parameters, PenaltyParameters, Quota, Reservation, Verdict,
+};
 use crate::adapt::Adaptive;
 use diana_base::time::{Span, Time};
 use diana_document::Fields;
@@ -120,10 +121,24 @@ pub trait Algorithm: Send + Sync {
         None
     }
 
-    /// How a cell's state migrates to another cell. `None` if a plain copy does.
-    fn as_migrate(&self) -> Option<&dyn Migrate> {
+    /// Records that the cell is a copy of another cell, made at `now`, because a configuration
+    /// replaced another one.
+    fn copied(&self, _cell: &mut [u8], _now: Time) {}
+
+    /// When the cell was copied; zero if it was not. `None` if the algorithm does not need to know.
+    fn copied_at(&self, _cell: &[u8]) -> Option<Time> {
         None
     }
+
+    /// What the cell lacked when another quota replaced this one at `since`, or at its last charge
+    /// if that was later. `None` if the cell means nothing to another quota.
+    fn deficit(&self, _cell: &[u8], _since: Time, _now: Time) -> Option<Deficit> {
+        None
+    }
+
+    /// Initialises a cell of this quota so that it lacks the same proportion as `deficit`. It
+    /// rounds up, and debt beyond an empty cell keeps its duration.
+    fn begin_with(&self, _cell: &mut [u8], _deficit: Deficit) {}
 
     /// How refusals are counted toward a penalty. `None` if there is no penalty.
     fn as_penalize(&self) -> Option<&dyn Penalize> {
@@ -241,27 +256,6 @@ pub trait Penalize {
 
     /// The parameters of the penalty for a global store.
     fn parameters(&self) -> PenaltyParameters;
-}
-
-/// An algorithm whose cells need care when a configuration replaces another one.
-pub trait Migrate {
-    /// Records that the cell is a copy of another cell, made at `now`.
-    fn copied(&self, _cell: &mut [u8], _now: Time) {}
-
-    /// When the cell was copied; zero if it was not. `None` if the algorithm does not need to know.
-    fn copied_at(&self, _cell: &[u8]) -> Option<Time> {
-        None
-    }
-
-    /// What the cell lacked when another quota replaced this one at `since`, or at its last charge
-    /// if that was later. `None` if the cell means nothing to another quota.
-    fn deficit(&self, _cell: &[u8], _since: Time, _now: Time) -> Option<Deficit> {
-        None
-    }
-
-    /// Initialises a cell of this quota so that it lacks the same proportion as `deficit`. It
-    /// rounds up, and debt beyond an empty cell keeps its duration.
-    fn begin_with(&self, _cell: &mut [u8], _deficit: Deficit) {}
 }
 
 impl fmt::Debug for dyn Algorithm {

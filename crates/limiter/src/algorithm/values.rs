@@ -101,7 +101,7 @@ pub struct Charge {
     pub stamp: (u32, u32),
 }
 
-/// How much of its quota a cell lacked at an instant. [`super::Migrate::begin_with`] takes the
+/// How much of its quota a cell lacked at an instant. [`super::Algorithm::begin_with`] takes the
 /// deficit over into the cell of another quota.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Deficit {

@@ -42,12 +42,11 @@
 //!
 //! **Clocks.** As for `TB`. A clamped cell is empty and cold.
 
-use super::EvictionRank;
 use super::adaptive::PartBucket;
 use super::bytes::{add_one, u32_at, u64_at, write};
 use super::rate::{Exact, Rate};
 use super::values::COLD_FACTOR;
-use super::{Admission, Algorithm, Charge, MAX_SKEW, Parameters, Quota, Verdict};
+use super::{Admission, Algorithm, Charge, EvictionRank, MAX_SKEW, Parameters, Quota, Verdict};
 use crate::adapt::Adaptive;
 use diana_base::time::{Span, Time};
 use diana_document::Node;
@@ -111,15 +110,11 @@ impl WarmUp {
             node.fail("a request of a cold rule takes 3 tokens: `burst` has to be at least 3");
             return None;
         }
-        Some(Box::new(WarmUp::new(quota, burst, starts_empty, warm_up)))
+        Some(Box::new(WarmUp::new(Rate::of(quota), quota.unit, burst, starts_empty, warm_up)))
     }
 
     /// `burst` is at least [`COLD_FACTOR`], so that a full bucket always admits a request.
-    fn new(quota: Quota, burst: u64, starts_empty: bool, warm_up: Span) -> WarmUp {
-        WarmUp::with_rate(Rate::of(quota), quota.unit, burst, starts_empty, warm_up)
-    }
-
-    fn with_rate(rate: Rate, unit: Span, burst: u64, starts_empty: bool, warm_up: Span) -> WarmUp {
+    fn new(rate: Rate, unit: Span, burst: u64, starts_empty: bool, warm_up: Span) -> WarmUp {
         let slack = rate.sub(Exact::whole(unit.as_ns()), rate.span_of(1)).min(Exact::whole(MAX_SKEW.as_ns()));
         let (ns, half) = (warm_up.as_ns(), warm_up.as_ns().checked_div(2).unwrap_or(0));
         let (warm_up, half) = (Exact::whole(ns), Exact::whole(half));
@@ -314,7 +309,7 @@ impl Algorithm for WarmUp {
         let least = least.max(1).saturating_mul(COLD_FACTOR);
         let parts = PartBucket::new(quota, self.burst, least, adaptive);
         let warm_up = Span::from_ns(self.warm_up.ns);
-        let bucket = WarmUp::with_rate(parts.rate, quota.unit, parts.burst, self.starts_empty, warm_up);
+        let bucket = WarmUp::new(parts.rate, quota.unit, parts.burst, self.starts_empty, warm_up);
         Some(parts.around(bucket, adaptive))
     }
 

@@ -16,11 +16,10 @@
 //! **Clocks.** A window that begins at most [`MAX_SKEW`] from now counts already. If a window is
 //! further ahead, the clock stepped back, and its usage counts for the current window.
 
-use super::EvictionRank;
 use super::bytes::{add_one, u32_at, u64_at, write};
 use super::{
-    Admission, Algorithm, AlgorithmKind, Charge, MAX_SKEW, Parameters, Quota, Reservation, Reserve, Settle,
-    Verdict,
+    Admission, Algorithm, AlgorithmKind, Charge, EvictionRank, MAX_SKEW, Parameters, Quota, Reservation,
+    Reserve, Settle, Verdict,
 };
 use diana_base::time::{Span, Time};
 use diana_document::Fields;

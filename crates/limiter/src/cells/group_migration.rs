@@ -93,11 +93,9 @@ impl PreviousGroup {
             if same {
                 state.iter_mut().zip(from).for_each(|(to, from)| *to = *from);
             } else if is_used(from)
-                && let (Some(source), Some(target)) =
-                    (older.algorithm.as_migrate(), counter.algorithm.as_migrate())
-                && let Some(deficit) = source.deficit(from, self.since, now)
+                && let Some(deficit) = older.algorithm.deficit(from, self.since, now)
             {
-                target.begin_with(state, deficit);
+                counter.algorithm.begin_with(state, deficit);
             }
         }
     }
@@ -223,7 +221,7 @@ impl GroupMigration {
             };
             if is_used(older) && (!is_used(own) || left(older) < left(own)) {
                 own.copy_from_slice(older);
-                counter.algorithm.as_migrate().into_iter().for_each(|migrate| migrate.copied(own, now));
+                counter.algorithm.copied(own, now);
                 changed = true;
             }
         }

@@ -11,8 +11,7 @@
 //! migration reads all cells of the actor. For each rule, the migration takes the state with the
 //! least left.
 
-use super::group_migration::GENERATIONS;
-use super::group_migration::{GroupMigration, MARGIN, PreviousGroup, Replacement};
+use super::group_migration::{GENERATIONS, GroupMigration, MARGIN, PreviousGroup, Replacement};
 use super::slots::{SLOTS, index};
 use super::table::{Table, TableId};
 use crate::policy::{Group, GroupIndex, Policy, Role, Rule};

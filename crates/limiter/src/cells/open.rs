@@ -11,6 +11,7 @@ use super::events::Events;
 use super::group_migration::GroupMigration;
 use super::reservations::{Reservations, reserve};
 use super::store::{Fault, Store, Swap};
+use super::swap::Attempt;
 use super::table::{Entry, Eviction, Set};
 use crate::algorithm::Reservation;
 use crate::policy::{ActorRules, Group, GroupIndex};
@@ -196,19 +197,18 @@ impl OpenCell {
         true
     }
 
-    /// The entry to store, if the cell is dirty or no longer as it was `before` the rules charged
-    /// it. With `left`, which is how much each rule would still admit, the worker reserves a part.
+    /// Stores the entry if the cell is dirty or no longer as it was `before` the rules charged it. With `left`, which is how much each rule would still admit, the worker reserves a part.
     pub(crate) fn entry_to_store(
         &mut self,
         before: &[u8],
         rules: ActorRules,
         left: Option<u64>,
-    ) -> Option<&mut Entry> {
+    ) -> Attempt<'_> {
         let State::Open { entry, .. } = &mut self.state else {
-            return None;
+            return Attempt::Nothing;
         };
         if !self.is_dirty && before == entry.cell() {
-            return None;
+            return Attempt::Nothing;
         }
         self.copy.clear();
         self.copy.extend_from_slice(entry.cell());
@@ -219,7 +219,7 @@ impl OpenCell {
                 entry.cell_mut().copy_from_slice(&self.copy);
             }
         }
-        Some(entry)
+        Attempt::Store(entry)
     }
 
     /// The entry of [`OpenCell::entry_to_store`] is stored: the worker keeps what it reserved.

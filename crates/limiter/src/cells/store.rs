@@ -7,7 +7,7 @@ mod simulated;
 mod traits;
 mod watched;
 
-pub use shared_data::{Portable, Rules, SharedData, Written};
+pub use shared_data::{Portable, Rules, SharedData};
 pub use simulated::Simulated;
 pub use traits::{Changed, Fault, Loaded, Store, Swap, Update, Version};
 pub use watched::Watched;

@@ -163,47 +163,34 @@ impl Table {
         (self.layout, self.salt) == (other.layout, other.salt)
     }
 
-    /// Loads the set for the actor with this hash. Takes one load, or up to three if reads are
-    /// torn.
+    /// Loads the set for the actor with this hash. A missing or foreign value becomes an empty one.
+    /// Takes one load, or up to three if reads are torn.
     pub fn load<S: Store + ?Sized>(&self, store: &S, hash: u64) -> Result<Set, Fault> {
-        let Table { layout, salt } = self;
+        const READS: u32 = 3;
+        let Table { layout, salt } = *self;
         let hash = hash ^ salt;
         let key = layout.key(hash);
-        let ReadValue { value, version, foreign } = self.read(store, &key)?;
-        Ok(Set { layout: *layout, key, version, value, hash, salt: *salt, foreign })
-    }
-
-    /// Reads the value at `key`. A missing or foreign value becomes an empty one. A torn read is
-    /// repeated.
-    fn read<S: Store + ?Sized>(&self, store: &S, key: &Key) -> Result<ReadValue, Fault> {
-        const READS: u32 = 3;
-        let mut read = ReadValue { value: Vec::new(), version: None, foreign: false };
+        let mut set = Set { layout, key, version: None, value: Vec::new(), hash, salt, foreign: false };
         for _ in 0..READS {
             let Some(loaded) = store.load(key.as_bytes())? else {
                 break;
             };
-            let ours = self.layout.is_ours(key, &loaded.bytes);
-            let torn = !ours && loaded.bytes.len() == self.layout.value_size();
-            read.version = Some(loaded.version);
-            read.foreign = !ours && !loaded.bytes.is_empty();
+            let ours = layout.is_ours(&key, &loaded.bytes);
+            let torn = !ours && loaded.bytes.len() == layout.value_size();
+            set.version = Some(loaded.version);
+            set.foreign = !ours && !loaded.bytes.is_empty();
             if ours {
-                read.value = loaded.bytes;
+                set.value = loaded.bytes;
             }
             if !torn {
                 break;
             }
         }
-        if read.value.is_empty() {
-            read.value = self.layout.empty();
+        if set.value.is_empty() {
+            set.value = layout.empty();
         }
-        Ok(read)
+        Ok(set)
     }
-}
-
-struct ReadValue {
-    value: Vec<u8>,
-    version: Option<Version>,
-    foreign: bool,
 }
 
 impl Set {

@@ -1,8 +1,12 @@
 //! The caches that a worker keeps between decisions: refusals, reservations and identities.
 
-use super::global_refusals::GlobalRefusalCache;
-use super::identities::Identities;
-use crate::cells::{RefusalCache, Reservations};
+use super::decision::RuleReport;
+use super::raw_values::{RawValues, WORDS};
+use crate::algorithm::{Admission, Verdict};
+use crate::cells::{CACHED_FOR, RefusalCache, Reservations, SLOTS, index};
+use crate::policy::{ActorSource, Group, GroupIndex, RequestClass};
+use diana_base::time::{Span, Time};
+use std::sync::Arc;
 
 /// The caches that a worker keeps between decisions.
 #[derive(Debug, Default)]
@@ -14,4 +18,170 @@ pub(crate) struct WorkerCache {
     /// Whether another configuration has replaced the worker's. If so, the worker reserves nothing
     /// and returns leased quota to the global store at once.
     pub(crate) is_retired: bool,
+}
+
+/// The cells of earlier requests, by the limits that applied and by the actors' raw values. An
+/// entry never becomes wrong: policy and seed decide the rest, and a new seed clears the cache.
+/// Requests with the same slot replace each other.
+#[derive(Debug, Default)]
+pub(crate) struct Identities {
+    slots: Vec<Identity>,
+    /// Whether the cache stays empty.
+    pub(crate) is_off: bool,
+}
+
+/// The cells of requests with the same limits and raw values.
+#[derive(Clone, Debug, Default)]
+struct Identity {
+    /// The words of the raw values. Without words, the slot is free.
+    words: [u64; WORDS],
+    count: usize,
+    limits: Vec<usize>,
+    actors: Vec<KnownActor>,
+}
+
+/// A group, and the actor that the group counts.
+#[derive(Clone, Debug)]
+pub(crate) struct KnownActor {
+    pub(crate) group: Arc<Group>,
+    pub(crate) place: GroupIndex,
+    pub(crate) hash: u64,
+    pub(crate) key: Vec<u8>,
+    pub(crate) source: ActorSource,
+    pub(crate) class: RequestClass,
+}
+
+impl Identities {
+    /// The actors of a request, if they are known.
+    pub(super) fn find(&self, limits: &[usize], raw: &RawValues) -> Option<&[KnownActor]> {
+        let identity = self.slots.get(slot(raw))?;
+        identity.is_of(limits, raw).then_some(&identity.actors)
+    }
+
+    /// Remembers the actors of a request.
+    pub(super) fn insert(
+        &mut self,
+        limits: &[usize],
+        raw: &RawValues,
+        actors: impl Iterator<Item = KnownActor>,
+    ) {
+        if self.slots.is_empty() {
+            self.slots.resize(SLOTS, Identity::default());
+        }
+        if let Some(identity) = self.slots.get_mut(slot(raw)) {
+            identity.words.iter_mut().zip(raw.words()).for_each(|(to, word)| *to = *word);
+            identity.count = raw.words().len();
+            identity.limits.clear();
+            identity.limits.extend_from_slice(limits);
+            identity.actors.clear();
+            identity.actors.extend(actors);
+        }
+    }
+
+    /// Forgets all actors.
+    pub(crate) fn clear(&mut self) {
+        self.slots.clear();
+    }
+}
+
+impl Identity {
+    fn is_of(&self, limits: &[usize], raw: &RawValues) -> bool {
+        // Element by element: a call of `memcmp` takes longer.
+        let same = |own: &[usize]| own.len() == limits.len() && own.iter().zip(limits).all(|(a, b)| a == b);
+        self.count == raw.words().len()
+            && self.words.iter().zip(raw.words()).all(|(own, word)| own == word)
+            && same(&self.limits)
+    }
+}
+
+/// The slot of these values. If clients choose values with the same slot, their requests take
+/// longer, but the decisions stay the same.
+fn slot(raw: &RawValues) -> usize {
+    usize::try_from(raw.sum() & u64::from(u16::MAX)).unwrap_or(0) & SLOTS.saturating_sub(1)
+}
+
+/// Refusals of global stores, by group and actor, with their reports.
+#[derive(Debug, Default)]
+pub(crate) struct GlobalRefusalCache {
+    slots: Vec<CachedRefusal>,
+}
+
+#[derive(Clone, Debug, Default)]
+struct CachedRefusal {
+    group: usize,
+    hash: u64,
+    at: Time,
+    /// The worker repeats the refusal for at least this span.
+    holds: Span,
+    reports: Vec<RuleReport>,
+}
+
+impl GlobalRefusalCache {
+    fn entry(&self, group: usize, hash: u64) -> Option<&CachedRefusal> {
+        self.slots.get(index(group, hash)).filter(|cached| cached.group == group && cached.hash == hash)
+    }
+
+    /// Whether a refusal of this actor is cached, however old.
+    pub(crate) fn contains(&self, group: usize, hash: u64) -> bool {
+        self.entry(group, hash).is_some_and(|cached| !cached.reports.is_empty())
+    }
+
+    /// Adds the reports of a cached refusal of this actor, adjusted to `now`. Returns whether the
+    /// actor is still refused.
+    pub(crate) fn lookup(&self, group: usize, hash: u64, now: Time, to: &mut Vec<RuleReport>) -> bool {
+        let Some(cached) = self.entry(group, hash) else {
+            return false;
+        };
+        let since = now.since(cached.at);
+        let is_fresh = now >= cached.at && since < CACHED_FOR;
+        let is_over = since >= cached.holds && cached.reports.iter().any(|report| is_over(report, since));
+        if !is_fresh || cached.reports.is_empty() || is_over {
+            return false;
+        }
+        to.extend(cached.reports.iter().map(|report| later(*report, since)));
+        true
+    }
+
+    /// Caches a refusal, which replaces the refusal of another actor with the same slot. The worker
+    /// repeats the refusal for at least `holds`, but not for longer than [`CACHED_FOR`]. Otherwise
+    /// a bucket that refills within microseconds would need a query for each request.
+    pub(crate) fn insert(
+        &mut self,
+        (group, hash): (usize, u64),
+        at: Time,
+        holds: Span,
+        reports: &[RuleReport],
+    ) {
+        if self.slots.is_empty() {
+            self.slots.resize(SLOTS, CachedRefusal::default());
+        }
+        if let Some(cached) = self.slots.get_mut(index(group, hash)) {
+            (cached.group, cached.hash, cached.at, cached.holds) = (group, hash, at, holds);
+            cached.reports.clear();
+            cached.reports.extend_from_slice(reports);
+        }
+    }
+}
+
+/// Whether the refusal no longer holds after the span `since`.
+fn is_over(report: &RuleReport, since: Span) -> bool {
+    let outcome = report.verdict.map(|verdict| verdict.admission);
+    matches!(outcome, Some(Admission::Refuse { retry_after: Some(wait) }) if wait <= since)
+}
+
+/// The report after the span `since`, if nothing was charged meanwhile.
+fn later(report: RuleReport, since: Span) -> RuleReport {
+    let verdict = report.verdict.map(|verdict| {
+        let outcome = match verdict.admission {
+            Admission::Refuse { retry_after } => {
+                // The wait is not over while the refusal is repeated.
+                let left = |wait: Span| wait.minus(since).max(Span::from_ns(1));
+                Admission::Refuse { retry_after: retry_after.map(left) }
+            }
+            admits => admits,
+        };
+        let (more_in, full_in) = (verdict.more_in.minus(since), verdict.full_in.minus(since));
+        Verdict { admission: outcome, more_in, full_in, ..verdict }
+    });
+    RuleReport { verdict, ..report }
 }

@@ -3,7 +3,7 @@
 use super::scratch::Scratch;
 use crate::actor::address::Network;
 use crate::actor::{Actor, Named};
-use crate::policy::{ActorSource, Effect, Group, PlanId, Policy, RuleId, actor_source};
+use crate::policy::{ActorSource, Group, PlanId, Policy, RuleId, actor_source};
 
 /// The actor that a rule counts in the last decision of a worker.
 #[derive(Clone, Copy, Debug)]
@@ -11,36 +11,21 @@ pub struct CountedActor<'a> {
     group: &'a Group,
     address: &'a Named,
     key: &'a [u8],
-    hash: u64,
-    cost: u64,
-    is_default: bool,
+    /// The hash of the actor. Actors with equal values have equal hashes in all rules of a limit
+    /// that count the same actor.
+    pub hash: u64,
+    /// What the request costs on arrival, in units. The cost does not depend on whether the rule
+    /// admits the request.
+    pub cost: u64,
+    /// Whether the rule's own quota decides, and not that of an override or of a plan.
+    pub has_own_quota: bool,
 }
 
 impl CountedActor<'_> {
-    /// The hash of the actor. Actors with equal values have equal hashes in all rules of a limit
-    /// that count the same actor.
-    #[must_use]
-    pub fn hash(&self) -> u64 {
-        self.hash
-    }
-
     /// How the rule found the actor.
     #[must_use]
     pub fn source(&self) -> ActorSource {
         actor_source(self.key)
-    }
-
-    /// What the request costs on arrival, in units. The cost does not depend on whether the rule
-    /// admits the request.
-    #[must_use]
-    pub fn cost(&self) -> u64 {
-        self.cost
-    }
-
-    /// Whether the rule's own quota decides, and not that of an override or of a plan.
-    #[must_use]
-    pub fn has_own_quota(&self) -> bool {
-        self.is_default
     }
 
     /// Whether the rule counts by client address and by nothing else.
@@ -92,21 +77,16 @@ impl Scratch {
     /// The actor that the rule of a report of the last decision counts. `None` if the request lacks
     /// the actor and is refused, and if a global store counts the rule.
     pub(crate) fn counted_actor<'a>(&'a self, policy: &'a Policy, rule: RuleId) -> Option<CountedActor<'a>> {
-        let Scratch { keys, checks, decision, .. } = self;
-        let check = checks.iter().find(|check| check.group.rules.contains(&rule.index()))?;
-        let (group, key) = (&*check.group, keys.get(check.key.clone())?);
+        let check = self.checks.iter().find(|check| check.group.rules.contains(&rule.index()))?;
+        let (group, key) = (&*check.group, check.key());
         let plan = match group.has_plans {
-            true => decision.plan.unwrap_or_default(),
+            true => self.decision.plan.unwrap_or_default(),
             false => PlanId::default(),
         };
         let rules = group.for_actor(&policy.rules, key).on(plan);
-        let weighed = group.ids().zip(rules.weighed(&check.costs().units));
-        // A rule with plans has several quotas, which report as one.
-        let mut deciding = weighed.filter(|(id, (own, ..))| {
-            group.reported_id(*id, own) == rule && rules.effect(own) == Effect::Decides
-        });
-        let (_, (own, counter, cost)) = deciding.next()?;
-        let is_default = !own.is_of_plan() && std::ptr::eq(counter, &raw const own.primary.default);
-        Some(CountedActor { group, address: &policy.address, key, hash: check.hash, cost, is_default })
+        let (at, ..) = rules.deciding().find(|(_, id, ..)| *id == rule)?;
+        let (own, counter, cost) = rules.weighed(&check.buffers.costs.units).nth(at)?;
+        let has_own_quota = !own.is_of_plan() && std::ptr::eq(counter, &raw const own.primary.default);
+        Some(CountedActor { group, address: &policy.address, key, hash: check.hash, cost, has_own_quota })
     }
 }

@@ -25,11 +25,10 @@ use super::fast_path::Progress;
 use super::global_check::GlobalCheck;
 use super::group_check::GroupCheck;
 use super::pending::Pending;
-use super::report::{RuleReport, RuleResult};
 use super::scratch::Scratch;
 use crate::cells::Context;
 use crate::cells::store::Store;
-use crate::policy::{ActorSource, Effect, Identity, PlanId, RequestClass, Role, RuleId};
+use crate::policy::{Identity, PlanId, RequestClass, Role, RuleId};
 use crate::request::Request;
 
 /// Decides about `request`, and charges the rules if the request passes. The decision is in
@@ -80,7 +79,7 @@ impl Scratch {
         let is_available = self.use_local_groups(context);
         self.check(&cache.reservations, context);
         // A leased group that refuses has too little quota left: then its global store decides.
-        let is_refused = self.globals.iter().any(|global| global.refuses(context.policy))
+        let is_refused = self.refuses(context.policy)
             || self.checks.iter().any(|check| !check.is_leased() && check.refuses());
         if is_refused {
             self.finish(true, cache, context);
@@ -91,7 +90,7 @@ impl Scratch {
         if !has_to_ask {
             committed = self.commit(&mut cache.reservations, context);
             // Another worker has used up a lease just now: the global store has to decide.
-            has_to_ask = committed.is_err_and(|refused| refused.by_lease);
+            has_to_ask = committed == Err(Role::Leased);
         }
         if has_to_ask {
             let is_refused = self.refuse_leased_from_cache(cache, context);
@@ -113,11 +112,10 @@ impl Scratch {
         }
         let client = |request: &Request| policy.ip.client(request);
         if policy.lists.deny.names(request, client) {
-            if !policy.denies(request) {
-                decision.events.denied_in_shadow = 1;
-                return None;
+            if policy.denies(request) {
+                return Some(Outcome::Reject(Reason::Denied));
             }
-            return Some(Outcome::Reject(Reason::Denied));
+            decision.events.denied_in_shadow = 1;
         }
         policy.lists.allow.names(request, client).then_some(Outcome::Allowed)
     }
@@ -139,60 +137,31 @@ impl Scratch {
                     true => *decision.plan.get_or_insert_with(|| policy.plan_of(request, keys)),
                     false => PlanId::default(),
                 };
-                let rules = |keys| group.for_actor(&policy.rules, keys).on(plan);
-                let is_high_priority = decision.is_high_priority;
-                let class = |keys: &mut Vec<u8>| {
-                    let rollout = group.rollout(&policy.address, request, keys, start);
-                    RequestClass { plan, is_high_priority, rollout }
-                };
-                match group.identify(&policy.rules, &policy.address, request, hasher, keys) {
+                let identity = group.identify(&policy.rules, &policy.address, request, hasher, keys);
+                if matches!(identity, Identity::NotApplicable) {
+                    continue;
+                }
+                let rollout = group.rollout(&policy.address, request, keys, start);
+                let class = RequestClass { plan, is_high_priority: decision.is_high_priority, rollout };
+                let own = keys.get(start..).unwrap_or_default();
+                let (place, rules) = ((at, index), || group.for_actor(&policy.rules, own).of(class));
+                match identity {
                     Identity::NotApplicable => {}
-                    Identity::Actor(_)
-                        if group.has_plans && rules(keys.get(start..).unwrap_or_default()).is_unlimited() =>
-                    {
-                        keys.truncate(start);
-                    }
+                    Identity::Missing => missing = missing.or(decision.lacks_actor(rules())),
+                    Identity::Actor(_) if group.has_plans && rules().is_unlimited() => keys.truncate(start),
                     Identity::Actor(hash) if is_global => {
-                        let class = class(keys);
-                        let key = (start..keys.len(), class);
-                        let mut global = GlobalCheck::new(policy, (at, index), hash, key, keys);
-                        if group.varies {
-                            let own = keys.get(start..).unwrap_or_default();
-                            group.weigh(&policy.rules, request, (own, plan), &mut global.costs);
-                        }
+                        let mut global = GlobalCheck::new(policy, place, hash, start..keys.len(), rules());
+                        rules().weigh(request, &mut global.costs);
                         globals.push(global);
                     }
                     Identity::Actor(hash) => {
                         let mut buffers = free_buffers.pop().unwrap_or_default();
                         if group.varies {
-                            let own = keys.get(start..).unwrap_or_default();
-                            group.weigh(&policy.rules, request, (own, plan), &mut buffers.costs);
+                            rules().weigh(request, &mut buffers.costs);
                         }
-                        let key = (start..keys.len(), class(keys));
-                        checks.push(GroupCheck::new(group, (at, index), hash, key, buffers));
-                    }
-                    Identity::Missing => {
-                        let own = group.for_actor(&policy.rules, &[]).of(class(keys));
-                        for (rule, compiled) in group.ids().zip(group.rules(&policy.rules)) {
-                            if own.effect(compiled) != Effect::Decides {
-                                continue;
-                            }
-                            let rule = group.reported_id(rule, compiled);
-                            let enforced = own.enforces(compiled);
-                            missing = missing.or(enforced.then_some(rule));
-                            let (quota, actor) = (compiled.primary.default.shown(), ActorSource::Missing);
-                            let result = RuleResult::of_refusal(enforced);
-                            let (verdict, degraded) = (None, false);
-                            decision.reports.push(RuleReport {
-                                rule,
-                                quota,
-                                actor,
-                                result,
-                                enforced,
-                                verdict,
-                                degraded,
-                            });
-                        }
+                        buffers.key.extend_from_slice(own);
+                        keys.truncate(start);
+                        checks.push(GroupCheck::new(group, place, hash, class, buffers));
                     }
                 }
             }

@@ -1,9 +1,8 @@
 //! The decision about one request, and the contribution of each rule.
 
-use super::report::{RuleReport, RuleResult};
-use crate::algorithm::{Admission, Verdict};
+use crate::algorithm::{Admission, Quota, Verdict};
 use crate::cells::Events;
-use crate::policy::{PlanId, Policy, RuleId};
+use crate::policy::{ActorRules, ActorSource, PlanId, Policy, Rule, RuleId};
 use diana_base::time::{Span, Time};
 use std::borrow::Cow;
 use std::cmp::Reverse;
@@ -204,6 +203,20 @@ impl Decision {
         self.reports.iter().filter(|report| report.result == RuleResult::Refused)
     }
 
+    /// The request lacks the actor of these rules, which therefore refuse. Returns the first that is
+    /// enforced.
+    pub(crate) fn lacks_actor(&mut self, rules: ActorRules) -> Option<RuleId> {
+        let report = |(_, id, rule, _): (_, RuleId, &Rule, _)| {
+            let (quota, enforced) = (rule.shown_quota(), rules.enforces(rule));
+            let result = RuleResult::of_refusal(enforced);
+            RuleReport::new(id, quota, ActorSource::Missing, result, enforced)
+        };
+        let before = self.reports.len();
+        self.reports.extend(rules.deciding().map(report));
+        let mut added = self.reports.iter().skip(before);
+        added.find(|report| report.enforced).map(|report| report.rule)
+    }
+
     /// The ids of the rules that refuse, in the same order.
     pub(crate) fn refusing_rules(&self) -> impl Iterator<Item = RuleId> {
         self.refusing().map(|report| report.rule)
@@ -233,4 +246,61 @@ pub(crate) fn refusal(reports: &[RuleReport]) -> Outcome {
         RuleReport { verdict: None, degraded: true, rule, .. } => Outcome::Reject(Reason::Unavailable(*rule)),
         report => Outcome::Reject(Reason::Rule(report.rule)),
     })
+}
+
+/// How a rule counted a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RuleResult {
+    /// The rule admits the request. The rule is charged if the request passes.
+    Admitted,
+    /// The rule refuses the request.
+    Refused,
+    /// The rule would refuse the request, but is in shadow for it.
+    Shadowed,
+    /// The global store refuses because of one of the rules with this result, and does not say
+    /// which.
+    Unattributed,
+    /// The store or the global store failed. The rule neither counts nor refuses the request.
+    Uncounted,
+}
+
+impl RuleResult {
+    pub(crate) fn of_refusal(is_enforced: bool) -> RuleResult {
+        if is_enforced { RuleResult::Refused } else { RuleResult::Shadowed }
+    }
+}
+
+/// The contribution of one rule to a decision.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RuleReport {
+    /// The rule.
+    pub rule: RuleId,
+    /// The quota that clients see for this actor: [`crate::algorithm::Algorithm::shown`].
+    pub quota: Quota,
+    /// How the rule found the actor.
+    pub actor: ActorSource,
+    /// How the rule counted the request.
+    pub result: RuleResult,
+    /// Whether the rule is enforced for the request. If not, it is in shadow.
+    pub enforced: bool,
+    /// The verdict of the algorithm. `None` if the rule is uncounted, if the actor is missing, or
+    /// if a global store admits without saying how much is left. For [`RuleResult::Unattributed`],
+    /// only the admission is known.
+    pub verdict: Option<Verdict>,
+    /// Whether the rule's global store was down, so that the report stands for the rule's
+    /// `on_error`.
+    pub degraded: bool,
+}
+
+impl RuleReport {
+    /// The report of a rule without a verdict.
+    pub(crate) fn new(
+        rule: RuleId,
+        quota: Quota,
+        actor: ActorSource,
+        result: RuleResult,
+        enforced: bool,
+    ) -> RuleReport {
+        RuleReport { rule, quota, actor, result, enforced, verdict: None, degraded: false }
+    }
 }

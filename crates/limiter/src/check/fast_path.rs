@@ -11,11 +11,9 @@
 //! uses the refusal cache, reservations and rules of the full path. So both paths make the same
 //! decision.
 
-use super::cache::WorkerCache;
-use super::decision::Decision;
-use super::group_check::GroupCheck;
-use super::identities::KnownActor;
-use super::report::{RuleReport, RuleResult};
+use super::cache::{KnownActor, WorkerCache};
+use super::decision::{Decision, RuleReport, RuleResult};
+use super::group_check::{Buffers, GroupCheck};
 use super::scratch::Scratch;
 use crate::cells::{Context, RefusalCache, Reservations, ReservedCell};
 use crate::policy::{ActorRules, ActorSource, Group, Missing, Policy, actor_source};
@@ -72,11 +70,9 @@ impl Scratch {
     #[inline(never)]
     fn add_known(&mut self, actor: &KnownActor) {
         let KnownActor { group, place, hash, key, class, .. } = actor;
-        let start = self.keys.len();
-        self.keys.extend_from_slice(key);
-        let key = (start..self.keys.len(), *class);
-        let buffers = self.free_buffers.pop().unwrap_or_default();
-        self.checks.push(GroupCheck::new(group, *place, *hash, key, buffers));
+        let mut buffers = self.free_buffers.pop().unwrap_or_default();
+        buffers.key.extend_from_slice(key);
+        self.checks.push(GroupCheck::new(group, *place, *hash, *class, buffers));
     }
 
     /// Refuses the request if a cached refusal still holds. See [`Scratch::refuse_from_cache`].
@@ -89,14 +85,12 @@ impl Scratch {
         context: &Context<S>,
     ) -> bool {
         let mut buffers = self.free_buffers.pop().unwrap_or_default();
-        let mut is_refused = false;
+        let (Buffers { cell, verdict, .. }, mut is_refused) = (&mut *buffers, false);
         for actor in actors {
-            let rules = actor.rules(context);
-            if let Some(cell) = refusals.lookup(actor.group.id, actor.hash, now)
-                && buffers.check_cached(cell, now, rules)
-            {
-                is_refused = true;
-                buffers.report_cached(rules, actor.source, &mut self.decision.reports);
+            if let Some(cached) = refusals.lookup(actor.group.id, actor.hash, now) {
+                let rules = actor.rules(context);
+                let cached = cell.open_copy(cached, rules, now);
+                is_refused |= verdict.refuse_cached(rules, &[], cached, now, &mut self.decision.reports);
             }
         }
         self.free_buffers.push(buffers);
@@ -122,15 +116,8 @@ impl Scratch {
             let ids = actor.group.ids();
             let ReservedCell { cell, reservations, .. } = reserved;
             ids.zip(rules.counters()).zip(reservations).all(|((rule, (compiled, counter)), reservation)| {
-                reports.push(RuleReport {
-                    rule,
-                    quota: counter.shown(),
-                    actor: actor.source,
-                    result: RuleResult::Admitted,
-                    enforced: rules.enforces(compiled),
-                    verdict: None,
-                    degraded: false,
-                });
+                let (quota, enforced) = (counter.shown(), rules.enforces(compiled));
+                reports.push(RuleReport::new(rule, quota, actor.source, RuleResult::Admitted, enforced));
                 let (cost, state) = (compiled.cost, counter.state_mut(cell));
                 let reserve = counter.algorithm.as_reserve().filter(|_| cost > 0);
                 let verdict = reserve.and_then(|reserve| reserve.spend(state, reservation, now, cost));
@@ -162,17 +149,16 @@ impl Scratch {
     #[inline(never)]
     pub(super) fn remember<S: ?Sized>(&self, cache: &mut WorkerCache, context: &Context<S>) {
         let WorkerCache { identities, reservations, .. } = cache;
-        let Scratch { decision, keys, checks, limits, raw, .. } = self;
+        let Scratch { decision, checks, limits, raw, .. } = self;
         let is_busy = |check: &GroupCheck| reservations.has_busy(check.group.id, check.hash);
         let comes_often = decision.events.cached > 0 || checks.iter().all(is_busy);
         if !comes_often || checks.is_empty() || !self.is_decided_by_raw_values(context.policy) {
             return;
         }
         let known = |check: &GroupCheck| {
-            let GroupCheck { group, place, hash, class, .. } = check;
-            let key = check.key(keys);
-            let (group, source) = (Arc::clone(group), actor_source(key));
-            KnownActor { group, place: *place, hash: *hash, key: key.to_vec(), source, class: *class }
+            let (group, key) = (Arc::clone(&check.group), check.key());
+            let GroupCheck { place, hash, class, .. } = *check;
+            KnownActor { group, place, hash, key: key.to_vec(), source: actor_source(key), class }
         };
         identities.insert(limits, raw, checks.iter().map(known));
     }
@@ -185,7 +171,7 @@ impl Scratch {
         let mut groups = (0u32..).zip(groups);
         let is_as_read = |(at, group): (u32, &Arc<Group>)| {
             let lacks = self.raw.lacks(at);
-            let finds = |check: &GroupCheck| actor_source(check.key(&self.keys)) == ActorSource::Actor;
+            let finds = |check: &GroupCheck| actor_source(check.key()) == ActorSource::Actor;
             lacks && group.missing == Missing::Skip
                 || checks.next().is_some_and(|check| finds(check) != lacks)
         };

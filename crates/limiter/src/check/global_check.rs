@@ -10,12 +10,12 @@
 //! If one global store of a request has to be asked, all of them are asked at once. So no global
 //! store has to be asked after another one has answered.
 
-use super::global_refusals::GlobalRefusalCache;
+use super::cache::GlobalRefusalCache;
 use crate::algorithm::{Admission, Verdict};
 use crate::check::{GlobalOwed, GroupCheck, RuleReport, RuleResult};
 use crate::global::{GlobalCharge, LeaseRefill, RuleQuery, RuleReply};
 use crate::policy::{
-    Costs, Effect, GlobalGroup, Group, GroupIndex, OnError, Owed, Policy, RequestClass, Rule, actor_source,
+    ActorRules, Costs, Effect, GlobalGroup, GroupIndex, OnError, Owed, Policy, RequestClass, actor_source,
 };
 use diana_base::prng::mix;
 use diana_base::time::{Span, Time};
@@ -31,11 +31,7 @@ pub(crate) struct GlobalCheck {
     /// Where the actor's key stands among the keys of the request.
     pub(crate) key: Range<usize>,
     pub(crate) costs: Costs,
-    /// The effect of the request on each rule. Empty if no rule has plans.
-    pub(crate) effects: Vec<Effect>,
     pub(crate) class: RequestClass,
-    /// Whether the request has to leave the headroom of rules.
-    pub(crate) leaves_headroom: bool,
     /// The number of the actor's cached refusals. A refusal under one plan says nothing about
     /// another one, and one for whom a rule is enforced says nothing about others. A refusal of a
     /// request that has to leave headroom says nothing about one of high priority.
@@ -52,8 +48,8 @@ pub(crate) struct GlobalCheck {
 pub(crate) enum GlobalState {
     /// The global store has to answer.
     Unanswered,
-    /// A local group decides: the fallback, or the lease.
-    Local,
+    /// A local group of the limit decides: the fallback, or the lease.
+    Local(usize),
     /// The global store is down, and `on_error` decides.
     Unavailable(OnError),
     /// The reply about each rule, and when the replies came.
@@ -61,61 +57,58 @@ pub(crate) enum GlobalState {
 }
 
 impl GlobalCheck {
+    /// The check of the actor of `rules`, whose key is at `key` among the keys of the request.
     pub(crate) fn new(
         policy: &Policy,
         place: GroupIndex,
         hash: u64,
-        (key, class): (Range<usize>, RequestClass),
-        keys: &[u8],
+        key: Range<usize>,
+        rules: ActorRules,
     ) -> GlobalCheck {
-        let bytes = keys.get(key.clone()).unwrap_or_default();
-        let (mut shard, mut effects, mut leaves_headroom) = (0, Vec::new(), false);
-        let mut cache_hash = hash;
-        if let Some(global_group) = policy.global_group(place) {
-            let group = &global_group.group;
-            let rules = group.for_actor(&policy.rules, bytes).of(class);
-            let more = |hash: u64, is_so: bool| mix(hash.wrapping_add(is_so.into()));
-            shard = global_group.shard(policy, bytes);
-            leaves_headroom = group.has_headroom && !class.is_high_priority;
-            cache_hash = if leaves_headroom { mix(!hash) } else { hash };
-            if group.has_plans {
-                effects.extend(rules.counters().map(|(rule, _)| rules.effect(rule)));
-                let decides = effects.iter().map(|effect| *effect == Effect::Decides);
-                cache_hash = decides.fold(cache_hash, more);
-            }
-            if group.has_rollout {
-                cache_hash = rules.own.iter().map(|rule| rules.enforces(rule)).fold(cache_hash, more);
-            }
+        let ActorRules { group, class, .. } = rules;
+        let leaves_headroom = group.has_headroom && !class.is_high_priority;
+        let mut cache_hash = if leaves_headroom { mix(!hash) } else { hash };
+        let more = |hash: u64, is_so: bool| mix(hash.wrapping_add(is_so.into()));
+        if group.has_plans {
+            let decides = rules.own.iter().map(|rule| rules.effect(rule) == Effect::Decides);
+            cache_hash = decides.fold(cache_hash, more);
         }
+        if group.has_rollout {
+            cache_hash = rules.own.iter().map(|rule| rules.enforces(rule)).fold(cache_hash, more);
+        }
+        let shard =
+            policy.global_group(place).map_or(0, |global_group| global_group.shard(policy, rules.key));
         let (costs, state, fetches) = (Costs::default(), GlobalState::Unanswered, false);
-        GlobalCheck {
-            place,
-            hash,
-            key,
-            costs,
-            effects,
-            class,
-            leaves_headroom,
-            cache_hash,
-            shard,
-            state,
-            fetches,
+        GlobalCheck { place, hash, key, costs, class, cache_hash, shard, state, fetches }
+    }
+
+    /// The group, and its rules for the actor.
+    pub(super) fn rules<'a>(
+        &self,
+        policy: &'a Policy,
+        keys: &'a [u8],
+    ) -> Option<(&'a GlobalGroup, ActorRules<'a>)> {
+        let global_group = policy.global_group(self.place)?;
+        let key = keys.get(self.key.clone()).unwrap_or_default();
+        Some((global_group, global_group.group.for_actor(&policy.rules, key).of(self.class)))
+    }
+
+    /// The reply about each rule, if the global store has answered.
+    fn replies(&self) -> Option<&[RuleReply]> {
+        match &self.state {
+            GlobalState::Answered(replies, _) => Some(replies),
+            _ => None,
         }
     }
 
-    /// Whether the rule refuses the request if it does not fit.
-    pub(crate) fn enforces(&self, rule: &Rule) -> bool {
-        rule.enforces(self.class.rollout)
-    }
-
-    /// Whether the rule with this index in the group decides about the request.
-    fn decides(&self, at: usize) -> bool {
-        self.effects.get(at).is_none_or(|effect| *effect == Effect::Decides)
-    }
-
-    /// The rules that decide about the request, with their indices in the group.
-    fn deciding<'p>(&self, group: &Group, policy: &'p Policy) -> impl Iterator<Item = (usize, &'p Rule)> {
-        group.rules(&policy.rules).enumerate().filter(|(at, _)| self.decides(*at))
+    /// The rules that decide about the request and refuse it if it does not fit, with the replies
+    /// about them.
+    fn enforced(&self, policy: &Policy, keys: &[u8]) -> Vec<RuleReply> {
+        let (Some(replies), Some((_, rules))) = (self.replies(), self.rules(policy, keys)) else {
+            return Vec::new();
+        };
+        let enforced = rules.deciding().filter(|(_, _, rule, _)| rules.enforces(rule));
+        enforced.filter_map(|(at, ..)| replies.get(at).copied()).collect()
     }
 
     pub(crate) fn is_unanswered(&self) -> bool {
@@ -123,19 +116,17 @@ impl GlobalCheck {
     }
 
     /// Whether the global store is down, and an enforced rule refuses because of this.
-    pub(crate) fn refuses(&self, policy: &Policy) -> bool {
-        let is_enforced = |global_group: &GlobalGroup| {
-            self.deciding(&global_group.group, policy).any(|(_, rule)| self.enforces(rule))
-        };
+    pub(crate) fn refuses(&self, policy: &Policy, keys: &[u8]) -> bool {
         matches!(self.state, GlobalState::Unavailable(OnError::Deny))
-            && policy.global_group(self.place).is_some_and(is_enforced)
+            && self
+                .rules(policy, keys)
+                .is_some_and(|(_, rules)| rules.deciding().any(|(_, _, rule, _)| rules.enforces(rule)))
     }
 
     /// The check of the leased group.
     pub(crate) fn lease<'b>(&self, checks: &'b [GroupCheck]) -> Option<&'b GroupCheck> {
-        checks
-            .iter()
-            .find(|check| check.is_leased() && check.place.0 == self.place.0 && check.key == self.key)
+        let GlobalState::Local(index) = self.state else { return None };
+        checks.iter().find(|check| check.is_leased() && check.place == (self.place.0, index))
     }
 
     /// Whether the rules have a lease. If so, the lease is checked before a cached refusal.
@@ -162,47 +153,36 @@ impl GlobalCheck {
     }
 
     /// When the request may go on, if an enforced rule of the global store delays it.
-    pub(crate) fn ready_at(&self, policy: &Policy) -> Option<Time> {
-        let (GlobalState::Answered(replies, came), Some(global_group)) =
-            (&self.state, policy.global_group(self.place))
-        else {
-            return None;
-        };
-        let rules = self.deciding(&global_group.group, policy);
-        let delays = rules.filter_map(|(at, rule)| match replies.get(at)?.verdict.admission {
-            Admission::Admit { delay } if self.enforces(rule) => Some(delay),
-            _ => None,
-        });
+    pub(crate) fn ready_at(&self, policy: &Policy, keys: &[u8]) -> Option<Time> {
+        let GlobalState::Answered(_, came) = self.state else { return None };
+        let delays =
+            self.enforced(policy, keys).into_iter().filter_map(|reply| match reply.verdict.admission {
+                Admission::Admit { delay } => Some(delay),
+                Admission::Refuse { .. } => None,
+            });
         delays.max().filter(|delay| *delay > Span::ZERO).map(|delay| came.after(delay))
     }
 
     /// Adds a report for each rule that decides, by the replies or by `on_error`. A local group
     /// reports by itself.
     pub(crate) fn report(&self, policy: &Policy, keys: &[u8], to: &mut Vec<RuleReport>) {
-        let Some(global_group) = policy.global_group(self.place) else {
+        let Some((_, rules)) = self.rules(policy, keys) else {
             return;
         };
-        let key = keys.get(self.key.clone()).unwrap_or_default();
-        let group = &global_group.group;
-        let counters = group.ids().zip(group.for_actor(&policy.rules, key).counters()).enumerate();
-        let rules = counters.filter(|(at, _)| self.decides(*at));
-        let rules = rules.map(|(at, (id, of))| ((group.reported_id(id, of.0), of), at));
-        let actor = actor_source(key);
-        match &self.state {
-            GlobalState::Unanswered | GlobalState::Local => {}
-            GlobalState::Unavailable(on_error) => to.extend(rules.map(|((id, (rule, counter)), _)| {
-                let enforced = self.enforces(rule);
-                let result = match on_error {
-                    OnError::Deny => RuleResult::of_refusal(enforced),
-                    _ => RuleResult::Uncounted,
-                };
-                let (quota, verdict, degraded) = (counter.shown, None, true);
-                RuleReport { rule: id, quota, actor, result, enforced, verdict, degraded }
-            })),
-            GlobalState::Answered(replies, _) => {
-                let rules = rules.filter_map(|(rule, at)| Some((rule, replies.get(at)?)));
-                to.extend(rules.map(|((id, (rule, counter)), reply)| {
-                    let enforced = self.enforces(rule);
+        to.extend(rules.deciding().filter_map(|(at, id, rule, counter)| {
+            let (actor, enforced) = (actor_source(rules.key), rules.enforces(rule));
+            let report = |result| RuleReport::new(id, counter.shown, actor, result, enforced);
+            match &self.state {
+                GlobalState::Unanswered | GlobalState::Local(_) => None,
+                GlobalState::Unavailable(on_error) => {
+                    let result = match on_error {
+                        OnError::Deny => RuleResult::of_refusal(enforced),
+                        _ => RuleResult::Uncounted,
+                    };
+                    Some(RuleReport { degraded: true, ..report(result) })
+                }
+                GlobalState::Answered(replies, _) => {
+                    let reply = replies.get(at)?;
                     let result = match (reply.verdict.admits(), reply.attributed) {
                         (true, _) => RuleResult::Admitted,
                         (false, true) => RuleResult::of_refusal(enforced),
@@ -213,82 +193,62 @@ impl GlobalCheck {
                     // A global store may have a larger limit of its own, or report any number.
                     let remaining = reply.verdict.remaining.min(counter.shown.rpu);
                     let verdict = is_known.then_some(Verdict { remaining, ..reply.verdict });
-                    let (quota, degraded) = (counter.shown, false);
-                    RuleReport { rule: id, quota, actor, result, enforced, verdict, degraded }
-                }))
+                    Some(RuleReport { verdict, ..report(result) })
+                }
             }
-        }
+        }));
     }
 
     /// Whether an enforced rule of the global store refuses.
-    pub(crate) fn is_refused(&self, policy: &Policy) -> bool {
-        let (GlobalState::Answered(replies, _), Some(global_group)) =
-            (&self.state, policy.global_group(self.place))
-        else {
-            return false;
-        };
-        let refuses = |at: usize| replies.get(at).is_some_and(|reply| !reply.verdict.admits());
-        self.deciding(&global_group.group, policy).any(|(at, rule)| self.enforces(rule) && refuses(at))
+    pub(crate) fn is_refused(&self, policy: &Policy, keys: &[u8]) -> bool {
+        self.enforced(policy, keys).iter().any(|reply| !reply.verdict.admits())
     }
 
     /// Whether further refusals count toward a penalty in the global store.
     pub(crate) fn counts_refusals(&self, policy: &Policy, keys: &[u8]) -> bool {
-        let (GlobalState::Answered(replies, _), Some(global_group)) =
-            (&self.state, policy.global_group(self.place).filter(|global| global.group.has_penalty))
-        else {
+        let (Some(replies), Some((_, rules))) = (self.replies(), self.rules(policy, keys)) else {
             return false;
         };
-        let key = keys.get(self.key.clone()).unwrap_or_default();
-        let counters = global_group.group.for_actor(&policy.rules, key).counters();
-        counters.zip(replies).enumerate().any(|(at, ((_, counter), reply))| {
-            let is_quota = !reply.verdict.admits() && !reply.verdict.is_penalty();
-            is_quota && self.decides(at) && counter.algorithm.as_penalize().is_some()
-        })
+        let is_quota = |reply: &RuleReply| !reply.verdict.admits() && !reply.verdict.is_penalty();
+        rules.group.has_penalty
+            && rules.deciding().any(|(at, _, _, counter)| {
+                replies.get(at).is_some_and(is_quota) && counter.algorithm.as_penalize().is_some()
+            })
+    }
+
+    /// The query about each rule that was answered, without the cost of the request, and the reply.
+    fn answers(&self, policy: &Policy, keys: &[u8]) -> Vec<(RuleQuery, RuleReply)> {
+        let (Some(replies), Some((global_group, rules))) = (self.replies(), self.rules(policy, keys)) else {
+            return Vec::new();
+        };
+        let queries = global_group.queries(policy, rules, None, false);
+        queries.into_iter().zip(replies.iter().copied()).collect()
     }
 
     /// The charges of the global store, with the shard.
     pub(crate) fn charges(&self, policy: &Policy, keys: &[u8]) -> Vec<(usize, GlobalCharge)> {
-        let (GlobalState::Answered(replies, _), Some(global_group)) =
-            (&self.state, policy.global_group(self.place))
-        else {
-            return Vec::new();
-        };
-        let queries =
-            global_group.queries(policy, keys.get(self.key.clone()).unwrap_or_default(), None, false);
-        let charge = |(query, reply): (RuleQuery, &RuleReply)| {
-            let [cost, ..] = reply.charge;
-            let charge = GlobalCharge { key: query.key, parameters: query.parameters, numbers: reply.charge };
-            (cost > 0).then_some((self.shard, charge))
-        };
-        queries.into_iter().zip(replies).filter_map(charge).collect()
+        let charged = self.answers(policy, keys).into_iter().filter(|(_, reply)| reply.charge[0] > 0);
+        charged.map(|(query, reply)| (self.shard, query.charge(&reply))).collect()
     }
-}
 
-impl GlobalCheck {
     /// What remains to be settled in the global store. A rule that refused, in shadow, owes
     /// nothing.
-    pub(crate) fn owed<'a>(&'a self, policy: &'a Policy, keys: &[u8]) -> Vec<GlobalOwed> {
-        let (GlobalState::Answered(replies, _), Some(global_group)) =
-            (&self.state, policy.global_group(self.place).filter(|global_group| global_group.group.settles))
-        else {
+    pub(crate) fn owed(&self, policy: &Policy, keys: &[u8]) -> Vec<GlobalOwed> {
+        if self.costs.owed.iter().all(|owed| *owed == Owed::Nothing) {
             return Vec::new();
-        };
-        let queries =
-            global_group.queries(policy, keys.get(self.key.clone()).unwrap_or_default(), None, false);
-        let owed = |((query, reply), owed): ((RuleQuery, &RuleReply), &Owed)| {
-            let is_owed = *owed != Owed::Nothing && reply.verdict.admits();
-            let charge = GlobalCharge { key: query.key, parameters: query.parameters, numbers: reply.charge };
-            is_owed.then_some(GlobalOwed { shard: self.shard, rule: query.rule, charge, owed: *owed })
-        };
-        queries.into_iter().zip(replies).zip(&self.costs.owed).filter_map(owed).collect()
+        }
+        let owed = self.answers(policy, keys).into_iter().zip(&self.costs.owed);
+        let owed = owed.filter(|((_, reply), owed)| **owed != Owed::Nothing && reply.verdict.admits());
+        let owed = owed.map(|((query, reply), owed)| {
+            let (rule, charge) = (query.rule, query.charge(&reply));
+            GlobalOwed { shard: self.shard, rule, charge, owed: *owed }
+        });
+        owed.collect()
     }
 
     /// The refill that this request asked for, and the replies to it.
     pub(crate) fn fetched(&self, keys: &[u8]) -> Option<(LeaseRefill, &[RuleReply])> {
-        let GlobalState::Answered(replies, _) = &self.state else {
-            return None;
-        };
-        Some((self.refill(keys)?, replies))
+        self.replies().and_then(|replies| Some((self.refill(keys)?, replies)))
     }
 
     pub(crate) fn refill(&self, keys: &[u8]) -> Option<LeaseRefill> {

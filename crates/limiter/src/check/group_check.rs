@@ -1,21 +1,18 @@
-//! The check of one group in one decision: its cell, the verdicts of its rules, and the charge.
+//! The check of one group in one decision: its cell, the verdicts of its rules, the charge, and the
+//! refusals that count toward penalties.
 
 use super::cache::WorkerCache;
+use super::decision::{RuleReport, RuleResult};
 use super::refund::Charged;
-use super::refusal_count::count_refusal;
-use super::report::{RuleReport, RuleResult};
 use super::verdict::GroupVerdict;
 use crate::cells::store::Store;
 use crate::cells::table::Eviction;
 use crate::cells::{
     Actor, Attempt, Change, Context, Events, OpenCell, Reservations, ReservedCell, Swapped, swap, update,
 };
-use crate::policy::{
-    ActorRules, ActorSource, Costs, Effect, Group, GroupIndex, Owed, RequestClass, Role, actor_source,
-};
+use crate::policy::{ActorRules, Costs, Group, GroupIndex, Owed, RequestClass, Role, actor_source};
 use diana_base::time::{Span, Time};
 use std::mem::replace;
-use std::ops::Range;
 use std::sync::Arc;
 
 #[derive(Debug)]
@@ -23,34 +20,19 @@ pub(crate) struct GroupCheck {
     pub(crate) group: Arc<Group>,
     pub(crate) place: GroupIndex,
     pub(crate) hash: u64,
-    /// Where the actor's key stands among the keys of the request.
-    pub(crate) key: Range<usize>,
     pub(super) class: RequestClass,
     /// In a box, because a check moves several times.
-    buffers: Box<Buffers>,
+    pub(super) buffers: Box<Buffers>,
 }
 
 /// The memory of a check, reused by later requests.
 #[derive(Debug, Default)]
 pub(crate) struct Buffers {
-    cell: OpenCell,
-    verdict: GroupVerdict,
+    /// The actor's key.
+    pub(super) key: Vec<u8>,
+    pub(super) cell: OpenCell,
+    pub(super) verdict: GroupVerdict,
     pub(super) costs: Costs,
-}
-
-impl Buffers {
-    /// Checks a cell from the refusal cache. Returns whether the rules still refuse.
-    pub(super) fn check_cached(&mut self, cached: &[u8], now: Time, rules: ActorRules) -> bool {
-        let Buffers { cell, verdict, costs } = self;
-        verdict.check(rules, &costs.units, cell.open_copy(cached, rules, now), now);
-        // A refusal under another plan may have been cached; this one has to be counted.
-        verdict.is_refused() && !(rules.group.has_penalty && verdict.counts_refusals(rules))
-    }
-
-    /// Adds the reports of a cell from the refusal cache.
-    pub(super) fn report_cached(&self, rules: ActorRules, actor: ActorSource, to: &mut Vec<RuleReport>) {
-        self.verdict.report(rules, actor, to);
-    }
 }
 
 impl GroupCheck {
@@ -58,49 +40,47 @@ impl GroupCheck {
         group: &Arc<Group>,
         place: GroupIndex,
         hash: u64,
-        (key, class): (Range<usize>, RequestClass),
+        class: RequestClass,
         buffers: Box<Buffers>,
     ) -> GroupCheck {
-        GroupCheck { group: Arc::clone(group), place, hash, key, class, buffers }
+        GroupCheck { group: Arc::clone(group), place, hash, class, buffers }
     }
 
     /// Ends the check, and returns the buffers for later requests.
     pub(crate) fn into_buffers(mut self) -> Box<Buffers> {
+        self.buffers.key.clear();
         self.buffers.cell.close();
         self.buffers.costs.clear();
         self.buffers
     }
 
-    /// The cost of the request by each rule.
-    pub(crate) fn costs(&self) -> &Costs {
-        &self.buffers.costs
-    }
-
     /// The actor's key.
-    pub(super) fn key<'k>(&self, keys: &'k [u8]) -> &'k [u8] {
-        keys.get(self.key.clone()).unwrap_or_default()
+    pub(super) fn key(&self) -> &[u8] {
+        &self.buffers.key
     }
 
-    fn actor<'k>(&'k self, keys: &'k [u8]) -> Actor<'k> {
-        Actor { group: &self.group, hash: self.hash, key: self.key(keys) }
+    fn actor(&self) -> Actor<'_> {
+        Actor { group: &self.group, hash: self.hash, key: self.key() }
     }
 
     /// The rules that decide: those of the actor, or of another one whose cell blocks the set.
-    fn rules<'k, 'c: 'k, S: ?Sized>(&'k self, keys: &'k [u8], context: &Context<'c, S>) -> ActorRules<'k> {
-        context.rules(&self.group, self.key(keys), self.buffers.cell.blocker()).of(self.class)
+    fn rules<'k, 'c: 'k, S: ?Sized>(&'k self, context: &Context<'c, S>) -> ActorRules<'k> {
+        context.rules(&self.group, self.key(), self.buffers.cell.blocker()).of(self.class)
     }
 
-    /// Checks a cell from the refusal cache. Returns whether the rules still refuse.
-    pub(crate) fn check_cached<S: ?Sized>(
+    /// Adds the reports of a cell from the refusal cache if its rules still refuse. Returns whether
+    /// they do.
+    pub(crate) fn refuse_cached<S: ?Sized>(
         &mut self,
         cached: &[u8],
         now: Time,
-        keys: &[u8],
         context: &Context<S>,
+        to: &mut Vec<RuleReport>,
     ) -> bool {
-        let key = keys.get(self.key.clone()).unwrap_or_default();
+        let Buffers { key, cell, verdict, costs } = &mut *self.buffers;
         let rules = context.rules(&self.group, key, None).of(self.class);
-        self.buffers.check_cached(cached, now, rules)
+        let cached = cell.open_copy(cached, rules, now);
+        verdict.refuse_cached(rules, &costs.units, cached, now, to)
     }
 
     /// Checks the cell of the worker's reservation, and spends from the reservation if every rule
@@ -109,17 +89,15 @@ impl GroupCheck {
         &mut self,
         reserved: &ReservedCell,
         now: Time,
-        keys: &[u8],
         context: &Context<S>,
     ) -> bool {
         if !reserved.is_fresh(now) {
             return false;
         }
-        let Buffers { cell, verdict, costs } = &mut *self.buffers;
-        let key = keys.get(self.key.clone()).unwrap_or_default();
+        let Buffers { key, cell, verdict, costs } = &mut *self.buffers;
         let rules = context.rules(&self.group, key, None).of(self.class);
         verdict.check(rules, &costs.units, cell.open_copy(&reserved.cell, rules, now), now);
-        verdict.all_admit_now() && cell.spend(&reserved.reservations, rules, &costs.units, now)
+        verdict.all_admit_now && cell.spend(&reserved.reservations, rules, &costs.units, now)
     }
 
     pub(crate) fn load<S: Store + ?Sized>(&mut self, context: &Context<S>, events: &mut Events) {
@@ -131,12 +109,10 @@ impl GroupCheck {
         &mut self,
         now: Time,
         reservations: &Reservations,
-        keys: &[u8],
         context: &Context<S>,
         events: &mut Events,
     ) {
-        let Buffers { cell, verdict, costs } = &mut *self.buffers;
-        let key = keys.get(self.key.clone()).unwrap_or_default();
+        let Buffers { key, cell, verdict, costs } = &mut *self.buffers;
         let actor = Actor { group: &self.group, hash: self.hash, key };
         if cell.open(actor, now, reservations, context, events) {
             let (rules, at) = (context.rules(&self.group, key, cell.blocker()), cell.at());
@@ -152,8 +128,8 @@ impl GroupCheck {
     pub(crate) fn refuses(&self) -> bool {
         let Buffers { cell, verdict, .. } = &*self.buffers;
         match self.is_leased() {
-            true => cell.is_failed() || !verdict.all_admit_now(),
-            false => !cell.is_failed() && verdict.is_refused(),
+            true => cell.is_failed() || !verdict.all_admit_now,
+            false => !cell.is_failed() && verdict.is_refused,
         }
     }
 
@@ -164,7 +140,6 @@ impl GroupCheck {
         &mut self,
         may_reserve: bool,
         reservations: &mut Reservations,
-        keys: &[u8],
         context: &Context<S>,
         events: &mut Events,
     ) -> bool {
@@ -174,11 +149,10 @@ impl GroupCheck {
         let at = self.buffers.cell.at();
         let reserves =
             may_reserve && self.group.can_reserve && reservations.is_busy(self.group.id, self.hash, at);
-        let mut commit = Commit { check: self, reserves, reservations, keys, context, is_opened: true };
+        let mut commit = Commit { check: self, reserves, reservations, context, is_opened: true };
         match swap(context.store, &mut commit, events) {
             Swapped::Done => {
-                let place = self.place;
-                self.buffers.cell.stored(self.actor(keys), place, reservations, context);
+                self.buffers.cell.stored(self.actor(), self.place, reservations, context);
                 true
             }
             Swapped::Nothing => !self.refuses(),
@@ -192,8 +166,8 @@ impl GroupCheck {
     }
 
     /// Keeps the rest of the reservation from which the request spends.
-    pub(crate) fn record_spending(&self, keys: &[u8], reservations: &mut Reservations) {
-        self.buffers.cell.record_spending(self.actor(keys), reservations);
+    pub(crate) fn record_spending(&self, reservations: &mut Reservations) {
+        self.buffers.cell.record_spending(self.actor(), reservations);
     }
 
     /// Whether the group spends leased quota.
@@ -207,9 +181,9 @@ impl GroupCheck {
     }
 
     /// Refunds a charge that is already stored.
-    pub(crate) fn refund<S: Store + ?Sized>(&self, keys: &[u8], context: &Context<S>, events: &mut Events) {
+    pub(crate) fn refund<S: Store + ?Sized>(&self, context: &Context<S>, events: &mut Events) {
         if self.buffers.cell.is_stored() {
-            let rules = self.rules(keys, context);
+            let rules = self.rules(context);
             update(&self.group, self.hash, context, events, &|cell, now| {
                 rules.refund(self.buffers.verdict.charges(), cell, now);
             });
@@ -221,11 +195,10 @@ impl GroupCheck {
     pub(crate) fn withdraw<S: Store + ?Sized>(
         &mut self,
         cache: &mut WorkerCache,
-        keys: &[u8],
         context: &Context<S>,
         events: &mut Events,
     ) {
-        let Buffers { cell, verdict, .. } = &mut *self.buffers;
+        let Buffers { key, cell, verdict, .. } = &mut *self.buffers;
         if cell.is_failed() {
             return;
         }
@@ -233,14 +206,13 @@ impl GroupCheck {
             // The cell is another actor's.
             return events.evicted(Some(Eviction::SetFull { by }));
         }
-        let key = keys.get(self.key.clone()).unwrap_or_default();
         let actor = Actor { group: &self.group, hash: self.hash, key };
         let (rules, at) = (context.rules(&self.group, key, None).of(self.class), cell.at());
-        if cell.is_reserved() || !verdict.is_refused() {
+        if cell.is_reserved() || !verdict.is_refused {
             verdict.undo(rules, cell.bytes_mut(), at);
         }
-        let mut is_cacheable = verdict.is_refused() && !cell.is_reserved();
-        if self.group.has_penalty && !verdict.is_counted() {
+        let mut is_cacheable = verdict.is_refused && !cell.is_reserved();
+        if self.group.has_penalty && !verdict.is_counted {
             let reservations = &mut cache.reservations;
             count_refusal(verdict, cell, (actor, self.place, self.class), reservations, context, events);
             is_cacheable &= !verdict.counts_refusals(rules);
@@ -255,56 +227,31 @@ impl GroupCheck {
     }
 
     /// Adds one report for each rule that decides.
-    pub(crate) fn report<S: ?Sized>(&self, keys: &[u8], context: &Context<S>, to: &mut Vec<RuleReport>) {
-        let actor = actor_source(self.key(keys));
-        let rules = self.rules(keys, context);
-        if !self.buffers.cell.is_failed() {
-            return self.buffers.verdict.report(rules, actor, to);
+    pub(crate) fn report<S: ?Sized>(&self, context: &Context<S>, to: &mut Vec<RuleReport>) {
+        if self.buffers.cell.is_failed() {
+            return self.report_uncounted(context, to);
         }
-        self.report_uncounted(keys, context, to);
+        self.buffers.verdict.report(self.rules(context), actor_source(self.key()), to);
     }
 
     /// Adds one report for each rule that decides but could not count the request.
-    pub(super) fn report_uncounted<S: ?Sized>(
-        &self,
-        keys: &[u8],
-        context: &Context<S>,
-        to: &mut Vec<RuleReport>,
-    ) {
-        let (actor, rules) = (actor_source(self.key(keys)), self.rules(keys, context));
-        let (result, verdict) = (RuleResult::Uncounted, None);
+    pub(super) fn report_uncounted<S: ?Sized>(&self, context: &Context<S>, to: &mut Vec<RuleReport>) {
+        let (actor, rules) = (actor_source(self.key()), self.rules(context));
         let degraded = self.group.role == Role::Fallback;
-        let deciding = self.group.ids().zip(rules.counters());
-        let deciding = deciding.filter(|(_, (rule, _))| rules.effect(rule) == Effect::Decides);
-        to.extend(deciding.map(|(id, (rule, counter))| RuleReport {
-            rule: self.group.reported_id(id, rule),
-            quota: counter.shown(),
-            actor,
-            result,
-            enforced: rules.enforces(rule),
-            verdict,
-            degraded,
+        to.extend(rules.deciding().map(|(_, id, rule, counter)| {
+            let enforced = rules.enforces(rule);
+            let report = RuleReport::new(id, counter.shown(), actor, RuleResult::Uncounted, enforced);
+            RuleReport { degraded, ..report }
         }));
-    }
-
-    /// Adds the reports of a cell from the refusal cache.
-    pub(crate) fn report_cached<S: ?Sized>(
-        &self,
-        keys: &[u8],
-        context: &Context<S>,
-        to: &mut Vec<RuleReport>,
-    ) {
-        let rules = self.rules(keys, context);
-        self.buffers.report_cached(rules, actor_source(self.key(keys)), to);
     }
 
     /// When the request may go on, if a rule delays it. The delay counts from the instant at which
     /// this group's cell was read; other groups may have been read later.
-    pub(crate) fn ready_at<S: ?Sized>(&self, keys: &[u8], context: &Context<S>) -> Option<Time> {
+    pub(crate) fn ready_at<S: ?Sized>(&self, context: &Context<S>) -> Option<Time> {
         if !self.buffers.cell.is_stored() {
             return None;
         }
-        let delay = self.buffers.verdict.delay(self.rules(keys, context));
+        let delay = self.buffers.verdict.delay(self.rules(context));
         (delay > Span::ZERO).then(|| self.buffers.cell.at().after(delay))
     }
 
@@ -326,7 +273,6 @@ struct Commit<'a, 'c, S: ?Sized> {
     check: &'a mut GroupCheck,
     reserves: bool,
     reservations: &'a Reservations,
-    keys: &'a [u8],
     context: &'a Context<'c, S>,
     /// Whether the cell is open and checked.
     is_opened: bool,
@@ -334,27 +280,94 @@ struct Commit<'a, 'c, S: ?Sized> {
 
 impl<S: Store + ?Sized> Change for Commit<'_, '_, S> {
     fn attempt(&mut self, events: &mut Events) -> Attempt<'_> {
-        let Commit { check, reserves, reservations, keys, context, is_opened } = self;
+        let Commit { check, reserves, reservations, context, is_opened } = self;
         if !replace(is_opened, false) {
             check.load(context, events);
-            check.check((context.clock)(), reservations, keys, context, events);
+            check.check((context.clock)(), reservations, context, events);
         }
         if check.refuses() {
             return Attempt::Nothing;
         }
-        let GroupCheck { group, key, class, buffers, .. } = &mut **check;
-        let Buffers { cell, verdict, .. } = &mut **buffers;
-        let rules =
-            context.rules(group, keys.get(key.clone()).unwrap_or_default(), cell.blocker()).of(*class);
+        let GroupCheck { group, class, buffers, .. } = &mut **check;
+        let Buffers { key, cell, verdict, .. } = &mut **buffers;
+        let rules = context.rules(group, key, cell.blocker()).of(*class);
         if group.has_penalty && cell.blocker().is_none() {
             let at = cell.at();
             verdict.count_refusals(rules, cell.bytes_mut(), at);
             verdict.penalize(rules, cell.bytes_mut(), at);
         }
-        let left = (*reserves && verdict.all_admit_now()).then(|| verdict.remaining());
-        match cell.entry_to_store(verdict.before(), rules, left) {
-            Some(entry) => Attempt::Store(entry),
-            None => Attempt::Nothing,
+        let left = (*reserves && verdict.all_admit_now).then_some(verdict.remaining);
+        cell.entry_to_store(&verdict.before, rules, left)
+    }
+}
+
+/// Counts a refusal for each rule with a penalty that refuses, and stores `cell`. If another worker
+/// was faster, counts in the cell as it is by then, so that no refusal is lost. The verdicts then
+/// tell of a penalty that runs.
+pub(super) fn count_refusal<S: Store + ?Sized>(
+    verdict: &mut GroupVerdict,
+    cell: &mut OpenCell,
+    (actor, place, class): (Actor, GroupIndex, RequestClass),
+    reservations: &mut Reservations,
+    context: &Context<S>,
+    events: &mut Events,
+) {
+    let mut count = CountRefusal {
+        verdict: &*verdict,
+        actor,
+        class,
+        reservations: &*reservations,
+        context,
+        checked: &mut *cell,
+        newer: OpenCell::default(),
+        attempts: 0,
+    };
+    let swapped = swap(context.store, &mut count, events);
+    let CountRefusal { newer, attempts, .. } = count;
+    if swapped == Swapped::Done {
+        if attempts > 1 {
+            *cell = newer;
         }
+        cell.stored(actor, place, reservations, context);
+    }
+    let at = cell.at();
+    verdict.penalize(context.rules(actor.group, actor.key, None).of(class), cell.bytes_mut(), at);
+}
+
+/// Counts a refusal in the checked cell. After a lost swap the cell is loaded again.
+struct CountRefusal<'a, 'c, S: ?Sized> {
+    verdict: &'a GroupVerdict,
+    actor: Actor<'a>,
+    class: RequestClass,
+    reservations: &'a Reservations,
+    context: &'a Context<'c, S>,
+    /// The cell whose verdicts decide. It stays open if the store then fails.
+    checked: &'a mut OpenCell,
+    /// The cell as loaded after a lost swap.
+    newer: OpenCell,
+    attempts: u32,
+}
+
+impl<S: Store + ?Sized> Change for CountRefusal<'_, '_, S> {
+    fn attempt(&mut self, events: &mut Events) -> Attempt<'_> {
+        let CountRefusal { verdict, actor, class, reservations, context, checked, newer, attempts } = self;
+        let is_first = *attempts == 0;
+        *attempts = attempts.saturating_add(1);
+        let cell = if is_first {
+            &mut **checked
+        } else {
+            newer.load(actor.group, actor.hash, context, events);
+            if !newer.open(*actor, (context.clock)(), reservations, context, events) {
+                return Attempt::Fault;
+            }
+            if newer.blocker().is_some() {
+                // Meanwhile the actor's cell was evicted, and the set is full of refused actors.
+                return Attempt::Nothing;
+            }
+            newer
+        };
+        let (rules, at) = (context.rules(actor.group, actor.key, None).of(*class), cell.at());
+        verdict.count_refusals(rules, cell.bytes_mut(), at);
+        cell.entry_to_store(&verdict.before, rules, None)
     }
 }

@@ -3,46 +3,31 @@
 use super::global_check::{GlobalCheck, GlobalState};
 use crate::cells::store::Store;
 use crate::cells::{Context, Events};
-use crate::check::{Decision, GroupCheck, Outcome, RuleReport, Scratch, WorkerCache};
+use crate::check::{Decision, GroupCheck, Outcome, Scratch, WorkerCache};
 use crate::global::{GlobalCharge, GlobalQuery, LeaseRefill, RuleQuery, RuleReply, lease_number};
-use crate::policy::{Costs, Effect, GroupIndex, PlanId, Policy, RequestClass};
+use crate::policy::Policy;
 use diana_base::time::Time;
 use std::mem::take;
-use std::ops::Range;
 
 /// A request that waits for global stores.
 #[derive(Debug)]
 pub(crate) struct Pending {
-    /// The keys of all checks, one after the other.
+    /// The keys of the actors of global groups, one after the other.
     pub(crate) keys: Vec<u8>,
-    /// The local groups to check once the global stores have answered, where their actors' keys
-    /// stand, the costs of the request and its class.
-    pub(crate) checks: Vec<(GroupIndex, Range<usize>, Costs, RequestClass)>,
+    /// The local groups to check once the global stores have answered.
+    pub(crate) checks: Vec<GroupCheck>,
     pub(crate) globals: Vec<GlobalCheck>,
-    pub(crate) plan: Option<PlanId>,
-    /// Whether the request has a high priority.
-    pub(crate) is_high_priority: bool,
     /// The reports and events from before the global stores were asked.
-    pub(crate) reports: Vec<RuleReport>,
-    pub(crate) events: Events,
+    pub(crate) decision: Decision,
     /// When the global stores were asked. The lifetime of leased quota counts from then.
     pub(crate) at: Time,
 }
 
-/// Charges of global stores, by shard.
-type GlobalCharges = Vec<(usize, GlobalCharge)>;
-
-/// The consequences of a decision, beside the charges in [`Scratch`].
-pub(crate) struct Conclusion {
-    /// The charges of global stores to refund, because the request is refused; by shard.
-    pub(crate) refused: Vec<(usize, GlobalCharge)>,
-    /// Quota that global stores leased.
-    pub(crate) fetched: Fetched,
-}
-
-/// Quota that global stores leased.
+/// What global stores charged and leased for a request.
 #[derive(Debug, Default)]
-pub(crate) struct Fetched {
+pub(crate) struct StoreResults {
+    /// The charges, by shard. Those of a refused request are to be refunded.
+    pub(crate) charges: Vec<(usize, GlobalCharge)>,
     /// The leases that need an account, and when they expire.
     pub(crate) kept: Vec<(LeaseRefill, Time)>,
     /// Quota to return at once, by shard.
@@ -52,10 +37,7 @@ pub(crate) struct Fetched {
 impl Pending {
     /// The numbers of the actors whose leases the request would refill.
     pub(crate) fn leases<'p>(&'p self, policy: &'p Policy) -> impl Iterator<Item = u64> + 'p {
-        let leased = |global: &&GlobalCheck| {
-            global.fetches
-                && policy.global_group(global.place).is_some_and(|global_group| global_group.leased.is_some())
-        };
+        let leased = |global: &&GlobalCheck| global.fetches && global.is_leased(policy);
         self.globals.iter().filter(leased).map(|global| lease_number(global.place, global.hash))
     }
 
@@ -66,7 +48,7 @@ impl Pending {
 
     /// Refills a lease only if no other worker refills the lease of the same actor.
     pub(crate) fn claim<S: Store + ?Sized>(&mut self, context: &Context<S>) {
-        let Pending { keys, globals, events, .. } = self;
+        let Pending { keys, globals, decision: Decision { events, .. }, .. } = self;
         for global in globals.iter_mut().filter(|global| global.fetches) {
             let refill = global.refill(keys);
             global.fetches = refill.is_some_and(|refill| refill.claim(context, events));
@@ -77,30 +59,10 @@ impl Pending {
     pub(crate) fn queries(&self, policy: &Policy) -> Vec<(usize, GlobalQuery)> {
         let mut shards: Vec<(usize, Vec<Vec<RuleQuery>>)> = Vec::new();
         for global in self.globals.iter().filter(|global| global.is_unanswered()) {
-            let Some(global_group) = policy.global_group(global.place) else {
+            let Some((global_group, rules)) = global.rules(policy, &self.keys) else {
                 continue;
             };
-            let key = self.keys.get(global.key.clone()).unwrap_or_default();
-            let mut queries = global_group.queries(policy, key, Some(&global.costs.units), global.fetches);
-            if !global.leaves_headroom {
-                queries.iter_mut().for_each(|query| query.headroom = 0);
-            }
-            if global_group.group.has_rollout {
-                let rules = global_group.group.rules(&policy.rules);
-                queries
-                    .iter_mut()
-                    .zip(rules)
-                    .for_each(|(query, rule)| query.enforced = global.enforces(rule));
-            }
-            for (query, effect) in queries.iter_mut().zip(&global.effects) {
-                // Quotas of other plans count as far as they have room.
-                query.enforced &= *effect == Effect::Decides;
-                query.only_counts = *effect == Effect::Counts;
-                query.headroom = if query.only_counts { 0 } else { query.headroom };
-                query.cost = if *effect == Effect::Nothing { 0 } else { query.cost };
-                let penalty = query.penalty.as_mut().filter(|_| *effect != Effect::Decides);
-                penalty.into_iter().for_each(|penalty| penalty.after = 0);
-            }
+            let queries = global_group.queries(policy, rules, Some(&global.costs.units), global.fetches);
             match shards.iter_mut().find(|(shard, _)| *shard == global.shard) {
                 Some((_, groups)) => groups.push(queries),
                 None => shards.push((global.shard, vec![queries])),
@@ -151,10 +113,10 @@ impl Pending {
         is_retired: bool,
         context: &Context<S>,
         events: &mut Events,
-    ) -> (GlobalCharges, Fetched) {
-        let (mut charges, mut fetched) = (Vec::new(), Fetched::default());
+    ) -> StoreResults {
+        let mut results = StoreResults::default();
         for global in &self.globals {
-            charges.extend(global.charges(context.policy, &self.keys));
+            results.charges.extend(global.charges(context.policy, &self.keys));
             let replies = global.fetched(&self.keys);
             let is_granted = |(_, replies): &(LeaseRefill, &[RuleReply])| {
                 replies.iter().all(|reply| reply.grant.amount > 0)
@@ -166,54 +128,53 @@ impl Pending {
                 continue;
             };
             if is_retired {
-                fetched.returned.extend(refill.unused(context.policy, replies));
+                results.returned.extend(refill.unused(context.policy, replies));
             } else {
                 let deposited = refill.deposit(replies, self.at, context, events);
-                fetched.kept.extend(deposited.until.map(|until| (refill, until)));
-                fetched.returned.extend(deposited.returned);
+                results.kept.extend(deposited.until.map(|until| (refill, until)));
+                results.returned.extend(deposited.returned);
             }
         }
-        (charges, fetched)
+        results
     }
 
-    /// Decides: every global store that was asked has answered, or counts as down.
+    /// Decides: every global store that was asked has answered, or counts as down. The charges that
+    /// are returned are to be refunded.
     pub(crate) fn conclude<S: Store + ?Sized>(
         self,
         scratch: &mut Scratch,
         cache: &mut WorkerCache,
         context: &Context<S>,
-    ) -> Conclusion {
+    ) -> StoreResults {
         scratch.clear();
-        let (policy, mut events) = (context.policy, self.events);
-        let (charges, fetched) = self.collect(cache.is_retired, context, &mut events);
-        let Pending { keys, checks, globals, plan, is_high_priority, reports, .. } = self;
+        let (policy, mut events) = (context.policy, self.decision.events);
+        let mut results = self.collect(cache.is_retired, context, &mut events);
+        let Pending { keys, checks, globals, decision, .. } = self;
         (scratch.keys, scratch.globals) = (keys, globals);
-        (scratch.decision.plan, scratch.decision.is_high_priority) = (plan, is_high_priority);
-        (scratch.decision.reports, scratch.decision.events) = (reports, events);
-        let mut is_refused = scratch.globals.iter().any(|global| global.is_refused(policy));
+        scratch.decision = Decision { events, ..decision };
+        let mut is_refused = scratch.globals.iter().any(|global| global.is_refused(policy, &scratch.keys));
         if is_refused {
             scratch.cache_refusals(policy, cache);
         } else {
-            for (place, key, costs, class) in checks {
-                scratch.add_check(place, key, &costs, class, context);
+            for GroupCheck { place, class, buffers, .. } in checks {
+                scratch.add_check(place, class, buffers, context);
             }
             scratch.add_local_checks(false, context);
             scratch.check(&cache.reservations, context);
-            is_refused = scratch.globals.iter().any(|global| global.refuses(policy))
+            is_refused = scratch.refuses(policy)
                 || scratch.checks.iter().any(GroupCheck::refuses)
                 || scratch.commit(&mut cache.reservations, context).is_err();
         }
         scratch.finish(is_refused, cache, context);
-        if is_refused {
-            return Conclusion { refused: charges, fetched };
+        if !is_refused {
+            let Scratch { charges, globals, keys, decision, .. } = scratch;
+            charges.global = take(&mut results.charges);
+            charges.owed.extend(globals.iter().flat_map(|global| global.owed(policy, keys)));
+            if !matches!(decision.outcome, Outcome::Delay(_)) {
+                charges.keep_ending();
+            }
         }
-        scratch.charges.global = charges;
-        let Scratch { charges, globals, keys, .. } = &mut *scratch;
-        charges.owed.extend(globals.iter().flat_map(|global| global.owed(policy, keys)));
-        if !matches!(scratch.decision.outcome, Outcome::Delay(_)) {
-            scratch.charges.keep_ending();
-        }
-        Conclusion { refused: Vec::new(), fetched }
+        results
     }
 }
 
@@ -224,48 +185,41 @@ impl Scratch {
     pub(crate) fn suspend<S: ?Sized>(&mut self, context: &Context<S>) -> Pending {
         let at = (context.clock)();
         let Scratch { decision, keys, checks, globals, .. } = self;
-        let Decision { reports, events, plan, is_high_priority, .. } = decision;
         for global in &mut *globals {
-            if matches!(global.state, GlobalState::Local) && (context.is_available)(global.shard) {
-                global.state = GlobalState::Unanswered;
+            if matches!(global.state, GlobalState::Local(_)) && (context.is_available)(global.shard) {
                 global.fetches = global.lease(checks).is_some_and(GroupCheck::refuses);
+                global.state = GlobalState::Unanswered;
             }
         }
-        let is_kept = |check: &&GroupCheck| !check.is_leased() && context.policy.group(check.place).is_some();
-        let kept = |check: &GroupCheck| (check.place, check.key.clone(), check.costs().clone(), check.class);
-        let checks = checks.iter().filter(is_kept).map(kept).collect();
-        let (keys, globals, reports) = (take(keys), take(globals), take(reports));
-        let (plan, is_high_priority) = (*plan, *is_high_priority);
-        Pending { keys, checks, globals, plan, is_high_priority, reports, events: *events, at }
+        let (mut kept, leased): (Vec<_>, _) = take(checks).into_iter().partition(|check| !check.is_leased());
+        kept.iter_mut().for_each(|check| check.buffers.cell.close());
+        *checks = leased;
+        let reports = take(&mut decision.reports);
+        let decision = Decision { reports, ..decision.clone() };
+        Pending { keys: take(keys), checks: kept, globals: take(globals), decision, at }
     }
 
     /// Caches the refusals of global stores.
     fn cache_refusals(&self, policy: &Policy, cache: &mut WorkerCache) {
-        for global in self.globals.iter().filter(|global| global.is_refused(policy)) {
-            let Some(global_group) = policy.global_group(global.place) else {
-                continue;
-            };
-            let GlobalState::Answered(replies, now) = &global.state else {
+        let keys = &self.keys;
+        for global in self.globals.iter().filter(|global| global.is_refused(policy, keys)) {
+            let (Some((global_group, rules)), GlobalState::Answered(replies, now)) =
+                (global.rules(policy, keys), &global.state)
+            else {
                 continue;
             };
             // Permits come back at any time: their lack is not cached. If the global store does not
             // say which rule refuses, this rule may admit the actor's other requests. So may a rule
             // whose cost depends on the request. Refusals that count toward a penalty have to reach
             // the global store.
-            let is_for_all = !global_group.group.ends_with_request
-                && !global_group.group.varies
-                && !global.counts_refusals(policy, &self.keys);
+            let is_for_all = !rules.group.ends_with_request
+                && !rules.group.varies
+                && !global.counts_refusals(policy, keys);
             if is_for_all && replies.iter().all(|reply| reply.attributed) {
                 let mut reports = Vec::new();
-                global.report(policy, &self.keys, &mut reports);
-                let key = self.keys.get(global.key.clone()).unwrap_or_default();
-                let refill_time = global_group.refill_time(policy, key);
-                cache.global_refusals.insert(
-                    (global_group.group.id, global.cache_hash),
-                    *now,
-                    refill_time,
-                    &reports,
-                );
+                global.report(policy, keys, &mut reports);
+                let id = (rules.group.id, global.cache_hash);
+                cache.global_refusals.insert(id, *now, global_group.refill_time(rules), &reports);
             }
         }
     }

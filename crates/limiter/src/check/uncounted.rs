@@ -1,9 +1,8 @@
 //! The decision about a request that cannot be counted, because a bug has ended its decision.
 
 use super::cache::WorkerCache;
-use super::decision::{Outcome, Reason, refusal};
+use super::decision::{Outcome, Reason, RuleReport, RuleResult, refusal};
 use super::global_check::GlobalState;
-use super::report::{RuleReport, RuleResult};
 use super::scratch::Scratch;
 use crate::cells::Context;
 use crate::policy::{ActorSource, GlobalGroup, OnError, Policy, RuleId};
@@ -30,7 +29,7 @@ impl Scratch {
             return;
         }
         let Scratch { decision, keys, checks, globals, .. } = self;
-        checks.iter().for_each(|check| check.report_uncounted(keys, context, &mut decision.reports));
+        checks.iter().for_each(|check| check.report_uncounted(context, &mut decision.reports));
         for global in globals {
             if let Some(global_group) = context.policy.global_group(global.place) {
                 global.state = GlobalState::Unavailable(global_group.on_error);
@@ -48,15 +47,9 @@ impl Scratch {
             && let Some(compiled) = policy.rule(rule)
         {
             self.decision.outcome = Outcome::Reject(Reason::Unavailable(rule));
-            self.decision.reports.push(RuleReport {
-                rule,
-                quota: compiled.primary.default.shown(),
-                actor: ActorSource::Missing,
-                result: RuleResult::Refused,
-                enforced: true,
-                verdict: None,
-                degraded: true,
-            });
+            let (quota, actor) = (compiled.shown_quota(), ActorSource::Missing);
+            let report = RuleReport::new(rule, quota, actor, RuleResult::Refused, true);
+            self.decision.reports.push(RuleReport { degraded: true, ..report });
         }
     }
 

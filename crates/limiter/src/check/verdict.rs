@@ -1,23 +1,24 @@
 //! The verdicts of one group's rules about one request: all of them admit, or none is charged.
 
-use super::report::{RuleReport, RuleResult};
+use super::decision::{RuleReport, RuleResult};
 use crate::algorithm::{Admission, Charge, Verdict, peek, step_with_headroom};
-use crate::policy::{ActorRules, ActorSource, Counter, Effect, Role, Rule};
+use crate::policy::{ActorRules, ActorSource, Counter, Effect, Role, Rule, actor_source};
 use diana_base::time::{Span, Time};
 
 /// The verdicts of one group's rules, and the cell as it was before. The memory is reused.
 #[derive(Debug, Default)]
 pub(crate) struct GroupVerdict {
-    before: Vec<u8>,
+    pub(super) before: Vec<u8>,
     verdicts: Vec<Verdict>,
-    is_refused: bool,
+    /// Whether an enforced rule refuses.
+    pub(super) is_refused: bool,
     /// Whether every rule admits at once, rules in shadow included, but not those that
     /// [only count](ActorRules::only_counts).
-    all_admit_now: bool,
+    pub(super) all_admit_now: bool,
     /// How many more units of cost these rules would admit.
-    remaining: u64,
+    pub(super) remaining: u64,
     /// Whether the refusals of shadow rules are counted already, with the charge.
-    is_counted: bool,
+    pub(super) is_counted: bool,
 }
 
 impl GroupVerdict {
@@ -60,6 +61,25 @@ impl GroupVerdict {
         }
     }
 
+    /// Checks a prepared copy of a cell from the refusal cache, and adds the reports if its rules
+    /// still refuse. Returns whether they do.
+    pub(crate) fn refuse_cached(
+        &mut self,
+        rules: ActorRules,
+        costs: &[u64],
+        cell: &mut [u8],
+        now: Time,
+        to: &mut Vec<RuleReport>,
+    ) -> bool {
+        self.check(rules, costs, cell, now);
+        // A refusal under another plan may have been cached; this one has to be counted.
+        let refuses = self.is_refused && !(rules.group.has_penalty && self.counts_refusals(rules));
+        if refuses {
+            self.report(rules, actor_source(rules.key), to);
+        }
+        refuses
+    }
+
     /// Removes the charges from the cell, because another rule refuses. The verdicts then tell how
     /// much is left without the request.
     pub(crate) fn undo(&mut self, rules: ActorRules, cell: &mut [u8], now: Time) {
@@ -95,11 +115,6 @@ impl GroupVerdict {
         }
     }
 
-    /// Whether the refusals are counted.
-    pub(crate) fn is_counted(&self) -> bool {
-        self.is_counted
-    }
-
     /// Whether further refusals count toward a penalty, so that no cache may serve them.
     pub(crate) fn counts_refusals(&self, rules: ActorRules) -> bool {
         let counts = |((rule, counter), verdict): ((&Rule, &Counter), &Verdict)| {
@@ -107,26 +122,6 @@ impl GroupVerdict {
             is_quota && counter.algorithm.as_penalize().is_some() && rules.effect(rule) == Effect::Decides
         };
         rules.counters().zip(&self.verdicts).any(counts)
-    }
-
-    /// Whether an enforced rule refuses.
-    pub(crate) fn is_refused(&self) -> bool {
-        self.is_refused
-    }
-
-    /// The cell before it was charged.
-    pub(crate) fn before(&self) -> &[u8] {
-        &self.before
-    }
-
-    /// Whether every rule that the request needs admits at once, shadow rules included.
-    pub(crate) fn all_admit_now(&self) -> bool {
-        self.all_admit_now
-    }
-
-    /// How many more units of cost these rules would admit.
-    pub(crate) fn remaining(&self) -> u64 {
-        self.remaining
     }
 
     /// The longest delay by an enforced rule that decides.
@@ -153,18 +148,15 @@ impl GroupVerdict {
     /// Adds one report for each rule that decides.
     pub(crate) fn report(&self, rules: ActorRules, actor: ActorSource, to: &mut Vec<RuleReport>) {
         let degraded = rules.group.role == Role::Fallback;
-        for ((id, (rule, counter)), verdict) in rules.group.ids().zip(rules.counters()).zip(&self.verdicts) {
-            if rules.effect(rule) != Effect::Decides {
-                continue;
-            }
-            let id = rules.group.reported_id(id, rule);
-            let enforced = rules.enforces(rule);
+        for (at, rule, compiled, counter) in rules.deciding() {
+            let Some(verdict) = self.verdicts.get(at) else { continue };
+            let (quota, enforced) = (counter.shown(), rules.enforces(compiled));
             let result = match verdict.admits() {
                 true => RuleResult::Admitted,
                 false => RuleResult::of_refusal(enforced),
             };
-            let (quota, verdict) = (counter.shown(), Some(*verdict));
-            to.push(RuleReport { rule: id, quota, actor, result, enforced, verdict, degraded });
+            let verdict = Some(*verdict);
+            to.push(RuleReport { rule, quota, actor, result, enforced, verdict, degraded });
         }
     }
 }

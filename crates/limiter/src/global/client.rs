@@ -20,15 +20,14 @@
 mod queue;
 mod shard;
 
-use super::call::{Call, CallResult, CallStats};
-use super::completion::{Completion, Waiter};
-use super::error::CallError;
+pub(super) use queue::QueuedQuery;
+
+use super::call::{Call, CallError, CallResult, CallStats, Completion, Waiter};
 use super::protocol::GlobalStoreOptions;
 use super::query::{GlobalCharge, GlobalQuery};
 use crate::policy::Policy;
 use diana_base::prng;
 use diana_base::time::Time;
-pub(super) use queue::QueuedQuery;
 use shard::{InFlight, ShardClient};
 use std::mem::take;
 

@@ -1,8 +1,7 @@
 //! The seam between a global store's client and the protocols, each of which has a crate of its
 //! own.
 
-use super::call::{CallResult, Message};
-use super::error::CallError;
+use super::call::{CallError, CallResult, Message};
 use super::query::{GlobalQuery, RuleReply};
 use crate::policy::Policy;
 use diana_base::time::Span;

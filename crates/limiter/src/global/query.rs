@@ -1,7 +1,8 @@
-//! Queries to a global store and its replies, whatever the global store's protocol.
+//! Queries to a global store about the rules of a group, and its replies, whatever the global
+//! store's protocol.
 
-use crate::algorithm::{Parameters, PenaltyParameters, Quota, Verdict};
-use crate::policy::{CountKey, RuleId};
+use crate::algorithm::{Parameters, Penalize, PenaltyParameters, Quota, Verdict};
+use crate::policy::{ActorRules, CountKey, Counter, Effect, GlobalGroup, Policy, Rule, RuleId};
 use diana_base::time::Span;
 
 /// One query to one shard. The shard answers the query at one instant, as a whole or not at all.
@@ -117,4 +118,83 @@ pub struct LeaseGrant {
     pub generation: u64,
     /// How long the quota may be spent, counted from before the query was sent.
     pub lasts: Span,
+}
+
+impl RuleQuery {
+    /// The charge that a reply to this query reports.
+    pub(crate) fn charge(&self, reply: &RuleReply) -> GlobalCharge {
+        GlobalCharge { key: self.key, parameters: self.parameters, numbers: reply.charge }
+    }
+
+    /// The account of a lease of this rule.
+    pub(crate) fn account(&self, generation: u64, used: u64, left: u64) -> LeaseUsage {
+        LeaseUsage { key: self.key, parameters: self.parameters, generation, used, left }
+    }
+
+    /// The account of the quota that a reply to this query leases, all of which is unused.
+    pub(crate) fn unused(&self, reply: &RuleReply) -> Option<LeaseUsage> {
+        let (generation, left) = (reply.grant.generation, reply.grant.amount);
+        (left > 0).then(|| self.account(generation, 0, left))
+    }
+}
+
+impl GlobalGroup {
+    /// The shard that counts the actor with this key.
+    pub(crate) fn shard(&self, policy: &Policy, key: &[u8]) -> usize {
+        policy.shards.of(self.name, key)
+    }
+
+    /// The time in which the global store's bucket of a leased rule refills by one piece; zero
+    /// without a lease. Until then, the refill stays in the global store, as far as the bucket has
+    /// room. Then one query fetches all of the refill.
+    pub(crate) fn refill_time(&self, rules: ActorRules) -> Span {
+        let of = |(_, counter): (&Rule, &Counter)| {
+            let (parameters, Quota { rpu, unit }) = (counter.algorithm.parameters(), counter.quota);
+            let piece = counter.lease.min(parameters.burst()? / 2);
+            let ns = u128::from(unit.as_ns()).saturating_mul(piece.into()).checked_div(rpu.into())?;
+            u64::try_from(ns).ok().map(Span::from_ns)
+        };
+        rules.counters().filter(|_| self.leased.is_some()).filter_map(of).max().unwrap_or_default()
+    }
+
+    /// The query about each rule. `costs` has the cost of the request by each rule, or is empty if
+    /// all costs are fixed; without a request, it is `None`, and the query charges nothing. With
+    /// `fetches`, the query also asks for a lease.
+    pub(crate) fn queries(
+        &self,
+        policy: &Policy,
+        rules: ActorRules,
+        costs: Option<&[u64]>,
+        fetches: bool,
+    ) -> Vec<RuleQuery> {
+        let mut own = costs.unwrap_or_default().iter();
+        let ask = |((id, (rule, counter)), ordinal): ((_, (&Rule, &Counter)), &u64)| {
+            let cost = costs.map_or(0, |_| *own.next().unwrap_or(&rule.cost));
+            let effect = costs.map_or(Effect::Decides, |_| rules.effect(rule));
+            let decides = effect == Effect::Decides;
+            // Quotas of other plans count as far as they have room.
+            let only_counts = effect == Effect::Counts;
+            let after = |penalty: PenaltyParameters| if decides { penalty.after } else { 0 };
+            let penalty = counter.algorithm.as_penalize().map(Penalize::parameters);
+            let parameters = counter.algorithm.parameters();
+            // The rule is part of the name of an override's count: another rule may have the same
+            // override.
+            let name = [self.name, rule.primary.default.salt, counter.salt, *ordinal | parameters.layout()];
+            RuleQuery {
+                rule: id,
+                key: policy.shards.count_key(name, rules.key),
+                quota: counter.quota,
+                parameters,
+                enforced: decides && rules.enforces(rule),
+                only_counts,
+                cost: if effect == Effect::Nothing { 0 } else { cost },
+                peeks: costs.is_some() && cost == 0,
+                lease: if fetches { counter.lease } else { 0 },
+                penalty: penalty.map(|penalty| PenaltyParameters { after: after(penalty), ..penalty }),
+                headroom: if costs.is_none() || only_counts { 0 } else { rules.headroom(counter) },
+            }
+        };
+        let each = rules.group.ids().zip(rules.counters()).zip(&self.ordinals);
+        each.map(ask).collect()
+    }
 }

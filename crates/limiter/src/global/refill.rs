@@ -45,6 +45,15 @@ impl LeaseRefill {
         lease_number(self.place, self.hash)
     }
 
+    /// The query about each rule, without a request. With `fetches`, it asks for a lease.
+    fn queries(&self, policy: &Policy, fetches: bool) -> Vec<RuleQuery> {
+        let Some(global_group) = policy.global_group(self.place) else {
+            return Vec::new();
+        };
+        let rules = global_group.group.for_actor(&policy.rules, &self.key);
+        global_group.queries(policy, rules, None, fetches)
+    }
+
     /// The group and the hash of the cell that holds the lease.
     fn cell<'p>(&self, policy: &'p Policy, hasher: &Hasher) -> Option<(&'p Group, u64)> {
         let leased = policy.global_group(self.place)?.leased?;
@@ -97,18 +106,12 @@ impl LeaseRefill {
         context: &Context<S>,
         events: &mut Events,
     ) -> Deposited {
-        let (Some((group, hash)), Some(global_group)) =
-            (self.cell(context.policy, context.hasher), context.policy.global_group(self.place))
-        else {
+        let is_granted = replies.iter().all(|reply| reply.grant.amount > 0);
+        let Some((group, hash)) = self.cell(context.policy, context.hasher).filter(|_| is_granted) else {
             return Deposited::default();
         };
-        if replies.iter().any(|reply| reply.grant.amount == 0) {
-            return Deposited::default();
-        }
-        let (rules, queries) = (
-            group.for_actor(&context.policy.rules, &self.key),
-            global_group.queries(context.policy, &self.key, None, true),
-        );
+        let rules = group.for_actor(&context.policy.rules, &self.key);
+        let queries = self.queries(context.policy, true);
         let returned = Cell::new(Vec::new());
         let is_done = update_or_create(rules, hash, context, events, &|cell, now| {
             let rules = rules.counters().zip(replies).zip(&queries);
@@ -133,14 +136,9 @@ impl LeaseRefill {
 
     /// The query that returns leased quota, unused.
     pub(crate) fn unused(&self, policy: &Policy, replies: &[RuleReply]) -> Option<(usize, GlobalQuery)> {
-        let queries = policy.global_group(self.place)?.queries(policy, &self.key, None, false);
-        let account = |(query, reply): (RuleQuery, &RuleReply)| {
-            let (generation, left) = (reply.grant.generation, reply.grant.amount);
-            let account =
-                LeaseUsage { key: query.key, parameters: query.parameters, generation, used: 0, left };
-            (left > 0).then_some(account)
-        };
-        let accounts: Vec<LeaseUsage> = queries.into_iter().zip(replies).filter_map(account).collect();
+        let queries = self.queries(policy, false);
+        let accounts: Vec<LeaseUsage> =
+            queries.iter().zip(replies).filter_map(|(query, reply)| query.unused(reply)).collect();
         (!accounts.is_empty()).then(|| (self.shard(policy), GlobalQuery::ReturnLease(accounts)))
     }
 
@@ -151,8 +149,7 @@ impl LeaseRefill {
 
     /// The query that asks only for the missing part of a piece.
     pub(crate) fn query<S: Store + ?Sized>(&self, context: &Context<S>) -> Option<GlobalQuery> {
-        let mut queries =
-            context.policy.global_group(self.place)?.queries(context.policy, &self.key, None, true);
+        let mut queries = self.queries(context.policy, true);
         let (group, hash) = self.cell(context.policy, context.hasher)?;
         if let Some(entry) = peek(group, hash, context).ok()? {
             let (now, rules) = ((context.clock)(), group.for_actor(&context.policy.rules, &self.key));
@@ -171,9 +168,8 @@ impl LeaseRefill {
         events: &mut Events,
         all: bool,
     ) -> Option<GlobalQuery> {
-        let global_group = context.policy.global_group(self.place)?;
         let (group, hash) = self.cell(context.policy, context.hasher)?;
-        let queries = global_group.queries(context.policy, &self.key, None, false);
+        let queries = self.queries(context.policy, false);
         if !queries.iter().any(|query| query.parameters.takes_back()) {
             return None;
         }
@@ -197,13 +193,8 @@ impl LeaseRefill {
 /// The account of each rule's lease. `None` if nothing was used or is left.
 fn accounts(queries: &[RuleQuery], spent: Vec<[lease::Usage; 2]>) -> Option<GlobalQuery> {
     let account = |(query, spent): (&RuleQuery, [lease::Usage; 2])| {
-        let (key, parameters) = (query.key, query.parameters);
-        spent.map(|lease::Usage { generation, used, left }| LeaseUsage {
-            key,
-            parameters,
-            generation,
-            used: if parameters.wants_usage() { used } else { 0 },
-            left,
+        spent.map(|lease::Usage { generation, used, left }| {
+            query.account(generation, if query.parameters.wants_usage() { used } else { 0 }, left)
         })
     };
     let all = queries.iter().zip(spent).flat_map(account);

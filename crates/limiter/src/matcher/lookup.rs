@@ -32,19 +32,29 @@ pub(super) trait Lookup: Send + Sync {
 }
 
 /// The values are the lines of a part.
-pub(super) struct Lines(pub(super) PartId);
+pub(super) struct Lines {
+    pub(super) part: PartId,
+    /// Whether white space around a line is no part of the value, as in a header (RFC 9110, section
+    /// 5.5); hosts keep some of it.
+    pub(super) trims: bool,
+}
 
 impl Lookup for Lines {
     fn any(&self, request: &Request, test: &mut dyn FnMut(Option<&[u8]>) -> bool) -> bool {
-        request.lines(self.0).any(|line| test(Some(line)))
+        let mut lines = request.lines(self.part);
+        lines.any(|line| test(Some(if self.trims { line.trim_ascii() } else { line })))
+    }
+
+    fn trims(&self) -> bool {
+        self.trims
     }
 
     fn are_too_many(&self, request: &Request) -> bool {
-        HeaderLines::are_too_many(&request.lines(self.0))
+        HeaderLines::are_too_many(&request.lines(self.part))
     }
 
     fn meaning(&self, parts: &Parts) -> String {
-        parts.meaning(self.0)
+        parts.meaning(self.part)
     }
 }
 
@@ -115,11 +125,9 @@ pub(super) fn compile(
     let (mut conditions, mut known) = (Vec::new(), Vec::<String>::new());
     for (name, node) in entries {
         // Read both before returning, so that the mistakes in each are reported.
-        let (lookup, condition) = (read(name, &node, parts), condition::compile(&node));
-        let (Some(lookup), Some(mut condition)) = (lookup, condition) else { continue };
-        if lookup.trims() {
-            condition.trim();
-        }
+        let lookup = read(name, &node, parts);
+        let condition = condition::compile(&node, lookup.as_ref().is_some_and(|lookup| lookup.trims()));
+        let (Some(lookup), Some(condition)) = (lookup, condition) else { continue };
         let meaning = lookup.meaning(parts);
         if known.contains(&meaning) {
             // Only a header has a name of several spellings.

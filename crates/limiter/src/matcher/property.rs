@@ -25,7 +25,7 @@ fn read(name: &str, node: &Node, parts: &mut Parts) -> Option<Box<dyn Lookup>> {
         node.fail(format!("{expected}, found {}", quoted(name)));
         return None;
     };
-    Some(Box::new(Lines(parts.intern(Part::Property(steps)))))
+    Some(Box::new(Lines { part: parts.intern(Part::Property(steps)), trims: false }))
 }
 
 /// The steps of a dotted path. A step must not contain NUL, because hosts take a path as one text

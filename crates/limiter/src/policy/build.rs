@@ -1,25 +1,24 @@
 //! Builds a policy from drafts of its parts: sorts limits, forms groups, lays out cells and tables.
 //! The drafts have been checked before.
 
-mod cells;
-
-use super::adaptive::adaptive;
+use super::Policy;
 use super::canonical::{cost_name, meanings, merged, ordinals};
 use super::draft::{Draft, GlobalDraft, LimitDraft, RuleDraft};
 use super::expand::expand;
-use super::global_group::{GlobalGroup, OnError};
-use super::group::Group;
+use super::group::{GlobalGroup, Group, OnError};
 use super::limit::Limit;
+use super::missing::Missing;
 use super::plans::{PlanSource, RulePlans};
-use super::rule::{Role, Rule};
+use super::rule::{Role, Rule, RuleId};
 use super::shards::Shards;
 use super::usage::Measures;
-use crate::cells::table::Hasher;
+use crate::actor::Named;
+use crate::adapt::Adaptive;
+use crate::cells::table::{Hasher, Table};
 use crate::matcher::tree::Tree;
-use crate::policy::Policy;
 use crate::request::Part;
-use cells::GroupActors;
 use diana_base::sort;
+use std::ops::Range;
 use std::sync::Arc;
 
 impl Draft {
@@ -149,9 +148,11 @@ impl Draft {
             tree.is_root() && !has_headroom && compiled.iter().all(|limit| limit.conditions.is_empty());
         let mut measures = Measures::default();
         builder.rules.iter().flat_map(|rule| &rule.varying).for_each(|cost| cost.measure(&mut measures));
+        // Each rule has an `enforce` of its own; this one is for the deny list alone.
+        let denies = (!lists.deny.is_empty()).then(|| (lists.deny.canonical_hash(), enforce.hundredths()));
         let around_rules = Hasher::of(&(
             (&builder.around, &builder.high_priority, &builder.found_by, builder.plan_meaning),
-            (lists.allow.canonical_hash(), lists.deny.canonical_hash(), enforce.hundredths(), max_actors),
+            (lists.allow.canonical_hash(), denies, max_actors),
         ));
         let adaptive = adaptive(&builder.rules);
         if adaptive.iter().any(|(_, adaptive)| adaptive.controller().follows_responses()) {
@@ -220,17 +221,10 @@ impl Builder {
             let meaning = self.meaning(limit, &rule, plans.as_ref(), cost_name);
             let actors = rule.actors_name(limit);
             let global = rule.global.as_ref().map_or("", GlobalDraft::kind);
+            let placed = PlacedRule { meaning, identity, ordinal, cost_name, rule, plans };
             match sorted.iter_mut().find(|(other, kind, _)| *other == actors && *kind == global) {
-                Some((.., group)) => {
-                    group.push(PlacedRule { meaning, identity, ordinal, cost_name, rule, plans })
-                }
-                None => {
-                    sorted.push((
-                        actors,
-                        global,
-                        vec![PlacedRule { meaning, identity, ordinal, cost_name, rule, plans }],
-                    ));
-                }
+                Some((.., group)) => group.push(placed),
+                None => sorted.push((actors, global, vec![placed])),
             }
         }
         let (mut groups, mut global_group) = (Vec::new(), Vec::new());
@@ -306,11 +300,51 @@ impl Builder {
     fn cells(&mut self, name: &str, actors: &GroupActors, role: Role) -> Group {
         let id = self.groups;
         self.groups = id.saturating_add(1);
-        actors.group((id, name, role), &mut self.rules, self.max_actors)
+        let GroupActors { actors, missing, rules } = actors;
+        let mut size = 0usize;
+        // How each rule counts, and where. Another quota changes this text, so its actors get new
+        // cells and the old cells stay.
+        let mut layout = Vec::new();
+        let own = self.rules.get_mut(rules.clone()).unwrap_or_default();
+        // States lie in an order that does not depend on the order of the rules in the document.
+        let mut placed: Vec<_> = own.iter().enumerate().map(|(at, rule)| (rule.order(role), at)).collect();
+        sort::sort_by_key(&mut placed, |rule| *rule);
+        for (_, at) in placed {
+            let Some(rule) = own.get_mut(at).and_then(Arc::get_mut) else { continue };
+            let counters = rule.counters_mut(role);
+            let bytes = counters.size();
+            layout.push(format!("{bytes} {}", counters.default.algorithm.meaning()));
+            counters.all_mut().for_each(|counter| counter.offset = size);
+            size = size.saturating_add(bytes);
+        }
+        let counters = || own.iter().flat_map(|rule| rule.counters(role).all());
+        let settles = own.iter().any(|rule| rule.is_settled());
+        let has_headroom = counters().any(|counter| counter.headroom() > 0);
+        let can_reserve = counters().all(|counter| counter.algorithm.as_reserve().is_some());
+        let most = if actors.is_empty() { 1 } else { self.max_actors };
+        Group {
+            id,
+            name: Hasher::name(name.as_bytes()),
+            actors: actors.clone(),
+            missing: *missing,
+            rules: rules.clone(),
+            role,
+            table: Table::new(name, &layout.join(", "), size, most),
+            // A worker would spend a reservation for any request.
+            can_reserve: can_reserve && !settles && !has_headroom,
+            may_wait: counters().any(|counter| counter.algorithm.may_wait()),
+            ends_with_request: counters().any(|counter| counter.algorithm.ends_with_request()),
+            has_penalty: counters().any(|counter| counter.algorithm.as_penalize().is_some()),
+            has_headroom,
+            has_plans: own.iter().any(|rule| rule.plans.is_some()),
+            has_rollout: own.iter().any(|rule| rule.enforce.is_partial()),
+            varies: own.iter().any(|rule| rule.varying.is_some()),
+            settles,
+        }
     }
 
-    /// The hash of the rule's meaning, whatever its name, the place of its limit, and for whom the
-    /// rule is enforced.
+    /// The hash of the rule's meaning, whatever its name, the place of its limit, and the actors for
+    /// which the rule is enforced.
     fn meaning(&self, limit: &str, rule: &RuleDraft, plans: Option<&RulePlans>, cost_name: u64) -> u64 {
         let RuleDraft { counters, global, .. } = rule;
         let kind = global.as_ref().map_or("", GlobalDraft::kind);
@@ -330,8 +364,8 @@ impl Builder {
     }
 }
 
-/// A rule, the hash of its meaning, and its number among global rules with the same meaning. Its
-/// identity is that of [`Rule::identity`].
+/// A rule, the hash of its meaning, its number among global rules with the same meaning, and its
+/// [identity](RuleDraft::identity).
 struct PlacedRule {
     meaning: u64,
     identity: u64,
@@ -339,4 +373,20 @@ struct PlacedRule {
     cost_name: u64,
     rule: RuleDraft,
     plans: Option<RulePlans>,
+}
+
+/// The actors and the rules of a group.
+struct GroupActors {
+    actors: Vec<Named>,
+    missing: Missing,
+    rules: Range<usize>,
+}
+
+/// The rules with an adaptive limit, each with its limit.
+fn adaptive(rules: &[Arc<Rule>]) -> Vec<(RuleId, Arc<Adaptive>)> {
+    let of = |(index, rule): (usize, &Arc<Rule>)| {
+        let adaptive = rule.primary.default.algorithm.as_adaptive()?;
+        Some((RuleId::new(index), Arc::clone(adaptive)))
+    };
+    rules.iter().enumerate().filter_map(of).collect()
 }

@@ -3,12 +3,11 @@
 use super::cost::Cost;
 use super::counter::Counters;
 use super::enforce::Enforce;
-use super::global_group::OnError;
+use super::group::OnError;
 use super::lists::Lists;
 use super::missing::Missing;
 use super::plans::{PlanCounters, PlanId, PlanSource};
-use crate::actor::Named;
-use crate::actor::ip;
+use crate::actor::{Named, ip};
 use crate::cells::table::Hasher;
 use crate::matcher::Matcher;
 use crate::matcher::pattern::{Pattern, Specificity};

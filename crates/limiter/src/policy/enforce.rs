@@ -6,8 +6,9 @@
 //!   identity of the rule ─┘                refuses    only counts
 //! ```
 //!
-//! The position depends on nothing else: not on the gateway's seed, not on the part. So the same
-//! actors are refused in every gateway, and an actor that is refused at 5 % is refused at 20 %.
+//! The position depends on nothing else: not on the gateway's seed, not on the part. The same
+//! actors are therefore refused in every gateway, and an actor that is refused at 5 % is refused at
+//! 20 %.
 
 use super::missing::BY_ADDRESS;
 use crate::actor::Named;
@@ -116,6 +117,7 @@ impl RolloutHash {
         let start = buffer.len();
         buffer.push(BY_ADDRESS);
         let is_known = address.actor().write(request, buffer);
+        debug_assert!(start <= buffer.len(), "an actor appends its key");
         let hash = is_known.then(|| RolloutHash::of_key(buffer.get(start..).unwrap_or_default()));
         buffer.truncate(start);
         hash.unwrap_or_default()

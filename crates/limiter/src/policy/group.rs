@@ -1,17 +1,16 @@
 //! A group: all rules of one limit that count the same actor. Their states lie side by side in one
-//! cell, so that one load and one swap decide them together.
+//! cell, so that one load and one swap decide them together. What one request asks of the rules
+//! depends on its class.
 
 use super::cost::Owed;
 use super::counter::Counter;
-use super::effects::RequestClass;
 use super::enforce::RolloutHash;
 use super::missing::{BY_ADDRESS, BY_VALUE, Missing, SHARED};
-use super::plans::{Effect, PlanId};
+use super::plans::{Effect, PlanId, RulePlans};
 use super::rule::{Role, Rule, RuleId};
 use crate::actor;
 use crate::actor::Named;
-use crate::algorithm::EvictionRank;
-use crate::algorithm::{Charge, Reservation};
+use crate::algorithm::{Charge, EvictionRank, Reservation};
 use crate::cells::table::{Hasher, Table};
 use crate::request::Request;
 use diana_base::prng::mix;
@@ -67,13 +66,6 @@ impl Costs {
     pub(crate) fn clear(&mut self) {
         self.units.clear();
         self.owed.clear();
-    }
-
-    /// Replaces the costs. Keeps the memory.
-    pub(crate) fn copy(&mut self, from: &Costs) {
-        self.clear();
-        self.units.extend_from_slice(&from.units);
-        self.owed.extend_from_slice(&from.owed);
     }
 }
 
@@ -137,27 +129,6 @@ impl Group {
         }
     }
 
-    /// Adds the cost of `request` by each rule to `costs`, which is empty. Only for a group whose
-    /// costs vary. `all` holds the policy's rules.
-    pub(crate) fn weigh(
-        &self,
-        all: &[Arc<Rule>],
-        request: &Request,
-        (key, plan): (&[u8], PlanId),
-        costs: &mut Costs,
-    ) {
-        let rules = self.for_actor(all, key).on(plan);
-        for rule in self.rules(all) {
-            let (units, owed) = match &rule.varying {
-                _ if rules.effect(rule) == Effect::Nothing => (0, Owed::Nothing),
-                Some(cost) => cost.on_arrival(request),
-                None => (rule.cost, Owed::Nothing),
-            };
-            costs.units.push(units);
-            costs.owed.push(owed);
-        }
-    }
-
     /// The hash of the actor with this key. `all` holds the policy's rules.
     pub(crate) fn hash(&self, all: &[Arc<Rule>], hasher: &Hasher, key: &[u8]) -> u64 {
         self.for_actor(all, key).hash(hasher)
@@ -207,6 +178,29 @@ impl<'a> ActorRules<'a> {
             counter.algorithm.prepare(counter.state_mut(cell), now) || changed
         };
         self.counters().fold(false, prepare)
+    }
+
+    /// Adds the cost of `request` by each rule to `costs`, which is empty, if the costs vary.
+    pub(crate) fn weigh(self, request: &Request, costs: &mut Costs) {
+        for rule in self.own.iter().filter(|_| self.group.varies) {
+            let (units, owed) = match &rule.varying {
+                _ if self.effect(rule) == Effect::Nothing => (0, Owed::Nothing),
+                Some(cost) => cost.on_arrival(request),
+                None => (rule.cost, Owed::Nothing),
+            };
+            costs.units.push(units);
+            costs.owed.push(owed);
+        }
+    }
+
+    /// The rules that decide about the request: their places in the group, the ids by which they
+    /// report, and their counters.
+    pub(crate) fn deciding(self) -> impl Iterator<Item = (usize, RuleId, &'a Rule, &'a Counter)> {
+        let deciding = move |(at, (id, (rule, counter)))| {
+            let decides = self.effect(rule) == Effect::Decides;
+            decides.then(|| (at, self.group.reported_id(id, rule), rule, counter))
+        };
+        self.group.ids().zip(self.counters()).enumerate().filter_map(deciding)
     }
 
     /// Each rule, and the counter that counts the actor.
@@ -286,4 +280,110 @@ impl<'a> ActorRules<'a> {
             }
         }
     }
+
+    /// The rules for a request of this class.
+    pub(crate) fn of(mut self, class: RequestClass) -> ActorRules<'a> {
+        self.class = class;
+        self
+    }
+
+    /// The rules for a request of this plan.
+    pub(crate) fn on(self, plan: PlanId) -> ActorRules<'a> {
+        self.of(RequestClass { plan, ..RequestClass::default() })
+    }
+
+    /// Whether the rule refuses the request if it does not fit. Otherwise the rule is in shadow.
+    #[inline]
+    pub(crate) fn enforces(&self, rule: &Rule) -> bool {
+        rule.enforces(self.class.rollout)
+    }
+
+    /// How many units the request has to leave in this counter of the group.
+    #[inline]
+    pub(crate) fn headroom(&self, counter: &Counter) -> u64 {
+        if self.group.has_headroom && !self.class.is_high_priority { counter.headroom() } else { 0 }
+    }
+
+    /// The effect of the request on this rule of the group. An override wins over the plan.
+    #[inline]
+    pub(crate) fn effect(&self, rule: &Rule) -> Effect {
+        match &rule.plans {
+            None => Effect::Decides,
+            Some(plans) => effect_by_plan(plans, self.own, self.key, self.class.plan),
+        }
+    }
+
+    /// The units that the request costs in this rule.
+    #[inline]
+    pub(crate) fn cost(&self, rule: &Rule) -> u64 {
+        if self.effect(rule) == Effect::Nothing { 0 } else { rule.cost }
+    }
+
+    /// Whether the rule counts the request as far as it has room, and never refuses it. A lease
+    /// needs room in every rule, because the store counts only what is charged to the lease.
+    #[inline]
+    pub(crate) fn only_counts(&self, rule: &Rule) -> bool {
+        rule.plans.is_some() && self.group.role != Role::Leased && self.effect(rule) != Effect::Decides
+    }
+
+    /// Whether no rule applies to the request.
+    pub(crate) fn is_unlimited(&self) -> bool {
+        self.own.iter().all(|rule| self.effect(rule) == Effect::Nothing)
+    }
+}
+
+/// What the rules of a group need to know of a request beside its actor and its cost.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct RequestClass {
+    pub(crate) plan: PlanId,
+    /// Whether the request may take the headroom of rules.
+    pub(crate) is_high_priority: bool,
+    /// What decides whether rules are enforced for the request.
+    pub(crate) rollout: RolloutHash,
+}
+
+impl Default for RequestClass {
+    fn default() -> RequestClass {
+        RequestClass { plan: PlanId::default(), is_high_priority: true, rollout: RolloutHash::default() }
+    }
+}
+
+/// The effect on a rule with plans. Most rules have none, so this is not inlined in the loops over
+/// rules.
+#[inline(never)]
+fn effect_by_plan(plans: &RulePlans, own: &[Arc<Rule>], key: &[u8], plan: PlanId) -> Effect {
+    let (base, value) = (own.get(plans.base), key.strip_prefix(&[BY_VALUE]));
+    let is_overridden = base.zip(value).is_some_and(|(base, value)| base.primary.has_override(value));
+    match is_overridden {
+        true if plans.is_base => Effect::Decides,
+        true => Effect::Counts,
+        false => plans.effect(plan),
+    }
+}
+
+/// How a rule decides while its global store is down.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OnError {
+    /// The gateway counts the request, against a part of the limit.
+    Local,
+    /// The rule lets the request pass.
+    Allow,
+    /// The rule refuses the request.
+    Deny,
+}
+
+/// Rules of one limit that count the same actor in the same global store.
+#[derive(Debug)]
+pub(crate) struct GlobalGroup {
+    /// The rules and their actor.
+    pub(crate) group: Arc<Group>,
+    pub(crate) on_error: OnError,
+    /// The index of the limit's group that counts while the global store is down.
+    pub(crate) fallback: Option<usize>,
+    /// The index of the limit's group that spends leased quota.
+    pub(crate) leased: Option<usize>,
+    /// The hash of what the group counts, the same in every gateway and every build.
+    pub(crate) name: u64,
+    /// For each rule, the number of global rules before it with the same meaning.
+    pub(crate) ordinals: Vec<u64>,
 }

@@ -71,8 +71,8 @@ impl Rule {
         &self.name
     }
 
-    /// The hash of all by which the rule counts, without its name and for whom it is enforced. Two
-    /// rules with the same meaning count every request alike, in whatever documents they are.
+    /// The hash of all by which the rule counts, without its name and the actors for which it is
+    /// enforced. Two rules with the same meaning count every request alike, in any documents.
     #[must_use]
     pub fn meaning(&self) -> u64 {
         self.meaning
@@ -106,7 +106,7 @@ impl Rule {
     /// the rule counts the request.
     #[must_use]
     pub fn is_settled(&self) -> bool {
-        self.settles()
+        self.varying.as_ref().is_some_and(|cost| cost.settles())
     }
 
     /// Whether this is the quota of plans of the rule before it.
@@ -140,10 +140,6 @@ impl Rule {
     #[must_use]
     pub fn is_global(&self) -> bool {
         self.is_global
-    }
-
-    pub(crate) fn settles(&self) -> bool {
-        self.varying.as_ref().is_some_and(|cost| cost.settles())
     }
 
     pub(crate) fn counters(&self, role: Role) -> &Counters {

@@ -18,8 +18,6 @@
 
 mod normal;
 mod readings;
-mod target;
-mod unit;
 
 pub(crate) use normal::is_parent;
 pub use normal::{Path, segment};

@@ -1,8 +1,8 @@
 //! Caches the texts of a worker's responses, for later decisions that show the same.
 
+use super::Refusal;
 use super::options::{Form, ResponseOptions};
 use super::problem::Problem;
-use super::refusal::Refusal;
 use super::shown::ShownRule;
 use crate::check::Decision;
 use crate::policy::{Policy, RuleId};

@@ -12,7 +12,6 @@
 //! Draft 10 is draft-ietf-httpapi-ratelimit-headers-10. Seconds are whole and rounded up: a unit of
 //! 500 ms is a window of one second.
 
-use super::rule_name::rule_name;
 use super::shown::ShownRule;
 use super::wait::in_flight;
 use crate::policy::Policy;
@@ -25,7 +24,7 @@ pub(super) fn ietf(all: &Policy, limits: &[ShownRule]) -> Vec<(&'static str, Str
         return Vec::new();
     }
     let policy = list(limits, |list, limit| {
-        field_string(list, rule_name(all, limit.rule));
+        field_string(list, all.rule_name(limit.rule));
         list.push_str(";q=");
         number(list, integer(limit.quota.rpu));
         match limit.window_secs() {
@@ -37,7 +36,7 @@ pub(super) fn ietf(all: &Policy, limits: &[ShownRule]) -> Vec<(&'static str, Str
         }
     });
     let service = list(limits, |list, limit| {
-        field_string(list, rule_name(all, limit.rule));
+        field_string(list, all.rule_name(limit.rule));
         list.push_str(";r=");
         number(list, integer(limit.remaining));
         if let Some(wait) = limit.wait.filter(|_| !in_flight(limit.quota)) {
@@ -62,7 +61,7 @@ pub(super) fn x_ratelimit(policy: &Policy, limits: &[ShownRule]) -> Vec<(&'stati
             number(&mut all, window);
         }
         all.push_str(";name=");
-        field_string(&mut all, rule_name(policy, limit.rule));
+        field_string(&mut all, policy.rule_name(limit.rule));
     }
     vec![
         ("x-ratelimit-limit", all),

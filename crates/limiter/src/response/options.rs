@@ -1,8 +1,7 @@
 //! The options of refusals and of quota headers: `response` and `headers` at the top of a
 //! configuration.
 
-use super::overrides::{ResponseOverride, RuleResponses};
-use super::own_headers::{field_value, own_headers, reserved};
+use super::overrides::{ResponseOverride, RuleResponses, field_value, own_headers, reserved};
 use crate::cells::table::Hasher;
 use crate::policy::{Policy, Rule};
 use crate::request::token::is_token;

@@ -9,7 +9,6 @@
 //! | `temporary-reduced-capacity` | the status is 503, or a refusing rule's global store is down |
 //! | `quota-exceeded` | any other refusal |
 
-use super::rule_name::rule_name;
 use crate::check::{DENY, Decision, Reason};
 use crate::policy::{Policy, RuleId};
 use diana_base::format::{json_string, number};
@@ -118,7 +117,7 @@ impl Problem {
         };
         match is_denied {
             true => violated(DENY),
-            false => refusing.for_each(|rule| violated(rule_name(policy, rule))),
+            false => refusing.for_each(|rule| violated(policy.rule_name(rule))),
         }
         json.push_str("]}\n");
         json

@@ -1,16 +1,15 @@
 //! One worker of the gateway: its caches and reservations, and its calls to global stores.
 
 mod adaptation;
-mod inspection;
 mod store_calls;
 
+use crate::algorithm::EvictionRank;
 use crate::cells::store::{Fault, Store};
 use crate::cells::table::{Dated, Hasher, Seed, TableId, shared_seed};
-use crate::cells::{Context, Events, Migration, Overridden, Previous, Replacement, used_cells};
-use crate::check::Pending;
-use crate::check::{Charges, Decision, MigratedCharges, Refund, Scratch, WorkerCache, decide};
+use crate::cells::{Context, Events, Migration, Overridden, Previous, Replacement};
+use crate::check::{Charges, CountedActor, Decision, Pending, Scratch, WorkerCache, decide};
 use crate::global::{Fetches, GlobalStoreOptions, StoreClient};
-use crate::policy::Policy;
+use crate::policy::{Policy, RuleId};
 use crate::request::Request;
 use adaptation::Adaptation;
 use diana_base::time::{Span, Time};
@@ -225,15 +224,6 @@ impl Worker {
         self.actors.context(policy, store, clock)
     }
 
-    pub(super) fn migrated_charges<'a>(
-        &'a self,
-        policy: &'a Policy,
-        charges: &'a Charges,
-        refund: Refund,
-    ) -> MigratedCharges<'a> {
-        MigratedCharges { policy, overridden: &self.actors.overridden, charges, refund }
-    }
-
     /// The last decision.
     #[must_use]
     pub fn decision(&self) -> &Decision {
@@ -304,7 +294,13 @@ impl Worker {
         random: u64,
         now: Time,
     ) -> Option<usize> {
-        used_cells(policy, &self.actors.overridden, store, table, random, now)
+        let (group, _) = policy.sampled_groups().nth(table)?;
+        let set = group.table.load(store, random).ok()?;
+        let overridden = &self.actors.overridden;
+        let rules = |hash| group.for_actor(&policy.rules, overridden.key(group.id, hash));
+        let is_used =
+            |(hash, cell): &(u64, &[u8])| rules(*hash).eviction_rank(cell, now) > EvictionRank::Nothing;
+        Some(set.cells().filter(is_used).count())
     }
 
     /// Refunds idle reservations, and refills leases that are due. If `all`, the worker is retired:
@@ -380,5 +376,48 @@ impl Worker {
     /// has the limits.
     pub fn take_moved(&mut self) -> bool {
         self.adaptation.as_mut().is_some_and(|adaptation| adaptation.take_changed())
+    }
+
+    /// Decides about every request in full, from the store alone: without the fast path, cached
+    /// refusals and reservations. Then every rule of a limit that applies reports about every
+    /// request, also if another rule refuses. For tools that count what each rule does.
+    pub fn disable_caches(&mut self) {
+        self.disable_fast_path();
+        self.disable_reservations();
+        self.cache.refusals.is_off = true;
+    }
+
+    /// The actor that `rule` counts in the last decision, which has a report of the rule. `None` if
+    /// the request lacks the actor and is refused, and if a global store counts the rule.
+    ///
+    /// ```
+    /// # use diana_limiter::cells::store::{Fault, Portable, Rules, Simulated};
+    /// # use diana_limiter::request::{Part, Values};
+    /// # use diana_limiter::session::{Session, Worker};
+    /// # use diana_limiter::time::Time;
+    /// let document = br#"{"url": "/", "rules": [
+    ///     {"name": "each", "actor": ["user", "ip"], "rpu": 9, "unit": "hour", "cost": 2}
+    /// ]}"#;
+    /// # let policy = diana_config::compile(document).expect("a valid document").policy;
+    /// # let store = Portable::probe(Simulated::new(Rules::Strict))?;
+    /// let mut worker = Worker::new(&policy, &[7; 16]);
+    /// worker.disable_caches();
+    /// let values = Values::default()
+    ///     .with(Part::Path, "/")
+    ///     .with(Part::Address, "2001:db8:1:2:3::4")
+    ///     .with(Part::Header("x-user-id".into()), "ann");
+    /// # let request = policy.request(&values);
+    /// # let now = || Time::from_ns(1_795_392_000_000_000_000);
+    /// let (_, decision) = Session::start(&policy, &mut worker, &store, &request, now);
+    /// let rule = decision.reports[0].rule;
+    /// let actor = worker.counted_actor(&policy, rule).expect("the rule counts the request");
+    /// assert_eq!(actor.values(), ["ann", "2001:db8:1:2::/64"]);
+    /// assert_eq!((actor.cost, actor.source().name()), (2, "actor"));
+    /// assert!(actor.has_own_quota);
+    /// # Ok::<(), Fault>(())
+    /// ```
+    #[must_use]
+    pub fn counted_actor<'a>(&'a self, policy: &'a Policy, rule: RuleId) -> Option<CountedActor<'a>> {
+        self.scratch.counted_actor(policy, rule)
     }
 }

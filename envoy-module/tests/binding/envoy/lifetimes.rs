@@ -71,6 +71,10 @@ pub fn end_unused(thread: Thread) {
         event(thread, || unsafe { hooks::config_destroy(entry as hooks::Entry) });
         with(|world| {
             world.configs.remove(&address);
+            world.gauges.retain(|_, gauge| {
+                gauge.keepers.remove(&address);
+                !gauge.keepers.is_empty()
+            });
             world.calls.retain(|_, call| call.config != address);
         });
         check_schedulers(address);

@@ -42,38 +42,67 @@ unsafe fn texts(labels: *const Bytes, count: usize) -> Vec<Vec<u8>> {
     (0..count).map(|index| unsafe { copy(*labels.add(index)) }).collect()
 }
 
-fn check(world: &mut World, config: usize, id: usize, labels: usize) -> u32 {
+/// The kinds of changes.
+pub const OTHER: u8 = 0;
+pub const ADD: u8 = 1;
+pub const SUBTRACT: u8 = 2;
+pub const SET: u8 = 3;
+
+/// Checks a change of a metric. The configuration keeps a gauge that it changes.
+fn change<const KIND: u8>(
+    world: &mut World,
+    config: usize,
+    id: usize,
+    labels: Vec<Vec<u8>>,
+    value: u64,
+) -> u32 {
     let metrics = world.configs.get(&config).map(|config| &config.metrics);
     let known = metrics.and_then(|metrics| metrics.get(id.checked_sub(1)?)).cloned();
     match known {
         Some((name, _)) if name == PANICS => world.mistake("the module has caught a panic"),
-        Some((_, count)) if count == labels => {}
-        Some((name, count)) => world.mistake(format!("{name} has {count} labels, not {labels}")),
+        Some((name, count)) if count == labels.len() => {
+            let value = value.cast_signed();
+            let gauge = world.gauges.entry((name, labels)).or_default();
+            gauge.keepers.insert(config);
+            gauge.value = match KIND {
+                ADD => gauge.value + value,
+                SUBTRACT => gauge.value - value,
+                SET => value,
+                _ => gauge.value,
+            };
+        }
+        Some((name, count)) => world.mistake(format!("{name} has {count} labels, not {}", labels.len())),
         None => world.mistake(format!("the metric {id} is unknown")),
     }
     SUCCESS
 }
 
-pub unsafe extern "C" fn tell(config: Pointer, id: usize, labels: *const Bytes, count: usize, _: u64) -> u32 {
+pub unsafe extern "C" fn tell<const KIND: u8>(
+    config: Pointer,
+    id: usize,
+    labels: *const Bytes,
+    count: usize,
+    value: u64,
+) -> u32 {
     // SAFETY: the module lends the labels.
-    unsafe { texts(labels, count) };
+    let labels = unsafe { texts(labels, count) };
     with(|world| {
         let known = world.config(config, "a change of a metric").is_some();
-        if known { check(world, config as usize, id, count) } else { NOT_FOUND }
+        if known { change::<KIND>(world, config as usize, id, labels, value) } else { NOT_FOUND }
     })
 }
 
-pub unsafe extern "C" fn tell_by_stream(
+pub unsafe extern "C" fn tell_by_stream<const KIND: u8>(
     stream: Pointer,
     id: usize,
     labels: *const Bytes,
     count: usize,
-    _: u64,
+    value: u64,
 ) -> u32 {
     // SAFETY: the module lends the labels.
-    unsafe { texts(labels, count) };
+    let labels = unsafe { texts(labels, count) };
     with(|world| {
         let config = world.stream(stream, "a change of a metric").map(|stream| stream.config);
-        config.map_or(NOT_FOUND, |config| check(world, config, id, count))
+        config.map_or(NOT_FOUND, |config| change::<KIND>(world, config, id, labels, value))
     })
 }

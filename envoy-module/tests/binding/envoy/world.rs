@@ -3,7 +3,7 @@
 
 use super::hooks::Entry;
 use super::lent::Lender;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::c_void;
 use std::fmt::Display;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
@@ -83,6 +83,13 @@ pub struct Call {
     pub has_headers: bool,
 }
 
+/// A gauge goes with the last configuration that has changed it.
+#[derive(Default)]
+pub struct Gauge {
+    pub value: i64,
+    pub keepers: BTreeSet<usize>,
+}
+
 #[derive(Default)]
 pub struct World {
     pub mistakes: Vec<String>,
@@ -103,6 +110,8 @@ pub struct World {
     pub last_call: u64,
     /// The secret that the discovery service has delivered.
     pub secret: Vec<u8>,
+    /// The gauges, by their names and labels.
+    pub gauges: BTreeMap<(String, Vec<Vec<u8>>), Gauge>,
     /// Whether an event of the main thread interrupts the next reading.
     pub interrupts: bool,
     /// Whether Envoy cannot make calls.

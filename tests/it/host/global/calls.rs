@@ -57,6 +57,8 @@ fn a_request_that_the_host_does_not_resume_is_resumed_later() {
 #[test]
 fn if_the_timer_fails_no_request_waits() {
     let gateway = start(1, &limit("/", WINDOW));
+    // The timer that shows the document has fired.
+    gateway.pass(1);
     gateway.fail(FaultKind::Timer);
     let request = gateway.request(0, "/", "ann");
     assert_eq!(gateway.fate(request), Fate::Upstream);

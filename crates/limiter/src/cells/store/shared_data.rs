@@ -15,8 +15,7 @@ use super::{Fault, Loaded, Store, Swap, Version};
 /// The two calls of the host, unchanged.
 ///
 /// ```
-/// use diana_limiter::cells::store::{Fault, Portable, Rules, SharedData};
-/// use diana_limiter::cells::store::{Simulated, Store, Swap, Written};
+/// use diana_limiter::cells::store::{Fault, Portable, Rules, SharedData, Simulated, Store, Swap};
 ///
 /// /// A filter calls `proxy_get_shared_data` and `proxy_set_shared_data` here.
 /// struct Host(Simulated);
@@ -26,7 +25,7 @@ use super::{Fault, Loaded, Store, Swap, Version};
 ///         self.0.get(key)
 ///     }
 ///
-///     fn set(&self, key: &[u8], value: &[u8], cas: Option<u32>) -> Result<Written, Fault> {
+///     fn set(&self, key: &[u8], value: &[u8], cas: Option<u32>) -> Result<Swap, Fault> {
 ///         self.0.set(key, value, cas)
 ///     }
 /// }
@@ -42,17 +41,8 @@ pub trait SharedData {
     /// key.
     fn get(&self, key: &[u8]) -> Result<(Option<Vec<u8>>, Option<u32>), Fault>;
 
-    /// Writes under the host's own rules.
-    fn set(&self, key: &[u8], value: &[u8], cas: Option<u32>) -> Result<Written, Fault>;
-}
-
-/// The host's answer to a write.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Written {
-    /// The value is written.
-    Ok,
-    /// The version did not match. Nothing is written.
-    CasMismatch,
+    /// Writes under the host's own rules. [`Swap::Lost`]: the version did not match.
+    fn set(&self, key: &[u8], value: &[u8], cas: Option<u32>) -> Result<Swap, Fault>;
 }
 
 /// How a host interprets the version of a write.
@@ -103,7 +93,7 @@ fn probe<D: SharedData>(data: &D, key: &[u8]) -> Result<Option<Rules>, Fault> {
     if version.is_some() {
         return Ok(read(written.as_deref()));
     }
-    if data.set(key, b"lenient", Some(NO_VERSION))? == Written::Ok {
+    if data.set(key, b"lenient", Some(NO_VERSION))? == Swap::Done {
         return Ok(Some(Rules::Lenient));
     }
     // Another worker may have been faster, and then its record decides. If there is none, the host
@@ -140,10 +130,7 @@ impl<D: SharedData> Store for Portable<D> {
             (None, Rules::Lenient) => Some(NO_VERSION),
             (None, Rules::Strict) => None,
         };
-        Ok(match self.data.set(key, value, cas)? {
-            Written::Ok => Swap::Done,
-            Written::CasMismatch => Swap::Lost,
-        })
+        self.data.set(key, value, cas)
     }
 }
 
@@ -179,7 +166,7 @@ mod tests {
                 }
                 self.0.get(key)
             }
-            fn set(&self, key: &[u8], value: &[u8], cas: Option<u32>) -> Result<Written, Fault> {
+            fn set(&self, key: &[u8], value: &[u8], cas: Option<u32>) -> Result<Swap, Fault> {
                 self.0.set(key, value, cas)
             }
         }

@@ -1,7 +1,7 @@
 //! Shared data in memory, under either host's rules, for tests and native tools. Single-threaded:
 //! tests simulate several workers by interleaving their calls.
 
-use super::{Fault, Rules, SharedData, Written};
+use super::{Fault, Rules, SharedData, Swap};
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 
@@ -66,7 +66,7 @@ impl SharedData for Simulated {
         })
     }
 
-    fn set(&self, key: &[u8], value: &[u8], cas: Option<u32>) -> Result<Written, Fault> {
+    fn set(&self, key: &[u8], value: &[u8], cas: Option<u32>) -> Result<Swap, Fault> {
         let mut entries = self.entries.borrow_mut();
         let found = entries.get(key).map(|(_, version)| *version);
         let fits = match self.rules {
@@ -77,12 +77,12 @@ impl SharedData for Simulated {
             Rules::Strict => found.unwrap_or(0) == cas.unwrap_or(0),
         };
         if !fits {
-            return Ok(Written::CasMismatch);
+            return Ok(Swap::Lost);
         }
         let version = self.last_version.get().wrapping_add(1);
         self.last_version.set(version);
         entries.insert(key.to_vec(), (value.to_vec(), version));
-        Ok(Written::Ok)
+        Ok(Swap::Done)
     }
 }
 
@@ -91,7 +91,7 @@ impl<D: SharedData> SharedData for &D {
         (**self).get(key)
     }
 
-    fn set(&self, key: &[u8], value: &[u8], cas: Option<u32>) -> Result<Written, Fault> {
+    fn set(&self, key: &[u8], value: &[u8], cas: Option<u32>) -> Result<Swap, Fault> {
         (**self).set(key, value, cas)
     }
 }

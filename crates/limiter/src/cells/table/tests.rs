@@ -151,7 +151,7 @@ fn a_torn_read_is_read_again() {
             key: &[u8],
             value: &[u8],
             cas: Option<u32>,
-        ) -> Result<crate::cells::store::Written, Fault> {
+        ) -> Result<crate::cells::store::Swap, Fault> {
             self.0.set(key, value, cas)
         }
     }

@@ -5,7 +5,7 @@
 //! more than half of the queue is dead, a sweep drops all dead entries. So each request that leaves
 //! costs amortized constant time.
 
-use crate::global::completion::Waiter;
+use crate::global::call::Waiter;
 use crate::global::query::GlobalQuery;
 use crate::number_map::NumberMap;
 use std::collections::VecDeque;
@@ -122,6 +122,42 @@ impl Queue {
 /// Whether an entry is to be sent. The query of a request is dead once the request has left.
 fn is_alive(requests: &NumberMap<bool>, waiter: Waiter) -> bool {
     !matches!(waiter, Waiter::Request(ticket) if requests.get(ticket).is_none())
+}
+
+/// The length of the queue, which is bounded so that an outage does not fill the worker's memory.
+const MAX_REFUNDS: usize = 1_024;
+
+/// Refunds that cannot be sent while the breaker is open, the oldest first. The client sends them
+/// after recovery.
+#[derive(Debug, Default)]
+pub(super) struct Refunds {
+    queue: VecDeque<GlobalQuery>,
+    dropped: u32,
+}
+
+impl Refunds {
+    /// Adds a refund. If the queue is full, the oldest refund is dropped: the global store has
+    /// refilled most of its charge.
+    pub(super) fn put(&mut self, query: GlobalQuery) {
+        if self.queue.len() >= MAX_REFUNDS && self.queue.pop_front().is_some() {
+            self.dropped = self.dropped.saturating_add(1);
+        }
+        self.queue.push_back(query);
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.queue.len()
+    }
+
+    /// Removes up to `max` of the oldest refunds.
+    pub(super) fn take(&mut self, max: usize) -> impl Iterator<Item = GlobalQuery> {
+        self.queue.drain(..self.queue.len().min(max))
+    }
+
+    /// How many refunds were dropped since the last call of this method.
+    pub(super) fn dropped(&mut self) -> u32 {
+        std::mem::take(&mut self.dropped)
+    }
 }
 
 #[cfg(test)]

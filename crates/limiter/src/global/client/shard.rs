@@ -2,14 +2,11 @@
 
 use super::queue::QueuedQuery;
 use crate::global::breaker::Breaker;
-use crate::global::call::CallStats;
-use crate::global::client::queue::Queue;
-use crate::global::completion::{Completion, Waiter};
-use crate::global::error::CallError;
+use crate::global::call::{CallError, CallStats, Completion, Waiter};
+use crate::global::client::queue::{Queue, Refunds};
 use crate::global::permits::Permits;
 use crate::global::protocol::Replies;
 use crate::global::query::{GlobalCharge, GlobalQuery, LeaseUsage, RuleQuery, RuleReply};
-use crate::global::refunds::Refunds;
 use crate::policy::CountKey;
 use diana_base::time::Time;
 use std::collections::VecDeque;
@@ -136,25 +133,10 @@ impl ShardClient {
         charged: impl Iterator<Item = (&'a RuleQuery, &'a RuleReply)> + Clone,
     ) {
         let charge = |(rule_query, reply): (&RuleQuery, &RuleReply)| {
-            let [cost, ..] = reply.charge;
-            let charge = GlobalCharge {
-                key: rule_query.key,
-                parameters: rule_query.parameters,
-                numbers: reply.charge,
-            };
-            (cost > 0 && !rule_query.parameters.ends_with_request()).then_some(charge)
+            let is_kept = reply.charge[0] > 0 && !rule_query.parameters.ends_with_request();
+            is_kept.then(|| rule_query.charge(reply))
         };
-        let lease = |(rule_query, reply): (&RuleQuery, &RuleReply)| {
-            let (generation, left) = (reply.grant.generation, reply.grant.amount);
-            let lease = LeaseUsage {
-                key: rule_query.key,
-                parameters: rule_query.parameters,
-                generation,
-                used: 0,
-                left,
-            };
-            (left > 0).then_some(lease)
-        };
+        let lease = |(rule_query, reply): (&RuleQuery, &RuleReply)| rule_query.unused(reply);
         let charges: Vec<GlobalCharge> = charged.clone().filter_map(charge).collect();
         let leases: Vec<LeaseUsage> = charged.filter_map(lease).collect();
         let back = (!charges.is_empty()).then_some(GlobalQuery::Refund(charges));

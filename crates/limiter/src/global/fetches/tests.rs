@@ -1,18 +1,14 @@
 //! Which leases a worker refills and accounts for, and what it asks for.
 
 use super::*;
-use crate::actor::ip;
-use crate::actor::{Actors, Scope};
-use crate::algorithm::EvictionRank;
+use crate::actor::{Actors, Scope, ip};
 use crate::algorithm::lease::Lease;
-use crate::algorithm::{Algorithm, Charge, Quota, Verdict};
+use crate::algorithm::{Algorithm, Charge, EvictionRank, Quota, Verdict};
 use crate::cells::store::{Portable, Rules, Simulated};
 use crate::cells::table::{Hasher, Seed};
 use crate::cells::{Context, Events, Migration, Overridden};
-use crate::global::call::{CallResult, Message};
+use crate::global::call::{CallError, CallResult, Message, Waiter};
 use crate::global::client::StoreClient;
-use crate::global::completion::Waiter;
-use crate::global::error::CallError;
 use crate::global::fetches::{Fetches, MAX_TRACKED};
 use crate::global::protocol::{GlobalStoreOptions, Protocol, Replies};
 use crate::global::query::{GlobalQuery, RuleReply};

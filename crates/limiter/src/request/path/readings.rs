@@ -1,8 +1,8 @@
 //! All readings of one path that backends read differently.
 
-use super::normal::Path;
-use super::target::path_of;
-use super::unit::{AUTHORITY, BACKSLASH, DECODES, PARAMETERS, Reading, STRICT, Unit, is_plain, units};
+use super::normal::{
+    AUTHORITY, BACKSLASH, DECODES, PARAMETERS, Path, Reading, STRICT, Unit, is_plain, path_of, units,
+};
 use std::borrow::Cow;
 
 /// All readings of one path.

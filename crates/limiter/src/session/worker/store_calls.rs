@@ -3,8 +3,7 @@
 use super::Worker;
 use crate::cells::Events;
 use crate::cells::store::Store;
-use crate::check::{Charges, Outcome, Refund};
-use crate::check::{Conclusion, Fetched, Pending};
+use crate::check::{Charges, Outcome, Pending, Refund, StoreResults};
 use crate::global::{
     Call, CallResult, CallStats, Completion, GlobalCharge, GlobalQuery, Settlement, StoreClient, Waiter,
 };
@@ -54,9 +53,8 @@ impl Worker {
     ) {
         let Worker { actors, cache, scratch, .. } = self;
         let context = actors.context(policy, store, clock);
-        let Conclusion { refused, fetched } = pending.conclude(scratch, cache, &context);
-        self.take_fetched(fetched);
-        self.refund_global(refused);
+        let results = pending.conclude(scratch, cache, &context);
+        self.take_results(results);
     }
 
     /// The request left before all stores answered: refunds the charges of those that did.
@@ -70,9 +68,8 @@ impl Worker {
         let mut events = Events::default();
         let is_retired = self.cache.is_retired;
         let context = self.context(policy, store, clock);
-        let (charges, fetched) = pending.collect(is_retired, &context, &mut events);
-        self.take_fetched(fetched);
-        self.refund_global(charges);
+        let results = pending.collect(is_retired, &context, &mut events);
+        self.take_results(results);
         events
     }
 
@@ -85,7 +82,7 @@ impl Worker {
         store: &S,
         clock: &dyn Fn() -> Time,
     ) -> Events {
-        let mut events = self.leave(&mut charges, None, store, clock);
+        let mut events = self.leave(&mut charges, (None, None), store, clock);
         self.refund_global(take(&mut charges.global));
         if let Some(usage) = usage.filter(|_| refund == Refund::Ended) {
             self.settle_global(charges.settlements(policy, usage, &mut events));
@@ -103,12 +100,12 @@ impl Worker {
         }
     }
 
-    /// A request has a response, with this status and at this time of the monotonic clock, or has
-    /// ended without one. Only the first call counts.
+    /// A request has a response with this status, or has ended without one. The time is by the
+    /// monotonic clock; `None` if it is unknown. Only the first call counts.
     pub(crate) fn leave<S: Store + ?Sized>(
         &mut self,
         charges: &mut Charges,
-        response: Option<(u16, Time)>,
+        (status, now): (Option<u16>, Option<Time>),
         store: &S,
         clock: &dyn Fn() -> Time,
     ) -> Events {
@@ -116,8 +113,8 @@ impl Worker {
         let Some(adaptation) = self.adaptation.as_mut().filter(|_| !entered.is_empty()) else {
             return Events::default();
         };
-        let waited = forwarded_at.map(|at| response.map_or(Span::ZERO, |(_, now)| now.since(at)));
-        adaptation.leave(&entered, waited, response.map(|(status, _)| status));
+        let waited = forwarded_at.map(|at| now.map_or(Span::ZERO, |now| now.since(at)));
+        adaptation.leave(&entered, waited, status);
         if !self.cache.is_retired {
             return Events::default();
         }
@@ -155,12 +152,14 @@ impl Worker {
         }
     }
 
-    fn take_fetched(&mut self, fetched: Fetched) {
+    /// Accounts for the quota that global stores leased, and refunds the charges.
+    fn take_results(&mut self, results: StoreResults) {
         let Worker { fetches, client, .. } = self;
-        fetched.kept.into_iter().for_each(|(refill, until)| fetches.track(refill, until));
-        for (shard, query) in fetched.returned {
+        results.kept.into_iter().for_each(|(refill, until)| fetches.track(refill, until));
+        for (shard, query) in results.returned {
             client.iter_mut().for_each(|client| client.refund(shard, query.clone()));
         }
+        self.refund_global(results.charges);
     }
 
     /// Cancels the wait: the waiter needs no reply any more.
