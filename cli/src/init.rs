@@ -35,6 +35,9 @@ struct Written {
     rules: Vec<String>,
     is_shadow: bool,
     warnings: Vec<String>,
+    /// Whether Envoy has to find `libdiana.so`.
+    #[serde(skip)]
+    needs_module: bool,
 }
 
 /// Runs the command.
@@ -68,6 +71,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
         rules: plan.limits.iter().map(|limit| limit.name.clone()).collect(),
         is_shadow: plan.is_shadow,
         warnings: plan.compile()?.warnings.iter().map(ToString::to_string).collect(),
+        needs_module: plan.needs_module(),
     };
     match args.output.format {
         Format::Json => output::print_json(&written)?,
@@ -112,13 +116,13 @@ fn write(path: &Path, text: &str, force: bool) -> Result<()> {
 }
 
 fn report(written: &Written) -> String {
-    let Written { file, kind, rules, is_shadow, warnings } = written;
+    let Written { file, kind, rules, is_shadow, warnings, needs_module } = written;
     let mode = if *is_shadow { ", in shadow mode: no request is refused" } else { "" };
     let shown = quoted(file);
     let next = match kind {
-        Kind::Envoy => format!("envoy --mode validate -l warning -c {shown}"),
-        Kind::EnvoyNative => {
-            format!("ENVOY_DYNAMIC_MODULES_SEARCH_PATH=target envoy --mode validate -l warning -c {shown}")
+        Kind::Envoy | Kind::EnvoyNative => {
+            let folder = if *needs_module { "ENVOY_DYNAMIC_MODULES_SEARCH_PATH=target " } else { "" };
+            format!("{folder}envoy --mode validate -l warning -c {shown}")
         }
         // nginx takes a relative path from its own folder.
         Kind::Nginx if Path::new(file).is_absolute() => format!("diana check {shown} && nginx -t -c {shown}"),

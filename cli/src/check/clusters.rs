@@ -1,4 +1,4 @@
-//! Findings about clusters that a document names and a bootstrap does not define.
+//! Findings about the clusters that a document names, from the bootstrap that contains it.
 
 use super::code;
 use super::finding::Findings;
@@ -12,6 +12,7 @@ pub fn unknown(document: &Document, root: &Value, findings: &mut Findings) {
     let Some(clusters) = clusters(document) else {
         return;
     };
+    let clusters: HashSet<&str> = clusters.iter().filter_map(|cluster| cluster.get("name")?.text()).collect();
     let stores = root.get("store").into_iter().flat_map(|store| [store.get("redis"), store.get("rls")]);
     let owners = stores.flatten().chain(root.get("remote"));
     let named = owners.flat_map(|owner| {
@@ -37,7 +38,7 @@ pub fn unknown(document: &Document, root: &Value, findings: &mut Findings) {
 
 /// The static clusters of the bootstrap that contains a document; `None` if clusters may come
 /// from elsewhere. Only a bootstrap with clusters or listeners of its own is complete.
-fn clusters<'a>(document: &Document<'a>) -> Option<HashSet<&'a str>> {
+fn clusters<'a>(document: &Document<'a>) -> Option<&'a [Value]> {
     let Form::Envoy(root) = &document.part.form else {
         return None;
     };
@@ -51,6 +52,80 @@ fn clusters<'a>(document: &Document<'a>) -> Option<HashSet<&'a str>> {
     if !is_complete || root.fields(&["dynamic_resources", "cds_config"]).is_some() {
         return None;
     }
-    let items = clusters.map_or(&[][..], Value::items);
-    Some(items.iter().filter_map(|cluster| cluster.get("name")?.text()).collect())
+    Some(clusters.map_or(&[][..], Value::items))
+}
+
+/// Adds a finding for each cluster of a Redis that does not carry the store's dialect.
+pub fn dialects(document: &Document, root: &Value, findings: &mut Findings) {
+    let (Some(clusters), Some(redis)) =
+        (clusters(document), root.get("store").and_then(|store| store.get("redis")))
+    else {
+        return;
+    };
+    let dialect = redis.get("dialect").map_or(Some("webdis"), Value::text);
+    let several = redis.get("clusters").map_or(&[][..], Value::items);
+    for name in redis.get("cluster").into_iter().chain(several) {
+        let is_meant = |cluster: &&Value| cluster.get("name").and_then(Value::text) == name.text();
+        let Some(cluster) = clusters.iter().find(is_meant) else { continue };
+        let (why, help) = match dialect {
+            Some("resp") if !is_bridged(cluster) && !is_tunnel(document, cluster) => (
+                "its endpoint gets HTTP, and `dialect: resp` needs a cluster that carries Redis' own protocol",
+                "add the bridge to the cluster, `upstream_config` with `bridge_name: redis`, or call a tunnel",
+            ),
+            Some("webdis") if is_bridged(cluster) => {
+                ("its bridge carries Redis' own protocol, and `dialect` is `webdis`", "write `dialect: resp`")
+            }
+            Some("webdis") if ports(cluster).contains(&REDIS) => (
+                "its endpoint has the port of Redis, which closes connections that speak HTTP",
+                "write `dialect: resp` and add the bridge to the cluster, or call Webdis",
+            ),
+            _ => continue,
+        };
+        let shown = diana_document::quoted(name.text().unwrap_or_default());
+        findings.add(code::STORE_DIALECT, &name.range, format!("the cluster {shown}: {why}"), Some(help));
+    }
+}
+
+/// The usual port of Redis.
+const REDIS: u64 = 6379;
+
+/// Whether a module carries the cluster's calls.
+fn is_bridged(cluster: &Value) -> bool {
+    cluster.fields(&["upstream_config", "typed_config", "bridge_name"]).is_some()
+}
+
+/// Whether an endpoint of the cluster is the address of a listener of the same bootstrap, or a
+/// socket or an internal listener, which are mostly in the same process.
+fn is_tunnel(document: &Document, cluster: &Value) -> bool {
+    let Form::Envoy(root) = &document.part.form else {
+        return false;
+    };
+    let listeners = root.fields(&["static_resources", "listeners"]).map_or(&[][..], Value::items);
+    let own = |address: &Value| {
+        let place = |value: &Value| {
+            let socket = value.field("socket_address")?;
+            Some((socket.field("address")?.text()?.to_owned(), socket.field("port_value")?.whole()?))
+        };
+        let is_own = |listener: &Value| {
+            place(address).is_some() && listener.field("address").and_then(place) == place(address)
+        };
+        listeners.iter().any(is_own)
+    };
+    addresses(cluster).any(|address| {
+        address.field("pipe").is_some() || address.field("envoy_internal_address").is_some() || own(address)
+    })
+}
+
+fn ports(cluster: &Value) -> Vec<u64> {
+    addresses(cluster)
+        .filter_map(|address| address.fields(&["socket_address", "port_value"])?.whole())
+        .collect()
+}
+
+/// The addresses of a cluster's endpoints.
+fn addresses(cluster: &Value) -> impl Iterator<Item = &Value> {
+    let localities = cluster.fields(&["load_assignment", "endpoints"]).map_or(&[][..], Value::items).iter();
+    let endpoints =
+        localities.flat_map(|locality| locality.field("lb_endpoints").map_or(&[][..], Value::items));
+    endpoints.filter_map(|endpoint| endpoint.fields(&["endpoint", "address"]))
 }

@@ -72,6 +72,7 @@ codes! {
     Warning PRIORITY_UNPAIRED "priority-unpaired"
     Warning PLANS_UNUSED "plans-unused"
     Warning REPLICAS "replicas"
+    Warning STORE_DIALECT "store-dialect"
     Warning STORE_REPLICAS "store-replicas"
     Warning LEASE_REPLICAS "lease-replicas"
     Warning TRUSTED_HOPS "trusted-hops"

@@ -189,6 +189,7 @@ fn check(
         addresses::warnings(document, &Model::of(value), found);
     }
     clusters::unknown(document, value, &mut Findings::new(document.content(), found));
+    clusters::dialects(document, value, &mut Findings::new(document.content(), found));
     match compiled {
         Compiled::Whole(configuration) => {
             let whole = Judged { value, configuration: *configuration, lacks: None };

@@ -38,7 +38,7 @@ pub struct Args {
     /// The address of Envoy's admin interface, by default 127.0.0.1:9901
     #[arg(long, value_name = "ADDRESS:PORT", value_parser = Endpoint::listening)]
     pub admin: Option<Endpoint>,
-    /// Count for all gateways together, in `redis=HOST:PORT` (Webdis) or `rls=HOST:PORT` (a rate
+    /// Count for all gateways together, in `redis=HOST:PORT` or `rls=HOST:PORT` (a rate
     /// limit service)
     #[arg(long, value_name = "STORE")]
     pub store: Option<Store>,

@@ -12,9 +12,9 @@ use serde_json::Value;
 pub fn text(plan: &Plan, document: &Value, policy: &Policy) -> String {
     let is_native = plan.kind == Kind::EnvoyNative;
     let filter = if is_native { native(plan, document) } else { wasm(plan, document) };
-    let run = match is_native {
+    let run = match plan.needs_module() {
         true => {
-            "# Run: ENVOY_DYNAMIC_MODULES_SEARCH_PATH=target envoy -c THIS, where `target` has `libdiana.so` (Envoy 1.38 to 1.40)."
+            "# Run: ENVOY_DYNAMIC_MODULES_SEARCH_PATH=target envoy -c THIS, where `target` has `libdiana.so` (Envoy 1.39 or later)."
         }
         false => "# Run: envoy -c THIS, from the folder to which the filter's `filename` below is relative.",
     };
@@ -136,7 +136,7 @@ fn clusters(plan: &Plan) -> String {
     let mut clusters = cluster("upstream", &plan.upstream, "");
     if let Some(store) = &plan.store {
         let (about, options) = match store {
-            Store::Redis(_) => ("    # Webdis, which speaks HTTP in front of Redis.\n", ""),
+            Store::Redis(_) => ("    # Redis. `libdiana.so` carries the calls.\n", BRIDGE),
             Store::Rls(_) => ("    # The rate limit service's gRPC port.\n", HTTP2),
         };
         clusters.push_str(about);
@@ -144,6 +144,14 @@ fn clusters(plan: &Plan) -> String {
     }
     clusters
 }
+
+const BRIDGE: &str = r#"      upstream_config:
+        name: envoy.upstreams.http.dynamic_modules
+        typed_config:
+          "@type": type.googleapis.com/envoy.extensions.upstreams.http.dynamic_modules.v3.Config
+          dynamic_module_config: {name: diana}
+          bridge_name: redis
+"#;
 
 const HTTP2: &str = r#"      typed_extension_protocol_options:
         envoy.extensions.upstreams.http.v3.HttpProtocolOptions:

@@ -144,8 +144,18 @@ impl Plan {
         document
     }
 
+    /// Whether Envoy loads `libdiana.so`: as the filter, or for its calls to Redis.
+    pub fn needs_module(&self) -> bool {
+        self.kind == Kind::EnvoyNative || matches!(self.store, Some(Store::Redis(_)))
+    }
+
     fn of_store(&self, store: &Store) -> Value {
-        json!({"cluster": store.cluster(), "replicas": self.replicas, "secret": self.secret})
+        let mut options =
+            json!({"cluster": store.cluster(), "replicas": self.replicas, "secret": self.secret});
+        if let (Store::Redis(_), Some(options)) = (store, options.as_object_mut()) {
+            options.insert("dialect".into(), json!("resp"));
+        }
+        options
     }
 
     /// The limits; those of one url and the same methods are one limit.

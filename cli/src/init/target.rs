@@ -33,7 +33,7 @@ impl Kind {
 /// A store that counts for all gateways.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Store {
-    /// Redis behind Webdis.
+    /// Redis itself.
     Redis(Endpoint),
     /// A rate limit service.
     Rls(Endpoint),
@@ -46,7 +46,7 @@ impl FromStr for Store {
         match text.split_once('=') {
             Some(("redis", endpoint)) => Ok(Store::Redis(endpoint.parse()?)),
             Some(("rls", endpoint)) => Ok(Store::Rls(endpoint.parse()?)),
-            _ => Err("expected `redis=HOST:PORT` (Webdis in front of Redis) or `rls=HOST:PORT`".into()),
+            _ => Err("expected `redis=HOST:PORT` or `rls=HOST:PORT`".into()),
         }
     }
 }
@@ -55,7 +55,7 @@ impl Store {
     /// The gateway's name of the store's cluster.
     pub fn cluster(&self) -> &'static str {
         match self {
-            Store::Redis(_) => "webdis",
+            Store::Redis(_) => "redis",
             Store::Rls(_) => "ratelimit",
         }
     }

@@ -106,7 +106,7 @@ fn flags_make_the_same_limit_as_a_line() {
 fn a_store_counts_every_rule_for_all_gateways() {
     let limits = ["--limit", "3/minute per ip"];
     for (store, cluster, algorithm) in
-        [("redis=r.internal:7379", "webdis", None), ("rls=[::1]:8081", "ratelimit", Some("W"))]
+        [("redis=r.internal:6379", "redis", None), ("rls=[::1]:8081", "ratelimit", Some("W"))]
     {
         for kind in ["envoy", "envoy-native"] {
             let words = [&limits[..], &["--store", store, "--replicas", "3"]].concat();
@@ -124,6 +124,8 @@ fn a_store_counts_every_rule_for_all_gateways() {
                 clusters.as_array().unwrap().iter().map(|c| c["name"].as_str().unwrap()).collect();
             assert_eq!(names, ["upstream", cluster]);
             assert_eq!(clusters[1].get("typed_extension_protocol_options").is_some(), key == "rls");
+            assert_eq!(clusters[1].get("upstream_config").is_some(), key == "redis");
+            assert_eq!(options.get("dialect").is_some(), key == "redis");
         }
     }
     let words = [&limits[..], &["--store", "redis=a:1", "--replicas", "1"]].concat();
