@@ -142,6 +142,9 @@ impl Walk<'_> {
             let overrides = value.get("overrides").map_or(&[][..], Value::entries);
             overrides.iter().for_each(|entry| self.hide(&entry.key_range, &entry.key));
         }
+        if let Some(members) = value.get("members").filter(|_| names(value, actors)) {
+            members.entries().iter().for_each(|entry| self.hide_all(&entry.value));
+        }
         for entry in value.entries() {
             let Entry { key, value, .. } = entry;
             let is_hidden = match key.as_str() {

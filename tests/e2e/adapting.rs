@@ -163,6 +163,23 @@ fn long_responses_are_no_stalled_upstream() {
     });
 }
 
+/// Uploads that call themselves upgrades. Envoy withholds their bodies from an upstream that waits
+/// for them, so the upstream never answers.
+#[test]
+fn uploads_in_the_dress_of_an_upgrade_are_no_stalled_upstream() {
+    only_slow_headers_lower_the_limit(Ending::Whole, |number, connection| {
+        let upload = match number % 4 {
+            0 => "connection: upgrade\r\nupgrade: websocket\r\ncontent-length: 8\r\n\r\nx",
+            2 => "connection: upgrade\r\nupgrade: websocket\r\ntransfer-encoding: chunked\r\n\r\n1\r\nx\r\n",
+            _ => "\r\n",
+        };
+        connection.send(format!("POST / HTTP/1.1\r\nhost: a\r\n{upload}").as_bytes()).unwrap();
+        if upload == "\r\n" {
+            assert_eq!(connection.receive(false).unwrap().status, 200);
+        }
+    });
+}
+
 /// Uploads that their clients feed over 1.6 s.
 #[test]
 fn slow_uploads_are_no_latency() {

@@ -212,6 +212,7 @@ fn hidden() -> Vec<Hidden> {
         row("text", json(r#"{"usage": {"total_tokens": "9000"}}"#), 500, true),
         row("malformed", json(r#"{"usage": {"total_tok"#), 500, true),
         Hidden { method: "HEAD", ..row("head", json(""), 500, true) },
+        Hidden { method: "HEAD", ..row("head-events", stream(String::new()), 500, true) },
         leaves("at-once", json("").ending(Ending::Silence), Leaves::BeforeHeaders, 500),
         leaves(
             "few",
@@ -250,10 +251,14 @@ fn a_number_that_a_client_hides_costs_the_most() {
         )
     })
     .unwrap();
-    let rules = json!([{
-        "name": "tokens", "actor": "user", "algo": "W", "rpu": QUOTA, "unit": "7d",
-        "cost": {"response_json": "/usage/total_tokens", "estimate": 500, "default": 7},
-    }]);
+    let cost = json!({"response_json": "/usage/total_tokens", "estimate": 500, "default": 7});
+    let rules = json!([
+        {"name": "tokens", "actor": "user", "algo": "W", "rpu": QUOTA, "unit": "7d", "cost": cost},
+        {
+            "name": "successes", "actor": "user", "algo": "W", "rpu": QUOTA, "unit": "7d", "cost": cost,
+            "charge": {"status": ["2xx"]},
+        },
+    ]);
     let gateway = start(&rules, &upstream).unwrap();
     let rows = hidden();
     for Hidden { name, method, leaves, reply, .. } in &rows {
@@ -279,8 +284,14 @@ fn a_number_that_a_client_hides_costs_the_most() {
         let left = || left(&gateway, "tokens", "/free", name);
         wait_until("the request to be settled", PATIENCE, || (left()? == QUOTA - cost - 500).then_some(()))
             .unwrap_or_else(|error| panic!("{error}: {name}: {:?}, not {}", left(), QUOTA - cost - 500));
+        // Only successes cost anything, and nothing on arrival.
+        let cost = if *name == "error" { 0 } else { *cost };
+        let left = || self::left(&gateway, "successes", "/free", name);
+        wait_until("the success to be charged", PATIENCE, || (left()? == QUOTA - cost).then_some(()))
+            .unwrap_or_else(|error| panic!("{error}: {name}: {:?}, not {}", left(), QUOTA - cost));
     }
-    let unread = rows.iter().filter(|row| row.is_unread).count() as u64;
+    // Each by both rules.
+    let unread = 2 * rows.iter().filter(|row| row.is_unread).count() as u64;
     let counted = || gateway.counted("unread_costs").unwrap();
     wait_until("all to be counted", PATIENCE, || (counted() == unread).then_some(()))
         .unwrap_or_else(|error| panic!("{error}: {}, not {unread}", counted()));
@@ -325,6 +336,7 @@ fn a_timeout_costs_the_most() {
         ("grpc", "/silent", grpc, 200, 500),
         // The client does not send all of its request.
         ("stalls", "/silent", "content-length: 9\r\n", 408, 500),
+        ("grpc-stalls", "/silent", "content-type: application/grpc\r\ncontent-length: 9\r\n", 200, 500),
         ("fails", "/fails", "", 503, 7),
     ] {
         let mut connection = gateway.connect().unwrap();
@@ -340,7 +352,7 @@ fn a_timeout_costs_the_most() {
             .unwrap_or_else(|error| panic!("{error}: {user}, {rule}: {:?}", left()));
         }
     }
-    assert_eq!(gateway.counted("unread_costs").unwrap(), 8);
+    assert_eq!(gateway.counted("unread_costs").unwrap(), 10);
 }
 
 /// A declared length is charged on arrival and corrected, so declared lengths alone use up no

@@ -114,7 +114,9 @@ impl EventStream {
         let State { has_data, is_unreadable, .. } = self.state;
         let is_cut = has_data && self.json.is_within();
         let is_unreadable = is_unreadable || self.json.is_unreadable();
-        has_ended && (self.json.value().is_some() || !is_cut && !is_unreadable)
+        // Without any byte, the response may be that to a `HEAD`.
+        let has_begun = !matches!(self.state.line, Line::Mark(0));
+        has_ended && has_begun && (self.json.value().is_some() || !is_cut && !is_unreadable)
     }
 
     /// Reads bytes of a line, and returns the bytes behind.

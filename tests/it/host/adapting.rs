@@ -183,6 +183,14 @@ fn a_latency_is_from_the_end_of_the_request_to_the_headers_of_the_response() {
     assert!(!falls(LATENCY, "POST", none, &[Body(400)]));
     assert!(falls(LATENCY, "POST", none, &[Body(400), LastBody(500)]));
     assert!(falls(LATENCY, "GET", upgrade, &[]));
+    // Uploads that call themselves upgrades: Envoy withholds their bodies.
+    for body in [("content-length", "8"), ("transfer-encoding", "chunked")] {
+        let upload: &[_] = &[("upgrade", "websocket"), body];
+        assert!(!falls(LATENCY, "POST", upload, &[]));
+        assert!(!falls(LATENCY, "POST", upload, &[Left(400)]));
+        assert!(!falls(LATENCY, "POST", upload, &[Response(800, 101)]));
+    }
+    assert!(falls(LATENCY, "POST", &[("upgrade", "websocket"), ("content-length", "0")], &[]));
     // A timeout of the gateway, and clients that give up before the upstream is late.
     assert!(falls(LATENCY, "POST", none, &[LastBody(0), Response(2_000, 504)]));
     assert!(!falls(LATENCY, "POST", none, &[LastBody(0), Left(200)]));

@@ -58,7 +58,7 @@ impl Response {
             ),
             1 => (
                 "text/event-stream",
-                |_, has_ended| has_ended,
+                |parts, has_ended| parts > 0 && has_ended,
                 vec![
                     ("data: {\"choices\": []}\n\n", None),
                     ("data: {\"usage\": {\"total_tokens\": 9}}\n\n", Some(9)),

@@ -16,7 +16,7 @@ fn shown(name: &str, text: &str) -> String {
 }
 
 /// Each document has a mistake beside its secret.
-const DOCUMENTS: [&str; 23] = [
+const DOCUMENTS: [&str; 24] = [
     "limits: []\nstore:\n  redis:\n    cluster: 7\n    secret: hunter2hunter2hunter2\n    timout: 1s\n",
     "limits: []\nstore: {redis: {cluster: a, secrt: 'hunter2,hunter2 hunter'}}\n",
     "limits: []\nstore:\n  redis:\n    secret: >-\n      hunter2\n\n      hunter3\n    cluster: 7\n",
@@ -28,6 +28,7 @@ const DOCUMENTS: [&str; 23] = [
     "limits:\n  - url: /\n    query: {api_key: [hunter2]}\n    rules: [{rpu: 1, unit: dya}]\n",
     "limits:\n  - url: /\n    rules: [{actor: apikey, rpu: 1, unit: day, overrides: {hunter2: {rpu: -1}}}]\n",
     "limits:\n  - url: /\n    rules: [{actor: client, rpu: 1, unit: day, overrides: {hunter2: {rpu: -1}}}]\nactors: {client: {header: x-api-key}}\n",
+    "limits:\n  - url: /\n    rules: [{actor: client, rpu: -1, unit: day}]\nactors: {client: {header: x-api-key}}\nplan: {actor: client, members: {gold: [hunter2], gld: [hunter2]}}\n",
     "limits: []\ndeny: [{client: hunter2}, 7]\nactors: {client: {cookie: session-id}}\n",
     // Reached by a merge key.
     "x: &h {headers: {x-any: hunter2}}\nlimits: []\nstore: {redis: {<<: *h}}\n",

@@ -72,10 +72,14 @@ impl<H: Host> Filter<H> {
     }
 
     /// Whether the upstream answers a request before the request ends: an upgrade, as to a
-    /// WebSocket, or CONNECT.
+    /// WebSocket, or CONNECT. Envoy withholds a declared body until the upstream has agreed to the
+    /// upgrade; an upstream that does not would wait for the client, so such a request is no sample.
     fn opens_tunnel(&self) -> bool {
-        self.host.request_header(b"upgrade").is_some()
-            || self.host.request_header(b":method").as_deref() == Some(b"CONNECT")
+        let header = |name: &[u8]| self.host.request_header(name);
+        let has_body = header(b"transfer-encoding").is_some()
+            || header(b"content-length").is_some_and(|length| length.trim_ascii() != b"0");
+        let is_tunnel = header(b"upgrade").is_some() || header(b":method").as_deref() == Some(b"CONNECT");
+        is_tunnel && !has_body
     }
 
     /// nginx ends no stream that was refused and then redirected, so the filter ends it after many

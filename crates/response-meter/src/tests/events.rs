@@ -62,7 +62,8 @@ fn a_stream_is_final_at_its_end() {
         ("data: {\"a\":1}\n\n", "/a", true),
         ("data: {\"b\":1}\n\ndata: [DONE]\n\n", "/a", true),
         ("data: [DONE]", "/a", true),
-        ("", "/a", true),
+        // As after `HEAD`.
+        ("", "/a", false),
         ("data: {\"a\":null}\n\n", "/a", true),
         ("data: {\"a\":\"1\"}\n\n", "/a", false),
         ("data: {\"a\":\"1\"}\n\ndata: {\"b\":1}\n\n", "/a", false),
