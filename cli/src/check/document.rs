@@ -39,6 +39,8 @@ pub fn warnings(
     lists(&model, findings);
     if let Some(replicas) = replicas.filter(|replicas| *replicas > 1) {
         counts_of_replicas(&model, replicas, findings);
+    } else {
+        missing_replicas(&model, findings);
     }
     memory(&model, configuration, findings);
 }
@@ -92,8 +94,28 @@ fn lists(model: &Model, findings: &mut Findings) {
     }
 }
 
+/// The options of the document's store.
+fn store<'m>(model: &Model<'m>) -> Option<&'m Value> {
+    model.root.get("store").and_then(|store| store.get("redis").or_else(|| store.get("rls")))
+}
+
+/// Adds a finding if gateways would count alone and their number is unknown.
+fn missing_replicas(model: &Model, findings: &mut Findings) {
+    let counts_alone =
+        |rule: &Value| rule.get("on_error").is_none_or(|on_error| on_error.text() == Some("local"));
+    let needs = model.enforced().any(|(_, rule)| rule.is_global && counts_alone(rule.value));
+    if let Some(store) = store(model).filter(|store| needs && store.entry("replicas").is_none()) {
+        findings.add(
+            code::STORE_REPLICAS,
+            &head(store),
+            "`replicas` is missing: if the store is down, each gateway admits the whole of each global quota",
+            Some("write `replicas` with the number of gateways, also if there is one"),
+        );
+    }
+}
+
 fn counts_of_replicas(model: &Model, replicas: u64, findings: &mut Findings) {
-    let store = model.root.get("store").and_then(|store| store.get("redis").or_else(|| store.get("rls")));
+    let store = store(model);
     let has_global = model.enforced().any(|(_, rule)| rule.is_global);
     let entry = store.and_then(|store| store.entry("replicas"));
     let stated = entry.and_then(|entry| entry.value.whole()).unwrap_or(1);
