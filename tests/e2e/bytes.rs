@@ -66,8 +66,8 @@ impl Body {
 
     fn entry(&self, user: usize, sent: u64) -> Entry {
         let bytes = self.bytes as u64;
-        let reserve = if self.chunk.is_some() { 0 } else { bytes };
-        Entry { user, reserve, needs: reserve.max(1), sent, ..Entry::default() }
+        let estimate = if self.chunk.is_some() { 0 } else { bytes };
+        Entry { user, estimate, needs: estimate.max(1), sent, ..Entry::default() }
     }
 
     fn head(&self, number: u64, user: &str) -> String {
@@ -201,7 +201,7 @@ fn writes_and_bytes_hold_together_for_bodies_of_all_kinds() {
         let as_writes = |entries: &[Entry]| -> Vec<Entry> {
             entries
                 .iter()
-                .map(|entry| Entry { reserve: 1, needs: 1, used: (1, 1), ..entry.clone() })
+                .map(|entry| Entry { estimate: 1, needs: 1, used: (1, 1), ..entry.clone() })
                 .collect()
         };
         let writes = WRITES.check(&as_writes(&passed), &as_writes(&by("writes")));
@@ -210,7 +210,7 @@ fn writes_and_bytes_hold_together_for_bodies_of_all_kinds() {
         println!(
             "{name}: {} requests, {} chunked and {} cut off among those that passed; writes {writes:?}; bytes {bytes:?}",
             passed.len() + refused.len(),
-            count(|entry| entry.reserve == 0 && entry.used.1 > 0),
+            count(|entry| entry.estimate == 0 && entry.used.1 > 0),
             count(|entry| entry.left.is_some()),
         );
         match *name {

@@ -16,7 +16,7 @@ pub type Between = (u64, u64);
 pub struct Entry {
     pub user: usize,
     /// The units charged on arrival, and the units that the request needs to pass.
-    pub reserve: u64,
+    pub estimate: u64,
     pub needs: u64,
     /// The cost in the end: the least and the most that the gateway may have seen.
     pub used: (u64, u64),
@@ -51,7 +51,7 @@ impl Entry {
     /// The charges, each with its instant. A request that is settled to less counts as it was
     /// charged on arrival.
     fn charges(&self) -> [(Between, u64); 2] {
-        [(self.admitted(), self.reserve), (self.settled(), self.used.1.saturating_sub(self.reserve))]
+        [(self.admitted(), self.estimate), (self.settled(), self.used.1.saturating_sub(self.estimate))]
     }
 }
 
@@ -108,7 +108,7 @@ pub struct Findings {
     /// The units that passed, and that might have until the last refusal.
     pub used: u64,
     pub budget: u64,
-    /// By how much a span exceeded its budget at most, and how much was in flight unreserved at
+    /// By how much a span exceeded its budget at most, and how much was in flight beyond its estimate at
     /// most.
     pub excess: u64,
     pub in_flight: u64,
@@ -122,7 +122,7 @@ impl Bucket {
     }
 
     /// Checks that the costs of the requests that passed in any span are no more than its budget
-    /// and what was in flight unreserved at the last admission, and that no refusal was needless.
+    /// and what was in flight beyond its estimate at the last admission, and that no refusal was needless.
     pub fn check(&self, passed: &[Entry], refused: &[Entry]) -> Findings {
         let mut findings = Findings { used: 0, budget: 0, excess: 0, in_flight: 0 };
         for first in passed {
@@ -143,7 +143,7 @@ impl Bucket {
         for entry in passed.iter().filter(|entry| entry.sent >= from) {
             used += entry.used.0;
             last = last.max(entry.sent);
-            open.push((entry.settled().1, entry.used.0.saturating_sub(entry.reserve)));
+            open.push((entry.settled().1, entry.used.0.saturating_sub(entry.estimate)));
             open.retain(|(settled, _)| *settled > last);
             let in_flight: u64 = open.iter().map(|(_, units)| units).sum();
             let budget = self.budget(entry.admitted().1 - from);

@@ -149,7 +149,7 @@ fn a_client_that_hangs_up_is_settled_once() {
     drop(connection);
     // The estimate stays charged, once. A further request is charged 500 and is then free.
     for _ in 0..3 {
-        wait_until("the reservation to stay", PATIENCE, || {
+        wait_until("the estimate to stay", PATIENCE, || {
             (left(&gateway, "tokens", "/free", "ann")? == 100_000 - 500 - 500).then_some(())
         })
         .unwrap();
@@ -284,6 +284,63 @@ fn a_number_that_a_client_hides_costs_the_most() {
     let counted = || gateway.counted("unread_costs").unwrap();
     wait_until("all to be counted", PATIENCE, || (counted() == unread).then_some(()))
         .unwrap_or_else(|error| panic!("{error}: {}, not {unread}", counted()));
+}
+
+/// A client can make Envoy answer in the upstream's place, before the number comes.
+#[test]
+fn a_timeout_costs_the_most() {
+    const QUOTA: u64 = 1_000_000;
+    let upstream = Upstream::start(|request: &Received| match &*request.path {
+        "/free" => {
+            Reply::new(200, r#"{"n": 0}"#).header("content-type", "application/json").header("x-n", "0")
+        }
+        "/fails" => Reply::new(503, "no"),
+        _ => Reply::new(200, "").ending(Ending::Silence),
+    })
+    .unwrap();
+    let rule = |name: &str, source: &str, number: &str| {
+        json!({
+            "name": name, "actor": "user", "algo": "W", "rpu": QUOTA, "unit": "7d",
+            "cost": {source: number, "estimate": 500, "default": 7},
+        })
+    };
+    let rules = [rule("json", "response_json", "/n"), rule("header", "response_header", "x-n")];
+    let config = Config {
+        upstream: Some(upstream.address()),
+        request_timeout: Some(Duration::from_millis(300)),
+        routes: vec![
+            json!({"match": {"prefix": "/slow"}, "route": {"cluster": "upstream", "timeout": "0.3s"}}),
+            json!({"match": {"prefix": "/silent"}, "route": {
+                "cluster": "upstream", "max_stream_duration": {"grpc_timeout_header_max": "0s"},
+            }}),
+        ],
+        ..Config::new(json!({"limits": [{"url": "/", "rules": rules}], "headers": "ietf"}))
+    };
+    let gateway = Gateway::start(config).unwrap();
+    let grpc = "content-type: application/grpc\r\ngrpc-timeout: 300m\r\n";
+    for (user, path, headers, status, cost) in [
+        ("waits", "/slow", "", 504, 500),
+        ("grpc-waits", "/slow", "content-type: application/grpc\r\n", 200, 500),
+        // The client chooses the timeout.
+        ("grpc", "/silent", grpc, 200, 500),
+        // The client does not send all of its request.
+        ("stalls", "/silent", "content-length: 9\r\n", 408, 500),
+        ("fails", "/fails", "", 503, 7),
+    ] {
+        let mut connection = gateway.connect().unwrap();
+        let head = format!("POST {path} HTTP/1.1\r\nhost: a\r\nx-user-id: {user}\r\n{headers}\r\n");
+        connection.send(head.as_bytes()).unwrap();
+        let answer = connection.receive(false).unwrap_or_else(|error| panic!("{error}: {user}"));
+        assert_eq!(answer.status, status, "{user}: {answer:?}");
+        for rule in ["json", "header"] {
+            let left = || left(&gateway, rule, "/free", user);
+            wait_until("the request to be settled", PATIENCE, || {
+                (left()? == QUOTA - cost - 500).then_some(())
+            })
+            .unwrap_or_else(|error| panic!("{error}: {user}, {rule}: {:?}", left()));
+        }
+    }
+    assert_eq!(gateway.counted("unread_costs").unwrap(), 8);
 }
 
 /// A declared length is charged on arrival and corrected, so declared lengths alone use up no

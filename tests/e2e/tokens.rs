@@ -13,13 +13,13 @@ use std::time::{Duration, Instant};
 const PATIENCE: Duration = Duration::from_secs(20);
 const LENGTH: Duration = Duration::from_secs(8);
 const BUDGET: Bucket = Bucket { burst: 100_000, rpu: 100_000, unit: Duration::from_secs(60) };
-const RESERVE: u64 = 500;
+const ESTIMATE: u64 = 500;
 const TOTAL: u64 = 1_000_000_000;
 const USERS: usize = 6;
 const CLIENTS: u64 = 6;
 
 fn document() -> Value {
-    let cost = json!({"response_json": "/usage/total_tokens", "estimate": RESERVE, "max": "200k"});
+    let cost = json!({"response_json": "/usage/total_tokens", "estimate": ESTIMATE, "max": "200k"});
     json!({"headers": "ietf", "limits": [
         {"url": "/chat", "rules": [
             {"name": "tokens", "actor": "user", "rpu": "100k", "unit": "minute", "cost": cost},
@@ -85,8 +85,8 @@ impl Wish {
         match self.kind {
             Kind::Json | Kind::Events => self.tokens,
             // A later event might have a larger number.
-            Kind::LeavesAfterNumber => self.tokens.max(RESERVE),
-            _ => RESERVE,
+            Kind::LeavesAfterNumber => self.tokens.max(ESTIMATE),
+            _ => ESTIMATE,
         }
     }
 
@@ -168,7 +168,7 @@ fn ask(
 ) -> Option<Connection> {
     ledger.note(number, |entry, now| {
         let used = (wish.used(), wish.used());
-        *entry = Entry { user, reserve: RESERVE, needs: RESERVE, used, sent: now, ..Entry::default() };
+        *entry = Entry { user, estimate: ESTIMATE, needs: ESTIMATE, used, sent: now, ..Entry::default() };
     });
     let head = format!(
         "GET /chat HTTP/1.1\r\nhost: a\r\nx-user-id: user-{user}\r\nx-number: {number}\r\n{}\r\n",
@@ -262,14 +262,14 @@ fn a_budget_of_tokens_is_exceeded_only_by_what_was_in_flight() {
         // Each request was settled once, to what it used. The request that looks is charged, too.
         let used: u64 = passed.iter().map(|entry| entry.used.0).sum();
         wait_until("all to be settled", PATIENCE, || {
-            (left(&gateway, "total", "/free", &format!("user-{user}"))? == TOTAL - used - RESERVE)
+            (left(&gateway, "total", "/free", &format!("user-{user}"))? == TOTAL - used - ESTIMATE)
                 .then_some(())
         })
         .unwrap_or_else(|error| {
             panic!(
                 "{error}: {:?}, not {}",
                 left(&gateway, "total", "/free", &format!("user-{user}")),
-                TOTAL - used - RESERVE
+                TOTAL - used - ESTIMATE
             )
         });
     }

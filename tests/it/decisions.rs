@@ -15,8 +15,9 @@
 //! After `settle`: `status`, `request` and `response` (bytes), and `values` with a number or `_`
 //! for each value that the policy measures, or `?7` if 7 was seen of a response that was not read
 //! to its end. The whole filter measures these responses by itself. With `latency`, the request was
-//! forwarded that long before, and the headers of the response come now. A script about the times
-//! of responses runs through the engine alone.
+//! forwarded that long before, and the headers of the response come now, or the client leaves before
+//! them if there is no `status`. A script about the times of responses runs through the engine
+//! alone.
 //!
 //! Before the method: `ip`, `user`, `device`, `host`, `property` (its steps dotted), `size` (of the
 //! body; 0: none), or else the name of a header, each with its value, in which `_` is a space.
@@ -71,8 +72,7 @@ fn check(json: &str, script: &str) {
                 if let Some(step) = line.step {
                     let next = &mut next[step as usize];
                     let (worker, session, _) = unsettled.get_mut(*next).expect("a request that is held");
-                    let status = line.usage.status;
-                    gateway.step(*worker, session, step, status.unwrap_or(0), line.now);
+                    gateway.step(*worker, session, step, line.usage.status, line.now);
                     *next += 1;
                     continue;
                 }
@@ -82,7 +82,7 @@ fn check(json: &str, script: &str) {
                     let (worker, mut session, request) =
                         held.unwrap_or_else(|| panic!("`{text}`: nothing is held"));
                     if let Some(latency) = line.latency {
-                        let status = line.usage.status.unwrap_or(0);
+                        let status = line.usage.status;
                         let forwarded = Time::from_ns(line.now.as_ns() - latency.as_ns());
                         gateway.step(worker, &mut session, Step::Forward, status, forwarded);
                         gateway.step(worker, &mut session, Step::Respond, status, line.now);

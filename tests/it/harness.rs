@@ -129,8 +129,9 @@ impl<S: Store> Gateway<S> {
         start(&self.policy, &mut self.workers[index], &self.store, request, || now)
     }
 
-    /// A request that worker `index` started has been forwarded, or has a response.
-    pub fn step(&mut self, index: usize, session: &mut Session, step: Step, status: u16, now: Time) {
+    /// A request that worker `index` started has been forwarded, or has a response. Without a
+    /// status, it ends without a response.
+    pub fn step(&mut self, index: usize, session: &mut Session, step: Step, status: Option<u16>, now: Time) {
         let worker = &mut self.workers[index];
         match step {
             Step::Forward => session.forwarded(worker, now),

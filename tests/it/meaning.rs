@@ -17,9 +17,11 @@ use diana_limiter::check::Outcome;
 use diana_limiter::global::GlobalStoreOptions;
 use diana_limiter::request::{Part, Values};
 use diana_limiter::session::{Session, Worker};
-use document::{Document, SECRET};
+use document::Document;
 use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
+
+const SECRET: &str = r#"{"redis": {"cluster": "webdis", "secret": "a secret of the tests only"}}"#;
 
 /// Requests that match every limit that a document may have.
 fn requests() -> Vec<Values> {
@@ -82,10 +84,17 @@ fn store_keys(json: &str, requests: Vec<Values>) -> Vec<BTreeSet<String>> {
         let request = policy.request(&request);
         let (_, decision) = Session::start(&policy, &mut worker, &store(&host), &request, || at(0));
         let Outcome::Query(_) = decision.outcome else { return BTreeSet::new() };
-        let call = worker.next_call(&policy, Time::ZERO).unwrap();
-        let diana_limiter::global::Message::Http { body, .. } = call.message else { panic!("an HTTP call") };
-        let body = String::from_utf8(body).unwrap();
-        body.split('/').filter(|part| part.starts_with("diana")).map(str::to_owned).collect()
+        // One call to each cluster; its keys tell which.
+        let mut keys = BTreeSet::new();
+        while let Some(call) = worker.next_call(&policy, Time::ZERO) {
+            let diana_limiter::global::Message::Http { body, .. } = call.message else {
+                panic!("an HTTP call")
+            };
+            let body = String::from_utf8(body).unwrap();
+            let own = body.split('/').filter(|part| part.starts_with("diana"));
+            keys.extend(own.map(|key| format!("{} {key}", clusters[call.shard])));
+        }
+        keys
     };
     requests.into_iter().map(keys).collect()
 }
@@ -346,6 +355,30 @@ fn a_fingerprint_does_not_depend_on_spelling() {
         &store(r#""secret": "a secret of the tests only""#),
         &store(r#""timeout": "50ms", "secret": "another secret of the tests""#),
     );
+    let clusters =
+        |names: &str| store(r#""secret": "a secret of the tests only""#).replace(r#""cluster": "a""#, names);
+    same(&clusters(r#""clusters": ["a", "b"]"#), &clusters(r#""clusters": ["b", "a"]"#));
+    same(&clusters(r#""clusters": ["a"]"#), &clusters(r#""cluster": "a""#));
+    let remote = |body: &str| format!(r#", "remote": {{"cluster": "a", "path": "/a", "body": {body}}}"#);
+    same(
+        &remote(r#"{"a": [1, {"c": 1, "b": 2}], "d": 3}"#),
+        &remote(r#"{"d": 3, "a": [1, {"b": 2, "c": 1}]}"#),
+    );
+    assert_ne!(
+        with_options("", "", &remote(r#"{"a": [1, 2]}"#)),
+        with_options("", "", &remote(r#"{"a": [2, 1]}"#)),
+        "the order of a list means something"
+    );
+    // Without a deny list, `enforce` is for rules without their own alone.
+    let own = |rule: &str, more: &str| with_options(rule, "", more);
+    for (rule, top) in
+        [(r#", "enforce": "7%""#, r#", "enforce": "5%""#), (r#", "mode": "shadow""#, r#", "mode": "shadow""#)]
+    {
+        assert_eq!(own(rule, top), own(rule, ""), "{rule} {top}");
+    }
+    assert_ne!(own("", r#", "enforce": "5%""#), own("", ""));
+    let denies = |part: &str| format!(r#", "deny": ["10.0.0.1"], "enforce": "{part}""#);
+    assert_ne!(own(r#", "enforce": "7%""#, &denies("5%")), own(r#", "enforce": "7%""#, &denies("6%")));
     // The rules of limits on the same requests, in any order and with names of their own.
     let rules = ["a", "b"].map(|name| format!(r#"{{"name": "{name}", "rpu": 5, "unit": "hour"}}"#));
     let [a, b] = &rules;

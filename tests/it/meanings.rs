@@ -94,9 +94,9 @@ fn a_rule_that_keeps_otherwise_is_another_rule() {
 /// A percentage follows the limit, and a number does not.
 #[test]
 fn a_part_of_a_limit_that_adapts_is_no_number() {
-    let adapts = |reserve: &str| {
+    let adapts = |headroom: &str| {
         format!(
-            r#"[{{"url": "/", "rules": [{{"rpu": 20, "unit": "second", "headroom": {reserve},
+            r#"[{{"url": "/", "rules": [{{"rpu": 20, "unit": "second", "headroom": {headroom},
                 "adapt": {{"signal": "errors", "target": "5%", "min": 10}}}}]}}]"#
         )
     };

@@ -281,7 +281,7 @@ fn settle(policy: &Policy, store: &Portable<Simulated>, incoming: &Incoming, mut
     for InFlight { mut session, mut worker, begins, ends } in ended {
         if session.settles() {
             session.forwarded(&mut worker, begins);
-            session.responded(&mut worker, store, incoming.status, ends, || ends);
+            session.responded(&mut worker, store, Some(incoming.status), ends, || ends);
             session.settle_used(policy, &mut worker, store, &usage, || ends);
         } else {
             session.settle(policy, &mut worker, store, || ends);

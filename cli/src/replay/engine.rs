@@ -142,12 +142,15 @@ impl Engine {
         }
         let Engine { policy, worker, store, now, .. } = self;
         if held.latency.take().is_some() {
-            let status = held.usage.as_ref().and_then(|usage| usage.status).unwrap_or(0);
+            let status = held.usage.as_ref().and_then(|usage| usage.status);
             held.session.responded(worker, store, status, held.at, || *now);
             if held.ends > held.at && held.session.has_charges() {
                 held.at = held.ends;
                 return self.held.push(held);
             }
+        }
+        if policy.measures().latency {
+            held.session.responded(worker, store, None, held.at, || *now);
         }
         match &held.usage {
             Some(usage) => held.session.settle_used(policy, worker, store, usage, || *now),

@@ -145,6 +145,10 @@ fn object(shape: &Object) -> Value {
     if !groups.is_empty() {
         entries.insert("allOf".into(), groups.into());
     }
+    if !shape.not_all_zero.is_empty() {
+        let is_above = |key: &&str| json!({"required": [key], "properties": {*key: {"not": {"const": 0}}}});
+        entries.insert("anyOf".into(), shape.not_all_zero.iter().map(is_above).collect());
+    }
     if let Some(Unless { required, key, words }) = &shape.required_unless {
         entries.insert("if".into(), json!({"required": [key], "properties": {*key: choice(words)}}));
         entries.insert("else".into(), json!({"required": [required]}));

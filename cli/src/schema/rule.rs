@@ -43,6 +43,7 @@ pub fn definitions() -> Vec<(&'static str, Shape)> {
                 key("default", "The cost of a response without the number.", Shape::Size(0, MOST)),
             ],
             one_of: vec![vec!["response_header", "response_json", "response_bytes"]],
+            not_all_zero: vec!["response_bytes", "estimate", "default"],
             ..Object::default()
         })),
         ("penalty", object(vec![

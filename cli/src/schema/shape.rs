@@ -51,6 +51,8 @@ pub struct Object {
     pub keys: Vec<Key>,
     /// Groups of keys of which exactly one is required.
     pub one_of: Vec<Vec<&'static str>>,
+    /// Keys of which at least one is required and is not 0.
+    pub not_all_zero: Vec<&'static str>,
     /// Whether exactly one key is allowed.
     pub is_single: bool,
     /// A key that is required, unless another key has one of these words.

@@ -181,7 +181,9 @@ impl Common {
         named: u64,
     ) -> Option<GlobalStore> {
         let Common { timeout, in_flight, secret, replicas } = self;
-        let canonical_hash = Hasher::of(&(&clusters, is_service, named, timeout, in_flight, replicas));
+        // The names of the clusters divide the counts, whatever their order.
+        let shards = Hasher::of_all(&clusters);
+        let canonical_hash = Hasher::of(&(shards, is_service, named, timeout, in_flight, replicas));
         let client = secret.map(|secret| {
             let draft = StoreDraft { shards: clusters.clone(), secret };
             (draft, GlobalStoreOptions { clusters, timeout, in_flight, protocol })

@@ -1,6 +1,7 @@
 //! `remote`: the source of a remote document.
 
 use super::global_store::{cluster, reserved};
+use diana_base::sort;
 use diana_base::time::Span;
 use diana_document::{Fields, Node, Value};
 use diana_limiter::response;
@@ -78,8 +79,23 @@ fn visible(node: &Node, what: &str, start: &str) -> Option<String> {
 fn body(node: &Node) -> Option<String> {
     match node.value() {
         Value::Text(text) => Some(text.clone()),
-        Value::Object(_) | Value::List(_) => Some(node.value().to_string()),
+        Value::Object(_) | Value::List(_) => Some(sorted(node.value()).to_string()),
         _ => node.expected("text, or an object that is sent as JSON"),
+    }
+}
+
+/// The value with sorted keys: the order of a document's keys means nothing, and Envoy may change
+/// it.
+fn sorted(value: &Value) -> Value {
+    match value {
+        Value::Object(entries) => {
+            let mut entries: Vec<_> =
+                entries.iter().map(|(key, value)| (key.clone(), sorted(value))).collect();
+            sort::sort_by_key(&mut entries, |(key, _)| key.clone());
+            Value::Object(entries)
+        }
+        Value::List(items) => Value::List(items.iter().map(sorted).collect()),
+        value => value.clone(),
     }
 }
 

@@ -55,6 +55,8 @@ pub(super) struct Metering {
     meters: Vec<Option<Meter>>,
     /// Whether the response has passed to its end.
     has_response_ended: bool,
+    /// Whether the response tells a gRPC client that time is up.
+    is_grpc_timeout: bool,
 }
 
 impl Metering {
@@ -102,6 +104,10 @@ impl Metering {
             self.usage.values.push(value);
             self.meters.push(meter);
         }
+        // A gateway answers gRPC clients with the status 200 and with `DEADLINE_EXCEEDED` or, in place
+        // of 504, `UNAVAILABLE`. The client chooses the timeout by `grpc-timeout`.
+        self.is_grpc_timeout = !self.meters.is_empty()
+            && host.response_header(b"grpc-status").is_some_and(|code| matches!(&*code, b"4" | b"14"));
     }
 
     /// Nothing of the response's body is still to come.
@@ -128,13 +134,14 @@ impl Metering {
 
     /// What the request used until now.
     pub(super) fn usage(&mut self) -> &Usage {
-        let Metering { usage, held_bytes, meters, has_response_ended, .. } = self;
+        let Metering { usage, held_bytes, meters, has_response_ended, is_grpc_timeout } = self;
         usage.request_bytes = usage.request_bytes.saturating_add(std::mem::take(held_bytes));
         for (value, meter) in usage.values.iter_mut().zip(meters) {
             if let Some(meter) = meter {
                 *value =
                     ResponseNumber { seen: meter.value(), is_final: meter.is_final(*has_response_ended) };
             }
+            value.is_final &= value.seen.is_some() || !*is_grpc_timeout;
         }
         usage
     }

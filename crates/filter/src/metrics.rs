@@ -248,8 +248,9 @@ impl<H: Host> Metrics<H> {
         match decision.outcome {
             Outcome::Allowed => self.add(Id::Allowed, 0, 0, 1),
             Outcome::Reject(Reason::Denied) => self.add(Id::Denied, 0, 0, 1),
-            _ => self.add(Id::Denied, 0, 1, decision.events.denied_in_shadow),
+            _ => {}
         }
+        self.add(Id::Denied, 0, 1, decision.events.denied_in_shadow);
         self.events(&decision.events);
     }
 

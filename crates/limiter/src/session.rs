@@ -251,7 +251,7 @@ impl Session {
     ///     // The client needs five seconds for its upload.
     ///     session.forwarded(&mut worker, seconds(5));
     ///     let answered = seconds(5).after(Span::from_ms(300));
-    ///     session.responded(&mut worker, &store, 200, answered, || answered);
+    ///     session.responded(&mut worker, &store, Some(200), answered, || answered);
     ///     // The response may last for hours.
     ///     assert!(session.has_charges(), "the permit");
     ///     session.settle(&policy, &mut worker, &store, || seconds(9));
@@ -266,17 +266,17 @@ impl Session {
     }
 
     /// The headers of the response have come, with this status and at this time of the monotonic
-    /// clock. Call this for a request that went on, whether or not all of it was
-    /// [forwarded](Session::forwarded).
+    /// clock, or the request ends without them (`None`). Call this for a request that went on,
+    /// whether or not all of it was [forwarded](Session::forwarded).
     pub fn responded<S: Store + ?Sized>(
         &mut self,
         worker: &mut Worker,
         store: &S,
-        status: u16,
+        status: Option<u16>,
         now: Time,
         clock: impl Fn() -> Time,
     ) -> Events {
-        let leave = |charges: &mut Box<Charges>| worker.leave(charges, Some((status, now)), store, &clock);
+        let leave = |charges: &mut Box<Charges>| worker.leave(charges, (status, Some(now)), store, &clock);
         self.charges.as_mut().map(leave).unwrap_or_default()
     }
 

@@ -100,15 +100,15 @@ proptest! {
     #[test]
     fn a_corrected_estimate_counts_like_the_right_cost(
         (rule, borrow) in settled(), begin in begins(), before in steps(onward().boxed()),
-        reserve in 0.0..=1.0, cost in 0.0..=1.0, after in onward(),
+        estimate in 0.0..=1.0, cost in 0.0..=1.0, after in onward(),
     ) {
         let mut known = start(&rule, borrow, begin);
         play(&mut known, &rule, &before);
         let left = known.look().remaining;
-        let reserve = power(left + 1, reserve) - 1;
-        let cost = power(reserve + 1, cost) - 1;
+        let estimate = power(left + 1, estimate) - 1;
+        let cost = power(estimate + 1, cost) - 1;
         let mut corrected = known.clone();
-        let event = corrected.ask(reserve);
+        let event = corrected.ask(estimate);
         settle(&mut corrected, event.verdict.charge, cost);
         known.ask(cost);
         for arrival in &after {
@@ -122,17 +122,17 @@ proptest! {
     /// If the correction comes later, no more is left than if the request had known its cost, and
     /// at most a nanosecond's worth less if no other request came.
     #[test]
-    fn a_late_correction_gives_back_no_more_than_was_reserved(
+    fn a_late_correction_gives_back_no_more_than_was_estimated(
         (rule, borrow) in settled(), begin in begins(), before in steps(onward().boxed()),
-        reserve in 0.0..=1.0, cost in 0.0..=1.0, later in 0.0..=1.0,
+        estimate in 0.0..=1.0, cost in 0.0..=1.0, later in 0.0..=1.0,
     ) {
         let mut known = start(&rule, borrow, begin);
         play(&mut known, &rule, &before);
         let left = known.look().remaining;
-        let reserve = power(left + 1, reserve) - 1;
-        let cost = power(reserve + 1, cost) - 1;
+        let estimate = power(left + 1, estimate) - 1;
+        let cost = power(estimate + 1, cost) - 1;
         let mut corrected = known.clone();
-        let event = corrected.ask(reserve);
+        let event = corrected.ask(estimate);
         known.ask(cost);
         let now = known.now + power(4 * rule.scale_ns, later) - 1;
         [&mut corrected, &mut known].into_iter().for_each(|run| run.move_to(now));

@@ -42,6 +42,31 @@ fn requests_that_end_without_a_response_are_no_measurement() {
     );
 }
 
+/// Their latency is longer than the target, so impatient clients hide nothing.
+#[test]
+fn requests_that_end_after_the_target_without_a_response_are_slow() {
+    for (latency, left) in [("200ms", 19), ("201ms", 17), ("300ms", 12), ("1s", 9)] {
+        check(
+            &permits(),
+            &format!(
+                "0ms    20x GET / -> pass
+                 5s     20x settle latency={latency}
+                 10s        GET / -> pass backend={left}"
+            ),
+        );
+    }
+    // Nobody knows what the response would have been.
+    check(
+        &rule(
+            r#""rpu": 20, "unit": "second",
+               "adapt": {"signal": "errors", "target": "10%", "min": 4, "max": 40, "every": "10s"}"#,
+        ),
+        "0ms    20x GET / -> pass
+         5s     20x settle latency=5s
+         10s        GET / -> pass backend=19",
+    );
+}
+
 #[test]
 fn a_rate_follows_the_share_of_errors() {
     check(

@@ -61,6 +61,19 @@ fn a_client_on_both_lists_is_denied() {
     );
 }
 
+/// A client that the deny list only reports is still on the allow list.
+#[test]
+fn a_client_that_is_denied_in_shadow_may_be_allowed() {
+    for keys in [r#""mode": "shadow""#, r#""enforce": "0%""#] {
+        check(
+            &format!(r#"{{{keys}, "allow": ["10.0.0.0/8"], "deny": ["10.0.0.7", "192.0.2.7"], {LIMIT}}}"#),
+            "0ms 3x user=ann ip=10.0.0.7  GET / -> allowed denied-in-shadow none
+             0ms    user=ann ip=192.0.2.7 GET / -> pass denied-in-shadow user=0
+             0ms    user=bob ip=10.0.0.8  GET / -> allowed none",
+        );
+    }
+}
+
 #[test]
 fn lists_apply_without_a_limit() {
     let json =

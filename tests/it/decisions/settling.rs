@@ -114,17 +114,19 @@ fn an_estimate_is_corrected_by_the_response() {
 /// the default and the number seen so far.
 #[test]
 fn a_number_that_cannot_be_read_costs_the_most() {
-    for (keys, reserve, most) in [
-        (r#""estimate": 50"#, 50, 50),
-        (r#""estimate": 50, "default": 7"#, 50, 50),
-        (r#""estimate": 7, "default": 50"#, 7, 50),
-        (r#""default": 50"#, 0, 50),
-        (r#""estimate": 50, "default": 90, "max": 90"#, 50, 90),
+    for (keys, estimate, default, most) in [
+        (r#""estimate": 50"#, 50, 50, 50),
+        (r#""estimate": 50, "default": 0"#, 50, 0, 50),
+        (r#""estimate": 50, "default": 7"#, 50, 7, 50),
+        (r#""estimate": 7, "default": 50"#, 7, 50, 50),
+        (r#""estimate": 0, "default": 50"#, 0, 50, 50),
+        (r#""default": 50"#, 0, 50, 50),
+        (r#""estimate": 50, "default": 90, "max": 90"#, 50, 90, 90),
     ] {
         let cost = format!(r#"{{"response_json": "/n", {keys}}}"#);
         let json = rule(&format!(r#""rpu": 1000, "unit": "hour", "algo": "W", "cost": {cost}"#));
         let check = |end: &str, cost: u64| {
-            let left = 1_000 - cost - reserve;
+            let left = 1_000 - cost - estimate;
             check(
                 &json,
                 &format!("0ms user=ann GET / -> pass\n 0ms {end}\n 0ms user=ann GET / -> pass r={left}"),
@@ -138,6 +140,11 @@ fn a_number_that_cannot_be_read_costs_the_most() {
         check("settle", most);
         check("settle status=200 values=?300", if most == 90 { 90 } else { 300 });
         check("settle status=200 values=9", 9);
+        // A client may have chosen the timeout after which the gateway answered.
+        check("settle status=408 values=_", most);
+        check("settle status=504 values=_", most);
+        check("settle status=504 values=9", 9);
+        check("settle status=503 values=_", default);
     }
 }
 

@@ -186,6 +186,12 @@ fn a_latency_is_from_the_end_of_the_request_to_the_headers_of_the_response() {
     // A timeout of the gateway, and clients that give up before the upstream is late.
     assert!(falls(LATENCY, "POST", none, &[LastBody(0), Response(2_000, 504)]));
     assert!(!falls(LATENCY, "POST", none, &[LastBody(0), Left(200)]));
+    // Clients that give up because the upstream is late, and in the middle of an upload.
+    assert!(falls(LATENCY, "POST", none, &[LastBody(0), Left(300)]));
+    assert!(!falls(ERRORS, "POST", none, &[LastBody(0), Left(300)]));
+    assert!(!falls(LATENCY, "POST", none, &[Body(0), Left(400)]));
+    // A long response that has begun in time.
+    assert!(!falls(LATENCY, "POST", none, &[LastBody(0), Response(0, 200), Left(400)]));
 }
 
 /// The body of a request that waits for two seconds ends while the filter holds the request, or,

@@ -224,6 +224,20 @@ fn rules_and_lists_count_their_own_results() {
     }
 }
 
+/// A client on both lists, of which the deny list only reports it.
+#[test]
+fn an_allowed_client_counts_as_denied_in_shadow() {
+    let rules = r#"{"limits": [{"url": "/", "rules": [{"name": "one", "rpu": 1, "unit": "day"}]}],
+        "allow": [{"user": "root"}], "deny": [{"user": "root"}], "enforce": "0%"}"#;
+    let gateway = Gateway::start(Rules::Lenient, 1, rules);
+    (0..3).for_each(|_| _ = gateway.request(0, "/", "root"));
+    let names = ["outcome.allowed", "rule.allow.result.ok", "rule.deny.result.shadow", "rule.one.result.ok"];
+    let [decisions, requests @ ..] = names;
+    let requests = requests.map(|name| gateway.counter(&format!("diana.{name}.requests")));
+    assert_eq!(gateway.counter(&format!("diana.{decisions}.decisions")), 3);
+    assert_eq!(requests, [3, 3, 0]);
+}
+
 #[test]
 fn events_in_shared_data_are_counted() {
     let rules = r#"{"limits": [{"url": "/", "rules": [{"actor": "user", "rpu": 1, "unit": "day"}]}],

@@ -93,7 +93,7 @@ impl TestGateway {
                 session.forwarded(worker, START);
                 if let Some((usage, latency)) = response {
                     let (status, now) = (usage.status.unwrap(), START.after(*latency));
-                    lost += session.responded(worker, store, status, now, &clock).swaps_lost;
+                    lost += session.responded(worker, store, Some(status), now, &clock).swaps_lost;
                 }
                 let events = match response {
                     Some((usage, _)) => session.settle_used(policy, worker, store, usage, &clock),

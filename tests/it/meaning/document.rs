@@ -3,8 +3,6 @@
 use super::spelling::{list, number, object, quoted, shuffled, size};
 use crate::harness::Random;
 
-pub const SECRET: &str = r#"{"redis": {"cluster": "webdis", "secret": "a secret of the tests only"}}"#;
-
 /// Patterns, each with its other spellings.
 const URLS: [&[&str]; 5] = [
     &["/", "/**", "//"],
@@ -132,6 +130,24 @@ fn pick<T: Copy>(random: &mut Random, of: &[T]) -> T {
     of[random.below(of.len())]
 }
 
+/// Two clusters in any order.
+fn store(random: &mut Random) -> String {
+    let clusters = ["webdis", "other"].map(quoted).to_vec();
+    let clusters = format!("[{}]", shuffled(random, clusters).join(", "));
+    let secret = quoted("a secret of the tests only");
+    let redis = object(random, vec![("clusters".into(), clusters), ("secret".into(), secret)]);
+    object(random, vec![("redis".into(), redis)])
+}
+
+/// The keys of the body in any order, at each level.
+fn remote(random: &mut Random) -> String {
+    let last = object(random, vec![("c".into(), "1".into()), ("d".into(), "2".into())]);
+    let inner = object(random, vec![("x".into(), "[1, 2]".into()), ("a".into(), format!("[{last}]"))]);
+    let body = object(random, vec![("key".into(), quoted("limits")), ("in".into(), inner)]);
+    let keys = [("cluster", quoted("documents")), ("path", quoted("/")), ("body", body)];
+    object(random, keys.map(|(key, value)| (key.into(), value)).to_vec())
+}
+
 impl Document {
     pub fn random(random: &mut Random) -> Document {
         let limits = (0..1 + random.below(4)).map(|_| Limit::random(random)).collect();
@@ -165,7 +181,8 @@ impl Document {
                 "actors",
                 object(random, actors.map(|(name, value): (&str, String)| (name.into(), value)).into()),
             ),
-            ("store", SECRET.into()),
+            ("store", store(random)),
+            ("remote", remote(random)),
         ];
         let plans = [r#"{"header": "x-plan"}"#, r#"{"header": "X-Plan"}"#];
         keys.push(("plan", pick(random, &plans).into()));

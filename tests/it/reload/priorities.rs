@@ -25,7 +25,7 @@ fn a_changed_headroom_keeps_the_count() {
 #[test]
 fn neighbours_keep_their_counts_as_well() {
     let host = Simulated::new(Rules::Strict);
-    let hour = |reserve: u32| rule(20, &format!(r#", "algo": "W", "unit": "hour", "headroom": {reserve}"#));
+    let hour = |headroom: u32| rule(20, &format!(r#", "algo": "W", "unit": "hour", "headroom": {headroom}"#));
     let day = rule(30, r#", "algo": "W", "unit": "day""#);
     let old = Gateway::new(&limit(&[hour(1), hour(2), day.clone()]), store(&host));
     assert_eq!([left(&old, 0), left(&old, 0)], [[18, 17, 29], [17, 16, 28]]);

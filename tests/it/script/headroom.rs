@@ -40,10 +40,10 @@ fn every_kind_leaves_headroom_like_the_algorithm() {
         Some((rule, headroom))
     });
     let kinds = prop::collection::vec((any::<bool>(), prop::bool::weighted(0.2)), 24);
-    check(400, (rules, begins(), arrivals(), kinds), |redis, ((rule, reserve), begin, arrivals, kinds)| {
+    check(400, (rules, begins(), arrivals(), kinds), |redis, ((rule, own), begin, arrivals, kinds)| {
         let (mut run, key) = (Run::new(&rule, begin), redis.key());
         for (arrival, (is_high_priority, peeks)) in arrivals.iter().zip(kinds) {
-            let headroom = if is_high_priority { 0 } else { reserve };
+            let headroom = if is_high_priority { 0 } else { own };
             advance(&mut run, arrival);
             let cost = cost_of(&run, arrival);
             let query = Query::by(&key, &*run.algorithm, if peeks { 0 } else { cost });

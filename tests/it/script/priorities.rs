@@ -153,7 +153,7 @@ fn a_local_rule_beside_a_global_rule_keeps_its_part() {
 fn without_redis_each_gateway_has_its_part_of_the_headroom() {
     let redis = TestRedis::start();
     // The quota, the headroom, and how many requests pass of each sort.
-    for (rpu, reserve, others, all) in [
+    for (rpu, headroom, others, all) in [
         (10, "3", 3, 5),
         (10, "8", 1, 5),
         (10, "9", 1, 5),
@@ -162,12 +162,12 @@ fn without_redis_each_gateway_has_its_part_of_the_headroom() {
         (2, r#""50%""#, 1, 1),
         (3, "2", 1, 1),
     ] {
-        let keys = format!(r#""algo": "W", "rpu": {rpu}, "headroom": {reserve}"#);
+        let keys = format!(r#""algo": "W", "rpu": {rpu}, "headroom": {headroom}"#);
         let mut gateway = Gateway::with_limits(&global(&keys), &redis);
         gateway.is_down = true;
         let mut passed =
             |path| (0..20).filter(|_| matches!(ask(&mut gateway, 0, path), Seen::Left(_))).count();
         let seen = (passed("/"), passed("/pay"));
-        assert_eq!(seen, (others, all - others), "{rpu} {reserve}");
+        assert_eq!(seen, (others, all - others), "{rpu} {headroom}");
     }
 }

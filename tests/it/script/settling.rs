@@ -61,7 +61,7 @@ fn charges_after_the_fact_match_the_algorithm_and_its_model() {
 #[test]
 fn an_estimate_is_corrected_down() {
     let cases = (settled(), begins(), onward(), 0.0..=1.0, 0.0..=1.0, prop::option::of(0.0..=1.0));
-    check(100, cases, |redis, ((rule, borrow), begin, arrivals, reserve, cost, later)| {
+    check(100, cases, |redis, ((rule, borrow), begin, arrivals, estimate, cost, later)| {
         let mut run = Run::new(&rule, begin);
         run.algorithm = run.algorithm.settling(borrow).unwrap().into();
         let parameters = run.algorithm.parameters();
@@ -73,9 +73,9 @@ fn an_estimate_is_corrected_down() {
                 redis.ask(us(&run), Query::of(key, parameters, cost));
             }
         }
-        let reserve = power(run.look().remaining + 1, reserve) - 1;
-        let cost = power(reserve + 1, cost) - 1;
-        let charge = redis.ask(us(&run), Query::of(&corrected, parameters, reserve)).charge;
+        let estimate = power(run.look().remaining + 1, estimate) - 1;
+        let cost = power(estimate + 1, cost) - 1;
+        let charge = redis.ask(us(&run), Query::of(&corrected, parameters, estimate)).charge;
         redis.ask(us(&run), Query::of(&known, parameters, cost));
         let now = us(&run) + later.map_or(0, |part| power(rule.scale_ns / 1_000 + 1, part));
         redis.correct(now, &corrected, parameters, charge, cost);

@@ -76,7 +76,7 @@ fn the_store_corrects_what_was_charged_on_arrival() {
         assert_eq!(told, end.into_iter().collect::<Vec<_>>(), "{used}");
     }
     let nothing = [""; 0];
-    assert_eq!(session(rule, replied, Some(&usage(200, 7))).1, nothing, "exactly the reserve");
+    assert_eq!(session(rule, replied, Some(&usage(200, 7))).1, nothing, "exactly the estimate");
     assert_eq!(session(rule, replied, None).1, nothing, "nothing was measured");
     let told = session(rule, replied, Some(&Usage::default())).1;
     assert_eq!(told, [format!("5 1 {parameters} 7 5000 4000 0 2 0")], "no response");

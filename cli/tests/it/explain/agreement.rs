@@ -48,7 +48,13 @@ fn rule() -> impl Strategy<Value = Value> {
     let algo = select(vec!["TB", "W", "SW", "SL", "LB"]);
     let rest = (any::<bool>(), any::<bool>(), 1u64..3, prop::option::of(1u64..4), any::<[u8; 3]>());
     (quota, actor, missing, algo, rest).prop_map(
-        |((rpu, unit), actor, missing, algo, (shadow, waits, cost, penalty, [plans, overrides, reserve]))| {
+        |(
+            (rpu, unit),
+            actor,
+            missing,
+            algo,
+            (shadow, waits, cost, penalty, [plans, overrides, headroom]),
+        )| {
             let mut rule = json!({"rpu": rpu, "unit": unit, "actor": actor, "algo": algo});
             if actor != json!("all") {
                 rule["missing"] = json!(missing);
@@ -73,7 +79,7 @@ fn rule() -> impl Strategy<Value = Value> {
             if overrides < 80 && actor == json!("user") {
                 rule["overrides"] = json!({"a": {"rpu": 1}, "b": {"rpu": 4, "unit": "5s"}});
             }
-            if reserve < 60 && rpu > 2 {
+            if headroom < 60 && rpu > 2 {
                 rule["headroom"] = json!(1);
             }
             rule

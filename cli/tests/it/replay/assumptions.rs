@@ -12,7 +12,7 @@ fn what_the_log_lacks_is_stated() {
             {"name": "a", "actor": "ip", "rpu": 5, "unit": "hour", "scope": "global"},
             {"name": "b", "actor": "tenant", "rpu": 5, "unit": "hour"},
             {"name": "c", "algo": "C", "rpu": 5},
-            {"name": "d", "rpu": 5, "unit": "hour", "cost": {"response_json": "/n", "default": 0}}
+            {"name": "d", "rpu": 5, "unit": "hour", "cost": {"response_json": "/n", "default": 1}}
         ]}],
         "actors": {"tenant": {"property": "xds.cluster_name"}},
         "store": {"redis": {"cluster": "redis", "secret": "0123456789abcdef"}}

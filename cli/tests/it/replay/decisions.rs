@@ -147,6 +147,24 @@ fn an_adaptive_limit_follows_the_log() {
     );
 }
 
+/// A request without a response has the status 0 in Envoy's log.
+#[test]
+fn an_adaptive_limit_follows_clients_that_give_up() {
+    let folder = Folder::new("impatient");
+    let document = folder.file(
+        "limits.json",
+        r#"{"url": "/", "rules": [{"name": "backend", "rpu": 40, "unit": "second",
+            "adapt": {"signal": "latency_p90", "target": "100ms", "min": 2, "max": 40, "every": "1s"}}]}"#,
+    );
+    let refused = |ms| {
+        let requests: Vec<_> = (0..1_800u64).map(|number| (number * 1_000 / 30, ms, "-")).collect();
+        let log = folder.file("access.log", &log(&requests).replace(" 200\n", " 0\n"));
+        summary(&[&document, "--log", &log, "--format", FORMAT]).unwrap().rules[0].refused
+    };
+    assert_eq!(refused(90), 0);
+    assert!(refused(150) > 100, "{}", refused(150));
+}
+
 #[test]
 fn headers_of_nginx_are_joined_lines_in_json_too() {
     let folder = Folder::new("nginx");

@@ -61,8 +61,16 @@ pub fn places() -> Vec<Place> {
             &of_rule(r#""cost": @"#),
             json!({"header": "x-c", "max": 1_000_000_000, "min": 0}),
         ),
-        place("cost_response", &of_rule(r#""cost": @"#), json!({"response_header": "x-c", "default": 0})),
-        place("cost_response", &of_rule(r#""cost": @"#), json!({"response_json": "/c", "default": 0})),
+        place(
+            "cost_response",
+            &of_rule(r#""cost": @"#),
+            json!({"response_header": "x-c", "estimate": 1, "default": 1}),
+        ),
+        place(
+            "cost_response",
+            &of_rule(r#""cost": @"#),
+            json!({"response_json": "/c", "estimate": 1, "default": 1}),
+        ),
         place("penalty", &of_rule(r#""penalty": @"#), json!({"after": 1, "for": "1s"})),
         place(
             "adapt",

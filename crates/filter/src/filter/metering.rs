@@ -59,12 +59,10 @@ impl<H: Host> Stream<H> {
         }
     }
 
-    /// The headers of the response have come. While the stream waits, they are the host's own.
-    pub(super) fn responded(&mut self) {
-        let Stream { plugin, session, is_waiting, metering, .. } = self;
-        let Some(status) = metering.as_ref().and_then(|metering| metering.status()) else {
-            return;
-        };
+    /// The headers of the response have come, with this status, or the stream has ended without
+    /// them. While the stream waits, they are the host's own.
+    pub(super) fn responded(&mut self, status: Option<u16>) {
+        let Stream { plugin, session, is_waiting, .. } = self;
         if plugin.metered.latency() && !*is_waiting {
             let now = plugin.clock.monotonic();
             let respond =

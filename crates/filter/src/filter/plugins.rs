@@ -112,7 +112,7 @@ impl<H: Host> Filter<H> {
             let shown = plugins.filter(|plugin| !plugin.is_of_route && !plugin.kind.is_nginx());
             shown.map(|plugin| plugin.configuration.fingerprint).collect::<Vec<u64>>()
         };
-        self.ids.show_documents(self.host, &self.plugins.with(in_use).unwrap_or_default());
+        self.plugins.with(in_use).iter().for_each(|shown| self.ids.show_documents(self.host, shown));
     }
 
     /// The tables that the plugins of living root contexts use. `None` if the tables are unknown in

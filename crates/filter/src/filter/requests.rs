@@ -164,7 +164,7 @@ impl<H: Host> Filter<H> {
                     metering.response_ended();
                 }
             });
-            stream.responded();
+            stream.responded(stream.metering.as_ref().and_then(|metering| metering.status()));
             let refusal = stream.refusal.take();
             Some((stream.headers.take(), refusal.map(|refusal| (Rc::clone(&stream.plugin), refusal))))
         });

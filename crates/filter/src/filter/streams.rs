@@ -46,6 +46,7 @@ impl<H: Host> Filter<H> {
                 active.for_each(|active| stream.plugin.settle_migrated(&stream.session, active));
             });
             stream.plugin.forget(stream.session.ticket());
+            stream.responded(None);
             stream.plugin.settle(&mut stream.session, stream.metering.as_deref_mut());
             self.call_stores_and_deliver(&stream.plugin);
         }

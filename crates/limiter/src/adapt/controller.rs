@@ -140,10 +140,19 @@ impl Controller {
         !matches!(self.signal, Signal::Traffic { .. })
     }
 
-    /// Whether the limit follows latencies.
+    /// The latency of a request for which the upstream took so long to respond, or has not
+    /// responded after so long. `None` if the request is no sample.
     #[must_use]
-    pub fn follows_latency(&self) -> bool {
-        matches!(self.signal, Signal::Latency { .. })
+    pub fn latency(&self, waited: Option<Span>, has_response: bool) -> Option<Span> {
+        match self.signal {
+            Signal::Latency { target, .. } if !has_response => {
+                // In the bucket of the target, the latency would count as within the target.
+                let above = target.as_ns().saturating_add(target.as_ns() / 16);
+                waited.filter(|waited| *waited > target).map(|waited| waited.max(Span::from_ns(above)))
+            }
+            Signal::Latency { .. } => waited,
+            _ => has_response.then(|| waited.unwrap_or(Span::ZERO)),
+        }
     }
 
     /// The canonical text of the controller. Rules with equal texts adapt alike.

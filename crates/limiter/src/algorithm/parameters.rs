@@ -128,6 +128,7 @@ impl Parameters {
     #[must_use]
     pub(super) fn arriving(&self) -> u64 {
         let [us, per, ..] = self.numbers;
+        debug_assert!(us > 0 || self.kind != TOKEN_BUCKET, "a bucket that never fills");
         if self.kind == TOKEN_BUCKET { per.saturating_mul(1_000_000).checked_div(us).unwrap_or(0) } else { 0 }
     }
 

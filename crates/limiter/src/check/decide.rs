@@ -113,11 +113,10 @@ impl Scratch {
         }
         let client = |request: &Request| policy.ip.client(request);
         if policy.lists.deny.names(request, client) {
-            if !policy.denies(request) {
-                decision.events.denied_in_shadow = 1;
-                return None;
+            if policy.denies(request) {
+                return Some(Outcome::Reject(Reason::Denied));
             }
-            return Some(Outcome::Reject(Reason::Denied));
+            decision.events.denied_in_shadow = 1;
         }
         policy.lists.allow.names(request, client).then_some(Outcome::Allowed)
     }
@@ -182,15 +181,14 @@ impl Scratch {
                             missing = missing.or(enforced.then_some(rule));
                             let (quota, actor) = (compiled.primary.default.shown(), ActorSource::Missing);
                             let result = RuleResult::of_refusal(enforced);
-                            let (verdict, degraded) = (None, false);
                             decision.reports.push(RuleReport {
                                 rule,
                                 quota,
                                 actor,
                                 result,
                                 enforced,
-                                verdict,
-                                degraded,
+                                verdict: None,
+                                degraded: false,
                             });
                         }
                     }

@@ -78,7 +78,7 @@ impl GroupCheck {
 
     /// The actor's key.
     pub(super) fn key<'k>(&self, keys: &'k [u8]) -> &'k [u8] {
-        keys.get(self.key.clone()).unwrap_or_default()
+        key_in(&self.key, keys)
     }
 
     fn actor<'k>(&'k self, keys: &'k [u8]) -> Actor<'k> {
@@ -98,7 +98,7 @@ impl GroupCheck {
         keys: &[u8],
         context: &Context<S>,
     ) -> bool {
-        let key = keys.get(self.key.clone()).unwrap_or_default();
+        let key = key_in(&self.key, keys);
         let rules = context.rules(&self.group, key, None).of(self.class);
         self.buffers.check_cached(cached, now, rules)
     }
@@ -116,7 +116,7 @@ impl GroupCheck {
             return false;
         }
         let Buffers { cell, verdict, costs } = &mut *self.buffers;
-        let key = keys.get(self.key.clone()).unwrap_or_default();
+        let key = key_in(&self.key, keys);
         let rules = context.rules(&self.group, key, None).of(self.class);
         verdict.check(rules, &costs.units, cell.open_copy(&reserved.cell, rules, now), now);
         verdict.all_admit_now() && cell.spend(&reserved.reservations, rules, &costs.units, now)
@@ -136,7 +136,7 @@ impl GroupCheck {
         events: &mut Events,
     ) {
         let Buffers { cell, verdict, costs } = &mut *self.buffers;
-        let key = keys.get(self.key.clone()).unwrap_or_default();
+        let key = key_in(&self.key, keys);
         let actor = Actor { group: &self.group, hash: self.hash, key };
         if cell.open(actor, now, reservations, context, events) {
             let (rules, at) = (context.rules(&self.group, key, cell.blocker()), cell.at());
@@ -233,7 +233,7 @@ impl GroupCheck {
             // The cell is another actor's.
             return events.evicted(Some(Eviction::SetFull { by }));
         }
-        let key = keys.get(self.key.clone()).unwrap_or_default();
+        let key = key_in(&self.key, keys);
         let actor = Actor { group: &self.group, hash: self.hash, key };
         let (rules, at) = (context.rules(&self.group, key, None).of(self.class), cell.at());
         if cell.is_reserved() || !verdict.is_refused() {
@@ -344,8 +344,7 @@ impl<S: Store + ?Sized> Change for Commit<'_, '_, S> {
         }
         let GroupCheck { group, key, class, buffers, .. } = &mut **check;
         let Buffers { cell, verdict, .. } = &mut **buffers;
-        let rules =
-            context.rules(group, keys.get(key.clone()).unwrap_or_default(), cell.blocker()).of(*class);
+        let rules = context.rules(group, key_in(key, keys), cell.blocker()).of(*class);
         if group.has_penalty && cell.blocker().is_none() {
             let at = cell.at();
             verdict.count_refusals(rules, cell.bytes_mut(), at);
@@ -357,4 +356,11 @@ impl<S: Store + ?Sized> Change for Commit<'_, '_, S> {
             None => Attempt::Nothing,
         }
     }
+}
+
+/// The actor's key at this place among the keys of the request.
+fn key_in<'k>(place: &Range<usize>, keys: &'k [u8]) -> &'k [u8] {
+    let key = keys.get(place.clone());
+    debug_assert!(key.is_some(), "the keys of another request");
+    key.unwrap_or_default()
 }

@@ -65,15 +65,6 @@ impl Condition {
         }
     }
 
-    /// Removes white space that no trimmed value has.
-    pub(super) fn trim(&mut self) {
-        match self {
-            Condition::Exact(value) => *value = value.trim_ascii().into(),
-            Condition::Prefix(prefix) => *prefix = prefix.trim_ascii_start().into(),
-            Condition::Regex(_) | Condition::Present(_) => {}
-        }
-    }
-
     /// Whether the condition holds for one value; `None` if that would be too much work.
     pub(super) fn matches(&self, request: &Request, value: &[u8]) -> Option<bool> {
         match self {
@@ -86,10 +77,12 @@ impl Condition {
 }
 
 /// Reads a condition: a value, or `{prefix}`, `{regex}` or `{present}`. Reports each mistake at its
-/// place and then returns `None`.
-pub(super) fn compile(node: &Node) -> Option<Condition> {
+/// place and then returns `None`. `trims`: whether white space around a value is no part of it.
+pub(super) fn compile(node: &Node, trims: bool) -> Option<Condition> {
     if !matches!(node.value(), Value::Object(_)) {
-        return node.scalar().map(|text| Condition::Exact(text.into_bytes().into()));
+        let text = node.scalar()?;
+        let value = if trims { text.trim_ascii() } else { &text };
+        return Some(Condition::Exact(value.as_bytes().into()));
     }
     let mut fields = node.fields()?;
     let (prefix, regex, present) = (fields.take("prefix"), fields.take("regex"), fields.take("present"));
@@ -100,7 +93,7 @@ pub(super) fn compile(node: &Node) -> Option<Condition> {
         return None;
     }
     match (prefix, regex, present) {
-        (Some(node), None, None) => prefix_of(&node),
+        (Some(node), None, None) => prefix_of(&node, trims),
         (None, Some(node), None) => regex_of(&node).map(Condition::Regex),
         (None, None, Some(node)) => node.flag().map(Condition::Present),
         _ => {
@@ -110,13 +103,20 @@ pub(super) fn compile(node: &Node) -> Option<Condition> {
     }
 }
 
-fn prefix_of(node: &Node) -> Option<Condition> {
+fn prefix_of(node: &Node, trims: bool) -> Option<Condition> {
     let text = node.scalar()?;
-    if text.is_empty() {
-        node.fail("every value begins with an empty prefix, write `present: true`");
+    let prefix = if trims { text.trim_ascii_start() } else { &text };
+    if prefix.is_empty() {
+        node.fail(match text.is_empty() {
+            true => "every value begins with an empty prefix, write `present: true`",
+            false => {
+                "white space around the value of a header is removed, and no value begins with it, \
+                 write `present: true` for any value"
+            }
+        });
         return None;
     }
-    Some(Condition::Prefix(text.into_bytes().into()))
+    Some(Condition::Prefix(prefix.as_bytes().into()))
 }
 
 fn regex_of(node: &Node) -> Option<Expression> {

@@ -115,11 +115,9 @@ pub(super) fn compile(
     let (mut conditions, mut known) = (Vec::new(), Vec::<String>::new());
     for (name, node) in entries {
         // Read both before returning, so that the mistakes in each are reported.
-        let (lookup, condition) = (read(name, &node, parts), condition::compile(&node));
-        let (Some(lookup), Some(mut condition)) = (lookup, condition) else { continue };
-        if lookup.trims() {
-            condition.trim();
-        }
+        let lookup = read(name, &node, parts);
+        let condition = condition::compile(&node, lookup.as_ref().is_some_and(|lookup| lookup.trims()));
+        let (Some(lookup), Some(condition)) = (lookup, condition) else { continue };
         let meaning = lookup.meaning(parts);
         if known.contains(&meaning) {
             // Only a header has a name of several spellings.

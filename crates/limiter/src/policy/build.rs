@@ -149,9 +149,11 @@ impl Draft {
             tree.is_root() && !has_headroom && compiled.iter().all(|limit| limit.conditions.is_empty());
         let mut measures = Measures::default();
         builder.rules.iter().flat_map(|rule| &rule.varying).for_each(|cost| cost.measure(&mut measures));
+        // Each rule has an `enforce` of its own; this one is for the deny list alone.
+        let denies = (!lists.deny.is_empty()).then(|| (lists.deny.canonical_hash(), enforce.hundredths()));
         let around_rules = Hasher::of(&(
             (&builder.around, &builder.high_priority, &builder.found_by, builder.plan_meaning),
-            (lists.allow.canonical_hash(), lists.deny.canonical_hash(), enforce.hundredths(), max_actors),
+            (lists.allow.canonical_hash(), denies, max_actors),
         ));
         let adaptive = adaptive(&builder.rules);
         if adaptive.iter().any(|(_, adaptive)| adaptive.controller().follows_responses()) {
@@ -220,17 +222,10 @@ impl Builder {
             let meaning = self.meaning(limit, &rule, plans.as_ref(), cost_name);
             let actors = rule.actors_name(limit);
             let global = rule.global.as_ref().map_or("", GlobalDraft::kind);
+            let placed = PlacedRule { meaning, identity, ordinal, cost_name, rule, plans };
             match sorted.iter_mut().find(|(other, kind, _)| *other == actors && *kind == global) {
-                Some((.., group)) => {
-                    group.push(PlacedRule { meaning, identity, ordinal, cost_name, rule, plans })
-                }
-                None => {
-                    sorted.push((
-                        actors,
-                        global,
-                        vec![PlacedRule { meaning, identity, ordinal, cost_name, rule, plans }],
-                    ));
-                }
+                Some((.., group)) => group.push(placed),
+                None => sorted.push((actors, global, vec![placed])),
             }
         }
         let (mut groups, mut global_group) = (Vec::new(), Vec::new());
@@ -330,8 +325,8 @@ impl Builder {
     }
 }
 
-/// A rule, the hash of its meaning, and its number among global rules with the same meaning. Its
-/// identity is that of [`Rule::identity`].
+/// A rule, the hash of its meaning, its number among global rules with the same meaning, and its
+/// [identity](RuleDraft::identity).
 struct PlacedRule {
     meaning: u64,
     identity: u64,

@@ -169,9 +169,8 @@ impl Cost {
     /// The charge on arrival in a quota that has room.
     fn estimate(&self, owed: Owed) -> u64 {
         match owed {
-            _ if self.charge.is_some() => 0,
-            Owed::Nothing => 0,
-            Owed::Known(units) | Owed::Measured(units) => units,
+            Owed::Known(units) | Owed::Measured(units) if self.charge.is_none() => units,
+            _ => 0,
         }
     }
 
@@ -212,7 +211,9 @@ impl Cost {
                 let at = measures.values.iter().position(|value| value == measure)?;
                 let number = usage.values.get(at).copied().unwrap_or_default();
                 let default = default.unwrap_or(estimate.units);
-                let units = if number.is_final {
+                // Clients can choose the timeout by which a gateway answers in the upstream's place.
+                let is_cut = number.seen.is_none() && matches!(usage.status, Some(408 | 504));
+                let units = if number.is_final && !is_cut {
                     number.seen.unwrap_or(default)
                 } else {
                     // A client must not pay less because it hides the number.
@@ -285,8 +286,6 @@ fn response(mut fields: Fields) -> Option<CostSource> {
         (fields.take("response_header"), fields.take("response_json"), fields.take("response_bytes"));
     let max = fields.take("max").map_or(Some(Quota::MAX_RPU), |node| node.size(1..=Quota::MAX_RPU));
     let most = max.unwrap_or(Quota::MAX_RPU);
-    // The old name of `estimate` has an error of its own.
-    let is_known = ["estimate", "reserve", "default"].iter().any(|key| fields.has(key));
     let units = fields.take("estimate").map_or(Some(0), |node| node.size(0..=most));
     let measure = match (header, json, bytes) {
         (Some(node), None, None) => {
@@ -306,26 +305,22 @@ fn response(mut fields: Fields) -> Option<CostSource> {
             return None;
         }
     };
-    let default = match measure {
-        Some(_) => fields.take("default").map(|node| node.size(0..=most)),
-        None => None,
-    };
-    let is_hidden = measure.is_some() && !is_known;
-    if is_hidden {
+    let default = measure.as_ref().and_then(|_| fields.take("default")).map(|node| node.size(0..=most));
+    // What is given but wrong has an error of its own, and so has the old name of `estimate`.
+    let known = [units, default.unwrap_or(Some(0))];
+    let is_free = measure.is_some() && known == [Some(0); 2] && !fields.has("reserve");
+    if is_free {
         fields.fail(
-            "the cost of a response without the number, or whose number cannot be read, is not given, \
-             expected `estimate`, `default` or both, for example `estimate: 500`",
+            "a response whose number cannot be read would cost nothing, and clients can hide the number, \
+             expected an `estimate` or a `default` of at least 1, for example `estimate: 500`",
         );
     }
     fields.renamed("reserve", "`estimate`: write `estimate: 500`");
     fields.finish();
-    if is_hidden {
-        return None;
-    }
     let estimate = Estimate { units: units?, max: max? };
     match (measure, default) {
         (None, _) => Some(CostSource::ResponseBytes(estimate)),
-        (Some(_), Some(None)) => None,
+        (_, default) if is_free || default == Some(None) => None,
         (Some(measure), default) => {
             Some(CostSource::Response { measure: measure?, default: default.flatten(), estimate })
         }

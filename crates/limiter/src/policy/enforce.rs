@@ -116,6 +116,7 @@ impl RolloutHash {
         let start = buffer.len();
         buffer.push(BY_ADDRESS);
         let is_known = address.actor().write(request, buffer);
+        debug_assert!(start <= buffer.len(), "an actor appends its key");
         let hash = is_known.then(|| RolloutHash::of_key(buffer.get(start..).unwrap_or_default()));
         buffer.truncate(start);
         hash.unwrap_or_default()

@@ -90,6 +90,12 @@ fn a_number_is_known_at_the_end_of_the_response() {
     let json = [(":status", "200"), ("content-type", "application/json")];
     let events = [(":status", "200"), ("content-type", "text/event-stream")];
     let gzip = [&json[..], &[("content-encoding", "gzip")]].concat();
+    let grpc =
+        |code| [(":status", "200"), ("content-type", "application/grpc"), ("grpc-status", code)].to_vec();
+    let is_timeout = |lines: &[(&str, &str)]| {
+        let timeouts = [(":status", "408"), (":status", "504"), ("grpc-status", "4"), ("grpc-status", "14")];
+        lines.iter().any(|line| timeouts.contains(line))
+    };
     for (lines, body, ends, cost) in [
         (&events[..], &b"data: {\"n\": 20}\n\n"[..], Ends::WithBody, 20),
         (&events, b"data: {\"n\": 20}\n\n", Ends::WithTrailers, 20),
@@ -106,12 +112,21 @@ fn a_number_is_known_at_the_end_of_the_response() {
         (&gzip, b"{}", Ends::WithBody, 50),
         (&[(":status", "204")], b"", Ends::WithHeaders, 7),
         (&[(":status", "503"), ("content-type", "text/plain")], b"no", Ends::WithBody, 7),
+        // A client may have chosen the timeout.
+        (&[(":status", "504"), ("content-type", "text/plain")], b"no", Ends::WithBody, 50),
+        (&[(":status", "408")], b"", Ends::WithHeaders, 50),
+        (&grpc("4"), b"", Ends::WithHeaders, 50),
+        (&grpc("14"), b"", Ends::WithHeaders, 50),
+        (&grpc("7"), b"", Ends::WithHeaders, 7),
     ] {
-        run(&limit(""), || {
-            respond(request("POST", &[], true), lines, body, ends);
-            // The one that looks has a response without a number.
-            assert_eq!(left(), 1_000 - cost - 50, "{lines:?} {} {ends:?}", String::from_utf8_lossy(body));
-        });
+        let in_header = limit("").replace("response_json", "response_header").replace("/n", "x-n");
+        for (limit, cost) in [(limit(""), cost), (in_header, if is_timeout(lines) { 50 } else { 7 })] {
+            run(&limit, || {
+                respond(request("POST", &[], true), lines, body, ends);
+                // The one that looks has a response without a number.
+                assert_eq!(left(), 1_000 - cost - 50, "{lines:?} {} {ends:?}", String::from_utf8_lossy(body));
+            });
+        }
     }
     run(&limit(r#", "max": 60"#), || {
         // The client leaves before the response.

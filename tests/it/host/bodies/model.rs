@@ -93,9 +93,10 @@ impl Model {
     /// Corrects what a request was charged to what it used, as far as the quota may be borrowed.
     pub fn settle(&mut self, user: usize, charged: &[u64], used: &Used) {
         let fails = used.status.is_some_and(|status| status == 401 || status >= 500);
-        let mut cost = |(number, is_final): (Option<u64>, bool), reserve: u64, default: u64| {
+        let mut cost = |(number, is_final): (Option<u64>, bool), estimate: u64, default: u64| {
+            let is_final = is_final && (number.is_some() || used.status != Some(504));
             self.seen.unread += u64::from(!is_final);
-            if is_final { number.unwrap_or(default) } else { number.unwrap_or(0).max(reserve).max(default) }
+            if is_final { number.unwrap_or(default) } else { number.unwrap_or(0).max(estimate).max(default) }
         };
         let costs = [
             Some(used.request_bytes),

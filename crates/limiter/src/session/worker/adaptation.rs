@@ -143,12 +143,8 @@ impl Adaptation {
             }
             // The client decides how long an upload takes. A response before its end tells nothing
             // about the latency, but an error is one.
-            let latency = match counted.adaptive.controller().follows_latency() {
-                true => waited,
-                false => Some(waited.unwrap_or(Span::ZERO)),
-            };
-            if let (Some(latency), Some(status)) = (latency, status) {
-                counted.local.response(latency, status >= 500);
+            if let Some(latency) = counted.adaptive.controller().latency(waited, status.is_some()) {
+                counted.local.response(latency, status.is_some_and(|status| status >= 500));
                 counted.has_counts = true;
             }
         }

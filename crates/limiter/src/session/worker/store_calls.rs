@@ -85,7 +85,7 @@ impl Worker {
         store: &S,
         clock: &dyn Fn() -> Time,
     ) -> Events {
-        let mut events = self.leave(&mut charges, None, store, clock);
+        let mut events = self.leave(&mut charges, (None, None), store, clock);
         self.refund_global(take(&mut charges.global));
         if let Some(usage) = usage.filter(|_| refund == Refund::Ended) {
             self.settle_global(charges.settlements(policy, usage, &mut events));
@@ -103,12 +103,12 @@ impl Worker {
         }
     }
 
-    /// A request has a response, with this status and at this time of the monotonic clock, or has
-    /// ended without one. Only the first call counts.
+    /// A request has a response with this status, or has ended without one. The time is by the
+    /// monotonic clock; `None` if it is unknown. Only the first call counts.
     pub(crate) fn leave<S: Store + ?Sized>(
         &mut self,
         charges: &mut Charges,
-        response: Option<(u16, Time)>,
+        (status, now): (Option<u16>, Option<Time>),
         store: &S,
         clock: &dyn Fn() -> Time,
     ) -> Events {
@@ -116,8 +116,8 @@ impl Worker {
         let Some(adaptation) = self.adaptation.as_mut().filter(|_| !entered.is_empty()) else {
             return Events::default();
         };
-        let waited = forwarded_at.map(|at| response.map_or(Span::ZERO, |(_, now)| now.since(at)));
-        adaptation.leave(&entered, waited, response.map(|(status, _)| status));
+        let waited = forwarded_at.map(|at| now.map_or(Span::ZERO, |now| now.since(at)));
+        adaptation.leave(&entered, waited, status);
         if !self.cache.is_retired {
             return Events::default();
         }
