@@ -26,7 +26,7 @@ mod calls;
 #[cfg(not(feature = "loom"))]
 mod config;
 #[cfg(not(feature = "loom"))]
-mod guard;
+pub mod guard;
 #[cfg(not(feature = "loom"))]
 pub mod held;
 #[cfg(not(feature = "loom"))]

@@ -17,7 +17,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 /// The quota of a counted user, and of a local one.
-const QUOTA: u64 = 400;
+const QUOTA: u64 = 1_000;
 /// Clients at each gateway, and the pause between two of their requests.
 const CLIENTS: usize = 6;
 const PAUSE: Duration = Duration::from_millis(2);
@@ -80,9 +80,8 @@ struct Results {
     /// Verdicts of the store that are right for sure.
     right: AtomicU64,
     wrong: AtomicU64,
-    /// Requests without a verdict of the store, and those of counted users among them.
+    /// Requests without a verdict of the store.
     without: AtomicU64,
-    without_counted: AtomicU64,
     /// Local users' requests that failed.
     failed: AtomicU64,
 }
@@ -91,11 +90,14 @@ struct Clients<'g> {
     gateways: &'g [Gateway],
     row: AtomicUsize,
     results: Results,
-    /// Requests that passed, of each row's counted user and local user.
+    /// Requests of each row's counted user that passed, and those without a verdict.
     counted: Vec<AtomicU64>,
+    uncounted: Vec<AtomicU64>,
+    /// Requests of each row's local user that passed.
     local: Vec<AtomicU64>,
-    /// Each client's verdicts of the store.
+    /// Each client's verdicts of the store, and its requests without one.
     verdicts: Vec<AtomicU64>,
+    without: Vec<AtomicU64>,
     stopped: AtomicBool,
 }
 
@@ -125,7 +127,7 @@ impl Clients<'_> {
             ("/local", _) => add(&results.failed),
             ("/counted", 503) => {
                 add(&results.without);
-                add(&results.without_counted);
+                add(&self.uncounted[user.parse::<usize>().unwrap()]);
             }
             (_, 503) => add(&results.without),
             _ => panic!("{path}: {status}"),
@@ -144,33 +146,38 @@ impl Clients<'_> {
             let (path, user) =
                 [("/idle", &other), ("/spent", &other), ("/counted", &row), ("/local", &row)][turn % 4];
             let status = self.ask(&mut connection, path, user);
-            if ["/idle", "/spent"].contains(&path) && status != 503 {
-                add(&self.verdicts[client]);
+            if ["/idle", "/spent"].contains(&path) {
+                add(&if status == 503 { &self.without } else { &self.verdicts }[client]);
             }
             thread::sleep(PAUSE); // the client's pause
         }
     }
 
-    /// Waits until each client has had verdicts of the store since now.
-    fn wait_for_verdicts(&self) -> Duration {
+    /// Waits until each of these counts has grown by so much.
+    fn wait_for(&self, what: &str, counts: &[AtomicU64], more: u64) -> Duration {
         let begun = Instant::now();
-        let read = || self.verdicts.iter().map(|count| count.load(Ordering::SeqCst));
+        let read = || counts.iter().map(|count| count.load(Ordering::SeqCst));
         let before: Vec<u64> = read().collect();
-        let more = || read().zip(&before).all(|(now, before)| now >= before + ENOUGH).then_some(());
-        wait_until("verdicts of the store for all clients", PATIENCE, more)
+        let grown = || read().zip(&before).all(|(now, before)| now >= before + more).then_some(());
+        wait_until(what, PATIENCE, grown)
             .unwrap_or_else(|error| panic!("{error}\n{}", self.gateways[0].logs()));
         begun.elapsed()
     }
+
+    /// Waits until each client has had verdicts of the store since now.
+    fn wait_for_verdicts(&self) -> Duration {
+        self.wait_for("verdicts of the store for all clients", &self.verdicts, ENOUGH)
+    }
 }
 
-/// Uses up what is left of a counted user's quota. Returns all that the user got.
-fn spend(clients: &Clients, row: usize) -> u64 {
+/// Uses up what is left of a counted user's quota, with what comes back in this time. Returns all
+/// that the user got.
+fn spend(clients: &Clients, row: usize, patience: Duration) -> u64 {
     let mut connections = super::connections(clients.gateways, 2);
     let mut all = 0;
-    let deadline = Instant::now() + Duration::from_secs(2);
-    _ = wait_until("the whole quota", Duration::from_secs(2), || {
+    _ = wait_until("the whole quota", patience, || {
         for connection in &mut connections {
-            while Instant::now() < deadline && clients.ask(connection, "/counted", &row.to_string()) == 200 {}
+            while clients.ask(connection, "/counted", &row.to_string()) == 200 {}
         }
         all = clients.counted[row].load(Ordering::SeqCst);
         (all >= QUOTA).then_some(())
@@ -190,8 +197,10 @@ fn matrix(carrier: Carrier) {
         row: AtomicUsize::new(0),
         results: Results::default(),
         counted: counts(faults().len() + 1),
+        uncounted: counts(faults().len() + 1),
         local: counts(faults().len() + 1),
         verdicts: counts(2 * CLIENTS),
+        without: counts(2 * CLIENTS),
         stopped: AtomicBool::new(false),
     };
     let failed = || all.iter().map(|one| carrier.counted(std::slice::from_ref(one), "failed_calls"));
@@ -210,29 +219,27 @@ fn matrix(carrier: Carrier) {
         clients.wait_for_verdicts();
         for (row, (name, fault, cost)) in faults().into_iter().enumerate() {
             let results = &clients.results;
-            clients.row.store(row + 1, Ordering::SeqCst);
-            clients.wait_for_verdicts();
             let (failed_before, connections) = (failed().collect::<Vec<_>>(), proxy.accepted());
             let counters = [&results.requests, &results.right, &results.wrong, &results.without];
             counters.into_iter().for_each(|counter| _ = take(counter));
-            take(&results.without_counted);
             proxy.set(fault);
+            clients.row.store(row + 1, Ordering::SeqCst);
             if cost == Cost::Nothing {
                 clients.wait_for_verdicts();
             } else {
-                // A worker's breaker opens after three failures.
-                let noticed = || failed().zip(&failed_before).all(|(now, before)| now >= before + 3);
-                wait_until("both gateways to notice", PATIENCE, || noticed().then_some(()))
-                    .unwrap_or_else(|error| panic!("{carrier:?}, {name}: {error}"));
+                clients.wait_for(&format!("all clients to notice: {name}"), &clients.without, 1);
             }
             proxy.set(Fault::None);
             let recovered = clients.wait_for_verdicts();
             let connections = proxy.accepted() - connections;
             let failed: u64 = failed().zip(&failed_before).map(|(now, before)| now - before).sum();
-            let admitted = spend(&clients, row + 1);
+            // A refusal is cached for 100 ms. Replies that do not come are not waited for.
+            let patience = Duration::from_millis(if cost == Cost::Charges { 300 } else { 3_000 });
+            let admitted = spend(&clients, row + 1, patience);
             let [requests, right, wrong, without] = counters.map(take);
-            let (without_counted, errors) = (take(&results.without_counted), take(&results.failed));
-            let local = clients.local[row + 1].load(Ordering::SeqCst);
+            let errors = take(&results.failed);
+            let of_row = |counts: &[AtomicU64]| counts[row + 1].load(Ordering::SeqCst);
+            let (uncounted, local) = (of_row(&clients.uncounted), of_row(&clients.local));
             let lost = QUOTA.saturating_sub(admitted);
             println!(
                 "{carrier:?}, {name}: {requests} requests, {failed} failed calls, {right} right verdicts, \
@@ -244,7 +251,7 @@ fn matrix(carrier: Carrier) {
             assert!(admitted <= QUOTA, "{carrier:?}, {name}: {admitted} passed");
             // The store's quota, and each gateway's half.
             assert!(local <= 2 * QUOTA, "{carrier:?}, {name}: {local} passed");
-            let most = if cost == Cost::Charges { without_counted } else { 0 };
+            let most = if cost == Cost::Charges { uncounted } else { 0 };
             assert!(lost <= most, "{carrier:?}, {name}: {lost} units lost, {most} may");
         }
         drop(ending);
@@ -259,4 +266,85 @@ fn faults_of_a_bridges_connection() {
 #[test]
 fn faults_of_a_tunnels_connection() {
     matrix(Carrier::Tunnel);
+}
+
+/// A gateway with one worker, whose calls a bridge carries through a proxy.
+struct Bridged {
+    gateway: Gateway,
+    proxy: Proxy,
+    _redis: Redis,
+}
+
+impl Bridged {
+    fn start(timeout: &str) -> Bridged {
+        let redis = Redis::start().unwrap();
+        let proxy = Proxy::start(redis.address());
+        let store = Carrier::Bridge.store(&json!({"timeout": timeout}));
+        let config = Config { concurrency: 1, ..Config::new(json!({"limits": limits(), "store": store})) };
+        let gateway = Gateway::start(Carrier::Bridge.lead(config, proxy.address(), &json!({}))).unwrap();
+        let bridged = Bridged { gateway, proxy, _redis: redis };
+        assert_eq!(bridged.ask(), 200);
+        assert_eq!(bridged.connections(), (1, 1));
+        bridged
+    }
+
+    fn ask(&self) -> u16 {
+        self.gateway.get("/idle", &[("x-user-id", "ann")]).unwrap().status
+    }
+
+    /// The connections that the proxy has accepted, and those that Envoy has open.
+    fn connections(&self) -> (u64, u64) {
+        let open = self.gateway.admin().counter("cluster.redis.upstream_cx_active").unwrap();
+        (self.proxy.accepted(), open)
+    }
+
+    /// Waits until Envoy has this many connections open.
+    fn wait_open(&self, count: u64) {
+        let is_so = || (self.connections().1 == count).then_some(());
+        wait_until("Envoy to close a connection", PATIENCE, is_so).unwrap();
+    }
+}
+
+/// The call fails long before its timeout, because Redis closes the connection when the bridge has.
+#[test]
+fn a_bridges_connection_with_left_over_bytes_is_closed_at_once() {
+    const TIMEOUT: Duration = Duration::from_secs(10);
+    let bridged = Bridged::start("10s");
+    for (turn, left_over) in [HALF, REPLY, b"x"].into_iter().cycle().take(9).enumerate() {
+        bridged.proxy.set(Fault::LeftOver(left_over));
+        let begun = Instant::now();
+        assert_eq!(bridged.ask(), 503, "{left_over:?}");
+        assert!(begun.elapsed() < TIMEOUT / 2, "{left_over:?}: after {:?}", begun.elapsed());
+        bridged.wait_open(0);
+        bridged.proxy.set(Fault::None);
+        assert_eq!(bridged.ask(), 200, "{left_over:?}");
+        assert_eq!(bridged.connections(), (turn as u64 + 2, 1), "a new connection for each fault");
+    }
+}
+
+/// The peer does not close its half, so the call lasts until Envoy closes the connection.
+#[test]
+fn a_bridges_connection_with_left_over_bytes_that_dies_is_not_used_again() {
+    let bridged = Bridged::start("200ms");
+    bridged.proxy.set(Fault::LeftOverAndDead(HALF));
+    assert_eq!(bridged.ask(), 503);
+    bridged.proxy.set(Fault::None);
+    assert_eq!(bridged.ask(), 200);
+    assert_eq!(bridged.proxy.accepted(), 2);
+    bridged.wait_open(1);
+    assert_eq!(bridged.ask(), 200);
+    assert_eq!(bridged.connections(), (2, 1));
+}
+
+#[test]
+fn late_bytes_close_an_idle_connection_of_a_bridge() {
+    let bridged = Bridged::start("1s");
+    for (turn, left_over) in [HALF, REPLY, b"\n"].into_iter().enumerate() {
+        bridged.proxy.set(Fault::LateLeftOver(left_over, Duration::from_millis(20)));
+        assert_eq!(bridged.ask(), 200, "{left_over:?}");
+        bridged.wait_open(0);
+        bridged.proxy.set(Fault::None);
+        assert_eq!(bridged.ask(), 200, "{left_over:?}");
+        assert_eq!(bridged.connections(), (turn as u64 + 2, 1));
+    }
 }
