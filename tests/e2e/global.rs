@@ -1,28 +1,28 @@
 //! Limits that several gateways share, counted in a real Redis, or by a rate limit service. Calls
 //! reach Redis by a real webdis, or without any process in between.
 
-/// For each function of a [`Carrier`], a test for each carrier, such as `FUNCTION::bridge`.
-macro_rules! over_each_carrier {
-    ($($test:ident),+) => {$(
+/// For a function of a [`Carrier`], a test for each of these carriers, such as `FUNCTION::bridge`.
+macro_rules! over {
+    ($test:ident: $($name:ident $carrier:ident),+) => {
         mod $test {
-            use crate::global::Carrier;
-
-            #[test]
-            fn webdis() {
-                super::$test(Carrier::Webdis);
-            }
-
-            #[test]
-            fn bridge() {
-                super::$test(Carrier::Bridge);
-            }
-
-            #[test]
-            fn tunnel() {
-                super::$test(Carrier::Tunnel);
-            }
+            $(
+                #[test]
+                fn $name() {
+                    super::$test(crate::global::Carrier::$carrier);
+                }
+            )+
         }
-    )+};
+    };
+}
+
+/// For each function of a [`Carrier`], a test for each carrier.
+macro_rules! over_each_carrier {
+    ($($test:ident),+) => { $(over!($test: webdis Webdis, bridge Bridge, tunnel Tunnel);)+ };
+}
+
+/// The same for long tests that a tunnel could fail only as a bridge could.
+macro_rules! over_webdis_and_bridge {
+    ($($test:ident),+) => { $(over!($test: webdis Webdis, bridge Bridge);)+ };
 }
 
 mod acl;

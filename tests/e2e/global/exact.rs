@@ -10,7 +10,8 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::thread;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-over_each_carrier!(two_gateways_admit_a_quota_once, two_gateways_have_no_more_in_flight_than_permitted);
+over_webdis_and_bridge!(two_gateways_admit_a_quota_once);
+over_each_carrier!(two_gateways_have_no_more_in_flight_than_permitted);
 
 const MINUTE: Duration = Duration::from_secs(60);
 const RPU: u64 = 100;

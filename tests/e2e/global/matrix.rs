@@ -17,12 +17,12 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 /// The quota of a counted user, and of a local one.
-const QUOTA: u64 = 1_000;
+const QUOTA: u64 = 300;
 /// Clients at each gateway, and the pause between two of their requests.
 const CLIENTS: usize = 6;
-const PAUSE: Duration = Duration::from_millis(2);
+const PAUSE: Duration = Duration::from_millis(4);
 /// Verdicts of each client that show recovery, and that a harmless fault has to leave.
-const ENOUGH: u64 = 10;
+const ENOUGH: u64 = 5;
 
 /// What a fault may cost.
 #[derive(Clone, Copy, PartialEq, Eq)]

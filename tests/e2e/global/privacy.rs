@@ -3,7 +3,7 @@
 use super::{Carrier, Shared, connections, shared_rule};
 use serde_json::{Value, json};
 
-over_each_carrier!(no_key_and_no_value_in_redis_names_a_user);
+over_webdis_and_bridge!(no_key_and_no_value_in_redis_names_a_user);
 
 const USER: &str = "ann.surname@example.org";
 

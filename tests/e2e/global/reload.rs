@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::Duration;
 
-over_each_carrier!(a_reload_under_load_keeps_global_counts);
+over_webdis_and_bridge!(a_reload_under_load_keeps_global_counts);
 
 const QUOTA: u64 = 3_000;
 const PATHS: [&str; 3] = ["/bucket", "/bucket-ahead", "/window-ahead"];
