@@ -182,6 +182,8 @@ impl Bridge {
     pub fn on_reply(&mut self, piece: &[u8], ends: bool) -> Action {
         let step = std::mem::replace(&mut self.step, Step::Done);
         match step {
+            // Nothing is due, so these bytes would be the next call's reply.
+            Step::Done if !piece.is_empty() => Action::HangUp,
             Step::Done => Action::Wait,
             Step::Request(_) | Step::TooLong => Action::HangUp,
             Step::Reply { commands, mut scanner, mut reply } => {
@@ -199,6 +201,12 @@ impl Bridge {
                 }
             }
         }
+    }
+
+    /// Ends the call without an answer, after a bug.
+    pub fn hang_up(&mut self) -> Action {
+        self.step = Step::Done;
+        Action::HangUp
     }
 
     /// Answers with the replies to the call's own commands. If Redis refuses the bridge's login, its
@@ -333,14 +341,25 @@ mod tests {
         {
             let (mut bridge, _) = sent(&Options::default());
             assert_eq!(bridge.on_reply(piece, ends), Action::HangUp, "{piece:?}");
-            assert_eq!(bridge.on_reply(REPLY, false), Action::Wait, "once");
+            assert_eq!(bridge.on_reply(b"", true), Action::Wait, "once");
         }
         let mut early = Bridge::new(&Options::default());
         assert_eq!(early.on_reply(REPLY, false), Action::HangUp, "of an earlier call");
         assert_eq!(early.on_request(&evalsha(), true), Action::Wait);
+        let (mut answered, _) = sent(&Options::default());
+        assert_eq!(answered.on_reply(REPLY, false), Action::Answer(200, REPLY.to_vec()));
+        assert_eq!(answered.on_reply(b"\n", false), Action::HangUp, "after the answer");
         let (mut long, _) = sent(&Options::default());
         assert_eq!(long.on_reply(b"$2000000\r\n", false), Action::Wait);
         assert_eq!(long.on_reply(&vec![0; MAX_REPLY_BYTES], false), Action::HangUp);
+    }
+
+    #[test]
+    fn a_call_that_was_hung_up_sends_nothing() {
+        let mut bridge = Bridge::new(&Options::default());
+        assert_eq!(bridge.on_request(&evalsha(), false), Action::Wait);
+        assert_eq!(bridge.hang_up(), Action::HangUp);
+        assert_eq!(bridge.on_request(b"", true), Action::Wait);
     }
 
     #[test]

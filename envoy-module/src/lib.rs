@@ -28,7 +28,7 @@ mod config;
 #[cfg(not(feature = "loom"))]
 mod documents;
 #[cfg(not(feature = "loom"))]
-mod guard;
+pub mod guard;
 #[cfg(not(feature = "loom"))]
 pub mod held;
 #[cfg(not(feature = "loom"))]

@@ -1,5 +1,29 @@
-//! Limits that several gateways share, counted in a real Redis behind a real webdis, or by a rate
-//! limit service.
+//! Limits that several gateways share, counted in a real Redis, or by a rate limit service. Calls
+//! reach Redis by a real webdis, or without any process in between.
+
+/// For a function of a [`Carrier`], a test for each of these carriers, such as `FUNCTION::bridge`.
+macro_rules! over {
+    ($test:ident: $($name:ident $carrier:ident),+) => {
+        mod $test {
+            $(
+                #[test]
+                fn $name() {
+                    super::$test(crate::global::Carrier::$carrier);
+                }
+            )+
+        }
+    };
+}
+
+/// For each function of a [`Carrier`], a test for each carrier.
+macro_rules! over_each_carrier {
+    ($($test:ident),+) => { $(over!($test: webdis Webdis, bridge Bridge, tunnel Tunnel);)+ };
+}
+
+/// The same for long tests that a tunnel could fail only as a bridge could.
+macro_rules! over_webdis_and_bridge {
+    ($($test:ident),+) => { $(over!($test: webdis Webdis, bridge Bridge);)+ };
+}
 
 mod acl;
 mod batches;
@@ -7,10 +31,12 @@ mod carriers;
 mod exact;
 mod faults;
 mod garbage;
+mod matrix;
 mod order;
 mod outage;
 mod permits;
 mod privacy;
+mod proxy;
 mod refunds;
 mod reload;
 mod service;
@@ -19,6 +45,7 @@ mod stalls;
 mod stray;
 mod upstash;
 
+use carriers::Carrier;
 use gateway::config::cluster;
 use gateway::redis::{Redis, Webdis};
 use gateway::{Config, Connection, Gateway, wait_until};
@@ -34,26 +61,68 @@ const SHARE: usize = QUOTA / 2;
 /// The secret that all gateways of a test share.
 pub const SECRET: &str = "a secret of the tests only";
 
-/// A Redis, its front, and gateways of two workers each that count in it.
+/// A Redis, and gateways of two workers each that count in it.
 pub struct Shared {
     pub gateways: Vec<Gateway>,
-    pub webdis: Webdis,
+    carrier: Carrier,
+    /// The front, if calls go through it.
+    webdis: Option<Webdis>,
     pub redis: Redis,
 }
 
 impl Shared {
-    /// Two gateways with these limits.
+    /// Two gateways with these limits, behind webdis.
     pub fn start(limits: &Value) -> Shared {
         Shared::with(json!({}), limits, |config| config)
     }
 
-    /// Two gateways with these limits and further keys of `store: {redis: …}`.
+    /// Two gateways with these limits and further keys of `store: {redis: …}`, behind webdis.
     pub fn with(store: Value, limits: &Value, change: impl Fn(Config) -> Config) -> Shared {
+        Shared::by(Carrier::Webdis, &store, limits, change)
+    }
+
+    /// Two gateways whose calls take this way.
+    pub fn by(carrier: Carrier, store: &Value, limits: &Value, change: impl Fn(Config) -> Config) -> Shared {
         let redis = Redis::start().unwrap();
-        let webdis = Webdis::start(&redis).unwrap();
-        let document = json!({"limits": limits, "store": in_redis(store)});
-        let gateways = gateways(&document, &[("webdis", webdis.address(), false)], change);
-        Shared { gateways, webdis, redis }
+        let webdis = (carrier == Carrier::Webdis).then(|| Webdis::start(&redis).unwrap());
+        let address = webdis.as_ref().map_or(redis.address(), |webdis| webdis.address());
+        let document = json!({"limits": limits, "store": carrier.store(store)});
+        let change = |config| carrier.lead(change(config), address, &json!({}));
+        Shared { gateways: gateways(&document, &[], change), carrier, webdis, redis }
+    }
+
+    /// The front of a gateway whose calls go through it.
+    pub fn webdis(&mut self) -> &mut Webdis {
+        self.webdis.as_mut().unwrap()
+    }
+
+    /// Restarts Redis, which then is empty.
+    pub fn restart_redis(&mut self) {
+        self.redis.restart().unwrap();
+        if let Some(webdis) = &self.webdis {
+            webdis.wait_connected().unwrap();
+        }
+    }
+
+    /// What the gateways call does not answer: the front, or Redis.
+    pub fn stop_answering(&self) {
+        match &self.webdis {
+            Some(webdis) => webdis.stop_answering().unwrap(),
+            None => self.redis.stop_answering().unwrap(),
+        }
+    }
+
+    /// It answers again, also what it was asked meanwhile.
+    pub fn go_on(&self) {
+        match &self.webdis {
+            Some(webdis) => webdis.go_on().unwrap(),
+            None => self.redis.go_on().unwrap(),
+        }
+    }
+
+    /// The sum over all gateways of one of the store's counters, such as `failed_calls`.
+    pub fn store_counted(&self, name: &str) -> u64 {
+        self.carrier.counted(&self.gateways, name)
     }
 
     /// A connection to Redis itself.

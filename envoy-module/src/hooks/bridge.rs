@@ -147,17 +147,17 @@ pub extern "C" fn envoy_dynamic_module_on_upstream_http_tcp_bridge_destroy(call:
     });
 }
 
-/// Runs an event of a call. A panic fails the call.
+/// Runs an event of a call. A panic fails the call: what the bridge knows may be incomplete.
 fn event(pointer: BridgePtr, call: *const c_void, work: impl FnOnce(Functions, &mut Bridge) -> Action) {
     let Some(functions) = envoy().and_then(Functions::of) else { return };
-    let action = caught(|| {
-        // SAFETY: Envoy ends the call after its events.
-        let call = unsafe { call.cast::<Call>().as_ref() };
-        let mut bridge = call.and_then(|call| call.try_borrow_mut().ok());
-        bridge.as_mut().map_or(Action::Wait, |bridge| work(functions, bridge))
-    });
+    // SAFETY: Envoy ends the call after its events.
+    let call = unsafe { call.cast::<Call>().as_ref() };
+    // Nothing borrows the bridge here: no event acts while it borrows it.
+    let Some(mut bridge) = call.and_then(|call| call.try_borrow_mut().ok()) else { return };
+    let action = caught(|| work(functions, &mut bridge)).unwrap_or_else(|| bridge.hang_up());
+    drop(bridge);
     // SAFETY: this is the event.
-    guarded((), || unsafe { functions.act(pointer, &action.unwrap_or(Action::HangUp)) });
+    guarded((), || unsafe { functions.act(pointer, &action) });
 }
 
 /// A call's headers have arrived.

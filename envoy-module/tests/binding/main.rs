@@ -11,6 +11,7 @@
 )]
 
 mod bodies;
+mod bridge;
 mod envoy;
 mod sweeping;
 

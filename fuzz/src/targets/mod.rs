@@ -5,6 +5,7 @@
 //! To add a target: a file here with a `run`, its line below, its file in `fuzz_targets/`, its
 //! `[[bin]]` in `Cargo.toml`, and a folder of seeds in `corpus/`.
 
+pub mod bridge;
 pub mod cell;
 pub mod configuration;
 pub mod headers;
@@ -25,6 +26,7 @@ pub type Target = fn(&[u8]);
 
 /// All targets by their names.
 pub static TARGETS: &[(&str, Target)] = &[
+    ("bridge", bridge::run),
     ("cell", cell::run),
     ("configuration", configuration::run),
     ("headers", headers::run),

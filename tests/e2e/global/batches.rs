@@ -1,17 +1,19 @@
 //! Batches: queries of several requests in one call, and requests with rules of both scopes.
 
-use super::{Shared, connections, counted, shared_rule};
+use super::{Carrier, Shared, connections, counted, shared_rule};
 use gateway::{Config, Connection, Load, Received, Reply, Response, Shot, Upstream};
 use serde_json::json;
 use std::collections::BTreeMap;
 use std::thread;
 
+over_each_carrier!(simultaneous_requests_share_a_call);
+
 /// If each request needs a query, requests that arrive during a call go in the next call.
-#[test]
-fn simultaneous_requests_share_a_call() {
+fn simultaneous_requests_share_a_call(carrier: Carrier) {
     const EACH: u64 = 10_000;
     let keys = json!({"algo": "W", "rpu": 1_000_000, "unit": "7d", "lease": 0});
-    let shared = Shared::start(&json!([shared_rule("/", "quota", &keys)]));
+    let limits = json!([shared_rule("/", "quota", &keys)]);
+    let shared = Shared::by(carrier, &json!({}), &limits, |config| config);
     let load = |gateway: &gateway::Gateway| {
         let load = Load { connections: 50, ..Load::requests(EACH) };
         gateway.load(load, |index| Shot::get("/").header("x-user-id", format!("{}", index % 100))).unwrap()
@@ -21,12 +23,15 @@ fn simultaneous_requests_share_a_call() {
             shared.gateways.iter().map(|gateway| scope.spawn(move || load(gateway))).collect();
         loads.into_iter().map(|load| load.join().unwrap().status(200)).sum()
     });
-    let of = |what: &str| counted(&shared.gateways, &format!("store.webdis.{what}"));
+    let of = |what: &str| shared.store_counted(what);
     let (calls, queries) = (of("calls"), of("questions"));
     let made: u64 = shared
         .gateways
         .iter()
-        .map(|gateway| gateway.admin().counter("cluster.webdis.upstream_rq_total").unwrap())
+        .map(|gateway| {
+            let name = format!("cluster.{}.upstream_rq_total", carrier.cluster());
+            gateway.admin().counter(&name).unwrap()
+        })
         .sum();
     println!(
         "{passed} requests, {queries} queries in {calls} calls: {:.1} a call",

@@ -2,13 +2,16 @@
 //!
 //! All clocks are the machine's one clock. The refill is computed from the duration of a load.
 
-use super::{Shared, counted, shared_rule};
+use super::{Carrier, Shared, counted, shared_rule};
 use gateway::{Config, Load, Reply, Report, Shot, Upstream};
 use serde_json::{Value, json};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::thread;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+over_webdis_and_bridge!(two_gateways_admit_a_quota_once);
+over_each_carrier!(two_gateways_have_no_more_in_flight_than_permitted);
 
 const MINUTE: Duration = Duration::from_secs(60);
 const RPU: u64 = 100;
@@ -54,8 +57,7 @@ fn bound(algo: &str, from: Duration, to: Duration) -> (u64, u64) {
     }
 }
 
-#[test]
-fn two_gateways_admit_a_quota_once() {
+fn two_gateways_admit_a_quota_once(carrier: Carrier) {
     let rules = [("TB", 0), ("TB", 10), ("W", 0), ("W", 10), ("SW", 0), ("SW", 10), ("SL", 0), ("LB", 0)];
     let name = |algo: &str, lease: u64| format!("{}-{lease}", algo.to_lowercase());
     let limit = |(algo, lease): &(&str, u64)| {
@@ -69,7 +71,7 @@ fn two_gateways_admit_a_quota_once() {
         shared_rule(&format!("/{}", name(algo, *lease)), &name(algo, *lease), &keys)
     };
     let limits: Vec<Value> = rules.iter().map(limit).collect();
-    let shared = Shared::start(&json!(limits));
+    let shared = Shared::by(carrier, &json!({}), &json!(limits), |config| config);
     for (algo, lease) in rules {
         let name = name(algo, lease);
         let from = since_epoch();
@@ -92,8 +94,7 @@ fn two_gateways_admit_a_quota_once() {
 }
 
 /// Permits of both gateways together, observed at the upstream.
-#[test]
-fn two_gateways_have_no_more_in_flight_than_permitted() {
+fn two_gateways_have_no_more_in_flight_than_permitted(carrier: Carrier) {
     const PERMITS: i64 = 8;
     let (now, most) = (Arc::new(AtomicI64::new(0)), Arc::new(AtomicI64::new(0)));
     let peak = Arc::clone(&most);
@@ -106,7 +107,7 @@ fn two_gateways_have_no_more_in_flight_than_permitted() {
     .unwrap();
     let limits = json!([shared_rule("/", "permits", &json!({"algo": "C", "rpu": PERMITS}))]);
     let change = |config| Config { upstream: Some(upstream.address()), ..config };
-    let shared = Shared::with(json!({}), &limits, change);
+    let shared = Shared::by(carrier, &json!({}), &limits, change);
     let report = load_both(&shared, 20_000, "/");
     let most = most.load(Ordering::SeqCst);
     println!(

@@ -2,11 +2,13 @@
 //! the gateways count together again when the store recovers.
 
 use super::{
-    PATIENCE, QUOTA, SHARE, Shared, assert_alone, assert_together, counted, gateways, in_redis, quota,
-    wait_together,
+    Carrier, PATIENCE, QUOTA, SHARE, Shared, assert_alone, assert_together, counted, gateways, in_redis,
+    quota, wait_together,
 };
 use gateway::{Config, Redis, Webdis, wait_until};
 use serde_json::json;
+
+over_each_carrier!(a_redis_that_does_not_write_for_a_while, a_redis_that_forgets_the_script);
 
 fn command(shared: &Shared, words: &[&str]) {
     let mut command = redis::cmd(words[0]);
@@ -61,9 +63,8 @@ fn a_cluster_that_the_gateway_does_not_know() {
 
 /// A read-only Redis and one out of memory report an error, and later recover. A probe that only
 /// reads would succeed in vain.
-#[test]
-fn a_redis_that_does_not_write_for_a_while() {
-    let shared = Shared::start(&quota());
+fn a_redis_that_does_not_write_for_a_while(carrier: Carrier) {
+    let shared = Shared::by(carrier, &json!({}), &quota(), |config| config);
     assert_together(&shared.gateways, "before");
     let faults: [(&str, [&[&str]; 2]); 2] = [
         ("read-only", [&["REPLICAOF", "127.0.0.1", "1"], &["REPLICAOF", "NO", "ONE"]]),
@@ -76,8 +77,8 @@ fn a_redis_that_does_not_write_for_a_while() {
         command(&shared, begin);
         assert_alone(&shared.gateways, name);
         // Each of four workers has queried twice more.
-        let failed = counted(&shared.gateways, "store.webdis.failed_calls") + 8;
-        let probed = || (counted(&shared.gateways, "store.webdis.failed_calls") >= failed).then_some(());
+        let failed = shared.store_counted("failed_calls") + 8;
+        let probed = || (shared.store_counted("failed_calls") >= failed).then_some(());
         wait_until("probes that fail", PATIENCE, probed).unwrap();
         assert_eq!(answers(), before, "{name}: nothing says that it works");
         command(&shared, end);
@@ -87,9 +88,8 @@ fn a_redis_that_does_not_write_for_a_while() {
 }
 
 /// The loss of the script goes unnoticed; the loss of the counts resets the limits.
-#[test]
-fn a_redis_that_forgets_the_script() {
-    let mut shared = Shared::start(&quota());
+fn a_redis_that_forgets_the_script(carrier: Carrier) {
+    let mut shared = Shared::by(carrier, &json!({}), &quota(), |config| config);
     assert_together(&shared.gateways, "before");
     for user in ["once", "twice"] {
         command(&shared, &["SCRIPT", "FLUSH"]);
@@ -97,8 +97,7 @@ fn a_redis_that_forgets_the_script() {
     }
     let alone = counted(&shared.gateways, "rule.quota.degraded");
     assert_eq!(alone, 0, "no request was counted locally for lack of the script");
-    shared.redis.restart().unwrap();
-    shared.webdis.wait_connected().unwrap();
+    shared.restart_redis();
     wait_together(&shared.gateways);
     assert_together(&shared.gateways, "before");
 }

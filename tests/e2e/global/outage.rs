@@ -4,7 +4,7 @@
 //! A request may exceed the timeout by the lateness of Envoy's timer and of the machine. A control
 //! measures the machine's.
 
-use super::{Shared, counted, shared_rule};
+use super::{Carrier, Shared, counted, shared_rule};
 use crate::machine::{Control, Ending};
 use crate::waiting::ms;
 use gateway::{Gateway, Response, wait_until};
@@ -14,6 +14,8 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
+
+over_each_carrier!(redis_is_killed_and_restarts, redis_does_not_reply_for_a_while);
 
 const TIMEOUT: Duration = Duration::from_millis(50);
 /// Allowance beyond the timeout, for Envoy's timer and the round trip.
@@ -116,22 +118,30 @@ fn wait_for_log(gateways: &[Gateway], text: &str, times: usize) {
 
 /// Up to three attempts, for stalls that the machine's control has missed; counts must be exact in
 /// each.
-fn outage(name: &str, goes: impl Fn(&mut Shared), comes: impl Fn(&mut Shared)) {
+fn outage(carrier: Carrier, name: &str, goes: impl Fn(&mut Shared), comes: impl Fn(&mut Shared)) {
     for attempt in 1..3 {
-        match timely(name, &goes, &comes) {
+        match timely(carrier, name, &goes, &comes) {
             Ok(()) => return,
             Err(why) => println!("attempt {attempt}, {why}"),
         }
     }
-    timely(name, &goes, &comes).unwrap();
+    timely(carrier, name, &goes, &comes).unwrap();
 }
 
 /// Load while the store goes down in one way and recovers in another. An error describes a late
 /// response.
-fn timely(name: &str, goes: &dyn Fn(&mut Shared), comes: &dyn Fn(&mut Shared)) -> Result<(), String> {
+fn timely(
+    carrier: Carrier,
+    name: &str,
+    goes: &dyn Fn(&mut Shared),
+    comes: &dyn Fn(&mut Shared),
+) -> Result<(), String> {
     let keys = json!({"algo": "W", "rpu": QUOTA, "unit": "7d"});
     let store = json!({"timeout": "50ms", "replicas": 4});
-    let mut shared = Shared::with(store, &json!([shared_rule("/", "quota", &keys)]), |config| config);
+    let mut shared = {
+        let limits = json!([shared_rule("/", "quota", &keys)]);
+        Shared::by(carrier, &store, &limits, |config| config)
+    };
     let gateways = std::mem::take(&mut shared.gateways);
     let clients = Clients {
         gateways: &gateways,
@@ -140,7 +150,7 @@ fn timely(name: &str, goes: &dyn Fn(&mut Shared), comes: &dyn Fn(&mut Shared)) -
         stopped: AtomicBool::new(false),
         samples: Mutex::default(),
     };
-    let calls = || counted(&gateways, "store.webdis.calls");
+    let calls = || carrier.counted(&gateways, "calls");
     let mut late = Ok(());
     let mut script = || {
         clients.ask_all(QUOTA / 2 + 1);
@@ -247,28 +257,24 @@ fn check_samples(name: &str, samples: &[Sample], machine: &Control) -> Result<()
     result
 }
 
-#[test]
-fn redis_is_killed_and_restarts() {
-    let comes = |shared: &mut Shared| {
-        shared.redis.restart().unwrap();
-        shared.webdis.wait_connected().unwrap();
-    };
-    outage("Redis killed", |shared| shared.redis.kill(), comes);
+fn redis_is_killed_and_restarts(carrier: Carrier) {
+    let name = format!("Redis killed, {carrier:?}");
+    outage(carrier, &name, |shared| shared.redis.kill(), Shared::restart_redis);
 }
 
 #[test]
 fn webdis_is_killed_and_restarts() {
     let comes = |shared: &mut Shared| {
-        shared.webdis.restart().unwrap();
-        shared.webdis.wait_connected().unwrap();
+        shared.webdis().restart().unwrap();
+        shared.webdis().wait_connected().unwrap();
     };
-    outage("Webdis killed", |shared| shared.webdis.kill(), comes);
+    outage(Carrier::Webdis, "Webdis killed", |shared| shared.webdis().kill(), comes);
 }
 
-#[test]
-fn redis_does_not_reply_for_a_while() {
+fn redis_does_not_reply_for_a_while(carrier: Carrier) {
     outage(
-        "Redis silent",
+        carrier,
+        &format!("Redis silent, {carrier:?}"),
         |shared| shared.redis.stop_answering().unwrap(),
         |shared| shared.redis.go_on().unwrap(),
     );
@@ -277,8 +283,9 @@ fn redis_does_not_reply_for_a_while() {
 #[test]
 fn webdis_does_not_reply_for_a_while() {
     outage(
+        Carrier::Webdis,
         "Webdis silent",
-        |shared| shared.webdis.stop_answering().unwrap(),
-        |shared| shared.webdis.go_on().unwrap(),
+        |shared| shared.webdis().stop_answering().unwrap(),
+        |shared| shared.webdis().go_on().unwrap(),
     );
 }

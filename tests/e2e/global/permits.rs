@@ -1,6 +1,6 @@
 //! Permits of several gateways while their store does not reply, and afterwards.
 
-use super::{PATIENCE, Shared, counted, shared_rule};
+use super::{Carrier, PATIENCE, Shared, counted, shared_rule};
 use crate::machine::Ending;
 use gateway::{Config, Reply, Upstream, wait_until};
 use serde_json::json;
@@ -9,16 +9,17 @@ use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
+over_each_carrier!(after_a_stop_all_permits_are_in_use_again);
+
 const PERMITS: i64 = 8;
 const CLIENTS: usize = 16;
 /// How long a request holds its permit.
 const HOLD: Duration = Duration::from_millis(200);
 const STOP: Duration = Duration::from_millis(1_500);
 
-/// Webdis stalls for 1.5 s while permits are held: no permit is granted twice, and all permits are
+/// Redis, or webdis, stalls for 1.5 s while permits are held: no permit is granted twice, and all permits are
 /// in use again within seconds, not after `max_hold`.
-#[test]
-fn after_a_stop_of_webdis_all_permits_are_in_use_again() {
+fn after_a_stop_all_permits_are_in_use_again(carrier: Carrier) {
     let (now, most, passed) = (Arc::new(AtomicI64::new(0)), Arc::new(AtomicI64::new(0)), AtomicU64::new(0));
     let highest = Arc::new(AtomicI64::new(0));
     let (gauge, peak, all) = (Arc::clone(&now), Arc::clone(&most), Arc::clone(&highest));
@@ -35,7 +36,7 @@ fn after_a_stop_of_webdis_all_permits_are_in_use_again() {
     let keys = json!({"algo": "C", "rpu": PERMITS, "max_hold": "1h", "on_error": "deny"});
     let limits = json!([shared_rule("/", "permits", &keys)]);
     let change = |config| Config { upstream: Some(upstream.address()), ..config };
-    let shared = Shared::with(json!({"timeout": "100ms"}), &limits, change);
+    let shared = Shared::by(carrier, &json!({"timeout": "100ms"}), &limits, change);
     let stopped = AtomicBool::new(false);
     let run = |client: usize| {
         let mut connection = shared.gateways[client % 2].connect().unwrap();
@@ -71,13 +72,16 @@ fn after_a_stop_of_webdis_all_permits_are_in_use_again() {
         });
         all_in_use();
         for _ in 0..2 {
-            shared.webdis.stop_answering().unwrap();
+            shared.stop_answering();
             let begun = Instant::now();
             wait_until("the stop to be over", PATIENCE, || (begun.elapsed() >= STOP).then_some(())).unwrap();
-            shared.webdis.go_on().unwrap();
+            shared.go_on();
             let back = Instant::now();
             all_in_use();
-            println!("{} ms after a stop of webdis all permits were in use", back.elapsed().as_millis());
+            println!(
+                "{} ms after a stop, by the {carrier:?}, all permits were in use",
+                back.elapsed().as_millis()
+            );
         }
         drop(ending);
     });

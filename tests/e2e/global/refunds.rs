@@ -1,11 +1,17 @@
 //! Requests that end before the store's reply or before their own response: their charges are
 //! refunded.
 
-use super::{PATIENCE, Shared, shared_rule};
+use super::{Carrier, PATIENCE, Shared, shared_rule};
 use gateway::{Config, Connection, Gateway, wait_until};
 use serde_json::json;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
+
+over_each_carrier!(
+    a_request_that_leaves_during_a_query_is_refunded,
+    permits_come_back_to_redis_after_hang_ups,
+    a_request_that_leaves_its_queue_refunds_its_turn_to_redis
+);
 
 fn get(path: &str) -> String {
     format!("GET {path} HTTP/1.1\r\nhost: a\r\nx-user-id: ann\r\n\r\n")
@@ -32,8 +38,7 @@ fn left(gateways: &[Gateway], path: &str, name: &str, count: u64) {
 }
 
 /// Twenty clients disconnect before a reply: the store has charged them when it replies.
-#[test]
-fn a_request_that_leaves_during_a_query_is_refunded() {
+fn a_request_that_leaves_during_a_query_is_refunded(carrier: Carrier) {
     const GONE: usize = 20;
     let limits = json!([
         shared_rule("/bucket", "bucket", &json!({"rpu": 100, "unit": "7d"})),
@@ -41,7 +46,10 @@ fn a_request_that_leaves_during_a_query_is_refunded() {
         shared_rule("/permits", "permits", &json!({"algo": "C", "rpu": 100})),
         shared_rule("/window", "window", &json!({"algo": "W", "rpu": 100, "unit": "7d"})),
     ]);
-    let shared = Shared::with(json!({"timeout": "10s", "in_flight": 4}), &limits, |config| config);
+    let shared = {
+        let store = json!({"timeout": "10s", "in_flight": 4});
+        Shared::by(carrier, &store, &limits, |config| config)
+    };
     // The store has the script, and all workers have connections to it.
     assert_eq!(shared.gateways[0].get("/window", &[("x-user-id", "bob")]).unwrap().status, 200);
     for path in ["/bucket", "/leased", "/permits", "/window"] {
@@ -83,11 +91,10 @@ fn a_request_that_leaves_during_a_query_is_refunded() {
 }
 
 /// At two gateways, half of whose clients disconnect at any point.
-#[test]
-fn permits_come_back_to_redis_after_hang_ups() {
+fn permits_come_back_to_redis_after_hang_ups(carrier: Carrier) {
     const PERMITS: u64 = 8;
     let limits = json!([shared_rule("/", "permits", &json!({"algo": "C", "rpu": PERMITS}))]);
-    let shared = Shared::start(&limits);
+    let shared = Shared::by(carrier, &json!({}), &limits, |config| config);
     let (answered, hung_up) = (AtomicU64::new(0), AtomicU64::new(0));
     thread::scope(|scope| {
         for client in 0..32 {
@@ -113,8 +120,7 @@ fn permits_come_back_to_redis_after_hang_ups() {
 }
 
 /// Requests that time out while they wait for a turn that a store gave them.
-#[test]
-fn a_request_that_leaves_its_queue_refunds_its_turn_to_redis() {
+fn a_request_that_leaves_its_queue_refunds_its_turn_to_redis(carrier: Carrier) {
     const QUEUE: u64 = 20;
     let keys = json!({"algo": "LB", "rpu": QUEUE, "unit": "hour", "queue": QUEUE});
     let limits = json!([shared_rule("/", "turns", &keys)]);
@@ -123,7 +129,7 @@ fn a_request_that_leaves_its_queue_refunds_its_turn_to_redis() {
         "route": {"cluster": "upstream", "timeout": "0s", "idle_timeout": "0.5s"},
     });
     let change = |config| Config { routes: vec![route.clone()], ..config };
-    let shared = Shared::with(json!({}), &limits, change);
+    let shared = Shared::by(carrier, &json!({}), &limits, change);
     let ask = |gateway: &Gateway| gateway.get("/", &[("x-user-id", "ann")]).unwrap();
     assert_eq!(ask(&shared.gateways[0]).status, 200);
     let statuses: Vec<u16> = thread::scope(|scope| {

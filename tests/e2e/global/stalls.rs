@@ -4,7 +4,7 @@
 //! Every algorithm counts in the same Redis, so that each stall affects them all. As a test there
 //! are a few stalls; `$STALLS` sets another number.
 
-use super::{PATIENCE, Shared, counted, shared_rule};
+use super::{Carrier, PATIENCE, Shared, shared_rule};
 use crate::machine::Ending;
 use gateway::{Config, Gateway, wait_until};
 use serde_json::{Value, json};
@@ -12,6 +12,8 @@ use std::env;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::Duration;
+
+over_each_carrier!(stalls_of_the_store_lose_no_quota);
 
 /// The stalls in ms: the timeout of a request is 50 ms.
 const STALLS: [u64; 6] = [60, 250, 500, 120, 400, 300];
@@ -125,15 +127,14 @@ fn left(gateway: &Gateway, path: &str) -> Option<u64> {
     Some(rest.split([';', ',']).next()?.parse::<u64>().ok()? + 1)
 }
 
-#[test]
-fn stalls_of_the_store_lose_no_quota() {
+fn stalls_of_the_store_lose_no_quota(carrier: Carrier) {
     let route = |path: &str, timeout: &str| {
         let route = json!({"cluster": "upstream", "timeout": "0s", "idle_timeout": timeout});
         json!({"match": {"prefix": path}, "route": route})
     };
     let routes = vec![route("/turns", "0.3s"), route("/", "60s")];
     let change = |config| Config { routes: routes.clone(), ..config };
-    let mut shared = Shared::with(json!({"timeout": "50ms"}), &limits(), change);
+    let mut shared = Shared::by(carrier, &json!({"timeout": "50ms"}), &limits(), change);
     let gateways = std::mem::take(&mut shared.gateways);
     let admitted = Admitted::default();
     thread::scope(|scope| {
@@ -154,20 +155,20 @@ fn stalls_of_the_store_lose_no_quota() {
             })
             .unwrap();
             let length = Duration::from_millis(STALLS[stall as usize % STALLS.len()]);
-            // Redis stalls twice as often as its front.
+            // Redis stalls twice as often as its front, if it has one.
             match stall % 3 {
-                2 => shared.webdis.stop_answering().unwrap(),
+                2 => shared.stop_answering(),
                 _ => shared.redis.stop_answering().unwrap(),
             }
             thread::sleep(length); // the stall itself
             match stall % 3 {
-                2 => shared.webdis.go_on().unwrap(),
+                2 => shared.go_on(),
                 _ => shared.redis.go_on().unwrap(),
             }
         }
         drop(ending);
     });
-    let failed = counted(&gateways, "store.webdis.failed_calls");
+    let failed = carrier.counted(&gateways, "failed_calls");
     assert!(failed >= stalls(), "{failed} calls failed in {} stalls", stalls());
     let mut lost = Vec::new();
     for (rule, kind) in QUOTAS.into_iter().enumerate() {
@@ -205,7 +206,7 @@ fn stalls_of_the_store_lose_no_quota() {
         println!("{} stalls, {path}: {last} of {ROOM} are free", stalls());
         lost.push((path.to_owned(), if free.is_ok() { 0 } else { ROOM.saturating_sub(last) }, 0));
     }
-    let strays = counted(&gateways, "store.webdis.stray_replies");
+    let strays = carrier.counted(&gateways, "stray_replies");
     println!("{} stalls: {failed} failed calls, {strays} stray replies, units lost, and at most:", stalls());
     println!("{lost:?}");
     assert!(lost.iter().all(|(_, lost, most)| lost <= most), "{lost:?}");

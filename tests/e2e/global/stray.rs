@@ -152,9 +152,9 @@ fn a_webdis_that_stalls_under_load_decides_nothing_wrong() {
         let mut enough = MOST;
         while stalls < enough {
             wait_for_verdicts(verdicts);
-            shared.webdis.stop_answering().unwrap();
+            shared.webdis().stop_answering().unwrap();
             thread::sleep(Duration::from_millis(52 + stalls * 7 % 29)); // the stall itself
-            shared.webdis.go_on().unwrap();
+            shared.webdis().go_on().unwrap();
             stalls += 1;
             if enough == MOST && stalls >= LEAST && strays(&all, "webdis") > 0 {
                 enough = MOST.min(stalls + 4);

@@ -1,5 +1,6 @@
 //! Envoy's functions for modules: each checks what Envoy demands of its caller.
 
+use super::bridges;
 use super::config_callbacks as config;
 use super::exchange::{copy, lend, lines};
 use super::flow;
@@ -58,6 +59,12 @@ pub fn all() -> Callbacks {
         http_filter_config_record_histogram_value: Some(metrics::tell::<{ metrics::OTHER }>),
         http_filter_config_generic_secret_subscribe: Some(config::secret_subscribe),
         http_filter_config_get_generic_secret: Some(config::get_secret),
+        upstream_http_tcp_bridge_get_request_buffer_chunks_size: Some(bridges::request_chunks),
+        upstream_http_tcp_bridge_get_request_buffer: Some(bridges::request),
+        upstream_http_tcp_bridge_get_response_buffer_chunks_size: Some(bridges::reply_chunks),
+        upstream_http_tcp_bridge_get_response_buffer: Some(bridges::reply),
+        upstream_http_tcp_bridge_send_upstream_data: Some(bridges::send),
+        upstream_http_tcp_bridge_send_response: Some(bridges::answer),
     }
 }
 

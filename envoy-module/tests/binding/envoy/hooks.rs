@@ -1,9 +1,9 @@
 //! The functions that the module exports, as Envoy finds them.
 
-use diana_envoy_module::abi::{Bytes, ConfigPtr, Header, StreamPtr};
+use diana_envoy_module::abi::{BridgePtr, Bytes, ConfigPtr, Header, StreamPtr};
 use std::ffi::{c_char, c_void};
 
-/// The module's own pointers: a configuration, a stream, a route's document.
+/// The module's own pointers: a configuration, a stream, a route's document, a bridge.
 pub type Entry = *const c_void;
 
 macro_rules! hooks {
@@ -63,5 +63,21 @@ hooks! {
     ) -> u32;
     scheduled = "envoy_dynamic_module_on_http_filter_scheduled"(stream: StreamPtr, entry: Entry, event: u64);
     stream_complete = "envoy_dynamic_module_on_http_filter_stream_complete"(stream: StreamPtr, entry: Entry);
+    bridge_config_new = "envoy_dynamic_module_on_upstream_http_tcp_bridge_config_new"(
+        config: *mut c_void, name: Bytes, document: Bytes
+    ) -> Entry;
+    bridge_config_destroy = "envoy_dynamic_module_on_upstream_http_tcp_bridge_config_destroy"(entry: Entry);
+    bridge_new = "envoy_dynamic_module_on_upstream_http_tcp_bridge_new"(entry: Entry, call: BridgePtr) -> Entry;
+    bridge_destroy = "envoy_dynamic_module_on_upstream_http_tcp_bridge_destroy"(entry: Entry);
+    bridge_headers = "envoy_dynamic_module_on_upstream_http_tcp_bridge_encode_headers"(
+        call: BridgePtr, entry: Entry, ends: bool
+    );
+    bridge_data = "envoy_dynamic_module_on_upstream_http_tcp_bridge_encode_data"(
+        call: BridgePtr, entry: Entry, ends: bool
+    );
+    bridge_trailers = "envoy_dynamic_module_on_upstream_http_tcp_bridge_encode_trailers"(call: BridgePtr, entry: Entry);
+    bridge_reply = "envoy_dynamic_module_on_upstream_http_tcp_bridge_on_upstream_data"(
+        call: BridgePtr, entry: Entry, ends: bool
+    );
     stream_destroy = "envoy_dynamic_module_on_http_filter_destroy"(entry: Entry);
 }

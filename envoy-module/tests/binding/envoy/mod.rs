@@ -1,14 +1,15 @@
 //! A simulated Envoy drives the module: any bytes are a sequence of events that Envoy may send. The
 //! simulation records calls that Envoy forbids, and what the module leaves behind.
 
-mod callbacks;
+pub mod bridges;
+pub mod callbacks;
 mod config_callbacks;
 #[cfg(test)]
 mod costs;
 mod documents;
 mod exchange;
 pub mod flow;
-mod hooks;
+pub mod hooks;
 #[allow(dead_code, reason = "other targets read numbers")]
 #[allow(clippy::duplicate_mod, reason = "the fuzzer has the file, too")]
 #[path = "../../../../fuzz/src/targets/input.rs"]
