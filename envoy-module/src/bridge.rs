@@ -1,5 +1,5 @@
-//! The bridge between an HTTP call and a connection to Redis, without I/O: what Envoy's upstream
-//! extension asks, and what it shall do. One bridge serves one call.
+//! The bridge between an HTTP call and a connection to Redis, without I/O: Envoy's upstream
+//! extension passes events in and carries out the actions returned. One bridge serves one call.
 //!
 //! ```text
 //!   Request ── whole and permitted: send ──► Reply ── all replies, nothing left over: answer ──► Done
@@ -238,7 +238,7 @@ fn permitted(mut request: &[u8]) -> Result<usize, &'static str> {
             return Err("the call is no list of commands of Redis");
         };
         if !is_permitted(&parts) {
-            return Err("a command is not one of this version of Diana: do filter and module have the same?");
+            return Err("unknown command: do the filter and `libdiana.so` have the same version?");
         }
         commands = commands.saturating_add(1);
     }

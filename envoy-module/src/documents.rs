@@ -1,7 +1,7 @@
 //! Which documents the configurations of all namespaces use, for a gauge of each.
 //!
-//! Envoy keeps a gauge only while a configuration lives that has told its value. So each
-//! configuration tells all values after a change, and no increments.
+//! Envoy drops a gauge with the last configuration that has set it. After a change, each
+//! configuration therefore sets all gauges to their values, instead of incrementing some.
 
 use diana_filter::metrics::{MAX_DOCUMENTS, fingerprint_text};
 use hashbrown::HashMap;

@@ -109,7 +109,7 @@ fn missing_replicas(model: &Model, findings: &mut Findings) {
             code::STORE_REPLICAS,
             &head(store),
             "`replicas` is missing: if the store is down, each gateway admits the whole of each global quota",
-            Some("write `replicas` with the number of gateways, also if there is one"),
+            Some("write `replicas` with the number of gateways, even if there is only one"),
         );
     }
 }

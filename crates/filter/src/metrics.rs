@@ -72,8 +72,9 @@ impl Ids {
         self.series.with(define).flatten()
     }
 
-    /// Adds the documents that this VM has begun to use to their gauges, and takes those that it no
-    /// longer uses back. `in_use` has the document of each configuration, by root context.
+    /// Increments the gauges of documents that this VM has begun to use, and decrements those of
+    /// documents that it no longer uses. `in_use` has the document of each configuration, by root
+    /// context.
     pub(super) fn show_documents(&self, host: impl Host, in_use: &[(u32, u64)]) {
         let Some(metric) = METRICS.get(Id::ConfigInfo as usize) else {
             return;

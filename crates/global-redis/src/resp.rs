@@ -13,8 +13,8 @@ use diana_limiter::global::{CallError, MAX_REPLY_BYTES};
 use diana_resp::{Reply, next_reply};
 use std::fmt;
 
-/// Who calls Redis, by its `AUTH` command. Each call says so, because no call can tell whether its
-/// connection is new.
+/// The credentials for Redis' `AUTH` command. Each call sends them, because it cannot tell whether
+/// its connection is new.
 ///
 /// ```
 /// use diana_global_redis::Login;

@@ -56,8 +56,8 @@ fn head(to: &mut Vec<u8>, mark: u8, number: usize) {
     to.extend_from_slice(b"\r\n");
 }
 
-/// Takes the next command off `commands`: 1 to `max_parts` parts. `None` if none stands there
-/// whole. Commands without marks, as people type them, are no commands here.
+/// Takes the next command off `commands`: 1 to `max_parts` parts. `None` if it is incomplete or
+/// malformed. Redis' inline commands, as people type them, count as malformed.
 ///
 /// ```
 /// let mut call = &b"*2\r\n$4\r\nECHO\r\n$2\r\n\r\n\r\n*1\r\n"[..];

@@ -200,8 +200,8 @@ impl Cost {
         if owed == Owed::Nothing || has(&self.refund) == Some(true) {
             return (owed != Owed::Nothing).then_some(0);
         }
-        // Without a status the client may have left before the response: a number that it hides so costs
-        // the most.
+        // Without a status, the client may have left early to hide the number, so the cost is the
+        // largest.
         let hides = usage.status.is_none() && matches!(self.source, CostSource::Response { .. });
         if self.charge.is_some() && has(&self.charge) != Some(true) && !hides {
             return None;
