@@ -93,7 +93,13 @@ fn a_number_is_known_at_the_end_of_the_response() {
     let grpc =
         |code| [(":status", "200"), ("content-type", "application/grpc"), ("grpc-status", code)].to_vec();
     let is_timeout = |lines: &[(&str, &str)]| {
-        let timeouts = [(":status", "408"), (":status", "504"), ("grpc-status", "4"), ("grpc-status", "14")];
+        let timeouts = [
+            (":status", "408"),
+            (":status", "504"),
+            ("grpc-status", "2"),
+            ("grpc-status", "4"),
+            ("grpc-status", "14"),
+        ];
         lines.iter().any(|line| timeouts.contains(line))
     };
     for (lines, body, ends, cost) in [
@@ -102,7 +108,8 @@ fn a_number_is_known_at_the_end_of_the_response() {
         (&events, b"data: {\"n\": 20}\n\n", Ends::Never, 50),
         (&events, b"data: {\"n\": 90}\n\n", Ends::Never, 90),
         (&events, b"data: [DONE]\n\n", Ends::WithTrailers, 7),
-        (&events, b"", Ends::WithHeaders, 7),
+        // As after `HEAD`.
+        (&events, b"", Ends::WithHeaders, 50),
         (&json, b"{\"n\": 20}", Ends::Never, 20),
         (&json, b"{\"n\": 2", Ends::Never, 50),
         (&json, b"{}", Ends::WithBody, 7),
@@ -115,6 +122,7 @@ fn a_number_is_known_at_the_end_of_the_response() {
         // A client may have chosen the timeout.
         (&[(":status", "504"), ("content-type", "text/plain")], b"no", Ends::WithBody, 50),
         (&[(":status", "408")], b"", Ends::WithHeaders, 50),
+        (&grpc("2"), b"", Ends::WithHeaders, 50),
         (&grpc("4"), b"", Ends::WithHeaders, 50),
         (&grpc("14"), b"", Ends::WithHeaders, 50),
         (&grpc("7"), b"", Ends::WithHeaders, 7),
