@@ -159,7 +159,7 @@ fn a_rule_without_its_actor_gets_a_warning_and_no_suggestion() {
     assert_eq!([0, 1].map(|at| found.rules[at].suggestion.is_some()), [false, true]);
     let text = diana_cli::replay::text::report(&found, false);
     let (above, _) = text.split_once("\nrequests ").unwrap();
-    assert!(above.contains("No request in the log has the actor `user` of rule `by-user`."), "{text}");
+    assert!(above.contains("No request in the log has the actor `user` of rule `by-user`"), "{text}");
     let page = diana_cli::replay::report::html(&found);
     assert_eq!(page.matches("class=\"caution\"").count(), 1);
 }
