@@ -101,7 +101,7 @@ fn a_redis_that_forgets_the_script(carrier: Carrier) {
     wait_together(&shared.gateways);
     // A worker may have asked so lately that it still refuses from its cache.
     let mut connections = connections(&shared.gateways, 4);
-    let mut admits = |connection: &mut Connection| {
+    let admits = |connection: &mut Connection| {
         let answer = connection.request("GET", "/", &[("x-user-id", "before")], b"").unwrap();
         (answer.status == 200).then_some(())
     };
