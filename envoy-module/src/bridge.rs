@@ -16,6 +16,7 @@ use diana_global_redis::{Login, log_in, script};
 use diana_limiter::global::MAX_REPLY_BYTES;
 use diana_resp::{Reply, Scanner, next_command, next_reply};
 use std::fs;
+use std::sync::Arc;
 
 /// The longest request in bytes: the script's text, and 256 queries with some kilobytes each.
 const MAX_REQUEST_BYTES: usize = 1 << 20;
@@ -30,7 +31,7 @@ const MAX_PARTS: usize = 1 << 16;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Options {
     /// Who calls Redis, if the calls do not say so themselves.
-    pub login: Option<Login>,
+    pub login: Option<Arc<Login>>,
 }
 
 impl Options {
@@ -45,7 +46,7 @@ impl Options {
         let errors = Errors::default();
         let login = login(&Node::root(&value, &errors));
         match (login, &errors.into_vec()[..]) {
-            (Some(login), []) => Ok(Options { login }),
+            (Some(login), []) => Ok(Options { login: login.map(Arc::new) }),
             (_, [first, ..]) => Err(first.to_string()),
             (None, []) => Err("it is not understood".into()),
         }
@@ -115,7 +116,7 @@ pub enum Action {
 /// One call.
 #[derive(Debug)]
 pub struct Bridge {
-    login: Option<Login>,
+    login: Option<Arc<Login>>,
     step: Step,
 }
 
@@ -125,7 +126,7 @@ enum Step {
     Request(Vec<u8>),
     /// The request is too long.
     TooLong,
-    /// The replies arrive: to a login, if the bridge has sent one, and to so many commands.
+    /// The replies arrive: to the bridge's login, if there is one, and to the call's `commands`.
     Reply { commands: usize, scanner: Scanner, reply: Vec<u8> },
     /// The call has ended for the bridge.
     Done,
@@ -151,7 +152,7 @@ impl Bridge {
             return Action::Wait;
         }
         match std::mem::replace(&mut self.step, Step::Done) {
-            Step::Request(request) => self.send(&request),
+            Step::Request(request) => self.send(request),
             Step::TooLong => answer(413, "the call is too long"),
             step => {
                 self.step = step;
@@ -161,18 +162,20 @@ impl Bridge {
     }
 
     /// Sends a whole request to Redis, if all of its commands are Diana's.
-    fn send(&mut self, request: &[u8]) -> Action {
-        let commands = match permitted(request) {
+    fn send(&mut self, request: Vec<u8>) -> Action {
+        let commands = match permitted(&request) {
             Ok(commands) => commands,
             Err(why) => return answer(403, why),
         };
-        let mut bytes = Vec::with_capacity(request.len().saturating_add(128));
-        let mut replies = commands;
-        if let Some(login) = &self.login {
-            log_in(&mut bytes, login);
-            replies = replies.saturating_add(1);
-        }
-        bytes.extend_from_slice(request);
+        let (bytes, replies) = match &self.login {
+            None => (request, commands),
+            Some(login) => {
+                let mut bytes = Vec::with_capacity(request.len().saturating_add(128));
+                log_in(&mut bytes, login);
+                bytes.extend_from_slice(&request);
+                (bytes, commands.saturating_add(1))
+            }
+        };
         let scanner = Scanner::new(u32::try_from(replies).unwrap_or(u32::MAX));
         self.step = Step::Reply { commands, scanner, reply: Vec::new() };
         Action::Send(bytes)
@@ -258,7 +261,6 @@ fn is_permitted(parts: &[&[u8]]) -> bool {
         // Version 3 has replies that the scanner does not know.
         [name] if is(name, "HELLO") || is(name, "PING") => true,
         [name, version, ..] if is(name, "HELLO") => *version == b"2",
-        [name, _] if is(name, "SELECT") => true,
         _ => false,
     }
 }
@@ -277,7 +279,7 @@ mod tests {
     }
 
     fn with_login() -> Options {
-        Options { login: Some(Login { user: Some("diana".into()), password: "pw".into() }) }
+        Options { login: Some(Arc::new(Login { user: Some("diana".into()), password: "pw".into() })) }
     }
 
     /// A bridge that has sent its request.
@@ -377,7 +379,7 @@ mod tests {
             Bridge::new(&Options::default()).on_request(&request, true)
         };
         let passes = |commands: &[&[&str]]| matches!(ask(commands), Action::Send(_));
-        assert!(passes(&[&["auth", "pw"], &["hello", "2"], &["SELECT", "3"], &["PING"]]));
+        assert!(passes(&[&["auth", "pw"], &["hello", "2"], &["PING"]]));
         assert!(passes(&[
             &["AUTH", "u", "pw"],
             &["EVAL", script::SCRIPT, "0"],
@@ -393,6 +395,8 @@ mod tests {
             &["EVAL"],
             &["AUTH"],
             &["SUBSCRIBE", "x"],
+            // It would stay in force on the connection, and later calls would count elsewhere.
+            &["SELECT", "3"],
             &["EVALSHA_RO", script::SHA1, "0"],
         ] {
             assert!(matches!(ask(&[refused]), Action::Answer(403, _)), "{refused:?}");

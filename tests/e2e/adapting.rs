@@ -131,7 +131,7 @@ fn only_slow_headers_lower_the_limit(ending: Ending, begin: impl Fn(usize, &mut 
         scope.spawn(move || {
             for number in (0..).take_while(|_| !over.load(Ordering::SeqCst)) {
                 let due = started + Duration::from_millis(100) * number;
-                thread::sleep(due.saturating_duration_since(Instant::now()));
+                thread::sleep(due.saturating_duration_since(Instant::now())); // ten requests a second
                 scope.spawn(move || {
                     let mut connection = gateway.connect().unwrap();
                     begin(number as usize, &mut connection);

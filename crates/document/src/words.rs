@@ -71,7 +71,8 @@ pub(super) fn span(text: &str) -> Option<Span> {
 /// use diana_base::time::Span;
 /// use diana_document::unit;
 ///
-/// assert!(["m", "min", "Mins", "minute", "minutes"].iter().all(|name| unit(name) == Some(Span::from_secs(60))));
+/// let minute = Some(Span::from_secs(60));
+/// assert!(["m", "min", "Mins", "minute", "minutes"].iter().all(|name| unit(name) == minute));
 /// assert_eq!(unit("month"), None);
 /// ```
 #[must_use]

@@ -3,7 +3,7 @@
 //! bridge, or by a tunnel.
 //!
 //! ```text
-//!   POST /   *3⏎ $4⏎ AUTH⏎ $5⏎ diana⏎ $6⏎ secret⏎   *6⏎ $7⏎ EVALSHA⏎ $40⏎ 4e1243…⏎ $1⏎ 1⏎ …
+//!   POST /   *3⏎ $4⏎ AUTH⏎ $5⏎ diana⏎ $6⏎ secret⏎   *6⏎ $7⏎ EVALSHA⏎ $40⏎ 4e1243…⏎ …
 //!                        ─►  +OK⏎  *14⏎ :4503…⏎ :0⏎ :0⏎ :9⏎ …
 //!                    or  ─►  +OK⏎  -NOSCRIPT No matching script…⏎
 //! ```
@@ -44,7 +44,7 @@ pub fn log_in(to: &mut Vec<u8>, login: &Login) {
     }
 }
 
-/// The reply to each of so many commands, of which a login comes before the first. The whole call
+/// The replies to `commands` commands, preceded by the reply to a login if `has_login`. The whole call
 /// fails if the replies are cut, if anything follows them, if one has another shape, or if Redis
 /// refuses the login.
 pub fn replies(

@@ -11,7 +11,7 @@
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Malformed;
 
-/// Scans the replies to so many commands. It looks at each byte once and takes a fixed amount of
+/// Scans the replies to a number of commands. It looks at each byte once and takes a fixed amount of
 /// memory, however the replies are nested and cut.
 ///
 /// ```
@@ -40,7 +40,7 @@ enum State {
     Line { mark: u8, number: Option<u64>, is_negative: bool },
     /// The line ends with the next byte, `\n`.
     LineEnd { mark: u8, number: Option<u64>, is_negative: bool },
-    /// So many bytes of a bulk string follow, without `\r\n`.
+    /// This many bytes of a bulk string follow, without `\r\n`.
     Bulk(u64),
     /// The bulk string ends with these two bytes.
     BulkEnd { has_return: bool },
@@ -50,7 +50,7 @@ enum State {
 const MOST: u64 = 512 << 20;
 
 impl Scanner {
-    /// Awaits the replies to so many commands.
+    /// Expects this many replies, one for each command.
     #[must_use]
     pub fn new(replies: u32) -> Scanner {
         Scanner { due: replies.into(), state: State::Start }

@@ -57,7 +57,7 @@ impl Functions {
             unsafe { read(pointer, slices.as_mut_ptr(), &mut count) };
         }
         // SAFETY: Envoy lends the chunks until the event ends.
-        slices.iter().take(count).flat_map(|slice| unsafe { slice.get() }).copied().collect()
+        slices.iter().take(count).map(|slice| unsafe { slice.get() }).collect::<Vec<_>>().concat()
     }
 
     /// Acts. The bridge may not exist afterwards.

@@ -125,7 +125,7 @@ fn a_panic_fails_the_call_alone() {
         call.set_unreadable(true);
         call.request(&[b"lost"], false);
         assert_eq!(call.outcome(), failed);
-        // What was lost cannot come back: a whole command would be sent as if it were the call.
+        // The bridge must not send what follows the lost bytes, even if it is a whole command.
         call.set_unreadable(false);
         call.request(&[&body()], true);
         assert_eq!(call.outcome(), failed);

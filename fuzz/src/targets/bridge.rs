@@ -153,7 +153,6 @@ fn commands(mut request: &[u8]) -> Option<usize> {
             b"AUTH" => (2..=3).contains(&parts.len()),
             b"HELLO" => parts.get(1).is_none_or(|version| *version == b"2"),
             b"PING" => parts.len() == 1,
-            b"SELECT" => parts.len() == 2,
             _ => false,
         };
         count += 1;

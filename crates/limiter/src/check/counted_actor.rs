@@ -79,6 +79,7 @@ impl Scratch {
     pub(crate) fn counted_actor<'a>(&'a self, policy: &'a Policy, rule: RuleId) -> Option<CountedActor<'a>> {
         let check = self.checks.iter().find(|check| check.group.rules.contains(&rule.index()))?;
         let (group, key) = (&*check.group, check.key());
+        debug_assert!(!group.has_plans || self.decision.plan.is_some(), "the plan of another request");
         let plan = match group.has_plans {
             true => self.decision.plan.unwrap_or_default(),
             false => PlanId::default(),

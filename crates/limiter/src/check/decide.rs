@@ -30,6 +30,7 @@ use crate::cells::Context;
 use crate::cells::store::Store;
 use crate::policy::{Identity, PlanId, RequestClass, Role, RuleId};
 use crate::request::Request;
+use diana_base::part;
 
 /// Decides about `request`, and charges the rules if the request passes. The decision is in
 /// `scratch`. If global stores have to answer first, the pending request is returned instead.
@@ -143,7 +144,7 @@ impl Scratch {
                 }
                 let rollout = group.rollout(&policy.address, request, keys, start);
                 let class = RequestClass { plan, is_high_priority: decision.is_high_priority, rollout };
-                let own = keys.get(start..).unwrap_or_default();
+                let own = part(keys, start..);
                 let (place, rules) = ((at, index), || group.for_actor(&policy.rules, own).of(class));
                 match identity {
                     Identity::NotApplicable => {}

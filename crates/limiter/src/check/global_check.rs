@@ -17,6 +17,7 @@ use crate::global::{GlobalCharge, LeaseRefill, RuleQuery, RuleReply};
 use crate::policy::{
     ActorRules, Costs, Effect, GlobalGroup, GroupIndex, OnError, Owed, Policy, RequestClass, actor_source,
 };
+use diana_base::part;
 use diana_base::prng::mix;
 use diana_base::time::{Span, Time};
 use std::ops::Range;
@@ -32,9 +33,8 @@ pub(crate) struct GlobalCheck {
     pub(crate) key: Range<usize>,
     pub(crate) costs: Costs,
     pub(crate) class: RequestClass,
-    /// The number of the actor's cached refusals. A refusal under one plan says nothing about
-    /// another one, and one for whom a rule is enforced says nothing about others. A refusal of a
-    /// request that has to leave headroom says nothing about one of high priority.
+    /// The number of the actor's cached refusals. Refusals are cached apart by plan, by whether
+    /// the rules are enforced for the actor, and by whether the request has to leave headroom.
     pub(crate) cache_hash: u64,
     /// The shard that counts the actor.
     pub(crate) shard: usize,
@@ -89,7 +89,7 @@ impl GlobalCheck {
         keys: &'a [u8],
     ) -> Option<(&'a GlobalGroup, ActorRules<'a>)> {
         let global_group = policy.global_group(self.place)?;
-        let key = keys.get(self.key.clone()).unwrap_or_default();
+        let key = part(keys, self.key.clone());
         Some((global_group, global_group.group.for_actor(&policy.rules, key).of(self.class)))
     }
 
@@ -252,6 +252,6 @@ impl GlobalCheck {
     }
 
     pub(crate) fn refill(&self, keys: &[u8]) -> Option<LeaseRefill> {
-        Some(LeaseRefill { place: self.place, hash: self.hash, key: keys.get(self.key.clone())?.to_vec() })
+        Some(LeaseRefill { place: self.place, hash: self.hash, key: part(keys, self.key.clone()).to_vec() })
     }
 }

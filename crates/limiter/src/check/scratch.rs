@@ -16,6 +16,7 @@ use crate::cells::store::Store;
 use crate::cells::{Context, Events, Reservations};
 use crate::global::LeaseRefill;
 use crate::policy::{GroupIndex, OnError, Policy, RequestClass, Role};
+use diana_base::part;
 use diana_base::sort;
 
 /// The last decision of a worker, and the memory for the next one, so that a decision allocates
@@ -261,7 +262,7 @@ impl Scratch {
                 global.state = GlobalState::Local(index);
                 let (place, class) = ((global.place.0, index), global.class);
                 let mut buffers = self.free_buffers.pop().unwrap_or_default();
-                buffers.key.extend_from_slice(self.keys.get(global.key.clone()).unwrap_or_default());
+                buffers.key.extend_from_slice(part(&self.keys, global.key.clone()));
                 buffers.costs.units.clone_from(&global.costs.units);
                 buffers.costs.owed.clone_from(&global.costs.owed);
                 self.add_check(place, class, buffers, context);

@@ -305,7 +305,9 @@ impl Builder {
         // How each rule counts, and where. Another quota changes this text, so its actors get new
         // cells and the old cells stay.
         let mut layout = Vec::new();
-        let own = self.rules.get_mut(rules.clone()).unwrap_or_default();
+        let own = self.rules.get_mut(rules.clone());
+        debug_assert!(own.is_some(), "the rules of another policy");
+        let own = own.unwrap_or_default();
         // States lie in an order that does not depend on the order of the rules in the document.
         let mut placed: Vec<_> = own.iter().enumerate().map(|(at, rule)| (rule.order(role), at)).collect();
         sort::sort_by_key(&mut placed, |rule| *rule);

@@ -309,7 +309,7 @@ fn response(mut fields: Fields) -> Option<CostSource> {
         }
     };
     let default = measure.as_ref().and_then(|_| fields.take("default")).map(|node| node.size(0..=most));
-    // What is given but wrong has an error of its own, and so has the old name of `estimate`.
+    // A wrong value has been reported already, and the old name of `estimate` is reported below.
     let known = [units, default.unwrap_or(Some(0))];
     let is_free = measure.is_some() && known == [Some(0); 2] && !fields.has("reserve");
     if is_free {

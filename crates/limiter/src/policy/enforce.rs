@@ -14,6 +14,7 @@ use super::missing::BY_ADDRESS;
 use crate::actor::Named;
 use crate::cells::table::Hasher;
 use crate::request::Request;
+use diana_base::part;
 use diana_base::prng::mix;
 use std::fmt;
 
@@ -117,8 +118,7 @@ impl RolloutHash {
         let start = buffer.len();
         buffer.push(BY_ADDRESS);
         let is_known = address.actor().write(request, buffer);
-        debug_assert!(start <= buffer.len(), "an actor appends its key");
-        let hash = is_known.then(|| RolloutHash::of_key(buffer.get(start..).unwrap_or_default()));
+        let hash = is_known.then(|| RolloutHash::of_key(part(buffer, start..)));
         buffer.truncate(start);
         hash.unwrap_or_default()
     }

@@ -13,6 +13,7 @@ use crate::actor::Named;
 use crate::algorithm::{Charge, EvictionRank, Reservation};
 use crate::cells::table::{Hasher, Table};
 use crate::request::Request;
+use diana_base::part;
 use diana_base::prng::mix;
 use diana_base::time::Time;
 use std::ops::Range;
@@ -107,7 +108,7 @@ impl Group {
                 Missing::Share => keys.push(SHARED),
             }
         }
-        Identity::Actor(self.hash(all, hasher, keys.get(start..).unwrap_or_default()))
+        Identity::Actor(self.hash(all, hasher, part(keys, start..)))
     }
 
     /// What decides for which actors the rules are enforced, in a request whose actor's key stands
@@ -123,8 +124,8 @@ impl Group {
         if !self.has_rollout {
             return RolloutHash::default();
         }
-        match keys.get(start..) {
-            Some(key @ [BY_VALUE | BY_ADDRESS, ..]) if !self.actors.is_empty() => RolloutHash::of_key(key),
+        match part(keys, start..) {
+            key @ [BY_VALUE | BY_ADDRESS, ..] if !self.actors.is_empty() => RolloutHash::of_key(key),
             _ => RolloutHash::of_address(address, request, keys),
         }
     }
@@ -136,7 +137,7 @@ impl Group {
 
     /// The rules of this group. `all` holds the policy's rules.
     pub(crate) fn own<'p>(&self, all: &'p [Arc<Rule>]) -> &'p [Arc<Rule>] {
-        all.get(self.rules.clone()).unwrap_or_default()
+        part(all, self.rules.clone())
     }
 
     /// Iterates over the rules of this group.

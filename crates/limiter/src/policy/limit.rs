@@ -7,6 +7,7 @@ use super::rule::Role;
 use crate::matcher::Matcher;
 use crate::request::Request;
 use crate::request::path::Readings;
+use diana_base::part;
 use diana_base::sort;
 use std::sync::Arc;
 
@@ -86,7 +87,7 @@ impl Policy {
         found.extend(
             matches.iter().filter(|index| limit(**index).is_some_and(|limit| limit.matches(request))),
         );
-        let of_this = || found.get(start..).unwrap_or_default().iter().filter_map(|index| limit(*index));
+        let of_this = || part(found, start..).iter().filter_map(|index| limit(*index));
         let is_high_priority = self.has_headroom && is_high_priority(of_this(), request);
         let switches_off = |limit: &&Limit| limit.exclusive && limit.is_certain(request);
         let min_rank = of_this().rev().find(switches_off).map_or(0, |limit| limit.rank);

@@ -19,6 +19,7 @@ use crate::actor::{self, Named};
 use crate::cells::table::Hasher;
 use crate::request::Request;
 use diana_base::map::KeyMap;
+use diana_base::part;
 
 /// The most plans of a policy.
 pub const MAX_PLANS: usize = 32;
@@ -56,7 +57,7 @@ impl PlanSource {
     pub(crate) fn of(&self, request: &Request, buffer: &mut Vec<u8>) -> PlanId {
         let start = buffer.len();
         actor::key(std::slice::from_ref(&self.actor), request, buffer);
-        let plan = self.values.get(buffer.get(start..).unwrap_or_default());
+        let plan = self.values.get(part(buffer, start..));
         buffer.truncate(start);
         plan.copied().unwrap_or_default()
     }
