@@ -21,6 +21,9 @@ pub const VERSION: &CStr = c"v0.2.0";
 /// The callbacks of the Envoy that has loaded the module.
 static ENVOY: OnceLock<Callbacks> = OnceLock::new();
 
+/// What stands in for an Envoy in tests.
+static SIMULATED: OnceLock<Callbacks> = OnceLock::new();
+
 /// The callbacks of the Envoy that has loaded the module; `None` before [`load`] succeeds.
 #[must_use]
 pub fn envoy() -> Option<&'static Callbacks> {
@@ -32,15 +35,18 @@ pub fn load() -> Result<&'static Callbacks, Vec<&'static str>> {
     if let Some(known) = envoy() {
         return Ok(known);
     }
-    // SAFETY: `symbol` finds a callback by the name that Envoy gives it, so it has the signature
-    // of Envoy's header.
-    let found = unsafe { Callbacks::find(symbol) }?;
+    let found = match SIMULATED.get() {
+        Some(simulated) => *simulated,
+        // SAFETY: `symbol` finds a callback by the name that Envoy gives it, so it has the
+        // signature of Envoy's header.
+        None => unsafe { Callbacks::find(symbol) }?,
+    };
     Ok(ENVOY.get_or_init(|| found))
 }
 
-/// Uses these callbacks in place of an Envoy's, for tests. The first call wins.
-pub fn simulate(callbacks: Callbacks) -> &'static Callbacks {
-    ENVOY.get_or_init(|| callbacks)
+/// Makes [`load`] find these callbacks in place of an Envoy's, for tests. The first call wins.
+pub fn simulate(callbacks: Callbacks) {
+    SIMULATED.get_or_init(|| callbacks);
 }
 
 /// The address of a symbol of this process, or null.

@@ -7,6 +7,7 @@
 use crate::abi::{BridgePtr, Bytes, Callbacks, envoy};
 use crate::bridge::{Action, Bridge, Options};
 use crate::guard::{caught, guarded};
+use crate::hooks::start;
 use std::cell::RefCell;
 use std::ffi::c_void;
 use std::ptr::null;
@@ -86,7 +87,7 @@ pub extern "C" fn envoy_dynamic_module_on_upstream_http_tcp_bridge_config_new(
 ) -> *const c_void {
     guarded(null(), || {
         // An older Envoy calls with other arguments, so none of them is read before.
-        if envoy().and_then(Functions::of).is_none() {
+        if start().ok().and_then(Functions::of).is_none() {
             log::error!("the bridge `redis` needs Envoy 1.39 or later");
             return null();
         }

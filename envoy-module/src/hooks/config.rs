@@ -1,8 +1,9 @@
 //! The events of a configuration, on the main thread.
 
-use crate::abi::{Bytes, ConfigPtr, Header, envoy};
+use crate::abi::{Bytes, ConfigPtr, Header};
 use crate::config::FilterConfig;
 use crate::guard::guarded;
+use crate::hooks::start;
 use crate::namespace::Namespace;
 use crate::vm::Context;
 use crate::vms::{self, ModuleVm};
@@ -20,7 +21,7 @@ pub extern "C" fn envoy_dynamic_module_on_http_filter_config_new(
     document: Bytes,
 ) -> Config {
     let made = guarded(null(), || {
-        let Some(envoy) = envoy() else {
+        let Ok(envoy) = start() else {
             return null();
         };
         // SAFETY: Envoy lends both texts, and makes the configuration now.

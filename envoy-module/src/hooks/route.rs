@@ -2,6 +2,7 @@
 
 use crate::abi::Bytes;
 use crate::guard::guarded;
+use crate::hooks::start;
 use crate::namespace::Namespace;
 use crate::request;
 use crate::routes::{self, Route};
@@ -16,6 +17,9 @@ pub extern "C" fn envoy_dynamic_module_on_http_filter_per_route_config_new(
     document: Bytes,
 ) -> *const c_void {
     guarded(null(), || {
+        if start().is_err() {
+            return null();
+        }
         // SAFETY: Envoy lends both texts until the event ends.
         let (name, document) = unsafe { (String::from_utf8_lossy(name.get()), document.get()) };
         let checked = diana_filter::check_route(document, |known| request::refusals(&known.policy).collect());
