@@ -20,6 +20,7 @@
 pub mod admin;
 pub mod backend;
 mod bootstrap;
+mod carrier;
 mod cluster;
 pub mod config;
 pub mod envoy;
@@ -41,6 +42,7 @@ pub mod wait;
 pub mod wheel;
 mod workspace;
 
+pub use carrier::Carrier;
 pub use config::{Config, Plugin};
 pub use gateway::{Gateway, Update, free_port};
 pub use http::{Connection, Response};

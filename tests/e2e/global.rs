@@ -8,7 +8,7 @@ macro_rules! over {
             $(
                 #[test]
                 fn $name() {
-                    super::$test(crate::global::Carrier::$carrier);
+                    super::$test(gateway::Carrier::$carrier);
                 }
             )+
         }
@@ -45,10 +45,9 @@ mod stalls;
 mod stray;
 mod upstash;
 
-use carriers::Carrier;
 use gateway::config::cluster;
 use gateway::redis::{Redis, Webdis};
-use gateway::{Config, Connection, Gateway, wait_until};
+use gateway::{Carrier, Config, Connection, Gateway, wait_until};
 use serde_json::{Value, json};
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -86,8 +85,8 @@ impl Shared {
         let redis = Redis::start().unwrap();
         let webdis = (carrier == Carrier::Webdis).then(|| Webdis::start(&redis).unwrap());
         let address = webdis.as_ref().map_or(redis.address(), |webdis| webdis.address());
-        let document = json!({"limits": limits, "store": carrier.store(store)});
-        let change = |config| carrier.lead(change(config), address, &json!({}));
+        let document = json!({"limits": limits, "store": carriers::store_of(carrier, store)});
+        let change = |config| carrier.lead(change(config), address, &json!({})).unwrap();
         Shared { gateways: gateways(&document, &[], change), carrier, webdis, redis }
     }
 
@@ -122,7 +121,7 @@ impl Shared {
 
     /// The sum over all gateways of one of the store's counters, such as `failed_calls`.
     pub fn store_counted(&self, name: &str) -> u64 {
-        self.carrier.counted(&self.gateways, name)
+        store_counted(self.carrier, &self.gateways, name)
     }
 
     /// A connection to Redis itself.
@@ -190,6 +189,11 @@ pub fn passed(connections: &mut [Connection], path: &str, user: &str, count: usi
 /// `rule.NAME.degraded`.
 pub fn counted(gateways: &[Gateway], name: &str) -> u64 {
     gateways.iter().map(|gateway| gateway.counted(name).unwrap()).sum()
+}
+
+/// The sum over gateways of one of the store's counters, such as `failed_calls`.
+pub fn store_counted(carrier: Carrier, gateways: &[Gateway], name: &str) -> u64 {
+    counted(gateways, &format!("store.{}.{name}", carrier.cluster()))
 }
 
 /// How many requests a rule has counted without its store, as Prometheus shows it.

@@ -7,10 +7,11 @@
 //! it afterwards. Without a verdict of the store, requests of these three are refused with 503, so
 //! 200 and 429 are the store's own verdicts. *Local* users fall back to local counting.
 
+use super::carriers::store_of;
 use super::proxy::{Fault, Proxy};
-use super::{Carrier, PATIENCE, gateways, shared_rule};
+use super::{PATIENCE, gateways, shared_rule};
 use crate::machine::Ending;
-use gateway::{Config, Connection, Gateway, Redis, wait_until};
+use gateway::{Carrier, Config, Connection, Gateway, Redis, wait_until};
 use serde_json::{Value, json};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::thread;
@@ -188,9 +189,9 @@ fn spend(clients: &Clients, row: usize, patience: Duration) -> u64 {
 fn matrix(carrier: Carrier) {
     let redis = Redis::start().unwrap();
     let proxy = Proxy::start(redis.address());
-    let store = carrier.store(&json!({"timeout": "100ms"}));
+    let store = store_of(carrier, &json!({"timeout": "100ms"}));
     let document = json!({"limits": limits(), "store": store});
-    let change = |config: Config| carrier.lead(config, proxy.address(), &json!({}));
+    let change = |config: Config| carrier.lead(config, proxy.address(), &json!({})).unwrap();
     let all = gateways(&document, &[], change);
     let clients = Clients {
         gateways: &all,
@@ -283,9 +284,10 @@ impl Bridged {
     fn start(timeout: &str) -> Bridged {
         let redis = Redis::start().unwrap();
         let proxy = Proxy::start(redis.address());
-        let store = Carrier::Bridge.store(&json!({"timeout": timeout}));
+        let store = store_of(Carrier::Bridge, &json!({"timeout": timeout}));
         let config = Config { concurrency: 1, ..Config::new(json!({"limits": limits(), "store": store})) };
-        let gateway = Gateway::start(Carrier::Bridge.lead(config, proxy.address(), &json!({}))).unwrap();
+        let gateway =
+            Gateway::start(Carrier::Bridge.lead(config, proxy.address(), &json!({})).unwrap()).unwrap();
         let bridged = Bridged { gateway, proxy, _redis: redis };
         assert_eq!(bridged.ask(), 200);
         assert_eq!(bridged.connections(), (1, 1));

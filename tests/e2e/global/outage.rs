@@ -4,10 +4,10 @@
 //! A request may exceed the timeout by the lateness of Envoy's timer and of the machine. A control
 //! measures the machine's.
 
-use super::{Carrier, Shared, counted, shared_rule};
+use super::{Shared, counted, shared_rule, store_counted};
 use crate::machine::{Control, Ending};
 use crate::waiting::ms;
-use gateway::{Gateway, Response, wait_until};
+use gateway::{Carrier, Gateway, Response, wait_until};
 use serde_json::json;
 use std::collections::HashMap;
 use std::sync::Mutex;
@@ -150,7 +150,7 @@ fn timely(
         stopped: AtomicBool::new(false),
         samples: Mutex::default(),
     };
-    let calls = || carrier.counted(&gateways, "calls");
+    let calls = || store_counted(carrier, &gateways, "calls");
     let mut late = Ok(());
     let mut script = || {
         clients.ask_all(QUOTA / 2 + 1);

@@ -1,8 +1,9 @@
 //! New configurations during traffic: the stores keep their counts, and the gateways their leases.
 
-use super::{Carrier, PATIENCE, Shared, counted, shared_rule};
+use super::carriers::store_of;
+use super::{PATIENCE, Shared, counted, shared_rule};
 use crate::machine::Ending;
-use gateway::{Config, Connection, Update, wait_until};
+use gateway::{Carrier, Config, Connection, Update, wait_until};
 use serde_json::{Value, json};
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -105,7 +106,7 @@ fn a_reload_under_load_keeps_global_counts(carrier: Carrier) {
             });
         }
         for number in 2..2 + RELOADS {
-            let document = json!({"limits": limits(number), "store": carrier.store(&patient())});
+            let document = json!({"limits": limits(number), "store": store_of(carrier, &patient())});
             thread::scope(|scope| {
                 for gateway in &mut gateways {
                     let document = document.clone();

@@ -4,9 +4,9 @@
 //! Every algorithm counts in the same Redis, so that each stall affects them all. As a test there
 //! are a few stalls; `$STALLS` sets another number.
 
-use super::{Carrier, PATIENCE, Shared, shared_rule};
+use super::{PATIENCE, Shared, shared_rule, store_counted};
 use crate::machine::Ending;
-use gateway::{Config, Gateway, wait_until};
+use gateway::{Carrier, Config, Gateway, wait_until};
 use serde_json::{Value, json};
 use std::env;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -168,7 +168,7 @@ fn stalls_of_the_store_lose_no_quota(carrier: Carrier) {
         }
         drop(ending);
     });
-    let failed = carrier.counted(&gateways, "failed_calls");
+    let failed = store_counted(carrier, &gateways, "failed_calls");
     assert!(failed >= stalls(), "{failed} calls failed in {} stalls", stalls());
     let mut lost = Vec::new();
     for (rule, kind) in QUOTAS.into_iter().enumerate() {
@@ -206,7 +206,7 @@ fn stalls_of_the_store_lose_no_quota(carrier: Carrier) {
         println!("{} stalls, {path}: {last} of {ROOM} are free", stalls());
         lost.push((path.to_owned(), if free.is_ok() { 0 } else { ROOM.saturating_sub(last) }, 0));
     }
-    let strays = carrier.counted(&gateways, "stray_replies");
+    let strays = store_counted(carrier, &gateways, "stray_replies");
     println!("{} stalls: {failed} failed calls, {strays} stray replies, units lost, and at most:", stalls());
     println!("{lost:?}");
     assert!(lost.iter().all(|(_, lost, most)| lost <= most), "{lost:?}");
