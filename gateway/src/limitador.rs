@@ -1,8 +1,9 @@
-//! A real Limitador (a rate limit service) with counters in memory. The program must be installed.
+//! A real Limitador (a rate limit service), which counts in memory or in Redis. The program must be
+//! installed.
 
 use crate::process::Folder;
 use crate::service::{Program, Service};
-use crate::{free_port, wait_until};
+use crate::{Redis, free_port, wait_until};
 use anyhow::Result;
 use std::net::TcpStream;
 use std::time::Duration;
@@ -12,6 +13,7 @@ const START: Duration = Duration::from_secs(10);
 /// The arguments of a [`Limitador`].
 pub struct Server {
     limits: String,
+    storage: Vec<String>,
 }
 
 /// The program.
@@ -25,11 +27,13 @@ impl Program for Server {
         let limits = folder.write("limits.yaml", &self.limits)?.display().to_string();
         let (port, other) = (port.to_string(), free_port()?.to_string());
         let arguments = [
-            &["-vvv", "--rate-limit-headers", "DRAFT_VERSION_03"][..],
+            // At this level a line says that it listens, and none is about a request.
+            &["-vv", "--rate-limit-headers", "DRAFT_VERSION_03"][..],
             &["--rls-ip", "127.0.0.1", "--rls-port", &port],
-            &["--http-ip", "127.0.0.1", "--http-port", &other, &limits, "memory"],
+            &["--http-ip", "127.0.0.1", "--http-port", &other, &limits],
         ];
-        Ok(arguments.concat().into_iter().map(str::to_owned).collect())
+        let arguments = arguments.concat().into_iter().map(str::to_owned);
+        Ok(arguments.chain(self.storage.iter().cloned()).collect())
     }
 }
 
@@ -38,9 +42,18 @@ pub type Limitador = Service<Server>;
 
 impl Limitador {
     /// Starts a server with this `limits.yaml` on a free port, and waits until the server accepts
-    /// connections.
+    /// connections. It counts in memory.
     pub fn start(limits: &str) -> Result<Self> {
-        let limitador = Self::run(Server { limits: limits.to_owned() })?;
+        Self::with(limits, vec!["memory".into()])
+    }
+
+    /// The same with counters in this Redis.
+    pub fn start_on(limits: &str, redis: &Redis) -> Result<Self> {
+        Self::with(limits, vec!["redis".into(), format!("redis://{}", redis.address())])
+    }
+
+    fn with(limits: &str, storage: Vec<String>) -> Result<Self> {
+        let limitador = Self::run(Server { limits: limits.to_owned(), storage })?;
         let connects = || TcpStream::connect(limitador.address()).ok().map(drop);
         wait_until("Limitador to take connections", START, connects)?;
         Ok(limitador)

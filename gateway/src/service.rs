@@ -59,6 +59,11 @@ impl<P: Program> Service<P> {
         ([127, 0, 0, 1], self.port).into()
     }
 
+    /// The id of its process.
+    pub fn process_id(&self) -> u32 {
+        self.child.id()
+    }
+
     /// Kills the program, with all its state, and waits until it is gone: connections to it are
     /// refused.
     pub fn kill(&mut self) {

@@ -1,8 +1,10 @@
-//! Measures rules that two gateways share through Redis: calls to Redis and request latency.
+//! Measures rules that two gateways share through Redis: processor time and latency of a request,
+//! calls to Redis, and the most requests that keep the latency low.
 //!
-//! The baselines are the same rule as a local rule, and no filter. All gateways live through all
-//! rounds, and take turns within each round.
+//! The baselines are no filter, the same rule as a local rule, and Envoy's own filter with Limitador
+//! on the same Redis. All gateways live through all rounds, and take turns within each round.
 
+use crate::cpu::used_when_still_ns;
 use crate::format::{range, thousands};
 use crate::line::PATH;
 use crate::machine::Machine;
@@ -13,9 +15,11 @@ use crate::traffic::Target;
 use anyhow::{Context, Result, bail, ensure};
 use clap::Args;
 use gateway::config::cluster;
-use gateway::{Config, Gateway, Redis, Webdis, filter, root};
+use gateway::limitador::Limitador;
+use gateway::{Carrier, Config, Gateway, Redis, Shell, Webdis, filter, root};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
+use std::fmt::Write;
 use std::fs;
 use std::path::Path;
 use std::thread;
@@ -24,14 +28,23 @@ use std::time::Duration;
 /// The path of the table, relative to the workspace's root.
 const FILE: &str = "docs/bench/global.md";
 /// Gateways that share one Redis.
-const GATEWAYS: usize = 2;
+const GATEWAYS: u32 = 2;
 /// Connections to each gateway. Requests that wait for Redis do not delay others, because enough
 /// connections remain free.
 const CONNECTIONS: usize = 64;
-/// The cluster in front of Redis.
-const WEBDIS: &str = "webdis";
 /// Requests per second for one user, over all gateways together.
 const QUOTA: u32 = 20_000;
+/// The cluster of Limitador.
+const LIMITADOR: &str = "limitador";
+/// A process is idle if it has used no processor time for this long.
+const STILL: Duration = Duration::from_millis(2);
+/// The latency that bounds the requests of a line, in milliseconds.
+const BOUND: f64 = 5.0;
+/// The first rate that [`Measured::most`] tries, and the factor between its rates.
+const LEAST: f64 = 1_000.0;
+const STEP: f64 = 1.15;
+/// A rate holds if one of these runs stays within the bound: the machine may be busy in another.
+const TRIES: u32 = 3;
 
 /// Measures rules that two gateways share through Redis, and writes docs/bench/global.md.
 #[derive(Args)]
@@ -42,152 +55,326 @@ pub struct Arguments {
     /// Seconds for each line in each round
     #[arg(long, default_value = "2", value_parser = crate::seconds)]
     seconds: Duration,
-    /// Requests per second to each gateway, few enough that the rule refuses none
-    #[arg(long, default_value_t = 5_000, value_parser = clap::value_parser!(u32).range(1..=9_000))]
+    /// Requests per second to both gateways together
+    #[arg(long, default_value_t = 1_500, value_parser = clap::value_parser!(u32).range(2..=18_000))]
     rate: u32,
     /// Workers of each gateway
     #[arg(long, default_value_t = 1)]
     workers: u32,
     /// Measure only these lines. Writes no file
-    #[arg(long, value_name = "NAME", num_args = 1..)]
+    #[arg(long, value_name = "NAME", num_args = 1.., value_delimiter = ',')]
     only: Vec<String>,
 }
 
-/// One line of the table.
-struct Line {
-    name: &'static str,
-    title: &'static str,
-    /// The rule's fields besides its quota; `None` for no filter.
-    rule: Option<Value>,
+/// What limits the requests of a line.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Way {
+    /// Nothing.
+    Nothing,
+    /// A local rule.
+    Local(Shell),
+    /// A rule with `scope: global` and this `lease`.
+    Global(Shell, Carrier, &'static str),
+    /// Envoy's own filter, which asks Limitador.
+    Limitador,
 }
 
-fn lines() -> [Line; 4] {
-    let line = |name, title, rule| Line { name, title, rule };
-    [
-        line("none", "no filter", None),
-        line("local", "a local rule", Some(json!({}))),
-        line("lease", "`scope: global`, `lease: \"5%\"`", Some(json!({"scope": "global", "lease": "5%"}))),
-        line("each", "`scope: global`, `lease: 0`", Some(json!({"scope": "global", "lease": 0}))),
-    ]
+const SHELLS: [Shell; 2] = [Shell::Wasm, Shell::Native];
+const CARRIERS: [Carrier; 3] = [Carrier::Bridge, Carrier::Tunnel, Carrier::Webdis];
+const LEASES: [&str; 2] = ["0", "5%"];
+
+fn ways() -> Vec<Way> {
+    let global = LEASES.iter().flat_map(|lease| {
+        let of = move |shell| CARRIERS.map(|carrier| Way::Global(shell, carrier, lease));
+        SHELLS.into_iter().flat_map(of)
+    });
+    [Way::Nothing].into_iter().chain(SHELLS.map(Way::Local)).chain(global).chain([Way::Limitador]).collect()
 }
 
-impl Line {
-    /// Diana's document.
-    fn document(&self) -> Option<Value> {
-        let mut rule = self.rule.clone()?;
-        let quota = json!({"name": "one", "actor": "user", "rpu": QUOTA, "unit": "second"});
-        for (key, value) in quota.as_object()? {
-            rule[key] = value.clone();
+impl Way {
+    /// The name for `--only`.
+    fn name(self) -> String {
+        match self {
+            Way::Nothing => "none".into(),
+            Way::Local(shell) => format!("local-{}", short(shell)),
+            Way::Global(shell, carrier, lease) => {
+                format!("{}-{carrier:?}-{}", short(shell), lease.trim_end_matches('%')).to_lowercase()
+            }
+            Way::Limitador => "limitador".into(),
         }
-        let mut document = json!({"limits": [{"url": "/", "rules": [rule]}]});
-        if rule["scope"] == "global" {
-            document["store"] =
-                json!({"redis": {"cluster": WEBDIS, "secret": "measured-on-loopback", "replicas": GATEWAYS}});
-        }
-        Some(document)
     }
 
-    fn gateway(&self, arguments: &Arguments, filter: &Path, webdis: &Webdis) -> Result<Gateway> {
-        let document = self.document();
-        let instead = document.is_none().then(Vec::new);
-        let config = Config {
-            concurrency: arguments.workers,
-            balanced: true,
-            direct: true,
-            instead,
-            filter: Some(filter.to_owned()),
-            clusters: vec![cluster(WEBDIS, webdis.address(), false)],
-            ..Config::new(document.unwrap_or_default())
+    fn title(self) -> String {
+        match self {
+            Way::Nothing => "no filter".into(),
+            Way::Local(shell) => format!("a local rule, {}", short(shell)),
+            Way::Global(shell, carrier, lease) => {
+                format!("`lease: {lease}`, {carrier:?}, {}", short(shell)).replace("Webdis", "webdis")
+            }
+            Way::Limitador => "Envoy's `ratelimit` with Limitador".into(),
+        }
+    }
+
+    /// Diana's document.
+    fn document(self) -> Option<Value> {
+        let mut rule = json!({"name": "one", "actor": "user", "rpu": QUOTA, "unit": "second"});
+        let Way::Global(_, carrier, lease) = self else {
+            return matches!(self, Way::Local(_)).then(|| json!({"limits": [{"url": "/", "rules": [rule]}]}));
         };
-        Gateway::start(config).context(self.title)
+        rule["scope"] = json!("global");
+        rule["lease"] = lease.parse::<u32>().map_or(json!(lease), |tokens| json!(tokens));
+        let mut store = carrier.keys();
+        store["secret"] = json!("measured-on-loopback");
+        store["replicas"] = json!(GATEWAYS);
+        Some(json!({"limits": [{"url": "/", "rules": [rule]}], "store": {"redis": store}}))
+    }
+
+    fn config(self, arguments: &Arguments, filter: &Path, stores: &Stores) -> Result<Config> {
+        let config = Config { concurrency: arguments.workers, balanced: true, ..Config::new("") };
+        let plugin = || self.document().unwrap_or_default().into();
+        let diana = |shell| Config {
+            shell,
+            filter: (shell == Shell::Wasm).then(|| filter.to_owned()),
+            plugin: plugin(),
+            ..config.clone()
+        };
+        match self {
+            Way::Nothing => Ok(Config { instead: Some(Vec::new()), ..config }),
+            Way::Local(shell) => Ok(diana(shell)),
+            Way::Global(shell, carrier, _) => {
+                let address = match carrier {
+                    Carrier::Webdis => stores.webdis.address(),
+                    Carrier::Bridge | Carrier::Tunnel => stores.redis.address(),
+                };
+                carrier.lead(diana(shell), address, &json!({}))
+            }
+            Way::Limitador => {
+                let limitador = stores.limitador.as_ref().context("Limitador runs")?;
+                Ok(Config {
+                    instead: Some(vec![asks_limitador()]),
+                    routes: vec![named_user()],
+                    clusters: vec![cluster(LIMITADOR, limitador.address(), true)],
+                    ..config
+                })
+            }
+        }
+    }
+}
+
+fn short(shell: Shell) -> &'static str {
+    match shell {
+        Shell::Wasm => "wasm",
+        Shell::Native => "native",
+    }
+}
+
+/// Envoy's own filter.
+fn asks_limitador() -> Value {
+    json!({"name": "envoy.filters.http.ratelimit", "typed_config": {
+        "@type": "type.googleapis.com/envoy.extensions.filters.http.ratelimit.v3.RateLimit",
+        "domain": "diana",
+        "failure_mode_deny": true,
+        "timeout": "1s",
+        "rate_limit_service": {
+            "transport_api_version": "V3",
+            "grpc_service": {"envoy_grpc": {"cluster_name": LIMITADOR}},
+        },
+    }})
+}
+
+/// The route whose requests Envoy's filter counts by user.
+fn named_user() -> Value {
+    let user = json!({"request_headers": {"header_name": "x-user-id", "descriptor_key": "user"}});
+    json!({
+        "match": {"prefix": "/"},
+        "route": {"cluster": "upstream", "rate_limits": [{"actions": [user]}]},
+    })
+}
+
+/// Limitador's limits.
+fn limits() -> String {
+    json!([{
+        "namespace": "diana",
+        "max_value": QUOTA,
+        "seconds": 1,
+        "conditions": [],
+        "variables": ["descriptors[0]['user']"],
+    }])
+    .to_string()
+}
+
+/// The processes that all lines share.
+struct Stores {
+    // Those that are connected to Redis end before it.
+    webdis: Webdis,
+    limitador: Option<Limitador>,
+    redis: Redis,
+}
+
+impl Stores {
+    fn start(ways: &[Way]) -> Result<Stores> {
+        let redis = Redis::start()?;
+        let asks = ways.contains(&Way::Limitador);
+        let limitador = asks.then(|| Limitador::start_on(&limits(), &redis)).transpose()?;
+        Ok(Stores { webdis: Webdis::start(&redis)?, limitador, redis })
+    }
+
+    /// The processes of the fronts.
+    fn fronts(&self) -> Vec<u32> {
+        let limitador = self.limitador.as_ref().map(Limitador::process_id);
+        [self.webdis.process_id()].into_iter().chain(limitador).collect()
     }
 }
 
 /// One line's results in a round.
 #[derive(Clone, Copy, Debug)]
 struct Round {
-    /// Requests per second, summed over all gateways.
-    requests: f64,
-    /// Calls to Webdis per second. One call is one `EVALSHA`.
+    /// The processor time of a request in the gateway, the front and Redis, in microseconds.
+    cpu: [f64; 3],
+    /// Calls per request.
     calls: f64,
     /// Latency percentiles, in milliseconds.
     p50: f64,
     p99: f64,
 }
 
-impl Round {
-    fn of(answered: Vec<Answered>, calls: u64, seconds: f64) -> Result<Self> {
-        let mut latencies = Vec::new();
-        let mut by_status = BTreeMap::<u16, u64>::new();
-        for one in answered {
-            latencies.extend(one.latencies);
-            one.by_status.iter().for_each(|(status, count)| *by_status.entry(*status).or_default() += count);
-        }
-        ensure!(
-            by_status.keys().eq(&[200]),
-            "all responses must have status 200; responses by status: {by_status:?}"
-        );
-        let requests = latencies.len() as f64 / seconds;
-        let [p50, p99] = [50, 99].map(|percent| percentile(&mut latencies, percent) as f64 / 1e6);
-        Ok(Self { requests, calls: calls as f64 / seconds, p50, p99 })
+/// The latencies of the requests to all gateways. All passed.
+fn latencies(answered: Vec<Answered>) -> Result<Vec<u64>> {
+    let mut latencies = Vec::new();
+    let mut by_status = BTreeMap::<u16, u64>::new();
+    for one in answered {
+        latencies.extend(one.latencies);
+        one.by_status.iter().for_each(|(status, count)| *by_status.entry(*status).or_default() += count);
     }
+    ensure!(
+        by_status.keys().eq(&[200]),
+        "all responses must have status 200; responses by status: {by_status:?}"
+    );
+    Ok(latencies)
+}
+
+/// A percentile in milliseconds.
+fn milliseconds(latencies: &mut [u64], percent: usize) -> f64 {
+    percentile(latencies, percent) as f64 / 1e6
+}
+
+/// The processor time that these processes have used, in microseconds.
+fn used(processes: &[u32]) -> Result<f64> {
+    let each = processes.iter().map(|process| used_when_still_ns(*process, STILL));
+    Ok(each.sum::<Result<u64>>()? as f64 / 1e3)
 }
 
 /// A line with its gateways and their results, by rounds.
 struct Measured {
-    line: Line,
+    way: Way,
     gateways: Vec<Gateway>,
     loads: Vec<Paced>,
     rounds: Vec<Round>,
-    /// All calls that timed out or did not reach Redis.
+    /// The most requests per second within the bound; infinite if no rate was too high.
+    most: f64,
+    /// All calls that failed.
     failed: u64,
 }
 
 impl Measured {
-    fn start(line: Line, arguments: &Arguments, filter: &Path, webdis: &Webdis) -> Result<Self> {
-        let gateways =
-            (0..GATEWAYS).map(|_| line.gateway(arguments, filter, webdis)).collect::<Result<Vec<_>>>()?;
+    fn start(way: Way, arguments: &Arguments, filter: &Path, stores: &Stores) -> Result<Self> {
+        let start = || Gateway::start(way.config(arguments, filter, stores)?);
+        let gateways = (0..GATEWAYS).map(|_| start()).collect::<Result<Vec<_>>>();
+        let gateways = gateways.with_context(|| way.title())?;
         let target = |gateway: &Gateway| Target { address: gateway.address(), paths: vec![PATH.into()] };
         let loads = gateways.iter().map(|gateway| Paced::open(&target(gateway), CONNECTIONS));
-        let loads = loads.collect::<Result<_>>().context(line.title)?;
-        Ok(Self { line, gateways, loads, rounds: Vec::new(), failed: 0 })
+        let loads = loads.collect::<Result<_>>().with_context(|| way.title())?;
+        Ok(Self { way, gateways, loads, rounds: Vec::new(), most: 0.0, failed: 0 })
     }
 
-    /// Sums a counter of the Webdis cluster over all gateways.
+    /// Sums a counter of the store's cluster over all gateways; 0 without a store.
     fn counted(&self, name: &str) -> Result<u64> {
-        let name = format!("cluster.{WEBDIS}.{name}");
+        let cluster = match self.way {
+            Way::Nothing | Way::Local(_) => return Ok(0),
+            Way::Global(_, carrier, _) => carrier.cluster(),
+            Way::Limitador => LIMITADOR,
+        };
+        let name = format!("cluster.{cluster}.{name}");
         self.gateways.iter().map(|gateway| gateway.admin().counter(&name)).sum()
     }
 
-    fn measure(&mut self, arguments: &Arguments) -> Result<Round> {
-        let before = self.counted("upstream_rq_total")?;
+    /// Sends so many requests per second to all gateways together.
+    fn send(&mut self, rate: u32, seconds: Duration) -> Result<Vec<u64>> {
+        let each = rate / GATEWAYS;
         let answered = thread::scope(|scope| {
-            let run = |load: &mut Paced| load.run(arguments.rate, arguments.seconds);
+            let run = |load: &mut Paced| load.run(each, seconds);
             let threads: Vec<_> = self.loads.iter_mut().map(|load| scope.spawn(move || run(load))).collect();
             let panicked = |_| bail!("a load thread panicked");
             threads.into_iter().map(|thread| thread.join().unwrap_or_else(panicked)).collect::<Result<_>>()
         })?;
-        let calls = self.counted("upstream_rq_total")? - before;
-        Round::of(answered, calls, arguments.seconds.as_secs_f64())
+        latencies(answered)
+    }
+
+    fn measure(&mut self, arguments: &Arguments, stores: &Stores) -> Result<Round> {
+        let gateways: Vec<_> = self.gateways.iter().map(Gateway::process_id).collect();
+        let parts = [gateways, stores.fronts(), vec![stores.redis.process_id()]];
+        let read = || Ok::<_, anyhow::Error>([used(&parts[0])?, used(&parts[1])?, used(&parts[2])?]);
+        let (calls, before) = (self.counted("upstream_rq_total")?, read()?);
+        let mut latencies = self.send(arguments.rate, arguments.seconds)?;
+        let (after, calls) = (read()?, self.counted("upstream_rq_total")? - calls);
+        let requests = latencies.len() as f64;
+        let cpu = std::array::from_fn(|part| (after[part] - before[part]) / requests);
+        let [p50, p99] = [50, 99].map(|percent| milliseconds(&mut latencies, percent));
+        Ok(Round { cpu, calls: calls as f64 / requests, p50, p99 })
+    }
+
+    /// Raises the rate until the latency leaves the bound.
+    fn most(&mut self, seconds: Duration) -> Result<f64> {
+        let (mut most, mut rate) = (0.0, LEAST);
+        while rate < f64::from(QUOTA) {
+            let mut holds = false;
+            for _ in 0..TRIES {
+                let mut latencies = self.send(rate as u32, seconds)?;
+                holds = milliseconds(&mut latencies, 99) <= BOUND;
+                if holds {
+                    break;
+                }
+            }
+            if !holds {
+                return Ok(most);
+            }
+            (most, rate) = (rate, rate * STEP);
+        }
+        Ok(f64::INFINITY)
     }
 
     fn summary(&self, of: impl Fn(&Round) -> f64) -> Summary {
         Summary::range(self.rounds.iter().map(of))
     }
 
-    /// Returns the line's row in the table.
-    fn row(&self) -> String {
-        let (requests, calls) = (self.summary(|round| round.requests), self.summary(|round| round.calls));
+    /// The processor time of a request in all processes.
+    fn cpu(&self) -> f64 {
+        self.summary(|round| round.cpu.iter().sum()).median
+    }
+
+    fn p99(&self) -> f64 {
+        self.summary(|round| round.p99).median
+    }
+
+    /// The line's row in the table. `none` is the time of a request without a filter.
+    fn row(&self, none: Option<f64>) -> String {
+        let calls = self.summary(|round| round.calls);
         let asks = calls.high > 0.0;
         let when = |text: String| if asks { text } else { String::new() };
+        let [gateway, front, redis] = [0, 1, 2].map(|part| self.summary(|round| round.cpu[part]).median);
+        let most = match self.most.is_finite() {
+            true => format!("{:.0}", self.most),
+            false => format!("more than {}", thousands(QUOTA.into())),
+        };
         format!(
-            "| {} | {:.0} | {} | {} | {} | {} | {} |\n",
-            self.line.title,
-            requests.median,
-            when(range(calls, 0)),
-            when(format!("{:.1}", requests.median / calls.median)),
+            "| {} | {gateway:.0} | {} | {} | {} | {} | {} | {} | {most} | {} |\n",
+            self.way.title(),
+            when(format!("{front:.0}")),
+            when(format!("{redis:.0}")),
+            none.map_or(String::new(), |none| format!("{:.0}", self.cpu() - none)),
             range(self.summary(|round| round.p50), 2),
             range(self.summary(|round| round.p99), 2),
+            when(format!("{:.3}", calls.median)),
             when(self.failed.to_string()),
         )
     }
@@ -195,36 +382,36 @@ impl Measured {
 
 /// Measures all lines, prints the table and writes it.
 pub fn run(arguments: &Arguments) -> Result<()> {
-    let mut lines: Vec<Line> = lines().into();
+    let mut ways = ways();
     if !arguments.only.is_empty() {
-        lines.retain(|line| arguments.only.iter().any(|only| only == line.name));
-        ensure!(
-            lines.len() == arguments.only.len(),
-            "unknown line; the lines are none, local, lease and each"
-        );
+        let names = ways.iter().map(|way| way.name()).collect::<Vec<_>>().join(", ");
+        ways.retain(|way| arguments.only.contains(&way.name()));
+        ensure!(ways.len() == arguments.only.len(), "unknown line; the lines are {names}");
     }
     eprintln!("building the filter …");
     let filter = filter::build()?;
-    let redis = Redis::start()?;
-    let webdis = Webdis::start(&redis)?;
-    eprintln!("starting {} Envoys …", GATEWAYS * lines.len());
-    let started = lines.into_iter().map(|line| Measured::start(line, arguments, &filter, &webdis));
+    filter::module()?;
+    let stores = Stores::start(&ways)?;
+    eprintln!("starting {} Envoys …", GATEWAYS as usize * ways.len());
+    let started = ways.into_iter().map(|way| Measured::start(way, arguments, &filter, &stores));
     let mut measured = started.collect::<Result<Vec<_>>>()?;
     for round in 0..=arguments.rounds {
         eprint!("\rround {round} of {} ", arguments.rounds);
         for index in order(measured.len(), round) {
             let measured = &mut measured[index];
-            let done = measured.measure(arguments).context(measured.line.title)?;
+            let done = measured.measure(arguments, &stores).with_context(|| measured.way.title())?;
             // Round 0 is the warm-up.
             if round > 0 {
                 measured.rounds.push(done);
             }
         }
     }
-    eprintln!();
     for measured in &mut measured {
         measured.failed = measured.counted("upstream_rq_5xx")?;
+        eprint!("\rthe most requests: {} \x1b[K", measured.way.name());
+        measured.most = measured.most(arguments.seconds / 2)?;
     }
+    eprintln!();
     let text = markdown(arguments, &Machine::find()?, &measured);
     print!("{text}");
     if arguments.only.is_empty() {
@@ -243,73 +430,118 @@ fn markdown(arguments: &Arguments, machine: &Machine, measured: &[Measured]) -> 
     let mut text = format!(
         "# Measured: limits for all gateways together\n\n`cargo xtask bench global` writes this file; measured on \
          commit {commit}. Envoy {envoy}, Linux {kernel}. {cores} cores are shared by {GATEWAYS} gateways of {workers} \
-         each, Webdis, Redis and the load generator. The generator sends {} requests a second to each gateway, a \
-         millisecond's worth at a time, over {CONNECTIONS} open connections, whether responses come or not. One \
-         user, one rule of {} a second, which refuses nothing. Each line has {} rounds of {} s, and all lines take \
-         turns. The values are medians of the rounds, with minimum and maximum.\n\n\
-         A call is one `EVALSHA`. The latency is the client's, in milliseconds, from the instant at which a request \
-         was due.\n\n",
+         each, the front, Redis and the load generator. The generator sends {} requests a second to both gateways \
+         together, a millisecond's worth at a time, over {CONNECTIONS} open connections to each, whether responses \
+         come or not. One user, one rule of {} a second, which refuses nothing. Each line has {} rounds of {} s, and \
+         all lines take turns. The values are medians of the rounds, the latencies with minimum and maximum.\n\n\
+         The processor time of a request is in microseconds, user and system; *added* is the sum of all processes \
+         over that of a gateway without a filter. The latency is the client's, in milliseconds, from the instant at \
+         which a request was due. *Most* is the highest rate at which the p99 stays below {BOUND} ms, in steps of \
+         {:.0} %, measured once; generator and gateways share the cores, so only its ratios mean something. The \
+         tunnel's calls are those of the filter, each over a second listener of the gateway.\n\n",
         thousands(arguments.rate.into()),
         thousands(QUOTA.into()),
         arguments.rounds,
         arguments.seconds.as_secs_f64(),
+        (STEP - 1.0) * 100.0,
     );
-    text += "| | requests/s | calls/s | requests a call | p50 | p99 | calls that failed |\n\
-             | --- | --- | --- | --- | --- | --- | --- |\n";
-    text.extend(measured.iter().map(Measured::row));
+    text += "| | gateway | front | Redis | added | p50 | p99 | calls a request | most | calls that failed |\n\
+             | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |\n";
+    let none = measured.iter().find(|line| line.way == Way::Nothing).map(Measured::cpu);
+    text.extend(measured.iter().map(|line| line.row(none)));
+    if let Some(none) = none {
+        text += &ratios(measured, none);
+    }
     text
+}
+
+/// What the bridge and the tunnel cost beside the others.
+fn ratios(measured: &[Measured], none: f64) -> String {
+    let of = |way| measured.iter().find(|line| line.way == way);
+    let mut rows = String::new();
+    for (lease, shell) in LEASES.into_iter().flat_map(|lease| SHELLS.map(|shell| (lease, shell))) {
+        for carrier in [Carrier::Bridge, Carrier::Tunnel] {
+            let line = of(Way::Global(shell, carrier, lease));
+            for other in [Way::Global(shell, Carrier::Webdis, lease), Way::Limitador] {
+                let (Some(line), Some(other)) = (line, of(other)) else { continue };
+                let cpu = (line.cpu() - none) / (other.cpu() - none);
+                let p99 = line.p99() / other.p99();
+                // Writing to a string cannot fail.
+                _ = writeln!(rows, "| {} | {} | {cpu:.2} | {p99:.2} |", line.way.title(), other.way.title());
+            }
+        }
+    }
+    match rows.is_empty() {
+        true => rows,
+        false => format!(
+            "\nThe ratios of the processor time that a request adds, and of the p99:\n\n\
+             | | beside | added | p99 |\n| --- | --- | --- | --- |\n{rows}"
+        ),
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn measured(calls: &[f64]) -> Measured {
-        let [_, _, line, _] = lines();
-        let round = |calls: &f64| Round { requests: 10_000.0, calls: *calls, p50: 0.25, p99: 1.5 };
-        let rounds = calls.iter().map(round).collect();
-        Measured { line, gateways: Vec::new(), loads: Vec::new(), rounds, failed: 0 }
+    fn measured(way: Way, cpu: f64, calls: f64, most: f64) -> Measured {
+        let round = Round { cpu: [cpu - 30.0, 20.0, 10.0], calls, p50: 0.25, p99: 1.5 };
+        Measured { way, gateways: Vec::new(), loads: Vec::new(), rounds: vec![round; 3], most, failed: 0 }
     }
 
     #[test]
     fn a_row_has_the_measurements() {
-        let row = measured(&[20.0, 16.0, 25.0]).row();
-        let expected = "| `scope: global`, `lease: \"5%\"` | 10000 | 20 (16–25) | 500.0 | 0.25 (0.25–0.25) | \
-                        1.50 (1.50–1.50) | 0 |\n";
-        assert_eq!(row, expected);
+        let bridge = Way::Global(Shell::Wasm, Carrier::Bridge, "5%");
+        assert_eq!(
+            measured(bridge, 150.0, 0.25, 3_000.0).row(Some(80.0)),
+            "| `lease: 5%`, Bridge, wasm | 120 | 20 | 10 | 70 | 0.25 (0.25–0.25) | 1.50 (1.50–1.50) | 0.250 | \
+             3000 | 0 |\n"
+        );
         assert!(
-            measured(&[0.0]).row().contains("| 10000 |  |  | 0.25"),
+            measured(Way::Nothing, 80.0, 0.0, f64::INFINITY).row(None).contains(
+                "| no filter | 50 |  |  |  | 0.25 (0.25–0.25) | 1.50 (1.50–1.50) |  | more than 20,000 |"
+            ),
             "a line without calls has empty cells"
         );
     }
 
     #[test]
-    fn a_round_sums_all_gateways_and_allows_only_status_200() {
+    fn ratios_compare_what_is_added() {
+        let of = |carrier| Way::Global(Shell::Native, carrier, "0");
+        let lines = [
+            measured(Way::Nothing, 100.0, 0.0, 0.0),
+            measured(of(Carrier::Bridge), 150.0, 1.0, 0.0),
+            measured(of(Carrier::Webdis), 200.0, 1.0, 0.0),
+            measured(Way::Limitador, 350.0, 1.0, 0.0),
+        ];
+        let text = ratios(&lines, 100.0);
+        assert!(
+            text.contains("| `lease: 0`, Bridge, native | `lease: 0`, webdis, native | 0.50 | 1.00 |\n"),
+            "{text}"
+        );
+        assert!(text.contains("| Envoy's `ratelimit` with Limitador | 0.20 | 1.00 |\n"), "{text}");
+    }
+
+    #[test]
+    fn only_status_200_is_measured() {
         let answered = |status, latencies: &[u64]| Answered {
             latencies: latencies.to_vec(),
             by_status: BTreeMap::from([(status, latencies.len() as u64)]),
         };
-        let both = vec![answered(200, &[1_000_000, 3_000_000]), answered(200, &[2_000_000, 9_000_000])];
-        let round = Round::of(both, 8, 2.0).unwrap();
-        assert_eq!((round.requests, round.calls, round.p50, round.p99), (2.0, 4.0, 2.0, 9.0));
-        assert!(Round::of(vec![answered(200, &[1]), answered(429, &[1])], 0, 1.0).is_err());
+        let both = vec![answered(200, &[1, 3]), answered(200, &[2])];
+        assert_eq!(latencies(both).unwrap(), [1, 3, 2]);
+        assert!(latencies(vec![answered(200, &[1]), answered(429, &[1])]).is_err());
     }
 
     #[test]
-    fn local_rules_have_no_store_and_the_filter_accepts_them() {
-        let documents: Vec<_> = lines().iter().map(Line::document).collect();
-        let stores =
-            documents.iter().map(|document| document.as_ref().is_some_and(|all| all["store"].is_object()));
-        assert_eq!(stores.collect::<Vec<_>>(), [false, false, true, true]);
-        let local = documents[1].as_ref().unwrap().to_string();
-        assert!(diana_config::compile(local.as_bytes()).is_ok(), "{local}");
-    }
-
-    #[test]
-    fn the_filter_accepts_global_rules() {
-        for document in lines().iter().filter_map(Line::document) {
+    fn the_filter_accepts_the_rules_and_lines_have_names_of_their_own() {
+        let ways = ways();
+        for document in ways.iter().filter_map(|way| way.document()) {
             let taken = diana_config::compile(document.to_string().as_bytes());
             assert!(taken.is_ok(), "{document}: {:?}", taken.err());
         }
+        let names: std::collections::BTreeSet<_> = ways.iter().map(|way| way.name()).collect();
+        assert_eq!(names.len(), ways.len());
+        assert!(names.contains("native-bridge-5"), "{names:?}");
     }
 }
