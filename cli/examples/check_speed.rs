@@ -1,7 +1,10 @@
 //! Prints how long `diana check` takes for 10,000 limits: `cargo run --release -p diana-cli
 //! --example check_speed`.
 
-use diana_cli::check::{render, report::Report};
+use diana_cli::check::{
+    render,
+    report::{Fleet, Report},
+};
 use diana_cli::source::content::File;
 use std::time::Instant;
 
@@ -32,7 +35,7 @@ fn main() {
         ("default names of one stem", nameless),
     ] {
         let begin = Instant::now();
-        let report = Report::of(File::new("limits.yaml", text), None);
+        let report = Report::of(File::new("limits.yaml", text), Fleet::default());
         let checked = begin.elapsed();
         let text = render::text(std::slice::from_ref(&report), false);
         let (findings, shown) = (report.findings.len(), begin.elapsed());

@@ -26,7 +26,7 @@ use crate::number::within;
 use crate::output::{Format, Output, print, print_json};
 use code::Severity;
 use miette::Result;
-use report::Report;
+use report::{Fleet, Report, Version};
 use serde_json::json;
 use std::io::{IsTerminal, stdout};
 use std::path::PathBuf;
@@ -46,6 +46,9 @@ pub struct Args {
     /// workload in the same file
     #[arg(long, value_name = "N", value_parser = within(1..=1_000_000u64))]
     pub replicas: Option<u64>,
+    /// The version of the gateways' Envoy, such as 1.38. By default, any that Diana supports
+    #[arg(long, value_name = "VERSION")]
+    pub envoy: Option<Version>,
     /// The form of the output
     #[command(flatten)]
     pub output: Output,
@@ -59,7 +62,8 @@ const UNREADABLE: u8 = 2;
 
 /// Runs the command.
 pub fn run(args: &Args) -> Result<ExitCode> {
-    let reports: Vec<Report> = args.files.iter().map(|path| Report::read(path, args.replicas)).collect();
+    let fleet = Fleet { replicas: args.replicas, envoy: args.envoy };
+    let reports: Vec<Report> = args.files.iter().map(|path| Report::read(path, fleet)).collect();
     let count = |severity| reports.iter().map(|report| report.count(severity)).sum::<usize>();
     let (errors, warnings) = (count(Severity::Error), count(Severity::Warning));
     match args.output.format {

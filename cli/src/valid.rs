@@ -3,7 +3,7 @@
 
 use crate::check::code::{self, Severity};
 use crate::check::render;
-use crate::check::report::Report;
+use crate::check::report::{Fleet, Report};
 use crate::source::{self, content::File};
 use miette::{Diagnostic, Result};
 use std::fmt;
@@ -27,7 +27,7 @@ pub fn document(path: &Path) -> Result<Vec<u8>> {
 /// The error with the mistakes in the document at this range, or with what hides the documents.
 /// `None` if a check of the file finds no such mistake.
 fn shown(file: File, document: Option<Range<usize>>) -> Option<miette::Report> {
-    let mut report = Report::of(file, None);
+    let mut report = Report::of(file, Fleet::default());
     report.documents.clear();
     report.findings.retain(|finding| match &document {
         None => [code::SYNTAX, code::NO_CONFIGURATION].contains(&finding.code),

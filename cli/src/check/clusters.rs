@@ -2,6 +2,7 @@
 
 use super::code;
 use super::finding::Findings;
+use super::report::{Fleet, Version};
 use crate::source::documents::{Document, Host};
 use crate::source::parts::Form;
 use crate::source::value::Value;
@@ -55,8 +56,11 @@ fn clusters<'a>(document: &Document<'a>) -> Option<&'a [Value]> {
     Some(clusters.map_or(&[][..], Value::items))
 }
 
+/// The first Envoy whose bridges the module knows.
+const BRIDGES: Version = Version(1, 39);
+
 /// Adds a finding for each cluster of a Redis that does not carry the store's dialect.
-pub fn dialects(document: &Document, root: &Value, findings: &mut Findings) {
+pub fn dialects(document: &Document, root: &Value, fleet: Fleet, findings: &mut Findings) {
     let (Some(clusters), Some(redis)) =
         (clusters(document), root.get("store").and_then(|store| store.get("redis")))
     else {
@@ -71,6 +75,14 @@ pub fn dialects(document: &Document, root: &Value, findings: &mut Findings) {
             Some("resp") if !is_bridged(cluster) && !is_tunnel(document, cluster) => (
                 "its endpoint gets HTTP, and `dialect: resp` needs a cluster that carries Redis' own protocol",
                 "add the bridge to the cluster, `upstream_config` with `bridge_name: redis`, or call a tunnel",
+            ),
+            Some("resp") if is_bridged(cluster) && fleet.envoy.is_some_and(|envoy| envoy < BRIDGES) => {
+                ("its bridge needs Envoy 1.39 or later", "call a tunnel, which any Envoy has")
+            }
+            Some("resp") if is_bridged(cluster) && !names_module(cluster) => (
+                "its bridge names no module, or another bridge than `redis`: Envoy cannot load it",
+                "write `dynamic_module_config: {name: diana}` and `bridge_name: redis`; `libdiana.so` is in a folder \
+                 of ENVOY_DYNAMIC_MODULES_SEARCH_PATH",
             ),
             Some("webdis") if is_bridged(cluster) => {
                 ("its bridge carries Redis' own protocol, and `dialect` is `webdis`", "write `dialect: resp`")
@@ -89,9 +101,27 @@ pub fn dialects(document: &Document, root: &Value, findings: &mut Findings) {
 /// The usual port of Redis.
 const REDIS: u64 = 6379;
 
+/// The configuration of the module that carries the cluster's calls.
+fn bridge(cluster: &Value) -> Option<&Value> {
+    let config = cluster.fields(&["upstream_config", "typed_config"])?;
+    let is_module = ["dynamic_module_config", "bridge_name"].iter().any(|key| config.field(key).is_some());
+    is_module.then_some(config)
+}
+
 /// Whether a module carries the cluster's calls.
 fn is_bridged(cluster: &Value) -> bool {
-    cluster.fields(&["upstream_config", "typed_config", "bridge_name"]).is_some()
+    bridge(cluster).is_some()
+}
+
+/// Whether the cluster's bridge names a module, or its file, and the module's bridge.
+fn names_module(cluster: &Value) -> bool {
+    let text = |value: &Value| value.text().is_some_and(|text| !text.is_empty());
+    bridge(cluster).is_some_and(|config| {
+        let module = config.field("dynamic_module_config");
+        let names =
+            |module: &Value| module.field("name").is_some_and(text) || module.field("module").is_some();
+        module.is_some_and(names) && config.field("bridge_name").and_then(Value::text) == Some("redis")
+    })
 }
 
 /// Whether an endpoint of the cluster is the address of a listener of the same bootstrap, or a

@@ -257,6 +257,7 @@ fn shown(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::check::report::Fleet;
 
     #[test]
     fn hostile_characters_are_replaced_in_place() {
@@ -268,7 +269,8 @@ mod tests {
 
     #[test]
     fn a_long_value_is_shown_in_part() {
-        let report = Report::of(File::new("a.json", format!("\"{}\"", "é".repeat(100_000))), None);
+        let report =
+            Report::of(File::new("a.json", format!("\"{}\"", "é".repeat(100_000))), Fleet::default());
         let shown = self::text(&[report], false);
         assert!(shown.contains("expected an object") && shown.len() < 2_000, "{}", shown.len());
     }
@@ -280,7 +282,7 @@ mod tests {
             "{\"url\": \"/\", \"exclusive\": true},".repeat(1_000)
         );
         let text = text.replace(",]", "]");
-        let report = Report::of(File::new("a.json", text), None);
+        let report = Report::of(File::new("a.json", text), Fleet::default());
         let shown = self::text(&[report], false);
         assert!(shown.contains("unknown key `limts`") && shown.len() < 2_000, "{shown}");
     }

@@ -18,6 +18,7 @@ use diana_filter::Callbacks;
 use diana_limiter::policy::{Enforce, Rule};
 use std::collections::HashSet;
 use std::path::Path;
+use std::str::FromStr;
 
 /// What the check of a file found.
 #[derive(Debug)]
@@ -56,12 +57,38 @@ pub struct Summary {
 /// The file of the native module.
 const MODULE: &str = "libdiana.so";
 
+/// What a file does not say about the gateways that run it.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Fleet {
+    /// Their number; by default that of the only workload in the same file.
+    pub replicas: Option<u64>,
+    /// The version of their Envoy.
+    pub envoy: Option<Version>,
+}
+
+/// The first two numbers of a version, such as 1.40.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Version(pub u16, pub u16);
+
+impl FromStr for Version {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Version, String> {
+        let parts: Vec<&str> = text.trim_start_matches('v').split(['.', '-']).collect();
+        let number = |at: usize| parts.get(at).and_then(|part: &&str| part.parse().ok());
+        match (number(0), number(1)) {
+            (Some(major), Some(minor)) => Ok(Version(major, minor)),
+            _ => Err("a version has the form 1.40 or 1.40.0".into()),
+        }
+    }
+}
+
 impl Report {
     /// Reads a file and checks the file. If the file cannot be read, this is the only finding.
     #[must_use]
-    pub fn read(path: &Path, replicas: Option<u64>) -> Report {
+    pub fn read(path: &Path, fleet: Fleet) -> Report {
         match File::read(path) {
-            Ok(file) => Report::of(file, replicas),
+            Ok(file) => Report::of(file, fleet),
             Err(Unreadable { file, range, why }) => {
                 let message = format!("cannot read {}: {why}", diana_document::quoted(&file.name));
                 let hint = (!range.is_empty()).then(|| "save the file as UTF-8".into());
@@ -74,7 +101,7 @@ impl Report {
 
     /// Checks a file.
     #[must_use]
-    pub fn of(file: File, replicas: Option<u64>) -> Report {
+    pub fn of(file: File, fleet: Fleet) -> Report {
         let parts = parts(&file);
         let mut found = Vec::new();
         for (index, part) in parts.iter().enumerate() {
@@ -93,7 +120,7 @@ impl Report {
             let earlier = index.checked_sub(1).and_then(|index| parts.get(index));
             yaml::ignored_document(part, earlier, &mut findings);
         }
-        let replicas = replicas.or_else(|| replicas::replicas(&parts));
+        let fleet = Fleet { replicas: fleet.replicas.or_else(|| replicas::replicas(&parts)), ..fleet };
         let documents = documents(&parts);
         if documents.is_empty() && found.iter().all(|finding| finding.code != code::SYNTAX) {
             Findings::new(&file.content(), &mut found).add(
@@ -111,7 +138,7 @@ impl Report {
             let listener = listener(documents);
             for document in documents {
                 if let Some(configuration) =
-                    check(document, listener.as_deref(), replicas, &mut zone, &mut found)
+                    check(document, listener.as_deref(), fleet, &mut zone, &mut found)
                 {
                     summaries.push(summary(document, &configuration, &file));
                 }
@@ -176,7 +203,7 @@ struct Zone {
 fn check(
     document: &Document,
     listener: Option<&[u8]>,
-    replicas: Option<u64>,
+    fleet: Fleet,
     zone: &mut Zone,
     found: &mut Vec<Finding>,
 ) -> Option<Configuration> {
@@ -189,18 +216,18 @@ fn check(
         addresses::warnings(document, &Model::of(value), found);
     }
     clusters::unknown(document, value, &mut Findings::new(document.content(), found));
-    clusters::dialects(document, value, &mut Findings::new(document.content(), found));
+    clusters::dialects(document, value, fleet, &mut Findings::new(document.content(), found));
     match compiled {
         Compiled::Whole(configuration) => {
             let whole = Judged { value, configuration: *configuration, lacks: None };
-            let configuration = judge(document, whole, replicas, zone, found);
+            let configuration = judge(document, whole, fleet.replicas, zone, found);
             spelt.is_none().then_some(configuration)
         }
         Compiled::Wrong(errors) => {
             let partial = without_mistakes(document, value, &errors, listener);
             if let Some((partial::Partial { value, lacks }, configuration)) = partial {
                 let rest = Judged { value: &value, configuration, lacks: Some(lacks) };
-                judge(document, rest, replicas, zone, found);
+                judge(document, rest, fleet.replicas, zone, found);
             }
             None
         }

@@ -5,7 +5,7 @@ use super::target::Kind;
 use super::yaml::Yaml;
 use super::{envoy, nginx};
 use crate::check::code::{self, Severity};
-use crate::check::report::Report;
+use crate::check::report::{Fleet, Report};
 use crate::source::content::File;
 use miette::{Result, bail};
 
@@ -19,7 +19,7 @@ pub fn text(plan: &Plan) -> Result<String> {
         Kind::Document if plan.is_json => format!("{document:#}\n"),
         Kind::Document => Yaml { indent: 0 }.document(plan, &document),
     };
-    let report = Report::of(File::new(plan.kind.file(), text.as_str()), None);
+    let report = Report::of(File::new(plan.kind.file(), text.as_str()), Fleet::default());
     if let Some(error) = report.findings.iter().find(|finding| finding.code.severity == Severity::Error) {
         let place = if error.code == code::WRONG_FILE { "--filter: " } else { "" };
         let hint = error.hint.as_ref().map(|hint| format!(": {hint}")).unwrap_or_default();

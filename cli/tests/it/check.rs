@@ -8,12 +8,12 @@ mod repository;
 mod robust;
 mod secrets;
 
-use diana_cli::check::report::Report;
+use diana_cli::check::report::{Fleet, Report};
 use diana_cli::source::content::File;
 
 /// The lines and codes of the findings in a text.
 fn found(name: &str, text: &str) -> Vec<(usize, &'static str)> {
-    places(&Report::of(File::new(name, text), None))
+    places(&Report::of(File::new(name, text), Fleet::default()))
 }
 
 /// The lines and codes of the findings of a report.

@@ -4,7 +4,7 @@ mod access_log;
 mod command;
 
 use clap::Parser;
-use diana_cli::check::report::Report;
+use diana_cli::check::report::{Fleet, Report};
 use diana_cli::init;
 use diana_cli::source::content::File;
 use diana_cli::{Arguments, Command};
@@ -296,7 +296,7 @@ fn the_zone_of_nginx_holds_the_counts() {
         let words: Vec<&str> = lines.iter().flat_map(|line| ["--limit", line.as_str()]).collect();
         let text = text(&[&["--kind", "nginx"], &words[..]].concat()).unwrap();
         assert_eq!(text.contains("shm_kv diana 64m "), is_least);
-        let report = Report::of(File::new("nginx.conf", text), None);
+        let report = Report::of(File::new("nginx.conf", text), Fleet::default());
         assert!(report.findings.is_empty(), "{:?}", report.findings);
     }
 }
@@ -307,7 +307,7 @@ fn files_of_every_kind_have_no_findings() {
         for more in [&["--shadow", "--proxies", "2"][..], &["--limit", "8 in flight per jwt sub on /x"]] {
             let text = text(&[&["--kind", kind, "--limit", "9/hour per ip"], more].concat()).unwrap();
             let name = if kind == "nginx" { "nginx.conf" } else { "envoy.yaml" };
-            let report = Report::of(File::new(name, text), None);
+            let report = Report::of(File::new(name, text), Fleet::default());
             assert!(
                 report.findings.is_empty() && report.documents.len() == 1,
                 "{kind}: {:?}",

@@ -297,6 +297,9 @@ impl Redis {
         let commands = self.commands(queries);
         let read: Vec<Result<Numbers, CallError>> = match self.dialect {
             Dialect::Resp => resp::replies(status, body, commands.len(), self.login.is_some())?,
+            Dialect::Webdis | Dialect::Upstash if hung_up(status, body) => {
+                return Err(CallError::HungUp);
+            }
             Dialect::Webdis | Dialect::Upstash => {
                 // The status of a reply that is too long may still name the error.
                 let body = if body.len() > MAX_REPLY_BYTES { None } else { parse_json(body) };
@@ -327,6 +330,12 @@ impl Redis {
             _ => Ok(replies),
         }
     }
+}
+
+/// Whether this is Envoy's answer in place of a server that hung up. Redis closes a connection whose
+/// first word is `POST`, without a reply.
+fn hung_up(status: u32, body: &[u8]) -> bool {
+    status == 503 && body.ends_with(b"reset reason: connection termination")
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! Redis as a global store's client sees it: one HTTP request for each call.
 
-use super::Redis;
+use super::{Dialect, Redis};
 use diana_limiter::global::GlobalQuery;
 use diana_limiter::global::{CallError, CallResult, Message, Protocol, Replies};
 use diana_limiter::policy::Policy;
@@ -39,6 +39,7 @@ impl Protocol for Redis {
     fn read(&self, queries: &[&GlobalQuery], number: u64, result: CallResult) -> Result<Replies, CallError> {
         match result {
             CallResult::Http { status, body } => self.read_reply(queries, number, status, body),
+            CallResult::Status(0) if self.dialect != Dialect::Resp => Err(CallError::HungUp),
             result => Err(result.error()),
         }
     }

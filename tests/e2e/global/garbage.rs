@@ -1,7 +1,7 @@
 //! A front with wrong or late replies is treated like no front.
 
-use super::{PATIENCE, assert_alone, gateways, in_redis, quota};
-use gateway::{Ending, Gateway, Received, Reply, Upstream, wait_until};
+use super::{PATIENCE, assert_alone, counted, gateways, in_redis, quota};
+use gateway::{Ending, Gateway, Received, Redis, Reply, Upstream, wait_until};
 use serde_json::json;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -113,4 +113,19 @@ fn garbage_replies_count_as_a_store_that_is_down() {
     *answer.late.lock().unwrap() = Duration::from_millis(150);
     answer.is_as_good_as_none(&all, "too late");
     println!("{} answers that make no sense, or come too late", answer.times.load(Ordering::SeqCst));
+}
+
+/// Redis hangs up without a reply if it is sent HTTP.
+#[test]
+fn redis_itself_behind_the_dialect_of_webdis_is_named() {
+    let redis = Redis::start().unwrap();
+    let document = json!({"limits": quota(), "store": in_redis(json!({"timeout": "2s"}))});
+    let all = gateways(&document, &[("webdis", redis.address(), false)], |config| config);
+    assert_alone(&all, "ann");
+    for gateway in &all {
+        let says = || gateway.logs().contains("Redis itself does so if it is sent HTTP").then_some(());
+        wait_until("the log to name the mistake", PATIENCE, says)
+            .unwrap_or_else(|error| panic!("{error}\n{}", gateway.logs()));
+    }
+    assert!(counted(&all, "store.webdis.failed_calls") > 0);
 }

@@ -3,7 +3,7 @@
 
 use super::places;
 use diana_cli::check::code::CODES;
-use diana_cli::check::report::Report;
+use diana_cli::check::report::{Fleet, Report, Version};
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -41,7 +41,7 @@ fn every_planted_mistake_is_found_and_nothing_else() {
         let text = String::from_utf8_lossy(&fs::read(&file).unwrap()).into_owned();
         let planted = planted(&file, &text);
         let name = file.file_name().unwrap().to_str().unwrap();
-        let report = Report::read(&file, None);
+        let report = Report::read(&file, Fleet::default());
         let found = places(&report).into_iter();
         let mut found: Vec<(usize, String)> = found.map(|(line, code)| (line, code.to_string())).collect();
         found.sort();
@@ -65,4 +65,19 @@ fn every_planted_mistake_is_found_and_nothing_else() {
     assert!(count >= 60, "only {count} mistakes");
     let all: BTreeSet<String> = CODES.iter().map(|code| code.name.to_string()).collect();
     assert_eq!(codes, all, "every code is planted, and no other");
+}
+
+#[test]
+fn an_old_envoy_has_no_bridge() {
+    let file = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/corpus/check/dialects.yaml");
+    let count = |envoy: &str| {
+        let fleet = Fleet { envoy: Some(envoy.parse().unwrap()), ..Fleet::default() };
+        let report = Report::read(&file, fleet);
+        report.findings.iter().filter(|finding| finding.message.contains("needs Envoy 1.39")).count()
+    };
+    // Each cluster with a bridge, also those that name a wrong one.
+    assert_eq!(["1.38.2", "v1.38-latest", "1.9", "1.39", "1.40.0", "2.0"].map(count), [4, 4, 4, 0, 0, 0]);
+    for wrong in ["", "1", "1.x", "latest"] {
+        assert!(wrong.parse::<Version>().is_err(), "{wrong}");
+    }
 }

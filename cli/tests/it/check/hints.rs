@@ -1,11 +1,11 @@
 //! The messages and hints about mistakes that users make often.
 
-use diana_cli::check::report::Report;
+use diana_cli::check::report::{Fleet, Report};
 use diana_cli::source::content::File;
 
 /// `LINE: MESSAGE | HINT` of each finding in a YAML text.
 fn found(text: &str) -> Vec<String> {
-    let report = Report::of(File::new("a.yaml", text), None);
+    let report = Report::of(File::new("a.yaml", text), Fleet::default());
     let shown = report.findings.iter().map(|finding| {
         let line = report.file.position(finding.range.start).line;
         format!("{line}: {} | {}", finding.message, finding.hint.as_deref().unwrap_or_default())

@@ -2,7 +2,7 @@
 //! here.
 
 use super::found;
-use diana_cli::check::report::Report;
+use diana_cli::check::report::{Fleet, Report};
 use diana_cli::source::content::File;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -55,7 +55,7 @@ fn the_zone_is_checked() {
         let text = format!(
             "wasm {{\n{zone}\n}} http {{ proxy_wasm diana {document}; server {{ proxy_wasm diana {document}; }} }}"
         );
-        let report = Report::of(File::new("nginx.conf", text), None);
+        let report = Report::of(File::new("nginx.conf", text), Fleet::default());
         let line = |at| report.file.position(at).line;
         let found: Vec<_> = report.findings.iter().map(|it| (line(it.range.start), it.code.name)).collect();
         (found, report.findings.first().map(|finding| finding.message.clone()))
@@ -92,7 +92,7 @@ fn included_files_are_read_for_what_is_around_the_filter() {
          location / {{ auth_request /auth; }}\n}} }}\n"
     );
     let places = |name: &str| {
-        let report = Report::read(&folder.path().join(name), None);
+        let report = Report::read(&folder.path().join(name), Fleet::default());
         let line = |at| report.file.position(at).line;
         let found = report.findings.iter().map(|it| (line(it.range.start), it.code.name, it.message.clone()));
         found.collect::<Vec<_>>()

@@ -1,7 +1,7 @@
 //! Any text is checked without a panic, every finding has a place in the file, and large documents
 //! are checked whole.
 
-use diana_cli::check::report::Report;
+use diana_cli::check::report::{Fleet, Report};
 use diana_cli::source::content::File;
 use proptest::prelude::*;
 use std::fs;
@@ -23,7 +23,7 @@ fn corpus() -> Vec<(String, String)> {
 }
 
 fn check(name: &str, text: &str) {
-    let report = Report::of(File::new(name, text), Some(3));
+    let report = Report::of(File::new(name, text), Fleet { replicas: Some(3), envoy: None });
     for finding in &report.findings {
         let range = finding.range.clone();
         assert!(range.start <= range.end && range.end <= text.len(), "{finding:?}");
@@ -105,7 +105,7 @@ fn a_file_of_one_line_or_of_many_documents_is_checked_in_linear_time() {
     let line = format!("[{}]", (0..50_000).map(limit).collect::<Vec<_>>().join(", "));
     let documents = "a: 1\n---\n".repeat(50_000);
     for (name, text) in [("a.json", line), ("a.yaml", documents)] {
-        let report = Report::of(File::new(name, text), None);
+        let report = Report::of(File::new(name, text), Fleet::default());
         let places: usize = diana_cli::check::render::findings(&report).count();
         assert_eq!(places, 50_000, "{name}");
     }

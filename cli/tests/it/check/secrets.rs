@@ -1,7 +1,7 @@
 //! No excerpt and no message shows a secret, in any form of the output.
 
 use diana_cli::check::render;
-use diana_cli::check::report::Report;
+use diana_cli::check::report::{Fleet, Report};
 use diana_cli::source::content::File;
 
 /// A part of each secret of these tests.
@@ -9,7 +9,7 @@ const SECRET: &str = "hunter";
 
 /// What the command shows of a file, as text and as JSON.
 fn shown(name: &str, text: &str) -> String {
-    let reports = [Report::of(File::new(name, text), None)];
+    let reports = [Report::of(File::new(name, text), Fleet::default())];
     assert!(!reports[0].findings.is_empty(), "{text}");
     let json: Vec<String> = render::findings(&reports[0]).map(|finding| finding.to_string()).collect();
     render::text(&reports, false) + &json.join("\n")

@@ -1,6 +1,7 @@
 //! Incomplete replies: errors, replies to other calls, and pipelines in which some commands fail.
 
 use super::*;
+use diana_limiter::global::{CallResult, Protocol};
 
 /// Replies of a proxy to other clients, and the right reply to an earlier call.
 #[test]
@@ -72,6 +73,22 @@ fn errors_of_upstash_are_read() {
     for body in [&own, r#"{"error":null}"#, r#"{"error":7}"#, "{}", "[]", "0", "", "[{\"result\":[]}]"] {
         assert_eq!(answer(200, body), Err(CallError::Garbage), "{body}");
     }
+}
+
+/// Redis hangs up if it is sent HTTP. Over a bridge or a tunnel the same answer of Envoy says nothing.
+#[test]
+fn a_server_that_hangs_up_may_be_redis_itself() {
+    let [query, ..] = &one_of_each();
+    let body =
+        b"upstream connect error or disconnect/reset before headers. reset reason: connection termination";
+    let read = |dialect, result| redis(dialect).read(&[query], NUMBER, result).unwrap_err();
+    for dialect in [Dialect::Webdis, Dialect::Upstash] {
+        assert_eq!(read(dialect, CallResult::Http { status: 503, body }), CallError::HungUp);
+        assert_eq!(read(dialect, CallResult::Status(0)), CallError::HungUp);
+        assert_eq!(read(dialect, CallResult::Http { status: 502, body }), CallError::Status(502));
+    }
+    assert_eq!(read(Dialect::Resp, CallResult::Http { status: 503, body }), CallError::Status(503));
+    assert_eq!(read(Dialect::Resp, CallResult::Status(0)), CallError::Status(0));
 }
 
 #[test]

@@ -124,6 +124,8 @@ pub enum CallError {
     /// An HTTP or gRPC status that is not a success; 0 if the connection ended before a response
     /// came.
     Status(u32),
+    /// The connection ended before a response came, as it does if the server does not speak HTTP.
+    HungUp,
     /// The global store's error message: printable ASCII, cut at [`CallError::LONGEST`] bytes.
     Refused(String),
     /// A stray reply: it lacks the number of the call, so the proxy answered another call.
@@ -162,6 +164,10 @@ impl std::fmt::Display for CallError {
             CallError::Status(status) => {
                 write!(f, "status {status}, from the server in this cluster or from the gateway in its place")
             }
+            CallError::HungUp => f.write_str(
+                "the server in this cluster hung up without a response. Redis itself does so if it is sent HTTP: it \
+                 needs `dialect: resp`",
+            ),
             CallError::Refused(words) => f.write_str(words),
             CallError::Stray => f.write_str("a reply to another call"),
             CallError::Garbage => f.write_str("an answer that makes no sense"),
