@@ -92,6 +92,7 @@ fn sane(failure: &CallError, status: u32) {
         }
         CallError::NoScript => {}
         CallError::NotMade | CallError::TimedOut => panic!("no call has that answer"),
+        CallError::HungUp => assert_eq!(status, 503),
         CallError::Garbage | CallError::Stray => assert_eq!(status, 200),
     }
 }
