@@ -2,7 +2,7 @@
 //! cheapest first.
 
 use crate::step::{self, Step, cargo};
-use crate::typos;
+use crate::{programs, typos, workflows};
 use anyhow::Result;
 use gateway::filter;
 
@@ -19,6 +19,8 @@ pub fn run() -> Result<()> {
 /// Installs what the steps need.
 pub fn prepare() -> Result<()> {
     filter::add_target()?;
+    programs::install_npm()?;
+    workflows::install()?;
     typos::install()
 }
 
@@ -38,6 +40,7 @@ pub fn steps() -> Vec<Step> {
         Step::new("formatting", cargo(&["fmt", "--all", "--check"])),
         Step::new("formatting, fuzz", cargo(&fuzz)),
         typos::step(),
+        workflows::step(),
         Step::new("lints", clippy(&["--workspace", "--all-targets"])),
         // A target with `test = false` is not one of `--all-targets`.
         Step::new("lints, end-to-end tests", clippy(&["--test", "e2e"])),

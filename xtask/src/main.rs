@@ -22,6 +22,7 @@ mod test;
 mod tool;
 mod typos;
 mod versions;
+mod workflows;
 
 use anyhow::Result;
 use clap::{Parser, Subcommand};
