@@ -39,6 +39,7 @@ mod permits;
 mod plans;
 mod priorities;
 mod production;
+mod redis_cluster;
 mod remote;
 mod replay;
 mod routes;
