@@ -166,13 +166,13 @@ pub fn info(redis: &Redis) -> String {
     redis::cmd("INFO").query(&mut client(redis)).unwrap()
 }
 
-/// Waits until a replica has all that this Redis has been told. `key` is one that it may write.
-pub fn wait_replicated(redis: &Redis, key: &str) {
+/// Waits until so many replicas have all that this Redis has been told. `key` is one that it may write.
+pub fn wait_replicated(redis: &Redis, key: &str, replicas: u64) {
     let mut client = client(redis);
     // Redis waits for what this connection has written.
     redis::cmd("SET").arg(key).arg(1).exec(&mut client).unwrap();
-    let synced: usize = redis::cmd("WAIT").arg(1).arg(5_000).query(&mut client).unwrap();
-    assert_eq!(synced, 1);
+    let synced: u64 = redis::cmd("WAIT").arg(replicas).arg(5_000).query(&mut client).unwrap();
+    assert_eq!(synced, replicas);
 }
 
 /// A limit on a path with one global rule `name` that counts users, with these further keys.

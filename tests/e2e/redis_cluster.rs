@@ -151,7 +151,7 @@ fn move_slot(nodes: &mut Nodes) {
 
 /// Kills the second primary once its replica has all of its keys, and waits for the promotion.
 fn fail_over(nodes: &mut Nodes) {
-    wait_replicated(&nodes.0[1], &format!("{{{}}}", SHARDS[2]));
+    wait_replicated(&nodes.0[1], &format!("{{{}}}", SHARDS[2]), 1);
     nodes.0[1].kill();
     let promoted = || info(&nodes.0[3]).contains("role:master").then_some(());
     wait_until("a promotion", PATIENCE, promoted).unwrap();
