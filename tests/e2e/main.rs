@@ -40,6 +40,7 @@ mod plans;
 mod priorities;
 mod production;
 mod redis_cluster;
+mod redis_upstream;
 mod remote;
 mod replay;
 mod routes;
