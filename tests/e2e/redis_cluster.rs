@@ -70,19 +70,25 @@ impl Nodes {
     /// The parts of an example with these nodes, which get the users of its comments.
     fn example(&self, name: &str, files: &Files) -> Value {
         let text = fs::read_to_string(root().join("examples/global-redis").join(name)).unwrap();
-        let text = self.0.iter().zip(1..).fold(text, |text, (redis, number)| {
-            let port = redis.port();
-            let those = format!("address: redis-{number}.internal, port_value: 6379");
-            text.replace(&those, &format!("address: 127.0.0.1, port_value: {port}"))
-        });
-        for redis in &self.0 {
-            set_users(redis, &text);
-        }
-        let text = text.replace("/etc/diana/", &format!("{}/", files.folder().display()));
-        // Relative to the folder of Envoy.
-        let text = text.replace("/run/envoy/", "");
-        serde_norway::from_str::<Value>(&text).unwrap()["static_resources"].clone()
+        self.0.iter().for_each(|redis| set_users(redis, &text));
+        let ports: Vec<u16> = self.0.iter().map(Redis::port).collect();
+        parts(&text, files, &ports)
     }
+}
+
+/// The parts of an example's text with these ports and files.
+fn parts(text: &str, files: &Files, ports: &[u16]) -> Value {
+    // Envoy's own proxy would send a line break as well.
+    files.write("redis-password", "a password");
+    let text = text.replace("/etc/diana/", &format!("{}/", files.folder().display()));
+    // Relative to the folder of Envoy.
+    let text = text.replace("/run/envoy/", "");
+    let text = ports.iter().zip(1..).fold(text, |text, (port, number)| {
+        let those = format!("address: redis-{number}.internal, port_value: 6379");
+        text.replace(&those, &format!("address: 127.0.0.1, port_value: {port}"))
+    });
+    assert!(!text.contains(".internal, port"));
+    serde_norway::from_str::<Value>(&text).unwrap()["static_resources"].clone()
 }
 
 /// A gateway with the clusters and listeners of an example.
@@ -163,8 +169,6 @@ fn fail_over(nodes: &mut Nodes) {
 fn counts_follow_their_slots() {
     filter::module().unwrap();
     let (mut nodes, files) = (Nodes::start(), Files::create());
-    // Envoy's own proxy would send a line break as well.
-    files.write("redis-password", "a password");
     let examples = ["redis-cluster.yaml", "redis-proxy.yaml"].map(|name| nodes.example(name, &files));
     let gateways = thread::scope(|scope| {
         let started = examples.each_ref().map(|example| scope.spawn(|| gateway(example)));
@@ -187,5 +191,19 @@ fn counts_follow_their_slots() {
     for node in [0, 2, 3] {
         let log: Vec<redis::Value> = redis::cmd("ACL").arg("LOG").query(&mut client(&nodes.0[node])).unwrap();
         assert!(log.is_empty(), "{log:?}");
+    }
+}
+
+/// No request waits for the nodes, and none fails.
+#[test]
+fn a_gateway_starts_without_its_nodes() {
+    filter::module().unwrap();
+    let files = Files::create();
+    for name in ["redis-cluster.yaml", "redis-proxy.yaml"] {
+        let text = fs::read_to_string(root().join("examples/global-redis").join(name)).unwrap();
+        let ports = [(); 4].map(|()| free_port().unwrap());
+        let gateway = gateway(&parts(&text, &files, &ports));
+        let status = || gateway.get("/", &[("x-user-id", "ann")]).unwrap().status;
+        assert_eq!((0..QUOTA).filter(|_| status() == 200).count(), QUOTA / 2, "{name}: alone");
     }
 }
