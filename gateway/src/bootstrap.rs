@@ -31,6 +31,7 @@ pub(crate) fn bootstrap(config: &Config) -> Value {
     clusters.extend(config.tunnels.iter().flat_map(Tunnel::clusters));
     let mut listeners = vec![upstream_listener(config, &inside)];
     listeners.extend(config.tunnels.iter().map(|tunnel| tunnel.listener(HCM)));
+    listeners.extend(config.listeners.iter().cloned());
     json!({
         "node": {"id": "gateway", "cluster": "gateway"},
         "admin": {"address": local(0)},

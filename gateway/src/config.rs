@@ -109,6 +109,8 @@ pub struct Config {
     pub clusters: Vec<Value>,
     /// Tunnels to a Redis.
     pub tunnels: Vec<Tunnel>,
+    /// More listeners.
+    pub listeners: Vec<Value>,
 }
 
 impl Config {
@@ -145,6 +147,7 @@ impl Config {
             secrets: Vec::new(),
             clusters: Vec::new(),
             tunnels: Vec::new(),
+            listeners: Vec::new(),
         }
     }
 }

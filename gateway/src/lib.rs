@@ -48,7 +48,7 @@ pub use gateway::{Gateway, Update, free_port};
 pub use http::{Connection, Response};
 pub use http_filter::{per_filter_config, upstream_filters};
 pub use load::{Answer, Load, Report, Shot};
-pub use redis::{Redis, Webdis};
+pub use redis::{Redis, Sentinel, Webdis};
 pub use shell::Shell;
 pub use upstream::{Ending, Received, Reply, Stage, Upstream};
 pub use wait::wait_until;

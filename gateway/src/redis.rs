@@ -49,6 +49,41 @@ impl Redis {
     }
 }
 
+/// The arguments of a [`Sentinel`].
+pub struct Watcher {
+    primary: SocketAddr,
+}
+
+impl Program for Watcher {
+    const NAME: &'static str = "redis-server";
+    const LISTENS: &'static str = "+monitor master";
+
+    fn arguments(&self, port: u16, folder: &Folder) -> Result<Vec<String>> {
+        let (host, redis) = (self.primary.ip(), self.primary.port());
+        let lines = [
+            format!("port {port}"),
+            "bind 127.0.0.1".to_owned(),
+            format!("sentinel monitor primary {host} {redis} 1"),
+            "sentinel down-after-milliseconds primary 1500".to_owned(),
+            "sentinel failover-timeout primary 5000".to_owned(),
+        ];
+        // Sentinel writes to this file.
+        let file = folder.write("sentinel.conf", &lines.join("\n"))?;
+        Ok(vec![file.display().to_string(), "--sentinel".to_owned()])
+    }
+}
+
+/// A running Redis Sentinel; the process ends when this is dropped. If the primary is silent for
+/// one and a half seconds, Sentinel promotes a replica.
+pub type Sentinel = Service<Watcher>;
+
+impl Sentinel {
+    /// Starts a Sentinel that watches this primary and all of its replicas.
+    pub fn start(primary: &Redis) -> Result<Self> {
+        Self::run(Watcher { primary: primary.address() })
+    }
+}
+
 const THREADS: usize = 2;
 const CONNECT: Duration = Duration::from_secs(10);
 

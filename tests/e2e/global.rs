@@ -160,6 +160,20 @@ pub fn client(redis: &Redis) -> redis::Connection {
     redis::Client::open(format!("redis://{}", redis.address())).unwrap().get_connection().unwrap()
 }
 
+/// What Redis says about itself.
+pub fn info(redis: &Redis) -> String {
+    redis::cmd("INFO").query(&mut client(redis)).unwrap()
+}
+
+/// Waits until so many replicas have all that this Redis has been told. `key` is one that it may write.
+pub fn wait_replicated(redis: &Redis, key: &str, replicas: u64) {
+    let mut client = client(redis);
+    // Redis waits for what this connection has written.
+    redis::cmd("SET").arg(key).arg(1).exec(&mut client).unwrap();
+    let synced: u64 = redis::cmd("WAIT").arg(replicas).arg(5_000).query(&mut client).unwrap();
+    assert_eq!(synced, replicas);
+}
+
 /// A limit on a path with one global rule `name` that counts users, with these further keys.
 pub fn shared_rule(path: &str, name: &str, keys: &Value) -> Value {
     let mut rule = json!({"name": name, "actor": "user", "scope": "global"});
@@ -197,7 +211,7 @@ pub fn store_counted(carrier: Carrier, gateways: &[Gateway], name: &str) -> u64 
 }
 
 /// How many requests a rule has counted without its store, as Prometheus shows it.
-fn degraded(gateways: &[Gateway], rule: &str) -> u64 {
+pub fn degraded(gateways: &[Gateway], rule: &str) -> u64 {
     let sum = |gateway: &Gateway| gateway.stats().unwrap().sum("diana_degraded", &[("rule", rule)]);
     gateways.iter().map(sum).sum()
 }

@@ -39,6 +39,8 @@ mod permits;
 mod plans;
 mod priorities;
 mod production;
+mod redis_cluster;
+mod redis_upstream;
 mod remote;
 mod replay;
 mod routes;

@@ -1,23 +1,26 @@
-//! The cluster of `examples/global-redis/production.yaml` with two real Redis servers: mutual TLS, a
+//! The cluster of `examples/global-redis/production.yaml` with real Redis servers: mutual TLS, a
 //! user of the access control list, health checks that find the primary, and a failover under load.
 
-use crate::global::{PATIENCE, SECRET, shared_rule};
-use gateway::{Config, Gateway, Redis, filter, free_port, root, wait_until};
+use crate::global::{PATIENCE, SECRET, client, info, shared_rule, wait_replicated};
+use gateway::{Config, Gateway, Redis, Sentinel, filter, free_port, root, wait_until};
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair};
 use serde_json::{Value, json};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
+use std::time::Instant;
 
 const QUOTA: usize = 40;
 
 /// A folder with the certificates and the password, as the example expects it.
-struct Files(PathBuf);
+pub struct Files(PathBuf);
 
 impl Files {
-    fn create() -> Files {
-        let folder = gateway::target().join(format!("production-{}", std::process::id()));
+    pub fn create() -> Files {
+        static COUNT: AtomicU64 = AtomicU64::new(0);
+        let name = format!("production-{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::SeqCst));
+        let folder = gateway::target().join(name);
         fs::create_dir_all(&folder).unwrap();
         let files = Files(folder);
         let mut ca = CertificateParams::new(Vec::<String>::new()).unwrap();
@@ -37,8 +40,12 @@ impl Files {
         files
     }
 
-    fn write(&self, name: &str, text: &str) {
+    pub fn write(&self, name: &str, text: &str) {
         fs::write(self.0.join(name), text).unwrap();
+    }
+
+    pub fn folder(&self) -> &Path {
+        &self.0
     }
 
     fn path(&self, name: &str) -> String {
@@ -58,6 +65,7 @@ fn server(files: &Files) -> (Redis, u16) {
     let (certificate, key, ca) = (files.path("server.crt"), files.path("server.key"), files.path("ca.crt"));
     let redis = Redis::start_with(
         &[
+            ["--repl-diskless-sync-delay", "0"],
             ["--tls-port", &port.to_string()],
             ["--tls-cert-file", &certificate],
             ["--tls-key-file", &key],
@@ -67,55 +75,64 @@ fn server(files: &Files) -> (Redis, u16) {
         .concat(),
     )
     .unwrap();
-    // The rules are those of the example's comments.
-    let example = fs::read_to_string(example()).unwrap();
+    set_users(&redis, &fs::read_to_string(example()).unwrap());
+    (redis, port)
+}
+
+/// Gives Redis the users in an example's comments.
+pub fn set_users(redis: &Redis, example: &str) {
     let mut users = 0;
     for line in example.lines().filter_map(|line| line.trim().strip_prefix("# ACL ")) {
         let mut command = redis::cmd("ACL");
         line.replace("PASSWORD", "a_password")
             .split(' ')
             .for_each(|word| _ = command.arg(word.replace('_', " ")));
-        command.exec(&mut crate::global::client(&redis)).unwrap();
+        command.exec(&mut client(redis)).unwrap();
         users += 1;
     }
-    assert_eq!(users, 2);
-    (redis, port)
+    assert!(users > 0);
 }
 
-fn example() -> PathBuf {
+pub fn example() -> PathBuf {
     root().join("examples/global-redis/production.yaml")
 }
 
 /// The example's cluster, with these servers and files.
-fn cluster(files: &Files, ports: [u16; 2]) -> Value {
+fn cluster(files: &Files, ports: [u16; 3]) -> Value {
     let text = fs::read_to_string(example()).unwrap();
     let text = text.replace("/etc/diana/", &format!("{}/", files.0.display()));
-    let text = ports.iter().zip(["redis-a.internal", "redis-b.internal"]).fold(text, |text, (port, name)| {
-        let those = format!("address: {name}, port_value: 6380");
-        assert!(text.contains(&those));
-        text.replace(&those, &format!("address: localhost, port_value: {port}"))
-    });
+    let text = ports.iter().zip(["redis-a.internal", "redis-b.internal", "redis-c.internal"]).fold(
+        text,
+        |text, (port, name)| {
+            let those = format!("address: {name}, port_value: 6380");
+            assert!(text.contains(&those));
+            text.replace(&those, &format!("address: localhost, port_value: {port}"))
+        },
+    );
     let file: Value = serde_norway::from_str(&text).unwrap();
     assert!(Path::new(&files.path("ca.crt")).exists());
     file["static_resources"]["clusters"][0].clone()
 }
 
+/// Sentinel promotes a replica.
 #[test]
 fn a_failover_under_load_fails_no_request_and_keeps_the_counts() {
     filter::module().unwrap();
     let files = Files::create();
-    let ((mut first, first_port), (second, second_port)) = (server(&files), server(&files));
-    let follow = |redis: &Redis, host: &str, port: &str| {
-        redis::cmd("REPLICAOF").arg(host).arg(port).exec(&mut crate::global::client(redis)).unwrap();
-    };
-    follow(&second, "127.0.0.1", &first.port().to_string());
+    let [(mut first, first_port), (second, second_port), (third, third_port)] =
+        [(); 3].map(|()| server(&files));
+    for redis in [&second, &third] {
+        redis::cmd("REPLICAOF").arg("127.0.0.1").arg(first.port()).exec(&mut client(redis)).unwrap();
+    }
+    // Sentinel prefers the other one.
+    redis::cmd("CONFIG").arg("SET").arg("replica-priority").arg(200).exec(&mut client(&third)).unwrap();
     let rule = json!({"algo": "W", "rpu": QUOTA, "unit": "7d"});
     let document = json!({
         "limits": [shared_rule("/", "quota", &rule)],
         "store": {"redis": {"cluster": "redis", "dialect": "resp", "secret": SECRET, "timeout": "250ms", "replicas": 1}},
     });
     let mut config = Config { balanced: true, ..Config::new(document) };
-    config.clusters.push(cluster(&files, [first_port, second_port]));
+    config.clusters.push(cluster(&files, [first_port, second_port, third_port]));
     let gateway = Gateway::start(config).unwrap();
     let degraded = || gateway.stats().unwrap().sum("diana_degraded", &[("rule", "quota")]);
     let counts_together = |what: &str| {
@@ -136,9 +153,16 @@ fn a_failover_under_load_fails_no_request_and_keeps_the_counts() {
     counts_together("the primary to count");
     assert_eq!(passed("ann"), QUOTA);
     // The replica has all of that.
-    let synced: usize =
-        redis::cmd("WAIT").arg(1).arg(5_000).query(&mut crate::global::client(&first)).unwrap();
-    assert_eq!(synced, 1);
+    wait_replicated(&first, "written", 2);
+    let sentinel = Sentinel::start(&first).unwrap();
+    let mut sentinel =
+        redis::Client::open(format!("redis://{}", sentinel.address())).unwrap().get_connection().unwrap();
+    let knows = || {
+        let mut command = redis::cmd("SENTINEL");
+        let replicas: Vec<redis::Value> = command.arg("REPLICAS").arg("primary").query(&mut sentinel).ok()?;
+        (replicas.len() == 2).then_some(())
+    };
+    wait_until("Sentinel to know the replicas", PATIENCE, knows).unwrap();
 
     let (stopped, sent, failed) = (AtomicBool::new(false), AtomicU64::new(0), AtomicU64::new(0));
     thread::scope(|scope| {
@@ -160,10 +184,12 @@ fn a_failover_under_load_fails_no_request_and_keeps_the_counts() {
                 .unwrap();
         };
         more(200);
+        let killed = Instant::now();
         first.kill();
-        more(200);
-        follow(&second, "NO", "ONE");
+        let promoted = || info(&second).contains("role:master").then(|| killed.elapsed());
+        let promoted = wait_until("Sentinel to promote the replica", PATIENCE, promoted).unwrap();
         counts_together("the promoted replica to count");
+        println!("promoted after {promoted:?}, counts after {:?}", killed.elapsed());
         more(200);
         drop(ending);
     });
@@ -176,9 +202,17 @@ fn a_failover_under_load_fails_no_request_and_keeps_the_counts() {
     assert_eq!(failed.load(Ordering::SeqCst), 0);
     assert_eq!(passed("ann"), 0, "what was used stays used");
     assert_eq!(passed("ben"), QUOTA);
+    // The first primary returns, empty. Envoy checks it, and asks it nothing.
+    first.restart().unwrap();
+    let checks = || gateway.admin().counter("cluster.redis.health_check.attempt").unwrap();
+    let enough = checks() + 9;
+    wait_until("health checks", PATIENCE, || (checks() >= enough).then_some(())).unwrap();
+    assert_eq!((passed("ann"), passed("ben")), (0, 0));
+    if info(&first).contains("role:master") {
+        assert_eq!(redis::cmd("DBSIZE").query::<u64>(&mut client(&first)).unwrap(), 0);
+    }
     // Redis itself says who asked, and how.
-    let log: Vec<redis::Value> =
-        redis::cmd("ACL").arg("LOG").query(&mut crate::global::client(&second)).unwrap();
+    let log: Vec<redis::Value> = redis::cmd("ACL").arg("LOG").query(&mut client(&second)).unwrap();
     assert!(log.is_empty(), "{log:?}");
 }
 

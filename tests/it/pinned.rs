@@ -188,6 +188,25 @@ fn the_keys_and_arguments_in_redis() {
     pinned(&contents(&host), FALLBACK);
 }
 
+/// A list of one cluster means the same as one cluster, so both have the same keys.
+#[test]
+fn the_hash_tags_of_several_clusters() {
+    let host = Simulated::new(Rules::Lenient);
+    let first_tag = |clusters: &str| {
+        let json = GLOBAL.replace(r#""clusters": ["one", "two"]"#, clusters);
+        let mut global = Global::new(&json, &host);
+        global.start(&get("/a/1", "ann"));
+        let Message::Http { body, .. } = global.next_call().unwrap().message else { panic!("an HTTP call") };
+        let body = String::from_utf8(body).unwrap();
+        body.split("diana:{").nth(1).unwrap().split('}').next().unwrap().to_owned()
+    };
+    for one in [r#""cluster": "one""#, r#""clusters": ["one"]"#, r#""clusters": ["one", "two"]"#] {
+        assert_eq!(first_tag(one), "0", "{one}");
+    }
+    assert_eq!(first_tag(r#""dialect": "resp", "clusters": ["one"]"#), "0");
+    assert_eq!(first_tag(r#""dialect": "resp", "clusters": ["one", "two"]"#), "one");
+}
+
 #[test]
 fn the_keys_and_values_of_a_lease() {
     let host = Simulated::new(Rules::Lenient);

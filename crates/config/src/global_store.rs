@@ -87,7 +87,9 @@ fn redis(node: &Node, secret: &Secret) -> Option<GlobalStore> {
     let named = Hasher::of(&(&prefix, dialect.name()));
     let redis = Redis::new(dialect, prefix, headers);
     let redis = login?.into_iter().fold(redis, Redis::with_login);
-    common?.global_store(clusters?, Box::new(redis), false, named)
+    let clusters = clusters?;
+    let redis = if clusters.len() > 1 { redis.sharded() } else { redis };
+    common?.global_store(clusters, Box::new(redis), false, named)
 }
 
 /// Reads `user` and `password`: `Some(None)` if the call has no login.

@@ -29,7 +29,7 @@
 //! }]]);
 //! let redis = Redis::new(Dialect::Webdis, "diana".into(), Vec::new());
 //! let number = Redis::number(1 << 20);
-//! let call = redis.call(&[&query], false, number);
+//! let call = redis.call("redis", &[&query], false, number);
 //! assert!(call.body.starts_with(b"EVALSHA/"));
 //!
 //! // The number of the call, then 13 numbers for the rule: admitted, no wait, 9 units remain, …
@@ -40,8 +40,9 @@
 //! assert_eq!(rule_reply.verdict.remaining, 9);
 //! ```
 //!
-//! All keys have the hash tag `{0}`: `PREFIX:{0}:<32 hexadecimal digits>`. A Redis Cluster would
-//! keep them in one slot, but no proxy tested so far works in front of one.
+//! The keys of a call share a hash tag, because a script's keys have to lie in one slot of a Redis
+//! Cluster: `PREFIX:{0}:<32 hexadecimal digits>`, or [in one of several](Redis::sharded)
+//! `PREFIX:{CLUSTER}:…`.
 #![forbid(unsafe_code)]
 #![cfg_attr(test, allow(clippy::arithmetic_side_effects, clippy::string_slice, clippy::unreachable))]
 
@@ -69,7 +70,7 @@ use std::borrow::Cow;
 ///
 /// let body = |dialect| {
 ///     let redis = Redis::new(dialect, "diana".into(), Vec::new());
-///     String::from_utf8(redis.call(&[], false, 8).body)
+///     String::from_utf8(redis.call("redis", &[], false, 8).body)
 /// };
 /// assert!(body(Dialect::Webdis).is_ok_and(|body| body.ends_with("/1/diana:{0}:probe/8")));
 /// let end = r#","1","diana:{0}:probe","8"]"#;
@@ -115,7 +116,7 @@ pub struct HttpCall<'r> {
 ///
 /// let token = vec![("authorization".into(), "Bearer secret".into())];
 /// let redis = Redis::new(Dialect::Upstash, "diana".into(), token);
-/// let call = redis.call(&[], false, Redis::number(0));
+/// let call = redis.call("redis", &[], false, Redis::number(0));
 /// let names: Vec<&str> = call.headers.iter().map(|(name, _)| name.as_str()).collect();
 /// assert_eq!((call.path, names), ("/", vec!["authorization", "content-type"]));
 /// ```
@@ -125,6 +126,8 @@ pub struct Redis {
     prefix: String,
     headers: Vec<(String, String)>,
     login: Option<Login>,
+    /// Whether the hash tag of the keys is the name of the cluster.
+    is_sharded: bool,
 }
 
 /// The most queries in one command, because a running script blocks all others.
@@ -132,7 +135,7 @@ const MAX_QUERIES: usize = 64;
 
 /// The end of the key that a probe writes for a second. A global store that cannot be written to
 /// must fail its probe; otherwise it would be queried again and charge nothing.
-const PROBE: &str = ":{0}:probe";
+const PROBE: &str = "probe";
 
 /// The most commands in one call. Each command carries its own number, so that the worker also
 /// notices a proxy that mixes up the replies within a pipeline.
@@ -146,7 +149,7 @@ impl Redis {
         if dialect == Dialect::Upstash {
             headers.push(("content-type".into(), "application/json".into()));
         }
-        Redis { dialect, prefix, headers, login: None }
+        Redis { dialect, prefix, headers, login: None, is_sharded: false }
     }
 
     /// Logs in with each call. Only [`Dialect::Resp`] does.
@@ -156,12 +159,33 @@ impl Redis {
     ///
     /// let login = Login { user: None, password: "secret".into() };
     /// let redis = Redis::new(Dialect::Resp, "diana".into(), Vec::new()).with_login(login);
-    /// let call = redis.call(&[], false, Redis::number(0));
+    /// let call = redis.call("redis", &[], false, Redis::number(0));
     /// assert!(call.body.starts_with(b"*2\r\n$4\r\nAUTH\r\n$6\r\nsecret\r\n*5\r\n$7\r\nEVALSHA\r\n"));
     /// ```
     #[must_use]
     pub fn with_login(mut self, login: Login) -> Redis {
         self.login = Some(login).filter(|_| self.dialect == Dialect::Resp);
+        self
+    }
+
+    /// One of several that divide the counts. With [`Dialect::Resp`] the keys in each of them get a
+    /// hash tag of their own, so that a Redis Cluster holds them in several slots. No other dialect
+    /// reaches a Redis Cluster.
+    ///
+    /// ```
+    /// use diana_global_redis::{Dialect, Redis};
+    ///
+    /// let redis = Redis::new(Dialect::Resp, "diana".into(), Vec::new());
+    /// let has = |redis: &Redis, key: &[u8]| {
+    ///     let body = redis.call("redis.a", &[], false, 8).body;
+    ///     body.windows(key.len()).any(|part| part == key)
+    /// };
+    /// assert!(has(&redis, b"diana:{0}:probe"));
+    /// assert!(has(&redis.sharded(), b"diana:{redis_a}:probe"));
+    /// ```
+    #[must_use]
+    pub fn sharded(mut self) -> Redis {
+        self.is_sharded = self.dialect == Dialect::Resp;
         self
     }
 
@@ -182,7 +206,7 @@ impl Redis {
         }
     }
 
-    /// The call for at most [`Redis::max_queries`] queries. The script goes by its hash, or, if
+    /// The call to `cluster` for at most [`Redis::max_queries`] queries. The script goes by its hash, or, if
     /// `with_script`, by its text, which the global store then keeps. A call without queries is a
     /// probe. The reply must repeat `number`, which [`Redis::number`] makes of a random number.
     ///
@@ -190,16 +214,23 @@ impl Redis {
     /// use diana_global_redis::{Dialect, Redis, script};
     ///
     /// let redis = Redis::new(Dialect::Upstash, "diana".into(), Vec::new());
-    /// let body = |with_script| redis.call(&[], with_script, 8).body;
+    /// let body = |with_script| redis.call("redis", &[], with_script, 8).body;
     /// assert!(body(true).starts_with(br#"["EVAL","local "#));
     /// assert!(body(false).starts_with(br#"["EVALSHA",""#));
     /// assert_eq!(body(false)[12..52], *script::SHA1.as_bytes());
     /// ```
     #[must_use]
-    pub fn call(&self, queries: &[&GlobalQuery], with_script: bool, number: u64) -> HttpCall<'_> {
+    pub fn call(
+        &self,
+        cluster: &str,
+        queries: &[&GlobalQuery],
+        with_script: bool,
+        number: u64,
+    ) -> HttpCall<'_> {
+        let start = self.start_of_keys(cluster);
         let commands: Vec<_> = (self.commands(queries).into_iter().zip(number..).enumerate())
             // One text is enough for all commands of a call.
-            .map(|(at, (queries, number))| self.command(queries, with_script && at == 0, number))
+            .map(|(at, (queries, number))| self.command(&start, queries, with_script && at == 0, number))
             .collect();
         let (mut body, mut text) = (Vec::new(), String::new());
         match self.dialect {
@@ -245,13 +276,21 @@ impl Redis {
         }
     }
 
-    /// The parts of a command.
-    fn command(&self, queries: &[&GlobalQuery], with_script: bool, number: u64) -> Vec<Cow<'_, str>> {
+    /// The parts of a command whose keys begin with `start`.
+    fn command<'c>(
+        &'c self,
+        start: &str,
+        queries: &[&GlobalQuery],
+        with_script: bool,
+        number: u64,
+    ) -> Vec<Cow<'c, str>> {
         let (name, script) = if with_script { ("EVAL", script::SCRIPT) } else { ("EVALSHA", script::SHA1) };
         let mut keys: Vec<Cow<str>> = Vec::new();
-        queries.iter().for_each(|query| command::keys(query, &mut |key| keys.push(self.key(key).into())));
+        queries
+            .iter()
+            .for_each(|query| command::keys(query, &mut |key| keys.push(self::key(start, key).into())));
         if queries.is_empty() {
-            keys.push([&*self.prefix, PROBE].concat().into());
+            keys.push([start, PROBE].concat().into());
         }
         let mut parts = vec![name.into(), script.into(), format::alone(keys.len() as u64).into()];
         parts.append(&mut keys);
@@ -264,12 +303,12 @@ impl Redis {
         parts
     }
 
-    fn key(&self, key: &CountKey) -> String {
-        let mut name = String::with_capacity(self.prefix.len().saturating_add(40));
-        name.push_str(&self.prefix);
-        name.push_str(":{0}:");
-        key.iter().for_each(|byte| format::hex(&mut name, *byte));
-        name
+    /// The start of all keys in a cluster.
+    fn start_of_keys(&self, cluster: &str) -> String {
+        // Gateways that name their only cluster differently count together. Names of several
+        // clusters differ as metrics show them too, and no brace in such a name ends the tag early.
+        let tag = if self.is_sharded { format::plain(cluster) } else { "0".into() };
+        [&*self.prefix, ":{", &tag, "}:"].concat()
     }
 
     /// Decodes the reply to each query of the call with this `number`. The replies to queries other
@@ -336,6 +375,13 @@ impl Redis {
 /// first word is `POST`, without a reply.
 fn hung_up(status: u32, body: &[u8]) -> bool {
     status == 503 && body.ends_with(b"reset reason: connection termination")
+}
+
+fn key(start: &str, key: &CountKey) -> String {
+    let mut name = String::with_capacity(start.len().saturating_add(32));
+    name.push_str(start);
+    key.iter().for_each(|byte| format::hex(&mut name, *byte));
+    name
 }
 
 #[cfg(test)]

@@ -28,7 +28,7 @@ impl Protocol for Redis {
         number: u64,
         _: &Policy,
     ) -> Message {
-        let call = self.call(queries, with_script, number);
+        let call = self.call(cluster, queries, with_script, number);
         let own = [(":method", "POST"), (":path", call.path), (":authority", cluster)];
         let configured = call.headers.iter().map(|(name, value)| (&**name, &**value));
         let all = own.into_iter().chain(configured).map(|(name, value)| (name, Cow::from(value)));

@@ -98,7 +98,7 @@ fn listed(at: u64, numbers: &[u64]) -> String {
 fn a_call_of_webdis_is_a_path() {
     let queries = one_of_each();
     let redis = redis(Dialect::Webdis);
-    let call = redis.call(&queries.each_ref(), false, NUMBER);
+    let call = redis.call("redis", &queries.each_ref(), false, NUMBER);
     assert_eq!((call.path, call.headers), ("/", &[][..]));
     let keys = ["01", "02", "03", "05", "06", "06"].map(|byte| format!("diana:{{0}}:{}/", byte.repeat(16)));
     let commands = [
@@ -115,7 +115,7 @@ fn a_call_of_webdis_is_a_path() {
 fn a_call_of_upstash_is_a_list() {
     let queries = one_of_each();
     let redis = redis(Dialect::Upstash);
-    let call = redis.call(&[&queries[1]], true, NUMBER);
+    let call = redis.call("redis", &[&queries[1]], true, NUMBER);
     assert_eq!(call.path, "/");
     let list: Vec<String> = serde_json::from_slice(&call.body).unwrap();
     let key = "diana:{0}:05050505050505050505050505050505";
@@ -127,7 +127,7 @@ fn a_call_of_upstash_is_a_list() {
 fn no_questions_are_a_call_as_well() {
     let webdis = redis(Dialect::Webdis);
     let probe = format!("EVALSHA/{}/1/diana:{{0}}:probe/{NUMBER}", script::SHA1);
-    assert_eq!(text(webdis.call(&[], false, NUMBER)), probe);
+    assert_eq!(text(webdis.call("redis", &[], false, NUMBER)), probe);
     let answer = |body: &str| webdis.read_reply(&[], NUMBER, 200, body.as_bytes());
     assert_eq!(answer(&format!(r#"{{"EVALSHA":[{NUMBER}]}}"#)), Ok(Vec::new()));
     assert_eq!(answer(NOSCRIPT), Err(CallError::NoScript));
@@ -135,7 +135,7 @@ fn no_questions_are_a_call_as_well() {
     assert_eq!(answer(r#"{"EVALSHA":[]}"#), Err(CallError::Stray));
     let upstash = redis(Dialect::Upstash);
     assert_eq!(
-        text(upstash.call(&[], false, NUMBER)),
+        text(upstash.call("redis", &[], false, NUMBER)),
         format!(r#"["EVALSHA","{}","1","diana:{{0}}:probe","{NUMBER}"]"#, script::SHA1)
     );
     let result = format!(r#"{{"result":[{NUMBER}]}}"#);
@@ -151,7 +151,7 @@ fn headers_are_brought_and_a_content_type_where_it_matters() {
         (Dialect::Webdis, vec![token.clone()], vec![token.clone()]),
         (Dialect::Upstash, vec![token.clone()], vec![token, json]),
     ] {
-        assert_eq!(Redis::new(dialect, String::new(), given).call(&[], false, NUMBER).headers, sent);
+        assert_eq!(Redis::new(dialect, String::new(), given).call("redis", &[], false, NUMBER).headers, sent);
     }
 }
 
@@ -163,7 +163,7 @@ fn many_questions_are_a_pipeline_whose_first_command_brings_the_script() {
     for (count, sizes) in [(64, vec![]), (65, vec![64, 1]), (256, vec![64; 4])] {
         let queries = vec![&decide; count];
         for with_script in [false, true] {
-            let call = redis.call(&queries, with_script, NUMBER);
+            let call = redis.call("redis", &queries, with_script, NUMBER);
             if sizes.is_empty() {
                 assert_eq!(call.path, "/");
                 assert!(serde_json::from_slice::<Vec<String>>(&call.body).is_ok());
@@ -273,8 +273,8 @@ proptest! {
         let queries: Vec<&GlobalQuery> = all.iter().cycle().take(count).collect();
         let webdis = Redis::new(Dialect::Webdis, prefix.clone(), Vec::new());
         let upstash = Redis::new(Dialect::Upstash, prefix, Vec::new());
-        let said = parts(&webdis.call(&queries[..count.min(64)], with_script, NUMBER).body);
-        let list: Vec<String> = serde_json::from_slice(&upstash.call(&queries[..count.min(64)], with_script, NUMBER).body).unwrap();
+        let said = parts(&webdis.call("redis", &queries[..count.min(64)], with_script, NUMBER).body);
+        let list: Vec<String> = serde_json::from_slice(&upstash.call("redis", &queries[..count.min(64)], with_script, NUMBER).body).unwrap();
         prop_assert_eq!(said, list.into_iter().map(String::into_bytes).collect::<Vec<_>>());
     }
 

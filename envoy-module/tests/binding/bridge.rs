@@ -8,7 +8,7 @@ use std::ptr::{null, null_mut};
 
 /// A call as the filter makes it.
 fn body() -> Vec<u8> {
-    Redis::new(Dialect::Resp, "diana".into(), Vec::new()).call(&[], false, 8).body
+    Redis::new(Dialect::Resp, "diana".into(), Vec::new()).call("redis", &[], false, 8).body
 }
 
 const REPLY: &[u8] = b"*1\r\n:8\r\n";

@@ -197,7 +197,7 @@ fn a_penalty_is_sent_behind_its_rule() {
     let with = RuleQuery { penalty, peeks: true, ..plain.clone() };
     let query = GlobalQuery::Decide(vec![vec![with, plain]]);
     let redis = redis(Dialect::Webdis);
-    let call = redis.call(&[&query], false, NUMBER);
+    let call = redis.call("redis", &[&query], false, NUMBER);
     let end = "/1+1+2+2+7+3+0+10+60000000+0+0+0+0+5+60000000+600000000+2+1+3+0+10+60000000+0+0+0+0";
     let body = String::from_utf8(call.body).unwrap();
     assert!(body.ends_with(end), "{body}");
@@ -213,7 +213,7 @@ fn kept_units_are_sent_behind_their_rule_and_its_penalty() {
     let both = RuleQuery { penalty: Some(PENALTY), ..keeps.clone() };
     let query = GlobalQuery::Decide(vec![vec![keeps, both, plain]]);
     let redis = redis(Dialect::Webdis);
-    let call = redis.call(&[&query], false, NUMBER);
+    let call = redis.call("redis", &[&query], false, NUMBER);
     let end = "/1+1+3+2+9+3+0+10+60000000+0+0+0+0+4\
         +2+13+3+0+10+60000000+0+0+0+0+5+60000000+600000000+4+2+1+3+0+10+60000000+0+0+0+0";
     let body = String::from_utf8(call.body).unwrap();
@@ -226,7 +226,8 @@ fn a_rule_that_only_counts_has_a_flag() {
     let counts =
         |penalty| RuleQuery { parameters, penalty, enforced: false, only_counts: true, ..rule_query(1, 0) };
     let query = GlobalQuery::Decide(vec![vec![counts(Some(PENALTY)), counts(None)]]);
-    let body = String::from_utf8(redis(Dialect::Webdis).call(&[&query], false, NUMBER).body).unwrap();
+    let body =
+        String::from_utf8(redis(Dialect::Webdis).call("redis", &[&query], false, NUMBER).body).unwrap();
     let end = "/1+1+2+2+20+3+0+10+60000000+0+0+0+0+5+60000000+600000000+2+16+3+0+10+60000000+0+0+0+0";
     assert!(body.ends_with(end), "{body}");
 }

@@ -29,7 +29,7 @@ fn each_call_logs_in() {
     let say = |login: Option<Login>| {
         let redis = redis(Dialect::Resp);
         let redis = login.into_iter().fold(redis, Redis::with_login);
-        let call = redis.call(&[query], false, NUMBER);
+        let call = redis.call("redis", &[query], false, NUMBER);
         assert_eq!((call.path, call.headers.len()), ("/", 0));
         commands(&call.body)
     };
@@ -42,7 +42,38 @@ fn each_call_logs_in() {
     assert!(without.len() == 1 && evalsha(&without[0]));
     // A proxy gets its login in a header.
     let webdis = redis(Dialect::Webdis).with_login(login());
-    assert_eq!(webdis.call(&[query], false, NUMBER), redis(Dialect::Webdis).call(&[query], false, NUMBER));
+    assert_eq!(
+        webdis.call("redis", &[query], false, NUMBER),
+        redis(Dialect::Webdis).call("redis", &[query], false, NUMBER)
+    );
+}
+
+/// A script's keys have to lie in one slot of a Redis Cluster, and those of another cluster in
+/// another slot.
+#[test]
+fn each_of_several_clusters_has_a_hash_tag_of_its_own() {
+    let queries = one_of_each();
+    let redis = redis(Dialect::Resp);
+    let keys = |redis: &Redis, cluster: &str, queries: &[&GlobalQuery]| {
+        let said = commands(&redis.call(cluster, queries, false, NUMBER).body).remove(0);
+        let count: usize = said[2].parse().unwrap();
+        said[3..3 + count].to_vec()
+    };
+    let tags = |redis: &Redis, cluster| {
+        let mut tags = [keys(redis, cluster, &queries.each_ref()), keys(redis, cluster, &[])].concat();
+        tags.iter_mut().for_each(|key| key.truncate(key.rfind(':').unwrap()));
+        tags.dedup();
+        tags
+    };
+    assert_eq!(tags(&redis, "a"), ["diana:{0}"]);
+    let sharded = redis.sharded();
+    assert_eq!(tags(&sharded, "shard-1"), ["diana:{shard-1}"]);
+    // A tag that is empty or ends early would leave the whole key to choose the slot.
+    assert_eq!(tags(&sharded, "}.{x"), ["diana:{___x}"]);
+    // Gateways of an older version share the keys of the other dialects.
+    let webdis = self::redis(Dialect::Webdis);
+    let call = |redis: &Redis| redis.call("a", &queries.each_ref(), false, NUMBER).body;
+    assert_eq!(call(&webdis.clone().sharded()), call(&webdis));
 }
 
 #[test]
@@ -109,7 +140,7 @@ fn many_queries_are_a_pipeline() {
     let redis = redis(Dialect::Resp);
     assert_eq!(redis.max_queries(), 256);
     let queries: Vec<&GlobalQuery> = [vec![refund; 64], vec![lease; 2]].concat();
-    let said = commands(&redis.call(&queries, true, NUMBER).body);
+    let said = commands(&redis.call("redis", &queries, true, NUMBER).body);
     let names: Vec<&str> = said.iter().map(|command| command[0].as_str()).collect();
     assert_eq!(names, ["EVAL", "EVALSHA"], "one text is enough");
     let (first, second) = (list(0, &[0; 64]), list(1, &[0; 2]));
@@ -127,7 +158,7 @@ proptest! {
     fn the_dialects_say_the_same(prefix in ".*", with_script: bool, count in 0usize..200) {
         let all = one_of_each();
         let queries: Vec<&GlobalQuery> = all.iter().cycle().take(count).collect();
-        let call = |dialect| Redis::new(dialect, prefix.clone(), Vec::new()).call(&queries, with_script, NUMBER).body;
+        let call = |dialect| Redis::new(dialect, prefix.clone(), Vec::new()).call("redis", &queries, with_script, NUMBER).body;
         let upstash = call(Dialect::Upstash);
         let lists: Vec<Vec<String>> = match serde_json::from_slice(&upstash) {
             Ok(lists) => lists,
