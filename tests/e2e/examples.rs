@@ -1,7 +1,7 @@
 //! The examples of stores and document servers, as they are in `examples`.
 
 use gateway::limitador::Limitador;
-use gateway::{Gateway, Redis, Webdis, free_port, root, wait_until};
+use gateway::{Config, Gateway, Redis, Webdis, free_port, root, wait_until};
 use serde_json::Value;
 use servers::{Documents, RateLimitService};
 use std::fs;
@@ -81,6 +81,29 @@ fn two_gateways_count_behind_the_webdis_of_the_example() {
     let count = passed(&gateways, "ann", 150);
     assert!((100..150).contains(&count), "{count}");
     assert_eq!(gateways[0].counted("store.redis.failed_calls").unwrap(), 0);
+}
+
+/// The same gateways with a tunnel in place of the bridge, each through a socket of its own.
+#[test]
+fn two_gateways_count_through_the_tunnel_of_the_example() {
+    let redis = Redis::start().unwrap();
+    let read = |name: &str| fs::read_to_string(root().join("examples/global-redis").join(name)).unwrap();
+    // Relative to the folder of Envoy.
+    let tunnel = read("tunnel.yaml").replace("/run/envoy/", "").replace("6379", &redis.port().to_string());
+    let [whole, tunnel]: [Value; 2] =
+        [read("envoy.yaml"), tunnel].map(|text| serde_norway::from_str(&text).unwrap());
+    let parts = |name: &str| tunnel["static_resources"][name].as_array().unwrap().clone();
+    let manager =
+        &whole["static_resources"]["listeners"][0]["filter_chains"][0]["filters"][0]["typed_config"];
+    let document = &manager["http_filters"][0]["typed_config"]["config"]["configuration"]["value"];
+    let gateways = [(); 2].map(|()| {
+        let (clusters, listeners) = (parts("clusters"), parts("listeners"));
+        Gateway::start(Config { clusters, listeners, ..Config::new(document.clone()) }).unwrap()
+    });
+    let count = passed(&gateways, "ann", 150);
+    assert!((100..150).contains(&count), "{count}");
+    let failed = |gateway: &Gateway| gateway.counted("store.redis.failed_calls").unwrap();
+    assert_eq!(gateways.iter().map(failed).sum::<u64>(), 0);
 }
 
 #[test]
