@@ -11,3 +11,8 @@
 #![forbid(unsafe_code)]
 
 pub mod server;
+pub mod bounds;
+pub mod ledger;
+pub mod random;
+pub mod scenario;
+pub mod world;

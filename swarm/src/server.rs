@@ -137,7 +137,7 @@ impl Server {
         numbers?
             .into_iter()
             .map(|number| match number {
-                0.0..9e15 => Ok(number as u64),
+                0.0..9_007_199_254_740_992.0 => Ok(number as u64),
                 _ => Err(Error::runtime(format!("the reply has the number {number}"))),
             })
             .collect()
