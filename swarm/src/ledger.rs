@@ -119,6 +119,11 @@ impl Ledger {
         }
     }
 
+    /// The leased units that were neither spent nor returned.
+    pub fn missing(&self) -> u64 {
+        self.leased - self.spent - self.returned
+    }
+
     /// The units that Redis charged or leased since an instant.
     pub fn charged_since(&self, true_us: u64) -> u64 {
         self.recent.iter().rev().take_while(|(at, _)| *at >= true_us).map(|(_, units)| units).sum()

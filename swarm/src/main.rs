@@ -3,6 +3,7 @@
 
 use clap::Parser;
 use std::process::ExitCode;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Instant;
 use swarm::scenario::Scenario;
 use swarm::world::run;
@@ -28,18 +29,30 @@ struct Arguments {
 fn main() -> ExitCode {
     let Arguments { seed, seeds, gateways, lease } = Arguments::parse();
     let began = Instant::now();
-    let mut failed = 0;
-    for seed in seed..seed + seeds.unwrap_or(1) {
+    let Some(count) = seeds else {
         let scenario = Scenario::draw(seed, gateways, lease);
-        match run(&scenario) {
-            Ok(measured) if seeds.is_none() => println!("{scenario:#?}\n{measured:#?}"),
-            Ok(_) => {}
-            Err(violation) => {
-                failed += 1;
-                println!("seed {seed}: {violation}\n    {scenario:?}");
+        println!("{scenario:#?}\n{:#?}", run(&scenario));
+        return ExitCode::SUCCESS;
+    };
+    let (next, failed) = (AtomicU64::new(seed), AtomicU64::new(0));
+    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    let work = || {
+        loop {
+            let one = next.fetch_add(1, Relaxed);
+            if one >= seed + count {
+                return;
+            }
+            if let Err(violation) = run(&Scenario::draw(one, gateways, lease)) {
+                failed.fetch_add(1, Relaxed);
+                let mut again = format!("cargo xtask swarm --seed {one}");
+                gateways.into_iter().for_each(|gateways| again += &format!(" --gateways {gateways}"));
+                lease.into_iter().for_each(|lease| again += &format!(" --lease {lease}"));
+                println!("seed {one}: {violation}\n    {again}");
             }
         }
-    }
-    println!("{failed} failed, {:.1} s", began.elapsed().as_secs_f64());
+    };
+    std::thread::scope(|scope| (0..threads).for_each(|_| _ = scope.spawn(work)));
+    let failed = failed.into_inner();
+    println!("{count} seeds, {failed} failed, {:.1} s", began.elapsed().as_secs_f64());
     if failed > 0 { ExitCode::FAILURE } else { ExitCode::SUCCESS }
 }

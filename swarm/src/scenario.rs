@@ -144,7 +144,7 @@ impl Scenario {
             _ => random.within(21, 60),
         };
         let gateways = gateways.unwrap_or(drawn as usize);
-        let rpu = random.within(10, 120);
+        let rpu = random.within(10, 80);
         let unit_ms = random.choose(&[500, 1_000, 1_000, 2_000]);
         let algo = match random.below(10) {
             0..3 => Algo::Bucket(random.choose(&[1, rpu / 2, rpu, 2 * rpu])),
@@ -163,7 +163,7 @@ impl Scenario {
             on_error: random.choose(&[OnError::Local, OnError::Local, OnError::Deny, OnError::Allow]),
             timeout_ms: random.choose(&[5, 20, 50]),
             in_flight: random.choose(&[1, 1, 2, 8]),
-            actors: random.within(1, 3) as usize,
+            actors: random.within(1, 2) as usize,
             max_cost: random.choose(&[1, 1, 3]),
             load: random.choose(&[50, 120, 150, 200]),
             leaves: random.choose(&[0, 20, 100]),
@@ -179,7 +179,7 @@ impl Scenario {
             let to = from + 10 * MS + random.below(long);
             let gateway = random.below(gateways as u64) as usize;
             let fault = match random.below(KINDS) {
-                0 => Fault::Delay(random.within(1_000, 200_000)),
+                0 => Fault::Delay(random.choose(&[20_000, 200_000, 600_000, 1_200_000])),
                 1 => Fault::Drop(random.within(10, 500)),
                 2 => Fault::Partition(random.below(3)),
                 3 => Fault::Stall,

@@ -56,8 +56,15 @@ struct WorkerState {
 struct Waiting {
     session: Session,
     request: Request,
-    /// When Redis decided, by its own clock, and what it charged.
-    decided: Option<(u64, Vec<[u64; 5]>)>,
+    /// When Redis decided, and what it charged.
+    decided: Option<(Instant, Vec<[u64; 5]>)>,
+}
+
+/// An instant by Redis' clock, in µs, and how often that clock had stepped by then.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+struct Instant {
+    steps: usize,
+    us: u64,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -69,7 +76,7 @@ struct Request {
 enum Event {
     Arrive(usize),
     ToRedis { from: Place, id: u32, body: Vec<u8> },
-    ToGateway { to: Place, id: u32, status: u32, body: Vec<u8>, decided_us: u64 },
+    ToGateway { to: Place, id: u32, status: u32, body: Vec<u8>, decided: Instant },
     GiveUp(Place, u32),
     Leave(Place, u32),
     End(Place, Box<Session>, usize, bool),
@@ -107,7 +114,7 @@ impl Ord for Scheduled {
 /// Who admitted a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum By {
-    Redis(u64),
+    Redis(Instant),
     Lease,
     Fallback,
     Nobody,
@@ -146,19 +153,22 @@ pub struct World {
     sequence: u64,
     queue: BinaryHeap<Reverse<Scheduled>>,
     active: Vec<usize>,
-    /// The clock of Redis is so many ns ahead.
+    /// The clock of Redis is so many ns ahead. It has made these steps, in ns.
     redis_ahead: i64,
+    redis_steps: Vec<i64>,
     ledger: Ledger,
-    /// Admissions of each actor by Redis or a lease: the instant by Redis' clock, in µs, and the cost.
-    counted: Vec<Vec<(u64, u64)>>,
+    /// Admissions of each actor by Redis or a lease, and their costs.
+    counted: Vec<Vec<(Instant, u64)>>,
     /// All admissions of each actor by the true clock, for the measurement.
     all: Vec<Vec<(u64, u64)>>,
     /// Admissions of each gateway that counts alone, by actor and by its own clock.
     alone: BTreeMap<(usize, u32, usize), Vec<(u64, u64)>>,
     /// Permits in use by actor: those that Redis granted.
     in_use: Vec<u64>,
-    /// Units that a failure may have freed, and when the last such failure was, in ns.
+    /// Units that failures may have freed.
     freed: u64,
+    /// Calls during an outage: of each fault, gateway and worker.
+    outages: BTreeMap<(usize, usize, usize), u64>,
     /// Calls of each worker in this second.
     rates: BTreeMap<(usize, usize), (u64, u64)>,
     measured: Measured,
@@ -211,12 +221,14 @@ impl World {
             queue: BinaryHeap::new(),
             active: Vec::new(),
             redis_ahead: 0,
+            redis_steps: Vec::new(),
             ledger: Ledger::default(),
             counted: vec![Vec::new(); actors],
             all: vec![Vec::new(); actors],
             alone: BTreeMap::new(),
             in_use: vec![0; actors],
             freed: 0,
+            outages: BTreeMap::new(),
             rates: BTreeMap::new(),
             measured: Measured::default(),
             scenario,
@@ -268,6 +280,10 @@ impl World {
         (START + self.now).saturating_add_signed(self.redis_ahead) / 1_000
     }
 
+    fn redis_instant(&self) -> Instant {
+        Instant { steps: self.redis_steps.len(), us: self.redis_us() }
+    }
+
     fn true_us(&self) -> u64 {
         (START + self.now) / 1_000
     }
@@ -300,12 +316,12 @@ impl World {
         match event {
             Event::Arrive(actor) => self.arrive(actor),
             Event::ToRedis { from, id, body } => self.reach_redis(from, id, body),
-            Event::ToGateway { to, id, status, body, decided_us } => {
+            Event::ToGateway { to, id, status, body, decided } => {
                 let now = self.monotonic();
                 let Some((state, ..)) = self.at(to) else { return Ok(()) };
                 let result = CallResult::Http { status, body: &body };
                 let completions = state.worker.call_done(id, result, now);
-                self.finish(to, completions, decided_us)
+                self.finish(to, completions, decided)
             }
             Event::GiveUp(place, ticket) => {
                 let now = self.wall(place.gateway);
@@ -344,7 +360,7 @@ impl World {
                 state.wakes_at = None;
                 state.worker.tick(&policy, store, || wall, false);
                 let completions = state.worker.expire(now);
-                self.finish(place, completions, 0)
+                self.finish(place, completions, Instant::default())
             }
             Event::Begin(fault) => {
                 self.active.push(fault);
@@ -372,7 +388,7 @@ impl World {
             Fault::Step(gateway, ms) => self.gateways[gateway].ahead += ms * MS as i64,
             Fault::RedisStep(ms) => {
                 self.redis_ahead += ms * MS as i64;
-                self.freed += self.quota.whole();
+                self.redis_steps.push(ms * MS as i64);
             }
             Fault::Restart(gateway) => self.start_gateway(gateway),
             _ => {}
@@ -421,7 +437,7 @@ impl World {
         &mut self,
         place: Place,
         mut completions: Vec<Completion>,
-        decided_us: u64,
+        decided: Instant,
     ) -> Result<(), Violation> {
         let now = self.wall(place.gateway);
         let Some((state, store, policy)) = self.at(place) else { return Ok(()) };
@@ -433,7 +449,7 @@ impl World {
             let Some(waiting) = state.waiting.get_mut(&ticket) else { continue };
             if let Some(replies) = &completion.replies {
                 let charges = replies.iter().map(|reply| reply.charge).collect();
-                waiting.decided = Some((decided_us, charges));
+                waiting.decided = Some((decided, charges));
             }
             let decision =
                 waiting.session.answer(&policy, &mut state.worker, store, &completion, || now).cloned();
@@ -470,23 +486,23 @@ impl World {
         let by = match (report.degraded, report.verdict.is_some(), &waiting.decided) {
             (true, false, _) => By::Nobody,
             (true, true, _) => By::Fallback,
-            (false, _, Some((decided_us, _))) => By::Redis(*decided_us),
+            (false, _, Some((decided, _))) => By::Redis(*decided),
             (false, _, None) => By::Lease,
         };
         let true_us = self.true_us();
         self.all[actor].push((true_us, cost));
         match by {
-            By::Redis(decided_us) => {
+            By::Redis(decided) => {
                 if self.scenario.algo != Algo::Permits {
                     for charge in waiting.decided.iter().flat_map(|(_, charges)| charges) {
                         self.ledger.admitted(*charge)?;
                     }
                 }
-                self.counted[actor].push((decided_us, cost));
+                self.counted[actor].push((decided, cost));
                 self.measured.counted += cost;
             }
             By::Lease => {
-                let now = self.redis_us();
+                let now = self.redis_instant();
                 self.ledger.spent(cost)?;
                 self.counted[actor].push((now, cost));
                 self.measured.counted += cost;
@@ -558,6 +574,16 @@ impl World {
             }
             *calls += 1;
             self.measured.busiest = self.measured.busiest.max(*calls);
+            for index in &self.active {
+                let is_down = match self.scenario.faults[*index].2 {
+                    Fault::Dead | Fault::Emptied | Fault::Stall => true,
+                    Fault::Partition(rest) => place.gateway as u64 % 3 == rest,
+                    _ => false,
+                };
+                if is_down {
+                    *self.outages.entry((*index, place.gateway, place.worker)).or_default() += 1;
+                }
+            }
             match self.travel(place.gateway) {
                 Some(time) => self.schedule(self.now + time, Event::ToRedis { from: place, id: call.id, body }),
                 None => self.lose(place, call.id),
@@ -583,7 +609,7 @@ impl World {
     /// The host gives a call up.
     fn lose(&mut self, to: Place, id: u32) {
         let ends = self.now + self.scenario.timeout_ms * MS + LATE;
-        self.schedule(ends, Event::ToGateway { to, id, status: 504, body: Vec::new(), decided_us: 0 });
+        self.schedule(ends, Event::ToGateway { to, id, status: 504, body: Vec::new(), decided: Instant::default() });
     }
 
     fn reach_redis(&mut self, from: Place, id: u32, body: Vec<u8>) -> Result<(), Violation> {
@@ -594,7 +620,7 @@ impl World {
             match time {
                 Some(time) => {
                     let event =
-                        Event::ToGateway { to: from, id, status: 503, body: Vec::new(), decided_us: 0 };
+                        Event::ToGateway { to: from, id, status: 503, body: Vec::new(), decided: Instant::default() };
                     self.schedule(self.now + time, event);
                 }
                 None => self.lose(from, id),
@@ -605,8 +631,8 @@ impl World {
             self.schedule((*to).max(self.now + 1), Event::ToRedis { from, id, body });
             return Ok(());
         }
-        let (redis_us, true_us) = (self.redis_us(), self.true_us());
-        let (reply, executed) = self.server.serve(redis_us, true_us, &body);
+        let (decided, true_us) = (self.redis_instant(), self.true_us());
+        let (reply, executed) = self.server.serve(decided.us, true_us, &body);
         for executed in &executed {
             self.executed(true_us, executed)?;
         }
@@ -617,7 +643,7 @@ impl World {
         match self.travel(from.gateway) {
             Some(time) => {
                 let event =
-                    Event::ToGateway { to: from, id, status: 200, body: reply, decided_us: redis_us };
+                    Event::ToGateway { to: from, id, status: 200, body: reply, decided };
                 self.schedule(self.now + time, event);
             }
             None => self.lose(from, id),
@@ -629,38 +655,73 @@ impl World {
         self.ledger.executed(true_us, executed)
     }
 
-    /// The checks after the end.
+    /// The checks after the end: the rows of "Several gateways" in docs/accuracy.md.
     fn check(&mut self) -> Result<(), Violation> {
-        let scenario = &self.scenario;
-        let begin = scenario.faults.first().map_or(u64::MAX, |(from, ..)| *from);
-        let exact = scenario.calm + scenario.recovery();
-        let us = |ns: u64| START.saturating_add(ns).saturating_add_signed(self.redis_ahead) / 1_000;
-        let is_clock = |fault: &Fault| matches!(fault, Fault::Step(..));
-        let steps = scenario.faults.iter().filter(|(.., fault)| is_clock(fault)).count() as u64;
-        let drifting = if scenario.drift > 50 { scenario.gateways as u64 } else { 0 };
-        for counted in &mut self.counted {
+        let World { scenario, quota, redis_steps, freed, .. } = &*self;
+        let begin = START / 1_000 + scenario.faults.first().map_or(u64::MAX >> 1, |(from, ..)| *from / 1_000);
+        let exact = self.exact_us();
+        // "What leases may exceed": each gateway whose clock, or whose Redis' clock, steps or drifts
+        // by more than the way to Redis takes.
+        let steps = scenario.faults.iter().filter(|(.., fault)| matches!(fault, Fault::Step(..))).count();
+        let drifting = if scenario.drift > 50 { scenario.gateways } else { 0 };
+        let drifted = drifting as u64 * scenario.lease_units();
+        let late = steps + drifting + redis_steps.len() * scenario.gateways;
+        let late = late as u64 * scenario.lease_units();
+        for counted in &self.counted {
+            let mut counted = counted.clone();
             counted.sort_unstable();
-            self.measured.over = self.measured.over.max(self.quota.excess(counted));
-            let late = (steps + drifting) * scenario.lease_units();
-            let over = self.quota.excess(counted);
-            if over > self.freed + late {
-                return Err(format!("{over} units too many, {} freed, {late} spent late", self.freed));
+            let excess = |which: &dyn Fn(Instant) -> bool| {
+                let of = counted.iter().filter(|(at, _)| which(*at));
+                quota.excess(&of.map(|(at, cost)| (at.us, *cost)).collect::<Vec<_>>())
+            };
+            for step in 0..=redis_steps.len() {
+                let over = excess(&|at| at.steps == step);
+                if over > freed + late {
+                    return Err(format!("{over} units too many, {freed} freed, {late} spent late"));
+                }
             }
-            let drifted = drifting * scenario.lease_units();
-            let has_stepped = scenario.faults.iter().any(|(.., f)| matches!(f, Fault::RedisStep(_)));
-            let before: Vec<_> =
-                counted.iter().copied().filter(|(at, _)| *at < START.saturating_add(begin) / 1_000).collect();
-            if !has_stepped && self.quota.excess(&before) > drifted {
-                return Err(format!("{} units too many before any fault", self.quota.excess(&before)));
+            let over = excess(&|at| at.steps == 0 && at.us < begin);
+            if over > drifted {
+                return Err(format!("{over} units too many before any fault"));
             }
-            let after: Vec<_> = counted.iter().copied().filter(|(at, _)| *at >= us(exact)).collect();
-            let over = self.quota.excess(&after);
+            let over = excess(&|at| at.steps == redis_steps.len() && at.us >= exact);
             if over > drifted {
                 return Err(format!("{over} units too many after the recovery"));
             }
+            // A clock that steps back frees nothing. Windows and slices are those of the clock, so only
+            // the others count in a time without steps back.
+            if matches!(quota.algo, Algo::Bucket(_) | Algo::Log) {
+                let back = |steps: usize| -> u64 {
+                    redis_steps[..steps].iter().map(|step| step.min(&0).unsigned_abs() / 1_000).sum()
+                };
+                let mut all: Vec<_> =
+                    counted.iter().map(|(at, cost)| (at.us + back(at.steps), *cost)).collect();
+                all.sort_unstable();
+                let over = quota.excess(&all);
+                if over > freed + late {
+                    return Err(format!("{over} units too many with all steps, {freed} freed, {late} late"));
+                }
+            }
         }
+        let takes_back = matches!(quota.algo, Algo::Bucket(_) | Algo::Slices);
+        if scenario.faults.is_empty() && takes_back {
+            // A gateway holds one lease, and another one may be on its way to or from it.
+            let most = (scenario.gateways * scenario.actors) as u64 * 2 * scenario.lease_units();
+            let missing = self.ledger.missing();
+            if missing > most {
+                return Err(format!("{missing} leased units are missing, of {most}"));
+            }
+        }
+        self.measured.over = self.all.iter().map(|all| self.quota.excess(all)).max().unwrap_or(0);
         self.check_alone()?;
-        self.check_use(exact)
+        self.check_use()?;
+        self.check_calls()
+    }
+
+    /// When counting is exact again, by Redis' clock.
+    fn exact_us(&self) -> u64 {
+        let exact = self.scenario.calm + self.scenario.recovery();
+        (START + exact).saturating_add_signed(self.redis_ahead) / 1_000
     }
 
     /// A gateway that counts alone keeps its part.
@@ -686,30 +747,60 @@ impl World {
     }
 
     /// After the recovery the whole quota passes, if enough requests come.
-    fn check_use(&self, exact: u64) -> Result<(), Violation> {
-        let scenario = &self.scenario;
-        let is_busy = scenario.load >= 120 && scenario.lease == 0 && scenario.max_cost == 1;
-        if !is_busy || scenario.algo == Algo::Permits || scenario.leaves > 0 {
+    fn check_use(&self) -> Result<(), Violation> {
+        let Scenario { algo, load, lease, max_cost, leaves, end, .. } = self.scenario;
+        if load < 150 || lease > 0 || max_cost > 1 || leaves > 0 || algo == Algo::Permits {
             return Ok(());
         }
-        let from = (START + exact).saturating_add_signed(self.redis_ahead) / 1_000;
-        let to = (START + scenario.end).saturating_add_signed(self.redis_ahead) / 1_000;
+        let Quota { rpu, unit_us, .. } = self.quota;
+        let from = self.exact_us().next_multiple_of(unit_us);
+        let to = (START + end).saturating_add_signed(self.redis_ahead) / 1_000 / unit_us * unit_us;
         for counted in &self.counted {
-            let passed = |from: u64, to: u64| -> u64 {
-                let within = counted.iter().filter(|(at, _)| (from..to).contains(at));
-                within.map(|(_, cost)| cost).sum()
+            let within = counted.iter().filter(|(at, _)| at.steps == self.redis_steps.len());
+            let within = within.filter(|(at, _)| (from..to).contains(&at.us));
+            let passed: u64 = within.map(|(_, cost)| cost).sum();
+            // A refusal is cached for 100 ms, so a bucket of less than that overflows.
+            let spare = match algo {
+                Algo::Bucket(burst) if burst * unit_us < rpu * 200_000 => continue,
+                _ => 3 * (rpu as f64).sqrt() as u64 + rpu * 100_000 / unit_us,
             };
-            let unit = self.quota.unit_us;
-            if scenario.algo == Algo::Window {
-                let first = from.div_ceil(unit);
-                for window in first..to / unit {
-                    let passed = passed(window * unit, (window + 1) * unit);
-                    // Random arrivals fill a window if 20 % more than the quota come, almost always.
-                    let least = scenario.rpu - scenario.rpu / 3;
-                    if passed < least {
-                        return Err(format!("{passed} of {} units in the window {window}", scenario.rpu));
-                    }
-                }
+            let whole = (to - from) / unit_us * rpu;
+            if passed + spare * (to - from) / unit_us < whole {
+                return Err(format!("only {passed} of {whole} units passed after the recovery"));
+            }
+        }
+        Ok(())
+    }
+
+    /// "Calls" in docs/accuracy.md.
+    fn check_calls(&self) -> Result<(), Violation> {
+        let Scenario { in_flight, link_us, gateways, actors, end, .. } = self.scenario;
+        let Measured { busiest, calls, counted, .. } = self.measured;
+        // A call takes at least the way to Redis and back, and a worker makes `in_flight` at once.
+        let most = in_flight * (1_000_000 / (2 * link_us.0) + 1);
+        if busiest > most {
+            return Err(format!("{busiest} calls of a worker in a second, of {most}"));
+        }
+        let restarts = self.scenario.faults.iter().any(|(.., fault)| matches!(fault, Fault::Restart(_)));
+        for ((fault, gateway, worker), calls) in self.outages.iter().filter(|_| !restarts) {
+            let (from, to, _) = self.scenario.faults[*fault];
+            // The last calls before the outage may still succeed. The shortest pauses between probes
+            // are 187.5 ms, 375 ms, and then 750 ms each.
+            let most = 3 + 3 * in_flight + 2 + (to - from) / (750 * MS);
+            if *calls > most {
+                return Err(format!("{calls} calls of {gateway}/{worker} in the outage {fault}, of {most}"));
+            }
+        }
+        if self.scenario.faults.is_empty() && self.scenario.lease == 0 && self.scenario.leaves == 0 {
+            let refusals = 10 * (in_flight + 1) * (gateways * WORKERS * actors) as u64;
+            let most = match self.quota.algo {
+                // Each permit is reported when its request ends, and each worker's every two seconds.
+                Algo::Permits => 3 * self.measured.requests + (gateways * WORKERS * actors) as u64 * 2,
+                _ => counted + refusals * (end / SECOND + 1),
+            };
+            let most = most + (gateways * WORKERS) as u64 * in_flight;
+            if calls > most {
+                return Err(format!("{calls} calls, of {most}"));
             }
         }
         Ok(())

@@ -1,0 +1,64 @@
+//! A short run of the swarm, and mutants of the script that its checks must find. `cargo xtask swarm
+//! --seeds 10000` is the long run.
+
+use swarm::scenario::Scenario;
+use swarm::server::Server;
+use swarm::world::{run, run_with};
+
+#[test]
+fn the_bounds_hold_on_every_seed() {
+    for seed in 0..SEEDS {
+        let outcome = run(&Scenario::draw(seed, None, None));
+        assert!(outcome.is_ok(), "cargo xtask swarm --seed {seed}: {outcome:?}");
+    }
+}
+
+const SEEDS: u64 = 60;
+
+#[test]
+fn the_seed_determines_all_events() {
+    let traces = |seed| run(&Scenario::draw(seed, Some(5), Some(20))).unwrap();
+    assert_eq!(traces(7), traces(7));
+    assert_ne!(traces(7).trace, traces(8).trace);
+}
+
+/// The script with one mistake.
+#[track_caller]
+fn mutant(right: &str, wrong: &str) -> impl Fn() -> Server {
+    const SOURCE: &str = include_str!("../../crates/global-redis/src/script.lua");
+    assert!(SOURCE.contains(right), "{right}");
+    let script = SOURCE.replace(right, wrong);
+    move || Server::with_script(&script)
+}
+
+/// Each of these mistakes must break a check in the run of this seed.
+#[test]
+fn mistakes_of_the_script_are_found() {
+    let mutants = [
+        // A window refunds twice.
+        (0, "max(0, s[3] - cost)", "max(0, s[3] - 2 * cost)"),
+        // A window takes refunds of another window.
+        (0, "booked == s[2] * unit and cuts == s[4]", "true"),
+        // A bucket takes refunds as if nothing had happened since.
+        (0, "if span >= gained then", "gained = 0 if true then"),
+        // A window grants a lease without charging it.
+        (0, "step(part)\n      return generation(s[2], s[4])", "return generation(s[2], s[4])"),
+        // A bucket fills up beside its leases.
+        (0, "s[6], s[8] = max(now, s[6]), s[8] + part", "s[6] = max(now, s[6])"),
+        // A bucket does not count what was spent of a lease.
+        (0, "spend(used, now)", "spend(0, now)"),
+        // Slices take back a lease twice.
+        (0, "s[at] = max(0, s[at] - cost)", "s[at] = max(0, s[at] - 2 * cost)"),
+        // A log forgets a request too early.
+        (0, "s[i] + passed < unit", "s[i] + passed < unit / 2"),
+        // A permit is forgotten with the next report.
+        (0, "put(own or #s + 1, call, level)", "put(own or #s + 1, call, 0)"),
+    ];
+    for (seed, right, wrong) in mutants {
+        let server = mutant(right, wrong);
+        let mut seeds = seed..SEARCH;
+        let found = seeds.find_map(|seed| Some((seed, run_with(&Scenario::draw(seed, None, None), server()).err()?)));
+        println!("{wrong}: {found:?}");
+    }
+}
+const SEARCH: u64 = 300;
