@@ -10,9 +10,10 @@
 //! ```
 #![forbid(unsafe_code)]
 
-pub mod server;
 pub mod bounds;
 pub mod ledger;
+pub mod measure;
 pub mod random;
 pub mod scenario;
+pub mod server;
 pub mod world;

@@ -65,6 +65,8 @@ pub struct Scenario {
     pub leaves: u64,
     /// The time of a message from a gateway to Redis or back, in µs: at least, and on average more.
     pub link_us: (u64, u64),
+    /// By how many ms a gateway's clock may be ahead of Redis' clock, or behind it.
+    pub clocks_ms: u64,
     /// How much faster or slower than Redis' clock a gateway's clock may run, in 10⁻⁶.
     pub drift: u64,
     /// What breaks, and from when to when, in ns from the start.
@@ -128,6 +130,7 @@ impl Scenario {
             load: 150,
             leaves: 0,
             link_us: (300, 200),
+            clocks_ms: 5,
             drift: 0,
             faults: Vec::new(),
             calm: 0,
@@ -168,6 +171,7 @@ impl Scenario {
             load: random.choose(&[50, 120, 150, 200]),
             leaves: random.choose(&[0, 20, 100]),
             link_us: (random.within(300, 600), random.within(50, 800)),
+            clocks_ms: 2_000,
             drift: random.choose(&[0, 50, 50, 1_000]),
             ..Scenario::calm(seed, gateways, algo, lease)
         };

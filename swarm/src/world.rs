@@ -203,7 +203,8 @@ impl World {
         let drift = scenario.drift;
         let gateways = (0..scenario.gateways)
             .map(|_| {
-                let ahead = random.below(4 * SECOND) as i64 - 2 * SECOND as i64;
+                let spread = scenario.clocks_ms * MS;
+                let ahead = random.below(2 * spread) as i64 - spread as i64;
                 let drift = random.below(2 * drift + 1) as i64 - drift as i64;
                 let store = Portable::probe(Simulated::new(Rules::Strict)).expect("a store");
                 Gateway { store, workers: Vec::new(), starts: 0, ahead, drift }
@@ -755,6 +756,9 @@ impl World {
         let Quota { rpu, unit_us, .. } = self.quota;
         let from = self.exact_us().next_multiple_of(unit_us);
         let to = (START + end).saturating_add_signed(self.redis_ahead) / 1_000 / unit_us * unit_us;
+        if to <= from {
+            return Ok(());
+        }
         for counted in &self.counted {
             let within = counted.iter().filter(|(at, _)| at.steps == self.redis_steps.len());
             let within = within.filter(|(at, _)| (from..to).contains(&at.us));
