@@ -135,7 +135,9 @@ impl Charge {
         let Charge { charged, admitted, refunded } = self;
         match admitted + refunded <= *charged {
             true => Ok(()),
-            false => Err(format!("{what}: {charged} charged, but {admitted} admitted and {refunded} refunded")),
+            false => {
+                Err(format!("{what}: {charged} charged, but {admitted} admitted and {refunded} refunded"))
+            }
         }
     }
 }

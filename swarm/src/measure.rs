@@ -102,9 +102,12 @@ text { font: 12px system-ui, sans-serif; fill: #24292f }
 }
 ";
 
+/// A title, the highest value, the number of grid lines, and the value of a row.
+type Panel<'a> = (&'a str, f64, f64, &'a dyn Fn(&Row) -> f64);
+
 /// The rows as bars: a group for each number of gateways, a bar for each lease.
 pub fn svg(rows: &[Row]) -> String {
-    let panels: [(&str, f64, f64, &dyn Fn(&Row) -> f64); 3] = [
+    let panels: [Panel; 3] = [
         // Each grid line of the first panel is ten times the one below.
         ("calls of Redis a second, by powers of ten", 5.0, 5.0, &|row| row.calls.max(1.0).log10()),
         ("passes, in % of the quota", 120.0, 4.0, &|row| row.passed),
@@ -150,12 +153,13 @@ pub fn svg(rows: &[Row]) -> String {
                     "<rect class=\"b{bar}\" x=\"{x:.1}\" y=\"{y:.1}\" width=\"26\" height=\"{tall:.1}\"/>"
                 ));
             }
+            let noun = if *gateways == 1 { "gateway" } else { "gateways" };
             let (middle, base) = (left + group / 2.0, bottom + 16.0);
             put(format!(
-                "<text class=\"axis\" x=\"{middle:.1}\" y=\"{base}\" text-anchor=\"middle\">{gateways} gateways</text>"
+                "<text class=\"axis\" x=\"{middle:.1}\" y=\"{base}\" text-anchor=\"middle\">{gateways} {noun}</text>"
             ));
         }
     }
     put("</svg>".into());
-    out.replace(" 1 gateways<", " 1 gateway<").replace(">1 gateways<", ">1 gateway<")
+    out
 }

@@ -197,8 +197,7 @@ fn options(scenario: &Scenario) -> (Policy, GlobalStoreOptions) {
 impl World {
     fn new(scenario: Scenario, server: Server) -> World {
         let (policy, _) = options(&scenario);
-        let quota =
-            Quota { algo: scenario.algo, rpu: scenario.rpu, unit_us: scenario.unit_ms * 1_000 };
+        let quota = Quota { algo: scenario.algo, rpu: scenario.rpu, unit_us: scenario.unit_ms * 1_000 };
         let mut random = Random::new(mix(scenario.seed));
         let drift = scenario.drift;
         let gateways = (0..scenario.gateways)
@@ -464,12 +463,7 @@ impl World {
     }
 
     /// A request has its decision.
-    fn decide(
-        &mut self,
-        place: Place,
-        mut waiting: Waiting,
-        decision: &Decision,
-    ) -> Result<(), Violation> {
+    fn decide(&mut self, place: Place, mut waiting: Waiting, decision: &Decision) -> Result<(), Violation> {
         let Request { actor, cost } = waiting.request;
         let passes = match decision.outcome {
             Outcome::Pass => true,
@@ -586,7 +580,9 @@ impl World {
                 }
             }
             match self.travel(place.gateway) {
-                Some(time) => self.schedule(self.now + time, Event::ToRedis { from: place, id: call.id, body }),
+                Some(time) => {
+                    self.schedule(self.now + time, Event::ToRedis { from: place, id: call.id, body })
+                }
                 None => self.lose(place, call.id),
             }
         }
@@ -610,7 +606,10 @@ impl World {
     /// The host gives a call up.
     fn lose(&mut self, to: Place, id: u32) {
         let ends = self.now + self.scenario.timeout_ms * MS + LATE;
-        self.schedule(ends, Event::ToGateway { to, id, status: 504, body: Vec::new(), decided: Instant::default() });
+        self.schedule(
+            ends,
+            Event::ToGateway { to, id, status: 504, body: Vec::new(), decided: Instant::default() },
+        );
     }
 
     fn reach_redis(&mut self, from: Place, id: u32, body: Vec<u8>) -> Result<(), Violation> {
@@ -620,8 +619,13 @@ impl World {
             let time = self.travel(from.gateway);
             match time {
                 Some(time) => {
-                    let event =
-                        Event::ToGateway { to: from, id, status: 503, body: Vec::new(), decided: Instant::default() };
+                    let event = Event::ToGateway {
+                        to: from,
+                        id,
+                        status: 503,
+                        body: Vec::new(),
+                        decided: Instant::default(),
+                    };
                     self.schedule(self.now + time, event);
                 }
                 None => self.lose(from, id),
@@ -643,8 +647,7 @@ impl World {
         self.trace(mix(reply.len() as u64));
         match self.travel(from.gateway) {
             Some(time) => {
-                let event =
-                    Event::ToGateway { to: from, id, status: 200, body: reply, decided };
+                let event = Event::ToGateway { to: from, id, status: 200, body: reply, decided };
                 self.schedule(self.now + time, event);
             }
             None => self.lose(from, id),

@@ -133,7 +133,7 @@ fn other_commands_are_errors() {
 fn a_replica_lacks_the_latest_writes() {
     let mut server = Server::with_script("redis.call('SET', KEYS[1], ARGV[1], 'PX', 90000) return {1}");
     let [a, b] = [["a".to_owned()], ["b".to_owned()]];
-    let mut set = |server: &mut Server, at: u64, key: &[String], value: &str| {
+    let set = |server: &mut Server, at: u64, key: &[String], value: &str| {
         assert_eq!(server.run(at, at, key, &[value.to_owned()]).unwrap(), [1]);
     };
     set(&mut server, 1_000, &a, "1");
