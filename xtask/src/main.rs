@@ -18,6 +18,7 @@ mod programs;
 mod report;
 mod soak;
 mod step;
+mod swarm;
 mod test;
 mod tool;
 mod typos;
@@ -117,6 +118,13 @@ enum Task {
         #[arg(long, default_value_t = 10.0)]
         minutes: f64,
     },
+    /// Simulate many gateways that count in one Redis, with faults; `--help` lists the options
+    #[command(disable_help_flag = true)]
+    Swarm {
+        /// Arguments of the simulation
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        arguments: Vec<String>,
+    },
     /// Run the example of a rate limit service with the `limitador-server` of this machine
     Limitador,
     /// Build nginx with ngx_wasm_module from sources, and run the tests of Diana in nginx
@@ -167,6 +175,7 @@ fn run(task: Task) -> Result<()> {
         }
         Task::Report { update, filter } => report::run(update, filter.as_deref()),
         Task::Soak { minutes } => soak::run(minutes),
+        Task::Swarm { arguments } => swarm::run(&arguments),
         Task::Limitador => limitador::run(),
         Task::Nginx { source, filter } => nginx::run(&source, filter.as_deref()),
         Task::Versions => versions::run(),

@@ -12,7 +12,7 @@
 //!
 //! **Bound.** The cell holds at most one piece; the surplus of a deposit returns to the store. One
 //! worker fetches at a time. Quota expires by this gateway's clock, counted from before the query
-//! was sent. So no quota is spent later than the store assumes.
+//! was sent. So no quota is spent later than the store assumes, unless this clock steps back.
 
 use super::bytes::{u32_at, u64_at, write};
 use super::{Admission, Algorithm, Charge, EvictionRank, Parameters, Quota, Reservation, Reserve, Verdict};

@@ -1,0 +1,60 @@
+//! A short run of the swarm, and mutants of the script that its checks must find. `cargo xtask swarm
+//! --seeds 10000` is the long run.
+
+use swarm::scenario::Scenario;
+use swarm::server::Server;
+use swarm::world::{run, run_with};
+
+/// A second or two. The long run has 10,000.
+const SEEDS: u64 = 30;
+
+#[test]
+fn the_bounds_hold_on_every_seed() {
+    for seed in 0..SEEDS {
+        let outcome = run(&Scenario::draw(seed, None, None));
+        assert!(outcome.is_ok(), "cargo xtask swarm --seed {seed}: {outcome:?}");
+    }
+}
+
+#[test]
+fn the_seed_determines_all_events() {
+    let traces = |seed| run(&Scenario::draw(seed, Some(5), Some(20))).unwrap();
+    assert_eq!(traces(7), traces(7));
+    assert_ne!(traces(7).trace, traces(8).trace);
+}
+
+/// The script with one mistake.
+#[track_caller]
+fn mutant(right: &str, wrong: &str) -> Server {
+    const SOURCE: &str = include_str!("../../crates/global-redis/src/script.lua");
+    assert!(SOURCE.contains(right), "{right}");
+    Server::with_script(&SOURCE.replace(right, wrong))
+}
+
+/// Each of these mistakes must break a check in the run of this seed.
+#[test]
+fn mistakes_of_the_script_are_found() {
+    let mutants = [
+        // A window refunds twice.
+        (18, "max(0, s[3] - cost)", "max(0, s[3] - 2 * cost)"),
+        // A bucket takes refunds as if nothing had happened since.
+        (17, "if span >= gained then", "gained = 0 if true then"),
+        // A window grants a lease without charging it.
+        (44, "step(part)\n      return generation(s[2], s[4])", "return generation(s[2], s[4])"),
+        // A bucket fills up beside its leases.
+        (0, "s[6], s[8] = max(now, s[6]), s[8] + part", "s[6] = max(now, s[6])"),
+        // A bucket does not count what was spent of a lease.
+        (72, "spend(used, now)", "spend(0, now)"),
+        // Slices take back a lease twice.
+        (31, "s[at] = max(0, s[at] - cost)", "s[at] = max(0, s[at] - 2 * cost)"),
+        // A log forgets a request too early.
+        (54, "s[i] + passed < unit", "s[i] + passed < unit / 2"),
+        // A permit is forgotten with the next report.
+        (78, "put(own or #s + 1, call, level)", "put(own or #s + 1, call, 0)"),
+    ];
+    for (seed, right, wrong) in mutants {
+        let outcome = run_with(&Scenario::draw(seed, None, None), mutant(right, wrong));
+        println!("{wrong}: {outcome:?}");
+        assert!(outcome.is_err(), "no check finds `{wrong}` in the run of seed {seed}");
+    }
+}
