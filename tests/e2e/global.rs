@@ -28,6 +28,7 @@ macro_rules! over_webdis_and_bridge {
 mod acl;
 mod batches;
 mod carriers;
+mod counted;
 mod exact;
 mod faults;
 mod garbage;

@@ -37,6 +37,7 @@ mod rate_limit_service;
 mod reload;
 mod reservations;
 mod script;
+mod shares;
 mod store_client;
 mod waiting;
 mod warnings;

@@ -105,11 +105,16 @@ fn missing_replicas(model: &Model, findings: &mut Findings) {
         |rule: &Value| rule.get("on_error").is_none_or(|on_error| on_error.text() == Some("local"));
     let needs = model.enforced().any(|(_, rule)| rule.is_global && counts_alone(rule.value));
     if let Some(store) = store(model).filter(|store| needs && store.entry("replicas").is_none()) {
+        let is_service = model.root.get("store").is_some_and(|store| store.get("redis").is_none());
+        let help = match is_service {
+            true => "write `replicas` with the number of gateways, even if there is only one",
+            false => "write `replicas: auto`, or the number of gateways, even if there is only one",
+        };
         findings.add(
             code::STORE_REPLICAS,
             &head(store),
             "`replicas` is missing: if the store is down, each gateway admits the whole of each global quota",
-            Some("write `replicas` with the number of gateways, even if there is only one"),
+            Some(help),
         );
     }
 }
@@ -119,8 +124,10 @@ fn counts_of_replicas(model: &Model, replicas: u64, findings: &mut Findings) {
     let has_global = model.enforced().any(|(_, rule)| rule.is_global);
     let entry = store.and_then(|store| store.entry("replicas"));
     let stated = entry.and_then(|entry| entry.value.whole()).unwrap_or(1);
+    let is_counted = entry.is_some_and(|entry| entry.value.text() == Some("auto"));
     if let Some(store) = store
         && has_global
+        && !is_counted
         && stated != replicas
     {
         let place = entry.map_or_else(|| head(store), |entry| entry.value.range.clone());

@@ -59,7 +59,7 @@ pub fn definitions() -> Vec<(&'static str, Shape)> {
                         .or("diana"),
                         key("headers", "Further headers of each call.", map(Shape::Scalar)),
                     ],
-                    common(1),
+                    common(1, Shape::Any(vec![Shape::Whole(1, 10_000), Shape::Matching("^auto$")])),
                 ]
                 .concat(),
                 one_of: vec![vec!["cluster", "clusters"]],
@@ -80,7 +80,7 @@ pub fn definitions() -> Vec<(&'static str, Shape)> {
                         key("domain", "The domain in which the service counts.", Shape::Matching(".+"))
                             .or("diana"),
                     ],
-                    common(64),
+                    common(64, Shape::Whole(1, 10_000)),
                 ]
                 .concat(),
             ),
@@ -101,7 +101,7 @@ pub fn definitions() -> Vec<(&'static str, Shape)> {
 }
 
 /// The keys of either kind of store.
-fn common(in_flight: u64) -> Vec<Key> {
+fn common(in_flight: u64, replicas: Shape) -> Vec<Key> {
     let secret = Shape::Any(vec![Shape::Matching(SECRET), Shape::Def("secret")]);
     vec![
         key("secret", "The key of the hash that names each count, the same in all gateways.", secret)
@@ -112,12 +112,8 @@ fn common(in_flight: u64) -> Vec<Key> {
             Shape::Span(Span::from_ms(1), secs(10)),
         )
         .or("50ms"),
-        key(
-            "replicas",
-            "The number of gateways that divide a quota while the store is down.",
-            Shape::Whole(1, 10_000),
-        )
-        .or(1),
+        key("replicas", "The number of gateways that divide a quota while the store is down.", replicas)
+            .or(1),
         key("in_flight", "How many calls a worker makes at once to each cluster.", Shape::Whole(1, 1_024))
             .or(in_flight),
     ]

@@ -39,7 +39,7 @@ pub(super) struct Weight<'a> {
     /// Whether requests are settled at their end.
     pub(super) settles: bool,
     /// Whether settling may charge more than was charged on arrival.
-    borrows: bool,
+    pub(super) borrows: bool,
     pub(super) headroom: Option<RuleHeadroom<'a>>,
 }
 

@@ -2,13 +2,16 @@
 
 use super::counter::{Weight, count};
 use super::global_store::GlobalStore;
+use super::headroom::{RuleHeadroom, apply_part};
 use super::overlay::Reading;
 use super::penalty::penalty;
+use super::share::Share;
 use diana_base::map::KeyMap;
 use diana_document::{Error, Errors, Fields, Node, Value};
 use diana_limiter::algorithm::{AlgorithmKind, Quota, lease::Lease};
-use diana_limiter::policy::{Counter, Counters, GlobalDraft, OnError};
+use diana_limiter::policy::{Counter, Counters, GlobalDraft, Headroom, OnError, Replicas};
 use diana_limiter::response;
+use std::sync::Arc;
 
 const NO_STORE: &str = "a global rule is counted in a store, and there is none: write \
     `store: {redis: {cluster: …, secret: …}}` at the top, beside `limits`";
@@ -56,7 +59,7 @@ enum NoStore {
 pub(super) struct Rule<'a> {
     on_error: OnError,
     lease: LeaseSize<'a>,
-    replicas: u64,
+    replicas: Arc<Replicas>,
     /// Whether the global store counts fixed windows only.
     pub(super) windows_only: bool,
 }
@@ -132,13 +135,15 @@ impl Reader<'_> {
         let on_error = fields.take("on_error").and_then(|node| node.choice("value", &choices));
         let lease = fields.take("lease").and_then(lease_size).unwrap_or(LeaseSize::Nothing);
         let windows_only = self.store.is_some_and(|store| store.is_service);
-        let replicas = self.store.map_or(1, |store| store.replicas);
+        let replicas =
+            self.store.map_or_else(|| Arc::new(Replicas::fixed(1)), |store| Arc::clone(&store.replicas));
         let (part, whole, node) = match (&lease, fields.take("rpu").map(|rpu| rpu.value())) {
             (LeaseSize::Units(units, node), Some(Value::Whole(rpu))) => (*units, *rpu, Some(node)),
             (LeaseSize::Percent(percent, node), _) => (*percent, 100, Some(node)),
             _ => (0, 0, None),
         };
-        let is_too_large = replicas > 1 && part.saturating_mul(replicas) > whole / 2;
+        let number = replicas.number();
+        let is_too_large = number > 1 && part.saturating_mul(number) > whole / 2;
         self.warnings.extend(node.filter(|_| is_too_large).map(|node| node.warning(TOO_LARGE)));
         Some(Rule { on_error: on_error.unwrap_or(OnError::Local), lease, replicas, windows_only })
     }
@@ -164,7 +169,7 @@ fn lease_size(node: Node) -> Option<LeaseSize> {
 /// Compiles the quota of a rule, or of an override, for each of its roles.
 pub(super) fn roles(
     fields: &mut Fields,
-    kind: Option<&AlgorithmKind>,
+    kind: Option<&'static AlgorithmKind>,
     global: Option<&Rule>,
     weight: Weight,
 ) -> Option<Roles> {
@@ -191,11 +196,11 @@ pub(super) fn roles(
     }
     let fallback = match global.on_error {
         OnError::Local => {
-            let fallback = penalized(scaled(fields, kind?, global.replicas, weight)?);
-            Some(match weight.headroom {
-                Some(headroom) => headroom.apply_part(fallback, global.replicas, weight.least),
-                None => fallback,
-            })
+            let share = WholeQuota::read(fields, kind?, weight).share(&global.replicas)?;
+            let headroom = share.headroom;
+            let mut fallback = penalized(share);
+            fallback.headroom = headroom;
+            Some(fallback)
         }
         OnError::Allow | OnError::Deny => None,
     };
@@ -243,14 +248,23 @@ fn windows_only(fields: &mut Fields, kind: &AlgorithmKind, primary: &Counter) ->
     }
 }
 
-/// The rule for one of several gateways: each quantity is divided by `replicas`, but stays at least
-/// the cost of a request. If `rpu` is rounded down, a burst or a queue takes up to twice as long.
-/// If that is too long, the burst or the queue is halved.
-fn scaled(fields: &mut Fields, kind: &AlgorithmKind, replicas: u64, weight: Weight) -> Option<Counter> {
-    let part = |number: u64| number.checked_div(replicas).unwrap_or(number).max(weight.least.min(number));
-    let tokens = if fields.take("warm_up").is_some() { COLD_TOKENS } else { 0 };
-    let least = tokens.saturating_mul(weight.least);
-    [1u64, 2].into_iter().find_map(|divisor| {
+/// The keys of a quota, from which the share of one of several gateways is compiled.
+struct WholeQuota {
+    /// The keys as an object.
+    keys: Value,
+    kind: &'static AlgorithmKind,
+    /// The weight of a request, without the headroom.
+    least: u64,
+    settles: bool,
+    borrows: bool,
+    headroom: Option<Headroom>,
+    /// The tokens of the cheapest request.
+    least_tokens: u64,
+}
+
+impl WholeQuota {
+    fn read(fields: &mut Fields, kind: &'static AlgorithmKind, weight: Weight) -> WholeQuota {
+        let Weight { least, settles, borrows, headroom } = weight;
         let mut entries: Vec<(String, Value)> = Vec::new();
         for key in ["rpu", "unit", "borrow"].iter().chain(kind.keys) {
             let Some(node) = fields.take(key) else {
@@ -261,18 +275,55 @@ fn scaled(fields: &mut Fields, kind: &AlgorithmKind, replicas: u64, weight: Weig
                 "queue" => node.whole(0..=Quota::MAX_RPU),
                 _ => None,
             };
-            let value = match (*key, number) {
-                ("rpu" | "borrow", Some(number @ 1..)) => Value::Whole(part(number)),
-                (_, Some(number @ 1..)) => {
-                    Value::Whole(part(number).checked_div(divisor).unwrap_or(0).max(least.min(number)))
-                }
-                _ => node.value().clone(),
-            };
-            entries.push(((*key).into(), value));
+            entries.push(((*key).into(), number.map_or_else(|| node.value().clone(), Value::Whole)));
         }
-        let (value, errors) = (Value::Object(entries), Errors::default());
-        count(&mut Node::root(&value, &errors).fields()?, Some(kind), weight)
-    })
+        let tokens = if fields.take("warm_up").is_some() { COLD_TOKENS } else { 0 };
+        WholeQuota {
+            keys: Value::Object(entries),
+            kind,
+            least,
+            settles,
+            borrows,
+            headroom: headroom.map(RuleHeadroom::headroom),
+            least_tokens: tokens.saturating_mul(least),
+        }
+    }
+
+    /// The share of one of `replicas`: each quantity is divided, but stays at least the cost of a
+    /// request. If `rpu` is rounded down, a burst or a queue takes up to twice as long. If that is
+    /// too long, the burst or the queue is halved.
+    fn part(&self, replicas: u64) -> Option<Counter> {
+        let WholeQuota { least, settles, borrows, .. } = *self;
+        let weight = Weight { least, settles, borrows, headroom: None };
+        let part = |number: u64| number.checked_div(replicas).unwrap_or(number).max(least.min(number));
+        let counter = [1u64, 2].into_iter().find_map(|divisor| {
+            let (mut keys, errors) = (self.keys.clone(), Errors::default());
+            let Value::Object(entries) = &mut keys else { return None };
+            for (key, value) in entries {
+                match (key.as_str(), value) {
+                    ("rpu" | "borrow", Value::Whole(number)) => *number = part(*number),
+                    ("burst" | "queue", Value::Whole(number)) => {
+                        let least = self.least_tokens.min(*number);
+                        *number = part(*number).checked_div(divisor).unwrap_or(0).max(least);
+                    }
+                    _ => {}
+                }
+            }
+            count(&mut Node::root(&keys, &errors).fields()?, Some(self.kind), weight)
+        })?;
+        Some(match self.headroom {
+            Some(headroom) => apply_part(headroom, counter, replicas, least),
+            None => counter,
+        })
+    }
+
+    /// The share of one of `replicas`. If the store counts the gateways, the share follows.
+    fn share(self, replicas: &Arc<Replicas>) -> Option<Counter> {
+        match replicas.stores() {
+            None => self.part(replicas.number()),
+            Some(_) => Share::counter(replicas, Box::new(move |number| self.part(number))),
+        }
+    }
 }
 
 /// Groups the counters of a rule and of its overrides by role.

@@ -8,8 +8,9 @@ use diana_global_redis::{Dialect, Login, Redis};
 use diana_global_rls::Rls;
 use diana_limiter::cells::table::Hasher;
 use diana_limiter::global::{GlobalStoreOptions, Protocol};
-use diana_limiter::policy::StoreDraft;
+use diana_limiter::policy::{Replicas, StoreDraft};
 use diana_limiter::response;
+use std::sync::Arc;
 
 const TIMEOUT: Span = Span::from_ms(50);
 
@@ -21,7 +22,7 @@ pub(super) struct GlobalStore {
     /// `None` until the gateway has the secret. Until then nobody asks the store.
     pub(super) client: Option<(StoreDraft, GlobalStoreOptions)>,
     /// The number of gateways by which a quota is divided while the global store is down.
-    pub(super) replicas: u64,
+    pub(super) replicas: Arc<Replicas>,
     /// Whether the global store counts in its own windows, and supports neither leases nor refunds.
     pub(super) is_service: bool,
     /// A hash of the options, except the headers, the login and the secret.
@@ -79,7 +80,7 @@ fn redis(node: &Node, secret: &Secret) -> Option<GlobalStore> {
     let headers =
         fields.take("headers").map(|node| response::own_headers(&node, reserved)).unwrap_or_default();
     let login = login(dialect, fields.take("user"), fields.take("password"));
-    let common = common(&mut fields, 1, secret);
+    let common = common(&mut fields, false, secret);
     fields.belong(&["domain"], "to `rls`");
     fields.finish();
     let headers = headers.into_iter().map(|(name, value)| (name.into(), value.into())).collect();
@@ -134,8 +135,7 @@ fn rls(node: &Node, secret: &Secret) -> Option<GlobalStore> {
         },
         None => Some("diana".into()),
     };
-    // A call asks about one request only, so many calls may be in flight.
-    let common = common(&mut fields, 64, secret);
+    let common = common(&mut fields, true, secret);
     fields.belong(REDIS_ONLY, "to `redis`");
     fields.finish();
     let domain = domain?;
@@ -149,10 +149,13 @@ struct Common {
     in_flight: usize,
     /// `None` until the gateway has it.
     secret: Option<String>,
-    replicas: u64,
+    /// `None` if the store counts the gateways.
+    replicas: Option<u64>,
 }
 
-fn common(fields: &mut Fields, in_flight: u64, secret: &Secret) -> Option<Common> {
+fn common(fields: &mut Fields, is_service: bool, secret: &Secret) -> Option<Common> {
+    // A call to a service asks about one request only, so many calls may be in flight.
+    let in_flight = if is_service { 64 } else { 1 };
     let timeout = match fields.take("timeout") {
         Some(node) => node.span(Span::from_ms(1)..=Span::from_secs(10)),
         None => Some(TIMEOUT),
@@ -162,8 +165,8 @@ fn common(fields: &mut Fields, in_flight: u64, secret: &Secret) -> Option<Common
         None => Some(in_flight),
     };
     let replicas = match fields.take("replicas") {
-        Some(node) => node.whole(1..=10_000),
-        None => Some(1),
+        Some(node) => self::replicas(&node, is_service),
+        None => Some(Some(1)),
     };
     let secret = fields.require("secret").and_then(|node| secret::read(&node, secret));
     Some(Common {
@@ -172,6 +175,23 @@ fn common(fields: &mut Fields, in_flight: u64, secret: &Secret) -> Option<Common
         secret: secret?,
         replicas: replicas?,
     })
+}
+
+/// Reads `replicas`: `Some(None)` for `auto`.
+fn replicas(node: &Node, is_service: bool) -> Option<Option<u64>> {
+    match node.value() {
+        Value::Text(text) if text == "auto" && is_service => {
+            node.fail(
+                "a rate limit service does not count gateways: write their number, or count in `redis`",
+            );
+            None
+        }
+        Value::Text(text) if text == "auto" => Some(None),
+        Value::Text(text) if !is_service && !text.starts_with(|first: char| first.is_ascii_digit()) => {
+            node.expected("a whole number from 1 to 10000, or `auto`")
+        }
+        _ => node.whole(1..=Replicas::MAX).map(Some),
+    }
 }
 
 impl Common {
@@ -186,8 +206,12 @@ impl Common {
         // The names of the clusters divide the counts, whatever their order.
         let shards = Hasher::of_all(&clusters);
         let canonical_hash = Hasher::of(&(shards, is_service, named, timeout, in_flight, replicas));
+        let replicas = Arc::new(match replicas {
+            Some(number) => Replicas::fixed(number),
+            None => Replicas::counted(Hasher::of(&(shards, named))),
+        });
         let client = secret.map(|secret| {
-            let draft = StoreDraft { shards: clusters.clone(), secret };
+            let draft = StoreDraft { shards: clusters.clone(), secret, replicas: Arc::clone(&replicas) };
             (draft, GlobalStoreOptions { clusters, timeout, in_flight, protocol })
         });
         Some(GlobalStore { client, replicas, is_service, canonical_hash })

@@ -85,16 +85,9 @@ impl RuleHeadroom<'_> {
         Some(counter)
     }
 
-    /// Sets the headroom of the counter of one of several gateways while the global store is down:
-    /// a number of units is divided like the quota and rounded up. One request still passes.
-    pub(super) fn apply_part(self, mut counter: Counter, replicas: u64, least: u64) -> Counter {
-        counter.headroom = match self.headroom {
-            Headroom::Units(units) => Headroom::Units(units.div_ceil(replicas.max(1))),
-            percent => percent,
-        };
-        let room = most(&*counter.algorithm).saturating_sub(least.max(1));
-        counter.headroom = Headroom::Units(counter.headroom().min(room));
-        counter
+    /// The headroom itself.
+    pub(super) fn headroom(self) -> Headroom {
+        self.headroom
     }
 
     /// Sets the headroom of a counter with an adaptive limit. `most` is what the rule admits at
@@ -116,6 +109,18 @@ impl RuleHeadroom<'_> {
         counter.headroom = self.headroom;
         Some(counter)
     }
+}
+
+/// Sets the headroom of the counter of one of several gateways while the global store is down: a
+/// number of units is divided like the quota and rounded up. One request still passes.
+pub(super) fn apply_part(headroom: Headroom, mut counter: Counter, replicas: u64, least: u64) -> Counter {
+    counter.headroom = match headroom {
+        Headroom::Units(units) => Headroom::Units(units.div_ceil(replicas.max(1))),
+        percent => percent,
+    };
+    let room = most(&*counter.algorithm).saturating_sub(least.max(1));
+    counter.headroom = Headroom::Units(counter.headroom().min(room));
+    counter
 }
 
 /// The mistake of a counter that admits at most `most` units, if it cannot admit a request of

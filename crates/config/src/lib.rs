@@ -50,6 +50,7 @@ mod remote;
 mod rule;
 mod rule_places;
 mod secret;
+mod share;
 mod top;
 
 use diana_document::{Error, Errors, Fields, Node};

@@ -131,7 +131,7 @@ impl<'a> Plans<'a> {
         &mut self,
         node: &Node,
         rule: &Fields,
-        (kind, weight): (Option<&AlgorithmKind>, Weight),
+        (kind, weight): (Option<&'static AlgorithmKind>, Weight),
         global: Option<&global_rule::Rule>,
     ) -> Option<Vec<(PlanId, Option<PlanCounters>)>> {
         self.is_used = true;
@@ -181,7 +181,7 @@ impl<'a> Plans<'a> {
 fn quota(
     node: &Node,
     rule: &Fields,
-    (kind, weight): (Option<&AlgorithmKind>, Weight),
+    (kind, weight): (Option<&'static AlgorithmKind>, Weight),
     global: Option<&global_rule::Rule>,
 ) -> Option<Option<PlanCounters>> {
     match node.value() {

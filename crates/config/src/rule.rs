@@ -173,7 +173,7 @@ fn action(node: &Node, actors: Option<&[Named]>) -> Option<Missing> {
 fn overrides(
     node: &Node,
     rule: &Fields,
-    (kind, weight): (Option<&AlgorithmKind>, Weight),
+    (kind, weight): (Option<&'static AlgorithmKind>, Weight),
     actors: Option<&[Named]>,
     global: Option<&global_rule::Rule>,
 ) -> Option<Vec<(Vec<u8>, Roles)>> {

@@ -137,6 +137,7 @@ fn instances<'a>(
         // These series come when the document is activated: see `Ids::show_documents`.
         Each::Document => Vec::new(),
         Each::Cluster => clusters.iter().map(|cluster| Some(plain(cluster).into())).collect(),
+        Each::Store => one_if(policy.replicas().is_some()),
         Each::Remote => one_if(remote.is_some()),
         Each::AllowList => one_if(policy.has_allow_list()),
         Each::DenyList => one_if(policy.has_deny_list()),
@@ -195,8 +196,9 @@ impl<H: Host> Metrics<H> {
         metrics
     }
 
-    /// Sets the gauges of adaptive limits.
+    /// Sets the gauges of adaptive limits and of the number of gateways.
     pub(super) fn limits(&self, policy: &Policy) {
+        policy.replicas().into_iter().for_each(|replicas| self.record(Id::Replicas, 0, replicas.number()));
         for (rule, limit) in policy.adaptive_limits() {
             self.record(Id::Limit, rule.index(), limit);
         }

@@ -747,7 +747,7 @@ local function queue(cell, s, us, per, longest, longest_part, turns)
   }
 end
 
--- C. A value, for each holder of permits: its number · the number of its last call · its permits ·
+-- C, and gateways that live: each holds a permit. A value, for each holder of permits: its number · the number of its last call · its permits ·
 -- when it reported, ms. A holder is a gateway's worker. Each query reports how many permits the
 -- worker holds at most, without those that it requests in this call. The first query of a call sets
 -- the count; later queries only add, as does a call that arrives late.
@@ -871,7 +871,7 @@ local function rule(cell, v, i, j)
   local kind, a, b, c, d, e, f = v[i], unpack(v, j, j + 5)
   local s = cell.s or {kind}
   -- More numbers follow only as ages of a log, turns of a queue, or holders of permits.
-  for n = 2, ({9, [4] = 3, [7] = 1, [8] = 8})[kind] or 4 do
+  for n = 2, ({9, [4] = 3, [7] = 1, [8] = 8, [10] = 1})[kind] or 4 do
     s[n] = s[n] or 0
   end
   cell.s = s
@@ -885,7 +885,7 @@ local function rule(cell, v, i, j)
     cell.rule = log(cell, s, a, b)
   elseif kind == 5 then
     cell.rule = queue(cell, s, a, b, c, d, e)
-  elseif kind == 7 then
+  elseif kind == 7 or kind == 10 then
     cell.rule = permits(cell, s, a, c, d, e, f)
   elseif kind == 8 then
     cell.rule = warming(cell, s, a, b, c, d, e, f)

@@ -8,7 +8,7 @@ pub const SCRIPT: &str = match std::str::from_utf8(&BYTES) {
 };
 
 /// The SHA-1 of [`SCRIPT`] in hexadecimal, for `EVALSHA`.
-pub const SHA1: &str = "4de9066bb5c847d452851cd9c4e07eaf29ea086b";
+pub const SHA1: &str = "46c71e29f2ece4ea17b352f23f58d5078b184127";
 
 /// The source, with comments and full names.
 const SOURCE: &[u8] = include_bytes!("script.lua");

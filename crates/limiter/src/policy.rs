@@ -22,6 +22,7 @@ mod limit;
 mod lists;
 mod missing;
 mod plans;
+mod replicas;
 mod rule;
 mod shards;
 mod statuses;
@@ -41,6 +42,7 @@ pub use missing::{ActorSource, Missing};
 pub(crate) use missing::{actor_source, by_value};
 pub(crate) use plans::Effect;
 pub use plans::{MAX_PLANS, PlanCounters, PlanId, PlanSource};
+pub use replicas::Replicas;
 pub(crate) use rule::Role;
 pub use rule::{Rule, RuleId};
 pub use shards::CountKey;
@@ -125,6 +127,8 @@ pub struct Policy {
     /// priority.
     matches_all: bool,
     pub(crate) shards: Shards,
+    /// `None` without a global store.
+    replicas: Option<Arc<Replicas>>,
     measures: Measures,
     /// The adaptive limits.
     adaptive: Vec<(RuleId, Arc<Adaptive>)>,
@@ -182,6 +186,13 @@ impl Policy {
     /// permits. Requests and [`Worker::tick`](crate::session::Worker::tick) move the limits.
     pub fn adaptive_limits(&self) -> impl Iterator<Item = (RuleId, u64)> {
         self.adaptive.iter().map(|(rule, adaptive)| (*rule, adaptive.limit()))
+    }
+
+    /// The number of gateways by which quotas are divided while the global store is down. `None`
+    /// without a global store.
+    #[must_use]
+    pub fn replicas(&self) -> Option<&Arc<Replicas>> {
+        self.replicas.as_ref()
     }
 
     pub(crate) fn adaptive(&self) -> &[(RuleId, Arc<Adaptive>)] {

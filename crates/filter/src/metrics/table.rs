@@ -37,6 +37,8 @@ pub enum Each {
     Table,
     /// Each cluster of `store`.
     Cluster,
+    /// A configuration with a `store`.
+    Store,
     /// A configuration with `remote`.
     Remote,
     /// A configuration with an `allow` list.
@@ -161,6 +163,7 @@ metrics! {
     DroppedRefunds: Counter Cluster "diana.store.CLUSTER.dropped_refunds" [];
     StrayReplies: Counter Cluster "diana.store.CLUSTER.stray_replies" [];
     CallDuration: Histogram Cluster "diana.store.CLUSTER.call_duration_us" [];
+    Replicas: Gauge Store "diana.replicas" [];
     WaitDuration: Histogram Configuration "diana.wait_duration_ms" [];
     WaitingRequests: Gauge Configuration "diana.waiting_requests" [];
     CellsUsed: Gauge Table "diana.rule.NAME.cells_used" [];

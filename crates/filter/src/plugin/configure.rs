@@ -115,6 +115,7 @@ impl<H: Host> Plugin<H> {
         } else if let Some(options) = configuration.store.take() {
             host_timeout = options.host_timeout();
             worker = worker.with_global_store(options, host.random());
+            worker.load_replicas(&store, host.now()?);
         }
         let metered = MeteredValues::new(configuration.policy.measures());
         let metrics = Metrics::new((host, kind), &configuration, worker.clusters(), ids);

@@ -50,7 +50,7 @@ impl<H: Host> Plugin<H> {
         })
     }
 
-    /// Sets the gauges of limits that have moved.
+    /// Sets the gauges of what has moved: limits, and the number of gateways.
     pub(super) fn show_limits(&self) {
         if self.worker.with(|worker| worker.take_moved()) == Some(true) {
             self.metrics.limits(&self.configuration.policy);

@@ -54,6 +54,12 @@ const WARM_UP: u8 = 8;
 /// An adaptive limit, which no store counts: each gateway measures its own upstream.
 const ADAPTIVE: u8 = 9;
 
+/// Gateways that live: counted like permits, of which each gateway holds one.
+const GATEWAYS: u8 = 10;
+
+/// The store cannot know when a permit returns, so it reports one second.
+const NO_PERMIT_US: u64 = 1_000_000;
+
 const NS_PER_US: u64 = 1_000;
 
 /// The largest lead of another gateway's or the store's clock in µs, plus the error of rounding up.
@@ -69,6 +75,12 @@ impl Parameters {
     #[must_use]
     pub fn ends_with_request(&self) -> bool {
         self.kind == CONCURRENCY
+    }
+
+    /// Whether a unit of cost takes time: that of a token or a turn.
+    #[must_use]
+    pub fn counts_time(&self) -> bool {
+        matches!(self.kind, TOKEN_BUCKET | LEAKY_BUCKET | WARM_UP)
     }
 
     /// The most tokens that a unit of cost takes: three if the rule warms up, while it is cold.
@@ -90,6 +102,13 @@ impl Parameters {
     pub(crate) fn reporting(&self, holder: u64, call: u64, level: u64, expire: Span) -> Parameters {
         let [rpu, max_hold, ..] = self.numbers;
         Parameters { numbers: [rpu, max_hold, holder, call, level, us(expire)], ..*self }
+    }
+
+    /// The parameters of a call in which a gateway reports that it lives: it holds one of `most`
+    /// permits. `call` increases from call to call. The report counts for `expire`.
+    #[must_use]
+    pub(crate) fn gateway(most: u64, gateway: u64, call: u64, expire: Span) -> Parameters {
+        Parameters { kind: GATEWAYS, numbers: [most, NO_PERMIT_US, gateway, call, 1, us(expire)] }
     }
 
     /// The same parameters for a rule that settles, down to `borrow` units below empty.
@@ -144,8 +163,7 @@ impl Parameters {
                 let longest = c.saturating_add(u128::from(d > 0));
                 (longest, longest.saturating_add(span_of(1)))
             }
-            // The store cannot know when a permit returns, so it reports one second.
-            CONCURRENCY => (0, 1_000_000),
+            CONCURRENCY => (0, NO_PERMIT_US.into()),
             REFUSE_ALL => (0, 0),
             _ => (0, b),
         };

@@ -244,6 +244,10 @@ impl Algorithm for Penalty {
         self.algorithm.as_adaptive()
     }
 
+    fn headroom_of_share(&self) -> Option<u64> {
+        self.algorithm.headroom_of_share()
+    }
+
     fn settling(&self, borrow: u64) -> Option<Box<dyn Algorithm>> {
         let algorithm = self.algorithm.settling(borrow)?;
         Some(Box::new(Penalty { algorithm, ..*self }))

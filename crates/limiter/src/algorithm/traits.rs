@@ -149,6 +149,12 @@ pub trait Algorithm: Send + Sync {
     fn as_adaptive(&self) -> Option<&Arc<Adaptive>> {
         None
     }
+
+    /// What requests without `priority: high` leave now, in units, if the quota is a share that
+    /// moves with the number of gateways. `None` for any other quota.
+    fn headroom_of_share(&self) -> Option<u64> {
+        None
+    }
 }
 
 /// An algorithm of which workers may hold [`Reservation`]s. The algorithm's bound holds however

@@ -97,6 +97,8 @@ pub enum Waiter {
     Request(u32),
     /// The fetch of a lease, by its number.
     Fetch(u32),
+    /// The worker, which counts the gateways.
+    Gateways,
     /// Nobody: only the charges of the reply matter, which are refunded.
     Nobody,
 }

@@ -14,6 +14,8 @@ pub enum Headroom {
     /// A part of what the counter admits at most, in percent and rounded up. The part moves with
     /// the limit.
     Percent(u64),
+    /// What the share of one of several gateways has: [`Algorithm::headroom_of_share`].
+    Share,
 }
 
 impl Default for Headroom {
@@ -30,7 +32,7 @@ pub struct Counter {
     /// The quota that response headers show at first: [`Algorithm::shown`].
     pub(crate) shown: Quota,
     /// Whether the quota moves.
-    is_adaptive: bool,
+    moves: bool,
     /// The algorithm that decides.
     pub algorithm: Box<dyn Algorithm>,
     /// The most units that one lease of a global rule holds for one actor; 0: no lease.
@@ -52,14 +54,15 @@ impl Counter {
     pub fn new(quota: Quota, algorithm: Box<dyn Algorithm>) -> Counter {
         let salt = Hasher::name(algorithm.meaning().as_bytes());
         let (shown, size) = (algorithm.shown(quota), algorithm.size());
-        let is_adaptive = algorithm.as_adaptive().is_some();
+        let is_share = algorithm.headroom_of_share().is_some();
+        let moves = is_share || algorithm.as_adaptive().is_some();
         Counter {
             quota,
             shown,
-            is_adaptive,
+            moves,
             algorithm,
             lease: 0,
-            headroom: Headroom::default(),
+            headroom: if is_share { Headroom::Share } else { Headroom::default() },
             salt,
             offset: 0,
             size,
@@ -74,7 +77,7 @@ impl Counter {
 
     /// The quota that response headers show now.
     pub(crate) fn shown(&self) -> Quota {
-        if self.is_adaptive { self.algorithm.shown(self.quota) } else { self.shown }
+        if self.moves { self.algorithm.shown(self.quota) } else { self.shown }
     }
 
     pub(crate) fn state<'c>(&self, cell: &'c [u8]) -> &'c [u8] {
@@ -87,7 +90,16 @@ impl Counter {
     pub fn headroom(&self) -> u64 {
         match self.headroom {
             Headroom::Units(units) => units,
+            Headroom::Percent(_) | Headroom::Share => self.moving_headroom(),
+        }
+    }
+
+    #[inline(never)]
+    fn moving_headroom(&self) -> u64 {
+        match self.headroom {
+            Headroom::Units(units) => units,
             Headroom::Percent(percent) => self.shown().rpu.saturating_mul(percent).div_ceil(100),
+            Headroom::Share => self.algorithm.headroom_of_share().unwrap_or(0),
         }
     }
 
@@ -158,7 +170,7 @@ impl Counters {
     pub(crate) fn headroom(&self) -> u64 {
         let name = |counter: &Counter, value: &[u8]| match (counter.headroom(), counter.headroom) {
             (0, _) => 0,
-            (_, Headroom::Percent(percent)) if counter.is_adaptive => {
+            (_, Headroom::Percent(percent)) if counter.moves => {
                 Hasher::name(&[&percent.to_le_bytes(), &b"%"[..], value].concat())
             }
             (units, _) => Hasher::name(&[&units.to_le_bytes(), value].concat()),

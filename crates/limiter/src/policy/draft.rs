@@ -7,6 +7,7 @@ use super::group::OnError;
 use super::lists::Lists;
 use super::missing::Missing;
 use super::plans::{PlanCounters, PlanId, PlanSource};
+use super::replicas::Replicas;
 use crate::actor::{Named, ip};
 use crate::cells::table::Hasher;
 use crate::matcher::Matcher;
@@ -14,6 +15,7 @@ use crate::matcher::pattern::{Pattern, Specificity};
 use crate::request::Parts;
 use diana_base::format::sized;
 use diana_base::time::Span;
+use std::sync::Arc;
 
 /// A policy, as the configuration describes it. [`Draft::build`] compiles the draft, and has an
 /// example.
@@ -146,4 +148,6 @@ pub struct StoreDraft {
     pub shards: Vec<String>,
     /// The key of the hashes that name counts. Gateways that count together share the secret.
     pub secret: String,
+    /// The number of gateways.
+    pub replicas: Arc<Replicas>,
 }

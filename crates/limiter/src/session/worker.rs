@@ -1,6 +1,7 @@
 //! One worker of the gateway: its caches and reservations, and its calls to global stores.
 
 mod adaptation;
+mod gateways;
 mod store_calls;
 
 use crate::algorithm::EvictionRank;
@@ -13,6 +14,7 @@ use crate::policy::{Policy, RuleId};
 use crate::request::Request;
 use adaptation::Adaptation;
 use diana_base::time::{Span, Time};
+use gateways::Gateways;
 use std::mem::take;
 
 /// The state of one worker, from one request to the next.
@@ -26,6 +28,8 @@ pub struct Worker {
     tickets: u32,
     /// `None` if no limit is adaptive.
     adaptation: Option<Box<Adaptation>>,
+    /// `None` if the number of gateways is fixed.
+    gateways: Option<Box<Gateways>>,
 }
 
 /// How the worker finds actors' cells, and their cells under previous configurations.
@@ -68,6 +72,7 @@ impl Worker {
             fetches: Fetches::default(),
             tickets: 0,
             adaptation: Adaptation::new(policy),
+            gateways: Gateways::new(policy, &hasher),
         }
     }
 
@@ -91,6 +96,12 @@ impl Worker {
     #[must_use]
     pub fn with_global_store(self, options: GlobalStoreOptions, random: u64) -> Worker {
         Worker { client: Some(StoreClient::new(options, random)), ..self }
+    }
+
+    /// Takes the number of gateways that earlier configurations or other workers know, at `now`. See
+    /// the example of [`Replicas`](crate::policy::Replicas).
+    pub fn load_replicas<S: Store + ?Sized>(&mut self, store: &S, now: Time) {
+        self.gateways.iter_mut().for_each(|gateways| gateways.load(store, now));
     }
 
     /// The worker's part of a later migration. `policy` is the one that the worker was made for.
@@ -345,7 +356,7 @@ impl Worker {
         clock: impl Fn() -> Time,
         all: bool,
     ) -> Events {
-        let Worker { actors, cache, client, fetches, adaptation, .. } = self;
+        let Worker { actors, cache, client, fetches, adaptation, gateways, .. } = self;
         let context = actors.context(policy, store, &clock);
         let mut events = cache.reservations.return_idle(&context, all);
         if let Some(adaptation) = adaptation {
@@ -357,6 +368,9 @@ impl Worker {
         }
         if let Some(client) = client {
             fetches.tick(client, &context, &mut events, all);
+            if let Some(gateways) = gateways.as_mut().filter(|_| !cache.is_retired) {
+                gateways.tick(client, store, clock(), &mut events);
+            }
         }
         events
     }
@@ -365,17 +379,21 @@ impl Worker {
     #[must_use]
     pub fn wants(&self) -> Option<Span> {
         let moving = self.adaptation.as_ref().and_then(|adaptation| adaptation.wants());
+        let counts = self.client.is_some() && !self.cache.is_retired;
+        let reports = self.gateways.as_ref().filter(|_| counts).map(|gateways| gateways.wants());
+        let moving = moving.into_iter().chain(reports).min();
         match self.fetches.is_due() {
             true => Some(Span::ZERO),
-            false if self.cache.reservations.holds_any() => Some(TICK),
+            false if self.cache.reservations.holds_any() => moving.into_iter().chain([TICK]).min(),
             false => moving.into_iter().chain(self.fetches.next().map(|span| span.max(TICK))).min(),
         }
     }
 
-    /// Whether an adaptive limit may have moved since the last call. [`Policy::adaptive_limits`]
-    /// has the limits.
+    /// Whether an adaptive limit or the number of gateways may have moved since the last call.
+    /// [`Policy::adaptive_limits`] has the limits, and [`Policy::replicas`] the number.
     pub fn take_moved(&mut self) -> bool {
-        self.adaptation.as_mut().is_some_and(|adaptation| adaptation.take_changed())
+        let limits = self.adaptation.as_mut().is_some_and(|adaptation| adaptation.take_changed());
+        self.gateways.as_mut().is_some_and(|gateways| gateways.take_changed()) || limits
     }
 
     /// Decides about every request in full, from the store alone: without the fast path, cached

@@ -16,10 +16,11 @@ use crate::global::refill::LeaseRefill;
 use crate::number_map::STEPS;
 use crate::policy::{
     Cost, Counter, Counters, Draft, Enforce, GlobalDraft, LimitDraft, Lists, Missing, OnError, Policy,
-    RuleDraft, StoreDraft,
+    Replicas, RuleDraft, StoreDraft,
 };
 use crate::request::Parts;
 use diana_base::map::KeyMap;
+use std::sync::Arc;
 
 /// A bucket in the global store, which needs an account. Nothing counts by it locally.
 struct Bucket;
@@ -85,7 +86,8 @@ fn policy() -> Policy {
     let ip = ip::ClientIp::compile(None, &mut parts);
     let address = Actors::ip(&mut Scope { parts: &mut parts, ip: &ip });
     let (limits, lists) = (vec![limit], Lists::default());
-    let store = Some(StoreDraft { shards: vec!["a".into()], secret: "secret".into() });
+    let replicas = Arc::new(Replicas::fixed(1));
+    let store = Some(StoreDraft { shards: vec!["a".into()], secret: "secret".into(), replicas });
     let plan = None;
     Draft { parts, ip, address, limits, lists, enforce: Enforce::EVERYBODY, plan, max_actors: 16, store }
         .build()

@@ -202,7 +202,7 @@ impl Worker {
         clock: impl Fn() -> Time,
     ) -> Events {
         let mut events = Events::default();
-        let Worker { actors, fetches, client, cache, .. } = self;
+        let Worker { actors, fetches, client, cache, gateways, .. } = self;
         let context = actors.context(policy, store, &clock);
         completions.retain(|completion| {
             fetches.end(completion.waiter);
@@ -213,6 +213,13 @@ impl Worker {
                     let returned = fetches.fetched(id, replies, &context, &mut events);
                     if let (Some(client), Some((shard, query))) = (client.as_mut(), returned) {
                         client.refund(shard, query);
+                    }
+                    false
+                }
+                Waiter::Gateways => {
+                    let reply = completion.replies.as_deref().and_then(|replies| replies.first());
+                    if let (Some(gateways), Some(reply)) = (gateways.as_mut(), reply) {
+                        gateways.replied(reply, store, clock(), &mut events);
                     }
                     false
                 }

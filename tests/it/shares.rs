@@ -1,0 +1,134 @@
+//! The share of one of several gateways while the store is down: a number that the store counted
+//! means the same as one that the document states.
+
+use crate::harness::{Random, at, get, store};
+use diana_base::time::Time;
+use diana_config::compile;
+use diana_limiter::cells::store::{Rules, Simulated};
+use diana_limiter::check::Decision;
+use diana_limiter::policy::{Policy, Usage};
+use diana_limiter::session::{Session, Worker};
+
+const RULES: [&str; 11] = [
+    r#""rpu": 100, "unit": "minute", "burst": 7"#,
+    r#""rpu": 100, "unit": "minute", "burst": 30, "headroom": 10"#,
+    r#""rpu": 100, "unit": "minute", "headroom": "20%""#,
+    r#""rpu": 100, "unit": "minute", "max_wait": "5s""#,
+    r#""rpu": 100, "unit": "minute", "warm_up": "10s""#,
+    r#""algo": "W", "rpu": 100, "unit": "minute", "penalty": {"after": 3, "for": "5s"}"#,
+    r#""algo": "SW", "rpu": 100, "unit": "minute""#,
+    r#""algo": "SL", "rpu": 100, "unit": "minute""#,
+    r#""algo": "LB", "rpu": 100, "unit": "minute", "queue": 20"#,
+    r#""algo": "C", "rpu": 20"#,
+    r#""rpu": 100, "unit": "minute", "charge": {"status": [401]}"#,
+];
+
+/// A gateway whose store is down.
+struct Alone {
+    policy: Policy,
+    worker: Worker,
+    host: Simulated,
+}
+
+impl Alone {
+    fn new(rule: &str, replicas: &str) -> Alone {
+        let json = format!(
+            r#"{{"limits": [
+                    {{"url": "/", "rules": [{{"actor": "user", "scope": "global", {rule}}}]}},
+                    {{"url": "/high", "priority": "high", "rules": [{{"rpu": 1000, "unit": "second"}}]}}
+                ],
+                "store": {{"redis": {{"cluster": "a", "secret": "a secret of the tests only",
+                    "replicas": {replicas}}}}}}}"#
+        );
+        let policy = compile(json.as_bytes()).unwrap().policy;
+        let worker = Worker::new(&policy, &[7; 16]);
+        Alone { policy, worker, host: Simulated::new(Rules::Lenient) }
+    }
+
+    fn set(&self, number: u64, now: Time) {
+        self.policy.replicas().unwrap().set(number, now);
+    }
+
+    fn start(&mut self, path: &str, now: Time) -> (Session, Decision) {
+        let Alone { policy, worker, host } = self;
+        let request = get(path, "ann");
+        let (session, decision) =
+            Session::start(policy, worker, &store(host), &policy.request(&request), || now);
+        (session, decision.clone())
+    }
+
+    fn end(&mut self, mut session: Session, status: u16, now: Time) {
+        let usage = Usage { status: Some(status), ..Usage::default() };
+        session.settle_used(&self.policy, &mut self.worker, &store(&self.host), &usage, || now);
+    }
+
+    /// How many of many requests pass at once.
+    fn passes(&mut self, now: Time) -> usize {
+        (0..200).filter(|_| !self.start("/", now).1.is_rejected()).count()
+    }
+}
+
+#[test]
+fn a_counted_number_decides_as_a_stated_one() {
+    let mut random = Random(1);
+    for (rule, number) in RULES.into_iter().flat_map(|rule| [1, 2, 3, 7, 60].map(|number| (rule, number))) {
+        let (mut stated, mut counted) =
+            (Alone::new(rule, &number.to_string()), Alone::new(rule, r#""auto""#));
+        counted.set(number, Time::ZERO);
+        let (mut now, mut open) = (0, Vec::new());
+        for _ in 0..300 {
+            now += [0, 1, 90, 3_000][random.below(4)];
+            let path = ["/", "/", "/high"][random.below(3)];
+            let ((one, seen), (other, same)) = (stated.start(path, at(now)), counted.start(path, at(now)));
+            let verdicts = |decision: &Decision| {
+                decision.reports.iter().map(|report| report.verdict).collect::<Vec<_>>()
+            };
+            assert_eq!(seen.outcome, same.outcome, "{rule} of {number}");
+            assert_eq!(verdicts(&seen), verdicts(&same), "{rule} of {number}");
+            open.push((one, other));
+            if random.below(3) > 0 {
+                let (one, other) = open.swap_remove(random.below(open.len()));
+                let status = [200, 401][random.below(2)];
+                stated.end(one, status, at(now));
+                counted.end(other, status, at(now));
+            }
+        }
+    }
+}
+
+#[test]
+fn what_was_used_stays_used_when_the_number_moves() {
+    let mut window = Alone::new(r#""algo": "W", "rpu": 100, "unit": "day""#, r#""auto""#);
+    assert_eq!((0..20).filter(|_| !window.start("/", at(0)).1.is_rejected()).count(), 20);
+    window.set(2, at(1));
+    assert_eq!(window.passes(at(200)), 30);
+    window.set(4, at(201));
+    assert_eq!(window.passes(at(400)), 0);
+    // A store that counts nobody leaves one gateway, and one that counts very many a request.
+    window.set(0, at(401));
+    assert_eq!(window.passes(at(600)), 50);
+    let mut window = Alone::new(r#""algo": "W", "rpu": 100, "unit": "day""#, r#""auto""#);
+    window.set(u64::MAX, at(0));
+    assert_eq!(window.passes(at(1)), 1);
+    // A bucket lacks the same part of its share.
+    let mut bucket = Alone::new(r#""rpu": 100, "unit": "day""#, r#""auto""#);
+    assert_eq!((0..50).filter(|_| !bucket.start("/", at(0)).1.is_rejected()).count(), 50);
+    bucket.set(2, at(1));
+    assert_eq!(bucket.passes(at(200)), 25);
+}
+
+#[test]
+fn a_refund_from_before_a_change_adds_nothing() {
+    let rule = r#""rpu": 100, "unit": "day", "cost": {"response_bytes": true, "estimate": 1}"#;
+    let mut bucket = Alone::new(rule, r#""auto""#);
+    let open: Vec<Session> = (0..40).map(|_| bucket.start("/", at(1)).0).collect();
+    bucket.set(4, at(2));
+    open.into_iter().for_each(|session| bucket.end(session, 200, at(3)));
+    assert_eq!(bucket.passes(at(200)), 15, "40 of 100 units are 10 of 25");
+    // Later refunds are exact.
+    let mut bucket = Alone::new(rule, r#""auto""#);
+    bucket.set(4, at(0));
+    let open: Vec<Session> = (0..20).map(|_| bucket.start("/", at(1)).0).collect();
+    open.into_iter().for_each(|session| bucket.end(session, 200, at(3)));
+    assert_eq!(bucket.passes(at(200)), 25);
+}
