@@ -129,7 +129,7 @@ pub const ARTEFACTS: [Artefact; 3] = [
 /// Builds the released files and returns the path of `target/diana.wasm`; the other [`ARTEFACTS`]
 /// are beside it.
 pub fn build() -> Result<PathBuf> {
-    add_target()?;
+    add_target(TARGET)?;
     let command =
         ["rustc", "--quiet", "--profile", "filter", "--lib", "--package", "diana", "--target", TARGET];
     // Otherwise every number that the linker fills in is padded to five bytes: 5 % of the module.
@@ -160,7 +160,7 @@ pub fn build() -> Result<PathBuf> {
 /// Builds the filter of `examples/embed-in-sdk-filter` as its README does, and returns its path.
 pub fn embedding() -> Result<PathBuf> {
     const PACKAGE: &str = "embed-in-sdk-filter";
-    add_target()?;
+    add_target(TARGET)?;
     let command = ["build", "--quiet", "--release", "--package", PACKAGE, "--target", TARGET];
     let status = cargo().args(command).status().context("cannot run `cargo`")?;
     if !status.success() {
@@ -171,7 +171,7 @@ pub fn embedding() -> Result<PathBuf> {
 }
 
 /// The folders with the sources of the standard library and of other people's crates.
-fn source_folders() -> Result<Vec<PathBuf>> {
+pub fn source_folders() -> Result<Vec<PathBuf>> {
     let home = env::var_os("CARGO_HOME").map(PathBuf::from).or_else(|| Some(env::home_dir()?.join(".cargo")));
     // One folder for each registry. Vendored crates have none.
     let registries = fs::read_dir(home.unwrap_or_default().join("registry/src")).into_iter().flatten();
@@ -183,22 +183,23 @@ fn source_folders() -> Result<Vec<PathBuf>> {
 }
 
 /// What `rustc` prints with these arguments.
-fn rustc(arguments: &[&str]) -> Result<String> {
+pub fn rustc(arguments: &[&str]) -> Result<String> {
     let mut command = Command::new("rustc");
     let output = command.args(arguments).current_dir(root()).output();
     let output = output.context("cannot run `rustc`: install Rust with rustup")?;
     Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
 }
 
-/// Adds the wasm target to the toolchain if it is missing.
-pub fn add_target() -> Result<()> {
-    if Path::new(&rustc(&["--print", "target-libdir", "--target", TARGET])?).is_dir() {
+/// Adds the target to the toolchain if it is missing.
+pub fn add_target(target: &str) -> Result<()> {
+    if Path::new(&rustc(&["--print", "target-libdir", "--target", target])?).is_dir() {
         return Ok(());
     }
-    let added = Command::new("rustup").args(["target", "add", TARGET]).current_dir(root()).status();
+    let added =
+        Command::new("rustup").args(["--quiet", "target", "add", target]).current_dir(root()).output();
     match added {
-        Ok(status) if status.success() => Ok(()),
-        _ => bail!("the toolchain has no `{TARGET}`: run `rustup target add {TARGET}`"),
+        Ok(output) if output.status.success() => Ok(()),
+        _ => bail!("the toolchain has no `{target}`: run `rustup target add {target}`"),
     }
 }
 
