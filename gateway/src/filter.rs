@@ -129,7 +129,7 @@ pub const ARTEFACTS: [Artefact; 3] = [
 /// Builds the released files and returns the path of `target/diana.wasm`; the other [`ARTEFACTS`]
 /// are beside it.
 pub fn build() -> Result<PathBuf> {
-    add_target(TARGET)?;
+    add_target()?;
     let command =
         ["rustc", "--quiet", "--profile", "filter", "--lib", "--package", "diana", "--target", TARGET];
     // Otherwise every number that the linker fills in is padded to five bytes: 5 % of the module.
@@ -160,7 +160,7 @@ pub fn build() -> Result<PathBuf> {
 /// Builds the filter of `examples/embed-in-sdk-filter` as its README does, and returns its path.
 pub fn embedding() -> Result<PathBuf> {
     const PACKAGE: &str = "embed-in-sdk-filter";
-    add_target(TARGET)?;
+    add_target()?;
     let command = ["build", "--quiet", "--release", "--package", PACKAGE, "--target", TARGET];
     let status = cargo().args(command).status().context("cannot run `cargo`")?;
     if !status.success() {
@@ -190,17 +190,21 @@ pub fn rustc(arguments: &[&str]) -> Result<String> {
     Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
 }
 
-/// Adds the target to the toolchain if it is missing.
-pub fn add_target(target: &str) -> Result<()> {
-    if Path::new(&rustc(&["--print", "target-libdir", "--target", target])?).is_dir() {
+/// Adds the wasm target to the toolchain if it is missing.
+pub fn add_target() -> Result<()> {
+    if has_target(TARGET)? {
         return Ok(());
     }
-    let added =
-        Command::new("rustup").args(["--quiet", "target", "add", target]).current_dir(root()).output();
+    let added = Command::new("rustup").args(["target", "add", TARGET]).current_dir(root()).status();
     match added {
-        Ok(output) if output.status.success() => Ok(()),
-        _ => bail!("the toolchain has no `{target}`: run `rustup target add {target}`"),
+        Ok(status) if status.success() => Ok(()),
+        _ => bail!("the toolchain has no `{TARGET}`: run `rustup target add {TARGET}`"),
     }
+}
+
+/// Whether the toolchain builds for this target.
+pub fn has_target(target: &str) -> Result<bool> {
+    Ok(Path::new(&rustc(&["--print", "target-libdir", "--target", target])?).is_dir())
 }
 
 /// Cargo's target folder; `CARGO_TARGET_DIR` and cargo's own configuration count.

@@ -18,7 +18,7 @@ pub fn run() -> Result<()> {
 
 /// Installs what the steps need.
 pub fn prepare() -> Result<()> {
-    filter::add_target(filter::TARGET)?;
+    filter::add_target()?;
     programs::install_npm()?;
     workflows::install()?;
     typos::install()

@@ -34,10 +34,8 @@ impl Named {
     fn read() -> Result<Self> {
         let metadata = output(filter::cargo().args(["metadata", "--no-deps", "--format-version", "1"]))?;
         let metadata: Value = serde_json::from_str(&metadata)?;
-        let mut named = Self {
-            changelog: String::from_utf8(read(&root().join("CHANGELOG.md"))?)?,
-            ..Self::default()
-        };
+        let mut named =
+            Self { changelog: String::from_utf8(read(&root().join("CHANGELOG.md"))?)?, ..Self::default() };
         for package in metadata["packages"].as_array().into_iter().flatten() {
             let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
             let (name, version) = (text(&package["name"]), text(&package["version"]));
@@ -116,7 +114,8 @@ fn tags(text: &str) -> impl Iterator<Item = &str> {
 mod tests {
     use super::*;
 
-    const LOG: &str = "# Changelog\n\n## [Unreleased]\n\n## [1.2.3] - 2026-01-01\n\n- One.\n\n## [1.2.2] - 2025\n";
+    const LOG: &str =
+        "# Changelog\n\n## [Unreleased]\n\n## [1.2.3] - 2026-01-01\n\n- One.\n\n## [1.2.2] - 2025\n";
 
     fn agreeing() -> Named {
         Named {

@@ -64,11 +64,7 @@ struct Architecture {
 }
 
 const ARCHITECTURES: [Architecture; 2] = [
-    Architecture {
-        name: "amd64",
-        module: "x86_64-unknown-linux-gnu",
-        command: "x86_64-unknown-linux-musl",
-    },
+    Architecture { name: "amd64", module: "x86_64-unknown-linux-gnu", command: "x86_64-unknown-linux-musl" },
     Architecture {
         name: "arm64",
         module: "aarch64-unknown-linux-gnu",
@@ -93,13 +89,15 @@ pub fn zig() -> Result<PathBuf> {
     Ok(folder)
 }
 
-/// Builds both files for each architecture whose targets the toolchain has or gets.
+/// Builds both files for each architecture whose targets the toolchain has. The command adds none:
+/// other work shares the toolchain.
 pub fn build(source: &Source, require_all: bool) -> Result<Vec<Binary>> {
     let mut built = Vec::new();
     for Architecture { name, module, command } in &ARCHITECTURES {
-        if let Err(error) = filter::add_target(module).and_then(|()| filter::add_target(command)) {
-            ensure!(!require_all, "linux-{name} cannot be built: {error:#}");
-            println!("left out: linux-{name}, {error:#}");
+        if !(filter::has_target(module)? && filter::has_target(command)?) {
+            let add = format!("linux-{name} needs `rustup target add {module} {command}`");
+            ensure!(!require_all, "{add}");
+            println!("left out: {add}");
             continue;
         }
         let glibc = format!("{module}.2.{GLIBC}");

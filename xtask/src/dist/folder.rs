@@ -119,8 +119,11 @@ mod tests {
         };
         let sums = make("one", ["b", "a/c", "a/b"]);
         assert_eq!(sums, make("two", ["a/b", "b", "a/c"]));
-        let names: Vec<&str> =
-            std::str::from_utf8(&sums).unwrap().lines().map(|line| line.split_once("  ").unwrap().1).collect();
+        let names: Vec<&str> = std::str::from_utf8(&sums)
+            .unwrap()
+            .lines()
+            .map(|line| line.split_once("  ").unwrap().1)
+            .collect();
         assert_eq!(names, ["a/b", "a/c", "b"]);
     }
 

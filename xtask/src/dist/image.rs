@@ -220,10 +220,7 @@ mod tests {
         let place = tempfile::tempdir().unwrap();
         let folder = written(place.path(), "diana", &["amd64", "arm64"]);
         let home = folder.path().join("oci/diana");
-        assert_eq!(
-            OciLayout::from_file(home.join("oci-layout")).unwrap().image_layout_version(),
-            "1.0.0"
-        );
+        assert_eq!(OciLayout::from_file(home.join("oci-layout")).unwrap().image_layout_version(), "1.0.0");
         let index = ImageIndex::from_file(home.join("index.json")).unwrap();
         let [tagged] = &index.manifests()[..] else { panic!("one tag") };
         let tag = tagged.annotations().as_ref().unwrap().get("org.opencontainers.image.ref.name");
@@ -269,9 +266,8 @@ mod tests {
     #[test]
     fn an_image_is_the_same_each_time() {
         let place = tempfile::tempdir().unwrap();
-        let hashes = |name: &str| {
-            written(&place.path().join(name), "diana-wasm", &["amd64"]).hashes().unwrap()
-        };
+        let hashes =
+            |name: &str| written(&place.path().join(name), "diana-wasm", &["amd64"]).hashes().unwrap();
         assert_eq!(hashes("one"), hashes("two"));
     }
 

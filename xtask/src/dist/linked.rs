@@ -105,9 +105,8 @@ fn checksums(lock: &str) -> BTreeMap<(String, String), String> {
         Some(line.trim_end_matches('"').to_owned())
     };
     let packages = lock.split("[[package]]\n").skip(1);
-    let entry = |package| {
-        Some(((value(package, "name")?, value(package, "version")?), value(package, "checksum")?))
-    };
+    let entry =
+        |package| Some(((value(package, "name")?, value(package, "version")?), value(package, "checksum")?));
     packages.filter_map(entry).collect()
 }
 
@@ -171,9 +170,7 @@ mod tests {
         let lock = "[[package]]\nname = \"b\"\nversion = \"2.0.0\"\nchecksum = \"beef\"\n\
             [[package]]\nname = \"c\"\nversion = \"3.0.0+x\"\nchecksum = \"cafe\"\n\
             [[package]]\nname = \"a\"\nversion = \"1.0.0\"\n";
-        let package = |name: &str, version: &str, license: &str| {
-            json!({"name": name, "version": version, "license": license, "manifest_path": format!("/{name}/Cargo.toml")})
-        };
+        let package = |name: &str, version: &str, license: &str| json!({"name": name, "version": version, "license": license, "manifest_path": format!("/{name}/Cargo.toml")});
         let metadata = json!({"packages": [
             package("a", "1.0.0", "Apache-2.0"), package("b", "2.0.0", "MIT/Apache-2.0"), package("c", "3.0.0+x", "MIT"),
         ]});

@@ -42,9 +42,8 @@ pub fn filter(layout: &Path, reader: Reader) -> Result<Vec<u8>> {
     // Of an index, the image's default platform is taken: linux/amd64.
     if manifest["manifests"].is_array() {
         let all = manifest["manifests"].as_array().into_iter().flatten();
-        let is_default = |one: &&Value| {
-            one["platform"]["os"] == "linux" && one["platform"]["architecture"] == "amd64"
-        };
+        let is_default =
+            |one: &&Value| one["platform"]["os"] == "linux" && one["platform"]["architecture"] == "amd64";
         descriptor = all.into_iter().find(is_default).context("no image for linux/amd64")?.clone();
         manifest = serde_json::from_slice(&blob(layout, &descriptor)?)?;
     }
