@@ -171,7 +171,7 @@ pub fn embedding() -> Result<PathBuf> {
 }
 
 /// The folders with the sources of the standard library and of other people's crates.
-fn source_folders() -> Result<Vec<PathBuf>> {
+pub fn source_folders() -> Result<Vec<PathBuf>> {
     let home = env::var_os("CARGO_HOME").map(PathBuf::from).or_else(|| Some(env::home_dir()?.join(".cargo")));
     // One folder for each registry. Vendored crates have none.
     let registries = fs::read_dir(home.unwrap_or_default().join("registry/src")).into_iter().flatten();
@@ -183,7 +183,7 @@ fn source_folders() -> Result<Vec<PathBuf>> {
 }
 
 /// What `rustc` prints with these arguments.
-fn rustc(arguments: &[&str]) -> Result<String> {
+pub fn rustc(arguments: &[&str]) -> Result<String> {
     let mut command = Command::new("rustc");
     let output = command.args(arguments).current_dir(root()).output();
     let output = output.context("cannot run `rustc`: install Rust with rustup")?;
@@ -192,7 +192,7 @@ fn rustc(arguments: &[&str]) -> Result<String> {
 
 /// Adds the wasm target to the toolchain if it is missing.
 pub fn add_target() -> Result<()> {
-    if Path::new(&rustc(&["--print", "target-libdir", "--target", TARGET])?).is_dir() {
+    if has_target(TARGET)? {
         return Ok(());
     }
     let added = Command::new("rustup").args(["target", "add", TARGET]).current_dir(root()).status();
@@ -200,6 +200,11 @@ pub fn add_target() -> Result<()> {
         Ok(status) if status.success() => Ok(()),
         _ => bail!("the toolchain has no `{TARGET}`: run `rustup target add {TARGET}`"),
     }
+}
+
+/// Whether the toolchain builds for this target.
+pub fn has_target(target: &str) -> Result<bool> {
+    Ok(Path::new(&rustc(&["--print", "target-libdir", "--target", target])?).is_dir())
 }
 
 /// Cargo's target folder; `CARGO_TARGET_DIR` and cargo's own configuration count.

@@ -33,13 +33,22 @@ pub fn fits() -> bool {
 impl Wheel {
     /// Downloads the program and puts it at `to`.
     pub fn install(&self, to: &Path) -> Result<()> {
+        self.place(Path::new(self.path), to)
+    }
+
+    /// Downloads a program that needs the files beside it, and puts their folder at `to`.
+    pub fn install_folder(&self, to: &Path) -> Result<()> {
+        self.place(Path::new(self.path).parent().context("a program lies in a folder")?, to)
+    }
+
+    /// Downloads the wheel and puts this part of it at `to`.
+    fn place(&self, part: &Path, to: &Path) -> Result<()> {
         let home = to.parent().context("a program lies in a folder")?;
         // Each process has a folder of its own.
         let work = home.join(format!("unpack-{}", id()));
         fs::create_dir_all(&work).with_context(|| format!("cannot create `{}`", work.display()))?;
         let installed = self.unpack(&work).and_then(|()| {
-            let unpacked = work.join(self.path);
-            fs::rename(unpacked, to).with_context(|| format!("cannot create `{}`", to.display()))
+            fs::rename(work.join(part), to).with_context(|| format!("cannot create `{}`", to.display()))
         });
         fs::remove_dir_all(&work).with_context(|| format!("cannot remove `{}`", work.display()))?;
         installed

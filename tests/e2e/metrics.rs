@@ -114,7 +114,9 @@ fn the_fingerprint_of_the_document_is_shown() {
     };
     let (one, two) = (fingerprint(1), fingerprint(2));
     let mut gateway = super::start(document(1));
-    assert!(gateway.log_contains(&format!("configuration taken, 1 rule, fingerprint {one}; ")));
+    let version = env!("CARGO_PKG_VERSION");
+    let taken = format!("diana {version}: configuration taken, 1 rule, fingerprint {one}; ");
+    assert!(gateway.log_contains(&taken));
     let gauge = |gateway: &Gateway, fingerprint: &str| {
         let workers = gateway.stats().unwrap().value("diana_config_info", &[("fingerprint", fingerprint)]);
         workers.map(|workers| workers > 0.0)

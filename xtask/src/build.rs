@@ -36,7 +36,7 @@ pub fn run() -> Result<()> {
 }
 
 /// The minor number of the newest glibc 2 of which a shared object needs symbols.
-fn glibc(object: &[u8]) -> Option<u32> {
+pub fn glibc(object: &[u8]) -> Option<u32> {
     const VERSION: &[u8] = b"GLIBC_2.";
     let versions = object.windows(VERSION.len()).enumerate().filter(|(_, part)| *part == VERSION);
     let minor = |(at, _): (usize, &[u8])| {

@@ -6,6 +6,7 @@ mod bench;
 mod build;
 mod demo;
 mod deny;
+mod dist;
 mod e2e;
 mod fuzz;
 mod interleavings;
@@ -84,6 +85,11 @@ enum Task {
     Lint,
     /// Compile with the oldest supported Rust, the `rust-version` of Cargo.toml
     Msrv,
+    /// Make the folder of a release below target/dist/, with images, checksums and licences
+    Dist {
+        #[command(flatten)]
+        options: dist::Options,
+    },
     /// Check licences, sources and advisories of all dependencies
     Deny {
         /// Leave out the advisories, which need the network to github.com
@@ -168,6 +174,7 @@ fn run(task: Task) -> Result<()> {
         Task::Test => test::run(),
         Task::Lint => lint::run(),
         Task::Msrv => msrv::run(),
+        Task::Dist { options } => dist::run(&options),
         Task::Deny { offline } => deny::run(offline),
         Task::Typos { write } => typos::run(write),
         Task::E2e { native, filter } => {

@@ -10,6 +10,12 @@ fn diana(words: &[&str]) -> (i32, String, String) {
     (output.status.code().unwrap(), text(&output.stdout), text(&output.stderr))
 }
 
+#[test]
+fn the_program_tells_its_version() {
+    let version = concat!("diana ", env!("CARGO_PKG_VERSION"), "\n");
+    assert_eq!(diana(&["--version"]), (0, version.into(), String::new()));
+}
+
 fn commands() -> Vec<Command> {
     let mut program = Arguments::command();
     program.build();

@@ -81,8 +81,10 @@ fn every_series_of_a_configuration_exists_from_the_start() {
 }
 
 #[test]
-fn the_version_is_a_series_with_the_value_1() {
+fn the_version_is_in_the_log_and_a_series_with_the_value_1() {
     let gateway = Gateway::start(Rules::Lenient, 2, r#"{"limits": []}"#);
+    let taken = concat!("diana ", env!("CARGO_PKG_VERSION"), ": configuration taken, ");
+    assert_eq!(gateway.world.logged(taken), 1);
     let version = env!("CARGO_PKG_VERSION").replace('.', "-");
     assert_eq!(gateway.counter(&format!("diana.version.{version}.build_info")), 1);
 }

@@ -41,9 +41,11 @@ impl<H: Host> Plugin<H> {
         let (keys, size) = policy.footprint();
         let (rules, keys) = (plural(policy.named_rules().count(), "rule"), plural(keys, "key"));
         let kind = if self.is_of_route { "configuration of a route" } else { "configuration" };
+        let version = env!("CARGO_PKG_VERSION");
         let fingerprint = fingerprint_text(self.configuration.fingerprint);
         let mut words = format!(
-            "{kind} taken, {rules}, fingerprint {fingerprint}; at most {keys} and {} KiB of shared data",
+            "diana {version}: {kind} taken, {rules}, fingerprint {fingerprint}; at most {keys} and {} KiB of \
+             shared data",
             size.div_ceil(1024)
         );
         let clusters = self.worker.with(|worker| worker.clusters().join(", ")).unwrap_or_default();
