@@ -1,8 +1,9 @@
 //! `replicas: auto`: the store counts the gateways, and an outage divides each quota by their
 //! number.
 
-use super::{Carrier, PATIENCE, QUOTA, SHARE, connections, passed, quota};
-use gateway::{Config, Gateway, Redis, Webdis, wait_until};
+use super::carriers::store_of;
+use super::{PATIENCE, QUOTA, SHARE, connections, passed, quota};
+use gateway::{Carrier, Config, Gateway, Redis, Webdis, wait_until};
 use serde_json::json;
 use std::time::{Duration, Instant};
 
@@ -26,11 +27,11 @@ fn gateways_are_counted(carrier: Carrier) {
     let mut redis = Redis::start().unwrap();
     let webdis = (carrier == Carrier::Webdis).then(|| Webdis::start(&redis).unwrap());
     let address = webdis.as_ref().map_or(redis.address(), |webdis| webdis.address());
-    let store = carrier.store(&json!({"replicas": "auto"}));
+    let store = store_of(carrier, &json!({"replicas": "auto"}));
     let document = json!({"limits": quota(), "store": store});
     let start = || {
         let config = Config { balanced: true, ..Config::new(document.clone()) };
-        Gateway::start(carrier.lead(config, address, &json!({}))).unwrap()
+        Gateway::start(carrier.lead(config, address, &json!({})).unwrap()).unwrap()
     };
     let mut gateways = vec![start(), start(), start()];
     // No request is needed.
