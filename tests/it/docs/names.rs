@@ -126,7 +126,8 @@ fn wrong_metrics(text: &str) -> Vec<String> {
             };
             words.len() == own.len() && words.iter().zip(&own).all(fits)
         };
-        let is_file = ["wasm", "json", "yaml"].contains(&name) || rest.starts_with('/');
+        let ending = name.rsplit('.').next().unwrap_or(name);
+        let is_file = ["wasm", "json", "yaml"].contains(&ending) || rest.starts_with('/');
         if !is_file && !METRICS.iter().any(is_metric) {
             wrong.push(format!("no metric is called diana.{name}"));
         }

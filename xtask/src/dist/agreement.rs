@@ -117,6 +117,8 @@ mod tests {
     const LOG: &str =
         "# Changelog\n\n## [Unreleased]\n\n## [1.2.3] - 2026-01-01\n\n- One.\n\n## [1.2.2] - 2025\n";
 
+    type Change = fn(&mut Named);
+
     fn agreeing() -> Named {
         Named {
             version: "1.2.3".into(),
@@ -130,14 +132,14 @@ mod tests {
     #[test]
     fn each_disagreement_is_found_alone() {
         assert!(agreeing().disagreements(false).is_empty());
-        let found = |change: fn(&mut Named)| {
+        let found = |change: Change| {
             let mut named = agreeing();
             change(&mut named);
             (named.disagreements(false).join("\n"), named.disagreements(true).join("\n"))
         };
         let (release, snapshot) = found(|named| named.mentions.push(("deploy/x".into(), "1.2.2".into())));
         assert_eq!((release.as_str(), snapshot.as_str()), ("deploy/x has 1.2.2", "deploy/x has 1.2.2"));
-        let only_of_releases: [(fn(&mut Named), &str); 5] = [
+        let only_of_releases: [(Change, &str); 5] = [
             (|named| named.tags = vec!["1.2.3".into(), "v1.2.30".into()], "no tag `v1.2.3`"),
             (|named| named.is_dirty = true, "not committed"),
             (|named| named.changelog = LOG.replace("1.2.3]", "1.2.4]"), "the newest version is 1.2.4"),

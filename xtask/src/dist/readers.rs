@@ -139,6 +139,9 @@ mod tests {
         }
     }
 
+    /// Changes a manifest. The second argument stores a blob, and returns its descriptor.
+    type Change = fn(&mut Value, &mut dyn FnMut(&[u8]) -> Value);
+
     /// Changes the manifest of the image, and says what each reader says then.
     fn changed(change: impl Fn(&mut Value, &mut dyn FnMut(&[u8]) -> Value)) -> Vec<Result<Vec<u8>>> {
         let place = tempfile::tempdir().unwrap();
@@ -159,7 +162,7 @@ mod tests {
 
     #[test]
     fn any_other_layout_is_refused() {
-        let refused = |change: fn(&mut Value, &mut dyn FnMut(&[u8]) -> Value), why: &str| {
+        let refused = |change: Change, why: &str| {
             for result in changed(change) {
                 let error = format!("{:#}", result.unwrap_err());
                 assert!(error.contains(why), "{error}");
