@@ -128,7 +128,7 @@ impl Gateways {
     /// Takes the number that the gateway knows already.
     pub(super) fn load<S: Store + ?Sized>(&mut self, store: &S, now: Time) {
         if let Ok(Some(found)) = store.load(&self.shared) {
-            self.replicas.set(Rounds::read(&found.bytes).number(), now);
+            self.has_changed |= self.replicas.set(Rounds::read(&found.bytes).number(), now);
         }
     }
 
@@ -140,10 +140,17 @@ impl Gateways {
         now: Time,
         events: &mut Events,
     ) {
+        let shards = 0..client.options().clusters.len();
+        if !shards.clone().any(|shard| client.is_available(shard)) {
+            // Another worker, whose breakers are closed, begins the round.
+            self.load(store, now);
+            self.wait = EVERY;
+            return;
+        }
         let Some((round, is_begun)) = self.update(None, store, now, events) else {
             return;
         };
-        for shard in 0..if is_begun { client.options().clusters.len() } else { 0 } {
+        for shard in shards.filter(|_| is_begun) {
             _ = client.ask(shard, Waiter::Gateways, self.query(round));
         }
     }
@@ -176,6 +183,7 @@ impl Gateways {
         let updated = store.update(&self.shared, TRIES, &mut |bytes| rounds.change(bytes, reply, now));
         let Ok(updated) = updated else {
             events.faults = events.faults.saturating_add(1);
+            self.wait = EVERY;
             return None;
         };
         self.wait = rounds.wait(now);
