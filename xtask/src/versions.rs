@@ -14,8 +14,8 @@ const SMOKE: [&str; 6] = ["answers::", "configuration::", "exact::", "least::", 
 fn ways_to_redis(version: &str) -> &'static [&'static str] {
     let minor = version.split('.').nth(1).and_then(|minor| minor.parse::<u32>().ok());
     match minor.is_some_and(|minor| minor >= 39) {
-        true => &["global::carriers::", "production::"],
-        false => &["faults_of_a_tunnels_connection"],
+        true => &["global::carriers::", "global::matrix::", "production::"],
+        false => &["faults_of_a_tunnels_connection", "--skip", "::bridge"],
     }
 }
 
