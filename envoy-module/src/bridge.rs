@@ -212,8 +212,8 @@ impl Bridge {
         Action::HangUp
     }
 
-    /// Answers with the replies to the call's own commands. If Redis refuses the bridge's login, its
-    /// words are the reply to each of them.
+    /// Answers with the replies to the call's own commands. If Redis refuses the bridge's login,
+    /// its words are the reply to each of them.
     fn answer(&self, commands: usize, reply: Vec<u8>) -> Action {
         if self.login.is_none() {
             return Action::Answer(200, reply);

@@ -46,7 +46,7 @@ impl Quota {
         u64::try_from((excess + unit - 1) / unit).unwrap_or(u64::MAX)
     }
 
-    /// `rpu` in so many slots of the clock, one after the other, of which each is `unit / slots`.
+    /// `rpu` in this many consecutive slots of the clock. Each slot is `unit / slots` long.
     fn over_slots(&self, slots: u64, unit_us: u64, admissions: &[(u64, u64)]) -> u64 {
         let slot = |at: u64| (u128::from(at) * u128::from(slots) / u128::from(unit_us)) as u64;
         let mut recent: VecDeque<(u64, u64)> = VecDeque::new();

@@ -9,8 +9,8 @@ use swarm::measure::{GATEWAYS, LEASES, Row, svg, table};
 use swarm::scenario::Scenario;
 use swarm::world::run;
 
-/// Simulates gateways that count in one Redis. Without `--seed` and `--seeds`, prints what passes and
-/// how often Redis is called, by gateways and lease
+/// Simulates gateways that count in one Redis. Without `--seed` and `--seeds`, prints what passes
+/// and how often Redis is called, by gateways and lease
 #[derive(Parser)]
 #[command(bin_name = "cargo xtask swarm")]
 struct Arguments {

@@ -1,5 +1,5 @@
-//! What the swarm measures for docs/accuracy.md: calls, quota that passes, and over-admission, by the
-//! number of gateways and the lease.
+//! What the swarm measures for docs/accuracy.md: calls, quota that passes, and over-admission, by
+//! the number of gateways and the lease.
 
 use crate::ledger::Violation;
 use crate::scenario::{Algo, Fault, SECOND, Scenario};

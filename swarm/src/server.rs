@@ -1,8 +1,8 @@
-//! A Redis for one script, on a virtual clock: Redis' own Lua 5.1, and of Redis' commands only those
-//! that the script calls. `tests/redis.rs` compares it with a real Redis.
+//! A Redis for one script, on a virtual clock: Redis' own Lua 5.1, and of Redis' commands only
+//! those that the script calls. `tests/redis.rs` compares it with a real Redis.
 //!
-//! A real Redis cannot take part: it expires keys by its own clock, and loses its latest writes only
-//! if it is killed at the right moment. A call to it also takes four times as long.
+//! A real Redis cannot take part: it expires keys by its own clock, and loses its latest writes
+//! only if it is killed at the right moment. A call to it also takes four times as long.
 
 use diana_global_redis::script::{SCRIPT, SHA1};
 use mlua::{Error, Function, Lua, MultiValue, Table, Value};
@@ -151,8 +151,8 @@ impl Server {
         self.has_script = false;
     }
 
-    /// Fails over to a replica that lacks the writes since `true_us`. A replica has no script in its
-    /// cache.
+    /// Fails over to a replica that lacks the writes since `true_us`. A replica has no script in
+    /// its cache.
     pub fn fail_over(&mut self, true_us: u64) {
         let mut data = self.data.borrow_mut();
         while data.writes.back().is_some_and(|(at, ..)| *at >= true_us)
@@ -190,8 +190,8 @@ impl Write for Text<'_> {
     }
 }
 
-/// Installs `redis.call` and `redis.pcall`. The difference lies in errors, of which `pcall('GET')`
-/// has none here.
+/// Installs `redis.call` and `redis.pcall`. They differ in how they return errors only, and
+/// `pcall('GET')` has no errors here.
 fn install(lua: &Lua, data: &Rc<RefCell<Data>>) -> Result<(), Error> {
     let redis = lua.create_table()?;
     for name in ["call", "pcall"] {

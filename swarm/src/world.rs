@@ -692,8 +692,8 @@ impl World {
             if over > drifted {
                 return Err(format!("{over} units too many after the recovery"));
             }
-            // A clock that steps back frees nothing. Windows and slices are those of the clock, so only
-            // the others count in a time without steps back.
+            // A clock that steps back frees nothing. Windows and slices are those of the clock, so
+            // only the others count in a time without steps back.
             if matches!(quota.algo, Algo::Bucket(_) | Algo::Log) {
                 let back = |steps: usize| -> u64 {
                     redis_steps[..steps].iter().map(|step| step.min(&0).unsigned_abs() / 1_000).sum()
@@ -791,8 +791,8 @@ impl World {
         let restarts = self.scenario.faults.iter().any(|(.., fault)| matches!(fault, Fault::Restart(_)));
         for ((fault, gateway, worker), calls) in self.outages.iter().filter(|_| !restarts) {
             let (from, to, _) = self.scenario.faults[*fault];
-            // The last calls before the outage may still succeed. The shortest pauses between probes
-            // are 187.5 ms, 375 ms, and then 750 ms each.
+            // The last calls before the outage may still succeed. The shortest pauses between
+            // probes are 187.5 ms, 375 ms, and then 750 ms each.
             let most = 3 + 3 * in_flight + 2 + (to - from) / (750 * MS);
             if *calls > most {
                 return Err(format!("{calls} calls of {gateway}/{worker} in the outage {fault}, of {most}"));
@@ -801,7 +801,8 @@ impl World {
         if self.scenario.faults.is_empty() && self.scenario.lease == 0 && self.scenario.leaves == 0 {
             let refusals = 10 * (in_flight + 1) * (gateways * WORKERS * actors) as u64;
             let most = match self.quota.algo {
-                // Each permit is reported when its request ends, and each worker's every two seconds.
+                // Each permit is reported when its request ends, and each worker's every two
+                // seconds.
                 Algo::Permits => 3 * self.measured.requests + (gateways * WORKERS * actors) as u64 * 2,
                 _ => counted + refusals * (end / SECOND + 1),
             };

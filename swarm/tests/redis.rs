@@ -1,5 +1,5 @@
-//! Compares the simulated server with a real Redis: the same calls of the script at the same instants
-//! must have the same replies, values and lifetimes.
+//! Compares the simulated server with a real Redis: the same calls of the script at the same
+//! instants must have the same replies, values and lifetimes.
 
 use diana_base::prng;
 use diana_global_redis::script::SCRIPT;
@@ -34,7 +34,7 @@ fn the_server_answers_like_a_real_redis() {
     let mut random = 5;
     let mut below = |most: u64| u64::from(prng::next(&mut random)) % most;
     let mut now = 1_795_392_000_123_456;
-    // What was charged and leased: the rule, the key, and the numbers to hand back.
+    // Charges and leases so far: the rule, the key, and the numbers to hand back.
     let (mut charges, mut leases) = (Vec::new(), Vec::new());
     let (mut refused, mut leased, mut expired) = (0, 0, 0);
     for step in 0..3_000_u64 {

@@ -1,5 +1,5 @@
-//! A short run of the swarm, and mutants of the script that its checks must find. `cargo xtask swarm
-//! --seeds 10000` is the long run.
+//! A short run of the swarm, and mutants of the script that its checks must find. `cargo xtask
+//! swarm --seeds 10000` is the long run.
 
 use swarm::scenario::Scenario;
 use swarm::server::Server;

@@ -166,7 +166,8 @@ pub fn info(redis: &Redis) -> String {
     redis::cmd("INFO").query(&mut client(redis)).unwrap()
 }
 
-/// Waits until so many replicas have all that this Redis has been told. `key` is one that it may write.
+/// Waits until so many replicas have all that this Redis has been told. `key` is one that it may
+/// write.
 pub fn wait_replicated(redis: &Redis, key: &str, replicas: u64) {
     let mut client = client(redis);
     // Redis waits for what this connection has written.

@@ -1,5 +1,5 @@
-//! Installs programs of Debian by apt-get, if apt-get needs no password: npm for the filter's build,
-//! Redis and webdis, Chromium with its driver, or skopeo and umoci.
+//! Installs programs of Debian by apt-get, if apt-get needs no password: npm for the filter's
+//! build, Redis and webdis, Chromium with its driver, or skopeo and umoci.
 //!
 //! A package may start its service. Tests do not use such a service: each test starts its own.
 

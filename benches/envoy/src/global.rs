@@ -1,8 +1,9 @@
 //! Measures rules that two gateways share through Redis: processor time and latency of a request,
 //! calls to Redis, and the most requests that keep the latency low.
 //!
-//! The baselines are no filter, the same rule as a local rule, and Envoy's own filter with Limitador
-//! on the same Redis. All gateways live through all rounds, and take turns within each round.
+//! The baselines are no filter, the same rule as a local rule, and Envoy's own filter with
+//! Limitador on the same Redis. All gateways live through all rounds, and take turns within each
+//! round.
 
 use crate::cpu::used_when_still_ns;
 use crate::format::{range, thousands};

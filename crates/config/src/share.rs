@@ -1,5 +1,5 @@
-//! The share of one of several gateways whose number moves. When the number changes, the algorithm is
-//! built anew for the new share.
+//! The share of one of several gateways whose number moves. When the number changes, the algorithm
+//! is built anew for the new share.
 //!
 //! All of these algorithms count in the same cell, which has room for the largest share. A window,
 //! a log and permits keep the units that were used. A bucket and a queue keep when they are full or

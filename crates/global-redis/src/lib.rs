@@ -206,9 +206,10 @@ impl Redis {
         }
     }
 
-    /// The call to `cluster` for at most [`Redis::max_queries`] queries. The script goes by its hash, or, if
-    /// `with_script`, by its text, which the global store then keeps. A call without queries is a
-    /// probe. The reply must repeat `number`, which [`Redis::number`] makes of a random number.
+    /// The call to `cluster` for at most [`Redis::max_queries`] queries. The script goes by its
+    /// hash, or, if `with_script`, by its text, which the global store then keeps. A call without
+    /// queries is a probe. The reply must repeat `number`, which [`Redis::number`] makes of a
+    /// random number.
     ///
     /// ```
     /// use diana_global_redis::{Dialect, Redis, script};
@@ -371,8 +372,8 @@ impl Redis {
     }
 }
 
-/// Whether this is Envoy's answer in place of a server that hung up. Redis closes a connection whose
-/// first word is `POST`, without a reply.
+/// Whether this is Envoy's answer in place of a server that hung up. Redis closes a connection
+/// whose first word is `POST`, without a reply.
 fn hung_up(status: u32, body: &[u8]) -> bool {
     status == 503 && body.ends_with(b"reset reason: connection termination")
 }

@@ -44,9 +44,9 @@ pub fn log_in(to: &mut Vec<u8>, login: &Login) {
     }
 }
 
-/// The replies to `commands` commands, preceded by the reply to a login if `has_login`. The whole call
-/// fails if the replies are cut, if anything follows them, if one has another shape, or if Redis
-/// refuses the login.
+/// The replies to `commands` commands, preceded by the reply to a login if `has_login`. The whole
+/// call fails if the replies are cut, if anything follows them, if one has another shape, or if
+/// Redis refuses the login.
 pub fn replies(
     status: u32,
     mut body: &[u8],

@@ -11,8 +11,8 @@
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Malformed;
 
-/// Scans the replies to a number of commands. It looks at each byte once and takes a fixed amount of
-/// memory, however the replies are nested and cut.
+/// Scans the replies to a number of commands. It looks at each byte once and takes a fixed amount
+/// of memory, however the replies are nested and cut.
 ///
 /// ```
 /// use diana_resp::{Malformed, Scanner};

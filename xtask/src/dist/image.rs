@@ -1,5 +1,6 @@
-//! The OCI images, written as [layouts](https://github.com/opencontainers/image-spec): one layer with
-//! one file each, as `FROM scratch` and `COPY` make. `deploy/images/` has the same as Dockerfiles.
+//! The OCI images, written as [layouts](https://github.com/opencontainers/image-spec): one layer
+//! with one file each, as `FROM scratch` and `COPY` make. `deploy/images/` has the same as
+//! Dockerfiles.
 //!
 //! The JSON is written here and read by the crate `oci-spec` in the tests: that crate keeps
 //! annotations in a map without an order, so its text differs from run to run.
@@ -25,7 +26,7 @@ pub struct Recipe {
     pub is_command: bool,
 }
 
-/// A user without a name, for whom nothing in a container is writable.
+/// A user without a name, who may write nothing in a container.
 pub const USER: &str = "65532:65532";
 
 /// The images. A Dockerfile alone makes `diana-envoy`, because it adds files to another image.

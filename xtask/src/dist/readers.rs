@@ -1,6 +1,6 @@
 //! How the two gateways that load filters from images read one: a translation of
-//! `pkg/wasm/imagefetcher.go` of Istio and `internal/wasm/imagefetcher.go` of Envoy Gateway, rule by
-//! rule. Both take an image that is one of these:
+//! `pkg/wasm/imagefetcher.go` of Istio and `internal/wasm/imagefetcher.go` of Envoy Gateway, rule
+//! by rule. Both take an image that is one of these:
 //!
 //! - Docker's: the manifest's type is Docker's, and the layer's is Docker's gzip.
 //! - OCI "compat": the layer's type is exactly OCI's gzip. Diana's image is such a one.

@@ -75,7 +75,8 @@ fn errors_of_upstash_are_read() {
     }
 }
 
-/// Redis hangs up if it is sent HTTP. Over a bridge or a tunnel the same answer of Envoy says nothing.
+/// Redis hangs up if it is sent HTTP. Over a bridge or a tunnel the same answer of Envoy says
+/// nothing.
 #[test]
 fn a_server_that_hangs_up_may_be_redis_itself() {
     let [query, ..] = &one_of_each();

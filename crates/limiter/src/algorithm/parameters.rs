@@ -54,7 +54,7 @@ const WARM_UP: u8 = 8;
 /// An adaptive limit, which no store counts: each gateway measures its own upstream.
 const ADAPTIVE: u8 = 9;
 
-/// Gateways that live: counted like permits, of which each gateway holds one.
+/// Running gateways. Each holds one permit, so they are counted as permits are.
 const GATEWAYS: u8 = 10;
 
 /// The store cannot know when a permit returns, so it reports one second.

@@ -346,8 +346,8 @@ impl Builder {
         }
     }
 
-    /// The hash of the rule's meaning, whatever its name, the place of its limit, and the actors for
-    /// which the rule is enforced.
+    /// The hash of the rule's meaning, whatever its name, the place of its limit, and the actors
+    /// for which the rule is enforced.
     fn meaning(&self, limit: &str, rule: &RuleDraft, plans: Option<&RulePlans>, cost_name: u64) -> u64 {
         let RuleDraft { counters, global, .. } = rule;
         let kind = global.as_ref().map_or("", GlobalDraft::kind);

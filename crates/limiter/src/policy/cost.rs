@@ -214,7 +214,8 @@ impl Cost {
                 let at = measures.values.iter().position(|value| value == measure)?;
                 let number = usage.values.get(at).copied().unwrap_or_default();
                 let default = default.unwrap_or(estimate.units);
-                // Clients can choose the timeout by which a gateway answers in the upstream's place.
+                // Clients can choose the timeout by which a gateway answers in the upstream's
+                // place.
                 let is_cut = number.seen.is_none() && matches!(usage.status, Some(408 | 504));
                 let units = if number.is_final && !is_cut {
                     number.seen.unwrap_or(default)

@@ -98,8 +98,8 @@ impl Worker {
         Worker { client: Some(StoreClient::new(options, random)), ..self }
     }
 
-    /// Takes the number of gateways that earlier configurations or other workers know, at `now`. See
-    /// the example of [`Replicas`](crate::policy::Replicas).
+    /// Takes the number of gateways that earlier configurations or other workers know, at `now`.
+    /// See the example of [`Replicas`](crate::policy::Replicas).
     pub fn load_replicas<S: Store + ?Sized>(&mut self, store: &S, now: Time) {
         self.gateways.iter_mut().for_each(|gateways| gateways.load(store, now));
     }
