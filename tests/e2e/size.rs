@@ -25,7 +25,7 @@ fn the_documents_state_the_size_of_the_built_filter() {
     assert!(is_near(98, 100) && !is_near(97, 100) && is_near(102, 100) && !is_near(103, 100));
     let built = fs::metadata(filter::filter().unwrap()).unwrap().len();
     for (file, before) in
-        [("docs/guide.md", "Each file is "), ("docs/bench/goals.md", "for the code of a request **")]
+        [("docs/guide.md", "Each file is "), ("docs/internals/goals.md", "for the code of a request **")]
     {
         let stated = stated(file, before, " kB", 1_000);
         assert!(

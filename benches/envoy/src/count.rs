@@ -6,14 +6,15 @@ use crate::filter::Filters;
 use crate::format::thousands;
 use crate::line::{self, COMPARED_WITH, Line, PATH};
 use crate::machine::Machine;
-use crate::report::FOLDER;
 use crate::traffic::HEADERS;
 use anyhow::{Context, Result, bail};
 use gateway::{Connection, root};
 use std::fs;
 
+const FILE: &str = "docs/internals/counts.md";
+
 /// Counts instructions and cache misses of each line under Valgrind, and writes
-/// docs/bench/counts.md.
+/// docs/internals/counts.md.
 #[derive(clap::Args)]
 pub struct Arguments {
     /// Requests for each line
@@ -68,8 +69,8 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     let text = markdown(&counted, &machine, arguments.requests)?;
     print!("{text}");
     if arguments.only.is_empty() {
-        fs::write(root().join(FOLDER).join("counts.md"), text)?;
-        eprintln!("wrote {FOLDER}/counts.md");
+        fs::write(root().join(FILE), text)?;
+        eprintln!("wrote {FILE}");
     }
     Ok(())
 }

@@ -82,7 +82,7 @@ enum Other {
     Compare(compare::Arguments),
     /// Counts what the callback for response bodies costs, under Valgrind
     Bodies,
-    /// Counts instructions and cache misses under Valgrind, and writes docs/bench/counts.md
+    /// Counts instructions and cache misses under Valgrind, and writes docs/internals/counts.md
     Count(count::Arguments),
 }
 

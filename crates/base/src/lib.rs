@@ -1,6 +1,6 @@
 //! The base of all crates of Diana: instants and spans, and a value for one caller at a time.
 //! Sorts, maps and formatting are smaller than those of the standard library.
-//! `docs/design/crates.md` has the reasons.
+//! `docs/internals/design/crates.md` has the reasons.
 //!
 //! No function reads a clock: the host passes the time.
 //!

@@ -4,7 +4,7 @@
 //! The value is the segment in its normal form, so all spellings of a name are one value. Only the
 //! readings of the path that the url matches count. The actor is missing if they disagree on the
 //! segment: a client must not choose between two actors by a spelling. See
-//! `docs/design/named-segments.md`.
+//! `docs/internals/design/named-segments.md`.
 
 use super::kind::only;
 use super::{Actor, ActorKind, Scope};
