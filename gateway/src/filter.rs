@@ -10,6 +10,7 @@ mod trap;
 
 use crate::{root, target};
 use anyhow::{Context, Result, bail};
+pub use optimise::WASM_OPT;
 use std::env;
 use std::fs;
 use std::path::{Path, PathBuf};

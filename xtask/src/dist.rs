@@ -89,25 +89,35 @@ pub fn run(options: &Options) -> Result<()> {
     Ok(())
 }
 
-/// Copies what the repository has for users: the schema, examples, and all of `deploy/`.
+/// Copies what the repository has for users: the schema, examples, and all of `deploy/`. The filter
+/// lies in this folder, so configurations name it there and not in `target/`.
 fn documents(folder: &Folder, source: &Source) -> Result<()> {
     const FILES: [(&str, &str); 5] = [
         ("LICENSE", "LICENSE"),
         ("CHANGELOG.md", "CHANGELOG.md"),
         ("docs/schema/diana.schema.json", "diana.schema.json"),
-        ("envoy.yaml", "examples/envoy.yaml"),
-        ("envoy-native.yaml", "examples/envoy-native.yaml"),
+        ("envoy.yaml", "envoy.yaml"),
+        ("envoy-native.yaml", "envoy-native.yaml"),
     ];
+    let copy = |from: &str, to: &str, mode| folder.write(to, &moved(read(&root().join(from))?), mode);
     for (from, to) in FILES {
-        folder.copy(&root().join(from), to, PLAIN)?;
+        copy(from, to, PLAIN)?;
     }
     for (file, mode) in source.files(&["examples", "deploy"])? {
         // A crate of the workspace, which does not build without the rest of it.
         if !file.starts_with("examples/embed-in-sdk-filter/") {
-            folder.copy(&root().join(&file), &file, mode)?;
+            copy(&file, &file, mode)?;
         }
     }
     Ok(())
+}
+
+/// A text with the places of the filter's files in a release.
+fn moved(file: Vec<u8>) -> Vec<u8> {
+    match String::from_utf8(file) {
+        Ok(text) => text.replace("target/diana", "diana").into_bytes(),
+        Err(other) => other.into_bytes(),
+    }
 }
 
 /// Writes the bill of materials of each file, and returns all that is linked.

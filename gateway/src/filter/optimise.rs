@@ -10,7 +10,7 @@ use std::path::Path;
 use std::process::{Command, id};
 
 /// The build of Binaryen that runs in Node.js, on every machine alike.
-const WASM_OPT: PackageFile = PackageFile {
+pub const WASM_OPT: PackageFile = PackageFile {
     package: "binaryen",
     version: "132.0.0",
     path: "bin/wasm-opt",

