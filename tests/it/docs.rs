@@ -1,6 +1,7 @@
 //! The documentation against the code: Diana accepts every configuration shown, the reference names
 //! every key, and every test that a document names exists.
 
+mod chinese;
 mod names;
 
 use diana_config::{Secret, SecretSource, Source};
@@ -71,7 +72,7 @@ fn the_reference_and_the_readme_are_accepted() {
             count += documents.len();
         }
     }
-    for file in ["README.md", "docs/guide.md"] {
+    for file in ["README.md", "README.zh-CN.md", "docs/guide.md", "docs/zh-CN/guide.md"] {
         for block in blocks(file, "yaml") {
             for plugin in plugins(&yaml(&block)) {
                 check(file, &plugin);

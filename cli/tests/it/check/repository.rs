@@ -47,7 +47,7 @@ fn the_pages_have_no_findings() {
     let mut checked = 0;
     let mut wrong = Vec::new();
     let mut pages = files(&root().join("docs"), ".md");
-    pages.push(root().join("README.md"));
+    pages.extend(["README.md", "README.zh-CN.md"].map(|page| root().join(page)));
     for page in pages {
         // This page shows mistakes.
         if page.ends_with("docs/cli/check.md") {
