@@ -33,6 +33,7 @@ mod machine;
 mod matching;
 mod memory;
 mod metrics;
+mod migrating;
 mod original;
 mod panics;
 mod permits;
