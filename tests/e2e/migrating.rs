@@ -27,9 +27,9 @@ enum Step {
     Window(Duration),
     /// So many requests one after the other. The first `pass` pass, and no other.
     Burst { ask: Ask, count: usize, pass: usize },
-    /// Asks until a request passes: no sooner than `after` the start of the burst before. Then
-    /// sends a burst.
-    Refill { ask: Ask, after: Duration, count: usize, pass: usize },
+    /// Asks until a request passes: no sooner than `after` the start of the burst before, and after
+    /// the limiter has held it for at least `held`. Then sends a burst.
+    Refill { ask: Ask, after: Duration, held: Duration, count: usize, pass: usize },
     /// The client sends nothing for this long.
     Idle(Duration),
     /// Requests on connections of their own, all at once; so many pass, the last one no sooner than
@@ -89,9 +89,14 @@ impl Player<'_> {
                     begun = Instant::now();
                     self.burst(&place, ask, count, pass);
                 }
-                Refill { ask, after, count, pass } => {
-                    wait_until("a request to pass", PATIENCE, || self.passes(ask).then_some(())).unwrap();
+                Refill { ask, after, held, count, pass } => {
+                    let passes = || {
+                        let start = Instant::now();
+                        self.passes(ask).then(|| start.elapsed())
+                    };
+                    let took = wait_until("a request to pass", PATIENCE, passes).unwrap();
                     assert!(begun.elapsed() >= after, "{place}: {:?}", begun.elapsed());
+                    assert!(took >= held, "{place}: {took:?}");
                     self.burst(&place, ask, count, pass);
                 }
                 Together { ask, count, pass, after } => {
@@ -145,7 +150,11 @@ fn now() -> Duration {
 }
 
 /// Both play the script at the same time.
-fn compare(header: &'static str, script: &[Step], limiters: [(&'static str, SocketAddr, Option<&Application>); 2]) {
+fn compare(
+    header: &'static str,
+    script: &[Step],
+    limiters: [(&'static str, SocketAddr, Option<&Application>); 2],
+) {
     thread::scope(|scope| {
         for (name, address, application) in limiters {
             scope.spawn(move || Player { name, address, header, application }.play(script));
@@ -193,7 +202,7 @@ fn local_ratelimit() {
         Burst { ask: Ask("/", Some("b")), count: 1, pass: 0 },
         Burst { ask: login, count: 5, pass: 3 },
         // Three tokens in six seconds come one by one.
-        Refill { ask: login, after: seconds(2.0), count: 1, pass: 0 },
+        Refill { ask: login, after: seconds(2.0), held: NO_WAIT, count: 1, pass: 0 },
     ];
     let [theirs, ours] = gateways.each_ref().map(Gateway::address);
     compare("x-api-key", &script, [("local_ratelimit", theirs, None), ("Diana", ours, None)]);
@@ -217,7 +226,7 @@ fn ratelimit(service: SocketAddr) {
         Window(Duration::from_secs(4)),
         Burst { ask: login, count: 5, pass: 3 },
         // The whole quota returns with the next window.
-        Refill { ask: login, after: NO_WAIT, count: 3, pass: 2 },
+        Refill { ask: login, after: NO_WAIT, held: NO_WAIT, count: 3, pass: 2 },
     ];
     let limiters = [("ratelimit", theirs.address(), None), ("Diana", ours.address(), None)];
     compare("x-user-id", &script, limiters);
@@ -256,7 +265,7 @@ fn nginx() {
         Burst { ask: Ask("/api", Some("b")), count: 8, pass: 6 },
         Burst { ask: Ask("/api", None), count: 11, pass: 9 },
         Burst { ask: login, count: 5, pass: 3 },
-        Refill { ask: login, after: seconds(2.0), count: 1, pass: 0 },
+        Refill { ask: login, after: seconds(2.0), held: NO_WAIT, count: 1, pass: 0 },
         Together { ask: Ask("/search", None), count: 6, pass: 4, after: seconds(3.0) },
         Together { ask: Ask("/reports", None), count: 7, pass: 5, after: seconds(2.0) },
         InFlight { ask: Ask("/downloads", None), pass: 2 },
@@ -277,7 +286,7 @@ fn traefik() {
     let script = [
         Burst { ask: key, count: 7, pass: 5 },
         // A token comes after 2 s. A request may wait for the last 0.5 s of them.
-        Refill { ask: key, after: seconds(2.0), count: 1, pass: 0 },
+        Refill { ask: key, after: seconds(2.0), held: seconds(0.1), count: 1, pass: 0 },
         // Without a key all count together.
         Burst { ask: Ask("/api", None), count: 7, pass: 5 },
         InFlight { ask: Ask("/downloads", None), pass: 2 },
@@ -306,7 +315,11 @@ fn kong() {
         Burst { ask: Ask("/api", Some("a")), count: 7, pass: 5 },
         Burst { ask: Ask("/api", None), count: 7, pass: 5 },
     ];
-    let player =
-        Player { name: "Diana", address: ours.address(), header: "x-api-key", application: Some(&application) };
+    let player = Player {
+        name: "Diana",
+        address: ours.address(),
+        header: "x-api-key",
+        application: Some(&application),
+    };
     player.play(&script);
 }

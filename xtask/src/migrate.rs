@@ -25,7 +25,8 @@ pub fn run() -> Result<()> {
     let mut line = e2e::line(Shell::Wasm);
     line.args.extend(["migrating::", "--include-ignored", "--skip", "real_limitador"].map(str::to_owned));
     let before = env::var_os("PATH").unwrap_or_default();
-    let path = env::join_paths([traefik].into_iter().chain(env::split_paths(&before)).chain(["/usr/sbin".into()]))?;
+    let path =
+        env::join_paths([traefik].into_iter().chain(env::split_paths(&before)).chain(["/usr/sbin".into()]))?;
     line.env.push(("PATH", path.into_string().ok().context("the path is not text")?));
     e2e::step(line, Shell::Wasm).run()
 }
