@@ -208,6 +208,33 @@ fn local_ratelimit() {
     compare("x-api-key", &script, [("local_ratelimit", theirs, None), ("Diana", ours, None)]);
 }
 
+/// What the guide says about several buckets and many clients.
+#[test]
+#[ignore = "waits for seconds: `cargo xtask migrate`"]
+fn local_ratelimit_drains_and_forgets() {
+    let small = |title, those: &str, these: &str| {
+        let text = block("local-ratelimit.md", title);
+        assert_eq!(text.matches(those).count(), 1, "{those}");
+        Gateway::from_text(&text.replace(those, these), |_| free_port().unwrap()).unwrap()
+    };
+    let key = |key, count, pass| Burst { ask: Ask("/", Some(key)), count, pass };
+    let play = |name, gateway: &Gateway, script: &[Step]| {
+        Player { name, address: gateway.address(), header: "x-api-key", application: None }.play(script);
+    };
+    // Four requests that the total of two refuses; then the total is full again.
+    let drains = |pass| [key("a", 6, 2), Idle(Duration::from_millis(2500)), key("a", 1, pass)];
+    let total =
+        ("max_tokens: 12, tokens_per_fill: 120, fill_interval: 3600s", "rpu: 120, unit: hour, burst: 12");
+    let theirs = small("before: envoy.yaml", total.0, "max_tokens: 2, tokens_per_fill: 1, fill_interval: 1s");
+    play("local_ratelimit", &theirs, &drains(0));
+    let ours = small("after: envoy.yaml", total.1, "rpu: 1, unit: second, burst: 2");
+    play("Diana", &ours, &drains(1));
+    // Room for one client.
+    let forgets = |pass| [key("a", 6, 5), key("b", 1, 1), key("a", 1, pass)];
+    let theirs = small("before: envoy.yaml", "max_dynamic_descriptors: 10000", "max_dynamic_descriptors: 1");
+    play("local_ratelimit", &theirs, &forgets(1));
+}
+
 /// Envoy with this Limitador, and Diana with Redis.
 fn ratelimit(service: SocketAddr) {
     let guide = "ratelimit.md";
