@@ -83,6 +83,18 @@ fn the_reference_and_the_readme_are_accepted() {
     assert!(count >= 9, "the documentation has lost its configurations");
 }
 
+/// Each guide has one document of Diana, beside files of others.
+#[test]
+fn the_migration_guides_are_accepted() {
+    for guide in ["local-ratelimit", "ratelimit", "nginx", "traefik", "kong"] {
+        let page = format!("docs/migrate/{guide}.md");
+        let documents: Vec<Value> =
+            blocks(&page, "yaml").iter().flat_map(|block| plugins(&yaml(block))).collect();
+        assert_eq!(documents.len(), 1, "{page}");
+        check(&page, &documents[0]);
+    }
+}
+
 /// It lies over the demo's document.
 #[test]
 fn the_example_of_a_route_is_accepted() {

@@ -12,6 +12,7 @@ mod fuzz;
 mod interleavings;
 mod limitador;
 mod lint;
+mod migrate;
 mod msrv;
 mod mutants;
 mod nginx;
@@ -133,6 +134,8 @@ enum Task {
     },
     /// Run the example of a rate limit service with the `limitador-server` of this machine
     Limitador,
+    /// Compare the migration guides' files for nginx and Traefik with those for Diana
+    Migrate,
     /// Build nginx with ngx_wasm_module from sources, and run the tests of Diana in nginx
     Nginx {
         /// The folder of the sources: `nginx`, `ngx_wasm_module` and `wasmtime`
@@ -184,6 +187,7 @@ fn run(task: Task) -> Result<()> {
         Task::Soak { minutes } => soak::run(minutes),
         Task::Swarm { arguments } => swarm::run(&arguments),
         Task::Limitador => limitador::run(),
+        Task::Migrate => migrate::run(),
         Task::Nginx { source, filter } => nginx::run(&source, filter.as_deref()),
         Task::Versions => versions::run(),
         Task::Interleavings => interleavings::run(),
