@@ -30,6 +30,7 @@ mod hostile;
 mod least;
 mod ledger;
 mod machine;
+mod manifests;
 mod matching;
 mod memory;
 mod metrics;

@@ -12,6 +12,7 @@ mod fuzz;
 mod interleavings;
 mod limitador;
 mod lint;
+mod manifests;
 mod migrate;
 mod msrv;
 mod mutants;
@@ -144,6 +145,12 @@ enum Task {
         /// Only tests whose names contain this
         filter: Option<String>,
     },
+    /// Check the manifests of Kubernetes, Istio and Envoy Gateway by validators that are not ours
+    Manifests {
+        /// The folder of the repositories with schemas: `istio-api`, `gateway` and `built-on-envoy`
+        #[arg(long, value_name = "FOLDER")]
+        crds: Option<PathBuf>,
+    },
     /// Run some end-to-end tests in older Envoys
     Versions,
     /// Check what the native module's threads share, by loom and Miri
@@ -189,6 +196,7 @@ fn run(task: Task) -> Result<()> {
         Task::Limitador => limitador::run(),
         Task::Migrate => migrate::run(),
         Task::Nginx { source, filter } => nginx::run(&source, filter.as_deref()),
+        Task::Manifests { crds } => manifests::run(crds.as_deref()),
         Task::Versions => versions::run(),
         Task::Interleavings => interleavings::run(),
     }
