@@ -1,5 +1,6 @@
 //! The examples of stores and document servers, as they are in `examples`.
 
+mod compose;
 mod func_e;
 mod release;
 
