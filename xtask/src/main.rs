@@ -8,6 +8,7 @@ mod demo;
 mod deny;
 mod dist;
 mod e2e;
+mod examples;
 mod fuzz;
 mod interleavings;
 mod limitador;
@@ -131,6 +132,8 @@ enum Task {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         arguments: Vec<String>,
     },
+    /// Test the examples with Prometheus, Docker Compose and the func-e of this machine
+    Examples,
     /// Run the example of a rate limit service with the `limitador-server` of this machine
     Limitador,
     /// Build nginx with ngx_wasm_module from sources, and run the tests of Diana in nginx
@@ -183,6 +186,7 @@ fn run(task: Task) -> Result<()> {
         Task::Report { update, filter } => report::run(update, filter.as_deref()),
         Task::Soak { minutes } => soak::run(minutes),
         Task::Swarm { arguments } => swarm::run(&arguments),
+        Task::Examples => examples::run(),
         Task::Limitador => limitador::run(),
         Task::Nginx { source, filter } => nginx::run(&source, filter.as_deref()),
         Task::Versions => versions::run(),
