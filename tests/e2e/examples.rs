@@ -1,5 +1,9 @@
 //! The examples of stores and document servers, as they are in `examples`.
 
+mod compose;
+mod func_e;
+mod release;
+
 use gateway::limitador::Limitador;
 use gateway::{Config, Gateway, Redis, Webdis, free_port, root, wait_until};
 use serde_json::Value;

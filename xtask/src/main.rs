@@ -8,6 +8,7 @@ mod demo;
 mod deny;
 mod dist;
 mod e2e;
+mod examples;
 mod fuzz;
 mod interleavings;
 mod limitador;
@@ -133,6 +134,8 @@ enum Task {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         arguments: Vec<String>,
     },
+    /// Test the examples with Prometheus, Docker Compose and the func-e of this machine
+    Examples,
     /// Run the example of a rate limit service with the `limitador-server` of this machine
     Limitador,
     /// Compare the migration guides' files for nginx and Traefik with those for Diana
@@ -193,6 +196,7 @@ fn run(task: Task) -> Result<()> {
         Task::Report { update, filter } => report::run(update, filter.as_deref()),
         Task::Soak { minutes } => soak::run(minutes),
         Task::Swarm { arguments } => swarm::run(&arguments),
+        Task::Examples => examples::run(),
         Task::Limitador => limitador::run(),
         Task::Migrate => migrate::run(),
         Task::Nginx { source, filter } => nginx::run(&source, filter.as_deref()),

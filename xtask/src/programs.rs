@@ -1,5 +1,5 @@
 //! Installs programs of Debian by apt-get, if apt-get needs no password: npm for the filter's
-//! build, Redis and webdis, nginx, Chromium with its driver, or skopeo and umoci.
+//! build, Redis and webdis, nginx, Chromium with its driver, Prometheus, or skopeo and umoci.
 //!
 //! A package may start its service. Tests do not use such a service: each test starts its own.
 
@@ -50,6 +50,11 @@ pub fn install() -> Result<()> {
 /// Installs the browser, its driver, its fonts and npm, or says what to install.
 pub fn install_browser() -> Result<()> {
     install_all(&BROWSER)
+}
+
+/// Installs Prometheus, or says what to install.
+pub fn install_prometheus() -> Result<()> {
+    install_all(&[Wanted { package: "prometheus", is_there: service::is_installed }])
 }
 
 /// Installs the readers of images, or says what to install.

@@ -27,6 +27,7 @@ fn files(folder: &Path, ending: &str) -> Vec<PathBuf> {
 fn the_examples_have_no_findings() {
     let mut examples = vec![root().join("envoy.yaml"), root().join("envoy-native.yaml")];
     examples.extend(files(&root().join("examples"), "/envoy.yaml"));
+    examples.extend(files(&root().join("examples"), "/envoy-native.yaml"));
     examples.extend(files(&root().join("examples"), "/nginx.conf"));
     for file in [
         "kubernetes/native/diana.yaml",
@@ -50,7 +51,7 @@ fn the_examples_have_no_findings() {
         assert_eq!(found(file.to_str().unwrap(), &text), expected, "{}", file.display());
         checked += 1;
     }
-    assert!(checked >= 14, "{checked}");
+    assert!(checked >= 18, "{checked}");
 }
 
 #[test]

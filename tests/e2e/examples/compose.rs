@@ -1,0 +1,183 @@
+//! `examples/docker-compose`, run without a container engine by the example's own script.
+
+use super::release::{Release, Running};
+use gateway::{Connection, Response, envoy, free_port, root, wait_until};
+use serde_json::Value;
+use std::fmt::Write;
+use std::fs;
+use std::net::{SocketAddr, TcpListener};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+const LIMIT: Duration = Duration::from_secs(30);
+const GATEWAYS: [u16; 2] = [10000, 20000];
+const ADMIN: u16 = 9901;
+const PROMETHEUS: u16 = 9090;
+/// All that the script opens.
+const PORTS: [u16; 7] = [GATEWAYS[0], GATEWAYS[1], ADMIN, 9902, 8080, 6379, PROMETHEUS];
+
+/// The services that the script has started.
+struct Services {
+    // Before the folder: the services must have ended before it is removed.
+    running: Option<Running>,
+    release: Release,
+    offset: u16,
+}
+
+impl Services {
+    /// Starts the services, and waits until both gateways reach the upstream.
+    fn start() -> Self {
+        // Another test may take a port before a service listens there.
+        (0..5).find_map(|_| Self::try_start()).expect("the services start")
+    }
+
+    fn try_start() -> Option<Self> {
+        let release = Release::with("docker-compose", |text| {
+            text.replace("scrape_interval: 5s", "scrape_interval: 1s")
+        });
+        let is_free = |port: u16| TcpListener::bind(("127.0.0.1", port)).is_ok();
+        let offset = wait_until("free ports", LIMIT, || {
+            let offset = 20_000 + free_port().unwrap() % 20_000;
+            PORTS.iter().all(|port| is_free(port + offset)).then_some(offset)
+        });
+        let offset = offset.unwrap();
+        let mut command = Command::new("examples/docker-compose/run");
+        command.env("OFFSET", offset.to_string()).env("ENVOY", envoy::find().unwrap());
+        let mut running = release.start(command);
+        let answers = |port: u16| {
+            let address = SocketAddr::from(([127, 0, 0, 1], port + offset));
+            let answer = Connection::open(address).ok()?.request("GET", "/", &[], b"").ok()?;
+            (answer.status == 200 && answer.text() == "hello from upstream\n").then_some(())
+        };
+        let started = wait_until("the gateways", LIMIT, || match running.has_ended() {
+            true => Some(false),
+            false => GATEWAYS.iter().all(|port| answers(*port).is_some()).then_some(true),
+        });
+        match started {
+            Ok(true) => Some(Self { running: Some(running), release, offset }),
+            Ok(false) => {
+                eprintln!("{}", release.log());
+                None
+            }
+            Err(error) => panic!("{error}\n{}", release.log()),
+        }
+    }
+
+    fn get(&self, port: u16, path: &str, headers: &[(&str, &str)]) -> Response {
+        let address = SocketAddr::from(([127, 0, 0, 1], port + self.offset));
+        Connection::open(address).unwrap().request("GET", path, headers, b"").unwrap()
+    }
+
+    /// How many of 30 requests of a user pass, at the gateways in turn.
+    fn passed(&self, user: &str) -> usize {
+        let passes =
+            |index: &usize| self.get(GATEWAYS[index % 2], "/api", &[("x-user-id", user)]).status == 200;
+        (0..30).filter(passes).count()
+    }
+
+    /// The result of a query of Prometheus.
+    fn query(&self, expression: &str) -> Vec<Value> {
+        let mut path = "/api/v1/query?query=".to_owned();
+        expression.bytes().for_each(|byte| write!(path, "%{byte:02X}").unwrap());
+        let answer: Value = serde_json::from_str(&self.get(PROMETHEUS, &path, &[]).text()).unwrap();
+        answer["data"]["result"].as_array().unwrap_or_else(|| panic!("{expression}: {answer}")).clone()
+    }
+}
+
+#[test]
+fn the_services_of_compose_count_together() {
+    let mut services = Services::start();
+    let begun = Instant::now();
+    let passed = services.passed("ann");
+    // A token refills every 6 s. Without Redis, each gateway counts alone.
+    let most = 10 + (begun.elapsed().as_secs() / 6) as usize + 1;
+    assert!((10..=most).contains(&passed), "{passed} passed, from 10 to {most} may");
+    assert_eq!(services.get(GATEWAYS[0], "/api", &[("x-user-id", "bob")]).status, 200);
+    assert_eq!(services.get(ADMIN, "/config_dump", &[]).status, 403, "it would show the secret");
+    let log = services.release.log();
+    assert!(log.contains("gateway-2 | "), "{log}");
+    drop(services.running.take());
+    let is_closed = |port: &u16| TcpListener::bind(("127.0.0.1", port + services.offset)).is_ok();
+    wait_until("all services to have ended", LIMIT, || PORTS.iter().all(is_closed).then_some(())).unwrap();
+}
+
+#[test]
+#[ignore = "needs Prometheus: `cargo xtask examples`"]
+fn real_prometheus_has_the_series_of_the_dashboard() {
+    let services = Services::start();
+    services.passed("ann");
+    let is_ready = || {
+        let address = SocketAddr::from(([127, 0, 0, 1], PROMETHEUS + services.offset));
+        let answer = Connection::open(address).ok()?.request("GET", "/-/ready", &[], b"").ok()?;
+        (answer.status == 200).then_some(())
+    };
+    wait_until("Prometheus", LIMIT, is_ready).unwrap();
+    let refused = r#"sum(envoy_diana_requests{rule="per-user",result="refused"})"#;
+    wait_until("the refusals in Prometheus", LIMIT, || {
+        let result = services.query(refused);
+        result.first()?["value"][1].as_str()?.parse::<f64>().ok().filter(|count| *count >= 19.0)
+    })
+    .unwrap();
+    assert_eq!(services.query("count(up == 1)")[0]["value"][1], "2", "both gateways");
+    let dashboard: Value = serde_json::from_str(&file("grafana/diana.json")).unwrap();
+    let panels = dashboard["panels"].as_array().unwrap();
+    let targets = panels.iter().flat_map(|panel| panel["targets"].as_array().unwrap());
+    let expressions: Vec<&str> = targets.map(|target| target["expr"].as_str().unwrap()).collect();
+    assert!(expressions.len() >= 4);
+    for expression in expressions {
+        // A rate needs two scrapes.
+        let is_there = || (!services.query(expression).is_empty()).then_some(());
+        wait_until(expression, LIMIT, is_there).unwrap();
+    }
+}
+
+/// A file of the example.
+fn file(name: &str) -> String {
+    fs::read_to_string(root().join("examples/docker-compose").join(name)).unwrap()
+}
+
+fn yaml(name: &str) -> Value {
+    let mut value: serde_norway::Value = serde_norway::from_str(&file(name)).unwrap();
+    value.apply_merge().unwrap();
+    serde_json::to_value(value).unwrap()
+}
+
+/// What only the container engine would notice: files that a release does not have, and hosts that
+/// are no services.
+#[test]
+fn the_compose_file_fits_its_files() {
+    let release = Release::with("docker-compose", |text| text);
+    let compose = yaml("compose.yaml");
+    let services = compose["services"].as_object().unwrap();
+    let mut files = 0;
+    for (name, service) in services {
+        let version = service["image"].as_str().unwrap().split_once(':').unwrap().1;
+        assert!(version.trim_start_matches('v').split('.').all(|part| part.parse::<u32>().is_ok()), "{name}");
+        for volume in service["volumes"].as_array().unwrap() {
+            let short = volume.as_str().map(|volume| volume.split(':').next().unwrap());
+            let source = short.or(volume["source"].as_str()).unwrap();
+            let source = source.replace("${DIANA_FOLDER:-../../linux-amd64}", "../../linux-amd64");
+            assert!(
+                release.path().join("examples/docker-compose").join(&source).is_file(),
+                "{name}: {source}"
+            );
+            files += 1;
+        }
+    }
+    assert!(files >= 8, "{files}");
+    let texts = ["envoy.yaml", "prometheus.yaml", "grafana/datasource.yaml"].map(file).concat();
+    let addresses =
+        texts.match_indices("address: {socket_address: {address: ").map(|(at, start)| at + start.len());
+    let targets = texts.match_indices("\"gateway-").map(|(at, _)| at + 1);
+    let urls = texts.match_indices("http://").map(|(at, start)| at + start.len());
+    let hosts: Vec<&str> = addresses
+        .chain(targets)
+        .chain(urls)
+        .map(|at| texts[at..].split([',', ':']).next().unwrap())
+        .filter(|host| *host != "0.0.0.0")
+        .collect();
+    assert_eq!(hosts.len(), 5, "{hosts:?}");
+    for host in hosts {
+        assert!(services.contains_key(host), "{host}");
+    }
+}
