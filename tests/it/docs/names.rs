@@ -51,6 +51,7 @@ fn documents() -> Vec<(String, String)> {
     add("docs/bench", &markdown);
     add("docs/design", &markdown);
     add("docs/configuration", &markdown);
+    add("docs/cookbook", &markdown);
     add("examples", &|name| (!name.contains('.')).then(|| format!("{name}/README.md")));
     files.into_iter().map(|file| (file.clone(), text(&file))).collect()
 }
