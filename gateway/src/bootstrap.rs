@@ -58,6 +58,9 @@ pub(crate) fn listeners(config: &Config, filter: &Path, port: u16) -> Value {
         "address": local(port),
         "filter_chains": [{"filters": [gateway_hcm(config, filter)]}],
     });
+    if let Some(socket) = &config.transport_socket {
+        listener["filter_chains"][0]["transport_socket"] = socket.clone();
+    }
     if config.balanced {
         listener["connection_balance_config"] = json!({"exact_balance": {}});
     }
@@ -91,7 +94,8 @@ fn gateway_hcm(config: &Config, filter: &Path) -> Value {
         "name": "envoy.filters.http.router",
         "typed_config": {"@type": "type.googleapis.com/envoy.extensions.filters.http.router.v3.Router"},
     });
-    let mut filters = config.instead.clone().unwrap_or_else(|| vec![http_filter(config, filter)]);
+    let mut filters = config.before.clone();
+    filters.extend(config.instead.clone().unwrap_or_else(|| vec![http_filter(config, filter)]));
     filters.push(router);
     let mut manager = json!({
         "@type": HCM,

@@ -61,6 +61,8 @@ pub struct Config {
     /// Envoy's `allow_on_headers_stop_iteration`: a filter that pauses a request's headers gets
     /// callbacks for its body, too.
     pub stop_iteration: bool,
+    /// The transport of the gateway's clients, such as TLS; by default plain TCP.
+    pub transport_socket: Option<Value>,
     /// Worker threads.
     pub concurrency: u32,
     /// The upstream; by default a listener of the same Envoy that responds with `answer`.
@@ -90,6 +92,8 @@ pub struct Config {
     pub access_log: Option<String>,
     /// The level of Envoy's own log, with levels for components after a comma: `info,wasm:debug`.
     pub log_level: String,
+    /// Filters before Diana.
+    pub before: Vec<Value>,
     /// Filters in place of Diana, in front of the router, to compare with.
     pub instead: Option<Vec<Value>>,
     /// Whether the gateway itself responds with `answer`, without an upstream.
@@ -126,6 +130,7 @@ impl Config {
             failure_policy: "FAIL_RELOAD".into(),
             reload_backoff: Duration::from_millis(100),
             stop_iteration: false,
+            transport_socket: None,
             concurrency: 2,
             upstream: None,
             answer: (200, "hello from upstream\n".into()),
@@ -138,6 +143,7 @@ impl Config {
             max_request_headers_kb: 60,
             access_log: None,
             log_level: "info".into(),
+            before: Vec::new(),
             instead: None,
             direct: false,
             balanced: false,

@@ -20,6 +20,7 @@ mod bytes;
 mod capabilities;
 mod clock;
 mod configuration;
+mod cookbook;
 mod deleted;
 mod embedded;
 mod enforce;

@@ -3,7 +3,7 @@
 
 use crate::global::{PATIENCE, SECRET, client, info, shared_rule, wait_replicated};
 use gateway::{Config, Gateway, Redis, Sentinel, filter, free_port, root, wait_until};
-use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair};
+use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair, SanType};
 use serde_json::{Value, json};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -18,6 +18,15 @@ pub struct Files(PathBuf);
 
 impl Files {
     pub fn create() -> Files {
+        let host = |name: &str| vec![SanType::DnsName(name.try_into().unwrap())];
+        let files =
+            Files::signed(&[("server", host("redis.internal")), ("client", host("gateway.internal"))]);
+        files.write("redis-password", "a password\n");
+        files
+    }
+
+    /// A folder with an authority, `ca.crt`, and a certificate of each name: `NAME.crt`, `NAME.key`.
+    pub fn signed(certificates: &[(&str, Vec<SanType>)]) -> Files {
         static COUNT: AtomicU64 = AtomicU64::new(0);
         let name = format!("production-{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::SeqCst));
         let folder = gateway::target().join(name);
@@ -29,14 +38,13 @@ impl Files {
         ca.distinguished_name.push(DnType::CommonName, "the tests' authority");
         let ca = CertifiedIssuer::self_signed(ca, KeyPair::generate().unwrap()).unwrap();
         files.write("ca.crt", &ca.pem());
-        for (name, host) in [("server", "redis.internal"), ("client", "gateway.internal")] {
+        for (name, names) in certificates {
             let key = KeyPair::generate().unwrap();
-            let certificate =
-                CertificateParams::new(vec![host.to_owned()]).unwrap().signed_by(&key, &ca).unwrap();
-            files.write(&format!("{name}.crt"), &certificate.pem());
+            let mut certificate = CertificateParams::new(Vec::<String>::new()).unwrap();
+            certificate.subject_alt_names.clone_from(names);
+            files.write(&format!("{name}.crt"), &certificate.signed_by(&key, &ca).unwrap().pem());
             files.write(&format!("{name}.key"), &key.serialize_pem());
         }
-        files.write("redis-password", "a password\n");
         files
     }
 

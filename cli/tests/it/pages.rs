@@ -1,10 +1,10 @@
-//! Runs the commands in the pages of `docs/cli`, and compares what they print with the page.
-//! `UPDATE=1` writes the pages.
+//! Runs the commands in the pages of `docs/cli` and `docs/cookbook`, and compares what they print
+//! with the page. `UPDATE=1` writes the pages.
 //!
-//! A block ```` ```json title=FILE ```` is a file, and a block ```` ```console ```` has commands
-//! after `$ ` and their output.
+//! A block ```` ```json title=FILE ```` is a file; if the folder of the page has this file, the
+//! block shows it. A block ```` ```console ```` has commands after `$ ` and their output.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::{env, fs};
 
@@ -14,15 +14,52 @@ const PAGES: [&str; 3] = ["explain.md", "init.md", "schema.md"];
 #[test]
 fn commands_in_pages_print_what_the_pages_say() {
     for page in PAGES {
-        let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/cli").join(page);
-        let text = fs::read_to_string(&file).unwrap_or_else(|error| panic!("{page}: {error}"));
-        let folder = tempfile::tempdir().unwrap();
-        let actual = executed(&text, folder.path());
-        if env::var_os("UPDATE").is_some() {
-            fs::write(&file, &actual).unwrap();
-        } else {
-            assert!(actual == text, "`{page}` differs; UPDATE=1 writes it.\n{actual}");
+        compare(&docs("cli").join(page), tempfile::tempdir().unwrap().path());
+    }
+}
+
+/// Each recipe is a file that `diana check` accepts, and a page that shows and explains it.
+#[test]
+fn recipes_of_the_cookbook_do_what_their_pages_say() {
+    let cookbook = docs("cookbook");
+    let index = fs::read_to_string(cookbook.join("README.md")).unwrap();
+    let mut recipes = 0;
+    for entry in fs::read_dir(&cookbook).unwrap() {
+        let path = entry.unwrap().path();
+        let stem = path.file_stem().unwrap().to_str().unwrap();
+        if path.extension().unwrap() != "yaml" {
+            let is_page = stem == "README" || path.with_extension("yaml").exists();
+            assert!(is_page, "{} has no configuration", path.display());
+            continue;
         }
+        let page = path.with_extension("md");
+        compare(&page, &cookbook);
+        let text = fs::read_to_string(&page).unwrap();
+        for expected in [format!("```yaml title={stem}.yaml\n"), format!("$ diana explain {stem}.yaml ")] {
+            assert!(text.contains(&expected), "{stem}.md has no `{expected}`");
+        }
+        let link = format!("({stem}.md)");
+        assert_eq!(index.matches(&link).count(), 1, "{link} in the index");
+        let checked = run(&format!("diana check --deny-warnings {stem}.yaml"), &cookbook);
+        assert!(checked.status.success(), "{stem}: {}", String::from_utf8_lossy(&checked.stdout));
+        recipes += 1;
+    }
+    assert!(recipes >= 20, "{recipes}");
+}
+
+fn docs(folder: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs").join(folder)
+}
+
+/// Compares a page with what its commands print in this folder.
+fn compare(page: &Path, folder: &Path) {
+    let name = page.display();
+    let text = fs::read_to_string(page).unwrap_or_else(|error| panic!("{name}: {error}"));
+    let actual = executed(&text, folder);
+    if env::var_os("UPDATE").is_some() {
+        fs::write(page, &actual).unwrap();
+    } else {
+        assert!(actual == text, "`{name}` differs; UPDATE=1 writes it.\n{actual}");
     }
 }
 
@@ -53,9 +90,16 @@ fn executed(page: &str, folder: &Path) -> String {
     while let Some(line) = lines.next() {
         actual += &format!("{line}\n");
         let Some(kind) = line.strip_prefix("```").filter(|kind| !kind.is_empty()) else { continue };
-        let block: Vec<&str> = lines.by_ref().take_while(|line| *line != "```").collect();
+        let mut block: Vec<&str> = lines.by_ref().take_while(|line| *line != "```").collect();
+        let file;
         if let Some((_, name)) = kind.split_once(" title=") {
-            fs::write(folder.join(name), block.join("\n")).unwrap();
+            let path = folder.join(name);
+            if path.exists() {
+                file = fs::read_to_string(path).unwrap();
+                block = file.lines().collect();
+            } else {
+                fs::write(path, block.join("\n")).unwrap();
+            }
         }
         match kind {
             "console" => block.iter().filter(|line| line.starts_with("$ ")).for_each(|line| {

@@ -75,7 +75,8 @@ fn every_document_in_the_pages_and_examples_is_valid() {
             checked += 1;
         }
     };
-    for folder in ["docs", "docs/configuration", "docs/cli", "examples/nginx", "examples/remote-config"] {
+    let documented = ["docs", "docs/configuration", "docs/cookbook", "docs/cli"];
+    for folder in documented.into_iter().chain(["examples/nginx", "examples/remote-config"]) {
         for file in fs::read_dir(repository().join(folder)).unwrap().map(|file| file.unwrap().path()) {
             let Some(extension) = file.extension().and_then(|extension| extension.to_str()) else { continue };
             let (name, text) = (file.display().to_string(), fs::read_to_string(&file).unwrap());
