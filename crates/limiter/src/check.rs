@@ -16,6 +16,7 @@ mod group_check;
 mod pending;
 mod raw_values;
 mod refund;
+mod resolve;
 mod scratch;
 mod uncounted;
 mod verdict;
