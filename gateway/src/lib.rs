@@ -31,6 +31,7 @@ mod http_filter;
 pub mod limitador;
 pub mod load;
 pub mod npm;
+pub mod peers;
 mod process;
 pub mod redis;
 mod release;

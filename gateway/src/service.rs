@@ -72,6 +72,11 @@ impl<P: Program> Service<P> {
         let _ = self.child.wait();
     }
 
+    /// Whether the program has ended.
+    pub(crate) fn has_ended(&mut self) -> bool {
+        !matches!(self.child.try_wait(), Ok(None))
+    }
+
     /// Restarts the program without its state, on the same port.
     pub fn restart(&mut self) -> Result<()> {
         self.kill();
@@ -90,7 +95,7 @@ impl<P: Program> Service<P> {
         self.signal(Signal::SIGCONT)
     }
 
-    fn signal(&self, signal: Signal) -> Result<()> {
+    pub(crate) fn signal(&self, signal: Signal) -> Result<()> {
         let id = Pid::from_raw(self.child.id().try_into()?);
         kill(id, signal).with_context(|| format!("cannot send {signal} to {}", P::NAME))
     }

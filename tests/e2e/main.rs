@@ -1,5 +1,5 @@
-//! The filter in a real Envoy. Each test has a gateway of its own. No test but the soak waits for
-//! time to pass.
+//! The filter in a real Envoy. Each test has a gateway of its own. No test waits for time to pass,
+//! but the soak and the one beside Traefik, which forgets idle clients.
 //!
 //! `cargo test --test e2e` builds the filter and finds or fetches an Envoy by itself. `$DIANA_WASM`
 //! and `$ENVOY` name others.
@@ -30,9 +30,11 @@ mod hostile;
 mod least;
 mod ledger;
 mod machine;
+mod manifests;
 mod matching;
 mod memory;
 mod metrics;
+mod migrating;
 mod original;
 mod panics;
 mod permits;

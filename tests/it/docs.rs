@@ -1,6 +1,7 @@
 //! The documentation against the code: Diana accepts every configuration shown, the reference names
 //! every key, and every test that a document names exists.
 
+mod chinese;
 mod names;
 
 use diana_config::{Secret, SecretSource, Source};
@@ -71,7 +72,7 @@ fn the_reference_and_the_readme_are_accepted() {
             count += documents.len();
         }
     }
-    for file in ["README.md", "docs/guide.md"] {
+    for file in ["README.md", "README.zh-CN.md", "docs/guide.md", "docs/zh-CN/guide.md"] {
         for block in blocks(file, "yaml") {
             for plugin in plugins(&yaml(&block)) {
                 check(file, &plugin);
@@ -80,6 +81,18 @@ fn the_reference_and_the_readme_are_accepted() {
         }
     }
     assert!(count >= 9, "the documentation has lost its configurations");
+}
+
+/// Each guide has one document of Diana, beside files of others.
+#[test]
+fn the_migration_guides_are_accepted() {
+    for guide in ["local-ratelimit", "ratelimit", "nginx", "traefik", "kong"] {
+        let page = format!("docs/migrate/{guide}.md");
+        let documents: Vec<Value> =
+            blocks(&page, "yaml").iter().flat_map(|block| plugins(&yaml(block))).collect();
+        assert_eq!(documents.len(), 1, "{page}");
+        check(&page, &documents[0]);
+    }
 }
 
 /// It lies over the demo's document.

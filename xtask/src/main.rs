@@ -12,6 +12,8 @@ mod fuzz;
 mod interleavings;
 mod limitador;
 mod lint;
+mod manifests;
+mod migrate;
 mod msrv;
 mod mutants;
 mod nginx;
@@ -133,6 +135,8 @@ enum Task {
     },
     /// Run the example of a rate limit service with the `limitador-server` of this machine
     Limitador,
+    /// Compare the migration guides' files for nginx and Traefik with those for Diana
+    Migrate,
     /// Build nginx with ngx_wasm_module from sources, and run the tests of Diana in nginx
     Nginx {
         /// The folder of the sources: `nginx`, `ngx_wasm_module` and `wasmtime`
@@ -140,6 +144,12 @@ enum Task {
         source: PathBuf,
         /// Only tests whose names contain this
         filter: Option<String>,
+    },
+    /// Check the manifests of Kubernetes, Istio and Envoy Gateway by validators that are not ours
+    Manifests {
+        /// The folder of the repositories with schemas: `istio-api`, `gateway` and `built-on-envoy`
+        #[arg(long, value_name = "FOLDER")]
+        crds: Option<PathBuf>,
     },
     /// Run some end-to-end tests in older Envoys
     Versions,
@@ -184,7 +194,9 @@ fn run(task: Task) -> Result<()> {
         Task::Soak { minutes } => soak::run(minutes),
         Task::Swarm { arguments } => swarm::run(&arguments),
         Task::Limitador => limitador::run(),
+        Task::Migrate => migrate::run(),
         Task::Nginx { source, filter } => nginx::run(&source, filter.as_deref()),
+        Task::Manifests { crds } => manifests::run(crds.as_deref()),
         Task::Versions => versions::run(),
         Task::Interleavings => interleavings::run(),
     }

@@ -1,5 +1,5 @@
 //! Installs programs of Debian by apt-get, if apt-get needs no password: npm for the filter's
-//! build, Redis and webdis, Chromium with its driver, or skopeo and umoci.
+//! build, Redis and webdis, nginx, Chromium with its driver, or skopeo and umoci.
 //!
 //! A package may start its service. Tests do not use such a service: each test starts its own.
 
@@ -34,6 +34,11 @@ const BROWSER: [Wanted; 5] = [
 /// Installs npm, with which the filter is built, or says what to install.
 pub fn install_npm() -> Result<()> {
     install_all(&[NPM])
+}
+
+/// Installs nginx, or says what to install. It lies where not every user's path has it.
+pub fn install_nginx() -> Result<()> {
+    install_all(&[Wanted { package: "nginx", is_there: |_| Path::new("/usr/sbin/nginx").is_file() }])
 }
 
 /// Installs the missing stores, or says what to install.

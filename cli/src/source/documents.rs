@@ -71,7 +71,7 @@ pub enum FilterForm {
     Module,
     /// A `DynamicModuleFilterPerRoute` of Envoy.
     ModuleOfRoute,
-    /// The `spec` of Istio's `WasmPlugin`.
+    /// The `spec` of Istio's `WasmPlugin`, or `wasm` in that of a `TrafficExtension`.
     WasmPlugin,
     /// An item of `wasm` or `dynamicModule` in Envoy Gateway's `EnvoyExtensionPolicy`.
     ExtensionPolicy,
@@ -288,6 +288,11 @@ impl<'a> Finder<'a, '_> {
         };
         match kind {
             "WasmPlugin" => plugin(spec, FilterForm::WasmPlugin, Host::Wasm),
+            "TrafficExtension" => {
+                spec.get("wasm")
+                    .into_iter()
+                    .for_each(|wasm| plugin(wasm, FilterForm::WasmPlugin, Host::Wasm));
+            }
             "EnvoyExtensionPolicy" => {
                 for (list, host) in [("wasm", Host::Wasm), ("dynamicModule", Host::Module)] {
                     let items = spec.get(list).map_or(&[][..], Value::items);

@@ -54,11 +54,16 @@ impl Named {
             named.mentions.push((format!("the manifest of `{name}`"), version));
         }
         ensure!(!named.version.is_empty(), "the workspace has no package `diana`");
-        let deploy = root().join("deploy");
-        for file in folder::files(&deploy)? {
-            let bytes = read(&deploy.join(&file))?;
-            let text = String::from_utf8_lossy(&bytes);
-            named.mentions.extend(tags(&text).map(|tag| (format!("deploy/{file}"), tag.to_owned())));
+        for place in ["deploy", "examples"] {
+            for file in folder::files(&root().join(place))? {
+                let file = format!("{place}/{file}");
+                let bytes = read(&root().join(&file))?;
+                let text = String::from_utf8_lossy(&bytes);
+                // Of Built On Envoy's manifest.
+                let own = text.lines().filter_map(|line| line.strip_prefix("version: "));
+                let own = own.filter(|_| file.ends_with("/manifest.yaml"));
+                named.mentions.extend(tags(&text).chain(own).map(|found| (file.clone(), found.to_owned())));
+            }
         }
         Ok(named)
     }
@@ -165,6 +170,12 @@ mod tests {
         let named = Named::read().unwrap();
         assert_eq!(named.disagreements(true), [""; 0]);
         assert_eq!(named.version, env!("CARGO_PKG_VERSION"));
-        assert!(named.mentions.iter().any(|(place, _)| place == "deploy/images/diana-envoy.Dockerfile"));
+        for file in [
+            "deploy/images/diana-envoy.Dockerfile",
+            "deploy/built-on-envoy/manifest.yaml",
+            "examples/kubernetes/native/kustomization.yaml",
+        ] {
+            assert!(named.mentions.iter().any(|(place, _)| place == file), "{file}");
+        }
     }
 }

@@ -1,0 +1,169 @@
+//! `cargo xtask manifests [--crds FOLDER]`: the manifests of `examples` and `deploy`, judged by
+//! programs that are not ours. kubectl builds the overlays, kubernetes-validate judges Kubernetes'
+//! own kinds, and a real Envoy runs what the manifests configure.
+//!
+//! Other kinds need schemas, which are not fetched here: whoever runs this brings the repositories.
+//!
+//! ```text
+//!   FOLDER/istio-api       github.com/istio/api
+//!   FOLDER/gateway         github.com/envoyproxy/gateway
+//!   FOLDER/built-on-envoy  github.com/tetratelabs/built-on-envoy
+//! ```
+//!
+//! An API server drops fields that a schema lacks. Here they are mistakes, and the command plants
+//! one in each object of each manifest to see that the validator finds all of them. The rules in
+//! CEL of the schemas are not evaluated.
+
+mod schema;
+mod validator;
+
+use crate::e2e;
+use anyhow::{Context, Result, ensure};
+use gateway::{Shell, root, target};
+use schema::Schemas;
+use serde::Deserialize;
+use serde_json::Value;
+use std::fs;
+use std::path::{Path, PathBuf};
+use validator::Validator;
+
+/// The overlays, and the oldest Kubernetes for each: before 1.30, `preStop` cannot `sleep`.
+const OVERLAYS: [(&str, &str); 3] = [("native", "1.35"), ("wasm", "1.35"), ("init-container", "1.30")];
+
+/// The folders with kinds that have schemas of their own.
+const EXAMPLES: [&str; 2] = ["examples/istio", "examples/envoy-gateway"];
+
+const CATALOGUE: &str = "deploy/built-on-envoy/manifest.yaml";
+
+/// Checks all manifests, those with other schemas if there is a folder of these.
+pub fn run(crds: Option<&Path>) -> Result<()> {
+    // The schemas come first: whether they are there is known at once.
+    let schemas = crds.map(Schemas::read).transpose()?;
+    let work = target().join("manifests");
+    if work.exists() {
+        fs::remove_dir_all(&work).with_context(|| format!("cannot empty `{}`", work.display()))?;
+    }
+    fs::create_dir_all(&work)?;
+    for (overlay, oldest) in OVERLAYS {
+        let resources = resources(&validator::kustomize(&root().join("examples/kubernetes").join(overlay))?)?;
+        config_maps(overlay, &resources)?;
+        for version in [oldest, validator::NEWEST] {
+            let validator = Validator::Kubernetes { version };
+            judge(&work, &validator, &format!("examples/kubernetes/{overlay}"), &resources)?;
+        }
+    }
+    match schemas {
+        Some(schemas) => {
+            for folder in EXAMPLES {
+                for file in manifests(folder)? {
+                    for resource in resources(&read(&root().join(&file))?)? {
+                        let schema = schemas.of(&resource)?;
+                        let path = work.join("schema.json");
+                        fs::write(&path, schema.to_string())?;
+                        judge(&work, &Validator::Schema { file: path }, &file, &[resource])?;
+                    }
+                }
+            }
+            let validator = Validator::Schema { file: schemas.catalogue() };
+            judge(&work, &validator, CATALOGUE, &resources(&read(&root().join(CATALOGUE))?)?)?;
+        }
+        None => println!("not checked without `--crds FOLDER`: {}, {CATALOGUE}", EXAMPLES.join(", ")),
+    }
+    for shell in [Shell::Wasm, Shell::Native] {
+        e2e::run(Some("manifests::"), shell)?;
+    }
+    Ok(())
+}
+
+fn read(file: &Path) -> Result<String> {
+    fs::read_to_string(file).with_context(|| format!("cannot read `{}`", file.display()))
+}
+
+/// The manifests in a folder.
+fn manifests(folder: &str) -> Result<Vec<String>> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(root().join(folder)).with_context(|| format!("cannot read `{folder}`"))? {
+        let name = entry?.file_name().into_string().ok().context("a name that is no text")?;
+        found.extend(name.ends_with(".yaml").then(|| format!("{folder}/{name}")));
+    }
+    found.sort();
+    ensure!(!found.is_empty(), "`{folder}` has no manifests");
+    Ok(found)
+}
+
+/// The documents of a YAML text.
+fn resources(text: &str) -> Result<Vec<Value>> {
+    serde_norway::Deserializer::from_str(text).map(|one| Ok(Value::deserialize(one)?)).collect()
+}
+
+/// The ConfigMaps have the files, and the right one of them a name that changes.
+fn config_maps(overlay: &str, resources: &[Value]) -> Result<()> {
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    for (start, file) in [("envoy", "base/envoy.yaml"), ("diana", &*format!("{overlay}/diana.yaml"))] {
+        let mut maps = resources.iter().filter(|one| one["kind"] == "ConfigMap");
+        let map = maps.find(|one| text(&one["metadata"]["name"]).starts_with(start));
+        let map = map.with_context(|| format!("`{overlay}` has no ConfigMap `{start}`"))?;
+        let name = text(&map["metadata"]["name"]);
+        ensure!((name == start) == (start == "diana"), "`{overlay}` calls a ConfigMap `{name}`");
+        // An overlay without a document takes that of the overlay below.
+        let path = root().join("examples/kubernetes").join(file);
+        let key = file.rsplit('/').next().unwrap_or_default();
+        ensure!(!path.exists() || map["data"][key] == read(&path)?, "`{name}` has another `{key}`");
+        let users = resources.iter().filter(|one| one["kind"] == "Deployment");
+        ensure!(users.map(Value::to_string).all(|one| one.contains(&name)), "nothing uses `{name}`");
+    }
+    Ok(())
+}
+
+/// Lets a validator accept the resources, and refuse each of them with a field that it lacks.
+fn judge(work: &Path, validator: &Validator, place: &str, resources: &[Value]) -> Result<()> {
+    let file = |name: String, value: &Value| -> Result<PathBuf> {
+        let path = work.join(name);
+        fs::write(&path, value.to_string())?;
+        Ok(path)
+    };
+    let mut mutants = Vec::new();
+    for (index, resource) in resources.iter().enumerate() {
+        let right = file(format!("{index}.json"), resource)?;
+        let refused = validator.refused(&[right])?;
+        ensure!(refused.is_empty(), "{validator} refuses {place}:\n{}", refused.join("\n"));
+        for path in schema::objects(resource) {
+            let mut mutant = resource.clone();
+            let object = mutant.pointer_mut(&path).and_then(Value::as_object_mut);
+            object.context("no object")?.insert("planted-mistake".into(), 1.into());
+            mutants.push((file(format!("{index}-mutant-{}.json", mutants.len()), &mutant)?, path));
+        }
+    }
+    let files: Vec<PathBuf> = mutants.iter().map(|(file, _)| file.clone()).collect();
+    let refused = validator.refused(&files)?;
+    for (file, path) in &mutants {
+        let name = file.display().to_string();
+        let is_refused = refused.iter().any(|line| line.contains(&name) && line.contains("planted-mistake"));
+        ensure!(is_refused, "{validator} accepts an unknown field in {place}, below `{path}`");
+    }
+    println!("{validator}: accepts {place}, and finds {} planted mistakes", mutants.len());
+    files.iter().try_for_each(fs::remove_file)?;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_manifest_is_read() {
+        let kinds = |folder: &str| {
+            let files = manifests(folder).unwrap();
+            let all = files.iter().flat_map(|file| resources(&read(&root().join(file)).unwrap()).unwrap());
+            let mut kinds: Vec<String> = all.map(|one| one["kind"].as_str().unwrap().into()).collect();
+            kinds.sort();
+            kinds
+        };
+        assert_eq!(kinds(EXAMPLES[0]), ["EnvoyFilter", "EnvoyFilter", "TrafficExtension", "WasmPlugin"]);
+        let policies = ["EnvoyExtensionPolicy", "EnvoyExtensionPolicy", "EnvoyProxy", "EnvoyProxy"];
+        assert_eq!(kinds(EXAMPLES[1]), policies);
+        let mut overlays: Vec<_> = fs::read_dir(root().join("examples/kubernetes")).unwrap().collect();
+        overlays.retain(|one| one.as_ref().unwrap().path().is_dir());
+        assert_eq!(overlays.len(), OVERLAYS.len() + 1, "each but `base`");
+    }
+}
