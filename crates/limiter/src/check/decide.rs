@@ -3,6 +3,7 @@
 //! ```text
 //!   deny list, allow list     ── on one ────────────────────► Reject, or Allowed
 //!   identify: which limits match, which actors do their groups count
+//!   resolve: what does the request ask of each rule, see `Demand`
 //!   refusal cache             ── still refused ─────────────► Reject, no store is asked
 //!   open each group's cell, and check its rules
 //!        │                    ── one refuses ───────────────► Reject, nothing is charged

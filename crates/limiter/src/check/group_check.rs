@@ -4,7 +4,7 @@
 use super::cache::WorkerCache;
 use super::decision::{RuleReport, RuleResult};
 use super::refund::Charged;
-use super::resolve::resolve_again;
+use super::resolve::{is_resolved, resolve_again};
 use super::verdict::GroupVerdict;
 use crate::cells::store::Store;
 use crate::cells::table::Eviction;
@@ -129,14 +129,18 @@ impl GroupCheck {
         let actor = Actor { group: &self.group, hash: self.hash, key };
         let is_open = cell.open(actor, now, reservations, context, events);
         let blocker = cell.blocker();
+        // The headroom of another actor's cell is not for this request.
+        let is_high_priority = self.class.is_high_priority && blocker.is_none();
+        let class = RequestClass { is_high_priority, ..self.class };
+        let rules = context.rules(&self.group, key, blocker);
         if self.is_blocked || blocker.is_some() {
             self.is_blocked = blocker.is_some();
-            // The headroom of another actor's cell is not for this request.
-            let is_high_priority = self.class.is_high_priority && !self.is_blocked;
-            let class = RequestClass { is_high_priority, ..self.class };
-            let rules = context.rules(&self.group, key, blocker);
             resolve_again(&self.group, rules.own, rules.key, class, demands);
         }
+        debug_assert!(
+            is_resolved(&self.group, rules.own, rules.key, class, demands),
+            "the demands of another request"
+        );
         if is_open {
             let at = cell.at();
             verdict.check(context.demands(&self.group, demands), cell.bytes_mut(), at);

@@ -34,7 +34,8 @@ pub(crate) fn resolve(
 }
 
 /// Resolves the demands again for another actor, or in another role of the same rules: for an actor
-/// whose cell blocks the set, and for the local group in place of a global one. The costs stay.
+/// whose cell blocks the set, and for the local group in place of a global one. Costs that vary
+/// stay.
 pub(crate) fn resolve_again(
     group: &Group,
     own: &[Arc<Rule>],
@@ -43,11 +44,36 @@ pub(crate) fn resolve_again(
     demands: &mut [Demand],
 ) {
     for (each, (id, rule)) in demands.iter_mut().zip(group.ids().zip(own)) {
-        let fresh = demand(group, own, key, class, (id, rule));
-        *each = match rule.varying {
-            Some(_) => Demand { cost: each.cost, owed: each.owed, ..fresh },
-            None => fresh,
-        };
+        *each = again(group, own, key, class, (id, rule), each);
+    }
+}
+
+/// Whether these are the demands of the request on the actor with this key.
+pub(crate) fn is_resolved(
+    group: &Group,
+    own: &[Arc<Rule>],
+    key: &[u8],
+    class: RequestClass,
+    demands: &[Demand],
+) -> bool {
+    let mut each = demands.iter().zip(group.ids().zip(own));
+    demands.len() == own.len()
+        && each.all(|(each, (id, rule))| *each == again(group, own, key, class, (id, rule), each))
+}
+
+/// A demand for another actor or role.
+fn again(
+    group: &Group,
+    own: &[Arc<Rule>],
+    key: &[u8],
+    class: RequestClass,
+    (id, rule): (RuleId, &Rule),
+    before: &Demand,
+) -> Demand {
+    let fresh = demand(group, own, key, class, (id, rule));
+    match rule.varying {
+        Some(_) => Demand { cost: before.cost, owed: before.owed, ..fresh },
+        None => fresh,
     }
 }
 

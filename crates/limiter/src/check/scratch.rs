@@ -56,17 +56,19 @@ impl Scratch {
         }
     }
 
-    /// Adds a check of one of a limit's groups for the actor whose key and demands are in
-    /// `buffers`.
+    /// Adds a check of one of a limit's groups for the actor whose key is in `buffers`, with the
+    /// demands on another group of the same rules, or on an actor that blocked the set.
     pub(crate) fn add_check<S: ?Sized>(
         &mut self,
         place: GroupIndex,
         class: RequestClass,
-        buffers: Box<Buffers>,
+        mut buffers: Box<Buffers>,
         context: &Context<S>,
     ) {
         if let Some(group) = context.policy.group(place) {
-            let hash = group.hash(&context.policy.rules, context.hasher, &buffers.key);
+            let (own, Buffers { key, demands, .. }) = (group.own(&context.policy.rules), &mut *buffers);
+            let hash = group.hash(&context.policy.rules, context.hasher, key);
+            resolve_again(group, own, key, class, demands);
             self.checks.push(GroupCheck::new(group, place, hash, class, buffers));
         }
     }
@@ -256,16 +258,12 @@ impl Scratch {
                     GlobalState::Unanswered if spends_leases => global_group.leased,
                     _ => None,
                 });
-            let place = index.map(|index| (global.place.0, index));
-            if let Some((place, group)) = place.and_then(|place| Some((place, context.policy.group(place)?)))
-            {
-                global.state = GlobalState::Local(place.1);
+            if let Some(index) = index {
+                global.state = GlobalState::Local(index);
+                let (place, class) = ((global.place.0, index), global.class);
                 let mut buffers = self.free_buffers.pop().unwrap_or_default();
-                let Buffers { key, demands, .. } = &mut *buffers;
-                key.extend_from_slice(global.key());
-                demands.extend_from_slice(global.demands());
-                resolve_again(group, group.own(&context.policy.rules), key, global.class, demands);
-                let class = global.class;
+                buffers.key.extend_from_slice(global.key());
+                buffers.demands.extend_from_slice(global.demands());
                 self.add_check(place, class, buffers, context);
             }
         }
