@@ -89,7 +89,13 @@ impl<V> KeyMap<V> {
     /// The value of a key.
     #[must_use]
     pub fn get(&self, key: &[u8]) -> Option<&V> {
-        self.values.get(self.index.place(key)?)
+        self.values.get(self.place(key)?)
+    }
+
+    /// The place of the key's value among [`KeyMap::values`].
+    #[must_use]
+    pub fn place(&self, key: &[u8]) -> Option<usize> {
+        self.index.place(key)
     }
 
     /// Whether the map is empty.

@@ -1,9 +1,9 @@
 //! Check all, then charge all: what the rules of a policy decide together about one request.
 //!
 //! ```text
-//!   decide ─► lists ─► identify ─► cached refusals ─► check each group ─► commit each ─► Decision
-//!                                                            │
-//!                                            a global store has to answer: Pending
+//!   lists ─► identify ─► resolve ─► cached refusals ─► check each ─► commit each ─► Decision
+//!                                                          │
+//!                                          a global store has to answer: Pending
 //! ```
 
 mod cache;
@@ -16,6 +16,7 @@ mod group_check;
 mod pending;
 mod raw_values;
 mod refund;
+mod resolve;
 mod scratch;
 mod uncounted;
 mod verdict;

@@ -2,7 +2,7 @@
 
 use super::migration::Migration;
 use super::table::Hasher;
-use crate::policy::{ActorRules, Group, Policy, by_value};
+use crate::policy::{ActorRules, Demand, Demands, Group, Policy, by_value};
 use diana_base::map::KeyMap;
 use diana_base::time::Time;
 
@@ -30,6 +30,14 @@ impl<'a, S: ?Sized> Context<'a, S> {
             Some(hash) => self.rules_of(group, hash),
             None => group.for_actor(&self.policy.rules, key),
         }
+    }
+
+    /// What a request asks of a group's rules.
+    pub(crate) fn demands<'k>(&self, group: &'k Group, demands: &'k [Demand]) -> Demands<'k>
+    where
+        'a: 'k,
+    {
+        Demands { group, own: group.own(&self.policy.rules), demands }
     }
 
     /// A group's rules, as they count the actor with this hash.

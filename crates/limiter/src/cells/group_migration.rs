@@ -4,7 +4,7 @@
 use super::events::Events;
 use super::store::{Fault, Store};
 use super::table::Hasher;
-use crate::policy::{ActorRules, Counter, Group, RequestClass, Rule};
+use crate::policy::{ActorRules, Counter, Group, Rule};
 use diana_base::prng::mix;
 use diana_base::time::{Span, Time};
 use std::cmp::Reverse;
@@ -51,7 +51,7 @@ pub(crate) type PreviousCell = (usize, Vec<u8>);
 
 impl PreviousGroup {
     pub(super) fn for_actor<'a>(&'a self, key: &'a [u8]) -> ActorRules<'a> {
-        ActorRules { own: &self.rules, group: &self.group, key, class: RequestClass::default() }
+        ActorRules { own: &self.rules, group: &self.group, key }
     }
 
     /// The counter whose state migrates to `rule`, and whether it counts the same. A rule with the

@@ -14,7 +14,7 @@ use super::store::{Fault, Store, Swap};
 use super::swap::Attempt;
 use super::table::{Entry, Eviction, Set};
 use crate::algorithm::Reservation;
-use crate::policy::{ActorRules, Group, GroupIndex};
+use crate::policy::{ActorRules, Demands, Group, GroupIndex};
 use diana_base::time::Time;
 use std::mem::replace;
 
@@ -97,26 +97,21 @@ impl OpenCell {
         &mut self.copy
     }
 
-    /// Spends the request's `costs` from the worker's reservations, if the reservation of each rule
-    /// that decides suffices. A rule that only counts spends what its reservation has left.
-    pub(crate) fn spend(
-        &mut self,
-        reserved: &[Reservation],
-        rules: ActorRules,
-        costs: &[u64],
-        now: Time,
-    ) -> bool {
+    /// Spends the costs of the demands from the worker's reservations, if the reservation of each
+    /// rule in which the request needs room suffices. Other rules spend what their reservation has
+    /// left.
+    pub(crate) fn spend(&mut self, reserved: &[Reservation], demands: Demands, now: Time) -> bool {
         self.reservations.clear();
         self.reservations.extend_from_slice(reserved);
-        let mut spending = rules.weighed(costs).zip(&mut self.reservations);
+        let mut spending = demands.each().zip(&mut self.reservations);
         let suffices = !self.is_dirty
-            && spending.all(|((rule, counter, cost), reservation)| {
+            && spending.all(|((demand, counter), reservation)| {
                 let reserve = counter.algorithm.as_reserve();
                 let covers = reserve.is_some_and(|reserve| reserve.covers(reservation, now));
-                let is_paid = covers && reservation.spend(cost);
-                let only_counts = !is_paid && rules.only_counts(rule);
+                let is_paid = covers && reservation.spend(demand.cost);
+                let only_counts = !is_paid && !demand.mode.needs_room();
                 if only_counts {
-                    reservation.spend_what_is_left(cost, covers);
+                    reservation.spend_what_is_left(demand.cost, covers);
                 }
                 is_paid || only_counts
             });
@@ -197,11 +192,12 @@ impl OpenCell {
         true
     }
 
-    /// Stores the entry if the cell is dirty or no longer as it was `before` the rules charged it. With `left`, which is how much each rule would still admit, the worker reserves a part.
+    /// Stores the entry if the cell is dirty or no longer as it was `before` the rules charged it.
+    /// With `left`, which is how much each rule would still admit, the worker reserves a part.
     pub(crate) fn entry_to_store(
         &mut self,
         before: &[u8],
-        rules: ActorRules,
+        demands: Demands,
         left: Option<u64>,
     ) -> Attempt<'_> {
         let State::Open { entry, .. } = &mut self.state else {
@@ -214,7 +210,7 @@ impl OpenCell {
         self.copy.extend_from_slice(entry.cell());
         self.reservations.clear();
         if let Some(left) = left {
-            reserve(rules, left, entry, &mut self.reservations, self.at);
+            reserve(demands, left, entry, &mut self.reservations, self.at);
             if self.reservations.is_empty() {
                 entry.cell_mut().copy_from_slice(&self.copy);
             }

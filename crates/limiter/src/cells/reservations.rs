@@ -19,7 +19,7 @@ use super::store::Store;
 use super::swap::update;
 use super::table::Entry;
 use crate::algorithm::{RESERVED_FOR, Reservation};
-use crate::policy::{ActorRules, Counter, GroupIndex};
+use crate::policy::{Counter, Demands, GroupIndex};
 use diana_base::time::{Span, Time};
 
 /// How long a worker spends a reservation: 100 ms.
@@ -244,11 +244,11 @@ impl ReservedCell {
     }
 }
 
-/// Reserves a part of what is left, by every rule that decides or by none. A rule that only counts
-/// reserves less if it has no more. `reservations` gets one for each rule; if a rule that decides
-/// reserves nothing, `reservations` is empty and the cell is not to be stored as it is.
+/// Reserves a part of what is left, by every rule in which the request needs room or by none.
+/// Another rule reserves less if it has no more. `reservations` gets one for each rule; if a rule
+/// that has to reserve cannot, `reservations` is empty and the cell is not to be stored as it is.
 pub(crate) fn reserve(
-    rules: ActorRules,
+    demands: Demands,
     remaining: u64,
     entry: &mut Entry,
     reservations: &mut Vec<Reservation>,
@@ -258,22 +258,22 @@ pub(crate) fn reserve(
         let algorithm = counter.algorithm.as_reserve();
         algorithm.map_or(0, |reserve| reserve.reservable(counter.state(entry.cell()), now))
     };
-    let deciding = rules.counters().filter(|(rule, _)| !rules.only_counts(rule));
-    let left = deciding.map(reservable).fold(remaining, u64::min);
+    let paying = demands.each().filter(|(demand, _)| demand.mode.needs_room());
+    let left = paying.map(reservable).fold(remaining, u64::min);
     let Some(amount) = amount_of(left) else {
         return;
     };
-    for (rule, counter) in rules.counters() {
+    for (demand, counter) in demands.each() {
         let (algorithm, state) = (&counter.algorithm, counter.state_mut(entry.cell_mut()));
         let reserve = |state: &mut [u8], amount| algorithm.as_reserve()?.reserve(state, now, amount);
         match reserve(state, amount) {
             Some(reservation) => reservations.push(reservation),
-            None if rules.only_counts(rule) => {
+            None if demand.mode.needs_room() => return reservations.clear(),
+            None => {
                 // Requests of other plans must not find what this worker is about to spend.
                 let room = algorithm.step(state, now, 0).remaining.min(amount);
                 reservations.push(reserve(state, room).unwrap_or_default());
             }
-            None => return reservations.clear(),
         }
     }
 }

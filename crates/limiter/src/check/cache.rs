@@ -4,7 +4,7 @@ use super::decision::RuleReport;
 use super::raw_values::{RawValues, WORDS};
 use crate::algorithm::{Admission, Verdict};
 use crate::cells::{CACHED_FOR, RefusalCache, Reservations, SLOTS, index};
-use crate::policy::{ActorSource, Group, GroupIndex, RequestClass};
+use crate::policy::{ActorSource, Demand, Group, GroupIndex, RequestClass};
 use diana_base::time::{Span, Time};
 use std::sync::Arc;
 
@@ -49,6 +49,7 @@ pub(crate) struct KnownActor {
     pub(crate) key: Vec<u8>,
     pub(crate) source: ActorSource,
     pub(crate) class: RequestClass,
+    pub(crate) demands: Vec<Demand>,
 }
 
 impl Identities {

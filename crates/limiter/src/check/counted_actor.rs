@@ -3,7 +3,7 @@
 use super::scratch::Scratch;
 use crate::actor::address::Network;
 use crate::actor::{Actor, Named};
-use crate::policy::{ActorSource, Group, PlanId, Policy, RuleId, actor_source};
+use crate::policy::{ActorSource, Group, Policy, RuleId, actor_source};
 
 /// The actor that a rule counts in the last decision of a worker.
 #[derive(Clone, Copy, Debug)]
@@ -79,15 +79,11 @@ impl Scratch {
     pub(crate) fn counted_actor<'a>(&'a self, policy: &'a Policy, rule: RuleId) -> Option<CountedActor<'a>> {
         let check = self.checks.iter().find(|check| check.group.rules.contains(&rule.index()))?;
         let (group, key) = (&*check.group, check.key());
-        debug_assert!(!group.has_plans || self.decision.plan.is_some(), "the plan of another request");
-        let plan = match group.has_plans {
-            true => self.decision.plan.unwrap_or_default(),
-            false => PlanId::default(),
-        };
-        let rules = group.for_actor(&policy.rules, key).on(plan);
-        let (at, ..) = rules.deciding().find(|(_, id, ..)| *id == rule)?;
-        let (own, counter, cost) = rules.weighed(&check.buffers.costs.units).nth(at)?;
-        let has_own_quota = !own.is_of_plan() && std::ptr::eq(counter, &raw const own.primary.default);
-        Some(CountedActor { group, address: &policy.address, key, hash: check.hash, cost, has_own_quota })
+        let own = group.own(&policy.rules);
+        let mut each = check.buffers.demands.iter().zip(own);
+        let (demand, own) = each.find(|(demand, _)| demand.rule == rule && demand.mode.decides())?;
+        let has_own_quota = !own.is_of_plan() && demand.quota.is_default();
+        let (address, hash, cost) = (&policy.address, check.hash, demand.cost);
+        Some(CountedActor { group, address, key, hash, cost, has_own_quota })
     }
 }

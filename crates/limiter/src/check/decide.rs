@@ -3,6 +3,7 @@
 //! ```text
 //!   deny list, allow list     ── on one ────────────────────► Reject, or Allowed
 //!   identify: which limits match, which actors do their groups count
+//!   resolve: what does the request ask of each rule, see `Demand`
 //!   refusal cache             ── still refused ─────────────► Reject, no store is asked
 //!   open each group's cell, and check its rules
 //!        │                    ── one refuses ───────────────► Reject, nothing is charged
@@ -23,14 +24,14 @@ use super::cache::WorkerCache;
 use super::decision::{Outcome, Reason};
 use super::fast_path::Progress;
 use super::global_check::GlobalCheck;
-use super::group_check::GroupCheck;
+use super::group_check::{Buffers, GroupCheck};
 use super::pending::Pending;
+use super::resolve::resolve;
 use super::scratch::Scratch;
 use crate::cells::Context;
 use crate::cells::store::Store;
-use crate::policy::{Identity, PlanId, RequestClass, Role, RuleId};
+use crate::policy::{Identity, Mode, PlanId, RequestClass, Role, RuleId};
 use crate::request::Request;
-use diana_base::part;
 
 /// Decides about `request`, and charges the rules if the request passes. The decision is in
 /// `scratch`. If global stores have to answer first, the pending request is returned instead.
@@ -80,8 +81,8 @@ impl Scratch {
         let is_available = self.use_local_groups(context);
         self.check(&cache.reservations, context);
         // A leased group that refuses has too little quota left: then its global store decides.
-        let is_refused = self.refuses(context.policy)
-            || self.checks.iter().any(|check| !check.is_leased() && check.refuses());
+        let is_refused =
+            self.refuses() || self.checks.iter().any(|check| !check.is_leased() && check.refuses());
         if is_refused {
             self.finish(true, cache, context);
             return None;
@@ -125,7 +126,7 @@ impl Scratch {
     /// because the request lacks its actor. A rule in shadow only reports the missing actor.
     #[inline(never)]
     pub(super) fn identify<S: ?Sized>(&mut self, request: &Request, context: &Context<S>) -> Option<RuleId> {
-        let Scratch { decision, keys, checks, globals, free_buffers, limits, .. } = self;
+        let Scratch { decision, checks, globals, free_buffers, limits, .. } = self;
         let Context { policy, hasher, .. } = *context;
         let mut missing = None;
         for at in limits.iter().copied() {
@@ -133,38 +134,36 @@ impl Scratch {
             let global = policy.global_groups(at).iter().map(|global| &global.group).enumerate();
             let groups = local.map(|group| (group, false)).chain(global.map(|group| (group, true)));
             for ((index, group), is_global) in groups {
-                let start = keys.len();
+                let mut buffers = free_buffers.pop().unwrap_or_default();
+                let Buffers { key, demands, .. } = &mut *buffers;
                 let plan = match group.has_plans {
-                    true => *decision.plan.get_or_insert_with(|| policy.plan_of(request, keys)),
+                    true => *decision.plan.get_or_insert_with(|| policy.plan_of(request, key)),
                     false => PlanId::default(),
                 };
-                let identity = group.identify(&policy.rules, &policy.address, request, hasher, keys);
-                if matches!(identity, Identity::NotApplicable) {
-                    continue;
-                }
-                let rollout = group.rollout(&policy.address, request, keys, start);
-                let class = RequestClass { plan, is_high_priority: decision.is_high_priority, rollout };
-                let own = part(keys, start..);
-                let (place, rules) = ((at, index), || group.for_actor(&policy.rules, own).of(class));
-                match identity {
-                    Identity::NotApplicable => {}
-                    Identity::Missing => missing = missing.or(decision.lacks_actor(rules())),
-                    Identity::Actor(_) if group.has_plans && rules().is_unlimited() => keys.truncate(start),
-                    Identity::Actor(hash) if is_global => {
-                        let mut global = GlobalCheck::new(policy, place, hash, start..keys.len(), rules());
-                        rules().weigh(request, &mut global.costs);
-                        globals.push(global);
-                    }
-                    Identity::Actor(hash) => {
-                        let mut buffers = free_buffers.pop().unwrap_or_default();
-                        if group.varies {
-                            rules().weigh(request, &mut buffers.costs);
+                let identity = group.identify(&policy.rules, &policy.address, request, hasher, key);
+                if !matches!(identity, Identity::NotApplicable) {
+                    let rollout = group.rollout(&policy.address, request, key);
+                    let class = RequestClass { plan, is_high_priority: decision.is_high_priority, rollout };
+                    resolve(group, group.own(&policy.rules), key, class, request, demands);
+                    let applies = !demands.iter().all(|demand| demand.mode == Mode::Skip);
+                    match identity {
+                        Identity::Actor(hash) if applies && is_global => {
+                            globals.push(GlobalCheck::new(policy, (at, index), hash, class, buffers));
+                            continue;
                         }
-                        buffers.key.extend_from_slice(own);
-                        keys.truncate(start);
-                        checks.push(GroupCheck::new(group, place, hash, class, buffers));
+                        Identity::Actor(hash) if applies => {
+                            checks.push(GroupCheck::new(group, (at, index), hash, class, buffers));
+                            continue;
+                        }
+                        Identity::Missing => {
+                            let demands = context.demands(group, demands);
+                            missing = missing.or(decision.lacks_actor(demands));
+                        }
+                        Identity::Actor(_) | Identity::NotApplicable => {}
                     }
                 }
+                buffers.clear();
+                free_buffers.push(buffers);
             }
         }
         missing

@@ -2,7 +2,7 @@
 
 use crate::algorithm::{Admission, Quota, Verdict};
 use crate::cells::Events;
-use crate::policy::{ActorRules, ActorSource, PlanId, Policy, Rule, RuleId};
+use crate::policy::{ActorSource, Counter, Demand, Demands, Mode, PlanId, Policy, RuleId};
 use diana_base::time::{Span, Time};
 use std::borrow::Cow;
 use std::cmp::Reverse;
@@ -205,14 +205,14 @@ impl Decision {
 
     /// The request lacks the actor of these rules, which therefore refuse. Returns the first that is
     /// enforced.
-    pub(crate) fn lacks_actor(&mut self, rules: ActorRules) -> Option<RuleId> {
-        let report = |(_, id, rule, _): (_, RuleId, &Rule, _)| {
-            let (quota, enforced) = (rule.shown_quota(), rules.enforces(rule));
+    pub(crate) fn lacks_actor(&mut self, demands: Demands) -> Option<RuleId> {
+        let report = |(_, demand, quota): (_, &Demand, &Counter)| {
+            let enforced = demand.mode == Mode::Enforce;
             let result = RuleResult::of_refusal(enforced);
-            RuleReport::new(id, quota, ActorSource::Missing, result, enforced)
+            RuleReport::new(demand.rule, quota.shown(), ActorSource::Missing, result, enforced)
         };
         let before = self.reports.len();
-        self.reports.extend(rules.deciding().map(report));
+        self.reports.extend(demands.deciding().map(report));
         let mut added = self.reports.iter().skip(before);
         added.find(|report| report.enforced).map(|report| report.rule)
     }

@@ -16,7 +16,7 @@ use super::decision::{Decision, RuleReport, RuleResult};
 use super::group_check::{Buffers, GroupCheck};
 use super::scratch::Scratch;
 use crate::cells::{Context, RefusalCache, Reservations, ReservedCell};
-use crate::policy::{ActorRules, ActorSource, Group, Missing, Policy, actor_source};
+use crate::policy::{ActorSource, Demand, Group, Missing, Mode, Policy, actor_source};
 use diana_base::time::Time;
 use std::sync::Arc;
 
@@ -29,12 +29,6 @@ pub(super) enum Progress {
     Identified,
     /// The decision is made.
     Decided,
-}
-
-impl KnownActor {
-    fn rules<'a, S: ?Sized>(&'a self, context: &Context<'a, S>) -> ActorRules<'a> {
-        self.group.for_actor(&context.policy.rules, &self.key).of(self.class)
-    }
 }
 
 impl Scratch {
@@ -69,9 +63,10 @@ impl Scratch {
     /// Adds a check of a group for a known actor.
     #[inline(never)]
     fn add_known(&mut self, actor: &KnownActor) {
-        let KnownActor { group, place, hash, key, class, .. } = actor;
+        let KnownActor { group, place, hash, key, class, demands, .. } = actor;
         let mut buffers = self.free_buffers.pop().unwrap_or_default();
         buffers.key.extend_from_slice(key);
+        buffers.demands.extend_from_slice(demands);
         self.checks.push(GroupCheck::new(group, *place, *hash, *class, buffers));
     }
 
@@ -88,9 +83,10 @@ impl Scratch {
         let (Buffers { cell, verdict, .. }, mut is_refused) = (&mut *buffers, false);
         for actor in actors {
             if let Some(cached) = refusals.lookup(actor.group.id, actor.hash, now) {
-                let rules = actor.rules(context);
-                let cached = cell.open_copy(cached, rules, now);
-                is_refused |= verdict.refuse_cached(rules, &[], cached, now, &mut self.decision.reports);
+                let KnownActor { group, key, source, demands, .. } = actor;
+                let cached = cell.open_copy(cached, context.rules(group, key, None), now);
+                let (demands, reports) = (context.demands(group, demands), &mut self.decision.reports);
+                is_refused |= verdict.refuse_cached(demands, *source, cached, now, reports);
             }
         }
         self.free_buffers.push(buffers);
@@ -108,17 +104,17 @@ impl Scratch {
         let Scratch { decision: Decision { reports, .. }, copies, .. } = self;
         copies.clear();
         let mut spend = |actor: &KnownActor| {
-            let rules = actor.rules(context);
             let Some(reserved) = reservations.fresh(actor.group.id, actor.hash, now) else {
                 return false;
             };
             copies.extend_from_slice(&reserved.cell);
-            let ids = actor.group.ids();
             let ReservedCell { cell, reservations, .. } = reserved;
-            ids.zip(rules.counters()).zip(reservations).all(|((rule, (compiled, counter)), reservation)| {
-                let (quota, enforced) = (counter.shown(), rules.enforces(compiled));
+            let demands = context.demands(&actor.group, &actor.demands);
+            demands.each().zip(reservations).all(|((demand, counter), reservation)| {
+                let Demand { rule, cost, mode, .. } = *demand;
+                let (quota, enforced) = (counter.shown(), mode == Mode::Enforce);
                 reports.push(RuleReport::new(rule, quota, actor.source, RuleResult::Admitted, enforced));
-                let (cost, state) = (compiled.cost, counter.state_mut(cell));
+                let state = counter.state_mut(cell);
                 let reserve = counter.algorithm.as_reserve().filter(|_| cost > 0);
                 let verdict = reserve.and_then(|reserve| reserve.spend(state, reservation, now, cost));
                 match reports.last_mut() {
@@ -135,9 +131,9 @@ impl Scratch {
         // One report for each rule that spent.
         let mut spent = reports.len();
         let undo = |copies, actor: &KnownActor| {
-            let rules = actor.rules(context).own.iter().map(|rule| rule.cost).take(spent);
-            spent = spent.saturating_sub(actor.group.rules.len());
-            reservations.undo(actor.group.id, actor.hash, copies, rules)
+            let costs = actor.demands.iter().map(|demand| demand.cost).take(spent);
+            spent = spent.saturating_sub(actor.demands.len());
+            reservations.undo(actor.group.id, actor.hash, copies, costs)
         };
         actors.iter().fold(&**copies, undo);
         reports.clear();
@@ -151,14 +147,17 @@ impl Scratch {
         let WorkerCache { identities, reservations, .. } = cache;
         let Scratch { decision, checks, limits, raw, .. } = self;
         let is_busy = |check: &GroupCheck| reservations.has_busy(check.group.id, check.hash);
+        // The demands of a blocked check are those on another actor.
+        let is_blocked = checks.iter().any(|check| check.is_blocked);
         let comes_often = decision.events.cached > 0 || checks.iter().all(is_busy);
-        if !comes_often || checks.is_empty() || !self.is_decided_by_raw_values(context.policy) {
+        if !comes_often || is_blocked || checks.is_empty() || !self.is_decided_by_raw_values(context.policy) {
             return;
         }
         let known = |check: &GroupCheck| {
-            let (group, key) = (Arc::clone(&check.group), check.key());
+            let (group, Buffers { key, demands, .. }) = (Arc::clone(&check.group), &*check.buffers);
             let GroupCheck { place, hash, class, .. } = *check;
-            KnownActor { group, place, hash, key: key.to_vec(), source: actor_source(key), class }
+            let (key, source, demands) = (key.clone(), actor_source(key), demands.clone());
+            KnownActor { group, place, hash, key, source, class, demands }
         };
         identities.insert(limits, raw, checks.iter().map(known));
     }

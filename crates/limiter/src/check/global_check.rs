@@ -11,30 +11,28 @@
 //! store has to be asked after another one has answered.
 
 use super::cache::GlobalRefusalCache;
+use super::group_check::Buffers;
 use crate::algorithm::{Admission, Verdict};
 use crate::check::{GlobalOwed, GroupCheck, RuleReport, RuleResult};
 use crate::global::{GlobalCharge, LeaseRefill, RuleQuery, RuleReply};
 use crate::policy::{
-    ActorRules, Costs, Effect, GlobalGroup, GroupIndex, OnError, Owed, Policy, RequestClass, actor_source,
+    ActorRules, Demand, Demands, GlobalGroup, GroupIndex, Mode, OnError, Owed, Policy, RequestClass,
+    actor_source,
 };
-use diana_base::part;
 use diana_base::prng::mix;
 use diana_base::time::{Span, Time};
-use std::ops::Range;
 
 /// The check of one global group in one decision.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(crate) struct GlobalCheck {
     /// The index of the limit, and of the group among the limit's global groups.
     pub(crate) place: GroupIndex,
     /// The actor's hash in the group.
     pub(crate) hash: u64,
-    /// Where the actor's key stands among the keys of the request.
-    pub(crate) key: Range<usize>,
-    pub(crate) costs: Costs,
     pub(crate) class: RequestClass,
-    /// The number of the actor's cached refusals. Refusals are cached apart by plan, by whether
-    /// the rules are enforced for the actor, and by whether the request has to leave headroom.
+    /// The number of the actor's cached refusals. Refusals are cached apart by what they depend on:
+    /// which quotas decide, whether they are enforced, and whether the request has to leave
+    /// headroom.
     pub(crate) cache_hash: u64,
     /// The shard that counts the actor.
     pub(crate) shard: usize,
@@ -42,6 +40,8 @@ pub(crate) struct GlobalCheck {
     /// Whether the query to the global store also refills the lease: only if the lease does not
     /// suffice.
     pub(crate) fetches: bool,
+    /// The actor's key, and the demands of the request.
+    buffers: Box<Buffers>,
 }
 
 #[derive(Clone, Debug)]
@@ -57,40 +57,49 @@ pub(crate) enum GlobalState {
 }
 
 impl GlobalCheck {
-    /// The check of the actor of `rules`, whose key is at `key` among the keys of the request.
+    /// The check of the actor whose key and demands are in `buffers`.
     pub(crate) fn new(
         policy: &Policy,
         place: GroupIndex,
         hash: u64,
-        key: Range<usize>,
-        rules: ActorRules,
+        class: RequestClass,
+        buffers: Box<Buffers>,
     ) -> GlobalCheck {
-        let ActorRules { group, class, .. } = rules;
-        let leaves_headroom = group.has_headroom && !class.is_high_priority;
-        let mut cache_hash = if leaves_headroom { mix(!hash) } else { hash };
-        let more = |hash: u64, is_so: bool| mix(hash.wrapping_add(is_so.into()));
-        if group.has_plans {
-            let decides = rules.own.iter().map(|rule| rules.effect(rule) == Effect::Decides);
-            cache_hash = decides.fold(cache_hash, more);
-        }
-        if group.has_rollout {
-            cache_hash = rules.own.iter().map(|rule| rules.enforces(rule)).fold(cache_hash, more);
-        }
-        let shard =
-            policy.global_group(place).map_or(0, |global_group| global_group.shard(policy, rules.key));
-        let (costs, state, fetches) = (Costs::default(), GlobalState::Unanswered, false);
-        GlobalCheck { place, hash, key, costs, class, cache_hash, shard, state, fetches }
+        let Buffers { key, demands, .. } = &*buffers;
+        let shard = policy.global_group(place).map_or(0, |global_group| global_group.shard(policy, key));
+        let cache_hash = demands.iter().fold(hash, |hash, demand| {
+            mix(hash.wrapping_add(u64::from(demand.leaves_headroom) << 8 | demand.mode as u64))
+        });
+        let (state, fetches) = (GlobalState::Unanswered, false);
+        GlobalCheck { place, hash, class, cache_hash, shard, state, fetches, buffers }
     }
 
-    /// The group, and its rules for the actor.
-    pub(super) fn rules<'a>(
-        &self,
-        policy: &'a Policy,
-        keys: &'a [u8],
-    ) -> Option<(&'a GlobalGroup, ActorRules<'a>)> {
+    /// Ends the check, and returns the buffers for later requests.
+    pub(crate) fn into_buffers(mut self) -> Box<Buffers> {
+        self.buffers.clear();
+        self.buffers
+    }
+
+    /// The actor's key.
+    pub(crate) fn key(&self) -> &[u8] {
+        &self.buffers.key
+    }
+
+    /// What the request asks of each rule.
+    pub(crate) fn demands(&self) -> &[Demand] {
+        &self.buffers.demands
+    }
+
+    /// The group, and its rules as they count the actor.
+    pub(super) fn rules<'a>(&'a self, policy: &'a Policy) -> Option<(&'a GlobalGroup, ActorRules<'a>)> {
         let global_group = policy.global_group(self.place)?;
-        let key = part(keys, self.key.clone());
-        Some((global_group, global_group.group.for_actor(&policy.rules, key).of(self.class)))
+        Some((global_group, global_group.group.for_actor(&policy.rules, self.key())))
+    }
+
+    /// What the request asks of each rule, with the rule's quota.
+    fn asked<'a>(&'a self, policy: &'a Policy) -> Option<Demands<'a>> {
+        let group = &policy.global_group(self.place)?.group;
+        Some(Demands { group, own: group.own(&policy.rules), demands: self.demands() })
     }
 
     /// The reply about each rule, if the global store has answered.
@@ -101,14 +110,10 @@ impl GlobalCheck {
         }
     }
 
-    /// The rules that decide about the request and refuse it if it does not fit, with the replies
-    /// about them.
-    fn enforced(&self, policy: &Policy, keys: &[u8]) -> Vec<RuleReply> {
-        let (Some(replies), Some((_, rules))) = (self.replies(), self.rules(policy, keys)) else {
-            return Vec::new();
-        };
-        let enforced = rules.deciding().filter(|(_, _, rule, _)| rules.enforces(rule));
-        enforced.filter_map(|(at, ..)| replies.get(at).copied()).collect()
+    /// The replies about rules that are enforced for the request.
+    fn enforced(&self) -> impl Iterator<Item = &RuleReply> {
+        let replies = self.demands().iter().zip(self.replies().unwrap_or_default());
+        replies.filter(|(demand, _)| demand.mode == Mode::Enforce).map(|(_, reply)| reply)
     }
 
     pub(crate) fn is_unanswered(&self) -> bool {
@@ -116,11 +121,9 @@ impl GlobalCheck {
     }
 
     /// Whether the global store is down, and an enforced rule refuses because of this.
-    pub(crate) fn refuses(&self, policy: &Policy, keys: &[u8]) -> bool {
+    pub(crate) fn refuses(&self) -> bool {
         matches!(self.state, GlobalState::Unavailable(OnError::Deny))
-            && self
-                .rules(policy, keys)
-                .is_some_and(|(_, rules)| rules.deciding().any(|(_, _, rule, _)| rules.enforces(rule)))
+            && self.demands().iter().any(|demand| demand.mode == Mode::Enforce)
     }
 
     /// The check of the leased group.
@@ -153,25 +156,25 @@ impl GlobalCheck {
     }
 
     /// When the request may go on, if an enforced rule of the global store delays it.
-    pub(crate) fn ready_at(&self, policy: &Policy, keys: &[u8]) -> Option<Time> {
+    pub(crate) fn ready_at(&self) -> Option<Time> {
         let GlobalState::Answered(_, came) = self.state else { return None };
-        let delays =
-            self.enforced(policy, keys).into_iter().filter_map(|reply| match reply.verdict.admission {
-                Admission::Admit { delay } => Some(delay),
-                Admission::Refuse { .. } => None,
-            });
+        let delays = self.enforced().filter_map(|reply| match reply.verdict.admission {
+            Admission::Admit { delay } => Some(delay),
+            Admission::Refuse { .. } => None,
+        });
         delays.max().filter(|delay| *delay > Span::ZERO).map(|delay| came.after(delay))
     }
 
     /// Adds a report for each rule that decides, by the replies or by `on_error`. A local group
     /// reports by itself.
-    pub(crate) fn report(&self, policy: &Policy, keys: &[u8], to: &mut Vec<RuleReport>) {
-        let Some((_, rules)) = self.rules(policy, keys) else {
+    pub(crate) fn report(&self, policy: &Policy, to: &mut Vec<RuleReport>) {
+        let Some(asked) = self.asked(policy) else {
             return;
         };
-        to.extend(rules.deciding().filter_map(|(at, id, rule, counter)| {
-            let (actor, enforced) = (actor_source(rules.key), rules.enforces(rule));
-            let report = |result| RuleReport::new(id, counter.shown, actor, result, enforced);
+        let actor = actor_source(self.key());
+        to.extend(asked.deciding().filter_map(|(at, demand, counter)| {
+            let enforced = demand.mode == Mode::Enforce;
+            let report = |result| RuleReport::new(demand.rule, counter.shown, actor, result, enforced);
             match &self.state {
                 GlobalState::Unanswered | GlobalState::Local(_) => None,
                 GlobalState::Unavailable(on_error) => {
@@ -200,58 +203,58 @@ impl GlobalCheck {
     }
 
     /// Whether an enforced rule of the global store refuses.
-    pub(crate) fn is_refused(&self, policy: &Policy, keys: &[u8]) -> bool {
-        self.enforced(policy, keys).iter().any(|reply| !reply.verdict.admits())
+    pub(crate) fn is_refused(&self) -> bool {
+        self.enforced().any(|reply| !reply.verdict.admits())
     }
 
     /// Whether further refusals count toward a penalty in the global store.
-    pub(crate) fn counts_refusals(&self, policy: &Policy, keys: &[u8]) -> bool {
-        let (Some(replies), Some((_, rules))) = (self.replies(), self.rules(policy, keys)) else {
+    pub(crate) fn counts_refusals(&self, policy: &Policy) -> bool {
+        let (Some(replies), Some(asked)) = (self.replies(), self.asked(policy)) else {
             return false;
         };
         let is_quota = |reply: &RuleReply| !reply.verdict.admits() && !reply.verdict.is_penalty();
-        rules.group.has_penalty
-            && rules.deciding().any(|(at, _, _, counter)| {
+        asked.group.has_penalty
+            && asked.deciding().any(|(at, _, counter)| {
                 replies.get(at).is_some_and(is_quota) && counter.algorithm.as_penalize().is_some()
             })
     }
 
     /// The query about each rule that was answered, without the cost of the request, and the reply.
-    fn answers(&self, policy: &Policy, keys: &[u8]) -> Vec<(RuleQuery, RuleReply)> {
-        let (Some(replies), Some((global_group, rules))) = (self.replies(), self.rules(policy, keys)) else {
+    fn answers(&self, policy: &Policy) -> Vec<(RuleQuery, RuleReply)> {
+        let (Some(replies), Some((global_group, rules))) = (self.replies(), self.rules(policy)) else {
             return Vec::new();
         };
-        let queries = global_group.queries(policy, rules, None, false);
+        let queries = global_group.queries(policy, rules, &[], false);
         queries.into_iter().zip(replies.iter().copied()).collect()
     }
 
     /// The charges of the global store, with the shard.
-    pub(crate) fn charges(&self, policy: &Policy, keys: &[u8]) -> Vec<(usize, GlobalCharge)> {
-        let charged = self.answers(policy, keys).into_iter().filter(|(_, reply)| reply.charge[0] > 0);
+    pub(crate) fn charges(&self, policy: &Policy) -> Vec<(usize, GlobalCharge)> {
+        let charged = self.answers(policy).into_iter().filter(|(_, reply)| reply.charge[0] > 0);
         charged.map(|(query, reply)| (self.shard, query.charge(&reply))).collect()
     }
 
     /// What remains to be settled in the global store. A rule that refused, in shadow, owes
     /// nothing.
-    pub(crate) fn owed(&self, policy: &Policy, keys: &[u8]) -> Vec<GlobalOwed> {
-        if self.costs.owed.iter().all(|owed| *owed == Owed::Nothing) {
+    pub(crate) fn owed(&self, policy: &Policy) -> Vec<GlobalOwed> {
+        if self.demands().iter().all(|demand| demand.owed == Owed::Nothing) {
             return Vec::new();
         }
-        let owed = self.answers(policy, keys).into_iter().zip(&self.costs.owed);
-        let owed = owed.filter(|((_, reply), owed)| **owed != Owed::Nothing && reply.verdict.admits());
-        let owed = owed.map(|((query, reply), owed)| {
+        let owed = self.answers(policy).into_iter().zip(self.demands());
+        let owed = owed.filter(|((_, reply), demand)| demand.owed != Owed::Nothing && reply.verdict.admits());
+        let owed = owed.map(|((query, reply), demand)| {
             let (rule, charge) = (query.rule, query.charge(&reply));
-            GlobalOwed { shard: self.shard, rule, charge, owed: *owed }
+            GlobalOwed { shard: self.shard, rule, charge, owed: demand.owed }
         });
         owed.collect()
     }
 
     /// The refill that this request asked for, and the replies to it.
-    pub(crate) fn fetched(&self, keys: &[u8]) -> Option<(LeaseRefill, &[RuleReply])> {
-        self.replies().and_then(|replies| Some((self.refill(keys)?, replies)))
+    pub(crate) fn fetched(&self) -> Option<(LeaseRefill, &[RuleReply])> {
+        self.replies().map(|replies| (self.refill(), replies))
     }
 
-    pub(crate) fn refill(&self, keys: &[u8]) -> Option<LeaseRefill> {
-        Some(LeaseRefill { place: self.place, hash: self.hash, key: part(keys, self.key.clone()).to_vec() })
+    pub(crate) fn refill(&self) -> LeaseRefill {
+        LeaseRefill { place: self.place, hash: self.hash, key: self.key().to_vec() }
     }
 }

@@ -4,13 +4,14 @@
 use super::cache::WorkerCache;
 use super::decision::{RuleReport, RuleResult};
 use super::refund::Charged;
+use super::resolve::{is_resolved, resolve_again};
 use super::verdict::GroupVerdict;
 use crate::cells::store::Store;
 use crate::cells::table::Eviction;
 use crate::cells::{
     Actor, Attempt, Change, Context, Events, OpenCell, Reservations, ReservedCell, Swapped, swap, update,
 };
-use crate::policy::{ActorRules, Costs, Group, GroupIndex, Owed, RequestClass, Role, actor_source};
+use crate::policy::{Demand, Demands, Group, GroupIndex, Mode, Owed, RequestClass, Role, actor_source};
 use diana_base::time::{Span, Time};
 use std::mem::replace;
 use std::sync::Arc;
@@ -21,6 +22,8 @@ pub(crate) struct GroupCheck {
     pub(crate) place: GroupIndex,
     pub(crate) hash: u64,
     pub(super) class: RequestClass,
+    /// Whether the demands are those on the actor whose cell blocks the set.
+    pub(super) is_blocked: bool,
     /// In a box, because a check moves several times.
     pub(super) buffers: Box<Buffers>,
 }
@@ -32,10 +35,20 @@ pub(crate) struct Buffers {
     pub(super) key: Vec<u8>,
     pub(super) cell: OpenCell,
     pub(super) verdict: GroupVerdict,
-    pub(super) costs: Costs,
+    /// One for each rule of the group.
+    pub(super) demands: Vec<Demand>,
+}
+
+impl Buffers {
+    pub(super) fn clear(&mut self) {
+        self.key.clear();
+        self.cell.close();
+        self.demands.clear();
+    }
 }
 
 impl GroupCheck {
+    /// The check of the actor whose key and demands are in `buffers`.
     pub(crate) fn new(
         group: &Arc<Group>,
         place: GroupIndex,
@@ -43,14 +56,12 @@ impl GroupCheck {
         class: RequestClass,
         buffers: Box<Buffers>,
     ) -> GroupCheck {
-        GroupCheck { group: Arc::clone(group), place, hash, class, buffers }
+        GroupCheck { group: Arc::clone(group), place, hash, class, is_blocked: false, buffers }
     }
 
     /// Ends the check, and returns the buffers for later requests.
     pub(crate) fn into_buffers(mut self) -> Box<Buffers> {
-        self.buffers.key.clear();
-        self.buffers.cell.close();
-        self.buffers.costs.clear();
+        self.buffers.clear();
         self.buffers
     }
 
@@ -63,9 +74,10 @@ impl GroupCheck {
         Actor { group: &self.group, hash: self.hash, key: self.key() }
     }
 
-    /// The rules that decide: those of the actor, or of another one whose cell blocks the set.
-    fn rules<'k, 'c: 'k, S: ?Sized>(&'k self, context: &Context<'c, S>) -> ActorRules<'k> {
-        context.rules(&self.group, self.key(), self.buffers.cell.blocker()).of(self.class)
+    /// What the request asks of the rules: for the actor, or for another one whose cell blocks the
+    /// set.
+    fn demands<'k, 'c: 'k, S: ?Sized>(&'k self, context: &Context<'c, S>) -> Demands<'k> {
+        context.demands(&self.group, &self.buffers.demands)
     }
 
     /// Adds the reports of a cell from the refusal cache if its rules still refuse. Returns whether
@@ -77,10 +89,10 @@ impl GroupCheck {
         context: &Context<S>,
         to: &mut Vec<RuleReport>,
     ) -> bool {
-        let Buffers { key, cell, verdict, costs } = &mut *self.buffers;
-        let rules = context.rules(&self.group, key, None).of(self.class);
-        let cached = cell.open_copy(cached, rules, now);
-        verdict.refuse_cached(rules, &costs.units, cached, now, to)
+        let Buffers { key, cell, verdict, demands } = &mut *self.buffers;
+        let cached = cell.open_copy(cached, context.rules(&self.group, key, None), now);
+        let demands = context.demands(&self.group, demands);
+        verdict.refuse_cached(demands, actor_source(key), cached, now, to)
     }
 
     /// Checks the cell of the worker's reservation, and spends from the reservation if every rule
@@ -94,10 +106,11 @@ impl GroupCheck {
         if !reserved.is_fresh(now) {
             return false;
         }
-        let Buffers { key, cell, verdict, costs } = &mut *self.buffers;
-        let rules = context.rules(&self.group, key, None).of(self.class);
-        verdict.check(rules, &costs.units, cell.open_copy(&reserved.cell, rules, now), now);
-        verdict.all_admit_now && cell.spend(&reserved.reservations, rules, &costs.units, now)
+        let Buffers { key, cell, verdict, demands } = &mut *self.buffers;
+        let demands = context.demands(&self.group, demands);
+        let copy = cell.open_copy(&reserved.cell, context.rules(&self.group, key, None), now);
+        verdict.check(demands, copy, now);
+        verdict.all_admit_now && cell.spend(&reserved.reservations, demands, now)
     }
 
     pub(crate) fn load<S: Store + ?Sized>(&mut self, context: &Context<S>, events: &mut Events) {
@@ -112,14 +125,25 @@ impl GroupCheck {
         context: &Context<S>,
         events: &mut Events,
     ) {
-        let Buffers { key, cell, verdict, costs } = &mut *self.buffers;
+        let Buffers { key, cell, verdict, demands } = &mut *self.buffers;
         let actor = Actor { group: &self.group, hash: self.hash, key };
-        if cell.open(actor, now, reservations, context, events) {
-            let (rules, at) = (context.rules(&self.group, key, cell.blocker()), cell.at());
-            // The headroom of another actor's cell is not for this request.
-            let is_high_priority = self.class.is_high_priority && cell.blocker().is_none();
-            let rules = rules.of(RequestClass { is_high_priority, ..self.class });
-            verdict.check(rules, &costs.units, cell.bytes_mut(), at);
+        let is_open = cell.open(actor, now, reservations, context, events);
+        let blocker = cell.blocker();
+        // The headroom of another actor's cell is not for this request.
+        let is_high_priority = self.class.is_high_priority && blocker.is_none();
+        let class = RequestClass { is_high_priority, ..self.class };
+        let rules = context.rules(&self.group, key, blocker);
+        if self.is_blocked || blocker.is_some() {
+            self.is_blocked = blocker.is_some();
+            resolve_again(&self.group, rules.own, rules.key, class, demands);
+        }
+        debug_assert!(
+            is_resolved(&self.group, rules.own, rules.key, class, demands),
+            "the demands of another request"
+        );
+        if is_open {
+            let at = cell.at();
+            verdict.check(context.demands(&self.group, demands), cell.bytes_mut(), at);
         }
     }
 
@@ -183,7 +207,7 @@ impl GroupCheck {
     /// Refunds a charge that is already stored.
     pub(crate) fn refund<S: Store + ?Sized>(&self, context: &Context<S>, events: &mut Events) {
         if self.buffers.cell.is_stored() {
-            let rules = self.rules(context);
+            let rules = context.rules(&self.group, self.key(), self.buffers.cell.blocker());
             update(&self.group, self.hash, context, events, &|cell, now| {
                 rules.refund(self.buffers.verdict.charges(), cell, now);
             });
@@ -198,7 +222,7 @@ impl GroupCheck {
         context: &Context<S>,
         events: &mut Events,
     ) {
-        let Buffers { key, cell, verdict, .. } = &mut *self.buffers;
+        let Buffers { key, cell, verdict, demands } = &mut *self.buffers;
         if cell.is_failed() {
             return;
         }
@@ -207,15 +231,15 @@ impl GroupCheck {
             return events.evicted(Some(Eviction::SetFull { by }));
         }
         let actor = Actor { group: &self.group, hash: self.hash, key };
-        let (rules, at) = (context.rules(&self.group, key, None).of(self.class), cell.at());
+        let (demands, at) = (context.demands(&self.group, demands), cell.at());
         if cell.is_reserved() || !verdict.is_refused {
-            verdict.undo(rules, cell.bytes_mut(), at);
+            verdict.undo(demands, cell.bytes_mut(), at);
         }
         let mut is_cacheable = verdict.is_refused && !cell.is_reserved();
         if self.group.has_penalty && !verdict.is_counted {
             let reservations = &mut cache.reservations;
-            count_refusal(verdict, cell, (actor, self.place, self.class), reservations, context, events);
-            is_cacheable &= !verdict.counts_refusals(rules);
+            count_refusal(verdict, cell, demands, (actor, self.place), reservations, context, events);
+            is_cacheable &= !verdict.counts_refusals(demands);
         } else {
             cell.store_repair(actor, &mut cache.reservations, context, events);
         }
@@ -231,28 +255,29 @@ impl GroupCheck {
         if self.buffers.cell.is_failed() {
             return self.report_uncounted(context, to);
         }
-        self.buffers.verdict.report(self.rules(context), actor_source(self.key()), to);
+        self.buffers.verdict.report(self.demands(context), actor_source(self.key()), to);
     }
 
     /// Adds one report for each rule that decides but could not count the request.
     pub(super) fn report_uncounted<S: ?Sized>(&self, context: &Context<S>, to: &mut Vec<RuleReport>) {
-        let (actor, rules) = (actor_source(self.key()), self.rules(context));
-        let degraded = self.group.role == Role::Fallback;
-        to.extend(rules.deciding().map(|(_, id, rule, counter)| {
-            let enforced = rules.enforces(rule);
-            let report = RuleReport::new(id, counter.shown(), actor, RuleResult::Uncounted, enforced);
+        let (actor, degraded) = (actor_source(self.key()), self.group.role == Role::Fallback);
+        to.extend(self.demands(context).deciding().map(|(_, demand, counter)| {
+            let enforced = demand.mode == Mode::Enforce;
+            let report =
+                RuleReport::new(demand.rule, counter.shown(), actor, RuleResult::Uncounted, enforced);
             RuleReport { degraded, ..report }
         }));
     }
 
     /// When the request may go on, if a rule delays it. The delay counts from the instant at which
     /// this group's cell was read; other groups may have been read later.
-    pub(crate) fn ready_at<S: ?Sized>(&self, context: &Context<S>) -> Option<Time> {
-        if !self.buffers.cell.is_stored() {
+    pub(crate) fn ready_at(&self) -> Option<Time> {
+        let Buffers { cell, verdict, demands, .. } = &*self.buffers;
+        if !cell.is_stored() {
             return None;
         }
-        let delay = self.buffers.verdict.delay(self.rules(context));
-        (delay > Span::ZERO).then(|| self.buffers.cell.at().after(delay))
+        let delay = verdict.delay(demands);
+        (delay > Span::ZERO).then(|| cell.at().after(delay))
     }
 
     /// The stored charge; `None` if the store failed, or a reservation was spent.
@@ -261,8 +286,9 @@ impl GroupCheck {
         let is_stored = self.buffers.cell.is_stored();
         // A rule in shadow that refuses charges nothing, now and later.
         let owed = || {
-            let owed = self.buffers.costs.owed.iter().zip(self.buffers.verdict.admits());
-            owed.map(|(owed, admits)| if admits { *owed } else { Owed::Nothing }).collect()
+            let demands = if self.group.settles { &*self.buffers.demands } else { &[] };
+            let owed = demands.iter().zip(self.buffers.verdict.admits());
+            owed.map(|(demand, admits)| if admits { demand.owed } else { Owed::Nothing }).collect()
         };
         is_stored.then(|| Charged { place: self.place, hash: self.hash, charges: charges(), owed: owed() })
     }
@@ -288,16 +314,16 @@ impl<S: Store + ?Sized> Change for Commit<'_, '_, S> {
         if check.refuses() {
             return Attempt::Nothing;
         }
-        let GroupCheck { group, class, buffers, .. } = &mut **check;
-        let Buffers { key, cell, verdict, .. } = &mut **buffers;
-        let rules = context.rules(group, key, cell.blocker()).of(*class);
+        let GroupCheck { group, buffers, .. } = &mut **check;
+        let Buffers { cell, verdict, demands, .. } = &mut **buffers;
+        let demands = context.demands(group, demands);
         if group.has_penalty && cell.blocker().is_none() {
             let at = cell.at();
-            verdict.count_refusals(rules, cell.bytes_mut(), at);
-            verdict.penalize(rules, cell.bytes_mut(), at);
+            verdict.count_refusals(demands, cell.bytes_mut(), at);
+            verdict.penalize(demands, cell.bytes_mut(), at);
         }
         let left = (*reserves && verdict.all_admit_now).then_some(verdict.remaining);
-        cell.entry_to_store(&verdict.before, rules, left)
+        cell.entry_to_store(&verdict.before, demands, left)
     }
 }
 
@@ -307,15 +333,16 @@ impl<S: Store + ?Sized> Change for Commit<'_, '_, S> {
 pub(super) fn count_refusal<S: Store + ?Sized>(
     verdict: &mut GroupVerdict,
     cell: &mut OpenCell,
-    (actor, place, class): (Actor, GroupIndex, RequestClass),
+    demands: Demands,
+    (actor, place): (Actor, GroupIndex),
     reservations: &mut Reservations,
     context: &Context<S>,
     events: &mut Events,
 ) {
     let mut count = CountRefusal {
         verdict: &*verdict,
+        demands,
         actor,
-        class,
         reservations: &*reservations,
         context,
         checked: &mut *cell,
@@ -331,14 +358,14 @@ pub(super) fn count_refusal<S: Store + ?Sized>(
         cell.stored(actor, place, reservations, context);
     }
     let at = cell.at();
-    verdict.penalize(context.rules(actor.group, actor.key, None).of(class), cell.bytes_mut(), at);
+    verdict.penalize(demands, cell.bytes_mut(), at);
 }
 
 /// Counts a refusal in the checked cell. After a lost swap the cell is loaded again.
 struct CountRefusal<'a, 'c, S: ?Sized> {
     verdict: &'a GroupVerdict,
+    demands: Demands<'a>,
     actor: Actor<'a>,
-    class: RequestClass,
     reservations: &'a Reservations,
     context: &'a Context<'c, S>,
     /// The cell whose verdicts decide. It stays open if the store then fails.
@@ -350,7 +377,7 @@ struct CountRefusal<'a, 'c, S: ?Sized> {
 
 impl<S: Store + ?Sized> Change for CountRefusal<'_, '_, S> {
     fn attempt(&mut self, events: &mut Events) -> Attempt<'_> {
-        let CountRefusal { verdict, actor, class, reservations, context, checked, newer, attempts } = self;
+        let CountRefusal { verdict, demands, actor, reservations, context, checked, newer, attempts } = self;
         let is_first = *attempts == 0;
         *attempts = attempts.saturating_add(1);
         let cell = if is_first {
@@ -366,8 +393,8 @@ impl<S: Store + ?Sized> Change for CountRefusal<'_, '_, S> {
             }
             newer
         };
-        let (rules, at) = (context.rules(actor.group, actor.key, None).of(*class), cell.at());
-        verdict.count_refusals(rules, cell.bytes_mut(), at);
-        cell.entry_to_store(&verdict.before, rules, None)
+        let at = cell.at();
+        verdict.count_refusals(*demands, cell.bytes_mut(), at);
+        cell.entry_to_store(&verdict.before, *demands, None)
     }
 }

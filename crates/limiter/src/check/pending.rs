@@ -12,8 +12,6 @@ use std::mem::take;
 /// A request that waits for global stores.
 #[derive(Debug)]
 pub(crate) struct Pending {
-    /// The keys of the actors of global groups, one after the other.
-    pub(crate) keys: Vec<u8>,
     /// The local groups to check once the global stores have answered.
     pub(crate) checks: Vec<GroupCheck>,
     pub(crate) globals: Vec<GlobalCheck>,
@@ -48,10 +46,9 @@ impl Pending {
 
     /// Refills a lease only if no other worker refills the lease of the same actor.
     pub(crate) fn claim<S: Store + ?Sized>(&mut self, context: &Context<S>) {
-        let Pending { keys, globals, decision: Decision { events, .. }, .. } = self;
+        let Pending { globals, decision: Decision { events, .. }, .. } = self;
         for global in globals.iter_mut().filter(|global| global.fetches) {
-            let refill = global.refill(keys);
-            global.fetches = refill.is_some_and(|refill| refill.claim(context, events));
+            global.fetches = global.refill().claim(context, events);
         }
     }
 
@@ -59,10 +56,10 @@ impl Pending {
     pub(crate) fn queries(&self, policy: &Policy) -> Vec<(usize, GlobalQuery)> {
         let mut shards: Vec<(usize, Vec<Vec<RuleQuery>>)> = Vec::new();
         for global in self.globals.iter().filter(|global| global.is_unanswered()) {
-            let Some((global_group, rules)) = global.rules(policy, &self.keys) else {
+            let Some((global_group, rules)) = global.rules(policy) else {
                 continue;
             };
-            let queries = global_group.queries(policy, rules, Some(&global.costs.units), global.fetches);
+            let queries = global_group.queries(policy, rules, global.demands(), global.fetches);
             match shards.iter_mut().find(|(shard, _)| *shard == global.shard) {
                 Some((_, groups)) => groups.push(queries),
                 None => shards.push((global.shard, vec![queries])),
@@ -116,13 +113,13 @@ impl Pending {
     ) -> StoreResults {
         let mut results = StoreResults::default();
         for global in &self.globals {
-            results.charges.extend(global.charges(context.policy, &self.keys));
-            let replies = global.fetched(&self.keys);
+            results.charges.extend(global.charges(context.policy));
+            let replies = global.fetched();
             let is_granted = |(_, replies): &(LeaseRefill, &[RuleReply])| {
                 replies.iter().all(|reply| reply.grant.amount > 0)
             };
             if global.fetches && !replies.as_ref().is_some_and(is_granted) {
-                global.refill(&self.keys).into_iter().for_each(|refill| refill.release(context, events));
+                global.refill().release(context, events);
             }
             let Some((refill, replies)) = replies else {
                 continue;
@@ -149,10 +146,10 @@ impl Pending {
         scratch.clear();
         let (policy, mut events) = (context.policy, self.decision.events);
         let mut results = self.collect(cache.is_retired, context, &mut events);
-        let Pending { keys, checks, globals, decision, .. } = self;
-        (scratch.keys, scratch.globals) = (keys, globals);
+        let Pending { checks, globals, decision, .. } = self;
+        scratch.globals = globals;
         scratch.decision = Decision { events, ..decision };
-        let mut is_refused = scratch.globals.iter().any(|global| global.is_refused(policy, &scratch.keys));
+        let mut is_refused = scratch.globals.iter().any(GlobalCheck::is_refused);
         if is_refused {
             scratch.cache_refusals(policy, cache);
         } else {
@@ -161,15 +158,15 @@ impl Pending {
             }
             scratch.add_local_checks(false, context);
             scratch.check(&cache.reservations, context);
-            is_refused = scratch.refuses(policy)
+            is_refused = scratch.refuses()
                 || scratch.checks.iter().any(GroupCheck::refuses)
                 || scratch.commit(&mut cache.reservations, context).is_err();
         }
         scratch.finish(is_refused, cache, context);
         if !is_refused {
-            let Scratch { charges, globals, keys, decision, .. } = scratch;
+            let Scratch { charges, globals, decision, .. } = scratch;
             charges.global = take(&mut results.charges);
-            charges.owed.extend(globals.iter().flat_map(|global| global.owed(policy, keys)));
+            charges.owed.extend(globals.iter().flat_map(|global| global.owed(policy)));
             if !matches!(decision.outcome, Outcome::Delay(_)) {
                 charges.keep_ending();
             }
@@ -184,7 +181,7 @@ impl Scratch {
     /// request query the global store, every request would refill the lease.
     pub(crate) fn suspend<S: ?Sized>(&mut self, context: &Context<S>) -> Pending {
         let at = (context.clock)();
-        let Scratch { decision, keys, checks, globals, .. } = self;
+        let Scratch { decision, checks, globals, .. } = self;
         for global in &mut *globals {
             if matches!(global.state, GlobalState::Local(_)) && (context.is_available)(global.shard) {
                 global.fetches = global.lease(checks).is_some_and(GroupCheck::refuses);
@@ -196,15 +193,14 @@ impl Scratch {
         *checks = leased;
         let reports = take(&mut decision.reports);
         let decision = Decision { reports, ..decision.clone() };
-        Pending { keys: take(keys), checks: kept, globals: take(globals), decision, at }
+        Pending { checks: kept, globals: take(globals), decision, at }
     }
 
     /// Caches the refusals of global stores.
     fn cache_refusals(&self, policy: &Policy, cache: &mut WorkerCache) {
-        let keys = &self.keys;
-        for global in self.globals.iter().filter(|global| global.is_refused(policy, keys)) {
+        for global in self.globals.iter().filter(|global| global.is_refused()) {
             let (Some((global_group, rules)), GlobalState::Answered(replies, now)) =
-                (global.rules(policy, keys), &global.state)
+                (global.rules(policy), &global.state)
             else {
                 continue;
             };
@@ -212,12 +208,11 @@ impl Scratch {
             // say which rule refuses, this rule may admit the actor's other requests. So may a rule
             // whose cost depends on the request. Refusals that count toward a penalty have to reach
             // the global store.
-            let is_for_all = !rules.group.ends_with_request
-                && !rules.group.varies
-                && !global.counts_refusals(policy, keys);
+            let is_for_all =
+                !rules.group.ends_with_request && !rules.group.varies && !global.counts_refusals(policy);
             if is_for_all && replies.iter().all(|reply| reply.attributed) {
                 let mut reports = Vec::new();
-                global.report(policy, keys, &mut reports);
+                global.report(policy, &mut reports);
                 let id = (rules.group.id, global.cache_hash);
                 cache.global_refusals.insert(id, *now, global_group.refill_time(rules), &reports);
             }

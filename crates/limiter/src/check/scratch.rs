@@ -12,11 +12,11 @@ use super::global_check::{GlobalCheck, GlobalState};
 use super::group_check::{Buffers, GroupCheck};
 use super::raw_values::RawValues;
 use super::refund::Charges;
+use super::resolve::resolve_again;
 use crate::cells::store::Store;
 use crate::cells::{Context, Events, Reservations};
 use crate::global::LeaseRefill;
-use crate::policy::{GroupIndex, OnError, Policy, RequestClass, Role};
-use diana_base::part;
+use crate::policy::{GroupIndex, OnError, RequestClass, Role};
 use diana_base::sort;
 
 /// The last decision of a worker, and the memory for the next one, so that a decision allocates
@@ -28,8 +28,6 @@ pub(crate) struct Scratch {
     pub(crate) charges: Charges,
     /// Leases that have to be refilled.
     pub(crate) refills: Vec<LeaseRefill>,
-    /// The keys of the actors of global groups, one after the other.
-    pub(crate) keys: Vec<u8>,
     pub(crate) checks: Vec<GroupCheck>,
     pub(crate) globals: Vec<GlobalCheck>,
     #[expect(clippy::vec_box, reason = "moving a box is cheaper than moving what it holds")]
@@ -43,32 +41,34 @@ pub(crate) struct Scratch {
 
 impl Scratch {
     pub(crate) fn clear(&mut self) {
-        let Scratch { decision, charges, keys, checks, free_buffers, globals, refills, .. } = self;
+        let Scratch { decision, charges, checks, free_buffers, globals, refills, .. } = self;
         decision.outcome = Outcome::Pass;
         decision.events = Events::default();
         decision.plan = None;
         decision.is_high_priority = false;
         decision.reports.clear();
         charges.clear();
-        keys.clear();
         refills.clear();
         // The fast path leaves none.
         if !checks.is_empty() || !globals.is_empty() {
-            globals.clear();
             free_buffers.extend(checks.drain(..).map(GroupCheck::into_buffers));
+            free_buffers.extend(globals.drain(..).map(GlobalCheck::into_buffers));
         }
     }
 
-    /// Adds a check of one of a limit's groups for the actor of the key in `buffers`.
+    /// Adds a check of one of a limit's groups for the actor whose key is in `buffers`, with the
+    /// demands on another group of the same rules, or on an actor that blocked the set.
     pub(crate) fn add_check<S: ?Sized>(
         &mut self,
         place: GroupIndex,
         class: RequestClass,
-        buffers: Box<Buffers>,
+        mut buffers: Box<Buffers>,
         context: &Context<S>,
     ) {
         if let Some(group) = context.policy.group(place) {
-            let hash = group.hash(&context.policy.rules, context.hasher, &buffers.key);
+            let (own, Buffers { key, demands, .. }) = (group.own(&context.policy.rules), &mut *buffers);
+            let hash = group.hash(&context.policy.rules, context.hasher, key);
+            resolve_again(group, own, key, class, demands);
             self.checks.push(GroupCheck::new(group, place, hash, class, buffers));
         }
     }
@@ -137,8 +137,8 @@ impl Scratch {
     }
 
     /// Whether a global store is down, and an enforced rule refuses because of this.
-    pub(crate) fn refuses(&self, policy: &Policy) -> bool {
-        self.globals.iter().any(|global| global.refuses(policy, &self.keys))
+    pub(crate) fn refuses(&self) -> bool {
+        self.globals.iter().any(GlobalCheck::refuses)
     }
 
     /// Opens and checks every group's cell: the worker's reservation, or the cell in the store. A
@@ -197,7 +197,7 @@ impl Scratch {
         cache: &mut WorkerCache,
         context: &Context<S>,
     ) {
-        let Scratch { decision, charges, keys, checks, globals, refills, .. } = self;
+        let Scratch { decision, charges, checks, globals, refills, .. } = self;
         let Decision { outcome, reports, events, .. } = decision;
         if is_refused {
             checks.iter_mut().for_each(|check| check.withdraw(cache, context, events));
@@ -205,7 +205,7 @@ impl Scratch {
         // A used-up lease does not refuse: the global store decides.
         let reporting = checks.iter().filter(|check| !check.is_leased() || !check.refuses());
         reporting.for_each(|check| check.report(context, reports));
-        globals.iter().for_each(|global| global.report(context.policy, keys, reports));
+        globals.iter().for_each(|global| global.report(context.policy, reports));
         if !globals.is_empty() {
             // Rules report in the order of the configuration, wherever they are counted.
             sort::sort_by_key(reports, |report| report.rule);
@@ -215,9 +215,9 @@ impl Scratch {
             return;
         }
         let prompted = |global: &&GlobalCheck| global.lease(checks).is_some_and(GroupCheck::wants_refill);
-        refills.extend(globals.iter().filter(prompted).filter_map(|global| global.refill(keys)));
-        let delayed = globals.iter().filter_map(|global| global.ready_at(context.policy, keys));
-        let delayed = checks.iter().filter_map(|check| check.ready_at(context)).chain(delayed);
+        refills.extend(globals.iter().filter(prompted).map(GlobalCheck::refill));
+        let delayed = globals.iter().filter_map(GlobalCheck::ready_at);
+        let delayed = checks.iter().filter_map(GroupCheck::ready_at).chain(delayed);
         *outcome = delayed.max().map_or(Outcome::Pass, Outcome::Delay);
         // A request that waits may leave, and is then refunded all of its charges. Others are
         // settled at their end.
@@ -235,7 +235,7 @@ impl Scratch {
             let global_group = context.policy.global_group(global.place);
             if (context.is_available)(global.shard) {
                 is_available = true;
-                let is_short = global.key.len() <= LONGEST_LEASED_KEY;
+                let is_short = global.key().len() <= LONGEST_LEASED_KEY;
                 leased &= is_short && global_group.is_some_and(|global_group| global_group.leased.is_some());
             } else if let Some(global_group) = global_group {
                 global.state = GlobalState::Unavailable(global_group.on_error);
@@ -262,9 +262,8 @@ impl Scratch {
                 global.state = GlobalState::Local(index);
                 let (place, class) = ((global.place.0, index), global.class);
                 let mut buffers = self.free_buffers.pop().unwrap_or_default();
-                buffers.key.extend_from_slice(part(&self.keys, global.key.clone()));
-                buffers.costs.units.clone_from(&global.costs.units);
-                buffers.costs.owed.clone_from(&global.costs.owed);
+                buffers.key.extend_from_slice(global.key());
+                buffers.demands.extend_from_slice(global.demands());
                 self.add_check(place, class, buffers, context);
             }
         }

@@ -28,12 +28,12 @@ impl Scratch {
             self.decision.outcome = Outcome::Reject(Reason::NoActor(rule));
             return;
         }
-        let Scratch { decision, keys, checks, globals, .. } = self;
+        let Scratch { decision, checks, globals, .. } = self;
         checks.iter().for_each(|check| check.report_uncounted(context, &mut decision.reports));
         for global in globals {
             if let Some(global_group) = context.policy.global_group(global.place) {
                 global.state = GlobalState::Unavailable(global_group.on_error);
-                global.report(context.policy, keys, &mut decision.reports);
+                global.report(context.policy, &mut decision.reports);
             }
         }
         decision.outcome = refusal(&decision.reports);

@@ -2,7 +2,7 @@
 //! store's protocol.
 
 use crate::algorithm::{Parameters, Penalize, PenaltyParameters, Quota, Verdict};
-use crate::policy::{ActorRules, CountKey, Counter, Effect, GlobalGroup, Policy, Rule, RuleId};
+use crate::policy::{ActorRules, CountKey, Counter, Demand, GlobalGroup, Mode, Policy, Rule, RuleId};
 use diana_base::time::Span;
 
 /// One query to one shard. The shard answers the query at one instant, as a whole or not at all.
@@ -157,44 +157,44 @@ impl GlobalGroup {
         rules.counters().filter(|_| self.leased.is_some()).filter_map(of).max().unwrap_or_default()
     }
 
-    /// The query about each rule. `costs` has the cost of the request by each rule, or is empty if
-    /// all costs are fixed; without a request, it is `None`, and the query charges nothing. With
-    /// `fetches`, the query also asks for a lease.
+    /// The query about each rule. Without demands the query is about no request, and charges
+    /// nothing. With `fetches`, the query also asks for a lease.
     pub(crate) fn queries(
         &self,
         policy: &Policy,
         rules: ActorRules,
-        costs: Option<&[u64]>,
+        demands: &[Demand],
         fetches: bool,
     ) -> Vec<RuleQuery> {
-        let mut own = costs.unwrap_or_default().iter();
-        let ask = |((id, (rule, counter)), ordinal): ((_, (&Rule, &Counter)), &u64)| {
-            let cost = costs.map_or(0, |_| *own.next().unwrap_or(&rule.cost));
-            let effect = costs.map_or(Effect::Decides, |_| rules.effect(rule));
-            let decides = effect == Effect::Decides;
-            // Quotas of other plans count as far as they have room.
-            let only_counts = effect == Effect::Counts;
-            let after = |penalty: PenaltyParameters| if decides { penalty.after } else { 0 };
+        let ask = |(at, ((rule, (compiled, counter)), ordinal)): (usize, ((_, (&Rule, &Counter)), &u64))| {
+            let demand = demands.get(at);
+            let of_rule = if compiled.enforced() { Mode::Enforce } else { Mode::Shadow };
+            let mode = demand.map_or(of_rule, |demand| demand.mode);
+            let cost = demand.map_or(0, |demand| demand.cost);
+            let after = |penalty: PenaltyParameters| if mode.decides() { penalty.after } else { 0 };
             let penalty = counter.algorithm.as_penalize().map(Penalize::parameters);
             let parameters = counter.algorithm.parameters();
             // The rule is part of the name of an override's count: another rule may have the same
             // override.
-            let name = [self.name, rule.primary.default.salt, counter.salt, *ordinal | parameters.layout()];
+            let own = compiled.primary.default.salt;
+            let name = [self.name, own, counter.salt, *ordinal | parameters.layout()];
+            let leaves_headroom = demand.is_some_and(|demand| demand.leaves_headroom);
             RuleQuery {
-                rule: id,
+                rule,
                 key: policy.shards.count_key(name, rules.key),
                 quota: counter.quota,
                 parameters,
-                enforced: decides && rules.enforces(rule),
-                only_counts,
-                cost: if effect == Effect::Nothing { 0 } else { cost },
-                peeks: costs.is_some() && cost == 0,
+                enforced: mode == Mode::Enforce,
+                // Quotas of other plans count as far as they have room.
+                only_counts: mode == Mode::Count,
+                cost,
+                peeks: demand.is_some() && mode != Mode::Skip && cost == 0,
                 lease: if fetches { counter.lease } else { 0 },
                 penalty: penalty.map(|penalty| PenaltyParameters { after: after(penalty), ..penalty }),
-                headroom: if costs.is_none() || only_counts { 0 } else { rules.headroom(counter) },
+                headroom: if leaves_headroom { counter.headroom() } else { 0 },
             }
         };
         let each = rules.group.ids().zip(rules.counters()).zip(&self.ordinals);
-        each.map(ask).collect()
+        each.enumerate().map(ask).collect()
     }
 }

@@ -51,7 +51,7 @@ impl LeaseRefill {
             return Vec::new();
         };
         let rules = global_group.group.for_actor(&policy.rules, &self.key);
-        global_group.queries(policy, rules, None, fetches)
+        global_group.queries(policy, rules, &[], fetches)
     }
 
     /// The group and the hash of the cell that holds the lease.

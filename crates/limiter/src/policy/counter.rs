@@ -191,16 +191,40 @@ impl Counters {
         (self.size(), self.default.salt, self.others())
     }
 
-    /// The counter of the actor with this key. Only the test for overrides is inlined, because most
-    /// rules have none.
+    /// The counter of the actor with this key.
     #[inline]
     pub(crate) fn of(&self, key: &[u8]) -> &Counter {
-        if self.overrides.is_empty() { &self.default } else { self.search(key) }
+        self.at(self.find(key))
+    }
+
+    /// Which counter counts the actor with this key. Only the test for overrides is inlined,
+    /// because most rules have none.
+    #[inline]
+    pub(crate) fn find(&self, key: &[u8]) -> QuotaRef {
+        if self.overrides.is_empty() { QuotaRef::default() } else { self.search(key) }
     }
 
     #[inline(never)]
-    fn search(&self, key: &[u8]) -> &Counter {
-        let own = key.strip_prefix(&[BY_VALUE]).and_then(|value| self.overrides.get(value));
-        own.unwrap_or(&self.default)
+    fn search(&self, key: &[u8]) -> QuotaRef {
+        let place = key.strip_prefix(&[BY_VALUE]).and_then(|value| self.overrides.place(value));
+        QuotaRef(place.and_then(|place| u32::try_from(place.saturating_add(1)).ok()).unwrap_or(0))
+    }
+
+    /// The counter at this place.
+    #[inline]
+    pub(crate) fn at(&self, QuotaRef(place): QuotaRef) -> &Counter {
+        let of_override = || self.overrides.values().get(usize::try_from(place).ok()?.checked_sub(1)?);
+        if place == 0 { &self.default } else { of_override().unwrap_or(&self.default) }
+    }
+}
+
+/// Which quota of a rule counts an actor: 0 for the rule's own, or the place of an override plus 1.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct QuotaRef(u32);
+
+impl QuotaRef {
+    /// Whether this is the rule's own quota, and not that of an override.
+    pub(crate) fn is_default(self) -> bool {
+        self == QuotaRef::default()
     }
 }

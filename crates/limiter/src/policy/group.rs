@@ -2,11 +2,10 @@
 //! cell, so that one load and one swap decide them together. What one request asks of the rules
 //! depends on its class.
 
-use super::cost::Owed;
 use super::counter::Counter;
 use super::enforce::RolloutHash;
 use super::missing::{BY_ADDRESS, BY_VALUE, Missing, SHARED};
-use super::plans::{Effect, PlanId, RulePlans};
+use super::plans::PlanId;
 use super::rule::{Role, Rule, RuleId};
 use crate::actor;
 use crate::actor::Named;
@@ -54,25 +53,9 @@ pub(crate) struct Group {
     pub(crate) settles: bool,
 }
 
-/// The cost of one request by each rule of a group. Both lists are empty if all costs are fixed.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Costs {
-    /// The charges on arrival.
-    pub(crate) units: Vec<u64>,
-    /// What remains to be settled.
-    pub(crate) owed: Vec<Owed>,
-}
-
-impl Costs {
-    pub(crate) fn clear(&mut self) {
-        self.units.clear();
-        self.owed.clear();
-    }
-}
-
 /// The actor that a group counts in one request.
 pub(crate) enum Identity {
-    /// The actor with this hash. The actor's key has been appended.
+    /// The actor with this hash.
     Actor(u64),
     /// The request lacks the actor, and the rules do not apply.
     NotApplicable,
@@ -81,52 +64,45 @@ pub(crate) enum Identity {
 }
 
 impl Group {
-    /// Finds the actor in the request, and appends the actor's key to `keys`. `all` holds the
-    /// policy's rules; `address` is the actor `ip`.
+    /// Finds the actor in the request, and writes the actor's key to `key`, which is empty. `all`
+    /// holds the policy's rules; `address` is the actor `ip`.
     pub(crate) fn identify(
         &self,
         all: &[Arc<Rule>],
         address: &Named,
         request: &Request,
         hasher: &Hasher,
-        keys: &mut Vec<u8>,
+        key: &mut Vec<u8>,
     ) -> Identity {
-        let start = keys.len();
-        keys.push(BY_VALUE);
-        if !actor::key(&self.actors, request, keys) {
-            keys.truncate(start);
+        key.push(BY_VALUE);
+        if !actor::key(&self.actors, request, key) {
+            key.clear();
             match self.missing {
                 Missing::Skip => return Identity::NotApplicable,
                 Missing::Deny => return Identity::Missing,
                 Missing::Ip => {
-                    keys.push(BY_ADDRESS);
-                    if !address.actor().write(request, keys) {
-                        keys.truncate(start);
-                        keys.push(SHARED);
+                    key.push(BY_ADDRESS);
+                    if !address.actor().write(request, key) {
+                        key.clear();
+                        key.push(SHARED);
                     }
                 }
-                Missing::Share => keys.push(SHARED),
+                Missing::Share => key.push(SHARED),
             }
         }
-        Identity::Actor(self.hash(all, hasher, part(keys, start..)))
+        Identity::Actor(self.hash(all, hasher, key))
     }
 
-    /// What decides for which actors the rules are enforced, in a request whose actor's key stands
-    /// in `keys` from `start`. A rule that counts requests of different clients together is
-    /// enforced for a part of their addresses.
-    pub(crate) fn rollout(
-        &self,
-        address: &Named,
-        request: &Request,
-        keys: &mut Vec<u8>,
-        start: usize,
-    ) -> RolloutHash {
+    /// What decides for which actors the rules are enforced, in a request whose actor has this key.
+    /// A rule that counts requests of different clients together is enforced for a part of their
+    /// addresses. `key` is also working memory.
+    pub(crate) fn rollout(&self, address: &Named, request: &Request, key: &mut Vec<u8>) -> RolloutHash {
         if !self.has_rollout {
             return RolloutHash::default();
         }
-        match part(keys, start..) {
-            key @ [BY_VALUE | BY_ADDRESS, ..] if !self.actors.is_empty() => RolloutHash::of_key(key),
-            _ => RolloutHash::of_address(address, request, keys),
+        match &**key {
+            own @ [BY_VALUE | BY_ADDRESS, ..] if !self.actors.is_empty() => RolloutHash::of_key(own),
+            _ => RolloutHash::of_address(address, request, key),
         }
     }
 
@@ -158,17 +134,16 @@ impl Group {
 
     /// The rules of this group, as they count the actor with this key.
     pub(crate) fn for_actor<'a>(&'a self, all: &'a [Arc<Rule>], key: &'a [u8]) -> ActorRules<'a> {
-        ActorRules { own: self.own(all), group: self, key, class: RequestClass::default() }
+        ActorRules { own: self.own(all), group: self, key }
     }
 }
 
-/// The rules of a group as they count one actor, in a request of one class.
+/// The rules of a group as they count one actor.
 #[derive(Clone, Copy)]
 pub(crate) struct ActorRules<'a> {
     pub(crate) own: &'a [Arc<Rule>],
     pub(crate) group: &'a Group,
     pub(crate) key: &'a [u8],
-    pub(crate) class: RequestClass,
 }
 
 impl<'a> ActorRules<'a> {
@@ -181,42 +156,10 @@ impl<'a> ActorRules<'a> {
         self.counters().fold(false, prepare)
     }
 
-    /// Adds the cost of `request` by each rule to `costs`, which is empty, if the costs vary.
-    pub(crate) fn weigh(self, request: &Request, costs: &mut Costs) {
-        for rule in self.own.iter().filter(|_| self.group.varies) {
-            let (units, owed) = match &rule.varying {
-                _ if self.effect(rule) == Effect::Nothing => (0, Owed::Nothing),
-                Some(cost) => cost.on_arrival(request),
-                None => (rule.cost, Owed::Nothing),
-            };
-            costs.units.push(units);
-            costs.owed.push(owed);
-        }
-    }
-
-    /// The rules that decide about the request: their places in the group, the ids by which they
-    /// report, and their counters.
-    pub(crate) fn deciding(self) -> impl Iterator<Item = (usize, RuleId, &'a Rule, &'a Counter)> {
-        let deciding = move |(at, (id, (rule, counter)))| {
-            let decides = self.effect(rule) == Effect::Decides;
-            decides.then(|| (at, self.group.reported_id(id, rule), rule, counter))
-        };
-        self.group.ids().zip(self.counters()).enumerate().filter_map(deciding)
-    }
-
     /// Each rule, and the counter that counts the actor.
     pub(crate) fn counters(self) -> impl Iterator<Item = (&'a Rule, &'a Counter)> {
         let (key, role) = (self.key, self.group.role);
         self.own.iter().map(move |rule| (&**rule, rule.counters(role).of(key)))
-    }
-
-    /// Each rule with its counter, and the cost of a request: from `costs`, or fixed if `costs` is
-    /// empty.
-    pub(crate) fn weighed(self, costs: &'a [u64]) -> impl Iterator<Item = (&'a Rule, &'a Counter, u64)> {
-        let mut costs = costs.iter();
-        self.counters().map(move |(rule, counter)| {
-            (rule, counter, costs.next().copied().unwrap_or_else(|| self.cost(rule)))
-        })
     }
 
     /// The actor's hash. An override changes the hash, so that the actor counts in another cell.
@@ -281,85 +224,16 @@ impl<'a> ActorRules<'a> {
             }
         }
     }
-
-    /// The rules for a request of this class.
-    pub(crate) fn of(mut self, class: RequestClass) -> ActorRules<'a> {
-        self.class = class;
-        self
-    }
-
-    /// The rules for a request of this plan.
-    pub(crate) fn on(self, plan: PlanId) -> ActorRules<'a> {
-        self.of(RequestClass { plan, ..RequestClass::default() })
-    }
-
-    /// Whether the rule refuses the request if it does not fit. Otherwise the rule is in shadow.
-    #[inline]
-    pub(crate) fn enforces(&self, rule: &Rule) -> bool {
-        rule.enforces(self.class.rollout)
-    }
-
-    /// How many units the request has to leave in this counter of the group.
-    #[inline]
-    pub(crate) fn headroom(&self, counter: &Counter) -> u64 {
-        if self.group.has_headroom && !self.class.is_high_priority { counter.headroom() } else { 0 }
-    }
-
-    /// The effect of the request on this rule of the group. An override wins over the plan.
-    #[inline]
-    pub(crate) fn effect(&self, rule: &Rule) -> Effect {
-        match &rule.plans {
-            None => Effect::Decides,
-            Some(plans) => effect_by_plan(plans, self.own, self.key, self.class.plan),
-        }
-    }
-
-    /// The units that the request costs in this rule.
-    #[inline]
-    pub(crate) fn cost(&self, rule: &Rule) -> u64 {
-        if self.effect(rule) == Effect::Nothing { 0 } else { rule.cost }
-    }
-
-    /// Whether the rule counts the request as far as it has room, and never refuses it. A lease
-    /// needs room in every rule, because the store counts only what is charged to the lease.
-    #[inline]
-    pub(crate) fn only_counts(&self, rule: &Rule) -> bool {
-        rule.plans.is_some() && self.group.role != Role::Leased && self.effect(rule) != Effect::Decides
-    }
-
-    /// Whether no rule applies to the request.
-    pub(crate) fn is_unlimited(&self) -> bool {
-        self.own.iter().all(|rule| self.effect(rule) == Effect::Nothing)
-    }
 }
 
 /// What the rules of a group need to know of a request beside its actor and its cost.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct RequestClass {
     pub(crate) plan: PlanId,
     /// Whether the request may take the headroom of rules.
     pub(crate) is_high_priority: bool,
     /// What decides whether rules are enforced for the request.
     pub(crate) rollout: RolloutHash,
-}
-
-impl Default for RequestClass {
-    fn default() -> RequestClass {
-        RequestClass { plan: PlanId::default(), is_high_priority: true, rollout: RolloutHash::default() }
-    }
-}
-
-/// The effect on a rule with plans. Most rules have none, so this is not inlined in the loops over
-/// rules.
-#[inline(never)]
-fn effect_by_plan(plans: &RulePlans, own: &[Arc<Rule>], key: &[u8], plan: PlanId) -> Effect {
-    let (base, value) = (own.get(plans.base), key.strip_prefix(&[BY_VALUE]));
-    let is_overridden = base.zip(value).is_some_and(|(base, value)| base.primary.has_override(value));
-    match is_overridden {
-        true if plans.is_base => Effect::Decides,
-        true => Effect::Counts,
-        false => plans.effect(plan),
-    }
 }
 
 /// How a rule decides while its global store is down.

@@ -3,9 +3,11 @@
 use super::cost::Cost;
 use super::counter::{Counter, Counters};
 use super::enforce::{Enforce, RolloutHash};
-use super::plans::RulePlans;
+use super::missing::BY_VALUE;
+use super::plans::{Effect, PlanId, RulePlans};
 use crate::algorithm::Quota;
 use diana_base::time::Span;
+use std::sync::Arc;
 
 /// The index of a rule in its policy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -142,6 +144,16 @@ impl Rule {
         self.is_global
     }
 
+    /// What a request of this plan does to the rule, one of `own`, for the actor with this key. An
+    /// override wins over the plan.
+    #[inline]
+    pub(crate) fn effect(&self, own: &[Arc<Rule>], key: &[u8], plan: PlanId) -> Effect {
+        match &self.plans {
+            None => Effect::Decides,
+            Some(plans) => effect_by_plan(plans, own, key, plan),
+        }
+    }
+
     pub(crate) fn counters(&self, role: Role) -> &Counters {
         let other = match role {
             Role::Primary => None,
@@ -164,5 +176,18 @@ impl Rule {
             (Role::Leased, _, Some(leased)) => leased,
             _ => &mut self.primary,
         }
+    }
+}
+
+/// The effect on a rule with plans. Most rules have none, so this is not inlined in the loops over
+/// rules.
+#[inline(never)]
+fn effect_by_plan(plans: &RulePlans, own: &[Arc<Rule>], key: &[u8], plan: PlanId) -> Effect {
+    let (base, value) = (own.get(plans.base), key.strip_prefix(&[BY_VALUE]));
+    let is_overridden = base.zip(value).is_some_and(|(base, value)| base.primary.has_override(value));
+    match is_overridden {
+        true if plans.is_base => Effect::Decides,
+        true => Effect::Counts,
+        false => plans.effect(plan),
     }
 }

@@ -1,0 +1,79 @@
+//! What one request asks of the rules of a group, as plain data: see
+//! [`resolve`](crate::check::resolve).
+
+use super::cost::Owed;
+use super::counter::{Counter, QuotaRef};
+use super::group::Group;
+use super::rule::{Rule, RuleId};
+use std::sync::Arc;
+
+/// What one request asks of one rule.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Demand {
+    /// The id under which the rule reports.
+    pub(crate) rule: RuleId,
+    /// The quota by which the rule judges the actor.
+    pub(crate) quota: QuotaRef,
+    pub(crate) mode: Mode,
+    /// Whether the request has to leave the headroom of the quota, which may move.
+    pub(crate) leaves_headroom: bool,
+    /// The charge on arrival, in units. A rule that decides refuses a cost of 0 if not one unit is
+    /// left.
+    pub(crate) cost: u64,
+    /// What remains to be settled at the request's end.
+    pub(crate) owed: Owed,
+}
+
+/// What a quota does with a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Mode {
+    /// The quota decides: a request that does not fit is refused.
+    Enforce,
+    /// The quota decides, but only reports.
+    Shadow,
+    /// The quota of another plan counts the request as far as it has room.
+    Count,
+    /// The lease of another plan's quota: it reports nothing, but has to pay for the request,
+    /// because the store counts only what the lease paid.
+    Draw,
+    /// The rule does not apply.
+    Skip,
+}
+
+impl Mode {
+    /// Whether the quota decides and reports.
+    pub(crate) fn decides(self) -> bool {
+        matches!(self, Mode::Enforce | Mode::Shadow)
+    }
+
+    /// Whether the request needs room in the quota, be it in shadow.
+    pub(crate) fn needs_room(self) -> bool {
+        !matches!(self, Mode::Count | Mode::Skip)
+    }
+}
+
+/// The demands of one request on the rules of a group, one for each rule in the group's order.
+#[derive(Clone, Copy)]
+pub(crate) struct Demands<'a> {
+    pub(crate) group: &'a Group,
+    pub(crate) own: &'a [Arc<Rule>],
+    pub(crate) demands: &'a [Demand],
+}
+
+impl<'a> Demands<'a> {
+    /// Each demand, with its quota.
+    pub(crate) fn each(self) -> impl Iterator<Item = (&'a Demand, &'a Counter)> {
+        debug_assert_eq!(self.own.len(), self.demands.len(), "the demands of another group");
+        let role = self.group.role;
+        self.demands
+            .iter()
+            .zip(self.own)
+            .map(move |(demand, rule)| (demand, rule.counters(role).at(demand.quota)))
+    }
+
+    /// The demands of rules that decide: each with its place in the group and its quota.
+    pub(crate) fn deciding(self) -> impl Iterator<Item = (usize, &'a Demand, &'a Counter)> {
+        let each = self.each().enumerate().map(|(at, (demand, quota))| (at, demand, quota));
+        each.filter(|(_, demand, _)| demand.mode.decides())
+    }
+}
