@@ -166,7 +166,9 @@ impl GlobalGroup {
         demands: &[Demand],
         fetches: bool,
     ) -> Vec<RuleQuery> {
-        let ask = |(at, ((rule, (compiled, counter)), ordinal)): (usize, ((_, (&Rule, &Counter)), &u64))| {
+        let each = rules.group.ids().zip(rules.counters()).zip(&self.ordinals);
+        let mut queries = Vec::with_capacity(rules.own.len());
+        for (at, ((rule, (compiled, counter)), ordinal)) in each.enumerate() {
             let demand = demands.get(at);
             let of_rule = if compiled.enforced() { Mode::Enforce } else { Mode::Shadow };
             let mode = demand.map_or(of_rule, |demand| demand.mode);
@@ -179,7 +181,7 @@ impl GlobalGroup {
             let own = compiled.primary.default.salt;
             let name = [self.name, own, counter.salt, *ordinal | parameters.layout()];
             let leaves_headroom = demand.is_some_and(|demand| demand.leaves_headroom);
-            RuleQuery {
+            queries.push(RuleQuery {
                 rule,
                 key: policy.shards.count_key(name, rules.key),
                 quota: counter.quota,
@@ -192,9 +194,8 @@ impl GlobalGroup {
                 lease: if fetches { counter.lease } else { 0 },
                 penalty: penalty.map(|penalty| PenaltyParameters { after: after(penalty), ..penalty }),
                 headroom: if leaves_headroom { counter.headroom() } else { 0 },
-            }
-        };
-        let each = rules.group.ids().zip(rules.counters()).zip(&self.ordinals);
-        each.enumerate().map(ask).collect()
+            });
+        }
+        queries
     }
 }
