@@ -74,6 +74,8 @@ fn mcp(gateway: &Gateway) {
     assert_eq!(status("ann", "application/json; charset=utf-8", &query), 429);
     assert_eq!(status("ann", JSON, &message(r#""name":"search""#)), 200, "another tool");
     assert_eq!(status("ann", JSON, r#"{"jsonrpc":"2.0","id":1,"result":{}}"#), 200, "a response");
+    // The page says that Envoy distinguishes case.
+    assert_eq!(status("eve", JSON, r#"{"jsonrpc":"2.0","id":1,"Method":"tools/call"}"#), 200, "documented");
     // No call hides in what the filter cannot read.
     for (kind, body) in [
         (JSON, format!("[{query}]")),
@@ -104,7 +106,8 @@ fn graphql(gateway: &Gateway) {
 
 /// A search costs what its route says, whatever the client says.
 fn search(gateway: &Gateway) {
-    for (query, cost) in [("q=a", 1), ("sort=relevance&q=a", 10), ("q=a&sort=%72elevance", 1)] {
+    let spellings = [("q=a&sort=%72elevance", 1), ("sort=date&sort=relevance", 1)];
+    for (query, cost) in [("q=a", 1), ("sort=relevance&q=a", 10)].into_iter().chain(spellings) {
         let headers = [("x-user-id", query), ("x-search-cost", "0")];
         let answer = gateway.get(&format!("/search?{query}"), &headers).unwrap();
         let expected = format!("\"search-units\";r={}", 60 - cost);

@@ -252,6 +252,37 @@ fn patch(bootstrap: &mut Value, file: &str) {
     }
 }
 
+/// The limits of each document in a file.
+fn limits(value: &Value) -> Vec<&Value> {
+    match value {
+        Value::Object(fields) => {
+            let below = fields.iter().flat_map(|(key, value)| match key.as_str() {
+                "limits" => vec![value],
+                _ => limits(value),
+            });
+            below.collect()
+        }
+        Value::Array(items) => items.iter().flat_map(limits).collect(),
+        _ => Vec::new(),
+    }
+}
+
+#[test]
+fn the_native_twin_of_a_file_has_its_limits() {
+    let file = |name: &str| -> Value {
+        let text = read(name);
+        text.split("\n---\n").map(|one| serde_norway::from_str::<Value>(one).unwrap()).collect()
+    };
+    for (native, wasm) in [
+        ("kubernetes/native/diana.yaml", "kubernetes/wasm/diana.yaml"),
+        ("envoy-gateway/native.yaml", "envoy-gateway/wasm.yaml"),
+    ] {
+        let (native, wasm) = (file(native), file(wasm));
+        assert_eq!(limits(&native), limits(&wasm));
+        assert_eq!(limits(&native).len(), 1);
+    }
+}
+
 fn refused_logins(gateway: &Gateway) -> u64 {
     gateway.stats().unwrap().sum("diana_requests", &[("rule", "login"), ("result", "refused")])
 }

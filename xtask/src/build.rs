@@ -14,7 +14,7 @@ const GLIBC: u32 = 34;
 
 /// Builds the files, and prints the place and the size of each.
 pub fn run() -> Result<()> {
-    programs::install_npm()?;
+    programs::install_fetchers()?;
     filter::build()?;
     for artefact in &ARTEFACTS {
         let size = gateway::target().join(artefact.name).metadata()?.len();

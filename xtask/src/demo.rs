@@ -146,7 +146,7 @@ pub fn run(variant: Variant, once: bool) -> Result<()> {
     match variant {
         Variant::Native => filter::build_module()?,
         Variant::Local | Variant::Global => {
-            programs::install_npm()?;
+            programs::install_fetchers()?;
             filter::build()?
         }
     };

@@ -61,7 +61,7 @@ pub fn run(options: &Options) -> Result<()> {
     } else {
         version.clone()
     };
-    programs::install_npm()?;
+    programs::install_fetchers()?;
     filter::build()?;
     let binaries = binaries::build(&source, options.require_all)?;
     let folder = Folder::create(&target().join("dist").join(format!("diana-{name}")))?;
@@ -90,7 +90,7 @@ pub fn run(options: &Options) -> Result<()> {
 }
 
 /// Copies what the repository has for users: the schema, examples, and all of `deploy/`. The filter
-/// lies in this folder, so configurations name it there and not in `target/`.
+/// lies in this folder, so configurations and commands name it there and not in `target/`.
 fn documents(folder: &Folder, source: &Source) -> Result<()> {
     const FILES: [(&str, &str); 5] = [
         ("LICENSE", "LICENSE"),
@@ -112,10 +112,15 @@ fn documents(folder: &Folder, source: &Source) -> Result<()> {
     Ok(())
 }
 
-/// A text with the places of the filter's files in a release.
+/// A text with the places that files have in a release.
 fn moved(file: Vec<u8>) -> Vec<u8> {
     match String::from_utf8(file) {
-        Ok(text) => text.replace("target/diana", "diana").into_bytes(),
+        Ok(text) => text
+            .replace("cargo xtask build && ", "")
+            .replace("MODULES_SEARCH_PATH=target ", "MODULES_SEARCH_PATH=linux-amd64 ")
+            .replace("target/diana", "diana")
+            .replace("target/second.yaml", "second.yaml")
+            .into_bytes(),
         Err(other) => other.into_bytes(),
     }
 }

@@ -33,7 +33,7 @@ const NATIVE_ONLY: [(&str, &str); 4] = [
 /// Runs the tests whose names contain `filter`, or all.
 pub fn run(filter: Option<&str>, shell: Shell) -> Result<()> {
     programs::install()?;
-    programs::install_npm()?;
+    programs::install_fetchers()?;
     let mut line = line(shell);
     line.args.extend(filter.map(str::to_owned));
     step(line, shell).run()
@@ -63,4 +63,28 @@ pub fn step(line: Line, shell: Shell) -> Step {
         Shell::Native => "end to end, the native module",
     };
     Step::new(name, line).shown()
+}
+
+#[cfg(test)]
+mod tests {
+    use gateway::root;
+    use std::fs;
+
+    /// The test harness succeeds if a filter matches no test, so a renamed test would be left out
+    /// by a command without a word.
+    #[test]
+    fn the_filters_of_other_commands_name_tests() {
+        for (file, start) in [
+            ("examples/compose.rs", "fn real_"),
+            ("examples/func_e.rs", "fn real_"),
+            ("examples.rs", "fn real_limitador"),
+            ("migrating.rs", "fn ratelimit_with_the_real_limitador"),
+            ("migrating.rs", "fn nginx"),
+            ("migrating.rs", "fn traefik"),
+            ("manifests.rs", "fn istio_"),
+        ] {
+            let text = fs::read_to_string(root().join("tests/e2e").join(file)).unwrap();
+            assert!(text.contains(start), "{file} has no `{start}`");
+        }
+    }
 }

@@ -16,7 +16,7 @@ use std::process::Command;
 /// gateways by func-e if func-e is there.
 pub fn run() -> Result<()> {
     programs::install()?;
-    programs::install_npm()?;
+    programs::install_fetchers()?;
     programs::install_prometheus()?;
     read_compose_file()?;
     e2e("examples::compose::real_")?;

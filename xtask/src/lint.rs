@@ -19,7 +19,7 @@ pub fn run() -> Result<()> {
 /// Installs what the steps need.
 pub fn prepare() -> Result<()> {
     filter::add_target()?;
-    programs::install_npm()?;
+    programs::install_fetchers()?;
     workflows::install()?;
     typos::install()
 }

