@@ -3,7 +3,7 @@
 use super::scratch::Scratch;
 use crate::actor::address::Network;
 use crate::actor::{Actor, Named};
-use crate::policy::{ActorSource, Group, Policy, RuleId, actor_source};
+use crate::policy::{ActorSource, Group, Policy, Role, RuleId, actor_source};
 
 /// The actor that a rule counts in the last decision of a worker.
 #[derive(Clone, Copy, Debug)]
@@ -82,7 +82,8 @@ impl Scratch {
         let own = group.own(&policy.rules);
         let mut each = check.buffers.demands.iter().zip(own);
         let (demand, own) = each.find(|(demand, _)| demand.rule == rule && demand.mode.decides())?;
-        let has_own_quota = !own.is_of_plan() && demand.quota.is_default();
+        let is_own = group.role == Role::Primary && own.primary.find(key).is_default();
+        let has_own_quota = is_own && !own.is_of_plan();
         let (address, hash, cost) = (&policy.address, check.hash, demand.cost);
         Some(CountedActor { group, address, key, hash, cost, has_own_quota })
     }

@@ -39,9 +39,13 @@ pub(crate) struct Buffers {
     pub(super) demands: Vec<Demand>,
 }
 
+/// The most bytes of a key's memory that are kept for later requests: clients choose its length.
+const KEPT_KEY: usize = 1_024;
+
 impl Buffers {
     pub(super) fn clear(&mut self) {
         self.key.clear();
+        self.key.shrink_to(KEPT_KEY);
         self.cell.close();
         self.demands.clear();
     }
@@ -125,10 +129,21 @@ impl GroupCheck {
         context: &Context<S>,
         events: &mut Events,
     ) {
-        let Buffers { key, cell, verdict, demands } = &mut *self.buffers;
+        let Buffers { key, cell, .. } = &mut *self.buffers;
         let actor = Actor { group: &self.group, hash: self.hash, key };
         let is_open = cell.open(actor, now, reservations, context, events);
-        let blocker = cell.blocker();
+        self.resolve_for(self.buffers.cell.blocker(), context);
+        if is_open {
+            let Buffers { cell, verdict, demands, .. } = &mut *self.buffers;
+            let at = cell.at();
+            verdict.check(context.demands(&self.group, demands), cell.bytes_mut(), at);
+        }
+    }
+
+    /// Resolves the demands again if they are those on another actor, or have to be: the one whose
+    /// cell blocks the set.
+    fn resolve_for<S: ?Sized>(&mut self, blocker: Option<u64>, context: &Context<S>) {
+        let Buffers { key, demands, .. } = &mut *self.buffers;
         // The headroom of another actor's cell is not for this request.
         let is_high_priority = self.class.is_high_priority && blocker.is_none();
         let class = RequestClass { is_high_priority, ..self.class };
@@ -141,10 +156,6 @@ impl GroupCheck {
             is_resolved(&self.group, rules.own, rules.key, class, demands),
             "the demands of another request"
         );
-        if is_open {
-            let at = cell.at();
-            verdict.check(context.demands(&self.group, demands), cell.bytes_mut(), at);
-        }
     }
 
     /// Whether an enforced rule refuses. A leased group refuses if the lease does not suffice for
@@ -184,6 +195,7 @@ impl GroupCheck {
                 // It is unknown whether the cell has the reservation back.
                 reservations.forget(self.group.id, self.hash);
                 self.buffers.cell.close();
+                self.resolve_for(None, context);
                 !self.is_leased()
             }
         }

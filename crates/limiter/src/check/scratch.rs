@@ -53,6 +53,8 @@ impl Scratch {
         if !checks.is_empty() || !globals.is_empty() {
             free_buffers.extend(checks.drain(..).map(GroupCheck::into_buffers));
             free_buffers.extend(globals.drain(..).map(GlobalCheck::into_buffers));
+            // Requests that waited for a global store bring theirs back, too.
+            free_buffers.truncate(KEPT_BUFFERS);
         }
     }
 
@@ -269,6 +271,9 @@ impl Scratch {
         }
     }
 }
+
+/// The most buffers that are kept for later requests. A request needs one for each group.
+const KEPT_BUFFERS: usize = 64;
 
 /// Whether the worker may spend and make reservations.
 fn may_reserve(checks: &[GroupCheck]) -> bool {
