@@ -122,7 +122,7 @@ fn grpc(gateway: &Gateway) {
         let headers = [("x-user-id", "ann"), ("content-type", "application/grpc"), ("te", "trailers")];
         let path = format!("/shop.v1.Orders/{method}");
         let answer = gateway.request("POST", &path, &headers, b"\0\0\0\0\0");
-        // The upstream of the tests does not speak gRPC, so the status of a call that passes is another.
+        // The upstream of the tests does not speak gRPC, so a call that passes has another status.
         answer.unwrap().header("grpc-status") == Some("8")
     };
     let refused = ["Export", "Export", "Export", "Export", "Get"].map(call);

@@ -25,7 +25,8 @@ impl Files {
         files
     }
 
-    /// A folder with an authority, `ca.crt`, and a certificate of each name: `NAME.crt`, `NAME.key`.
+    /// A folder with an authority, `ca.crt`, and for each name a certificate, `NAME.crt`, with its
+    /// key, `NAME.key`.
     pub fn signed(certificates: &[(&str, Vec<SanType>)]) -> Files {
         static COUNT: AtomicU64 = AtomicU64::new(0);
         let name = format!("production-{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::SeqCst));

@@ -24,7 +24,7 @@ fn refusals(json: &str, seed: u8, requests: impl IntoIterator<Item = Values>) ->
     requests.into_iter().map(&mut refuses).collect()
 }
 
-/// The users, out of 2,000, on whom the rule is enforced. It refuses every request.
+/// Of 2,000 users, those that the rule refuses. It has no quota for anybody.
 fn users(json: &str, seed: u8) -> BTreeSet<usize> {
     let refused = refusals(json, seed, (0..2_000).map(|user| get("/", &format!("user-{user}"))));
     refused.into_iter().enumerate().filter(|(_, refused)| *refused).map(|(user, _)| user).collect()

@@ -1,5 +1,5 @@
 //! Installs programs of Debian by apt-get, if apt-get needs no password: npm and pip, which fetch
-//! other programs, Redis and webdis, nginx, Chromium with its driver, Prometheus, or skopeo and umoci.
+//! other programs, Redis and webdis, nginx, Chromium with its driver, Prometheus, skopeo, or umoci.
 //!
 //! A package may start its service. Tests do not use such a service: each test starts its own.
 

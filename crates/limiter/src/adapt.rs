@@ -6,8 +6,8 @@
 //!   shared:  Shared (State, counters, Histogram) ─► interval's end: Controller::step ─► limit
 //! ```
 //!
-//! `docs/internals/design/adaptive-limits.md` compares the controller with published ones. This module uses
-//! no other module of the engine.
+//! `docs/internals/design/adaptive-limits.md` compares the controller with published ones. This
+//! module uses no other module of the engine.
 //!
 //! ```
 //! use diana_limiter::adapt::{Controller, Interval, Limits, Resource, Signal};

@@ -130,7 +130,7 @@ fn start(folder: &Folder) -> Result<()> {
     for way in ways {
         let mut envoy = Running(envoy_by(way, folder.path())?.spawn().context("cannot run Envoy")?);
         let said = envoy.answers(requests)?;
-        // The bucket of 20 refills by ten a second while the requests come, which take milliseconds.
+        // The bucket of 20 refills by ten a second, and the requests take milliseconds.
         let passed = said.split(' ').take_while(|status| *status == "200").count();
         ensure!(passed >= 20 && said.contains("429"), "`{way}` limits wrongly: {said}");
         println!("envoy: `{way}` limits after {passed} requests");

@@ -144,7 +144,7 @@ impl Scratch {
                 if !matches!(identity, Identity::NotApplicable) {
                     let rollout = group.rollout(&policy.address, request, key);
                     let class = RequestClass { plan, is_high_priority: decision.is_high_priority, rollout };
-                    resolve(group, group.own(&policy.rules), key, class, request, demands);
+                    resolve(group.for_actor(&policy.rules, key), class, request, demands);
                     let applies = !demands.iter().all(|demand| demand.mode == Mode::Skip);
                     match identity {
                         Identity::Actor(hash) if applies && is_global => {

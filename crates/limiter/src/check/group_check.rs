@@ -150,12 +150,9 @@ impl GroupCheck {
         let rules = context.rules(&self.group, key, blocker);
         if self.is_blocked || blocker.is_some() {
             self.is_blocked = blocker.is_some();
-            resolve_again(&self.group, rules.own, rules.key, class, demands);
+            resolve_again(rules, class, demands);
         }
-        debug_assert!(
-            is_resolved(&self.group, rules.own, rules.key, class, demands),
-            "the demands of another request"
-        );
+        debug_assert!(is_resolved(rules, class, demands), "the demands of another request");
     }
 
     /// Whether an enforced rule refuses. A leased group refuses if the lease does not suffice for

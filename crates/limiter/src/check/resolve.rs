@@ -1,28 +1,20 @@
-//! What a request asks of the rules of a group: resolved once, when the actor is known. From then on
-//! the decision is made from demands, and no stage asks again which plan, override, priority or
+//! What a request asks of the rules of a group: resolved once, when the actor is known. From then
+//! on the decision is made from demands, and no stage asks again which plan, override, priority or
 //! part of the actors applies.
 //!
 //! ```text
 //!   group, actor's key ─┐
-//!   plan, priority ─────┼─► resolve ─► [Demand] ─► check, commit, report, refund, query
+//!   plan, priority ─────┼─► resolve ─► [Demand] ─► check, commit, report, query
 //!   cost ───────────────┘
 //! ```
 
-use crate::policy::{Demand, Effect, Group, Mode, Owed, RequestClass, Role, Rule, RuleId};
+use crate::policy::{ActorRules, Demand, Effect, Mode, Owed, RequestClass, Role, Rule, RuleId};
 use crate::request::Request;
-use std::sync::Arc;
 
-/// Resolves what a request asks of a group's rules for the actor with this key. `demands` is empty.
-pub(crate) fn resolve(
-    group: &Group,
-    own: &[Arc<Rule>],
-    key: &[u8],
-    class: RequestClass,
-    request: &Request,
-    demands: &mut Vec<Demand>,
-) {
-    demands.extend(group.ids().zip(own).map(|(id, rule)| {
-        let demand = demand(group, own, key, class, (id, rule));
+/// Adds what a request asks of each rule to `demands`, which is empty.
+pub(crate) fn resolve(rules: ActorRules, class: RequestClass, request: &Request, demands: &mut Vec<Demand>) {
+    demands.extend(ids(rules).map(|(id, rule)| {
+        let demand = demand(rules, class, id, rule);
         match &rule.varying {
             Some(cost) if demand.mode != Mode::Skip => {
                 let (cost, owed) = cost.on_arrival(request);
@@ -36,41 +28,26 @@ pub(crate) fn resolve(
 /// Resolves the demands again for another actor, or in another role of the same rules: for an actor
 /// whose cell blocks the set, and for the local group in place of a global one. Costs that vary
 /// stay.
-pub(crate) fn resolve_again(
-    group: &Group,
-    own: &[Arc<Rule>],
-    key: &[u8],
-    class: RequestClass,
-    demands: &mut [Demand],
-) {
-    for (each, (id, rule)) in demands.iter_mut().zip(group.ids().zip(own)) {
-        *each = again(group, own, key, class, (id, rule), each);
+pub(crate) fn resolve_again(rules: ActorRules, class: RequestClass, demands: &mut [Demand]) {
+    for (each, (id, rule)) in demands.iter_mut().zip(ids(rules)) {
+        *each = again(rules, class, id, rule, each);
     }
 }
 
-/// Whether these are the demands of the request on the actor with this key.
-pub(crate) fn is_resolved(
-    group: &Group,
-    own: &[Arc<Rule>],
-    key: &[u8],
-    class: RequestClass,
-    demands: &[Demand],
-) -> bool {
-    let mut each = demands.iter().zip(group.ids().zip(own));
-    demands.len() == own.len()
-        && each.all(|(each, (id, rule))| *each == again(group, own, key, class, (id, rule), each))
+/// Whether these are the demands of the request on the actor of `rules`.
+pub(crate) fn is_resolved(rules: ActorRules, class: RequestClass, demands: &[Demand]) -> bool {
+    let mut each = demands.iter().zip(ids(rules));
+    demands.len() == rules.own.len()
+        && each.all(|(each, (id, rule))| *each == again(rules, class, id, rule, each))
+}
+
+fn ids<'a>(rules: ActorRules<'a>) -> impl Iterator<Item = (RuleId, &'a Rule)> {
+    rules.group.ids().zip(rules.own.iter().map(|rule| &**rule))
 }
 
 /// A demand for another actor or role.
-fn again(
-    group: &Group,
-    own: &[Arc<Rule>],
-    key: &[u8],
-    class: RequestClass,
-    (id, rule): (RuleId, &Rule),
-    before: &Demand,
-) -> Demand {
-    let fresh = demand(group, own, key, class, (id, rule));
+fn again(rules: ActorRules, class: RequestClass, id: RuleId, rule: &Rule, before: &Demand) -> Demand {
+    let fresh = demand(rules, class, id, rule);
     match rule.varying {
         Some(_) => Demand { cost: before.cost, owed: before.owed, ..fresh },
         None => fresh,
@@ -78,13 +55,8 @@ fn again(
 }
 
 /// What a request of fixed cost asks of one rule.
-fn demand(
-    group: &Group,
-    own: &[Arc<Rule>],
-    key: &[u8],
-    class: RequestClass,
-    (id, rule): (RuleId, &Rule),
-) -> Demand {
+fn demand(rules: ActorRules, class: RequestClass, id: RuleId, rule: &Rule) -> Demand {
+    let ActorRules { own, group, key } = rules;
     let mode = match (rule.effect(own, key, class.plan), group.role) {
         (Effect::Decides, _) if rule.enforces(class.rollout) => Mode::Enforce,
         (Effect::Decides, _) => Mode::Shadow,

@@ -68,9 +68,10 @@ impl Scratch {
         context: &Context<S>,
     ) {
         if let Some(group) = context.policy.group(place) {
-            let (own, Buffers { key, demands, .. }) = (group.own(&context.policy.rules), &mut *buffers);
-            let hash = group.hash(&context.policy.rules, context.hasher, key);
-            resolve_again(group, own, key, class, demands);
+            let Buffers { key, demands, .. } = &mut *buffers;
+            let rules = group.for_actor(&context.policy.rules, key);
+            let hash = rules.hash(context.hasher);
+            resolve_again(rules, class, demands);
             self.checks.push(GroupCheck::new(group, place, hash, class, buffers));
         }
     }
