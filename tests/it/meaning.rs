@@ -177,7 +177,6 @@ fn documents_with_different_meanings_count_separately() {
         of(&rule.replace("50", r#"50, "algo": "SW""#)),
         of(&rule.replace("50", r#"50, "algo": "SW", "slices": 20"#)),
         of(&rule.replace("50", r#"50, "algo": "SL""#)),
-        of(&rule.replace("50", r#"50, "overrides": {"u0": {"rpu": 7}}"#)),
         of(&rule.replace("50", r#"50, "missing": "share""#)),
         with(r#""url": "/{a}/{b}","#)
             .replacen(r#""url": "/", "#, "", 1)

@@ -110,21 +110,22 @@ fn what_was_used_stays_used_when_the_number_moves() {
     let mut window = Alone::new(r#""algo": "W", "rpu": 100, "unit": "day""#, r#""auto""#);
     window.set(u64::MAX, at(0));
     assert_eq!(window.passes(at(1)), 1);
-    // A bucket lacks the same part of its share.
     let mut bucket = Alone::new(r#""rpu": 100, "unit": "day""#, r#""auto""#);
     assert_eq!((0..50).filter(|_| !bucket.start("/", at(0)).1.is_rejected()).count(), 50);
     bucket.set(2, at(1));
-    assert_eq!(bucket.passes(at(200)), 25);
+    assert_eq!(bucket.passes(at(200)), 0);
+    bucket.set(1, at(201));
+    assert_eq!(bucket.passes(at(400)), 50);
 }
 
 #[test]
-fn a_refund_from_before_a_change_adds_nothing() {
+fn a_refund_across_a_change_is_exact() {
     let rule = r#""rpu": 100, "unit": "day", "cost": {"response_bytes": true, "estimate": 1}"#;
     let mut bucket = Alone::new(rule, r#""auto""#);
     let open: Vec<Session> = (0..40).map(|_| bucket.start("/", at(1)).0).collect();
     bucket.set(4, at(2));
     open.into_iter().for_each(|session| bucket.end(session, 200, at(3)));
-    assert_eq!(bucket.passes(at(200)), 15, "40 of 100 units are 10 of 25");
+    assert_eq!(bucket.passes(at(200)), 25);
     // Later refunds are exact.
     let mut bucket = Alone::new(rule, r#""auto""#);
     bucket.set(4, at(0));

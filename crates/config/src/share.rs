@@ -1,12 +1,9 @@
 //! The share of one of several gateways whose number moves. When the number changes, the algorithm
 //! is built anew for the new share.
 //!
-//! All of these algorithms count in the same cell, which has room for the largest share. A window,
-//! a log and permits keep the units that were used. A bucket and a queue keep when they are full or
-//! empty: both take about the same time at every share, so a bucket keeps the part that it lacks.
-//!
-//! **Refunds** of a bucket or a queue return time, and a unit takes longer if the share is smaller.
-//! A charge from before the last change is not refunded, because its units had another length.
+//! All of these algorithms count in the same cell, which has room for the largest share: what was
+//! used stays used. Only a bucket that warms up keeps when it is full in place of what it lacks, so
+//! its charges from before the last change are not refunded.
 
 use diana_base::time::Time;
 use diana_limiter::algorithm::{Algorithm, Charge, EvictionRank, Parameters, Quota, Settle, Verdict};
@@ -23,10 +20,13 @@ pub(super) struct Share {
     /// The number of gateways, and the counter for this number.
     built: Mutex<(u64, Counter)>,
     meaning: String,
+    form: String,
     size: usize,
     parameters: Parameters,
     may_wait: bool,
     settles: bool,
+    /// Whether a cell tells what was used, whatever the share.
+    tells_usage: bool,
 }
 
 impl Share {
@@ -37,10 +37,12 @@ impl Share {
         let share = Share {
             replicas: Arc::clone(replicas),
             meaning: [&*algorithm.meaning(), ", shared"].concat(),
+            form: algorithm.form(),
             size: algorithm.size(),
             parameters: algorithm.parameters(),
             may_wait: algorithm.may_wait(),
             settles: algorithm.as_settle().is_some(),
+            tells_usage: algorithm.form() != algorithm.meaning(),
             build,
             built: Mutex::new((1, whole)),
         };
@@ -63,13 +65,17 @@ impl Share {
 
     /// Whether the units of a charge had another length than those of the present share.
     fn is_outdated(&self, charge: Charge) -> bool {
-        self.parameters.counts_time() && self.replicas.has_changed_since(charge.at)
+        !self.tells_usage && self.replicas.has_changed_since(charge.at)
     }
 }
 
 impl Algorithm for Share {
     fn meaning(&self) -> String {
         self.meaning.clone()
+    }
+
+    fn form(&self) -> String {
+        self.form.clone()
     }
 
     fn size(&self) -> usize {

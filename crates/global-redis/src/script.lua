@@ -39,7 +39,11 @@
 
 local now = redis.call('TIME')
 now = now[1] * 1000000 + now[2]
-local LAG, SECOND, DAY = 1000000, 1000000, 86400000000
+local LAG, SECOND, HOUR, DAY = 1000000, 1000000, 3600000000, 86400000000
+-- No quota of a configuration has a longer unit, or a bucket that takes longer to fill.
+local WEEK, CENTURY = 7 * DAY, 36500 * DAY
+-- Above every span of a queue, its a and its b.
+local REFUNDED = 2 ^ 41
 -- FULL numbers are those of 900 holders of permits. No value has more than MOST numbers.
 local FULL, MOST = 3601, 4000
 local max, min, huge = math.max, math.min, math.huge
@@ -91,9 +95,32 @@ local function generation(number, cuts)
   return number * 16 + cuts % 16
 end
 
--- TB. A value: when the bucket is full except for its leases, us and part · refunds · cuts · latest
--- instant · second · leased in that second · leased in the second before.
-local function bucket(cell, s, us, per, burst, max_wait, starts_empty, unit)
+-- How long the tokens that come in a span, and so many more or fewer, take at another rate. Rounded
+-- up, and at least zero.
+local function converted(span, part, more, us, per, to_us, to_per)
+  local whole, rest = scale(span, per, us)
+  rest = rest + part
+  whole, rest = whole + (rest - rest % us) / us + more, rest % us
+  if whole < 0 then
+    return 0, 0
+  end
+  local time, time_part = scale(whole, to_us, to_per)
+  local ticks, left = scale(rest, to_us, us)
+  return carried(time, time_part + ceiled(ticks, left), to_per)
+end
+
+local function restore(cell, before, changed)
+  local s = cell.s
+  for i = 1, max(#s, #before) do
+    s[i] = before[i]
+  end
+  cell.changed = changed
+end
+
+-- TB of one quota. A value: when the bucket is full except for its leases, us and part · refunds ·
+-- cuts · latest instant · second · leased in that second · leased in the second before · the a to f
+-- of the last charge, which are the carried quota · changes of rate.
+local function bucket_of(cell, s, us, per, burst, max_wait, starts_empty, unit)
   -- Settling may take so many units more than there are.
   local borrow = (starts_empty - starts_empty % 2) / 2
   starts_empty = starts_empty % 2
@@ -109,40 +136,48 @@ local function bucket(cell, s, us, per, burst, max_wait, starts_empty, unit)
     cell.changed = true
   end
 
-  s[3] = min(s[3], per - 1)
-  s[8] = max_wait > 0 and 0 or min(s[8], burst - 1)
-  s[9] = max_wait > 0 and 0 or min(s[9], burst - 1 - s[8])
-  if s[8] + s[9] > 0 then
-    local stepped_back = max(s[6], s[7] * SECOND) - now > LAG
-    for i = 9, 8, -1 do
-      local over = stepped_back and now or (s[7] + 10 - i) * SECOND
-      if over <= now and s[i] > 0 then
-        spend(s[i], over)
-        s[i] = 0
+  local function prepare()
+    s[3] = min(s[3], per - 1)
+    s[8] = max_wait > 0 and 0 or min(s[8], burst - 1)
+    s[9] = max_wait > 0 and 0 or min(s[9], burst - 1 - s[8])
+    if s[8] + s[9] > 0 then
+      local stepped_back = max(s[6], s[7] * SECOND) - now > LAG
+      for i = 9, 8, -1 do
+        local over = stepped_back and now or (s[7] + 10 - i) * SECOND
+        if over <= now and s[i] > 0 then
+          spend(s[i], over)
+          s[i] = 0
+        end
       end
+      s[5] = stepped_back and s[5] + 1 or s[5]
     end
-    s[5] = stepped_back and s[5] + 1 or s[5]
+    -- If the clock stepped back, a bucket that may owe units lacks what it lacked at its last charge.
+    if borrow > 0 and s[6] - now > LAG then
+      s[2], s[5], s[6] = max(s[2] - s[6] + now, 1), s[5] + 1, now
+      cell.changed = true
+    end
+    local slack, slack_part = slack_of(us, per, unit)
+    local debt, debt_part = scale(borrow, us, per)
+    slack, slack_part = carried(slack + debt, slack_part + debt_part, per)
+    local leased, leased_part = scale(s[8] + s[9], us, per)
+    local over, over_part = carried(
+      s[2] - now + leased - fill - max_wait - slack, s[3] + leased_part - fill_part - slack_part, per)
+    if over > 0 or over == 0 and over_part > 0 then
+      s[2], s[3] = carried(now + fill + max_wait + slack, fill_part + slack_part, per)
+      s[5], s[6], s[8], s[9] = s[5] + 1, now, 0, 0
+      cell.changed = true
+    elseif starts_empty > 0 and s[2] + s[3] == 0 then
+      spend(burst, now)
+    end
   end
-  -- If the clock stepped back, a bucket that may owe units lacks what it lacked at its last charge.
-  if borrow > 0 and s[6] - now > LAG then
-    s[2], s[5], s[6] = max(s[2] - s[6] + now, 1), s[5] + 1, now
-    cell.changed = true
-  end
-  local slack, slack_part = slack_of(us, per, unit)
-  local debt, debt_part = scale(borrow, us, per)
-  slack, slack_part = carried(slack + debt, slack_part + debt_part, per)
-  local leased, leased_part = scale(s[8] + s[9], us, per)
-  local over, over_part = carried(
-    s[2] - now + leased - fill - max_wait - slack, s[3] + leased_part - fill_part - slack_part, per)
-  if over > 0 or over == 0 and over_part > 0 then
-    s[2], s[3] = carried(now + fill + max_wait + slack, fill_part + slack_part, per)
-    s[5], s[6], s[8], s[9] = s[5] + 1, now, 0, 0
-    cell.changed = true
-  elseif starts_empty > 0 and s[2] + s[3] == 0 then
-    spend(burst, now)
+
+  -- A charge from before the rate changed has another stamp. Leases are units, whatever the rate.
+  local function stamp()
+    return s[5] % 65536 + s[16] % 65536 * 65536
   end
 
   return {
+    prepare = prepare,
     step = function(cost)
       -- The furthest that full may be away.
       local leased = s[8] + s[9]
@@ -176,7 +211,7 @@ local function bucket(cell, s, us, per, burst, max_wait, starts_empty, unit)
       local remaining = span < 0 and 0 or tokens(span, part, us, per)
       local more = max(0, ceiled(beyond(min(remaining + 1, capacity - leased))))
       local full = max(0, ceiled(s[2] - now, s[3]))
-      return {outcome, wait, remaining, more, full, charged, now, booked, s[4], s[5], 0, 0, 0}
+      return {outcome, wait, remaining, more, full, charged, now, booked, s[4], stamp(), 0, 0, 0}
     end,
 
     charge = function(cost)
@@ -189,6 +224,7 @@ local function bucket(cell, s, us, per, burst, max_wait, starts_empty, unit)
         spend(cost, now)
         s[6] = max(now, s[6])
       end
+      return cost
     end,
 
     -- How long the units of a charge that stay charged take.
@@ -196,8 +232,8 @@ local function bucket(cell, s, us, per, burst, max_wait, starts_empty, unit)
       return (scale(min(cost, capacity + borrow), us, per))
     end,
 
-    refund = function(cost, at, booked, refunds, cuts)
-      if cuts ~= s[5] then
+    refund = function(cost, at, booked, refunds, of)
+      if of ~= stamp() then
         return
       end
       local span, part = scale(min(cost, capacity + borrow), us, per)
@@ -252,6 +288,141 @@ local function bucket(cell, s, us, per, burst, max_wait, starts_empty, unit)
       local leased = scale(s[8] + s[9], us, per)
       local from = leased > 0 and max(s[2], (s[7] + 2) * SECOND) or s[2]
       return max(from - now + leased, starts_empty * DAY)
+    end,
+  }
+end
+
+-- TB. Tokens come at the rate of the carried quota, until another quota charges the bucket or is
+-- faster. See token_bucket.rs.
+local function bucket(cell, s, us, per, burst, max_wait, starts_empty, unit)
+  local numbers = {us, per, burst, max_wait, starts_empty, unit}
+  local own = bucket_of(cell, s, unpack(numbers))
+
+  -- The bucket of the carried quota, if this is another one.
+  local function other()
+    for i = 1, 6 do
+      if s[9 + i] ~= numbers[i] then
+        local is_quota = s[10] > 0 and s[10] <= WEEK and s[11] > 0 and s[11] < 2 ^ 32
+          and s[12] > 0 and s[12] <= 1e9 and s[13] <= HOUR and s[14] < 2e9 + 2 and s[15] <= WEEK
+          and (s[12] + s[14] / 2) * s[10] / s[11] <= CENTURY
+        return is_quota and bucket_of(cell, s, unpack(s, 10, 15)) or nil
+      end
+    end
+  end
+
+  local function carry()
+    for i = 1, 6 do
+      s[9 + i] = numbers[i]
+    end
+  end
+
+  -- Takes over what a prepared bucket of the carried quota lacks, at this rate and burst.
+  local function take_over(us, per, burst)
+    local their_us, their_per, their_burst = s[10], s[11], s[12]
+    local span, part = max(0, s[2] - now), s[2] >= now and s[3] or 0
+    -- If the bucket starts empty, the tokens that it holds are those that the actor saved.
+    local more = starts_empty % 2 > 0 and burst - their_burst or 0
+    span, part = converted(span, part, more, their_us, their_per, us, per)
+    s[2], s[3] = carried(now + span, part, per)
+    if s[2] < 1 then
+      s[2], s[3] = 1, 0
+    end
+    if their_us ~= us or their_per ~= per then
+      s[16] = s[16] + 1
+    end
+  end
+
+  local theirs = other()
+  local prepared = theirs or own
+  prepared.prepare()
+  if theirs then
+    -- Carries the faster rate; and a higher burst if the bucket saves tokens up to it.
+    local is_faster = scale(us, s[11], per) < s[10]
+    if is_faster or starts_empty % 2 > 0 and burst > s[12] then
+      local both = is_faster and numbers or {unpack(s, 10, 15)}
+      local most, wait, empty = max(burst, s[12]), max(max_wait, s[13]), max(starts_empty, s[14])
+      take_over(both[1], both[2], most)
+      s[10], s[11], s[12], s[13], s[14], s[15] = both[1], both[2], most, wait, empty, both[6]
+      cell.changed = true
+    end
+  end
+
+  local function present()
+    return other() or own
+  end
+
+  -- What the bucket does as one of this quota. If it charges nothing, nothing changes.
+  local function as_own(charge)
+    local is_own = not other()
+    local was, was_changed = {unpack(s)}, cell.changed
+    if not is_own then
+      take_over(us, per, burst)
+    end
+    if charge() > 0 then
+      carry()
+    elseif not is_own then
+      restore(cell, was, was_changed)
+      return false
+    end
+    return true
+  end
+
+  return {
+    step = function(cost)
+      local one
+      local function charge()
+        one = own.step(cost)
+        return one[6]
+      end
+      if as_own(charge) then
+        return one
+      end
+      -- Nothing is charged, so the missing tokens still come at the carried rate.
+      local was, was_changed, their_us, their_per = {unpack(s)}, cell.changed, s[10], s[11]
+      local wait = ceiled(converted(max_wait, 0, 0, us, per, their_us, their_per))
+      take_over(their_us, their_per, burst)
+      local looked = bucket_of(cell, s, their_us, their_per, burst, wait, starts_empty, unit).step(cost)
+      restore(cell, was, was_changed)
+      if one[1] == 1 and looked[1] == 1 then
+        one[2] = looked[2]
+      end
+      one[4], one[5] = looked[4], looked[5]
+      return one
+    end,
+
+    charge = function(cost)
+      as_own(function()
+        return own.charge(cost)
+      end)
+    end,
+
+    kept = function(cost)
+      return present().kept(cost)
+    end,
+
+    refund = function(...)
+      present().refund(...)
+    end,
+
+    leasable = function()
+      if other() then
+        return 0, 0
+      end
+      return own.leasable()
+    end,
+
+    lease = function(part)
+      local generation, lasts = own.lease(part)
+      carry()
+      return generation, lasts
+    end,
+
+    return_lease = function(...)
+      present().return_lease(...)
+    end,
+
+    life = function()
+      return present().life()
     end,
   }
 end
@@ -395,8 +566,6 @@ local function window(cell, s, rpu, unit, borrow)
     s[2], s[4] = current, s[4] + 1
     cell.changed = true
   end
-  s[3] = min(s[3], rpu + borrow)
-
   local function counting()
     if s[2] < current then
       return current, 0
@@ -581,7 +750,7 @@ local function log(cell, s, rpu, unit)
   -- The instant from which ages count, and the ages at that instant.
   local function live()
     local ages, passed = {}, max(0, now - s[2])
-    for i = 4, min(#s, 3 + rpu) do
+    for i = 4, min(#s, 131) do
       if s[i] + passed < unit then
         ages[#ages + 1] = s[i] + passed
       end
@@ -618,8 +787,9 @@ local function log(cell, s, rpu, unit)
         end
         keep(from, ages)
       end
-      local more, full = leaves_in(ages[#ages]), leaves_in(ages[1])
-      return {outcome, wait, rpu - #ages, more, full, cost, now, from, 0, s[3], 0, 0, 0}
+      -- The instants above the quota, which another quota admitted, leave first.
+      local more, full = leaves_in(ages[#ages - max(0, #ages - rpu)]), leaves_in(ages[1])
+      return {outcome, wait, max(0, rpu - #ages), more, full, cost, now, from, 0, s[3], 0, 0, 0}
     end,
 
     refund = function(cost, at, booked, _, cuts)
@@ -643,14 +813,14 @@ local function log(cell, s, rpu, unit)
   }
 end
 
--- LB. A value: the next turn, us and part · cuts · which of the last turns were refunded; 0 is the
--- turn before the next.
-local function queue(cell, s, us, per, longest, longest_part, turns)
-  turns = turns + -turns % 8
+-- LB. A value: the next turn, us and part · cuts and new rows · the a to d of the last charge, which
+-- are the carried quota; c is more by REFUNDED if the next turn does not follow the last one, because
+-- that was refunded · which of the last turns were refunded; 0 is the turn before the next.
+local function queue_of(cell, s, us, per, longest, longest_part, turns)
 
   local function refunds()
     local bits = {}
-    for i = 5, #s do
+    for i = 9, #s do
       bits[s[i]] = true
     end
     return bits
@@ -658,7 +828,7 @@ local function queue(cell, s, us, per, longest, longest_part, turns)
 
   -- Keeps the refunded turns, moved by so many places.
   local function keep(bits, by)
-    for i = 5, #s do
+    for i = 9, #s do
       s[i] = nil
     end
     for bit in pairs(bits) do
@@ -669,17 +839,21 @@ local function queue(cell, s, us, per, longest, longest_part, turns)
     cell.changed = true
   end
 
-  s[3] = min(s[3], per - 1)
-  local token, token_part = scale(1, us, per)
-  local over, over_part =
-    carried(s[2] - now - longest - token - LAG, s[3] - longest_part - token_part, per)
-  if over > 0 or over == 0 and over_part > 0 then
-    s[2], s[3] = carried(now + longest + token + LAG, longest_part + token_part, per)
-    s[4] = s[4] + 1
-    keep({}, 0)
+  local function prepare()
+    s[3] = min(s[3], per - 1)
+    local token, token_part = scale(1, us, per)
+    local over, over_part =
+      carried(s[2] - now - longest - token - LAG, s[3] - longest_part - token_part, per)
+    if over > 0 or over == 0 and over_part > 0 then
+      s[2], s[3] = carried(now + longest + token + LAG, longest_part + token_part, per)
+      s[4] = s[4] + 1
+      keep({}, 0)
+      s[5], s[6], s[7], s[8] = us, per, longest + REFUNDED, longest_part
+    end
   end
 
   return {
+    prepare = prepare,
     step = function(cost)
       local turn, part = s[2], s[3]
       if turn < now then
@@ -705,7 +879,7 @@ local function queue(cell, s, us, per, longest, longest_part, turns)
         next_turn, next_part = scale(cost, us, per)
         next_turn, next_part = carried(turn + next_turn, part + next_part, per)
         -- Turns follow closely until the queue is empty; then a new row begins.
-        if s[5] or s[2] < turn then
+        if s[9] or s[2] < turn then
           keep(s[2] < turn and {} or refunds(), cost)
         end
         s[2], s[3] = next_turn, next_part
@@ -739,11 +913,70 @@ local function queue(cell, s, us, per, longest, longest_part, turns)
       keep(bits, -last)
       span, rest = scale(last, us, per)
       s[2], s[3] = carried(s[2] - span, s[3] - rest, per)
+      s[5], s[6], s[7], s[8] = us, per, longest + REFUNDED, longest_part
     end,
 
     life = function()
       return s[2] - now
     end,
+  }
+end
+
+-- LB. The next turn comes as long after the last one as the faster of this quota and the carried one
+-- says. See leaky_bucket.rs.
+local function queue(cell, s, us, per, longest, longest_part, turns)
+  local numbers = {us, per, longest, longest_part}
+  local own = queue_of(cell, s, us, per, longest, longest_part, turns)
+
+  -- The queue of the carried quota, if this is another one.
+  local function other()
+    for i = 1, 4 do
+      if s[4 + i] % REFUNDED ~= numbers[i] then
+        local is_quota = s[5] > 0 and s[5] <= WEEK and s[6] > 0 and s[6] < 2 ^ 32
+          and s[7] % REFUNDED <= HOUR and s[8] < s[6]
+        return is_quota and queue_of(cell, s, s[5], s[6], s[7] % REFUNDED, s[8], turns) or nil
+      end
+    end
+  end
+
+  local present = other() or own
+  present.prepare()
+
+  local function take_over()
+    local mine, theirs = ceiled(scale(1, us, per)), scale(1, s[5], s[6])
+    if s[5] ~= us or s[6] ~= per then
+      local sooner = s[7] < REFUNDED and max(0, theirs - mine) or 0
+      s[2], s[3] = max(0, ceiled(s[2], s[3]) - sooner), 0
+      s[4] = s[4] + 1
+      for i = 9, #s do
+        s[i] = nil
+      end
+    end
+  end
+
+  return {
+    step = function(cost)
+      local was, was_changed, theirs = {unpack(s)}, cell.changed, other()
+      if theirs then
+        take_over()
+      end
+      local one = own.step(cost)
+      if one[6] > 0 then
+        for i = 1, 4 do
+          s[4 + i] = numbers[i]
+        end
+      elseif theirs then
+        restore(cell, was, was_changed)
+      end
+      return one
+    end,
+
+    refund = function(...)
+      local present = other() or own
+      present.refund(...)
+    end,
+
+    life = own.life,
   }
 end
 
@@ -871,7 +1104,7 @@ local function rule(cell, v, i, j)
   local kind, a, b, c, d, e, f = v[i], unpack(v, j, j + 5)
   local s = cell.s or {kind}
   -- More numbers follow only as ages of a log, turns of a queue, or holders of permits.
-  for n = 2, ({9, [4] = 3, [7] = 1, [8] = 8, [10] = 1})[kind] or 4 do
+  for n = 2, ({16, [4] = 3, [5] = 8, [7] = 1, [8] = 8, [10] = 1})[kind] or 4 do
     s[n] = s[n] or 0
   end
   cell.s = s
@@ -943,14 +1176,6 @@ local function penalized(cell, inner, after, unit, lasts)
       return on_top(one, 1)
     end,
   }
-end
-
-local function restore(cell, before, changed)
-  local s = cell.s
-  for i = 1, max(#s, #before) do
-    s[i] = before[i]
-  end
-  cell.changed = changed
 end
 
 -- The rule for a request that has to leave so many units. See headroom.rs.

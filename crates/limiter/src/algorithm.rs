@@ -41,7 +41,7 @@ pub use parameters::{Parameters, PenaltyParameters};
 pub use penalty::Penalty;
 pub use refuse_all::RefuseAll;
 pub use traits::{Algorithm, AlgorithmKind, Penalize, Reserve, Settle};
-pub use values::{Admission, Charge, Deficit, EvictionRank, MAX_WAIT, Quota, Reservation, Verdict};
+pub use values::{Admission, Charge, EvictionRank, MAX_WAIT, Quota, Reservation, Verdict};
 pub(crate) use values::{MAX_SKEW, RESERVED_FOR, borrowed, proportional_span};
 
 /// All kinds of algorithms. The first one is the default.

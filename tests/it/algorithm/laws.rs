@@ -30,7 +30,14 @@ fn foreign() -> impl Strategy<Value = Foreign> {
 }
 
 impl Foreign {
-    fn put(&self, cell: &mut [u8]) {
+    /// A cell tells which quota charged it, and is believed: these bytes stay.
+    fn put(&self, rule: &Rule, cell: &mut [u8]) {
+        let numbers = match rule.kind {
+            "TB" => 32..48,
+            "LB" => 16..32,
+            _ => 0..0,
+        };
+        let carried = cell[numbers.clone()].to_vec();
         match self {
             Foreign::Noise(noise) => cell.iter_mut().zip(noise).for_each(|(to, from)| *to = *from),
             Foreign::Changed(at, mask) => {
@@ -38,6 +45,7 @@ impl Foreign {
                 cell.iter_mut().skip(at % size).take(1).for_each(|byte| *byte ^= mask);
             }
         }
+        cell[numbers].copy_from_slice(&carried);
     }
 }
 
@@ -86,7 +94,7 @@ proptest! {
         for arrival in &arrivals {
             prop_assert!(run.arrive(arrival).verdict.remaining <= shown.rpu);
         }
-        foreign.put(&mut run.cell);
+        foreign.put(&rule, &mut run.cell);
         prop_assert!(run.look().remaining <= shown.rpu);
 
         let mut run = Run::new(&rule, begin);
@@ -208,7 +216,7 @@ proptest! {
         rule in any_rules(), begin in begins(), before in onward(), foreign in foreign(), after in astray(),
     ) {
         let mut run = Run::after(&rule, begin, &before);
-        foreign.put(&mut run.cell);
+        foreign.put(&rule, &mut run.cell);
         let (bytes, rank) = (run.cell.clone(), run.algorithm.eviction_rank(&run.cell, Time::from_ns(run.now)));
         prop_assert_eq!(run.prepare(), run.cell != bytes);
         if rank != EvictionRank::Nothing {

@@ -46,12 +46,12 @@ fn a_bucket_of_a_new_plugin_with_another_quota_starts_full() {
 
 /// The same plugin gets a new configuration, as with a remote document.
 #[test]
-fn a_bucket_of_a_plugin_that_is_configured_again_has_its_level() {
+fn a_bucket_of_a_plugin_that_is_configured_again_keeps_what_was_used() {
     let gateway = Gateway::start(Rules::Lenient, 1, &rules(1_000, 10));
     (0..5).for_each(|turn| _ = gateway.request(turn, "/", "ann"));
     gateway.world.configuration.replace(rules(1_000, 20));
     assert!(gateway.vms[0].configure_again());
-    assert_eq!(passes(&gateway), 10);
+    assert_eq!(passes(&gateway), 15);
     gateway.world.configuration.replace(rules(12, 20));
     assert!(gateway.vms[0].configure_again());
     assert_eq!(passes(&gateway), 0);
@@ -79,11 +79,10 @@ fn a_reservation_is_refunded_before_the_next_configuration_reads_the_cell() {
     assert!(gateway.vms[0].configure_again());
     gateway.world.configuration.replace(rules(200, 40_000));
     assert!(gateway.vms[0].configure_again());
-    assert_eq!(passes(&gateway), 200);
+    assert_eq!(passes(&gateway), 100);
     gateway.world.configuration.replace(rules(300, 300));
     assert!(gateway.vms[0].configure_again());
-    // Of 40,000, 39,800 and then 200 are refunded, which leaves 297.75 of 300.
-    assert_eq!(passes(&gateway), 297);
+    assert_eq!(passes(&gateway), 100);
 }
 
 /// How many host calls the end of a request takes if it began before a reload, with this many

@@ -1,4 +1,4 @@
-//! A token bucket gets another quota: its level migrates in proportion.
+//! A bucket gets another quota: what was used stays used.
 
 use super::migration::{DAY, Host, left, left_of, limit, next, rule};
 use crate::harness::{Gateway, at, get, store};
@@ -21,61 +21,62 @@ fn after(old: &str, used: usize, new: &str) -> Vec<u64> {
 }
 
 #[test]
-fn a_level_migrates_in_proportion() {
+fn what_was_used_stays_used() {
     let rpu = |rpu| bucket(rpu, "");
-    assert_eq!(after(&rpu(10), 6, &rpu(20)), [7], "up");
-    assert_eq!(after(&rpu(20), 12, &rpu(10)), [3], "down");
-    assert_eq!(after(&rpu(10), 7, &rpu(7)), [1], "3 of 10 are 2.1 of 7");
-    assert_eq!(after(&rpu(10), 10, &rpu(1_000)), [0], "empty");
-    assert_eq!(after(&rpu(3), 1, &rpu(1_000_000_000)), [666_666_665]);
+    assert_eq!(after(&rpu(20), 20, &rpu(2_000)), [1_979], "raised when used up");
+    assert_eq!(after(&rpu(10), 6, &rpu(20)), [13], "up");
+    assert_eq!(after(&rpu(20), 12, &rpu(10)), [0], "down, below what was used");
+    assert_eq!(after(&rpu(20), 12, &rpu(15)), [2], "down");
+    assert_eq!(after(&rpu(3), 1, &rpu(1_000_000_000)), [999_999_998]);
     let burst = |burst| bucket(60, &format!(r#", "burst": {burst}"#));
-    assert_eq!(after(&burst(10), 6, &burst(100)), [39], "burst alone");
-    assert_eq!(after(&burst(100), 60, &burst(10)), [3]);
+    assert_eq!(after(&burst(10), 6, &burst(100)), [93], "burst alone");
+    assert_eq!(after(&burst(100), 60, &burst(10)), [0]);
     assert_eq!(after(&bucket(60, r#", "burst": 10"#), 6, &bucket(600, r#", "burst": 10"#)), [3], "rpu alone");
 }
 
-/// A migration adds no tokens.
+/// A bucket that starts empty keeps what was saved: a higher quota gives nothing away.
 #[test]
-fn a_full_bucket_stays_full_and_new_actors_start_as_usual() {
+fn a_full_bucket_stays_full_and_an_empty_one_keeps_what_it_saved() {
     let host = Simulated::new(Rules::Lenient);
     let old = Gateway::new(&bucket(10, ""), store(&host));
     left(&old, 0);
     let new = next(&host, &old, &bucket(20, ""), DAY);
     assert_eq!((left(&new, DAY), left_of(&new, "bob", DAY)), (vec![19], vec![19]));
-    let empty = bucket(20, r#", "start": "empty""#);
-    let old = Gateway::new(&bucket(10, r#", "start": "empty""#), store(&host));
-    left(&old, DAY);
-    let half = DAY + 1_800_000;
-    let new = next(&host, &old, &empty, half);
-    assert_eq!((left(&new, half), left_of(&new, "bob", half)), (vec![9], vec![0]));
+    let empty = |rpu| bucket(rpu, r#", "start": "empty""#);
+    for (raised, left_now) in [(20, 4), (2_000, 4), (5, 4), (3, 2)] {
+        let host = Simulated::new(Rules::Lenient);
+        let old = Gateway::new(&empty(10), store(&host));
+        left(&old, DAY);
+        let half = DAY + 1_800_000;
+        let new = next(&host, &old, &empty(raised), half);
+        let both = (left(&new, half), left_of(&new, "bob", half));
+        assert_eq!(both, (vec![left_now], vec![0]), "5 were saved when it became {raised}");
+    }
 }
 
+/// Until the first request under the new quota, tokens come as before.
 #[test]
 fn after_the_change_the_new_quota_refills() {
     let host = Simulated::new(Rules::Lenient);
     for (user, ms, expected) in
-        [("ann", 0, 0), ("bob", 180_000, 0), ("eve", 1_800_000, 9), ("joe", 3_600_000, 19)]
+        [("ann", 0, 9), ("bob", 180_000, 9), ("eve", 1_800_000, 14), ("joe", 3_600_000, 19)]
     {
         let old = Gateway::new(&bucket(10, ""), store(&host));
         (0..10).for_each(|_| _ = left_of(&old, user, 0));
         let new = next(&host, &old, &bucket(20, ""), 0);
         assert_eq!(left_of(&new, user, ms), [expected], "however late {user} returns");
     }
-}
-
-/// A slow bucket takes longer to fill than the bucket before it.
-#[test]
-fn an_empty_bucket_that_becomes_slow_stays_empty() {
-    let host = Simulated::new(Rules::Lenient);
-    let slow = |unit| limit(&[rule(10, &format!(r#", "unit": "hour", "burst": {unit}"#))]);
-    let old = Gateway::new(&slow(1), store(&host));
-    left(&old, 0);
-    let new = next(&host, &old, &slow(1_000), 0);
-    assert_eq!(left(&new, DAY), [239]);
+    // A refusal is enough: 10 an hour came slowly, 3,600 an hour come quickly.
+    let old = Gateway::new(&bucket(10, ""), store(&host));
+    (0..10).for_each(|_| _ = left_of(&old, "zoe", 0));
+    let fast = next(&host, &old, &bucket(3_600, r#", "burst": 1"#), 0);
+    let asks =
+        [0, 5_000, 9_000, 10_000].map(|ms| !fast.ask_new_worker(&get("/", "zoe"), at(ms)).is_rejected());
+    assert_eq!(asks, [false, false, false, true], "10 tokens take 10 s");
 }
 
 #[test]
-fn a_migrated_debt_does_not_shrink() {
+fn a_debt_does_not_shrink() {
     let host = Simulated::new(Rules::Lenient);
     let bucket = |rpu| limit(&[rule(rpu, r#", "unit": "minute", "burst": 1, "max_wait": "2m""#)]);
     let waits = |user: &str, old: u32, used: usize, new: u32| {
@@ -89,13 +90,13 @@ fn a_migrated_debt_does_not_shrink() {
     };
     // With 3 a minute, the fourth request waits for a minute, and the next one for 20 s more.
     assert_eq!(waits("ann", 3, 4, 3), Some(Span::from_secs(80)));
-    assert_eq!(waits("bob", 3, 4, 6), Some(Span::from_secs(70)), "the wait is a minute");
-    assert_eq!(waits("eve", 3, 4, 2), Some(Span::from_secs(90)), "and then for what comes in 30 s");
-    assert_eq!(waits("joe", 3, 5, 1), None, "80 s and 60 s are too long");
+    assert_eq!(waits("bob", 3, 4, 6), Some(Span::from_secs(40)), "4 tokens are missing, of 10 s each");
+    assert_eq!(waits("eve", 3, 4, 2), Some(Span::from_secs(120)));
+    assert_eq!(waits("joe", 3, 5, 1), None, "5 minutes are too long");
 }
 
 #[test]
-fn an_overridden_actor_keeps_its_own_level() {
+fn an_overridden_actor_keeps_what_it_used() {
     let host = Simulated::new(Rules::Lenient);
     let rules = |base, bob| bucket(base, &format!(r#", "overrides": {{"bob": {{"rpu": {bob}}}}}"#));
     let old = Gateway::new(&rules(10, 100), store(&host));
@@ -103,19 +104,19 @@ fn an_overridden_actor_keeps_its_own_level() {
         (0..5).for_each(|_| _ = left_of(&old, user, 0));
     }
     let new = next(&host, &old, &rules(10, 1_000), 0);
-    assert_eq!((left_of(&new, "ann", 0), left_of(&new, "bob", 0)), (vec![4], vec![949]));
+    assert_eq!((left_of(&new, "ann", 0), left_of(&new, "bob", 0)), (vec![4], vec![994]));
     let none = next(&host, &new, &bucket(10, ""), 0);
-    assert_eq!((left_of(&none, "ann", 0), left_of(&none, "bob", 0)), (vec![3], vec![8]));
+    assert_eq!((left_of(&none, "ann", 0), left_of(&none, "bob", 0)), (vec![3], vec![3]));
 }
 
 #[test]
-fn a_level_migrates_through_several_changes_and_back() {
+fn what_was_used_migrates_through_several_changes_and_back() {
     let host = Simulated::new(Rules::Lenient);
     let mut gateway = Gateway::new(&bucket(100, ""), store(&host));
     for user in ["ann", "bob"] {
         (0..50).for_each(|_| _ = left_of(&gateway, user, 0));
     }
-    for (rpu, anns) in [(200, 99), (50, 23), (100, 46), (200, 92)] {
+    for (rpu, anns) in [(200, 149), (50, 0), (100, 48), (200, 147)] {
         gateway = next(&host, &gateway, &bucket(rpu, ""), 0);
         assert_eq!(left(&gateway, 0), [anns], "{rpu}");
         if rpu == 100 {
@@ -133,12 +134,11 @@ fn buckets_are_distinguished_by_their_names() {
     let before = Gateway::new(&old, store(&host));
     (0..5).for_each(|_| _ = left(&before, 0));
     let new = limit(&[named("b", 200), named("a", 20), named("d", 2_000), named("c", 1_000)]);
-    // The new bucket migrates from one of those that have changed.
-    assert_eq!(left(&next(&host, &before, &new, 0), 0), [189, 9, 999, 994]);
+    assert_eq!(left(&next(&host, &before, &new, 0), 0), [194, 14, 1_999, 994]);
 }
 
 #[test]
-fn no_level_migrates_if_the_replacement_is_only_likely() {
+fn nothing_migrates_to_another_quota_if_the_replacement_is_only_likely() {
     let host = Simulated::new(Rules::Lenient);
     let old = Gateway::new(&bucket(10, ""), store(&host));
     (0..5).for_each(|_| _ = left(&old, 0));
@@ -154,7 +154,7 @@ fn a_migration_leaves_the_old_bucket_unchanged() {
     (0..5).for_each(|_| _ = left(&old, 0));
     let new = next(&host, &old, &bucket(20, ""), 0);
     for turn in (0..5).rev() {
-        assert_eq!((left(&new, 0), left(&old, 0)), (vec![turn + 5], vec![turn]));
+        assert_eq!((left(&new, 0), left(&old, 0)), (vec![turn + 10], vec![turn]));
     }
 }
 
@@ -171,9 +171,9 @@ fn a_reservation_counts_as_spent() {
 }
 
 proptest! {
-    /// In proportion, exact to one token, and never more.
+    /// Exact to one token, and never more.
     #[test]
-    fn no_level_is_more_than_its_proportion(
+    fn no_more_is_left_than_was_not_used(
         (rpu, burst, new_rpu, new_burst) in (1..2_000u32, 1..500u64, 1..2_000u32, 1..800_000u64),
         used in 0..20u64,
         ms in 0..60_000u64,
@@ -188,11 +188,8 @@ proptest! {
         let left = decision.reports[0].verdict.unwrap().remaining + passed;
         // In fractions of a token: at the old rate, one token takes `hour` of them.
         let hour = 3_600_000u128;
-        let (burst, new_burst) = (u128::from(burst), u128::from(new_burst));
-        let lacks = (u128::from(used).min(burst) * hour).saturating_sub(u128::from(ms) * u128::from(rpu));
-        let expected = (burst * hour - lacks) * new_burst / (burst * hour);
-
-
+        let lacks = (u128::from(used.min(burst)) * hour).saturating_sub(u128::from(ms) * u128::from(rpu));
+        let expected = (u128::from(new_burst) * hour).saturating_sub(lacks) / hour;
         prop_assert!(u128::from(left) <= expected && u128::from(left) + 1 >= expected, "{left} of {expected}");
     }
 }

@@ -7,6 +7,9 @@
 //!               └─ expire unless they were returned before
 //! ```
 //!
+//! **Another quota** with the same `max_hold`, and a limit that moves, count the same permits: if
+//! the limit falls, permits in use stay valid.
+//!
 //! **Clocks.** If the clock steps back, permits keep their age. They return when their streams end.
 //!
 //! **Copies.** A cell may start as a copy of another cell with all its permits. The cell stores the
@@ -76,6 +79,10 @@ impl Algorithm for Concurrency {
         let adapted = self.adaptive.as_ref().map(|adaptive| adaptive.controller().meaning());
         let adapted = adapted.map_or(String::new(), |adapted| format!(", {adapted}"));
         format!("C {} for {} ns{adapted}", self.rpu, self.ring.span_ns)
+    }
+
+    fn form(&self) -> String {
+        format!("C for {} ns", self.ring.span_ns)
     }
 
     fn shown(&self, quota: Quota) -> Quota {

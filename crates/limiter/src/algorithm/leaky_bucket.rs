@@ -19,6 +19,11 @@
 //! passes in the millisecond of its turn; otherwise each turn would last until the next tick, and
 //! the rate would be too low. The bound then holds for `t` + 1 ms.
 //!
+//! **Another quota.** The cell carries the quota of its last charge. Under another one the turns
+//! that were given stay, and the next turn comes as long after the last one as the faster of both
+//! quotas says. The charge stores its own quota, begins a new row of turns, and the turns before it
+//! are no longer refunded.
+//!
 //! **Clocks.** If a clock steps back by at most [`MAX_SKEW`], all turns are kept, and requests are
 //! refused for as long. If the clock steps back further, the next turn is clamped to the latest
 //! possible one.
@@ -42,9 +47,12 @@ pub static KIND: AlgorithmKind = AlgorithmKind {
 };
 
 /// The layout of a cell, little-endian. The next turn: nanoseconds `u64`, fraction `u32`. The
-/// number of clamps `u32`. Then one bit for each of the last turns, set if the turn was refunded.
-/// Bit 0 is the turn before the next one.
-const BITS: usize = 16;
+/// number of clamps and of new rows `u32`. The [`Numbers`] of the carried quota. Then one bit for
+/// each of the last turns, set if the turn was refunded. Bit 0 is the turn before the next one.
+const BITS: usize = 32;
+const NUMBERS: usize = 16;
+/// The fewest bits of a cell. The number doubles as long as a queue has more turns.
+const LEAST_TURN_BITS: u64 = 16;
 /// The most turns that can be refunded while later requests wait.
 const MAX_TURN_BITS: u64 = 1_024;
 const FRACTION: usize = 8;
@@ -57,7 +65,7 @@ const DEFAULT_WAIT: Span = Span::from_secs(10);
 /// How far ahead a turn may be within the same millisecond.
 const WITHIN_A_TICK_NS: u64 = 999_999;
 
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 struct LeakyBucket {
     rate: Rate,
     /// Whether requests wait for their turns.
@@ -66,6 +74,50 @@ struct LeakyBucket {
     longest: Exact,
     /// The size of a cell in bytes.
     size: usize,
+    /// The numbers of this quota, as cells carry them.
+    numbers: Numbers,
+}
+
+/// The numbers of a quota in a cell, little-endian: `rpu` `u32`, `unit` in ms `u32`, and the
+/// longest distance of a turn in ns `u64`, rounded up. The highest bit is set if the next turn does
+/// not follow the last one, because that was refunded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Numbers([u8; 16]);
+
+const IS_BEHIND_REFUND: u128 = 1 << 127;
+
+impl Numbers {
+    fn of(quota: Quota, longest: Exact) -> Numbers {
+        let number = |number: u64| u128::from(u32::try_from(number).unwrap_or(u32::MAX));
+        let unit_ms = quota.unit.as_ns().checked_div(1_000_000).unwrap_or(0);
+        let all = number(quota.rpu) | number(unit_ms) << 32 | u128::from(longest.ceil()) << 64;
+        Numbers(all.to_le_bytes())
+    }
+
+    fn behind_refund(self) -> Numbers {
+        Numbers((u128::from_le_bytes(self.0) | IS_BEHIND_REFUND).to_le_bytes())
+    }
+
+    fn is_behind_refund(self) -> bool {
+        u128::from_le_bytes(self.0) & IS_BEHIND_REFUND > 0
+    }
+
+    /// The bucket with these numbers. `None` if no configuration has them.
+    fn bucket(self) -> Option<LeakyBucket> {
+        let all = u128::from_le_bytes(self.0) & !IS_BEHIND_REFUND;
+        let [rpu, unit_ms] = [all, all >> 32].map(|number| (number & u128::from(u32::MAX)) as u64);
+        let (quota, longest) = (Quota { rpu, unit: Span::from_ms(unit_ms) }, (all >> 64) as u64);
+        let is_allowed = (1..=Quota::MAX_RPU).contains(&rpu)
+            && (Quota::MIN_UNIT..=Quota::MAX_UNIT).contains(&quota.unit)
+            && longest <= super::MAX_WAIT.as_ns();
+        is_allowed.then(|| LeakyBucket {
+            rate: Rate::of(quota),
+            waits: true,
+            longest: Exact::whole(longest),
+            size: 0,
+            numbers: self,
+        })
+    }
 }
 
 fn compile(fields: &mut Fields, quota: Quota) -> Option<Box<dyn Algorithm>> {
@@ -93,9 +145,11 @@ fn compile(fields: &mut Fields, quota: Quota) -> Option<Box<dyn Algorithm>> {
         ));
         return None;
     }
-    let turns = rate.tokens_in(longest).min(MAX_TURN_BITS);
-    let bits = usize::try_from(turns.div_ceil(8)).unwrap_or(0);
-    Some(Box::new(LeakyBucket { rate, waits: true, longest, size: bits.saturating_add(BITS) }))
+    let turns = rate.tokens_in(longest).clamp(LEAST_TURN_BITS, MAX_TURN_BITS);
+    let bits = turns.checked_next_power_of_two().unwrap_or(MAX_TURN_BITS);
+    let size = usize::try_from(bits.div_ceil(8)).unwrap_or(0).saturating_add(BITS);
+    let numbers = Numbers::of(quota, longest);
+    Some(Box::new(LeakyBucket { rate, waits: true, longest, size, numbers }))
 }
 
 impl LeakyBucket {
@@ -107,6 +161,29 @@ impl LeakyBucket {
     fn store(&self, cell: &mut [u8], next: Exact) {
         write(cell, 0, next.ns.to_le_bytes());
         write(cell, FRACTION, next.fraction.to_le_bytes());
+        write(cell, NUMBERS, self.numbers.0);
+    }
+
+    /// The bucket with the quota that the cell carries, if this is another one.
+    fn other(&self, cell: &[u8]) -> Option<LeakyBucket> {
+        let numbers = Numbers(*cell.get(NUMBERS..)?.first_chunk()?);
+        if [self.numbers, self.numbers.behind_refund()].contains(&numbers) { None } else { numbers.bucket() }
+    }
+
+    /// Takes over a prepared cell of another bucket.
+    fn take_over(&self, other: &LeakyBucket, cell: &mut [u8]) {
+        let (next, spacing, others) = (other.next(cell), self.rate.span_of(1), other.rate.span_of(1));
+        // Fractions of two rates have different parts, so the sum is rounded up.
+        let sooner =
+            if other.numbers.is_behind_refund() { 0 } else { others.ns.saturating_sub(spacing.ceil()) };
+        let is_same = (self.rate.ns, self.rate.per) == (other.rate.ns, other.rate.per);
+        if is_same {
+            self.store(cell, next);
+        } else {
+            self.store(cell, Exact::whole(next.ceil().saturating_sub(sooner)));
+            refunded_turns(cell).fill(0);
+            add_one(cell, CLAMPS);
+        }
     }
 
     /// The latest turn that a request at `now` may take.
@@ -130,55 +207,27 @@ impl LeakyBucket {
     }
 }
 
-/// The bits of refunded turns.
-fn refunded_turns(cell: &mut [u8]) -> &mut [u8] {
-    cell.get_mut(BITS..).unwrap_or_default()
-}
-
-impl Algorithm for LeakyBucket {
-    fn meaning(&self) -> String {
-        // The wait is part of the text, because a shorter queue would clamp the turns of a longer
-        // one.
-        let Exact { ns, fraction } = self.longest;
-        format!("LB {} in {} ns, {ns} ns and {fraction} long", self.rate.per, self.rate.ns)
-    }
-
-    fn size(&self) -> usize {
-        self.size
-    }
-
-    /// One request passes at once; the queue holds the rest.
-    fn shown(&self, _: Quota) -> Quota {
-        let places = self.rate.tokens_in(self.longest).saturating_add(1);
-        Quota { rpu: places, unit: Span::from_ns(self.rate.span_of(places).ceil()) }
-    }
-
-    fn may_wait(&self) -> bool {
-        self.waits && self.longest > Exact::default()
-    }
-
-    fn without_waiting(&self) -> Option<Box<dyn Algorithm>> {
-        let longest = Exact::whole(WITHIN_A_TICK_NS);
-        self.waits.then(|| Box::new(LeakyBucket { waits: false, longest, ..*self }) as Box<_>)
-    }
-
-    fn prepare(&self, cell: &mut [u8], now: Time) -> bool {
+impl LeakyBucket {
+    /// [`Algorithm::prepare`] of a cell that carries this quota.
+    fn prepare_own(&self, cell: &mut [u8], now: Time) -> bool {
         let latest_next = self.latest_next(now);
         let is_too_far_ahead = self.next(cell) > latest_next;
         if is_too_far_ahead {
             self.store(cell, latest_next);
+            write(cell, NUMBERS, self.numbers.behind_refund().0);
             refunded_turns(cell).fill(0);
             add_one(cell, CLAMPS);
         }
         is_too_far_ahead
     }
 
-    fn step(&self, cell: &mut [u8], now: Time, cost: u64) -> Verdict {
+    /// [`Algorithm::step`] of a cell that carries this quota.
+    fn step_own(&self, cell: &mut [u8], now: Time, cost: u64) -> Verdict {
         let rate = self.rate;
         let (instant, latest_turn) = (Exact::whole(now.as_ns()), self.latest_turn(now));
         // A client that comes back at its turn is sure to pass.
         let passes_at = if self.waits { latest_turn } else { instant };
-        let turn = self.next(cell).min(self.latest_next(now)).max(instant);
+        let turn = self.next(cell).max(instant);
         let places = self.places(turn, latest_turn);
         let capacity = self.places(instant, latest_turn);
         let (outcome, charged) = if cost == 0 {
@@ -227,8 +276,7 @@ impl Algorithm for LeakyBucket {
 
     /// Makes the last turn the next one again. If later requests wait, they keep their turns. The
     /// bit of the turn is then set, and the turn is reused once all later turns are refunded.
-    fn refund(&self, cell: &mut [u8], now: Time, charge: Charge) {
-        self.prepare(cell, now);
+    fn refund_own(&self, cell: &mut [u8], charge: Charge) {
         let rate = self.rate;
         let (next, turn) =
             (self.next(cell), Exact { ns: charge.booked_at.as_ns(), fraction: charge.stamp.0 });
@@ -248,19 +296,81 @@ impl Algorithm for LeakyBucket {
         bits::shift_down(row, refunded_before);
         let turns = freed.saturating_add(refunded_before);
         self.store(cell, rate.sub(next, rate.span_of(turns)));
+        write(cell, NUMBERS, self.numbers.behind_refund().0);
+    }
+}
+
+/// The bits of refunded turns.
+fn refunded_turns(cell: &mut [u8]) -> &mut [u8] {
+    cell.get_mut(BITS..).unwrap_or_default()
+}
+
+impl Algorithm for LeakyBucket {
+    fn meaning(&self) -> String {
+        let Exact { ns, fraction } = self.longest;
+        format!("LB {} in {} ns, {ns} ns and {fraction} long", self.rate.per, self.rate.ns)
+    }
+
+    /// Any two queues: the cell carries its quota.
+    fn form(&self) -> String {
+        "LB".into()
+    }
+
+    fn size(&self) -> usize {
+        self.size
+    }
+
+    /// One request passes at once; the queue holds the rest.
+    fn shown(&self, _: Quota) -> Quota {
+        let places = self.rate.tokens_in(self.longest).saturating_add(1);
+        Quota { rpu: places, unit: Span::from_ns(self.rate.span_of(places).ceil()) }
+    }
+
+    fn may_wait(&self) -> bool {
+        self.waits && self.longest > Exact::default()
+    }
+
+    fn without_waiting(&self) -> Option<Box<dyn Algorithm>> {
+        let longest = Exact::whole(WITHIN_A_TICK_NS);
+        self.waits.then(|| Box::new(LeakyBucket { waits: false, longest, ..*self }) as Box<_>)
+    }
+
+    fn prepare(&self, cell: &mut [u8], now: Time) -> bool {
+        self.other(cell).unwrap_or(*self).prepare_own(cell, now)
+    }
+
+    fn step(&self, cell: &mut [u8], now: Time, cost: u64) -> Verdict {
+        let Some(other) = self.other(cell) else {
+            return self.step_own(cell, now, cost);
+        };
+        let mut taken = cell.to_vec();
+        self.take_over(&other, &mut taken);
+        let verdict = self.step_own(&mut taken, now, cost);
+        if verdict.charge.cost > 0 {
+            cell.copy_from_slice(&taken);
+        }
+        verdict
+    }
+
+    fn refund(&self, cell: &mut [u8], now: Time, charge: Charge) {
+        let bucket = self.other(cell).unwrap_or(*self);
+        bucket.prepare_own(cell, now);
+        bucket.refund_own(cell, charge);
     }
 
     fn parameters(&self) -> Parameters {
-        Parameters::leaky_bucket(
-            self.rate,
-            self.longest,
-            self.rate.tokens_in(self.longest).min(MAX_TURN_BITS),
-        )
+        let bits = self.size.saturating_sub(BITS).saturating_mul(8);
+        Parameters::leaky_bucket(self.rate, self.longest, u64::try_from(bits).unwrap_or(0))
     }
 
     fn eviction_rank(&self, cell: &[u8], now: Time) -> EvictionRank {
+        let mut cell = cell.to_vec();
+        if let Some(other) = self.other(&cell) {
+            other.prepare_own(&mut cell, now);
+            self.take_over(&other, &mut cell);
+        }
         let instant = Exact::whole(now.as_ns());
-        let turn = self.next(cell).min(self.latest_next(now));
+        let turn = self.next(&cell).min(self.latest_next(now));
         let free_in = Span::from_ns(self.rate.sub(turn, instant).ceil());
         if turn <= instant {
             EvictionRank::Nothing

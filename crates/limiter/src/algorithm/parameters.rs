@@ -4,7 +4,7 @@
 
 use super::rate::{Exact, Rate};
 use super::ring::Ring;
-use super::values::COLD_FACTOR;
+use super::values::{COLD_FACTOR, MAX_WAIT, Quota};
 use diana_base::time::Span;
 
 /// The number of an algorithm kind, and up to six parameters.
@@ -57,6 +57,9 @@ const ADAPTIVE: u8 = 9;
 /// Running gateways. Each holds one permit, so they are counted as permits are.
 const GATEWAYS: u8 = 10;
 
+/// No bucket of a configuration takes longer to fill: 100 years.
+const LONGEST_FILL_US: u128 = 100 * 365 * 86_400 * 1_000_000;
+
 /// The store cannot know when a permit returns, so it reports one second.
 const NO_PERMIT_US: u64 = 1_000_000;
 
@@ -75,12 +78,6 @@ impl Parameters {
     #[must_use]
     pub fn ends_with_request(&self) -> bool {
         self.kind == CONCURRENCY
-    }
-
-    /// Whether a unit of cost takes time: that of a token or a turn.
-    #[must_use]
-    pub fn counts_time(&self) -> bool {
-        matches!(self.kind, TOKEN_BUCKET | LEAKY_BUCKET | WARM_UP)
     }
 
     /// The most tokens that a unit of cost takes: three if the rule warms up, while it is cold.
@@ -154,14 +151,16 @@ impl Parameters {
     /// The longest spans that the store may report, in µs: first the wait of an admitted request,
     /// then any other span, such as the `Retry-After` of a refused request.
     pub fn longest_us(&self) -> (u64, u64) {
-        let [a, b, c, d, e, _] = self.numbers.map(u128::from);
+        let [a, b, c, d, ..] = self.numbers.map(u128::from);
         let span_of = |tokens: u128| tokens.saturating_mul(a).div_ceil(b.max(1));
         let (wait, reach) = match self.kind {
-            TOKEN_BUCKET => (d, span_of(c.saturating_add(e >> 1)).saturating_add(d)),
+            // What the cell lacks may be missing of any quota of any configuration.
+            TOKEN_BUCKET => (d, LONGEST_FILL_US.saturating_add(d)),
             WARM_UP => (0, span_of(c)),
             LEAKY_BUCKET => {
                 let longest = c.saturating_add(u128::from(d > 0));
-                (longest, longest.saturating_add(span_of(1)))
+                let others = us(MAX_WAIT).saturating_add(us(Quota::MAX_UNIT));
+                (longest, longest.saturating_add(span_of(1)).max(others.into()))
             }
             CONCURRENCY => (0, NO_PERMIT_US.into()),
             REFUSE_ALL => (0, 0),
@@ -177,15 +176,6 @@ impl Parameters {
     pub fn burst(&self) -> Option<u64> {
         let [_, _, burst, ..] = self.numbers;
         (self.kind == TOKEN_BUCKET).then_some(burst)
-    }
-
-    /// Whether both are token buckets that differ only in `rpu` and `burst`. The caller compares
-    /// the units.
-    #[must_use]
-    pub(crate) fn is_resized(&self, other: &Parameters) -> bool {
-        let Parameters { kind, numbers: [.., max_wait, start, _] } = *self;
-        let Parameters { numbers: [.., others_wait, others_start, _], .. } = *other;
-        kind == TOKEN_BUCKET && other.kind == kind && (max_wait, start) == (others_wait, others_start)
     }
 
     /// Whether a rule with the parameters `other` can never refuse. Condition: a rule with these

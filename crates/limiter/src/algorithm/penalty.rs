@@ -18,8 +18,8 @@
 
 use super::bytes::{u32_at, u64_at, write};
 use super::{
-    Admission, Algorithm, Charge, Deficit, EvictionRank, MAX_SKEW, Parameters, Penalize, PenaltyParameters,
-    Quota, Settle, Verdict,
+    Admission, Algorithm, Charge, EvictionRank, MAX_SKEW, Parameters, Penalize, PenaltyParameters, Quota,
+    Settle, Verdict,
 };
 use crate::adapt::Adaptive;
 use diana_base::time::{Span, Time};
@@ -148,6 +148,10 @@ impl Algorithm for Penalty {
         format!("{inner}, refused for {lasts} ns after {after} in {unit} ns")
     }
 
+    fn form(&self) -> String {
+        [&*self.algorithm.form(), ", with a penalty"].concat()
+    }
+
     fn size(&self) -> usize {
         self.algorithm.size().saturating_add(SIZE)
     }
@@ -217,18 +221,6 @@ impl Algorithm for Penalty {
 
     fn copied_at(&self, cell: &[u8]) -> Option<Time> {
         self.algorithm.copied_at(self.split(cell).0)
-    }
-
-    fn deficit(&self, cell: &[u8], since: Time, now: Time) -> Option<Deficit> {
-        let (state, own) = self.split(cell);
-        let deficit = self.algorithm.deficit(state, since, now)?;
-        Some(Deficit { penalty_ends: Time::from_ns(u64_at(own, ENDS)), ..deficit })
-    }
-
-    fn begin_with(&self, cell: &mut [u8], deficit: Deficit) {
-        let (state, own) = self.split_mut(cell);
-        self.algorithm.begin_with(state, deficit);
-        write(own, ENDS, deficit.penalty_ends.as_ns().to_le_bytes());
     }
 
     fn as_penalize(&self) -> Option<&dyn Penalize> {

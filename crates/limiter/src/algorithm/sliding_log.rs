@@ -8,7 +8,9 @@
 //!   cell:  newest instant u64 │ clamps u32 │ count u32 │ age of each, newest first
 //! ```
 //!
-//! An age takes as many bytes as a unit needs.
+//! An age takes as many bytes as a unit needs. A cell has room for 8, 16, 32, 64 or 128 ages.
+//!
+//! **Another quota** of the same unit reads the same instants: what was used stays used.
 //!
 //! **Bound.** `rpu` in any span of a unit. Instants older than a unit are dropped. If the clock
 //! steps back by less than a second just when a charge is refunded, another `rpu` may pass.
@@ -30,6 +32,9 @@ pub static KIND: AlgorithmKind = AlgorithmKind {
     bound: "rpu in any span of a unit",
     compile,
 };
+
+/// The least room of a cell.
+const LEAST_UNITS: usize = 8;
 
 /// Each request copies all sixteen logs of a key: with 128 units each, that is 16 KB.
 const MAX_UNITS: usize = 128;
@@ -103,7 +108,7 @@ impl SlidingLog {
     fn live(&self, cell: &[u8], now: Time) -> (Time, Ages) {
         let newest = Time::from_ns(u64_at(cell, 0));
         let passed = now.since(newest).as_ns();
-        let count = usize::try_from(u32_at(cell, COUNT)).unwrap_or(0).min(self.rpu);
+        let count = usize::try_from(u32_at(cell, COUNT)).unwrap_or(0).min(MAX_UNITS);
         let mut rest = cell.get(AGES..).unwrap_or_default();
         let mut ages = Ages { all: [0; MAX_UNITS], len: 0 };
         for _ in 0..count {
@@ -161,8 +166,13 @@ impl Algorithm for SlidingLog {
         format!("SL {} in {}", self.rpu, self.unit)
     }
 
+    fn form(&self) -> String {
+        format!("SL in {}", self.unit)
+    }
+
     fn size(&self) -> usize {
-        self.rpu.saturating_mul(self.width).saturating_add(AGES)
+        let room = self.rpu.max(LEAST_UNITS).checked_next_power_of_two().unwrap_or(MAX_UNITS);
+        room.saturating_mul(self.width).saturating_add(AGES)
     }
 
     fn prepare(&self, cell: &mut [u8], now: Time) -> bool {
@@ -192,11 +202,13 @@ impl Algorithm for SlidingLog {
             ages.prepend(charged);
             self.keep(cell, from, ages.list());
         }
+        // The instants above the quota, which another quota admitted, expire first.
+        let above = ages.list().len().saturating_sub(self.rpu);
         let expires_in = |age: Option<&u64>| age.map_or(Span::ZERO, |age| self.expires_in(*age, from, now));
         Verdict {
             admission: outcome,
             remaining: u64::try_from(self.rpu.saturating_sub(ages.list().len())).unwrap_or(0),
-            more_in: expires_in(ages.list().last()),
+            more_in: expires_in(ages.list().iter().rev().nth(above)),
             full_in: expires_in(ages.list().first()),
             charge: Charge {
                 cost: u64::try_from(charged).unwrap_or(0),

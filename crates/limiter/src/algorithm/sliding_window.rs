@@ -7,6 +7,8 @@
 //!                        now
 //! ```
 //!
+//! **Another quota** of the same unit and slices reads the same counts: what was used stays used.
+//!
 //! **Settling** charges the newest slice, until the sum is `rpu` plus the units to borrow.
 //!
 //! **Bound.** `rpu` in any span of `unit − unit / slices`; in a whole unit at most `2 · rpu`.
@@ -89,6 +91,11 @@ impl Algorithm for SlidingWindow {
     fn meaning(&self) -> String {
         let Ring { span_ns, len, .. } = self.ring;
         super::borrowed(format!("SW {} in {span_ns} ns by {len}", self.rpu), self.borrow)
+    }
+
+    fn form(&self) -> String {
+        let Ring { span_ns, len, .. } = self.ring;
+        format!("SW in {span_ns} ns by {len}")
     }
 
     fn size(&self) -> usize {

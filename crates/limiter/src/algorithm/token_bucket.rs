@@ -34,6 +34,13 @@
 //! steps back by more than [`MAX_SKEW`], such a bucket keeps the debt of its last charge: a clamp
 //! would make the debt as large as allowed.
 //!
+//! **Another quota.** The cell carries the quota of its last charge, and missing tokens come at the
+//! rate of that quota. A request under another quota takes the missing tokens over, rounded up by
+//! less than a nanosecond of refill, and its charge stores its own quota. A refusal stores its own
+//! rate if that is faster, so that nobody waits for tokens of a slow plan. With `start: empty` the
+//! tokens that the bucket holds are taken over, not those that it lacks. So under any sequence of
+//! quotas at most the largest `burst` plus `t` times the fastest rate pass.
+//!
 //! **Clocks.** A bucket may seem further from full than an empty one: a worker whose clock is ahead
 //! charged it, or the clock stepped back. Such debt up to [`MAX_SKEW`] stays. Clamping it would
 //! give away the difference between two workers' clocks at each request. Larger debt is clamped.
@@ -45,8 +52,8 @@ use super::rate::{Amount, Exact, Rate};
 use super::values::COLD_FACTOR;
 use super::warm_up::WarmUp;
 use super::{
-    Admission, Algorithm, AlgorithmKind, Charge, Deficit, EvictionRank, MAX_SKEW, MAX_WAIT, Parameters,
-    Quota, RESERVED_FOR, Reservation, Reserve, Settle, Verdict,
+    Admission, Algorithm, AlgorithmKind, Charge, EvictionRank, MAX_SKEW, MAX_WAIT, Parameters, Quota,
+    RESERVED_FOR, Reservation, Reserve, Settle, Verdict,
 };
 use crate::adapt::Adaptive;
 use diana_base::time::{Span, Time};
@@ -72,7 +79,7 @@ enum Start {
     Empty,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 struct TokenBucket {
     rate: Rate,
     burst: u64,
@@ -87,21 +94,102 @@ struct TokenBucket {
     /// How many units settling may charge below zero. `slack` includes them.
     borrow: u64,
     start: Start,
+    /// The numbers of this quota, as cells carry them.
+    numbers: Numbers,
 }
 
 /// The layout of a cell, little-endian. `full_at`: nanoseconds `u64`, fraction `u32`. The number of
-/// refunds `u32` and of clamps `u32`; both wrap. The latest instant of a charge `u64`. The number
-/// of reserved units `u32`.
-const SIZE: usize = 32;
+/// refunds `u32`, of clamps `u16` and of changes of rate `u16`; all wrap. The latest instant of a
+/// charge `u64`. The number of reserved units `u32`. The [`Numbers`] of the carried quota.
+const SIZE: usize = 48;
 const FRACTION: usize = 8;
 const REFUNDS: usize = 12;
+/// Clamps and changes together: the second stamp of a charge.
 const CLAMPS: usize = 16;
+const ONE_CHANGE: u32 = 1 << 16;
+/// The clamps: the stamp of a reservation, whose units are the same at any rate.
+const CLAMPS_ONLY: u32 = ONE_CHANGE - 1;
 const LATEST: usize = 20;
 const RESERVED: usize = 28;
+const NUMBERS: usize = 32;
+
+/// The numbers of a quota in a cell, little-endian: `rpu`, `unit` in ms, `burst`, and the units to
+/// borrow or, with the highest bit set, `max_wait` in ms; `u32` each. All are zero in a new cell,
+/// and in a cell that is only ever counted by one quota.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Numbers([u8; 16]);
+
+/// Marks a wait in [`Numbers`]. It is above the most units to borrow.
+const IS_WAIT: u32 = 1 << 31;
+
+impl Numbers {
+    fn new([rpu, unit_ms, burst, more]: [u32; 4]) -> Numbers {
+        Numbers(
+            (u128::from(rpu) | u128::from(unit_ms) << 32 | u128::from(burst) << 64 | u128::from(more) << 96)
+                .to_le_bytes(),
+        )
+    }
+
+    fn of(quota: Quota, burst: u64, max_wait: Span) -> Numbers {
+        let number = |number: u64| u32::try_from(number).unwrap_or(u32::MAX);
+        let wait = if max_wait > Span::ZERO { number(ms(max_wait)) | IS_WAIT } else { 0 };
+        Numbers::new([number(quota.rpu), number(ms(quota.unit)), number(burst), wait])
+    }
+
+    fn all(self) -> [u32; 4] {
+        let all = u128::from_le_bytes(self.0);
+        [all, all >> 32, all >> 64, all >> 96].map(|number| (number & u128::from(u32::MAX)) as u32)
+    }
+
+    fn borrowing(self, borrow: u64) -> Numbers {
+        let [rpu, unit_ms, burst, _] = self.all();
+        Numbers::new([
+            rpu,
+            unit_ms,
+            burst,
+            u32::try_from(borrow).unwrap_or(u32::MAX).min(IS_WAIT.saturating_sub(1)),
+        ])
+    }
+
+    /// The same numbers with room for what either quota may lack.
+    fn with_room_of(self, other: Numbers) -> Numbers {
+        let ([rpu, unit_ms, burst, more], [_, _, others_burst, others_more]) = (self.all(), other.all());
+        Numbers::new([rpu, unit_ms, burst.max(others_burst), more.max(others_more)])
+    }
+
+    /// The bucket with these numbers. `None` if no configuration has them.
+    fn bucket(self, start: Start) -> Option<TokenBucket> {
+        let [rpu, unit_ms, burst, more] = self.all();
+        let quota = Quota { rpu: rpu.into(), unit: Span::from_ms(unit_ms.into()) };
+        let (wait, borrow) = if more & IS_WAIT > 0 { (more ^ IS_WAIT, 0) } else { (0, more.into()) };
+        let max_wait = Span::from_ms(wait.into());
+        let is_allowed = (1..=Quota::MAX_RPU).contains(&quota.rpu)
+            && (Quota::MIN_UNIT..=Quota::MAX_UNIT).contains(&quota.unit)
+            && (1..=Quota::MAX_RPU).contains(&burst.into())
+            && max_wait <= MAX_WAIT
+            && borrow <= Quota::MAX_RPU
+            && years(quota, u64::from(burst).saturating_add(borrow)) <= LONGEST_FILL_YEARS;
+        is_allowed.then(|| {
+            let bucket = TokenBucket::new(Rate::of(quota), quota.unit, burst.into(), start, max_wait);
+            TokenBucket { numbers: self, ..bucket.borrowing(borrow) }
+        })
+    }
+}
+
+/// Whole milliseconds, as all spans of a configuration are.
+fn ms(span: Span) -> u64 {
+    span.as_ns().checked_div(1_000_000).unwrap_or(0)
+}
 
 /// A longer fill time is surely a mistake, and would overflow the arithmetic.
 const LONGEST_FILL_YEARS: u128 = 100;
 const YEAR_NS: u64 = 365 * 86_400 * 1_000_000_000;
+
+/// How many years `tokens` take to come, rounded up.
+fn years(quota: Quota, tokens: u64) -> u128 {
+    let a_year = u128::from(quota.rpu.max(1)).saturating_mul(YEAR_NS.into());
+    u128::from(tokens).saturating_mul(quota.unit.as_ns().into()).div_ceil(a_year)
+}
 
 impl TokenBucket {
     /// The bucket of a rule; with `warm_up` another algorithm around the same rate.
@@ -121,9 +209,7 @@ impl TokenBucket {
             None => Some(Span::ZERO),
         };
         let (burst, start, max_wait) = (burst?, start?, max_wait?);
-        let a_year = u128::from(quota.rpu.max(1)).saturating_mul(YEAR_NS.into());
-        let years = u128::from(burst).saturating_mul(quota.unit.as_ns().into()).div_ceil(a_year);
-        if years > LONGEST_FILL_YEARS {
+        if years(quota, burst) > LONGEST_FILL_YEARS {
             let why = format!(
                 "at {} per {} a `burst` of {burst} takes longer to fill than the {LONGEST_FILL_YEARS} years that are allowed",
                 quota.rpu, quota.unit
@@ -135,16 +221,30 @@ impl TokenBucket {
         }
         match warm_up {
             Some(node) => WarmUp::compile(node, quota, burst, start == Start::Empty, max_wait),
-            None => Some(Box::new(TokenBucket::new(Rate::of(quota), quota.unit, burst, start, max_wait))),
+            None => {
+                let bucket = TokenBucket::new(Rate::of(quota), quota.unit, burst, start, max_wait);
+                Some(Box::new(TokenBucket { numbers: Numbers::of(quota, burst, max_wait), ..bucket }))
+            }
         }
     }
+
+    /// A bucket that no other quota counts in.
 
     fn new(rate: Rate, unit: Span, burst: u64, start: Start, max_wait: Span) -> TokenBucket {
         // With this slack, the next token comes within one unit even from the deepest debt.
         let slack = rate.sub(Exact::whole(unit.as_ns()), rate.span_of(1)).min(Exact::whole(MAX_SKEW.as_ns()));
         let fill = rate.span_of(burst);
         let reach = rate.add(fill, Exact::whole(max_wait.as_ns()));
-        TokenBucket { rate, burst, fill, reach, capacity: rate.tokens_in(reach), slack, borrow: 0, start }
+        let (capacity, numbers) = (rate.tokens_in(reach), Numbers::default());
+        TokenBucket { rate, burst, fill, reach, capacity, slack, borrow: 0, start, numbers }
+    }
+
+    /// The same bucket, which settling may push so many units below empty.
+    fn borrowing(self, borrow: u64) -> TokenBucket {
+        let TokenBucket { rate, slack, .. } = self;
+        let slack = rate.add(rate.sub(slack, rate.span_of(self.borrow)), rate.span_of(borrow));
+        let numbers = if borrow == self.borrow { self.numbers } else { self.numbers.borrowing(borrow) };
+        TokenBucket { slack, borrow, numbers, ..self }
     }
 
     /// The instant at which the bucket is full. Foreign bytes may hold any fraction, so it is
@@ -156,6 +256,112 @@ impl TokenBucket {
     fn store(&self, cell: &mut [u8], full_at: Exact) {
         write(cell, 0, full_at.ns.to_le_bytes());
         write(cell, FRACTION, full_at.fraction.to_le_bytes());
+        write(cell, NUMBERS, self.numbers.0);
+    }
+
+    /// Whether the cell carries the same quota, or is new.
+    fn is_own(&self, cell: &[u8; SIZE]) -> bool {
+        cell.last_chunk() == Some(&self.numbers.0) || cell.last_chunk() == Some(&Numbers::default().0)
+    }
+
+    /// The bucket with the quota that the cell carries, if this is another one.
+    #[inline(never)]
+    fn other(&self, cell: &[u8]) -> Option<TokenBucket> {
+        let numbers = Numbers(*cell.get(NUMBERS..)?.first_chunk()?);
+        if numbers == self.numbers { None } else { numbers.bucket(self.start) }
+    }
+
+    /// The bucket with the quota that the cell carries.
+    fn carried(&self, cell: &[u8]) -> TokenBucket {
+        self.other(cell).unwrap_or(*self)
+    }
+
+    /// Whether tokens come faster than in the other bucket.
+    fn is_faster(&self, other: &TokenBucket) -> bool {
+        let product = |ns: u64, per: u32| u128::from(ns).saturating_mul(per.into());
+        product(self.rate.ns, other.rate.per) < product(other.rate.ns, self.rate.per)
+    }
+
+    /// Takes over a prepared cell of another bucket, with the tokens that it lacks now.
+    fn take_over(&self, other: &TokenBucket, cell: &mut [u8], now: Time) {
+        let (rate, instant) = (self.rate, Exact::whole(now.as_ns()));
+        let more = match self.start {
+            Start::Full => 0,
+            // The tokens that the bucket holds are those that the actor saved.
+            Start::Empty => self.burst.checked_signed_diff(other.burst).unwrap_or(0),
+        };
+        let lacking = other.rate.convert(other.rate.sub(other.full_at(cell), instant), more, rate);
+        let full_at = rate.add(instant, lacking);
+        let reserved = other.reserved(cell);
+        let full_at = if reserved < self.burst {
+            full_at
+        } else {
+            // More is reserved than this bucket holds, so it counts as spent.
+            self.store_reserved(cell, 0);
+            add_one(cell, CLAMPS);
+            rate.add(full_at, rate.span_of(reserved))
+        };
+        // A cell is new if this instant is zero.
+        self.store(cell, full_at.max(Exact::whole(1)));
+        if (other.rate.ns, other.rate.per) != (rate.ns, rate.per) {
+            write(cell, CLAMPS, u32_at(cell, CLAMPS).wrapping_add(ONE_CHANGE).to_le_bytes());
+        }
+    }
+
+    /// [`Algorithm::prepare`] of a cell that carries the quota of `other`.
+    #[inline(never)]
+    fn prepare_other(&self, other: &TokenBucket, cell: &mut [u8], now: Time) -> bool {
+        let is_changed = other.prepare_own(cell, now);
+        let is_faster = self.is_faster(other);
+        // A bucket saves tokens up to the carried burst, so a higher one is carried as well.
+        let saves_more = self.start == Start::Empty && self.burst > other.burst;
+        let rate = if is_faster { self.numbers } else { other.numbers };
+        let both = rate.with_room_of(if is_faster { other.numbers } else { self.numbers }).bucket(self.start);
+        debug_assert!(both.is_some(), "a bucket that fills no later than either");
+        match both.filter(|_| is_faster || saves_more) {
+            Some(both) => both.take_over(other, cell, now),
+            None => return is_changed,
+        }
+        true
+    }
+
+    /// [`Algorithm::step`] of a cell that carries the quota of `other`.
+    #[inline(never)]
+    fn step_other(&self, other: &TokenBucket, cell: &mut [u8; SIZE], now: Time, cost: u64) -> Verdict {
+        let any = Exact::whole(u64::MAX);
+        let mut taken = *cell;
+        self.take_over(other, &mut taken, now);
+        let verdict = self.step_own(&mut taken, now, cost, any);
+        if verdict.charge.cost > 0 {
+            *cell = taken;
+            return verdict;
+        }
+        // Nothing is charged, so the missing tokens still come at the carried rate.
+        let (mut looked, at_its_rate) = (*cell, self.at_rate_of(other));
+        at_its_rate.take_over(other, &mut looked, now);
+        let Verdict { admission, more_in, full_in, .. } = at_its_rate.step_own(&mut looked, now, cost, any);
+        let admission = match (verdict.admission, admission) {
+            (Admission::Refuse { retry_after: Some(_) }, refused @ Admission::Refuse { .. }) => refused,
+            (admission, _) => admission,
+        };
+        Verdict { admission, more_in, full_in, ..verdict }
+    }
+
+    /// The same bucket, into which tokens come at the rate of the other one.
+    fn at_rate_of(&self, other: &TokenBucket) -> TokenBucket {
+        let rate = other.rate;
+        let wait = self.rate.convert(self.rate.sub(self.reach, self.fill), 0, rate);
+        let fill = rate.span_of(self.burst);
+        TokenBucket { rate, fill, reach: rate.add(fill, wait), ..*self }
+    }
+
+    /// [`Algorithm::step`] of a cell that carries this quota. The cell lacks at most what comes in
+    /// `possible`.
+    fn step_own(&self, cell: &mut [u8; SIZE], now: Time, cost: u64, possible: Exact) -> Verdict {
+        match self.rate.per {
+            1 => self.step_in::<u64>(cell, now, cost, possible),
+            _ => self.step_in::<Exact>(cell, now, cost, possible),
+        }
     }
 
     /// The instant at which a bucket that is empty at `now` will be full.
@@ -203,7 +409,8 @@ impl TokenBucket {
         let ahead = u64_at(cell, 0).saturating_sub(now.as_ns());
         // Whole nanoseconds decide, except within the last one.
         let is_near = ahead < self.reach.ns.saturating_add(self.slack.ns);
-        is_near && self.borrow == 0 && self.start == Start::Full && self.reserved(cell) == 0
+        let is_simple = self.borrow == 0 && self.start == Start::Full && self.reserved(cell) == 0;
+        is_near && is_simple && self.is_own(cell)
     }
 
     /// The instant at which the bucket is full except for reserved units, and the number of
@@ -227,15 +434,14 @@ impl TokenBucket {
     }
 
     /// [`Algorithm::step`] in the arithmetic of the rate. All spans are relative to `now`.
-    fn step_in<A: Amount>(&self, cell: &mut [u8; SIZE], now: Time, cost: u64) -> Verdict {
+    fn step_in<A: Amount>(&self, cell: &mut [u8; SIZE], now: Time, cost: u64, possible: Exact) -> Verdict {
         let (rate, reserved) = (self.rate, self.reserved(cell));
         let (add, sub) = (|a, b| A::add(rate, a, b), |a, b| A::sub(rate, a, b));
         let instant = A::of(Exact::whole(now.as_ns()));
         let reserved_span = if reserved == 0 { A::default() } else { A::span_of(rate, reserved) };
         // How far ahead an empty bucket is full, and a bucket with its latest `full_at`.
         let (empty, latest) = (sub(A::of(self.fill), reserved_span), sub(A::of(self.reach), reserved_span));
-        let possible = add(A::of(self.reach), A::of(self.slack));
-        let before = sub(A::of(self.full_at(cell)), instant).min(possible);
+        let before = sub(A::of(self.full_at(cell)), instant).min(A::of(possible));
         let after = add(before, A::span_of(rate, cost.min(self.capacity)));
         let span = |amount: A| Span::from_ns(amount.exact().ceil());
         let (admission, ahead) = if cost > self.capacity {
@@ -277,47 +483,8 @@ impl TokenBucket {
         }
     }
 
-    /// The latest `full_at` that a request admitted at `now` may leave.
-    fn latest_full_at(&self, now: Time) -> Exact {
-        self.rate.add(Exact::whole(now.as_ns()), self.reach)
-    }
-}
-
-impl Algorithm for TokenBucket {
-    fn meaning(&self) -> String {
-        let start = match self.start {
-            Start::Full => "full",
-            Start::Empty => "empty",
-        };
-        // The wait is part of the text, because a bucket with a shorter wait would clamp the debt
-        // of one with a longer wait. The word "lent" is part of the stored layout.
-        let wait = self.rate.sub(self.reach, self.fill).ns;
-        let Rate { ns, per } = self.rate;
-        let meaning = format!("TB {per} in {ns} ns, {} from {start}, {wait} ns lent", self.burst);
-        super::borrowed(meaning, self.borrow)
-    }
-
-    fn size(&self) -> usize {
-        SIZE
-    }
-
-    fn shown(&self, _: Quota) -> Quota {
-        Quota { rpu: self.capacity, unit: Span::from_ns(self.rate.span_of(self.capacity).ceil()) }
-    }
-
-    fn may_wait(&self) -> bool {
-        self.reach > self.fill
-    }
-
-    fn without_waiting(&self) -> Option<Box<dyn Algorithm>> {
-        let Self { fill, burst, .. } = *self;
-        self.may_wait().then(|| Box::new(TokenBucket { reach: fill, capacity: burst, ..*self }) as Box<_>)
-    }
-
-    fn prepare(&self, cell: &mut [u8], now: Time) -> bool {
-        if self.is_valid(cell, now) {
-            return false;
-        }
+    /// [`Algorithm::prepare`] of a cell that carries this quota.
+    fn prepare_own(&self, cell: &mut [u8], now: Time) -> bool {
         let ((full_at, reserved), last) = (self.without_expired(cell, now), self.latest_possible(now));
         let is_too_far_ahead = self.rate.add(full_at, self.rate.span_of(reserved)) > last;
         let follows_clock = self.follows_clock(cell, now);
@@ -339,25 +506,9 @@ impl Algorithm for TokenBucket {
         new
     }
 
-    fn step(&self, cell: &mut [u8], now: Time, cost: u64) -> Verdict {
-        let mut short = [0; SIZE];
-        let cell = whole(cell, &mut short);
-        match self.rate.per {
-            1 => self.step_in::<u64>(cell, now, cost),
-            _ => self.step_in::<Exact>(cell, now, cost),
-        }
-    }
-
-    /// Without the charge the bucket would have been full earlier, and would have gained nothing
-    /// from then on. With the charge it kept gaining. The refund is reduced by this gain.
-    ///
-    /// Without the charge the bucket would have been full at `booked_at`. If another charge was
-    /// refunded since, that instant may be earlier, at the earliest the time of the charge. If the
-    /// bucket was clamped since, the charge may be gone already, and nothing is refunded. Nothing
-    /// is refunded either while later requests wait, because their turns were computed with the
-    /// charge.
-    fn refund(&self, cell: &mut [u8], now: Time, charge: Charge) {
-        self.prepare(cell, now);
+    /// [`Algorithm::refund`] in a prepared cell that carries this quota. A charge from before the
+    /// rate changed has another stamp, and is not refunded.
+    fn refund_own(&self, cell: &mut [u8], now: Time, charge: Charge) {
         let (refunds, clamps) = charge.stamp;
         if clamps != u32_at(cell, CLAMPS) {
             return;
@@ -385,14 +536,8 @@ impl Algorithm for TokenBucket {
         }
     }
 
-    fn parameters(&self) -> Parameters {
-        let max_wait = Span::from_ns(self.rate.sub(self.reach, self.fill).ns);
-        let slack = self.rate.sub(self.slack, self.rate.span_of(self.borrow));
-        Parameters::token_bucket(self.rate, self.burst, max_wait, self.start == Start::Empty, slack)
-            .borrowing(self.borrow)
-    }
-
-    fn eviction_rank(&self, cell: &[u8], now: Time) -> EvictionRank {
+    /// [`Algorithm::eviction_rank`] of a cell that carries this quota.
+    fn rank_own(&self, cell: &[u8], now: Time) -> EvictionRank {
         let (full_at, reserved) = self.without_expired(cell, now);
         let full_at = self.rate.add(full_at, self.rate.span_of(reserved)).min(self.latest_possible(now));
         let to_full = self.rate.sub(full_at, Exact::whole(now.as_ns()));
@@ -414,38 +559,114 @@ impl Algorithm for TokenBucket {
         }
     }
 
+    /// The latest `full_at` that a request admitted at `now` may leave.
+    fn latest_full_at(&self, now: Time) -> Exact {
+        self.rate.add(Exact::whole(now.as_ns()), self.reach)
+    }
+}
+
+impl Algorithm for TokenBucket {
+    fn meaning(&self) -> String {
+        let start = match self.start {
+            Start::Full => "full",
+            Start::Empty => "empty",
+        };
+        // The word "lent" is part of the stored layout.
+        let wait = self.rate.sub(self.reach, self.fill).ns;
+        let Rate { ns, per } = self.rate;
+        let meaning = format!("TB {per} in {ns} ns, {} from {start}, {wait} ns lent", self.burst);
+        super::borrowed(meaning, self.borrow)
+    }
+
+    /// Any two buckets that begin alike: the cell carries its quota.
+    fn form(&self) -> String {
+        match (self.start, self.numbers == Numbers::default()) {
+            (Start::Full, false) => "TB from full".into(),
+            (Start::Empty, false) => "TB from empty".into(),
+            (_, true) => self.meaning(),
+        }
+    }
+
+    fn size(&self) -> usize {
+        SIZE
+    }
+
+    fn shown(&self, _: Quota) -> Quota {
+        Quota { rpu: self.capacity, unit: Span::from_ns(self.rate.span_of(self.capacity).ceil()) }
+    }
+
+    fn may_wait(&self) -> bool {
+        self.reach > self.fill
+    }
+
+    fn without_waiting(&self) -> Option<Box<dyn Algorithm>> {
+        let Self { fill, burst, .. } = *self;
+        self.may_wait().then(|| Box::new(TokenBucket { reach: fill, capacity: burst, ..*self }) as Box<_>)
+    }
+
+    fn prepare(&self, cell: &mut [u8], now: Time) -> bool {
+        if self.is_valid(cell, now) {
+            return false;
+        }
+        match self.other(cell) {
+            None => self.prepare_own(cell, now),
+            Some(other) => self.prepare_other(&other, cell, now),
+        }
+    }
+
+    fn step(&self, cell: &mut [u8], now: Time, cost: u64) -> Verdict {
+        let mut short = [0; SIZE];
+        let cell = whole(cell, &mut short);
+        if !self.is_own(cell)
+            && let Some(other) = self.other(cell)
+        {
+            return self.step_other(&other, cell, now, cost);
+        }
+        self.step_own(cell, now, cost, self.rate.add(self.reach, self.slack))
+    }
+
+    /// Without the charge the bucket would have been full earlier, and would have gained nothing
+    /// from then on. With the charge it kept gaining. The refund is reduced by this gain.
+    ///
+    /// Without the charge the bucket would have been full at `booked_at`. If another charge was
+    /// refunded since, that instant may be earlier, at the earliest the time of the charge. If the
+    /// bucket was clamped since, the charge may be gone already, and nothing is refunded. Nothing
+    /// is refunded either while later requests wait, because their turns were computed with the
+    /// charge.
+    fn refund(&self, cell: &mut [u8], now: Time, charge: Charge) {
+        let bucket = self.carried(cell);
+        bucket.prepare_own(cell, now);
+        bucket.refund_own(cell, now, charge);
+    }
+
+    fn parameters(&self) -> Parameters {
+        let max_wait = Span::from_ns(self.rate.sub(self.reach, self.fill).ns);
+        let slack = self.rate.sub(self.slack, self.rate.span_of(self.borrow));
+        Parameters::token_bucket(self.rate, self.burst, max_wait, self.start == Start::Empty, slack)
+            .borrowing(self.borrow)
+    }
+
+    fn eviction_rank(&self, cell: &[u8], now: Time) -> EvictionRank {
+        let Some(other) = self.other(cell) else {
+            return self.rank_own(cell, now);
+        };
+        let mut cell = cell.to_vec();
+        other.prepare_own(&mut cell, now);
+        self.take_over(&other, &mut cell, now);
+        self.rank_own(&cell, now)
+    }
+
     fn as_reserve(&self) -> Option<&dyn Reserve> {
         (self.reach == self.fill).then_some(self)
     }
 
     /// A request that waits has its tokens for certain, so its bucket cannot settle.
     fn settling(&self, borrow: u64) -> Option<Box<dyn Algorithm>> {
-        let Self { rate, slack, .. } = *self;
-        let slack = rate.add(rate.sub(slack, rate.span_of(self.borrow)), rate.span_of(borrow));
-        (self.reach == self.fill).then(|| Box::new(TokenBucket { slack, borrow, ..*self }) as Box<_>)
+        (self.reach == self.fill).then(|| Box::new(self.borrowing(borrow)) as Box<_>)
     }
 
     fn as_settle(&self) -> Option<&dyn Settle> {
         (self.reach == self.fill).then_some(self)
-    }
-
-    /// Reserved units count as missing, because workers may still spend them.
-    fn deficit(&self, cell: &[u8], since: Time, now: Time) -> Option<Deficit> {
-        let rate = self.rate;
-        let at = Time::from_ns(u64_at(cell, LATEST)).min(now).max(since);
-        let (full_at, reserved) = self.without_expired(cell, at);
-        let full_at = rate.add(full_at, rate.span_of(reserved)).min(self.latest_possible(at));
-        let ns = rate.sub(full_at, Exact::whole(at.as_ns())).ceil();
-        Some(Deficit { at, ns, of_ns: self.fill.ns, penalty_ends: Time::ZERO })
-    }
-
-    fn begin_with(&self, cell: &mut [u8], deficit: Deficit) {
-        let Deficit { at, ns, of_ns, .. } = deficit;
-        let lacking_ns = u128::from(ns.min(of_ns)).saturating_mul(self.fill.ceil().into());
-        let lacking_ns = u64::try_from(lacking_ns.div_ceil(of_ns.max(1).into())).unwrap_or(u64::MAX);
-        let full_at = at.as_ns().saturating_add(lacking_ns).saturating_add(ns.saturating_sub(of_ns));
-        self.store(cell, Exact::whole(full_at));
-        write(cell, LATEST, at.as_ns().to_le_bytes());
     }
 
     /// The turn of a request that waits was computed with the limit at its arrival. So a bucket in
@@ -463,10 +684,14 @@ impl Algorithm for TokenBucket {
 
 impl Reserve for TokenBucket {
     fn reserve(&self, cell: &mut [u8], now: Time, amount: u64) -> Option<Reservation> {
+        if self.other(cell).is_some() {
+            return None;
+        }
         let reserved = self.reserved(cell).saturating_add(amount);
         let fits =
             reserved < self.burst && self.full_at_after(cell, now, reserved) <= self.full_at_if_empty(now);
         if fits {
+            self.store(cell, self.full_at(cell));
             self.store_reserved(cell, reserved);
             if Time::from_ns(u64_at(cell, LATEST)).since(now) > MAX_SKEW {
                 // The clock stepped back: earlier charges are no longer refunded.
@@ -475,17 +700,19 @@ impl Reserve for TokenBucket {
             }
             write(cell, LATEST, now.as_ns().max(u64_at(cell, LATEST)).to_le_bytes());
         }
-        let charge = Charge { cost: amount, at: now, booked_at: now, stamp: (0, u32_at(cell, CLAMPS)) };
+        let stamp = (0, u32_at(cell, CLAMPS) & CLAMPS_ONLY);
+        let charge = Charge { cost: amount, at: now, booked_at: now, stamp };
         fits.then_some(Reservation { charge, ..Reservation::default() })
     }
 
     /// Does nothing if the bucket was clamped since, or if the reservation expired: its units count
     /// as spent already.
     fn release(&self, cell: &mut [u8], now: Time, reservation: &Reservation) {
-        self.prepare(cell, now);
-        if reservation.charge.stamp.1 == u32_at(cell, CLAMPS) {
-            self.store_reserved(cell, self.reserved(cell).saturating_sub(reservation.charge.cost));
-            self.store(cell, self.full_at_after(cell, now, reservation.spent));
+        let bucket = self.carried(cell);
+        bucket.prepare_own(cell, now);
+        if reservation.charge.stamp.1 == u32_at(cell, CLAMPS) & CLAMPS_ONLY {
+            bucket.store_reserved(cell, bucket.reserved(cell).saturating_sub(reservation.charge.cost));
+            bucket.store(cell, bucket.full_at_after(cell, now, reservation.spent));
             write(cell, LATEST, now.as_ns().max(u64_at(cell, LATEST)).to_le_bytes());
         }
     }
@@ -494,6 +721,34 @@ impl Reserve for TokenBucket {
 impl Settle for TokenBucket {
     fn charge(&self, cell: &mut [u8], now: Time, cost: u64) -> Charge {
         self.prepare(cell, now);
+        if let Some(other) = self.other(cell) {
+            let mut taken = cell.to_vec();
+            self.take_over(&other, &mut taken, now);
+            let charge = self.charge_own(&mut taken, now, cost);
+            if charge.cost > 0 {
+                cell.copy_from_slice(&taken);
+            }
+            return charge;
+        }
+        self.charge_own(cell, now, cost)
+    }
+
+    /// The units that stay charged come first: without the others, the bucket would have been full
+    /// that much later than without the whole charge.
+    fn reduce(&self, cell: &mut [u8], now: Time, charge: Charge, cost: u64) {
+        let bucket = self.carried(cell);
+        bucket.prepare_own(cell, now);
+        let most = bucket.capacity.saturating_add(bucket.borrow);
+        let kept = Span::from_ns(bucket.rate.span_of(cost.min(most)).ns);
+        let (at, booked_at) = (charge.at.after(kept), charge.booked_at.after(kept));
+        let cost = charge.cost.saturating_sub(cost);
+        bucket.refund_own(cell, now, Charge { cost, at, booked_at, ..charge });
+    }
+}
+
+impl TokenBucket {
+    /// [`Settle::charge`] of a prepared cell that carries this quota.
+    fn charge_own(&self, cell: &mut [u8], now: Time, cost: u64) -> Charge {
         let rate = self.rate;
         let before = self.full_at(cell).max(Exact::whole(now.as_ns()));
         let deepest = rate.add(self.full_at_if_empty(now), rate.span_of(self.borrow));
@@ -505,14 +760,5 @@ impl Settle for TokenBucket {
         }
         let stamp = (u32_at(cell, REFUNDS), u32_at(cell, CLAMPS));
         Charge { cost, at: now, booked_at: Time::from_ns(before.ns), stamp }
-    }
-
-    /// The units that stay charged come first: without the others, the bucket would have been full
-    /// that much later than without the whole charge.
-    fn reduce(&self, cell: &mut [u8], now: Time, charge: Charge, cost: u64) {
-        let kept = Span::from_ns(self.rate.span_of(cost.min(self.capacity.saturating_add(self.borrow))).ns);
-        let (at, booked_at) = (charge.at.after(kept), charge.booked_at.after(kept));
-        let cost = charge.cost.saturating_sub(cost);
-        self.refund(cell, now, Charge { cost, at, booked_at, ..charge });
     }
 }

@@ -1,8 +1,6 @@
 //! What every algorithm does, and what some do besides.
 
-use super::{
-    Admission, Charge, Deficit, EvictionRank, Parameters, PenaltyParameters, Quota, Reservation, Verdict,
-};
+use super::{Admission, Charge, EvictionRank, Parameters, PenaltyParameters, Quota, Reservation, Verdict};
 use crate::adapt::Adaptive;
 use diana_base::time::{Span, Time};
 use diana_document::Fields;
@@ -47,6 +45,12 @@ pub trait Algorithm: Send + Sync {
     /// other rules have their own. The text is part of the store's layout and is the same in every
     /// build.
     fn meaning(&self) -> String;
+
+    /// The canonical text of what a cell holds. Algorithms of the same form count in the same cell:
+    /// the cell tells what was used, whatever the quota. So a changed quota keeps what was used.
+    fn form(&self) -> String {
+        self.meaning()
+    }
 
     /// The size of a cell in bytes.
     fn size(&self) -> usize;
@@ -129,16 +133,6 @@ pub trait Algorithm: Send + Sync {
     fn copied_at(&self, _cell: &[u8]) -> Option<Time> {
         None
     }
-
-    /// What the cell lacked when another quota replaced this one at `since`, or at its last charge
-    /// if that was later. `None` if the cell means nothing to another quota.
-    fn deficit(&self, _cell: &[u8], _since: Time, _now: Time) -> Option<Deficit> {
-        None
-    }
-
-    /// Initialises a cell of this quota so that it lacks the same proportion as `deficit`. It
-    /// rounds up, and debt beyond an empty cell keeps its duration.
-    fn begin_with(&self, _cell: &mut [u8], _deficit: Deficit) {}
 
     /// How refusals are counted toward a penalty. `None` if there is no penalty.
     fn as_penalize(&self) -> Option<&dyn Penalize> {

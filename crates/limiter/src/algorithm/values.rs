@@ -101,20 +101,6 @@ pub struct Charge {
     pub stamp: (u32, u32),
 }
 
-/// How much of its quota a cell lacked at an instant. [`super::Algorithm::begin_with`] takes the
-/// deficit over into the cell of another quota.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Deficit {
-    /// The instant of the measurement.
-    pub(crate) at: Time,
-    /// The time in which the missing quota would come back, and the time in which an empty cell
-    /// would fill, both in nanoseconds.
-    pub(crate) ns: u64,
-    pub(crate) of_ns: u64,
-    /// The end of the actor's penalty; zero without one.
-    pub(crate) penalty_ends: Time,
-}
-
 /// The lifetime of a reservation: a worker spends it for at most 100 ms.
 pub(crate) const RESERVED_FOR: Span = Span::from_ms(100);
 

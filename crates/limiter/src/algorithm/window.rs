@@ -10,6 +10,8 @@
 //! **Bound.** `rpu` in each window, so up to `2 · rpu` around a boundary: in any span `t` at most
 //! `(⌈t / unit⌉ + 1) · rpu`.
 //!
+//! **Another quota** of the same unit reads the same count: what was used stays used.
+//!
 //! **Settling** charges the window that counts at the end of the request, up to `rpu` plus the
 //! units to borrow. The debt ends with the window.
 //!
@@ -53,9 +55,9 @@ fn compile(_: &mut Fields, quota: Quota) -> Option<Box<dyn Algorithm>> {
 }
 
 impl Window {
-    /// The used units in the bytes of a cell, which may be foreign.
-    fn used(&self, cell: &[u8]) -> u64 {
-        u64::from(u32_at(cell, USED)).min(self.rpu.saturating_add(self.borrow))
+    /// The used units, possibly of a larger quota.
+    fn used(cell: &[u8]) -> u64 {
+        u32_at(cell, USED).into()
     }
 
     fn at(&self, now: Time) -> u64 {
@@ -70,7 +72,7 @@ impl Window {
     /// if a worker whose clock is ahead opened it.
     fn counting(&self, cell: &[u8], now: Time) -> (u64, u64) {
         let (current, stored) = (self.at(now), u64_at(cell, 0));
-        let used = self.used(cell);
+        let used = Self::used(cell);
         if stored < current {
             (current, 0)
         } else if self.is_too_far_ahead(stored, now) {
@@ -94,6 +96,10 @@ impl Algorithm for Window {
     fn meaning(&self) -> String {
         let meaning = format!("W {} in {} ns", self.rpu, self.unit_ns);
         super::borrowed(meaning, self.borrow)
+    }
+
+    fn form(&self) -> String {
+        format!("W in {} ns", self.unit_ns)
     }
 
     fn size(&self) -> usize {
@@ -143,7 +149,7 @@ impl Algorithm for Window {
     /// Refunds only into the window that was charged, and only if the cell was not clamped since.
     fn refund(&self, cell: &mut [u8], now: Time, charge: Charge) {
         self.prepare(cell, now);
-        let (window, used) = (u64_at(cell, 0), self.used(cell));
+        let (window, used) = (u64_at(cell, 0), Self::used(cell));
         if charge.booked_at == self.begins(window) && charge.stamp.1 == u32_at(cell, CLAMPS) {
             let used = u32::try_from(used.saturating_sub(charge.cost)).unwrap_or(u32::MAX);
             write(cell, USED, used.to_le_bytes());

@@ -54,69 +54,65 @@ impl PreviousGroup {
         ActorRules { own: &self.rules, group: &self.group, key }
     }
 
-    /// The counter whose state migrates to `rule`, and whether it counts the same. A rule with the
-    /// same cost, and then one with the same name, comes before others.
-    pub(super) fn source<'a>(
-        &'a self,
-        rule: &Rule,
-        counter: &Counter,
-        to: ActorRules<'a>,
-        key: &'a [u8],
-    ) -> Option<(bool, &'a Counter)> {
+    /// Migrates the states of `from`, a cell of this group, to `cell`, a cell of the group `to`. A
+    /// state without a source stays as it is.
+    fn migrate<'a>(&'a self, from: &[u8], to: ActorRules<'a>, key: &'a [u8], cell: &mut [u8]) {
+        let older = self.for_actor(key);
+        for (rule, counter) in to.counters() {
+            if let Some(source) = older.source_of((rule, counter), to, self.replacement)
+                && let Some((_, source)) = older.counters().nth(source)
+            {
+                let (to, from) = (counter.state_mut(cell), source.state(from));
+                to.iter_mut().zip(from).for_each(|(to, from)| *to = *from);
+            }
+        }
+    }
+}
+
+impl ActorRules<'_> {
+    /// The place of the rule in this previous group whose state becomes that of `rule` in `to`: the
+    /// rule with the same numbers. If one configuration certainly replaced the other, also a rule
+    /// with the same name, or one that is nowhere in `to`. The state has the same form.
+    pub(crate) fn source_of(
+        self,
+        rule: (&Rule, &Counter),
+        to: ActorRules,
+        replacement: Replacement,
+    ) -> Option<usize> {
+        let numbers = |rule: &Rule| rule.counters(self.group.role).default.salt;
+        let is_quota = |one: &Rule, other: &Rule| numbers(one) == numbers(other);
+        let is_name = |one: &Rule, other: &Rule| one.count_name() == other.count_name();
+        let is_in = |rules: ActorRules, one: &Rule| {
+            rules.own.iter().any(|other| is_quota(one, other) || is_name(one, other))
+        };
+        let (rule, counter) = rule;
         let (mut best, mut most) = (None, None);
-        for (older, other) in self.for_actor(key).counters() {
-            let same = other.salt == counter.salt;
-            let fits = Some((same, older.cost_name == rule.cost_name, older.name == rule.name));
-            // Most counters are not resized. Then the search in `to` is saved.
-            let is_resized = || {
-                self.replacement == Replacement::Certain
-                    && other.quota.unit == counter.quota.unit
-                    && other.algorithm.parameters().is_resized(&counter.algorithm.parameters())
-                    && !to.counters().any(|(_, counter)| counter.salt == other.salt)
-            };
-            if fits > most && (same || is_resized()) {
-                (best, most) = (Some((same, other)), fits);
+        for (at, (older, other)) in self.counters().enumerate() {
+            if counter.form == 0 || other.form != counter.form {
+                continue;
+            }
+            let (same_quota, same_name) = (is_quota(rule, older), is_name(rule, older));
+            let same_cost = older.cost_name == rule.cost_name;
+            let same_unit = other.quota.unit == counter.quota.unit;
+            let fits = Some((same_quota, same_cost, same_name, same_unit, older.name == rule.name));
+            let has_become = || same_name || !is_in(to, older) && !is_in(self, rule);
+            if fits > most && (same_quota || replacement == Replacement::Certain && has_become()) {
+                (best, most) = (Some(at), fits);
             }
         }
         best
     }
 
-    /// Migrates the states of `from`, a cell of this group, to `cell`, a cell of the group `to`. A
-    /// state without a source stays as it is.
-    fn migrate<'a>(&'a self, from: &[u8], to: ActorRules<'a>, key: &'a [u8], cell: &mut [u8], now: Time) {
-        for (rule, counter) in to.counters() {
-            let state = counter.state_mut(cell);
-            let Some((same, older)) = self.source(rule, counter, to, key) else {
-                continue;
-            };
-            let from = older.state(from);
-            if same {
-                state.iter_mut().zip(from).for_each(|(to, from)| *to = *from);
-            } else if is_used(from)
-                && let Some(deficit) = older.algorithm.deficit(from, self.since, now)
-            {
-                counter.algorithm.begin_with(state, deficit);
-            }
-        }
-    }
-}
-
-/// Whether the state was ever charged.
-fn is_used(state: &[u8]) -> bool {
-    state.iter().any(|byte| *byte != 0)
-}
-
-impl ActorRules<'_> {
-    /// A hash of the overrides; 0 without any.
-    pub(super) fn overrides(self) -> u64 {
-        let others = |rule: &Arc<Rule>| {
+    /// A hash of the actors that count in another cell; 0 without any.
+    pub(super) fn aparts(self) -> u64 {
+        let aparts = |rule: &Arc<Rule>| {
             let counters = rule.counters(self.group.role);
             let offset = u64::try_from(counters.default.offset).unwrap_or(0);
-            Some(counters.others())
-                .filter(|others| *others > 0)
-                .map_or(0, |others| mix(others.wrapping_add(offset)))
+            Some(counters.aparts())
+                .filter(|aparts| *aparts > 0)
+                .map_or(0, |aparts| mix(aparts.wrapping_add(offset)))
         };
-        self.own.iter().map(others).fold(0, u64::wrapping_add)
+        self.own.iter().map(aparts).fold(0, u64::wrapping_add)
     }
 
     /// The longest time until a cell that is used up at `now` is like a new one, for any actor.
@@ -136,6 +132,11 @@ impl ActorRules<'_> {
         }
         longest
     }
+}
+
+/// Whether the state was ever charged.
+fn is_used(state: &[u8]) -> bool {
+    state.iter().any(|byte| *byte != 0)
 }
 
 impl GroupMigration {
@@ -207,7 +208,7 @@ impl GroupMigration {
             let successor = next.checked_sub(1).and_then(|next| before.get(next));
             let successor = successor.map_or(to, |successor| successor.for_actor(to.key));
             let mut migrated = vec![0; successor.group.table.cell_size()];
-            previous.migrate(&older, successor, to.key, &mut migrated, now);
+            previous.migrate(&older, successor, to.key, &mut migrated);
             older = migrated;
         }
         let mut changed = false;

@@ -1,5 +1,6 @@
-//! Migration: an actor's cell starts with the actor's states under previous configurations. A rule
-//! that counts the same keeps its state. A bucket whose quota changed keeps its level.
+//! Migration: an actor's cell starts with the actor's states under previous configurations. What a
+//! rule has counted stays counted, whatever its quota. A rule that keeps its place in the cell needs
+//! no migration.
 //!
 //! ```text
 //!   this policy's group             ── since ──  the previous one  ── since ──  the one before
@@ -156,15 +157,13 @@ impl Previous {
         let rules = older.own(&self.rules).to_vec();
         let first = PreviousGroup { group: Arc::clone(older), rules, since: now, replacement };
         let (to, from) = (group.for_actor(&policy.rules, &[]), first.for_actor(&[]));
-        let overrides = (to.overrides(), from.overrides());
-        if overrides == (0, 0)
-            && !to.counters().any(|(rule, counter)| first.source(rule, counter, to, &[]).is_some())
-        {
+        let aparts = (to.aparts(), from.aparts());
+        if aparts == (0, 0) && !to.counters().any(|rule| from.source_of(rule, to, replacement).is_some()) {
             return None;
         }
         let earlier =
             self.migrations.get(older.id).and_then(Option::as_ref).filter(|migration| now < migration.ends);
-        if overrides.0 == overrides.1 && older.table.is(&group.table) {
+        if aparts.0 == aparts.1 && older.table.is(&group.table) {
             // Nothing has changed for this group.
             return earlier.cloned();
         }

@@ -8,7 +8,7 @@
 
 use crate::algorithm::Charge;
 use crate::cells::store::Store;
-use crate::cells::{Context, Events, GroupMigration, update, update_or_create};
+use crate::cells::{Context, Events, GroupMigration, Replacement, update, update_or_create};
 use crate::global::{GlobalCharge, Settlement};
 use crate::policy::{ActorRules, Counter, GroupIndex, Measures, Owed, Policy, Rule, RuleId, Usage};
 use diana_base::time::{Span, Time};
@@ -93,7 +93,7 @@ impl Charged {
                 |copied: Option<Time>| copied.map_or(since, |at| at.after(Span::from_ns(1)).min(since));
             let refunds = |copied: &dyn Fn(&Counter) -> Option<Time>| -> Vec<Charge> {
                 let rules = to.counters();
-                rules.map(|to| self.refundable(which, from, to, until(copied(to.1)))).collect()
+                rules.map(|rule| self.refundable(which, from, (to, rule), until(copied(rule.1)))).collect()
             };
             if refunds(&|_| None).iter().any(|charge| charge.cost > 0) {
                 update(to.group, hash, context, events, &|cell, now| {
@@ -110,12 +110,12 @@ impl Charged {
         &self,
         which: Refund,
         from: ActorRules,
-        (rule, counter): (&Rule, &Counter),
+        (to, rule): (ActorRules, (&Rule, &Counter)),
         until: Time,
     ) -> Charge {
-        let own = from.counters().zip(&self.charges).filter(|((_, own), _)| own.salt == counter.salt);
-        let charge = own.max_by_key(|((own, _), _)| own.name == rule.name).map(|(_, charge)| *charge);
-        let ends = which == Refund::All || counter.algorithm.ends_with_request();
+        let source = from.source_of(rule, to, Replacement::Certain);
+        let charge = source.and_then(|source| self.charges.get(source)).copied();
+        let ends = which == Refund::All || rule.1.algorithm.ends_with_request();
         charge.filter(|charge| ends && charge.at < until).unwrap_or_default()
     }
 }

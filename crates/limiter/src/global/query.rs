@@ -176,10 +176,8 @@ impl GlobalGroup {
             let after = |penalty: PenaltyParameters| if mode.decides() { penalty.after } else { 0 };
             let penalty = counter.algorithm.as_penalize().map(Penalize::parameters);
             let parameters = counter.algorithm.parameters();
-            // The rule is part of the name of an override's count: another rule may have the same
-            // override.
-            let own = compiled.primary.default.salt;
-            let name = [self.name, own, counter.salt, *ordinal | parameters.layout()];
+            // All quotas of a rule with states of one form count together.
+            let name = [self.name, compiled.count_name(), counter.form, *ordinal | parameters.layout()];
             let leaves_headroom = demand.is_some_and(|demand| demand.leaves_headroom);
             queries.push(RuleQuery {
                 rule,

@@ -216,7 +216,7 @@ impl Builder {
             identities.resize(quotas.len(), identity);
         }
         let (rules, plans): (Vec<_>, Vec<_>) = quotas.into_iter().unzip();
-        let ordinals = ordinals(limit, &rules, &plans, &names);
+        let ordinals = ordinals(limit, &rules, &plans, &names, &identities);
         let each = rules.into_iter().zip(plans).zip(ordinals).zip(names).zip(identities);
         for ((((rule, plans), ordinal), cost_name), identity) in each {
             let meaning = self.meaning(limit, &rule, plans.as_ref(), cost_name);
@@ -303,8 +303,8 @@ impl Builder {
         self.groups = id.saturating_add(1);
         let GroupActors { actors, missing, rules } = actors;
         let mut size = 0usize;
-        // How each rule counts, and where. Another quota changes this text, so its actors get new
-        // cells and the old cells stay.
+        // How each rule counts, and where. If this text changes, actors get new cells, which begin
+        // with what was used. So configurations that differ in a quota count side by side.
         let mut layout = Vec::new();
         let own = self.rules.get_mut(rules.clone());
         debug_assert!(own.is_some(), "the rules of another policy");
@@ -317,7 +317,7 @@ impl Builder {
             let counters = rule.counters_mut(role);
             let bytes = counters.size();
             layout.push(format!("{bytes} {}", counters.default.algorithm.meaning()));
-            counters.all_mut().for_each(|counter| counter.offset = size);
+            counters.all_mut().for_each(|counter| (counter.offset, counter.size) = (size, bytes));
             size = size.saturating_add(bytes);
         }
         let counters = || own.iter().flat_map(|rule| rule.counters(role).all());

@@ -49,16 +49,18 @@ pub(crate) fn ordinals(
     rules: &[RuleDraft],
     plans: &[Option<RulePlans>],
     cost_names: &[u64],
+    identities: &[u64],
 ) -> Vec<u64> {
     let mut alike = Vec::new();
-    for (at, ((rule, plans), cost_name)) in rules.iter().zip(plans).zip(cost_names).enumerate() {
+    let each = rules.iter().zip(plans).zip(cost_names).zip(identities);
+    for (at, (((rule, plans), cost_name), identity)) in each.enumerate() {
         if let Some(global) = &rule.global {
             let name = Hasher::name(rule.actors_name(limit).as_bytes());
             let Counters { default: counter, .. } = &rule.counters;
             let plans = RulePlans::order(plans.as_ref());
             let headroom = rule.counters.headroom();
             let order = (rule.counters.others(), global.kind(), plans, *cost_name, headroom);
-            alike.push(((name, counter.salt), order, at));
+            alike.push(((name, *identity, counter.salt), order, at));
         }
     }
     sort::sort_by_key(&mut alike, |rule| *rule);

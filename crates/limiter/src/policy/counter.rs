@@ -41,10 +41,12 @@ pub struct Counter {
     pub headroom: Headroom,
     /// The hash of [`Algorithm::meaning`].
     pub(crate) salt: u64,
+    /// The hash of [`Algorithm::form`]; 0 without a state.
+    pub(crate) form: u64,
     /// Where the state begins in the group's cell, in bytes.
     pub(crate) offset: usize,
-    /// [`Algorithm::size`], without a virtual call at each access to the state.
-    size: usize,
+    /// The size of the state in bytes: that of the rule, once it has its place.
+    pub(super) size: usize,
 }
 
 impl Counter {
@@ -54,6 +56,7 @@ impl Counter {
     pub fn new(quota: Quota, algorithm: Box<dyn Algorithm>) -> Counter {
         let salt = Hasher::name(algorithm.meaning().as_bytes());
         let (shown, size) = (algorithm.shown(quota), algorithm.size());
+        let form = if size == 0 { 0 } else { Hasher::name(algorithm.form().as_bytes()) };
         let is_share = algorithm.headroom_of_share().is_some();
         let moves = is_share || algorithm.as_adaptive().is_some();
         Counter {
@@ -64,14 +67,16 @@ impl Counter {
             lease: 0,
             headroom: if is_share { Headroom::Share } else { Headroom::default() },
             salt,
+            form,
             offset: 0,
             size,
         }
     }
 
-    /// Replaces the algorithm. The salt stays, so the actors keep their cells.
+    /// Replaces the algorithm by one of the same form, so the actors keep their cells.
     pub(crate) fn replace(&mut self, algorithm: Box<dyn Algorithm>) {
-        (self.shown, self.size) = (algorithm.shown(self.quota), algorithm.size());
+        debug_assert_eq!(algorithm.form(), self.algorithm.form());
+        self.shown = algorithm.shown(self.quota);
         self.algorithm = algorithm;
     }
 
@@ -138,11 +143,25 @@ impl Counters {
         self.overrides.values_mut().iter_mut().chain([&mut self.default])
     }
 
-    /// The override of this actor value, if it counts differently from the default.
-    pub(crate) fn other(&self, value: &[u8]) -> Option<&Counter> {
+    /// The override of this actor value, if its state means nothing to the default quota. The actor
+    /// then counts in another cell.
+    pub(crate) fn apart(&self, value: &[u8]) -> Option<&Counter> {
         if self.overrides.is_empty() {
             return None;
         }
+        self.overrides.get(value).filter(|counter| ![0, self.default.form].contains(&counter.form))
+    }
+
+    /// A hash of the actors that count in another cell; 0 without any.
+    pub(crate) fn aparts(&self) -> u64 {
+        let of =
+            |value: &[u8]| self.apart(value).map(|counter| [&counter.form.to_le_bytes(), value].concat());
+        let hashes = self.overrides.keys().filter_map(of).map(|text| Hasher::name(&text));
+        hashes.fold(0, u64::wrapping_add)
+    }
+
+    /// The override of this actor value, if its quota is not the default one.
+    fn other(&self, value: &[u8]) -> Option<&Counter> {
         self.overrides.get(value).filter(|counter| counter.salt != self.default.salt)
     }
 

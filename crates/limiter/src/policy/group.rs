@@ -162,13 +162,14 @@ impl<'a> ActorRules<'a> {
         self.own.iter().map(move |rule| (&**rule, rule.counters(role).of(key)))
     }
 
-    /// The actor's hash. An override changes the hash, so that the actor counts in another cell.
+    /// The actor's hash. An override whose state has another form changes the hash, so that the
+    /// actor counts in another cell.
     pub(crate) fn hash(self, hasher: &Hasher) -> u64 {
         let mut hash = hasher.hash(self.key);
         if let Some(value) = self.key.strip_prefix(&[BY_VALUE]) {
             for rule in self.own {
-                if let Some(counter) = rule.counters(self.group.role).other(value) {
-                    hash ^= mix(counter.salt.wrapping_add(u64::try_from(counter.offset).unwrap_or(0)));
+                if let Some(counter) = rule.counters(self.group.role).apart(value) {
+                    hash ^= mix(counter.form.wrapping_add(u64::try_from(counter.offset).unwrap_or(0)));
                 }
             }
         }

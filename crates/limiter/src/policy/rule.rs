@@ -6,6 +6,7 @@ use super::enforce::{Enforce, RolloutHash};
 use super::missing::BY_VALUE;
 use super::plans::{Effect, PlanId, RulePlans};
 use crate::algorithm::Quota;
+use diana_base::prng::mix;
 use diana_base::time::Span;
 use std::sync::Arc;
 
@@ -36,7 +37,8 @@ pub struct Rule {
     /// Whether a global store counts the rule.
     pub(crate) is_global: bool,
     pub(crate) enforce: Enforce,
-    /// What decides for which actors a part is enforced: see `RuleDraft::identity`.
+    /// See `RuleDraft::identity`. It decides for which actors a part is enforced, and names the
+    /// rule's counts: [`Rule::count_name`].
     pub(crate) identity: u64,
     pub(crate) reject_delay: Span,
     /// What each request costs on arrival, in units. 0 charges nothing, and refuses if not one unit
@@ -96,6 +98,13 @@ impl Rule {
     #[inline]
     pub(crate) fn enforces(&self, actor: RolloutHash) -> bool {
         self.enforce.includes(self.identity, actor)
+    }
+
+    /// What names the rule's counts in its group, in a global store and when the document changes. A
+    /// rule that the document names keeps its counts when its numbers change.
+    pub(crate) fn count_name(&self) -> u64 {
+        let other_plan = self.is_of_plan().then(|| mix(self.primary.default.salt));
+        self.identity ^ other_plan.unwrap_or(0)
     }
 
     /// The quota for actors without an override, and its algorithm.

@@ -1,0 +1,314 @@
+//! One cell under several quotas in turn: what was used stays used.
+
+use super::models::{Bucket, Log, Queue, Reference, Slices};
+use super::schedule::{Event, Run, astray, begins, onward, retry_after, within};
+use super::subject::{
+    LONGEST_FILL_NS, Rule, cases, concurrency, leaky_bucket, log, power, quotas, sliding_log, sliding_window,
+    token_bucket, window,
+};
+use diana_base::time::{Span, Time};
+use diana_limiter::algorithm::{Admission, Algorithm, Quota, Reservation};
+use proptest::prelude::*;
+use proptest::sample::select;
+use std::rc::Rc;
+
+/// Rules whose states have one form, and the bound on what they admit together.
+#[derive(Debug)]
+struct Family {
+    rules: Vec<Rule>,
+    bound: Box<dyn Reference>,
+}
+
+/// A cell of a family, which one of its quotas counts at a time.
+#[derive(Clone)]
+struct Shared {
+    algorithms: Vec<Rc<dyn Algorithm>>,
+    run: Run,
+}
+
+impl Shared {
+    fn new(family: &Family, begin: u64) -> Shared {
+        let algorithms: Vec<_> = family.rules.iter().map(Rule::compile).collect();
+        let forms: Vec<String> = algorithms.iter().map(|algorithm| algorithm.form()).collect();
+        assert!(forms.iter().all(|form| *form == forms[0]), "{forms:?}");
+        let mut run = Run::new(&family.rules[0], begin);
+        run.cell = vec![0; algorithms.iter().map(|algorithm| algorithm.size()).max().unwrap()];
+        Shared { algorithms, run }
+    }
+
+    /// The cell as the quota at this place counts it.
+    fn under(&mut self, place: usize) -> &mut Run {
+        self.run.algorithm = Rc::clone(&self.algorithms[place % self.algorithms.len()]);
+        &mut self.run
+    }
+}
+
+/// Whole milliseconds, as in every configuration.
+fn in_ms(quota: Quota) -> Quota {
+    Quota { unit: Span::from_ms((quota.unit.as_ns() / 1_000_000).max(1)), ..quota }
+}
+
+/// Two to four of these.
+fn several<T: std::fmt::Debug>(one: impl Strategy<Value = T>) -> impl Strategy<Value = Vec<T>> {
+    prop::collection::vec(one, 2..5)
+}
+
+/// The fastest of these rates.
+fn fastest(quotas: impl Iterator<Item = Quota>) -> Quota {
+    let slower = |a: &Quota, b: &Quota| {
+        let rate = |quota: &Quota, other: &Quota| u128::from(quota.rpu) * u128::from(other.unit.as_ns());
+        rate(a, b).cmp(&rate(b, a))
+    };
+    quotas.max_by(slower).unwrap()
+}
+
+fn buckets() -> BoxedStrategy<Family> {
+    let near = (1..=40_u64, select(vec![1_000, 1_001, 60_000]))
+        .prop_map(|(rpu, ms)| Quota { rpu, unit: Span::from_ms(ms) });
+    let quota = prop_oneof![quotas().prop_map(in_ms).boxed(), near.boxed()];
+    let one = (quota, prop_oneof![1..=9_u64, log(1_000_000)]).prop_map(|(quota, burst)| {
+        let most = LONGEST_FILL_NS * u128::from(quota.rpu) / u128::from(quota.unit.as_ns());
+        (quota, burst.min(u64::try_from(most).unwrap_or(u64::MAX)).max(1))
+    });
+    let fits = |(quota, burst): &(Quota, u64)| {
+        u128::from(*burst) * u128::from(quota.unit.as_ns()) <= LONGEST_FILL_NS * u128::from(quota.rpu)
+    };
+    (several(one.prop_filter("a fill time that is allowed", fits)), any::<bool>())
+        .prop_map(|(all, full)| {
+            let (quota, burst) =
+                (fastest(all.iter().map(|one| one.0)), all.iter().map(|one| one.1).max().unwrap());
+            let rule = |(quota, burst)| token_bucket((quota, Some(burst), full));
+            let bound = Box::new(Bucket::new(quota, burst, full, Span::ZERO));
+            Family { rules: all.into_iter().map(rule).collect(), bound }
+        })
+        .boxed()
+}
+
+fn queues() -> BoxedStrategy<Family> {
+    let one = (quotas().prop_map(in_ms), 0..=9_u64, prop_oneof![Just(None), (0..9_000_u64).prop_map(Some)]);
+    several(one)
+        .prop_map(|all| {
+            let rules: Vec<Rule> = all
+                .into_iter()
+                .map(|(quota, queue, wait)| leaky_bucket(quota, Some(queue), wait.map(Span::from_ms)))
+                .collect();
+            let bound = Queue::new(fastest(rules.iter().map(|rule| rule.quota)), 1_000_000_000, None);
+            Family { rules, bound: Box::new(bound) }
+        })
+        .boxed()
+}
+
+/// Rules that count units of the same time.
+fn counts() -> BoxedStrategy<Family> {
+    let unit = || quotas().prop_map(|quota| in_ms(quota).unit);
+    let few = || prop_oneof![2 => 1..=12_u64, 1 => 1..=128_u64];
+    let many = || prop_oneof![2 => 1..=12_u64, 1 => log(Quota::MAX_RPU)];
+    let most = |all: &[u64]| *all.iter().max().unwrap();
+    prop_oneof![
+        (unit(), several(many())).prop_map(move |(unit, all)| Family {
+            bound: Box::new(Slices::new(most(&all), unit, 1, 1)),
+            rules: all.into_iter().map(|rpu| window(Quota { rpu, unit })).collect(),
+        }),
+        (unit(), several(many()), 2..=12_u64).prop_map(move |(unit, all, slices)| Family {
+            bound: Box::new(Slices::new(most(&all), unit, slices, slices)),
+            rules: all.into_iter().map(|rpu| sliding_window(Quota { rpu, unit }, Some(slices))).collect(),
+        }),
+        (unit(), several(few())).prop_map(move |(unit, all)| Family {
+            bound: Box::new(Log::new(Quota { rpu: most(&all), unit })),
+            rules: all.into_iter().map(|rpu| sliding_log(Quota { rpu, unit })).collect(),
+        }),
+        (1_000..90_000_u64, several(many())).prop_map(move |(hold, all)| Family {
+            bound: Box::new(Slices::new(most(&all), Span::from_ms(hold), 8, 9)),
+            rules: all.into_iter().map(|rpu| concurrency(rpu, Some(Span::from_ms(hold)))).collect(),
+        }),
+    ]
+    .boxed()
+}
+
+fn families() -> impl Strategy<Value = Family> {
+    prop_oneof![3 => buckets(), 1 => queues(), 3 => counts()]
+}
+
+/// Missing tokens are rounded up when another rate takes them over.
+fn later(span: Span) -> Span {
+    Span::from_ns(span.as_ns().saturating_add(2))
+}
+
+/// Which quota each arrival asks.
+fn turns() -> impl Strategy<Value = Vec<usize>> {
+    prop::collection::vec(0..4_usize, 24)
+}
+
+/// A charge that may be refunded: after how many arrivals, and under which quota.
+fn refunds() -> impl Strategy<Value = Vec<Option<(usize, usize)>>> {
+    prop::collection::vec(prop::option::of((0..6_usize, 0..4_usize)), 24)
+}
+
+proptest! {
+    #![proptest_config(cases(400))]
+
+    /// For any sequence of quotas, no more passes than under the largest burst and the fastest rate.
+    #[test]
+    fn alternating_quotas_admit_no_more_than_the_largest(
+        family in families(), begin in begins(), arrivals in prop_oneof![onward().boxed(), astray().boxed()],
+        turns in turns(), refunds in refunds(),
+    ) {
+        let mut shared = Shared::new(&family, begin);
+        let mut events: Vec<Option<Event>> = Vec::new();
+        for (at, arrival) in arrivals.iter().enumerate() {
+            events.push(Some(shared.under(turns[at]).arrive(arrival)));
+            for (earlier, refund) in refunds.iter().enumerate().take(at + 1) {
+                let Some((after, place)) = refund else { continue };
+                if let Some(event) = events[earlier].filter(|_| earlier + after == at) {
+                    shared.under(*place).refund(&event);
+                    events[earlier] = None;
+                }
+            }
+        }
+        let kept: Vec<Event> = events.into_iter().flatten().collect();
+        within(&*family.bound, &kept)?;
+    }
+
+    /// Reading, refusing and ranking under a quota changes nothing that another quota sees, except
+    /// that missing tokens come at the faster rate.
+    #[test]
+    fn an_operation_that_charges_nothing_changes_nothing_for_another_quota(
+        family in families(), begin in begins(), arrivals in onward(), turns in turns(), (a, b) in (0..4_usize, 0..4_usize),
+    ) {
+        let mut shared = Shared::new(&family, begin);
+        for (arrival, turn) in arrivals.iter().zip(&turns) {
+            shared.under(*turn).arrive(arrival);
+        }
+        let mut looked = shared.clone();
+        let run = looked.under(b);
+        let _ = run.algorithm.eviction_rank(&run.cell, Time::from_ns(run.now));
+        let rest = run.ask(0).verdict.remaining;
+        prop_assert!(!run.ask(rest + 1).verdict.admits());
+        let (before, after) = (shared.under(a).look(), looked.under(a).look());
+        prop_assert!(after.remaining <= before.remaining && after.remaining + 1 >= before.remaining);
+        prop_assert!(after.full_in <= later(before.full_in), "{:?} {:?}", before, after);
+        let all = before.remaining + 1;
+        let waits = [shared.under(a).probe(0, all), looked.under(a).probe(0, all)];
+        if let [Admission::Refuse { retry_after: Some(wait) }, Admission::Refuse { retry_after: Some(then) }] =
+            waits.map(|verdict| verdict.admission)
+        {
+            prop_assert!(then <= later(wait), "{:?} {:?}", wait, then);
+        }
+    }
+
+    /// A refusal tells exactly when the same request passes, whichever quota charged the cell.
+    #[test]
+    fn waits_are_exact_under_any_quota(
+        family in families(), begin in begins(), arrivals in onward(), turns in turns(), place in 0..4_usize, part in 0.0..=1.0,
+    ) {
+        let mut shared = Shared::new(&family, begin);
+        for (arrival, turn) in arrivals.iter().zip(&turns) {
+            shared.under(*turn).arrive(arrival);
+        }
+        let capacity = family.rules[place % family.rules.len()].capacity;
+        let run = shared.under(place);
+        run.prepare();
+        let rest = run.look().remaining;
+        for cost in [1, power(capacity, part), rest, rest + 1, capacity] {
+            let verdict = run.probe(0, cost);
+            let wait = retry_after(&verdict).as_ns();
+            if verdict.admits() {
+                prop_assert!(cost <= rest);
+            } else if cost <= capacity {
+                prop_assert!(wait > 0 && cost > rest);
+                prop_assert!(!run.probe(wait - 1, cost).admits());
+                prop_assert!(run.probe(wait, cost).admits());
+            }
+        }
+    }
+
+    /// What one quota has left more than another is the difference of what they admit.
+    #[test]
+    fn a_raised_quota_frees_exactly_the_difference(
+        family in prop_oneof![buckets(), counts()], begin in begins(), arrivals in onward(), (a, b) in (0..4_usize, 0..4_usize),
+    ) {
+        let mut shared = Shared::new(&family, begin);
+        for arrival in &arrivals {
+            shared.under(a).arrive(arrival);
+        }
+        let capacity = |place: usize| family.rules[place % family.rules.len()].capacity;
+        let left = shared.under(a).look().remaining;
+        let is_saved = family.rules[0].json.contains("empty");
+        let raised = if is_saved { left.min(capacity(b)) } else { (left + capacity(b)).saturating_sub(capacity(a)) };
+        let seen = shared.under(b).look().remaining;
+        if capacity(b) >= capacity(a) || left > 0 {
+            prop_assert!(seen <= raised && seen + 1 >= raised, "{} of {}", seen, raised);
+        }
+    }
+
+    /// Workers hold reservations under one quota while others charge, and return them late.
+    #[test]
+    fn reservations_admit_no_more_under_alternating_quotas(
+        family in buckets(), begin in begins(), arrivals in onward(), turns in turns(),
+        held in prop::collection::vec((0..4_usize, 1..20_u64, 0.0..=1.0_f64, 0..3_usize), 24),
+    ) {
+        let mut shared = Shared::new(&family, begin);
+        let (mut events, mut open): (Vec<Event>, Vec<(usize, Reservation, usize)>) = (Vec::new(), Vec::new());
+        for (at, (arrival, (place, amount, part, later))) in arrivals.iter().zip(held).enumerate() {
+            let event = shared.under(turns[at]).arrive(arrival);
+            events.push(event);
+            let run = shared.under(turns[at]);
+            let now = Time::from_ns(run.now);
+            let reserve = run.algorithm.clone();
+            let reserve = reserve.as_reserve().expect("no waiting");
+            if let Some(mut reservation) = reserve.reserve(&mut run.cell, now, amount) {
+                // The worker spends at once, before the clock moves on.
+                let spent = (amount as f64 * part) as u64;
+                if spent > 0 && reservation.spend(spent) {
+                    events.push(Event { cost: spent, verdict: run.look(), ..event });
+                }
+                open.push((at + later, reservation, place));
+            }
+            let now = Time::from_ns(shared.run.now);
+            for (_, reservation, place) in open.extract_if(.., |(due, ..)| *due <= at) {
+                let run = shared.under(place);
+                let reserve = run.algorithm.clone();
+                reserve.as_reserve().expect("no waiting").release(&mut run.cell, now, &reservation);
+            }
+        }
+        within(&*family.bound, &events)?;
+    }
+}
+
+#[test]
+fn a_reservation_is_no_part_of_another_quota() {
+    let quota = |rpu| Quota { rpu, unit: Span::from_secs(60) };
+    let rules: Vec<Rule> = [10, 20].map(|rpu| token_bucket((quota(rpu), None, true))).into();
+    let bound = Box::new(Bucket::new(quota(20), 20, true, Span::ZERO));
+    let mut shared = Shared::new(&Family { rules, bound }, 1_753_000_000_000_000_000);
+    let now = Time::from_ns(shared.run.now);
+    assert!(shared.under(0).ask(1).verdict.admits());
+    let run = shared.under(0);
+    let reserved = run.algorithm.clone().as_reserve().unwrap().reserve(&mut run.cell, now, 4).unwrap();
+    let run = shared.under(1);
+    assert!(run.algorithm.clone().as_reserve().unwrap().reserve(&mut run.cell, now, 4).is_none());
+    assert_eq!(run.look().remaining, 15);
+    assert!(run.ask(1).verdict.admits());
+    let run = shared.under(0);
+    run.algorithm.clone().as_reserve().unwrap().release(&mut run.cell, now, &reserved);
+    assert_eq!(shared.under(1).look().remaining, 18, "the rest came back whatever the rate");
+}
+
+/// Waits for turns that a slow queue gave are not longer than one turn of a fast one.
+#[test]
+fn a_raised_rate_shortens_the_wait_for_the_next_turn() {
+    let queue = |rpu| leaky_bucket(Quota { rpu, unit: Span::from_secs(3_600) }, Some(1), None);
+    let bound = Box::new(Queue::new(Quota { rpu: 3_600, unit: Span::from_secs(3_600) }, 9, None));
+    let mut shared =
+        Shared::new(&Family { rules: vec![queue(2), queue(3_600)], bound }, 1_753_000_000_000_000_000);
+    let delay = |event: Event| event.verdict.admits().then(|| event.delay());
+    assert_eq!(delay(shared.under(0).ask(1)), Some(Span::ZERO));
+    assert_eq!(delay(shared.under(1).ask(1)), Some(Span::from_secs(1)));
+    assert_eq!(
+        delay(shared.under(0).ask(1)),
+        Some(Span::from_secs(2)),
+        "the last turn was of the fast queue"
+    );
+    assert_eq!(delay(shared.under(0).ask(1)), None, "half an hour later");
+    assert_eq!(delay(shared.under(1).ask(1)), None, "its queue has one place");
+}
