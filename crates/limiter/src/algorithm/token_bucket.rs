@@ -436,7 +436,7 @@ impl Algorithm for TokenBucket {
         let (full_at, reserved) = self.without_expired(cell, at);
         let full_at = rate.add(full_at, rate.span_of(reserved)).min(self.latest_possible(at));
         let ns = rate.sub(full_at, Exact::whole(at.as_ns())).ceil();
-        Some(Deficit { at, ns, of_ns: self.fill.ns, penalty_ends: Time::ZERO })
+        Some(Deficit { at, ns, of_ns: self.fill.ns })
     }
 
     fn begin_with(&self, cell: &mut [u8], deficit: Deficit) {

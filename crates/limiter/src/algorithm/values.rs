@@ -111,8 +111,6 @@ pub struct Deficit {
     /// would fill, both in nanoseconds.
     pub(crate) ns: u64,
     pub(crate) of_ns: u64,
-    /// The end of the actor's penalty; zero without one.
-    pub(crate) penalty_ends: Time,
 }
 
 /// The lifetime of a reservation: a worker spends it for at most 100 ms.

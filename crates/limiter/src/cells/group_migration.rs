@@ -92,10 +92,8 @@ impl PreviousGroup {
             let from = older.state(from);
             if same {
                 state.iter_mut().zip(from).for_each(|(to, from)| *to = *from);
-            } else if is_used(from)
-                && let Some(deficit) = older.algorithm.deficit(from, self.since, now)
-            {
-                counter.algorithm.begin_with(state, deficit);
+            } else if is_used(from) {
+                counter.begin_with(state, (older, from), self.since, now);
             }
         }
     }
@@ -126,12 +124,11 @@ impl ActorRules<'_> {
             let counters = rule.counters(self.group.role);
             for counter in counters.overrides.values().iter().chain([&counters.default]) {
                 state.clear();
-                state.resize(counter.algorithm.size(), 0);
-                counter.algorithm.prepare(&mut state, now);
-                let left = counter.algorithm.step(&mut state, now, 0).remaining;
-                longest = longest.max(counter.algorithm.step(&mut state, now, left).full_in);
-                let penalty = counter.algorithm.as_penalize();
-                longest = longest.max(penalty.map_or(Span::ZERO, |penalty| penalty.longest()));
+                state.resize(counter.size(), 0);
+                counter.prepare(&mut state, now);
+                let left = counter.step(&mut state, now, 0).remaining;
+                longest = longest.max(counter.step(&mut state, now, left).full_in);
+                longest = longest.max(counter.penalty.map_or(Span::ZERO, |penalty| penalty.longest()));
             }
         }
         longest
@@ -215,8 +212,8 @@ impl GroupMigration {
             let (older, own) = (counter.state_mut(&mut older), counter.state_mut(cell));
             let left = |state: &[u8]| {
                 let mut state = state.to_vec();
-                counter.algorithm.prepare(&mut state, now);
-                let verdict = counter.algorithm.step(&mut state, now, 0);
+                counter.prepare(&mut state, now);
+                let verdict = counter.step(&mut state, now, 0);
                 (verdict.remaining, Reverse(verdict.full_in))
             };
             if is_used(older) && (!is_used(own) || left(older) < left(own)) {
