@@ -9,7 +9,7 @@ pub mod headroom;
 mod laws;
 pub mod models;
 mod penalty;
-mod quotas;
+pub mod quotas;
 mod refunds;
 pub mod schedule;
 mod settling;

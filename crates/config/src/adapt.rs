@@ -150,7 +150,7 @@ impl AdaptKeys<'_> {
     /// The counter with an adaptive limit. A rule that refuses all requests keeps its counter.
     pub(super) fn around(self, counter: Counter, kind: &AlgorithmKind, weight: Weight) -> Option<Counter> {
         let AdaptKeys { node, signal, min, max, every } = self;
-        let Counter { quota, algorithm, .. } = counter;
+        let Counter { quota, algorithm, penalty, .. } = counter;
         if quota.rpu == 0 {
             return Some(Counter::new(quota, algorithm));
         }
@@ -183,6 +183,6 @@ impl AdaptKeys<'_> {
             node.fail(FILLS_TOO_SLOWLY);
             return None;
         }
-        Some(Counter::new(quota, algorithm))
+        Some(Counter::new(quota, algorithm).with_penalty(penalty))
     }
 }

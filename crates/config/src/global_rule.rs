@@ -177,7 +177,7 @@ pub(super) fn roles(
     let mut primary = count(fields, kind, weight)?;
     let penalty = penalty?;
     let penalized = |counter| match penalty {
-        Some(penalty) => penalty.around(counter),
+        Some(penalty) => penalty.apply(counter),
         None => counter,
     };
     primary = penalized(primary);
@@ -195,13 +195,7 @@ pub(super) fn roles(
         return None;
     }
     let fallback = match global.on_error {
-        OnError::Local => {
-            let share = WholeQuota::read(fields, kind?, weight).share(&global.replicas)?;
-            let headroom = share.headroom;
-            let mut fallback = penalized(share);
-            fallback.headroom = headroom;
-            Some(fallback)
-        }
+        OnError::Local => Some(penalized(WholeQuota::read(fields, kind?, weight).share(&global.replicas)?)),
         OnError::Allow | OnError::Deny => None,
     };
     let (size, node) = match &global.lease {

@@ -57,7 +57,7 @@ impl ComparedRule<'_> {
         let scope = |rule: &RuleDraft| rule.global.as_ref().map(|global| global.on_error);
         self.parameters.covers(&other.parameters)
             && self.rule.cost == other.rule.cost
-            && other.rule.counters.default.algorithm.as_penalize().is_none()
+            && other.rule.counters.default.penalty.is_none()
             && other.rule.counters.default.headroom() == 0
             && self.rule.missing == other.rule.missing
             && scope(self.rule) == scope(other.rule)

@@ -2,7 +2,7 @@
 
 use diana_base::time::Span;
 use diana_document::{Fields, Value};
-use diana_limiter::algorithm::{AlgorithmKind, Penalty};
+use diana_limiter::algorithm::{AlgorithmKind, Penalty, Quota};
 use diana_limiter::policy::Counter;
 
 const BY_A_SERVICE: &str = "a rate limit service counts no refusals: leave `penalty` out, write `scope: local`, or count in \
@@ -45,12 +45,9 @@ pub(super) fn penalty(
 
 impl PenaltyKeys {
     /// The counter with this penalty. A rule that refuses all requests needs none.
-    pub(super) fn around(self, counter: Counter) -> Counter {
-        let Counter { quota, algorithm, .. } = counter;
-        let algorithm = match quota.rpu {
-            0 => algorithm,
-            _ => Box::new(Penalty::new(algorithm, quota.unit, self.after, self.lasts)),
-        };
-        Counter::new(quota, algorithm)
+    pub(super) fn apply(self, counter: Counter) -> Counter {
+        let Quota { rpu, unit } = counter.quota;
+        let penalty = (rpu > 0).then(|| Penalty::new(unit, self.after, self.lasts));
+        counter.with_penalty(penalty)
     }
 }

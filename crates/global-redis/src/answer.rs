@@ -105,12 +105,9 @@ fn rule_reply(rule_query: &RuleQuery, numbers: &mut Iter<u64>) -> Option<RuleRep
         attributed: true,
     };
     // A grant may not exceed the queried lease, or last longer than its generation.
-    (amount <= rule_query.lease && (amount == 0 || lasts <= longest.max(MAX_BUCKET_LEASE_US)))
-        .then_some(reply)
+    let is_lease = amount == 0 || lasts <= rule_query.parameters.longest_lease_us();
+    (amount <= rule_query.lease && is_lease).then_some(reply)
 }
-
-/// The longest validity of a token bucket's lease, in µs.
-const MAX_BUCKET_LEASE_US: u64 = 2_000_000;
 
 fn next(numbers: &mut Iter<u64>) -> Option<u64> {
     numbers.next().copied().filter(|number| *number <= MAX_NUMBER)

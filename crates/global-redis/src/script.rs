@@ -8,7 +8,7 @@ pub const SCRIPT: &str = match std::str::from_utf8(&BYTES) {
 };
 
 /// The SHA-1 of [`SCRIPT`] in hexadecimal, for `EVALSHA`.
-pub const SHA1: &str = "46c71e29f2ece4ea17b352f23f58d5078b184127";
+pub const SHA1: &str = "684a279ad07fa09edde1c28437a676b5a892015d";
 
 /// The source, with comments and full names.
 const SOURCE: &[u8] = include_bytes!("script.lua");
@@ -61,7 +61,7 @@ const KEPT: [&[u8]; 40] = [
 const SHORTENED: ([u8; SOURCE.len()], usize) = shortened();
 const LEN: usize = SHORTENED.1;
 /// Exactly as long as the text, because the filter contains all of it.
-const BYTES: [u8; LEN] = match SHORTENED.0.split_at(LEN).0.first_chunk() {
+static BYTES: [u8; LEN] = match SHORTENED.0.split_at(LEN).0.first_chunk() {
     Some(bytes) => *bytes,
     None => [0; LEN],
 };
@@ -178,8 +178,11 @@ mod tests {
 
     #[test]
     fn the_sent_script_is_minified() {
-        assert!(SCRIPT.len() <= 16_000, "{} bytes", SCRIPT.len());
-        assert!(SCRIPT.starts_with("local a=redis.call('TIME')a=a[1]*1000000+a[2]local b,c,d="), "{SCRIPT}");
+        assert!(SCRIPT.len() <= 19_000, "{} bytes", SCRIPT.len());
+        assert!(
+            SCRIPT.starts_with("local a=redis.call('TIME')a=a[1]*1000000+a[2]local b,c,d,e="),
+            "{SCRIPT}"
+        );
         assert!(SCRIPT.contains("('%.0f '):rep(#"), "{SCRIPT}");
         assert!(!SCRIPT.contains("--") && !SCRIPT.contains("  "), "{SCRIPT}");
     }

@@ -308,6 +308,7 @@ fn legal(mut numbers: [u64; 13]) -> [u64; 13] {
     if numbers[0] == 2 {
         numbers[1] = 0;
     }
+    numbers[12] %= 2_000_000;
     numbers
 }
 

@@ -8,9 +8,9 @@
 //!           cell ─► settle(now, charge, cost) ─► as if the request had cost this much
 //! ```
 //!
-//! The files of kinds are those in [`KINDS`]. `adaptive`, `lease`, `penalty`, `refuse_all`
-//! and `warm_up` implement [`Algorithm`] without being kinds. `headroom` steps any algorithm for
-//! priorities; the other files are shared code.
+//! The files of kinds are those in [`KINDS`]. `adaptive`, `lease`, `refuse_all` and `warm_up`
+//! implement [`Algorithm`] without being kinds. `penalty` has a state beside that of any algorithm;
+//! the other files are shared code.
 //!
 //! To add an algorithm, add a file in `algorithm/` with a `KIND`, its `mod` line and its line in
 //! [`KINDS`], and its formulas in Lua for Redis. CONTRIBUTING.md has all six steps.
@@ -19,7 +19,6 @@ mod adaptive;
 mod bits;
 mod bytes;
 mod concurrency;
-mod headroom;
 mod leaky_bucket;
 pub mod lease;
 mod parameters;
@@ -35,12 +34,10 @@ mod values;
 mod warm_up;
 mod window;
 
-pub(crate) use headroom::peek;
-pub use headroom::step_with_headroom;
 pub use parameters::{Parameters, PenaltyParameters};
 pub use penalty::Penalty;
 pub use refuse_all::RefuseAll;
-pub use traits::{Algorithm, AlgorithmKind, Penalize, Reserve, Settle};
+pub use traits::{Algorithm, AlgorithmKind, Reserve, Settle};
 pub use values::{Admission, Charge, EvictionRank, MAX_WAIT, Quota, Reservation, Verdict};
 pub(crate) use values::{MAX_SKEW, RESERVED_FOR, borrowed, proportional_span};
 

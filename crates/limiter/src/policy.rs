@@ -19,6 +19,7 @@ mod draft;
 mod enforce;
 mod expand;
 mod group;
+mod headroom;
 mod limit;
 mod lists;
 mod missing;

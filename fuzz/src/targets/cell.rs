@@ -1,13 +1,12 @@
-//! Bytes as a cell of any kind of algorithm, and what may happen to it.
+//! Bytes as a cell of any kind of algorithm, with and without a penalty, and what may happen to it.
 
 use super::input::Input;
 use diana_base::time::{Span, Time};
 use diana_document::{Errors, Node, parse};
 use diana_limiter::adapt::{Adaptive, Controller, Limits, Resource, Signal, State};
 use diana_limiter::algorithm::EvictionRank;
-use diana_limiter::algorithm::{
-    Admission, Algorithm, Charge, KINDS, Penalty, Quota, Reservation, Verdict, step_with_headroom,
-};
+use diana_limiter::algorithm::{Admission, Algorithm, Charge, KINDS, Penalty, Quota, Reservation, Verdict};
+use diana_limiter::policy::Counter;
 use std::sync::Arc;
 
 /// Until this instant (in the year 2349), twice the longest fill time fits into the rest of a
@@ -27,14 +26,14 @@ const VALUES: [&str; 12] =
 /// happens next.
 pub fn run(bytes: &[u8]) {
     let mut input = Input(bytes);
-    let Some((algorithm, unit)) = algorithm(&mut input) else { return };
-    let algorithm = settling(algorithm, &mut input);
-    check(&*algorithm, input);
-    check_adaptive(&*algorithm, unit, input);
+    let Some((algorithm, quota)) = algorithm(&mut input) else { return };
+    let (counter, unit) = (Counter::new(quota, settling(algorithm, &mut input)), quota.unit);
+    check(&counter, input);
+    check_adaptive(&*counter.algorithm, unit, input);
     if unit > Span::ZERO {
         let (after, lasts) =
             (1 + u64::from(input.byte() % 4), 1 + input.scaled() % Penalty::MAX_SPAN.as_ns());
-        check(&Penalty::new(algorithm, unit, after, Span::from_ns(lasts)), input);
+        check(&counter.with_penalty(Some(Penalty::new(unit, after, Span::from_ns(lasts)))), input);
     }
 }
 
@@ -55,9 +54,10 @@ fn check_adaptive(algorithm: &dyn Algorithm, unit: Span, mut input: Input) {
         return;
     }
     let Some(algorithm) = algorithm.adapting(quota, 1, &adaptive) else { return };
-    check_no_panic(&*algorithm, input);
-    let cell = vec![0; algorithm.size()];
-    let mut run = Run { algorithm: &*algorithm, cell, now: TODAY, is_ours: true };
+    let counter = Counter::new(quota, algorithm);
+    check_no_panic(&counter, input);
+    let cell = vec![0; counter.size()];
+    let mut run = Run { counter: &counter, cell, now: TODAY, is_ours: true };
     run.fill(&mut input);
     check_prepare(&mut run);
     for _ in 0..MOST_OPERATIONS {
@@ -80,15 +80,15 @@ fn check_adaptive(algorithm: &dyn Algorithm, unit: Span, mut input: Input) {
     }
 }
 
-fn check(algorithm: &dyn Algorithm, mut input: Input) {
-    check_no_panic(algorithm, input);
+fn check(counter: &Counter, mut input: Input) {
+    check_no_panic(counter, input);
     let begin_with = match input.below(4) {
         0 => 1 + input.number() % LATEST,
         1 => 1 + input.scaled() % LATEST,
         _ => TODAY,
     };
-    let cell = vec![0; algorithm.size()];
-    let mut run = Run { algorithm, cell, now: begin_with, is_ours: true };
+    let cell = vec![0; counter.size()];
+    let mut run = Run { counter, cell, now: begin_with, is_ours: true };
     run.fill(&mut input);
     check_prepare(&mut run);
     let mut charges = Vec::new();
@@ -99,14 +99,14 @@ fn check(algorithm: &dyn Algorithm, mut input: Input) {
         operate(&mut run, &mut input, &mut charges);
         run.prepare();
         check_promises(&run, input.scaled());
-        if algorithm.without_waiting().is_none() {
+        if counter.algorithm.without_waiting().is_none() {
             check_headroom(&run, 1 + input.scaled() % Quota::MAX_RPU);
         }
     }
 }
 
-/// An algorithm of any kind, with some of its configuration keys, and its unit.
-fn algorithm(input: &mut Input) -> Option<(Box<dyn Algorithm>, Span)> {
+/// An algorithm of any kind, with some of its configuration keys, and its quota.
+fn algorithm(input: &mut Input) -> Option<(Box<dyn Algorithm>, Quota)> {
     let kind = KINDS[input.below(KINDS.len())];
     let rpu = match input.below(3) {
         0 => u64::from(input.byte()),
@@ -129,7 +129,7 @@ fn algorithm(input: &mut Input) -> Option<(Box<dyn Algorithm>, Span)> {
         algorithm.filter(|_| errors.is_empty())
     };
     let algorithm = compile(&format!("{{{}}}", keys.join(", "))).or_else(|| compile("{}"))?;
-    Some((algorithm, quota.unit))
+    Some((algorithm, quota))
 }
 
 /// Half of the algorithms that can settle may borrow. A bucket fills within a hundred years.
@@ -143,9 +143,9 @@ fn settling(algorithm: Box<dyn Algorithm>, input: &mut Input) -> Box<dyn Algorit
     settling.unwrap_or(algorithm)
 }
 
-/// No instant, cost, charge or length of a cell makes an algorithm panic.
-fn check_no_panic(algorithm: &dyn Algorithm, mut input: Input) {
-    let mut cell = vec![0; input.below(algorithm.size() + 9)];
+/// No instant, cost, charge or length of a cell makes a counter panic.
+fn check_no_panic(counter: &Counter, mut input: Input) {
+    let mut cell = vec![0; input.below(counter.size() + 9)];
     let noise = input.bytes(cell.len());
     cell[..noise.len()].copy_from_slice(noise);
     for _ in 0..3 {
@@ -153,17 +153,17 @@ fn check_no_panic(algorithm: &dyn Algorithm, mut input: Input) {
         let (at, booked_at) = (Time::from_ns(input.number()), Time::from_ns(input.number()));
         let stamp = input.number();
         let charge = Charge { cost, at, booked_at, stamp: (stamp as u32, (stamp >> 32) as u32) };
-        algorithm.eviction_rank(&cell, now);
-        algorithm.prepare(&mut cell, now);
-        let _ = algorithm.step(&mut cell, now, cost);
-        algorithm.refund(&mut cell, now, charge);
-        if let Some(settle) = algorithm.as_settle() {
+        let _ = counter.eviction_rank(&cell, now);
+        counter.prepare(&mut cell, now);
+        let _ = counter.step(&mut cell, now, cost);
+        counter.refund(&mut cell, now, charge);
+        if let Some(settle) = counter.algorithm.as_settle() {
             let _ = settle.charge(&mut cell, now, input.number());
             settle.settle(&mut cell, now, charge, input.number());
         }
-        algorithm.as_penalize().into_iter().for_each(|penalty| penalty.count_refusal(&mut cell, now));
+        counter.count_refusal(&mut cell, now);
         let mut reservation = Reservation { charge, spent: input.number(), uncovered: 0 };
-        if let Some(reserve) = algorithm.as_reserve() {
+        if let Some(reserve) = counter.as_reserve() {
             reserve.covers(&reservation, now);
             reservation.spend(input.byte().into());
             reserve.release(&mut cell, now, &reservation);
@@ -175,7 +175,7 @@ fn check_no_panic(algorithm: &dyn Algorithm, mut input: Input) {
 /// A cell and its clock.
 #[derive(Clone)]
 struct Run<'a> {
-    algorithm: &'a dyn Algorithm,
+    counter: &'a Counter,
     cell: Vec<u8>,
     now: u64,
     /// Whether the cell has no foreign bytes.
@@ -187,12 +187,10 @@ impl Run<'_> {
         Time::from_ns(self.now)
     }
 
-    /// Whether foreign bytes may contain reserved units: a bucket in another algorithm reserves
-    /// none itself.
+    /// Whether foreign bytes may contain reserved units: an adaptive bucket reserves none itself.
     fn may_have_reserved(&self) -> bool {
-        let algorithm = self.algorithm;
-        let has_bucket = algorithm.as_adaptive().is_some() || algorithm.as_penalize().is_some();
-        !self.is_ours && (has_bucket || algorithm.as_reserve().is_some())
+        let algorithm = &self.counter.algorithm;
+        !self.is_ours && (algorithm.as_adaptive().is_some() || algorithm.as_reserve().is_some())
     }
 
     /// Replaces the cell by foreign bytes, or some bytes of a used cell.
@@ -215,23 +213,22 @@ impl Run<'_> {
 
     fn prepare(&mut self) -> bool {
         let now = self.time();
-        self.algorithm.prepare(&mut self.cell, now)
+        self.counter.prepare(&mut self.cell, now)
     }
 
     fn step(&mut self, cost: u64) -> Verdict {
         let now = self.time();
-        self.algorithm.step(&mut self.cell, now, cost)
+        self.counter.step(&mut self.cell, now, cost)
     }
 
     fn count_refusal(&mut self) {
         let now = self.time();
-        let penalty = self.algorithm.as_penalize();
-        penalty.into_iter().for_each(|penalty| penalty.count_refusal(&mut self.cell, now));
+        self.counter.count_refusal(&mut self.cell, now);
     }
 
     fn refund(&mut self, charge: Charge) {
         let now = self.time();
-        self.algorithm.refund(&mut self.cell, now, charge);
+        self.counter.refund(&mut self.cell, now, charge);
     }
 
     /// The verdict for a request `later` nanoseconds from now, if no other request comes.
@@ -250,10 +247,10 @@ impl Run<'_> {
 /// `prepare` changes a cell at most once, and reports the change. `prepare` keeps the eviction rank
 /// of a cell that has one.
 fn check_prepare(run: &mut Run) {
-    let (bytes, eviction_rank) = (run.cell.clone(), run.algorithm.eviction_rank(&run.cell, run.time()));
+    let (bytes, eviction_rank) = (run.cell.clone(), run.counter.eviction_rank(&run.cell, run.time()));
     assert_eq!(run.prepare(), run.cell != bytes, "`prepare` has to report a changed cell");
     if eviction_rank != EvictionRank::Nothing {
-        assert_eq!(run.algorithm.eviction_rank(&run.cell, run.time()), eviction_rank);
+        assert_eq!(run.counter.eviction_rank(&run.cell, run.time()), eviction_rank);
     }
     let prepared = run.cell.clone();
     assert!(!run.prepare());
@@ -266,20 +263,20 @@ fn check_prepare(run: &mut Run) {
 fn check_headroom(run: &Run, headroom: u64) {
     let left = run.look().remaining;
     let mut copy = run.clone();
-    let verdict = step_with_headroom(run.algorithm, &mut copy.cell, &run.cell, run.time(), 1, headroom);
+    let verdict = run.counter.step_with_headroom(&mut copy.cell, &run.cell, run.time(), 1, headroom);
     assert_eq!(verdict.admits(), left > headroom, "{left} left, {headroom} headroom");
     assert_eq!(verdict.remaining, left.saturating_sub(headroom + u64::from(left > headroom)));
     assert!(verdict.admits() || copy.cell == run.cell, "a refusal changes nothing");
     // The configuration refuses a part that leaves no room for a request of a cold rule: such a
     // rule may get too cold while a penalty runs.
-    let most = run.algorithm.shown(Quota { rpu: 1, unit: Span::ZERO }).rpu / COLD_FACTOR;
-    let is_exact = run.is_ours && (headroom < most || run.algorithm.as_penalize().is_none());
+    let most = run.counter.algorithm.shown(Quota { rpu: 1, unit: Span::ZERO }).rpu / COLD_FACTOR;
+    let is_exact = run.is_ours && (headroom < most || run.counter.penalty.is_none());
     if let (Admission::Refuse { retry_after: Some(wait) }, true) = (verdict.admission, is_exact) {
         let mut copy = run.clone();
         copy.now += wait.as_ns();
         copy.prepare();
         let (before, now) = (copy.cell.clone(), copy.time());
-        assert!(step_with_headroom(run.algorithm, &mut copy.cell, &before, now, 1, headroom).admits());
+        assert!(run.counter.step_with_headroom(&mut copy.cell, &before, now, 1, headroom).admits());
     }
 }
 
@@ -323,7 +320,7 @@ fn check_promises(run: &Run, idle_ns: u64) {
     // A rule that warms up gets cold again.
     const WARM_UP: u8 = 8;
     const ADAPTIVE: u8 = 9;
-    let gets_cold = [WARM_UP, ADAPTIVE].contains(&run.algorithm.parameters().kind);
+    let gets_cold = [WARM_UP, ADAPTIVE].contains(&run.counter.algorithm.parameters().kind);
     assert!(later == most || gets_cold && later < most, "{later} later, {most} before");
 }
 
@@ -364,7 +361,7 @@ fn operate(run: &mut Run, input: &mut Input, charges: &mut Vec<Charge>) {
 
 /// Charges units whatever is left, and refunds them: nothing changes. Then charges them again.
 fn settle(run: &mut Run, input: &mut Input) {
-    let Some(settle) = run.algorithm.as_settle() else {
+    let Some(settle) = run.counter.algorithm.as_settle() else {
         return;
     };
     let (before, now, cost) = (run.look(), run.time(), input.scaled());
@@ -382,7 +379,7 @@ fn settle(run: &mut Run, input: &mut Input) {
 /// A worker makes a reservation, spends a part and refunds the rest: only the spent part is
 /// missing.
 fn reserve(run: &mut Run, input: &mut Input) {
-    let Some(reserve) = run.algorithm.as_reserve() else {
+    let Some(reserve) = run.counter.as_reserve() else {
         return;
     };
     run.prepare();
@@ -409,7 +406,7 @@ fn reserve(run: &mut Run, input: &mut Input) {
     assert!(
         !run.is_ours || left == before - spent,
         "{left} of {before} without {spent}, {} {:?} at {now:?}",
-        run.algorithm.meaning(),
+        run.counter.meaning(),
         run.cell
     );
 }

@@ -4,7 +4,7 @@
 use super::schedule::{Arrival, Run, astray, begins, onward};
 use super::subject::{Rule, any_rules, cases, power, rules};
 use diana_base::time::{Span, Time};
-use diana_limiter::algorithm::{Admission, Algorithm, Verdict, step_with_headroom};
+use diana_limiter::algorithm::{Admission, Algorithm, Verdict};
 use proptest::prelude::*;
 
 /// Arrivals, each with whether the request has a high priority.
@@ -30,7 +30,7 @@ pub fn headroom(rule: &Rule, part: f64) -> Option<u64> {
 pub fn ask(run: &mut Run, cost: u64, headroom: u64) -> Verdict {
     run.prepare();
     let before = run.cell.clone();
-    step_with_headroom(&*run.algorithm, &mut run.cell, &before, Time::from_ns(run.now), cost, headroom)
+    run.counter.step_with_headroom(&mut run.cell, &before, Time::from_ns(run.now), cost, headroom)
 }
 
 pub fn probe(run: &Run, later: u64, cost: u64, headroom: u64) -> Verdict {

@@ -1,9 +1,10 @@
-//! The penalty around an algorithm: when it begins, how long it lasts, and what it leaves alone.
+//! The penalty of a rule: when it begins, how long it lasts, and what it leaves alone.
 
 use super::schedule::{Run, visible};
-use super::subject::{Rule, compile, token_bucket, window};
+use super::subject::{Rule, compile, token_bucket, waiting_bucket, window};
 use diana_base::time::{Span, Time};
-use diana_limiter::algorithm::{Admission, Algorithm, EvictionRank, Penalty, Quota};
+use diana_limiter::algorithm::{Admission, EvictionRank, Penalty, Quota};
+use diana_limiter::policy::Counter;
 
 const BEGIN: u64 = 1_753_000_000_000_000_000;
 const SECOND: u64 = 1_000_000_000;
@@ -39,7 +40,7 @@ fn wait(run: &Run) -> u64 {
 }
 
 fn rank(run: &Run) -> EvictionRank {
-    run.algorithm.eviction_rank(&run.cell, Time::from_ns(run.now))
+    run.counter.eviction_rank(&run.cell, Time::from_ns(run.now))
 }
 
 #[test]
@@ -169,32 +170,31 @@ fn a_refund_leaves_the_count_and_the_penalty() {
 
 #[test]
 fn a_rule_that_cannot_wait_keeps_its_penalty() {
-    let bucket = |keys: &str| compile("TB", keys, MINUTE).unwrap();
-    let with = |inner| Penalty::new(inner, MINUTE.unit, 1, Span::from_secs(9));
-    let waiting = with(bucket(r#"{"max_wait": "1m"}"#));
-    let at_once = waiting.without_waiting().unwrap();
-    assert!(!with(bucket("{}")).may_wait());
-    let (mut cell, now) = (vec![0; at_once.size()], Time::from_ns(BEGIN));
-    assert!(at_once.step(&mut cell, now, 2).admits());
-    assert!(!at_once.step(&mut cell, now, 1).admits());
-    at_once.as_penalize().unwrap().count_refusal(&mut cell, now);
-    assert!(at_once.step(&mut cell, now, 1).is_penalty());
-    assert!(waiting.step(&mut cell, now, 1).is_penalty(), "over the same cells");
+    let wait = Some(Span::from_secs(60));
+    let waiting = waiting_bucket(MINUTE, None, true, wait).with_penalty(1, Span::from_secs(9));
+    let mut run = Run::new(&waiting, BEGIN);
+    run.count_by(waiting.compile().without_waiting().unwrap());
+    assert!(!run.counter.algorithm.may_wait());
+    assert!(run.ask(2).verdict.admits());
+    assert!(!refuse(&mut run) && run.probe(0, 1).is_penalty());
+    let penalized = waiting.counter().step(&mut run.cell, Time::from_ns(BEGIN), 1);
+    assert!(penalized.is_penalty(), "over the same cells");
 }
 
 /// A worker could spend a reservation during the penalty.
 #[test]
 fn no_worker_reserves_quota_of_a_rule_with_a_penalty() {
-    assert!(window(MINUTE).compile().as_reserve().is_some());
-    assert!(rule().compile().as_reserve().is_none());
+    assert!(window(MINUTE).counter().as_reserve().is_some());
+    assert!(rule().counter().as_reserve().is_none());
 }
 
 /// Rules share cells exactly if they have the same penalty.
 #[test]
 fn the_meaning_has_the_penalty() {
     let meaning = |after, secs, unit| {
-        let inner = compile("TB", "{}", MINUTE).unwrap();
-        Penalty::new(inner, Span::from_secs(unit), after, Span::from_secs(secs)).meaning()
+        let penalty = Penalty::new(Span::from_secs(unit), after, Span::from_secs(secs));
+        let bucket = compile("TB", "{}", MINUTE).unwrap();
+        Counter::new(MINUTE, bucket).with_penalty(Some(penalty)).meaning()
     };
     let plain = compile("TB", "{}", MINUTE).unwrap().meaning();
     let all = [plain, meaning(3, 9, 60), meaning(4, 9, 60), meaning(3, 10, 60), meaning(3, 9, 30)];
@@ -202,4 +202,5 @@ fn the_meaning_has_the_penalty() {
         assert!(all.iter().skip(at + 1).all(|other| one != other), "{all:?}");
     }
     assert_eq!(meaning(3, 9, 60), meaning(3, 9, 60));
+    assert_eq!(all[1], format!("{}, refused for 9000000000 ns after 3 in 60000000000 ns", all[0]));
 }

@@ -7,38 +7,50 @@ use super::subject::{
     token_bucket, window,
 };
 use diana_base::time::{Span, Time};
-use diana_limiter::algorithm::{Admission, Algorithm, Quota, Reservation};
+use diana_limiter::algorithm::{Admission, Quota, Reservation};
+use diana_limiter::policy::Counter;
 use proptest::prelude::*;
 use proptest::sample::select;
 use std::rc::Rc;
 
 /// Rules whose states have one form, and the bound on what they admit together.
 #[derive(Debug)]
-struct Family {
-    rules: Vec<Rule>,
-    bound: Box<dyn Reference>,
+pub struct Family {
+    pub rules: Vec<Rule>,
+    pub bound: Box<dyn Reference>,
+}
+
+impl Family {
+    /// Buckets with these quotas and bursts.
+    pub fn of_buckets(all: Vec<(Quota, u64)>, full: bool) -> Family {
+        let (quota, burst) =
+            (fastest(all.iter().map(|one| one.0)), all.iter().map(|one| one.1).max().unwrap());
+        let rule = |(quota, burst)| token_bucket((quota, Some(burst), full));
+        let bound = Box::new(Bucket::new(quota, burst, full, Span::ZERO));
+        Family { rules: all.into_iter().map(rule).collect(), bound }
+    }
 }
 
 /// A cell of a family, which one of its quotas counts at a time.
 #[derive(Clone)]
 struct Shared {
-    algorithms: Vec<Rc<dyn Algorithm>>,
+    counters: Vec<Rc<Counter>>,
     run: Run,
 }
 
 impl Shared {
     fn new(family: &Family, begin: u64) -> Shared {
-        let algorithms: Vec<_> = family.rules.iter().map(Rule::compile).collect();
-        let forms: Vec<String> = algorithms.iter().map(|algorithm| algorithm.form()).collect();
+        let counters: Vec<_> = family.rules.iter().map(|rule| Rc::new(rule.counter())).collect();
+        let forms: Vec<String> = counters.iter().map(|counter| counter.algorithm.form()).collect();
         assert!(forms.iter().all(|form| *form == forms[0]), "{forms:?}");
         let mut run = Run::new(&family.rules[0], begin);
-        run.cell = vec![0; algorithms.iter().map(|algorithm| algorithm.size()).max().unwrap()];
-        Shared { algorithms, run }
+        run.cell = vec![0; counters.iter().map(|counter| counter.size()).max().unwrap()];
+        Shared { counters, run }
     }
 
     /// The cell as the quota at this place counts it.
     fn under(&mut self, place: usize) -> &mut Run {
-        self.run.algorithm = Rc::clone(&self.algorithms[place % self.algorithms.len()]);
+        self.run.counter = Rc::clone(&self.counters[place % self.counters.len()]);
         &mut self.run
     }
 }
@@ -62,7 +74,7 @@ fn fastest(quotas: impl Iterator<Item = Quota>) -> Quota {
     quotas.max_by(slower).unwrap()
 }
 
-fn buckets() -> BoxedStrategy<Family> {
+pub fn buckets() -> BoxedStrategy<Family> {
     let near = (1..=40_u64, select(vec![1_000, 1_001, 60_000]))
         .prop_map(|(rpu, ms)| Quota { rpu, unit: Span::from_ms(ms) });
     let quota = prop_oneof![quotas().prop_map(in_ms).boxed(), near.boxed()];
@@ -74,13 +86,7 @@ fn buckets() -> BoxedStrategy<Family> {
         u128::from(*burst) * u128::from(quota.unit.as_ns()) <= LONGEST_FILL_NS * u128::from(quota.rpu)
     };
     (several(one.prop_filter("a fill time that is allowed", fits)), any::<bool>())
-        .prop_map(|(all, full)| {
-            let (quota, burst) =
-                (fastest(all.iter().map(|one| one.0)), all.iter().map(|one| one.1).max().unwrap());
-            let rule = |(quota, burst)| token_bucket((quota, Some(burst), full));
-            let bound = Box::new(Bucket::new(quota, burst, full, Span::ZERO));
-            Family { rules: all.into_iter().map(rule).collect(), bound }
-        })
+        .prop_map(|(all, full)| Family::of_buckets(all, full))
         .boxed()
 }
 
@@ -99,7 +105,7 @@ fn queues() -> BoxedStrategy<Family> {
 }
 
 /// Rules that count units of the same time.
-fn counts() -> BoxedStrategy<Family> {
+pub fn counts() -> BoxedStrategy<Family> {
     let unit = || quotas().prop_map(|quota| in_ms(quota).unit);
     let few = || prop_oneof![2 => 1..=12_u64, 1 => 1..=128_u64];
     let many = || prop_oneof![2 => 1..=12_u64, 1 => log(Quota::MAX_RPU)];
@@ -181,7 +187,7 @@ proptest! {
         }
         let mut looked = shared.clone();
         let run = looked.under(b);
-        let _ = run.algorithm.eviction_rank(&run.cell, Time::from_ns(run.now));
+        let _ = run.counter.eviction_rank(&run.cell, Time::from_ns(run.now));
         let rest = run.ask(0).verdict.remaining;
         prop_assert!(!run.ask(rest + 1).verdict.admits());
         let (before, after) = (shared.under(a).look(), looked.under(a).look());
@@ -254,7 +260,7 @@ proptest! {
             events.push(event);
             let run = shared.under(turns[at]);
             let now = Time::from_ns(run.now);
-            let reserve = run.algorithm.clone();
+            let reserve = run.counter.clone();
             let reserve = reserve.as_reserve().expect("no waiting");
             if let Some(mut reservation) = reserve.reserve(&mut run.cell, now, amount) {
                 // The worker spends at once, before the clock moves on.
@@ -267,7 +273,7 @@ proptest! {
             let now = Time::from_ns(shared.run.now);
             for (_, reservation, place) in open.extract_if(.., |(due, ..)| *due <= at) {
                 let run = shared.under(place);
-                let reserve = run.algorithm.clone();
+                let reserve = run.counter.clone();
                 reserve.as_reserve().expect("no waiting").release(&mut run.cell, now, &reservation);
             }
         }
@@ -284,13 +290,13 @@ fn a_reservation_is_no_part_of_another_quota() {
     let now = Time::from_ns(shared.run.now);
     assert!(shared.under(0).ask(1).verdict.admits());
     let run = shared.under(0);
-    let reserved = run.algorithm.clone().as_reserve().unwrap().reserve(&mut run.cell, now, 4).unwrap();
+    let reserved = run.counter.clone().as_reserve().unwrap().reserve(&mut run.cell, now, 4).unwrap();
     let run = shared.under(1);
-    assert!(run.algorithm.clone().as_reserve().unwrap().reserve(&mut run.cell, now, 4).is_none());
+    assert!(run.counter.clone().as_reserve().unwrap().reserve(&mut run.cell, now, 4).is_none());
     assert_eq!(run.look().remaining, 15);
     assert!(run.ask(1).verdict.admits());
     let run = shared.under(0);
-    run.algorithm.clone().as_reserve().unwrap().release(&mut run.cell, now, &reserved);
+    run.counter.clone().as_reserve().unwrap().release(&mut run.cell, now, &reserved);
     assert_eq!(shared.under(1).look().remaining, 18, "the rest came back whatever the rate");
 }
 

@@ -24,17 +24,17 @@ fn settled() -> impl Strategy<Value = (Rule, u64)> {
 /// A run of `rule`, which may borrow.
 fn start(rule: &Rule, borrow: u64, begin: u64) -> Run {
     let mut run = Run::new(rule, begin);
-    run.algorithm = run.algorithm.settling(borrow).unwrap().into();
+    run.count_by(run.counter.algorithm.settling(borrow).unwrap());
     run
 }
 
 fn charge(run: &mut Run, cost: u64) -> Charge {
-    let settle = run.algorithm.as_settle().unwrap();
+    let settle = run.counter.algorithm.as_settle().unwrap();
     settle.charge(&mut run.cell, Time::from_ns(run.now), cost)
 }
 
 fn settle(run: &mut Run, charge: Charge, cost: u64) {
-    run.algorithm.clone().as_settle().unwrap().settle(&mut run.cell, Time::from_ns(run.now), charge, cost);
+    run.counter.algorithm.as_settle().unwrap().settle(&mut run.cell, Time::from_ns(run.now), charge, cost);
 }
 
 /// Arrivals, some of which also charge a part of twice the capacity without a check.
@@ -188,11 +188,11 @@ proptest! {
             settled.arrive(arrival);
         }
         prop_assert_eq!(&plain.cell, &settled.cell);
-        prop_assert_eq!(plain.algorithm.meaning(), settled.algorithm.meaning());
-        prop_assert_eq!(plain.algorithm.parameters(), settled.algorithm.parameters());
-        let other = settled.algorithm.settling(borrow).unwrap();
-        prop_assert_eq!(other.meaning() == plain.algorithm.meaning(), borrow == 0);
-        prop_assert_eq!(other.parameters() == plain.algorithm.parameters(), borrow == 0);
+        prop_assert_eq!(plain.counter.algorithm.meaning(), settled.counter.algorithm.meaning());
+        prop_assert_eq!(plain.counter.algorithm.parameters(), settled.counter.algorithm.parameters());
+        let other = settled.counter.algorithm.settling(borrow).unwrap();
+        prop_assert_eq!(other.meaning() == plain.counter.algorithm.meaning(), borrow == 0);
+        prop_assert_eq!(other.parameters() == plain.counter.algorithm.parameters(), borrow == 0);
     }
 
     #[test]

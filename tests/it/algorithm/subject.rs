@@ -4,11 +4,11 @@ use super::models::{Bucket, Log, Penalized, Queue, Reference, Slices, Warming};
 use diana_base::time::Span;
 use diana_document::{Errors, Node, parse};
 use diana_limiter::algorithm::{Algorithm, AlgorithmKind, KINDS, MAX_WAIT, Penalty, Quota};
+use diana_limiter::policy::Counter;
 use proptest::prelude::*;
 use proptest::sample::select;
 use proptest::strategy::Union;
 use proptest::test_runner::RngSeed;
-use std::rc::Rc;
 
 /// A kind and its generator of rules.
 pub struct Subject {
@@ -44,16 +44,14 @@ pub struct Rule {
 }
 
 impl Rule {
-    pub fn compile(&self) -> Rc<dyn Algorithm> {
-        let algorithm = self.without_penalty();
-        match self.penalty {
-            None => algorithm.into(),
-            Some((after, lasts)) => Rc::new(Penalty::new(algorithm, self.quota.unit, after, lasts)),
-        }
+    /// The counter of the rule, with its penalty.
+    pub fn counter(&self) -> Counter {
+        let penalty = self.penalty.map(|(after, lasts)| Penalty::new(self.quota.unit, after, lasts));
+        Counter::new(self.quota, self.compile()).with_penalty(penalty)
     }
 
     /// The algorithm alone.
-    pub fn without_penalty(&self) -> Box<dyn Algorithm> {
+    pub fn compile(&self) -> Box<dyn Algorithm> {
         compile(self.kind, &self.json, self.quota).unwrap_or_else(|why| panic!("{why:?}"))
     }
 

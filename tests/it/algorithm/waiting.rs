@@ -233,7 +233,7 @@ fn without_waiting_equals_the_rule_with_no_wait() {
         assert!(algorithm.without_waiting().is_none());
         let mut other = Run::new(&at_once, BEGIN);
         let mut run = Run::new(&waiting, BEGIN);
-        run.algorithm = algorithm.into();
+        run.count_by(algorithm);
         for (ms, cost) in [(0, 1), (0, 4), (50, 1), (100, 1), (350, 3), (5_000, 4), (5_000, 3), (4_999, 1)] {
             run.move_to(BEGIN + ms * MS);
             other.move_to(BEGIN + ms * MS);
@@ -249,7 +249,7 @@ fn without_waiting_a_clock_of_milliseconds_costs_no_turns() {
     for rpu in [1, 20, 400, 600, 900, 1_500, 3_000] {
         let waiting = leaky_bucket(per(rpu, SEC), Some(0), None);
         let mut run = Run::new(&waiting, BEGIN);
-        run.algorithm = waiting.compile().without_waiting().unwrap().into();
+        run.count_by(waiting.compile().without_waiting().unwrap());
         let mut admitted = 0;
         for ms in 0..10_000 {
             run.move_to(BEGIN + ms * MS);
@@ -270,7 +270,7 @@ fn without_waiting_a_clock_of_milliseconds_costs_no_turns() {
 fn an_overdrawn_bucket_that_began_empty_is_refusing() {
     let wait = Some(Span::from_ms(250));
     let mut run = Run::new(&waiting_bucket(per(10, SEC), Some(3), false, wait), BEGIN);
-    let rank = |run: &Run| run.algorithm.eviction_rank(&run.cell, Time::from_ns(run.now));
+    let rank = |run: &Run| run.counter.eviction_rank(&run.cell, Time::from_ns(run.now));
     assert_eq!(run.ask(1).delay(), Span::from_ms(100));
     assert_eq!(rank(&run), EvictionRank::Used(Span::from_ms(150)));
     assert_eq!(run.ask(1).delay(), Span::from_ms(200));

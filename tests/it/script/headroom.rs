@@ -6,7 +6,6 @@ use super::redis::{
 use super::single_rule::arrivals;
 use crate::algorithm::headroom::{ask, cost_of, headroom, probe};
 use crate::algorithm::schedule::Run;
-use diana_base::time::Time;
 use diana_limiter::algorithm::{Algorithm, Parameters, RefuseAll, Verdict};
 use proptest::prelude::*;
 use redis::cmd;
@@ -27,8 +26,7 @@ fn expected(run: &mut Run, cost: u64, peeks: bool, headroom: u64) -> (Verdict, u
         return (verdict, cost);
     }
     run.count_refusal();
-    let penalty = run.algorithm.as_penalize();
-    (penalty.map_or(verdict, |penalty| penalty.penalize(&run.cell, Time::from_ns(run.now), verdict)), 0)
+    (run.penalize(verdict), 0)
 }
 
 /// With and without a penalty. Some requests have a high priority, others cost nothing on arrival.
@@ -46,12 +44,12 @@ fn every_kind_leaves_headroom_like_the_algorithm() {
             let headroom = if is_high_priority { 0 } else { own };
             advance(&mut run, arrival);
             let cost = cost_of(&run, arrival);
-            let query = Query::by(&key, &*run.algorithm, if peeks { 0 } else { cost });
+            let query = Query::by(&key, &run.counter, if peeks { 0 } else { cost });
             let reply = redis.ask(us(&run), Query { peeks, headroom, ..query });
             let (verdict, charged) = expected(&mut run, cost, peeks, headroom);
             prop_assert_eq!(reply.visible(), visible(&verdict), "{:?} beside {}", arrival, headroom);
             prop_assert_eq!(reply.charge[0], charged);
-            let look = redis.ask(us(&run), Query::by(&key, &*run.algorithm, 0));
+            let look = redis.ask(us(&run), Query::by(&key, &run.counter, 0));
             prop_assert_eq!(look.visible(), visible(&probe(&run, 0, 0, 0)), "{:?}", arrival);
         }
         Ok(())

@@ -1,6 +1,8 @@
 //! Tests of leases: however gateways spend them, the bound holds, and unused quota returns.
 
 use super::redis::{Query, Reply, TestRedis, advance, begins, check, us, visible, whole_rules};
+use crate::algorithm::models::Reference;
+use crate::algorithm::quotas::{Family, buckets, counts};
 use crate::algorithm::schedule::{Event, Run, onward, within};
 use crate::algorithm::subject::{Rule, power, sliding_window, token_bucket, window};
 use diana_base::time::{Span, Time};
@@ -165,8 +167,8 @@ enum Act {
     /// Time passes, on the scale of the rule or in seconds.
     On(f64),
     Seconds(f64),
-    /// A request, with a lease of this size.
-    Ask(f64, f64),
+    /// A request under one of the quotas, with a lease of this size.
+    Ask(usize, f64, f64),
     /// A gateway spends from its lease.
     Spend(usize, f64),
     /// The gateway accounts for its usage, and returns the rest if the flag is set.
@@ -182,7 +184,7 @@ fn acts() -> impl Strategy<Value = Vec<Act>> {
     let act = prop_oneof![
         2 => part().prop_map(Act::On),
         3 => (0.0..=1.2).prop_map(Act::Seconds),
-        4 => (part(), part()).prop_map(|(cost, lease)| Act::Ask(cost, lease)),
+        4 => (any::<usize>(), part(), part()).prop_map(|(at, cost, lease)| Act::Ask(at, cost, lease)),
         5 => (any::<usize>(), part()).prop_map(|(index, part)| Act::Spend(index, part)),
         3 => (any::<usize>(), any::<bool>()).prop_map(|(index, rest)| Act::Account(index, rest)),
         1 => any::<usize>().prop_map(Act::Die),
@@ -193,6 +195,7 @@ fn acts() -> impl Strategy<Value = Vec<Act>> {
 
 /// The lease of one gateway.
 struct Lease {
+    parameters: Parameters,
     reply: Reply,
     until: u64,
     left: u64,
@@ -228,57 +231,91 @@ fn busy_rules() -> impl Strategy<Value = Rule> {
 fn no_more_pass_than_the_bound_says_whoever_spends_the_leases() {
     let rules = prop_oneof![3 => busy_rules().boxed(), 1 => leasable_rules().boxed()];
     check(170, (rules, acts()), |redis, (rule, acts)| {
-        let (key, parameters) = (redis.key(), rule.compile().parameters());
-        let (mut now, mut leases, mut events): (u64, Vec<Lease>, Vec<Event>) = (NOW, Vec::new(), Vec::new());
-        let mut last = None;
-        for act in acts {
-            match act {
-                Act::On(part) => now += power(rule.scale_ns / 250, part),
-                Act::Seconds(part) => now += (part * SECOND as f64) as u64,
-                Act::Ask(cost, part) => {
-                    let look = redis.ask(now, Query::of(&key, parameters, 0));
-                    let cost = power(look.remaining, cost / 2.0);
-                    let reply = redis.ask(now, lease(&key, parameters, cost, power(rule.capacity, part)));
-                    if reply.outcome == 0 {
-                        events.push(passed(now - NOW, cost));
-                        leases.push(Lease { reply, until: now + reply.lasts, left: reply.leased, used: 0 });
-                        last = Some(reply.charge);
-                    }
-                }
-                Act::Spend(index, part) if !leases.is_empty() => {
-                    let index = index % leases.len();
-                    let lease = &mut leases[index];
-                    let cost = if now < lease.until { ((lease.left + 1) as f64 * part) as u64 } else { 0 };
-                    let cost = cost.min(lease.left);
-                    (lease.left, lease.used) = (lease.left - cost, lease.used + cost);
-                    events.push(passed(now - NOW, cost));
-                }
-                Act::Account(index, rest) if !leases.is_empty() => {
-                    let index = index % leases.len();
-                    let lease = &mut leases[index];
-                    let left = if rest { std::mem::take(&mut lease.left) } else { 0 };
-                    let used = std::mem::take(&mut lease.used);
-                    redis.return_lease(now, &key, parameters, &lease.reply, (used, left));
-                }
-                Act::Die(index) if !leases.is_empty() => drop(leases.swap_remove(index % leases.len())),
-                Act::Refund => {
-                    if let Some(charge) = last.take() {
-                        redis.refund(now, &key, parameters, charge);
-                        let came = |event: &Event| event.elapsed == 1_000 * u128::from(charge[1] - NOW);
-                        let at = events.iter().rposition(|event| came(event) && event.cost == charge[0]);
-                        events.remove(at.unwrap());
-                    }
-                }
-                _ => {}
-            }
-        }
-        within(&*rule.reference, &events)?;
-        // In the end all quota returns.
-        let look = redis.ask(now + 3 * SECOND, Query::of(&key, parameters, 0));
-        let full = redis.ask(now + 3 * SECOND + look.full_in, Query::of(&key, parameters, 0));
-        prop_assert_eq!((full.remaining, full.full_in), (rule.capacity, 0));
-        Ok(())
+        stays_within(&*rule.reference, std::slice::from_ref(&rule), redis, acts)
     });
+}
+
+/// As gateways with different documents do: all quotas of a rule count under one key.
+#[test]
+fn no_more_pass_under_alternating_quotas_whoever_spends_the_leases() {
+    let families = prop_oneof![2 => busy_buckets(), 2 => buckets(), 1 => counts()];
+    let families = families.prop_filter("kinds that can be leased", |family| {
+        family.rules.iter().all(|rule| rule.compile().parameters().kind < 4)
+    });
+    check(170, (families, acts()), |redis, (family, acts)| {
+        stays_within(&*family.bound, &family.rules, redis, acts)
+    });
+}
+
+/// Whatever the gateways do with their leases, no more passes than `bound` allows.
+fn stays_within(
+    bound: &dyn Reference,
+    rules: &[Rule],
+    redis: &TestRedis,
+    acts: Vec<Act>,
+) -> Result<(), TestCaseError> {
+    let (key, mut last) = (redis.key(), None);
+    let (mut now, mut leases, mut events): (u64, Vec<Lease>, Vec<Event>) = (NOW, Vec::new(), Vec::new());
+    for act in acts {
+        match act {
+            Act::On(part) => now += power(rules[0].scale_ns / 250, part),
+            Act::Seconds(part) => now += (part * SECOND as f64) as u64,
+            Act::Ask(at, cost, part) => {
+                let rule = &rules[at % rules.len()];
+                let parameters = rule.compile().parameters();
+                let look = redis.ask(now, Query::of(&key, parameters, 0));
+                let cost = power(look.remaining, cost / 2.0);
+                let reply = redis.ask(now, lease(&key, parameters, cost, power(rule.capacity, part)));
+                if reply.outcome == 0 {
+                    events.push(passed(now - NOW, cost));
+                    let (until, left) = (now + reply.lasts, reply.leased);
+                    leases.push(Lease { parameters, reply, until, left, used: 0 });
+                    last = Some((parameters, reply.charge));
+                }
+            }
+            Act::Spend(index, part) if !leases.is_empty() => {
+                let index = index % leases.len();
+                let lease = &mut leases[index];
+                let cost = if now < lease.until { ((lease.left + 1) as f64 * part) as u64 } else { 0 };
+                let cost = cost.min(lease.left);
+                (lease.left, lease.used) = (lease.left - cost, lease.used + cost);
+                events.push(passed(now - NOW, cost));
+            }
+            Act::Account(index, rest) if !leases.is_empty() => {
+                let index = index % leases.len();
+                let lease = &mut leases[index];
+                let left = if rest { std::mem::take(&mut lease.left) } else { 0 };
+                let used = std::mem::take(&mut lease.used);
+                redis.return_lease(now, &key, lease.parameters, &lease.reply, (used, left));
+            }
+            Act::Die(index) if !leases.is_empty() => drop(leases.swap_remove(index % leases.len())),
+            Act::Refund => {
+                if let Some((parameters, charge)) = last.take() {
+                    redis.refund(now, &key, parameters, charge);
+                    let came = |event: &Event| event.elapsed == 1_000 * u128::from(charge[1] - NOW);
+                    let at = events.iter().rposition(|event| came(event) && event.cost == charge[0]);
+                    events.remove(at.unwrap());
+                }
+            }
+            _ => {}
+        }
+    }
+    within(bound, &events)?;
+    // In the end all quota returns.
+    let of = Query::of(&key, rules[0].compile().parameters(), 0);
+    let look = redis.ask(now + 3 * SECOND, of.clone());
+    let full = redis.ask(now + 3 * SECOND + look.full_in, of);
+    prop_assert_eq!((full.remaining, full.full_in), (rules[0].capacity, 0));
+    Ok(())
+}
+
+/// Buckets of two to four such quotas.
+fn busy_buckets() -> BoxedStrategy<Family> {
+    let one = (1..=300_u64, prop::sample::select(vec![100_u64, 1_000, 1_700, 5_000, 60_000]), 1..=300_u64);
+    let one = one.prop_map(|(rpu, ms, burst)| (Quota { rpu, unit: Span::from_ms(ms) }, burst));
+    (prop::collection::vec(one, 2..5), any::<bool>())
+        .prop_map(|(quotas, full)| Family::of_buckets(quotas, full))
+        .boxed()
 }
 
 /// After a lease and its return, no more is left than in a bucket without leases.

@@ -3,9 +3,8 @@
 use crate::algorithm::schedule::{Arrival, Gap, Run};
 use crate::algorithm::subject::{Rule, cases, penalized, rules_of};
 use diana_global_redis::script::SCRIPT;
-use diana_limiter::algorithm::{
-    Admission, Algorithm, Parameters, Penalize, PenaltyParameters, Quota, Verdict,
-};
+use diana_limiter::algorithm::{Admission, Parameters, Penalty, PenaltyParameters, Quota, Verdict};
+use diana_limiter::policy::Counter;
 use gateway::Redis;
 use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
@@ -58,10 +57,10 @@ impl Query {
         Query { key, parameters, enforced: true, only_counts, cost, peeks, lease: 0, penalty, headroom: 0 }
     }
 
-    /// The query of a rule that counts with this algorithm.
-    pub fn by(key: &str, algorithm: &dyn Algorithm, cost: u64) -> Query {
-        let penalty = algorithm.as_penalize().map(Penalize::parameters);
-        Query { penalty, ..Query::of(key, algorithm.parameters(), cost) }
+    /// The query of a rule that counts by this counter.
+    pub fn by(key: &str, counter: &Counter, cost: u64) -> Query {
+        let penalty = counter.penalty.as_ref().map(Penalty::parameters);
+        Query { penalty, ..Query::of(key, counter.algorithm.parameters(), cost) }
     }
 }
 

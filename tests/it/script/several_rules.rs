@@ -8,7 +8,7 @@ use crate::algorithm::headroom::headroom;
 use crate::algorithm::schedule::Run;
 use crate::algorithm::subject::power as fraction;
 use diana_base::time::Time;
-use diana_limiter::algorithm::{Algorithm, Parameters, RefuseAll, Verdict, step_with_headroom};
+use diana_limiter::algorithm::{Algorithm, Parameters, RefuseAll, Verdict};
 use proptest::prelude::*;
 
 /// What a rule may do to a request.
@@ -45,9 +45,9 @@ fn decide(runs: &mut [Run], query: &[RuleCost]) -> Vec<Verdict> {
     query.iter().for_each(|(index, ..)| _ = runs[*index].prepare());
     let before: Vec<Vec<u8>> = runs.iter().map(|run| run.cell.clone()).collect();
     let step = |runs: &mut [Run], index: usize, cost, headroom| {
-        let Run { algorithm, cell, .. } = &mut runs[index];
+        let Run { counter, cell, .. } = &mut runs[index];
         let before = cell.clone();
-        step_with_headroom(&**algorithm, cell, &before, now, cost, headroom)
+        counter.step_with_headroom(cell, &before, now, cost, headroom)
     };
     let mut verdicts = Vec::new();
     for (index, power, cost, headroom) in query {
@@ -64,11 +64,10 @@ fn decide(runs: &mut [Run], query: &[RuleCost]) -> Vec<Verdict> {
         }
     }
     for ((index, ..), verdict) in query.iter().zip(&mut verdicts) {
-        let Run { algorithm, cell, .. } = &mut runs[*index];
-        if let (false, Some(penalty)) = (verdict.admits(), algorithm.as_penalize()) {
+        if !verdict.admits() {
             let is_quota = !verdict.is_penalty();
-            is_quota.then(|| penalty.count_refusal(cell, now));
-            *verdict = penalty.penalize(cell, now, *verdict);
+            is_quota.then(|| runs[*index].count_refusal());
+            *verdict = runs[*index].penalize(*verdict);
         }
     }
     verdicts
@@ -106,7 +105,7 @@ fn all_rules_of_a_command_are_charged_or_none() {
                     enforced: *power == Power::Refuses,
                     only_counts: *power == Power::OnlyCounts,
                     headroom: *headroom,
-                    ..Query::by(&keys[*index], &*runs[*index].algorithm, *cost)
+                    ..Query::by(&keys[*index], &runs[*index].counter, *cost)
                 };
                 let groups_of_queries: Vec<Vec<Query>> =
                     groups.iter().map(|group| group.iter().map(query).collect()).collect();

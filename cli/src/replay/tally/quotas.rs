@@ -3,7 +3,7 @@
 use super::stream::{Event, Stream};
 use crate::replay::engine::MAX_HELD;
 use diana_config::RulePlace;
-use diana_limiter::algorithm::{Charge, Verdict, step_with_headroom};
+use diana_limiter::algorithm::{Charge, Verdict};
 use diana_limiter::policy::{Counter, Policy};
 use diana_limiter::time::{Span, Time};
 use serde_json::{Map, Value, json};
@@ -100,22 +100,22 @@ impl Refused {
 /// each actor, by place.
 #[must_use]
 pub fn check(counter: &Counter, stream: &Stream, weights: &[u64]) -> Refused {
-    let (actors, algorithm) = (weights.len(), &*counter.algorithm);
+    let actors = weights.len();
     let (headroom, mut before) = (counter.headroom(), Vec::new());
-    let size = algorithm.size().max(1);
+    let size = counter.size().max(1);
     let mut cells = vec![0; size.saturating_mul(actors)];
     let mut refused = Refused { requests: 0, actors: vec![false; actors] };
     let mut in_flight = BinaryHeap::new();
-    let ends = algorithm.ends_with_request();
+    let ends = counter.algorithm.ends_with_request();
     for Event { place, at, cost, is_high_priority, duration_ns } in stream.iter() {
         while in_flight.peek().is_some_and(|first: &InFlight| first.ends <= at) || in_flight.len() > MAX_HELD
         {
             let Some(InFlight { ends, place, charge }) = in_flight.pop() else { break };
             let ends = ends.min(at);
-            cell(&mut cells, place, size).into_iter().for_each(|cell| algorithm.refund(cell, ends, charge));
+            cell(&mut cells, place, size).into_iter().for_each(|cell| counter.refund(cell, ends, charge));
         }
         let Some(cell) = cell(&mut cells, place, size) else { continue };
-        algorithm.prepare(cell, at);
+        counter.prepare(cell, at);
         let headroom = if is_high_priority { 0 } else { headroom };
         let verdict = step(counter, cell, &mut before, (at, cost, headroom));
         if verdict.admits() {
@@ -128,8 +128,8 @@ pub fn check(counter: &Counter, stream: &Stream, weights: &[u64]) -> Refused {
         let place = usize::try_from(place).unwrap_or(usize::MAX);
         refused.requests = refused.requests.saturating_add(weights.get(place).copied().unwrap_or(0));
         refused.actors.iter_mut().skip(place).take(1).for_each(|is_refused| *is_refused = true);
-        if let Some(penalty) = algorithm.as_penalize().filter(|_| !verdict.is_penalty()) {
-            penalty.count_refusal(cell, at);
+        if !verdict.is_penalty() {
+            counter.count_refusal(cell, at);
         }
     }
     refused
@@ -137,18 +137,16 @@ pub fn check(counter: &Counter, stream: &Stream, weights: &[u64]) -> Refused {
 
 /// One step as in a decision. A request that costs nothing passes only if one unit is left.
 fn step(counter: &Counter, cell: &mut [u8], before: &mut Vec<u8>, request: (Time, u64, u64)) -> Verdict {
-    let (algorithm, (at, cost, headroom)) = (&*counter.algorithm, request);
+    let (at, cost, headroom) = request;
     if cost > 0 && headroom == 0 {
-        return algorithm.step(cell, at, cost);
+        return counter.step(cell, at, cost);
     }
     before.clear();
     before.extend_from_slice(cell);
-    let verdict = step_with_headroom(algorithm, cell, before, at, cost.max(1), headroom);
-    if cost > 0 || !verdict.admits() {
-        return verdict;
+    match cost {
+        0 => counter.peek(cell, before, at, headroom),
+        cost => counter.step_with_headroom(cell, before, at, cost, headroom),
     }
-    cell.copy_from_slice(before);
-    step_with_headroom(algorithm, cell, before, at, 0, headroom)
 }
 
 fn cell(cells: &mut [u8], place: u32, size: usize) -> Option<&mut [u8]> {

@@ -131,19 +131,22 @@ fn of_a_pipeline_some_may_fail() {
     }
 }
 
+const CENTURY_US: u64 = 100 * 365 * 86_400_000_000;
+
 /// A global store that admits with a longer wait than the rule's own would hold the request that
 /// long.
 #[test]
 fn impossible_spans_are_garbage() {
     let of = |kind, numbers| Parameters { kind, numbers };
     let cases = [
-        // A tenth of a second each, ten of them, and 3 s of waiting.
-        (of(1, [100_000, 1, 10, 3_000_000, 0, 0]), 3_000_000, 5_000_002),
-        (of(1, [100_000, 1, 10, 0, 0, 0]), 0, 2_000_002),
+        // Another quota may have left a bucket that takes 100 years to fill.
+        (of(1, [100_000, 1, 10, 3_000_000, 0, 0]), 3_000_000, CENTURY_US + 4_000_002),
+        (of(1, [100_000, 1, 10, 0, 0, 0]), 0, CENTURY_US + 1_000_002),
         (of(2, [10, 60_000_000, 0, 0, 0, 0]), 0, 61_000_002),
         (of(3, [10, 60_000_000, 6, 0, 0, 0]), 0, 61_000_002),
         (of(4, [10, 60_000_000, 0, 0, 0, 0]), 0, 61_000_002),
-        (of(5, [1_000_000, 3, 666_666, 2, 8, 0]), 666_667, 2_000_003),
+        // Another quota may have left a turn a week after the end of an hour.
+        (of(5, [1_000_000, 3, 666_666, 2, 8, 0]), 666_667, (7 * 24 + 1) * 3_600_000_000 + 1_000_002),
         (of(7, [2, 8_000_000, 0, 0, 0, 0]), 0, 2_000_002),
         (of(0, [0; 6]), 0, 1_000_002),
     ];

@@ -171,6 +171,15 @@ impl Parameters {
             .into()
     }
 
+    /// The longest time that a lease lasts, in µs: that of a window or slice; of a bucket, the
+    /// second of the lease and a part of the next one.
+    #[must_use]
+    pub fn longest_lease_us(&self) -> u64 {
+        let [_, unit, ..] = self.numbers;
+        let longest = if self.kind == TOKEN_BUCKET { us(Span::from_secs(1)) } else { unit };
+        longest.saturating_add(u64::try_from(SLACK_US).unwrap_or(u64::MAX))
+    }
+
     /// The burst of a token bucket, in units of cost.
     #[must_use]
     pub fn burst(&self) -> Option<u64> {

@@ -1,5 +1,6 @@
 //! The penalty of a rule: an actor that the rule refuses too often is refused for a while, whatever
-//! the quota then says. A penalty wraps the rule's algorithm.
+//! the quota then says. A penalty has a state of its own, behind that of the rule's algorithm.
+//! [`Counter`](crate::policy::Counter) combines the two.
 //!
 //! ```text
 //!   refusals ──x──x────x·············──►     `after` refusals within a unit begin the penalty
@@ -8,58 +9,38 @@
 //! ```
 //!
 //! A refused step leaves the cell unchanged. So the caller counts the refusal
-//! ([`Penalize::count_refusal`]) and stores the cell.
-//!
-//! Workers reserve no quota: an actor would spend a reservation during the penalty.
+//! ([`Penalty::count_refusal`]) and stores the cell.
 //!
 //! **Clocks.** A penalty ends at most `for` plus [`MAX_SKEW`] from now. If the end is further
 //! ahead, the clock stepped back, and the penalty lasts `for` from now. A counted unit that begins
 //! further ahead than [`MAX_SKEW`] begins now.
 
 use super::bytes::{u32_at, u64_at, write};
-use super::{
-    Admission, Algorithm, Charge, EvictionRank, MAX_SKEW, Parameters, Penalize, PenaltyParameters, Quota,
-    Settle, Verdict,
-};
-use crate::adapt::Adaptive;
+use super::{Admission, Charge, EvictionRank, MAX_SKEW, PenaltyParameters, Quota, Verdict};
 use diana_base::time::{Span, Time};
-use std::sync::Arc;
 
-/// The layout behind the cell of the inner algorithm, little-endian. The start of the counted unit
-/// `u64`, the end of the penalty `u64`, the number of counted refusals `u32`.
-const SIZE: usize = 20;
+/// The layout of a state, little-endian. The start of the counted unit `u64`, the end of the
+/// penalty `u64`, the number of counted refusals `u32`.
 const SINCE: usize = 0;
 const ENDS: usize = 8;
 const COUNT: usize = 16;
 
-/// An algorithm that refuses an actor for a while after too many refusals.
+/// How many refusals begin a penalty, and how long it lasts. A state has [`Penalty::SIZE`] bytes;
+/// an unused state is all zero.
 ///
 /// ```
 /// use diana_base::time::{Span, Time};
-/// use diana_document::{Errors, Node, parse};
-/// use diana_limiter::algorithm::{Admission, Algorithm, KINDS, Penalty, Quota};
+/// use diana_limiter::algorithm::Penalty;
 ///
-/// let (keys, errors) = (parse(b"{}")?, Errors::default());
-/// let mut keys = Node::root(&keys, &errors).fields().ok_or("not an object")?;
-/// let quota = Quota { rpu: 1, unit: Span::from_secs(1) };
-/// let token_bucket = (KINDS[0].compile)(&mut keys, quota).ok_or("a mistake in the keys")?;
-/// let rule = Penalty::new(token_bucket, quota.unit, 2, Span::from_secs(600));
-///
-/// let (mut cell, now) = (vec![0; rule.size()], Time::from_ns(1_700_000_000_000_000_000));
-/// assert!(rule.step(&mut cell, now, 1).admits());
-/// let penalty = rule.as_penalize().ok_or("no penalty")?;
-/// for is_penalty in [false, false, true] {
-///     let refused = rule.step(&mut cell, now, 1);
-///     assert_eq!((refused.admits(), refused.is_penalty()), (false, is_penalty));
-///     penalty.count_refusal(&mut cell, now);
-/// }
-/// let wait = Admission::Refuse { retry_after: Some(Span::from_secs(600)) };
-/// assert_eq!(rule.step(&mut cell, now, 1).admission, wait);
-/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// let penalty = Penalty::new(Span::from_secs(1), 2, Span::from_secs(600));
+/// let (mut state, now) = ([0; Penalty::SIZE], Time::from_ns(1_700_000_000_000_000_000));
+/// penalty.count_refusal(&mut state, now);
+/// assert_eq!(penalty.rest(&state, now), Span::ZERO);
+/// penalty.count_refusal(&mut state, now);
+/// assert_eq!(penalty.rest(&state, now), Span::from_secs(600));
 /// ```
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 pub struct Penalty {
-    algorithm: Box<dyn Algorithm>,
     /// The span in which refusals are counted together.
     unit: Span,
     /// The number of refusals that begin a penalty.
@@ -75,33 +56,44 @@ impl Penalty {
     /// The longest penalty.
     pub const MAX_SPAN: Span = Quota::MAX_UNIT;
 
-    /// Refuses, for the span `lasts`, every actor that `algorithm` refuses `after` times within
+    /// The size of a state in bytes.
+    pub const SIZE: usize = 20;
+
+    /// Refuses, for the span `lasts`, every actor that the rule refuses `after` times within
     /// `unit`. `after` is 1 to [`Penalty::MAX_AFTER`].
     #[must_use]
-    pub fn new(algorithm: Box<dyn Algorithm>, unit: Span, after: u64, lasts: Span) -> Penalty {
-        let after = u32::try_from(after).unwrap_or(u32::MAX);
-        Penalty { algorithm, unit, after, lasts }
+    pub fn new(unit: Span, after: u64, lasts: Span) -> Penalty {
+        Penalty { unit, after: u32::try_from(after).unwrap_or(u32::MAX), lasts }
     }
 
-    /// The cell of the inner algorithm, and the penalty's own part.
-    fn split<'c>(&self, cell: &'c [u8]) -> (&'c [u8], &'c [u8]) {
-        cell.split_at_checked(self.algorithm.size()).unwrap_or((cell, &[]))
+    /// What the penalty adds to [`Algorithm::meaning`](super::Algorithm::meaning).
+    pub(crate) fn meaning(&self) -> String {
+        let Penalty { unit, after, lasts } = self;
+        format!(", refused for {} ns after {after} in {} ns", lasts.as_ns(), unit.as_ns())
     }
 
-    fn split_mut<'c>(&self, cell: &'c mut [u8]) -> (&'c mut [u8], &'c mut [u8]) {
-        cell.split_at_mut(self.algorithm.size().min(cell.len()))
+    /// The parameters of the penalty for a global store.
+    #[must_use]
+    pub fn parameters(&self) -> PenaltyParameters {
+        PenaltyParameters::new(self.after, self.unit, self.lasts)
+    }
+
+    /// How long a counted refusal or a penalty has an effect at most.
+    pub(crate) fn longest(&self) -> Span {
+        self.unit.max(self.lasts)
     }
 
     /// The rest of the penalty at `now`; zero without a penalty.
-    fn rest(&self, own: &[u8], now: Time) -> Span {
-        let rest = Time::from_ns(u64_at(own, ENDS)).since(now);
+    #[must_use]
+    pub fn rest(&self, state: &[u8], now: Time) -> Span {
+        let rest = Time::from_ns(u64_at(state, ENDS)).since(now);
         if rest.minus(self.lasts) > MAX_SKEW { self.lasts } else { rest }
     }
 
     /// The start of the counted unit, and how many refusals it has so far. If the unit is over, a
     /// new one begins at `now`.
-    fn counted(&self, own: &[u8], now: Time) -> (Time, u32) {
-        let (since, count) = (Time::from_ns(u64_at(own, SINCE)), u32_at(own, COUNT));
+    fn counted(&self, state: &[u8], now: Time) -> (Time, u32) {
+        let (since, count) = (Time::from_ns(u64_at(state, SINCE)), u32_at(state, COUNT));
         if count == 0 || now.since(since) >= self.unit {
             (now, 0)
         } else if since.since(now) > MAX_SKEW {
@@ -111,186 +103,60 @@ impl Penalty {
         }
     }
 
-    /// Clamps the penalty's own part if the clock stepped back. Returns whether the clock did.
-    fn repair(&self, own: &mut [u8], now: Time) -> bool {
-        let ends = now.after(self.rest(own, now)).as_ns();
-        let is_penalty_ahead = u64_at(own, ENDS) > ends;
+    /// Clamps the state if the clock stepped back. Returns whether the clock did.
+    pub(crate) fn prepare(&self, state: &mut [u8], now: Time) -> bool {
+        let ends = now.after(self.rest(state, now)).as_ns();
+        let is_penalty_ahead = u64_at(state, ENDS) > ends;
         if is_penalty_ahead {
-            write(own, ENDS, ends.to_le_bytes());
+            write(state, ENDS, ends.to_le_bytes());
         }
-        let (since, count) = self.counted(own, now);
-        let is_unit_ahead = count > 0 && u64_at(own, SINCE) != since.as_ns();
+        let (since, count) = self.counted(state, now);
+        let is_unit_ahead = count > 0 && u64_at(state, SINCE) != since.as_ns();
         if is_unit_ahead {
-            write(own, SINCE, since.as_ns().to_le_bytes());
+            write(state, SINCE, since.as_ns().to_le_bytes());
         }
         is_penalty_ahead || is_unit_ahead
     }
 
-    /// The verdict `inner` of the algorithm, with `rest` of a penalty on top.
-    fn on_top(inner: Verdict, rest: Span, cost: u64) -> Verdict {
-        let admission = match inner.admission {
-            Admission::Admit { delay } if cost == 0 => Admission::Admit { delay },
-            Admission::Admit { .. } => Admission::Refuse { retry_after: Some(rest) },
-            Admission::Refuse { retry_after } => {
-                Admission::Refuse { retry_after: retry_after.map(|wait| wait.max(rest)) }
-            }
-        };
-        let more_in = if inner.remaining > 0 { rest } else { inner.more_in.max(rest) };
-        let charge = Charge { at: inner.charge.at, booked_at: Verdict::PENALTY, ..Charge::default() };
-        Verdict { admission, remaining: 0, more_in, full_in: inner.full_in.max(rest), charge }
-    }
-}
-
-impl Algorithm for Penalty {
-    fn meaning(&self) -> String {
-        let Penalty { algorithm, unit, after, lasts } = self;
-        let (inner, unit, lasts) = (algorithm.meaning(), unit.as_ns(), lasts.as_ns());
-        format!("{inner}, refused for {lasts} ns after {after} in {unit} ns")
-    }
-
-    fn form(&self) -> String {
-        [&*self.algorithm.form(), ", with a penalty"].concat()
-    }
-
-    fn size(&self) -> usize {
-        self.algorithm.size().saturating_add(SIZE)
-    }
-
-    fn shown(&self, quota: Quota) -> Quota {
-        self.algorithm.shown(quota)
-    }
-
-    fn prepare(&self, cell: &mut [u8], now: Time) -> bool {
-        let (state, own) = self.split_mut(cell);
-        let is_prepared = self.algorithm.prepare(state, now);
-        self.repair(own, now) || is_prepared
-    }
-
-    fn step(&self, cell: &mut [u8], now: Time, cost: u64) -> Verdict {
-        let (state, own) = self.split_mut(cell);
-        let rest = self.rest(own, now);
-        if rest == Span::ZERO {
-            return self.algorithm.step(state, now, cost);
-        }
-        // Reads and refusals change nothing. A request that the algorithm would admit only reads.
-        let look = self.algorithm.step(state, now, 0);
-        let inner = if cost <= look.remaining { look } else { self.algorithm.step(state, now, cost) };
-        Penalty::on_top(inner, rest, cost)
-    }
-
-    fn refund(&self, cell: &mut [u8], now: Time, charge: Charge) {
-        let (state, _) = self.split_mut(cell);
-        self.algorithm.refund(state, now, charge);
-    }
-
-    fn may_wait(&self) -> bool {
-        self.algorithm.may_wait()
-    }
-
-    fn without_waiting(&self) -> Option<Box<dyn Algorithm>> {
-        let algorithm = self.algorithm.without_waiting()?;
-        Some(Box::new(Penalty { algorithm, ..*self }))
-    }
-
-    fn units(&self, charge: Charge) -> u64 {
-        self.algorithm.units(charge)
-    }
-
-    fn ends_with_request(&self) -> bool {
-        self.algorithm.ends_with_request()
-    }
-
-    /// The parameters of the inner algorithm: a penalty only admits less.
-    fn parameters(&self) -> Parameters {
-        self.algorithm.parameters()
-    }
-
-    fn eviction_rank(&self, cell: &[u8], now: Time) -> EvictionRank {
-        let (state, own) = self.split(cell);
-        let own = match (self.rest(own, now), self.counted(own, now)) {
-            (Span::ZERO, (_, 0)) => EvictionRank::Nothing,
-            (Span::ZERO, (since, _)) => EvictionRank::Used(since.after(self.unit).since(now)),
-            (rest, _) => EvictionRank::Refusing(rest),
-        };
-        self.algorithm.eviction_rank(state, now).max(own)
-    }
-
-    fn copied(&self, cell: &mut [u8], now: Time) {
-        self.algorithm.copied(self.split_mut(cell).0, now);
-    }
-
-    fn copied_at(&self, cell: &[u8]) -> Option<Time> {
-        self.algorithm.copied_at(self.split(cell).0)
-    }
-
-    fn as_penalize(&self) -> Option<&dyn Penalize> {
-        Some(self)
-    }
-
-    fn adapting(&self, quota: Quota, least: u64, adaptive: &Arc<Adaptive>) -> Option<Box<dyn Algorithm>> {
-        let algorithm = self.algorithm.adapting(quota, least, adaptive)?;
-        Some(Box::new(Penalty { algorithm, ..*self }))
-    }
-
-    fn as_adaptive(&self) -> Option<&Arc<Adaptive>> {
-        self.algorithm.as_adaptive()
-    }
-
-    fn headroom_of_share(&self) -> Option<u64> {
-        self.algorithm.headroom_of_share()
-    }
-
-    fn settling(&self, borrow: u64) -> Option<Box<dyn Algorithm>> {
-        let algorithm = self.algorithm.settling(borrow)?;
-        Some(Box::new(Penalty { algorithm, ..*self }))
-    }
-
-    fn as_settle(&self) -> Option<&dyn Settle> {
-        self.algorithm.as_settle().map(|_| self as &dyn Settle)
-    }
-}
-
-impl Settle for Penalty {
-    fn charge(&self, cell: &mut [u8], now: Time, cost: u64) -> Charge {
-        let (state, _) = self.split_mut(cell);
-        self.algorithm.as_settle().map(|settle| settle.charge(state, now, cost)).unwrap_or_default()
-    }
-
-    fn reduce(&self, cell: &mut [u8], now: Time, charge: Charge, cost: u64) {
-        let (state, _) = self.split_mut(cell);
-        self.algorithm.as_settle().into_iter().for_each(|settle| settle.reduce(state, now, charge, cost));
-    }
-}
-
-impl Penalize for Penalty {
-    fn count_refusal(&self, cell: &mut [u8], now: Time) {
-        let (_, own) = self.split_mut(cell);
-        if self.rest(own, now) > Span::ZERO {
+    /// Counts a refusal at `now` in the state of the refused actor, which is prepared. The last
+    /// refusal begins the penalty. During a penalty nothing changes.
+    pub fn count_refusal(&self, state: &mut [u8], now: Time) {
+        if self.rest(state, now) > Span::ZERO {
             return;
         }
-        let (since, count) = self.counted(own, now);
+        let (since, count) = self.counted(state, now);
         let count = count.saturating_add(1);
         let begins = count >= self.after;
         if begins {
-            write(own, ENDS, now.after(self.lasts).as_ns().to_le_bytes());
+            write(state, ENDS, now.after(self.lasts).as_ns().to_le_bytes());
         }
-        write(own, SINCE, since.as_ns().to_le_bytes());
-        write(own, COUNT, if begins { 0 } else { count }.to_le_bytes());
+        write(state, SINCE, since.as_ns().to_le_bytes());
+        write(state, COUNT, if begins { 0 } else { count }.to_le_bytes());
     }
 
-    fn penalize(&self, cell: &[u8], now: Time, refusal: Verdict) -> Verdict {
-        let (_, own) = self.split(cell);
-        match self.rest(own, now) {
-            Span::ZERO => refusal,
-            rest => Penalty::on_top(refusal, rest, 1),
+    /// The verdict on a request that the algorithm alone would answer by `verdict`: if a penalty
+    /// runs at `now`, a refusal until both admit.
+    pub(crate) fn penalize(&self, state: &[u8], now: Time, verdict: Verdict) -> Verdict {
+        let rest = self.rest(state, now);
+        if rest == Span::ZERO {
+            return verdict;
         }
+        let retry_after = match verdict.admission {
+            Admission::Admit { .. } => Some(rest),
+            Admission::Refuse { retry_after } => retry_after.map(|wait| wait.max(rest)),
+        };
+        let more_in = if verdict.remaining > 0 { rest } else { verdict.more_in.max(rest) };
+        let full_in = verdict.full_in.max(rest);
+        let charge = Charge { at: verdict.charge.at, booked_at: Verdict::PENALTY, ..Charge::default() };
+        Verdict { admission: Admission::Refuse { retry_after }, remaining: 0, more_in, full_in, charge }
     }
 
-    fn longest(&self) -> Span {
-        self.unit.max(self.lasts)
-    }
-
-    fn parameters(&self) -> PenaltyParameters {
-        PenaltyParameters::new(self.after, self.unit, self.lasts)
+    /// What is lost if the state is evicted at `now`.
+    pub(crate) fn eviction_rank(&self, state: &[u8], now: Time) -> EvictionRank {
+        match (self.rest(state, now), self.counted(state, now)) {
+            (Span::ZERO, (_, 0)) => EvictionRank::Nothing,
+            (Span::ZERO, (since, _)) => EvictionRank::Used(since.after(self.unit).since(now)),
+            (rest, _) => EvictionRank::Refusing(rest),
+        }
     }
 }

@@ -176,6 +176,10 @@ impl Numbers {
     }
 }
 
+fn signed(number: u64) -> i64 {
+    i64::try_from(number).unwrap_or(i64::MAX)
+}
+
 /// Whole milliseconds, as all spans of a configuration are.
 fn ms(span: Span) -> u64 {
     span.as_ns().checked_div(1_000_000).unwrap_or(0)
@@ -229,7 +233,6 @@ impl TokenBucket {
     }
 
     /// A bucket that no other quota counts in.
-
     fn new(rate: Rate, unit: Span, burst: u64, start: Start, max_wait: Span) -> TokenBucket {
         // With this slack, the next token comes within one unit even from the deepest debt.
         let slack = rate.sub(Exact::whole(unit.as_ns()), rate.span_of(1)).min(Exact::whole(MAX_SKEW.as_ns()));
@@ -288,7 +291,7 @@ impl TokenBucket {
         let more = match self.start {
             Start::Full => 0,
             // The tokens that the bucket holds are those that the actor saved.
-            Start::Empty => self.burst.checked_signed_diff(other.burst).unwrap_or(0),
+            Start::Empty => signed(self.burst).saturating_sub(signed(other.burst)),
         };
         let lacking = other.rate.convert(other.rate.sub(other.full_at(cell), instant), more, rate);
         let full_at = rate.add(instant, lacking);

@@ -1,6 +1,6 @@
 //! What every algorithm does, and what some do besides.
 
-use super::{Admission, Charge, EvictionRank, Parameters, PenaltyParameters, Quota, Reservation, Verdict};
+use super::{Admission, Charge, EvictionRank, Parameters, Quota, Reservation, Verdict};
 use crate::adapt::Adaptive;
 use diana_base::time::{Span, Time};
 use diana_document::Fields;
@@ -134,11 +134,6 @@ pub trait Algorithm: Send + Sync {
         None
     }
 
-    /// How refusals are counted toward a penalty. `None` if there is no penalty.
-    fn as_penalize(&self) -> Option<&dyn Penalize> {
-        None
-    }
-
     /// The adaptive limit. `None` if the quota is fixed.
     fn as_adaptive(&self) -> Option<&Arc<Adaptive>> {
         None
@@ -238,24 +233,6 @@ pub trait Settle: Algorithm {
             None => self.reduce(cell, now, charge, cost),
         }
     }
-}
-
-/// An algorithm that refuses an actor for a while after too many refusals: see
-/// [`Penalty`](super::Penalty).
-pub trait Penalize {
-    /// Counts a refusal at `now` in the cell of the refused actor, which is prepared. The last
-    /// refusal begins the penalty. During a penalty nothing changes.
-    fn count_refusal(&self, cell: &mut [u8], now: Time);
-
-    /// The verdict `refusal` of a cell, after its refusal was counted: if a penalty runs at `now`,
-    /// the penalty's verdict.
-    fn penalize(&self, cell: &[u8], now: Time, refusal: Verdict) -> Verdict;
-
-    /// How long a counted refusal or a penalty has an effect at most.
-    fn longest(&self) -> Span;
-
-    /// The parameters of the penalty for a global store.
-    fn parameters(&self) -> PenaltyParameters;
 }
 
 impl fmt::Debug for dyn Algorithm {

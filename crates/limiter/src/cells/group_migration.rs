@@ -62,8 +62,7 @@ impl PreviousGroup {
             if let Some(source) = older.source_of((rule, counter), to, self.replacement)
                 && let Some((_, source)) = older.counters().nth(source)
             {
-                let (to, from) = (counter.state_mut(cell), source.state(from));
-                to.iter_mut().zip(from).for_each(|(to, from)| *to = *from);
+                counter.take_over(counter.state_mut(cell), source, source.state(from));
             }
         }
     }
@@ -122,12 +121,11 @@ impl ActorRules<'_> {
             let counters = rule.counters(self.group.role);
             for counter in counters.overrides.values().iter().chain([&counters.default]) {
                 state.clear();
-                state.resize(counter.algorithm.size(), 0);
-                counter.algorithm.prepare(&mut state, now);
-                let left = counter.algorithm.step(&mut state, now, 0).remaining;
-                longest = longest.max(counter.algorithm.step(&mut state, now, left).full_in);
-                let penalty = counter.algorithm.as_penalize();
-                longest = longest.max(penalty.map_or(Span::ZERO, |penalty| penalty.longest()));
+                state.resize(counter.size(), 0);
+                counter.prepare(&mut state, now);
+                let left = counter.step(&mut state, now, 0).remaining;
+                longest = longest.max(counter.step(&mut state, now, left).full_in);
+                longest = longest.max(counter.penalty.map_or(Span::ZERO, |penalty| penalty.longest()));
             }
         }
         longest
@@ -216,8 +214,8 @@ impl GroupMigration {
             let (older, own) = (counter.state_mut(&mut older), counter.state_mut(cell));
             let left = |state: &[u8]| {
                 let mut state = state.to_vec();
-                counter.algorithm.prepare(&mut state, now);
-                let verdict = counter.algorithm.step(&mut state, now, 0);
+                counter.prepare(&mut state, now);
+                let verdict = counter.step(&mut state, now, 0);
                 (verdict.remaining, Reverse(verdict.full_in))
             };
             if is_used(older) && (!is_used(own) || left(older) < left(own)) {

@@ -106,7 +106,7 @@ impl OpenCell {
         let mut spending = demands.each().zip(&mut self.reservations);
         let suffices = !self.is_dirty
             && spending.all(|((demand, counter), reservation)| {
-                let reserve = counter.algorithm.as_reserve();
+                let reserve = counter.as_reserve();
                 let covers = reserve.is_some_and(|reserve| reserve.covers(reservation, now));
                 let is_paid = covers && reservation.spend(demand.cost);
                 let only_counts = !is_paid && !demand.mode.needs_room();

@@ -255,8 +255,7 @@ pub(crate) fn reserve(
     now: Time,
 ) {
     let reservable = |(_, counter): (_, &Counter)| {
-        let algorithm = counter.algorithm.as_reserve();
-        algorithm.map_or(0, |reserve| reserve.reservable(counter.state(entry.cell()), now))
+        counter.as_reserve().map_or(0, |reserve| reserve.reservable(counter.state(entry.cell()), now))
     };
     let paying = demands.each().filter(|(demand, _)| demand.mode.needs_room());
     let left = paying.map(reservable).fold(remaining, u64::min);
@@ -264,14 +263,14 @@ pub(crate) fn reserve(
         return;
     };
     for (demand, counter) in demands.each() {
-        let (algorithm, state) = (&counter.algorithm, counter.state_mut(entry.cell_mut()));
-        let reserve = |state: &mut [u8], amount| algorithm.as_reserve()?.reserve(state, now, amount);
+        let state = counter.state_mut(entry.cell_mut());
+        let reserve = |state: &mut [u8], amount| counter.as_reserve()?.reserve(state, now, amount);
         match reserve(state, amount) {
             Some(reservation) => reservations.push(reservation),
             None if demand.mode.needs_room() => return reservations.clear(),
             None => {
                 // Requests of other plans must not find what this worker is about to spend.
-                let room = algorithm.step(state, now, 0).remaining.min(amount);
+                let room = counter.step(state, now, 0).remaining.min(amount);
                 reservations.push(reserve(state, room).unwrap_or_default());
             }
         }

@@ -115,7 +115,7 @@ impl Scratch {
                 let (quota, enforced) = (counter.shown(), mode == Mode::Enforce);
                 reports.push(RuleReport::new(rule, quota, actor.source, RuleResult::Admitted, enforced));
                 let state = counter.state_mut(cell);
-                let reserve = counter.algorithm.as_reserve().filter(|_| cost > 0);
+                let reserve = counter.as_reserve().filter(|_| cost > 0);
                 let verdict = reserve.and_then(|reserve| reserve.spend(state, reservation, now, cost));
                 match reports.last_mut() {
                     Some(report) if verdict.is_some() => report.verdict = verdict,

@@ -214,9 +214,9 @@ impl GlobalCheck {
         };
         let is_quota = |reply: &RuleReply| !reply.verdict.admits() && !reply.verdict.is_penalty();
         asked.group.has_penalty
-            && asked.deciding().any(|(at, _, counter)| {
-                replies.get(at).is_some_and(is_quota) && counter.algorithm.as_penalize().is_some()
-            })
+            && asked
+                .deciding()
+                .any(|(at, _, counter)| replies.get(at).is_some_and(is_quota) && counter.penalty.is_some())
     }
 
     /// The query about each rule that was answered, without the cost of the request, and the reply.

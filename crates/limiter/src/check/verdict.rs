@@ -1,7 +1,7 @@
 //! The verdicts of one group's rules about one request: all of them admit, or none is charged.
 
 use super::decision::{RuleReport, RuleResult};
-use crate::algorithm::{Admission, Charge, Penalize, Verdict, peek, step_with_headroom};
+use crate::algorithm::{Admission, Charge, Verdict};
 use crate::policy::{ActorSource, Counter, Demand, Demands, Mode, Role};
 use diana_base::time::{Span, Time};
 
@@ -31,19 +31,18 @@ impl GroupVerdict {
         let mut any_admits = false;
         for (demand, counter) in demands.each() {
             let headroom = headroom(demand, counter);
-            let (algorithm, before) = (&*counter.algorithm, || counter.state(&self.before));
-            let state = counter.state_mut(cell);
+            let (state, before) = (counter.state_mut(cell), || counter.state(&self.before));
             let mut verdict = match demand.cost {
-                0 if demand.mode != Mode::Skip => peek(algorithm, state, before(), now, headroom),
-                cost if headroom == 0 => algorithm.step(state, now, cost),
-                cost => step_with_headroom(algorithm, state, before(), now, cost, headroom),
+                0 if demand.mode != Mode::Skip => counter.peek(state, before(), now, headroom),
+                cost if headroom == 0 => counter.step(state, now, cost),
+                cost => counter.step_with_headroom(state, before(), now, cost, headroom),
             };
             if demand.mode.needs_room() {
                 all_admit_now &= verdict.admission == Admission::Admit { delay: Span::ZERO };
                 remaining = remaining.min(verdict.remaining);
             } else if !verdict.admits() {
                 // A quota that only counts takes what is left.
-                verdict = algorithm.step(counter.state_mut(cell), now, verdict.remaining);
+                verdict = counter.step(counter.state_mut(cell), now, verdict.remaining);
             }
             is_refused |= !verdict.admits() && demand.mode == Mode::Enforce;
             any_admits |= verdict.admits();
@@ -84,7 +83,7 @@ impl GroupVerdict {
             if verdict.admits() {
                 let (state, before) = (counter.state_mut(cell), counter.state(&self.before));
                 let headroom = headroom(demand, counter);
-                *verdict = step_with_headroom(&*counter.algorithm, state, before, now, 0, headroom);
+                *verdict = counter.step_with_headroom(state, before, now, 0, headroom);
             }
         }
     }
@@ -92,8 +91,8 @@ impl GroupVerdict {
     /// Counts a refusal for each rule with a penalty that decides and refuses, shadow rules
     /// included, in `cell`, which has no charge.
     pub(crate) fn count_refusals(&self, demands: Demands, cell: &mut [u8], now: Time) {
-        for (penalty, counter) in self.penalties(demands) {
-            penalty.count_refusal(counter.state_mut(cell), now);
+        for counter in self.counting(demands) {
+            counter.count_refusal(counter.state_mut(cell), now);
         }
     }
 
@@ -101,27 +100,24 @@ impl GroupVerdict {
     pub(crate) fn penalize(&mut self, demands: Demands, cell: &[u8], now: Time) {
         self.is_counted = true;
         for ((_, counter), verdict) in demands.each().zip(&mut self.verdicts) {
-            if let (false, Some(penalty)) = (verdict.admits(), counter.algorithm.as_penalize()) {
-                *verdict = penalty.penalize(counter.state(cell), now, *verdict);
+            if !verdict.admits() {
+                *verdict = counter.penalize(counter.state(cell), now, *verdict);
             }
         }
     }
 
     /// Whether further refusals count toward a penalty, so that no cache may serve them.
     pub(crate) fn counts_refusals(&self, demands: Demands) -> bool {
-        self.penalties(demands).next().is_some()
+        self.counting(demands).next().is_some()
     }
 
-    /// The penalties toward which this refusal counts, each with its counter: those of rules that
-    /// decide and whose quota refuses.
-    fn penalties<'a>(
-        &'a self,
-        demands: Demands<'a>,
-    ) -> impl Iterator<Item = (&'a dyn Penalize, &'a Counter)> {
-        let refusing = demands.each().zip(&self.verdicts).filter(|((demand, _), verdict)| {
-            demand.mode.decides() && !verdict.admits() && !verdict.is_penalty()
+    /// The counters in whose penalties this refusal counts: those of rules that decide and whose
+    /// quota refuses.
+    fn counting<'a>(&'a self, demands: Demands<'a>) -> impl Iterator<Item = &'a Counter> {
+        let refusing = demands.each().zip(&self.verdicts).filter(|((demand, counter), verdict)| {
+            counter.penalty.is_some() && demand.mode.decides() && !verdict.admits() && !verdict.is_penalty()
         });
-        refusing.filter_map(|((_, counter), _)| Some((counter.algorithm.as_penalize()?, counter)))
+        refusing.map(|((_, counter), _)| counter)
     }
 
     /// The longest delay by a rule that is enforced.

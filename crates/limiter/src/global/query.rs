@@ -1,7 +1,7 @@
 //! Queries to a global store about the rules of a group, and its replies, whatever the global
 //! store's protocol.
 
-use crate::algorithm::{Parameters, Penalize, PenaltyParameters, Quota, Verdict};
+use crate::algorithm::{Parameters, Penalty, PenaltyParameters, Quota, Verdict};
 use crate::policy::{ActorRules, CountKey, Counter, Demand, GlobalGroup, Mode, Policy, Rule, RuleId};
 use diana_base::time::Span;
 
@@ -55,7 +55,7 @@ pub struct RuleQuery {
     /// The penalty of the rule.
     pub penalty: Option<PenaltyParameters>,
     /// The units that the request has to leave for requests of high priority; 0: none. The verdict
-    /// is without them: see [`step_with_headroom`](crate::algorithm::step_with_headroom).
+    /// is without them: see [`step_with_headroom`](crate::policy::Counter::step_with_headroom).
     pub headroom: u64,
 }
 
@@ -174,7 +174,7 @@ impl GlobalGroup {
             let mode = demand.map_or(of_rule, |demand| demand.mode);
             let cost = demand.map_or(0, |demand| demand.cost);
             let after = |penalty: PenaltyParameters| if mode.decides() { penalty.after } else { 0 };
-            let penalty = counter.algorithm.as_penalize().map(Penalize::parameters);
+            let penalty = counter.penalty.as_ref().map(Penalty::parameters);
             let parameters = counter.algorithm.parameters();
             // All quotas of a rule with states of one form count together.
             let name = [self.name, compiled.count_name(), counter.form, *ordinal | parameters.layout()];

@@ -316,14 +316,14 @@ impl Builder {
             let Some(rule) = own.get_mut(at).and_then(Arc::get_mut) else { continue };
             let counters = rule.counters_mut(role);
             let bytes = counters.size();
-            layout.push(format!("{bytes} {}", counters.default.algorithm.meaning()));
-            counters.all_mut().for_each(|counter| (counter.offset, counter.size) = (size, bytes));
+            layout.push(format!("{bytes} {}", counters.default.meaning()));
+            counters.place(size);
             size = size.saturating_add(bytes);
         }
         let counters = || own.iter().flat_map(|rule| rule.counters(role).all());
         let settles = own.iter().any(|rule| rule.is_settled());
         let has_headroom = counters().any(|counter| counter.headroom() > 0);
-        let can_reserve = counters().all(|counter| counter.algorithm.as_reserve().is_some());
+        let can_reserve = counters().all(|counter| counter.as_reserve().is_some());
         let most = if actors.is_empty() { 1 } else { self.max_actors };
         Group {
             id,
@@ -337,7 +337,7 @@ impl Builder {
             can_reserve: can_reserve && !settles && !has_headroom,
             may_wait: counters().any(|counter| counter.algorithm.may_wait()),
             ends_with_request: counters().any(|counter| counter.algorithm.ends_with_request()),
-            has_penalty: counters().any(|counter| counter.algorithm.as_penalize().is_some()),
+            has_penalty: counters().any(|counter| counter.penalty.is_some()),
             has_headroom,
             has_plans: own.iter().any(|rule| rule.plans.is_some()),
             has_rollout: own.iter().any(|rule| rule.enforce.is_partial()),

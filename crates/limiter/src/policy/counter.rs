@@ -1,10 +1,10 @@
-//! The counters of a rule: its quota with the algorithm, and those of its overrides.
+//! The counters of a rule: its quota with the algorithm and the penalty, and those of its overrides.
 
 use super::missing::BY_VALUE;
-use crate::algorithm::{Algorithm, Quota};
+use crate::algorithm::{Algorithm, Charge, EvictionRank, Penalty, Quota, Reserve, Verdict};
 use crate::cells::table::Hasher;
 use diana_base::map::KeyMap;
-use diana_base::time::Time;
+use diana_base::time::{Span, Time};
 
 /// The part of a quota that only requests of high priority may take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,7 +24,33 @@ impl Default for Headroom {
     }
 }
 
-/// A quota and its algorithm. A rule has one counter for most actors, and one for each override.
+/// A quota with its algorithm and its penalty. A rule has one counter for most actors, and one for
+/// each override. The state of an actor is that of the algorithm, then that of the penalty.
+///
+/// ```
+/// use diana_base::time::{Span, Time};
+/// use diana_document::{Errors, Node, parse};
+/// use diana_limiter::algorithm::{Admission, KINDS, Penalty, Quota};
+/// use diana_limiter::policy::Counter;
+///
+/// let (keys, errors) = (parse(b"{}")?, Errors::default());
+/// let mut keys = Node::root(&keys, &errors).fields().ok_or("not an object")?;
+/// let quota = Quota { rpu: 1, unit: Span::from_secs(1) };
+/// let token_bucket = (KINDS[0].compile)(&mut keys, quota).ok_or("a mistake in the keys")?;
+/// let penalty = Penalty::new(quota.unit, 2, Span::from_secs(600));
+/// let counter = Counter::new(quota, token_bucket).with_penalty(Some(penalty));
+///
+/// let (mut state, now) = (vec![0; counter.size()], Time::from_ns(1_700_000_000_000_000_000));
+/// assert!(counter.step(&mut state, now, 1).admits());
+/// for is_penalty in [false, false, true] {
+///     let refused = counter.step(&mut state, now, 1);
+///     assert_eq!((refused.admits(), refused.is_penalty()), (false, is_penalty));
+///     counter.count_refusal(&mut state, now);
+/// }
+/// let wait = Admission::Refuse { retry_after: Some(Span::from_secs(600)) };
+/// assert_eq!(counter.step(&mut state, now, 1).admission, wait);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug)]
 pub struct Counter {
     /// The configured quota.
@@ -33,61 +59,128 @@ pub struct Counter {
     pub(crate) shown: Quota,
     /// Whether the quota moves.
     moves: bool,
-    /// The algorithm that decides.
+    /// The algorithm that decides while no penalty runs.
     pub algorithm: Box<dyn Algorithm>,
+    /// The penalty of actors that are refused too often.
+    pub penalty: Option<Penalty>,
     /// The most units that one lease of a global rule holds for one actor; 0: no lease.
     pub lease: u64,
     /// What other requests leave for those of high priority.
     pub headroom: Headroom,
-    /// The hash of [`Algorithm::meaning`].
+    /// The hash of [`Counter::meaning`].
     pub(crate) salt: u64,
     /// The hash of [`Algorithm::form`]; 0 without a state.
     pub(crate) form: u64,
     /// Where the state begins in the group's cell, in bytes.
     pub(crate) offset: usize,
-    /// The size of the state in bytes: that of the rule, once it has its place.
-    pub(super) size: usize,
+    /// The size of the state; that of the rule's largest quota once the rule has its place.
+    size: usize,
 }
 
 impl Counter {
-    /// A counter without a lease and without headroom. See the example of
-    /// [`Draft::build`](super::Draft::build).
+    /// A counter without a penalty, without a lease and without headroom.
     #[must_use]
     pub fn new(quota: Quota, algorithm: Box<dyn Algorithm>) -> Counter {
-        let salt = Hasher::name(algorithm.meaning().as_bytes());
-        let (shown, size) = (algorithm.shown(quota), algorithm.size());
-        let form = if size == 0 { 0 } else { Hasher::name(algorithm.form().as_bytes()) };
         let is_share = algorithm.headroom_of_share().is_some();
         let moves = is_share || algorithm.as_adaptive().is_some();
-        Counter {
+        let counter = Counter {
             quota,
-            shown,
+            shown: algorithm.shown(quota),
             moves,
             algorithm,
+            penalty: None,
             lease: 0,
             headroom: if is_share { Headroom::Share } else { Headroom::default() },
-            salt,
-            form,
+            salt: 0,
+            form: 0,
             offset: 0,
-            size,
+            size: 0,
+        };
+        counter.with_penalty(None)
+    }
+
+    /// The same counter with this penalty, which counts in other cells.
+    #[must_use]
+    pub fn with_penalty(mut self, penalty: Option<Penalty>) -> Counter {
+        self.penalty = penalty;
+        self.salt = Hasher::name(self.meaning().as_bytes());
+        let size = self.algorithm.size();
+        self.form = if size == 0 { 0 } else { Hasher::name(self.algorithm.form().as_bytes()) };
+        self.size = size.saturating_add(penalty.map_or(0, |_| Penalty::SIZE));
+        self
+    }
+
+    /// The canonical text of the algorithm and of the penalty: see [`Algorithm::meaning`].
+    #[must_use]
+    pub fn meaning(&self) -> String {
+        let penalty = self.penalty.as_ref().map(Penalty::meaning);
+        [self.algorithm.meaning(), penalty.unwrap_or_default()].concat()
+    }
+
+    /// The size of the state in bytes.
+    #[must_use]
+    pub fn size(&self) -> usize {
+        self.size
+    }
+
+    /// Makes the state valid at `now`: see [`Algorithm::prepare`].
+    pub fn prepare(&self, state: &mut [u8], now: Time) -> bool {
+        let (state, own) = self.split_mut(state);
+        let is_prepared = self.algorithm.prepare(state, now);
+        self.penalty.is_some_and(|penalty| penalty.prepare(own, now)) || is_prepared
+    }
+
+    /// Checks a request of `cost` units, and charges the state if the request is admitted.
+    pub fn step(&self, state: &mut [u8], now: Time, cost: u64) -> Verdict {
+        let (state, own) = self.split_mut(state);
+        match self.penalty {
+            Some(penalty) if penalty.rest(own, now) > Span::ZERO => {
+                let look = self.algorithm.step(state, now, 0);
+                // A request that the algorithm would admit must not be charged.
+                let fits = cost <= look.remaining;
+                let verdict = if fits { look } else { self.algorithm.step(state, now, cost) };
+                let penalized = penalty.penalize(own, now, verdict);
+                match cost {
+                    0 => Verdict { admission: look.admission, ..penalized },
+                    _ => penalized,
+                }
+            }
+            _ => self.algorithm.step(state, now, cost),
         }
     }
 
-    /// Replaces the algorithm by one of the same form, so the actors keep their cells.
-    pub(crate) fn replace(&mut self, algorithm: Box<dyn Algorithm>) {
-        debug_assert_eq!(algorithm.form(), self.algorithm.form());
-        self.shown = algorithm.shown(self.quota);
-        self.algorithm = algorithm;
+    /// Refunds a charge: see [`Algorithm::refund`]. Counted refusals stay counted.
+    pub fn refund(&self, state: &mut [u8], now: Time, charge: Charge) {
+        self.algorithm.refund(self.split_mut(state).0, now, charge);
     }
 
-    /// The quota that response headers show now.
-    pub(crate) fn shown(&self) -> Quota {
-        if self.moves { self.algorithm.shown(self.quota) } else { self.shown }
+    /// Counts a refusal at `now` in the prepared state of the refused actor, if the rule has a
+    /// penalty.
+    pub fn count_refusal(&self, state: &mut [u8], now: Time) {
+        let (_, own) = self.split_mut(state);
+        self.penalty.into_iter().for_each(|penalty| penalty.count_refusal(own, now));
     }
 
-    pub(crate) fn state<'c>(&self, cell: &'c [u8]) -> &'c [u8] {
-        let end = self.offset.saturating_add(self.size);
-        cell.get(self.offset..end).unwrap_or_default()
+    /// The verdict `refusal`, after it was counted: if a penalty runs at `now`, the penalty's
+    /// verdict.
+    pub fn penalize(&self, state: &[u8], now: Time, refusal: Verdict) -> Verdict {
+        let (_, own) = self.split(state);
+        self.penalty.map_or(refusal, |penalty| penalty.penalize(own, now, refusal))
+    }
+
+    /// What is lost if the state is evicted at `now`.
+    #[must_use]
+    pub fn eviction_rank(&self, state: &[u8], now: Time) -> EvictionRank {
+        let (state, own) = self.split(state);
+        let rank = self.algorithm.eviction_rank(state, now);
+        self.penalty.map_or(rank, |penalty| rank.max(penalty.eviction_rank(own, now)))
+    }
+
+    /// How workers reserve quota ahead. `None` if they may not: they would spend a reservation
+    /// during a penalty.
+    #[must_use]
+    pub fn as_reserve(&self) -> Option<&dyn Reserve> {
+        self.algorithm.as_reserve().filter(|_| self.penalty.is_none())
     }
 
     /// The headroom in units now; 0: none.
@@ -99,13 +192,32 @@ impl Counter {
         }
     }
 
-    #[inline(never)]
-    fn moving_headroom(&self) -> u64 {
-        match self.headroom {
-            Headroom::Units(units) => units,
-            Headroom::Percent(percent) => self.shown().rpu.saturating_mul(percent).div_ceil(100),
-            Headroom::Share => self.algorithm.headroom_of_share().unwrap_or(0),
+    /// Replaces the algorithm by one of the same form. The salt stays, so the actors keep their
+    /// cells.
+    pub(crate) fn replace(&mut self, algorithm: Box<dyn Algorithm>) {
+        debug_assert_eq!(algorithm.form(), self.algorithm.form());
+        self.shown = algorithm.shown(self.quota);
+        self.algorithm = algorithm;
+    }
+
+    /// The quota that response headers show now.
+    pub(crate) fn shown(&self) -> Quota {
+        if self.moves { self.algorithm.shown(self.quota) } else { self.shown }
+    }
+
+    /// Corrects `charge` to `cost` units, if the algorithm can settle.
+    pub(crate) fn settle(&self, state: &mut [u8], now: Time, charge: Charge, cost: u64) {
+        if let Some(settle) = self.algorithm.as_settle() {
+            settle.settle(self.split_mut(state).0, now, charge, cost);
         }
+    }
+
+    /// Copies the state `from` of the counter `older`, which has the same form.
+    pub(crate) fn take_over(&self, state: &mut [u8], older: &Counter, from: &[u8]) {
+        debug_assert_eq!(self.form, older.form);
+        let ((state, own), (from, penalty)) = (self.split_mut(state), older.split(from));
+        state.iter_mut().zip(from).for_each(|(to, from)| *to = *from);
+        own.iter_mut().zip(penalty).for_each(|(to, from)| *to = *from);
     }
 
     /// Whether the counter has headroom and admits no more than that.
@@ -115,13 +227,41 @@ impl Counter {
             return false;
         }
         let mut state = self.state(cell).to_vec();
-        self.algorithm.prepare(&mut state, now);
-        self.algorithm.step(&mut state, now, 0).remaining <= headroom
+        self.prepare(&mut state, now);
+        self.step(&mut state, now, 0).remaining <= headroom
+    }
+
+    pub(crate) fn state<'c>(&self, cell: &'c [u8]) -> &'c [u8] {
+        let end = self.offset.saturating_add(self.size);
+        cell.get(self.offset..end).unwrap_or_default()
     }
 
     pub(crate) fn state_mut<'c>(&self, cell: &'c mut [u8]) -> &'c mut [u8] {
         let end = self.offset.saturating_add(self.size);
         cell.get_mut(self.offset..end).unwrap_or_default()
+    }
+
+    /// The states of the algorithm and of the penalty.
+    fn split<'c>(&self, state: &'c [u8]) -> (&'c [u8], &'c [u8]) {
+        state.split_at_checked(self.penalty_offset()).unwrap_or((state, &[]))
+    }
+
+    fn split_mut<'c>(&self, state: &'c mut [u8]) -> (&'c mut [u8], &'c mut [u8]) {
+        state.split_at_mut(self.penalty_offset().min(state.len()))
+    }
+
+    /// Where the penalty's state begins in the counter's.
+    fn penalty_offset(&self) -> usize {
+        self.size.saturating_sub(self.penalty.map_or(0, |_| Penalty::SIZE))
+    }
+
+    #[inline(never)]
+    fn moving_headroom(&self) -> u64 {
+        match self.headroom {
+            Headroom::Units(units) => units,
+            Headroom::Percent(percent) => self.shown().rpu.saturating_mul(percent).div_ceil(100),
+            Headroom::Share => self.algorithm.headroom_of_share().unwrap_or(0),
+        }
     }
 }
 
@@ -141,6 +281,15 @@ impl Counters {
 
     pub(crate) fn all_mut(&mut self) -> impl Iterator<Item = &mut Counter> {
         self.overrides.values_mut().iter_mut().chain([&mut self.default])
+    }
+
+    /// Places the state of the rule in a cell. All quotas of one form count in the same bytes.
+    pub(crate) fn place(&mut self, offset: usize) {
+        let algorithms = self.all().map(Counter::penalty_offset).max().unwrap_or(0);
+        for counter in self.all_mut() {
+            counter.offset = offset;
+            counter.size = algorithms.saturating_add(counter.penalty.map_or(0, |_| Penalty::SIZE));
+        }
     }
 
     /// The override of this actor value, if its state means nothing to the default quota. The actor
@@ -202,7 +351,9 @@ impl Counters {
 
     /// The size of the rule's state in bytes: the largest of its counters.
     pub(crate) fn size(&self) -> usize {
-        self.all().map(|counter| counter.size).max().unwrap_or(0)
+        let algorithms = self.all().map(Counter::penalty_offset).max().unwrap_or(0);
+        let has_penalty = self.all().any(|counter| counter.penalty.is_some());
+        algorithms.saturating_add(if has_penalty { Penalty::SIZE } else { 0 })
     }
 
     /// The order of the rule's state in a cell, independent of the document's order.

@@ -151,7 +151,7 @@ impl<'a> ActorRules<'a> {
     /// refuses.
     pub(crate) fn prepare(self, cell: &mut [u8], now: Time) -> bool {
         let prepare = |changed: bool, (_, counter): (&Rule, &Counter)| {
-            counter.algorithm.prepare(counter.state_mut(cell), now) || changed
+            counter.prepare(counter.state_mut(cell), now) || changed
         };
         self.counters().fold(false, prepare)
     }
@@ -181,7 +181,7 @@ impl<'a> ActorRules<'a> {
     /// but its headroom refuses, too.
     pub(crate) fn eviction_rank(self, cell: &[u8], now: Time) -> EvictionRank {
         let rank = |(rule, counter): (&Rule, &Counter)| {
-            let rank = counter.algorithm.eviction_rank(counter.state(cell), now);
+            let rank = counter.eviction_rank(counter.state(cell), now);
             match rank {
                 EvictionRank::Refusing(span) if !rule.enforced() => EvictionRank::Used(span),
                 EvictionRank::Used(span) if rule.enforced() && counter.has_only_headroom(cell, now) => {
@@ -197,7 +197,7 @@ impl<'a> ActorRules<'a> {
     pub(crate) fn refund(self, charges: impl IntoIterator<Item = Charge>, cell: &mut [u8], now: Time) {
         for ((_, counter), charge) in self.counters().zip(charges) {
             if charge.cost > 0 {
-                counter.algorithm.refund(counter.state_mut(cell), now, charge);
+                counter.refund(counter.state_mut(cell), now, charge);
             }
         }
     }
@@ -205,8 +205,8 @@ impl<'a> ActorRules<'a> {
     /// Corrects one charge of each rule to its final cost. Without one, the charge stays.
     pub(crate) fn settle(self, charges: &[Charge], costs: &[Option<u64>], cell: &mut [u8], now: Time) {
         for (((_, counter), charge), cost) in self.counters().zip(charges).zip(costs) {
-            if let (Some(settle), Some(cost)) = (counter.algorithm.as_settle(), cost) {
-                settle.settle(counter.state_mut(cell), now, *charge, *cost);
+            if let Some(cost) = cost {
+                counter.settle(counter.state_mut(cell), now, *charge, *cost);
             }
         }
     }
@@ -216,12 +216,12 @@ impl<'a> ActorRules<'a> {
     pub(crate) fn release(self, reservations: &[Reservation], cell: &mut [u8], now: Time) {
         for ((_, counter), reservation) in self.counters().zip(reservations) {
             let state = counter.state_mut(cell);
-            let reserve = counter.algorithm.as_reserve().filter(|_| reservation.charge.cost > 0);
+            let reserve = counter.as_reserve().filter(|_| reservation.charge.cost > 0);
             reserve.into_iter().for_each(|reserve| reserve.release(state, now, reservation));
             if reservation.uncovered > 0 {
-                counter.algorithm.prepare(state, now);
-                let room = counter.algorithm.step(state, now, 0).remaining;
-                let _ = counter.algorithm.step(state, now, reservation.uncovered.min(room));
+                counter.prepare(state, now);
+                let room = counter.step(state, now, 0).remaining;
+                let _ = counter.step(state, now, reservation.uncovered.min(room));
             }
         }
     }
