@@ -301,6 +301,23 @@ fn every_measurement_report_names_its_commit() {
     assert!(json["machine"]["commit"].as_str().is_some_and(|commit| commit.len() >= 7));
 }
 
+/// The list of crates has the filter, the command and every library, and no other crate.
+#[test]
+fn every_crate_is_in_the_list() {
+    let root = env!("CARGO_MANIFEST_DIR");
+    let libraries = fs::read_dir(format!("{root}/crates")).unwrap();
+    let folders = libraries.map(|entry| format!("crates/{}", entry.unwrap().file_name().to_str().unwrap()));
+    let others = ["", "cli", "cli/replay", "envoy-module"].map(str::to_owned);
+    let name = |folder: String| {
+        let manifest = text(&format!("{folder}/Cargo.toml"));
+        manifest.split("\nname = \"").nth(1).unwrap().split('"').next().unwrap().to_owned()
+    };
+    let crates: BTreeSet<String> = folders.chain(others).map(name).collect();
+    let page = text("docs/internals/design/crates.md");
+    let rows = page.lines().filter_map(|line| line.strip_prefix("| `")?.split('`').next());
+    assert_eq!(rows.map(str::to_owned).collect::<BTreeSet<String>>(), crates);
+}
+
 /// "`tests/it/file.rs`: `test`, `test`", also below `cli/`.
 #[test]
 fn every_test_that_a_document_names_exists() {
