@@ -1,11 +1,11 @@
-//! Asks the filter's reader which values each key has, and compares the answers with the schema: a
+//! Asks the filter's reader which values each key has, and compares the answers with the table: a
 //! wrong value gets an error that names the range, or the choices.
 
 use super::places::{Place, each, leaves};
-use diana_cli::schema::shape::Shape;
 use diana_config::Configuration;
+use diana_config::keys::{DefaultValue, Shape};
 use diana_document::one_of;
-use serde_json::json;
+use serde_json::{Value, json};
 
 #[test]
 fn ranges_and_choices_are_those_that_the_reader_names() {
@@ -67,7 +67,7 @@ fn both_ends_of_each_range_are_accepted() {
                     Shape::Percent(min, max) if key.name != "target" => {
                         [min, max].map(|end| json!(format!("{end}%"))).to_vec()
                     }
-                    Shape::Choice(words) => words.into_iter().map(|word| json!(word)).collect(),
+                    Shape::Choice(words) => words.iter().map(|word| json!(word)).collect(),
                     Shape::Flag => vec![json!(true), json!(false)],
                     Shape::Only(flag) => vec![json!(flag)],
                     _ => continue,
@@ -90,6 +90,14 @@ fn both_ends_of_each_range_are_accepted() {
     assert!(probed > 150, "{probed}");
 }
 
+fn value(default: DefaultValue) -> Value {
+    match default {
+        DefaultValue::Flag(flag) => flag.into(),
+        DefaultValue::Whole(number) => number.into(),
+        DefaultValue::Text(text) => text.into(),
+    }
+}
+
 /// What a configuration does, as far as a default may change it.
 fn effect(configuration: &Configuration) -> String {
     let Configuration { policy, response, store, remote, logs_all, .. } = configuration;
@@ -101,7 +109,7 @@ fn a_default_means_the_same_as_no_key() {
     let mut probed = 0;
     each(|name, keys, places| {
         for key in &keys {
-            let Some(default) = &key.default else { continue };
+            let Some(default) = key.default.map(value) else { continue };
             let mut compared = 0;
             for place in &places {
                 let mut without = place.object.clone();

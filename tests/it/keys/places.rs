@@ -1,8 +1,7 @@
 //! The objects of a document, each within a whole document, and what the filter's reader says to
 //! changes of an object.
 
-use diana_cli::schema::definitions;
-use diana_cli::schema::shape::{Key, Shape};
+use diana_config::keys::{Definition, Key, Shape, definitions};
 use diana_config::{Configuration, Secret, Source};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
@@ -185,18 +184,13 @@ pub fn expected(mistakes: &[String]) -> Option<BTreeSet<String>> {
 }
 
 pub fn keys(shape: &Shape) -> Vec<Key> {
-    match shape {
-        Shape::Object(object) => object.keys.clone(),
-        // Of several objects, each has a definition of its own.
-        Shape::Any(shapes) => shapes.iter().flat_map(keys).collect(),
-        _ => Vec::new(),
-    }
+    shape.object().into_iter().flat_map(|object| object.keys()).collect()
 }
 
 /// Every definition with keys, its keys, and its places.
 pub fn each(mut check: impl FnMut(&'static str, Vec<Key>, Vec<&Place>)) {
     let places = places();
-    for (name, shape) in definitions() {
+    for Definition { name, shape } in definitions() {
         let keys = keys(&shape);
         if !keys.is_empty() {
             let own: Vec<&Place> = places.iter().filter(|place| place.definition == name).collect();
@@ -211,6 +205,6 @@ pub fn leaves(shape: &Shape) -> Vec<Shape> {
     match shape {
         Shape::Any(shapes) => shapes.iter().flat_map(leaves).collect(),
         Shape::OneOrMany(item, _) | Shape::List(item, ..) => leaves(item),
-        leaf => vec![leaf.clone()],
+        leaf => vec![*leaf],
     }
 }

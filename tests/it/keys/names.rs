@@ -1,9 +1,8 @@
-//! Asks the filter's reader which keys each object has, and compares the answers with the schema,
+//! Asks the filter's reader which keys each object has, and compares the answers with the table,
 //! in both directions: an unknown key gets an error that names all keys.
 
 use super::places::{Place, UNKNOWN, each, expected, keys, leaves, places};
-use diana_cli::schema::definitions;
-use diana_cli::schema::shape::Shape;
+use diana_config::keys::{Shape, definitions};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 
@@ -22,34 +21,33 @@ fn read_as(name: &'static str) -> &'static str {
     if name == "actor_segment" { "actor" } else { name }
 }
 
-/// The keys of a definition.
+/// The keys of a definition, with those of old documents.
 fn own(name: &str) -> Vec<&'static str> {
-    let definitions = definitions();
-    let (_, shape) = definitions.iter().find(|(known, _)| *known == name).unwrap();
-    keys(shape).into_iter().map(|key| key.name).collect()
+    let definition = definitions().find(|known| known.name == name).unwrap();
+    keys(&definition.shape).into_iter().map(|key| key.name).collect()
 }
 
 #[test]
 fn the_keys_are_those_that_the_reader_names() {
     each(|name, _, places| {
         let known: BTreeSet<String> = places.iter().flat_map(|place| place.known()).collect();
-        // No error offers `Url`, a spelling for old documents.
-        let keys: BTreeSet<String> =
-            own(read_as(name)).into_iter().filter(|key| *key != "Url").map(str::to_owned).collect();
+        let definition = definitions().find(|known| known.name == read_as(name)).unwrap();
+        let offered = keys(&definition.shape).into_iter().filter(|key| key.is_offered);
+        let keys: BTreeSet<String> = offered.map(|key| key.name.to_owned()).collect();
         assert_eq!(keys, known, "{name}");
     });
 }
 
 /// The keys of the objects that a shape leads to, through lists, choices and names of the user.
-fn objects(shape: &Shape, definitions: &[(&str, Shape)]) -> Vec<BTreeSet<String>> {
+fn objects(shape: &Shape) -> Vec<BTreeSet<String>> {
     match shape {
-        Shape::Any(shapes) => shapes.iter().flat_map(|shape| objects(shape, definitions)).collect(),
-        Shape::OneOrMany(item, _) | Shape::List(item, ..) | Shape::Map(item) => objects(item, definitions),
+        Shape::Any(shapes) => shapes.iter().flat_map(objects).collect(),
+        Shape::OneOrMany(item, _) | Shape::List(item, ..) | Shape::Map(item) => objects(item),
         Shape::Def(name) => {
-            let (_, shape) = definitions.iter().find(|(known, _)| *known == read_as(name)).unwrap();
-            objects(shape, definitions)
+            let known = definitions().find(|known| known.name == read_as(name)).unwrap();
+            objects(&known.shape)
         }
-        Shape::Object(object) => vec![object.keys.iter().map(|key| key.name.to_owned()).collect()],
+        Shape::Object(object) => vec![object.keys().map(|key| key.name.to_owned()).collect()],
         _ => Vec::new(),
     }
 }
@@ -69,14 +67,14 @@ fn wrapped(object: &Value) -> [Value; 4] {
     [object.clone(), json!([object]), json!({"gold": object}), json!({"gold": [object]})]
 }
 
-/// An object that the schema does not describe would be an object whose keys no editor knows.
+/// An object that the table does not have would be an object whose keys no editor knows.
 #[test]
-fn every_object_that_the_reader_knows_is_in_the_schema() {
-    let (definitions, all) = (definitions(), places());
+fn every_object_that_the_reader_knows_is_in_the_table() {
+    let all = places();
     let mut probed = 0;
     each(|name, keys, places| {
         for key in &keys {
-            let (known, names) = (objects(&key.shape, &definitions), named(&key.shape));
+            let (known, names) = (objects(&key.shape), named(&key.shape));
             // The reader tells some objects apart by their other keys.
             let valid = all.iter().filter(|place| names.contains(&place.definition));
             let probes = valid.map(|place| place.with(UNKNOWN, json!(1))).chain([json!({UNKNOWN: 1})]);
@@ -89,7 +87,7 @@ fn every_object_that_the_reader_knows_is_in_the_schema() {
                     is_read = true;
                 }
             }
-            assert_eq!(is_read, !known.is_empty(), "{name}.{}: {known:?} is in the schema", key.name);
+            assert_eq!(is_read, !known.is_empty(), "{name}.{}: {known:?} is in the table", key.name);
             probed += usize::from(is_read);
         }
     });
@@ -102,10 +100,11 @@ fn every_object_with_keys_has_a_name() {
     each(|name, keys, _| {
         for key in keys {
             let leaves = leaves(&key.shape).into_iter().flat_map(|leaf| match leaf {
-                Shape::Map(item) => leaves(&item),
+                Shape::Map(item) => leaves(item),
                 leaf => vec![leaf],
             });
-            let is_nameless = |leaf: Shape| matches!(leaf, Shape::Object(object) if !object.keys.is_empty());
+            let is_nameless =
+                |leaf: Shape| matches!(leaf, Shape::Object(object) if object.keys().next().is_some());
             assert!(!leaves.into_iter().any(is_nameless), "{name}.{}", key.name);
         }
     });
@@ -115,8 +114,8 @@ fn every_object_with_keys_has_a_name() {
 #[test]
 fn keys_of_other_objects_are_unknown() {
     let shapes: Vec<Shape> =
-        definitions().iter().flat_map(|(_, shape)| keys(shape)).map(|key| key.shape).collect();
-    let all: BTreeSet<&str> = definitions().iter().flat_map(|(name, _)| own(name)).collect();
+        definitions().flat_map(|known| keys(&known.shape)).map(|key| key.shape).collect();
+    let all: BTreeSet<&str> = definitions().flat_map(|known| own(known.name)).collect();
     each(|name, _, places| {
         // At the same place, the keys of another object make this object that one.
         let beside = shapes.iter().map(named).filter(|names| names.contains(&name)).flatten();
