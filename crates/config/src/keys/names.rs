@@ -113,3 +113,27 @@ const fn is_equal(one: &[u8], other: &[u8]) -> bool {
     }
     at == one.len() && at == other.len()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_with_several_meanings_has_no_hint() {
+        let hints = [TOP_KEYS, LIMIT_KEYS, RULE_KEYS, STORE_KEYS, REMOTE_KEYS].concat();
+        for key in ["headers", "cluster", "timeout", "body"] {
+            assert!(!hints.contains(&key), "{key}");
+        }
+        let of = |key: &&str| hints.iter().filter(|hint| *hint == key).count();
+        let several: Vec<&str> = hints.iter().copied().filter(|key| of(key) > 1).collect();
+        // The hint in a limit names both places, and an override's the rule.
+        assert_eq!(several, ["enforce", "enforce"]);
+    }
+
+    #[test]
+    fn the_kinds_of_store_share_keys() {
+        assert_eq!(REDIS_AND_RLS, ["cluster", "secret", "timeout", "replicas", "in_flight"]);
+        assert_eq!(REDIS_ONLY, ["clusters", "dialect", "user", "password", "prefix", "headers"]);
+        assert_eq!(RLS_ONLY, ["domain"]);
+    }
+}
