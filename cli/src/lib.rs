@@ -9,7 +9,6 @@ pub mod explain;
 pub mod init;
 pub mod number;
 pub mod output;
-pub mod printable;
 pub mod replay;
 pub mod schema;
 pub mod secrets;
@@ -84,7 +83,7 @@ pub fn run(arguments: Arguments) -> ExitCode {
 /// messages are kept; no command attaches source code or a help text.
 fn printable(report: &Report) -> Report {
     let mut messages: Vec<String> =
-        report.chain().map(|error| printable::printable_lines(&error.to_string())).collect();
+        report.chain().map(|error| diana_replay::printable::printable_lines(&error.to_string())).collect();
     let cause = Report::msg(messages.pop().unwrap_or_default());
     messages.into_iter().rev().fold(cause, Report::wrap_err)
 }

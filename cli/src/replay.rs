@@ -1,31 +1,18 @@
-//! Runs the requests in an access log through the limits of a document, on a virtual clock, and
-//! reports what would have been refused.
-//!
-//! ```text
-//!   log ─ Records, by their starts ─► engine ─ Decision ─► tally ─► Summary ─► text, JSON, HTML
-//! ```
+//! `diana replay`: checks the arguments, replays the logs, and prints the summary. `diana-replay`
+//! decides and sums up.
 
 mod args;
-mod caution;
-mod document;
-pub mod engine;
-pub mod log;
-mod memory;
-mod number;
 mod progress;
-pub mod report;
-mod request;
-pub mod run;
-pub mod suggest;
-pub mod summary;
-mod tally;
-pub mod text;
 
 pub use args::Args;
 
-use crate::output;
-use crate::printable::printable;
-use miette::{IntoDiagnostic, Result, WrapErr, bail};
+use crate::{output, valid};
+use diana_replay::number::{count, plural};
+use diana_replay::printable::printable;
+use diana_replay::summary::{EndedEarly, LogSummary, Summary, Totals};
+use diana_replay::{Document, Error, Replay, report, text, total_bytes};
+use miette::{IntoDiagnostic, Report, Result, WrapErr, bail, miette};
+use progress::Bar;
 use std::fs;
 use std::io::{Write, stderr};
 use std::path::{Path, PathBuf};
@@ -38,7 +25,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
         is_no_input(path, args)?;
         is_in_a_folder(path)?;
     }
-    let summary = run::replay(args)?;
+    let summary = replay(args)?;
     has_requests(&summary)?;
     if let Some(path) = &args.report {
         let written = fs::write(path, report::html(&summary));
@@ -53,13 +40,43 @@ pub fn run(args: &Args) -> Result<ExitCode> {
         let _ = writeln!(stderr(), "wrote `{}`", printable(&path.display().to_string()));
     }
     is_complete(&summary.log, args)?;
-    let summary::Totals { requests, refused, .. } = summary.totals;
+    let Totals { requests, refused, .. } = summary.totals;
     let is_above = |percent: f64| refused as f64 * 100.0 > percent * requests as f64;
     Ok(if args.fail_above.is_some_and(is_above) { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
+/// Replays the logs of the arguments.
+pub fn replay(args: &Args) -> Result<Summary> {
+    let document = |path: &PathBuf| Document::of(&valid::document(path)?).into_diagnostic();
+    let first = document(&args.file)?;
+    let other = args.against.as_ref().map(document).transpose()?;
+    let replay = Replay::open(first, other, &args.log, args.format.as_deref(), args.tries());
+    let named = |error| match error {
+        Error::Format(why) if args.format.is_some() => miette!("`--format`: {why}"),
+        error => Report::from_err(error),
+    };
+    let bar = Bar::new(total_bytes(args.log.iter().map(PathBuf::as_path)));
+    let mut requests = 0u64;
+    let summary = replay.map_err(named)?.run(
+        |_, _, _| {},
+        |bytes, count| {
+            requests = requests.saturating_add(count);
+            bar.show(bytes, requests);
+        },
+    );
+    bar.finish();
+    let mut summary = summary.into_diagnostic()?;
+    let name = |path: &PathBuf| path.display().to_string();
+    summary.document = name(&args.file);
+    summary.log.files = args.log.iter().map(name).collect();
+    if let (Some(comparison), Some(path)) = (&mut summary.against, &args.against) {
+        comparison.document = name(path);
+    }
+    Ok(summary)
+}
+
 /// A replay without requests says nothing about the document: a check of it must not pass.
-fn has_requests(summary: &summary::Summary) -> Result<()> {
+fn has_requests(summary: &Summary) -> Result<()> {
     let log = &summary.log;
     if summary.totals.requests > 0 {
         return Ok(());
@@ -86,9 +103,9 @@ fn has_requests(summary: &summary::Summary) -> Result<()> {
 }
 
 /// The exit code tells a report on a part of the log from a report on the whole log.
-fn is_complete(log: &summary::LogSummary, args: &Args) -> Result<()> {
-    if let Some(summary::EndedEarly { file, line, why }) = log.ended_early.first() {
-        let line = number::count(*line);
+fn is_complete(log: &LogSummary, args: &Args) -> Result<()> {
+    if let Some(EndedEarly { file, line, why }) = log.ended_early.first() {
+        let line = count(*line);
         bail!("`{file}` ended early, after line {line}: {why}; the report leaves out the rest");
     }
     let (unreadable, lines, max) = (log.unreadable, log.lines, args.max_unreadable);
@@ -100,7 +117,7 @@ fn is_complete(log: &summary::LogSummary, args: &Args) -> Result<()> {
         );
     }
     if unreadable as f64 * 100.0 > max * lines as f64 {
-        let (unreadable, lines) = (number::count(unreadable), number::plural(lines, "line"));
+        let (unreadable, lines) = (count(unreadable), plural(lines, "line"));
         bail!("{unreadable} of {lines} cannot be read, but `--max-unreadable` permits only {max} %");
     }
     Ok(())

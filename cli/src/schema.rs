@@ -1,17 +1,12 @@
-//! Prints the JSON Schema of documents. The schema accepts every document that the filter accepts;
-//! the tests probe the filter's reader for each key, range and choice.
+//! Prints the JSON Schema of documents. The schema accepts every document that the filter accepts,
+//! and describes the keys in the table of `diana-config`.
 
-mod document;
 mod json;
-mod limit;
-mod rule;
-pub mod shape;
-mod store;
 
 use crate::output::{self, Output};
+use diana_config::keys;
 use miette::Result;
 use serde_json::Value;
-use shape::Shape;
 use std::process::ExitCode;
 
 /// The arguments of `diana schema`.
@@ -37,11 +32,5 @@ pub fn run(_: &Args) -> Result<ExitCode> {
 /// ```
 #[must_use]
 pub fn schema() -> Value {
-    json::schema(&definitions())
-}
-
-/// The objects of a document, by name. The name is that of a definition in the schema.
-#[must_use]
-pub fn definitions() -> Vec<(&'static str, Shape)> {
-    [document::definitions(), limit::definitions(), rule::definitions(), store::definitions()].concat()
+    json::schema(keys::definitions())
 }

@@ -17,9 +17,9 @@ pub mod scalar;
 pub mod value;
 pub mod yaml;
 
-use crate::printable::printable;
 use content::File;
 use diana_config::{Configuration, Secret, SecretSource, Source};
+use diana_replay::printable::printable;
 use documents::{Document, Host};
 use miette::{IntoDiagnostic, Result, WrapErr, miette};
 use parts::Form;

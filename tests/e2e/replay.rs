@@ -7,11 +7,11 @@
 mod counted;
 mod held;
 
-use diana_cli::replay::run::Replay;
-use diana_cli::replay::summary::Summary;
 use diana_limiter::check::{Decision, Outcome};
 use diana_limiter::policy::Policy;
 use diana_limiter::time::Time;
+use diana_replay::Replay;
+use diana_replay::summary::Summary;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::env;

@@ -2,6 +2,7 @@
 //! every key, and every test that a document names exists.
 
 mod chinese;
+mod keys;
 mod names;
 
 use diana_config::{Secret, SecretSource, Source};
@@ -266,65 +267,6 @@ fn every_key_of_the_demo_and_the_reference_is_described() {
     let actors = diana_limiter::actor::KINDS.iter().map(|kind| kind.key);
     for key in actors.chain(diana_limiter::matcher::KINDS.iter().map(|kind| kind.key)) {
         described(&format!("`{key}"));
-    }
-}
-
-/// The alternatives that the mistake at `place` names for the wrong key or value `zzzz`.
-fn expected(document: &str, place: &str) -> Vec<String> {
-    let errors = diana_config::compile(document.as_bytes()).unwrap_err();
-    let errors: Vec<String> = errors.iter().map(ToString::to_string).collect();
-    let start = if place.is_empty() { String::new() } else { format!("{place}: ") };
-    let is_wanted = |error: &&String| error.starts_with(&start) && error.contains("`zzzz`");
-    let error = errors.iter().find(is_wanted).unwrap_or_else(|| panic!("{errors:?}"));
-    let (_, words) = error.split_once("`zzzz`, expected ").unwrap_or_else(|| panic!("{error}"));
-    words.split(", ").flat_map(|words| words.split(" or ")).map(str::to_owned).collect()
-}
-
-/// The mistakes of the configuration reveal the keys and values that the code knows.
-#[test]
-fn every_key_of_a_store_and_of_its_rules_is_described() {
-    let (store, rules) = (text("docs/configuration/global.md"), text("docs/configuration/limits.md"));
-    let row = |key: &str| {
-        let found =
-            store.lines().chain(rules.lines()).find(|line| line.starts_with(&format!("| `{key}` | ")));
-        found.unwrap_or_else(|| panic!("{key} is not described"))
-    };
-    let kinds = expected(r#"{"limits": [], "store": {"zzzz": 1}}"#, "store");
-    assert_eq!(kinds, ["redis", "rls"]);
-    for kind in &kinds {
-        let document = format!(r#"{{"limits": [], "store": {{"{kind}": {{"zzzz": 1}}}}}}"#);
-        let keys = expected(&document, &format!("store.{kind}"));
-        assert!(keys.len() > 4, "{keys:?}");
-        let is_either = |key: &String| ["secret", "timeout", "replicas", "in_flight"].contains(&&**key);
-        let (either, own): (Vec<_>, Vec<_>) = keys.iter().partition(|key| is_either(key));
-        either.iter().for_each(|key| _ = row(key));
-        own.iter().for_each(|key| _ = row(&format!("{kind}.{key}")));
-    }
-    let store = r#"{"limits": [], "store": {"redis": {"dialect": "zzzz"}}}"#;
-    let rule = |key: &str| format!(r#"{{"url": "/", "rules": [{{"scope": "global", "{key}": "zzzz"}}]}}"#);
-    let scope = r#"{"url": "/", "rules": [{"scope": "zzzz"}]}"#;
-    for (place, key, document) in [
-        ("store.redis.dialect", "redis.dialect", store),
-        ("rules[0].on_error", "on_error", &rule("on_error")),
-        ("rules[0].scope", "scope", scope),
-    ] {
-        for value in expected(document, place) {
-            assert!(row(key).contains(&format!("`{value}`")), "{key}: {value} is not described");
-        }
-    }
-}
-
-#[test]
-fn every_key_of_remote_is_described() {
-    let section = text("docs/configuration/remote.md");
-    let is_described = |key: &str| section.lines().any(|line| line.starts_with(&format!("| `{key}` | ")));
-    let keys = expected(r#"{"limits": [], "remote": {"zzzz": 1}}"#, "remote");
-    assert!(keys.len() > 9, "{keys:?}");
-    for key in &keys {
-        assert!(is_described(key), "{key} is not described");
-    }
-    for value in expected(r#"{"limits": [], "remote": {"encoding": "zzzz"}}"#, "remote.encoding") {
-        assert!(section.contains(&format!("`{value}`")), "{value} is not described");
     }
 }
 

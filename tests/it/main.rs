@@ -29,6 +29,7 @@ mod harness;
 mod host;
 mod hot_path;
 mod interleavings;
+mod keys;
 mod meaning;
 mod meanings;
 mod pinned;

@@ -44,7 +44,7 @@ pub fn steps() -> Vec<Step> {
         Step::new("lints", clippy(&["--workspace", "--all-targets"])),
         // A target with `test = false` is not one of `--all-targets`.
         Step::new("lints, end-to-end tests", clippy(&["--test", "e2e"])),
-        Step::new("lints, tests in a browser", clippy(&["--package", "diana-cli", "--test", "report"])),
+        Step::new("lints, tests in a browser", clippy(&["--package", "diana-replay", "--test", "report"])),
         Step::new("lints, filter", clippy(&["--lib", "--target", filter::TARGET])),
         Step::new(
             "lints, example",

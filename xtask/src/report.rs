@@ -29,7 +29,7 @@ pub fn prepare() -> Result<()> {
 /// The tests as a step. Two browsers at a time.
 pub fn step(update: bool, filter: Option<&str>) -> Step {
     let harness = ["--test-threads", "2"];
-    let arguments = ["test", "--quiet", "--package", "diana-cli", "--test", "report", "--"];
+    let arguments = ["test", "--quiet", "--package", "diana-replay", "--test", "report", "--"];
     let mut line = cargo(&[&arguments[..], &harness].concat());
     line.args.extend(filter.map(str::to_owned));
     if update {

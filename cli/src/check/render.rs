@@ -3,9 +3,9 @@
 use super::code::{self, Severity};
 use super::finding::Finding;
 use super::report::{Report, Summary};
-use crate::printable::{is_hidden, printable, printable_lines};
 use crate::source::content::File;
 use crate::source::documents::Host;
+use diana_replay::printable::{is_hidden, printable, printable_lines};
 use miette::{
     Diagnostic, GraphicalReportHandler, GraphicalTheme, LabeledSpan, MietteError, MietteSpanContents,
     SourceCode, SourceSpan, SpanContents,

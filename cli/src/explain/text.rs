@@ -2,7 +2,7 @@
 
 use super::report::{ActorView, Explanation, LimitView, OutcomeRun, Response, RuleRun, RuleView};
 use super::visible::{quoted, visible};
-use crate::printable::printable;
+use diana_replay::printable::printable;
 use std::fmt::{self, Write};
 
 /// The most runs of a rule or of the outcome that are shown.

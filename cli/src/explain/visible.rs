@@ -1,6 +1,6 @@
 //! Client text for a terminal: characters that could change what the terminal shows are escaped.
 
-use crate::printable::printable;
+use diana_replay::printable::printable;
 
 /// The most characters of a value that are shown.
 const MOST: usize = 120;

@@ -1,5 +1,6 @@
 //! A limit in one line: `100/minute per ip on POST /api`.
 
+use diana_config::keys::{self, Shape};
 use diana_limiter::matcher::pattern::Pattern;
 use diana_limiter::request::token::is_token;
 use serde_json::{Map, Value, json};
@@ -35,8 +36,6 @@ const FORM: &str = "expected a limit such as `100/minute per ip on /api`, `5/sec
 
 /// The actors that exist without a definition.
 const PREDEFINED: [&str; 3] = ["ip", "user", "device"];
-/// The sources that an actor may have.
-const SOURCES: [&str; 4] = ["header", "cookie", "query", "jwt"];
 
 impl FromStr for LimitSpec {
     type Err = String;
@@ -67,6 +66,11 @@ impl FromStr for LimitSpec {
         let methods: Vec<&str> = methods.into_iter().filter(|method| !method.is_empty()).collect();
         LimitSpec::new(rpu, unit.map(str::to_owned), actors, &methods, url)
     }
+}
+
+/// Whether an actor may have this source, whose value is text.
+fn is_source(word: &str) -> bool {
+    keys::of_actor().any(|key| key.name == word && matches!(key.shape, Shape::Text))
 }
 
 /// Whether `100 per WORD` states a unit, not an actor.
@@ -171,7 +175,7 @@ pub fn actors(words: &[&str]) -> Result<Vec<Actor>, String> {
         ["all" | "everyone"] => Ok(None),
         ["account"] => Ok(Some(Actor { name: "user".into(), source: None })),
         [name] if PREDEFINED.contains(name) => Ok(Some(Actor { name: (*name).into(), source: None })),
-        [source, value] if SOURCES.contains(source) => {
+        [source, value] if is_source(source) => {
             let plain =
                 |c: char| if c.is_ascii_alphanumeric() || c == '_' { c.to_ascii_lowercase() } else { '-' };
             let name: String = value.chars().map(plain).take(60).collect();

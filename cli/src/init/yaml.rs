@@ -2,6 +2,7 @@
 
 use super::plan::Plan;
 use super::target::Store;
+use diana_config::keys::{self, Key};
 use serde_json::Value;
 
 /// Writes a document at an indentation.
@@ -62,11 +63,10 @@ fn proxies(number: u8) -> String {
     if number == 1 { "one proxy".into() } else { format!("{number} proxies") }
 }
 
-/// A rule in one line, with the keys in the order of the pages.
+/// A rule in one line, with the keys in the order of the table of keys.
 fn rule(rule: &Value) -> String {
-    const ORDER: [&str; 6] = ["name", "actor", "algo", "rpu", "unit", "scope"];
-    let entry = |key: &&str| Some(format!("{key}: {}", flow(rule.get(*key)?)));
-    let entries: Vec<String> = ORDER.iter().filter_map(entry).collect();
+    let entry = |key: Key| Some(format!("{}: {}", key.name, flow(rule.get(key.name)?)));
+    let entries: Vec<String> = keys::of_rule().filter_map(entry).collect();
     format!("{{{}}}", entries.join(", "))
 }
 

@@ -1,6 +1,6 @@
 //! The progress of a replay, on a terminal only.
 
-use super::number::{count, plural};
+use diana_replay::number::{count, plural};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::io::{IsTerminal, stderr};
 

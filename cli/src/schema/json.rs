@@ -1,35 +1,21 @@
 //! Shapes as JSON Schema.
 
-use super::shape::{Key, Object, Shape, Unless};
+use diana_config::keys::{DefaultValue, Definition, Key, Object, SPAN, Shape, Unless};
 use diana_document::fold;
 use serde_json::{Map, Value, json};
 
 /// The address of the committed schema.
 const ID: &str = "https://github.com/diana-limiter/diana/blob/main/docs/schema/diana.schema.json";
 
-/// The names of units, in any case.
-macro_rules! units {
-    () => {
-        "[mM][sS]|[sS]([eE][cC]([oO][nN][dD])?[sS]?)?|[mM]([iI][nN]([uU][tT][eE])?[sS]?)?\
-         |[hH]([oO][uU][rR][sS]?|[rR][sS]?)?|[dD]([aA][yY][sS]?)?"
-    };
-}
-
 /// Text with a unit, such as `10k` or `64Ki`.
 const SIZE: &str = r"^\s*[0-9]+\s*(k|K|M|G|Ki|Mi|Gi)\s*$";
-/// A span, such as `500ms`; zero needs no unit.
-pub const SPAN: &str = concat!(r"^\s*([0-9]+\s*(", units!(), r")|0+)\s*$");
-/// A unit of time by its name, such as `min`.
-pub const UNIT: &str = concat!(r"^\s*(", units!(), r")\s*$");
-/// A percentage from 0 to 100, with at most two decimals.
-pub const PART: &str = r"^\s*0*(100(\.0+)?|[0-9]{1,2}(\.[0-9]{1,2}0*)?)\s*%\s*$";
 const PERCENT: &str = r"^\s*[0-9]+\s*%\s*$";
 
 /// The schema with these definitions. The document is the definition `document`, one `limit`, or a
 /// list of limits.
-pub fn schema(definitions: &[(&'static str, Shape)]) -> Value {
+pub fn schema(definitions: impl Iterator<Item = Definition>) -> Value {
     let defs: Map<String, Value> =
-        definitions.iter().map(|(name, shape)| ((*name).to_owned(), of(shape))).collect();
+        definitions.map(|known| (known.name.to_owned(), of(&known.shape))).collect();
     let one_of_three = json!({
         "if": {"type": "array"},
         "then": {"type": "array", "items": {"$ref": "#/$defs/limit"}},
@@ -75,7 +61,8 @@ fn of(shape: &Shape) -> Value {
         Shape::Flag => json!({"type": "boolean"}),
         Shape::Only(flag) => json!({"const": flag}),
         Shape::Text => json!({"type": "string"}),
-        Shape::Matching(pattern) => json!({"type": "string", "pattern": pattern}),
+        Shape::Exact(word) => json!({"type": "string", "pattern": format!("^{word}$")}),
+        Shape::Matching(pattern, _) => json!({"type": "string", "pattern": pattern}),
         Shape::Scalar => json!({"type": ["string", "integer", "boolean"]}),
         Shape::Whole(min, max) => json!({"type": "integer", "minimum": min, "maximum": max}),
         Shape::Size(min, max) => json!({"anyOf": [
@@ -128,12 +115,12 @@ fn any_spelling(word: &str) -> String {
 }
 
 fn object(shape: &Object) -> Value {
-    let properties: Map<String, Value> = shape.keys.iter().map(property).collect();
+    let properties: Map<String, Value> = shape.keys().map(property).collect();
     let mut entries = Map::new();
     entries.insert("type".into(), json!("object"));
     entries.insert("properties".into(), Value::Object(properties));
     entries.insert("additionalProperties".into(), json!(false));
-    let required: Vec<&str> = shape.keys.iter().filter(|key| key.is_required).map(|key| key.name).collect();
+    let required: Vec<&str> = shape.keys().filter(|key| key.is_required).map(|key| key.name).collect();
     if !required.is_empty() {
         entries.insert("required".into(), json!(required));
     }
@@ -159,7 +146,7 @@ fn object(shape: &Object) -> Value {
     entries.into()
 }
 
-fn property(key: &Key) -> (String, Value) {
+fn property(key: Key) -> (String, Value) {
     let Value::Object(mut entries) = of(&key.shape) else { return (key.name.into(), Value::Bool(true)) };
     // A range in words stays behind the sentence.
     let range = match entries.get("description") {
@@ -167,6 +154,14 @@ fn property(key: &Key) -> (String, Value) {
         _ => String::new(),
     };
     entries.insert("description".into(), format!("{}{range}", key.about).into());
-    entries.extend(key.default.iter().map(|default| ("default".to_owned(), default.clone())));
+    entries.extend(key.default.map(|default| ("default".to_owned(), value(default))));
     (key.name.into(), entries.into())
+}
+
+fn value(default: DefaultValue) -> Value {
+    match default {
+        DefaultValue::Flag(flag) => flag.into(),
+        DefaultValue::Whole(number) => number.into(),
+        DefaultValue::Text(text) => text.into(),
+    }
 }

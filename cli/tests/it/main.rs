@@ -12,9 +12,6 @@ mod pages;
 mod recipes;
 mod replay;
 mod replay_inputs;
-mod report;
-#[path = "../sample/mod.rs"]
-mod sample;
 mod schema;
 mod shell;
 mod snapshot;

@@ -6,9 +6,9 @@ mod quotas;
 mod whole;
 
 use clap::Parser;
-use diana_cli::replay::run::replay;
-use diana_cli::replay::summary::{RuleSummary, Summary};
+use diana_cli::replay::replay;
 use diana_cli::{Arguments, Command};
+use diana_replay::summary::{RuleSummary, Summary};
 use std::fs;
 use std::path::PathBuf;
 

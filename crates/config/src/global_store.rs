@@ -1,5 +1,6 @@
 //! `store`: the global store that counts global rules for all gateways.
 
+use super::keys::{REDIS_AND_RLS, REDIS_ONLY, RLS_ONLY};
 use super::secret::{self, Secret};
 use diana_base::format::plain;
 use diana_base::time::Span;
@@ -13,9 +14,6 @@ use diana_limiter::response;
 use std::sync::Arc;
 
 const TIMEOUT: Span = Span::from_ms(50);
-
-/// Keys that `rls` does not have.
-const REDIS_ONLY: &[&str] = &["clusters", "dialect", "prefix", "headers", "user", "password"];
 
 /// The compiled `store` object.
 pub(super) struct GlobalStore {
@@ -36,9 +34,9 @@ pub(super) fn compile(node: Node, secret: &Secret) -> Option<GlobalStore> {
     };
     let mut fields = node.fields()?;
     let (redis, rls) = (fields.take("redis"), fields.take("rls"));
-    fields.belong(&["cluster", "secret", "timeout", "replicas", "in_flight"], "to `redis` or `rls` in it");
+    fields.belong(REDIS_AND_RLS, "to `redis` or `rls` in it");
     fields.belong(REDIS_ONLY, "to `redis` in it");
-    fields.belong(&["domain"], "to `rls` in it");
+    fields.belong(RLS_ONLY, "to `rls` in it");
     let is_misspelt = fields.misspells("redis") || fields.misspells("rls");
     fields.finish();
     match (redis, rls) {
@@ -81,7 +79,7 @@ fn redis(node: &Node, secret: &Secret) -> Option<GlobalStore> {
         fields.take("headers").map(|node| response::own_headers(&node, reserved)).unwrap_or_default();
     let login = login(dialect, fields.take("user"), fields.take("password"));
     let common = common(&mut fields, false, secret);
-    fields.belong(&["domain"], "to `rls`");
+    fields.belong(RLS_ONLY, "to `rls`");
     fields.finish();
     let headers = headers.into_iter().map(|(name, value)| (name.into(), value.into())).collect();
     let (dialect, prefix) = (dialect?, prefix?);

@@ -1,65 +1,59 @@
-//! The keys of each object, to report where a misplaced key belongs. `headers` and `response` are
-//! keys of the document and of a limit.
+//! The keys of a document, in one table: the name of each key, what it does, its values, its
+//! default, and the page that explains it. Hints about misplaced keys, the JSON Schema,
+//! `diana init` and the reference page walk the table.
+//!
+//! A key of a kind comes from the kind's list: an algorithm, a condition or an actor's source
+//! without an entry here does not compile. The readers name each key once more, where they read it;
+//! a test compares both.
+//!
+//! The filter contains names of keys only: the compiler evaluates the lists that the parser uses.
 
-use diana_limiter::algorithm::KINDS;
+mod document;
+mod kinds;
+mod limit;
+mod names;
+mod rule;
+mod shape;
+mod store;
 
-pub(super) const TOP_KEYS: &[&str] = &[
-    "limits",
-    "actors",
-    "plan",
-    "ip",
-    "allow",
-    "deny",
-    "response",
-    "mode",
-    "enforce",
-    "access_log",
-    "local",
-    "store",
-    "remote",
-];
-pub(super) const LIMIT_KEYS: &[&str] = &[
-    "url",
-    "Url",
-    "methods",
-    "hosts",
-    "query",
-    "jwt",
-    "property",
-    "body_size",
-    "exclusive",
-    "priority",
-    "rules",
-];
-const RULE_KEYS: &[&str] = &[
-    "name",
-    "actor",
-    "rpu",
-    "unit",
-    "algo",
-    "scope",
-    "missing",
-    "enforce",
-    "overrides",
-    "plans",
-    "reject_delay",
-    "penalty",
-    "adapt",
-    "headroom",
-    "on_error",
-    "lease",
-    "cost",
-    "charge",
-    "refund",
-    "borrow",
-];
+pub(super) use names::{
+    DENY_KEYS, LIMIT_KEYS, REDIS_AND_RLS, REDIS_ONLY, REMOTE_KEYS, RLS_ONLY, RULE_KEYS, STORE_KEYS, TOP_KEYS,
+};
+pub use shape::{DefaultValue, Definition, Key, Object, SPAN, Shape, Unless};
 
-pub(super) const STORE_KEYS: &[&str] = &["redis", "rls"];
-pub(super) const REMOTE_KEYS: &[&str] =
-    &["path", "authority", "interval", "max_stale", "pointer", "encoding"];
+/// All definitions: the document, the limit, the rule, and all objects in them.
+///
+/// ```
+/// use diana_config::keys::{Shape, definitions};
+///
+/// let rule = definitions().find(|definition| definition.name == "rule").and_then(|rule| rule.shape.object());
+/// let burst = rule.and_then(|rule| rule.keys().find(|key| key.name == "burst")).expect("a key of a rule");
+/// assert!(matches!(burst.shape, Shape::Size(1, 1_000_000_000)));
+/// assert_eq!(burst.page, "algorithms.md#keys");
+/// ```
+pub fn definitions() -> impl Iterator<Item = Definition> + Clone {
+    [document::DEFINITIONS, limit::DEFINITIONS, rule::DEFINITIONS, store::DEFINITIONS]
+        .into_iter()
+        .flatten()
+        .copied()
+}
 
-/// The keys of a rule, including those of all algorithms.
-pub(super) fn rule_keys() -> Vec<&'static str> {
-    let own = KINDS.iter().flat_map(|kind| kind.keys);
-    RULE_KEYS.iter().chain(own).copied().collect()
+/// The keys of a rule, in the order in which people write them.
+///
+/// ```
+/// let names: Vec<&str> = diana_config::keys::of_rule().map(|key| key.name).collect();
+/// assert_eq!(names[..3], ["name", "actor", "algo"]);
+/// ```
+pub fn of_rule() -> impl Iterator<Item = Key> {
+    rule::RULE.keys()
+}
+
+/// The sources of an actor's value.
+///
+/// ```
+/// let names: Vec<&str> = diana_config::keys::of_actor().map(|key| key.name).collect();
+/// assert!(names.contains(&"header"));
+/// ```
+pub fn of_actor() -> impl Iterator<Item = Key> {
+    document::ACTOR.keys()
 }

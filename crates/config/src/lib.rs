@@ -38,7 +38,7 @@ mod global_rule;
 mod global_store;
 mod headroom;
 mod idle;
-mod keys;
+pub mod keys;
 mod limit;
 mod lists;
 mod mode;

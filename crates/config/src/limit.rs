@@ -1,6 +1,6 @@
 //! One limit: its URL, its conditions, its rules. Each kind of matcher reads its own key.
 
-use super::keys::{TOP_KEYS, rule_keys};
+use super::keys::{RULE_KEYS, TOP_KEYS};
 use super::rule;
 use diana_document::{Node, Value};
 use diana_limiter::actor::Scope;
@@ -45,9 +45,9 @@ pub(super) fn compile(node: Node, reader: &mut rule::Reader, scope: &mut Scope) 
     };
     fields.belong(&["mode", "enforce"], "to a rule in `rules`, or at the top beside `limits`");
     fields.belong(TOP_KEYS, "at the top, beside `limits`");
-    fields.belong(&rule_keys(), "to a rule in `rules`");
+    fields.belong(RULE_KEYS, "to a rule in `rules`");
     let misspelt = ["rules", "exclusive", "priority"].iter().any(|key| fields.misspells(key));
-    let misplaced = rule_keys().iter().chain(&["important"]).any(|key| fields.has(key));
+    let misplaced = RULE_KEYS.iter().chain(&["important"]).any(|key| fields.has(key));
     fields.finish();
     let nodes = nodes?;
     if nodes.is_empty() && !exclusive && !high_priority && !misspelt && !misplaced {

@@ -1,5 +1,6 @@
 //! `allow` and `deny`: addresses, networks, and values of actors.
 
+use super::keys::DENY_KEYS;
 use diana_document::{Node, Value};
 use diana_limiter::actor::{self, Actors, Scope, address::Network};
 use diana_limiter::policy::{List, Member};
@@ -36,10 +37,11 @@ pub(super) fn deny(
     actors: &Actors,
     scope: &mut Scope,
 ) -> (List, Option<ResponseOverride>) {
-    const KEYS: [&str; 2] = ["members", "response"];
     let fields = match &node {
         Some(node) => match node.value() {
-            Value::Object(entries) if entries.iter().any(|(key, _)| KEYS.contains(&&**key)) => node.fields(),
+            Value::Object(entries) if entries.iter().any(|(key, _)| DENY_KEYS.contains(&&**key)) => {
+                node.fields()
+            }
             _ => None,
         },
         None => None,

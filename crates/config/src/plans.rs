@@ -2,7 +2,7 @@
 
 use super::counter::Weight;
 use super::global_rule::{self, Roles, roles};
-use super::keys::rule_keys;
+use super::keys::RULE_KEYS;
 use diana_base::map::KeyMap;
 use diana_document::{Error, Fields, Node, Value, nearest, one_of, quoted};
 use diana_limiter::actor::{self, Actors, Named, Scope};
@@ -191,7 +191,7 @@ fn quota(
     }
     let mut fields = node.fields()?.over(rule);
     let roles = roles(&mut fields, kind, global, weight);
-    fields.belong(&rule_keys(), "to the rule itself: a plan changes how much");
+    fields.belong(RULE_KEYS, "to the rule itself: a plan changes how much");
     fields.finish();
     let Roles { primary, fallback, leased } = roles?;
     Some(Some(PlanCounters { primary, fallback, leased }))

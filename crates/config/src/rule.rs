@@ -4,7 +4,7 @@ use super::adapt::{adapt, refuse_others};
 use super::counter::{Weight, algorithm};
 use super::global_rule::{self, Roles, roles};
 use super::headroom::{headroom, most};
-use super::keys::{LIMIT_KEYS, TOP_KEYS, rule_keys};
+use super::keys::{LIMIT_KEYS, RULE_KEYS, TOP_KEYS};
 use super::mode::Mode;
 use super::names::Names;
 use super::plans::Plans;
@@ -193,7 +193,7 @@ fn overrides(
         let roles = fields.and_then(|fields| {
             let mut fields = fields.over(rule);
             let roles = roles(&mut fields, kind, global, weight);
-            fields.belong(&rule_keys(), "to the rule itself: an override changes how much");
+            fields.belong(RULE_KEYS, "to the rule itself: an override changes how much");
             fields.finish();
             roles
         });

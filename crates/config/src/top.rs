@@ -1,6 +1,6 @@
 //! The top level of a document, in one of three forms.
 
-use super::keys::{LIMIT_KEYS, REMOTE_KEYS, STORE_KEYS, TOP_KEYS, rule_keys};
+use super::keys::{LIMIT_KEYS, REMOTE_KEYS, RULE_KEYS, STORE_KEYS, TOP_KEYS};
 use diana_document::{Fields, Node, Value, nearest};
 
 const WRAPPED: &str =
@@ -57,7 +57,7 @@ impl<'a> Top<'a> {
     /// the keys that only the local document may have.
     pub(super) fn rest(mut fields: Fields<'a>, limits: Option<Node<'a>>, take_local: Take<'a>) -> Top<'a> {
         fields.belong(LIMIT_KEYS, "to a limit in `limits`");
-        fields.belong(&rule_keys(), "to a rule in `rules`");
+        fields.belong(RULE_KEYS, "to a rule in `rules`");
         let top = Top {
             limits: limits.and_then(|node| node.list()),
             is_short: false,

@@ -3,7 +3,6 @@
 use super::text;
 use diana_filter::access_log::ATTRIBUTES;
 use diana_filter::metrics::{METRICS, Metric, MetricKind};
-use diana_limiter::algorithm;
 use std::collections::BTreeSet;
 use std::fs;
 
@@ -232,38 +231,19 @@ fn keys(reference: &str, section: &str) -> Vec<String> {
     keys
 }
 
-/// A configuration accepts exactly the keys of the reference.
+/// The tables of the reference have only keys that exist.
 #[test]
 fn every_key_of_the_reference_is_accepted() {
     let reference = super::reference();
-    let top = super::expected(r#"{"limits": [], "zzzz": 1}"#, "");
-    let limit = super::expected(r#"{"limits": [{"url": "/", "rules": [], "zzzz": 1}]}"#, "limits[0]");
-    let of_rule = |kind: &&algorithm::AlgorithmKind| {
-        // Some keys belong to global rules, or to rules that settle.
-        let scopes = [r#""scope": "local""#, r#""scope": "global""#, r#""charge": {"status": 401}"#];
-        scopes.map(|other| {
-            let rule = format!(r#"{{"algo": "{}", {other}, "zzzz": 1}}"#, kind.short);
-            let document = format!(r#"{{"limits": [{{"url": "/", "rules": [{rule}]}}]}}"#);
-            super::expected(&document, "limits[0].rules[0]")
-        })
+    let [top, limit, rule, remote, redis, rls] =
+        ["document", "limit", "rule", "remote", "redis", "rls"].map(super::keys::of);
+    let inner = |parent: &str, keys: &[String]| -> Vec<String> {
+        keys.iter().map(|key| format!("{parent}.{key}")).collect()
     };
-    let rule: Vec<String> = algorithm::KINDS.iter().flat_map(of_rule).flatten().collect();
-    let inner = |place: &str, document: &str| -> Vec<String> {
-        let keys = super::expected(&format!(r#"{{"limits": [], {document}}}"#), place);
-        let parent = place.rsplit('.').next().unwrap();
-        keys.into_iter().map(|key| format!("{parent}.{key}")).collect()
-    };
-    let answers = [top.clone(), inner("response", r#""response": {"zzzz": 1}"#)].concat();
-    let remote = super::expected(r#"{"limits": [], "remote": {"zzzz": 1}}"#, "remote");
-    let (redis, rls) = (
-        inner("store.redis", r#""store": {"redis": {"zzzz": 1}}"#),
-        inner("store.rls", r#""store": {"rls": {"zzzz": 1}}"#),
-    );
-    // Keys of both have neither prefix.
-    let own = |key: &String| key.split_once('.').unwrap().1.to_owned();
-    let both: Vec<String> =
-        redis.iter().map(own).filter(|key| rls.iter().map(own).any(|other| other == *key)).collect();
-    let store = [redis, rls, both].concat();
+    let answers = [top.clone(), inner("response", &super::keys::of("response"))].concat();
+    // Keys of both kinds of store have neither prefix.
+    let both = redis.iter().filter(|key| rls.contains(key)).cloned().collect();
+    let store = [inner("redis", &redis), inner("rls", &rls), both].concat();
     let mut described: Vec<String> = Vec::new();
     for (section, known) in [
         ("`limits`", &limit),
@@ -301,6 +281,23 @@ fn every_measurement_report_names_its_commit() {
     assert!(json["machine"]["commit"].as_str().is_some_and(|commit| commit.len() >= 7));
 }
 
+/// The list of crates has the filter, the command and every library, and no other crate.
+#[test]
+fn every_crate_is_in_the_list() {
+    let root = env!("CARGO_MANIFEST_DIR");
+    let libraries = fs::read_dir(format!("{root}/crates")).unwrap();
+    let folders = libraries.map(|entry| format!("crates/{}", entry.unwrap().file_name().to_str().unwrap()));
+    let others = ["", "cli", "cli/replay", "envoy-module"].map(str::to_owned);
+    let name = |folder: String| {
+        let manifest = text(&format!("{folder}/Cargo.toml"));
+        manifest.split("\nname = \"").nth(1).unwrap().split('"').next().unwrap().to_owned()
+    };
+    let crates: BTreeSet<String> = folders.chain(others).map(name).collect();
+    let page = text("docs/internals/design/crates.md");
+    let rows = page.lines().filter_map(|line| line.strip_prefix("| `")?.split('`').next());
+    assert_eq!(rows.map(str::to_owned).collect::<BTreeSet<String>>(), crates);
+}
+
 /// "`tests/it/file.rs`: `test`, `test`", also below `cli/`.
 #[test]
 fn every_test_that_a_document_names_exists() {
@@ -326,15 +323,20 @@ fn every_test_that_a_document_names_exists() {
     assert!(count > 100, "{count}");
 }
 
-/// The anchors of a document's headings, in GitHub's form.
+/// The anchor of a heading, in GitHub's form.
+pub fn anchor(heading: &str) -> String {
+    let is_kept = |letter: &char| letter.is_alphanumeric() || "_- ".contains(*letter);
+    let kept: String = heading.trim().to_lowercase().chars().filter(is_kept).collect();
+    kept.replace(' ', "-")
+}
+
+/// The anchors of a document's headings.
 fn anchors(text: &str) -> BTreeSet<String> {
     let mut anchors = BTreeSet::new();
     let outside = text.split("```").step_by(2);
     let headings = outside.flat_map(str::lines).filter(|line| line.starts_with('#'));
     for heading in headings.map(|line| line.trim_start_matches('#').trim()) {
-        let is_kept = |letter: &char| letter.is_alphanumeric() || "_- ".contains(*letter);
-        let anchor: String = heading.to_lowercase().chars().filter(is_kept).collect();
-        let anchor = anchor.replace(' ', "-");
+        let anchor = anchor(heading);
         let numbered = (1..).map(|number| format!("{anchor}-{number}"));
         let free = std::iter::once(anchor.clone()).chain(numbered).find(|anchor| !anchors.contains(anchor));
         anchors.extend(free);

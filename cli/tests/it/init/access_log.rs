@@ -77,7 +77,7 @@ fn a_secret_is_logged_only_by_decision() {
 }
 
 /// The log of two requests in the format of a file, replayed through the file's document.
-fn replayed(folder: &Folder, text: &str) -> diana_cli::replay::summary::Summary {
+fn replayed(folder: &Folder, text: &str) -> diana_replay::summary::Summary {
     let format = log_format(text);
     let document = folder.file("envoy.yaml", text);
     let log = folder.file("access.log", &(line(&format, "192.0.2.2") + &line(&format, "192.0.2.3")));

@@ -157,10 +157,10 @@ fn a_rule_without_its_actor_gets_a_warning_and_no_suggestion() {
     let found = summary(&[&document, "--log", &log, "--format", format]).unwrap();
     assert_eq!([0, 1].map(|at| found.rules[at].without_actor), [2, 0]);
     assert_eq!([0, 1].map(|at| found.rules[at].suggestion.is_some()), [false, true]);
-    let text = diana_cli::replay::text::report(&found, false);
+    let text = diana_replay::text::report(&found, false);
     let (above, _) = text.split_once("\nrequests ").unwrap();
     assert!(above.contains("No request in the log has the actor `user` of rule `by-user`"), "{text}");
-    let page = diana_cli::replay::report::html(&found);
+    let page = diana_replay::report::html(&found);
     assert_eq!(page.matches("class=\"caution\"").count(), 1);
 }
 
@@ -181,7 +181,7 @@ fn a_rule_by_address_that_finds_one_gets_a_warning_and_no_suggestion() {
         let [one, two] = addresses;
         let log = folder.file("access.log", &format!("1795392000.1 /a {one} u\n1795392001.2 /a {two} v\n"));
         let found = summary(&[&document, "--log", &log, "--format", format]).unwrap();
-        let text = diana_cli::replay::text::report(&found, true);
+        let text = diana_replay::text::report(&found, true);
         let (above, _) = text.split_once("\nrequests ").unwrap();
         let named = ["by-ip", "by-client", "total", "both"].map(|rule| {
             let words = format!("All 2 requests of rule `{rule}` have the same client address");
@@ -216,7 +216,7 @@ fn a_rule_of_which_the_log_shows_too_little_names_no_other_quotas() {
         let arguments = [&[&*document, "--log", &*log, "--format", format], options].concat();
         let found = summary(&arguments).unwrap();
         assert!(found.rules.iter().all(|rule| rule.least.none.is_some()));
-        let text = diana_cli::replay::text::report(&found, true).replace("\n    ", " ");
+        let text = diana_replay::text::report(&found, true).replace("\n    ", " ");
         assert_eq!(text.matches("this rule alone would refuse nothing with rpu 1").count(), 1, "{text}");
         let doubt = "The log does not show what other quotas of this rule would refuse: it";
         for (rule, why) in [

@@ -1,8 +1,8 @@
 //! The summary as a whole: its fields, the comparison, the page of the command, and mistakes.
 
 use super::{FORMAT, Folder, log, rule, summary};
-use diana_cli::replay::summary::ClientSummary;
-use diana_cli::replay::text;
+use diana_replay::summary::ClientSummary;
+use diana_replay::text;
 use std::fs;
 use std::process::Command;
 
@@ -76,7 +76,7 @@ fn a_rule_refuses_its_part_and_counts_the_rest() {
         assert!(line.trim_end().ends_with(&format!("3{end}")) || line.ends_with(end), "{line:?}");
         let is_partial = !matches!(part, "0%" | "100%");
         assert_eq!(line.contains("enforced for"), is_partial, "{line:?}");
-        let page = diana_cli::replay::report::html(&summary);
+        let page = diana_replay::report::html(&summary);
         assert_eq!(page.contains(&format!("enforced for {part}")), is_partial);
     }
 }
@@ -158,7 +158,7 @@ fn the_clients_of_a_comparison_are_named() {
     );
     assert_eq!(against.newly_admitted, [client("192.0.2.1", "ip", 1, &["deny"])]);
     assert_eq!(found.clients[..2], [client("ann", "user", 2, &both), client("bob", "user", 2, &both)]);
-    let page = diana_cli::replay::report::html(&found);
+    let page = diana_replay::report::html(&found);
     let at = |words: &str| page.find(words).unwrap_or_else(|| panic!("{words}"));
     assert!(
         at("id=\"comparison\"") < at("id=\"totals\"") && at("Newly refused clients") < at("id=\"totals\"")
@@ -184,10 +184,7 @@ fn rules_stand_by_their_refusals() {
     assert_eq!(names, ["loose", "tight", "tighter"], "JSON keeps the order of the document");
     for (text, parts) in [
         (text::report(&found, true), ["\ntight ", "\ntighter ", "\nloose "]),
-        (
-            diana_cli::replay::report::html(&found),
-            ["Rule <bdi>tight<", "Rule <bdi>tighter<", "Rule <bdi>loose<"],
-        ),
+        (diana_replay::report::html(&found), ["Rule <bdi>tight<", "Rule <bdi>tighter<", "Rule <bdi>loose<"]),
     ] {
         let places = parts.map(|part| text.find(part).unwrap_or_else(|| panic!("{part}\n{text}")));
         assert!(places.is_sorted(), "{places:?}");

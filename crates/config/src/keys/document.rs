@@ -1,0 +1,182 @@
+//! The top of a document: actors, lists, plans, responses, the client's address.
+
+use super::shape::{Definition, Key, Object, PART, Shape, key};
+
+pub(super) const DEFINITIONS: &[Definition] = &[
+    Definition { name: "document", shape: Shape::Object(&DOCUMENT) },
+    Definition {
+        name: "actor",
+        // A name in text is compared as it is.
+        shape: Shape::Any(&[
+            Shape::Object(&ACTOR),
+            Shape::Exact("ip"),
+            Shape::Exact("method"),
+            Shape::Exact("host"),
+        ]),
+    },
+    Definition { name: "actor_ip", shape: Shape::Object(&Object::new("actors.md#ip", &[PREFIXES])) },
+    Definition { name: "plan_members", shape: Shape::Object(&PLAN_MEMBERS) },
+    Definition { name: "ip", shape: Shape::Object(&Object::new("actors.md#ip", &[HOPS, PREFIXES])) },
+    Definition { name: "member", shape: Shape::Any(&[Shape::Text, Shape::Map(ONE_OR_ANY)]) },
+    Definition { name: "deny_members", shape: Shape::Object(&DENY_MEMBERS) },
+    Definition { name: "response", shape: Shape::Object(&RESPONSE) },
+    Definition { name: "own_response", shape: Shape::Object(&OWN_RESPONSE) },
+    Definition { name: "local", shape: Shape::Object(&LOCAL) },
+];
+
+pub(super) const DOCUMENT: Object = Object::new("README.md", &[&[
+    key("limits", "The limits. All limits that match a request apply.", Shape::List(&Shape::Def("limit"), 0, None))
+        .required()
+        .on("limits.md#limits"),
+    key("actors", "The source of each actor's value, by the actor's name.", Shape::Map(&Shape::Def("actor")))
+        .on("actors.md#actors-and-ip"),
+    key(
+        "plan",
+        "The part of a request that shows the client's plan.",
+        Shape::Any(&[Shape::Def("plan_members"), Shape::Def("actor")]),
+    )
+    .on("limits.md#plan"),
+    key("ip", "How the filter finds the client address.", Shape::Def("ip")).on("actors.md#ip"),
+    key("allow", "Clients that no rule limits: addresses, networks, values of actors.", MEMBERS)
+        .on("actors.md#allow-deny"),
+    key(
+        "deny",
+        "Clients that the gateway denies: addresses, networks, values of actors.",
+        Shape::Any(&[MEMBERS, Shape::Def("deny_members")]),
+    )
+    .on("actors.md#allow-deny"),
+    key("response", "What a refused client receives.", Shape::Def("response")).on("responses.md#response-headers"),
+    key(
+        "headers",
+        "The headers that show the quota.",
+        Shape::Any(&[Shape::Choice(&["ietf", "x-ratelimit", "both", "off"]), Shape::Only(false)]),
+    )
+    .or("ietf")
+    .on("responses.md#response-headers"),
+    key(
+        "mode",
+        "`shadow`: every rule counts and reports, but no rule refuses.",
+        Shape::Choice(&["enforce", "shadow"]),
+    )
+    .or("enforce")
+    .on("enforce.md#mode"),
+    key(
+        "enforce",
+        "For every rule without its own `enforce`, and for `deny`: the part of the actors for which it refuses.",
+        PART,
+    )
+    .or("100%")
+    .on("enforce.md#enforce"),
+    key("access_log", "Which requests get attributes for the access log.", Shape::Choice(&["refused", "all"]))
+        .or("refused")
+        .on("responses.md#access_log"),
+    key("local", "The counts of one gateway.", Shape::Def("local")).on("limits.md#local"),
+    key("store", "The store that counts rules with `scope: global` for all gateways.", Shape::Def("store"))
+        .on("global.md#store"),
+    key("remote", "The server of a document that is laid over this one.", Shape::Def("remote"))
+        .on("remote.md#remote"),
+]]);
+
+const MEMBERS: Shape = Shape::List(&Shape::Def("member"), 0, None);
+const ONE_OR_ANY: &Shape = &Shape::OneOrMany(&Shape::Text, 0);
+
+/// An object with the key of one kind.
+pub(super) const ACTOR: Object =
+    Object { is_single: true, ..Object::new("actors.md#actors-and-ip", &[SOURCES]) };
+
+const SOURCES: &[Key] = &[
+    key("header", "The value of this header.", Shape::Text),
+    key("cookie", "The value of this cookie.", Shape::Text),
+    key("query", "The decoded query parameter.", Shape::Text),
+    key("path", "The Nth segment of the path, from 1.", Shape::Whole(1, 32)),
+    SEGMENT,
+    key("jwt", "A claim of the bearer token, dotted. The filter does not verify the token.", Shape::Text),
+    key(
+        "property",
+        "An attribute of the gateway, by the steps of its path.",
+        Shape::Any(&[Shape::Text, Shape::List(&Shape::Text, 1, Some(16))]),
+    ),
+    key(
+        "ip",
+        "The client's address, shortened to a prefix.",
+        Shape::Any(&[Shape::Def("actor_ip"), Shape::Only(true)]),
+    )
+    .on("actors.md#ip"),
+    key("method", "The method.", NOTHING),
+    key("host", "The host.", NOTHING),
+];
+
+pub(super) const SEGMENT: Key = key(
+    "segment",
+    "The segment of the limit's url with this name.",
+    Shape::Matching("^[A-Za-z0-9_-]{1,64}$", "1 to 64 of `A-Z a-z 0-9 _ -`"),
+)
+.on("actors.md#segments-by-name");
+
+const NOTHING: Shape = Shape::Any(&[Shape::Object(&Object::new("", &[])), Shape::Only(true)]);
+
+const PREFIXES: &[Key] = &[
+    key("v4_prefix", "IPv4 addresses count by this prefix.", Shape::Whole(0, 32)).or_whole(32),
+    key("v6_prefix", "IPv6 addresses count by this prefix.", Shape::Whole(0, 128)).or_whole(64),
+];
+
+const HOPS: &[Key] = &[
+    key(
+        "trusted_hops",
+        "Takes the Nth address from the right of `header`; 0: the address that the gateway reports.",
+        Shape::Whole(0, 32),
+    )
+    .or_whole(0),
+    key("header", "The header with the addresses. Requires `trusted_hops`.", Shape::Text),
+];
+
+const PLAN_MEMBERS: Object = Object::new(
+    "limits.md#plan",
+    &[&[
+        key("actor", "The actor whose values are listed.", Shape::Scalar).required(),
+        key("members", "The values of each plan.", Shape::Map(ONE_OR_ANY)).required(),
+    ]],
+);
+
+pub(super) const DENY_MEMBERS: Object = Object::new(
+    "actors.md#allow-deny",
+    &[&[
+        key("members", "Denied clients.", MEMBERS).required(),
+        key("response", "The response to denied clients.", Shape::Def("own_response"))
+            .on("responses.md#responses-of-a-limit-a-list-or-a-rule"),
+    ]],
+);
+
+const RESPONSE: Object = Object::new(
+    "responses.md#response-headers",
+    &[&[
+        key("status", "The status of a refusal.", Shape::Whole(400, 599)).or_whole(429),
+        key("body", "The body of a refusal; without it, problem details (RFC 9457).", Shape::Text),
+        key("content_type", "The type of `body`.", Shape::Scalar).or("text/plain; charset=utf-8"),
+        key("headers", "Further headers of a refusal.", Shape::Map(&Shape::Scalar)),
+        key(
+            "jitter",
+            "How far `retry-after` is spread at random.",
+            Shape::Any(&[Shape::Percent(0, 100), Shape::Whole(0, 0)]),
+        )
+        .or("20%"),
+    ]],
+);
+
+const OWN_RESPONSE: Object = Object::new(
+    "responses.md#responses-of-a-limit-a-list-or-a-rule",
+    &[&[
+        key("status", "The status of a refusal.", Shape::Whole(400, 599)),
+        key("headers", "Further headers of a refusal.", Shape::Map(&Shape::Scalar)),
+    ]],
+);
+
+const LOCAL: Object = Object::new(
+    "limits.md#local",
+    &[&[key(
+        "max_actors",
+        "The number of actors that each table has room for. This fixes the memory.",
+        Shape::Whole(1, 10_000_000),
+    )
+    .or_whole(100_000)]],
+);

@@ -1,0 +1,297 @@
+//! Rules: quota, algorithm, cost and everything else that a rule has.
+
+use super::document::SEGMENT;
+use super::kinds::{ALGORITHMS, WITHOUT_UNIT};
+use super::shape::{Definition, Key, Object, PART, SPAN, Shape, UNIT, Unless, key, secs};
+use diana_base::time::Span;
+use diana_limiter::algorithm::{MAX_WAIT, Penalty, Quota};
+
+const MOST: u64 = Quota::MAX_RPU;
+
+pub(super) const DEFINITIONS: &[Definition] = &[
+    Definition { name: "rule", shape: Shape::Object(&RULE) },
+    Definition { name: "quota", shape: Shape::Object(&QUOTA) },
+    Definition { name: "actor_segment", shape: Shape::Object(&ACTOR_SEGMENT) },
+    Definition { name: "missing", shape: Shape::Object(&MISSING) },
+    Definition { name: "statuses", shape: Shape::Object(&STATUSES) },
+    Definition { name: "cost_header", shape: Shape::Object(&COST_HEADER) },
+    Definition { name: "cost_response", shape: Shape::Object(&COST_RESPONSE) },
+    Definition { name: "penalty", shape: Shape::Object(&PENALTY) },
+    Definition { name: "adapt", shape: Shape::Object(&ADAPT) },
+];
+
+pub(super) const RULE: Object = Object {
+    required_unless: Some(Unless { required: "unit", key: "algo", words: WITHOUT_UNIT }),
+    ..Object::new("limits.md#rules", &[WHO, COUNT, ALGORITHM, GLOBAL, REFUSAL, COST, SETTLING, CHANGES])
+};
+
+/// What an override or a plan changes.
+const QUOTA: Object =
+    Object { is_change: true, ..Object::new("limits.md#overrides", &[COUNT, ALGORITHM, SETTLING]) };
+
+const WHO: &[Key] = &[
+    key(
+        "name",
+        "The name in headers, metrics and logs; unique.",
+        Shape::Matching("^[a-z0-9_-]{1,64}$", "1 to 64 of `a-z 0-9 _ -`"),
+    ),
+    key(
+        "actor",
+        "The actor that the rule counts: `all`, `ip`, `user`, `device`, a name of `actors`, or a list that counts tuples.",
+        Shape::Any(&[ONE_ACTOR, Shape::List(&ONE_ACTOR, 1, Some(8))]),
+    )
+    .or("all"),
+    key("algo", "How the rule counts.", Shape::Choice(ALGORITHMS)).or("TB").on("algorithms.md"),
+];
+
+const ONE_ACTOR: Shape = Shape::Any(&[Shape::Scalar, Shape::Def("actor_segment")]);
+
+const COUNT: &[Key] = &[
+    key(
+        "rpu",
+        "Requests per unit; with `algo: C`, requests in flight. 0 refuses all requests.",
+        Shape::Size(0, MOST),
+    )
+    .required()
+    .on("limits.md#rules"),
+    key(
+        "unit",
+        "The unit of `rpu`: a word, or a span from `1ms` to `7d`. `algo: C` has none.",
+        Shape::Any(&[
+            Shape::Choice(&["second", "minute", "hour", "day"]),
+            Shape::Matching(UNIT, "another spelling of a word, such as `min`"),
+            Shape::Matching(SPAN, "a span from `1ms` to `7d`"),
+        ]),
+    )
+    .on("limits.md#rules"),
+];
+
+/// The keys of the algorithms.
+pub(super) const ALGORITHM: &[Key] = &[
+    key("burst", "`TB`: the capacity of the bucket.", Shape::Size(1, MOST)).on("algorithms.md#keys"),
+    key("start", "`TB`: the first state of a bucket.", Shape::Choice(&["full", "empty"]))
+        .or("full")
+        .on("algorithms.md#keys"),
+    key(
+        "max_wait",
+        "`TB`, `LB`: the longest wait of a request for its turn.",
+        Shape::Span(Span::ZERO, MAX_WAIT),
+    )
+    .on("algorithms.md#waiting"),
+    key(
+        "warm_up",
+        "`TB`: the time in which an idle rule returns to its full rate.",
+        Shape::Span(secs(1), secs(86_400)),
+    )
+    .on("algorithms.md#warm-up"),
+    key("slices", "`SW`: the number of slices of the unit.", Shape::Whole(2, 60))
+        .or_whole(10)
+        .on("algorithms.md#keys"),
+    key("queue", "`LB`: how many requests may wait.", Shape::Whole(0, MOST)).on("algorithms.md#keys"),
+    key(
+        "max_hold",
+        "`C`: a permit that is held longer counts as returned.",
+        Shape::Span(secs(1), secs(86_400)),
+    )
+    .or("60s")
+    .on("algorithms.md#keys"),
+];
+
+const GLOBAL: &[Key] = &[
+    key(
+        "scope",
+        "What counts together: the workers of one gateway, or all gateways.",
+        Shape::Choice(&["local", "global"]),
+    )
+    .or("local")
+    .on("global.md"),
+    key(
+        "on_error",
+        "With `scope: global`: what happens if the store does not respond.",
+        Shape::Choice(&["local", "allow", "deny"]),
+    )
+    .or("local"),
+    key(
+        "lease",
+        "With `scope: global`: the quota that a gateway fetches ahead, in requests or as a part of `rpu`.",
+        Shape::Any(&[Shape::Whole(0, MOST), Shape::Percent(1, 100)]),
+    )
+    .or_whole(0)
+    .on("global.md#leases"),
+];
+
+const REFUSAL: &[Key] = &[
+    key(
+        "missing",
+        "What happens to requests without the actor.",
+        Shape::Any(&[WITHOUT_ACTOR, Shape::Def("missing")]),
+    )
+    .or("ip")
+    .on("limits.md#requests-without-the-actor"),
+    key(
+        "mode",
+        "`shadow`: the rule counts and reports, and never refuses.",
+        Shape::Choice(&["enforce", "shadow"]),
+    )
+    .or("enforce")
+    .on("enforce.md#mode"),
+    key(
+        "enforce",
+        "The part of its actors for which the rule refuses. For the others it is in shadow.",
+        PART,
+    )
+    .or("100%")
+    .on("enforce.md#enforce"),
+    key("reject_delay", "How long the gateway holds back a refusal.", Shape::Span(Span::ZERO, secs(60)))
+        .or("0s"),
+];
+
+const WITHOUT_ACTOR: Shape = Shape::Choice(&["ip", "skip", "share", "deny"]);
+
+const COST: &[Key] = &[
+    key(
+        "cost",
+        "How many units of the quota a request takes.",
+        Shape::Any(&[
+            Shape::Size(1, MOST),
+            Shape::Choice(&["request_bytes", "response_bytes"]),
+            Shape::Def("cost_header"),
+            Shape::Def("cost_response"),
+        ]),
+    )
+    .or_whole(1)
+    .on("cost.md#cost"),
+    key("charge", "Charges a request only if its response has such a status.", Shape::Def("statuses"))
+        .on("cost.md#charge-and-refund"),
+    key("refund", "Refunds a request if its response has such a status.", Shape::Def("statuses"))
+        .on("cost.md#charge-and-refund"),
+];
+
+/// Keys of a rule and of what changes it.
+const SETTLING: &[Key] = &[
+    key("borrow", "How many units below zero settling may push the quota.", Shape::Size(0, MOST))
+        .on("cost.md#settling"),
+    key("penalty", "Refuses an actor that the rule refuses too often.", Shape::Def("penalty"))
+        .on("limits.md#penalties"),
+];
+
+const CHANGES: &[Key] = &[
+    key("adapt", "Moves the limit with latency, errors or traffic.", Shape::Def("adapt")).on("adapt.md"),
+    key(
+        "headroom",
+        "The part of the quota that only requests with `priority: high` may take: units, or a part such as `30%`.",
+        Shape::Any(&[Shape::Size(1, MOST), Shape::Percent(1, 99)]),
+    )
+    .on("limits.md#priorities"),
+    key("overrides", "Other quotas, by the actor's value.", Shape::Map(&Shape::Def("quota")))
+        .on("limits.md#overrides"),
+    key(
+        "plans",
+        "Other quotas, by the client's plan.",
+        Shape::Map(&Shape::Any(&[Shape::Exact("unlimited"), Shape::Def("quota")])),
+    )
+    .on("limits.md#plans"),
+];
+
+const ACTOR_SEGMENT: Object =
+    Object { is_single: true, ..Object::new("actors.md#segments-by-name", &[&[SEGMENT]]) };
+
+const MISSING: Object = Object::new(
+    "limits.md#requests-without-the-actor",
+    &[&[
+        key("action", "What happens to requests without the actor.", WITHOUT_ACTOR).required(),
+        key("response", "The response to refused requests.", Shape::Def("own_response"))
+            .on("responses.md#responses-of-a-limit-a-list-or-a-rule"),
+    ]],
+);
+
+const STATUSES: Object = Object::new(
+    "cost.md#charge-and-refund",
+    &[&[key(
+        "status",
+        "A status, a class such as `5xx`, a range such as `500-599`, or a list of these.",
+        Shape::OneOrMany(
+            &Shape::Any(&[
+                Shape::Whole(100, 599),
+                Shape::Matching(
+                    r"^\s*(\+?0*[1-5]xx|\+?[0-9]+(\s*-\s*\+?[0-9]+)?)\s*$",
+                    "a class such as `5xx`, or a range such as `500-599`",
+                ),
+            ]),
+            1,
+        ),
+    )
+    .required()]],
+);
+
+const COST_HEADER: Object = Object::new(
+    "cost.md#a-cost-in-a-header",
+    &[&[
+        key("header", "The request header with the cost.", Shape::Text).required(),
+        key("max", "A larger number counts as `max`.", Shape::Size(1, MOST)).required(),
+        key("min", "A smaller number counts as `min`.", Shape::Size(0, MOST)).or_whole(1),
+        key("default", "The cost without a number.", Shape::Size(0, MOST)),
+    ]],
+);
+
+const COST_RESPONSE: Object = Object {
+    one_of: &[&["response_header", "response_json", "response_bytes"]],
+    not_all_zero: &["response_bytes", "estimate", "default"],
+    ..Object::new(
+        "cost.md#settling",
+        &[&[
+            key("response_header", "The response header with the cost.", Shape::Text),
+            key(
+                "response_json",
+                "The JSON pointer to the cost in the response's body.",
+                Shape::Matching("^/", "a JSON pointer such as `/usage/total_tokens`"),
+            ),
+            key("response_bytes", "The length of the response's body.", Shape::Only(true)),
+            key("max", "A larger cost counts as `max`.", Shape::Size(1, MOST)).or_whole(MOST),
+            key("estimate", "The charge of a request on arrival.", Shape::Size(0, MOST)).or_whole(0),
+            key("default", "The cost of a response without the number.", Shape::Size(0, MOST)),
+        ]],
+    )
+};
+
+const PENALTY: Object = Object::new(
+    "limits.md#penalties",
+    &[&[
+        key(
+            "after",
+            "The number of refusals within the rule's unit that starts the penalty.",
+            Shape::Whole(1, Penalty::MAX_AFTER),
+        )
+        .required(),
+        key(
+            "for",
+            "How long the penalty refuses the actor.",
+            Shape::Span(Penalty::MIN_SPAN, Penalty::MAX_SPAN),
+        )
+        .required(),
+    ]],
+);
+
+const ADAPT: Object = Object::new(
+    "adapt.md",
+    &[&[
+        key(
+            "signal",
+            "What the limit follows: `latency_p10` to `latency_p99`, `latency_p999`, `errors` or `traffic`.",
+            Shape::Matching(
+                r"^\s*(latency_p([1-9][0-9]|99[0-9])|errors|traffic)\s*$",
+                "`latency_p10` to `latency_p99`, `latency_p999`, `errors` or `traffic`",
+            ),
+        )
+        .required(),
+        key(
+            "target",
+            "The target latency, or a percentage of errors or traffic.",
+            Shape::Any(&[Shape::Span(Span::from_ms(1), secs(60)), Shape::Percent(1, 1_000)]),
+        )
+        .required(),
+        key("min", "The lowest limit.", Shape::Size(1, 1_000_000)),
+        key("max", "The highest limit.", Shape::Size(1, 1_000_000)),
+        key("every", "The length of an interval.", Shape::Span(secs(1), secs(600))).or("10s"),
+    ]],
+);

@@ -1,0 +1,210 @@
+//! The objects of a document, each within a whole document, and what the filter's reader says to
+//! changes of an object.
+
+use diana_config::keys::{Definition, Key, Shape, definitions};
+use diana_config::{Configuration, Secret, Source};
+use serde_json::{Value, json};
+use std::collections::BTreeSet;
+
+/// An object of a definition within a document: `@` stands for the object.
+pub struct Place {
+    pub definition: &'static str,
+    pub document: String,
+    pub object: Value,
+}
+
+pub fn place(definition: &'static str, document: &str, object: Value) -> Place {
+    Place { definition, document: document.into(), object }
+}
+
+const LIMIT: &str = r#"{"url": "/{a}", "exclusive": true"#;
+const STORE: &str = r#""store": {"redis": {"cluster": "redis", "secret": "0123456789abcdef"}}"#;
+
+pub fn places() -> Vec<Place> {
+    let of_rule = |key: &str| {
+        format!(r#"{{"limits": [{LIMIT}, "rules": [{{"rpu": 1000000000, "unit": "second", {key}}}]}}]}}"#)
+    };
+    let mut places = vec![
+        place("document", "@", json!({"limits": []})),
+        place("actor", r#"{"limits": [], "actors": {"a": @}}"#, json!({"header": "x-a"})),
+        place("actor_ip", r#"{"limits": [], "actors": {"a": {"ip": @}}}"#, json!({})),
+        place(
+            "plan_members",
+            r#"{"limits": [], "plan": @}"#,
+            json!({"actor": "user", "members": {"gold": ["a"]}}),
+        ),
+        place("ip", r#"{"limits": [], "ip": @}"#, json!({})),
+        place("deny_members", r#"{"limits": [], "deny": @}"#, json!({"members": [], "response": {}})),
+        place("response", r#"{"limits": [], "response": @}"#, json!({})),
+        place("response", r#"{"limits": [], "response": @}"#, json!({"body": "no"})),
+        place("own_response", &format!(r#"{{"limits": [{LIMIT}, "response": @}}]}}"#), json!({})),
+        place("local", r#"{"limits": [], "local": @}"#, json!({})),
+        place("limit", r#"{"limits": [@]}"#, json!({"url": "/", "rules": [{"rpu": 1, "unit": "second"}]})),
+        place(
+            "condition",
+            &format!(r#"{{"limits": [{LIMIT}, "headers": {{"x-a": @}}}}]}}"#),
+            json!({"present": true}),
+        ),
+        place("body_size", &format!(r#"{{"limits": [{LIMIT}, "body_size": @}}]}}"#), json!({})),
+        place("body_size", &format!(r#"{{"limits": [{LIMIT}, "body_size": @}}]}}"#), json!({"min": 1})),
+        place(
+            "actor_segment",
+            &format!(r#"{{"limits": [{LIMIT}, "rules": [{{"rpu": 1, "unit": "second", "actor": @}}]}}]}}"#),
+            json!({"segment": "a"}),
+        ),
+        place("missing", &of_rule(r#""actor": "user", "missing": @"#), json!({"action": "deny"})),
+        place("statuses", &of_rule(r#""charge": @"#), json!({"status": 401})),
+        place("cost_header", &of_rule(r#""cost": @"#), json!({"header": "x-c", "max": 1_000_000_000})),
+        place(
+            "cost_header",
+            &of_rule(r#""cost": @"#),
+            json!({"header": "x-c", "max": 1_000_000_000, "min": 0}),
+        ),
+        place(
+            "cost_response",
+            &of_rule(r#""cost": @"#),
+            json!({"response_header": "x-c", "estimate": 1, "default": 1}),
+        ),
+        place(
+            "cost_response",
+            &of_rule(r#""cost": @"#),
+            json!({"response_json": "/c", "estimate": 1, "default": 1}),
+        ),
+        place("penalty", &of_rule(r#""penalty": @"#), json!({"after": 1, "for": "1s"})),
+        place(
+            "adapt",
+            r#"{"url": "/", "rules": [{"rpu": 10, "unit": "second", "adapt": @}]}"#,
+            json!({"signal": "latency_p90", "target": "1s"}),
+        ),
+        place(
+            "store",
+            r#"{"limits": [], "store": @}"#,
+            json!({"rls": {"cluster": "a", "secret": "0123456789abcdef"}}),
+        ),
+        place(
+            "store",
+            r#"{"limits": [], "store": @}"#,
+            json!({"redis": {"cluster": "a", "secret": "0123456789abcdef"}}),
+        ),
+        place(
+            "redis",
+            r#"{"limits": [], "store": {"redis": @}}"#,
+            json!({"cluster": "a", "secret": "0123456789abcdef"}),
+        ),
+        place(
+            "redis",
+            r#"{"limits": [], "store": {"redis": @}}"#,
+            json!({"clusters": ["a"], "secret": "0123456789abcdef"}),
+        ),
+        place(
+            "rls",
+            r#"{"limits": [], "store": {"rls": @}}"#,
+            json!({"cluster": "a", "secret": "0123456789abcdef"}),
+        ),
+        place(
+            "secret",
+            r#"{"limits": [], "store": {"rls": {"cluster": "a", "secret": @}}}"#,
+            json!({"sds": "a"}),
+        ),
+        place(
+            "sds",
+            r#"{"limits": [], "store": {"rls": {"cluster": "a", "secret": {"sds": @}}}}"#,
+            json!({"name": "a", "sds_config": {}}),
+        ),
+        place("remote", r#"{"limits": [], "remote": @}"#, json!({"cluster": "a", "path": "/"})),
+    ];
+    for kind in diana_limiter::algorithm::KINDS {
+        let base = match kind.per_unit {
+            true => json!({"rpu": 9, "unit": "second", "actor": "user", "algo": kind.short}),
+            false => json!({"rpu": 9, "actor": "user", "algo": kind.short}),
+        };
+        let with = |key: &str, value: Value| {
+            let mut rule = base.clone();
+            rule[key] = value;
+            rule
+        };
+        let document =
+            format!(r#"{{"limits": [{LIMIT}, "rules": [@]}}], "plan": {{"header": "x-p"}}, {STORE}}}"#);
+        let mut rules = vec![base.clone(), with("scope", json!("global")), with("mode", json!("shadow"))];
+        // Only these can correct a charge when the request ends.
+        rules.extend(matches!(kind.short, "TB" | "W" | "SW").then(|| with("charge", json!({"status": 401}))));
+        for rule in rules {
+            let text = rule.to_string();
+            let text = text.strip_suffix('}').unwrap();
+            for (key, value) in [("overrides", json!({})), ("plans", json!({}))] {
+                let document = document.replace('@', &format!(r#"{text}, "{key}": {{"a": @}}}}"#));
+                places.push(place("quota", &document, value));
+            }
+            places.push(place("rule", &document, rule));
+        }
+    }
+    // Without `algo`, which then has its default.
+    let document = format!(r#"{{"limits": [{LIMIT}, "rules": [@]}}]}}"#);
+    places.push(place("rule", &document, json!({"rpu": 9, "unit": "second", "actor": "user"})));
+    places.push(place("rule", &document, json!({"rpu": 9, "unit": "second"})));
+    places
+}
+
+impl Place {
+    pub fn compile(&self, object: &Value) -> Result<Configuration, Vec<String>> {
+        let document = self.document.replacen('@', &object.to_string(), 1);
+        let secret = Secret::Known("a secret of sixteen bytes".into());
+        let mistakes =
+            |errors: Vec<diana_document::Error>| errors.into_iter().map(|error| error.why).collect();
+        Source::new(document.as_bytes(), &secret).compile().map_err(mistakes)
+    }
+
+    pub fn with(&self, key: &str, value: Value) -> Value {
+        let mut object = self.object.clone();
+        object[key] = value;
+        object
+    }
+
+    /// The mistakes with this value at a key; none if the value is accepted.
+    pub fn mistakes(&self, key: &str, value: Value) -> Vec<String> {
+        self.compile(&self.with(key, value)).err().unwrap_or_default()
+    }
+
+    /// The keys that the reader names for an unknown one.
+    pub fn known(&self) -> BTreeSet<String> {
+        let mistakes = self.mistakes(UNKNOWN, json!(1));
+        expected(&mistakes).unwrap_or_else(|| panic!("{}: {mistakes:?}", self.document))
+    }
+}
+
+/// A key that no object has, and that is no misspelling of one.
+pub const UNKNOWN: &str = "zzzzzzzzzz";
+
+/// The keys that a mistake about the unknown key names. None if no object has the key.
+pub fn expected(mistakes: &[String]) -> Option<BTreeSet<String>> {
+    let hint = mistakes.iter().find_map(|why| why.strip_prefix("unknown key `zzzzzzzzzz`, "))?;
+    let words = hint.strip_prefix("expected ").unwrap_or_default();
+    let words = words.split(", ").flat_map(|words| words.split(" or ")).filter(|word| !word.is_empty());
+    Some(words.map(str::to_owned).collect())
+}
+
+pub fn keys(shape: &Shape) -> Vec<Key> {
+    shape.object().into_iter().flat_map(|object| object.keys()).collect()
+}
+
+/// Every definition with keys, its keys, and its places.
+pub fn each(mut check: impl FnMut(&'static str, Vec<Key>, Vec<&Place>)) {
+    let places = places();
+    for Definition { name, shape } in definitions() {
+        let keys = keys(&shape);
+        if !keys.is_empty() {
+            let own: Vec<&Place> = places.iter().filter(|place| place.definition == name).collect();
+            assert!(!own.is_empty(), "`{name}` has no place to probe");
+            check(name, keys, own);
+        }
+    }
+}
+
+/// The shapes of single values.
+pub fn leaves(shape: &Shape) -> Vec<Shape> {
+    match shape {
+        Shape::Any(shapes) => shapes.iter().flat_map(leaves).collect(),
+        Shape::OneOrMany(item, _) | Shape::List(item, ..) => leaves(item),
+        leaf => vec![*leaf],
+    }
+}
