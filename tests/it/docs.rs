@@ -6,7 +6,7 @@ mod keys;
 mod names;
 
 use diana_config::{Secret, SecretSource, Source};
-use diana_limiter::policy::{Policy, Rule};
+use diana_limiter::policy::Policy;
 use serde_json::Value;
 use std::fs;
 
@@ -103,7 +103,7 @@ fn the_example_of_a_route_is_accepted() {
     let (listener, route) = (plugin("envoy-native.yaml").to_string(), route.to_string());
     assert!(diana_config::check_route(route.as_bytes()).unwrap().is_some());
     let both = diana_config::compile_route(listener.as_bytes(), route.as_bytes()).unwrap();
-    let rules: Vec<&str> = both.policy.named_rules().map(Rule::name).collect();
+    let rules: Vec<&str> = both.policy.rules().map(|(_, rule)| rule.name()).collect();
     assert_eq!(rules, ["downloads"]);
 }
 

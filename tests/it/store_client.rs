@@ -45,7 +45,6 @@ fn query() -> GlobalQuery {
         quota: Quota { rpu: 10, unit: Span::from_secs(1) },
         parameters: Parameters { kind: 2, numbers: [10, 1_000_000, 0, 0, 0, 0] },
         enforced: true,
-        only_counts: false,
         cost: 1,
         peeks: false,
         lease: 0,

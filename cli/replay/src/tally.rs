@@ -64,7 +64,7 @@ impl Tally {
         };
         let by_name: HashMap<&str, usize> =
             places.iter().enumerate().map(|(index, place)| (&*place.name, index)).collect();
-        let place = |rule: &Rule| by_name.get(rule.name()).copied().filter(|_| !rule.is_of_plan());
+        let place = |rule: &Rule| by_name.get(rule.name()).copied();
         let by_id: Vec<Option<usize>> = policy.rules().map(|(_, rule)| place(rule)).collect();
         let mut ids: Vec<(usize, &Rule)> =
             policy.rules().filter_map(|(_, rule)| Some((place(rule)?, rule))).collect();

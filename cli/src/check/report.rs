@@ -283,7 +283,7 @@ fn judge(
 
 fn summary(document: &Document, configuration: &Configuration, file: &File) -> Summary {
     let (keys, bytes) = configuration.policy.footprint();
-    let rules = || configuration.policy.named_rules();
+    let rules = || configuration.policy.rules().map(|(_, rule)| rule);
     let is_partial = |rule: &&Rule| rule.enforced() && rule.enforce() < Enforce::EVERYBODY;
     Summary {
         line: file.position(document.range().start).line,

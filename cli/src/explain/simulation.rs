@@ -128,11 +128,9 @@ impl Simulation {
         &self.configuration.policy
     }
 
-    /// The id of the rule at this place; for a rule with plans, the id by which the rule reports.
+    /// The id of the rule at this place.
     pub fn rule(&self, place: (usize, usize)) -> Option<RuleId> {
-        let mut ids =
-            self.places.iter().filter(|(_, known)| **known == place).map(|(id, _)| RuleId::new(*id));
-        ids.find(|id| self.policy().rule(*id).is_some_and(|rule| !rule.is_of_plan()))
+        self.places.iter().find(|(_, known)| **known == place).map(|(id, _)| RuleId::new(*id))
     }
 
     fn decide(&mut self, incoming: &Incoming) -> Result<()> {

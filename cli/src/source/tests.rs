@@ -52,7 +52,7 @@ fn the_examples_have_their_documents() {
         assert_eq!(hosts, vec![host; count], "{file}");
     }
     let configuration = configuration(&document(&repository("envoy.yaml")).unwrap()).unwrap();
-    assert_eq!(configuration.policy.named_rules().count(), 12);
+    assert_eq!(configuration.policy.rules().count(), 12);
 }
 
 #[test]

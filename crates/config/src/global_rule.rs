@@ -326,7 +326,7 @@ pub(super) fn draft(
     overrides: Vec<(Vec<u8>, Roles)>,
     global: Option<Rule>,
 ) -> (Counters, Option<GlobalDraft>) {
-    let counts = |count| Counters { default: count, overrides: KeyMap::default() };
+    let counts = |count| Counters::new(count, KeyMap::default());
     let (mut primary, mut fallback, mut leased) =
         (counts(roles.primary), roles.fallback.map(counts), roles.leased.map(counts));
     for (key, roles) in overrides {

@@ -7,12 +7,14 @@ use diana_base::map::KeyMap;
 use diana_document::{Error, Fields, Node, Value, nearest, one_of, quoted};
 use diana_limiter::actor::{self, Actors, Named, Scope};
 use diana_limiter::algorithm::AlgorithmKind;
-use diana_limiter::policy::{MAX_PLANS, PlanCounters, PlanId, PlanSource};
+use diana_limiter::policy::{Counter, MAX_PLANS, PlanCounters, PlanId, PlanSource};
 
 const NO_PLAN: &str = "the document does not say where a request shows its plan: write, for example, `plan: {header: x-plan}` at the top, \
      beside `limits`";
 const NO_SERVICE: &str = "a rate limit service cannot count a request in the quotas of several plans: leave `plans` \
      out, or write `scope: local`, or another `store`";
+const APART: &str = "this plan counts apart from the others, because what they count means nothing to its `unit`, \
+    `start`, `slices`, `max_hold` or `warm_up`: a client that changes its plan gets both quotas";
 const IDLE: &str = "no rule has `plans`, so `plan` changes nothing";
 
 /// The longest name of a plan, in bytes.
@@ -30,6 +32,8 @@ pub(super) struct Plans<'a> {
     members: Option<KeyMap<PlanId>>,
     /// Whether a rule has plans.
     is_used: bool,
+    /// One about each plan that counts apart.
+    pub(super) warnings: Vec<Error>,
 }
 
 impl<'a> Plans<'a> {
@@ -40,8 +44,15 @@ impl<'a> Plans<'a> {
         actors: &Actors,
         scope: &mut Scope,
     ) -> Plans<'a> {
-        let mut plans =
-            Plans { node, is_open, actor: None, names: Vec::new(), members: None, is_used: false };
+        let mut plans = Plans {
+            node,
+            is_open,
+            actor: None,
+            names: Vec::new(),
+            members: None,
+            is_used: false,
+            warnings: Vec::new(),
+        };
         let Some(node) = node else {
             return plans;
         };
@@ -133,6 +144,7 @@ impl<'a> Plans<'a> {
         rule: &Fields,
         (kind, weight): (Option<&'static AlgorithmKind>, Weight),
         global: Option<&global_rule::Rule>,
+        own: Option<&Counter>,
     ) -> Option<Vec<(PlanId, Option<PlanCounters>)>> {
         self.is_used = true;
         if self.node.is_none() && !self.is_open {
@@ -148,7 +160,13 @@ impl<'a> Plans<'a> {
         let mut plans = Vec::new();
         for (name, node) in &entries {
             let plan = self.find(name, node);
-            plans.extend(plan.zip(quota(node, rule, (kind, weight), global)));
+            let quota = quota(node, rule, (kind, weight), global);
+            if let (Some(Some(of_plan)), Some(own)) = (&quota, own)
+                && !of_plan.primary.counts_with(own)
+            {
+                self.warnings.push(node.warning(APART));
+            }
+            plans.extend(plan.zip(quota));
         }
         (plans.len() == entries.len()).then_some(plans)
     }

@@ -101,7 +101,10 @@ pub(super) fn compile(
         None => Some(Vec::new()),
     };
     let plans = match plans {
-        Some(node) => reader.plans.rule(&node, &fields, (kind, weight), global.as_ref()),
+        Some(node) => {
+            let own = roles.as_ref().map(|roles| &roles.primary);
+            reader.plans.rule(&node, &fields, (kind, weight), global.as_ref(), own)
+        }
         None => Some(Vec::new()),
     };
     fields.belong(&["response"], "to the limit, beside `rules`, or at the top, beside `limits`");

@@ -16,7 +16,7 @@ use diana_limiter::cells::Events;
 use diana_limiter::cells::table::ACTORS_OF_A_SET;
 use diana_limiter::check::{Decision, Outcome, Reason, RuleResult};
 use diana_limiter::global::CallStats as Calls;
-use diana_limiter::policy::{Policy, Rule, RuleId};
+use diana_limiter::policy::{Policy, RuleId};
 use log::warn;
 use std::borrow::Cow;
 use table::Id;
@@ -125,12 +125,9 @@ fn instances<'a>(
         Each::Configuration => one_if(true),
         Each::Nginx => one_if(is_nginx),
         Each::Version => vec![Some(plain(env!("CARGO_PKG_VERSION")).replace('_', "-").into())],
-        Each::Rule => {
-            policy.rules().map(|(_, rule)| (!rule.is_of_plan()).then(|| rule.name().into())).collect()
-        }
+        Each::Rule => policy.rules().map(|(_, rule)| Some(rule.name().into())).collect(),
         Each::GlobalRule => {
-            let has_metric = |rule: &Rule| rule.is_global() && !rule.is_of_plan();
-            policy.rules().map(|(_, rule)| has_metric(rule).then(|| rule.name().into())).collect()
+            policy.rules().map(|(_, rule)| rule.is_global().then(|| rule.name().into())).collect()
         }
         Each::AdaptiveRule => some_rules(policy, policy.adaptive_limits().map(|(rule, _)| rule)),
         Each::Table => some_rules(policy, policy.tables().map(|(rule, _)| rule)),

@@ -175,7 +175,7 @@ impl<H: Host> RemoteSource<H> {
         let (rules, warnings) = (Cell::new(0), Cell::default());
         let accept = |document: &[u8]| {
             let taken = self.compile(document)?;
-            rules.set(taken.policy.named_rules().count());
+            rules.set(taken.policy.rules().count());
             warnings.set(taken.warnings);
             Ok(())
         };

@@ -42,12 +42,11 @@ pub fn write(to: &mut String, query: &GlobalQuery) {
                         &[
                             rule_query.parameters.kind.into(),
                             // 1: the rule refuses. 2: a cost of 0 needs one unit. 4: a penalty. 8:
-                            // the request leaves units. 16: the rule only counts.
+                            // the request leaves units.
                             u64::from(rule_query.enforced)
                                 | u64::from(rule_query.peeks) << 1
                                 | u64::from(rule_query.penalty.is_some()) << 2
-                                | u64::from(rule_query.headroom > 0) << 3
-                                | u64::from(rule_query.only_counts) << 4,
+                                | u64::from(rule_query.headroom > 0) << 3,
                             rule_query.cost,
                             rule_query.lease,
                         ],

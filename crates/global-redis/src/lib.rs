@@ -20,7 +20,6 @@
 //!     // A token bucket: 10 units a second, up to 10 units.
 //!     parameters: Parameters { kind: 1, numbers: [1_000_000, 10, 10, 0, 0, 0] },
 //!     enforced: true,
-//!     only_counts: false,
 //!     cost: 1,
 //!     peeks: false,
 //!     lease: 0,

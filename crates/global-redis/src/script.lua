@@ -13,8 +13,7 @@
 --   5 N (KIND a b c d e f COST AT BOOKED STAMP STAMP FINAL){N}    correct charges to a final cost
 --
 -- FLAGS are 1 for a rule that refuses, plus 2 if a cost of 0 is refused without one unit left, plus
--- 4 for a rule with a penalty, plus 8 if the request has to leave units, plus 16 for a rule that only
--- counts: if its cost does not fit, it is charged what is left. Only with 4, PENALTY is AFTER UNIT
+-- 4 for a rule with a penalty, plus 8 if the request has to leave units. Only with 4, PENALTY is AFTER UNIT
 -- FOR: AFTER refusals within UNIT begin a penalty that lasts FOR. If AFTER is 0, a refusal of this
 -- request does not count. Only with 8, the request has to leave KEPT units. REMAINING and MORE_IN are
 -- then without them.
@@ -1225,7 +1224,7 @@ local function decide(v)
         rules[count] = penalized(owner[count], rules[count], unpack(v, at, at + 2))
         at = at + 3
       end
-      if flags % 16 > 7 then
+      if flags > 7 then
         rules[count] = with_headroom(owner[count], rules[count], v[at])
         at = at + 1
       end
@@ -1247,8 +1246,6 @@ local function decide(v)
     if peeks and one[1] < 1 then
       restore(cell, was, was_changed)
       one = rules[n].step(0)
-    elseif v[i + 1] > 15 and one[1] > 0 then
-      one = rules[n].step(one[3])
     end
     results[n] = one
     is_refused = is_refused or v[i + 1] % 2 > 0 and one[1] > 0

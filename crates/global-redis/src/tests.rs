@@ -31,7 +31,6 @@ fn rule_query(key: u8, lease: u64) -> RuleQuery {
         quota: Quota { rpu: 10, unit: Span::from_secs(1) },
         parameters: PARAMETERS,
         enforced: key % 2 == 1,
-        only_counts: false,
         cost: 3,
         peeks: false,
         lease,

@@ -15,7 +15,6 @@
 //!     quota: Quota { rpu: 10, unit: Span::from_secs(1) },
 //!     parameters: Parameters::default(),
 //!     enforced: true,
-//!     only_counts: false,
 //!     cost: 1,
 //!     peeks: false,
 //!     lease: 0,

@@ -27,7 +27,6 @@ fn rule_query(rule: usize, enforced: bool, cost: u64) -> RuleQuery {
         quota: Quota { rpu: 10 + rule as u64, unit: Span::from_secs(60) },
         parameters: Parameters::default(),
         enforced,
-        only_counts: false,
         cost,
         peeks: false,
         lease: 0,

@@ -162,7 +162,7 @@ fn check_no_panic(counter: &Counter, mut input: Input) {
             settle.settle(&mut cell, now, charge, input.number());
         }
         counter.count_refusal(&mut cell, now);
-        let mut reservation = Reservation { charge, spent: input.number(), uncovered: 0 };
+        let mut reservation = Reservation { charge, spent: input.number() };
         if let Some(reserve) = counter.as_reserve() {
             reserve.covers(&reservation, now);
             reservation.spend(input.byte().into());

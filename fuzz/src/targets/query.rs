@@ -16,7 +16,6 @@ pub fn query(number: usize) -> RuleQuery {
         quota: Quota { rpu: 10, unit: Span::from_secs(1) },
         parameters: Parameters { kind: 2, numbers: [10, 1_000_000, 0, 0, 0, 0] },
         enforced: number.is_multiple_of(2),
-        only_counts: number.is_multiple_of(5),
         cost: 1,
         peeks: false,
         lease: 5,

@@ -58,7 +58,7 @@ fn a_client_that_changes_its_plan_gets_no_more_than_the_larger_quota() {
     }
 }
 
-/// A request that does not fit in the quota of another plan takes what is left there.
+/// What one plan used is used for the other.
 #[test]
 fn the_quotas_of_two_plans_do_not_add_up_whatever_requests_cost() {
     let json = |algorithm: &str| {
@@ -90,20 +90,18 @@ fn the_quotas_of_two_plans_do_not_add_up_whatever_requests_cost() {
          2ms     user=ann                      GET / -> refuse key
          3ms     settle
          4ms     user=ann             x-cost=3 GET / -> refuse key
-         4ms     user=ann             x-cost=2 GET / -> pass key=0
-         5ms     user=ann                      GET / -> refuse key
+         4ms     user=ann                      GET / -> refuse key
          6ms     settle
-         7ms     user=ann                      GET / -> pass key=0
-         8ms  2x settle
+         7ms     user=ann                      GET / -> pass key=2
+         8ms     settle
          9ms     user=ann             x-cost=3 GET / -> pass key=0
          9ms     settle",
     );
 }
 
-/// The response corrects what a request took in the quota of another plan. No more comes back than
-/// was taken, and what did not fit is not charged later.
+/// The response corrects what a request of another plan used.
 #[test]
-fn a_part_of_a_cost_is_corrected_by_the_response() {
+fn the_cost_of_another_plan_is_corrected_by_the_response() {
     let json = |keys: &str| {
         document(&format!(
             r#"{{"name": "key", "actor": "user", "rpu": 3, "unit": "minute", {keys},
@@ -131,22 +129,22 @@ fn a_part_of_a_cost_is_corrected_by_the_response() {
          0ms     user=ann x-plan=gold GET / -> pass key=16
          0ms     settle status=200 values=1
          0ms     settle status=200 values=2
-         0ms  w1 user=ann             GET / -> refuse key retry=20s
+         0ms  w1 user=ann             GET / -> refuse key retry=6s
          0ms     user=bob x-plan=gold GET / -> pass key=18
          0ms     user=bob x-plan=gold GET / -> pass key=16
          0ms     settle status=200 values=2
          0ms     settle status=200 values=4
-         0ms  w1 user=bob             GET / -> refuse key retry=80s
+         0ms  w1 user=bob             GET / -> refuse key retry=15s
          0ms     user=cyd x-plan=gold GET / -> pass key=18
          0ms     user=cyd x-plan=gold GET / -> pass key=16
          0ms     settle status=200 values=2
          0ms     settle status=200 values=0
-         0ms  w1 user=cyd             GET / -> refuse key retry=20s",
+         0ms  w1 user=cyd             GET / -> refuse key retry=3s",
     );
 }
 
 #[test]
-fn a_plan_may_be_smaller_and_have_another_unit() {
+fn a_plan_may_be_smaller_and_counts_apart_with_another_unit() {
     let json = document(
         r#"{"name": "key", "actor": "user", "algo": "W", "rpu": 3, "unit": "hour",
             "plans": {"trial": {"rpu": 1, "unit": "second"}, "closed": {"rpu": 0}}}"#,
@@ -155,10 +153,10 @@ fn a_plan_may_be_smaller_and_have_another_unit() {
         &json,
         "0ms  user=ann x-plan=trial  GET / -> pass key=0
          0ms  user=ann x-plan=trial  GET / -> refuse key
-         0ms  user=ann               GET / -> pass key=1
+         0ms  user=ann               GET / -> pass key=2
          0ms  user=ann x-plan=closed GET / -> refuse key retry=never
          1s   user=ann x-plan=trial  GET / -> pass key=0
-         1s   user=ann               GET / -> refuse key
+         1s   user=ann               GET / -> pass key=1
          2s   user=ann x-plan=trial  GET / -> pass key=0",
     );
 }
@@ -182,7 +180,7 @@ fn an_override_wins_over_the_plan() {
 }
 
 #[test]
-fn requests_of_every_plan_stand_in_the_queue_of_each_plan() {
+fn requests_of_all_plans_stand_in_one_queue() {
     let json = document(
         r#"{"name": "key", "actor": "user", "algo": "LB", "rpu": 1, "unit": "second", "queue": 1,
             "plans": {"gold": {"rpu": 10, "queue": 2}}}"#,
@@ -191,9 +189,10 @@ fn requests_of_every_plan_stand_in_the_queue_of_each_plan() {
         &json,
         "0ms      user=ann x-plan=gold GET / -> pass key=2
          0ms      user=ann x-plan=gold GET / -> wait=100ms key=1
-         0ms      user=ann             GET / -> refuse key retry=1s
-         0ms      user=ann x-plan=gold GET / -> wait=200ms key=0
-         1s       user=ann             GET / -> wait=1s key=0
+         0ms      user=ann             GET / -> wait=200ms key=0
+         0ms      user=ann x-plan=gold GET / -> refuse key retry=100ms
+         200ms    user=ann x-plan=gold GET / -> wait=100ms key=1
+         1s       user=ann             GET / -> pass key=1
          1s       user=bob             GET / -> pass key=1",
     );
 }

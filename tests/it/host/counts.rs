@@ -107,11 +107,11 @@ impl Count {
                     (self.window, self.used, self.outstanding) = (now / b, 0, 0);
                 }
                 let ends = (self.window + 1) * b - now;
-                if self.used + cost > a {
-                    rule_reply(1, ends, a - self.used, ends, [0; 3])
+                if cost > 0 && self.used + cost > a {
+                    rule_reply(1, ends, a.saturating_sub(self.used), ends, [0; 3])
                 } else {
                     self.used += cost;
-                    rule_reply(0, 0, a - self.used, ends, [cost, now, self.window])
+                    rule_reply(0, 0, a.saturating_sub(self.used), ends, [cost, now, self.window])
                 }
             }
             5 => {
@@ -142,10 +142,10 @@ impl Count {
                 }
             }
             // Like a window with one slice, which begins with the first charge and does not end.
-            3 if self.used + cost > a => rule_reply(1, b, a - self.used, b, [0; 3]),
+            3 if cost > 0 && self.used + cost > a => rule_reply(1, b, a.saturating_sub(self.used), b, [0; 3]),
             3 => {
                 self.used += cost;
-                rule_reply(0, 0, a - self.used, b, [cost, now, 0])
+                rule_reply(0, 0, a.saturating_sub(self.used), b, [cost, now, 0])
             }
             _ => panic!("kind {kind}"),
         };

@@ -102,13 +102,13 @@ impl GlobalStore {
                 self.reports += 1;
                 let count = self.counts.entry(keys.next().unwrap().clone());
                 let (known, count) = count.or_insert((kind.known(), Count::default()));
-                assert_eq!(*known, kind.known());
+                assert_eq!(known.0, kind.known().0);
                 count.report(kind, now);
                 continue;
             }
             // A garbage reply may have reported a charge that never was: then there is no count.
             let Some(count) = self.counts.get_mut(keys.next().unwrap()) else { continue };
-            assert_eq!(count.0, kind);
+            assert_eq!(count.0.0, kind.0);
             if *verb == 5 {
                 let [cost, rest @ .., last] = &rule[7..] else { unreachable!() };
                 let back = cost.checked_sub(*last).expect("no test charges more after the fact");
@@ -138,7 +138,6 @@ impl GlobalStore {
             key: &'a String,
             kind: WireRule,
             enforced: bool,
-            only_counts: bool,
             cost: u64,
             lease: u64,
         }
@@ -151,9 +150,9 @@ impl GlobalStore {
                 let key = keys.next().unwrap();
                 let (enforced, cost, lease) = (rule[1] & 1 == 1, rule[2], rule[3]);
                 let known = kind.known();
-                assert_eq!(self.counts.entry(key.clone()).or_insert((known, Count::default())).0, known);
-                let only_counts = rule[1] & 16 == 16;
-                queries.push(Query { group, key, kind, enforced, only_counts, cost, lease });
+                // All quotas of a rule have one count; it is found by the first of them.
+                assert_eq!(self.counts.entry(key.clone()).or_insert((known, Count::default())).0.0, known.0);
+                queries.push(Query { group, key, kind, enforced, cost, lease });
             }
         }
         let mut step = |one: &Query, cost| self.counts.get_mut(one.key).unwrap().1.step(one.kind, now, cost);
@@ -161,13 +160,7 @@ impl GlobalStore {
         queries.iter().for_each(|one| _ = step(one, 0));
         let before: Vec<Count> = queries.iter().map(|one| self.counts[one.key].1.clone()).collect();
         let mut step = |one: &Query, cost| self.counts.get_mut(one.key).unwrap().1.step(one.kind, now, cost);
-        let mut reply: Vec<RuleReply> = queries
-            .iter()
-            .map(|one| match step(one, one.cost) {
-                refusal if one.only_counts && refusal[0] > 0 => step(one, refusal[2]),
-                reply => reply,
-            })
-            .collect();
+        let mut reply: Vec<RuleReply> = queries.iter().map(|one| step(one, one.cost)).collect();
         let refused = queries.iter().zip(&reply).any(|(one, reply)| one.enforced && reply[0] > 0);
         let passes = reply.iter().all(|reply| reply[0] + reply[1] == 0);
         if refused {

@@ -161,10 +161,9 @@ fn a_rule_in_shadow_counts_in_redis_and_refuses_nobody() {
     }
 }
 
-/// Requests of one plan count in the quota of the other plan as far as it has room. What does not
-/// fit is no refusal.
+/// All quotas of a rule have one penalty. What another plan used is no refusal.
 #[test]
-fn only_the_quota_that_decides_counts_refusals() {
+fn a_penalty_is_that_of_the_rule_whatever_the_plan() {
     let redis = TestRedis::start();
     let mut gateway = Gateway::new(&format!(r#"{TEN_MINUTES}, "plans": {{"gold": {{"rpu": 9}}}}"#), &redis);
     let gold = get("/", "ann").with(Part::Header("x-plan".into()), "gold");
@@ -175,10 +174,10 @@ fn only_the_quota_that_decides_counts_refusals() {
     assert_eq!([gateway.sees(12, "ann"), gateway.sees(200, "ann")], [Seen::Penalty(600), Seen::Penalty(600)]);
     let calls = gateway.calls;
     assert_eq!((gateway.sees(201, "ann"), gateway.calls), (Seen::Penalty(600), calls), "from the cache");
-    assert_eq!(seen(&gateway.ask(300, &gold)), Seen::Quota(10), "each quota has its own penalty");
+    assert_eq!(seen(&gateway.ask(300, &gold)), Seen::Penalty(600));
 }
 
-/// The quota of another plan is charged what it has left, in Redis and without it.
+/// In Redis and without it.
 #[test]
 fn a_plan_and_no_plan_do_not_add_up() {
     let redis = TestRedis::start();

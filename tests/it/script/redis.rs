@@ -39,8 +39,6 @@ pub struct Query {
     pub key: String,
     pub parameters: Parameters,
     pub enforced: bool,
-    /// Whether the rule is charged what is left if its cost does not fit.
-    pub only_counts: bool,
     pub cost: u64,
     /// Whether a cost of 0 is refused without one unit left.
     pub peeks: bool,
@@ -53,8 +51,7 @@ pub struct Query {
 impl Query {
     pub fn of(key: &str, parameters: Parameters, cost: u64) -> Query {
         let (key, penalty) = (key.to_owned(), None);
-        let (only_counts, peeks) = (false, false);
-        Query { key, parameters, enforced: true, only_counts, cost, peeks, lease: 0, penalty, headroom: 0 }
+        Query { key, parameters, enforced: true, cost, peeks: false, lease: 0, penalty, headroom: 0 }
     }
 
     /// The query of a rule that counts by this counter.
@@ -89,8 +86,7 @@ impl Call {
                         u64::from(query.enforced)
                             + 2 * u64::from(query.peeks)
                             + 4 * u64::from(query.penalty.is_some())
-                            + 8 * u64::from(query.headroom > 0)
-                            + 16 * u64::from(query.only_counts),
+                            + 8 * u64::from(query.headroom > 0),
                         query.cost,
                         query.lease,
                     ],

@@ -2,7 +2,7 @@
 //! nothing.
 
 use super::redis::{
-    Call, Query, Reply, TestRedis, Visible, begins, check, us, visible, whole_penalized, whole_rules,
+    Call, Query, TestRedis, Visible, begins, check, us, visible, whole_penalized, whole_rules,
 };
 use crate::algorithm::headroom::headroom;
 use crate::algorithm::schedule::Run;
@@ -16,7 +16,6 @@ use proptest::prelude::*;
 enum Power {
     Refuses,
     Shadow,
-    OnlyCounts,
 }
 
 /// One rule of a command: its index, its power, the part of the rest to ask for, and whether to
@@ -30,16 +29,14 @@ type RuleCost = (usize, Power, u64, u64);
 type Step = (f64, Vec<Vec<Vec<RuleStep>>>);
 
 fn steps() -> impl Strategy<Value = Vec<Step>> {
-    let power =
-        prop_oneof![4 => Just(Power::Refuses), 1 => Just(Power::Shadow), 2 => Just(Power::OnlyCounts)];
+    let power = prop_oneof![4 => Just(Power::Refuses), 1 => Just(Power::Shadow)];
     let part = prop_oneof![4 => 0.0..=1.1, 1 => 1.0..=9.0];
     let one = (0..3_usize, power, part, prop::bool::weighted(0.3));
     let command = prop::collection::vec(prop::collection::vec(one, 1..3), 1..4);
     prop::collection::vec((0.0..=1.0, prop::collection::vec(command, 1..4)), 1..8)
 }
 
-/// The rules of `check::verdict`: prepare and step all. A rule that only counts takes what is left.
-/// If one refuses, charge none and look at all. Then count the refusals toward penalties.
+/// The rules of `check::verdict`: prepare and step all. If one refuses, charge none and look at all. Then count the refusals toward penalties.
 fn decide(runs: &mut [Run], query: &[RuleCost]) -> Vec<Verdict> {
     let now = Time::from_ns(runs[0].now);
     query.iter().for_each(|(index, ..)| _ = runs[*index].prepare());
@@ -49,12 +46,8 @@ fn decide(runs: &mut [Run], query: &[RuleCost]) -> Vec<Verdict> {
         let before = cell.clone();
         counter.step_with_headroom(cell, &before, now, cost, headroom)
     };
-    let mut verdicts = Vec::new();
-    for (index, power, cost, headroom) in query {
-        let verdict = step(runs, *index, *cost, *headroom);
-        let takes_rest = *power == Power::OnlyCounts && !verdict.admits();
-        verdicts.push(if takes_rest { step(runs, *index, verdict.remaining, *headroom) } else { verdict });
-    }
+    let step_one = |(index, _, cost, headroom): &RuleCost| step(runs, *index, *cost, *headroom);
+    let mut verdicts: Vec<Verdict> = query.iter().map(step_one).collect();
     if query.iter().zip(&verdicts).any(|((_, power, ..), one)| *power == Power::Refuses && !one.admits()) {
         runs.iter_mut().zip(before).for_each(|(run, before)| run.cell = before);
         for ((index, .., headroom), verdict) in query.iter().zip(&mut verdicts) {
@@ -103,7 +96,6 @@ fn all_rules_of_a_command_are_charged_or_none() {
                     .collect();
                 let query = |(index, power, cost, headroom): &RuleCost| Query {
                     enforced: *power == Power::Refuses,
-                    only_counts: *power == Power::OnlyCounts,
                     headroom: *headroom,
                     ..Query::by(&keys[*index], &runs[*index].counter, *cost)
                 };
@@ -144,41 +136,6 @@ fn a_shadow_rule_refuses_nobody_and_is_not_charged_if_it_would_refuse() {
     assert_eq!(ask(2), [(1, 1, 0), (0, 7, 1)]);
     assert_eq!(ask(3), [(2, 1, 0), (0, 6, 1)]);
     assert_eq!(ask(1), [(0, 0, 1), (0, 5, 1)]);
-}
-
-/// The charge of what was left is refunded and corrected like any other, never by more than it was.
-#[test]
-fn a_rule_that_only_counts_is_charged_what_is_left() {
-    let redis = TestRedis::start();
-    for (kind, numbers) in [
-        (1, [12_000_000, 1, 5, 0, 0, 60_000_000]),
-        (2, [5, 60_000_000, 0, 0, 0, 0]),
-        (3, [5, 60_000_000, 10, 0, 0, 0]),
-        (4, [5, 60_000_000, 0, 0, 0, 0]),
-    ] {
-        let (few, many, few_of) = (redis.key(), redis.key(), Parameters { kind, numbers });
-        let ask = |cost| {
-            let counts = Query { enforced: false, only_counts: true, ..Query::of(&few, few_of, cost) };
-            let query = vec![counts, Query::of(&many, window(90), cost)];
-            let reply = redis.call(NOW, Call::default().decide(&[query]));
-            assert_eq!(reply[0][1].charge[0], cost, "{kind}");
-            reply[0][0]
-        };
-        let left = || redis.ask(NOW, Query::of(&few, few_of, 0)).remaining;
-        let seen = |reply: Reply| (reply.outcome, reply.remaining, reply.charge[0]);
-        assert_eq!(seen(ask(3)), (0, 2, 3), "{kind}");
-        let rest = ask(3);
-        assert_eq!([seen(rest), seen(ask(3)), seen(ask(9))], [(0, 0, 2), (0, 0, 0), (0, 0, 0)], "{kind}");
-        redis.refund(NOW, &few, few_of, rest.charge);
-        assert_eq!(left(), 2, "{kind}");
-        // More than fits even in an empty count.
-        let rest = ask(9);
-        assert_eq!(seen(rest), (0, 0, 2), "{kind}");
-        if kind < 4 {
-            redis.correct(NOW, &few, few_of, rest.charge, 1);
-            assert_eq!(left(), 1, "{kind}");
-        }
-    }
 }
 
 #[test]

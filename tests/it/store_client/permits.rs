@@ -29,7 +29,6 @@ fn permit(actor: u32) -> GlobalQuery {
         quota,
         parameters,
         enforced: true,
-        only_counts: false,
         cost: 1,
         peeks: false,
         lease: 0,

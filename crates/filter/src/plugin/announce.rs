@@ -39,7 +39,7 @@ impl<H: Host> Plugin<H> {
     fn summary(&self) -> String {
         let policy = &self.configuration.policy;
         let (keys, size) = policy.footprint();
-        let (rules, keys) = (plural(policy.named_rules().count(), "rule"), plural(keys, "key"));
+        let (rules, keys) = (plural(policy.rules().count(), "rule"), plural(keys, "key"));
         let kind = if self.is_of_route { "configuration of a route" } else { "configuration" };
         let version = env!("CARGO_PKG_VERSION");
         let fingerprint = fingerprint_text(self.configuration.fingerprint);

@@ -224,18 +224,6 @@ fn kept_units_are_sent_behind_their_rule_and_its_penalty() {
     assert!(body.ends_with(end), "{body}");
 }
 
-#[test]
-fn a_rule_that_only_counts_has_a_flag() {
-    let parameters = Parameters { kind: 2, numbers: [10, 60_000_000, 0, 0, 0, 0] };
-    let counts =
-        |penalty| RuleQuery { parameters, penalty, enforced: false, only_counts: true, ..rule_query(1, 0) };
-    let query = GlobalQuery::Decide(vec![vec![counts(Some(PENALTY)), counts(None)]]);
-    let body =
-        String::from_utf8(redis(Dialect::Webdis).call("redis", &[&query], false, NUMBER).body).unwrap();
-    let end = "/1+1+2+2+20+3+0+10+60000000+0+0+0+0+5+60000000+600000000+2+16+3+0+10+60000000+0+0+0+0";
-    assert!(body.ends_with(end), "{body}");
-}
-
 /// A penalty may last longer than the quota would refuse. Only a rule with a penalty has one.
 #[test]
 fn a_refusal_by_a_penalty_is_read() {

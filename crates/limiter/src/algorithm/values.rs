@@ -120,9 +120,6 @@ pub struct Reservation {
     pub charge: Charge,
     /// How many units of the reservation are spent.
     pub spent: u64,
-    /// Units of requests that the reservation did not cover. Only a rule that refuses none of these
-    /// requests, because its quota is that of another plan, has such units.
-    pub uncovered: u64,
 }
 
 impl Reservation {
@@ -134,20 +131,6 @@ impl Reservation {
             self.spent = spent;
         }
         fits
-    }
-
-    /// How many units are not spent.
-    pub(crate) fn left(&self) -> u64 {
-        self.charge.cost.saturating_sub(self.spent)
-    }
-
-    /// Spends as many of `cost` units as are left, or none if the reservation no longer `covers`
-    /// requests. The others are uncovered.
-    pub(crate) fn spend_what_is_left(&mut self, cost: u64, covers: bool) {
-        let left = if covers { self.left() } else { 0 };
-        let paid = cost.min(left);
-        self.spent = self.spent.saturating_add(paid);
-        self.uncovered = self.uncovered.saturating_add(cost.saturating_sub(paid));
     }
 }
 

@@ -1,6 +1,7 @@
 //! The inputs of a worker's decisions beside the request.
 
 use super::migration::Migration;
+use super::open::Actor;
 use super::table::Hasher;
 use crate::policy::{ActorRules, Demand, Demands, Group, Policy, by_value};
 use diana_base::map::KeyMap;
@@ -20,16 +21,17 @@ pub(crate) struct Context<'a, S: ?Sized> {
 }
 
 impl<'a, S: ?Sized> Context<'a, S> {
-    /// A group's rules, as they count the actor with this key or the actor whose cell blocks the
-    /// set.
-    pub(crate) fn rules<'k>(&self, group: &'k Group, key: &'k [u8], blocker: Option<u64>) -> ActorRules<'k>
+    /// A group's rules, as they count the request of this actor, or would count it for the actor
+    /// whose cell blocks the set.
+    pub(crate) fn rules<'k>(&self, actor: Actor<'k>, blocker: Option<u64>) -> ActorRules<'k>
     where
         'a: 'k,
     {
-        match blocker {
-            Some(hash) => self.rules_of(group, hash),
-            None => group.for_actor(&self.policy.rules, key),
-        }
+        let rules = match blocker {
+            Some(hash) => self.rules_of(actor.group, hash),
+            None => actor.group.for_actor(&self.policy.rules, actor.key),
+        };
+        rules.of_plan(actor.plan)
     }
 
     /// What a request asks of a group's rules.

@@ -4,7 +4,7 @@
 use super::events::Events;
 use super::store::{Fault, Store};
 use super::table::Hasher;
-use crate::policy::{ActorRules, Counter, Group, Rule};
+use crate::policy::{ActorRules, Counter, Group, PlanId, Rule};
 use diana_base::prng::mix;
 use diana_base::time::{Span, Time};
 use std::cmp::Reverse;
@@ -51,7 +51,7 @@ pub(crate) type PreviousCell = (usize, Vec<u8>);
 
 impl PreviousGroup {
     pub(super) fn for_actor<'a>(&'a self, key: &'a [u8]) -> ActorRules<'a> {
-        ActorRules { own: &self.rules, group: &self.group, key }
+        ActorRules { own: &self.rules, group: &self.group, key, plan: PlanId::default() }
     }
 
     /// Migrates the states of `from`, a cell of this group, to `cell`, a cell of the group `to`. A
@@ -59,10 +59,16 @@ impl PreviousGroup {
     fn migrate<'a>(&'a self, from: &[u8], to: ActorRules<'a>, key: &'a [u8], cell: &mut [u8]) {
         let older = self.for_actor(key);
         for (rule, counter) in to.counters() {
-            if let Some(source) = older.source_of((rule, counter), to, self.replacement)
-                && let Some((_, source)) = older.counters().nth(source)
-            {
-                counter.take_over(counter.state_mut(cell), source, source.state(from));
+            let source = older.source_of((rule, counter), to, self.replacement);
+            let Some((source, older)) = source.and_then(|source| older.counters().nth(source)) else {
+                continue;
+            };
+            counter.take_over(counter.state_mut(cell), older, older.state(from));
+            for plan in rule.counters(to.group.role).plans_apart() {
+                let mut plans = source.counters(self.group.role).plans_apart();
+                if let Some(older) = plans.find(|older| older.form == plan.form) {
+                    plan.take_over(plan.state_mut(cell), older, older.state(from));
+                }
             }
         }
     }
@@ -210,7 +216,8 @@ impl GroupMigration {
             older = migrated;
         }
         let mut changed = false;
-        for (_, counter) in to.counters() {
+        let of_plans = to.own.iter().flat_map(|rule| rule.counters(to.group.role).plans_apart());
+        for counter in to.counters().map(|(_, counter)| counter).chain(of_plans) {
             let (older, own) = (counter.state_mut(&mut older), counter.state_mut(cell));
             let left = |state: &[u8]| {
                 let mut state = state.to_vec();

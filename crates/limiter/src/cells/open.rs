@@ -13,8 +13,8 @@ use super::reservations::{Reservations, reserve};
 use super::store::{Fault, Store, Swap};
 use super::swap::Attempt;
 use super::table::{Entry, Eviction, Set};
-use crate::algorithm::Reservation;
-use crate::policy::{ActorRules, Demands, Group, GroupIndex};
+use crate::algorithm::{Reservation, Reserve};
+use crate::policy::{ActorRules, Demands, Group, GroupIndex, PlanId};
 use diana_base::time::Time;
 use std::mem::replace;
 
@@ -98,22 +98,16 @@ impl OpenCell {
     }
 
     /// Spends the costs of the demands from the worker's reservations, if the reservation of each
-    /// rule in which the request needs room suffices. Other rules spend what their reservation has
-    /// left.
+    /// rule that applies suffices.
     pub(crate) fn spend(&mut self, reserved: &[Reservation], demands: Demands, now: Time) -> bool {
         self.reservations.clear();
         self.reservations.extend_from_slice(reserved);
         let mut spending = demands.each().zip(&mut self.reservations);
         let suffices = !self.is_dirty
             && spending.all(|((demand, counter), reservation)| {
-                let reserve = counter.as_reserve();
-                let covers = reserve.is_some_and(|reserve| reserve.covers(reservation, now));
-                let is_paid = covers && reservation.spend(demand.cost);
-                let only_counts = !is_paid && !demand.mode.needs_room();
-                if only_counts {
-                    reservation.spend_what_is_left(demand.cost, covers);
-                }
-                is_paid || only_counts
+                let covers = |reserve: &dyn Reserve| reserve.covers(reservation, now);
+                let is_covered = counter.as_reserve().is_some_and(covers);
+                !demand.mode.decides() || is_covered && reservation.spend(demand.cost)
             });
         if suffices {
             (self.state, self.at) = (State::Reserved, now);
@@ -159,13 +153,13 @@ impl OpenCell {
                 return false;
             }
         };
-        let Actor { group, hash, key } = actor;
+        let Actor { group, hash, .. } = actor;
         let mut entry = set.claim(|other, cell| context.rules_of(group, other).eviction_rank(cell, now));
         let blocker = match entry.eviction() {
             Some(Eviction::SetFull { by }) => Some(by),
             _ => None,
         };
-        let rules = context.rules(group, key, blocker);
+        let rules = context.rules(actor, blocker);
         // An actor without a cell of its own migrates nothing yet.
         let migration = context.migration.group(group.id).filter(|_| blocker.is_none());
         let has_cell = entry.found();
@@ -231,7 +225,7 @@ impl OpenCell {
         if self.reservations.is_empty() {
             reservations.forget(id.0, id.1);
         } else {
-            reservations.put(id, place, &self.copy, &self.reservations, self.at);
+            reservations.put(actor, place, &self.copy, &self.reservations, self.at);
         }
     }
 
@@ -268,10 +262,11 @@ impl OpenCell {
     }
 }
 
-/// The actor of a cell.
+/// The actor of a cell, in a request of this plan.
 #[derive(Clone, Copy)]
 pub(crate) struct Actor<'a> {
     pub(crate) group: &'a Group,
     pub(crate) hash: u64,
     pub(crate) key: &'a [u8],
+    pub(crate) plan: PlanId,
 }

@@ -14,12 +14,13 @@
 
 use super::context::Context;
 use super::events::Events;
+use super::open::Actor;
 use super::slots::{SLOTS, index};
 use super::store::Store;
 use super::swap::update;
 use super::table::Entry;
-use crate::algorithm::{RESERVED_FOR, Reservation};
-use crate::policy::{Counter, Demands, GroupIndex};
+use crate::algorithm::{RESERVED_FOR, Reservation, Reserve};
+use crate::policy::{Counter, Demands, GroupIndex, PlanId};
 use diana_base::time::{Span, Time};
 
 /// How long a worker spends a reservation: 100 ms.
@@ -52,6 +53,8 @@ pub(crate) struct ReservedCell {
     place: GroupIndex,
     group: usize,
     hash: u64,
+    /// The plan of the request that reserved: only requests of this plan spend the reservation.
+    plan: PlanId,
     requests: u32,
     last: Time,
     reserved_at: Time,
@@ -68,8 +71,12 @@ impl ReservedCell {
         self.group == group && self.hash == hash
     }
 
-    /// Whether the reservation may be spent at `now`.
-    pub(crate) fn is_fresh(&self, now: Time) -> bool {
+    /// Whether a request of this plan may spend the reservation at `now`.
+    pub(crate) fn serves(&self, plan: PlanId, now: Time) -> bool {
+        self.plan == plan && self.is_fresh(now)
+    }
+
+    fn is_fresh(&self, now: Time) -> bool {
         now >= self.reserved_at && now.since(self.reserved_at) < VALID_FOR
     }
 }
@@ -126,16 +133,17 @@ impl Reservations {
     /// Keeps a reservation that was just charged. `cell` is the cell without it.
     pub(crate) fn put(
         &mut self,
-        (group, hash): (usize, u64),
+        actor: Actor,
         place: GroupIndex,
         cell: &[u8],
         reservations: &[Reservation],
         now: Time,
     ) {
-        let at = index(group, hash);
+        let at = index(actor.group.id, actor.hash);
         let Some(slot) = self.slots.get_mut(at) else {
             return;
         };
+        slot.plan = actor.plan;
         if !slot.is_listed {
             slot.is_listed = true;
             self.listed.push(at);
@@ -189,9 +197,10 @@ impl Reservations {
         events
     }
 
-    /// The worker's reservation of this actor, to be spent at `now`. `None` without a fresh one.
-    pub(crate) fn fresh(&mut self, group: usize, hash: u64, now: Time) -> Option<&mut ReservedCell> {
-        self.slot(group, hash).filter(|slot| !slot.reservations.is_empty() && slot.is_fresh(now))
+    /// The worker's reservation of this actor, to be spent at `now`. `None` without one.
+    pub(crate) fn spendable(&mut self, actor: Actor, now: Time) -> Option<&mut ReservedCell> {
+        let slot = self.slot(actor.group.id, actor.hash);
+        slot.filter(|slot| !slot.reservations.is_empty() && slot.serves(actor.plan, now))
     }
 
     /// Notes that a request at `now` has spent from the reservation of this actor.
@@ -244,9 +253,9 @@ impl ReservedCell {
     }
 }
 
-/// Reserves a part of what is left, by every rule in which the request needs room or by none.
-/// Another rule reserves less if it has no more. `reservations` gets one for each rule; if a rule
-/// that has to reserve cannot, `reservations` is empty and the cell is not to be stored as it is.
+/// Reserves a part of what is left, by every rule that applies or by none. `reservations` gets one
+/// for each rule; if a rule that has to reserve cannot, `reservations` is empty and the cell is not
+/// to be stored as it is.
 pub(crate) fn reserve(
     demands: Demands,
     remaining: u64,
@@ -257,22 +266,18 @@ pub(crate) fn reserve(
     let reservable = |(_, counter): (_, &Counter)| {
         counter.as_reserve().map_or(0, |reserve| reserve.reservable(counter.state(entry.cell()), now))
     };
-    let paying = demands.each().filter(|(demand, _)| demand.mode.needs_room());
+    let paying = demands.each().filter(|(demand, _)| demand.mode.decides());
     let left = paying.map(reservable).fold(remaining, u64::min);
     let Some(amount) = amount_of(left) else {
         return;
     };
     for (demand, counter) in demands.each() {
         let state = counter.state_mut(entry.cell_mut());
-        let reserve = |state: &mut [u8], amount| counter.as_reserve()?.reserve(state, now, amount);
-        match reserve(state, amount) {
+        let reserve = |reserve: &dyn Reserve| reserve.reserve(state, now, amount);
+        match counter.as_reserve().filter(|_| demand.mode.decides()).and_then(reserve) {
             Some(reservation) => reservations.push(reservation),
-            None if demand.mode.needs_room() => return reservations.clear(),
-            None => {
-                // Requests of other plans must not find what this worker is about to spend.
-                let room = counter.step(state, now, 0).remaining.min(amount);
-                reservations.push(reserve(state, room).unwrap_or_default());
-            }
+            None if demand.mode.decides() => return reservations.clear(),
+            None => reservations.push(Reservation::default()),
         }
     }
 }

@@ -3,7 +3,7 @@
 use super::decision::RuleReport;
 use super::raw_values::{RawValues, WORDS};
 use crate::algorithm::{Admission, Verdict};
-use crate::cells::{CACHED_FOR, RefusalCache, Reservations, SLOTS, index};
+use crate::cells::{Actor, CACHED_FOR, RefusalCache, Reservations, SLOTS, index};
 use crate::policy::{ActorSource, Demand, Group, GroupIndex, RequestClass};
 use diana_base::time::{Span, Time};
 use std::sync::Arc;
@@ -50,6 +50,13 @@ pub(crate) struct KnownActor {
     pub(crate) source: ActorSource,
     pub(crate) class: RequestClass,
     pub(crate) demands: Vec<Demand>,
+}
+
+impl KnownActor {
+    /// The actor of the cell.
+    pub(super) fn of_cell(&self) -> Actor<'_> {
+        Actor { group: &self.group, hash: self.hash, key: &self.key, plan: self.class.plan }
+    }
 }
 
 impl Identities {

@@ -79,11 +79,9 @@ impl Scratch {
     pub(crate) fn counted_actor<'a>(&'a self, policy: &'a Policy, rule: RuleId) -> Option<CountedActor<'a>> {
         let check = self.checks.iter().find(|check| check.group.rules.contains(&rule.index()))?;
         let (group, key) = (&*check.group, check.key());
-        let own = group.own(&policy.rules);
-        let mut each = check.buffers.demands.iter().zip(own);
-        let (demand, own) = each.find(|(demand, _)| demand.rule == rule && demand.mode.decides())?;
-        let is_own = group.role == Role::Primary && own.primary.find(key).is_default();
-        let has_own_quota = is_own && !own.is_of_plan();
+        let mut demands = check.buffers.demands.iter();
+        let demand = demands.find(|demand| demand.rule == rule && demand.mode.decides())?;
+        let has_own_quota = group.role == Role::Primary && demand.quota.is_default();
         let (address, hash, cost) = (&policy.address, check.hash, demand.cost);
         Some(CountedActor { group, address, key, hash, cost, has_own_quota })
     }

@@ -83,8 +83,8 @@ impl Scratch {
         let (Buffers { cell, verdict, .. }, mut is_refused) = (&mut *buffers, false);
         for actor in actors {
             if let Some(cached) = refusals.lookup(actor.group.id, actor.hash, now) {
-                let KnownActor { group, key, source, demands, .. } = actor;
-                let cached = cell.open_copy(cached, context.rules(group, key, None), now);
+                let KnownActor { group, source, demands, .. } = actor;
+                let cached = cell.open_copy(cached, context.rules(actor.of_cell(), None), now);
                 let (demands, reports) = (context.demands(group, demands), &mut self.decision.reports);
                 is_refused |= verdict.refuse_cached(demands, *source, cached, now, reports);
             }
@@ -104,7 +104,7 @@ impl Scratch {
         let Scratch { decision: Decision { reports, .. }, copies, .. } = self;
         copies.clear();
         let mut spend = |actor: &KnownActor| {
-            let Some(reserved) = reservations.fresh(actor.group.id, actor.hash, now) else {
+            let Some(reserved) = reservations.spendable(actor.of_cell(), now) else {
                 return false;
             };
             copies.extend_from_slice(&reserved.cell);

@@ -31,7 +31,7 @@ pub(crate) struct GlobalCheck {
     pub(crate) hash: u64,
     pub(crate) class: RequestClass,
     /// The number of the actor's cached refusals. Refusals are cached apart by what they depend on:
-    /// which quotas decide, whether they are enforced, and whether the request has to leave
+    /// by which quotas the rules decide, whether they are enforced, and whether the request has to leave
     /// headroom.
     pub(crate) cache_hash: u64,
     /// The shard that counts the actor.
@@ -68,7 +68,8 @@ impl GlobalCheck {
         let Buffers { key, demands, .. } = &*buffers;
         let shard = policy.global_group(place).map_or(0, |global_group| global_group.shard(policy, key));
         let cache_hash = demands.iter().fold(hash, |hash, demand| {
-            mix(hash.wrapping_add(u64::from(demand.leaves_headroom) << 8 | demand.mode as u64))
+            let how = u64::from(demand.leaves_headroom) << 8 | demand.mode as u64;
+            mix(hash.wrapping_add(demand.quota.number() << 16 | how))
         });
         let (state, fetches) = (GlobalState::Unanswered, false);
         GlobalCheck { place, hash, class, cache_hash, shard, state, fetches, buffers }
@@ -93,7 +94,8 @@ impl GlobalCheck {
     /// The group, and its rules as they count the actor.
     pub(super) fn rules<'a>(&'a self, policy: &'a Policy) -> Option<(&'a GlobalGroup, ActorRules<'a>)> {
         let global_group = policy.global_group(self.place)?;
-        Some((global_group, global_group.group.for_actor(&policy.rules, self.key())))
+        let rules = global_group.group.for_actor(&policy.rules, self.key());
+        Some((global_group, rules.of_plan(self.class.plan)))
     }
 
     /// What the request asks of each rule, with the rule's quota.
@@ -255,6 +257,6 @@ impl GlobalCheck {
     }
 
     pub(crate) fn refill(&self) -> LeaseRefill {
-        LeaseRefill { place: self.place, hash: self.hash, key: self.key().to_vec() }
+        LeaseRefill { place: self.place, hash: self.hash, key: self.key().to_vec(), plan: self.class.plan }
     }
 }

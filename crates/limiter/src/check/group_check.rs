@@ -75,7 +75,7 @@ impl GroupCheck {
     }
 
     fn actor(&self) -> Actor<'_> {
-        Actor { group: &self.group, hash: self.hash, key: self.key() }
+        Actor { group: &self.group, hash: self.hash, key: self.key(), plan: self.class.plan }
     }
 
     /// What the request asks of the rules: for the actor, or for another one whose cell blocks the
@@ -94,7 +94,8 @@ impl GroupCheck {
         to: &mut Vec<RuleReport>,
     ) -> bool {
         let Buffers { key, cell, verdict, demands } = &mut *self.buffers;
-        let cached = cell.open_copy(cached, context.rules(&self.group, key, None), now);
+        let actor = Actor { group: &self.group, hash: self.hash, key, plan: self.class.plan };
+        let cached = cell.open_copy(cached, context.rules(actor, None), now);
         let demands = context.demands(&self.group, demands);
         verdict.refuse_cached(demands, actor_source(key), cached, now, to)
     }
@@ -107,12 +108,13 @@ impl GroupCheck {
         now: Time,
         context: &Context<S>,
     ) -> bool {
-        if !reserved.is_fresh(now) {
+        if !reserved.serves(self.class.plan, now) {
             return false;
         }
         let Buffers { key, cell, verdict, demands } = &mut *self.buffers;
         let demands = context.demands(&self.group, demands);
-        let copy = cell.open_copy(&reserved.cell, context.rules(&self.group, key, None), now);
+        let actor = Actor { group: &self.group, hash: self.hash, key, plan: self.class.plan };
+        let copy = cell.open_copy(&reserved.cell, context.rules(actor, None), now);
         verdict.check(demands, copy, now);
         verdict.all_admit_now && cell.spend(&reserved.reservations, demands, now)
     }
@@ -130,7 +132,7 @@ impl GroupCheck {
         events: &mut Events,
     ) {
         let Buffers { key, cell, .. } = &mut *self.buffers;
-        let actor = Actor { group: &self.group, hash: self.hash, key };
+        let actor = Actor { group: &self.group, hash: self.hash, key, plan: self.class.plan };
         let is_open = cell.open(actor, now, reservations, context, events);
         self.resolve_for(self.buffers.cell.blocker(), context);
         if is_open {
@@ -147,7 +149,8 @@ impl GroupCheck {
         // The headroom of another actor's cell is not for this request.
         let is_high_priority = self.class.is_high_priority && blocker.is_none();
         let class = RequestClass { is_high_priority, ..self.class };
-        let rules = context.rules(&self.group, key, blocker);
+        let actor = Actor { group: &self.group, hash: self.hash, key, plan: class.plan };
+        let rules = context.rules(actor, blocker);
         if self.is_blocked || blocker.is_some() {
             self.is_blocked = blocker.is_some();
             resolve_again(rules, class, demands);
@@ -216,7 +219,7 @@ impl GroupCheck {
     /// Refunds a charge that is already stored.
     pub(crate) fn refund<S: Store + ?Sized>(&self, context: &Context<S>, events: &mut Events) {
         if self.buffers.cell.is_stored() {
-            let rules = context.rules(&self.group, self.key(), self.buffers.cell.blocker());
+            let rules = context.rules(self.actor(), self.buffers.cell.blocker());
             update(&self.group, self.hash, context, events, &|cell, now| {
                 rules.refund(self.buffers.verdict.charges(), cell, now);
             });
@@ -239,7 +242,7 @@ impl GroupCheck {
             // The cell is another actor's.
             return events.evicted(Some(Eviction::SetFull { by }));
         }
-        let actor = Actor { group: &self.group, hash: self.hash, key };
+        let actor = Actor { group: &self.group, hash: self.hash, key, plan: self.class.plan };
         let (demands, at) = (context.demands(&self.group, demands), cell.at());
         if cell.is_reserved() || !verdict.is_refused {
             verdict.undo(demands, cell.bytes_mut(), at);
@@ -299,7 +302,8 @@ impl GroupCheck {
             let owed = demands.iter().zip(self.buffers.verdict.admits());
             owed.map(|(demand, admits)| if admits { demand.owed } else { Owed::Nothing }).collect()
         };
-        is_stored.then(|| Charged { place: self.place, hash: self.hash, charges: charges(), owed: owed() })
+        let (place, hash, plan) = (self.place, self.hash, self.class.plan);
+        is_stored.then(|| Charged { place, hash, plan, charges: charges(), owed: owed() })
     }
 }
 

@@ -36,7 +36,10 @@ impl Pending {
     /// The numbers of the actors whose leases the request would refill.
     pub(crate) fn leases<'p>(&'p self, policy: &'p Policy) -> impl Iterator<Item = u64> + 'p {
         let leased = |global: &&GlobalCheck| global.fetches && global.is_leased(policy);
-        self.globals.iter().filter(leased).map(|global| lease_number(global.place, global.hash))
+        self.globals
+            .iter()
+            .filter(leased)
+            .map(|global| lease_number(global.place, global.hash, global.class.plan))
     }
 
     /// Refills no lease: another request of this worker already does.

@@ -10,7 +10,7 @@ use crate::algorithm::Charge;
 use crate::cells::store::Store;
 use crate::cells::{Context, Events, GroupMigration, Replacement, update, update_or_create};
 use crate::global::{GlobalCharge, Settlement};
-use crate::policy::{ActorRules, Counter, GroupIndex, Measures, Owed, Policy, Rule, RuleId, Usage};
+use crate::policy::{ActorRules, Counter, GroupIndex, Measures, Owed, PlanId, Policy, Rule, RuleId, Usage};
 use diana_base::time::{Span, Time};
 use std::cell::OnceCell;
 use std::cmp::Ordering;
@@ -47,6 +47,7 @@ pub(crate) struct GlobalOwed {
 pub(crate) struct Charged {
     pub(crate) place: GroupIndex,
     pub(crate) hash: u64,
+    pub(crate) plan: PlanId,
     /// One for each rule.
     pub(crate) charges: Vec<Charge>,
     /// What remains to be settled by each rule; empty if nothing is.
@@ -178,11 +179,11 @@ impl Charges {
     ) -> Events {
         let mut events = Events::default();
         for charged in &self.local {
-            let Charged { place, hash, charges, .. } = charged;
+            let Charged { place, hash, plan, charges, .. } = charged;
             let Some(group) = context.policy.group(*place) else {
                 continue;
             };
-            let rules = context.rules_of(group, *hash);
+            let rules = context.rules_of(group, *hash).of_plan(*plan);
             let refunded = || {
                 let charges = rules.counters().zip(charges);
                 charges.map(|((_, counter), charge)| match which {
@@ -277,7 +278,7 @@ mod tests {
             enforce: Enforce::EVERYBODY,
             reject_delay: Span::ZERO,
             cost: Cost::default(),
-            counters: Counters { default: Counter::new(quota, algorithm), overrides: KeyMap::default() },
+            counters: Counters::new(Counter::new(quota, algorithm), KeyMap::default()),
             plans: Vec::new(),
             global: None,
         }

@@ -8,7 +8,7 @@
 //!   cost ───────────────┘
 //! ```
 
-use crate::policy::{ActorRules, Demand, Effect, Mode, Owed, RequestClass, Role, Rule, RuleId};
+use crate::policy::{ActorRules, Demand, Mode, Owed, RequestClass, Rule, RuleId};
 use crate::request::Request;
 
 /// Adds what a request asks of each rule to `demands`, which is empty.
@@ -56,19 +56,18 @@ fn again(rules: ActorRules, class: RequestClass, id: RuleId, rule: &Rule, before
 
 /// What a request of fixed cost asks of one rule.
 fn demand(rules: ActorRules, class: RequestClass, id: RuleId, rule: &Rule) -> Demand {
-    let ActorRules { own, group, key } = rules;
-    let mode = match (rule.effect(own, key, class.plan), group.role) {
-        (Effect::Decides, _) if rule.enforces(class.rollout) => Mode::Enforce,
-        (Effect::Decides, _) => Mode::Shadow,
-        (Effect::Counts, Role::Leased) => Mode::Draw,
-        (Effect::Counts, Role::Primary | Role::Fallback) => Mode::Count,
-        (Effect::Nothing, _) => Mode::Skip,
+    let ActorRules { group, key, .. } = rules;
+    let quota = rule.quota_of(group.role, key, class.plan);
+    let mode = match quota {
+        Some(_) if rule.enforces(class.rollout) => Mode::Enforce,
+        Some(_) => Mode::Shadow,
+        None => Mode::Skip,
     };
     Demand {
-        rule: group.reported_id(id, rule),
-        quota: rule.counters(group.role).find(key),
+        rule: id,
+        quota: quota.unwrap_or_default(),
         mode,
-        leaves_headroom: group.has_headroom && !class.is_high_priority && mode.needs_room(),
+        leaves_headroom: group.has_headroom && !class.is_high_priority && mode.decides(),
         cost: if mode == Mode::Skip { 0 } else { rule.cost },
         owed: Owed::Nothing,
     }

@@ -63,9 +63,6 @@ impl Scratch {
 fn first_that_denies(policy: &Policy) -> Option<RuleId> {
     let denies = |global: &&GlobalGroup| global.on_error == OnError::Deny;
     let all = (0..policy.limits.len()).flat_map(|limit| policy.global_groups(limit)).filter(denies);
-    let rules = all.flat_map(|global| {
-        let rules = global.group.ids().zip(global.group.rules(&policy.rules));
-        rules.map(|(id, rule)| (global.group.reported_id(id, rule), rule))
-    });
+    let rules = all.flat_map(|global| global.group.ids().zip(global.group.rules(&policy.rules)));
     rules.filter(|(_, rule)| rule.enforced()).map(|(id, _)| id).next()
 }

@@ -12,7 +12,7 @@ pub(crate) struct GroupVerdict {
     verdicts: Vec<Verdict>,
     /// Whether an enforced rule refuses.
     pub(super) is_refused: bool,
-    /// Whether every rule in which the request [needs room](Mode::needs_room) admits at once.
+    /// Whether every rule that applies admits at once.
     pub(super) all_admit_now: bool,
     /// How many more units of cost these rules would admit.
     pub(super) remaining: u64,
@@ -32,17 +32,14 @@ impl GroupVerdict {
         for (demand, counter) in demands.each() {
             let headroom = headroom(demand, counter);
             let (state, before) = (counter.state_mut(cell), || counter.state(&self.before));
-            let mut verdict = match demand.cost {
+            let verdict = match demand.cost {
                 0 if demand.mode != Mode::Skip => counter.peek(state, before(), now, headroom),
                 cost if headroom == 0 => counter.step(state, now, cost),
                 cost => counter.step_with_headroom(state, before(), now, cost, headroom),
             };
-            if demand.mode.needs_room() {
+            if demand.mode.decides() {
                 all_admit_now &= verdict.admission == Admission::Admit { delay: Span::ZERO };
                 remaining = remaining.min(verdict.remaining);
-            } else if !verdict.admits() {
-                // A quota that only counts takes what is left.
-                verdict = counter.step(counter.state_mut(cell), now, verdict.remaining);
             }
             is_refused |= !verdict.admits() && demand.mode == Mode::Enforce;
             any_admits |= verdict.admits();

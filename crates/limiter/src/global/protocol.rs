@@ -105,7 +105,6 @@ pub type Replies = Vec<Result<Vec<RuleReply>, CallError>>;
 ///     quota: Quota { rpu: 9, unit },
 ///     parameters: Parameters::default(),
 ///     enforced: true,
-///     only_counts: false,
 ///     cost: 1,
 ///     peeks: false,
 ///     lease: 0,

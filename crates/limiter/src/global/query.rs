@@ -43,9 +43,6 @@ pub struct RuleQuery {
     pub parameters: Parameters,
     /// Whether the rule refuses. A shadow rule does not.
     pub enforced: bool,
-    /// Whether the rule only counts: it refuses nothing. If the cost does not fit, the rule is
-    /// charged what is left.
-    pub only_counts: bool,
     /// The cost of the request, in units; 0 charges nothing.
     pub cost: u64,
     /// Whether a cost of 0 is refused if not one unit is left.
@@ -185,8 +182,6 @@ impl GlobalGroup {
                 quota: counter.quota,
                 parameters,
                 enforced: mode == Mode::Enforce,
-                // Quotas of other plans count as far as they have room.
-                only_counts: mode == Mode::Count,
                 cost,
                 peeks: demand.is_some() && mode != Mode::Skip && cost == 0,
                 lease: if fetches { counter.lease } else { 0 },

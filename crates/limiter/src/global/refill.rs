@@ -5,7 +5,8 @@ use crate::algorithm::lease;
 use crate::cells::store::Store;
 use crate::cells::table::Hasher;
 use crate::cells::{Context, Events, peek, update, update_or_create};
-use crate::policy::{Counter, Group, GroupIndex, Policy};
+use crate::policy::{Counter, Group, GroupIndex, PlanId, Policy};
+use diana_base::prng::mix;
 use diana_base::time::Time;
 use std::cell::Cell;
 
@@ -16,6 +17,8 @@ pub(crate) struct LeaseRefill {
     pub(crate) place: GroupIndex,
     pub(crate) hash: u64,
     pub(crate) key: Vec<u8>,
+    /// The plan of the request: each quota has a lease of its own.
+    pub(crate) plan: PlanId,
 }
 
 /// The result of depositing leased quota.
@@ -27,9 +30,10 @@ pub(crate) struct Deposited {
     pub(crate) returned: Option<(usize, GlobalQuery)>,
 }
 
-/// A number that identifies an actor of any group. `hash` is keyed, so that clients cannot choose
-/// colliding actors.
-pub(crate) fn lease_number((limit, group): GroupIndex, hash: u64) -> u64 {
+/// A number that identifies an actor of any group, and its plan. `hash` is keyed, so that clients
+/// cannot choose colliding actors.
+pub(crate) fn lease_number((limit, group): GroupIndex, hash: u64, plan: PlanId) -> u64 {
+    let hash = mix(hash.wrapping_add(u64::try_from(plan.place()).unwrap_or(0)));
     hash.rotate_left(32) ^ u64::try_from(limit.rotate_left(16) ^ group).unwrap_or(0)
 }
 
@@ -37,12 +41,12 @@ impl LeaseRefill {
     /// The lease of the actor with this key, in the first global group of the first limit.
     #[cfg(test)]
     pub(crate) fn testing(key: &[u8]) -> LeaseRefill {
-        LeaseRefill { place: (0, 0), hash: Hasher::name(key), key: key.into() }
+        LeaseRefill { place: (0, 0), hash: Hasher::name(key), key: key.into(), plan: PlanId::default() }
     }
 
     /// Identifies the actor: see [`lease_number`].
     pub(crate) fn number(&self) -> u64 {
-        lease_number(self.place, self.hash)
+        lease_number(self.place, self.hash, self.plan)
     }
 
     /// The query about each rule, without a request. With `fetches`, it asks for a lease.
@@ -50,7 +54,7 @@ impl LeaseRefill {
         let Some(global_group) = policy.global_group(self.place) else {
             return Vec::new();
         };
-        let rules = global_group.group.for_actor(&policy.rules, &self.key);
+        let rules = global_group.group.for_actor(&policy.rules, &self.key).of_plan(self.plan);
         global_group.queries(policy, rules, &[], fetches)
     }
 
@@ -68,7 +72,7 @@ impl LeaseRefill {
         let Some((group, hash)) = self.cell(context.policy, context.hasher) else {
             return false;
         };
-        let rules = group.for_actor(&context.policy.rules, &self.key);
+        let rules = group.for_actor(&context.policy.rules, &self.key).of_plan(self.plan);
         let is_claimed = |cell: &[u8], now| {
             rules.counters().any(|(_, counter)| lease::is_claimed(counter.state(cell), now))
         };
@@ -91,7 +95,7 @@ impl LeaseRefill {
         let Some((group, hash)) = self.cell(context.policy, context.hasher) else {
             return;
         };
-        let rules = group.for_actor(&context.policy.rules, &self.key);
+        let rules = group.for_actor(&context.policy.rules, &self.key).of_plan(self.plan);
         update(group, hash, context, events, &|cell, _| {
             rules.counters().for_each(|(_, counter)| lease::release(counter.state_mut(cell)));
         });
@@ -110,7 +114,7 @@ impl LeaseRefill {
         let Some((group, hash)) = self.cell(context.policy, context.hasher).filter(|_| is_granted) else {
             return Deposited::default();
         };
-        let rules = group.for_actor(&context.policy.rules, &self.key);
+        let rules = group.for_actor(&context.policy.rules, &self.key).of_plan(self.plan);
         let queries = self.queries(context.policy, true);
         let returned = Cell::new(Vec::new());
         let is_done = update_or_create(rules, hash, context, events, &|cell, now| {
@@ -152,7 +156,8 @@ impl LeaseRefill {
         let mut queries = self.queries(context.policy, true);
         let (group, hash) = self.cell(context.policy, context.hasher)?;
         if let Some(entry) = peek(group, hash, context).ok()? {
-            let (now, rules) = ((context.clock)(), group.for_actor(&context.policy.rules, &self.key));
+            let (now, rules) =
+                ((context.clock)(), group.for_actor(&context.policy.rules, &self.key).of_plan(self.plan));
             for (query, (_, counter)) in queries.iter_mut().zip(rules.counters()) {
                 query.lease = lease::room(counter.state(entry.cell()), now, query.lease);
             }
@@ -173,7 +178,7 @@ impl LeaseRefill {
         if !queries.iter().any(|query| query.parameters.takes_back()) {
             return None;
         }
-        let rules = group.for_actor(&context.policy.rules, &self.key);
+        let rules = group.for_actor(&context.policy.rules, &self.key).of_plan(self.plan);
         let spent = Cell::new(Vec::new());
         let is_done = update(group, hash, context, events, &|cell, now| {
             let usage = |(_, counter): (_, &Counter)| lease::account(counter.state_mut(cell), now, all);

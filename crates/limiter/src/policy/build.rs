@@ -4,7 +4,6 @@
 use super::Policy;
 use super::canonical::{cost_name, meanings, merged, ordinals};
 use super::draft::{Draft, GlobalDraft, LimitDraft, RuleDraft};
-use super::expand::expand;
 use super::group::{GlobalGroup, Group, OnError};
 use super::limit::Limit;
 use super::missing::Missing;
@@ -48,7 +47,7 @@ impl Draft {
     ///     enforce: Enforce::EVERYBODY,
     ///     reject_delay: Span::ZERO,
     ///     cost: Cost::default(),
-    ///     counters: Counters { default: closed, overrides: KeyMap::default() },
+    ///     counters: Counters::new(closed, KeyMap::default()),
     ///     plans: Vec::new(),
     ///     global: None,
     /// };
@@ -208,17 +207,12 @@ impl Builder {
         plan: Option<&PlanSource>,
     ) -> (Vec<Arc<Group>>, Vec<GlobalGroup>) {
         let mut sorted: Vec<(String, &str, Vec<PlacedRule>)> = Vec::new();
-        let (mut quotas, mut names, mut identities) = (Vec::new(), Vec::new(), Vec::new());
-        for (rule, cost_name) in rules.into_iter().zip(cost_names) {
+        let mut rules = rules;
+        let plans: Vec<_> = rules.iter_mut().map(|rule| RulePlans::of(rule, plan)).collect();
+        let ordinals = ordinals(limit, &rules, &plans, &cost_names);
+        let each = rules.into_iter().zip(plans).zip(ordinals).zip(cost_names);
+        for (((rule, plans), ordinal), cost_name) in each {
             let identity = rule.identity(limit);
-            quotas.extend(expand(rule, plan));
-            names.resize(quotas.len(), cost_name);
-            identities.resize(quotas.len(), identity);
-        }
-        let (rules, plans): (Vec<_>, Vec<_>) = quotas.into_iter().unzip();
-        let ordinals = ordinals(limit, &rules, &plans, &names, &identities);
-        let each = rules.into_iter().zip(plans).zip(ordinals).zip(names).zip(identities);
-        for ((((rule, plans), ordinal), cost_name), identity) in each {
             let meaning = self.meaning(limit, &rule, plans.as_ref(), cost_name);
             let actors = rule.actors_name(limit);
             let global = rule.global.as_ref().map_or("", GlobalDraft::kind);
@@ -252,14 +246,8 @@ impl Builder {
         let name = if on_error.is_some() { format!("{meaning} global {kind}") } else { meaning.to_owned() };
         let start = self.rules.len();
         let ordinals = drafts.iter().map(|draft| draft.ordinal).collect();
-        let mut base = 0;
-        let drafts = drafts.into_iter().enumerate();
-        self.rules.extend(drafts.map(
-            |(at, PlacedRule { meaning, identity, cost_name, rule: draft, mut plans, .. })| {
-                if let Some(plans) = &mut plans {
-                    base = if plans.is_base { at } else { base };
-                    plans.base = base;
-                }
+        self.rules.extend(drafts.into_iter().map(
+            |PlacedRule { meaning, identity, cost_name, rule: draft, plans, .. }| {
                 let is_shared = draft.global.is_some();
                 let (fallback, leased) =
                     draft.global.map_or((None, None), |global| (global.fallback, global.leased));
@@ -316,7 +304,7 @@ impl Builder {
             let Some(rule) = own.get_mut(at).and_then(Arc::get_mut) else { continue };
             let counters = rule.counters_mut(role);
             let bytes = counters.size();
-            layout.push(format!("{bytes} {}", counters.default.meaning()));
+            layout.push(format!("{bytes} {}{}", counters.default.meaning(), counters.forms_apart()));
             counters.place(size);
             size = size.saturating_add(bytes);
         }
@@ -356,7 +344,7 @@ impl Builder {
         let around = if global.is_some() { "" } else { &*self.around };
         let words = [&*self.found_by, around, &rule.actors_name(limit), kind].join(" | ");
         let numbers = [counters.default.salt, counters.default.lease, counters.others()];
-        let plans = plans.map(|plans| [self.plan_meaning, plans.meaning, u64::from(plans.is_base)]);
+        let plans = plans.map(|plans| [self.plan_meaning, plans.meaning]);
         let cost = (cost_name > 0).then_some(cost_name);
         let numbers = numbers.into_iter().chain(plans.into_iter().flatten()).chain(cost);
         let headroom = counters.headroom();

@@ -1,6 +1,5 @@
 //! Brings drafts into a form that does not depend on the order of limits and rules in the document.
 
-use super::counter::Counters;
 use super::draft::{LimitDraft, RuleDraft};
 use super::plans::RulePlans;
 use crate::cells::table::Hasher;
@@ -49,18 +48,15 @@ pub(crate) fn ordinals(
     rules: &[RuleDraft],
     plans: &[Option<RulePlans>],
     cost_names: &[u64],
-    identities: &[u64],
 ) -> Vec<u64> {
     let mut alike = Vec::new();
-    let each = rules.iter().zip(plans).zip(cost_names).zip(identities);
-    for (at, (((rule, plans), cost_name), identity)) in each.enumerate() {
+    for (at, ((rule, plans), cost_name)) in rules.iter().zip(plans).zip(cost_names).enumerate() {
         if let Some(global) = &rule.global {
             let name = Hasher::name(rule.actors_name(limit).as_bytes());
-            let Counters { default: counter, .. } = &rule.counters;
             let plans = RulePlans::order(plans.as_ref());
             let headroom = rule.counters.headroom();
             let order = (rule.counters.others(), global.kind(), plans, *cost_name, headroom);
-            alike.push(((name, *identity, counter.salt), order, at));
+            alike.push(((name, rule.identity(limit)), order, at));
         }
     }
     sort::sort_by_key(&mut alike, |rule| *rule);

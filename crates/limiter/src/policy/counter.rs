@@ -4,6 +4,7 @@ use super::missing::BY_VALUE;
 use crate::algorithm::{Algorithm, Charge, EvictionRank, Penalty, Quota, Reserve, Verdict};
 use crate::cells::table::Hasher;
 use diana_base::map::KeyMap;
+use diana_base::sort;
 use diana_base::time::{Span, Time};
 
 /// The part of a quota that only requests of high priority may take.
@@ -115,6 +116,12 @@ impl Counter {
     pub fn meaning(&self) -> String {
         let penalty = self.penalty.as_ref().map(Penalty::meaning);
         [self.algorithm.meaning(), penalty.unwrap_or_default()].concat()
+    }
+
+    /// Whether both quotas count in one state: what was used under one is used under the other.
+    #[must_use]
+    pub fn counts_with(&self, other: &Counter) -> bool {
+        self.form == other.form || self.form == 0 || other.form == 0
     }
 
     /// The size of the state in bytes.
@@ -272,51 +279,89 @@ pub struct Counters {
     pub default: Counter,
     /// The overrides, by actor value.
     pub overrides: KeyMap<Counter>,
+    /// The quotas of plans.
+    pub(super) plans: Vec<Counter>,
 }
 
 impl Counters {
+    /// Counters without plans.
+    #[must_use]
+    pub fn new(default: Counter, overrides: KeyMap<Counter>) -> Counters {
+        Counters { default, overrides, plans: Vec::new() }
+    }
+
     pub(crate) fn all(&self) -> impl Iterator<Item = &Counter> {
-        self.overrides.values().iter().chain([&self.default])
+        self.overrides.values().iter().chain(&self.plans).chain([&self.default])
     }
 
     pub(crate) fn all_mut(&mut self) -> impl Iterator<Item = &mut Counter> {
-        self.overrides.values_mut().iter_mut().chain([&mut self.default])
+        self.overrides.values_mut().iter_mut().chain(&mut self.plans).chain([&mut self.default])
     }
 
-    /// Places the state of the rule in a cell. All quotas of one form count in the same bytes.
-    pub(crate) fn place(&mut self, offset: usize) {
-        let algorithms = self.all().map(Counter::penalty_offset).max().unwrap_or(0);
-        for counter in self.all_mut() {
-            counter.offset = offset;
-            counter.size = algorithms.saturating_add(counter.penalty.map_or(0, |_| Penalty::SIZE));
+    /// Places the rule's states in a cell, from `offset` on. All quotas of one form count in one
+    /// state; a plan of another form has a state of its own.
+    pub(crate) fn place(&mut self, mut offset: usize) {
+        let (own, size_of_penalty) = (self.default.form, self.size_of_penalty());
+        for (form, size) in self.states() {
+            let is_of_plan = |plan: &&mut Counter| plan.form == form || form == own && plan.form == 0;
+            let plans = self.plans.iter_mut().filter(is_of_plan);
+            let others = self.overrides.values_mut().iter_mut().chain([&mut self.default]);
+            for counter in plans.chain(others.filter(|_| form == own)) {
+                counter.offset = offset;
+                counter.size = size.saturating_add(counter.penalty.map_or(0, |_| Penalty::SIZE));
+            }
+            offset = offset.saturating_add(size).saturating_add(size_of_penalty);
         }
     }
 
-    /// The override of this actor value, if its state means nothing to the default quota. The actor
+    /// The forms of the rule's states, and their sizes without a penalty. That of the default quota
+    /// and of overrides comes first.
+    fn states(&self) -> Vec<(u64, usize)> {
+        let own = self.default.form;
+        let is_apart = |plan: &&Counter| ![0, own].contains(&plan.form);
+        let mut states: Vec<(u64, usize)> = Vec::new();
+        for plan in self.plans.iter().filter(is_apart) {
+            match states.iter_mut().find(|(form, _)| *form == plan.form) {
+                Some((_, size)) => *size = plan.penalty_offset().max(*size),
+                None => states.push((plan.form, plan.penalty_offset())),
+            }
+        }
+        sort::sort_by_key(&mut states, |state| *state);
+        let others = self.overrides.values().iter().chain([&self.default]);
+        let others = others.chain(self.plans.iter().filter(|plan| !is_apart(plan)));
+        states.insert(0, (own, others.map(Counter::penalty_offset).max().unwrap_or(0)));
+        states
+    }
+
+    fn size_of_penalty(&self) -> usize {
+        if self.all().any(|counter| counter.penalty.is_some()) { Penalty::SIZE } else { 0 }
+    }
+
+    /// The plans that have states of their own.
+    pub(crate) fn plans_apart(&self) -> impl Iterator<Item = &Counter> {
+        self.plans.iter().filter(|plan| plan.offset != self.default.offset)
+    }
+
+    /// The form of the state of this override, if it means nothing to the default quota. The actor
     /// then counts in another cell.
-    pub(crate) fn apart(&self, value: &[u8]) -> Option<&Counter> {
-        if self.overrides.is_empty() {
-            return None;
-        }
-        self.overrides.get(value).filter(|counter| ![0, self.default.form].contains(&counter.form))
+    pub(crate) fn apart(&self, quota: QuotaRef) -> Option<u64> {
+        let form = if quota.is_default() { return None } else { self.at(quota).form };
+        (![0, self.default.form].contains(&form)).then_some(form)
     }
 
-    /// A hash of the actors that count in another cell; 0 without any.
+    /// A hash of the overridden actors that count in another cell; 0 without any.
     pub(crate) fn aparts(&self) -> u64 {
-        let of =
-            |value: &[u8]| self.apart(value).map(|counter| [&counter.form.to_le_bytes(), value].concat());
-        let hashes = self.overrides.keys().filter_map(of).map(|text| Hasher::name(&text));
-        hashes.fold(0, u64::wrapping_add)
+        let apart = |counter: &&Counter| ![0, self.default.form].contains(&counter.form);
+        let of = |value: &[u8]| {
+            let form = self.overrides.get(value).filter(apart)?.form;
+            Some(Hasher::name(&[&form.to_le_bytes(), value].concat()))
+        };
+        self.overrides.keys().filter_map(of).fold(0, u64::wrapping_add)
     }
 
     /// The override of this actor value, if its quota is not the default one.
     fn other(&self, value: &[u8]) -> Option<&Counter> {
         self.overrides.get(value).filter(|counter| counter.salt != self.default.salt)
-    }
-
-    /// Whether this actor value has an override.
-    pub(crate) fn has_override(&self, value: &[u8]) -> bool {
-        !self.overrides.is_empty() && self.overrides.get(value).is_some()
     }
 
     /// A hash of all quotas.
@@ -349,22 +394,21 @@ impl Counters {
         self.overrides.keys().fold(name(&self.default, b""), sum)
     }
 
-    /// The size of the rule's state in bytes: the largest of its counters.
+    /// The size of the rule's states in bytes.
     pub(crate) fn size(&self) -> usize {
-        let algorithms = self.all().map(Counter::penalty_offset).max().unwrap_or(0);
-        let has_penalty = self.all().any(|counter| counter.penalty.is_some());
-        algorithms.saturating_add(if has_penalty { Penalty::SIZE } else { 0 })
+        let size_of_penalty = self.size_of_penalty();
+        let sizes = self.states().into_iter().map(|(_, size)| size.saturating_add(size_of_penalty));
+        sizes.fold(0, usize::saturating_add)
+    }
+
+    /// The forms of plans that have states of their own.
+    pub(crate) fn forms_apart(&self) -> String {
+        self.states().iter().skip(1).map(|(form, _)| format!(" {form:x}")).collect()
     }
 
     /// The order of the rule's state in a cell, independent of the document's order.
     pub(crate) fn order(&self) -> (usize, u64, u64) {
         (self.size(), self.default.salt, self.others())
-    }
-
-    /// The counter of the actor with this key.
-    #[inline]
-    pub(crate) fn of(&self, key: &[u8]) -> &Counter {
-        self.at(self.find(key))
     }
 
     /// Which counter counts the actor with this key. Only the test for overrides is inlined,
@@ -383,17 +427,38 @@ impl Counters {
     /// The counter at this place.
     #[inline]
     pub(crate) fn at(&self, QuotaRef(place): QuotaRef) -> &Counter {
-        let of_override = || self.overrides.values().get(usize::try_from(place).ok()?.checked_sub(1)?);
-        if place == 0 { &self.default } else { of_override().unwrap_or(&self.default) }
+        if place == 0 { &self.default } else { self.other_at(place) }
+    }
+
+    #[inline(never)]
+    fn other_at(&self, place: u32) -> &Counter {
+        let overrides = self.overrides.values();
+        let at = usize::try_from(place).unwrap_or(usize::MAX).saturating_sub(1);
+        let of_plan = || self.plans.get(at.checked_sub(overrides.len())?);
+        let counter = overrides.get(at).or_else(of_plan);
+        debug_assert!(counter.is_some(), "a quota of another rule");
+        counter.unwrap_or(&self.default)
+    }
+
+    /// The quota of the plan at this place.
+    pub(super) fn of_plan(&self, place: usize) -> QuotaRef {
+        let place = self.overrides.values().len().saturating_add(place);
+        QuotaRef(u32::try_from(place).unwrap_or(0))
     }
 }
 
-/// Which quota of a rule counts an actor: 0 for the rule's own, or the place of an override plus 1.
+/// Which quota of a rule counts a request: 0 for the rule's own, or the place of an override plus 1,
+/// or behind those the place of a plan's quota plus 1.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct QuotaRef(u32);
 
 impl QuotaRef {
-    /// Whether this is the rule's own quota, and not that of an override.
+    /// The place as a number.
+    pub(crate) fn number(self) -> u64 {
+        self.0.into()
+    }
+
+    /// Whether this is the rule's own quota, and not that of an override or a plan.
     pub(crate) fn is_default(self) -> bool {
         self == QuotaRef::default()
     }

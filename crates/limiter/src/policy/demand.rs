@@ -9,7 +9,7 @@ use std::sync::Arc;
 /// What one request asks of one rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Demand {
-    /// The id under which the rule reports.
+    /// The rule.
     pub(crate) rule: RuleId,
     /// The quota by which the rule judges the actor.
     pub(crate) quota: QuotaRef,
@@ -30,11 +30,6 @@ pub(crate) enum Mode {
     Enforce,
     /// The quota decides, but only reports.
     Shadow,
-    /// The quota of another plan counts the request as far as it has room.
-    Count,
-    /// The lease of another plan's quota: it reports nothing, but has to pay for the request,
-    /// because the store counts only what the lease paid.
-    Draw,
     /// The rule does not apply.
     Skip,
 }
@@ -42,12 +37,7 @@ pub(crate) enum Mode {
 impl Mode {
     /// Whether the quota decides and reports.
     pub(crate) fn decides(self) -> bool {
-        matches!(self, Mode::Enforce | Mode::Shadow)
-    }
-
-    /// Whether the request needs room in the quota, be it in shadow.
-    pub(crate) fn needs_room(self) -> bool {
-        !matches!(self, Mode::Count | Mode::Skip)
+        self != Mode::Skip
     }
 }
 

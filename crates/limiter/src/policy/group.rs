@@ -2,7 +2,7 @@
 //! cell, so that one load and one swap decide them together. What one request asks of the rules
 //! depends on its class.
 
-use super::counter::Counter;
+use super::counter::{Counter, QuotaRef};
 use super::enforce::RolloutHash;
 use super::missing::{BY_ADDRESS, BY_VALUE, Missing, SHARED};
 use super::plans::PlanId;
@@ -126,15 +126,9 @@ impl Group {
         self.rules.clone().map(RuleId::new)
     }
 
-    /// The id by which this rule of the group reports. All quotas of a rule with plans report as
-    /// one.
-    pub(crate) fn reported_id(&self, id: RuleId, rule: &Rule) -> RuleId {
-        rule.plans.as_ref().map_or(id, |plans| RuleId::new(self.rules.start.saturating_add(plans.base)))
-    }
-
     /// The rules of this group, as they count the actor with this key.
     pub(crate) fn for_actor<'a>(&'a self, all: &'a [Arc<Rule>], key: &'a [u8]) -> ActorRules<'a> {
-        ActorRules { own: self.own(all), group: self, key }
+        ActorRules { own: self.own(all), group: self, key, plan: PlanId::default() }
     }
 }
 
@@ -144,9 +138,17 @@ pub(crate) struct ActorRules<'a> {
     pub(crate) own: &'a [Arc<Rule>],
     pub(crate) group: &'a Group,
     pub(crate) key: &'a [u8],
+    /// The plan of the request. Reading, refunding and ranking need none: all quotas of a rule count
+    /// in one state.
+    pub(crate) plan: PlanId,
 }
 
 impl<'a> ActorRules<'a> {
+    /// The rules as they count a request of this plan.
+    pub(crate) fn of_plan(self, plan: PlanId) -> ActorRules<'a> {
+        ActorRules { plan, ..self }
+    }
+
     /// Prepares the cell at `now`. Returns whether the cell has to be stored even if a rule
     /// refuses.
     pub(crate) fn prepare(self, cell: &mut [u8], now: Time) -> bool {
@@ -158,19 +160,22 @@ impl<'a> ActorRules<'a> {
 
     /// Each rule, and the counter that counts the actor.
     pub(crate) fn counters(self) -> impl Iterator<Item = (&'a Rule, &'a Counter)> {
-        let (key, role) = (self.key, self.group.role);
-        self.own.iter().map(move |rule| (&**rule, rule.counters(role).of(key)))
+        self.own.iter().map(move |rule| (&**rule, rule.counters(self.group.role).at(self.quota(rule))))
     }
 
-    /// The actor's hash. An override whose state has another form changes the hash, so that the
-    /// actor counts in another cell.
+    /// The quota that counts the actor; the rule's own if the rule does not apply to the plan.
+    fn quota(self, rule: &Rule) -> QuotaRef {
+        rule.quota_of(self.group.role, self.key, self.plan).unwrap_or_default()
+    }
+
+    /// The actor's hash. A quota whose state has another form changes the hash, so that the actor
+    /// counts in another cell.
     pub(crate) fn hash(self, hasher: &Hasher) -> u64 {
         let mut hash = hasher.hash(self.key);
-        if let Some(value) = self.key.strip_prefix(&[BY_VALUE]) {
-            for rule in self.own {
-                if let Some(counter) = rule.counters(self.group.role).apart(value) {
-                    hash ^= mix(counter.form.wrapping_add(u64::try_from(counter.offset).unwrap_or(0)));
-                }
+        for rule in self.own {
+            let counters = rule.counters(self.group.role);
+            if let Some(form) = counters.apart(counters.find(self.key)) {
+                hash ^= mix(form.wrapping_add(u64::try_from(counters.default.offset).unwrap_or(0)));
             }
         }
         hash
@@ -211,18 +216,12 @@ impl<'a> ActorRules<'a> {
         }
     }
 
-    /// Returns one reservation of each rule to the cell. Units of requests that a reservation did
-    /// not cover count as far as the rule has room now.
+    /// Returns one reservation of each rule to the cell.
     pub(crate) fn release(self, reservations: &[Reservation], cell: &mut [u8], now: Time) {
         for ((_, counter), reservation) in self.counters().zip(reservations) {
             let state = counter.state_mut(cell);
             let reserve = counter.as_reserve().filter(|_| reservation.charge.cost > 0);
             reserve.into_iter().for_each(|reserve| reserve.release(state, now, reservation));
-            if reservation.uncovered > 0 {
-                counter.prepare(state, now);
-                let room = counter.step(state, now, 0).remaining;
-                let _ = counter.step(state, now, reservation.uncovered.min(room));
-            }
         }
     }
 }

@@ -1,25 +1,14 @@
-//! Plans: other quotas of a rule, by a name that the request shows.
-//!
-//! A rule with plans becomes several rules of one group, one for each different quota. Each request
-//! counts in all of them, as far as they have room. Only the rule of the request's plan decides and
-//! reports.
-//!
-//! ```text
-//!   {rpu: 100, plans: {gold: {rpu: 1000}, internal: unlimited}}
-//!
-//!   request of plan   –         gold      internal
-//!   rpu 100           Decides   Counts    Nothing
-//!   rpu 1000          Counts    Decides   Nothing
-//! ```
-//!
-//! So a client that changes its plan never gets the quotas of both plans.
+//! Plans: other quotas of a rule, by a name that the request shows. All of them count in one state,
+//! so a client that changes its plan keeps what it used, and never gets the quotas of both plans.
 
 use super::counter::Counter;
+use super::draft::RuleDraft;
 use crate::actor::{self, Named};
 use crate::cells::table::Hasher;
 use crate::request::Request;
 use diana_base::map::KeyMap;
 use diana_base::part;
+use std::mem::take;
 
 /// The most plans of a policy.
 pub const MAX_PLANS: usize = 32;
@@ -35,8 +24,8 @@ impl PlanId {
         PlanId(u8::try_from(index.saturating_add(1)).unwrap_or(0))
     }
 
-    /// The place in [`RulePlans::effects`]: 0 without a plan.
-    pub(super) fn place(self) -> usize {
+    /// The place in a list of plans: 0 without a plan.
+    pub(crate) fn place(self) -> usize {
         self.0.into()
     }
 }
@@ -89,39 +78,60 @@ pub struct PlanCounters {
     pub leased: Option<Counter>,
 }
 
-/// The effect of a request on one of a rule's quotas.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Effect {
-    /// The quota counts the request, decides and reports.
-    Decides,
-    /// The quota counts the request as far as it has room.
-    Counts,
-    /// The rule does not apply.
-    Nothing,
-}
-
-/// One quota of a rule with plans.
+/// The quotas of a rule by plan.
 #[derive(Debug)]
 pub(crate) struct RulePlans {
-    /// By plan. The first effect is that of a request without a plan, and of plans beyond the list.
-    pub(super) effects: Vec<Effect>,
-    /// The index in the group of the rule with the quota for requests without a plan.
-    pub(super) base: usize,
-    /// Whether this is that rule.
-    pub(crate) is_base: bool,
-    /// The hash of all quotas of the rule and their plans, and of the actors with an override.
+    /// By [`PlanId::place`]. The first one is that of requests without a plan, and of plans beyond
+    /// the list. `None`: the rule does not apply to the plan.
+    quotas: Vec<Option<PlanQuota>>,
+    /// The hash of the quotas and their plans.
     pub(super) meaning: u64,
 }
 
+/// A quota of a rule with plans: 0 for its own, or the place of a plan's quota plus 1.
+pub(super) type PlanQuota = usize;
+
 impl RulePlans {
+    /// Takes the quotas of `rule`'s plans over into its counters. `None` without plans.
+    pub(super) fn of(rule: &mut RuleDraft, source: Option<&PlanSource>) -> Option<RulePlans> {
+        let (source, plans) = (source?, take(&mut rule.plans));
+        if plans.is_empty() {
+            return None;
+        }
+        // An override that changes nothing still wins over the plan.
+        let sum = |sum: u64, value: &[u8]| sum.wrapping_add(Hasher::name(value));
+        let mut meaning = rule.counters.overrides.keys().fold(1, sum);
+        let longest = plans.iter().map(|(plan, _)| plan.place()).max().unwrap_or(0);
+        let mut quotas = vec![Some(0); longest.saturating_add(1)];
+        for (plan, quota) in plans {
+            let mut text = source.name(plan).unwrap_or_default().as_bytes().to_vec();
+            let place = quota.map(|PlanCounters { primary, fallback, leased }| {
+                text.extend([primary.salt, primary.lease].map(u64::to_le_bytes).concat());
+                if primary.headroom() > 0 {
+                    text.extend(primary.headroom().to_le_bytes());
+                }
+                rule.counters.plans.push(primary);
+                if let Some(global) = &mut rule.global {
+                    let roles = [(&mut global.fallback, fallback), (&mut global.leased, leased)];
+                    for (counters, counter) in roles {
+                        counters.iter_mut().zip(counter).for_each(|(all, one)| all.plans.push(one));
+                    }
+                }
+                rule.counters.plans.len()
+            });
+            meaning = meaning.wrapping_add(Hasher::name(&text));
+            quotas.get_mut(plan.place()).into_iter().for_each(|quota| *quota = place);
+        }
+        Some(RulePlans { quotas, meaning })
+    }
+
     /// The order of rules that differ only in their plans, independent of the document's order.
     pub(super) fn order(plans: Option<&RulePlans>) -> u64 {
         plans.map_or(0, |plans| plans.meaning)
     }
 
-    /// The effect of a request of this plan.
-    pub(super) fn effect(&self, plan: PlanId) -> Effect {
-        let effect = self.effects.get(plan.place()).or(self.effects.first());
-        effect.copied().unwrap_or(Effect::Decides)
+    /// The quota of this plan. `None`: the rule does not apply.
+    pub(super) fn quota(&self, plan: PlanId) -> Option<PlanQuota> {
+        *self.quotas.get(plan.place()).or(self.quotas.first())?
     }
 }

@@ -1,14 +1,11 @@
 //! A rule: its name, its counters, and whether it refuses.
 
 use super::cost::Cost;
-use super::counter::{Counter, Counters};
+use super::counter::{Counter, Counters, QuotaRef};
 use super::enforce::{Enforce, RolloutHash};
-use super::missing::BY_VALUE;
-use super::plans::{Effect, PlanId, RulePlans};
+use super::plans::{PlanId, RulePlans};
 use crate::algorithm::Quota;
-use diana_base::prng::mix;
 use diana_base::time::Span;
-use std::sync::Arc;
 
 /// The index of a rule in its policy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -53,7 +50,7 @@ pub struct Rule {
     pub(crate) fallback: Option<Counters>,
     /// The counters that spend leased quota.
     pub(crate) leased: Option<Counters>,
-    /// Set if the rule has plans: which requests this quota decides about.
+    /// Set if the rule has plans.
     pub(crate) plans: Option<Box<RulePlans>>,
 }
 
@@ -103,8 +100,7 @@ impl Rule {
     /// What names the rule's counts in its group, in a global store and when the document changes. A
     /// rule that the document names keeps its counts when its numbers change.
     pub(crate) fn count_name(&self) -> u64 {
-        let other_plan = self.is_of_plan().then(|| mix(self.primary.default.salt));
-        self.identity ^ other_plan.unwrap_or(0)
+        self.identity
     }
 
     /// The quota for actors without an override, and its algorithm.
@@ -120,18 +116,12 @@ impl Rule {
         self.varying.as_ref().is_some_and(|cost| cost.settles())
     }
 
-    /// Whether this is the quota of plans of the rule before it.
-    #[must_use]
-    pub fn is_of_plan(&self) -> bool {
-        self.plans.as_ref().is_some_and(|plans| !plans.is_base)
-    }
-
     /// The configured quota of actors without an override, and of clients without a plan.
     ///
     /// ```
     /// let document = br#"{"url": "/", "rules": [{"rpu": 5, "unit": "minute", "burst": 9}]}"#;
     /// let policy = diana_config::compile(document).expect("a valid document").policy;
-    /// let rule = policy.named_rules().next().expect("a rule");
+    /// let (_, rule) = policy.rules().next().expect("a rule");
     /// assert_eq!((rule.quota().rpu, rule.quota().unit.to_string()), (5, "1m".into()));
     /// let shown = rule.shown_quota();
     /// assert_eq!((shown.rpu, shown.unit.to_string()), (9, "108s".into()));
@@ -153,13 +143,18 @@ impl Rule {
         self.is_global
     }
 
-    /// What a request of this plan does to the rule, one of `own`, for the actor with this key. An
-    /// override wins over the plan.
+    /// The quota of this role by which the rule judges a request of this plan, of the actor with
+    /// this key. `None`: the rule does not apply to the plan. An override wins over the plan.
     #[inline]
-    pub(crate) fn effect(&self, own: &[Arc<Rule>], key: &[u8], plan: PlanId) -> Effect {
+    pub(crate) fn quota_of(&self, role: Role, key: &[u8], plan: PlanId) -> Option<QuotaRef> {
+        let counters = self.counters(role);
+        let of_actor = counters.find(key);
         match &self.plans {
-            None => Effect::Decides,
-            Some(plans) => effect_by_plan(plans, own, key, plan),
+            Some(plans) if of_actor.is_default() => match plans.quota(plan)? {
+                0 => Some(of_actor),
+                place => Some(counters.of_plan(place)),
+            },
+            _ => Some(of_actor),
         }
     }
 
@@ -185,18 +180,5 @@ impl Rule {
             (Role::Leased, _, Some(leased)) => leased,
             _ => &mut self.primary,
         }
-    }
-}
-
-/// The effect on a rule with plans. Most rules have none, so this is not inlined in the loops over
-/// rules.
-#[inline(never)]
-fn effect_by_plan(plans: &RulePlans, own: &[Arc<Rule>], key: &[u8], plan: PlanId) -> Effect {
-    let (base, value) = (own.get(plans.base), key.strip_prefix(&[BY_VALUE]));
-    let is_overridden = base.zip(value).is_some_and(|(base, value)| base.primary.has_override(value));
-    match is_overridden {
-        true if plans.is_base => Effect::Decides,
-        true => Effect::Counts,
-        false => plans.effect(plan),
     }
 }

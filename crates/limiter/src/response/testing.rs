@@ -24,10 +24,7 @@ pub fn policy<S: AsRef<str>>(names: impl IntoIterator<Item = S>) -> Policy {
             enforce: if shadowed.is_none() { Enforce::EVERYBODY } else { Enforce::NOBODY },
             reject_delay: Default::default(),
             cost: Cost::default(),
-            counters: Counters {
-                default: Counter::new(quota, Box::new(RefuseAll)),
-                overrides: KeyMap::default(),
-            },
+            counters: Counters::new(Counter::new(quota, Box::new(RefuseAll)), KeyMap::default()),
             plans: Vec::new(),
             global: None,
         }

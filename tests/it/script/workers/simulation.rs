@@ -356,7 +356,6 @@ fn query(rpu: u64) -> GlobalQuery {
         quota,
         parameters: parameters(rpu),
         enforced: true,
-        only_counts: false,
         cost: 1,
         peeks: false,
         lease: 0,

@@ -56,8 +56,7 @@ impl Algorithm for Bucket {
 /// A policy with one global rule that leases ten units.
 fn policy() -> Policy {
     let quota = Quota { rpu: 100, unit: Span::from_secs(1) };
-    let counts =
-        |algorithm| Counters { default: Counter::new(quota, algorithm), overrides: KeyMap::default() };
+    let counts = |algorithm| Counters::new(Counter::new(quota, algorithm), KeyMap::default());
     let (mut own, lease) = (counts(Box::new(Bucket)), Lease::new(&Bucket, 10, quota));
     own.default.lease = 10;
     let global =

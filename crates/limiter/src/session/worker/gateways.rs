@@ -198,7 +198,6 @@ impl Gateways {
             quota: Quota { rpu: Replicas::MAX, unit: Span::ZERO },
             parameters: Parameters::gateway(Replicas::MAX, self.gateway, round, EXPIRE),
             enforced: false,
-            only_counts: false,
             cost: 0,
             peeks: false,
             lease: 0,
