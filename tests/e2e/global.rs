@@ -38,6 +38,7 @@ mod outage;
 mod permits;
 mod privacy;
 mod proxy;
+mod raised;
 mod refunds;
 mod reload;
 mod service;
@@ -89,6 +90,13 @@ impl Shared {
         let document = json!({"limits": limits, "store": carriers::store_of(carrier, store)});
         let change = |config| carrier.lead(change(config), address, &json!({})).unwrap();
         Shared { gateways: gateways(&document, &[], change), carrier, webdis, redis }
+    }
+
+    /// One more gateway, with this document.
+    pub fn another(&self, document: &Value) -> Gateway {
+        let address = self.webdis.as_ref().map_or(self.redis.address(), |webdis| webdis.address());
+        let config = Config { balanced: true, ..Config::new(document.clone()) };
+        Gateway::start(self.carrier.lead(config, address, &json!({})).unwrap()).unwrap()
     }
 
     /// The front of a gateway whose calls go through it.

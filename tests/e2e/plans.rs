@@ -3,6 +3,7 @@
 use crate::start;
 use gateway::{Config, Gateway};
 use serde_json::{Value, json};
+use std::time::{Duration, Instant};
 
 fn document(plan: Value) -> Value {
     json!({
@@ -54,4 +55,35 @@ fn a_client_that_changes_its_plan_gets_the_larger_quota_once() {
         ["", "gold", "silver", "gold", "", "gold", "gold"].map(get),
         [200, 200, 429, 200, 429, 200, 429]
     );
+}
+
+/// For how many seconds a client alternates two plans.
+const ALTERNATES_FOR: &str = "ALTERNATES_FOR";
+
+#[test]
+fn a_client_that_alternates_two_plans_gets_no_more_than_the_larger_quota() {
+    let (burst, a_minute) = (40, 600);
+    let gateway = start(json!({
+        "plan": {"header": "x-plan"},
+        "limits": [{"url": "/", "rules": [{"name": "key", "actor": "user", "rpu": 60, "unit": "minute",
+            "burst": 10, "plans": {"gold": {"rpu": a_minute, "burst": burst}}}]}],
+    }));
+    let secs = std::env::var(ALTERNATES_FOR).map_or(3, |secs| secs.parse().unwrap());
+    let mut connections: Vec<_> = (0..4).map(|_| gateway.connect().unwrap()).collect();
+    let (began, mut passed, mut of_free) = (Instant::now(), 0_u64, 0_u64);
+    let mut turn = 0;
+    while began.elapsed() < Duration::from_secs(secs) {
+        let plan = if turn % 2 == 0 { "gold" } else { "free" };
+        let headers = [("x-user-id", "ann"), ("x-plan", plan)];
+        let answer = connections[turn % 4].request("GET", "/", &headers, b"").unwrap();
+        passed += u64::from(answer.status == 200);
+        of_free += u64::from(answer.status == 200 && plan == "free");
+        turn += 1;
+        std::thread::sleep(Duration::from_millis(1)); // the client's pace
+    }
+    // A token comes in 100 ms.
+    let most = burst + u64::try_from(began.elapsed().as_millis()).unwrap() * a_minute / 60_000 + 1;
+    println!("{passed} of {turn} requests passed, {of_free} of them without a plan, of {most}");
+    assert!(passed <= most, "{passed} of {most}");
+    assert!(passed >= burst, "{passed}");
 }

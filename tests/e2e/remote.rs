@@ -5,6 +5,7 @@
 mod clients;
 mod outage;
 mod polls;
+pub mod raised;
 mod refused;
 mod shapes;
 mod switch;
