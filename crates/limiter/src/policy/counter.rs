@@ -27,7 +27,8 @@ impl Default for Headroom {
 }
 
 /// A quota with its algorithm and its penalty. A rule has one counter for most actors, and one for
-/// each override and each plan. The state of an actor is that of the algorithm, then that of the penalty.
+/// each override and each plan. The state of an actor is that of the algorithm, then that of the
+/// penalty.
 ///
 /// ```
 /// use diana_base::time::{Span, Time};
