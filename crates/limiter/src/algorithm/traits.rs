@@ -41,9 +41,9 @@ use std::sync::Arc;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub trait Algorithm: Send + Sync {
-    /// The canonical text of the algorithm and its parameters. Rules with equal texts share cells;
-    /// other rules have their own. The text is part of the store's layout and is the same in every
-    /// build.
+    /// The canonical text of the algorithm and its parameters, the same in every build. The text of
+    /// a rule's default quota is part of the name of its cells, so configurations that differ in it
+    /// count side by side.
     fn meaning(&self) -> String;
 
     /// The canonical text of what a cell holds. Algorithms of the same form count in the same cell:

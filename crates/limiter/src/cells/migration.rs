@@ -1,6 +1,6 @@
-//! Migration: an actor's cell starts with the actor's states under previous configurations. What a
-//! rule has counted stays counted, whatever its quota. A rule that keeps its place in the cell needs
-//! no migration.
+//! Migration: an actor's cell starts with the actor's states under previous configurations. What was
+//! used stays used, whatever the quota. A group whose cells have the same layout and default numbers
+//! needs no migration.
 //!
 //! ```text
 //!   this policy's group             ── since ──  the previous one  ── since ──  the one before

@@ -355,7 +355,7 @@ impl Builder {
     }
 }
 
-/// A rule, the hash of its meaning, its number among global rules with the same meaning, and its
+/// A rule, the hash of its meaning, its number among global rules with the same identity, and its
 /// [identity](RuleDraft::identity).
 struct PlacedRule {
     meaning: u64,

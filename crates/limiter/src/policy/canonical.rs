@@ -40,9 +40,10 @@ pub(crate) fn cost_name(meaning: &str) -> u64 {
     if meaning.is_empty() { 0 } else { Hasher::name(meaning.as_bytes()) }
 }
 
-/// For each rule of a limit, the number of global rules before it that have the same meaning. Rules
-/// with the same meaning are first sorted by their overrides, plans, costs and headroom. So
-/// the number does not depend on the order of the rules in the document.
+/// For each rule of a limit, the number of global rules before it that count the same actors and
+/// have the same [identity](RuleDraft::identity): rules without a name and with the same numbers.
+/// They are first sorted by their overrides, plans, costs and headroom, so the number does not
+/// depend on the order of the rules in the document.
 pub(crate) fn ordinals(
     limit: &str,
     rules: &[RuleDraft],

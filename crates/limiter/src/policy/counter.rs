@@ -1,4 +1,5 @@
-//! The counters of a rule: its quota with the algorithm and the penalty, and those of its overrides.
+//! The counters of a rule: its quota with the algorithm and the penalty, and those of its overrides
+//! and plans. All of them judge one state of an actor, which tells what was used.
 
 use super::missing::BY_VALUE;
 use crate::algorithm::{Algorithm, Charge, EvictionRank, Penalty, Quota, Reserve, Verdict};
@@ -26,7 +27,8 @@ impl Default for Headroom {
 }
 
 /// A quota with its algorithm and its penalty. A rule has one counter for most actors, and one for
-/// each override. The state of an actor is that of the algorithm, then that of the penalty.
+/// each override and each plan. The state of an actor is that of the algorithm, then that of the
+/// penalty.
 ///
 /// ```
 /// use diana_base::time::{Span, Time};
@@ -100,7 +102,7 @@ impl Counter {
         counter.with_penalty(None)
     }
 
-    /// The same counter with this penalty, which counts in other cells.
+    /// The same counter with this penalty. The penalty is part of the meaning, not of the form.
     #[must_use]
     pub fn with_penalty(mut self, penalty: Option<Penalty>) -> Counter {
         self.penalty = penalty;

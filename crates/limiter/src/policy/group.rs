@@ -259,6 +259,6 @@ pub(crate) struct GlobalGroup {
     pub(crate) leased: Option<usize>,
     /// The hash of what the group counts, the same in every gateway and every build.
     pub(crate) name: u64,
-    /// For each rule, the number of global rules before it with the same meaning.
+    /// For each rule, the number of global rules before it that have the same identity.
     pub(crate) ordinals: Vec<u64>,
 }
