@@ -63,18 +63,18 @@ fn a_server_goes_down_and_comes_back() {
 #[test]
 fn a_server_that_replies_late_counts_as_down() {
     let remote = Remote::start(json!({"timeout": "100ms"}));
-    remote.documents.put(quota(2_000).to_string());
+    remote.documents.put(quota(200_000).to_string());
     let mut clients = remote.connect();
-    remote.wait_for(&mut clients, 2_000);
+    remote.wait_for(&mut clients, 200_000);
     for (number, fault) in (3..).zip([Fault::Silence, Fault::Late(Duration::from_secs(5)), Fault::HangUp]) {
         remote.documents.fail(fault.clone());
         let failures = remote.lines("cannot be had: ").len();
-        remote.documents.put(quota(number * 1_000).to_string());
+        remote.documents.put(quota(number * 100_000).to_string());
         remote.wait_polls("failed", 2);
-        assert_eq!(clients.quotas(), [(number - 1) * 1_000; 4], "{fault:?}");
+        assert_eq!(clients.quotas(), [(number - 1) * 100_000; 4], "{fault:?}");
         assert_eq!(remote.lines("cannot be had: ").len(), failures + 1, "{fault:?}");
         remote.documents.fail(Fault::None);
-        remote.wait_for(&mut clients, number * 1_000);
+        remote.wait_for(&mut clients, number * 100_000);
     }
     println!("{:#?}", remote.lines("cannot be had: "));
 }

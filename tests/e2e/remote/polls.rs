@@ -18,8 +18,8 @@ fn watch(remote: &Remote) -> Vec<Seen> {
 #[test]
 fn one_worker_polls_with_the_known_tag() {
     let remote = Remote::start(json!({"timeout": "1s", "headers": {"authorization": "Bearer a-token"}}));
-    remote.documents.put(quota(2_000).to_string());
-    remote.wait_for(&mut remote.connect(), 2_000);
+    remote.documents.put(quota(200_000).to_string());
+    remote.wait_for(&mut remote.connect(), 200_000);
     remote.wait_polls("unchanged", 1);
     let seen = watch(&remote);
     let span = seen[POLLS].at - seen[0].at;
@@ -43,12 +43,12 @@ fn one_worker_polls_with_the_known_tag() {
 fn a_date_is_used_without_a_tag() {
     let remote = Remote::start(json!({"authority": "files.example.com"}));
     remote.documents.drop_etag();
-    remote.documents.put(quota(2_000).to_string());
+    remote.documents.put(quota(200_000).to_string());
     let mut clients = remote.connect();
-    remote.wait_for(&mut clients, 2_000);
+    remote.wait_for(&mut clients, 200_000);
     remote.wait_polls("unchanged", 3);
-    remote.documents.put(quota(3_000).to_string());
-    remote.wait_for(&mut clients, 3_000);
+    remote.documents.put(quota(300_000).to_string());
+    remote.wait_for(&mut clients, 300_000);
     let seen = remote.documents.seen();
     let known = seen.iter().filter(|request| request.status == Some(304));
     assert!(known.clone().count() >= 3);
@@ -81,7 +81,7 @@ fn a_server_without_a_document_is_polled_until_it_has_one() {
     let mut clients = remote.connect();
     assert_eq!(clients.quotas(), [super::LOCAL; 4]);
     assert_eq!(remote.lines("cannot be had: status 404").len(), 1, "{}", remote.gateway.logs());
-    remote.documents.put(quota(2_000).to_string());
-    remote.wait_for(&mut clients, 2_000);
+    remote.documents.put(quota(200_000).to_string());
+    remote.wait_for(&mut clients, 200_000);
     assert!(remote.documents.seen().iter().all(|request| request.path == format!("/{}", Documents::NAME)));
 }

@@ -58,7 +58,7 @@ fn bad() -> Vec<Bad> {
 fn a_bad_document_changes_nothing_and_is_logged_once() {
     let remote = Remote::start(json!({}));
     let mut clients = remote.connect();
-    let mut active = 1_000;
+    let mut active = 100_000;
     remote.documents.put(quota(active).to_string());
     remote.wait_for(&mut clients, active);
     for (what, document, why) in bad() {
@@ -70,7 +70,7 @@ fn a_bad_document_changes_nothing_and_is_logged_once() {
             remote.documents.seen().iter().rev().take(2).all(|seen| seen.status == Some(304))
         });
         assert_eq!(clients.quotas(), [active; 4], "{what}");
-        assert_eq!(remote.counted("config.generation"), active - 999, "{what}");
+        assert_eq!(remote.counted("config.generation"), active - 99_999, "{what}");
         let lines = remote.lines("remote configuration of cluster config refused: ");
         assert_eq!(lines.len(), logged + 1, "{what}: {lines:#?}");
         assert!(lines.last().is_some_and(|line| line.contains(why)), "{what}: {lines:#?}");
@@ -88,7 +88,7 @@ fn a_bad_document_changes_nothing_and_is_logged_once() {
 fn a_reply_with_another_status_changes_nothing() {
     let remote = Remote::start(json!({}));
     let mut clients = remote.connect();
-    let mut active = 1_000;
+    let mut active = 100_000;
     remote.documents.put(quota(active).to_string());
     remote.wait_for(&mut clients, active);
     let statuses = [301, 302, 307, 308, 400, 401, 403, 404, 500, 502, 503];

@@ -34,14 +34,14 @@ fn each_kind_of_server_is_polled_by_its_own_request() {
     for block in &blocks {
         let remote = start(block);
         let mut clients = remote.connect();
-        remote.documents.put(quota(2_000).to_string());
-        remote.wait_for(&mut clients, 2_000);
+        remote.documents.put(quota(200_000).to_string());
+        remote.wait_for(&mut clients, 200_000);
         // Servers without a tag send the document again and again.
         remote.wait_polls("unchanged", 2);
         remote.documents.put("{\"limit\": []}");
         remote.wait_polls("refused", 1);
-        remote.documents.put(quota(3_000).to_string());
-        remote.wait_for(&mut clients, 3_000);
+        remote.documents.put(quota(300_000).to_string());
+        remote.wait_for(&mut clients, 300_000);
         assert_eq!(remote.counted("config.generation"), 2, "{block}");
         assert_eq!(remote.lines("refused: ").len(), 1, "{block}: {}", remote.gateway.logs());
         let (method, kind) = match block.get("body") {

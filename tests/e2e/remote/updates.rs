@@ -16,16 +16,16 @@ fn two(few: u64, many: u64) -> Value {
 fn a_rule_that_stays_the_same_keeps_its_count() {
     let remote = Remote::start(json!({}));
     let mut clients = remote.connect();
-    remote.documents.put(two(6, 1_000).to_string());
-    remote.wait_for(&mut clients, 1_000);
+    remote.documents.put(two(6, 100_000).to_string());
+    remote.wait_for(&mut clients, 100_000);
     let statuses = |clients: &mut super::Clients| {
         let mut all: Vec<u16> = clients.get("/few").iter().map(|answer| answer.status).collect();
         all.sort();
         all
     };
     assert_eq!(statuses(&mut clients), [200; 4]);
-    remote.documents.put(two(6, 2_000).to_string());
-    remote.wait_for(&mut clients, 2_000);
+    remote.documents.put(two(6, 200_000).to_string());
+    remote.wait_for(&mut clients, 200_000);
     assert_eq!(statuses(&mut clients), [200, 200, 429, 429], "two of six were left");
     assert_eq!(remote.counted("config.generation"), 2);
 }
@@ -34,18 +34,18 @@ fn a_rule_that_stays_the_same_keeps_its_count() {
 #[test]
 fn an_updated_listener_has_the_remote_document_at_once() {
     let mut remote = Remote::start(json!({}));
-    remote.documents.put(quota(2_000).to_string());
+    remote.documents.put(quota(200_000).to_string());
     let mut clients = remote.connect();
-    remote.wait_for(&mut clients, 2_000);
+    remote.wait_for(&mut clients, 200_000);
     remote.documents.kill();
     drop(clients);
     let mut document = local(&json!({}));
     document["response"] = json!({"status": 430});
     assert_eq!(remote.gateway.update(document).unwrap(), Update::Accepted);
-    assert_eq!(remote.connect().quotas(), [2_000; 4], "its first answers");
+    assert_eq!(remote.connect().quotas(), [200_000; 4], "its first answers");
     remote.documents.restart().unwrap();
-    remote.documents.put(quota(3_000).to_string());
-    remote.wait_for(&mut remote.connect(), 3_000);
+    remote.documents.put(quota(300_000).to_string());
+    remote.wait_for(&mut remote.connect(), 300_000);
     // Another source, whose document is unknown.
     let other = local(&json!({"path": "/none.json"}));
     assert_eq!(remote.gateway.update(other).unwrap(), Update::Accepted);
@@ -56,8 +56,8 @@ fn an_updated_listener_has_the_remote_document_at_once() {
 #[test]
 fn a_server_that_no_configuration_follows_is_asked_no_more() {
     let mut remote = Remote::start(json!({}));
-    remote.documents.put(quota(2_000).to_string());
-    remote.wait_for(&mut remote.connect(), 2_000);
+    remote.documents.put(quota(200_000).to_string());
+    remote.wait_for(&mut remote.connect(), 200_000);
     assert_eq!(remote.gateway.update(quota(LOCAL)).unwrap(), Update::Accepted);
     assert_eq!(remote.connect().quotas(), [LOCAL; 4]);
     remote.wait("ten intervals without a poll", || {
@@ -79,10 +79,10 @@ fn an_updated_listener_logs_why_it_cannot_activate_the_remote_document() {
     let mut config = Config { balanced: true, ..Config::new(with_actor("plan")) };
     config.clusters.push(cluster("config", documents.address(), false));
     let mut remote = Remote { gateway: Gateway::start(config).unwrap(), documents };
-    let mut document = quota(2_000);
+    let mut document = quota(200_000);
     document["limits"][0]["rules"][0]["actor"] = json!("plan");
     remote.documents.put(document.to_string());
-    remote.wait_for(&mut remote.connect(), 2_000);
+    remote.wait_for(&mut remote.connect(), 200_000);
     assert_eq!(remote.gateway.update(with_actor("tariff")).unwrap(), Update::Accepted);
     assert_eq!(remote.connect().quotas(), [LOCAL; 4]);
     let lines = remote
@@ -90,8 +90,8 @@ fn an_updated_listener_logs_why_it_cannot_activate_the_remote_document() {
     assert!((1..=VMS as usize + 1).contains(&lines.len()), "{lines:#?}");
     remote.wait_polls("unchanged", 3);
     assert_eq!(remote.lines("refused: ").len(), lines.len(), "no more than once in each worker");
-    remote.documents.put(quota(3_000).to_string());
-    remote.wait_for(&mut remote.connect(), 3_000);
+    remote.documents.put(quota(300_000).to_string());
+    remote.wait_for(&mut remote.connect(), 300_000);
 }
 
 /// Any of the workers may have polled until then.
@@ -104,9 +104,9 @@ fn restarted_workers_have_the_document_at_once_and_poll() {
     let (upstream, mortal) = (upstream.unwrap(), filter::mortal().unwrap());
     let change = |config| Config { filter: Some(mortal), upstream: Some(upstream.address()), ..config };
     let mut remote = Remote::with(json!({}), change);
-    remote.documents.put(quota(2_000).to_string());
+    remote.documents.put(quota(200_000).to_string());
     let mut clients = remote.connect();
-    remote.wait_for(&mut clients, 2_000);
+    remote.wait_for(&mut clients, 200_000);
     remote.documents.kill();
     let before = remote.counted("config.switches");
     for _ in 0..8 {
@@ -114,12 +114,12 @@ fn restarted_workers_have_the_document_at_once_and_poll() {
         _ = remote.gateway.get("/die", &[]);
         for answer in clients.get("/") {
             // Between two VMs requests may be refused for 100 ms.
-            assert!(answer.status == 503 || quota_of(&answer) == 2_000, "{answer:?}");
+            assert!(answer.status == 503 || quota_of(&answer) == 200_000, "{answer:?}");
         }
     }
     assert!(remote.counted("config.switches") > before, "no worker was restarted");
     remote.documents.restart().unwrap();
-    remote.documents.put(quota(3_000).to_string());
-    let all = || clients.get("/").iter().all(|answer| answer.status == 200 && quota_of(answer) == 3_000);
+    remote.documents.put(quota(300_000).to_string());
+    let all = || clients.get("/").iter().all(|answer| answer.status == 200 && quota_of(answer) == 300_000);
     remote.wait("all to be there again", all);
 }

@@ -85,6 +85,33 @@ fn a_reservation_is_refunded_before_the_next_configuration_reads_the_cell() {
     assert_eq!(passes(&gateway), 100);
 }
 
+/// A new plugin with another number of permits begins without those of the old one, so the end of
+/// an old request frees nothing there.
+#[test]
+fn a_release_frees_nothing_where_its_permit_was_never_counted() {
+    let permits = |rpu: u32| {
+        format!(
+            r#"[{{"url": "/", "rules": [{{"actor": "user", "algo": "C", "rpu": {rpu}, "max_hold": "1h"}}]}}]"#
+        )
+    };
+    let gateway = Gateway::start(Rules::Lenient, 1, &permits(1));
+    let take = || {
+        let request = gateway.request(0, "/", "ann");
+        (gateway.fate(request) == Fate::Upstream).then_some(request)
+    };
+    let first = take().unwrap();
+    assert_eq!(take(), None);
+    assert!(gateway.configure(&permits(2)));
+    let (second, _) = (take().unwrap(), take().unwrap());
+    assert_eq!(take(), None);
+    gateway.vms[0].serve_request(first);
+    assert_eq!(take(), None, "two are out");
+    gateway.vms[0].serve_request(second);
+    assert!(take().is_some());
+    assert_eq!(take(), None);
+    gateway.no_crash();
+}
+
 /// How many host calls the end of a request takes if it began before a reload, with this many
 /// limits.
 fn calls_at_the_end(limits: usize) -> usize {

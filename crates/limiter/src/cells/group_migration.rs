@@ -125,7 +125,7 @@ impl ActorRules<'_> {
         let (mut longest, mut state) = (Span::ZERO, Vec::new());
         for rule in self.own {
             let counters = rule.counters(self.group.role);
-            for counter in counters.overrides.values().iter().chain([&counters.default]) {
+            for counter in counters.all() {
                 state.clear();
                 state.resize(counter.size(), 0);
                 counter.prepare(&mut state, now);
@@ -144,23 +144,24 @@ fn is_used(state: &[u8]) -> bool {
 }
 
 impl GroupMigration {
-    /// The groups to which the charges of `group` have migrated, newest first, and the instant
-    /// before which they were charged. `None` if `group` is not a previous group of `to`, or no
-    /// longer counts.
+    /// The groups to which the charges of `group` have migrated, newest first, each with how certain
+    /// it is that it replaced the one behind it; and the instant before which they were charged.
+    /// `None` if `group` is not a previous group of `to`, or no longer counts.
     pub(crate) fn after<'a>(
         &'a self,
         group: &Group,
         to: ActorRules<'a>,
         clock: &dyn Fn() -> Time,
-    ) -> Option<(Time, Vec<ActorRules<'a>>)> {
+    ) -> Option<(Time, Vec<(ActorRules<'a>, Replacement)>)> {
         let at = self.previous.iter().position(|previous| previous.group.table.is(&group.table))?;
         if clock() >= self.ends {
             return None;
         }
         let (later, from) = self.previous.split_at_checked(at)?;
         let later = later.iter().map(|previous| previous.for_actor(to.key));
+        let replacements = self.previous.iter().map(|previous| previous.replacement);
         let before = from.first()?.since.after(Span::from_ns(1));
-        Some((before, [to].into_iter().chain(later).collect()))
+        Some((before, [to].into_iter().chain(later).zip(replacements).collect()))
     }
 
     /// The cells that migrate to an actor's cell. `hash` is the actor's, and `has_cell` tells

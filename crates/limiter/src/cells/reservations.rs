@@ -248,7 +248,7 @@ impl ReservedCell {
         let Some(group) = context.policy.group(self.place) else {
             return;
         };
-        let rules = group.for_actor(&context.policy.rules, context.overridden.key(group.id, self.hash));
+        let rules = context.rules_of(group, self.hash).of_plan(self.plan);
         update(group, self.hash, context, events, &|cell, now| rules.release(&self.reservations, cell, now));
     }
 }

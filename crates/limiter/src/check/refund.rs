@@ -85,39 +85,52 @@ impl Charged {
         let Some((since, later)) = migration.after(from.group, to, clock) else {
             return;
         };
-        for to in later {
+        for (at, (to, _)) in later.iter().enumerate() {
             let hash = if to.key.is_empty() { self.hash } else { to.hash(context.hasher) };
             if to.group.table.is(&from.group.table) && hash == self.hash {
                 continue;
             }
-            let until =
-                |copied: Option<Time>| copied.map_or(since, |at| at.after(Span::from_ns(1)).min(since));
-            let refunds = |copied: &dyn Fn(&Counter) -> Option<Time>| -> Vec<Charge> {
-                let rules = to.counters();
-                rules.map(|rule| self.refundable(which, from, (to, rule), until(copied(rule.1)))).collect()
-            };
-            if refunds(&|_| None).iter().any(|charge| charge.cost > 0) {
-                update(to.group, hash, context, events, &|cell, now| {
-                    let charges = refunds(&|counter| counter.algorithm.copied_at(counter.state(cell)));
-                    to.refund(charges, cell, now);
-                });
+            let hops = later.get(at..).unwrap_or_default();
+            let refunds: Vec<(&Counter, Charge)> =
+                (0..to.own.len()).filter_map(|rule| self.migrated(which, from, hops, rule)).collect();
+            if !refunds.iter().any(|(_, charge)| charge.cost > 0 && charge.at < since) {
+                continue;
             }
+            update(to.group, hash, context, events, &|cell, now| {
+                for (counter, charge) in &refunds {
+                    // Only charges from before the copy can be in it.
+                    let copied = counter.algorithm.copied_at(counter.state(cell));
+                    let until = copied.map_or(since, |at| at.after(Span::from_ns(1)).min(since));
+                    if charge.cost > 0 && charge.at < until {
+                        counter.refund(counter.state_mut(cell), now, *charge);
+                    }
+                }
+            });
         }
     }
 
-    /// The part of a charge to refund to a migrated rule: all of it if it was charged before
-    /// `until`, else nothing.
-    fn refundable(
+    /// The charge to refund to this rule of the first of the groups `later`, and the quota to whose
+    /// state it has migrated. `None` if the rule's state was not that of a charged rule.
+    fn migrated<'a>(
         &self,
         which: Refund,
-        from: ActorRules,
-        (to, rule): (ActorRules, (&Rule, &Counter)),
-        until: Time,
-    ) -> Charge {
-        let source = from.source_of(rule, to, Replacement::Certain);
-        let charge = source.and_then(|source| self.charges.get(source)).copied();
-        let ends = which == Refund::All || rule.1.algorithm.ends_with_request();
-        charge.filter(|charge| ends && charge.at < until).unwrap_or_default()
+        from: ActorRules<'a>,
+        later: &[(ActorRules<'a>, Replacement)],
+        rule: usize,
+    ) -> Option<(&'a Counter, Charge)> {
+        let older = later.iter().skip(1).map(|(rules, _)| *rules).chain([from]);
+        let source = later.iter().zip(older).try_fold(rule, |at, ((newer, replacement), older)| {
+            older.source_of(newer.counters().nth(at)?, *newer, *replacement)
+        })?;
+        let (charge, (_, charged)) = (self.charges.get(source)?, from.counters().nth(source)?);
+        let (rule, counter) = later.first()?.0.counters().nth(rule)?;
+        let mut plans = rule.counters(later.first()?.0.group.role).plans_apart();
+        let counter = match charged.form == counter.form {
+            true => counter,
+            false => plans.find(|plan| plan.form == charged.form)?,
+        };
+        let ends = which == Refund::All || counter.algorithm.ends_with_request();
+        ends.then_some((counter, *charge))
     }
 }
 
@@ -240,7 +253,7 @@ impl Charges {
             let Some(group) = older.policy.group(charged.place) else {
                 continue;
             };
-            let from = older.rules_of(group, charged.hash);
+            let from = older.rules_of(group, charged.hash).of_plan(charged.plan);
             let successors = context.migration.successors(&group.table);
             for group in successors.filter_map(|place| context.policy.group(place)) {
                 if let Some(migration) = context.migration.group(group.id) {

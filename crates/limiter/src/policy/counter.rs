@@ -339,6 +339,10 @@ impl Counters {
         if self.all().any(|counter| counter.penalty.is_some()) { Penalty::SIZE } else { 0 }
     }
 
+    pub(crate) fn plans(&self) -> &[Counter] {
+        &self.plans
+    }
+
     /// The plans that have states of their own.
     pub(crate) fn plans_apart(&self) -> impl Iterator<Item = &Counter> {
         self.plans.iter().filter(|plan| plan.offset != self.default.offset)

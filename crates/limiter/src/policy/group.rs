@@ -138,8 +138,7 @@ pub(crate) struct ActorRules<'a> {
     pub(crate) own: &'a [Arc<Rule>],
     pub(crate) group: &'a Group,
     pub(crate) key: &'a [u8],
-    /// The plan of the request. Reading, refunding and ranking need none: all quotas of a rule count
-    /// in one state.
+    /// The plan of the request. The default where it is unknown, as when a cell is ranked.
     pub(crate) plan: PlanId,
 }
 
@@ -183,7 +182,8 @@ impl<'a> ActorRules<'a> {
 
     /// The eviction rank of the actor's cell: the highest of its rules. A rule in shadow refuses
     /// nobody; a rule that is enforced for a part may refuse this actor. A rule with nothing left
-    /// but its headroom refuses, too.
+    /// but its headroom refuses, too. The plan of the actor's next request is unknown, so a quota of
+    /// any plan may refuse it.
     pub(crate) fn eviction_rank(self, cell: &[u8], now: Time) -> EvictionRank {
         let rank = |(rule, counter): (&Rule, &Counter)| {
             let rank = counter.eviction_rank(counter.state(cell), now);
@@ -195,7 +195,12 @@ impl<'a> ActorRules<'a> {
                 rank => rank,
             }
         };
-        self.counters().map(rank).max().unwrap_or(EvictionRank::Nothing)
+        let of_plans = self.own.iter().flat_map(|rule| {
+            let counters = rule.counters(self.group.role);
+            let plans = if counters.find(self.key).is_default() { counters.plans() } else { &[] };
+            plans.iter().map(move |plan| (&**rule, plan))
+        });
+        self.counters().chain(of_plans).map(rank).max().unwrap_or(EvictionRank::Nothing)
     }
 
     /// Refunds one charge of each rule. A charge of cost 0 changes nothing.
