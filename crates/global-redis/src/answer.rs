@@ -12,7 +12,7 @@
 use super::command::MAX_NUMBER;
 use diana_base::time::Span;
 use diana_document::Value;
-use diana_limiter::algorithm::{Admission, Charge, Verdict};
+use diana_limiter::algorithm::{Admission, Charge, PenaltyParameters, Verdict};
 use diana_limiter::global::{CallError, Replies};
 use diana_limiter::global::{GlobalQuery, LeaseGrant, RuleQuery, RuleReply};
 use std::slice::Iter;
@@ -83,7 +83,7 @@ fn rule_reply(rule_query: &RuleQuery, numbers: &mut Iter<u64>) -> Option<RuleRep
     // A hostile global store could hold a request longer than its rule allows, so longer spans are
     // an error.
     let (longest_wait, longest) = rule_query.parameters.longest_us();
-    let longest = rule_query.penalty.map_or(longest, |penalty| penalty.longest_us().max(longest));
+    let longest = rule_query.penalty.map_or(longest, |_| PenaltyParameters::longest_us().max(longest));
     let max_wait = if admission == 0 { longest_wait } else { longest };
     if wait > max_wait || more_in.max(full_in) > longest {
         return None;

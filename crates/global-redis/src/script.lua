@@ -26,7 +26,7 @@
 -- crates/limiter/src/algorithm/ documents how each kind counts, and its parameters.rs what a to f are.
 -- Here are the same formulas in microseconds. A value is decimal numbers, first its kind. The value of
 -- a rule with a penalty may begin with 9 · when the counted unit ends · the refusals in it · when the
--- penalty ends. Any other value is foreign and is overwritten.
+-- penalty ends · how long it lasts. Any other value is foreign and is overwritten.
 --
 -- Gateways spend a lease of up to LEASE by themselves until it LASTS. A lease is at most an eighth of
 -- what is left and what arrives within a second, so that no gateway holds the end of a quota while
@@ -326,14 +326,24 @@ local function bucket(cell, s, us, per, burst, max_wait, starts_empty, unit)
     if s[2] < 1 then
       s[2], s[3] = 1, 0
     end
-    if their_us ~= us or their_per ~= per then
+    if their_us ~= us or their_per ~= per or more ~= 0 then
       s[16] = s[16] + 1
+    end
+    -- A bucket that waits leases nothing, and none leases more than it holds.
+    local leased = s[8] + s[9]
+    if leased > 0 and (max_wait > 0 or leased >= burst) then
+      span, part = scale(leased, us, per)
+      s[2], s[3] = carried(s[2] + span, s[3] + part, per)
+      s[5], s[8], s[9] = s[5] + 1, 0, 0
     end
   end
 
   local theirs = other()
   local prepared = theirs or own
   prepared.prepare()
+  if s[10] == 0 and s[2] + s[3] > 0 then
+    carry()
+  end
   if theirs then
     -- Carries the faster rate; and a higher burst if the bucket saves tokens up to it.
     local is_faster = scale(us, s[11], per) < s[10]
@@ -385,7 +395,7 @@ local function bucket(cell, s, us, per, burst, max_wait, starts_empty, unit)
       if one[1] == 1 and looked[1] == 1 then
         one[2] = looked[2]
       end
-      one[4], one[5] = looked[4], looked[5]
+      one[4], one[5], one[8] = looked[4], looked[5], looked[8]
       return one
     end,
 
@@ -1085,10 +1095,10 @@ local function next_cell(kind)
         cell.is_foreign = cell.is_foreign or number >= 9e15
       end
       if cell.s[1] == 9 and not cell.is_foreign then
-        cell.penalty = {unpack(cell.s, 2, 4)}
+        cell.penalty = {unpack(cell.s, 2, 5)}
         -- A value without more than a kind has only refusals.
-        cell.s = #cell.s > 5 and {unpack(cell.s, 5)} or nil
-        cell.is_foreign = #cell.penalty < 3
+        cell.s = #cell.s > 6 and {unpack(cell.s, 6)} or nil
+        cell.is_foreign = #cell.penalty < 4
       end
     end
   end
@@ -1129,13 +1139,14 @@ end
 
 -- The rule with a penalty around it. See penalty.rs.
 local function penalized(cell, inner, after, unit, lasts)
-  local p = cell.penalty or {0, 0, 0}
+  local p = cell.penalty or {0, 0, 0, 0}
   cell.penalty = p
   if p[2] > 0 and p[1] - now > unit + LAG then
     p[1], cell.changed = now + unit, true
   end
-  if p[3] - now > lasts + LAG then
-    p[3], cell.changed = now + lasts, true
+  local length = p[4] > 0 and min(p[4], WEEK) or lasts
+  if p[3] - now > length + LAG then
+    p[3], cell.changed = now + length, true
   end
 
   -- A refusal by the quota, or a look, with the rest of a penalty on top.
@@ -1169,7 +1180,7 @@ local function penalized(cell, inner, after, unit, lasts)
         end
         p[2], cell.changed = p[2] + 1, true
         if p[2] >= after then
-          p[2], p[3] = 0, now + lasts
+          p[2], p[3], p[4] = 0, now + lasts, lasts
         end
       end
       return on_top(one, 1)
@@ -1352,7 +1363,7 @@ for _, key in ipairs(keys) do
       s[#s] = nil
     end
     if p and p[2] + p[3] > 0 then
-      s, life = {9, p[1], p[2], p[3], unpack(s)}, max(life, p[2] > 0 and p[1] - now or 0, p[3] - now)
+      s, life = {9, p[1], p[2], p[3], p[4], unpack(s)}, max(life, p[2] > 0 and p[1] - now or 0, p[3] - now)
     end
     -- As long as the value matters, and five seconds more.
     life = math.ceil(life / 1000) + 5000

@@ -307,6 +307,10 @@ fn legal(mut numbers: [u64; 13]) -> [u64; 13] {
     if numbers[0] == 2 {
         numbers[1] = 0;
     }
+    let (_, longest) = PARAMETERS.longest_us();
+    for span in [1, 3, 4] {
+        numbers[span] %= longest;
+    }
     numbers[12] %= 2_000_000;
     numbers
 }

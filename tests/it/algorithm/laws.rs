@@ -38,6 +38,8 @@ impl Foreign {
             _ => 0..0,
         };
         let carried = cell[numbers.clone()].to_vec();
+        let length = cell.len() - if rule.penalty.is_some() { 4 } else { 0 };
+        let of_penalty = cell[length..].to_vec();
         match self {
             Foreign::Noise(noise) => cell.iter_mut().zip(noise).for_each(|(to, from)| *to = *from),
             Foreign::Changed(at, mask) => {
@@ -46,6 +48,7 @@ impl Foreign {
             }
         }
         cell[numbers].copy_from_slice(&carried);
+        cell[length..].copy_from_slice(&of_penalty);
     }
 }
 

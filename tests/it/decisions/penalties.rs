@@ -140,6 +140,18 @@ fn a_penalty_stands_beside_plans_and_settlement() {
          0ms     user=ann GET / -> refuse r retry=10m
          1ms     user=ann x-plan=gold GET / -> refuse r retry=599999ms",
     );
+    // A plan with a shorter penalty does not end a longer one.
+    check(
+        r#"{"plan": {"header": "x-plan"}, "limits": [{"url": "/", "rules": [
+            {"name": "r", "actor": "user", "algo": "W", "rpu": 1, "unit": "second",
+             "penalty": {"after": 1, "for": "10m"},
+             "plans": {"gold": {"rpu": 3, "penalty": {"after": 1, "for": "1s"}}}}]}]}"#,
+        "0ms     user=ann GET / -> pass r=0
+         0ms     user=ann GET / -> refuse r retry=10m
+         2s      user=ann x-plan=gold GET / -> refuse r retry=598s
+         3s   w1 user=ann x-plan=gold GET / -> refuse r retry=597s
+         4s      user=ann GET / -> refuse r retry=596s",
+    );
     check(
         r#"{"url": "/", "rules": [
             {"name": "r", "actor": "user", "algo": "W", "rpu": 2, "unit": "minute", "borrow": 0,

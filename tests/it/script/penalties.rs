@@ -134,7 +134,7 @@ fn the_value_of_refusals_and_of_a_penalty() {
     let full = (window + 1) * 60 * SECOND - NOW - 5;
     assert_eq!(ask(&redis, NOW, &key, 1), (1, wait, 0, wait, wait));
     assert_eq!(ask(&redis, NOW + 5, &key, 3), (2, 0, 0, full, full));
-    assert_eq!(value(&redis, &key), format!("9 {} 2 0 2 {window} 2 ", NOW + 60 * SECOND));
+    assert_eq!(value(&redis, &key), format!("9 {} 2 0 0 2 {window} 2 ", NOW + 60 * SECOND));
     redis.refund(
         NOW + 6,
         &key,
@@ -142,11 +142,14 @@ fn the_value_of_refusals_and_of_a_penalty() {
         [1, charge[1], charge[2], charge[3], charge[4]],
     );
     redis.correct(NOW + 6, &key, rule().compile().parameters(), charge, 3);
-    assert_eq!(value(&redis, &key), format!("9 {} 2 0 2 {window} 2 ", NOW + 60 * SECOND));
+    assert_eq!(value(&redis, &key), format!("9 {} 2 0 0 2 {window} 2 ", NOW + 60 * SECOND));
     // The refusal that begins the penalty has its wait.
     let ten = 600 * SECOND;
     assert_eq!(ask(&redis, NOW + 10, &key, 1), (3, ten, 0, ten, ten));
-    assert_eq!(value(&redis, &key), format!("9 {} 0 {} 2 {window} 2 ", NOW + 60 * SECOND, NOW + 10 + ten));
+    assert_eq!(
+        value(&redis, &key),
+        format!("9 {} 0 {} {ten} 2 {window} 2 ", NOW + 60 * SECOND, NOW + 10 + ten)
+    );
     // The quota is back, and the penalty runs.
     assert_eq!(ask(&redis, NOW + ten, &key, 1), (3, 10, 0, 10, 10));
     assert_eq!(ask(&redis, NOW + ten, &key, 3), (4, 0, 0, 10, 10));
@@ -165,7 +168,7 @@ fn a_refund_to_a_value_of_refusals_alone_changes_nothing() {
     let key = redis.key();
     assert_eq!(redis.ask(NOW, Query::by(&key, &bucket, 3)).outcome, 2);
     let before = value(&redis, &key);
-    assert_eq!(before, format!("9 {} 1 0 1 ", NOW + 60 * SECOND));
+    assert_eq!(before, format!("9 {} 1 0 0 1 ", NOW + 60 * SECOND));
     redis.refund(NOW + 1, &key, bucket.algorithm.parameters(), [1, NOW, NOW, 0, 0]);
     redis.correct(NOW + 1, &key, bucket.algorithm.parameters(), [2, NOW, NOW, 0, 0], 1);
     assert_eq!(value(&redis, &key), before);
@@ -258,13 +261,13 @@ fn any_numbers_are_a_value_with_a_penalty() {
         prop_oneof![Just(0), 0..20_u64, near(NOW), 0..=1_u64 << 53, Just(1 << 53)]
     };
     let values =
-        (prop::collection::vec(number(), 0..4), any::<bool>(), prop::collection::vec(number(), 0..40));
+        (prop::collection::vec(number(), 0..5), any::<bool>(), prop::collection::vec(number(), 0..40));
     check(150, (whole_penalized(), values, onward()), |redis, (rule, (own, is_kind, rest), arrivals)| {
         let (mut run, key) = (Run::new(&rule, 1_000 * NOW), redis.key());
         let Parameters { kind, .. } = run.counter.algorithm.parameters();
         let kind = if is_kind { Some(kind.into()) } else { None };
-        let numbers = [9].into_iter().chain(own).chain(kind).chain(rest);
-        let text: Vec<String> = numbers.map(|number| number.to_string()).collect();
+        let numbers: Vec<u64> = [9].into_iter().chain(own).chain(kind).chain(rest).collect();
+        let text: Vec<String> = numbers.iter().map(u64::to_string).collect();
         let () = redis.query(cmd("SET").arg(&key).arg(format!("{} ", text.join(" "))));
         redis.refund(NOW, &key, run.counter.algorithm.parameters(), [1, NOW - 5, NOW - 5, 0, 0]);
         for arrival in &arrivals {
@@ -277,9 +280,11 @@ fn any_numbers_are_a_value_with_a_penalty() {
                 (reply.remaining, reply.more_in, reply.full_in)
             );
         }
-        // The first query clamps the value or starts a new one: the lockout counts from it.
+        // The first query clamps the value or starts a new one: the lockout counts from it. A value
+        // may carry the length of a longer penalty.
         redis.ask(us(&run), Query::by(&key, &run.counter, 0));
-        let free = us(&run) + rule.longest_lockout_ns.div_ceil(1_000) + 3_000_000;
+        let carried = if numbers.get(4).is_some_and(|length| *length > 0) { 7 * 86_400 * SECOND } else { 0 };
+        let free = us(&run) + rule.longest_lockout_ns.div_ceil(1_000).max(carried) + 3_000_000;
         prop_assert_eq!(redis.ask(free, Query::by(&key, &run.counter, 1)).outcome, 0);
         Ok(())
     });

@@ -188,7 +188,7 @@ impl TestRedis {
     /// The reply about one rule. Its spans must be possible for the rule.
     pub fn ask(&self, now: u64, query: Query) -> Reply {
         let (longest_wait, longest) = query.parameters.longest_us();
-        let longest = query.penalty.map_or(longest, |penalty| penalty.longest_us().max(longest));
+        let longest = query.penalty.map_or(longest, |_| PenaltyParameters::longest_us().max(longest));
         let reply = self.call(now, Call::default().decide(&[vec![query]]))[0][0];
         assert!(reply.wait <= if reply.outcome == 0 { longest_wait } else { longest }, "{reply:?}");
         assert!(reply.more_in.max(reply.full_in) <= longest, "{reply:?}");

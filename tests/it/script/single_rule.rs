@@ -3,7 +3,7 @@
 
 use super::redis::{Query, Reply, TestRedis, advance, begins, check, us, visible, whole_rules};
 use crate::algorithm::schedule::{Arrival, Event, Run, astray, onward};
-use crate::algorithm::subject::{Rule, log, sliding_window, waiting_bucket};
+use crate::algorithm::subject::{Rule, log, sliding_window, token_bucket, waiting_bucket};
 use diana_base::time::{Span, Time};
 use diana_global_redis::script::{SCRIPT, SHA1};
 use diana_limiter::algorithm::{Algorithm, Parameters, Quota, RefuseAll};
@@ -32,6 +32,35 @@ fn every_kind_answers_like_its_model() {
         }
         Ok(())
     });
+}
+
+fn bucket(rpu: u64, unit: Span, burst: u64, full: bool) -> Parameters {
+    token_bucket((Quota { rpu, unit }, Some(burst), full)).compile().parameters()
+}
+
+/// What a fast plan used is ages of a slow one. A refusal tells no instant of that.
+#[test]
+fn a_slow_quota_of_a_bucket_that_a_fast_one_used_up_replies_small_numbers() {
+    let (redis, now) = (TestRedis::start(), 1_753_000_000_000_000);
+    let (key, day) = (redis.key(), Span::from_secs(86_400));
+    let fast = bucket(100_000, day, 100_000, true);
+    assert_eq!(redis.ask(now, Query::of(&key, fast, 99_000)).outcome, 0);
+    let slow = redis.ask(now, Query::of(&key, bucket(1, day, 1, true), 1));
+    assert_eq!((slow.outcome, slow.charge[0]), (1, 0));
+    assert!(slow.charge.iter().all(|number| *number <= now + 86_400_000_000), "{slow:?}");
+    assert_eq!(redis.ask(now, Query::of(&key, fast, 0)).remaining, 1_000);
+}
+
+/// A bucket that a small quota made saves nothing for a large one.
+#[test]
+fn a_bucket_that_started_empty_is_empty_for_any_quota() {
+    let (redis, now) = (TestRedis::start(), 1_753_000_000_000_000);
+    let (key, minute) = (redis.key(), Span::from_secs(60));
+    let ask = |now, burst| redis.ask(now, Query::of(&key, bucket(60, minute, burst, false), 1));
+    assert_eq!(ask(now, 10).outcome, 1);
+    assert_eq!(ask(now, 1_000).outcome, 1);
+    let later = ask(now + 5_000_000, 1_000);
+    assert_eq!((later.outcome, later.remaining), (0, 4));
 }
 
 /// Asks for each cost at its instant in µs. The script, the algorithm and its model say the same.

@@ -140,8 +140,8 @@ fn impossible_spans_are_garbage() {
     let of = |kind, numbers| Parameters { kind, numbers };
     let cases = [
         // Another quota may have left a bucket that takes 100 years to fill.
-        (of(1, [100_000, 1, 10, 3_000_000, 0, 0]), 3_000_000, CENTURY_US + 4_000_002),
-        (of(1, [100_000, 1, 10, 0, 0, 0]), 0, CENTURY_US + 1_000_002),
+        (of(1, [100_000, 1, 10, 3_000_000, 0, 0]), 3_000_000, CENTURY_US + 3_601_000_002),
+        (of(1, [100_000, 1, 10, 0, 0, 0]), 0, CENTURY_US + 3_601_000_002),
         (of(2, [10, 60_000_000, 0, 0, 0, 0]), 0, 61_000_002),
         (of(3, [10, 60_000_000, 6, 0, 0, 0]), 0, 61_000_002),
         (of(4, [10, 60_000_000, 0, 0, 0, 0]), 0, 61_000_002),
@@ -174,7 +174,7 @@ fn impossible_spans_are_garbage() {
 fn a_lease_longer_than_its_generation_is_refused() {
     // A bucket's second and the next, and a window of a minute.
     for (parameters, longest) in [
-        (Parameters { kind: 1, numbers: [100_000, 1, 10, 0, 0, 0] }, 2_000_002),
+        (Parameters { kind: 1, numbers: [100_000, 1, 10, 0, 0, 0] }, 3_000_002),
         (Parameters { kind: 2, numbers: [10, 60_000_000, 0, 0, 0, 0] }, 61_000_002),
     ] {
         let query = GlobalQuery::Decide(vec![vec![RuleQuery { parameters, ..rule_query(1, 7) }]]);
@@ -224,7 +224,8 @@ fn kept_units_are_sent_behind_their_rule_and_its_penalty() {
     assert!(body.ends_with(end), "{body}");
 }
 
-/// A penalty may last longer than the quota would refuse. Only a rule with a penalty has one.
+/// A penalty may last longer than the quota would refuse, and than the penalty of this quota. Only a
+/// rule with a penalty has one.
 #[test]
 fn a_refusal_by_a_penalty_is_read() {
     let parameters = Parameters { kind: 2, numbers: [10, 60_000_000, 0, 0, 0, 0] };
@@ -235,7 +236,7 @@ fn a_refusal_by_a_penalty_is_read() {
         let replies = redis(Dialect::Webdis).read_reply(&[&query], NUMBER, 200, body.as_bytes()).ok()?;
         Some(replies[0].as_ref().unwrap()[0].verdict)
     };
-    let longest = PENALTY.lasts_us + 1_000_002;
+    let longest = 7 * 86_400_000_000 + 1_000_002;
     let seen = |outcome, wait| verdict(Some(PENALTY), outcome, wait, longest).unwrap();
     let wait = |us: u64| Admission::Refuse { retry_after: Some(Span::from_ns(us * 1_000)) };
     assert_eq!((seen(3, longest).admission, seen(3, longest).is_penalty()), (wait(longest), true));

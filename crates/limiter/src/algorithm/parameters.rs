@@ -2,6 +2,7 @@
 //! (`crates/global-redis/src/script.lua`). Spans are in microseconds, the resolution of Redis.
 //! Every number is below 2⁵³, because Lua's numbers are doubles.
 
+use super::Penalty;
 use super::rate::{Exact, Rate};
 use super::ring::Ring;
 use super::values::{COLD_FACTOR, MAX_WAIT, Quota};
@@ -32,10 +33,11 @@ impl PenaltyParameters {
         PenaltyParameters { after: after.into(), unit_us: us(unit), lasts_us: us(lasts) }
     }
 
-    /// The longest rest of the penalty that the store may report, in µs.
+    /// The longest rest of a penalty that the store may report, in µs. It may have begun under
+    /// another quota of the rule, with another length.
     #[must_use]
-    pub fn longest_us(&self) -> u64 {
-        u64::try_from(SLACK_US).unwrap_or(u64::MAX).saturating_add(self.lasts_us)
+    pub fn longest_us() -> u64 {
+        u64::try_from(SLACK_US).unwrap_or(u64::MAX).saturating_add(us(Penalty::MAX_SPAN))
     }
 }
 
@@ -155,7 +157,7 @@ impl Parameters {
         let span_of = |tokens: u128| tokens.saturating_mul(a).div_ceil(b.max(1));
         let (wait, reach) = match self.kind {
             // What the cell lacks may be missing of any quota of any configuration.
-            TOKEN_BUCKET => (d, LONGEST_FILL_US.saturating_add(d)),
+            TOKEN_BUCKET => (d, LONGEST_FILL_US.saturating_add(us(MAX_WAIT).into())),
             WARM_UP => (0, span_of(c)),
             LEAKY_BUCKET => {
                 let longest = c.saturating_add(u128::from(d > 0));
@@ -176,7 +178,7 @@ impl Parameters {
     #[must_use]
     pub fn longest_lease_us(&self) -> u64 {
         let [_, unit, ..] = self.numbers;
-        let longest = if self.kind == TOKEN_BUCKET { us(Span::from_secs(1)) } else { unit };
+        let longest = if self.kind == TOKEN_BUCKET { us(Span::from_secs(2)) } else { unit };
         longest.saturating_add(u64::try_from(SLACK_US).unwrap_or(u64::MAX))
     }
 

@@ -11,8 +11,9 @@
 //! A refused step leaves the cell unchanged. So the caller counts the refusal
 //! ([`Penalty::count_refusal`]) and stores the cell.
 //!
-//! **Clocks.** A penalty ends at most `for` plus [`MAX_SKEW`] from now. If the end is further
-//! ahead, the clock stepped back, and the penalty lasts `for` from now. A counted unit that begins
+//! **Clocks.** A penalty ends at most its length plus [`MAX_SKEW`] from now. If the end is further
+//! ahead, the clock stepped back, and the penalty lasts its length from now. The state carries the
+//! length, because quotas of one rule may differ in `for`. A counted unit that begins
 //! further ahead than [`MAX_SKEW`] begins now.
 
 use super::bytes::{u32_at, u64_at, write};
@@ -20,10 +21,11 @@ use super::{Admission, Charge, EvictionRank, MAX_SKEW, PenaltyParameters, Quota,
 use diana_base::time::{Span, Time};
 
 /// The layout of a state, little-endian. The start of the counted unit `u64`, the end of the
-/// penalty `u64`, the number of counted refusals `u32`.
+/// penalty `u64`, the number of counted refusals `u32`, the length of the penalty in ms `u32`.
 const SINCE: usize = 0;
 const ENDS: usize = 8;
 const COUNT: usize = 16;
+const LENGTH: usize = 20;
 
 /// How many refusals begin a penalty, and how long it lasts. A state has [`Penalty::SIZE`] bytes;
 /// an unused state is all zero.
@@ -57,7 +59,7 @@ impl Penalty {
     pub const MAX_SPAN: Span = Quota::MAX_UNIT;
 
     /// The size of a state in bytes.
-    pub const SIZE: usize = 20;
+    pub const SIZE: usize = 24;
 
     /// Refuses, for the span `lasts`, every actor that the rule refuses `after` times within
     /// `unit`. `after` is 1 to [`Penalty::MAX_AFTER`].
@@ -87,7 +89,11 @@ impl Penalty {
     #[must_use]
     pub fn rest(&self, state: &[u8], now: Time) -> Span {
         let rest = Time::from_ns(u64_at(state, ENDS)).since(now);
-        if rest.minus(self.lasts) > MAX_SKEW { self.lasts } else { rest }
+        let length = match u32_at(state, LENGTH) {
+            0 => self.lasts,
+            ms => Span::from_ms(ms.into()).min(Penalty::MAX_SPAN),
+        };
+        if rest.minus(length) > MAX_SKEW { length } else { rest }
     }
 
     /// The start of the counted unit, and how many refusals it has so far. If the unit is over, a
@@ -129,6 +135,8 @@ impl Penalty {
         let begins = count >= self.after;
         if begins {
             write(state, ENDS, now.after(self.lasts).as_ns().to_le_bytes());
+            let ms = self.lasts.as_ns().checked_div(1_000_000).unwrap_or(0);
+            write(state, LENGTH, u32::try_from(ms).unwrap_or(u32::MAX).to_le_bytes());
         }
         write(state, SINCE, since.as_ns().to_le_bytes());
         write(state, COUNT, if begins { 0 } else { count }.to_le_bytes());

@@ -151,9 +151,15 @@ impl Numbers {
         ])
     }
 
-    /// The same numbers with room for what either quota may lack.
-    fn with_room_of(self, other: Numbers) -> Numbers {
+    /// The same numbers with room for what either quota may lack. Units to borrow beside a wait count
+    /// as burst, unless this tells how much is saved.
+    fn with_room_of(self, other: Numbers, start: Start) -> Numbers {
         let ([rpu, unit_ms, burst, more], [_, _, others_burst, others_more]) = (self.all(), other.all());
+        let borrowed = |more: u32| if more & IS_WAIT > 0 || start == Start::Empty { 0 } else { more };
+        let (burst, others_burst) = match (more ^ others_more) & IS_WAIT {
+            0 => (burst, others_burst),
+            _ => (burst.saturating_add(borrowed(more)), others_burst.saturating_add(borrowed(others_more))),
+        };
         Numbers::new([rpu, unit_ms, burst.max(others_burst), more.max(others_more)])
     }
 
@@ -296,17 +302,18 @@ impl TokenBucket {
         let lacking = other.rate.convert(other.rate.sub(other.full_at(cell), instant), more, rate);
         let full_at = rate.add(instant, lacking);
         let reserved = other.reserved(cell);
-        let full_at = if reserved < self.burst {
+        let full_at = if reserved == 0 || reserved < self.burst && self.reach == self.fill {
             full_at
         } else {
-            // More is reserved than this bucket holds, so it counts as spent.
+            // A bucket that waits reserves nothing, and none reserves more than it holds. So what is
+            // reserved counts as spent.
             self.store_reserved(cell, 0);
             add_one(cell, CLAMPS);
             rate.add(full_at, rate.span_of(reserved))
         };
         // A cell is new if this instant is zero.
         self.store(cell, full_at.max(Exact::whole(1)));
-        if (other.rate.ns, other.rate.per) != (rate.ns, rate.per) {
+        if more != 0 || (other.rate.ns, other.rate.per) != (rate.ns, rate.per) {
             write(cell, CLAMPS, u32_at(cell, CLAMPS).wrapping_add(ONE_CHANGE).to_le_bytes());
         }
     }
@@ -319,12 +326,13 @@ impl TokenBucket {
         // A bucket saves tokens up to the carried burst, so a higher one is carried as well.
         let saves_more = self.start == Start::Empty && self.burst > other.burst;
         let rate = if is_faster { self.numbers } else { other.numbers };
-        let both = rate.with_room_of(if is_faster { other.numbers } else { self.numbers }).bucket(self.start);
-        debug_assert!(both.is_some(), "a bucket that fills no later than either");
-        match both.filter(|_| is_faster || saves_more) {
-            Some(both) => both.take_over(other, cell, now),
-            None => return is_changed,
+        if !is_faster && !saves_more {
+            return is_changed;
         }
+        let both = rate.with_room_of(if is_faster { other.numbers } else { self.numbers }, self.start);
+        // More debt than takes a century is not kept.
+        let both = both.bucket(self.start).or(rate.bucket(self.start)).unwrap_or(*self);
+        both.take_over(other, cell, now);
         true
     }
 
@@ -342,12 +350,13 @@ impl TokenBucket {
         // Nothing is charged, so the missing tokens still come at the carried rate.
         let (mut looked, at_its_rate) = (*cell, self.at_rate_of(other));
         at_its_rate.take_over(other, &mut looked, now);
-        let Verdict { admission, more_in, full_in, .. } = at_its_rate.step_own(&mut looked, now, cost, any);
+        let Verdict { admission, more_in, full_in, charge, .. } =
+            at_its_rate.step_own(&mut looked, now, cost, any);
         let admission = match (verdict.admission, admission) {
             (Admission::Refuse { retry_after: Some(_) }, refused @ Admission::Refuse { .. }) => refused,
             (admission, _) => admission,
         };
-        Verdict { admission, more_in, full_in, ..verdict }
+        Verdict { admission, more_in, full_in, charge: Charge { cost: 0, ..charge }, ..verdict }
     }
 
     /// The same bucket, into which tokens come at the rate of the other one.

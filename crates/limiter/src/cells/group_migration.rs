@@ -4,7 +4,7 @@
 use super::events::Events;
 use super::store::{Fault, Store};
 use super::table::Hasher;
-use crate::policy::{ActorRules, Counter, Group, PlanId, Rule};
+use crate::policy::{ActorRules, Group, PlanId, Rule};
 use diana_base::prng::mix;
 use diana_base::time::{Span, Time};
 use std::cmp::Reverse;
@@ -58,16 +58,13 @@ impl PreviousGroup {
     /// state without a source stays as it is.
     fn migrate<'a>(&'a self, from: &[u8], to: ActorRules<'a>, key: &'a [u8], cell: &mut [u8]) {
         let older = self.for_actor(key);
-        for (rule, counter) in to.counters() {
-            let source = older.source_of((rule, counter), to, self.replacement);
-            let Some((source, older)) = source.and_then(|source| older.counters().nth(source)) else {
-                continue;
-            };
-            counter.take_over(counter.state_mut(cell), older, older.state(from));
-            for plan in rule.counters(to.group.role).plans_apart() {
-                let mut plans = source.counters(self.group.role).plans_apart();
-                if let Some(older) = plans.find(|older| older.form == plan.form) {
-                    plan.take_over(plan.state_mut(cell), older, older.state(from));
+        for rule in to.own {
+            let source = older.source_of(rule, to, self.replacement).and_then(|at| older.own.get(at));
+            let Some(source) = source else { continue };
+            let sources = source.counters(self.group.role).roomiest(key);
+            for counter in rule.counters(to.group.role).roomiest(key) {
+                if let Some(source) = sources.iter().find(|source| source.form == counter.form) {
+                    counter.take_over(counter.state_mut(cell), source, source.state(from));
                 }
             }
         }
@@ -75,33 +72,32 @@ impl PreviousGroup {
 }
 
 impl ActorRules<'_> {
-    /// The place of the rule in this previous group whose state becomes that of `rule` in `to`: the
+    /// The place of the rule in this previous group whose states become those of `rule` in `to`: the
     /// rule with the same numbers. If one configuration certainly replaced the other, also a rule
-    /// with the same name, or one that is nowhere in `to`. The state has the same form.
-    pub(crate) fn source_of(
-        self,
-        rule: (&Rule, &Counter),
-        to: ActorRules,
-        replacement: Replacement,
-    ) -> Option<usize> {
-        let numbers = |rule: &Rule| rule.counters(self.group.role).default.salt;
-        let is_quota = |one: &Rule, other: &Rule| numbers(one) == numbers(other);
+    /// with the same name, or one that is nowhere in `to`, that counts the same unit of cost. One of
+    /// their states has the same form.
+    pub(crate) fn source_of(self, rule: &Rule, to: ActorRules, replacement: Replacement) -> Option<usize> {
+        let counters = |rule: &Rule| rule.counters(self.group.role).default.salt;
+        let is_quota = |one: &Rule, other: &Rule| counters(one) == counters(other);
         let is_name = |one: &Rule, other: &Rule| one.count_name() == other.count_name();
         let is_in = |rules: ActorRules, one: &Rule| {
             rules.own.iter().any(|other| is_quota(one, other) || is_name(one, other))
         };
-        let (rule, counter) = rule;
+        let states = rule.counters(self.group.role).roomiest(to.key);
         let (mut best, mut most) = (None, None);
-        for (at, (older, other)) in self.counters().enumerate() {
-            if counter.form == 0 || other.form != counter.form {
+        for (at, older) in self.own.iter().enumerate() {
+            let others = older.counters(self.group.role).roomiest(to.key);
+            let mut alike = states.iter().flat_map(|state| others.iter().map(move |other| (state, other)));
+            let Some((state, other)) = alike.find(|(state, other)| state.form == other.form) else {
                 continue;
-            }
+            };
             let (same_quota, same_name) = (is_quota(rule, older), is_name(rule, older));
             let same_cost = older.cost_name == rule.cost_name;
-            let same_unit = other.quota.unit == counter.quota.unit;
+            let same_unit = state.quota.unit == other.quota.unit;
             let fits = Some((same_quota, same_cost, same_name, same_unit, older.name == rule.name));
             let has_become = || same_name || !is_in(to, older) && !is_in(self, rule);
-            if fits > most && (same_quota || replacement == Replacement::Certain && has_become()) {
+            let is_certain = replacement == Replacement::Certain && same_cost;
+            if fits > most && (same_quota || is_certain && has_become()) {
                 (best, most) = (Some(at), fits);
             }
         }
@@ -217,8 +213,8 @@ impl GroupMigration {
             older = migrated;
         }
         let mut changed = false;
-        let of_plans = to.own.iter().flat_map(|rule| rule.counters(to.group.role).plans_apart());
-        for counter in to.counters().map(|(_, counter)| counter).chain(of_plans) {
+        let states = to.own.iter().flat_map(|rule| rule.counters(to.group.role).roomiest(to.key));
+        for counter in states {
             let (older, own) = (counter.state_mut(&mut older), counter.state_mut(cell));
             let left = |state: &[u8]| {
                 let mut state = state.to_vec();

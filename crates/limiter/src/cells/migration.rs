@@ -158,7 +158,7 @@ impl Previous {
         let first = PreviousGroup { group: Arc::clone(older), rules, since: now, replacement };
         let (to, from) = (group.for_actor(&policy.rules, &[]), first.for_actor(&[]));
         let aparts = (to.aparts(), from.aparts());
-        if aparts == (0, 0) && !to.counters().any(|rule| from.source_of(rule, to, replacement).is_some()) {
+        if aparts == (0, 0) && !to.own.iter().any(|rule| from.source_of(rule, to, replacement).is_some()) {
             return None;
         }
         let earlier =

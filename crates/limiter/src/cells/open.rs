@@ -174,7 +174,7 @@ impl OpenCell {
         }
         let reserved = reservations.find(group.id, hash).filter(|_| entry.found());
         if let Some(reserved) = reserved {
-            rules.release(&reserved.reservations, entry.cell_mut(), now);
+            rules.of_plan(reserved.plan()).release(&reserved.reservations, entry.cell_mut(), now);
         }
         let mut is_migrated = false;
         for cell in previous {

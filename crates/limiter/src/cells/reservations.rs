@@ -71,6 +71,11 @@ impl ReservedCell {
         self.group == group && self.hash == hash
     }
 
+    /// The plan of the request that reserved.
+    pub(crate) fn plan(&self) -> PlanId {
+        self.plan
+    }
+
     /// Whether a request of this plan may spend the reservation at `now`.
     pub(crate) fn serves(&self, plan: PlanId, now: Time) -> bool {
         self.plan == plan && self.is_fresh(now)

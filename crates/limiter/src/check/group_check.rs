@@ -139,6 +139,10 @@ impl GroupCheck {
             let Buffers { cell, verdict, demands, .. } = &mut *self.buffers;
             let at = cell.at();
             verdict.check(context.demands(&self.group, demands), cell.bytes_mut(), at);
+            if self.is_blocked && !verdict.is_refused {
+                // Another plan is refused there. The actor has no cell, and is charged in no other.
+                verdict.refuse(demands);
+            }
         }
     }
 
@@ -324,13 +328,13 @@ impl<S: Store + ?Sized> Change for Commit<'_, '_, S> {
             check.load(context, events);
             check.check((context.clock)(), reservations, context, events);
         }
-        if check.refuses() {
+        if check.refuses() || check.buffers.cell.blocker().is_some() {
             return Attempt::Nothing;
         }
         let GroupCheck { group, buffers, .. } = &mut **check;
         let Buffers { cell, verdict, demands, .. } = &mut **buffers;
         let demands = context.demands(group, demands);
-        if group.has_penalty && cell.blocker().is_none() {
+        if group.has_penalty {
             let at = cell.at();
             verdict.count_refusals(demands, cell.bytes_mut(), at);
             verdict.penalize(demands, cell.bytes_mut(), at);

@@ -120,15 +120,12 @@ impl Charged {
     ) -> Option<(&'a Counter, Charge)> {
         let older = later.iter().skip(1).map(|(rules, _)| *rules).chain([from]);
         let source = later.iter().zip(older).try_fold(rule, |at, ((newer, replacement), older)| {
-            older.source_of(newer.counters().nth(at)?, *newer, *replacement)
+            older.source_of(newer.own.get(at)?, *newer, *replacement)
         })?;
         let (charge, (_, charged)) = (self.charges.get(source)?, from.counters().nth(source)?);
-        let (rule, counter) = later.first()?.0.counters().nth(rule)?;
-        let mut plans = rule.counters(later.first()?.0.group.role).plans_apart();
-        let counter = match charged.form == counter.form {
-            true => counter,
-            false => plans.find(|plan| plan.form == charged.form)?,
-        };
+        let (first, _) = later.first()?;
+        let states = first.own.get(rule)?.counters(first.group.role).roomiest(first.key);
+        let counter = states.into_iter().find(|state| state.form == charged.form)?;
         let ends = which == Refund::All || counter.algorithm.ends_with_request();
         ends.then_some((counter, *charge))
     }

@@ -53,6 +53,18 @@ impl GroupVerdict {
         }
     }
 
+    /// Refuses by every rule that is enforced and admits, until its cell is like a new one.
+    pub(crate) fn refuse(&mut self, demands: &[Demand]) {
+        for (demand, verdict) in demands.iter().zip(&mut self.verdicts) {
+            if demand.mode == Mode::Enforce && verdict.admits() {
+                let admission = Admission::Refuse { retry_after: Some(verdict.full_in) };
+                let charge = Charge { cost: 0, ..verdict.charge };
+                *verdict = Verdict { admission, remaining: 0, charge, ..*verdict };
+                self.is_refused = true;
+            }
+        }
+    }
+
     /// Checks a prepared copy of a cell from the refusal cache, and adds the reports if its rules
     /// still refuse. Returns whether they do.
     pub(crate) fn refuse_cached(

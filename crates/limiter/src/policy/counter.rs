@@ -223,7 +223,7 @@ impl Counter {
 
     /// Copies the state `from` of the counter `older`, which has the same form.
     pub(crate) fn take_over(&self, state: &mut [u8], older: &Counter, from: &[u8]) {
-        debug_assert_eq!(self.form, older.form);
+        debug_assert_eq!(self.form, older.form, "a state of another form");
         let ((state, own), (from, penalty)) = (self.split_mut(state), older.split(from));
         state.iter_mut().zip(from).for_each(|(to, from)| *to = *from);
         own.iter_mut().zip(penalty).for_each(|(to, from)| *to = *from);
@@ -247,6 +247,7 @@ impl Counter {
 
     pub(crate) fn state_mut<'c>(&self, cell: &'c mut [u8]) -> &'c mut [u8] {
         let end = self.offset.saturating_add(self.size);
+        debug_assert!(cell.is_empty() || cell.len() >= end, "a cell of another group");
         cell.get_mut(self.offset..end).unwrap_or_default()
     }
 
@@ -303,7 +304,7 @@ impl Counters {
     /// Places the rule's states in a cell, from `offset` on. All quotas of one form count in one
     /// state; a plan of another form has a state of its own.
     pub(crate) fn place(&mut self, mut offset: usize) {
-        let (own, size_of_penalty) = (self.default.form, self.size_of_penalty());
+        let (own, size_of_penalty) = (self.first_form(), self.size_of_penalty());
         for (form, size) in self.states() {
             let is_of_plan = |plan: &&mut Counter| plan.form == form || form == own && plan.form == 0;
             let plans = self.plans.iter_mut().filter(is_of_plan);
@@ -316,10 +317,17 @@ impl Counters {
         }
     }
 
+    /// The form of the first state: that of the default quota and of overrides, or of a plan if the
+    /// default quota has no state.
+    fn first_form(&self) -> u64 {
+        let of_plans = || self.plans.iter().map(|plan| plan.form).filter(|form| *form != 0).min();
+        if self.default.form == 0 { of_plans().unwrap_or(0) } else { self.default.form }
+    }
+
     /// The forms of the rule's states, and their sizes without a penalty. That of the default quota
     /// and of overrides comes first.
     fn states(&self) -> Vec<(u64, usize)> {
-        let own = self.default.form;
+        let own = self.first_form();
         let is_apart = |plan: &&Counter| ![0, own].contains(&plan.form);
         let mut states: Vec<(u64, usize)> = Vec::new();
         for plan in self.plans.iter().filter(is_apart) {
@@ -343,9 +351,21 @@ impl Counters {
         &self.plans
     }
 
-    /// The plans that have states of their own.
-    pub(crate) fn plans_apart(&self) -> impl Iterator<Item = &Counter> {
-        self.plans.iter().filter(|plan| plan.offset != self.default.offset)
+    /// For each state of the actor with this key, the quota that admits most. A quota that refuses
+    /// all has no state.
+    pub(crate) fn roomiest(&self, key: &[u8]) -> Vec<&Counter> {
+        let own = self.find(key);
+        // An override wins over every plan.
+        let plans = if own.is_default() { &*self.plans } else { &[] };
+        let mut states: Vec<&Counter> = Vec::new();
+        for counter in plans.iter().chain([self.at(own)]).filter(|counter| counter.form != 0) {
+            match states.iter_mut().find(|state| state.form == counter.form) {
+                Some(state) if counter.shown.rpu > state.shown.rpu => *state = counter,
+                Some(_) => {}
+                None => states.push(counter),
+            }
+        }
+        states
     }
 
     /// The form of the state of this override, if it means nothing to the default quota. The actor
@@ -407,9 +427,9 @@ impl Counters {
         sizes.fold(0, usize::saturating_add)
     }
 
-    /// The forms of plans that have states of their own.
+    /// The forms and sizes of plans' states of their own.
     pub(crate) fn forms_apart(&self) -> String {
-        self.states().iter().skip(1).map(|(form, _)| format!(" {form:x}")).collect()
+        self.states().iter().skip(1).map(|(form, size)| format!(" {size} {form:x}")).collect()
     }
 
     /// The order of the rule's state in a cell, independent of the document's order.

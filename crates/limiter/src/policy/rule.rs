@@ -167,11 +167,12 @@ impl Rule {
         other.unwrap_or(&self.primary)
     }
 
-    /// The order of the rule's state in a cell, independent of the document's order. The headroom
-    /// comes last: if only this changes, states rarely change places.
+    /// The order of the rule's states in a cell, independent of the document's order. What the layout
+    /// of cells does not tell comes last, so that states rarely change places.
     pub(crate) fn order(&self, role: Role) -> impl Ord + Copy + use<> {
         let (counters, plans) = (self.counters(role), RulePlans::order(self.plans.as_deref()));
-        (counters.order(), plans, self.cost_name, counters.headroom())
+        let (size, salt, others) = counters.order();
+        (size, salt, self.cost_name, self.count_name(), others, plans, counters.headroom())
     }
 
     pub(crate) fn counters_mut(&mut self, role: Role) -> &mut Counters {
