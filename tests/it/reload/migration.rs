@@ -4,6 +4,7 @@ use super::remaining;
 use crate::harness::{Counting, Gateway, Random, at, get, store};
 use diana_limiter::cells::Replacement;
 use diana_limiter::cells::store::{Portable, Rules, Simulated};
+use diana_limiter::request::Part;
 use proptest::prelude::*;
 
 pub(super) type Host<'h> = Portable<&'h Simulated>;
@@ -128,6 +129,29 @@ fn another_quota_keeps_what_was_used() {
         assert_eq!(left(&lowered, 0), [0], "{kind}");
         let back = next(&host, &lowered, &rules(10), 0);
         assert_eq!(left(&back, 0), [5], "{kind}: a refusal changes nothing");
+    }
+}
+
+/// Whichever plan asks first after the change, the states of all plans migrate.
+#[test]
+fn a_request_of_a_plan_that_counts_apart_migrates_the_rule() {
+    let json = |rpu, hourly| {
+        let plans = format!(
+            r#", "algo": "W", "unit": "hour", "plans": {{"trial": {{"rpu": {hourly}, "unit": "day"}}}}"#
+        );
+        format!(r#"{{"plan": {{"header": "x-plan"}}, "limits": {}}}"#, limit(&[rule(rpu, &plans)]))
+    };
+    let trial = |gateway: &Gateway<Host>| {
+        let request = get("/", "ann").with(Part::Header("x-plan".into()), "trial");
+        remaining(&gateway.ask_new_worker(&request, at(0)))
+    };
+    for (rpu, expected) in [(3, 3), (0, 4)] {
+        let host = Simulated::new(Rules::Lenient);
+        let old = Gateway::new(&json(rpu, 9), store(&host));
+        left(&old, 0);
+        assert_eq!(trial(&old), [8]);
+        let new = next(&host, &old, &json(5, 10), 0);
+        assert_eq!((trial(&new), left(&new, 0)), (vec![8], vec![expected]), "from {rpu}");
     }
 }
 
