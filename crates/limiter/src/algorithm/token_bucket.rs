@@ -318,7 +318,11 @@ impl TokenBucket {
         let both = rate.with_room_of(if is_faster { other.numbers } else { self.numbers }).bucket(self.start);
         debug_assert!(both.is_some(), "a bucket that fills no later than either");
         match both.filter(|_| is_faster || saves_more) {
-            Some(both) => both.take_over(other, cell, now),
+            Some(both) => {
+                both.take_over(other, cell, now);
+                // Debt of two clocks' difference may be larger than this rate allows.
+                both.prepare_own(cell, now);
+            }
             None => return is_changed,
         }
         true
