@@ -40,6 +40,12 @@
 //! token for each unit, and the rule is colder by these units. Until the refund, the request
 //! counted as traffic: other requests may have paid less, within the bound of any span.
 //!
+//! **A limit that moves** leaves the cell as it is: the bucket fills in the same time at every limit,
+//! so the part that is missing stays missing. Each unit takes at least `unit / limit`, with the limit
+//! at its arrival, so in any span `t` at most `(t + fill) · limit / unit` units pass under the highest
+//! limit within the span, plus what comes in a nanosecond for each move. A charge from before a move
+//! is refunded nothing.
+//!
 //! **Clocks.** As for `TB`. A clamped cell is empty and cold.
 
 use super::adaptive::Adapting;
@@ -121,7 +127,7 @@ impl WarmUp {
         let slack = rate.sub(unit, rate.span_of(1)).min(Exact::whole(MAX_SKEW.as_ns()));
         let (ns, half) = (warm_up.as_ns(), warm_up.as_ns().checked_div(2).unwrap_or(0));
         let (warm_up, half) = (Exact::whole(ns), Exact::whole(half));
-        // Most limits are below 2¹⁶, and clamps are few.
+        // The limit is in the high bits, because clamps are few.
         let mark = u32::try_from(quota.rpu).unwrap_or(u32::MAX).rotate_left(16);
         WarmUp { rate, mark, burst, fill: rate.span_of(burst), slack, starts_empty, warm_up, half }
     }
