@@ -174,12 +174,14 @@ impl AdaptKeys<'_> {
             true => Resource::Rate { unit: quota.unit },
             false => Resource::Permits,
         };
+        let tokens = algorithm.parameters().tokens_per_unit().saturating_mul(weight.least.max(1));
+        let fill_ns = u128::from(tokens).saturating_mul(quota.unit.as_ns().into()).checked_div(min.into());
         let adaptive = Arc::new(Adaptive::new(Controller::new(signal, resource, limits, every)));
         let Some(algorithm) = algorithm.adapting(quota, weight.least, &adaptive) else {
             node.fail(KINDS);
             return None;
         };
-        if kind.per_unit && algorithm.shown(quota).unit > LONGEST_FILL {
+        if fill_ns.is_some_and(|ns| ns > LONGEST_FILL.as_ns().into()) {
             node.fail(FILLS_TOO_SLOWLY);
             return None;
         }

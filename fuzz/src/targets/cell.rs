@@ -37,8 +37,7 @@ pub fn run(bytes: &[u8]) {
     }
 }
 
-/// The same algorithm with a limit that moves. Its charges and what remains are not in units of
-/// cost, so only the promises are checked.
+/// The same algorithm with a limit that moves.
 fn check_adaptive(algorithm: &dyn Algorithm, unit: Span, mut input: Input) {
     let mut limit = || 1 + input.scaled() % 1_000_000;
     let mut limits = [limit(), limit(), limit()];
@@ -115,7 +114,8 @@ fn algorithm(input: &mut Input) -> Option<(Box<dyn Algorithm>, Quota)> {
     let unit_ns = match input.below(3) {
         _ if !kind.per_unit => 0,
         0 => 1_000_000_000,
-        _ => input.scaled().clamp(Quota::MIN_UNIT.as_ns(), Quota::MAX_UNIT.as_ns()),
+        // Whole milliseconds, as in every configuration.
+        _ => input.scaled().clamp(Quota::MIN_UNIT.as_ns(), Quota::MAX_UNIT.as_ns()) / 1_000_000 * 1_000_000,
     };
     let quota = Quota { rpu: rpu.max(1), unit: Span::from_ns(unit_ns) };
     let keys = kind.keys.iter().map(|key| (key, VALUES[input.below(VALUES.len())]));

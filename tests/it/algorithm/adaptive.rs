@@ -65,47 +65,10 @@ impl Cell {
     }
 }
 
-/// The bucket by its definition: what it lacks, in parts times the unit in ns. No instant, no
-/// fraction.
-#[derive(Debug)]
-struct Model {
-    rate: u128,
-    unit: u128,
-    burst: u128,
-    lacks: u128,
-}
-
-impl Model {
-    fn new(quota: Quota, burst: u64, limits: Limits) -> Model {
-        let [burst, rpu, min, max] = [burst, quota.rpu, limits.min, limits.max].map(u128::from);
-        let unit = u128::from(quota.unit.as_ns());
-        let fill = (burst * unit).div_ceil(rpu).max(unit.div_ceil(min));
-        let rate = unit * ((1 << 62) / fill.max(unit)).clamp(1, 1_000_000_000);
-        let rounded = (burst * max).div_ceil(rpu).min(rate.div_ceil(max));
-        let burst = (burst * rate).div_ceil(rpu).max(rate.div_ceil(min)) + rounded;
-        Model { rate, unit, burst, lacks: 0 }
-    }
-
-    fn wait(&mut self, ns: u64) {
-        self.lacks = self.lacks.saturating_sub(u128::from(ns) * self.rate);
-    }
-
-    fn left(&self, limit: u64) -> u64 {
-        let parts = (self.burst * self.unit - self.lacks) / self.unit;
-        u64::try_from(parts * u128::from(limit) / self.rate).unwrap()
-    }
-
-    /// Whether the request passes, and if not, after how many ns it would.
-    fn step(&mut self, cost: u64, limit: u64) -> (bool, Option<u64>) {
-        let parts = (u128::from(cost) * self.rate).div_ceil(limit.into());
-        let over = (self.lacks + parts * self.unit).saturating_sub(self.burst * self.unit);
-        if over == 0 {
-            self.lacks += parts * self.unit;
-            return (true, None);
-        }
-        let wait = u64::try_from(over.div_ceil(self.rate)).unwrap();
-        (false, (parts <= self.burst).then_some(wait))
-    }
+/// What a bucket holds at most.
+fn burst_at(limit: u64, quota: Quota, burst: Option<u64>) -> u64 {
+    let burst = u128::from(burst.unwrap_or(quota.rpu)) * u128::from(limit) / u128::from(quota.rpu);
+    u64::try_from(burst).unwrap().clamp(1, Quota::MAX_RPU)
 }
 
 /// A request: how long after the last one, its cost, and whether the limit moves before it.
@@ -124,6 +87,8 @@ fn case() -> impl Strategy<Value = (Quota, Option<u64>, Limits, Vec<Arrival>)> {
     });
     (unit, limits, prop::option::of(log(1_000_000))).prop_flat_map(|(unit, limits, burst)| {
         let quota = Quota { rpu: limits.start, unit };
+        // A bucket fills within a hundred years.
+        let burst = burst.map(|burst| burst.min(36_500 * quota.rpu));
         let most = burst.unwrap_or(limits.start);
         let gap = prop_oneof![3 => log(unit.as_ns() / 10 + 1), 1 => log(3 * unit.as_ns()), 1 => Just(0)];
         let cost = prop_oneof![4 => Just(1), 3 => log(most), 1 => 0..=most + 2];
@@ -140,64 +105,97 @@ fn burst_key(burst: Option<u64>) -> String {
 proptest! {
     #![proptest_config(cases(150))]
 
+    /// At any instant, the bucket is the one that a rule with the present limit has.
     #[test]
-    fn a_bucket_answers_like_its_model((quota, burst, limits, arrivals) in case()) {
+    fn a_bucket_is_that_of_its_limit((quota, burst, limits, arrivals) in case()) {
         let (algorithm, adaptive) = adapting("TB", &burst_key(burst), quota, limits, 1);
         let mut cell = Cell::new(algorithm);
-        let mut model = Model::new(quota, burst.unwrap_or(quota.rpu), limits);
         for (gap, cost, moves) in arrivals {
             moves.into_iter().for_each(|limit| set(&adaptive, limit));
             cell.wait(Span::from_ns(gap));
-            model.wait(gap);
-            let limit = adaptive.limit();
-            prop_assert_eq!(cell.step(0).remaining, model.left(limit));
-            let verdict = cell.step(cost);
-            let (passes, wait) = model.step(cost, limit);
-            let expected = match passes {
-                true => Admission::Admit { delay: Span::ZERO },
-                false => Admission::Refuse { retry_after: wait.map(Span::from_ns) },
-            };
-            prop_assert_eq!(verdict.admission, expected, "cost {} at {}", cost, limit);
-            prop_assert_eq!(verdict.remaining, model.left(limit));
-            // `more_in` is exact to the nanosecond.
-            if verdict.more_in > Span::ZERO {
-                let ns = verdict.more_in.as_ns();
-                let left = |ns: u64| {
-                    let mut later = Model { ..model };
-                    later.wait(ns);
-                    later.left(limit)
-                };
-                prop_assert_eq!(left(ns - 1), verdict.remaining);
-                prop_assert!(left(ns) > verdict.remaining);
-            }
-            let shown = cell.algorithm.shown(quota);
-            prop_assert!(verdict.remaining <= shown.rpu);
+            let (rpu, bytes, now) = (adaptive.limit(), cell.bytes.clone(), cell.now);
+            let (quota, burst) = (Quota { rpu, ..quota }, burst_at(rpu, quota, burst));
+            let mut fixed = Cell { algorithm: compile("TB", &burst_key(Some(burst)), quota).unwrap(), bytes, now };
+            let ranks = [&cell, &fixed].map(|cell| cell.algorithm.eviction_rank(&cell.bytes, now));
+            prop_assert_eq!(ranks[0], ranks[1]);
+            let (verdict, expected) = (cell.step(cost), fixed.step(cost));
+            prop_assert_eq!((verdict, &cell.bytes), (expected, &fixed.bytes));
+            prop_assert_eq!(cell.algorithm.shown(quota), fixed.algorithm.shown(quota));
         }
     }
 
-    /// In any span, the sum of `unit / limit` is at most the span plus the time to fill. The
-    /// nanosecond is for the parts by which prices are rounded up.
+    /// In any span, no more passes than the highest burst within it, and what comes at the highest
+    /// limit within it.
     #[test]
-    fn what_passes_is_bounded_by_the_limits_at_arrival((quota, burst, limits, arrivals) in case()) {
+    fn what_passes_is_bounded_by_the_highest_limit((quota, burst, limits, arrivals) in case()) {
         let (algorithm, adaptive) = adapting("TB", &burst_key(burst), quota, limits, 1);
         let mut cell = Cell::new(algorithm);
-        let fill = cell.algorithm.shown(quota).unit.as_ns();
-        let mut passed: Vec<(u64, u128)> = Vec::new();
+        let mut passed: Vec<(u64, u64, u64)> = Vec::new();
         for (gap, cost, moves) in arrivals {
             moves.into_iter().for_each(|limit| set(&adaptive, limit));
             cell.wait(Span::from_ns(gap));
-            if cost > 0 && cell.step(cost).admits() {
+            let cost = if cell.step(cost).admits() { cost } else { 0 };
+            passed.push((cell.now.as_ns(), adaptive.limit(), cost));
+        }
+        let unit = u128::from(quota.unit.as_ns());
+        for first in 0..passed.len() {
+            let (mut sum, mut highest) = (0, 0);
+            for (at, limit, cost) in &passed[first..] {
+                (sum, highest) = (sum + u128::from(*cost) * unit, highest.max(*limit));
+                let burst = u128::from(burst_at(highest, quota, burst)) * unit;
+                prop_assert!(sum <= burst + u128::from(at - passed[first].0) * u128::from(highest));
+            }
+        }
+    }
+
+    /// With `warm_up`, each unit takes at least `unit / limit` of the time in which the bucket
+    /// fills, with the limit at its arrival, whatever is refunded at which limit. A move gives
+    /// away less than a nanosecond. Waits are exact while the limit stays.
+    #[test]
+    fn a_rule_that_warms_up_is_bounded_by_the_limits_at_arrival(
+        (quota, burst, limits, arrivals) in case(), refunds in prop::collection::vec(any::<bool>(), 60),
+    ) {
+        let burst = burst.unwrap_or(quota.rpu).max(3);
+        let keys = format!(r#"{{"burst": {burst}, "warm_up": "30s"}}"#);
+        let (algorithm, adaptive) = adapting("TB", &keys, quota, limits, 1);
+        let mut cell = Cell::new(algorithm);
+        let fill = cell.algorithm.shown(quota).unit;
+        let (mut passed, mut last): (Vec<(u64, u128)>, _) = (Vec::new(), None);
+        for ((gap, cost, moves), is_refunded) in arrivals.into_iter().zip(refunds) {
+            moves.into_iter().for_each(|limit| set(&adaptive, limit));
+            prop_assert_eq!(cell.algorithm.shown(quota).unit, fill);
+            if let Some(charge) = last.take().filter(|_| is_refunded) {
+                let before = cell.step(0).remaining;
+                cell.algorithm.refund(&mut cell.bytes, cell.now, charge);
+                passed.pop_if(|_| charge.cost > 0 && cell.step(0).remaining > before);
+            }
+            cell.wait(Span::from_ns(gap));
+            let rest = cell.step(0).remaining;
+            let verdict = cell.step(cost);
+            prop_assert_eq!(verdict.admits(), cost <= rest);
+            if let Admission::Refuse { retry_after: Some(wait) } = verdict.admission {
+                let (bytes, now) = (cell.bytes.clone(), cell.now);
+                cell.now = now.after(Span::from_ns(wait.as_ns() - 1));
+                prop_assert!(!cell.step(cost).admits());
+                (cell.bytes, cell.now) = (bytes.clone(), now.after(wait));
+                prop_assert!(cell.step(cost).admits());
+                (cell.bytes, cell.now) = (bytes, now);
+            }
+            if verdict.charge.cost > 0 {
                 let took = u128::from(cost) * u128::from(quota.unit.as_ns()) / u128::from(adaptive.limit());
                 passed.push((cell.now.as_ns(), took));
+                last = Some(verdict.charge);
             }
         }
         for first in 0..passed.len() {
             let mut sum = 0;
-            for (at, took) in &passed[first..] {
+            for (moves, (at, took)) in (1..).zip(&passed[first..]) {
                 sum += took;
-                prop_assert!(sum <= u128::from(at - passed[first].0) + u128::from(fill) + 1);
+                prop_assert!(sum <= u128::from(at - passed[first].0) + u128::from(fill.as_ns()) + moves);
             }
         }
+        cell.wait(fill);
+        prop_assert!(cell.step(1).admits());
     }
 
     /// The refund of a charge leaves the cell as it was, wherever the limit is by then.
@@ -225,15 +223,15 @@ fn a_limit_that_moves_gives_nothing_away_and_takes_nothing() {
     let (algorithm, adaptive) = adapting("TB", "{}", SECOND, limits, 1);
     let mut cell = Cell::new(algorithm);
     assert_eq!(cell.drain(), 200);
-    for limit in [20, 400] {
-        set(&adaptive, limit);
-        assert_eq!(cell.step(0).remaining, 0, "at {limit}");
-    }
+    set(&adaptive, 20);
+    let wait = Admission::Refuse { retry_after: Some(Span::from_ms(905)) };
+    assert_eq!(cell.step(1).admission, wait, "200 are missing, and at most 19 may be");
+    set(&adaptive, 400);
+    assert_eq!(cell.drain(), 200, "exactly the difference");
     // Each limit comes in a second.
     for limit in [20, 400, 37, 399] {
         set(&adaptive, limit);
-        // The nanosecond is for the parts by which prices are rounded up.
-        cell.wait(Span::from_ns(1_000_000_001));
+        cell.wait(Span::from_secs(1));
         assert_eq!(cell.algorithm.shown(SECOND).rpu, limit);
         // One by one.
         assert_eq!((0..1_000).filter(|_| cell.step(1).admits()).count() as u64, limit);

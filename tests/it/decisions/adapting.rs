@@ -108,7 +108,7 @@ fn a_rate_follows_the_traffic_of_the_last_interval() {
     );
 }
 
-/// The bucket keeps what it lacks when the limit moves.
+/// The bucket keeps the tokens that it lacks when the limit moves: here 10 after 10 s.
 #[test]
 fn what_was_taken_stays_taken_when_the_limit_moves() {
     check(
@@ -118,8 +118,9 @@ fn what_was_taken_stays_taken_when_the_limit_moves() {
         ),
         "0ms    20x GET / -> pass
          1s     20x settle status=503 latency=1ms
-         10s     5x GET / -> pass
-         10s        GET / -> refuse backend retry=2s",
+         10s        GET / -> refuse backend retry=1s
+         15s     5x GET / -> pass
+         15s        GET / -> refuse backend retry=2s",
     );
 }
 
@@ -157,7 +158,7 @@ fn equal_rules_adapt_apart() {
         &format!(r#"{{"url": "/", "rules": [{{"name": "one", {keys}}}, {{"name": "two", {keys}}}]}}"#),
         "0ms    20x GET / -> pass
          500ms      GET / -> pass
-         1s         GET / -> pass one=38 two=38",
+         1s         GET / -> pass one=40 two=40",
     );
 }
 

@@ -155,6 +155,24 @@ fn a_request_of_a_plan_that_counts_apart_migrates_the_rule() {
     }
 }
 
+/// An adaptive limit is a quota like any other, whatever its numbers.
+#[test]
+fn another_adaptive_limit_keeps_what_was_used() {
+    let host = Simulated::new(Rules::Lenient);
+    for kind in [r#", "unit": "hour""#, r#", "algo": "C""#] {
+        let rules = |rpu, adapt: &str| limit(&[rule(rpu, &format!("{kind}{adapt}"))]);
+        let adapt = |max: u32| format!(r#", "adapt": {{"signal": "errors", "target": "5%", "max": {max}}}"#);
+        let old = Gateway::new(&rules(9, &adapt(20)), store(&host));
+        assert_eq!((left(&old, 0), left(&old, 0)), (vec![8], vec![7]), "{kind}");
+        let new = next(&host, &old, &rules(9, &adapt(30)), 0);
+        assert_eq!(left(&new, 0), [6], "{kind}");
+        let raised = next(&host, &new, &rules(12, &adapt(30)), 0);
+        assert_eq!(left(&raised, 0), [8], "{kind}");
+        let fixed = next(&host, &raised, &rules(12, ""), 0);
+        assert_eq!(left(&fixed, 0), [7], "{kind}");
+    }
+}
+
 #[test]
 fn an_unchanged_override_keeps_its_count() {
     let host = Simulated::new(Rules::Lenient);

@@ -7,8 +7,8 @@
 //!               └─ expire unless they were returned before
 //! ```
 //!
-//! **Another quota** with the same `max_hold`, and a limit that moves, count the same permits: if
-//! the limit falls, permits in use stay valid.
+//! **Another quota** with the same `max_hold` counts the same permits: if a limit falls, permits in
+//! use stay valid.
 //!
 //! **Clocks.** If the clock steps back, permits keep their age. They return when their streams end.
 //!
@@ -18,6 +18,7 @@
 //! **Bound.** `rpu` at any instant, of requests that last at most `max_hold`. Longer requests stop
 //! counting between `max_hold` and 9/8 of it.
 
+use super::adaptive::Adapting;
 use super::bytes::{u64_at, write};
 use super::ring::Ring;
 use super::{Algorithm, AlgorithmKind, Charge, EvictionRank, Parameters, Quota, Verdict, sliding_window};
@@ -42,13 +43,11 @@ const PARTS: u64 = 8;
 /// little-endian `u64`.
 const COPIED: usize = 8;
 
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 struct Concurrency {
-    /// The configured number of permits.
+    /// The number of permits.
     rpu: u64,
     ring: Ring,
-    /// Set if the number of permits is adaptive. If the number falls, permits in use stay valid.
-    adaptive: Option<Arc<Adaptive>>,
 }
 
 fn compile(fields: &mut Fields, quota: Quota) -> Option<Box<dyn Algorithm>> {
@@ -57,15 +56,10 @@ fn compile(fields: &mut Fields, quota: Quota) -> Option<Box<dyn Algorithm>> {
         None => Span::from_secs(60),
     };
     let ring = Ring { span_ns: max_hold.as_ns(), per: PARTS, len: PARTS.saturating_add(1) };
-    Some(Box::new(Concurrency { rpu: quota.rpu, ring, adaptive: None }))
+    Some(Box::new(Concurrency { rpu: quota.rpu, ring }))
 }
 
 impl Concurrency {
-    /// The number of permits now.
-    fn limit(&self) -> u64 {
-        self.adaptive.as_ref().map_or(self.rpu, |adaptive| adaptive.limit())
-    }
-
     fn permits<'c>(&self, cell: &'c mut [u8]) -> &'c mut [u8] {
         match cell.len() >= self.ring.size() {
             true => cell.get_mut(..self.ring.size()).unwrap_or_default(),
@@ -76,9 +70,7 @@ impl Concurrency {
 
 impl Algorithm for Concurrency {
     fn meaning(&self) -> String {
-        let adapted = self.adaptive.as_ref().map(|adaptive| adaptive.controller().meaning());
-        let adapted = adapted.map_or(String::new(), |adapted| format!(", {adapted}"));
-        format!("C {} for {} ns{adapted}", self.rpu, self.ring.span_ns)
+        format!("C {} for {} ns", self.rpu, self.ring.span_ns)
     }
 
     fn form(&self) -> String {
@@ -86,10 +78,7 @@ impl Algorithm for Concurrency {
     }
 
     fn shown(&self, quota: Quota) -> Quota {
-        match self.adaptive {
-            Some(_) => Quota { rpu: self.limit(), ..quota },
-            None => quota,
-        }
+        Quota { rpu: self.rpu, ..quota }
     }
 
     fn size(&self) -> usize {
@@ -101,7 +90,7 @@ impl Algorithm for Concurrency {
     }
 
     fn step(&self, cell: &mut [u8], now: Time, cost: u64) -> Verdict {
-        sliding_window::step(self.ring, self.limit(), self.permits(cell), now, cost)
+        sliding_window::step(self.ring, self.rpu, self.permits(cell), now, cost)
     }
 
     fn refund(&self, cell: &mut [u8], now: Time, charge: Charge) {
@@ -117,20 +106,17 @@ impl Algorithm for Concurrency {
     }
 
     fn parameters(&self) -> Parameters {
-        match self.adaptive {
-            Some(_) => Parameters::adaptive(),
-            None => Parameters::concurrency(self.rpu, Span::from_ns(self.ring.span_ns)),
-        }
+        Parameters::concurrency(self.rpu, Span::from_ns(self.ring.span_ns))
     }
 
     fn eviction_rank(&self, cell: &[u8], now: Time) -> EvictionRank {
         let permits = cell.get(..self.ring.size()).unwrap_or(cell);
-        sliding_window::eviction_rank(self.ring, self.limit(), permits, now)
+        sliding_window::eviction_rank(self.ring, self.rpu, permits, now)
     }
 
     fn adapting(&self, _: Quota, _: u64, adaptive: &Arc<Adaptive>) -> Option<Box<dyn Algorithm>> {
-        let adaptive = Some(Arc::clone(adaptive));
-        Some(Box::new(Concurrency { rpu: self.rpu, ring: self.ring, adaptive }))
+        let ring = self.ring;
+        Some(Adapting::boxed(adaptive, move |rpu| Concurrency { rpu, ring }))
     }
 
     fn copied(&self, cell: &mut [u8], now: Time) {
@@ -139,9 +125,5 @@ impl Algorithm for Concurrency {
 
     fn copied_at(&self, cell: &[u8]) -> Option<Time> {
         Some(Time::from_ns(u64_at(cell, self.ring.size())))
-    }
-
-    fn as_adaptive(&self) -> Option<&Arc<Adaptive>> {
-        self.adaptive.as_ref()
     }
 }

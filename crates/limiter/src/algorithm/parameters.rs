@@ -17,7 +17,7 @@ pub struct Parameters {
     pub numbers: [u64; 6],
 }
 
-/// The parameters of a [`Penalty`](super::Penalty).
+/// The parameters of a [`Penalty`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PenaltyParameters {
     /// The number of refusals that begin the penalty; 0 if refusals do not count.

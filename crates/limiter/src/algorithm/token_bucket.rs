@@ -46,7 +46,7 @@
 //! give away the difference between two workers' clocks at each request. Larger debt is clamped.
 //! Debt is also clamped if the next token would take longer than the unit.
 
-use super::adaptive::PartBucket;
+use super::adaptive::Adapting;
 use super::bytes::{add_one, u32_at, u64_at, whole, write};
 use super::rate::{Amount, Exact, Rate};
 use super::values::COLD_FACTOR;
@@ -114,8 +114,7 @@ const RESERVED: usize = 28;
 const NUMBERS: usize = 32;
 
 /// The numbers of a quota in a cell, little-endian: `rpu`, `unit` in ms, `burst`, and the units to
-/// borrow or, with the highest bit set, `max_wait` in ms; `u32` each. All are zero in a new cell,
-/// and in a cell that is only ever counted by one quota.
+/// borrow or, with the highest bit set, `max_wait` in ms; `u32` each. All are zero in a new cell.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Numbers([u8; 16]);
 
@@ -176,8 +175,8 @@ impl Numbers {
             && borrow <= Quota::MAX_RPU
             && years(quota, u64::from(burst).saturating_add(borrow)) <= LONGEST_FILL_YEARS;
         is_allowed.then(|| {
-            let bucket = TokenBucket::new(Rate::of(quota), quota.unit, burst.into(), start, max_wait);
-            TokenBucket { numbers: self, ..bucket.borrowing(borrow) }
+            let bucket = TokenBucket::new(quota, burst.into(), start, max_wait).borrowing(borrow);
+            TokenBucket { numbers: self, ..bucket }
         })
     }
 }
@@ -231,20 +230,17 @@ impl TokenBucket {
         }
         match warm_up {
             Some(node) => WarmUp::compile(node, quota, burst, start == Start::Empty, max_wait),
-            None => {
-                let bucket = TokenBucket::new(Rate::of(quota), quota.unit, burst, start, max_wait);
-                Some(Box::new(TokenBucket { numbers: Numbers::of(quota, burst, max_wait), ..bucket }))
-            }
+            None => Some(Box::new(TokenBucket::new(quota, burst, start, max_wait))),
         }
     }
 
-    /// A bucket that no other quota counts in.
-    fn new(rate: Rate, unit: Span, burst: u64, start: Start, max_wait: Span) -> TokenBucket {
+    fn new(quota: Quota, burst: u64, start: Start, max_wait: Span) -> TokenBucket {
+        let (rate, unit) = (Rate::of(quota), Exact::whole(quota.unit.as_ns()));
         // With this slack, the next token comes within one unit even from the deepest debt.
-        let slack = rate.sub(Exact::whole(unit.as_ns()), rate.span_of(1)).min(Exact::whole(MAX_SKEW.as_ns()));
+        let slack = rate.sub(unit, rate.span_of(1)).min(Exact::whole(MAX_SKEW.as_ns()));
         let fill = rate.span_of(burst);
         let reach = rate.add(fill, Exact::whole(max_wait.as_ns()));
-        let (capacity, numbers) = (rate.tokens_in(reach), Numbers::default());
+        let (capacity, numbers) = (rate.tokens_in(reach), Numbers::of(quota, burst, max_wait));
         TokenBucket { rate, burst, fill, reach, capacity, slack, borrow: 0, start, numbers }
     }
 
@@ -333,6 +329,8 @@ impl TokenBucket {
         // More debt than takes a century is not kept.
         let both = both.bucket(self.start).or(rate.bucket(self.start)).unwrap_or(*self);
         both.take_over(other, cell, now);
+        // Debt of two clocks' difference may be larger than this rate allows.
+        both.prepare_own(cell, now);
         true
     }
 
@@ -592,10 +590,9 @@ impl Algorithm for TokenBucket {
 
     /// Any two buckets that begin alike: the cell carries its quota.
     fn form(&self) -> String {
-        match (self.start, self.numbers == Numbers::default()) {
-            (Start::Full, false) => "TB from full".into(),
-            (Start::Empty, false) => "TB from empty".into(),
-            (_, true) => self.meaning(),
+        match self.start {
+            Start::Full => "TB from full".into(),
+            Start::Empty => "TB from empty".into(),
         }
     }
 
@@ -682,15 +679,17 @@ impl Algorithm for TokenBucket {
     }
 
     /// The turn of a request that waits was computed with the limit at its arrival. So a bucket in
-    /// which requests wait cannot adapt.
+    /// which requests wait cannot adapt. `burst` moves in proportion to the limit, and suffices for
+    /// one request.
     fn adapting(&self, quota: Quota, least: u64, adaptive: &Arc<Adaptive>) -> Option<Box<dyn Algorithm>> {
+        let TokenBucket { burst, start, .. } = *self;
         let is_adaptable = self.reach == self.fill && self.borrow == 0;
-        is_adaptable.then(|| {
-            let parts = PartBucket::new(quota, self.burst, least, adaptive);
-            let PartBucket { rate, burst, .. } = parts;
-            let bucket = TokenBucket::new(rate, quota.unit, burst, self.start, Span::ZERO);
-            parts.around(bucket, adaptive)
-        })
+        let at = move |limit: u64| {
+            let burst = u128::from(burst).saturating_mul(limit.into()).checked_div(quota.rpu.into());
+            let burst = u64::try_from(burst.unwrap_or(0)).unwrap_or(u64::MAX).clamp(1, Quota::MAX_RPU);
+            TokenBucket::new(Quota { rpu: limit, ..quota }, burst.max(least), start, Span::ZERO)
+        };
+        is_adaptable.then(|| Adapting::boxed(adaptive, at))
     }
 }
 

@@ -93,15 +93,10 @@ pub trait Algorithm: Send + Sync {
         None
     }
 
-    /// The same algorithm with an adaptive limit in place of `quota.rpu`. `least` is the least
-    /// that a request costs. `None` if the algorithm cannot adapt.
+    /// The same algorithm with an adaptive limit in place of `quota.rpu`, at which the limit is now.
+    /// `least` is the least that a request costs. `None` if the algorithm cannot adapt.
     fn adapting(&self, _quota: Quota, _least: u64, _adaptive: &Arc<Adaptive>) -> Option<Box<dyn Algorithm>> {
         None
-    }
-
-    /// The units of cost that a charge of now took.
-    fn units(&self, charge: Charge) -> u64 {
-        charge.cost
     }
 
     /// Whether a charge ends with the request, as a permit does.

@@ -40,9 +40,15 @@
 //! token for each unit, and the rule is colder by these units. Until the refund, the request
 //! counted as traffic: other requests may have paid less, within the bound of any span.
 //!
+//! **A limit that moves** leaves the cell as it is: the bucket fills in the same time at every limit,
+//! so the part that is missing stays missing. Each unit takes at least `unit / limit`, with the limit
+//! at its arrival, so in any span `t` at most `(t + fill) · limit / unit` units pass under the highest
+//! limit within the span, plus what comes in a nanosecond for each move. A charge from before a move
+//! is refunded nothing.
+//!
 //! **Clocks.** As for `TB`. A clamped cell is empty and cold.
 
-use super::adaptive::PartBucket;
+use super::adaptive::Adapting;
 use super::bytes::{add_one, u32_at, u64_at, write};
 use super::rate::{Exact, Rate};
 use super::values::COLD_FACTOR;
@@ -56,9 +62,11 @@ use std::sync::Arc;
 /// The shortest and the longest `warm_up`.
 const SPANS: RangeInclusive<Span> = Span::from_secs(1)..=Span::from_secs(86_400);
 
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 pub(super) struct WarmUp {
     rate: Rate,
+    /// Distinguishes charges under different limits.
+    mark: u32,
     burst: u64,
     /// How long an empty bucket takes to fill while nothing passes.
     fill: Exact,
@@ -110,15 +118,23 @@ impl WarmUp {
             node.fail("a request of a cold rule takes 3 tokens: `burst` has to be at least 3");
             return None;
         }
-        Some(Box::new(WarmUp::new(Rate::of(quota), quota.unit, burst, starts_empty, warm_up)))
+        Some(Box::new(WarmUp::new(quota, burst, starts_empty, warm_up)))
     }
 
     /// `burst` is at least [`COLD_FACTOR`], so that a full bucket always admits a request.
-    fn new(rate: Rate, unit: Span, burst: u64, starts_empty: bool, warm_up: Span) -> WarmUp {
-        let slack = rate.sub(Exact::whole(unit.as_ns()), rate.span_of(1)).min(Exact::whole(MAX_SKEW.as_ns()));
+    fn new(quota: Quota, burst: u64, starts_empty: bool, warm_up: Span) -> WarmUp {
+        let (rate, unit) = (Rate::of(quota), Exact::whole(quota.unit.as_ns()));
+        let slack = rate.sub(unit, rate.span_of(1)).min(Exact::whole(MAX_SKEW.as_ns()));
         let (ns, half) = (warm_up.as_ns(), warm_up.as_ns().checked_div(2).unwrap_or(0));
         let (warm_up, half) = (Exact::whole(ns), Exact::whole(half));
-        WarmUp { rate, burst, fill: rate.span_of(burst), slack, starts_empty, warm_up, half }
+        // The limit is in the high bits, because clamps are few.
+        let mark = u32::try_from(quota.rpu).unwrap_or(u32::MAX).rotate_left(16);
+        WarmUp { rate, mark, burst, fill: rate.span_of(burst), slack, starts_empty, warm_up, half }
+    }
+
+    /// The second stamp of a charge: the clamps, and the limit.
+    fn second_stamp(&self, cell: &[u8]) -> u32 {
+        u32_at(cell, CLAMPS).wrapping_add(self.mark)
     }
 
     /// Foreign bytes may hold any fraction, so it is limited.
@@ -271,7 +287,7 @@ impl Algorithm for WarmUp {
                 cost: if charged { cost } else { 0 },
                 at: now,
                 booked_at: Time::from_ns(before.full_at.ns),
-                stamp: (u32_at(cell, REFUNDS), u32_at(cell, CLAMPS)),
+                stamp: (u32_at(cell, REFUNDS), self.second_stamp(cell)),
             },
         }
     }
@@ -280,8 +296,8 @@ impl Algorithm for WarmUp {
     /// the charge. See the module for what is restored.
     fn refund(&self, cell: &mut [u8], now: Time, charge: Charge) {
         self.prepare(cell, now);
-        let (refunds, clamps) = charge.stamp;
-        if charge.cost == 0 || clamps != u32_at(cell, CLAMPS) {
+        let (refunds, second) = charge.stamp;
+        if charge.cost == 0 || second != self.second_stamp(cell) {
             return;
         }
         let (rate, none_refunded) = (self.rate, refunds == u32_at(cell, REFUNDS));
@@ -305,12 +321,18 @@ impl Algorithm for WarmUp {
         Parameters::warm_up(rate, burst, Span::from_ns(warm_up.ns), starts_empty, slack)
     }
 
+    /// The bucket fills in the same time at every limit, so the cell means the same, but for a part
+    /// of a nanosecond. Even at the lowest limit a cold rule admits a request.
     fn adapting(&self, quota: Quota, least: u64, adaptive: &Arc<Adaptive>) -> Option<Box<dyn Algorithm>> {
-        let least = least.max(1).saturating_mul(COLD_FACTOR);
-        let parts = PartBucket::new(quota, self.burst, least, adaptive);
-        let warm_up = Span::from_ns(self.warm_up.ns);
-        let bucket = WarmUp::new(parts.rate, quota.unit, parts.burst, self.starts_empty, warm_up);
-        Some(parts.around(bucket, adaptive))
+        let WarmUp { starts_empty, warm_up, .. } = *self;
+        let rule = move |rpu| WarmUp::new(Quota { rpu, ..quota }, 0, starts_empty, Span::from_ns(warm_up.ns));
+        let (lowest, _) = adaptive.controller().range();
+        let longest = rule(lowest).rate.span_of(least.max(1).saturating_mul(COLD_FACTOR));
+        let fill = Exact::whole(self.fill.max(longest).ceil());
+        Some(Adapting::boxed(adaptive, move |limit| {
+            let rule = rule(limit);
+            WarmUp { fill, burst: rule.rate.tokens_in(fill), ..rule }
+        }))
     }
 
     fn eviction_rank(&self, cell: &[u8], now: Time) -> EvictionRank {

@@ -8,7 +8,6 @@
 //! ```
 
 use crate::adapt::{Adaptive, Local, Shared};
-use crate::algorithm::Charge;
 use crate::cells::Events;
 use crate::cells::store::{Fault, Store, Swap};
 use crate::check::{Decision, Outcome, RuleReport, RuleResult};
@@ -218,15 +217,10 @@ impl Counted {
         // Responses are compared with requests; traffic is measured in the units of the limit.
         let units = match follows_responses {
             true => 1,
-            false => report.verdict.map_or(0, |verdict| self.units(verdict.charge)),
+            false => report.verdict.map_or(0, |verdict| verdict.charge.cost),
         };
         self.local.admitted(in_flight, units);
         follows_responses
-    }
-
-    /// The units of cost that the rule charged.
-    fn units(&self, charge: Charge) -> u64 {
-        self.rule.primary.default.algorithm.units(charge)
     }
 
     /// Merges the counts, and takes the step if an interval has ended. `None` if another worker was
