@@ -11,6 +11,11 @@ pub(super) fn u32_at(cell: &[u8], at: usize) -> u32 {
     cell.get(at..).and_then(|rest| rest.first_chunk()).map_or(0, |bytes| u32::from_le_bytes(*bytes))
 }
 
+/// Reads the `u128` at offset `at`.
+pub(super) fn u128_at(cell: &[u8], at: usize) -> u128 {
+    cell.get(at..).and_then(|rest| rest.first_chunk()).map_or(0, |bytes| u128::from_le_bytes(*bytes))
+}
+
 /// Writes `bytes` at offset `at`.
 pub(super) fn write<const N: usize>(cell: &mut [u8], at: usize, bytes: [u8; N]) {
     if let Some(to) = cell.get_mut(at..).and_then(<[u8]>::first_chunk_mut) {

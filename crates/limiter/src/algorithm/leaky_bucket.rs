@@ -28,7 +28,7 @@
 //! refused for as long. If the clock steps back further, the next turn is clamped to the latest
 //! possible one.
 
-use super::bytes::{add_one, u32_at, u64_at, write};
+use super::bytes::{add_one, u32_at, u64_at, u128_at, write};
 use super::rate::{Exact, Rate};
 use super::{
     Admission, Algorithm, AlgorithmKind, Charge, EvictionRank, MAX_SKEW, Parameters, Quota, Verdict, bits,
@@ -78,11 +78,11 @@ struct LeakyBucket {
     numbers: Numbers,
 }
 
-/// The numbers of a quota in a cell, little-endian: `rpu` `u32`, `unit` in ms `u32`, and the
-/// longest distance of a turn in ns `u64`, rounded up. The highest bit is set if the next turn does
-/// not follow the last one, because that was refunded.
+/// The numbers of a quota in a cell, from the lowest bit: `rpu` in 32 bits, `unit` in ms in 32 bits,
+/// and the longest distance of a turn in ns in 64 bits, rounded up. The highest bit is set if the
+/// next turn does not follow the last one, because that was refunded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Numbers([u8; 16]);
+struct Numbers(u128);
 
 const IS_BEHIND_REFUND: u128 = 1 << 127;
 
@@ -90,21 +90,20 @@ impl Numbers {
     fn of(quota: Quota, longest: Exact) -> Numbers {
         let number = |number: u64| u128::from(u32::try_from(number).unwrap_or(u32::MAX));
         let unit_ms = quota.unit.as_ns().checked_div(1_000_000).unwrap_or(0);
-        let all = number(quota.rpu) | number(unit_ms) << 32 | u128::from(longest.ceil()) << 64;
-        Numbers(all.to_le_bytes())
+        Numbers(number(quota.rpu) | number(unit_ms) << 32 | u128::from(longest.ceil()) << 64)
     }
 
     fn behind_refund(self) -> Numbers {
-        Numbers((u128::from_le_bytes(self.0) | IS_BEHIND_REFUND).to_le_bytes())
+        Numbers(self.0 | IS_BEHIND_REFUND)
     }
 
     fn is_behind_refund(self) -> bool {
-        u128::from_le_bytes(self.0) & IS_BEHIND_REFUND > 0
+        self.0 & IS_BEHIND_REFUND > 0
     }
 
     /// The bucket with these numbers. `None` if no configuration has them.
     fn bucket(self) -> Option<LeakyBucket> {
-        let all = u128::from_le_bytes(self.0) & !IS_BEHIND_REFUND;
+        let all = self.0 & !IS_BEHIND_REFUND;
         let [rpu, unit_ms] = [all, all >> 32].map(|number| (number & u128::from(u32::MAX)) as u64);
         let (quota, longest) = (Quota { rpu, unit: Span::from_ms(unit_ms) }, (all >> 64) as u64);
         let is_allowed = (1..=Quota::MAX_RPU).contains(&rpu)
@@ -161,12 +160,12 @@ impl LeakyBucket {
     fn store(&self, cell: &mut [u8], next: Exact) {
         write(cell, 0, next.ns.to_le_bytes());
         write(cell, FRACTION, next.fraction.to_le_bytes());
-        write(cell, NUMBERS, self.numbers.0);
+        write(cell, NUMBERS, self.numbers.0.to_le_bytes());
     }
 
     /// The bucket with the quota that the cell carries, if this is another one.
     fn other(&self, cell: &[u8]) -> Option<LeakyBucket> {
-        let numbers = Numbers(*cell.get(NUMBERS..)?.first_chunk()?);
+        let numbers = Numbers(u128_at(cell, NUMBERS));
         if [self.numbers, self.numbers.behind_refund()].contains(&numbers) { None } else { numbers.bucket() }
     }
 
@@ -214,7 +213,7 @@ impl LeakyBucket {
         let is_too_far_ahead = self.next(cell) > latest_next;
         if is_too_far_ahead {
             self.store(cell, latest_next);
-            write(cell, NUMBERS, self.numbers.behind_refund().0);
+            write(cell, NUMBERS, self.numbers.behind_refund().0.to_le_bytes());
             refunded_turns(cell).fill(0);
             add_one(cell, CLAMPS);
         }
@@ -296,7 +295,7 @@ impl LeakyBucket {
         bits::shift_down(row, refunded_before);
         let turns = freed.saturating_add(refunded_before);
         self.store(cell, rate.sub(next, rate.span_of(turns)));
-        write(cell, NUMBERS, self.numbers.behind_refund().0);
+        write(cell, NUMBERS, self.numbers.behind_refund().0.to_le_bytes());
     }
 }
 

@@ -47,7 +47,7 @@
 //! Debt is also clamped if the next token would take longer than the unit.
 
 use super::adaptive::Adapting;
-use super::bytes::{add_one, u32_at, u64_at, whole, write};
+use super::bytes::{add_one, u32_at, u64_at, u128_at, whole, write};
 use super::rate::{Amount, Exact, Rate};
 use super::values::COLD_FACTOR;
 use super::warm_up::WarmUp;
@@ -113,10 +113,10 @@ const LATEST: usize = 20;
 const RESERVED: usize = 28;
 const NUMBERS: usize = 32;
 
-/// The numbers of a quota in a cell, little-endian: `rpu`, `unit` in ms, `burst`, and the units to
-/// borrow or, with the highest bit set, `max_wait` in ms; `u32` each. All are zero in a new cell.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Numbers([u8; 16]);
+/// The numbers of a quota in a cell, 32 bits each, from the lowest: `rpu`, `unit` in ms, `burst`, and
+/// the units to borrow or, with the highest bit set, `max_wait` in ms. All are zero in a new cell.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Numbers(u128);
 
 /// Marks a wait in [`Numbers`]. It is above the most units to borrow.
 const IS_WAIT: u32 = 1 << 31;
@@ -124,8 +124,7 @@ const IS_WAIT: u32 = 1 << 31;
 impl Numbers {
     fn new([rpu, unit_ms, burst, more]: [u32; 4]) -> Numbers {
         Numbers(
-            (u128::from(rpu) | u128::from(unit_ms) << 32 | u128::from(burst) << 64 | u128::from(more) << 96)
-                .to_le_bytes(),
+            u128::from(rpu) | u128::from(unit_ms) << 32 | u128::from(burst) << 64 | u128::from(more) << 96,
         )
     }
 
@@ -136,8 +135,7 @@ impl Numbers {
     }
 
     fn all(self) -> [u32; 4] {
-        let all = u128::from_le_bytes(self.0);
-        [all, all >> 32, all >> 64, all >> 96].map(|number| (number & u128::from(u32::MAX)) as u32)
+        [0, 32, 64, 96].map(|bits| (self.0 >> bits & u128::from(u32::MAX)) as u32)
     }
 
     fn borrowing(self, borrow: u64) -> Numbers {
@@ -261,18 +259,19 @@ impl TokenBucket {
     fn store(&self, cell: &mut [u8], full_at: Exact) {
         write(cell, 0, full_at.ns.to_le_bytes());
         write(cell, FRACTION, full_at.fraction.to_le_bytes());
-        write(cell, NUMBERS, self.numbers.0);
+        write(cell, NUMBERS, self.numbers.0.to_le_bytes());
     }
 
     /// Whether the cell carries the same quota, or is new.
     fn is_own(&self, cell: &[u8; SIZE]) -> bool {
-        cell.last_chunk() == Some(&self.numbers.0) || cell.last_chunk() == Some(&Numbers::default().0)
+        let numbers = u128_at(cell, NUMBERS);
+        numbers == self.numbers.0 || numbers == 0
     }
 
     /// The bucket with the quota that the cell carries, if this is another one.
     #[inline(never)]
     fn other(&self, cell: &[u8]) -> Option<TokenBucket> {
-        let numbers = Numbers(*cell.get(NUMBERS..)?.first_chunk()?);
+        let numbers = Numbers(u128_at(cell, NUMBERS));
         if numbers == self.numbers { None } else { numbers.bucket(self.start) }
     }
 

@@ -197,10 +197,12 @@ impl<'a> ActorRules<'a> {
         };
         let of_plans = self.own.iter().flat_map(|rule| {
             let counters = rule.counters(self.group.role);
-            let plans = if counters.find(self.key).is_default() { counters.plans() } else { &[] };
-            plans.iter().map(move |plan| (&**rule, plan))
+            let plans = counters.plans();
+            let is_overridden = !plans.is_empty() && !counters.find(self.key).is_default();
+            (if is_overridden { &[] } else { plans }).iter().map(move |plan| (&**rule, plan))
         });
-        self.counters().chain(of_plans).map(rank).max().unwrap_or(EvictionRank::Nothing)
+        let rank = |most: EvictionRank, counter| most.max(rank(counter));
+        of_plans.fold(self.counters().fold(EvictionRank::Nothing, rank), rank)
     }
 
     /// Refunds one charge of each rule. A charge of cost 0 changes nothing.
