@@ -128,7 +128,7 @@ fn another_secret_takes_effect_without_an_update_of_the_listener() {
     let (store, file) = (Store::start(), SecretFile::with(&[secret("diana", SECRET)]));
     let mut config = store.config(file.source("diana"), Vec::new());
     let rule =
-        shared_rule("/", "of-route", &json!({"algo": "W", "rpu": QUOTA, "unit": "7d", "on_error": "deny"}));
+        shared_rule("/", "quota", &json!({"algo": "W", "rpu": QUOTA, "unit": "7d", "on_error": "deny"}));
     config.routes = vec![json!({
         "match": {"prefix": "/route"},
         "route": {"cluster": "upstream"},
