@@ -25,7 +25,7 @@ use criterion::{Criterion, criterion_group, criterion_main};
 use diana_base::time::{Span, Time};
 use diana_document::{Errors, Node, parse};
 use diana_limiter::algorithm::{Algorithm, AlgorithmKind, KINDS, Quota};
-use diana_limiter::cells::store::{Portable, Rules, Simulated, Swap};
+use diana_limiter::cells::store::{CasSemantics, SharedDataStore, Simulated, Swap};
 use diana_limiter::cells::table::{Dated, Hasher, Table, shared_seed};
 use diana_limiter::check::Outcome;
 use diana_limiter::request::{Part, Values};
@@ -112,8 +112,8 @@ fn keyed(criterion: &mut Criterion) {
     let names = names();
     for kind in KINDS {
         let algorithm = compile(kind);
-        let table = Table::new("keyed", &algorithm.meaning(), algorithm.size(), ACTORS as u64);
-        let store = Portable::probe(Simulated::new(Rules::Lenient)).expect("a store");
+        let table = Table::new("keyed", &algorithm.canonical_form(), algorithm.size(), ACTORS as u64);
+        let store = SharedDataStore::probe(Simulated::new(CasSemantics::Lenient)).expect("a store");
         let hasher = Hasher::new(b"a seed of a test");
         let mut names = names.iter().cycle();
         group.bench_function(kind.short, |bencher| {
@@ -149,8 +149,8 @@ fn decision(criterion: &mut Criterion) {
             rpu(kind),
         );
         let policy = diana_config::compile(json.as_bytes()).expect("a configuration").policy;
-        let host = Simulated::new(Rules::Lenient);
-        let store = Portable::probe(&host).expect("a store");
+        let host = Simulated::new(CasSemantics::Lenient);
+        let store = SharedDataStore::probe(&host).expect("a store");
         let fresh = Dated { since: Time::from_ns(1), seed: *b"a seed of a test" };
         let seed = shared_seed(&store, fresh).expect("a seed").seed;
         let mut worker = Worker::new(&policy, &seed);

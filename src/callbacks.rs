@@ -2,7 +2,7 @@
 //! its host does not need (`gateway/src/filter.rs`) and changes the letter behind the mark to say
 //! so.
 
-use diana_filter::Callbacks;
+use diana_filter::Exports;
 
 /// The bytes in front of the letter, by which a build finds it.
 const MARK: [u8; 20] = *b"\0diana's callbacks: ";
@@ -18,12 +18,12 @@ struct Kept {
 static KEPT: Kept = Kept { mark: MARK, letter: b'a' };
 
 /// The callbacks that this module exports.
-pub fn exported() -> Callbacks {
+pub fn exported() -> Exports {
     // SAFETY: the pointer is to a static byte. The read is volatile because a build changes the
     // byte after the compiler has run.
     match unsafe { std::ptr::read_volatile(&raw const KEPT.letter) } {
-        b'e' => Callbacks::Useful,
-        b'm' => Callbacks::Minimal,
-        _ => Callbacks::All,
+        b'e' => Exports::Useful,
+        b'm' => Exports::Minimal,
+        _ => Exports::All,
     }
 }

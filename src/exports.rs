@@ -2,7 +2,7 @@
 //! [`Filter`]; a VM has one thread.
 //!
 //! Every exported callback costs the gateway about 0.5 µs a request. So a build removes the
-//! callbacks that its host does not need; see [`Callbacks`](super::Callbacks).
+//! callbacks that its host does not need; see [`Exports`](super::Exports).
 
 use super::{ProxyWasm, calls, logger, memory};
 use diana_filter::Filter;

@@ -11,8 +11,8 @@ use diana_base::format;
 use diana_base::time::Time;
 use diana_config::Configuration;
 use diana_filter::metrics::Series;
-use diana_filter::{Callbacks, Host, HostKind, nginx};
-use diana_limiter::cells::store::{Fault, Portable};
+use diana_filter::{Exports, Host, HostKind, nginx};
+use diana_limiter::cells::store::{Fault, SharedDataStore};
 use diana_limiter::global::MAX_REPLY_BYTES;
 use diana_limiter::policy::Policy;
 use diana_limiter::request::pairs::Pairs;
@@ -33,7 +33,7 @@ const NO_PAIRS: [u8; 4] = [0; 4];
 /// A host of the proxy-wasm ABI.
 #[derive(Clone, Copy, Debug)]
 pub struct ProxyWasm {
-    callbacks: Callbacks,
+    callbacks: Exports,
 }
 
 /// The host of this module, which makes the callbacks that the module exports.
@@ -46,7 +46,7 @@ impl Default for ProxyWasm {
 impl ProxyWasm {
     /// A host that makes only these callbacks.
     #[must_use]
-    pub fn with(callbacks: Callbacks) -> ProxyWasm {
+    pub fn with(callbacks: Exports) -> ProxyWasm {
         #[cfg(not(target_arch = "wasm32"))]
         super::logger::install();
         ProxyWasm { callbacks }
@@ -54,12 +54,12 @@ impl ProxyWasm {
 }
 
 impl Host for ProxyWasm {
-    type Store = Portable<HostData>;
+    type Store = SharedDataStore<HostData>;
     type Request = HostRequest;
     type LocalReply = LocalReply;
 
-    fn open(self) -> Result<(Portable<HostData>, HostKind), Fault> {
-        let store = Portable::probe(HostData)?;
+    fn open(self) -> Result<(SharedDataStore<HostData>, HostKind), Fault> {
+        let store = SharedDataStore::probe(HostData)?;
         let kind = HostKind::of(store.rules());
         Ok((store, kind))
     }
@@ -162,7 +162,7 @@ impl Host for ProxyWasm {
     fn is_response(self, reply: &LocalReply) -> bool {
         let has = |name: &[u8], value: &[u8]| self.response_header(name).is_some_and(|found| found == value);
         let last = Pairs::of(&reply.headers).last();
-        has(b":status", format::alone(reply.status.into()).as_bytes())
+        has(b":status", format::decimal(reply.status.into()).as_bytes())
             && last.is_none_or(|(name, value)| has(name, value))
     }
 
@@ -192,7 +192,7 @@ impl Host for ProxyWasm {
     }
 
     fn without_contexts(self) -> ProxyWasm {
-        ProxyWasm { callbacks: Callbacks::Minimal }
+        ProxyWasm { callbacks: Exports::Minimal }
     }
 
     fn set_tick_period(self, ms: u32) -> Result<(), Fault> {

@@ -29,7 +29,7 @@ mod shared_data;
 #[cfg(not(target_arch = "wasm32"))]
 pub mod simulated;
 
-pub use diana_filter::{Action, Callbacks};
+pub use diana_filter::{Action, Exports};
 pub use host::ProxyWasm;
 
 /// The filter of a proxy-wasm host.

@@ -23,7 +23,7 @@ impl LocalReply {
         if is_nginx && let Some(status) = refusal.grpc_status.take() {
             refusal.status = 200;
             refusal.headers.push(("content-type", "application/grpc".into()));
-            refusal.headers.push(("grpc-status", format::alone(status.into()).into()));
+            refusal.headers.push(("grpc-status", format::decimal(status.into()).into()));
             refusal.headers.push(("grpc-message", refusal.details.clone().into()));
         }
         let headers = pairs::encode(&refusal.headers);

@@ -27,7 +27,7 @@ impl SharedData for HostData {
         // SAFETY: key and value live through the call.
         match unsafe { proxy_set_shared_data(key.as_ptr(), key.len(), value.as_ptr(), value.len(), cas) } {
             OK => Ok(Swap::Done),
-            CAS_MISMATCH => Ok(Swap::Lost),
+            CAS_MISMATCH => Ok(Swap::Conflict),
             status => Err(Fault(status)),
         }
     }

@@ -7,7 +7,7 @@
 mod callbacks;
 mod types;
 
-pub use callbacks::{Callbacks, OPTIONAL, REQUIRED};
+pub use callbacks::{Exports, OPTIONAL, REQUIRED};
 pub use types::*;
 
 use std::ffi::{CStr, c_void};
@@ -19,19 +19,19 @@ use std::sync::OnceLock;
 pub const VERSION: &CStr = c"v0.2.0";
 
 /// The callbacks of the Envoy that has loaded the module.
-static ENVOY: OnceLock<Callbacks> = OnceLock::new();
+static ENVOY: OnceLock<Exports> = OnceLock::new();
 
 /// What stands in for an Envoy in tests.
-static SIMULATED: OnceLock<Callbacks> = OnceLock::new();
+static SIMULATED: OnceLock<Exports> = OnceLock::new();
 
 /// The callbacks of the Envoy that has loaded the module; `None` before [`load`] succeeds.
 #[must_use]
-pub fn envoy() -> Option<&'static Callbacks> {
+pub fn envoy() -> Option<&'static Exports> {
     ENVOY.get()
 }
 
 /// Looks the callbacks up in the process. Fails with the names of those that the process lacks.
-pub fn load() -> Result<&'static Callbacks, Vec<&'static str>> {
+pub fn load() -> Result<&'static Exports, Vec<&'static str>> {
     if let Some(known) = envoy() {
         return Ok(known);
     }
@@ -39,13 +39,13 @@ pub fn load() -> Result<&'static Callbacks, Vec<&'static str>> {
         Some(simulated) => *simulated,
         // SAFETY: `symbol` finds a callback by the name that Envoy gives it, so it has the
         // signature of Envoy's header.
-        None => unsafe { Callbacks::find(symbol) }?,
+        None => unsafe { Exports::find(symbol) }?,
     };
     Ok(ENVOY.get_or_init(|| found))
 }
 
 /// Makes [`load`] find these callbacks in place of an Envoy's, for tests. The first call wins.
-pub fn simulate(callbacks: Callbacks) {
+pub fn simulate(callbacks: Exports) {
     SIMULATED.get_or_init(|| callbacks);
 }
 

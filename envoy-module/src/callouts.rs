@@ -10,7 +10,7 @@ mod reply_bytes;
 
 pub use grpc::{Grpc, cluster_of};
 
-use crate::abi::{Bytes, Callbacks, ConfigPtr, Header, SUCCESS};
+use crate::abi::{Bytes, ConfigPtr, Exports, Header, SUCCESS};
 use crate::mailbox::{Content, Mailbox, Reply};
 use diana_limiter::request::pairs::Pairs;
 use grpc::UNAVAILABLE;
@@ -49,7 +49,7 @@ struct Flight {
 /// The configuration for which Envoy makes calls.
 #[derive(Clone, Copy)]
 pub struct Caller {
-    pub envoy: &'static Callbacks,
+    pub envoy: &'static Exports,
     pub pointer: ConfigPtr,
 }
 

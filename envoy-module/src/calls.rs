@@ -1,18 +1,18 @@
 //! Safe wrappers for the callbacks of Envoy that need only a live pointer.
 
-use crate::abi::{Bytes, Callbacks, ConfigPtr, ConfigScheduler, StreamPtr, StreamScheduler, metadata};
+use crate::abi::{Bytes, ConfigPtr, ConfigScheduler, Exports, StreamPtr, StreamScheduler, metadata};
 use crate::alarm::Bell;
 use std::ffi::c_void;
 
 /// Writes a line to Envoy's log.
-pub fn log(envoy: &Callbacks, level: u32, line: &str) {
+pub fn log(envoy: &Exports, level: u32, line: &str) {
     // SAFETY: the line lives through the call.
     unsafe { (envoy.log)(level, Bytes::of(line.as_bytes())) };
 }
 
 /// Envoy's scheduler of one stream.
 pub struct StreamBell {
-    envoy: &'static Callbacks,
+    envoy: &'static Exports,
     scheduler: StreamScheduler,
 }
 
@@ -21,7 +21,7 @@ impl StreamBell {
     ///
     /// # Safety
     /// The stream lives, and this is its thread.
-    pub unsafe fn new(envoy: &'static Callbacks, stream: StreamPtr) -> StreamBell {
+    pub unsafe fn new(envoy: &'static Exports, stream: StreamPtr) -> StreamBell {
         // SAFETY: by the caller's promise.
         let scheduler = unsafe { (envoy.http_filter_scheduler_new)(stream) };
         StreamBell { envoy, scheduler }
@@ -48,7 +48,7 @@ impl Drop for StreamBell {
 
 /// Envoy's scheduler of one configuration, which runs the module on the main thread.
 pub struct ConfigBell {
-    envoy: &'static Callbacks,
+    envoy: &'static Exports,
     scheduler: ConfigScheduler,
 }
 
@@ -57,7 +57,7 @@ impl ConfigBell {
     ///
     /// # Safety
     /// The configuration lives.
-    pub unsafe fn new(envoy: &'static Callbacks, config: ConfigPtr) -> ConfigBell {
+    pub unsafe fn new(envoy: &'static Exports, config: ConfigPtr) -> ConfigBell {
         // SAFETY: by the caller's promise.
         let scheduler = unsafe { (envoy.http_filter_config_scheduler_new)(config) };
         ConfigBell { envoy, scheduler }
@@ -86,7 +86,7 @@ impl Drop for ConfigBell {
 /// Reads from one stream.
 #[derive(Clone, Copy)]
 pub struct Reader {
-    envoy: &'static Callbacks,
+    envoy: &'static Exports,
     stream: StreamPtr,
 }
 
@@ -95,7 +95,7 @@ impl Reader {
     ///
     /// # Safety
     /// The stream lives while the reader is used, and this is its thread.
-    pub unsafe fn new(envoy: &'static Callbacks, stream: StreamPtr) -> Reader {
+    pub unsafe fn new(envoy: &'static Exports, stream: StreamPtr) -> Reader {
         Reader { envoy, stream }
     }
 

@@ -1,6 +1,6 @@
 //! One configuration of Envoy's filter, which all threads share.
 
-use crate::abi::{Callbacks, ConfigPtr};
+use crate::abi::{ConfigPtr, Exports};
 use crate::alarm::Bell;
 use crate::callouts::{Caller, Callouts};
 use crate::calls::ConfigBell;
@@ -18,7 +18,7 @@ const RETRY_AFTER: Duration = Duration::from_millis(1);
 
 /// One configuration.
 pub struct FilterConfig {
-    pub envoy: &'static Callbacks,
+    pub envoy: &'static Exports,
     pub namespace: Arc<Namespace>,
     /// Its root context.
     pub root: u32,
@@ -61,7 +61,7 @@ impl FilterConfig {
     /// Envoy is making the configuration `pointer`, and [`leave`](FilterConfig::leave) is called
     /// before Envoy deletes it.
     pub unsafe fn new(
-        envoy: &'static Callbacks,
+        envoy: &'static Exports,
         pointer: ConfigPtr,
         name: &[u8],
         document: &[u8],
@@ -180,6 +180,6 @@ impl Drop for FilterConfig {
 }
 
 /// Whether a configuration can report metrics to Envoy. In Envoy 1.38 only a stream can.
-pub fn can_flush(envoy: &Callbacks) -> bool {
+pub fn can_flush(envoy: &Exports) -> bool {
     envoy.http_filter_config_increment_counter.is_some()
 }

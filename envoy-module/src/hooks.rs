@@ -20,7 +20,7 @@ mod route;
 mod stream;
 mod unused;
 
-use crate::abi::{self, Callbacks, VERSION};
+use crate::abi::{self, Exports, VERSION};
 use crate::guard::{guarded, log_panics};
 use crate::logger;
 use std::ffi::c_char;
@@ -33,7 +33,7 @@ use std::sync::OnceLock;
 /// Each event that may be the module's first one begins with this. Envoy runs `on_program_init` on
 /// the thread that loads the module; a worker that asks for a bridge meanwhile finds the module
 /// loaded, and does not wait.
-fn start() -> Result<&'static Callbacks, Vec<&'static str>> {
+fn start() -> Result<&'static Exports, Vec<&'static str>> {
     static PREPARED: OnceLock<()> = OnceLock::new();
     let envoy = abi::load()?;
     PREPARED.get_or_init(|| {

@@ -1,6 +1,6 @@
 //! The response for a refusal, in the form that Envoy sends.
 
-use crate::abi::{Bytes, Callbacks, Header, StreamPtr};
+use crate::abi::{Bytes, Exports, Header, StreamPtr};
 use diana_base::format;
 use diana_limiter::response::Refusal;
 
@@ -23,7 +23,7 @@ impl LocalReply {
         let body = match grpc_status {
             None => body.into_owned(),
             Some(status) => {
-                headers.push(("grpc-status".into(), format::alone(status.into()).into()));
+                headers.push(("grpc-status".into(), format::decimal(status.into()).into()));
                 details.clone().into_bytes()
             }
         };
@@ -34,7 +34,7 @@ impl LocalReply {
     ///
     /// # Safety
     /// The stream lives, and this is its thread.
-    pub(crate) unsafe fn send(&self, envoy: &Callbacks, stream: StreamPtr) {
+    pub(crate) unsafe fn send(&self, envoy: &Exports, stream: StreamPtr) {
         let LocalReply { status, headers, body, details } = self;
         let line = |(name, value): &(Box<str>, Box<str>)| Header::of(name.as_bytes(), value.as_bytes());
         let headers: Vec<Header> = headers.iter().map(line).collect();

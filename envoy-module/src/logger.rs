@@ -1,6 +1,6 @@
 //! The logger behind the `log` crate: writes lines to Envoy's log.
 
-use crate::abi::{Callbacks, envoy, log_level};
+use crate::abi::{Exports, envoy, log_level};
 use crate::calls;
 use log::{Level, LevelFilter, Log, Metadata, Record};
 
@@ -17,7 +17,7 @@ fn number(level: Level) -> u32 {
     }
 }
 
-fn takes(envoy: &Callbacks, level: Level) -> bool {
+fn takes(envoy: &Exports, level: Level) -> bool {
     // SAFETY: a plain number.
     unsafe { (envoy.log_enabled)(number(level)) }
 }

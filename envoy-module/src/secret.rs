@@ -1,14 +1,14 @@
 //! The store's secret, if Envoy's secret discovery service delivers it. Envoy keeps the present
 //! secret for each thread, and the document has only its name.
 
-use crate::abi::{Bytes, Callbacks, ConfigPtr};
+use crate::abi::{Bytes, ConfigPtr, Exports};
 use diana_config::SecretSource;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 /// The secret of one configuration.
 pub struct SharedSecret {
-    envoy: &'static Callbacks,
+    envoy: &'static Exports,
     /// Envoy's number.
     id: usize,
     name: String,
@@ -24,7 +24,7 @@ impl SharedSecret {
     /// # Safety
     /// Envoy is making the configuration `pointer`.
     pub unsafe fn follow(
-        envoy: &'static Callbacks,
+        envoy: &'static Exports,
         pointer: ConfigPtr,
         document: &[u8],
     ) -> Result<Option<SharedSecret>, String> {

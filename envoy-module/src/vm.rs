@@ -10,7 +10,7 @@ mod known;
 mod route_roots;
 mod secrets;
 
-use crate::abi::{Callbacks, StreamPtr};
+use crate::abi::{Exports, StreamPtr};
 use crate::alarm::Alarm;
 use crate::config::{FilterConfig, can_flush};
 use crate::guard;
@@ -38,7 +38,7 @@ use std::time::Instant;
 /// threads. All else belongs to the thread that has the turn. The main thread's own VM has no
 /// streams, and only the main thread uses it.
 pub struct Vm<H: Host + 'static> {
-    pub envoy: &'static Callbacks,
+    pub envoy: &'static Exports,
     pub namespace: Arc<Namespace>,
     /// The number of the thread whose streams this VM has, or [`thread::NONE`].
     owner: AtomicU32,
@@ -120,7 +120,7 @@ unsafe impl<H: Host> Sync for Vm<H> {}
 
 impl<H: Host + From<&'static Vm<H>>> Vm<H> {
     /// A VM for the streams of a thread, or for the main thread's own events.
-    pub fn new(envoy: &'static Callbacks, namespace: &Arc<Namespace>, is_main: bool) -> &'static Vm<H> {
+    pub fn new(envoy: &'static Exports, namespace: &Arc<Namespace>, is_main: bool) -> &'static Vm<H> {
         let namespace = Arc::clone(namespace);
         let main = Arc::clone(&namespace.main);
         let alarm = if is_main { main } else { Arc::new(Alarm::with_deputy(main)) };
@@ -332,7 +332,7 @@ mod tests {
     #[test]
     fn a_thread_acts_for_its_own_streams_between_their_events() {
         // SAFETY: no address is called.
-        let envoy = unsafe { Callbacks::find(|_| dangling()) }.ok().unwrap();
+        let envoy = unsafe { Exports::find(|_| dangling()) }.ok().unwrap();
         let (namespace, root) = Namespace::enter(b"a thread's own", &Arc::from(&b"{}"[..]));
         let vm: &'static Vm<Module> = Vm::new(Box::leak(Box::new(envoy)), &namespace, false);
         vm.take();

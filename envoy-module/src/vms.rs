@@ -1,7 +1,7 @@
 //! The VMs of all threads: one for each namespace in each thread that has streams, and one for the
 //! main thread's own events.
 
-use crate::abi::Callbacks;
+use crate::abi::Exports;
 use crate::config::FilterConfig;
 use crate::host::Module;
 use crate::namespace::Namespace;
@@ -85,7 +85,7 @@ pub fn of_this_thread(config: &FilterConfig) -> Option<VmRef> {
 }
 
 /// The VMs of a namespace for streams, at least one for each worker. Only on the main thread.
-pub fn of_workers(envoy: &'static Callbacks, namespace: &Arc<Namespace>) -> Vec<VmRef> {
+pub fn of_workers(envoy: &'static Exports, namespace: &Arc<Namespace>) -> Vec<VmRef> {
     // SAFETY: this is the main thread.
     let workers = unsafe { (envoy.get_concurrency)() };
     let mut all = lock(&FOR_STREAMS);

@@ -62,8 +62,8 @@ fn a_removed_key_does_not_return_by_an_old_version() {
         let swapped = memory.swap(b"key", b"late", Some(first)).unwrap();
         let (removed, created) = thread.join().unwrap();
         match swapped {
-            Swap::Done => assert_eq!((removed, created), (Swap::Lost, Swap::Lost)),
-            Swap::Lost => assert_eq!((removed, created), (Swap::Done, Swap::Done)),
+            Swap::Done => assert_eq!((removed, created), (Swap::Conflict, Swap::Conflict)),
+            Swap::Conflict => assert_eq!((removed, created), (Swap::Done, Swap::Done)),
         }
     });
 }

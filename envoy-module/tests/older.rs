@@ -14,7 +14,7 @@
 #[path = "binding/envoy/mod.rs"]
 mod envoy;
 
-use diana_envoy_module::abi::{self, Bytes, Callbacks};
+use diana_envoy_module::abi::{self, Bytes, Exports};
 use std::sync::Mutex;
 
 static LINES: Mutex<String> = Mutex::new(String::new());
@@ -26,7 +26,7 @@ unsafe extern "C" fn log(_: u32, line: Bytes) {
 }
 
 fn main() {
-    abi::simulate(Callbacks {
+    abi::simulate(Exports {
         log,
         // 1.38 has functions of the other names, with other arguments.
         upstream_http_tcp_bridge_get_request_buffer_chunks_size: None,

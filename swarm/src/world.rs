@@ -7,7 +7,7 @@ use crate::scenario::{Algo, Fault, MS, OnError, SECOND, Scenario};
 use crate::server::{Executed, Server};
 use diana_base::prng::mix;
 use diana_base::time::{Span, Time};
-use diana_limiter::cells::store::{Portable, Rules, Simulated};
+use diana_limiter::cells::store::{CasSemantics, SharedDataStore, Simulated};
 use diana_limiter::check::{Decision, Outcome};
 use diana_limiter::global::{CallResult, Completion, GlobalStoreOptions, Message, Waiter};
 use diana_limiter::policy::Policy;
@@ -26,7 +26,7 @@ pub const WORKERS: usize = 2;
 /// The host waits so much longer for a reply than a request does.
 const LATE: u64 = 1_500 * MS;
 
-type Store = Portable<Simulated>;
+type Store = SharedDataStore<Simulated>;
 
 /// Where a worker is: its gateway, its number, and how often the gateway had started by then.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -205,7 +205,7 @@ impl World {
                 let spread = scenario.clocks_ms * MS;
                 let ahead = random.below(2 * spread) as i64 - spread as i64;
                 let drift = random.below(2 * drift + 1) as i64 - drift as i64;
-                let store = Portable::probe(Simulated::new(Rules::Strict)).expect("a store");
+                let store = SharedDataStore::probe(Simulated::new(CasSemantics::Strict)).expect("a store");
                 Gateway { store, workers: Vec::new(), starts: 0, ahead, drift }
             })
             .collect();
@@ -248,7 +248,7 @@ impl World {
         let World { scenario, policy, gateways, random, .. } = self;
         let gateway = &mut gateways[index];
         gateway.starts += 1;
-        gateway.store = Portable::probe(Simulated::new(Rules::Strict)).expect("a store");
+        gateway.store = SharedDataStore::probe(Simulated::new(CasSemantics::Strict)).expect("a store");
         let seed = [random.number().to_le_bytes(), random.number().to_le_bytes()].concat();
         let seed: [u8; 16] = seed.try_into().expect("16 bytes");
         let worker = |_| {

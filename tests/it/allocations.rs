@@ -3,7 +3,7 @@
 use crate::harness::{START, get, policy, store, worker};
 use diana_base::time::Span;
 use diana_limiter::algorithm::KINDS;
-use diana_limiter::cells::store::{Rules, Simulated, Store};
+use diana_limiter::cells::store::{CasSemantics, Simulated, Store};
 use diana_limiter::session::Session;
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
@@ -43,7 +43,7 @@ unsafe impl GlobalAlloc for Counting {
 /// The number of allocations of each of 50 requests, `apart` from each other, after 50 requests
 /// that fill the buffers.
 fn allocations(json: &str, apart: Span) -> Vec<usize> {
-    let host = Simulated::new(Rules::Lenient);
+    let host = Simulated::new(CasSemantics::Lenient);
     let (store, policy, request) = (store(&host), policy(json), get("/api/7", "ann"));
     let (mut worker, mut now) = (worker(&policy, &[7; 16]), START);
     let request = policy.request(&request);
@@ -60,7 +60,7 @@ fn allocations(json: &str, apart: Span) -> Vec<usize> {
 
 /// The number of allocations of the store for one load and one swap.
 fn store_allocations() -> usize {
-    let host = Simulated::new(Rules::Lenient);
+    let host = Simulated::new(CasSemantics::Lenient);
     let store = store(&host);
     store.swap(b"key", b"value", None).unwrap();
     let before = COUNT.get();

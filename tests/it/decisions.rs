@@ -49,7 +49,7 @@ use crate::harness::{Gateway, START, Step, store};
 use crate::host::replay::{self, Event};
 use diana_base::time::{Span, Time};
 use diana_limiter::algorithm;
-use diana_limiter::cells::store::{Rules, Simulated};
+use diana_limiter::cells::store::{CasSemantics, Simulated};
 use diana_limiter::check::{Decision, Outcome, Reason, RuleResult};
 use diana_limiter::policy::{Policy, ResponseNumber, RuleId, Usage};
 use diana_limiter::request::{Part, Values};
@@ -60,7 +60,7 @@ use std::collections::VecDeque;
 /// request.
 #[track_caller]
 fn check(json: &str, script: &str) {
-    for rules in [Rules::Lenient, Rules::Strict] {
+    for rules in [CasSemantics::Lenient, CasSemantics::Strict] {
         let host = Simulated::new(rules);
         let mut gateway = Gateway::new(json, store(&host));
         let (mut unsettled, mut next) = (VecDeque::new(), [0, 0]);
@@ -112,7 +112,7 @@ fn check(json: &str, script: &str) {
             }
         }
         // nginx refuses a configuration that measures.
-        let is_refused = rules == Rules::Strict && gateway.policy.measures().any();
+        let is_refused = rules == CasSemantics::Strict && gateway.policy.measures().any();
         if waits || is_refused || gateway.policy.measures().latency {
             continue;
         }

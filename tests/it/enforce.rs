@@ -3,7 +3,7 @@
 use crate::harness::{Gateway, START, at, get, store};
 use diana_config::{Configuration, compile};
 use diana_limiter::cells::Replacement;
-use diana_limiter::cells::store::{Rules, Simulated};
+use diana_limiter::cells::store::{CasSemantics, Simulated};
 use diana_limiter::check::{Decision, Outcome};
 use diana_limiter::request::{Part, Values};
 use diana_limiter::session::{Session, Worker};
@@ -16,7 +16,7 @@ fn configuration(json: &str) -> Configuration {
 /// Whether a gateway with this seed refuses each of these requests.
 fn refusals(json: &str, seed: u8, requests: impl IntoIterator<Item = Values>) -> Vec<bool> {
     let policy = configuration(json).policy;
-    let host = Simulated::new(Rules::Strict);
+    let host = Simulated::new(CasSemantics::Strict);
     let (store, mut worker) = (store(&host), Worker::new(&policy, &[seed; 16]));
     let mut refuses = |request: Values| {
         Session::start(&policy, &mut worker, &store, &policy.request(&request), || START).1.is_rejected()
@@ -165,7 +165,7 @@ type Shown = (Decision, Vec<(&'static str, String)>, Option<String>);
 /// All that a run shows.
 fn shown(json: &str, user: &str) -> Vec<Shown> {
     let Configuration { policy, response, .. } = configuration(json);
-    let host = Simulated::new(Rules::Strict);
+    let host = Simulated::new(CasSemantics::Strict);
     let (store, mut worker) = (store(&host), Worker::new(&policy, &[7; 16]));
     let (mut open, mut shown) = (Vec::new(), Vec::new());
     for step in 0..60_u64 {
@@ -298,7 +298,7 @@ fn another_part_or_mode_keeps_every_count() {
     ];
     for costs in [[1, 2], [2, 1], [3, 5], [5, 3]] {
         for (from, to) in modes.iter().flat_map(|from| modes.iter().map(move |to| (from, to))) {
-            let host = Simulated::new(Rules::Strict);
+            let host = Simulated::new(CasSemantics::Strict);
             let mut before = Gateway::new(&json([from, ""], costs), store(&host));
             (0..3).for_each(|ms| _ = before.ask(0, &get("/", "ann"), at(ms)));
             let mut after =

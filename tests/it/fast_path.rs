@@ -3,7 +3,7 @@
 mod documents;
 mod twins;
 
-use diana_limiter::cells::store::{Rules, Simulated};
+use diana_limiter::cells::store::{CasSemantics, Simulated};
 use diana_limiter::request::Values;
 use documents::{document, request};
 use proptest::prelude::*;
@@ -66,7 +66,7 @@ fn documents() -> impl Strategy<Value = Vec<String>> {
     prop::collection::vec(accepted, 1..4)
 }
 
-fn play(documents: &[String], rules: Rules, steps: &[Step], seen: &mut Fast) {
+fn play(documents: &[String], rules: CasSemantics, steps: &[Step], seen: &mut Fast) {
     let hosts = [Simulated::new(rules), Simulated::new(rules)];
     let mut fast = Twin::new(&hosts[0], documents, true);
     let mut full = Twin::new(&hosts[1], documents, false);
@@ -85,9 +85,9 @@ fn play(documents: &[String], rules: Rules, steps: &[Step], seen: &mut Fast) {
 /// Decisions, events, refunds, and all bytes in the store.
 #[test]
 fn the_fast_path_decides_as_the_full_path() {
-    let cases = (documents(), prop_oneof![Just(Rules::Lenient), Just(Rules::Strict)], steps());
+    let cases = (documents(), prop_oneof![Just(CasSemantics::Lenient), Just(CasSemantics::Strict)], steps());
     let seen = RefCell::new(Fast::default());
-    let play = |(documents, rules, steps): (Vec<String>, Rules, Vec<Step>)| {
+    let play = |(documents, rules, steps): (Vec<String>, CasSemantics, Vec<Step>)| {
         play(&documents, rules, &steps, &mut seen.borrow_mut());
         Ok(())
     };

@@ -1,14 +1,16 @@
 //! Stores that fail: nothing panics, and no request is refused because of a failed store.
 
 use crate::harness::{Counting, Gateway, Random, at, get, store};
-use diana_limiter::cells::store::{Fault, Loaded, Portable, Rules, Simulated, Store, Swap, Version};
+use diana_limiter::cells::store::{
+    CasSemantics, Fault, Loaded, SharedDataStore, Simulated, Store, Swap, Version,
+};
 use diana_limiter::check::{Decision, Outcome, RuleResult};
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 
 /// A store in which one call in `one_in` fails, before or after it writes.
 struct Failing<'h> {
-    store: Portable<&'h Simulated>,
+    store: SharedDataStore<&'h Simulated>,
     random: RefCell<Random>,
     one_in: Cell<usize>,
 }
@@ -34,7 +36,7 @@ impl Store for Failing<'_> {
 }
 
 /// A store in which another worker always wins the swap.
-struct Losing<'h>(Portable<&'h Simulated>);
+struct Losing<'h>(SharedDataStore<&'h Simulated>);
 
 impl Store for Losing<'_> {
     fn load(&self, key: &[u8]) -> Result<Option<Loaded>, Fault> {
@@ -42,7 +44,7 @@ impl Store for Losing<'_> {
     }
 
     fn swap(&self, _: &[u8], _: &[u8], _: Option<Version>) -> Result<Swap, Fault> {
-        Ok(Swap::Lost)
+        Ok(Swap::Conflict)
     }
 }
 
@@ -60,7 +62,7 @@ fn results(decision: &Decision) -> Vec<RuleResult> {
 /// a busy one.
 #[test]
 fn failed_loads_make_no_actor_busy() {
-    let host = Simulated::new(Rules::Lenient);
+    let host = Simulated::new(CasSemantics::Lenient);
     let failing = Failing { store: store(&host), random: RefCell::new(Random(1)), one_in: Cell::new(0) };
     let mut gateway = Gateway::new(r#"{"url": "/", "rules": [{"rpu": 99999, "unit": "hour"}]}"#, failing);
     for fails in [false, true, true, true, false] {
@@ -75,7 +77,7 @@ fn failed_loads_make_no_actor_busy() {
 #[test]
 fn a_request_that_cannot_be_counted_passes_as_uncounted() {
     for seed in 0..400 {
-        let host = Simulated::new(if seed % 2 == 0 { Rules::Lenient } else { Rules::Strict });
+        let host = Simulated::new(if seed % 2 == 0 { CasSemantics::Lenient } else { CasSemantics::Strict });
         let one_in = Cell::new(2 + seed as usize % 7);
         let failing = Failing { store: store(&host), random: RefCell::new(Random(seed)), one_in };
         let mut gateway = Gateway::new(THREE_GROUPS, failing);
@@ -105,7 +107,7 @@ fn a_request_that_cannot_be_counted_passes_as_uncounted() {
 
 #[test]
 fn a_dead_store_refuses_nobody_and_a_revived_one_counts() {
-    let host = Simulated::new(Rules::Lenient);
+    let host = Simulated::new(CasSemantics::Lenient);
     let failing = Failing { store: store(&host), random: RefCell::new(Random(1)), one_in: Cell::new(1) };
     let mut gateway = Gateway::new(THREE_GROUPS, failing);
     for _ in 0..20 {
@@ -124,7 +126,7 @@ fn a_dead_store_refuses_nobody_and_a_revived_one_counts() {
 
 #[test]
 fn after_too_many_lost_swaps_a_request_passes_uncounted() {
-    let host = Simulated::new(Rules::Lenient);
+    let host = Simulated::new(CasSemantics::Lenient);
     let mut gateway = Gateway::new(THREE_GROUPS, Counting::new(Losing(store(&host))));
     gateway.store.take_counts();
     let decision = gateway.ask(0, &get("/", "ann"), at(0));
@@ -138,7 +140,7 @@ fn after_too_many_lost_swaps_a_request_passes_uncounted() {
 
 #[test]
 fn a_damaged_value_counts_as_absent_and_is_reported() {
-    let host = Simulated::new(Rules::Strict);
+    let host = Simulated::new(CasSemantics::Strict);
     let gateway = Gateway::new(r#"{"url": "/", "rules": [{"rpu": 1, "unit": "hour"}]}"#, store(&host));
     let is_service = |key: &[u8]| [&b"diana/rules"[..], b"diana/seed"].contains(&key);
     for turn in 0..60 {

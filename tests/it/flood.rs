@@ -2,7 +2,7 @@
 
 use crate::harness::{Gateway, Random, at, get, store};
 use diana_limiter::cells::Events;
-use diana_limiter::cells::store::{Portable, Rules, Simulated};
+use diana_limiter::cells::store::{CasSemantics, SharedDataStore, Simulated};
 use diana_limiter::check::{Outcome, RuleResult};
 
 const INVENTED: usize = 50_000;
@@ -23,7 +23,7 @@ fn is_service(key: &[u8]) -> bool {
     [&b"diana/rules"[..], b"diana/seed"].contains(&key)
 }
 
-type Simple<'h> = Gateway<Portable<&'h Simulated>>;
+type Simple<'h> = Gateway<SharedDataStore<&'h Simulated>>;
 
 /// Sends `INVENTED` requests of invented actors, one a millisecond. The villain has to stay
 /// refused.
@@ -54,7 +54,7 @@ fn throttle(gateway: &mut Simple, burst: usize) {
 
 #[test]
 fn actors_that_get_themselves_refused_free_nobody() {
-    for (max_actors, rules) in [(16, Rules::Lenient), (100, Rules::Strict)] {
+    for (max_actors, rules) in [(16, CasSemantics::Lenient), (100, CasSemantics::Strict)] {
         let host = Simulated::new(rules);
         let mut gateway = Gateway::new(&json(max_actors, r#""rpu": 1"#), store(&host));
         throttle(&mut gateway, 1);
@@ -74,7 +74,7 @@ fn actors_that_get_themselves_refused_free_nobody() {
 /// The villain is refused with a part of its quota left. Requests of high priority still pass.
 #[test]
 fn a_refusal_that_leaves_headroom_is_not_evicted() {
-    for (max_actors, rules) in [(16, Rules::Lenient), (100, Rules::Strict)] {
+    for (max_actors, rules) in [(16, CasSemantics::Lenient), (100, CasSemantics::Strict)] {
         let host = Simulated::new(rules);
         let keeping = json(max_actors, r#""rpu": 3, "headroom": 2"#);
         let keeping =
@@ -100,7 +100,7 @@ fn a_refusal_that_leaves_headroom_is_not_evicted() {
 /// after 72 s.
 #[test]
 fn a_shorter_refusal_frees_nobody() {
-    let host = Simulated::new(Rules::Lenient);
+    let host = Simulated::new(CasSemantics::Lenient);
     let keys = r#""rpu": 1000, "overrides": {"villain": {"rpu": 1, "unit": "minute"}}"#;
     let mut gateway = Gateway::new(&json(16, keys), store(&host));
     throttle(&mut gateway, 1);
@@ -113,7 +113,7 @@ fn a_shorter_refusal_frees_nobody() {
 #[test]
 fn actors_that_come_once_or_often_free_nobody() {
     for (max_actors, different) in [(16, INVENTED), (16, 200), (100, INVENTED), (100, 1000)] {
-        let host = Simulated::new(Rules::Lenient);
+        let host = Simulated::new(CasSemantics::Lenient);
         let mut gateway = Gateway::new(&json(max_actors, r#""rpu": 10"#), store(&host));
         throttle(&mut gateway, 10);
         let total = flood(&mut gateway, 2, different);
@@ -123,7 +123,7 @@ fn actors_that_come_once_or_often_free_nobody() {
 
 #[test]
 fn a_refilled_rule_frees_nobody_whom_another_rule_refuses() {
-    let host = Simulated::new(Rules::Lenient);
+    let host = Simulated::new(CasSemantics::Lenient);
     let json = r#"{"local": {"max_actors": 16}, "limits": [{"url": "/", "rules": [
         {"actor": "user", "unit": "hour", "rpu": 10}, {"actor": "user", "unit": "second", "rpu": 100000}]}]}"#;
     let mut gateway = Gateway::new(json, store(&host));
@@ -133,7 +133,7 @@ fn a_refilled_rule_frees_nobody_whom_another_rule_refuses() {
 
 #[test]
 fn an_actor_that_used_more_stays_and_newcomers_pass() {
-    let host = Simulated::new(Rules::Strict);
+    let host = Simulated::new(CasSemantics::Strict);
     let mut gateway = Gateway::new(&json(16, r#""rpu": 10"#), store(&host));
     for _ in 0..9 {
         gateway.ask(0, &get("/", "regular"), at(0));
@@ -147,7 +147,7 @@ fn an_actor_that_used_more_stays_and_newcomers_pass() {
 
 #[test]
 fn an_actor_with_a_full_quota_is_evicted_without_loss() {
-    let host = Simulated::new(Rules::Lenient);
+    let host = Simulated::new(CasSemantics::Lenient);
     let mut gateway = Gateway::new(&json(8, r#""rpu": 3600"#), store(&host));
     let mut total = Events::default();
     // One second pays for one request, so after a second every cell is full again.
@@ -161,7 +161,9 @@ fn an_actor_with_a_full_quota_is_evicted_without_loss() {
 
 #[test]
 fn memory_is_fixed_once_every_key_is_written() {
-    for (max_actors, rules) in [(16, Rules::Lenient), (100, Rules::Strict), (1000, Rules::Lenient)] {
+    for (max_actors, rules) in
+        [(16, CasSemantics::Lenient), (100, CasSemantics::Strict), (1000, CasSemantics::Lenient)]
+    {
         let host = Simulated::new(rules);
         let json = format!(
             r#"{{"local": {{"max_actors": {max_actors}}}, "limits": [{{"url": "/", "rules": [
@@ -191,7 +193,7 @@ fn memory_is_fixed_once_every_key_is_written() {
 /// itself.
 #[test]
 fn a_shadow_rule_counts_no_actor_with_another() {
-    let host = Simulated::new(Rules::Lenient);
+    let host = Simulated::new(CasSemantics::Lenient);
     let mut gateway = Gateway::new(&json(8, r#""rpu": 1, "mode": "shadow""#), store(&host));
     for turn in 0..200 {
         let request = get("/", &format!("user-{turn}"));
@@ -205,7 +207,7 @@ fn a_shadow_rule_counts_no_actor_with_another() {
 fn actors_with_an_override_spread_as_others_do() {
     let users: Vec<String> = (0..1000).map(|user| format!("user-{user}")).collect();
     let own = users.iter().map(|user| format!(r#""{user}": {{"rpu": 50}}"#)).collect::<Vec<_>>().join(", ");
-    let host = Simulated::new(Rules::Lenient);
+    let host = Simulated::new(CasSemantics::Lenient);
     let mut gateway =
         Gateway::new(&json(1000, &format!(r#""rpu": 10, "overrides": {{{own}}}"#)), store(&host));
     let mut evicts = |user: &&String| {
@@ -219,7 +221,7 @@ fn actors_with_an_override_spread_as_others_do() {
 /// A newcomer with an override must not shorten the refusals of others.
 #[test]
 fn a_newcomer_with_an_override_frees_nobody() {
-    let host = Simulated::new(Rules::Lenient);
+    let host = Simulated::new(CasSemantics::Lenient);
     let keys = r#""rpu": 1, "overrides": {"vip": {"rpu": 1000, "unit": "second"}}"#;
     let gateway = Gateway::new(&json(16, keys), store(&host));
     let users: Vec<String> = (0..200).map(|user| format!("user-{user}")).collect();

@@ -4,7 +4,7 @@
 use crate::harness::{START, get, store};
 use diana_base::time::Time;
 use diana_config::{Configuration, compile};
-use diana_limiter::cells::store::{Rules, Simulated};
+use diana_limiter::cells::store::{CasSemantics, Simulated};
 use diana_limiter::check::Outcome;
 use diana_limiter::global::Message;
 use diana_limiter::session::{Session, Worker};
@@ -14,7 +14,7 @@ fn keys(rules: &str, user: &str) -> Vec<String> {
     let store_of = r#"{"redis": {"cluster": "a", "secret": "a secret of the tests only"}}"#;
     let json = format!(r#"{{"limits": [{{"url": "/", "rules": [{rules}]}}], "store": {store_of}}}"#);
     let Configuration { policy, store: options, .. } = compile(json.as_bytes()).unwrap();
-    let host = Simulated::new(Rules::Lenient);
+    let host = Simulated::new(CasSemantics::Lenient);
     let mut worker = Worker::new(&policy, &[1; 16]).with_global_store(options.unwrap(), 1);
     let request = get("/", user);
     let (_, decision) =

@@ -2,7 +2,7 @@
 //! values.
 
 use diana_base::time::{Span, Time};
-use diana_limiter::cells::store::{Fault, Loaded, Portable, Simulated, Store, Swap, Version};
+use diana_limiter::cells::store::{Fault, Loaded, SharedDataStore, Simulated, Store, Swap, Version};
 use diana_limiter::cells::table::{Dated, Seed, shared_seed};
 use diana_limiter::cells::{Events, Previous, Replacement};
 use diana_limiter::check::{Decision, Outcome};
@@ -33,8 +33,8 @@ pub fn policy(json: &str) -> Policy {
 }
 
 /// The store of a simulated host.
-pub fn store(host: &Simulated) -> Portable<&Simulated> {
-    Portable::probe(host).unwrap()
+pub fn store(host: &Simulated) -> SharedDataStore<&Simulated> {
+    SharedDataStore::probe(host).unwrap()
 }
 
 /// `GET target` of `user`, from a fixed address.

@@ -3,14 +3,14 @@
 
 use crate::harness::{Counting, Gateway, at, get, policy, store, worker};
 use diana_base::time::Time;
-use diana_limiter::cells::store::{Portable, Rules, Simulated, Store};
+use diana_limiter::cells::store::{CasSemantics, SharedDataStore, Simulated, Store};
 use diana_limiter::check::Outcome;
 use diana_limiter::policy::Usage;
 use diana_limiter::request::{HeaderLines, Part, PartId, Source, Values};
 use diana_limiter::session::Session;
 use std::cell::Cell;
 
-type Counted<'h> = Gateway<Counting<Portable<&'h Simulated>>>;
+type Counted<'h> = Gateway<Counting<SharedDataStore<&'h Simulated>>>;
 
 /// A gateway whose calls are counted from the first request on.
 fn gateway<'h>(host: &'h Simulated, json: &str) -> Counted<'h> {
@@ -28,7 +28,7 @@ fn ask(gateway: &mut Counted, worker: usize, request: &Values, now: Time) -> (bo
 
 #[test]
 fn one_group_is_one_load_and_one_swap() {
-    let host = Simulated::new(Rules::Lenient);
+    let host = Simulated::new(CasSemantics::Lenient);
     let json = r#"{"url": "/", "rules": [{"actor": "user", "rpu": 2, "unit": "second"},
         {"actor": "user", "rpu": 9, "unit": "hour"}, {"actor": "user", "rpu": 99, "unit": "day"}]}"#;
     let mut gateway = gateway(&host, json);
@@ -44,7 +44,7 @@ fn one_group_is_one_load_and_one_swap() {
 
 #[test]
 fn rules_of_all_kinds_on_one_actor_are_one_load_and_one_swap() {
-    let host = Simulated::new(Rules::Strict);
+    let host = Simulated::new(CasSemantics::Strict);
     let rules = diana_limiter::algorithm::KINDS.iter().map(|kind| {
         let unit = if kind.per_unit { r#", "unit": "hour""# } else { "" };
         let wait = if kind.short == "LB" { r#", "max_wait": "1h""# } else { "" };
@@ -65,7 +65,7 @@ fn rules_of_all_kinds_on_one_actor_are_one_load_and_one_swap() {
 
 #[test]
 fn a_request_without_charges_settles_nothing() {
-    let host = Simulated::new(Rules::Lenient);
+    let host = Simulated::new(CasSemantics::Lenient);
     let json = r#"{"url": "/", "rules": [{"algo": "C", "rpu": 1}, {"rpu": 9, "unit": "hour"}]}"#;
     let mut gateway = gateway(&host, json);
     let _held = gateway.start(0, &get("/", "ann"), at(0));
@@ -78,7 +78,7 @@ fn a_request_without_charges_settles_nothing() {
 
 #[test]
 fn a_request_that_settles_takes_one_swap_and_once() {
-    let host = Simulated::new(Rules::Lenient);
+    let host = Simulated::new(CasSemantics::Lenient);
     let json = r#"{"url": "/", "rules": [
         {"actor": "user", "rpu": 9, "unit": "hour", "charge": {"status": 401}},
         {"actor": "user", "rpu": 9, "unit": "hour", "algo": "W", "charge": {"status": [401, 403]}}]}"#;
@@ -96,7 +96,7 @@ fn a_request_that_settles_takes_one_swap_and_once() {
 
 #[test]
 fn each_group_is_loaded_and_swapped_once() {
-    let host = Simulated::new(Rules::Strict);
+    let host = Simulated::new(CasSemantics::Strict);
     let json = r#"[{"url": "/", "rules": [{"rpu": 9, "unit": "hour"}, {"actor": "user", "rpu": 2, "unit": "hour"}]},
                    {"url": "/api", "rules": [{"actor": "user", "rpu": 9, "unit": "hour"}]}]"#;
     let mut gateway = gateway(&host, json);
@@ -109,7 +109,7 @@ fn each_group_is_loaded_and_swapped_once() {
 
 #[test]
 fn an_uncounted_request_makes_no_store_call() {
-    let host = Simulated::new(Rules::Lenient);
+    let host = Simulated::new(CasSemantics::Lenient);
     let json = r#"{"allow": ["10.0.0.2"], "deny": ["10.0.0.3"], "limits": [
         {"url": "/api", "rules": [{"rpu": 9, "unit": "hour"}]},
         {"url": "/mine", "rules": [{"actor": "user", "rpu": 9, "unit": "hour", "missing": "skip"}]},
@@ -126,7 +126,7 @@ fn an_uncounted_request_makes_no_store_call() {
 
 #[test]
 fn an_unchanged_cell_is_not_swapped() {
-    let host = Simulated::new(Rules::Lenient);
+    let host = Simulated::new(CasSemantics::Lenient);
     let json = r#"{"url": "/", "rules": [{"actor": "user", "rpu": 0, "unit": "hour", "mode": "shadow"}]}"#;
     let mut gateway = gateway(&host, json);
     assert_eq!(ask(&mut gateway, 0, &get("/", "ann"), at(0)), (true, 1, 0));
@@ -140,7 +140,7 @@ fn an_unchanged_cell_is_not_swapped() {
 /// Until the penalty runs, each refusal is counted in the store. Then the refusal is cached.
 #[test]
 fn a_counted_refusal_is_one_swap_and_a_penalty_is_cached() {
-    let host = Simulated::new(Rules::Strict);
+    let host = Simulated::new(CasSemantics::Strict);
     let json = r#"{"url": "/", "rules": [{"actor": "user", "rpu": 1, "unit": "hour",
         "penalty": {"after": 3, "for": "1m"}}]}"#;
     let mut gateway = gateway(&host, json);
@@ -159,7 +159,7 @@ fn a_counted_refusal_is_one_swap_and_a_penalty_is_cached() {
 /// priority.
 #[test]
 fn a_rule_with_headroom_is_one_load_and_one_swap_and_no_reservation() {
-    let host = Simulated::new(Rules::Lenient);
+    let host = Simulated::new(CasSemantics::Lenient);
     let limits = |keys: &str| {
         format!(
             r#"[{{"url": "/pay", "priority": "high"}},
@@ -200,7 +200,7 @@ impl Source for Reads<'_> {
 #[test]
 fn the_fast_path_reads_each_part_and_the_clock_once() {
     for (rpu, passes) in [(1_000_000, true), (1, false)] {
-        let host = Simulated::new(Rules::Lenient);
+        let host = Simulated::new(CasSemantics::Lenient);
         let (store, policy) = (
             store(&host),
             policy(&format!(
@@ -233,7 +233,7 @@ const ONE_A_MINUTE: &str = r#"{"url": "/", "rules": [{"rpu": 1, "unit": "minute"
 #[test]
 fn a_rule_of_zero_refuses_from_the_cache() {
     let json = r#"{"url": "/", "rules": [{"actor": "user", "rpu": 0, "unit": "hour"}]}"#;
-    let host = Simulated::new(Rules::Lenient);
+    let host = Simulated::new(CasSemantics::Lenient);
     let mut gateway = Gateway::new(json, Counting::new(store(&host)));
     ask(&mut gateway, 0, &get("/", "ann"), at(0));
     assert_eq!(ask(&mut gateway, 0, &get("/", "ann"), at(50)), (false, 0, 0));
@@ -241,7 +241,7 @@ fn a_rule_of_zero_refuses_from_the_cache() {
 
 #[test]
 fn a_cached_refusal_equals_any_other() {
-    let host = Simulated::new(Rules::Lenient);
+    let host = Simulated::new(CasSemantics::Lenient);
     let mut gateway = gateway(&host, ONE_A_MINUTE);
     for now in [0, 0] {
         gateway.ask(0, &get("/", "ann"), at(now));
@@ -254,7 +254,7 @@ fn a_cached_refusal_equals_any_other() {
 
 #[test]
 fn a_cached_refusal_applies_to_its_own_actor_only() {
-    let host = Simulated::new(Rules::Lenient);
+    let host = Simulated::new(CasSemantics::Lenient);
     let json = r#"{"url": "/", "rules": [{"actor": "user", "rpu": 1, "unit": "hour"}]}"#;
     let mut gateway = gateway(&host, json);
     // More actors than a worker caches.
@@ -267,7 +267,7 @@ fn a_cached_refusal_applies_to_its_own_actor_only() {
 
 #[test]
 fn a_cached_refusal_ends_with_its_wait() {
-    let host = Simulated::new(Rules::Lenient);
+    let host = Simulated::new(CasSemantics::Lenient);
     let json = r#"{"url": "/", "rules": [{"rpu": 20, "unit": "second", "burst": 1}]}"#;
     let mut gateway = gateway(&host, json);
     assert_eq!(ask(&mut gateway, 0, &get("/", "ann"), at(0)), (true, 1, 1));
@@ -278,7 +278,7 @@ fn a_cached_refusal_ends_with_its_wait() {
 
 #[test]
 fn refunds_of_other_workers_are_seen_within_100_ms() {
-    let host = Simulated::new(Rules::Lenient);
+    let host = Simulated::new(CasSemantics::Lenient);
     let mut gateway = gateway(&host, r#"{"url": "/", "rules": [{"rpu": 2, "unit": "minute"}]}"#);
     gateway.ask(0, &get("/", "ann"), at(0));
     let plain = store(&host);
@@ -298,7 +298,7 @@ fn refunds_of_other_workers_are_seen_within_100_ms() {
 
 #[test]
 fn a_clock_that_steps_back_loads_again() {
-    let host = Simulated::new(Rules::Lenient);
+    let host = Simulated::new(CasSemantics::Lenient);
     let mut gateway = gateway(&host, ONE_A_MINUTE);
     gateway.ask(0, &get("/", "ann"), at(1000));
     assert!(gateway.ask(0, &get("/", "ann"), at(1000)).is_rejected());

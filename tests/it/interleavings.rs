@@ -16,7 +16,7 @@ mod priorities;
 use crate::harness::{Random, START, at};
 use baton::{Exchange, TestGateway};
 use diana_base::time::{Span, Time};
-use diana_limiter::cells::store::Rules;
+use diana_limiter::cells::store::CasSemantics;
 use diana_limiter::check::{Outcome, Reason, RuleResult};
 use diana_limiter::policy::Usage;
 use model::{Client, Model, Spec};
@@ -45,8 +45,8 @@ fn plans() -> impl Strategy<Value = Vec<Vec<Client>>> {
     prop::collection::vec(prop::collection::vec(client(), 1..9), 2..=4)
 }
 
-fn rules() -> impl Strategy<Value = Rules> {
-    prop_oneof![Just(Rules::Lenient), Just(Rules::Strict)]
+fn rules() -> impl Strategy<Value = CasSemantics> {
+    prop_oneof![Just(CasSemantics::Lenient), Just(CasSemantics::Strict)]
 }
 
 /// Adds the charges of `exchanges` to the model, and checks that no rule admitted too many.
@@ -212,7 +212,7 @@ fn workers_lose_swaps_while_they_count_refusals() {
     let client = Client { user: 0, ip: 0, api: false };
     let mut lost = 0;
     for seed in 0..100 {
-        let mut gateway = TestGateway::new(with_penalty(9, false), Rules::Strict, 3);
+        let mut gateway = TestGateway::new(with_penalty(9, false), CasSemantics::Strict, 3);
         let exchanges = gateway.run(&vec![vec![client; 4]; 3], || START, &mut Random(seed));
         let refused = exchanges.iter().filter(|exchange| exchange.decision.is_rejected());
         lost += refused.map(|exchange| exchange.decision.events.swaps_lost).sum::<u32>();
@@ -239,7 +239,7 @@ fn workers_lose_swaps_and_refund() {
     let (mut lost, mut late) = (0, 0);
     for seed in 0..100 {
         let mut model = Model::new(vec![spec(0, 7), spec(1, 5), spec(2, 2)]);
-        let mut gateway = TestGateway::new(model.json("hour"), Rules::Strict, 3);
+        let mut gateway = TestGateway::new(model.json("hour"), CasSemantics::Strict, 3);
         // The first groups have enough for all requests, the last one does not.
         let plan = |user: usize| vec![Client { user, ip: 0, api: false }; 2];
         let exchanges = gateway.run(&[plan(0), plan(1), plan(0)], || START, &mut Random(seed));
@@ -309,7 +309,7 @@ fn settlements_of_several_workers_all_count() {
     let client = Client { user: 0, ip: 0, api: false };
     let mut lost = 0;
     for seed in 0..60 {
-        let mut gateway = TestGateway::new(json.into(), Rules::Strict, 3);
+        let mut gateway = TestGateway::new(json.into(), CasSemantics::Strict, 3);
         let mut random = Random(seed);
         // The responses of four requests of each worker: more than the estimate, less, or none.
         let usage = |random: &mut Random| match random.below(4) {

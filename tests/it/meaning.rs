@@ -12,7 +12,7 @@ use crate::harness::{Random, at, get, policy, store};
 use diana_base::time::Time;
 use diana_config::{Configuration, compile};
 use diana_global_redis::{Dialect, Redis};
-use diana_limiter::cells::store::{Rules, SharedData, Simulated};
+use diana_limiter::cells::store::{CasSemantics, SharedData, Simulated};
 use diana_limiter::check::Outcome;
 use diana_limiter::global::GlobalStoreOptions;
 use diana_limiter::request::{Part, Values};
@@ -58,7 +58,7 @@ fn fingerprint(json: &str) -> u64 {
 
 /// All shared data after the requests, in a gateway that reaches no store.
 fn shared_data(json: &str) -> BTreeMap<Vec<u8>, Vec<u8>> {
-    let host = Simulated::new(Rules::Lenient);
+    let host = Simulated::new(CasSemantics::Lenient);
     let (policy, store) = (policy(json), store(&host));
     let mut worker = Worker::new(&policy, &[7; 16]);
     for (ms, request) in (0..).zip(requests()) {
@@ -74,7 +74,7 @@ fn shared_data(json: &str) -> BTreeMap<Vec<u8>, Vec<u8>> {
 /// For each request, the keys that it queries in the store.
 fn store_keys(json: &str, requests: Vec<Values>) -> Vec<BTreeSet<String>> {
     let Configuration { policy, store: options, .. } = compile(json.as_bytes()).unwrap();
-    let host = Simulated::new(Rules::Lenient);
+    let host = Simulated::new(CasSemantics::Lenient);
     let GlobalStoreOptions { clusters, timeout, in_flight, .. } = options.unwrap();
     let keys = |request: Values| {
         // Each request has a new worker, so that no earlier reply or queue interferes.

@@ -7,12 +7,12 @@ const LOCAL: &str = r#"{"limits": [], "store": {"redis": {"cluster": "a", "secre
 
 /// The number of rules of `document` that `active` does not have.
 fn differing(active: &str, document: &str) -> usize {
-    let meanings = |document: &str| -> Vec<u64> {
+    let canonical_forms = |document: &str| -> Vec<u64> {
         let policy = compile_over(LOCAL.as_bytes(), document.as_bytes()).unwrap().policy;
-        policy.rules().map(|(_, rule)| rule.meaning()).collect()
+        policy.rules().map(|(_, rule)| rule.fingerprint()).collect()
     };
-    let known = meanings(active);
-    meanings(document).into_iter().filter(|meaning| !known.contains(meaning)).count()
+    let known = canonical_forms(active);
+    canonical_forms(document).into_iter().filter(|canonical_form| !known.contains(canonical_form)).count()
 }
 
 const TWO: &str = r#"{

@@ -7,7 +7,7 @@ mod remote;
 use crate::harness::{Gateway, at, get, store};
 use diana_base::time::Time;
 use diana_config::{Configuration, compile};
-use diana_limiter::cells::store::{Rules, SharedData, Simulated};
+use diana_limiter::cells::store::{CasSemantics, SharedData, Simulated};
 use diana_limiter::check::Outcome;
 use diana_limiter::global::{Call, CallResult, Message};
 use diana_limiter::policy::Policy;
@@ -96,7 +96,7 @@ fn run(host: &Simulated) {
 
 #[test]
 fn the_keys_and_values_in_shared_data() {
-    for (rules, word) in [(Rules::Lenient, "lenient"), (Rules::Strict, "strict")] {
+    for (rules, word) in [(CasSemantics::Lenient, "lenient"), (CasSemantics::Strict, "strict")] {
         let host = Simulated::new(rules);
         run(&host);
         assert_eq!(host.get(b"diana/rules").unwrap().0.as_deref(), Some(word.as_bytes()));
@@ -169,7 +169,7 @@ fn parts(call: &Call) -> (Vec<String>, String, Vec<String>) {
 /// The cluster of each key is pinned too: gateways that disagree on it count apart.
 #[test]
 fn the_keys_and_arguments_in_redis() {
-    let host = Simulated::new(Rules::Lenient);
+    let host = Simulated::new(CasSemantics::Lenient);
     let mut global = Global::new(GLOBAL, &host);
     for user in ["ann", "bob", "vip"] {
         global.start(&get("/a/1", user));
@@ -191,7 +191,7 @@ fn the_keys_and_arguments_in_redis() {
 /// A list of one cluster means the same as one cluster, so both have the same keys.
 #[test]
 fn the_hash_tags_of_several_clusters() {
-    let host = Simulated::new(Rules::Lenient);
+    let host = Simulated::new(CasSemantics::Lenient);
     let first_tag = |clusters: &str| {
         let json = GLOBAL.replace(r#""clusters": ["one", "two"]"#, clusters);
         let mut global = Global::new(&json, &host);
@@ -209,7 +209,7 @@ fn the_hash_tags_of_several_clusters() {
 
 #[test]
 fn the_keys_and_values_of_a_lease() {
-    let host = Simulated::new(Rules::Lenient);
+    let host = Simulated::new(CasSemantics::Lenient);
     let json = r#"{"limits": [{"url": "/", "rules": [{"name": "lease", "actor": "user", "rpu": 100,
         "unit": "minute", "scope": "global", "lease": 10}]}], "local": {"max_actors": 100},
         "store": {"redis": {"cluster": "one", "secret": "a secret of the tests only"}}}"#;

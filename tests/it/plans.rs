@@ -7,7 +7,7 @@ use crate::harness::{Gateway, START, get, policy, store};
 use diana_base::time::{Span, Time};
 use diana_config::compile;
 use diana_limiter::algorithm::Quota;
-use diana_limiter::cells::store::{Rules, Simulated};
+use diana_limiter::cells::store::{CasSemantics, Simulated};
 use diana_limiter::request::{HeaderLines, Part, PartId, Source, Values};
 use diana_limiter::session::{Session, Worker};
 use proptest::prelude::*;
@@ -119,7 +119,7 @@ proptest! {
         algo in prop::sample::select(&ALGORITHMS[..]), quotas in quotas(12),
         arrivals in prop::collection::vec((0..5_usize, 0..3_usize, 0..2_usize, 100..900_u64, costs()), 1..120),
     ) {
-        let host = Simulated::new(Rules::Lenient);
+        let host = Simulated::new(CasSemantics::Lenient);
         let mut gateway = Gateway::new(&document(algo, &quotas), store(&host));
         let unit_ms = quotas[0].unwrap().1;
         let (mut of_users, mut now) = ([(); 2].map(|()| Used::new(algo, unit_ms)), START);
@@ -153,7 +153,7 @@ proptest! {
         bursts in prop::collection::vec((0..2_usize, 0..3_usize, 1..80_usize, 0..90_u64, 1..4_u64), 1..120),
     ) {
         let gold = free + more;
-        let host = Simulated::new(Rules::Lenient);
+        let host = Simulated::new(CasSemantics::Lenient);
         let json = document(algo, &vec![Some((free, unit_ms)), Some((gold, unit_ms))]);
         let mut gateway = Gateway::new(&json, store(&host));
         let (mut now, mut passed) = (START, Vec::new());
@@ -180,7 +180,7 @@ proptest! {
 #[test]
 fn a_busy_client_of_a_large_plan_is_served_from_reservations() {
     for algo in ["TB", "W", "SW"] {
-        let host = Simulated::new(Rules::Lenient);
+        let host = Simulated::new(CasSemantics::Lenient);
         let quotas = vec![Some((5, 3_600_000)), Some((100_000, 3_600_000))];
         let mut gateway = Gateway::new(&document(algo, &quotas), store(&host));
         (0..500).for_each(|_| assert!(!gateway.ask(0, &on(1, "ann"), START).is_rejected()));
@@ -195,7 +195,7 @@ fn a_busy_client_of_a_large_plan_is_served_from_reservations() {
 #[test]
 fn a_reservation_leaves_nothing_for_a_smaller_plan() {
     for algo in ["TB", "W", "SW"] {
-        let host = Simulated::new(Rules::Lenient);
+        let host = Simulated::new(CasSemantics::Lenient);
         let quotas = vec![Some((40, 86_400_000)), Some((100_000, 86_400_000))];
         let mut gateway = Gateway::new(&document(algo, &quotas), store(&host));
         (0..20).for_each(|_| assert!(!gateway.ask(0, &on(1, "ann"), START).is_rejected()));
@@ -220,7 +220,7 @@ proptest! {
         asked in prop::collection::vec((0..2_usize, 1..60_usize, 1..4_u64), 1..60),
     ) {
         let gold = free + more;
-        let host = Simulated::new(Rules::Lenient);
+        let host = Simulated::new(CasSemantics::Lenient);
         let json = document(algo, &vec![Some((free, 86_400_000)), Some((gold, 86_400_000))]);
         let mut gateway = Gateway::new(&json, store(&host));
         let mut used = 0;
@@ -251,7 +251,7 @@ fn a_released_reservation_counts_by_the_cost_of_its_own_rule() {
         {"name": "bytes", "actor": "user", "algo": "W", "rpu": "1M", "unit": "day", "cost": 50},
         {"name": "key", "actor": "user", "algo": "W", "rpu": 100, "unit": "day",
             "plans": {"gold": {"rpu": "1M"}}}]}]}"#;
-    let host = Simulated::new(Rules::Lenient);
+    let host = Simulated::new(CasSemantics::Lenient);
     let mut gateway = Gateway::new(json, store(&host));
     (0..40).for_each(|_| {
         assert!(
@@ -290,7 +290,7 @@ fn the_plan_is_read_once_and_only_for_a_rule_with_plans() {
             rule(with)
         );
         let policy = policy(&json);
-        let host = Simulated::new(Rules::Lenient);
+        let host = Simulated::new(CasSemantics::Lenient);
         let values = get("/api", "ann").with(Part::Header("x-plan".into()), "p1");
         let source = CountsReads(&values, Cell::new(0));
         let mut worker = Worker::new(&policy, &[7; 16]);
@@ -308,7 +308,7 @@ fn the_order_and_the_number_of_a_plan_mean_nothing() {
             r#"{{"plan": {plan}, "limits": [{{"url": "/", "rules": [
                 {{"actor": "user", "rpu": 9, "unit": "day", "plans": {{{plans}}}}}]}}]}}"#
         );
-        policy(&json).meanings()
+        policy(&json).fingerprints()
     };
     let header = r#"{"header": "x-plan"}"#;
     let both = [r#""gold": {"rpu": 50}"#, r#""silver": {"rpu": 20}"#];
@@ -336,7 +336,7 @@ fn a_hundred_thousand_members_are_on_their_plans() {
         keys(0),
         keys(50_000)
     );
-    let host = Simulated::new(Rules::Lenient);
+    let host = Simulated::new(CasSemantics::Lenient);
     let mut gateway = Gateway::new(&json, store(&host));
     let mut left = |user: &str, now: Time| {
         let decision = gateway.ask(0, &get("/", user), now);

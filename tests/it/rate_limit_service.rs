@@ -3,7 +3,7 @@
 use crate::harness::{START, get, store};
 use diana_base::time::{Span, Time};
 use diana_config::Configuration;
-use diana_limiter::cells::store::{Portable, Rules, Simulated};
+use diana_limiter::cells::store::{CasSemantics, SharedDataStore, Simulated};
 use diana_limiter::check::{Decision, Outcome, Reason, RuleResult};
 use diana_limiter::global::{CallResult, Message};
 use diana_limiter::session::{Session, Worker};
@@ -32,7 +32,7 @@ const DOCUMENT: &str = r#"{
 struct Service<'h> {
     configuration: Configuration,
     worker: Worker,
-    store: Portable<&'h Simulated>,
+    store: SharedDataStore<&'h Simulated>,
 }
 
 impl<'h> Service<'h> {
@@ -86,7 +86,7 @@ fn with_headers(code: &[u8], headers: &[(&str, &str)]) -> Vec<u8> {
 /// cached the refusal, all other users would be refused for the next 100 ms.
 #[test]
 fn an_abuser_of_one_rule_gets_nobody_else_refused() {
-    let host = Simulated::new(Rules::Lenient);
+    let host = Simulated::new(CasSemantics::Lenient);
     let mut service = Service::new(&host);
     let mut refused = 0;
     for turn in 0..400 {
@@ -100,7 +100,7 @@ fn an_abuser_of_one_rule_gets_nobody_else_refused() {
 
 #[test]
 fn an_unattributed_refusal_names_what_is_known() {
-    let host = Simulated::new(Rules::Lenient);
+    let host = Simulated::new(CasSemantics::Lenient);
     let mut service = Service::new(&host);
     let reply = with_headers(OVER_LIMIT, &[("x-ratelimit-remaining", "0"), ("x-ratelimit-reset", "30")]);
     let (decision, _) = service.ask("/all/login", "mallory", 0, &reply);
@@ -123,7 +123,7 @@ fn an_unattributed_refusal_names_what_is_known() {
 /// If the query has one rule, the reply is about that rule, and the worker caches the refusal.
 #[test]
 fn a_refusal_of_the_only_rule_is_its_own() {
-    let host = Simulated::new(Rules::Lenient);
+    let host = Simulated::new(CasSemantics::Lenient);
     let mut service = Service::new(&host);
     let (decision, is_called) = service.ask("/alone", "mallory", 0, OVER_LIMIT);
     assert_eq!((service.results(&decision), is_called), (vec![("user", RuleResult::Refused)], true));
@@ -135,7 +135,7 @@ fn a_refusal_of_the_only_rule_is_its_own() {
 
 #[test]
 fn headers_of_the_service_say_how_much_is_left() {
-    let host = Simulated::new(Rules::Lenient);
+    let host = Simulated::new(CasSemantics::Lenient);
     let mut service = Service::new(&host);
     let left = [("x-ratelimit-remaining", "3"), ("x-ratelimit-reset", "20")];
     let limit = ("x-ratelimit-limit", r#"5, 5;w=60;name="login", 1000;w=60;name="everybody""#);

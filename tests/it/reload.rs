@@ -8,7 +8,7 @@ mod priorities;
 mod resized;
 
 use crate::harness::{Gateway, at, get, store};
-use diana_limiter::cells::store::{Rules, Simulated};
+use diana_limiter::cells::store::{CasSemantics, Simulated};
 use diana_limiter::check::Decision;
 use diana_limiter::request::{Part, Values};
 
@@ -32,7 +32,7 @@ fn ask_as(host: &Simulated, json: &str, request: &Values) -> Vec<u64> {
 
 #[test]
 fn a_limit_keeps_its_count_wherever_it_is_in_the_list() {
-    for rules in [Rules::Lenient, Rules::Strict] {
+    for rules in [CasSemantics::Lenient, CasSemantics::Strict] {
         let host = Simulated::new(rules);
         let (a, b) = (limit("/a", 9), limit("/b", 9));
         assert_eq!(ask(&host, &[a.clone(), b.clone()], "/a"), [8]);
@@ -53,7 +53,7 @@ fn a_rule_keeps_its_count_when_a_global_rule_comes_before_it() {
         let json = format!(r#"{{{store_of}, "limits": [{{"url": "/", "rules": [{rules}]}}]}}"#);
         ask_as(host, &json, &get("/", "ann"))
     };
-    let host = Simulated::new(Rules::Lenient);
+    let host = Simulated::new(CasSemantics::Lenient);
     assert_eq!(ask(&host, own), [8]);
     assert_eq!(ask(&host, &format!("{shared}, {own}")), [999, 7]);
     assert_eq!(ask(&host, &format!("{own}, {shared}")), [6, 998]);
@@ -62,7 +62,7 @@ fn a_rule_keeps_its_count_when_a_global_rule_comes_before_it() {
 
 #[test]
 fn another_quota_starts_empty_and_memory_does_not_grow() {
-    let host = Simulated::new(Rules::Lenient);
+    let host = Simulated::new(CasSemantics::Lenient);
     for rpu in 5..100 {
         let json = format!(r#"{{"local": {{"max_actors": 16}}, "limits": [{}]}}"#, limit("/", rpu));
         let gateway = Gateway::new(&json, store(&host));
@@ -83,7 +83,7 @@ fn configurations_with_different_cell_layouts_count_side_by_side() {
                 {{"algo": "SL", "actor": "user", "rpu": 10, "unit": "2h"{second}}}]}}"#
         )
     };
-    let host = Simulated::new(Rules::Lenient);
+    let host = Simulated::new(CasSemantics::Lenient);
     let one = rules(r#", "overrides": {"vip": {"rpu": 110}}"#, "");
     let other = rules("", r#", "overrides": {"vip": {"rpu": 20}}"#);
     for left in (0..10).rev() {
@@ -99,7 +99,7 @@ fn configurations_that_differ_in_a_quota_count_side_by_side() {
         let limit = |rpu: u32| {
             format!(r#"{{"url": "/", "rules": [{{"actor": "{actor}", "rpu": {rpu}, "unit": "hour"}}]}}"#)
         };
-        let host = Simulated::new(Rules::Lenient);
+        let host = Simulated::new(CasSemantics::Lenient);
         let mut old = Gateway::new(&limit(5), store(&host));
         let mut new = Gateway::new(&limit(6), store(&host));
         let (mut old_passed, mut new_passed, mut foreign) = (0, 0, 0);
@@ -123,7 +123,7 @@ fn configurations_that_differ_in_max_wait_count_side_by_side() {
             let rule = format!(r#"{{{algo}, "rpu": 200, "unit": "second", "max_wait": "{wait}"}}"#);
             format!(r#"{{"url": "/", "rules": [{rule}]}}"#)
         };
-        let host = Simulated::new(Rules::Lenient);
+        let host = Simulated::new(CasSemantics::Lenient);
         let mut long = Gateway::new(&limit("20s"), store(&host));
         let mut short = Gateway::new(&limit("6s"), store(&host));
         let (mut long_passed, mut short_passed) = (0, 0);
@@ -138,7 +138,7 @@ fn configurations_that_differ_in_max_wait_count_side_by_side() {
 
 #[test]
 fn limits_that_differ_only_in_a_condition_keep_their_own_counts() {
-    let host = Simulated::new(Rules::Lenient);
+    let host = Simulated::new(CasSemantics::Lenient);
     let conditions = [
         r#""methods": "GET""#,
         r#""methods": "PUT""#,
@@ -190,7 +190,7 @@ fn limits_that_differ_only_in_a_condition_keep_their_own_counts() {
 
 #[test]
 fn an_actor_with_a_new_definition_starts_empty() {
-    let host = Simulated::new(Rules::Lenient);
+    let host = Simulated::new(CasSemantics::Lenient);
     let json = |apikey: &str, tenant: &str| {
         format!(
             r#"{{"limits": [{{"url": "/", "rules": [
@@ -215,7 +215,7 @@ fn an_actor_with_a_new_definition_starts_empty() {
 
 #[test]
 fn a_changed_override_keeps_what_its_actor_used() {
-    let host = Simulated::new(Rules::Lenient);
+    let host = Simulated::new(CasSemantics::Lenient);
     let rule = |bob: u32| {
         format!(
             r#"{{"url": "/", "rules": [{{"actor": "user", "rpu": 9, "unit": "hour", "overrides": {{"bob": {{"rpu": {bob}}}}}}}]}}"#

@@ -6,7 +6,7 @@ mod refunds;
 
 use crate::harness::{Counting, START, get, policy, store, worker};
 use diana_base::time::{Span, Time};
-use diana_limiter::cells::store::{Rules, Simulated, Store};
+use diana_limiter::cells::store::{CasSemantics, Simulated, Store};
 use diana_limiter::check::Outcome;
 use diana_limiter::policy::Policy;
 use diana_limiter::session::{Session, TICK, Worker};
@@ -59,7 +59,7 @@ fn rule(algo: &str, rpu: u64, unit: &str) -> String {
 #[test]
 fn a_busy_actor_costs_few_store_calls() {
     for algo in ["TB", "W", "SW"] {
-        let host = Simulated::new(Rules::Lenient);
+        let host = Simulated::new(CasSemantics::Lenient);
         let mut gateway = TestGateway::new(&rule(algo, 1_000_000, "day"), 1, Counting::new(store(&host)));
         for _ in 0..4 {
             gateway.ask(0, "/", "ann");
@@ -83,7 +83,7 @@ fn a_busy_actor_costs_few_store_calls() {
 #[test]
 fn a_small_quota_or_a_few_requests_get_no_reservation() {
     for (rpu, requests) in [(131, 131), (1_000_000, 3)] {
-        let host = Simulated::new(Rules::Lenient);
+        let host = Simulated::new(CasSemantics::Lenient);
         let mut gateway = TestGateway::new(&rule("TB", rpu, "day"), 1, Counting::new(store(&host)));
         gateway.store.take_counts();
         for _ in 0..requests {
@@ -98,7 +98,7 @@ fn a_small_quota_or_a_few_requests_get_no_reservation() {
 #[test]
 fn an_actor_with_few_requests_gets_no_reservation() {
     for (ms, is_busy) in [(200, true), (201, false), (5_000, false)] {
-        let host = Simulated::new(Rules::Lenient);
+        let host = Simulated::new(CasSemantics::Lenient);
         let mut gateway = TestGateway::new(&rule("TB", 1_000_000, "day"), 1, Counting::new(store(&host)));
         gateway.store.take_counts();
         for turn in 1..100 {
@@ -122,7 +122,7 @@ fn permits_turns_and_logs_are_not_reserved() {
         r#""algo": "SL", "rpu": 128, "unit": "day""#,
         r#""rpu": 1000, "unit": "second", "max_wait": "1s""#,
     ] {
-        let host = Simulated::new(Rules::Lenient);
+        let host = Simulated::new(CasSemantics::Lenient);
         // The bucket is in the same group, or belongs to a request that may wait.
         let json = format!(r#"{{"url": "/", "rules": [{{{rule}}}, {{"rpu": 1000000, "unit": "day"}}]}}"#);
         let mut gateway = TestGateway::new(&json, 1, store(&host));
@@ -137,7 +137,7 @@ fn permits_turns_and_logs_are_not_reserved() {
 /// only.
 #[test]
 fn a_request_that_may_wait_spends_no_reservation() {
-    let host = Simulated::new(Rules::Lenient);
+    let host = Simulated::new(CasSemantics::Lenient);
     let json = r#"[{"url": "/", "rules": [{"rpu": 1000000, "unit": "day"}]},
         {"url": "/slow", "rules": [{"algo": "LB", "rpu": 1000, "unit": "second"}]}]"#;
     let mut gateway = TestGateway::new(json, 1, Counting::new(store(&host)));
@@ -151,7 +151,7 @@ fn a_request_that_may_wait_spends_no_reservation() {
 
 #[test]
 fn a_worker_without_reservations_makes_none() {
-    let host = Simulated::new(Rules::Strict);
+    let host = Simulated::new(CasSemantics::Strict);
     let mut gateway = TestGateway::new(&rule("TB", 1_000_000, "day"), 1, store(&host));
     gateway.workers[0].disable_reservations();
     for _ in 0..50 {
@@ -163,7 +163,7 @@ fn a_worker_without_reservations_makes_none() {
 /// Another actor's override of `rpu: 0` changes nothing for the other actors.
 #[test]
 fn an_actor_with_rpu_0_does_not_stop_reservations() {
-    let host = Simulated::new(Rules::Lenient);
+    let host = Simulated::new(CasSemantics::Lenient);
     let json = r#"{"url": "/", "rules": [{"actor": "user", "rpu": 1000000, "unit": "day", "overrides": {"bot": {"rpu": 0}}}]}"#;
     let mut gateway = TestGateway::new(json, 1, Counting::new(store(&host)));
     (0..4).for_each(|_| _ = gateway.ask(0, "/", "ann"));

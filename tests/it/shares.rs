@@ -4,7 +4,7 @@
 use crate::harness::{Random, at, get, store};
 use diana_base::time::Time;
 use diana_config::compile;
-use diana_limiter::cells::store::{Rules, Simulated};
+use diana_limiter::cells::store::{CasSemantics, Simulated};
 use diana_limiter::check::Decision;
 use diana_limiter::policy::{Policy, Usage};
 use diana_limiter::session::{Session, Worker};
@@ -42,7 +42,7 @@ impl Alone {
         );
         let policy = compile(json.as_bytes()).unwrap().policy;
         let worker = Worker::new(&policy, &[7; 16]);
-        Alone { policy, worker, host: Simulated::new(Rules::Lenient) }
+        Alone { policy, worker, host: Simulated::new(CasSemantics::Lenient) }
     }
 
     fn set(&self, number: u64, now: Time) {

@@ -3,7 +3,9 @@
 use crate::harness::{Counting, Gateway, START, at, get, policy, store};
 use diana_base::time::{Span, Time};
 use diana_limiter::algorithm::Admission;
-use diana_limiter::cells::store::{Fault, Loaded, Portable, Rules, Simulated, Store, Swap, Version};
+use diana_limiter::cells::store::{
+    CasSemantics, Fault, Loaded, SharedDataStore, Simulated, Store, Swap, Version,
+};
 use diana_limiter::check::{Decision, Outcome, RuleResult};
 use diana_limiter::policy::Policy;
 use diana_limiter::session::{Session, Worker};
@@ -15,7 +17,7 @@ const SEED: [u8; 16] = [7; 16];
 struct One<'h> {
     policy: Policy,
     worker: Worker,
-    store: Portable<&'h Simulated>,
+    store: SharedDataStore<&'h Simulated>,
 }
 
 impl<'h> One<'h> {
@@ -60,7 +62,7 @@ const QUEUE: &str = r#"{"url": "/", "rules": [{"algo": "LB", "rpu": 10, "unit": 
 
 #[test]
 fn turns_are_in_order_and_the_queue_is_bounded() {
-    let host = Simulated::new(Rules::Lenient);
+    let host = Simulated::new(CasSemantics::Lenient);
     let mut one = One::new(QUEUE, &host, true);
     let turns: Vec<Option<Span>> = (0..6).map(|_| turn(one.start("ann", START).1)).collect();
     let ms = |ms| Some(Span::from_ms(ms));
@@ -73,7 +75,7 @@ fn turns_are_in_order_and_the_queue_is_bounded() {
 #[test]
 fn requests_that_leave_in_any_order_free_the_queue() {
     for order in [[0, 1, 2, 3], [3, 2, 1, 0], [1, 3, 0, 2], [2, 0, 3, 1]] {
-        let host = Simulated::new(Rules::Strict);
+        let host = Simulated::new(CasSemantics::Strict);
         let mut one = One::new(QUEUE, &host, true);
         assert_eq!(turn(one.start("ann", START).1), Some(Span::ZERO));
         let mut waiting: Vec<Session> = (0..4).map(|_| one.start("ann", START).0).collect();
@@ -87,7 +89,7 @@ fn requests_that_leave_in_any_order_free_the_queue() {
 
 #[test]
 fn a_refunded_turn_stays_empty_while_later_turns_are_taken() {
-    let host = Simulated::new(Rules::Lenient);
+    let host = Simulated::new(CasSemantics::Lenient);
     let mut one = One::new(QUEUE, &host, true);
     let mut sessions: Vec<Session> = (0..4).map(|_| one.start("ann", START).0).collect();
     one.settle(&mut sessions[1], START);
@@ -100,7 +102,7 @@ fn a_refunded_turn_stays_empty_while_later_turns_are_taken() {
 
 #[test]
 fn a_resumed_request_keeps_its_charges() {
-    let host = Simulated::new(Rules::Lenient);
+    let host = Simulated::new(CasSemantics::Lenient);
     let mut one = One::new(QUEUE, &host, true);
     let mut sessions: Vec<Session> = (0..3).map(|_| one.start("ann", START).0).collect();
     for session in &mut sessions {
@@ -112,7 +114,7 @@ fn a_resumed_request_keeps_its_charges() {
 
 #[test]
 fn without_waiting_a_request_that_would_wait_is_refused_uncharged() {
-    let host = Simulated::new(Rules::Strict);
+    let host = Simulated::new(CasSemantics::Strict);
     for json in
         [QUEUE, r#"{"url": "/", "rules": [{"rpu": 10, "unit": "second", "burst": 1, "max_wait": "1s"}]}"#]
     {
@@ -135,7 +137,7 @@ fn without_waiting_a_refusal_equals_that_of_a_rule_without_queue() {
         let limit =
             format!(r#"{{"url": "/", "rules": [{{"actor": "user", "rpu": 1, "unit": "minute", {rule}}}]}}"#);
         let json = format!(r#"{{"limits": [{limit}], "local": {{"max_actors": 1}}}}"#);
-        let host = Simulated::new(Rules::Strict);
+        let host = Simulated::new(CasSemantics::Strict);
         let mut one = One::new(&json, &host, false);
         assert_eq!(turn(one.start("ann", START).1), Some(Span::ZERO));
         for s in [0, 20, 40, 59] {
@@ -154,7 +156,7 @@ fn without_waiting_a_refusal_equals_that_of_a_rule_without_queue() {
 /// A shadow rule does not count requests that it would refuse.
 #[test]
 fn without_waiting_a_shadow_rule_counts_requests_that_it_admits() {
-    let host = Simulated::new(Rules::Lenient);
+    let host = Simulated::new(CasSemantics::Lenient);
     let json = r#"{"url": "/", "rules": [{"algo": "LB", "rpu": 10, "unit": "second", "mode": "shadow"}]}"#;
     let mut one = One::new(json, &host, false);
     let results: Vec<RuleResult> = [0, 0, 50, 100, 100]
@@ -167,7 +169,7 @@ fn without_waiting_a_shadow_rule_counts_requests_that_it_admits() {
 
 #[test]
 fn a_permit_returns_once_however_its_request_ends() {
-    let host = Simulated::new(Rules::Lenient);
+    let host = Simulated::new(CasSemantics::Lenient);
     let json = r#"{"url": "/", "rules": [{"algo": "C", "rpu": 2}]}"#;
     let mut one = One::new(json, &host, true);
     let (mut first, _) = one.start("ann", START);
@@ -192,7 +194,7 @@ fn a_request_that_leaves_refunds_all_although_permits_have_returned() {
         {"actor": "user", "rpu": 10, "unit": "second"},
         {"actor": "user", "algo": "LB", "rpu": 1, "unit": "second", "queue": 9},
         {"actor": "user", "algo": "C", "rpu": 9}]}"#;
-    let host = Simulated::new(Rules::Lenient);
+    let host = Simulated::new(CasSemantics::Lenient);
     let mut one = One::new(json, &host, true);
     let (mut first, _) = one.start("ann", START);
     let mut waiting: Vec<Session> = (0..3).map(|_| one.start("ann", START).0).collect();
@@ -207,7 +209,7 @@ fn a_request_that_leaves_refunds_all_although_permits_have_returned() {
 
 #[test]
 fn a_request_that_waited_and_passed_refunds_nothing() {
-    let host = Simulated::new(Rules::Lenient);
+    let host = Simulated::new(CasSemantics::Lenient);
     let mut gateway = Gateway::new(QUEUE, Counting::new(store(&host)));
     let mut sessions: Vec<Session> = (0..2).map(|_| gateway.start(0, &get("/", "ann"), START).0).collect();
     gateway.store.take_counts();
@@ -217,7 +219,7 @@ fn a_request_that_waited_and_passed_refunds_nothing() {
 
 /// A store that loses swap number `loses` to another worker, which takes 5 ms.
 struct Slow<'h> {
-    store: Portable<&'h Simulated>,
+    store: SharedDataStore<&'h Simulated>,
     loses: Cell<u32>,
     ms: Cell<u64>,
 }
@@ -231,7 +233,7 @@ impl Store for Slow<'_> {
         self.loses.set(self.loses.get().wrapping_sub(1));
         if self.loses.get() == 0 {
             self.ms.set(self.ms.get() + 5);
-            return Ok(Swap::Lost);
+            return Ok(Swap::Conflict);
         }
         self.store.swap(key, value, expected)
     }
@@ -244,7 +246,7 @@ fn a_turn_counts_from_the_check_of_its_own_group() {
     let json = r#"{"url": "/", "rules": [
         {"name": "queue", "algo": "LB", "rpu": 50, "unit": "second"},
         {"name": "user", "actor": "user", "rpu": 100, "unit": "second"}]}"#;
-    let (host, policy) = (Simulated::new(Rules::Lenient), policy(json));
+    let (host, policy) = (Simulated::new(CasSemantics::Lenient), policy(json));
     let mut worker = Worker::new(&policy, &SEED);
     let store = Slow { store: store(&host), loses: Cell::new(4), ms: Cell::new(0) };
     let turns: Vec<Option<Span>> = (0..3)
@@ -263,7 +265,7 @@ fn a_turn_counts_from_the_check_of_its_own_group() {
 /// A host that holds as many requests as it can refuses a request that would have to wait.
 #[test]
 fn a_request_that_cannot_be_held_is_refused_with_its_wait() {
-    let host = Simulated::new(Rules::Lenient);
+    let host = Simulated::new(CasSemantics::Lenient);
     let json = r#"{"url": "/", "rules": [{"name": "day", "algo": "W", "rpu": 3, "unit": "day"},
         {"name": "shadow", "algo": "LB", "rpu": 1, "unit": "second", "queue": 9, "mode": "shadow"},
         {"name": "queue", "algo": "LB", "rpu": 10, "unit": "second", "queue": 4},

@@ -4,7 +4,7 @@
 use crate::algorithm::subject::cases;
 use crate::harness::{Random, at, get, policy, store};
 use diana_config::compile;
-use diana_limiter::cells::store::{Rules, Simulated};
+use diana_limiter::cells::store::{CasSemantics, Simulated};
 use diana_limiter::check::RuleResult;
 use diana_limiter::session::Worker;
 use proptest::prelude::*;
@@ -229,7 +229,7 @@ proptest! {
         if warnings(&json).is_empty() {
             return Ok(());
         }
-        let (policy, host) = (policy(&json), Simulated::new(Rules::Lenient));
+        let (policy, host) = (policy(&json), Simulated::new(CasSemantics::Lenient));
         let (store, mut worker, mut ms) = (store(&host), Worker::new(&policy, &[7; 16]), 0);
         for _ in 0..200 {
             ms += [0, 0, 1, 250, 333, 1_000][random.below(6)];

@@ -1,7 +1,6 @@
 //! The filters that lines put in front of the router, and how an Envoy loads them.
 
 use anyhow::{Context, Result, bail};
-use diana_filter::Callbacks;
 use gateway::config::cluster;
 use gateway::filter::{self, module};
 use gateway::{Config, Plugin, Redis, Shell, Webdis, target};
@@ -109,11 +108,11 @@ impl Filters {
 
 /// The file with the fewest callbacks that takes this configuration.
 fn file(plugin: &Value) -> &'static str {
-    let fits = |callbacks: &Callbacks| {
+    let fits = |exports: &diana_filter::Exports| {
         diana_config::compile(plugin.to_string().as_bytes())
-            .is_ok_and(|configuration| callbacks.suffice(&configuration).is_ok())
+            .is_ok_and(|configuration| exports.suffice(&configuration).is_ok())
     };
-    Callbacks::OF_ENVOY.into_iter().find(fits).unwrap_or(Callbacks::Useful).file()
+    diana_filter::Exports::OF_ENVOY.into_iter().find(fits).unwrap_or(diana_filter::Exports::Useful).file()
 }
 
 /// Builds a filter to compare with, and returns its path.

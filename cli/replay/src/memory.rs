@@ -29,7 +29,7 @@ impl Store for Memory {
                 *version = Version(version.0.wrapping_add(1));
             }
             (None, None) => _ = values.insert(key.into(), (value.into(), Version(1))),
-            _ => return Ok(Swap::Lost),
+            _ => return Ok(Swap::Conflict),
         }
         Ok(Swap::Done)
     }
@@ -43,12 +43,12 @@ mod tests {
     fn a_swap_needs_the_present_version() {
         let memory = Memory::default();
         assert_eq!(memory.load(b"a"), Ok(None));
-        assert_eq!(memory.swap(b"a", b"1", Some(Version(1))), Ok(Swap::Lost));
+        assert_eq!(memory.swap(b"a", b"1", Some(Version(1))), Ok(Swap::Conflict));
         assert_eq!(memory.swap(b"a", b"1", None), Ok(Swap::Done));
-        assert_eq!(memory.swap(b"a", b"2", None), Ok(Swap::Lost));
+        assert_eq!(memory.swap(b"a", b"2", None), Ok(Swap::Conflict));
         let version = memory.load(b"a").unwrap().unwrap().version;
         assert_eq!(memory.swap(b"a", b"two", Some(version)), Ok(Swap::Done));
-        assert_eq!(memory.swap(b"a", b"3", Some(version)), Ok(Swap::Lost));
+        assert_eq!(memory.swap(b"a", b"3", Some(version)), Ok(Swap::Conflict));
         assert_eq!(memory.load(b"a").unwrap().unwrap().bytes, b"two");
     }
 }

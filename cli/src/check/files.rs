@@ -5,7 +5,7 @@ use super::finding::Findings;
 use crate::source::documents::{Document, Filter, FilterForm};
 use crate::source::value::Entry;
 use diana_config::Configuration;
-use diana_filter::Callbacks;
+use diana_filter::Exports;
 
 /// Adds the finding about a file of the filter that lacks callbacks.
 pub fn loaded(document: &Document, configuration: &Configuration, findings: &mut Findings) {
@@ -13,7 +13,7 @@ pub fn loaded(document: &Document, configuration: &Configuration, findings: &mut
         return;
     };
     let name = file_name(entry.value.text().unwrap_or_default());
-    let loaded = Callbacks::OF_ENVOY.into_iter().find(|callbacks| callbacks.file() == name);
+    let loaded = Exports::OF_ENVOY.into_iter().find(|callbacks| callbacks.file() == name);
     if loaded.is_some_and(|loaded| loaded.suffice(configuration).is_err()) {
         findings.add(
             code::WRONG_FILE,
@@ -29,8 +29,8 @@ pub fn loaded(document: &Document, configuration: &Configuration, findings: &mut
 /// The file for Envoy with the fewest callbacks that suffice.
 #[must_use]
 pub fn fitting(configuration: &Configuration) -> &'static str {
-    let suffices = |callbacks: &Callbacks| callbacks.suffice(configuration).is_ok();
-    Callbacks::OF_ENVOY.into_iter().find(suffices).unwrap_or(Callbacks::Useful).file()
+    let suffices = |callbacks: &Exports| callbacks.suffice(configuration).is_ok();
+    Exports::OF_ENVOY.into_iter().find(suffices).unwrap_or(Exports::Useful).file()
 }
 
 /// The entry with the address of the file.

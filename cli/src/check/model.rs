@@ -48,7 +48,7 @@ pub struct Condition<'a> {
 impl Condition<'_> {
     /// What the condition requires, regardless of its place.
     #[must_use]
-    pub fn meaning(&self) -> (&str, &str, &str) {
+    pub fn canonical_form(&self) -> (&str, &str, &str) {
         (self.kind, &self.name, &self.json)
     }
 }
@@ -149,7 +149,7 @@ impl<'a> Limit<'a> {
                 conditions.push(Condition { kind: kind.key, name: String::new(), json, value: None, range });
             }
         }
-        conditions.sort_by(|a, b| a.meaning().cmp(&b.meaning()));
+        conditions.sort_by(|a, b| a.canonical_form().cmp(&b.canonical_form()));
         let rules = value.get("rules").map_or(&[][..], Value::items);
         Some(Limit {
             pattern: url.text()?.parse().ok()?,
@@ -163,7 +163,8 @@ impl<'a> Limit<'a> {
     /// Whether all conditions of this limit are conditions of the other one.
     #[must_use]
     pub fn asks_no_more_than(&self, other: &Limit) -> bool {
-        let has = |of: &Condition| other.conditions.iter().any(|own| own.meaning() == of.meaning());
+        let has =
+            |of: &Condition| other.conditions.iter().any(|own| own.canonical_form() == of.canonical_form());
         self.conditions.iter().all(has)
     }
 }

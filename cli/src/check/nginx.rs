@@ -10,7 +10,7 @@ use crate::source::recognize::is_of_diana;
 use crate::source::value::{Entry, Value};
 use diana_config::Configuration;
 use diana_document::{fold, quoted};
-use diana_filter::{Callbacks, nginx};
+use diana_filter::{Exports, nginx};
 use std::ops::Range;
 
 /// Adds findings about settings that Diana does not support in nginx. Returns how many bytes the
@@ -169,14 +169,14 @@ fn zone_missing(directives: &[Directive], findings: &mut Findings) {
 
 fn module(path: &str, word: &Word, findings: &mut Findings) {
     let name = path.rsplit('/').next().unwrap_or_default();
-    if Callbacks::OF_ENVOY.into_iter().any(|callbacks| callbacks.file() == name) {
+    if Exports::OF_ENVOY.into_iter().any(|callbacks| callbacks.file() == name) {
         findings.add(
             code::WRONG_FILE,
             &word.range,
             format!(
                 "`{name}` refuses every document in nginx, because nginx crashes if a callback is missing"
             ),
-            Some(&format!("load `{}`", Callbacks::All.file())),
+            Some(&format!("load `{}`", Exports::All.file())),
         );
     }
 }

@@ -14,7 +14,7 @@ use crate::source::parts::{Form, parts};
 use crate::source::value::Value;
 use diana_config::Configuration;
 use diana_document::Error;
-use diana_filter::Callbacks;
+use diana_filter::Exports;
 use diana_limiter::policy::{Enforce, Rule};
 use std::collections::HashSet;
 use std::path::Path;
@@ -293,7 +293,7 @@ fn summary(document: &Document, configuration: &Configuration, file: &File) -> S
         bytes,
         filter: match document.host {
             Host::Any | Host::Wasm => files::fitting(configuration),
-            Host::Nginx => Callbacks::All.file(),
+            Host::Nginx => Exports::All.file(),
             Host::Module | Host::Route => MODULE,
         },
         is_shadow: rules().next().is_some() && rules().all(|rule| !rule.enforced()),

@@ -185,7 +185,7 @@ fn tiers(model: &Model, findings: &mut Findings) -> HashSet<Range<usize>> {
     for tier in model.limits.iter().filter(|limit| !limit.exclusive) {
         for tested in tier.conditions.iter().filter(|it| NAMED.contains(&it.kind) && it.value.is_some()) {
             let others: Vec<&Condition> =
-                tier.conditions.iter().filter(|it| it.meaning() != tested.meaning()).collect();
+                tier.conditions.iter().filter(|it| it.canonical_form() != tested.canonical_form()).collect();
             let bases = limits.get(&key(&tier.pattern, &others)).map_or(&[][..], Vec::as_slice);
             // Limits that are the same in all conditions are rare.
             let bases = bases.get(..MAX_BASES).unwrap_or(bases);

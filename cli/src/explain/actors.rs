@@ -5,7 +5,7 @@ use super::document::{Document, get};
 use super::request::Incoming;
 use diana_document::{Errors, Node, Value};
 use diana_limiter::actor::ip::ClientIp;
-use diana_limiter::actor::{Actors, Named, Scope};
+use diana_limiter::actor::{Actors, NamedActor, Scope};
 use diana_limiter::matcher::pattern::Pattern;
 use diana_limiter::request::{Parts, Request};
 use std::collections::BTreeMap;
@@ -45,8 +45,8 @@ pub fn of_rules(
         }
     }
     let request = Request::new(&incoming.values, &parts);
-    let value = |named: &Named| value(named, &request);
-    let of_rule = |(place, order, mut named): (_, Vec<String>, Vec<Named>)| {
+    let value = |named: &NamedActor| value(named, &request);
+    let of_rule = |(place, order, mut named): (_, Vec<String>, Vec<NamedActor>)| {
         named.sort_by_key(|named| order.iter().position(|name| name == named.name()));
         let values = named.iter().map(|named| (named.name().to_owned(), value(named))).collect();
         (place, RuleActors { values, address: value(&address) })
@@ -68,12 +68,12 @@ fn names(actor: &Value) -> Vec<String> {
 }
 
 /// The value of an actor, as text.
-fn value(named: &Named, request: &Request) -> Option<String> {
+fn value(named: &NamedActor, request: &Request) -> Option<String> {
     let mut key = Vec::new();
     if !named.actor().write(request, &mut key) {
         return None;
     }
-    let network = if named.meaning().starts_with("ip ") { network(&key) } else { None };
+    let network = if named.canonical_form().starts_with("ip ") { network(&key) } else { None };
     Some(network.unwrap_or_else(|| String::from_utf8_lossy(&key).into_owned()))
 }
 

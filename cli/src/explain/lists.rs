@@ -6,7 +6,7 @@ use super::report::ListEntry;
 use super::request::Incoming;
 use super::simulation::Simulation;
 use diana_document::Value;
-use diana_limiter::cells::store::{Portable, Rules, Simulated};
+use diana_limiter::cells::store::{CasSemantics, SharedDataStore, Simulated};
 use diana_limiter::check::{Outcome, Reason};
 use diana_limiter::session::{Session, Worker};
 use miette::{Result, miette};
@@ -63,8 +63,8 @@ fn names(document: &Document, incoming: &Incoming, members: &[Value]) -> Result<
     let own =
         [("limits".to_owned(), Value::List(Vec::new())), ("deny".to_owned(), Value::List(members.to_vec()))];
     let policy = compile(&Value::Object(own.into_iter().chain(kept).collect()))?.policy;
-    let store =
-        Portable::probe(Simulated::new(Rules::Strict)).map_err(|_| miette!("the store in memory failed"))?;
+    let store = SharedDataStore::probe(Simulated::new(CasSemantics::Strict))
+        .map_err(|_| miette!("the store in memory failed"))?;
     let mut worker = Worker::new(&policy, &[0; 16]);
     let request = policy.request(&incoming.values);
     let (_, decision) = Session::start(&policy, &mut worker, &store, &request, || incoming.start);

@@ -7,7 +7,7 @@ use super::request::{Incoming, seconds};
 use diana_base::time::{Span, Time};
 use diana_config::Configuration;
 use diana_document::Value;
-use diana_limiter::cells::store::{Portable, Rules, Simulated};
+use diana_limiter::cells::store::{CasSemantics, SharedDataStore, Simulated};
 use diana_limiter::check::{Decision, Outcome, RuleReport};
 use diana_limiter::policy::{Policy, ResponseNumber, RuleId, Usage};
 use diana_limiter::session::{Session, Worker};
@@ -136,7 +136,7 @@ impl Simulation {
     fn decide(&mut self, incoming: &Incoming) -> Result<()> {
         let Configuration { policy, response, .. } = &self.configuration;
         let fault = |_| miette!("the store in memory failed");
-        let store = Portable::probe(Simulated::new(Rules::Strict)).map_err(fault)?;
+        let store = SharedDataStore::probe(Simulated::new(CasSemantics::Strict)).map_err(fault)?;
         let request = policy.request(&incoming.values);
         let is_grpc = policy.is_grpc(&request);
         let mut open: Vec<InFlight> = Vec::new();
@@ -268,7 +268,12 @@ impl Decided {
 }
 
 /// Ends requests in the order of their ends.
-fn settle(policy: &Policy, store: &Portable<Simulated>, incoming: &Incoming, mut ended: Vec<InFlight>) {
+fn settle(
+    policy: &Policy,
+    store: &SharedDataStore<Simulated>,
+    incoming: &Incoming,
+    mut ended: Vec<InFlight>,
+) {
     ended.sort_by_key(|request| request.ends);
     let usage = Usage {
         status: Some(incoming.status),

@@ -43,10 +43,10 @@ pub fn hex(to: &mut String, byte: u8) {
 /// the filter.
 ///
 /// ```
-/// assert_eq!(diana_base::format::alone(42), "42");
+/// assert_eq!(diana_base::format::decimal(42), "42");
 /// ```
 #[must_use]
-pub fn alone(only: u64) -> String {
+pub fn decimal(only: u64) -> String {
     only.to_string()
 }
 
@@ -101,23 +101,23 @@ pub fn json_string(to: &mut String, text: &str) {
 /// The text after its length, so that different sequences of texts never have the same bytes.
 ///
 /// ```
-/// use diana_base::format::sized;
+/// use diana_base::format::netstring;
 ///
-/// assert_eq!(sized("ab"), "2:ab");
-/// assert_ne!([sized("ab"), sized("c")].concat(), [sized("a"), sized("bc")].concat());
+/// assert_eq!(netstring("ab"), "2:ab");
+/// assert_ne!([netstring("ab"), netstring("c")].concat(), [netstring("a"), netstring("bc")].concat());
 /// ```
 #[must_use]
-pub fn sized(text: &str) -> String {
-    [&alone(u64::try_from(text.len()).unwrap_or(u64::MAX)), ":", text].concat()
+pub fn netstring(text: &str) -> String {
+    [&decimal(u64::try_from(text.len()).unwrap_or(u64::MAX)), ":", text].concat()
 }
 
 /// The name with `_` in place of everything but ASCII letters, digits and `-`.
 ///
 /// ```
-/// assert_eq!(diana_base::format::plain("redis.eu-1"), "redis_eu-1");
+/// assert_eq!(diana_base::format::sanitize("redis.eu-1"), "redis_eu-1");
 /// ```
 #[must_use]
-pub fn plain(name: &str) -> String {
+pub fn sanitize(name: &str) -> String {
     name.replace(|letter: char| !letter.is_ascii_alphanumeric() && letter != '-', "_")
 }
 

@@ -3,7 +3,7 @@
 use super::counter::Weight;
 use diana_base::time::Span;
 use diana_document::{Fields, Node, Value, quoted};
-use diana_limiter::actor::Named;
+use diana_limiter::actor::NamedActor;
 use diana_limiter::adapt::{Adaptive, Controller, Limits, Resource, Signal};
 use diana_limiter::algorithm::AlgorithmKind;
 use diana_limiter::policy::Counter;
@@ -141,7 +141,7 @@ impl Kind {
 
 impl AdaptKeys<'_> {
     /// Reports that the limit follows the traffic of all actors, although the rule counts each.
-    pub(super) fn refuse_actors(&self, actors: &[Named]) {
+    pub(super) fn refuse_actors(&self, actors: &[NamedActor]) {
         if matches!(self.signal, Signal::Traffic { .. }) && !actors.is_empty() {
             self.node.fail(TRAFFIC_OF_ALL);
         }

@@ -2,7 +2,7 @@
 
 use super::keys::{REDIS_AND_RLS, REDIS_ONLY, RLS_ONLY};
 use super::secret::{self, Secret};
-use diana_base::format::plain;
+use diana_base::format::sanitize;
 use diana_base::time::Span;
 use diana_document::{Fields, Node, Value, quoted};
 use diana_global_redis::{Dialect, Login, Redis};
@@ -241,7 +241,7 @@ fn clusters(node: &Node) -> Option<Vec<String>> {
             node.fail("this cluster is named already: leave it out");
             return None;
         }
-        if let Some(like) = names.iter().find(|known| plain(known) == plain(&name)) {
+        if let Some(like) = names.iter().find(|known| sanitize(known) == sanitize(&name)) {
             let like = quoted(like);
             node.fail(format!(
                 "in metrics, where every mark but `-` is `_`, its name is that of {like}: give it another"

@@ -67,7 +67,7 @@ impl ComparedRule<'_> {
 
     /// Whether this rule applies to every request to which `other` applies.
     fn applies_with(&self, other: &LimitDraft, limits: &[LimitDraft]) -> bool {
-        let of_all = self.limit.conditions.is_empty() || self.limit.meaning == other.meaning;
+        let of_all = self.limit.conditions.is_empty() || self.limit.canonical_form == other.canonical_form;
         if !of_all || !self.limit.pattern.contains(&other.pattern) {
             return false;
         }
@@ -82,7 +82,8 @@ impl ComparedRule<'_> {
 
     fn warning(&self, other: &ComparedRule) -> Error {
         let (own, others) = (quoted(&self.rule.name), quoted(&other.rule.name));
-        let is_same = self.limit.pattern == other.limit.pattern && self.limit.meaning == other.limit.meaning;
+        let is_same = self.limit.pattern == other.limit.pattern
+            && self.limit.canonical_form == other.limit.canonical_form;
         let raises =
             !is_same && is_larger(self.rule.counters.default.quota, other.rule.counters.default.quota);
         let hint = match raises {

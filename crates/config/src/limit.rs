@@ -20,12 +20,12 @@ pub(super) fn compile(node: Node, reader: &mut rule::Reader, scope: &mut Scope) 
     let url_text = url.as_ref().and_then(|node| node.text()).unwrap_or_default();
     let pattern = url.and_then(Pattern::parse);
 
-    let (mut conditions, mut meaning, mut complete) = (Vec::new(), String::new(), true);
+    let (mut conditions, mut canonical_form, mut complete) = (Vec::new(), String::new(), true);
     for kind in KINDS {
         if let Some(node) = fields.take(kind.key) {
             match (kind.compile)(node, scope.parts) {
                 Some(condition) => {
-                    meaning.extend([" | ", &condition.meaning(scope.parts)]);
+                    canonical_form.extend([" | ", &condition.canonical_form(scope.parts)]);
                     conditions.push(condition);
                 }
                 None => complete = false,
@@ -62,5 +62,12 @@ pub(super) fn compile(node: Node, reader: &mut rule::Reader, scope: &mut Scope) 
     for (_, own) in reader.responses.iter_mut().skip(before) {
         own.limit.clone_from(&response);
     }
-    complete.then_some(LimitDraft { pattern: pattern?, conditions, meaning, exclusive, high_priority, rules })
+    complete.then_some(LimitDraft {
+        pattern: pattern?,
+        conditions,
+        canonical_form,
+        exclusive,
+        high_priority,
+        rules,
+    })
 }

@@ -5,7 +5,7 @@ use super::global_rule::{self, Roles, roles};
 use super::keys::RULE_KEYS;
 use diana_base::map::KeyMap;
 use diana_document::{Error, Fields, Node, Value, nearest, one_of, quoted};
-use diana_limiter::actor::{self, Actors, Named, Scope};
+use diana_limiter::actor::{self, Actors, NamedActor, Scope};
 use diana_limiter::algorithm::AlgorithmKind;
 use diana_limiter::policy::{Counter, MAX_PLANS, PlanCounters, PlanId, PlanSource};
 
@@ -26,7 +26,7 @@ pub(super) struct Plans<'a> {
     /// Whether a document that is not here may have `plan`.
     is_open: bool,
     /// What tells the plan. `None` without `plan`, or if it is wrong.
-    actor: Option<Named>,
+    actor: Option<NamedActor>,
     names: Vec<String>,
     /// The plan of each listed value of the actor. `None`: the actor's value is the plan's name.
     members: Option<KeyMap<PlanId>>,
@@ -63,7 +63,7 @@ impl<'a> Plans<'a> {
         if keys.iter().any(|(key, _)| key == "actor" || key == "members") {
             plans.actor = plans.by_members(node, actors, scope);
         } else if let Value::Object(_) = node.value() {
-            plans.actor = Named::compile("plan", node, scope);
+            plans.actor = NamedActor::compile("plan", node, scope);
         } else {
             node.expected::<()>("where a request shows its plan, such as `{header: x-plan}`");
         }
@@ -71,7 +71,7 @@ impl<'a> Plans<'a> {
     }
 
     /// Reads `{actor: apikey, members: {gold: [k1, k2]}}`.
-    fn by_members(&mut self, node: Node<'a>, actors: &Actors, scope: &mut Scope) -> Option<Named> {
+    fn by_members(&mut self, node: Node<'a>, actors: &Actors, scope: &mut Scope) -> Option<NamedActor> {
         let mut fields = node.fields()?;
         let actor = fields.require("actor");
         let named = actor.and_then(|node| actors.find(&node.scalar()?, &node, scope));

@@ -11,7 +11,7 @@ use super::plans::Plans;
 use diana_base::map::KeySet;
 use diana_base::time::Span;
 use diana_document::{Fields, Node, Value};
-use diana_limiter::actor::{self, Actors, Named, Scope};
+use diana_limiter::actor::{self, Actors, NamedActor, Scope};
 use diana_limiter::algorithm::AlgorithmKind;
 use diana_limiter::matcher::pattern::Pattern;
 use diana_limiter::policy::{Cost, Missing, RuleDraft, Statuses};
@@ -148,7 +148,7 @@ fn statuses(fields: &mut Fields, cost: Option<Cost>) -> Option<Cost> {
 const MAX_REJECT_DELAY: Span = Span::from_secs(60);
 
 /// A word, or `{action, response}`.
-fn missing(node: &Node, actors: Option<&[Named]>) -> Option<(Missing, Option<ResponseOverride>)> {
+fn missing(node: &Node, actors: Option<&[NamedActor]>) -> Option<(Missing, Option<ResponseOverride>)> {
     let Value::Object(_) = node.value() else {
         return Some((action(node, actors)?, None));
     };
@@ -163,7 +163,7 @@ fn missing(node: &Node, actors: Option<&[Named]>) -> Option<(Missing, Option<Res
     Some((action?, response))
 }
 
-fn action(node: &Node, actors: Option<&[Named]>) -> Option<Missing> {
+fn action(node: &Node, actors: Option<&[NamedActor]>) -> Option<Missing> {
     let choices = [Missing::Ip, Missing::Skip, Missing::Share, Missing::Deny];
     let missing = node.choice("value", &choices.map(|missing| (missing.name(), missing)))?;
     if let Some([]) = actors {
@@ -177,7 +177,7 @@ fn overrides(
     node: &Node,
     rule: &Fields,
     (kind, weight): (Option<&'static AlgorithmKind>, Weight),
-    actors: Option<&[Named]>,
+    actors: Option<&[NamedActor]>,
     global: Option<&global_rule::Rule>,
 ) -> Option<Vec<(Vec<u8>, Roles)>> {
     let (mut overrides, mut seen) = (Vec::new(), KeySet::default());

@@ -19,7 +19,7 @@ pub(super) struct Share {
     build: Build,
     /// The number of gateways, and the counter for this number.
     built: Mutex<(u64, Counter)>,
-    meaning: String,
+    canonical_form: String,
     form: String,
     size: usize,
     parameters: Parameters,
@@ -36,13 +36,13 @@ impl Share {
         let (quota, algorithm) = (whole.quota, &*whole.algorithm);
         let share = Share {
             replicas: Arc::clone(replicas),
-            meaning: [&*algorithm.meaning(), ", shared"].concat(),
+            canonical_form: [&*algorithm.canonical_form(), ", shared"].concat(),
             form: algorithm.form(),
             size: algorithm.size(),
             parameters: algorithm.parameters(),
             may_wait: algorithm.may_wait(),
             settles: algorithm.as_settle().is_some(),
-            tells_usage: algorithm.form() != algorithm.meaning(),
+            tells_usage: algorithm.form() != algorithm.canonical_form(),
             build,
             built: Mutex::new((1, whole)),
         };
@@ -70,8 +70,8 @@ impl Share {
 }
 
 impl Algorithm for Share {
-    fn meaning(&self) -> String {
-        self.meaning.clone()
+    fn canonical_form(&self) -> String {
+        self.canonical_form.clone()
     }
 
     fn form(&self) -> String {

@@ -5,7 +5,7 @@
 //! admits without delay.
 
 use crate::Host;
-use diana_base::format::alone;
+use diana_base::format::decimal;
 use diana_base::time::Span;
 use diana_limiter::check::{Decision, Outcome};
 use diana_limiter::policy::{ActorSource, Policy};
@@ -54,14 +54,14 @@ pub(super) fn set_attributes(host: impl Host, policy: &Policy, decision: &Decisi
         if let Some(verdict) = report.verdict
             && (logs_all || verdict.remaining > 0)
         {
-            host.set_attribute(REMAINING, &alone(verdict.remaining));
+            host.set_attribute(REMAINING, &decimal(verdict.remaining));
         }
     }
 }
 
 /// Sets how long the effective stream waited for its turn.
 pub(super) fn set_waited(host: impl Host, waited: Span) {
-    host.set_attribute(WAITED_MS, &alone(whole_ms(waited)));
+    host.set_attribute(WAITED_MS, &decimal(whole_ms(waited)));
 }
 
 pub(super) fn whole_ms(span: Span) -> u64 {

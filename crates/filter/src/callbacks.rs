@@ -7,18 +7,18 @@ use diana_config::Configuration;
 /// The callbacks that a file of the filter exports.
 ///
 /// ```
-/// use diana_filter::Callbacks;
+/// use diana_filter::Exports;
 ///
 /// let document = br#"{"headers": "off", "limits": [
 ///     {"url": "/", "rules": [{"algo": "LB", "rpu": 5, "unit": "second", "queue": 2}]}
 /// ]}"#;
 /// let configuration = diana_config::compile(document).expect("a valid configuration");
-/// let mut files = Callbacks::OF_ENVOY.into_iter();
+/// let mut files = Exports::OF_ENVOY.into_iter();
 /// let fitting = files.find(|callbacks| callbacks.suffice(&configuration).is_ok());
-/// assert_eq!(fitting.map(Callbacks::file), Some("diana.wasm"));
+/// assert_eq!(fitting.map(Exports::file), Some("diana.wasm"));
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Callbacks {
+pub enum Exports {
     /// All callbacks, including those that do nothing.
     All,
     /// The callbacks that do something.
@@ -27,24 +27,24 @@ pub enum Callbacks {
     Minimal,
 }
 
-impl Callbacks {
+impl Exports {
     /// The callbacks of the files for Envoy, the fewest first.
-    pub const OF_ENVOY: [Callbacks; 2] = [Callbacks::Minimal, Callbacks::Useful];
+    pub const OF_ENVOY: [Exports; 2] = [Exports::Minimal, Exports::Useful];
 
     /// The name of the file that exports these callbacks.
     #[must_use]
     pub fn file(self) -> &'static str {
         match self {
-            Callbacks::All => "diana-nginx.wasm",
-            Callbacks::Useful => "diana.wasm",
-            Callbacks::Minimal => "diana-min.wasm",
+            Exports::All => "diana-nginx.wasm",
+            Exports::Useful => "diana.wasm",
+            Exports::Minimal => "diana-min.wasm",
         }
     }
 
     /// Whether these callbacks suffice for a configuration. If not, the message names the key that
     /// needs more, and the file to load.
     pub fn suffice(self, configuration: &Configuration) -> Result<(), String> {
-        if self != Callbacks::Minimal {
+        if self != Exports::Minimal {
             return Ok(());
         }
         let Configuration { policy, response, .. } = configuration;
@@ -73,7 +73,7 @@ impl Callbacks {
     /// Whether these callbacks suffice for a host. nginx calls all callbacks and crashes if one is
     /// missing.
     pub fn suffice_for(self, host: HostKind) -> Result<(), String> {
-        match host.is_nginx() && self != Callbacks::All {
+        match host.is_nginx() && self != Exports::All {
             true => Err("nginx crashes when a callback is missing, load `diana-nginx.wasm`".into()),
             false => Ok(()),
         }

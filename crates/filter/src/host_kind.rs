@@ -1,6 +1,6 @@
 //! The two kinds of host, which allow a filter different things.
 
-use diana_limiter::cells::store::Rules;
+use diana_limiter::cells::store::CasSemantics;
 
 /// A kind of host. No host call names the host. The two kinds compare and swap shared data by
 /// different rules, so the rules tell nginx from other hosts.
@@ -20,10 +20,10 @@ pub enum HostKind {
 impl HostKind {
     /// The kind of host whose shared data has these rules.
     #[must_use]
-    pub fn of(rules: Rules) -> HostKind {
+    pub fn of(rules: CasSemantics) -> HostKind {
         match rules {
-            Rules::Lenient => HostKind::Envoy,
-            Rules::Strict => HostKind::Nginx,
+            CasSemantics::Lenient => HostKind::Envoy,
+            CasSemantics::Strict => HostKind::Nginx,
         }
     }
 

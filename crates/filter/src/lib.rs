@@ -33,7 +33,7 @@ mod timer_queue;
 mod wording;
 mod zone;
 
-pub use callbacks::Callbacks;
+pub use callbacks::Exports;
 pub use filter::{Action, Filter};
 pub use host::Host;
 pub use host_kind::HostKind;

@@ -8,7 +8,7 @@ pub use table::{Each, METRICS, Metric, MetricKind, Series};
 use super::access_log::whole_ms;
 use crate::{Host, HostKind};
 use diana_base::exclusive::Exclusive;
-use diana_base::format::{hex, plain};
+use diana_base::format::{hex, sanitize};
 use diana_base::map::KeyMap;
 use diana_base::time::Span;
 use diana_config::Configuration;
@@ -124,7 +124,7 @@ fn instances<'a>(
     match each {
         Each::Configuration => one_if(true),
         Each::Nginx => one_if(is_nginx),
-        Each::Version => vec![Some(plain(env!("CARGO_PKG_VERSION")).replace('_', "-").into())],
+        Each::Version => vec![Some(sanitize(env!("CARGO_PKG_VERSION")).replace('_', "-").into())],
         Each::Rule => policy.rules().map(|(_, rule)| Some(rule.name().into())).collect(),
         Each::GlobalRule => {
             policy.rules().map(|(_, rule)| rule.is_global().then(|| rule.name().into())).collect()
@@ -133,7 +133,7 @@ fn instances<'a>(
         Each::Table => some_rules(policy, policy.tables().map(|(rule, _)| rule)),
         // These series come when the document is activated: see `Ids::show_documents`.
         Each::Document => Vec::new(),
-        Each::Cluster => clusters.iter().map(|cluster| Some(plain(cluster).into())).collect(),
+        Each::Cluster => clusters.iter().map(|cluster| Some(sanitize(cluster).into())).collect(),
         Each::Store => one_if(policy.replicas().is_some()),
         Each::Remote => one_if(remote.is_some()),
         Each::AllowList => one_if(policy.has_allow_list()),

@@ -35,7 +35,7 @@ use diana_base::exclusive::Exclusive;
 use diana_base::prng;
 use diana_base::time::{Span, Time};
 use diana_config::Configuration;
-use diana_limiter::cells::store::Watched;
+use diana_limiter::cells::store::EvictionDetector;
 use diana_limiter::response::ResponseCache;
 use diana_limiter::session::Worker;
 use std::cell::Cell;
@@ -49,7 +49,7 @@ pub(super) struct Plugin<H: Host> {
     /// Whether a route's document is laid over the listener's.
     pub(super) is_of_route: bool,
     pub(super) clock: Clock<H>,
-    pub(super) store: Watched<H::Store>,
+    pub(super) store: EvictionDetector<H::Store>,
     /// Only in nginx.
     zone: Option<Zone>,
     /// Whether the log already reports a refusal that nginx did not send.

@@ -187,7 +187,7 @@ impl<H: Host> RemoteSource<H> {
                 // A document that limits nothing is probably a mistake.
                 let level = if rules.get() == 0 { Level::Warn } else { Level::Info };
                 let rules = plural(rules.get(), "rule");
-                self.log(level, " taken as number ", &[&format::alone(generation), ", ", &*rules].concat());
+                self.log(level, " taken as number ", &[&format::decimal(generation), ", ", &*rules].concat());
                 self.log_warnings(&warnings.take());
                 Poll::Fresh
             }

@@ -5,7 +5,7 @@ use super::metrics::Metrics;
 use crate::Host;
 use crate::nginx;
 use diana_base::exclusive::Exclusive;
-use diana_limiter::cells::store::{Store, Watched};
+use diana_limiter::cells::store::{EvictionDetector, Store};
 use diana_limiter::cells::table::{Dated, keep_seed};
 use diana_limiter::policy::Policy;
 use diana_limiter::session::Worker;
@@ -36,7 +36,7 @@ impl Zone {
         &self,
         policy: &Policy,
         worker: &Exclusive<Worker>,
-        store: &Watched<H::Store>,
+        store: &EvictionDetector<H::Store>,
         metrics: &Metrics<H>,
     ) {
         let requests = self.requests.get().wrapping_add(1);

@@ -292,9 +292,9 @@ impl Redis {
         if queries.is_empty() {
             keys.push([start, PROBE].concat().into());
         }
-        let mut parts = vec![name.into(), script.into(), format::alone(keys.len() as u64).into()];
+        let mut parts = vec![name.into(), script.into(), format::decimal(keys.len() as u64).into()];
         parts.append(&mut keys);
-        parts.push(format::alone(number).into());
+        parts.push(format::decimal(number).into());
         for query in queries {
             let mut command = String::new();
             command::write(&mut command, query);
@@ -307,7 +307,7 @@ impl Redis {
     fn start_of_keys(&self, cluster: &str) -> String {
         // Gateways that name their only cluster differently count together. Names of several
         // clusters differ as metrics show them too, and no brace in such a name ends the tag early.
-        let tag = if self.is_sharded { format::plain(cluster) } else { "0".into() };
+        let tag = if self.is_sharded { format::sanitize(cluster) } else { "0".into() };
         [&*self.prefix, ":{", &tag, "}:"].concat()
     }
 

@@ -5,7 +5,7 @@
 //!
 //! ```text
 //!   actors: {tenant: {jwt: sub}} ─ compile ─► dyn Actor ─┐
-//!   actor: [tenant, ip]          ─ Actors::select ─► [Named, Named] ─ key(request) ─► bytes
+//!   actor: [tenant, ip]          ─ Actors::select ─► [NamedActor, NamedActor] ─ key(request) ─► bytes
 //! ```
 //!
 //! An empty value counts as missing in every kind, because it identifies nobody.
@@ -31,8 +31,8 @@ mod query;
 mod segment;
 
 pub use definition::{KINDS, compile};
-pub use kind::{Actor, ActorKind, Bare, Raw, Scope};
-pub use named::{Named, key, parse_key};
+pub use kind::{Actor, ActorKind, Bare, FastPathPart, Scope};
+pub use named::{NamedActor, key, parse_key};
 pub use names::Actors;
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 //!
 //! ```text
 //!   Policy ── Limit  (url pattern, conditions)      less specific first
-//!               ├─ Group        (one actor: one cell, one load and one swap)
+//!               ├─ CounterGroup        (one actor: one cell, one load and one swap)
 //!               │    └─ Rule    (quota, algorithm, enforced actors)
 //!               └─ GlobalGroup  (one actor in a global store: one query, a fallback, a lease)
 //! ```
@@ -37,7 +37,7 @@ pub use draft::{Draft, GlobalDraft, LimitDraft, RuleDraft, StoreDraft};
 pub use enforce::Enforce;
 pub(crate) use enforce::RolloutHash;
 pub use group::OnError;
-pub(crate) use group::{ActorRules, GlobalGroup, Group, GroupIndex, Identity, RequestClass};
+pub(crate) use group::{ActorLookup, ActorRules, CounterGroup, GlobalGroup, GroupIndex, RequestClass};
 pub(crate) use limit::Limit;
 pub use lists::{List, Lists, Member};
 pub use missing::{ActorSource, Missing};
@@ -50,7 +50,7 @@ pub use shards::CountKey;
 pub use statuses::Statuses;
 pub use usage::{Measure, Measures, ResponseNumber, Usage};
 
-use crate::actor::{Named, ip};
+use crate::actor::{NamedActor, ip};
 use crate::adapt::{Adaptive, Shared};
 use crate::cells::table::{Hasher, TableId};
 use crate::check::DENY;
@@ -83,8 +83,8 @@ use std::sync::Arc;
 /// assert_eq!(rules, [(0, "per-user"), (1, "even")]);
 /// assert_eq!(policy.rules().count(), 2);
 /// let (id, even) = policy.rules().last().expect("a rule");
-/// assert_eq!(policy.rule(id).map(|rule| rule.meaning()), Some(even.meaning()));
-/// assert_eq!(policy.meanings().len(), 2);
+/// assert_eq!(policy.rule(id).map(|rule| rule.fingerprint()), Some(even.fingerprint()));
+/// assert_eq!(policy.fingerprints().len(), 2);
 ///
 /// // What the policy reads from requests.
 /// assert!(policy.reads_headers() && policy.headers().any(|name| name == "x-user-id"));
@@ -112,7 +112,7 @@ pub struct Policy {
     content_type: PartId,
     pub(crate) ip: ip::ClientIp,
     /// The actor `ip`, which replaces an actor that a request lacks.
-    pub(crate) address: Named,
+    pub(crate) address: NamedActor,
     tree: Tree,
     pub(crate) limits: Vec<Limit>,
     /// Shared with later configurations, whose migrations need some of the rules.
@@ -282,28 +282,28 @@ impl Policy {
         self.shards.fingerprint()
     }
 
-    /// A hash of the meanings of all rules and lists, and of the names of rules that are `named`,
+    /// A hash of the fingerprints of all rules and lists, and of the names of rules that are `named`,
     /// whatever their order in the document.
     #[must_use]
     pub fn canonical_hash(&self, named: impl Fn(&str) -> bool) -> u64 {
         let each = |rule: &Arc<Rule>| {
             let name = Some(rule.name()).filter(|name| named(name));
             let [fallback, leased] =
-                [&rule.fallback, &rule.leased].map(|counters| counters.as_ref().map(Counters::meaning));
+                [&rule.fallback, &rule.leased].map(|counters| counters.as_ref().map(Counters::fingerprint));
             let enforce = rule.enforce.hundredths();
-            Hasher::of(&(name, rule.meaning, enforce, rule.reject_delay, fallback, leased))
+            Hasher::of(&(name, rule.fingerprint, enforce, rule.reject_delay, fallback, leased))
         };
         Hasher::of(&(Hasher::of_all(self.rules.iter().map(each)), self.around_rules))
     }
 
-    /// The hashes of all that the rules do, sorted: see [`Rule::meaning`]. Unlike the meaning of a
+    /// The hashes of all that the rules do, sorted: see [`Rule::fingerprint`]. Unlike the meaning of a
     /// rule, these cover the actors for which the rules are enforced.
     #[must_use]
-    pub fn meanings(&self) -> Vec<u64> {
-        let whole = |rule: &Arc<Rule>| rule.meaning ^ mix(rule.enforce.hundredths().into());
-        let mut meanings: Vec<u64> = self.rules.iter().map(whole).collect();
-        sort::sort_by_key(&mut meanings, |meaning| *meaning);
-        meanings
+    pub fn fingerprints(&self) -> Vec<u64> {
+        let whole = |rule: &Arc<Rule>| rule.fingerprint ^ mix(rule.enforce.hundredths().into());
+        let mut fingerprints: Vec<u64> = self.rules.iter().map(whole).collect();
+        sort::sort_by_key(&mut fingerprints, |canonical_form| *canonical_form);
+        fingerprints
     }
 
     /// The values of lists, overrides and plans that are read from one header alone, each with the
@@ -367,7 +367,7 @@ impl Policy {
     }
 
     /// The primary groups with room for more than one actor, and the number of sets of each table.
-    pub(crate) fn sampled_groups(&self) -> impl Iterator<Item = (&Group, u64)> {
+    pub(crate) fn sampled_groups(&self) -> impl Iterator<Item = (&CounterGroup, u64)> {
         let groups = self.limits.iter().flat_map(|limit| &limit.groups);
         let primary = groups.filter(|group| group.role == Role::Primary);
         primary.filter_map(|group| Some((&**group, group.table.sets()?)))
@@ -391,7 +391,7 @@ impl Policy {
         matches!(rest.first(), None | Some(b'+'))
     }
 
-    pub(crate) fn groups(&self, limit: usize) -> &[Arc<Group>] {
+    pub(crate) fn groups(&self, limit: usize) -> &[Arc<CounterGroup>] {
         self.limits.get(limit).map_or(&[], |limit| &limit.groups)
     }
 
@@ -403,7 +403,7 @@ impl Policy {
         self.global_groups(limit).get(index)
     }
 
-    pub(crate) fn group(&self, (limit, group): GroupIndex) -> Option<&Arc<Group>> {
+    pub(crate) fn group(&self, (limit, group): GroupIndex) -> Option<&Arc<CounterGroup>> {
         self.groups(limit).get(group)
     }
 }

@@ -20,7 +20,7 @@ pub mod path;
 pub mod query;
 pub mod token;
 
-use diana_base::format::{alone, sized};
+use diana_base::format::{decimal, netstring};
 use joined::Joined;
 use pairs::Pairs;
 use std::cell::Cell;
@@ -140,17 +140,18 @@ pub struct Parts(Vec<Part>);
 
 impl Part {
     /// The part in canonical text. Two parts have the same text only if they are equal.
-    fn meaning(&self) -> String {
+    fn canonical_form(&self) -> String {
         match self {
             Part::Path => "path".into(),
             Part::Method => "method".into(),
             Part::Host => "host".into(),
             Part::Address => "address".into(),
             Part::BodySize => "body size".into(),
-            Part::Header(name) => ["header ", &sized(name)].concat(),
+            Part::Header(name) => ["header ", &netstring(name)].concat(),
             Part::Property(path) => {
-                let steps: Vec<String> = path.iter().map(|step| sized(step)).collect();
-                ["property ", &alone(u64::try_from(steps.len()).unwrap_or(0)), " ", &steps.concat()].concat()
+                let steps: Vec<String> = path.iter().map(|step| netstring(step)).collect();
+                ["property ", &decimal(u64::try_from(steps.len()).unwrap_or(0)), " ", &steps.concat()]
+                    .concat()
             }
         }
     }
@@ -158,8 +159,8 @@ impl Part {
 
 impl Parts {
     /// The canonical text of a part.
-    pub fn meaning(&self, id: PartId) -> String {
-        self.0.get(id.0).map(Part::meaning).unwrap_or_default()
+    pub fn canonical_form(&self, id: PartId) -> String {
+        self.0.get(id.0).map(Part::canonical_form).unwrap_or_default()
     }
 
     /// The identifier of `part`. A new part is added.

@@ -115,7 +115,7 @@ impl ResponseOptions {
         let (status, grpc_status) = precedence::of(reason, self.status(reason, decision));
         let mut headers: Vec<(&str, Cow<str>)> = Vec::with_capacity(self.headers.len().saturating_add(8));
         let seconds = self.retry_after(reason, decision, entropy);
-        headers.extend(seconds.map(|seconds| ("retry-after", format::alone(seconds).into())));
+        headers.extend(seconds.map(|seconds| ("retry-after", format::decimal(seconds).into())));
         headers.extend(quota);
         let (content_type, body) = match &self.body {
             _ if grpc => (None, Cow::default()),

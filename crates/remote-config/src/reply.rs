@@ -57,7 +57,7 @@ impl FetchError {
             FetchError::NotMade => "the gateway has no such cluster, or none of its hosts",
             FetchError::None => "no answer in time",
             FetchError::Status(status) => {
-                return Cow::Owned(["status ", &diana_base::format::alone(status.into())].concat());
+                return Cow::Owned(["status ", &diana_base::format::decimal(status.into())].concat());
             }
             FetchError::TooLarge => "more than 1 MiB",
             FetchError::NotJson => "not JSON, in which `pointer` could point",

@@ -12,7 +12,7 @@ macro_rules! callbacks {
     ) => {
         /// Envoy's functions for modules.
         #[derive(Clone, Copy)]
-        pub struct Callbacks {
+        pub struct Exports {
             $($(#[doc = $doc])+ pub $name: unsafe extern "C" fn($($argument: $type),*) $(-> $result)?,)*
             $($(#[doc = $other_doc])+ pub $other:
                 Option<unsafe extern "C" fn($($other_argument: $other_type),*) $(-> $other_result)?>,)*
@@ -24,13 +24,13 @@ macro_rules! callbacks {
         /// Envoy's names of the functions without which the module lacks a feature.
         pub const OPTIONAL: &[&str] = &[$(concat!("envoy_dynamic_module_callback_", stringify!($other))),*];
 
-        impl Callbacks {
+        impl Exports {
             /// Looks all functions up. Fails with the names of the required ones that are missing.
             ///
             /// # Safety
             /// An address that `find` returns is null, or that of the function that Envoy's header
             /// declares under this name.
-            pub unsafe fn find(find: impl Fn(&CStr) -> *const c_void) -> Result<Callbacks, Vec<&'static str>> {
+            pub unsafe fn find(find: impl Fn(&CStr) -> *const c_void) -> Result<Exports, Vec<&'static str>> {
                 let mut missing = Vec::new();
                 $(let $name = find(c_name(concat!("envoy_dynamic_module_callback_", stringify!($name), "\0")));
                 if $name.is_null() {
@@ -41,7 +41,7 @@ macro_rules! callbacks {
                 }
                 $(let $other =
                     find(c_name(concat!("envoy_dynamic_module_callback_", stringify!($other), "\0")));)*
-                Ok(Callbacks {
+                Ok(Exports {
                     // SAFETY: the address is not null, and by the caller's promise it is that of a
                     // function with this signature.
                     $($name: unsafe {
@@ -235,12 +235,12 @@ mod tests {
     #[test]
     fn a_process_without_required_callbacks_is_refused_by_name() {
         // SAFETY: no address is called.
-        let found = unsafe { Callbacks::find(|_| null()) };
+        let found = unsafe { Exports::find(|_| null()) };
         assert_eq!(found.err().unwrap(), REQUIRED);
         let lacks = c"envoy_dynamic_module_callback_http_get_header";
         // SAFETY: no address is called.
         let found =
-            unsafe { Callbacks::find(|name| if name == lacks { null() } else { dangling::<c_void>() }) };
+            unsafe { Exports::find(|name| if name == lacks { null() } else { dangling::<c_void>() }) };
         assert_eq!(found.err().unwrap(), ["envoy_dynamic_module_callback_http_get_header"]);
     }
 
@@ -249,11 +249,11 @@ mod tests {
         let optional = |name: &CStr| OPTIONAL.contains(&name.to_str().unwrap());
         // SAFETY: no address is called.
         let found =
-            unsafe { Callbacks::find(|name| if optional(name) { null() } else { dangling::<c_void>() }) };
+            unsafe { Exports::find(|name| if optional(name) { null() } else { dangling::<c_void>() }) };
         let found = found.ok().unwrap();
         assert!(found.http_filter_config_increment_counter.is_none());
         // SAFETY: no address is called.
-        let found = unsafe { Callbacks::find(|_| dangling::<c_void>()) };
+        let found = unsafe { Exports::find(|_| dangling::<c_void>()) };
         assert!(found.ok().unwrap().http_filter_config_generic_secret_subscribe.is_some());
     }
 }

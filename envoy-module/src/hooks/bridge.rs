@@ -4,7 +4,7 @@
 //! Envoy may free a bridge's object while it answers the call. Each event therefore decides first,
 //! and acts when the bridge is not borrowed any more.
 
-use crate::abi::{BridgePtr, Bytes, Callbacks, envoy};
+use crate::abi::{BridgePtr, Bytes, Exports, envoy};
 use crate::bridge::{Action, Bridge, Options};
 use crate::guard::{caught, guarded};
 use crate::hooks::start;
@@ -30,7 +30,7 @@ struct Functions {
 }
 
 impl Functions {
-    fn of(envoy: &Callbacks) -> Option<Functions> {
+    fn of(envoy: &Exports) -> Option<Functions> {
         Some(Functions {
             request_chunks: envoy.upstream_http_tcp_bridge_get_request_buffer_chunks_size?,
             request: envoy.upstream_http_tcp_bridge_get_request_buffer?,

@@ -1,7 +1,7 @@
 //! Defines all metrics with one configuration: Envoy takes definitions only while a configuration
 //! is made. The series of a metric differ by labels, so a remote document needs no definition.
 
-use crate::abi::{Bytes, Callbacks, ConfigPtr, SUCCESS};
+use crate::abi::{Bytes, ConfigPtr, Exports, SUCCESS};
 use diana_filter::metrics::{METRICS, MetricKind};
 use log::warn;
 
@@ -30,7 +30,7 @@ impl Ids {
 ///
 /// # Safety
 /// Envoy is making this configuration.
-pub unsafe fn define(envoy: &Callbacks, config: ConfigPtr) -> Ids {
+pub unsafe fn define(envoy: &Exports, config: ConfigPtr) -> Ids {
     let define = |kind: MetricKind, name: &str, labels: &[&str]| {
         let labels: Vec<Bytes> = labels.iter().map(|label| Bytes::of(label.as_bytes())).collect();
         let call = match kind {

@@ -1,6 +1,6 @@
 //! Reports changes to Envoy: through a configuration, or in Envoy 1.38 through a stream.
 
-use crate::abi::{Bytes, Callbacks, ConfigPtr, StreamPtr};
+use crate::abi::{Bytes, ConfigPtr, Exports, StreamPtr};
 use diana_filter::metrics::MetricKind;
 
 /// Envoy's functions that change a metric, all for a configuration or all for a stream.
@@ -31,7 +31,7 @@ impl Sink {
     ///
     /// # Safety
     /// The configuration lives while the sink is used, and this is a thread of Envoy's.
-    pub unsafe fn config(envoy: &Callbacks, config: ConfigPtr) -> Option<Sink> {
+    pub unsafe fn config(envoy: &Exports, config: ConfigPtr) -> Option<Sink> {
         Some(Sink {
             of: config,
             counter: envoy.http_filter_config_increment_counter?,
@@ -46,7 +46,7 @@ impl Sink {
     ///
     /// # Safety
     /// The stream lives while the sink is used, and this is its thread.
-    pub unsafe fn stream(envoy: &Callbacks, stream: StreamPtr) -> Sink {
+    pub unsafe fn stream(envoy: &Exports, stream: StreamPtr) -> Sink {
         Sink {
             of: stream,
             counter: envoy.http_filter_increment_counter,

@@ -74,7 +74,7 @@ impl Shard {
             (Place::Vacant(place), None) => {
                 place.insert(Entry { key: key.into(), version, value: value.to_vec() });
             }
-            _ => return Ok(Swap::Lost),
+            _ => return Ok(Swap::Conflict),
         }
         *last_version = version.0;
         Ok(Swap::Done)
@@ -91,7 +91,7 @@ impl Shard {
                 found.remove();
                 Swap::Done
             }
-            Err(_) => Swap::Lost,
+            Err(_) => Swap::Conflict,
         })
     }
 

@@ -18,12 +18,12 @@ fn a_removed_key_is_absent_and_its_versions_do_not_return() {
     let version = || memory.load(b"key").unwrap().map(|loaded| loaded.version);
     assert_eq!(write(None), Ok(Swap::Done));
     let first = version().unwrap();
-    assert_eq!(memory.remove(b"key", Version(first.0.wrapping_add(7))), Ok(Swap::Lost));
+    assert_eq!(memory.remove(b"key", Version(first.0.wrapping_add(7))), Ok(Swap::Conflict));
     assert_eq!(version(), Some(first), "another version's removal changes nothing");
     assert_eq!(memory.remove(b"key", first), Ok(Swap::Done));
     assert_eq!((version(), memory.len()), (None, 0));
-    assert_eq!(memory.remove(b"key", first), Ok(Swap::Lost));
-    assert_eq!(write(Some(first)), Ok(Swap::Lost), "an absent key has no version");
+    assert_eq!(memory.remove(b"key", first), Ok(Swap::Conflict));
+    assert_eq!(write(Some(first)), Ok(Swap::Conflict), "an absent key has no version");
     assert_eq!(write(None), Ok(Swap::Done));
     assert_ne!(version(), Some(first));
 }

@@ -27,7 +27,7 @@ impl SharedData for HostData {
     fn set(&self, key: &[u8], value: &[u8], cas: Option<u32>) -> Result<Swap, Fault> {
         match hostcalls::set_shared_data(text(key)?, Some(value), cas) {
             Ok(()) => Ok(Swap::Done),
-            Err(Status::CasMismatch) => Ok(Swap::Lost),
+            Err(Status::CasMismatch) => Ok(Swap::Conflict),
             Err(status) => Err(failed(status)),
         }
     }

@@ -2,7 +2,7 @@
 
 use crate::host::{HostData, HostRequest, now};
 use diana_config::Configuration;
-use diana_limiter::cells::store::{Fault, Portable};
+use diana_limiter::cells::store::{Fault, SharedDataStore};
 use diana_limiter::cells::table::Dated;
 use diana_limiter::response::Refusal;
 use diana_limiter::session::{Session, Worker};
@@ -12,7 +12,7 @@ use std::cell::RefCell;
 /// The limits of one configuration.
 pub struct Limits {
     configuration: Configuration,
-    store: Portable<HostData>,
+    store: SharedDataStore<HostData>,
     worker: RefCell<Worker>,
 }
 
@@ -30,7 +30,7 @@ impl Limits {
         }
         configuration.policy.refuse_to_wait();
         let failed = |Fault(status)| format!("the host's shared data fails with status {status}");
-        let store = Portable::probe(HostData).map_err(failed)?;
+        let store = SharedDataStore::probe(HostData).map_err(failed)?;
         let mut fresh = Dated { since: now(), seed: [0; 16] };
         getrandom::fill(&mut fresh.seed).map_err(|error| error.to_string())?;
         let mut worker = Worker::seeded(&configuration.policy, &store, fresh).map_err(failed)?;

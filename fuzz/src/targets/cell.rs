@@ -406,7 +406,7 @@ fn reserve(run: &mut Run, input: &mut Input) {
     assert!(
         !run.is_ours || left == before - spent,
         "{left} of {before} without {spent}, {} {:?} at {now:?}",
-        run.counter.meaning(),
+        run.counter.canonical_form(),
         run.cell
     );
 }

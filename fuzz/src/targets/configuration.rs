@@ -3,7 +3,7 @@
 use diana_base::time::{Span, Time};
 use diana_config::{Configuration, compile};
 use diana_document::{Value, parse, parse_json};
-use diana_limiter::cells::store::{Portable, Rules, Simulated};
+use diana_limiter::cells::store::{CasSemantics, SharedDataStore, Simulated};
 use diana_limiter::check::Outcome;
 use diana_limiter::request::{Part, Values};
 use diana_limiter::session::{Session, Worker};
@@ -53,8 +53,8 @@ fn is_exact(document: &Value) -> bool {
 /// The decisions about a few requests, and the responses to their clients.
 fn decisions(configuration: &Configuration) -> Vec<String> {
     let Configuration { policy, response, .. } = configuration;
-    let host = Simulated::new(Rules::Lenient);
-    let store = Portable::probe(&host).unwrap();
+    let host = Simulated::new(CasSemantics::Lenient);
+    let store = SharedDataStore::probe(&host).unwrap();
     let mut worker = Worker::new(policy, b"a seed of a test");
     let (mut decisions, mut sessions) = (Vec::new(), Vec::new());
     let mut now = Time::from_ns(1_700_000_000_000_000_000);

@@ -7,7 +7,7 @@
 
 use super::path::escaped;
 use diana_document::{Errors, Node, parse, parse_json};
-use diana_limiter::actor::{Actors, Named, Scope, address, ip, key};
+use diana_limiter::actor::{Actors, NamedActor, Scope, address, ip, key};
 use diana_limiter::matcher::pattern::Pattern;
 use diana_limiter::request::pairs::{Pairs, encode};
 use diana_limiter::request::token::is_token;
@@ -31,7 +31,7 @@ const HEADERS: [(u8, &str); 4] =
 
 struct Reader {
     parts: Parts,
-    actors: Vec<Named>,
+    actors: Vec<NamedActor>,
 }
 
 static READER: LazyLock<Reader> = LazyLock::new(|| {
@@ -44,7 +44,7 @@ static READER: LazyLock<Reader> = LazyLock::new(|| {
     let place = Node::root(&actors, &errors);
     let compiled = Actors::compile(Some(node), &mut scope);
     let found = names.iter().map(|name| compiled.find(name, &place, &mut scope).unwrap());
-    let mut actors: Vec<Named> = found.collect();
+    let mut actors: Vec<NamedActor> = found.collect();
     let (segment, url) = (parse(SEGMENT.0).unwrap(), SEGMENT.1.parse::<Pattern>().unwrap());
     actors.extend(compiled.select(Node::root(&segment, &errors), Some(&url), &mut scope).unwrap());
     assert!(errors.is_empty(), "{:?}", errors.into_vec());
@@ -131,7 +131,7 @@ fn values(lines: &[Vec<u8>]) -> Values {
 /// The keys of all actors; an empty value has no key.
 fn keys(source: &dyn Source) -> Vec<(&'static str, Option<Vec<u8>>)> {
     let request = Request::new(source, &READER.parts);
-    let key_of = |named: &'static Named| {
+    let key_of = |named: &'static NamedActor| {
         let mut out = Vec::new();
         let found = key(std::slice::from_ref(named), &request, &mut out);
         assert!(found && out.len() > 4 || !found && out.is_empty());

@@ -5,8 +5,8 @@ use crate::host::faults::FaultKind;
 use crate::host::laws;
 use crate::host::play::{CONFIGURATION, Setup, play};
 use diana::simulated::{self, Call, Host, Reply};
-use diana::{Callbacks, Filter, ProxyWasm};
-use diana_limiter::cells::store::Rules;
+use diana::{Exports, Filter, ProxyWasm};
+use diana_limiter::cells::store::CasSemantics;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
@@ -35,7 +35,7 @@ fn gateway(mut input: Input) {
         FaultKind::Any,
     ][input.below(6)];
     let setup = Setup {
-        rules: if input.flag() { Rules::Strict } else { Rules::Lenient },
+        rules: if input.flag() { CasSemantics::Strict } else { CasSemantics::Lenient },
         workers: 1 + input.below(3),
         reenters: input.flag(),
         kind,
@@ -104,7 +104,7 @@ fn any_answers(input: Input) {
         calls: Cell::new(0),
         configures: Cell::new(true),
     });
-    let filter = Filter::new(ProxyWasm::with(Callbacks::All));
+    let filter = Filter::new(ProxyWasm::with(Exports::All));
     let enter = |callback: &dyn Fn(&Filter)| {
         host.calls.set(0);
         simulated::run(Rc::clone(&host) as Rc<dyn Host>, || callback(&filter));

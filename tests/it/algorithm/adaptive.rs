@@ -285,8 +285,9 @@ fn the_controller_is_part_of_the_meaning() {
     let limits = Limits { min: 20, max: 400, start: 200 };
     let other = Limits { max: 401, ..limits };
     for short in ["TB", "C"] {
-        let fixed = compile(short, "{}", SECOND).unwrap().meaning();
-        let [one, two] = [limits, other].map(|limits| adapting(short, "{}", SECOND, limits, 1).0.meaning());
+        let fixed = compile(short, "{}", SECOND).unwrap().canonical_form();
+        let [one, two] =
+            [limits, other].map(|limits| adapting(short, "{}", SECOND, limits, 1).0.canonical_form());
         assert!(fixed != one && one != two);
     }
 }

@@ -191,16 +191,22 @@ fn no_worker_reserves_quota_of_a_rule_with_a_penalty() {
 /// Rules share cells exactly if they have the same penalty.
 #[test]
 fn the_meaning_has_the_penalty() {
-    let meaning = |after, secs, unit| {
+    let canonical_form = |after, secs, unit| {
         let penalty = Penalty::new(Span::from_secs(unit), after, Span::from_secs(secs));
         let bucket = compile("TB", "{}", MINUTE).unwrap();
-        Counter::new(MINUTE, bucket).with_penalty(Some(penalty)).meaning()
+        Counter::new(MINUTE, bucket).with_penalty(Some(penalty)).canonical_form()
     };
-    let plain = compile("TB", "{}", MINUTE).unwrap().meaning();
-    let all = [plain, meaning(3, 9, 60), meaning(4, 9, 60), meaning(3, 10, 60), meaning(3, 9, 30)];
+    let plain = compile("TB", "{}", MINUTE).unwrap().canonical_form();
+    let all = [
+        plain,
+        canonical_form(3, 9, 60),
+        canonical_form(4, 9, 60),
+        canonical_form(3, 10, 60),
+        canonical_form(3, 9, 30),
+    ];
     for (at, one) in all.iter().enumerate() {
         assert!(all.iter().skip(at + 1).all(|other| one != other), "{all:?}");
     }
-    assert_eq!(meaning(3, 9, 60), meaning(3, 9, 60));
+    assert_eq!(canonical_form(3, 9, 60), canonical_form(3, 9, 60));
     assert_eq!(all[1], format!("{}, refused for 9000000000 ns after 3 in 60000000000 ns", all[0]));
 }

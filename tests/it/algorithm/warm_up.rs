@@ -84,7 +84,8 @@ fn three_tokens_are_enough_for_any_rate() {
 #[test]
 fn a_warm_up_has_limits() {
     let quota = Quota { rpu: 1, unit: Span::from_secs(1) };
-    let mistakes = |json: &str| compile("TB", json, quota).map(|algorithm| algorithm.meaning()).unwrap_err();
+    let mistakes =
+        |json: &str| compile("TB", json, quota).map(|algorithm| algorithm.canonical_form()).unwrap_err();
     for json in [r#"{"warm_up": "999ms"}"#, r#"{"warm_up": "2d"}"#, r#"{"warm_up": 30}"#] {
         assert_eq!(mistakes(json).len(), 1, "{json}");
     }
@@ -95,7 +96,7 @@ fn a_warm_up_has_limits() {
     assert!(mistakes(r#"{"warm_up": "30s", "max_wait": "1s"}"#)[0].contains("`max_wait`"));
     // The default of `burst` is `rpu`, but enough for a cold request.
     let default = compile("TB", r#"{"warm_up": "30s", "max_wait": "0s"}"#, quota).unwrap();
-    assert_eq!(default.meaning(), "TB 1 in 1000000000 ns, 3 from full, warm in 30000000000 ns");
+    assert_eq!(default.canonical_form(), "TB 1 in 1000000000 ns, 3 from full, warm in 30000000000 ns");
 }
 
 proptest! {

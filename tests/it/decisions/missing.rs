@@ -2,7 +2,7 @@
 
 use super::check;
 use crate::harness::{Gateway, START, store};
-use diana_limiter::cells::store::{Rules, Simulated};
+use diana_limiter::cells::store::{CasSemantics, Simulated};
 use diana_limiter::request::{Part, Values};
 
 fn rule(missing: &str) -> String {
@@ -34,7 +34,7 @@ fn by_default_requests_without_the_actor_are_counted_by_address() {
 fn an_address_is_not_a_user() {
     // The bytes that are hashed for an address, and for a shared count, sent as a user.
     let addresses: [&[u8]; 4] = [b"\x04\x20\x0a\0\0\x01", b"\x01\x04\x20\x0a\0\0\x01", b"\x02", b"\x01"];
-    let host = Simulated::new(Rules::Lenient);
+    let host = Simulated::new(CasSemantics::Lenient);
     let mut gateway = Gateway::new(&rule(""), store(&host));
     let by_address = Values::default().with(Part::Path, "/").with(Part::Address, "10.0.0.1");
     for request in [Values::default().with(Part::Path, "/"), by_address.clone()] {

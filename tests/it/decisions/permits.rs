@@ -2,7 +2,7 @@
 
 use super::check;
 use crate::harness::{Gateway, at, get, store};
-use diana_limiter::cells::store::{Rules, Simulated};
+use diana_limiter::cells::store::{CasSemantics, Simulated};
 
 #[test]
 fn a_permit_is_held_until_the_request_ends() {
@@ -119,7 +119,7 @@ fn a_limit_of_zero_permits_refuses_every_request() {
 
 #[test]
 fn settling_twice_has_the_effect_of_once() {
-    let host = Simulated::new(Rules::Strict);
+    let host = Simulated::new(CasSemantics::Strict);
     let mut gateway = Gateway::new(r#"{"url": "/", "rules": [{"algo": "C", "rpu": 2}]}"#, store(&host));
     let (mut first, _) = gateway.start(0, &get("/", "ann"), at(0));
     let (_second, _) = gateway.start(0, &get("/", "ann"), at(0));

@@ -4,7 +4,7 @@ use super::check;
 use crate::harness::{at, get, policy, store};
 use diana_base::time::Span;
 use diana_limiter::algorithm;
-use diana_limiter::cells::store::{Rules, Simulated};
+use diana_limiter::cells::store::{CasSemantics, Simulated};
 use diana_limiter::check::Outcome;
 use diana_limiter::session::{Session, Worker};
 
@@ -121,7 +121,7 @@ fn a_shadow_rule_delays_nobody() {
 fn a_host_that_cannot_hold_requests_refuses_instead_of_waiting() {
     let mut policy = policy(&rule(r#""algo": "LB", "rpu": 10, "unit": "second""#));
     assert!(policy.refuse_to_wait());
-    let (host, seed) = (Simulated::new(Rules::Lenient), [0; 16]);
+    let (host, seed) = (Simulated::new(CasSemantics::Lenient), [0; 16]);
     let mut worker = Worker::new(&policy, &seed);
     let mut ask = |ms| {
         let request = get("/", "ann");
@@ -145,7 +145,7 @@ fn refusals_are_not_delayed_if_the_host_holds_no_requests() {
     let refused = |json: &str| {
         let mut policy = policy(json);
         let changed = policy.refuse_to_wait();
-        let (host, seed) = (Simulated::new(Rules::Lenient), [0; 16]);
+        let (host, seed) = (Simulated::new(CasSemantics::Lenient), [0; 16]);
         let mut worker = Worker::new(&policy, &seed);
         let mut ask = || crate::harness::ask(&policy, &mut worker, &store(&host), &get("/", "ann"), || at(0));
         ask();

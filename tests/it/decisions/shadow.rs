@@ -2,7 +2,7 @@
 
 use super::check;
 use crate::harness::{Gateway, START, get, store};
-use diana_limiter::cells::store::{Rules, Simulated};
+use diana_limiter::cells::store::{CasSemantics, Simulated};
 
 #[test]
 fn a_shadow_rule_counts_by_itself_and_refuses_nobody() {
@@ -69,7 +69,7 @@ fn the_access_log_names_rules_that_refuse_and_would_refuse() {
         ("shadow", vec![("ann", (None, None)), ("mallory", (None, Some("deny,watched")))]),
     ] {
         let json = json.replacen('{', &format!(r#"{{"mode": "{mode}", "#), 1);
-        let host = Simulated::new(Rules::Lenient);
+        let host = Simulated::new(CasSemantics::Lenient);
         let mut gateway = Gateway::new(&json, store(&host));
         for (user, expected) in users {
             let decision = gateway.ask(0, &get("/", user), START);

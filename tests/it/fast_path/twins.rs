@@ -3,7 +3,9 @@
 
 use crate::harness::{Counting, START, policy, store};
 use diana_base::time::{Span, Time};
-use diana_limiter::cells::store::{Fault, Loaded, Portable, SharedData, Simulated, Store, Swap, Version};
+use diana_limiter::cells::store::{
+    Fault, Loaded, SharedData, SharedDataStore, Simulated, Store, Swap, Version,
+};
 use diana_limiter::cells::table::Seed;
 use diana_limiter::cells::{Events, Replacement};
 use diana_limiter::check::{Decision, Outcome};
@@ -75,7 +77,7 @@ pub enum Shown {
 /// One of the gateways.
 pub struct Twin<'h> {
     host: &'h Simulated,
-    store: Counting<Failing<Portable<&'h Simulated>>>,
+    store: Counting<Failing<SharedDataStore<&'h Simulated>>>,
     is_fast: bool,
     documents: &'h [String],
     policy: Policy,

@@ -4,7 +4,7 @@
 use super::faults::FaultKind;
 use super::gateway::Gateway;
 use diana_filter::access_log::ATTRIBUTES;
-use diana_limiter::cells::store::Rules;
+use diana_limiter::cells::store::CasSemantics;
 use diana_limiter::request::Part;
 
 const RULES: &str = r#"{"limits": [
@@ -21,7 +21,7 @@ const RULES: &str = r#"{"limits": [
     "deny": [{"user": "mallory"}], "allow": [{"user": "root"}]ALL}"#;
 
 fn gateway(all: &str) -> Gateway {
-    Gateway::start(Rules::Lenient, 1, &RULES.replace("ALL", all))
+    Gateway::start(CasSemantics::Lenient, 1, &RULES.replace("ALL", all))
 }
 
 /// The attributes of a request of a user, or of nobody, as `name=value` with blanks between them.
@@ -77,7 +77,7 @@ fn refusals_and_delays_set_attributes_and_nothing_else_does() {
 fn a_refusal_shows_what_is_left_if_anything_is() {
     let json = r#"{"limits": [{"url": "/", "rules": [
         {"name": "units", "actor": "user", "rpu": 3, "unit": "day", "cost": 2}]}]}"#;
-    let gateway = Gateway::start(Rules::Lenient, 1, json);
+    let gateway = Gateway::start(CasSemantics::Lenient, 1, json);
     assert_eq!(attributes(&gateway, "/", "ann"), "");
     assert_eq!(attributes(&gateway, "/", "ann"), "rule=units remaining=1");
     assert_eq!(attributes(&gateway, "/", ""), "");
@@ -101,7 +101,7 @@ fn the_plan_is_an_attribute_of_requests_that_a_rule_with_plans_counts() {
         "limits": [{"url": "/", "rules": [{"name": "key", "actor": "user", "rpu": 1, "unit": "day",
             "plans": {"gold": {"rpu": 7}, "free": "unlimited"}}]},
             {"url": "/else", "exclusive": true, "rules": [{"name": "all", "rpu": 9, "unit": "day"}]}]}"#;
-    let gateway = Gateway::start(Rules::Lenient, 1, json);
+    let gateway = Gateway::start(CasSemantics::Lenient, 1, json);
     assert_eq!(attributes(&gateway, "/", "ann"), "plan=gold actor=actor remaining=6");
     assert_eq!(attributes(&gateway, "/", "bob"), "plan=free");
     assert_eq!(attributes(&gateway, "/", "cyd"), "actor=actor remaining=0");

@@ -2,8 +2,8 @@
 
 use super::callouts::Clusters;
 use super::gateway::{Fate, Gateway};
-use diana::Callbacks;
-use diana_limiter::cells::store::Rules;
+use diana::Exports;
+use diana_limiter::cells::store::CasSemantics;
 use diana_limiter::request::Part;
 
 /// The rule `backend`, which adapts every second, beside other rules.
@@ -21,7 +21,7 @@ fn limit(gateway: &Gateway) -> i64 {
 
 /// A gateway at the begin of an interval.
 fn start(workers: usize, rules: &str) -> Gateway {
-    let gateway = Gateway::start(Rules::Lenient, workers, rules);
+    let gateway = Gateway::start(CasSemantics::Lenient, workers, rules);
     gateway.pass(1_000 - gateway.world.clock.get() / 1_000_000 % 1_000);
     gateway
 }
@@ -232,7 +232,7 @@ fn a_wait_in_the_filter_is_no_latency_of_an_upload() {
 }
 
 /// Whether a gateway with these callbacks accepts a rule with this signal.
-fn accepts(host: Rules, callbacks: Callbacks, signal: &str, target: &str) -> bool {
+fn accepts(host: CasSemantics, callbacks: Exports, signal: &str, target: &str) -> bool {
     let rules = format!(
         r#"{{"limits": [{{"url": "/", "rules": [{{"name": "backend", "rpu": 20, "unit": "second",
             "adapt": {{"signal": "{signal}", "target": "{target}", "every": "1s"}}}}]}}], "headers": "off"}}"#
@@ -250,13 +250,13 @@ fn accepts(host: Rules, callbacks: Callbacks, signal: &str, target: &str) -> boo
 
 #[test]
 fn only_traffic_needs_no_responses() {
-    let (lenient, strict) = (Rules::Lenient, Rules::Strict);
+    let (lenient, strict) = (CasSemantics::Lenient, CasSemantics::Strict);
     for (signal, target, is_traffic) in
         [("traffic", "150%", true), ("errors", "5%", false), ("latency_p90", "1s", false)]
     {
-        assert!(accepts(lenient, Callbacks::Useful, signal, target));
-        assert_eq!(accepts(lenient, Callbacks::Minimal, signal, target), is_traffic, "{signal}");
-        assert_eq!(accepts(strict, Callbacks::All, signal, target), is_traffic, "{signal}");
+        assert!(accepts(lenient, Exports::Useful, signal, target));
+        assert_eq!(accepts(lenient, Exports::Minimal, signal, target), is_traffic, "{signal}");
+        assert_eq!(accepts(strict, Exports::All, signal, target), is_traffic, "{signal}");
     }
 }
 

@@ -6,8 +6,8 @@ mod model;
 use super::faults::{FaultKind, Faults};
 use super::gateway::{Fate, Gateway};
 use super::vm::Vm;
-use diana::Callbacks;
-use diana_limiter::cells::store::Rules;
+use diana::Exports;
+use diana_limiter::cells::store::CasSemantics;
 use diana_limiter::request::Part;
 pub use model::Seen;
 use model::{Model, RULES, Used};
@@ -145,7 +145,7 @@ pub fn play(setup: Setup, bytes: &[u8]) -> Seen {
 impl Run {
     fn new(setup: Setup) -> Run {
         let Setup { workers, reenters, stop_iteration, one_in, seed } = setup;
-        let gateway = Gateway::new(Rules::Lenient, workers, Callbacks::Useful, reenters);
+        let gateway = Gateway::new(CasSemantics::Lenient, workers, Exports::Useful, reenters);
         assert!(gateway.configure(&document(1)), "{:?}", gateway.world.log.borrow());
         gateway.world.stop_iteration.set(stop_iteration);
         *gateway.world.faults.borrow_mut() = Faults { kind: FaultKind::LostSwaps, one_in, seed };

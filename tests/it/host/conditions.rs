@@ -2,16 +2,16 @@
 //! asks for the part.
 
 use super::gateway::{Fate, Gateway};
-use diana_limiter::cells::store::Rules;
+use diana_limiter::cells::store::CasSemantics;
 use diana_limiter::request::Part;
 
 /// The host calls of a request that no limit of the document applies to.
-fn calls(rules: Rules, limits: &str, own: &[(Part, &str)]) -> usize {
+fn calls(rules: CasSemantics, limits: &str, own: &[(Part, &str)]) -> usize {
     calls_of(rules, limits, own, Fate::Upstream)
 }
 
 /// The host calls of the second of two requests, which both have this fate.
-fn calls_of(rules: Rules, limits: &str, own: &[(Part, &str)], fate: Fate) -> usize {
+fn calls_of(rules: CasSemantics, limits: &str, own: &[(Part, &str)], fate: Fate) -> usize {
     let gateway = Gateway::start(rules, 1, &format!(r#"{{"limits": [{limits}]}}"#));
     let ask = || {
         let parts = [(Part::Path, "/a"), (Part::Method, "POST")].into_iter().chain(own.iter().cloned());
@@ -39,12 +39,12 @@ const HEADER: &str = r#""headers": {"x-plan": "free"}"#;
 
 #[test]
 fn a_condition_reads_one_part() {
-    for rules in [Rules::Lenient, Rules::Strict] {
+    for rules in [CasSemantics::Lenient, CasSemantics::Strict] {
         let sized = [(Part::BodySize, "7")];
         let none = calls(rules, "", &sized);
         for condition in [QUERY, JWT, PROPERTY, BODY_SIZE, HEADER] {
             // The size of a tunnel is unknown, so nginx is asked for `upgrade` and the method, too.
-            let own = if condition == BODY_SIZE && rules == Rules::Strict { 3 } else { 1 };
+            let own = if condition == BODY_SIZE && rules == CasSemantics::Strict { 3 } else { 1 };
             assert_eq!(calls(rules, &limit(condition), &sized), none + own, "{condition} {rules:?}");
             let twice = format!(r#"{}, {{"url": "/**", "exclusive": true, {condition}}}"#, limit(condition));
             assert_eq!(calls(rules, &twice, &sized), none + own, "{condition} twice, {rules:?}");
@@ -55,16 +55,16 @@ fn a_condition_reads_one_part() {
 #[test]
 fn all_headers_are_read_by_one_call() {
     let limits = [QUERY, JWT, BODY_SIZE, HEADER].map(limit).join(", ");
-    let none = calls(Rules::Lenient, "", &[]);
-    assert_eq!(calls(Rules::Lenient, &limits, &[(Part::BodySize, "7")]), none + 1);
-    assert_eq!(calls(Rules::Strict, &limits, &[(Part::BodySize, "7")]), none + 6);
+    let none = calls(CasSemantics::Lenient, "", &[]);
+    assert_eq!(calls(CasSemantics::Lenient, &limits, &[(Part::BodySize, "7")]), none + 1);
+    assert_eq!(calls(CasSemantics::Strict, &limits, &[(Part::BodySize, "7")]), none + 6);
 }
 
 /// In Envoy. nginx does not say whether a request ends with its headers.
 #[test]
 fn a_refusal_reads_the_content_type_only_if_there_is_a_body() {
     let refusing = r#"{"url": "/", "rules": [{"rpu": 0, "unit": "day"}]}"#;
-    for (rules, more) in [(Rules::Lenient, 1), (Rules::Strict, 0)] {
+    for (rules, more) in [(CasSemantics::Lenient, 1), (CasSemantics::Strict, 0)] {
         let calls = |size| calls_of(rules, refusing, &[(Part::BodySize, size)], Fate::Answered(429));
         assert_eq!(calls("7"), calls("0") + more, "{rules:?}");
     }
@@ -73,9 +73,9 @@ fn a_refusal_reads_the_content_type_only_if_there_is_a_body() {
 /// Envoy says so with the headers. Over HTTP/1 nginx tells by two more variables.
 #[test]
 fn a_request_without_a_body_has_a_size() {
-    let none = calls(Rules::Lenient, "", &[]);
-    assert_eq!(calls(Rules::Lenient, &limit(BODY_SIZE), &[(Part::BodySize, "0")]), none);
-    assert_eq!(calls(Rules::Strict, &limit(BODY_SIZE), &[(Part::BodySize, "0")]), none + 5);
+    let none = calls(CasSemantics::Lenient, "", &[]);
+    assert_eq!(calls(CasSemantics::Lenient, &limit(BODY_SIZE), &[(Part::BodySize, "0")]), none);
+    assert_eq!(calls(CasSemantics::Strict, &limit(BODY_SIZE), &[(Part::BodySize, "0")]), none + 5);
 }
 
 /// A client could evade a limit on large bodies by `content-length: 0`. After the response, a
@@ -85,7 +85,7 @@ fn the_size_of_a_tunnel_is_unknown() {
     let large = limit(r#""body_size": {"min": "1M"}"#);
     let small = r#"{"url": "/", "body_size": {"max": 10}, "exclusive": true}, {"url": "/", "rules": [{"rpu": 0, "unit": "day"}]}"#;
     let upgrade = (Part::Header("upgrade".into()), "websocket");
-    for rules in [Rules::Lenient, Rules::Strict] {
+    for rules in [CasSemantics::Lenient, CasSemantics::Strict] {
         let fate = |limits: &str, own: &[(Part, &str)]| {
             let gateway = Gateway::start(rules, 1, &format!(r#"{{"limits": [{limits}]}}"#));
             let parts = own.iter().cloned().chain([(Part::Path, "/a")]);

@@ -3,8 +3,8 @@
 
 use super::faults::FaultKind;
 use super::gateway::{Fate, Gateway};
-use diana::Callbacks;
-use diana_limiter::cells::store::Rules;
+use diana::Exports;
+use diana_limiter::cells::store::CasSemantics;
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
 
@@ -20,7 +20,7 @@ fn quota(rpu: u32, more: &str) -> String {
 }
 
 fn start(workers: usize, configuration: &str) -> Gateway {
-    let gateway = Gateway::new(Rules::Lenient, workers, Callbacks::Minimal, false);
+    let gateway = Gateway::new(CasSemantics::Lenient, workers, Exports::Minimal, false);
     assert!(gateway.configure(configuration), "{:?}", gateway.world.log.borrow());
     gateway
 }
@@ -110,17 +110,17 @@ fn what_depends_on_the_end_of_a_request_is_refused() {
         rule(r#"{"rpu": 1, "unit": "day", "cost": "response_bytes"}"#),
         quota(1, "a").replace("off", "ietf"),
     ] {
-        let gateway = Gateway::new(Rules::Lenient, 1, Callbacks::Minimal, false);
+        let gateway = Gateway::new(CasSemantics::Lenient, 1, Exports::Minimal, false);
         assert!(!gateway.configure(&document), "{document}");
         assert_eq!(gateway.world.logged("load `diana.wasm`"), 1, "{:?}", gateway.world.log.borrow());
-        let gateway = Gateway::new(Rules::Lenient, 1, Callbacks::Useful, false);
+        let gateway = Gateway::new(CasSemantics::Lenient, 1, Exports::Useful, false);
         assert!(gateway.configure(&document), "{:?}", gateway.world.log.borrow());
     }
 }
 
 #[test]
 fn callbacks_that_an_operator_removes_are_missed() {
-    let gateway = Gateway::new(Rules::Lenient, 1, Callbacks::Useful, false);
+    let gateway = Gateway::new(CasSemantics::Lenient, 1, Exports::Useful, false);
     gateway.world.restricts.set(true);
     let permits = r#"{"headers": "off", "limits": [{"url": "/", "rules": [{"algo": "C", "rpu": 2}]}]}"#;
     assert!(!gateway.configure(permits));
@@ -131,7 +131,7 @@ fn callbacks_that_an_operator_removes_are_missed() {
 
 #[test]
 fn a_host_that_cannot_tell_plugins_apart_is_refused() {
-    let gateway = Gateway::new(Rules::Lenient, 1, Callbacks::Minimal, false);
+    let gateway = Gateway::new(CasSemantics::Lenient, 1, Exports::Minimal, false);
     gateway.fail(FaultKind::Foreign);
     assert!(!gateway.configure(&quota(1, "a")));
     assert_eq!(gateway.world.logged("does not tell to which plugin a request belongs"), 1);
@@ -172,8 +172,8 @@ fn cases() -> ProptestConfig {
     }
 }
 
-fn fates(callbacks: Callbacks, events: &[Event]) -> Vec<Fate> {
-    let gateway = Gateway::new(Rules::Lenient, 1, callbacks, false);
+fn fates(callbacks: Exports, events: &[Event]) -> Vec<Fate> {
+    let gateway = Gateway::new(CasSemantics::Lenient, 1, callbacks, false);
     assert!(gateway.configure(&quota(3, "start")));
     let (vm, mut roots, mut fates) = (&gateway.vms[0], Vec::new(), Vec::new());
     roots.extend(vm.newest_root());
@@ -213,6 +213,6 @@ proptest! {
 
     #[test]
     fn the_least_callbacks_decide_like_all(events in prop::collection::vec(event(), 0..60)) {
-        prop_assert_eq!(fates(Callbacks::Minimal, &events), fates(Callbacks::All, &events));
+        prop_assert_eq!(fates(Exports::Minimal, &events), fates(Exports::All, &events));
     }
 }

@@ -3,7 +3,7 @@
 
 use super::callouts::Clusters;
 use super::gateway::{Fate, Gateway};
-use diana_limiter::cells::store::Rules;
+use diana_limiter::cells::store::CasSemantics;
 use diana_limiter::request::Part;
 use std::rc::Rc;
 
@@ -37,7 +37,7 @@ fn second(gateway: &Gateway) -> Vec<Fate> {
 
 #[test]
 fn the_same_users_are_refused_in_every_gateway_and_scope() {
-    let local = [0; 2].map(|_| Gateway::start(Rules::Lenient, 2, &rules(r#""actor": "user""#)));
+    let local = [0; 2].map(|_| Gateway::start(CasSemantics::Lenient, 2, &rules(r#""actor": "user""#)));
     let of_first = second(&local[0]);
     let refused = of_first.iter().filter(|fate| **fate == REFUSED).count();
     assert!((8..24).contains(&refused), "{refused} of 40");
@@ -82,7 +82,7 @@ fn a_lease_serves_everybody_and_refuses_the_part() {
         };
         (0..60).filter(passes).count()
     };
-    let of_first = second(&Gateway::start(Rules::Lenient, 2, &rules(r#""actor": "user""#)));
+    let of_first = second(&Gateway::start(CasSemantics::Lenient, 2, &rules(r#""actor": "user""#)));
     for (user, fate) in of_first.iter().enumerate().take(6) {
         let expected = if *fate == REFUSED { 40 } else { 60 };
         assert_eq!(passed(user), expected, "user-{user}");
@@ -92,7 +92,7 @@ fn a_lease_serves_everybody_and_refuses_the_part() {
 /// The store charges the other rules of a request that a rule in shadow would refuse.
 #[test]
 fn a_rule_in_shadow_for_a_client_hides_nothing_from_the_other_rules() {
-    let of_first = second(&Gateway::start(Rules::Lenient, 2, &rules(r#""actor": "user""#)));
+    let of_first = second(&Gateway::start(CasSemantics::Lenient, 2, &rules(r#""actor": "user""#)));
     let gateway = Gateway::among(Clusters::of(&["a"]), 1, false);
     let total =
         r#""scope": "global"}, {"name": "total", "actor": "user", "algo": "W", "rpu": 3, "unit": "day""#;
@@ -111,7 +111,7 @@ fn a_rule_in_shadow_for_a_client_hides_nothing_from_the_other_rules() {
 /// Without its store, and with `on_error: deny`, the rule refuses its part.
 #[test]
 fn a_store_that_is_down_refuses_the_part() {
-    let of_first = second(&Gateway::start(Rules::Lenient, 2, &rules(r#""actor": "user""#)));
+    let of_first = second(&Gateway::start(CasSemantics::Lenient, 2, &rules(r#""actor": "user""#)));
     let gateway = Gateway::among(Clusters::of(&["a"]), 1, false);
     assert!(gateway.configure(&rules(r#""actor": "user", "scope": "global", "on_error": "deny""#)));
     gateway.world.clusters.down.set(true);
@@ -142,7 +142,7 @@ fn a_cached_refusal_of_a_store_is_for_its_part_only() {
         ask(250);
         (0..40).chain(0..40).map(ask).collect()
     };
-    let local = fates(&Gateway::start(Rules::Lenient, 1, &rules(r#""actor": "all""#)));
+    let local = fates(&Gateway::start(CasSemantics::Lenient, 1, &rules(r#""actor": "all""#)));
     assert!(local.contains(&REFUSED) && local.contains(&Fate::Upstream));
     let gateway = Gateway::among(Clusters::of(&["a"]), 1, false);
     assert!(gateway.configure(&rules(r#""actor": "all", "scope": "global""#)));
@@ -153,7 +153,7 @@ fn a_cached_refusal_of_a_store_is_for_its_part_only() {
 /// For an actor in shadow, the access log names the rule, and no header does.
 #[test]
 fn a_client_in_shadow_does_not_see_the_rule() {
-    let gateway = Gateway::start(Rules::Lenient, 1, &rules(r#""actor": "user""#));
+    let gateway = Gateway::start(CasSemantics::Lenient, 1, &rules(r#""actor": "user""#));
     for user in 0..20 {
         let [_, last] = [0; 2].map(|_| gateway.request(0, "/", &format!("user-{user}")));
         let fate = gateway.fate(last);

@@ -9,9 +9,9 @@
 use super::callouts::Clusters;
 use super::faults::{FaultKind, Faults};
 use super::vm::{Location, Vm};
-use diana::Callbacks;
+use diana::Exports;
 use diana_base::prng;
-use diana_limiter::cells::store::Rules;
+use diana_limiter::cells::store::CasSemantics;
 use diana_limiter::request::Part;
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, HashMap};
@@ -55,7 +55,7 @@ pub struct RequestRecord {
 
 /// The state that all workers share.
 pub struct World {
-    pub rules: Rules,
+    pub rules: CasSemantics,
     /// Whether the host ends a stream within the call that sends its reply.
     pub reenters: bool,
     /// Whether the connection breaks when the next stream resumes, which ends all its other
@@ -129,8 +129,8 @@ const INTERNAL_FAILURE: u32 = 10;
 impl World {
     fn key(&self, key: &[u8]) -> Key {
         match self.rules {
-            Rules::Lenient => Key::Whole(key.into()),
-            Rules::Strict => Key::Checksum(crc32(key)),
+            CasSemantics::Lenient => Key::Whole(key.into()),
+            CasSemantics::Strict => Key::Checksum(crc32(key)),
         }
     }
 
@@ -155,21 +155,21 @@ impl World {
         let (key, mut data) = (self.key(key), self.data.borrow_mut());
         let found = data.get(&key).map(|held| held.1);
         let fits = match self.rules {
-            Rules::Lenient => found.is_none_or(|version| cas == 0 || cas == version),
-            Rules::Strict => found.unwrap_or(0) == cas,
+            CasSemantics::Lenient => found.is_none_or(|version| cas == 0 || cas == version),
+            CasSemantics::Strict => found.unwrap_or(0) == cas,
         };
         if !fits {
             return CAS_MISMATCH;
         }
         let room = data.get(&key).map_or(value.len(), |held| held.3);
-        if self.rules == Rules::Strict && value.len() > room {
+        if self.rules == CasSemantics::Strict && value.len() > room {
             self.crash("a value grew, which crashes a worker if the zone is full");
         }
         // Envoy's version counts over all keys, nginx' version per key.
         self.last_version.set(self.last_version.get() + 1);
         let version = match self.rules {
-            Rules::Lenient => self.last_version.get(),
-            Rules::Strict => found.unwrap_or(0) + 1,
+            CasSemantics::Lenient => self.last_version.get(),
+            CasSemantics::Strict => found.unwrap_or(0) + 1,
         };
         if let Some((room, eviction)) = self.zone.get().filter(|_| found.is_none())
             && data.len() >= room
@@ -219,14 +219,14 @@ pub struct Gateway {
 
 impl Gateway {
     /// A gateway whose workers are not configured yet.
-    pub fn new(rules: Rules, workers: usize, callbacks: Callbacks, reenters: bool) -> Gateway {
+    pub fn new(rules: CasSemantics, workers: usize, callbacks: Exports, reenters: bool) -> Gateway {
         Gateway::build(rules, workers, callbacks, reenters, Rc::default())
     }
 
     fn build(
-        rules: Rules,
+        rules: CasSemantics,
         workers: usize,
-        callbacks: Callbacks,
+        callbacks: Exports,
         reenters: bool,
         clusters: Rc<Clusters>,
     ) -> Gateway {
@@ -266,12 +266,12 @@ impl Gateway {
 
     /// The same, with clusters that the workers can call.
     pub fn among(clusters: Rc<Clusters>, workers: usize, reenters: bool) -> Gateway {
-        Gateway::build(Rules::Lenient, workers, Callbacks::All, reenters, clusters)
+        Gateway::build(CasSemantics::Lenient, workers, Exports::All, reenters, clusters)
     }
 
     /// A gateway whose workers have all accepted the configuration.
-    pub fn start(rules: Rules, workers: usize, configuration: &str) -> Gateway {
-        let gateway = Gateway::new(rules, workers, Callbacks::All, false);
+    pub fn start(rules: CasSemantics, workers: usize, configuration: &str) -> Gateway {
+        let gateway = Gateway::new(rules, workers, Exports::All, false);
         assert!(gateway.configure(configuration), "{:?}", gateway.world.log.borrow());
         gateway
     }

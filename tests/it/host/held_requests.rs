@@ -2,7 +2,7 @@
 
 use super::callouts::Clusters;
 use super::gateway::{Fate, Gateway};
-use diana_limiter::cells::store::Rules;
+use diana_limiter::cells::store::CasSemantics;
 use diana_limiter::request::Part;
 
 const HELD: usize = 10_000;
@@ -123,7 +123,7 @@ fn the_body_of_a_request_that_waits_is_measured() {
     let rules = r#"{"url": "/", "rules": [
         {"name": "bytes", "algo": "W", "rpu": 1000, "unit": "hour", "cost": "request_bytes"},
         {"name": "queue", "algo": "LB", "rpu": 1, "unit": "second", "queue": 5}]}"#;
-    let gateway = Gateway::start(Rules::Lenient, 1, rules);
+    let gateway = Gateway::start(CasSemantics::Lenient, 1, rules);
     let vm = &gateway.vms[0];
     let ask = |size: Option<&str>| {
         let size = size.map(|size| (Part::BodySize, size.into()));

@@ -6,7 +6,7 @@ use super::laws::{
     everything_is_refunded, no_request_waits_for_ever, nothing_is_left, permits_hold, quotas_hold,
 };
 use super::play::{Setup, play};
-use diana_limiter::cells::store::Rules;
+use diana_limiter::cells::store::CasSemantics;
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
 
@@ -20,7 +20,7 @@ fn cases() -> ProptestConfig {
 }
 
 fn setups(kinds: &'static [FaultKind]) -> impl Strategy<Value = Setup> {
-    let rules = prop_oneof![3 => Just(Rules::Lenient), 1 => Just(Rules::Strict)];
+    let rules = prop_oneof![3 => Just(CasSemantics::Lenient), 1 => Just(CasSemantics::Strict)];
     (rules, 1..4_usize, any::<bool>(), prop::sample::select(kinds), 2..12_u64, any::<u64>()).prop_map(
         |(rules, workers, reenters, kind, one_in, seed)| Setup {
             rules,

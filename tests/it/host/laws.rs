@@ -4,7 +4,7 @@
 use super::faults::FaultKind;
 use super::gateway::{Fate, Gateway};
 use super::play::in_flight;
-use diana_limiter::cells::store::Rules;
+use diana_limiter::cells::store::CasSemantics;
 
 /// No more requests are in flight than there are permits.
 pub fn permits_hold(gateway: &Gateway) {
@@ -59,7 +59,7 @@ pub fn everything_is_refunded(gateway: &Gateway) {
     let fates: Vec<Fate> = (0..3).map(|_| ask("/permits")).collect();
     assert_eq!(fates, [Fate::Upstream, Fate::Upstream, Fate::Answered(429)]);
     assert_eq!(ask("/queue"), Fate::Upstream, "the queue is empty");
-    let waits = if gateway.world.rules == Rules::Lenient { Fate::Paused } else { Fate::Answered(429) };
+    let waits = if gateway.world.rules == CasSemantics::Lenient { Fate::Paused } else { Fate::Answered(429) };
     assert_eq!(ask("/queue"), waits);
     gateway.settle();
     nothing_is_left(gateway);

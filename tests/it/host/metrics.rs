@@ -4,7 +4,7 @@
 use super::callouts::Clusters;
 use super::faults::FaultKind;
 use super::gateway::Gateway;
-use diana_limiter::cells::store::Rules;
+use diana_limiter::cells::store::CasSemantics;
 
 /// The series of the simulated host that do not belong to a rule, list, store or server.
 const ALWAYS: [&str; 17] = [
@@ -44,7 +44,7 @@ fn every_series_of_a_configuration_exists_from_the_start() {
         ["error", "ok", "refused", "shadow"]
             .map(|result| format!("diana.rule.{rule}.result.{result}.requests"))
     };
-    assert_eq!(zeros(&Gateway::start(Rules::Lenient, 1, one)), results("one"));
+    assert_eq!(zeros(&Gateway::start(CasSemantics::Lenient, 1, one)), results("one"));
 
     let all = r#"{"limits": [{"url": "/", "rules": [{"name": "a", "actor": "user", "rpu": 9, "unit": "hour"},
             {"name": "c", "actor": "user", "rpu": 9, "unit": "day"},
@@ -71,7 +71,7 @@ fn every_series_of_a_configuration_exists_from_the_start() {
         expected.extend(names.map(|name| format!("diana.store.{cluster}.{name}")));
     }
     expected.sort();
-    let gateway = Gateway::start(Rules::Lenient, 2, all);
+    let gateway = Gateway::start(CasSemantics::Lenient, 2, all);
     assert_eq!(zeros(&gateway), expected);
     assert_eq!(gateway.counter("diana.rule.a.cells_room"), 100_000);
     assert_eq!(gateway.counter("diana.replicas"), 1);
@@ -82,7 +82,7 @@ fn every_series_of_a_configuration_exists_from_the_start() {
 
 #[test]
 fn the_version_is_in_the_log_and_a_series_with_the_value_1() {
-    let gateway = Gateway::start(Rules::Lenient, 2, r#"{"limits": []}"#);
+    let gateway = Gateway::start(CasSemantics::Lenient, 2, r#"{"limits": []}"#);
     let taken = concat!("diana ", env!("CARGO_PKG_VERSION"), ": configuration taken, ");
     assert_eq!(gateway.world.logged(taken), 1);
     let version = env!("CARGO_PKG_VERSION").replace('.', "-");
@@ -104,7 +104,7 @@ fn gauge(gateway: &Gateway, json: &str) -> Option<i64> {
 fn the_gauge_of_a_document_is_the_number_of_configurations() {
     let [one, two] = [1, 2].map(document);
     let gauges = |gateway: &Gateway| [gauge(gateway, &one), gauge(gateway, &two)];
-    let gateway = Gateway::start(Rules::Lenient, 1, &one);
+    let gateway = Gateway::start(CasSemantics::Lenient, 1, &one);
     gateway.pass(1);
     assert_eq!(gauges(&gateway), [Some(1), None]);
     let vm = &gateway.vms[0];
@@ -132,7 +132,7 @@ fn the_gauge_of_a_document_is_the_number_of_configurations() {
 #[test]
 fn the_gauge_of_a_document_holds_until_the_last_vm_leaves() {
     let one = document(1);
-    let gateway = Gateway::start(Rules::Lenient, 2, &one);
+    let gateway = Gateway::start(CasSemantics::Lenient, 2, &one);
     assert_eq!(gauge(&gateway, &one), None, "Envoy tries a configuration in a VM of its own");
     gateway.pass(1);
     assert_eq!(gauge(&gateway, &one), Some(2));
@@ -146,7 +146,7 @@ fn the_gauge_of_a_document_holds_until_the_last_vm_leaves() {
 /// Hosts never delete a gauge.
 #[test]
 fn the_gauges_of_documents_are_bounded() {
-    let gateway = Gateway::start(Rules::Lenient, 1, &document(1));
+    let gateway = Gateway::start(CasSemantics::Lenient, 1, &document(1));
     gateway.pass(1);
     let shown = || {
         let counters = gateway.world.counters.borrow();
@@ -167,7 +167,7 @@ fn the_gauges_of_documents_are_bounded() {
 
 #[test]
 fn nginx_has_no_gauge_of_a_document() {
-    assert_eq!(gauge(&Gateway::start(Rules::Strict, 1, &document(1)), &document(1)), None);
+    assert_eq!(gauge(&Gateway::start(CasSemantics::Strict, 1, &document(1)), &document(1)), None);
 }
 
 const OUTCOMES: [&str; 6] = ["passed", "delayed", "refused", "denied", "allowed", "error"];
@@ -186,7 +186,7 @@ fn each_request_counts_once_by_its_outcome() {
         {"url": "/watched", "exclusive": true, "rules": [{"rpu": 9, "unit": "day", "mode": "shadow"}]},
         {"url": "/free", "exclusive": true}],
         "actors": {"apikey": {"header": "x-api-key"}}, "allow": [{"user": "root"}], "deny": [{"user": "mallory"}]}"#;
-    let gateway = Gateway::start(Rules::Lenient, 2, rules);
+    let gateway = Gateway::start(CasSemantics::Lenient, 2, rules);
     let ask = |path: &str, user: &str| {
         _ = gateway.request(0, path, user);
         outcomes(&gateway)
@@ -239,7 +239,7 @@ fn rules_and_lists_count_their_own_results() {
     for (mode, expected) in
         [("enforce", [1, 0, 1, 2, 0, 1, 1, 0, 1]), ("shadow", [4, 0, 2, 0, 2, 1, 0, 1, 0])]
     {
-        let gateway = Gateway::start(Rules::Lenient, 1, &rules(mode));
+        let gateway = Gateway::start(CasSemantics::Lenient, 1, &rules(mode));
         for user in ["ann", "ann", "ann", "root", "mallory"] {
             gateway.request(0, "/", user);
         }
@@ -252,7 +252,7 @@ fn rules_and_lists_count_their_own_results() {
 fn an_allowed_client_counts_as_denied_in_shadow() {
     let rules = r#"{"limits": [{"url": "/", "rules": [{"name": "one", "rpu": 1, "unit": "day"}]}],
         "allow": [{"user": "root"}], "deny": [{"user": "root"}], "enforce": "0%"}"#;
-    let gateway = Gateway::start(Rules::Lenient, 1, rules);
+    let gateway = Gateway::start(CasSemantics::Lenient, 1, rules);
     (0..3).for_each(|_| _ = gateway.request(0, "/", "root"));
     let names = ["outcome.allowed", "rule.allow.result.ok", "rule.deny.result.shadow", "rule.one.result.ok"];
     let [decisions, requests @ ..] = names;
@@ -265,7 +265,7 @@ fn an_allowed_client_counts_as_denied_in_shadow() {
 fn events_in_shared_data_are_counted() {
     let rules = r#"{"limits": [{"url": "/", "rules": [{"actor": "user", "rpu": 1, "unit": "day"}]}],
         "local": {"max_actors": 1}}"#;
-    let gateway = Gateway::start(Rules::Lenient, 1, rules);
+    let gateway = Gateway::start(CasSemantics::Lenient, 1, rules);
     let evicted = || counted(&gateway, ["kind.lossless.evictions", "kind.lossy.evictions"]);
     let ask = |from: usize| (from..from + 40).for_each(|n| _ = gateway.request(0, "/", &format!("user-{n}")));
     ask(0);
@@ -308,7 +308,7 @@ fn calls_to_a_store_are_counted_and_their_durations_are_microseconds() {
 #[test]
 fn nginx_has_counters_as_long_as_they_fit() {
     let small = r#"{"limits": [{"url": "/", "rules": [{"name": "one", "rpu": 1, "unit": "hour"}]}]}"#;
-    let gateway = Gateway::start(Rules::Strict, 1, small);
+    let gateway = Gateway::start(CasSemantics::Strict, 1, small);
     let names: Vec<String> = gateway.world.counters.borrow().keys().cloned().collect();
     assert!(names.contains(&"diana.rule.one.result.ok.requests".to_owned()), "{names:?}");
     let is_gauge = |name: &&String| {
@@ -321,7 +321,7 @@ fn nginx_has_counters_as_long_as_they_fit() {
     let rules: Vec<String> =
         (0..1_500).map(|n| format!(r#"{{"name": "rule-{n}", "rpu": 1, "unit": "hour"}}"#)).collect();
     let many = format!(r#"{{"limits": [{{"url": "/", "rules": [{}]}}]}}"#, rules.join(", "));
-    let gateway = Gateway::start(Rules::Strict, 1, &many);
+    let gateway = Gateway::start(CasSemantics::Strict, 1, &many);
     gateway.no_crash();
     assert_eq!(gateway.world.counters.borrow().len(), 4_096);
     assert_eq!(gateway.world.logged("the host does not define"), 1);
@@ -329,8 +329,8 @@ fn nginx_has_counters_as_long_as_they_fit() {
 
 #[test]
 fn a_host_without_metrics_still_limits() {
-    for rules in [Rules::Lenient, Rules::Strict] {
-        let gateway = Gateway::new(rules, 1, diana::Callbacks::All, false);
+    for rules in [CasSemantics::Lenient, CasSemantics::Strict] {
+        let gateway = Gateway::new(rules, 1, diana::Exports::All, false);
         gateway.fail(FaultKind::Metrics);
         let one = r#"{"limits": [{"url": "/", "rules": [{"name": "one", "rpu": 1, "unit": "hour"}]}]}"#;
         assert!(gateway.configure(one));
@@ -345,7 +345,7 @@ fn a_host_without_metrics_still_limits() {
 fn requests_that_wait_are_a_gauge_and_their_waits_a_histogram() {
     let rules =
         r#"{"limits": [{"url": "/", "rules": [{"algo": "LB", "rpu": 10, "unit": "second", "queue": 4}]}]}"#;
-    let gateway = Gateway::start(Rules::Lenient, 2, rules);
+    let gateway = Gateway::start(CasSemantics::Lenient, 2, rules);
     let waiting = || gateway.counter("diana.waiting_requests");
     let waits = || gateway.world.recorded.borrow()["diana.wait_duration_ms"].clone();
     let all: Vec<usize> = (0..5).map(|n| gateway.request(n, "/", "ann")).collect();
@@ -369,7 +369,7 @@ fn requests_that_wait_are_a_gauge_and_their_waits_a_histogram() {
 fn a_deleted_plugin_leaves_nothing_in_the_gauge() {
     let rules =
         r#"{"limits": [{"url": "/", "rules": [{"algo": "LB", "rpu": 1, "unit": "second", "queue": 9}]}]}"#;
-    let gateway = Gateway::start(Rules::Lenient, 1, rules);
+    let gateway = Gateway::start(CasSemantics::Lenient, 1, rules);
     (0..5).for_each(|_| _ = gateway.request(0, "/", "ann"));
     assert_eq!(gateway.counter("diana.waiting_requests"), 4);
     let vm = &gateway.vms[0];
@@ -383,7 +383,7 @@ fn cells_in_use_are_estimated() {
     let rules = r#"{"limits": [{"url": "/", "rules": [{"name": "all", "rpu": 900000, "unit": "minute"},
         {"name": "one", "actor": "user", "rpu": 60, "unit": "minute"},
         {"name": "other", "actor": "user", "rpu": 90, "unit": "minute"}]}], "local": {"max_actors": 4000}}"#;
-    let gateway = Gateway::start(Rules::Lenient, 1, rules);
+    let gateway = Gateway::start(CasSemantics::Lenient, 1, rules);
     let used = || gateway.counter("diana.rule.one.cells_used");
     assert_eq!((used(), gateway.counter("diana.rule.one.cells_room")), (0, 4_000));
     // The mean of 64 samples, one taken every 512 requests.

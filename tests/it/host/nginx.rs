@@ -2,7 +2,7 @@
 
 use super::faults::FaultKind;
 use super::gateway::{Fate, Gateway};
-use diana_limiter::cells::store::Rules;
+use diana_limiter::cells::store::CasSemantics;
 use diana_limiter::request::Part;
 use serde_json::json;
 
@@ -18,7 +18,7 @@ fn left(gateway: &Gateway, request: usize) -> u64 {
 /// There are no reservations: they are refunded by a timer, which must not be set for a stream.
 #[test]
 fn a_busy_actor_is_charged_request_by_request() {
-    let gateway = Gateway::start(Rules::Strict, 2, MANY);
+    let gateway = Gateway::start(CasSemantics::Strict, 2, MANY);
     for turn in 0..500 {
         let request = gateway.request(turn / 50, "/", "ann");
         gateway.end_all();
@@ -28,7 +28,7 @@ fn a_busy_actor_is_charged_request_by_request() {
     gateway.no_crash();
     assert!(gateway.vms.iter().all(|vm| vm.next_tick().is_none()), "a timer is set");
     // Envoy behaves differently; otherwise this test would show nothing.
-    let envoy = Gateway::start(Rules::Lenient, 2, MANY);
+    let envoy = Gateway::start(CasSemantics::Lenient, 2, MANY);
     (0..500).for_each(|_| _ = envoy.request(0, "/", "ann"));
     assert!(envoy.vms[0].next_tick().is_some());
     // Idle reservations are refunded.
@@ -44,7 +44,7 @@ fn a_busy_actor_is_charged_request_by_request() {
 /// requests.
 #[test]
 fn the_filter_needs_and_sets_no_timer() {
-    let gateway = Gateway::start(Rules::Strict, 2, super::play::CONFIGURATION);
+    let gateway = Gateway::start(CasSemantics::Strict, 2, super::play::CONFIGURATION);
     for path in super::play::PATHS {
         for turn in 0..20 {
             let request = gateway.request(turn, path, "ann");
@@ -65,7 +65,7 @@ fn the_filter_needs_and_sets_no_timer() {
 #[test]
 fn a_value_of_another_filter_under_the_same_checksum_is_ignored() {
     let json = r#"{"limits": [{"url": "/", "rules": [{"rpu": 1, "unit": "day"}]}]}"#;
-    let gateway = Gateway::start(Rules::Strict, 1, json);
+    let gateway = Gateway::start(CasSemantics::Strict, 1, json);
     let ask = || {
         let request = gateway.request(0, "/", "ann");
         gateway.fate(request)
@@ -112,7 +112,7 @@ fn a_path_is_read_as_sent() {
     // A rule on a header reads all headers at once; otherwise the path is read alone.
     for actor in ["user", "all"] {
         for path in free.iter().chain(&counted) {
-            let gateway = Gateway::start(Rules::Strict, 1, &health(actor));
+            let gateway = Gateway::start(CasSemantics::Strict, 1, &health(actor));
             let fates: Vec<Fate> = (0..2).map(|_| gateway.fate(gateway.request(0, path, "ann"))).collect();
             let second = if free.contains(path) { Fate::Upstream } else { Fate::Answered(429) };
             assert_eq!(fates, [Fate::Upstream, second], "{path} by {actor}");
@@ -123,7 +123,7 @@ fn a_path_is_read_as_sent() {
 
 #[test]
 fn if_the_sent_path_cannot_be_read_the_decoded_path_counts() {
-    let gateway = Gateway::start(Rules::Strict, 1, &health("all"));
+    let gateway = Gateway::start(CasSemantics::Strict, 1, &health("all"));
     gateway.fail(FaultKind::Properties);
     let ask = |path: &str| gateway.fate(gateway.request(0, path, "ann"));
     assert_eq!((ask("/health"), ask("/health?x")), (Fate::Upstream, Fate::Upstream));
@@ -137,7 +137,7 @@ fn if_the_sent_path_cannot_be_read_the_decoded_path_counts() {
 #[test]
 fn a_grpc_client_gets_its_status() {
     let json = r#"{"limits": [{"url": "/", "rules": [{"name": "all", "rpu": 0, "unit": "day"}]}]}"#;
-    for rules in [Rules::Strict, Rules::Lenient] {
+    for rules in [CasSemantics::Strict, CasSemantics::Lenient] {
         let gateway = Gateway::start(rules, 1, json);
         let ask = |content_type: &str| {
             let parts = [
@@ -164,7 +164,11 @@ fn a_grpc_client_gets_its_status() {
             (fate, headers_found),
             (Fate::Answered(429), ["application/problem+json", "", ""].map(String::from))
         );
-        assert_eq!(body.ends_with("}\n\n"), rules == Rules::Strict, "nginx adds a line feed: {body:?}");
+        assert_eq!(
+            body.ends_with("}\n\n"),
+            rules == CasSemantics::Strict,
+            "nginx adds a line feed: {body:?}"
+        );
         gateway.no_crash();
     }
 }
@@ -177,6 +181,6 @@ fn documents_of_a_server_are_refused() {
         let gateway = Gateway::start(rules, 1, r#"{"limits": []}"#);
         (gateway.configure(remote), gateway.world.logged("remote: this host's timer cannot be set"))
     };
-    assert_eq!(configure(Rules::Strict), (false, 1));
-    assert_eq!(configure(Rules::Lenient), (true, 0));
+    assert_eq!(configure(CasSemantics::Strict), (false, 1));
+    assert_eq!(configure(CasSemantics::Lenient), (true, 0));
 }

@@ -2,7 +2,7 @@
 //! other headers there are.
 
 use super::gateway::{Fate, Gateway};
-use diana_limiter::cells::store::Rules;
+use diana_limiter::cells::store::CasSemantics;
 use diana_limiter::request::Part;
 use serde_json::{Value, json};
 
@@ -19,7 +19,7 @@ fn once(mut limit: Value, actor: &str) -> Value {
 
 /// The fates of requests in nginx, one after the other, each with `junk` lines before its own.
 fn fates(json: &Value, junk: usize, requests: &[&[(Part, Vec<u8>)]]) -> (Vec<Fate>, Gateway) {
-    let gateway = Gateway::start(Rules::Strict, 1, &json.to_string());
+    let gateway = Gateway::start(CasSemantics::Strict, 1, &json.to_string());
     let ask = |own: &&[(Part, Vec<u8>)]| {
         let first = [(Part::Path, b"/".to_vec()), (Part::Address, b"10.0.0.1".to_vec())];
         let junk = (0..junk).map(|number| header(&format!("junk-{number}"), "x"));
@@ -102,7 +102,7 @@ fn the_host_is_that_of_the_request_line() {
     let plain = [(Part::Host, b"a.example".to_vec())];
     let other = [(Part::Host, b"b.example".to_vec())];
     let parts = |json: &Value, requests: &[&[(Part, Vec<u8>)]]| {
-        let gateway = Gateway::start(Rules::Strict, 1, &json.to_string());
+        let gateway = Gateway::start(CasSemantics::Strict, 1, &json.to_string());
         let ask = |own: &&[(Part, Vec<u8>)]| {
             let rest = [(Part::Path, b"/".to_vec()), (Part::Method, b"GET".to_vec())];
             gateway.fate(gateway.vms[0].ask(own.iter().cloned().chain(rest).collect()))
@@ -165,7 +165,7 @@ fn an_added_header_line_evades_no_condition_and_frees_nothing() {
 #[test]
 fn a_header_that_nginx_cannot_distinguish_is_refused() {
     let json = once(json!({"headers": {"x_plan": "free"}}), "all").to_string();
-    for (rules, is_accepted) in [(Rules::Strict, false), (Rules::Lenient, true)] {
+    for (rules, is_accepted) in [(CasSemantics::Strict, false), (CasSemantics::Lenient, true)] {
         let gateway = Gateway::start(rules, 1, r#"{"limits": []}"#);
         assert_eq!(gateway.configure(&json), is_accepted);
         let logged =

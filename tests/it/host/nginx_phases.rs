@@ -3,7 +3,7 @@
 
 use super::gateway::{Fate, Gateway};
 use super::vm::Location;
-use diana_limiter::cells::store::Rules;
+use diana_limiter::cells::store::CasSemantics;
 use diana_limiter::request::Part;
 
 const REFUSED: Fate = Fate::Answered(429);
@@ -36,7 +36,7 @@ fn a_refusal_that_the_client_does_not_get_is_counted_and_logged_once() {
         (Location::Responds(429), Fate::Answered(429)),
         (Location::Rewrites, Fate::Upstream),
     ] {
-        let gateway = Gateway::start(Rules::Strict, 1, &daily(2, ""));
+        let gateway = Gateway::start(CasSemantics::Strict, 1, &daily(2, ""));
         gateway.world.location.set(location);
         assert_eq!((ask(&gateway), ask(&gateway)), (expected.clone(), expected.clone()), "{location:?}");
         assert_eq!(lost(&gateway), (0, 0), "{location:?}: both were admitted");
@@ -53,7 +53,7 @@ fn a_refusal_that_the_client_does_not_get_is_counted_and_logged_once() {
 /// others, and takes no memory for ever.
 #[test]
 fn a_redirected_refusal_is_counted_late_and_takes_no_memory_for_ever() {
-    let gateway = Gateway::new(Rules::Strict, 1, diana::Callbacks::All, false);
+    let gateway = Gateway::new(CasSemantics::Strict, 1, diana::Exports::All, false);
     let roots = &gateway.configure_directives(&[&daily(1, ""), NOTHING], 1)[0];
     gateway.vms[0].roll_back(roots[0]);
     gateway.world.location.set(Location::Redirects(roots[1]));
@@ -71,7 +71,7 @@ fn every_form_of_a_refusal_is_known_from_other_responses() {
     let bare = r#"{"limits": [], "deny": [{"user": "ann"}], "response": {"body": ""}}"#;
     let quiet = daily(0, r#", "headers": "off""#);
     for (json, grpc) in [(&*daily(0, ""), true), (&daily(0, ""), false), (&quiet, false), (bare, false)] {
-        let gateway = Gateway::start(Rules::Strict, 1, json);
+        let gateway = Gateway::start(CasSemantics::Strict, 1, json);
         let ask = || {
             let user = (Part::Header("x-user-id".into()), b"ann".to_vec());
             let mut parts = vec![(Part::Method, b"POST".to_vec()), (Part::Path, b"/".to_vec()), user];
@@ -96,7 +96,7 @@ fn every_form_of_a_refusal_is_known_from_other_responses() {
 #[test]
 fn a_subrequest_costs_nothing_under_an_empty_document() {
     for (inner, admitted, then) in [(0, 2, Fate::Answered(500)), (1, 4, REFUSED)] {
-        let gateway = Gateway::new(Rules::Strict, 1, diana::Callbacks::All, false);
+        let gateway = Gateway::new(CasSemantics::Strict, 1, diana::Exports::All, false);
         let roots = &gateway.configure_directives(&[&daily(4, ""), NOTHING], 1)[0];
         gateway.vms[0].roll_back(roots[0]);
         gateway.world.location.set(Location::Asks(roots[inner]));
@@ -117,7 +117,7 @@ fn directives_count_alone_whatever_their_order() {
         )
     };
     for seed in 0..16 {
-        let gateway = Gateway::new(Rules::Strict, 3, diana::Callbacks::All, false);
+        let gateway = Gateway::new(CasSemantics::Strict, 3, diana::Exports::All, false);
         let documents = [rules(100), rules(200), rules(300)];
         let roots = gateway.configure_directives(&documents.each_ref().map(|one| &**one), seed);
         for (directive, _) in documents.iter().enumerate() {
@@ -136,17 +136,17 @@ fn directives_count_alone_whatever_their_order() {
 /// nginx sends the details of a response to the client, as the reason phrase.
 #[test]
 fn the_reason_phrase_names_no_rule() {
-    let gateway = Gateway::start(Rules::Strict, 1, &daily(0, r#", "headers": "off""#));
+    let gateway = Gateway::start(CasSemantics::Strict, 1, &daily(0, r#", "headers": "off""#));
     assert_eq!(ask(&gateway), REFUSED);
     assert_eq!(gateway.world.records.borrow()[0].reason, "");
-    let envoy = Gateway::start(Rules::Lenient, 1, &daily(0, ""));
+    let envoy = Gateway::start(CasSemantics::Lenient, 1, &daily(0, ""));
     assert_eq!(ask(&envoy), REFUSED);
     assert_eq!(envoy.world.sent.borrow()[0].0, "diana_refused:secret", "for the access log");
 }
 
 /// How many requests a rule admits in three seconds, if one comes every millisecond.
 fn admitted_in_3_s(rule: &str) -> u64 {
-    let gateway = Gateway::start(Rules::Strict, 2, &format!(r#"{{"url": "/", "rules": [{rule}]}}"#));
+    let gateway = Gateway::start(CasSemantics::Strict, 2, &format!(r#"{{"url": "/", "rules": [{rule}]}}"#));
     let mut admitted = 0;
     for ms in 0..3_000 {
         let request = gateway.request(ms, "/", "ann");
@@ -180,7 +180,7 @@ fn a_bucket_of_one_token_admits_its_rate() {
 fn blanks_around_a_header_make_no_other_actor() {
     let json = r#"{"limits": [{"url": "/", "rules": [{"actor": "user", "rpu": 1, "unit": "day"}]}],
         "deny": [{"user": "eve"}]}"#;
-    for rules in [Rules::Lenient, Rules::Strict] {
+    for rules in [CasSemantics::Lenient, CasSemantics::Strict] {
         let gateway = Gateway::start(rules, 1, json);
         let ask = |user: &str| gateway.fate(gateway.request(0, "/", user));
         assert_eq!(ask("ann"), Fate::Upstream);
@@ -195,7 +195,7 @@ fn blanks_around_a_header_make_no_other_actor() {
 fn a_refused_request_ends_no_other_of_its_connection() {
     let rules = r#"{"limits": [{"url": "/refused", "rules": [{"rpu": 0, "unit": "day"}]},
         {"url": "/held", "rules": [{"algo": "C", "rpu": 1}]}]}"#;
-    let gateway = Gateway::start(Rules::Strict, 1, rules);
+    let gateway = Gateway::start(CasSemantics::Strict, 1, rules);
     let ask = |path| gateway.fate(gateway.request(0, path, "ann"));
     assert_eq!(ask("/refused"), REFUSED);
     gateway.vms[0].repeat_id();

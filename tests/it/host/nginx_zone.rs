@@ -2,9 +2,9 @@
 
 use super::gateway::{Eviction, Fate, Gateway};
 use super::vm::Vm;
-use diana::Callbacks;
+use diana::Exports;
 use diana_filter::nginx::zone_bytes;
-use diana_limiter::cells::store::Rules;
+use diana_limiter::cells::store::CasSemantics;
 
 const SEED: &[u8] = b"diana/seed";
 
@@ -12,7 +12,7 @@ const ONCE: &str = r#"{"limits": [{"url": "/", "rules": [{"actor": "user", "rpu"
 
 /// A zone with room for `room` keys, and workers that count users there.
 fn gateway(room: usize, eviction: Eviction) -> Gateway {
-    let gateway = Gateway::start(Rules::Strict, 2, ONCE);
+    let gateway = Gateway::start(CasSemantics::Strict, 2, ONCE);
     gateway.world.zone.set(Some((room, eviction)));
     gateway
 }
@@ -28,7 +28,7 @@ fn ask(gateway: &Gateway, worker: usize, user: &str) -> Fate {
 
 /// Starts a worker, as after the death of another one.
 fn restart(gateway: &mut Gateway) -> usize {
-    let vm = Vm::new(&gateway.world, Callbacks::All);
+    let vm = Vm::new(&gateway.world, Exports::All);
     assert!(vm.configure());
     gateway.vms.push(vm);
     gateway.vms.len() - 1
@@ -87,7 +87,7 @@ fn a_lost_seed_is_written_again() {
 fn the_oldest_seed_stays_however_many_workers_start() {
     const OVERRIDDEN: &str = r#"{"limits": [{"url": "/", "rules": [
         {"actor": "user", "rpu": 1, "unit": "day", "overrides": {"vip": {"rpu": 3}}}]}]}"#;
-    let mut gateway = Gateway::start(Rules::Strict, 1, OVERRIDDEN);
+    let mut gateway = Gateway::start(CasSemantics::Strict, 1, OVERRIDDEN);
     let seed = gateway.world.load(SEED).unwrap().0;
     for _ in 0..8 {
         gateway.world.forget(SEED);

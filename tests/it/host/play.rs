@@ -3,8 +3,8 @@
 use super::faults::{FaultKind, Faults};
 use super::gateway::{Fate, Gateway};
 use super::vm::Vm;
-use diana::Callbacks;
-use diana_limiter::cells::store::Rules;
+use diana::Exports;
+use diana_limiter::cells::store::CasSemantics;
 
 /// Each limit has an algorithm of its own, and one limit has three. A day is longer than any run.
 pub const CONFIGURATION: &str = r#"{"limits": [
@@ -23,7 +23,7 @@ const USERS: [&str; 2] = ["ann", "bob"];
 /// The setup of a run.
 #[derive(Clone, Copy, Debug)]
 pub struct Setup {
-    pub rules: Rules,
+    pub rules: CasSemantics,
     pub workers: usize,
     pub reenters: bool,
     pub kind: FaultKind,
@@ -93,7 +93,7 @@ impl Op {
 
 /// Runs one operation for each two bytes. `after` checks the gateway after each.
 pub fn play(setup: Setup, bytes: &[u8], mut after: impl FnMut(&Gateway)) -> Gateway {
-    let gateway = Gateway::new(setup.rules, setup.workers, Callbacks::All, setup.reenters);
+    let gateway = Gateway::new(setup.rules, setup.workers, Exports::All, setup.reenters);
     assert!(gateway.configure(CONFIGURATION));
     *gateway.world.faults.borrow_mut() = Faults { kind: setup.kind, one_in: setup.one_in, seed: setup.seed };
     let (operations, _) = bytes.as_chunks::<2>();

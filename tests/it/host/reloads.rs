@@ -2,7 +2,7 @@
 //! same keep their counts.
 
 use super::gateway::{Fate, Gateway};
-use diana_limiter::cells::store::Rules;
+use diana_limiter::cells::store::CasSemantics;
 
 /// A limit of `rpu` a day, and beside it a bucket.
 fn rules(rpu: u32, bucket: u32) -> String {
@@ -24,7 +24,7 @@ fn passes(gateway: &Gateway) -> usize {
 
 #[test]
 fn a_new_plugin_keeps_the_counts_of_equal_rules() {
-    let gateway = Gateway::start(Rules::Lenient, 2, &rules(5, 1_000));
+    let gateway = Gateway::start(CasSemantics::Lenient, 2, &rules(5, 1_000));
     (0..3).for_each(|turn| _ = gateway.request(turn, "/", "ann"));
     assert!(gateway.configure(&rules(5, 900)));
     assert_eq!(passes(&gateway), 2);
@@ -38,7 +38,7 @@ fn a_new_plugin_keeps_the_counts_of_equal_rules() {
 /// It is unknown which plugin the new one replaces.
 #[test]
 fn a_bucket_of_a_new_plugin_with_another_quota_starts_full() {
-    let gateway = Gateway::start(Rules::Lenient, 1, &rules(1_000, 10));
+    let gateway = Gateway::start(CasSemantics::Lenient, 1, &rules(1_000, 10));
     assert_eq!(passes(&gateway), 10);
     assert!(gateway.configure(&rules(1_000, 20)));
     assert_eq!(passes(&gateway), 20);
@@ -47,7 +47,7 @@ fn a_bucket_of_a_new_plugin_with_another_quota_starts_full() {
 /// The same plugin gets a new configuration, as with a remote document.
 #[test]
 fn a_bucket_of_a_plugin_that_is_configured_again_keeps_what_was_used() {
-    let gateway = Gateway::start(Rules::Lenient, 1, &rules(1_000, 10));
+    let gateway = Gateway::start(CasSemantics::Lenient, 1, &rules(1_000, 10));
     (0..5).for_each(|turn| _ = gateway.request(turn, "/", "ann"));
     gateway.world.configuration.replace(rules(1_000, 20));
     assert!(gateway.vms[0].configure_again());
@@ -60,7 +60,7 @@ fn a_bucket_of_a_plugin_that_is_configured_again_keeps_what_was_used() {
 /// Two listeners share a `vm_id` but have different limits, and one of them changes.
 #[test]
 fn a_new_plugin_keeps_the_counts_of_the_plugin_that_it_resembles() {
-    let gateway = Gateway::start(Rules::Lenient, 1, &rules(5, 1_000));
+    let gateway = Gateway::start(CasSemantics::Lenient, 1, &rules(5, 1_000));
     assert_eq!(passes(&gateway), 5);
     assert!(gateway.configure(&rules(7, 2_000)), "the other listener");
     assert_eq!(passes(&gateway), 7);
@@ -73,7 +73,7 @@ fn a_new_plugin_keeps_the_counts_of_the_plugin_that_it_resembles() {
 /// A worker's reservation is refunded before the next configuration reads the cell.
 #[test]
 fn a_reservation_is_refunded_before_the_next_configuration_reads_the_cell() {
-    let gateway = Gateway::start(Rules::Lenient, 1, &rules(10_000, 20_000));
+    let gateway = Gateway::start(CasSemantics::Lenient, 1, &rules(10_000, 20_000));
     (0..100).for_each(|turn| _ = gateway.request(turn, "/", "ann"));
     gateway.world.configuration.replace(rules(10_000, 40_000));
     assert!(gateway.vms[0].configure_again());
@@ -94,7 +94,7 @@ fn a_release_frees_nothing_where_its_permit_was_never_counted() {
             r#"[{{"url": "/", "rules": [{{"actor": "user", "algo": "C", "rpu": {rpu}, "max_hold": "1h"}}]}}]"#
         )
     };
-    let gateway = Gateway::start(Rules::Lenient, 1, &permits(1));
+    let gateway = Gateway::start(CasSemantics::Lenient, 1, &permits(1));
     let take = || {
         let request = gateway.request(0, "/", "ann");
         (gateway.fate(request) == Fate::Upstream).then_some(request)
@@ -125,7 +125,7 @@ fn calls_at_the_end(limits: usize) -> usize {
         };
         format!("[{}]", (0..limits).map(limit).collect::<Vec<_>>().join(", "))
     };
-    let gateway = Gateway::start(Rules::Lenient, 1, &rules(50));
+    let gateway = Gateway::start(CasSemantics::Lenient, 1, &rules(50));
     let request = gateway.request(0, "/0", "ann");
     gateway.world.configuration.replace(rules(60));
     assert!(gateway.vms[0].configure_again());

@@ -4,7 +4,7 @@
 use super::gateway::{Fate, Gateway};
 use super::vm::Vm;
 use diana_base::time::Time;
-use diana_limiter::cells::store::Rules;
+use diana_limiter::cells::store::CasSemantics;
 use diana_limiter::policy::{Measure, Measures, ResponseNumber, Usage};
 use diana_limiter::request::Part;
 
@@ -25,9 +25,9 @@ impl Event {
 }
 
 /// The number of the first request about which the whole filter decides differently.
-pub fn differs(rules: Rules, json: &str, measures: &Measures, events: &[Event]) -> Option<usize> {
+pub fn differs(rules: CasSemantics, json: &str, measures: &Measures, events: &[Event]) -> Option<usize> {
     // nginx' clock has whole milliseconds, so scripts with finer times are for Envoy only.
-    if rules == Rules::Strict && events.iter().any(|event| event.now().as_ns() % 1_000_000 > 0) {
+    if rules == CasSemantics::Strict && events.iter().any(|event| event.now().as_ns() % 1_000_000 > 0) {
         return None;
     }
     let workers = events.iter().map(|event| match event {

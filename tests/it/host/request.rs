@@ -4,42 +4,42 @@
 //! segments and merged slashes are left out here. Sources: ngx_wasm_module `src/common/proxy_wasm`,
 //! nginx 1.27.4 `src/http/ngx_http_variables.c`.
 
-use diana_limiter::cells::store::Rules;
+use diana_limiter::cells::store::CasSemantics;
 use diana_limiter::request::{Part, escape};
 
 /// The value that nginx has in `:authority`, whatever the client requests.
 const MACHINE: &str = "machine";
 
 /// All headers with their lines, in their order.
-pub fn headers(rules: Rules, parts: &[(Part, Vec<u8>)]) -> Vec<(String, Vec<u8>)> {
+pub fn headers(rules: CasSemantics, parts: &[(Part, Vec<u8>)]) -> Vec<(String, Vec<u8>)> {
     let named = |(part, line): &(Part, Vec<u8>)| {
         let name = match (part, rules) {
             (Part::Method, _) => ":method".into(),
             (Part::Path, _) => ":path".into(),
-            (Part::Host, Rules::Lenient) => ":authority".into(),
-            (Part::Host, Rules::Strict) => "Host".into(),
-            (Part::Header(name), Rules::Lenient) => name.to_string(),
-            (Part::Header(name), Rules::Strict) => as_sent(name),
+            (Part::Host, CasSemantics::Lenient) => ":authority".into(),
+            (Part::Host, CasSemantics::Strict) => "Host".into(),
+            (Part::Header(name), CasSemantics::Lenient) => name.to_string(),
+            (Part::Header(name), CasSemantics::Strict) => as_sent(name),
             // A request without a body declares no size.
             (Part::BodySize, _) if line == b"0" => return None,
-            (Part::BodySize, Rules::Lenient) => "content-length".into(),
-            (Part::BodySize, Rules::Strict) => "Content-Length".into(),
+            (Part::BodySize, CasSemantics::Lenient) => "content-length".into(),
+            (Part::BodySize, CasSemantics::Strict) => "Content-Length".into(),
             (Part::Address | Part::Property(_), _) => return None,
         };
         let line = match (part, rules) {
-            (Part::Path, Rules::Strict) => decoded(line),
+            (Part::Path, CasSemantics::Strict) => decoded(line),
             (Part::Header(_), _) => received(rules, line).into(),
             _ => line.clone(),
         };
         Some((name, line))
     };
-    let machine = (rules == Rules::Strict).then(|| (":authority".into(), MACHINE.into()));
+    let machine = (rules == CasSemantics::Strict).then(|| (":authority".into(), MACHINE.into()));
     parts.iter().filter_map(named).chain(machine).collect()
 }
 
 /// A header's value as a host receives it over HTTP/1: nginx keeps tabs around the value.
-fn received(rules: Rules, line: &[u8]) -> &[u8] {
-    let is_blank = |byte: &u8| *byte == b' ' || rules == Rules::Lenient && *byte == b'\t';
+fn received(rules: CasSemantics, line: &[u8]) -> &[u8] {
+    let is_blank = |byte: &u8| *byte == b' ' || rules == CasSemantics::Lenient && *byte == b'\t';
     let start = line.iter().position(|byte| !is_blank(byte)).unwrap_or(line.len());
     let end = line.iter().rposition(|byte| !is_blank(byte)).map_or(start, |last| last + 1);
     &line[start..end]
@@ -69,13 +69,13 @@ fn decoded(target: &[u8]) -> Vec<u8> {
 }
 
 /// Whether a host says that the request ends with its headers. nginx never does.
-pub fn ends(rules: Rules, parts: &[(Part, Vec<u8>)]) -> bool {
-    rules == Rules::Lenient && parts.iter().any(|(part, line)| *part == Part::BodySize && line == b"0")
+pub fn ends(rules: CasSemantics, parts: &[(Part, Vec<u8>)]) -> bool {
+    rules == CasSemantics::Lenient && parts.iter().any(|(part, line)| *part == Part::BodySize && line == b"0")
 }
 
 /// An attribute by its path. nginx has an address without a port.
-pub fn property(rules: Rules, parts: &[(Part, Vec<u8>)], path: &[u8]) -> Option<Vec<u8>> {
-    if rules == Rules::Strict
+pub fn property(rules: CasSemantics, parts: &[(Part, Vec<u8>)], path: &[u8]) -> Option<Vec<u8>> {
+    if rules == CasSemantics::Strict
         && let Some(variable) = path.strip_prefix(b"ngx\0")
     {
         return self::variable(parts, str::from_utf8(variable).ok()?);
@@ -87,7 +87,7 @@ pub fn property(rules: Rules, parts: &[(Part, Vec<u8>)], path: &[u8]) -> Option<
     };
     let (part, line) = parts.iter().find(|(part, _)| is(part))?;
     let line = match (part, rules) {
-        (Part::Address, Rules::Strict) => line.strip_suffix(b":0").unwrap_or(line),
+        (Part::Address, CasSemantics::Strict) => line.strip_suffix(b":0").unwrap_or(line),
         _ => line,
     };
     Some(line.to_vec())
@@ -144,7 +144,7 @@ fn header(parts: &[(Part, Vec<u8>)], name: &str) -> Option<Vec<u8>> {
             && known.to_ascii_lowercase().replace('-', "_") == name
     };
     let lines = parts.iter().filter(|(part, _)| matches!(part, Part::Header(known) if is_named(known)));
-    let lines: Vec<&[u8]> = lines.map(|(_, line)| received(Rules::Strict, line)).collect();
+    let lines: Vec<&[u8]> = lines.map(|(_, line)| received(CasSemantics::Strict, line)).collect();
     let separator: &[u8] = if name == "cookie" { b"; " } else { b", " };
     (!lines.is_empty()).then(|| lines.join(separator))
 }
@@ -153,7 +153,7 @@ fn header(parts: &[(Part, Vec<u8>)], name: &str) -> Option<Vec<u8>> {
 /// Envoy turns a gRPC status into headers, and the body into its message. nginx ignores the status,
 /// and adds a line feed to a body.
 pub fn local_response(
-    rules: Rules,
+    rules: CasSemantics,
     status: u32,
     body: &[u8],
     grpc_status: i32,
@@ -161,8 +161,8 @@ pub fn local_response(
     let is_grpc = grpc_status >= 0;
     let line_feed: &[u8] = if body.is_empty() { b"" } else { b"\n" };
     match rules {
-        Rules::Strict => (status, [body, line_feed].concat(), Vec::new()),
-        Rules::Lenient if is_grpc => {
+        CasSemantics::Strict => (status, [body, line_feed].concat(), Vec::new()),
+        CasSemantics::Lenient if is_grpc => {
             let message = String::from_utf8_lossy(body).into_owned();
             let header = |name: &str, value: String| (name.to_owned(), value);
             let headers = [
@@ -172,7 +172,7 @@ pub fn local_response(
             ];
             (200, Vec::new(), headers.into())
         }
-        Rules::Lenient => (status, body.into(), Vec::new()),
+        CasSemantics::Lenient => (status, body.into(), Vec::new()),
     }
 }
 
@@ -182,10 +182,10 @@ pub fn local_response(
 pub const MANY: usize = 97;
 
 /// The map that a filter gets: all pseudo-headers, and in nginx the first 100 headers.
-pub fn map(rules: Rules, headers: Vec<(String, Vec<u8>)>) -> Vec<(String, Vec<u8>)> {
+pub fn map(rules: CasSemantics, headers: Vec<(String, Vec<u8>)>) -> Vec<(String, Vec<u8>)> {
     let (pseudo, mut others): (Vec<_>, Vec<_>) =
         headers.into_iter().partition(|(name, _)| name.starts_with(':'));
-    if rules == Rules::Strict {
+    if rules == CasSemantics::Strict {
         others.truncate(100);
     }
     pseudo.into_iter().chain(others).collect()

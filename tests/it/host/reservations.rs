@@ -4,8 +4,8 @@
 use super::callouts::Clusters;
 use super::faults::{FaultKind, Faults};
 use super::gateway::{Fate, Gateway};
-use diana::Callbacks;
-use diana_limiter::cells::store::Rules;
+use diana::Exports;
+use diana_limiter::cells::store::CasSemantics;
 use proptest::prelude::*;
 
 const QUOTA: usize = 400;
@@ -48,7 +48,7 @@ proptest! {
         workers in 1..4usize, reenters: bool, loses: bool, one_in in 2..10u64, seed: u64,
         steps in prop::collection::vec(any::<(u8, u8)>(), 1..80),
     ) {
-        let gateway = Gateway::new(Rules::Lenient, workers, Callbacks::All, reenters);
+        let gateway = Gateway::new(CasSemantics::Lenient, workers, Exports::All, reenters);
         assert!(gateway.configure(&RULES.replace("ALGO", algo)));
         let kind = if loses { FaultKind::LostSwaps } else { FaultKind::Nothing };
         *gateway.world.faults.borrow_mut() = Faults { kind, one_in, seed };
@@ -69,7 +69,7 @@ proptest! {
 /// The timer of the previous configuration fires first, and is re-armed for the new configuration.
 #[test]
 fn a_reservation_made_after_a_new_configuration_is_refunded() {
-    let gateway = Gateway::start(Rules::Lenient, 3, &RULES.replace("ALGO", "TB"));
+    let gateway = Gateway::start(CasSemantics::Lenient, 3, &RULES.replace("ALGO", "TB"));
     play(&gateway, &[(80, 80), (104, 1), (43, 233), (32, 197), (0, 0), (220, 8)]);
     gateway.end_all();
     for round in 0..2 {
@@ -122,7 +122,7 @@ fn an_idle_reservation_is_refunded_within_200_ms() {
 #[test]
 fn requests_that_spend_a_reservation_set_no_timer() {
     let gateway =
-        Gateway::start(Rules::Lenient, 1, r#"{"url": "/", "rules": [{"rpu": 9000, "unit": "day"}]}"#);
+        Gateway::start(CasSemantics::Lenient, 1, r#"{"url": "/", "rules": [{"rpu": 9000, "unit": "day"}]}"#);
     (0..20).for_each(|n| _ = gateway.request(n, "/", "ann"));
     let calls = |_| {
         let before = gateway.world.called.get();

@@ -3,13 +3,13 @@
 use super::faults::FaultKind;
 use super::gateway::{Fate, Gateway};
 use super::play::CONFIGURATION;
-use diana::Callbacks;
-use diana_limiter::cells::store::Rules;
+use diana::Exports;
+use diana_limiter::cells::store::CasSemantics;
 
 const REFUSED: Fate = Fate::Answered(429);
 
 fn envoy() -> Gateway {
-    Gateway::start(Rules::Lenient, 2, CONFIGURATION)
+    Gateway::start(CasSemantics::Lenient, 2, CONFIGURATION)
 }
 
 /// The fates of `count` requests, one after the other.
@@ -21,7 +21,7 @@ fn fates(gateway: &Gateway, path: &str, count: usize) -> Vec<Fate> {
 #[test]
 fn a_filter_without_response_callbacks_refuses_response_headers() {
     let rules = r#""limits": [{"url": "/", "rules": [{"rpu": 1, "unit": "day"}]}]"#;
-    let gateway = Gateway::new(Rules::Lenient, 1, Callbacks::Minimal, false);
+    let gateway = Gateway::new(CasSemantics::Lenient, 1, Exports::Minimal, false);
     assert!(!gateway.configure(&format!("{{{rules}}}")));
     assert_eq!(gateway.world.logged("headers: `diana-min.wasm` adds none"), 1);
     assert!(gateway.configure(&format!(r#"{{{rules}, "headers": "off"}}"#)));
@@ -32,9 +32,9 @@ fn a_filter_without_response_callbacks_refuses_response_headers() {
 #[test]
 fn the_filter_rejects_a_module_that_would_crash_nginx() {
     for (callbacks, is_accepted) in
-        [(Callbacks::All, true), (Callbacks::Useful, false), (Callbacks::Minimal, false)]
+        [(Exports::All, true), (Exports::Useful, false), (Exports::Minimal, false)]
     {
-        let gateway = Gateway::new(Rules::Strict, 1, callbacks, false);
+        let gateway = Gateway::new(CasSemantics::Strict, 1, callbacks, false);
         let configuration =
             r#"{"limits": [{"url": "/", "rules": [{"rpu": 1, "unit": "day"}]}], "headers": "off"}"#;
         assert_eq!(gateway.configure(configuration), is_accepted);
@@ -44,7 +44,7 @@ fn the_filter_rejects_a_module_that_would_crash_nginx() {
 
 #[test]
 fn without_waiting_requests_are_refused_with_one_warning() {
-    let gateway = Gateway::start(Rules::Strict, 3, CONFIGURATION);
+    let gateway = Gateway::start(CasSemantics::Strict, 3, CONFIGURATION);
     assert_eq!(gateway.world.logged("cannot hold requests"), 1);
     assert_eq!(fates(&gateway, "/queue", 2), [Fate::Upstream, REFUSED]);
     assert_eq!(fates(&gateway, "/held", 2), [Fate::Upstream, REFUSED]);
@@ -54,7 +54,7 @@ fn without_waiting_requests_are_refused_with_one_warning() {
 #[test]
 fn a_request_without_charges_leaves_no_state() {
     let gateway = Gateway::start(
-        Rules::Lenient,
+        CasSemantics::Lenient,
         1,
         r#"{"headers": "off", "limits": [{"url": "/", "rules": [{"rpu": 1, "unit": "day"}]},
             {"url": "/permits", "rules": [{"algo": "C", "rpu": 1}]}]}"#,
@@ -100,7 +100,7 @@ fn a_request_that_the_host_does_not_resume_is_resumed_later() {
 fn a_request_that_cannot_be_resumed_holds_nothing_in_the_end() {
     for gives_up in [false, true] {
         let gateway = Gateway::start(
-            Rules::Lenient,
+            CasSemantics::Lenient,
             1,
             r#"{"limits": [{"url": "/", "rules": [{"algo": "C", "rpu": 2, "max_hold": "1d"},
                 {"algo": "LB", "rpu": 1, "unit": "second", "queue": 1}]}]}"#,
@@ -155,7 +155,7 @@ fn a_store_that_fails_is_counted() {
 
 #[test]
 fn each_plugin_has_its_own_configuration() {
-    let gateway = Gateway::start(Rules::Lenient, 1, CONFIGURATION);
+    let gateway = Gateway::start(CasSemantics::Lenient, 1, CONFIGURATION);
     let vm = &gateway.vms[0];
     let old = vm.newest_root().unwrap();
     let waits = [gateway.request(0, "/queue", "ann"), gateway.request(0, "/queue", "ann")];
@@ -174,7 +174,7 @@ fn each_plugin_has_its_own_configuration() {
 
 #[test]
 fn a_waiting_request_goes_on_under_a_new_configuration() {
-    let gateway = Gateway::start(Rules::Lenient, 1, CONFIGURATION);
+    let gateway = Gateway::start(CasSemantics::Lenient, 1, CONFIGURATION);
     assert_eq!(fates(&gateway, "/queue", 2), [Fate::Upstream, Fate::Paused]);
     assert!(gateway.vms[0].configure_again());
     gateway.pass(100);
@@ -206,7 +206,7 @@ fn a_clock_that_steps_back_holds_nobody() {
 #[test]
 fn a_request_that_waited_and_passed_stays_charged() {
     let gateway = Gateway::start(
-        Rules::Lenient,
+        CasSemantics::Lenient,
         1,
         r#"{"limits": [{"url": "/", "rules": [{"rpu": 2, "unit": "day"},
             {"algo": "LB", "rpu": 10, "unit": "second", "queue": 2}]}]}"#,
@@ -220,7 +220,7 @@ fn a_request_that_waited_and_passed_stays_charged() {
 
 #[test]
 fn refusals_that_end_make_room_for_others() {
-    let gateway = Gateway::start(Rules::Lenient, 1, CONFIGURATION);
+    let gateway = Gateway::start(CasSemantics::Lenient, 1, CONFIGURATION);
     assert_eq!(fates(&gateway, "/held", 1), [Fate::Upstream]);
     assert_eq!(fates(&gateway, "/held", 1_001)[999..], [Fate::Paused, REFUSED]);
     gateway.end_all();
@@ -230,7 +230,7 @@ fn refusals_that_end_make_room_for_others() {
 /// If a host reuses a stream's number without notice, the earlier stream has ended.
 #[test]
 fn a_reused_stream_number_is_another_stream() {
-    let gateway = Gateway::start(Rules::Lenient, 1, CONFIGURATION);
+    let gateway = Gateway::start(CasSemantics::Lenient, 1, CONFIGURATION);
     let vm = &gateway.vms[0];
     let last = || *vm.streams().last().unwrap();
     assert_eq!(fates(&gateway, "/held", 1), [Fate::Upstream]);

@@ -12,8 +12,8 @@ use super::callouts::{CallEvent, CallReply, Callouts};
 use super::gateway::{Fate, RequestRecord, World};
 use super::request::ends as request_ends;
 use diana::simulated::{self, Host};
-use diana::{Action, Callbacks, Filter, ProxyWasm};
-use diana_limiter::cells::store::Rules;
+use diana::{Action, Exports, Filter, ProxyWasm};
+use diana_limiter::cells::store::CasSemantics;
 use diana_limiter::request::Part;
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, HashMap, VecDeque};
@@ -27,7 +27,7 @@ struct Inner {
     me: Weak<Inner>,
     filter: Filter,
     world: Rc<World>,
-    callbacks: Callbacks,
+    callbacks: Exports,
     /// The plugin of new streams, if it is not the newest.
     serves: Cell<Option<u32>>,
     /// The CEL expressions of each plugin.
@@ -82,7 +82,7 @@ enum Later {
 }
 
 impl Vm {
-    pub fn new(world: &Rc<World>, callbacks: Callbacks) -> Vm {
+    pub fn new(world: &Rc<World>, callbacks: Exports) -> Vm {
         Vm(Rc::new_cyclic(|me| Inner {
             me: Weak::clone(me),
             filter: Filter::new(ProxyWasm::with(callbacks)),
@@ -105,7 +105,7 @@ impl Vm {
     /// Whether the host makes callbacks for the creation and the end of contexts, for bodies, and
     /// for responses.
     fn tells_all(&self) -> bool {
-        self.0.callbacks != Callbacks::Minimal && !self.world().restricts.get()
+        self.0.callbacks != Exports::Minimal && !self.world().restricts.get()
     }
 
     fn world(&self) -> &World {
@@ -287,8 +287,8 @@ impl Vm {
         };
         let action = self.begin(id, Stream { root, request, ..Stream::default() });
         match self.world().rules {
-            Rules::Lenient => self.go_on(id, action),
-            Rules::Strict => self.go_on_in_nginx(id, action),
+            CasSemantics::Lenient => self.go_on(id, action),
+            CasSemantics::Strict => self.go_on_in_nginx(id, action),
         }
         request
     }

@@ -1,8 +1,8 @@
 //! Warnings in the log: each once a gateway, however many workers accept its configuration.
 
 use super::gateway::{Fate, Gateway};
-use diana::Callbacks;
-use diana_limiter::cells::store::Rules;
+use diana::Exports;
+use diana_limiter::cells::store::CasSemantics;
 
 const ALONE: &str = "there is no `store`";
 const NO_VM_ID: &str = "`vm_id` is empty";
@@ -15,7 +15,7 @@ fn original(keys: &str) -> String {
 
 #[test]
 fn a_global_rule_without_a_store_limits_with_a_warning() {
-    for rules in [Rules::Lenient, Rules::Strict] {
+    for rules in [CasSemantics::Lenient, CasSemantics::Strict] {
         let gateway = Gateway::start(rules, 2, &original(r#""algo": "W", "rpu": 3, "unit": "day""#));
         let fates: Vec<Fate> = (0..5).map(|turn| gateway.fate(gateway.request(turn, "/", "ann"))).collect();
         let (passed, refused) = (Fate::Upstream, Fate::Answered(429));
@@ -34,7 +34,7 @@ fn a_global_rule_without_a_store_limits_with_a_warning() {
 #[test]
 fn nginx_refuses_requests_that_would_wait_for_a_global_rule_without_a_store() {
     let gateway = Gateway::start(
-        Rules::Strict,
+        CasSemantics::Strict,
         2,
         &original(r#""algo": "LB", "rpu": 1, "unit": "minute", "queue": 5"#),
     );
@@ -48,9 +48,9 @@ fn nginx_refuses_requests_that_would_wait_for_a_global_rule_without_a_store() {
 #[test]
 fn an_empty_vm_id_is_logged_once_and_is_not_read_on_nginx() {
     for (rules, vm_id, times) in
-        [(Rules::Lenient, "", 1), (Rules::Lenient, "diana", 0), (Rules::Strict, "", 0)]
+        [(CasSemantics::Lenient, "", 1), (CasSemantics::Lenient, "diana", 0), (CasSemantics::Strict, "", 0)]
     {
-        let gateway = Gateway::new(rules, 3, Callbacks::All, false);
+        let gateway = Gateway::new(rules, 3, Exports::All, false);
         *gateway.world.vm_id.borrow_mut() = vm_id.into();
         assert!(gateway.configure(r#"{"limits": []}"#));
         assert_eq!(gateway.world.logged(NO_VM_ID), times, "{rules:?} `{vm_id}`");
@@ -63,7 +63,7 @@ fn a_rule_that_never_refuses_is_named_after_the_line_of_the_configuration() {
     let json = r#"{"limits": [
         {"url": "/", "rules": [{"name": "few", "rpu": 1, "unit": "hour"}]},
         {"url": "/api", "rules": [{"name": "many", "rpu": 10, "unit": "hour"}]}]}"#;
-    let gateway = Gateway::start(Rules::Lenient, 3, json);
+    let gateway = Gateway::start(CasSemantics::Lenient, 3, json);
     let log = gateway.world.log.borrow();
     let place = |words: &str| log.iter().position(|(_, line)| line.contains(words));
     let warning = place("configuration, limits[1].rules[0]: the rule `many` can never refuse").unwrap();

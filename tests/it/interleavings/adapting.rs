@@ -73,7 +73,7 @@ fn workers_lose_swaps_while_they_share() {
     let client = Client { user: 0, ip: 0, api: false };
     let mut lost = 0;
     for seed in 0..100 {
-        let mut gateway = TestGateway::new(JSON.into(), diana_limiter::cells::store::Rules::Strict, 3);
+        let mut gateway = TestGateway::new(JSON.into(), diana_limiter::cells::store::CasSemantics::Strict, 3);
         let plans = vec![vec![Some(response(200, 1)); 4]; 3];
         gateway.settle(client, &plans, || START, &mut Random(seed));
         lost += gateway.retire(3, START, &mut Random(seed));

@@ -5,7 +5,7 @@ use super::model::Client;
 use crate::harness::{Random, ask, policy, worker};
 use diana_base::time::{Span, Time};
 use diana_limiter::cells::store::{
-    Fault, Loaded, Portable, Rules, SharedData, Simulated, Store, Swap, Version,
+    CasSemantics, Fault, Loaded, SharedData, SharedDataStore, Simulated, Store, Swap, Version,
 };
 use diana_limiter::cells::table::Seed;
 use diana_limiter::check::Decision;
@@ -33,7 +33,7 @@ pub struct TestGateway {
 }
 
 impl TestGateway {
-    pub fn new(json: String, rules: Rules, workers: usize) -> TestGateway {
+    pub fn new(json: String, rules: CasSemantics, workers: usize) -> TestGateway {
         let host = Mutex::new(Simulated::new(rules));
         let policy = policy(&json);
         let workers = (0..workers).map(|_| worker(&policy, &SEED)).collect();
@@ -47,7 +47,7 @@ impl TestGateway {
         clock: impl Fn() -> Time + Sync,
         random: &mut Random,
     ) -> Vec<Exchange> {
-        let store = Portable::probe(Locked(&self.host)).unwrap();
+        let store = SharedDataStore::probe(Locked(&self.host)).unwrap();
         let (baton, store, json, clock) = (&Baton::new(plans.len(), random), &store, &*self.json, &clock);
         std::thread::scope(|scope| {
             let mut threads = Vec::new();
@@ -120,7 +120,7 @@ impl TestGateway {
         random: &mut Random,
         work: impl Fn(usize, &Policy, &mut Worker, &WorkerStore) -> u32 + Sync,
     ) -> u32 {
-        let store = Portable::probe(Locked(&self.host)).unwrap();
+        let store = SharedDataStore::probe(Locked(&self.host)).unwrap();
         let (baton, store, json, work) = (&Baton::new(workers, random), &store, &*self.json, &work);
         std::thread::scope(|scope| {
             let mut threads = Vec::new();
@@ -139,13 +139,13 @@ impl TestGateway {
     /// The shared bytes of the first rule's limit, which moves.
     pub fn adaptive_bytes(&self) -> Vec<u8> {
         let (_, rule) = self.policy.rules().next().unwrap();
-        let key = format!("diana/adapt/{:016x}", rule.meaning());
+        let key = format!("diana/adapt/{:016x}", rule.fingerprint());
         self.host.lock().unwrap().get(key.as_bytes()).unwrap().0.unwrap()
     }
 
     /// The decision of a new worker without caches, while all other workers are idle.
     pub fn ask_new_worker(&self, client: Client, now: Time) -> Decision {
-        let store = Portable::probe(Locked(&self.host)).unwrap();
+        let store = SharedDataStore::probe(Locked(&self.host)).unwrap();
         ask(&self.policy, &mut worker(&self.policy, &SEED), &store, &client.request(), || now)
     }
 }
@@ -207,7 +207,7 @@ impl Baton {
 pub struct WorkerStore<'a> {
     baton: &'a Baton,
     me: usize,
-    store: &'a Portable<Locked<'a>>,
+    store: &'a SharedDataStore<Locked<'a>>,
 }
 
 impl Store for WorkerStore<'_> {

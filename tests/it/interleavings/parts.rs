@@ -3,7 +3,7 @@
 
 use super::baton::TestGateway;
 use super::{Random, START, rules};
-use diana_limiter::cells::store::Rules;
+use diana_limiter::cells::store::CasSemantics;
 use diana_limiter::request::{Part, Values};
 use diana_limiter::session::Session;
 use proptest::prelude::*;
@@ -31,7 +31,7 @@ fn matches((_, is_write, is_small): Request) -> bool {
 }
 
 /// The requests that passed.
-fn passed(plans: &[Vec<Request>], rules: Rules, random: &mut Random) -> (Vec<Request>, u32) {
+fn passed(plans: &[Vec<Request>], rules: CasSemantics, random: &mut Random) -> (Vec<Request>, u32) {
     let mut gateway = TestGateway::new(JSON.into(), rules, plans.len());
     let passed = Mutex::new(Vec::new());
     let lost = gateway.each(plans.len(), random, |me, policy, worker, store| {
@@ -85,7 +85,7 @@ fn workers_lose_swaps_and_tenants_are_refused() {
     let (mut lost, mut refused) = (0, 0);
     for seed in 0..50 {
         let plans = vec![vec![(0, true, true); 8]; 3];
-        let (passed, swaps) = passed(&plans, Rules::Strict, &mut Random(seed));
+        let (passed, swaps) = passed(&plans, CasSemantics::Strict, &mut Random(seed));
         (lost, refused) = (lost + swaps, refused + 24 - passed.len());
     }
     assert!(lost > 50 && refused > 100, "{lost} lost, {refused} refused");

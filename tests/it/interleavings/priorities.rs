@@ -6,7 +6,7 @@ use super::model::Client;
 use super::{plans, rules};
 use crate::harness::{Random, START};
 use diana_limiter::algorithm::KINDS;
-use diana_limiter::cells::store::Rules;
+use diana_limiter::cells::store::CasSemantics;
 use diana_limiter::check::{Decision, RuleReport, RuleResult};
 use proptest::prelude::*;
 
@@ -76,7 +76,7 @@ proptest! {
 fn workers_lose_swaps_near_the_headroom() {
     let (mut lost, mut late) = (0, 0);
     for seed in 0..100 {
-        let mut gateway = TestGateway::new(json(1, 8, 4, 99), Rules::Strict, 3);
+        let mut gateway = TestGateway::new(json(1, 8, 4, 99), CasSemantics::Strict, 3);
         let client = |api| Client { user: 0, ip: 0, api };
         let plan = vec![client(false), client(true), client(false)];
         let exchanges = gateway.run(&vec![plan; 3], || START, &mut Random(seed));

@@ -101,7 +101,7 @@ fn value(default: DefaultValue) -> Value {
 /// What a configuration does, as far as a default may change it.
 fn effect(configuration: &Configuration) -> String {
     let Configuration { policy, response, store, remote, logs_all, .. } = configuration;
-    format!("{:?}", (policy.meanings(), policy.footprint(), response, store, remote, logs_all))
+    format!("{:?}", (policy.fingerprints(), policy.footprint(), response, store, remote, logs_all))
 }
 
 #[test]

@@ -2,12 +2,12 @@
 
 use super::{contents, pinned};
 use crate::harness::{at, store};
-use diana_limiter::cells::store::{Rules, Simulated};
+use diana_limiter::cells::store::{CasSemantics, Simulated};
 use diana_remote_config::{Follower, RemoteOptions, ServerReply, Validators};
 
 #[test]
 fn the_keys_and_values_of_a_remote_configuration() {
-    let host = Simulated::new(Rules::Lenient);
+    let host = Simulated::new(CasSemantics::Lenient);
     let store = store(&host);
     let options = RemoteOptions {
         pointer: vec!["data".into()],

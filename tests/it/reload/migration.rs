@@ -3,11 +3,11 @@
 use super::remaining;
 use crate::harness::{Counting, Gateway, Random, at, get, store};
 use diana_limiter::cells::Replacement;
-use diana_limiter::cells::store::{Portable, Rules, Simulated};
+use diana_limiter::cells::store::{CasSemantics, SharedDataStore, Simulated};
 use diana_limiter::request::Part;
 use proptest::prelude::*;
 
-pub(super) type Host<'h> = Portable<&'h Simulated>;
+pub(super) type Host<'h> = SharedDataStore<&'h Simulated>;
 
 pub(super) const DAY: u64 = 86_400_000;
 
@@ -55,7 +55,7 @@ fn a_rule_keeps_its_count_if_its_neighbours_change() {
         r#", "algo": "C""#,
     ];
     for kind in kinds {
-        for rules in [Rules::Lenient, Rules::Strict] {
+        for rules in [CasSemantics::Lenient, CasSemantics::Strict] {
             for replacement in [Replacement::Certain, Replacement::Likely] {
                 let host = Simulated::new(rules);
                 let kept = rule(9, kind);
@@ -77,7 +77,7 @@ fn a_rule_keeps_its_count_if_its_neighbours_change() {
 
 #[test]
 fn a_queue_keeps_its_turns_if_its_neighbours_change() {
-    let host = Simulated::new(Rules::Lenient);
+    let host = Simulated::new(CasSemantics::Lenient);
     let queue = rule(1, r#", "algo": "LB", "unit": "second", "queue": 3, "max_wait": "1m""#);
     let mut old = Gateway::new(&limit(&[window(100), queue.clone()]), store(&host));
     let passes = |gateway: &mut Gateway<Host>| !gateway.ask(0, &get("/", "ann"), at(0)).is_rejected();
@@ -104,7 +104,8 @@ fn another_algorithm_or_time_base_starts_empty() {
     let is_full_bucket = |rest: &str| !rest.contains("algo") && !rest.contains("start");
     for old in all {
         for new in all.iter().filter(|new| **new != old && !(is_full_bucket(new) && is_full_bucket(old))) {
-            let (host, other) = (Simulated::new(Rules::Lenient), Simulated::new(Rules::Lenient));
+            let (host, other) =
+                (Simulated::new(CasSemantics::Lenient), Simulated::new(CasSemantics::Lenient));
             let before = Gateway::new(&limit(&[rule(9, old)]), store(&host));
             (0..4).for_each(|_| _ = left(&before, 0));
             let after = next(&host, &before, &limit(&[rule(9, new)]), 0);
@@ -116,7 +117,7 @@ fn another_algorithm_or_time_base_starts_empty() {
 
 #[test]
 fn another_quota_keeps_what_was_used() {
-    let host = Simulated::new(Rules::Lenient);
+    let host = Simulated::new(CasSemantics::Lenient);
     for kind in ["W", "SW", "SL"] {
         let rules = |rpu| limit(&[rule(rpu, &format!(r#", "algo": "{kind}", "unit": "hour""#))]);
         let old = Gateway::new(&rules(9), store(&host));
@@ -146,7 +147,7 @@ fn a_request_of_a_plan_that_counts_apart_migrates_the_rule() {
         remaining(&gateway.ask_new_worker(&request, at(0)))
     };
     for (rpu, expected) in [(3, 3), (0, 4)] {
-        let host = Simulated::new(Rules::Lenient);
+        let host = Simulated::new(CasSemantics::Lenient);
         let old = Gateway::new(&json(rpu, 9), store(&host));
         left(&old, 0);
         assert_eq!(trial(&old), [8]);
@@ -158,7 +159,7 @@ fn a_request_of_a_plan_that_counts_apart_migrates_the_rule() {
 /// An adaptive limit is a quota like any other, whatever its numbers.
 #[test]
 fn another_adaptive_limit_keeps_what_was_used() {
-    let host = Simulated::new(Rules::Lenient);
+    let host = Simulated::new(CasSemantics::Lenient);
     for kind in [r#", "unit": "hour""#, r#", "algo": "C""#] {
         let rules = |rpu, adapt: &str| limit(&[rule(rpu, &format!("{kind}{adapt}"))]);
         let adapt = |max: u32| format!(r#", "adapt": {{"signal": "errors", "target": "5%", "max": {max}}}"#);
@@ -175,7 +176,7 @@ fn another_adaptive_limit_keeps_what_was_used() {
 
 #[test]
 fn an_unchanged_override_keeps_its_count() {
-    let host = Simulated::new(Rules::Lenient);
+    let host = Simulated::new(CasSemantics::Lenient);
     let rules = |bob: u32, base: u32, other: u32| {
         let overridden =
             format!(r#", "algo": "W", "unit": "hour", "overrides": {{"bob": {{"rpu": {bob}}}}}"#);
@@ -195,7 +196,7 @@ fn an_unchanged_override_keeps_its_count() {
 
 #[test]
 fn another_number_of_actors_keeps_counts() {
-    let host = Simulated::new(Rules::Lenient);
+    let host = Simulated::new(CasSemantics::Lenient);
     let json =
         |actors| format!(r#"{{"local": {{"max_actors": {actors}}}, "limits": {}}}"#, limit(&[window(9)]));
     let old = Gateway::new(&json(1_000), store(&host));
@@ -208,7 +209,7 @@ fn another_number_of_actors_keeps_counts() {
 /// Ann sends requests under the first and the last configuration only, bob under all.
 #[test]
 fn counts_migrate_through_three_changes() {
-    let host = Simulated::new(Rules::Lenient);
+    let host = Simulated::new(CasSemantics::Lenient);
     let rules = |other| limit(&[window(9), window(other)]);
     let mut gateways = vec![Gateway::new(&rules(100), store(&host))];
     assert_eq!(left(&gateways[0], 0), [8, 99]);
@@ -226,7 +227,7 @@ fn counts_migrate_through_three_changes() {
 fn an_unchanged_group_adds_no_previous_configuration() {
     let changes = ["", r#", "overrides": {"bob": {"rpu": 3}, "eve": {"rpu": 4}}"#];
     for overrides in changes {
-        let host = Simulated::new(Rules::Lenient);
+        let host = Simulated::new(CasSemantics::Lenient);
         let json = |other, beside| {
             let kept = rule(9, &format!(r#", "algo": "W", "unit": "7d"{overrides}"#));
             let beside = format!(r#"{{"url": "/b", "rules": [{}]}}"#, window(beside));
@@ -249,7 +250,7 @@ fn an_unchanged_group_adds_no_previous_configuration() {
 /// The counts of the meantime stay, in whichever worker the actor's next request arrives.
 #[test]
 fn a_reverted_change_keeps_counts() {
-    let host = Simulated::new(Rules::Lenient);
+    let host = Simulated::new(CasSemantics::Lenient);
     let rules = |other| limit(&[window(9), window(other)]);
     let one = Gateway::new(&rules(100), store(&host));
     assert_eq!(left(&one, 0), [8, 99]);
@@ -265,7 +266,7 @@ fn a_reverted_change_keeps_counts() {
 #[test]
 fn old_and_new_configurations_count_independently() {
     for replacement in [Replacement::Certain, Replacement::Likely] {
-        let host = Simulated::new(Rules::Lenient);
+        let host = Simulated::new(CasSemantics::Lenient);
         let mut old = Gateway::new(&limit(&[window(9), window(100)]), store(&host));
         let ask = |gateway: &mut Gateway<Host>, turn| remaining(&gateway.ask(turn, &get("/", "ann"), at(0)));
         assert_eq!(ask(&mut old, 0), [8, 99]);
@@ -285,7 +286,7 @@ fn old_and_new_configurations_count_independently() {
 
 #[test]
 fn a_migration_costs_one_load_an_actor() {
-    let host = Simulated::new(Rules::Lenient);
+    let host = Simulated::new(CasSemantics::Lenient);
     let old = Gateway::new(&limit(&[window(9), window(100)]), store(&host));
     left(&old, 0);
     let json = limit(&[window(9), window(50)]);
@@ -309,7 +310,7 @@ fn a_migration_costs_one_load_an_actor() {
 
 #[test]
 fn a_refused_actor_migrates_once() {
-    let host = Simulated::new(Rules::Lenient);
+    let host = Simulated::new(CasSemantics::Lenient);
     let old = Gateway::new(&limit(&[window(1), window(100)]), store(&host));
     left(&old, 0);
     let json = limit(&[window(1), window(50)]);
@@ -325,7 +326,7 @@ fn a_refused_actor_migrates_once() {
 /// not before.
 #[test]
 fn an_actor_without_a_cell_migrates_when_it_gets_one() {
-    let host = Simulated::new(Rules::Lenient);
+    let host = Simulated::new(CasSemantics::Lenient);
     let json = |hourly: u32| {
         let kept = rule(5, r#", "algo": "W", "unit": "7d""#);
         let rules = limit(&[kept, rule(hourly, r#", "algo": "W", "unit": "hour""#)]);
@@ -381,7 +382,7 @@ proptest! {
         changes in prop::collection::vec((neighbours(), any::<bool>(), any::<bool>(), 1..8usize), 2..5),
         seed in any::<u64>(),
     ) {
-        let (host, mut random) = (Simulated::new(Rules::Lenient), Random(seed));
+        let (host, mut random) = (Simulated::new(CasSemantics::Lenient), Random(seed));
         let mut passed = [0; 3];
         let mut gateway: Option<Gateway<Host>> = None;
         let mut ms = 0;

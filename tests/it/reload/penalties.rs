@@ -3,7 +3,7 @@
 use super::migration::{Host, limit, next, rule};
 use crate::harness::{Gateway, at, get, store};
 use diana_limiter::algorithm::Admission;
-use diana_limiter::cells::store::{Rules, Simulated};
+use diana_limiter::cells::store::{CasSemantics, Simulated};
 
 const SECOND: u64 = 1_000;
 const HOUR: u64 = 3_600 * SECOND;
@@ -34,7 +34,7 @@ fn refusing<'h>(host: &'h Simulated, rules: &[String]) -> Gateway<Host<'h>> {
 #[test]
 fn a_penalty_stays_if_the_neighbours_of_its_rule_change() {
     for keys in ["", r#", "algo": "W""#, r#", "algo": "SW""#, r#", "algo": "SL""#] {
-        let host = Simulated::new(Rules::Strict);
+        let host = Simulated::new(CasSemantics::Strict);
         let own = penalized(1, keys, "1h");
         let old = refusing(&host, std::slice::from_ref(&own));
         let new = next(&host, &old, &limit(&[own, rule(99, r#", "unit": "hour""#)]), SECOND);
@@ -46,7 +46,7 @@ fn a_penalty_stays_if_the_neighbours_of_its_rule_change() {
 #[test]
 fn a_penalty_stays_if_a_bucket_gets_another_quota() {
     let migrated = |json: &str, ms| {
-        let host = Simulated::new(Rules::Lenient);
+        let host = Simulated::new(CasSemantics::Lenient);
         let old = refusing(&host, &[penalized(1, "", "1h")]);
         rest(&next(&host, &old, &limit(&[json.to_owned()]), SECOND), ms)
     };

@@ -5,7 +5,7 @@ use super::migration::{DAY, left, left_of, limit, next, rule};
 use super::remaining;
 use crate::harness::{Counting, Gateway, at, get, store};
 use diana_limiter::cells::Replacement;
-use diana_limiter::cells::store::{Rules, Simulated};
+use diana_limiter::cells::store::{CasSemantics, Simulated};
 
 fn rules(hourly: u32) -> String {
     limit(&[rule(5, r#", "algo": "W", "unit": "hour""#), rule(hourly, r#", "algo": "W", "unit": "hour""#)])
@@ -14,7 +14,7 @@ fn rules(hourly: u32) -> String {
 /// The loads and swaps for a new actor under the last of `configurations`, each of them `apart` ms
 /// after the one before.
 fn cost(configurations: u32, apart: u64) -> (usize, usize) {
-    let host = Simulated::new(Rules::Lenient);
+    let host = Simulated::new(CasSemantics::Lenient);
     let mut gateway = Gateway::new(&rules(100), store(&host));
     for (change, turn) in (101..).zip(1..configurations) {
         gateway = next(&host, &gateway, &rules(change), u64::from(turn) * apart);
@@ -40,7 +40,7 @@ fn a_migration_reads_at_most_three_configurations_and_no_expired_one() {
 /// other keys than those of two.
 #[test]
 fn an_actor_whose_new_cell_is_evicted_migrates_again() {
-    let host = Simulated::new(Rules::Lenient);
+    let host = Simulated::new(CasSemantics::Lenient);
     let window = |rpu| rule(rpu, r#", "algo": "W", "unit": "hour""#);
     let json = |rules: &[String]| format!(r#"{{"local": {{"max_actors": 8}}, "limits": {}}}"#, limit(rules));
     let old = Gateway::new(&json(&[window(5), window(100)]), store(&host));
@@ -59,7 +59,7 @@ fn an_actor_whose_new_cell_is_evicted_migrates_again() {
 
 #[test]
 fn a_new_bucket_takes_nothing_from_a_bucket_that_stays() {
-    let host = Simulated::new(Rules::Lenient);
+    let host = Simulated::new(CasSemantics::Lenient);
     let bucket = |rpu| rule(rpu, r#", "unit": "hour""#);
     let old = Gateway::new(&limit(&[bucket(10)]), store(&host));
     (0..5).for_each(|_| _ = left(&old, 0));
@@ -70,7 +70,7 @@ fn a_new_bucket_takes_nothing_from_a_bucket_that_stays() {
 /// The cell of the first configuration counts, because the cell of the second one lacks the rule.
 #[test]
 fn a_rule_that_returns_continues_from_its_own_state() {
-    let host = Simulated::new(Rules::Lenient);
+    let host = Simulated::new(CasSemantics::Lenient);
     let kept = rule(9, r#", "algo": "W", "unit": "7d""#);
     let both = limit(&[kept.clone(), rule(20, r#", "unit": "hour", "start": "empty""#)]);
     let one = Gateway::new(&both, store(&host));
@@ -84,7 +84,7 @@ fn a_rule_that_returns_continues_from_its_own_state() {
 /// The fallback counts only a part of a global quota, while the store is down.
 #[test]
 fn a_fallback_starts_empty() {
-    let host = Simulated::new(Rules::Lenient);
+    let host = Simulated::new(CasSemantics::Lenient);
     let json = |other| {
         let shared = |rpu| rule(rpu, r#", "algo": "W", "unit": "hour", "scope": "global""#);
         let store = r#""store": {"redis": {"cluster": "a", "secret": "sixteen letters!"}}"#;
@@ -102,7 +102,7 @@ fn a_fallback_starts_empty() {
 /// No other actor migrates.
 #[test]
 fn an_overridden_actor_keeps_its_count_when_other_quotas_change() {
-    let host = Simulated::new(Rules::Lenient);
+    let host = Simulated::new(CasSemantics::Lenient);
     let window = |rpu, rest: &str| rule(rpu, &format!(r#", "algo": "W", "unit": "hour"{rest}"#));
     let bob = r#", "overrides": {"bob": {"rpu": 50}}"#;
     let one = Gateway::new(&limit(&[window(9, bob)]), store(&host));

@@ -2,14 +2,14 @@
 
 use super::migration::{left, limit, next, rule};
 use crate::harness::{Gateway, store};
-use diana_limiter::cells::store::{Rules, Simulated};
+use diana_limiter::cells::store::{CasSemantics, Simulated};
 
 /// Cells do not depend on the headroom, and a new `headroom` holds at once.
 #[test]
 fn a_changed_headroom_keeps_the_count() {
     for keys in [r#", "unit": "day""#, r#", "algo": "W", "unit": "day""#, r#", "algo": "C""#] {
         let with = |priority: &str| limit(&[rule(20, &format!("{keys}{priority}"))]);
-        let host = Simulated::new(Rules::Strict);
+        let host = Simulated::new(CasSemantics::Strict);
         let plain = Gateway::new(&with(""), store(&host));
         assert_eq!([left(&plain, 0), left(&plain, 0)], [[19], [18]]);
         let keeps = next(&host, &plain, &with(r#", "headroom": 5"#), 1);
@@ -24,7 +24,7 @@ fn a_changed_headroom_keeps_the_count() {
 /// The states of rules that differ only in their headroom do not mix with those of other rules.
 #[test]
 fn neighbours_keep_their_counts_as_well() {
-    let host = Simulated::new(Rules::Strict);
+    let host = Simulated::new(CasSemantics::Strict);
     let hour = |headroom: u32| rule(20, &format!(r#", "algo": "W", "unit": "hour", "headroom": {headroom}"#));
     let day = rule(30, r#", "algo": "W", "unit": "day""#);
     let old = Gateway::new(&limit(&[hour(1), hour(2), day.clone()]), store(&host));

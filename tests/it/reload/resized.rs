@@ -4,7 +4,7 @@ use super::migration::{DAY, Host, left, left_of, limit, next, rule};
 use crate::harness::{Gateway, at, get, store};
 use diana_base::time::Span;
 use diana_limiter::cells::Replacement;
-use diana_limiter::cells::store::{Rules, Simulated};
+use diana_limiter::cells::store::{CasSemantics, Simulated};
 use proptest::prelude::*;
 
 /// A bucket of `rpu` an hour, with the keys `rest`.
@@ -14,7 +14,7 @@ fn bucket(rpu: u32, rest: &str) -> String {
 
 /// The quota left under `new` after `used` requests under `old`, and one more request.
 fn after(old: &str, used: usize, new: &str) -> Vec<u64> {
-    let host = Simulated::new(Rules::Lenient);
+    let host = Simulated::new(CasSemantics::Lenient);
     let before = Gateway::new(old, store(&host));
     (0..used).for_each(|_| _ = left(&before, 0));
     left(&next(&host, &before, new, 0), 0)
@@ -37,14 +37,14 @@ fn what_was_used_stays_used() {
 /// A bucket that starts empty keeps what was saved: a higher quota gives nothing away.
 #[test]
 fn a_full_bucket_stays_full_and_an_empty_one_keeps_what_it_saved() {
-    let host = Simulated::new(Rules::Lenient);
+    let host = Simulated::new(CasSemantics::Lenient);
     let old = Gateway::new(&bucket(10, ""), store(&host));
     left(&old, 0);
     let new = next(&host, &old, &bucket(20, ""), DAY);
     assert_eq!((left(&new, DAY), left_of(&new, "bob", DAY)), (vec![19], vec![19]));
     let empty = |rpu| bucket(rpu, r#", "start": "empty""#);
     for (raised, left_now) in [(20, 4), (2_000, 4), (5, 4), (3, 2)] {
-        let host = Simulated::new(Rules::Lenient);
+        let host = Simulated::new(CasSemantics::Lenient);
         let old = Gateway::new(&empty(10), store(&host));
         left(&old, DAY);
         let half = DAY + 1_800_000;
@@ -57,7 +57,7 @@ fn a_full_bucket_stays_full_and_an_empty_one_keeps_what_it_saved() {
 /// Until the first request under the new quota, tokens come as before.
 #[test]
 fn after_the_change_the_new_quota_refills() {
-    let host = Simulated::new(Rules::Lenient);
+    let host = Simulated::new(CasSemantics::Lenient);
     for (user, ms, expected) in
         [("ann", 0, 9), ("bob", 180_000, 9), ("eve", 1_800_000, 14), ("joe", 3_600_000, 19)]
     {
@@ -77,7 +77,7 @@ fn after_the_change_the_new_quota_refills() {
 
 #[test]
 fn a_debt_does_not_shrink() {
-    let host = Simulated::new(Rules::Lenient);
+    let host = Simulated::new(CasSemantics::Lenient);
     let bucket = |rpu| limit(&[rule(rpu, r#", "unit": "minute", "burst": 1, "max_wait": "2m""#)]);
     let waits = |user: &str, old: u32, used: usize, new: u32| {
         let before = Gateway::new(&bucket(old), store(&host));
@@ -97,7 +97,7 @@ fn a_debt_does_not_shrink() {
 
 #[test]
 fn an_overridden_actor_keeps_what_it_used() {
-    let host = Simulated::new(Rules::Lenient);
+    let host = Simulated::new(CasSemantics::Lenient);
     let rules = |base, bob| bucket(base, &format!(r#", "overrides": {{"bob": {{"rpu": {bob}}}}}"#));
     let old = Gateway::new(&rules(10, 100), store(&host));
     for user in ["ann", "bob"] {
@@ -111,7 +111,7 @@ fn an_overridden_actor_keeps_what_it_used() {
 
 #[test]
 fn what_was_used_migrates_through_several_changes_and_back() {
-    let host = Simulated::new(Rules::Lenient);
+    let host = Simulated::new(CasSemantics::Lenient);
     let mut gateway = Gateway::new(&bucket(100, ""), store(&host));
     for user in ["ann", "bob"] {
         (0..50).for_each(|_| _ = left_of(&gateway, user, 0));
@@ -128,7 +128,7 @@ fn what_was_used_migrates_through_several_changes_and_back() {
 /// If several buckets change, each one migrates from the bucket of its name.
 #[test]
 fn buckets_are_distinguished_by_their_names() {
-    let host = Simulated::new(Rules::Lenient);
+    let host = Simulated::new(CasSemantics::Lenient);
     let named = |name: &str, rpu| rule(rpu, &format!(r#", "unit": "hour", "name": "{name}""#));
     let old = limit(&[named("a", 10), named("b", 100), named("c", 1_000)]);
     let before = Gateway::new(&old, store(&host));
@@ -139,7 +139,7 @@ fn buckets_are_distinguished_by_their_names() {
 
 #[test]
 fn nothing_migrates_to_another_quota_if_the_replacement_is_only_likely() {
-    let host = Simulated::new(Rules::Lenient);
+    let host = Simulated::new(CasSemantics::Lenient);
     let old = Gateway::new(&bucket(10, ""), store(&host));
     (0..5).for_each(|_| _ = left(&old, 0));
     let new = Gateway::after(&old, Replacement::Likely, &bucket(20, ""), store(&host), at(0));
@@ -149,7 +149,7 @@ fn nothing_migrates_to_another_quota_if_the_replacement_is_only_likely() {
 /// Each counts on by itself.
 #[test]
 fn a_migration_leaves_the_old_bucket_unchanged() {
-    let host = Simulated::new(Rules::Lenient);
+    let host = Simulated::new(CasSemantics::Lenient);
     let old = Gateway::new(&bucket(10, ""), store(&host));
     (0..5).for_each(|_| _ = left(&old, 0));
     let new = next(&host, &old, &bucket(20, ""), 0);
@@ -161,7 +161,7 @@ fn a_migration_leaves_the_old_bucket_unchanged() {
 /// A reservation is not in the bucket. Its refund after the migration is lost.
 #[test]
 fn a_reservation_counts_as_spent() {
-    let host = Simulated::new(Rules::Lenient);
+    let host = Simulated::new(CasSemantics::Lenient);
     let mut old: Gateway<Host> = Gateway::new(&bucket(10_000, ""), store(&host));
     let passed = (0..10).filter(|_| !old.ask(0, &get("/", "ann"), at(0)).is_rejected()).count();
     assert_eq!(passed, 10);
@@ -178,7 +178,7 @@ proptest! {
         used in 0..20u64,
         ms in 0..60_000u64,
     ) {
-        let host = Simulated::new(Rules::Lenient);
+        let host = Simulated::new(CasSemantics::Lenient);
         let of = |rpu, burst| bucket(rpu, &format!(r#", "burst": {burst}"#));
         let before = Gateway::new(&of(rpu, burst), store(&host));
         (0..used).for_each(|_| _ = left(&before, 0));

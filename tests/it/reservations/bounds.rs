@@ -3,7 +3,7 @@
 use super::*;
 use crate::algorithm::subject::cases;
 use crate::harness::{Random, at};
-use diana_limiter::cells::store::Portable;
+use diana_limiter::cells::store::SharedDataStore;
 use proptest::prelude::*;
 
 /// At one instant, by any worker: quota that one worker does not use is used by another, to the
@@ -11,7 +11,7 @@ use proptest::prelude::*;
 #[test]
 fn the_whole_quota_passes_to_the_last_unit() {
     for (algo, workers) in [("TB", 1), ("TB", 4), ("W", 3), ("SW", 3)] {
-        let host = Simulated::new(Rules::Lenient);
+        let host = Simulated::new(CasSemantics::Lenient);
         let mut gateway = TestGateway::new(&rule(algo, 5_000, "day"), workers, store(&host));
         for n in 0..20_000 {
             gateway.ask(n % workers * (n / 97 % 2), "/", "ann");
@@ -28,7 +28,7 @@ fn the_whole_quota_passes_to_the_last_unit() {
 
 #[test]
 fn a_reservation_of_one_window_is_not_spent_in_the_next() {
-    let host = Simulated::new(Rules::Lenient);
+    let host = Simulated::new(CasSemantics::Lenient);
     let mut gateway = TestGateway::new(&rule("W", 1_000, "second"), 1, store(&host));
     gateway.pass(Span::from_ms(990));
     assert!((0..5).all(|_| gateway.ask(0, "/", "ann").0) && gateway.workers[0].holds_reservations());
@@ -65,8 +65,8 @@ fn most(algo: &str, rpu: u64, unit_ns: u64, span_ns: u64) -> u64 {
 }
 
 fn bounded(algo: &str, rpu: u64, unit_ms: u64, events: &[Event]) -> Result<(), TestCaseError> {
-    let host = Simulated::new(Rules::Lenient);
-    let mut gateway: TestGateway<Portable<&Simulated>> =
+    let host = Simulated::new(CasSemantics::Lenient);
+    let mut gateway: TestGateway<SharedDataStore<&Simulated>> =
         TestGateway::new(&rule(algo, rpu, &format!("{unit_ms}ms")), 3, store(&host));
     for event in events {
         match event {
@@ -116,7 +116,7 @@ proptest! {
 #[test]
 fn reserved_and_available_tokens_make_the_burst() {
     // At 1,000 per second, 15 of the 1,000 are reserved.
-    let host = Simulated::new(Rules::Lenient);
+    let host = Simulated::new(CasSemantics::Lenient);
     let mut gateway = TestGateway::new(&rule("TB", 1_000, "second"), 2, store(&host));
     (0..4).for_each(|_| _ = gateway.ask(0, "/", "ann"));
     assert!(gateway.workers[0].holds_reservations());
@@ -133,7 +133,7 @@ fn reserved_and_available_tokens_make_the_burst() {
 #[test]
 fn steady_traffic_gets_the_whole_quota() {
     for (algo, gap_ms) in [("TB", 25), ("TB", 50), ("TB", 90), ("TB", 150), ("W", 50), ("SW", 50)] {
-        let host = Simulated::new(Rules::Lenient);
+        let host = Simulated::new(CasSemantics::Lenient);
         let mut gateway = TestGateway::new(&rule(algo, 1_000, "hour"), 1, store(&host));
         let mut next = TICK.as_ns();
         while gateway.ask(0, "/", "ann").0 {
@@ -157,7 +157,7 @@ fn a_burst_after_steady_traffic_passes() {
     for (workers, rps, rpu) in
         [(1, 500, 1_000), (1, 900, 1_000), (2, 800, 1_000), (4, 4_000, 10_000), (8, 2_000, 10_000)]
     {
-        let host = Simulated::new(Rules::Lenient);
+        let host = Simulated::new(CasSemantics::Lenient);
         let mut gateway = TestGateway::new(&rule("TB", rpu, "second"), workers, store(&host));
         let (mut random, mut next) = (Random(7), TICK.as_ns());
         for _ in 0..rps * 3 {

@@ -9,7 +9,7 @@ use std::cell::Cell;
 /// a reservation.
 #[test]
 fn a_request_that_another_group_refuses_spends_nothing() {
-    let host = Simulated::new(Rules::Lenient);
+    let host = Simulated::new(CasSemantics::Lenient);
     let json = r#"{"url": "/", "rules": [{"name": "all", "rpu": 10000, "unit": "day"}, {"actor": "user", "rpu": 20, "unit": "day"}]}"#;
     let mut gateway = TestGateway::new(json, 2, store(&host));
     for n in 0..3_000 {
@@ -27,7 +27,7 @@ fn a_request_that_another_group_refuses_spends_nothing() {
 /// The next request refunds the rest of an expired reservation, once.
 #[test]
 fn an_expired_reservation_is_refunded_once() {
-    let host = Simulated::new(Rules::Lenient);
+    let host = Simulated::new(CasSemantics::Lenient);
     let mut gateway = TestGateway::new(&rule("W", 1_000_000, "day"), 1, store(&host));
     (0..10).for_each(|_| _ = gateway.ask(0, "/", "ann"));
     for _ in 0..3 {
@@ -43,7 +43,7 @@ fn an_expired_reservation_is_refunded_once() {
 /// An actor that is no longer busy refunds its own reservation only.
 #[test]
 fn an_idle_actor_refunds_only_its_own_reservation() {
-    let host = Simulated::new(Rules::Lenient);
+    let host = Simulated::new(CasSemantics::Lenient);
     let json = r#"{"url": "/", "rules": [{"actor": "user", "algo": "W", "rpu": 10000, "unit": "day"}]}"#;
     let mut gateway = TestGateway::new(json, 1, store(&host));
     for user in ["ann", "bob"] {
@@ -62,7 +62,7 @@ fn an_idle_actor_refunds_only_its_own_reservation() {
 /// A request that another group refuses refunds the reservation, too.
 #[test]
 fn a_refused_request_refunds_the_reservation_once() {
-    let host = Simulated::new(Rules::Lenient);
+    let host = Simulated::new(CasSemantics::Lenient);
     let json = r#"{"url": "/", "rules": [{"algo": "W", "rpu": 10000, "unit": "day"}, {"actor": "user", "rpu": 7, "unit": "day"}]}"#;
     let mut gateway = TestGateway::new(json, 1, store(&host));
     (0..9).for_each(|_| _ = gateway.ask(0, "/", "ann"));
@@ -78,7 +78,7 @@ fn a_refused_request_refunds_the_reservation_once() {
 
 #[test]
 fn the_unspent_part_of_a_reservation_is_refunded_in_full() {
-    let host = Simulated::new(Rules::Lenient);
+    let host = Simulated::new(CasSemantics::Lenient);
     let json = r#"{"url": "/", "rules": [{"rpu": 100, "unit": "second", "burst": 10000}]}"#;
     let mut gateway = TestGateway::new(json, 2, store(&host));
     for worker in 0..2 {
@@ -96,7 +96,7 @@ fn the_unspent_part_of_a_reservation_is_refunded_in_full() {
 
 #[test]
 fn a_clock_step_costs_no_reservation() {
-    let host = Simulated::new(Rules::Lenient);
+    let host = Simulated::new(CasSemantics::Lenient);
     let mut gateway = TestGateway::new(&rule("TB", 10_000, "day"), 1, store(&host));
     gateway.pass(Span::from_secs(3_600));
     assert!(gateway.ask(0, "/", "ann").0);
@@ -115,7 +115,7 @@ fn a_clock_step_costs_no_reservation() {
 /// late.
 #[test]
 fn reservations_of_a_dead_worker_count_as_spent() {
-    let host = Simulated::new(Rules::Lenient);
+    let host = Simulated::new(CasSemantics::Lenient);
     let mut gateway = TestGateway::new(&rule("TB", 1_000, "hour"), 2, store(&host));
     (0..4).for_each(|_| _ = gateway.ask(0, "/", "ann"));
     assert!(gateway.workers[0].holds_reservations());
@@ -150,7 +150,7 @@ impl<S: Store> Store for FalseFailures<S> {
 /// Another group refuses, and the failing swap is the refund of the reservation.
 #[test]
 fn a_reservation_is_refunded_once_if_the_store_fails_at_a_refusal() {
-    let host = Simulated::new(Rules::Lenient);
+    let host = Simulated::new(CasSemantics::Lenient);
     let json = r#"[{"url": "/", "rules": [{"algo": "W", "actor": "user", "rpu": 10000, "unit": "day"}]},
         {"url": "/closed", "rules": [{"actor": "ip", "rpu": 0, "unit": "day"}]}]"#;
     let mut gateway = TestGateway::new(json, 2, FalseFailures(store(&host), Cell::new(false)));
@@ -170,7 +170,7 @@ fn a_reservation_is_refunded_once_if_the_store_fails_at_a_refusal() {
 
 #[test]
 fn a_reservation_is_refunded_once_if_the_store_fails() {
-    let host = Simulated::new(Rules::Lenient);
+    let host = Simulated::new(CasSemantics::Lenient);
     let mut gateway =
         TestGateway::new(&rule("W", 10_000, "day"), 2, FalseFailures(store(&host), Cell::new(false)));
     (0..4).for_each(|_| _ = gateway.ask(0, "/", "ann"));

@@ -6,7 +6,7 @@ use crate::harness::{at, get, store};
 use diana_base::time::{Span, Time};
 use diana_config::{Configuration, compile};
 use diana_limiter::algorithm::Admission;
-use diana_limiter::cells::store::{Rules, Simulated};
+use diana_limiter::cells::store::{CasSemantics, Simulated};
 use diana_limiter::check::{Decision, Outcome};
 use diana_limiter::global::{CallResult, Completion, Message};
 use diana_limiter::policy::Policy;
@@ -62,7 +62,7 @@ impl<'r> Gateway<'r> {
         );
         let Configuration { policy, store, .. } = compile(json.as_bytes()).unwrap();
         let worker = Worker::new(&policy, &[7; 16]).with_global_store(store.unwrap(), 1);
-        let host = Simulated::new(Rules::Lenient);
+        let host = Simulated::new(CasSemantics::Lenient);
         Gateway { policy, worker, host, redis, calls: 0, is_down: false, ticked: 0 }
     }
 

@@ -4,7 +4,7 @@ use super::refunds::{open_breaker, recover};
 use super::*;
 use crate::harness::{START, get, store};
 use diana_config::{Configuration, compile};
-use diana_limiter::cells::store::{Rules, Simulated};
+use diana_limiter::cells::store::{CasSemantics, Simulated};
 use diana_limiter::global::{GlobalCharge, Settlement};
 use diana_limiter::policy::{ResponseNumber, Usage};
 use diana_limiter::request::{Part, Values};
@@ -35,7 +35,7 @@ fn session_of(
             "store": {{"redis": {{"cluster": "a", "secret": "a secret of the tests only"}}}}}}"#
     );
     let Configuration { policy, store: options, .. } = compile(json.as_bytes()).unwrap();
-    let host = Simulated::new(Rules::Lenient);
+    let host = Simulated::new(CasSemantics::Lenient);
     let store = store(&host);
     let mut worker = Worker::new(&policy, &[1; 16]).with_global_store(options.unwrap(), 1);
     let (mut session, _) = Session::start(&policy, &mut worker, &store, &policy.request(values), || START);

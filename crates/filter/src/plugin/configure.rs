@@ -16,7 +16,7 @@ use diana_base::exclusive::Exclusive;
 use diana_base::time::{Span, Time};
 use diana_config::{Configuration, Source};
 use diana_limiter::cells::Replacement;
-use diana_limiter::cells::store::{Fault, Watched};
+use diana_limiter::cells::store::{EvictionDetector, Fault};
 use diana_limiter::cells::table::{Dated, Seed, shared_seed};
 use diana_limiter::session::Worker;
 use log::error;
@@ -104,7 +104,7 @@ impl<H: Host> Plugin<H> {
         let fresh = fresh_seed(host);
         let is_nginx = kind.is_nginx();
         let refuses_to_wait = is_nginx && configuration.policy.refuse_to_wait();
-        let store = Watched::new(store, is_nginx);
+        let store = EvictionDetector::new(store, is_nginx);
         // Only nginx loses seeds.
         let since = if is_nginx { host.now()? } else { Time::from_ns(0) };
         let dated = shared_seed(&store, Dated { since, seed: fresh })?;

@@ -42,7 +42,7 @@ pub struct ClientIp {
     /// `None`: the client is the address that the host reports.
     forwarded: Option<Forwarded>,
     pub(super) prefixes: Prefixes,
-    meaning: String,
+    canonical_form: String,
 }
 
 /// The trusted entry of a list header.
@@ -67,7 +67,7 @@ impl ClientIp {
     pub fn compile(node: Option<Node>, parts: &mut Parts) -> ClientIp {
         let host_reports = parts.intern(Part::Address);
         let prefixes = Prefixes { v4: 32, v6: 64 };
-        let mut options = ClientIp { host_reports, forwarded: None, prefixes, meaning: String::new() };
+        let mut options = ClientIp { host_reports, forwarded: None, prefixes, canonical_form: String::new() };
         let Some(mut fields) = node.and_then(|node| node.fields()) else { return options };
         let hops = fields.take("trusted_hops").map_or(Some(0), |node| node.whole(0..=32));
         let header = fields.take("header").and_then(|node| Some((header_name(&node)?, node)));
@@ -75,7 +75,7 @@ impl ClientIp {
         match (skip, header) {
             (Some(skip), header) => {
                 let name = header.map_or_else(|| "x-forwarded-for".into(), |(name, _)| name);
-                options.meaning = format!("{name} {skip}");
+                options.canonical_form = format!("{name} {skip}");
                 options.forwarded = Some(Forwarded { header: parts.intern(Part::Header(name)), skip });
             }
             (None, Some((_, node))) if hops == Some(0) => node.fail(
@@ -89,15 +89,15 @@ impl ClientIp {
         fields.finish();
         let Prefixes { v4, v6 } = options.prefixes;
         if (v4, v6) != (32, 64) {
-            options.meaning.push_str(&format!(" {v4} {v6}"));
+            options.canonical_form.push_str(&format!(" {v4} {v6}"));
         }
         options
     }
 
     /// The options in canonical text, the same in every policy.
     #[must_use]
-    pub fn meaning(&self) -> &str {
-        &self.meaning
+    pub fn canonical_form(&self) -> &str {
+        &self.canonical_form
     }
 
     /// The client's address: the trusted entry of the header. If the header is absent or too short,

@@ -8,7 +8,7 @@
 use super::kind::{append, only, text};
 use super::{Actor, ActorKind, Scope};
 use crate::request::{Part, PartId, Parts, Request};
-use diana_base::format::sized;
+use diana_base::format::netstring;
 use diana_document::{Node, quoted};
 
 pub static KIND: ActorKind = ActorKind { key: "cookie", compile, bare: None };
@@ -21,8 +21,8 @@ struct Cookie {
 }
 
 impl Actor for Cookie {
-    fn meaning(&self, _: &Parts) -> String {
-        ["cookie ", &sized(&self.name)].concat()
+    fn canonical_form(&self, _: &Parts) -> String {
+        ["cookie ", &netstring(&self.name)].concat()
     }
 
     fn write(&self, request: &Request, key: &mut Vec<u8>) -> bool {

@@ -5,7 +5,7 @@
 
 use super::header_name::header_name;
 use super::kind::append;
-use super::{Actor, ActorKind, Raw, Scope};
+use super::{Actor, ActorKind, FastPathPart, Scope};
 use crate::request::{Part, PartId, Parts, Request};
 use diana_document::Node;
 
@@ -15,8 +15,8 @@ pub static KIND: ActorKind = ActorKind { key: "header", compile, bare: None };
 struct Header(PartId);
 
 impl Actor for Header {
-    fn meaning(&self, parts: &Parts) -> String {
-        parts.meaning(self.0)
+    fn canonical_form(&self, parts: &Parts) -> String {
+        parts.canonical_form(self.0)
     }
 
     /// White space around the value is not part of the value (RFC 9110, section 5.5).
@@ -24,8 +24,8 @@ impl Actor for Header {
         request.get(self.0).is_some_and(|value| append(value.trim_ascii(), key))
     }
 
-    fn raw<'r>(&self, request: &Request<'r>) -> Raw<'r> {
-        Raw::of(request.get(self.0).map(<[u8]>::trim_ascii))
+    fn raw<'r>(&self, request: &Request<'r>) -> FastPathPart<'r> {
+        FastPathPart::of(request.get(self.0).map(<[u8]>::trim_ascii))
     }
 
     fn header(&self) -> Option<PartId> {

@@ -3,7 +3,7 @@
 //! A client can request any host. All spellings of a host are one actor (see [`host::name`]).
 
 use super::kind::{append, nothing_to_set, text};
-use super::{Actor, ActorKind, Raw, Scope};
+use super::{Actor, ActorKind, FastPathPart, Scope};
 use crate::request::{Part, PartId, Parts, Request, host};
 use diana_document::Node;
 
@@ -13,16 +13,16 @@ pub static KIND: ActorKind = ActorKind { key: "host", compile, bare: Some(bare) 
 struct Host(PartId);
 
 impl Actor for Host {
-    fn meaning(&self, parts: &Parts) -> String {
-        parts.meaning(self.0)
+    fn canonical_form(&self, parts: &Parts) -> String {
+        parts.canonical_form(self.0)
     }
 
     fn write(&self, request: &Request, key: &mut Vec<u8>) -> bool {
         request.get(self.0).is_some_and(|authority| append(&host::name(authority), key))
     }
 
-    fn raw<'r>(&self, request: &Request<'r>) -> Raw<'r> {
-        Raw::of(request.get(self.0))
+    fn raw<'r>(&self, request: &Request<'r>) -> FastPathPart<'r> {
+        FastPathPart::of(request.get(self.0))
     }
 
     fn parse(&self, value: &str) -> Result<Vec<u8>, String> {

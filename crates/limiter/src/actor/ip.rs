@@ -4,7 +4,7 @@
 
 use super::address::Network;
 use super::client_ip::Prefixes;
-use super::{Actor, ActorKind, Raw, Scope};
+use super::{Actor, ActorKind, FastPathPart, Scope};
 use crate::request::{Parts, Request};
 use diana_document::{Node, Value, quoted};
 
@@ -20,7 +20,7 @@ struct Ip(ClientIp);
 impl Actor for Ip {
     /// How the policy finds the address is left out, so gateways behind different proxies count one
     /// client together.
-    fn meaning(&self, _: &Parts) -> String {
+    fn canonical_form(&self, _: &Parts) -> String {
         let Prefixes { v4, v6 } = self.0.prefixes;
         format!("ip {v4} {v6}")
     }
@@ -30,8 +30,8 @@ impl Actor for Ip {
         client.inspect(|address| self.0.prefixes.write(*address, key)).is_some()
     }
 
-    fn raw<'r>(&self, request: &Request<'r>) -> Raw<'r> {
-        Raw::of(self.0.raw(request))
+    fn raw<'r>(&self, request: &Request<'r>) -> FastPathPart<'r> {
+        FastPathPart::of(self.0.raw(request))
     }
 
     fn is_address(&self) -> bool {

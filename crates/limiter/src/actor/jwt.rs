@@ -16,7 +16,7 @@ use super::kind::append;
 use super::{Actor, ActorKind, Scope};
 use crate::request::claims::{claim, claim_path};
 use crate::request::{Part, PartId, Parts, Request};
-use diana_base::format::sized;
+use diana_base::format::netstring;
 use diana_document::Node;
 
 pub static KIND: ActorKind = ActorKind { key: "jwt", compile, bare: None };
@@ -29,8 +29,8 @@ struct Jwt {
 }
 
 impl Actor for Jwt {
-    fn meaning(&self, _: &Parts) -> String {
-        ["jwt ", &sized(&self.path)].concat()
+    fn canonical_form(&self, _: &Parts) -> String {
+        ["jwt ", &netstring(&self.path)].concat()
     }
 
     fn write(&self, request: &Request, key: &mut Vec<u8>) -> bool {

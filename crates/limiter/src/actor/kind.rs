@@ -38,13 +38,13 @@ pub trait Actor: Send + Sync {
 
     /// The bytes of the request that alone decide what [`Actor::write`] appends. This reads no part
     /// that `write` does not read, and costs less.
-    fn raw<'r>(&self, _request: &Request<'r>) -> Raw<'r> {
-        Raw::Unknown
+    fn raw<'r>(&self, _request: &Request<'r>) -> FastPathPart<'r> {
+        FastPathPart::Unknown
     }
 
     /// The source in canonical text, made of compiled values. Two sources with the same text give
     /// every request the same value, however their definitions are spelt.
-    fn meaning(&self, parts: &Parts) -> String;
+    fn canonical_form(&self, parts: &Parts) -> String;
 
     /// The bytes that [`Actor::write`] appends for a value written in a configuration. The error
     /// says why no request has the value.
@@ -112,7 +112,7 @@ pub(super) fn nothing_to_set(node: &Node) -> Option<()> {
 ///
 /// ```
 /// # use diana_limiter::actor::{Actors, Scope, ip::ClientIp};
-/// use diana_limiter::actor::Raw;
+/// use diana_limiter::actor::FastPathPart;
 /// use diana_limiter::request::{Part, Parts, Request, Values};
 ///
 /// # let mut parts = Parts::default();
@@ -122,13 +122,13 @@ pub(super) fn nothing_to_set(node: &Node) -> Option<()> {
 /// for sent in ["192.0.2.7", "192.0.2.7:80", "192.0.2.7:41022"] {
 ///     let values = Values::default().with(Part::Address, sent);
 ///     let request = Request::new(&values, &parts);
-///     assert_eq!(address.actor().raw(&request), Raw::Value(b"192.0.2.7"));
+///     assert_eq!(address.actor().raw(&request), FastPathPart::Value(b"192.0.2.7"));
 /// }
 /// let nobody = Values::default();
-/// assert_eq!(address.actor().raw(&Request::new(&nobody, &parts)), Raw::Missing);
+/// assert_eq!(address.actor().raw(&Request::new(&nobody, &parts)), FastPathPart::Missing);
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Raw<'r> {
+pub enum FastPathPart<'r> {
     /// These bytes decide the value.
     Value(&'r [u8]),
     /// The request lacks the actor.
@@ -137,10 +137,10 @@ pub enum Raw<'r> {
     Unknown,
 }
 
-impl<'r> Raw<'r> {
+impl<'r> FastPathPart<'r> {
     /// A value that is read as it is. An empty value counts as missing.
-    pub(super) fn of(value: Option<&'r [u8]>) -> Raw<'r> {
-        value.filter(|value| !value.is_empty()).map_or(Raw::Missing, Raw::Value)
+    pub(super) fn of(value: Option<&'r [u8]>) -> FastPathPart<'r> {
+        value.filter(|value| !value.is_empty()).map_or(FastPathPart::Missing, FastPathPart::Value)
     }
 }
 
@@ -149,16 +149,16 @@ impl<'r> Raw<'r> {
 pub(super) struct PartValue(pub(super) PartId);
 
 impl Actor for PartValue {
-    fn meaning(&self, parts: &Parts) -> String {
-        parts.meaning(self.0)
+    fn canonical_form(&self, parts: &Parts) -> String {
+        parts.canonical_form(self.0)
     }
 
     fn write(&self, request: &Request, key: &mut Vec<u8>) -> bool {
         request.get(self.0).is_some_and(|value| append(value, key))
     }
 
-    fn raw<'r>(&self, request: &Request<'r>) -> Raw<'r> {
-        Raw::of(request.get(self.0))
+    fn raw<'r>(&self, request: &Request<'r>) -> FastPathPart<'r> {
+        FastPathPart::of(request.get(self.0))
     }
 }
 

@@ -1,5 +1,5 @@
 //! An actor with its name, and the key of a rule's actors: all their values in one byte string, in
-//! the order of [`Named::meaning`].
+//! the order of [`NamedActor::canonical_form`].
 //!
 //! For one list of actors, different values have different keys. Different lists may produce the
 //! same key, so the store must separate the lists.
@@ -17,35 +17,35 @@ use std::sync::Arc;
 
 /// An actor with its name. Two are equal if they have the same source, whatever their names.
 #[derive(Clone, Debug)]
-pub struct Named {
+pub struct NamedActor {
     name: Arc<str>,
-    meaning: Arc<str>,
+    canonical_form: Arc<str>,
     actor: Arc<dyn Actor>,
     /// The position in the rule's list.
     place: usize,
 }
 
-impl Named {
-    pub(super) fn new(name: &str, actor: Arc<dyn Actor>, scope: &Scope) -> Named {
-        let meaning = actor.meaning(scope.parts).into();
-        Named { name: name.into(), meaning, actor, place: 0 }
+impl NamedActor {
+    pub(super) fn new(name: &str, actor: Arc<dyn Actor>, scope: &Scope) -> NamedActor {
+        let canonical_form = actor.canonical_form(scope.parts).into();
+        NamedActor { name: name.into(), canonical_form, actor, place: 0 }
     }
 
     /// Compiles a definition, as in `actors`. Reports each mistake at its place and then returns
     /// `None`.
-    pub fn compile(name: &str, node: Node, scope: &mut Scope) -> Option<Named> {
+    pub fn compile(name: &str, node: Node, scope: &mut Scope) -> Option<NamedActor> {
         let actor = compile(node, scope)?.into();
-        Some(Named::new(name, actor, scope))
+        Some(NamedActor::new(name, actor, scope))
     }
 
     /// The same actor at this position in a rule's list.
-    pub(super) fn at(self, place: usize) -> Named {
-        Named { place, ..self }
+    pub(super) fn at(self, place: usize) -> NamedActor {
+        NamedActor { place, ..self }
     }
 
     /// The order in which a rule's actors are counted.
     pub(super) fn order(&self) -> (Arc<str>, usize) {
-        (Arc::clone(&self.meaning), self.place)
+        (Arc::clone(&self.canonical_form), self.place)
     }
 
     /// The name; `user` for the alias `account`.
@@ -54,10 +54,10 @@ impl Named {
         &self.name
     }
 
-    /// The canonical text of the source, without the name: see [`Actor::meaning`].
+    /// The canonical text of the source, without the name: see [`Actor::canonical_form`].
     #[must_use]
-    pub fn meaning(&self) -> &str {
-        &self.meaning
+    pub fn canonical_form(&self) -> &str {
+        &self.canonical_form
     }
 
     /// The position in the rule's list of actors, from 0.
@@ -73,17 +73,17 @@ impl Named {
     }
 }
 
-impl PartialEq for Named {
-    fn eq(&self, other: &Named) -> bool {
-        self.meaning == other.meaning
+impl PartialEq for NamedActor {
+    fn eq(&self, other: &NamedActor) -> bool {
+        self.canonical_form == other.canonical_form
     }
 }
 
-impl Eq for Named {}
+impl Eq for NamedActor {}
 
 /// Appends the key of `actors` in this request to `out`. If the request lacks one of the actors,
 /// returns `false` and appends nothing. The key of `all`, an empty list, is empty.
-pub fn key(actors: &[Named], request: &Request, out: &mut Vec<u8>) -> bool {
+pub fn key(actors: &[NamedActor], request: &Request, out: &mut Vec<u8>) -> bool {
     let before = out.len();
     let complete = actors.iter().all(|named| component(out, |out| named.actor().write(request, out)));
     if !complete {
@@ -98,16 +98,16 @@ pub fn key(actors: &[Named], request: &Request, out: &mut Vec<u8>) -> bool {
 /// For several actors, `value` lists one value each, separated by `,`, in the order in which the
 /// rule lists the actors. Spaces around each are dropped. Only the value of a single actor may
 /// contain a comma.
-pub fn parse_key(actors: &[Named], value: &str) -> Result<Vec<u8>, String> {
+pub fn parse_key(actors: &[NamedActor], value: &str) -> Result<Vec<u8>, String> {
     let values: Vec<&str> = match actors {
         [] => return Err("`all` is nobody in particular: it has no values".into()),
         [_] => vec![value.trim()],
         _ => value.split(',').map(str::trim).collect(),
     };
     if values.len() != actors.len() {
-        let mut listed: Vec<&Named> = actors.iter().collect();
+        let mut listed: Vec<&NamedActor> = actors.iter().collect();
         sort::sort_by_key(&mut listed, |named| named.place());
-        let names: Vec<&str> = listed.into_iter().map(Named::name).collect();
+        let names: Vec<&str> = listed.into_iter().map(NamedActor::name).collect();
         let (expected, found) = (actors.len(), values.len());
         return Err(format!("expected {expected} values as in `{}`, found {found}", names.join(", ")));
     }
@@ -145,7 +145,7 @@ mod tests {
     use diana_document::{Errors, Node, Value};
     use proptest::prelude::*;
 
-    fn select(names: &[&str]) -> (Vec<Named>, Parts) {
+    fn select(names: &[&str]) -> (Vec<NamedActor>, Parts) {
         let (actors, parts, mistakes) = with_scope(r#"{"tenant": {"header": "x-tenant"}}"#, |node, scope| {
             let actors = Actors::compile(Some(node), scope);
             let names = Value::List(names.iter().map(|name| Value::Text((*name).into())).collect());

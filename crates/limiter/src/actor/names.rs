@@ -1,8 +1,8 @@
 //! The actors of a policy by name: the predefined ones, and those that the configuration defines.
 //!
-//! Two rules count the same clients if their lists of [`Named`] from [`Actors::select`] are equal.
+//! Two rules count the same clients if their lists of [`NamedActor`] from [`Actors::select`] are equal.
 
-use super::{Actor, Named, Scope, compile, header, ip};
+use super::{Actor, NamedActor, Scope, compile, header, ip};
 use crate::matcher::pattern::Pattern;
 use diana_base::sort;
 use diana_document::{Node, Value, nearest, one_of, quoted};
@@ -100,7 +100,7 @@ impl Actors {
     /// together (a tuple). The order of the result does not depend on the order of the list. `all`
     /// is the empty list. `url` is the url of the rule's limit; `None` if the url is wrong, which
     /// has been reported. Reports each mistake at its place and then returns `None`.
-    pub fn select(&self, node: Node, url: Option<&Pattern>, scope: &mut Scope) -> Option<Vec<Named>> {
+    pub fn select(&self, node: Node, url: Option<&Pattern>, scope: &mut Scope) -> Option<Vec<NamedActor>> {
         let is_wrong = match node.value() {
             Value::Null => true,
             Value::Object(_) => inline(&node).is_none(),
@@ -122,7 +122,7 @@ impl Actors {
         {
             return Some(Vec::new());
         }
-        let found: Vec<Option<Named>> = items.iter().map(|item| self.item(item, url, scope)).collect();
+        let found: Vec<Option<NamedActor>> = items.iter().map(|item| self.item(item, url, scope)).collect();
         for (at, named) in found.iter().enumerate() {
             if let (Some(named), Some(item)) = (named, items.get(at))
                 && found.iter().take(at).flatten().any(|earlier| earlier.name() == named.name())
@@ -131,16 +131,16 @@ impl Actors {
                 return None;
             }
         }
-        let placed = |(place, named): (usize, Option<Named>)| Some(named?.at(place));
-        let mut found = found.into_iter().enumerate().map(placed).collect::<Option<Vec<Named>>>()?;
-        sort::sort_by_key(&mut found, Named::order);
+        let placed = |(place, named): (usize, Option<NamedActor>)| Some(named?.at(place));
+        let mut found = found.into_iter().enumerate().map(placed).collect::<Option<Vec<NamedActor>>>()?;
+        sort::sort_by_key(&mut found, NamedActor::order);
         Some(found)
     }
 
     /// One actor of a rule.
-    fn item(&self, item: &Node, url: Option<&Pattern>, scope: &mut Scope) -> Option<Named> {
+    fn item(&self, item: &Node, url: Option<&Pattern>, scope: &mut Scope) -> Option<NamedActor> {
         let named = match inline(item) {
-            Some(name) => Named::new(&name, compile(*item, scope)?.into(), scope),
+            Some(name) => NamedActor::new(&name, compile(*item, scope)?.into(), scope),
             None => self.known(&item.scalar()?, item, scope)?,
         };
         // A wrong url is reported once, at the url.
@@ -150,21 +150,21 @@ impl Actors {
 
     /// The actor called `name`, outside of limits. An unknown name, and an actor that depends on
     /// the url of a limit, are reported at `place`.
-    pub fn find(&self, name: &str, place: &Node, scope: &mut Scope) -> Option<Named> {
+    pub fn find(&self, name: &str, place: &Node, scope: &mut Scope) -> Option<NamedActor> {
         in_limit(self.known(name, place, scope)?, None, place, scope)
     }
 
-    fn known(&self, name: &str, place: &Node, scope: &mut Scope) -> Option<Named> {
+    fn known(&self, name: &str, place: &Node, scope: &mut Scope) -> Option<NamedActor> {
         let name = if name == ALIAS.0 { ALIAS.1 } else { name };
         if let Some(definition) = self.definitions.iter().find(|definition| *definition.name == *name) {
-            return Some(Named::new(&definition.name, definition.actor.clone()?, scope));
+            return Some(NamedActor::new(&definition.name, definition.actor.clone()?, scope));
         }
         if name == IP {
             return Some(Actors::ip(scope));
         }
         if let Some((name, header)) = DEFAULTS.into_iter().find(|(known, _)| *known == name) {
             let actor = header::named(header.into(), scope).into();
-            return Some(Named::new(name, actor, scope));
+            return Some(NamedActor::new(name, actor, scope));
         }
         if name == ALL {
             place.fail("`all` is nobody in particular: it stands alone and has no values");
@@ -188,9 +188,9 @@ impl Actors {
     }
 
     /// The actor `ip`: the client's address under the policy's `ip` options.
-    pub fn ip(scope: &mut Scope) -> Named {
+    pub fn ip(scope: &mut Scope) -> NamedActor {
         let actor = ip::by_client(scope).into();
-        Named::new(IP, actor, scope)
+        NamedActor::new(IP, actor, scope)
     }
 }
 
@@ -205,10 +205,10 @@ fn inline(node: &Node) -> Option<String> {
 }
 
 /// The actor in a limit with this url. A mistake is reported at `place`.
-fn in_limit(named: Named, url: Option<&Pattern>, place: &Node, scope: &Scope) -> Option<Named> {
+fn in_limit(named: NamedActor, url: Option<&Pattern>, place: &Node, scope: &Scope) -> Option<NamedActor> {
     match named.actor().in_limit(url) {
         None => Some(named),
-        Some(Ok(actor)) => Some(Named::new(named.name(), actor, scope)),
+        Some(Ok(actor)) => Some(NamedActor::new(named.name(), actor, scope)),
         Some(Err(why)) => {
             place.fail(why);
             None

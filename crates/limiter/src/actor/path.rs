@@ -26,7 +26,7 @@ struct PathSegment {
 }
 
 impl Actor for PathSegment {
-    fn meaning(&self, _: &Parts) -> String {
+    fn canonical_form(&self, _: &Parts) -> String {
         format!("segment {}", self.before)
     }
 

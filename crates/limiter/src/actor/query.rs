@@ -11,7 +11,7 @@ use super::kind::{append, only};
 use super::{Actor, ActorKind, Scope};
 use crate::request::query::values;
 use crate::request::{Part, PartId, Parts, Request};
-use diana_base::format::sized;
+use diana_base::format::netstring;
 use diana_document::Node;
 
 pub static KIND: ActorKind = ActorKind { key: "query", compile, bare: None };
@@ -24,8 +24,8 @@ struct Query {
 }
 
 impl Actor for Query {
-    fn meaning(&self, _: &Parts) -> String {
-        ["query ", &sized(&self.name)].concat()
+    fn canonical_form(&self, _: &Parts) -> String {
+        ["query ", &netstring(&self.name)].concat()
     }
 
     fn write(&self, request: &Request, key: &mut Vec<u8>) -> bool {

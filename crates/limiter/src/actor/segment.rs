@@ -11,7 +11,7 @@ use super::{Actor, ActorKind, Scope};
 use crate::matcher::pattern::{Pattern, Segment, allowed_name, is_name};
 use crate::request::path::{self, Readings};
 use crate::request::{Part, PartId, Parts, Request};
-use diana_base::format::{alone, sized};
+use diana_base::format::{decimal, netstring};
 use diana_document::{Node, nearest, one_of, quoted};
 use std::sync::Arc;
 
@@ -26,7 +26,7 @@ struct Name {
 }
 
 impl Actor for Name {
-    fn meaning(&self, _: &Parts) -> String {
+    fn canonical_form(&self, _: &Parts) -> String {
         ["segment called ", &*self.name].concat()
     }
 
@@ -75,9 +75,9 @@ impl UrlSegment {
 
 impl Actor for UrlSegment {
     /// The url is a part of the text, because the url decides which readings count.
-    fn meaning(&self, _: &Parts) -> String {
-        let place = alone(u64::try_from(self.place).unwrap_or(0));
-        ["url segment ", &place, " of ", &sized(&self.url.to_string())].concat()
+    fn canonical_form(&self, _: &Parts) -> String {
+        let place = decimal(u64::try_from(self.place).unwrap_or(0));
+        ["url segment ", &place, " of ", &netstring(&self.url.to_string())].concat()
     }
 
     fn write(&self, request: &Request, key: &mut Vec<u8>) -> bool {

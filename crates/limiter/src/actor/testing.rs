@@ -1,6 +1,6 @@
 //! Compiles definitions and returns values or mistakes.
 
-use super::{Actor, Raw, Scope, compile, ip};
+use super::{Actor, FastPathPart, Scope, compile, ip};
 use crate::request::{Parts, Request, Values};
 use diana_document::{Error, Errors, Node};
 
@@ -35,9 +35,9 @@ pub fn value(definition: &str, request: Values) -> Option<Vec<u8>> {
 pub fn raw(definition: &str, request: &Values) -> Option<Option<Vec<u8>>> {
     let (actor, parts) = compiled(definition);
     match actor.raw(&Request::new(request, &parts)) {
-        Raw::Value(value) => Some(Some(value.to_vec())),
-        Raw::Missing => Some(None),
-        Raw::Unknown => None,
+        FastPathPart::Value(value) => Some(Some(value.to_vec())),
+        FastPathPart::Missing => Some(None),
+        FastPathPart::Unknown => None,
     }
 }
 

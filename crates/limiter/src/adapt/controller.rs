@@ -157,7 +157,7 @@ impl Controller {
 
     /// The canonical text of the controller. Rules with equal texts adapt alike.
     #[must_use]
-    pub fn meaning(&self) -> String {
+    pub fn canonical_form(&self) -> String {
         let signal = match self.signal {
             Signal::Latency { target, permille } => {
                 format!("{} ns for {permille} of 1000", target.as_ns())

@@ -43,8 +43,8 @@ impl<A: Algorithm + Copy + 'static, F: Fn(u64) -> A + Send + Sync + 'static> Ada
 }
 
 impl<A: Algorithm + Copy + 'static, F: Fn(u64) -> A + Send + Sync + 'static> Algorithm for Adapting<A, F> {
-    fn meaning(&self) -> String {
-        format!("{}, {}", self.first.meaning(), self.adaptive.controller().meaning())
+    fn canonical_form(&self) -> String {
+        format!("{}, {}", self.first.canonical_form(), self.adaptive.controller().canonical_form())
     }
 
     fn form(&self) -> String {

@@ -69,7 +69,7 @@ impl Concurrency {
 }
 
 impl Algorithm for Concurrency {
-    fn meaning(&self) -> String {
+    fn canonical_form(&self) -> String {
         format!("C {} for {} ns", self.rpu, self.ring.span_ns)
     }
 

@@ -305,7 +305,7 @@ fn refunded_turns(cell: &mut [u8]) -> &mut [u8] {
 }
 
 impl Algorithm for LeakyBucket {
-    fn meaning(&self) -> String {
+    fn canonical_form(&self) -> String {
         let Exact { ns, fraction } = self.longest;
         format!("LB {} in {} ns, {ns} ns and {fraction} long", self.rate.per, self.rate.ns)
     }

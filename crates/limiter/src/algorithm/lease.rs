@@ -49,7 +49,7 @@ const WORKER_SKEW: Span = Span::from_ms(20);
 #[derive(Debug)]
 pub struct Lease {
     /// The meaning of the leased rule's algorithm.
-    meaning: String,
+    canonical_form: String,
     piece: u64,
     /// The units that arrive in the store within a second.
     arriving: u64,
@@ -93,7 +93,13 @@ impl Lease {
     pub fn new(leased: &dyn Algorithm, piece: u64, quota: Quota) -> Lease {
         let longest = quota.unit.max(Span::from_secs(2));
         let arriving = leased.parameters().arriving();
-        Lease { meaning: leased.meaning(), piece, arriving, longest, shown: leased.shown(quota) }
+        Lease {
+            canonical_form: leased.canonical_form(),
+            piece,
+            arriving,
+            longest,
+            shown: leased.shown(quota),
+        }
     }
 
     /// How much the store grants at once by its last reply: a share of what is left, near the end
@@ -237,8 +243,8 @@ impl Charge {
 }
 
 impl Algorithm for Lease {
-    fn meaning(&self) -> String {
-        ["lease of ", &self.meaning].concat()
+    fn canonical_form(&self) -> String {
+        ["lease of ", &self.canonical_form].concat()
     }
 
     fn size(&self) -> usize {

@@ -68,8 +68,8 @@ impl Penalty {
         Penalty { unit, after: u32::try_from(after).unwrap_or(u32::MAX), lasts }
     }
 
-    /// What the penalty adds to [`Algorithm::meaning`](super::Algorithm::meaning).
-    pub(crate) fn meaning(&self) -> String {
+    /// What the penalty adds to [`Algorithm::canonical_form`](super::Algorithm::canonical_form).
+    pub(crate) fn canonical_form(&self) -> String {
         let Penalty { unit, after, lasts } = self;
         format!(", refused for {} ns after {after} in {} ns", lasts.as_ns(), unit.as_ns())
     }

@@ -8,7 +8,7 @@ use diana_base::time::{Span, Time};
 pub struct RefuseAll;
 
 impl Algorithm for RefuseAll {
-    fn meaning(&self) -> String {
+    fn canonical_form(&self) -> String {
         "refuse all".into()
     }
 

@@ -162,7 +162,7 @@ impl SlidingLog {
 }
 
 impl Algorithm for SlidingLog {
-    fn meaning(&self) -> String {
+    fn canonical_form(&self) -> String {
         format!("SL {} in {}", self.rpu, self.unit)
     }
 

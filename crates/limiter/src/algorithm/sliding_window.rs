@@ -88,7 +88,7 @@ pub(super) fn eviction_rank(ring: Ring, limit: u64, cell: &[u8], now: Time) -> E
 }
 
 impl Algorithm for SlidingWindow {
-    fn meaning(&self) -> String {
+    fn canonical_form(&self) -> String {
         let Ring { span_ns, len, .. } = self.ring;
         super::borrowed(format!("SW {} in {span_ns} ns by {len}", self.rpu), self.borrow)
     }

@@ -575,7 +575,7 @@ impl TokenBucket {
 }
 
 impl Algorithm for TokenBucket {
-    fn meaning(&self) -> String {
+    fn canonical_form(&self) -> String {
         let start = match self.start {
             Start::Full => "full",
             Start::Empty => "empty",
@@ -583,8 +583,8 @@ impl Algorithm for TokenBucket {
         // The word "lent" is part of the stored layout.
         let wait = self.rate.sub(self.reach, self.fill).ns;
         let Rate { ns, per } = self.rate;
-        let meaning = format!("TB {per} in {ns} ns, {} from {start}, {wait} ns lent", self.burst);
-        super::borrowed(meaning, self.borrow)
+        let canonical_form = format!("TB {per} in {ns} ns, {} from {start}, {wait} ns lent", self.burst);
+        super::borrowed(canonical_form, self.borrow)
     }
 
     /// Any two buckets that begin alike: the cell carries its quota.

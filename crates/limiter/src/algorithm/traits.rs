@@ -44,12 +44,12 @@ pub trait Algorithm: Send + Sync {
     /// The canonical text of the algorithm and its parameters, the same in every build. The text of
     /// a rule's default quota is part of the name of its cells, so configurations that differ in it
     /// count side by side.
-    fn meaning(&self) -> String;
+    fn canonical_form(&self) -> String;
 
     /// The canonical text of what a cell holds. Algorithms of the same form count in the same cell:
     /// the cell tells what was used, whatever the quota. So a changed quota keeps what was used.
     fn form(&self) -> String {
-        self.meaning()
+        self.canonical_form()
     }
 
     /// The size of a cell in bytes.
@@ -232,7 +232,7 @@ pub trait Settle: Algorithm {
 
 impl fmt::Debug for dyn Algorithm {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.meaning())
+        f.write_str(&self.canonical_form())
     }
 }
 

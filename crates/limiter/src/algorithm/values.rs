@@ -145,10 +145,10 @@ pub(super) const COLD_FACTOR: u64 = 3;
 pub const MAX_WAIT: Span = Span::from_secs(3_600);
 
 /// The meaning of an algorithm that settles, down to `borrow` units below empty.
-pub(crate) fn borrowed(meaning: String, borrow: u64) -> String {
+pub(crate) fn borrowed(canonical_form: String, borrow: u64) -> String {
     match borrow {
-        0 => meaning,
-        _ => format!("{meaning}, {borrow} borrowed"),
+        0 => canonical_form,
+        _ => format!("{canonical_form}, {borrow} borrowed"),
     }
 }
 

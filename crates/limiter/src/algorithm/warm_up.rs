@@ -222,7 +222,7 @@ impl WarmUp {
 }
 
 impl Algorithm for WarmUp {
-    fn meaning(&self) -> String {
+    fn canonical_form(&self) -> String {
         let start = if self.starts_empty { "empty" } else { "full" };
         let WarmUp { rate: Rate { ns, per }, burst, warm_up, .. } = self;
         format!("TB {per} in {ns} ns, {burst} from {start}, warm in {} ns", warm_up.ns)

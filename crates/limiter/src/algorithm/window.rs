@@ -93,9 +93,9 @@ impl Window {
 }
 
 impl Algorithm for Window {
-    fn meaning(&self) -> String {
-        let meaning = format!("W {} in {} ns", self.rpu, self.unit_ns);
-        super::borrowed(meaning, self.borrow)
+    fn canonical_form(&self) -> String {
+        let canonical_form = format!("W {} in {} ns", self.rpu, self.unit_ns);
+        super::borrowed(canonical_form, self.borrow)
     }
 
     fn form(&self) -> String {

@@ -3,7 +3,7 @@
 use super::migration::Migration;
 use super::open::Actor;
 use super::table::Hasher;
-use crate::policy::{ActorRules, Demand, Demands, Group, Policy, by_value};
+use crate::policy::{ActorRules, CounterGroup, Demand, Demands, Policy, by_value};
 use diana_base::map::KeyMap;
 use diana_base::time::Time;
 
@@ -35,7 +35,7 @@ impl<'a, S: ?Sized> Context<'a, S> {
     }
 
     /// What a request asks of a group's rules.
-    pub(crate) fn demands<'k>(&self, group: &'k Group, demands: &'k [Demand]) -> Demands<'k>
+    pub(crate) fn demands<'k>(&self, group: &'k CounterGroup, demands: &'k [Demand]) -> Demands<'k>
     where
         'a: 'k,
     {
@@ -43,7 +43,7 @@ impl<'a, S: ?Sized> Context<'a, S> {
     }
 
     /// A group's rules, as they count the actor with this hash.
-    pub(crate) fn rules_of<'k>(&self, group: &'k Group, hash: u64) -> ActorRules<'k>
+    pub(crate) fn rules_of<'k>(&self, group: &'k CounterGroup, hash: u64) -> ActorRules<'k>
     where
         'a: 'k,
     {

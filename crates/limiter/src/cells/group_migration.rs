@@ -4,7 +4,7 @@
 use super::events::Events;
 use super::store::{Fault, Store};
 use super::table::Hasher;
-use crate::policy::{ActorRules, Group, PlanId, Rule};
+use crate::policy::{ActorRules, CounterGroup, PlanId, Rule};
 use diana_base::prng::mix;
 use diana_base::time::{Span, Time};
 use std::cmp::Reverse;
@@ -38,7 +38,7 @@ pub(crate) struct GroupMigration {
 
 #[derive(Debug)]
 pub(super) struct PreviousGroup {
-    pub(super) group: Arc<Group>,
+    pub(super) group: Arc<CounterGroup>,
     /// The group's rules. Nothing else of the policy is kept.
     pub(super) rules: Vec<Arc<Rule>>,
     /// When the next configuration replaced this one, and how certain that is.
@@ -145,7 +145,7 @@ impl GroupMigration {
     /// `None` if `group` is not a previous group of `to`, or no longer counts.
     pub(crate) fn after<'a>(
         &'a self,
-        group: &Group,
+        group: &CounterGroup,
         to: ActorRules<'a>,
         clock: &dyn Fn() -> Time,
     ) -> Option<(Time, Vec<(ActorRules<'a>, Replacement)>)> {

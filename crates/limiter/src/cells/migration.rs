@@ -15,7 +15,7 @@
 use super::group_migration::{GENERATIONS, GroupMigration, MARGIN, PreviousGroup, Replacement};
 use super::slots::{SLOTS, index};
 use super::table::{Table, TableId};
-use crate::policy::{Group, GroupIndex, Policy, Role, Rule};
+use crate::policy::{CounterGroup, GroupIndex, Policy, Role, Rule};
 use diana_base::sort;
 use diana_base::time::Time;
 use std::cell::Cell;
@@ -26,7 +26,7 @@ use std::sync::Arc;
 pub struct Previous {
     rules: Vec<Arc<Rule>>,
     /// The primary groups, sorted by name.
-    groups: Vec<Arc<Group>>,
+    groups: Vec<Arc<CounterGroup>>,
     migrations: GroupMigrations,
 }
 
@@ -52,7 +52,7 @@ impl Previous {
 }
 
 /// The primary groups: they count in this gateway, and not in place of a global store.
-fn own_groups(policy: &Policy) -> Vec<Arc<Group>> {
+fn own_groups(policy: &Policy) -> Vec<Arc<CounterGroup>> {
     let mut groups = Vec::new();
     for limit in &policy.limits {
         for group in &limit.groups {
@@ -147,7 +147,7 @@ impl Previous {
     /// The migration to `group`. `None` if no state of this configuration could migrate.
     fn before(
         &self,
-        group: &Group,
+        group: &CounterGroup,
         policy: &Policy,
         replacement: Replacement,
         now: Time,

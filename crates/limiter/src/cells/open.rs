@@ -14,7 +14,7 @@ use super::store::{Fault, Store, Swap};
 use super::swap::Attempt;
 use super::table::{Entry, Eviction, Set};
 use crate::algorithm::{Reservation, Reserve};
-use crate::policy::{ActorRules, Demands, Group, GroupIndex, PlanId};
+use crate::policy::{ActorRules, CounterGroup, Demands, GroupIndex, PlanId};
 use diana_base::time::Time;
 use std::mem::replace;
 
@@ -118,7 +118,7 @@ impl OpenCell {
     /// Loads the cell's set from the store.
     pub(crate) fn load<S: Store + ?Sized>(
         &mut self,
-        group: &Group,
+        group: &CounterGroup,
         hash: u64,
         context: &Context<S>,
         events: &mut Events,
@@ -250,7 +250,7 @@ impl OpenCell {
         };
         let (group, hash) = (actor.group.id, actor.hash);
         match entry.commit(context.store) {
-            Ok(Swap::Lost) => {}
+            Ok(Swap::Conflict) => {}
             Ok(Swap::Done) => {
                 events.evicted(entry.eviction());
                 context.migration.mark_migrated(group, hash);
@@ -265,7 +265,7 @@ impl OpenCell {
 /// The actor of a cell, in a request of this plan.
 #[derive(Clone, Copy)]
 pub(crate) struct Actor<'a> {
-    pub(crate) group: &'a Group,
+    pub(crate) group: &'a CounterGroup,
     pub(crate) hash: u64,
     pub(crate) key: &'a [u8],
     pub(crate) plan: PlanId,

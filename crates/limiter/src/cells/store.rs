@@ -2,12 +2,12 @@
 //! that expect the same version of a key, at most one succeeds. The store guarantees nothing else.
 
 pub mod contract;
+mod eviction_detector;
 mod shared_data;
 mod simulated;
 mod traits;
-mod watched;
 
-pub use shared_data::{Portable, Rules, SharedData};
+pub use eviction_detector::EvictionDetector;
+pub use shared_data::{CasSemantics, SharedData, SharedDataStore};
 pub use simulated::Simulated;
 pub use traits::{Changed, Fault, Loaded, Store, Swap, Update, Version};
-pub use watched::Watched;

@@ -4,7 +4,7 @@ use super::context::Context;
 use super::events::Events;
 use super::store::{Fault, Store, Swap};
 use super::table::{Entry, Eviction};
-use crate::policy::{ActorRules, Group};
+use crate::policy::{ActorRules, CounterGroup};
 use diana_base::time::Time;
 
 /// After this many lost swaps in a row the store counts as broken. Each loss means that another
@@ -48,7 +48,7 @@ pub(crate) fn swap<S: Store + ?Sized>(store: &S, change: &mut dyn Change, events
                 events.evicted(entry.eviction());
                 return Swapped::Done;
             }
-            Ok(Swap::Lost) => events.swaps_lost = events.swaps_lost.saturating_add(1),
+            Ok(Swap::Conflict) => events.swaps_lost = events.swaps_lost.saturating_add(1),
             Err(Fault(_)) => break,
         }
     }
@@ -58,7 +58,7 @@ pub(crate) fn swap<S: Store + ?Sized>(store: &S, change: &mut dyn Change, events
 
 /// The stored cell of an actor, to look at.
 pub(crate) fn peek<S: Store + ?Sized>(
-    group: &Group,
+    group: &CounterGroup,
     hash: u64,
     context: &Context<S>,
 ) -> Result<Option<Entry>, Fault> {
@@ -68,7 +68,7 @@ pub(crate) fn peek<S: Store + ?Sized>(
 /// Changes the stored cell of an actor. Returns whether the change is known to be stored: it is not
 /// if the cell was evicted meanwhile, as its charges are gone with it.
 pub(crate) fn update<S: Store + ?Sized>(
-    group: &Group,
+    group: &CounterGroup,
     hash: u64,
     context: &Context<S>,
     events: &mut Events,
@@ -93,7 +93,7 @@ pub(crate) fn update_or_create<S: Store + ?Sized>(
 }
 
 struct Update<'a, 'c, S: ?Sized> {
-    group: &'a Group,
+    group: &'a CounterGroup,
     hash: u64,
     /// The actor's rules, if a missing cell is to be created.
     creates: Option<ActorRules<'a>>,

@@ -47,11 +47,11 @@ pub const ACTORS_OF_A_SET: u64 = 8;
 /// The table of one group.
 ///
 /// ```
-/// use diana_limiter::cells::store::{Fault, Portable, Rules, Simulated, Swap};
+/// use diana_limiter::cells::store::{Fault, SharedDataStore, CasSemantics, Simulated, Swap};
 /// use diana_limiter::algorithm::EvictionRank;
 /// use diana_limiter::cells::table::{Hasher, Table};
 ///
-/// let store = Portable::probe(Simulated::new(Rules::Strict))?;
+/// let store = SharedDataStore::probe(Simulated::new(CasSemantics::Strict))?;
 /// let table = Table::new("per-user", "10 a minute", 8, 1_000);
 /// let ann = Hasher::new(&[7; 16]).hash(b"ann");
 ///
@@ -61,7 +61,7 @@ pub const ACTORS_OF_A_SET: u64 = 8;
 /// let mut late = table.load(&store, ann)?.claim(rank);
 /// assert!(!entry.found() && entry.eviction().is_none());
 /// entry.cell_mut().copy_from_slice(b"8 left..");
-/// assert_eq!((entry.commit(&store)?, late.commit(&store)?), (Swap::Done, Swap::Lost));
+/// assert_eq!((entry.commit(&store)?, late.commit(&store)?), (Swap::Done, Swap::Conflict));
 ///
 /// let found = table.load(&store, ann)?.find().expect("a cell");
 /// assert_eq!(found.cell(), b"8 left..");
@@ -111,8 +111,8 @@ impl Table {
     /// 16 ways taken. This share is the expected excess over 16 of a Poisson distribution of mean
     /// 8, divided by 8.
     #[must_use]
-    pub fn new(name: &str, meaning: &str, cell: usize, actors: u64) -> Table {
-        let salt = Hasher::name(meaning.as_bytes());
+    pub fn new(name: &str, canonical_form: &str, cell: usize, actors: u64) -> Table {
+        let salt = Hasher::name(canonical_form.as_bytes());
         let name = match actors {
             0..=1 => format!("{name} {cell} {salt}"),
             _ => format!("{name} {cell}"),
@@ -274,7 +274,7 @@ impl Entry {
         self.set.layout.cell_mut(&mut self.set.value, self.way)
     }
 
-    /// Swaps the whole value. After [`Swap::Lost`], load the set again: another worker changed one
+    /// Swaps the whole value. After [`Swap::Conflict`], load the set again: another worker changed one
     /// of its cells. Never commit an entry with [`Eviction::SetFull`]: its cell belongs to another
     /// actor.
     pub fn commit<S: Store + ?Sized>(&mut self, store: &S) -> Result<Swap, Fault> {

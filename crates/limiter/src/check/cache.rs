@@ -1,10 +1,10 @@
-//! The caches that a worker keeps between decisions: refusals, reservations and identities.
+//! The caches that a worker keeps between decisions: refusals, reservations and actors.
 
 use super::decision::RuleReport;
-use super::raw_values::{RawValues, WORDS};
+use super::fast_path_key::{FastPathKey, WORDS};
 use crate::algorithm::{Admission, Verdict};
 use crate::cells::{Actor, CACHED_FOR, RefusalCache, Reservations, SLOTS, index};
-use crate::policy::{ActorSource, Demand, Group, GroupIndex, RequestClass};
+use crate::policy::{ActorSource, CounterGroup, Demand, GroupIndex, RequestClass};
 use diana_base::time::{Span, Time};
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ pub(crate) struct WorkerCache {
     pub(crate) refusals: RefusalCache,
     pub(crate) global_refusals: GlobalRefusalCache,
     pub(crate) reservations: Reservations,
-    pub(crate) identities: Identities,
+    pub(crate) actors: ActorCache,
     /// Whether another configuration has replaced the worker's. If so, the worker reserves nothing
     /// and returns leased quota to the global store at once.
     pub(crate) is_retired: bool,
@@ -24,15 +24,15 @@ pub(crate) struct WorkerCache {
 /// entry never becomes wrong: policy and seed decide the rest, and a new seed clears the cache.
 /// Requests with the same slot replace each other.
 #[derive(Debug, Default)]
-pub(crate) struct Identities {
-    slots: Vec<Identity>,
+pub(crate) struct ActorCache {
+    slots: Vec<CachedActors>,
     /// Whether the cache stays empty.
     pub(crate) is_off: bool,
 }
 
 /// The cells of requests with the same limits and raw values.
 #[derive(Clone, Debug, Default)]
-struct Identity {
+struct CachedActors {
     /// The words of the raw values. Without words, the slot is free.
     words: [u64; WORDS],
     count: usize,
@@ -43,7 +43,7 @@ struct Identity {
 /// A group, and the actor that the group counts.
 #[derive(Clone, Debug)]
 pub(crate) struct KnownActor {
-    pub(crate) group: Arc<Group>,
+    pub(crate) group: Arc<CounterGroup>,
     pub(crate) place: GroupIndex,
     pub(crate) hash: u64,
     pub(crate) key: Vec<u8>,
@@ -59,30 +59,30 @@ impl KnownActor {
     }
 }
 
-impl Identities {
+impl ActorCache {
     /// The actors of a request, if they are known.
-    pub(super) fn find(&self, limits: &[usize], raw: &RawValues) -> Option<&[KnownActor]> {
-        let identity = self.slots.get(slot(raw))?;
-        identity.is_of(limits, raw).then_some(&identity.actors)
+    pub(super) fn find(&self, limits: &[usize], key: &FastPathKey) -> Option<&[KnownActor]> {
+        let cached = self.slots.get(slot(key))?;
+        cached.is_of(limits, key).then_some(&cached.actors)
     }
 
     /// Remembers the actors of a request.
     pub(super) fn insert(
         &mut self,
         limits: &[usize],
-        raw: &RawValues,
+        key: &FastPathKey,
         actors: impl Iterator<Item = KnownActor>,
     ) {
         if self.slots.is_empty() {
-            self.slots.resize(SLOTS, Identity::default());
+            self.slots.resize(SLOTS, CachedActors::default());
         }
-        if let Some(identity) = self.slots.get_mut(slot(raw)) {
-            identity.words.iter_mut().zip(raw.words()).for_each(|(to, word)| *to = *word);
-            identity.count = raw.words().len();
-            identity.limits.clear();
-            identity.limits.extend_from_slice(limits);
-            identity.actors.clear();
-            identity.actors.extend(actors);
+        if let Some(cached) = self.slots.get_mut(slot(key)) {
+            cached.words.iter_mut().zip(key.words()).for_each(|(to, word)| *to = *word);
+            cached.count = key.words().len();
+            cached.limits.clear();
+            cached.limits.extend_from_slice(limits);
+            cached.actors.clear();
+            cached.actors.extend(actors);
         }
     }
 
@@ -92,20 +92,20 @@ impl Identities {
     }
 }
 
-impl Identity {
-    fn is_of(&self, limits: &[usize], raw: &RawValues) -> bool {
+impl CachedActors {
+    fn is_of(&self, limits: &[usize], key: &FastPathKey) -> bool {
         // Element by element: a call of `memcmp` takes longer.
         let same = |own: &[usize]| own.len() == limits.len() && own.iter().zip(limits).all(|(a, b)| a == b);
-        self.count == raw.words().len()
-            && self.words.iter().zip(raw.words()).all(|(own, word)| own == word)
+        self.count == key.words().len()
+            && self.words.iter().zip(key.words()).all(|(own, word)| own == word)
             && same(&self.limits)
     }
 }
 
 /// The slot of these values. If clients choose values with the same slot, their requests take
 /// longer, but the decisions stay the same.
-fn slot(raw: &RawValues) -> usize {
-    usize::try_from(raw.sum() & u64::from(u16::MAX)).unwrap_or(0) & SLOTS.saturating_sub(1)
+fn slot(key: &FastPathKey) -> usize {
+    usize::try_from(key.sum() & u64::from(u16::MAX)).unwrap_or(0) & SLOTS.saturating_sub(1)
 }
 
 /// Refusals of global stores, by group and actor, with their reports.

@@ -1,15 +1,15 @@
 //! The actor that a rule counts in a decision, for tools that show who is limited.
 
-use super::scratch::Scratch;
+use super::decider::Decider;
 use crate::actor::address::Network;
-use crate::actor::{Actor, Named};
-use crate::policy::{ActorSource, Group, Policy, Role, RuleId, actor_source};
+use crate::actor::{Actor, NamedActor};
+use crate::policy::{ActorSource, CounterGroup, Policy, Role, RuleId, actor_source};
 
 /// The actor that a rule counts in the last decision of a worker.
 #[derive(Clone, Copy, Debug)]
 pub struct CountedActor<'a> {
-    group: &'a Group,
-    address: &'a Named,
+    group: &'a CounterGroup,
+    address: &'a NamedActor,
     key: &'a [u8],
     /// The hash of the actor. Actors with equal values have equal hashes in all rules of a limit
     /// that count the same actor.
@@ -50,7 +50,7 @@ impl CountedActor<'_> {
 }
 
 /// The values of a key of these actors, in the order of the rule.
-fn in_order(actors: &[Named], mut key: &[u8]) -> Vec<String> {
+fn in_order(actors: &[NamedActor], mut key: &[u8]) -> Vec<String> {
     let mut values = Vec::new();
     for named in actors {
         // See `actor::key`: each value stands behind its length.
@@ -73,7 +73,7 @@ fn text(actor: &dyn Actor, value: &[u8]) -> String {
     }
 }
 
-impl Scratch {
+impl Decider {
     /// The actor that the rule of a report of the last decision counts. `None` if the request lacks
     /// the actor and is refused, and if a global store counts the rule.
     pub(crate) fn counted_actor<'a>(&'a self, policy: &'a Policy, rule: RuleId) -> Option<CountedActor<'a>> {

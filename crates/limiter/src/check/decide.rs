@@ -21,53 +21,53 @@
 //! refused needlessly, but none is admitted beyond its quota.
 
 use super::cache::WorkerCache;
+use super::decider::Decider;
 use super::decision::{Outcome, Reason};
 use super::fast_path::Progress;
 use super::global_check::GlobalCheck;
 use super::group_check::{Buffers, GroupCheck};
 use super::pending::Pending;
 use super::resolve::resolve;
-use super::scratch::Scratch;
 use crate::cells::Context;
 use crate::cells::store::Store;
-use crate::policy::{Identity, Mode, PlanId, RequestClass, Role, RuleId};
+use crate::policy::{ActorLookup, Mode, PlanId, RequestClass, Role, RuleId};
 use crate::request::Request;
 
 /// Decides about `request`, and charges the rules if the request passes. The decision is in
-/// `scratch`. If global stores have to answer first, the pending request is returned instead.
+/// `decider`. If global stores have to answer first, the pending request is returned instead.
 pub(crate) fn decide<S: Store + ?Sized>(
     request: &Request,
-    scratch: &mut Scratch,
+    decider: &mut Decider,
     cache: &mut WorkerCache,
     context: &Context<S>,
 ) -> Option<Pending> {
-    scratch.clear();
-    if let Some(outcome) = scratch.decide_by_lists(request, context) {
-        scratch.decision.outcome = outcome;
+    decider.clear();
+    if let Some(outcome) = decider.decide_by_lists(request, context) {
+        decider.decision.outcome = outcome;
         return None;
     }
-    let Scratch { decision, limits, matches, raw, .. } = scratch;
+    let Decider { decision, limits, matches, raw, .. } = decider;
     decision.is_high_priority = context.policy.applicable(request, matches, limits);
-    let is_read = !cache.identities.is_off && raw.read(context.policy, limits, request);
-    let progress = if is_read { scratch.decide_fast(cache, context) } else { Progress::None };
+    let is_read = !cache.actors.is_off && raw.read(context.policy, limits, request);
+    let progress = if is_read { decider.decide_fast(cache, context) } else { Progress::None };
     match progress {
         Progress::Decided => return None,
         Progress::Identified => {}
         Progress::None => {
-            if let Some(rule) = scratch.identify(request, context) {
-                scratch.decision.outcome = Outcome::Reject(Reason::NoActor(rule));
+            if let Some(rule) = decider.identify(request, context) {
+                decider.decision.outcome = Outcome::Reject(Reason::NoActor(rule));
                 return None;
             }
         }
     }
-    let pending = scratch.decide_identified(cache, context);
+    let pending = decider.decide_identified(cache, context);
     if is_read && progress == Progress::None {
-        scratch.remember(cache, context);
+        decider.remember(cache, context);
     }
     pending
 }
 
-impl Scratch {
+impl Decider {
     /// Decides about a request whose actors are identified.
     #[inline(never)]
     fn decide_identified<S: Store + ?Sized>(
@@ -126,7 +126,7 @@ impl Scratch {
     /// because the request lacks its actor. A rule in shadow only reports the missing actor.
     #[inline(never)]
     pub(super) fn identify<S: ?Sized>(&mut self, request: &Request, context: &Context<S>) -> Option<RuleId> {
-        let Scratch { decision, checks, globals, free_buffers, limits, .. } = self;
+        let Decider { decision, checks, globals, free_buffers, limits, .. } = self;
         let Context { policy, hasher, .. } = *context;
         let mut missing = None;
         for at in limits.iter().copied() {
@@ -140,26 +140,26 @@ impl Scratch {
                     true => *decision.plan.get_or_insert_with(|| policy.plan_of(request, key)),
                     false => PlanId::default(),
                 };
-                let identity = group.identify(&policy.rules, &policy.address, request, hasher, key);
-                if !matches!(identity, Identity::NotApplicable) {
+                let lookup = group.identify(&policy.rules, &policy.address, request, hasher, key);
+                if !matches!(lookup, ActorLookup::NotApplicable) {
                     let rollout = group.rollout(&policy.address, request, key);
                     let class = RequestClass { plan, is_high_priority: decision.is_high_priority, rollout };
                     resolve(group.for_actor(&policy.rules, key), class, request, demands);
                     let applies = !demands.iter().all(|demand| demand.mode == Mode::Skip);
-                    match identity {
-                        Identity::Actor(hash) if applies && is_global => {
+                    match lookup {
+                        ActorLookup::Actor(hash) if applies && is_global => {
                             globals.push(GlobalCheck::new(policy, (at, index), hash, class, buffers));
                             continue;
                         }
-                        Identity::Actor(hash) if applies => {
+                        ActorLookup::Actor(hash) if applies => {
                             checks.push(GroupCheck::new(group, (at, index), hash, class, buffers));
                             continue;
                         }
-                        Identity::Missing => {
+                        ActorLookup::Missing => {
                             let demands = context.demands(group, demands);
                             missing = missing.or(decision.lacks_actor(demands));
                         }
-                        Identity::Actor(_) | Identity::NotApplicable => {}
+                        ActorLookup::Actor(_) | ActorLookup::NotApplicable => {}
                     }
                 }
                 buffers.clear();

@@ -2,21 +2,21 @@
 //! reading of the clock.
 //!
 //! ```text
-//!   raw values ─► identity cache ─┬─► refusal cache, still refuses   ─► Reject
+//!   raw values ─► actor cache ────┬─► refusal cache, still refuses   ─► Reject
 //!                                 ├─► a reservation in each group    ─► Pass
 //!                                 └─► else decide in full, with the known actors
 //! ```
 //!
-//! The identity cache saves building the keys and the hashes of actors. For all else, the fast path
+//! The actor cache saves building the keys and the hashes of actors. For all else, the fast path
 //! uses the refusal cache, reservations and rules of the full path. So both paths make the same
 //! decision.
 
 use super::cache::{KnownActor, WorkerCache};
+use super::decider::Decider;
 use super::decision::{Decision, RuleReport, RuleResult};
 use super::group_check::{Buffers, GroupCheck};
-use super::scratch::Scratch;
 use crate::cells::{Context, RefusalCache, Reservations, ReservedCell};
-use crate::policy::{ActorSource, Demand, Group, Missing, Mode, Policy, actor_source};
+use crate::policy::{ActorSource, CounterGroup, Demand, Missing, Mode, Policy, actor_source};
 use diana_base::time::Time;
 use std::sync::Arc;
 
@@ -31,15 +31,15 @@ pub(super) enum Progress {
     Decided,
 }
 
-impl Scratch {
+impl Decider {
     /// Decides about a request whose raw values are read, if the worker's memory is enough.
     pub(super) fn decide_fast<S: ?Sized>(
         &mut self,
         cache: &mut WorkerCache,
         context: &Context<S>,
     ) -> Progress {
-        let WorkerCache { identities, refusals, reservations, .. } = cache;
-        let Some(actors) = identities.find(&self.limits, &self.raw) else {
+        let WorkerCache { actors, refusals, reservations, .. } = cache;
+        let Some(actors) = actors.find(&self.limits, &self.raw) else {
             return Progress::None;
         };
         let is_cached = actors.iter().any(|actor| refusals.contains(actor.group.id, actor.hash));
@@ -70,7 +70,7 @@ impl Scratch {
         self.checks.push(GroupCheck::new(group, *place, *hash, *class, buffers));
     }
 
-    /// Refuses the request if a cached refusal still holds. See [`Scratch::refuse_from_cache`].
+    /// Refuses the request if a cached refusal still holds. See [`Decider::refuse_from_cache`].
     #[inline(never)]
     fn refuse_fast<S: ?Sized>(
         &mut self,
@@ -93,7 +93,7 @@ impl Scratch {
         self.refuse_if(is_refused)
     }
 
-    /// Passes the request if a reservation in each group pays for it. See [`Scratch::check`].
+    /// Passes the request if a reservation in each group pays for it. See [`Decider::check`].
     fn pass_fast<S: ?Sized>(
         &mut self,
         actors: &[KnownActor],
@@ -101,7 +101,7 @@ impl Scratch {
         now: Time,
         context: &Context<S>,
     ) -> bool {
-        let Scratch { decision: Decision { reports, .. }, copies, .. } = self;
+        let Decider { decision: Decision { reports, .. }, copies, .. } = self;
         copies.clear();
         let mut spend = |actor: &KnownActor| {
             let Some(reserved) = reservations.spendable(actor.of_cell(), now) else {
@@ -144,8 +144,8 @@ impl Scratch {
     /// the decision, or if the actors are busy. Actors that come once take no slot.
     #[inline(never)]
     pub(super) fn remember<S: ?Sized>(&self, cache: &mut WorkerCache, context: &Context<S>) {
-        let WorkerCache { identities, reservations, .. } = cache;
-        let Scratch { decision, checks, limits, raw, .. } = self;
+        let WorkerCache { actors, reservations, .. } = cache;
+        let Decider { decision, checks, limits, raw, .. } = self;
         let is_busy = |check: &GroupCheck| reservations.has_busy(check.group.id, check.hash);
         // The demands of a blocked check are those on another actor.
         let is_blocked = checks.iter().any(|check| check.is_blocked);
@@ -159,7 +159,7 @@ impl Scratch {
             let (key, source, demands) = (key.clone(), actor_source(key), demands.clone());
             KnownActor { group, place, hash, key, source, class, demands }
         };
-        identities.insert(limits, raw, checks.iter().map(known));
+        actors.insert(limits, raw, checks.iter().map(known));
     }
 
     /// Whether the groups found their actors where the raw values are. If a raw value stands for no
@@ -168,7 +168,7 @@ impl Scratch {
         let mut checks = self.checks.iter();
         let groups = self.limits.iter().flat_map(|at| policy.groups(*at));
         let mut groups = (0u32..).zip(groups);
-        let is_as_read = |(at, group): (u32, &Arc<Group>)| {
+        let is_as_read = |(at, group): (u32, &Arc<CounterGroup>)| {
             let lacks = self.raw.lacks(at);
             let finds = |check: &GroupCheck| actor_source(check.key()) == ActorSource::Actor;
             lacks && group.missing == Missing::Skip

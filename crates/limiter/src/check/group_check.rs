@@ -11,14 +11,16 @@ use crate::cells::table::Eviction;
 use crate::cells::{
     Actor, Attempt, Change, Context, Events, OpenCell, Reservations, ReservedCell, Swapped, swap, update,
 };
-use crate::policy::{Demand, Demands, Group, GroupIndex, Mode, Owed, RequestClass, Role, actor_source};
+use crate::policy::{
+    CounterGroup, Demand, Demands, GroupIndex, Mode, Owed, RequestClass, Role, actor_source,
+};
 use diana_base::time::{Span, Time};
 use std::mem::replace;
 use std::sync::Arc;
 
 #[derive(Debug)]
 pub(crate) struct GroupCheck {
-    pub(crate) group: Arc<Group>,
+    pub(crate) group: Arc<CounterGroup>,
     pub(crate) place: GroupIndex,
     pub(crate) hash: u64,
     pub(super) class: RequestClass,
@@ -54,7 +56,7 @@ impl Buffers {
 impl GroupCheck {
     /// The check of the actor whose key and demands are in `buffers`.
     pub(crate) fn new(
-        group: &Arc<Group>,
+        group: &Arc<CounterGroup>,
         place: GroupIndex,
         hash: u64,
         class: RequestClass,

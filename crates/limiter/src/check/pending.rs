@@ -3,7 +3,7 @@
 use super::global_check::{GlobalCheck, GlobalState};
 use crate::cells::store::Store;
 use crate::cells::{Context, Events};
-use crate::check::{Decision, GroupCheck, Outcome, Scratch, WorkerCache};
+use crate::check::{Decider, Decision, GroupCheck, Outcome, WorkerCache};
 use crate::global::{GlobalCharge, GlobalQuery, LeaseRefill, RuleQuery, RuleReply, lease_number};
 use crate::policy::Policy;
 use diana_base::time::Time;
@@ -142,32 +142,32 @@ impl Pending {
     /// are returned are to be refunded.
     pub(crate) fn conclude<S: Store + ?Sized>(
         self,
-        scratch: &mut Scratch,
+        decider: &mut Decider,
         cache: &mut WorkerCache,
         context: &Context<S>,
     ) -> StoreResults {
-        scratch.clear();
+        decider.clear();
         let (policy, mut events) = (context.policy, self.decision.events);
         let mut results = self.collect(cache.is_retired, context, &mut events);
         let Pending { checks, globals, decision, .. } = self;
-        scratch.globals = globals;
-        scratch.decision = Decision { events, ..decision };
-        let mut is_refused = scratch.globals.iter().any(GlobalCheck::is_refused);
+        decider.globals = globals;
+        decider.decision = Decision { events, ..decision };
+        let mut is_refused = decider.globals.iter().any(GlobalCheck::is_refused);
         if is_refused {
-            scratch.cache_refusals(policy, cache);
+            decider.cache_refusals(policy, cache);
         } else {
             for GroupCheck { place, class, buffers, .. } in checks {
-                scratch.add_check(place, class, buffers, context);
+                decider.add_check(place, class, buffers, context);
             }
-            scratch.add_local_checks(false, context);
-            scratch.check(&cache.reservations, context);
-            is_refused = scratch.refuses()
-                || scratch.checks.iter().any(GroupCheck::refuses)
-                || scratch.commit(&mut cache.reservations, context).is_err();
+            decider.add_local_checks(false, context);
+            decider.check(&cache.reservations, context);
+            is_refused = decider.refuses()
+                || decider.checks.iter().any(GroupCheck::refuses)
+                || decider.commit(&mut cache.reservations, context).is_err();
         }
-        scratch.finish(is_refused, cache, context);
+        decider.finish(is_refused, cache, context);
         if !is_refused {
-            let Scratch { charges, globals, decision, .. } = scratch;
+            let Decider { charges, globals, decision, .. } = decider;
             charges.global = take(&mut results.charges);
             charges.owed.extend(globals.iter().flat_map(|global| global.owed(policy)));
             if !matches!(decision.outcome, Outcome::Delay(_)) {
@@ -178,13 +178,13 @@ impl Pending {
     }
 }
 
-impl Scratch {
+impl Decider {
     /// Keeps what the decision needs when the global stores have answered. The request spends no
     /// lease, and refills only a lease that is used up. Otherwise, if another rule makes every
     /// request query the global store, every request would refill the lease.
     pub(crate) fn suspend<S: ?Sized>(&mut self, context: &Context<S>) -> Pending {
         let at = (context.clock)();
-        let Scratch { decision, checks, globals, .. } = self;
+        let Decider { decision, checks, globals, .. } = self;
         for global in &mut *globals {
             if matches!(global.state, GlobalState::Local(_)) && (context.is_available)(global.shard) {
                 global.fetches = global.lease(checks).is_some_and(GroupCheck::refuses);

@@ -1,7 +1,7 @@
 //! Refunds and settlement of charges that a request leaves behind, in cells of this gateway and in
 //! global stores: the request has ended, or leaves before its turn, or cannot be held.
 //!
-//! A refused request needs no such refund: see [`scratch`](super::scratch).
+//! A refused request needs no such refund: see [`decider`](super::decider).
 //!
 //! If a cell is evicted meanwhile, its charges are gone with it. A new cell of the same actor is
 //! treated as the old one.
@@ -302,7 +302,7 @@ mod tests {
         let limit = |n: usize| LimitDraft {
             pattern: format!("/{n}").parse().unwrap(),
             conditions: Vec::new(),
-            meaning: String::new(),
+            canonical_form: String::new(),
             exclusive: false,
             high_priority: false,
             rules: vec![rule(format!("stays {n}"), 5), rule(format!("changes {n}"), rpu)],

@@ -1,14 +1,14 @@
 //! The decision about a request that cannot be counted, because a bug has ended its decision.
 
 use super::cache::WorkerCache;
+use super::decider::Decider;
 use super::decision::{Outcome, Reason, RuleReport, RuleResult, refusal};
 use super::global_check::GlobalState;
-use super::scratch::Scratch;
 use crate::cells::Context;
 use crate::policy::{ActorSource, GlobalGroup, OnError, Policy, RuleId};
 use crate::request::Request;
 
-impl Scratch {
+impl Decider {
     /// Decides by the lists, by `missing: deny` and by `on_error: deny`, as if all stores were
     /// down. No rule counts the request. What a bug may have left half-made is dropped.
     pub(crate) fn decide_uncounted<S: ?Sized>(
@@ -22,13 +22,13 @@ impl Scratch {
             self.decision.outcome = outcome;
             return;
         }
-        let Scratch { decision, limits, matches, .. } = self;
+        let Decider { decision, limits, matches, .. } = self;
         decision.is_high_priority = context.policy.applicable(request, matches, limits);
         if let Some(rule) = self.identify(request, context) {
             self.decision.outcome = Outcome::Reject(Reason::NoActor(rule));
             return;
         }
-        let Scratch { decision, checks, globals, .. } = self;
+        let Decider { decision, checks, globals, .. } = self;
         checks.iter().for_each(|check| check.report_uncounted(context, &mut decision.reports));
         for global in globals {
             if let Some(global_group) = context.policy.global_group(global.place) {
@@ -54,8 +54,8 @@ impl Scratch {
     }
 
     fn forget(&mut self, cache: &mut WorkerCache) {
-        *self = Scratch::default();
-        cache.identities.clear();
+        *self = Decider::default();
+        cache.actors.clear();
     }
 }
 

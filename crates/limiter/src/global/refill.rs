@@ -5,7 +5,7 @@ use crate::algorithm::lease;
 use crate::cells::store::Store;
 use crate::cells::table::Hasher;
 use crate::cells::{Context, Events, peek, update, update_or_create};
-use crate::policy::{Counter, Group, GroupIndex, PlanId, Policy};
+use crate::policy::{Counter, CounterGroup, GroupIndex, PlanId, Policy};
 use diana_base::prng::mix;
 use diana_base::time::Time;
 use std::cell::Cell;
@@ -59,7 +59,7 @@ impl LeaseRefill {
     }
 
     /// The group and the hash of the cell that holds the lease.
-    fn cell<'p>(&self, policy: &'p Policy, hasher: &Hasher) -> Option<(&'p Group, u64)> {
+    fn cell<'p>(&self, policy: &'p Policy, hasher: &Hasher) -> Option<(&'p CounterGroup, u64)> {
         let leased = policy.global_group(self.place)?.leased?;
         let group = policy.group((self.place.0, leased))?;
         Some((group, group.hash(&policy.rules, hasher, &self.key)))

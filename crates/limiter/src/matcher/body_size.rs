@@ -7,7 +7,7 @@
 
 use super::{ConditionKind, Matcher};
 use crate::request::{Part, PartId, Parts, Request};
-use diana_base::format::alone;
+use diana_base::format::decimal;
 use diana_document::{Node, Value};
 use std::ops::RangeInclusive;
 
@@ -36,9 +36,9 @@ impl BodySize {
 }
 
 impl Matcher for BodySize {
-    fn meaning(&self, parts: &Parts) -> String {
-        let [min, max] = [self.allowed.start(), self.allowed.end()].map(|size| alone(*size));
-        [&parts.meaning(self.part), " ", &*min, " ", &max].concat()
+    fn canonical_form(&self, parts: &Parts) -> String {
+        let [min, max] = [self.allowed.start(), self.allowed.end()].map(|size| decimal(*size));
+        [&parts.canonical_form(self.part), " ", &*min, " ", &max].concat()
     }
 
     fn matches(&self, request: &Request) -> bool {
@@ -133,13 +133,13 @@ mod tests {
 
     #[test]
     fn sizes_that_are_equal_mean_the_same() {
-        let meaning = |json: &str| {
+        let canonical_form = |json: &str| {
             let (matcher, parts) = compiled(&KIND, json);
-            matcher.meaning(&parts)
+            matcher.canonical_form(&parts)
         };
-        assert_eq!(meaning(r#"{"max": "64Ki"}"#), meaning(r#"{"min": 0, "max": 65536}"#));
-        assert_ne!(meaning(r#"{"max": "64Ki"}"#), meaning(r#"{"max": "64k"}"#));
-        assert_ne!(meaning(r#"{"min": 64}"#), meaning(r#"{"max": 64}"#));
+        assert_eq!(canonical_form(r#"{"max": "64Ki"}"#), canonical_form(r#"{"min": 0, "max": 65536}"#));
+        assert_ne!(canonical_form(r#"{"max": "64Ki"}"#), canonical_form(r#"{"max": "64k"}"#));
+        assert_ne!(canonical_form(r#"{"min": 64}"#), canonical_form(r#"{"max": 64}"#));
     }
 
     #[test]

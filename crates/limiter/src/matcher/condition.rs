@@ -14,7 +14,7 @@
 //! small. The condition then holds and is not certain.
 
 use crate::request::Request;
-use diana_base::format::sized;
+use diana_base::format::netstring;
 use diana_document::{Node, Value, quoted};
 use regex_lite::{Regex, RegexBuilder};
 
@@ -54,8 +54,8 @@ impl Expression {
 
 impl Condition {
     /// The condition in canonical text.
-    pub(super) fn meaning(&self) -> String {
-        let text = |mark: &str, text: &[u8]| [mark, &sized(&String::from_utf8_lossy(text))].concat();
+    pub(super) fn canonical_form(&self) -> String {
+        let text = |mark: &str, text: &[u8]| [mark, &netstring(&String::from_utf8_lossy(text))].concat();
         match self {
             Condition::Exact(value) => text(" = ", value),
             Condition::Prefix(prefix) => text(" begins ", prefix),

@@ -31,16 +31,16 @@ enum Host {
 }
 
 impl Matcher for Hosts {
-    fn meaning(&self, parts: &Parts) -> String {
-        let mut meaning = parts.meaning(self.part);
+    fn canonical_form(&self, parts: &Parts) -> String {
+        let mut canonical_form = parts.canonical_form(self.part);
         for host in &self.allowed {
             let (mark, host) = match host {
                 Host::Name(name) => (" ", name),
                 Host::Subdomains(end) => (" *", end),
             };
-            meaning.extend([mark, host]);
+            canonical_form.extend([mark, host]);
         }
-        meaning
+        canonical_form
     }
 
     fn matches(&self, request: &Request) -> bool {

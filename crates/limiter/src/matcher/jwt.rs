@@ -11,7 +11,7 @@ use super::lookup::{self, Lookup};
 use super::{ConditionKind, Matcher};
 use crate::request::claims::{claim, claim_path, claims, is_of_token};
 use crate::request::{HeaderLines, Part, PartId, Parts, Request};
-use diana_base::format::sized;
+use diana_base::format::netstring;
 use diana_document::Node;
 
 /// The kind `jwt`.
@@ -39,8 +39,8 @@ impl Lookup for Claim {
         }
     }
 
-    fn meaning(&self, _: &Parts) -> String {
-        ["jwt ", &sized(&self.path)].concat()
+    fn canonical_form(&self, _: &Parts) -> String {
+        ["jwt ", &netstring(&self.path)].concat()
     }
 }
 

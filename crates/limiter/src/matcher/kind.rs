@@ -18,7 +18,7 @@ use std::fmt;
 ///         request.lines(self.0).any(|target| target.contains(&b'?'))
 ///     }
 ///
-///     fn meaning(&self, _: &Parts) -> String {
+///     fn canonical_form(&self, _: &Parts) -> String {
 ///         "has a query".into()
 ///     }
 /// }
@@ -39,7 +39,7 @@ pub trait Matcher: Send + Sync {
 
     /// The condition in canonical text, made of compiled values. Two conditions with the same text
     /// match the same requests, however they are spelt.
-    fn meaning(&self, parts: &Parts) -> String;
+    fn canonical_form(&self, parts: &Parts) -> String;
 
     /// Whether the request matches whichever line of a part counts. A line that a client added must
     /// not exempt the request from other limits.

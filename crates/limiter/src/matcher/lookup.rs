@@ -28,7 +28,7 @@ pub(super) trait Lookup: Send + Sync {
     }
 
     /// The name in canonical text.
-    fn meaning(&self, parts: &Parts) -> String;
+    fn canonical_form(&self, parts: &Parts) -> String;
 }
 
 /// The values are the lines of a part.
@@ -53,8 +53,8 @@ impl Lookup for Lines {
         HeaderLines::are_too_many(&request.lines(self.part))
     }
 
-    fn meaning(&self, parts: &Parts) -> String {
-        parts.meaning(self.part)
+    fn canonical_form(&self, parts: &Parts) -> String {
+        parts.canonical_form(self.part)
     }
 }
 
@@ -65,9 +65,9 @@ pub(super) type ReadName = fn(&str, &Node, &mut Parts) -> Option<Box<dyn Lookup>
 struct Lookups(Vec<(Box<dyn Lookup>, Condition)>);
 
 impl Matcher for Lookups {
-    fn meaning(&self, parts: &Parts) -> String {
+    fn canonical_form(&self, parts: &Parts) -> String {
         let each = |(lookup, condition): &(Box<dyn Lookup>, Condition)| {
-            [lookup.meaning(parts), condition.meaning()].concat()
+            [lookup.canonical_form(parts), condition.canonical_form()].concat()
         };
         let mut conditions: Vec<String> = self.0.iter().map(each).collect();
         sort::sort_by_key(&mut conditions, Clone::clone);
@@ -128,12 +128,12 @@ pub(super) fn compile(
         let lookup = read(name, &node, parts);
         let condition = condition::compile(&node, lookup.as_ref().is_some_and(|lookup| lookup.trims()));
         let (Some(lookup), Some(condition)) = (lookup, condition) else { continue };
-        let meaning = lookup.meaning(parts);
-        if known.contains(&meaning) {
+        let canonical_form = lookup.canonical_form(parts);
+        if known.contains(&canonical_form) {
             // Only a header has a name of several spellings.
             node.fail("this header is given twice, names of headers ignore case");
         } else {
-            known.push(meaning);
+            known.push(canonical_form);
             conditions.push((lookup, condition));
         }
     }

@@ -25,12 +25,12 @@ struct Methods {
 }
 
 impl Matcher for Methods {
-    fn meaning(&self, parts: &Parts) -> String {
-        let mut meaning = parts.meaning(self.part);
+    fn canonical_form(&self, parts: &Parts) -> String {
+        let mut canonical_form = parts.canonical_form(self.part);
         for method in &self.allowed {
-            meaning.extend([" ", &String::from_utf8_lossy(method)]);
+            canonical_form.extend([" ", &String::from_utf8_lossy(method)]);
         }
-        meaning
+        canonical_form
     }
 
     fn matches(&self, request: &Request) -> bool {

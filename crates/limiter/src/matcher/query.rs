@@ -7,7 +7,7 @@ use super::lookup::{self, Lookup};
 use super::{ConditionKind, Matcher};
 use crate::request::query::values;
 use crate::request::{Part, PartId, Parts, Request};
-use diana_base::format::sized;
+use diana_base::format::netstring;
 use diana_document::Node;
 
 /// The kind `query`.
@@ -25,8 +25,8 @@ impl Lookup for Parameter {
         values(target, self.name.as_bytes()).any(|value| test(Some(&value)))
     }
 
-    fn meaning(&self, _: &Parts) -> String {
-        ["query ", &sized(&self.name)].concat()
+    fn canonical_form(&self, _: &Parts) -> String {
+        ["query ", &netstring(&self.name)].concat()
     }
 }
 

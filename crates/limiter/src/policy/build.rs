@@ -2,16 +2,16 @@
 //! The drafts have been checked before.
 
 use super::Policy;
-use super::canonical::{cost_name, meanings, merged, ordinals};
+use super::canonical::{canonical_forms, cost_name, merged, ordinals};
 use super::draft::{Draft, GlobalDraft, LimitDraft, RuleDraft};
-use super::group::{GlobalGroup, Group, OnError};
+use super::group::{CounterGroup, GlobalGroup, OnError};
 use super::limit::Limit;
 use super::missing::Missing;
 use super::plans::{PlanSource, RulePlans};
 use super::rule::{Role, Rule, RuleId};
 use super::shards::Shards;
 use super::usage::Measures;
-use crate::actor::Named;
+use crate::actor::NamedActor;
 use crate::adapt::Adaptive;
 use crate::cells::table::{Hasher, Table};
 use crate::matcher::tree::Tree;
@@ -25,7 +25,7 @@ impl Draft {
     ///
     /// ```
     /// # use diana_limiter::actor::{Actors, Scope, ip::ClientIp};
-    /// # use diana_limiter::cells::store::{Fault, Portable, Rules, Simulated};
+    /// # use diana_limiter::cells::store::{Fault, SharedDataStore, CasSemantics, Simulated};
     /// # use diana_limiter::request::{Part, Parts, Values};
     /// # use diana_limiter::session::{Session, Worker};
     /// # use diana_limiter::time::{Span, Time};
@@ -79,7 +79,7 @@ impl Draft {
     /// }
     /// .build();
     ///
-    /// # let store = Portable::probe(Simulated::new(Rules::Strict))?;
+    /// # let store = SharedDataStore::probe(Simulated::new(CasSemantics::Strict))?;
     /// # let mut worker = Worker::new(&policy, &[7; 16]);
     /// # let now = || Time::from_ns(1_795_392_000_000_000_000);
     /// let mut outcome = |path, client| {
@@ -102,20 +102,20 @@ impl Draft {
         let limits = merged(placed.into_iter().map(|(_, limit)| limit));
         // The meaning of a rule also depends on how the client IP is found, and on the exclusive
         // limits.
-        let around = meanings(&limits, |limit| limit.exclusive);
-        let high_priority = meanings(&limits, |limit| limit.high_priority);
+        let around = canonical_forms(&limits, |limit| limit.exclusive);
+        let high_priority = canonical_forms(&limits, |limit| limit.high_priority);
 
         let reads_headers =
             parts.iter().any(|part| matches!(part, Part::Method | Part::Host | Part::Header(_)));
         let (path, content_type) =
             (parts.intern(Part::Path), parts.intern(Part::Header("content-type".into())));
         let mut tree = Tree::default();
-        let found_by = ip.meaning().to_owned();
-        let plan_meaning = plan.as_ref().map_or(0, PlanSource::meaning);
+        let found_by = ip.canonical_form().to_owned();
+        let plan_fingerprint = plan.as_ref().map_or(0, PlanSource::fingerprint);
         let mut builder =
-            Builder { max_actors, around, high_priority, found_by, plan_meaning, ..Builder::default() };
+            Builder { max_actors, around, high_priority, found_by, plan_fingerprint, ..Builder::default() };
         let cost_names = |rules: &[RuleDraft]| -> Vec<u64> {
-            rules.iter().map(|rule| cost_name(&rule.cost.meaning(&parts))).collect()
+            rules.iter().map(|rule| cost_name(&rule.cost.canonical_form(&parts))).collect()
         };
         let mut compiled = Vec::new();
         let (mut rank, mut last) = (0usize, None);
@@ -126,9 +126,10 @@ impl Draft {
                 rank = rank.saturating_add(1);
             }
             last = Some(specificity);
-            let meaning = limit.meaning();
+            let canonical_form = limit.canonical_form();
             let cost_names = cost_names(&limit.rules);
-            let (groups, global_groups) = builder.groups(&meaning, cost_names, limit.rules, plan.as_ref());
+            let (groups, global_groups) =
+                builder.groups(&canonical_form, cost_names, limit.rules, plan.as_ref());
             let LimitDraft { conditions, exclusive, high_priority, .. } = limit;
             let is_cacheable = Limit::is_cacheable(&groups, &global_groups);
             compiled.push(Limit {
@@ -150,7 +151,7 @@ impl Draft {
         // Each rule has an `enforce` of its own; this one is for the deny list alone.
         let denies = (!lists.deny.is_empty()).then(|| (lists.deny.canonical_hash(), enforce.hundredths()));
         let around_rules = Hasher::of(&(
-            (&builder.around, &builder.high_priority, &builder.found_by, builder.plan_meaning),
+            (&builder.around, &builder.high_priority, &builder.found_by, builder.plan_fingerprint),
             (lists.allow.canonical_hash(), denies, max_actors),
         ));
         let adaptive = adaptive(&builder.rules);
@@ -191,7 +192,7 @@ struct Builder {
     high_priority: String,
     found_by: String,
     /// The hash of where requests show their plans.
-    plan_meaning: u64,
+    plan_fingerprint: u64,
     rules: Vec<Arc<Rule>>,
     groups: usize,
 }
@@ -205,7 +206,7 @@ impl Builder {
         cost_names: Vec<u64>,
         rules: Vec<RuleDraft>,
         plan: Option<&PlanSource>,
-    ) -> (Vec<Arc<Group>>, Vec<GlobalGroup>) {
+    ) -> (Vec<Arc<CounterGroup>>, Vec<GlobalGroup>) {
         let mut sorted: Vec<(String, &str, Vec<PlacedRule>)> = Vec::new();
         let mut rules = rules;
         let plans: Vec<_> = rules.iter_mut().map(|rule| RulePlans::of(rule, plan)).collect();
@@ -213,10 +214,10 @@ impl Builder {
         let each = rules.into_iter().zip(plans).zip(ordinals).zip(cost_names);
         for (((rule, plans), ordinal), cost_name) in each {
             let identity = rule.identity(limit);
-            let meaning = self.meaning(limit, &rule, plans.as_ref(), cost_name);
+            let fingerprint = self.fingerprint(limit, &rule, plans.as_ref(), cost_name);
             let actors = rule.actors_name(limit);
             let global = rule.global.as_ref().map_or("", GlobalDraft::kind);
-            let placed = PlacedRule { meaning, identity, ordinal, cost_name, rule, plans };
+            let placed = PlacedRule { fingerprint, identity, ordinal, cost_name, rule, plans };
             match sorted.iter_mut().find(|(other, kind, _)| *other == actors && *kind == global) {
                 Some((.., group)) => group.push(placed),
                 None => sorted.push((actors, global, vec![placed])),
@@ -231,10 +232,10 @@ impl Builder {
 
     fn group(
         &mut self,
-        meaning: &str,
+        canonical_form: &str,
         kind: &str,
         drafts: Vec<PlacedRule>,
-        groups: &mut Vec<Arc<Group>>,
+        groups: &mut Vec<Arc<CounterGroup>>,
         global_group: &mut Vec<GlobalGroup>,
     ) {
         let Some(PlacedRule { rule: first, .. }) = drafts.first() else {
@@ -243,17 +244,21 @@ impl Builder {
         let (actors, missing) = (first.actors.clone(), first.missing);
         let on_error = first.global.as_ref().map(|global| global.on_error);
         let leased = first.global.as_ref().is_some_and(|global| global.leased.is_some());
-        let name = if on_error.is_some() { format!("{meaning} global {kind}") } else { meaning.to_owned() };
+        let name = if on_error.is_some() {
+            format!("{canonical_form} global {kind}")
+        } else {
+            canonical_form.to_owned()
+        };
         let start = self.rules.len();
         let ordinals = drafts.iter().map(|draft| draft.ordinal).collect();
         self.rules.extend(drafts.into_iter().map(
-            |PlacedRule { meaning, identity, cost_name, rule: draft, plans, .. }| {
+            |PlacedRule { fingerprint, identity, cost_name, rule: draft, plans, .. }| {
                 let is_shared = draft.global.is_some();
                 let (fallback, leased) =
                     draft.global.map_or((None, None), |global| (global.fallback, global.leased));
                 Arc::new(Rule {
                     name: draft.name.into(),
-                    meaning,
+                    fingerprint,
                     is_global: is_shared,
                     enforce: draft.enforce,
                     identity,
@@ -269,7 +274,7 @@ impl Builder {
                 })
             },
         ));
-        let meaning = Hasher::name(meaning.as_bytes());
+        let hash = Hasher::name(canonical_form.as_bytes());
         let actors = GroupActors { actors, missing, rules: start..self.rules.len() };
         let Some(on_error) = on_error else {
             groups.push(self.cells(&name, &actors, Role::Primary).into());
@@ -282,11 +287,11 @@ impl Builder {
         let fallback = (on_error == OnError::Local).then(|| others(Role::Fallback, "spare"));
         let leased = leased.then(|| others(Role::Leased, "ahead"));
         let group = Arc::new(self.cells(&name, &actors, Role::Primary));
-        global_group.push(GlobalGroup { group, on_error, fallback, leased, name: meaning, ordinals });
+        global_group.push(GlobalGroup { group, on_error, fallback, leased, name: hash, ordinals });
     }
 
     /// The group of these rules in this role, with its cells.
-    fn cells(&mut self, name: &str, actors: &GroupActors, role: Role) -> Group {
+    fn cells(&mut self, name: &str, actors: &GroupActors, role: Role) -> CounterGroup {
         let id = self.groups;
         self.groups = id.saturating_add(1);
         let GroupActors { actors, missing, rules } = actors;
@@ -304,7 +309,7 @@ impl Builder {
             let Some(rule) = own.get_mut(at).and_then(Arc::get_mut) else { continue };
             let counters = rule.counters_mut(role);
             let bytes = counters.size();
-            layout.push(format!("{bytes} {}{}", counters.default.meaning(), counters.forms_apart()));
+            layout.push(format!("{bytes} {}{}", counters.default.canonical_form(), counters.forms_apart()));
             counters.place(size);
             size = size.saturating_add(bytes);
         }
@@ -313,7 +318,7 @@ impl Builder {
         let has_headroom = counters().any(|counter| counter.headroom() > 0);
         let can_reserve = counters().all(|counter| counter.as_reserve().is_some());
         let most = if actors.is_empty() { 1 } else { self.max_actors };
-        Group {
+        CounterGroup {
             id,
             name: Hasher::name(name.as_bytes()),
             actors: actors.clone(),
@@ -336,7 +341,7 @@ impl Builder {
 
     /// The hash of the rule's meaning, whatever its name, the place of its limit, and the actors
     /// for which the rule is enforced.
-    fn meaning(&self, limit: &str, rule: &RuleDraft, plans: Option<&RulePlans>, cost_name: u64) -> u64 {
+    fn fingerprint(&self, limit: &str, rule: &RuleDraft, plans: Option<&RulePlans>, cost_name: u64) -> u64 {
         let RuleDraft { counters, global, .. } = rule;
         let kind = global.as_ref().map_or("", GlobalDraft::kind);
         // The global store's count of a rule is the same whichever exclusive limits switch the rule
@@ -344,7 +349,7 @@ impl Builder {
         let around = if global.is_some() { "" } else { &*self.around };
         let words = [&*self.found_by, around, &rule.actors_name(limit), kind].join(" | ");
         let numbers = [counters.default.salt, counters.default.lease, counters.others()];
-        let plans = plans.map(|plans| [self.plan_meaning, plans.meaning]);
+        let plans = plans.map(|plans| [self.plan_fingerprint, plans.fingerprint]);
         let cost = (cost_name > 0).then_some(cost_name);
         let numbers = numbers.into_iter().chain(plans.into_iter().flatten()).chain(cost);
         let headroom = counters.headroom();
@@ -358,7 +363,7 @@ impl Builder {
 /// A rule, the hash of its meaning, its number among global rules with the same identity, and its
 /// [identity](RuleDraft::identity).
 struct PlacedRule {
-    meaning: u64,
+    fingerprint: u64,
     identity: u64,
     ordinal: u64,
     cost_name: u64,
@@ -368,7 +373,7 @@ struct PlacedRule {
 
 /// The actors and the rules of a group.
 struct GroupActors {
-    actors: Vec<Named>,
+    actors: Vec<NamedActor>,
     missing: Missing,
     rules: Range<usize>,
 }

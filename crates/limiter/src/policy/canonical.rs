@@ -11,15 +11,15 @@ use diana_base::sort;
 pub(crate) fn merged(limits: impl Iterator<Item = LimitDraft>) -> Vec<LimitDraft> {
     let (mut places, mut merged) = (KeyMap::<usize>::default(), Vec::<LimitDraft>::new());
     for limit in limits {
-        let meaning = limit.meaning();
-        match places.get(meaning.as_bytes()).and_then(|place| merged.get_mut(*place)) {
+        let canonical_form = limit.canonical_form();
+        match places.get(canonical_form.as_bytes()).and_then(|place| merged.get_mut(*place)) {
             Some(first) => {
                 first.exclusive |= limit.exclusive;
                 first.high_priority |= limit.high_priority;
                 first.rules.extend(limit.rules);
             }
             None => {
-                places.insert(meaning.as_bytes(), merged.len());
+                places.insert(canonical_form.as_bytes(), merged.len());
                 merged.push(limit);
             }
         }
@@ -28,16 +28,16 @@ pub(crate) fn merged(limits: impl Iterator<Item = LimitDraft>) -> Vec<LimitDraft
 }
 
 /// The canonical text of the limits that `is_meant` accepts, whatever their order.
-pub(crate) fn meanings(limits: &[LimitDraft], is_meant: fn(&LimitDraft) -> bool) -> String {
+pub(crate) fn canonical_forms(limits: &[LimitDraft], is_meant: fn(&LimitDraft) -> bool) -> String {
     let meant = limits.iter().filter(|limit| is_meant(limit));
-    let mut meanings: Vec<String> = meant.map(LimitDraft::meaning).collect();
-    sort::sort_by_key(&mut meanings, Clone::clone);
-    meanings.concat()
+    let mut canonical_forms: Vec<String> = meant.map(LimitDraft::canonical_form).collect();
+    sort::sort_by_key(&mut canonical_forms, Clone::clone);
+    canonical_forms.concat()
 }
 
 /// The hash of a cost's meaning; 0 for a cost of one unit, which has none.
-pub(crate) fn cost_name(meaning: &str) -> u64 {
-    if meaning.is_empty() { 0 } else { Hasher::name(meaning.as_bytes()) }
+pub(crate) fn cost_name(canonical_form: &str) -> u64 {
+    if canonical_form.is_empty() { 0 } else { Hasher::name(canonical_form.as_bytes()) }
 }
 
 /// For each rule of a limit, the number of global rules before it that count the same actors and
@@ -62,9 +62,9 @@ pub(crate) fn ordinals(
     }
     sort::sort_by_key(&mut alike, |rule| *rule);
     let (mut ordinals, mut last, mut next) = (vec![0; rules.len()], None, 0u64);
-    for (meaning, _, at) in alike {
-        next = if last == Some(meaning) { next.saturating_add(1) } else { 0 };
-        last = Some(meaning);
+    for (canonical_form, _, at) in alike {
+        next = if last == Some(canonical_form) { next.saturating_add(1) } else { 0 };
+        last = Some(canonical_form);
         ordinals.get_mut(at).into_iter().for_each(|ordinal| *ordinal = next);
     }
     ordinals

@@ -5,7 +5,7 @@ use super::usage::{Measure, Measures, Usage, digits};
 use crate::algorithm::Quota;
 use crate::request::token::header_name;
 use crate::request::{Part, PartId, Parts, Request};
-use diana_base::format::{alone, sized};
+use diana_base::format::{decimal, netstring};
 use diana_document::{Fields, Node, Value};
 use std::ops::RangeInclusive;
 
@@ -244,15 +244,16 @@ impl Cost {
     }
 
     /// The canonical text; empty for a cost of one unit.
-    pub(crate) fn meaning(&self, parts: &Parts) -> String {
+    pub(crate) fn canonical_form(&self, parts: &Parts) -> String {
         if *self == Cost::default() {
             return String::new();
         }
-        let numbers = |numbers: &[u64]| numbers.iter().copied().map(alone).collect::<Vec<_>>().join(" ");
+        let numbers = |numbers: &[u64]| numbers.iter().copied().map(decimal).collect::<Vec<_>>().join(" ");
         let source = match &self.source {
-            CostSource::Fixed(units) => alone(*units),
+            CostSource::Fixed(units) => decimal(*units),
             CostSource::Header { part, default, range } => {
-                [&numbers(&[*default, *range.start(), *range.end()]), " ", &*parts.meaning(*part)].concat()
+                [&numbers(&[*default, *range.start(), *range.end()]), " ", &*parts.canonical_form(*part)]
+                    .concat()
             }
             CostSource::RequestBytes { .. } => "request bytes".into(),
             CostSource::ResponseBytes(Estimate { units, max }) => {
@@ -263,11 +264,11 @@ impl Cost {
                     Measure::Header(name) => ("response header ", name),
                     Measure::Json(pointer) => ("response json ", pointer),
                 };
-                [kind, &sized(name), " ", &numbers(&[default.unwrap_or(*units), *units, *max])].concat()
+                [kind, &netstring(name), " ", &numbers(&[default.unwrap_or(*units), *units, *max])].concat()
             }
         };
         let statuses = |word: &str, statuses: &Option<Statuses>| {
-            statuses.as_ref().map_or(String::new(), |statuses| [word, &*statuses.meaning()].concat())
+            statuses.as_ref().map_or(String::new(), |statuses| [word, &*statuses.canonical_form()].concat())
         };
         let (charge, refund) = (statuses(" charged ", &self.charge), statuses(" refunded ", &self.refund));
         ["cost ", &source, &charge, &refund].concat()

@@ -70,7 +70,7 @@ pub struct Counter {
     pub lease: u64,
     /// What other requests leave for those of high priority.
     pub headroom: Headroom,
-    /// The hash of [`Counter::meaning`].
+    /// The hash of [`Counter::canonical_form`].
     pub(crate) salt: u64,
     /// The hash of [`Algorithm::form`]; 0 without a state.
     pub(crate) form: u64,
@@ -106,18 +106,18 @@ impl Counter {
     #[must_use]
     pub fn with_penalty(mut self, penalty: Option<Penalty>) -> Counter {
         self.penalty = penalty;
-        self.salt = Hasher::name(self.meaning().as_bytes());
+        self.salt = Hasher::name(self.canonical_form().as_bytes());
         let size = self.algorithm.size();
         self.form = if size == 0 { 0 } else { Hasher::name(self.algorithm.form().as_bytes()) };
         self.size = size.saturating_add(penalty.map_or(0, |_| Penalty::SIZE));
         self
     }
 
-    /// The canonical text of the algorithm and of the penalty: see [`Algorithm::meaning`].
+    /// The canonical text of the algorithm and of the penalty: see [`Algorithm::canonical_form`].
     #[must_use]
-    pub fn meaning(&self) -> String {
-        let penalty = self.penalty.as_ref().map(Penalty::meaning);
-        [self.algorithm.meaning(), penalty.unwrap_or_default()].concat()
+    pub fn canonical_form(&self) -> String {
+        let penalty = self.penalty.as_ref().map(Penalty::canonical_form);
+        [self.algorithm.canonical_form(), penalty.unwrap_or_default()].concat()
     }
 
     /// Whether both quotas count in one state: what was used under one is used under the other.
@@ -391,7 +391,7 @@ impl Counters {
     }
 
     /// A hash of all quotas.
-    pub(super) fn meaning(&self) -> u64 {
+    pub(super) fn fingerprint(&self) -> u64 {
         Hasher::of(&(self.default.salt, self.default.lease, self.others()))
     }
 

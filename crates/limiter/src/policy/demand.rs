@@ -2,7 +2,7 @@
 
 use super::cost::Owed;
 use super::counter::{Counter, QuotaRef};
-use super::group::Group;
+use super::group::CounterGroup;
 use super::rule::{Rule, RuleId};
 use std::sync::Arc;
 
@@ -44,7 +44,7 @@ impl Mode {
 /// The demands of one request on the rules of a group, one for each rule in the group's order.
 #[derive(Clone, Copy)]
 pub(crate) struct Demands<'a> {
-    pub(crate) group: &'a Group,
+    pub(crate) group: &'a CounterGroup,
     pub(crate) own: &'a [Arc<Rule>],
     pub(crate) demands: &'a [Demand],
 }

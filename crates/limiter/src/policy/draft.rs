@@ -8,12 +8,12 @@ use super::lists::Lists;
 use super::missing::Missing;
 use super::plans::{PlanCounters, PlanId, PlanSource};
 use super::replicas::Replicas;
-use crate::actor::{Named, ip};
+use crate::actor::{NamedActor, ip};
 use crate::cells::table::Hasher;
 use crate::matcher::Matcher;
 use crate::matcher::pattern::{Pattern, Specificity};
 use crate::request::Parts;
-use diana_base::format::sized;
+use diana_base::format::netstring;
 use diana_base::time::Span;
 use std::sync::Arc;
 
@@ -26,7 +26,7 @@ pub struct Draft {
     /// How to find the client IP.
     pub ip: ip::ClientIp,
     /// The actor `ip`.
-    pub address: Named,
+    pub address: NamedActor,
     /// The limits, in the order of the document.
     pub limits: Vec<LimitDraft>,
     /// The allow list and the deny list.
@@ -48,8 +48,8 @@ pub struct LimitDraft {
     pub pattern: Pattern,
     /// The conditions. All of them have to match.
     pub conditions: Vec<Box<dyn Matcher>>,
-    /// The canonical text of the conditions: see [`Matcher::meaning`].
-    pub meaning: String,
+    /// The canonical text of the conditions: see [`Matcher::canonical_form`].
+    pub canonical_form: String,
     /// Whether the limit switches off less specific limits.
     pub exclusive: bool,
     /// Whether requests that match have a high priority: they may take the headroom of rules.
@@ -66,8 +66,8 @@ impl LimitDraft {
     }
 
     /// The canonical text of the url pattern and the conditions.
-    pub(crate) fn meaning(&self) -> String {
-        [&sized(&self.pattern.to_string()), &*self.meaning].concat()
+    pub(crate) fn canonical_form(&self) -> String {
+        [&netstring(&self.pattern.to_string()), &*self.canonical_form].concat()
     }
 }
 
@@ -80,7 +80,7 @@ pub struct RuleDraft {
     pub is_named: bool,
     /// The actors that the rule counts as one tuple. Without any, the rule counts all requests
     /// together.
-    pub actors: Vec<Named>,
+    pub actors: Vec<NamedActor>,
     /// How the rule treats requests without the actor.
     pub missing: Missing,
     /// For which actors the rule refuses. For others it only counts and reports.
@@ -111,7 +111,7 @@ impl RuleDraft {
 
     /// The canonical text of the actors that the rule counts in a limit with this meaning.
     pub(crate) fn actors_name(&self, limit: &str) -> String {
-        let actors: Vec<&str> = self.actors.iter().map(Named::meaning).collect();
+        let actors: Vec<&str> = self.actors.iter().map(NamedActor::canonical_form).collect();
         format!("{limit} | {} | {}", actors.join(" "), self.missing.name())
     }
 }

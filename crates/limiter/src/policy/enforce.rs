@@ -11,7 +11,7 @@
 //! 20 %.
 
 use super::missing::BY_ADDRESS;
-use crate::actor::Named;
+use crate::actor::NamedActor;
 use crate::cells::table::Hasher;
 use crate::request::Request;
 use diana_base::part;
@@ -114,7 +114,7 @@ impl RolloutHash {
 
     /// The hash of the client's address, as for an actor that the address replaces. `buffer` is
     /// working memory.
-    pub(crate) fn of_address(address: &Named, request: &Request, buffer: &mut Vec<u8>) -> RolloutHash {
+    pub(crate) fn of_address(address: &NamedActor, request: &Request, buffer: &mut Vec<u8>) -> RolloutHash {
         let start = buffer.len();
         buffer.push(BY_ADDRESS);
         let is_known = address.actor().write(request, buffer);

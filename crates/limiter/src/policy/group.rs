@@ -8,7 +8,7 @@ use super::missing::{BY_ADDRESS, BY_VALUE, Missing, SHARED};
 use super::plans::PlanId;
 use super::rule::{Role, Rule, RuleId};
 use crate::actor;
-use crate::actor::Named;
+use crate::actor::NamedActor;
 use crate::algorithm::{Charge, EvictionRank, Reservation};
 use crate::cells::table::{Hasher, Table};
 use crate::request::Request;
@@ -22,12 +22,12 @@ use std::sync::Arc;
 pub(crate) type GroupIndex = (usize, usize);
 
 #[derive(Debug)]
-pub(crate) struct Group {
+pub(crate) struct CounterGroup {
     /// Unique in the policy.
     pub(crate) id: usize,
     /// The hash of what the group counts and of its role, the same in every policy.
     pub(crate) name: u64,
-    pub(crate) actors: Vec<Named>,
+    pub(crate) actors: Vec<NamedActor>,
     pub(crate) missing: Missing,
     pub(crate) rules: Range<usize>,
     /// Which counters of its rules the group uses.
@@ -54,7 +54,7 @@ pub(crate) struct Group {
 }
 
 /// The actor that a group counts in one request.
-pub(crate) enum Identity {
+pub(crate) enum ActorLookup {
     /// The actor with this hash.
     Actor(u64),
     /// The request lacks the actor, and the rules do not apply.
@@ -63,23 +63,23 @@ pub(crate) enum Identity {
     Missing,
 }
 
-impl Group {
+impl CounterGroup {
     /// Finds the actor in the request, and writes the actor's key to `key`, which is empty. `all`
     /// holds the policy's rules; `address` is the actor `ip`.
     pub(crate) fn identify(
         &self,
         all: &[Arc<Rule>],
-        address: &Named,
+        address: &NamedActor,
         request: &Request,
         hasher: &Hasher,
         key: &mut Vec<u8>,
-    ) -> Identity {
+    ) -> ActorLookup {
         key.push(BY_VALUE);
         if !actor::key(&self.actors, request, key) {
             key.clear();
             match self.missing {
-                Missing::Skip => return Identity::NotApplicable,
-                Missing::Deny => return Identity::Missing,
+                Missing::Skip => return ActorLookup::NotApplicable,
+                Missing::Deny => return ActorLookup::Missing,
                 Missing::Ip => {
                     key.push(BY_ADDRESS);
                     if !address.actor().write(request, key) {
@@ -90,13 +90,13 @@ impl Group {
                 Missing::Share => key.push(SHARED),
             }
         }
-        Identity::Actor(self.hash(all, hasher, key))
+        ActorLookup::Actor(self.hash(all, hasher, key))
     }
 
     /// What decides for which actors the rules are enforced, in a request whose actor has this key.
     /// A rule that counts requests of different clients together is enforced for a part of their
     /// addresses. `key` is also working memory.
-    pub(crate) fn rollout(&self, address: &Named, request: &Request, key: &mut Vec<u8>) -> RolloutHash {
+    pub(crate) fn rollout(&self, address: &NamedActor, request: &Request, key: &mut Vec<u8>) -> RolloutHash {
         if !self.has_rollout {
             return RolloutHash::default();
         }
@@ -136,7 +136,7 @@ impl Group {
 #[derive(Clone, Copy)]
 pub(crate) struct ActorRules<'a> {
     pub(crate) own: &'a [Arc<Rule>],
-    pub(crate) group: &'a Group,
+    pub(crate) group: &'a CounterGroup,
     pub(crate) key: &'a [u8],
     /// The plan of the request. The default where it is unknown, as when a cell is ranked.
     pub(crate) plan: PlanId,
@@ -258,7 +258,7 @@ pub enum OnError {
 #[derive(Debug)]
 pub(crate) struct GlobalGroup {
     /// The rules and their actor.
-    pub(crate) group: Arc<Group>,
+    pub(crate) group: Arc<CounterGroup>,
     pub(crate) on_error: OnError,
     /// The index of the limit's group that counts while the global store is down.
     pub(crate) fallback: Option<usize>,

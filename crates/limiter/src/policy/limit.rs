@@ -2,7 +2,7 @@
 //! and whether the request has a high priority.
 
 use super::Policy;
-use super::group::{GlobalGroup, Group};
+use super::group::{CounterGroup, GlobalGroup};
 use super::rule::Role;
 use crate::matcher::Matcher;
 use crate::request::Request;
@@ -19,18 +19,18 @@ pub(crate) struct Limit {
     pub(crate) high_priority: bool,
     /// Limits of one rank are equally specific.
     pub(crate) rank: usize,
-    pub(crate) groups: Vec<Arc<Group>>,
+    pub(crate) groups: Vec<Arc<CounterGroup>>,
     pub(crate) global_groups: Vec<GlobalGroup>,
     /// Whether the actors alone decide which cells a request charges, and how much. Then the
-    /// identity cache may serve the limit.
+    /// actor cache may serve the limit.
     pub(crate) is_cacheable: bool,
 }
 
 impl Limit {
     /// The value of [`Limit::is_cacheable`] for a limit with these groups.
-    pub(super) fn is_cacheable(groups: &[Arc<Group>], global_groups: &[GlobalGroup]) -> bool {
-        let is_known = |group: &Group| {
-            let Group { role, varies, has_plans, has_headroom, ends_with_request, .. } = *group;
+    pub(super) fn is_cacheable(groups: &[Arc<CounterGroup>], global_groups: &[GlobalGroup]) -> bool {
+        let is_known = |group: &CounterGroup| {
+            let CounterGroup { role, varies, has_plans, has_headroom, ends_with_request, .. } = *group;
             role == Role::Primary && !varies && !has_plans && !has_headroom && !ends_with_request
         };
         global_groups.is_empty() && groups.iter().all(|group| is_known(group))

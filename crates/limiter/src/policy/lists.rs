@@ -1,7 +1,7 @@
 //! The allow list and the deny list. The deny list is checked first: a client on both is refused.
 
 use crate::actor;
-use crate::actor::Named;
+use crate::actor::NamedActor;
 use crate::actor::address::Network;
 use crate::cells::table::Hasher;
 use crate::request::Request;
@@ -14,7 +14,7 @@ pub enum Member {
     /// All addresses of a network.
     Network(Network),
     /// One value of an actor, as [`actor::parse_key`] returns it.
-    Actor(Named, Vec<u8>),
+    Actor(NamedActor, Vec<u8>),
 }
 
 /// The allow list and the deny list.
@@ -32,7 +32,7 @@ pub struct Lists {
 pub struct List {
     /// The first addresses of all networks, by family (whether IPv4) and by prefix length in bits.
     networks: Vec<((bool, u8), KeySet)>,
-    pub(crate) actors: Vec<(Named, KeySet)>,
+    pub(crate) actors: Vec<(NamedActor, KeySet)>,
 }
 
 impl FromIterator<Member> for List {
@@ -78,8 +78,9 @@ impl List {
     pub(super) fn canonical_hash(&self) -> u64 {
         let networks =
             |(kind, firsts): &((bool, u8), KeySet)| Hasher::of(&(kind, Hasher::of_all(firsts.keys())));
-        let actors =
-            |(named, values): &(Named, KeySet)| Hasher::of(&(named.meaning(), Hasher::of_all(values.keys())));
+        let actors = |(named, values): &(NamedActor, KeySet)| {
+            Hasher::of(&(named.canonical_form(), Hasher::of_all(values.keys())))
+        };
         Hasher::of_all(self.networks.iter().map(networks).chain(self.actors.iter().map(actors)))
     }
 

@@ -3,7 +3,7 @@
 
 use super::counter::Counter;
 use super::draft::RuleDraft;
-use crate::actor::{self, Named};
+use crate::actor::{self, NamedActor};
 use crate::cells::table::Hasher;
 use crate::request::Request;
 use diana_base::map::KeyMap;
@@ -34,7 +34,7 @@ impl PlanId {
 #[derive(Debug)]
 pub struct PlanSource {
     /// The part of the request that tells the plan.
-    pub actor: Named,
+    pub actor: NamedActor,
     /// The names of all plans: at most [`MAX_PLANS`], of `A-Z a-z 0-9 . _ -`.
     pub names: Vec<String>,
     /// The plan of each value of `actor`, as [`actor::parse_key`] returns the value.
@@ -57,13 +57,13 @@ impl PlanSource {
     }
 
     /// A hash of the source and of the values' plans, whatever their order and the plans' numbers.
-    pub(super) fn meaning(&self) -> u64 {
+    pub(super) fn fingerprint(&self) -> u64 {
         let sum = |sum: u64, value: &[u8]| {
             let plan = self.values.get(value).and_then(|plan| self.name(*plan)).unwrap_or_default();
             sum.wrapping_add(Hasher::name(&[plan.as_bytes(), b" ", value].concat()))
         };
         let values = self.values.keys().fold(0, sum);
-        Hasher::name(&[self.actor.meaning().as_bytes(), &values.to_le_bytes()].concat())
+        Hasher::name(&[self.actor.canonical_form().as_bytes(), &values.to_le_bytes()].concat())
     }
 }
 
@@ -85,7 +85,7 @@ pub(crate) struct RulePlans {
     /// the list. `None`: the rule does not apply to the plan.
     quotas: Vec<Option<PlanQuota>>,
     /// The hash of the quotas and their plans.
-    pub(super) meaning: u64,
+    pub(super) fingerprint: u64,
 }
 
 /// A quota of a rule with plans: 0 for its own, or the place of a plan's quota plus 1.
@@ -100,7 +100,7 @@ impl RulePlans {
         }
         // An override that changes nothing still wins over the plan.
         let sum = |sum: u64, value: &[u8]| sum.wrapping_add(Hasher::name(value));
-        let mut meaning = rule.counters.overrides.keys().fold(1, sum);
+        let mut fingerprint = rule.counters.overrides.keys().fold(1, sum);
         let longest = plans.iter().map(|(plan, _)| plan.place()).max().unwrap_or(0);
         let mut quotas = vec![Some(0); longest.saturating_add(1)];
         for (plan, quota) in plans {
@@ -119,15 +119,15 @@ impl RulePlans {
                 }
                 rule.counters.plans.len()
             });
-            meaning = meaning.wrapping_add(Hasher::name(&text));
+            fingerprint = fingerprint.wrapping_add(Hasher::name(&text));
             quotas.get_mut(plan.place()).into_iter().for_each(|quota| *quota = place);
         }
-        Some(RulePlans { quotas, meaning })
+        Some(RulePlans { quotas, fingerprint })
     }
 
     /// The order of rules that differ only in their plans, independent of the document's order.
     pub(super) fn order(plans: Option<&RulePlans>) -> u64 {
-        plans.map_or(0, |plans| plans.meaning)
+        plans.map_or(0, |plans| plans.fingerprint)
     }
 
     /// The quota of this plan. `None`: the rule does not apply.

@@ -30,7 +30,7 @@ impl RuleId {
 pub struct Rule {
     pub(crate) name: Box<str>,
     /// The hash of all by which the rule counts, without its name.
-    pub(crate) meaning: u64,
+    pub(crate) fingerprint: u64,
     /// Whether a global store counts the rule.
     pub(crate) is_global: bool,
     pub(crate) enforce: Enforce,
@@ -43,7 +43,7 @@ pub struct Rule {
     pub(crate) cost: u64,
     /// Set if the cost depends on the request or its response.
     pub(crate) varying: Option<Box<Cost>>,
-    /// The hash of [`Cost::meaning`]; 0 for a cost of one unit.
+    /// The hash of [`Cost::canonical_form`]; 0 for a cost of one unit.
     pub(crate) cost_name: u64,
     pub(crate) primary: Counters,
     /// The counters that decide while the global store is down.
@@ -73,10 +73,10 @@ impl Rule {
     }
 
     /// The hash of all by which the rule counts, without its name and the actors for which it is
-    /// enforced. Two rules with the same meaning count every request alike, in any documents.
+    /// enforced. Two rules with the same fingerprint count every request alike, in any documents.
     #[must_use]
-    pub fn meaning(&self) -> u64 {
-        self.meaning
+    pub fn fingerprint(&self) -> u64 {
+        self.fingerprint
     }
 
     /// The part of its actors for which the rule refuses.

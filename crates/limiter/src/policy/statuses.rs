@@ -1,6 +1,6 @@
 //! Statuses of responses: `401`, `"4xx"`, `"500-599"`, or a list of these.
 
-use diana_base::format::alone;
+use diana_base::format::decimal;
 use diana_base::sort;
 use diana_document::{Node, Value};
 
@@ -56,8 +56,8 @@ impl Statuses {
     }
 
     /// The canonical text.
-    pub(crate) fn meaning(&self) -> String {
-        let range = |(from, to): &(u64, u64)| [&alone(*from), "-", &*alone(*to)].concat();
+    pub(crate) fn canonical_form(&self) -> String {
+        let range = |(from, to): &(u64, u64)| [&decimal(*from), "-", &*decimal(*to)].concat();
         self.0.iter().map(range).collect::<Vec<_>>().join(" ")
     }
 }
@@ -89,11 +89,11 @@ mod tests {
     use super::*;
     use diana_document::{Errors, parse};
 
-    fn meaning(json: &str) -> Result<String, Vec<String>> {
+    fn canonical_form(json: &str) -> Result<String, Vec<String>> {
         let (value, errors) = (parse(json.as_bytes()).unwrap(), Errors::default());
         let statuses = Statuses::compile(&Node::root(&value, &errors));
         let mistakes: Vec<String> = errors.into_vec().iter().map(ToString::to_string).collect();
-        statuses.filter(|_| mistakes.is_empty()).map(|statuses| statuses.meaning()).ok_or(mistakes)
+        statuses.filter(|_| mistakes.is_empty()).map(|statuses| statuses.canonical_form()).ok_or(mistakes)
     }
 
     #[test]
@@ -104,9 +104,9 @@ mod tests {
             r#"{"status": ["450-499", "400-449", 404]}"#,
             r#"{"status": ["400 - 498", 499, "401"]}"#,
         ] {
-            assert_eq!(meaning(json).as_deref(), Ok("400-499"), "{json}");
+            assert_eq!(canonical_form(json).as_deref(), Ok("400-499"), "{json}");
         }
-        assert_eq!(meaning(r#"{"status": [503, 401, "402"]}"#).as_deref(), Ok("401-402 503-503"));
+        assert_eq!(canonical_form(r#"{"status": [503, 401, "402"]}"#).as_deref(), Ok("401-402 503-503"));
     }
 
     #[test]
@@ -122,10 +122,10 @@ mod tests {
             (r#""ok""#, "`ok`"),
             ("null", "nothing"),
         ] {
-            let mistakes = meaning(&format!(r#"{{"status": [200, {status}]}}"#));
+            let mistakes = canonical_form(&format!(r#"{{"status": [200, {status}]}}"#));
             assert_eq!(mistakes, Err(vec![format!("status[1]: {why} {found}")]), "{status}");
         }
-        assert_eq!(meaning(r#"{"status": []}"#), Err(vec!["no status is listed".into()]));
-        assert_eq!(meaning("{}"), Err(vec!["`status` is missing".into()]));
+        assert_eq!(canonical_form(r#"{"status": []}"#), Err(vec!["no status is listed".into()]));
+        assert_eq!(canonical_form("{}"), Err(vec!["`status` is missing".into()]));
     }
 }

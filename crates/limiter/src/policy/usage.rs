@@ -101,7 +101,7 @@ impl Measures {
 /// This rule allows five failed log-ins a minute. Successful log-ins do not count.
 ///
 /// ```
-/// # use diana_limiter::cells::store::{Fault, Portable, Rules, Simulated};
+/// # use diana_limiter::cells::store::{Fault, SharedDataStore, CasSemantics, Simulated};
 /// # use diana_limiter::request::{Part, Values};
 /// # use diana_limiter::time::Time;
 /// use diana_limiter::policy::Usage;
@@ -111,7 +111,7 @@ impl Measures {
 ///     {"name": "failed", "actor": "user", "rpu": 5, "unit": "minute", "charge": {"status": [401]}}
 /// ]}"#;
 /// # let policy = diana_config::compile(document).expect("a valid document").policy;
-/// # let store = Portable::probe(Simulated::new(Rules::Strict))?;
+/// # let store = SharedDataStore::probe(Simulated::new(CasSemantics::Strict))?;
 /// # let mut worker = Worker::new(&policy, &[7; 16]);
 /// # let values = Values::default()
 /// #     .with(Part::Path, "/login")

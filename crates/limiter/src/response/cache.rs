@@ -19,7 +19,7 @@ pub type QuotaHeaders = Rc<[(&'static str, String)]>;
 /// clients that get the same numbers.
 ///
 /// ```
-/// # use diana_limiter::cells::store::{Fault, Portable, Rules, Simulated};
+/// # use diana_limiter::cells::store::{Fault, SharedDataStore, CasSemantics, Simulated};
 /// # use diana_limiter::request::{Part, Values};
 /// # use diana_limiter::session::{Session, Worker};
 /// # use diana_limiter::time::Time;
@@ -28,7 +28,7 @@ pub type QuotaHeaders = Rc<[(&'static str, String)]>;
 /// let document = br#"{"url": "/", "rules": [{"name": "all", "rpu": 1, "unit": "minute"}]}"#;
 /// # let configuration = diana_config::compile(document).expect("a valid document");
 /// # let (policy, options) = (configuration.policy, configuration.response);
-/// # let store = Portable::probe(Simulated::new(Rules::Strict))?;
+/// # let store = SharedDataStore::probe(Simulated::new(CasSemantics::Strict))?;
 /// # let mut worker = Worker::new(&policy, &[7; 16]);
 /// # let values = Values::default().with(Part::Path, "/");
 /// # let request = policy.request(&values);

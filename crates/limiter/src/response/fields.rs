@@ -15,7 +15,7 @@
 use super::shown::ShownRule;
 use super::wait::in_flight;
 use crate::policy::Policy;
-use diana_base::format::{alone, field_string, number};
+use diana_base::format::{decimal, field_string, number};
 
 /// `RateLimit-Policy` and `RateLimit`, lists of items (RFC 9651 §3.1) in the same order; empty
 /// without a rule to show. `RateLimit` omits `t` if no time brings more or the time is unknown.
@@ -52,7 +52,7 @@ pub(super) fn x_ratelimit(policy: &Policy, limits: &[ShownRule]) -> Vec<(&'stati
     let Some(tightest) = limits.first() else {
         return Vec::new();
     };
-    let mut all = alone(tightest.quota.rpu);
+    let mut all = decimal(tightest.quota.rpu);
     for limit in limits {
         all.push_str(", ");
         number(&mut all, limit.quota.rpu);
@@ -65,8 +65,8 @@ pub(super) fn x_ratelimit(policy: &Policy, limits: &[ShownRule]) -> Vec<(&'stati
     }
     vec![
         ("x-ratelimit-limit", all),
-        ("x-ratelimit-remaining", alone(tightest.remaining)),
-        ("x-ratelimit-reset", alone(tightest.reset_secs())),
+        ("x-ratelimit-remaining", decimal(tightest.remaining)),
+        ("x-ratelimit-reset", decimal(tightest.reset_secs())),
     ]
 }
 

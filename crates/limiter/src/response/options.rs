@@ -81,7 +81,7 @@ impl ResponseOptions {
         let hash = |response: Option<&ResponseOverride>| response.map(ResponseOverride::canonical_hash);
         let each = |((_, rule), RuleResponses { limit, missing }): ((_, &Rule), &RuleResponses)| {
             let own = (hash(limit.as_deref()), hash(missing.as_ref()));
-            (own != (None, None)).then_some((rule.meaning(), own))
+            (own != (None, None)).then_some((rule.fingerprint(), own))
         };
         let rules = Hasher::of_all(policy.rules().zip(rules).filter_map(each));
         let options = (status, body, Hasher::of_all(headers), jitter_percent, form);

@@ -32,7 +32,7 @@ pub fn policy<S: AsRef<str>>(names: impl IntoIterator<Item = S>) -> Policy {
     let limit = LimitDraft {
         pattern: "/".parse().unwrap(),
         conditions: Vec::new(),
-        meaning: String::new(),
+        canonical_form: String::new(),
         exclusive: false,
         high_priority: false,
         rules: names.into_iter().map(rule).collect(),

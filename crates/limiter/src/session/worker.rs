@@ -8,7 +8,7 @@ use crate::algorithm::EvictionRank;
 use crate::cells::store::{Fault, Store};
 use crate::cells::table::{Dated, Hasher, Seed, TableId, shared_seed};
 use crate::cells::{Context, Events, Migration, Overridden, Previous, Replacement};
-use crate::check::{Charges, CountedActor, Decision, Pending, Scratch, WorkerCache, decide};
+use crate::check::{Charges, CountedActor, Decider, Decision, Pending, WorkerCache, decide};
 use crate::global::{Fetches, GlobalStoreOptions, StoreClient};
 use crate::policy::{Policy, RuleId};
 use crate::request::Request;
@@ -22,7 +22,7 @@ use std::mem::take;
 pub struct Worker {
     actors: Actors,
     cache: WorkerCache,
-    scratch: Scratch,
+    decider: Decider,
     client: Option<StoreClient>,
     fetches: Fetches,
     tickets: u32,
@@ -67,7 +67,7 @@ impl Worker {
                 migration: Migration::default(),
             },
             cache: WorkerCache::default(),
-            scratch: Scratch::default(),
+            decider: Decider::default(),
             client: None,
             fetches: Fetches::default(),
             tickets: 0,
@@ -87,7 +87,7 @@ impl Worker {
     pub fn reseed(&mut self, policy: &Policy, seed: &Seed) {
         self.actors.hasher = Hasher::new(seed);
         self.actors.overridden = Overridden::new(policy, &self.actors.hasher);
-        self.cache.identities.clear();
+        self.cache.actors.clear();
     }
 
     /// The worker, with a client for these global stores. A worker without a client treats every
@@ -115,7 +115,7 @@ impl Worker {
     /// migrates from the first configuration that has it.
     ///
     /// ```
-    /// # use diana_limiter::cells::store::{Fault, Portable, Rules, Simulated};
+    /// # use diana_limiter::cells::store::{Fault, SharedDataStore, CasSemantics, Simulated};
     /// # use diana_limiter::request::{Part, Values};
     /// # use diana_limiter::time::Time;
     /// use diana_limiter::cells::Replacement;
@@ -128,7 +128,7 @@ impl Worker {
     /// ]}"#;
     /// # let old = diana_config::compile(old).expect("a valid document").policy;
     /// # let new = diana_config::compile(new).expect("a valid document").policy;
-    /// # let store = Portable::probe(Simulated::new(Rules::Strict))?;
+    /// # let store = SharedDataStore::probe(Simulated::new(CasSemantics::Strict))?;
     /// # let now = || Time::from_ns(1_795_392_000_000_000_000);
     /// let mut worker = Worker::new(&old, &[7; 16]);
     /// # let values = Values::default().with(Part::Path, "/");
@@ -156,7 +156,7 @@ impl Worker {
     /// may delete those of tables that no worker of any configuration names.
     ///
     /// ```
-    /// # use diana_limiter::cells::store::{Fault, Portable, Rules, Simulated};
+    /// # use diana_limiter::cells::store::{Fault, SharedDataStore, CasSemantics, Simulated};
     /// # use diana_limiter::request::{Part, Values};
     /// # use diana_limiter::time::Time;
     /// use diana_limiter::cells::Replacement;
@@ -198,8 +198,8 @@ impl Worker {
     /// Decides about every request in full. Decisions stay the same and take longer. For tests that
     /// compare.
     pub fn disable_fast_path(&mut self) {
-        self.cache.identities.clear();
-        self.cache.identities.is_off = true;
+        self.cache.actors.clear();
+        self.cache.actors.is_off = true;
     }
 
     /// Whether the worker holds reservations. If so, call [`Worker::tick`] at least every [`TICK`].
@@ -238,12 +238,12 @@ impl Worker {
     /// The last decision.
     #[must_use]
     pub fn decision(&self) -> &Decision {
-        &self.scratch.decision
+        &self.decider.decision
     }
 
     /// Turns the last decision into a refusal, with these `events`, and returns it.
     pub(super) fn refuse_to_hold(&mut self, events: &Events) -> &Decision {
-        let decision = &mut self.scratch.decision;
+        let decision = &mut self.decider.decision;
         decision.refuse_to_hold();
         decision.events.add(events);
         decision
@@ -258,12 +258,12 @@ impl Worker {
         request: &Request,
         clock: &dyn Fn() -> Time,
     ) -> Option<Pending> {
-        let Worker { actors, cache, scratch, client, adaptation, .. } = self;
+        let Worker { actors, cache, decider, client, adaptation, .. } = self;
         let shared = adaptation.as_mut().map(|adaptation| adaptation.share(store, clock(), false));
         let is_available = |shard| client.as_ref().is_some_and(|client| client.is_available(shard));
         let context = Context { is_available: &is_available, ..actors.context(policy, store, clock) };
-        let pending = decide(request, scratch, cache, &context);
-        shared.iter().for_each(|events| scratch.decision.events.add(events));
+        let pending = decide(request, decider, cache, &context);
+        shared.iter().for_each(|events| decider.decision.events.add(events));
         pending
     }
 
@@ -275,16 +275,16 @@ impl Worker {
         request: Option<&Request>,
         clock: &dyn Fn() -> Time,
     ) {
-        let Worker { actors, cache, scratch, .. } = self;
+        let Worker { actors, cache, decider, .. } = self;
         match request {
-            Some(request) => scratch.decide_uncounted(request, cache, &actors.context(policy, store, clock)),
-            None => scratch.decide_unread(policy, cache),
+            Some(request) => decider.decide_uncounted(request, cache, &actors.context(policy, store, clock)),
+            None => decider.decide_unread(policy, cache),
         }
     }
 
     /// Takes the charges of the last decision, if any, and schedules the refills of its leases.
     pub(super) fn take_charges(&mut self) -> Option<Box<Charges>> {
-        let Scratch { charges, refills, decision, .. } = &mut self.scratch;
+        let Decider { charges, refills, decision, .. } = &mut self.decider;
         if !refills.is_empty() {
             self.fetches.due(refills.drain(..));
         }
@@ -318,7 +318,7 @@ impl Worker {
     /// it returns all reserved and leased quota, and neither reserves nor leases any more.
     ///
     /// ```
-    /// # use diana_limiter::cells::store::{Fault, Portable, Rules, Simulated};
+    /// # use diana_limiter::cells::store::{Fault, SharedDataStore, CasSemantics, Simulated};
     /// # use diana_limiter::check::Decision;
     /// # use diana_limiter::request::{Part, Values};
     /// # use diana_limiter::time::{Span, Time};
@@ -326,7 +326,7 @@ impl Worker {
     ///
     /// let document = br#"{"url": "/", "rules": [{"name": "all", "rpu": 600, "unit": "minute"}]}"#;
     /// # let policy = diana_config::compile(document).expect("a valid document").policy;
-    /// # let store = Portable::probe(Simulated::new(Rules::Strict))?;
+    /// # let store = SharedDataStore::probe(Simulated::new(CasSemantics::Strict))?;
     /// # let values = Values::default().with(Part::Path, "/");
     /// # let request = policy.request(&values);
     /// # let remaining = |decision: &Decision| {
@@ -409,7 +409,7 @@ impl Worker {
     /// the request lacks the actor and is refused, and if a global store counts the rule.
     ///
     /// ```
-    /// # use diana_limiter::cells::store::{Fault, Portable, Rules, Simulated};
+    /// # use diana_limiter::cells::store::{Fault, SharedDataStore, CasSemantics, Simulated};
     /// # use diana_limiter::request::{Part, Values};
     /// # use diana_limiter::session::{Session, Worker};
     /// # use diana_limiter::time::Time;
@@ -417,7 +417,7 @@ impl Worker {
     ///     {"name": "each", "actor": ["user", "ip"], "rpu": 9, "unit": "hour", "cost": 2}
     /// ]}"#;
     /// # let policy = diana_config::compile(document).expect("a valid document").policy;
-    /// # let store = Portable::probe(Simulated::new(Rules::Strict))?;
+    /// # let store = SharedDataStore::probe(Simulated::new(CasSemantics::Strict))?;
     /// let mut worker = Worker::new(&policy, &[7; 16]);
     /// worker.disable_caches();
     /// let values = Values::default()
@@ -436,6 +436,6 @@ impl Worker {
     /// ```
     #[must_use]
     pub fn counted_actor<'a>(&'a self, policy: &'a Policy, rule: RuleId) -> Option<CountedActor<'a>> {
-        self.scratch.counted_actor(policy, rule)
+        self.decider.counted_actor(policy, rule)
     }
 }

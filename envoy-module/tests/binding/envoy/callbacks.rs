@@ -6,14 +6,14 @@ use super::exchange::{copy, lend, lines};
 use super::flow;
 use super::metrics;
 use super::world::{Owner, Stream, rung, with};
-use diana_envoy_module::abi::{Bytes, Callbacks, Header, attribute, header_map, log_level};
+use diana_envoy_module::abi::{Bytes, Exports, Header, attribute, header_map, log_level};
 use std::ffi::c_void;
 
 type Pointer = *mut c_void;
 
 /// All of Envoy 1.40's functions.
-pub fn all() -> Callbacks {
-    Callbacks {
+pub fn all() -> Exports {
+    Exports {
         log,
         log_enabled,
         is_validation_mode,

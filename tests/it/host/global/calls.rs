@@ -3,8 +3,8 @@
 use super::*;
 use crate::host::callouts::CallFault;
 use crate::host::faults::FaultKind;
-use diana::Callbacks;
-use diana_limiter::cells::store::Rules;
+use diana::Exports;
+use diana_limiter::cells::store::CasSemantics;
 
 /// All calls have one of these faults.
 fn always(faults: &'static [CallFault]) -> CallFaults {
@@ -69,7 +69,7 @@ fn if_the_timer_fails_no_request_waits() {
 
 #[test]
 fn nginx_takes_no_configuration_with_a_store() {
-    let gateway = Gateway::new(Rules::Strict, 1, Callbacks::All, false);
+    let gateway = Gateway::new(CasSemantics::Strict, 1, Exports::All, false);
     assert!(!gateway.configure(&configuration(r#""a""#, &limit("/", WINDOW))));
     assert_eq!(gateway.world.logged("this host cannot hold requests while a store is asked"), 1);
 }

@@ -6,7 +6,7 @@ use crate::host::callouts::{self, CallRequest};
 use crate::host::faults::CallOutcome;
 use crate::host::request;
 use diana::simulated::{Call, Host, Reply};
-use diana_limiter::cells::store::Rules;
+use diana_limiter::cells::store::CasSemantics;
 use diana_limiter::request::Part;
 use diana_limiter::request::pairs::Pairs;
 
@@ -50,7 +50,7 @@ impl Inner {
                 let now = world.clock.get();
                 // nginx converts its milliseconds as a `double`.
                 let of_nginx = || ((now / 1_000_000) as f64 * 1e6) as u64;
-                Reply::number(if world.rules == Rules::Strict { of_nginx() } else { now })
+                Reply::number(if world.rules == CasSemantics::Strict { of_nginx() } else { now })
             }
             Call::Random => {
                 world.randoms.set(world.randoms.get().wrapping_add(0x9e37_79b9_7f4a_7c15));
@@ -92,7 +92,7 @@ impl Inner {
             Call::LocalResponse { status, details, body, headers, grpc_status } => {
                 let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
                 let (status, body, more) = request::local_response(world.rules, status, body, grpc_status);
-                if world.rules == Rules::Strict && grpc_status != -1 {
+                if world.rules == CasSemantics::Strict && grpc_status != -1 {
                     world.crash("a gRPC status was given, over which a debug build of the module ends");
                 }
                 let headers = Pairs::of(headers).map(|(name, value)| (text(name), text(value)));
@@ -101,7 +101,8 @@ impl Inner {
                     let record = &mut world.records.borrow_mut()[request];
                     record.headers.extend(headers.iter().cloned());
                     // nginx sends the details to the client; Envoy logs them.
-                    record.reason = if world.rules == Rules::Strict { text(details) } else { String::new() };
+                    record.reason =
+                        if world.rules == CasSemantics::Strict { text(details) } else { String::new() };
                 }
                 world.sent.borrow_mut().push((text(details), text(&body)));
                 self.local_response((status, headers))
@@ -112,16 +113,16 @@ impl Inner {
                 let known = self.streams.borrow().contains_key(&id) || self.roots.borrow().contains_key(&id);
                 match (world.rules, known) {
                     // nginx accepts the call and does nothing.
-                    (Rules::Strict, _) => Reply::status(0),
-                    (Rules::Lenient, true) => {
+                    (CasSemantics::Strict, _) => Reply::status(0),
+                    (CasSemantics::Lenient, true) => {
                         self.current.set((self.current.get().0, id));
                         Reply::status(0)
                     }
-                    (Rules::Lenient, false) => Reply::status(BAD_ARGUMENT),
+                    (CasSemantics::Lenient, false) => Reply::status(BAD_ARGUMENT),
                 }
             }
             Call::ContinueStream { stream: 0 } => {
-                if world.rules == Rules::Strict && self.in_tick.get() {
+                if world.rules == CasSemantics::Strict && self.in_tick.get() {
                     world.crash("a request was resumed from a timer");
                 }
                 if self.effective(|_| ()).is_none() {
@@ -186,11 +187,11 @@ impl Inner {
         let mut expressions = self.expressions.borrow_mut();
         let own = expressions.entry(root).or_default();
         match (self.world.rules, name) {
-            (Rules::Lenient, b"expr_create") => {
+            (CasSemantics::Lenient, b"expr_create") => {
                 own.push(argument.into());
                 Reply::bytes((own.len() as u32 - 1).to_le_bytes().into())
             }
-            (Rules::Lenient, b"expr_evaluate") => {
+            (CasSemantics::Lenient, b"expr_evaluate") => {
                 let number = argument.try_into().map(u32::from_le_bytes).unwrap_or(u32::MAX);
                 let Some(expression) = own.get(number as usize) else { return Reply::status(1) };
                 let value = std::str::from_utf8(expression).ok().and_then(|text| text.parse::<i64>().ok());
@@ -207,7 +208,7 @@ impl Inner {
         } else {
             world.counters.borrow_mut().entry(name.clone()).or_default();
         }
-        if world.rules == Rules::Strict && world.counters.borrow().len() > NGINX_METRICS {
+        if world.rules == CasSemantics::Strict && world.counters.borrow().len() > NGINX_METRICS {
             world.crash("the memory of metrics is full");
         }
         let mut metrics = self.metrics.borrow_mut();
@@ -218,7 +219,7 @@ impl Inner {
 
     fn increment(&self, id: u32, by: i64) -> Reply {
         let Some((kind, name)) = self.metrics.borrow().get(&id).cloned() else { return Reply::status(1) };
-        if self.world.rules == Rules::Strict && kind != COUNTER {
+        if self.world.rules == CasSemantics::Strict && kind != COUNTER {
             self.world.crash("a metric was incremented that is no counter");
         }
         if kind == HISTOGRAM || (kind == COUNTER && by <= 0) {
@@ -249,7 +250,7 @@ impl Inner {
         let Some(parts) = self.parts() else { return Reply::status(BAD_ARGUMENT) };
         let headers = request::headers(rules, &parts);
         let lines = headers.iter().filter(|(name, _)| !name.starts_with(':')).count();
-        if rules == Rules::Strict && lines >= request::MANY {
+        if rules == CasSemantics::Strict && lines >= request::MANY {
             self.world.crash(format!("a map of {lines} headers was read whole"));
         }
         Reply::bytes(request::pairs(&request::map(rules, headers)))
@@ -272,7 +273,7 @@ impl Inner {
 
     fn property(&self, path: &[u8]) -> Reply {
         if path == b"plugin_vm_id" {
-            if self.world.rules == Rules::Strict {
+            if self.world.rules == CasSemantics::Strict {
                 self.world.crash("a property of the plugin was read");
             }
             return Reply::bytes(self.world.vm_id.borrow().clone().into_bytes());
@@ -286,12 +287,12 @@ impl Inner {
         if self.effective(|_| ()).is_none() {
             return Reply::status(BAD_ARGUMENT);
         }
-        if self.world.rules == Rules::Strict && self.in_tick.get() {
+        if self.world.rules == CasSemantics::Strict && self.in_tick.get() {
             self.world.crash("a request was answered from a timer");
         }
         match self.world.rules {
-            Rules::Lenient => self.later(Later::Answer(id, response)),
-            Rules::Strict => _ = self.effective(|stream| stream.kept = Some(response)),
+            CasSemantics::Lenient => self.later(Later::Answer(id, response)),
+            CasSemantics::Strict => _ = self.effective(|stream| stream.kept = Some(response)),
         }
         Reply::status(0)
     }
@@ -299,13 +300,13 @@ impl Inner {
     fn tick_period(&self, ms: u32) -> Reply {
         let (world, id) = (&*self.world, self.current.get().1);
         let root = self.effective(|stream| stream.root);
-        if world.rules == Rules::Strict && root.is_some() {
+        if world.rules == CasSemantics::Strict && root.is_some() {
             world.crash("the timer was set for a stream");
         }
         let (root, period) = (root.unwrap_or(id), u64::from(ms) * 1_000_000);
         let mut roots = self.roots.borrow_mut();
         let Some(timer) = roots.get_mut(&root) else { return Reply::status(BAD_ARGUMENT) };
-        if world.rules == Rules::Strict && timer.period > 0 && period > 0 {
+        if world.rules == CasSemantics::Strict && timer.period > 0 && period > 0 {
             world.crash("the timer was set twice");
         }
         *timer = Timer { period, at: world.clock.get() + period };

@@ -14,7 +14,7 @@ fn select(json: &str) -> Result<Vec<String>, Vec<String>> {
         actors.select(fields.take("actor").unwrap(), Some(&url), scope)
     });
     assert!(selected.is_some() || !mistakes.is_empty(), "a mistake is told");
-    let names = |list: Vec<Named>| list.iter().map(|named| named.name().to_string()).collect();
+    let names = |list: Vec<NamedActor>| list.iter().map(|named| named.name().to_string()).collect();
     if mistakes.is_empty() { Ok(selected.map(names).unwrap()) } else { Err(mistakes) }
 }
 
@@ -136,14 +136,14 @@ fn lists_of_the_same_sources_are_equal_in_any_order() {
 
 /// The canonical text of the actor `x` with this definition, in a policy with these `ip`
 /// options.
-fn meaning(definition: &str) -> String {
+fn canonical_form(definition: &str) -> String {
     let json = format!(r#"{{"x": {definition}}}"#);
     let (named, _, mistakes) = with_scope(&json, |node, scope| {
         let actors = Actors::compile(Some(node), scope);
         actors.find("x", &node, scope).unwrap()
     });
     assert_eq!(mistakes, [""; 0], "{definition}");
-    named.meaning().into()
+    named.canonical_form().into()
 }
 
 #[test]
@@ -162,7 +162,7 @@ fn definitions_of_one_source_have_one_meaning() {
         &[r#"{"property": "a"}"#, r#"{"property": ["a"]}"#],
         &[r#"{"path": 2}"#, r#"{"path": 2.0}"#],
     ] {
-        same.iter().for_each(|other| assert_eq!(meaning(other), meaning(same[0]), "{other}"));
+        same.iter().for_each(|other| assert_eq!(canonical_form(other), canonical_form(same[0]), "{other}"));
     }
     let others = [
         r#"{"header": "a"}"#,
@@ -184,7 +184,10 @@ fn definitions_of_one_source_have_one_meaning() {
         r#""method""#,
     ];
     for (at, one) in others.iter().enumerate() {
-        others.iter().take(at).for_each(|other| assert_ne!(meaning(one), meaning(other), "{one} {other}"));
+        others
+            .iter()
+            .take(at)
+            .for_each(|other| assert_ne!(canonical_form(one), canonical_form(other), "{one} {other}"));
     }
 }
 

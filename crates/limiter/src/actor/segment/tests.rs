@@ -95,13 +95,13 @@ fn the_url_has_to_have_the_name() {
 
 #[test]
 fn the_meaning_is_that_of_a_place_in_a_url() {
-    let meaning = |url: &str, name: &str| {
+    let canonical_form = |url: &str, name: &str| {
         let (actor, parts) = actor(url, name).unwrap();
-        actor.meaning(&parts)
+        actor.canonical_form(&parts)
     };
-    assert_eq!(meaning("/a/{t}", "t"), meaning("/%61//{x}/", "x"));
-    assert_ne!(meaning("/a/{t}/*", "t"), meaning("/a/*/{t}", "t"));
-    assert_ne!(meaning("/a/{t}", "t"), meaning("=/a/{t}", "t"));
+    assert_eq!(canonical_form("/a/{t}", "t"), canonical_form("/%61//{x}/", "x"));
+    assert_ne!(canonical_form("/a/{t}/*", "t"), canonical_form("/a/*/{t}", "t"));
+    assert_ne!(canonical_form("/a/{t}", "t"), canonical_form("=/a/{t}", "t"));
 }
 
 /// A target from words on which backends disagree.

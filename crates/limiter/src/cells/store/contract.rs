@@ -9,9 +9,9 @@ pub type Breach = &'static str;
 /// absent. Fails with the first breach; a store that fails breaks the contract, too.
 ///
 /// ```
-/// use diana_limiter::cells::store::{Portable, Rules, Simulated, contract};
+/// use diana_limiter::cells::store::{SharedDataStore, CasSemantics, Simulated, contract};
 ///
-/// let store = Portable::probe(Simulated::new(Rules::Strict)).unwrap();
+/// let store = SharedDataStore::probe(Simulated::new(CasSemantics::Strict)).unwrap();
 /// assert_eq!(contract::check(&store), Ok(()));
 /// assert_eq!(contract::check(&store), Err("an absent key has a value"), "the keys exist now");
 /// ```
@@ -21,10 +21,10 @@ pub fn check(store: &impl Store) -> Result<(), Breach> {
     checks.is_absent(one)?;
     checks.swaps(one, b"", None, Swap::Done)?;
     let empty = checks.holds(one, b"")?;
-    checks.swaps(one, b"again", None, Swap::Lost)?;
+    checks.swaps(one, b"again", None, Swap::Conflict)?;
     checks.swaps(one, b"first", Some(empty), Swap::Done)?;
     let first = checks.holds(one, b"first")?;
-    checks.swaps(one, b"second", Some(empty), Swap::Lost)?;
+    checks.swaps(one, b"second", Some(empty), Swap::Conflict)?;
     checks.holds(one, b"first")?;
     checks.swaps(one, b"a longer value than before", Some(first), Swap::Done)?;
     let longer = checks.holds(one, b"a longer value than before")?;
@@ -63,9 +63,9 @@ impl<S: Store> Checks<'_, S> {
 
     fn swaps(&self, key: &[u8], value: &[u8], expected: Option<Version>, to: Swap) -> Result<(), Breach> {
         match (self.store.swap(key, value, expected), to) {
-            (Ok(Swap::Done), Swap::Done) | (Ok(Swap::Lost), Swap::Lost) => Ok(()),
-            (Ok(Swap::Done), Swap::Lost) => Err("a swap that expects another version is done"),
-            (Ok(Swap::Lost), Swap::Done) => Err("a swap that expects the present version is lost"),
+            (Ok(Swap::Done), Swap::Done) | (Ok(Swap::Conflict), Swap::Conflict) => Ok(()),
+            (Ok(Swap::Done), Swap::Conflict) => Err("a swap that expects another version is done"),
+            (Ok(Swap::Conflict), Swap::Done) => Err("a swap that expects the present version is lost"),
             (Err(Fault(_)), _) => Err("a swap fails"),
         }
     }

@@ -15,7 +15,7 @@ use super::{Fault, Loaded, Store, Swap, Version};
 /// The two calls of the host, unchanged.
 ///
 /// ```
-/// use diana_limiter::cells::store::{Fault, Portable, Rules, SharedData, Simulated, Store, Swap};
+/// use diana_limiter::cells::store::{Fault, SharedDataStore, CasSemantics, SharedData, Simulated, Store, Swap};
 ///
 /// /// A filter calls `proxy_get_shared_data` and `proxy_set_shared_data` here.
 /// struct Host(Simulated);
@@ -30,10 +30,10 @@ use super::{Fault, Loaded, Store, Swap, Version};
 ///     }
 /// }
 ///
-/// let store = Portable::probe(Host(Simulated::new(Rules::Strict)))?;
-/// assert_eq!(store.rules(), Rules::Strict);
+/// let store = SharedDataStore::probe(Host(Simulated::new(CasSemantics::Strict)))?;
+/// assert_eq!(store.rules(), CasSemantics::Strict);
 /// assert_eq!(store.swap(b"key", b"one", None)?, Swap::Done);
-/// assert_eq!(store.swap(b"key", b"two", None)?, Swap::Lost, "the key exists");
+/// assert_eq!(store.swap(b"key", b"two", None)?, Swap::Conflict, "the key exists");
 /// # Ok::<(), Fault>(())
 /// ```
 pub trait SharedData {
@@ -41,13 +41,13 @@ pub trait SharedData {
     /// key.
     fn get(&self, key: &[u8]) -> Result<(Option<Vec<u8>>, Option<u32>), Fault>;
 
-    /// Writes under the host's own rules. [`Swap::Lost`]: the version did not match.
+    /// Writes under the host's own rules. [`Swap::Conflict`]: the version did not match.
     fn set(&self, key: &[u8], value: &[u8], cas: Option<u32>) -> Result<Swap, Fault>;
 }
 
 /// How a host interprets the version of a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Rules {
+pub enum CasSemantics {
     /// Envoy: compares versions only if the key exists.
     Lenient,
     /// nginx: no version means "must be absent", and an absent key has no version.
@@ -64,57 +64,57 @@ const NO_VERSION: u32 = 0xffff_fff0;
 
 /// A [`Store`] over any host's shared data.
 #[derive(Debug)]
-pub struct Portable<D> {
+pub struct SharedDataStore<D> {
     data: D,
-    rules: Rules,
+    rules: CasSemantics,
 }
 
-impl<D: SharedData> Portable<D> {
+impl<D: SharedData> SharedDataStore<D> {
     /// Finds out the host's rules: only a lenient host lets a write with a version create a key.
-    pub fn probe(data: D) -> Result<Portable<D>, Fault> {
+    pub fn probe(data: D) -> Result<SharedDataStore<D>, Fault> {
         for key in RULES_KEYS {
             if let Some(rules) = probe(&data, key)? {
-                return Ok(Portable { data, rules });
+                return Ok(SharedDataStore { data, rules });
             }
         }
         Err(Fault(0))
     }
 
     /// The rules that were found.
-    pub fn rules(&self) -> Rules {
+    pub fn rules(&self) -> CasSemantics {
         self.rules
     }
 }
 
 /// Finds out the rules by reading `key` or by writing to it. `None` if the key holds a foreign
 /// value.
-fn probe<D: SharedData>(data: &D, key: &[u8]) -> Result<Option<Rules>, Fault> {
+fn probe<D: SharedData>(data: &D, key: &[u8]) -> Result<Option<CasSemantics>, Fault> {
     let (written, version) = data.get(key)?;
     if version.is_some() {
         return Ok(read(written.as_deref()));
     }
     if data.set(key, b"lenient", Some(NO_VERSION))? == Swap::Done {
-        return Ok(Some(Rules::Lenient));
+        return Ok(Some(CasSemantics::Lenient));
     }
     // Another worker may have been faster, and then its record decides. If there is none, the host
     // is strict.
     let (written, version) = data.get(key)?;
     if version.is_none() {
         data.set(key, b"strict", None)?;
-        return Ok(Some(Rules::Strict));
+        return Ok(Some(CasSemantics::Strict));
     }
     Ok(read(written.as_deref()))
 }
 
-fn read(written: Option<&[u8]>) -> Option<Rules> {
+fn read(written: Option<&[u8]>) -> Option<CasSemantics> {
     match written {
-        Some(b"lenient") => Some(Rules::Lenient),
-        Some(b"strict") => Some(Rules::Strict),
+        Some(b"lenient") => Some(CasSemantics::Lenient),
+        Some(b"strict") => Some(CasSemantics::Strict),
         _ => None,
     }
 }
 
-impl<D: SharedData> Store for Portable<D> {
+impl<D: SharedData> Store for SharedDataStore<D> {
     fn load(&self, key: &[u8]) -> Result<Option<Loaded>, Fault> {
         Ok(match self.data.get(key)? {
             (bytes, Some(version)) => {
@@ -127,8 +127,8 @@ impl<D: SharedData> Store for Portable<D> {
     fn swap(&self, key: &[u8], value: &[u8], expected: Option<Version>) -> Result<Swap, Fault> {
         let cas = match (expected, self.rules) {
             (Some(Version(version)), _) => Some(version),
-            (None, Rules::Lenient) => Some(NO_VERSION),
-            (None, Rules::Strict) => None,
+            (None, CasSemantics::Lenient) => Some(NO_VERSION),
+            (None, CasSemantics::Strict) => None,
         };
         self.data.set(key, value, cas)
     }
@@ -140,19 +140,19 @@ mod tests {
     use super::*;
 
     /// The contract of [`Store`], which every host's shared data has to fulfil.
-    fn contract(rules: Rules) {
+    fn contract(rules: CasSemantics) {
         let host = Simulated::new(rules);
-        let store = Portable::probe(&host).unwrap();
+        let store = SharedDataStore::probe(&host).unwrap();
         assert_eq!(store.rules(), rules);
-        assert_eq!(Portable::probe(&host).unwrap().rules(), rules, "a second worker finds the same");
+        assert_eq!(SharedDataStore::probe(&host).unwrap().rules(), rules, "a second worker finds the same");
 
         assert_eq!(contract::check(&store), Ok(()));
     }
 
     #[test]
     fn both_hosts_keep_the_contract() {
-        contract(Rules::Lenient);
-        contract(Rules::Strict);
+        contract(CasSemantics::Lenient);
+        contract(CasSemantics::Strict);
     }
 
     #[test]
@@ -170,30 +170,30 @@ mod tests {
                 self.0.set(key, value, cas)
             }
         }
-        let host = Simulated::new(Rules::Lenient);
-        Portable::probe(&host).unwrap();
+        let host = Simulated::new(CasSemantics::Lenient);
+        SharedDataStore::probe(&host).unwrap();
         let raced = Raced(host, std::cell::Cell::new(true));
-        assert_eq!(Portable::probe(raced).unwrap().rules(), Rules::Lenient);
+        assert_eq!(SharedDataStore::probe(raced).unwrap().rules(), CasSemantics::Lenient);
     }
 
     #[test]
     fn foreign_records_of_the_rules_are_ignored() {
-        for rules in [Rules::Lenient, Rules::Strict] {
+        for rules in [CasSemantics::Lenient, CasSemantics::Strict] {
             let host = Simulated::new(rules);
             for key in RULES_KEYS {
-                assert_eq!(Portable::probe(&host).unwrap().rules(), rules);
+                assert_eq!(SharedDataStore::probe(&host).unwrap().rules(), rules);
                 let version = host.get(key).unwrap().1;
                 host.set(key, b"mine", version).unwrap();
             }
-            assert_eq!(Portable::probe(&host).err(), Some(Fault(0)));
+            assert_eq!(SharedDataStore::probe(&host).err(), Some(Fault(0)));
         }
     }
 
     #[test]
     fn a_key_with_an_empty_value_is_there() {
-        let store = Portable::probe(Simulated::new(Rules::Lenient)).unwrap();
+        let store = SharedDataStore::probe(Simulated::new(CasSemantics::Lenient)).unwrap();
         assert_eq!(store.swap(b"k", b"", None), Ok(Swap::Done));
         assert_eq!(store.load(b"k").unwrap().map(|loaded| loaded.bytes), Some(Vec::new()));
-        assert_eq!(store.swap(b"k", b"x", None), Ok(Swap::Lost));
+        assert_eq!(store.swap(b"k", b"x", None), Ok(Swap::Conflict));
     }
 }

@@ -1,7 +1,7 @@
 //! Shared data in memory, under either host's rules, for tests and native tools. Single-threaded:
 //! tests simulate several workers by interleaving their calls.
 
-use super::{Fault, Rules, SharedData, Swap};
+use super::{CasSemantics, Fault, SharedData, Swap};
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 
@@ -11,17 +11,17 @@ type Entries = HashMap<Vec<u8>, (Vec<u8>, u32)>;
 /// The shared data of a simulated host.
 ///
 /// ```
-/// use diana_limiter::cells::store::{Fault, Portable, Rules, Simulated, Store};
+/// use diana_limiter::cells::store::{Fault, SharedDataStore, CasSemantics, Simulated, Store};
 ///
-/// let host = Simulated::new(Rules::Lenient);
-/// let workers = [Portable::probe(&host)?, Portable::probe(&host)?];
+/// let host = Simulated::new(CasSemantics::Lenient);
+/// let workers = [SharedDataStore::probe(&host)?, SharedDataStore::probe(&host)?];
 /// workers[0].swap(b"key", b"one", None)?;
 /// assert_eq!(workers[1].load(b"key")?.map(|loaded| loaded.bytes), Some(b"one".to_vec()));
 /// # Ok::<(), Fault>(())
 /// ```
 #[derive(Debug)]
 pub struct Simulated {
-    rules: Rules,
+    rules: CasSemantics,
     /// The version of the last write. Versions count over all keys, as in Envoy; nginx counts per
     /// key.
     last_version: Cell<u32>,
@@ -31,7 +31,7 @@ pub struct Simulated {
 impl Simulated {
     /// Empty shared data under `rules`.
     #[must_use]
-    pub fn new(rules: Rules) -> Simulated {
+    pub fn new(rules: CasSemantics) -> Simulated {
         Simulated { rules, last_version: Cell::new(0), entries: RefCell::default() }
     }
 
@@ -70,14 +70,14 @@ impl SharedData for Simulated {
         let mut entries = self.entries.borrow_mut();
         let found = entries.get(key).map(|(_, version)| *version);
         let fits = match self.rules {
-            Rules::Lenient => match (found, cas.unwrap_or(0)) {
+            CasSemantics::Lenient => match (found, cas.unwrap_or(0)) {
                 (Some(version), cas) if cas != 0 => version == cas,
                 _ => true,
             },
-            Rules::Strict => found.unwrap_or(0) == cas.unwrap_or(0),
+            CasSemantics::Strict => found.unwrap_or(0) == cas.unwrap_or(0),
         };
         if !fits {
-            return Ok(Swap::Lost);
+            return Ok(Swap::Conflict);
         }
         let version = self.last_version.get().wrapping_add(1);
         self.last_version.set(version);

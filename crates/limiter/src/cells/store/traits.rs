@@ -21,7 +21,7 @@ pub enum Swap {
     /// The new value is stored.
     Done,
     /// Another worker was faster. Nothing was written.
-    Lost,
+    Conflict,
 }
 
 /// What the change of [`Store::update`] makes of a value; `None` leaves the value as it is.
@@ -65,7 +65,7 @@ pub struct Fault(pub u32);
 ///         let mut values = self.0.lock().map_err(|_| Fault(1))?;
 ///         let current = values.get(key).map(|(_, version)| *version);
 ///         if current != expected {
-///             return Ok(Swap::Lost);
+///             return Ok(Swap::Conflict);
 ///         }
 ///         let next = current.map_or(1, |version| version.0.wrapping_add(1));
 ///         values.insert(key.into(), (value.into(), Version(next)));
@@ -77,7 +77,7 @@ pub struct Fault(pub u32);
 /// assert_eq!(memory.swap(b"key", b"one", None)?, Swap::Done);
 /// let one = memory.load(b"key")?.map(|loaded| loaded.version);
 /// assert_eq!(memory.swap(b"key", b"two", one)?, Swap::Done);
-/// assert_eq!(memory.swap(b"key", b"three", one)?, Swap::Lost, "the key is at another version");
+/// assert_eq!(memory.swap(b"key", b"three", one)?, Swap::Conflict, "the key is at another version");
 /// # Ok::<(), Fault>(())
 /// ```
 pub trait Store {
@@ -94,9 +94,9 @@ pub trait Store {
     /// key.
     ///
     /// ```
-    /// use diana_limiter::cells::store::{Fault, Portable, Rules, Simulated, Store, Update};
+    /// use diana_limiter::cells::store::{Fault, SharedDataStore, CasSemantics, Simulated, Store, Update};
     ///
-    /// let store = Portable::probe(Simulated::new(Rules::Strict))?;
+    /// let store = SharedDataStore::probe(Simulated::new(CasSemantics::Strict))?;
     /// let mut count = || {
     ///     store.update(b"key", 8, &mut |value| {
     ///         let count = value.and_then(|value| value.first()).map_or(0, |count| *count);
@@ -172,7 +172,7 @@ mod tests {
             }
             let current = self.value.borrow().as_ref().map(|_| Version(self.version.get()));
             if current != expected {
-                return Ok(Swap::Lost);
+                return Ok(Swap::Conflict);
             }
             self.set(value);
             Ok(Swap::Done)

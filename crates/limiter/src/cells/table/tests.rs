@@ -1,13 +1,13 @@
 //! Tests of the table over a simulated store with either host's rules.
 
 use super::*;
-use crate::cells::store::{Portable, Rules, SharedData, Simulated};
+use crate::cells::store::{CasSemantics, SharedData, SharedDataStore, Simulated};
 use diana_base::time::Span;
 use proptest::prelude::*;
 use std::collections::HashMap;
 
-fn store(rules: Rules) -> Portable<Simulated> {
-    Portable::probe(Simulated::new(rules)).unwrap()
+fn store(rules: CasSemantics) -> SharedDataStore<Simulated> {
+    SharedDataStore::probe(Simulated::new(rules)).unwrap()
 }
 
 /// Cells of one `u64`: the number is the rank, and cells from 100 on refuse.
@@ -19,14 +19,14 @@ fn eviction_rank(_: u64, cell: &[u8]) -> EvictionRank {
     }
 }
 
-fn put(table: &Table, store: &Portable<Simulated>, hash: u64, number: u64) -> Option<Eviction> {
+fn put(table: &Table, store: &SharedDataStore<Simulated>, hash: u64, number: u64) -> Option<Eviction> {
     let mut entry = table.load(store, hash).unwrap().claim(eviction_rank);
     entry.cell_mut().copy_from_slice(&number.to_le_bytes());
     assert_eq!(entry.commit(store), Ok(Swap::Done));
     entry.eviction()
 }
 
-fn look(table: &Table, store: &Portable<Simulated>, hash: u64) -> Option<u64> {
+fn look(table: &Table, store: &SharedDataStore<Simulated>, hash: u64) -> Option<u64> {
     let entry = table.load(store, hash).unwrap().find()?;
     Some(u64::from_le_bytes(entry.cell().try_into().unwrap()))
 }
@@ -42,7 +42,7 @@ fn one_set() -> Table {
 
 #[test]
 fn the_cell_of_the_least_rank_is_evicted() {
-    for rules in [Rules::Lenient, Rules::Strict] {
+    for rules in [CasSemantics::Lenient, CasSemantics::Strict] {
         let (store, table) = (store(rules), one_set());
         assert_eq!(table.keys(), 1);
         for hash in 1..=16 {
@@ -60,7 +60,7 @@ fn the_cell_of_the_least_rank_is_evicted() {
 
 #[test]
 fn a_refusing_cell_is_never_evicted() {
-    let (store, table) = (store(Rules::Lenient), one_set());
+    let (store, table) = (store(CasSemantics::Lenient), one_set());
     for hash in 1..=15 {
         put(&table, &store, hash, 100 + hash);
     }
@@ -77,7 +77,7 @@ fn a_refusing_cell_is_never_evicted() {
 
 #[test]
 fn foreign_and_damaged_values_count_as_never_written() {
-    let (store, table) = (store(Rules::Lenient), one_set());
+    let (store, table) = (store(CasSemantics::Lenient), one_set());
     put(&table, &store, 1, 5);
     let key = key(&table, 1);
     let whole = store.load(key.as_bytes()).unwrap().unwrap();
@@ -102,7 +102,7 @@ fn foreign_and_damaged_values_count_as_never_written() {
 
 #[test]
 fn a_value_moved_to_another_key_is_foreign() {
-    let (store, table) = (store(Rules::Lenient), Table::new("7", "1", 8, 1000));
+    let (store, table) = (store(CasSemantics::Lenient), Table::new("7", "1", 8, 1000));
     let other = (1..).map(|n: u64| n << 56).find(|hash| key(&table, *hash) != key(&table, 1)).unwrap();
     put(&table, &store, 1, 5);
     let stolen = store.load(key(&table, 1).as_bytes()).unwrap().unwrap().bytes;
@@ -113,7 +113,7 @@ fn a_value_moved_to_another_key_is_foreign() {
 #[test]
 fn another_meaning_has_cells_of_its_own_in_the_same_keys() {
     let (store, old, new) =
-        (store(Rules::Strict), Table::new("7", "old", 8, 8), Table::new("7", "new", 8, 8));
+        (store(CasSemantics::Strict), Table::new("7", "old", 8, 8), Table::new("7", "new", 8, 8));
     put(&old, &store, 1, 5);
     assert_eq!(look(&new, &store, 1), None);
     put(&new, &store, 1, 6);
@@ -123,8 +123,8 @@ fn another_meaning_has_cells_of_its_own_in_the_same_keys() {
 
 #[test]
 fn cells_of_another_size_or_of_one_actor_are_in_keys_of_their_own() {
-    let key = |meaning: &str, cell: usize, actors: u64| {
-        Table::new("7", meaning, cell, actors).layout.key(1).as_bytes().to_vec()
+    let key = |canonical_form: &str, cell: usize, actors: u64| {
+        Table::new("7", canonical_form, cell, actors).layout.key(1).as_bytes().to_vec()
     };
     assert_eq!(key("a", 8, 8), key("b", 8, 8));
     assert_ne!(key("a", 8, 8), key("a", 12, 8));
@@ -155,9 +155,9 @@ fn a_torn_read_is_read_again() {
             self.0.set(key, value, cas)
         }
     }
-    let host = Simulated::new(Rules::Strict);
+    let host = Simulated::new(CasSemantics::Strict);
     let table = one_set();
-    let store = Portable::probe(Torn(host, std::cell::Cell::new(0))).unwrap();
+    let store = SharedDataStore::probe(Torn(host, std::cell::Cell::new(0))).unwrap();
     let mut entry = table.load(&store, 1).unwrap().claim(eviction_rank);
     entry.cell_mut().copy_from_slice(&5u64.to_le_bytes());
     entry.commit(&store).unwrap();
@@ -168,8 +168,8 @@ fn a_torn_read_is_read_again() {
 
 #[test]
 fn memory_is_fixed_by_configuration() {
-    let host = Simulated::new(Rules::Lenient);
-    let store = Portable::probe(&host).unwrap();
+    let host = Simulated::new(CasSemantics::Lenient);
+    let store = SharedDataStore::probe(&host).unwrap();
     let table = Table::new("7", "1", 8, 1_000);
     let mut after = Vec::new();
     let mut random = 1u64;
@@ -189,7 +189,7 @@ fn memory_is_fixed_by_configuration() {
 
 #[test]
 fn at_its_size_a_table_hardly_evicts() {
-    let (store, table) = (store(Rules::Lenient), Table::new("7", "1", 8, 10_000));
+    let (store, table) = (store(CasSemantics::Lenient), Table::new("7", "1", 8, 10_000));
     let evicted = (0..10_000u64)
         .filter(|actor| put(&table, &store, Hasher::name(&actor.to_le_bytes()), 1).is_some())
         .count();
@@ -206,7 +206,7 @@ proptest! {
     /// While there is room, a table is a map.
     #[test]
     fn with_room_a_table_is_a_map(puts in prop::collection::vec((1u64..12, 0u64..200), 0..60), strict: bool) {
-        let store = store(if strict { Rules::Strict } else { Rules::Lenient });
+        let store = store(if strict { CasSemantics::Strict } else { CasSemantics::Lenient });
         let (table, mut map) = (one_set(), HashMap::new());
         for (hash, number) in puts {
             prop_assert_eq!(put(&table, &store, hash, number), None);

@@ -4,7 +4,7 @@ use super::*;
 use crate::actor::{Actors, Scope, ip};
 use crate::algorithm::lease::Lease;
 use crate::algorithm::{Algorithm, Charge, EvictionRank, Quota, Verdict};
-use crate::cells::store::{Portable, Rules, Simulated};
+use crate::cells::store::{CasSemantics, SharedDataStore, Simulated};
 use crate::cells::table::{Hasher, Seed};
 use crate::cells::{Context, Events, Migration, Overridden};
 use crate::global::call::{CallError, CallResult, Message, Waiter};
@@ -26,7 +26,7 @@ use std::sync::Arc;
 struct Bucket;
 
 impl Algorithm for Bucket {
-    fn meaning(&self) -> String {
+    fn canonical_form(&self) -> String {
         "bucket".into()
     }
 
@@ -76,7 +76,7 @@ fn policy() -> Policy {
     let limit = LimitDraft {
         pattern: "/".parse().unwrap(),
         conditions: Vec::new(),
-        meaning: String::new(),
+        canonical_form: String::new(),
         exclusive: false,
         high_priority: false,
         rules: vec![rule],
@@ -135,20 +135,20 @@ fn due(fetches: &mut Fetches, actors: std::ops::Range<usize>) -> usize {
 struct Bench {
     policy: Policy,
     client: StoreClient,
-    store: Portable<Simulated>,
+    store: SharedDataStore<Simulated>,
     fetches: Fetches,
 }
 
 impl Bench {
     fn new() -> Bench {
-        let store = Portable::probe(Simulated::new(Rules::Lenient)).unwrap();
+        let store = SharedDataStore::probe(Simulated::new(CasSemantics::Lenient)).unwrap();
         Bench { policy: policy(), client: client(), store, fetches: Fetches::default() }
     }
 
     fn with(
         &mut self,
         ms: u64,
-        work: impl FnOnce(&mut Fetches, &mut StoreClient, &Context<Portable<Simulated>>),
+        work: impl FnOnce(&mut Fetches, &mut StoreClient, &Context<SharedDataStore<Simulated>>),
     ) {
         let hasher = Hasher::new(&Seed::default());
         let (overridden, clock) = (Overridden::new(&self.policy, &hasher), || at(ms));

@@ -62,12 +62,12 @@ fn white_space_around_a_value_evades_no_condition() {
             assert_eq!(matching(&KIND, &json, &requests), expected, "{condition} {blanks:?}");
         }
     }
-    let meaning = |condition: &str| {
+    let canonical_form = |condition: &str| {
         let (matcher, parts) = compiled(&KIND, &format!(r#"{{"x-plan": {condition}}}"#));
-        matcher.meaning(&parts)
+        matcher.canonical_form(&parts)
     };
-    assert_eq!(meaning(r#"" free ""#), meaning(r#""free""#));
-    assert_eq!(meaning(r#"{"prefix": "\tfree"}"#), meaning(r#"{"prefix": "free"}"#));
+    assert_eq!(canonical_form(r#"" free ""#), canonical_form(r#""free""#));
+    assert_eq!(canonical_form(r#"{"prefix": "\tfree"}"#), canonical_form(r#"{"prefix": "free"}"#));
 }
 
 #[test]

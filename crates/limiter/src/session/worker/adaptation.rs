@@ -70,11 +70,11 @@ impl Adaptation {
         for (id, adaptive) in policy.adaptive() {
             let Some(rule) = policy.rules.get(id.index()).map(Arc::clone) else { continue };
             // Rules with the same meaning count the same requests, each for itself.
-            let alike = rules.iter().filter(|other| other.rule.meaning == rule.meaning).count();
+            let alike = rules.iter().filter(|other| other.rule.fingerprint == rule.fingerprint).count();
             rules.push(Counted {
                 id: *id,
                 adaptive: Arc::clone(adaptive),
-                key: key(rule.meaning, alike),
+                key: key(rule.fingerprint, alike),
                 rule,
                 local: Local::default(),
                 has_counts: false,
@@ -235,7 +235,7 @@ impl Counted {
         let has_stepped = shared.advance(&controller, now);
         if has_stepped || self.has_counts || found.is_none() {
             let version = found.map(|found| found.version);
-            if store.swap(&self.key, &shared.to_bytes(), version)? == Swap::Lost {
+            if store.swap(&self.key, &shared.to_bytes(), version)? == Swap::Conflict {
                 return Ok(None);
             }
             let shares_more = self.has_counts && !has_stepped;
@@ -251,9 +251,9 @@ impl Counted {
 }
 
 /// The key of the shared bytes of a rule, after `alike` other rules with the same meaning.
-fn key(meaning: u64, alike: usize) -> Vec<u8> {
+fn key(canonical_form: u64, alike: usize) -> Vec<u8> {
     match alike {
-        0 => format!("diana/adapt/{meaning:016x}").into(),
-        _ => format!("diana/adapt/{meaning:016x}/{alike}").into(),
+        0 => format!("diana/adapt/{canonical_form:016x}").into(),
+        _ => format!("diana/adapt/{canonical_form:016x}/{alike}").into(),
     }
 }

@@ -23,7 +23,7 @@ impl Worker {
     ) -> (u32, Pending, bool) {
         let ticket = self.tickets;
         self.tickets = ticket.wrapping_add(1);
-        self.scratch.decision.outcome = Outcome::Query(ticket);
+        self.decider.decision.outcome = Outcome::Query(ticket);
         if self.fetches.begin(ticket, pending.leases(policy)) {
             pending.claim(&self.context(policy, store, clock));
         } else {
@@ -51,9 +51,9 @@ impl Worker {
         store: &S,
         clock: &dyn Fn() -> Time,
     ) {
-        let Worker { actors, cache, scratch, .. } = self;
+        let Worker { actors, cache, decider, .. } = self;
         let context = actors.context(policy, store, clock);
-        let results = pending.conclude(scratch, cache, &context);
+        let results = pending.conclude(decider, cache, &context);
         self.take_results(results);
     }
 

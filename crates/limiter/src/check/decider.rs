@@ -8,9 +8,9 @@
 
 use super::cache::WorkerCache;
 use super::decision::{Decision, Outcome, refusal};
+use super::fast_path_key::FastPathKey;
 use super::global_check::{GlobalCheck, GlobalState};
 use super::group_check::{Buffers, GroupCheck};
-use super::raw_values::RawValues;
 use super::refund::Charges;
 use super::resolve::resolve_again;
 use crate::cells::store::Store;
@@ -22,7 +22,7 @@ use diana_base::sort;
 /// The last decision of a worker, and the memory for the next one, so that a decision allocates
 /// nothing.
 #[derive(Debug, Default)]
-pub(crate) struct Scratch {
+pub(crate) struct Decider {
     pub(crate) decision: Decision,
     /// What the last request was charged and may be refunded.
     pub(crate) charges: Charges,
@@ -34,14 +34,14 @@ pub(crate) struct Scratch {
     pub(super) free_buffers: Vec<Box<Buffers>>,
     pub(super) limits: Vec<usize>,
     pub(super) matches: Vec<usize>,
-    pub(super) raw: RawValues,
+    pub(super) raw: FastPathKey,
     /// The worker's copies of cells, before the fast path charges them.
     pub(super) copies: Vec<u8>,
 }
 
-impl Scratch {
+impl Decider {
     pub(crate) fn clear(&mut self) {
-        let Scratch { decision, charges, checks, free_buffers, globals, refills, .. } = self;
+        let Decider { decision, charges, checks, free_buffers, globals, refills, .. } = self;
         decision.outcome = Outcome::Pass;
         decision.events = Events::default();
         decision.plan = None;
@@ -78,9 +78,9 @@ impl Scratch {
 
     /// Refuses the request if a cached refusal still holds. Each cached refusal reports, so that
     /// the longest wait is named. A group with a lease is not looked up: see
-    /// [`Scratch::refuse_leased_from_cache`].
+    /// [`Decider::refuse_leased_from_cache`].
     pub(crate) fn refuse_from_cache<S: ?Sized>(&mut self, cache: &WorkerCache, context: &Context<S>) -> bool {
-        let Scratch { decision: Decision { reports, .. }, checks, globals, .. } = self;
+        let Decider { decision: Decision { reports, .. }, checks, globals, .. } = self;
         let WorkerCache { refusals, global_refusals, .. } = cache;
         let policy = context.policy;
         let unleased = || globals.iter().filter(|global| !global.is_leased(policy));
@@ -109,7 +109,7 @@ impl Scratch {
         cache: &WorkerCache,
         context: &Context<S>,
     ) -> bool {
-        let Scratch { decision: Decision { reports, .. }, checks, globals, .. } = self;
+        let Decider { decision: Decision { reports, .. }, checks, globals, .. } = self;
         let (policy, refusals) = (context.policy, &cache.global_refusals);
         let is_short = |global: &&GlobalCheck| {
             global.is_leased(policy) && global.lease(checks).is_none_or(GroupCheck::refuses)
@@ -147,7 +147,7 @@ impl Scratch {
     /// Opens and checks every group's cell: the worker's reservation, or the cell in the store. A
     /// request that may wait spends no reservation, because the request may leave and be refunded.
     pub(crate) fn check<S: Store + ?Sized>(&mut self, reservations: &Reservations, context: &Context<S>) {
-        let Scratch { decision: Decision { events, .. }, checks, .. } = self;
+        let Decider { decision: Decision { events, .. }, checks, .. } = self;
         if checks.is_empty() {
             // Returns before the clock is read, because reading the clock is a host call.
             return;
@@ -178,7 +178,7 @@ impl Scratch {
         reservations: &mut Reservations,
         context: &Context<S>,
     ) -> Result<(), Role> {
-        let Scratch { decision: Decision { events, .. }, checks, .. } = self;
+        let Decider { decision: Decision { events, .. }, checks, .. } = self;
         let may_reserve = may_reserve(checks);
         for index in 0..checks.len() {
             let Some((done, [check, ..])) = checks.split_at_mut_checked(index) else {
@@ -200,7 +200,7 @@ impl Scratch {
         cache: &mut WorkerCache,
         context: &Context<S>,
     ) {
-        let Scratch { decision, charges, checks, globals, refills, .. } = self;
+        let Decider { decision, charges, checks, globals, refills, .. } = self;
         let Decision { outcome, reports, events, .. } = decision;
         if is_refused {
             checks.iter_mut().for_each(|check| check.withdraw(cache, context, events));

@@ -1,7 +1,7 @@
 //! The raw values of all actors that a request is counted by, packed into words.
 
-use crate::actor::{Named, Raw};
-use crate::policy::{Group, Missing, Policy};
+use crate::actor::{FastPathPart, NamedActor};
+use crate::policy::{CounterGroup, Missing, Policy};
 use crate::request::Request;
 
 /// The most words: one for the lengths, and one for each eight bytes that a value begins.
@@ -23,7 +23,7 @@ const FIRST_GROUP: u32 = 32;
 /// actors. For the same limits, they alone decide which cells the request charges. The memory is
 /// reused.
 #[derive(Debug, Default)]
-pub(super) struct RawValues {
+pub(super) struct FastPathKey {
     words: [u64; WORDS],
     /// How many words are in use; 0: not known.
     count: usize,
@@ -35,16 +35,16 @@ pub(super) struct RawValues {
 struct Reading<'a, 'r> {
     policy: &'a Policy,
     request: &'a Request<'r>,
-    raw: &'a mut RawValues,
+    raw: &'a mut FastPathKey,
     /// The first word.
     first: u64,
     /// The actors of the values.
-    actors: [Option<&'a Named>; MOST],
+    actors: [Option<&'a NamedActor>; MOST],
     values: u32,
     groups: u32,
 }
 
-impl RawValues {
+impl FastPathKey {
     /// Reads the raw values for `limits`, in the order in which the actors are identified. Returns
     /// whether nothing but these values decides which cells the request charges.
     pub(super) fn read(&mut self, policy: &Policy, limits: &[usize], request: &Request) -> bool {
@@ -106,7 +106,7 @@ impl<'a> Reading<'a, '_> {
         limit.groups.iter().try_for_each(|group| self.group(group))
     }
 
-    fn group(&mut self, group: &'a Group) -> Option<()> {
+    fn group(&mut self, group: &'a CounterGroup) -> Option<()> {
         let bit = 1u64.checked_shl(self.groups.saturating_add(FIRST_GROUP))?;
         self.groups = self.groups.saturating_add(1);
         if self.groups > MOST_GROUPS {
@@ -129,22 +129,22 @@ impl<'a> Reading<'a, '_> {
         if group.actors.is_empty() { self.rollout(group) } else { Some(()) }
     }
 
-    /// Reads the address if it decides whether rules are enforced: see [`Group::rollout`].
-    fn rollout(&mut self, group: &Group) -> Option<()> {
+    /// Reads the address if it decides whether rules are enforced: see [`CounterGroup::rollout`].
+    fn rollout(&mut self, group: &CounterGroup) -> Option<()> {
         if group.has_rollout { self.actor(&self.policy.address)?.then_some(()) } else { Some(()) }
     }
 
     /// Reads the raw value of an actor, once. Returns whether the request has the actor. `None` if
     /// more than the raw value decides, or if there is no room.
-    fn actor(&mut self, named: &'a Named) -> Option<bool> {
+    fn actor(&mut self, named: &'a NamedActor) -> Option<bool> {
         let place = usize::try_from(self.values).unwrap_or(MOST);
         if self.actors.iter().take(place).flatten().any(|other| *other == named) {
             return Some(true);
         }
         let value = match named.actor().raw(self.request) {
-            Raw::Value(value) => value,
-            Raw::Missing => return Some(false),
-            Raw::Unknown => return None,
+            FastPathPart::Value(value) => value,
+            FastPathPart::Missing => return Some(false),
+            FastPathPart::Unknown => return None,
         };
         *self.actors.get_mut(place)? = Some(named);
         self.raw.push(value)?;

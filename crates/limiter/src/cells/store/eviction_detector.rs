@@ -3,7 +3,7 @@
 //! It watches the first keys that are written, at most 1,024. A table uses its fixed keys again and
 //! again. So some watched keys are loaded sooner or later, however many other keys there are.
 
-use super::{Fault, Loaded, Portable, Rules, SharedData, Store, Swap, Version};
+use super::{CasSemantics, Fault, Loaded, SharedData, SharedDataStore, Store, Swap, Version};
 use std::cell::Cell;
 
 /// The number of watched keys: a power of two.
@@ -14,16 +14,16 @@ const MASK: u64 = (1 << 10) - 1;
 /// A store, and the hashes of keys that were written to it.
 ///
 /// ```
-/// use diana_limiter::cells::store::{Fault, Portable, Rules, Simulated, Store, Watched};
+/// use diana_limiter::cells::store::{Fault, SharedDataStore, CasSemantics, Simulated, Store, EvictionDetector};
 ///
-/// let store = Watched::new(Portable::probe(Simulated::new(Rules::Lenient))?, true);
+/// let store = EvictionDetector::new(SharedDataStore::probe(Simulated::new(CasSemantics::Lenient))?, true);
 /// store.swap(b"key", b"one", None)?;
 /// store.load(b"key")?;
 /// assert_eq!((store.take_lost(), store.take_failed()), (0, 0));
 /// # Ok::<(), Fault>(())
 /// ```
 #[derive(Debug)]
-pub struct Watched<S> {
+pub struct EvictionDetector<S> {
     store: S,
     /// The hashes by slot; zero marks an empty slot. Empty if no keys are watched.
     keys: Box<[Cell<u64>]>,
@@ -31,11 +31,11 @@ pub struct Watched<S> {
     failed: Cell<u32>,
 }
 
-impl<S> Watched<S> {
+impl<S> EvictionDetector<S> {
     /// Watches keys if `watches` is set. Otherwise no key ever counts as lost.
-    pub fn new(store: S, watches: bool) -> Watched<S> {
+    pub fn new(store: S, watches: bool) -> EvictionDetector<S> {
         let keys = if watches { vec![Cell::new(0); WATCHED].into() } else { Box::default() };
-        Watched { store, keys, lost: Cell::new(0), failed: Cell::new(0) }
+        EvictionDetector { store, keys, lost: Cell::new(0), failed: Cell::new(0) }
     }
 
     /// The number of watched keys that were found missing since the last call.
@@ -53,9 +53,9 @@ impl<S> Watched<S> {
     }
 }
 
-impl<D: SharedData> Watched<Portable<D>> {
+impl<D: SharedData> EvictionDetector<SharedDataStore<D>> {
     /// The rules of the host.
-    pub fn rules(&self) -> Rules {
+    pub fn rules(&self) -> CasSemantics {
         self.store.rules()
     }
 }
@@ -70,7 +70,7 @@ fn add(count: &Cell<u32>) {
     count.set(count.get().saturating_add(1));
 }
 
-impl<S: Store> Store for Watched<S> {
+impl<S: Store> Store for EvictionDetector<S> {
     fn load(&self, key: &[u8]) -> Result<Option<Loaded>, Fault> {
         let loaded = self.store.load(key)?;
         if loaded.is_none() && !self.keys.is_empty() {
@@ -91,7 +91,7 @@ impl<S: Store> Store for Watched<S> {
                     let hash = hash(key);
                     self.slot(hash).filter(|slot| slot.get() == 0).iter().for_each(|slot| slot.set(hash));
                 }
-                Ok(Swap::Lost) => {}
+                Ok(Swap::Conflict) => {}
                 Err(_) => add(&self.failed),
             }
         }
@@ -127,7 +127,7 @@ mod tests {
     #[test]
     fn a_key_that_was_written_and_is_gone_is_lost_once() {
         let memory = Memory::default();
-        let store = Watched::new(&memory, true);
+        let store = EvictionDetector::new(&memory, true);
         assert_eq!(store.load(b"a"), Ok(None));
         store.swap(b"a", b"1", None).unwrap();
         store.swap(b"b", b"1", None).unwrap();
@@ -146,7 +146,7 @@ mod tests {
     #[test]
     fn some_of_many_lost_keys_are_noticed() {
         let memory = Memory::default();
-        let store = Watched::new(&memory, true);
+        let store = EvictionDetector::new(&memory, true);
         let keys: Vec<String> = (0..20_000).map(|number| format!("diana/{number}")).collect();
         keys.iter().for_each(|key| _ = store.swap(key.as_bytes(), b"1", None));
         let (dropped, kept) = keys.split_at(10_000);
@@ -159,7 +159,7 @@ mod tests {
     #[test]
     fn failed_writes_are_counted() {
         let memory = Memory::default();
-        let store = Watched::new(&memory, true);
+        let store = EvictionDetector::new(&memory, true);
         memory.1.set(true);
         assert_eq!(store.swap(b"a", b"1", None), Err(Fault(10)));
         assert_eq!((store.take_failed(), store.take_failed()), (1, 0));
@@ -169,7 +169,7 @@ mod tests {
     #[test]
     fn a_store_that_is_not_watched_loses_nothing() {
         let memory = Memory::default();
-        let store = Watched::new(&memory, false);
+        let store = EvictionDetector::new(&memory, false);
         store.swap(b"a", b"1", None).unwrap();
         memory.0.borrow_mut().clear();
         assert_eq!((store.load(b"a"), store.take_lost()), (Ok(None), 0));
