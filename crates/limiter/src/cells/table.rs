@@ -101,8 +101,8 @@ pub struct Entry {
 impl Table {
     /// A table for about `actors` actors, with `cell` bytes for each.
     ///
-    /// `name` identifies the group, `meaning` how it counts. Tables of one name share their keys,
-    /// but an actor has one cell per meaning. So two configurations that differ in a quota can run
+    /// `name` identifies the group, `canonical_form` how it counts. Tables of one name share their keys,
+    /// but an actor has one cell per canonical form. So two configurations that differ in a quota can run
     /// at the same time, for example while the older one drains. Memory does not grow with each
     /// change of a quota.
     ///

@@ -56,7 +56,7 @@ impl Draft {
     /// let limit = LimitDraft {
     ///     pattern: Pattern::parse(Node::root(&url, &errors)).expect("a pattern"),
     ///     conditions: Vec::new(),
-    ///     meaning: String::new(),
+    ///     canonical_form: String::new(),
     ///     exclusive: false,
     ///     high_priority: false,
     ///     rules: vec![rule],

@@ -99,7 +99,7 @@ pub struct RuleDraft {
 
 impl RuleDraft {
     /// What decides for which actors a part is enforced, and names the rule's counts: the hash of
-    /// the rule's name, or without one of what the rule counts in a limit with this meaning, and by
+    /// the rule's name, or without one of what the rule counts in a limit with this canonical form, and by
     /// which numbers. It is the same wherever a rule is counted.
     pub(crate) fn identity(&self, limit: &str) -> u64 {
         let numbers = self.counters.default.salt.to_le_bytes();
@@ -109,7 +109,7 @@ impl RuleDraft {
         }
     }
 
-    /// The canonical text of the actors that the rule counts in a limit with this meaning.
+    /// The canonical text of the actors that the rule counts in a limit with this canonical form.
     pub(crate) fn actors_name(&self, limit: &str) -> String {
         let actors: Vec<&str> = self.actors.iter().map(NamedActor::canonical_form).collect();
         format!("{limit} | {} | {}", actors.join(" "), self.missing.name())
