@@ -1,5 +1,5 @@
-//! An algorithm with `adapt`: the same algorithm with the present limit in place of `rpu`. What was
-//! used stays used when the limit moves, as under any two quotas.
+//! An algorithm with `adapt`: the same algorithm with the present limit in place of `rpu`. Usage
+//! survives when the limit moves, as with any other change of quota.
 //!
 //! **Moves.** A falling limit gives nothing away, and a rising limit takes nothing: a bucket that
 //! lacks 10 tokens lacks 10 tokens under the next limit. **Bound.** In any span, no more passes than

@@ -159,7 +159,7 @@ impl Penalty {
         Verdict { admission: Admission::Refuse { retry_after }, remaining: 0, more_in, full_in, charge }
     }
 
-    /// What is lost if the state is evicted at `now`.
+    /// The loss if the state is evicted at `now`.
     pub(crate) fn eviction_rank(&self, state: &[u8], now: Time) -> EvictionRank {
         match (self.rest(state, now), self.counted(state, now)) {
             (Span::ZERO, (_, 0)) => EvictionRank::Nothing,

@@ -177,7 +177,7 @@ impl Counter {
         self.penalty.map_or(refusal, |penalty| penalty.penalize(own, now, refusal))
     }
 
-    /// What is lost if the state is evicted at `now`.
+    /// The loss if the state is evicted at `now`.
     #[must_use]
     pub fn eviction_rank(&self, state: &[u8], now: Time) -> EvictionRank {
         let (state, own) = self.split(state);
