@@ -153,7 +153,8 @@ fn refunds() -> impl Strategy<Value = Vec<Option<(usize, usize)>>> {
 proptest! {
     #![proptest_config(cases(400))]
 
-    /// For any sequence of quotas, no more passes than under the largest burst and the fastest rate.
+    /// For any sequence of quotas, no more passes than under the largest burst and the fastest
+    /// rate.
     #[test]
     fn alternating_quotas_admit_no_more_than_the_largest(
         family in families(), begin in begins(), arrivals in prop_oneof![onward().boxed(), astray().boxed()],

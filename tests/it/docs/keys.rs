@@ -1,4 +1,5 @@
-//! The reference page of all keys, which is printed from the table, and the pages that explain them.
+//! The reference page of all keys, which is printed from the table, and the pages that explain
+//! them.
 
 use super::names::anchor;
 use super::text;

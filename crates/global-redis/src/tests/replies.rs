@@ -224,8 +224,8 @@ fn kept_units_are_sent_behind_their_rule_and_its_penalty() {
     assert!(body.ends_with(end), "{body}");
 }
 
-/// A penalty may last longer than the quota would refuse, and than the penalty of this quota. Only a
-/// rule with a penalty has one.
+/// A penalty may last longer than the quota would refuse, and than the penalty of this quota. Only
+/// a rule with a penalty has one.
 #[test]
 fn a_refusal_by_a_penalty_is_read() {
     let parameters = Parameters { kind: 2, numbers: [10, 60_000_000, 0, 0, 0, 0] };

@@ -1,6 +1,7 @@
 //! The actors of a policy by name: the predefined ones, and those that the configuration defines.
 //!
-//! Two rules count the same clients if their lists of [`NamedActor`] from [`Actors::select`] are equal.
+//! Two rules count the same clients if their lists of [`NamedActor`] from [`Actors::select`] are
+//! equal.
 
 use super::{Actor, NamedActor, Scope, compile, header, ip};
 use crate::matcher::pattern::Pattern;

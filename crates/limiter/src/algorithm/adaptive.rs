@@ -2,8 +2,8 @@
 //! survives when the limit moves, as with any other change of quota.
 //!
 //! **Moves.** A falling limit gives nothing away, and a rising limit takes nothing: a bucket that
-//! lacks 10 tokens lacks 10 tokens under the next limit. **Bound.** In any span, no more passes than
-//! under the highest limit within the span.
+//! lacks 10 tokens lacks 10 tokens under the next limit. **Bound.** In any span, no more passes
+//! than under the highest limit within the span.
 
 use super::{Algorithm, Charge, EvictionRank, Parameters, Quota, Verdict};
 use crate::adapt::Adaptive;

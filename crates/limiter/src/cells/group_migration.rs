@@ -72,10 +72,10 @@ impl PreviousGroup {
 }
 
 impl ActorRules<'_> {
-    /// The place of the rule in this previous group whose states become those of `rule` in `to`: the
-    /// rule with the same numbers. If one configuration certainly replaced the other, also a rule
-    /// with the same name, or one that is nowhere in `to`, that counts the same unit of cost. One of
-    /// their states has the same form.
+    /// The place of the rule in this previous group whose states become those of `rule` in `to`:
+    /// the rule with the same numbers. If one configuration certainly replaced the other, also a
+    /// rule with the same name, or one that is nowhere in `to`, that counts the same unit of cost.
+    /// One of their states has the same form.
     pub(crate) fn source_of(self, rule: &Rule, to: ActorRules, replacement: Replacement) -> Option<usize> {
         let counters = |rule: &Rule| rule.counters(self.group.role).default.salt;
         let is_quota = |one: &Rule, other: &Rule| counters(one) == counters(other);
@@ -140,9 +140,9 @@ fn is_used(state: &[u8]) -> bool {
 }
 
 impl GroupMigration {
-    /// The groups to which the charges of `group` have migrated, newest first, each with how certain
-    /// it is that it replaced the one behind it; and the instant before which they were charged.
-    /// `None` if `group` is not a previous group of `to`, or no longer counts.
+    /// The groups to which the charges of `group` have migrated, newest first, each with how
+    /// certain it is that it replaced the one behind it; and the instant before which they were
+    /// charged. `None` if `group` is not a previous group of `to`, or no longer counts.
     pub(crate) fn after<'a>(
         &'a self,
         group: &CounterGroup,

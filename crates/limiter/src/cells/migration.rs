@@ -1,5 +1,5 @@
-//! Migration: an actor's cell starts with the actor's states under previous configurations, so usage
-//! survives a change of quota. A group whose cells have the same layout and default numbers
+//! Migration: an actor's cell starts with the actor's states under previous configurations, so
+//! usage survives a change of quota. A group whose cells have the same layout and default numbers
 //! needs no migration.
 //!
 //! ```text

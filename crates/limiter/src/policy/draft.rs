@@ -99,8 +99,8 @@ pub struct RuleDraft {
 
 impl RuleDraft {
     /// What decides for which actors a part is enforced, and names the rule's counts: the hash of
-    /// the rule's name, or without one of what the rule counts in a limit with this canonical form, and by
-    /// which numbers. It is the same wherever a rule is counted.
+    /// the rule's name, or without one of what the rule counts in a limit with this canonical form,
+    /// and by which numbers. It is the same wherever a rule is counted.
     pub(crate) fn identity(&self, limit: &str) -> u64 {
         let numbers = self.counters.default.salt.to_le_bytes();
         match self.is_named {

@@ -182,8 +182,8 @@ impl<'a> ActorRules<'a> {
 
     /// The eviction rank of the actor's cell: the highest of its rules. A rule in shadow refuses
     /// nobody; a rule that is enforced for a part may refuse this actor. A rule with nothing left
-    /// but its headroom refuses, too. The plan of the actor's next request is unknown, so a quota of
-    /// any plan may refuse it.
+    /// but its headroom refuses, too. The plan of the actor's next request is unknown, so a quota
+    /// of any plan may refuse it.
     pub(crate) fn eviction_rank(self, cell: &[u8], now: Time) -> EvictionRank {
         let rank = |(rule, counter): (&Rule, &Counter)| {
             let rank = counter.eviction_rank(counter.state(cell), now);

@@ -97,8 +97,8 @@ impl Rule {
         self.enforce.includes(self.identity, actor)
     }
 
-    /// What names the rule's counts in its group, in a global store and when the document changes. A
-    /// rule that the document names keeps its counts when its numbers change.
+    /// What names the rule's counts in its group, in a global store and when the document changes.
+    /// A rule that the document names keeps its counts when its numbers change.
     pub(crate) fn count_name(&self) -> u64 {
         self.identity
     }
