@@ -1,8 +1,7 @@
 //! The conditions of a limit besides its URL, such as methods, hosts and headers. One file per
 //! kind.
 //!
-//! `tree` matches the URLs of all limits at once. `lookup` and `condition` are common to the kinds
-//! that compare values by name.
+//! `tree` matches the URLs of all limits at once. `condition` is common to all kinds.
 //!
 //! To add a kind: a file in `matcher/` with a `KIND`, its `mod` line and its line in [`KINDS`].
 
@@ -11,15 +10,13 @@ mod condition;
 mod headers;
 mod hosts;
 mod jwt;
-mod kind;
-mod lookup;
 mod methods;
 pub mod pattern;
 mod property;
 mod query;
 pub(crate) mod tree;
 
-pub use kind::{ConditionKind, Matcher};
+pub use condition::{ConditionKind, Matcher};
 
 /// All kinds of condition.
 pub static KINDS: &[&ConditionKind] = &[

@@ -13,8 +13,7 @@
 //! own: all lines in order are one list (RFC 9110 §5.2).
 
 use super::address;
-use super::header_name::header_name;
-use crate::request::{Part, PartId, Parts, Request};
+use crate::request::{Part, PartId, Parts, Request, token};
 use diana_document::{Fields, Node};
 use std::net::IpAddr;
 
@@ -213,6 +212,18 @@ fn may_be_v4(address: &[u8]) -> bool {
         _ => address.contains(&b':'),
     };
     matches!(address, [b'0'..=b'9', .., b'0'..=b'9']) && !has_colon && address.len() <= LONGEST_V4
+}
+
+/// Reads a header name and returns it in lower case. Headers that another kind of source reads are
+/// mistakes.
+pub(super) fn header_name(node: &Node) -> Option<Box<str>> {
+    token::header_name(node.text()?, node, |name| match name {
+        // The raw header keeps its port and its case, so one host would be many actors.
+        ":authority" | "host" => Some("the actor `host` reads the host"),
+        ":method" => Some("the actor `method` reads the method"),
+        ":path" => Some("the actors `path` and `query` read the url"),
+        _ => None,
+    })
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 //! A client can send any header. A rule that must hold needs a header that a proxy or filter before
 //! this one sets or verifies. A header whose lines differ counts as missing (see [`Request::get`]).
 
-use super::header_name::header_name;
+use super::client_ip::header_name;
 use super::kind::append;
 use super::{Actor, ActorKind, FastPathPart, Scope};
 use crate::request::{Part, PartId, Parts, Request};

@@ -236,4 +236,245 @@ fn check_name(name: &str, node: &Node) {
 }
 
 #[cfg(test)]
-mod tests;
+mod tests {
+    use super::*;
+    use crate::actor::testing::with_scope;
+    use crate::request::{Part, Request, Values};
+
+    /// Selects `actor` in a document `{"actors": …, "actor": …}`. Returns the names, or the
+    /// mistakes.
+    fn select(json: &str) -> Result<Vec<String>, Vec<String>> {
+        let (selected, _, mistakes) = with_scope(json, |node, scope| {
+            let mut fields = node.fields().unwrap();
+            let actors = Actors::compile(fields.take("actors"), scope);
+            let url = fields.take("url").map_or("/", |node| node.text().unwrap()).parse().unwrap();
+            actors.select(fields.take("actor").unwrap(), Some(&url), scope)
+        });
+        assert!(selected.is_some() || !mistakes.is_empty(), "a mistake is told");
+        let names = |list: Vec<NamedActor>| list.iter().map(|named| named.name().to_string()).collect();
+        if mistakes.is_empty() { Ok(selected.map(names).unwrap()) } else { Err(mistakes) }
+    }
+
+    fn check(actor: &str, expected: &[&str]) {
+        let json = format!(
+            r#"{{"actors": {{"net": {{"ip": {{}}}}, "m": "method", "42": "host"}}, "actor": {actor}}}"#
+        );
+        assert_eq!(select(&json).unwrap(), expected, "{actor}");
+    }
+
+    #[test]
+    fn a_rule_names_one_actor_or_several() {
+        check(r#""all""#, &[]);
+        check(r#"["all"]"#, &[]);
+        check(r#""ip""#, &["ip"]);
+        check(r#""user""#, &["user"]);
+        check(r#""account""#, &["user"]);
+        check(r#"["account"]"#, &["user"]);
+        check(r#"["net", "device", "m"]"#, &["device", "net", "m"]);
+        check(r#"["m", "net", "device"]"#, &["device", "net", "m"]);
+        check("42", &["42"]);
+    }
+
+    fn refused(actor: &str, mistakes: &[&str]) {
+        let json = format!(r#"{{"actors": {{"net": {{"ip": {{}}}}, "bad": 1}}, "actor": {actor}}}"#);
+        let expected =
+            [&["actors.bad: expected a source such as `{header: x-user-id}`, found `1`"], mistakes];
+        assert_eq!(select(&json).unwrap_err(), expected.concat(), "{actor}");
+    }
+
+    #[test]
+    fn an_unknown_name_is_reported_with_the_known_ones() {
+        const KNOWN: &str = "expected account, all, bad, device, ip, net or user, or define it in `actors`";
+        refused(r#""usr""#, &["actor: unknown actor `usr`, did you mean `user`?"]);
+        refused(r#""session""#, &[&format!("actor: unknown actor `session`, {KNOWN}")]);
+        refused(
+            r#"["ip", "nte", "zzz"]"#,
+            &[
+                "actor[1]: unknown actor `nte`, did you mean `net`?",
+                &format!("actor[2]: unknown actor `zzz`, {KNOWN}"),
+            ],
+        );
+        let alone = "`all` is nobody in particular: it stands alone and has no values";
+        refused(r#"["ip", "all"]"#, &[&format!("actor[1]: {alone}")]);
+        refused(r#"["user", "ip", "account"]"#, &["actor[2]: the actor `user` is in the list already"]);
+        refused(r#"["account", "user"]"#, &["actor[1]: the actor `user` is in the list already"]);
+        refused("[]", &["actor: expected 1 to 8 actors, found 0"]);
+        refused(&format!("[{}]", ["\"ip\""; 9].join(",")), &["actor: expected 1 to 8 actors, found 9"]);
+        refused(
+            "{}",
+            &[
+                "actor: expected the name of an actor, such as one defined in `actors`, or a list of names, found an object",
+            ],
+        );
+        refused("[[]]", &["actor[0]: expected text, found a list"]);
+        // The mistake in a definition is reported once, at the definition.
+        refused(r#""bad""#, &[]);
+        refused(r#"["bad", "ip"]"#, &[]);
+    }
+
+    #[test]
+    fn a_definition_has_a_plain_name_of_its_own() {
+        for (name, why) in [
+            ("account", "actors.account: `account` is another name of `user`: define `user`"),
+            ("all", "actors.all: `all` is nobody in particular and cannot be defined"),
+            (
+                "ip",
+                "actors.ip: `ip` is the client's address, set by `ip` at the top: define another name, such as `net`",
+            ),
+            ("A", "actors.A: `A` is not an actor's name: 1 to 64 of a to z, 0 to 9, `_` and `-`"),
+            ("a b", "actors[\"a b\"]: `a b` is not an actor's name: 1 to 64 of a to z, 0 to 9, `_` and `-`"),
+        ] {
+            let json = format!(r#"{{"actors": {{"{name}": "host"}}, "actor": "all"}}"#);
+            assert_eq!(select(&json).unwrap_err(), [why]);
+        }
+        for (length, fine) in [(0, false), (1, true), (64, true), (65, false)] {
+            let json = format!(r#"{{"actors": {{"{}": "host"}}, "actor": "all"}}"#, "a".repeat(length));
+            assert_eq!(select(&json).is_ok(), fine, "{length}");
+        }
+    }
+
+    #[test]
+    fn a_definition_replaces_a_default() {
+        let request = Values::default()
+            .with(Part::Header("x-user-id".into()), "alice")
+            .with(Part::Header("x-device-id".into()), "phone")
+            .with(Part::Header("x-login".into()), "bob");
+        let value = |json: &str, name: &str| {
+            let (named, parts, mistakes) = with_scope(json, |node, scope| {
+                let actors = Actors::compile(Some(node), scope);
+                let name = diana_document::Value::Text(name.into());
+                let errors = diana_document::Errors::default();
+                actors.select(Node::root(&name, &errors), None, scope).unwrap()
+            });
+            assert_eq!(mistakes, [""; 0]);
+            let mut key = Vec::new();
+            assert!(named[0].actor().write(&Request::new(&request, &parts), &mut key));
+            String::from_utf8(key).unwrap()
+        };
+        for name in ["user", "account"] {
+            assert_eq!(value("{}", name), "alice");
+            assert_eq!(value(r#"{"user": {"header": "x-login"}}"#, name), "bob");
+        }
+        assert_eq!(value("{}", "device"), "phone");
+    }
+
+    #[test]
+    fn lists_of_the_same_sources_are_equal_in_any_order() {
+        let ((a, b, c, d), _, _) =
+            with_scope(r#"[["user", "ip"], ["account", "ip"], ["ip", "user"], "ip"]"#, |node, scope| {
+                let actors = Actors::default();
+                let mut lists =
+                    node.list().unwrap().into_iter().map(|node| actors.select(node, None, scope).unwrap());
+                let mut next = || lists.next().unwrap();
+                (next(), next(), next(), next())
+            });
+        assert_eq!(a, b);
+        assert_eq!(a, c);
+        assert_ne!(a, d);
+    }
+
+    /// The canonical text of the actor `x` with this definition, in a policy with these `ip`
+    /// options.
+    fn canonical_form(definition: &str) -> String {
+        let json = format!(r#"{{"x": {definition}}}"#);
+        let (named, _, mistakes) = with_scope(&json, |node, scope| {
+            let actors = Actors::compile(Some(node), scope);
+            actors.find("x", &node, scope).unwrap()
+        });
+        assert_eq!(mistakes, [""; 0], "{definition}");
+        named.canonical_form().into()
+    }
+
+    #[test]
+    fn definitions_of_one_source_have_one_meaning() {
+        for same in [
+            &[r#"{"header": "x-user-id"}"#, r#"{"header": "X-User-ID"}"#][..],
+            &[
+                r#""ip""#,
+                r#"{"ip": {}}"#,
+                r#"{"ip": true}"#,
+                r#"{"ip": {"v6_prefix": 64, "v4_prefix": 32}}"#,
+                r#"{"ip": {"v4_prefix": 3.2e1}}"#,
+            ],
+            &[r#""host""#, r#"{"host": {}}"#, r#"{"host": true}"#],
+            &[r#""method""#, r#"{"method": {}}"#],
+            &[r#"{"property": "a"}"#, r#"{"property": ["a"]}"#],
+            &[r#"{"path": 2}"#, r#"{"path": 2.0}"#],
+        ] {
+            same.iter()
+                .for_each(|other| assert_eq!(canonical_form(other), canonical_form(same[0]), "{other}"));
+        }
+        let others = [
+            r#"{"header": "a"}"#,
+            r#"{"cookie": "a"}"#,
+            r#"{"cookie": "A"}"#,
+            r#"{"query": "a"}"#,
+            r#"{"query": "A"}"#,
+            r#"{"jwt": "a"}"#,
+            r#"{"property": "a"}"#,
+            r#"{"property": ["a", "b"]}"#,
+            r#"{"property": ["ab"]}"#,
+            r#"{"property": ["a1:b"]}"#,
+            r#"{"path": 1}"#,
+            r#"{"path": 2}"#,
+            r#""ip""#,
+            r#"{"ip": {"v4_prefix": 24}}"#,
+            r#"{"ip": {"v6_prefix": 48}}"#,
+            r#""host""#,
+            r#""method""#,
+        ];
+        for (at, one) in others.iter().enumerate() {
+            others
+                .iter()
+                .take(at)
+                .for_each(|other| assert_ne!(canonical_form(one), canonical_form(other), "{one} {other}"));
+        }
+    }
+
+    #[test]
+    fn a_rule_may_name_a_segment_of_its_url() {
+        let check = |actor: &str, expected: Result<&[&str], &[&str]>| {
+            let json = format!(
+                r#"{{"url": "/t/{{tenant}}/{{order}}", "actors": {{"who": {{"segment": "tenant"}}, "far": {{"segment": "x"}}}},
+                    "actor": {actor}}}"#
+            );
+            let found = select(&json);
+            let found = found.as_ref().map(|names| names.iter().map(String::as_str).collect::<Vec<_>>());
+            let found = found.map_err(|mistakes| mistakes.iter().map(String::as_str).collect::<Vec<_>>());
+            assert_eq!(found, expected.map(<[_]>::to_vec).map_err(<[_]>::to_vec), "{actor}");
+        };
+        check(r#"{"segment": "tenant"}"#, Ok(&["{segment: tenant}"]));
+        check(r#"["ip", {"segment": "tenant"}]"#, Ok(&["ip", "{segment: tenant}"]));
+        check(r#"[{"segment": "order"}, "who"]"#, Ok(&["who", "{segment: order}"]));
+        check(r#""who""#, Ok(&["who"]));
+        let unknown = "the limit's url has no segment `{x}`, expected tenant or order";
+        check(r#"["ip", {"segment": "x"}]"#, Err(&[&format!("actor[1]: {unknown}")]));
+        check(r#""far""#, Err(&[&format!("actor: {unknown}")]));
+        check(
+            r#"[{"segment": "order"}, {"segment": "order"}]"#,
+            Err(&["actor[1]: the actor `{segment: order}` is in the list already"]),
+        );
+        check(
+            r#"[{"segment": 7}, {"segment": "order", "ip": {}}]"#,
+            Err(&[
+                "actor[0].segment: expected text, found `7`, put it in quotes",
+                "actor[1]: expected one source, found `segment` and `ip`",
+            ]),
+        );
+        check(r#"[{"header": "a"}]"#, Err(&["actor[0]: expected text, found an object"]));
+    }
+
+    #[test]
+    fn a_segment_needs_a_limit() {
+        let (found, _, mistakes) = with_scope(r#"{"who": {"segment": "tenant"}}"#, |node, scope| {
+            let actors = Actors::compile(Some(node), scope);
+            let name = Value::Text("who".into());
+            let errors = diana_document::Errors::default();
+            // A wrong url has been reported at the url.
+            assert!(actors.select(Node::root(&name, &errors), None, scope).is_none() && errors.is_empty());
+            actors.find("who", &node, scope)
+        });
+        assert!(found.is_none());
+        assert_eq!(mistakes, ["the actor is a segment of a limit's url, and there is no url here"]);
+    }
+}

@@ -120,4 +120,134 @@ fn compile(node: Node, scope: &mut Scope) -> Option<Box<dyn Actor>> {
 }
 
 #[cfg(test)]
-mod tests;
+mod tests {
+    use super::*;
+    use crate::actor::testing::with_scope;
+    use crate::request::Values;
+    use proptest::prelude::*;
+
+    /// The actor `{segment: name}` in a limit on `url`.
+    fn actor(url: &str, name: &str) -> Result<(Arc<dyn Actor>, Parts), String> {
+        let (actor, parts, mistakes) = with_scope(&format!("\"{name}\""), compile);
+        let url = url.parse().unwrap();
+        let Some(actor) = actor else { return Err(mistakes.join("\n")) };
+        actor.in_limit(Some(&url)).unwrap().map(|actor| (actor, parts))
+    }
+
+    fn value(url: &str, target: &str) -> Option<String> {
+        let (actor, parts) = actor(url, "t").unwrap();
+        let values = Values::default().with(Part::Path, target);
+        let mut key = b"k".to_vec();
+        let written = actor.write(&Request::new(&values, &parts), &mut key);
+        let value = String::from_utf8(key).unwrap().strip_prefix('k').unwrap().to_string();
+        assert!(written || value.is_empty(), "a missing actor writes nothing");
+        written.then_some(value)
+    }
+
+    #[test]
+    fn all_spellings_of_a_segment_are_one_value() {
+        for target in ["/tenants/acme/orders", "/tenants//./%61cme/orders/7?q", "/x/../tenants/acme/orders/"]
+        {
+            assert_eq!(value("/tenants/{t}/orders", target).as_deref(), Some("acme"), "{target}");
+        }
+        assert_eq!(value("/tenants/{t}", "/tenants/ACME").as_deref(), Some("ACME"));
+        assert_eq!(value("/{a}/{t}/*", "/x/a%3ac/y").as_deref(), Some("a:c"));
+        assert_eq!(value("/tenants/{t}", "/tenants"), None);
+    }
+
+    /// Each case has a reading in which the url matches, and that reading names `acme`.
+    #[test]
+    fn readings_that_the_url_does_not_match_do_not_count() {
+        for target in [
+            "//x/tenants/acme/orders",
+            "/x/..;/tenants/acme/orders",
+            r"/tenants\acme/orders",
+            "/tenants/acme%2Forders",
+            "/tenants/acme/orders;x=1",
+        ] {
+            assert_eq!(value("/tenants/{t}/orders", target).as_deref(), Some("acme"), "{target}");
+        }
+        assert_eq!(value("=/{t}/orders", "//acme/orders").as_deref(), Some("acme"));
+        assert_eq!(value("=/tenants/{t}", "/tenants/a%2fc").as_deref(), Some("a%2Fc"));
+    }
+
+    #[test]
+    fn a_segment_that_matching_readings_disagree_on_is_missing() {
+        for (url, target) in [
+            ("/tenants/{t}/orders", "/tenants/acme;x=1/orders"),
+            ("/tenants/{t}", "/tenants/a%2Fc"),
+            ("/tenants/{t}", r"/tenants/a\c"),
+            ("/tenants/{t}", "/tenants/acme/x%2f..%2f..%2fother"),
+            ("/{t}", "//acme/other"),
+            ("/tenants/{t}/orders", "/tenants/acme/orders/..;/..;/..;/tenants/other/orders"),
+        ] {
+            assert_eq!(value(url, target), None, "{target}");
+        }
+    }
+
+    #[test]
+    fn a_configured_value_is_one_that_requests_have() {
+        let parse = |url: &str, text: &str| actor(url, "t").unwrap().0.parse(text);
+        assert_eq!(parse("/tenants/{t}", "%61%3ab"), Ok(b"a:b".to_vec()));
+        assert_eq!(parse("/a;b/{t}/*", "acme"), Ok(b"acme".to_vec()));
+        assert_eq!(parse("=/tenants/{t}", "a%2fc"), Ok(b"a%2Fc".to_vec()));
+        for text in ["", "..", "a/b"] {
+            assert_eq!(parse("/{t}", text), Err("expected a segment of a path, such as `acme`".into()));
+        }
+        for text in ["42;a", "a%2fc", r"a\c"] {
+            let why = parse("/tenants/{t}", text).unwrap_err();
+            assert!(why.starts_with("a segment that backends read differently is never counted"), "{why}");
+        }
+    }
+
+    #[test]
+    fn the_url_has_to_have_the_name() {
+        let why = |url: &str, name: &str| actor(url, name).map(drop).unwrap_err();
+        assert_eq!(why("/a/*", "t"), "the limit's url has no segment `{t}`, write `{t}` in place of a `*`");
+        assert_eq!(
+            why("/a/{tenant}", "tennant"),
+            "the limit's url has no segment `{tennant}`, did you mean `tenant`?"
+        );
+        assert_eq!(why("/{a}/{b}", "order"), "the limit's url has no segment `{order}`, expected a or b");
+        for name in ["", "a b", "{t}", "é"] {
+            let allowed = "expected 1 to 64 of A to Z, a to z, 0 to 9, `_` and `-`";
+            assert_eq!(why("/{t}", name), format!("`{name}` is not a segment name, {allowed}"));
+        }
+    }
+
+    #[test]
+    fn the_meaning_is_that_of_a_place_in_a_url() {
+        let canonical_form = |url: &str, name: &str| {
+            let (actor, parts) = actor(url, name).unwrap();
+            actor.canonical_form(&parts)
+        };
+        assert_eq!(canonical_form("/a/{t}", "t"), canonical_form("/%61//{x}/", "x"));
+        assert_ne!(canonical_form("/a/{t}/*", "t"), canonical_form("/a/*/{t}", "t"));
+        assert_ne!(canonical_form("/a/{t}", "t"), canonical_form("=/a/{t}", "t"));
+    }
+
+    /// A target from words on which backends disagree.
+    fn targets() -> impl Strategy<Value = String> {
+        const WORDS: [&str; 12] =
+            ["/t/", "/t/", "acme", "eve", "/", "//", "%2f", "..", ";x", "\\", "%61cme", "/o"];
+        prop::collection::vec(prop::sample::select(&WORDS[..]), 0..8).prop_map(|words| words.concat())
+    }
+
+    proptest! {
+        /// Whichever reading the backend has: if the url matches it, the request counts for the segment
+        /// that the backend sees, or for no segment at all.
+        #[test]
+        fn no_spelling_chooses_another_value(
+            target in targets(),
+            url in prop::sample::select(vec!["/t/{t}", "=/t/{t}", "/t/{t}/o", "/{t}/*", "/*/{t}/t"]),
+        ) {
+            let pattern: Pattern = url.parse().unwrap();
+            let place = pattern.place("t").unwrap();
+            let counted = value(url, &target);
+            for path in Readings::of(target.as_bytes()).iter().filter(|path| pattern.matches(path)) {
+                let seen = path.segments().nth(place).map(|segment| String::from_utf8_lossy(segment).into_owned());
+                prop_assert!(counted.is_none() || counted == seen, "{:?} counts for {:?}", seen, counted);
+            }
+        }
+    }
+}

@@ -15,11 +15,10 @@
 //! Other routers treat `:name` as any segment, so a pattern with one is refused; escaped as
 //! `%7Bname%7D` and `%3Aname` the words are literal.
 
-mod parse;
-
-use crate::request::path::Path;
-use diana_document::Node;
+use crate::request::path::{self, Path};
+use diana_document::{Node, quoted};
 use std::fmt;
+use std::str::FromStr;
 
 /// The longest name of a segment, in bytes.
 const MAX_NAME_BYTES: usize = 64;
@@ -193,5 +192,322 @@ pub(crate) fn allowed_name() -> String {
     format!("1 to {MAX_NAME_BYTES} of A to Z, a to z, 0 to 9, `_` and `-`")
 }
 
+/// The most segments that a pattern may have: matching recurses once per segment.
+const MAX_SEGMENTS: usize = 64;
+
+impl FromStr for Pattern {
+    /// The mistake, and what is allowed.
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Pattern, String> {
+        let (exact, path) = match text.strip_prefix('=') {
+            Some(path) => (true, path),
+            None => (false, text),
+        };
+        let Some(rest) = path.strip_prefix('/') else {
+            return Err(no_leading_slash(text, path));
+        };
+        if let Some((path, _)) = text.split_once(['?', '#']) {
+            return Err(format!(
+                "the query is not part of a pattern, leave it out: {} instead of {}",
+                quoted(path),
+                quoted(text)
+            ));
+        }
+        let rest = match rest.trim_end_matches('/') {
+            "**" => Some(""),
+            rest => rest.strip_suffix("/**"),
+        }
+        .map_or(Ok(rest), |above| if exact { Err(exact_and_below(text)) } else { Ok(above) })?;
+        let mut pattern = Pattern { segments: Vec::new(), exact, names: Vec::new() };
+        for word in rest.split('/') {
+            if let Some(name) = name(word)? {
+                if pattern.place(name).is_some() {
+                    return Err(format!("{} is in the pattern already, names are unique", quoted(word)));
+                }
+                pattern.names.push((name.into(), pattern.segments.len()));
+                pattern.segments.push(Segment::Any);
+            } else {
+                pattern.segments.extend(segment(word)?);
+            }
+            if pattern.segments.len() > MAX_SEGMENTS {
+                return Err(format!("a pattern has at most {MAX_SEGMENTS} segments"));
+            }
+        }
+        Ok(pattern)
+    }
+}
+
+/// The name in `{name}`. A brace elsewhere is refused: a limit on a path with the character would
+/// match nothing that its author expects.
+fn name(word: &str) -> Result<Option<&str>, String> {
+    if !word.contains(['{', '}']) {
+        return Ok(None);
+    }
+    let Some(name) = word.strip_prefix('{').and_then(|rest| rest.strip_suffix('}')) else {
+        return Err(format!(
+            "`{{name}}` stands for a whole segment, not for a part of {}; write `%7B` and `%7D` for the characters",
+            quoted(word)
+        ));
+    };
+    match is_name(name) {
+        true => Ok(Some(name)),
+        false => Err(format!(
+            "{} does not name a segment, expected {} between the braces",
+            quoted(word),
+            allowed_name()
+        )),
+    }
+}
+
+/// One segment of a pattern without a name; `Ok(None)` for an empty segment and `.`, which are
+/// dropped.
+fn segment(word: &str) -> Result<Option<Segment>, String> {
+    match word {
+        "*" => return Ok(Some(Segment::Any)),
+        "**" => return Err("`**` is allowed as the last segment only, `*` stands for one segment".into()),
+        _ if word.starts_with(':') && word.len() > 1 => {
+            return Err(format!(
+                "{} names a segment in other routers: write `{{name}}` or `*` for any one segment, `%3A` for the character",
+                quoted(word)
+            ));
+        }
+        _ if word.contains('*') => {
+            return Err(format!(
+                "`*` stands for a whole segment, not for a part of {}; write `%2A` for the character",
+                quoted(word)
+            ));
+        }
+        _ => {}
+    }
+    match path::segment(word.as_bytes()) {
+        Some(bytes) => Ok(Some(Segment::Literal(bytes.into()))),
+        None if path::is_parent(word.as_bytes()) => {
+            Err(format!("{} is not allowed in a pattern, write the path it leads to", quoted(word)))
+        }
+        None => Ok(None),
+    }
+}
+
+fn no_leading_slash(text: &str, path: &str) -> String {
+    if path.is_empty() || path == "*" || path == "**" {
+        return format!(
+            "a pattern begins with `/` or `=/`, found {}; `/` matches every request",
+            quoted(text)
+        );
+    }
+    if let Some((_, rest)) = path.split_once("://") {
+        let (host, path) = rest.split_at_checked(rest.find('/').unwrap_or(rest.len())).unwrap_or((rest, ""));
+        let path = if path.is_empty() { "/" } else { path };
+        return format!(
+            "a pattern is a path, not a full url: write {} here and {} in `hosts`",
+            quoted(path),
+            quoted(host)
+        );
+    }
+    let equals = if text == path { "" } else { "=" };
+    let path = path.trim_start();
+    let slash = if path.starts_with('/') { "" } else { "/" };
+    format!(
+        "a pattern begins with `/` or `=/`, found {}, did you mean {}?",
+        quoted(text),
+        quoted(&format!("{equals}{slash}{path}"))
+    )
+}
+
+fn exact_and_below(text: &str) -> String {
+    format!(
+        "`=` asks for the path alone and `/**` for all below it, leave out one of them in {}",
+        quoted(text)
+    )
+}
+
 #[cfg(test)]
-mod tests;
+mod tests {
+    use super::*;
+    use diana_document::{Errors, Value};
+
+    fn check(cases: &[(&str, &str)]) {
+        for (text, expected) in cases {
+            let (value, errors) = (Value::Text((*text).into()), Errors::default());
+            let found = Pattern::parse(Node::root(&value, &errors));
+            let mistakes: Vec<String> = errors.into_vec().iter().map(ToString::to_string).collect();
+            assert_eq!(found.is_none(), !mistakes.is_empty());
+            let found = found.map_or(mistakes.join("\n"), |pattern| {
+                assert_eq!(pattern.to_string().parse(), Ok(pattern.clone()), "{text} is read back");
+                pattern.to_string()
+            });
+            assert_eq!(found, *expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_pattern_is_normalised_as_a_path_is() {
+        check(&[
+            ("/", "/"),
+            ("=/", "=/"),
+            ("/api/", "/api"),
+            ("=/api//v1/.", "=/api/v1"),
+            ("/api/**", "/api"),
+            ("/api/**/", "/api"),
+            ("/**", "/"),
+            ("/*/**", "/*"),
+            ("/users/*/orders", "/users/*/orders"),
+            ("/a%3ab", "/a:b"),
+            ("/a%2fb;c", "/a%2Fb;c"),
+            ("/%2A/a%2a", "/%2A/a%2A"),
+            ("/café", "/caf%C3%A9"),
+            ("/%7Eme/%zz", "/~me/%25zz"),
+            ("/...", "/..."),
+            ("/%7Bid%7D/x%7Bid%7D", "/%7Bid%7D/x%7Bid%7D"),
+            ("/users/{id}/orders", "/users/*/orders"),
+            ("=/{A-1_}/*/{b}/", "=/*/*/*"),
+            ("/{a}/**", "/*"),
+            ("/%3Aid/:/m:run", "/%3Aid/%3A/m:run"),
+        ]);
+        assert_eq!("/a%3ab".parse::<Pattern>(), "/a%3Ab".parse());
+    }
+
+    #[test]
+    fn a_mistake_in_a_pattern_says_what_to_write() {
+        check(&[
+            ("", "a pattern begins with `/` or `=/`, found ``; `/` matches every request"),
+            ("*", "a pattern begins with `/` or `=/`, found `*`; `/` matches every request"),
+            ("api", "a pattern begins with `/` or `=/`, found `api`, did you mean `/api`?"),
+            ("=api", "a pattern begins with `/` or `=/`, found `=api`, did you mean `=/api`?"),
+            (" /api", "a pattern begins with `/` or `=/`, found ` /api`, did you mean `/api`?"),
+            (
+                "https://example.com:8080/api",
+                "a pattern is a path, not a full url: write `/api` here and `example.com:8080` in `hosts`",
+            ),
+            (
+                "http://example.com",
+                "a pattern is a path, not a full url: write `/` here and `example.com` in `hosts`",
+            ),
+            ("=/api?x=1", "the query is not part of a pattern, leave it out: `=/api` instead of `=/api?x=1`"),
+            ("/a#b", "the query is not part of a pattern, leave it out: `/a` instead of `/a#b`"),
+            (
+                "/x/a*b",
+                "`*` stands for a whole segment, not for a part of `a*b`; write `%2A` for the character",
+            ),
+            (
+                "/users/x{id}",
+                "`{name}` stands for a whole segment, not for a part of `x{id}`; write `%7B` and `%7D` for the characters",
+            ),
+            (
+                "/{id",
+                "`{name}` stands for a whole segment, not for a part of `{id`; write `%7B` and `%7D` for the characters",
+            ),
+            (
+                "=/users/:id",
+                "`:id` names a segment in other routers: write `{name}` or `*` for any one segment, `%3A` for the character",
+            ),
+            (
+                "/{}",
+                "`{}` does not name a segment, expected 1 to 64 of A to Z, a to z, 0 to 9, `_` and `-` between the braces",
+            ),
+            (
+                "/{a.b}",
+                "`{a.b}` does not name a segment, expected 1 to 64 of A to Z, a to z, 0 to 9, `_` and `-` between the braces",
+            ),
+            ("/{a}/x/{a}", "`{a}` is in the pattern already, names are unique"),
+            ("/**/a", "`**` is allowed as the last segment only, `*` stands for one segment"),
+            ("/a/../b", "`..` is not allowed in a pattern, write the path it leads to"),
+            ("/a/.%2E", "`.%2E` is not allowed in a pattern, write the path it leads to"),
+            (
+                "=/a/**",
+                "`=` asks for the path alone and `/**` for all below it, leave out one of them in `=/a/**`",
+            ),
+        ]);
+        check(&[
+            (&"/a".repeat(64), &"/a".repeat(64)),
+            (&"/a".repeat(65), "a pattern has at most 64 segments"),
+            (&format!("/{{{}}}", "a".repeat(64)), "/*"),
+        ]);
+    }
+
+    #[test]
+    fn a_pattern_contains_those_below_it() {
+        let contains = |own: &str, other: &str| {
+            own.parse::<Pattern>().unwrap().contains(&other.parse::<Pattern>().unwrap())
+        };
+        for (own, other) in [
+            ("/", "/a"),
+            ("/", "=/"),
+            ("/a", "=/a"),
+            ("/a", "/a/*"),
+            ("/*", "/a/b"),
+            ("=/*", "=/a"),
+            ("=/a", "=/a"),
+        ] {
+            assert!(contains(own, other), "{own} {other}");
+        }
+        for (own, other) in
+            [("/a", "/"), ("=/a", "/a"), ("=/a", "=/a/b"), ("/a", "/*"), ("/a", "/b"), ("=/*", "=/")]
+        {
+            assert!(!contains(own, other), "{own} {other}");
+        }
+    }
+
+    #[test]
+    fn the_less_specific_pattern_comes_first() {
+        let ascending =
+            ["/", "=/", "/*", "=/*", "/a", "=/a", "/*/*", "/*/b", "/a/*", "=/a/*", "/a/b", "=/a/b", "/a/*/c"];
+        let order = |text: &str| text.parse::<Pattern>().unwrap().specificity();
+        for pair in ascending.windows(2) {
+            assert!(order(pair[0]) < order(pair[1]), "{pair:?}");
+        }
+        assert_eq!(order("/a"), order("/b/**"));
+    }
+
+    #[test]
+    fn patterns_meet_if_some_path_is_matched_by_both() {
+        let overlaps = |own: &str, other: &str| {
+            let [own, other] = [own, other].map(|text| text.parse::<Pattern>().unwrap());
+            assert_eq!(own.overlaps(&other), other.overlaps(&own));
+            own.overlaps(&other)
+        };
+        for (own, other) in [
+            ("/", "/api"),
+            ("/api", "/api"),
+            ("/api", "=/api/x"),
+            ("/*/x", "/api"),
+            ("/*/x", "/api/*"),
+            ("=/*", "=/api"),
+            ("=/", "/"),
+        ] {
+            assert!(overlaps(own, other), "{own} {other}");
+        }
+        for (own, other) in [
+            ("/api", "/health"),
+            ("/*/x", "/api/y"),
+            ("=/api", "/api/x"),
+            ("=/api", "=/api/x"),
+            ("=/", "/api"),
+            ("=/*", "=/api/x"),
+        ] {
+            assert!(!overlaps(own, other), "{own} {other}");
+        }
+    }
+
+    #[test]
+    fn a_name_is_that_of_a_place() {
+        let pattern: Pattern = "//tenants/./{tenant}/*/{Order_1-}/**".parse().unwrap();
+        assert!(pattern.names().eq(["tenant", "Order_1-"]));
+        assert_eq!((pattern.place("tenant"), pattern.place("Order_1-")), (Some(1), Some(3)));
+        assert_eq!((pattern.place("order_1-"), pattern.place("*")), (None, None));
+        let too_long = format!("/{{{}}}", "a".repeat(65));
+        assert!(too_long.parse::<Pattern>().is_err());
+    }
+
+    #[test]
+    fn patterns_that_differ_in_names_only_are_equal() {
+        let [own, other, plain] =
+            ["/a/{x}/{y}", "/a/{y}/*", "/a/*/*"].map(|text| text.parse::<Pattern>().unwrap());
+        assert_eq!(own, other);
+        assert_eq!(own, plain);
+        assert_eq!(own.specificity(), plain.specificity());
+        assert!(own.contains(&plain) && plain.contains(&own) && own.overlaps(&other));
+        assert_ne!(own, "=/a/*/*".parse().unwrap());
+    }
+}
