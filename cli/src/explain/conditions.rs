@@ -6,7 +6,7 @@ use super::visible::quoted;
 use crate::secrets::is_secret_of_request;
 use diana_document::Value;
 use diana_limiter::matcher;
-use diana_limiter::request::{claims, query};
+use diana_limiter::request::{claims, syntax};
 
 /// A condition of a limit, on one name if its kind has names.
 pub struct Aspect {
@@ -101,7 +101,7 @@ impl Aspect {
             "body_size" => incoming.declared_size().iter().map(u64::to_string).collect(),
             "headers" => incoming.lines(&name.to_ascii_lowercase()).map(str::to_owned).collect(),
             "query" => {
-                let values = query::values(incoming.target.as_bytes(), name.as_bytes());
+                let values = syntax::query_values(incoming.target.as_bytes(), name.as_bytes());
                 values.map(|value| String::from_utf8_lossy(&value).into_owned()).collect()
             }
             "jwt" => {

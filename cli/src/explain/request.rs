@@ -4,7 +4,7 @@ use super::args::Args;
 use super::report::RequestView;
 use diana_base::time::{Span, Time};
 use diana_document::{Errors, Node, Value};
-use diana_limiter::request::token::is_token;
+use diana_limiter::request::syntax::is_token;
 use diana_limiter::request::{Part, Values};
 use jiff::Timestamp;
 use miette::{Result, bail, miette};

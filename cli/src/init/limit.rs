@@ -2,7 +2,7 @@
 
 use diana_config::keys::{self, Shape};
 use diana_limiter::matcher::pattern::Pattern;
-use diana_limiter::request::token::is_token;
+use diana_limiter::request::syntax::is_token;
 use serde_json::{Map, Value, json};
 use std::str::FromStr;
 

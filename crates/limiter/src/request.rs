@@ -12,13 +12,10 @@
 //! of a list over all lines. A host may join all lines into one value; see [`Joined`].
 
 pub mod claims;
-pub mod escape;
-pub mod host;
 pub mod joined;
 pub mod pairs;
 pub mod path;
-pub mod query;
-pub mod token;
+pub mod syntax;
 
 use diana_base::format::{decimal, netstring};
 use joined::Joined;

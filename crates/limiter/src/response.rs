@@ -12,22 +12,19 @@
 mod cache;
 mod fields;
 mod options;
-mod overrides;
-mod precedence;
 mod problem;
-mod shown;
 mod wait;
 
 pub use cache::{QuotaHeaders, ResponseCache};
-pub use options::{ResponseOptions, percent, percent_of};
-pub use overrides::{ResponseOverride, RuleResponses, own_headers};
+pub use options::{ResponseOptions, ResponseOverride, RuleResponses, own_headers, percent, percent_of};
 
-use crate::check::{Decision, Outcome};
-use crate::policy::Policy;
+use crate::check::{Decision, Outcome, Reason};
+use crate::policy::{Policy, RuleId};
 use diana_base::format;
+use diana_base::map::KeyMap;
+use fields::ShownRule;
 use options::{Body, Form};
 use problem::Problem;
-use shown::ShownRule;
 use std::borrow::Cow;
 
 /// The response to a refused request.
@@ -112,7 +109,7 @@ impl ResponseOptions {
         let Outcome::Reject(reason) = decision.outcome else {
             return None;
         };
-        let (status, grpc_status) = precedence::of(reason, self.status(reason, decision));
+        let (status, grpc_status) = statuses(reason, self.status(reason, decision));
         let mut headers: Vec<(&str, Cow<str>)> = Vec::with_capacity(self.headers.len().saturating_add(8));
         let seconds = self.retry_after(reason, decision, entropy);
         headers.extend(seconds.map(|seconds| ("retry-after", format::decimal(seconds).into())));
@@ -128,13 +125,7 @@ impl ResponseOptions {
         headers.extend(content_type.map(|content_type| ("content-type", content_type.into())));
         self.own_headers(reason, decision, if grpc { 200 } else { status }, &mut headers);
         let grpc_status = grpc.then_some(grpc_status);
-        Some(Refusal {
-            status,
-            headers,
-            body,
-            grpc_status,
-            details: precedence::details(reason, policy, decision),
-        })
+        Some(Refusal { status, headers, body, grpc_status, details: details(reason, policy, decision) })
     }
 
     /// Whether [`ResponseOptions::headers`] returns any header.
@@ -168,6 +159,104 @@ impl ResponseOptions {
             headers.extend(fields::x_ratelimit(policy, limits));
         }
         headers
+    }
+
+    /// Assigns these responses to the rules of `policy` by name. All other rules use the document's
+    /// response.
+    pub fn assign(&mut self, policy: &Policy, responses: Vec<(String, RuleResponses)>) {
+        let mut by_name = KeyMap::default();
+        for (name, own) in responses.into_iter().filter(|(_, own)| *own != RuleResponses::default()) {
+            by_name.insert(name.as_bytes(), own);
+        }
+        if !by_name.is_empty() {
+            let own = |name: &str| by_name.get(name.as_bytes()).cloned().unwrap_or_default();
+            self.rules = policy.rules().map(|(_, rule)| own(rule.name())).collect();
+        }
+    }
+
+    /// The responses that override the document's for this reason, the most specific first.
+    fn overrides(&self, reason: Reason, decision: &Decision) -> [Option<&ResponseOverride>; 2] {
+        let missing = |rule: RuleId| self.rules.get(rule.index())?.missing.as_ref();
+        let limit = |rule: RuleId| self.rules.get(rule.index())?.limit.as_deref();
+        match reason {
+            Reason::Rule(rule) => [limit(rule), None],
+            Reason::NoActor(rule) => [missing(rule), limit(rule)],
+            Reason::Denied => [self.deny.as_ref(), None],
+            Reason::Unavailable(_) => [None; 2],
+            Reason::Unattributed => {
+                let mut limits = decision.suspects().map(|report| limit(report.rule));
+                let first = limits.next().flatten();
+                // Use the limit's response only if all rules that may have refused share it.
+                [first.filter(|_| limits.all(|other| other == first)), None]
+            }
+        }
+    }
+
+    /// The configured status.
+    fn status(&self, reason: Reason, decision: &Decision) -> u32 {
+        let overrides = self.overrides(reason, decision).into_iter().flatten();
+        overrides.filter_map(|own| own.status).next().unwrap_or(self.status)
+    }
+
+    /// Adds the configured headers, each name once, and the challenge that a 401 must have (RFC
+    /// 9110 §15.5.2).
+    fn own_headers<'a>(
+        &'a self,
+        reason: Reason,
+        decision: &Decision,
+        status: u32,
+        headers: &mut Vec<(&'a str, Cow<'a, str>)>,
+    ) {
+        const CHALLENGE: (&str, &str) = ("www-authenticate", "Bearer");
+        let overrides = self.overrides(reason, decision).into_iter().flatten();
+        let all = overrides.map(|own| &own.headers).chain([&self.headers]).flatten();
+        let all = all.map(|(name, value)| (&**name, &**value));
+        // Other headers have other names: see `own_headers::reserved`.
+        for (name, value) in all.chain((status == 401).then_some(CHALLENGE)) {
+            if !headers.iter().any(|(known, _)| *known == name) {
+                headers.push((name, value.into()));
+            }
+        }
+    }
+}
+
+/// `RESOURCE_EXHAUSTED`, the gRPC status of a refusal (gRPC's `doc/statuscodes.md`).
+const RESOURCE_EXHAUSTED: u32 = 8;
+
+/// `UNAVAILABLE`, the gRPC status of a refusal because the global store is unavailable (the same
+/// document).
+const UNAVAILABLE: u32 = 14;
+
+/// `PERMISSION_DENIED`, the gRPC status for 403 (gRPC's `doc/http-grpc-status-mapping.md`).
+const PERMISSION_DENIED: u32 = 7;
+
+/// `UNAUTHENTICATED`, the gRPC status for 401 (the same document).
+const UNAUTHENTICATED: u32 = 16;
+
+/// The HTTP status of a refusal because the global store is unavailable; no client has exceeded a
+/// quota (RFC 9110 §15.6.4).
+const SERVICE_UNAVAILABLE: u32 = 503;
+
+/// The HTTP status and the gRPC status.
+fn statuses(reason: Reason, configured: u32) -> (u32, u32) {
+    match reason {
+        Reason::Unavailable(_) => (SERVICE_UNAVAILABLE, UNAVAILABLE),
+        _ => match configured {
+            401 => (configured, UNAUTHENTICATED),
+            403 => (configured, PERMISSION_DENIED),
+            _ => (configured, RESOURCE_EXHAUSTED),
+        },
+    }
+}
+
+/// The reason for access logs, without spaces.
+fn details(reason: Reason, policy: &Policy, decision: &Decision) -> String {
+    match reason {
+        Reason::Rule(id) => ["diana_refused:", policy.rule_name(id)].concat(),
+        Reason::Unattributed => ["diana_refused:", &decision.refused_by(policy).unwrap_or_default()].concat(),
+        Reason::NoActor(id) => ["diana_no_actor:", policy.rule_name(id)].concat(),
+        Reason::Unavailable(id) => ["diana_unavailable:", policy.rule_name(id)].concat(),
+        Reason::Denied => "diana_denied".into(),
     }
 }
 

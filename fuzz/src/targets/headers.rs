@@ -10,8 +10,8 @@ use diana_document::{Errors, Node, parse, parse_json};
 use diana_limiter::actor::{Actors, NamedActor, Scope, address, ip, key};
 use diana_limiter::matcher::pattern::Pattern;
 use diana_limiter::request::pairs::{Pairs, encode};
-use diana_limiter::request::token::is_token;
-use diana_limiter::request::{HeaderLines, Part, PartId, Parts, Request, Source, Values, host};
+use diana_limiter::request::syntax::is_token;
+use diana_limiter::request::{HeaderLines, Part, PartId, Parts, Request, Source, Values, syntax};
 use std::borrow::Cow;
 use std::net::IpAddr;
 use std::sync::LazyLock;
@@ -75,8 +75,8 @@ fn raw(bytes: &[u8]) {
         pairs.fold((0, 0), |(count, size), (name, value)| (count + 1, size + name.len() + value.len()));
     // Each pair has two sizes of four bytes, and two zeros.
     assert!(count * 10 + size <= bytes.len());
-    let name = host::name(bytes);
-    assert_eq!(host::name(&bytes.to_ascii_uppercase()), name);
+    let name = syntax::host_name(bytes);
+    assert_eq!(syntax::host_name(&bytes.to_ascii_uppercase()), name);
     if let Some(address) = address::parse(bytes) {
         spelt(address);
     }

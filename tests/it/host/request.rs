@@ -5,7 +5,7 @@
 //! nginx 1.27.4 `src/http/ngx_http_variables.c`.
 
 use diana_limiter::cells::store::CasSemantics;
-use diana_limiter::request::{Part, escape};
+use diana_limiter::request::{Part, syntax};
 
 /// The value that nginx has in `:authority`, whatever the client requests.
 const MACHINE: &str = "machine";
@@ -60,9 +60,9 @@ fn decoded(target: &[u8]) -> Vec<u8> {
     let (mut rest, query) = target.split_at(end);
     let mut path = Vec::new();
     while let [first, tail @ ..] = rest {
-        let escaped = escape::leading(rest);
+        let escaped = syntax::leading_escape(rest);
         path.push(escaped.unwrap_or(*first));
-        rest = if escaped.is_some() { &rest[escape::LENGTH..] } else { tail };
+        rest = if escaped.is_some() { &rest[syntax::ESCAPE_LENGTH..] } else { tail };
     }
     path.extend(query);
     path

@@ -13,7 +13,7 @@
 //! own: all lines in order are one list (RFC 9110 §5.2).
 
 use super::address;
-use crate::request::{Part, PartId, Parts, Request, token};
+use crate::request::{Part, PartId, Parts, Request, syntax};
 use diana_document::{Fields, Node};
 use std::net::IpAddr;
 
@@ -217,7 +217,7 @@ fn may_be_v4(address: &[u8]) -> bool {
 /// Reads a header name and returns it in lower case. Headers that another kind of source reads are
 /// mistakes.
 pub(super) fn header_name(node: &Node) -> Option<Box<str>> {
-    token::header_name(node.text()?, node, |name| match name {
+    syntax::header_name(node.text()?, node, |name| match name {
         // The raw header keeps its port and its case, so one host would be many actors.
         ":authority" | "host" => Some("the actor `host` reads the host"),
         ":method" => Some("the actor `method` reads the method"),

@@ -1,10 +1,10 @@
 //! The actor is the requested host: `{host: {}}`, or `host` for short.
 //!
-//! A client can request any host. All spellings of a host are one actor (see [`host::name`]).
+//! A client can request any host. All spellings of a host are one actor (see [`syntax::host_name`]).
 
 use super::kind::{append, nothing_to_set, text};
 use super::{Actor, ActorKind, FastPathPart, Scope};
-use crate::request::{Part, PartId, Parts, Request, host};
+use crate::request::{Part, PartId, Parts, Request, syntax};
 use diana_document::Node;
 
 pub static KIND: ActorKind = ActorKind { key: "host", compile, bare: Some(bare) };
@@ -18,7 +18,7 @@ impl Actor for Host {
     }
 
     fn write(&self, request: &Request, key: &mut Vec<u8>) -> bool {
-        request.get(self.0).is_some_and(|authority| append(&host::name(authority), key))
+        request.get(self.0).is_some_and(|authority| append(&syntax::host_name(authority), key))
     }
 
     fn raw<'r>(&self, request: &Request<'r>) -> FastPathPart<'r> {
@@ -26,7 +26,7 @@ impl Actor for Host {
     }
 
     fn parse(&self, value: &str) -> Result<Vec<u8>, String> {
-        text(&host::name(value.as_bytes()))
+        text(&syntax::host_name(value.as_bytes()))
     }
 }
 

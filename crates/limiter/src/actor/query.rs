@@ -1,6 +1,6 @@
 //! The actor is a query parameter: `{query: api_key}`.
 //!
-//! Names and values are [decoded](values), so `k=a+b` and `%6B=a%20b` are one actor. The decoded
+//! Names and values are [decoded](query_values), so `k=a+b` and `%6B=a%20b` are one actor. The decoded
 //! value may be any bytes.
 //!
 //! A parameter with two different values counts as missing, because backends disagree whether the
@@ -9,7 +9,7 @@
 
 use super::kind::{append, only};
 use super::{Actor, ActorKind, Scope};
-use crate::request::query::values;
+use crate::request::syntax::query_values;
 use crate::request::{Part, PartId, Parts, Request};
 use diana_base::format::netstring;
 use diana_document::Node;
@@ -30,7 +30,7 @@ impl Actor for Query {
 
     fn write(&self, request: &Request, key: &mut Vec<u8>) -> bool {
         let Some(target) = request.get(self.target) else { return false };
-        only(values(target, self.name.as_bytes())).is_some_and(|value| append(&value, key))
+        only(query_values(target, self.name.as_bytes())).is_some_and(|value| append(&value, key))
     }
 }
 

@@ -7,7 +7,7 @@
 
 use super::condition::{self, Lines, Lookup};
 use super::{ConditionKind, Matcher};
-use crate::request::token::header_name;
+use crate::request::syntax::header_name;
 use crate::request::{Part, Parts};
 use diana_document::Node;
 

@@ -7,7 +7,7 @@
 //! itself. An IPv6 address is compared as an address: `[::1]` is `[0:0::1]`.
 
 use super::{ConditionKind, Matcher};
-use crate::request::{Part, PartId, Parts, Request, host};
+use crate::request::{Part, PartId, Parts, Request, syntax};
 use diana_base::sort;
 use diana_document::{Node, quoted};
 
@@ -21,7 +21,7 @@ struct Hosts {
     allowed: Vec<Host>,
 }
 
-/// In the spelling of [`host::name`].
+/// In the spelling of [`syntax::host_name`].
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Host {
     /// This name or address.
@@ -44,7 +44,7 @@ impl Matcher for Hosts {
     }
 
     fn matches(&self, request: &Request) -> bool {
-        let mut names = request.lines(self.part).map(host::name);
+        let mut names = request.lines(self.part).map(syntax::host_name);
         names.any(|name| self.allowed.iter().any(|allowed| allowed.is(&name)))
     }
 }
@@ -79,7 +79,7 @@ fn parse(text: &str) -> Result<Host, String> {
     let name = text.strip_suffix('.').unwrap_or(text).to_ascii_lowercase();
     let unbracketed = name.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(&name);
     if let Ok(address) = unbracketed.parse() {
-        return Ok(Host::Name(host::of_address(address).into()));
+        return Ok(Host::Name(syntax::host_of_address(address).into()));
     }
     if name == "*" {
         return Err("`*` is every host, leave `hosts` out to match them all".into());

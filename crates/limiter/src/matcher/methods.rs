@@ -9,7 +9,7 @@
 //! with `HEAD`. `HEAD` does not include `GET`.
 
 use super::{ConditionKind, Matcher};
-use crate::request::token::is_token;
+use crate::request::syntax::is_token;
 use crate::request::{Part, PartId, Parts, Request};
 use diana_base::sort;
 use diana_document::{Node, quoted};

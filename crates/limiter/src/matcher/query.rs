@@ -1,11 +1,11 @@
 //! `query`: a limit's conditions on query parameters: `{debug: {present: true}, format: csv}`.
 //!
-//! Names and values are [decoded](values). A parameter without `=` is present and empty. If a
+//! Names and values are [decoded](query_values). A parameter without `=` is present and empty. If a
 //! parameter occurs several times, one matching value is enough.
 
 use super::condition::{self, Lookup};
 use super::{ConditionKind, Matcher};
-use crate::request::query::values;
+use crate::request::syntax::query_values;
 use crate::request::{Part, PartId, Parts, Request};
 use diana_base::format::netstring;
 use diana_document::Node;
@@ -22,7 +22,7 @@ struct Parameter {
 impl Lookup for Parameter {
     fn any(&self, request: &Request, test: &mut dyn FnMut(Option<&[u8]>) -> bool) -> bool {
         let target = request.get(self.target).unwrap_or_default();
-        values(target, self.name.as_bytes()).any(|value| test(Some(&value)))
+        query_values(target, self.name.as_bytes()).any(|value| test(Some(&value)))
     }
 
     fn canonical_form(&self, _: &Parts) -> String {

@@ -3,7 +3,7 @@
 use super::statuses::Statuses;
 use super::usage::{Measure, Measures, Usage, digits};
 use crate::algorithm::Quota;
-use crate::request::token::header_name;
+use crate::request::syntax::header_name;
 use crate::request::{Part, PartId, Parts, Request};
 use diana_base::format::{decimal, netstring};
 use diana_document::{Fields, Node, Value};

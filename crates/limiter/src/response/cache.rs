@@ -1,9 +1,9 @@
 //! Caches the texts of a worker's responses, for later decisions that show the same.
 
 use super::Refusal;
+use super::fields::ShownRule;
 use super::options::{Form, ResponseOptions};
 use super::problem::Problem;
-use super::shown::ShownRule;
 use crate::check::Decision;
 use crate::policy::{Policy, RuleId};
 use std::borrow::Cow;

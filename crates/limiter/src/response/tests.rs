@@ -4,8 +4,8 @@ use super::testing::{Bare, RuleState, admit, decision, items, penalty, policy, r
 use super::wait::{never_admits, wait};
 use super::*;
 use crate::cells::Events;
-use crate::check::{Reason, RuleReport, RuleResult};
-use crate::policy::RuleId;
+use crate::check::{RuleReport, RuleResult};
+use diana_document::{Errors, Node};
 use proptest::prelude::*;
 
 fn options(status: u32, jitter_percent: u32) -> ResponseOptions {
@@ -249,4 +249,84 @@ proptest! {
             prop_assert_eq!(&body["violated-policies"], &serde_json::Value::from(refusing));
         }
     }
+}
+
+/// A refusal without reports.
+fn bare_refusal(reason: impl Fn(RuleId) -> Reason, policy: &Policy) -> Decision {
+    let (rule, _) = policy.rules().next().unwrap();
+    Decision { outcome: Outcome::Reject(reason(rule)), ..Decision::default() }
+}
+
+/// Options with these responses: of the first rule's limit, of its `missing`, of the deny list.
+fn options_with(top: u32, limit: &str, missing: &str, deny: &str) -> ResponseOptions {
+    let read = |json: &str| {
+        let (value, errors) = (diana_document::parse(json.as_bytes()).unwrap(), Errors::default());
+        let read = ResponseOverride::compile(&Node::root(&value, &errors));
+        assert!(errors.is_empty(), "{json}");
+        read.filter(|_| json != "{}")
+    };
+    let (limit, missing) = (read(limit).map(Into::into), read(missing));
+    let deny = read(deny);
+    ResponseOptions {
+        rules: vec![RuleResponses { limit, missing }],
+        deny,
+        status: top,
+        jitter_percent: 0,
+        ..ResponseOptions::default()
+    }
+}
+
+#[test]
+fn the_narrowest_response_counts() {
+    let policy = policy(["a", "b"]);
+    let by = |first, second| decision(&policy, &[(1, 1000, first), (1, 1000, second)]);
+    let (first, second) = (by(refuse(1), admit(0, 1)), by(admit(0, 1), refuse(1)));
+    let no_actor = bare_refusal(Reason::NoActor, &policy);
+    let denied = bare_refusal(|_| Reason::Denied, &policy);
+    let unavailable = bare_refusal(Reason::Unavailable, &policy);
+    let limit = r#"{"status": 403, "headers": {"x-a": "limit", "x-b": "limit"}}"#;
+    let missing = r#"{"status": 401, "headers": {"x-a": "missing", "www-authenticate": "Basic"}}"#;
+    let deny = r#"{"status": 404}"#;
+    let mut all = options_with(429, limit, missing, deny);
+    all.headers = vec![("x-b".into(), "top".into()), ("x-c".into(), "top".into())];
+    let mut without = options_with(429, limit, "{}", "{}");
+    without.headers = all.headers.clone();
+    let top = options_with(429, "{}", "{}", "{}");
+    for (options, decision, status, grpc_status, own) in [
+        (&all, &first, 403, 7, "x-a: limit, x-b: limit, x-c: top"),
+        (&all, &second, 429, 8, "x-b: top, x-c: top"),
+        (&all, &no_actor, 401, 16, "x-a: missing, www-authenticate: Basic, x-b: limit, x-c: top"),
+        (&all, &denied, 404, 8, "x-b: top, x-c: top"),
+        (&all, &unavailable, 503, 14, "x-b: top, x-c: top"),
+        (&without, &no_actor, 403, 7, "x-a: limit, x-b: limit, x-c: top"),
+        (&without, &denied, 429, 8, "x-b: top, x-c: top"),
+        (&top, &no_actor, 429, 8, ""),
+        (&options_with(401, "{}", "{}", "{}"), &denied, 401, 16, "www-authenticate: Bearer"),
+    ] {
+        let refusal = options.refusal(&policy, decision, false, 0).unwrap();
+        let is_own = |name: &&str| name.starts_with("x-") && name.len() == 3 || *name == "www-authenticate";
+        let found = refusal.headers.iter().filter(|(name, _)| is_own(name));
+        let found: Vec<String> = found.map(|(name, value)| format!("{name}: {value}")).collect();
+        assert_eq!((refusal.status, &*found.join(", ")), (status, own), "{decision:?}");
+        let body = String::from_utf8(refusal.body.into_owned()).unwrap();
+        assert!(body.contains(&format!(r#""status":{status},"#)), "{body}");
+        let grpc = options.refusal(&policy, decision, true, 0).unwrap();
+        assert_eq!(grpc.grpc_status, Some(grpc_status), "{decision:?}");
+        let challenged = own.contains("Basic");
+        assert_eq!(header(&grpc, "www-authenticate").is_some(), challenged, "no default for gRPC");
+    }
+}
+
+/// Whichever suspect refuses, the response of its limit is sent.
+#[test]
+fn an_unattributed_refusal_has_the_response_that_all_suspects_share() {
+    let policy = policy(["a", "b"]);
+    let mut decision = decision(&policy, &[(1, 1000, refuse(1)), (1, 1000, refuse(1))]);
+    decision.outcome = Outcome::Reject(Reason::Unattributed);
+    decision.reports.iter_mut().for_each(|report| report.result = RuleResult::Unattributed);
+    let mut options = options_with(429, r#"{"status": 403}"#, "{}", "{}");
+    assert_eq!(options.refusal(&policy, &decision, false, 0).unwrap().status, 429);
+    options.rules.push(options.rules[0].clone());
+    let refusal = options.refusal(&policy, &decision, false, 0).unwrap();
+    assert_eq!((refusal.status, &*refusal.details), (403, "diana_refused:a|b"));
 }
