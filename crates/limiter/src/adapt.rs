@@ -26,16 +26,12 @@
 //! assert_eq!(controller.limit(state), 147, "150 a second answered; 2 % less drain the queue");
 //! ```
 
-mod adaptive;
 mod controller;
 mod histogram;
 mod local;
 mod shared;
-mod state;
 
-pub use adaptive::Adaptive;
-pub use controller::{Controller, Interval, Limits, MIN_SAMPLES, Resource, Signal};
+pub use controller::{Controller, Interval, Limits, MIN_SAMPLES, Resource, Signal, State};
 pub use histogram::Histogram;
-pub use local::Local;
+pub use local::{Adaptive, Local};
 pub use shared::Shared;
-pub use state::State;

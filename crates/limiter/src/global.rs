@@ -101,18 +101,20 @@
 //! ```
 
 mod breaker;
-mod call;
 mod client;
 mod fetches;
 mod permits;
 mod protocol;
 mod query;
+mod queue;
 mod refill;
 
-pub use call::{Call, CallError, CallResult, CallStats, Completion, Message, Waiter};
 pub use client::StoreClient;
 pub(crate) use fetches::Fetches;
-pub use protocol::{GlobalStoreOptions, Protocol, Replies};
+pub use protocol::{
+    Call, CallError, CallResult, CallStats, Completion, GlobalStoreOptions, Message, Protocol, Replies,
+    Waiter,
+};
 pub use query::{
     GlobalCharge, GlobalQuery, LeaseGrant, LeaseUsage, LevelReport, RuleQuery, RuleReply, Settlement,
 };

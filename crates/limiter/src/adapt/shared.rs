@@ -1,9 +1,8 @@
 //! What all workers share of one adaptive limit: the state, the counts of the present interval and
 //! the interval's end. The caller keeps the bytes and changes them by compare-and-swap.
 
-use super::controller::Controller;
+use super::controller::{Controller, State};
 use super::local::Local;
-use super::state::State;
 use diana_base::time::{Span, Time};
 
 /// More idle intervals than this change nothing.

@@ -17,18 +17,17 @@
 //! call that the host could not make keeps its refunds. Permits are not refunded but reported, see
 //! `permits.rs`.
 
-mod queue;
-mod shard;
-
-pub(super) use queue::QueuedQuery;
-
-use super::call::{Call, CallError, CallResult, CallStats, Completion, Waiter};
-use super::protocol::GlobalStoreOptions;
-use super::query::{GlobalCharge, GlobalQuery};
-use crate::policy::Policy;
+use super::breaker::Breaker;
+use super::permits::Permits;
+use super::protocol::{
+    Call, CallError, CallResult, CallStats, Completion, GlobalStoreOptions, Replies, Waiter,
+};
+use super::query::{GlobalCharge, GlobalQuery, LeaseUsage, RuleQuery, RuleReply};
+use super::queue::{Queue, QueuedQuery, Refunds};
+use crate::policy::{CountKey, Policy};
 use diana_base::prng;
 use diana_base::time::Time;
-use shard::{InFlight, ShardClient};
+use std::collections::VecDeque;
 use std::mem::take;
 
 /// The global stores of one worker. [`Worker`](crate::session::Worker) has one inside.
@@ -316,4 +315,185 @@ impl StoreClient {
 fn random_number(random: &mut u64) -> u64 {
     let (upper, lower) = (prng::next(random), prng::next(random));
     u64::from(upper) << 32 | u64::from(lower)
+}
+
+/// The longest queue of a global store. Later requests do not wait for the global store. Also the
+/// most queries of timed-out calls that are remembered, so that a late reply can be refunded.
+const MAX_QUEUED: usize = 4_096;
+
+/// After an outage, one in this many queries of a call may be a refund even if requests wait.
+const REFUNDS_SHARE: usize = 8;
+
+#[derive(Debug)]
+struct InFlight {
+    id: u32,
+    /// The number that the reply must repeat.
+    number: u64,
+    sent: Time,
+    /// Whether the call carries the script's text.
+    with_script: bool,
+    queued: Vec<QueuedQuery>,
+    /// The counts whose permit levels the call reports.
+    reported: Vec<CountKey>,
+}
+
+impl InFlight {
+    fn queries(&self) -> Vec<&GlobalQuery> {
+        self.queued.iter().map(|queued| &queued.query).collect()
+    }
+}
+
+#[derive(Debug, Default)]
+struct ShardClient {
+    queue: Queue,
+    refunds: Refunds,
+    permits: Permits,
+    in_flight: Vec<InFlight>,
+    /// Timed-out calls, the latest last.
+    late: VecDeque<InFlight>,
+    breaker: Breaker,
+    /// Whether the next call must carry the script's text.
+    with_script: bool,
+    stats: CallStats,
+}
+
+impl ShardClient {
+    fn is_available(&self) -> bool {
+        self.breaker.is_closed() && self.queue.len() < MAX_QUEUED
+    }
+
+    fn refund(&mut self, query: GlobalQuery) {
+        match self.is_available() {
+            true => self.queue.push(Waiter::Nobody, query),
+            false => self.refunds.put(query),
+        }
+    }
+
+    fn put_off(&mut self, refunds: Vec<QueuedQuery>) {
+        refunds.into_iter().for_each(|refund| self.refunds.put(refund.query));
+    }
+
+    /// The queries of the next call, at most `most`. Requests go first, but some refunds always
+    /// fit.
+    fn take(&mut self, most: usize) -> Vec<QueuedQuery> {
+        let refunds = self.refunds.len().min(most / REFUNDS_SHARE);
+        let mut taken = self.queue.take(most.saturating_sub(refunds));
+        let refunds = self.refunds.take(most.saturating_sub(taken.len()));
+        taken.extend(refunds.map(QueuedQuery::without_waiter));
+        taken
+    }
+
+    fn is_done(&self) -> bool {
+        let is_asking = self.queue.len() > 0 || !self.in_flight.is_empty() || !self.late.is_empty();
+        !is_asking && self.refunds.len() == 0 && self.permits.is_empty()
+    }
+
+    /// Passes the replies on to their waiters, and refunds the charges of requests that have left.
+    fn complete(
+        &mut self,
+        shard: usize,
+        call: InFlight,
+        replies: Replies,
+        completions: &mut Vec<Completion>,
+    ) {
+        let is_known = replies.iter().all(Result::is_ok);
+        for (QueuedQuery { waiter, query, .. }, reply) in call.queued.into_iter().zip(replies) {
+            let (waiter, mut reply) = (self.queue.waiter(waiter), reply.ok());
+            self.permits.replied(&query, reply.as_deref_mut(), waiter != Waiter::Nobody, call.sent);
+            match (waiter, query, reply) {
+                (Waiter::Nobody, GlobalQuery::Decide(groups), Some(reply)) => {
+                    self.refund_charges(groups.iter().flatten().zip(&reply));
+                }
+                (Waiter::Nobody, ..) => {}
+                (waiter, _, reply) => completions.push(Completion { waiter, shard, replies: reply }),
+            }
+        }
+        self.permits.over(call.reported, is_known);
+    }
+
+    /// Refunds the charges of a late reply, for which no request waits any more.
+    fn discard(&mut self, call: &InFlight, replies: Replies, now: Time) {
+        for (QueuedQuery { query, .. }, reply) in call.queued.iter().zip(replies) {
+            if let (GlobalQuery::Decide(groups), Ok(reply)) = (query, reply) {
+                let charged = groups.iter().flatten().zip(&reply);
+                let granted = charged.clone().filter(|(_, reply)| reply.charge[0] > 0);
+                granted.for_each(|(rule_query, _)| self.permits.mark_unsure(rule_query, now));
+                self.refund_charges(charged);
+            }
+        }
+    }
+
+    /// Handles a call without a reply. The global store may not have run the call, so its levels
+    /// are reported again.
+    fn fail_call(&mut self, call: &mut InFlight) {
+        for QueuedQuery { query, .. } in &call.queued {
+            self.permits.replied(query, None, false, call.sent);
+        }
+        self.permits.over(take(&mut call.reported), false);
+        call.queued.retain(|queued| !matches!(queued.query, GlobalQuery::ReportPermits(_)));
+    }
+
+    fn refund_charges<'a>(&mut self, charged: impl Iterator<Item = (&'a RuleQuery, &'a RuleReply)> + Clone) {
+        let charge = |(rule_query, reply): (&RuleQuery, &RuleReply)| {
+            let is_kept = reply.charge[0] > 0 && !rule_query.parameters.ends_with_request();
+            is_kept.then(|| rule_query.charge(reply))
+        };
+        let lease = |(rule_query, reply): (&RuleQuery, &RuleReply)| rule_query.unused(reply);
+        let charges: Vec<GlobalCharge> = charged.clone().filter_map(charge).collect();
+        let leases: Vec<LeaseUsage> = charged.filter_map(lease).collect();
+        let back = (!charges.is_empty()).then_some(GlobalQuery::Refund(charges));
+        let unused = (!leases.is_empty()).then_some(GlobalQuery::ReturnLease(leases));
+        back.into_iter().chain(unused).for_each(|query| self.refund(query));
+    }
+
+    /// Remembers the queries of a timed-out call, without their waiters.
+    fn remember_late(&mut self, id: u32) {
+        let Some(call) = self.in_flight.iter().find(|call| call.id == id) else {
+            return;
+        };
+        let queries = call.queued.iter().map(|queued| queued.query.clone());
+        let queued = queries.map(QueuedQuery::without_waiter).collect();
+        let InFlight { number, sent, with_script, .. } = *call;
+        self.late.push_back(InFlight { id, number, sent, with_script, queued, reported: Vec::new() });
+        // A probe has no queries, and takes memory as well.
+        let size = |late: &InFlight| late.queued.len().saturating_add(1);
+        let mut sum: usize = self.late.iter().map(size).sum();
+        while sum > MAX_QUEUED {
+            sum = sum.saturating_sub(self.late.pop_front().as_ref().map_or(sum, size));
+        }
+    }
+
+    fn fail(&mut self, shard: usize, queued: Vec<QueuedQuery>, completions: &mut Vec<Completion>) {
+        let all = queued.into_iter().map(|queued| self.queue.waiter(queued.waiter));
+        completions.extend(all.filter(|waiter| *waiter != Waiter::Nobody).map(|waiter| Completion {
+            waiter,
+            shard,
+            replies: None,
+        }));
+    }
+
+    /// Fails all queued queries if the breaker is open, and keeps the refunds.
+    fn close(&mut self, shard: usize, completions: &mut Vec<Completion>) {
+        if !self.breaker.is_closed() {
+            let (refunds, queued) = self.queue.take(usize::MAX).into_iter().partition(QueuedQuery::is_refund);
+            self.put_off(refunds);
+            self.fail(shard, queued, completions);
+        }
+    }
+
+    /// Handles a reply to another call.
+    fn stray_reply(&mut self, now: Time, random: u32) {
+        self.stats.stray = self.stats.stray.saturating_add(1);
+        if self.breaker.stray_reply(now, random) {
+            self.breaker_changed(&CallError::Stray.to_string());
+        }
+    }
+
+    /// Runs after the breaker has opened or closed.
+    fn breaker_changed(&mut self, why: &str) {
+        if !self.breaker.is_closed() {
+            self.permits.mark_all_unsure();
+        }
+        self.stats.changed = Some((self.breaker.is_closed(), why.into()));
+    }
 }

@@ -7,8 +7,8 @@
 //!   nothing is left: the request asks, and one request of a worker refills the lease as well
 //! ```
 
-use super::call::Waiter;
 use super::client::StoreClient;
+use super::protocol::Waiter;
 use super::query::{GlobalQuery, RuleReply};
 use super::refill::LeaseRefill;
 use crate::cells::store::Store;

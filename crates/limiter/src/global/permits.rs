@@ -12,8 +12,8 @@
 //! pending calls may be granted. In whatever order calls run, the global store counts no fewer
 //! permits than the worker's requests hold.
 
-use super::client::QueuedQuery;
 use super::query::{GlobalCharge, GlobalQuery, LevelReport, RuleQuery, RuleReply};
+use super::queue::QueuedQuery;
 use crate::algorithm::Parameters;
 use crate::number_map::Spread;
 use crate::policy::CountKey;
@@ -389,4 +389,24 @@ impl Permits {
 }
 
 #[cfg(test)]
-mod tests;
+mod tests {
+    use super::*;
+
+    #[test]
+    fn short_lived_actors_leave_no_checks_behind() {
+        let mut permits = Permits::default();
+        let parameters = Parameters { kind: 7, numbers: [9, 1_000_000, 0, 0, 0, 0] };
+        let mut stays = Vec::new();
+        permits.mention(CountKey::default(), parameters, 1, Time::ZERO, &mut stays).take(1);
+        for actor in 1..1_000u64 {
+            let mut key = CountKey::default();
+            key.iter_mut().zip(actor.to_le_bytes()).for_each(|(to, byte)| *to = byte);
+            let mut reported = Vec::new();
+            permits.mention(key, parameters, actor, Time::ZERO, &mut reported);
+            permits.over(reported, true);
+        }
+        assert!(permits.checks.len() <= 2 + SPARE_CHECKS + 1, "{}", permits.checks.len());
+        assert!(permits.checks.iter().any(|(_, key)| *key == CountKey::default()));
+        assert_eq!(permits.wake(), Some(Time::ZERO.after(CHECK_EVERY)));
+    }
+}

@@ -222,3 +222,10 @@ fn an_unused_limit_stays() {
     let refused = Interval { refused: 1, admitted: 0, ..interval(100) };
     assert!(controller.step(state, &refused).limit > state.limit);
 }
+
+proptest! {
+    #[test]
+    fn any_bytes_are_a_state(bytes: [u8; State::BYTES]) {
+        prop_assert_eq!(State::from_bytes(&bytes).to_bytes(), bytes);
+    }
+}

@@ -7,10 +7,11 @@ use crate::algorithm::{Algorithm, Charge, EvictionRank, Quota, Verdict};
 use crate::cells::store::{CasSemantics, SharedDataStore, Simulated};
 use crate::cells::table::{Hasher, Seed};
 use crate::cells::{Context, Events, Migration, Overridden};
-use crate::global::call::{CallError, CallResult, Message, Waiter};
 use crate::global::client::StoreClient;
 use crate::global::fetches::{Fetches, MAX_TRACKED};
-use crate::global::protocol::{GlobalStoreOptions, Protocol, Replies};
+use crate::global::protocol::{
+    CallError, CallResult, GlobalStoreOptions, Message, Protocol, Replies, Waiter,
+};
 use crate::global::query::{GlobalQuery, RuleReply};
 use crate::global::refill::LeaseRefill;
 use crate::number_map::STEPS;

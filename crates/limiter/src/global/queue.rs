@@ -5,8 +5,8 @@
 //! more than half of the queue is dead, a sweep drops all dead entries. So each request that leaves
 //! costs amortized constant time.
 
-use crate::global::call::Waiter;
-use crate::global::query::GlobalQuery;
+use super::protocol::Waiter;
+use super::query::GlobalQuery;
 use crate::number_map::NumberMap;
 use std::collections::VecDeque;
 
