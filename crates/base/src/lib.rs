@@ -37,3 +37,27 @@ pub fn part<T>(of: &[T], place: impl SliceIndex<[T], Output = [T]>) -> &[T] {
     debug_assert!(part.is_some(), "a place in another list");
     part.unwrap_or_default()
 }
+
+/// A length or a place as 64 bits, which hold every `usize`.
+///
+/// ```
+/// assert_eq!(diana_base::widened([1, 2, 3].len()), 3);
+/// ```
+#[must_use]
+pub fn widened(number: usize) -> u64 {
+    const { assert!(usize::BITS <= u64::BITS) }
+    u64::try_from(number).unwrap_or(u64::MAX)
+}
+
+/// A number that the caller knows to fit into a place in memory. A larger one becomes the largest
+/// place, which an assertion of debug builds reports.
+///
+/// ```
+/// assert_eq!(diana_base::narrowed(3), 3);
+/// ```
+#[must_use]
+pub fn narrowed(number: u64) -> usize {
+    let narrowed = usize::try_from(number);
+    debug_assert!(narrowed.is_ok(), "{number} is no place in memory");
+    narrowed.unwrap_or(usize::MAX)
+}

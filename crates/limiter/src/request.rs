@@ -18,6 +18,7 @@ pub mod path;
 pub mod syntax;
 
 use diana_base::format::{decimal, netstring};
+use diana_base::widened;
 use joined::Joined;
 use pairs::Pairs;
 use std::cell::Cell;
@@ -147,8 +148,7 @@ impl Part {
             Part::Header(name) => ["header ", &netstring(name)].concat(),
             Part::Property(path) => {
                 let steps: Vec<String> = path.iter().map(|step| netstring(step)).collect();
-                ["property ", &decimal(u64::try_from(steps.len()).unwrap_or(0)), " ", &steps.concat()]
-                    .concat()
+                ["property ", &decimal(widened(steps.len())), " ", &steps.concat()].concat()
             }
         }
     }
@@ -157,7 +157,9 @@ impl Part {
 impl Parts {
     /// The canonical text of a part.
     pub fn canonical_form(&self, id: PartId) -> String {
-        self.0.get(id.0).map(Part::canonical_form).unwrap_or_default()
+        let part = self.get(id);
+        debug_assert!(part.is_some(), "a part of another policy");
+        part.map(Part::canonical_form).unwrap_or_default()
     }
 
     /// The identifier of `part`. A new part is added.
@@ -223,7 +225,9 @@ impl<'a> Request<'a> {
     /// All lines of a part, in order; none if the part is absent. If the host joined the lines,
     /// every run of pieces that may be a line: more lines than the client sent.
     pub fn lines(&self, id: PartId) -> HeaderLines<'a> {
-        self.parts.0.get(id.0).map_or(HeaderLines::One(None), |part| self.source.lines(id, part))
+        let part = self.parts.get(id);
+        debug_assert!(part.is_some(), "a part of another policy");
+        part.map_or(HeaderLines::One(None), |part| self.source.lines(id, part))
     }
 
     /// The lines of a part that is one list across all of its lines, such as `cookie`. Joined lines

@@ -93,7 +93,7 @@ impl ResponseOptions {
         let headers = self.headers(policy, decision).into_iter();
         let headers = headers.map(|(name, value)| (name, value.into()));
         let body = |problem: Problem| problem.json(policy, decision.refusing_rules()).into_bytes().into();
-        self.refusal_with(policy, decision, (grpc, entropy), headers, body)
+        self.refusal_with(policy, decision, grpc, entropy, headers, body)
     }
 
     /// [`ResponseOptions::refusal`] with these headers for the quota, and a function for the text
@@ -102,7 +102,8 @@ impl ResponseOptions {
         &'a self,
         policy: &Policy,
         decision: &Decision,
-        (grpc, entropy): (bool, u32),
+        grpc: bool,
+        entropy: u32,
         quota: impl Iterator<Item = (&'a str, Cow<'a, str>)>,
         problem: impl FnOnce(Problem) -> Cow<'a, [u8]>,
     ) -> Option<Refusal<'a>> {
@@ -111,7 +112,8 @@ impl ResponseOptions {
         };
         let (status, grpc_status) = statuses(reason, self.status(reason, decision));
         let mut headers: Vec<(&str, Cow<str>)> = Vec::with_capacity(self.headers.len().saturating_add(8));
-        let seconds = self.retry_after(reason, decision, entropy);
+        let seconds = wait::retry_after(reason, decision);
+        let seconds = seconds.map(|seconds| wait::spread(seconds, self.jitter_percent, entropy));
         headers.extend(seconds.map(|seconds| ("retry-after", format::decimal(seconds).into())));
         headers.extend(quota);
         let (content_type, body) = match &self.body {

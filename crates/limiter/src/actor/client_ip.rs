@@ -14,6 +14,7 @@
 
 use super::address;
 use crate::request::{Part, PartId, Parts, Request, syntax};
+use diana_base::narrowed;
 use diana_document::{Fields, Node};
 use std::net::IpAddr;
 
@@ -174,8 +175,10 @@ fn without_port(bytes: &[u8]) -> &[u8] {
     };
     // The port is what follows the last colon: one to five digits.
     let bits = colons(tail).leading_zeros();
-    let size = usize::try_from(bits >> 3).unwrap_or(0);
-    let (address, port) = bytes.split_at_checked(bytes.len().saturating_sub(size)).unwrap_or_default();
+    let size = narrowed(u64::from(bits >> 3));
+    let parts = bytes.split_at_checked(bytes.len().saturating_sub(size));
+    debug_assert!(parts.is_some(), "at most as many bytes as there are");
+    let (address, port) = parts.unwrap_or_default();
     let digits = tail.checked_shr(u64::BITS.saturating_sub(bits)).unwrap_or(0);
     if !(1..=5).contains(&size) || !are_digits(digits, bits) || size == 5 && port > &b"65535"[..] {
         return bytes;

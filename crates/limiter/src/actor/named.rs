@@ -113,7 +113,9 @@ pub fn parse_key(actors: &[NamedActor], value: &str) -> Result<Vec<u8>, String> 
     }
     let mut key = Vec::new();
     for named in actors {
-        let value = named.actor().parse(values.get(named.place()).copied().unwrap_or_default())?;
+        let value = values.get(named.place()).copied();
+        debug_assert!(value.is_some(), "each actor of a rule has a place in the rule's list");
+        let value = named.actor().parse(value.unwrap_or_default())?;
         component(&mut key, |key| {
             key.extend(value);
             true
@@ -129,9 +131,11 @@ fn component(out: &mut Vec<u8>, write: impl FnOnce(&mut Vec<u8>) -> bool) -> boo
     let value_start = out.len();
     let found = write(out);
     // A wasm host has at most 4 GiB of memory, so every length fits.
-    let length = u32::try_from(out.len().saturating_sub(value_start)).unwrap_or(u32::MAX);
-    if let Some(slot) = out.get_mut(start..).and_then(|tail| tail.first_chunk_mut()) {
-        *slot = length.to_le_bytes();
+    let length = u32::try_from(out.len().saturating_sub(value_start));
+    let slot = out.get_mut(start..).and_then(|tail| tail.first_chunk_mut());
+    debug_assert!(length.is_ok() && slot.is_some(), "a value stands behind its length");
+    if let Some(slot) = slot {
+        *slot = length.unwrap_or(u32::MAX).to_le_bytes();
     }
     found
 }

@@ -12,6 +12,7 @@ use crate::matcher::pattern::{Pattern, Segment, allowed_name, is_name};
 use crate::request::path::{self, Readings};
 use crate::request::{Part, PartId, Parts, Request};
 use diana_base::format::{decimal, netstring};
+use diana_base::widened;
 use diana_document::{Node, nearest, one_of, quoted};
 use std::sync::Arc;
 
@@ -76,7 +77,7 @@ impl UrlSegment {
 impl Actor for UrlSegment {
     /// The url is a part of the text, because the url decides which readings count.
     fn canonical_form(&self, _: &Parts) -> String {
-        let place = decimal(u64::try_from(self.place).unwrap_or(0));
+        let place = decimal(widened(self.place));
         ["url segment ", &place, " of ", &netstring(&self.url.to_string())].concat()
     }
 

@@ -118,6 +118,7 @@ impl State {
     /// The state as bytes: limit, ceiling and streak, little-endian.
     #[must_use]
     pub fn to_bytes(self) -> [u8; Self::BYTES] {
+        const { assert!(Self::BYTES == 8 + 8 + 4) }
         let mut bytes = [0; Self::BYTES];
         let fields = self.limit.to_le_bytes().into_iter().chain(self.ceiling.to_le_bytes());
         for (to, from) in bytes.iter_mut().zip(fields.chain(self.streak.to_le_bytes())) {
@@ -341,6 +342,7 @@ fn grow(state: State) -> State {
 
 /// Moves from one limit toward another by 1/`part` of the distance, and by at least 1/65536.
 fn approach(from: u64, to: u64, part: u64) -> u64 {
+    debug_assert!(part > 0, "a part of nothing");
     let distance = from.abs_diff(to);
     let step = distance.checked_div(part).unwrap_or(distance).max(1).min(distance);
     if from < to { from.saturating_add(step) } else { from.saturating_sub(step) }

@@ -2,6 +2,7 @@
 //! power of two has sixteen buckets of equal width. Histograms merge by addition.
 
 use diana_base::time::Span;
+use diana_base::{narrowed, widened};
 
 /// A bucket of the lowest row is 2¹⁶ ns wide, which is 66 µs.
 const UNIT_BITS: u32 = 16;
@@ -107,14 +108,15 @@ fn bucket(ns: u64) -> usize {
     let within = units >> row.saturating_sub(1);
     // From row 1 on, the highest bit of `within` is set, and it adds the first row.
     let first = u64::from(row.saturating_sub(1)) << ROW_BITS;
-    usize::try_from(first.saturating_add(within)).unwrap_or(BUCKETS).min(BUCKETS - 1)
+    narrowed(first.saturating_add(within)).min(BUCKETS - 1)
 }
 
 /// The middle of a bucket, in ns.
 fn middle(bucket: usize) -> u64 {
+    debug_assert!(bucket < BUCKETS, "a bucket of another histogram");
     let shift = u32::try_from(bucket >> ROW_BITS).unwrap_or(0).saturating_sub(1);
-    let first = bucket.saturating_sub(usize::try_from(shift).unwrap_or(0) << ROW_BITS);
-    let doubled = u64::try_from(first).unwrap_or(0).saturating_mul(2).saturating_add(1);
+    let first = widened(bucket).saturating_sub(u64::from(shift) << ROW_BITS);
+    let doubled = first.saturating_mul(2).saturating_add(1);
     doubled.checked_shl(shift.saturating_add(UNIT_BITS - 1)).unwrap_or(u64::MAX)
 }
 

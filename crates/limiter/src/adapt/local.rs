@@ -133,7 +133,9 @@ impl Local {
 
     /// Writes all numbers, little-endian, to at least [`Local::BYTES`] bytes.
     pub(super) fn write(&self, bytes: &mut [u8]) {
-        let counters = [self.errors, self.admitted, self.refused, self.in_flight, self.stalled];
+        let counters: [u64; COUNTERS] =
+            [self.errors, self.admitted, self.refused, self.in_flight, self.stalled];
+        debug_assert!(bytes.len() >= Local::BYTES, "no room for all numbers");
         if let Some((head, latencies)) = bytes.split_at_mut_checked(COUNTERS * 8) {
             for (to, counter) in head.chunks_exact_mut(8).zip(counters) {
                 to.copy_from_slice(&counter.to_le_bytes());

@@ -81,7 +81,9 @@ impl Shared {
         bytes.extend_from_slice(&self.state.to_bytes());
         bytes.extend_from_slice(&self.end.as_ns().to_le_bytes());
         bytes.resize(Shared::BYTES, 0);
-        self.counts.write(bytes.get_mut(HEAD..).unwrap_or_default());
+        let counts = bytes.get_mut(HEAD..);
+        debug_assert!(counts.is_some(), "the bytes begin with a head");
+        self.counts.write(counts.unwrap_or_default());
         bytes
     }
 
@@ -108,6 +110,7 @@ impl Shared {
     /// If the clock steps back by more than an interval, the counts start anew.
     pub fn advance(&mut self, controller: &Controller, now: Time) -> bool {
         let every = controller.every();
+        debug_assert!(every > Span::ZERO, "an interval takes time");
         if now < self.end && self.end.since(now) <= every {
             return false;
         }

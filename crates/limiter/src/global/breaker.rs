@@ -122,7 +122,9 @@ impl Breaker {
 
     fn open(&mut self, pause: Span, now: Time, random: u32) {
         let sooner = (u128::from(pause.as_ns()).saturating_mul(random.into()) >> 32) / 4;
-        let sooner = Span::from_ns(u64::try_from(sooner).unwrap_or(0));
+        let sooner = u64::try_from(sooner);
+        debug_assert!(sooner.is_ok(), "a part of the pause");
+        let sooner = Span::from_ns(sooner.unwrap_or(0));
         *self = Breaker {
             state: State::Open { probe_at: now.after(pause.minus(sooner)), pause },
             ..Breaker::default()

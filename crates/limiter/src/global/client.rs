@@ -18,7 +18,7 @@
 //! `permits.rs`.
 
 use super::breaker::Breaker;
-use super::permits::Permits;
+use super::permits::{Permits, Sender};
 use super::protocol::{
     Call, CallError, CallResult, CallStats, Completion, GlobalStoreOptions, Replies, Waiter,
 };
@@ -95,10 +95,7 @@ pub struct StoreClient {
     shards: Vec<ShardClient>,
     calls: u32,
     random: u64,
-    /// `holder` identifies the worker in global stores. `sequence` counts the worker's calls to all
-    /// global stores.
-    holder: u64,
-    sequence: u64,
+    sender: Sender,
 }
 
 impl StoreClient {
@@ -107,9 +104,9 @@ impl StoreClient {
     pub fn new(options: GlobalStoreOptions, random: u64) -> StoreClient {
         let clients = options.clusters.iter().map(|_| ShardClient::default()).collect();
         // Numbers in a global store's value are below 9e15.
-        let holder = prng::mix(random) >> 12;
+        let sender = Sender { holder: prng::mix(random) >> 12, call: 0 };
         // Mixing spreads similar seeds.
-        StoreClient { options, shards: clients, calls: 0, random: prng::mix(random), holder, sequence: 0 }
+        StoreClient { options, shards: clients, calls: 0, random: prng::mix(random), sender }
     }
 
     /// The global stores and how to call them.
@@ -160,6 +157,7 @@ impl StoreClient {
     pub fn next(&mut self, policy: &Policy, now: Time) -> Option<Call> {
         let GlobalStoreOptions { clusters, protocol, in_flight, .. } = &self.options;
         let max_batch = protocol.max_batch();
+        debug_assert_eq!(self.shards.len(), clusters.len(), "each store has a client");
         for (shard, (client, cluster)) in self.shards.iter_mut().zip(clusters).enumerate() {
             let probes = client.in_flight.is_empty() && client.breaker.probes(now);
             let is_free = client.breaker.is_closed() && client.in_flight.len() < *in_flight;
@@ -173,9 +171,9 @@ impl StoreClient {
             let (mut queued, mut reported) = (Vec::new(), Vec::new());
             // A probe that fails must not lose refunds.
             if sends {
-                self.sequence = self.sequence.saturating_add(1);
+                self.sender.call = self.sender.call.saturating_add(1);
                 queued = client.take(max_batch.saturating_sub(reports.into()));
-                reported = client.permits.report(&mut queued, (self.holder, self.sequence), now);
+                reported = client.permits.report(&mut queued, self.sender, now);
             }
             let queries: Vec<&GlobalQuery> = queued.iter().map(|queued| &queued.query).collect();
             // An error carries no call number, so `NOSCRIPT` may belong to another call. A retried
@@ -184,8 +182,9 @@ impl StoreClient {
             let number = protocol.number(random_number(&mut self.random));
             let message = protocol.message(cluster, &queries, with_script, number, policy);
             client.stats.calls = client.stats.calls.saturating_add(1);
-            let count = u32::try_from(queries.len()).unwrap_or(u32::MAX);
-            client.stats.queries = client.stats.queries.saturating_add(count);
+            let count = u32::try_from(queries.len());
+            debug_assert!(count.is_ok(), "a batch is bounded");
+            client.stats.queries = client.stats.queries.saturating_add(count.unwrap_or(u32::MAX));
             client.in_flight.push(InFlight { id, number, sent: now, with_script, queued, reported });
             return Some(Call { id, shard, message });
         }
@@ -312,6 +311,15 @@ impl StoreClient {
     }
 }
 
+/// Each rule of a query, with its reply.
+fn charged<'a>(
+    groups: &'a [Vec<RuleQuery>],
+    replies: &'a [RuleReply],
+) -> impl Iterator<Item = (&'a RuleQuery, &'a RuleReply)> + Clone {
+    debug_assert_eq!(groups.iter().map(Vec::len).sum::<usize>(), replies.len(), "one reply for each rule");
+    groups.iter().flatten().zip(replies)
+}
+
 fn random_number(random: &mut u64) -> u64 {
     let (upper, lower) = (prng::next(random), prng::next(random));
     u64::from(upper) << 32 | u64::from(lower)
@@ -396,13 +404,14 @@ impl ShardClient {
         replies: Replies,
         completions: &mut Vec<Completion>,
     ) {
+        debug_assert_eq!(replies.len(), call.queued.len(), "one reply for each query");
         let is_known = replies.iter().all(Result::is_ok);
         for (QueuedQuery { waiter, query, .. }, reply) in call.queued.into_iter().zip(replies) {
             let (waiter, mut reply) = (self.queue.waiter(waiter), reply.ok());
             self.permits.replied(&query, reply.as_deref_mut(), waiter != Waiter::Nobody, call.sent);
             match (waiter, query, reply) {
                 (Waiter::Nobody, GlobalQuery::Decide(groups), Some(reply)) => {
-                    self.refund_charges(groups.iter().flatten().zip(&reply));
+                    self.refund_charges(charged(&groups, &reply));
                 }
                 (Waiter::Nobody, ..) => {}
                 (waiter, _, reply) => completions.push(Completion { waiter, shard, replies: reply }),
@@ -413,9 +422,10 @@ impl ShardClient {
 
     /// Refunds the charges of a late reply, for which no request waits any more.
     fn discard(&mut self, call: &InFlight, replies: Replies, now: Time) {
+        debug_assert_eq!(replies.len(), call.queued.len(), "one reply for each query");
         for (QueuedQuery { query, .. }, reply) in call.queued.iter().zip(replies) {
             if let (GlobalQuery::Decide(groups), Ok(reply)) = (query, reply) {
-                let charged = groups.iter().flatten().zip(&reply);
+                let charged = charged(groups, &reply);
                 let granted = charged.clone().filter(|(_, reply)| reply.charge[0] > 0);
                 granted.for_each(|(rule_query, _)| self.permits.mark_unsure(rule_query, now));
                 self.refund_charges(charged);

@@ -48,6 +48,15 @@ const SPARE_CHECKS: usize = 64;
 /// The levels by key, which is a keyed hash.
 type Levels = HashMap<CountKey, Level, BuildHasherDefault<Spread>>;
 
+/// Who reports levels: a global store takes the latest report of each worker.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Sender {
+    /// Identifies the worker in global stores.
+    pub(super) holder: u64,
+    /// The number of the call among the worker's calls to all global stores.
+    pub(super) call: u64,
+}
+
 /// All levels of one worker at one global store.
 #[derive(Debug, Default)]
 pub(super) struct Permits {
@@ -86,6 +95,7 @@ struct Level {
 impl Level {
     fn eighth(&self, at: Time) -> u64 {
         let ns = self.parameters.max_hold().as_ns().div_ceil(EIGHTHS);
+        debug_assert!(ns > 0, "permits that are never held");
         at.as_ns().checked_div(ns).unwrap_or(0)
     }
 
@@ -187,7 +197,7 @@ impl Permits {
     pub(super) fn report(
         &mut self,
         queued: &mut Vec<QueuedQuery>,
-        (holder, call): (u64, u64),
+        Sender { holder, call }: Sender,
         now: Time,
     ) -> Vec<CountKey> {
         let mut reported = Vec::new();

@@ -163,6 +163,8 @@ impl GlobalGroup {
         demands: &[Demand],
         fetches: bool,
     ) -> Vec<RuleQuery> {
+        debug_assert_eq!(rules.group.ids().count(), self.ordinals.len(), "each rule has an ordinal");
+        debug_assert_eq!(rules.group.ids().count(), rules.counters().count(), "each rule has a counter");
         let each = rules.group.ids().zip(rules.counters()).zip(&self.ordinals);
         let mut queries = Vec::with_capacity(rules.own.len());
         for (at, ((rule, (compiled, counter)), ordinal)) in each.enumerate() {

@@ -8,6 +8,7 @@ use crate::cells::{Context, Events, peek, update, update_or_create};
 use crate::policy::{Counter, CounterGroup, GroupIndex, PlanId, Policy};
 use diana_base::prng::mix;
 use diana_base::time::Time;
+use diana_base::widened;
 use std::cell::Cell;
 
 /// A lease to refill or to account for. Refills are found by number, so only tests compare them.
@@ -33,8 +34,8 @@ pub(crate) struct Deposited {
 /// A number that identifies an actor of any group, and its plan. `hash` is keyed, so that clients
 /// cannot choose colliding actors.
 pub(crate) fn lease_number((limit, group): GroupIndex, hash: u64, plan: PlanId) -> u64 {
-    let hash = mix(hash.wrapping_add(u64::try_from(plan.place()).unwrap_or(0)));
-    hash.rotate_left(32) ^ u64::try_from(limit.rotate_left(16) ^ group).unwrap_or(0)
+    let hash = mix(hash.wrapping_add(widened(plan.place())));
+    hash.rotate_left(32) ^ widened(limit.rotate_left(16) ^ group)
 }
 
 impl LeaseRefill {
@@ -116,6 +117,8 @@ impl LeaseRefill {
         };
         let rules = group.for_actor(&context.policy.rules, &self.key).of_plan(self.plan);
         let queries = self.queries(context.policy, true);
+        debug_assert_eq!(queries.len(), replies.len(), "one reply for each rule");
+        debug_assert_eq!(queries.len(), rules.counters().count(), "the lease of each rule");
         let returned = Cell::new(Vec::new());
         let is_done = update_or_create(rules, hash, context, events, &|cell, now| {
             let rules = rules.counters().zip(replies).zip(&queries);
@@ -141,6 +144,7 @@ impl LeaseRefill {
     /// The query that returns leased quota, unused.
     pub(crate) fn unused(&self, policy: &Policy, replies: &[RuleReply]) -> Option<(usize, GlobalQuery)> {
         let queries = self.queries(policy, false);
+        debug_assert_eq!(queries.len(), replies.len(), "one reply for each rule");
         let accounts: Vec<LeaseUsage> =
             queries.iter().zip(replies).filter_map(|(query, reply)| query.unused(reply)).collect();
         (!accounts.is_empty()).then(|| (self.shard(policy), GlobalQuery::ReturnLease(accounts)))
@@ -158,6 +162,7 @@ impl LeaseRefill {
         if let Some(entry) = peek(group, hash, context).ok()? {
             let (now, rules) =
                 ((context.clock)(), group.for_actor(&context.policy.rules, &self.key).of_plan(self.plan));
+            debug_assert_eq!(queries.len(), rules.counters().count(), "the lease of each rule");
             for (query, (_, counter)) in queries.iter_mut().zip(rules.counters()) {
                 query.lease = lease::room(counter.state(entry.cell()), now, query.lease);
             }
@@ -188,7 +193,9 @@ impl LeaseRefill {
             // The usage may still be in the cell. The next account would report it again.
             return None;
         }
-        let spent = queries.iter().zip(spent.take());
+        let spent = spent.take();
+        debug_assert_eq!(queries.len(), spent.len(), "the lease of each rule");
+        let spent = queries.iter().zip(spent);
         let spent = spent
             .map(|(query, spent)| if query.parameters.takes_back() { spent } else { Default::default() });
         accounts(&queries, spent.collect())

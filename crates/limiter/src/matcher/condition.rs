@@ -130,8 +130,15 @@ impl Lookup for Lines {
     }
 }
 
-/// Reads a name. A mistake is reported at the node of the condition.
-pub(super) type ReadName = fn(&str, &Node, &mut Parts) -> Option<Box<dyn Lookup>>;
+/// How a kind calls its names, and reads them.
+pub(super) struct Names {
+    /// The key in a limit.
+    pub(super) key: &'static str,
+    /// What one name stands for.
+    pub(super) one: &'static str,
+    /// Reads a name. A mistake is reported at the node of the condition.
+    pub(super) read: fn(&str, &Node, &mut Parts) -> Option<Box<dyn Lookup>>,
+}
 
 /// The conditions of one limit on names of one kind.
 struct Lookups(Vec<(Box<dyn Lookup>, Condition)>);
@@ -182,16 +189,12 @@ fn is_certain(lookup: &dyn Lookup, condition: &Condition, request: &Request) -> 
     }
 }
 
-/// Reads an object of names and conditions. `what` and `key` name it in messages.
-pub(super) fn compile(
-    node: &Node,
-    parts: &mut Parts,
-    (what, key): (&str, &str),
-    read: ReadName,
-) -> Option<Box<dyn Matcher>> {
+/// Reads an object of names and conditions.
+pub(super) fn compile(node: &Node, parts: &mut Parts, names: &Names) -> Option<Box<dyn Matcher>> {
+    let Names { key, one, read } = names;
     let entries = node.entries()?;
     if entries.is_empty() {
-        node.fail(format!("no {what} is listed, leave `{key}` out to match every request"));
+        node.fail(format!("no {one} is listed, leave `{key}` out to match every request"));
     }
     let listed = entries.len();
     let (mut conditions, mut known) = (Vec::new(), Vec::<String>::new());

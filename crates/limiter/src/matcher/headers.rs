@@ -5,7 +5,7 @@
 //! that may be a line matches; the condition is certain if all runs match. A value with too many
 //! runs matches every condition and is certain of none.
 
-use super::condition::{self, Lines, Lookup};
+use super::condition::{self, Lines, Lookup, Names};
 use super::{ConditionKind, Matcher};
 use crate::request::syntax::header_name;
 use crate::request::{Part, Parts};
@@ -15,7 +15,7 @@ use diana_document::Node;
 pub static KIND: ConditionKind = ConditionKind { key: "headers", compile };
 
 fn compile(node: Node, parts: &mut Parts) -> Option<Box<dyn Matcher>> {
-    condition::compile(&node, parts, ("header", KIND.key), read)
+    condition::compile(&node, parts, &Names { key: KIND.key, one: "header", read })
 }
 
 fn read(name: &str, node: &Node, parts: &mut Parts) -> Option<Box<dyn Lookup>> {

@@ -7,7 +7,7 @@
 //! stands in a line: see [`claims`]. A line that is not one token with the claim makes a condition
 //! uncertain, because the backend may read that line in another way.
 
-use super::condition::{self, Lookup};
+use super::condition::{self, Lookup, Names};
 use super::{ConditionKind, Matcher};
 use crate::request::claims::{claim, claim_path, claims, is_of_token};
 use crate::request::{HeaderLines, Part, PartId, Parts, Request};
@@ -45,7 +45,7 @@ impl Lookup for Claim {
 }
 
 fn compile(node: Node, parts: &mut Parts) -> Option<Box<dyn Matcher>> {
-    condition::compile(&node, parts, ("claim", KIND.key), read)
+    condition::compile(&node, parts, &Names { key: KIND.key, one: "claim", read })
 }
 
 fn read(name: &str, node: &Node, parts: &mut Parts) -> Option<Box<dyn Lookup>> {

@@ -4,7 +4,7 @@
 //! written `\.`. The raw bytes of the attribute are the value, as for the actor `property`. An
 //! attribute that the host does not have is absent.
 
-use super::condition::{self, Lines, Lookup};
+use super::condition::{self, Lines, Lookup, Names};
 use super::{ConditionKind, Matcher};
 use crate::request::{Part, Parts};
 use diana_document::{Node, quoted};
@@ -16,7 +16,7 @@ pub static KIND: ConditionKind = ConditionKind { key: "property", compile };
 const MAX_STEPS: usize = 16;
 
 fn compile(node: Node, parts: &mut Parts) -> Option<Box<dyn Matcher>> {
-    condition::compile(&node, parts, (KIND.key, KIND.key), read)
+    condition::compile(&node, parts, &Names { key: KIND.key, one: "property", read })
 }
 
 fn read(name: &str, node: &Node, parts: &mut Parts) -> Option<Box<dyn Lookup>> {

@@ -3,7 +3,7 @@
 //! Names and values are [decoded](query_values). A parameter without `=` is present and empty. If a
 //! parameter occurs several times, one matching value is enough.
 
-use super::condition::{self, Lookup};
+use super::condition::{self, Lookup, Names};
 use super::{ConditionKind, Matcher};
 use crate::request::syntax::query_values;
 use crate::request::{Part, PartId, Parts, Request};
@@ -31,7 +31,7 @@ impl Lookup for Parameter {
 }
 
 fn compile(node: Node, parts: &mut Parts) -> Option<Box<dyn Matcher>> {
-    condition::compile(&node, parts, ("parameter", KIND.key), read)
+    condition::compile(&node, parts, &Names { key: KIND.key, one: "parameter", read })
 }
 
 fn read(name: &str, node: &Node, parts: &mut Parts) -> Option<Box<dyn Lookup>> {

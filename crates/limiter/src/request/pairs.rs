@@ -4,6 +4,7 @@
 //!   count u32 │ size of name u32, size of value u32 │ … │ name 0 value 0 │ …        little-endian
 //! ```
 
+use diana_base::narrowed;
 use std::borrow::Cow;
 
 const HEAD: usize = 4;
@@ -22,7 +23,11 @@ pub fn encode_bytes(lines: &[(&[u8], &[u8])]) -> Vec<u8> {
 }
 
 fn encode_all<'a>(lines: impl ExactSizeIterator<Item = (&'a [u8], &'a [u8])> + Clone) -> Vec<u8> {
-    let size = |len: usize| u32::try_from(len).unwrap_or(0).to_le_bytes();
+    let size = |len: usize| {
+        let size = u32::try_from(len);
+        debug_assert!(size.is_ok(), "a header of 4 GiB");
+        size.unwrap_or(0).to_le_bytes()
+    };
     let capacity =
         |(name, value): (&[u8], &[u8])| name.len().saturating_add(value.len()).saturating_add(SIZES + 2);
     let capacity = lines.clone().map(capacity).fold(HEAD, usize::saturating_add);
@@ -63,7 +68,7 @@ impl<'b> Pairs<'b> {
     #[must_use]
     pub fn of(bytes: &'b [u8]) -> Pairs<'b> {
         let count = bytes.first_chunk().map_or(0, |count| u32::from_le_bytes(*count));
-        let count = usize::try_from(count).unwrap_or(0);
+        let count = narrowed(count.into());
         let sizes = bytes.get(HEAD..).unwrap_or_default();
         let (sizes, rest) = sizes.split_at_checked(count.saturating_mul(SIZES)).unwrap_or_default();
         Pairs { sizes, rest }
@@ -76,8 +81,7 @@ impl<'b> Pairs<'b> {
         let (mut rest, mut found) = (self.rest, None);
         for size in sizes {
             let both = u64::from_le_bytes(*size);
-            let part = |size: u64| usize::try_from(size).unwrap_or(usize::MAX);
-            let (name_size, value_size) = (part(both & u64::from(u32::MAX)), part(both >> 32));
+            let (name_size, value_size) = (narrowed(both & u64::from(u32::MAX)), narrowed(both >> 32));
             // One byte follows either.
             let value_at = name_size.saturating_add(1);
             let Some((pair, [_, tail @ ..])) = rest.split_at_checked(value_at.saturating_add(value_size))

@@ -16,7 +16,8 @@
 //!   //x/admin                  ─►   /x/admin       and, for URL parsers,          /admin
 //! ```
 
-use crate::request::syntax::{ESCAPE_LENGTH, leading_escape};
+use crate::request::syntax::{ESCAPE_LENGTH, before, leading_escape};
+use diana_base::part;
 use std::borrow::Cow;
 
 /// One path in normal form.
@@ -126,7 +127,7 @@ impl<'a> Readings<'a> {
 /// The path of a request target, without the query and without the scheme and authority of an
 /// absolute target.
 fn path_of(target: &[u8]) -> &[u8] {
-    let path = target.split(|byte| b"?#".contains(byte)).next().unwrap_or_default();
+    let path = before(target, b"?#");
     absolute(path).unwrap_or(path)
 }
 
@@ -205,7 +206,7 @@ fn after_host(path: &[u8], flags: Reading) -> impl Iterator<Item = Unit<'_>> {
 /// examined at most twice.
 fn end_segment(out: &mut Vec<u8>) {
     let parent = last_segment(out);
-    match out.get(parent..).unwrap_or_default() {
+    match part(out, parent..) {
         b"" => {}
         b"." => out.truncate(parent),
         b".." => {
@@ -282,7 +283,11 @@ impl Unit<'_> {
     /// Appends the character as it is spelt in a normal path.
     fn write(&self, out: &mut Vec<u8>) {
         const HEX: [u8; 16] = *b"0123456789ABCDEF";
-        let hex = |digit: u8| HEX.get(usize::from(digit)).copied().unwrap_or(b'0');
+        let hex = |digit: u8| {
+            let letter = HEX.get(usize::from(digit)).copied();
+            debug_assert!(letter.is_some(), "half a byte");
+            letter.unwrap_or(b'0')
+        };
         if is_plain(self.byte) {
             out.push(self.byte);
         } else {

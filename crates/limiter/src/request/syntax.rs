@@ -1,5 +1,6 @@
 //! The syntax of a request's texts, for actors and conditions: tokens, escapes, queries and hosts.
 
+use diana_base::part;
 use diana_document::{Node, quoted};
 use std::net::Ipv6Addr;
 
@@ -56,13 +57,18 @@ fn digit(byte: u8) -> Option<u8> {
 /// assert!(query_values(b"/search?debug", b"debug").eq([b""]));
 /// ```
 pub fn query_values<'a>(target: &'a [u8], name: &'a [u8]) -> impl Iterator<Item = Vec<u8>> + 'a {
-    let before_fragment = target.split(|byte| *byte == b'#').next().unwrap_or_default();
-    let query = before_fragment.splitn(2, |byte| *byte == b'?').nth(1).unwrap_or_default();
+    let query = before(target, b"#").splitn(2, |byte| *byte == b'?').nth(1).unwrap_or_default();
     query.split(|byte| *byte == b'&').filter_map(move |pair| {
         let mut sides = pair.splitn(2, |byte| *byte == b'=');
         let named = decoded(sides.next()?).eq(name.iter().copied());
         named.then(|| decoded(sides.next().unwrap_or_default()).collect())
     })
+}
+
+/// The text before the first of `ends`, or all of it.
+pub(super) fn before<'a>(text: &'a [u8], ends: &[u8]) -> &'a [u8] {
+    let end = text.iter().position(|byte| ends.contains(byte));
+    part(text, ..end.unwrap_or(text.len()))
 }
 
 /// `+` is a space and `%41` is `A`. A `%` without two hexadecimal digits after it stands for

@@ -6,6 +6,7 @@ use super::options::{Form, ResponseOptions};
 use super::problem::Problem;
 use crate::check::Decision;
 use crate::policy::{Policy, RuleId};
+use diana_base::{narrowed, widened};
 use std::borrow::Cow;
 use std::rc::Rc;
 
@@ -91,7 +92,7 @@ impl ResponseCache {
         let ResponseCache { shown, headers, bodies } = self;
         let quota = find(shown, headers).map_or(&[][..], |headers| headers);
         let quota = quota.iter().map(|(name, value)| (*name, Cow::from(&**value)));
-        options.refusal_with(policy, decision, (grpc, entropy), quota, move |problem| {
+        options.refusal_with(policy, decision, grpc, entropy, quota, move |problem| {
             text(bodies, problem, policy, decision).as_bytes().into()
         })
     }
@@ -137,7 +138,7 @@ fn slot(shown: &[ShownRule]) -> usize {
 }
 
 fn slot_of(number: u64) -> usize {
-    usize::try_from(number & u64::from(u16::MAX)).unwrap_or(0) & SLOTS.saturating_sub(1)
+    narrowed(number & u64::from(u16::MAX)) & SLOTS.saturating_sub(1)
 }
 
 /// The text of the problem, built if it is not in its slot.
@@ -146,7 +147,9 @@ fn text<'b>(bodies: &'b mut Vec<Body>, problem: Problem, policy: &Policy, decisi
     if bodies.is_empty() {
         bodies.resize(SLOTS, Body::default());
     }
-    let Some(body) = bodies.get_mut(slot_of(u64::try_from(first).unwrap_or(0))) else {
+    let body = bodies.get_mut(slot_of(widened(first)));
+    debug_assert!(body.is_some(), "a slot for each number");
+    let Some(body) = body else {
         return "";
     };
     if body.problem != Some(problem) || !body.rules.iter().copied().eq(decision.refusing_rules()) {

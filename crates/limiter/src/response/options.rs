@@ -84,6 +84,10 @@ impl ResponseOptions {
             let own = (hash(limit.as_deref()), hash(missing.as_ref()));
             (own != (None, None)).then_some((rule.fingerprint(), own))
         };
+        debug_assert!(
+            rules.is_empty() || rules.len() == policy.rules().count(),
+            "the responses of another policy"
+        );
         let rules = Hasher::of_all(policy.rules().zip(rules).filter_map(each));
         let options = (status, body, Hasher::of_all(headers), jitter_percent, form);
         Hasher::of(&(options, rules, hash(deny.as_ref())))
@@ -146,7 +150,7 @@ fn body(body: Option<Node>, content_type: Option<Node>) -> Option<Body> {
 /// A media type, `type/subtype` with or without parameters (RFC 9110 §8.3.1).
 fn media_type(node: &Node) -> Option<Box<str>> {
     let value = field_value(node)?;
-    let essence = value.split(';').next().unwrap_or_default().trim_ascii_end();
+    let essence = value.split_once(';').map_or(&*value, |(essence, _)| essence).trim_ascii_end();
     let (kind, subtype) = essence.split_once('/').unwrap_or_default();
     if !is_token(kind.as_bytes()) || !is_token(subtype.as_bytes()) {
         return node.expected("a media type such as `application/json`");

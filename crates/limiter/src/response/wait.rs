@@ -1,6 +1,5 @@
 //! How long a refused client should wait.
 
-use super::ResponseOptions;
 use crate::algorithm::{Admission, Quota};
 use crate::check::{Decision, Reason, RuleReport};
 use diana_base::time::Span;
@@ -24,29 +23,31 @@ pub(super) fn bound(report: &RuleReport, wait: Span) -> Span {
     if report.degraded { wait.min(DEGRADED_WAIT) } else { wait }
 }
 
-impl ResponseOptions {
-    /// Seconds for `Retry-After` (RFC 9110 §10.2.3), at least 1. The base is the longest wait among
-    /// the refusing rules, rounded up. A random number of whole seconds is added: uniform from 0 to
-    /// `jitter` percent of the base, rounded up. The value is therefore never less than the `t` of
-    /// a refusing rule, and even short waits are spread over two seconds. `None` if waiting does
-    /// not help.
-    pub(super) fn retry_after(&self, reason: Reason, decision: &Decision, entropy: u32) -> Option<u64> {
-        let wait = match reason {
-            Reason::Rule(_) if decision.refusing().any(never_admits) => return None,
-            Reason::Rule(_) => decision.refusing().map(wait).max().unwrap_or_default(),
-            Reason::Unattributed => decision.suspects().map(wait).min().unwrap_or_default(),
-            Reason::NoActor(_) | Reason::Denied => return None,
-            // The global store may recover at any time.
-            Reason::Unavailable(_) => Span::ZERO,
-        };
-        let seconds = wait.as_secs_ceil().max(1);
-        // No product overflows: there are less than 2³⁵ seconds in 64 bits of nanoseconds. Checked
-        // multiplications take long in WebAssembly.
-        let choices = seconds.wrapping_mul(self.jitter_percent.into()).div_ceil(100).saturating_add(1);
-        let (high, low) = (choices >> 32, choices & u64::from(u32::MAX));
-        let extra = high.wrapping_mul(entropy.into()).saturating_add(low.wrapping_mul(entropy.into()) >> 32);
-        Some(seconds.saturating_add(extra))
-    }
+/// Seconds for `Retry-After` (RFC 9110 §10.2.3), at least 1: the longest wait among the refusing
+/// rules, rounded up. `None` if waiting does not help.
+pub(super) fn retry_after(reason: Reason, decision: &Decision) -> Option<u64> {
+    let wait = match reason {
+        Reason::Rule(_) if decision.refusing().any(never_admits) => return None,
+        // A decision that the caller made may report no rule.
+        Reason::Rule(_) => decision.refusing().map(wait).max().unwrap_or(Span::ZERO),
+        Reason::Unattributed => decision.suspects().map(wait).min().unwrap_or(Span::ZERO),
+        Reason::NoActor(_) | Reason::Denied => return None,
+        // The global store may recover at any time.
+        Reason::Unavailable(_) => Span::ZERO,
+    };
+    Some(wait.as_secs_ceil().max(1))
+}
+
+/// Adds a random number of whole seconds: uniform from 0 to `percent` of the seconds, rounded up.
+/// The value is therefore never less than the `t` of a refusing rule, and even short waits are
+/// spread over two seconds.
+pub(super) fn spread(seconds: u64, percent: u32, entropy: u32) -> u64 {
+    // No product overflows: there are less than 2³⁵ seconds in 64 bits of nanoseconds. Checked
+    // multiplications take long in WebAssembly.
+    let choices = seconds.wrapping_mul(percent.into()).div_ceil(100).saturating_add(1);
+    let (high, low) = (choices >> 32, choices & u64::from(u32::MAX));
+    let extra = high.wrapping_mul(entropy.into()).saturating_add(low.wrapping_mul(entropy.into()) >> 32);
+    seconds.saturating_add(extra)
 }
 
 /// Whether no wait helps: the rule admits no requests, or none that costs as much. During an outage
@@ -81,7 +82,7 @@ pub(super) fn in_flight(quota: Quota) -> bool {
 #[cfg(test)]
 mod tests {
     use super::super::testing::{RuleState, admit, decision, policy, refuse};
-    use super::super::{Form, Refusal};
+    use super::super::{Form, Refusal, ResponseOptions};
     use super::*;
     use crate::policy::RuleId;
 
