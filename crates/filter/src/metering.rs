@@ -23,7 +23,11 @@ impl MeteredValues {
     pub(super) fn new(measures: &Measures) -> MeteredValues {
         // The configuration refuses an invalid pointer.
         let pointer = |measure: &Measure| match measure {
-            Measure::Json(pointer) => Pointer::parse(pointer).ok(),
+            Measure::Json(pointer) => {
+                let pointer = Pointer::parse(pointer).ok();
+                debug_assert!(pointer.is_some(), "a pointer that the configuration refuses");
+                pointer
+            }
             Measure::Header(_) => None,
         };
         MeteredValues { measures: measures.clone(), pointers: measures.values.iter().map(pointer).collect() }
@@ -85,6 +89,7 @@ impl Metering {
         self.has_response_ended = false;
         self.usage.values.clear();
         self.meters.clear();
+        debug_assert_eq!(values.measures.values.len(), values.pointers.len(), "each value has a reader");
         for (measure, pointer) in values.measures.values.iter().zip(&values.pointers) {
             let (mut value, mut meter) = (ResponseNumber::default(), None);
             match (measure, pointer) {
@@ -137,6 +142,7 @@ impl Metering {
     pub(super) fn usage(&mut self) -> &Usage {
         let Metering { usage, held_bytes, meters, has_response_ended, is_grpc_timeout } = self;
         usage.request_bytes = usage.request_bytes.saturating_add(std::mem::take(held_bytes));
+        debug_assert_eq!(usage.values.len(), meters.len(), "each value has a meter");
         for (value, meter) in usage.values.iter_mut().zip(meters) {
             if let Some(meter) = meter {
                 *value =

@@ -2,7 +2,7 @@
 //! the whole table.
 
 use diana_base::exclusive::Exclusive;
-use diana_base::prng;
+use diana_base::{narrowed, prng};
 use diana_limiter::policy::{Policy, RuleId};
 use std::cell::Cell;
 
@@ -26,13 +26,16 @@ struct Mean {
 impl Mean {
     fn add(&mut self, used: usize) {
         self.samples = self.samples.saturating_add(1).min(SAMPLES);
-        let used = i64::try_from(used).unwrap_or(0).saturating_mul(PARTS);
+        let used = i64::try_from(used);
+        debug_assert!(used.is_ok(), "a set has few cells");
+        let used = used.unwrap_or(0).saturating_mul(PARTS);
         let change = used.saturating_sub(self.parts).checked_div(self.samples).unwrap_or(0);
         self.parts = self.parts.saturating_add(change);
     }
 
     /// Cells in use in this number of sets.
     fn of(&self, sets: u64) -> u64 {
+        debug_assert!(self.parts >= 0, "a mean of numbers that are not negative");
         let parts = u128::try_from(self.parts).unwrap_or(0).saturating_mul(sets.into());
         u64::try_from(parts >> PARTS.trailing_zeros()).unwrap_or(u64::MAX)
     }
@@ -63,7 +66,7 @@ impl Sampling {
     ) -> Option<(RuleId, u64)> {
         let requests = self.requests.get();
         let tables: Vec<(RuleId, u64)> = policy.tables().collect();
-        let turn = usize::try_from(requests.checked_div(REQUESTS_PER_SAMPLE).unwrap_or(0)).unwrap_or(0);
+        let turn = narrowed((requests / REQUESTS_PER_SAMPLE).into());
         let turn = turn.checked_rem(tables.len())?;
         let random = u64::from(entropy()) << 32 | u64::from(prng::next(&mut requests.into()));
         let (used, (rule, sets)) = (used_cells(turn, random)?, tables.get(turn)?);
