@@ -1,5 +1,5 @@
 //! A policy: all rules of a configuration, compiled. It tells which limits apply to a request and
-//! which actors they count. [`check`](crate::check) decides by a policy.
+//! which actors they count. [`decide`](crate::decide) decides by a policy.
 //!
 //! ```text
 //!   Policy ── Limit  (url pattern, conditions)      less specific first
@@ -53,7 +53,7 @@ pub use usage::{Measure, Measures, ResponseNumber, Usage};
 use crate::actor::{NamedActor, ip};
 use crate::adapt::{Adaptive, Shared};
 use crate::cells::table::{Hasher, TableId};
-use crate::check::DENY;
+use crate::decide::DENY;
 use crate::matcher::tree::Tree;
 use crate::request::{Part, PartId, Parts, Request, Source};
 use diana_base::prng::mix;

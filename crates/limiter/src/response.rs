@@ -22,7 +22,7 @@ pub use cache::{QuotaHeaders, ResponseCache};
 pub use options::{ResponseOptions, percent, percent_of};
 pub use overrides::{ResponseOverride, RuleResponses, own_headers};
 
-use crate::check::{Decision, Outcome};
+use crate::decide::{Decision, Outcome};
 use crate::policy::Policy;
 use diana_base::format;
 use options::{Body, Form};
@@ -55,7 +55,7 @@ impl ResponseOptions {
     /// random number.
     ///
     /// ```
-    /// use diana_limiter::check::{Decision, Outcome, Reason};
+    /// use diana_limiter::decide::{Decision, Outcome, Reason};
     /// use diana_limiter::response::ResponseOptions;
     /// # use diana_limiter::actor::{Actors, Scope, ip::ClientIp};
     /// # use diana_limiter::policy::{Draft, Enforce, Lists};

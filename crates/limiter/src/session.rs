@@ -14,7 +14,7 @@
 //! # use diana_limiter::cells::store::{Fault, SharedDataStore, CasSemantics, Simulated};
 //! # use diana_limiter::request::{Part, Values};
 //! # use diana_limiter::time::{Span, Time};
-//! use diana_limiter::check::Outcome;
+//! use diana_limiter::decide::Outcome;
 //! use diana_limiter::session::{Session, Worker};
 //!
 //! let document = br#"{"url": "/", "rules": [
@@ -60,7 +60,7 @@ pub use worker::{TICK, Worker};
 
 use crate::cells::Events;
 use crate::cells::store::Store;
-use crate::check::{Charges, Decision, Outcome, Pending, Refund};
+use crate::decide::{Charges, Decision, Outcome, Pending, Refund};
 use crate::global::{Completion, Waiter};
 use crate::policy::{Policy, Usage};
 use crate::request::Request;

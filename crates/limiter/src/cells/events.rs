@@ -9,7 +9,7 @@ use super::table::Eviction;
 /// # use diana_limiter::session::{Session, Worker};
 /// # use diana_limiter::time::Time;
 /// use diana_limiter::cells::store::{Fault, Loaded, Store, Swap, Version};
-/// use diana_limiter::check::RuleResult;
+/// use diana_limiter::decide::RuleResult;
 ///
 /// /// A store that is down.
 /// struct Down;

@@ -33,7 +33,7 @@ impl Draft {
     /// use diana_document::{Errors, Node};
     /// use diana_limiter::actor::address::Network;
     /// use diana_limiter::algorithm::{Quota, RefuseAll};
-    /// use diana_limiter::check::{Outcome, Reason};
+    /// use diana_limiter::decide::{Outcome, Reason};
     /// use diana_limiter::matcher::pattern::Pattern;
     /// use diana_limiter::policy::{Cost, Counter, Counters, Draft, Enforce, LimitDraft, List};
     /// use diana_limiter::policy::{Lists, Member, Missing, RuleDraft};

@@ -3,7 +3,7 @@
 
 use super::options::ResponseOptions;
 use super::overrides::{ResponseOverride, RuleResponses};
-use crate::check::{Decision, Reason};
+use crate::decide::{Decision, Reason};
 use crate::policy::{Policy, RuleId};
 use diana_base::map::KeyMap;
 use std::borrow::Cow;
@@ -113,7 +113,7 @@ mod tests {
     use super::super::Refusal;
     use super::super::testing::{admit, decision, policy, refuse};
     use super::*;
-    use crate::check::{Outcome, RuleResult};
+    use crate::decide::{Outcome, RuleResult};
     use diana_document::{Errors, Node};
 
     fn refused_for(reason: impl Fn(RuleId) -> Reason, policy: &Policy) -> Decision {

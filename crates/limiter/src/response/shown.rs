@@ -2,7 +2,7 @@
 
 use super::wait::{PERMIT_WAIT, bound, finite_wait, in_flight};
 use crate::algorithm::{Admission, Quota};
-use crate::check::{Decision, RuleReport, RuleResult};
+use crate::decide::{Decision, RuleReport, RuleResult};
 use crate::policy::RuleId;
 use diana_base::sort;
 use diana_base::time::Span;

@@ -4,7 +4,7 @@ use super::testing::{Bare, RuleState, admit, decision, items, penalty, policy, r
 use super::wait::{never_admits, wait};
 use super::*;
 use crate::cells::Events;
-use crate::check::{Reason, RuleReport, RuleResult};
+use crate::decide::{Reason, RuleReport, RuleResult};
 use crate::policy::RuleId;
 use proptest::prelude::*;
 

@@ -8,7 +8,7 @@ use crate::algorithm::EvictionRank;
 use crate::cells::store::{Fault, Store};
 use crate::cells::table::{Dated, Hasher, Seed, TableId, shared_seed};
 use crate::cells::{Context, Events, Migration, Overridden, Previous, Replacement};
-use crate::check::{Charges, CountedActor, Decider, Decision, Pending, WorkerCache, decide};
+use crate::decide::{Charges, CountedActor, Decider, Decision, Pending, WorkerCache, decide};
 use crate::global::{Fetches, GlobalStoreOptions, StoreClient};
 use crate::policy::{Policy, RuleId};
 use crate::request::Request;
@@ -319,7 +319,7 @@ impl Worker {
     ///
     /// ```
     /// # use diana_limiter::cells::store::{Fault, SharedDataStore, CasSemantics, Simulated};
-    /// # use diana_limiter::check::Decision;
+    /// # use diana_limiter::decide::Decision;
     /// # use diana_limiter::request::{Part, Values};
     /// # use diana_limiter::time::{Span, Time};
     /// use diana_limiter::session::{Session, TICK, Worker};

@@ -10,7 +10,7 @@
 use crate::adapt::{Adaptive, Local, Shared};
 use crate::cells::Events;
 use crate::cells::store::{Fault, Store, Swap};
-use crate::check::{Decision, Outcome, RuleReport, RuleResult};
+use crate::decide::{Decision, Outcome, RuleReport, RuleResult};
 use crate::policy::{Policy, Rule, RuleId};
 use diana_base::time::{Span, Time};
 use std::sync::Arc;

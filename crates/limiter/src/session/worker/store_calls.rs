@@ -3,7 +3,7 @@
 use super::Worker;
 use crate::cells::Events;
 use crate::cells::store::Store;
-use crate::check::{Charges, Outcome, Pending, Refund, StoreResults};
+use crate::decide::{Charges, Outcome, Pending, Refund, StoreResults};
 use crate::global::{
     Call, CallResult, CallStats, Completion, GlobalCharge, GlobalQuery, Settlement, StoreClient, Waiter,
 };

@@ -52,7 +52,7 @@ pub enum Reason {
 /// # use diana_limiter::request::{Part, Values};
 /// # use diana_limiter::session::{Session, Worker};
 /// # use diana_limiter::time::{Span, Time};
-/// use diana_limiter::check::{Outcome, Reason, RuleResult};
+/// use diana_limiter::decide::{Outcome, Reason, RuleResult};
 ///
 /// let document = br#"{"url": "/", "rules": [
 ///     {"name": "all", "rpu": 2, "unit": "minute", "reject_delay": "1s"},

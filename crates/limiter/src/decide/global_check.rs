@@ -13,7 +13,7 @@
 use super::cache::GlobalRefusalCache;
 use super::group_check::Buffers;
 use crate::algorithm::{Admission, Verdict};
-use crate::check::{GlobalOwed, GroupCheck, RuleReport, RuleResult};
+use crate::decide::{GlobalOwed, GroupCheck, RuleReport, RuleResult};
 use crate::global::{GlobalCharge, LeaseRefill, RuleQuery, RuleReply};
 use crate::policy::{
     ActorRules, Demand, Demands, GlobalGroup, GroupIndex, Mode, OnError, Owed, Policy, RequestClass,

@@ -20,14 +20,32 @@
 //! Between its charge and its refund, a request counts as passed. Other requests may then be
 //! refused needlessly, but none is admitted beyond its quota.
 
-use super::cache::WorkerCache;
-use super::decider::Decider;
-use super::decision::{Outcome, Reason};
-use super::fast_path::Progress;
-use super::global_check::GlobalCheck;
-use super::group_check::{Buffers, GroupCheck};
-use super::pending::Pending;
-use super::resolve::resolve;
+mod cache;
+mod counted_actor;
+mod decider;
+mod decision;
+mod fast_path;
+mod fast_path_key;
+mod global_check;
+mod group_check;
+mod pending;
+mod refund;
+mod resolve;
+mod uncounted;
+mod verdict;
+
+pub(crate) use cache::WorkerCache;
+pub use counted_actor::CountedActor;
+pub(crate) use decider::Decider;
+pub use decision::{ALLOW, DENY, Decision, Outcome, Reason, RuleReport, RuleResult};
+pub(crate) use group_check::GroupCheck;
+pub(crate) use pending::{Pending, StoreResults};
+pub(crate) use refund::{Charges, GlobalOwed, Refund};
+
+use self::fast_path::Progress;
+use self::global_check::GlobalCheck;
+use self::group_check::Buffers;
+use self::resolve::resolve;
 use crate::cells::Context;
 use crate::cells::store::Store;
 use crate::policy::{ActorLookup, Mode, PlanId, RequestClass, Role, RuleId};
@@ -103,7 +121,7 @@ impl Decider {
     }
 
     /// The outcome by the lists, if the client is on an enforced list.
-    pub(super) fn decide_by_lists<S: ?Sized>(
+    pub(crate) fn decide_by_lists<S: ?Sized>(
         &mut self,
         request: &Request,
         context: &Context<S>,
@@ -125,7 +143,7 @@ impl Decider {
     /// Adds a check for each group of each limit that applies. Returns the first rule that refuses
     /// because the request lacks its actor. A rule in shadow only reports the missing actor.
     #[inline(never)]
-    pub(super) fn identify<S: ?Sized>(&mut self, request: &Request, context: &Context<S>) -> Option<RuleId> {
+    pub(crate) fn identify<S: ?Sized>(&mut self, request: &Request, context: &Context<S>) -> Option<RuleId> {
         let Decider { decision, checks, globals, free_buffers, limits, .. } = self;
         let Context { policy, hasher, .. } = *context;
         let mut missing = None;

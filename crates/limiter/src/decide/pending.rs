@@ -3,7 +3,7 @@
 use super::global_check::{GlobalCheck, GlobalState};
 use crate::cells::store::Store;
 use crate::cells::{Context, Events};
-use crate::check::{Decider, Decision, GroupCheck, Outcome, WorkerCache};
+use crate::decide::{Decider, Decision, GroupCheck, Outcome, WorkerCache};
 use crate::global::{GlobalCharge, GlobalQuery, LeaseRefill, RuleQuery, RuleReply, lease_number};
 use crate::policy::Policy;
 use diana_base::time::Time;
