@@ -27,7 +27,7 @@ use diana_document::{Errors, Node, parse};
 use diana_limiter::algorithm::{Algorithm, AlgorithmKind, KINDS, Quota};
 use diana_limiter::cells::store::{CasSemantics, SharedDataStore, Simulated, Swap};
 use diana_limiter::cells::table::{Dated, Hasher, Table, shared_seed};
-use diana_limiter::check::Outcome;
+use diana_limiter::decide::Outcome;
 use diana_limiter::request::{Part, Values};
 use diana_limiter::session::{Session, Worker};
 use governor::{DefaultDirectRateLimiter, DefaultKeyedRateLimiter};

@@ -8,7 +8,7 @@ use crate::server::{Executed, Server};
 use diana_base::prng::mix;
 use diana_base::time::{Span, Time};
 use diana_limiter::cells::store::{CasSemantics, SharedDataStore, Simulated};
-use diana_limiter::check::{Decision, Outcome};
+use diana_limiter::decide::{Decision, Outcome};
 use diana_limiter::global::{CallResult, Completion, GlobalStoreOptions, Message, Waiter};
 use diana_limiter::policy::Policy;
 use diana_limiter::request::{Part, Values};

@@ -7,7 +7,7 @@
 mod counted;
 mod held;
 
-use diana_limiter::check::{Decision, Outcome};
+use diana_limiter::decide::{Decision, Outcome};
 use diana_limiter::policy::Policy;
 use diana_limiter::time::Time;
 use diana_replay::Replay;

@@ -50,7 +50,7 @@ use crate::host::replay::{self, Event};
 use diana_base::time::{Span, Time};
 use diana_limiter::algorithm;
 use diana_limiter::cells::store::{CasSemantics, Simulated};
-use diana_limiter::check::{Decision, Outcome, Reason, RuleResult};
+use diana_limiter::decide::{Decision, Outcome, Reason, RuleResult};
 use diana_limiter::policy::{Policy, ResponseNumber, RuleId, Usage};
 use diana_limiter::request::{Part, Values};
 use std::collections::VecDeque;

@@ -4,7 +4,7 @@ use crate::harness::{Gateway, START, at, get, store};
 use diana_config::{Configuration, compile};
 use diana_limiter::cells::Replacement;
 use diana_limiter::cells::store::{CasSemantics, Simulated};
-use diana_limiter::check::{Decision, Outcome};
+use diana_limiter::decide::{Decision, Outcome};
 use diana_limiter::request::{Part, Values};
 use diana_limiter::session::{Session, Worker};
 use std::collections::BTreeSet;

@@ -4,7 +4,7 @@ use crate::harness::{Counting, Gateway, Random, at, get, store};
 use diana_limiter::cells::store::{
     CasSemantics, Fault, Loaded, SharedDataStore, Simulated, Store, Swap, Version,
 };
-use diana_limiter::check::{Decision, Outcome, RuleResult};
+use diana_limiter::decide::{Decision, Outcome, RuleResult};
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 

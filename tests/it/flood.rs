@@ -3,7 +3,7 @@
 use crate::harness::{Gateway, Random, at, get, store};
 use diana_limiter::cells::Events;
 use diana_limiter::cells::store::{CasSemantics, SharedDataStore, Simulated};
-use diana_limiter::check::{Outcome, RuleResult};
+use diana_limiter::decide::{Outcome, RuleResult};
 
 const INVENTED: usize = 50_000;
 

@@ -5,7 +5,7 @@ use crate::harness::{START, get, store};
 use diana_base::time::Time;
 use diana_config::{Configuration, compile};
 use diana_limiter::cells::store::{CasSemantics, Simulated};
-use diana_limiter::check::Outcome;
+use diana_limiter::decide::Outcome;
 use diana_limiter::global::Message;
 use diana_limiter::session::{Session, Worker};
 

@@ -5,7 +5,7 @@ use diana_base::time::{Span, Time};
 use diana_limiter::cells::store::{Fault, Loaded, SharedDataStore, Simulated, Store, Swap, Version};
 use diana_limiter::cells::table::{Dated, Seed, shared_seed};
 use diana_limiter::cells::{Events, Previous, Replacement};
-use diana_limiter::check::{Decision, Outcome};
+use diana_limiter::decide::{Decision, Outcome};
 use diana_limiter::policy::{Policy, Usage};
 use diana_limiter::request::{Part, Values};
 use diana_limiter::session::{Session, Worker};

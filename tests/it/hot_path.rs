@@ -4,7 +4,7 @@
 use crate::harness::{Counting, Gateway, at, get, policy, store, worker};
 use diana_base::time::Time;
 use diana_limiter::cells::store::{CasSemantics, SharedDataStore, Simulated, Store};
-use diana_limiter::check::Outcome;
+use diana_limiter::decide::Outcome;
 use diana_limiter::policy::Usage;
 use diana_limiter::request::{HeaderLines, Part, PartId, Source, Values};
 use diana_limiter::session::Session;

@@ -17,7 +17,7 @@ use crate::harness::{Random, START, at};
 use baton::{Exchange, TestGateway};
 use diana_base::time::{Span, Time};
 use diana_limiter::cells::store::CasSemantics;
-use diana_limiter::check::{Outcome, Reason, RuleResult};
+use diana_limiter::decide::{Outcome, Reason, RuleResult};
 use diana_limiter::policy::Usage;
 use model::{Client, Model, Spec};
 use proptest::prelude::*;
@@ -83,7 +83,7 @@ fn assert_exact(gateway: &TestGateway, model: &mut Model) {
         for _ in 0..7 {
             let decision = gateway.ask_new_worker(client, START);
             let expected = model.decide(client);
-            let report = |report: &diana_limiter::check::RuleReport| {
+            let report = |report: &diana_limiter::decide::RuleReport| {
                 (report.rule.index(), report.result, report.verdict.unwrap().remaining)
             };
             let found = (decision.is_rejected(), decision.reports.iter().map(report).collect());
@@ -130,7 +130,7 @@ proptest! {
             now_ms += pause_ms;
             for Exchange { client, decision, now } in gateway.run(&plans, || at(now_ms), &mut random) {
                 prop_assert_eq!(decision.events.faults, 0);
-                let charged = |report: &&diana_limiter::check::RuleReport| report.result == RuleResult::Admitted;
+                let charged = |report: &&diana_limiter::decide::RuleReport| report.result == RuleResult::Admitted;
                 for report in decision.reports.iter().filter(charged).filter(|_| !decision.is_rejected()) {
                     let rule = report.rule.index();
                     admitted.entry((rule, model.specs[rule].key(client))).or_default().push(now);
@@ -154,7 +154,7 @@ proptest! {
         let clock = || at(ticks.fetch_add(1, Ordering::SeqCst) * tick_ms);
         let mut admitted: HashMap<(usize, usize), Vec<Time>> = HashMap::new();
         for Exchange { client, decision, .. } in gateway.run(&plans, clock, &mut Random(seed)) {
-            let charged = |report: &&diana_limiter::check::RuleReport| report.result == RuleResult::Admitted;
+            let charged = |report: &&diana_limiter::decide::RuleReport| report.result == RuleResult::Admitted;
             for report in decision.reports.iter().filter(charged).filter(|_| !decision.is_rejected()) {
                 let (rule, charge) = (report.rule.index(), report.verdict.unwrap().charge);
                 admitted.entry((rule, model.specs[rule].key(client))).or_default().push(charge.at);

@@ -13,7 +13,7 @@ use diana_base::time::Time;
 use diana_config::{Configuration, compile};
 use diana_global_redis::{Dialect, Redis};
 use diana_limiter::cells::store::{CasSemantics, SharedData, Simulated};
-use diana_limiter::check::Outcome;
+use diana_limiter::decide::Outcome;
 use diana_limiter::global::GlobalStoreOptions;
 use diana_limiter::request::{Part, Values};
 use diana_limiter::session::{Session, Worker};

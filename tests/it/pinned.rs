@@ -8,7 +8,7 @@ use crate::harness::{Gateway, at, get, store};
 use diana_base::time::Time;
 use diana_config::{Configuration, compile};
 use diana_limiter::cells::store::{CasSemantics, SharedData, Simulated};
-use diana_limiter::check::Outcome;
+use diana_limiter::decide::Outcome;
 use diana_limiter::global::{Call, CallResult, Message};
 use diana_limiter::policy::Policy;
 use diana_limiter::request::{Part, Values};

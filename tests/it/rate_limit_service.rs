@@ -4,7 +4,7 @@ use crate::harness::{START, get, store};
 use diana_base::time::{Span, Time};
 use diana_config::Configuration;
 use diana_limiter::cells::store::{CasSemantics, SharedDataStore, Simulated};
-use diana_limiter::check::{Decision, Outcome, Reason, RuleResult};
+use diana_limiter::decide::{Decision, Outcome, Reason, RuleResult};
 use diana_limiter::global::{CallResult, Message};
 use diana_limiter::session::{Session, Worker};
 

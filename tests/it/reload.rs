@@ -9,7 +9,7 @@ mod resized;
 
 use crate::harness::{Gateway, at, get, store};
 use diana_limiter::cells::store::{CasSemantics, Simulated};
-use diana_limiter::check::Decision;
+use diana_limiter::decide::Decision;
 use diana_limiter::request::{Part, Values};
 
 fn limit(url: &str, rpu: u32) -> String {

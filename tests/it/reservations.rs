@@ -7,7 +7,7 @@ mod refunds;
 use crate::harness::{Counting, START, get, policy, store, worker};
 use diana_base::time::{Span, Time};
 use diana_limiter::cells::store::{CasSemantics, Simulated, Store};
-use diana_limiter::check::Outcome;
+use diana_limiter::decide::Outcome;
 use diana_limiter::policy::Policy;
 use diana_limiter::session::{Session, TICK, Worker};
 

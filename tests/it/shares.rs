@@ -5,7 +5,7 @@ use crate::harness::{Random, at, get, store};
 use diana_base::time::Time;
 use diana_config::compile;
 use diana_limiter::cells::store::{CasSemantics, Simulated};
-use diana_limiter::check::Decision;
+use diana_limiter::decide::Decision;
 use diana_limiter::policy::{Policy, Usage};
 use diana_limiter::session::{Session, Worker};
 

@@ -6,7 +6,7 @@ use diana_limiter::algorithm::Admission;
 use diana_limiter::cells::store::{
     CasSemantics, Fault, Loaded, SharedDataStore, Simulated, Store, Swap, Version,
 };
-use diana_limiter::check::{Decision, Outcome, RuleResult};
+use diana_limiter::decide::{Decision, Outcome, RuleResult};
 use diana_limiter::policy::Policy;
 use diana_limiter::session::{Session, Worker};
 use std::cell::Cell;

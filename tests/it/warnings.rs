@@ -5,7 +5,7 @@ use crate::algorithm::subject::cases;
 use crate::harness::{Random, at, get, policy, store};
 use diana_config::compile;
 use diana_limiter::cells::store::{CasSemantics, Simulated};
-use diana_limiter::check::RuleResult;
+use diana_limiter::decide::RuleResult;
 use diana_limiter::session::Worker;
 use proptest::prelude::*;
 

@@ -4,7 +4,7 @@
 use super::log::record::{Record, Slot, Slots};
 use super::memory::Memory;
 use super::request::Columns;
-use diana_limiter::check::{CountedActor, Decision, Outcome};
+use diana_limiter::decide::{CountedActor, Decision, Outcome};
 use diana_limiter::policy::{Measure, Policy, ResponseNumber, RuleId, Usage};
 use diana_limiter::session::{Session, Worker};
 use diana_limiter::time::{Span, Time};

@@ -8,7 +8,7 @@ use super::log::record::{Record, Slots};
 use super::number::plural;
 use super::summary::{Comparison, LogSummary, Summary};
 use super::tally::{Clients, seconds};
-use diana_limiter::check::Decision;
+use diana_limiter::decide::Decision;
 use diana_limiter::policy::Policy;
 use std::path::PathBuf;
 

@@ -18,7 +18,7 @@ use super::number::plural;
 use super::summary::{ClientSummary, Hour, RuleSummary, Timeline, Totals};
 use diana_config::RulePlace;
 use diana_limiter::algorithm::Admission;
-use diana_limiter::check::{Outcome, Reason, RuleResult};
+use diana_limiter::decide::{Outcome, Reason, RuleResult};
 use diana_limiter::policy::{Policy, Rule};
 use diana_limiter::time::{Span, Time};
 use quotas::Variants;

@@ -7,7 +7,7 @@ use super::request::Incoming;
 use super::simulation::Simulation;
 use diana_document::Value;
 use diana_limiter::cells::store::{CasSemantics, SharedDataStore, Simulated};
-use diana_limiter::check::{Outcome, Reason};
+use diana_limiter::decide::{Outcome, Reason};
 use diana_limiter::session::{Session, Worker};
 use miette::{Result, miette};
 

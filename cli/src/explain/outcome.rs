@@ -3,7 +3,7 @@
 use super::report::OutcomeRun;
 use super::request::seconds;
 use super::simulation::{Decided, Simulation};
-use diana_limiter::check::Outcome;
+use diana_limiter::decide::Outcome;
 
 /// The runs of the outcomes.
 pub fn runs(simulation: &Simulation) -> Vec<OutcomeRun> {

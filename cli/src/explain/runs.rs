@@ -5,7 +5,7 @@ use super::request::seconds;
 use super::simulation::Decided;
 use diana_base::time::Span;
 use diana_limiter::algorithm::Admission;
-use diana_limiter::check::{Outcome, RuleReport, RuleResult};
+use diana_limiter::decide::{Outcome, RuleReport, RuleResult};
 use diana_limiter::policy::RuleId;
 
 /// The runs of a rule.

@@ -8,7 +8,7 @@ use diana_base::time::{Span, Time};
 use diana_config::Configuration;
 use diana_document::Value;
 use diana_limiter::cells::store::{CasSemantics, SharedDataStore, Simulated};
-use diana_limiter::check::{Decision, Outcome, RuleReport};
+use diana_limiter::decide::{Decision, Outcome, RuleReport};
 use diana_limiter::policy::{Policy, ResponseNumber, RuleId, Usage};
 use diana_limiter::session::{Session, Worker};
 use miette::{Result, miette};

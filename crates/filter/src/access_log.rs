@@ -7,7 +7,7 @@
 use crate::Host;
 use diana_base::format::decimal;
 use diana_base::time::Span;
-use diana_limiter::check::{Decision, Outcome};
+use diana_limiter::decide::{Decision, Outcome};
 use diana_limiter::policy::{ActorSource, Policy};
 
 /// The rules that refuse a request, or the deny list.

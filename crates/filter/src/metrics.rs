@@ -14,7 +14,7 @@ use diana_base::time::Span;
 use diana_config::Configuration;
 use diana_limiter::cells::Events;
 use diana_limiter::cells::table::ACTORS_OF_A_SET;
-use diana_limiter::check::{Decision, Outcome, Reason, RuleResult};
+use diana_limiter::decide::{Decision, Outcome, Reason, RuleResult};
 use diana_limiter::global::CallStats as Calls;
 use diana_limiter::policy::{Policy, RuleId};
 use log::warn;

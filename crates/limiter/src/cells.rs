@@ -10,25 +10,19 @@
 //! ```
 
 mod context;
-mod events;
-mod group_migration;
 mod migration;
 mod open;
 mod refusals;
 mod reservations;
-mod slots;
 pub mod store;
 mod swap;
 pub mod table;
 
-pub(crate) use context::{Context, Overridden};
-pub use events::Events;
-pub(crate) use group_migration::GroupMigration;
-pub use group_migration::Replacement;
-pub(crate) use migration::Migration;
-pub use migration::Previous;
-pub(crate) use open::{Actor, OpenCell};
-pub(crate) use refusals::{CACHED_FOR, RefusalCache};
+pub use context::Events;
+pub(crate) use context::{Actor, Context, Overridden};
+pub(crate) use migration::{GroupMigration, Migration};
+pub use migration::{Previous, Replacement};
+pub(crate) use open::OpenCell;
+pub(crate) use refusals::{CACHED_FOR, CellId, RefusalCache, SLOTS, slot};
 pub(crate) use reservations::{Reservations, ReservedCell};
-pub(crate) use slots::{SLOTS, index};
 pub(crate) use swap::{Attempt, Change, Swapped, peek, swap, update, update_or_create};

@@ -15,7 +15,7 @@
 //! # use diana_limiter::cells::store::{Fault, SharedDataStore, CasSemantics, Simulated};
 //! # use diana_limiter::request::{Part, Values};
 //! # use diana_limiter::time::{Span, Time};
-//! use diana_limiter::check::Outcome;
+//! use diana_limiter::decide::Outcome;
 //! use diana_limiter::global::{CallResult, GlobalStoreOptions};
 //! use diana_limiter::session::{Session, Worker};
 //! # use diana_limiter::algorithm::{Admission, Charge, Verdict};

@@ -26,7 +26,7 @@
 //! ```
 //! use diana_limiter::cells::store::{Fault, SharedDataStore, CasSemantics, Simulated};
 //! use diana_limiter::cells::table::Dated;
-//! use diana_limiter::check::{Outcome, Reason};
+//! use diana_limiter::decide::{Outcome, Reason};
 //! use diana_limiter::request::{Part, Values};
 //! use diana_limiter::session::{Session, Worker};
 //! use diana_limiter::time::{Span, Time};
@@ -77,7 +77,7 @@
 //!
 //! Where to read on: [`session`] for requests that wait, [`global`] for counts that several
 //! gateways share, [`Worker::migrate_from`](session::Worker::migrate_from) for a new configuration,
-//! [`check`] for the contents of a decision.
+//! [`decide`] for the contents of a decision.
 #![forbid(unsafe_code)]
 #![cfg_attr(test, allow(clippy::arithmetic_side_effects, clippy::string_slice, clippy::unreachable))]
 
@@ -85,7 +85,7 @@ pub mod actor;
 pub mod adapt;
 pub mod algorithm;
 pub mod cells;
-pub mod check;
+pub mod decide;
 pub mod global;
 pub mod matcher;
 pub mod number_map;

@@ -1,5 +1,5 @@
 //! A policy: all rules of a configuration, compiled. It tells which limits apply to a request and
-//! which actors they count. [`check`](crate::check) decides by a policy.
+//! which actors they count. [`decide`](crate::decide) decides by a policy.
 //!
 //! ```text
 //!   Policy ── Limit  (url pattern, conditions)      less specific first
@@ -19,9 +19,9 @@ mod draft;
 mod enforce;
 mod group;
 mod headroom;
+mod key;
 mod limit;
 mod lists;
-mod missing;
 mod plans;
 mod replicas;
 mod rule;
@@ -37,11 +37,11 @@ pub use draft::{Draft, GlobalDraft, LimitDraft, RuleDraft, StoreDraft};
 pub use enforce::Enforce;
 pub(crate) use enforce::RolloutHash;
 pub use group::OnError;
-pub(crate) use group::{ActorLookup, ActorRules, CounterGroup, GlobalGroup, GroupIndex, RequestClass};
+pub(crate) use group::{ActorRules, CounterGroup, GlobalGroup, GroupIndex, RequestClass};
+pub(crate) use key::{ActorKey, KeyBuffer};
+pub use key::{ActorSource, Missing};
 pub(crate) use limit::Limit;
 pub use lists::{List, Lists, Member};
-pub use missing::{ActorSource, Missing};
-pub(crate) use missing::{actor_source, by_value};
 pub use plans::{MAX_PLANS, PlanCounters, PlanId, PlanSource};
 pub use replicas::Replicas;
 pub(crate) use rule::Role;
@@ -53,7 +53,7 @@ pub use usage::{Measure, Measures, ResponseNumber, Usage};
 use crate::actor::{NamedActor, ip};
 use crate::adapt::{Adaptive, Shared};
 use crate::cells::table::{Hasher, TableId};
-use crate::check::DENY;
+use crate::decide::DENY;
 use crate::matcher::tree::Tree;
 use crate::request::{Part, PartId, Parts, Request, Source};
 use diana_base::prng::mix;
@@ -331,8 +331,8 @@ impl Policy {
     }
 
     /// The plan of the request. `buffer` is working memory.
-    pub(crate) fn plan_of(&self, request: &Request, buffer: &mut Vec<u8>) -> PlanId {
-        self.plan.as_ref().map_or_else(PlanId::default, |plan| plan.of(request, buffer))
+    pub(crate) fn plan_of(&self, request: &Request, buffer: &mut KeyBuffer) -> PlanId {
+        self.plan.as_ref().map_or_else(PlanId::default, |plan| plan.of(request, buffer.scratch()))
     }
 
     /// The name of a plan; `None` without a plan.
@@ -342,7 +342,7 @@ impl Policy {
 
     /// Whether the deny list refuses a client that it names, rather than only report the client.
     pub(crate) fn denies(&self, request: &Request) -> bool {
-        let hash = || RolloutHash::of_address(&self.address, request, &mut Vec::new());
+        let hash = || RolloutHash::of_address(&self.address, request, &mut KeyBuffer::default());
         let client = if self.enforce.is_partial() { hash() } else { RolloutHash::default() };
         self.enforce.includes(Hasher::name(DENY.as_bytes()), client)
     }
@@ -399,11 +399,17 @@ impl Policy {
         self.limits.get(limit).map_or(&[], |limit| &limit.global_groups)
     }
 
+    /// The global group at this place. `None` only for a place in another policy.
     pub(crate) fn global_group(&self, (limit, index): GroupIndex) -> Option<&GlobalGroup> {
-        self.global_groups(limit).get(index)
+        let group = self.global_groups(limit).get(index);
+        debug_assert!(group.is_some(), "a group of another policy");
+        group
     }
 
-    pub(crate) fn group(&self, (limit, group): GroupIndex) -> Option<&Arc<CounterGroup>> {
-        self.groups(limit).get(group)
+    /// The group at this place. `None` only for a place in another policy.
+    pub(crate) fn group(&self, (limit, index): GroupIndex) -> Option<&Arc<CounterGroup>> {
+        let group = self.groups(limit).get(index);
+        debug_assert!(group.is_some(), "a group of another policy");
+        group
     }
 }

@@ -18,7 +18,7 @@ mod wait;
 pub use cache::{QuotaHeaders, ResponseCache};
 pub use options::{ResponseOptions, ResponseOverride, RuleResponses, own_headers, percent, percent_of};
 
-use crate::check::{Decision, Outcome, Reason};
+use crate::decide::{Decision, Outcome, Reason};
 use crate::policy::{Policy, RuleId};
 use diana_base::format;
 use diana_base::map::KeyMap;
@@ -52,7 +52,7 @@ impl ResponseOptions {
     /// random number.
     ///
     /// ```
-    /// use diana_limiter::check::{Decision, Outcome, Reason};
+    /// use diana_limiter::decide::{Decision, Outcome, Reason};
     /// use diana_limiter::response::ResponseOptions;
     /// # use diana_limiter::actor::{Actors, Scope, ip::ClientIp};
     /// # use diana_limiter::policy::{Draft, Enforce, Lists};

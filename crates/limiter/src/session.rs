@@ -14,7 +14,7 @@
 //! # use diana_limiter::cells::store::{Fault, SharedDataStore, CasSemantics, Simulated};
 //! # use diana_limiter::request::{Part, Values};
 //! # use diana_limiter::time::{Span, Time};
-//! use diana_limiter::check::Outcome;
+//! use diana_limiter::decide::Outcome;
 //! use diana_limiter::session::{Session, Worker};
 //!
 //! let document = br#"{"url": "/", "rules": [
@@ -56,11 +56,12 @@
 
 mod worker;
 
+use worker::Response;
 pub use worker::{TICK, Worker};
 
 use crate::cells::Events;
 use crate::cells::store::Store;
-use crate::check::{Charges, Decision, Outcome, Pending, Refund};
+use crate::decide::{Charges, Decision, End, Outcome, Pending};
 use crate::global::{Completion, Waiter};
 use crate::policy::{Policy, Usage};
 use crate::request::Request;
@@ -275,7 +276,8 @@ impl Session {
         now: Time,
         clock: impl Fn() -> Time,
     ) -> Events {
-        let leave = |charges: &mut Box<Charges>| worker.leave(charges, (status, Some(now)), store, &clock);
+        let response = Response { status, at: Some(now) };
+        let leave = |charges: &mut Box<Charges>| worker.leave(charges, response, store, &clock);
         self.charges.as_mut().map(leave).unwrap_or_default()
     }
 
@@ -370,12 +372,10 @@ impl Session {
             worker.cancel(Waiter::Request(querying.ticket));
             return worker.abandon(policy, &querying.pending, store, clock);
         }
-        let refund = self.refund();
+        let end = if self.is_waiting { End::Left } else { End::Ended(usage) };
         self.is_waiting = false;
         let charges = self.charges.take();
-        charges
-            .map(|charges| worker.refund(policy, *charges, (refund, usage), store, clock))
-            .unwrap_or_default()
+        charges.map(|charges| worker.refund(policy, *charges, end, store, clock)).unwrap_or_default()
     }
 
     /// Refunds the request's charges in cells to which they have migrated: another configuration
@@ -393,10 +393,7 @@ impl Session {
         };
         let (older, context) =
             (worker.context(policy, store, &clock), successor.context(later, store, &clock));
-        charges.refund_migrated(self.refund(), &older, &context)
-    }
-
-    fn refund(&self) -> Refund {
-        if self.is_waiting { Refund::All } else { Refund::Ended }
+        let end = if self.is_waiting { End::Left } else { End::Ended(None) };
+        charges.refund_migrated(end, &older, &context)
     }
 }

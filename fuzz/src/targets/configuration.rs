@@ -4,7 +4,7 @@ use diana_base::time::{Span, Time};
 use diana_config::{Configuration, compile};
 use diana_document::{Value, parse, parse_json};
 use diana_limiter::cells::store::{CasSemantics, SharedDataStore, Simulated};
-use diana_limiter::check::Outcome;
+use diana_limiter::decide::Outcome;
 use diana_limiter::request::{Part, Values};
 use diana_limiter::session::{Session, Worker};
 

@@ -5,7 +5,7 @@ use crate::harness::{at, get, policy, store};
 use diana_base::time::Span;
 use diana_limiter::algorithm;
 use diana_limiter::cells::store::{CasSemantics, Simulated};
-use diana_limiter::check::Outcome;
+use diana_limiter::decide::Outcome;
 use diana_limiter::session::{Session, Worker};
 
 fn rule(keys: &str) -> String {

@@ -8,7 +8,7 @@ use diana_limiter::cells::store::{
 };
 use diana_limiter::cells::table::Seed;
 use diana_limiter::cells::{Events, Replacement};
-use diana_limiter::check::{Decision, Outcome};
+use diana_limiter::decide::{Decision, Outcome};
 use diana_limiter::policy::Policy;
 use diana_limiter::request::{HeaderLines, Part, PartId, Source, Values};
 use diana_limiter::session::{Session, Worker};

@@ -8,7 +8,7 @@ use diana_limiter::cells::store::{
     CasSemantics, Fault, Loaded, SharedData, SharedDataStore, Simulated, Store, Swap, Version,
 };
 use diana_limiter::cells::table::Seed;
-use diana_limiter::check::Decision;
+use diana_limiter::decide::Decision;
 use diana_limiter::policy::{Policy, Usage};
 use diana_limiter::session::{Session, Worker};
 use std::cell::Cell;

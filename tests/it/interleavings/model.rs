@@ -1,6 +1,6 @@
 //! A slow model of a few rules at one instant, without algorithms, cells or workers.
 
-use diana_limiter::check::RuleResult;
+use diana_limiter::decide::RuleResult;
 use diana_limiter::request::{Part, Values};
 use std::collections::BTreeMap;
 

@@ -7,7 +7,7 @@ use super::{plans, rules};
 use crate::harness::{Random, START};
 use diana_limiter::algorithm::KINDS;
 use diana_limiter::cells::store::CasSemantics;
-use diana_limiter::check::{Decision, RuleReport, RuleResult};
+use diana_limiter::decide::{Decision, RuleReport, RuleResult};
 use proptest::prelude::*;
 
 /// The first rule counts all requests and leaves `headroom` of its `rpu` to `/api`. The second rule

@@ -84,7 +84,7 @@ fn a_debt_does_not_shrink() {
         (0..used).for_each(|_| _ = left_of(&before, user, 0));
         let decision = next(&host, &before, &bucket(new), 0).ask_new_worker(&get("/", user), at(0));
         match decision.outcome {
-            diana_limiter::check::Outcome::Delay(until) => Some(until.since(at(0))),
+            diana_limiter::decide::Outcome::Delay(until) => Some(until.since(at(0))),
             _ => None,
         }
     };

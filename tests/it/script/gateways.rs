@@ -7,7 +7,7 @@ use diana_base::time::{Span, Time};
 use diana_config::{Configuration, compile};
 use diana_limiter::algorithm::Admission;
 use diana_limiter::cells::store::{CasSemantics, Simulated};
-use diana_limiter::check::{Decision, Outcome};
+use diana_limiter::decide::{Decision, Outcome};
 use diana_limiter::global::{CallResult, Completion, Message};
 use diana_limiter::policy::Policy;
 use diana_limiter::request::{Part, Values};

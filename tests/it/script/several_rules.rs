@@ -36,7 +36,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     prop::collection::vec((0.0..=1.0, prop::collection::vec(command, 1..4)), 1..8)
 }
 
-/// The rules of `check::verdict`: prepare and step all. If one refuses, charge none and look at
+/// The rules of `decide::verdict`: prepare and step all. If one refuses, charge none and look at
 /// all. Then count the refusals toward penalties.
 fn decide(runs: &mut [Run], query: &[RuleCost]) -> Vec<Verdict> {
     let now = Time::from_ns(runs[0].now);

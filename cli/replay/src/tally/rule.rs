@@ -14,7 +14,7 @@ use crate::suggest::suggestion;
 use crate::summary::{Quantile, RuleSummary};
 use diana_config::RulePlace;
 use diana_limiter::algorithm::Quota;
-use diana_limiter::check::CountedActor;
+use diana_limiter::decide::CountedActor;
 use diana_limiter::policy::{ActorSource, Enforce};
 use diana_limiter::time::{Span, Time};
 use std::cmp::Reverse;

@@ -6,7 +6,7 @@ use diana_base::time::{Span, Time};
 use diana_cli::explain::{self, Explanation};
 use diana_config::compile;
 use diana_limiter::cells::store::{CasSemantics, SharedDataStore, Simulated};
-use diana_limiter::check::Outcome;
+use diana_limiter::decide::Outcome;
 use diana_limiter::request::{Part, Values};
 use diana_limiter::session::{Session, Worker};
 use proptest::prelude::*;

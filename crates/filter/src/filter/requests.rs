@@ -5,7 +5,7 @@ use crate::Host;
 use crate::plugin::{Decided, Plugin, Rejection, Response};
 use crate::timer_queue::Held;
 use diana_base::time::Time;
-use diana_limiter::check::Outcome;
+use diana_limiter::decide::Outcome;
 use std::mem::take;
 use std::rc::Rc;
 

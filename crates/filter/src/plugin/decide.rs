@@ -2,7 +2,7 @@
 
 use super::{Decided, Plugin, Response};
 use crate::Host;
-use diana_limiter::check::Outcome;
+use diana_limiter::decide::Outcome;
 use diana_limiter::session::Session;
 
 impl<H: Host> Plugin<H> {

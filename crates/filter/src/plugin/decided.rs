@@ -2,7 +2,7 @@
 
 use crate::Host;
 use diana_base::time::Time;
-use diana_limiter::check::Outcome;
+use diana_limiter::decide::Outcome;
 use diana_limiter::response::QuotaHeaders;
 use diana_limiter::session::Session;
 

@@ -5,7 +5,7 @@ use super::{Plugin, Response};
 use crate::Host;
 use diana_base::time::Time;
 use diana_limiter::cells::store::Fault;
-use diana_limiter::check::Outcome;
+use diana_limiter::decide::Outcome;
 use diana_limiter::global::{CallResult, Completion, Message};
 use diana_limiter::session::{Session, Worker};
 use log::{info, warn};

@@ -5,7 +5,7 @@ use crate::Host;
 use crate::access_log;
 use diana_base::time::Span;
 use diana_config::Configuration;
-use diana_limiter::check::{Decision, Outcome};
+use diana_limiter::decide::{Decision, Outcome};
 use diana_limiter::response::ResponseCache;
 use log::{debug, warn};
 

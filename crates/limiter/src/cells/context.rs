@@ -1,9 +1,10 @@
-//! The inputs of a worker's decisions beside the request.
+//! What every operation on cells is handed, and what it tells: the worker's context, the actor of
+//! the cell, and the events.
 
 use super::migration::Migration;
-use super::open::Actor;
-use super::table::Hasher;
-use crate::policy::{ActorRules, CounterGroup, Demand, Demands, Policy, by_value};
+use super::refusals::CellId;
+use super::table::{Eviction, Hasher};
+use crate::policy::{ActorKey, ActorRules, CounterGroup, GroupIndex, KeyBuffer, PlanId, Policy};
 use diana_base::map::KeyMap;
 use diana_base::time::Time;
 
@@ -34,31 +35,39 @@ impl<'a, S: ?Sized> Context<'a, S> {
         rules.of_plan(actor.plan)
     }
 
-    /// What a request asks of a group's rules.
-    pub(crate) fn demands<'k>(&self, group: &'k CounterGroup, demands: &'k [Demand]) -> Demands<'k>
-    where
-        'a: 'k,
-    {
-        Demands { group, own: group.own(&self.policy.rules), demands }
-    }
-
     /// A group's rules, as they count the actor with this hash.
     pub(crate) fn rules_of<'k>(&self, group: &'k CounterGroup, hash: u64) -> ActorRules<'k>
     where
         'a: 'k,
     {
-        group.for_actor(&self.policy.rules, self.overridden.key(group.id, hash))
+        group.for_actor(&self.policy.rules, self.overridden.key(CellId { group: group.id, hash }))
     }
 }
 
-/// The keys of overridden actors, by group and hash. A table knows actors only by their hashes.
-#[derive(Debug, Default)]
-pub(crate) struct Overridden(KeyMap<Vec<u8>>);
+/// The actor of a cell, in a request of this plan.
+#[derive(Clone, Copy)]
+pub(crate) struct Actor<'a> {
+    pub(crate) group: &'a CounterGroup,
+    pub(crate) place: GroupIndex,
+    pub(crate) hash: u64,
+    pub(crate) key: ActorKey<'a>,
+    pub(crate) plan: PlanId,
+}
 
-/// The map's key for a group and a hash.
-fn of(group: usize, hash: u64) -> [u8; 16] {
-    let group = u128::try_from(group).unwrap_or(u128::MAX);
-    (group.rotate_left(64) ^ u128::from(hash)).to_le_bytes()
+impl Actor<'_> {
+    /// The actor's cell in the caches of the worker.
+    pub(crate) fn id(self) -> CellId {
+        CellId { group: self.group.id, hash: self.hash }
+    }
+}
+
+/// The keys of overridden actors, by their cells. A table knows actors only by their hashes.
+#[derive(Debug, Default)]
+pub(crate) struct Overridden(KeyMap<KeyBuffer>);
+
+/// The map's key for a cell.
+fn of(id: CellId) -> [u8; 16] {
+    (u128::from(id.group_bits()).rotate_left(64) ^ u128::from(id.hash)).to_le_bytes()
 }
 
 impl Overridden {
@@ -69,15 +78,91 @@ impl Overridden {
             for value in
                 group.rules(&policy.rules).flat_map(|rule| rule.counters(group.role).overrides.keys())
             {
-                let key = by_value(value);
-                keys.insert(&of(group.id, group.hash(&policy.rules, hasher, &key)), key);
+                let key = KeyBuffer::of_value(value);
+                let hash = group.hash(&policy.rules, hasher, key.key());
+                keys.insert(&of(CellId { group: group.id, hash }), key);
             }
         }
         Overridden(keys)
     }
 
-    /// The key of the actor with this hash in the group. Empty if the actor has no override.
-    pub(crate) fn key(&self, group: usize, hash: u64) -> &[u8] {
-        self.0.get(&of(group, hash)).map_or(&[], Vec::as_slice)
+    /// The key of the actor of this cell, if the actor has an override.
+    pub(crate) fn key(&self, id: CellId) -> ActorKey<'_> {
+        self.0.get(&of(id)).map_or(ActorKey::UNKNOWN, KeyBuffer::key)
+    }
+}
+
+/// Events of one or more operations on cells, for metrics.
+///
+/// ```
+/// # use diana_limiter::request::{Part, Values};
+/// # use diana_limiter::session::{Session, Worker};
+/// # use diana_limiter::time::Time;
+/// use diana_limiter::cells::store::{Fault, Loaded, Store, Swap, Version};
+/// use diana_limiter::decide::RuleResult;
+///
+/// /// A store that is down.
+/// struct Down;
+///
+/// impl Store for Down {
+///     fn load(&self, _: &[u8]) -> Result<Option<Loaded>, Fault> {
+///         Err(Fault(10))
+///     }
+///
+///     fn swap(&self, _: &[u8], _: &[u8], _: Option<Version>) -> Result<Swap, Fault> {
+///         Err(Fault(10))
+///     }
+/// }
+///
+/// let document = br#"{"url": "/", "rules": [{"name": "all", "rpu": 1, "unit": "minute"}]}"#;
+/// # let policy = diana_config::compile(document).expect("a valid document").policy;
+/// # let mut worker = Worker::new(&policy, &[7; 16]);
+/// # let values = Values::default().with(Part::Path, "/");
+/// # let request = policy.request(&values);
+/// # let now = || Time::from_ns(1_795_392_000_000_000_000);
+/// // The engine fails open: the request passes uncounted, and the metrics tell.
+/// let (_, decision) = Session::start(&policy, &mut worker, &Down, &request, now);
+/// assert!(!decision.is_rejected());
+/// assert_eq!(decision.reports[0].result, RuleResult::Uncounted);
+/// assert_eq!((decision.events.faults, decision.events.swaps_lost), (1, 0));
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Events {
+    /// Cells that were evicted without loss.
+    pub evicted_lossless: u32,
+    /// Cells that were evicted although their actors then start anew.
+    pub evicted_lossy: u32,
+    /// Newcomers that were refused because every cell of their set refuses.
+    pub set_full: u32,
+    /// Swaps that were lost to another worker.
+    pub swaps_lost: u32,
+    /// Loads or swaps that failed.
+    pub faults: u32,
+    /// Foreign values: Diana did not write them, or they have another shape.
+    pub foreign: u32,
+    /// Refusals from the worker's refusal cache.
+    pub cached: u32,
+    /// Requests that pass although a deny list in shadow names the client.
+    pub denied_in_shadow: u32,
+    /// Costs that are a number of a response and could not be read.
+    pub unread: u32,
+}
+
+impl Events {
+    /// Adds the lost swaps, the faults and the unread costs of `other`.
+    pub(crate) fn add(&mut self, other: &Events) {
+        self.swaps_lost = self.swaps_lost.saturating_add(other.swaps_lost);
+        self.faults = self.faults.saturating_add(other.faults);
+        self.unread = self.unread.saturating_add(other.unread);
+    }
+
+    pub(crate) fn evicted(&mut self, eviction: Option<Eviction>) {
+        let counter = match eviction {
+            Some(Eviction::Lossless) => &mut self.evicted_lossless,
+            Some(Eviction::Lossy) => &mut self.evicted_lossy,
+            Some(Eviction::SetFull { .. }) => &mut self.set_full,
+            None => return,
+        };
+        *counter = counter.saturating_add(1);
     }
 }

@@ -12,14 +12,35 @@
 //! migration reads all cells of the actor. For each rule, the migration takes the state with the
 //! least left.
 
-use super::group_migration::{GENERATIONS, GroupMigration, MARGIN, PreviousGroup, Replacement};
-use super::slots::{SLOTS, index};
-use super::table::{Table, TableId};
-use crate::policy::{CounterGroup, GroupIndex, Policy, Role, Rule};
+use super::refusals::{CellId, SLOTS};
+use super::store::{Fault, Store};
+use super::table::{Hasher, Table, TableId};
+use crate::policy::{ActorKey, ActorRules, CounterGroup, GroupIndex, PlanId, Policy, Role, Rule};
+use diana_base::part;
+use diana_base::prng::mix;
 use diana_base::sort;
-use diana_base::time::Time;
+use diana_base::time::{Span, Time};
 use std::cell::Cell;
+use std::cmp::Reverse;
 use std::sync::Arc;
+
+/// How many previous configurations a migration reads. Each adds one load for an actor without a
+/// cell.
+const GENERATIONS: usize = 3;
+
+/// How much longer an older cell counts than its rules say: clocks differ, and reservations return
+/// late.
+const MARGIN: Span = Span::from_secs(10);
+
+/// Whether a configuration certainly replaced another one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Replacement {
+    /// The configuration was replaced.
+    Certain,
+    /// The configuration may have been replaced: the two are alike. Only states of rules that count
+    /// the same migrate.
+    Likely,
+}
 
 /// A previous configuration, as far as a migration needs it.
 #[derive(Debug)]
@@ -128,18 +149,18 @@ impl Migration {
         self.migrations.get(group)?.as_deref()
     }
 
-    fn slot(&self, group: usize, hash: u64) -> Option<(&Cell<u64>, u64)> {
-        let id = hash.rotate_left(32) ^ u64::try_from(group).unwrap_or(0).wrapping_add(1);
-        self.migrated.get(index(group, hash)).map(|slot| (slot, id))
+    fn slot(&self, id: CellId) -> Option<(&Cell<u64>, u64)> {
+        let number = id.hash.rotate_left(32) ^ id.group_bits().wrapping_add(1);
+        self.migrated.get(id.slot()).map(|slot| (slot, number))
     }
 
     /// Records that the actor's migration is complete.
-    pub(crate) fn mark_migrated(&self, group: usize, hash: u64) {
-        self.slot(group, hash).into_iter().for_each(|(slot, id)| slot.set(id));
+    pub(crate) fn mark_migrated(&self, id: CellId) {
+        self.slot(id).into_iter().for_each(|(slot, number)| slot.set(number));
     }
 
-    pub(crate) fn is_migrated(&self, group: usize, hash: u64) -> bool {
-        self.slot(group, hash).is_some_and(|(slot, id)| slot.get() == id)
+    pub(crate) fn is_migrated(&self, id: CellId) -> bool {
+        self.slot(id).is_some_and(|(slot, number)| slot.get() == number)
     }
 }
 
@@ -156,7 +177,8 @@ impl Previous {
         let older = self.groups.get(place.ok()?)?;
         let rules = older.own(&self.rules).to_vec();
         let first = PreviousGroup { group: Arc::clone(older), rules, since: now, replacement };
-        let (to, from) = (group.for_actor(&policy.rules, &[]), first.for_actor(&[]));
+        let (to, from) =
+            (group.for_actor(&policy.rules, ActorKey::UNKNOWN), first.for_actor(ActorKey::UNKNOWN));
         let aparts = (to.aparts(), from.aparts());
         if aparts == (0, 0) && !to.own.iter().any(|rule| from.source_of(rule, to, replacement).is_some()) {
             return None;
@@ -172,8 +194,224 @@ impl Previous {
         previous.extend_from_slice(earlier.get(..GENERATIONS.saturating_sub(1)).unwrap_or(earlier));
         let mut longest = to.longest_refill(now);
         for previous in &previous {
-            longest = longest.max(previous.for_actor(&[]).longest_refill(now));
+            longest = longest.max(previous.for_actor(ActorKey::UNKNOWN).longest_refill(now));
         }
         Some(Arc::new(GroupMigration { previous, ends: now.after(longest).after(longest).after(MARGIN) }))
+    }
+}
+
+/// The migration to one group.
+#[derive(Debug)]
+pub(crate) struct GroupMigration {
+    /// The previous groups, newest first.
+    previous: Vec<Arc<PreviousGroup>>,
+    /// From this instant on, no older cell counts.
+    ends: Time,
+}
+
+/// A group of a previous configuration.
+#[derive(Debug)]
+struct PreviousGroup {
+    group: Arc<CounterGroup>,
+    /// The group's rules. Nothing else of the policy is kept.
+    rules: Vec<Arc<Rule>>,
+    /// When the next configuration replaced this one, and how certain that is.
+    since: Time,
+    replacement: Replacement,
+}
+
+/// The cell of an actor to which its older cells migrate.
+#[derive(Clone, Copy)]
+pub(crate) struct MigrationTarget<'a> {
+    pub(crate) rules: ActorRules<'a>,
+    pub(crate) hash: u64,
+    /// Whether the store has the cell.
+    pub(crate) has_cell: bool,
+}
+
+/// An actor's cell in a previous group.
+pub(crate) struct PreviousCell {
+    /// The index of the group.
+    at: usize,
+    cell: Vec<u8>,
+}
+
+impl PreviousGroup {
+    fn for_actor<'a>(&'a self, key: ActorKey<'a>) -> ActorRules<'a> {
+        ActorRules { own: &self.rules, group: &self.group, key, plan: PlanId::default() }
+    }
+
+    /// Migrates the states of `from`, a cell of this group, to `cell`, a cell of the group `to`. A
+    /// state without a source stays as it is.
+    fn migrate<'a>(&'a self, from: &[u8], to: ActorRules<'a>, key: ActorKey<'a>, cell: &mut [u8]) {
+        let older = self.for_actor(key);
+        for rule in to.own {
+            let source = older.source_of(rule, to, self.replacement).and_then(|at| older.own.get(at));
+            let Some(source) = source else { continue };
+            let sources = source.counters(self.group.role).roomiest(key);
+            for counter in rule.counters(to.group.role).roomiest(key) {
+                if let Some(source) = sources.iter().find(|source| source.form == counter.form) {
+                    counter.take_over(counter.state_mut(cell), source, source.state(from));
+                }
+            }
+        }
+    }
+}
+
+impl ActorRules<'_> {
+    /// The place of the rule in this previous group whose states become those of `rule` in `to`:
+    /// the rule with the same numbers. If one configuration certainly replaced the other, also a
+    /// rule with the same name, or one that is nowhere in `to`, that counts the same unit of cost.
+    /// One of their states has the same form.
+    pub(crate) fn source_of(self, rule: &Rule, to: ActorRules, replacement: Replacement) -> Option<usize> {
+        let counters = |rule: &Rule| rule.counters(self.group.role).default.salt;
+        let is_quota = |one: &Rule, other: &Rule| counters(one) == counters(other);
+        let is_name = |one: &Rule, other: &Rule| one.count_name() == other.count_name();
+        let is_in = |rules: ActorRules, one: &Rule| {
+            rules.own.iter().any(|other| is_quota(one, other) || is_name(one, other))
+        };
+        let states = rule.counters(self.group.role).roomiest(to.key);
+        let (mut best, mut most) = (None, None);
+        for (at, older) in self.own.iter().enumerate() {
+            let others = older.counters(self.group.role).roomiest(to.key);
+            let mut alike = states.iter().flat_map(|state| others.iter().map(move |other| (state, other)));
+            let Some((state, other)) = alike.find(|(state, other)| state.form == other.form) else {
+                continue;
+            };
+            let (same_quota, same_name) = (is_quota(rule, older), is_name(rule, older));
+            let same_cost = older.cost_name == rule.cost_name;
+            let same_unit = state.quota.unit == other.quota.unit;
+            let fits = Some((same_quota, same_cost, same_name, same_unit, older.name == rule.name));
+            let has_become = || same_name || !is_in(to, older) && !is_in(self, rule);
+            let is_certain = replacement == Replacement::Certain && same_cost;
+            if fits > most && (same_quota || is_certain && has_become()) {
+                (best, most) = (Some(at), fits);
+            }
+        }
+        best
+    }
+
+    /// A hash of the actors that count in another cell; 0 without any.
+    fn aparts(self) -> u64 {
+        let aparts = |rule: &Arc<Rule>| {
+            let counters = rule.counters(self.group.role);
+            let offset = u64::try_from(counters.default.offset).unwrap_or(0);
+            Some(counters.aparts())
+                .filter(|aparts| *aparts > 0)
+                .map_or(0, |aparts| mix(aparts.wrapping_add(offset)))
+        };
+        self.own.iter().map(aparts).fold(0, u64::wrapping_add)
+    }
+
+    /// The longest time until a cell that is used up at `now` is like a new one, for any actor.
+    fn longest_refill(self, now: Time) -> Span {
+        let (mut longest, mut state) = (Span::ZERO, Vec::new());
+        for rule in self.own {
+            let counters = rule.counters(self.group.role);
+            for counter in counters.all() {
+                state.clear();
+                state.resize(counter.size(), 0);
+                counter.prepare(&mut state, now);
+                let left = counter.step(&mut state, now, 0).remaining;
+                longest = longest.max(counter.step(&mut state, now, left).full_in);
+                longest = longest.max(counter.penalty.map_or(Span::ZERO, |penalty| penalty.longest()));
+            }
+        }
+        longest
+    }
+}
+
+/// Whether the state was ever charged.
+fn is_used(state: &[u8]) -> bool {
+    state.iter().any(|byte| *byte != 0)
+}
+
+impl GroupMigration {
+    /// The groups to which the charges of `group` have migrated, newest first, each with how
+    /// certain it is that it replaced the one behind it; and the instant before which they were
+    /// charged. `None` if `group` is not a previous group of `to`, or no longer counts.
+    pub(crate) fn after<'a>(
+        &'a self,
+        group: &CounterGroup,
+        to: ActorRules<'a>,
+        clock: &dyn Fn() -> Time,
+    ) -> Option<(Time, Vec<(ActorRules<'a>, Replacement)>)> {
+        let at = self.previous.iter().position(|previous| previous.group.table.is(&group.table))?;
+        if clock() >= self.ends {
+            return None;
+        }
+        let (later, from) = self.previous.split_at_checked(at)?;
+        let later = later.iter().map(|previous| previous.for_actor(to.key));
+        let replacements = self.previous.iter().map(|previous| previous.replacement);
+        let before = from.first()?.since.after(Span::from_ns(1));
+        Some((before, [to].into_iter().chain(later).zip(replacements).collect()))
+    }
+
+    /// The cells that migrate to an actor's cell. Counts the loads that fail in `faults`.
+    pub(crate) fn find<S: Store + ?Sized>(
+        &self,
+        target: MigrationTarget,
+        now: Time,
+        store: &S,
+        hasher: &Hasher,
+        faults: &mut u32,
+    ) -> Vec<PreviousCell> {
+        let MigrationTarget { rules: to, hash, has_cell } = target;
+        let mut found = Vec::new();
+        if now >= self.ends {
+            return found;
+        }
+        // An existing cell may be as old as the oldest group that used it. Then all later groups
+        // are read. If no group used the cell, it is newer than all of them.
+        let mut may_be_older = !has_cell;
+        for (at, previous) in self.previous.iter().enumerate().rev() {
+            let table = &previous.group.table;
+            let older = previous.for_actor(to.key).hash(hasher);
+            if older == hash && table.is(&to.group.table) {
+                may_be_older = true;
+                continue;
+            }
+            if !may_be_older {
+                continue;
+            }
+            match table.load(store, older) {
+                Ok(set) => {
+                    found.extend(set.find().map(|entry| PreviousCell { at, cell: entry.cell().to_vec() }));
+                }
+                Err(Fault(_)) => *faults = faults.saturating_add(1),
+            }
+        }
+        found
+    }
+
+    /// Merges an older cell into the actor's cell: of each rule's two states, the one with less
+    /// left wins. Returns whether the cell changed.
+    pub(crate) fn merge(&self, previous: PreviousCell, to: ActorRules, cell: &mut [u8], now: Time) -> bool {
+        let PreviousCell { at, cell: mut older } = previous;
+        let before = part(&self.previous, ..=at);
+        for (next, previous) in before.iter().enumerate().rev() {
+            let successor = next.checked_sub(1).and_then(|next| before.get(next));
+            let successor = successor.map_or(to, |successor| successor.for_actor(to.key));
+            let mut migrated = vec![0; successor.group.table.cell_size()];
+            previous.migrate(&older, successor, to.key, &mut migrated);
+            older = migrated;
+        }
+        let mut changed = false;
+        let states = to.own.iter().flat_map(|rule| rule.counters(to.group.role).roomiest(to.key));
+        for counter in states {
+            let (older, own) = (counter.state_mut(&mut older), counter.state_mut(cell));
+            let left = |state: &[u8]| {
+                let mut state = state.to_vec();
+                counter.prepare(&mut state, now);
+                let verdict = counter.step(&mut state, now, 0);
+                (verdict.remaining, Reverse(verdict.full_in))
+            };
+            if is_used(older) && (!is_used(own) || left(older) < left(own)) {
+                own.copy_from_slice(older);
+                counter.algorithm.copied(own, now);
+                changed = true;
+            }
+        }
+        changed
     }
 }

@@ -6,15 +6,14 @@
 //!   Failed ── open_copy, spend ─────────► Reserved: the store is not asked
 //! ```
 
-use super::context::Context;
-use super::events::Events;
-use super::group_migration::GroupMigration;
+use super::context::{Actor, Context, Events};
+use super::migration::{GroupMigration, MigrationTarget};
 use super::reservations::{Reservations, reserve};
 use super::store::{Fault, Store, Swap};
 use super::swap::Attempt;
 use super::table::{Entry, Eviction, Set};
 use crate::algorithm::{Reservation, Reserve};
-use crate::policy::{ActorRules, CounterGroup, Demands, GroupIndex, PlanId};
+use crate::policy::{ActorRules, CounterGroup, Demands};
 use diana_base::time::Time;
 use std::mem::replace;
 
@@ -102,6 +101,7 @@ impl OpenCell {
     pub(crate) fn spend(&mut self, reserved: &[Reservation], demands: Demands, now: Time) -> bool {
         self.reservations.clear();
         self.reservations.extend_from_slice(reserved);
+        debug_assert_eq!(demands.demands.len(), reserved.len(), "the reservations of another group");
         let mut spending = demands.each().zip(&mut self.reservations);
         let suffices = !self.is_dirty
             && spending.all(|((demand, counter), reservation)| {
@@ -153,7 +153,7 @@ impl OpenCell {
                 return false;
             }
         };
-        let Actor { group, hash, .. } = actor;
+        let (Actor { group, hash, .. }, id) = (actor, actor.id());
         let mut entry = set.claim(|other, cell| context.rules_of(group, other).eviction_rank(cell, now));
         let blocker = match entry.eviction() {
             Some(Eviction::SetFull { by }) => Some(by),
@@ -163,16 +163,17 @@ impl OpenCell {
         // An actor without a cell of its own migrates nothing yet.
         let migration = context.migration.group(group.id).filter(|_| blocker.is_none());
         let has_cell = entry.found();
-        let is_due = |_: &&GroupMigration| !has_cell || !context.migration.is_migrated(group.id, hash);
+        let is_due = |_: &&GroupMigration| !has_cell || !context.migration.is_migrated(id);
         let find = |previous: &GroupMigration| {
-            previous.find(rules, (hash, has_cell), now, (context.store, context.hasher), events)
+            let target = MigrationTarget { rules, hash, has_cell };
+            previous.find(target, now, context.store, context.hasher, &mut events.faults)
         };
         let previous = migration.filter(is_due).map(find).unwrap_or_default();
         if !previous.is_empty() {
             // Another worker may have stored them since the clock was read.
             now = (context.clock)();
         }
-        let reserved = reservations.find(group.id, hash).filter(|_| entry.found());
+        let reserved = reservations.find(id).filter(|_| entry.found());
         if let Some(reserved) = reserved {
             rules.of_plan(reserved.plan()).release(&reserved.reservations, entry.cell_mut(), now);
         }
@@ -216,23 +217,21 @@ impl OpenCell {
     pub(crate) fn stored<S: ?Sized>(
         &self,
         actor: Actor,
-        place: GroupIndex,
         reservations: &mut Reservations,
         context: &Context<S>,
     ) {
-        let id = (actor.group.id, actor.hash);
-        context.migration.mark_migrated(id.0, id.1);
+        context.migration.mark_migrated(actor.id());
         if self.reservations.is_empty() {
-            reservations.forget(id.0, id.1);
+            reservations.forget(actor.id());
         } else {
-            reservations.put(actor, place, &self.copy, &self.reservations, self.at);
+            reservations.put(actor, &self.copy, &self.reservations, self.at);
         }
     }
 
     /// Keeps the rest of the reservation from which the request spends.
     pub(crate) fn record_spending(&self, actor: Actor, reservations: &mut Reservations) {
         if let State::Reserved = self.state {
-            reservations.spend(actor.group.id, actor.hash, &self.copy, &self.reservations, self.at);
+            reservations.spend(actor.id(), &self.copy, &self.reservations, self.at);
         }
     }
 
@@ -248,25 +247,15 @@ impl OpenCell {
         let (State::Open { entry, .. }, true) = (&mut self.state, self.is_dirty) else {
             return;
         };
-        let (group, hash) = (actor.group.id, actor.hash);
         match entry.commit(context.store) {
             Ok(Swap::Conflict) => {}
             Ok(Swap::Done) => {
                 events.evicted(entry.eviction());
-                context.migration.mark_migrated(group, hash);
-                reservations.forget(group, hash);
+                context.migration.mark_migrated(actor.id());
+                reservations.forget(actor.id());
             }
             // It is unknown whether the cell has the reservation back.
-            Err(Fault(_)) => reservations.forget(group, hash),
+            Err(Fault(_)) => reservations.forget(actor.id()),
         }
     }
-}
-
-/// The actor of a cell, in a request of this plan.
-#[derive(Clone, Copy)]
-pub(crate) struct Actor<'a> {
-    pub(crate) group: &'a CounterGroup,
-    pub(crate) hash: u64,
-    pub(crate) key: &'a [u8],
-    pub(crate) plan: PlanId,
 }

@@ -12,10 +12,8 @@
 //! tell whether the actor is busy. An infrequent actor costs no more than without
 //! reservations.
 
-use super::context::Context;
-use super::events::Events;
-use super::open::Actor;
-use super::slots::{SLOTS, index};
+use super::context::{Actor, Context, Events};
+use super::refusals::{CellId, SLOTS};
 use super::store::Store;
 use super::swap::update;
 use super::table::Entry;
@@ -51,8 +49,7 @@ pub(crate) struct Reservations {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ReservedCell {
     place: GroupIndex,
-    group: usize,
-    hash: u64,
+    id: CellId,
     /// The plan of the request that reserved: only requests of this plan spend the reservation.
     plan: PlanId,
     requests: u32,
@@ -67,10 +64,6 @@ pub(crate) struct ReservedCell {
 }
 
 impl ReservedCell {
-    fn is_of(&self, group: usize, hash: u64) -> bool {
-        self.group == group && self.hash == hash
-    }
-
     /// The plan of the request that reserved.
     pub(crate) fn plan(&self) -> PlanId {
         self.plan
@@ -93,9 +86,9 @@ impl Reservations {
     }
 
     /// The reservation of this actor, fresh or not.
-    pub(crate) fn find(&self, group: usize, hash: u64) -> Option<&ReservedCell> {
-        let slot = self.slots.get(index(group, hash))?;
-        (slot.is_of(group, hash) && !slot.reservations.is_empty()).then_some(slot)
+    pub(crate) fn find(&self, id: CellId) -> Option<&ReservedCell> {
+        let slot = self.slots.get(id.slot())?;
+        (slot.id == id && !slot.reservations.is_empty()).then_some(slot)
     }
 
     /// Whether reservations have to be refunded.
@@ -105,21 +98,21 @@ impl Reservations {
 
     /// Notes a request of this actor at `now`. Returns whether the actor is busy, and its slot has
     /// room for a reservation.
-    pub(crate) fn is_busy(&mut self, group: usize, hash: u64, now: Time) -> bool {
+    pub(crate) fn is_busy(&mut self, id: CellId, now: Time) -> bool {
         if self.is_off {
             return false;
         }
         if self.slots.is_empty() {
             self.slots.resize(SLOTS, ReservedCell::default());
         }
-        let Some(slot) = self.slots.get_mut(index(group, hash)) else {
+        let Some(slot) = self.slots.get_mut(id.slot()) else {
             return false;
         };
-        if !slot.is_of(group, hash) {
+        if slot.id != id {
             if !slot.reservations.is_empty() {
                 return false;
             }
-            (slot.group, slot.hash, slot.requests) = (group, hash, 0);
+            (slot.id, slot.requests) = (id, 0);
         }
         if now < slot.last || now.since(slot.last) > MAX_GAP {
             slot.requests = 0;
@@ -130,21 +123,14 @@ impl Reservations {
     }
 
     /// Whether the actor was busy at its last request that could reserve.
-    pub(crate) fn has_busy(&self, group: usize, hash: u64) -> bool {
-        let slot = self.slots.get(index(group, hash)).filter(|slot| slot.is_of(group, hash));
+    pub(crate) fn has_busy(&self, id: CellId) -> bool {
+        let slot = self.slots.get(id.slot()).filter(|slot| slot.id == id);
         slot.is_some_and(|slot| slot.requests >= BUSY_AFTER)
     }
 
     /// Keeps a reservation that was just charged. `cell` is the cell without it.
-    pub(crate) fn put(
-        &mut self,
-        actor: Actor,
-        place: GroupIndex,
-        cell: &[u8],
-        reservations: &[Reservation],
-        now: Time,
-    ) {
-        let at = index(actor.group.id, actor.hash);
+    pub(crate) fn put(&mut self, actor: Actor, cell: &[u8], reservations: &[Reservation], now: Time) {
+        let at = actor.id().slot();
         let Some(slot) = self.slots.get_mut(at) else {
             return;
         };
@@ -153,20 +139,13 @@ impl Reservations {
             slot.is_listed = true;
             self.listed.push(at);
         }
-        (slot.place, slot.reserved_at) = (place, now);
+        (slot.place, slot.reserved_at) = (actor.place, now);
         slot.keep(cell, reservations);
     }
 
     /// Keeps the rest of a reservation from which a request has spent.
-    pub(crate) fn spend(
-        &mut self,
-        group: usize,
-        hash: u64,
-        cell: &[u8],
-        reservations: &[Reservation],
-        now: Time,
-    ) {
-        if let Some(slot) = self.slots.get_mut(index(group, hash)) {
+    pub(crate) fn spend(&mut self, id: CellId, cell: &[u8], reservations: &[Reservation], now: Time) {
+        if let Some(slot) = self.slots.get_mut(id.slot()) {
             slot.keep(cell, reservations);
             slot.requests = slot.requests.saturating_add(1);
             slot.last = now;
@@ -174,9 +153,9 @@ impl Reservations {
     }
 
     /// Forgets a reservation that was refunded, or is gone with its cell.
-    pub(crate) fn forget(&mut self, group: usize, hash: u64) {
-        if self.find(group, hash).is_some() {
-            let at = index(group, hash);
+    pub(crate) fn forget(&mut self, id: CellId) {
+        if self.find(id).is_some() {
+            let at = id.slot();
             self.slots.get_mut(at).into_iter().for_each(|slot| slot.reservations.clear());
         }
     }
@@ -204,13 +183,13 @@ impl Reservations {
 
     /// The worker's reservation of this actor, to be spent at `now`. `None` without one.
     pub(crate) fn spendable(&mut self, actor: Actor, now: Time) -> Option<&mut ReservedCell> {
-        let slot = self.slot(actor.group.id, actor.hash);
+        let slot = self.slot(actor.id());
         slot.filter(|slot| !slot.reservations.is_empty() && slot.serves(actor.plan, now))
     }
 
     /// Notes that a request at `now` has spent from the reservation of this actor.
-    pub(crate) fn spent(&mut self, group: usize, hash: u64, now: Time) {
-        if let Some(slot) = self.slot(group, hash) {
+    pub(crate) fn spent(&mut self, id: CellId, now: Time) {
+        if let Some(slot) = self.slot(id) {
             (slot.requests, slot.last) = (slot.requests.saturating_add(1), now);
         }
     }
@@ -219,12 +198,11 @@ impl Reservations {
     /// `before`. The first rules, of these `costs`, get back what they spent.
     pub(crate) fn undo<'b>(
         &mut self,
-        group: usize,
-        hash: u64,
+        id: CellId,
         before: &'b [u8],
         costs: impl Iterator<Item = u64>,
     ) -> &'b [u8] {
-        let slot = self.slot(group, hash);
+        let slot = self.slot(id);
         let parts = slot.and_then(|slot| Some((before.split_at_checked(slot.cell.len())?, slot)));
         let Some(((own, rest), slot)) = parts else {
             return before;
@@ -236,8 +214,8 @@ impl Reservations {
         rest
     }
 
-    fn slot(&mut self, group: usize, hash: u64) -> Option<&mut ReservedCell> {
-        self.slots.get_mut(index(group, hash)).filter(|slot| slot.is_of(group, hash))
+    fn slot(&mut self, id: CellId) -> Option<&mut ReservedCell> {
+        self.slots.get_mut(id.slot()).filter(|slot| slot.id == id)
     }
 }
 
@@ -253,8 +231,10 @@ impl ReservedCell {
         let Some(group) = context.policy.group(self.place) else {
             return;
         };
-        let rules = context.rules_of(group, self.hash).of_plan(self.plan);
-        update(group, self.hash, context, events, &|cell, now| rules.release(&self.reservations, cell, now));
+        let rules = context.rules_of(group, self.id.hash).of_plan(self.plan);
+        update(group, self.id.hash, context, events, &|cell, now| {
+            rules.release(&self.reservations, cell, now)
+        });
     }
 }
 

@@ -1,7 +1,6 @@
 //! Swaps changes of cells into the store.
 
-use super::context::Context;
-use super::events::Events;
+use super::context::{Context, Events};
 use super::store::{Fault, Store, Swap};
 use super::table::{Entry, Eviction};
 use crate::policy::{ActorRules, CounterGroup};

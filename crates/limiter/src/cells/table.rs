@@ -218,6 +218,7 @@ impl Set {
             Lookup::Full => {
                 let rank_of = |way: usize| rank(self.actor(way), self.layout.cell(&self.value, way));
                 let least = (0..self.layout.ways()).map(|way| (rank_of(way), way)).min();
+                debug_assert!(least.is_some(), "a set has at least one way");
                 let (least_rank, way) = least.unwrap_or((EvictionRank::Nothing, 0));
                 match least_rank {
                     EvictionRank::Nothing => self.take(way, Some(Eviction::Lossless)),

@@ -2,7 +2,9 @@
 //! store's protocol.
 
 use crate::algorithm::{Parameters, Penalty, PenaltyParameters, Quota, Verdict};
-use crate::policy::{ActorRules, CountKey, Counter, Demand, GlobalGroup, Mode, Policy, Rule, RuleId};
+use crate::policy::{
+    ActorKey, ActorRules, CountKey, Counter, Demand, GlobalGroup, Mode, Policy, Rule, RuleId,
+};
 use diana_base::time::Span;
 
 /// One query to one shard. The shard answers the query at one instant, as a whole or not at all.
@@ -137,8 +139,8 @@ impl RuleQuery {
 
 impl GlobalGroup {
     /// The shard that counts the actor with this key.
-    pub(crate) fn shard(&self, policy: &Policy, key: &[u8]) -> usize {
-        policy.shards.of(self.name, key)
+    pub(crate) fn shard(&self, policy: &Policy, key: ActorKey) -> usize {
+        policy.shards.of(self.name, key.bytes())
     }
 
     /// The time in which the global store's bucket of a leased rule refills by one piece; zero
@@ -180,7 +182,7 @@ impl GlobalGroup {
             let leaves_headroom = demand.is_some_and(|demand| demand.leaves_headroom);
             queries.push(RuleQuery {
                 rule,
-                key: policy.shards.count_key(name, rules.key),
+                key: policy.shards.count_key(name, rules.key.bytes()),
                 quota: counter.quota,
                 parameters,
                 enforced: mode == Mode::Enforce,

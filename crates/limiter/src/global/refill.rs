@@ -5,7 +5,7 @@ use crate::algorithm::lease;
 use crate::cells::store::Store;
 use crate::cells::table::Hasher;
 use crate::cells::{Context, Events, peek, update, update_or_create};
-use crate::policy::{Counter, CounterGroup, GroupIndex, PlanId, Policy};
+use crate::policy::{ActorRules, Counter, GroupIndex, KeyBuffer, PlanId, Policy};
 use diana_base::prng::mix;
 use diana_base::time::Time;
 use diana_base::widened;
@@ -17,7 +17,7 @@ use std::cell::Cell;
 pub(crate) struct LeaseRefill {
     pub(crate) place: GroupIndex,
     pub(crate) hash: u64,
-    pub(crate) key: Vec<u8>,
+    pub(crate) key: KeyBuffer,
     /// The plan of the request: each quota has a lease of its own.
     pub(crate) plan: PlanId,
 }
@@ -42,7 +42,12 @@ impl LeaseRefill {
     /// The lease of the actor with this key, in the first global group of the first limit.
     #[cfg(test)]
     pub(crate) fn testing(key: &[u8]) -> LeaseRefill {
-        LeaseRefill { place: (0, 0), hash: Hasher::name(key), key: key.into(), plan: PlanId::default() }
+        LeaseRefill {
+            place: (0, 0),
+            hash: Hasher::name(key),
+            key: KeyBuffer::of_value(key),
+            plan: PlanId::default(),
+        }
     }
 
     /// Identifies the actor: see [`lease_number`].
@@ -55,29 +60,29 @@ impl LeaseRefill {
         let Some(global_group) = policy.global_group(self.place) else {
             return Vec::new();
         };
-        let rules = global_group.group.for_actor(&policy.rules, &self.key).of_plan(self.plan);
+        let rules = global_group.group.for_actor(&policy.rules, self.key.key()).of_plan(self.plan);
         global_group.queries(policy, rules, &[], fetches)
     }
 
-    /// The group and the hash of the cell that holds the lease.
-    fn cell<'p>(&self, policy: &'p Policy, hasher: &Hasher) -> Option<(&'p CounterGroup, u64)> {
+    /// The rules that spend the lease, and the hash of the cell that holds it.
+    fn cell<'a>(&'a self, policy: &'a Policy, hasher: &Hasher) -> Option<(ActorRules<'a>, u64)> {
         let leased = policy.global_group(self.place)?.leased?;
         let group = policy.group((self.place.0, leased))?;
-        Some((group, group.hash(&policy.rules, hasher, &self.key)))
+        let rules = group.for_actor(&policy.rules, self.key.key()).of_plan(self.plan);
+        Some((rules, rules.hash(hasher)))
     }
 
     /// Claims the fetch. Returns whether no other worker of the gateway is fetching. If each worker
     /// fetched a piece at once, requests could be refused for want of quota that returns a moment
     /// later.
     pub(crate) fn claim<S: Store + ?Sized>(&self, context: &Context<S>, events: &mut Events) -> bool {
-        let Some((group, hash)) = self.cell(context.policy, context.hasher) else {
+        let Some((rules, hash)) = self.cell(context.policy, context.hasher) else {
             return false;
         };
-        let rules = group.for_actor(&context.policy.rules, &self.key).of_plan(self.plan);
         let is_claimed = |cell: &[u8], now| {
             rules.counters().any(|(_, counter)| lease::is_claimed(counter.state(cell), now))
         };
-        let stored = peek(group, hash, context).ok().flatten();
+        let stored = peek(rules.group, hash, context).ok().flatten();
         if stored.is_some_and(|entry| is_claimed(entry.cell(), (context.clock)())) {
             return false;
         }
@@ -93,11 +98,10 @@ impl LeaseRefill {
 
     /// Gives up the claim.
     pub(crate) fn release<S: Store + ?Sized>(&self, context: &Context<S>, events: &mut Events) {
-        let Some((group, hash)) = self.cell(context.policy, context.hasher) else {
+        let Some((rules, hash)) = self.cell(context.policy, context.hasher) else {
             return;
         };
-        let rules = group.for_actor(&context.policy.rules, &self.key).of_plan(self.plan);
-        update(group, hash, context, events, &|cell, _| {
+        update(rules.group, hash, context, events, &|cell, _| {
             rules.counters().for_each(|(_, counter)| lease::release(counter.state_mut(cell)));
         });
     }
@@ -112,10 +116,9 @@ impl LeaseRefill {
         events: &mut Events,
     ) -> Deposited {
         let is_granted = replies.iter().all(|reply| reply.grant.amount > 0);
-        let Some((group, hash)) = self.cell(context.policy, context.hasher).filter(|_| is_granted) else {
+        let Some((rules, hash)) = self.cell(context.policy, context.hasher).filter(|_| is_granted) else {
             return Deposited::default();
         };
-        let rules = group.for_actor(&context.policy.rules, &self.key).of_plan(self.plan);
         let queries = self.queries(context.policy, true);
         debug_assert_eq!(queries.len(), replies.len(), "one reply for each rule");
         debug_assert_eq!(queries.len(), rules.counters().count(), "the lease of each rule");
@@ -152,16 +155,15 @@ impl LeaseRefill {
 
     /// The shard that counts the actor.
     pub(crate) fn shard(&self, policy: &Policy) -> usize {
-        policy.global_group(self.place).map_or(0, |global_group| global_group.shard(policy, &self.key))
+        policy.global_group(self.place).map_or(0, |global_group| global_group.shard(policy, self.key.key()))
     }
 
     /// The query that asks only for the missing part of a piece.
     pub(crate) fn query<S: Store + ?Sized>(&self, context: &Context<S>) -> Option<GlobalQuery> {
         let mut queries = self.queries(context.policy, true);
-        let (group, hash) = self.cell(context.policy, context.hasher)?;
-        if let Some(entry) = peek(group, hash, context).ok()? {
-            let (now, rules) =
-                ((context.clock)(), group.for_actor(&context.policy.rules, &self.key).of_plan(self.plan));
+        let (rules, hash) = self.cell(context.policy, context.hasher)?;
+        if let Some(entry) = peek(rules.group, hash, context).ok()? {
+            let now = (context.clock)();
             debug_assert_eq!(queries.len(), rules.counters().count(), "the lease of each rule");
             for (query, (_, counter)) in queries.iter_mut().zip(rules.counters()) {
                 query.lease = lease::room(counter.state(entry.cell()), now, query.lease);
@@ -178,14 +180,13 @@ impl LeaseRefill {
         events: &mut Events,
         all: bool,
     ) -> Option<GlobalQuery> {
-        let (group, hash) = self.cell(context.policy, context.hasher)?;
+        let (rules, hash) = self.cell(context.policy, context.hasher)?;
         let queries = self.queries(context.policy, false);
         if !queries.iter().any(|query| query.parameters.takes_back()) {
             return None;
         }
-        let rules = group.for_actor(&context.policy.rules, &self.key).of_plan(self.plan);
         let spent = Cell::new(Vec::new());
-        let is_done = update(group, hash, context, events, &|cell, now| {
+        let is_done = update(rules.group, hash, context, events, &|cell, now| {
             let usage = |(_, counter): (_, &Counter)| lease::account(counter.state_mut(cell), now, all);
             spent.set(rules.counters().map(usage).collect());
         });

@@ -5,8 +5,8 @@ use super::Policy;
 use super::canonical::{canonical_forms, cost_name, merged, ordinals};
 use super::draft::{Draft, GlobalDraft, LimitDraft, RuleDraft};
 use super::group::{CounterGroup, GlobalGroup, OnError};
+use super::key::Missing;
 use super::limit::Limit;
-use super::missing::Missing;
 use super::plans::{PlanSource, RulePlans};
 use super::rule::{Role, Rule, RuleId};
 use super::shards::Shards;
@@ -33,7 +33,7 @@ impl Draft {
     /// use diana_document::{Errors, Node};
     /// use diana_limiter::actor::address::Network;
     /// use diana_limiter::algorithm::{Quota, RefuseAll};
-    /// use diana_limiter::check::{Outcome, Reason};
+    /// use diana_limiter::decide::{Outcome, Reason};
     /// use diana_limiter::matcher::pattern::Pattern;
     /// use diana_limiter::policy::{Cost, Counter, Counters, Draft, Enforce, LimitDraft, List};
     /// use diana_limiter::policy::{Lists, Member, Missing, RuleDraft};

@@ -1,7 +1,7 @@
 //! The counters of a rule: its quota with the algorithm and the penalty, and those of its overrides
 //! and plans. All of them judge one state of an actor, which tells what was used.
 
-use super::missing::BY_VALUE;
+use super::key::ActorKey;
 use crate::algorithm::{Algorithm, Charge, EvictionRank, Penalty, Quota, Reserve, Verdict};
 use crate::cells::table::Hasher;
 use diana_base::map::KeyMap;
@@ -353,7 +353,7 @@ impl Counters {
 
     /// For each state of the actor with this key, the quota that admits most. A quota that refuses
     /// all has no state.
-    pub(crate) fn roomiest(&self, key: &[u8]) -> Vec<&Counter> {
+    pub(crate) fn roomiest(&self, key: ActorKey) -> Vec<&Counter> {
         let own = self.find(key);
         // An override wins over every plan.
         let plans = if own.is_default() { &*self.plans } else { &[] };
@@ -440,13 +440,13 @@ impl Counters {
     /// Which counter counts the actor with this key. Only the test for overrides is inlined,
     /// because most rules have none.
     #[inline]
-    pub(crate) fn find(&self, key: &[u8]) -> QuotaRef {
+    pub(crate) fn find(&self, key: ActorKey) -> QuotaRef {
         if self.overrides.is_empty() { QuotaRef::default() } else { self.search(key) }
     }
 
     #[inline(never)]
-    fn search(&self, key: &[u8]) -> QuotaRef {
-        let place = key.strip_prefix(&[BY_VALUE]).and_then(|value| self.overrides.place(value));
+    fn search(&self, key: ActorKey) -> QuotaRef {
+        let place = key.own_value().and_then(|value| self.overrides.place(value));
         QuotaRef(place.and_then(|place| u32::try_from(place.saturating_add(1)).ok()).unwrap_or(0))
     }
 

@@ -1,4 +1,4 @@
-//! What one request asks of the rules of a group, as plain data. `check::resolve` makes it.
+//! What one request asks of the rules of a group, as plain data. `decide::resolve` makes it.
 
 use super::cost::Owed;
 use super::counter::{Counter, QuotaRef};

@@ -10,11 +10,10 @@
 //! actors are therefore refused in every gateway, and an actor that is refused at 5 % is refused at
 //! 20 %.
 
-use super::missing::BY_ADDRESS;
+use super::key::{ActorKey, KeyBuffer};
 use crate::actor::NamedActor;
 use crate::cells::table::Hasher;
 use crate::request::Request;
-use diana_base::part;
 use diana_base::prng::mix;
 use std::fmt;
 
@@ -108,19 +107,14 @@ impl fmt::Display for Enforce {
 
 impl RolloutHash {
     /// The hash of the actor with this key.
-    pub(crate) fn of_key(key: &[u8]) -> RolloutHash {
-        RolloutHash(Some(Hasher::name(key)))
+    pub(crate) fn of_key(key: ActorKey) -> RolloutHash {
+        RolloutHash(Some(Hasher::name(key.bytes())))
     }
 
     /// The hash of the client's address, as for an actor that the address replaces. `buffer` is
     /// working memory.
-    pub(crate) fn of_address(address: &NamedActor, request: &Request, buffer: &mut Vec<u8>) -> RolloutHash {
-        let start = buffer.len();
-        buffer.push(BY_ADDRESS);
-        let is_known = address.actor().write(request, buffer);
-        let hash = is_known.then(|| RolloutHash::of_key(part(buffer, start..)));
-        buffer.truncate(start);
-        hash.unwrap_or_default()
+    pub(crate) fn of_address(address: &NamedActor, request: &Request, buffer: &mut KeyBuffer) -> RolloutHash {
+        buffer.read_address(address, request, RolloutHash::of_key).unwrap_or_default()
     }
 
     /// Where the actor stands among those of the rule, from 0 to 9,999.
@@ -141,7 +135,7 @@ mod tests {
     }
 
     fn user(number: u32) -> RolloutHash {
-        RolloutHash::of_key(format!("\0\x08\0\0\0user-{number:03}").as_bytes())
+        RolloutHash::of_key(KeyBuffer::of_value(format!("\x08\0\0\0user-{number:03}").as_bytes()).key())
     }
 
     fn enforced(text: &str, rule: &str) -> Vec<u32> {

@@ -4,14 +4,12 @@
 
 use super::counter::{Counter, QuotaRef};
 use super::enforce::RolloutHash;
-use super::missing::{BY_ADDRESS, BY_VALUE, Missing, SHARED};
+use super::key::{ActorKey, Missing};
 use super::plans::PlanId;
 use super::rule::{Role, Rule, RuleId};
-use crate::actor;
 use crate::actor::NamedActor;
 use crate::algorithm::{Charge, EvictionRank, Reservation};
 use crate::cells::table::{Hasher, Table};
-use crate::request::Request;
 use diana_base::part;
 use diana_base::prng::mix;
 use diana_base::time::Time;
@@ -53,61 +51,9 @@ pub(crate) struct CounterGroup {
     pub(crate) settles: bool,
 }
 
-/// The actor that a group counts in one request.
-pub(crate) enum ActorLookup {
-    /// The actor with this hash.
-    Actor(u64),
-    /// The request lacks the actor, and the rules do not apply.
-    NotApplicable,
-    /// The request lacks the actor, and the rules refuse it.
-    Missing,
-}
-
 impl CounterGroup {
-    /// Finds the actor in the request, and writes the actor's key to `key`, which is empty. `all`
-    /// holds the policy's rules; `address` is the actor `ip`.
-    pub(crate) fn identify(
-        &self,
-        all: &[Arc<Rule>],
-        address: &NamedActor,
-        request: &Request,
-        hasher: &Hasher,
-        key: &mut Vec<u8>,
-    ) -> ActorLookup {
-        key.push(BY_VALUE);
-        if !actor::key(&self.actors, request, key) {
-            key.clear();
-            match self.missing {
-                Missing::Skip => return ActorLookup::NotApplicable,
-                Missing::Deny => return ActorLookup::Missing,
-                Missing::Ip => {
-                    key.push(BY_ADDRESS);
-                    if !address.actor().write(request, key) {
-                        key.clear();
-                        key.push(SHARED);
-                    }
-                }
-                Missing::Share => key.push(SHARED),
-            }
-        }
-        ActorLookup::Actor(self.hash(all, hasher, key))
-    }
-
-    /// What decides for which actors the rules are enforced, in a request whose actor has this key.
-    /// A rule that counts requests of different clients together is enforced for a part of their
-    /// addresses. `key` is also working memory.
-    pub(crate) fn rollout(&self, address: &NamedActor, request: &Request, key: &mut Vec<u8>) -> RolloutHash {
-        if !self.has_rollout {
-            return RolloutHash::default();
-        }
-        match &**key {
-            own @ [BY_VALUE | BY_ADDRESS, ..] if !self.actors.is_empty() => RolloutHash::of_key(own),
-            _ => RolloutHash::of_address(address, request, key),
-        }
-    }
-
     /// The hash of the actor with this key. `all` holds the policy's rules.
-    pub(crate) fn hash(&self, all: &[Arc<Rule>], hasher: &Hasher, key: &[u8]) -> u64 {
+    pub(crate) fn hash(&self, all: &[Arc<Rule>], hasher: &Hasher, key: ActorKey) -> u64 {
         self.for_actor(all, key).hash(hasher)
     }
 
@@ -127,7 +73,7 @@ impl CounterGroup {
     }
 
     /// The rules of this group, as they count the actor with this key.
-    pub(crate) fn for_actor<'a>(&'a self, all: &'a [Arc<Rule>], key: &'a [u8]) -> ActorRules<'a> {
+    pub(crate) fn for_actor<'a>(&'a self, all: &'a [Arc<Rule>], key: ActorKey<'a>) -> ActorRules<'a> {
         ActorRules { own: self.own(all), group: self, key, plan: PlanId::default() }
     }
 }
@@ -137,7 +83,7 @@ impl CounterGroup {
 pub(crate) struct ActorRules<'a> {
     pub(crate) own: &'a [Arc<Rule>],
     pub(crate) group: &'a CounterGroup,
-    pub(crate) key: &'a [u8],
+    pub(crate) key: ActorKey<'a>,
     /// The plan of the request. The default where it is unknown, as when a cell is ranked.
     pub(crate) plan: PlanId,
 }
@@ -158,8 +104,18 @@ impl<'a> ActorRules<'a> {
     }
 
     /// Each rule, and the counter that counts the actor.
-    pub(crate) fn counters(self) -> impl Iterator<Item = (&'a Rule, &'a Counter)> {
+    pub(crate) fn counters(self) -> impl ExactSizeIterator<Item = (&'a Rule, &'a Counter)> {
         self.own.iter().map(move |rule| (&**rule, rule.counters(self.group.role).at(self.quota(rule))))
+    }
+
+    /// The same, with one of `each`, which has one for each rule.
+    pub(crate) fn with<T>(
+        self,
+        each: impl IntoIterator<Item = T, IntoIter: ExactSizeIterator>,
+    ) -> impl ExactSizeIterator<Item = (&'a Rule, &'a Counter, T)> {
+        let each = each.into_iter();
+        debug_assert_eq!(self.own.len(), each.len(), "one for each rule of another group");
+        self.counters().zip(each).map(|((rule, counter), one)| (rule, counter, one))
     }
 
     /// The quota that counts the actor; the rule's own if the rule does not apply to the plan.
@@ -170,7 +126,7 @@ impl<'a> ActorRules<'a> {
     /// The actor's hash. A quota whose state has another form changes the hash, so that the actor
     /// counts in another cell.
     pub(crate) fn hash(self, hasher: &Hasher) -> u64 {
-        let mut hash = hasher.hash(self.key);
+        let mut hash = hasher.hash(self.key.bytes());
         for rule in self.own {
             let counters = rule.counters(self.group.role);
             if let Some(form) = counters.apart(counters.find(self.key)) {
@@ -206,17 +162,24 @@ impl<'a> ActorRules<'a> {
     }
 
     /// Refunds one charge of each rule. A charge of cost 0 changes nothing.
-    pub(crate) fn refund(self, charges: impl IntoIterator<Item = Charge>, cell: &mut [u8], now: Time) {
-        for ((_, counter), charge) in self.counters().zip(charges) {
+    pub(crate) fn refund(
+        self,
+        charges: impl IntoIterator<Item = Charge, IntoIter: ExactSizeIterator>,
+        cell: &mut [u8],
+        now: Time,
+    ) {
+        for (_, counter, charge) in self.with(charges) {
             if charge.cost > 0 {
                 counter.refund(counter.state_mut(cell), now, charge);
             }
         }
     }
 
-    /// Corrects one charge of each rule to its final cost. Without one, the charge stays.
+    /// Corrects one charge of each rule to its final cost. Without one, the charge stays; without
+    /// `costs`, each charge.
     pub(crate) fn settle(self, charges: &[Charge], costs: &[Option<u64>], cell: &mut [u8], now: Time) {
-        for (((_, counter), charge), cost) in self.counters().zip(charges).zip(costs) {
+        debug_assert!(costs.is_empty() || costs.len() == charges.len(), "one for each rule");
+        for ((_, counter, charge), cost) in self.with(charges).zip(costs) {
             if let Some(cost) = cost {
                 counter.settle(counter.state_mut(cell), now, *charge, *cost);
             }
@@ -225,7 +188,7 @@ impl<'a> ActorRules<'a> {
 
     /// Returns one reservation of each rule to the cell.
     pub(crate) fn release(self, reservations: &[Reservation], cell: &mut [u8], now: Time) {
-        for ((_, counter), reservation) in self.counters().zip(reservations) {
+        for (_, counter, reservation) in self.with(reservations) {
             let state = counter.state_mut(cell);
             let reserve = counter.as_reserve().filter(|_| reservation.charge.cost > 0);
             reserve.into_iter().for_each(|reserve| reserve.release(state, now, reservation));

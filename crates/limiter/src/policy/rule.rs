@@ -3,6 +3,7 @@
 use super::cost::Cost;
 use super::counter::{Counter, Counters, QuotaRef};
 use super::enforce::{Enforce, RolloutHash};
+use super::key::ActorKey;
 use super::plans::{PlanId, RulePlans};
 use crate::algorithm::Quota;
 use diana_base::time::Span;
@@ -146,7 +147,7 @@ impl Rule {
     /// The quota of this role by which the rule judges a request of this plan, of the actor with
     /// this key. `None`: the rule does not apply to the plan. An override wins over the plan.
     #[inline]
-    pub(crate) fn quota_of(&self, role: Role, key: &[u8], plan: PlanId) -> Option<QuotaRef> {
+    pub(crate) fn quota_of(&self, role: Role, key: ActorKey, plan: PlanId) -> Option<QuotaRef> {
         let counters = self.counters(role);
         let of_actor = counters.find(key);
         match &self.plans {

@@ -4,7 +4,7 @@ use super::Refusal;
 use super::fields::ShownRule;
 use super::options::{Form, ResponseOptions};
 use super::problem::Problem;
-use crate::check::Decision;
+use crate::decide::Decision;
 use crate::policy::{Policy, RuleId};
 use diana_base::{narrowed, widened};
 use std::borrow::Cow;
@@ -165,7 +165,7 @@ fn text<'b>(bodies: &'b mut Vec<Body>, problem: Problem, policy: &Policy, decisi
 mod tests {
     use super::super::testing::{RuleState, admit, decision, penalty, policy, refuse};
     use super::*;
-    use crate::check::{Outcome, Reason, RuleResult};
+    use crate::decide::{Outcome, Reason, RuleResult};
     use proptest::prelude::*;
     use proptest::sample::select;
 

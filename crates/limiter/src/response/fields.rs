@@ -15,7 +15,7 @@
 
 use super::wait::{PERMIT_WAIT, bound, finite_wait, in_flight};
 use crate::algorithm::{Admission, Quota};
-use crate::check::{Decision, RuleReport, RuleResult};
+use crate::decide::{Decision, RuleReport, RuleResult};
 use crate::policy::{Policy, RuleId};
 use diana_base::format::{decimal, field_string, number};
 use diana_base::sort;

@@ -9,7 +9,7 @@
 //! | `temporary-reduced-capacity` | the status is 503, or a refusing rule's global store is down |
 //! | `quota-exceeded` | any other refusal |
 
-use crate::check::{DENY, Decision, Reason};
+use crate::decide::{DENY, Decision, Reason};
 use crate::policy::{Policy, RuleId};
 use diana_base::format::{json_string, number};
 

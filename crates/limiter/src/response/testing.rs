@@ -3,7 +3,7 @@
 use crate::actor::{Actors, Scope, ip};
 use crate::algorithm::{self, Charge, Quota, RefuseAll, Verdict};
 use crate::cells::Events;
-use crate::check::{Decision, Outcome, Reason, RuleReport, RuleResult};
+use crate::decide::{Decision, Outcome, Reason, RuleReport, RuleResult};
 use crate::policy::{
     ActorSource, Cost, Counter, Counters, Draft, Enforce, LimitDraft, Lists, Missing, Policy, RuleDraft,
 };

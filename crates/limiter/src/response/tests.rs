@@ -4,7 +4,7 @@ use super::testing::{Bare, RuleState, admit, decision, items, penalty, policy, r
 use super::wait::{never_admits, wait};
 use super::*;
 use crate::cells::Events;
-use crate::check::{RuleReport, RuleResult};
+use crate::decide::{RuleReport, RuleResult};
 use diana_document::{Errors, Node};
 use proptest::prelude::*;
 

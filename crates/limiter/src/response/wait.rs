@@ -1,7 +1,7 @@
 //! How long a refused client should wait.
 
 use crate::algorithm::{Admission, Quota};
-use crate::check::{Decision, Reason, RuleReport};
+use crate::decide::{Decision, Reason, RuleReport};
 use diana_base::time::Span;
 
 /// The wait for headers that require a value, if the rule admits no requests and has no unit.
@@ -172,7 +172,7 @@ mod tests {
     fn a_refusal_that_no_wait_ends_has_no_retry_after() {
         let rules = policy(["a", "b"]);
         let refused = |states: &[RuleState]| decision(&rules, states);
-        let by = |reason| Decision { outcome: crate::check::Outcome::Reject(reason), ..Decision::default() };
+        let by = |reason| Decision { outcome: crate::decide::Outcome::Reject(reason), ..Decision::default() };
         for decision in [
             by(Reason::NoActor(RuleId::new(0))),
             by(Reason::Denied),

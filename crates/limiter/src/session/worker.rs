@@ -7,8 +7,8 @@ mod store_calls;
 use crate::algorithm::EvictionRank;
 use crate::cells::store::{Fault, Store};
 use crate::cells::table::{Dated, Hasher, Seed, TableId, shared_seed};
-use crate::cells::{Context, Events, Migration, Overridden, Previous, Replacement};
-use crate::check::{Charges, CountedActor, Decider, Decision, Pending, WorkerCache, decide};
+use crate::cells::{CellId, Context, Events, Migration, Overridden, Previous, Replacement};
+use crate::decide::{Charges, CountedActor, Decider, Decision, Pending, WorkerCache};
 use crate::global::{Fetches, GlobalStoreOptions, StoreClient};
 use crate::policy::{Policy, RuleId};
 use crate::request::Request;
@@ -16,6 +16,7 @@ use adaptation::Adaptation;
 use diana_base::time::{Span, Time};
 use gateways::Gateways;
 use std::mem::take;
+pub(crate) use store_calls::Response;
 
 /// The state of one worker, from one request to the next.
 #[derive(Debug)]
@@ -262,7 +263,7 @@ impl Worker {
         let shared = adaptation.as_mut().map(|adaptation| adaptation.share(store, clock(), false));
         let is_available = |shard| client.as_ref().is_some_and(|client| client.is_available(shard));
         let context = Context { is_available: &is_available, ..actors.context(policy, store, clock) };
-        let pending = decide(request, decider, cache, &context);
+        let pending = decider.decide(request, cache, &context);
         shared.iter().for_each(|events| decider.decision.events.add(events));
         pending
     }
@@ -284,9 +285,9 @@ impl Worker {
 
     /// Takes the charges of the last decision, if any, and schedules the refills of its leases.
     pub(super) fn take_charges(&mut self) -> Option<Box<Charges>> {
-        let Decider { charges, refills, decision, .. } = &mut self.decider;
-        if !refills.is_empty() {
-            self.fetches.due(refills.drain(..));
+        let Decider { charges, decision, checks, globals, .. } = &mut self.decider;
+        if decision.passes() {
+            self.fetches.due(globals.refills(checks));
         }
         if let Some(adaptation) = &mut self.adaptation {
             adaptation.enter(decision, &mut charges.entered);
@@ -308,7 +309,7 @@ impl Worker {
         let (group, _) = policy.sampled_groups().nth(table)?;
         let set = group.table.load(store, random).ok()?;
         let overridden = &self.actors.overridden;
-        let rules = |hash| group.for_actor(&policy.rules, overridden.key(group.id, hash));
+        let rules = |hash| group.for_actor(&policy.rules, overridden.key(CellId { group: group.id, hash }));
         let is_used =
             |(hash, cell): &(u64, &[u8])| rules(*hash).eviction_rank(cell, now) > EvictionRank::Nothing;
         Some(set.cells().filter(is_used).count())
@@ -319,7 +320,7 @@ impl Worker {
     ///
     /// ```
     /// # use diana_limiter::cells::store::{Fault, SharedDataStore, CasSemantics, Simulated};
-    /// # use diana_limiter::check::Decision;
+    /// # use diana_limiter::decide::Decision;
     /// # use diana_limiter::request::{Part, Values};
     /// # use diana_limiter::time::{Span, Time};
     /// use diana_limiter::session::{Session, TICK, Worker};

@@ -1,5 +1,7 @@
 //! The layout of a table: the names of its keys, and the positions of cells in a value.
 
+use diana_base::part;
+
 /// Ways in a value. With more ways fewer spare ones would do, but a value would cost more to copy,
 /// and more swaps would be lost.
 const WAYS: usize = 16;
@@ -65,8 +67,9 @@ const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz
 fn write_digits(number: u64, to: &mut [u8]) {
     let mut rest = number;
     for byte in to {
-        let digit = usize::try_from(rest & 63).unwrap_or(0);
-        *byte = DIGITS.get(digit).copied().unwrap_or(b'A');
+        let digit = DIGITS.get(usize::try_from(rest & 63).unwrap_or(usize::MAX));
+        debug_assert!(digit.is_some(), "six bits are a digit");
+        *byte = digit.copied().unwrap_or(b'A');
         rest >>= 6;
     }
 }
@@ -79,6 +82,7 @@ impl Layout {
 
     pub(super) fn id(&self) -> TableId {
         let prefix = self.prefix.first_chunk();
+        debug_assert!(prefix.is_some(), "a key is longer than its prefix");
         TableId(prefix.copied().unwrap_or([b'A'; PREFIX_SIZE]))
     }
 
@@ -138,11 +142,12 @@ impl Layout {
     /// The fingerprint of a way: the hash of its actor, or zero.
     pub(super) fn fingerprint(&self, value: &[u8], way: usize) -> u64 {
         let bytes = value.get(self.way_start(way)..).and_then(|rest| rest.first_chunk());
+        debug_assert!(bytes.is_some(), "a value of another table");
         bytes.map_or(0, |fingerprint| u64::from_le_bytes(*fingerprint))
     }
 
     pub(super) fn find(&self, value: &[u8], hash: u64) -> Lookup {
-        let ways = value.get(HEADER..).unwrap_or_default().chunks_exact(self.way_size());
+        let ways = part(value, HEADER..).chunks_exact(self.way_size());
         let mut free = None;
         for (way, bytes) in ways.enumerate() {
             match bytes.first_chunk().map(|fingerprint| u64::from_le_bytes(*fingerprint)) {
@@ -167,12 +172,14 @@ impl Layout {
 
     pub(super) fn cell<'v>(&self, value: &'v [u8], way: usize) -> &'v [u8] {
         let from = self.way_start(way).saturating_add(FINGERPRINT);
-        value.get(from..from.saturating_add(self.cell)).unwrap_or_default()
+        part(value, from..from.saturating_add(self.cell))
     }
 
     pub(super) fn cell_mut<'v>(&self, value: &'v mut [u8], way: usize) -> &'v mut [u8] {
         let from = self.way_start(way).saturating_add(FINGERPRINT);
-        value.get_mut(from..from.saturating_add(self.cell)).unwrap_or_default()
+        let cell = value.get_mut(from..from.saturating_add(self.cell));
+        debug_assert!(cell.is_some(), "a value of another table");
+        cell.unwrap_or_default()
     }
 
     pub(super) fn seal(&self, key: &Key, value: &mut [u8]) {
@@ -200,7 +207,7 @@ impl Layout {
             word.iter_mut().zip(bytes).for_each(|(to, from)| *to = *from);
             u64::from_le_bytes(word)
         };
-        let body = value.get(HEADER..).unwrap_or_default();
+        let body = part(value, HEADER..);
         let (whole, rest) = body.as_chunks::<8>();
         let (fours, others) = whole.as_chunks::<4>();
         let (mut a, mut b, mut c, mut d) = (0, 1, 2, 3);

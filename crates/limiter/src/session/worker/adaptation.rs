@@ -10,7 +10,7 @@
 use crate::adapt::{Adaptive, Local, Shared};
 use crate::cells::Events;
 use crate::cells::store::{Fault, Store, Swap};
-use crate::check::{Decision, Outcome, RuleReport, RuleResult};
+use crate::decide::{Decision, Outcome, RuleReport, RuleResult};
 use crate::policy::{Policy, Rule, RuleId};
 use diana_base::time::{Span, Time};
 use std::sync::Arc;
@@ -68,7 +68,9 @@ impl Adaptation {
     pub(super) fn new(policy: &Policy) -> Option<Box<Adaptation>> {
         let mut rules: Vec<Counted> = Vec::new();
         for (id, adaptive) in policy.adaptive() {
-            let Some(rule) = policy.rules.get(id.index()).map(Arc::clone) else { continue };
+            let rule = policy.rules.get(id.index());
+            debug_assert!(rule.is_some(), "an adaptive limit without its rule");
+            let Some(rule) = rule.map(Arc::clone) else { continue };
             // Rules with the same meaning count the same requests, each for itself.
             let alike = rules.iter().filter(|other| other.rule.fingerprint == rule.fingerprint).count();
             rules.push(Counted {
@@ -123,7 +125,7 @@ impl Adaptation {
     /// The upstream has all of a request that [entered](Adaptation::enter).
     pub(super) fn forwarded(&mut self, entered: &[usize]) {
         for index in entered {
-            let Some(counted) = self.rules.get_mut(*index) else { continue };
+            let Some(counted) = self.entered(*index) else { continue };
             counted.waiting = counted.waiting.saturating_add(1);
             counted.has_counts = true;
         }
@@ -134,7 +136,7 @@ impl Adaptation {
     /// had.
     pub(super) fn leave(&mut self, entered: &[usize], waited: Option<Span>, status: Option<u16>) {
         for index in entered {
-            let Some(counted) = self.rules.get_mut(*index) else { continue };
+            let Some(counted) = self.entered(*index) else { continue };
             counted.in_flight = counted.in_flight.saturating_sub(1);
             if waited.is_some() {
                 counted.waiting = counted.waiting.saturating_sub(1);
@@ -147,6 +149,13 @@ impl Adaptation {
                 counted.has_counts = true;
             }
         }
+    }
+
+    /// The rule that a request entered.
+    fn entered(&mut self, index: usize) -> Option<&mut Counted> {
+        let counted = self.rules.get_mut(index);
+        debug_assert!(counted.is_some(), "a request of another policy");
+        counted
     }
 
     /// Shares the counts and reads the limits if the worker is due. With `all`, always.

@@ -3,13 +3,21 @@
 use super::Worker;
 use crate::cells::Events;
 use crate::cells::store::Store;
-use crate::check::{Charges, Outcome, Pending, Refund, StoreResults};
+use crate::decide::{Charges, End, Outcome, Pending, StoreResults};
 use crate::global::{
     Call, CallResult, CallStats, Completion, GlobalCharge, GlobalQuery, Settlement, StoreClient, Waiter,
 };
-use crate::policy::{Policy, Usage};
+use crate::policy::Policy;
 use diana_base::time::{Span, Time};
 use std::mem::take;
+
+/// The response to a request, or its end without one.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Response {
+    pub(crate) status: Option<u16>,
+    /// The time by the monotonic clock; `None` if it is unknown.
+    pub(crate) at: Option<Time>,
+}
 
 impl Worker {
     /// Queries the global stores. Returns the ticket, the pending request, and whether no store has
@@ -47,13 +55,23 @@ impl Worker {
     pub(crate) fn conclude<S: Store + ?Sized>(
         &mut self,
         policy: &Policy,
-        pending: Pending,
+        mut pending: Pending,
         store: &S,
         clock: &dyn Fn() -> Time,
     ) {
         let Worker { actors, cache, decider, .. } = self;
         let context = actors.context(policy, store, clock);
-        let results = pending.conclude(decider, cache, &context);
+        let mut events = pending.decision.events;
+        let mut results = pending.collect(cache.is_retired, &context, &mut events);
+        pending.decision.events = events;
+        decider.conclude(pending, cache, &context);
+        if decider.decision.passes() {
+            decider.charges.global = take(&mut results.charges);
+            decider.charges.owed.extend(decider.globals.owed(policy));
+            if !decider.decision.is_delayed() {
+                decider.charges.keep_ending();
+            }
+        }
         self.take_results(results);
     }
 
@@ -78,16 +96,16 @@ impl Worker {
         &mut self,
         policy: &Policy,
         mut charges: Charges,
-        (refund, usage): (Refund, Option<&Usage>),
+        end: End,
         store: &S,
         clock: &dyn Fn() -> Time,
     ) -> Events {
-        let mut events = self.leave(&mut charges, (None, None), store, clock);
+        let mut events = self.leave(&mut charges, Response::default(), store, clock);
         self.refund_global(take(&mut charges.global));
-        if let Some(usage) = usage.filter(|_| refund == Refund::Ended) {
+        if let Some(usage) = end.usage() {
             self.settle_global(charges.settlements(policy, usage, &mut events));
         }
-        events.add(&charges.refund_local(refund, usage, &self.context(policy, store, clock)));
+        events.add(&charges.refund_local(end, &self.context(policy, store, clock)));
         events
     }
 
@@ -100,12 +118,11 @@ impl Worker {
         }
     }
 
-    /// A request has a response with this status, or has ended without one. The time is by the
-    /// monotonic clock; `None` if it is unknown. Only the first call counts.
+    /// A request has a response, or has ended without one. Only the first call counts.
     pub(crate) fn leave<S: Store + ?Sized>(
         &mut self,
         charges: &mut Charges,
-        (status, now): (Option<u16>, Option<Time>),
+        response: Response,
         store: &S,
         clock: &dyn Fn() -> Time,
     ) -> Events {
@@ -113,8 +130,8 @@ impl Worker {
         let Some(adaptation) = self.adaptation.as_mut().filter(|_| !entered.is_empty()) else {
             return Events::default();
         };
-        let waited = forwarded_at.map(|at| now.map_or(Span::ZERO, |now| now.since(at)));
-        adaptation.leave(&entered, waited, status);
+        let waited = forwarded_at.map(|at| response.at.map_or(Span::ZERO, |now| now.since(at)));
+        adaptation.leave(&entered, waited, response.status);
         if !self.cache.is_retired {
             return Events::default();
         }

@@ -1,7 +1,7 @@
 //! Refunds and settlement of charges that a request leaves behind, in cells of this gateway and in
 //! global stores: the request has ended, or leaves before its turn, or cannot be held.
 //!
-//! A refused request needs no such refund: see [`decider`](super::decider).
+//! A refused request needs no such refund: see [`check`](super::check).
 //!
 //! If a cell is evicted meanwhile, its charges are gone with it. A new cell of the same actor is
 //! treated as the old one.
@@ -11,6 +11,7 @@ use crate::cells::store::Store;
 use crate::cells::{Context, Events, GroupMigration, Replacement, update, update_or_create};
 use crate::global::{GlobalCharge, Settlement};
 use crate::policy::{ActorRules, Counter, GroupIndex, Measures, Owed, PlanId, Policy, Rule, RuleId, Usage};
+use diana_base::part;
 use diana_base::time::{Span, Time};
 use std::cell::OnceCell;
 use std::cmp::Ordering;
@@ -67,15 +68,16 @@ impl Charged {
         measures: &Measures,
         unread: &mut u32,
     ) -> Vec<Option<u64>> {
-        let cost = |(((rule, _), owed), charge): (((&Rule, _), &Owed), &Charge)| {
+        let cost = |((rule, _, charge), owed): ((&Rule, _, &Charge), &Owed)| {
             rule.varying.as_ref()?.at_end(*owed, charge.cost, usage, measures, unread)
         };
-        rules.counters().zip(&self.owed).zip(&self.charges).map(cost).collect()
+        debug_assert!(self.owed.is_empty() || self.owed.len() == self.charges.len(), "one for each rule");
+        rules.with(&self.charges).zip(&self.owed).map(cost).collect()
     }
 
     fn refund_migrated<S: Store + ?Sized>(
         &self,
-        which: Refund,
+        end: End,
         from: ActorRules,
         (migration, to): (&GroupMigration, ActorRules),
         clock: &dyn Fn() -> Time,
@@ -86,13 +88,13 @@ impl Charged {
             return;
         };
         for (at, (to, _)) in later.iter().enumerate() {
-            let hash = if to.key.is_empty() { self.hash } else { to.hash(context.hasher) };
+            let hash = if to.key.is_unknown() { self.hash } else { to.hash(context.hasher) };
             if to.group.table.is(&from.group.table) && hash == self.hash {
                 continue;
             }
-            let hops = later.get(at..).unwrap_or_default();
+            let hops = part(&later, at..);
             let refunds: Vec<(&Counter, Charge)> =
-                (0..to.own.len()).filter_map(|rule| self.migrated(which, from, hops, rule)).collect();
+                (0..to.own.len()).filter_map(|rule| self.migrated(end, from, hops, rule)).collect();
             if !refunds.iter().any(|(_, charge)| charge.cost > 0 && charge.at < since) {
                 continue;
             }
@@ -113,7 +115,7 @@ impl Charged {
     /// state it has migrated. `None` if the rule's state was not that of a charged rule.
     fn migrated<'a>(
         &self,
-        which: Refund,
+        end: End,
         from: ActorRules<'a>,
         later: &[(ActorRules<'a>, Replacement)],
         rule: usize,
@@ -126,18 +128,33 @@ impl Charged {
         let (first, _) = later.first()?;
         let states = first.own.get(rule)?.counters(first.group.role).roomiest(first.key);
         let counter = states.into_iter().find(|state| state.form == charged.form)?;
-        let ends = which == Refund::All || counter.algorithm.ends_with_request();
-        ends.then_some((counter, *charge))
+        end.refunds(counter).then_some((counter, *charge))
     }
 }
 
-/// Which charges a refund concerns.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Refund {
-    /// The charges that end with the request, as permits do.
-    Ended,
-    /// All charges: the request leaves before its turn.
-    All,
+/// How a request ends, and so which charges are refunded.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum End<'u> {
+    /// It has ended: refunds the charges that end with the request, as permits do. If the host has
+    /// measured the request, corrects the others to what it used.
+    Ended(Option<&'u Usage>),
+    /// It leaves before its turn: refunds all charges.
+    Left,
+}
+
+impl<'u> End<'u> {
+    /// What the host has measured of a request that has ended.
+    pub(crate) fn usage(self) -> Option<&'u Usage> {
+        match self {
+            End::Ended(usage) => usage,
+            End::Left => None,
+        }
+    }
+
+    /// Whether the charge by this counter is refunded.
+    fn refunds(self, counter: &Counter) -> bool {
+        matches!(self, End::Left) || counter.algorithm.ends_with_request()
+    }
 }
 
 impl Charges {
@@ -179,14 +196,8 @@ impl Charges {
         self.owed.drain(..).filter_map(settlement).collect()
     }
 
-    /// Refunds the local charges in their cells, and settles those of a request that ended after
-    /// the host measured its `usage`.
-    pub(crate) fn refund_local<S: Store + ?Sized>(
-        &self,
-        which: Refund,
-        usage: Option<&Usage>,
-        context: &Context<S>,
-    ) -> Events {
+    /// Refunds and corrects the local charges in their cells.
+    pub(crate) fn refund_local<S: Store + ?Sized>(&self, end: End, context: &Context<S>) -> Events {
         let mut events = Events::default();
         for charged in &self.local {
             let Charged { place, hash, plan, charges, .. } = charged;
@@ -195,15 +206,13 @@ impl Charges {
             };
             let rules = context.rules_of(group, *hash).of_plan(*plan);
             let refunded = || {
-                let charges = rules.counters().zip(charges);
-                charges.map(|((_, counter), charge)| match which {
-                    Refund::Ended if !counter.algorithm.ends_with_request() => Charge::default(),
-                    Refund::Ended | Refund::All => *charge,
+                rules.with(charges).map(|(_, counter, charge)| match end.refunds(counter) {
+                    true => *charge,
+                    false => Charge::default(),
                 })
             };
-            let usage = usage.filter(|_| which == Refund::Ended);
             let measures = context.policy.measures();
-            let costs = usage.map(|usage| charged.costs(rules, usage, measures, &mut events.unread));
+            let costs = end.usage().map(|usage| charged.costs(rules, usage, measures, &mut events.unread));
             let costs = costs.unwrap_or_default();
             let difference =
                 |(charge, cost): (&Charge, &Option<u64>)| cost.map(|cost| cost.cmp(&charge.cost));
@@ -234,7 +243,7 @@ impl Charges {
     /// expire. Only charges from before the copy can be in it.
     pub(crate) fn refund_migrated<S: Store + ?Sized>(
         &self,
-        which: Refund,
+        end: End,
         older: &Context<S>,
         context: &Context<S>,
     ) -> Events {
@@ -255,7 +264,7 @@ impl Charges {
             for group in successors.filter_map(|place| context.policy.group(place)) {
                 if let Some(migration) = context.migration.group(group.id) {
                     let to = (migration, group.for_actor(&context.policy.rules, from.key));
-                    charged.refund_migrated(which, from, to, &clock, context, &mut events);
+                    charged.refund_migrated(end, from, to, &clock, context, &mut events);
                 }
             }
         }

@@ -1,16 +1,22 @@
-//! The actor that a rule counts in a decision, for tools that show who is limited.
+//! Beside a decision: the actor that a rule counts, for tools that show who is limited; and the
+//! decision about a request that cannot be counted, because a bug has ended its decision.
 
-use super::decider::Decider;
+use super::Decider;
+use super::fast_path::WorkerCache;
+use super::outcome::{Outcome, Reason, RuleReport, RuleResult};
+use super::resolve::decide_by_lists;
 use crate::actor::address::Network;
 use crate::actor::{Actor, NamedActor};
-use crate::policy::{ActorSource, CounterGroup, Policy, Role, RuleId, actor_source};
+use crate::cells::Context;
+use crate::policy::{ActorKey, ActorSource, CounterGroup, GlobalGroup, OnError, Policy, Role, RuleId};
+use crate::request::Request;
 
 /// The actor that a rule counts in the last decision of a worker.
 #[derive(Clone, Copy, Debug)]
 pub struct CountedActor<'a> {
     group: &'a CounterGroup,
     address: &'a NamedActor,
-    key: &'a [u8],
+    key: ActorKey<'a>,
     /// The hash of the actor. Actors with equal values have equal hashes in all rules of a limit
     /// that count the same actor.
     pub hash: u64,
@@ -25,7 +31,7 @@ impl CountedActor<'_> {
     /// How the rule found the actor.
     #[must_use]
     pub fn source(&self) -> ActorSource {
-        actor_source(self.key)
+        self.key.source()
     }
 
     /// Whether the rule counts by client address and by nothing else.
@@ -40,7 +46,7 @@ impl CountedActor<'_> {
     /// the address that stands for it, or nothing.
     #[must_use]
     pub fn values(&self) -> Vec<String> {
-        let value = self.key.get(1..).unwrap_or_default();
+        let value = self.key.value();
         match self.source() {
             ActorSource::Actor => in_order(&self.group.actors, value),
             ActorSource::Address => vec![text(self.address.actor(), value)],
@@ -77,12 +83,60 @@ impl Decider {
     /// The actor that the rule of a report of the last decision counts. `None` if the request lacks
     /// the actor and is refused, and if a global store counts the rule.
     pub(crate) fn counted_actor<'a>(&'a self, policy: &'a Policy, rule: RuleId) -> Option<CountedActor<'a>> {
-        let check = self.checks.iter().find(|check| check.group.rules.contains(&rule.index()))?;
-        let (group, key) = (&*check.group, check.key());
-        let mut demands = check.buffers.demands.iter();
-        let demand = demands.find(|demand| demand.rule == rule && demand.mode.decides())?;
+        let check = self.checks.all.iter().find(|check| check.group.rules.contains(&rule.index()))?;
+        let (group, asked) = (&*check.group, check.asked());
+        let demand = asked.demands.iter().find(|demand| demand.rule == rule && demand.mode.decides())?;
         let has_own_quota = group.role == Role::Primary && demand.quota.is_default();
-        let (address, hash, cost) = (&policy.address, check.hash, demand.cost);
+        let (address, key, hash, cost) = (&policy.address, asked.key.key(), asked.hash, demand.cost);
         Some(CountedActor { group, address, key, hash, cost, has_own_quota })
     }
+
+    /// Decides by the lists, by `missing: deny` and by `on_error: deny`, as if all stores were
+    /// down. No rule counts the request. What a bug may have left half-made is dropped.
+    pub(crate) fn decide_uncounted<S: ?Sized>(
+        &mut self,
+        request: &Request,
+        cache: &mut WorkerCache,
+        context: &Context<S>,
+    ) {
+        self.forget(cache);
+        let Decider { decision, checks, globals, limits, matches, .. } = self;
+        if decide_by_lists(request, decision, context) {
+            return;
+        }
+        decision.is_high_priority = context.policy.applicable(request, matches, limits);
+        if !globals.resolve(request, limits, decision, checks, context) {
+            return;
+        }
+        checks.report_uncounted(context, &mut decision.reports);
+        globals.report_uncounted(context.policy, &mut decision.reports);
+        decision.refuse();
+    }
+
+    /// Decides without reading the request: refuses it if any rule that is enforced for anybody
+    /// says `on_error: deny`.
+    pub(crate) fn decide_unread(&mut self, policy: &Policy, cache: &mut WorkerCache) {
+        self.forget(cache);
+        if let Some(rule) = first_that_denies(policy)
+            && let Some(compiled) = policy.rule(rule)
+        {
+            self.decision.outcome = Outcome::Reject(Reason::Unavailable(rule));
+            let (quota, actor) = (compiled.shown_quota(), ActorSource::Missing);
+            let report = RuleReport::new(rule, quota, actor, RuleResult::Refused, true);
+            self.decision.reports.push(RuleReport { degraded: true, ..report });
+        }
+    }
+
+    fn forget(&mut self, cache: &mut WorkerCache) {
+        *self = Decider::default();
+        cache.actors.clear();
+    }
+}
+
+/// The first rule with `on_error: deny` that is enforced for anybody.
+fn first_that_denies(policy: &Policy) -> Option<RuleId> {
+    let denies = |global: &&GlobalGroup| global.on_error == OnError::Deny;
+    let all = (0..policy.limits.len()).flat_map(|limit| policy.global_groups(limit)).filter(denies);
+    let rules = all.flat_map(|global| global.group.ids().zip(global.group.rules(&policy.rules)));
+    rules.filter(|(_, rule)| rule.enforced()).map(|(id, _)| id).next()
 }

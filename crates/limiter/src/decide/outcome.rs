@@ -52,7 +52,7 @@ pub enum Reason {
 /// # use diana_limiter::request::{Part, Values};
 /// # use diana_limiter::session::{Session, Worker};
 /// # use diana_limiter::time::{Span, Time};
-/// use diana_limiter::check::{Outcome, Reason, RuleResult};
+/// use diana_limiter::decide::{Outcome, Reason, RuleResult};
 ///
 /// let document = br#"{"url": "/", "rules": [
 ///     {"name": "all", "rpu": 2, "unit": "minute", "reject_delay": "1s"},
@@ -99,6 +99,39 @@ pub struct Decision {
 }
 
 impl Decision {
+    /// Forgets the request before. The memory of the reports stays.
+    pub(crate) fn clear(&mut self) {
+        let Decision { outcome, reports, events, plan, is_high_priority } = self;
+        (*outcome, *events, *plan, *is_high_priority) = (Outcome::Pass, Events::default(), None, false);
+        reports.clear();
+    }
+
+    /// Refuses the request by the rules that refuse, if any does.
+    pub(crate) fn refuse(&mut self) {
+        self.outcome = refusal(&self.reports);
+    }
+
+    /// Refuses the request by the reports of cached refusals.
+    pub(crate) fn refuse_cached(&mut self) {
+        self.events.cached = 1;
+        self.refuse();
+    }
+
+    /// Lets the request pass: at once, or at this instant.
+    pub(crate) fn pass(&mut self, ready_at: Option<Time>) {
+        self.outcome = ready_at.map_or(Outcome::Pass, Outcome::Delay);
+    }
+
+    /// Whether the request passes, now or at its turn, by all rules.
+    pub(crate) fn passes(&self) -> bool {
+        matches!(self.outcome, Outcome::Pass | Outcome::Delay(_))
+    }
+
+    /// Whether the request waits for its turn.
+    pub(crate) fn is_delayed(&self) -> bool {
+        matches!(self.outcome, Outcome::Delay(_))
+    }
+
     /// Whether the request is refused.
     #[must_use]
     pub fn is_rejected(&self) -> bool {
@@ -230,7 +263,7 @@ impl Decision {
 
 /// The outcome by these reports. Of the rules that refuse, the one with the longest wait decides; a
 /// rule that never admits waits longest.
-pub(crate) fn refusal(reports: &[RuleReport]) -> Outcome {
+fn refusal(reports: &[RuleReport]) -> Outcome {
     // A permit returns when another request ends, which is sooner than the permit expires.
     let is_permit = |report: &RuleReport| report.quota.unit == Span::ZERO;
     let wait = |report: &&RuleReport| match report.verdict.map(|verdict| verdict.admission) {

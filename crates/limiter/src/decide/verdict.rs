@@ -1,8 +1,8 @@
 //! The verdicts of one group's rules about one request: all of them admit, or none is charged.
 
-use super::decision::{RuleReport, RuleResult};
+use super::outcome::{RuleReport, RuleResult};
 use crate::algorithm::{Admission, Charge, Verdict};
-use crate::policy::{ActorSource, Counter, Demand, Demands, Mode, Role};
+use crate::policy::{ActorSource, Counter, Demand, Demands, Mode, Owed, Role};
 use diana_base::time::{Span, Time};
 
 /// The verdicts of one group's rules, and the cell as it was before. The memory is reused.
@@ -55,6 +55,7 @@ impl GroupVerdict {
 
     /// Refuses by every rule that is enforced and admits, until its cell is like a new one.
     pub(crate) fn refuse(&mut self, demands: &[Demand]) {
+        debug_assert_eq!(demands.len(), self.verdicts.len(), "the verdicts of another check");
         for (demand, verdict) in demands.iter().zip(&mut self.verdicts) {
             if demand.mode == Mode::Enforce && verdict.admits() {
                 let admission = Admission::Refuse { retry_after: Some(verdict.full_in) };
@@ -87,6 +88,7 @@ impl GroupVerdict {
     /// Removes the charges from the cell, because another rule refuses. The verdicts then tell how
     /// much is left without the request.
     pub(crate) fn undo(&mut self, demands: Demands, cell: &mut [u8], now: Time) {
+        debug_assert_eq!(demands.demands.len(), self.verdicts.len(), "the verdicts of another check");
         cell.copy_from_slice(&self.before);
         for ((demand, counter), verdict) in demands.each().zip(&mut self.verdicts) {
             if verdict.admits() {
@@ -107,6 +109,7 @@ impl GroupVerdict {
 
     /// The refusals are counted in `cell`: rules whose penalty runs now refuse by their penalty.
     pub(crate) fn penalize(&mut self, demands: Demands, cell: &[u8], now: Time) {
+        debug_assert_eq!(demands.demands.len(), self.verdicts.len(), "the verdicts of another check");
         self.is_counted = true;
         for ((_, counter), verdict) in demands.each().zip(&mut self.verdicts) {
             if !verdict.admits() {
@@ -123,15 +126,26 @@ impl GroupVerdict {
     /// The counters in whose penalties this refusal counts: those of rules that decide and whose
     /// quota refuses.
     fn counting<'a>(&'a self, demands: Demands<'a>) -> impl Iterator<Item = &'a Counter> {
-        let refusing = demands.each().zip(&self.verdicts).filter(|((demand, counter), verdict)| {
-            counter.penalty.is_some() && demand.mode.decides() && !verdict.admits() && !verdict.is_penalty()
-        });
+        let refusing =
+            self.with(demands.each(), demands.demands.len()).filter(|((demand, counter), verdict)| {
+                counter.penalty.is_some()
+                    && demand.mode.decides()
+                    && !verdict.admits()
+                    && !verdict.is_penalty()
+            });
         refusing.map(|((_, counter), _)| counter)
+    }
+
+    /// Each of these, one for each rule, with the verdict of its rule.
+    fn with<T>(&self, each: impl Iterator<Item = T>, count: usize) -> impl Iterator<Item = (T, &Verdict)> {
+        debug_assert_eq!(count, self.verdicts.len(), "the verdicts of another check");
+        each.zip(&self.verdicts)
     }
 
     /// The longest delay by a rule that is enforced.
     pub(crate) fn delay(&self, demands: &[Demand]) -> Span {
-        let enforced = demands.iter().zip(&self.verdicts).filter(|(demand, _)| demand.mode == Mode::Enforce);
+        let all = self.with(demands.iter(), demands.len());
+        let enforced = all.filter(|(demand, _)| demand.mode == Mode::Enforce);
         let delays = enforced.filter_map(|(_, verdict)| match verdict.admission {
             Admission::Admit { delay } => Some(delay),
             Admission::Refuse { .. } => None,
@@ -140,20 +154,22 @@ impl GroupVerdict {
     }
 
     /// The charge of each rule.
-    pub(crate) fn charges(&self) -> impl Iterator<Item = Charge> {
+    pub(crate) fn charges(&self) -> impl ExactSizeIterator<Item = Charge> {
         self.verdicts.iter().map(|verdict| verdict.charge)
     }
 
-    /// Whether each rule admits.
-    pub(crate) fn admits(&self) -> impl Iterator<Item = bool> {
-        self.verdicts.iter().map(Verdict::admits)
+    /// What remains to be settled by each rule. A rule in shadow that refuses charges nothing, now
+    /// and later.
+    pub(crate) fn owed(&self, demands: &[Demand]) -> impl Iterator<Item = Owed> {
+        let all = self.with(demands.iter(), demands.len());
+        all.map(|(demand, verdict)| if verdict.admits() { demand.owed } else { Owed::Nothing })
     }
 
     /// Adds one report for each rule that decides.
     pub(crate) fn report(&self, demands: Demands, actor: ActorSource, to: &mut Vec<RuleReport>) {
         let degraded = demands.group.role == Role::Fallback;
-        for (at, demand, counter) in demands.deciding() {
-            let Some(verdict) = self.verdicts.get(at) else { continue };
+        let all = self.with(demands.each(), demands.demands.len());
+        for ((demand, counter), verdict) in all.filter(|((demand, _), _)| demand.mode.decides()) {
             let (quota, enforced) = (counter.shown(), demand.mode == Mode::Enforce);
             let result = match verdict.admits() {
                 true => RuleResult::Admitted,

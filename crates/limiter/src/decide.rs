@@ -1,0 +1,152 @@
+//! Check all, then charge all: a refused request is charged nowhere.
+//!
+//! ```text
+//!   lists: deny, then allow   ── on one ────────────────────► Reject, or Allowed
+//!   limits: which apply to the request
+//!   resolve: whom does each group count, what does the request ask of each rule
+//!   caches: of refusals       ── still refused ─────────────► Reject, no store is asked
+//!   check: open each group's cell, and judge by its rules
+//!        │                    ── one refuses ───────────────► Reject, nothing is charged
+//!        │all admit           ── a global store has to answer ► Query: `suspend`, then `conclude`
+//!   commit group 1, 2, … n    ── swap lost: open and check again ─┬─ admits: commit again
+//!        │all stored                                              └─ refuses: refund 1 … k, Reject
+//!   finish: reports, and what may be refunded
+//!        ▼
+//!      Pass, or Delay
+//! ```
+
+mod check;
+mod explain;
+mod fast_path;
+mod global;
+mod outcome;
+mod resolve;
+mod settle;
+mod verdict;
+
+pub use explain::CountedActor;
+pub(crate) use fast_path::WorkerCache;
+pub(crate) use global::{Pending, StoreResults};
+pub use outcome::{ALLOW, DENY, Decision, Outcome, Reason, RuleReport, RuleResult};
+pub(crate) use settle::{Charges, End};
+
+use crate::cells::{Context, store::Store};
+use crate::request::Request;
+use check::Checks;
+use fast_path::{FastPath, Progress};
+use global::Globals;
+
+/// The last decision of a worker, and the memory for the next one.
+#[derive(Debug, Default)]
+pub(crate) struct Decider {
+    pub(crate) decision: Decision,
+    /// What the last request was charged and may be refunded.
+    pub(crate) charges: Charges,
+    pub(crate) checks: Checks,
+    pub(crate) globals: Globals,
+    limits: Vec<usize>,
+    matches: Vec<usize>,
+    fast_path: FastPath,
+}
+
+impl Decider {
+    /// Decides about `request`, and charges the rules if the request passes. If global stores have
+    /// to answer first, the pending request is returned instead.
+    pub(crate) fn decide<S: Store + ?Sized>(
+        &mut self,
+        request: &Request,
+        cache: &mut WorkerCache,
+        context: &Context<S>,
+    ) -> Option<Pending> {
+        self.clear();
+        let Decider { decision, checks, globals, limits, matches, fast_path, .. } = self;
+        if resolve::decide_by_lists(request, decision, context) {
+            return None;
+        }
+        decision.is_high_priority = context.policy.applicable(request, matches, limits);
+        let is_known = match fast_path.decide(request, limits, decision, cache, context) {
+            Progress::Decided => return None,
+            Progress::Known(actors) => {
+                actors.iter().for_each(|actor| checks.add_known(&actor.group, &actor.asked));
+                true
+            }
+            Progress::Unknown if !globals.resolve(request, limits, decision, checks, context) => return None,
+            Progress::Unknown => false,
+        };
+        let mut pending = None;
+        if !cache.refuse(checks, globals, decision, context) {
+            let may_ask = globals.use_local_groups(checks, context);
+            pending = self.charge(may_ask, cache, context);
+        }
+        if !is_known {
+            self.fast_path.remember(&self.limits, &self.decision, &self.checks, cache, context);
+        }
+        pending
+    }
+
+    /// Forgets the request before.
+    fn clear(&mut self) {
+        self.decision.clear();
+        self.charges.clear();
+        self.checks.clear();
+        self.globals.clear();
+    }
+
+    /// Check, commit and finish. With `may_ask`, a global store decides if it has to.
+    #[inline(never)]
+    fn charge<S: Store + ?Sized>(
+        &mut self,
+        may_ask: bool,
+        cache: &mut WorkerCache,
+        context: &Context<S>,
+    ) -> Option<Pending> {
+        let Decider { decision, checks, globals, .. } = self;
+        checks.check(&cache.reservations, context, &mut decision.events);
+        let mut is_refused = globals.refuse() || checks.refuse();
+        if !is_refused {
+            let mut has_to_ask = may_ask && (checks.lack_lease() || globals.are_unanswered());
+            if !has_to_ask {
+                is_refused = !checks.commit(&mut cache.reservations, context, &mut decision.events);
+                // Another worker has used up a lease just now: the global store has to decide.
+                has_to_ask = is_refused && checks.lack_lease();
+            }
+            if has_to_ask {
+                let is_refused = globals.refuse_leased(checks, &cache.global_refusals, decision, context);
+                return (!is_refused).then(|| globals.suspend(checks, decision, context));
+            }
+        }
+        self.finish(is_refused, cache, context);
+        None
+    }
+
+    /// Decides about a request whose global stores have answered, or count as down.
+    pub(crate) fn conclude<S: Store + ?Sized>(
+        &mut self,
+        pending: Pending,
+        cache: &mut WorkerCache,
+        context: &Context<S>,
+    ) {
+        self.clear();
+        let Decider { decision, checks, globals, .. } = self;
+        if pending.resume(decision, checks, globals, &mut cache.global_refusals, context) {
+            self.charge(false, cache, context);
+        } else {
+            self.finish(true, cache, context);
+        }
+    }
+
+    /// Reports, and keeps what may be refunded.
+    fn finish<S: Store + ?Sized>(&mut self, is_refused: bool, cache: &mut WorkerCache, context: &Context<S>) {
+        let Decider { decision, charges, checks, globals, .. } = self;
+        if is_refused {
+            cache.withdraw(checks, context, &mut decision.events);
+        }
+        checks.report(context, &mut decision.reports);
+        globals.report(context.policy, &mut decision.reports);
+        if is_refused {
+            return decision.refuse();
+        }
+        decision.pass(checks.ready_at().max(globals.ready_at()));
+        charges.local.extend(checks.charged(decision.is_delayed()));
+    }
+}

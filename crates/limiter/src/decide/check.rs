@@ -1,0 +1,603 @@
+//! The checks of a request in cells of this gateway, one for each group that counts it: the verdicts
+//! of the group's rules, the charge, and the refusals that count toward penalties.
+//!
+//! A check charges the worker's copy of a cell; a commit stores the copy. So the charge of a
+//! refused request is undone in one of two ways. If nothing is stored yet, the copies are dropped
+//! ([`Checks::withdraw`]). If another worker was faster and a later group now refuses, the stored
+//! groups are refunded ([`Checks::commit`]).
+//!
+//! The clock is read after the loads. A worker reads the clock before it stores a cell. So a cell
+//! that seems to come from the future means that the clock stepped back.
+//!
+//! Between its charge and its refund, a request counts as passed. Other requests may then be
+//! refused needlessly, but none is admitted beyond its quota.
+
+use super::outcome::{RuleReport, RuleResult};
+use super::resolve::{Asked, is_resolved, resolve_again};
+use super::settle::Charged;
+use super::verdict::GroupVerdict;
+use crate::cells::store::Store;
+use crate::cells::table::Eviction;
+use crate::cells::{
+    Actor, Attempt, CellId, Change, Context, Events, OpenCell, RefusalCache, Reservations, ReservedCell,
+    Swapped, swap, update,
+};
+use crate::policy::{CounterGroup, Demands, GroupIndex, Mode, RequestClass, Role};
+use diana_base::time::{Span, Time};
+use std::mem::{replace, swap as exchange, take};
+use std::sync::Arc;
+
+/// The checks of one request, and the memory for those of the next one, so that a decision
+/// allocates nothing.
+#[derive(Debug, Default)]
+pub(crate) struct Checks {
+    pub(crate) all: Vec<GroupCheck>,
+    #[expect(clippy::vec_box, reason = "moving a box is cheaper than moving what it holds")]
+    free: Vec<Box<Buffers>>,
+}
+
+/// The check of one group.
+#[derive(Debug)]
+pub(crate) struct GroupCheck {
+    pub(crate) group: Arc<CounterGroup>,
+    /// Whether the demands are those on the actor whose cell blocks the set.
+    pub(crate) is_blocked: bool,
+    /// In a box, because a check moves several times.
+    buffers: Box<Buffers>,
+}
+
+/// The memory of a check, reused by later requests.
+#[derive(Debug, Default)]
+struct Buffers {
+    asked: Asked,
+    cell: OpenCell,
+    verdict: GroupVerdict,
+}
+
+/// The most buffers that are kept for later requests. A request needs one for each group.
+const KEPT_BUFFERS: usize = 64;
+
+impl Checks {
+    /// Drops the checks, and keeps their memory.
+    pub(crate) fn clear(&mut self) {
+        // The fast path leaves none.
+        if !self.all.is_empty() {
+            self.free.extend(self.all.drain(..).map(GroupCheck::into_buffers));
+            // Requests that waited for a global store bring theirs back, too.
+            self.free.truncate(KEPT_BUFFERS);
+        }
+    }
+
+    /// Adds the check of a group of which the request has `asked`. Leaves other memory in place of
+    /// what the request asked.
+    pub(crate) fn add(&mut self, group: &Arc<CounterGroup>, asked: &mut Asked) {
+        let mut buffers = self.free.pop().unwrap_or_default();
+        exchange(&mut buffers.asked, asked);
+        self.all.push(GroupCheck { group: Arc::clone(group), is_blocked: false, buffers });
+    }
+
+    /// Adds the check of a group whose demands an earlier request has asked.
+    #[inline(never)]
+    pub(crate) fn add_known(&mut self, group: &Arc<CounterGroup>, asked: &Asked) {
+        let mut buffers = self.free.pop().unwrap_or_default();
+        buffers.asked.copy(asked, asked.place);
+        self.all.push(GroupCheck { group: Arc::clone(group), is_blocked: false, buffers });
+    }
+
+    /// Adds the check of the group at `place`, which has the rules of the group of which the request
+    /// has `asked`, possibly in another role.
+    pub(crate) fn add_again<S: ?Sized>(&mut self, place: GroupIndex, asked: &Asked, context: &Context<S>) {
+        if let Some(group) = context.policy.group(place) {
+            let mut buffers = self.free.pop().unwrap_or_default();
+            buffers.asked.copy(asked, place);
+            buffers.asked.resolve_again(group, context.policy, context.hasher);
+            self.all.push(GroupCheck { group: Arc::clone(group), is_blocked: false, buffers });
+        }
+    }
+
+    /// Refuses the request if cached refusals still hold: each that does reports, so that the
+    /// longest wait is named. Returns whether any does.
+    pub(crate) fn refuse_cached<S: ?Sized>(
+        &mut self,
+        refusals: &RefusalCache,
+        now: Time,
+        context: &Context<S>,
+        to: &mut Vec<RuleReport>,
+    ) -> bool {
+        let mut is_refused = false;
+        for check in &mut self.all {
+            if let Some(cell) = refusals.lookup(check.id(), now) {
+                is_refused |= check.refuse_cached(cell, now, context, to);
+            }
+        }
+        is_refused
+    }
+
+    /// Whether a refusal of an actor is cached, however old.
+    pub(crate) fn is_cached(&self, refusals: &RefusalCache) -> bool {
+        self.all.iter().any(|check| refusals.contains(check.id()))
+    }
+
+    /// Opens and checks every group's cell: the worker's reservation, or the cell in the store. A
+    /// request that may wait spends no reservation, because the request may leave and be refunded.
+    pub(crate) fn check<S: Store + ?Sized>(
+        &mut self,
+        reservations: &Reservations,
+        context: &Context<S>,
+        events: &mut Events,
+    ) {
+        if self.all.is_empty() {
+            // Returns before the clock is read, because reading the clock is a host call.
+            return;
+        }
+        let may_reserve = self.may_reserve();
+        let reserved = |check: &GroupCheck| reservations.find(check.id()).filter(|_| may_reserve);
+        for check in self.all.iter_mut().filter(|check| reserved(check).is_none()) {
+            check.load(context, events);
+        }
+        let now = (context.clock)();
+        for check in &mut self.all {
+            match reserved(check) {
+                None => check.check(now, reservations, context, events),
+                Some(reserved) if check.check_reserved(reserved, now, context) => {}
+                Some(_) => {
+                    check.load(context, events);
+                    check.check((context.clock)(), reservations, context, events);
+                }
+            }
+        }
+    }
+
+    /// Whether the worker may spend and make reservations.
+    fn may_reserve(&self) -> bool {
+        !self.all.iter().any(|check| check.group.may_wait)
+    }
+
+    /// Whether any group refuses. A leased group only sends the request to its global store.
+    pub(crate) fn refuse(&self) -> bool {
+        self.all.iter().any(|check| !check.is_leased() && check.refuses())
+    }
+
+    /// Whether a lease does not suffice, so that its global store has to decide.
+    pub(crate) fn lack_lease(&self) -> bool {
+        self.all.iter().any(|check| check.is_leased() && check.refuses())
+    }
+
+    /// Commits every group, or none. Spending a reservation cannot fail. Returns `false` if a group
+    /// has lost its swap, and now refuses.
+    #[must_use]
+    pub(crate) fn commit<S: Store + ?Sized>(
+        &mut self,
+        reservations: &mut Reservations,
+        context: &Context<S>,
+        events: &mut Events,
+    ) -> bool {
+        let may_reserve = self.may_reserve();
+        for index in 0..self.all.len() {
+            let Some((done, [check, ..])) = self.all.split_at_mut_checked(index) else {
+                break;
+            };
+            if !check.commit(may_reserve, reservations, context, events) {
+                done.iter().for_each(|earlier| earlier.refund(context, events));
+                return false;
+            }
+        }
+        self.all.iter().for_each(|check| check.record_spending(reservations));
+        true
+    }
+
+    /// The request is refused: drops the charges that are not stored yet.
+    pub(crate) fn withdraw<S: Store + ?Sized>(
+        &mut self,
+        refusals: &mut RefusalCache,
+        reservations: &mut Reservations,
+        context: &Context<S>,
+        events: &mut Events,
+    ) {
+        self.all.iter_mut().for_each(|check| check.withdraw(refusals, reservations, context, events));
+    }
+
+    /// Adds one report for each rule that decides. A used-up lease does not refuse, so it does not
+    /// report: the global store decides.
+    pub(crate) fn report<S: ?Sized>(&self, context: &Context<S>, to: &mut Vec<RuleReport>) {
+        let reporting = self.all.iter().filter(|check| !check.is_leased() || !check.refuses());
+        reporting.for_each(|check| check.report(context, to));
+    }
+
+    /// Adds one report for each rule that decides but could not count the request.
+    pub(crate) fn report_uncounted<S: ?Sized>(&self, context: &Context<S>, to: &mut Vec<RuleReport>) {
+        self.all.iter().for_each(|check| check.report_uncounted(context, to));
+    }
+
+    /// When the request may go on, if a rule delays it.
+    pub(crate) fn ready_at(&self) -> Option<Time> {
+        self.all.iter().filter_map(GroupCheck::ready_at).max()
+    }
+
+    /// The stored charges that may be refunded or settled: those of a request that waits, which may
+    /// leave, and those that the request's end changes.
+    pub(crate) fn charged(&self, is_waiting: bool) -> impl Iterator<Item = Charged> {
+        let refundable = self
+            .all
+            .iter()
+            .filter(move |check| is_waiting || check.group.ends_with_request || check.group.settles);
+        refundable.filter_map(GroupCheck::charged)
+    }
+
+    /// Drops the checks of leases, and returns what the request asked of the other groups.
+    pub(crate) fn suspend(&mut self) -> Vec<Asked> {
+        let kept = self.all.iter_mut().filter(|check| !check.is_leased());
+        let asked = kept.map(|check| take(&mut check.buffers.asked)).collect();
+        self.clear();
+        asked
+    }
+}
+
+impl GroupCheck {
+    /// Ends the check, and returns the buffers for later requests.
+    fn into_buffers(mut self) -> Box<Buffers> {
+        self.buffers.asked.clear();
+        self.buffers.cell.close();
+        self.buffers
+    }
+
+    /// What the request asks of the group.
+    pub(crate) fn asked(&self) -> &Asked {
+        &self.buffers.asked
+    }
+
+    /// The actor's cell in the caches of the worker.
+    pub(crate) fn id(&self) -> CellId {
+        CellId { group: self.group.id, hash: self.buffers.asked.hash }
+    }
+
+    fn actor(&self) -> Actor<'_> {
+        self.buffers.asked.actor(&self.group)
+    }
+
+    /// What the request asks of the rules: for the actor, or for another one whose cell blocks the
+    /// set.
+    fn demands<'k, 'c: 'k, S: ?Sized>(&'k self, context: &Context<'c, S>) -> Demands<'k> {
+        self.buffers.asked.demands(&self.group, context.policy)
+    }
+
+    /// Adds the reports of a cell from the refusal cache if its rules still refuse. Returns whether
+    /// they do.
+    pub(crate) fn refuse_cached<S: ?Sized>(
+        &mut self,
+        cached: &[u8],
+        now: Time,
+        context: &Context<S>,
+        to: &mut Vec<RuleReport>,
+    ) -> bool {
+        let Buffers { asked, cell, verdict } = &mut *self.buffers;
+        let cached = cell.open_copy(cached, context.rules(asked.actor(&self.group), None), now);
+        verdict.refuse_cached(
+            asked.demands(&self.group, context.policy),
+            asked.key.key().source(),
+            cached,
+            now,
+            to,
+        )
+    }
+
+    /// Checks the cell of the worker's reservation, and spends from the reservation if every rule
+    /// admits at once. Otherwise the cell has to be loaded.
+    pub(crate) fn check_reserved<S: ?Sized>(
+        &mut self,
+        reserved: &ReservedCell,
+        now: Time,
+        context: &Context<S>,
+    ) -> bool {
+        let Buffers { asked, cell, verdict } = &mut *self.buffers;
+        if !reserved.serves(asked.class.plan, now) {
+            return false;
+        }
+        let (actor, demands) = (asked.actor(&self.group), asked.demands(&self.group, context.policy));
+        let copy = cell.open_copy(&reserved.cell, context.rules(actor, None), now);
+        verdict.check(demands, copy, now);
+        verdict.all_admit_now && cell.spend(&reserved.reservations, demands, now)
+    }
+
+    pub(crate) fn load<S: Store + ?Sized>(&mut self, context: &Context<S>, events: &mut Events) {
+        let Buffers { asked, cell, .. } = &mut *self.buffers;
+        cell.load(&self.group, asked.hash, context, events);
+    }
+
+    /// Opens and checks the loaded cell.
+    pub(crate) fn check<S: Store + ?Sized>(
+        &mut self,
+        now: Time,
+        reservations: &Reservations,
+        context: &Context<S>,
+        events: &mut Events,
+    ) {
+        let Buffers { asked, cell, .. } = &mut *self.buffers;
+        let is_open = cell.open(asked.actor(&self.group), now, reservations, context, events);
+        self.resolve_for(self.buffers.cell.blocker(), context);
+        if is_open {
+            let Buffers { cell, verdict, asked } = &mut *self.buffers;
+            let at = cell.at();
+            verdict.check(asked.demands(&self.group, context.policy), cell.bytes_mut(), at);
+            if self.is_blocked && !verdict.is_refused {
+                // Another plan is refused there. The actor has no cell, and is charged in no other.
+                verdict.refuse(&asked.demands);
+            }
+        }
+    }
+
+    /// Resolves the demands again if they are those on another actor, or have to be: the one whose
+    /// cell blocks the set.
+    fn resolve_for<S: ?Sized>(&mut self, blocker: Option<u64>, context: &Context<S>) {
+        let Asked { place, hash, class, key, demands } = &mut self.buffers.asked;
+        // The headroom of another actor's cell is not for this request.
+        let is_high_priority = class.is_high_priority && blocker.is_none();
+        let class = RequestClass { is_high_priority, ..*class };
+        let (place, hash, key, plan) = (*place, *hash, key.key(), class.plan);
+        let rules = context.rules(Actor { group: &self.group, place, hash, key, plan }, blocker);
+        if self.is_blocked || blocker.is_some() {
+            self.is_blocked = blocker.is_some();
+            resolve_again(rules, class, demands);
+        }
+        debug_assert!(is_resolved(rules, class, demands), "the demands of another request");
+    }
+
+    /// Whether an enforced rule refuses. A leased group refuses if the lease does not suffice for
+    /// every rule.
+    pub(crate) fn refuses(&self) -> bool {
+        let Buffers { cell, verdict, .. } = &*self.buffers;
+        match self.is_leased() {
+            true => cell.is_failed() || !verdict.all_admit_now,
+            false => !cell.is_failed() && verdict.is_refused,
+        }
+    }
+
+    /// Stores the charged cell, unless the request spends from a reservation. Returns `false` if
+    /// another worker was faster and too little is left. For a busy actor the worker reserves a
+    /// part of the rest, where `may_reserve` allows it.
+    pub(crate) fn commit<S: Store + ?Sized>(
+        &mut self,
+        may_reserve: bool,
+        reservations: &mut Reservations,
+        context: &Context<S>,
+        events: &mut Events,
+    ) -> bool {
+        if self.buffers.cell.is_reserved() {
+            return true;
+        }
+        let at = self.buffers.cell.at();
+        let reserves = may_reserve && self.group.can_reserve && reservations.is_busy(self.id(), at);
+        let mut commit = Commit { check: self, reserves, reservations, context, is_opened: true };
+        match swap(context.store, &mut commit, events) {
+            Swapped::Done => {
+                self.buffers.cell.stored(self.actor(), reservations, context);
+                true
+            }
+            Swapped::Nothing => !self.refuses(),
+            Swapped::Failed => {
+                // It is unknown whether the cell has the reservation back.
+                reservations.forget(self.id());
+                self.buffers.cell.close();
+                self.resolve_for(None, context);
+                !self.is_leased()
+            }
+        }
+    }
+
+    /// Keeps the rest of the reservation from which the request spends.
+    pub(crate) fn record_spending(&self, reservations: &mut Reservations) {
+        self.buffers.cell.record_spending(self.actor(), reservations);
+    }
+
+    /// Whether the group spends leased quota.
+    pub(crate) fn is_leased(&self) -> bool {
+        self.group.role == Role::Leased
+    }
+
+    /// Whether this request is the one that has the lease refilled.
+    pub(crate) fn wants_refill(&self) -> bool {
+        self.is_leased() && self.buffers.verdict.charges().any(|charge| charge.asks_for_more())
+    }
+
+    /// Refunds a charge that is already stored.
+    pub(crate) fn refund<S: Store + ?Sized>(&self, context: &Context<S>, events: &mut Events) {
+        if self.buffers.cell.is_stored() {
+            let rules = context.rules(self.actor(), self.buffers.cell.blocker());
+            update(&self.group, self.asked().hash, context, events, &|cell, now| {
+                rules.refund(self.buffers.verdict.charges(), cell, now);
+            });
+        }
+    }
+
+    /// The request is refused: removes the charge, which is not stored yet, counts the refusal for
+    /// rules with a penalty, stores a dirty cell, and caches a refusal.
+    pub(crate) fn withdraw<S: Store + ?Sized>(
+        &mut self,
+        refusals: &mut RefusalCache,
+        reservations: &mut Reservations,
+        context: &Context<S>,
+        events: &mut Events,
+    ) {
+        let id = self.id();
+        let Buffers { asked, cell, verdict } = &mut *self.buffers;
+        if cell.is_failed() {
+            return;
+        }
+        if let Some(by) = cell.blocker() {
+            // The cell is another actor's.
+            return events.evicted(Some(Eviction::SetFull { by }));
+        }
+        let (actor, demands) = (asked.actor(&self.group), asked.demands(&self.group, context.policy));
+        let at = cell.at();
+        if cell.is_reserved() || !verdict.is_refused {
+            verdict.undo(demands, cell.bytes_mut(), at);
+        }
+        let mut is_cacheable = verdict.is_refused && !cell.is_reserved();
+        if self.group.has_penalty && !verdict.is_counted {
+            count_refusal(Refused { verdict, cell, demands, actor }, reservations, context, events);
+            is_cacheable &= !verdict.counts_refusals(demands);
+        } else {
+            cell.store_repair(actor, reservations, context, events);
+        }
+        // Permits come back at any time: their lack is not cached.
+        if is_cacheable && !self.group.ends_with_request {
+            let at = cell.at();
+            refusals.insert(id, at, cell.bytes_mut());
+        }
+    }
+
+    /// Adds one report for each rule that decides.
+    pub(crate) fn report<S: ?Sized>(&self, context: &Context<S>, to: &mut Vec<RuleReport>) {
+        if self.buffers.cell.is_failed() {
+            return self.report_uncounted(context, to);
+        }
+        self.buffers.verdict.report(self.demands(context), self.asked().key.key().source(), to);
+    }
+
+    /// Adds one report for each rule that decides but could not count the request.
+    pub(crate) fn report_uncounted<S: ?Sized>(&self, context: &Context<S>, to: &mut Vec<RuleReport>) {
+        let (actor, degraded) = (self.asked().key.key().source(), self.group.role == Role::Fallback);
+        to.extend(self.demands(context).deciding().map(|(_, demand, counter)| {
+            let enforced = demand.mode == Mode::Enforce;
+            let report =
+                RuleReport::new(demand.rule, counter.shown(), actor, RuleResult::Uncounted, enforced);
+            RuleReport { degraded, ..report }
+        }));
+    }
+
+    /// When the request may go on, if a rule delays it. The delay counts from the instant at which
+    /// this group's cell was read; other groups may have been read later.
+    pub(crate) fn ready_at(&self) -> Option<Time> {
+        let Buffers { cell, verdict, asked } = &*self.buffers;
+        if !cell.is_stored() {
+            return None;
+        }
+        let delay = verdict.delay(&asked.demands);
+        (delay > Span::ZERO).then(|| cell.at().after(delay))
+    }
+
+    /// The stored charge; `None` if the store failed, or a reservation was spent.
+    pub(crate) fn charged(&self) -> Option<Charged> {
+        let charges = || self.buffers.verdict.charges().collect();
+        let is_stored = self.buffers.cell.is_stored();
+        let owed = || match self.group.settles {
+            true => self.buffers.verdict.owed(&self.asked().demands).collect(),
+            false => Vec::new(),
+        };
+        let Asked { place, hash, class, .. } = *self.asked();
+        let plan = class.plan;
+        is_stored.then(|| Charged { place, hash, plan, charges: charges(), owed: owed() })
+    }
+}
+
+/// Stores a checked cell. After a lost swap the cell is loaded and checked again.
+struct Commit<'a, 'c, S: ?Sized> {
+    check: &'a mut GroupCheck,
+    reserves: bool,
+    reservations: &'a Reservations,
+    context: &'a Context<'c, S>,
+    /// Whether the cell is open and checked.
+    is_opened: bool,
+}
+
+impl<S: Store + ?Sized> Change for Commit<'_, '_, S> {
+    fn attempt(&mut self, events: &mut Events) -> Attempt<'_> {
+        let Commit { check, reserves, reservations, context, is_opened } = self;
+        if !replace(is_opened, false) {
+            check.load(context, events);
+            check.check((context.clock)(), reservations, context, events);
+        }
+        let cell = &check.buffers.cell;
+        if check.refuses() || cell.is_failed() || cell.blocker().is_some() {
+            return Attempt::Nothing;
+        }
+        let GroupCheck { group, buffers, .. } = &mut **check;
+        let Buffers { cell, verdict, asked } = &mut **buffers;
+        let demands = asked.demands(group, context.policy);
+        if group.has_penalty {
+            let at = cell.at();
+            verdict.count_refusals(demands, cell.bytes_mut(), at);
+            verdict.penalize(demands, cell.bytes_mut(), at);
+        }
+        let left = (*reserves && verdict.all_admit_now).then_some(verdict.remaining);
+        cell.entry_to_store(&verdict.before, demands, left)
+    }
+}
+
+/// A check that refuses, apart from what is stored.
+struct Refused<'a> {
+    verdict: &'a mut GroupVerdict,
+    cell: &'a mut OpenCell,
+    demands: Demands<'a>,
+    actor: Actor<'a>,
+}
+
+/// Counts a refusal for each rule with a penalty that refuses, and stores `cell`. If another worker
+/// was faster, counts in the cell as it is by then, so that no refusal is lost. The verdicts then
+/// tell of a penalty that runs.
+fn count_refusal<S: Store + ?Sized>(
+    refused: Refused,
+    reservations: &mut Reservations,
+    context: &Context<S>,
+    events: &mut Events,
+) {
+    let Refused { verdict, cell, demands, actor } = refused;
+    let mut count = CountRefusal {
+        verdict: &*verdict,
+        demands,
+        actor,
+        reservations: &*reservations,
+        context,
+        checked: &mut *cell,
+        newer: OpenCell::default(),
+        attempts: 0,
+    };
+    let swapped = swap(context.store, &mut count, events);
+    let CountRefusal { newer, attempts, .. } = count;
+    if swapped == Swapped::Done {
+        if attempts > 1 {
+            *cell = newer;
+        }
+        cell.stored(actor, reservations, context);
+    }
+    let at = cell.at();
+    verdict.penalize(demands, cell.bytes_mut(), at);
+}
+
+/// Counts a refusal in the checked cell. After a lost swap the cell is loaded again.
+struct CountRefusal<'a, 'c, S: ?Sized> {
+    verdict: &'a GroupVerdict,
+    demands: Demands<'a>,
+    actor: Actor<'a>,
+    reservations: &'a Reservations,
+    context: &'a Context<'c, S>,
+    /// The cell whose verdicts decide. It stays open if the store then fails.
+    checked: &'a mut OpenCell,
+    /// The cell as loaded after a lost swap.
+    newer: OpenCell,
+    attempts: u32,
+}
+
+impl<S: Store + ?Sized> Change for CountRefusal<'_, '_, S> {
+    fn attempt(&mut self, events: &mut Events) -> Attempt<'_> {
+        let CountRefusal { verdict, demands, actor, reservations, context, checked, newer, attempts } = self;
+        let is_first = *attempts == 0;
+        *attempts = attempts.saturating_add(1);
+        let cell = if is_first {
+            &mut **checked
+        } else {
+            newer.load(actor.group, actor.hash, context, events);
+            if !newer.open(*actor, (context.clock)(), reservations, context, events) {
+                return Attempt::Fault;
+            }
+            if newer.blocker().is_some() {
+                // Meanwhile the actor's cell was evicted, and the set is full of refused actors.
+                return Attempt::Nothing;
+            }
+            newer
+        };
+        let at = cell.at();
+        verdict.count_refusals(*demands, cell.bytes_mut(), at);
+        cell.entry_to_store(&verdict.before, *demands, None)
+    }
+}

@@ -1,0 +1,726 @@
+//! The groups of a request that global stores count: a local group in a group's place, or the
+//! global store's replies.
+//!
+//! ```text
+//!   GlobalCheck ─┬─ the global store is down ─► the fallback group, pass or refuse (on_error)
+//!                ├─ it has a lease ──────────► the leased group, or Pending if too little is left
+//!                └─ otherwise ───────────────► Pending ─ queries ─► replies ─► conclude
+//! ```
+//!
+//! If one global store of a request has to be asked, all of them are asked at once. So no global
+//! store has to be asked after another one has answered.
+
+use super::check::{Checks, GroupCheck};
+use super::outcome::{Decision, RuleReport, RuleResult};
+use super::resolve::{Asked, Resolver};
+use super::settle::GlobalOwed;
+use crate::algorithm::{Admission, Verdict};
+use crate::cells::store::Store;
+use crate::cells::{CACHED_FOR, CellId, Context, Events, SLOTS};
+use crate::global::{GlobalCharge, GlobalQuery, LeaseRefill, RuleQuery, RuleReply, lease_number};
+use crate::policy::{ActorRules, Demand, Demands, GlobalGroup, Mode, OnError, Owed, Policy};
+use crate::request::Request;
+use diana_base::prng::mix;
+use diana_base::sort;
+use diana_base::time::{Span, Time};
+use std::mem::{swap as exchange, take};
+
+/// The global groups of one request, and the memory for those of the next one.
+#[derive(Debug, Default)]
+pub(crate) struct Globals {
+    all: Vec<GlobalCheck>,
+    free: Vec<Asked>,
+    /// Working memory.
+    asked: Asked,
+}
+
+/// The longest key, in bytes, of an actor with a lease. A worker keeps the key until the lease
+/// expires, and clients choose the key's length.
+const LONGEST_LEASED_KEY: usize = 512;
+
+/// The most memory that is kept for later requests, as for [`Checks`].
+const KEPT: usize = 64;
+
+impl Globals {
+    /// Drops the checks, and keeps their memory.
+    pub(crate) fn clear(&mut self) {
+        // The fast path leaves none.
+        if !self.all.is_empty() {
+            self.free.extend(self.all.drain(..).map(|global| {
+                let mut asked = global.asked;
+                asked.clear();
+                asked
+            }));
+            self.free.truncate(KEPT);
+        }
+    }
+
+    /// Adds a check for each group that counts the request, here or in a global store. Returns
+    /// `false` if a rule refuses the request because it lacks the actor.
+    #[inline(never)]
+    pub(crate) fn resolve<S: ?Sized>(
+        &mut self,
+        request: &Request,
+        limits: &[usize],
+        decision: &mut Decision,
+        checks: &mut Checks,
+        context: &Context<S>,
+    ) -> bool {
+        let Globals { all, free, asked } = self;
+        let Context { policy, hasher, .. } = *context;
+        Resolver { policy, hasher, request, asked }.resolve(limits, decision, |group, is_global, asked| {
+            if is_global {
+                let mut own = free.pop().unwrap_or_default();
+                exchange(&mut own, asked);
+                all.push(GlobalCheck::new(policy, own));
+            } else {
+                checks.add(group, asked);
+            }
+        })
+    }
+
+    /// Whether a refusal is cached, however old. A group with a lease is not looked up: see
+    /// [`Globals::refuse_leased`].
+    pub(crate) fn is_cached(&self, policy: &Policy, refusals: &GlobalRefusalCache) -> bool {
+        let mut unleased = self.all.iter().filter(|global| !global.is_leased(policy));
+        unleased.any(|global| global.is_cached(policy, refusals))
+    }
+
+    /// Adds the reports of cached refusals that still hold, of groups without a lease. Returns
+    /// whether there are any.
+    pub(crate) fn refuse_cached(
+        &self,
+        policy: &Policy,
+        refusals: &GlobalRefusalCache,
+        now: Time,
+        to: &mut Vec<RuleReport>,
+    ) -> bool {
+        let unleased = self.all.iter().filter(|global| !global.is_leased(policy));
+        unleased.fold(false, |any, global| global.report_cached(policy, refusals, now, to) | any)
+    }
+
+    /// Refuses the request if a leased group is short and the global store's refusal is cached.
+    /// This comes after the lease was checked: another worker may have refilled the lease since.
+    pub(crate) fn refuse_leased<S: ?Sized>(
+        &self,
+        checks: &Checks,
+        refusals: &GlobalRefusalCache,
+        decision: &mut Decision,
+        context: &Context<S>,
+    ) -> bool {
+        let policy = context.policy;
+        let is_short = |global: &&GlobalCheck| {
+            global.is_leased(policy) && global.lease(checks).is_none_or(GroupCheck::refuses)
+        };
+        let short = || self.all.iter().filter(is_short);
+        if !short().any(|global| global.is_cached(policy, refusals)) {
+            return false;
+        }
+        let (now, mut is_refused) = ((context.clock)(), false);
+        for global in short() {
+            is_refused |= global.report_cached(policy, refusals, now, &mut decision.reports);
+        }
+        if is_refused {
+            decision.refuse_cached();
+        }
+        is_refused
+    }
+
+    /// Adds the checks of local groups, for global stores that are down and for leases. Returns
+    /// whether any global store is available.
+    pub(crate) fn use_local_groups<S: ?Sized>(&mut self, checks: &mut Checks, context: &Context<S>) -> bool {
+        let (mut is_available, mut leased) = (false, true);
+        for global in &mut self.all {
+            let group = global.group(context.policy);
+            if (context.is_available)(global.shard) {
+                is_available = true;
+                let is_short = global.asked.key.key().bytes().len() <= LONGEST_LEASED_KEY;
+                leased &= is_short && group.is_some_and(|group| group.leased.is_some());
+            } else if let Some(group) = group {
+                global.state = GlobalState::Unavailable(group.on_error);
+            }
+        }
+        self.add_local_checks(leased, checks, context);
+        is_available
+    }
+
+    /// Adds the checks of the fallback groups of global stores that are down, and with
+    /// `spends_leases` those of the leased groups.
+    fn add_local_checks<S: ?Sized>(
+        &mut self,
+        spends_leases: bool,
+        checks: &mut Checks,
+        context: &Context<S>,
+    ) {
+        for global in &mut self.all {
+            let index = global.group(context.policy).and_then(|group| match global.state {
+                GlobalState::Unavailable(OnError::Local) => group.fallback,
+                GlobalState::Unanswered if spends_leases => group.leased,
+                _ => None,
+            });
+            if let Some(index) = index {
+                global.state = GlobalState::Local(index);
+                checks.add_again((global.asked.place.0, index), &global.asked, context);
+            }
+        }
+    }
+
+    /// Whether any global store has to answer.
+    pub(crate) fn are_unanswered(&self) -> bool {
+        self.all.iter().any(GlobalCheck::is_unanswered)
+    }
+
+    /// Whether a global store is down, and an enforced rule refuses because of this.
+    pub(crate) fn refuse(&self) -> bool {
+        self.all.iter().any(GlobalCheck::refuses)
+    }
+
+    /// Caches the refusals of global stores. Returns whether there are any.
+    fn refuse_by_replies(&self, policy: &Policy, refusals: &mut GlobalRefusalCache) -> bool {
+        let is_refused = self.all.iter().any(GlobalCheck::is_refused);
+        if is_refused {
+            self.all.iter().for_each(|global| global.cache_refusal(policy, refusals));
+        }
+        is_refused
+    }
+
+    /// Adds the reports by the replies or by `on_error`. Rules report in the order of the
+    /// configuration, wherever they are counted.
+    pub(crate) fn report(&self, policy: &Policy, to: &mut Vec<RuleReport>) {
+        if !self.all.is_empty() {
+            self.all.iter().for_each(|global| global.report(policy, to));
+            sort::sort_by_key(to, |report| report.rule);
+        }
+    }
+
+    /// Adds the reports of a request that no global store counts, because none can be asked.
+    pub(crate) fn report_uncounted(&mut self, policy: &Policy, to: &mut Vec<RuleReport>) {
+        for global in &mut self.all {
+            global.give_up(policy);
+            global.report(policy, to);
+        }
+    }
+
+    /// When the request may go on, if an enforced rule of a global store delays it.
+    pub(crate) fn ready_at(&self) -> Option<Time> {
+        self.all.iter().filter_map(GlobalCheck::ready_at).max()
+    }
+
+    /// The leases that the request has refilled.
+    pub(crate) fn refills(&self, checks: &Checks) -> impl Iterator<Item = LeaseRefill> {
+        let prompted = |global: &&GlobalCheck| global.lease(checks).is_some_and(GroupCheck::wants_refill);
+        self.all.iter().filter(prompted).map(GlobalCheck::refill)
+    }
+
+    /// What remains to be settled in global stores.
+    pub(crate) fn owed(&self, policy: &Policy) -> impl Iterator<Item = GlobalOwed> {
+        self.all.iter().flat_map(|global| global.owed(policy))
+    }
+
+    /// Keeps what the decision needs when the global stores have answered. The request spends no
+    /// lease, and refills only a lease that is used up. Otherwise, if another rule makes every
+    /// request query the global store, every request would refill the lease.
+    pub(crate) fn suspend<S: ?Sized>(
+        &mut self,
+        checks: &mut Checks,
+        decision: &mut Decision,
+        context: &Context<S>,
+    ) -> Pending {
+        let at = (context.clock)();
+        for global in &mut self.all {
+            if matches!(global.state, GlobalState::Local(_)) && (context.is_available)(global.shard) {
+                global.fetches = global.lease(checks).is_some_and(GroupCheck::refuses);
+                global.state = GlobalState::Unanswered;
+            }
+        }
+        let reports = take(&mut decision.reports);
+        let decision = Decision { reports, ..decision.clone() };
+        Pending { local: checks.suspend(), globals: take(&mut self.all), decision, at }
+    }
+}
+
+/// The check of one global group in one decision.
+#[derive(Debug)]
+pub(crate) struct GlobalCheck {
+    /// What the request asks: the group is one of the limit's global groups.
+    asked: Asked,
+    /// The number of the actor's cached refusals. Refusals are cached apart by what they depend on:
+    /// by which quotas the rules decide, whether they are enforced, and whether the request has to leave
+    /// headroom.
+    cache_hash: u64,
+    /// The shard that counts the actor.
+    shard: usize,
+    state: GlobalState,
+    /// Whether the query to the global store also refills the lease: only if the lease does not
+    /// suffice.
+    fetches: bool,
+}
+
+#[derive(Clone, Debug)]
+enum GlobalState {
+    /// The global store has to answer.
+    Unanswered,
+    /// A local group of the limit decides: the fallback, or the lease.
+    Local(usize),
+    /// The global store is down, and `on_error` decides.
+    Unavailable(OnError),
+    /// The reply about each rule, and when the replies came.
+    Answered(Vec<RuleReply>, Time),
+}
+
+impl GlobalCheck {
+    /// The check of a global group of which the request has `asked`.
+    fn new(policy: &Policy, asked: Asked) -> GlobalCheck {
+        let Asked { place, hash, key, demands, .. } = &asked;
+        let shard = policy.global_group(*place).map_or(0, |group| group.shard(policy, key.key()));
+        let cache_hash = demands.iter().fold(*hash, |hash, demand| {
+            let how = u64::from(demand.leaves_headroom) << 8 | demand.mode as u64;
+            mix(hash.wrapping_add(demand.quota.number() << 16 | how))
+        });
+        let (state, fetches) = (GlobalState::Unanswered, false);
+        GlobalCheck { asked, cache_hash, shard, state, fetches }
+    }
+
+    /// What the request asks of each rule.
+    fn demands(&self) -> &[Demand] {
+        &self.asked.demands
+    }
+
+    /// The group. `None` only under another policy.
+    fn group<'p>(&self, policy: &'p Policy) -> Option<&'p GlobalGroup> {
+        policy.global_group(self.asked.place)
+    }
+
+    /// The group's cell in the cache of refusals.
+    fn cached(&self, policy: &Policy) -> Option<CellId> {
+        self.group(policy).map(|group| CellId { group: group.group.id, hash: self.cache_hash })
+    }
+
+    /// The group, and its rules as they count the actor.
+    fn rules<'a>(&'a self, policy: &'a Policy) -> Option<(&'a GlobalGroup, ActorRules<'a>)> {
+        let group = self.group(policy)?;
+        let rules = group.group.for_actor(&policy.rules, self.asked.key.key());
+        Some((group, rules.of_plan(self.asked.class.plan)))
+    }
+
+    /// What the request asks of each rule, with the rule's quota.
+    fn asked<'a>(&'a self, policy: &'a Policy) -> Option<Demands<'a>> {
+        Some(self.asked.demands(&self.group(policy)?.group, policy))
+    }
+
+    /// The reply about each rule, if the global store has answered.
+    fn replies(&self) -> Option<&[RuleReply]> {
+        match &self.state {
+            GlobalState::Answered(replies, _) => Some(replies),
+            _ => None,
+        }
+    }
+
+    /// The replies about rules that are enforced for the request.
+    fn enforced(&self) -> impl Iterator<Item = &RuleReply> {
+        // Without replies, none of them is enforced.
+        let replies = self.demands().iter().zip(self.replies().unwrap_or_default());
+        replies.filter(|(demand, _)| demand.mode == Mode::Enforce).map(|(_, reply)| reply)
+    }
+
+    fn is_unanswered(&self) -> bool {
+        matches!(self.state, GlobalState::Unanswered)
+    }
+
+    /// Whether the global store is down, and an enforced rule refuses because of this.
+    fn refuses(&self) -> bool {
+        matches!(self.state, GlobalState::Unavailable(OnError::Deny))
+            && self.demands().iter().any(|demand| demand.mode == Mode::Enforce)
+    }
+
+    /// The check of the leased group.
+    fn lease<'b>(&self, checks: &'b Checks) -> Option<&'b GroupCheck> {
+        let GlobalState::Local(index) = self.state else { return None };
+        let place = (self.asked.place.0, index);
+        checks.all.iter().find(|check| check.is_leased() && check.asked().place == place)
+    }
+
+    /// Whether the rules have a lease. If so, the lease is checked before a cached refusal.
+    fn is_leased(&self, policy: &Policy) -> bool {
+        self.group(policy).is_some_and(|group| group.leased.is_some())
+    }
+
+    /// Whether a refusal of the global store is cached, however old.
+    fn is_cached(&self, policy: &Policy, refusals: &GlobalRefusalCache) -> bool {
+        self.cached(policy).is_some_and(|id| refusals.contains(id))
+    }
+
+    /// Adds the reports of a cached refusal that still holds. Returns whether there is one.
+    fn report_cached(
+        &self,
+        policy: &Policy,
+        refusals: &GlobalRefusalCache,
+        now: Time,
+        to: &mut Vec<RuleReport>,
+    ) -> bool {
+        self.cached(policy).is_some_and(|id| refusals.lookup(id, now, to))
+    }
+
+    /// When the request may go on, if an enforced rule of the global store delays it.
+    fn ready_at(&self) -> Option<Time> {
+        let GlobalState::Answered(_, came) = self.state else { return None };
+        let delays = self.enforced().filter_map(|reply| match reply.verdict.admission {
+            Admission::Admit { delay } => Some(delay),
+            Admission::Refuse { .. } => None,
+        });
+        delays.max().filter(|delay| *delay > Span::ZERO).map(|delay| came.after(delay))
+    }
+
+    /// Adds a report for each rule that decides, by the replies or by `on_error`. A local group
+    /// reports by itself.
+    fn report(&self, policy: &Policy, to: &mut Vec<RuleReport>) {
+        let Some(asked) = self.asked(policy) else {
+            return;
+        };
+        let actor = self.asked.key.key().source();
+        to.extend(asked.deciding().filter_map(|(at, demand, counter)| {
+            let enforced = demand.mode == Mode::Enforce;
+            let report = |result| RuleReport::new(demand.rule, counter.shown, actor, result, enforced);
+            match &self.state {
+                GlobalState::Unanswered | GlobalState::Local(_) => None,
+                GlobalState::Unavailable(on_error) => {
+                    let result = match on_error {
+                        OnError::Deny => RuleResult::of_refusal(enforced),
+                        _ => RuleResult::Uncounted,
+                    };
+                    Some(RuleReport { degraded: true, ..report(result) })
+                }
+                GlobalState::Answered(replies, _) => {
+                    let reply = replies.get(at)?;
+                    let result = match (reply.verdict.admits(), reply.attributed) {
+                        (true, _) => RuleResult::Admitted,
+                        (false, true) => RuleResult::of_refusal(enforced),
+                        (false, false) => RuleResult::Unattributed,
+                    };
+                    // Without attribution a refusal has a verdict, but an admission has none.
+                    let is_known = reply.attributed || result == RuleResult::Unattributed;
+                    // A global store may have a larger limit of its own, or report any number.
+                    let remaining = reply.verdict.remaining.min(counter.shown.rpu);
+                    let verdict = is_known.then_some(Verdict { remaining, ..reply.verdict });
+                    Some(RuleReport { verdict, ..report(result) })
+                }
+            }
+        }));
+    }
+
+    /// Whether an enforced rule of the global store refuses.
+    fn is_refused(&self) -> bool {
+        self.enforced().any(|reply| !reply.verdict.admits())
+    }
+
+    /// Whether further refusals count toward a penalty in the global store.
+    fn counts_refusals(&self, policy: &Policy) -> bool {
+        let (Some(replies), Some(asked)) = (self.replies(), self.asked(policy)) else {
+            return false;
+        };
+        let is_quota = |reply: &RuleReply| !reply.verdict.admits() && !reply.verdict.is_penalty();
+        asked.group.has_penalty
+            && asked
+                .deciding()
+                .any(|(at, _, counter)| replies.get(at).is_some_and(is_quota) && counter.penalty.is_some())
+    }
+
+    /// The query about each rule that was answered, without the cost of the request, and the reply.
+    fn answers(&self, policy: &Policy) -> Vec<(RuleQuery, RuleReply)> {
+        let (Some(replies), Some((global_group, rules))) = (self.replies(), self.rules(policy)) else {
+            return Vec::new();
+        };
+        let queries = global_group.queries(policy, rules, &[], false);
+        debug_assert_eq!(queries.len(), replies.len(), "the replies to another query");
+        queries.into_iter().zip(replies.iter().copied()).collect()
+    }
+
+    /// The charges of the global store, with the shard.
+    fn charges(&self, policy: &Policy) -> Vec<(usize, GlobalCharge)> {
+        let charged = self.answers(policy).into_iter().filter(|(_, reply)| reply.charge[0] > 0);
+        charged.map(|(query, reply)| (self.shard, query.charge(&reply))).collect()
+    }
+
+    /// What remains to be settled in the global store. A rule that refused, in shadow, owes
+    /// nothing.
+    fn owed(&self, policy: &Policy) -> Vec<GlobalOwed> {
+        if self.demands().iter().all(|demand| demand.owed == Owed::Nothing) {
+            return Vec::new();
+        }
+        let answers = self.answers(policy);
+        debug_assert!(answers.is_empty() || answers.len() == self.demands().len(), "one for each rule");
+        let owed = answers.into_iter().zip(self.demands());
+        let owed = owed.filter(|((_, reply), demand)| demand.owed != Owed::Nothing && reply.verdict.admits());
+        let owed = owed.map(|((query, reply), demand)| {
+            let (rule, charge) = (query.rule, query.charge(&reply));
+            GlobalOwed { shard: self.shard, rule, charge, owed: demand.owed }
+        });
+        owed.collect()
+    }
+
+    /// The refill that this request asked for, and the replies to it.
+    fn fetched(&self) -> Option<(LeaseRefill, &[RuleReply])> {
+        self.replies().map(|replies| (self.refill(), replies))
+    }
+
+    fn refill(&self) -> LeaseRefill {
+        let Asked { place, hash, class, .. } = self.asked;
+        LeaseRefill { place, hash, key: self.asked.key.clone(), plan: class.plan }
+    }
+
+    /// The global store will not answer: `on_error` decides.
+    fn give_up(&mut self, policy: &Policy) {
+        if let Some(group) = self.group(policy) {
+            self.state = GlobalState::Unavailable(group.on_error);
+        }
+    }
+
+    /// Caches the refusal of the global store, if it holds for the actor's next requests.
+    fn cache_refusal(&self, policy: &Policy, refusals: &mut GlobalRefusalCache) {
+        let (true, Some((group, rules)), GlobalState::Answered(replies, now)) =
+            (self.is_refused(), self.rules(policy), &self.state)
+        else {
+            return;
+        };
+        // Permits come back at any time: their lack is not cached. If the global store does not
+        // say which rule refuses, this rule may admit the actor's other requests. So may a rule
+        // whose cost depends on the request. Refusals that count toward a penalty have to reach
+        // the global store.
+        let is_for_all =
+            !rules.group.ends_with_request && !rules.group.varies && !self.counts_refusals(policy);
+        if is_for_all && replies.iter().all(|reply| reply.attributed) {
+            let mut reports = Vec::new();
+            self.report(policy, &mut reports);
+            let id = CellId { group: rules.group.id, hash: self.cache_hash };
+            refusals.insert(id, *now, group.refill_time(rules), &reports);
+        }
+    }
+}
+
+/// A request that waits for global stores.
+#[derive(Debug)]
+pub(crate) struct Pending {
+    /// What the request asks of local groups, which are checked once the global stores have
+    /// answered.
+    local: Vec<Asked>,
+    globals: Vec<GlobalCheck>,
+    /// The reports and events from before the global stores were asked.
+    pub(crate) decision: Decision,
+    /// When the global stores were asked. The lifetime of leased quota counts from then.
+    at: Time,
+}
+
+/// What global stores charged and leased for a request.
+#[derive(Debug, Default)]
+pub(crate) struct StoreResults {
+    /// The charges, by shard. Those of a refused request are to be refunded.
+    pub(crate) charges: Vec<(usize, GlobalCharge)>,
+    /// The leases that need an account, and when they expire.
+    pub(crate) kept: Vec<(LeaseRefill, Time)>,
+    /// Quota to return at once, by shard.
+    pub(crate) returned: Vec<(usize, GlobalQuery)>,
+}
+
+impl Pending {
+    /// The numbers of the actors whose leases the request would refill.
+    pub(crate) fn leases<'p>(&'p self, policy: &'p Policy) -> impl Iterator<Item = u64> + 'p {
+        let leased = |global: &&GlobalCheck| global.fetches && global.is_leased(policy);
+        self.globals
+            .iter()
+            .filter(leased)
+            .map(|global| lease_number(global.asked.place, global.asked.hash, global.asked.class.plan))
+    }
+
+    /// Refills no lease: another request of this worker already does.
+    pub(crate) fn fetches_nothing(&mut self) {
+        self.globals.iter_mut().for_each(|global| global.fetches = false);
+    }
+
+    /// Refills a lease only if no other worker refills the lease of the same actor.
+    pub(crate) fn claim<S: Store + ?Sized>(&mut self, context: &Context<S>) {
+        let Pending { globals, decision: Decision { events, .. }, .. } = self;
+        for global in globals.iter_mut().filter(|global| global.fetches) {
+            global.fetches = global.refill().claim(context, events);
+        }
+    }
+
+    /// One query for each shard that has to answer.
+    pub(crate) fn queries(&self, policy: &Policy) -> Vec<(usize, GlobalQuery)> {
+        let mut shards: Vec<(usize, Vec<Vec<RuleQuery>>)> = Vec::new();
+        for global in self.globals.iter().filter(|global| global.is_unanswered()) {
+            let Some((global_group, rules)) = global.rules(policy) else {
+                continue;
+            };
+            let queries = global_group.queries(policy, rules, global.demands(), global.fetches);
+            match shards.iter_mut().find(|(shard, _)| *shard == global.shard) {
+                Some((_, groups)) => groups.push(queries),
+                None => shards.push((global.shard, vec![queries])),
+            }
+        }
+        shards.into_iter().map(|(shard, groups)| (shard, GlobalQuery::Decide(groups))).collect()
+    }
+
+    /// Takes the replies of a shard; `None` if the shard will not answer. Returns whether no other
+    /// shard has to answer.
+    pub(crate) fn answer(
+        &mut self,
+        policy: &Policy,
+        shard: usize,
+        replies: Option<&[RuleReply]>,
+        now: Time,
+    ) -> bool {
+        let mut replies = replies;
+        for global in self.globals.iter_mut().filter(|global| global.shard == shard && global.is_unanswered())
+        {
+            let Some(group) = global.group(policy) else {
+                continue;
+            };
+            let rules = group.group.rules.len();
+            let own = replies.and_then(|replies| replies.split_at_checked(rules));
+            global.state = match own {
+                Some((own, _)) => GlobalState::Answered(own.to_vec(), now),
+                None => GlobalState::Unavailable(group.on_error),
+            };
+            replies = own.map(|(_, rest)| rest);
+        }
+        !self.globals.iter().any(GlobalCheck::is_unanswered)
+    }
+
+    /// Treats all shards that have not answered as down.
+    pub(crate) fn give_up(&mut self, policy: &Policy) {
+        for global in self.globals.iter_mut().filter(|global| global.is_unanswered()) {
+            global.give_up(policy);
+        }
+    }
+
+    /// Restores what `suspend` kept, once all global stores have answered or count as down. Returns
+    /// `false` if they refuse; else adds the checks of local groups.
+    pub(crate) fn resume<S: ?Sized>(
+        self,
+        decision: &mut Decision,
+        checks: &mut Checks,
+        globals: &mut Globals,
+        refusals: &mut GlobalRefusalCache,
+        context: &Context<S>,
+    ) -> bool {
+        *decision = self.decision;
+        globals.all = self.globals;
+        if globals.refuse_by_replies(context.policy, refusals) {
+            return false;
+        }
+        self.local.iter().for_each(|asked| checks.add_again(asked.place, asked, context));
+        globals.add_local_checks(false, checks, context);
+        true
+    }
+
+    /// The charges of global stores so far, and the leased quota. Unless the worker is retired, it
+    /// keeps leased quota whatever happens to the request.
+    pub(crate) fn collect<S: Store + ?Sized>(
+        &self,
+        is_retired: bool,
+        context: &Context<S>,
+        events: &mut Events,
+    ) -> StoreResults {
+        let mut results = StoreResults::default();
+        for global in &self.globals {
+            results.charges.extend(global.charges(context.policy));
+            let replies = global.fetched();
+            let is_granted = |(_, replies): &(LeaseRefill, &[RuleReply])| {
+                replies.iter().all(|reply| reply.grant.amount > 0)
+            };
+            if global.fetches && !replies.as_ref().is_some_and(is_granted) {
+                global.refill().release(context, events);
+            }
+            let Some((refill, replies)) = replies else {
+                continue;
+            };
+            if is_retired {
+                results.returned.extend(refill.unused(context.policy, replies));
+            } else {
+                let deposited = refill.deposit(replies, self.at, context, events);
+                results.kept.extend(deposited.until.map(|until| (refill, until)));
+                results.returned.extend(deposited.returned);
+            }
+        }
+        results
+    }
+}
+
+/// Refusals of global stores, by group and actor, with their reports.
+#[derive(Debug, Default)]
+pub(crate) struct GlobalRefusalCache {
+    slots: Vec<CachedRefusal>,
+}
+
+#[derive(Clone, Debug, Default)]
+struct CachedRefusal {
+    id: CellId,
+    at: Time,
+    /// The worker repeats the refusal for at least this span.
+    holds: Span,
+    reports: Vec<RuleReport>,
+}
+
+impl GlobalRefusalCache {
+    fn entry(&self, id: CellId) -> Option<&CachedRefusal> {
+        self.slots.get(id.slot()).filter(|cached| cached.id == id)
+    }
+
+    /// Whether a refusal of this actor is cached, however old.
+    fn contains(&self, id: CellId) -> bool {
+        self.entry(id).is_some_and(|cached| !cached.reports.is_empty())
+    }
+
+    /// Adds the reports of a cached refusal of this actor, adjusted to `now`. Returns whether the
+    /// actor is still refused.
+    fn lookup(&self, id: CellId, now: Time, to: &mut Vec<RuleReport>) -> bool {
+        let Some(cached) = self.entry(id) else {
+            return false;
+        };
+        let since = now.since(cached.at);
+        let is_fresh = now >= cached.at && since < CACHED_FOR;
+        let is_over = since >= cached.holds && cached.reports.iter().any(|report| is_over(report, since));
+        if !is_fresh || cached.reports.is_empty() || is_over {
+            return false;
+        }
+        to.extend(cached.reports.iter().map(|report| later(*report, since)));
+        true
+    }
+
+    /// Caches a refusal, which replaces the refusal of another actor with the same slot. The worker
+    /// repeats the refusal for at least `holds`, but not for longer than [`CACHED_FOR`]. Otherwise
+    /// a bucket that refills within microseconds would need a query for each request.
+    fn insert(&mut self, id: CellId, at: Time, holds: Span, reports: &[RuleReport]) {
+        if self.slots.is_empty() {
+            self.slots.resize(SLOTS, CachedRefusal::default());
+        }
+        if let Some(cached) = self.slots.get_mut(id.slot()) {
+            (cached.id, cached.at, cached.holds) = (id, at, holds);
+            cached.reports.clear();
+            cached.reports.extend_from_slice(reports);
+        }
+    }
+}
+
+/// Whether the refusal no longer holds after the span `since`.
+fn is_over(report: &RuleReport, since: Span) -> bool {
+    let outcome = report.verdict.map(|verdict| verdict.admission);
+    matches!(outcome, Some(Admission::Refuse { retry_after: Some(wait) }) if wait <= since)
+}
+
+/// The report after the span `since`, if nothing was charged meanwhile.
+fn later(report: RuleReport, since: Span) -> RuleReport {
+    let verdict = report.verdict.map(|verdict| {
+        let outcome = match verdict.admission {
+            Admission::Refuse { retry_after } => {
+                // The wait is not over while the refusal is repeated.
+                let left = |wait: Span| wait.minus(since).max(Span::from_ns(1));
+                Admission::Refuse { retry_after: retry_after.map(left) }
+            }
+            admits => admits,
+        };
+        let (more_in, full_in) = (verdict.more_in.minus(since), verdict.full_in.minus(since));
+        Verdict { admission: outcome, more_in, full_in, ..verdict }
+    });
+    RuleReport { verdict, ..report }
+}
