@@ -1,8 +1,6 @@
-//! The module's exports, named by the proxy-wasm ABI, version 0.2.1. Each forwards to the VM's one
-//! [`Filter`]; a VM has one thread.
-//!
-//! Every exported callback costs the gateway about 0.5 µs a request. So a build removes the
-//! callbacks that its host does not need; see [`Exports`](super::Exports).
+//! The module's exports, named by the proxy-wasm ABI, version 0.2.1, which forward to the VM's one
+//! [`Filter`]. Each costs the gateway about 0.5 µs a request, so a build removes those that its
+//! host does not need; see [`Exports`](super::Exports).
 
 use super::{ProxyWasm, calls, logger, memory};
 use diana_filter::Filter;

@@ -1,4 +1,6 @@
-//! Diana, a rate limiter that runs inside an HTTP gateway: the proxy-wasm filter.
+//! Diana as a proxy-wasm filter: a shell whose `exports` forward the host's callbacks to a
+//! [`Filter`] and whose [`ProxyWasm`] makes its calls. Targets other than wasm32 have no exports;
+//! there, tests drive a [`Filter`] and a `simulated` host answers.
 //!
 //! ```text
 //!   configuration ──► diana-config ──► Policy      once; a wrong document yields all its mistakes
@@ -7,12 +9,6 @@
 //!                 ▲                      │
 //!      host ──────┴─────── Decision ◄────┘
 //! ```
-//!
-//! This crate is a shell: `exports` forwards the host's callbacks to a [`Filter`], and
-//! [`ProxyWasm`] makes its calls. Everything else is in crates below the shell.
-//!
-//! Targets other than wasm32 have no exports: tests drive a [`Filter`], and a `simulated` host
-//! answers its calls.
 #![cfg_attr(test, allow(clippy::arithmetic_side_effects, clippy::string_slice, clippy::unreachable))]
 
 mod abi;

@@ -1,9 +1,6 @@
 //! Reads the parts of a request from the host, each at most once and only when a policy asks for
-//! it.
-//!
-//! If rules use headers, the first access reads all headers in one call. That costs about as much
-//! as one header and is the only way to see all lines of a header. Otherwise the filter reads the
-//! path alone. In nginx the filter reads each part by itself, as a variable; see [`nginx`].
+//! it. If rules use headers, the first access reads all of them in one call, the only way to see
+//! all lines; in nginx, each part is a variable, see [`nginx`].
 
 use super::calls::{self, REQUEST_HEADERS};
 use diana_filter::nginx;

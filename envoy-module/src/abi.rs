@@ -1,8 +1,6 @@
-//! Envoy's ABI for dynamic modules, version 0.2.0, as far as this module uses it.
-//!
-//! Source: `source/extensions/dynamic_modules/abi/abi.h` in Envoy's repository. The part that is
-//! used here has the same signatures in Envoy 1.38 to 1.40. When an Envoy loads the module, the
-//! module checks what Envoy exports.
+//! Envoy's ABI for dynamic modules, version 0.2.0, as far as this module uses it:
+//! `source/extensions/dynamic_modules/abi/abi.h`, with the same signatures in Envoy 1.38 to 1.40.
+//! When an Envoy loads the module, the module checks what it exports.
 
 mod callbacks;
 mod types;

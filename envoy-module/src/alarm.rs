@@ -1,10 +1,5 @@
-//! Makes a worker act for another thread: that thread marks the worker as due and rings one of the
-//! worker's bells.
-//!
-//! Envoy runs a module on a worker only for a stream, and forgets a ring if its stream ends first.
-//! So a worker that removes a bell also checks the mark, and rings another bell if the worker is
-//! due. A worker without waiting streams has no bell. Then the ring goes to the main thread, which
-//! acts in the worker's place.
+//! Makes a worker act for another thread, which marks the worker as due and rings one of its bells,
+//! because Envoy runs a module on a worker only for a stream.
 
 use crate::sync::{Arc, AtomicBool, Mutex, MutexGuard, Ordering};
 use std::collections::BTreeMap;
@@ -19,6 +14,10 @@ pub trait Bell: Send {
 type Bells = BTreeMap<u32, Box<dyn Bell>>;
 
 /// The mark and the bells of one worker.
+///
+/// Envoy forgets a ring if its stream ends first, so a worker that removes a bell also checks the
+/// mark, and rings another bell if the worker is due. A worker without waiting streams has no bell;
+/// the ring then goes to the main thread, which acts in the worker's place.
 #[derive(Default)]
 pub struct Alarm {
     is_due: AtomicBool,

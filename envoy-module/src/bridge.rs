@@ -1,15 +1,12 @@
-//! The bridge between an HTTP call and a connection to Redis, without I/O: Envoy's upstream
-//! extension passes events in and carries out the actions returned. One bridge serves one call.
+//! The bridge between one HTTP call and a connection to Redis, without I/O: Envoy's upstream
+//! extension passes events in and carries out the actions returned. A connection whose replies may
+//! not have ended must not be used again, so the bridge hangs up on it.
 //!
 //! ```text
 //!   Request ── whole and permitted: send ──► Reply ── all replies, nothing left over: answer ──► Done
 //!      ├─ too long, not permitted: answer ────────────────────────────────────────────────────────▲
 //!      └─ bytes of nobody ──► hang up ──► Done ◄── hang up ── cut, left over, malformed ── Reply ─┘
 //! ```
-//!
-//! Envoy keeps the connection for the next call. A connection whose replies are not certain to have
-//! ended must not be used again, so the bridge hangs up and answers nothing: Redis then closes the
-//! connection, and Envoy fails the call.
 
 use diana_document::{Errors, Node, Value, parse};
 use diana_global_redis::{Login, log_in, script};

@@ -1,8 +1,6 @@
-//! The documents of routes, in all threads. Envoy keeps the address of a document and hands it back
-//! for each request on the route.
-//!
-//! Routes with the same document share it. So an update of routes that leaves a document as it is
-//! changes nothing for the workers.
+//! The documents of routes, in all threads. Envoy hands back a document's address for each request,
+//! and routes with the same document share it, so an update that leaves a document as it is changes
+//! nothing for the workers.
 
 use hashbrown::HashMap;
 use std::ffi::c_void;

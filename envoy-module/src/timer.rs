@@ -1,12 +1,9 @@
-//! The module's own thread, which wakes workers at their deadlines: Envoy gives HTTP filters no
-//! timers.
+//! The module's own thread, which wakes workers at their deadlines because Envoy gives HTTP filters
+//! no timers. It sleeps until the earliest deadline and ends with the last configuration.
 //!
 //! ```text
 //!   worker ─► Timer::set_deadline ─► thread sleeps ─► Alarm::ring ─► Envoy's scheduler ─► worker
 //! ```
-//!
-//! The thread runs only while a deadline may be set, sleeps until the earliest one, and ends when
-//! the last configuration goes.
 
 use crate::alarm::Alarm;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};

@@ -1,8 +1,5 @@
-//! The turn to use a filter: the thread that the filter belongs to, here the worker, has it during
-//! its events, or another thread in its place.
-//!
-//! The filter is made for one thread at a time. The worker takes its turn at the outermost event
-//! and keeps it while Envoy calls back.
+//! Lets one thread at a time use a filter: usually the worker that the filter belongs to, from its
+//! outermost event on and while Envoy calls back, or another thread in its place.
 
 use crate::sync::{AtomicU32, Ordering, spin_loop, yield_now};
 use std::cell::Cell;

@@ -1,10 +1,6 @@
 //! The module in one thread for one namespace: a filter and the state of its streams, as a VM of
-//! proxy-wasm has it.
-//!
-//! A VM is never freed: a thread meets few names of filters, and Envoy's threads live as long as
-//! the process. VMs for all workers are made before their first streams, and a thread takes one
-//! when its first stream begins. A VM therefore belongs to one thread, whichever threads Envoy runs
-//! streams on.
+//! proxy-wasm has it. A VM belongs to one thread, whichever threads Envoy runs streams on, and is
+//! never freed, because Envoy's threads live as long as the process.
 
 mod known;
 mod route_roots;

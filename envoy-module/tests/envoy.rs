@@ -48,8 +48,8 @@ fn every_supported_envoy_exports_what_the_module_requires() {
     assert_eq!(lacks(newest), [""; 0], "nothing in the list is misspelt");
     let secrets = |name: &&&str| name.contains("secret");
     assert_eq!(lacks(second).iter().filter(|name| !secrets(name)).count(), 0, "only secrets are newer");
-    // Envoy 1.38 takes metrics from streams only. Four of its functions for bridges have the names of
-    // newer ones and other arguments, so the module looks for the two that are new.
+    // Envoy 1.38 takes metrics from streams only. Four of its functions for bridges have the names
+    // of newer ones and other arguments, so the module looks for the two that are new.
     let bridges = |name: &&&str| name.contains("_bridge_") && !name.ends_with("_chunks_size");
     let older: Vec<_> = OPTIONAL.iter().filter(|name| !bridges(name)).copied().collect();
     assert_eq!(lacks(oldest), older);

@@ -74,8 +74,8 @@ impl Tunnel {
         [cluster_at(&self.name, &self.address(), false), self.redis.clone()]
     }
 
-    /// A socket in the process' folder. An internal listener would not do: it exists on workers only,
-    /// and the native module calls from the main thread.
+    /// A socket in the process' folder. An internal listener would not do: it exists on workers
+    /// only, and the native module calls from the main thread.
     fn address(&self) -> Value {
         json!({"pipe": {"path": format!("{}.sock", self.hop())}})
     }

@@ -1,4 +1,6 @@
-//! A real Envoy with the filter, for the end-to-end tests and the demo.
+//! A real Envoy with the filter, for the end-to-end tests and the demo. It blocks and uses threads,
+//! and has an HTTP/1.1 client of its own, because tests must send requests that client libraries
+//! refuse, and a load generator must leave most of two cores to Envoy.
 //!
 //! ```text
 //!   Config ──> bootstrap ──> Gateway (one Envoy process, its own folder under target/)
@@ -7,14 +9,6 @@
 //!                             ├──> upstream: a second listener of the same Envoy, or an `Upstream`
 //!                             └──> store: a `Webdis` in front of a `Redis`, both processes
 //! ```
-//!
-//! This is a crate of its own because both `xtask` and `tests/e2e` need it. A test that depended on
-//! `xtask` would depend on a command line. The filter must depend on neither: this crate is its
-//! dev-dependency, so a wasm build never sees it.
-//!
-//! Everything here blocks and uses threads. The HTTP/1.1 client is our own. Tests must send
-//! requests that a well-behaved client library refuses to send. A load generator must leave most of
-//! two cores to Envoy.
 #![forbid(unsafe_code)]
 
 pub mod admin;

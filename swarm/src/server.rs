@@ -1,8 +1,6 @@
-//! A Redis for one script, on a virtual clock: Redis' own Lua 5.1, and of Redis' commands only
-//! those that the script calls. `tests/redis.rs` compares it with a real Redis.
-//!
-//! A real Redis cannot take part: it expires keys by its own clock, and loses its latest writes
-//! only if it is killed at the right moment. A call to it also takes four times as long.
+//! A Redis for one script, on a virtual clock: Redis' own Lua 5.1, and only those of Redis'
+//! commands that the script calls. A real Redis expires keys by its own clock, so it cannot take
+//! part; `tests/redis.rs` compares both.
 
 use diana_global_redis::script::{SCRIPT, SHA1};
 use mlua::{Error, Function, Lua, MultiValue, Table, Value};

@@ -664,8 +664,8 @@ impl World {
         let World { scenario, quota, redis_steps, freed, .. } = &*self;
         let begin = START / 1_000 + scenario.faults.first().map_or(u64::MAX >> 1, |(from, ..)| *from / 1_000);
         let exact = self.exact_us();
-        // "What leases may exceed": each gateway whose clock, or whose Redis' clock, steps or drifts
-        // by more than the way to Redis takes.
+        // "What leases may exceed": each gateway whose clock, or whose Redis' clock, steps or
+        // drifts by more than the way to Redis takes.
         let steps = scenario.faults.iter().filter(|(.., fault)| matches!(fault, Fault::Step(..))).count();
         let drifting = if scenario.drift > 50 { scenario.gateways } else { 0 };
         let drifted = drifting as u64 * scenario.lease_units();

@@ -108,8 +108,8 @@ pub struct Findings {
     /// The units that passed, and that might have until the last refusal.
     pub used: u64,
     pub budget: u64,
-    /// By how much a span exceeded its budget at most, and how much was in flight beyond its estimate at
-    /// most.
+    /// By how much a span exceeded its budget at most, and how much was in flight beyond its
+    /// estimate at most.
     pub excess: u64,
     pub in_flight: u64,
 }
@@ -122,7 +122,8 @@ impl Bucket {
     }
 
     /// Checks that the costs of the requests that passed in any span are no more than its budget
-    /// and what was in flight beyond its estimate at the last admission, and that no refusal was needless.
+    /// and what was in flight beyond its estimate at the last admission, and that no refusal was
+    /// needless.
     pub fn check(&self, passed: &[Entry], refused: &[Entry]) -> Findings {
         let mut findings = Findings { used: 0, budget: 0, excess: 0, in_flight: 0 };
         for first in passed {

@@ -209,7 +209,7 @@ fn a_failover_under_load_fails_no_request_and_keeps_the_counts() {
         degraded()
     );
     assert_eq!(failed.load(Ordering::SeqCst), 0);
-    assert_eq!(passed("ann"), 0, "what was used stays used");
+    assert_eq!(passed("ann"), 0, "usage survives");
     assert_eq!(passed("ben"), QUOTA);
     // The first primary returns, empty. Envoy checks it, and asks it nothing.
     first.restart().unwrap();

@@ -108,7 +108,7 @@ fn a_wrong_document_of_a_route_is_refused_with_its_mistakes() {
             "store: a route's document cannot say where counts",
         ),
         (json!({"url": "/", "rules": [{"rpu": 1, "unit": "secnd"}]}), "rules[0].unit: unknown unit `secnd`"),
-        (json!({}), "it says nothing: expected `limits`"),
+        (json!({}), "it sets nothing: expected `limits`"),
     ] {
         let update = gateway.reroute(vec![route("/r", document.clone())]).unwrap();
         assert!(matches!(update, Update::Rejected(_)), "{document}");

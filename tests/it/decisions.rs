@@ -15,9 +15,9 @@
 //! After `settle`: `status`, `request` and `response` (bytes), and `values` with a number or `_`
 //! for each value that the policy measures, or `?7` if 7 was seen of a response that was not read
 //! to its end. The whole filter measures these responses by itself. With `latency`, the request was
-//! forwarded that long before, and the headers of the response come now, or the client leaves before
-//! them if there is no `status`. A script about the times of responses runs through the engine
-//! alone.
+//! forwarded that long before, and the headers of the response come now, or the client leaves
+//! before them if there is no `status`. A script about the times of responses runs through the
+//! engine alone.
 //!
 //! Before the method: `ip`, `user`, `device`, `host`, `property` (its steps dotted), `size` (of the
 //! body; 0: none), or else the name of a header, each with its value, in which `_` is a space.

@@ -1,18 +1,12 @@
-//! `cargo xtask manifests [--crds FOLDER]`: the manifests of `examples` and `deploy`, judged by
-//! programs that are not ours. kubectl builds the overlays, kubernetes-validate judges Kubernetes'
-//! own kinds, and a real Envoy runs what the manifests configure.
-//!
-//! Other kinds need schemas, which are not fetched here: whoever runs this brings the repositories.
+//! `cargo xtask manifests [--crds FOLDER]`: judges the manifests of `examples` and `deploy` by
+//! kubectl, kubernetes-validate and a real Envoy. Other kinds need schemas, which the user
+//! provides:
 //!
 //! ```text
 //!   FOLDER/istio-api       github.com/istio/api
 //!   FOLDER/gateway         github.com/envoyproxy/gateway
 //!   FOLDER/built-on-envoy  github.com/tetratelabs/built-on-envoy
 //! ```
-//!
-//! An API server drops fields that a schema lacks. Here they are mistakes, and the command plants
-//! one in each object of each manifest to see that the validator finds all of them. The rules in
-//! CEL of the schemas are not evaluated.
 
 mod schema;
 mod validator;
@@ -36,6 +30,10 @@ const EXAMPLES: [&str; 2] = ["examples/istio", "examples/envoy-gateway"];
 const CATALOGUE: &str = "deploy/built-on-envoy/manifest.yaml";
 
 /// Checks all manifests, those with other schemas if there is a folder of these.
+///
+/// An API server drops fields that a schema lacks. Here they are mistakes, and the command plants
+/// one in each object of each manifest to see that the validator finds all of them. The rules in
+/// CEL of the schemas are not evaluated.
 pub fn run(crds: Option<&Path>) -> Result<()> {
     // The schemas come first: whether they are there is known at once.
     let schemas = crds.map(Schemas::read).transpose()?;

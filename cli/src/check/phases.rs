@@ -1,9 +1,6 @@
-//! Findings about what nginx does around the filter: other responses in place of a refusal,
-//! subrequests and internal redirects, and the length and number of documents.
-//!
-//! The filter runs in the rewrite phase, before `rewrite`, `return` and `if` of the location. A
-//! refusal is sent later, by the content handler of the location that the request had then.
-//! Findings in an included file point to the `include`.
+//! Findings about what nginx does around the filter, which runs before `rewrite`, `return` and
+//! `if`, while its refusal is sent later, by the content handler of the location that the request
+//! is in by then.
 
 use super::code::{self, Code};
 use super::finding::Findings;
@@ -17,6 +14,8 @@ const ONLY_IN_ANSWERING: &str = "write `proxy_wasm diana` only in the location t
 const EMPTY: &str = r#"`proxy_wasm diana '{"limits": []}';`"#;
 
 /// Adds all findings about a configuration with its included files.
+///
+/// Findings in an included file point to the `include`.
 pub fn surroundings(directives: &[Directive], findings: &mut Findings) {
     let (tree, mut reported) = (Tree { directives }, HashSet::new());
     for (index, directive) in directives.iter().enumerate() {

@@ -1,8 +1,5 @@
-//! Appends numbers and quoted strings to responses and calls.
-//!
-//! `number` takes 13 ns for 1000 and `write!` 30 ns; `hex` takes 106 ns for 16 bytes and `write!`
-//! 335 ns (measured 2026-11, wasm in V8). `write!` in their place adds 200 and 270 bytes to the
-//! filter. In `field_string`, the crate `sfv` adds about 1,000 bytes.
+//! Appends numbers and quoted strings to responses and calls, in a third to half of the time of
+//! `write!` (`number` of 1000: 13 ns in place of 30 ns, measured 2026-11, wasm in V8).
 
 /// The digits of `u64::MAX`.
 const MOST_DIGITS: usize = 20;
@@ -34,6 +31,8 @@ pub fn number(to: &mut String, number: u64) {
 /// [0x0a, 0xff].into_iter().for_each(|byte| diana_base::format::hex(&mut key, byte));
 /// assert_eq!(key, "0aff");
 /// ```
+// Takes 106 ns for 16 bytes, `write!` 335 ns (measured 2026-11, wasm in V8). `write!` in place of
+// `number` and of this adds 200 and 270 bytes to the filter.
 pub fn hex(to: &mut String, byte: u8) {
     let digit = |number: u8| char::from_digit(number.into(), 16).unwrap_or('0');
     to.extend([digit(byte >> 4), digit(byte & 15)]);
@@ -58,6 +57,7 @@ pub fn decimal(only: u64) -> String {
 /// diana_base::format::field_string(&mut policy, "per-user");
 /// assert_eq!(policy, r#""per-user""#);
 /// ```
+// The crate `sfv` adds about 1,000 bytes to the filter.
 pub fn field_string(to: &mut String, text: &str) {
     if is_plain(text) {
         return quoted(to, text);

@@ -1,9 +1,6 @@
-//! SplitMix64 (Steele, Lea and Flood 2014), a pseudorandom generator. It is not a secret source:
-//! the seed determines all numbers.
-//!
-//! The crate `rand_xoshiro` in its place brings two crates, adds 9 bytes to the filter and takes
-//! the same time (measured 2026-11, `cargo xtask build`). The crate has the generator, but not
-//! `mix`.
+//! SplitMix64 (Steele, Lea and Flood 2014), a pseudorandom generator whose seed determines all
+//! numbers, so it is no source of secrets. The crate `rand_xoshiro` takes the same time, but brings
+//! two crates and lacks `mix` (measured 2026-11).
 
 /// The finaliser: each bit of the result depends on every bit of `number`.
 ///

@@ -78,7 +78,7 @@ pub(super) fn adapt<'a>(
     if let (Some(Some(Signal::Latency { target, .. })), Some(every)) = (signal, every)
         && target > every
     {
-        node.fail("an interval has to be as long as the target at least: raise `every`, or lower `target`");
+        node.fail("an interval must be at least as long as the target: raise `every`, or lower `target`");
         return None;
     }
     Some(Some(AdaptKeys { node, signal: signal??, min: min?, max: max?, every: every? }))

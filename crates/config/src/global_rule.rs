@@ -13,7 +13,7 @@ use diana_limiter::policy::{Counter, Counters, GlobalDraft, Headroom, OnError, R
 use diana_limiter::response;
 use std::sync::Arc;
 
-const NO_STORE: &str = "a global rule is counted in a store, and there is none: write \
+const NO_STORE: &str = "a global rule needs a store, and there is none: write \
     `store: {redis: {cluster: …, secret: …}}` at the top, beside `limits`";
 const NOTHING_FAILS: &str = "this document has no store that could fail or lend: leave it out, or write the full form \
     with `limits` and `store`";
@@ -217,7 +217,7 @@ pub(super) fn roles(
     }
     if primary.algorithm.as_reserve().is_none() || global.windows_only {
         node.fail(match global.windows_only {
-            true => "a rate limit service hands out nothing ahead: leave it out",
+            true => "a rate limit service has no leases: leave it out",
             false => "only what `TB` without `max_wait`, `W` and `SW` count can be fetched ahead: leave it out, or write \
                       another `algo`",
         });

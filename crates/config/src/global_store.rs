@@ -220,7 +220,7 @@ impl Common {
 pub(super) fn cluster(node: &Node) -> Option<String> {
     let name = node.text()?;
     if name.is_empty() || name.len() > 120 || !name.bytes().all(|byte| byte.is_ascii_graphic()) {
-        return node.expected("the gateway's name of a cluster, 1 to 120 visible letters of ASCII");
+        return node.expected("the gateway's name of a cluster, 1 to 120 visible ASCII characters");
     }
     Some(name.into())
 }
@@ -244,7 +244,7 @@ fn clusters(node: &Node) -> Option<Vec<String>> {
         if let Some(like) = names.iter().find(|known| sanitize(known) == sanitize(&name)) {
             let like = quoted(like);
             node.fail(format!(
-                "in metrics, where every mark but `-` is `_`, its name is that of {like}: give it another"
+                "in metrics, where `-` is the only mark that does not become `_`, it has the name of {like}: give it another"
             ));
             return None;
         }

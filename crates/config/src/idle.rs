@@ -1,11 +1,5 @@
-//! Warnings about rules that can never refuse, because another rule always refuses first.
-//!
-//! There is a warning only if the case is certain. Both rules are enforced for everybody, have no
-//! overrides, no plans and no lease, and count the same actor at the same cost in the same scope.
-//! The other rule applies whenever this one does: its limit is the same, or a less specific limit
-//! whose pattern contains this one's and that has no other conditions. No `exclusive` limit can
-//! switch off the other rule alone. `Parameters::covers` compares how much each of the two rules
-//! admits.
+//! Warns about rules that can never refuse, because another rule always refuses first. There is a
+//! warning only if the case is certain.
 
 use diana_document::{Error, Node, quoted};
 use diana_limiter::algorithm::{Parameters, Quota};
@@ -24,6 +18,13 @@ struct ComparedRule<'a> {
 }
 
 /// One warning for each rule that can never refuse; `nodes` are the places of the limits.
+///
+/// Both rules must be enforced for everybody, have no overrides, plans or lease, and count the same
+/// actor at the same cost in the same scope. The other rule must apply whenever this one does: its
+/// limit is the same, or a less specific one without conditions whose pattern contains this one's,
+/// and no `exclusive` limit can switch it off alone.
+/// [`Parameters::covers`](diana_limiter::algorithm::Parameters::covers) compares how much the two
+/// rules admit.
 pub(super) fn warnings(nodes: &[Node], limits: &[LimitDraft]) -> Vec<Error> {
     let mut candidates = Vec::new();
     for (node, limit) in nodes.iter().zip(limits) {

@@ -1,12 +1,6 @@
-//! The keys of a document, in one table: the name of each key, what it does, its values, its
-//! default, and the page that explains it. Hints about misplaced keys, the JSON Schema,
-//! `diana init` and the reference page walk the table.
-//!
-//! A key of a kind comes from the kind's list: an algorithm, a condition or an actor's source
-//! without an entry here does not compile. The readers name each key once more, where they read it;
-//! a test compares both.
-//!
-//! The filter contains names of keys only: the compiler evaluates the lists that the parser uses.
+//! The keys of a document, in one table that the hints about misplaced keys, the JSON Schema,
+//! `diana init` and the reference page walk. A kind's key without an entry does not compile, and
+//! the filter contains the names only; `docs/internals/design/table-of-keys.md` says how.
 
 mod document;
 mod kinds;

@@ -1,8 +1,6 @@
 //! Compiles the bytes of a configuration into a valid policy, or reports every mistake with its
-//! place.
-//!
-//! This crate reads the keys that all rules share. Each algorithm, actor and matcher reads its own
-//! keys.
+//! place. This crate reads the keys that all rules share; each algorithm, actor and matcher reads
+//! its own.
 //!
 //! ```
 //! let document = br#"{"limits": [{"url": "/api", "rules": [

@@ -47,10 +47,10 @@ impl Overlay {
     pub(super) fn no_store(self) -> &'static str {
         match self {
             Overlay::Remote => {
-                "a global rule is counted in a store, and there is none: the local document has to have it"
+                "a global rule needs a store, and there is none: add `store` to the local document"
             }
             Overlay::Route => {
-                "a global rule is counted in a store, and there is none: the listener's document has to have it"
+                "a global rule needs a store, and there is none: add `store` to the listener's document"
             }
         }
     }
@@ -63,10 +63,10 @@ impl Overlay {
         if entries.is_empty() {
             node.fail(match self {
                 Overlay::Remote => {
-                    "it says nothing: expected `limits`, or what else stands in place of the local document's"
+                    "it sets nothing: expected `limits`, or another key that replaces the local document's"
                 }
                 Overlay::Route => {
-                    "it says nothing: expected `limits`, or what else stands in place of the listener's document's"
+                    "it sets nothing: expected `limits`, or another key that replaces the listener's document's"
                 }
             });
             return None;

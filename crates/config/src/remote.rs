@@ -28,7 +28,9 @@ pub(super) fn compile(node: Node) -> Option<RemoteOptions> {
         max_stale.map_or(Some(RemoteOptions::MAX_STALE.max(interval.unwrap_or_default())), |node| {
             let span = node.span(Span::from_ms(100)..=LONGEST_STALE)?;
             if interval.is_some_and(|interval| span < interval) {
-                node.fail("it is shorter than `interval`: what serves would change with each answer");
+                node.fail(
+                    "it is shorter than `interval`: the document in force would change with each answer",
+                );
             }
             Some(span)
         });

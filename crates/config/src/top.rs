@@ -4,7 +4,7 @@ use super::keys::{LIMIT_KEYS, REMOTE_KEYS, RULE_KEYS, STORE_KEYS, TOP_KEYS};
 use diana_document::{Fields, Node, Value, nearest};
 
 const WRAPPED: &str =
-    "`@type` and `value` are the gateway's, around a document: write here what stands in `value`";
+    "`@type` and `value` belong to the gateway's wrapper of a document: write only what is in `value`";
 
 /// How a key is taken: a method of [`Fields`] or a function that refuses the key.
 pub(super) type Take<'a> = fn(&mut Fields<'a>, &'static str) -> Option<Node<'a>>;

@@ -1,8 +1,6 @@
-//! Objects: with known keys, or with keys that the user chooses. A known object's key that no
-//! reader takes is a mistake.
-//!
-//! Several readers may take keys from one object in turn, for example a rule's common keys, then
-//! those of its algorithm. The last reader calls [`Fields::finish`].
+//! Objects with known keys, or with keys that the user chooses. Several readers may take keys from
+//! one object in turn (a rule's common keys, then its algorithm's); the last one calls
+//! [`Fields::finish`], which reports the keys that nobody took.
 
 use super::errors::Errors;
 use super::node::Node;

@@ -1,13 +1,6 @@
-//! The wire form of `google.protobuf.Struct`. Envoy passes a configuration in this form if the
-//! configuration is YAML in Envoy's own file. (Envoy's documentation promises JSON; release 1.40
-//! passes the message as is.)
-//!
-//! Messages derived with `prost` in its place add 3,400 bytes to the filter, and the functions of
-//! `prost::encoding` add 960 bytes (measured 2026-11, `cargo xtask build`). Derived messages also
-//! accept unknown fields, and objects nest only half as deep.
-//!
-//! Field numbers are those of `google/protobuf/struct.proto`; the encoding is that of
-//! protobuf.dev/programming-guides/encoding.
+//! Reads the wire form of `google.protobuf.Struct`, in which Envoy passes a configuration that is
+//! YAML in its own file. `docs/internals/design/struct-wire-form.md` says why by hand; the encoding
+//! is that of protobuf.dev/programming-guides/encoding.
 //!
 //! ```text
 //!   Struct     1: repeated Entry

@@ -1,8 +1,6 @@
-//! Attributes of a request for the host's access log: `%FILTER_STATE(wasm.diana.rule:PLAIN)%` in
-//! Envoy.
-//!
-//! An attribute costs 0.3 µs. So by default the filter sets none for a request that every rule
-//! admits without delay.
+//! Attributes of a request for the host's access log, such as Envoy's
+//! `%FILTER_STATE(wasm.diana.rule:PLAIN)%`. An attribute costs 0.3 µs, so by default a request that
+//! every rule admits without delay gets none.
 
 use crate::Host;
 use diana_base::format::decimal;

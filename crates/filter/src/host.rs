@@ -1,8 +1,6 @@
-//! The host of a filter: the calls that the filter makes, over any gateway's interface.
-//!
-//! Calls about a request or a response apply to the effective stream: the stream of the current
-//! callback, or the one that [`Host::set_effective_context`] names. No call panics, and each
-//! failure is a value.
+//! The host of a filter: the calls that the filter makes, over any gateway's interface. They apply
+//! to the effective stream, that of the current callback or of [`Host::set_effective_context`]. No
+//! call panics, and each failure is a value.
 
 use crate::HostKind;
 use crate::metrics::Series;

@@ -1,9 +1,5 @@
-//! nginx with ngx_wasm_module: the variables that hold the parts of a request, and the settings
-//! that Diana refuses in nginx.
-//!
-//! If a filter asks for all headers of a request with about 100 lines, the module crashes the
-//! worker or leaves headers out. So the filter reads each part by itself, as a variable. nginx
-//! joins the lines of a header in its variable.
+//! nginx with ngx_wasm_module: the variables that hold the parts of a request, because reading all
+//! headers crashes the worker at about 100 lines, and the settings that Diana refuses in nginx.
 
 use diana_config::Configuration;
 use diana_document::quoted;

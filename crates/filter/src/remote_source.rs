@@ -209,7 +209,7 @@ impl<H: Host> RemoteSource<H> {
                 Poll::Refused
             }
             PollResult::Failed(why) => {
-                why.iter().for_each(|why| self.log(Level::Warn, " cannot be had: ", &why.words()));
+                why.iter().for_each(|why| self.log(Level::Warn, " cannot be fetched: ", &why.words()));
                 Poll::Failed
             }
             PollResult::Late => return None,

@@ -1,9 +1,5 @@
-//! Reads the remaining quota in `response_headers_to_add`. Services without `statuses`, such as
-//! Limitador, report the quota nowhere else.
-//!
-//! The headers are those of draft-polli-ratelimit-headers-03, for the limit with the least
-//! remaining: `x-ratelimit-limit: 10, 10;w=60;name="login"`, `x-ratelimit-remaining: 4`,
-//! `x-ratelimit-reset: 30`.
+//! Reads the remaining quota in `response_headers_to_add`, where services without `statuses`, such
+//! as Limitador, report it. The headers are those of draft-polli-ratelimit-headers-03.
 
 use super::messages::{Header, Headers};
 use diana_base::time::Span;
@@ -26,6 +22,10 @@ pub struct Tightest {
 
 /// Reads the headers of a message. A malformed value counts as absent, because no rule depends on
 /// these numbers.
+///
+/// The headers describe the limit with the least remaining:
+/// `x-ratelimit-limit: 10, 10;w=60;name="login"`, `x-ratelimit-remaining: 4`,
+/// `x-ratelimit-reset: 30`.
 pub fn tightest(message: &[u8]) -> Tightest {
     let Headers { headers } = Headers::decode(message).unwrap_or_default();
     let value = |name: &str| {

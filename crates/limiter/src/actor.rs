@@ -1,16 +1,11 @@
-//! The actors that rules count: each kind reads a value from the request. One file per kind.
-//!
-//! Values come from clients and are hostile: any length, any byte. Every kind reads them in linear
-//! time. Values are stored as keyed hashes only.
+//! The actors that rules count, one file per kind in [`KINDS`]: each reads a value from the
+//! request. Values come from clients, so every kind reads any bytes of any length in linear time;
+//! they are stored as keyed hashes only, and an empty value identifies nobody.
 //!
 //! ```text
 //!   actors: {tenant: {jwt: sub}} ─ compile ─► dyn Actor ─┐
 //!   actor: [tenant, ip]          ─ Actors::select ─► [NamedActor, NamedActor] ─ key(request) ─► bytes
 //! ```
-//!
-//! An empty value counts as missing in every kind, because it identifies nobody.
-//!
-//! To add a kind: a file in `actor/` with a `KIND`, its `mod` line and its line in [`KINDS`].
 
 pub mod address;
 mod client_ip;

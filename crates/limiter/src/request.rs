@@ -1,15 +1,11 @@
-//! The parts of a request that a policy may read: the engine asks the host for each part on demand.
-//!
-//! A part is bytes that the client chose.
+//! The parts of a request that a policy may read, which the engine asks the host for on demand.
+//! They are bytes that the client chose, and a header may have several lines, which any hop can add
+//! or join (see [`Joined`]), so a caller says which of them it means.
 //!
 //! ```text
 //!   compile time    Parts::intern(Part::Header("x-user-id"))  ─►  PartId
 //!   request time    Request::lines(PartId)  ─►  Source::lines  ─►  lines, possibly none
 //! ```
-//!
-//! A header may have several lines, and every hop can add a line before or after the others. A
-//! caller therefore asks for each line, for the one value that all lines share, or for the elements
-//! of a list over all lines. A host may join all lines into one value; see [`Joined`].
 
 pub mod claims;
 pub mod joined;

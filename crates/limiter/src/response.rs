@@ -1,13 +1,11 @@
 //! What the client receives: the status, headers and body of a refusal, and the quota headers of
-//! any response.
+//! any response. A response contains no bytes that a client sent, only names and text from the
+//! configuration, and numbers.
 //!
 //! ```text
 //!   Decision ─┬─ passed ──► headers() ─► ratelimit-policy, ratelimit, x-ratelimit-…
 //!             └─ refused ─► refusal() ─► the same, retry-after, own headers, status, body, details
 //! ```
-//!
-//! INVARIANT: a response contains no bytes that a client sent. It is made of text and names from
-//! the configuration, and of numbers.
 
 mod cache;
 mod fields;

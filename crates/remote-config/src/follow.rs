@@ -1,15 +1,12 @@
 //! Follows a source in one worker: applies the document that the head names, and polls the server
-//! when a poll is due. After `max_stale` without contact, the worker falls back to the local
-//! configuration.
+//! when a poll is due and no other worker has claimed it. After `max_stale` without contact, the
+//! worker falls back to the local configuration.
 //!
 //! ```text
 //!   follow ──────┬─ the head names another document; there is contact ─► Task::Activate
 //!                └─ no contact for `max_stale` ─► Task::Local
 //!   claim_poll ─── a poll is due, and no other worker polls ─► answered ─► body, then head
 //! ```
-//!
-//! One worker polls. The head says which worker and when. If that worker is late, another one
-//! claims the poll soon after.
 
 mod answers;
 mod task;

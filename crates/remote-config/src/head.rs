@@ -1,5 +1,6 @@
 //! What all workers of a gateway share about a source, in the shared data: which worker polls and
-//! when, and which documents there are.
+//! when, and which documents there are. A body counts only if the head has its hash, so a worker
+//! writes the body first, and head and bodies never disagree.
 //!
 //! ```text
 //!   diana/c……………    head: poller, next, contact, generation, hashes, validators
@@ -7,9 +8,6 @@
 //!   diana/d…………… 0  body: hash, document     one is the active document,
 //!   diana/d…………… 1  body: hash, document     the other one will be the next
 //! ```
-//!
-//! A worker writes a body before the head names it. A body whose hash is not in the head does not
-//! count, so head and bodies never disagree.
 
 use crate::options::RemoteOptions;
 use crate::validators::Validators;

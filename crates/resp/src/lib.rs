@@ -1,4 +1,5 @@
-//! RESP2, the wire protocol of Redis, without I/O. Source: <https://redis.io/docs/latest/develop/reference/protocol-spec/>.
+//! RESP2, the wire protocol of Redis, without I/O. Source:
+//! <https://redis.io/docs/latest/develop/reference/protocol-spec/>.
 //!
 //! ```text
 //!   parts ─ command ─► *2⏎ $4⏎ AUTH⏎ $6⏎ secret⏎ ─ next_command ─► parts

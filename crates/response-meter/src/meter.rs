@@ -121,7 +121,7 @@ impl Meter {
         }
     }
 
-    /// A part of the body cannot be had, so nothing further is read.
+    /// A part of the body is lost, so nothing further is read.
     pub fn lose(&mut self) {
         match &mut self.0 {
             Reader::Json(json, _) => json.stop(),

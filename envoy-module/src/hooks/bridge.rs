@@ -1,8 +1,6 @@
-//! The events of calls that go to a cluster with the upstream bridge `redis`, each on the thread of
-//! its call.
-//!
-//! Envoy may free a bridge's object while it answers the call. Each event therefore decides first,
-//! and acts when the bridge is not borrowed any more.
+//! The events of calls to a cluster with the upstream bridge `redis`, each on the thread of its
+//! call. Envoy may free a bridge's object while it answers, so each event decides first, and acts
+//! when the bridge is no longer borrowed.
 
 use crate::abi::{BridgePtr, Bytes, Exports, envoy};
 use crate::bridge::{Action, Bridge, Options};

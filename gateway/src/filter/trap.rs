@@ -1,8 +1,6 @@
-//! Adds a callback to a released module that traps when a chunk of a response body has one size.
-//! Tests use it to kill a VM, which the filter itself does not offer.
-//!
-//! The module's own functions keep their numbers. Source of the layout and of the instructions: the
-//! WebAssembly core specification, §5.4 and §5.5.
+//! Adds a callback to a released module that traps when a chunk of a response body has one size, so
+//! that tests can kill a VM. Layout and instructions: the WebAssembly core specification, §5.4 and
+//! §5.5; the module's own functions keep their numbers.
 
 use super::module::{bytes, number, push, read};
 use anyhow::{Context, Result, ensure};

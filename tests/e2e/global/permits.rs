@@ -17,8 +17,8 @@ const CLIENTS: usize = 16;
 const HOLD: Duration = Duration::from_millis(200);
 const STOP: Duration = Duration::from_millis(1_500);
 
-/// Redis, or webdis, stalls for 1.5 s while permits are held: no permit is granted twice, and all permits are
-/// in use again within seconds, not after `max_hold`.
+/// Redis, or webdis, stalls for 1.5 s while permits are held: no permit is granted twice, and all
+/// permits are in use again within seconds, not after `max_hold`.
 fn after_a_stop_all_permits_are_in_use_again(carrier: Carrier) {
     let (now, most, passed) = (Arc::new(AtomicI64::new(0)), Arc::new(AtomicI64::new(0)), AtomicU64::new(0));
     let highest = Arc::new(AtomicI64::new(0));

@@ -6,8 +6,8 @@
 //!         ◄─ replies, after the fault ─        ◄─ replies ─
 //! ```
 //!
-//! Without a fault it passes on all bytes and both ends of a connection, at once. A fault applies to
-//! what arrives while it is set, on old connections and on new ones. What a fault did to a
+//! Without a fault it passes on all bytes and both ends of a connection, at once. A fault applies
+//! to what arrives while it is set, on old connections and on new ones. What a fault did to a
 //! connection stays: a connection that has died never comes back.
 //!
 //! All that Redis sends at once is one reply here. A call is small enough that Redis writes its

@@ -29,7 +29,7 @@ fn a_server_goes_down_and_comes_back() {
             .unwrap_or_else(|error| panic!("{error}"));
     };
     // The server may have been polled before it had a document.
-    let missed = remote.lines("cannot be had: ").len();
+    let missed = remote.lines("cannot be fetched: ").len();
     traffic.during(clients, || {
         remote.wait_polls("unchanged", 1);
         remote.documents.kill();
@@ -54,7 +54,7 @@ fn a_server_goes_down_and_comes_back() {
     let shots = traffic.shots();
     assert!(shots.iter().all(|shot| shot.status == 200 && [REMOTE, LOCAL].contains(&shot.quota)));
     for (line, times) in
-        [("cannot be had: ", missed + 1), ("no contact for `max_stale`", 1), ("is in contact again", 1)]
+        [("cannot be fetched: ", missed + 1), ("no contact for `max_stale`", 1), ("is in contact again", 1)]
     {
         assert_eq!(remote.lines(line).len(), times, "{line}\n{}", remote.gateway.logs());
     }
@@ -68,15 +68,15 @@ fn a_server_that_replies_late_counts_as_down() {
     remote.wait_for(&mut clients, 200_000);
     for (number, fault) in (3..).zip([Fault::Silence, Fault::Late(Duration::from_secs(5)), Fault::HangUp]) {
         remote.documents.fail(fault.clone());
-        let failures = remote.lines("cannot be had: ").len();
+        let failures = remote.lines("cannot be fetched: ").len();
         remote.documents.put(quota(number * 100_000).to_string());
         remote.wait_polls("failed", 2);
         assert_eq!(clients.quotas(), [(number - 1) * 100_000; 4], "{fault:?}");
-        assert_eq!(remote.lines("cannot be had: ").len(), failures + 1, "{fault:?}");
+        assert_eq!(remote.lines("cannot be fetched: ").len(), failures + 1, "{fault:?}");
         remote.documents.fail(Fault::None);
         remote.wait_for(&mut clients, number * 100_000);
     }
-    println!("{:#?}", remote.lines("cannot be had: "));
+    println!("{:#?}", remote.lines("cannot be fetched: "));
 }
 
 /// The mistake shows only at run time.
@@ -88,7 +88,7 @@ fn a_cluster_that_the_gateway_does_not_know() {
     let remote = Remote { gateway, documents };
     remote.wait_polls("failed", 2);
     assert_eq!(remote.connect().quotas(), [LOCAL; 4]);
-    let line = "cluster nobody cannot be had: the gateway has no such cluster, or none of its hosts";
+    let line = "cluster nobody cannot be fetched: the gateway has no such cluster, or none of its hosts";
     assert_eq!(remote.lines(line).len(), 1, "{}", remote.gateway.logs());
     assert_eq!((remote.counted("config.generation"), remote.documents.requests()), (0, 0));
 }

@@ -80,7 +80,7 @@ fn a_server_without_a_document_is_polled_until_it_has_one() {
     remote.wait_polls("failed", 3);
     let mut clients = remote.connect();
     assert_eq!(clients.quotas(), [super::LOCAL; 4]);
-    assert_eq!(remote.lines("cannot be had: status 404").len(), 1, "{}", remote.gateway.logs());
+    assert_eq!(remote.lines("cannot be fetched: status 404").len(), 1, "{}", remote.gateway.logs());
     remote.documents.put(quota(200_000).to_string());
     remote.wait_for(&mut clients, 200_000);
     assert!(remote.documents.seen().iter().all(|request| request.path == format!("/{}", Documents::NAME)));

@@ -1,4 +1,4 @@
-//! A document raises a limit: what was used stays used.
+//! A document raises a limit: usage survives.
 
 use super::{PATIENCE, Remote};
 use crate::global::passed;

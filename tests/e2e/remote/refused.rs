@@ -92,14 +92,15 @@ fn a_reply_with_another_status_changes_nothing() {
     remote.documents.put(quota(active).to_string());
     remote.wait_for(&mut clients, active);
     let statuses = [301, 302, 307, 308, 400, 401, 403, 404, 500, 502, 503];
-    let faults = statuses.map(|status| (Fault::Status(status), format!("cannot be had: status {status}")));
-    for (fault, why) in faults.into_iter().chain([(Fault::Cut, "cannot be had: ".into())]) {
-        let logged = remote.lines("cannot be had: ").len();
+    let faults =
+        statuses.map(|status| (Fault::Status(status), format!("cannot be fetched: status {status}")));
+    for (fault, why) in faults.into_iter().chain([(Fault::Cut, "cannot be fetched: ".into())]) {
+        let logged = remote.lines("cannot be fetched: ").len();
         remote.documents.put(quota(1).to_string());
         remote.documents.fail(fault.clone());
         remote.wait_polls("failed", 2);
         assert_eq!(clients.quotas(), [active; 4], "{fault:?}");
-        let lines = remote.lines("cannot be had: ");
+        let lines = remote.lines("cannot be fetched: ");
         assert!(lines.len() == logged + 1 && lines[logged].contains(&why), "{fault:?}: {lines:#?}");
         active += 1;
         remote.documents.put(quota(active).to_string());

@@ -1,4 +1,4 @@
-//! One cell under several quotas in turn: what was used stays used.
+//! One cell under several quotas in turn: usage survives.
 
 use super::models::{Bucket, Log, Queue, Reference, Slices};
 use super::schedule::{Event, Run, astray, begins, onward, retry_after, within};

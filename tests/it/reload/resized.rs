@@ -1,4 +1,4 @@
-//! A bucket gets another quota: what was used stays used.
+//! A bucket gets another quota: usage survives.
 
 use super::migration::{DAY, Host, left, left_of, limit, next, rule};
 use crate::harness::{Gateway, at, get, store};

@@ -1,9 +1,6 @@
-//! The OCI images, written as [layouts](https://github.com/opencontainers/image-spec): one layer
-//! with one file each, as `FROM scratch` and `COPY` make. `deploy/images/` has the same as
-//! Dockerfiles.
-//!
-//! The JSON is written here and read by the crate `oci-spec` in the tests: that crate keeps
-//! annotations in a map without an order, so its text differs from run to run.
+//! The OCI images as [layouts](https://github.com/opencontainers/image-spec): one layer with one
+//! file each, like the Dockerfiles in `deploy/images/`. The JSON is written here, because
+//! `oci-spec`, with which the tests read it, orders annotations anew in each run.
 
 use super::binaries::Binary;
 use super::folder::{EXECUTABLE, Folder, PLAIN, sha256};

@@ -1,13 +1,9 @@
-//! How the two gateways that load filters from images read one: a translation of
-//! `pkg/wasm/imagefetcher.go` of Istio and `internal/wasm/imagefetcher.go` of Envoy Gateway, rule
-//! by rule. Both take an image that is one of these:
+//! How Istio and Envoy Gateway read a filter's image: a translation of `pkg/wasm/imagefetcher.go`
+//! and of `internal/wasm/imagefetcher.go`, rule by rule. Both take:
 //!
 //! - Docker's: the manifest's type is Docker's, and the layer's is Docker's gzip.
 //! - OCI "compat": the layer's type is exactly OCI's gzip. Diana's image is such a one.
 //! - OCI artifact: two layers, one of the type of a Wasm module, which is the file itself.
-//!
-//! In the first two, the filter is the file `plugin.wasm` in the layer's tar. Envoy Gateway takes
-//! the last layer; Istio's file demanded exactly one before it took the last one, too.
 
 use super::read;
 use anyhow::{Context, Result, bail, ensure};
@@ -17,6 +13,10 @@ use std::io::Read;
 use std::path::Path;
 
 /// The reader of an image.
+///
+/// In Docker's and in OCI's compat image, the filter is the file `plugin.wasm` in the layer's tar.
+/// Envoy Gateway takes the last layer; Istio's file demanded exactly one before it took the last
+/// one, too.
 #[derive(Clone, Copy, Debug)]
 pub enum Reader {
     Istio,

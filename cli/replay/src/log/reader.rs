@@ -1,8 +1,6 @@
-//! Reads several logs on a thread of its own: requests in the order of their starts, in batches.
-//!
-//! A line is written when its request ends, so the lines of a file are out of order by the length
-//! of the requests. A window of lines is kept for each file, and the earliest start leaves the
-//! window first. Then the files are merged.
+//! Reads several logs on a thread of its own and merges them: requests in the order of their
+//! starts, in batches. A line is written when its request ends, so a window of lines for each file
+//! puts them in order.
 
 use super::Format;
 use super::begin;

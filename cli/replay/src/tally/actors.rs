@@ -1,10 +1,5 @@
 //! What each actor of a rule does, for a bounded number of actors: a weighted sample, and a sketch
 //! of those outside the sample with the most refusals.
-//!
-//! If the sample has too many actors, the busiest quarter of them stays, and a random half of the
-//! others. Each actor of this half then represents twice as many actors, so that sums over the
-//! sample, by weight, estimate sums over all actors without bias, and the busiest actors add no
-//! error.
 
 use super::timeline::seconds;
 use crate::summary::ActorSummary;
@@ -96,6 +91,10 @@ impl Actor {
 }
 
 /// The actors of a rule.
+///
+/// If the sample has too many actors, the busiest quarter stays, with a random half of the others.
+/// Each actor of this half then represents twice as many, so that weighted sums over the sample
+/// estimate sums over all actors without bias, and the busiest actors add no error.
 #[derive(Clone, Debug)]
 pub struct Actors {
     /// The length of the unit; 0 if the rule counts requests in flight.

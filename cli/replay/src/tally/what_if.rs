@@ -1,9 +1,5 @@
 //! Tries other quotas for a rule on the requests that the rule checked: a geometric grid, and the
 //! least quotas that refuse no more than a share, by bisection.
-//!
-//! If a quota never refuses an actor, no higher quota does, except with `warm_up`. The trial
-//! therefore goes through the quotas in ascending order. The trial tests a quota only on the actors
-//! that the quota before refuses.
 
 use super::quotas::{Refused, Variants, check};
 use super::stream::{Event, Stream};
@@ -27,6 +23,9 @@ pub struct Trial<'a> {
 }
 
 /// The results of all quotas of a rule.
+///
+/// If a quota never refuses an actor, no higher quota does, except with `warm_up`, so the quotas
+/// are tried in ascending order, each only on the actors that the one before refuses.
 #[derive(Clone, Debug, Default)]
 pub struct Trials {
     /// The grid, in ascending order.

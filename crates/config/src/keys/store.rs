@@ -25,7 +25,7 @@ pub(super) const STORE: Object = Object {
     )
 };
 
-const CLUSTER: Shape = Shape::Matching("^[!-~]{1,120}$", "1 to 120 visible letters of ASCII");
+const CLUSTER: Shape = Shape::Matching("^[!-~]{1,120}$", "1 to 120 visible ASCII characters");
 const NOT_EMPTY: Shape = Shape::Matching(".+", "text");
 const HEADERS: Shape = Shape::Map(&Shape::Scalar);
 

@@ -1,9 +1,6 @@
-//! Finds the plugin of a stream for hosts that announce no contexts.
-//!
-//! Each callback costs CPU on every request, so `diana-min.wasm` does without those for the
-//! creation and the end of contexts. While the worker has one plugin, every stream is that
-//! plugin's. If there are several, as during an update, each plugin has a mark in the host by which
-//! its streams are told apart.
+//! Finds the plugin of a stream for hosts that announce no contexts, as with `diana-min.wasm`. A
+//! worker's only plugin has every stream; while there are several, as during an update, each has a
+//! mark in the host by which its streams are told apart.
 
 use super::{Filter, Plugins};
 use crate::Host;

@@ -104,8 +104,8 @@ impl<H: Host> Filter<H> {
         self.wake(root);
     }
 
-    /// The documents of all listeners, by root context; `None` within a plugin's own event. nginx has
-    /// no gauges, and the documents of routes may be many.
+    /// The documents of all listeners, by root context; `None` within a plugin's own event. nginx
+    /// has no gauges, and the documents of routes may be many.
     fn documents(&self) -> Option<Vec<(u32, u64)>> {
         let in_use = |plugins: &mut Plugins<H>| {
             let plugins = plugins.iter().filter_map(|(root, plugin)| Some((*root, plugin.as_ref()?)));

@@ -73,7 +73,8 @@ impl<H: Host> Filter<H> {
 
     /// Whether the upstream answers a request before the request ends: an upgrade, as to a
     /// WebSocket, or CONNECT. Envoy withholds a declared body until the upstream has agreed to the
-    /// upgrade; an upstream that does not would wait for the client, so such a request is no sample.
+    /// upgrade; an upstream that does not would wait for the client, so such a request is no
+    /// sample.
     fn opens_tunnel(&self) -> bool {
         let header = |name: &[u8]| self.host.request_header(name);
         let has_body = header(b"transfer-encoding").is_some()

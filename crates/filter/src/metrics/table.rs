@@ -1,9 +1,5 @@
-//! The table of all metrics. The filter defines its metrics from this table, and a test checks the
-//! documents against it.
-//!
-//! Envoy's `stats_tags` turn `diana.rule.NAME.result.RESULT.requests` into
-//! `diana_requests{rule="NAME",result="RESULT"}`. The number of series depends on the configuration
-//! alone, never on what clients send.
+//! The table of all metrics, from which the filter defines them and against which a test checks the
+//! documents. The configuration alone determines the series, never what clients send.
 
 /// The kind of a metric. The numbers are the ABI's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,6 +57,9 @@ pub struct Metric {
 }
 
 /// One series of a metric.
+///
+/// Envoy's `stats_tags` turn `diana.rule.NAME.result.RESULT.requests` into
+/// `diana_requests{rule="NAME",result="RESULT"}`.
 #[derive(Clone, Copy, Debug)]
 pub struct Series<'a> {
     /// The metric.

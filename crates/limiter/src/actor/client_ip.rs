@@ -1,16 +1,11 @@
-//! Finds the client address of a request.
-//!
-//! `trusted_hops` says how many proxies before the gateway are trusted.
+//! Finds the client address of a request behind `trusted_hops` proxies. Each proxy appends its
+//! peer, on the same line or another (RFC 9110 §5.2), so entries are counted from the right, where
+//! no client can choose its own.
 //!
 //! ```text
 //!   x-forwarded-for: 203.0.113.9, 192.0.2.7, 10.0.0.5      trusted_hops: 2
 //!                    └ untrusted  └── 2 ──┘  └─ 1 ──┘      the client is 192.0.2.7
 //! ```
-//!
-//! Each proxy appends the address of its peer. The rightmost entries therefore come from the
-//! nearest proxies, and the entries that the client wrote are on the left. Because entries are
-//! counted from the right, no client chooses its own entry. A proxy may also append a line of its
-//! own: all lines in order are one list (RFC 9110 §5.2).
 
 use super::address;
 use crate::request::{Part, PartId, Parts, Request, syntax};

@@ -1,9 +1,6 @@
-//! The actor is the value of a cookie: `{cookie: session}`.
-//!
-//! Cookies may come in several lines, as HTTP/2 allows (RFC 9113 §8.2.3); all lines are one list. A
-//! cookie with two different values counts as missing, because backends disagree whether the first
-//! or the last one counts. Otherwise a client could get a fresh quota with a second cookie that its
-//! backend ignores.
+//! The actor is the value of a cookie: `{cookie: session}`. All lines are one list (RFC 9113
+//! §8.2.3). If a cookie has two different values, it counts as missing, because a client could
+//! otherwise get a fresh quota by a second one that its backend ignores.
 
 use super::kind::{append, only, text};
 use super::{Actor, ActorKind, Scope};

@@ -1,16 +1,11 @@
-//! The actor is a claim of the bearer token: `{jwt: sub}`, `{jwt: realm.tenant}`.
-//!
-//! **The signature is not verified**, nor are expiry or issuer: a client could write any claim. Use
-//! this kind only after a filter that verifies the token and refuses invalid ones, such as Envoy's
-//! `jwt_authn`.
+//! The actor is a claim of the bearer token: `{jwt: sub}`, `{jwt: realm.tenant}`. **The signature
+//! is not verified**, so a filter in front must verify it, such as Envoy's `jwt_authn`. If the
+//! token is malformed or a key on the path occurs twice, the actor is missing.
 //!
 //! ```text
 //!   authorization: Bearer eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiJhbGljZSJ9.c2lnbmF0dXJl
 //!                         └──── header ──────┘ └ {"sub":"alice"} ─┘ └ signature
 //! ```
-//!
-//! If the token is malformed, the actor is missing. The actor is also missing if an object along
-//! the path has the key twice, because parsers disagree which one counts (RFC 7519, section 4).
 
 use super::kind::append;
 use super::{Actor, ActorKind, Scope};

@@ -1,5 +1,5 @@
-//! The trait of all kinds of actor, the description by which [`super::compile`] finds a kind, and how
-//! all kinds treat values: empty ones, configured ones, and several for one actor.
+//! The trait of all kinds of actor, the description by which [`super::compile`] finds a kind, and
+//! how all kinds treat values: empty ones, configured ones, and several for one actor.
 
 use super::client_ip::ClientIp;
 use crate::matcher::pattern::Pattern;

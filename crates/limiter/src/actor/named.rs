@@ -1,8 +1,6 @@
-//! An actor with its name, and the key of a rule's actors: all their values in one byte string, in
-//! the order of [`NamedActor::canonical_form`].
-//!
-//! For one list of actors, different values have different keys. Different lists may produce the
-//! same key, so the store must separate the lists.
+//! An actor with its name, and the key of a rule's actors: their values in one byte string, in the
+//! order of [`NamedActor::canonical_form`]. Different values have different keys, but different
+//! lists of actors may share one, so the store must separate the lists.
 //!
 //! ```text
 //!   actor: [tenant, user]     x-tenant: a, x-user-id: bc

@@ -1,11 +1,6 @@
-//! The actor is a segment of the path, as in `/tenants/NAME/…`: `{path: 2}`.
-//!
-//! Segments are those of the path's normal form, counted from 1, so all spellings of a name are one
-//! value. If the path has fewer segments, the actor is missing.
-//!
-//! The actor is also missing if the readings of the path disagree on the segment. In
-//! `/users/42;a=1`, one backend sees `42` and another `42;a=1`. A client must not get a fresh quota
-//! by parameters that its backend ignores.
+//! The actor is a segment of the path's normal form, counted from 1: `{path: 2}` in
+//! `/tenants/NAME/…`. It is missing if the path is shorter or its readings disagree, as on
+//! `42;a=1`, because parameters that the backend ignores must not bring a fresh quota.
 
 use super::kind::only;
 use super::{Actor, ActorKind, Scope};

@@ -1,10 +1,6 @@
-//! The actor is a named segment of the limit's url: `{segment: tenant}` in a limit on
-//! `/tenants/{tenant}/orders`.
-//!
-//! The value is the segment in its normal form, so all spellings of a name are one value. Only the
-//! readings of the path that the url matches count. The actor is missing if they disagree on the
-//! segment: a client must not choose between two actors by a spelling. See
-//! `docs/internals/design/named-segments.md`.
+//! The actor is a named segment of the limit's url, in its normal form: `{segment: tenant}` in a
+//! limit on `/tenants/{tenant}/orders`. It is missing if the readings that the url matches
+//! disagree, see `docs/internals/design/named-segments.md`.
 
 use super::kind::only;
 use super::{Actor, ActorKind, Scope};

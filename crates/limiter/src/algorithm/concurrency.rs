@@ -1,22 +1,14 @@
-//! `C`, concurrency: limits the number of requests in flight. A request takes a permit on arrival
-//! and returns it when its stream ends, however it ends. Permits expire after `max_hold`, so that a
-//! worker that died does not lock a limit forever.
+//! `C`, concurrency: limits the requests in flight. A request takes a permit on arrival and returns
+//! it when its stream ends; permits that were not returned expire after `max_hold` to 9/8 of it, so
+//! that a worker that died does not lock a limit for ever.
 //!
 //! ```text
 //!   taken in    │ 2 │ 0 │ 3 │ 1 │ 0 │ 0 │ 1 │ 2 │ 1 │      eighths of max_hold, and one more
 //!               └─ expire unless they were returned before
 //! ```
 //!
-//! **Another quota** with the same `max_hold` counts the same permits: if a limit falls, permits in
-//! use stay valid.
-//!
-//! **Clocks.** If the clock steps back, permits keep their age. They return when their streams end.
-//!
-//! **Copies.** A cell may start as a copy of another cell with all its permits. The cell stores the
-//! time of the copy: permits that were taken from the original later are not part of the copy.
-//!
-//! **Bound.** `rpu` at any instant, of requests that last at most `max_hold`. Longer requests stop
-//! counting between `max_hold` and 9/8 of it.
+//! If a limit falls or the clock steps back, permits keep their place and age. A copied cell stores
+//! the time of the copy, because permits that the original gave later are not part of it.
 
 use super::adaptive::Adapting;
 use super::bytes::{u64_at, write};

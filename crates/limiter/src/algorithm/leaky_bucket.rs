@@ -1,6 +1,6 @@
-//! `LB`, the leaky bucket as a queue: passes requests one by one, `unit / rpu` apart. Requests
-//! above the rate wait for their turn, in the order of arrival. A request that would wait too long,
-//! or behind too many others, is refused.
+//! `LB`, the leaky bucket as a queue: passes requests one by one, `unit / rpu` apart, in the order
+//! of arrival, and refuses those that would wait too long or behind too many others. A request of
+//! cost `n` takes `n` consecutive turns and passes at the first.
 //!
 //! ```text
 //!   arrives  x xx x                 turn = max(next, now)
@@ -8,25 +8,9 @@
 //!            └─ unit / rpu ─┘       and then  next := turn + unit / rpu
 //! ```
 //!
-//! A request of cost `n` takes `n` consecutive turns and passes at the first one. The last one must
-//! be within the limit.
-//!
-//! **Bound.** In any span `t` at most `1 + t · rpu / unit` requests pass, never closer together
-//! than `unit / rpu`. The arithmetic is exact; a waiting request is woken at the next whole
-//! nanosecond after its turn.
-//!
-//! **No waiting.** Hosts that hold no requests have a clock of whole milliseconds. There a request
-//! passes in the millisecond of its turn; otherwise each turn would last until the next tick, and
-//! the rate would be too low. The bound then holds for `t` + 1 ms.
-//!
-//! **Another quota.** The cell carries the quota of its last charge. Under another one the turns
-//! that were given stay, and the next turn comes as long after the last one as the faster of both
-//! quotas says. The charge stores its own quota, begins a new row of turns, and the turns before it
-//! are no longer refunded.
-//!
-//! **Clocks.** If a clock steps back by at most [`MAX_SKEW`], all turns are kept, and requests are
-//! refused for as long. If the clock steps back further, the next turn is clamped to the latest
-//! possible one.
+//! **Bound.** At most `1 + t · rpu / unit` in any span `t`; on hosts that hold no requests, whose
+//! clocks count milliseconds, for `t` + 1 ms. Under another quota or a clock that steps back by at
+//! most [`MAX_SKEW`], turns stay.
 
 use super::bytes::{add_one, u32_at, u64_at, u128_at, write};
 use super::rate::{Exact, Rate};

@@ -1,5 +1,5 @@
-//! A lease: quota that this gateway fetched ahead from the global store. The workers spend it like
-//! any other cell. An empty lease refuses, and the worker asks the store instead.
+//! A lease: quota that this gateway fetched ahead from the global store, which the workers spend
+//! like any other cell. An empty lease refuses, and the worker asks the store instead.
 //!
 //! ```text
 //!   deposit ─► generation n      left ███░░░░░░░ used        oldest first, each until it expires
@@ -7,12 +7,9 @@
 //!   the first draw that leaves less than half of what the store would grant starts a refill
 //! ```
 //!
-//! The store defines the generations: a window, a slice or a second. Up to two of them are live at
-//! once.
-//!
-//! **Bound.** The cell holds at most one piece; the surplus of a deposit returns to the store. One
-//! worker fetches at a time. Quota expires by this gateway's clock, counted from before the query
-//! was sent. So no quota is spent later than the store assumes, unless this clock steps back.
+//! At most two generations (a window, slice or second of the store) are live, and together hold at
+//! most one piece. Quota expires by this gateway's clock, counted from before the query was sent,
+//! so none is spent later than the store assumes unless this clock steps back.
 
 use super::bytes::{u32_at, u64_at, write};
 use super::{Admission, Algorithm, Charge, EvictionRank, Parameters, Quota, Reservation, Reserve, Verdict};

@@ -1,6 +1,6 @@
-//! The penalty of a rule: an actor that the rule refuses too often is refused for a while, whatever
-//! the quota then says. A penalty has a state of its own, behind that of the rule's algorithm.
-//! [`Counter`](crate::policy::Counter) combines the two.
+//! The penalty of a rule: refuses an actor that the rule refused too often, whatever the quota then
+//! says. Its state stands behind the algorithm's, and [`Counter`](crate::policy::Counter) combines
+//! the two. `docs/internals/design/penalty.md` has the reasons.
 //!
 //! ```text
 //!   refusals ──x──x────x·············──►     `after` refusals within a unit begin the penalty
@@ -8,13 +8,8 @@
 //!              ╰─ the unit begins with the first refusal that counts
 //! ```
 //!
-//! A refused step leaves the cell unchanged. So the caller counts the refusal
-//! ([`Penalty::count_refusal`]) and stores the cell.
-//!
-//! **Clocks.** A penalty ends at most its length plus [`MAX_SKEW`] from now. If the end is further
-//! ahead, the clock stepped back, and the penalty lasts its length from now. The state carries the
-//! length, because quotas of one rule may differ in `for`. A counted unit that begins
-//! further ahead than [`MAX_SKEW`] begins now.
+//! **Clocks.** A penalty ends at most its length plus [`MAX_SKEW`] from now, and a counted unit
+//! begins at most that far ahead; otherwise the clock stepped back, and both begin now.
 
 use super::bytes::{u32_at, u64_at, write};
 use super::{Admission, Charge, EvictionRank, MAX_SKEW, PenaltyParameters, Quota, Verdict};

@@ -1,5 +1,5 @@
 //! A ring of time slices with one count each, for the sliding window and for the permits of a
-//! concurrency limit.
+//! concurrency limit. `docs/internals/design/ring-sum.md` says why it keeps its sum.
 //!
 //! ```text
 //!   slice(now) = ⌊now · per / span⌋          stored at: slice mod len
@@ -7,12 +7,9 @@
 //!   cell:  newest slice u64 │ moved u32 │ sum u64 │ count u32 × len        little-endian
 //! ```
 //!
-//! `sum` is the sum of all stored counts. A reader subtracts the slices that have expired since,
-//! usually none or one. [`Ring::repair`] makes foreign bytes consistent.
-//!
-//! A cell changes only if something is charged, refunded or clamped; readers derive the passing of
-//! time. A newest slice that has not begun yet counts already: a worker whose clock is ahead opened
-//! it.
+//! Only charges, refunds and clamps change a cell; readers derive the passing of time by
+//! subtracting slices that have expired. A newest slice that has not begun yet counts already,
+//! because a worker whose clock is ahead opened it.
 
 use super::bytes::{u32_at, u64_at, write};
 use super::{Charge, MAX_SKEW};

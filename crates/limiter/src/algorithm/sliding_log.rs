@@ -1,5 +1,5 @@
-//! `SL`, the sliding log: stores the instant of each of the last `rpu` admitted units. It is exact,
-//! and the most expensive algorithm in memory and time.
+//! `SL`, the sliding log: stores the instant of each of the last `rpu` admitted units, so it is
+//! exact, and the most expensive algorithm. Quotas of the same unit read the same instants.
 //!
 //! ```text
 //!   ──┼───x──x─────x──xx──┼──►       admitted  ⇔  instants in (now − unit, now] + cost ≤ rpu
@@ -8,12 +8,9 @@
 //!   cell:  newest instant u64 │ clamps u32 │ count u32 │ age of each, newest first
 //! ```
 //!
-//! An age takes as many bytes as a unit needs. A cell has room for 8, 16, 32, 64 or 128 ages.
-//!
-//! **Another quota** of the same unit reads the same instants: what was used stays used.
-//!
-//! **Bound.** `rpu` in any span of a unit. Instants older than a unit are dropped. If the clock
-//! steps back by less than a second just when a charge is refunded, another `rpu` may pass.
+//! **Bound.** `rpu` in any span of a unit; another `rpu` may pass if the clock steps back by less
+//! than a second just when a charge is refunded. An age takes as many bytes as a unit needs, and a
+//! cell has room for 8, 16, 32, 64 or 128.
 
 use super::bytes::{add_one, u32_at, u64_at, write};
 use super::{

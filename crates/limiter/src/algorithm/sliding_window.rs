@@ -1,15 +1,11 @@
-//! `SW`, the sliding window: divides the unit into slices and limits the sum over the last `slices`
-//! of them. Where in a slice a request came is not stored.
+//! `SW`, the sliding window: limits the sum over the last `slices` slices of a unit. Quotas of the
+//! same unit and slices read the same counts, and settling charges the newest slice.
 //!
 //! ```text
 //!   ···│ 2 │ 0 │ 3 │ 1 │ 0 │···►      admitted  ⇔  sum of the ring + cost ≤ rpu
 //!      └──── one unit ─────┘          the oldest slice expires when a new one begins
 //!                        now
 //! ```
-//!
-//! **Another quota** of the same unit and slices reads the same counts: what was used stays used.
-//!
-//! **Settling** charges the newest slice, until the sum is `rpu` plus the units to borrow.
 //!
 //! **Bound.** `rpu` in any span of `unit − unit / slices`; in a whole unit at most `2 · rpu`.
 

@@ -1,7 +1,6 @@
 //! `TB`, the token bucket: refills at `rpu` per `unit` up to `burst`; each request takes its cost.
-//! The cell stores one instant instead of a level: `full_at`, at which the bucket will be full.
-//! This is the continuous-state form of the generic cell rate algorithm (ITU-T I.371, "theoretical
-//! arrival time").
+//! The cell stores the instant at which the bucket is full instead of a level, as in the generic
+//! cell rate algorithm (ITU-T I.371). Instants are exact rationals ([`super::rate`]).
 //!
 //! ```text
 //!   level                        a token takes unit / rpu
@@ -12,39 +11,9 @@
 //!                     full_at
 //! ```
 //!
-//! **Exact.** Instants are rationals ([`super::rate`]): nothing is rounded and no rate drifts.
-//!
-//! **Waiting.** With `max_wait` a request may take tokens that have not come yet, and waits for
-//! them. The check then uses `reach`, which is `fill` plus `max_wait`, in place of `fill`.
-//!
-//! **Reservations.** The cell counts units that workers have reserved. They are neither in the
-//! bucket nor missing from it. The bucket is full if its level plus the reserved units make
-//! `burst`. It admits and reserves only from its level. Releasing a reservation charges the units
-//! that were spent. So the bucket always lacks at least the units that passed and have not come
-//! back. `full_at` is the instant at which only reserved units are missing.
-//!
-//! A worker spends a reservation for at most [`RESERVED_FOR`]. If nobody charges the bucket for
-//! that long plus [`MAX_SKEW`], all reserved units count as spent: their holders are gone or too
-//! late.
-//!
-//! **Bound.** In any span `t` at most `burst + t · rpu / unit` units pass. If requests may wait and
-//! one costs more than `burst`, its cost takes the place of `burst`.
-//!
-//! **Settling** charges a bucket whatever is left, down to `borrow` units below zero. If the clock
-//! steps back by more than [`MAX_SKEW`], such a bucket keeps the debt of its last charge: a clamp
-//! would make the debt as large as allowed.
-//!
-//! **Another quota.** The cell carries the quota of its last charge, and missing tokens come at the
-//! rate of that quota. A request under another quota takes the missing tokens over, rounded up by
-//! less than a nanosecond of refill, and its charge stores its own quota. A refusal stores its own
-//! rate if that is faster, so that nobody waits for tokens of a slow plan. With `start: empty` the
-//! tokens that the bucket holds are taken over, not those that it lacks. So under any sequence of
-//! quotas at most the largest `burst` plus `t` times the fastest rate pass.
-//!
-//! **Clocks.** A bucket may seem further from full than an empty one: a worker whose clock is ahead
-//! charged it, or the clock stepped back. Such debt up to [`MAX_SKEW`] stays. Clamping it would
-//! give away the difference between two workers' clocks at each request. Larger debt is clamped.
-//! Debt is also clamped if the next token would take longer than the unit.
+//! **Bound.** At most `burst + t · rpu / unit` units in any span `t`.
+//! `docs/internals/design/token-bucket-state.md` has waiting, reservations, settling, other quotas
+//! and clocks.
 
 use super::adaptive::Adapting;
 use super::bytes::{add_one, u32_at, u64_at, u128_at, whole, write};

@@ -1,5 +1,6 @@
-//! `TB` with `warm_up`: a token bucket that is slow after idleness. A cold request takes three
-//! tokens, a warm one takes one. So a cold rule admits a third of its burst and of its rate.
+//! `TB` with `warm_up`: a token bucket that is slow after idleness, by the formula of Guava's
+//! `SmoothWarmingUp` with cold factor 3. A cold request takes three tokens and a warm one takes
+//! one, so a cold rule admits a third of its burst and of its rate.
 //!
 //! ```text
 //!   tokens per unit
@@ -10,43 +11,7 @@
 //!            half  warm_up
 //! ```
 //!
-//! **Source.** The formula is that of Guava's `SmoothWarmingUp` (`SmoothRateLimiter.java`, "stored
-//! permits" as the area under a line) with cold factor 3. Alibaba Sentinel's `WarmUpController` has
-//! the same line per second. Here the stored permits are a span, `cold`, and the bucket has a
-//! burst.
-//!
-//! **Formula.** Let `s = unit / rpu` and `v(cold) = max(0, cold − warm_up / 2)`. Then `n` units
-//! take `n · s + P(cold) − P(cold − n · s)` of the time in which the bucket fills, and
-//! `P(cold) = 2 · v(cold)² / warm_up`. `P` is the area between the line and 1. A request is
-//! admitted if the bucket holds as much.
-//!
-//! **Idle.** The rule is idle while the bucket is full. Idleness is counted in whole nanoseconds
-//! from the first one at which the bucket is full, and adds to `cold`. A new cell is cold. From
-//! cold, requests that always use the bucket up make the rule warm in `warm_up`: `cold` is then
-//! half of `warm_up`. In another half of `warm_up` they bring `cold` to zero. From zero, the first
-//! half of `warm_up` without requests leaves the rule warm. Traffic below a third of the rate keeps
-//! the rule cold.
-//!
-//! **Exact.** Instants are rationals ([`super::rate`]). `P` is rounded down to the fraction that
-//! the rate counts in. The price of several units is a difference of `P`, so rounding does not add
-//! up.
-//!
-//! **Bound.** In any span `t` at most `burst + t · rpu / unit` units pass, because each takes at
-//! least one token. In the first `t` after the rule became cold, `n` units pass only if
-//! `3 · n − 2 · n² / (warm_up · rpu / unit) ≤ burst + t · rpu / unit`, as long as `n` is at most
-//! half of `warm_up · rpu / unit`. After that, `n ≤ burst + (t − warm_up / 2) · rpu / unit`.
-//!
-//! **Refunds.** The refund of the last charge restores the cell. An earlier charge gets back one
-//! token for each unit, and the rule is colder by these units. Until the refund, the request
-//! counted as traffic: other requests may have paid less, within the bound of any span.
-//!
-//! **A limit that moves** leaves the cell as it is: the bucket fills in the same time at every limit,
-//! so the part that is missing stays missing. Each unit takes at least `unit / limit`, with the limit
-//! at its arrival, so in any span `t` at most `(t + fill) · limit / unit` units pass under the highest
-//! limit within the span, plus what comes in a nanosecond for each move. A charge from before a move
-//! is refunded nothing.
-//!
-//! **Clocks.** As for `TB`. A clamped cell is empty and cold.
+//! `docs/internals/design/warm-up.md` has the formula, the bounds, refunds and limits that move.
 
 use super::adaptive::Adapting;
 use super::bytes::{add_one, u32_at, u64_at, write};

@@ -1,5 +1,6 @@
-//! `W`, the fixed window: one counter per unit of time, aligned to the Unix epoch in UTC. A day is
-//! 86,400 s and begins at midnight UTC; a week (`7d`) begins on a Thursday.
+//! `W`, the fixed window: one counter per unit of time, aligned to the Unix epoch in UTC, so a day
+//! begins at midnight UTC and a week (`7d`) on a Thursday. Quotas of the same unit read the same
+//! count, and debt by settling ends with the window.
 //!
 //! ```text
 //!   used  rpu ┤      ╭──│        ╭─│          window(now) = ⌊now / unit⌋
@@ -7,16 +8,9 @@
 //!           0 ┼───╯─────│─────╯────│──►       a new window begins with nothing used
 //! ```
 //!
-//! **Bound.** `rpu` in each window, so up to `2 · rpu` around a boundary: in any span `t` at most
-//! `(⌈t / unit⌉ + 1) · rpu`.
-//!
-//! **Another quota** of the same unit reads the same count: what was used stays used.
-//!
-//! **Settling** charges the window that counts at the end of the request, up to `rpu` plus the
-//! units to borrow. The debt ends with the window.
-//!
-//! **Clocks.** A window that begins at most [`MAX_SKEW`] from now counts already. If a window is
-//! further ahead, the clock stepped back, and its usage counts for the current window.
+//! **Bound.** `(⌈t / unit⌉ + 1) · rpu` in any span t. A window that begins at most [`MAX_SKEW`]
+//! from now counts already; one further ahead means that the clock stepped back, and its usage
+//! counts for the current window.
 
 use super::bytes::{add_one, u32_at, u64_at, write};
 use super::{

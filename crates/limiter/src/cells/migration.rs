@@ -1,16 +1,11 @@
 //! Migration: an actor's cell starts with the actor's states under previous configurations, so
-//! usage survives a change of quota. A group whose cells have the same layout and default numbers
-//! needs no migration.
+//! usage survives a change of quota. Older cells are only read, because workers may still count in
+//! them, and of each rule the state with the least left is taken.
 //!
 //! ```text
 //!   this policy's group             ── since ──  the previous one  ── since ──  the one before
 //!   no cell: starts as a copy ◄───────────────── no cell either ◄────────────── has a cell
 //! ```
-//!
-//! Older cells are only read: a worker that still has the older configuration counts in them. If a
-//! quota returns to a former value, an actor's cell may lack the charges made in between. So a
-//! migration reads all cells of the actor. For each rule, the migration takes the state with the
-//! least left.
 
 use super::refusals::{CellId, SLOTS};
 use super::store::{Fault, Store};

@@ -1,16 +1,12 @@
-//! Reservations: quota that a worker charges ahead for a busy actor, and then spends from memory.
+//! Reservations: quota that a worker charges ahead for a busy actor, and then spends from memory,
+//! which no other worker can. Until the refund, at most two [`VALID_FOR`] after the charge, other
+//! workers may refuse requests for want of it.
 //!
 //! ```text
 //!   left in the cell  ████████████████████████████████   a request of a busy actor also charges
 //!   reservation       ▌                                  1/64 of it; later requests load nothing
 //!   left < 128        each request is charged by itself: exact at the end
 //! ```
-//!
-//! No other worker can spend a reservation, so no more requests pass than the rule allows. Until
-//! the refund, other workers may refuse requests for want of the reserved quota. The refund comes
-//! at most two [`VALID_FOR`] after the charge. The last few requests of an actor in this worker
-//! tell whether the actor is busy. An infrequent actor costs no more than without
-//! reservations.
 
 use super::context::{Actor, Context, Events};
 use super::refusals::{CellId, SLOTS};

@@ -1,5 +1,6 @@
-//! A bounded table of cells over a [`Store`]. The configuration fixes the numbers of keys and
-//! cells, however many actors clients invent.
+//! A bounded table of cells over a [`Store`]: the configuration fixes the numbers of keys and
+//! cells, however many actors clients invent, and all values have one size. A full set evicts the
+//! cell with the least [`EvictionRank`], but none that refuses.
 //!
 //! ```text
 //!   actor ─ keyed hash (64 bits) ─┬─ high bits ─► the key: "diana/" + table + index
@@ -8,14 +9,8 @@
 //!   value:  format u32 │ checksum u32 │ way 0: fingerprint u64, cell │ way 1 │ … │ way 15
 //! ```
 //!
-//! All values of a table have the same size. So neither host's memory grows once every key has been
-//! written. The checksum covers the key as well: nginx compares only the CRC-32 of keys, and copies
-//! values out without a lock. So a read may return another key's value, or a torn one.
-//!
-//! A new actor takes a free way. If the set has none, the cell with the least [`EvictionRank`] is
-//! evicted. If every cell refuses, none is evicted, and the new actor is refused with the cell of
-//! the least rank ([`Eviction::SetFull`]). So inventing actors never removes a refusal, not even
-//! with a burst of one.
+//! The checksum covers the key as well, because nginx compares only the CRC-32 of keys and copies
+//! values without a lock, so a read may return another key's value, or a torn one.
 
 mod layout;
 mod seed;

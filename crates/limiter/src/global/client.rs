@@ -1,5 +1,5 @@
-//! The client of all global stores of one worker. It batches the queries of each store: queries
-//! that arrive during a call go out together in the next call.
+//! The client of all global stores of one worker. Queries that arrive during a call go out together
+//! in the next call, and the charge of a request that no longer waits is refunded.
 //!
 //! ```text
 //!   ask ─► queue ─┐                       ┌─► replied: each waiter gets its own replies
@@ -8,14 +8,8 @@
 //!                     └── at most `in_flight` at once
 //! ```
 //!
-//! Every call carries a random number, which the reply repeats. A reply with another number comes
-//! from a connection whose replies have shifted: the call fails, and the breaker opens at once.
-//!
-//! If a request has left or no longer waits, the client refunds the global store's charge for the
-//! request. While the breaker is open, refunds wait in a bounded queue. A failed call may have been
-//! carried out, so its refunds are not sent again: a second refund would admit too much. Only a
-//! call that the host could not make keeps its refunds. Permits are not refunded but reported, see
-//! `permits.rs`.
+//! A failed call may have been carried out, so its refunds are not sent again: a second refund
+//! would admit too much. Only a call that the host could not make keeps its refunds.
 
 use super::breaker::Breaker;
 use super::permits::{Permits, Sender};

@@ -1,16 +1,12 @@
-//! The permits of one global store that a worker holds, per actor, for rules with algorithm `C`.
-//! Tracks which of these levels the worker has to report.
+//! The permits of one global store that a worker holds, per actor, for `C`. The worker reports
+//! levels, not changes, so the next report corrects a lost reply; a level includes what pending
+//! calls may be granted, so the store never counts fewer permits than are held.
 //!
 //! ```text
 //!   sent ─► the cost counts ─► granted ─► the stream ends ─► the level falls ─► a report
 //!                          └─► refused, lost, left: the cost no longer counts
 //!                              ─► a report if the global store may count it
 //! ```
-//!
-//! The worker reports levels, not changes. So the next report corrects a lost reply, a lost report,
-//! and a call that runs twice or late. A level is an upper bound: it includes permits that other
-//! pending calls may be granted. In whatever order calls run, the global store counts no fewer
-//! permits than the worker's requests hold.
 
 use super::query::{GlobalCharge, GlobalQuery, LevelReport, RuleQuery, RuleReply};
 use super::queue::QueuedQuery;

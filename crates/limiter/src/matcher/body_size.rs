@@ -1,9 +1,6 @@
-//! `body_size`: the declared sizes of bodies to which a limit applies: `{min: 1, max: 64Ki}` in
-//! bytes, both inclusive.
-//!
-//! The size is `content-length`, or 0 if the request ends with its headers. If the size is unknown,
-//! as of a chunked body or a tunnel, the condition holds and is not certain. Otherwise a client
-//! could evade a limit on large bodies by leaving the length out.
+//! `body_size`: the declared sizes to which a limit applies: `{min: 1, max: 64Ki}` in bytes, both
+//! inclusive. If the size is unknown, as of a chunked body, the condition holds and is not certain,
+//! so that no client evades a limit by leaving the length out.
 
 use super::{ConditionKind, Matcher};
 use crate::request::{Part, PartId, Parts, Request};

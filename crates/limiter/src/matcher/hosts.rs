@@ -1,10 +1,6 @@
-//! `hosts`: the hosts to which a limit applies: `["api.example.com", "*.example.org"]` or a single
-//! one.
-//!
-//! The comparison ignores the port, case and the trailing dot of a fully qualified name.
-//!
-//! `*.example.org` matches every name below `example.org`, at any depth, but not `example.org`
-//! itself. An IPv6 address is compared as an address: `[::1]` is `[0:0::1]`.
+//! `hosts`: the hosts to which a limit applies: a name, `*.example.org` for every name below it, or
+//! a list. The comparison ignores the port, case, a trailing dot, and the spelling of an IPv6
+//! address (`[::1]` is `[0:0::1]`).
 
 use super::{ConditionKind, Matcher};
 use crate::request::{Part, PartId, Parts, Request, syntax};

@@ -1,11 +1,6 @@
 //! `jwt`: a limit's conditions on claims of the bearer token: `{plan: free, realm.tenant: acme}`.
-//!
-//! **The signature is not verified**: see the actor `jwt`. A claim that is no text, whole number or
-//! flag counts as absent, as do all claims of a malformed token.
-//!
-//! If `authorization` has several tokens, one token whose claim matches is enough, wherever it
-//! stands in a line: see [`claims`]. A line that is not one token with the claim makes a condition
-//! uncertain, because the backend may read that line in another way.
+//! **The signature is not verified**, see the actor `jwt`. Of several tokens one match is enough; a
+//! line without the claim makes the condition uncertain, see [`claims`].
 
 use super::condition::{self, Lookup, Names};
 use super::{ConditionKind, Matcher};

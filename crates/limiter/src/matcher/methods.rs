@@ -1,12 +1,6 @@
-//! `methods`: the methods to which a limit applies: `[GET, POST]` or a single `GET`.
-//!
-//! Any token may be a method (RFC 9110 §9.1). Methods are case-sensitive and all registered ones
-//! are upper case, so a configured method is turned to upper case. The request's method is compared
-//! as sent.
-//!
-//! `GET` includes `HEAD`, which is the same request without the body of the response (RFC 9110
-//! §9.3.2). The backend does the same work, so a client could otherwise bypass a limit on `GET`
-//! with `HEAD`. `HEAD` does not include `GET`.
+//! `methods`: the methods to which a limit applies: `[GET, POST]` or a single `GET`, which includes
+//! `HEAD`, because the backend does the same work (RFC 9110 §9.3.2). Configured methods become
+//! upper case; a request's method is compared as sent (§9.1).
 
 use super::{ConditionKind, Matcher};
 use crate::request::syntax::is_token;

@@ -1,4 +1,6 @@
-//! Path patterns: `url` of a limit. `super::tree` matches all patterns of a policy at once.
+//! Path patterns: `url` of a limit. A pattern is normalised like a request's path, so the spelling
+//! of either makes no difference: an escaped `%2A` is the character, never the wildcard.
+//! `super::tree` matches all patterns of a policy at once.
 //!
 //! | pattern | matches |
 //! | --- | --- |
@@ -9,11 +11,6 @@
 //! | `/users/{id}/orders` | the same; an actor may count by the segment `id` |
 //! | `/` | every request |
 //! | `=/` | the root alone |
-//!
-//! A pattern is normalised like a request's path, so the spelling of either makes no difference. An
-//! escaped `%2A` is the character, never the wildcard. The name of a segment changes no match.
-//! Other routers treat `:name` as any segment, so a pattern with one is refused; escaped as
-//! `%7Bname%7D` and `%3Aname` the words are literal.
 
 use crate::request::path::{self, Path};
 use diana_document::{Node, quoted};

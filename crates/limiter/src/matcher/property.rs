@@ -1,8 +1,6 @@
-//! `property`: a limit's conditions on host attributes: `{xds.route_name: main}`.
-//!
-//! The key is the attribute's path with dots between the steps. A dot that belongs to a step is
-//! written `\.`. The raw bytes of the attribute are the value, as for the actor `property`. An
-//! attribute that the host does not have is absent.
+//! `property`: a limit's conditions on host attributes: `{xds.route_name: main}`. The key is the
+//! path with dots between the steps; a dot within a step is written `\.`. The value is the
+//! attribute's raw bytes, and an attribute that the host does not have is absent.
 
 use super::condition::{self, Lines, Lookup, Names};
 use super::{ConditionKind, Matcher};

@@ -1,14 +1,12 @@
-//! Partial enforcement: for which of its actors a rule refuses. For the others it is in shadow.
+//! Partial enforcement: for which of its actors a rule refuses, while it is in shadow for the
+//! others. The position depends neither on the gateway's seed nor on the part, so every gateway
+//! refuses the same actors, and those refused at 5 % are refused at 20 %.
 //!
 //! ```text
 //!   actor ─► RolloutHash ─┐              0 %        5 %                  100 %
 //!                         ├─► a position ├──────────┼─────────────────────┤
 //!   identity of the rule ─┘                refuses    only counts
 //! ```
-//!
-//! The position depends on nothing else: not on the gateway's seed, not on the part. The same
-//! actors are therefore refused in every gateway, and an actor that is refused at 5 % is refused at
-//! 20 %.
 
 use super::key::{ActorKey, KeyBuffer};
 use crate::actor::NamedActor;

@@ -1,5 +1,5 @@
-//! Calls that the module's upstream bridge carries, as Envoy plays them. The simulation records what
-//! the bridge does, and what Envoy forbids.
+//! Calls that the module's upstream bridge carries, as Envoy plays them. The simulation records
+//! what the bridge does, and what Envoy forbids.
 
 use super::exchange::copy;
 use super::flow::event;

@@ -114,7 +114,7 @@ fn without_contact_the_local_document_is_active() {
         assert_eq!(active_statuses(&gateway), [430; 3]);
         gateway.pass(4_000);
         assert_eq!(active_statuses(&gateway), [LOCAL; 3]);
-        assert_eq!(gateway.world.logged("cannot be had"), 1);
+        assert_eq!(gateway.world.logged("cannot be fetched"), 1);
         assert_eq!(gateway.world.logged("no contact for `max_stale`"), 1);
         // The wall clock steps, and no worker depends on it.
         let clock = &gateway.world.clock;
@@ -139,9 +139,9 @@ fn a_bad_reply_changes_nothing_and_is_logged_once() {
         (200, r#"{"response": {"status": 431}, "limits": [{"url": "/", "#, "refused: "),
         (200, r#"{"response": {"status": 200}}"#, "response.status"),
         (200, r#"{"store": {}}"#, "a remote document cannot say where counts are kept"),
-        (500, "", "cannot be had: status 500"),
-        (302, "", "cannot be had: status 302"),
-        (404, "", "cannot be had: status 404"),
+        (500, "", "cannot be fetched: status 500"),
+        (302, "", "cannot be fetched: status 302"),
+        (404, "", "cannot be fetched: status 404"),
     ] {
         let gateway = start(2, &document(430));
         gateway.pass(1_000);

@@ -1,14 +1,12 @@
 //! A [`Store`] over the shared data of proxy-wasm. Envoy and nginx give the version of a write
-//! opposite meanings, so a probe at the start finds out the host's rules.
+//! opposite meanings (proxy-wasm-cpp-host `src/shared_data.cc`, ngx_wasm_module `ngx_wa_shm_kv.c`),
+//! so a probe at the start finds out the host's rules.
 //!
 //! ```text
 //!                              set(k, v, none or 0)       set(k, v, n) and k is absent
 //!   Envoy, ATS (cpp-host)      writes in any case         creates it
 //!   ngx_wasm_module            creates; else mismatch     mismatch
 //! ```
-//!
-//! Sources: proxy-wasm-cpp-host `src/shared_data.cc`, ngx_wasm_module `ngx_wa_shm_kv.c`. The text
-//! of the ABI settles neither case.
 
 use super::{Fault, Loaded, Store, Swap, Version};
 

@@ -1,10 +1,6 @@
-//! The secret seed of the actors' hashes, the same for all workers of a gateway. Without the seed
-//! nobody can find actor values that fall into one set or have equal hashes (SipHash, Aumasson and
-//! Bernstein 2012). The host supplies the randomness.
-//!
-//! A host that evicts keys may evict the seed, and a worker that starts afterwards draws another
-//! one. So workers in such a host keep loading the seed. They agree on the oldest seed, because the
-//! cells of refused actors are stored under it.
+//! The secret seed of the actors' hashes, the same for all workers, without which nobody can find
+//! actors that share a set or a hash (SipHash, Aumasson and Bernstein 2012). A host may evict it,
+//! so workers there keep loading it and agree on the oldest.
 
 use crate::cells::store::{Fault, Store, Update};
 use diana_base::time::Time;
