@@ -36,6 +36,7 @@ mod matching;
 mod memory;
 mod metrics;
 mod migrating;
+mod observability;
 mod original;
 mod panics;
 mod permits;
