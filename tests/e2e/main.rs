@@ -48,6 +48,7 @@ mod redis_upstream;
 mod remote;
 mod replay;
 mod routes;
+mod runbook;
 mod secrets;
 mod settling;
 mod shaping;
