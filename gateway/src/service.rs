@@ -26,6 +26,8 @@ pub trait Program {
     const NAME: &'static str;
     /// The text in the log once the program listens.
     const LISTENS: &'static str;
+    /// What to do if the program is missing.
+    const INSTALL: &'static str = "install it with `apt-get install redis-server webdis`";
     /// The arguments to listen on this port of 127.0.0.1. The program's output is its log.
     fn arguments(&self, port: u16, folder: &Folder) -> Result<Vec<String>>;
 }
@@ -116,7 +118,7 @@ fn start<P: Program>(program: &P, port: u16, folder: &Folder) -> Result<Child> {
     command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log);
     let mut child = match command.spawn() {
         Err(error) if error.kind() == ErrorKind::NotFound => {
-            return Err(Error::new(error).context(format!("`{name}` is missing: {INSTALL}")));
+            return Err(Error::new(error).context(format!("`{name}` is missing: {}", P::INSTALL)));
         }
         spawned => spawned.with_context(|| format!("cannot run `{name}`"))?,
     };
@@ -132,9 +134,6 @@ fn start<P: Program>(program: &P, port: u16, folder: &Folder) -> Result<Child> {
     let _ = child.wait();
     bail!("`{name}` does not listen on port {port}:\n{}", said())
 }
-
-/// How to install missing programs, where there is apt-get.
-pub const INSTALL: &str = "install it with `apt-get install redis-server webdis`";
 
 fn is_missing(error: &Error) -> bool {
     error.downcast_ref::<std::io::Error>().is_some_and(|error| error.kind() == ErrorKind::NotFound)

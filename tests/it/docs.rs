@@ -4,6 +4,7 @@
 mod chinese;
 mod keys;
 mod names;
+mod observability;
 
 use diana_config::{Secret, SecretSource, Source};
 use diana_limiter::policy::Policy;

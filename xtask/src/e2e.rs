@@ -77,6 +77,7 @@ mod tests {
         for (file, start) in [
             ("examples/compose.rs", "fn real_"),
             ("examples/func_e.rs", "fn real_"),
+            ("observability.rs", "fn real_"),
             ("examples.rs", "fn real_limitador"),
             ("migrating.rs", "fn ratelimit_with_the_real_limitador"),
             ("migrating.rs", "fn nginx"),

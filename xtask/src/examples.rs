@@ -1,7 +1,7 @@
 //! `cargo xtask examples`: the tests of examples that `cargo xtask test` leaves out, because they
 //! need more programs.
 
-use crate::{e2e, programs};
+use crate::{alerts, e2e, programs};
 use anyhow::{Context, Result, ensure};
 use flate2::read::GzDecoder;
 use gateway::service::is_installed;
@@ -12,14 +12,17 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Command;
 
-/// Lets Docker Compose read the Compose file, runs its services with Prometheus, and runs the
-/// gateways by func-e if func-e is there.
+/// Checks the alerts, lets Docker Compose read the Compose file, runs its services with Prometheus,
+/// and gateways of both shells whose alerts fire, and runs the gateways by func-e if func-e is
+/// there.
 pub fn run() -> Result<()> {
     programs::install()?;
     programs::install_fetchers()?;
     programs::install_prometheus()?;
+    alerts::step().run()?;
     read_compose_file()?;
     e2e("examples::compose::real_")?;
+    e2e("observability::real_")?;
     if is_installed("func-e") {
         e2e("examples::func_e::real_")
     } else {

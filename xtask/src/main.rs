@@ -2,6 +2,7 @@
 //! file with a `run` and a line here.
 #![forbid(unsafe_code)]
 
+mod alerts;
 mod bench;
 mod build;
 mod demo;

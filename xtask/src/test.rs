@@ -2,7 +2,7 @@
 //! tests in Envoy, the report in Chromium.
 
 use crate::step::{self, Step, cargo};
-use crate::{e2e, lint, programs, report};
+use crate::{alerts, e2e, lint, programs, report};
 use anyhow::Result;
 use gateway::Shell;
 
@@ -10,8 +10,10 @@ use gateway::Shell;
 pub fn run() -> Result<()> {
     lint::prepare()?;
     programs::install()?;
+    programs::install_prometheus()?;
     report::prepare()?;
     let mut steps = lint::steps();
+    steps.push(alerts::step());
     let native = cargo(&["test", "--quiet", "--workspace"]);
     steps.push(Step::new("unit, property, corpus, doc tests", native).shown());
     steps.push(report::step(false, None));

@@ -1,5 +1,5 @@
-//! Runs the commands in the pages of `docs/cli` and `docs/cookbook`, and compares what they print
-//! with the page. `UPDATE=1` writes the pages.
+//! Runs the commands in the pages of `docs/cli` and `docs/cookbook`, and in the runbook, and
+//! compares what they print with the page. `UPDATE=1` writes the pages.
 //!
 //! A block ```` ```json title=FILE ```` is a file; if the folder of the page has this file, the
 //! block shows it. A block ```` ```console ```` has commands after `$ ` and their output.
@@ -8,13 +8,13 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::{env, fs};
 
-/// The pages whose commands run.
-const PAGES: [&str; 3] = ["explain.md", "init.md", "schema.md"];
+/// The pages below `docs` whose commands run.
+const PAGES: [&str; 4] = ["cli/explain.md", "cli/init.md", "cli/schema.md", "runbook.md"];
 
 #[test]
 fn commands_in_pages_print_what_the_pages_say() {
     for page in PAGES {
-        compare(&docs("cli").join(page), tempfile::tempdir().unwrap().path());
+        compare(&docs("").join(page), tempfile::tempdir().unwrap().path());
     }
 }
 

@@ -25,6 +25,8 @@ impl Release {
             .unwrap();
         let example = Path::new("examples").join(example);
         copy(&root().join(&example), &folder.join(&example), &change);
+        let observability = Path::new("deploy/observability");
+        copy(&root().join(observability), &folder.join(observability), &|text| text);
         Self(folder)
     }
 

@@ -39,9 +39,9 @@ fn every_label_has_its_expression() {
 
 /// The documents whose names are checked: all pages of the repository, except the template of a
 /// release's README, whose links lead into the release, and the changelog, which has old names too.
-fn documents() -> Vec<(String, String)> {
+pub fn documents() -> Vec<(String, String)> {
     let mut files = Vec::new();
-    let mut folders = ["", "docs/", "examples/"].map(str::to_owned).to_vec();
+    let mut folders = ["", "deploy/", "docs/", "examples/"].map(str::to_owned).to_vec();
     while let Some(folder) = folders.pop() {
         for entry in fs::read_dir(format!("{}/{folder}", env!("CARGO_MANIFEST_DIR"))).unwrap() {
             let entry = entry.unwrap();
@@ -59,7 +59,11 @@ fn documents() -> Vec<(String, String)> {
 }
 
 /// For each occurrence of `start`: the name after it, and the rest of the text.
-fn names<'t>(text: &'t str, start: &str, is_letter: impl Fn(char) -> bool + Copy) -> Vec<(&'t str, &'t str)> {
+pub fn names<'t>(
+    text: &'t str,
+    start: &str,
+    is_letter: impl Fn(char) -> bool + Copy,
+) -> Vec<(&'t str, &'t str)> {
     let starts = text.match_indices(start).map(|(at, _)| at + start.len());
     starts
         .map(|at| {
@@ -76,7 +80,7 @@ const DETAILS: [&str; 4] = ["refused", "denied", "no_actor", "unavailable"];
 const PANICS: &str = "panics";
 
 /// The metrics of a text that do not exist, or whose labels do not.
-fn wrong_metrics(text: &str) -> Vec<String> {
+pub fn wrong_metrics(text: &str) -> Vec<String> {
     let mut wrong = Vec::new();
     for (name, rest) in names(text, "diana_", |letter| letter.is_ascii_lowercase() || letter == '_') {
         let of = |name: &str| {
@@ -331,7 +335,7 @@ pub fn anchor(heading: &str) -> String {
 }
 
 /// The anchors of a document's headings.
-fn anchors(text: &str) -> BTreeSet<String> {
+pub fn anchors(text: &str) -> BTreeSet<String> {
     let mut anchors = BTreeSet::new();
     let outside = text.split("```").step_by(2);
     let headings = outside.flat_map(str::lines).filter(|line| line.starts_with('#'));
