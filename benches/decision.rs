@@ -44,7 +44,7 @@ fn rpu(kind: &AlgorithmKind) -> u64 {
     if kind.short == "SL" { 128 } else { Quota::MAX_RPU }
 }
 
-fn compile(kind: &AlgorithmKind) -> Box<dyn Algorithm> {
+fn compile(kind: &AlgorithmKind) -> Algorithm {
     let unit = if kind.per_unit { Span::from_ms(1000) } else { Span::ZERO };
     let (value, errors) = (parse(b"{}").expect("a document"), Errors::default());
     let mut fields = Node::root(&value, &errors).fields().expect("an object");

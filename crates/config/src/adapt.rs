@@ -177,7 +177,7 @@ impl AdaptKeys<'_> {
         let tokens = algorithm.parameters().tokens_per_unit().saturating_mul(weight.least.max(1));
         let fill_ns = u128::from(tokens).saturating_mul(quota.unit.as_ns().into()).checked_div(min.into());
         let adaptive = Arc::new(Adaptive::new(Controller::new(signal, resource, limits, every)));
-        let Some(algorithm) = algorithm.adapting(quota, weight.least, &adaptive) else {
+        let Some(counter) = Counter::adapting(quota, algorithm, weight.least, &adaptive) else {
             node.fail(KINDS);
             return None;
         };
@@ -185,6 +185,6 @@ impl AdaptKeys<'_> {
             node.fail(FILLS_TOO_SLOWLY);
             return None;
         }
-        Some(Counter::new(quota, algorithm).with_penalty(penalty))
+        Some(counter.with_penalty(penalty))
     }
 }

@@ -3,7 +3,7 @@
 use super::headroom::RuleHeadroom;
 use diana_base::time::Span;
 use diana_document::{Fields, Node, Value, fold, nearest, one_of, quoted};
-use diana_limiter::algorithm::{self, Algorithm, AlgorithmKind, Quota, RefuseAll};
+use diana_limiter::algorithm::{self, Algorithm, AlgorithmKind, Quota};
 use diana_limiter::policy::{Cost, Counter};
 
 /// Reads `algo`. Without it, the first algorithm of the list counts.
@@ -58,10 +58,10 @@ const LONGEST_FILL_NS: u128 = 100 * 365 * 86_400 * 1_000_000_000;
 fn settling(
     fields: &mut Fields,
     kind: &AlgorithmKind,
-    algorithm: &dyn Algorithm,
+    algorithm: Algorithm,
     quota: Quota,
     weight: Weight,
-) -> Option<Box<dyn Algorithm>> {
+) -> Option<Algorithm> {
     let borrow = match fields.take("borrow") {
         Some(node) if !weight.borrows => {
             node.fail("this rule charges nothing after the response: leave `borrow` out");
@@ -77,7 +77,7 @@ fn settling(
         fields.fail(format!("a debt of {borrow} units takes longer than 100 years to repay: lower `borrow`"));
         return None;
     }
-    let settling = algorithm.settling(borrow);
+    let settling = algorithm.borrowing(borrow);
     if settling.is_none() {
         fields.fail_as_rule(format!(
             "the cost is known only when the request ends, and this {} cannot correct the charge then: write `algo: W`, \
@@ -120,7 +120,7 @@ pub(super) fn count(fields: &mut Fields, kind: Option<&AlgorithmKind>, weight: W
     others_keys(fields, kind);
     let is_valid = rpu.is_some() && unit.is_some();
     let algorithm = match algorithm {
-        Some(algorithm) if weight.settles && is_valid => settling(fields, kind, &*algorithm, quota, weight),
+        Some(algorithm) if weight.settles && is_valid => settling(fields, kind, algorithm, quota, weight),
         _ if weight.settles => {
             fields.take("borrow");
             None
@@ -131,7 +131,7 @@ pub(super) fn count(fields: &mut Fields, kind: Option<&AlgorithmKind>, weight: W
         }
     };
     let (rpu, unit) = (rpu?, unit?);
-    let algorithm = if rpu == 0 { Box::new(RefuseAll) } else { algorithm? };
+    let algorithm = if rpu == 0 { Algorithm::RefuseAll } else { algorithm? };
     Some(Counter::new(Quota { rpu, unit }, algorithm))
 }
 

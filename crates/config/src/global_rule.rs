@@ -5,10 +5,9 @@ use super::global_store::GlobalStore;
 use super::headroom::{RuleHeadroom, apply_part};
 use super::overlay::Reading;
 use super::penalty::penalty;
-use super::share::Share;
 use diana_base::map::KeyMap;
 use diana_document::{Error, Errors, Fields, Node, Value};
-use diana_limiter::algorithm::{AlgorithmKind, Quota, lease::Lease};
+use diana_limiter::algorithm::{AlgorithmKind, Quota};
 use diana_limiter::policy::{Counter, Counters, GlobalDraft, Headroom, OnError, Replicas};
 use diana_limiter::response;
 use std::sync::Arc;
@@ -215,7 +214,7 @@ pub(super) fn roles(
         node.fail(if penalty.is_some() { NOT_DURING_A_PENALTY } else { NOT_WHILE_COLD });
         return None;
     }
-    if primary.algorithm.as_reserve().is_none() || global.windows_only {
+    if !primary.algorithm.can_reserve() || global.windows_only {
         node.fail(match global.windows_only {
             true => "a rate limit service has no leases: leave it out",
             false => "only what `TB` without `max_wait`, `W` and `SW` count can be fetched ahead: leave it out, or write \
@@ -224,8 +223,7 @@ pub(super) fn roles(
         return None;
     }
     let units = size.clamp(1, primary.quota.rpu.max(1));
-    let lease = Lease::new(&*primary.algorithm, units, primary.quota);
-    let leased = Counter::new(primary.quota, Box::new(lease));
+    let leased = Counter::new(primary.quota, primary.algorithm.leased(units, primary.quota));
     primary.lease = units;
     Some(Roles { primary, fallback, leased: Some(leased) })
 }
@@ -315,7 +313,7 @@ impl WholeQuota {
     fn share(self, replicas: &Arc<Replicas>) -> Option<Counter> {
         match replicas.stores() {
             None => self.part(replicas.number()),
-            Some(_) => Share::counter(replicas, Box::new(move |number| self.part(number))),
+            Some(_) => Counter::of_share(replicas, move |number| self.part(number)),
         }
     }
 }

@@ -73,7 +73,7 @@ impl RuleHeadroom<'_> {
             return None;
         }
         counter.headroom = self.headroom;
-        let (most, least) = (most(&*counter.algorithm), least.max(1));
+        let (most, least) = (most(&counter.algorithm), least.max(1));
         if let Some(why) = lacks_room("", most, counter.headroom(), least) {
             // An override or a plan has too little room for the headroom of its rule.
             match fields.has("headroom") {
@@ -93,7 +93,7 @@ impl RuleHeadroom<'_> {
     /// Sets the headroom of a counter with an adaptive limit. `most` is what the rule admits at
     /// once at the limit `rpu`. A number of units needs room at the lowest limit, too.
     pub(super) fn apply_adapting(self, mut counter: Counter, most: u64, least: u64) -> Option<Counter> {
-        let Some(adaptive) = counter.algorithm.as_adaptive() else {
+        let Some(adaptive) = counter.adaptive() else {
             return Some(counter);
         };
         let (lowest, _) = adaptive.controller().range();
@@ -118,7 +118,7 @@ pub(super) fn apply_part(headroom: Headroom, mut counter: Counter, replicas: u64
         Headroom::Units(units) => Headroom::Units(units.div_ceil(replicas.max(1))),
         percent => percent,
     };
-    let room = most(&*counter.algorithm).saturating_sub(least.max(1));
+    let room = most(&counter.algorithm).saturating_sub(least.max(1));
     counter.headroom = Headroom::Units(counter.headroom().min(room));
     counter
 }
@@ -136,7 +136,7 @@ fn lacks_room(limit: &str, most: u64, headroom: u64, least: u64) -> Option<Strin
 
 /// How many units the algorithm certainly admits at once after a long time without requests. With
 /// `warm_up`, the rule is then cold.
-pub(super) fn most(algorithm: &dyn Algorithm) -> u64 {
+pub(super) fn most(algorithm: &Algorithm) -> u64 {
     let (begin, later) = (Time::from_ns(1), Time::from_ns(u64::MAX / 2));
     let mut cell = vec![0; algorithm.size()];
     algorithm.prepare(&mut cell, begin);

@@ -32,7 +32,7 @@ pub(super) fn warnings(nodes: &[Node], limits: &[LimitDraft]) -> Vec<Error> {
             let leases = rule.global.as_ref().is_some_and(|global| global.leased.is_some());
             let is_plain = rule.counters.overrides.is_empty() && rule.plans.is_empty();
             if rule.enforce == Enforce::EVERYBODY && is_plain && !leases {
-                let parameters = rule.counters.default.algorithm.parameters();
+                let parameters = rule.counters.default.parameters();
                 candidates.push(ComparedRule { limit, node, index, rule, parameters });
             }
         }

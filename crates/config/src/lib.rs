@@ -48,7 +48,6 @@ mod remote;
 mod rule;
 mod rule_places;
 mod secret;
-mod share;
 mod top;
 
 use diana_document::{Error, Errors, Fields, Node};

@@ -81,7 +81,7 @@ pub(super) fn compile(
     }
     let roles = match (roles, adapt) {
         (Some(roles), Some(adapt)) => {
-            let most = most(&*roles.primary.algorithm);
+            let most = most(&roles.primary.algorithm);
             let primary = adapt.around(roles.primary, kind?, weight);
             let primary = match weight.headroom {
                 Some(headroom) => {

@@ -8,45 +8,375 @@
 //!           cell ─► settle(now, charge, cost) ─► as if the request had cost this much
 //! ```
 //!
-//! The files of kinds are those in [`KINDS`]. `adaptive`, `lease`, `refuse_all` and `warm_up`
-//! implement [`Algorithm`] without being kinds. `penalty` has a state beside that of any algorithm;
-//! the other files are shared code.
+//! [`Algorithm`] has a variant for each kind in [`KINDS`], and for `warm_up`, `lease` and
+//! `refuse_all`, which are no kinds. `penalty` has a state beside that of any algorithm; the other
+//! files are shared code.
 //!
-//! To add an algorithm, add a file in `algorithm/` with a `KIND`, its `mod` line and its line in
-//! [`KINDS`], and its formulas in Lua for Redis. CONTRIBUTING.md has all six steps.
+//! To add an algorithm, add a file in `algorithm/` with a `KIND`, its `mod` line, its variant and
+//! its line in [`KINDS`], and its formulas in Lua for Redis. CONTRIBUTING.md has all six steps.
 
-mod adaptive;
-mod bits;
 mod bytes;
 mod concurrency;
+mod kind;
 mod leaky_bucket;
-pub mod lease;
+pub(crate) mod lease;
 mod parameters;
 mod penalty;
 mod rate;
-mod refuse_all;
 mod ring;
 mod sliding_log;
 mod sliding_window;
 mod token_bucket;
-mod traits;
 mod values;
 mod warm_up;
 mod window;
 
 pub use parameters::{Parameters, PenaltyParameters};
 pub use penalty::Penalty;
-pub use refuse_all::RefuseAll;
-pub use traits::{Algorithm, AlgorithmKind, Reserve, Settle};
 pub use values::{Admission, Charge, EvictionRank, MAX_WAIT, Quota, Reservation, Verdict};
 pub(crate) use values::{MAX_SKEW, RESERVED_FOR, borrowed, proportional_span};
 
+use concurrency::Concurrency;
+use diana_base::time::Time;
+use kind::{Kind, KindOf, RefuseAll};
+use leaky_bucket::LeakyBucket;
+use lease::Lease;
+use sliding_log::SlidingLog;
+use sliding_window::SlidingWindow;
+use token_bucket::{Compiled, TokenBucket};
+use warm_up::WarmUp;
+use window::Window;
+
+/// A kind of algorithm: its names and its constructor.
+pub type AlgorithmKind = KindOf<Algorithm>;
+
 /// All kinds of algorithms. The first one is the default.
 pub static KINDS: &[&AlgorithmKind] = &[
-    &token_bucket::KIND,
-    &window::KIND,
-    &sliding_window::KIND,
-    &sliding_log::KIND,
-    &leaky_bucket::KIND,
-    &concurrency::KIND,
+    &token_bucket::KIND.with(|fields, quota| match token_bucket::compile(fields, quota)? {
+        Compiled::Bucket(bucket) => Some(Algorithm::TokenBucket(bucket)),
+        Compiled::WarmUp(bucket) => Some(Algorithm::WarmUp(bucket)),
+    }),
+    &window::KIND.with(|fields, quota| window::compile(fields, quota).map(Algorithm::Window)),
+    &sliding_window::KIND
+        .with(|fields, quota| sliding_window::compile(fields, quota).map(Algorithm::SlidingWindow)),
+    &sliding_log::KIND.with(|fields, quota| sliding_log::compile(fields, quota).map(Algorithm::SlidingLog)),
+    &leaky_bucket::KIND
+        .with(|fields, quota| leaky_bucket::compile(fields, quota).map(Algorithm::LeakyBucket)),
+    &concurrency::KIND.with(|fields, quota| concurrency::compile(fields, quota).map(Algorithm::Concurrency)),
 ];
+
+/// One algorithm with its numbers. A cell has `size()` bytes; an unused cell is all zero.
+///
+/// Property tests check these laws for every algorithm:
+/// - A refused step leaves the cell unchanged.
+/// - A step of cost 0 only reads: it changes nothing.
+/// - `retry_after` is exact to the nanosecond.
+/// - Any bytes are a valid cell.
+/// - A clock that steps back frees at most the resolution of the algorithm's instants: a window, a
+///   slice, or nothing.
+/// - A clock that steps back makes no refusal last longer than without the step, plus one second:
+///   the largest difference between clocks.
+///
+/// ```
+/// use diana_base::time::{Span, Time};
+/// use diana_document::{Errors, Node, parse};
+/// use diana_limiter::algorithm::{Admission, KINDS, Quota};
+///
+/// let (keys, errors) = (parse(b"{}")?, Errors::default());
+/// let mut keys = Node::root(&keys, &errors).fields().ok_or("not an object")?;
+/// let quota = Quota { rpu: 1, unit: Span::from_secs(10) };
+/// let token_bucket = (KINDS[0].compile)(&mut keys, quota).ok_or("a mistake in the keys")?;
+///
+/// let (mut cell, now) = (vec![0; token_bucket.size()], Time::from_ns(1_700_000_000_000_000_000));
+/// token_bucket.prepare(&mut cell, now);
+/// let first = token_bucket.step(&mut cell, now, 1);
+/// assert!(first.admits());
+/// let second = token_bucket.step(&mut cell, now, 1);
+/// assert_eq!(second.admission, Admission::Refuse { retry_after: Some(Span::from_secs(10)) });
+///
+/// token_bucket.refund(&mut cell, now, first.charge);
+/// assert!(token_bucket.step(&mut cell, now, 1).admits());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Debug)]
+pub enum Algorithm {
+    /// `TB`.
+    TokenBucket(TokenBucket),
+    /// `TB` with `warm_up`.
+    WarmUp(WarmUp),
+    /// `W`.
+    Window(Window),
+    /// `SW`.
+    SlidingWindow(SlidingWindow),
+    /// `SL`.
+    SlidingLog(SlidingLog),
+    /// `LB`.
+    LeakyBucket(LeakyBucket),
+    /// `C`.
+    Concurrency(Concurrency),
+    /// Quota that this gateway fetched ahead from the global store: [`Algorithm::leased`].
+    Lease(Lease),
+    /// `rpu: 0`: refuses every request.
+    RefuseAll,
+}
+
+/// Evaluates an expression for the kind of an algorithm.
+macro_rules! each {
+    ($algorithm:expr, $kind:ident => $result:expr) => {
+        match $algorithm {
+            Algorithm::TokenBucket($kind) => $result,
+            Algorithm::WarmUp($kind) => $result,
+            Algorithm::Window($kind) => $result,
+            Algorithm::SlidingWindow($kind) => $result,
+            Algorithm::SlidingLog($kind) => $result,
+            Algorithm::LeakyBucket($kind) => $result,
+            Algorithm::Concurrency($kind) => $result,
+            Algorithm::Lease($kind) => $result,
+            Algorithm::RefuseAll => {
+                let $kind = &RefuseAll;
+                $result
+            }
+        }
+    };
+}
+
+impl Algorithm {
+    /// The canonical text of the algorithm and its numbers, the same in every build. The text of a
+    /// rule's default quota is part of the name of its cells, so configurations that differ in it
+    /// count side by side.
+    #[must_use]
+    pub fn canonical_form(&self) -> String {
+        each!(self, kind => kind.canonical_form())
+    }
+
+    /// The canonical text of what a cell holds. Algorithms of the same form count in the same cell:
+    /// the cell tells what was used, whatever the quota. So a changed quota keeps what was used.
+    #[must_use]
+    pub fn form(&self) -> String {
+        each!(self, kind => kind.form())
+    }
+
+    /// The size of a cell in bytes.
+    #[must_use]
+    pub fn size(&self) -> usize {
+        each!(self, kind => kind.size())
+    }
+
+    /// The quota that response headers show for `quota`: the maximum of [`Verdict::remaining`], and
+    /// the time in which that much comes back. These are `q` and `w` of
+    /// draft-ietf-httpapi-ratelimit-headers-10 §3.
+    #[must_use]
+    pub fn shown(&self, quota: Quota) -> Quota {
+        each!(self, kind => kind.shown(quota))
+    }
+
+    /// Makes the cell valid at `now`. A new cell is initialised. A cell from the future is clamped
+    /// to the worst possible state; the clock stepped back, or the bytes are foreign. Returns
+    /// whether the cell changed, because it must then be stored even if the request is refused.
+    pub fn prepare(&self, cell: &mut [u8], now: Time) -> bool {
+        each!(self, kind => kind.prepare(cell, now))
+    }
+
+    /// Checks a request of `cost` units and charges the cell if the request is admitted.
+    pub fn step(&self, cell: &mut [u8], now: Time, cost: u64) -> Verdict {
+        each!(self, kind => kind.step(cell, now, cost))
+    }
+
+    /// Refunds a charge. Afterwards the cell admits no more than if the request had never come,
+    /// whatever other charges and refunds happened in between. The cell need not be prepared.
+    pub fn refund(&self, cell: &mut [u8], now: Time, charge: Charge) {
+        each!(self, kind => kind.refund(cell, now, charge));
+    }
+
+    /// The parameters of the algorithm for a global store.
+    #[must_use]
+    pub fn parameters(&self) -> Parameters {
+        each!(self, kind => kind.parameters())
+    }
+
+    /// What is lost if the cell is evicted at `now`.
+    #[must_use]
+    pub fn eviction_rank(&self, cell: &[u8], now: Time) -> EvictionRank {
+        each!(self, kind => kind.eviction_rank(cell, now))
+    }
+
+    /// Whether a request may have to wait.
+    #[must_use]
+    pub fn may_wait(&self) -> bool {
+        each!(self, kind => kind.may_wait())
+    }
+
+    /// Whether a charge ends with the request, as a permit does.
+    #[must_use]
+    pub fn ends_with_request(&self) -> bool {
+        matches!(self, Algorithm::Concurrency(_))
+    }
+
+    /// The same algorithm over the same cells for a host that cannot hold requests, and whose clock
+    /// counts milliseconds: it refuses requests that would have to wait beyond the present one.
+    /// `None` if the algorithm already does.
+    #[must_use]
+    pub fn without_waiting(&self) -> Option<Algorithm> {
+        match self {
+            Algorithm::TokenBucket(bucket) => bucket.without_waiting().map(Algorithm::TokenBucket),
+            Algorithm::LeakyBucket(bucket) => bucket.without_waiting().map(Algorithm::LeakyBucket),
+            _ => None,
+        }
+    }
+
+    /// The same algorithm with the limit `limit` in place of `quota.rpu`. What was used under one
+    /// limit stays used under the next one: a bucket that lacks 10 tokens lacks 10 tokens. `lowest` is
+    /// the lowest limit, and `least` the least that a request costs. `None` if the algorithm cannot
+    /// adapt.
+    #[must_use]
+    pub fn at_limit(&self, quota: Quota, lowest: u64, least: u64, limit: u64) -> Option<Algorithm> {
+        let present = Quota { rpu: limit, ..quota };
+        match self {
+            Algorithm::TokenBucket(bucket) => {
+                bucket.at_limit(present, quota.rpu, least).map(Algorithm::TokenBucket)
+            }
+            Algorithm::WarmUp(bucket) => Some(Algorithm::WarmUp(bucket.at_limit(present, lowest, least))),
+            Algorithm::Concurrency(permits) => Some(Algorithm::Concurrency(permits.at_limit(limit))),
+            _ => None,
+        }
+    }
+
+    /// The algorithm of a rule with this algorithm that holds at most `piece` units of quota ahead,
+    /// which were fetched from the global store. The leased quota is spent in this gateway.
+    #[must_use]
+    pub fn leased(&self, piece: u64, quota: Quota) -> Algorithm {
+        let (parameters, shown) = (self.parameters(), self.shown(quota));
+        Algorithm::Lease(Lease::new(self.canonical_form(), parameters, piece, quota.unit, shown))
+    }
+
+    /// Records that the cell is a copy of another cell, made at `now`, because a configuration
+    /// replaced another one.
+    pub(crate) fn copied(&self, cell: &mut [u8], now: Time) {
+        if let Algorithm::Concurrency(permits) = self {
+            permits.copied(cell, now);
+        }
+    }
+
+    /// When the cell was copied; zero if it was not. `None` if the algorithm does not need to know.
+    pub(crate) fn copied_at(&self, cell: &[u8]) -> Option<Time> {
+        match self {
+            Algorithm::Concurrency(permits) => Some(permits.copied_at(cell)),
+            _ => None,
+        }
+    }
+}
+
+/// Reservations: quota of a cell that workers hold ahead. The algorithm's bound holds however
+/// workers spend and release them.
+impl Algorithm {
+    /// Whether workers may reserve quota of a cell ahead. If not, the other methods are not called.
+    #[must_use]
+    pub fn can_reserve(&self) -> bool {
+        each!(self, kind => kind.can_reserve())
+    }
+
+    /// The most that workers may reserve, in units of cost. The caller also limits it to
+    /// [`Verdict::remaining`].
+    #[must_use]
+    pub fn reservable(&self, cell: &[u8], now: Time) -> u64 {
+        each!(self, kind => kind.reservable(cell, now))
+    }
+
+    /// Reserves `amount` units if the cell has that many at once.
+    pub fn reserve(&self, cell: &mut [u8], now: Time, amount: u64) -> Option<Reservation> {
+        debug_assert!(self.can_reserve());
+        each!(self, kind => kind.reserve(cell, now, amount))
+    }
+
+    /// Whether `reservation` may pay for requests at `now`. The caller checks that
+    /// the reservation is at most 100 ms old.
+    #[must_use]
+    pub fn covers(&self, reservation: &Reservation, now: Time) -> bool {
+        each!(self, kind => kind.covers(reservation, now))
+    }
+
+    /// Spends `cost` units of a reservation for a request, which is charged to `copy`: the worker's
+    /// copy of the cell, without the reservation. `None` if the reservation does not pay for the
+    /// request, if the copy does not admit the request at once, or if the copy has to be stored
+    /// first. The copy may then hold anything.
+    pub fn spend(
+        &self,
+        copy: &mut [u8],
+        reservation: &mut Reservation,
+        now: Time,
+        cost: u64,
+    ) -> Option<Verdict> {
+        debug_assert!(self.can_reserve());
+        each!(self, kind => kind.spend(copy, reservation, now, cost))
+    }
+
+    /// Returns a reservation that the worker stops spending, with any unspent rest.
+    pub fn release(&self, cell: &mut [u8], now: Time, reservation: &Reservation) {
+        debug_assert!(self.can_reserve());
+        each!(self, kind => kind.release(cell, now, reservation));
+    }
+}
+
+/// Settling: the cost of a request is known only when the request ends.
+///
+/// ```
+/// # use diana_base::time::{Span, Time};
+/// # use diana_document::{Errors, Node, parse};
+/// # use diana_limiter::algorithm::{KINDS, Quota};
+/// # let (keys, errors) = (parse(b"{}")?, Errors::default());
+/// # let mut keys = Node::root(&keys, &errors).fields().ok_or("not an object")?;
+/// # let quota = Quota { rpu: 10, unit: Span::from_secs(10) };
+/// # let token_bucket = (KINDS[0].compile)(&mut keys, quota).ok_or("a mistake in the keys")?;
+/// // A token bucket of 10 units, up to 5 units below zero.
+/// let bucket = token_bucket.borrowing(5).ok_or("cannot settle")?;
+/// # let (mut cell, now) = (vec![0; bucket.size()], Time::from_ns(1_700_000_000_000_000_000));
+///
+/// // A request is charged 4 units and turns out to have cost 3, another one 13.
+/// let cheap = bucket.step(&mut cell, now, 4);
+/// bucket.settle(&mut cell, now, cheap.charge, 3);
+/// let expensive = bucket.step(&mut cell, now, 4);
+/// bucket.settle(&mut cell, now, expensive.charge, 13);
+/// // 5 units below zero, not 6: the next unit comes in 6 s.
+/// assert_eq!(bucket.step(&mut cell, now, 0).more_in, Span::from_secs(6));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+impl Algorithm {
+    /// Whether requests can be settled. If not, the other methods are not called.
+    #[must_use]
+    pub fn can_settle(&self) -> bool {
+        each!(self, kind => kind.can_settle())
+    }
+
+    /// The same algorithm for requests whose cost is known at their end: settling may push the cell
+    /// up to `borrow` units below empty. With a `borrow` of 0, the meaning is the same. `None` if
+    /// the algorithm cannot settle.
+    #[must_use]
+    pub fn borrowing(self, borrow: u64) -> Option<Algorithm> {
+        if !self.can_settle() {
+            return None;
+        }
+        match self {
+            Algorithm::TokenBucket(bucket) => Some(Algorithm::TokenBucket(bucket.borrowing(borrow))),
+            Algorithm::Window(window) => Some(Algorithm::Window(window.borrowing(borrow))),
+            Algorithm::SlidingWindow(window) => Some(Algorithm::SlidingWindow(window.borrowing(borrow))),
+            _ => None,
+        }
+    }
+
+    /// Charges `cost` units regardless of what is left, but at most down to `borrow` units below
+    /// empty. Returns what was charged. The cell need not be prepared.
+    pub fn charge(&self, cell: &mut [u8], now: Time, cost: u64) -> Charge {
+        debug_assert!(self.can_settle());
+        each!(self, kind => kind.charge(cell, now, cost))
+    }
+
+    /// Corrects `charge` to `cost` units.
+    pub fn settle(&self, cell: &mut [u8], now: Time, charge: Charge, cost: u64) {
+        match cost.checked_sub(charge.cost) {
+            Some(0) => {}
+            Some(more) => _ = self.charge(cell, now, more),
+            // The part above `cost` is refunded.
+            None => each!(self, kind => kind.reduce(cell, now, charge, cost)),
+        }
+    }
+}

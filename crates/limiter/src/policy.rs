@@ -11,51 +11,47 @@
 //! A policy cannot be wrong: the compilation has refused every mistake.
 
 mod build;
-mod canonical;
 mod cost;
 mod counter;
 mod demand;
 mod draft;
 mod enforce;
 mod group;
-mod headroom;
 mod key;
-mod limit;
 mod lists;
-mod plans;
-mod replicas;
+mod moving;
+mod quotas;
 mod rule;
 mod shards;
-mod statuses;
 mod usage;
 
 pub(crate) use cost::Owed;
 pub use cost::{Cost, CostSource, Estimate};
-pub use counter::{Counter, Counters, Headroom};
+pub use counter::{Counter, Headroom};
 pub(crate) use demand::{Demand, Demands, Mode};
 pub use draft::{Draft, GlobalDraft, LimitDraft, RuleDraft, StoreDraft};
 pub use enforce::Enforce;
 pub(crate) use enforce::RolloutHash;
 pub use group::OnError;
-pub(crate) use group::{ActorRules, CounterGroup, GlobalGroup, GroupIndex, RequestClass};
+pub(crate) use group::{ActorRules, CounterGroup, GlobalGroup, GroupIndex, Limit, RequestClass};
 pub(crate) use key::{ActorKey, KeyBuffer};
 pub use key::{ActorSource, Missing};
-pub(crate) use limit::Limit;
 pub use lists::{List, Lists, Member};
-pub use plans::{MAX_PLANS, PlanCounters, PlanId, PlanSource};
-pub use replicas::Replicas;
+pub use moving::Replicas;
+pub use quotas::{Counters, MAX_PLANS, PlanCounters, PlanId, PlanSource};
 pub(crate) use rule::Role;
 pub use rule::{Rule, RuleId};
 pub use shards::CountKey;
-pub use statuses::Statuses;
-pub use usage::{Measure, Measures, ResponseNumber, Usage};
+pub use usage::{Measure, Measures, ResponseNumber, Statuses, Usage};
 
 use crate::actor::{NamedActor, ip};
 use crate::adapt::{Adaptive, Shared};
 use crate::cells::table::{Hasher, TableId};
 use crate::decide::DENY;
 use crate::matcher::tree::Tree;
+use crate::request::path::Readings;
 use crate::request::{Part, PartId, Parts, Request, Source};
+use diana_base::part;
 use diana_base::prng::mix;
 use diana_base::sort;
 use diana_base::time::Span;
@@ -221,10 +217,7 @@ impl Policy {
             let is_enforced = rule.enforced();
             let Rule { primary, fallback, .. } = rule;
             for counter in fallback.iter_mut().chain([primary]).flat_map(Counters::all_mut) {
-                if let Some(algorithm) = counter.algorithm.without_waiting() {
-                    changed |= is_enforced && counter.algorithm.may_wait();
-                    counter.replace(algorithm);
-                }
+                changed |= counter.refuse_to_wait() && is_enforced;
             }
         }
         changed
@@ -412,4 +405,74 @@ impl Policy {
         debug_assert!(group.is_some(), "a group of another policy");
         group
     }
+
+    /// Finds the limits that apply to the request, less specific first. A limit applies if its url
+    /// and its conditions match in one reading of the path. An exclusive limit switches less
+    /// specific limits off only in the same reading, and only if it matches by every line of a
+    /// header. If no url pattern asks for the path, the path is not read. `matches` is working
+    /// memory, and `found` begins with the limits of an earlier request under this policy.
+    ///
+    /// Returns whether the request has a high priority: a limit of high priority applies in every
+    /// reading of the path and by every line of a header. If no rule has headroom, no request has a
+    /// high priority.
+    pub(crate) fn applicable(
+        &self,
+        request: &Request,
+        matches: &mut Vec<usize>,
+        found: &mut Vec<usize>,
+    ) -> bool {
+        if self.matches_all && !found.is_empty() {
+            return false;
+        }
+        found.clear();
+        if self.tree.is_root() {
+            return self.collect(self.tree.below(), request, found);
+        }
+        let target = request.get(self.path).unwrap_or_default();
+        let mut is_high_priority = true;
+        for path in Readings::of(target).iter() {
+            self.tree.matches(path, matches);
+            is_high_priority &= self.collect(matches, request, found);
+        }
+        sort::sort_by_key(found, |index| *index);
+        found.dedup();
+        is_high_priority
+    }
+
+    /// Adds the limits that apply in one reading of the path. Returns whether the request has
+    /// a high priority in this reading.
+    fn collect(&self, matches: &[usize], request: &Request, found: &mut Vec<usize>) -> bool {
+        let start = found.len();
+        let limit = |index: usize| self.limits.get(index);
+        found.extend(
+            matches.iter().filter(|index| limit(**index).is_some_and(|limit| limit.matches(request))),
+        );
+        let of_this = || part(found, start..).iter().filter_map(|index| limit(*index));
+        let is_high_priority = self.has_headroom && is_high_priority(of_this(), request);
+        let switches_off = |limit: &&Limit| limit.exclusive && limit.is_certain(request);
+        let min_rank = of_this().rev().find(switches_off).map_or(0, |limit| limit.rank);
+        if min_rank > 0 {
+            let mut place = 0;
+            found.retain(|index| {
+                let is_kept = place < start || limit(*index).is_some_and(|limit| limit.rank >= min_rank);
+                place = place.saturating_add(1);
+                is_kept
+            });
+        }
+        is_high_priority
+    }
+}
+
+/// Whether one of `limits`, which match in one reading, gives the request a high priority. Header
+/// lines must not: neither those by which a limit of high priority matches, nor those by which an
+/// exclusive limit may not match. An exclusive limit therefore counts whether or not its match is
+/// certain.
+fn is_high_priority<'p>(
+    limits: impl DoubleEndedIterator<Item = &'p Limit> + Clone,
+    request: &Request,
+) -> bool {
+    let exclusive = limits.clone().rev().find(|limit| limit.exclusive);
+    let min_rank = exclusive.map_or(0, |limit| limit.rank);
+    let mut of_high_priority = limits.filter(|limit| limit.high_priority && limit.rank >= min_rank);
+    of_high_priority.any(|limit| limit.is_certain(request))
 }

@@ -29,7 +29,7 @@ pub fn run(bytes: &[u8]) {
     let Some((algorithm, quota)) = algorithm(&mut input) else { return };
     let (counter, unit) = (Counter::new(quota, settling(algorithm, &mut input)), quota.unit);
     check(&counter, input);
-    check_adaptive(&*counter.algorithm, unit, input);
+    check_adaptive(&counter.algorithm, unit, input);
     if unit > Span::ZERO {
         let (after, lasts) =
             (1 + u64::from(input.byte() % 4), 1 + input.scaled() % Penalty::MAX_SPAN.as_ns());
@@ -38,7 +38,7 @@ pub fn run(bytes: &[u8]) {
 }
 
 /// The same algorithm with a limit that moves.
-fn check_adaptive(algorithm: &dyn Algorithm, unit: Span, mut input: Input) {
+fn check_adaptive(algorithm: &Algorithm, unit: Span, mut input: Input) {
     let mut limit = || 1 + input.scaled() % 1_000_000;
     let mut limits = [limit(), limit(), limit()];
     limits.sort_unstable();
@@ -52,8 +52,7 @@ fn check_adaptive(algorithm: &dyn Algorithm, unit: Span, mut input: Input) {
     if fill > 100 * 365 * 86_400 * 1_000_000_000 {
         return;
     }
-    let Some(algorithm) = algorithm.adapting(quota, 1, &adaptive) else { return };
-    let counter = Counter::new(quota, algorithm);
+    let Some(counter) = Counter::adapting(quota, algorithm.clone(), 1, &adaptive) else { return };
     check_no_panic(&counter, input);
     let cell = vec![0; counter.size()];
     let mut run = Run { counter: &counter, cell, now: TODAY, is_ours: true };
@@ -105,7 +104,7 @@ fn check(counter: &Counter, mut input: Input) {
 }
 
 /// An algorithm of any kind, with some of its configuration keys, and its quota.
-fn algorithm(input: &mut Input) -> Option<(Box<dyn Algorithm>, Quota)> {
+fn algorithm(input: &mut Input) -> Option<(Algorithm, Quota)> {
     let kind = KINDS[input.below(KINDS.len())];
     let rpu = match input.below(3) {
         0 => u64::from(input.byte()),
@@ -133,13 +132,13 @@ fn algorithm(input: &mut Input) -> Option<(Box<dyn Algorithm>, Quota)> {
 }
 
 /// Half of the algorithms that can settle may borrow. A bucket fills within a hundred years.
-fn settling(algorithm: Box<dyn Algorithm>, input: &mut Input) -> Box<dyn Algorithm> {
+fn settling(algorithm: Algorithm, input: &mut Input) -> Algorithm {
     let borrow = input.scaled() % Quota::MAX_RPU;
     let quota = algorithm.shown(Quota { rpu: 1, unit: Span::ZERO });
     let per_unit = quota.unit.as_ns().div_ceil(quota.rpu.max(1)).max(1);
     let longest = 100 * 365 * 86_400 * 1_000_000_000_u64;
     let most = (longest / per_unit).saturating_sub(quota.rpu);
-    let settling = (input.flag() && borrow < most).then(|| algorithm.settling(borrow)).flatten();
+    let settling = (input.flag() && borrow < most).then(|| algorithm.clone().borrowing(borrow)).flatten();
     settling.unwrap_or(algorithm)
 }
 
@@ -157,14 +156,14 @@ fn check_no_panic(counter: &Counter, mut input: Input) {
         counter.prepare(&mut cell, now);
         let _ = counter.step(&mut cell, now, cost);
         counter.refund(&mut cell, now, charge);
-        if let Some(settle) = counter.algorithm.as_settle() {
-            let _ = settle.charge(&mut cell, now, input.number());
-            settle.settle(&mut cell, now, charge, input.number());
+        if counter.algorithm.can_settle() {
+            let _ = counter.algorithm.charge(&mut cell, now, input.number());
+            counter.algorithm.settle(&mut cell, now, charge, input.number());
         }
         counter.count_refusal(&mut cell, now);
         let mut reservation = Reservation { charge, spent: input.number() };
         if let Some(reserve) = counter.as_reserve() {
-            reserve.covers(&reservation, now);
+            _ = reserve.covers(&reservation, now);
             reservation.spend(input.byte().into());
             reserve.release(&mut cell, now, &reservation);
             reserve.reserve(&mut cell, now, input.number());
@@ -189,8 +188,7 @@ impl Run<'_> {
 
     /// Whether foreign bytes may contain reserved units: an adaptive bucket reserves none itself.
     fn may_have_reserved(&self) -> bool {
-        let algorithm = &self.counter.algorithm;
-        !self.is_ours && (algorithm.as_adaptive().is_some() || algorithm.as_reserve().is_some())
+        !self.is_ours && (self.counter.adaptive().is_some() || self.counter.algorithm.can_reserve())
     }
 
     /// Replaces the cell by foreign bytes, or some bytes of a used cell.
@@ -361,18 +359,19 @@ fn operate(run: &mut Run, input: &mut Input, charges: &mut Vec<Charge>) {
 
 /// Charges units whatever is left, and refunds them: nothing changes. Then charges them again.
 fn settle(run: &mut Run, input: &mut Input) {
-    let Some(settle) = run.counter.algorithm.as_settle() else {
+    let algorithm = &run.counter.algorithm;
+    if !algorithm.can_settle() {
         return;
-    };
+    }
     let (before, now, cost) = (run.look(), run.time(), input.scaled());
-    let charge = settle.charge(&mut run.cell, now, cost);
+    let charge = algorithm.charge(&mut run.cell, now, cost);
     assert!(charge.cost <= cost && run.look().remaining <= before.remaining);
-    settle.settle(&mut run.cell, now, charge, 0);
+    algorithm.settle(&mut run.cell, now, charge, 0);
     let promised = |verdict: Verdict| (verdict.remaining, verdict.more_in, verdict.full_in);
     // Foreign bytes may contain earlier refunds.
     assert!(!run.is_ours || promised(run.look()) == promised(before), "a charge and its refund");
     let left = run.look().remaining;
-    let charge = settle.charge(&mut run.cell, now, cost);
+    let charge = algorithm.charge(&mut run.cell, now, cost);
     assert!(!run.is_ours || run.look().remaining == left.saturating_sub(charge.cost));
 }
 

@@ -14,7 +14,7 @@ fn mixed(arrivals: BoxedStrategy<Vec<Arrival>>) -> impl Strategy<Value = Vec<(Ar
 }
 
 /// How many units the rule admits at once after a long time without requests.
-fn most(algorithm: &dyn Algorithm) -> u64 {
+fn most(algorithm: &Algorithm) -> u64 {
     let mut cell = vec![0; algorithm.size()];
     algorithm.prepare(&mut cell, Time::from_ns(1));
     algorithm.step(&mut cell, Time::from_ns(u64::MAX / 2), 0).remaining
@@ -23,7 +23,7 @@ fn most(algorithm: &dyn Algorithm) -> u64 {
 /// The headroom of a rule, at a point of the allowed range; `None` if the rule may have none.
 pub fn headroom(rule: &Rule, part: f64) -> Option<u64> {
     let algorithm = rule.compile();
-    let most = most(&*algorithm);
+    let most = most(&algorithm);
     (!algorithm.may_wait() && most >= 2).then(|| power(most - 1, part))
 }
 

@@ -4,7 +4,7 @@ use super::schedule::{Arrival, Gap, Run, astray, begins, onward, visible, within
 use super::subject::{Rule, SUBJECTS, any_rules, cases, power, rules};
 use diana_base::time::{Span, Time};
 use diana_limiter::algorithm::EvictionRank;
-use diana_limiter::algorithm::{Admission, Algorithm, Charge, KINDS, RefuseAll};
+use diana_limiter::algorithm::{Admission, Algorithm, Charge, KINDS};
 use proptest::prelude::*;
 
 #[test]
@@ -225,7 +225,7 @@ proptest! {
         if rank != EvictionRank::Nothing {
             prop_assert_eq!(run.counter.eviction_rank(&run.cell, Time::from_ns(run.now)), rank);
         }
-        if rule.compile().as_reserve().is_some() {
+        if rule.compile().can_reserve() {
             // The bytes may hold reserved units, which count as spent once they must have expired.
             let mut settled = run.clone();
             settled.move_to(run.now + 3_000_000_000);
@@ -314,7 +314,7 @@ proptest! {
 /// `rpu: 0` is no kind, but keeps the laws that make sense without a quota.
 #[test]
 fn refuse_all_admits_only_looks() {
-    let (algorithm, mut cell) = (RefuseAll, Vec::new());
+    let (algorithm, mut cell) = (Algorithm::RefuseAll, Vec::new());
     let now = Time::from_ns(1);
     assert!(!algorithm.prepare(&mut cell, now));
     assert!(algorithm.step(&mut cell, now, 0).admits());

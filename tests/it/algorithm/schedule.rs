@@ -142,7 +142,7 @@ impl Run {
     }
 
     /// Counts by another algorithm over the same cells.
-    pub fn count_by(&mut self, algorithm: Box<dyn Algorithm>) {
+    pub fn count_by(&mut self, algorithm: Algorithm) {
         let Counter { quota, penalty, .. } = *self.counter;
         self.counter = Rc::new(Counter::new(quota, algorithm).with_penalty(penalty));
     }

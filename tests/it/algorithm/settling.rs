@@ -10,7 +10,7 @@ use proptest::prelude::*;
 /// Rules that can settle, each with the units that it may borrow: in all, a bucket takes at most a
 /// hundred years to fill.
 fn settled() -> impl Strategy<Value = (Rule, u64)> {
-    let settles = |rule: &Rule| rule.compile().settling(0).is_some();
+    let settles = |rule: &Rule| rule.compile().borrowing(0).is_some();
     let rules = rules_of(|kind| ["TB", "W", "SW"].contains(&kind)).prop_filter("waits", settles);
     (rules, 0.0..=1.0).prop_map(|(rule, part)| {
         let years = 100 * 365 * 86_400 * 1_000_000_000_u128;
@@ -24,17 +24,16 @@ fn settled() -> impl Strategy<Value = (Rule, u64)> {
 /// A run of `rule`, which may borrow.
 fn start(rule: &Rule, borrow: u64, begin: u64) -> Run {
     let mut run = Run::new(rule, begin);
-    run.count_by(run.counter.algorithm.settling(borrow).unwrap());
+    run.count_by(run.counter.algorithm.clone().borrowing(borrow).unwrap());
     run
 }
 
 fn charge(run: &mut Run, cost: u64) -> Charge {
-    let settle = run.counter.algorithm.as_settle().unwrap();
-    settle.charge(&mut run.cell, Time::from_ns(run.now), cost)
+    run.counter.algorithm.charge(&mut run.cell, Time::from_ns(run.now), cost)
 }
 
 fn settle(run: &mut Run, charge: Charge, cost: u64) {
-    run.counter.algorithm.as_settle().unwrap().settle(&mut run.cell, Time::from_ns(run.now), charge, cost);
+    run.counter.algorithm.settle(&mut run.cell, Time::from_ns(run.now), charge, cost);
 }
 
 /// Arrivals, some of which also charge a part of twice the capacity without a check.
@@ -190,7 +189,7 @@ proptest! {
         prop_assert_eq!(&plain.cell, &settled.cell);
         prop_assert_eq!(plain.counter.algorithm.canonical_form(), settled.counter.algorithm.canonical_form());
         prop_assert_eq!(plain.counter.algorithm.parameters(), settled.counter.algorithm.parameters());
-        let other = settled.counter.algorithm.settling(borrow).unwrap();
+        let other = settled.counter.algorithm.clone().borrowing(borrow).unwrap();
         prop_assert_eq!(other.canonical_form() == plain.counter.algorithm.canonical_form(), borrow == 0);
         prop_assert_eq!(other.parameters() == plain.counter.algorithm.parameters(), borrow == 0);
     }
@@ -202,8 +201,8 @@ proptest! {
             "TB" => rule.compile().without_waiting().is_none(),
             _ => false,
         };
-        prop_assert_eq!(rule.compile().settling(borrow % 100).is_some(), can_settle);
-        prop_assert_eq!(rule.compile().as_settle().is_some(), can_settle);
+        prop_assert_eq!(rule.compile().borrowing(borrow % 100).is_some(), can_settle);
+        prop_assert_eq!(rule.compile().can_settle(), can_settle);
     }
 }
 

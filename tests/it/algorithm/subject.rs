@@ -51,7 +51,7 @@ impl Rule {
     }
 
     /// The algorithm alone.
-    pub fn compile(&self) -> Box<dyn Algorithm> {
+    pub fn compile(&self) -> Algorithm {
         compile(self.kind, &self.json, self.quota).unwrap_or_else(|why| panic!("{why:?}"))
     }
 
@@ -68,7 +68,7 @@ impl Rule {
 }
 
 /// The algorithm that `json` describes, or the mistakes in it.
-pub fn compile(short: &str, json: &str, quota: Quota) -> Result<Box<dyn Algorithm>, Vec<String>> {
+pub fn compile(short: &str, json: &str, quota: Quota) -> Result<Algorithm, Vec<String>> {
     let (value, errors) = (parse(json.as_bytes()).unwrap(), Errors::default());
     let mut fields = Node::root(&value, &errors).fields().unwrap();
     let algorithm = (kind(short).compile)(&mut fields, quota);

@@ -61,8 +61,7 @@ fn nothing_drifts_at_many_tokens_per_nanosecond() {
 fn all_but_one_token_can_be_reserved() {
     for (part, left) in [(9, Some(1)), (10, None)] {
         let mut run = Run::new(&rule(10, 1_000 * MS, 10, true), BEGIN);
-        let reservation =
-            run.counter.algorithm.as_reserve().unwrap().reserve(&mut run.cell, Time::from_ns(BEGIN), part);
+        let reservation = run.counter.algorithm.reserve(&mut run.cell, Time::from_ns(BEGIN), part);
         assert_eq!(reservation.map(|_| run.look().remaining), left);
     }
 }

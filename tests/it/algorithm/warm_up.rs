@@ -299,7 +299,7 @@ proptest! {
             let (stamp, at) = ((cost as u32, at as u32), Time::from_ns(at));
             let (charge, now) = (Charge { cost, at, booked_at: at, stamp }, Time::from_ns(now));
             algorithm.prepare(&mut cell, now);
-            algorithm.eviction_rank(&cell, now);
+            _ = algorithm.eviction_rank(&cell, now);
             let _ = algorithm.step(&mut cell, now, cost);
             algorithm.refund(&mut cell, now, charge);
         }

@@ -249,8 +249,8 @@ fn a_reservation_is_spent_in_its_own_slice_only() {
     for (rule, lasts) in [(window(quota), 60 * SEC), (sliding_window(quota, None), 6 * SEC)] {
         let mut run = Run::new(&rule, MIDNIGHT);
         let reservation = Reservation { charge: run.ask(10).verdict.charge, ..Reservation::default() };
-        let reserve = run.counter.algorithm.as_reserve().unwrap();
-        let spends = |now| reserve.covers(&reservation, Time::from_ns(now)) && { reservation }.spend(1);
+        let spends =
+            |now| run.counter.algorithm.covers(&reservation, Time::from_ns(now)) && { reservation }.spend(1);
         for now in [MIDNIGHT - SEC, MIDNIGHT - 1, MIDNIGHT, MIDNIGHT + lasts - 1] {
             assert!(spends(now), "{}", rule.kind);
         }

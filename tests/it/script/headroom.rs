@@ -6,7 +6,7 @@ use super::redis::{
 use super::single_rule::arrivals;
 use crate::algorithm::headroom::{ask, cost_of, headroom, probe};
 use crate::algorithm::schedule::Run;
-use diana_limiter::algorithm::{Algorithm, Parameters, RefuseAll, Verdict};
+use diana_limiter::algorithm::{Algorithm, Parameters, Verdict};
 use proptest::prelude::*;
 use redis::cmd;
 
@@ -88,7 +88,7 @@ fn rules_of_one_command_keep_their_own_parts() {
     };
     let keeps = Query { headroom: 2, ..Query::of(&one, window(), 1) };
     let plain = Query::of(&two, window(), 1);
-    let never = Query::of(&none, RefuseAll.parameters(), 1);
+    let never = Query::of(&none, Algorithm::RefuseAll.parameters(), 1);
     assert_eq!(decide(&[keeps.clone(), never]), [(0, 2, 0), (2, 0, 0)]);
     let both = [keeps.clone(), plain.clone()];
     assert_eq!(decide(&both), [(0, 1, 1), (0, 3, 1)]);

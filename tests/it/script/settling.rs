@@ -12,7 +12,7 @@ const NOW: u64 = 1_753_000_000_123_456;
 
 /// Rules that can settle, each with the units that it may borrow.
 fn settled() -> impl Strategy<Value = (Rule, u64)> {
-    let settles = |rule: &Rule| rule.compile().settling(0).is_some();
+    let settles = |rule: &Rule| rule.compile().borrowing(0).is_some();
     (whole_rules().prop_filter("cannot settle", settles), 0.0..=1.0).prop_map(|(rule, part)| {
         let years = 100 * 365 * 86_400 * 1_000_000_000_u128;
         let most = years * u128::from(rule.quota.rpu) / u128::from(rule.quota.unit.as_ns());
@@ -32,7 +32,7 @@ fn arrivals() -> impl Strategy<Value = Vec<(Arrival, Option<f64>)>> {
 fn charges_after_the_fact_match_the_algorithm_and_its_model() {
     check(100, (settled(), begins(), arrivals()), |redis, ((mut rule, borrow), begin, arrivals)| {
         let mut run = Run::new(&rule, begin);
-        run.count_by(run.counter.algorithm.settling(borrow).unwrap());
+        run.count_by(run.counter.algorithm.clone().borrowing(borrow).unwrap());
         rule.reference.borrow(borrow);
         let (key, parameters) = (redis.key(), run.counter.algorithm.parameters());
         for (arrival, part) in &arrivals {
@@ -43,8 +43,8 @@ fn charges_after_the_fact_match_the_algorithm_and_its_model() {
             _ = rule.reference.step(Time::from_ns(run.now), event.cost);
             if let Some(part) = part {
                 let more = power(2 * rule.capacity, *part);
-                let (settle, now) = (run.counter.algorithm.as_settle().unwrap(), Time::from_ns(run.now));
-                _ = settle.charge(&mut run.cell, now, more);
+                let now = Time::from_ns(run.now);
+                _ = run.counter.algorithm.charge(&mut run.cell, now, more);
                 redis.correct(us(&run), &key, parameters, reply.charge, reply.charge[0] + more);
                 rule.reference.charge(now, more);
             }
@@ -63,7 +63,7 @@ fn an_estimate_is_corrected_down() {
     let cases = (settled(), begins(), onward(), 0.0..=1.0, 0.0..=1.0, prop::option::of(0.0..=1.0));
     check(100, cases, |redis, ((rule, borrow), begin, arrivals, estimate, cost, later)| {
         let mut run = Run::new(&rule, begin);
-        run.count_by(run.counter.algorithm.settling(borrow).unwrap());
+        run.count_by(run.counter.algorithm.clone().borrowing(borrow).unwrap());
         let parameters = run.counter.algorithm.parameters();
         let (corrected, known) = (redis.key(), redis.key());
         for arrival in &arrivals {

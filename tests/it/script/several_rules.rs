@@ -8,7 +8,7 @@ use crate::algorithm::headroom::headroom;
 use crate::algorithm::schedule::Run;
 use crate::algorithm::subject::power as fraction;
 use diana_base::time::Time;
-use diana_limiter::algorithm::{Algorithm, Parameters, RefuseAll, Verdict};
+use diana_limiter::algorithm::{Algorithm, Parameters, Verdict};
 use proptest::prelude::*;
 
 /// What a rule may do to a request.
@@ -143,7 +143,7 @@ fn a_shadow_rule_refuses_nobody_and_is_not_charged_if_it_would_refuse() {
 fn refuse_all_keeps_other_rules_uncharged() {
     let redis = TestRedis::start();
     let (key, none) = (redis.key(), redis.key());
-    let both = vec![Query::of(&key, window(5), 1), Query::of(&none, RefuseAll.parameters(), 1)];
+    let both = vec![Query::of(&key, window(5), 1), Query::of(&none, Algorithm::RefuseAll.parameters(), 1)];
     let reply = redis.call(NOW, Call::default().decide(std::slice::from_ref(&both)));
     assert_eq!((reply[0][0].outcome, reply[0][0].remaining, reply[0][0].charge[0]), (0, 5, 0));
     assert_eq!(reply[0][1].outcome, 2);

@@ -6,7 +6,7 @@ use crate::algorithm::schedule::{Arrival, Event, Run, astray, onward};
 use crate::algorithm::subject::{Rule, log, sliding_window, token_bucket, waiting_bucket};
 use diana_base::time::{Span, Time};
 use diana_global_redis::script::{SCRIPT, SHA1};
-use diana_limiter::algorithm::{Algorithm, Parameters, Quota, RefuseAll};
+use diana_limiter::algorithm::{Algorithm, Parameters, Quota};
 use gateway::Redis;
 use proptest::prelude::*;
 use proptest::sample::select;
@@ -189,7 +189,7 @@ fn refunds_admit_no_more_than_if_the_requests_had_never_come() {
 #[test]
 fn refuse_all_refuses_forever_without_a_key() {
     let redis = TestRedis::start();
-    let (key, parameters) = (redis.key(), RefuseAll.parameters());
+    let (key, parameters) = (redis.key(), Algorithm::RefuseAll.parameters());
     assert_eq!(parameters, Parameters::default());
     assert_eq!(redis.ask(7, Query::of(&key, parameters, 1)).visible(), (2, 0, 0, 0, 0));
     assert_eq!(redis.ask(7, Query::of(&key, parameters, 0)).visible(), (0, 0, 0, 0, 0));

@@ -10,17 +10,15 @@
 //! If a limit falls or the clock steps back, permits keep their place and age. A copied cell stores
 //! the time of the copy, because permits that the original gave later are not part of it.
 
-use super::adaptive::Adapting;
 use super::bytes::{u64_at, write};
+use super::kind::{Kind, KindOf};
 use super::ring::Ring;
-use super::{Algorithm, AlgorithmKind, Charge, EvictionRank, Parameters, Quota, Verdict, sliding_window};
-use crate::adapt::Adaptive;
+use super::{Charge, EvictionRank, Parameters, Quota, Verdict};
 use diana_base::time::{Span, Time};
 use diana_document::Fields;
-use std::sync::Arc;
 
 /// The kind, for [`super::KINDS`].
-pub static KIND: AlgorithmKind = AlgorithmKind {
+pub(super) const KIND: KindOf<Concurrency> = KindOf {
     name: "concurrency",
     short: "C",
     keys: &["max_hold"],
@@ -36,19 +34,19 @@ const PARTS: u64 = 8;
 const COPIED: usize = 8;
 
 #[derive(Clone, Copy, Debug)]
-struct Concurrency {
+pub struct Concurrency {
     /// The number of permits.
     rpu: u64,
     ring: Ring,
 }
 
-fn compile(fields: &mut Fields, quota: Quota) -> Option<Box<dyn Algorithm>> {
+pub(super) fn compile(fields: &mut Fields, quota: Quota) -> Option<Concurrency> {
     let max_hold = match fields.take("max_hold") {
         Some(node) => node.span(Span::from_secs(1)..=Span::from_secs(86_400))?,
         None => Span::from_secs(60),
     };
     let ring = Ring { span_ns: max_hold.as_ns(), per: PARTS, len: PARTS.saturating_add(1) };
-    Some(Box::new(Concurrency { rpu: quota.rpu, ring }))
+    Some(Concurrency { rpu: quota.rpu, ring })
 }
 
 impl Concurrency {
@@ -58,9 +56,24 @@ impl Concurrency {
             false => cell,
         }
     }
+
+    /// See [`super::Algorithm::at_limit`].
+    pub(super) fn at_limit(self, rpu: u64) -> Concurrency {
+        Concurrency { rpu, ..self }
+    }
+
+    /// See [`super::Algorithm::copied`].
+    pub(super) fn copied(&self, cell: &mut [u8], now: Time) {
+        write(cell, self.ring.size(), now.as_ns().to_le_bytes());
+    }
+
+    /// See [`super::Algorithm::copied_at`].
+    pub(super) fn copied_at(&self, cell: &[u8]) -> Time {
+        Time::from_ns(u64_at(cell, self.ring.size()))
+    }
 }
 
-impl Algorithm for Concurrency {
+impl Kind for Concurrency {
     fn canonical_form(&self) -> String {
         format!("C {} for {} ns", self.rpu, self.ring.span_ns)
     }
@@ -82,7 +95,7 @@ impl Algorithm for Concurrency {
     }
 
     fn step(&self, cell: &mut [u8], now: Time, cost: u64) -> Verdict {
-        sliding_window::step(self.ring, self.rpu, self.permits(cell), now, cost)
+        self.ring.step(self.permits(cell), self.ring.moment(now), self.rpu, cost)
     }
 
     fn refund(&self, cell: &mut [u8], now: Time, charge: Charge) {
@@ -93,29 +106,12 @@ impl Algorithm for Concurrency {
         }
     }
 
-    fn ends_with_request(&self) -> bool {
-        true
-    }
-
     fn parameters(&self) -> Parameters {
         Parameters::concurrency(self.rpu, Span::from_ns(self.ring.span_ns))
     }
 
     fn eviction_rank(&self, cell: &[u8], now: Time) -> EvictionRank {
         let permits = cell.get(..self.ring.size()).unwrap_or(cell);
-        sliding_window::eviction_rank(self.ring, self.rpu, permits, now)
-    }
-
-    fn adapting(&self, _: Quota, _: u64, adaptive: &Arc<Adaptive>) -> Option<Box<dyn Algorithm>> {
-        let ring = self.ring;
-        Some(Adapting::boxed(adaptive, move |rpu| Concurrency { rpu, ring }))
-    }
-
-    fn copied(&self, cell: &mut [u8], now: Time) {
-        write(cell, self.ring.size(), now.as_ns().to_le_bytes());
-    }
-
-    fn copied_at(&self, cell: &[u8]) -> Option<Time> {
-        Some(Time::from_ns(u64_at(cell, self.ring.size())))
+        self.ring.eviction_rank(permits, self.ring.moment(now), self.rpu)
     }
 }

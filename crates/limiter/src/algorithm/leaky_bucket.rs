@@ -12,16 +12,15 @@
 //! clocks count milliseconds, for `t` + 1 ms. Under another quota or a clock that steps back by at
 //! most [`MAX_SKEW`], turns stay.
 
-use super::bytes::{add_one, u32_at, u64_at, u128_at, write};
+use super::bytes::{add_one, leading_bits, set_bits, shift_down, shift_up, u32_at, u64_at, u128_at, write};
+use super::kind::{Kind, KindOf};
 use super::rate::{Exact, Rate};
-use super::{
-    Admission, Algorithm, AlgorithmKind, Charge, EvictionRank, MAX_SKEW, Parameters, Quota, Verdict, bits,
-};
+use super::{Admission, Charge, EvictionRank, MAX_SKEW, Parameters, Quota, Verdict};
 use diana_base::time::{Span, Time};
 use diana_document::Fields;
 
 /// The kind, for [`super::KINDS`].
-pub static KIND: AlgorithmKind = AlgorithmKind {
+pub(super) const KIND: KindOf<LeakyBucket> = KindOf {
     name: "leaky bucket",
     short: "LB",
     keys: &["queue", "max_wait"],
@@ -50,7 +49,7 @@ const DEFAULT_WAIT: Span = Span::from_secs(10);
 const WITHIN_A_TICK_NS: u64 = 999_999;
 
 #[derive(Clone, Copy, Debug)]
-struct LeakyBucket {
+pub struct LeakyBucket {
     rate: Rate,
     /// Whether requests wait for their turns.
     waits: bool,
@@ -103,7 +102,7 @@ impl Numbers {
     }
 }
 
-fn compile(fields: &mut Fields, quota: Quota) -> Option<Box<dyn Algorithm>> {
+pub(super) fn compile(fields: &mut Fields, quota: Quota) -> Option<LeakyBucket> {
     let rate = Rate::of(quota);
     let given = fields.take("queue");
     let is_given = given.is_some();
@@ -132,10 +131,16 @@ fn compile(fields: &mut Fields, quota: Quota) -> Option<Box<dyn Algorithm>> {
     let bits = turns.checked_next_power_of_two().unwrap_or(MAX_TURN_BITS);
     let size = usize::try_from(bits.div_ceil(8)).unwrap_or(0).saturating_add(BITS);
     let numbers = Numbers::of(quota, longest);
-    Some(Box::new(LeakyBucket { rate, waits: true, longest, size, numbers }))
+    Some(LeakyBucket { rate, waits: true, longest, size, numbers })
 }
 
 impl LeakyBucket {
+    /// See [`super::Algorithm::without_waiting`].
+    pub(super) fn without_waiting(&self) -> Option<LeakyBucket> {
+        let longest = Exact::whole(WITHIN_A_TICK_NS);
+        self.waits.then_some(LeakyBucket { waits: false, longest, ..*self })
+    }
+
     fn next(&self, cell: &[u8]) -> Exact {
         let fraction = u32_at(cell, FRACTION).min(self.rate.per.saturating_sub(1));
         Exact { ns: u64_at(cell, 0), fraction }
@@ -191,7 +196,7 @@ impl LeakyBucket {
 }
 
 impl LeakyBucket {
-    /// [`Algorithm::prepare`] of a cell that carries this quota.
+    /// [`Kind::prepare`] of a cell that carries this quota.
     fn prepare_own(&self, cell: &mut [u8], now: Time) -> bool {
         let latest_next = self.latest_next(now);
         let is_too_far_ahead = self.next(cell) > latest_next;
@@ -204,7 +209,7 @@ impl LeakyBucket {
         is_too_far_ahead
     }
 
-    /// [`Algorithm::step`] of a cell that carries this quota.
+    /// [`Kind::step`] of a cell that carries this quota.
     fn step_own(&self, cell: &mut [u8], now: Time, cost: u64) -> Verdict {
         let rate = self.rate;
         let (instant, latest_turn) = (Exact::whole(now.as_ns()), self.latest_turn(now));
@@ -236,7 +241,7 @@ impl LeakyBucket {
             if self.next(cell) < turn {
                 refunded_turns(cell).fill(0)
             } else {
-                bits::shift_up(refunded_turns(cell), charged)
+                shift_up(refunded_turns(cell), charged)
             }
             self.store(cell, next);
         }
@@ -271,12 +276,12 @@ impl LeakyBucket {
         let row = refunded_turns(cell);
         let freed = if between == 0 { charge.cost } else { 0 };
         if freed > 0 {
-            bits::shift_down(row, freed);
+            shift_down(row, freed);
         } else {
-            bits::set(row, between, charge.cost);
+            set_bits(row, between, charge.cost);
         }
-        let refunded_before = bits::leading(row);
-        bits::shift_down(row, refunded_before);
+        let refunded_before = leading_bits(row);
+        shift_down(row, refunded_before);
         let turns = freed.saturating_add(refunded_before);
         self.store(cell, rate.sub(next, rate.span_of(turns)));
         write(cell, NUMBERS, self.numbers.behind_refund().0.to_le_bytes());
@@ -288,7 +293,7 @@ fn refunded_turns(cell: &mut [u8]) -> &mut [u8] {
     cell.get_mut(BITS..).unwrap_or_default()
 }
 
-impl Algorithm for LeakyBucket {
+impl Kind for LeakyBucket {
     fn canonical_form(&self) -> String {
         let Exact { ns, fraction } = self.longest;
         format!("LB {} in {} ns, {ns} ns and {fraction} long", self.rate.per, self.rate.ns)
@@ -311,11 +316,6 @@ impl Algorithm for LeakyBucket {
 
     fn may_wait(&self) -> bool {
         self.waits && self.longest > Exact::default()
-    }
-
-    fn without_waiting(&self) -> Option<Box<dyn Algorithm>> {
-        let longest = Exact::whole(WITHIN_A_TICK_NS);
-        self.waits.then(|| Box::new(LeakyBucket { waits: false, longest, ..*self }) as Box<_>)
     }
 
     fn prepare(&self, cell: &mut [u8], now: Time) -> bool {

@@ -12,7 +12,8 @@
 //! so none is spent later than the store assumes unless this clock steps back.
 
 use super::bytes::{u32_at, u64_at, write};
-use super::{Admission, Algorithm, Charge, EvictionRank, Parameters, Quota, Reservation, Reserve, Verdict};
+use super::kind::Kind;
+use super::{Admission, Charge, EvictionRank, Parameters, Quota, Reservation, Verdict};
 use diana_base::time::{Span, Time};
 
 /// The layout of a cell, little-endian. Two generations of 32 bytes each: number `u64`, valid from
@@ -43,7 +44,7 @@ const FETCH_FOR: Span = Span::from_ms(100);
 const WORKER_SKEW: Span = Span::from_ms(20);
 
 /// The algorithm of a leased rule: quota that is spent in this gateway.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Lease {
     /// The meaning of the leased rule's algorithm.
     canonical_form: String,
@@ -86,17 +87,16 @@ pub(crate) struct Usage {
 }
 
 impl Lease {
-    /// A lease for a rule with the algorithm `leased`, of at most `piece` units.
-    pub fn new(leased: &dyn Algorithm, piece: u64, quota: Quota) -> Lease {
-        let longest = quota.unit.max(Span::from_secs(2));
-        let arriving = leased.parameters().arriving();
-        Lease {
-            canonical_form: leased.canonical_form(),
-            piece,
-            arriving,
-            longest,
-            shown: leased.shown(quota),
-        }
+    /// See [`super::Algorithm::leased`].
+    pub(super) fn new(
+        canonical_form: String,
+        parameters: Parameters,
+        piece: u64,
+        unit: Span,
+        shown: Quota,
+    ) -> Lease {
+        let longest = unit.max(Span::from_secs(2));
+        Lease { canonical_form, piece, arriving: parameters.arriving(), longest, shown }
     }
 
     /// How much the store grants at once by its last reply: a share of what is left, near the end
@@ -239,7 +239,7 @@ impl Charge {
     }
 }
 
-impl Algorithm for Lease {
+impl Kind for Lease {
     fn canonical_form(&self) -> String {
         ["lease of ", &self.canonical_form].concat()
     }
@@ -301,12 +301,10 @@ impl Algorithm for Lease {
             .map_or(EvictionRank::Nothing, EvictionRank::Used)
     }
 
-    fn as_reserve(&self) -> Option<&dyn Reserve> {
-        Some(self)
+    fn can_reserve(&self) -> bool {
+        true
     }
-}
 
-impl Reserve for Lease {
     /// Excludes the units that remain in the store: `remaining` includes them, but workers cannot
     /// spend them.
     fn reservable(&self, cell: &[u8], now: Time) -> u64 {

@@ -257,7 +257,7 @@ impl Parameters {
     }
 
     /// `adapt`, which no store counts.
-    pub(super) fn adaptive() -> Parameters {
+    pub(crate) fn adaptive() -> Parameters {
         Parameters { kind: ADAPTIVE, numbers: [0; 6] }
     }
 

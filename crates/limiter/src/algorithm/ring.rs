@@ -12,7 +12,7 @@
 //! because a worker whose clock is ahead opened it.
 
 use super::bytes::{u32_at, u64_at, write};
-use super::{Charge, MAX_SKEW};
+use super::{Admission, Charge, EvictionRank, MAX_SKEW, Verdict};
 use diana_base::time::{Span, Time};
 
 /// By how many slices all clamps together have moved the cell; wraps.
@@ -154,7 +154,7 @@ impl Ring {
     }
 
     /// Whether a worker whose clock is ahead has opened a slice that a new cell would not have.
-    pub(super) fn is_ahead(self, cell: &[u8], moment: Moment) -> bool {
+    fn is_ahead(self, cell: &[u8], moment: Moment) -> bool {
         u64_at(cell, 0) > moment.slice
     }
 
@@ -201,8 +201,46 @@ impl Ring {
         }
     }
 
+    /// Checks `cost` in a repaired ring that may hold `limit` units, and charges the ring if they are
+    /// admitted.
+    pub(super) fn step(self, cell: &mut [u8], moment: Moment, limit: u64, cost: u64) -> Verdict {
+        let over = self.sum(cell, moment).saturating_add(cost).saturating_sub(limit);
+        let (outcome, charged) = if cost > limit {
+            (Admission::Refuse { retry_after: None }, 0)
+        } else if cost > 0 && over > 0 {
+            (Admission::Refuse { retry_after: Some(self.expires_in(cell, moment, over)) }, 0)
+        } else {
+            (Admission::Admit { delay: Span::ZERO }, cost)
+        };
+        if charged > 0 {
+            self.add(cell, moment, charged);
+        }
+        let sum = self.sum(cell, moment);
+        // Another quota, or foreign bytes, may hold more than the limit; the excess has to expire
+        // before anything comes back.
+        let more = sum.saturating_sub(limit).saturating_add(1);
+        Verdict {
+            admission: outcome,
+            remaining: limit.saturating_sub(sum),
+            more_in: if sum > 0 { self.expires_in(cell, moment, more) } else { Span::ZERO },
+            full_in: self.empty_in(cell, moment),
+            charge: self.charge(cell, moment, charged),
+        }
+    }
+
+    /// The eviction rank of a ring with a limit of `limit` units.
+    pub(super) fn eviction_rank(self, cell: &[u8], moment: Moment, limit: u64) -> EvictionRank {
+        let mut cell = cell.to_vec();
+        self.repair(&mut cell, moment);
+        match self.sum(&cell, moment) {
+            0 if !self.is_ahead(&cell, moment) => EvictionRank::Nothing,
+            sum if sum >= limit => EvictionRank::Refusing(self.empty_in(&cell, moment)),
+            sum => EvictionRank::Used(super::proportional_span(sum, limit, self.span_ns)),
+        }
+    }
+
     /// The time until at least `cost` units have expired, or all units if there are fewer.
-    pub(super) fn expires_in(self, cell: &[u8], moment: Moment, cost: u64) -> Span {
+    fn expires_in(self, cell: &[u8], moment: Moment, cost: u64) -> Span {
         let mut left = 0u64;
         let last = self.counts(cell, self.newest(cell, moment)).find(|(_, count)| {
             left = left.saturating_add((*count).into());
@@ -212,7 +250,7 @@ impl Ring {
     }
 
     /// The time until all units have expired.
-    pub(super) fn empty_in(self, cell: &[u8], moment: Moment) -> Span {
+    fn empty_in(self, cell: &[u8], moment: Moment) -> Span {
         let mut newest_first = self.counts(cell, self.newest(cell, moment)).rev();
         newest_first
             .find(|(_, count)| *count > 0)

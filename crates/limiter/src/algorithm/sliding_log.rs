@@ -13,15 +13,14 @@
 //! cell has room for 8, 16, 32, 64 or 128.
 
 use super::bytes::{add_one, u32_at, u64_at, write};
-use super::{
-    Admission, Algorithm, AlgorithmKind, Charge, EvictionRank, MAX_SKEW, Parameters, Quota, Verdict,
-};
+use super::kind::{Kind, KindOf};
+use super::{Admission, Charge, EvictionRank, MAX_SKEW, Parameters, Quota, Verdict};
 use diana_base::sort;
 use diana_base::time::{Span, Time};
 use diana_document::Fields;
 
 /// The kind, for [`super::KINDS`].
-pub static KIND: AlgorithmKind = AlgorithmKind {
+pub(super) const KIND: KindOf<SlidingLog> = KindOf {
     name: "sliding log",
     short: "SL",
     keys: &[],
@@ -78,15 +77,15 @@ impl Ages {
     }
 }
 
-#[derive(Debug)]
-struct SlidingLog {
+#[derive(Clone, Copy, Debug)]
+pub struct SlidingLog {
     rpu: usize,
     unit: Span,
     /// The size of an age in bytes.
     width: usize,
 }
 
-fn compile(fields: &mut Fields, quota: Quota) -> Option<Box<dyn Algorithm>> {
+pub(super) fn compile(fields: &mut Fields, quota: Quota) -> Option<SlidingLog> {
     if quota.rpu > MAX_UNITS as u64 {
         fields.fail(format!(
             "a sliding log remembers each of the last `rpu` requests, at most {MAX_UNITS}: use SW, or TB"
@@ -95,7 +94,7 @@ fn compile(fields: &mut Fields, quota: Quota) -> Option<Box<dyn Algorithm>> {
     }
     let bits = u64::BITS.saturating_sub(quota.unit.as_ns().leading_zeros());
     let width = usize::try_from(bits.div_ceil(8)).unwrap_or(8);
-    Some(Box::new(SlidingLog { rpu: usize::try_from(quota.rpu).unwrap_or(0), unit: quota.unit, width }))
+    Some(SlidingLog { rpu: usize::try_from(quota.rpu).unwrap_or(0), unit: quota.unit, width })
 }
 
 impl SlidingLog {
@@ -158,7 +157,7 @@ impl SlidingLog {
     }
 }
 
-impl Algorithm for SlidingLog {
+impl Kind for SlidingLog {
     fn canonical_form(&self) -> String {
         format!("SL {} in {}", self.rpu, self.unit)
     }

@@ -9,16 +9,14 @@
 //!
 //! **Bound.** `rpu` in any span of `unit − unit / slices`; in a whole unit at most `2 · rpu`.
 
+use super::kind::{Kind, KindOf};
 use super::ring::Ring;
-use super::{
-    Admission, Algorithm, AlgorithmKind, Charge, EvictionRank, Parameters, Quota, Reservation, Reserve,
-    Settle, Verdict,
-};
-use diana_base::time::{Span, Time};
+use super::{Charge, EvictionRank, Parameters, Quota, Reservation, Verdict};
+use diana_base::time::Time;
 use diana_document::Fields;
 
 /// The kind, for [`super::KINDS`].
-pub static KIND: AlgorithmKind = AlgorithmKind {
+pub(super) const KIND: KindOf<SlidingWindow> = KindOf {
     name: "sliding window",
     short: "SW",
     keys: &["slices"],
@@ -27,63 +25,31 @@ pub static KIND: AlgorithmKind = AlgorithmKind {
     compile,
 };
 
-#[derive(Debug)]
-struct SlidingWindow {
+#[derive(Clone, Copy, Debug)]
+pub struct SlidingWindow {
     rpu: u64,
     ring: Ring,
     /// How many units settling may charge beyond `rpu`.
     borrow: u64,
 }
 
-fn compile(fields: &mut Fields, quota: Quota) -> Option<Box<dyn Algorithm>> {
+pub(super) fn compile(fields: &mut Fields, quota: Quota) -> Option<SlidingWindow> {
     let slices = match fields.take("slices") {
         Some(node) => node.whole(2..=60)?,
         None => 10,
     };
     let ring = Ring { span_ns: quota.unit.as_ns().max(1), per: slices, len: slices };
-    Some(Box::new(SlidingWindow { rpu: quota.rpu, ring, borrow: 0 }))
+    Some(SlidingWindow { rpu: quota.rpu, ring, borrow: 0 })
 }
 
-/// Checks `cost` against a ring that may hold `limit` units, and charges the ring if they are
-/// admitted.
-pub(super) fn step(ring: Ring, limit: u64, cell: &mut [u8], now: Time, cost: u64) -> Verdict {
-    let moment = ring.moment(now);
-    let over = ring.sum(cell, moment).saturating_add(cost).saturating_sub(limit);
-    let (outcome, charged) = if cost > limit {
-        (Admission::Refuse { retry_after: None }, 0)
-    } else if cost > 0 && over > 0 {
-        (Admission::Refuse { retry_after: Some(ring.expires_in(cell, moment, over)) }, 0)
-    } else {
-        (Admission::Admit { delay: Span::ZERO }, cost)
-    };
-    if charged > 0 {
-        ring.add(cell, moment, charged);
-    }
-    let sum = ring.sum(cell, moment);
-    // Foreign bytes may hold more than the limit; the excess has to expire before anything comes
-    // back.
-    let more = sum.saturating_sub(limit).saturating_add(1);
-    Verdict {
-        admission: outcome,
-        remaining: limit.saturating_sub(sum),
-        more_in: if sum > 0 { ring.expires_in(cell, moment, more) } else { Span::ZERO },
-        full_in: ring.empty_in(cell, moment),
-        charge: ring.charge(cell, moment, charged),
+impl SlidingWindow {
+    /// See [`super::Algorithm::borrowing`].
+    pub(super) fn borrowing(self, borrow: u64) -> SlidingWindow {
+        SlidingWindow { borrow, ..self }
     }
 }
 
-/// The eviction rank of a ring with a limit of `limit` units.
-pub(super) fn eviction_rank(ring: Ring, limit: u64, cell: &[u8], now: Time) -> EvictionRank {
-    let (mut cell, moment) = (cell.to_vec(), ring.moment(now));
-    ring.repair(&mut cell, moment);
-    match ring.sum(&cell, moment) {
-        0 if !ring.is_ahead(&cell, moment) => EvictionRank::Nothing,
-        sum if sum >= limit => EvictionRank::Refusing(ring.empty_in(&cell, moment)),
-        sum => EvictionRank::Used(super::proportional_span(sum, limit, ring.span_ns)),
-    }
-}
-
-impl Algorithm for SlidingWindow {
+impl Kind for SlidingWindow {
     fn canonical_form(&self) -> String {
         let Ring { span_ns, len, .. } = self.ring;
         super::borrowed(format!("SW {} in {span_ns} ns by {len}", self.rpu), self.borrow)
@@ -103,7 +69,7 @@ impl Algorithm for SlidingWindow {
     }
 
     fn step(&self, cell: &mut [u8], now: Time, cost: u64) -> Verdict {
-        step(self.ring, self.rpu, cell, now, cost)
+        self.ring.step(cell, self.ring.moment(now), self.rpu, cost)
     }
 
     fn refund(&self, cell: &mut [u8], now: Time, charge: Charge) {
@@ -116,23 +82,13 @@ impl Algorithm for SlidingWindow {
     }
 
     fn eviction_rank(&self, cell: &[u8], now: Time) -> EvictionRank {
-        eviction_rank(self.ring, self.rpu, cell, now)
+        self.ring.eviction_rank(cell, self.ring.moment(now), self.rpu)
     }
 
-    fn settling(&self, borrow: u64) -> Option<Box<dyn Algorithm>> {
-        Some(Box::new(SlidingWindow { borrow, ..*self }))
+    fn can_settle(&self) -> bool {
+        true
     }
 
-    fn as_reserve(&self) -> Option<&dyn Reserve> {
-        Some(self)
-    }
-
-    fn as_settle(&self) -> Option<&dyn Settle> {
-        Some(self)
-    }
-}
-
-impl Settle for SlidingWindow {
     fn charge(&self, cell: &mut [u8], now: Time, cost: u64) -> Charge {
         let moment = self.ring.moment(now);
         self.ring.repair(cell, moment);
@@ -143,9 +99,11 @@ impl Settle for SlidingWindow {
         }
         self.ring.charge(cell, moment, cost)
     }
-}
 
-impl Reserve for SlidingWindow {
+    fn can_reserve(&self) -> bool {
+        true
+    }
+
     /// A reservation is valid only in the slice that was charged.
     fn covers(&self, reservation: &Reservation, now: Time) -> bool {
         self.ring.is_newest(reservation.charge.booked_at, now)

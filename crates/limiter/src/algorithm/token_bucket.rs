@@ -15,28 +15,26 @@
 //! `docs/internals/design/token-bucket-state.md` has waiting, reservations, settling, other quotas
 //! and clocks.
 
-use super::adaptive::Adapting;
 use super::bytes::{add_one, u32_at, u64_at, u128_at, whole, write};
+use super::kind::{Kind, KindOf};
 use super::rate::{Amount, Exact, Rate};
 use super::values::COLD_FACTOR;
 use super::warm_up::WarmUp;
 use super::{
-    Admission, Algorithm, AlgorithmKind, Charge, EvictionRank, MAX_SKEW, MAX_WAIT, Parameters, Quota,
-    RESERVED_FOR, Reservation, Reserve, Settle, Verdict,
+    Admission, Charge, EvictionRank, MAX_SKEW, MAX_WAIT, Parameters, Quota, RESERVED_FOR, Reservation,
+    Verdict,
 };
-use crate::adapt::Adaptive;
 use diana_base::time::{Span, Time};
 use diana_document::Fields;
-use std::sync::Arc;
 
 /// The kind, for [`super::KINDS`].
-pub static KIND: AlgorithmKind = AlgorithmKind {
+pub(super) const KIND: KindOf<Compiled> = KindOf {
     name: "token bucket",
     short: "TB",
     keys: &["burst", "start", "max_wait", "warm_up"],
     per_unit: true,
     bound: "burst + t · rpu / unit in any span t",
-    compile: TokenBucket::compile,
+    compile,
 };
 
 /// The level of a new bucket.
@@ -49,7 +47,7 @@ enum Start {
 }
 
 #[derive(Clone, Copy, Debug)]
-struct TokenBucket {
+pub struct TokenBucket {
     rate: Rate,
     burst: u64,
     /// How long an empty bucket takes to fill.
@@ -167,40 +165,48 @@ fn years(quota: Quota, tokens: u64) -> u128 {
     u128::from(tokens).saturating_mul(quota.unit.as_ns().into()).div_ceil(a_year)
 }
 
-impl TokenBucket {
-    /// The bucket of a rule; with `warm_up` another algorithm around the same rate.
-    fn compile(fields: &mut Fields, quota: Quota) -> Option<Box<dyn Algorithm>> {
-        let warm_up = fields.take("warm_up");
-        let (given, least) = (fields.take("burst"), if warm_up.is_some() { COLD_FACTOR } else { 1 });
-        let burst = match given {
-            Some(node) => node.size(1..=Quota::MAX_RPU),
-            None => Some(quota.rpu.max(least)),
-        };
-        let start = match fields.take("start") {
-            Some(node) => node.choice("start", &[("full", Start::Full), ("empty", Start::Empty)]),
-            None => Some(Start::Full),
-        };
-        let max_wait = match fields.take("max_wait") {
-            Some(node) => node.span(Span::ZERO..=MAX_WAIT),
-            None => Some(Span::ZERO),
-        };
-        let (burst, start, max_wait) = (burst?, start?, max_wait?);
-        if years(quota, burst) > LONGEST_FILL_YEARS {
-            let why = format!(
-                "at {} per {} a `burst` of {burst} takes longer to fill than the {LONGEST_FILL_YEARS} years that are allowed",
-                quota.rpu, quota.unit
-            );
-            // Any of the three keys may come from the rule that an override changes, so the error
-            // points at both together.
-            fields.fail(why);
-            return None;
-        }
-        match warm_up {
-            Some(node) => WarmUp::compile(node, quota, burst, start == Start::Empty, max_wait),
-            None => Some(Box::new(TokenBucket::new(quota, burst, start, max_wait))),
-        }
-    }
+/// What the keys of a rule with a token bucket say.
+pub(super) enum Compiled {
+    Bucket(TokenBucket),
+    WarmUp(WarmUp),
+}
 
+/// The bucket of a rule; with `warm_up` another algorithm around the same rate.
+pub(super) fn compile(fields: &mut Fields, quota: Quota) -> Option<Compiled> {
+    let warm_up = fields.take("warm_up");
+    let (given, least) = (fields.take("burst"), if warm_up.is_some() { COLD_FACTOR } else { 1 });
+    let burst = match given {
+        Some(node) => node.size(1..=Quota::MAX_RPU),
+        None => Some(quota.rpu.max(least)),
+    };
+    let start = match fields.take("start") {
+        Some(node) => node.choice("start", &[("full", Start::Full), ("empty", Start::Empty)]),
+        None => Some(Start::Full),
+    };
+    let max_wait = match fields.take("max_wait") {
+        Some(node) => node.span(Span::ZERO..=MAX_WAIT),
+        None => Some(Span::ZERO),
+    };
+    let (burst, start, max_wait) = (burst?, start?, max_wait?);
+    if years(quota, burst) > LONGEST_FILL_YEARS {
+        let why = format!(
+            "at {} per {} a `burst` of {burst} takes longer to fill than the {LONGEST_FILL_YEARS} years that are allowed",
+            quota.rpu, quota.unit
+        );
+        // Any of the three keys may come from the rule that an override changes, so the error
+        // points at both together.
+        fields.fail(why);
+        return None;
+    }
+    match warm_up {
+        Some(node) => {
+            WarmUp::compile(node, quota, burst, start == Start::Empty, max_wait).map(Compiled::WarmUp)
+        }
+        None => Some(Compiled::Bucket(TokenBucket::new(quota, burst, start, max_wait))),
+    }
+}
+
+impl TokenBucket {
     fn new(quota: Quota, burst: u64, start: Start, max_wait: Span) -> TokenBucket {
         let (rate, unit) = (Rate::of(quota), Exact::whole(quota.unit.as_ns()));
         // With this slack, the next token comes within one unit even from the deepest debt.
@@ -212,11 +218,27 @@ impl TokenBucket {
     }
 
     /// The same bucket, which settling may push so many units below empty.
-    fn borrowing(self, borrow: u64) -> TokenBucket {
+    pub(super) fn borrowing(self, borrow: u64) -> TokenBucket {
         let TokenBucket { rate, slack, .. } = self;
         let slack = rate.add(rate.sub(slack, rate.span_of(self.borrow)), rate.span_of(borrow));
         let numbers = if borrow == self.borrow { self.numbers } else { self.numbers.borrowing(borrow) };
         TokenBucket { slack, borrow, numbers, ..self }
+    }
+
+    /// See [`super::Algorithm::without_waiting`].
+    pub(super) fn without_waiting(&self) -> Option<TokenBucket> {
+        let TokenBucket { fill, burst, .. } = *self;
+        self.may_wait().then_some(TokenBucket { reach: fill, capacity: burst, ..*self })
+    }
+
+    /// See [`super::Algorithm::at_limit`]. `burst` moves from `rpu` on in proportion to the limit,
+    /// and suffices for one request. The turn of a request that waits was computed with the limit
+    /// at its arrival, so a bucket in which requests wait cannot adapt.
+    pub(super) fn at_limit(&self, quota: Quota, rpu: u64, least: u64) -> Option<TokenBucket> {
+        let burst = u128::from(self.burst).saturating_mul(quota.rpu.into()).checked_div(rpu.into());
+        let burst = u64::try_from(burst.unwrap_or(0)).unwrap_or(u64::MAX).clamp(1, Quota::MAX_RPU);
+        let is_adaptable = !self.may_wait() && self.borrow == 0;
+        is_adaptable.then(|| TokenBucket::new(quota, burst.max(least), self.start, Span::ZERO))
     }
 
     /// The instant at which the bucket is full. Foreign bytes may hold any fraction, so it is
@@ -282,7 +304,7 @@ impl TokenBucket {
         }
     }
 
-    /// [`Algorithm::prepare`] of a cell that carries the quota of `other`.
+    /// [`Kind::prepare`] of a cell that carries the quota of `other`.
     #[inline(never)]
     fn prepare_other(&self, other: &TokenBucket, cell: &mut [u8], now: Time) -> bool {
         let is_changed = other.prepare_own(cell, now);
@@ -302,7 +324,7 @@ impl TokenBucket {
         true
     }
 
-    /// [`Algorithm::step`] of a cell that carries the quota of `other`.
+    /// [`Kind::step`] of a cell that carries the quota of `other`.
     #[inline(never)]
     fn step_other(&self, other: &TokenBucket, cell: &mut [u8; SIZE], now: Time, cost: u64) -> Verdict {
         let any = Exact::whole(u64::MAX);
@@ -333,7 +355,7 @@ impl TokenBucket {
         TokenBucket { rate, fill, reach: rate.add(fill, wait), ..*self }
     }
 
-    /// [`Algorithm::step`] of a cell that carries this quota. The cell lacks at most what comes in
+    /// [`Kind::step`] of a cell that carries this quota. The cell lacks at most what comes in
     /// `possible`.
     fn step_own(&self, cell: &mut [u8; SIZE], now: Time, cost: u64, possible: Exact) -> Verdict {
         match self.rate.per {
@@ -411,7 +433,7 @@ impl TokenBucket {
         }
     }
 
-    /// [`Algorithm::step`] in the arithmetic of the rate. All spans are relative to `now`.
+    /// [`Kind::step`] in the arithmetic of the rate. All spans are relative to `now`.
     fn step_in<A: Amount>(&self, cell: &mut [u8; SIZE], now: Time, cost: u64, possible: Exact) -> Verdict {
         let (rate, reserved) = (self.rate, self.reserved(cell));
         let (add, sub) = (|a, b| A::add(rate, a, b), |a, b| A::sub(rate, a, b));
@@ -461,7 +483,7 @@ impl TokenBucket {
         }
     }
 
-    /// [`Algorithm::prepare`] of a cell that carries this quota.
+    /// [`Kind::prepare`] of a cell that carries this quota.
     fn prepare_own(&self, cell: &mut [u8], now: Time) -> bool {
         let ((full_at, reserved), last) = (self.without_expired(cell, now), self.latest_possible(now));
         let is_too_far_ahead = self.rate.add(full_at, self.rate.span_of(reserved)) > last;
@@ -484,7 +506,7 @@ impl TokenBucket {
         new
     }
 
-    /// [`Algorithm::refund`] in a prepared cell that carries this quota. A charge from before the
+    /// [`Kind::refund`] in a prepared cell that carries this quota. A charge from before the
     /// rate changed has another stamp, and is not refunded.
     fn refund_own(&self, cell: &mut [u8], now: Time, charge: Charge) {
         let (refunds, clamps) = charge.stamp;
@@ -514,7 +536,7 @@ impl TokenBucket {
         }
     }
 
-    /// [`Algorithm::eviction_rank`] of a cell that carries this quota.
+    /// [`Kind::eviction_rank`] of a cell that carries this quota.
     fn rank_own(&self, cell: &[u8], now: Time) -> EvictionRank {
         let (full_at, reserved) = self.without_expired(cell, now);
         let full_at = self.rate.add(full_at, self.rate.span_of(reserved)).min(self.latest_possible(now));
@@ -543,7 +565,7 @@ impl TokenBucket {
     }
 }
 
-impl Algorithm for TokenBucket {
+impl Kind for TokenBucket {
     fn canonical_form(&self) -> String {
         let start = match self.start {
             Start::Full => "full",
@@ -574,11 +596,6 @@ impl Algorithm for TokenBucket {
 
     fn may_wait(&self) -> bool {
         self.reach > self.fill
-    }
-
-    fn without_waiting(&self) -> Option<Box<dyn Algorithm>> {
-        let Self { fill, burst, .. } = *self;
-        self.may_wait().then(|| Box::new(TokenBucket { reach: fill, capacity: burst, ..*self }) as Box<_>)
     }
 
     fn prepare(&self, cell: &mut [u8], now: Time) -> bool {
@@ -633,35 +650,10 @@ impl Algorithm for TokenBucket {
         self.rank_own(&cell, now)
     }
 
-    fn as_reserve(&self) -> Option<&dyn Reserve> {
-        (self.reach == self.fill).then_some(self)
+    fn can_reserve(&self) -> bool {
+        !self.may_wait()
     }
 
-    /// A request that waits has its tokens for certain, so its bucket cannot settle.
-    fn settling(&self, borrow: u64) -> Option<Box<dyn Algorithm>> {
-        (self.reach == self.fill).then(|| Box::new(self.borrowing(borrow)) as Box<_>)
-    }
-
-    fn as_settle(&self) -> Option<&dyn Settle> {
-        (self.reach == self.fill).then_some(self)
-    }
-
-    /// The turn of a request that waits was computed with the limit at its arrival. So a bucket in
-    /// which requests wait cannot adapt. `burst` moves in proportion to the limit, and suffices for
-    /// one request.
-    fn adapting(&self, quota: Quota, least: u64, adaptive: &Arc<Adaptive>) -> Option<Box<dyn Algorithm>> {
-        let TokenBucket { burst, start, .. } = *self;
-        let is_adaptable = self.reach == self.fill && self.borrow == 0;
-        let at = move |limit: u64| {
-            let burst = u128::from(burst).saturating_mul(limit.into()).checked_div(quota.rpu.into());
-            let burst = u64::try_from(burst.unwrap_or(0)).unwrap_or(u64::MAX).clamp(1, Quota::MAX_RPU);
-            TokenBucket::new(Quota { rpu: limit, ..quota }, burst.max(least), start, Span::ZERO)
-        };
-        is_adaptable.then(|| Adapting::boxed(adaptive, at))
-    }
-}
-
-impl Reserve for TokenBucket {
     fn reserve(&self, cell: &mut [u8], now: Time, amount: u64) -> Option<Reservation> {
         if self.other(cell).is_some() {
             return None;
@@ -695,9 +687,12 @@ impl Reserve for TokenBucket {
             write(cell, LATEST, now.as_ns().max(u64_at(cell, LATEST)).to_le_bytes());
         }
     }
-}
 
-impl Settle for TokenBucket {
+    /// A request that waits has its tokens for certain, so its bucket cannot settle.
+    fn can_settle(&self) -> bool {
+        !self.may_wait()
+    }
+
     fn charge(&self, cell: &mut [u8], now: Time, cost: u64) -> Charge {
         self.prepare(cell, now);
         if let Some(other) = self.other(cell) {
@@ -726,7 +721,7 @@ impl Settle for TokenBucket {
 }
 
 impl TokenBucket {
-    /// [`Settle::charge`] of a prepared cell that carries this quota.
+    /// [`Kind::charge`] of a prepared cell that carries this quota.
     fn charge_own(&self, cell: &mut [u8], now: Time, cost: u64) -> Charge {
         let rate = self.rate;
         let before = self.full_at(cell).max(Exact::whole(now.as_ns()));

@@ -13,22 +13,20 @@
 //!
 //! `docs/internals/design/warm-up.md` has the formula, the bounds, refunds and limits that move.
 
-use super::adaptive::Adapting;
 use super::bytes::{add_one, u32_at, u64_at, write};
+use super::kind::Kind;
 use super::rate::{Exact, Rate};
 use super::values::COLD_FACTOR;
-use super::{Admission, Algorithm, Charge, EvictionRank, MAX_SKEW, Parameters, Quota, Verdict};
-use crate::adapt::Adaptive;
+use super::{Admission, Charge, EvictionRank, MAX_SKEW, Parameters, Quota, Verdict};
 use diana_base::time::{Span, Time};
 use diana_document::Node;
 use std::ops::RangeInclusive;
-use std::sync::Arc;
 
 /// The shortest and the longest `warm_up`.
 const SPANS: RangeInclusive<Span> = Span::from_secs(1)..=Span::from_secs(86_400);
 
 #[derive(Clone, Copy, Debug)]
-pub(super) struct WarmUp {
+pub struct WarmUp {
     rate: Rate,
     /// Distinguishes charges under different limits.
     mark: u32,
@@ -71,7 +69,7 @@ impl WarmUp {
         burst: u64,
         starts_empty: bool,
         max_wait: Span,
-    ) -> Option<Box<dyn Algorithm>> {
+    ) -> Option<WarmUp> {
         let warm_up = node.span(SPANS)?;
         if max_wait > Span::ZERO {
             node.fail(
@@ -83,7 +81,7 @@ impl WarmUp {
             node.fail("a request of a cold rule takes 3 tokens: `burst` has to be at least 3");
             return None;
         }
-        Some(Box::new(WarmUp::new(quota, burst, starts_empty, warm_up)))
+        Some(WarmUp::new(quota, burst, starts_empty, warm_up))
     }
 
     /// `burst` is at least [`COLD_FACTOR`], so that a full bucket always admits a request.
@@ -95,6 +93,17 @@ impl WarmUp {
         // The limit is in the high bits, because clamps are few.
         let mark = u32::try_from(quota.rpu).unwrap_or(u32::MAX).rotate_left(16);
         WarmUp { rate, mark, burst, fill: rate.span_of(burst), slack, starts_empty, warm_up, half }
+    }
+
+    /// See [`super::Algorithm::at_limit`]. The bucket fills in the same time at every limit, so the
+    /// cell means the same, but for a part of a nanosecond. Even at the lowest limit a cold rule
+    /// admits a request.
+    pub(super) fn at_limit(&self, quota: Quota, lowest: u64, least: u64) -> WarmUp {
+        let lowest = Rate::of(Quota { rpu: lowest, ..quota });
+        let longest = lowest.span_of(least.max(1).saturating_mul(COLD_FACTOR));
+        let fill = Exact::whole(self.fill.max(longest).ceil());
+        let rule = WarmUp::new(quota, 0, self.starts_empty, Span::from_ns(self.warm_up.ns));
+        WarmUp { fill, burst: rule.rate.tokens_in(fill), ..rule }
     }
 
     /// The second stamp of a charge: the clamps, and the limit.
@@ -186,7 +195,7 @@ impl WarmUp {
     }
 }
 
-impl Algorithm for WarmUp {
+impl Kind for WarmUp {
     fn canonical_form(&self) -> String {
         let start = if self.starts_empty { "empty" } else { "full" };
         let WarmUp { rate: Rate { ns, per }, burst, warm_up, .. } = self;
@@ -284,20 +293,6 @@ impl Algorithm for WarmUp {
     fn parameters(&self) -> Parameters {
         let WarmUp { rate, burst, slack, starts_empty, warm_up, .. } = *self;
         Parameters::warm_up(rate, burst, Span::from_ns(warm_up.ns), starts_empty, slack)
-    }
-
-    /// The bucket fills in the same time at every limit, so the cell means the same, but for a part
-    /// of a nanosecond. Even at the lowest limit a cold rule admits a request.
-    fn adapting(&self, quota: Quota, least: u64, adaptive: &Arc<Adaptive>) -> Option<Box<dyn Algorithm>> {
-        let WarmUp { starts_empty, warm_up, .. } = *self;
-        let rule = move |rpu| WarmUp::new(Quota { rpu, ..quota }, 0, starts_empty, Span::from_ns(warm_up.ns));
-        let (lowest, _) = adaptive.controller().range();
-        let longest = rule(lowest).rate.span_of(least.max(1).saturating_mul(COLD_FACTOR));
-        let fill = Exact::whole(self.fill.max(longest).ceil());
-        Some(Adapting::boxed(adaptive, move |limit| {
-            let rule = rule(limit);
-            WarmUp { fill, burst: rule.rate.tokens_in(fill), ..rule }
-        }))
     }
 
     fn eviction_rank(&self, cell: &[u8], now: Time) -> EvictionRank {

@@ -13,15 +13,13 @@
 //! counts for the current window.
 
 use super::bytes::{add_one, u32_at, u64_at, write};
-use super::{
-    Admission, Algorithm, AlgorithmKind, Charge, EvictionRank, MAX_SKEW, Parameters, Quota, Reservation,
-    Reserve, Settle, Verdict,
-};
+use super::kind::{Kind, KindOf};
+use super::{Admission, Charge, EvictionRank, MAX_SKEW, Parameters, Quota, Reservation, Verdict};
 use diana_base::time::{Span, Time};
 use diana_document::Fields;
 
 /// The kind, for [`super::KINDS`].
-pub static KIND: AlgorithmKind = AlgorithmKind {
+pub(super) const KIND: KindOf<Window> = KindOf {
     name: "window",
     short: "W",
     keys: &[],
@@ -36,19 +34,24 @@ const SIZE: usize = 16;
 const USED: usize = 8;
 const CLAMPS: usize = 12;
 
-#[derive(Debug)]
-struct Window {
+#[derive(Clone, Copy, Debug)]
+pub struct Window {
     rpu: u64,
     unit_ns: u64,
     /// How many units settling may charge beyond `rpu`.
     borrow: u64,
 }
 
-fn compile(_: &mut Fields, quota: Quota) -> Option<Box<dyn Algorithm>> {
-    Some(Box::new(Window { rpu: quota.rpu, unit_ns: quota.unit.as_ns().max(1), borrow: 0 }))
+pub(super) fn compile(_: &mut Fields, quota: Quota) -> Option<Window> {
+    Some(Window { rpu: quota.rpu, unit_ns: quota.unit.as_ns().max(1), borrow: 0 })
 }
 
 impl Window {
+    /// See [`super::Algorithm::borrowing`].
+    pub(super) fn borrowing(self, borrow: u64) -> Window {
+        Window { borrow, ..self }
+    }
+
     /// The used units, possibly of a larger quota.
     fn used(cell: &[u8]) -> u64 {
         u32_at(cell, USED).into()
@@ -86,7 +89,7 @@ impl Window {
     }
 }
 
-impl Algorithm for Window {
+impl Kind for Window {
     fn canonical_form(&self) -> String {
         let canonical_form = format!("W {} in {} ns", self.rpu, self.unit_ns);
         super::borrowed(canonical_form, self.borrow)
@@ -164,20 +167,10 @@ impl Algorithm for Window {
         }
     }
 
-    fn settling(&self, borrow: u64) -> Option<Box<dyn Algorithm>> {
-        Some(Box::new(Window { borrow, ..*self }))
+    fn can_settle(&self) -> bool {
+        true
     }
 
-    fn as_reserve(&self) -> Option<&dyn Reserve> {
-        Some(self)
-    }
-
-    fn as_settle(&self) -> Option<&dyn Settle> {
-        Some(self)
-    }
-}
-
-impl Settle for Window {
     fn charge(&self, cell: &mut [u8], now: Time, cost: u64) -> Charge {
         self.prepare(cell, now);
         let (window, used) = self.counting(cell, now);
@@ -188,9 +181,11 @@ impl Settle for Window {
         }
         Charge { cost, at: now, booked_at: self.begins(window), stamp: (0, u32_at(cell, CLAMPS)) }
     }
-}
 
-impl Reserve for Window {
+    fn can_reserve(&self) -> bool {
+        true
+    }
+
     /// A reservation is valid only in the window that was charged.
     fn covers(&self, reservation: &Reservation, now: Time) -> bool {
         let window = self.at(reservation.charge.booked_at);

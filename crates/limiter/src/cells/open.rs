@@ -12,7 +12,7 @@ use super::reservations::{Reservations, reserve};
 use super::store::{Fault, Store, Swap};
 use super::swap::Attempt;
 use super::table::{Entry, Eviction, Set};
-use crate::algorithm::{Reservation, Reserve};
+use crate::algorithm::{Algorithm, Reservation};
 use crate::policy::{ActorRules, CounterGroup, Demands};
 use diana_base::time::Time;
 use std::mem::replace;
@@ -105,7 +105,7 @@ impl OpenCell {
         let mut spending = demands.each().zip(&mut self.reservations);
         let suffices = !self.is_dirty
             && spending.all(|((demand, counter), reservation)| {
-                let covers = |reserve: &dyn Reserve| reserve.covers(reservation, now);
+                let covers = |reserve: &Algorithm| reserve.covers(reservation, now);
                 let is_covered = counter.as_reserve().is_some_and(covers);
                 !demand.mode.decides() || is_covered && reservation.spend(demand.cost)
             });

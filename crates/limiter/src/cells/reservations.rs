@@ -13,7 +13,7 @@ use super::refusals::{CellId, SLOTS};
 use super::store::Store;
 use super::swap::update;
 use super::table::Entry;
-use crate::algorithm::{RESERVED_FOR, Reservation, Reserve};
+use crate::algorithm::{Algorithm, RESERVED_FOR, Reservation};
 use crate::policy::{Counter, Demands, GroupIndex, PlanId};
 use diana_base::time::{Span, Time};
 
@@ -254,7 +254,7 @@ pub(crate) fn reserve(
     };
     for (demand, counter) in demands.each() {
         let state = counter.state_mut(entry.cell_mut());
-        let reserve = |reserve: &dyn Reserve| reserve.reserve(state, now, amount);
+        let reserve = |reserve: &Algorithm| reserve.reserve(state, now, amount);
         match counter.as_reserve().filter(|_| demand.mode.decides()).and_then(reserve) {
             Some(reservation) => reservations.push(reservation),
             None if demand.mode.decides() => return reservations.clear(),

@@ -148,7 +148,7 @@ impl GlobalGroup {
     /// room. Then one query fetches all of the refill.
     pub(crate) fn refill_time(&self, rules: ActorRules) -> Span {
         let of = |(_, counter): (&Rule, &Counter)| {
-            let (parameters, Quota { rpu, unit }) = (counter.algorithm.parameters(), counter.quota);
+            let (parameters, Quota { rpu, unit }) = (counter.parameters(), counter.quota);
             let piece = counter.lease.min(parameters.burst()? / 2);
             let ns = u128::from(unit.as_ns()).saturating_mul(piece.into()).checked_div(rpu.into())?;
             u64::try_from(ns).ok().map(Span::from_ns)
@@ -176,7 +176,7 @@ impl GlobalGroup {
             let cost = demand.map_or(0, |demand| demand.cost);
             let after = |penalty: PenaltyParameters| if mode.decides() { penalty.after } else { 0 };
             let penalty = counter.penalty.as_ref().map(Penalty::parameters);
-            let parameters = counter.algorithm.parameters();
+            let parameters = counter.parameters();
             // All quotas of a rule with states of one form count together.
             let name = [self.name, compiled.count_name(), counter.form, *ordinal | parameters.layout()];
             let leaves_headroom = demand.is_some_and(|demand| demand.leaves_headroom);

@@ -2,12 +2,10 @@
 //! The drafts have been checked before.
 
 use super::Policy;
-use super::canonical::{canonical_forms, cost_name, merged, ordinals};
-use super::draft::{Draft, GlobalDraft, LimitDraft, RuleDraft};
-use super::group::{CounterGroup, GlobalGroup, OnError};
+use super::draft::{Draft, GlobalDraft, LimitDraft, RuleDraft, canonical_forms, cost_name, merged, ordinals};
+use super::group::{CounterGroup, GlobalGroup, Limit, OnError};
 use super::key::Missing;
-use super::limit::Limit;
-use super::plans::{PlanSource, RulePlans};
+use super::quotas::{PlanSource, RulePlans};
 use super::rule::{Role, Rule, RuleId};
 use super::shards::Shards;
 use super::usage::Measures;
@@ -32,13 +30,13 @@ impl Draft {
     /// use diana_base::map::KeyMap;
     /// use diana_document::{Errors, Node};
     /// use diana_limiter::actor::address::Network;
-    /// use diana_limiter::algorithm::{Quota, RefuseAll};
+    /// use diana_limiter::algorithm::{Algorithm, Quota};
     /// use diana_limiter::decide::{Outcome, Reason};
     /// use diana_limiter::matcher::pattern::Pattern;
     /// use diana_limiter::policy::{Cost, Counter, Counters, Draft, Enforce, LimitDraft, List};
     /// use diana_limiter::policy::{Lists, Member, Missing, RuleDraft};
     ///
-    /// let closed = Counter::new(Quota { rpu: 0, unit: Span::from_secs(1) }, Box::new(RefuseAll));
+    /// let closed = Counter::new(Quota { rpu: 0, unit: Span::from_secs(1) }, Algorithm::RefuseAll);
     /// let rule = RuleDraft {
     ///     name: "closed".into(),
     ///     is_named: true,
@@ -209,7 +207,7 @@ impl Builder {
     ) -> (Vec<Arc<CounterGroup>>, Vec<GlobalGroup>) {
         let mut sorted: Vec<(String, &str, Vec<PlacedRule>)> = Vec::new();
         let mut rules = rules;
-        let plans: Vec<_> = rules.iter_mut().map(|rule| RulePlans::of(rule, plan)).collect();
+        let plans: Vec<_> = rules.iter_mut().map(|rule| rule.take_plans(plan)).collect();
         let ordinals = ordinals(limit, &rules, &plans, &cost_names);
         let each = rules.into_iter().zip(plans).zip(ordinals).zip(cost_names);
         for (((rule, plans), ordinal), cost_name) in each {
@@ -381,7 +379,7 @@ struct GroupActors {
 /// The rules with an adaptive limit, each with its limit.
 fn adaptive(rules: &[Arc<Rule>]) -> Vec<(RuleId, Arc<Adaptive>)> {
     let of = |(index, rule): (usize, &Arc<Rule>)| {
-        let adaptive = rule.primary.default.algorithm.as_adaptive()?;
+        let adaptive = rule.primary.default.adaptive()?;
         Some((RuleId::new(index), Arc::clone(adaptive)))
     };
     rules.iter().enumerate().filter_map(of).collect()

@@ -1,7 +1,6 @@
 //! What a request costs, in units of its rule's quota.
 
-use super::statuses::Statuses;
-use super::usage::{Measure, Measures, Usage, digits};
+use super::usage::{Measure, Measures, Statuses, Usage, digits};
 use crate::algorithm::Quota;
 use crate::request::syntax::header_name;
 use crate::request::{Part, PartId, Parts, Request};

@@ -1,12 +1,11 @@
-//! The counters of a rule: its quota with the algorithm and the penalty, and those of its overrides
-//! and plans. All of them judge one state of an actor, which tells what was used.
+//! A counter: a quota with its algorithm, its penalty and its headroom.
 
-use super::key::ActorKey;
-use crate::algorithm::{Algorithm, Charge, EvictionRank, Penalty, Quota, Reserve, Verdict};
+use super::moving::{Follows, Moving, Present, Replicas};
+use crate::adapt::Adaptive;
+use crate::algorithm::{Admission, Algorithm, Charge, EvictionRank, Parameters, Penalty, Quota, Verdict};
 use crate::cells::table::Hasher;
-use diana_base::map::KeyMap;
-use diana_base::sort;
 use diana_base::time::{Span, Time};
+use std::sync::Arc;
 
 /// The part of a quota that only requests of high priority may take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -16,7 +15,7 @@ pub enum Headroom {
     /// A part of what the counter admits at most, in percent and rounded up. The part moves with
     /// the limit.
     Percent(u64),
-    /// What the share of one of several gateways has: [`Algorithm::headroom_of_share`].
+    /// What the share of one of several gateways has: see [`Counter::of_share`].
     Share,
 }
 
@@ -60,10 +59,10 @@ pub struct Counter {
     pub quota: Quota,
     /// The quota that response headers show at first: [`Algorithm::shown`].
     pub(crate) shown: Quota,
-    /// Whether the quota moves.
-    moves: bool,
-    /// The algorithm that decides while no penalty runs.
-    pub algorithm: Box<dyn Algorithm>,
+    /// The algorithm that decides while no penalty runs; if the quota moves, the first one.
+    pub algorithm: Algorithm,
+    /// Set if the quota moves.
+    pub(super) moving: Option<Box<Moving>>,
     /// The penalty of actors that are refused too often.
     pub penalty: Option<Penalty>,
     /// The most units that one lease of a global rule holds for one actor; 0: no lease.
@@ -77,29 +76,84 @@ pub struct Counter {
     /// Where the state begins in the group's cell, in bytes.
     pub(crate) offset: usize,
     /// The size of the state; that of the rule's largest quota once the rule has its place.
-    size: usize,
+    pub(super) size: usize,
 }
 
 impl Counter {
     /// A counter without a penalty, without a lease and without headroom.
     #[must_use]
-    pub fn new(quota: Quota, algorithm: Box<dyn Algorithm>) -> Counter {
-        let is_share = algorithm.headroom_of_share().is_some();
-        let moves = is_share || algorithm.as_adaptive().is_some();
+    pub fn new(quota: Quota, algorithm: Algorithm) -> Counter {
+        Counter::build(Present { quota, algorithm, headroom: 0 }, None)
+    }
+
+    /// The counter of `algorithm` with an adaptive limit in place of `quota.rpu`, at which the limit
+    /// is now. `least` is the least that a request costs. `None` if the algorithm cannot adapt.
+    ///
+    /// ```
+    /// use diana_document::{Errors, Node, parse};
+    /// use diana_limiter::adapt::{Adaptive, Controller, Limits, Resource, Signal};
+    /// use diana_limiter::algorithm::{KINDS, Quota};
+    /// use diana_limiter::policy::Counter;
+    /// use diana_limiter::time::Span;
+    /// use std::sync::Arc;
+    ///
+    /// let quota = Quota { rpu: 100, unit: Span::from_secs(1) };
+    /// let limits = Limits { min: 20, max: 400, start: quota.rpu };
+    /// let (signal, rate) = (Signal::Errors { target_ppm: 50_000 }, Resource::Rate { unit: quota.unit });
+    /// let controller = Controller::new(signal, rate, limits, Span::from_secs(10));
+    /// let adaptive = Arc::new(Adaptive::new(controller));
+    ///
+    /// let (keys, errors) = (parse(b"{}")?, Errors::default());
+    /// let mut compile = |kind: usize| (KINDS[kind].compile)(&mut Node::root(&keys, &errors).fields()?, quota);
+    /// let [token_bucket, window] = [0, 1].map(|kind| compile(kind).expect("no keys"));
+    /// assert!(Counter::adapting(quota, token_bucket, 1, &adaptive).is_some());
+    /// assert!(Counter::adapting(quota, window, 1, &adaptive).is_none());
+    /// # Ok::<(), diana_document::Error>(())
+    /// ```
+    #[must_use]
+    pub fn adapting(
+        quota: Quota,
+        algorithm: Algorithm,
+        least: u64,
+        adaptive: &Arc<Adaptive>,
+    ) -> Option<Counter> {
+        let base = Present { quota, algorithm, headroom: 0 };
+        let moving = Moving::new(Follows::Limit(Arc::clone(adaptive), base, least))?;
+        Some(Counter::build(moving.first().clone(), Some(moving)))
+    }
+
+    /// The share of one of `replicas`, each of which `build` builds for a number of gateways. `None`
+    /// if it builds none for one gateway, whose share is the largest.
+    #[must_use]
+    pub fn of_share(
+        replicas: &Arc<Replicas>,
+        build: impl Fn(u64) -> Option<Counter> + Send + Sync + 'static,
+    ) -> Option<Counter> {
+        let build = move |number| {
+            let counter = build(number)?;
+            let headroom = counter.headroom();
+            Some(Present { quota: counter.quota, algorithm: counter.algorithm, headroom })
+        };
+        let moving = Moving::new(Follows::Gateways(Arc::clone(replicas), Box::new(build)))?;
+        let counter = Counter::build(moving.first().clone(), Some(moving));
+        Some(Counter { headroom: Headroom::Share, ..counter })
+    }
+
+    fn build(Present { quota, algorithm, .. }: Present, moving: Option<Moving>) -> Counter {
         let counter = Counter {
             quota,
             shown: algorithm.shown(quota),
-            moves,
             algorithm,
+            moving: moving.map(Box::new),
             penalty: None,
             lease: 0,
-            headroom: if is_share { Headroom::Share } else { Headroom::default() },
+            headroom: Headroom::default(),
             salt: 0,
             form: 0,
             offset: 0,
             size: 0,
         };
-        counter.with_penalty(None)
+        Counter { shown: counter.shown(), ..counter }.with_penalty(None)
     }
 
     /// The same counter with this penalty. The penalty is part of the meaning, not of the form.
@@ -116,8 +170,9 @@ impl Counter {
     /// The canonical text of the algorithm and of the penalty: see [`Algorithm::canonical_form`].
     #[must_use]
     pub fn canonical_form(&self) -> String {
+        let moving = self.moving.as_ref().map(|moving| moving.canonical_form());
         let penalty = self.penalty.as_ref().map(Penalty::canonical_form);
-        [self.algorithm.canonical_form(), penalty.unwrap_or_default()].concat()
+        [self.algorithm.canonical_form(), moving.unwrap_or_default(), penalty.unwrap_or_default()].concat()
     }
 
     /// Whether both quotas count in one state: what was used under one is used under the other.
@@ -135,32 +190,34 @@ impl Counter {
     /// Makes the state valid at `now`: see [`Algorithm::prepare`].
     pub fn prepare(&self, state: &mut [u8], now: Time) -> bool {
         let (state, own) = self.split_mut(state);
-        let is_prepared = self.algorithm.prepare(state, now);
+        let is_prepared = self.decide(|algorithm| algorithm.prepare(state, now));
         self.penalty.is_some_and(|penalty| penalty.prepare(own, now)) || is_prepared
     }
 
     /// Checks a request of `cost` units, and charges the state if the request is admitted.
     pub fn step(&self, state: &mut [u8], now: Time, cost: u64) -> Verdict {
         let (state, own) = self.split_mut(state);
-        match self.penalty {
+        self.decide(|algorithm| match self.penalty {
             Some(penalty) if penalty.rest(own, now) > Span::ZERO => {
-                let look = self.algorithm.step(state, now, 0);
+                let look = algorithm.step(state, now, 0);
                 // A request that the algorithm would admit must not be charged.
                 let fits = cost <= look.remaining;
-                let verdict = if fits { look } else { self.algorithm.step(state, now, cost) };
+                let verdict = if fits { look } else { algorithm.step(state, now, cost) };
                 let penalized = penalty.penalize(own, now, verdict);
                 match cost {
                     0 => Verdict { admission: look.admission, ..penalized },
                     _ => penalized,
                 }
             }
-            _ => self.algorithm.step(state, now, cost),
-        }
+            _ => algorithm.step(state, now, cost),
+        })
     }
 
     /// Refunds a charge: see [`Algorithm::refund`]. Counted refusals stay counted.
     pub fn refund(&self, state: &mut [u8], now: Time, charge: Charge) {
-        self.algorithm.refund(self.split_mut(state).0, now, charge);
+        if !self.is_outdated(charge) {
+            self.decide(|algorithm| algorithm.refund(self.split_mut(state).0, now, charge));
+        }
     }
 
     /// Counts a refusal at `now` in the prepared state of the refused actor, if the rule has a
@@ -181,15 +238,29 @@ impl Counter {
     #[must_use]
     pub fn eviction_rank(&self, state: &[u8], now: Time) -> EvictionRank {
         let (state, own) = self.split(state);
-        let rank = self.algorithm.eviction_rank(state, now);
+        let rank = self.decide(|algorithm| algorithm.eviction_rank(state, now));
         self.penalty.map_or(rank, |penalty| rank.max(penalty.eviction_rank(own, now)))
     }
 
-    /// How workers reserve quota ahead. `None` if they may not: they would spend a reservation
-    /// during a penalty.
+    /// The algorithm, if workers may reserve quota ahead: see [`Algorithm::reserve`]. They would
+    /// spend a reservation during a penalty, and at a limit that has moved.
     #[must_use]
-    pub fn as_reserve(&self) -> Option<&dyn Reserve> {
-        self.algorithm.as_reserve().filter(|_| self.penalty.is_none())
+    pub fn as_reserve(&self) -> Option<&Algorithm> {
+        let can_reserve = self.penalty.is_none() && self.moving.is_none() && self.algorithm.can_reserve();
+        can_reserve.then_some(&self.algorithm)
+    }
+
+    /// The parameters of the algorithm for a global store. The share of one of several gateways
+    /// tells those of the largest share.
+    #[must_use]
+    pub fn parameters(&self) -> Parameters {
+        if self.adaptive().is_some() { Parameters::adaptive() } else { self.algorithm.parameters() }
+    }
+
+    /// The adaptive limit. `None` if the quota does not adapt.
+    #[must_use]
+    pub fn adaptive(&self) -> Option<&Arc<Adaptive>> {
+        self.moving.as_ref()?.adaptive()
     }
 
     /// The headroom in units now; 0: none.
@@ -201,23 +272,35 @@ impl Counter {
         }
     }
 
-    /// Replaces the algorithm by one of the same form. The salt stays, so the actors keep their
-    /// cells.
-    pub(crate) fn replace(&mut self, algorithm: Box<dyn Algorithm>) {
+    /// For a host that cannot hold requests: see [`Algorithm::without_waiting`]. The salt stays, so
+    /// the actors keep their cells. Returns whether any decision changes.
+    pub(crate) fn refuse_to_wait(&mut self) -> bool {
+        let algorithm = self.algorithm.without_waiting().filter(|_| self.moving.is_none());
+        let Some(algorithm) = algorithm else { return false };
         debug_assert_eq!(algorithm.form(), self.algorithm.form());
         self.shown = algorithm.shown(self.quota);
+        let waited = self.algorithm.may_wait();
         self.algorithm = algorithm;
+        waited
     }
 
     /// The quota that response headers show now.
-    pub(crate) fn shown(&self) -> Quota {
-        if self.moves { self.algorithm.shown(self.quota) } else { self.shown }
+    #[must_use]
+    pub fn shown(&self) -> Quota {
+        match &self.moving {
+            None => self.shown,
+            Some(moving) => {
+                let Present { quota, algorithm, .. } = moving.now();
+                algorithm.shown(quota)
+            }
+        }
     }
 
     /// Corrects `charge` to `cost` units, if the algorithm can settle.
     pub(crate) fn settle(&self, state: &mut [u8], now: Time, charge: Charge, cost: u64) {
-        if let Some(settle) = self.algorithm.as_settle() {
-            settle.settle(self.split_mut(state).0, now, charge, cost);
+        let is_lost = cost < charge.cost && self.is_outdated(charge);
+        if self.algorithm.can_settle() && !is_lost {
+            self.decide(|algorithm| algorithm.settle(self.split_mut(state).0, now, charge, cost));
         }
     }
 
@@ -261,8 +344,26 @@ impl Counter {
     }
 
     /// Where the penalty's state begins in the counter's.
-    fn penalty_offset(&self) -> usize {
+    pub(super) fn penalty_offset(&self) -> usize {
         self.size.saturating_sub(self.penalty.map_or(0, |_| Penalty::SIZE))
+    }
+
+    /// Calls `by` with the algorithm that decides now.
+    fn decide<R>(&self, by: impl FnOnce(&Algorithm) -> R) -> R {
+        let present;
+        let algorithm = match &self.moving {
+            None => &self.algorithm,
+            Some(moving) => {
+                present = moving.now();
+                &present.algorithm
+            }
+        };
+        by(algorithm)
+    }
+
+    /// Whether a charge is from before the quota moved, and is not refunded.
+    fn is_outdated(&self, charge: Charge) -> bool {
+        self.moving.as_ref().is_some_and(|moving| moving.is_outdated(charge))
     }
 
     #[inline(never)]
@@ -270,222 +371,99 @@ impl Counter {
         match self.headroom {
             Headroom::Units(units) => units,
             Headroom::Percent(percent) => self.shown().rpu.saturating_mul(percent).div_ceil(100),
-            Headroom::Share => self.algorithm.headroom_of_share().unwrap_or(0),
+            Headroom::Share => self.moving.as_ref().map_or(0, |moving| moving.now().headroom),
         }
     }
 }
 
-/// The counters of one rule.
-#[derive(Debug)]
-pub struct Counters {
-    /// The counter for actors without an override.
-    pub default: Counter,
-    /// The overrides, by actor value.
-    pub overrides: KeyMap<Counter>,
-    /// The quotas of plans.
-    pub(super) plans: Vec<Counter>,
-}
-
-impl Counters {
-    /// Counters without plans.
-    #[must_use]
-    pub fn new(default: Counter, overrides: KeyMap<Counter>) -> Counters {
-        Counters { default, overrides, plans: Vec::new() }
-    }
-
-    pub(crate) fn all(&self) -> impl Iterator<Item = &Counter> {
-        self.overrides.values().iter().chain(&self.plans).chain([&self.default])
-    }
-
-    pub(crate) fn all_mut(&mut self) -> impl Iterator<Item = &mut Counter> {
-        self.overrides.values_mut().iter_mut().chain(&mut self.plans).chain([&mut self.default])
-    }
-
-    /// Places the rule's states in a cell, from `offset` on. All quotas of one form count in one
-    /// state; a plan of another form has a state of its own.
-    pub(crate) fn place(&mut self, mut offset: usize) {
-        let (own, size_of_penalty) = (self.first_form(), self.size_of_penalty());
-        for (form, size) in self.states() {
-            let is_of_plan = |plan: &&mut Counter| plan.form == form || form == own && plan.form == 0;
-            let plans = self.plans.iter_mut().filter(is_of_plan);
-            let others = self.overrides.values_mut().iter_mut().chain([&mut self.default]);
-            for counter in plans.chain(others.filter(|_| form == own)) {
-                counter.offset = offset;
-                counter.size = size.saturating_add(counter.penalty.map_or(0, |_| Penalty::SIZE));
-            }
-            offset = offset.saturating_add(size).saturating_add(size_of_penalty);
+/// Steps that leave headroom: a part of what a counter admits, for requests of high priority. A cell
+/// does not know the headroom: it counts all requests alike.
+///
+/// ```text
+///   remaining  ████████████████████░░░░░░░░   a request of high priority may take all of this
+///              └ for all requests ┘headroom   another request leaves at least `headroom` units
+/// ```
+impl Counter {
+    /// Like [`Counter::step`] for a request that has to leave `headroom` units. `before` is the
+    /// state, and as long as the state.
+    ///
+    /// The verdict is that of a state with `headroom` units less, exact to the nanosecond:
+    /// [`Verdict::remaining`] does not include the headroom, `retry_after` is the time until the
+    /// request can leave it, and [`Verdict::more_in`] is the time until `remaining` grows. A
+    /// request of cost 0 is admitted, and only reads.
+    ///
+    /// The algorithm admits without a delay, and `headroom` plus one unit fit into a full cell.
+    ///
+    /// ```
+    /// use diana_base::time::{Span, Time};
+    /// use diana_document::{Errors, Node, parse};
+    /// use diana_limiter::algorithm::{Admission, KINDS, Quota};
+    /// use diana_limiter::policy::Counter;
+    ///
+    /// let (keys, errors) = (parse(b"{}")?, Errors::default());
+    /// let mut keys = Node::root(&keys, &errors).fields().ok_or("not an object")?;
+    /// let quota = Quota { rpu: 5, unit: Span::from_secs(10) };
+    /// let token_bucket = (KINDS[0].compile)(&mut keys, quota).ok_or("a mistake in the keys")?;
+    /// let counter = Counter::new(quota, token_bucket);
+    ///
+    /// let (mut state, now) = (vec![0; counter.size()], Time::from_ns(1_700_000_000_000_000_000));
+    /// let before = state.clone();
+    /// let first = counter.step_with_headroom(&mut state, &before, now, 3, 2);
+    /// assert!(first.admits());
+    /// assert_eq!(first.remaining, 0);
+    ///
+    /// // Two of five units are left, which are the headroom. The next one comes in 2 s.
+    /// let before = state.clone();
+    /// let refused = counter.step_with_headroom(&mut state, &before, now, 1, 2);
+    /// let wait = Admission::Refuse { retry_after: Some(Span::from_secs(2)) };
+    /// assert_eq!(refused.admission, wait);
+    /// assert_eq!(counter.peek(&mut state, &before, now, 2).admission, wait);
+    /// assert!(counter.step(&mut state, now, 2).admits());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn step_with_headroom(
+        &self,
+        state: &mut [u8],
+        before: &[u8],
+        now: Time,
+        cost: u64,
+        headroom: u64,
+    ) -> Verdict {
+        if headroom == 0 {
+            return self.step(state, now, cost);
         }
-    }
-
-    /// The form of the first state: that of the default quota and of overrides, or of a plan if the
-    /// default quota has no state.
-    fn first_form(&self) -> u64 {
-        let of_plans = || self.plans.iter().map(|plan| plan.form).filter(|form| *form != 0).min();
-        if self.default.form == 0 { of_plans().unwrap_or(0) } else { self.default.form }
-    }
-
-    /// The forms of the rule's states, and their sizes without a penalty. That of the default quota
-    /// and of overrides comes first.
-    fn states(&self) -> Vec<(u64, usize)> {
-        let own = self.first_form();
-        let is_apart = |plan: &&Counter| ![0, own].contains(&plan.form);
-        let mut states: Vec<(u64, usize)> = Vec::new();
-        for plan in self.plans.iter().filter(is_apart) {
-            match states.iter_mut().find(|(form, _)| *form == plan.form) {
-                Some((_, size)) => *size = plan.penalty_offset().max(*size),
-                None => states.push((plan.form, plan.penalty_offset())),
+        if cost > 0 {
+            let with_headroom = self.step(state, now, cost.saturating_add(headroom));
+            if !with_headroom.admits() {
+                return self.without_headroom(state, now, with_headroom, headroom);
             }
+            state.copy_from_slice(before);
         }
-        sort::sort_by_key(&mut states, |state| *state);
-        let others = self.overrides.values().iter().chain([&self.default]);
-        let others = others.chain(self.plans.iter().filter(|plan| !is_apart(plan)));
-        states.insert(0, (own, others.map(Counter::penalty_offset).max().unwrap_or(0)));
-        states
+        let verdict = self.step(state, now, cost);
+        self.without_headroom(state, now, verdict, headroom)
     }
 
-    fn size_of_penalty(&self) -> usize {
-        if self.all().any(|counter| counter.penalty.is_some()) { Penalty::SIZE } else { 0 }
-    }
-
-    pub(crate) fn plans(&self) -> &[Counter] {
-        &self.plans
-    }
-
-    /// For each state of the actor with this key, the quota that admits most. A quota that refuses
-    /// all has no state.
-    pub(crate) fn roomiest(&self, key: ActorKey) -> Vec<&Counter> {
-        let own = self.find(key);
-        // An override wins over every plan.
-        let plans = if own.is_default() { &*self.plans } else { &[] };
-        let mut states: Vec<&Counter> = Vec::new();
-        for counter in plans.iter().chain([self.at(own)]).filter(|counter| counter.form != 0) {
-            match states.iter_mut().find(|state| state.form == counter.form) {
-                Some(state) if counter.shown.rpu > state.shown.rpu => *state = counter,
-                Some(_) => {}
-                None => states.push(counter),
-            }
+    /// The verdict about a request that costs nothing on arrival: refused if not one unit is left
+    /// beside `headroom` units. `before` is the state, and stays the state.
+    pub fn peek(&self, state: &mut [u8], before: &[u8], now: Time, headroom: u64) -> Verdict {
+        let one = self.step_with_headroom(state, before, now, 1, headroom);
+        if !one.admits() {
+            return one;
         }
-        states
+        state.copy_from_slice(before);
+        self.step_with_headroom(state, before, now, 0, headroom)
     }
 
-    /// The form of the state of this override, if it means nothing to the default quota. The actor
-    /// then counts in another cell.
-    pub(crate) fn apart(&self, quota: QuotaRef) -> Option<u64> {
-        let form = if quota.is_default() { return None } else { self.at(quota).form };
-        (![0, self.default.form].contains(&form)).then_some(form)
-    }
-
-    /// A hash of the overridden actors that count in another cell; 0 without any.
-    pub(crate) fn aparts(&self) -> u64 {
-        let apart = |counter: &&Counter| ![0, self.default.form].contains(&counter.form);
-        let of = |value: &[u8]| {
-            let form = self.overrides.get(value).filter(apart)?.form;
-            Some(Hasher::name(&[&form.to_le_bytes(), value].concat()))
+    /// `verdict` without the headroom. `state` is as the verdict left it.
+    fn without_headroom(&self, state: &mut [u8], now: Time, verdict: Verdict, headroom: u64) -> Verdict {
+        if let Some(remaining) = verdict.remaining.checked_sub(headroom) {
+            return Verdict { remaining, ..verdict };
+        }
+        // The headroom comes back first. A refused step leaves the state unchanged.
+        let more_in = match self.step(state, now, headroom.saturating_add(1)).admission {
+            Admission::Refuse { retry_after } => retry_after.unwrap_or(Span::ZERO),
+            Admission::Admit { .. } => Span::ZERO,
         };
-        self.overrides.keys().filter_map(of).fold(0, u64::wrapping_add)
-    }
-
-    /// The override of this actor value, if its quota is not the default one.
-    fn other(&self, value: &[u8]) -> Option<&Counter> {
-        self.overrides.get(value).filter(|counter| counter.salt != self.default.salt)
-    }
-
-    /// A hash of all quotas.
-    pub(super) fn fingerprint(&self) -> u64 {
-        Hasher::of(&(self.default.salt, self.default.lease, self.others()))
-    }
-
-    /// A hash of all effective overrides, whatever their order; 0 without any.
-    pub(crate) fn others(&self) -> u64 {
-        let sum = |sum: u64, value: &[u8]| {
-            let name = |counter: &Counter| Hasher::name(&[&counter.salt.to_le_bytes(), value].concat());
-            sum.wrapping_add(self.other(value).map_or(0, name))
-        };
-        self.overrides.keys().fold(0, sum)
-    }
-
-    /// A hash of the counters' headroom, whatever the order of overrides; 0 without any. Cells do
-    /// not depend on this hash.
-    pub(crate) fn headroom(&self) -> u64 {
-        let name = |counter: &Counter, value: &[u8]| match (counter.headroom(), counter.headroom) {
-            (0, _) => 0,
-            (_, Headroom::Percent(percent)) if counter.moves => {
-                Hasher::name(&[&percent.to_le_bytes(), &b"%"[..], value].concat())
-            }
-            (units, _) => Hasher::name(&[&units.to_le_bytes(), value].concat()),
-        };
-        let sum = |sum: u64, value: &[u8]| {
-            sum.wrapping_add(self.other(value).map_or(0, |counter| name(counter, value)))
-        };
-        self.overrides.keys().fold(name(&self.default, b""), sum)
-    }
-
-    /// The size of the rule's states in bytes.
-    pub(crate) fn size(&self) -> usize {
-        let size_of_penalty = self.size_of_penalty();
-        let sizes = self.states().into_iter().map(|(_, size)| size.saturating_add(size_of_penalty));
-        sizes.fold(0, usize::saturating_add)
-    }
-
-    /// The forms and sizes of plans' states of their own.
-    pub(crate) fn forms_apart(&self) -> String {
-        self.states().iter().skip(1).map(|(form, size)| format!(" {size} {form:x}")).collect()
-    }
-
-    /// The order of the rule's state in a cell, independent of the document's order.
-    pub(crate) fn order(&self) -> (usize, u64, u64) {
-        (self.size(), self.default.salt, self.others())
-    }
-
-    /// Which counter counts the actor with this key. Only the test for overrides is inlined,
-    /// because most rules have none.
-    #[inline]
-    pub(crate) fn find(&self, key: ActorKey) -> QuotaRef {
-        if self.overrides.is_empty() { QuotaRef::default() } else { self.search(key) }
-    }
-
-    #[inline(never)]
-    fn search(&self, key: ActorKey) -> QuotaRef {
-        let place = key.own_value().and_then(|value| self.overrides.place(value));
-        QuotaRef(place.and_then(|place| u32::try_from(place.saturating_add(1)).ok()).unwrap_or(0))
-    }
-
-    /// The counter at this place.
-    #[inline]
-    pub(crate) fn at(&self, QuotaRef(place): QuotaRef) -> &Counter {
-        if place == 0 { &self.default } else { self.other_at(place) }
-    }
-
-    #[inline(never)]
-    fn other_at(&self, place: u32) -> &Counter {
-        let overrides = self.overrides.values();
-        let at = usize::try_from(place).unwrap_or(usize::MAX).saturating_sub(1);
-        let of_plan = || self.plans.get(at.checked_sub(overrides.len())?);
-        let counter = overrides.get(at).or_else(of_plan);
-        debug_assert!(counter.is_some(), "a quota of another rule");
-        counter.unwrap_or(&self.default)
-    }
-
-    /// The quota of the plan at this place.
-    pub(super) fn of_plan(&self, place: usize) -> QuotaRef {
-        let place = self.overrides.values().len().saturating_add(place);
-        QuotaRef(u32::try_from(place).unwrap_or(0))
-    }
-}
-
-/// Which quota of a rule counts a request: 0 for the rule's own, or the place of an override plus 1,
-/// or behind those the place of a plan's quota plus 1.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct QuotaRef(u32);
-
-impl QuotaRef {
-    /// The place as a number.
-    pub(crate) fn number(self) -> u64 {
-        self.0.into()
-    }
-
-    /// Whether this is the rule's own quota, and not that of an override or a plan.
-    pub(crate) fn is_default(self) -> bool {
-        self == QuotaRef::default()
+        Verdict { remaining: 0, more_in, ..verdict }
     }
 }

@@ -1,8 +1,9 @@
 //! What one request asks of the rules of a group, as plain data. `decide::resolve` makes it.
 
 use super::cost::Owed;
-use super::counter::{Counter, QuotaRef};
+use super::counter::Counter;
 use super::group::CounterGroup;
+use super::quotas::QuotaRef;
 use super::rule::{Rule, RuleId};
 use std::sync::Arc;
 

@@ -1,20 +1,23 @@
-//! Drafts: a policy and its parts, as the configuration describes them.
+//! Drafts: a policy and its parts, as the configuration describes them, and in a form that does not
+//! depend on the order of limits and rules in the document.
 
 use super::cost::Cost;
-use super::counter::Counters;
 use super::enforce::Enforce;
 use super::group::OnError;
 use super::key::Missing;
 use super::lists::Lists;
-use super::plans::{PlanCounters, PlanId, PlanSource};
-use super::replicas::Replicas;
+use super::moving::Replicas;
+use super::quotas::{Counters, PlanCounters, PlanId, PlanSource, RulePlans};
 use crate::actor::{NamedActor, ip};
 use crate::cells::table::Hasher;
 use crate::matcher::Matcher;
 use crate::matcher::pattern::{Pattern, Specificity};
 use crate::request::Parts;
 use diana_base::format::netstring;
+use diana_base::map::KeyMap;
+use diana_base::sort;
 use diana_base::time::Span;
+use std::mem::take;
 use std::sync::Arc;
 
 /// A policy, as the configuration describes it. [`Draft::build`] compiles the draft, and has an
@@ -109,6 +112,40 @@ impl RuleDraft {
         }
     }
 
+    /// Takes the quotas of the plans over into the counters. `None` without plans.
+    pub(super) fn take_plans(&mut self, source: Option<&PlanSource>) -> Option<RulePlans> {
+        let (source, plans) = (source?, take(&mut self.plans));
+        if plans.is_empty() {
+            return None;
+        }
+        // An override that changes nothing still wins over the plan.
+        let sum = |sum: u64, value: &[u8]| sum.wrapping_add(Hasher::name(value));
+        let mut fingerprint = self.counters.overrides.keys().fold(1, sum);
+        let longest = plans.iter().map(|(plan, _)| plan.place()).max().unwrap_or(0);
+        let mut quotas = vec![Some(0); longest.saturating_add(1)];
+        for (plan, quota) in plans {
+            let mut text = source.name(plan).unwrap_or_default().as_bytes().to_vec();
+            let place = quota.map(|PlanCounters { primary, fallback, leased }| {
+                text.extend([primary.salt, primary.lease].map(u64::to_le_bytes).concat());
+                if primary.headroom() > 0 {
+                    text.extend(primary.headroom().to_le_bytes());
+                }
+                self.counters.plans.push(primary);
+                if let Some(global) = &mut self.global {
+                    let roles = [(&mut global.fallback, fallback), (&mut global.leased, leased)];
+                    for (counters, counter) in roles {
+                        debug_assert_eq!(counters.is_some(), counter.is_some(), "a plan of other roles");
+                        counters.iter_mut().zip(counter).for_each(|(all, one)| all.plans.push(one));
+                    }
+                }
+                self.counters.plans.len()
+            });
+            fingerprint = fingerprint.wrapping_add(Hasher::name(&text));
+            quotas.get_mut(plan.place()).into_iter().for_each(|quota| *quota = place);
+        }
+        Some(RulePlans { quotas, fingerprint })
+    }
+
     /// The canonical text of the actors that the rule counts in a limit with this canonical form.
     pub(crate) fn actors_name(&self, limit: &str) -> String {
         let actors: Vec<&str> = self.actors.iter().map(NamedActor::canonical_form).collect();
@@ -150,4 +187,68 @@ pub struct StoreDraft {
     pub secret: String,
     /// The number of gateways.
     pub replicas: Arc<Replicas>,
+}
+
+/// Merges limits for the same requests, so that a rule counts the same whichever of these limits
+/// lists it.
+pub(super) fn merged(limits: impl Iterator<Item = LimitDraft>) -> Vec<LimitDraft> {
+    let (mut places, mut merged) = (KeyMap::<usize>::default(), Vec::<LimitDraft>::new());
+    for limit in limits {
+        let canonical_form = limit.canonical_form();
+        match places.get(canonical_form.as_bytes()).and_then(|place| merged.get_mut(*place)) {
+            Some(first) => {
+                first.exclusive |= limit.exclusive;
+                first.high_priority |= limit.high_priority;
+                first.rules.extend(limit.rules);
+            }
+            None => {
+                places.insert(canonical_form.as_bytes(), merged.len());
+                merged.push(limit);
+            }
+        }
+    }
+    merged
+}
+
+/// The canonical text of the limits that `is_meant` accepts, whatever their order.
+pub(super) fn canonical_forms(limits: &[LimitDraft], is_meant: fn(&LimitDraft) -> bool) -> String {
+    let meant = limits.iter().filter(|limit| is_meant(limit));
+    let mut canonical_forms: Vec<String> = meant.map(LimitDraft::canonical_form).collect();
+    sort::sort_by_key(&mut canonical_forms, Clone::clone);
+    canonical_forms.concat()
+}
+
+/// The hash of a cost's meaning; 0 for a cost of one unit, which has none.
+pub(super) fn cost_name(canonical_form: &str) -> u64 {
+    if canonical_form.is_empty() { 0 } else { Hasher::name(canonical_form.as_bytes()) }
+}
+
+/// For each rule of a limit, the number of global rules before it that count the same actors and
+/// have the same [identity](RuleDraft::identity): rules without a name and with the same numbers.
+/// They are first sorted by their overrides, plans, costs and headroom, so the number does not
+/// depend on the order of the rules in the document.
+pub(super) fn ordinals(
+    limit: &str,
+    rules: &[RuleDraft],
+    plans: &[Option<RulePlans>],
+    cost_names: &[u64],
+) -> Vec<u64> {
+    let mut alike = Vec::new();
+    for (at, ((rule, plans), cost_name)) in rules.iter().zip(plans).zip(cost_names).enumerate() {
+        if let Some(global) = &rule.global {
+            let name = Hasher::name(rule.actors_name(limit).as_bytes());
+            let plans = RulePlans::order(plans.as_ref());
+            let headroom = rule.counters.headroom();
+            let order = (rule.counters.others(), global.kind(), plans, *cost_name, headroom);
+            alike.push(((name, rule.identity(limit)), order, at));
+        }
+    }
+    sort::sort_by_key(&mut alike, |rule| *rule);
+    let (mut ordinals, mut last, mut next) = (vec![0; rules.len()], None, 0u64);
+    for (canonical_form, _, at) in alike {
+        next = if last == Some(canonical_form) { next.saturating_add(1) } else { 0 };
+        last = Some(canonical_form);
+        ordinals.get_mut(at).into_iter().for_each(|ordinal| *ordinal = next);
+    }
+    ordinals
 }

@@ -1,20 +1,57 @@
-//! A group: all rules of one limit that count the same actor. Their states lie side by side in one
-//! cell, so that one load and one swap decide them together. What one request asks of the rules
-//! depends on its class.
+//! A limit, and its groups. A group is all rules of one limit that count the same actor. Their
+//! states lie side by side in one cell, so that one load and one swap decide them together. What one
+//! request asks of the rules depends on its class.
 
-use super::counter::{Counter, QuotaRef};
+use super::counter::Counter;
 use super::enforce::RolloutHash;
 use super::key::{ActorKey, Missing};
-use super::plans::PlanId;
+use super::quotas::{PlanId, QuotaRef};
 use super::rule::{Role, Rule, RuleId};
 use crate::actor::NamedActor;
 use crate::algorithm::{Charge, EvictionRank, Reservation};
 use crate::cells::table::{Hasher, Table};
+use crate::matcher::Matcher;
+use crate::request::Request;
 use diana_base::part;
 use diana_base::prng::mix;
 use diana_base::time::Time;
 use std::ops::Range;
 use std::sync::Arc;
+
+/// A limit: the conditions beside its url pattern, and its groups.
+#[derive(Debug)]
+pub(crate) struct Limit {
+    pub(crate) conditions: Vec<Box<dyn Matcher>>,
+    pub(crate) exclusive: bool,
+    /// Whether requests that match have a high priority.
+    pub(crate) high_priority: bool,
+    /// Limits of one rank are equally specific.
+    pub(crate) rank: usize,
+    pub(crate) groups: Vec<Arc<CounterGroup>>,
+    pub(crate) global_groups: Vec<GlobalGroup>,
+    /// Whether the actors alone decide which cells a request charges, and how much. Then the
+    /// actor cache may serve the limit.
+    pub(crate) is_cacheable: bool,
+}
+
+impl Limit {
+    /// The value of [`Limit::is_cacheable`] for a limit with these groups.
+    pub(super) fn is_cacheable(groups: &[Arc<CounterGroup>], global_groups: &[GlobalGroup]) -> bool {
+        let is_known = |group: &CounterGroup| {
+            let CounterGroup { role, varies, has_plans, has_headroom, ends_with_request, .. } = *group;
+            role == Role::Primary && !varies && !has_plans && !has_headroom && !ends_with_request
+        };
+        global_groups.is_empty() && groups.iter().all(|group| is_known(group))
+    }
+
+    pub(crate) fn matches(&self, request: &Request) -> bool {
+        self.conditions.iter().all(|condition| condition.matches(request))
+    }
+
+    pub(crate) fn is_certain(&self, request: &Request) -> bool {
+        self.conditions.iter().all(|condition| condition.is_certain(request))
+    }
+}
 
 /// The index of a limit in the policy, and of a group in the limit.
 pub(crate) type GroupIndex = (usize, usize);

@@ -1,10 +1,10 @@
 //! A rule: its name, its counters, and whether it refuses.
 
 use super::cost::Cost;
-use super::counter::{Counter, Counters, QuotaRef};
+use super::counter::Counter;
 use super::enforce::{Enforce, RolloutHash};
 use super::key::ActorKey;
-use super::plans::{PlanId, RulePlans};
+use super::quotas::{Counters, PlanId, QuotaRef, RulePlans};
 use crate::algorithm::Quota;
 use diana_base::time::Span;
 

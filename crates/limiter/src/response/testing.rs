@@ -1,7 +1,7 @@
 //! Hand-made policies and decisions, and a parser of structured fields.
 
 use crate::actor::{Actors, Scope, ip};
-use crate::algorithm::{self, Charge, Quota, RefuseAll, Verdict};
+use crate::algorithm::{self, Algorithm, Charge, Quota, Verdict};
 use crate::cells::Events;
 use crate::decide::{Decision, Outcome, Reason, RuleReport, RuleResult};
 use crate::policy::{
@@ -24,7 +24,7 @@ pub fn policy<S: AsRef<str>>(names: impl IntoIterator<Item = S>) -> Policy {
             enforce: if shadowed.is_none() { Enforce::EVERYBODY } else { Enforce::NOBODY },
             reject_delay: Default::default(),
             cost: Cost::default(),
-            counters: Counters::new(Counter::new(quota, Box::new(RefuseAll)), KeyMap::default()),
+            counters: Counters::new(Counter::new(quota, Algorithm::RefuseAll), KeyMap::default()),
             plans: Vec::new(),
             global: None,
         }

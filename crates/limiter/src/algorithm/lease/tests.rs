@@ -1,7 +1,7 @@
 //! Tests of a lease's cell: spending, refills and accounts.
 
 use super::*;
-use crate::algorithm::{RefuseAll, token_bucket};
+use crate::algorithm::token_bucket::{self, Compiled};
 use diana_document::{Errors, Node, parse};
 
 /// More than any piece in these tests.
@@ -12,7 +12,8 @@ fn at(ms: u64) -> Time {
 }
 
 fn lease(piece: u64) -> Lease {
-    Lease::new(&RefuseAll, piece, Quota { rpu: 100, unit: Span::from_secs(60) })
+    let shown = Quota { rpu: 100, unit: Span::from_secs(60) };
+    Lease::new(String::new(), Parameters::default(), piece, shown.unit, shown)
 }
 
 /// Deposits into a cell that has enough room. Returns what goes back to the store.
@@ -131,9 +132,9 @@ fn lease_and_store_together_stay_within_the_shown_quota() {
     let quota = Quota { rpu: 10, unit };
     let (value, errors) = (parse(br#"{"burst": 40}"#).unwrap(), Errors::default());
     let mut fields = Node::root(&value, &errors).fields().unwrap();
-    let bucket = (token_bucket::KIND.compile)(&mut fields, quota).unwrap();
-    let lease = Lease::new(&*bucket, 8, quota);
-    assert_eq!(lease.shown(quota), shown);
+    let Some(Compiled::Bucket(bucket)) = token_bucket::compile(&mut fields, quota) else { panic!() };
+    assert_eq!(bucket.shown(quota), shown);
+    let lease = Lease::new(String::new(), bucket.parameters(), 8, unit, shown);
     let (mut store, mut cell, mut state) = (vec![0; bucket.size()], [0; SIZE], 7u64);
     for turn in 0..2_000u64 {
         let now = at(1_000_000 + turn * 700);

@@ -2,8 +2,7 @@
 
 use super::*;
 use crate::actor::{Actors, Scope, ip};
-use crate::algorithm::lease::Lease;
-use crate::algorithm::{Algorithm, Charge, EvictionRank, Quota, Verdict};
+use crate::algorithm::{Algorithm, Charge, KINDS, Quota, Verdict};
 use crate::cells::store::{CasSemantics, SharedDataStore, Simulated};
 use crate::cells::table::{Hasher, Seed};
 use crate::cells::{Context, Events, Migration, Overridden};
@@ -21,47 +20,22 @@ use crate::policy::{
 };
 use crate::request::Parts;
 use diana_base::map::KeyMap;
+use diana_document::{Errors, Node, parse};
 use std::sync::Arc;
 
-/// A bucket in the global store, which needs an account. Nothing counts by it locally.
-struct Bucket;
-
-impl Algorithm for Bucket {
-    fn canonical_form(&self) -> String {
-        "bucket".into()
-    }
-
-    fn size(&self) -> usize {
-        0
-    }
-
-    fn prepare(&self, _: &mut [u8], _: Time) -> bool {
-        false
-    }
-
-    fn step(&self, _: &mut [u8], _: Time, _: u64) -> Verdict {
-        grant(0).verdict
-    }
-
-    fn refund(&self, _: &mut [u8], _: Time, _: Charge) {}
-
-    fn parameters(&self) -> crate::algorithm::Parameters {
-        crate::algorithm::Parameters { kind: 1, numbers: [1; 6] }
-    }
-
-    fn eviction_rank(&self, _: &[u8], _: Time) -> EvictionRank {
-        EvictionRank::Nothing
-    }
+/// A bucket in the global store, which needs an account.
+fn bucket(quota: Quota) -> Algorithm {
+    let (keys, errors) = (parse(b"{}").unwrap(), Errors::default());
+    (KINDS[0].compile)(&mut Node::root(&keys, &errors).fields().unwrap(), quota).unwrap()
 }
 
 /// A policy with one global rule that leases ten units.
 fn policy() -> Policy {
     let quota = Quota { rpu: 100, unit: Span::from_secs(1) };
     let counts = |algorithm| Counters::new(Counter::new(quota, algorithm), KeyMap::default());
-    let (mut own, lease) = (counts(Box::new(Bucket)), Lease::new(&Bucket, 10, quota));
+    let (mut own, lease) = (counts(bucket(quota)), bucket(quota).leased(10, quota));
     own.default.lease = 10;
-    let global =
-        GlobalDraft { on_error: OnError::Allow, fallback: None, leased: Some(counts(Box::new(lease))) };
+    let global = GlobalDraft { on_error: OnError::Allow, fallback: None, leased: Some(counts(lease)) };
     let rule = RuleDraft {
         name: "rule".into(),
         is_named: true,

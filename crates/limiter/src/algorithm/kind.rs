@@ -1,0 +1,149 @@
+//! What each kind of algorithm implements in its own file, and the simplest one: `rpu: 0`. Other
+//! code calls the methods of [`Algorithm`](super::Algorithm), which have the contract.
+
+use super::{Admission, Charge, EvictionRank, Parameters, Quota, Reservation, Verdict};
+use diana_base::time::{Span, Time};
+use diana_document::Fields;
+
+/// A kind of algorithm: its names and its constructor.
+pub struct KindOf<A> {
+    /// The long name, for example `token bucket`.
+    pub name: &'static str,
+    /// The abbreviation, for example `TB`.
+    pub short: &'static str,
+    /// The configuration keys of a rule that only this kind reads.
+    pub keys: &'static [&'static str],
+    /// Whether the quota is per unit of time. Otherwise `rpu` is a number of requests in flight.
+    pub per_unit: bool,
+    /// The most requests that pass in any span of time, as the reference documentation prints it.
+    pub bound: &'static str,
+    /// Builds the algorithm from the kind's own keys of a rule. A mistake is reported at its place
+    /// in the document and yields `None`. `rpu` is at least 1.
+    pub compile: fn(&mut Fields, Quota) -> Option<A>,
+}
+
+impl<A> KindOf<A> {
+    /// The same kind with a constructor of another type.
+    pub(super) const fn with<B>(&self, compile: fn(&mut Fields, Quota) -> Option<B>) -> KindOf<B> {
+        let KindOf { name, short, keys, per_unit, bound, .. } = *self;
+        KindOf { name, short, keys, per_unit, bound, compile }
+    }
+}
+
+/// The numbers of one kind. The default methods are those of most kinds.
+pub(super) trait Kind {
+    fn canonical_form(&self) -> String;
+
+    fn form(&self) -> String {
+        self.canonical_form()
+    }
+
+    fn size(&self) -> usize;
+
+    fn shown(&self, quota: Quota) -> Quota {
+        quota
+    }
+
+    fn prepare(&self, cell: &mut [u8], now: Time) -> bool;
+
+    fn step(&self, cell: &mut [u8], now: Time, cost: u64) -> Verdict;
+
+    fn refund(&self, cell: &mut [u8], now: Time, charge: Charge);
+
+    fn parameters(&self) -> Parameters;
+
+    fn eviction_rank(&self, cell: &[u8], now: Time) -> EvictionRank;
+
+    fn may_wait(&self) -> bool {
+        false
+    }
+
+    fn can_reserve(&self) -> bool {
+        false
+    }
+
+    fn reservable(&self, _cell: &[u8], _now: Time) -> u64 {
+        u64::MAX
+    }
+
+    fn reserve(&self, cell: &mut [u8], now: Time, amount: u64) -> Option<Reservation> {
+        let verdict = self.step(cell, now, amount);
+        let at_once = verdict.admission == Admission::Admit { delay: Span::ZERO };
+        at_once.then_some(Reservation { charge: verdict.charge, ..Reservation::default() })
+    }
+
+    fn covers(&self, _reservation: &Reservation, _now: Time) -> bool {
+        true
+    }
+
+    fn spend(&self, copy: &mut [u8], reservation: &mut Reservation, now: Time, cost: u64) -> Option<Verdict> {
+        if self.prepare(copy, now) {
+            return None;
+        }
+        let verdict = self.step(copy, now, cost);
+        let admits_now = verdict.admission == Admission::Admit { delay: Span::ZERO };
+        let is_paid = admits_now && self.covers(reservation, now) && reservation.spend(cost);
+        is_paid.then_some(verdict)
+    }
+
+    fn release(&self, cell: &mut [u8], now: Time, reservation: &Reservation) {
+        let cost = reservation.charge.cost.saturating_sub(reservation.spent);
+        if cost > 0 {
+            self.refund(cell, now, Charge { cost, ..reservation.charge });
+        }
+    }
+
+    fn can_settle(&self) -> bool {
+        false
+    }
+
+    fn charge(&self, _cell: &mut [u8], _now: Time, _cost: u64) -> Charge {
+        Charge::default()
+    }
+
+    fn reduce(&self, cell: &mut [u8], now: Time, charge: Charge, cost: u64) {
+        self.refund(cell, now, Charge { cost: charge.cost.saturating_sub(cost), ..charge });
+    }
+}
+
+/// `rpu: 0`: refuses every request, whatever the algorithm.
+pub(super) struct RefuseAll;
+
+impl Kind for RefuseAll {
+    fn canonical_form(&self) -> String {
+        "refuse all".into()
+    }
+
+    fn size(&self) -> usize {
+        0
+    }
+
+    fn prepare(&self, _: &mut [u8], _: Time) -> bool {
+        false
+    }
+
+    fn step(&self, _: &mut [u8], now: Time, cost: u64) -> Verdict {
+        let outcome = match cost {
+            0 => Admission::Admit { delay: Span::ZERO },
+            _ => Admission::Refuse { retry_after: None },
+        };
+        let charge = Charge { at: now, ..Charge::default() };
+        Verdict { admission: outcome, remaining: 0, more_in: Span::ZERO, full_in: Span::ZERO, charge }
+    }
+
+    fn refund(&self, _: &mut [u8], _: Time, _: Charge) {}
+
+    fn parameters(&self) -> Parameters {
+        Parameters::default()
+    }
+
+    fn eviction_rank(&self, _: &[u8], _: Time) -> EvictionRank {
+        EvictionRank::Nothing
+    }
+
+    /// A reservation takes nothing here. Returning `false` would stop reservations for the other
+    /// rules of the group.
+    fn can_reserve(&self) -> bool {
+        true
+    }
+}
