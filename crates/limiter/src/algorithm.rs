@@ -37,7 +37,7 @@ pub use values::{Admission, Charge, EvictionRank, MAX_WAIT, Quota, Reservation, 
 pub(crate) use values::{MAX_SKEW, RESERVED_FOR, borrowed, proportional_span};
 
 use concurrency::Concurrency;
-use diana_base::time::Time;
+use diana_base::time::{Span, Time};
 use kind::{Kind, KindOf, RefuseAll};
 use leaky_bucket::LeakyBucket;
 use lease::Lease;
@@ -307,7 +307,13 @@ impl Algorithm {
         cost: u64,
     ) -> Option<Verdict> {
         debug_assert!(self.can_reserve());
-        each!(self, kind => kind.spend(copy, reservation, now, cost))
+        if self.prepare(copy, now) {
+            return None;
+        }
+        let verdict = self.step(copy, now, cost);
+        let admits_now = verdict.admission == Admission::Admit { delay: Span::ZERO };
+        let is_paid = admits_now && self.covers(reservation, now) && reservation.spend(cost);
+        is_paid.then_some(verdict)
     }
 
     /// Returns a reservation that the worker stops spending, with any unspent rest.

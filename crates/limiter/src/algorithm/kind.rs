@@ -76,16 +76,6 @@ pub(super) trait Kind {
         true
     }
 
-    fn spend(&self, copy: &mut [u8], reservation: &mut Reservation, now: Time, cost: u64) -> Option<Verdict> {
-        if self.prepare(copy, now) {
-            return None;
-        }
-        let verdict = self.step(copy, now, cost);
-        let admits_now = verdict.admission == Admission::Admit { delay: Span::ZERO };
-        let is_paid = admits_now && self.covers(reservation, now) && reservation.spend(cost);
-        is_paid.then_some(verdict)
-    }
-
     fn release(&self, cell: &mut [u8], now: Time, reservation: &Reservation) {
         let cost = reservation.charge.cost.saturating_sub(reservation.spent);
         if cost > 0 {
