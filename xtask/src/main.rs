@@ -26,6 +26,7 @@ mod step;
 mod swarm;
 mod test;
 mod tool;
+mod tree;
 mod typos;
 mod versions;
 mod workflows;
@@ -159,6 +160,8 @@ enum Task {
     Versions,
     /// Check what the native module's threads share, by loom and Miri
     Interleavings,
+    /// Count the engine's files, lines and types, and how many of them one decision needs
+    Tree,
 }
 
 fn main() -> ExitCode {
@@ -204,5 +207,6 @@ fn run(task: Task) -> Result<()> {
         Task::Manifests { crds } => manifests::run(crds.as_deref()),
         Task::Versions => versions::run(),
         Task::Interleavings => interleavings::run(),
+        Task::Tree => tree::run(),
     }
 }
