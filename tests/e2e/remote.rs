@@ -89,8 +89,7 @@ impl Remote {
 
 /// The local document, with further keys of `remote`.
 fn local(remote: &Value) -> Value {
-    let mut all =
-        json!({"cluster": "config", "path": "/diana.json", "interval": "200ms", "timeout": "150ms"});
+    let mut all = json!({"cluster": "config", "path": "/diana.json", "interval": "200ms", "timeout": "1s"});
     all.as_object_mut().unwrap().extend(remote.as_object().unwrap().clone());
     let mut document = quota(LOCAL);
     document["remote"] = all;
