@@ -331,6 +331,7 @@ pub(super) fn draft(
         primary.overrides.insert(&key, roles.primary);
         let others = [(&mut fallback, roles.fallback), (&mut leased, roles.leased)];
         for (counts, count) in others {
+            debug_assert_eq!(counts.is_some(), count.is_some(), "an override of other roles");
             if let (Some(counts), Some(count)) = (counts, count) {
                 counts.overrides.insert(&key, count);
             }

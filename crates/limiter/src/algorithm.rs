@@ -231,14 +231,14 @@ impl Algorithm {
     #[must_use]
     pub fn at_limit(&self, quota: Quota, lowest: u64, least: u64, limit: u64) -> Option<Algorithm> {
         let present = Quota { rpu: limit, ..quota };
-        match self {
-            Algorithm::TokenBucket(bucket) => {
-                bucket.at_limit(present, quota.rpu, least).map(Algorithm::TokenBucket)
-            }
-            Algorithm::WarmUp(bucket) => Some(Algorithm::WarmUp(bucket.at_limit(present, lowest, least))),
-            Algorithm::Concurrency(permits) => Some(Algorithm::Concurrency(permits.at_limit(limit))),
-            _ => None,
+        let mut algorithm = self.clone();
+        match &mut algorithm {
+            Algorithm::TokenBucket(bucket) => *bucket = bucket.at_limit(present, quota.rpu, least)?,
+            Algorithm::WarmUp(bucket) => *bucket = bucket.at_limit(present, lowest, least),
+            Algorithm::Concurrency(permits) => permits.rpu = limit,
+            _ => return None,
         }
+        Some(algorithm)
     }
 
     /// The algorithm of a rule with this algorithm that holds at most `piece` units of quota ahead,
@@ -357,16 +357,14 @@ impl Algorithm {
     /// up to `borrow` units below empty. With a `borrow` of 0, the meaning is the same. `None` if
     /// the algorithm cannot settle.
     #[must_use]
-    pub fn borrowing(self, borrow: u64) -> Option<Algorithm> {
-        if !self.can_settle() {
-            return None;
+    pub fn borrowing(mut self, borrow: u64) -> Option<Algorithm> {
+        match &mut self {
+            Algorithm::TokenBucket(bucket) if bucket.can_settle() => *bucket = bucket.borrowing(borrow),
+            Algorithm::Window(window) => window.borrow = borrow,
+            Algorithm::SlidingWindow(window) => window.borrow = borrow,
+            _ => return None,
         }
-        match self {
-            Algorithm::TokenBucket(bucket) => Some(Algorithm::TokenBucket(bucket.borrowing(borrow))),
-            Algorithm::Window(window) => Some(Algorithm::Window(window.borrowing(borrow))),
-            Algorithm::SlidingWindow(window) => Some(Algorithm::SlidingWindow(window.borrowing(borrow))),
-            _ => None,
-        }
+        Some(self)
     }
 
     /// Charges `cost` units regardless of what is left, but at most down to `borrow` units below

@@ -36,7 +36,7 @@ const COPIED: usize = 8;
 #[derive(Clone, Copy, Debug)]
 pub struct Concurrency {
     /// The number of permits.
-    rpu: u64,
+    pub(super) rpu: u64,
     ring: Ring,
 }
 
@@ -55,11 +55,6 @@ impl Concurrency {
             true => cell.get_mut(..self.ring.size()).unwrap_or_default(),
             false => cell,
         }
-    }
-
-    /// See [`super::Algorithm::at_limit`].
-    pub(super) fn at_limit(self, rpu: u64) -> Concurrency {
-        Concurrency { rpu, ..self }
     }
 
     /// See [`super::Algorithm::copied`].

@@ -60,6 +60,7 @@ impl Penalty {
     /// `unit`. `after` is 1 to [`Penalty::MAX_AFTER`].
     #[must_use]
     pub fn new(unit: Span, after: u64, lasts: Span) -> Penalty {
+        debug_assert!((1..=Penalty::MAX_AFTER).contains(&after));
         Penalty { unit, after: u32::try_from(after).unwrap_or(u32::MAX), lasts }
     }
 

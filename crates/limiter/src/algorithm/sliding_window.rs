@@ -30,7 +30,7 @@ pub struct SlidingWindow {
     rpu: u64,
     ring: Ring,
     /// How many units settling may charge beyond `rpu`.
-    borrow: u64,
+    pub(super) borrow: u64,
 }
 
 pub(super) fn compile(fields: &mut Fields, quota: Quota) -> Option<SlidingWindow> {
@@ -40,13 +40,6 @@ pub(super) fn compile(fields: &mut Fields, quota: Quota) -> Option<SlidingWindow
     };
     let ring = Ring { span_ns: quota.unit.as_ns().max(1), per: slices, len: slices };
     Some(SlidingWindow { rpu: quota.rpu, ring, borrow: 0 })
-}
-
-impl SlidingWindow {
-    /// See [`super::Algorithm::borrowing`].
-    pub(super) fn borrowing(self, borrow: u64) -> SlidingWindow {
-        SlidingWindow { borrow, ..self }
-    }
 }
 
 impl Kind for SlidingWindow {

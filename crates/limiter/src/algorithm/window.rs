@@ -39,7 +39,7 @@ pub struct Window {
     rpu: u64,
     unit_ns: u64,
     /// How many units settling may charge beyond `rpu`.
-    borrow: u64,
+    pub(super) borrow: u64,
 }
 
 pub(super) fn compile(_: &mut Fields, quota: Quota) -> Option<Window> {
@@ -47,11 +47,6 @@ pub(super) fn compile(_: &mut Fields, quota: Quota) -> Option<Window> {
 }
 
 impl Window {
-    /// See [`super::Algorithm::borrowing`].
-    pub(super) fn borrowing(self, borrow: u64) -> Window {
-        Window { borrow, ..self }
-    }
-
     /// The used units, possibly of a larger quota.
     fn used(cell: &[u8]) -> u64 {
         u32_at(cell, USED).into()

@@ -304,7 +304,9 @@ impl Builder {
         let mut placed: Vec<_> = own.iter().enumerate().map(|(at, rule)| (rule.order(role), at)).collect();
         sort::sort_by_key(&mut placed, |rule| *rule);
         for (_, at) in placed {
-            let Some(rule) = own.get_mut(at).and_then(Arc::get_mut) else { continue };
+            let rule = own.get_mut(at).and_then(Arc::get_mut);
+            debug_assert!(rule.is_some(), "a rule that is shared before it has its place");
+            let Some(rule) = rule else { continue };
             let counters = rule.counters_mut(role);
             let bytes = counters.size();
             layout.push(format!("{bytes} {}{}", counters.default.canonical_form(), counters.forms_apart()));

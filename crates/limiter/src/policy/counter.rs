@@ -325,6 +325,7 @@ impl Counter {
 
     pub(crate) fn state<'c>(&self, cell: &'c [u8]) -> &'c [u8] {
         let end = self.offset.saturating_add(self.size);
+        debug_assert!(cell.is_empty() || cell.len() >= end, "a cell of another group");
         cell.get(self.offset..end).unwrap_or_default()
     }
 
@@ -371,7 +372,10 @@ impl Counter {
         match self.headroom {
             Headroom::Units(units) => units,
             Headroom::Percent(percent) => self.shown().rpu.saturating_mul(percent).div_ceil(100),
-            Headroom::Share => self.moving.as_ref().map_or(0, |moving| moving.now().headroom),
+            Headroom::Share => {
+                debug_assert!(self.moving.is_some(), "a share of nothing");
+                self.moving.as_ref().map_or(0, |moving| moving.now().headroom)
+            }
         }
     }
 }

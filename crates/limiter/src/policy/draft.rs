@@ -124,7 +124,9 @@ impl RuleDraft {
         let longest = plans.iter().map(|(plan, _)| plan.place()).max().unwrap_or(0);
         let mut quotas = vec![Some(0); longest.saturating_add(1)];
         for (plan, quota) in plans {
-            let mut text = source.name(plan).unwrap_or_default().as_bytes().to_vec();
+            let name = source.name(plan);
+            debug_assert!(name.is_some(), "a plan of another policy");
+            let mut text = name.unwrap_or_default().as_bytes().to_vec();
             let place = quota.map(|PlanCounters { primary, fallback, leased }| {
                 text.extend([primary.salt, primary.lease].map(u64::to_le_bytes).concat());
                 if primary.headroom() > 0 {

@@ -86,10 +86,7 @@ impl Moving {
 
     /// The adaptive limit that the quota follows.
     pub(super) fn adaptive(&self) -> Option<&Arc<Adaptive>> {
-        match &self.follows {
-            Follows::Limit(adaptive, ..) => Some(adaptive),
-            Follows::Gateways(..) => None,
-        }
+        if let Follows::Limit(adaptive, ..) = &self.follows { Some(adaptive) } else { None }
     }
 
     /// What this adds to the canonical text of the first algorithm.
@@ -103,13 +100,8 @@ impl Moving {
     /// Whether the units of a charge had another length than those of the present share: only a
     /// bucket that warms up keeps when it is full, in place of what it lacks.
     pub(super) fn is_outdated(&self, charge: Charge) -> bool {
-        match &self.follows {
-            Follows::Limit(..) => false,
-            Follows::Gateways(replicas, _) => {
-                let algorithm = &self.first.algorithm;
-                replicas.has_changed_since(charge.at) && algorithm.form() == algorithm.canonical_form()
-            }
-        }
+        let Follows::Gateways(replicas, _) = &self.follows else { return false };
+        matches!(self.first.algorithm, Algorithm::WarmUp(_)) && replicas.has_changed_since(charge.at)
     }
 }
 

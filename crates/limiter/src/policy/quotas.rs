@@ -239,6 +239,7 @@ impl PlanId {
     /// The plan whose name stands at this index of [`PlanSource::names`].
     #[must_use]
     pub fn new(index: usize) -> PlanId {
+        debug_assert!(index < MAX_PLANS);
         PlanId(u8::try_from(index.saturating_add(1)).unwrap_or(0))
     }
 

@@ -165,6 +165,7 @@ impl Rule {
             Role::Fallback => self.fallback.as_ref(),
             Role::Leased => self.leased.as_ref(),
         };
+        debug_assert!(role == Role::Primary || other.is_some(), "a rule without this role");
         other.unwrap_or(&self.primary)
     }
 
