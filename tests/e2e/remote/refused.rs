@@ -46,7 +46,7 @@ fn bad() -> Vec<Bad> {
         ("where it comes from", with("remote", json!({"cluster": "x", "path": "/"})), own),
         ("where counts are kept", with("store", json!({"redis": {"cluster": "x"}})), own),
         ("how much memory is used", with("local", json!({"max_actors": 1})), own),
-        ("an object that says nothing", b"{}".to_vec(), "it says nothing"),
+        ("an object that sets nothing", b"{}".to_vec(), "it sets nothing"),
         ("a list of nonsense", b"[1, null, \"x\"]".to_vec(), "[0]: "),
         ("a number", b"42".to_vec(), "expected "),
         ("a word", b"\"limits\"".to_vec(), "expected "),
