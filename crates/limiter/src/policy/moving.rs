@@ -7,7 +7,7 @@ use crate::algorithm::{Algorithm, Charge, Quota};
 use diana_base::time::Time;
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, TryLockError};
 
 /// What a counter decides by as long as its quota does not move.
 #[derive(Clone, Debug)]
@@ -72,14 +72,18 @@ impl Moving {
     /// What decides at the present number. No worker waits for another one.
     pub(super) fn now(&self) -> Present {
         let number = self.follows.number();
-        let last = self.last.try_lock().ok();
+        let last = match self.last.try_lock() {
+            Ok(last) => Some(last),
+            Err(TryLockError::Poisoned(last)) => Some(last.into_inner()),
+            Err(TryLockError::WouldBlock) => None,
+        };
         if let Some(last) = last.as_ref().filter(|last| last.0 == number) {
             return last.1.clone();
         }
         let fits = |present: &Present| present.algorithm.size() <= self.first.algorithm.size();
-        let present = self.follows.at(number).filter(fits);
-        debug_assert!(present.is_some(), "no quota at {number}");
-        let present = present.unwrap_or_else(|| self.first.clone());
+        // A share may have a debt that takes too long to fill. Then the present share stays.
+        let before = || last.as_ref().map_or(&self.first, |last| &last.1).clone();
+        let present = self.follows.at(number).filter(fits).unwrap_or_else(before);
         last.into_iter().for_each(|mut last| *last = (number, present.clone()));
         present
     }
