@@ -28,6 +28,7 @@ mod exact;
 mod examples;
 mod global;
 mod hostile;
+mod inspect;
 mod least;
 mod ledger;
 mod machine;

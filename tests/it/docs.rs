@@ -205,8 +205,9 @@ fn text(file: &str) -> String {
 }
 
 /// The pages of the reference.
-const PAGES: [&str; 9] = [
+const PAGES: [&str; 10] = [
     "docs/configuration/README.md",
+    "docs/configuration/inspect.md",
     "docs/configuration/limits.md",
     "docs/configuration/enforce.md",
     "docs/configuration/actors.md",

@@ -25,7 +25,7 @@
 //!   bytes ─ document ─► one of three forms ─► limits ─► rules ─► Draft ─► Policy
 //!                            │ {limits: [...], …}  {url, rules}  [{url, rules}, …]
 //!                            └► actors, plan, ip, lists, response, headers, mode, enforce,
-//!                               local, store, remote
+//!                               local, store, remote, inspect
 //! ```
 #![forbid(unsafe_code)]
 #![cfg_attr(test, allow(clippy::arithmetic_side_effects, clippy::string_slice, clippy::unreachable))]
@@ -36,6 +36,7 @@ mod global_rule;
 mod global_store;
 mod headroom;
 mod idle;
+mod inspect;
 pub mod keys;
 mod limit;
 mod lists;
@@ -58,6 +59,7 @@ use diana_limiter::policy::{Draft, LimitDraft, Lists, Policy};
 use diana_limiter::request::Parts;
 use diana_limiter::response::ResponseOptions;
 use diana_remote_config::RemoteOptions;
+pub use inspect::InspectOptions;
 use mode::Mode;
 use overlay::{Overlay, Reading};
 pub use rule_places::{RulePlace, rule_places};
@@ -89,6 +91,8 @@ pub struct Configuration {
     pub remote: Option<RemoteOptions>,
     /// Whether requests that every rule admits without delay get attributes for the access log.
     pub logs_all: bool,
+    /// Who may look at counts, and where. `None`: nobody.
+    pub inspect: Option<InspectOptions>,
     /// Settings that are accepted but are probably mistakes, each with its place.
     pub warnings: Vec<Error>,
     /// A hash of what the document means, without secrets and the headers of calls. It is the same
@@ -305,6 +309,7 @@ fn read(top: Top, secret: &Secret, reading: Reading) -> Option<Configuration> {
     let logs_all = top.access_log.and_then(|node| node.choice("access log", &ACCESS_LOG)).unwrap_or(false);
     let max_actors = local(top.local);
     let remote = top.remote.and_then(remote::compile);
+    let inspect = top.inspect.and_then(inspect::compile);
     let mut limits: Vec<LimitDraft> = limits.into_iter().collect::<Option<_>>()?;
     if reading == Reading::Locally {
         limits.iter_mut().flat_map(|limit| &mut limit.rules).for_each(|rule| rule.global = None);
@@ -337,7 +342,9 @@ fn read(top: Top, secret: &Secret, reading: Reading) -> Option<Configuration> {
         response.canonical_hash(&policy),
         (of_store, of_remote, logs_all),
     ));
-    Some(Configuration { policy, response, store: options, remote, logs_all, warnings, fingerprint })
+    let fingerprint = fingerprint ^ inspect.as_ref().map_or(0, InspectOptions::canonical_hash);
+    let store = options;
+    Some(Configuration { policy, response, store, remote, logs_all, inspect, warnings, fingerprint })
 }
 
 /// The requests that get attributes for the access log.

@@ -110,6 +110,7 @@ fn refuse<'a>(fields: &mut Fields<'a>, key: &'static str, [who, lower]: [&str; 2
     let what = match key {
         "remote" => "where documents come from",
         "store" => "where counts are kept",
+        "inspect" => "who may look at counts",
         _ => "how much memory is used",
     };
     node.fail([who, what, lower].concat());

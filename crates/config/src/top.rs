@@ -28,6 +28,7 @@ pub(super) struct Top<'a> {
     pub(super) local: Option<Node<'a>>,
     pub(super) store: Option<Node<'a>>,
     pub(super) remote: Option<Node<'a>>,
+    pub(super) inspect: Option<Node<'a>>,
 }
 
 impl<'a> Top<'a> {
@@ -74,6 +75,7 @@ impl<'a> Top<'a> {
             local: take_local(&mut fields, "local"),
             store: take_local(&mut fields, "store"),
             remote: take_local(&mut fields, "remote"),
+            inspect: take_local(&mut fields, "inspect"),
         };
         fields.finish();
         top
@@ -97,6 +99,7 @@ impl<'a> Top<'a> {
             local: self.local.or(base.local),
             store: self.store.or(base.store),
             remote: self.remote.or(base.remote),
+            inspect: self.inspect.or(base.inspect),
         }
     }
 }

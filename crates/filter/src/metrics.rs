@@ -119,7 +119,7 @@ fn instances<'a>(
     clusters: &'a [String],
     is_nginx: bool,
 ) -> Vec<Option<Cow<'a, str>>> {
-    let Configuration { policy, remote, .. } = configuration;
+    let Configuration { policy, remote, inspect, .. } = configuration;
     let one_if = |exists: bool| exists.then_some(Some(Cow::from(""))).into_iter().collect();
     match each {
         Each::Configuration => one_if(true),
@@ -136,6 +136,7 @@ fn instances<'a>(
         Each::Cluster => clusters.iter().map(|cluster| Some(sanitize(cluster).into())).collect(),
         Each::Store => one_if(policy.replicas().is_some()),
         Each::Remote => one_if(remote.is_some()),
+        Each::Inspect => one_if(inspect.is_some()),
         Each::AllowList => one_if(policy.has_allow_list()),
         Each::DenyList => one_if(policy.has_deny_list()),
     }
@@ -318,6 +319,11 @@ impl<H: Host> Metrics<H> {
             Poll::Failed => 3,
         };
         self.add(Id::ConfigPolls, 0, result, 1);
+    }
+
+    /// Counts a question of an operator, or one with a wrong token.
+    pub(super) fn inspected(&self, is_answered: bool) {
+        self.add(Id::InspectQuestions, 0, (!is_answered).into(), 1);
     }
 
     /// Counts keys that this worker wrote and the host has evicted.

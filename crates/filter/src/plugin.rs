@@ -3,6 +3,7 @@
 //!
 //! ```text
 //!   configure ─► Plugin ─┬─ decide        a request's headers ─► Session::start ─► Decision
+//!                        ├─ inspect       an operator's question ─► JSON
 //!                        ├─ respond       Decision ─► Response, metrics, attributes
 //!                        ├─ global_calls  calls to global stores; their replies ─► Decision
 //!                        ├─ timer         holds requests, wakes the worker for its own tasks
@@ -16,6 +17,7 @@ mod decide;
 mod decided;
 mod follow;
 mod global_calls;
+mod inspect;
 mod respond;
 mod settle;
 mod timer;

@@ -24,7 +24,7 @@ mod query;
 mod segment;
 
 pub use kind::{Actor, ActorKind, Bare, FastPathPart, Scope};
-pub use named::{NamedActor, key, parse_key};
+pub use named::{NamedActor, key, key_of, parse_key};
 pub use names::Actors;
 
 use diana_document::{Node, Value, nearest, one_of, quoted};

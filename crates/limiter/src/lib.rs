@@ -87,6 +87,7 @@ pub mod algorithm;
 pub mod cells;
 pub mod decide;
 pub mod global;
+pub mod inspect;
 pub mod matcher;
 pub mod number_map;
 pub mod policy;

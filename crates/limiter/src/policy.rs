@@ -56,6 +56,7 @@ use diana_base::prng::mix;
 use diana_base::sort;
 use diana_base::time::Span;
 use shards::Shards;
+use std::net::IpAddr;
 use std::sync::Arc;
 
 /// All rules, compiled.
@@ -390,6 +391,36 @@ impl Policy {
 
     pub(crate) fn global_groups(&self, limit: usize) -> &[GlobalGroup] {
         self.limits.get(limit).map_or(&[], |limit| &limit.global_groups)
+    }
+
+    /// The group in which this gateway counts a rule.
+    pub(crate) fn group_of(&self, rule: RuleId) -> Option<(GroupIndex, &CounterGroup)> {
+        let of_limit = |(limit, of): (usize, &Limit)| {
+            let is_own = |group: &Arc<CounterGroup>| {
+                group.role == Role::Primary && group.rules.contains(&rule.index())
+            };
+            of.groups.iter().position(is_own).map(|index| (limit, index))
+        };
+        let place = self.limits.iter().enumerate().find_map(of_limit)?;
+        Some((place, self.group(place)?))
+    }
+
+    /// The plan with this name.
+    pub(crate) fn plan_named(&self, name: &str) -> Option<PlanId> {
+        let names = &self.plan.as_ref()?.names;
+        names.iter().position(|known| known == name).map(PlanId::new)
+    }
+
+    /// The target of the request: its path and its query. `None` if the host does not tell.
+    #[must_use]
+    pub fn target<'r>(&self, request: &Request<'r>) -> Option<&'r [u8]> {
+        request.get(self.path)
+    }
+
+    /// The client's address, as the configuration finds it.
+    #[must_use]
+    pub fn client(&self, request: &Request) -> Option<IpAddr> {
+        self.ip.client(request)
     }
 
     /// The global group at this place. `None` only for a place in another policy.

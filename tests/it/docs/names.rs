@@ -239,8 +239,8 @@ fn keys(reference: &str, section: &str) -> Vec<String> {
 #[test]
 fn every_key_of_the_reference_is_accepted() {
     let reference = super::reference();
-    let [top, limit, rule, remote, redis, rls] =
-        ["document", "limit", "rule", "remote", "redis", "rls"].map(super::keys::of);
+    let [top, limit, rule, remote, redis, rls, inspect] =
+        ["document", "limit", "rule", "remote", "redis", "rls", "inspect"].map(super::keys::of);
     let inner = |parent: &str, keys: &[String]| -> Vec<String> {
         keys.iter().map(|key| format!("{parent}.{key}")).collect()
     };
@@ -255,6 +255,7 @@ fn every_key_of_the_reference_is_accepted() {
         ("Keys", &rule),
         ("`response`, `headers`", &answers),
         ("`remote`", &remote),
+        ("`inspect`", &inspect),
         ("`store`", &store),
     ] {
         let keys = keys(&reference, section);
@@ -269,7 +270,7 @@ fn every_key_of_the_reference_is_accepted() {
         assert!(key == "rules" || top.contains(&key.to_owned()), "no configuration takes `{key}`");
         described.push(key.to_owned());
     }
-    for key in [&limit, &rule, &answers, &remote].into_iter().flatten() {
+    for key in [&limit, &rule, &answers, &remote, &inspect].into_iter().flatten() {
         assert!(described.contains(key), "`{key}` is not described");
     }
 }

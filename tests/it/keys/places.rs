@@ -112,6 +112,11 @@ pub fn places() -> Vec<Place> {
             json!({"name": "a", "sds_config": {}}),
         ),
         place("remote", r#"{"limits": [], "remote": @}"#, json!({"cluster": "a", "path": "/"})),
+        place(
+            "inspect",
+            r#"{"limits": [], "inspect": @}"#,
+            json!({"path": "/.diana", "token": "0123456789abcdef0123456789abcdef"}),
+        ),
     ];
     for kind in diana_limiter::algorithm::KINDS {
         let base = match kind.per_unit {

@@ -22,6 +22,7 @@ pub(super) const DEFINITIONS: &[Definition] = &[
     Definition { name: "response", shape: Shape::Object(&RESPONSE) },
     Definition { name: "own_response", shape: Shape::Object(&OWN_RESPONSE) },
     Definition { name: "local", shape: Shape::Object(&LOCAL) },
+    Definition { name: "inspect", shape: Shape::Object(&INSPECT) },
 ];
 
 pub(super) const DOCUMENT: Object = Object::new("README.md", &[&[
@@ -75,6 +76,8 @@ pub(super) const DOCUMENT: Object = Object::new("README.md", &[&[
         .on("global.md#store"),
     key("remote", "The server of a document that is laid over this one.", Shape::Def("remote"))
         .on("remote.md#remote"),
+    key("inspect", "Where the counts of actors can be read and changed, and by whom.", Shape::Def("inspect"))
+        .on("inspect.md#inspect"),
 ]]);
 
 const MEMBERS: Shape = Shape::List(&Shape::Def("member"), 0, None);
@@ -179,4 +182,27 @@ const LOCAL: Object = Object::new(
         Shape::Whole(1, 10_000_000),
     )
     .or_whole(100_000)]],
+);
+
+const INSPECT: Object = Object::new(
+    "inspect.md#inspect",
+    &[&[
+        key(
+            "path",
+            "The path below which the filter itself responds.",
+            Shape::Matching("^/[A-Za-z0-9/._~-]*[A-Za-z0-9._~-]$", "a path of letters, digits and `/-._~`"),
+        )
+        .required(),
+        key(
+            "token",
+            "The bearer token of those who may ask.",
+            Shape::Matching("^[!-~]{32,4096}$", "at least 32 visible ASCII characters"),
+        )
+        .required(),
+        key(
+            "allow",
+            "The addresses and networks that may ask. Without it: the gateway's own machine.",
+            Shape::List(&Shape::Text, 1, None),
+        ),
+    ]],
 );

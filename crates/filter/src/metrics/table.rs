@@ -37,6 +37,8 @@ pub enum Each {
     Store,
     /// A configuration with `remote`.
     Remote,
+    /// A configuration with `inspect`.
+    Inspect,
     /// A configuration with an `allow` list.
     AllowList,
     /// A configuration with a `deny` list.
@@ -171,6 +173,7 @@ metrics! {
     ConfigSwitches: Counter Remote "diana.config.switches" [];
     ConfigPolls: Counter Remote "diana.config.result.RESULT.polls" ["fresh", "unchanged", "refused", "failed"];
     ConfigInfo: Gauge Document "diana.fingerprint.FINGERPRINT.config_info" [];
+    InspectQuestions: Counter Inspect "diana.inspect.result.RESULT.questions" ["answered", "refused"];
     BuildInfo: Gauge Version "diana.version.VERSION.build_info" [];
 }
 

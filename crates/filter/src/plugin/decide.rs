@@ -13,6 +13,11 @@ impl<H: Host> Plugin<H> {
         let policy = &self.configuration.policy;
         let source = self.host.request(policy, self.kind, ends);
         let request = policy.request(&source);
+        if self.configuration.inspect.is_some()
+            && let Some(answered) = self.inspect(&request)
+        {
+            return Some(answered);
+        }
         let decided = self.worker.with(|worker| {
             let start = Session::start(policy, worker, &self.store, &request, || self.now());
             let (mut session, decision) = start;

@@ -122,6 +122,21 @@ pub fn parse_key(actors: &[NamedActor], value: &str) -> Result<Vec<u8>, String> 
     Ok(key)
 }
 
+/// The key of `actors` for values by their names, as text. The error says which value is missing or
+/// why no request has it. The key of `all`, an empty list, is empty.
+pub fn key_of(actors: &[NamedActor], value: impl Fn(&str) -> Option<String>) -> Result<Vec<u8>, String> {
+    let mut key = Vec::new();
+    for named in actors {
+        let value = value(named.name()).ok_or(["expected `", named.name(), "=VALUE`"].concat())?;
+        let value = named.actor().parse(&value)?;
+        component(&mut key, |key| {
+            key.extend(value);
+            true
+        });
+    }
+    Ok(key)
+}
+
 /// Appends the output of `write` after its length: four bytes, little-endian.
 fn component(out: &mut Vec<u8>, write: impl FnOnce(&mut Vec<u8>) -> bool) -> bool {
     let start = out.len();

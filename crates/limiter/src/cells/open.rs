@@ -213,6 +213,14 @@ impl OpenCell {
         Attempt::Store(entry)
     }
 
+    /// The entry of an open cell, to store it as it is.
+    pub(crate) fn entry(&mut self) -> Attempt<'_> {
+        match &mut self.state {
+            State::Open { entry, .. } => Attempt::Store(entry),
+            _ => Attempt::Nothing,
+        }
+    }
+
     /// The entry of [`OpenCell::entry_to_store`] is stored: the worker keeps what it reserved.
     pub(crate) fn stored<S: ?Sized>(
         &self,

@@ -75,6 +75,13 @@ impl RefusalCache {
         fresh.then_some(&*slot.cell)
     }
 
+    /// Forgets the cell of this actor.
+    pub(crate) fn forget(&mut self, id: CellId) {
+        if self.contains(id) {
+            self.slots.get_mut(id.slot()).into_iter().for_each(|slot| slot.is_taken = false);
+        }
+    }
+
     /// Caches a cell that refused at `now`. It replaces the cell of another actor with the same
     /// slot.
     pub(crate) fn insert(&mut self, id: CellId, now: Time, cell: &[u8]) {

@@ -234,6 +234,13 @@ impl Counter {
         self.penalty.map_or(refusal, |penalty| penalty.penalize(own, now, refusal))
     }
 
+    /// The rest of the penalty that runs at `now`; zero without one.
+    #[must_use]
+    pub fn penalty_rest(&self, state: &[u8], now: Time) -> Span {
+        let (_, own) = self.split(state);
+        self.penalty.map_or(Span::ZERO, |penalty| penalty.rest(own, now))
+    }
+
     /// The loss if the state is evicted at `now`.
     #[must_use]
     pub fn eviction_rank(&self, state: &[u8], now: Time) -> EvictionRank {

@@ -121,6 +121,11 @@ impl KeyBuffer {
         KeyBuffer([&[BY_VALUE], value].concat())
     }
 
+    /// The key of this address in the place of an actor.
+    pub(crate) fn of_address(value: &[u8]) -> KeyBuffer {
+        KeyBuffer([&[BY_ADDRESS], value].concat())
+    }
+
     /// The key.
     pub(crate) fn key(&self) -> ActorKey<'_> {
         ActorKey(&self.0)

@@ -7,10 +7,10 @@ mod store_calls;
 use crate::algorithm::EvictionRank;
 use crate::cells::store::{Fault, Store};
 use crate::cells::table::{Dated, Hasher, Seed, TableId, shared_seed};
-use crate::cells::{CellId, Context, Events, Migration, Overridden, Previous, Replacement};
+use crate::cells::{CellId, Context, Events, Migration, Overridden, Previous, Replacement, Reservations};
 use crate::decide::{Charges, CountedActor, Decider, Decision, Pending, WorkerCache};
 use crate::global::{Fetches, GlobalStoreOptions, StoreClient};
-use crate::policy::{Policy, RuleId};
+use crate::policy::{ActorKey, CounterGroup, GroupIndex, Policy, RuleId};
 use crate::request::Request;
 use adaptation::Adaptation;
 use diana_base::time::{Span, Time};
@@ -234,6 +234,32 @@ impl Worker {
         clock: &'a dyn Fn() -> Time,
     ) -> Context<'a, S> {
         self.actors.context(policy, store, clock)
+    }
+
+    /// What a look at a cell outside of a decision needs.
+    pub(crate) fn inspection<'a, S: ?Sized>(
+        &'a self,
+        policy: &'a Policy,
+        store: &'a S,
+        clock: &'a dyn Fn() -> Time,
+    ) -> (Context<'a, S>, &'a Reservations) {
+        (self.context(policy, store, clock), &self.cache.reservations)
+    }
+
+    /// The hash of the actor with this key.
+    pub(crate) fn hash(&self, policy: &Policy, group: &CounterGroup, key: ActorKey) -> u64 {
+        group.hash(&policy.rules, &self.actors.hasher, key)
+    }
+
+    /// Forgets what the worker remembers of an actor whose cell was changed.
+    pub(crate) fn forget(&mut self, policy: &Policy, place: GroupIndex, hash: u64) {
+        let group = policy.group(place).map(|group| group.id);
+        let ids = group.into_iter().map(|group| CellId { group, hash });
+        ids.for_each(|id| {
+            self.cache.reservations.forget(id);
+            self.cache.refusals.forget(id);
+            self.actors.migration.mark_migrated(id);
+        });
     }
 
     /// The last decision.

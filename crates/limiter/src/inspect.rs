@@ -1,0 +1,224 @@
+//! What a rule has counted for one actor, outside of any request: for operators who look a customer
+//! up, or let the customer begin anew.
+//!
+//! A look opens the actor's cell as the next request would, with what this worker holds reserved
+//! and with the counts of earlier configurations, and stores nothing. A reset is one more change of
+//! the cell, by compare-and-swap. Other workers notice a reset after 100 ms at the latest, because
+//! they trust neither a reservation nor a refusal for longer.
+
+use crate::actor;
+use crate::algorithm::Quota;
+use crate::cells::store::{Fault, Store};
+use crate::cells::{Actor, Attempt, Change, Context, Events, OpenCell, Reservations, Swapped, swap};
+use crate::policy::{Counter, GroupIndex, KeyBuffer, Missing, PlanId, Policy, Role, RuleId};
+use crate::session::Worker;
+use diana_base::time::{Span, Time};
+
+/// A rule and one of its actors. See the example of [`Target::count`].
+#[derive(Debug)]
+pub struct Target {
+    rule: RuleId,
+    place: GroupIndex,
+    key: KeyBuffer,
+    hash: u64,
+    plan: PlanId,
+}
+
+/// What a rule has counted for an actor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ActorCount {
+    /// The quota, as response headers show it.
+    pub quota: Quota,
+    /// How many units of cost the rule would admit now.
+    pub remaining: u64,
+    /// The time until `remaining` grows if no request comes; zero if it cannot grow.
+    pub more_in: Span,
+    /// The time until the actor is like one that never came.
+    pub full_in: Span,
+    /// The rest of the actor's penalty; zero without one.
+    pub penalty: Span,
+    /// Whether a request that costs one unit would be refused.
+    pub is_refused: bool,
+}
+
+impl ActorCount {
+    /// How much of the quota is used.
+    #[must_use]
+    pub fn used(&self) -> u64 {
+        self.quota.rpu.saturating_sub(self.remaining)
+    }
+}
+
+impl Target {
+    /// Finds the rule that `parameter("rule")` names, and its actor by the name of each of the
+    /// rule's actors. `ip` names a client whose requests lack the actor, if the rule then counts by
+    /// address, and `plan` names a plan. The error is a message for people.
+    pub fn find(
+        policy: &Policy,
+        worker: &Worker,
+        parameter: impl Fn(&str) -> Option<String>,
+    ) -> Result<Target, String> {
+        let name = parameter("rule").ok_or("which rule? expected `rule=NAME`")?;
+        let Some((rule, found)) = policy.rules().find(|(_, rule)| rule.name() == name) else {
+            return Err(["there is no rule `", &name, "`"].concat());
+        };
+        if found.is_global() {
+            return Err(["the rule `", &name, "` is global: its store has the counts"].concat());
+        }
+        let (place, group) = policy.group_of(rule).ok_or("the rule counts nothing")?;
+        let own = actor::key_of(&group.actors, &parameter);
+        let key = match (own, parameter("ip")) {
+            (Ok(value), _) => KeyBuffer::of_value(&value),
+            (Err(_), Some(address)) if group.missing == Missing::Ip => {
+                KeyBuffer::of_address(&policy.address.actor().parse(&address)?)
+            }
+            (Err(why), _) => return Err(why),
+        };
+        let plan = match parameter("plan") {
+            Some(plan) => policy.plan_named(&plan).ok_or(["there is no plan `", &plan, "`"].concat())?,
+            None => PlanId::default(),
+        };
+        let hash = worker.hash(policy, group, key.key());
+        Ok(Target { rule, place, key, hash, plan })
+    }
+
+    /// The name of the rule.
+    #[must_use]
+    pub fn name<'p>(&self, policy: &'p Policy) -> &'p str {
+        policy.rule_name(self.rule)
+    }
+
+    /// What the rule has counted for the actor.
+    ///
+    /// ```
+    /// # use diana_limiter::cells::store::{Fault, SharedDataStore, CasSemantics, Simulated};
+    /// # use diana_limiter::request::{Part, Values};
+    /// # use diana_limiter::time::Time;
+    /// use diana_limiter::inspect::Target;
+    /// use diana_limiter::session::{Session, Worker};
+    ///
+    /// let document = br#"{"url": "/", "rules": [
+    ///     {"name": "per-user", "actor": "user", "rpu": 3, "unit": "minute"}
+    /// ]}"#;
+    /// let policy = diana_config::compile(document).expect("a valid document").policy;
+    /// let store = SharedDataStore::probe(Simulated::new(CasSemantics::Strict))?;
+    /// let mut worker = Worker::new(&policy, &[7; 16]);
+    /// let now = || Time::from_ns(1_795_392_000_000_000_000);
+    /// let values = Values::default()
+    ///     .with(Part::Path, "/")
+    ///     .with(Part::Header("x-user-id".into()), "ann");
+    /// let request = policy.request(&values);
+    /// Session::start(&policy, &mut worker, &store, &request, now);
+    ///
+    /// let parameter = |name: &str| match name {
+    ///     "rule" => Some("per-user".to_owned()),
+    ///     "user" => Some("ann".to_owned()),
+    ///     _ => None,
+    /// };
+    /// let ann = Target::find(&policy, &worker, parameter).expect("a rule and its actor");
+    /// let count = ann.count(&policy, &worker, &store, now)?;
+    /// assert_eq!((count.used(), count.remaining, count.is_refused), (1, 2, false));
+    ///
+    /// ann.reset(&policy, &mut worker, &store, now)?;
+    /// assert_eq!(ann.count(&policy, &worker, &store, now)?.used(), 0);
+    /// # Ok::<(), Fault>(())
+    /// ```
+    pub fn count<S: Store + ?Sized>(
+        &self,
+        policy: &Policy,
+        worker: &Worker,
+        store: &S,
+        clock: impl Fn() -> Time,
+    ) -> Result<ActorCount, Fault> {
+        let (context, reservations) = worker.inspection(policy, store, &clock);
+        let mut cell = OpenCell::default();
+        let counter = self.open(&mut cell, reservations, &context, &mut Events::default())?;
+        let now = cell.at();
+        let state = match cell.blocker() {
+            // The set is full of refused actors, and this actor has no cell.
+            Some(_) => &mut vec![0; counter.size()],
+            None => counter.state_mut(cell.bytes_mut()),
+        };
+        let verdict = counter.step(state, now, 0);
+        let one = counter.step(&mut state.to_vec(), now, 1);
+        let penalty = counter.penalty_rest(state, now);
+        Ok(ActorCount {
+            quota: counter.shown(),
+            remaining: verdict.remaining,
+            more_in: verdict.more_in,
+            full_in: verdict.full_in,
+            penalty,
+            is_refused: !one.admits(),
+        })
+    }
+
+    /// Forgets what the rule has counted for the actor, its penalty included. A charge from before
+    /// that is refunded later is refunded although it was forgotten: the actor then has up to this
+    /// much more, but never more than the quota.
+    pub fn reset<S: Store + ?Sized>(
+        &self,
+        policy: &Policy,
+        worker: &mut Worker,
+        store: &S,
+        clock: impl Fn() -> Time,
+    ) -> Result<Events, Fault> {
+        let mut events = Events::default();
+        let (context, reservations) = worker.inspection(policy, store, &clock);
+        let mut reset = Reset { target: self, cell: OpenCell::default(), reservations, context: &context };
+        let swapped = swap(store, &mut reset, &mut events);
+        match swapped {
+            Swapped::Nothing => {}
+            Swapped::Done | Swapped::Failed => worker.forget(policy, self.place, self.hash),
+        }
+        if swapped == Swapped::Failed { Err(Fault(0)) } else { Ok(events) }
+    }
+
+    /// Opens the actor's cell, and returns the quota that counts the actor.
+    fn open<'p, S: Store + ?Sized>(
+        &self,
+        cell: &mut OpenCell,
+        reservations: &Reservations,
+        context: &Context<'p, S>,
+        events: &mut Events,
+    ) -> Result<&'p Counter, Fault> {
+        let policy = context.policy;
+        let (group, rule) = policy.group(self.place).zip(policy.rule(self.rule)).ok_or(Fault(0))?;
+        let (place, key) = (self.place, self.key.key());
+        let actor = Actor { group, place, hash: self.hash, key, plan: self.plan };
+        cell.load(group, self.hash, context, events);
+        if !cell.open(actor, (context.clock)(), reservations, context, events) {
+            return Err(Fault(0));
+        }
+        let quota = rule.quota_of(Role::Primary, key, self.plan).unwrap_or_default();
+        Ok(rule.counters(Role::Primary).at(quota))
+    }
+}
+
+/// Empties the state of the target.
+struct Reset<'a, 'c, S: ?Sized> {
+    target: &'a Target,
+    cell: OpenCell,
+    reservations: &'a Reservations,
+    context: &'a Context<'c, S>,
+}
+
+impl<S: Store + ?Sized> Change for Reset<'_, '_, S> {
+    fn attempt(&mut self, events: &mut Events) -> Attempt<'_> {
+        let Reset { target, cell, reservations, context } = self;
+        let Ok(counter) = target.open(cell, reservations, context, events) else {
+            return Attempt::Fault;
+        };
+        if cell.blocker().is_some() {
+            // The actor has no cell, and so no count.
+            return Attempt::Nothing;
+        }
+        let now = cell.at();
+        let state = counter.state_mut(cell.bytes_mut());
+        if counter.step(state, now, 0).full_in == Span::ZERO && counter.penalty_rest(state, now) == Span::ZERO
+        {
+            return Attempt::Nothing;
+        }
+        state.fill(0);
+        cell.entry()
+    }
+}

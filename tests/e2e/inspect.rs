@@ -1,0 +1,131 @@
+//! An operator looks up one customer in Envoy, and lets the customer begin anew.
+
+use crate::start;
+use gateway::Response;
+use serde_json::{Value, json};
+use std::time::{Duration, Instant};
+
+const TOKEN: &str = "0123456789abcdef0123456789abcdef";
+
+fn document(inspect: &Value) -> Value {
+    json!({
+        "inspect": inspect,
+        "limits": [{"url": "/", "rules": [
+            {"name": "per-user", "actor": "user", "algo": "W", "rpu": 5, "unit": "day", "penalty": {"after": 3, "for": "1h"}},
+            {"name": "per-ip", "actor": "ip", "rpu": 100_000, "unit": "day"},
+        ]}],
+    })
+}
+
+fn inspect() -> Value {
+    json!({"path": "/.diana", "token": TOKEN})
+}
+
+fn body(response: &Response) -> Value {
+    serde_json::from_str(&response.text()).unwrap_or_else(|error| panic!("{error}: {}", response.text()))
+}
+
+#[test]
+fn a_count_is_that_of_the_next_response_and_a_reset_lets_one_actor_pass_in_every_worker() {
+    let gateway = start(document(&inspect()));
+    let bearer = format!("Bearer {TOKEN}");
+    let ask = |method: &str, question: &str| {
+        let headers = [("authorization", &*bearer)];
+        gateway.connect().unwrap().request(method, &format!("/.diana/{question}"), &headers, b"").unwrap()
+    };
+    let get = |user: &str| gateway.get("/", &[("x-user-id", user)]).unwrap();
+    let remaining = |response: &Response| {
+        let shown = response.header("ratelimit").unwrap().to_owned();
+        shown.split(r#""per-user";r="#).nth(1).unwrap().split(';').next().unwrap().parse::<u64>().unwrap()
+    };
+
+    let policy = body(&ask("GET", "policy"));
+    assert_eq!(policy["rules"][0]["name"], "per-user", "{policy}");
+    assert!(gateway.log_contains(policy["fingerprint"].as_str().unwrap()), "{policy}");
+
+    let new = body(&ask("GET", "actor?rule=per-user&user=ann"));
+    assert_eq!((&new["used"], &new["remaining"], &new["is_refused"]), (&json!(0), &json!(5), &json!(false)));
+    for used in 1..=3 {
+        let left = remaining(&get("ann"));
+        let count = body(&ask("GET", "actor?rule=per-user&user=ann"));
+        assert_eq!((&count["used"], &count["remaining"]), (&json!(used), &json!(left)), "{count}");
+    }
+    for user in ["ann", "bob"] {
+        while get(user).status == 200 {}
+        (0..3).for_each(|_| assert_eq!(get(user).status, 429));
+    }
+    let refused = body(&ask("GET", "actor?rule=per-user&user=ann"));
+    assert!(
+        refused["is_refused"] == true && refused["penalty_ms"].as_u64().unwrap() > 3_590_000,
+        "{refused}"
+    );
+
+    // Several connections, so that each worker has refused her in the last 100 ms.
+    let mut connections: Vec<_> = (0..8).map(|_| gateway.connect().unwrap()).collect();
+    let mut asked = |user: &str| -> Vec<u32> {
+        let answers = connections.iter_mut().map(|connection| {
+            connection.request("GET", "/", &[("x-user-id", user)], b"").unwrap().status.into()
+        });
+        answers.collect()
+    };
+    assert_eq!(asked("ann"), [429; 8]);
+    let reset = body(&ask("POST", "reset?rule=per-user&user=ann"));
+    assert_eq!((&reset["used"], &reset["penalty_ms"]), (&json!(0), &json!(0)), "{reset}");
+    let began = Instant::now();
+    let mut passed = 0;
+    while passed < 5 && began.elapsed() < Duration::from_secs(5) {
+        passed += asked("ann").iter().filter(|status| **status == 200).count();
+    }
+    println!("after {:?} the actor had the whole quota again", began.elapsed());
+    assert_eq!(passed, 5, "what the quota admits, and no more");
+    assert_eq!(asked("bob"), [429; 8], "nobody else is reset");
+    assert!(gateway.log_contains("inspect: 127.0.0.1 has reset an actor of rule per-user"));
+    assert!(!gateway.logs().contains("ann"), "the log does not name actors");
+}
+
+#[test]
+fn what_cannot_be_answered_is_explained() {
+    let gateway = start(document(&inspect()));
+    let bearer = format!("bearer {TOKEN}");
+    let ask = |method: &str, question: &str| {
+        let headers = [("authorization", &*bearer)];
+        let target = format!("/.diana/{question}");
+        let response = gateway.connect().unwrap().request(method, &target, &headers, b"").unwrap();
+        (response.status, body(&response)["error"].as_str().unwrap_or_default().to_owned())
+    };
+    assert_eq!(ask("GET", "actor?user=ann").0, 400);
+    assert_eq!(ask("GET", "actor?rule=no%22ne&user=ann"), (400, "there is no rule `no\"ne`".into()));
+    assert_eq!(ask("GET", "actor?rule=per-user"), (400, "expected `user=VALUE`".into()));
+    assert_eq!(ask("GET", "actor?rule=per-ip&ip=no-address").0, 400);
+    assert_eq!(ask("GET", "actor?rule=per-ip&ip=127.0.0.1"), (200, String::new()));
+    assert_eq!(ask("GET", "reset?rule=per-user&user=ann").0, 405);
+    assert_eq!(ask("POST", "policy").0, 405);
+    assert_eq!(ask("GET", "").0, 404);
+}
+
+/// Whoever lacks the token or the address gets what the upstream answers to any path.
+#[test]
+fn to_everybody_else_the_path_does_not_exist() {
+    let same = |gateway: &gateway::Gateway, headers: &[(&str, &str)]| {
+        let get = |path: &str| gateway.get(path, headers).unwrap();
+        let (asked, other) = (get("/.diana/policy"), get("/elsewhere"));
+        assert_eq!((asked.status, asked.text()), (other.status, other.text()));
+        assert_eq!(asked.header("content-type"), other.header("content-type"));
+    };
+    let gateway = start(json!({"inspect": inspect(), "limits": []}));
+    same(&gateway, &[]);
+    for wrong in ["", "Bearer ", "Bearer 0123456789abcdef0123456789abcdee", "Basic 0123", TOKEN] {
+        same(&gateway, &[("authorization", wrong)]);
+    }
+    same(&gateway, &[("authorization", &format!("Bearer {TOKEN}0"))]);
+    assert_eq!(gateway.counted("inspect.result.refused.questions").unwrap(), 7);
+    assert_eq!(gateway.counted("inspect.result.answered.questions").unwrap(), 0);
+
+    let gateway = start(json!({
+        "inspect": {"path": "/.diana", "token": TOKEN, "allow": ["192.0.2.0/24"]},
+        "limits": [],
+    }));
+    same(&gateway, &[("authorization", &format!("Bearer {TOKEN}"))]);
+    let unconfigured = start(json!({"limits": []}));
+    same(&unconfigured, &[("authorization", &format!("Bearer {TOKEN}"))]);
+}
