@@ -28,6 +28,7 @@ mod grpc;
 mod harness;
 mod host;
 mod hot_path;
+mod inspect;
 mod interleavings;
 mod keys;
 mod meaning;

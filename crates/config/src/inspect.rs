@@ -1,4 +1,4 @@
-//! `inspect`: at which path, and by whom, the counts of actors may be read and changed.
+//! `inspect`: the path below which operators read and reset the counts of actors, and who may.
 
 use diana_document::{Node, Value};
 use diana_limiter::actor::address::Network;
@@ -9,9 +9,13 @@ use std::net::IpAddr;
 /// Who may look at counts, and where.
 ///
 /// ```
-/// let document = br#"{"limits": [], "inspect": {"path": "/.diana", "token": "0123456789abcdef0123456789abcdef"}}"#;
-/// let inspect = diana_config::compile(document).expect("a valid document").inspect.expect("`inspect`");
-/// assert_eq!(inspect.below(b"/.diana/actor?rule=per-user&user=ann"), Some(&b"actor?rule=per-user&user=ann"[..]));
+/// let document = br#"{
+///     "limits": [],
+///     "inspect": {"path": "/.diana", "token": "0123456789abcdef0123456789abcdef"}
+/// }"#;
+/// let configuration = diana_config::compile(document).expect("a valid document");
+/// let inspect = configuration.inspect.expect("`inspect`");
+/// assert_eq!(inspect.below(b"/.diana/actor?user=ann"), Some(&b"actor?user=ann"[..]));
 /// assert_eq!(inspect.below(b"/.dianas/actor"), None);
 /// assert!(inspect.allows("127.0.0.1".parse().expect("an address")));
 /// assert!(!inspect.allows("192.0.2.7".parse().expect("an address")));

@@ -194,7 +194,7 @@ impl Algorithm {
         each!(self, kind => kind.parameters())
     }
 
-    /// What is lost if the cell is evicted at `now`.
+    /// The loss if the cell is evicted at `now`.
     #[must_use]
     pub fn eviction_rank(&self, cell: &[u8], now: Time) -> EvictionRank {
         each!(self, kind => kind.eviction_rank(cell, now))
@@ -224,8 +224,8 @@ impl Algorithm {
         }
     }
 
-    /// The same algorithm with the limit `limit` in place of `quota.rpu`. What was used under one
-    /// limit stays used under the next one: a bucket that lacks 10 tokens lacks 10 tokens. `lowest` is
+    /// The same algorithm with `limit` in place of `quota.rpu`. Usage survives the change: a bucket
+    /// that lacks 10 tokens under one limit lacks 10 tokens under the next one. `lowest` is
     /// the lowest limit, and `least` the least that a request costs. `None` if the algorithm cannot
     /// adapt.
     #[must_use]

@@ -3,7 +3,7 @@
 //! ```text
 //!   lists: deny, then allow   ── on one ────────────────────► Reject, or Allowed
 //!   limits: which apply to the request
-//!   resolve: whom does each group count, what does the request ask of each rule
+//!   resolve: the actor of each group, and what the request asks of each rule
 //!   caches: of refusals       ── still refused ─────────────► Reject, no store is asked
 //!   check: open each group's cell, and judge by its rules
 //!        │                    ── one refuses ───────────────► Reject, nothing is charged

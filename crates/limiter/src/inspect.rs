@@ -29,7 +29,10 @@ pub struct Target {
 pub struct ActorCount {
     /// The quota, as response headers show it.
     pub quota: Quota,
-    /// How many units of cost the rule would admit now.
+    /// How many units of the quota are used. Requests of any priority count.
+    pub used: u64,
+    /// How many units of cost the rule would admit now, without what it leaves for requests of high
+    /// priority.
     pub remaining: u64,
     /// The time until `remaining` grows if no request comes; zero if it cannot grow.
     pub more_in: Span,
@@ -39,14 +42,6 @@ pub struct ActorCount {
     pub penalty: Span,
     /// Whether a request that costs one unit would be refused.
     pub is_refused: bool,
-}
-
-impl ActorCount {
-    /// How much of the quota is used.
-    #[must_use]
-    pub fn used(&self) -> u64 {
-        self.quota.rpu.saturating_sub(self.remaining)
-    }
 }
 
 impl Target {
@@ -117,10 +112,10 @@ impl Target {
     /// };
     /// let ann = Target::find(&policy, &worker, parameter).expect("a rule and its actor");
     /// let count = ann.count(&policy, &worker, &store, now)?;
-    /// assert_eq!((count.used(), count.remaining, count.is_refused), (1, 2, false));
+    /// assert_eq!((count.used, count.remaining, count.is_refused), (1, 2, false));
     ///
     /// ann.reset(&policy, &mut worker, &store, now)?;
-    /// assert_eq!(ann.count(&policy, &worker, &store, now)?.used(), 0);
+    /// assert_eq!(ann.count(&policy, &worker, &store, now)?.used, 0);
     /// # Ok::<(), Fault>(())
     /// ```
     pub fn count<S: Store + ?Sized>(
@@ -139,16 +134,18 @@ impl Target {
             Some(_) => &mut vec![0; counter.size()],
             None => counter.state_mut(cell.bytes_mut()),
         };
-        let verdict = counter.step(state, now, 0);
-        let one = counter.step(&mut state.to_vec(), now, 1);
-        let penalty = counter.penalty_rest(state, now);
+        let quota = counter.shown();
+        let used = quota.rpu.saturating_sub(counter.step(state, now, 0).remaining);
+        let before = state.to_vec();
+        let verdict = counter.peek(state, &before, now, counter.headroom());
         Ok(ActorCount {
-            quota: counter.shown(),
+            quota,
+            used,
             remaining: verdict.remaining,
             more_in: verdict.more_in,
             full_in: verdict.full_in,
-            penalty,
-            is_refused: !one.admits(),
+            penalty: counter.penalty_rest(&before, now),
+            is_refused: !verdict.admits(),
         })
     }
 

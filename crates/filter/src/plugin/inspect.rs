@@ -139,7 +139,7 @@ fn counted(rule: &str, count: &ActorCount) -> Object {
         .text("rule", rule)
         .number("quota", count.quota.rpu)
         .number("quota_ms", ms(count.quota.unit))
-        .number("used", count.used())
+        .number("used", count.used)
         .number("remaining", count.remaining)
         .number("more_in_ms", ms(count.more_in))
         .number("full_in_ms", ms(count.full_in))

@@ -1,5 +1,5 @@
-//! What a request asks: which list decides, whom each group counts, and what the request asks of
-//! each rule. Resolved once, when the actor is known. From then on the decision is made from
+//! Resolves a request: the list that decides, the actor of each group, and what the request asks of
+//! each rule. This happens once, when the actor is known. From then on the decision is made from
 //! demands, and no stage asks again which plan, override, priority or part of the actors applies.
 //!
 //! ```text
