@@ -41,7 +41,7 @@ pub enum Replacement {
 #[derive(Debug)]
 pub struct Previous {
     rules: Vec<Arc<Rule>>,
-    /// The primary groups, sorted by name.
+    /// The groups that count in this gateway, sorted by name.
     groups: Vec<Arc<CounterGroup>>,
     migrations: GroupMigrations,
 }
@@ -67,12 +67,12 @@ impl Previous {
     }
 }
 
-/// The primary groups: they count in this gateway, and not in place of a global store.
+/// The groups that count in this gateway. Leased quota is the store's, and goes back there.
 fn own_groups(policy: &Policy) -> Vec<Arc<CounterGroup>> {
     let mut groups = Vec::new();
     for limit in &policy.limits {
         for group in &limit.groups {
-            if group.role == Role::Primary {
+            if group.role != Role::Leased {
                 groups.push(Arc::clone(group));
             }
         }
