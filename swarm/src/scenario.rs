@@ -71,7 +71,10 @@ pub struct Scenario {
     pub drift: u64,
     /// What breaks, and from when to when, in ns from the start.
     pub faults: Vec<(u64, u64, Fault)>,
-    /// The last fault ends here, in ns from the start.
+    /// When gateways take another document, in ns from the start, the earliest first: the gateway
+    /// and its quota from then on. Each gateway ends with the same quota.
+    pub changes: Vec<(u64, usize, u64)>,
+    /// The last fault ends and the last document changes here, in ns from the start.
     pub calm: u64,
     /// The run ends here.
     pub end: u64,
@@ -133,6 +136,7 @@ impl Scenario {
             clocks_ms: 5,
             drift: 0,
             faults: Vec::new(),
+            changes: Vec::new(),
             calm: 0,
             end: 6 * SECOND,
         }
@@ -198,6 +202,16 @@ impl Scenario {
             end = end.max(to);
         }
         scenario.faults.sort_by_key(|(from, ..)| *from);
+        // Each rollout reaches the gateways in any order, before the next one begins.
+        for rollout in 0..random.choose(&[0, 0, 1, 2]) {
+            let rpu = random.within(10, 80);
+            for gateway in 0..gateways {
+                let at = begin + rollout * SECOND + random.below(SECOND);
+                scenario.changes.push((at, gateway, rpu));
+                end = end.max(at);
+            }
+        }
+        scenario.changes.sort_by_key(|(at, ..)| *at);
         scenario.calm = end;
         scenario.end = end + scenario.recovery() + 3 * unit_ms.max(700) * MS;
         scenario
@@ -228,7 +242,23 @@ impl Scenario {
 
     /// The most units that a gateway holds in a lease.
     pub fn lease_units(&self) -> u64 {
-        (self.rpu * self.lease).div_ceil(100)
+        (self.most() * self.lease).div_ceil(100)
+    }
+
+    /// The largest quota of any document.
+    pub fn most(&self) -> u64 {
+        self.changes.iter().map(|(.., rpu)| *rpu).fold(self.rpu, u64::max)
+    }
+
+    /// The quota that all gateways have in the end.
+    pub fn last(&self) -> u64 {
+        self.changes.last().map_or(self.rpu, |(.., rpu)| *rpu)
+    }
+
+    /// When the first fault begins or the first document changes, in ns from the start.
+    pub fn begin(&self) -> Option<u64> {
+        let fault = self.faults.first().map(|(from, ..)| *from);
+        fault.into_iter().chain(self.changes.first().map(|(at, ..)| *at)).min()
     }
 
     /// The part of a gateway that counts alone.
@@ -236,9 +266,9 @@ impl Scenario {
         (of / self.gateways as u64).max(1).min(of)
     }
 
-    /// The document that every gateway has.
-    pub fn document(&self) -> String {
-        let Scenario { rpu, unit_ms, timeout_ms, in_flight, gateways, .. } = self;
+    /// The document of a gateway whose quota is `rpu`.
+    pub fn document(&self, rpu: u64) -> String {
+        let Scenario { unit_ms, timeout_ms, in_flight, gateways, .. } = self;
         let mut rule = format!(r#""name": "all", "actor": "user", "scope": "global", "rpu": {rpu}"#);
         let mut put = |text: fmt::Arguments| rule.write_fmt(text).expect("a string takes all");
         match self.algo {

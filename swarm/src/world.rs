@@ -7,6 +7,7 @@ use crate::scenario::{Algo, Fault, MS, OnError, SECOND, Scenario};
 use crate::server::{Executed, Server};
 use diana_base::prng::mix;
 use diana_base::time::{Span, Time};
+use diana_limiter::cells::Replacement;
 use diana_limiter::cells::store::{CasSemantics, SharedDataStore, Simulated};
 use diana_limiter::decide::{Decision, Outcome};
 use diana_limiter::global::{CallResult, Completion, GlobalStoreOptions, Message, Waiter};
@@ -28,21 +29,33 @@ const LATE: u64 = 1_500 * MS;
 
 type Store = SharedDataStore<Simulated>;
 
-/// Where a worker is: its gateway, its number, and how often the gateway had started by then.
+/// Where a worker is: its gateway, its number, and the number of the document it has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Place {
     gateway: usize,
     worker: usize,
-    starts: u32,
+    document: u32,
 }
 
 struct Gateway {
     store: Store,
-    workers: Vec<WorkerState>,
-    starts: u32,
+    seed: [u8; 16],
+    /// The documents since the gateway has started, the latest last. Requests end with the document
+    /// with which they began.
+    documents: Vec<Document>,
+    /// How many documents it has had, each start included.
+    taken: u32,
     /// Its clock: so many ns ahead of the true one, and so much faster in 10⁻⁶.
     ahead: i64,
     drift: i64,
+}
+
+/// The workers of a gateway with one document.
+struct Document {
+    number: u32,
+    rpu: u64,
+    policy: Rc<Policy>,
+    workers: Vec<WorkerState>,
 }
 
 struct WorkerState {
@@ -73,6 +86,10 @@ struct Request {
     cost: u64,
 }
 
+/// An actor that a gateway counts alone: the gateway, its first document since it has started, and
+/// the actor.
+type Alone = (usize, Option<u32>, usize);
+
 enum Event {
     Arrive(usize),
     ToRedis { from: Place, id: u32, body: Vec<u8> },
@@ -83,6 +100,7 @@ enum Event {
     Wake(Place, u64),
     Begin(usize),
     Over(usize),
+    Change(usize),
 }
 
 struct Scheduled {
@@ -144,7 +162,7 @@ pub struct Measured {
 /// A run.
 pub struct World {
     scenario: Scenario,
-    policy: Rc<Policy>,
+    /// The largest quota of any document.
     quota: Quota,
     gateways: Vec<Gateway>,
     server: Server,
@@ -161,16 +179,16 @@ pub struct World {
     counted: Vec<Vec<(Instant, u64)>>,
     /// All admissions of each actor by the true clock, for the measurement.
     all: Vec<Vec<(u64, u64)>>,
-    /// Admissions of each gateway that counts alone, by actor and by its own clock.
-    alone: BTreeMap<(usize, u32, usize), Vec<(u64, u64)>>,
+    /// Admissions of each gateway that counts alone, by start and actor, and by its own clock.
+    alone: BTreeMap<Alone, Vec<(u64, u64)>>,
     /// Permits in use by actor: those that Redis granted.
     in_use: Vec<u64>,
     /// Units that failures may have freed.
     freed: u64,
-    /// Calls during an outage: of each fault, gateway and worker.
-    outages: BTreeMap<(usize, usize, usize), u64>,
+    /// Calls during an outage: of each fault and worker.
+    outages: BTreeMap<(usize, Place), u64>,
     /// Calls of each worker in this second.
-    rates: BTreeMap<(usize, usize), (u64, u64)>,
+    rates: BTreeMap<Place, (u64, u64)>,
     measured: Measured,
 }
 
@@ -187,8 +205,8 @@ pub fn run_with(scenario: &Scenario, server: Server) -> Result<Measured, Violati
     Ok(world.measured)
 }
 
-fn options(scenario: &Scenario) -> (Policy, GlobalStoreOptions) {
-    let document = scenario.document();
+fn options(scenario: &Scenario, rpu: u64) -> (Policy, GlobalStoreOptions) {
+    let document = scenario.document(rpu);
     let configuration = diana_config::compile(document.as_bytes());
     let configuration = configuration.unwrap_or_else(|errors| panic!("{document}: {errors:?}"));
     (configuration.policy, configuration.store.expect("the document has a store"))
@@ -196,8 +214,7 @@ fn options(scenario: &Scenario) -> (Policy, GlobalStoreOptions) {
 
 impl World {
     fn new(scenario: Scenario, server: Server) -> World {
-        let (policy, _) = options(&scenario);
-        let quota = Quota { algo: scenario.algo, rpu: scenario.rpu, unit_us: scenario.unit_ms * 1_000 };
+        let quota = Quota { algo: scenario.algo, rpu: scenario.most(), unit_us: scenario.unit_ms * 1_000 };
         let mut random = Random::new(mix(scenario.seed));
         let drift = scenario.drift;
         let gateways = (0..scenario.gateways)
@@ -206,12 +223,11 @@ impl World {
                 let ahead = random.below(2 * spread) as i64 - spread as i64;
                 let drift = random.below(2 * drift + 1) as i64 - drift as i64;
                 let store = SharedDataStore::probe(Simulated::new(CasSemantics::Strict)).expect("a store");
-                Gateway { store, workers: Vec::new(), starts: 0, ahead, drift }
+                Gateway { store, seed: [0; 16], documents: Vec::new(), taken: 0, ahead, drift }
             })
             .collect();
         let actors = scenario.actors;
         let mut world = World {
-            policy: Rc::new(policy),
             quota,
             gateways,
             server,
@@ -240,22 +256,43 @@ impl World {
             world.schedule(from, Event::Begin(index));
             world.schedule(to, Event::Over(index));
         }
+        for index in 0..world.scenario.changes.len() {
+            world.schedule(world.scenario.changes[index].0, Event::Change(index));
+        }
         world
     }
 
-    /// Starts a gateway without anything in its shared data.
+    /// Starts a gateway without anything in its shared data, with the document it had.
     fn start_gateway(&mut self, index: usize) {
-        let World { scenario, policy, gateways, random, .. } = self;
-        let gateway = &mut gateways[index];
-        gateway.starts += 1;
+        let seed = [self.random.number().to_le_bytes(), self.random.number().to_le_bytes()].concat();
+        let gateway = &mut self.gateways[index];
+        gateway.seed = seed.try_into().expect("16 bytes");
         gateway.store = SharedDataStore::probe(Simulated::new(CasSemantics::Strict)).expect("a store");
-        let seed = [random.number().to_le_bytes(), random.number().to_le_bytes()].concat();
-        let seed: [u8; 16] = seed.try_into().expect("16 bytes");
-        let worker = |_| {
-            let worker = Worker::new(policy, &seed).with_global_store(options(scenario).1, random.number());
+        let rpu = gateway.documents.last().map_or(self.scenario.rpu, |document| document.rpu);
+        gateway.documents.clear();
+        self.take_document(index, rpu);
+    }
+
+    /// Makes workers for another document. Those of the document before end their requests.
+    fn take_document(&mut self, index: usize, rpu: u64) {
+        let now = self.wall(index);
+        let World { scenario, gateways, random, .. } = self;
+        let Gateway { store, seed, documents, taken, .. } = &mut gateways[index];
+        *taken += 1;
+        let (policy, _) = options(scenario, rpu);
+        let worker = |number: usize| {
+            let options = options(scenario, rpu).1;
+            let mut worker = Worker::new(&policy, seed).with_global_store(options, random.number());
+            if let Some(before) = documents.last_mut() {
+                let Document { policy: older, workers, .. } = before;
+                let retired = &mut workers[number].worker;
+                worker.migrate_from(&policy, &[retired.previous(older)], Replacement::Certain, now);
+                retired.tick(older, store, || now, true);
+            }
             WorkerState { worker, waiting: BTreeMap::new(), wakes_at: None }
         };
-        gateway.workers = (0..WORKERS).map(worker).collect();
+        let workers = (0..WORKERS).map(worker).collect();
+        documents.push(Document { number: *taken, rpu, policy: Rc::new(policy), workers });
     }
 
     fn schedule(&mut self, at: u64, event: Event) {
@@ -306,10 +343,15 @@ impl World {
 
     /// The worker at a place, unless its gateway has restarted.
     fn at(&mut self, place: Place) -> Option<(&mut WorkerState, &Store, Rc<Policy>)> {
-        let gateway = &mut self.gateways[place.gateway];
-        let policy = Rc::clone(&self.policy);
-        let is_same = gateway.starts == place.starts;
-        is_same.then(|| (&mut gateway.workers[place.worker], &gateway.store, policy))
+        let Gateway { store, documents, .. } = &mut self.gateways[place.gateway];
+        let document = documents.iter_mut().find(|document| document.number == place.document)?;
+        Some((&mut document.workers[place.worker], store, Rc::clone(&document.policy)))
+    }
+
+    /// A worker that takes new requests.
+    fn latest(&self, gateway: usize, worker: usize) -> Place {
+        let document = self.gateways[gateway].documents.last().map_or(0, |document| document.number);
+        Place { gateway, worker, document }
     }
 
     fn happen(&mut self, event: Event) -> Result<(), Violation> {
@@ -353,12 +395,13 @@ impl World {
             }
             Event::Wake(place, at) => {
                 let (now, wall) = (self.monotonic(), self.wall(place.gateway));
+                let is_retired = place != self.latest(place.gateway, place.worker);
                 let Some((state, store, policy)) = self.at(place) else { return Ok(()) };
                 if state.wakes_at != Some(at) {
                     return Ok(());
                 }
                 state.wakes_at = None;
-                state.worker.tick(&policy, store, || wall, false);
+                state.worker.tick(&policy, store, || wall, is_retired);
                 let completions = state.worker.expire(now);
                 self.finish(place, completions, Instant::default())
             }
@@ -374,6 +417,12 @@ impl World {
                     self.freed += self.quota.whole();
                 }
                 Ok(())
+            }
+            Event::Change(change) => {
+                let (_, gateway, rpu) = self.scenario.changes[change];
+                let retired: Vec<Place> = (0..WORKERS).map(|worker| self.latest(gateway, worker)).collect();
+                self.take_document(gateway, rpu);
+                retired.into_iter().try_for_each(|place| self.pump(place))
             }
         }
     }
@@ -403,7 +452,7 @@ impl World {
         let gateway = self.random.below(self.gateways.len() as u64) as usize;
         let worker = self.random.below(WORKERS as u64) as usize;
         let cost = self.random.within(1, self.scenario.max_cost);
-        let place = Place { gateway, worker, starts: self.gateways[gateway].starts };
+        let place = self.latest(gateway, worker);
         let now = self.wall(gateway);
         self.measured.requests += 1;
 
@@ -504,7 +553,9 @@ impl World {
             }
             By::Fallback => {
                 let now = self.wall(place.gateway).as_ns() / 1_000;
-                self.alone.entry((place.gateway, place.starts, actor)).or_default().push((now, cost));
+                // Its documents count in the same cells.
+                let start = self.gateways[place.gateway].documents.first().map(|first| first.number);
+                self.alone.entry((place.gateway, start, actor)).or_default().push((now, cost));
                 self.measured.alone += cost;
             }
             By::Nobody if self.scenario.on_error == OnError::Allow => self.measured.alone += cost,
@@ -514,7 +565,7 @@ impl World {
             let is_counted = matches!(by, By::Redis(_));
             if is_counted {
                 self.in_use[actor] += 1;
-                let most = self.scenario.rpu + if self.is_disturbed() { u64::MAX / 2 } else { 0 };
+                let most = self.quota.rpu + if self.is_disturbed() { u64::MAX / 2 } else { 0 };
                 if self.in_use[actor] > most {
                     return Err(format!("{} requests in flight, of {most}", self.in_use[actor]));
                 }
@@ -563,7 +614,7 @@ impl World {
             let Message::Http { body, .. } = call.message else { return Err("a call of gRPC".into()) };
             self.measured.calls += 1;
             let second = self.now / SECOND;
-            let (of, calls) = self.rates.entry((place.gateway, place.worker)).or_default();
+            let (of, calls) = self.rates.entry(place).or_default();
             if *of != second {
                 (*of, *calls) = (second, 0);
             }
@@ -576,7 +627,7 @@ impl World {
                     _ => false,
                 };
                 if is_down {
-                    *self.outages.entry((*index, place.gateway, place.worker)).or_default() += 1;
+                    *self.outages.entry((*index, place)).or_default() += 1;
                 }
             }
             match self.travel(place.gateway) {
@@ -662,7 +713,8 @@ impl World {
     /// The checks after the end: the rows of "Several gateways" in docs/accuracy.md.
     fn check(&mut self) -> Result<(), Violation> {
         let World { scenario, quota, redis_steps, freed, .. } = &*self;
-        let begin = START / 1_000 + scenario.faults.first().map_or(u64::MAX >> 1, |(from, ..)| *from / 1_000);
+        let begin = START / 1_000 + scenario.begin().map_or(u64::MAX >> 1, |begin| begin / 1_000);
+        let [first, last] = [scenario.rpu, scenario.last()].map(|rpu| Quota { rpu, ..*quota });
         let exact = self.exact_us();
         // "What leases may exceed": each gateway whose clock, or whose Redis' clock, steps or
         // drifts by more than the way to Redis takes.
@@ -674,21 +726,21 @@ impl World {
         for counted in &self.counted {
             let mut counted = counted.clone();
             counted.sort_unstable();
-            let excess = |which: &dyn Fn(Instant) -> bool| {
+            let excess = |quota: &Quota, which: &dyn Fn(Instant) -> bool| {
                 let of = counted.iter().filter(|(at, _)| which(*at));
                 quota.excess(&of.map(|(at, cost)| (at.us, *cost)).collect::<Vec<_>>())
             };
             for step in 0..=redis_steps.len() {
-                let over = excess(&|at| at.steps == step);
+                let over = excess(quota, &|at| at.steps == step);
                 if over > freed + late {
                     return Err(format!("{over} units too many, {freed} freed, {late} spent late"));
                 }
             }
-            let over = excess(&|at| at.steps == 0 && at.us < begin);
+            let over = excess(&first, &|at| at.steps == 0 && at.us < begin);
             if over > drifted {
-                return Err(format!("{over} units too many before any fault"));
+                return Err(format!("{over} units too many before any fault or change"));
             }
-            let over = excess(&|at| at.steps == redis_steps.len() && at.us >= exact);
+            let over = excess(&last, &|at| at.steps == redis_steps.len() && at.us >= exact);
             if over > drifted {
                 return Err(format!("{over} units too many after the recovery"));
             }
@@ -709,8 +761,10 @@ impl World {
         }
         let takes_back = matches!(quota.algo, Algo::Bucket(_) | Algo::Slices);
         if scenario.faults.is_empty() && takes_back {
-            // A gateway holds one lease, and another one may be on its way to or from it.
-            let most = (scenario.gateways * scenario.actors) as u64 * 2 * scenario.lease_units();
+            // A gateway holds one lease for each document, and another one may be on its way to or
+            // from it.
+            let documents = scenario.gateways + scenario.changes.len();
+            let most = (documents * scenario.actors) as u64 * 2 * scenario.lease_units();
             let missing = self.ledger.missing();
             if missing > most {
                 return Err(format!("{missing} leased units are missing, of {most}"));
@@ -739,7 +793,7 @@ impl World {
             Algo::Bucket(burst) => Algo::Bucket(scenario.part(burst)),
             algo => algo,
         };
-        let quota = Quota { algo, rpu: scenario.part(scenario.rpu), ..self.quota };
+        let quota = Quota { algo, rpu: scenario.part(self.quota.rpu), ..self.quota };
         for ((gateway, ..), admitted) in &mut self.alone {
             admitted.sort_unstable();
             let over = quota.excess(admitted);
@@ -756,7 +810,11 @@ impl World {
         if load < 150 || lease > 0 || max_cost > 1 || leaves > 0 || algo == Algo::Permits {
             return Ok(());
         }
-        let Quota { rpu, unit_us, .. } = self.quota;
+        let Quota { unit_us, .. } = self.quota;
+        let rpu = self.scenario.last();
+        if rpu > self.scenario.rpu {
+            return Ok(());
+        }
         let from = self.exact_us().next_multiple_of(unit_us);
         let to = (START + end).saturating_add_signed(self.redis_ahead) / 1_000 / unit_us * unit_us;
         if to <= from {
@@ -789,13 +847,13 @@ impl World {
             return Err(format!("{busiest} calls of a worker in a second, of {most}"));
         }
         let restarts = self.scenario.faults.iter().any(|(.., fault)| matches!(fault, Fault::Restart(_)));
-        for ((fault, gateway, worker), calls) in self.outages.iter().filter(|_| !restarts) {
+        for ((fault, place), calls) in self.outages.iter().filter(|_| !restarts) {
             let (from, to, _) = self.scenario.faults[*fault];
             // The last calls before the outage may still succeed. The shortest pauses between
             // probes are 187.5 ms, 375 ms, and then 750 ms each.
             let most = 3 + 3 * in_flight + 2 + (to - from) / (750 * MS);
             if *calls > most {
-                return Err(format!("{calls} calls of {gateway}/{worker} in the outage {fault}, of {most}"));
+                return Err(format!("{calls} calls of {place:?} in the outage {fault}, of {most}"));
             }
         }
         if self.scenario.faults.is_empty() && self.scenario.lease == 0 && self.scenario.leaves == 0 {

@@ -1,7 +1,7 @@
 //! A short run of the swarm, and mutants of the script that its checks must find. `cargo xtask
 //! swarm --seeds 10000` is the long run.
 
-use swarm::scenario::Scenario;
+use swarm::scenario::{Algo, Fault, MS, Scenario};
 use swarm::server::Server;
 use swarm::world::{run, run_with};
 
@@ -56,5 +56,26 @@ fn mistakes_of_the_script_are_found() {
         let outcome = run_with(&Scenario::draw(seed, None, None), mutant(right, wrong));
         println!("{wrong}: {outcome:?}");
         assert!(outcome.is_err(), "no check finds `{wrong}` in the run of seed {seed}");
+    }
+}
+
+/// While Redis is down a gateway takes a document with another quota.
+#[test]
+fn a_gateway_that_counts_alone_keeps_its_count_under_another_quota() {
+    for algo in [Algo::Bucket(38), Algo::Window, Algo::Slices, Algo::Log] {
+        for rpu in [20, 39, 80] {
+            let scenario = Scenario {
+                rpu: 38,
+                unit_ms: 2_000,
+                load: 400,
+                faults: vec![(1_100 * MS, 3_900 * MS, Fault::Dead)],
+                changes: vec![(2_500 * MS, 0, rpu)],
+                calm: 3_900 * MS,
+                end: 4_000 * MS,
+                ..Scenario::calm(1, 1, algo, 0)
+            };
+            let alone = run(&scenario).map(|measured| measured.alone);
+            assert!(alone.as_ref().is_ok_and(|alone| *alone > 38), "{algo:?}, {rpu}: {alone:?}");
+        }
     }
 }
