@@ -38,6 +38,7 @@ pub(crate) use key::{ActorKey, KeyBuffer};
 pub use key::{ActorSource, Missing};
 pub use lists::{List, Lists, Member};
 pub use moving::Replicas;
+pub(crate) use quotas::QuotaRef;
 pub use quotas::{Counters, MAX_PLANS, PlanCounters, PlanId, PlanSource};
 pub(crate) use rule::Role;
 pub use rule::{Rule, RuleId};

@@ -271,14 +271,9 @@ impl GroupCheck {
         to: &mut Vec<RuleReport>,
     ) -> bool {
         let Buffers { asked, cell, verdict } = &mut *self.buffers;
-        let cached = cell.open_copy(cached, context.rules(asked.actor(&self.group), None), now);
-        verdict.refuse_cached(
-            asked.demands(&self.group, context.policy),
-            asked.key.key().source(),
-            cached,
-            now,
-            to,
-        )
+        let demands = asked.demands(&self.group, context.policy);
+        let cached = cell.open_copy(cached, demands, now);
+        verdict.refuse_cached(demands, asked.key.key().source(), cached, now, to)
     }
 
     /// Checks the cell of the worker's reservation, and spends from the reservation if every rule
@@ -290,11 +285,11 @@ impl GroupCheck {
         context: &Context<S>,
     ) -> bool {
         let Buffers { asked, cell, verdict } = &mut *self.buffers;
-        if !reserved.serves(asked.class.plan, now) {
+        let demands = asked.demands(&self.group, context.policy);
+        if !reserved.serves(demands, now) {
             return false;
         }
-        let (actor, demands) = (asked.actor(&self.group), asked.demands(&self.group, context.policy));
-        let copy = cell.open_copy(&reserved.cell, context.rules(actor, None), now);
+        let copy = cell.open_copy(&reserved.cell, demands, now);
         verdict.check(demands, copy, now);
         verdict.all_admit_now && cell.spend(&reserved.reservations, demands, now)
     }
@@ -317,8 +312,8 @@ impl GroupCheck {
         self.resolve_for(self.buffers.cell.blocker(), context);
         if is_open {
             let Buffers { cell, verdict, asked } = &mut *self.buffers;
-            let at = cell.at();
-            verdict.check(asked.demands(&self.group, context.policy), cell.bytes_mut(), at);
+            let (at, demands) = (cell.at(), asked.demands(&self.group, context.policy));
+            verdict.check(demands, cell.prepare(demands), at);
             if self.is_blocked && !verdict.is_refused {
                 // Another plan is refused there. The actor has no cell, and is charged in no other.
                 verdict.refuse(&asked.demands);
@@ -329,12 +324,14 @@ impl GroupCheck {
     /// Resolves the demands again if they are those on another actor, or have to be: the one whose
     /// cell blocks the set.
     fn resolve_for<S: ?Sized>(&mut self, blocker: Option<u64>, context: &Context<S>) {
-        let Asked { place, hash, class, key, demands } = &mut self.buffers.asked;
+        let Asked { class, key, demands, .. } = &mut self.buffers.asked;
         // The headroom of another actor's cell is not for this request.
         let is_high_priority = class.is_high_priority && blocker.is_none();
         let class = RequestClass { is_high_priority, ..*class };
-        let (place, hash, key, plan) = (*place, *hash, key.key(), class.plan);
-        let rules = context.rules(Actor { group: &self.group, place, hash, key, plan }, blocker);
+        let rules = match blocker {
+            Some(hash) => context.rules_of(&self.group, hash),
+            None => self.group.for_actor(&context.policy.rules, key.key()),
+        };
         if self.is_blocked || blocker.is_some() {
             self.is_blocked = blocker.is_some();
             resolve_again(rules, class, demands);
@@ -370,7 +367,7 @@ impl GroupCheck {
         let mut commit = Commit { check: self, reserves, reservations, context, is_opened: true };
         match swap(context.store, &mut commit, events) {
             Swapped::Done => {
-                self.buffers.cell.stored(self.actor(), reservations, context);
+                self.buffers.cell.stored(self.actor(), self.demands(context), reservations, context);
                 true
             }
             Swapped::Nothing => !self.refuses(),
@@ -401,12 +398,18 @@ impl GroupCheck {
 
     /// Refunds a charge that is already stored.
     pub(crate) fn refund<S: Store + ?Sized>(&self, context: &Context<S>, events: &mut Events) {
-        if self.buffers.cell.is_stored() {
-            let rules = context.rules(self.actor(), self.buffers.cell.blocker());
+        if self.is_charged() {
+            let demands = self.demands(context);
             update(&self.group, self.asked().hash, context, events, &|cell, now| {
-                rules.refund(self.buffers.verdict.charges(), cell, now);
+                self.buffers.verdict.refund(demands, cell, now);
             });
         }
+    }
+
+    /// Whether the actor's cell is charged in the store, or will be. A cell that blocks the set is
+    /// another actor's, and nothing is stored there.
+    fn is_charged(&self) -> bool {
+        self.buffers.cell.is_stored() && !self.is_blocked
     }
 
     /// The request is refused: removes the charge, which is not stored yet, counts the refusal for
@@ -478,15 +481,9 @@ impl GroupCheck {
 
     /// The stored charge; `None` if the store failed, or a reservation was spent.
     pub(crate) fn charged(&self) -> Option<Charged> {
-        let charges = || self.buffers.verdict.charges().collect();
-        let is_stored = self.buffers.cell.is_stored();
-        let owed = || match self.group.settles {
-            true => self.buffers.verdict.owed(&self.asked().demands).collect(),
-            false => Vec::new(),
-        };
-        let Asked { place, hash, class, .. } = *self.asked();
-        let plan = class.plan;
-        is_stored.then(|| Charged { place, hash, plan, charges: charges(), owed: owed() })
+        let Asked { place, hash, .. } = *self.asked();
+        let rules = || self.buffers.verdict.charged(&self.asked().demands);
+        self.is_charged().then(|| Charged { place, hash, rules: rules() })
     }
 }
 
@@ -558,7 +555,7 @@ fn count_refusal<S: Store + ?Sized>(
         if attempts > 1 {
             *cell = newer;
         }
-        cell.stored(actor, reservations, context);
+        cell.stored(actor, demands, reservations, context);
     }
     let at = cell.at();
     verdict.penalize(demands, cell.bytes_mut(), at);
@@ -594,6 +591,7 @@ impl<S: Store + ?Sized> Change for CountRefusal<'_, '_, S> {
                 // Meanwhile the actor's cell was evicted, and the set is full of refused actors.
                 return Attempt::Nothing;
             }
+            newer.prepare(*demands);
             newer
         };
         let at = cell.at();

@@ -19,7 +19,7 @@ use super::verdict::GroupVerdict;
 use crate::actor::{FastPathPart, NamedActor};
 use crate::cells::store::Store;
 use crate::cells::{
-    Actor, CellId, Context, Events, OpenCell, RefusalCache, Reservations, ReservedCell, SLOTS, slot,
+    CellId, Context, Events, OpenCell, RefusalCache, Reservations, ReservedCell, SLOTS, slot,
 };
 use crate::policy::{ActorSource, CounterGroup, Demand, Demands, Missing, Mode, Policy};
 use crate::request::Request;
@@ -95,8 +95,8 @@ impl FastPath {
         let mut is_refused = false;
         for actor in actors {
             if let Some(cached) = refusals.lookup(actor.id(), now) {
-                let cached = cell.open_copy(cached, context.rules(actor.of_cell(), None), now);
                 let (demands, reports) = (actor.demands(context.policy), &mut decision.reports);
+                let cached = cell.open_copy(cached, demands, now);
                 is_refused |= verdict.refuse_cached(demands, actor.source(), cached, now, reports);
             }
         }
@@ -118,12 +118,12 @@ impl FastPath {
         let FastPath { copies, .. } = self;
         copies.clear();
         let mut spend = |actor: &KnownActor| {
-            let Some(reserved) = reservations.spendable(actor.of_cell(), now) else {
+            let (demands, source) = (actor.demands(context.policy), actor.source());
+            let Some(reserved) = reservations.spendable(actor.id(), demands, now) else {
                 return false;
             };
             copies.extend_from_slice(&reserved.cell);
             let ReservedCell { cell, reservations, .. } = reserved;
-            let (demands, source) = (actor.demands(context.policy), actor.source());
             debug_assert_eq!(demands.demands.len(), reservations.len(), "the reservations of another group");
             demands.each().zip(reservations).all(|((demand, counter), reservation)| {
                 let Demand { rule, cost, mode, .. } = *demand;
@@ -277,10 +277,6 @@ pub(crate) struct KnownActor {
 }
 
 impl KnownActor {
-    fn of_cell(&self) -> Actor<'_> {
-        self.asked.actor(&self.group)
-    }
-
     fn id(&self) -> CellId {
         CellId { group: self.group.id, hash: self.asked.hash }
     }

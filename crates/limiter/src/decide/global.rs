@@ -18,7 +18,7 @@ use crate::algorithm::{Admission, Verdict};
 use crate::cells::store::Store;
 use crate::cells::{CACHED_FOR, CellId, Context, Events, SLOTS};
 use crate::global::{GlobalCharge, GlobalQuery, LeaseRefill, RuleQuery, RuleReply, lease_number};
-use crate::policy::{ActorRules, Demand, Demands, GlobalGroup, Mode, OnError, Owed, Policy};
+use crate::policy::{Demand, Demands, GlobalGroup, Mode, OnError, Owed, Policy, QuotaRef};
 use crate::request::Request;
 use diana_base::prng::mix;
 use diana_base::sort;
@@ -286,6 +286,11 @@ impl GlobalCheck {
         &self.asked.demands
     }
 
+    /// The quota of each demand.
+    fn quotas(&self) -> impl Iterator<Item = QuotaRef> {
+        self.demands().iter().map(|demand| demand.quota)
+    }
+
     /// The group. `None` only under another policy.
     fn group<'p>(&self, policy: &'p Policy) -> Option<&'p GlobalGroup> {
         policy.global_group(self.asked.place)
@@ -296,16 +301,17 @@ impl GlobalCheck {
         self.group(policy).map(|group| CellId { group: group.group.id, hash: self.cache_hash })
     }
 
-    /// The group, and its rules as they count the actor.
-    fn rules<'a>(&'a self, policy: &'a Policy) -> Option<(&'a GlobalGroup, ActorRules<'a>)> {
+    /// The group, and what the request asks of each of its rules, with the rule's quota.
+    fn asked<'a>(&'a self, policy: &'a Policy) -> Option<(&'a GlobalGroup, Demands<'a>)> {
         let group = self.group(policy)?;
-        let rules = group.group.for_actor(&policy.rules, self.asked.key.key());
-        Some((group, rules.of_plan(self.asked.class.plan)))
+        Some((group, self.asked.demands(&group.group, policy)))
     }
 
-    /// What the request asks of each rule, with the rule's quota.
-    fn asked<'a>(&'a self, policy: &'a Policy) -> Option<Demands<'a>> {
-        Some(self.asked.demands(&self.group(policy)?.group, policy))
+    /// The query about each rule. With `fetches`, the query also asks for a lease.
+    fn queries(&self, policy: &Policy, fetches: bool) -> Vec<RuleQuery> {
+        let asked = self.asked(policy);
+        let key = self.asked.key.key();
+        asked.map(|(group, demands)| group.queries(policy, key, demands, fetches)).unwrap_or_default()
     }
 
     /// The reply about each rule, if the global store has answered.
@@ -374,7 +380,7 @@ impl GlobalCheck {
     /// Adds a report for each rule that decides, by the replies or by `on_error`. A local group
     /// reports by itself.
     fn report(&self, policy: &Policy, to: &mut Vec<RuleReport>) {
-        let Some(asked) = self.asked(policy) else {
+        let Some((_, asked)) = self.asked(policy) else {
             return;
         };
         let actor = self.asked.key.key().source();
@@ -415,7 +421,7 @@ impl GlobalCheck {
 
     /// Whether further refusals count toward a penalty in the global store.
     fn counts_refusals(&self, policy: &Policy) -> bool {
-        let (Some(replies), Some(asked)) = (self.replies(), self.asked(policy)) else {
+        let (Some(replies), Some((_, asked))) = (self.replies(), self.asked(policy)) else {
             return false;
         };
         let is_quota = |reply: &RuleReply| !reply.verdict.admits() && !reply.verdict.is_penalty();
@@ -425,12 +431,12 @@ impl GlobalCheck {
                 .any(|(at, _, counter)| replies.get(at).is_some_and(is_quota) && counter.penalty.is_some())
     }
 
-    /// The query about each rule that was answered, without the cost of the request, and the reply.
+    /// The query about each rule that was answered, and the reply.
     fn answers(&self, policy: &Policy) -> Vec<(RuleQuery, RuleReply)> {
-        let (Some(replies), Some((global_group, rules))) = (self.replies(), self.rules(policy)) else {
+        let Some(replies) = self.replies() else {
             return Vec::new();
         };
-        let queries = global_group.queries(policy, rules, &[], false);
+        let queries = self.queries(policy, false);
         debug_assert_eq!(queries.len(), replies.len(), "the replies to another query");
         queries.into_iter().zip(replies.iter().copied()).collect()
     }
@@ -464,8 +470,8 @@ impl GlobalCheck {
     }
 
     fn refill(&self) -> LeaseRefill {
-        let Asked { place, hash, class, .. } = self.asked;
-        LeaseRefill { place, hash, key: self.asked.key.clone(), plan: class.plan }
+        let Asked { place, hash, ref key, .. } = self.asked;
+        LeaseRefill { place, hash, key: key.clone(), quotas: self.quotas().collect() }
     }
 
     /// The global store will not answer: `on_error` decides.
@@ -477,8 +483,8 @@ impl GlobalCheck {
 
     /// Caches the refusal of the global store, if it holds for the actor's next requests.
     fn cache_refusal(&self, policy: &Policy, refusals: &mut GlobalRefusalCache) {
-        let (true, Some((group, rules)), GlobalState::Answered(replies, now)) =
-            (self.is_refused(), self.rules(policy), &self.state)
+        let (true, Some((global, demands)), GlobalState::Answered(replies, now)) =
+            (self.is_refused(), self.asked(policy), &self.state)
         else {
             return;
         };
@@ -487,12 +493,12 @@ impl GlobalCheck {
         // whose cost depends on the request. Refusals that count toward a penalty have to reach
         // the global store.
         let is_for_all =
-            !rules.group.ends_with_request && !rules.group.varies && !self.counts_refusals(policy);
+            !global.group.ends_with_request && !global.group.varies && !self.counts_refusals(policy);
         if is_for_all && replies.iter().all(|reply| reply.attributed) {
             let mut reports = Vec::new();
             self.report(policy, &mut reports);
-            let id = CellId { group: rules.group.id, hash: self.cache_hash };
-            refusals.insert(id, *now, group.refill_time(rules), &reports);
+            let id = CellId { group: global.group.id, hash: self.cache_hash };
+            refusals.insert(id, *now, global.refill_time(demands), &reports);
         }
     }
 }
@@ -528,7 +534,7 @@ impl Pending {
         self.globals
             .iter()
             .filter(leased)
-            .map(|global| lease_number(global.asked.place, global.asked.hash, global.asked.class.plan))
+            .map(|global| lease_number(global.asked.place, global.asked.hash, global.quotas()))
     }
 
     /// Refills no lease: another request of this worker already does.
@@ -548,10 +554,7 @@ impl Pending {
     pub(crate) fn queries(&self, policy: &Policy) -> Vec<(usize, GlobalQuery)> {
         let mut shards: Vec<(usize, Vec<Vec<RuleQuery>>)> = Vec::new();
         for global in self.globals.iter().filter(|global| global.is_unanswered()) {
-            let Some((global_group, rules)) = global.rules(policy) else {
-                continue;
-            };
-            let queries = global_group.queries(policy, rules, global.demands(), global.fetches);
+            let queries = global.queries(policy, global.fetches);
             match shards.iter_mut().find(|(shard, _)| *shard == global.shard) {
                 Some((_, groups)) => groups.push(queries),
                 None => shards.push((global.shard, vec![queries])),

@@ -36,13 +36,12 @@ pub(crate) struct Asked {
 impl Asked {
     /// The actor that `group`, whose demands these are, counts.
     pub(crate) fn actor<'a>(&'a self, group: &'a CounterGroup) -> Actor<'a> {
-        let Asked { place, hash, class, .. } = *self;
-        Actor { group, place, hash, key: self.key.key(), plan: class.plan }
+        Actor { group, place: self.place, hash: self.hash, key: self.key.key() }
     }
 
     /// The demands, each with its rule.
     pub(crate) fn demands<'a>(&'a self, group: &'a CounterGroup, policy: &'a Policy) -> Demands<'a> {
-        Demands { group, own: group.own(&policy.rules), demands: &self.demands }
+        Demands::new(group, &policy.rules, &self.demands)
     }
 
     /// Copies what the request asks, for another group of the same rules.
@@ -243,7 +242,7 @@ fn again(rules: ActorRules, class: RequestClass, id: RuleId, rule: &Rule, before
 /// What a request of fixed cost asks of one rule.
 fn demand(rules: ActorRules, class: RequestClass, id: RuleId, rule: &Rule) -> Demand {
     let ActorRules { group, key, .. } = rules;
-    let quota = rule.quota_of(group.role, key, class.plan);
+    let quota = rule.quota_of(key, class.plan);
     let mode = match quota {
         Some(_) if rule.enforces(class.rollout) => Mode::Enforce,
         Some(_) => Mode::Shadow,
