@@ -297,8 +297,8 @@ impl Counter {
         match &self.moving {
             None => self.shown,
             Some(moving) => {
-                let Present { quota, algorithm, .. } = moving.now();
-                algorithm.shown(quota)
+                let present = moving.now();
+                present.algorithm.shown(present.quota)
             }
         }
     }
