@@ -282,9 +282,9 @@ impl Counter {
     /// For a host that cannot hold requests: see [`Algorithm::without_waiting`]. The salt stays, so
     /// the actors keep their cells. Returns whether any decision changes.
     pub(crate) fn refuse_to_wait(&mut self) -> bool {
-        let algorithm = self.algorithm.without_waiting().filter(|_| self.moving.is_none());
-        let Some(algorithm) = algorithm else { return false };
+        let Some(algorithm) = self.algorithm.without_waiting() else { return false };
         debug_assert_eq!(algorithm.form(), self.algorithm.form());
+        self.moving.iter_mut().for_each(|moving| moving.refuse_to_wait());
         self.shown = algorithm.shown(self.quota);
         let waited = self.algorithm.may_wait();
         self.algorithm = algorithm;

@@ -7,7 +7,7 @@ use crate::algorithm::{Algorithm, Charge, Quota};
 use diana_base::time::Time;
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, RwLock, TryLockError};
+use std::sync::{Arc, PoisonError, RwLock, TryLockError};
 
 /// What a counter decides by as long as its quota does not move.
 #[derive(Clone, Debug)]
@@ -18,11 +18,25 @@ pub(super) struct Present {
     pub(super) headroom: u64,
 }
 
+impl Present {
+    /// See [`Algorithm::without_waiting`].
+    fn refuse_to_wait(&mut self) {
+        if let Some(algorithm) = self.algorithm.without_waiting() {
+            debug_assert_eq!(algorithm.form(), self.algorithm.form());
+            self.algorithm = algorithm;
+        }
+    }
+}
+
 /// What a counter with a quota that moves decides by.
 pub(super) struct Moving {
     follows: Follows,
     /// The counter that was built first. Its cells have room for all others.
     first: Arc<Present>,
+    /// Whether the host cannot hold requests: see [`Counter::refuse_to_wait`].
+    ///
+    /// [`Counter::refuse_to_wait`]: super::Counter::refuse_to_wait
+    refuses_to_wait: bool,
     /// The last number that a request found, and what was built for it. Workers that only read do
     /// not exclude each other: one that could not read would have to build for every request.
     last: RwLock<(u64, Arc<Present>)>,
@@ -63,7 +77,17 @@ impl Moving {
     pub(super) fn new(follows: Follows) -> Option<Moving> {
         let number = if let Follows::Limit(adaptive, ..) = &follows { adaptive.limit() } else { 1 };
         let first = Arc::new(follows.at(number)?);
-        Some(Moving { follows, last: RwLock::new((number, Arc::clone(&first))), first })
+        let last = RwLock::new((number, Arc::clone(&first)));
+        Some(Moving { follows, first, refuses_to_wait: false, last })
+    }
+
+    /// Refuses to wait from now on, at every number.
+    pub(super) fn refuse_to_wait(&mut self) {
+        self.refuses_to_wait = true;
+        let (_, last) = self.last.get_mut().unwrap_or_else(PoisonError::into_inner);
+        for present in [&mut self.first, last] {
+            Arc::make_mut(present).refuse_to_wait();
+        }
     }
 
     pub(super) fn first(&self) -> &Present {
@@ -85,7 +109,11 @@ impl Moving {
     #[inline(never)]
     fn build(&self, number: u64, before: Arc<Present>) -> Arc<Present> {
         let fits = |present: &Present| present.algorithm.size() <= self.first.algorithm.size();
-        let present = self.follows.at(number).filter(fits).map_or(before, Arc::new);
+        let mut present = self.follows.at(number).filter(fits);
+        if let Some(present) = present.as_mut().filter(|_| self.refuses_to_wait) {
+            present.refuse_to_wait();
+        }
+        let present = present.map_or(before, Arc::new);
         if let Some(mut last) = unless_taken(self.last.try_write()) {
             *last = (number, Arc::clone(&present));
         }
