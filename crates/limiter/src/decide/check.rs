@@ -225,11 +225,25 @@ impl Checks {
     }
 
     /// Drops the checks of leases, and returns what the request asked of the other groups.
-    pub(crate) fn suspend(&mut self) -> Vec<Asked> {
+    pub(crate) fn suspend<S: ?Sized>(&mut self, context: &Context<S>) -> Vec<Asked> {
         let kept = self.all.iter_mut().filter(|check| !check.is_leased());
-        let asked = kept.map(|check| take(&mut check.buffers.asked)).collect();
+        let take = |check: &mut GroupCheck| {
+            // The cell that blocks the set now may be gone when the store has answered.
+            check.resolve_for(None, context);
+            take(&mut check.buffers.asked)
+        };
+        let asked = kept.map(take).collect();
         self.clear();
         asked
+    }
+
+    /// Adds the checks of a suspended request again, with the memory that it took along.
+    pub(crate) fn resume<S: ?Sized>(&mut self, suspended: Vec<Asked>, context: &Context<S>) {
+        for mut asked in suspended {
+            if let Some(group) = context.policy.group(asked.place) {
+                self.add(group, &mut asked);
+            }
+        }
     }
 }
 

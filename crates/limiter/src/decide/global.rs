@@ -235,7 +235,7 @@ impl Globals {
         }
         let reports = take(&mut decision.reports);
         let decision = Decision { reports, ..decision.clone() };
-        Pending { local: checks.suspend(), globals: take(&mut self.all), decision, at }
+        Pending { local: checks.suspend(context), globals: take(&mut self.all), decision, at }
     }
 }
 
@@ -611,7 +611,7 @@ impl Pending {
         if globals.refuse_by_replies(context.policy, refusals) {
             return false;
         }
-        self.local.iter().for_each(|asked| checks.add_again(asked.place, asked, context));
+        checks.resume(self.local, context);
         globals.add_local_checks(false, checks, context);
         true
     }
