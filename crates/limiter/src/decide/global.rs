@@ -67,6 +67,8 @@ impl Globals {
         context: &Context<S>,
     ) -> bool {
         let Globals { all, free, asked } = self;
+        // A request before may have ended by a bug half-way.
+        asked.clear();
         let Context { policy, hasher, .. } = *context;
         Resolver { policy, hasher, request, asked }.resolve(limits, decision, |group, is_global, asked| {
             if is_global {
@@ -126,14 +128,12 @@ impl Globals {
         is_refused
     }
 
-    /// Adds the checks of local groups, for global stores that are down and for leases. Returns
-    /// whether any global store is available.
-    pub(crate) fn use_local_groups<S: ?Sized>(&mut self, checks: &mut Checks, context: &Context<S>) -> bool {
-        let (mut is_available, mut leased) = (false, true);
+    /// Adds the checks of local groups, for global stores that are down and for leases.
+    pub(crate) fn use_local_groups<S: ?Sized>(&mut self, checks: &mut Checks, context: &Context<S>) {
+        let mut leased = true;
         for global in &mut self.all {
             let group = global.group(context.policy);
             if (context.is_available)(global.shard) {
-                is_available = true;
                 let is_short = global.asked.key.key().bytes().len() <= LONGEST_LEASED_KEY;
                 leased &= is_short && group.is_some_and(|group| group.leased.is_some());
             } else if let Some(group) = group {
@@ -141,7 +141,6 @@ impl Globals {
             }
         }
         self.add_local_checks(leased, checks, context);
-        is_available
     }
 
     /// Adds the checks of the fallback groups of global stores that are down, and with

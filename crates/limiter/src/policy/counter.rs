@@ -275,7 +275,8 @@ impl Counter {
     pub fn headroom(&self) -> u64 {
         match self.headroom {
             Headroom::Units(units) => units,
-            Headroom::Percent(_) | Headroom::Share => self.moving_headroom(),
+            Headroom::Percent(percent) => self.part_now(percent),
+            Headroom::Share => self.headroom_of_share(),
         }
     }
 
@@ -375,15 +376,14 @@ impl Counter {
     }
 
     #[inline(never)]
-    fn moving_headroom(&self) -> u64 {
-        match self.headroom {
-            Headroom::Units(units) => units,
-            Headroom::Percent(percent) => self.shown().rpu.saturating_mul(percent).div_ceil(100),
-            Headroom::Share => {
-                debug_assert!(self.moving.is_some(), "a share of nothing");
-                self.moving.as_ref().map_or(0, |moving| moving.now().headroom)
-            }
-        }
+    fn part_now(&self, percent: u64) -> u64 {
+        self.shown().rpu.saturating_mul(percent).div_ceil(100)
+    }
+
+    #[inline(never)]
+    fn headroom_of_share(&self) -> u64 {
+        debug_assert!(self.moving.is_some(), "a share of nothing");
+        self.moving.as_ref().map_or(0, |moving| moving.now().headroom)
     }
 }
 
