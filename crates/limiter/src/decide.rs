@@ -15,6 +15,7 @@
 //!      Pass, or Delay
 //! ```
 
+mod cache;
 mod check;
 mod explain;
 mod fast_path;
@@ -24,10 +25,10 @@ mod resolve;
 mod settle;
 mod verdict;
 
+pub(crate) use cache::WorkerCache;
 pub use explain::CountedActor;
-pub(crate) use fast_path::WorkerCache;
 pub(crate) use global::{Pending, StoreResults};
-pub use outcome::{ALLOW, DENY, Decision, Outcome, Reason, RuleReport, RuleResult};
+pub use outcome::{Decision, Outcome, Reason, RuleReport, RuleResult};
 pub(crate) use settle::{Charges, End};
 
 use crate::cells::{Context, store::Store};
@@ -101,7 +102,7 @@ impl Decider {
     ) -> Option<Pending> {
         let Decider { decision, checks, globals, .. } = self;
         checks.check(&cache.reservations, context, &mut decision.events);
-        let mut is_refused = globals.refuse() || checks.refuse();
+        let mut is_refused = globals.any_refuses() || checks.any_refuses();
         if !is_refused {
             let mut has_to_ask = checks.lack_lease() || globals.are_unanswered();
             if !has_to_ask {

@@ -154,7 +154,7 @@ impl Checks {
     }
 
     /// Whether any group refuses. A leased group only sends the request to its global store.
-    pub(crate) fn refuse(&self) -> bool {
+    pub(crate) fn any_refuses(&self) -> bool {
         self.all.iter().any(|check| !check.is_leased() && check.refuses())
     }
 

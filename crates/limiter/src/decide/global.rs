@@ -170,7 +170,7 @@ impl Globals {
     }
 
     /// Whether a global store is down, and an enforced rule refuses because of this.
-    pub(crate) fn refuse(&self) -> bool {
+    pub(crate) fn any_refuses(&self) -> bool {
         self.all.iter().any(GlobalCheck::refuses)
     }
 
