@@ -146,7 +146,8 @@ fn a_share_refuses_to_wait_where_the_host_holds_no_requests() {
             }
             counted.set(number, Time::ZERO);
             for ms in (0..120).map(|request| request / 3 * 90) {
-                let outcomes = [&mut stated, &mut counted].map(|gateway| gateway.start("/", at(ms)).1.outcome);
+                let outcomes =
+                    [&mut stated, &mut counted].map(|gateway| gateway.start("/", at(ms)).1.outcome);
                 assert_eq!(outcomes[0], outcomes[1], "{rule} of {number}");
                 waits |= matches!(outcomes[1], Outcome::Delay(_));
                 assert!(!refuses_to_wait || !matches!(outcomes[1], Outcome::Delay(_)), "{rule} of {number}");
