@@ -281,7 +281,8 @@ impl<'a> Reading<'a, '_> {
         if group.actors.is_empty() { self.rollout(group) } else { Some(()) }
     }
 
-    /// Reads the address if it decides whether rules are enforced: see [`CounterGroup::has_rollout`].
+    /// Reads the address if it decides whether rules are enforced: see
+    /// [`CounterGroup::has_rollout`].
     fn rollout(&mut self, group: &CounterGroup) -> Option<()> {
         if group.has_rollout { self.actor(&self.policy.address)?.then_some(()) } else { Some(()) }
     }

@@ -1,5 +1,5 @@
-//! The checks of a request in cells of this gateway, one for each group that counts it: the verdicts
-//! of the group's rules, the charge, and the refusals that count toward penalties.
+//! The checks of a request in cells of this gateway, one for each group that counts it: the
+//! verdicts of the group's rules, the charge, and the refusals that count toward penalties.
 //!
 //! A check charges the worker's copy of a cell; a commit stores the copy. So the charge of a
 //! refused request is undone in one of two ways. If nothing is stored yet, the copies are dropped
@@ -84,8 +84,8 @@ impl Checks {
         self.all.push(GroupCheck { group: Arc::clone(group), is_blocked: false, buffers });
     }
 
-    /// Adds the check of the group at `place`, which has the rules of the group of which the request
-    /// has `asked`, possibly in another role.
+    /// Adds the check of the group at `place`, which has the rules of the group of which the
+    /// request has `asked`, possibly in another role.
     pub(crate) fn add_again<S: ?Sized>(&mut self, place: GroupIndex, asked: &Asked, context: &Context<S>) {
         if let Some(group) = context.policy.group(place) {
             let mut buffers = self.free.pop().unwrap_or_default();

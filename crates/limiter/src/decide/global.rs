@@ -244,8 +244,8 @@ pub(crate) struct GlobalCheck {
     /// What the request asks: the group is one of the limit's global groups.
     asked: Asked,
     /// The number of the actor's cached refusals. Refusals are cached apart by what they depend on:
-    /// by which quotas the rules decide, whether they are enforced, and whether the request has to leave
-    /// headroom.
+    /// by which quotas the rules decide, whether they are enforced, and whether the request has to
+    /// leave headroom.
     cache_hash: u64,
     /// The shard that counts the actor.
     shard: usize,

@@ -230,8 +230,8 @@ impl Decision {
         self.reports.iter().filter(|report| report.result == RuleResult::Refused)
     }
 
-    /// The request lacks the actor of these rules, which therefore refuse. Returns the first that is
-    /// enforced.
+    /// The request lacks the actor of these rules, which therefore refuse. Returns the first that
+    /// is enforced.
     pub(crate) fn lacks_actor(&mut self, demands: Demands) -> Option<RuleId> {
         let report = |(_, demand, quota): (_, &Demand, &Counter)| {
             let enforced = demand.mode == Mode::Enforce;

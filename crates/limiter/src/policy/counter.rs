@@ -86,8 +86,9 @@ impl Counter {
         Counter::build(Present { quota, algorithm, headroom: 0 }, None)
     }
 
-    /// The counter of `algorithm` with an adaptive limit in place of `quota.rpu`, at which the limit
-    /// is now. `least` is the least that a request costs. `None` if the algorithm cannot adapt.
+    /// The counter of `algorithm` with an adaptive limit in place of `quota.rpu`, at which the
+    /// limit is now. `least` is the least that a request costs. `None` if the algorithm cannot
+    /// adapt.
     ///
     /// ```
     /// use diana_document::{Errors, Node, parse};
@@ -99,12 +100,16 @@ impl Counter {
     ///
     /// let quota = Quota { rpu: 100, unit: Span::from_secs(1) };
     /// let limits = Limits { min: 20, max: 400, start: quota.rpu };
-    /// let (signal, rate) = (Signal::Errors { target_ppm: 50_000 }, Resource::Rate { unit: quota.unit });
+    /// let rate = Resource::Rate { unit: quota.unit };
+    /// let signal = Signal::Errors { target_ppm: 50_000 };
     /// let controller = Controller::new(signal, rate, limits, Span::from_secs(10));
     /// let adaptive = Arc::new(Adaptive::new(controller));
     ///
     /// let (keys, errors) = (parse(b"{}")?, Errors::default());
-    /// let mut compile = |kind: usize| (KINDS[kind].compile)(&mut Node::root(&keys, &errors).fields()?, quota);
+    /// let compile = |kind: usize| {
+    ///     let mut keys = Node::root(&keys, &errors).fields()?;
+    ///     (KINDS[kind].compile)(&mut keys, quota)
+    /// };
     /// let [token_bucket, window] = [0, 1].map(|kind| compile(kind).expect("no keys"));
     /// assert!(Counter::adapting(quota, token_bucket, 1, &adaptive).is_some());
     /// assert!(Counter::adapting(quota, window, 1, &adaptive).is_none());
@@ -122,8 +127,8 @@ impl Counter {
         Some(Counter::build(moving.first().clone(), Some(moving)))
     }
 
-    /// The share of one of `replicas`, each of which `build` builds for a number of gateways. `None`
-    /// if it builds none for one gateway, whose share is the largest.
+    /// The share of one of `replicas`, each of which `build` builds for a number of gateways.
+    /// `None` if it builds none for one gateway, whose share is the largest.
     #[must_use]
     pub fn of_share(
         replicas: &Arc<Replicas>,
@@ -387,8 +392,8 @@ impl Counter {
     }
 }
 
-/// Steps that leave headroom: a part of what a counter admits, for requests of high priority. A cell
-/// does not know the headroom: it counts all requests alike.
+/// Steps that leave headroom: a part of what a counter admits, for requests of high priority. A
+/// cell does not know the headroom: it counts all requests alike.
 ///
 /// ```text
 ///   remaining  ████████████████████░░░░░░░░   a request of high priority may take all of this

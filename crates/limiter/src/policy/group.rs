@@ -1,6 +1,6 @@
 //! A limit, and its groups. A group is all rules of one limit that count the same actor. Their
-//! states lie side by side in one cell, so that one load and one swap decide them together. What one
-//! request asks of the rules depends on its class.
+//! states lie side by side in one cell, so that one load and one swap decide them together. What
+//! one request asks of the rules depends on its class.
 
 use super::counter::Counter;
 use super::enforce::RolloutHash;
@@ -114,8 +114,8 @@ impl CounterGroup {
         ActorRules { own: self.own(all), group: self, key }
     }
 
-    /// Each rule of this group, and the quota that a demand has named, with what came of the demand.
-    /// `each` has one for each rule, and `all` the policy's rules.
+    /// Each rule of this group, and the quota that a demand has named, with what came of the
+    /// demand. `each` has one for each rule, and `all` the policy's rules.
     pub(crate) fn quotas<'a, T>(
         &self,
         all: &'a [Arc<Rule>],

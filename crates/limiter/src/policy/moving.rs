@@ -104,8 +104,8 @@ impl Moving {
         }
     }
 
-    /// Builds what decides at this number. A share may have a debt that takes too long to fill. Then
-    /// the share `before` stays.
+    /// Builds what decides at this number. A share may have a debt that takes too long to fill.
+    /// Then the share `before` stays.
     #[inline(never)]
     fn build(&self, number: u64, before: Arc<Present>) -> Arc<Present> {
         let fits = |present: &Present| present.algorithm.size() <= self.first.algorithm.size();

@@ -1,6 +1,6 @@
 //! The quotas of a rule: its own, and those of its overrides and plans. All of them judge one state
-//! of an actor, which tells what was used. So a client that changes its plan keeps what it used, and
-//! never gets the quotas of both plans.
+//! of an actor, which tells what was used. So a client that changes its plan keeps what it used,
+//! and never gets the quotas of both plans.
 
 use super::counter::{Counter, Headroom};
 use super::key::ActorKey;
@@ -211,8 +211,8 @@ impl Counters {
     }
 }
 
-/// Which quota of a rule counts a request: 0 for the rule's own, or the place of an override plus 1,
-/// or behind those the place of a plan's quota plus 1.
+/// Which quota of a rule counts a request: 0 for the rule's own, or the place of an override plus
+/// 1, or behind those the place of a plan's quota plus 1.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct QuotaRef(u32);
 

@@ -168,8 +168,8 @@ impl Rule {
         other.unwrap_or(&self.primary)
     }
 
-    /// The order of the rule's states in a cell, independent of the document's order. What the layout
-    /// of cells does not tell comes last, so that states rarely change places.
+    /// The order of the rule's states in a cell, independent of the document's order. What the
+    /// layout of cells does not tell comes last, so that states rarely change places.
     pub(crate) fn order(&self, role: Role) -> impl Ord + Copy + use<> {
         let (counters, plans) = (self.counters(role), RulePlans::order(self.plans.as_deref()));
         let (size, salt, others) = counters.order();
