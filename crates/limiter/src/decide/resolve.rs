@@ -1,9 +1,9 @@
 //! Resolves a request: the list that decides, the actor of each group, and what the request asks of
 //! each rule. This happens once, when the actor is known. From then on the decision is made from
 //! demands, and the quota that a demand names also takes its charge or its reservation back: plans,
-//! overrides, priorities and parts of the actors are named nowhere else. [`resolve_again`] is called
-//! in two places: for a local group in place of a global one, and for another actor whose cell
-//! blocks the set.
+//! overrides, priorities and parts of the actors are named nowhere else. [`resolve_again`] is
+//! called in two places: for a local group in place of a global one, and for another actor whose
+//! cell blocks the set.
 //!
 //! ```text
 //!   headers, address, path … ─► actor's key ─┬─► override ─┐
