@@ -27,7 +27,12 @@ impl<'a, S: ?Sized> Context<'a, S> {
     where
         'a: 'k,
     {
-        group.for_actor(&self.policy.rules, self.overridden.key(CellId { group: group.id, hash }))
+        group.for_actor(&self.policy.rules, self.key_of(group, hash))
+    }
+
+    /// The key of the actor with this hash, as far as a group's rules depend on it.
+    pub(crate) fn key_of(&self, group: &CounterGroup, hash: u64) -> ActorKey<'a> {
+        self.overridden.key(CellId { group: group.id, hash })
     }
 }
 

@@ -13,7 +13,7 @@
 //! refused needlessly, but none is admitted beyond its quota.
 
 use super::outcome::{RuleReport, RuleResult};
-use super::resolve::{Asked, is_resolved, resolve_again};
+use super::resolve::Asked;
 use super::settle::Charged;
 use super::verdict::GroupVerdict;
 use crate::cells::store::Store;
@@ -22,7 +22,7 @@ use crate::cells::{
     Actor, Attempt, CellId, Change, Context, Events, OpenCell, RefusalCache, Reservations, ReservedCell,
     Swapped, swap, update,
 };
-use crate::policy::{CounterGroup, Demands, GroupIndex, Mode, RequestClass, Role};
+use crate::policy::{CounterGroup, Demands, GroupIndex, Mode, Role};
 use diana_base::time::{Span, Time};
 use std::mem::{replace, swap as exchange, take};
 use std::sync::Arc;
@@ -80,7 +80,7 @@ impl Checks {
     #[inline(never)]
     pub(crate) fn add_known(&mut self, group: &Arc<CounterGroup>, asked: &Asked) {
         let mut buffers = self.free.pop().unwrap_or_default();
-        buffers.asked.copy(asked, asked.place);
+        buffers.asked.copy(asked);
         self.all.push(GroupCheck { group: Arc::clone(group), is_blocked: false, buffers });
     }
 
@@ -89,8 +89,11 @@ impl Checks {
     pub(crate) fn add_again<S: ?Sized>(&mut self, place: GroupIndex, asked: &Asked, context: &Context<S>) {
         if let Some(group) = context.policy.group(place) {
             let mut buffers = self.free.pop().unwrap_or_default();
-            buffers.asked.copy(asked, place);
-            buffers.asked.resolve_again(group, context.policy, context.hasher);
+            let own = &mut buffers.asked;
+            own.copy(asked);
+            own.place = place;
+            own.hash = group.hash(&context.policy.rules, context.hasher, own.key.key());
+            own.resolve_again(group, None, context);
             self.all.push(GroupCheck { group: Arc::clone(group), is_blocked: false, buffers });
         }
     }
@@ -338,19 +341,10 @@ impl GroupCheck {
     /// Resolves the demands again if they are those on another actor, or have to be: the one whose
     /// cell blocks the set.
     fn resolve_for<S: ?Sized>(&mut self, blocker: Option<u64>, context: &Context<S>) {
-        let Asked { class, key, demands, .. } = &mut self.buffers.asked;
-        // The headroom of another actor's cell is not for this request.
-        let is_high_priority = class.is_high_priority && blocker.is_none();
-        let class = RequestClass { is_high_priority, ..*class };
-        let rules = match blocker {
-            Some(hash) => context.rules_of(&self.group, hash),
-            None => self.group.for_actor(&context.policy.rules, key.key()),
-        };
         if self.is_blocked || blocker.is_some() {
             self.is_blocked = blocker.is_some();
-            resolve_again(rules, class, demands);
+            self.buffers.asked.resolve_again(&self.group, blocker, context);
         }
-        debug_assert!(is_resolved(rules, class, demands), "the demands of another request");
     }
 
     /// Whether an enforced rule refuses. A leased group refuses if the lease does not suffice for

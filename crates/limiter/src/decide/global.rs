@@ -12,7 +12,7 @@
 
 use super::check::{Checks, GroupCheck};
 use super::outcome::{Decision, RuleReport, RuleResult};
-use super::resolve::{Asked, Resolver};
+use super::resolve::{Asked, resolve};
 use super::settle::GlobalOwed;
 use crate::algorithm::{Admission, Verdict};
 use crate::cells::store::Store;
@@ -67,14 +67,11 @@ impl Globals {
         context: &Context<S>,
     ) -> bool {
         let Globals { all, free, asked } = self;
-        // A request before may have ended by a bug half-way.
-        asked.clear();
-        let Context { policy, hasher, .. } = *context;
-        Resolver { policy, hasher, request, asked }.resolve(limits, decision, |group, is_global, asked| {
+        resolve(request, limits, decision, asked, context, |group, is_global, asked| {
             if is_global {
                 let mut own = free.pop().unwrap_or_default();
                 exchange(&mut own, asked);
-                all.push(GlobalCheck::new(policy, own));
+                all.push(GlobalCheck::new(context.policy, own));
             } else {
                 checks.add(group, asked);
             }
