@@ -445,16 +445,50 @@ impl GroupCheck {
         }
         let mut is_cacheable = verdict.is_refused && !cell.is_reserved();
         if self.group.has_penalty && !verdict.is_counted {
-            count_refusal(Refused { verdict, cell, demands, actor }, reservations, context, events);
-            is_cacheable &= !verdict.counts_refusals(demands);
+            self.count_refusal(reservations, context, events);
+            is_cacheable &= !self.buffers.verdict.counts_refusals(self.demands(context));
         } else {
             cell.store_repair(actor, reservations, context, events);
         }
         // Permits come back at any time: their lack is not cached.
         if is_cacheable && !self.group.ends_with_request {
+            let cell = &mut self.buffers.cell;
             let at = cell.at();
             refusals.insert(id, at, cell.bytes_mut());
         }
+    }
+
+    /// Counts a refusal for each rule with a penalty that refuses, and stores the cell. If another
+    /// worker was faster, counts in the cell as it is by then, so that no refusal is lost. The
+    /// verdicts then tell of a penalty that runs.
+    fn count_refusal<S: Store + ?Sized>(
+        &mut self,
+        reservations: &mut Reservations,
+        context: &Context<S>,
+        events: &mut Events,
+    ) {
+        let Buffers { asked, cell, verdict } = &mut *self.buffers;
+        let (actor, demands) = (asked.actor(&self.group), asked.demands(&self.group, context.policy));
+        let mut count = CountRefusal {
+            verdict: &*verdict,
+            demands,
+            actor,
+            reservations: &*reservations,
+            context,
+            checked: &mut *cell,
+            newer: OpenCell::default(),
+            attempts: 0,
+        };
+        let swapped = swap(context.store, &mut count, events);
+        let CountRefusal { newer, attempts, .. } = count;
+        if swapped == Swapped::Done {
+            if attempts > 1 {
+                *cell = newer;
+            }
+            cell.stored(actor, demands, reservations, context);
+        }
+        let at = cell.at();
+        verdict.penalize(demands, cell.bytes_mut(), at);
     }
 
     /// Adds one report for each rule that decides.
@@ -527,46 +561,6 @@ impl<S: Store + ?Sized> Change for Commit<'_, '_, S> {
         let left = (*reserves && verdict.all_admit_now).then_some(verdict.remaining);
         cell.entry_to_store(&verdict.before, demands, left)
     }
-}
-
-/// A check that refuses, apart from what is stored.
-struct Refused<'a> {
-    verdict: &'a mut GroupVerdict,
-    cell: &'a mut OpenCell,
-    demands: Demands<'a>,
-    actor: Actor<'a>,
-}
-
-/// Counts a refusal for each rule with a penalty that refuses, and stores `cell`. If another worker
-/// was faster, counts in the cell as it is by then, so that no refusal is lost. The verdicts then
-/// tell of a penalty that runs.
-fn count_refusal<S: Store + ?Sized>(
-    refused: Refused,
-    reservations: &mut Reservations,
-    context: &Context<S>,
-    events: &mut Events,
-) {
-    let Refused { verdict, cell, demands, actor } = refused;
-    let mut count = CountRefusal {
-        verdict: &*verdict,
-        demands,
-        actor,
-        reservations: &*reservations,
-        context,
-        checked: &mut *cell,
-        newer: OpenCell::default(),
-        attempts: 0,
-    };
-    let swapped = swap(context.store, &mut count, events);
-    let CountRefusal { newer, attempts, .. } = count;
-    if swapped == Swapped::Done {
-        if attempts > 1 {
-            *cell = newer;
-        }
-        cell.stored(actor, demands, reservations, context);
-    }
-    let at = cell.at();
-    verdict.penalize(demands, cell.bytes_mut(), at);
 }
 
 /// Counts a refusal in the checked cell. After a lost swap the cell is loaded again.
