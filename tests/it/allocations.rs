@@ -2,6 +2,7 @@
 
 use crate::harness::{START, get, policy, store, worker};
 use diana_base::time::Span;
+use diana_config::{Configuration, compile};
 use diana_limiter::algorithm::KINDS;
 use diana_limiter::cells::store::{CasSemantics, Simulated, Store};
 use diana_limiter::session::Session;
@@ -102,4 +103,33 @@ fn no_algorithm_allocates_by_itself() {
 fn a_cached_refusal_allocates_nothing() {
     let json = r#"{"url": "/", "rules": [{"actor": "user", "rpu": 1, "unit": "day"}]}"#;
     assert_eq!(allocations(json, Span::ZERO), [0; 50]);
+}
+
+/// The allocations of a request that waits for a global store, from the store's silence on, when the
+/// buffers are full.
+fn allocations_after_silence(rules: &str) -> usize {
+    let json = format!(
+        r#"{{"limits": [{{"url": "/", "rules": [
+                {{"actor": "user", "rpu": 9, "unit": "day", "scope": "global", "on_error": "allow"}}{rules}]}}],
+            "store": {{"redis": {{"cluster": "a", "secret": "a secret of the tests only"}}}}}}"#
+    );
+    let Configuration { policy, store: options, .. } = compile(json.as_bytes()).unwrap();
+    let (host, request) = (Simulated::new(CasSemantics::Lenient), get("/", "ann"));
+    let (store, request) = (store(&host), policy.request(&request));
+    let mut worker = worker(&policy, &[7; 16]).with_global_store(options.unwrap(), 1);
+    worker.disable_reservations();
+    let ask = |_| {
+        let (mut session, _) = Session::start(&policy, &mut worker, &store, &request, || START);
+        let before = COUNT.get();
+        assert!(session.give_up(&policy, &mut worker, &store, || START).is_some());
+        COUNT.get() - before
+    };
+    (0..9).map(ask).last().unwrap()
+}
+
+#[test]
+fn a_local_rule_keeps_its_memory_while_the_request_waits_for_a_store() {
+    let of_the_rule = allocations_after_silence(r#", {"actor": "user", "rpu": 1000, "unit": "day"}"#)
+        - allocations_after_silence("");
+    assert_eq!(of_the_rule, store_allocations());
 }

@@ -309,3 +309,27 @@ fn another_part_or_mode_keeps_every_count() {
         }
     }
 }
+
+/// In a set that is full of refused actors, a request in shadow passes, and no cell counts it.
+#[test]
+fn a_request_that_no_cell_counts_gives_nothing_back() {
+    let json = r#"{"limits": [{"url": "/", "rules": [
+            {"name": "one", "actor": "user", "algo": "C", "rpu": 1, "enforce": "50%"},
+            {"name": "five", "actor": "user", "algo": "C", "rpu": 5, "mode": "shadow"}]}],
+        "local": {"max_actors": 2}}"#;
+    let host = Simulated::new(CasSemantics::Lenient);
+    let mut gateway = Gateway::new(json, store(&host));
+    let start = |gateway: &mut Gateway<_>, user: usize, ms| {
+        let (session, decision) = gateway.start(0, &get("/", &format!("user-{user}")), at(ms));
+        let left = decision.reports.iter().map(|report| report.verdict.unwrap().remaining);
+        (session, decision.is_rejected(), left.collect::<Vec<_>>())
+    };
+    let mut full: Vec<Session> = (0..16).map(|user| start(&mut gateway, user, 0).0).collect();
+    let in_shadow = (16..99).find(|user| !start(&mut gateway, *user, 0).1).unwrap();
+    let (mut uncounted, ..) = start(&mut gateway, in_shadow, 0);
+    full.iter_mut().for_each(|session| _ = gateway.settle(0, session, at(1)));
+    let (_held, _, left) = start(&mut gateway, in_shadow, 2);
+    assert_eq!(left, [0, 4]);
+    gateway.settle(0, &mut uncounted, at(3));
+    assert_eq!(start(&mut gateway, in_shadow, 4).2, [0, 3]);
+}

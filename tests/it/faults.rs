@@ -1,12 +1,15 @@
 //! Stores that fail: nothing panics, and no request is refused because of a failed store.
 
-use crate::harness::{Counting, Gateway, Random, at, get, store};
+use crate::harness::{Counting, Gateway, Random, at, get, policy, store, worker};
 use diana_limiter::cells::store::{
     CasSemantics, Fault, Loaded, SharedDataStore, Simulated, Store, Swap, Version,
 };
 use diana_limiter::decide::{Decision, Outcome, RuleResult};
+use diana_limiter::request::{HeaderLines, Part, PartId, Source};
+use diana_limiter::session::Session;
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// A store in which one call in `one_in` fails, before or after it writes.
 struct Failing<'h> {
@@ -153,4 +156,30 @@ fn a_damaged_value_counts_as_absent_and_is_reported() {
         loaded.bytes[place] ^= 1;
         gateway.store.swap(&key, &loaded.bytes, Some(loaded.version)).unwrap();
     }
+}
+
+/// The request `GET /` of a client whose header cannot be read, because of a bug.
+struct Bug;
+
+impl Source for Bug {
+    fn lines<'s>(&'s self, _: PartId, part: &'s Part) -> HeaderLines<'s> {
+        match part {
+            Part::Header(_) => panic!("a bug of this test"),
+            _ => HeaderLines::One(Some(b"/")),
+        }
+    }
+}
+
+#[test]
+fn the_request_after_a_caught_bug_counts_for_its_own_actor() {
+    let host = Simulated::new(CasSemantics::Lenient);
+    let policy = policy(r#"{"url": "/", "rules": [{"actor": "user", "rpu": 1, "unit": "day"}]}"#);
+    let (store, mut worker) = (store(&host), worker(&policy, &[7; 16]));
+    worker.disable_fast_path();
+    let mut is_refused = |source: &dyn Source| {
+        Session::start(&policy, &mut worker, &store, &policy.request(source), || at(0)).1.is_rejected()
+    };
+    assert!(!is_refused(&get("/", "ann")));
+    assert!(catch_unwind(AssertUnwindSafe(|| is_refused(&Bug))).is_err());
+    assert!(is_refused(&get("/", "ann")));
 }

@@ -4,11 +4,12 @@
 mod bounds;
 mod refunds;
 
-use crate::harness::{Counting, START, get, policy, store, worker};
+use crate::harness::{Counting, Gateway, START, at, get, policy, store, worker};
 use diana_base::time::{Span, Time};
 use diana_limiter::cells::store::{CasSemantics, Simulated, Store};
 use diana_limiter::decide::Outcome;
 use diana_limiter::policy::Policy;
+use diana_limiter::request::Part;
 use diana_limiter::session::{Session, TICK, Worker};
 
 /// Workers with one clock over one store.
@@ -171,4 +172,24 @@ fn an_actor_with_rpu_0_does_not_stop_reservations() {
     (0..100).for_each(|_| assert!(gateway.ask(0, "/", "ann").0));
     assert_eq!(gateway.store.take_counts(), (0, 0));
     (0..100).for_each(|_| assert!(!gateway.ask(0, "/", "bot").0));
+}
+
+#[test]
+fn a_reservation_serves_the_requests_with_its_quota() {
+    let host = Simulated::new(CasSemantics::Lenient);
+    let json = r#"{"plan": {"header": "x-plan"}, "limits": [
+        {"url": "/", "rules": [{"actor": "user", "rpu": 1000000, "unit": "day",
+            "plans": {"gold": {"rpu": 2000000}}}]},
+        {"url": "/other", "rules": [{"rpu": 1, "unit": "day", "plans": {"silver": {"rpu": 2}}}]}]}"#;
+    let mut gateway = Gateway::new(json, Counting::new(store(&host)));
+    let mut calls = |plan: &str| {
+        let request = get("/", "ann").with(Part::Header("x-plan".into()), plan);
+        gateway.store.take_counts();
+        assert!(!gateway.ask(0, &request, at(0)).is_rejected());
+        gateway.store.take_counts()
+    };
+    assert_eq!((0..8).map(|_| calls("gold")).last(), Some((0, 0)));
+    // The rule has one quota for all other plans, and without a plan.
+    assert_eq!((calls("silver"), calls("silver"), calls("")), ((1, 1), (0, 0), (0, 0)));
+    assert_eq!(calls("gold"), (1, 1));
 }

@@ -5,7 +5,7 @@ use crate::harness::{Random, at, get, store};
 use diana_base::time::Time;
 use diana_config::compile;
 use diana_limiter::cells::store::{CasSemantics, Simulated};
-use diana_limiter::decide::Decision;
+use diana_limiter::decide::{Decision, Outcome};
 use diana_limiter::policy::{Policy, Usage};
 use diana_limiter::session::{Session, Worker};
 
@@ -132,4 +132,27 @@ fn a_refund_across_a_change_is_exact() {
     let open: Vec<Session> = (0..20).map(|_| bucket.start("/", at(1)).0).collect();
     open.into_iter().for_each(|session| bucket.end(session, 200, at(3)));
     assert_eq!(bucket.passes(at(200)), 25);
+}
+
+#[test]
+fn a_share_refuses_to_wait_where_the_host_holds_no_requests() {
+    for rule in [RULES[3], RULES[8]] {
+        let mut waits = false;
+        for (number, refuses_to_wait) in [1, 2, 3].map(|number| [(number, false), (number, true)]).concat() {
+            let (mut stated, mut counted) =
+                (Alone::new(rule, &number.to_string()), Alone::new(rule, r#""auto""#));
+            for gateway in [&mut stated, &mut counted] {
+                assert!(!refuses_to_wait || gateway.policy.refuse_to_wait());
+            }
+            counted.set(number, Time::ZERO);
+            for ms in (0..120).map(|request| request / 3 * 90) {
+                let outcomes =
+                    [&mut stated, &mut counted].map(|gateway| gateway.start("/", at(ms)).1.outcome);
+                assert_eq!(outcomes[0], outcomes[1], "{rule} of {number}");
+                waits |= matches!(outcomes[1], Outcome::Delay(_));
+                assert!(!refuses_to_wait || !matches!(outcomes[1], Outcome::Delay(_)), "{rule} of {number}");
+            }
+        }
+        assert!(waits, "{rule} makes nobody wait");
+    }
 }

@@ -1,5 +1,6 @@
 //! The client of the global stores: which queries go out together, and which are retried.
 
+mod leases;
 mod permits;
 mod refunds;
 mod settling;

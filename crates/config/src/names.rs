@@ -4,7 +4,7 @@
 
 use diana_base::map::{KeyMap, KeySet};
 use diana_document::{Node, Value, quoted};
-use diana_limiter::decide::{ALLOW, DENY};
+use diana_limiter::policy::{ALLOW, DENY};
 
 const MAX_BYTES: usize = 64;
 

@@ -4,7 +4,7 @@
 //!
 //! ```text
 //!   actors: {tenant: {jwt: sub}} ─ compile ─► dyn Actor ─┐
-//!   actor: [tenant, ip]          ─ Actors::select ─► [NamedActor, NamedActor] ─ key(request) ─► bytes
+//!   actor: [tenant, ip]       ─ Actors::select ─► [NamedActor, NamedActor] ─ key(request) ─► bytes
 //! ```
 
 pub mod address;
@@ -130,8 +130,8 @@ pub(crate) mod testing {
         found.then_some(value)
     }
 
-    /// The raw value of a request for the actor of a definition: `Some(None)` if the actor is missing,
-    /// `None` if it is unknown.
+    /// The raw value of a request for the actor of a definition: `Some(None)` if the actor is
+    /// missing, `None` if it is unknown.
     pub fn raw(definition: &str, request: &Values) -> Option<Option<Vec<u8>>> {
         let (actor, parts) = compiled(definition);
         match actor.raw(&Request::new(request, &parts)) {

@@ -209,7 +209,17 @@ impl Algorithm {
     /// Whether a charge ends with the request, as a permit does.
     #[must_use]
     pub fn ends_with_request(&self) -> bool {
-        matches!(self, Algorithm::Concurrency(_))
+        match self {
+            Algorithm::Concurrency(_) => true,
+            Algorithm::TokenBucket(_)
+            | Algorithm::WarmUp(_)
+            | Algorithm::Window(_)
+            | Algorithm::SlidingWindow(_)
+            | Algorithm::SlidingLog(_)
+            | Algorithm::LeakyBucket(_)
+            | Algorithm::Lease(_)
+            | Algorithm::RefuseAll => false,
+        }
     }
 
     /// The same algorithm over the same cells for a host that cannot hold requests, and whose clock
@@ -220,7 +230,13 @@ impl Algorithm {
         match self {
             Algorithm::TokenBucket(bucket) => bucket.without_waiting().map(Algorithm::TokenBucket),
             Algorithm::LeakyBucket(bucket) => bucket.without_waiting().map(Algorithm::LeakyBucket),
-            _ => None,
+            Algorithm::WarmUp(_)
+            | Algorithm::Window(_)
+            | Algorithm::SlidingWindow(_)
+            | Algorithm::SlidingLog(_)
+            | Algorithm::Concurrency(_)
+            | Algorithm::Lease(_)
+            | Algorithm::RefuseAll => None,
         }
     }
 
@@ -236,7 +252,12 @@ impl Algorithm {
             Algorithm::TokenBucket(bucket) => *bucket = bucket.at_limit(present, quota.rpu, least)?,
             Algorithm::WarmUp(bucket) => *bucket = bucket.at_limit(present, lowest, least),
             Algorithm::Concurrency(permits) => permits.rpu = limit,
-            _ => return None,
+            Algorithm::Window(_)
+            | Algorithm::SlidingWindow(_)
+            | Algorithm::SlidingLog(_)
+            | Algorithm::LeakyBucket(_)
+            | Algorithm::Lease(_)
+            | Algorithm::RefuseAll => return None,
         }
         Some(algorithm)
     }
@@ -252,8 +273,16 @@ impl Algorithm {
     /// Records that the cell is a copy of another cell, made at `now`, because a configuration
     /// replaced another one.
     pub(crate) fn copied(&self, cell: &mut [u8], now: Time) {
-        if let Algorithm::Concurrency(permits) = self {
-            permits.copied(cell, now);
+        match self {
+            Algorithm::Concurrency(permits) => permits.copied(cell, now),
+            Algorithm::TokenBucket(_)
+            | Algorithm::WarmUp(_)
+            | Algorithm::Window(_)
+            | Algorithm::SlidingWindow(_)
+            | Algorithm::SlidingLog(_)
+            | Algorithm::LeakyBucket(_)
+            | Algorithm::Lease(_)
+            | Algorithm::RefuseAll => {}
         }
     }
 
@@ -261,7 +290,14 @@ impl Algorithm {
     pub(crate) fn copied_at(&self, cell: &[u8]) -> Option<Time> {
         match self {
             Algorithm::Concurrency(permits) => Some(permits.copied_at(cell)),
-            _ => None,
+            Algorithm::TokenBucket(_)
+            | Algorithm::WarmUp(_)
+            | Algorithm::Window(_)
+            | Algorithm::SlidingWindow(_)
+            | Algorithm::SlidingLog(_)
+            | Algorithm::LeakyBucket(_)
+            | Algorithm::Lease(_)
+            | Algorithm::RefuseAll => None,
         }
     }
 }
@@ -362,7 +398,13 @@ impl Algorithm {
             Algorithm::TokenBucket(bucket) if bucket.can_settle() => *bucket = bucket.borrowing(borrow),
             Algorithm::Window(window) => window.borrow = borrow,
             Algorithm::SlidingWindow(window) => window.borrow = borrow,
-            _ => return None,
+            Algorithm::TokenBucket(_)
+            | Algorithm::WarmUp(_)
+            | Algorithm::SlidingLog(_)
+            | Algorithm::LeakyBucket(_)
+            | Algorithm::Concurrency(_)
+            | Algorithm::Lease(_)
+            | Algorithm::RefuseAll => return None,
         }
         Some(self)
     }

@@ -15,6 +15,7 @@
 //!      Pass, or Delay
 //! ```
 
+mod cache;
 mod check;
 mod explain;
 mod fast_path;
@@ -24,10 +25,10 @@ mod resolve;
 mod settle;
 mod verdict;
 
+pub(crate) use cache::WorkerCache;
 pub use explain::CountedActor;
-pub(crate) use fast_path::WorkerCache;
 pub(crate) use global::{Pending, StoreResults};
-pub use outcome::{ALLOW, DENY, Decision, Outcome, Reason, RuleReport, RuleResult};
+pub use outcome::{Decision, Outcome, Reason, RuleReport, RuleResult};
 pub(crate) use settle::{Charges, End};
 
 use crate::cells::{Context, store::Store};
@@ -75,8 +76,8 @@ impl Decider {
         };
         let mut pending = None;
         if !cache.refuse(checks, globals, decision, context) {
-            let may_ask = globals.use_local_groups(checks, context);
-            pending = self.charge(may_ask, cache, context);
+            globals.use_local_groups(checks, context);
+            pending = self.charge(cache, context);
         }
         if !is_known {
             self.fast_path.remember(&self.limits, &self.decision, &self.checks, cache, context);
@@ -92,19 +93,18 @@ impl Decider {
         self.globals.clear();
     }
 
-    /// Check, commit and finish. With `may_ask`, a global store decides if it has to.
+    /// Check, commit and finish. If a global store has to decide, the pending request is returned.
     #[inline(never)]
     fn charge<S: Store + ?Sized>(
         &mut self,
-        may_ask: bool,
         cache: &mut WorkerCache,
         context: &Context<S>,
     ) -> Option<Pending> {
         let Decider { decision, checks, globals, .. } = self;
         checks.check(&cache.reservations, context, &mut decision.events);
-        let mut is_refused = globals.refuse() || checks.refuse();
+        let mut is_refused = globals.any_refuses() || checks.any_refuses();
         if !is_refused {
-            let mut has_to_ask = may_ask && (checks.lack_lease() || globals.are_unanswered());
+            let mut has_to_ask = checks.lack_lease() || globals.are_unanswered();
             if !has_to_ask {
                 is_refused = !checks.commit(&mut cache.reservations, context, &mut decision.events);
                 // Another worker has used up a lease just now: the global store has to decide.
@@ -129,7 +129,8 @@ impl Decider {
         self.clear();
         let Decider { decision, checks, globals, .. } = self;
         if pending.resume(decision, checks, globals, &mut cache.global_refusals, context) {
-            self.charge(false, cache, context);
+            let pending = self.charge(cache, context);
+            debug_assert!(pending.is_none(), "all global stores have answered, or count as down");
         } else {
             self.finish(true, cache, context);
         }

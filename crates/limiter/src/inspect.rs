@@ -181,13 +181,18 @@ impl Target {
         let policy = context.policy;
         let (group, rule) = policy.group(self.place).zip(policy.rule(self.rule)).ok_or(Fault(0))?;
         let (place, key) = (self.place, self.key.key());
-        let actor = Actor { group, place, hash: self.hash, key, plan: self.plan };
+        let actor = Actor { group, place, hash: self.hash, key };
         cell.load(group, self.hash, context, events);
         if !cell.open(actor, (context.clock)(), reservations, context, events) {
             return Err(Fault(0));
         }
-        let quota = rule.quota_of(Role::Primary, key, self.plan).unwrap_or_default();
-        Ok(rule.counters(Role::Primary).at(quota))
+        let quota = rule.quota_of(key, self.plan).unwrap_or_default();
+        let counter = rule.counters(Role::Primary).at(quota);
+        if cell.blocker().is_none() {
+            let now = cell.at();
+            counter.prepare(counter.state_mut(cell.bytes_mut()), now);
+        }
+        Ok(counter)
     }
 }
 

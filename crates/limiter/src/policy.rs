@@ -36,8 +36,9 @@ pub use group::OnError;
 pub(crate) use group::{ActorRules, CounterGroup, GlobalGroup, GroupIndex, Limit, RequestClass};
 pub(crate) use key::{ActorKey, KeyBuffer};
 pub use key::{ActorSource, Missing};
-pub use lists::{List, Lists, Member};
+pub use lists::{ALLOW, DENY, List, Lists, Member};
 pub use moving::Replicas;
+pub(crate) use quotas::QuotaRef;
 pub use quotas::{Counters, MAX_PLANS, PlanCounters, PlanId, PlanSource};
 pub(crate) use rule::Role;
 pub use rule::{Rule, RuleId};
@@ -47,7 +48,6 @@ pub use usage::{Measure, Measures, ResponseNumber, Statuses, Usage};
 use crate::actor::{NamedActor, ip};
 use crate::adapt::{Adaptive, Shared};
 use crate::cells::table::{Hasher, TableId};
-use crate::decide::DENY;
 use crate::matcher::tree::Tree;
 use crate::request::path::Readings;
 use crate::request::{Part, PartId, Parts, Request, Source};
@@ -276,8 +276,8 @@ impl Policy {
         self.shards.fingerprint()
     }
 
-    /// A hash of the fingerprints of all rules and lists, and of the names of rules that are `named`,
-    /// whatever their order in the document.
+    /// A hash of the fingerprints of all rules and lists, and of the names of rules that are
+    /// `named`, whatever their order in the document.
     #[must_use]
     pub fn canonical_hash(&self, named: impl Fn(&str) -> bool) -> u64 {
         let each = |rule: &Arc<Rule>| {
@@ -290,8 +290,8 @@ impl Policy {
         Hasher::of(&(Hasher::of_all(self.rules.iter().map(each)), self.around_rules))
     }
 
-    /// The hashes of all that the rules do, sorted: see [`Rule::fingerprint`]. Unlike the meaning of a
-    /// rule, these cover the actors for which the rules are enforced.
+    /// The hashes of all that the rules do, sorted: see [`Rule::fingerprint`]. Unlike the meaning
+    /// of a rule, these cover the actors for which the rules are enforced.
     #[must_use]
     pub fn fingerprints(&self) -> Vec<u64> {
         let whole = |rule: &Arc<Rule>| rule.fingerprint ^ mix(rule.enforce.hundredths().into());

@@ -1,6 +1,7 @@
 //! The actor is the requested host: `{host: {}}`, or `host` for short.
 //!
-//! A client can request any host. All spellings of a host are one actor (see [`syntax::host_name`]).
+//! A client can request any host. All spellings of a host are one actor (see
+//! [`syntax::host_name`]).
 
 use super::kind::{append, nothing_to_set, text};
 use super::{Actor, ActorKind, FastPathPart, Scope};

@@ -1,7 +1,7 @@
 //! The actor is a query parameter: `{query: api_key}`.
 //!
-//! Names and values are [decoded](query_values), so `k=a+b` and `%6B=a%20b` are one actor. The decoded
-//! value may be any bytes.
+//! Names and values are [decoded](query_values), so `k=a+b` and `%6B=a%20b` are one actor. The
+//! decoded value may be any bytes.
 //!
 //! A parameter with two different values counts as missing, because backends disagree whether the
 //! first or the last one counts. Otherwise a client could get a fresh quota with a second parameter

@@ -231,8 +231,8 @@ mod tests {
     }
 
     proptest! {
-        /// Whichever reading the backend has: if the url matches it, the request counts for the segment
-        /// that the backend sees, or for no segment at all.
+        /// Whichever reading the backend has: if the url matches it, the request counts for the
+        /// segment that the backend sees, or for no segment at all.
         #[test]
         fn no_spelling_chooses_another_value(
             target in targets(),

@@ -61,9 +61,9 @@ pub struct LeakyBucket {
     numbers: Numbers,
 }
 
-/// The numbers of a quota in a cell, from the lowest bit: `rpu` in 32 bits, `unit` in ms in 32 bits,
-/// and the longest distance of a turn in ns in 64 bits, rounded up. The highest bit is set if the
-/// next turn does not follow the last one, because that was refunded.
+/// The numbers of a quota in a cell, from the lowest bit: `rpu` in 32 bits, `unit` in ms in 32
+/// bits, and the longest distance of a turn in ns in 64 bits, rounded up. The highest bit is set if
+/// the next turn does not follow the last one, because that was refunded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Numbers(u128);
 

@@ -201,8 +201,8 @@ impl Ring {
         }
     }
 
-    /// Checks `cost` in a repaired ring that may hold `limit` units, and charges the ring if they are
-    /// admitted.
+    /// Checks `cost` in a repaired ring that may hold `limit` units, and charges the ring if they
+    /// are admitted.
     pub(super) fn step(self, cell: &mut [u8], moment: Moment, limit: u64, cost: u64) -> Verdict {
         let over = self.sum(cell, moment).saturating_add(cost).saturating_sub(limit);
         let (outcome, charged) = if cost > limit {

@@ -80,8 +80,9 @@ const LATEST: usize = 20;
 const RESERVED: usize = 28;
 const NUMBERS: usize = 32;
 
-/// The numbers of a quota in a cell, 32 bits each, from the lowest: `rpu`, `unit` in ms, `burst`, and
-/// the units to borrow or, with the highest bit set, `max_wait` in ms. All are zero in a new cell.
+/// The numbers of a quota in a cell, 32 bits each, from the lowest: `rpu`, `unit` in ms, `burst`,
+/// and the units to borrow or, with the highest bit set, `max_wait` in ms. All are zero in a new
+/// cell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Numbers(u128);
 
@@ -115,8 +116,8 @@ impl Numbers {
         ])
     }
 
-    /// The same numbers with room for what either quota may lack. Units to borrow beside a wait count
-    /// as burst, unless this tells how much is saved.
+    /// The same numbers with room for what either quota may lack. Units to borrow beside a wait
+    /// count as burst, unless this tells how much is saved.
     fn with_room_of(self, other: Numbers, start: Start) -> Numbers {
         let ([rpu, unit_ms, burst, more], [_, _, others_burst, others_more]) = (self.all(), other.all());
         let borrowed = |more: u32| if more & IS_WAIT > 0 || start == Start::Empty { 0 } else { more };
@@ -291,8 +292,8 @@ impl TokenBucket {
         let full_at = if reserved == 0 || reserved < self.burst && self.reach == self.fill {
             full_at
         } else {
-            // A bucket that waits reserves nothing, and none reserves more than it holds. So what is
-            // reserved counts as spent.
+            // A bucket that waits reserves nothing, and none reserves more than it holds. So what
+            // is reserved counts as spent.
             self.store_reserved(cell, 0);
             add_one(cell, CLAMPS);
             rate.add(full_at, rate.span_of(reserved))

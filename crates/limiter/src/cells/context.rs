@@ -4,7 +4,7 @@
 use super::migration::Migration;
 use super::refusals::CellId;
 use super::table::{Eviction, Hasher};
-use crate::policy::{ActorKey, ActorRules, CounterGroup, GroupIndex, KeyBuffer, PlanId, Policy};
+use crate::policy::{ActorKey, ActorRules, CounterGroup, GroupIndex, KeyBuffer, Policy};
 use diana_base::map::KeyMap;
 use diana_base::time::Time;
 
@@ -22,39 +22,35 @@ pub(crate) struct Context<'a, S: ?Sized> {
 }
 
 impl<'a, S: ?Sized> Context<'a, S> {
-    /// A group's rules, as they count the request of this actor, or would count it for the actor
-    /// whose cell blocks the set.
-    pub(crate) fn rules<'k>(&self, actor: Actor<'k>, blocker: Option<u64>) -> ActorRules<'k>
-    where
-        'a: 'k,
-    {
-        let rules = match blocker {
-            Some(hash) => self.rules_of(actor.group, hash),
-            None => actor.group.for_actor(&self.policy.rules, actor.key),
-        };
-        rules.of_plan(actor.plan)
-    }
-
     /// A group's rules, as they count the actor with this hash.
     pub(crate) fn rules_of<'k>(&self, group: &'k CounterGroup, hash: u64) -> ActorRules<'k>
     where
         'a: 'k,
     {
-        group.for_actor(&self.policy.rules, self.overridden.key(CellId { group: group.id, hash }))
+        group.for_actor(&self.policy.rules, self.key_of(group, hash))
+    }
+
+    /// The key of the actor with this hash, as far as a group's rules depend on it.
+    pub(crate) fn key_of(&self, group: &CounterGroup, hash: u64) -> ActorKey<'a> {
+        self.overridden.key(CellId { group: group.id, hash })
     }
 }
 
-/// The actor of a cell, in a request of this plan.
+/// The actor of a cell.
 #[derive(Clone, Copy)]
 pub(crate) struct Actor<'a> {
     pub(crate) group: &'a CounterGroup,
     pub(crate) place: GroupIndex,
     pub(crate) hash: u64,
     pub(crate) key: ActorKey<'a>,
-    pub(crate) plan: PlanId,
 }
 
-impl Actor<'_> {
+impl<'a> Actor<'a> {
+    /// The group's rules, as they count the actor.
+    pub(crate) fn rules(self, policy: &'a Policy) -> ActorRules<'a> {
+        self.group.for_actor(&policy.rules, self.key)
+    }
+
     /// The actor's cell in the caches of the worker.
     pub(crate) fn id(self) -> CellId {
         CellId { group: self.group.id, hash: self.hash }

@@ -10,7 +10,7 @@
 use super::refusals::{CellId, SLOTS};
 use super::store::{Fault, Store};
 use super::table::{Hasher, Table, TableId};
-use crate::policy::{ActorKey, ActorRules, CounterGroup, GroupIndex, PlanId, Policy, Role, Rule};
+use crate::policy::{ActorKey, ActorRules, CounterGroup, GroupIndex, Policy, Role, Rule};
 use diana_base::part;
 use diana_base::prng::mix;
 use diana_base::sort;
@@ -233,7 +233,7 @@ pub(crate) struct PreviousCell {
 
 impl PreviousGroup {
     fn for_actor<'a>(&'a self, key: ActorKey<'a>) -> ActorRules<'a> {
-        ActorRules { own: &self.rules, group: &self.group, key, plan: PlanId::default() }
+        ActorRules { own: &self.rules, group: &self.group, key }
     }
 
     /// Migrates the states of `from`, a cell of this group, to `cell`, a cell of the group `to`. A

@@ -13,7 +13,7 @@ use super::store::{Fault, Store, Swap};
 use super::swap::Attempt;
 use super::table::{Entry, Eviction, Set};
 use crate::algorithm::{Algorithm, Reservation};
-use crate::policy::{ActorRules, CounterGroup, Demands};
+use crate::policy::{CounterGroup, Demands};
 use diana_base::time::Time;
 use std::mem::replace;
 
@@ -89,10 +89,10 @@ impl OpenCell {
     }
 
     /// Opens a copy of a cell that the worker has cached or reserved.
-    pub(crate) fn open_copy(&mut self, cell: &[u8], rules: ActorRules, now: Time) -> &mut [u8] {
+    pub(crate) fn open_copy(&mut self, cell: &[u8], demands: Demands, now: Time) -> &mut [u8] {
         self.copy.clear();
         self.copy.extend_from_slice(cell);
-        self.is_dirty = rules.prepare(&mut self.copy, now);
+        self.is_dirty = demands.prepare(&mut self.copy, now);
         &mut self.copy
     }
 
@@ -137,7 +137,8 @@ impl OpenCell {
 
     /// Opens a loaded cell. Reservations of this worker that were not spent go back to the cell,
     /// and the actor's cells under previous configurations migrate to it. Returns whether a loaded
-    /// cell was there.
+    /// cell was there. The cell then has to be prepared for the demands on the actor whose cell it
+    /// is: see [`OpenCell::blocker`].
     pub(crate) fn open<S: Store + ?Sized>(
         &mut self,
         actor: Actor,
@@ -159,7 +160,7 @@ impl OpenCell {
             Some(Eviction::SetFull { by }) => Some(by),
             _ => None,
         };
-        let rules = context.rules(actor, blocker);
+        let rules = actor.rules(context.policy);
         // An actor without a cell of its own migrates nothing yet.
         let migration = context.migration.group(group.id).filter(|_| blocker.is_none());
         let has_cell = entry.found();
@@ -175,16 +176,22 @@ impl OpenCell {
         }
         let reserved = reservations.find(id).filter(|_| entry.found());
         if let Some(reserved) = reserved {
-            rules.of_plan(reserved.plan()).release(&reserved.reservations, entry.cell_mut(), now);
+            reserved.release(group, context.policy, entry.cell_mut(), now);
         }
         let mut is_migrated = false;
         for cell in previous {
             is_migrated |= migration.is_some_and(|into| into.merge(cell, rules, entry.cell_mut(), now));
         }
-        let is_prepared = rules.prepare(entry.cell_mut(), now);
-        self.is_dirty = is_prepared || reserved.is_some() || is_migrated;
+        self.is_dirty = reserved.is_some() || is_migrated;
         (self.state, self.at) = (State::Open { entry, blocker }, now);
         true
+    }
+
+    /// Prepares an open cell for these demands.
+    pub(crate) fn prepare(&mut self, demands: Demands) -> &mut [u8] {
+        let at = self.at;
+        self.is_dirty |= demands.prepare(self.bytes_mut(), at);
+        self.bytes_mut()
     }
 
     /// Stores the entry if the cell is dirty or no longer as it was `before` the rules charged it.
@@ -225,6 +232,7 @@ impl OpenCell {
     pub(crate) fn stored<S: ?Sized>(
         &self,
         actor: Actor,
+        demands: Demands,
         reservations: &mut Reservations,
         context: &Context<S>,
     ) {
@@ -232,7 +240,7 @@ impl OpenCell {
         if self.reservations.is_empty() {
             reservations.forget(actor.id());
         } else {
-            reservations.put(actor, &self.copy, &self.reservations, self.at);
+            reservations.put(actor, demands, &self.copy, &self.reservations, self.at);
         }
     }
 

@@ -14,7 +14,7 @@ use super::store::Store;
 use super::swap::update;
 use super::table::Entry;
 use crate::algorithm::{Algorithm, RESERVED_FOR, Reservation};
-use crate::policy::{Counter, Demands, GroupIndex, PlanId};
+use crate::policy::{Counter, CounterGroup, Demands, GroupIndex, Policy, QuotaRef};
 use diana_base::time::{Span, Time};
 
 /// How long a worker spends a reservation: 100 ms.
@@ -46,8 +46,9 @@ pub(crate) struct Reservations {
 pub(crate) struct ReservedCell {
     place: GroupIndex,
     id: CellId,
-    /// The plan of the request that reserved: only requests of this plan spend the reservation.
-    plan: PlanId,
+    /// The quotas of the request that reserved: only requests with these quotas spend the
+    /// reservation.
+    quotas: Vec<QuotaRef>,
     requests: u32,
     last: Time,
     reserved_at: Time,
@@ -60,14 +61,19 @@ pub(crate) struct ReservedCell {
 }
 
 impl ReservedCell {
-    /// The plan of the request that reserved.
-    pub(crate) fn plan(&self) -> PlanId {
-        self.plan
+    /// Whether a request with these demands may spend the reservation at `now`.
+    pub(crate) fn serves(&self, demands: Demands, now: Time) -> bool {
+        self.quotas.iter().copied().eq(demands.quotas()) && self.is_fresh(now)
     }
 
-    /// Whether a request of this plan may spend the reservation at `now`.
-    pub(crate) fn serves(&self, plan: PlanId, now: Time) -> bool {
-        self.plan == plan && self.is_fresh(now)
+    /// Returns what is not spent to the actor's `cell`, by the quotas that have reserved it.
+    pub(crate) fn release(&self, group: &CounterGroup, policy: &Policy, cell: &mut [u8], now: Time) {
+        let reserved = self.quotas.iter().copied().zip(&self.reservations);
+        for (_, counter, reservation) in group.quotas(&policy.rules, reserved) {
+            let state = counter.state_mut(cell);
+            let reserve = counter.as_reserve().filter(|_| reservation.charge.cost > 0);
+            reserve.into_iter().for_each(|reserve| reserve.release(state, now, reservation));
+        }
     }
 
     fn is_fresh(&self, now: Time) -> bool {
@@ -125,12 +131,20 @@ impl Reservations {
     }
 
     /// Keeps a reservation that was just charged. `cell` is the cell without it.
-    pub(crate) fn put(&mut self, actor: Actor, cell: &[u8], reservations: &[Reservation], now: Time) {
+    pub(crate) fn put(
+        &mut self,
+        actor: Actor,
+        demands: Demands,
+        cell: &[u8],
+        reservations: &[Reservation],
+        now: Time,
+    ) {
         let at = actor.id().slot();
         let Some(slot) = self.slots.get_mut(at) else {
             return;
         };
-        slot.plan = actor.plan;
+        slot.quotas.clear();
+        slot.quotas.extend(demands.quotas());
         if !slot.is_listed {
             slot.is_listed = true;
             self.listed.push(at);
@@ -177,10 +191,12 @@ impl Reservations {
         events
     }
 
-    /// The worker's reservation of this actor, to be spent at `now`. `None` without one.
-    pub(crate) fn spendable(&mut self, actor: Actor, now: Time) -> Option<&mut ReservedCell> {
-        let slot = self.slot(actor.id());
-        slot.filter(|slot| !slot.reservations.is_empty() && slot.serves(actor.plan, now))
+    /// The worker's reservation of this actor, to be spent at `now`. `None` without one. The group
+    /// is one in which all requests of an actor have the same quotas: those of `demands`.
+    pub(crate) fn spendable(&mut self, id: CellId, demands: Demands, now: Time) -> Option<&mut ReservedCell> {
+        let slot = self.slot(id).filter(|slot| !slot.reservations.is_empty() && slot.is_fresh(now));
+        debug_assert!(slot.as_ref().is_none_or(|slot| slot.serves(demands, now)), "other quotas");
+        slot
     }
 
     /// Notes that a request at `now` has spent from the reservation of this actor.
@@ -227,9 +243,8 @@ impl ReservedCell {
         let Some(group) = context.policy.group(self.place) else {
             return;
         };
-        let rules = context.rules_of(group, self.id.hash).of_plan(self.plan);
         update(group, self.id.hash, context, events, &|cell, now| {
-            rules.release(&self.reservations, cell, now)
+            self.release(group, context.policy, cell, now);
         });
     }
 }

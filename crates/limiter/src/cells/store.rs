@@ -87,7 +87,7 @@ pub struct Fault(pub u32);
 /// assert_eq!(memory.swap(b"key", b"one", None)?, Swap::Done);
 /// let one = memory.load(b"key")?.map(|loaded| loaded.version);
 /// assert_eq!(memory.swap(b"key", b"two", one)?, Swap::Done);
-/// assert_eq!(memory.swap(b"key", b"three", one)?, Swap::Conflict, "the key is at another version");
+/// assert_eq!(memory.swap(b"key", b"three", one)?, Swap::Conflict, "the version is another one");
 /// # Ok::<(), Fault>(())
 /// ```
 pub trait Store {
@@ -104,7 +104,9 @@ pub trait Store {
     /// key.
     ///
     /// ```
-    /// use diana_limiter::cells::store::{Fault, SharedDataStore, CasSemantics, Simulated, Store, Update};
+    /// use diana_limiter::cells::store::{
+    ///     CasSemantics, Fault, SharedDataStore, Simulated, Store, Update,
+    /// };
     ///
     /// let store = SharedDataStore::probe(Simulated::new(CasSemantics::Strict))?;
     /// let mut count = || {

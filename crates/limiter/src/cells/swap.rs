@@ -3,7 +3,7 @@
 use super::context::{Context, Events};
 use super::store::{Fault, Store, Swap};
 use super::table::{Entry, Eviction};
-use crate::policy::{ActorRules, CounterGroup};
+use crate::policy::CounterGroup;
 use diana_base::time::Time;
 
 /// After this many lost swaps in a row the store counts as broken. Each loss means that another
@@ -73,29 +73,28 @@ pub(crate) fn update<S: Store + ?Sized>(
     events: &mut Events,
     how: &dyn Fn(&mut [u8], Time),
 ) -> bool {
-    swap(context.store, &mut Update { group, hash, creates: None, context, how, entry: None }, events)
+    swap(context.store, &mut Update { group, hash, creates: false, context, how, entry: None }, events)
         == Swapped::Done
 }
 
 /// Changes the stored cell of an actor, and creates a missing cell. Returns whether the change is
 /// known to be stored.
 pub(crate) fn update_or_create<S: Store + ?Sized>(
-    rules: ActorRules,
+    group: &CounterGroup,
     hash: u64,
     context: &Context<S>,
     events: &mut Events,
     how: &dyn Fn(&mut [u8], Time),
 ) -> bool {
-    let group = rules.group;
-    swap(context.store, &mut Update { group, hash, creates: Some(rules), context, how, entry: None }, events)
+    swap(context.store, &mut Update { group, hash, creates: true, context, how, entry: None }, events)
         == Swapped::Done
 }
 
 struct Update<'a, 'c, S: ?Sized> {
     group: &'a CounterGroup,
     hash: u64,
-    /// The actor's rules, if a missing cell is to be created.
-    creates: Option<ActorRules<'a>>,
+    /// Whether a missing cell is to be created.
+    creates: bool,
     context: &'a Context<'c, S>,
     how: &'a dyn Fn(&mut [u8], Time),
     entry: Option<Entry>,
@@ -107,10 +106,10 @@ impl<S: Store + ?Sized> Change for Update<'_, '_, S> {
             return Attempt::Fault;
         };
         let (entry, now) = match self.creates {
-            None => (set.find(), None),
-            Some(rules) => {
+            false => (set.find(), None),
+            true => {
                 let now = (self.context.clock)();
-                let (group, context) = (rules.group, self.context);
+                let (group, context) = (self.group, self.context);
                 let rank = |other, cell: &[u8]| context.rules_of(group, other).eviction_rank(cell, now);
                 (Some(set.claim(rank)), Some(now))
             }

@@ -96,10 +96,10 @@ pub struct Entry {
 impl Table {
     /// A table for about `actors` actors, with `cell` bytes for each.
     ///
-    /// `name` identifies the group, `canonical_form` how it counts. Tables of one name share their keys,
-    /// but an actor has one cell per canonical form. So two configurations that differ in a quota can run
-    /// at the same time, for example while the older one drains. Memory does not grow with each
-    /// change of a quota.
+    /// `name` identifies the group, `canonical_form` how it counts. Tables of one name share their
+    /// keys, but an actor has one cell per canonical form. So two configurations that differ in a
+    /// quota can run at the same time, for example while the older one drains. Memory does not grow
+    /// with each change of a quota.
     ///
     /// For one actor there is one way, in its own key. Otherwise there are twice as many ways as
     /// actors, 16 to a key. If `actors` actors are spread at random, about one in 1,300 finds its
@@ -270,9 +270,9 @@ impl Entry {
         self.set.layout.cell_mut(&mut self.set.value, self.way)
     }
 
-    /// Swaps the whole value. After [`Swap::Conflict`], load the set again: another worker changed one
-    /// of its cells. Never commit an entry with [`Eviction::SetFull`]: its cell belongs to another
-    /// actor.
+    /// Swaps the whole value. After [`Swap::Conflict`], load the set again: another worker changed
+    /// one of its cells. Never commit an entry with [`Eviction::SetFull`]: its cell belongs to
+    /// another actor.
     pub fn commit<S: Store + ?Sized>(&mut self, store: &S) -> Result<Swap, Fault> {
         let Set { layout, key, version, value, .. } = &mut self.set;
         layout.seal(key, value);

@@ -1,5 +1,5 @@
-//! The checks of a request in cells of this gateway, one for each group that counts it: the verdicts
-//! of the group's rules, the charge, and the refusals that count toward penalties.
+//! The checks of a request in cells of this gateway, one for each group that counts it: the
+//! verdicts of the group's rules, the charge, and the refusals that count toward penalties.
 //!
 //! A check charges the worker's copy of a cell; a commit stores the copy. So the charge of a
 //! refused request is undone in one of two ways. If nothing is stored yet, the copies are dropped
@@ -13,7 +13,7 @@
 //! refused needlessly, but none is admitted beyond its quota.
 
 use super::outcome::{RuleReport, RuleResult};
-use super::resolve::{Asked, is_resolved, resolve_again};
+use super::resolve::Asked;
 use super::settle::Charged;
 use super::verdict::GroupVerdict;
 use crate::cells::store::Store;
@@ -22,7 +22,7 @@ use crate::cells::{
     Actor, Attempt, CellId, Change, Context, Events, OpenCell, RefusalCache, Reservations, ReservedCell,
     Swapped, swap, update,
 };
-use crate::policy::{CounterGroup, Demands, GroupIndex, Mode, RequestClass, Role};
+use crate::policy::{CounterGroup, Demands, GroupIndex, Mode, Role};
 use diana_base::time::{Span, Time};
 use std::mem::{replace, swap as exchange, take};
 use std::sync::Arc;
@@ -80,17 +80,20 @@ impl Checks {
     #[inline(never)]
     pub(crate) fn add_known(&mut self, group: &Arc<CounterGroup>, asked: &Asked) {
         let mut buffers = self.free.pop().unwrap_or_default();
-        buffers.asked.copy(asked, asked.place);
+        buffers.asked.copy(asked);
         self.all.push(GroupCheck { group: Arc::clone(group), is_blocked: false, buffers });
     }
 
-    /// Adds the check of the group at `place`, which has the rules of the group of which the request
-    /// has `asked`, possibly in another role.
+    /// Adds the check of the group at `place`, which has the rules of the group of which the
+    /// request has `asked`, possibly in another role.
     pub(crate) fn add_again<S: ?Sized>(&mut self, place: GroupIndex, asked: &Asked, context: &Context<S>) {
         if let Some(group) = context.policy.group(place) {
             let mut buffers = self.free.pop().unwrap_or_default();
-            buffers.asked.copy(asked, place);
-            buffers.asked.resolve_again(group, context.policy, context.hasher);
+            let own = &mut buffers.asked;
+            own.copy(asked);
+            own.place = place;
+            own.hash = group.hash(&context.policy.rules, context.hasher, own.key.key());
+            own.resolve_again(group, None, context);
             self.all.push(GroupCheck { group: Arc::clone(group), is_blocked: false, buffers });
         }
     }
@@ -154,7 +157,7 @@ impl Checks {
     }
 
     /// Whether any group refuses. A leased group only sends the request to its global store.
-    pub(crate) fn refuse(&self) -> bool {
+    pub(crate) fn any_refuses(&self) -> bool {
         self.all.iter().any(|check| !check.is_leased() && check.refuses())
     }
 
@@ -225,11 +228,25 @@ impl Checks {
     }
 
     /// Drops the checks of leases, and returns what the request asked of the other groups.
-    pub(crate) fn suspend(&mut self) -> Vec<Asked> {
+    pub(crate) fn suspend<S: ?Sized>(&mut self, context: &Context<S>) -> Vec<Asked> {
         let kept = self.all.iter_mut().filter(|check| !check.is_leased());
-        let asked = kept.map(|check| take(&mut check.buffers.asked)).collect();
+        let take = |check: &mut GroupCheck| {
+            // The cell that blocks the set now may be gone when the store has answered.
+            check.resolve_for(None, context);
+            take(&mut check.buffers.asked)
+        };
+        let asked = kept.map(take).collect();
         self.clear();
         asked
+    }
+
+    /// Adds the checks of a suspended request again, with the memory that it took along.
+    pub(crate) fn resume<S: ?Sized>(&mut self, suspended: Vec<Asked>, context: &Context<S>) {
+        for mut asked in suspended {
+            if let Some(group) = context.policy.group(asked.place) {
+                self.add(group, &mut asked);
+            }
+        }
     }
 }
 
@@ -271,14 +288,9 @@ impl GroupCheck {
         to: &mut Vec<RuleReport>,
     ) -> bool {
         let Buffers { asked, cell, verdict } = &mut *self.buffers;
-        let cached = cell.open_copy(cached, context.rules(asked.actor(&self.group), None), now);
-        verdict.refuse_cached(
-            asked.demands(&self.group, context.policy),
-            asked.key.key().source(),
-            cached,
-            now,
-            to,
-        )
+        let demands = asked.demands(&self.group, context.policy);
+        let cached = cell.open_copy(cached, demands, now);
+        verdict.refuse_cached(demands, asked.key.key().source(), cached, now, to)
     }
 
     /// Checks the cell of the worker's reservation, and spends from the reservation if every rule
@@ -290,11 +302,11 @@ impl GroupCheck {
         context: &Context<S>,
     ) -> bool {
         let Buffers { asked, cell, verdict } = &mut *self.buffers;
-        if !reserved.serves(asked.class.plan, now) {
+        let demands = asked.demands(&self.group, context.policy);
+        if !reserved.serves(demands, now) {
             return false;
         }
-        let (actor, demands) = (asked.actor(&self.group), asked.demands(&self.group, context.policy));
-        let copy = cell.open_copy(&reserved.cell, context.rules(actor, None), now);
+        let copy = cell.open_copy(&reserved.cell, demands, now);
         verdict.check(demands, copy, now);
         verdict.all_admit_now && cell.spend(&reserved.reservations, demands, now)
     }
@@ -317,8 +329,8 @@ impl GroupCheck {
         self.resolve_for(self.buffers.cell.blocker(), context);
         if is_open {
             let Buffers { cell, verdict, asked } = &mut *self.buffers;
-            let at = cell.at();
-            verdict.check(asked.demands(&self.group, context.policy), cell.bytes_mut(), at);
+            let (at, demands) = (cell.at(), asked.demands(&self.group, context.policy));
+            verdict.check(demands, cell.prepare(demands), at);
             if self.is_blocked && !verdict.is_refused {
                 // Another plan is refused there. The actor has no cell, and is charged in no other.
                 verdict.refuse(&asked.demands);
@@ -329,17 +341,10 @@ impl GroupCheck {
     /// Resolves the demands again if they are those on another actor, or have to be: the one whose
     /// cell blocks the set.
     fn resolve_for<S: ?Sized>(&mut self, blocker: Option<u64>, context: &Context<S>) {
-        let Asked { place, hash, class, key, demands } = &mut self.buffers.asked;
-        // The headroom of another actor's cell is not for this request.
-        let is_high_priority = class.is_high_priority && blocker.is_none();
-        let class = RequestClass { is_high_priority, ..*class };
-        let (place, hash, key, plan) = (*place, *hash, key.key(), class.plan);
-        let rules = context.rules(Actor { group: &self.group, place, hash, key, plan }, blocker);
         if self.is_blocked || blocker.is_some() {
             self.is_blocked = blocker.is_some();
-            resolve_again(rules, class, demands);
+            self.buffers.asked.resolve_again(&self.group, blocker, context);
         }
-        debug_assert!(is_resolved(rules, class, demands), "the demands of another request");
     }
 
     /// Whether an enforced rule refuses. A leased group refuses if the lease does not suffice for
@@ -370,7 +375,7 @@ impl GroupCheck {
         let mut commit = Commit { check: self, reserves, reservations, context, is_opened: true };
         match swap(context.store, &mut commit, events) {
             Swapped::Done => {
-                self.buffers.cell.stored(self.actor(), reservations, context);
+                self.buffers.cell.stored(self.actor(), self.demands(context), reservations, context);
                 true
             }
             Swapped::Nothing => !self.refuses(),
@@ -401,12 +406,18 @@ impl GroupCheck {
 
     /// Refunds a charge that is already stored.
     pub(crate) fn refund<S: Store + ?Sized>(&self, context: &Context<S>, events: &mut Events) {
-        if self.buffers.cell.is_stored() {
-            let rules = context.rules(self.actor(), self.buffers.cell.blocker());
+        if self.is_charged() {
+            let demands = self.demands(context);
             update(&self.group, self.asked().hash, context, events, &|cell, now| {
-                rules.refund(self.buffers.verdict.charges(), cell, now);
+                self.buffers.verdict.refund(demands, cell, now);
             });
         }
+    }
+
+    /// Whether the actor's cell is charged in the store, or will be. A cell that blocks the set is
+    /// another actor's, and nothing is stored there.
+    fn is_charged(&self) -> bool {
+        self.buffers.cell.is_stored() && !self.is_blocked
     }
 
     /// The request is refused: removes the charge, which is not stored yet, counts the refusal for
@@ -434,16 +445,50 @@ impl GroupCheck {
         }
         let mut is_cacheable = verdict.is_refused && !cell.is_reserved();
         if self.group.has_penalty && !verdict.is_counted {
-            count_refusal(Refused { verdict, cell, demands, actor }, reservations, context, events);
-            is_cacheable &= !verdict.counts_refusals(demands);
+            self.count_refusal(reservations, context, events);
+            is_cacheable &= !self.buffers.verdict.counts_refusals(self.demands(context));
         } else {
             cell.store_repair(actor, reservations, context, events);
         }
         // Permits come back at any time: their lack is not cached.
         if is_cacheable && !self.group.ends_with_request {
+            let cell = &mut self.buffers.cell;
             let at = cell.at();
             refusals.insert(id, at, cell.bytes_mut());
         }
+    }
+
+    /// Counts a refusal for each rule with a penalty that refuses, and stores the cell. If another
+    /// worker was faster, counts in the cell as it is by then, so that no refusal is lost. The
+    /// verdicts then tell of a penalty that runs.
+    fn count_refusal<S: Store + ?Sized>(
+        &mut self,
+        reservations: &mut Reservations,
+        context: &Context<S>,
+        events: &mut Events,
+    ) {
+        let Buffers { asked, cell, verdict } = &mut *self.buffers;
+        let (actor, demands) = (asked.actor(&self.group), asked.demands(&self.group, context.policy));
+        let mut count = CountRefusal {
+            verdict: &*verdict,
+            demands,
+            actor,
+            reservations: &*reservations,
+            context,
+            checked: &mut *cell,
+            newer: OpenCell::default(),
+            attempts: 0,
+        };
+        let swapped = swap(context.store, &mut count, events);
+        let CountRefusal { newer, attempts, .. } = count;
+        if swapped == Swapped::Done {
+            if attempts > 1 {
+                *cell = newer;
+            }
+            cell.stored(actor, demands, reservations, context);
+        }
+        let at = cell.at();
+        verdict.penalize(demands, cell.bytes_mut(), at);
     }
 
     /// Adds one report for each rule that decides.
@@ -478,15 +523,9 @@ impl GroupCheck {
 
     /// The stored charge; `None` if the store failed, or a reservation was spent.
     pub(crate) fn charged(&self) -> Option<Charged> {
-        let charges = || self.buffers.verdict.charges().collect();
-        let is_stored = self.buffers.cell.is_stored();
-        let owed = || match self.group.settles {
-            true => self.buffers.verdict.owed(&self.asked().demands).collect(),
-            false => Vec::new(),
-        };
-        let Asked { place, hash, class, .. } = *self.asked();
-        let plan = class.plan;
-        is_stored.then(|| Charged { place, hash, plan, charges: charges(), owed: owed() })
+        let Asked { place, hash, .. } = *self.asked();
+        let rules = || self.buffers.verdict.charged(&self.asked().demands);
+        self.is_charged().then(|| Charged { place, hash, rules: rules() })
     }
 }
 
@@ -524,46 +563,6 @@ impl<S: Store + ?Sized> Change for Commit<'_, '_, S> {
     }
 }
 
-/// A check that refuses, apart from what is stored.
-struct Refused<'a> {
-    verdict: &'a mut GroupVerdict,
-    cell: &'a mut OpenCell,
-    demands: Demands<'a>,
-    actor: Actor<'a>,
-}
-
-/// Counts a refusal for each rule with a penalty that refuses, and stores `cell`. If another worker
-/// was faster, counts in the cell as it is by then, so that no refusal is lost. The verdicts then
-/// tell of a penalty that runs.
-fn count_refusal<S: Store + ?Sized>(
-    refused: Refused,
-    reservations: &mut Reservations,
-    context: &Context<S>,
-    events: &mut Events,
-) {
-    let Refused { verdict, cell, demands, actor } = refused;
-    let mut count = CountRefusal {
-        verdict: &*verdict,
-        demands,
-        actor,
-        reservations: &*reservations,
-        context,
-        checked: &mut *cell,
-        newer: OpenCell::default(),
-        attempts: 0,
-    };
-    let swapped = swap(context.store, &mut count, events);
-    let CountRefusal { newer, attempts, .. } = count;
-    if swapped == Swapped::Done {
-        if attempts > 1 {
-            *cell = newer;
-        }
-        cell.stored(actor, reservations, context);
-    }
-    let at = cell.at();
-    verdict.penalize(demands, cell.bytes_mut(), at);
-}
-
 /// Counts a refusal in the checked cell. After a lost swap the cell is loaded again.
 struct CountRefusal<'a, 'c, S: ?Sized> {
     verdict: &'a GroupVerdict,
@@ -594,6 +593,7 @@ impl<S: Store + ?Sized> Change for CountRefusal<'_, '_, S> {
                 // Meanwhile the actor's cell was evicted, and the set is full of refused actors.
                 return Attempt::Nothing;
             }
+            newer.prepare(*demands);
             newer
         };
         let at = cell.at();

@@ -2,7 +2,7 @@
 //! decision about a request that cannot be counted, because a bug has ended its decision.
 
 use super::Decider;
-use super::fast_path::WorkerCache;
+use super::cache::WorkerCache;
 use super::outcome::{Outcome, Reason, RuleReport, RuleResult};
 use super::resolve::decide_by_lists;
 use crate::actor::address::Network;

@@ -12,13 +12,13 @@
 
 use super::check::{Checks, GroupCheck};
 use super::outcome::{Decision, RuleReport, RuleResult};
-use super::resolve::{Asked, Resolver};
+use super::resolve::{Asked, resolve};
 use super::settle::GlobalOwed;
 use crate::algorithm::{Admission, Verdict};
 use crate::cells::store::Store;
 use crate::cells::{CACHED_FOR, CellId, Context, Events, SLOTS};
 use crate::global::{GlobalCharge, GlobalQuery, LeaseRefill, RuleQuery, RuleReply, lease_number};
-use crate::policy::{ActorRules, Demand, Demands, GlobalGroup, Mode, OnError, Owed, Policy};
+use crate::policy::{Demand, Demands, GlobalGroup, Mode, OnError, Owed, Policy, QuotaRef};
 use crate::request::Request;
 use diana_base::prng::mix;
 use diana_base::sort;
@@ -67,12 +67,11 @@ impl Globals {
         context: &Context<S>,
     ) -> bool {
         let Globals { all, free, asked } = self;
-        let Context { policy, hasher, .. } = *context;
-        Resolver { policy, hasher, request, asked }.resolve(limits, decision, |group, is_global, asked| {
+        resolve(request, limits, decision, asked, context, |group, is_global, asked| {
             if is_global {
                 let mut own = free.pop().unwrap_or_default();
                 exchange(&mut own, asked);
-                all.push(GlobalCheck::new(policy, own));
+                all.push(GlobalCheck::new(context.policy, own));
             } else {
                 checks.add(group, asked);
             }
@@ -126,14 +125,12 @@ impl Globals {
         is_refused
     }
 
-    /// Adds the checks of local groups, for global stores that are down and for leases. Returns
-    /// whether any global store is available.
-    pub(crate) fn use_local_groups<S: ?Sized>(&mut self, checks: &mut Checks, context: &Context<S>) -> bool {
-        let (mut is_available, mut leased) = (false, true);
+    /// Adds the checks of local groups, for global stores that are down and for leases.
+    pub(crate) fn use_local_groups<S: ?Sized>(&mut self, checks: &mut Checks, context: &Context<S>) {
+        let mut leased = true;
         for global in &mut self.all {
             let group = global.group(context.policy);
             if (context.is_available)(global.shard) {
-                is_available = true;
                 let is_short = global.asked.key.key().bytes().len() <= LONGEST_LEASED_KEY;
                 leased &= is_short && group.is_some_and(|group| group.leased.is_some());
             } else if let Some(group) = group {
@@ -141,7 +138,6 @@ impl Globals {
             }
         }
         self.add_local_checks(leased, checks, context);
-        is_available
     }
 
     /// Adds the checks of the fallback groups of global stores that are down, and with
@@ -171,7 +167,7 @@ impl Globals {
     }
 
     /// Whether a global store is down, and an enforced rule refuses because of this.
-    pub(crate) fn refuse(&self) -> bool {
+    pub(crate) fn any_refuses(&self) -> bool {
         self.all.iter().any(GlobalCheck::refuses)
     }
 
@@ -235,7 +231,7 @@ impl Globals {
         }
         let reports = take(&mut decision.reports);
         let decision = Decision { reports, ..decision.clone() };
-        Pending { local: checks.suspend(), globals: take(&mut self.all), decision, at }
+        Pending { local: checks.suspend(context), globals: take(&mut self.all), decision, at }
     }
 }
 
@@ -245,8 +241,8 @@ pub(crate) struct GlobalCheck {
     /// What the request asks: the group is one of the limit's global groups.
     asked: Asked,
     /// The number of the actor's cached refusals. Refusals are cached apart by what they depend on:
-    /// by which quotas the rules decide, whether they are enforced, and whether the request has to leave
-    /// headroom.
+    /// by which quotas the rules decide, whether they are enforced, and whether the request has to
+    /// leave headroom.
     cache_hash: u64,
     /// The shard that counts the actor.
     shard: usize,
@@ -286,6 +282,11 @@ impl GlobalCheck {
         &self.asked.demands
     }
 
+    /// The quota of each demand.
+    fn quotas(&self) -> impl Iterator<Item = QuotaRef> {
+        self.demands().iter().map(|demand| demand.quota)
+    }
+
     /// The group. `None` only under another policy.
     fn group<'p>(&self, policy: &'p Policy) -> Option<&'p GlobalGroup> {
         policy.global_group(self.asked.place)
@@ -296,16 +297,17 @@ impl GlobalCheck {
         self.group(policy).map(|group| CellId { group: group.group.id, hash: self.cache_hash })
     }
 
-    /// The group, and its rules as they count the actor.
-    fn rules<'a>(&'a self, policy: &'a Policy) -> Option<(&'a GlobalGroup, ActorRules<'a>)> {
+    /// The group, and what the request asks of each of its rules, with the rule's quota.
+    fn asked<'a>(&'a self, policy: &'a Policy) -> Option<(&'a GlobalGroup, Demands<'a>)> {
         let group = self.group(policy)?;
-        let rules = group.group.for_actor(&policy.rules, self.asked.key.key());
-        Some((group, rules.of_plan(self.asked.class.plan)))
+        Some((group, self.asked.demands(&group.group, policy)))
     }
 
-    /// What the request asks of each rule, with the rule's quota.
-    fn asked<'a>(&'a self, policy: &'a Policy) -> Option<Demands<'a>> {
-        Some(self.asked.demands(&self.group(policy)?.group, policy))
+    /// The query about each rule. With `fetches`, the query also asks for a lease.
+    fn queries(&self, policy: &Policy, fetches: bool) -> Vec<RuleQuery> {
+        let asked = self.asked(policy);
+        let key = self.asked.key.key();
+        asked.map(|(group, demands)| group.queries(policy, key, demands, fetches)).unwrap_or_default()
     }
 
     /// The reply about each rule, if the global store has answered.
@@ -374,7 +376,7 @@ impl GlobalCheck {
     /// Adds a report for each rule that decides, by the replies or by `on_error`. A local group
     /// reports by itself.
     fn report(&self, policy: &Policy, to: &mut Vec<RuleReport>) {
-        let Some(asked) = self.asked(policy) else {
+        let Some((_, asked)) = self.asked(policy) else {
             return;
         };
         let actor = self.asked.key.key().source();
@@ -415,7 +417,7 @@ impl GlobalCheck {
 
     /// Whether further refusals count toward a penalty in the global store.
     fn counts_refusals(&self, policy: &Policy) -> bool {
-        let (Some(replies), Some(asked)) = (self.replies(), self.asked(policy)) else {
+        let (Some(replies), Some((_, asked))) = (self.replies(), self.asked(policy)) else {
             return false;
         };
         let is_quota = |reply: &RuleReply| !reply.verdict.admits() && !reply.verdict.is_penalty();
@@ -425,12 +427,12 @@ impl GlobalCheck {
                 .any(|(at, _, counter)| replies.get(at).is_some_and(is_quota) && counter.penalty.is_some())
     }
 
-    /// The query about each rule that was answered, without the cost of the request, and the reply.
+    /// The query about each rule that was answered, and the reply.
     fn answers(&self, policy: &Policy) -> Vec<(RuleQuery, RuleReply)> {
-        let (Some(replies), Some((global_group, rules))) = (self.replies(), self.rules(policy)) else {
+        let Some(replies) = self.replies() else {
             return Vec::new();
         };
-        let queries = global_group.queries(policy, rules, &[], false);
+        let queries = self.queries(policy, false);
         debug_assert_eq!(queries.len(), replies.len(), "the replies to another query");
         queries.into_iter().zip(replies.iter().copied()).collect()
     }
@@ -464,8 +466,8 @@ impl GlobalCheck {
     }
 
     fn refill(&self) -> LeaseRefill {
-        let Asked { place, hash, class, .. } = self.asked;
-        LeaseRefill { place, hash, key: self.asked.key.clone(), plan: class.plan }
+        let Asked { place, hash, ref key, .. } = self.asked;
+        LeaseRefill { place, hash, key: key.clone(), quotas: self.quotas().collect() }
     }
 
     /// The global store will not answer: `on_error` decides.
@@ -477,8 +479,8 @@ impl GlobalCheck {
 
     /// Caches the refusal of the global store, if it holds for the actor's next requests.
     fn cache_refusal(&self, policy: &Policy, refusals: &mut GlobalRefusalCache) {
-        let (true, Some((group, rules)), GlobalState::Answered(replies, now)) =
-            (self.is_refused(), self.rules(policy), &self.state)
+        let (true, Some((global, demands)), GlobalState::Answered(replies, now)) =
+            (self.is_refused(), self.asked(policy), &self.state)
         else {
             return;
         };
@@ -487,12 +489,12 @@ impl GlobalCheck {
         // whose cost depends on the request. Refusals that count toward a penalty have to reach
         // the global store.
         let is_for_all =
-            !rules.group.ends_with_request && !rules.group.varies && !self.counts_refusals(policy);
+            !global.group.ends_with_request && !global.group.varies && !self.counts_refusals(policy);
         if is_for_all && replies.iter().all(|reply| reply.attributed) {
             let mut reports = Vec::new();
             self.report(policy, &mut reports);
-            let id = CellId { group: rules.group.id, hash: self.cache_hash };
-            refusals.insert(id, *now, group.refill_time(rules), &reports);
+            let id = CellId { group: global.group.id, hash: self.cache_hash };
+            refusals.insert(id, *now, global.refill_time(demands), &reports);
         }
     }
 }
@@ -528,7 +530,7 @@ impl Pending {
         self.globals
             .iter()
             .filter(leased)
-            .map(|global| lease_number(global.asked.place, global.asked.hash, global.asked.class.plan))
+            .map(|global| lease_number(global.asked.place, global.asked.hash, global.quotas()))
     }
 
     /// Refills no lease: another request of this worker already does.
@@ -548,10 +550,7 @@ impl Pending {
     pub(crate) fn queries(&self, policy: &Policy) -> Vec<(usize, GlobalQuery)> {
         let mut shards: Vec<(usize, Vec<Vec<RuleQuery>>)> = Vec::new();
         for global in self.globals.iter().filter(|global| global.is_unanswered()) {
-            let Some((global_group, rules)) = global.rules(policy) else {
-                continue;
-            };
-            let queries = global_group.queries(policy, rules, global.demands(), global.fetches);
+            let queries = global.queries(policy, global.fetches);
             match shards.iter_mut().find(|(shard, _)| *shard == global.shard) {
                 Some((_, groups)) => groups.push(queries),
                 None => shards.push((global.shard, vec![queries])),
@@ -608,7 +607,7 @@ impl Pending {
         if globals.refuse_by_replies(context.policy, refusals) {
             return false;
         }
-        self.local.iter().for_each(|asked| checks.add_again(asked.place, asked, context));
+        checks.resume(self.local, context);
         globals.add_local_checks(false, checks, context);
         true
     }

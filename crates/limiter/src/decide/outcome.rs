@@ -2,16 +2,10 @@
 
 use crate::algorithm::{Admission, Quota, Verdict};
 use crate::cells::Events;
-use crate::policy::{ActorSource, Counter, Demand, Demands, Mode, PlanId, Policy, RuleId};
+use crate::policy::{ActorSource, Counter, DENY, Demand, Demands, Mode, PlanId, Policy, RuleId};
 use diana_base::time::{Span, Time};
 use std::borrow::Cow;
 use std::cmp::Reverse;
-
-/// The name of the deny list where rules are named. No rule has this name.
-pub const DENY: &str = "deny";
-
-/// The name of the allow list.
-pub const ALLOW: &str = "allow";
 
 /// The outcome of a request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -236,8 +230,8 @@ impl Decision {
         self.reports.iter().filter(|report| report.result == RuleResult::Refused)
     }
 
-    /// The request lacks the actor of these rules, which therefore refuse. Returns the first that is
-    /// enforced.
+    /// The request lacks the actor of these rules, which therefore refuse. Returns the first that
+    /// is enforced.
     pub(crate) fn lacks_actor(&mut self, demands: Demands) -> Option<RuleId> {
         let report = |(_, demand, quota): (_, &Demand, &Counter)| {
             let enforced = demand.mode == Mode::Enforce;

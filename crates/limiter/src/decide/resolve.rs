@@ -1,6 +1,9 @@
 //! Resolves a request: the list that decides, the actor of each group, and what the request asks of
 //! each rule. This happens once, when the actor is known. From then on the decision is made from
-//! demands, and no stage asks again which plan, override, priority or part of the actors applies.
+//! demands, and the quota that a demand names also takes its charge or its reservation back: plans,
+//! overrides, priorities and parts of the actors are named nowhere else. [`Asked::resolve_again`]
+//! is called in two places: for a local group in place of a global one, and for another actor whose
+//! cell blocks the set.
 //!
 //! ```text
 //!   headers, address, path … ─► actor's key ─┬─► override ─┐
@@ -11,10 +14,9 @@
 
 use super::outcome::{Decision, Outcome, Reason};
 use crate::actor;
-use crate::cells::table::Hasher;
 use crate::cells::{Actor, Context};
 use crate::policy::{
-    ActorRules, CounterGroup, Demand, Demands, GroupIndex, KeyBuffer, Missing, Mode, Owed, PlanId, Policy,
+    ActorKey, CounterGroup, Demand, Demands, GroupIndex, KeyBuffer, Missing, Mode, Owed, PlanId, Policy,
     RequestClass, Role, RolloutHash, Rule, RuleId,
 };
 use crate::request::Request;
@@ -36,29 +38,46 @@ pub(crate) struct Asked {
 impl Asked {
     /// The actor that `group`, whose demands these are, counts.
     pub(crate) fn actor<'a>(&'a self, group: &'a CounterGroup) -> Actor<'a> {
-        let Asked { place, hash, class, .. } = *self;
-        Actor { group, place, hash, key: self.key.key(), plan: class.plan }
+        Actor { group, place: self.place, hash: self.hash, key: self.key.key() }
     }
 
     /// The demands, each with its rule.
     pub(crate) fn demands<'a>(&'a self, group: &'a CounterGroup, policy: &'a Policy) -> Demands<'a> {
-        Demands { group, own: group.own(&policy.rules), demands: &self.demands }
+        Demands::new(group, &policy.rules, &self.demands)
     }
 
-    /// Copies what the request asks, for another group of the same rules.
-    pub(crate) fn copy(&mut self, from: &Asked, place: GroupIndex) {
-        let Asked { hash, class, .. } = *from;
+    /// Copies what the request asks.
+    pub(crate) fn copy(&mut self, from: &Asked) {
+        let Asked { place, hash, class, .. } = *from;
         (self.place, self.hash, self.class) = (place, hash, class);
         self.key.copy(from.key.key());
         self.demands.clear();
         self.demands.extend_from_slice(&from.demands);
     }
 
-    /// Resolves the demands again, on `group`, which has the same rules in another role.
-    pub(crate) fn resolve_again(&mut self, group: &CounterGroup, policy: &Policy, hasher: &Hasher) {
-        let rules = group.for_actor(&policy.rules, self.key.key());
-        self.hash = rules.hash(hasher);
-        resolve_again(rules, self.class, &mut self.demands);
+    /// Resolves the demands again on `group`, which has the same rules, possibly in another role:
+    /// for the actor, or for the actor with the hash `blocker`, whose cell blocks the set. Costs
+    /// that vary stay.
+    pub(crate) fn resolve_again<S: ?Sized>(
+        &mut self,
+        group: &CounterGroup,
+        blocker: Option<u64>,
+        context: &Context<S>,
+    ) {
+        let Asked { class, key, demands, .. } = self;
+        let rules = &context.policy.rules;
+        let key = blocker.map_or(key.key(), |hash| context.key_of(group, hash));
+        // The headroom of another actor's cell is not for this request.
+        let is_high_priority = class.is_high_priority && blocker.is_none();
+        let class = RequestClass { is_high_priority, ..*class };
+        debug_assert_eq!(group.rules.len(), demands.len(), "the demands on another group");
+        for (each, (id, rule)) in demands.iter_mut().zip(group.ids().zip(group.rules(rules))) {
+            let fresh = demand(group, key, class, id, rule);
+            *each = match rule.varying {
+                Some(_) => Demand { cost: each.cost, owed: each.owed, ..fresh },
+                None => fresh,
+            };
+        }
     }
 
     /// Forgets the request, and keeps the memory.
@@ -93,15 +112,6 @@ pub(crate) fn decide_by_lists<S: ?Sized>(
     is_allowed
 }
 
-/// What a decision needs to know of a request before it looks at counts.
-pub(crate) struct Resolver<'a, 'r> {
-    pub(crate) policy: &'a Policy,
-    pub(crate) hasher: &'a Hasher,
-    pub(crate) request: &'a Request<'r>,
-    /// Working memory.
-    pub(crate) asked: &'a mut Asked,
-}
-
 /// What a request asks of a group.
 enum Resolved {
     /// Demands on the rules, at least one of which applies.
@@ -112,59 +122,83 @@ enum Resolved {
     NoActor,
 }
 
-impl Resolver<'_, '_> {
-    /// Resolves what the request asks of each group of each limit that applies, and hands it to
-    /// `ask`, with the group and whether a global store counts it. Returns `false` if an enforced
-    /// rule refuses because the request lacks its actor. A rule in shadow only reports this.
-    pub(crate) fn resolve(
-        self,
-        limits: &[usize],
-        decision: &mut Decision,
-        mut ask: impl FnMut(&Arc<CounterGroup>, bool, &mut Asked),
-    ) -> bool {
-        let Resolver { policy, asked, .. } = self;
-        let mut missing = None;
-        for at in limits.iter().copied() {
-            let local = policy.groups(at).iter().enumerate().filter(|(_, group)| group.role == Role::Primary);
-            let global = policy.global_groups(at).iter().map(|global| &global.group).enumerate();
-            let groups = local.map(|group| (group, false)).chain(global.map(|group| (group, true)));
-            for ((index, group), is_global) in groups {
-                let resolver = Resolver { asked: &mut *asked, ..self };
-                match resolver.resolve_group(group, (at, index), decision) {
-                    Resolved::Demands => ask(group, is_global, asked),
-                    Resolved::NoActor => {
-                        missing = missing.or(decision.lacks_actor(asked.demands(group, policy)));
-                    }
-                    Resolved::Nothing => {}
+/// Resolves what the request asks of each group of each limit that applies, and hands it to `ask`,
+/// with the group and whether a global store counts it. Returns `false` if an enforced rule refuses
+/// because the request lacks its actor. A rule in shadow only reports this. `asked` is working
+/// memory.
+pub(crate) fn resolve<S: ?Sized>(
+    request: &Request,
+    limits: &[usize],
+    decision: &mut Decision,
+    asked: &mut Asked,
+    context: &Context<S>,
+    mut ask: impl FnMut(&Arc<CounterGroup>, bool, &mut Asked),
+) -> bool {
+    let policy = context.policy;
+    // A request before may have ended by a bug half-way.
+    asked.clear();
+    let mut missing = None;
+    for at in limits.iter().copied() {
+        let local = policy.groups(at).iter().enumerate().filter(|(_, group)| group.role == Role::Primary);
+        let global = policy.global_groups(at).iter().map(|global| &global.group).enumerate();
+        let groups = local.map(|group| (group, false)).chain(global.map(|group| (group, true)));
+        for ((index, group), is_global) in groups {
+            asked.place = (at, index);
+            match asked.resolve(group, request, decision, context) {
+                Resolved::Demands => ask(group, is_global, asked),
+                Resolved::NoActor => {
+                    missing = missing.or(decision.lacks_actor(asked.demands(group, policy)));
                 }
-                asked.clear();
+                Resolved::Nothing => {}
             }
+            asked.clear();
         }
-        if let Some(rule) = missing {
-            decision.outcome = Outcome::Reject(Reason::NoActor(rule));
-        }
-        missing.is_none()
     }
+    if let Some(rule) = missing {
+        decision.outcome = Outcome::Reject(Reason::NoActor(rule));
+    }
+    missing.is_none()
+}
 
-    fn resolve_group(self, group: &CounterGroup, place: GroupIndex, decision: &mut Decision) -> Resolved {
-        let Resolver { policy, request, hasher, asked } = self;
+impl Asked {
+    /// Resolves what the request asks of `group`.
+    fn resolve<S: ?Sized>(
+        &mut self,
+        group: &CounterGroup,
+        request: &Request,
+        decision: &mut Decision,
+        context: &Context<S>,
+    ) -> Resolved {
+        let Context { policy, hasher, .. } = *context;
+        let Asked { key, demands, .. } = &mut *self;
         let plan = match group.has_plans {
-            true => *decision.plan.get_or_insert_with(|| policy.plan_of(request, &mut asked.key)),
+            true => *decision.plan.get_or_insert_with(|| policy.plan_of(request, key)),
             false => PlanId::default(),
         };
-        let Some(has_actor) = identify(group, policy, request, &mut asked.key) else {
+        let Some(has_actor) = identify(group, policy, request, key) else {
             return Resolved::Nothing;
         };
-        let rollout = rollout(group, policy, request, &mut asked.key);
-        asked.class = RequestClass { plan, is_high_priority: decision.is_high_priority, rollout };
-        let rules = group.for_actor(&policy.rules, asked.key.key());
-        resolve(rules, asked.class, request, &mut asked.demands);
-        (asked.place, asked.hash) = (place, if has_actor { rules.hash(hasher) } else { 0 });
-        match asked.demands.iter().all(|demand| demand.mode == Mode::Skip) {
+        let rollout = rollout(group, policy, request, key);
+        let class = RequestClass { plan, is_high_priority: decision.is_high_priority, rollout };
+        let key = key.key();
+        demands.extend(group.ids().zip(group.rules(&policy.rules)).map(|(id, rule)| {
+            let demand = demand(group, key, class, id, rule);
+            match &rule.varying {
+                Some(cost) if demand.mode != Mode::Skip => {
+                    let (cost, owed) = cost.on_arrival(request);
+                    Demand { cost, owed, ..demand }
+                }
+                _ => demand,
+            }
+        }));
+        let resolved = match demands.iter().all(|demand| demand.mode == Mode::Skip) {
             _ if !has_actor => Resolved::NoActor,
             true => Resolved::Nothing,
             false => Resolved::Demands,
-        }
+        };
+        self.hash = if has_actor { group.hash(&policy.rules, hasher, key) } else { 0 };
+        self.class = class;
+        resolved
     }
 }
 
@@ -196,54 +230,9 @@ fn rollout(group: &CounterGroup, policy: &Policy, request: &Request, key: &mut K
     }
 }
 
-/// Adds what a request asks of each rule to `demands`, which is empty.
-fn resolve(rules: ActorRules, class: RequestClass, request: &Request, demands: &mut Vec<Demand>) {
-    demands.extend(ids(rules).map(|(id, rule)| {
-        let demand = demand(rules, class, id, rule);
-        match &rule.varying {
-            Some(cost) if demand.mode != Mode::Skip => {
-                let (cost, owed) = cost.on_arrival(request);
-                Demand { cost, owed, ..demand }
-            }
-            _ => demand,
-        }
-    }));
-}
-
-/// Resolves the demands again for another actor, or in another role of the same rules: for an actor
-/// whose cell blocks the set, and for the local group in place of a global one. Costs that vary
-/// stay.
-pub(crate) fn resolve_again(rules: ActorRules, class: RequestClass, demands: &mut [Demand]) {
-    debug_assert_eq!(rules.own.len(), demands.len(), "the demands on another group");
-    for (each, (id, rule)) in demands.iter_mut().zip(ids(rules)) {
-        *each = again(rules, class, id, rule, each);
-    }
-}
-
-/// Whether these are the demands of the request on the actor of `rules`.
-pub(crate) fn is_resolved(rules: ActorRules, class: RequestClass, demands: &[Demand]) -> bool {
-    let mut each = demands.iter().zip(ids(rules));
-    demands.len() == rules.own.len()
-        && each.all(|(each, (id, rule))| *each == again(rules, class, id, rule, each))
-}
-
-fn ids<'a>(rules: ActorRules<'a>) -> impl Iterator<Item = (RuleId, &'a Rule)> {
-    rules.group.ids().zip(rules.own.iter().map(|rule| &**rule))
-}
-
-/// A demand for another actor or role.
-fn again(rules: ActorRules, class: RequestClass, id: RuleId, rule: &Rule, before: &Demand) -> Demand {
-    let fresh = demand(rules, class, id, rule);
-    match rule.varying {
-        Some(_) => Demand { cost: before.cost, owed: before.owed, ..fresh },
-        None => fresh,
-    }
-}
-
 /// What a request of fixed cost asks of one rule.
-fn demand(rules: ActorRules, class: RequestClass, id: RuleId, rule: &Rule) -> Demand {
-    let ActorRules { group, key, .. } = rules;
-    let quota = rule.quota_of(group.role, key, class.plan);
+fn demand(group: &CounterGroup, key: ActorKey, class: RequestClass, id: RuleId, rule: &Rule) -> Demand {
+    let quota = rule.quota_of(key, class.plan);
     let mode = match quota {
         Some(_) if rule.enforces(class.rollout) => Mode::Enforce,
         Some(_) => Mode::Shadow,

@@ -10,11 +10,10 @@ use crate::algorithm::Charge;
 use crate::cells::store::Store;
 use crate::cells::{Context, Events, GroupMigration, Replacement, update, update_or_create};
 use crate::global::{GlobalCharge, Settlement};
-use crate::policy::{ActorRules, Counter, GroupIndex, Measures, Owed, PlanId, Policy, Rule, RuleId, Usage};
+use crate::policy::{ActorRules, Counter, CounterGroup, GroupIndex, Owed, Policy, QuotaRef, RuleId, Usage};
 use diana_base::part;
 use diana_base::time::{Span, Time};
 use std::cell::OnceCell;
-use std::cmp::Ordering;
 
 /// The charges of a request that may be refunded.
 #[derive(Debug, Default)]
@@ -48,31 +47,58 @@ pub(crate) struct GlobalOwed {
 pub(crate) struct Charged {
     pub(crate) place: GroupIndex,
     pub(crate) hash: u64,
-    pub(crate) plan: PlanId,
     /// One for each rule.
-    pub(crate) charges: Vec<Charge>,
-    /// What remains to be settled by each rule; empty if nothing is.
-    pub(crate) owed: Vec<Owed>,
+    pub(crate) rules: Vec<RuleCharge>,
+}
+
+/// The charge of one rule.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct RuleCharge {
+    /// The quota of the demand: it takes the charge back.
+    pub(crate) quota: QuotaRef,
+    pub(crate) charge: Charge,
+    /// What remains to be settled.
+    pub(crate) owed: Owed,
+}
+
+/// What the end of a request changes of the charge of one rule.
+struct Correction<'a> {
+    counter: &'a Counter,
+    charge: Charge,
+    /// Whether the whole charge is refunded.
+    is_refunded: bool,
+    /// The final cost. `None`: the charge stays.
+    cost: Option<u64>,
 }
 
 impl Charged {
     pub(crate) fn settles(&self) -> bool {
-        self.owed.iter().any(|owed| *owed != Owed::Nothing)
+        self.rules.iter().any(|rule| rule.owed != Owed::Nothing)
     }
 
-    /// The final charge by each rule. `None`: what was charged on arrival stays charged.
-    fn costs(
+    /// What the end of the request changes of each charge.
+    fn corrections<'a>(
         &self,
-        rules: ActorRules,
-        usage: &Usage,
-        measures: &Measures,
+        end: End,
+        group: &CounterGroup,
+        policy: &'a Policy,
         unread: &mut u32,
-    ) -> Vec<Option<u64>> {
-        let cost = |((rule, _, charge), owed): ((&Rule, _, &Charge), &Owed)| {
-            rule.varying.as_ref()?.at_end(*owed, charge.cost, usage, measures, unread)
-        };
-        debug_assert!(self.owed.is_empty() || self.owed.len() == self.charges.len(), "one for each rule");
-        rules.with(&self.charges).zip(&self.owed).map(cost).collect()
+    ) -> Vec<Correction<'a>> {
+        let each = self.rules.iter().map(|rule| (rule.quota, rule));
+        let corrections =
+            group.quotas(&policy.rules, each).map(|(rule, counter, RuleCharge { charge, owed, .. })| {
+                let settled = rule.varying.as_ref().zip(end.usage());
+                let cost = settled.and_then(|(cost, usage)| {
+                    cost.at_end(*owed, charge.cost, usage, policy.measures(), unread)
+                });
+                Correction {
+                    counter,
+                    charge: *charge,
+                    is_refunded: end.refunds(counter) && charge.cost > 0,
+                    cost,
+                }
+            });
+        corrections.collect()
     }
 
     fn refund_migrated<S: Store + ?Sized>(
@@ -124,11 +150,29 @@ impl Charged {
         let source = later.iter().zip(older).try_fold(rule, |at, ((newer, replacement), older)| {
             older.source_of(newer.own.get(at)?, *newer, *replacement)
         })?;
-        let (charge, (_, charged)) = (self.charges.get(source)?, from.counters().nth(source)?);
+        let RuleCharge { quota, charge, .. } = self.rules.get(source)?;
+        let charged = from.own.get(source)?.counters(from.group.role).at(*quota);
         let (first, _) = later.first()?;
         let states = first.own.get(rule)?.counters(first.group.role).roomiest(first.key);
         let counter = states.into_iter().find(|state| state.form == charged.form)?;
         end.refunds(counter).then_some((counter, *charge))
+    }
+}
+
+impl Correction<'_> {
+    /// Whether the cell gets anything back.
+    fn takes_back(&self) -> bool {
+        self.is_refunded || self.cost.is_some_and(|cost| cost < self.charge.cost)
+    }
+
+    /// Makes the correction in the state of the rule.
+    fn make(&self, state: &mut [u8], now: Time) {
+        if self.is_refunded {
+            self.counter.refund(state, now, self.charge);
+        }
+        if let Some(cost) = self.cost {
+            self.counter.settle(state, now, self.charge, cost);
+        }
     }
 }
 
@@ -200,32 +244,18 @@ impl Charges {
     pub(crate) fn refund_local<S: Store + ?Sized>(&self, end: End, context: &Context<S>) -> Events {
         let mut events = Events::default();
         for charged in &self.local {
-            let Charged { place, hash, plan, charges, .. } = charged;
-            let Some(group) = context.policy.group(*place) else {
+            let Some(group) = context.policy.group(charged.place) else {
                 continue;
             };
-            let rules = context.rules_of(group, *hash).of_plan(*plan);
-            let refunded = || {
-                rules.with(charges).map(|(_, counter, charge)| match end.refunds(counter) {
-                    true => *charge,
-                    false => Charge::default(),
-                })
-            };
-            let measures = context.policy.measures();
-            let costs = end.usage().map(|usage| charged.costs(rules, usage, measures, &mut events.unread));
-            let costs = costs.unwrap_or_default();
-            let difference =
-                |(charge, cost): (&Charge, &Option<u64>)| cost.map(|cost| cost.cmp(&charge.cost));
-            let differs = |how| charges.iter().zip(&costs).map(difference).any(|other| other == Some(how));
+            let corrections = charged.corrections(end, group, context.policy, &mut events.unread);
             let change = |cell: &mut [u8], now| {
-                rules.refund(refunded(), cell, now);
-                rules.settle(charges, &costs, cell, now);
+                corrections.iter().for_each(|one| one.make(one.counter.state_mut(cell), now));
             };
-            if differs(Ordering::Greater) {
+            if corrections.iter().any(|one| one.cost > Some(one.charge.cost)) {
                 // A request that was charged nothing on arrival may have no cell.
-                update_or_create(rules, *hash, context, &mut events, &change);
-            } else if differs(Ordering::Less) || refunded().any(|charge| charge.cost > 0) {
-                update(group, *hash, context, &mut events, &change);
+                update_or_create(group, charged.hash, context, &mut events, &change);
+            } else if corrections.iter().any(Correction::takes_back) {
+                update(group, charged.hash, context, &mut events, &change);
             }
         }
         events
@@ -259,7 +289,7 @@ impl Charges {
             let Some(group) = older.policy.group(charged.place) else {
                 continue;
             };
-            let from = older.rules_of(group, charged.hash).of_plan(charged.plan);
+            let from = older.rules_of(group, charged.hash);
             let successors = context.migration.successors(&group.table);
             for group in successors.filter_map(|place| context.policy.group(place)) {
                 if let Some(migration) = context.migration.group(group.id) {

@@ -1,6 +1,7 @@
 //! The verdicts of one group's rules about one request: all of them admit, or none is charged.
 
 use super::outcome::{RuleReport, RuleResult};
+use super::settle::RuleCharge;
 use crate::algorithm::{Admission, Charge, Verdict};
 use crate::policy::{ActorSource, Counter, Demand, Demands, Mode, Owed, Role};
 use diana_base::time::{Span, Time};
@@ -99,6 +100,14 @@ impl GroupVerdict {
         }
     }
 
+    /// Refunds the charges in `cell`, where they are stored.
+    pub(crate) fn refund(&self, demands: Demands, cell: &mut [u8], now: Time) {
+        let charged = self.with(demands.each(), demands.demands.len());
+        for ((_, counter), verdict) in charged.filter(|(_, verdict)| verdict.charge.cost > 0) {
+            counter.refund(counter.state_mut(cell), now, verdict.charge);
+        }
+    }
+
     /// Counts a refusal for each rule with a penalty that decides and refuses, shadow rules
     /// included, in `cell`, which has no charge.
     pub(crate) fn count_refusals(&self, demands: Demands, cell: &mut [u8], now: Time) {
@@ -154,15 +163,17 @@ impl GroupVerdict {
     }
 
     /// The charge of each rule.
-    pub(crate) fn charges(&self) -> impl ExactSizeIterator<Item = Charge> {
+    pub(crate) fn charges(&self) -> impl Iterator<Item = Charge> {
         self.verdicts.iter().map(|verdict| verdict.charge)
     }
 
-    /// What remains to be settled by each rule. A rule in shadow that refuses charges nothing, now
-    /// and later.
-    pub(crate) fn owed(&self, demands: &[Demand]) -> impl Iterator<Item = Owed> {
-        let all = self.with(demands.iter(), demands.len());
-        all.map(|(demand, verdict)| if verdict.admits() { demand.owed } else { Owed::Nothing })
+    /// What came of each demand. A rule in shadow that refuses charges nothing, now and later.
+    pub(crate) fn charged(&self, demands: &[Demand]) -> Vec<RuleCharge> {
+        let charged = |(demand, verdict): (&Demand, &Verdict)| {
+            let owed = if verdict.admits() { demand.owed } else { Owed::Nothing };
+            RuleCharge { quota: demand.quota, charge: verdict.charge, owed }
+        };
+        self.with(demands.iter(), demands.len()).map(charged).collect()
     }
 
     /// Adds one report for each rule that decides.

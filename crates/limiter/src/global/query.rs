@@ -3,7 +3,7 @@
 
 use crate::algorithm::{Parameters, Penalty, PenaltyParameters, Quota, Verdict};
 use crate::policy::{
-    ActorKey, ActorRules, CountKey, Counter, Demand, GlobalGroup, Mode, Policy, Rule, RuleId,
+    ActorKey, CountKey, Counter, Demand, Demands, GlobalGroup, Mode, Policy, QuotaRef, Rule, RuleId,
 };
 use diana_base::time::Span;
 
@@ -146,53 +146,65 @@ impl GlobalGroup {
     /// The time in which the global store's bucket of a leased rule refills by one piece; zero
     /// without a lease. Until then, the refill stays in the global store, as far as the bucket has
     /// room. Then one query fetches all of the refill.
-    pub(crate) fn refill_time(&self, rules: ActorRules) -> Span {
-        let of = |(_, counter): (&Rule, &Counter)| {
+    pub(crate) fn refill_time(&self, demands: Demands) -> Span {
+        let of = |(_, counter): (&Demand, &Counter)| {
             let (parameters, Quota { rpu, unit }) = (counter.parameters(), counter.quota);
             let piece = counter.lease.min(parameters.burst()? / 2);
             let ns = u128::from(unit.as_ns()).saturating_mul(piece.into()).checked_div(rpu.into())?;
             u64::try_from(ns).ok().map(Span::from_ns)
         };
-        rules.counters().filter(|_| self.leased.is_some()).filter_map(of).max().unwrap_or_default()
+        demands.each().filter(|_| self.leased.is_some()).filter_map(of).max().unwrap_or_default()
     }
 
-    /// The query about each rule. Without demands the query is about no request, and charges
-    /// nothing. With `fetches`, the query also asks for a lease.
+    /// The query about each rule, with the demands of a request of the actor with this key. With
+    /// `fetches`, the query also asks for a lease.
     pub(crate) fn queries(
         &self,
         policy: &Policy,
-        rules: ActorRules,
-        demands: &[Demand],
+        key: ActorKey,
+        demands: Demands,
         fetches: bool,
     ) -> Vec<RuleQuery> {
-        debug_assert_eq!(rules.group.ids().count(), self.ordinals.len(), "each rule has an ordinal");
-        debug_assert_eq!(rules.group.ids().count(), rules.counters().count(), "each rule has a counter");
-        let each = rules.group.ids().zip(rules.counters()).zip(&self.ordinals);
-        let mut queries = Vec::with_capacity(rules.own.len());
-        for (at, ((rule, (compiled, counter)), ordinal)) in each.enumerate() {
-            let demand = demands.get(at);
-            let of_rule = if compiled.enforced() { Mode::Enforce } else { Mode::Shadow };
-            let mode = demand.map_or(of_rule, |demand| demand.mode);
-            let cost = demand.map_or(0, |demand| demand.cost);
-            let after = |penalty: PenaltyParameters| if mode.decides() { penalty.after } else { 0 };
-            let penalty = counter.penalty.as_ref().map(Penalty::parameters);
+        let mut queries = self.idle_queries(policy, key, demands.quotas(), fetches);
+        for (query, (demand, counter)) in queries.iter_mut().zip(demands.each()) {
+            let Demand { mode, cost, leaves_headroom, .. } = *demand;
+            (query.enforced, query.cost) = (mode == Mode::Enforce, cost);
+            query.peeks = mode.decides() && cost == 0;
+            query.headroom = if leaves_headroom { counter.headroom() } else { 0 };
+            if let Some(penalty) = query.penalty.as_mut().filter(|_| !mode.decides()) {
+                penalty.after = 0;
+            }
+        }
+        queries
+    }
+
+    /// The query about each rule by these quotas and about no request: it charges nothing.
+    pub(crate) fn idle_queries(
+        &self,
+        policy: &Policy,
+        key: ActorKey,
+        quotas: impl ExactSizeIterator<Item = QuotaRef>,
+        fetches: bool,
+    ) -> Vec<RuleQuery> {
+        debug_assert_eq!(self.group.rules.len(), self.ordinals.len(), "each rule has an ordinal");
+        let each = self.group.ids().zip(self.group.quotas(&policy.rules, quotas.zip(&self.ordinals)));
+        let query = |(rule, (compiled, counter, ordinal)): (RuleId, (&Rule, &Counter, &u64))| {
             let parameters = counter.parameters();
             // All quotas of a rule with states of one form count together.
             let name = [self.name, compiled.count_name(), counter.form, *ordinal | parameters.layout()];
-            let leaves_headroom = demand.is_some_and(|demand| demand.leaves_headroom);
-            queries.push(RuleQuery {
+            RuleQuery {
                 rule,
-                key: policy.shards.count_key(name, rules.key.bytes()),
+                key: policy.shards.count_key(name, key.bytes()),
                 quota: counter.quota,
                 parameters,
-                enforced: mode == Mode::Enforce,
-                cost,
-                peeks: demand.is_some() && mode != Mode::Skip && cost == 0,
+                enforced: compiled.enforced(),
+                cost: 0,
+                peeks: false,
                 lease: if fetches { counter.lease } else { 0 },
-                penalty: penalty.map(|penalty| PenaltyParameters { after: after(penalty), ..penalty }),
-                headroom: if leaves_headroom { counter.headroom() } else { 0 },
-            });
-        }
-        queries
+                penalty: counter.penalty.as_ref().map(Penalty::parameters),
+                headroom: 0,
+            }
+        };
+        each.map(query).collect()
     }
 }

@@ -5,7 +5,7 @@ use crate::algorithm::lease;
 use crate::cells::store::Store;
 use crate::cells::table::Hasher;
 use crate::cells::{Context, Events, peek, update, update_or_create};
-use crate::policy::{ActorRules, Counter, GroupIndex, KeyBuffer, PlanId, Policy};
+use crate::policy::{Counter, CounterGroup, GroupIndex, KeyBuffer, Policy, QuotaRef};
 use diana_base::prng::mix;
 use diana_base::time::Time;
 use diana_base::widened;
@@ -18,8 +18,8 @@ pub(crate) struct LeaseRefill {
     pub(crate) place: GroupIndex,
     pub(crate) hash: u64,
     pub(crate) key: KeyBuffer,
-    /// The plan of the request: each quota has a lease of its own.
-    pub(crate) plan: PlanId,
+    /// The quotas of the request, one for each rule: each quota has a lease of its own.
+    pub(crate) quotas: Vec<QuotaRef>,
 }
 
 /// The result of depositing leased quota.
@@ -31,10 +31,14 @@ pub(crate) struct Deposited {
     pub(crate) returned: Option<(usize, GlobalQuery)>,
 }
 
-/// A number that identifies an actor of any group, and its plan. `hash` is keyed, so that clients
+/// A number that identifies an actor of any group, and its quotas. `hash` is keyed, so that clients
 /// cannot choose colliding actors.
-pub(crate) fn lease_number((limit, group): GroupIndex, hash: u64, plan: PlanId) -> u64 {
-    let hash = mix(hash.wrapping_add(widened(plan.place())));
+pub(crate) fn lease_number(
+    (limit, group): GroupIndex,
+    hash: u64,
+    quotas: impl Iterator<Item = QuotaRef>,
+) -> u64 {
+    let hash = quotas.fold(hash, |hash, quota| mix(hash.wrapping_add(quota.number())));
     hash.rotate_left(32) ^ widened(limit.rotate_left(16) ^ group)
 }
 
@@ -46,13 +50,13 @@ impl LeaseRefill {
             place: (0, 0),
             hash: Hasher::name(key),
             key: KeyBuffer::of_value(key),
-            plan: PlanId::default(),
+            quotas: vec![QuotaRef::default()],
         }
     }
 
     /// Identifies the actor: see [`lease_number`].
     pub(crate) fn number(&self) -> u64 {
-        lease_number(self.place, self.hash, self.plan)
+        lease_number(self.place, self.hash, self.quotas.iter().copied())
     }
 
     /// The query about each rule, without a request. With `fetches`, it asks for a lease.
@@ -60,37 +64,41 @@ impl LeaseRefill {
         let Some(global_group) = policy.global_group(self.place) else {
             return Vec::new();
         };
-        let rules = global_group.group.for_actor(&policy.rules, self.key.key()).of_plan(self.plan);
-        global_group.queries(policy, rules, &[], fetches)
+        global_group.idle_queries(policy, self.key.key(), self.quotas.iter().copied(), fetches)
     }
 
-    /// The rules that spend the lease, and the hash of the cell that holds it.
-    fn cell<'a>(&'a self, policy: &'a Policy, hasher: &Hasher) -> Option<(ActorRules<'a>, u64)> {
+    /// The group that spends the lease, and the hash of the cell that holds it.
+    fn cell<'a>(&self, policy: &'a Policy, hasher: &Hasher) -> Option<(&'a CounterGroup, u64)> {
         let leased = policy.global_group(self.place)?.leased?;
         let group = policy.group((self.place.0, leased))?;
-        let rules = group.for_actor(&policy.rules, self.key.key()).of_plan(self.plan);
-        Some((rules, rules.hash(hasher)))
+        Some((group, group.hash(&policy.rules, hasher, self.key.key())))
+    }
+
+    /// The counter of each rule that spends the lease.
+    fn counters<'a>(&self, group: &CounterGroup, policy: &'a Policy) -> impl Iterator<Item = &'a Counter> {
+        let quotas = self.quotas.iter().map(|quota| (*quota, ()));
+        group.quotas(&policy.rules, quotas).map(|(_, counter, ())| counter)
     }
 
     /// Claims the fetch. Returns whether no other worker of the gateway is fetching. If each worker
     /// fetched a piece at once, requests could be refused for want of quota that returns a moment
     /// later.
     pub(crate) fn claim<S: Store + ?Sized>(&self, context: &Context<S>, events: &mut Events) -> bool {
-        let Some((rules, hash)) = self.cell(context.policy, context.hasher) else {
+        let Some((group, hash)) = self.cell(context.policy, context.hasher) else {
             return false;
         };
-        let is_claimed = |cell: &[u8], now| {
-            rules.counters().any(|(_, counter)| lease::is_claimed(counter.state(cell), now))
-        };
-        let stored = peek(rules.group, hash, context).ok().flatten();
+        let counters = || self.counters(group, context.policy);
+        let is_claimed =
+            |cell: &[u8], now| counters().any(|counter| lease::is_claimed(counter.state(cell), now));
+        let stored = peek(group, hash, context).ok().flatten();
         if stored.is_some_and(|entry| is_claimed(entry.cell(), (context.clock)())) {
             return false;
         }
         let claims = Cell::new(false);
-        let is_done = update_or_create(rules, hash, context, events, &|cell, now| {
+        let is_done = update_or_create(group, hash, context, events, &|cell, now| {
             claims.set(!is_claimed(cell, now));
             if claims.get() {
-                rules.counters().for_each(|(_, counter)| lease::claim(counter.state_mut(cell), now));
+                counters().for_each(|counter| lease::claim(counter.state_mut(cell), now));
             }
         });
         is_done && claims.get()
@@ -98,11 +106,11 @@ impl LeaseRefill {
 
     /// Gives up the claim.
     pub(crate) fn release<S: Store + ?Sized>(&self, context: &Context<S>, events: &mut Events) {
-        let Some((rules, hash)) = self.cell(context.policy, context.hasher) else {
+        let Some((group, hash)) = self.cell(context.policy, context.hasher) else {
             return;
         };
-        update(rules.group, hash, context, events, &|cell, _| {
-            rules.counters().for_each(|(_, counter)| lease::release(counter.state_mut(cell)));
+        update(group, hash, context, events, &|cell, _| {
+            self.counters(group, context.policy).for_each(|counter| lease::release(counter.state_mut(cell)));
         });
     }
 
@@ -116,16 +124,15 @@ impl LeaseRefill {
         events: &mut Events,
     ) -> Deposited {
         let is_granted = replies.iter().all(|reply| reply.grant.amount > 0);
-        let Some((rules, hash)) = self.cell(context.policy, context.hasher).filter(|_| is_granted) else {
+        let Some((group, hash)) = self.cell(context.policy, context.hasher).filter(|_| is_granted) else {
             return Deposited::default();
         };
         let queries = self.queries(context.policy, true);
         debug_assert_eq!(queries.len(), replies.len(), "one reply for each rule");
-        debug_assert_eq!(queries.len(), rules.counters().count(), "the lease of each rule");
         let returned = Cell::new(Vec::new());
-        let is_done = update_or_create(rules, hash, context, events, &|cell, now| {
-            let rules = rules.counters().zip(replies).zip(&queries);
-            let put = rules.map(|(((_, counter), reply), query)| {
+        let is_done = update_or_create(group, hash, context, events, &|cell, now| {
+            let rules = self.counters(group, context.policy).zip(replies).zip(&queries);
+            let put = rules.map(|((counter, reply), query)| {
                 let LeaseGrant { amount, generation, lasts } = reply.grant;
                 let (piece, verdict) = (query.lease, reply.verdict);
                 let deposit = lease::Deposit { amount, piece, generation, since, lasts, verdict };
@@ -161,11 +168,10 @@ impl LeaseRefill {
     /// The query that asks only for the missing part of a piece.
     pub(crate) fn query<S: Store + ?Sized>(&self, context: &Context<S>) -> Option<GlobalQuery> {
         let mut queries = self.queries(context.policy, true);
-        let (rules, hash) = self.cell(context.policy, context.hasher)?;
-        if let Some(entry) = peek(rules.group, hash, context).ok()? {
+        let (group, hash) = self.cell(context.policy, context.hasher)?;
+        if let Some(entry) = peek(group, hash, context).ok()? {
             let now = (context.clock)();
-            debug_assert_eq!(queries.len(), rules.counters().count(), "the lease of each rule");
-            for (query, (_, counter)) in queries.iter_mut().zip(rules.counters()) {
+            for (query, counter) in queries.iter_mut().zip(self.counters(group, context.policy)) {
                 query.lease = lease::room(counter.state(entry.cell()), now, query.lease);
             }
         }
@@ -180,15 +186,15 @@ impl LeaseRefill {
         events: &mut Events,
         all: bool,
     ) -> Option<GlobalQuery> {
-        let (rules, hash) = self.cell(context.policy, context.hasher)?;
+        let (group, hash) = self.cell(context.policy, context.hasher)?;
         let queries = self.queries(context.policy, false);
         if !queries.iter().any(|query| query.parameters.takes_back()) {
             return None;
         }
         let spent = Cell::new(Vec::new());
-        let is_done = update(rules.group, hash, context, events, &|cell, now| {
-            let usage = |(_, counter): (_, &Counter)| lease::account(counter.state_mut(cell), now, all);
-            spent.set(rules.counters().map(usage).collect());
+        let is_done = update(group, hash, context, events, &|cell, now| {
+            let usage = |counter: &Counter| lease::account(counter.state_mut(cell), now, all);
+            spent.set(self.counters(group, context.policy).map(usage).collect());
         });
         if !is_done {
             // The usage may still be in the cell. The next account would report it again.

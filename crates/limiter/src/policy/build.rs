@@ -254,6 +254,11 @@ impl Builder {
                 let is_shared = draft.global.is_some();
                 let (fallback, leased) =
                     draft.global.map_or((None, None), |global| (global.fallback, global.leased));
+                let others = || fallback.iter().chain(&leased);
+                debug_assert!(
+                    others().all(|role| role.has_places_of(&draft.counters)),
+                    "a quota of one role"
+                );
                 Arc::new(Rule {
                     name: draft.name.into(),
                     fingerprint,

@@ -86,8 +86,9 @@ impl Counter {
         Counter::build(Present { quota, algorithm, headroom: 0 }, None)
     }
 
-    /// The counter of `algorithm` with an adaptive limit in place of `quota.rpu`, at which the limit
-    /// is now. `least` is the least that a request costs. `None` if the algorithm cannot adapt.
+    /// The counter of `algorithm` with an adaptive limit in place of `quota.rpu`, at which the
+    /// limit is now. `least` is the least that a request costs. `None` if the algorithm cannot
+    /// adapt.
     ///
     /// ```
     /// use diana_document::{Errors, Node, parse};
@@ -99,12 +100,16 @@ impl Counter {
     ///
     /// let quota = Quota { rpu: 100, unit: Span::from_secs(1) };
     /// let limits = Limits { min: 20, max: 400, start: quota.rpu };
-    /// let (signal, rate) = (Signal::Errors { target_ppm: 50_000 }, Resource::Rate { unit: quota.unit });
+    /// let rate = Resource::Rate { unit: quota.unit };
+    /// let signal = Signal::Errors { target_ppm: 50_000 };
     /// let controller = Controller::new(signal, rate, limits, Span::from_secs(10));
     /// let adaptive = Arc::new(Adaptive::new(controller));
     ///
     /// let (keys, errors) = (parse(b"{}")?, Errors::default());
-    /// let mut compile = |kind: usize| (KINDS[kind].compile)(&mut Node::root(&keys, &errors).fields()?, quota);
+    /// let compile = |kind: usize| {
+    ///     let mut keys = Node::root(&keys, &errors).fields()?;
+    ///     (KINDS[kind].compile)(&mut keys, quota)
+    /// };
     /// let [token_bucket, window] = [0, 1].map(|kind| compile(kind).expect("no keys"));
     /// assert!(Counter::adapting(quota, token_bucket, 1, &adaptive).is_some());
     /// assert!(Counter::adapting(quota, window, 1, &adaptive).is_none());
@@ -122,8 +127,8 @@ impl Counter {
         Some(Counter::build(moving.first().clone(), Some(moving)))
     }
 
-    /// The share of one of `replicas`, each of which `build` builds for a number of gateways. `None`
-    /// if it builds none for one gateway, whose share is the largest.
+    /// The share of one of `replicas`, each of which `build` builds for a number of gateways.
+    /// `None` if it builds none for one gateway, whose share is the largest.
     #[must_use]
     pub fn of_share(
         replicas: &Arc<Replicas>,
@@ -275,16 +280,17 @@ impl Counter {
     pub fn headroom(&self) -> u64 {
         match self.headroom {
             Headroom::Units(units) => units,
-            Headroom::Percent(_) | Headroom::Share => self.moving_headroom(),
+            Headroom::Percent(percent) => self.part_now(percent),
+            Headroom::Share => self.headroom_of_share(),
         }
     }
 
     /// For a host that cannot hold requests: see [`Algorithm::without_waiting`]. The salt stays, so
     /// the actors keep their cells. Returns whether any decision changes.
     pub(crate) fn refuse_to_wait(&mut self) -> bool {
-        let algorithm = self.algorithm.without_waiting().filter(|_| self.moving.is_none());
-        let Some(algorithm) = algorithm else { return false };
+        let Some(algorithm) = self.algorithm.without_waiting() else { return false };
         debug_assert_eq!(algorithm.form(), self.algorithm.form());
+        self.moving.iter_mut().for_each(|moving| moving.refuse_to_wait());
         self.shown = algorithm.shown(self.quota);
         let waited = self.algorithm.may_wait();
         self.algorithm = algorithm;
@@ -297,8 +303,8 @@ impl Counter {
         match &self.moving {
             None => self.shown,
             Some(moving) => {
-                let Present { quota, algorithm, .. } = moving.now();
-                algorithm.shown(quota)
+                let present = moving.now();
+                present.algorithm.shown(present.quota)
             }
         }
     }
@@ -375,20 +381,19 @@ impl Counter {
     }
 
     #[inline(never)]
-    fn moving_headroom(&self) -> u64 {
-        match self.headroom {
-            Headroom::Units(units) => units,
-            Headroom::Percent(percent) => self.shown().rpu.saturating_mul(percent).div_ceil(100),
-            Headroom::Share => {
-                debug_assert!(self.moving.is_some(), "a share of nothing");
-                self.moving.as_ref().map_or(0, |moving| moving.now().headroom)
-            }
-        }
+    fn part_now(&self, percent: u64) -> u64 {
+        self.shown().rpu.saturating_mul(percent).div_ceil(100)
+    }
+
+    #[inline(never)]
+    fn headroom_of_share(&self) -> u64 {
+        debug_assert!(self.moving.is_some(), "a share of nothing");
+        self.moving.as_ref().map_or(0, |moving| moving.now().headroom)
     }
 }
 
-/// Steps that leave headroom: a part of what a counter admits, for requests of high priority. A cell
-/// does not know the headroom: it counts all requests alike.
+/// Steps that leave headroom: a part of what a counter admits, for requests of high priority. A
+/// cell does not know the headroom: it counts all requests alike.
 ///
 /// ```text
 ///   remaining  ████████████████████░░░░░░░░   a request of high priority may take all of this

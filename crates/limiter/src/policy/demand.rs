@@ -5,6 +5,7 @@ use super::counter::Counter;
 use super::group::CounterGroup;
 use super::quotas::QuotaRef;
 use super::rule::{Rule, RuleId};
+use diana_base::time::Time;
 use std::sync::Arc;
 
 /// What one request asks of one rule.
@@ -46,11 +47,16 @@ impl Mode {
 #[derive(Clone, Copy)]
 pub(crate) struct Demands<'a> {
     pub(crate) group: &'a CounterGroup,
-    pub(crate) own: &'a [Arc<Rule>],
+    own: &'a [Arc<Rule>],
     pub(crate) demands: &'a [Demand],
 }
 
 impl<'a> Demands<'a> {
+    /// The demands on the rules of `group`.
+    pub(crate) fn new(group: &'a CounterGroup, all: &'a [Arc<Rule>], demands: &'a [Demand]) -> Demands<'a> {
+        Demands { group, own: group.own(all), demands }
+    }
+
     /// Each demand, with its quota.
     pub(crate) fn each(self) -> impl Iterator<Item = (&'a Demand, &'a Counter)> {
         debug_assert_eq!(self.own.len(), self.demands.len(), "the demands of another group");
@@ -65,5 +71,19 @@ impl<'a> Demands<'a> {
     pub(crate) fn deciding(self) -> impl Iterator<Item = (usize, &'a Demand, &'a Counter)> {
         let each = self.each().enumerate().map(|(at, (demand, quota))| (at, demand, quota));
         each.filter(|(_, demand, _)| demand.mode.decides())
+    }
+
+    /// The quota of each demand.
+    pub(crate) fn quotas(self) -> impl ExactSizeIterator<Item = QuotaRef> + 'a {
+        self.demands.iter().map(|demand| demand.quota)
+    }
+
+    /// Prepares the cell at `now`. Returns whether the cell has to be stored even if a rule
+    /// refuses.
+    pub(crate) fn prepare(self, cell: &mut [u8], now: Time) -> bool {
+        let prepare = |changed: bool, (_, counter): (&Demand, &Counter)| {
+            counter.prepare(counter.state_mut(cell), now) || changed
+        };
+        self.each().fold(false, prepare)
     }
 }

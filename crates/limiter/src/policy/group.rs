@@ -1,6 +1,6 @@
 //! A limit, and its groups. A group is all rules of one limit that count the same actor. Their
-//! states lie side by side in one cell, so that one load and one swap decide them together. What one
-//! request asks of the rules depends on its class.
+//! states lie side by side in one cell, so that one load and one swap decide them together. What
+//! one request asks of the rules depends on its class.
 
 use super::counter::Counter;
 use super::enforce::RolloutHash;
@@ -8,7 +8,7 @@ use super::key::{ActorKey, Missing};
 use super::quotas::{PlanId, QuotaRef};
 use super::rule::{Role, Rule, RuleId};
 use crate::actor::NamedActor;
-use crate::algorithm::{Charge, EvictionRank, Reservation};
+use crate::algorithm::EvictionRank;
 use crate::cells::table::{Hasher, Table};
 use crate::matcher::Matcher;
 use crate::request::Request;
@@ -111,55 +111,31 @@ impl CounterGroup {
 
     /// The rules of this group, as they count the actor with this key.
     pub(crate) fn for_actor<'a>(&'a self, all: &'a [Arc<Rule>], key: ActorKey<'a>) -> ActorRules<'a> {
-        ActorRules { own: self.own(all), group: self, key, plan: PlanId::default() }
+        ActorRules { own: self.own(all), group: self, key }
+    }
+
+    /// Each rule of this group, and the quota that a demand has named, with what came of the
+    /// demand. `each` has one for each rule, and `all` the policy's rules.
+    pub(crate) fn quotas<'a, T>(
+        &self,
+        all: &'a [Arc<Rule>],
+        each: impl IntoIterator<Item = (QuotaRef, T), IntoIter: ExactSizeIterator>,
+    ) -> impl Iterator<Item = (&'a Rule, &'a Counter, T)> {
+        let (own, each, role) = (self.own(all), each.into_iter(), self.role);
+        debug_assert_eq!(own.len(), each.len(), "one for each rule of another group");
+        own.iter().zip(each).map(move |(rule, (quota, one))| (&**rule, rule.counters(role).at(quota), one))
     }
 }
 
-/// The rules of a group as they count one actor.
+/// The rules of a group as they count one actor, whatever a request asks of them.
 #[derive(Clone, Copy)]
 pub(crate) struct ActorRules<'a> {
     pub(crate) own: &'a [Arc<Rule>],
     pub(crate) group: &'a CounterGroup,
     pub(crate) key: ActorKey<'a>,
-    /// The plan of the request. The default where it is unknown, as when a cell is ranked.
-    pub(crate) plan: PlanId,
 }
 
-impl<'a> ActorRules<'a> {
-    /// The rules as they count a request of this plan.
-    pub(crate) fn of_plan(self, plan: PlanId) -> ActorRules<'a> {
-        ActorRules { plan, ..self }
-    }
-
-    /// Prepares the cell at `now`. Returns whether the cell has to be stored even if a rule
-    /// refuses.
-    pub(crate) fn prepare(self, cell: &mut [u8], now: Time) -> bool {
-        let prepare = |changed: bool, (_, counter): (&Rule, &Counter)| {
-            counter.prepare(counter.state_mut(cell), now) || changed
-        };
-        self.counters().fold(false, prepare)
-    }
-
-    /// Each rule, and the counter that counts the actor.
-    pub(crate) fn counters(self) -> impl ExactSizeIterator<Item = (&'a Rule, &'a Counter)> {
-        self.own.iter().map(move |rule| (&**rule, rule.counters(self.group.role).at(self.quota(rule))))
-    }
-
-    /// The same, with one of `each`, which has one for each rule.
-    pub(crate) fn with<T>(
-        self,
-        each: impl IntoIterator<Item = T, IntoIter: ExactSizeIterator>,
-    ) -> impl ExactSizeIterator<Item = (&'a Rule, &'a Counter, T)> {
-        let each = each.into_iter();
-        debug_assert_eq!(self.own.len(), each.len(), "one for each rule of another group");
-        self.counters().zip(each).map(|((rule, counter), one)| (rule, counter, one))
-    }
-
-    /// The quota that counts the actor; the rule's own if the rule does not apply to the plan.
-    fn quota(self, rule: &Rule) -> QuotaRef {
-        rule.quota_of(self.group.role, self.key, self.plan).unwrap_or_default()
-    }
-
+impl ActorRules<'_> {
     /// The actor's hash. A quota whose state has another form changes the hash, so that the actor
     /// counts in another cell.
     pub(crate) fn hash(self, hasher: &Hasher) -> u64 {
@@ -178,7 +154,7 @@ impl<'a> ActorRules<'a> {
     /// but its headroom refuses, too. The plan of the actor's next request is unknown, so a quota
     /// of any plan may refuse it.
     pub(crate) fn eviction_rank(self, cell: &[u8], now: Time) -> EvictionRank {
-        let rank = |(rule, counter): (&Rule, &Counter)| {
+        let rank = |rule: &Rule, counter: &Counter| {
             let rank = counter.eviction_rank(counter.state(cell), now);
             match rank {
                 EvictionRank::Refusing(span) if !rule.enforced() => EvictionRank::Used(span),
@@ -188,48 +164,17 @@ impl<'a> ActorRules<'a> {
                 rank => rank,
             }
         };
-        let of_plans = self.own.iter().flat_map(|rule| {
+        let mut most = EvictionRank::Nothing;
+        for rule in self.own {
             let counters = rule.counters(self.group.role);
+            let own = rule.quota_of(self.key, PlanId::default()).unwrap_or_default();
+            most = most.max(rank(rule, counters.at(own)));
             let plans = counters.plans();
-            let is_overridden = !plans.is_empty() && !counters.find(self.key).is_default();
-            (if is_overridden { &[] } else { plans }).iter().map(move |plan| (&**rule, plan))
-        });
-        let rank = |most: EvictionRank, counter| most.max(rank(counter));
-        of_plans.fold(self.counters().fold(EvictionRank::Nothing, rank), rank)
-    }
-
-    /// Refunds one charge of each rule. A charge of cost 0 changes nothing.
-    pub(crate) fn refund(
-        self,
-        charges: impl IntoIterator<Item = Charge, IntoIter: ExactSizeIterator>,
-        cell: &mut [u8],
-        now: Time,
-    ) {
-        for (_, counter, charge) in self.with(charges) {
-            if charge.cost > 0 {
-                counter.refund(counter.state_mut(cell), now, charge);
+            if !plans.is_empty() && counters.find(self.key).is_default() {
+                most = plans.iter().fold(most, |most, plan| most.max(rank(rule, plan)));
             }
         }
-    }
-
-    /// Corrects one charge of each rule to its final cost. Without one, the charge stays; without
-    /// `costs`, each charge.
-    pub(crate) fn settle(self, charges: &[Charge], costs: &[Option<u64>], cell: &mut [u8], now: Time) {
-        debug_assert!(costs.is_empty() || costs.len() == charges.len(), "one for each rule");
-        for ((_, counter, charge), cost) in self.with(charges).zip(costs) {
-            if let Some(cost) = cost {
-                counter.settle(counter.state_mut(cell), now, *charge, *cost);
-            }
-        }
-    }
-
-    /// Returns one reservation of each rule to the cell.
-    pub(crate) fn release(self, reservations: &[Reservation], cell: &mut [u8], now: Time) {
-        for (_, counter, reservation) in self.with(reservations) {
-            let state = counter.state_mut(cell);
-            let reserve = counter.as_reserve().filter(|_| reservation.charge.cost > 0);
-            reserve.into_iter().for_each(|reserve| reserve.release(state, now, reservation));
-        }
+        most
     }
 }
 

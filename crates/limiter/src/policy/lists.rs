@@ -8,6 +8,12 @@ use crate::request::Request;
 use diana_base::map::KeySet;
 use std::net::IpAddr;
 
+/// The name of the deny list where rules are named. No rule has this name.
+pub const DENY: &str = "deny";
+
+/// The name of the allow list.
+pub const ALLOW: &str = "allow";
+
 /// One entry of a list.
 #[derive(Debug)]
 pub enum Member {

@@ -1,13 +1,13 @@
 //! Quotas that move: with an adaptive limit, or with the number of gateways that divide a global
-//! quota while the store is down. What a counter decides by is built anew when the number moves, and
-//! what was used stays used.
+//! quota while the store is down. What a counter decides by is built anew when the number moves,
+//! and what was used stays used.
 
 use crate::adapt::Adaptive;
 use crate::algorithm::{Algorithm, Charge, Quota};
 use diana_base::time::Time;
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, TryLockError};
+use std::sync::{Arc, PoisonError, RwLock, TryLockError};
 
 /// What a counter decides by as long as its quota does not move.
 #[derive(Clone, Debug)]
@@ -18,13 +18,28 @@ pub(super) struct Present {
     pub(super) headroom: u64,
 }
 
+impl Present {
+    /// See [`Algorithm::without_waiting`].
+    fn refuse_to_wait(&mut self) {
+        if let Some(algorithm) = self.algorithm.without_waiting() {
+            debug_assert_eq!(algorithm.form(), self.algorithm.form());
+            self.algorithm = algorithm;
+        }
+    }
+}
+
 /// What a counter with a quota that moves decides by.
 pub(super) struct Moving {
     follows: Follows,
     /// The counter that was built first. Its cells have room for all others.
-    first: Present,
-    /// The last number that a request found, and what was built for it.
-    last: Mutex<(u64, Present)>,
+    first: Arc<Present>,
+    /// Whether the host cannot hold requests: see [`Counter::refuse_to_wait`].
+    ///
+    /// [`Counter::refuse_to_wait`]: super::Counter::refuse_to_wait
+    refuses_to_wait: bool,
+    /// The last number that a request found, and what was built for it. Workers that only read do
+    /// not exclude each other: one that could not read would have to build for every request.
+    last: RwLock<(u64, Arc<Present>)>,
 }
 
 /// The number that a quota follows.
@@ -61,8 +76,18 @@ impl Moving {
     /// has the largest share.
     pub(super) fn new(follows: Follows) -> Option<Moving> {
         let number = if let Follows::Limit(adaptive, ..) = &follows { adaptive.limit() } else { 1 };
-        let first = follows.at(number)?;
-        Some(Moving { follows, last: Mutex::new((number, first.clone())), first })
+        let first = Arc::new(follows.at(number)?);
+        let last = RwLock::new((number, Arc::clone(&first)));
+        Some(Moving { follows, first, refuses_to_wait: false, last })
+    }
+
+    /// Refuses to wait from now on, at every number.
+    pub(super) fn refuse_to_wait(&mut self) {
+        self.refuses_to_wait = true;
+        let (_, last) = self.last.get_mut().unwrap_or_else(PoisonError::into_inner);
+        for present in [&mut self.first, last] {
+            Arc::make_mut(present).refuse_to_wait();
+        }
     }
 
     pub(super) fn first(&self) -> &Present {
@@ -70,21 +95,28 @@ impl Moving {
     }
 
     /// What decides at the present number. No worker waits for another one.
-    pub(super) fn now(&self) -> Present {
+    pub(super) fn now(&self) -> Arc<Present> {
         let number = self.follows.number();
-        let last = match self.last.try_lock() {
-            Ok(last) => Some(last),
-            Err(TryLockError::Poisoned(last)) => Some(last.into_inner()),
-            Err(TryLockError::WouldBlock) => None,
-        };
-        if let Some(last) = last.as_ref().filter(|last| last.0 == number) {
-            return last.1.clone();
+        let last = unless_taken(self.last.try_read()).map(|last| (last.0, Arc::clone(&last.1)));
+        match last {
+            Some((built_for, present)) if built_for == number => present,
+            last => self.build(number, last.map_or_else(|| Arc::clone(&self.first), |(_, present)| present)),
         }
+    }
+
+    /// Builds what decides at this number. A share may have a debt that takes too long to fill.
+    /// Then the share `before` stays.
+    #[inline(never)]
+    fn build(&self, number: u64, before: Arc<Present>) -> Arc<Present> {
         let fits = |present: &Present| present.algorithm.size() <= self.first.algorithm.size();
-        // A share may have a debt that takes too long to fill. Then the present share stays.
-        let before = || last.as_ref().map_or(&self.first, |last| &last.1).clone();
-        let present = self.follows.at(number).filter(fits).unwrap_or_else(before);
-        last.into_iter().for_each(|mut last| *last = (number, present.clone()));
+        let mut present = self.follows.at(number).filter(fits);
+        if let Some(present) = present.as_mut().filter(|_| self.refuses_to_wait) {
+            present.refuse_to_wait();
+        }
+        let present = present.map_or(before, Arc::new);
+        if let Some(mut last) = unless_taken(self.last.try_write()) {
+            *last = (number, Arc::clone(&present));
+        }
         present
     }
 
@@ -106,6 +138,15 @@ impl Moving {
     pub(super) fn is_outdated(&self, charge: Charge) -> bool {
         let Follows::Gateways(replicas, _) = &self.follows else { return false };
         matches!(self.first.algorithm, Algorithm::WarmUp(_)) && replicas.has_changed_since(charge.at)
+    }
+}
+
+/// The guard; `None` if another worker holds the lock.
+fn unless_taken<G>(tried: Result<G, TryLockError<G>>) -> Option<G> {
+    match tried {
+        Ok(guard) => Some(guard),
+        Err(TryLockError::Poisoned(guard)) => Some(guard.into_inner()),
+        Err(TryLockError::WouldBlock) => None,
     }
 }
 
@@ -182,5 +223,44 @@ impl Replicas {
     #[must_use]
     pub fn has_changed_since(&self, instant: Time) -> bool {
         instant.as_ns() <= self.since.load(Ordering::Relaxed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::algorithm::KINDS;
+    use diana_base::time::Span;
+    use diana_document::{Errors, Node, parse};
+
+    /// The share of `rpu: 100`, and how often it was built.
+    fn share() -> (Moving, Arc<Replicas>, Arc<AtomicU64>) {
+        let (replicas, built) = (Arc::new(Replicas::counted(1)), Arc::new(AtomicU64::new(0)));
+        let count = Arc::clone(&built);
+        let build = move |number| {
+            count.fetch_add(1, Ordering::Relaxed);
+            let quota = Quota { rpu: 100 / number, unit: Span::from_secs(1) };
+            let (keys, errors) = (parse(b"{}").unwrap(), Errors::default());
+            let algorithm = (KINDS[0].compile)(&mut Node::root(&keys, &errors).fields().unwrap(), quota)?;
+            Some(Present { quota, algorithm, headroom: 0 })
+        };
+        let moving = Moving::new(Follows::Gateways(Arc::clone(&replicas), Box::new(build))).unwrap();
+        (moving, replicas, built)
+    }
+
+    #[test]
+    fn a_share_is_built_once_for_each_number_however_many_workers_read_it() {
+        let (moving, replicas, built) = share();
+        replicas.set(4, Time::ZERO);
+        assert_eq!(moving.now().quota.rpu, 25);
+        assert_eq!(built.swap(0, Ordering::Relaxed), 2, "for one gateway, and for four");
+        let other_worker = moving.last.read().unwrap();
+        assert_eq!((0..9).map(|_| moving.now().quota.rpu).collect::<Vec<_>>(), [25; 9]);
+        assert_eq!(built.load(Ordering::Relaxed), 0);
+        drop(other_worker);
+        // A worker that is just storing what it has built holds nobody up.
+        let other_worker = moving.last.write().unwrap();
+        assert_eq!((moving.now().quota.rpu, built.load(Ordering::Relaxed)), (25, 1));
+        drop(other_worker);
     }
 }

@@ -1,6 +1,6 @@
 //! The quotas of a rule: its own, and those of its overrides and plans. All of them judge one state
-//! of an actor, which tells what was used. So a client that changes its plan keeps what it used, and
-//! never gets the quotas of both plans.
+//! of an actor, which tells what was used. So a client that changes its plan keeps what it used,
+//! and never gets the quotas of both plans.
 
 use super::counter::{Counter, Headroom};
 use super::key::ActorKey;
@@ -203,6 +203,15 @@ impl Counters {
         counter.unwrap_or(&self.default)
     }
 
+    /// Whether each quota has the same place in both, so that one [`QuotaRef`] names it in either
+    /// role of a rule.
+    pub(super) fn has_places_of(&self, other: &Counters) -> bool {
+        let place = |counters: &Counters, value: &[u8]| counters.overrides.place(value);
+        self.overrides.values().len() == other.overrides.values().len()
+            && self.overrides.keys().all(|value| place(self, value) == place(other, value))
+            && self.plans.len() == other.plans.len()
+    }
+
     /// The quota of the plan at this place.
     pub(super) fn of_plan(&self, place: usize) -> QuotaRef {
         let place = u32::try_from(self.overrides.values().len().saturating_add(place));
@@ -211,8 +220,8 @@ impl Counters {
     }
 }
 
-/// Which quota of a rule counts a request: 0 for the rule's own, or the place of an override plus 1,
-/// or behind those the place of a plan's quota plus 1.
+/// Which quota of a rule counts a request, in every role of the rule: 0 for the rule's own, or the
+/// place of an override plus 1, or behind those the place of a plan's quota plus 1.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct QuotaRef(u32);
 

@@ -144,16 +144,15 @@ impl Rule {
         self.is_global
     }
 
-    /// The quota of this role by which the rule judges a request of this plan, of the actor with
-    /// this key. `None`: the rule does not apply to the plan. An override wins over the plan.
+    /// The quota by which the rule judges a request of this plan, of the actor with this key, in
+    /// every role. `None`: the rule does not apply to the plan. An override wins over the plan.
     #[inline]
-    pub(crate) fn quota_of(&self, role: Role, key: ActorKey, plan: PlanId) -> Option<QuotaRef> {
-        let counters = self.counters(role);
-        let of_actor = counters.find(key);
+    pub(crate) fn quota_of(&self, key: ActorKey, plan: PlanId) -> Option<QuotaRef> {
+        let of_actor = self.primary.find(key);
         match &self.plans {
             Some(plans) if of_actor.is_default() => match plans.quota(plan)? {
                 0 => Some(of_actor),
-                place => Some(counters.of_plan(place)),
+                place => Some(self.primary.of_plan(place)),
             },
             _ => Some(of_actor),
         }
@@ -169,8 +168,8 @@ impl Rule {
         other.unwrap_or(&self.primary)
     }
 
-    /// The order of the rule's states in a cell, independent of the document's order. What the layout
-    /// of cells does not tell comes last, so that states rarely change places.
+    /// The order of the rule's states in a cell, independent of the document's order. What the
+    /// layout of cells does not tell comes last, so that states rarely change places.
     pub(crate) fn order(&self, role: Role) -> impl Ord + Copy + use<> {
         let (counters, plans) = (self.counters(role), RulePlans::order(self.plans.as_deref()));
         let (size, salt, others) = counters.order();

@@ -152,7 +152,8 @@ pub struct Usage {
     pub values: Vec<ResponseNumber>,
 }
 
-/// A set of statuses: `401`, `"4xx"`, `"500-599"`, or a list of these. Equal sets have equal ranges, however they are written.
+/// A set of statuses: `401`, `"4xx"`, `"500-599"`, or a list of these. Equal sets have equal
+/// ranges, however they are written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Statuses(Vec<(u64, u64)>);
 

@@ -1,5 +1,5 @@
-//! The rules whose quotas a client sees, and the header fields that show the remaining quota, in the
-//! two forms that clients read.
+//! The rules whose quotas a client sees, and the header fields that show the remaining quota, in
+//! the two forms that clients read.
 //!
 //! | form | source |
 //! | --- | --- |

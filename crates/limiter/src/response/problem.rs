@@ -9,8 +9,8 @@
 //! | `temporary-reduced-capacity` | the status is 503, or a refusing rule's global store is down |
 //! | `quota-exceeded` | any other refusal |
 
-use crate::decide::{DENY, Decision, Reason};
-use crate::policy::{Policy, RuleId};
+use crate::decide::{Decision, Reason};
+use crate::policy::{DENY, Policy, RuleId};
 use diana_base::format::{json_string, number};
 
 /// The media type (RFC 9457 §3).

@@ -14,9 +14,12 @@ const MASK: u64 = (1 << 10) - 1;
 /// A store, and the hashes of keys that were written to it.
 ///
 /// ```
-/// use diana_limiter::cells::store::{Fault, SharedDataStore, CasSemantics, Simulated, Store, EvictionDetector};
+/// use diana_limiter::cells::store::{
+///     CasSemantics, EvictionDetector, Fault, SharedDataStore, Simulated, Store,
+/// };
 ///
-/// let store = EvictionDetector::new(SharedDataStore::probe(Simulated::new(CasSemantics::Lenient))?, true);
+/// let shared = SharedDataStore::probe(Simulated::new(CasSemantics::Lenient))?;
+/// let store = EvictionDetector::new(shared, true);
 /// store.swap(b"key", b"one", None)?;
 /// store.load(b"key")?;
 /// assert_eq!((store.take_lost(), store.take_failed()), (0, 0));

@@ -13,7 +13,9 @@ use super::{Fault, Loaded, Store, Swap, Version};
 /// The two calls of the host, unchanged.
 ///
 /// ```
-/// use diana_limiter::cells::store::{Fault, SharedDataStore, CasSemantics, SharedData, Simulated, Store, Swap};
+/// use diana_limiter::cells::store::{
+///     CasSemantics, Fault, SharedData, SharedDataStore, Simulated, Store, Swap,
+/// };
 ///
 /// /// A filter calls `proxy_get_shared_data` and `proxy_set_shared_data` here.
 /// struct Host(Simulated);

@@ -183,9 +183,10 @@ impl Layout {
     }
 
     pub(super) fn seal(&self, key: &Key, value: &mut [u8]) {
-        let checksum = self.checksum(key, value);
-        let header = FORMAT.to_le_bytes().into_iter().chain(checksum.to_le_bytes());
-        value.iter_mut().zip(header).for_each(|(to, from)| *to = from);
+        let header = u64::from(self.checksum(key, value)) << 32 | u64::from(FORMAT);
+        let place = value.first_chunk_mut();
+        debug_assert!(place.is_some(), "a value without a header");
+        place.into_iter().for_each(|to| *to = header.to_le_bytes());
     }
 
     pub(super) fn is_ours(&self, key: &Key, value: &[u8]) -> bool {
@@ -202,11 +203,8 @@ impl Layout {
     fn checksum(&self, key: &Key, value: &[u8]) -> u32 {
         const K: u64 = 0x517c_c1b7_2722_0a95;
         let mix = |sum: u64, word: u64| (sum.rotate_left(5) ^ word).wrapping_mul(K);
-        let word = |bytes: &[u8]| {
-            let mut word = [0; 8];
-            word.iter_mut().zip(bytes).for_each(|(to, from)| *to = *from);
-            u64::from_le_bytes(word)
-        };
+        // Less than eight bytes, as if zeros followed.
+        let last = |bytes: &[u8]| bytes.iter().rev().fold(0, |word, byte| word << 8 | u64::from(*byte));
         let body = part(value, HEADER..);
         let (whole, rest) = body.as_chunks::<8>();
         let (fours, others) = whole.as_chunks::<4>();
@@ -217,10 +215,12 @@ impl Layout {
             c = mix(c, u64::from_le_bytes(*third));
             d = mix(d, u64::from_le_bytes(*fourth));
         }
-        let mut sum = key.as_bytes().chunks(8).fold(0, |sum, bytes| mix(sum, word(bytes)));
+        let (of_key, last_of_key) = key.0.as_chunks::<8>();
+        let mut sum = of_key.iter().fold(0, |sum, bytes| mix(sum, u64::from_le_bytes(*bytes)));
+        sum = mix(sum, last(last_of_key));
         sum = [a, b, c, d].into_iter().fold(sum, mix);
         sum = others.iter().fold(sum, |sum, bytes| mix(sum, u64::from_le_bytes(*bytes)));
-        sum = mix(sum, word(rest));
+        sum = mix(sum, last(rest));
         u32::try_from(sum >> 32).unwrap_or(0)
     }
 }
