@@ -78,7 +78,11 @@ fn a_count_is_that_of_the_next_response_and_a_reset_lets_one_actor_pass_in_every
     }
     println!("after {:?} the actor had the whole quota again", began.elapsed());
     assert_eq!(passed, 5, "what the quota admits, and no more");
+    let count = body(&ask("GET", "actor?rule=per-user&user=bob"));
     assert_eq!(asked("bob"), [429; 8], "nobody else is reset");
+    let ended = body(&ask("POST", "penalty?rule=per-user&user=bob&end"));
+    assert_eq!((&ended["used"], &ended["penalty_ms"]), (&count["used"], &json!(0)), "{ended}");
+    assert!(gateway.log_contains("inspect: 127.0.0.1 has ended a penalty of rule per-user"));
     assert!(gateway.log_contains("inspect: 127.0.0.1 has reset an actor of rule per-user"));
     assert!(!gateway.logs().contains("ann"), "the log does not name actors");
 }
@@ -99,6 +103,9 @@ fn what_cannot_be_answered_is_explained() {
     assert_eq!(ask("GET", "actor?rule=per-ip&ip=no-address").0, 400);
     assert_eq!(ask("GET", "actor?rule=per-ip&ip=127.0.0.1"), (200, String::new()));
     assert_eq!(ask("GET", "reset?rule=per-user&user=ann").0, 405);
+    assert_eq!(ask("GET", "penalty?rule=per-user&user=ann").0, 405);
+    let none = ask("POST", "penalty?rule=per-ip&ip=127.0.0.1");
+    assert_eq!(none, (400, "the rule `per-ip` has no penalty".into()));
     assert_eq!(ask("POST", "policy").0, 405);
     assert_eq!(ask("GET", "").0, 404);
 }

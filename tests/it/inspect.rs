@@ -67,6 +67,11 @@ impl Gateway {
         self.target(user).count(&self.policy, &self.worker, &self.store, || self.now.get()).unwrap()
     }
 
+    fn end_penalty(&mut self, user: &str) {
+        let target = self.target(user);
+        target.end_penalty(&self.policy, &mut self.worker, &self.store, || self.now.get()).unwrap();
+    }
+
     fn reset(&mut self, user: &str) {
         let target = self.target(user);
         target.reset(&self.policy, &mut self.worker, &self.store, || self.now.get()).unwrap();
@@ -108,4 +113,28 @@ fn a_reset_actor_is_like_a_new_one_and_nobody_else_is() {
         assert_eq!((gateway.request("ann").1, gateway.request("bob").1), (!new.is_refused, !bob.is_refused));
         gateway.reset("nobody");
     }
+}
+
+#[test]
+fn the_end_of_a_penalty_leaves_the_count_and_the_next_penalty() {
+    let mut gateway =
+        Gateway::new(r#""algo": "SW", "rpu": 6, "unit": "minute", "penalty": {"after": 2, "for": "1h"}"#);
+    let mut other = Gateway::new(r#""algo": "SW", "rpu": 6, "unit": "minute""#);
+    for gateway in [&mut gateway, &mut other] {
+        (0..9).for_each(|_| _ = gateway.request("ann"));
+        (0..9).for_each(|_| _ = gateway.request("bob"));
+    }
+    let bob = gateway.count("bob");
+    assert_eq!(gateway.count("ann").penalty, Span::from_secs(3_600));
+    gateway.end_penalty("ann");
+    assert_eq!((gateway.count("ann"), gateway.count("bob")), (other.count("ann"), bob));
+    assert_eq!(gateway.request("ann"), other.request("ann"), "the quota still refuses");
+
+    // One more refusal, and the next penalty begins. Counted refusals stay counted without one.
+    gateway.end_penalty("ann");
+    assert_eq!(gateway.request("ann"), other.request("ann"));
+    assert_eq!(gateway.count("ann").penalty, Span::from_secs(3_600));
+    gateway.end_penalty("ann");
+    gateway.now.set(gateway.now.get().after(Span::from_secs(120)));
+    assert_eq!(gateway.request("ann"), (5, true));
 }

@@ -2,9 +2,9 @@
 //! up, or let the customer begin anew.
 //!
 //! A look opens the actor's cell as the next request would, with what this worker holds reserved
-//! and with the counts of earlier configurations, and stores nothing. A reset is one more change of
-//! the cell, by compare-and-swap. Other workers notice a reset after 100 ms at the latest, because
-//! they trust neither a reservation nor a refusal for longer.
+//! and with the counts of earlier configurations, and stores nothing. A reset, or the end of a
+//! penalty, is one more change of the cell, by compare-and-swap. Other workers notice the change
+//! after 100 ms at the latest, because they trust neither a reservation nor a refusal for longer.
 
 use crate::actor;
 use crate::algorithm::Quota;
@@ -159,15 +159,58 @@ impl Target {
         store: &S,
         clock: impl Fn() -> Time,
     ) -> Result<Events, Fault> {
+        self.edit(policy, worker, store, clock, &|counter, state, now| {
+            let is_new = counter.step(state, now, 0).full_in == Span::ZERO
+                && counter.penalty_rest(state, now) == Span::ZERO;
+            state.fill(0);
+            !is_new
+        })
+    }
+
+    /// Whether the rule has a penalty for this actor.
+    #[must_use]
+    pub fn has_penalty(&self, policy: &Policy) -> bool {
+        self.counter(policy).is_some_and(|counter| counter.penalty.is_some())
+    }
+
+    /// Ends the actor's penalty. What the rule has counted stays counted. See the example of
+    /// [`Penalty`](crate::algorithm::Penalty).
+    pub fn end_penalty<S: Store + ?Sized>(
+        &self,
+        policy: &Policy,
+        worker: &mut Worker,
+        store: &S,
+        clock: impl Fn() -> Time,
+    ) -> Result<Events, Fault> {
+        self.edit(policy, worker, store, clock, &|counter, state, now| counter.end_penalty(state, now))
+    }
+
+    /// Changes the actor's state, unless `how` returns that nothing has changed. An actor without a
+    /// cell in a set that is full of refused actors has no state to change.
+    fn edit<S: Store + ?Sized>(
+        &self,
+        policy: &Policy,
+        worker: &mut Worker,
+        store: &S,
+        clock: impl Fn() -> Time,
+        how: &dyn Fn(&Counter, &mut [u8], Time) -> bool,
+    ) -> Result<Events, Fault> {
         let mut events = Events::default();
         let (context, reservations) = worker.inspection(policy, store, &clock);
-        let mut reset = Reset { target: self, cell: OpenCell::default(), reservations, context: &context };
-        let swapped = swap(store, &mut reset, &mut events);
+        let mut edit = Edit { target: self, how, cell: OpenCell::default(), reservations, context: &context };
+        let swapped = swap(store, &mut edit, &mut events);
         match swapped {
             Swapped::Nothing => {}
             Swapped::Done | Swapped::Failed => worker.forget(policy, self.place, self.hash),
         }
         if swapped == Swapped::Failed { Err(Fault(0)) } else { Ok(events) }
+    }
+
+    /// The quota that counts the actor.
+    fn counter<'p>(&self, policy: &'p Policy) -> Option<&'p Counter> {
+        let rule = policy.rule(self.rule)?;
+        let quota = rule.quota_of(Role::Primary, self.key.key(), self.plan).unwrap_or_default();
+        Some(rule.counters(Role::Primary).at(quota))
     }
 
     /// Opens the actor's cell, and returns the quota that counts the actor.
@@ -179,29 +222,29 @@ impl Target {
         events: &mut Events,
     ) -> Result<&'p Counter, Fault> {
         let policy = context.policy;
-        let (group, rule) = policy.group(self.place).zip(policy.rule(self.rule)).ok_or(Fault(0))?;
+        let (group, counter) = policy.group(self.place).zip(self.counter(policy)).ok_or(Fault(0))?;
         let (place, key) = (self.place, self.key.key());
         let actor = Actor { group, place, hash: self.hash, key, plan: self.plan };
         cell.load(group, self.hash, context, events);
         if !cell.open(actor, (context.clock)(), reservations, context, events) {
             return Err(Fault(0));
         }
-        let quota = rule.quota_of(Role::Primary, key, self.plan).unwrap_or_default();
-        Ok(rule.counters(Role::Primary).at(quota))
+        Ok(counter)
     }
 }
 
-/// Empties the state of the target.
-struct Reset<'a, 'c, S: ?Sized> {
+/// Changes the state of the target.
+struct Edit<'a, 'c, S: ?Sized> {
     target: &'a Target,
+    how: &'a dyn Fn(&Counter, &mut [u8], Time) -> bool,
     cell: OpenCell,
     reservations: &'a Reservations,
     context: &'a Context<'c, S>,
 }
 
-impl<S: Store + ?Sized> Change for Reset<'_, '_, S> {
+impl<S: Store + ?Sized> Change for Edit<'_, '_, S> {
     fn attempt(&mut self, events: &mut Events) -> Attempt<'_> {
-        let Reset { target, cell, reservations, context } = self;
+        let Edit { target, how, cell, reservations, context } = self;
         let Ok(counter) = target.open(cell, reservations, context, events) else {
             return Attempt::Fault;
         };
@@ -211,11 +254,6 @@ impl<S: Store + ?Sized> Change for Reset<'_, '_, S> {
         }
         let now = cell.at();
         let state = counter.state_mut(cell.bytes_mut());
-        if counter.step(state, now, 0).full_in == Span::ZERO && counter.penalty_rest(state, now) == Span::ZERO
-        {
-            return Attempt::Nothing;
-        }
-        state.fill(0);
-        cell.entry()
+        if how(counter, state, now) { cell.entry() } else { Attempt::Nothing }
     }
 }

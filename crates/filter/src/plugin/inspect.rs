@@ -1,8 +1,10 @@
-//! Answers operators: what the rules have counted for one actor, and its reset.
+//! Answers operators: what the rules have counted for one actor, its reset, and the end of its
+//! penalty.
 //!
 //! ```text
 //!   path, address, token right?  ── one is wrong ─► an ordinary request: the path does not exist
-//!   GET policy · GET actor?rule=NAME&ACTOR=VALUE · POST reset?rule=NAME&ACTOR=VALUE ─► JSON
+//!   GET policy · GET actor?rule=NAME&ACTOR=VALUE ─► JSON
+//!   POST reset?… · POST penalty?… ─► a change of the actor's cell ─► what GET actor answers
 //! ```
 //!
 //! Parameters are in the query, because Envoy delivers no body to a filter that has not yet passed
@@ -25,7 +27,15 @@ use std::borrow::Cow;
 /// The answer as JSON, or a status and why there is none.
 type Answer = Result<Object, (u32, String)>;
 
-const HELP: &str = "expected GET policy, GET actor or POST reset, as in `actor?rule=per-user&user=ann`";
+const HELP: &str =
+    "expected GET policy, GET actor, POST reset or POST penalty, as in `actor?rule=per-user&user=ann`";
+
+/// What a question changes.
+#[derive(Clone, Copy)]
+enum Change {
+    Reset,
+    EndPenalty,
+}
 
 impl<H: Host> Plugin<H> {
     /// The answer to the request of the effective stream, if it asks for counts and may. The client
@@ -61,9 +71,10 @@ impl<H: Host> Plugin<H> {
         match (&*method, what) {
             (b"GET", b"policy") => Ok(self.policy_in_use()),
             (b"GET", b"actor") => self.actor(&self.target(query)?),
-            (b"POST", b"reset") => self.reset(&self.target(query)?, request),
+            (b"POST", b"reset") => self.change(Change::Reset, &self.target(query)?, request),
+            (b"POST", b"penalty") => self.change(Change::EndPenalty, &self.target(query)?, request),
             (_, b"policy" | b"actor") => Err((405, "expected the method GET".into())),
-            (_, b"reset") => Err((405, "expected the method POST".into())),
+            (_, b"reset" | b"penalty") => Err((405, "expected the method POST".into())),
             _ => Err((404, HELP.into())),
         }
     }
@@ -105,16 +116,25 @@ impl<H: Host> Plugin<H> {
         }
     }
 
-    fn reset(&self, target: &Target, request: &Request) -> Answer {
+    fn change(&self, change: Change, target: &Target, request: &Request) -> Answer {
         let policy = &self.configuration.policy;
-        let reset = |worker: &mut _| target.reset(policy, worker, &self.store, || self.now());
-        let Some(Ok(events)) = self.worker.with(reset) else {
+        let rule = target.name(policy);
+        if matches!(change, Change::EndPenalty) && !target.has_penalty(policy) {
+            return Err((400, ["the rule `", rule, "` has no penalty"].concat()));
+        }
+        let by = |worker: &mut _| match change {
+            Change::Reset => target.reset(policy, worker, &self.store, || self.now()),
+            Change::EndPenalty => target.end_penalty(policy, worker, &self.store, || self.now()),
+        };
+        let Some(Ok(events)) = self.worker.with(by) else {
             return Err((503, "the shared data fails".into()));
         };
         self.metrics.events(&events);
-        let rule = target.name(policy);
         let client = policy.client(request).map(|client| client.to_string()).unwrap_or_default();
-        info!("inspect: {client} has reset an actor of rule {rule}");
+        match change {
+            Change::Reset => info!("inspect: {client} has reset an actor of rule {rule}"),
+            Change::EndPenalty => info!("inspect: {client} has ended a penalty of rule {rule}"),
+        }
         self.actor(target)
     }
 }

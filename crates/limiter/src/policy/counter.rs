@@ -241,6 +241,12 @@ impl Counter {
         self.penalty.map_or(Span::ZERO, |penalty| penalty.rest(own, now))
     }
 
+    /// Ends the penalty that runs at `now`. Returns whether one did.
+    pub fn end_penalty(&self, state: &mut [u8], now: Time) -> bool {
+        let (_, own) = self.split_mut(state);
+        self.penalty.is_some_and(|penalty| penalty.end(own, now))
+    }
+
     /// The loss if the state is evicted at `now`.
     #[must_use]
     pub fn eviction_rank(&self, state: &[u8], now: Time) -> EvictionRank {
