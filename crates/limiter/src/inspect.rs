@@ -2,17 +2,19 @@
 //! up, or let the customer begin anew.
 //!
 //! A look opens the actor's cell as the next request would, with what this worker holds reserved
-//! and with the counts of earlier configurations, and stores nothing. A reset, or the end of a
-//! penalty, is one more change of the cell, by compare-and-swap. Other workers notice the change
+//! and with the counts of earlier configurations, and stores nothing. A reset, a grant or the
+//! end of a penalty is one more change of the cell, by compare-and-swap. Other workers notice the change
 //! after 100 ms at the latest, because they trust neither a reservation nor a refusal for longer.
 
 use crate::actor;
-use crate::algorithm::Quota;
+use crate::algorithm::{Quota, grant};
 use crate::cells::store::{Fault, Store};
 use crate::cells::{Actor, Attempt, Change, Context, Events, OpenCell, Reservations, Swapped, swap};
 use crate::policy::{Counter, GroupIndex, KeyBuffer, Missing, PlanId, Policy, Role, RuleId};
 use crate::session::Worker;
 use diana_base::time::{Span, Time};
+use diana_document::{Errors, Node, Value};
+use std::cell::Cell;
 
 /// A rule and one of its actors. See the example of [`Target::count`].
 #[derive(Debug)]
@@ -40,6 +42,10 @@ pub struct ActorCount {
     pub full_in: Span,
     /// The rest of the actor's penalty; zero without one.
     pub penalty: Span,
+    /// The units that are left of a grant, which `remaining` does not include; 0 without one.
+    pub granted: u64,
+    /// How long they are valid.
+    pub granted_for: Span,
     /// Whether a request that costs one unit would be refused.
     pub is_refused: bool,
 }
@@ -138,6 +144,7 @@ impl Target {
         let used = quota.rpu.saturating_sub(counter.step(state, now, 0).remaining);
         let before = state.to_vec();
         let verdict = counter.peek(state, &before, now, counter.headroom());
+        let (granted, granted_for) = counter.granted(&before, now);
         Ok(ActorCount {
             quota,
             used,
@@ -145,11 +152,13 @@ impl Target {
             more_in: verdict.more_in,
             full_in: verdict.full_in,
             penalty: counter.penalty_rest(&before, now),
-            is_refused: !verdict.admits(),
+            granted,
+            granted_for,
+            is_refused: !counter.or_grant(state, now, 1, verdict).admits(),
         })
     }
 
-    /// Forgets what the rule has counted for the actor, its penalty included. A charge from before
+    /// Forgets what the rule has counted for the actor, its penalty and a grant included. A charge from before
     /// that is refunded later is refunded although it was forgotten: the actor then has up to this
     /// much more, but never more than the quota.
     pub fn reset<S: Store + ?Sized>(
@@ -161,7 +170,8 @@ impl Target {
     ) -> Result<Events, Fault> {
         self.edit(policy, worker, store, clock, &|counter, state, now| {
             let is_new = counter.step(state, now, 0).full_in == Span::ZERO
-                && counter.penalty_rest(state, now) == Span::ZERO;
+                && counter.penalty_rest(state, now) == Span::ZERO
+                && counter.granted(state, now).0 == 0;
             state.fill(0);
             !is_new
         })
@@ -183,6 +193,33 @@ impl Target {
         clock: impl Fn() -> Time,
     ) -> Result<Events, Fault> {
         self.edit(policy, worker, store, clock, &|counter, state, now| counter.end_penalty(state, now))
+    }
+
+    /// Whether an actor of the rule can get a grant. A document without `inspect` leaves no room
+    /// for grants, and a rule whose charges end with the request has none.
+    #[must_use]
+    pub fn takes_grants(&self, policy: &Policy) -> bool {
+        self.counter(policy).is_some_and(Counter::takes_grants)
+    }
+
+    /// Gives the actor `grant` beside the quota, in place of an earlier grant. A request that the
+    /// quota refuses is charged to the grant, if that has the whole cost.
+    pub fn grant<S: Store + ?Sized>(
+        &self,
+        grant: Grant,
+        policy: &Policy,
+        worker: &mut Worker,
+        store: &S,
+        clock: impl Fn() -> Time,
+    ) -> Result<Events, Fault> {
+        let Grant { amount, lasts } = grant;
+        let granted = Cell::new(false);
+        let events = self.edit(policy, worker, store, clock, &|counter, state, now| {
+            counter.grant(state, now, amount, lasts);
+            granted.set(true);
+            true
+        })?;
+        if granted.get() { Ok(events) } else { Err(Fault(0)) }
     }
 
     /// Changes the actor's state, unless `how` returns that nothing has changed. An actor without a
@@ -231,6 +268,48 @@ impl Target {
         }
         Ok(counter)
     }
+}
+
+/// Units for one actor beside its quota.
+///
+/// ```
+/// use diana_limiter::inspect::Grant;
+/// use diana_limiter::time::Span;
+///
+/// let read = |amount: &str, lasts: &str| {
+///     Grant::read(|name| Some(if name == "for" { lasts } else { amount }.to_owned()))
+/// };
+/// assert_eq!(read("5", "1h"), Ok(Grant { amount: 5, lasts: Span::from_secs(3_600) }));
+/// assert_eq!(read("2k", "30s").map(|grant| grant.amount), Ok(2_000));
+/// assert!(read("0", "1h").is_err() && read("5", "2d").is_err());
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Grant {
+    /// Units of cost: 1 to 10⁹.
+    pub amount: u64,
+    /// How long the units are valid: 1 s to 24 h.
+    pub lasts: Span,
+}
+
+impl Grant {
+    /// Reads `amount` and `for`. The error is a message for people.
+    pub fn read(parameter: impl Fn(&str) -> Option<String>) -> Result<Grant, String> {
+        let amount = parameter("amount").ok_or("how much? expected `amount=100`")?;
+        let lasts = parameter("for").ok_or("for how long? expected `for=1h`")?;
+        let amount = amount.trim().parse().map_or(Value::Text(amount), Value::Whole);
+        let amount = read("amount", amount, |node| node.size(1..=grant::MAX_AMOUNT))?;
+        let lasts = read("for", Value::Text(lasts), |node| node.span(grant::MIN_SPAN..=grant::MAX_SPAN))?;
+        Ok(Grant { amount, lasts })
+    }
+}
+
+/// Reads a parameter as a document's key is read.
+fn read<T>(name: &str, value: Value, by: impl Fn(Node) -> Option<T>) -> Result<T, String> {
+    let errors = Errors::default();
+    let read = by(Node::root(&value, &errors));
+    read.ok_or_else(|| {
+        errors.into_vec().first().map_or(String::new(), |error| [name, ": ", &error.why].concat())
+    })
 }
 
 /// Changes the state of the target.

@@ -1,10 +1,10 @@
-//! Answers operators: what the rules have counted for one actor, its reset, and the end of its
-//! penalty.
+//! Answers operators: what the rules have counted for one actor, its reset, a grant, and the end of
+//! its penalty.
 //!
 //! ```text
 //!   path, address, token right?  ── one is wrong ─► an ordinary request: the path does not exist
 //!   GET policy · GET actor?rule=NAME&ACTOR=VALUE ─► JSON
-//!   POST reset?… · POST penalty?… ─► a change of the actor's cell ─► what GET actor answers
+//!   POST reset?… · POST grant?… · POST penalty?… ─► a change of the actor's cell ─► what GET actor answers
 //! ```
 //!
 //! Parameters are in the query, because Envoy delivers no body to a filter that has not yet passed
@@ -16,7 +16,7 @@ use crate::metrics::fingerprint_text;
 use diana_base::format;
 use diana_base::time::Span;
 use diana_limiter::decide::{Outcome, Reason};
-use diana_limiter::inspect::{ActorCount, Target};
+use diana_limiter::inspect::{ActorCount, Grant, Target};
 use diana_limiter::policy::Rule;
 use diana_limiter::request::{Request, syntax};
 use diana_limiter::response::Refusal;
@@ -27,14 +27,15 @@ use std::borrow::Cow;
 /// The answer as JSON, or a status and why there is none.
 type Answer = Result<Object, (u32, String)>;
 
-const HELP: &str =
-    "expected GET policy, GET actor, POST reset or POST penalty, as in `actor?rule=per-user&user=ann`";
+const HELP: &str = "expected GET policy, GET actor, POST reset, POST grant or POST penalty, as in \
+                    `actor?rule=per-user&user=ann`";
 
 /// What a question changes.
 #[derive(Clone, Copy)]
 enum Change {
     Reset,
     EndPenalty,
+    Grant(Grant),
 }
 
 impl<H: Host> Plugin<H> {
@@ -73,22 +74,20 @@ impl<H: Host> Plugin<H> {
             (b"GET", b"actor") => self.actor(&self.target(query)?),
             (b"POST", b"reset") => self.change(Change::Reset, &self.target(query)?, request),
             (b"POST", b"penalty") => self.change(Change::EndPenalty, &self.target(query)?, request),
+            (b"POST", b"grant") => {
+                let grant = Grant::read(parameters(query)).map_err(|why| (400, why))?;
+                self.change(Change::Grant(grant), &self.target(query)?, request)
+            }
             (_, b"policy" | b"actor") => Err((405, "expected the method GET".into())),
-            (_, b"reset" | b"penalty") => Err((405, "expected the method POST".into())),
+            (_, b"reset" | b"penalty" | b"grant") => Err((405, "expected the method POST".into())),
             _ => Err((404, HELP.into())),
         }
     }
 
     /// The actor that the query names.
     fn target(&self, query: &[u8]) -> Result<Target, (u32, String)> {
-        let query = [b"?", query].concat();
-        // Of several values for one name the first counts.
-        let parameter = |name: &str| {
-            let value = syntax::query_values(&query, name.as_bytes()).next()?;
-            String::from_utf8(value).ok()
-        };
         let policy = &self.configuration.policy;
-        let target = self.worker.with(|worker| Target::find(policy, worker, parameter));
+        let target = self.worker.with(|worker| Target::find(policy, worker, parameters(query)));
         target.unwrap_or_else(|| Err("the worker is in use".into())).map_err(|why| (400, why))
     }
 
@@ -122,9 +121,14 @@ impl<H: Host> Plugin<H> {
         if matches!(change, Change::EndPenalty) && !target.has_penalty(policy) {
             return Err((400, ["the rule `", rule, "` has no penalty"].concat()));
         }
+        if matches!(change, Change::Grant(_)) && !target.takes_grants(policy) {
+            let why = "` counts permits, which come back: raise its `rpu` instead";
+            return Err((400, ["the rule `", rule, why].concat()));
+        }
         let by = |worker: &mut _| match change {
             Change::Reset => target.reset(policy, worker, &self.store, || self.now()),
             Change::EndPenalty => target.end_penalty(policy, worker, &self.store, || self.now()),
+            Change::Grant(grant) => target.grant(grant, policy, worker, &self.store, || self.now()),
         };
         let Some(Ok(events)) = self.worker.with(by) else {
             return Err((503, "the shared data fails".into()));
@@ -134,9 +138,18 @@ impl<H: Host> Plugin<H> {
         match change {
             Change::Reset => info!("inspect: {client} has reset an actor of rule {rule}"),
             Change::EndPenalty => info!("inspect: {client} has ended a penalty of rule {rule}"),
+            Change::Grant(Grant { amount, lasts }) => {
+                info!("inspect: {client} has granted {amount} units of rule {rule} for {lasts}");
+            }
         }
         self.actor(target)
     }
+}
+
+/// The parameters of a query. Of several values for one name the first counts.
+fn parameters(query: &[u8]) -> impl Fn(&str) -> Option<String> {
+    let query = [b"?", query].concat();
+    move |name| String::from_utf8(syntax::query_values(&query, name.as_bytes()).next()?).ok()
 }
 
 fn ms(span: Span) -> u64 {
@@ -164,6 +177,8 @@ fn counted(rule: &str, count: &ActorCount) -> Object {
         .number("more_in_ms", ms(count.more_in))
         .number("full_in_ms", ms(count.full_in))
         .number("penalty_ms", ms(count.penalty))
+        .number("granted", count.granted)
+        .number("granted_for_ms", ms(count.granted_for))
         .key("is_refused", if count.is_refused { "true" } else { "false" })
 }
 
