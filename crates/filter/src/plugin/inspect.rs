@@ -12,9 +12,9 @@
 
 use super::{Decided, Plugin, Rejection, Response};
 use crate::Host;
-use crate::metrics::fingerprint_text;
+use crate::metrics::{Inspected, fingerprint_text};
 use diana_base::format;
-use diana_base::time::Span;
+use diana_base::time::{Span, Time};
 use diana_limiter::decide::{Outcome, Reason};
 use diana_limiter::inspect::{ActorCount, Grant, Target};
 use diana_limiter::policy::Rule;
@@ -23,6 +23,7 @@ use diana_limiter::response::Refusal;
 use diana_limiter::session::Session;
 use log::info;
 use std::borrow::Cow;
+use std::net::IpAddr;
 
 /// The answer as JSON, or a status and why there is none.
 type Answer = Result<Object, (u32, String)>;
@@ -38,6 +39,42 @@ enum Change {
     Grant(Grant),
 }
 
+/// The most wrong tokens of one address that this worker compares within [`TRIES_WITHIN`].
+const TRIES: u32 = 10;
+const TRIES_WITHIN: Span = Span::from_secs(60);
+
+/// The most addresses that are remembered.
+const MOST_ADDRESSES: usize = 64;
+
+/// The addresses that have sent wrong tokens: since when, and how many.
+#[derive(Default)]
+pub(super) struct WrongTokens(Vec<(IpAddr, Time, u32)>);
+
+impl WrongTokens {
+    fn note(&mut self, client: IpAddr, now: Time) {
+        self.0.retain(|(_, since, _)| now >= *since && now.since(*since) < TRIES_WITHIN);
+        match self.0.iter_mut().find(|(address, ..)| *address == client) {
+            Some((.., count)) => *count = count.saturating_add(1),
+            None => {
+                if self.0.len() >= MOST_ADDRESSES {
+                    // The oldest one.
+                    self.0.remove(0);
+                }
+                self.0.push((client, now, 1));
+            }
+        }
+    }
+
+    /// Whether no further token of this address is compared at present.
+    fn are_limited(&self, client: IpAddr, now: impl Fn() -> Time) -> bool {
+        let is_many = |(address, _, count): &&(IpAddr, Time, u32)| *address == client && *count >= TRIES;
+        self.0.iter().find(is_many).is_some_and(|(_, since, _)| {
+            let now = now();
+            now >= *since && now.since(*since) < TRIES_WITHIN
+        })
+    }
+}
+
 impl<H: Host> Plugin<H> {
     /// The answer to the request of the effective stream, if it asks for counts and may. The client
     /// gets it as it would get a refusal. `None`: an ordinary request.
@@ -47,14 +84,21 @@ impl<H: Host> Plugin<H> {
         let options = self.configuration.inspect.as_ref()?;
         let policy = &self.configuration.policy;
         let question = options.below(policy.target(request)?)?;
-        if !policy.client(request).is_some_and(|client| options.allows(client)) {
+        let client = policy.client(request).filter(|client| options.allows(*client))?;
+        let inspected = match self.host.request_header(b"authorization") {
+            Some(_) if self.is_limited(client) => Inspected::Limited,
+            Some(value) if options.knows(&value) => Inspected::Answered,
+            Some(_) => {
+                self.wrong_tokens.with(|wrong| wrong.note(client, self.now()));
+                Inspected::Refused
+            }
+            // Not a try: the request only uses the path.
+            None => Inspected::Refused,
+        };
+        self.metrics.inspected(inspected);
+        if !matches!(inspected, Inspected::Answered) {
             return None;
         }
-        if !self.host.request_header(b"authorization").is_some_and(|value| options.knows(&value)) {
-            self.metrics.inspected(false);
-            return None;
-        }
-        self.metrics.inspected(true);
         let (status, answer) = match self.question(question, request) {
             Ok(answer) => (200, answer),
             Err((status, why)) => (status, Object::default().text("error", &why)),
@@ -63,6 +107,10 @@ impl<H: Host> Plugin<H> {
         let rejection = Some(Box::new(Rejection { reply, send_at: None }));
         let response = Response { outcome: Outcome::Reject(Reason::Denied), headers: None, rejection };
         Some(Decided { session: Session::default(), response, is_grpc: false })
+    }
+
+    fn is_limited(&self, client: IpAddr) -> bool {
+        self.wrong_tokens.with(|wrong| wrong.are_limited(client, || self.now())) != Some(false)
     }
 
     fn question(&self, question: &[u8], request: &Request) -> Answer {
@@ -131,9 +179,15 @@ impl<H: Host> Plugin<H> {
             Change::Grant(grant) => target.grant(grant, policy, worker, &self.store, || self.now()),
         };
         let Some(Ok(events)) = self.worker.with(by) else {
-            return Err((503, "the shared data fails".into()));
+            return Err((503, "the shared data fails, or has no room for the actor".into()));
         };
         self.metrics.events(&events);
+        let kind = match change {
+            Change::Reset => 0,
+            Change::Grant(_) => 1,
+            Change::EndPenalty => 2,
+        };
+        self.metrics.changed(kind);
         let client = policy.client(request).map(|client| client.to_string()).unwrap_or_default();
         match change {
             Change::Reset => info!("inspect: {client} has reset an actor of rule {rule}"),
