@@ -7,9 +7,10 @@
 //! after 100 ms at the latest, because they trust neither a reservation nor a refusal for longer.
 
 use crate::actor;
-use crate::algorithm::{Quota, grant};
+use crate::algorithm::{PenaltyParameters, Quota, grant};
 use crate::cells::store::{Fault, Store};
-use crate::cells::{Actor, Attempt, Change, Context, Events, OpenCell, Reservations, Swapped, swap};
+use crate::cells::{Actor, Attempt, Change, Context, Events, OpenCell, Reservations, Swapped, peek, swap};
+use crate::global::{GlobalQuery, Inspection, RuleQuery, RuleReply, StoreChange};
 use crate::policy::{Counter, GroupIndex, KeyBuffer, Missing, PlanId, Policy, Role, RuleId};
 use crate::session::Worker;
 use diana_base::time::{Span, Time};
@@ -20,6 +21,8 @@ use std::cell::Cell;
 #[derive(Debug)]
 pub struct Target {
     rule: RuleId,
+    /// Whether a global store counts the rule: the place is then that of a global group.
+    is_global: bool,
     place: GroupIndex,
     key: KeyBuffer,
     hash: u64,
@@ -63,10 +66,16 @@ impl Target {
         let Some((rule, found)) = policy.rules().find(|(_, rule)| rule.name() == name) else {
             return Err(["there is no rule `", &name, "`"].concat());
         };
-        if found.is_global() {
-            return Err(["the rule `", &name, "` is global: its store has the counts"].concat());
+        let is_global = found.is_global();
+        if is_global && found.counter().algorithm.ends_with_request() {
+            let why = "` counts the permits of all gateways, each of which tells only its own";
+            return Err(["the rule `", &name, why].concat());
         }
-        let (place, group) = policy.group_of(rule).ok_or("the rule counts nothing")?;
+        let (place, group) = match is_global {
+            true => policy.global_group_of(rule).map(|(place, global)| (place, &*global.group)),
+            false => policy.group_of(rule),
+        }
+        .ok_or("the rule counts nothing")?;
         let own = actor::key_of(&group.actors, &parameter);
         let key = match (own, parameter("ip")) {
             (Ok(value), _) => KeyBuffer::of_value(&value),
@@ -80,13 +89,75 @@ impl Target {
             None => PlanId::default(),
         };
         let hash = worker.hash(policy, group, key.key());
-        Ok(Target { rule, place, key, hash, plan })
+        Ok(Target { rule, is_global, place, key, hash, plan })
     }
 
     /// The name of the rule.
     #[must_use]
     pub fn name<'p>(&self, policy: &'p Policy) -> &'p str {
         policy.rule_name(self.rule)
+    }
+
+    /// Whether a global store counts the rule. Then [`Session::ask`](crate::session::Session::ask)
+    /// asks the store, and the other methods are not called.
+    #[must_use]
+    pub fn is_global(&self) -> bool {
+        self.is_global
+    }
+
+    /// The question to the global store of the rule, and the store's shard.
+    pub(crate) fn inspection(&self, change: StoreChange, policy: &Policy) -> Option<(usize, GlobalQuery)> {
+        debug_assert!(self.is_global, "a rule that this gateway counts");
+        let (global, counter) = policy.global_group(self.place).zip(self.counter(policy))?;
+        let rules = global.group.for_actor(&policy.rules, self.key.key()).of_plan(self.plan);
+        let mut queries = global.queries(policy, rules, &[], false).into_iter();
+        let look = queries.find(|query| query.rule == self.rule)?;
+        // The question itself counts toward no penalty.
+        let penalty = look.penalty.map(|penalty| PenaltyParameters { after: 0, ..penalty });
+        let next =
+            RuleQuery { enforced: true, peeks: true, penalty, headroom: counter.headroom(), ..look.clone() };
+        let queries = [RuleQuery { penalty: None, ..look }, next];
+        let shard = global.shard(policy, self.key.key());
+        Some((shard, GlobalQuery::Inspect(Box::new(Inspection { change, queries }))))
+    }
+
+    /// What the global store has counted, by its replies. `None` if it replied to something else.
+    #[must_use]
+    pub fn count_of(&self, policy: &Policy, replies: &[RuleReply]) -> Option<ActorCount> {
+        let ([look, next], counter) = (replies, self.counter(policy)?) else { return None };
+        let (quota, verdict) = (counter.shown(), next.verdict);
+        let [penalty_us, granted, granted_us, ..] = look.charge;
+        Some(ActorCount {
+            quota,
+            used: quota.rpu.saturating_sub(look.verdict.remaining),
+            remaining: verdict.remaining.min(quota.rpu),
+            more_in: verdict.more_in,
+            full_in: verdict.full_in,
+            penalty: Span::from_ns(penalty_us.saturating_mul(1_000)),
+            granted,
+            granted_for: Span::from_ns(granted_us.saturating_mul(1_000)),
+            is_refused: !verdict.admits(),
+        })
+    }
+
+    /// The units of the actor that this gateway holds leased from the rule's global store.
+    pub fn leased<S: Store + ?Sized>(
+        &self,
+        policy: &Policy,
+        worker: &Worker,
+        store: &S,
+        clock: impl Fn() -> Time,
+    ) -> Option<u64> {
+        let place = (self.place.0, policy.global_group(self.place)?.leased?);
+        let (group, rule) = policy.group(place).zip(policy.rule(self.rule))?;
+        let hash = worker.hash(policy, group, self.key.key());
+        let (context, _) = worker.inspection(policy, store, &clock);
+        let entry = peek(group, hash, &context).ok()??;
+        let quota = rule.quota_of(Role::Leased, self.key.key(), self.plan).unwrap_or_default();
+        let counter = rule.counters(Role::Leased).at(quota);
+        let (mut state, now) = (counter.state(entry.cell()).to_vec(), clock());
+        counter.prepare(&mut state, now);
+        Some(counter.step(&mut state, now, 0).remaining)
     }
 
     /// What the rule has counted for the actor.
@@ -199,7 +270,8 @@ impl Target {
     /// for grants, and a rule whose charges end with the request has none.
     #[must_use]
     pub fn takes_grants(&self, policy: &Policy) -> bool {
-        self.counter(policy).is_some_and(Counter::takes_grants)
+        // A global rule that counts permits is no target.
+        self.is_global && policy.takes_grants || self.counter(policy).is_some_and(Counter::takes_grants)
     }
 
     /// Gives the actor `grant` beside the quota, in place of an earlier grant. A request that the
@@ -268,6 +340,15 @@ impl Target {
         }
         Ok(counter)
     }
+}
+
+/// A question to a global store, which a [`Session`](crate::session::Session) asks.
+#[derive(Debug)]
+pub struct Question {
+    /// The rule and its actor.
+    pub target: Target,
+    /// What changes before the answer.
+    pub change: StoreChange,
 }
 
 /// Units for one actor beside its quota.

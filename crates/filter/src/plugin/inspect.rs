@@ -16,7 +16,8 @@ use crate::metrics::{Inspected, fingerprint_text};
 use diana_base::format;
 use diana_base::time::{Span, Time};
 use diana_limiter::decide::{Outcome, Reason};
-use diana_limiter::inspect::{ActorCount, Grant, Target};
+use diana_limiter::global::{RuleReply, StoreChange};
+use diana_limiter::inspect::{ActorCount, Grant, Question, Target};
 use diana_limiter::policy::Rule;
 use diana_limiter::request::{Request, syntax};
 use diana_limiter::response::Refusal;
@@ -27,6 +28,19 @@ use std::net::IpAddr;
 
 /// The answer as JSON, or a status and why there is none.
 type Answer = Result<Object, (u32, String)>;
+
+/// What follows from a question.
+enum Reply {
+    Now(Answer),
+    /// The session of the request that waits for a global store.
+    Later(Box<Session>),
+}
+
+impl From<Answer> for Reply {
+    fn from(answer: Answer) -> Reply {
+        Reply::Now(answer)
+    }
+}
 
 const HELP: &str = "expected GET policy, GET actor, POST reset, POST grant or POST penalty, as in \
                     `actor?rule=per-user&user=ann`";
@@ -99,32 +113,73 @@ impl<H: Host> Plugin<H> {
         if !matches!(inspected, Inspected::Answered) {
             return None;
         }
-        let (status, answer) = match self.question(question, request) {
-            Ok(answer) => (200, answer),
-            Err((status, why)) => (status, Object::default().text("error", &why)),
-        };
-        let reply = self.host.local_reply(self.kind, reply(status, answer.finish()));
-        let rejection = Some(Box::new(Rejection { reply, send_at: None }));
-        let response = Response { outcome: Outcome::Reject(Reason::Denied), headers: None, rejection };
-        Some(Decided { session: Session::default(), response, is_grpc: false })
+        let reply = self.question(question, request).unwrap_or_else(|why| Reply::Now(Err(why)));
+        Some(match reply {
+            Reply::Now(answer) => {
+                Decided { session: Session::default(), response: self.reply(answer), is_grpc: false }
+            }
+            Reply::Later(session) => {
+                let ticket = session.ticket();
+                debug_assert!(ticket.is_some(), "a question without a store");
+                let outcome = Outcome::Query(ticket.unwrap_or_default());
+                let response = Response { outcome, headers: None, rejection: None };
+                Decided { session: *session, response, is_grpc: false }
+            }
+        })
     }
 
     fn is_limited(&self, client: IpAddr) -> bool {
         self.wrong_tokens.with(|wrong| wrong.are_limited(client, || self.now())) != Some(false)
     }
 
-    fn question(&self, question: &[u8], request: &Request) -> Answer {
+    /// The global store has answered the question of this session, or has not.
+    pub(super) fn answer_question(
+        &self,
+        session: &mut Session,
+        replies: Option<&[RuleReply]>,
+    ) -> Option<Response<H>> {
+        let policy = &self.configuration.policy;
+        self.forget(session.ticket());
+        let asked = self.worker.with(|worker| {
+            let Question { target, .. } = session.take_question(worker)?;
+            let leased = target.leased(policy, worker, &self.store, || self.now()).unwrap_or(0);
+            Some((target, leased))
+        });
+        let (target, leased) = asked.flatten()?;
+        let count = replies.and_then(|replies| target.count_of(policy, replies));
+        let counted = |count| counted(target.name(policy), &count).number("reserved", leased);
+        let why = "the store has not answered in time; whether it has made a change is unknown";
+        Some(self.reply(count.map(counted).ok_or((503, why.into()))))
+    }
+
+    fn reply(&self, answer: Answer) -> Response<H> {
+        let (status, answer) = match answer {
+            Ok(answer) => (200, answer),
+            Err((status, why)) => (status, Object::default().text("error", &why)),
+        };
+        let reply = self.host.local_reply(self.kind, reply(status, answer.finish()));
+        let rejection = Some(Box::new(Rejection { reply, send_at: None }));
+        Response { outcome: Outcome::Reject(Reason::Denied), headers: None, rejection }
+    }
+
+    fn question(&self, question: &[u8], request: &Request) -> Result<Reply, (u32, String)> {
         let method = self.host.request_header(b":method").unwrap_or_default();
         let mut sides = question.splitn(2, |byte| *byte == b'?');
         let (what, query) = (sides.next().unwrap_or_default(), sides.next().unwrap_or_default());
         match (&*method, what) {
-            (b"GET", b"policy") => Ok(self.policy_in_use()),
-            (b"GET", b"actor") => self.actor(&self.target(query)?),
-            (b"POST", b"reset") => self.change(Change::Reset, &self.target(query)?, request),
-            (b"POST", b"penalty") => self.change(Change::EndPenalty, &self.target(query)?, request),
+            (b"GET", b"policy") => Ok(Reply::Now(Ok(self.policy_in_use()))),
+            (b"GET", b"actor") => {
+                let target = self.target(query)?;
+                match target.is_global() {
+                    true => self.ask(target, StoreChange::Nothing),
+                    false => Ok(self.actor(&target).into()),
+                }
+            }
+            (b"POST", b"reset") => self.change(Change::Reset, self.target(query)?, request),
+            (b"POST", b"penalty") => self.change(Change::EndPenalty, self.target(query)?, request),
             (b"POST", b"grant") => {
                 let grant = Grant::read(parameters(query)).map_err(|why| (400, why))?;
-                self.change(Change::Grant(grant), &self.target(query)?, request)
+                self.change(Change::Grant(grant), self.target(query)?, request)
             }
             (_, b"policy" | b"actor") => Err((405, "expected the method GET".into())),
             (_, b"reset" | b"penalty" | b"grant") => Err((405, "expected the method POST".into())),
@@ -163,7 +218,15 @@ impl<H: Host> Plugin<H> {
         }
     }
 
-    fn change(&self, change: Change, target: &Target, request: &Request) -> Answer {
+    /// Asks the global store of the rule.
+    fn ask(&self, target: Target, change: StoreChange) -> Result<Reply, (u32, String)> {
+        let (policy, question) = (&self.configuration.policy, Question { target, change });
+        let session = self.worker.with(|worker| Session::ask(policy, worker, question)).flatten();
+        let why = "the store of this rule is down, or answers no questions";
+        session.map(|session| Reply::Later(Box::new(session))).ok_or((503, why.into()))
+    }
+
+    fn change(&self, change: Change, target: Target, request: &Request) -> Result<Reply, (u32, String)> {
         let policy = &self.configuration.policy;
         let rule = target.name(policy);
         if matches!(change, Change::EndPenalty) && !target.has_penalty(policy) {
@@ -172,6 +235,24 @@ impl<H: Host> Plugin<H> {
         if matches!(change, Change::Grant(_)) && !target.takes_grants(policy) {
             let why = "` counts permits, which come back: raise its `rpu` instead";
             return Err((400, ["the rule `", rule, why].concat()));
+        }
+        let client = policy.client(request).map(|client| client.to_string()).unwrap_or_default();
+        let kind = match change {
+            Change::Reset => 0,
+            Change::Grant(_) => 1,
+            Change::EndPenalty => 2,
+        };
+        if target.is_global() {
+            let change = match change {
+                Change::Reset => StoreChange::Reset,
+                Change::EndPenalty => StoreChange::EndPenalty,
+                Change::Grant(Grant { amount, lasts }) => StoreChange::Grant { amount, lasts },
+            };
+            // Before the answer, because a change whose answer is lost has to be in the log, too.
+            info!("inspect: {client} asks the store to change an actor of rule {rule}: {change:?}");
+            let reply = self.ask(target, change)?;
+            self.metrics.changed(kind);
+            return Ok(reply);
         }
         let by = |worker: &mut _| match change {
             Change::Reset => target.reset(policy, worker, &self.store, || self.now()),
@@ -182,13 +263,7 @@ impl<H: Host> Plugin<H> {
             return Err((503, "the shared data fails, or has no room for the actor".into()));
         };
         self.metrics.events(&events);
-        let kind = match change {
-            Change::Reset => 0,
-            Change::Grant(_) => 1,
-            Change::EndPenalty => 2,
-        };
         self.metrics.changed(kind);
-        let client = policy.client(request).map(|client| client.to_string()).unwrap_or_default();
         match change {
             Change::Reset => info!("inspect: {client} has reset an actor of rule {rule}"),
             Change::EndPenalty => info!("inspect: {client} has ended a penalty of rule {rule}"),
@@ -196,7 +271,7 @@ impl<H: Host> Plugin<H> {
                 info!("inspect: {client} has granted {amount} units of rule {rule} for {lasts}");
             }
         }
-        self.actor(target)
+        Ok(self.actor(&target).into())
     }
 }
 

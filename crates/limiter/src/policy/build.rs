@@ -185,6 +185,7 @@ impl Draft {
             measures,
             adaptive,
             around_rules,
+            takes_grants,
         }
     }
 }
