@@ -1,7 +1,7 @@
 //! An operator looks up one customer in Envoy, and lets the customer begin anew.
 
 use crate::start;
-use gateway::Response;
+use gateway::{Config, Gateway, Response};
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};
 
@@ -78,7 +78,11 @@ fn a_count_is_that_of_the_next_response_and_a_reset_lets_one_actor_pass_in_every
     }
     println!("after {:?} the actor had the whole quota again", began.elapsed());
     assert_eq!(passed, 5, "what the quota admits, and no more");
+    let count = body(&ask("GET", "actor?rule=per-user&user=bob"));
     assert_eq!(asked("bob"), [429; 8], "nobody else is reset");
+    let ended = body(&ask("POST", "penalty?rule=per-user&user=bob&end"));
+    assert_eq!((&ended["used"], &ended["penalty_ms"]), (&count["used"], &json!(0)), "{ended}");
+    assert!(gateway.log_contains("inspect: 127.0.0.1 has ended a penalty of rule per-user"));
     assert!(gateway.log_contains("inspect: 127.0.0.1 has reset an actor of rule per-user"));
     assert!(!gateway.logs().contains("ann"), "the log does not name actors");
 }
@@ -99,14 +103,79 @@ fn what_cannot_be_answered_is_explained() {
     assert_eq!(ask("GET", "actor?rule=per-ip&ip=no-address").0, 400);
     assert_eq!(ask("GET", "actor?rule=per-ip&ip=127.0.0.1"), (200, String::new()));
     assert_eq!(ask("GET", "reset?rule=per-user&user=ann").0, 405);
+    assert_eq!(ask("GET", "penalty?rule=per-user&user=ann").0, 405);
+    let none = ask("POST", "penalty?rule=per-ip&ip=127.0.0.1");
+    assert_eq!(none, (400, "the rule `per-ip` has no penalty".into()));
     assert_eq!(ask("POST", "policy").0, 405);
     assert_eq!(ask("GET", "").0, 404);
+    let none = ask("POST", "grant?rule=per-user&user=ann&amount=0&for=1h");
+    assert_eq!(none.0, 400, "{}", none.1);
+    let none = ask("POST", "grant?rule=per-user&user=ann&amount=5&for=25h");
+    assert_eq!(none, (400, "for: expected a span from 1s to 1d, found `25h`".into()));
+}
+
+#[test]
+fn a_grant_adds_exactly_its_amount_in_every_worker() {
+    let gateway = start(document(&inspect()));
+    let bearer = format!("Bearer {TOKEN}");
+    let ask = |method: &str, question: &str| {
+        let headers = [("authorization", &*bearer)];
+        body(
+            &gateway
+                .connect()
+                .unwrap()
+                .request(method, &format!("/.diana/{question}"), &headers, b"")
+                .unwrap(),
+        )
+    };
+    let mut connections: Vec<_> = (0..8).map(|_| gateway.connect().unwrap()).collect();
+    let mut passed = |user: &str| -> usize {
+        let answers = connections
+            .iter_mut()
+            .map(|connection| connection.request("GET", "/", &[("x-user-id", user)], b"").unwrap().status);
+        answers.filter(|status| *status == 200).count()
+    };
+    // Two refusals: the third one would begin a penalty.
+    for user in ["ann", "bob"] {
+        assert_eq!(
+            (0..7).filter(|_| gateway.get("/", &[("x-user-id", user)]).unwrap().status == 200).count(),
+            5
+        );
+    }
+    let granted = ask("POST", "grant?rule=per-user&user=ann&amount=20&for=1h");
+    assert_eq!((&granted["granted"], &granted["is_refused"]), (&json!(20), &json!(false)), "{granted}");
+    let (began, mut sum) = (Instant::now(), 0);
+    while sum < 20 && began.elapsed() < Duration::from_secs(5) {
+        sum += passed("ann");
+    }
+    println!("after {:?} the actor had passed {sum} times", began.elapsed());
+    assert_eq!((sum + passed("ann"), passed("bob")), (20, 0));
+    assert!(gateway.log_contains("inspect: 127.0.0.1 has granted 20 units of rule per-user for 1h"));
+    assert_eq!(gateway.counted("inspect.result.grant.changes").unwrap(), 1);
+}
+
+/// A guesser learns nothing more after ten wrong tokens, whatever comes next.
+#[test]
+fn after_many_wrong_tokens_none_is_compared() {
+    let config = Config { concurrency: 1, ..Config::new(json!({"inspect": inspect(), "limits": []})) };
+    let gateway = Gateway::start(config).unwrap();
+    let (wrong, right) = (format!("Bearer {TOKEN}0"), format!("Bearer {TOKEN}"));
+    let get = |token: &str| gateway.get("/.diana/policy", &[("authorization", token)]).unwrap();
+    (0..9).for_each(|_| _ = get(&wrong));
+    assert!(get(&right).text().contains("fingerprint"));
+    let ordinary = get(&wrong);
+    for token in [&right, &wrong] {
+        let answer = get(token);
+        assert_eq!((answer.status, answer.text()), (ordinary.status, ordinary.text()));
+    }
+    let counted = |result: &str| gateway.counted(&format!("inspect.result.{result}.questions")).unwrap();
+    assert_eq!(["answered", "refused", "limited"].map(counted), [1, 10, 2]);
 }
 
 /// Whoever lacks the token or the address gets what the upstream answers to any path.
 #[test]
 fn to_everybody_else_the_path_does_not_exist() {
-    let same = |gateway: &gateway::Gateway, headers: &[(&str, &str)]| {
+    let same = |gateway: &Gateway, headers: &[(&str, &str)]| {
         let get = |path: &str| gateway.get(path, headers).unwrap();
         let (asked, other) = (get("/.diana/policy"), get("/elsewhere"));
         assert_eq!((asked.status, asked.text()), (other.status, other.text()));

@@ -1,9 +1,10 @@
 //! What operators see of a count is what the next response would show.
 
 use diana_base::time::{Span, Time};
+use diana_limiter::cells::Replacement;
 use diana_limiter::cells::store::{CasSemantics, SharedDataStore, Simulated};
-use diana_limiter::inspect::{ActorCount, Target};
-use diana_limiter::policy::Policy;
+use diana_limiter::inspect::{ActorCount, Grant, Target};
+use diana_limiter::policy::{Policy, Usage};
 use diana_limiter::request::{Part, Values};
 use diana_limiter::response::ResponseOptions;
 use diana_limiter::session::{Session, Worker};
@@ -20,6 +21,8 @@ const RULES: [&str; 8] = [
     r#""algo": "W", "rpu": 6, "unit": "minute", "penalty": {"after": 2, "for": "1h"}"#,
 ];
 
+const INSPECT: &str = r#""inspect": {"path": "/.diana", "token": "0123456789abcdef0123456789abcdef"},"#;
+
 /// A rule, a worker that reserves, and a clock.
 struct Gateway {
     policy: Policy,
@@ -32,9 +35,13 @@ struct Gateway {
 impl Gateway {
     fn new(rule: &str) -> Gateway {
         let document = format!(
-            r#"[{{"url": "/", "rules": [{{"name": "rule", "actor": "user", {rule}}}]}},
-                {{"url": "/high", "priority": "high", "rules": [{{"name": "other", "rpu": "1M", "unit": "second"}}]}}]"#
+            r#"{{{INSPECT} "limits": [{{"url": "/", "rules": [{{"name": "rule", "actor": "user", {rule}}}]}},
+                {{"url": "/high", "priority": "high", "rules": [{{"name": "other", "rpu": "1M", "unit": "second"}}]}}]}}"#
         );
+        Gateway::of(&document)
+    }
+
+    fn of(document: &str) -> Gateway {
         let compiled = diana_config::compile(document.as_bytes()).unwrap();
         let store = SharedDataStore::probe(Simulated::new(CasSemantics::Strict)).unwrap();
         let worker = Worker::new(&compiled.policy, &[7; 16]);
@@ -65,6 +72,41 @@ impl Gateway {
 
     fn count(&self, user: &str) -> ActorCount {
         self.target(user).count(&self.policy, &self.worker, &self.store, || self.now.get()).unwrap()
+    }
+
+    fn end_penalty(&mut self, user: &str) {
+        let target = self.target(user);
+        target.end_penalty(&self.policy, &mut self.worker, &self.store, || self.now.get()).unwrap();
+    }
+
+    fn grant(&mut self, user: &str, amount: u64, seconds: u64) {
+        let (target, grant) = (self.target(user), Grant { amount, lasts: Span::from_secs(seconds) });
+        assert!(target.takes_grants(&self.policy));
+        target.grant(grant, &self.policy, &mut self.worker, &self.store, || self.now.get()).unwrap();
+    }
+
+    fn wait(&self, ms: u64) {
+        self.now.set(self.now.get().after(Span::from_ms(ms)));
+    }
+
+    /// How many requests of the user pass at this instant.
+    fn passing(&mut self, user: &str) -> usize {
+        (0..5_000).take_while(|_| self.request(user).1).count()
+    }
+
+    /// Goes on in another worker of the same gateway.
+    fn another_worker(&mut self) {
+        let worker = Worker::new(&self.policy, &[7; 16]);
+        self.worker = worker;
+    }
+
+    fn reload(&mut self, document: &str) {
+        let compiled = diana_config::compile(document.as_bytes()).unwrap();
+        let previous = self.worker.previous(&self.policy);
+        self.worker.tick(&self.policy, &self.store, || self.now.get(), true);
+        (self.policy, self.response) = (compiled.policy, compiled.response);
+        self.worker = Worker::new(&self.policy, &[7; 16]);
+        self.worker.migrate_from(&self.policy, &[previous], Replacement::Certain, self.now.get());
     }
 
     fn reset(&mut self, user: &str) {
@@ -108,4 +150,213 @@ fn a_reset_actor_is_like_a_new_one_and_nobody_else_is() {
         assert_eq!((gateway.request("ann").1, gateway.request("bob").1), (!new.is_refused, !bob.is_refused));
         gateway.reset("nobody");
     }
+}
+
+#[test]
+fn the_end_of_a_penalty_leaves_the_count_and_the_next_penalty() {
+    let mut gateway =
+        Gateway::new(r#""algo": "SW", "rpu": 6, "unit": "minute", "penalty": {"after": 2, "for": "1h"}"#);
+    let mut other = Gateway::new(r#""algo": "SW", "rpu": 6, "unit": "minute""#);
+    for gateway in [&mut gateway, &mut other] {
+        (0..9).for_each(|_| _ = gateway.request("ann"));
+        (0..9).for_each(|_| _ = gateway.request("bob"));
+    }
+    let bob = gateway.count("bob");
+    assert_eq!(gateway.count("ann").penalty, Span::from_secs(3_600));
+    gateway.end_penalty("ann");
+    assert_eq!((gateway.count("ann"), gateway.count("bob")), (other.count("ann"), bob));
+    assert_eq!(gateway.request("ann"), other.request("ann"), "the quota still refuses");
+
+    // One more refusal, and the next penalty begins. Counted refusals stay counted without one.
+    gateway.end_penalty("ann");
+    assert_eq!(gateway.request("ann"), other.request("ann"));
+    assert_eq!(gateway.count("ann").penalty, Span::from_secs(3_600));
+    gateway.end_penalty("ann");
+    gateway.now.set(gateway.now.get().after(Span::from_secs(120)));
+    assert_eq!(gateway.request("ann"), (5, true));
+}
+
+/// Each rule that a grant can lift: all but the one whose penalty runs once the quota is used up.
+fn granting() -> impl Iterator<Item = &'static str> {
+    RULES.into_iter().filter(|rule| !rule.contains("penalty"))
+}
+
+#[test]
+fn a_grant_adds_exactly_its_amount_in_every_worker() {
+    for rule in granting() {
+        let mut gateway = Gateway::new(rule);
+        gateway.passing("ann");
+        gateway.passing("bob");
+        let (ann, bob) = (gateway.count("ann"), gateway.count("bob"));
+        gateway.grant("ann", 3, 60);
+        let granted = ActorCount { granted: 3, granted_for: Span::from_secs(60), is_refused: false, ..ann };
+        assert_eq!((gateway.count("ann"), gateway.count("bob")), (granted, bob), "{rule}");
+
+        // At once here, and in a worker that has cached a refusal 100 ms later. It shows as what the
+        // quota says: nothing is left of that.
+        assert_eq!(gateway.request("ann"), (0, true), "{rule}");
+        gateway.another_worker();
+        assert_eq!(gateway.passing("ann"), 2, "{rule}");
+        assert_eq!(gateway.count("ann"), ann, "{rule}: used up");
+        gateway.wait(100);
+        assert_eq!((gateway.passing("ann"), gateway.passing("bob")), (0, 0), "{rule}");
+    }
+}
+
+#[test]
+fn a_grant_is_spent_only_where_the_quota_refuses_and_ends() {
+    for rule in granting() {
+        let (mut gateway, mut other) = (Gateway::new(rule), Gateway::new(rule));
+        gateway.grant("ann", 3, 60);
+        let quota = other.passing("ann");
+        assert_eq!(gateway.passing("ann"), quota + 3, "{rule}");
+        // The quota refills as without a grant.
+        [&gateway, &other].iter().for_each(|gateway| gateway.wait(25_000));
+        let refilled = other.passing("ann");
+        assert_eq!(gateway.passing("ann"), refilled, "{rule}");
+
+        // A second grant replaces the first, which has 2 units left.
+        gateway.grant("ann", 3, 60);
+        assert!(gateway.request("ann").1);
+        gateway.grant("ann", 5, 1);
+        assert!(gateway.request("ann").1);
+        assert_eq!(gateway.count("ann").granted, 4, "{rule}");
+        [&gateway, &other].iter().for_each(|gateway| gateway.wait(1_000));
+        assert_eq!(
+            (gateway.count("ann"), gateway.passing("ann")),
+            (other.count("ann"), other.passing("ann"))
+        );
+
+        // A reset forgets the grant, too, also of an actor that never came.
+        for user in ["ann", "carl"] {
+            gateway.grant(user, 3, 60);
+            gateway.reset(user);
+            assert_eq!(gateway.count(user).granted, 0, "{rule}");
+        }
+    }
+}
+
+#[test]
+fn a_reload_keeps_counts_and_grants() {
+    let document = |inspect: &str, rpu: u64| {
+        format!(
+            r#"{{{inspect} "limits": [{{"url": "/", "rules": [
+                {{"name": "rule", "actor": "user", "algo": "W", "rpu": {rpu}, "unit": "day"}},
+                {{"name": "open", "actor": "user", "algo": "C", "rpu": 1000}}]}}]}}"#
+        )
+    };
+    let mut gateway = Gateway::of(&document("", 6));
+    assert_eq!(gateway.passing("ann"), 6);
+    assert!(!gateway.target("ann").takes_grants(&gateway.policy), "no room without `inspect`");
+    gateway.wait(1_000);
+    gateway.reload(&document(INSPECT, 6));
+    assert_eq!(gateway.passing("ann"), 0, "a document with `inspect` keeps what was used");
+    gateway.grant("ann", 5, 3_600);
+    assert!(gateway.request("ann").1);
+
+    gateway.wait(1_000);
+    gateway.reload(&document(INSPECT, 5));
+    assert_eq!(gateway.count("ann").granted, 4);
+    assert!(gateway.request("ann").1);
+    // Back again: the older cell has more left of the same grant.
+    gateway.wait(1_000);
+    gateway.reload(&document(INSPECT, 6));
+    assert_eq!(gateway.passing("ann"), 3);
+    assert_eq!(gateway.count("ann").granted, 0);
+    gateway.wait(1_000);
+    gateway.reload(&document(INSPECT, 5));
+    assert_eq!(gateway.passing("ann"), 0);
+
+    gateway.grant("ann", 2, 3_600);
+    gateway.reload(&document("", 5));
+    assert_eq!(gateway.passing("ann"), 0, "without `inspect` there are no grants");
+
+    let open =
+        |name: &str| Some(if name == "rule" { "open" } else { "ann" }.to_owned()).filter(|_| name != "plan");
+    let target = Target::find(&gateway.policy, &gateway.worker, open).unwrap();
+    assert!(!target.takes_grants(&gateway.policy));
+}
+
+/// What workers hold reserved is spent or comes back, and a grant is spent once.
+#[test]
+fn two_busy_workers_admit_the_quota_and_the_grant() {
+    let mut gateway = Gateway::new(r#""algo": "W", "rpu": 1000, "unit": "day""#);
+    let mut other = Worker::new(&gateway.policy, &[7; 16]);
+    gateway.grant("ann", 50, 3_600);
+    let mut admitted = 0;
+    for _ in 0..40 {
+        for _ in 0..30 {
+            admitted += usize::from(gateway.request("ann").1);
+            std::mem::swap(&mut gateway.worker, &mut other);
+        }
+        gateway.wait(100);
+        for worker in [&mut gateway.worker, &mut other] {
+            worker.tick(&gateway.policy, &gateway.store, || gateway.now.get(), false);
+        }
+    }
+    assert_eq!(admitted, 1_050);
+}
+
+#[test]
+fn a_charge_to_a_grant_is_withdrawn_refunded_and_settled_there() {
+    // Another rule refuses: the grant pays for nothing.
+    let two =
+        r#""algo": "W", "rpu": 1, "unit": "day"}, {"name": "all", "algo": "W", "rpu": 2, "unit": "day""#;
+    let mut gateway = Gateway::new(two);
+    gateway.grant("ann", 5, 3_600);
+    assert_eq!((gateway.passing("ann"), gateway.count("ann").granted), (2, 4));
+
+    // A request that waits for another rule's turn, and leaves.
+    let queue = r#""algo": "W", "rpu": 1, "unit": "day"}, {"name": "turn", "algo": "LB", "rpu": 1, "unit": "second", "queue": 5"#;
+    let mut gateway = Gateway::new(queue);
+    gateway.grant("ann", 5, 3_600);
+    assert!(gateway.request("ann").1);
+    let values = Values::default().with(Part::Path, "/").with(Part::Header("x-user-id".into()), "ann");
+    let request = gateway.policy.request(&values);
+    let now = gateway.now.get();
+    let (mut session, _) =
+        Session::start(&gateway.policy, &mut gateway.worker, &gateway.store, &request, || now);
+    assert!(session.is_waiting());
+    let left = |gateway: &Gateway| gateway.count("ann").granted;
+    assert_eq!(left(&gateway), 4);
+    session.settle(&gateway.policy, &mut gateway.worker, &gateway.store, || now);
+    assert_eq!(left(&gateway), 5);
+
+    // The response decides about the charge.
+    let failed = r#""algo": "W", "rpu": 1, "unit": "day", "charge": {"status": [401]}"#;
+    let mut gateway = Gateway::new(failed);
+    gateway.grant("ann", 2, 3_600);
+    let log_in = |gateway: &mut Gateway, status: u16| {
+        let Gateway { policy, worker, store, .. } = &mut *gateway;
+        let request = policy.request(&values);
+        let (mut session, decision) = Session::start(policy, worker, store, &request, || now);
+        let passes = !decision.is_rejected();
+        let usage = Usage { status: Some(status), ..Usage::default() };
+        session.settle_used(policy, worker, store, &usage, || now);
+        (passes, gateway.count("ann").granted)
+    };
+    let seen: Vec<_> = [401, 200, 401, 200, 401, 401].map(|status| log_in(&mut gateway, status)).into();
+    assert_eq!(seen, [(true, 2), (true, 2), (true, 1), (true, 1), (true, 0), (false, 0)]);
+}
+
+/// A quota of 0 has no state of its own.
+#[test]
+fn a_blocked_actor_can_get_a_grant() {
+    let overridden = Gateway::new(r#""rpu": 6, "unit": "minute", "overrides": {"ann": {"rpu": 0}}"#);
+    for mut gateway in [Gateway::new(r#""rpu": 0, "unit": "minute""#), overridden] {
+        assert_eq!(gateway.passing("ann"), 0);
+        gateway.grant("ann", 2, 60);
+        assert_eq!((gateway.passing("ann"), gateway.count("ann").granted), (2, 0));
+    }
+}
+
+#[test]
+fn a_penalty_outlasts_a_grant() {
+    let mut gateway =
+        Gateway::new(r#""algo": "W", "rpu": 2, "unit": "day", "penalty": {"after": 2, "for": "1h"}"#);
+    (0..4).for_each(|_| _ = gateway.request("ann"));
+    gateway.grant("ann", 3, 7_200);
+    assert!(gateway.count("ann").is_refused && !gateway.request("ann").1);
+    gateway.end_penalty("ann");
+    assert_eq!(gateway.passing("ann"), 3);
 }

@@ -7,6 +7,7 @@ mod cells;
 mod eviction;
 mod gateways;
 mod headroom;
+mod inspect;
 mod lease_laws;
 mod lease_waste;
 mod leases;

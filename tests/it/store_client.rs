@@ -51,6 +51,7 @@ fn query() -> GlobalQuery {
         lease: 0,
         penalty: None,
         headroom: 0,
+        takes_grants: false,
     };
     GlobalQuery::Decide(vec![vec![rule_query]])
 }

@@ -328,6 +328,7 @@ fn read(top: Top, secret: &Secret, reading: Reading) -> Option<Configuration> {
         enforce: mode.of_lists(),
         plan: reader.plans.source(),
         max_actors,
+        takes_grants: inspect.is_some(),
         store: None,
     };
     let store = store.filter(|_| reading != Reading::Locally);

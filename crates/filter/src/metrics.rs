@@ -153,6 +153,16 @@ fn some_rules(policy: &Policy, rules: impl Iterator<Item = RuleId>) -> Vec<Optio
     all
 }
 
+/// What becomes of a question of an operator.
+#[derive(Clone, Copy)]
+pub(super) enum Inspected {
+    Answered,
+    /// It lacks the right token.
+    Refused,
+    /// Too many tokens from its address were wrong.
+    Limited,
+}
+
 impl<H: Host> Metrics<H> {
     /// Defines every metric of the configuration, so that each exists with 0. A metric that the
     /// host does not define is left out, because a missing metric must not cause an outage.
@@ -321,9 +331,19 @@ impl<H: Host> Metrics<H> {
         self.add(Id::ConfigPolls, 0, result, 1);
     }
 
-    /// Counts a question of an operator, or one with a wrong token.
-    pub(super) fn inspected(&self, is_answered: bool) {
-        self.add(Id::InspectQuestions, 0, (!is_answered).into(), 1);
+    /// Counts a question of an operator, or one without the right token.
+    pub(super) fn inspected(&self, question: Inspected) {
+        let result = match question {
+            Inspected::Answered => 0,
+            Inspected::Refused => 1,
+            Inspected::Limited => 2,
+        };
+        self.add(Id::InspectQuestions, 0, result, 1);
+    }
+
+    /// Counts a change by an operator: 0 for a reset, 1 for a grant, 2 for the end of a penalty.
+    pub(super) fn changed(&self, kind: usize) {
+        self.add(Id::InspectChanges, 0, kind, 1);
     }
 
     /// Counts keys that this worker wrote and the host has evicted.

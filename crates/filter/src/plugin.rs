@@ -23,6 +23,7 @@ mod settle;
 mod timer;
 
 pub(super) use decided::{Decided, Rejection, Response};
+use inspect::WrongTokens;
 
 use super::clock::Clock;
 use super::metering::MeteredValues;
@@ -73,6 +74,7 @@ pub(super) struct Plugin<H: Host> {
     /// What the policy measures of requests.
     pub(super) metered: MeteredValues,
     pub(super) metrics: Metrics<H>,
+    wrong_tokens: Exclusive<WrongTokens>,
     responses: Exclusive<ResponseCache>,
     sampling: Sampling,
     prng_state: Cell<u64>,

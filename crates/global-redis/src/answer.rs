@@ -6,6 +6,7 @@
 //!   number of the call
 //!   decide, of each rule    outcome wait remaining more-in full-in  cost at booked-at stamp stamp
 //!                           leased generation lasts
+//!   inspect   the same of both rules, then the rest of the penalty, the units of a grant and its rest
 //!   refund, return, report, settle  0
 //! ```
 
@@ -51,6 +52,16 @@ fn all(queries: &[&GlobalQuery], numbers: &mut Iter<u64>, to: &mut Replies) -> O
                 for rule_query in groups.iter().flatten() {
                     replies.push(rule_reply(rule_query, numbers)?);
                 }
+            }
+            GlobalQuery::Inspect(inspection) => {
+                for rule_query in &inspection.queries {
+                    replies.push(rule_reply(rule_query, numbers)?);
+                }
+                let (penalty_us, granted, granted_us) = (next(numbers)?, next(numbers)?, next(numbers)?);
+                if penalty_us.max(granted_us) > PenaltyParameters::longest_us() {
+                    return None;
+                }
+                replies.first_mut()?.charge = [penalty_us, granted, granted_us, 0, 0];
             }
             _ if next(numbers)? == 0 => {}
             _ => return None,

@@ -6,12 +6,13 @@
 //!   refund   2 rules  (kind a b c d e f  cost at booked-at stamp stamp)…
 //!   return   3 rules  (kind a b c d e f  generation used left)…
 //!   report   4 rules  (kind a b c d e f)…
+//!   inspect  6 change amount lasts  decide's groups
 //!   settle   5 rules  (kind a b c d e f  cost at booked-at stamp stamp  final-cost)…
 //! ```
 
 use diana_base::format::number;
 use diana_limiter::algorithm::{Parameters, PenaltyParameters};
-use diana_limiter::global::{GlobalQuery, Settlement};
+use diana_limiter::global::{GlobalQuery, RuleQuery, Settlement, StoreChange};
 use diana_limiter::policy::CountKey;
 
 /// The largest number of the script, which counts in doubles.
@@ -21,6 +22,7 @@ pub const MAX_NUMBER: u64 = (1 << 53) - 1;
 pub fn keys(query: &GlobalQuery, each: &mut dyn FnMut(&CountKey)) {
     match query {
         GlobalQuery::Decide(groups) => groups.iter().flatten().for_each(|rule_query| each(&rule_query.key)),
+        GlobalQuery::Inspect(inspection) => inspection.queries.iter().for_each(|query| each(&query.key)),
         GlobalQuery::Refund(charges) => charges.iter().for_each(|charge| each(&charge.key)),
         GlobalQuery::Settle(settled) => settled.iter().for_each(|settled| each(&settled.charge.key)),
         GlobalQuery::ReturnLease(leases) => leases.iter().for_each(|lease| each(&lease.key)),
@@ -36,29 +38,22 @@ pub fn write(to: &mut String, query: &GlobalQuery) {
             put(to, &[1, groups.len() as u64]);
             for group in groups {
                 put(to, &[group.len() as u64]);
-                for rule_query in group {
-                    put(
-                        to,
-                        &[
-                            rule_query.parameters.kind.into(),
-                            // 1: the rule refuses. 2: a cost of 0 needs one unit. 4: a penalty. 8:
-                            // the request leaves units.
-                            u64::from(rule_query.enforced)
-                                | u64::from(rule_query.peeks) << 1
-                                | u64::from(rule_query.penalty.is_some()) << 2
-                                | u64::from(rule_query.headroom > 0) << 3,
-                            rule_query.cost,
-                            rule_query.lease,
-                        ],
-                    );
-                    put(to, &rule_query.parameters.numbers);
-                    if let Some(PenaltyParameters { after, unit_us, lasts_us }) = rule_query.penalty {
-                        put(to, &[after, unit_us, lasts_us]);
-                    }
-                    if rule_query.headroom > 0 {
-                        put(to, &[rule_query.headroom]);
-                    }
-                }
+                group.iter().for_each(|query| rule_query(to, query));
+            }
+        }
+        GlobalQuery::Inspect(inspection) => {
+            let change = match inspection.change {
+                StoreChange::Nothing => [0, 0, 0],
+                StoreChange::Reset => [1, 0, 0],
+                StoreChange::EndPenalty => [2, 0, 0],
+                StoreChange::Grant { amount, lasts } => [3, amount, lasts.as_ns() / 1_000],
+            };
+            put(to, &[6]);
+            put(to, &change);
+            put(to, &[inspection.queries.len() as u64]);
+            for query in &inspection.queries {
+                put(to, &[1]);
+                rule_query(to, query);
             }
         }
         GlobalQuery::Refund(charges) => {
@@ -87,6 +82,26 @@ pub fn write(to: &mut String, query: &GlobalQuery) {
             put(to, &[4, reports.len() as u64]);
             reports.iter().for_each(|report| parameters(to, &report.parameters));
         }
+    }
+}
+
+fn rule_query(to: &mut String, rule_query: &RuleQuery) {
+    let RuleQuery { parameters, enforced, cost, peeks, lease, penalty, headroom, takes_grants, .. } =
+        rule_query;
+    // 1: the rule refuses. 2: a cost of 0 needs one unit. 4: a penalty. 8: the request leaves units.
+    // 16: a grant may pay.
+    let flags = u64::from(*enforced)
+        | u64::from(*peeks) << 1
+        | u64::from(penalty.is_some()) << 2
+        | u64::from(*headroom > 0) << 3
+        | u64::from(*takes_grants) << 4;
+    put(to, &[parameters.kind.into(), flags, *cost, *lease]);
+    put(to, &parameters.numbers);
+    if let Some(PenaltyParameters { after, unit_us, lasts_us }) = *penalty {
+        put(to, &[after, unit_us, lasts_us]);
+    }
+    if *headroom > 0 {
+        put(to, &[*headroom]);
     }
 }
 

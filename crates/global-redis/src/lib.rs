@@ -25,6 +25,7 @@
 //!     lease: 0,
 //!     penalty: None,
 //!     headroom: 0,
+//!     takes_grants: false,
 //! }]]);
 //! let redis = Redis::new(Dialect::Webdis, "diana".into(), Vec::new());
 //! let number = Redis::number(1 << 20);

@@ -11,16 +11,19 @@
 --   3 N (KIND a b c d e f GENERATION USED LEFT){N}          return leases
 --   4 N (KIND a b c d e f){N}                               report the permits of a worker
 --   5 N (KIND a b c d e f COST AT BOOKED STAMP STAMP FINAL){N}    correct charges to a final cost
+--   6 CHANGE AMOUNT FOR 2 (1 (as in 1)){2}                  answer an operator about one rule
 --
 -- FLAGS are 1 for a rule that refuses, plus 2 if a cost of 0 is refused without one unit left, plus
--- 4 for a rule with a penalty, plus 8 if the request has to leave units. Only with 4, PENALTY is AFTER UNIT
+-- 4 for a rule with a penalty, plus 8 if the request has to leave units, plus 16 if a grant may pay.
+-- Only with 4, PENALTY is AFTER UNIT
 -- FOR: AFTER refusals within UNIT begin a penalty that lasts FOR. If AFTER is 0, a refusal of this
 -- request does not count. Only with 8, the request has to leave KEPT units. REMAINING and MORE_IN are
 -- then without them.
 --
 -- The reply to `decide` has 13 numbers for each rule: OUTCOME WAIT REMAINING MORE_IN FULL_IN, then
--- the charge COST AT BOOKED STAMP STAMP, then the lease AMOUNT GENERATION LASTS. The reply to the
--- other commands is 0. OUTCOME is 0 for an admitted request, which waits for WAIT, 1 for a refused
+-- the charge COST AT BOOKED STAMP STAMP, then the lease AMOUNT GENERATION LASTS. The reply to 6 is the
+-- same, then how long a penalty lasts, and what is left of a grant and for how long. CHANGE is 1 to
+-- forget the value before that, 2 to end a penalty, 3 to grant AMOUNT units, or 0. The reply to the other commands is 0. OUTCOME is 0 for an admitted request, which waits for WAIT, 1 for a refused
 -- request, and 2 for a request that is refused for ever; 3 and 4 are the same during a penalty.
 --
 -- crates/limiter/src/algorithm/ documents how each kind counts, and its parameters.rs what a to f are.
@@ -45,6 +48,8 @@ local WEEK, CENTURY = 7 * DAY, 36500 * DAY
 local REFUNDED = 2 ^ 41
 -- FULL numbers are those of 900 holders of permits. No value has more than MOST numbers.
 local FULL, MOST = 3601, 4000
+-- When a charge that a grant has paid is booked.
+local GRANTED = 2 ^ 53 - 1
 local max, min, huge = math.max, math.min, math.huge
 
 -- n · m / d, rounded down, and the remainder. Doubles are exact to 2^53. A larger product is
@@ -1085,7 +1090,7 @@ local function next_cell(kind)
   local cell = cells[key]
   if not cell then
     cell = {}
-    cells[key], keys[#keys + 1] = cell, key
+    cells[key], keys[#keys + 1], cell.key = cell, key, key
     local value = kind > 0 and redis.pcall('GET', key)
     if type(value) == 'string' and #value < 60000 and value:match('^%d[%d ]+$') then
       cell.s = numbers(value)
@@ -1215,6 +1220,49 @@ local function with_headroom(cell, inner, units)
   }
 end
 
+-- Grants: see grant.rs. One has a key beside that of the count, and is read only where the quota
+-- refuses. Its value is LEFT END.
+local function grant_of(cell)
+  local grant = cell.grant
+  if not grant then
+    grant = {left = 0, ends = 0}
+    local value = redis.pcall('GET', cell.key .. ':g')
+    local all = type(value) == 'string' and #value < 40 and numbers(value) or {}
+    if #all == 2 and all[1] <= 1e9 and all[2] < 9e15 then
+      grant.left, grant.ends = all[1], all[2]
+    end
+    cell.grant = grant
+  end
+  if grant.ends <= now then
+    grant.left = 0
+  end
+  return grant
+end
+
+local function give(cell, left, ends)
+  cell.grant = {left = left, ends = ends, changed = true}
+end
+
+-- The answer to a request that the quota refuses: a grant may pay all of it.
+local function granted(cell, one, cost)
+  local grant = grant_of(cell)
+  if grant.left < max(cost, 1) then
+    return one
+  end
+  give(cell, grant.left - cost, grant.ends)
+  return {0, 0, one[3], one[4], one[5], cost, now, GRANTED, grant.ends, 0, 0, 0, 0}
+end
+
+-- Gives a grant units back, or takes more. Returns how many the grant lacks.
+local function correct_grant(cell, ends, more)
+  local grant = grant_of(cell)
+  local taken = grant.ends == ends and min(more, grant.left) or 0
+  if grant.left > 0 and taken ~= 0 or grant.ends == ends and grant.ends > now and more < 0 then
+    give(cell, grant.left - taken, ends)
+  end
+  return more - taken
+end
+
 -- One flat list for all commands, after the number of the call: webdis 0.1.9 prints a nested list
 -- as `null`.
 local reply = {ARGV[1] + 0}
@@ -1235,7 +1283,7 @@ local function decide(v)
         rules[count] = penalized(owner[count], rules[count], unpack(v, at, at + 2))
         at = at + 3
       end
-      if flags > 7 then
+      if flags % 16 > 7 then
         rules[count] = with_headroom(owner[count], rules[count], v[at])
         at = at + 1
       end
@@ -1258,15 +1306,21 @@ local function decide(v)
       restore(cell, was, was_changed)
       one = rules[n].step(0)
     end
+    if v[i + 1] > 15 and (one[1] == 1 or one[1] == 2) then
+      one = granted(cell, one, v[i + 2])
+    end
     results[n] = one
     is_refused = is_refused or v[i + 1] % 2 > 0 and one[1] > 0
-    passes = passes and one[1] + one[2] == 0
+    passes = passes and one[1] + one[2] == 0 and one[8] < GRANTED
   end
   if is_refused and count > 1 then
     for n = 1, count do
       restore(owner[n], before[n], changed[n])
     end
     for n = 1, count do
+      if results[n][8] == GRANTED then
+        correct_grant(owner[n], results[n][9], -results[n][6])
+      end
       results[n] = results[n][1] > 0 and results[n] or rules[n].step(0)
     end
   end
@@ -1302,7 +1356,9 @@ end
 local function settle(v, size, how)
   for i = 3, 2 + v[2] * size, size do
     local cell = next_cell(v[i])
-    if cell.s then
+    if size == 12 and v[i + 9] == GRANTED then
+      correct_grant(cell, v[i + 10], -v[i + 7])
+    elseif cell.s then
       how(rule(cell, v, i, i + 1), unpack(v, i + 7, i + size - 1))
     end
   end
@@ -1325,6 +1381,11 @@ end
 local function correct(v)
   for i = 3, 2 + v[2] * 13, 13 do
     local cell, cost, at, booked, first, second, final = next_cell(v[i]), unpack(v, i + 7, i + 12)
+    if booked == GRANTED then
+      -- What the grant lacks, the quota owes.
+      local owed = correct_grant(cell, first, final - cost)
+      cost, final = 0, max(0, owed)
+    end
     local one = (cell.s or final > cost) and rule(cell, v, i, i + 1)
     if one and one.charge and final > cost then
       one.charge(final - cost)
@@ -1336,6 +1397,26 @@ local function correct(v)
   reply[#reply + 1] = 0
 end
 
+-- Both queries are about the same key.
+local function inspect(v)
+  local key, cell = KEYS[used + 1], next_cell(v[7])
+  used = used - 1
+  if v[2] == 1 then
+    -- An empty value, because a Redis may be allowed SET and GET alone.
+    redis.call('SET', key, '', 'PX', 1)
+    cell.s, cell.penalty, cell.changed = nil, nil, nil
+    give(cell, 0, 0)
+  elseif v[2] == 3 then
+    give(cell, v[3], now + v[4])
+  elseif v[2] == 2 and cell.penalty and cell.penalty[3] > now then
+    cell.penalty[3], cell.penalty[4], cell.changed = 0, 0, true
+  end
+  decide({1, unpack(v, 5)})
+  reply[#reply + 1] = cell.penalty and max(0, cell.penalty[3] - now) or 0
+  local grant = grant_of(cell)
+  reply[#reply + 1], reply[#reply + 2] = grant.left, grant.left > 0 and grant.ends - now or 0
+end
+
 for i = 2, #ARGV do
   local v = numbers(ARGV[i])
   if v[1] == 1 then
@@ -1344,6 +1425,8 @@ for i = 2, #ARGV do
     settle(v, 12, refund)
   elseif v[1] == 5 then
     correct(v)
+  elseif v[1] == 6 then
+    inspect(v)
   elseif v[1] == 4 then
     for i = 3, v[2] * 7 + 2, 7 do
       rule(next_cell(v[i]), v, i, i + 1)
@@ -1368,6 +1451,11 @@ for _, key in ipairs(keys) do
     -- As long as the value matters, and five seconds more.
     life = math.ceil(life / 1000) + 5000
     redis.call('SET', key, ('%.0f '):rep(#s):format(unpack(s)), 'PX', life)
+  end
+  local grant = cell.grant
+  if grant and grant.changed then
+    local life = max(1, math.ceil((grant.ends - now) / 1000))
+    redis.call('SET', key .. ':g', ('%.0f %.0f'):format(grant.left, grant.ends), 'PX', life)
   end
 end
 -- A probe has no commands. It fails on a Redis that is read-only or full.

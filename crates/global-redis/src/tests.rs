@@ -36,6 +36,7 @@ fn rule_query(key: u8, lease: u64) -> RuleQuery {
         lease,
         penalty: None,
         headroom: 0,
+        takes_grants: false,
     }
 }
 

@@ -20,6 +20,7 @@
 //!     lease: 0,
 //!     penalty: None,
 //!     headroom: 0,
+//!     takes_grants: false,
 //! }]]);
 //! let rls = Rls::new("diana".into());
 //! let request = rls.request(&query, |_| "per-user");

@@ -32,6 +32,7 @@ fn rule_query(rule: usize, enforced: bool, cost: u64) -> RuleQuery {
         lease: 0,
         penalty: None,
         headroom: 0,
+        takes_grants: false,
     }
 }
 

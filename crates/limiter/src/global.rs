@@ -116,7 +116,8 @@ pub use protocol::{
     Waiter,
 };
 pub use query::{
-    GlobalCharge, GlobalQuery, LeaseGrant, LeaseUsage, LevelReport, RuleQuery, RuleReply, Settlement,
+    GlobalCharge, GlobalQuery, Inspection, LeaseGrant, LeaseUsage, LevelReport, RuleQuery, RuleReply,
+    Settlement, StoreChange,
 };
 pub(crate) use refill::{LeaseRefill, lease_number};
 

@@ -2,22 +2,27 @@
 //! up, or let the customer begin anew.
 //!
 //! A look opens the actor's cell as the next request would, with what this worker holds reserved
-//! and with the counts of earlier configurations, and stores nothing. A reset is one more change of
-//! the cell, by compare-and-swap. Other workers notice a reset after 100 ms at the latest, because
-//! they trust neither a reservation nor a refusal for longer.
+//! and with the counts of earlier configurations, and stores nothing. A reset, a grant or the
+//! end of a penalty is one more change of the cell, by compare-and-swap. Other workers notice the change
+//! after 100 ms at the latest, because they trust neither a reservation nor a refusal for longer.
 
 use crate::actor;
-use crate::algorithm::Quota;
+use crate::algorithm::{PenaltyParameters, Quota, grant};
 use crate::cells::store::{Fault, Store};
-use crate::cells::{Actor, Attempt, Change, Context, Events, OpenCell, Reservations, Swapped, swap};
-use crate::policy::{Counter, GroupIndex, KeyBuffer, Missing, PlanId, Policy, Role, RuleId};
+use crate::cells::{Actor, Attempt, Change, Context, Events, OpenCell, Reservations, Swapped, peek, swap};
+use crate::global::{GlobalQuery, Inspection, RuleQuery, RuleReply, StoreChange};
+use crate::policy::{Counter, GroupIndex, KeyBuffer, Missing, PlanId, Policy, Role, Rule, RuleId};
 use crate::session::Worker;
 use diana_base::time::{Span, Time};
+use diana_document::{Errors, Node, Value};
+use std::cell::Cell;
 
 /// A rule and one of its actors. See the example of [`Target::count`].
 #[derive(Debug)]
 pub struct Target {
     rule: RuleId,
+    /// Whether a global store counts the rule: the place is then that of a global group.
+    is_global: bool,
     place: GroupIndex,
     key: KeyBuffer,
     hash: u64,
@@ -40,6 +45,10 @@ pub struct ActorCount {
     pub full_in: Span,
     /// The rest of the actor's penalty; zero without one.
     pub penalty: Span,
+    /// The units that are left of a grant, which `remaining` does not include; 0 without one.
+    pub granted: u64,
+    /// How long they are valid.
+    pub granted_for: Span,
     /// Whether a request that costs one unit would be refused.
     pub is_refused: bool,
 }
@@ -57,10 +66,16 @@ impl Target {
         let Some((rule, found)) = policy.rules().find(|(_, rule)| rule.name() == name) else {
             return Err(["there is no rule `", &name, "`"].concat());
         };
-        if found.is_global() {
-            return Err(["the rule `", &name, "` is global: its store has the counts"].concat());
+        let is_global = found.is_global();
+        if is_global && found.counter().algorithm.ends_with_request() {
+            let why = "` counts the permits of all gateways, each of which tells only its own";
+            return Err(["the rule `", &name, why].concat());
         }
-        let (place, group) = policy.group_of(rule).ok_or("the rule counts nothing")?;
+        let (place, group) = match is_global {
+            true => policy.global_group_of(rule).map(|(place, global)| (place, &*global.group)),
+            false => policy.group_of(rule),
+        }
+        .ok_or("the rule counts nothing")?;
         let own = actor::key_of(&group.actors, &parameter);
         let key = match (own, parameter("ip")) {
             (Ok(value), _) => KeyBuffer::of_value(&value),
@@ -74,13 +89,77 @@ impl Target {
             None => PlanId::default(),
         };
         let hash = worker.hash(policy, group, key.key());
-        Ok(Target { rule, place, key, hash, plan })
+        Ok(Target { rule, is_global, place, key, hash, plan })
     }
 
     /// The name of the rule.
     #[must_use]
     pub fn name<'p>(&self, policy: &'p Policy) -> &'p str {
         policy.rule_name(self.rule)
+    }
+
+    /// Whether a global store counts the rule. Then [`Session::ask`](crate::session::Session::ask)
+    /// asks the store, and the other methods are not called.
+    #[must_use]
+    pub fn is_global(&self) -> bool {
+        self.is_global
+    }
+
+    /// The question to the global store of the rule, and the store's shard.
+    pub(crate) fn inspection(&self, change: StoreChange, policy: &Policy) -> Option<(usize, GlobalQuery)> {
+        debug_assert!(self.is_global, "a rule that this gateway counts");
+        let (global, counter) = policy.global_group(self.place).zip(self.counter(policy))?;
+        let key = self.key.key();
+        let quota = |rule: &Rule| rule.quota_of(key, self.plan).unwrap_or_default();
+        let quotas = global.group.own(&policy.rules).iter().map(|rule| quota(rule));
+        let mut queries = global.idle_queries(policy, key, quotas, false).into_iter();
+        let look = queries.find(|query| query.rule == self.rule)?;
+        // The question itself counts toward no penalty.
+        let penalty = look.penalty.map(|penalty| PenaltyParameters { after: 0, ..penalty });
+        let next =
+            RuleQuery { enforced: true, peeks: true, penalty, headroom: counter.headroom(), ..look.clone() };
+        let queries = [RuleQuery { penalty: None, ..look }, next];
+        let shard = global.shard(policy, key);
+        Some((shard, GlobalQuery::Inspect(Box::new(Inspection { change, queries }))))
+    }
+
+    /// What the global store has counted, by its replies. `None` if it replied to something else.
+    #[must_use]
+    pub fn count_of(&self, policy: &Policy, replies: &[RuleReply]) -> Option<ActorCount> {
+        let ([look, next], counter) = (replies, self.counter(policy)?) else { return None };
+        let (quota, verdict) = (counter.shown(), next.verdict);
+        let [penalty_us, granted, granted_us, ..] = look.charge;
+        Some(ActorCount {
+            quota,
+            used: quota.rpu.saturating_sub(look.verdict.remaining),
+            remaining: verdict.remaining.min(quota.rpu),
+            more_in: verdict.more_in,
+            full_in: verdict.full_in,
+            penalty: Span::from_ns(penalty_us.saturating_mul(1_000)),
+            granted,
+            granted_for: Span::from_ns(granted_us.saturating_mul(1_000)),
+            is_refused: !verdict.admits(),
+        })
+    }
+
+    /// The units of the actor that this gateway holds leased from the rule's global store.
+    pub fn leased<S: Store + ?Sized>(
+        &self,
+        policy: &Policy,
+        worker: &Worker,
+        store: &S,
+        clock: impl Fn() -> Time,
+    ) -> Option<u64> {
+        let place = (self.place.0, policy.global_group(self.place)?.leased?);
+        let (group, rule) = policy.group(place).zip(policy.rule(self.rule))?;
+        let hash = worker.hash(policy, group, self.key.key());
+        let (context, _) = worker.inspection(policy, store, &clock);
+        let entry = peek(group, hash, &context).ok()??;
+        let quota = rule.quota_of(self.key.key(), self.plan).unwrap_or_default();
+        let counter = rule.counters(Role::Leased).at(quota);
+        let (mut state, now) = (counter.state(entry.cell()).to_vec(), clock());
+        counter.prepare(&mut state, now);
+        Some(counter.step(&mut state, now, 0).remaining)
     }
 
     /// What the rule has counted for the actor.
@@ -138,6 +217,7 @@ impl Target {
         let used = quota.rpu.saturating_sub(counter.step(state, now, 0).remaining);
         let before = state.to_vec();
         let verdict = counter.peek(state, &before, now, counter.headroom());
+        let (granted, granted_for) = counter.granted(&before, now);
         Ok(ActorCount {
             quota,
             used,
@@ -145,11 +225,13 @@ impl Target {
             more_in: verdict.more_in,
             full_in: verdict.full_in,
             penalty: counter.penalty_rest(&before, now),
-            is_refused: !verdict.admits(),
+            granted,
+            granted_for,
+            is_refused: !counter.or_grant(state, now, 1, verdict).admits(),
         })
     }
 
-    /// Forgets what the rule has counted for the actor, its penalty included. A charge from before
+    /// Forgets what the rule has counted for the actor, its penalty and a grant included. A charge from before
     /// that is refunded later is refunded although it was forgotten: the actor then has up to this
     /// much more, but never more than the quota.
     pub fn reset<S: Store + ?Sized>(
@@ -159,15 +241,87 @@ impl Target {
         store: &S,
         clock: impl Fn() -> Time,
     ) -> Result<Events, Fault> {
+        self.edit(policy, worker, store, clock, &|counter, state, now| {
+            let is_new = counter.step(state, now, 0).full_in == Span::ZERO
+                && counter.penalty_rest(state, now) == Span::ZERO
+                && counter.granted(state, now).0 == 0;
+            state.fill(0);
+            !is_new
+        })
+    }
+
+    /// Whether the rule has a penalty for this actor.
+    #[must_use]
+    pub fn has_penalty(&self, policy: &Policy) -> bool {
+        self.counter(policy).is_some_and(|counter| counter.penalty.is_some())
+    }
+
+    /// Ends the actor's penalty. What the rule has counted stays counted. See the example of
+    /// [`Penalty`](crate::algorithm::Penalty).
+    pub fn end_penalty<S: Store + ?Sized>(
+        &self,
+        policy: &Policy,
+        worker: &mut Worker,
+        store: &S,
+        clock: impl Fn() -> Time,
+    ) -> Result<Events, Fault> {
+        self.edit(policy, worker, store, clock, &|counter, state, now| counter.end_penalty(state, now))
+    }
+
+    /// Whether an actor of the rule can get a grant. A document without `inspect` leaves no room
+    /// for grants, and a rule whose charges end with the request has none.
+    #[must_use]
+    pub fn takes_grants(&self, policy: &Policy) -> bool {
+        // A global rule that counts permits is no target.
+        self.is_global && policy.takes_grants || self.counter(policy).is_some_and(Counter::takes_grants)
+    }
+
+    /// Gives the actor `grant` beside the quota, in place of an earlier grant. A request that the
+    /// quota refuses is charged to the grant, if that has the whole cost.
+    pub fn grant<S: Store + ?Sized>(
+        &self,
+        grant: Grant,
+        policy: &Policy,
+        worker: &mut Worker,
+        store: &S,
+        clock: impl Fn() -> Time,
+    ) -> Result<Events, Fault> {
+        let Grant { amount, lasts } = grant;
+        let granted = Cell::new(false);
+        let events = self.edit(policy, worker, store, clock, &|counter, state, now| {
+            counter.grant(state, now, amount, lasts);
+            granted.set(true);
+            true
+        })?;
+        if granted.get() { Ok(events) } else { Err(Fault(0)) }
+    }
+
+    /// Changes the actor's state, unless `how` returns that nothing has changed. An actor without a
+    /// cell in a set that is full of refused actors has no state to change.
+    fn edit<S: Store + ?Sized>(
+        &self,
+        policy: &Policy,
+        worker: &mut Worker,
+        store: &S,
+        clock: impl Fn() -> Time,
+        how: &dyn Fn(&Counter, &mut [u8], Time) -> bool,
+    ) -> Result<Events, Fault> {
         let mut events = Events::default();
         let (context, reservations) = worker.inspection(policy, store, &clock);
-        let mut reset = Reset { target: self, cell: OpenCell::default(), reservations, context: &context };
-        let swapped = swap(store, &mut reset, &mut events);
+        let mut edit = Edit { target: self, how, cell: OpenCell::default(), reservations, context: &context };
+        let swapped = swap(store, &mut edit, &mut events);
         match swapped {
             Swapped::Nothing => {}
             Swapped::Done | Swapped::Failed => worker.forget(policy, self.place, self.hash),
         }
         if swapped == Swapped::Failed { Err(Fault(0)) } else { Ok(events) }
+    }
+
+    /// The quota that counts the actor.
+    fn counter<'p>(&self, policy: &'p Policy) -> Option<&'p Counter> {
+        let rule = policy.rule(self.rule)?;
+        let quota = rule.quota_of(self.key.key(), self.plan).unwrap_or_default();
+        Some(rule.counters(Role::Primary).at(quota))
     }
 
     /// Opens the actor's cell, and returns the quota that counts the actor.
@@ -179,15 +333,13 @@ impl Target {
         events: &mut Events,
     ) -> Result<&'p Counter, Fault> {
         let policy = context.policy;
-        let (group, rule) = policy.group(self.place).zip(policy.rule(self.rule)).ok_or(Fault(0))?;
+        let (group, counter) = policy.group(self.place).zip(self.counter(policy)).ok_or(Fault(0))?;
         let (place, key) = (self.place, self.key.key());
         let actor = Actor { group, place, hash: self.hash, key };
         cell.load(group, self.hash, context, events);
         if !cell.open(actor, (context.clock)(), reservations, context, events) {
             return Err(Fault(0));
         }
-        let quota = rule.quota_of(key, self.plan).unwrap_or_default();
-        let counter = rule.counters(Role::Primary).at(quota);
         if cell.blocker().is_none() {
             let now = cell.at();
             counter.prepare(counter.state_mut(cell.bytes_mut()), now);
@@ -196,17 +348,69 @@ impl Target {
     }
 }
 
-/// Empties the state of the target.
-struct Reset<'a, 'c, S: ?Sized> {
+/// A question to a global store, which a [`Session`](crate::session::Session) asks.
+#[derive(Debug)]
+pub struct Question {
+    /// The rule and its actor.
+    pub target: Target,
+    /// What changes before the answer.
+    pub change: StoreChange,
+}
+
+/// Units for one actor beside its quota.
+///
+/// ```
+/// use diana_limiter::inspect::Grant;
+/// use diana_limiter::time::Span;
+///
+/// let read = |amount: &str, lasts: &str| {
+///     Grant::read(|name| Some(if name == "for" { lasts } else { amount }.to_owned()))
+/// };
+/// assert_eq!(read("5", "1h"), Ok(Grant { amount: 5, lasts: Span::from_secs(3_600) }));
+/// assert_eq!(read("2k", "30s").map(|grant| grant.amount), Ok(2_000));
+/// assert!(read("0", "1h").is_err() && read("5", "2d").is_err());
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Grant {
+    /// Units of cost: 1 to 10⁹.
+    pub amount: u64,
+    /// How long the units are valid: 1 s to 24 h.
+    pub lasts: Span,
+}
+
+impl Grant {
+    /// Reads `amount` and `for`. The error is a message for people.
+    pub fn read(parameter: impl Fn(&str) -> Option<String>) -> Result<Grant, String> {
+        let amount = parameter("amount").ok_or("how much? expected `amount=100`")?;
+        let lasts = parameter("for").ok_or("for how long? expected `for=1h`")?;
+        let amount = amount.trim().parse().map_or(Value::Text(amount), Value::Whole);
+        let amount = read("amount", amount, |node| node.size(1..=grant::MAX_AMOUNT))?;
+        let lasts = read("for", Value::Text(lasts), |node| node.span(grant::MIN_SPAN..=grant::MAX_SPAN))?;
+        Ok(Grant { amount, lasts })
+    }
+}
+
+/// Reads a parameter as a document's key is read.
+fn read<T>(name: &str, value: Value, by: impl Fn(Node) -> Option<T>) -> Result<T, String> {
+    let errors = Errors::default();
+    let read = by(Node::root(&value, &errors));
+    read.ok_or_else(|| {
+        errors.into_vec().first().map_or(String::new(), |error| [name, ": ", &error.why].concat())
+    })
+}
+
+/// Changes the state of the target.
+struct Edit<'a, 'c, S: ?Sized> {
     target: &'a Target,
+    how: &'a dyn Fn(&Counter, &mut [u8], Time) -> bool,
     cell: OpenCell,
     reservations: &'a Reservations,
     context: &'a Context<'c, S>,
 }
 
-impl<S: Store + ?Sized> Change for Reset<'_, '_, S> {
+impl<S: Store + ?Sized> Change for Edit<'_, '_, S> {
     fn attempt(&mut self, events: &mut Events) -> Attempt<'_> {
-        let Reset { target, cell, reservations, context } = self;
+        let Edit { target, how, cell, reservations, context } = self;
         let Ok(counter) = target.open(cell, reservations, context, events) else {
             return Attempt::Fault;
         };
@@ -216,11 +420,6 @@ impl<S: Store + ?Sized> Change for Reset<'_, '_, S> {
         }
         let now = cell.at();
         let state = counter.state_mut(cell.bytes_mut());
-        if counter.step(state, now, 0).full_in == Span::ZERO && counter.penalty_rest(state, now) == Span::ZERO
-        {
-            return Attempt::Nothing;
-        }
-        state.fill(0);
-        cell.entry()
+        if how(counter, state, now) { cell.entry() } else { Attempt::Nothing }
     }
 }

@@ -125,6 +125,8 @@ pub struct Policy {
     /// priority.
     matches_all: bool,
     pub(crate) shards: Shards,
+    /// Whether operators may give actors grants.
+    pub(crate) takes_grants: bool,
     /// `None` without a global store.
     replicas: Option<Arc<Replicas>>,
     measures: Measures,
@@ -403,6 +405,16 @@ impl Policy {
         };
         let place = self.limits.iter().enumerate().find_map(of_limit)?;
         Some((place, self.group(place)?))
+    }
+
+    /// The group in which a global store counts a rule.
+    pub(crate) fn global_group_of(&self, rule: RuleId) -> Option<(GroupIndex, &GlobalGroup)> {
+        let of_limit = |(limit, of): (usize, &Limit)| {
+            let is_own = |global: &GlobalGroup| global.group.rules.contains(&rule.index());
+            of.global_groups.iter().position(is_own).map(|index| (limit, index))
+        };
+        let place = self.limits.iter().enumerate().find_map(of_limit)?;
+        Some((place, self.global_group(place)?))
     }
 
     /// The plan with this name.

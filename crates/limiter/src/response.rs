@@ -63,7 +63,7 @@ impl ResponseOptions {
     /// # let (plan, store) = (None, None);
     /// # let draft =
     /// #     Draft {
-    /// #         parts, ip, address, limits, lists, enforce, plan, max_actors, store
+    /// #         parts, ip, address, limits, lists, enforce, plan, max_actors, takes_grants: false, store
     /// #     };
     /// # let policy = draft.build();
     ///

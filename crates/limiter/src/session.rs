@@ -63,6 +63,7 @@ use crate::cells::Events;
 use crate::cells::store::Store;
 use crate::decide::{Charges, Decision, End, Outcome, Pending};
 use crate::global::{Completion, Waiter};
+use crate::inspect::Question;
 use crate::policy::{Policy, Usage};
 use crate::request::Request;
 use diana_base::time::Time;
@@ -81,7 +82,15 @@ pub struct Session {
 #[derive(Debug)]
 struct Querying {
     ticket: u32,
-    pending: Pending,
+    asks: Asks,
+}
+
+/// For what they are asked.
+#[derive(Debug)]
+enum Asks {
+    Decision(Pending),
+    /// An operator asks: the request is no request to the limits.
+    Question(Question),
 }
 
 impl Session {
@@ -99,13 +108,39 @@ impl Session {
             return Session::decided(worker);
         };
         let (ticket, pending, is_answered) = worker.query(policy, pending, store, &clock);
-        let querying = Some(Box::new(Querying { ticket, pending }));
+        let querying = Some(Box::new(Querying { ticket, asks: Asks::Decision(pending) }));
         let mut session = Session { querying, ..Session::default() };
         let decision = match is_answered {
             true => session.conclude(policy, worker, store, &clock),
             false => worker.decision(),
         };
         (session, decision)
+    }
+
+    /// Asks a global store an operator's question, about which no rule decides. The host makes
+    /// calls as for [`Outcome::Query`], and takes the question back when the store has answered or
+    /// has not. `None`: the store is down, or its protocol has no such question.
+    #[must_use]
+    pub fn ask(policy: &Policy, worker: &mut Worker, question: Question) -> Option<Session> {
+        let ticket = worker.ask(policy, &question)?;
+        let querying = Some(Box::new(Querying { ticket, asks: Asks::Question(question) }));
+        Some(Session { querying, ..Session::default() })
+    }
+
+    /// Ends the wait for the answer to a question. `None` if the request asks none.
+    pub fn take_question(&mut self, worker: &mut Worker) -> Option<Question> {
+        if !self.is_question() {
+            return None;
+        }
+        let Querying { ticket, asks } = *self.querying.take()?;
+        worker.cancel(Waiter::Request(ticket));
+        if let Asks::Question(question) = asks { Some(question) } else { None }
+    }
+
+    /// Whether the request is an operator's question.
+    #[must_use]
+    pub fn is_question(&self) -> bool {
+        self.querying.as_ref().is_some_and(|querying| matches!(querying.asks, Asks::Question(_)))
     }
 
     /// Decides about a request whose decision has ended by a bug, as a host notices that contains
@@ -170,7 +205,7 @@ impl Session {
         completion: &Completion,
         clock: impl Fn() -> Time,
     ) -> Option<&'w Decision> {
-        let pending = &mut self.querying.as_mut()?.pending;
+        let Asks::Decision(pending) = &mut self.querying.as_mut()?.asks else { return None };
         let is_answered = pending.answer(policy, completion.shard, completion.replies.as_deref(), clock());
         is_answered.then(|| self.conclude(policy, worker, store, &clock))
     }
@@ -185,9 +220,11 @@ impl Session {
         store: &S,
         clock: impl Fn() -> Time,
     ) -> Option<&'w Decision> {
-        let querying = self.querying.as_mut()?;
-        worker.cancel(Waiter::Request(querying.ticket));
-        querying.pending.give_up(policy);
+        let Querying { ticket, asks: Asks::Decision(pending) } = &mut **self.querying.as_mut()? else {
+            return None;
+        };
+        worker.cancel(Waiter::Request(*ticket));
+        pending.give_up(policy);
         Some(self.conclude(policy, worker, store, &clock))
     }
 
@@ -198,8 +235,9 @@ impl Session {
         store: &S,
         clock: &dyn Fn() -> Time,
     ) -> &'w Decision {
-        if let Some(querying) = self.querying.take() {
-            worker.conclude(policy, querying.pending, store, clock);
+        if let Some(Querying { asks: Asks::Decision(pending), .. }) = self.querying.take().map(|boxed| *boxed)
+        {
+            worker.conclude(policy, pending, store, clock);
         }
         let (session, decision) = Session::decided(worker);
         *self = session;
@@ -370,7 +408,10 @@ impl Session {
     ) -> Events {
         if let Some(querying) = self.querying.take() {
             worker.cancel(Waiter::Request(querying.ticket));
-            return worker.abandon(policy, &querying.pending, store, clock);
+            return match &querying.asks {
+                Asks::Decision(pending) => worker.abandon(policy, pending, store, clock),
+                Asks::Question(_) => Events::default(),
+            };
         }
         let end = if self.is_waiting { End::Left } else { End::Ended(usage) };
         self.is_waiting = false;

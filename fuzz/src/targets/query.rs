@@ -21,5 +21,6 @@ pub fn query(number: usize) -> RuleQuery {
         lease: 5,
         penalty: number.is_multiple_of(3).then_some(PENALTY),
         headroom: number as u64,
+        takes_grants: false,
     }
 }

@@ -46,12 +46,24 @@ pub struct Query {
     pub penalty: Option<PenaltyParameters>,
     /// The units that the request has to leave.
     pub headroom: u64,
+    /// Whether a grant may pay.
+    pub takes_grants: bool,
 }
 
 impl Query {
     pub fn of(key: &str, parameters: Parameters, cost: u64) -> Query {
         let (key, penalty) = (key.to_owned(), None);
-        Query { key, parameters, enforced: true, cost, peeks: false, lease: 0, penalty, headroom: 0 }
+        Query {
+            key,
+            parameters,
+            enforced: true,
+            cost,
+            peeks: false,
+            lease: 0,
+            penalty,
+            headroom: 0,
+            takes_grants: false,
+        }
     }
 
     /// The query of a rule that counts by this counter.
@@ -86,7 +98,8 @@ impl Call {
                         u64::from(query.enforced)
                             + 2 * u64::from(query.peeks)
                             + 4 * u64::from(query.penalty.is_some())
-                            + 8 * u64::from(query.headroom > 0),
+                            + 8 * u64::from(query.headroom > 0)
+                            + 16 * u64::from(query.takes_grants),
                         query.cost,
                         query.lease,
                     ],

@@ -34,6 +34,7 @@ fn permit(actor: u32) -> GlobalQuery {
         lease: 0,
         penalty: None,
         headroom: 0,
+        takes_grants: false,
     };
     GlobalQuery::Decide(vec![vec![rule_query]])
 }

@@ -173,7 +173,9 @@ metrics! {
     ConfigSwitches: Counter Remote "diana.config.switches" [];
     ConfigPolls: Counter Remote "diana.config.result.RESULT.polls" ["fresh", "unchanged", "refused", "failed"];
     ConfigInfo: Gauge Document "diana.fingerprint.FINGERPRINT.config_info" [];
-    InspectQuestions: Counter Inspect "diana.inspect.result.RESULT.questions" ["answered", "refused"];
+    InspectQuestions: Counter Inspect "diana.inspect.result.RESULT.questions"
+        ["answered", "refused", "limited"];
+    InspectChanges: Counter Inspect "diana.inspect.result.RESULT.changes" ["reset", "grant", "penalty"];
     BuildInfo: Gauge Version "diana.version.VERSION.build_info" [];
 }
 

@@ -145,6 +145,7 @@ impl<H: Host> Plugin<H> {
             wanted: Cell::new(None),
             metered,
             metrics,
+            wrong_tokens: Exclusive::default(),
             responses: Exclusive::default(),
             sampling: Sampling::default(),
             prng_state,

@@ -72,6 +72,9 @@ impl<H: Host> Plugin<H> {
         completion: &Completion,
         is_grpc: bool,
     ) -> Option<Response<H>> {
+        if session.is_question() {
+            return self.answer_question(session, completion.replies.as_deref());
+        }
         let policy = &self.configuration.policy;
         let ticket = session.ticket();
         let advance = |worker: &mut _| {
@@ -90,6 +93,9 @@ impl<H: Host> Plugin<H> {
         is_grpc: bool,
         was_held: bool,
     ) -> Option<Response<H>> {
+        if session.is_question() {
+            return self.answer_question(session, None);
+        }
         let policy = &self.configuration.policy;
         self.forget(session.ticket());
         let is_full = || if was_held { self.cannot_hold() } else { self.is_full() };

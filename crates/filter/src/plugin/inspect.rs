@@ -1,8 +1,10 @@
-//! Answers operators: what the rules have counted for one actor, and its reset.
+//! Answers operators: what the rules have counted for one actor, its reset, a grant, and the end of
+//! its penalty.
 //!
 //! ```text
 //!   path, address, token right?  ── one is wrong ─► an ordinary request: the path does not exist
-//!   GET policy · GET actor?rule=NAME&ACTOR=VALUE · POST reset?rule=NAME&ACTOR=VALUE ─► JSON
+//!   GET policy · GET actor?rule=NAME&ACTOR=VALUE ─► JSON
+//!   POST reset?… · POST grant?… · POST penalty?… ─► a change of the actor's cell ─► what GET actor answers
 //! ```
 //!
 //! Parameters are in the query, because Envoy delivers no body to a filter that has not yet passed
@@ -10,22 +12,82 @@
 
 use super::{Decided, Plugin, Rejection, Response};
 use crate::Host;
-use crate::metrics::fingerprint_text;
+use crate::metrics::{Inspected, fingerprint_text};
 use diana_base::format;
-use diana_base::time::Span;
+use diana_base::time::{Span, Time};
 use diana_limiter::decide::{Outcome, Reason};
-use diana_limiter::inspect::{ActorCount, Target};
+use diana_limiter::global::{RuleReply, StoreChange};
+use diana_limiter::inspect::{ActorCount, Grant, Question, Target};
 use diana_limiter::policy::Rule;
 use diana_limiter::request::{Request, syntax};
 use diana_limiter::response::Refusal;
 use diana_limiter::session::Session;
 use log::info;
 use std::borrow::Cow;
+use std::net::IpAddr;
 
 /// The answer as JSON, or a status and why there is none.
 type Answer = Result<Object, (u32, String)>;
 
-const HELP: &str = "expected GET policy, GET actor or POST reset, as in `actor?rule=per-user&user=ann`";
+/// What follows from a question.
+enum Reply {
+    Now(Answer),
+    /// The session of the request that waits for a global store.
+    Later(Box<Session>),
+}
+
+impl From<Answer> for Reply {
+    fn from(answer: Answer) -> Reply {
+        Reply::Now(answer)
+    }
+}
+
+const HELP: &str = "expected GET policy, GET actor, POST reset, POST grant or POST penalty, as in \
+                    `actor?rule=per-user&user=ann`";
+
+/// What a question changes.
+#[derive(Clone, Copy)]
+enum Change {
+    Reset,
+    EndPenalty,
+    Grant(Grant),
+}
+
+/// The most wrong tokens of one address that this worker compares within [`TRIES_WITHIN`].
+const TRIES: u32 = 10;
+const TRIES_WITHIN: Span = Span::from_secs(60);
+
+/// The most addresses that are remembered.
+const MOST_ADDRESSES: usize = 64;
+
+/// The addresses that have sent wrong tokens: since when, and how many.
+#[derive(Default)]
+pub(super) struct WrongTokens(Vec<(IpAddr, Time, u32)>);
+
+impl WrongTokens {
+    fn note(&mut self, client: IpAddr, now: Time) {
+        self.0.retain(|(_, since, _)| now >= *since && now.since(*since) < TRIES_WITHIN);
+        match self.0.iter_mut().find(|(address, ..)| *address == client) {
+            Some((.., count)) => *count = count.saturating_add(1),
+            None => {
+                if self.0.len() >= MOST_ADDRESSES {
+                    // The oldest one.
+                    self.0.remove(0);
+                }
+                self.0.push((client, now, 1));
+            }
+        }
+    }
+
+    /// Whether no further token of this address is compared at present.
+    fn are_limited(&self, client: IpAddr, now: impl Fn() -> Time) -> bool {
+        let is_many = |(address, _, count): &&(IpAddr, Time, u32)| *address == client && *count >= TRIES;
+        self.0.iter().find(is_many).is_some_and(|(_, since, _)| {
+            let now = now();
+            now >= *since && now.since(*since) < TRIES_WITHIN
+        })
+    }
+}
 
 impl<H: Host> Plugin<H> {
     /// The answer to the request of the effective stream, if it asks for counts and may. The client
@@ -36,48 +98,99 @@ impl<H: Host> Plugin<H> {
         let options = self.configuration.inspect.as_ref()?;
         let policy = &self.configuration.policy;
         let question = options.below(policy.target(request)?)?;
-        if !policy.client(request).is_some_and(|client| options.allows(client)) {
+        let client = policy.client(request).filter(|client| options.allows(*client))?;
+        let inspected = match self.host.request_header(b"authorization") {
+            Some(_) if self.is_limited(client) => Inspected::Limited,
+            Some(value) if options.knows(&value) => Inspected::Answered,
+            Some(_) => {
+                self.wrong_tokens.with(|wrong| wrong.note(client, self.now()));
+                Inspected::Refused
+            }
+            // Not a try: the request only uses the path.
+            None => Inspected::Refused,
+        };
+        self.metrics.inspected(inspected);
+        if !matches!(inspected, Inspected::Answered) {
             return None;
         }
-        if !self.host.request_header(b"authorization").is_some_and(|value| options.knows(&value)) {
-            self.metrics.inspected(false);
-            return None;
-        }
-        self.metrics.inspected(true);
-        let (status, answer) = match self.question(question, request) {
+        let reply = self.question(question, request).unwrap_or_else(|why| Reply::Now(Err(why)));
+        Some(match reply {
+            Reply::Now(answer) => {
+                Decided { session: Session::default(), response: self.reply(answer), is_grpc: false }
+            }
+            Reply::Later(session) => {
+                let ticket = session.ticket();
+                debug_assert!(ticket.is_some(), "a question without a store");
+                let outcome = Outcome::Query(ticket.unwrap_or_default());
+                let response = Response { outcome, headers: None, rejection: None };
+                Decided { session: *session, response, is_grpc: false }
+            }
+        })
+    }
+
+    fn is_limited(&self, client: IpAddr) -> bool {
+        self.wrong_tokens.with(|wrong| wrong.are_limited(client, || self.now())) != Some(false)
+    }
+
+    /// The global store has answered the question of this session, or has not.
+    pub(super) fn answer_question(
+        &self,
+        session: &mut Session,
+        replies: Option<&[RuleReply]>,
+    ) -> Option<Response<H>> {
+        let policy = &self.configuration.policy;
+        self.forget(session.ticket());
+        let asked = self.worker.with(|worker| {
+            let Question { target, .. } = session.take_question(worker)?;
+            let leased = target.leased(policy, worker, &self.store, || self.now()).unwrap_or(0);
+            Some((target, leased))
+        });
+        let (target, leased) = asked.flatten()?;
+        let count = replies.and_then(|replies| target.count_of(policy, replies));
+        let counted = |count| counted(target.name(policy), &count).number("reserved", leased);
+        let why = "the store has not answered in time; whether it has made a change is unknown";
+        Some(self.reply(count.map(counted).ok_or((503, why.into()))))
+    }
+
+    fn reply(&self, answer: Answer) -> Response<H> {
+        let (status, answer) = match answer {
             Ok(answer) => (200, answer),
             Err((status, why)) => (status, Object::default().text("error", &why)),
         };
         let reply = self.host.local_reply(self.kind, reply(status, answer.finish()));
         let rejection = Some(Box::new(Rejection { reply, send_at: None }));
-        let response = Response { outcome: Outcome::Reject(Reason::Denied), headers: None, rejection };
-        Some(Decided { session: Session::default(), response, is_grpc: false })
+        Response { outcome: Outcome::Reject(Reason::Denied), headers: None, rejection }
     }
 
-    fn question(&self, question: &[u8], request: &Request) -> Answer {
+    fn question(&self, question: &[u8], request: &Request) -> Result<Reply, (u32, String)> {
         let method = self.host.request_header(b":method").unwrap_or_default();
         let mut sides = question.splitn(2, |byte| *byte == b'?');
         let (what, query) = (sides.next().unwrap_or_default(), sides.next().unwrap_or_default());
         match (&*method, what) {
-            (b"GET", b"policy") => Ok(self.policy_in_use()),
-            (b"GET", b"actor") => self.actor(&self.target(query)?),
-            (b"POST", b"reset") => self.reset(&self.target(query)?, request),
+            (b"GET", b"policy") => Ok(Reply::Now(Ok(self.policy_in_use()))),
+            (b"GET", b"actor") => {
+                let target = self.target(query)?;
+                match target.is_global() {
+                    true => self.ask(target, StoreChange::Nothing),
+                    false => Ok(self.actor(&target).into()),
+                }
+            }
+            (b"POST", b"reset") => self.change(Change::Reset, self.target(query)?, request),
+            (b"POST", b"penalty") => self.change(Change::EndPenalty, self.target(query)?, request),
+            (b"POST", b"grant") => {
+                let grant = Grant::read(parameters(query)).map_err(|why| (400, why))?;
+                self.change(Change::Grant(grant), self.target(query)?, request)
+            }
             (_, b"policy" | b"actor") => Err((405, "expected the method GET".into())),
-            (_, b"reset") => Err((405, "expected the method POST".into())),
+            (_, b"reset" | b"penalty" | b"grant") => Err((405, "expected the method POST".into())),
             _ => Err((404, HELP.into())),
         }
     }
 
     /// The actor that the query names.
     fn target(&self, query: &[u8]) -> Result<Target, (u32, String)> {
-        let query = [b"?", query].concat();
-        // Of several values for one name the first counts.
-        let parameter = |name: &str| {
-            let value = syntax::query_values(&query, name.as_bytes()).next()?;
-            String::from_utf8(value).ok()
-        };
         let policy = &self.configuration.policy;
-        let target = self.worker.with(|worker| Target::find(policy, worker, parameter));
+        let target = self.worker.with(|worker| Target::find(policy, worker, parameters(query)));
         target.unwrap_or_else(|| Err("the worker is in use".into())).map_err(|why| (400, why))
     }
 
@@ -105,18 +218,67 @@ impl<H: Host> Plugin<H> {
         }
     }
 
-    fn reset(&self, target: &Target, request: &Request) -> Answer {
+    /// Asks the global store of the rule.
+    fn ask(&self, target: Target, change: StoreChange) -> Result<Reply, (u32, String)> {
+        let (policy, question) = (&self.configuration.policy, Question { target, change });
+        let session = self.worker.with(|worker| Session::ask(policy, worker, question)).flatten();
+        let why = "the store of this rule is down, or answers no questions";
+        session.map(|session| Reply::Later(Box::new(session))).ok_or((503, why.into()))
+    }
+
+    fn change(&self, change: Change, target: Target, request: &Request) -> Result<Reply, (u32, String)> {
         let policy = &self.configuration.policy;
-        let reset = |worker: &mut _| target.reset(policy, worker, &self.store, || self.now());
-        let Some(Ok(events)) = self.worker.with(reset) else {
-            return Err((503, "the shared data fails".into()));
+        let rule = target.name(policy);
+        if matches!(change, Change::EndPenalty) && !target.has_penalty(policy) {
+            return Err((400, ["the rule `", rule, "` has no penalty"].concat()));
+        }
+        if matches!(change, Change::Grant(_)) && !target.takes_grants(policy) {
+            let why = "` counts permits, which come back: raise its `rpu` instead";
+            return Err((400, ["the rule `", rule, why].concat()));
+        }
+        let client = policy.client(request).map(|client| client.to_string()).unwrap_or_default();
+        let kind = match change {
+            Change::Reset => 0,
+            Change::Grant(_) => 1,
+            Change::EndPenalty => 2,
+        };
+        if target.is_global() {
+            let change = match change {
+                Change::Reset => StoreChange::Reset,
+                Change::EndPenalty => StoreChange::EndPenalty,
+                Change::Grant(Grant { amount, lasts }) => StoreChange::Grant { amount, lasts },
+            };
+            // Before the answer, because a change whose answer is lost has to be in the log, too.
+            info!("inspect: {client} asks the store to change an actor of rule {rule}: {change:?}");
+            let reply = self.ask(target, change)?;
+            self.metrics.changed(kind);
+            return Ok(reply);
+        }
+        let by = |worker: &mut _| match change {
+            Change::Reset => target.reset(policy, worker, &self.store, || self.now()),
+            Change::EndPenalty => target.end_penalty(policy, worker, &self.store, || self.now()),
+            Change::Grant(grant) => target.grant(grant, policy, worker, &self.store, || self.now()),
+        };
+        let Some(Ok(events)) = self.worker.with(by) else {
+            return Err((503, "the shared data fails, or has no room for the actor".into()));
         };
         self.metrics.events(&events);
-        let rule = target.name(policy);
-        let client = policy.client(request).map(|client| client.to_string()).unwrap_or_default();
-        info!("inspect: {client} has reset an actor of rule {rule}");
-        self.actor(target)
+        self.metrics.changed(kind);
+        match change {
+            Change::Reset => info!("inspect: {client} has reset an actor of rule {rule}"),
+            Change::EndPenalty => info!("inspect: {client} has ended a penalty of rule {rule}"),
+            Change::Grant(Grant { amount, lasts }) => {
+                info!("inspect: {client} has granted {amount} units of rule {rule} for {lasts}");
+            }
+        }
+        Ok(self.actor(&target).into())
     }
+}
+
+/// The parameters of a query. Of several values for one name the first counts.
+fn parameters(query: &[u8]) -> impl Fn(&str) -> Option<String> {
+    let query = [b"?", query].concat();
+    move |name| String::from_utf8(syntax::query_values(&query, name.as_bytes()).next()?).ok()
 }
 
 fn ms(span: Span) -> u64 {
@@ -144,6 +306,8 @@ fn counted(rule: &str, count: &ActorCount) -> Object {
         .number("more_in_ms", ms(count.more_in))
         .number("full_in_ms", ms(count.full_in))
         .number("penalty_ms", ms(count.penalty))
+        .number("granted", count.granted)
+        .number("granted_for_ms", ms(count.granted_for))
         .key("is_refused", if count.is_refused { "true" } else { "false" })
 }
 

@@ -35,6 +35,8 @@ const LENGTH: usize = 20;
 /// assert_eq!(penalty.rest(&state, now), Span::ZERO);
 /// penalty.count_refusal(&mut state, now);
 /// assert_eq!(penalty.rest(&state, now), Span::from_secs(600));
+/// assert!(penalty.end(&mut state, now) && !penalty.end(&mut state, now));
+/// assert_eq!(penalty.rest(&state, now), Span::ZERO);
 /// ```
 #[derive(Clone, Copy, Debug)]
 pub struct Penalty {
@@ -136,6 +138,16 @@ impl Penalty {
         }
         write(state, SINCE, since.as_ns().to_le_bytes());
         write(state, COUNT, if begins { 0 } else { count }.to_le_bytes());
+    }
+
+    /// Ends the penalty that runs at `now`. Returns whether one did. Refusals that were counted
+    /// toward the next one stay counted.
+    pub fn end(&self, state: &mut [u8], now: Time) -> bool {
+        let runs = self.rest(state, now) > Span::ZERO;
+        if runs {
+            write(state, ENDS, [0; 8]);
+        }
+        runs
     }
 
     /// The verdict on a request that the algorithm alone would answer by `verdict`: if a penalty

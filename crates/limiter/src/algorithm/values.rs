@@ -72,6 +72,10 @@ impl Verdict {
     /// Marks the verdict of a penalty. No algorithm books a charge at this instant.
     pub(crate) const PENALTY: Time = Time::from_ns(u64::MAX);
 
+    /// Marks a charge that a [grant](super::grant) has paid. No algorithm books a charge at this
+    /// instant.
+    pub(crate) const GRANT: Time = Time::from_ns(u64::MAX - 1);
+
     /// The verdict, marked as that of a penalty if `by_penalty`.
     pub fn with_penalty(self, by_penalty: bool) -> Verdict {
         let booked_at = if by_penalty { Verdict::PENALTY } else { self.charge.booked_at };
@@ -99,6 +103,13 @@ pub struct Charge {
     /// Counters of the cell at the time of the charge. A refund compares them with those of the
     /// cell.
     pub stamp: (u32, u32),
+}
+
+impl Charge {
+    /// Whether a [grant](super::grant) has paid, and not the quota.
+    pub(crate) fn is_granted(&self) -> bool {
+        self.booked_at == Verdict::GRANT
+    }
 }
 
 /// The lifetime of a reservation: a worker spends it for at most 100 ms.

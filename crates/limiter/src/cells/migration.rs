@@ -10,6 +10,7 @@
 use super::refusals::{CellId, SLOTS};
 use super::store::{Fault, Store};
 use super::table::{Hasher, Table, TableId};
+use crate::algorithm::grant;
 use crate::policy::{ActorKey, ActorRules, CounterGroup, GroupIndex, Policy, Role, Rule};
 use diana_base::part;
 use diana_base::prng::mix;
@@ -309,6 +310,7 @@ impl ActorRules<'_> {
                 counter.prepare(&mut state, now);
                 let left = counter.step(&mut state, now, 0).remaining;
                 longest = longest.max(counter.step(&mut state, now, left).full_in);
+                longest = longest.max(if counter.takes_grants() { grant::MAX_SPAN } else { Span::ZERO });
                 longest = longest.max(counter.penalty.map_or(Span::ZERO, |penalty| penalty.longest()));
             }
         }
@@ -402,9 +404,13 @@ impl GroupMigration {
                 (verdict.remaining, Reverse(verdict.full_in))
             };
             if is_used(older) && (!is_used(own) || left(older) < left(own)) {
+                let newer = own.to_vec();
                 own.copy_from_slice(older);
+                counter.merge_grant(own, &newer, now);
                 counter.algorithm.copied(own, now);
                 changed = true;
+            } else {
+                changed |= counter.merge_grant(own, older, now);
             }
         }
         changed

@@ -356,6 +356,7 @@ mod tests {
             enforce: Enforce::EVERYBODY,
             plan: None,
             max_actors: 16,
+            takes_grants: false,
             store: None,
         }
         .build()

@@ -39,9 +39,14 @@ impl GroupVerdict {
                 cost => counter.step_with_headroom(state, before(), now, cost, headroom),
             };
             if demand.mode.decides() {
+                // A request that a grant pays, below, has no reservation.
                 all_admit_now &= verdict.admission == Admission::Admit { delay: Span::ZERO };
                 remaining = remaining.min(verdict.remaining);
             }
+            let verdict = match verdict.admits() {
+                true => verdict,
+                false => counter.or_grant(state, now, demand.cost, verdict),
+            };
             is_refused |= !verdict.admits() && demand.mode == Mode::Enforce;
             any_admits |= verdict.admits();
             self.verdicts.push(verdict);

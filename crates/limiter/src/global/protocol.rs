@@ -109,6 +109,7 @@ pub type Replies = Vec<Result<Vec<RuleReply>, CallError>>;
 ///     lease: 0,
 ///     penalty: None,
 ///     headroom: 0,
+///     takes_grants: false,
 /// }]]);
 /// let read = |status, body| Toy.read(&[&query], 0, CallResult::Http { status, body });
 /// let replies = read(200, &[0]).expect("a reply");

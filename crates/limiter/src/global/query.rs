@@ -21,6 +21,37 @@ pub enum GlobalQuery {
     ReturnLease(Vec<LeaseUsage>),
     /// Reports the permits that a worker holds.
     ReportPermits(Vec<LevelReport>),
+    /// Answers an operator about one rule and actor.
+    Inspect(Box<Inspection>),
+}
+
+/// An operator's question about one rule and actor. The global store first makes the change, and
+/// then replies to both queries, which charge nothing. The `charge` of the first reply holds the
+/// rest of the actor's penalty, the units left of a grant, and how long they are valid, in microseconds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Inspection {
+    /// What the operator changes.
+    pub change: StoreChange,
+    /// What is left, without penalty and headroom; and what a request of one unit would meet.
+    pub queries: [RuleQuery; 2],
+}
+
+/// What an operator changes in a global store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StoreChange {
+    /// Nothing: the operator looks.
+    Nothing,
+    /// Forgets the count, a penalty and a grant included.
+    Reset,
+    /// Ends the penalty.
+    EndPenalty,
+    /// Gives a grant.
+    Grant {
+        /// Units of cost.
+        amount: u64,
+        /// How long they are valid.
+        lasts: Span,
+    },
 }
 
 /// The permits that a worker holds of one rule and actor.
@@ -56,6 +87,8 @@ pub struct RuleQuery {
     /// The units that the request has to leave for requests of high priority; 0: none. The verdict
     /// is without them: see [`step_with_headroom`](crate::policy::Counter::step_with_headroom).
     pub headroom: u64,
+    /// Whether a grant may pay if the quota refuses: see [`StoreChange::Grant`].
+    pub takes_grants: bool,
 }
 
 /// The charge of one rule in a global store. Only the global store understands the numbers.
@@ -203,6 +236,7 @@ impl GlobalGroup {
                 lease: if fetches { counter.lease } else { 0 },
                 penalty: counter.penalty.as_ref().map(Penalty::parameters),
                 headroom: 0,
+                takes_grants: policy.takes_grants && !parameters.ends_with_request(),
             }
         };
         each.map(query).collect()

@@ -73,6 +73,7 @@ impl Draft {
     ///     enforce: Enforce::EVERYBODY,
     ///     plan: None,
     ///     max_actors: 1_000,
+    ///     takes_grants: false,
     ///     store: None,
     /// }
     /// .build();
@@ -93,7 +94,8 @@ impl Draft {
     /// # Ok::<(), Fault>(())
     /// ```
     pub fn build(self) -> Policy {
-        let Draft { mut parts, ip, address, limits, lists, enforce, plan, max_actors, store } = self;
+        let Draft { mut parts, ip, address, limits, lists, enforce, plan, max_actors, takes_grants, store } =
+            self;
         // Equally specific limits keep the order of the document.
         let mut placed: Vec<(usize, LimitDraft)> = limits.into_iter().enumerate().collect();
         sort::sort_by_key(&mut placed, |(place, limit)| (limit.specificity(), *place));
@@ -110,8 +112,15 @@ impl Draft {
         let mut tree = Tree::default();
         let found_by = ip.canonical_form().to_owned();
         let plan_fingerprint = plan.as_ref().map_or(0, PlanSource::fingerprint);
-        let mut builder =
-            Builder { max_actors, around, high_priority, found_by, plan_fingerprint, ..Builder::default() };
+        let mut builder = Builder {
+            max_actors,
+            takes_grants,
+            around,
+            high_priority,
+            found_by,
+            plan_fingerprint,
+            ..Builder::default()
+        };
         let cost_names = |rules: &[RuleDraft]| -> Vec<u64> {
             rules.iter().map(|rule| cost_name(&rule.cost.canonical_form(&parts))).collect()
         };
@@ -176,6 +185,7 @@ impl Draft {
             measures,
             adaptive,
             around_rules,
+            takes_grants,
         }
     }
 }
@@ -183,6 +193,7 @@ impl Draft {
 #[derive(Default)]
 struct Builder {
     max_actors: u64,
+    takes_grants: bool,
     /// The meanings of all exclusive limits. They are part of the meaning of each local rule.
     around: String,
     /// The meanings of all limits of high priority. They are part of the meaning of each rule with
@@ -247,18 +258,19 @@ impl Builder {
         } else {
             canonical_form.to_owned()
         };
-        let start = self.rules.len();
+        let (start, takes_grants) = (self.rules.len(), self.takes_grants);
         let ordinals = drafts.iter().map(|draft| draft.ordinal).collect();
         self.rules.extend(drafts.into_iter().map(
             |PlacedRule { fingerprint, identity, cost_name, rule: draft, plans, .. }| {
                 let is_shared = draft.global.is_some();
+                let mut primary = draft.counters;
+                if takes_grants && !is_shared {
+                    primary.with_room_for_grants();
+                }
                 let (fallback, leased) =
                     draft.global.map_or((None, None), |global| (global.fallback, global.leased));
                 let others = || fallback.iter().chain(&leased);
-                debug_assert!(
-                    others().all(|role| role.has_places_of(&draft.counters)),
-                    "a quota of one role"
-                );
+                debug_assert!(others().all(|role| role.has_places_of(&primary)), "a quota of one role");
                 Arc::new(Rule {
                     name: draft.name.into(),
                     fingerprint,
@@ -270,7 +282,7 @@ impl Builder {
                     varying: (draft.cost.settles() || draft.cost.fixed().is_none())
                         .then(|| Box::new(draft.cost)),
                     cost_name,
-                    primary: draft.counters,
+                    primary,
                     fallback,
                     leased,
                     plans: plans.map(Box::new),

@@ -1,8 +1,10 @@
-//! A counter: a quota with its algorithm, its penalty and its headroom.
+//! A counter: a quota with its algorithm, its penalty and its headroom, and room for a grant.
 
 use super::moving::{Follows, Moving, Present, Replicas};
 use crate::adapt::Adaptive;
-use crate::algorithm::{Admission, Algorithm, Charge, EvictionRank, Parameters, Penalty, Quota, Verdict};
+use crate::algorithm::{
+    Admission, Algorithm, Charge, EvictionRank, Parameters, Penalty, Quota, Verdict, grant,
+};
 use crate::cells::table::Hasher;
 use diana_base::time::{Span, Time};
 use std::sync::Arc;
@@ -26,8 +28,8 @@ impl Default for Headroom {
 }
 
 /// A quota with its algorithm and its penalty. A rule has one counter for most actors, and one for
-/// each override and each plan. The state of an actor is that of the algorithm, then that of the
-/// penalty.
+/// each override and each plan. The state of an actor is that of the algorithm, then that of a
+/// grant, then that of the penalty.
 ///
 /// ```
 /// use diana_base::time::{Span, Time};
@@ -65,6 +67,8 @@ pub struct Counter {
     pub(super) moving: Option<Box<Moving>>,
     /// The penalty of actors that are refused too often.
     pub penalty: Option<Penalty>,
+    /// Whether the state has room for a grant.
+    pub(super) has_grants: bool,
     /// The most units that one lease of a global rule holds for one actor; 0: no lease.
     pub lease: u64,
     /// What other requests leave for those of high priority.
@@ -76,7 +80,9 @@ pub struct Counter {
     /// Where the state begins in the group's cell, in bytes.
     pub(crate) offset: usize,
     /// The size of the state; that of the rule's largest quota once the rule has its place.
-    pub(super) size: usize,
+    size: usize,
+    /// The part of the state that is the algorithm's.
+    own_size: usize,
 }
 
 impl Counter {
@@ -151,12 +157,14 @@ impl Counter {
             algorithm,
             moving: moving.map(Box::new),
             penalty: None,
+            has_grants: false,
             lease: 0,
             headroom: Headroom::default(),
             salt: 0,
             form: 0,
             offset: 0,
             size: 0,
+            own_size: 0,
         };
         Counter { shown: counter.shown(), ..counter }.with_penalty(None)
     }
@@ -168,7 +176,7 @@ impl Counter {
         self.salt = Hasher::name(self.canonical_form().as_bytes());
         let size = self.algorithm.size();
         self.form = if size == 0 { 0 } else { Hasher::name(self.algorithm.form().as_bytes()) };
-        self.size = size.saturating_add(penalty.map_or(0, |_| Penalty::SIZE));
+        self.set_penalty_offset(size.saturating_add(self.size_of_grant()));
         self
     }
 
@@ -194,16 +202,18 @@ impl Counter {
 
     /// Makes the state valid at `now`: see [`Algorithm::prepare`].
     pub fn prepare(&self, state: &mut [u8], now: Time) -> bool {
-        let (state, own) = self.split_mut(state);
+        let (state, behind) = self.split_mut(state);
         let is_prepared = self.decide(|algorithm| algorithm.prepare(state, now));
-        self.penalty.is_some_and(|penalty| penalty.prepare(own, now)) || is_prepared
+        let is_prepared = self.has_grants && grant::prepare(behind, now) || is_prepared;
+        self.penalty.is_some_and(|penalty| penalty.prepare(self.penalty_in_mut(behind), now)) || is_prepared
     }
 
     /// Checks a request of `cost` units, and charges the state if the request is admitted.
     pub fn step(&self, state: &mut [u8], now: Time, cost: u64) -> Verdict {
-        let (state, own) = self.split_mut(state);
+        let (state, behind) = self.split_mut(state);
         self.decide(|algorithm| match self.penalty {
-            Some(penalty) if penalty.rest(own, now) > Span::ZERO => {
+            Some(penalty) if penalty.rest(self.penalty_in(behind), now) > Span::ZERO => {
+                let own = self.penalty_in(behind);
                 let look = algorithm.step(state, now, 0);
                 // A request that the algorithm would admit must not be charged.
                 let fits = cost <= look.remaining;
@@ -220,7 +230,12 @@ impl Counter {
 
     /// Refunds a charge: see [`Algorithm::refund`]. Counted refusals stay counted.
     pub fn refund(&self, state: &mut [u8], now: Time, charge: Charge) {
-        if !self.is_outdated(charge) {
+        if charge.is_granted() {
+            // A later document may have no room for grants.
+            if self.has_grants {
+                grant::refund(self.split_mut(state).1, charge, charge.cost);
+            }
+        } else if !self.is_outdated(charge) {
             self.decide(|algorithm| algorithm.refund(self.split_mut(state).0, now, charge));
         }
     }
@@ -228,30 +243,39 @@ impl Counter {
     /// Counts a refusal at `now` in the prepared state of the refused actor, if the rule has a
     /// penalty.
     pub fn count_refusal(&self, state: &mut [u8], now: Time) {
-        let (_, own) = self.split_mut(state);
+        let own = self.penalty_in_mut(self.split_mut(state).1);
         self.penalty.into_iter().for_each(|penalty| penalty.count_refusal(own, now));
     }
 
     /// The verdict `refusal`, after it was counted: if a penalty runs at `now`, the penalty's
     /// verdict.
     pub fn penalize(&self, state: &[u8], now: Time, refusal: Verdict) -> Verdict {
-        let (_, own) = self.split(state);
+        let own = self.penalty_in(self.split(state).1);
         self.penalty.map_or(refusal, |penalty| penalty.penalize(own, now, refusal))
     }
 
     /// The rest of the penalty that runs at `now`; zero without one.
     #[must_use]
     pub fn penalty_rest(&self, state: &[u8], now: Time) -> Span {
-        let (_, own) = self.split(state);
+        let own = self.penalty_in(self.split(state).1);
         self.penalty.map_or(Span::ZERO, |penalty| penalty.rest(own, now))
+    }
+
+    /// Ends the penalty that runs at `now`. Returns whether one did.
+    pub fn end_penalty(&self, state: &mut [u8], now: Time) -> bool {
+        let own = self.penalty_in_mut(self.split_mut(state).1);
+        self.penalty.is_some_and(|penalty| penalty.end(own, now))
     }
 
     /// The loss if the state is evicted at `now`.
     #[must_use]
     pub fn eviction_rank(&self, state: &[u8], now: Time) -> EvictionRank {
-        let (state, own) = self.split(state);
-        let rank = self.decide(|algorithm| algorithm.eviction_rank(state, now));
-        self.penalty.map_or(rank, |penalty| rank.max(penalty.eviction_rank(own, now)))
+        let (state, behind) = self.split(state);
+        let mut rank = self.decide(|algorithm| algorithm.eviction_rank(state, now));
+        if self.has_grants {
+            rank = rank.max(grant::eviction_rank(behind, now));
+        }
+        self.penalty.map_or(rank, |penalty| rank.max(penalty.eviction_rank(self.penalty_in(behind), now)))
     }
 
     /// The algorithm, if workers may reserve quota ahead: see [`Algorithm::reserve`]. They would
@@ -311,6 +335,9 @@ impl Counter {
 
     /// Corrects `charge` to `cost` units, if the algorithm can settle.
     pub(crate) fn settle(&self, state: &mut [u8], now: Time, charge: Charge, cost: u64) {
+        if charge.is_granted() {
+            return self.settle_granted(state, now, charge, cost);
+        }
         let is_lost = cost < charge.cost && self.is_outdated(charge);
         if self.algorithm.can_settle() && !is_lost {
             self.decide(|algorithm| algorithm.settle(self.split_mut(state).0, now, charge, cost));
@@ -320,8 +347,12 @@ impl Counter {
     /// Copies the state `from` of the counter `older`, which has the same form.
     pub(crate) fn take_over(&self, state: &mut [u8], older: &Counter, from: &[u8]) {
         debug_assert_eq!(self.form, older.form, "a state of another form");
-        let ((state, own), (from, penalty)) = (self.split_mut(state), older.split(from));
+        let ((state, behind), (from, older_behind)) = (self.split_mut(state), older.split(from));
         state.iter_mut().zip(from).for_each(|(to, from)| *to = *from);
+        if self.has_grants && older.has_grants {
+            behind.iter_mut().zip(older_behind).take(grant::SIZE).for_each(|(to, from)| *to = *from);
+        }
+        let (own, penalty) = (self.penalty_in_mut(behind), older.penalty_in(older_behind));
         own.iter_mut().zip(penalty).for_each(|(to, from)| *to = *from);
     }
 
@@ -348,18 +379,38 @@ impl Counter {
         cell.get_mut(self.offset..end).unwrap_or_default()
     }
 
-    /// The states of the algorithm and of the penalty.
+    /// The state of the algorithm, and what is behind: the states of a grant and of the penalty.
     fn split<'c>(&self, state: &'c [u8]) -> (&'c [u8], &'c [u8]) {
-        state.split_at_checked(self.penalty_offset()).unwrap_or((state, &[]))
+        state.split_at_checked(self.own_size).unwrap_or((state, &[]))
     }
 
     fn split_mut<'c>(&self, state: &'c mut [u8]) -> (&'c mut [u8], &'c mut [u8]) {
-        state.split_at_mut(self.penalty_offset().min(state.len()))
+        state.split_at_mut(self.own_size.min(state.len()))
+    }
+
+    /// The state of the penalty in what is behind the algorithm's. That of a grant comes first, so
+    /// that quotas with and without a penalty find it at the same place.
+    fn penalty_in<'c>(&self, behind: &'c [u8]) -> &'c [u8] {
+        behind.get(self.size_of_grant()..).unwrap_or_default()
+    }
+
+    fn penalty_in_mut<'c>(&self, behind: &'c mut [u8]) -> &'c mut [u8] {
+        behind.get_mut(self.size_of_grant()..).unwrap_or_default()
+    }
+
+    fn size_of_grant(&self) -> usize {
+        if self.has_grants { grant::SIZE } else { 0 }
     }
 
     /// Where the penalty's state begins in the counter's.
     pub(super) fn penalty_offset(&self) -> usize {
-        self.size.saturating_sub(self.penalty.map_or(0, |_| Penalty::SIZE))
+        self.own_size.saturating_add(self.size_of_grant())
+    }
+
+    /// Sets where the penalty's state begins, behind at least [`Algorithm::size`] bytes.
+    pub(super) fn set_penalty_offset(&mut self, offset: usize) {
+        self.own_size = offset.saturating_sub(self.size_of_grant());
+        self.size = offset.saturating_add(self.penalty.map_or(0, |_| Penalty::SIZE));
     }
 
     /// Calls `by` with the algorithm that decides now.
@@ -389,6 +440,74 @@ impl Counter {
     fn headroom_of_share(&self) -> u64 {
         debug_assert!(self.moving.is_some(), "a share of nothing");
         self.moving.as_ref().map_or(0, |moving| moving.now().headroom)
+    }
+}
+
+/// Grants: see [`grant`]. Only steps that the quota refuses look at them.
+impl Counter {
+    /// Makes room for a grant in the state, before the state has its place.
+    pub(super) fn with_room_for_grants(&mut self) {
+        debug_assert!(!self.has_grants, "the state has room");
+        let offset = self.penalty_offset().saturating_add(grant::SIZE);
+        self.has_grants = true;
+        self.set_penalty_offset(offset);
+    }
+
+    /// Whether an actor can get a grant.
+    pub(crate) fn takes_grants(&self) -> bool {
+        self.has_grants
+    }
+
+    /// `verdict` on a request of `cost` units; if the quota refuses, and not a penalty, and a grant
+    /// suffices, the request is admitted at once and charged to the grant.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn or_grant(&self, state: &mut [u8], now: Time, cost: u64, verdict: Verdict) -> Verdict {
+        if !self.has_grants || verdict.admits() || verdict.is_penalty() {
+            return verdict;
+        }
+        match grant::spend(self.split_mut(state).1, now, cost) {
+            Some(charge) => Verdict { admission: Admission::Admit { delay: Span::ZERO }, charge, ..verdict },
+            None => verdict,
+        }
+    }
+
+    /// Gives a grant of `amount` units for the span `lasts`, in place of an earlier one.
+    pub(crate) fn grant(&self, state: &mut [u8], now: Time, amount: u64, lasts: Span) {
+        grant::give(self.split_mut(state).1, now, amount, lasts);
+    }
+
+    /// The units that are left of a grant at `now`, and how long they are valid.
+    pub(crate) fn granted(&self, state: &[u8], now: Time) -> (u64, Span) {
+        let (_, granted) = self.split(state);
+        match grant::left(granted, now) {
+            _ if !self.has_grants => (0, Span::ZERO),
+            0 => (0, Span::ZERO),
+            left => (left, grant::rest(granted, now)),
+        }
+    }
+
+    /// Takes the grant of `other`, a state of this counter, if it is the newer one. Returns whether
+    /// the state changed.
+    pub(crate) fn merge_grant(&self, state: &mut [u8], other: &[u8], now: Time) -> bool {
+        self.has_grants && grant::merge(self.split_mut(state).1, self.split(other).1, now)
+    }
+
+    /// Corrects a charge that a grant has paid. What the grant lacks, the quota owes.
+    #[cold]
+    #[inline(never)]
+    fn settle_granted(&self, state: &mut [u8], now: Time, charge: Charge, cost: u64) {
+        debug_assert!(self.has_grants, "a charge under another policy");
+        let (state, granted) = self.split_mut(state);
+        match cost.checked_sub(charge.cost) {
+            Some(more) => {
+                let owed = more.saturating_sub(grant::take(granted, now, charge, more));
+                if owed > 0 && self.algorithm.can_settle() {
+                    _ = self.decide(|algorithm| algorithm.charge(state, now, owed));
+                }
+            }
+            None => grant::refund(granted, charge, charge.cost.saturating_sub(cost)),
+        }
     }
 }
 

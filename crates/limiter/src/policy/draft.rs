@@ -40,6 +40,8 @@ pub struct Draft {
     pub plan: Option<PlanSource>,
     /// The number of actors that the table of each group has room for.
     pub max_actors: u64,
+    /// Whether operators may give actors grants, so that the states of local rules need room.
+    pub takes_grants: bool,
     /// Set if a rule is global.
     pub store: Option<StoreDraft>,
 }

@@ -38,6 +38,14 @@ impl Counters {
         self.overrides.values_mut().iter_mut().chain(&mut self.plans).chain([&mut self.default])
     }
 
+    /// Makes room for grants, unless a charge of any quota ends with the request: a permit that is
+    /// granted would come back.
+    pub(super) fn with_room_for_grants(&mut self) {
+        if !self.all().any(|counter| counter.algorithm.ends_with_request()) {
+            self.all_mut().for_each(Counter::with_room_for_grants);
+        }
+    }
+
     /// Places the rule's states in a cell, from `offset` on. All quotas of one form count in one
     /// state; a plan of another form has a state of its own.
     pub(crate) fn place(&mut self, mut offset: usize) {
@@ -48,7 +56,7 @@ impl Counters {
             let others = self.overrides.values_mut().iter_mut().chain([&mut self.default]);
             for counter in plans.chain(others.filter(|_| form == own)) {
                 counter.offset = offset;
-                counter.size = size.saturating_add(counter.penalty.map_or(0, |_| Penalty::SIZE));
+                counter.set_penalty_offset(size);
             }
             offset = offset.saturating_add(size).saturating_add(size_of_penalty);
         }

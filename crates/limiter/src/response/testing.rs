@@ -42,8 +42,19 @@ pub fn policy<S: AsRef<str>>(names: impl IntoIterator<Item = S>) -> Policy {
     let address = Actors::ip(&mut Scope { parts: &mut parts, ip: &ip });
     let (limits, lists) = (vec![limit], Lists::default());
     let (plan, store) = (None, None);
-    Draft { parts, ip, address, limits, lists, enforce: Enforce::EVERYBODY, plan, max_actors: 1, store }
-        .build()
+    Draft {
+        parts,
+        ip,
+        address,
+        limits,
+        lists,
+        enforce: Enforce::EVERYBODY,
+        plan,
+        max_actors: 1,
+        takes_grants: false,
+        store,
+    }
+    .build()
 }
 
 /// A rule's quota, its unit in milliseconds (0 for requests in flight), and its verdict; `None` if

@@ -361,6 +361,7 @@ fn query(rpu: u64) -> GlobalQuery {
         lease: 0,
         penalty: None,
         headroom: 0,
+        takes_grants: false,
     };
     GlobalQuery::Decide(vec![vec![query]])
 }

@@ -63,8 +63,19 @@ fn policy() -> Policy {
     let replicas = Arc::new(Replicas::fixed(1));
     let store = Some(StoreDraft { shards: vec!["a".into()], secret: "secret".into(), replicas });
     let plan = None;
-    Draft { parts, ip, address, limits, lists, enforce: Enforce::EVERYBODY, plan, max_actors: 16, store }
-        .build()
+    Draft {
+        parts,
+        ip,
+        address,
+        limits,
+        lists,
+        enforce: Enforce::EVERYBODY,
+        plan,
+        max_actors: 16,
+        takes_grants: false,
+        store,
+    }
+    .build()
 }
 
 /// A protocol that supports every query, and many in one call.

@@ -203,6 +203,7 @@ impl Gateways {
             lease: 0,
             penalty: None,
             headroom: 0,
+            takes_grants: false,
         }]])
     }
 

@@ -7,6 +7,7 @@ use crate::decide::{Charges, End, Outcome, Pending, StoreResults};
 use crate::global::{
     Call, CallResult, CallStats, Completion, GlobalCharge, GlobalQuery, Settlement, StoreClient, Waiter,
 };
+use crate::inspect::Question;
 use crate::policy::Policy;
 use diana_base::time::{Span, Time};
 use std::mem::take;
@@ -49,6 +50,19 @@ impl Worker {
             self.fetches.end(waiter);
         }
         (ticket, pending, is_answered)
+    }
+
+    /// Asks a global store an operator's question. Returns the ticket; `None` if the store cannot be
+    /// asked.
+    pub(crate) fn ask(&mut self, policy: &Policy, question: &Question) -> Option<u32> {
+        let Question { target, change } = question;
+        let (shard, query) = target.inspection(*change, policy)?;
+        let ticket = self.tickets;
+        if !self.client.as_mut()?.ask(shard, Waiter::Request(ticket), query) {
+            return None;
+        }
+        self.tickets = ticket.wrapping_add(1);
+        Some(ticket)
     }
 
     /// Decides by the replies of the global stores.
