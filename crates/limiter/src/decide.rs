@@ -25,6 +25,7 @@ mod settle;
 mod verdict;
 
 pub use explain::CountedActor;
+pub(crate) use explain::text as actor_text;
 pub(crate) use fast_path::WorkerCache;
 pub(crate) use global::{Pending, StoreResults};
 pub use outcome::{ALLOW, DENY, Decision, Outcome, Reason, RuleReport, RuleResult};
