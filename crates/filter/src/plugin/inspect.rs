@@ -3,10 +3,16 @@
 //! ```text
 //!   path, address, token right?  ── one is wrong ─► an ordinary request: the path does not exist
 //!   GET policy · GET actor?rule=NAME&ACTOR=VALUE · POST reset?rule=NAME&ACTOR=VALUE ─► JSON
+//!   GET rates · GET top?rule=NAME
 //! ```
 //!
 //! Parameters are in the query, because Envoy delivers no body to a filter that has not yet passed
 //! the headers on.
+
+mod rates;
+mod top;
+
+pub(super) use rates::Sampler;
 
 use super::{Decided, Plugin, Rejection, Response};
 use crate::Host;
@@ -25,7 +31,8 @@ use std::borrow::Cow;
 /// The answer as JSON, or a status and why there is none.
 type Answer = Result<Object, (u32, String)>;
 
-const HELP: &str = "expected GET policy, GET actor or POST reset, as in `actor?rule=per-user&user=ann`";
+const HELP: &str =
+    "expected GET policy, actor, rates or top, or POST reset, as in `actor?rule=per-user&user=ann`";
 
 impl<H: Host> Plugin<H> {
     /// The answer to the request of the effective stream, if it asks for counts and may. The client
@@ -62,7 +69,9 @@ impl<H: Host> Plugin<H> {
             (b"GET", b"policy") => Ok(self.policy_in_use()),
             (b"GET", b"actor") => self.actor(&self.target(query)?),
             (b"POST", b"reset") => self.reset(&self.target(query)?, request),
-            (_, b"policy" | b"actor") => Err((405, "expected the method GET".into())),
+            (b"GET", b"rates") => self.rates(query),
+            (b"GET", b"top") => self.top(query),
+            (_, b"policy" | b"actor" | b"rates" | b"top") => Err((405, "expected the method GET".into())),
             (_, b"reset") => Err((405, "expected the method POST".into())),
             _ => Err((404, HELP.into())),
         }
@@ -70,14 +79,8 @@ impl<H: Host> Plugin<H> {
 
     /// The actor that the query names.
     fn target(&self, query: &[u8]) -> Result<Target, (u32, String)> {
-        let query = [b"?", query].concat();
-        // Of several values for one name the first counts.
-        let parameter = |name: &str| {
-            let value = syntax::query_values(&query, name.as_bytes()).next()?;
-            String::from_utf8(value).ok()
-        };
         let policy = &self.configuration.policy;
-        let target = self.worker.with(|worker| Target::find(policy, worker, parameter));
+        let target = self.worker.with(|worker| Target::find(policy, worker, |name| parameter(query, name)));
         target.unwrap_or_else(|| Err("the worker is in use".into())).map_err(|why| (400, why))
     }
 
@@ -117,6 +120,13 @@ impl<H: Host> Plugin<H> {
         info!("inspect: {client} has reset an actor of rule {rule}");
         self.actor(target)
     }
+}
+
+/// A parameter of a query. Of several values for one name the first counts.
+fn parameter(query: &[u8], name: &str) -> Option<String> {
+    let query = [b"?", query].concat();
+    let value = syntax::query_values(&query, name.as_bytes()).next()?;
+    String::from_utf8(value).ok()
 }
 
 fn ms(span: Span) -> u64 {
