@@ -111,6 +111,7 @@ unsafe extern "C" {
     pub(super) fn proxy_define_metric(kind: u32, name: *const u8, size: usize, id: *mut u32) -> u32;
     pub(super) fn proxy_increment_metric(id: u32, offset: i64) -> u32;
     pub(super) fn proxy_record_metric(id: u32, value: u64) -> u32;
+    pub(super) fn proxy_get_metric(id: u32, value: *mut u64) -> u32;
 }
 
 #[cfg(target_arch = "wasm32")]

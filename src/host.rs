@@ -275,6 +275,15 @@ impl Host for ProxyWasm {
     }
 
     /// Errors are ignored: no request fails because of a metric.
+    fn read_metrics(self, ids: &[u32]) -> Option<Vec<u64>> {
+        let read = |id: &u32| {
+            let mut value = 0;
+            // SAFETY: the host writes eight bytes.
+            (unsafe { proxy_get_metric(*id, &mut value) } == OK).then_some(value)
+        };
+        ids.iter().map(read).collect()
+    }
+
     fn increment(self, id: u32, by: i64) {
         // SAFETY: plain numbers.
         unsafe { proxy_increment_metric(id, by) };

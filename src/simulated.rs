@@ -64,6 +64,8 @@ pub enum Call<'a> {
     IncrementMetric { id: u32, by: i64 },
     /// `proxy_record_metric`
     RecordMetric { id: u32, value: u64 },
+    /// `proxy_get_metric`; returns a number.
+    GetMetric { id: u32 },
 }
 
 /// The host's reply to a call.
@@ -373,6 +375,14 @@ pub(super) mod functions {
 
     pub unsafe fn proxy_record_metric(id: u32, value: u64) -> u32 {
         super::call(Call::RecordMetric { id, value }).status
+    }
+
+    pub unsafe fn proxy_get_metric(id: u32, value: *mut u64) -> u32 {
+        let reply = super::call(Call::GetMetric { id });
+        if reply.status == 0 {
+            unsafe { value.write(reply.number) };
+        }
+        reply.status
     }
 
     pub fn random() -> u64 {

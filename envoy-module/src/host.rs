@@ -297,6 +297,10 @@ impl Host for Module {
         self.vm.namespace.metrics.record(id, value);
     }
 
+    fn read_metrics(self, ids: &[u32]) -> Option<Vec<u64>> {
+        Some(self.vm.namespace.metrics.totals(ids))
+    }
+
     fn increment(self, id: u32, by: i64) {
         let Ok(index) = usize::try_from(id) else {
             return;

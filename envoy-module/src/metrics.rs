@@ -46,6 +46,8 @@ struct State {
     told: usize,
     /// The counters of all threads, each with the value that Envoy knows.
     counters: Vec<(Arc<Counter>, u64)>,
+    /// The sums of threads that have ended, by series.
+    ended: Vec<u64>,
     /// Values for gauges and histograms, in the order of their calls.
     records: Vec<(u32, u64)>,
 }
@@ -121,6 +123,23 @@ impl Metrics {
         self.changed();
     }
 
+    /// The totals of counters, and the values of gauges that only change by steps, over all threads.
+    pub fn totals(&self, numbers: &[u32]) -> Vec<u64> {
+        let state = self.lock();
+        let mut totals = state.ended.clone();
+        totals.resize(state.series.len(), 0);
+        for (counter, _) in &state.counters {
+            add(&mut totals, counter);
+        }
+        let total = |number: &u32| totals.get(usize::try_from(*number).ok()?);
+        // While one thread has counted an end and another one has not yet counted the begin, the sum
+        // of a gauge is below zero.
+        numbers
+            .iter()
+            .map(|number| total(number).map_or(0, |total| total.cast_signed().max(0).cast_unsigned()))
+            .collect()
+    }
+
     /// Reports all changes to Envoy.
     pub fn flush(&self, ids: &Ids, sink: Sink) {
         let (changes, panics) = (self.begin_flush(), guard::take_panics());
@@ -150,7 +169,7 @@ impl Metrics {
     /// Takes the changes since the last call.
     fn take_changes(&self) -> Vec<(KnownSeries, Change)> {
         let mut state = self.lock();
-        let State { series, told, counters, records } = &mut *state;
+        let State { series, told, counters, ended, records } = &mut *state;
         let known = |number: u32| series.get(usize::try_from(number).ok()?).cloned();
         let fresh = series.get(std::mem::replace(told, series.len())..).unwrap_or_default();
         let mut changes: Vec<_> = fresh.iter().map(|series| (series.clone(), Change::Add(0))).collect();
@@ -165,10 +184,23 @@ impl Metrics {
             records.drain(..).filter_map(|(number, value)| Some((known(number)?, Change::Record(value))));
         changes.extend(recorded);
         // A thread that has ended leaves its counters.
+        ended.resize(series.len(), 0);
         counters.retain(|(counter, told)| {
-            Arc::strong_count(counter) > 1 || counter.sum.load(Ordering::Relaxed) != *told
+            let counts = Arc::strong_count(counter) > 1 || counter.sum.load(Ordering::Relaxed) != *told;
+            if !counts {
+                add(ended, counter);
+            }
+            counts
         });
         changes
+    }
+}
+
+/// Adds what a counter has to the sum of its series.
+fn add(sums: &mut [u64], counter: &Counter) {
+    let sum = usize::try_from(counter.series).ok().and_then(|series| sums.get_mut(series));
+    if let Some(sum) = sum {
+        *sum = sum.wrapping_add(counter.sum.load(Ordering::Relaxed));
     }
 }
 
@@ -225,6 +257,11 @@ mod tests {
         assert_eq!(changes[..2], zeros, "both series exist");
         assert_eq!(changes[2..], [Change::Add(2), Change::Add(3), Change::Add(-1), Change::Record(7)]);
         assert!(metrics.take_changes().is_empty());
+        assert_eq!(metrics.totals(&[number, gauge, 99]), [5, 0, 0], "a flush takes nothing away");
+        waiting.add(3);
+        one.add(1);
+        assert_eq!(metrics.totals(&[gauge, number]), [2, 6]);
+        assert_eq!(metrics.take_changes().len(), 2);
         one.add(1);
         for (changes, is_planned) in [(1, true), (0, false), (0, false)] {
             assert_eq!(metrics.begin_flush().len(), changes);
@@ -234,6 +271,7 @@ mod tests {
         drop(one);
         assert_eq!(metrics.take_changes().len(), 1, "the last counts of a thread that has ended");
         assert_eq!(metrics.lock().counters.len(), 2);
+        assert_eq!(metrics.totals(&[number]), [8], "also what a thread has counted that has ended");
         TIMER.end();
     }
 }

@@ -44,6 +44,7 @@ mod permits;
 mod plans;
 mod priorities;
 mod production;
+mod rates;
 mod redis_cluster;
 mod redis_upstream;
 mod remote;

@@ -41,5 +41,6 @@ mod reservations;
 mod script;
 mod shares;
 mod store_client;
+mod top;
 mod waiting;
 mod warnings;

@@ -27,6 +27,8 @@ pub struct InspectOptions {
     path: Box<str>,
     token: Box<str>,
     allow: Vec<Network>,
+    /// Whether workers count which actors are refused and charged most.
+    pub top: bool,
 }
 
 /// The shortest token: 128 bits in hexadecimal digits.
@@ -67,7 +69,8 @@ impl InspectOptions {
 
     /// A hash of the path and the networks. The token is a secret and takes no part.
     pub(super) fn canonical_hash(&self) -> u64 {
-        Hasher::of(&(&self.path, Hasher::of_all(self.allow.iter().map(ToString::to_string))))
+        let hash = Hasher::of(&(&self.path, Hasher::of_all(self.allow.iter().map(ToString::to_string))));
+        if self.top { Hasher::of(&(hash, "top")) } else { hash }
     }
 }
 
@@ -76,8 +79,9 @@ const BEARER: &[u8] = b"Bearer ";
 
 impl fmt::Debug for InspectOptions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let InspectOptions { path, allow, token: _ } = self;
-        f.debug_struct("InspectOptions").field("path", path).field("allow", allow).finish_non_exhaustive()
+        let InspectOptions { path, allow, top, token: _ } = self;
+        let mut shown = f.debug_struct("InspectOptions");
+        shown.field("path", path).field("allow", allow).field("top", top).finish_non_exhaustive()
     }
 }
 
@@ -93,8 +97,9 @@ pub(super) fn compile(node: Node) -> Option<InspectOptions> {
         Some(node) => networks(&node),
         None => LOOPBACK.iter().map(|loopback| Network::parse(loopback).ok()).collect(),
     };
+    let top = fields.take("top").map_or(Some(false), |node| node.flag());
     fields.finish();
-    Some(InspectOptions { path: path?, token: token?, allow: allow? })
+    Some(InspectOptions { path: path?, token: token?, allow: allow?, top: top? })
 }
 
 fn path(node: &Node) -> Option<Box<str>> {

@@ -21,6 +21,7 @@ mod following;
 mod global_calls;
 mod metering;
 mod plugins;
+mod rates;
 mod requests;
 mod streams;
 mod ticks;

@@ -163,6 +163,12 @@ pub trait Host: Copy + 'static {
     /// Adds to a counter or a gauge.
     fn increment(self, id: u32, by: i64);
 
+    /// The values of counters and gauges, over all workers. `None` if the host does not tell them.
+    fn read_metrics(self, ids: &[u32]) -> Option<Vec<u64>> {
+        _ = ids;
+        None
+    }
+
     /// The status of the reply to an HTTP call, 0 if there is no reply; only in its callback.
     fn call_status(self) -> u32 {
         self.call_header(b":status")

@@ -13,10 +13,11 @@ use diana_base::map::KeyMap;
 use diana_base::time::Span;
 use diana_config::Configuration;
 use diana_limiter::cells::Events;
-use diana_limiter::cells::table::ACTORS_OF_A_SET;
+use diana_limiter::cells::table::{ACTORS_OF_A_SET, Hasher};
 use diana_limiter::decide::{Decision, Outcome, Reason, RuleResult};
 use diana_limiter::global::CallStats as Calls;
 use diana_limiter::policy::{Policy, RuleId};
+use diana_limiter::rates;
 use log::warn;
 use std::borrow::Cow;
 use table::Id;
@@ -309,6 +310,30 @@ impl<H: Host> Metrics<H> {
         self.record(Id::CellsUsed, rule.index(), used);
     }
 
+    /// The totals of what is sampled for [`rates`](diana_limiter::rates), over all workers: the
+    /// requests of each rule by result, the calls and failed calls of each store. Empty if the host
+    /// does not tell them.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn series(&self, policy: &Policy, clusters: &[String]) -> Vec<rates::Series> {
+        let rules = policy.rules().map(|(rule, compiled)| {
+            let of = |result| self.id(Id::Requests, rule.index(), result);
+            (rule_series(compiled.name()), std::array::from_fn(of))
+        });
+        let stores = clusters.iter().enumerate().map(|(shard, cluster)| {
+            let ids = [self.id(Id::Calls, shard, 0), self.id(Id::FailedCalls, shard, 0), None, None];
+            (store_series(cluster), ids)
+        });
+        let all: Vec<(u64, [Option<u32>; rates::COUNTERS])> = rules.chain(stores).collect();
+        let ids: Vec<u32> = all.iter().flat_map(|(_, ids)| ids).flatten().copied().collect();
+        let Some(values) = self.host.read_metrics(&ids) else {
+            return Vec::new();
+        };
+        let mut values = values.into_iter();
+        let mut read = |id: Option<u32>| id.and_then(|_| values.next()).unwrap_or(0);
+        all.into_iter().map(|(id, ids)| rates::Series { id, totals: ids.map(&mut read) }).collect()
+    }
+
     /// Counts that this worker has switched to the document of this generation; 0: no document.
     pub(super) fn switched(&self, generation: u64) {
         self.add(Id::ConfigSwitches, 0, 0, 1);
@@ -366,6 +391,19 @@ impl<H: Host> Metrics<H> {
         self.add(Id::KnownRefusals, 0, 0, events.cached);
         self.add(Id::UnreadCosts, 0, 0, events.unread);
     }
+}
+
+/// The results of a rule, as its series for rates has them: those of `diana_requests`.
+pub(super) const RATES: [&str; rates::COUNTERS] = ["ok", "refused", "shadow", "error"];
+
+/// The name of a rule's series for rates.
+pub(super) fn rule_series(rule: &str) -> u64 {
+    Hasher::of(&("rule", rule))
+}
+
+/// The name of a store's series for rates.
+pub(super) fn store_series(cluster: &str) -> u64 {
+    Hasher::of(&("store", cluster))
 }
 
 /// A fingerprint as the log and the gauge show it: 16 hexadecimal digits.

@@ -51,13 +51,16 @@ pub fn separator(name: &str) -> [u8; 2] {
 /// nginx accepts all of them.
 #[must_use]
 pub fn refusals(configuration: &Configuration) -> Vec<String> {
-    let Configuration { policy, store, remote, .. } = configuration;
+    let Configuration { policy, store, remote, inspect, .. } = configuration;
     let mut refusals: Vec<String> = unreadable(policy).chain(never_found(policy)).collect();
     if store.is_some() {
         refusals.push("store: this host cannot hold requests while a store is asked".into());
     }
     if remote.is_some() {
         refusals.push("remote: this host's timer cannot be set to the times of polls".into());
+    }
+    if inspect.as_ref().is_some_and(|inspect| inspect.top) {
+        refusals.push("inspect.top: this host has no timer that could add the counts of all workers".into());
     }
     if policy.measures().any() {
         refusals.push(

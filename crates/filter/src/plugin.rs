@@ -23,7 +23,7 @@ mod settle;
 mod timer;
 
 pub(super) use decided::{Decided, Rejection, Response};
-use inspect::WrongTokens;
+use inspect::{Sampler, WrongTokens};
 
 use super::clock::Clock;
 use super::metering::MeteredValues;
@@ -39,6 +39,7 @@ use diana_base::prng;
 use diana_base::time::{Span, Time};
 use diana_config::Configuration;
 use diana_limiter::cells::store::EvictionDetector;
+use diana_limiter::rates::Series;
 use diana_limiter::response::ResponseCache;
 use diana_limiter::session::Worker;
 use std::cell::Cell;
@@ -77,6 +78,8 @@ pub(super) struct Plugin<H: Host> {
     wrong_tokens: Exclusive<WrongTokens>,
     responses: Exclusive<ResponseCache>,
     sampling: Sampling,
+    /// Only with `inspect`, and not in nginx.
+    sampler: Option<Sampler>,
     prng_state: Cell<u64>,
 }
 
@@ -84,6 +87,12 @@ impl<H: Host> Plugin<H> {
     /// The host's clock. If the clock cannot be read, this is its last reading.
     pub(super) fn now(&self) -> Time {
         self.clock.now()
+    }
+
+    /// The present totals of the counters that are sampled; empty if the host does not tell them.
+    pub(super) fn series(&self) -> Vec<Series> {
+        let clusters = self.worker.with(|worker| worker.clusters().to_vec()).unwrap_or_default();
+        self.metrics.series(&self.configuration.policy, &clusters)
     }
 
     /// A number that clients cannot predict, for jitter.

@@ -91,8 +91,10 @@ pub mod inspect;
 pub mod matcher;
 pub mod number_map;
 pub mod policy;
+pub mod rates;
 pub mod request;
 pub mod response;
 pub mod session;
+pub mod top;
 
 pub use diana_base::time;

@@ -10,6 +10,7 @@ pub mod cell;
 pub mod configuration;
 pub mod headers;
 mod input;
+pub mod inspect;
 pub mod native_module;
 pub mod path;
 mod query;
@@ -30,6 +31,7 @@ pub static TARGETS: &[(&str, Target)] = &[
     ("cell", cell::run),
     ("configuration", configuration::run),
     ("headers", headers::run),
+    ("inspect", inspect::run),
     ("native_module", native_module::run),
     ("path", path::run),
     ("redis_reply", redis_reply::run),

@@ -193,6 +193,11 @@ impl World {
         }
     }
 
+    /// Whether a value of the shared data contains these bytes.
+    pub fn holds(&self, bytes: &[u8]) -> bool {
+        self.data.borrow().values().any(|held| held.0.windows(bytes.len()).any(|part| part == bytes))
+    }
+
     pub fn crash(&self, why: impl Into<String>) {
         self.crashes.borrow_mut().push(why.into());
     }

@@ -204,5 +204,7 @@ const INSPECT: Object = Object::new(
             "The addresses and networks that may ask. Without it: the gateway's own machine.",
             Shape::List(&Shape::Text, 1, None),
         ),
+        key("top", "`true`: also counts which actors are refused and charged most.", Shape::Flag)
+            .or_flag(false),
     ]],
 );

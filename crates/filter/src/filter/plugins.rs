@@ -84,6 +84,7 @@ impl<H: Host> Filter<H> {
     /// Replaces the active configuration of the plugin `root`.
     pub(super) fn activate(&self, root: u32, plugin: Plugin<H>) {
         let before = self.plugin(root).flatten();
+        plugin.begin_rates();
         self.plugins.with(|plugins| {
             plugin.migrate_from(before.as_deref(), plugins);
             plugins.retain(|(known, _)| *known != root);

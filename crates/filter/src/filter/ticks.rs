@@ -35,6 +35,7 @@ impl<H: Host> Filter<H> {
             // period.
             _ = self.host.set_effective_context(root);
         }
+        self.sample_rates(root);
         let abandoned = plugin.timer_queue.with(|queue| queue.finish_tick(stuck, now));
         self.wake(root);
         abandoned.unwrap_or_default().into_iter().for_each(|id| self.end_stream(id));

@@ -1,7 +1,7 @@
 //! Builds the plugin of a configuration: finds out the kind of host, agrees with other workers on
 //! the seed, and migrates counts of the previous configuration.
 
-use super::Plugin;
+use super::{Plugin, Sampler};
 use crate::Host;
 use crate::clock::Clock;
 use crate::host_kind::HostKind;
@@ -117,6 +117,11 @@ impl<H: Host> Plugin<H> {
             worker = worker.with_global_store(options, host.random());
             worker.load_replicas(&store, host.now()?);
         }
+        let inspect = configuration.inspect.as_ref();
+        if inspect.is_some_and(|inspect| inspect.top) {
+            worker = worker.with_top();
+        }
+        let has_rates = inspect.is_some() && !is_nginx;
         let metered = MeteredValues::new(configuration.policy.measures());
         let metrics = Metrics::new((host, kind), &configuration, worker.clusters(), ids);
         // There is one timer, and it resumes waiting requests under any configuration.
@@ -126,12 +131,14 @@ impl<H: Host> Plugin<H> {
         };
         timer_queue.with(|queue| queue.set_gauge(metrics.waiting_requests()));
         let prng_state = Cell::new(host.random());
+        let clock = Clock::new(host, kind)?;
+        let sampler = has_rates.then(|| Sampler::new(clock.monotonic(), host.random()));
         Ok(Plugin {
             host,
             kind,
             configuration,
             is_of_route: false,
-            clock: Clock::new(host, kind)?,
+            clock,
             store,
             zone: is_nginx.then(|| Zone::new(dated)),
             has_lost_refusal: Cell::new(false),
@@ -148,6 +155,7 @@ impl<H: Host> Plugin<H> {
             wrong_tokens: Exclusive::default(),
             responses: Exclusive::default(),
             sampling: Sampling::default(),
+            sampler,
             prng_state,
         })
     }

@@ -32,6 +32,7 @@ impl<H: Host> Plugin<H> {
             let is_grpc = || !ends && policy.is_grpc(&request);
             let asks_stores = matches!(decision.outcome, Outcome::Query(_));
             let response = self.respond(decision, is_grpc);
+            worker.note_actors(policy);
             let is_grpc = asks_stores && is_grpc();
             Decided { session, response, is_grpc }
         })?;
@@ -62,11 +63,11 @@ impl<H: Host> Plugin<H> {
         }
     }
 
-    /// Arms the timer if the worker needs the timer, or if the plugin follows a server and no timer
-    /// runs.
+    /// Arms the timer if the worker needs the timer, or if the plugin follows a server or samples
+    /// rates and no timer runs.
     fn wake_if_needed(&self) {
-        let is_asleep =
-            || self.remote.is_some() && self.timer_queue.with(|queue| queue.has_timer()) == Some(false);
+        let has_tasks = self.remote.is_some() || self.has_rates();
+        let is_asleep = || has_tasks && self.timer_queue.with(|queue| queue.has_timer()) == Some(false);
         if self.must_wake() || is_asleep() {
             self.wake();
         }

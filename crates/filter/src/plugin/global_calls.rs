@@ -77,10 +77,12 @@ impl<H: Host> Plugin<H> {
         }
         let policy = &self.configuration.policy;
         let ticket = session.ticket();
-        let advance = |worker: &mut _| {
+        let advance = |worker: &mut Worker| {
             let decision = session.answer(policy, worker, &self.store, completion, || self.now())?;
             self.forget(ticket);
-            Some(self.respond(decision, || is_grpc))
+            let response = self.respond(decision, || is_grpc);
+            worker.note_actors(policy);
+            Some(response)
         };
         self.worker.with(advance).flatten()
     }
@@ -105,7 +107,9 @@ impl<H: Host> Plugin<H> {
                 Outcome::Delay(_) if is_full() => session.refuse(policy, worker, &self.store, || self.now()),
                 _ => worker.decision(),
             };
-            Some(self.respond(decision, || is_grpc))
+            let response = self.respond(decision, || is_grpc);
+            worker.note_actors(policy);
+            Some(response)
         };
         self.worker.with(advance).flatten()
     }

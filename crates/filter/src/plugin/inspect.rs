@@ -3,12 +3,17 @@
 //!
 //! ```text
 //!   path, address, token right?  ── one is wrong ─► an ordinary request: the path does not exist
-//!   GET policy · GET actor?rule=NAME&ACTOR=VALUE ─► JSON
+//!   GET policy · GET actor?rule=NAME&ACTOR=VALUE · GET rates · GET top?rule=NAME ─► JSON
 //!   POST reset?… · POST grant?… · POST penalty?… ─► a change of the actor's cell ─► what GET actor answers
 //! ```
 //!
 //! Parameters are in the query, because Envoy delivers no body to a filter that has not yet passed
 //! the headers on.
+
+mod rates;
+mod top;
+
+pub(super) use rates::Sampler;
 
 use super::{Decided, Plugin, Rejection, Response};
 use crate::Host;
@@ -42,7 +47,7 @@ impl From<Answer> for Reply {
     }
 }
 
-const HELP: &str = "expected GET policy, GET actor, POST reset, POST grant or POST penalty, as in \
+const HELP: &str = "expected GET policy, actor, rates or top, or POST reset, grant or penalty, as in \
                     `actor?rule=per-user&user=ann`";
 
 /// What a question changes.
@@ -175,13 +180,15 @@ impl<H: Host> Plugin<H> {
                     false => Ok(self.actor(&target).into()),
                 }
             }
+            (b"GET", b"rates") => Ok(self.rates(query).into()),
+            (b"GET", b"top") => Ok(self.top(query).into()),
             (b"POST", b"reset") => self.change(Change::Reset, self.target(query)?, request),
             (b"POST", b"penalty") => self.change(Change::EndPenalty, self.target(query)?, request),
             (b"POST", b"grant") => {
                 let grant = Grant::read(parameters(query)).map_err(|why| (400, why))?;
                 self.change(Change::Grant(grant), self.target(query)?, request)
             }
-            (_, b"policy" | b"actor") => Err((405, "expected the method GET".into())),
+            (_, b"policy" | b"actor" | b"rates" | b"top") => Err((405, "expected the method GET".into())),
             (_, b"reset" | b"penalty" | b"grant") => Err((405, "expected the method POST".into())),
             _ => Err((404, HELP.into())),
         }

@@ -58,6 +58,9 @@ impl<H: Host> Plugin<H> {
         if let Some(next) = self.remote.as_ref().and_then(|source| source.next_task_at()) {
             self.timer_queue.with(|queue| queue.wake_at(next, now));
         }
+        if let Some(next) = self.next_sample_at() {
+            self.timer_queue.with(|queue| queue.wake_at(next, now));
+        }
         // An earlier configuration may have set the timer for an earlier time. So the timer is set
         // again for the next task.
         let own = wants.map(|span| now.after(span));
@@ -90,6 +93,7 @@ impl<H: Host> Plugin<H> {
     pub(crate) fn retire(&self) {
         self.sleep();
         self.work(self.clock.monotonic(), true);
+        self.publish_actors();
     }
 
     fn work(&self, now: Time, all: bool) -> Vec<Completion> {

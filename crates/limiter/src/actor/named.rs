@@ -21,12 +21,14 @@ pub struct NamedActor {
     actor: Arc<dyn Actor>,
     /// The position in the rule's list.
     place: usize,
+    is_secret: bool,
 }
 
 impl NamedActor {
     pub(super) fn new(name: &str, actor: Arc<dyn Actor>, scope: &Scope) -> NamedActor {
-        let canonical_form = actor.canonical_form(scope.parts).into();
-        NamedActor { name: name.into(), canonical_form, actor, place: 0 }
+        let canonical_form: Arc<str> = actor.canonical_form(scope.parts).into();
+        let is_secret = sounds_secret(name) || is_secret(&canonical_form);
+        NamedActor { name: name.into(), canonical_form, actor, place: 0, is_secret }
     }
 
     /// Compiles a definition, as in `actors`. Reports each mistake at its place and then returns
@@ -64,11 +66,35 @@ impl NamedActor {
         self.place
     }
 
+    /// Whether the value may give access to something, by the names of the actor and of its source:
+    /// any cookie, or a name with a word such as `key` or `token`. Such values are never shown.
+    #[must_use]
+    pub fn is_secret(&self) -> bool {
+        self.is_secret
+    }
+
     /// The source of the value.
     #[must_use]
     pub fn actor(&self) -> &dyn Actor {
         &*self.actor
     }
+}
+
+/// Parts of the names of headers, parameters and properties whose values may be secrets.
+const SECRETS: [&str; 10] =
+    ["auth", "cookie", "credential", "jwt", "key", "passw", "secret", "session", "signature", "token"];
+
+fn sounds_secret(name: &str) -> bool {
+    let name = name.to_ascii_lowercase();
+    SECRETS.iter().any(|word| name.contains(word))
+}
+
+/// Whether the source with this canonical form may have secrets. The last name of the form decides:
+/// `x-api-key` in `header 9:x-api-key`, or the last step of a property.
+fn is_secret(canonical_form: &str) -> bool {
+    let kind = canonical_form.split(' ').next();
+    let name = canonical_form.rsplit(':').next().filter(|_| canonical_form.contains(':'));
+    kind == Some("cookie") || name.is_some_and(sounds_secret)
 }
 
 impl PartialEq for NamedActor {
@@ -202,6 +228,27 @@ mod tests {
         assert_eq!(key_of(&["all"], &full).unwrap(), b"");
         let long = request(&"x".repeat(60_000), "bc");
         assert_eq!(key_of(&["user"], &long).unwrap().first_chunk(), Some(&60_000u32.to_le_bytes()));
+    }
+
+    #[test]
+    fn what_may_be_a_secret_is_known_by_its_name() {
+        for (form, expected) in [
+            ("header 9:x-api-key", true),
+            ("header 13:authorization", true),
+            ("header 14:X-Access-Token", true),
+            ("query 8:password", true),
+            ("cookie 1:s", true),
+            ("jwt 3:sub", false),
+            ("jwt 10:session_id", true),
+            ("property 3 8:metadata9:jwt_authn3:sub", false),
+            ("property 1 5:token", true),
+            ("header 9:x-user-id", false),
+            ("path 1", false),
+            ("address", false),
+        ] {
+            assert_eq!(is_secret(form), expected, "{form}");
+        }
+        assert!(sounds_secret("apikey") && sounds_secret("Session") && !sounds_secret("user"));
     }
 
     #[test]

@@ -4,7 +4,7 @@
 use super::Decider;
 use super::cache::WorkerCache;
 use super::outcome::{Outcome, Reason, RuleReport, RuleResult};
-use super::resolve::decide_by_lists;
+use super::resolve::{Asked, decide_by_lists};
 use crate::actor::address::Network;
 use crate::actor::{Actor, NamedActor};
 use crate::cells::Context;
@@ -70,7 +70,8 @@ fn in_order(actors: &[NamedActor], mut key: &[u8]) -> Vec<String> {
     values.into_iter().map(|(_, value)| value).collect()
 }
 
-fn text(actor: &dyn Actor, value: &[u8]) -> String {
+/// The text of an actor's value, for people.
+pub(crate) fn text(actor: &dyn Actor, value: &[u8]) -> String {
     let network = if actor.is_address() { Network::of_key(value) } else { None };
     match network {
         Some(network) if network.is_single() => network.first().to_string(),
@@ -89,6 +90,24 @@ impl Decider {
         let has_own_quota = group.role == Role::Primary && demand.quota.is_default();
         let (address, key, hash, cost) = (&policy.address, asked.key.key(), asked.hash, demand.cost);
         Some(CountedActor { group, address, key, hash, cost, has_own_quota })
+    }
+
+    /// The group that counts a rule of the last decision, here or in a global store, and what the
+    /// request has asked of it.
+    pub(crate) fn asked_of<'a>(
+        &'a self,
+        policy: &'a Policy,
+        rule: RuleId,
+        cache: &'a WorkerCache,
+    ) -> Option<(&'a CounterGroup, &'a Asked)> {
+        let Decider { checks, globals, limits, fast_path, .. } = self;
+        let is_of = |(group, _): &(&CounterGroup, &Asked)| group.rules.contains(&rule.index());
+        let local = checks.all.iter().map(|check| (&*check.group, check.asked()));
+        let mut full = local.chain(globals.asked(policy)).peekable();
+        match full.peek() {
+            Some(_) => full.find(is_of),
+            None => fast_path.decided(limits, cache).map(|actor| (&*actor.group, &actor.asked)).find(is_of),
+        }
     }
 
     /// Decides by the lists, by `missing: deny` and by `on_error: deny`, as if all stores were

@@ -75,6 +75,15 @@ impl FastPath {
         Progress::Known(actors)
     }
 
+    /// The actors of the last request, if the fast path has decided about it.
+    pub(crate) fn decided<'c>(
+        &self,
+        limits: &[usize],
+        cache: &'c WorkerCache,
+    ) -> impl Iterator<Item = &'c KnownActor> {
+        cache.actors.find(limits, &self.key).unwrap_or_default().iter()
+    }
+
     /// Refuses the request if a cached refusal still holds. See [`Checks::refuse_cached`].
     #[inline(never)]
     fn refuse<S: ?Sized>(

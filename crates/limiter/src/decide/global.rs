@@ -18,7 +18,7 @@ use crate::algorithm::{Admission, Verdict};
 use crate::cells::store::Store;
 use crate::cells::{CACHED_FOR, CellId, Context, Events, SLOTS};
 use crate::global::{GlobalCharge, GlobalQuery, LeaseRefill, RuleQuery, RuleReply, lease_number};
-use crate::policy::{Demand, Demands, GlobalGroup, Mode, OnError, Owed, Policy, QuotaRef};
+use crate::policy::{CounterGroup, Demand, Demands, GlobalGroup, Mode, OnError, Owed, Policy, QuotaRef};
 use crate::request::Request;
 use diana_base::prng::mix;
 use diana_base::sort;
@@ -159,6 +159,14 @@ impl Globals {
                 checks.add_again((global.asked.place.0, index), &global.asked, context);
             }
         }
+    }
+
+    /// What the request has asked of each group.
+    pub(crate) fn asked<'a>(
+        &'a self,
+        policy: &'a Policy,
+    ) -> impl Iterator<Item = (&'a CounterGroup, &'a Asked)> {
+        self.all.iter().filter_map(|global| Some((&*global.group(policy)?.group, &global.asked)))
     }
 
     /// Whether any global store has to answer.

@@ -114,6 +114,12 @@ impl StoreClient {
         self.shards.get(shard).is_some_and(ShardClient::is_available)
     }
 
+    /// Whether the breaker of this store is closed.
+    #[must_use]
+    pub fn asks(&self, shard: usize) -> bool {
+        self.shards.get(shard).is_some_and(|client| client.breaker.is_closed())
+    }
+
     /// Queues a query for `waiter`. Returns `false` if the global store is unavailable or cannot
     /// handle the query.
     pub fn ask(&mut self, shard: usize, waiter: Waiter, query: GlobalQuery) -> bool {

@@ -12,6 +12,7 @@ use crate::decide::{Charges, CountedActor, Decider, Decision, Pending, WorkerCac
 use crate::global::{Fetches, GlobalStoreOptions, StoreClient};
 use crate::policy::{ActorKey, CounterGroup, GroupIndex, Policy, RuleId};
 use crate::request::Request;
+use crate::top::{self, By, TopActors, WorkerTop};
 use adaptation::Adaptation;
 use diana_base::time::{Span, Time};
 use gateways::Gateways;
@@ -31,6 +32,8 @@ pub struct Worker {
     adaptation: Option<Box<Adaptation>>,
     /// `None` if the number of gateways is fixed.
     gateways: Option<Box<Gateways>>,
+    /// Counts actors for [`Worker::top`]; `None` unless asked to.
+    top: Option<Box<WorkerTop>>,
 }
 
 /// How the worker finds actors' cells, and their cells under previous configurations.
@@ -74,6 +77,7 @@ impl Worker {
             tickets: 0,
             adaptation: Adaptation::new(policy),
             gateways: Gateways::new(policy, &hasher),
+            top: None,
         }
     }
 
@@ -187,6 +191,82 @@ impl Worker {
     /// ```
     pub fn tables<'a>(&'a self, policy: &'a Policy, now: Time) -> impl Iterator<Item = TableId> + 'a {
         policy.table_ids().chain(self.actors.migration.tables(now))
+    }
+
+    /// The worker, counting which actors are refused and charged most. After each decision call
+    /// [`Worker::note_actors`], and about once a second [`Worker::publish_actors`].
+    ///
+    /// ```
+    /// # use diana_limiter::cells::store::{Fault, SharedDataStore, CasSemantics, Simulated};
+    /// # use diana_limiter::request::{Part, Values};
+    /// # use diana_limiter::session::{Session, Worker};
+    /// # use diana_limiter::time::Time;
+    /// use diana_limiter::top::By;
+    ///
+    /// let document = br#"{"url": "/", "rules": [
+    ///     {"name": "each", "actor": "user", "rpu": 2, "unit": "day"}
+    /// ]}"#;
+    /// # let policy = diana_config::compile(document).expect("a valid document").policy;
+    /// # let store = SharedDataStore::probe(Simulated::new(CasSemantics::Strict))?;
+    /// # let now = Time::from_ns(1_795_392_000_000_000_000);
+    /// let mut worker = Worker::new(&policy, &[7; 16]).with_top();
+    /// for user in ["ann", "bob", "ann", "ann", "ann"] {
+    ///     # let values = Values::default()
+    ///     #     .with(Part::Path, "/")
+    ///     #     .with(Part::Header("x-user-id".into()), user);
+    ///     # let request = policy.request(&values);
+    ///     let (_, _) = Session::start(&policy, &mut worker, &store, &request, || now);
+    ///     worker.note_actors(&policy);
+    /// }
+    /// worker.publish_actors(&policy, &store, now)?;
+    /// # let rule = policy.rules().next().expect("a rule").0;
+    /// let top = worker.top(&policy, &store, rule, By::Used, now)?;
+    /// let counts: Vec<u64> = top.actors.iter().map(|actor| actor.count).collect();
+    /// assert_eq!((counts, top.error_bound), (vec![2, 1], 0));
+    /// let top = worker.top(&policy, &store, rule, By::Refused, now)?;
+    /// assert_eq!(top.actors[0].values, [("user".into(), "ann".into())]);
+    /// # Ok::<(), Fault>(())
+    /// ```
+    #[must_use]
+    pub fn with_top(self) -> Worker {
+        Worker { top: Some(Box::default()), ..self }
+    }
+
+    /// Whether the worker counts which actors are refused and charged most.
+    #[must_use]
+    pub fn has_top(&self) -> bool {
+        self.top.is_some()
+    }
+
+    /// Counts the actors of the last decision. See the example of [`Worker::with_top`].
+    pub fn note_actors(&mut self, policy: &Policy) {
+        let Worker { top, actors, decider, cache, .. } = self;
+        if let Some(top) = top {
+            top.note(policy, &actors.hasher, decider, cache);
+        }
+    }
+
+    /// Adds what this worker has counted since the last call to what all workers have.
+    pub fn publish_actors(&mut self, policy: &Policy, store: &dyn Store, now: Time) -> Result<(), Fault> {
+        self.top.as_mut().map_or(Ok(()), |top| top.publish(policy, store, now))
+    }
+
+    /// The actors that a rule has refused or charged most, over all workers.
+    pub fn top(
+        &self,
+        policy: &Policy,
+        store: &dyn Store,
+        rule: RuleId,
+        by: By,
+        now: Time,
+    ) -> Result<TopActors, Fault> {
+        top::top(policy, store, rule, by, now)
+    }
+
+    /// Whether this worker asks the global store of this shard, because its breaker is closed.
+    #[must_use]
+    pub fn asks(&self, shard: usize) -> bool {
+        self.client.as_ref().is_some_and(|client| client.asks(shard))
     }
 
     /// Makes no reservations, for a host that cannot wake the worker to refund idle ones. Adaptive

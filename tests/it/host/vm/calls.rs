@@ -136,6 +136,7 @@ impl Inner {
             }
             Call::IncrementMetric { id, by } => self.increment(id, by),
             Call::RecordMetric { id, value } => self.record(id, value),
+            Call::GetMetric { id } => self.total(id),
             Call::HttpCall { cluster, headers, body, timeout_ms } => {
                 let (clusters, id) = (&world.clusters, self.current.get().1);
                 let root = self.effective(|stream| stream.root).unwrap_or(id);
@@ -237,6 +238,13 @@ impl Inner {
             _ => _ = self.world.counters.borrow_mut().insert(name, value as i64),
         }
         Reply::status(0)
+    }
+
+    /// The value of a counter or a gauge, over all workers.
+    fn total(&self, id: u32) -> Reply {
+        let counters = self.world.counters.borrow();
+        let value = self.metrics.borrow().get(&id).and_then(|(_, name)| counters.get(name).copied());
+        value.map_or(Reply::status(1), |value| Reply::number(value as u64))
     }
 
     /// The parts of the effective request.

@@ -1,0 +1,50 @@
+//! `GET top`: which actors a rule refuses or charges most. See [`diana_limiter::top`].
+
+use super::{Answer, Object, Plugin, parameters};
+use crate::Host;
+use diana_limiter::top::{By, TopActor};
+
+impl<H: Host> Plugin<H> {
+    /// Adds what this worker has counted to what all workers have.
+    pub(crate) fn publish_actors(&self) {
+        let policy = &self.configuration.policy;
+        let published = self.worker.with(|worker| {
+            if worker.has_top() { worker.publish_actors(policy, &self.store, self.now()) } else { Ok(()) }
+        });
+        self.count_fault(published.unwrap_or(Ok(())));
+    }
+
+    #[cold]
+    #[inline(never)]
+    pub(super) fn top(&self, query: &[u8]) -> Answer {
+        let policy = &self.configuration.policy;
+        if self.worker.with(|worker| worker.has_top()) != Some(true) {
+            return Err((404, "actors are ranked only with `inspect: {top: true}`".into()));
+        }
+        let name = parameters(query)("rule").ok_or((400, "which rule? expected `rule=NAME`".into()))?;
+        let by = match parameters(query)("by").as_deref() {
+            None | Some("refused") => By::Refused,
+            Some("used") => By::Used,
+            Some(_) => return Err((400, "expected `by=refused` or `by=used`".into())),
+        };
+        let Some((rule, _)) = policy.rules().find(|(_, rule)| rule.name() == name) else {
+            return Err((400, ["there is no rule `", &name, "`"].concat()));
+        };
+        self.publish_actors();
+        let top = self.worker.with(|worker| worker.top(policy, &self.store, rule, by, self.now()));
+        let Some(Ok(top)) = top else {
+            return Err((503, "the shared data fails".into()));
+        };
+        let answer = Object::default()
+            .text("rule", &name)
+            .text("by", by.name())
+            .number("since_ms", top.since.as_ns() / 1_000_000)
+            .list("actors", top.actors.iter().map(ranked));
+        Ok(answer.number("error_bound", top.error_bound))
+    }
+}
+
+fn ranked(actor: &TopActor) -> Object {
+    let values = actor.values.iter().fold(Object::default(), |all, (name, value)| all.text(name, value));
+    Object::default().key("actor", &values.finish()).number("count", actor.count).number("error", actor.error)
+}

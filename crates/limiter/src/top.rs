@@ -1,0 +1,561 @@
+//! Which actors a rule refuses or charges most, over all workers of a gateway: a bounded summary for
+//! each rule by Space-Saving.
+//!
+//! ```text
+//!   decision ─► Summary of this worker ── once a second ─► merged into the shared summary
+//!                                                          of this half window
+//!   GET top  ◄── both half windows, merged
+//! ```
+//!
+//! Space-Saving: Metwally, Agrawal, El Abbadi, "Efficient Computation of Frequent and Top-k Elements
+//! in Data Streams", ICDT 2005. A summary has `K` = [`ACTORS`] counters. An actor without a counter
+//! takes over the least one, and inherits its count as its error. So a count is never below the true
+//! one, and a count without its error is never above it. An actor without a counter has at most the
+//! least count, the floor.
+//!
+//! Merging: Cafaro, Pulimeno, Tempesta, "A parallel space saving algorithm for frequent items and the
+//! Hurwitz zeta distribution", Information Sciences 329, 2016. An actor that only one summary has
+//! counts in the other one with its floor. In whichever order summaries of `N` units in all are
+//! merged, the floor is at most `N` / `K`: Agarwal, Cormode, Huang, Phillips, Wei, Yi, "Mergeable
+//! Summaries", ACM TODS 38, 2013, Theorem 1 with `k` = `K` − 1 counters.
+//!
+//! Clients choose the values of actors, and how many there are. A summary keeps at most 64 bytes of
+//! each value, and of a [secret](crate::actor::NamedActor::is_secret) only a keyed hash.
+
+use crate::actor::NamedActor;
+use crate::cells::store::{Changed, Fault, Store, Update};
+use crate::cells::table::Hasher;
+use crate::decide::{Decider, Decision, Outcome, RuleResult, WorkerCache, actor_text};
+use crate::policy::{ActorKey, ActorSource, CounterGroup, Policy, RuleId};
+use diana_base::format::{decimal, hex};
+use diana_base::part;
+use diana_base::sort;
+use diana_base::time::{Span, Time};
+use std::cmp::Reverse;
+use std::mem::take;
+
+/// How many actors a summary has.
+pub const ACTORS: usize = 64;
+
+/// The most rules with summaries, in a worker and in the shared data.
+pub const MAX_RULES: usize = 64;
+
+/// Summaries are replaced after this span, so counts are of one to two of it.
+pub const HALF_WINDOW: Span = Span::from_secs(300);
+
+/// The most bytes of one actor's value. Clients choose its length.
+const MAX_VALUE: usize = 64;
+
+/// The length of a value that is cut.
+const CUT: u8 = u8::MAX;
+
+/// How often a worker tries to merge its summary, if other workers do so at the same time. If it
+/// does not succeed, it tries again a second later.
+const ROUNDS: u32 = 16;
+
+const DIRECTORY: &[u8] = b"diana/top";
+
+/// What actors are ranked by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum By {
+    /// How many requests the rule has refused, or would have refused in shadow.
+    Refused,
+    /// How many units of its quota the rule has charged on arrival.
+    Used,
+}
+
+impl By {
+    /// The word in a question.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            By::Refused => "refused",
+            By::Used => "used",
+        }
+    }
+}
+
+/// The actors of a rule.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TopActors {
+    /// Since when they are counted.
+    pub since: Time,
+    /// The actors, those with the highest counts first.
+    pub actors: Vec<TopActor>,
+    /// No actor beside these has a higher count.
+    pub error_bound: u64,
+}
+
+/// An actor of a rule.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TopActor {
+    /// The name and the value of each actor of the rule, in the rule's order; `ip` and the address
+    /// of a client that lacks them. Empty if such requests share a count.
+    pub values: Vec<(String, String)>,
+    /// At least the true count.
+    pub count: u64,
+    /// At most so much is not the actor's.
+    pub error: u64,
+}
+
+/// One counter of a summary.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Entry {
+    /// A keyed hash of the actor.
+    hash: u64,
+    count: u64,
+    error: u64,
+    /// The actor: see [`write_actor`].
+    actor: Vec<u8>,
+}
+
+/// Counts the most frequent actors.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Summary(Vec<Entry>);
+
+impl Summary {
+    /// The highest count of an actor without a counter.
+    fn floor(&self) -> u64 {
+        let least = || self.0.iter().map(|entry| entry.count).min();
+        if self.0.len() < ACTORS { 0 } else { least().unwrap_or(0) }
+    }
+
+    fn find(&mut self, hash: u64) -> Option<&mut Entry> {
+        self.0.iter_mut().find(|entry| entry.hash == hash)
+    }
+
+    /// Adds to an actor's count. `write` writes the actor if it is new.
+    fn add(&mut self, hash: u64, by: u64, write: impl FnOnce(&mut Vec<u8>)) {
+        if let Some(entry) = self.find(hash) {
+            entry.count = entry.count.saturating_add(by);
+            return;
+        }
+        let error = self.floor();
+        if self.0.len() < ACTORS {
+            self.0.push(Entry { hash, count: 0, error: 0, actor: Vec::new() });
+        }
+        // The new counter, whose count is 0, or the least one.
+        if let Some(entry) = self.0.iter_mut().min_by_key(|entry| entry.count) {
+            (entry.hash, entry.count, entry.error) = (hash, error.saturating_add(by), error);
+            entry.actor.clear();
+            write(&mut entry.actor);
+        }
+    }
+
+    /// Adds the counts of another summary.
+    #[cold]
+    fn merge(&mut self, other: &Summary) {
+        let (own_floor, other_floor) = (self.floor(), other.floor());
+        let mut new = Vec::new();
+        for entry in &mut self.0 {
+            let same = other.0.iter().find(|other| other.hash == entry.hash);
+            let (count, error) = same.map_or((other_floor, other_floor), |same| (same.count, same.error));
+            entry.count = entry.count.saturating_add(count);
+            entry.error = entry.error.saturating_add(error);
+        }
+        for entry in &other.0 {
+            if self.find(entry.hash).is_none() {
+                let (count, error) =
+                    (entry.count.saturating_add(own_floor), entry.error.saturating_add(own_floor));
+                new.push(Entry { count, error, ..entry.clone() });
+            }
+        }
+        self.0.append(&mut new);
+        sort::sort_by_key(&mut self.0, |entry| (Reverse(entry.count), entry.hash));
+        self.0.truncate(ACTORS);
+    }
+
+    /// The value in the store, of the rule with this id in this half window.
+    fn encode(&self, id: u64, epoch: u64) -> Vec<u8> {
+        let mut to = [id.to_le_bytes(), epoch.to_le_bytes()].concat();
+        for Entry { hash, count, error, actor } in &self.0 {
+            [hash, count, error].into_iter().for_each(|number| to.extend(number.to_le_bytes()));
+            to.extend(u16::try_from(actor.len()).unwrap_or(u16::MAX).to_le_bytes());
+            to.extend(actor);
+        }
+        to
+    }
+
+    /// `None` for the value of another rule, of another half window, or of another format.
+    fn decode(bytes: &[u8], id: u64, epoch: u64) -> Option<Summary> {
+        let (header, mut rest) = bytes.split_at_checked(16)?;
+        if header != [id.to_le_bytes(), epoch.to_le_bytes()].concat() {
+            return None;
+        }
+        let mut entries = Vec::new();
+        while !rest.is_empty() && entries.len() < ACTORS {
+            let ((hash, after), two) = (number(rest)?, |bytes: &[u8]| bytes.first_chunk().copied());
+            let ((count, after), is_new) = (number(after)?, |entry: &Entry| entry.hash != hash);
+            let (error, after) = number(after)?;
+            let length = usize::from(u16::from_le_bytes(two(after)?));
+            let (actor, after) = part(after, 2..).split_at_checked(length)?;
+            if !entries.iter().all(is_new) {
+                return None;
+            }
+            entries.push(Entry { hash, count, error, actor: actor.to_vec() });
+            rest = after;
+        }
+        rest.is_empty().then_some(Summary(entries))
+    }
+}
+
+fn number(bytes: &[u8]) -> Option<(u64, &[u8])> {
+    let (first, rest) = bytes.split_first_chunk()?;
+    Some((u64::from_le_bytes(*first), rest))
+}
+
+/// The summaries of one worker that are not merged yet, by rule.
+#[derive(Debug, Default)]
+pub(crate) struct WorkerTop(Vec<[Summary; 2]>);
+
+impl WorkerTop {
+    /// Counts the actors of a decision.
+    #[inline(never)]
+    pub(crate) fn note(&mut self, policy: &Policy, hasher: &Hasher, decider: &Decider, cache: &WorkerCache) {
+        let decision = &decider.decision;
+        if matches!(decision.outcome, Outcome::Query(_)) {
+            return;
+        }
+        for report in decision.reports.iter().filter(|report| report.actor != ActorSource::Missing) {
+            let Some(by) = ranked(decision, report.result) else {
+                continue;
+            };
+            let Some((group, asked)) = decider.asked_of(policy, report.rule, cache) else {
+                debug_assert!(false, "a rule reports on its actor");
+                continue;
+            };
+            let cost = asked.demands.iter().find(|demand| demand.rule == report.rule);
+            let units = match by {
+                By::Refused => 1,
+                By::Used => cost.map_or(0, |demand| demand.cost),
+            };
+            let (key, rule) = (asked.key.key(), report.rule.index());
+            if units == 0 || rule >= MAX_RULES {
+                continue;
+            }
+            if self.0.len() <= rule {
+                self.0.resize_with(rule.saturating_add(1), Default::default);
+            }
+            if let Some(summary) = self.0.get_mut(rule).and_then(|both| both.get_mut(by as usize)) {
+                summary.add(hasher.hash(key.bytes()), units, |to| write_actor(group, key, hasher, to));
+            }
+        }
+    }
+
+    /// Merges what this worker has counted into the shared summaries. What cannot be merged now is
+    /// kept for the next time.
+    #[cold]
+    pub(crate) fn publish(&mut self, policy: &Policy, store: &dyn Store, now: Time) -> Result<(), Fault> {
+        let epoch = epoch(now);
+        for (rule, both) in policy.rules().map(|(rule, _)| rule).zip(&mut self.0) {
+            if both.iter().all(|summary| summary.0.is_empty()) {
+                continue;
+            }
+            let id = id_of(policy, rule);
+            let Some(place) = place_of(store, id, epoch)? else {
+                // There are too many rules: nobody can ask for this one.
+                *both = Default::default();
+                continue;
+            };
+            for (by, summary) in [By::Refused, By::Used].into_iter().zip(both) {
+                let mut merge = |value: Option<&[u8]>| -> Changed<'static> {
+                    let shared = value.and_then(|value| Summary::decode(value, id, epoch));
+                    let mut shared = shared.unwrap_or_default();
+                    shared.merge(summary);
+                    Some(shared.encode(id, epoch).into())
+                };
+                if !summary.0.is_empty()
+                    && store.update(&key(place, by, epoch), ROUNDS, &mut merge)? == Update::Stored
+                {
+                    take(summary);
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What a report counts for.
+fn ranked(decision: &Decision, result: RuleResult) -> Option<By> {
+    match result {
+        RuleResult::Refused | RuleResult::Shadowed => Some(By::Refused),
+        RuleResult::Admitted if !decision.is_rejected() => Some(By::Used),
+        RuleResult::Admitted | RuleResult::Unattributed | RuleResult::Uncounted => None,
+    }
+}
+
+/// The actors of a rule, by what all workers have published. Nobody, if there are more than
+/// [`MAX_RULES`] rules and this one is left out.
+#[cold]
+#[inline(never)]
+pub(crate) fn top(
+    policy: &Policy,
+    store: &dyn Store,
+    rule: RuleId,
+    by: By,
+    now: Time,
+) -> Result<TopActors, Fault> {
+    let (id, epoch) = (id_of(policy, rule), epoch(now));
+    let mut all = Summary::default();
+    let directory = store.load(DIRECTORY)?;
+    let place = directory.and_then(|found| directory_of(&found.bytes).iter().position(|one| one.id == id));
+    for epoch in [epoch.saturating_sub(1), epoch] {
+        if let Some(place) = place
+            && let Some(found) = store.load(&key(place, by, epoch))?
+            && let Some(summary) = Summary::decode(&found.bytes, id, epoch)
+        {
+            all.merge(&summary);
+        }
+    }
+    let actors = counted_by(policy, rule).map_or(&[][..], |group| &group.actors);
+    let read = |entry: &Entry| {
+        let values = read_actor(actors, &policy.address, &entry.actor);
+        TopActor { values, count: entry.count, error: entry.error }
+    };
+    let since = Time::from_ns(epoch.saturating_sub(1).saturating_mul(HALF_WINDOW.as_ns()));
+    Ok(TopActors { since, actors: all.0.iter().map(read).collect(), error_bound: all.floor() })
+}
+
+/// The number of a half window.
+fn epoch(now: Time) -> u64 {
+    now.as_ns().checked_div(HALF_WINDOW.as_ns()).unwrap_or(0)
+}
+
+/// The group that counts a rule, here or in a global store.
+fn counted_by(policy: &Policy, rule: RuleId) -> Option<&CounterGroup> {
+    let has = |group: &&CounterGroup| group.rules.contains(&rule.index());
+    let limits = || 0..policy.limits.len();
+    let own = limits().flat_map(|limit| policy.groups(limit)).map(|group| &**group).find(has);
+    let global = || limits().flat_map(|limit| policy.global_groups(limit)).map(|global| &*global.group);
+    own.or_else(|| global().find(has))
+}
+
+/// A rule is the same in two configurations if it has the same name and counts the same actors.
+fn id_of(policy: &Policy, rule: RuleId) -> u64 {
+    let actors = counted_by(policy, rule).map_or(&[][..], |group| &group.actors);
+    let forms: Vec<&str> = actors.iter().map(NamedActor::canonical_form).collect();
+    Hasher::of(&(policy.rule_name(rule), forms))
+}
+
+/// A rule in the directory of shared summaries. Its position is the place of its keys.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Listed {
+    id: u64,
+    /// The last half window in which it was counted.
+    epoch: u64,
+}
+
+fn directory_of(bytes: &[u8]) -> Vec<Listed> {
+    let (numbers, _) = bytes.as_chunks::<8>();
+    let (pairs, _) = numbers.as_chunks::<2>();
+    let listed = |[id, epoch]: &[[u8; 8]; 2]| Listed {
+        id: u64::from_le_bytes(*id),
+        epoch: u64::from_le_bytes(*epoch),
+    };
+    pairs.iter().take(MAX_RULES).map(listed).collect()
+}
+
+/// The place of a rule's keys. A new rule gets a free place, or that of a rule that was not counted
+/// in both half windows. `None` if there is none.
+#[cold]
+fn place_of(store: &dyn Store, id: u64, epoch: u64) -> Result<Option<usize>, Fault> {
+    let mut place = None;
+    let mut enter = |value: Option<&[u8]>| -> Changed<'static> {
+        let mut all = value.map(directory_of).unwrap_or_default();
+        let known = all.iter().position(|one| one.id == id);
+        let faded = || all.iter().position(|one| one.epoch.saturating_add(1) < epoch);
+        place = known.or_else(faded).or_else(|| (all.len() < MAX_RULES).then_some(all.len()));
+        let (place, own) = (place?, Listed { id, epoch });
+        match all.get_mut(place) {
+            Some(known) if *known == own => return None,
+            Some(other) => *other = own,
+            None => all.push(own),
+        }
+        let bytes = all.iter().flat_map(|one| [one.id.to_le_bytes(), one.epoch.to_le_bytes()]);
+        Some(bytes.flatten().collect::<Vec<u8>>().into())
+    };
+    let update = store.update(DIRECTORY, ROUNDS, &mut enter)?;
+    Ok(place.filter(|_| update != Update::Conflict))
+}
+
+fn key(place: usize, by: By, epoch: u64) -> Vec<u8> {
+    let half = if epoch.is_multiple_of(2) { "0" } else { "1" };
+    let place = decimal(u64::try_from(place).unwrap_or(0));
+    [DIRECTORY, b"/", place.as_bytes(), b"/", by.name().as_bytes(), b"/", half.as_bytes()].concat()
+}
+
+/// Writes an actor: how it was found, and then each value behind its length, cut to [`MAX_VALUE`]
+/// bytes. In the place of a secret stands a hash.
+fn write_actor(group: &CounterGroup, key: ActorKey, hasher: &Hasher, to: &mut Vec<u8>) {
+    let source = key.source();
+    to.push(source as u8);
+    if source != ActorSource::Actor {
+        return write_value(key.value(), to);
+    }
+    for (named, value) in group.actors.iter().zip(values(key.value())) {
+        match named.is_secret() {
+            false => write_value(value, to),
+            true => {
+                let mut hash = String::from("#");
+                hasher.hash(value).to_be_bytes().into_iter().for_each(|byte| hex(&mut hash, byte));
+                write_value(hash.as_bytes(), to);
+            }
+        }
+    }
+}
+
+fn write_value(value: &[u8], to: &mut Vec<u8>) {
+    let length = if value.len() > MAX_VALUE { CUT } else { u8::try_from(value.len()).unwrap_or(CUT) };
+    to.push(length);
+    to.extend_from_slice(part(value, ..value.len().min(MAX_VALUE)));
+}
+
+/// The values in a key of several actors: see [`crate::actor::key`].
+fn values(mut key: &[u8]) -> impl Iterator<Item = &[u8]> {
+    std::iter::from_fn(move || {
+        let (length, rest) = key.split_first_chunk()?;
+        let length = usize::try_from(u32::from_le_bytes(*length)).unwrap_or(usize::MAX);
+        let (value, rest) = rest.split_at_checked(length)?;
+        key = rest;
+        Some(value)
+    })
+}
+
+/// The names and the texts of what [`write_actor`] has written.
+#[cold]
+#[inline(never)]
+fn read_actor(actors: &[NamedActor], address: &NamedActor, bytes: &[u8]) -> Vec<(String, String)> {
+    let Some((source, mut rest)) = bytes.split_first() else {
+        return Vec::new();
+    };
+    let by_address = [address.clone()];
+    let actors = match *source {
+        source if source == ActorSource::Actor as u8 => actors,
+        source if source == ActorSource::Address as u8 => &by_address,
+        _ => &[],
+    };
+    let mut all = Vec::new();
+    for named in actors {
+        let Some((length, after)) = rest.split_first() else { break };
+        let size = if *length == CUT { MAX_VALUE } else { usize::from(*length) };
+        let Some((value, after)) = after.split_at_checked(size) else { break };
+        let mut text = match named.is_secret() {
+            true => String::from_utf8_lossy(value).into_owned(),
+            false => actor_text(named.actor(), value),
+        };
+        text.extend((*length == CUT).then_some('…'));
+        all.push((named.place(), (named.name().to_owned(), text)));
+        rest = after;
+    }
+    sort::sort_by_key(&mut all, |(place, _)| *place);
+    all.into_iter().map(|(_, one)| one).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::collections::BTreeMap;
+
+    /// A stream of units by actor, and the parts that workers count apart.
+    #[derive(Clone, Debug)]
+    struct Stream(Vec<(usize, u64, u64)>);
+
+    /// Few actors that come often among many that come once, in up to five summaries.
+    fn stream() -> impl Strategy<Value = Stream> {
+        let actor = prop_oneof![0u64..8, 0u64..150, 0u64..1_000];
+        prop::collection::vec((0usize..5, actor, prop_oneof![Just(1u64), 1u64..200]), 0..1_500)
+            .prop_map(Stream)
+    }
+
+    fn check(found: &Summary, truth: &BTreeMap<u64, u64>, total: u64) -> Result<(), TestCaseError> {
+        let floor = found.floor();
+        prop_assert!(floor <= total / ACTORS as u64, "the floor {} of {} units", floor, total);
+        prop_assert!(found.0.len() <= ACTORS && (truth.len() > ACTORS || found.0.len() == truth.len()));
+        for entry in &found.0 {
+            let truth = truth.get(&entry.hash).copied().unwrap_or(0);
+            prop_assert!(
+                entry.count >= truth && entry.count - entry.error <= truth,
+                "{:?}, {}",
+                entry,
+                truth
+            );
+            prop_assert!(entry.error <= floor, "{:?}", entry);
+            prop_assert_eq!(&*entry.actor, &entry.hash.to_le_bytes());
+        }
+        for (actor, count) in truth {
+            prop_assert!(*count <= floor || found.0.iter().any(|entry| entry.hash == *actor));
+        }
+        Ok(())
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(400))]
+
+        /// Whoever counts, and in whichever order the summaries are merged: no count is below the
+        /// truth, or above it by more than its error, or its error above a 64th of all.
+        #[test]
+        fn a_count_is_within_its_error(Stream(units) in stream(), every in 1usize..400) {
+            let mut workers = vec![Summary::default(); 5];
+            let (mut shared, mut truth, mut total) = (Summary::default(), BTreeMap::new(), 0);
+            for (place, (worker, actor, by)) in units.into_iter().enumerate() {
+                workers[worker].add(actor, by, |to| to.extend(actor.to_le_bytes()));
+                *truth.entry(actor).or_default() += by;
+                total += by;
+                if place % every == 0 {
+                    shared.merge(&take(&mut workers[worker]));
+                }
+            }
+            workers.iter().for_each(|worker| shared.merge(worker));
+            check(&shared, &truth, total)?;
+            prop_assert!(shared.0.is_sorted_by_key(|entry| Reverse(entry.count)));
+        }
+
+        #[test]
+        fn one_summary_is_within_its_error(Stream(units) in stream()) {
+            let (mut summary, mut truth, mut total) = (Summary::default(), BTreeMap::new(), 0);
+            for (_, actor, by) in units {
+                summary.add(actor, by, |to| to.extend(actor.to_le_bytes()));
+                *truth.entry(actor).or_default() += by;
+                total += by;
+            }
+            check(&summary, &truth, total)?;
+            prop_assert_eq!(Summary::decode(&summary.encode(7, 9), 7, 9), Some(summary.clone()));
+            prop_assert_eq!(Summary::decode(&summary.encode(7, 9), 7, 8), None);
+            prop_assert_eq!(Summary::decode(&summary.encode(6, 9), 7, 9), None);
+        }
+
+        #[test]
+        fn any_value_is_read(bytes: Vec<u8>) {
+            let value = [&[0; 16][..], &bytes].concat();
+            _ = Summary::decode(&bytes, 0, 0);
+            if let Some(summary) = Summary::decode(&value, 0, 0) {
+                prop_assert_eq!(summary.encode(0, 0), value);
+            }
+            prop_assert!(directory_of(&bytes).len() <= MAX_RULES);
+        }
+    }
+
+    #[test]
+    fn values_are_cut_at_64_bytes() {
+        for (length, written, cut) in [(63, 64, 63), (64, 65, 64), (65, 65, CUT), (1_000_000, 65, CUT)] {
+            let mut to = Vec::new();
+            write_value(&vec![b'x'; length], &mut to);
+            assert_eq!((to.len(), to[0]), (written, cut), "{length}");
+        }
+    }
+
+    #[test]
+    fn a_rule_takes_the_place_of_one_that_has_faded() {
+        use crate::cells::store::{CasSemantics, SharedDataStore, Simulated};
+        let store = SharedDataStore::probe(Simulated::new(CasSemantics::Strict)).unwrap();
+        for id in 0..70 {
+            let place = place_of(&store, id, 10).unwrap();
+            assert_eq!(place, usize::try_from(id).ok().filter(|place| *place < MAX_RULES));
+        }
+        assert_eq!(place_of(&store, 3, 11), Ok(Some(3)));
+        assert_eq!(place_of(&store, 65, 11), Ok(None), "the last half window counts");
+        assert_eq!((place_of(&store, 65, 12), place_of(&store, 3, 12)), (Ok(Some(0)), Ok(Some(3))));
+        assert_eq!(place_of(&store, 0, 12), Ok(Some(1)));
+    }
+}
