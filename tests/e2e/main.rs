@@ -13,6 +13,7 @@
     clippy::unwrap_used
 )]
 
+mod access_log;
 mod adapting;
 mod algorithms;
 mod answers;

@@ -245,6 +245,7 @@ fn every_key_of_the_reference_is_accepted() {
         keys.iter().map(|key| format!("{parent}.{key}")).collect()
     };
     let answers = [top.clone(), inner("response", &super::keys::of("response"))].concat();
+    let log = [top.clone(), inner("access_log", &super::keys::of("access_log"))].concat();
     // Keys of both kinds of store have neither prefix.
     let both = redis.iter().filter(|key| rls.contains(key)).cloned().collect();
     let store = [inner("redis", &redis), inner("rls", &rls), both].concat();
@@ -256,6 +257,7 @@ fn every_key_of_the_reference_is_accepted() {
         ("`response`, `headers`", &answers),
         ("`remote`", &remote),
         ("`inspect`", &inspect),
+        ("`access_log`", &log),
         ("`store`", &store),
     ] {
         let keys = keys(&reference, section);
@@ -270,7 +272,7 @@ fn every_key_of_the_reference_is_accepted() {
         assert!(key == "rules" || top.contains(&key.to_owned()), "no configuration takes `{key}`");
         described.push(key.to_owned());
     }
-    for key in [&limit, &rule, &answers, &remote, &inspect].into_iter().flatten() {
+    for key in [&limit, &rule, &answers, &log, &remote, &inspect].into_iter().flatten() {
         assert!(described.contains(key), "`{key}` is not described");
     }
 }

@@ -74,10 +74,10 @@ impl<H: Host> Plugin<H> {
     ) -> Option<Response<H>> {
         let policy = &self.configuration.policy;
         let ticket = session.ticket();
-        let advance = |worker: &mut _| {
-            let decision = session.answer(policy, worker, &self.store, completion, || self.now())?;
+        let advance = |worker: &mut Worker| {
+            session.answer(policy, worker, &self.store, completion, || self.now())?;
             self.forget(ticket);
-            Some(self.respond(decision, || is_grpc))
+            Some(self.respond(worker, || is_grpc))
         };
         self.worker.with(advance).flatten()
     }
@@ -95,11 +95,10 @@ impl<H: Host> Plugin<H> {
         let is_full = || if was_held { self.cannot_hold() } else { self.is_full() };
         let advance = |worker: &mut Worker| {
             let decision = session.give_up(policy, worker, &self.store, || self.now())?;
-            let decision = match decision.outcome {
-                Outcome::Delay(_) if is_full() => session.refuse(policy, worker, &self.store, || self.now()),
-                _ => worker.decision(),
-            };
-            Some(self.respond(decision, || is_grpc))
+            if matches!(decision.outcome, Outcome::Delay(_)) && is_full() {
+                _ = session.refuse(policy, worker, &self.store, || self.now());
+            }
+            Some(self.respond(worker, || is_grpc))
         };
         self.worker.with(advance).flatten()
     }

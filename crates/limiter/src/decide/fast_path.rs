@@ -81,6 +81,11 @@ impl FastPath {
         Progress::Known(actors)
     }
 
+    /// The actors of the last request, if it was decided here.
+    pub(crate) fn known<'c>(&self, limits: &[usize], cache: &'c WorkerCache) -> Option<&'c [KnownActor]> {
+        if self.key.is_known() { cache.actors.find(limits, &self.key) } else { None }
+    }
+
     /// Refuses the request if a cached refusal still holds. See [`Checks::refuse_cached`].
     #[inline(never)]
     fn refuse<S: ?Sized>(

@@ -18,7 +18,7 @@ use crate::algorithm::{Admission, Verdict};
 use crate::cells::store::Store;
 use crate::cells::{CACHED_FOR, CellId, Context, Events, SLOTS};
 use crate::global::{GlobalCharge, GlobalQuery, LeaseRefill, RuleQuery, RuleReply, lease_number};
-use crate::policy::{ActorRules, Demand, Demands, GlobalGroup, Mode, OnError, Owed, Policy};
+use crate::policy::{ActorRules, CounterGroup, Demand, Demands, GlobalGroup, Mode, OnError, Owed, Policy};
 use crate::request::Request;
 use diana_base::prng::mix;
 use diana_base::sort;
@@ -77,6 +77,19 @@ impl Globals {
                 checks.add(group, asked);
             }
         })
+    }
+
+    /// Whether no global group counts the request.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.all.is_empty()
+    }
+
+    /// Each global group that counts the request, and what the request asks of it.
+    pub(crate) fn asked<'a>(
+        &'a self,
+        policy: &'a Policy,
+    ) -> impl Iterator<Item = (&'a CounterGroup, &'a Asked)> {
+        self.all.iter().filter_map(|global| Some((&*global.group(policy)?.group, &global.asked)))
     }
 
     /// Whether a refusal is cached, however old. A group with a lease is not looked up: see
