@@ -39,6 +39,7 @@ mod memory;
 mod metrics;
 mod migrating;
 mod observability;
+mod opentelemetry;
 mod original;
 mod panics;
 mod permits;
