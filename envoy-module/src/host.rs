@@ -180,11 +180,21 @@ impl Host for Module {
         (!bytes.is_empty()).then_some(bytes)
     }
 
+    /// The span of the stream, if there is one, gets the attribute as a tag, too.
     fn set_attribute(self, name: &str, value: &str) {
-        let (stream, set) = (self.context().stream, self.vm.envoy.http_set_filter_state_bytes);
-        if !stream.is_null() {
-            // SAFETY: the effective stream lives, and both texts live through the call.
-            unsafe { set(stream, Bytes::of(name.as_bytes()), Bytes::of(value.as_bytes())) };
+        let (stream, envoy) = (self.context().stream, self.vm.envoy);
+        if stream.is_null() {
+            return;
+        }
+        let bytes = Bytes::of(value.as_bytes());
+        // SAFETY: the effective stream lives, and both texts live through the call.
+        unsafe { (envoy.http_set_filter_state_bytes)(stream, Bytes::of(name.as_bytes()), bytes) };
+        // SAFETY: the effective stream lives.
+        let span = unsafe { (envoy.http_get_active_span)(stream) };
+        if !span.is_null() {
+            let tag = name.strip_prefix("wasm.").unwrap_or(name);
+            // SAFETY: the span lives with its stream, and both texts live through the call.
+            unsafe { (envoy.http_span_set_tag)(span, Bytes::of(tag.as_bytes()), bytes) };
         }
     }
 

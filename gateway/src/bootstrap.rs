@@ -47,6 +47,7 @@ pub(crate) fn bootstrap(config: &Config) -> Value {
             "secrets": config.secrets,
         },
         "stats_config": {"stats_tags": stats_tags()},
+        "stats_sinks": config.stats_sinks,
     })
 }
 
@@ -133,6 +134,9 @@ fn gateway_hcm(config: &Config, filter: &Path) -> Value {
             },
         });
         manager["access_log"] = json!([log]);
+    }
+    for (key, value) in config.manager.as_object().into_iter().flatten() {
+        manager[key] = value.clone();
     }
     json!({"name": "envoy.filters.network.http_connection_manager", "typed_config": manager})
 }

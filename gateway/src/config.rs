@@ -90,6 +90,10 @@ pub struct Config {
     /// The format of a line of the access log, which
     /// [`Gateway::access_log`](crate::Gateway::access_log) reads.
     pub access_log: Option<String>,
+    /// More keys of the gateway's HTTP connection manager, as an object.
+    pub manager: Value,
+    /// Sinks of Envoy's statistics.
+    pub stats_sinks: Vec<Value>,
     /// The level of Envoy's own log, with levels for components after a comma: `info,wasm:debug`.
     pub log_level: String,
     /// Filters before Diana.
@@ -142,6 +146,8 @@ impl Config {
             normalize_path: false,
             max_request_headers_kb: 60,
             access_log: None,
+            manager: Value::Null,
+            stats_sinks: Vec::new(),
             log_level: "info".into(),
             before: Vec::new(),
             instead: None,

@@ -13,6 +13,7 @@
     clippy::unwrap_used
 )]
 
+mod access_log;
 mod adapting;
 mod algorithms;
 mod answers;
@@ -38,6 +39,7 @@ mod memory;
 mod metrics;
 mod migrating;
 mod observability;
+mod opentelemetry;
 mod original;
 mod panics;
 mod permits;

@@ -84,6 +84,7 @@ fn document(remote: Option<&str>) -> Value {
     let cost = json!({"response_json": "/tokens", "estimate": 1, "max": 10});
     let mut document = json!({
         "inspect": {"path": "/.diana", "token": "0123456789abcdef0123456789abcdef"},
+        "near_limit": "10%",
         "limits": [
             rule("shared", json!({"scope": "global"})),
             rule("open", json!({"scope": "global", "on_error": "allow"})),

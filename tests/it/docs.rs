@@ -205,7 +205,7 @@ fn text(file: &str) -> String {
 }
 
 /// The pages of the reference.
-const PAGES: [&str; 10] = [
+const PAGES: [&str; 11] = [
     "docs/configuration/README.md",
     "docs/configuration/inspect.md",
     "docs/configuration/limits.md",
@@ -213,6 +213,7 @@ const PAGES: [&str; 10] = [
     "docs/configuration/actors.md",
     "docs/configuration/algorithms.md",
     "docs/configuration/responses.md",
+    "docs/configuration/access-log.md",
     "docs/configuration/global.md",
     "docs/configuration/remote.md",
     "docs/configuration/routes.md",

@@ -299,6 +299,11 @@ fn what_a_document_says_around_its_rules_is_in_its_fingerprint() {
         r#", "allow": [{"user": "ann"}]"#.into(),
         r#", "headers": "off""#.into(),
         r#", "access_log": "all""#.into(),
+        r#", "access_log": {"actor": "value"}"#.into(),
+        r#", "access_log": {"actor": "value", "requests": "all"}"#.into(),
+        r#", "access_log": {"actor": "hash", "secret": "a secret of the tests only"}"#.into(),
+        r#", "near_limit": "10%""#.into(),
+        r#", "near_limit": "11%""#.into(),
         r#", "local": {"max_actors": 1000}"#.into(),
         r#", "response": {"status": 503}"#.into(),
         r#", "response": {"body": "no"}"#.into(),
@@ -336,6 +341,12 @@ fn a_fingerprint_does_not_depend_on_spelling() {
     same(
         "",
         r#", "mode": "enforce", "headers": "ietf", "access_log": "refused", "local": {"max_actors": 100000}"#,
+    );
+    same("", r#", "access_log": {}"#);
+    same(r#", "access_log": "all""#, r#", "access_log": {"requests": "all"}"#);
+    same(
+        r#", "access_log": {"actor": "hash", "secret": "a secret of the tests only"}"#,
+        r#", "access_log": {"actor": "hash", "secret": "another secret of the tests"}"#,
     );
     same(
         "",

@@ -242,3 +242,32 @@ proptest! {
         }
     }
 }
+
+/// Whoever reads the log could use the credentials in it.
+#[test]
+fn an_access_log_with_credentials_is_reported() {
+    let of = |access_log: &str| {
+        warnings(&format!(
+            r#"{{"access_log": {access_log}, "actors": {{
+                "session": {{"cookie": "sid"}}, "key": {{"header": "X-Api-Key"}}, "bearer": {{"header": "authorization"}},
+                "unused": {{"cookie": "other"}}, "sub": {{"jwt": "sub"}}, "name": {{"header": "x-api-key-name"}}}},
+                "limits": [{{"url": "/", "rules": [
+                    {{"actor": "user", "rpu": 9, "unit": "hour"}}, {{"actor": "session", "rpu": 9, "unit": "hour"}},
+                    {{"actor": ["ip", "key"], "rpu": 9, "unit": "hour"}}, {{"actor": "session", "rpu": 9, "unit": "day"}},
+                    {{"actor": "bearer", "rpu": 9, "unit": "hour"}}, {{"actor": "sub", "rpu": 9, "unit": "hour"}},
+                    {{"actor": "name", "rpu": 9, "unit": "hour"}}]}}]}}"#
+        ))
+    };
+    let found = of(r#"{"actor": "value"}"#);
+    let expected = ["session", "key", "bearer"].map(|actor| {
+        format!(
+            "access_log: the values of `{actor}` are credentials, which everybody who reads the log could use: \
+             write `actor: hash`"
+        )
+    });
+    let about_log =
+        |all: Vec<String>| all.into_iter().filter(|one| one.starts_with("access_log")).collect::<Vec<_>>();
+    assert_eq!(about_log(found), expected);
+    assert_eq!(about_log(of(r#"{"actor": "hash", "secret": "0123456789abcdef"}"#)), [""; 0]);
+    assert_eq!(about_log(of(r#""all""#)), [""; 0]);
+}

@@ -25,11 +25,12 @@
 //!   bytes ─ document ─► one of three forms ─► limits ─► rules ─► Draft ─► Policy
 //!                            │ {limits: [...], …}  {url, rules}  [{url, rules}, …]
 //!                            └► actors, plan, ip, lists, response, headers, mode, enforce,
-//!                               local, store, remote, inspect
+//!                               access_log, local, store, remote, inspect
 //! ```
 #![forbid(unsafe_code)]
 #![cfg_attr(test, allow(clippy::arithmetic_side_effects, clippy::string_slice, clippy::unreachable))]
 
+mod access_log;
 mod adapt;
 mod counter;
 mod global_rule;
@@ -51,6 +52,8 @@ mod rule_places;
 mod secret;
 mod top;
 
+use access_log::StoreSecret;
+pub use access_log::{AccessLogOptions, ActorHash, LoggedActor, NearLimit};
 use diana_document::{Error, Errors, Fields, Node};
 use diana_limiter::actor::{Actors, Scope, ip};
 use diana_limiter::cells::table::Hasher;
@@ -59,6 +62,7 @@ use diana_limiter::policy::{Draft, LimitDraft, Lists, Policy};
 use diana_limiter::request::Parts;
 use diana_limiter::response::ResponseOptions;
 use diana_remote_config::RemoteOptions;
+use global_store::GlobalStore;
 pub use inspect::InspectOptions;
 use mode::Mode;
 use overlay::{Overlay, Reading};
@@ -76,7 +80,7 @@ use top::Top;
 /// }"#;
 /// let configuration = diana_config::compile(document).expect("a valid configuration");
 /// assert!(configuration.store.is_some() && configuration.remote.is_none());
-/// assert!(configuration.logs_all);
+/// assert!(configuration.access_log.has_all_requests);
 /// assert!(configuration.warnings.is_empty());
 /// ```
 #[derive(Debug)]
@@ -89,8 +93,10 @@ pub struct Configuration {
     pub store: Option<GlobalStoreOptions>,
     /// The source of the remote document that is laid over this one.
     pub remote: Option<RemoteOptions>,
-    /// Whether requests that every rule admits without delay get attributes for the access log.
-    pub logs_all: bool,
+    /// What the access log learns of requests.
+    pub access_log: AccessLogOptions,
+    /// When little of a quota is left. `None`: nobody wants to know.
+    pub near_limit: Option<NearLimit>,
     /// Who may look at counts, and where. `None`: nobody.
     pub inspect: Option<InspectOptions>,
     /// Settings that are accepted but are probably mistakes, each with its place.
@@ -306,7 +312,14 @@ fn read(top: Top, secret: &Secret, reading: Reading) -> Option<Configuration> {
     let mut response = ResponseOptions::compile(top.response, top.headers);
     response.deny(denied);
     let (responses, names) = (reader.responses, reader.names);
-    let logs_all = top.access_log.and_then(|node| node.choice("access log", &ACCESS_LOG)).unwrap_or(false);
+    let secret = match &store {
+        Some(GlobalStore { client: Some((draft, _)), .. }) => StoreSecret::Known(draft.secret.clone()),
+        _ if has_store => StoreSecret::Absent,
+        _ if is_open => StoreSecret::Open,
+        _ => StoreSecret::None,
+    };
+    let access_log = top.access_log.map(|node| access_log::compile(node, secret)).unwrap_or_default();
+    let near_limit = top.near_limit.and_then(access_log::near_limit);
     let max_actors = local(top.local);
     let remote = top.remote.and_then(remote::compile);
     let inspect = top.inspect.and_then(inspect::compile);
@@ -319,6 +332,7 @@ fn read(top: Top, secret: &Secret, reading: Reading) -> Option<Configuration> {
     warnings.extend(reader.plans.warning());
     warnings.extend(headroom::warning(&nodes, &limits));
     warnings.extend(idle::warnings(&nodes, &limits));
+    warnings.extend(top.access_log.iter().flat_map(|node| access_log::warnings(node, &access_log, &limits)));
     let draft = Draft {
         limits,
         parts,
@@ -341,15 +355,24 @@ fn read(top: Top, secret: &Secret, reading: Reading) -> Option<Configuration> {
     let fingerprint = Hasher::of(&(
         policy.canonical_hash(|name| names.is_given(name)),
         response.canonical_hash(&policy),
-        (of_store, of_remote, logs_all),
+        (of_store, of_remote, access_log.has_all_requests),
     ));
-    let fingerprint = fingerprint ^ inspect.as_ref().map_or(0, InspectOptions::canonical_hash);
-    let store = options;
-    Some(Configuration { policy, response, store, remote, logs_all, inspect, warnings, fingerprint })
+    let fingerprint = fingerprint
+        ^ inspect.as_ref().map_or(0, InspectOptions::canonical_hash)
+        ^ access_log.canonical_hash()
+        ^ near_limit.map_or(0, NearLimit::canonical_hash);
+    Some(Configuration {
+        policy,
+        response,
+        store: options,
+        remote,
+        access_log,
+        near_limit,
+        inspect,
+        warnings,
+        fingerprint,
+    })
 }
-
-/// The requests that get attributes for the access log.
-const ACCESS_LOG: [(&str, bool); 2] = [("refused", false), ("all", true)];
 
 /// The default number of actors for which each cell group's table is sized.
 const MAX_ACTORS: u64 = 100_000;

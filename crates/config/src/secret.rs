@@ -5,7 +5,7 @@ use diana_document::{Errors, Fields, Node, Value};
 use std::fmt;
 
 /// In bytes. A shorter secret could be found by brute force.
-const MIN_BYTES: usize = 16;
+pub(super) const MIN_BYTES: usize = 16;
 
 const UNSUPPORTED: &str = "only the native module reads secrets by SDS, in Envoy 1.40 or later: write the secret \
     itself here, as text";

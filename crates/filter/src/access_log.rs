@@ -3,17 +3,25 @@
 //! every rule admits without delay gets none.
 
 use crate::Host;
-use diana_base::format::decimal;
+use diana_base::format::{decimal, hex};
 use diana_base::time::Span;
-use diana_limiter::decide::{Decision, Outcome};
+use diana_config::{Configuration, LoggedActor};
+use diana_limiter::decide::{Outcome, RuleReport};
 use diana_limiter::policy::{ActorSource, Policy};
+use diana_limiter::session::Worker;
 
 /// The rules that refuse a request, or the deny list.
 pub const RULE: &str = "wasm.diana.rule";
 /// The rules in shadow that would refuse a request, or the deny list in shadow.
 pub const SHADOW: &str = "wasm.diana.shadow";
+/// The rules that admit a request and have less left than `near_limit`.
+pub const NEAR: &str = "wasm.diana.near";
 /// The actor source of the rule that decides.
 pub const ACTOR: &str = "wasm.diana.actor";
+/// The actor that the rule that decides counts, [escaped](escape).
+pub const ACTOR_VALUE: &str = "wasm.diana.actor_value";
+/// A keyed hash of the escaped actor.
+pub const ACTOR_HASH: &str = "wasm.diana.actor_hash";
 /// The plan of the request, if a rule with plans counts the request.
 pub const PLAN: &str = "wasm.diana.plan";
 /// The quota that the rule that decides has left.
@@ -22,23 +30,29 @@ pub const REMAINING: &str = "wasm.diana.remaining";
 pub const WAITED_MS: &str = "wasm.diana.waited_ms";
 
 /// All attributes, with the names that access logs have for them in both shells.
-pub const ATTRIBUTES: [&str; 6] = [RULE, SHADOW, ACTOR, PLAN, REMAINING, WAITED_MS];
+pub const ATTRIBUTES: [&str; 9] =
+    [RULE, SHADOW, NEAR, ACTOR, ACTOR_VALUE, ACTOR_HASH, PLAN, REMAINING, WAITED_MS];
 
-/// Sets the attributes of a request after the decision. `logs_all`: also for a request that every
-/// rule admits without delay.
-pub(super) fn set_attributes(host: impl Host, policy: &Policy, decision: &Decision, logs_all: bool) {
-    if decision.is_plain() && !logs_all {
+/// Sets the attributes of a request after the last decision of `worker`.
+pub(super) fn set_attributes(host: impl Host, configuration: &Configuration, worker: &Worker) {
+    let Configuration { policy, access_log, near_limit, .. } = configuration;
+    let (decision, logs_all) = (worker.decision(), access_log.has_all_requests);
+    if decision.is_plain() && !logs_all && near_limit.is_none() {
         return;
     }
     let (refused, shadowed) = (decision.refused_by(policy), decision.shadowed_by(policy));
-    let is_logged =
-        refused.is_some() || shadowed.is_some() || matches!(decision.outcome, Outcome::Delay(_)) || logs_all;
+    let near = near_limit.map(|limit| limit.rules(decision)).and_then(|rules| names(policy, rules));
+    let is_logged = refused.is_some()
+        || shadowed.is_some()
+        || near.is_some()
+        || matches!(decision.outcome, Outcome::Delay(_))
+        || logs_all;
     if !is_logged {
         return;
     }
-    for (key, rules) in [(RULE, refused), (SHADOW, shadowed)] {
+    for (key, rules) in [(RULE, refused.as_deref()), (SHADOW, shadowed.as_deref()), (NEAR, near.as_deref())] {
         if let Some(rules) = rules {
-            host.set_attribute(key, &rules);
+            host.set_attribute(key, rules);
         }
     }
     if let Some(plan) = decision.plan(policy) {
@@ -49,12 +63,78 @@ pub(super) fn set_attributes(host: impl Host, policy: &Policy, decision: &Decisi
         if logs_all || report.actor != ActorSource::Actor {
             host.set_attribute(ACTOR, report.actor.name());
         }
+        if let Some(actor) = &access_log.actor {
+            set_actor(host, actor, report, policy, worker);
+        }
         if let Some(verdict) = report.verdict
-            && (logs_all || verdict.remaining > 0)
+            && (logs_all || near.is_some() || verdict.remaining > 0)
         {
             host.set_attribute(REMAINING, &decimal(verdict.remaining));
         }
     }
+}
+
+/// The names of these rules, separated by commas. `None` without any.
+fn names<'r>(policy: &Policy, rules: impl Iterator<Item = &'r RuleReport>) -> Option<String> {
+    let names: Vec<&str> = rules.filter_map(|report| Some(policy.rule(report.rule)?.name())).collect();
+    (!names.is_empty()).then(|| names.join(","))
+}
+
+/// Sets the attribute that names the actor of a report, unless the rule counts nobody in particular.
+#[cold]
+#[inline(never)]
+fn set_actor(host: impl Host, actor: &LoggedActor, report: &RuleReport, policy: &Policy, worker: &Worker) {
+    if report.actor == ActorSource::Missing {
+        return;
+    }
+    let counted = worker.counted_actor(policy, report.rule);
+    debug_assert!(counted.is_some(), "a rule that reports has counted an actor");
+    let values = counted.iter().flat_map(|counted| counted.raw_values());
+    let is_value = matches!(actor, LoggedActor::Value);
+    let text = escape(values, if is_value { LONGEST } else { usize::MAX });
+    match actor {
+        // A rule on all requests counts nobody in particular.
+        _ if text.is_empty() => {}
+        LoggedActor::Value => host.set_attribute(ACTOR_VALUE, &text),
+        LoggedActor::Hash(Some(hash)) => host.set_attribute(ACTOR_HASH, &hash.of(text.as_bytes())),
+        LoggedActor::Hash(None) => {}
+    }
+}
+
+/// The most bytes of an escaped actor, the mark of the cut included.
+const LONGEST: usize = 128;
+
+/// Values in a form that no log mistakes for anything else, whatever clients send: letters, digits
+/// and `-._~:/@+` stay, other bytes become `%` and two hexadecimal digits, and commas separate the
+/// values. The text of one dash, which logs show for nothing, becomes `%2d`. Text of more than
+/// `most` bytes is cut between two characters, and ends with `*`.
+fn escape<V: AsRef<[u8]>>(values: impl IntoIterator<Item = V>, most: usize) -> String {
+    let (mut text, mut cut) = (String::new(), 0);
+    for (place, value) in values.into_iter().enumerate() {
+        if place > 0 {
+            text.push(',');
+        }
+        for byte in value.as_ref() {
+            // There is room for the mark behind what came before.
+            if text.len() < most {
+                cut = text.len();
+            }
+            match byte {
+                b'0'..=b'9' | b'A'..=b'Z' | b'a'..=b'z' => text.push(char::from(*byte)),
+                b'-' | b'.' | b'_' | b'~' | b':' | b'/' | b'@' | b'+' => text.push(char::from(*byte)),
+                _ => {
+                    text.push('%');
+                    hex(&mut text, *byte);
+                }
+            }
+            if text.len() > most {
+                text.truncate(cut);
+                text.push('*');
+                return text;
+            }
+        }
+    }
+    if text == "-" { "%2d".into() } else { text }
 }
 
 /// Sets how long the effective stream waited for its turn.
@@ -64,4 +144,76 @@ pub(super) fn set_waited(host: impl Host, waited: Span) {
 
 pub(super) fn whole_ms(span: Span) -> u64 {
     span.as_ns().checked_div(1_000_000).unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn escaped(value: &[u8]) -> String {
+        escape([value], LONGEST)
+    }
+
+    /// The values of a text that is not cut.
+    fn unescaped(text: &str) -> Vec<Vec<u8>> {
+        let value = |value: &str| {
+            let (mut bytes, mut rest) = (Vec::new(), value.as_bytes());
+            while let Some((byte, after)) = rest.split_first() {
+                let (digits, later) = if *byte == b'%' { after.split_at(2) } else { (&[][..], after) };
+                let digits = str::from_utf8(digits).unwrap();
+                bytes.push(if digits.is_empty() { *byte } else { u8::from_str_radix(digits, 16).unwrap() });
+                rest = later;
+            }
+            bytes
+        };
+        text.split(',').map(value).collect()
+    }
+
+    #[test]
+    fn hostile_values_are_plain_text() {
+        for (value, text) in [
+            (&b"ann@example.com"[..], "ann@example.com"),
+            (b"2001:db8::/64", "2001:db8::/64"),
+            (b"a\"b\\c", "a%22b%5cc"),
+            (b"a\r\nb\0\x1b[31m", "a%0d%0ab%00%1b%5b31m"),
+            (b"\xff\xc3\xa9", "%ff%c3%a9"),
+            (b"Bearer e30.e30.AA==", "Bearer%20e30.e30.AA%3d%3d"),
+            (b"100%,*", "100%25%2c%2a"),
+            (b"${jndi:x}", "%24%7bjndi:x%7d"),
+            (b"-", "%2d"),
+            (b"--", "--"),
+        ] {
+            assert_eq!(escaped(value), text);
+        }
+        assert_eq!(escape(["ann", "192.0.2.7"], LONGEST), "ann,192.0.2.7");
+    }
+
+    #[test]
+    fn a_long_value_is_cut_between_two_characters() {
+        let plain = |length| "a".repeat(length);
+        assert_eq!(escaped(plain(LONGEST).as_bytes()), plain(LONGEST));
+        assert_eq!(escaped(plain(LONGEST + 1).as_bytes()), plain(LONGEST - 1) + "*");
+        for before in LONGEST - 4..LONGEST {
+            let text = escaped(&[plain(before).as_bytes(), b"\n"].concat());
+            let whole = plain(before) + "%0a";
+            assert_eq!(text, if whole.len() > LONGEST { plain(before) + "*" } else { whole });
+        }
+        assert_eq!(escaped("a".repeat(1 << 20).as_bytes()).len(), LONGEST);
+    }
+
+    proptest! {
+        #[test]
+        fn any_values_are_told_apart_and_plain(values in proptest::collection::vec(any::<Vec<u8>>(), 1..4)) {
+            let text = escape(&values, usize::MAX);
+            prop_assert!(text.bytes().all(|byte| byte.is_ascii_graphic() && !b"\"\\'<>&=;|*".contains(&byte)));
+            prop_assert_eq!(unescaped(&text), values.clone());
+            let cut = escape(&values, LONGEST);
+            prop_assert!(cut.len() <= LONGEST);
+            match cut.strip_suffix('*') {
+                Some(start) => prop_assert!(text.starts_with(start) && text.len() > LONGEST),
+                None => prop_assert_eq!(cut, text),
+            }
+        }
+    }
 }

@@ -120,7 +120,7 @@ fn instances<'a>(
     clusters: &'a [String],
     is_nginx: bool,
 ) -> Vec<Option<Cow<'a, str>>> {
-    let Configuration { policy, remote, inspect, .. } = configuration;
+    let Configuration { policy, remote, inspect, near_limit, .. } = configuration;
     let one_if = |exists: bool| exists.then_some(Some(Cow::from(""))).into_iter().collect();
     match each {
         Each::Configuration => one_if(true),
@@ -130,6 +130,8 @@ fn instances<'a>(
         Each::GlobalRule => {
             policy.rules().map(|(_, rule)| rule.is_global().then(|| rule.name().into())).collect()
         }
+        Each::NearRule if near_limit.is_none() => Vec::new(),
+        Each::NearRule => policy.rules().map(|(_, rule)| Some(rule.name().into())).collect(),
         Each::AdaptiveRule => some_rules(policy, policy.adaptive_limits().map(|(rule, _)| rule)),
         Each::Table => some_rules(policy, policy.tables().map(|(rule, _)| rule)),
         // These series come when the document is activated: see `Ids::show_documents`.
@@ -276,6 +278,11 @@ impl<H: Host> Metrics<H> {
         }
         self.add(Id::Denied, 0, 1, decision.events.denied_in_shadow);
         self.events(&decision.events);
+    }
+
+    /// Counts a request that passes and leaves little of this rule's quota.
+    pub(super) fn near_limit(&self, rule: RuleId) {
+        self.add(Id::NearLimit, rule.index(), 0, 1);
     }
 
     /// Counts a request that is not held, because the worker already holds the maximum.

@@ -117,6 +117,10 @@ callbacks! {
         fn http_get_filter_state_bytes(stream: StreamPtr, key: Bytes, value: *mut Bytes) -> bool;
         /// Keeps bytes with the stream, for the access log.
         fn http_set_filter_state_bytes(stream: StreamPtr, key: Bytes, value: Bytes) -> bool;
+        /// The span of the stream; null if the stream is not traced.
+        fn http_get_active_span(stream: StreamPtr) -> SpanPtr;
+        /// Sets a tag of a span.
+        fn http_span_set_tag(span: SpanPtr, key: Bytes, value: Bytes);
 
         /// Resumes a held request.
         fn http_filter_continue_decoding(stream: StreamPtr);

@@ -7,6 +7,8 @@ use std::slice;
 
 /// Envoy's filter of one stream.
 pub type StreamPtr = *mut c_void;
+/// A span of a trace, as long as its stream lives.
+pub type SpanPtr = *mut c_void;
 /// Envoy's configuration of the filter.
 pub type ConfigPtr = *mut c_void;
 /// Envoy's side of a call that a module carries over a TCP connection.

@@ -135,7 +135,9 @@ pub fn wrong_metrics(text: &str) -> Vec<String> {
         };
         let ending = name.rsplit('.').next().unwrap_or(name);
         let is_file = ["wasm", "json", "yaml"].contains(&ending) || rest.starts_with('/');
-        if !is_file && !METRICS.iter().any(is_metric) {
+        // A tag of a span has the name of its attribute.
+        let is_tag = ATTRIBUTES.contains(&&*format!("wasm.diana.{name}"));
+        if !is_file && !is_tag && !METRICS.iter().any(is_metric) {
             wrong.push(format!("no metric is called diana.{name}"));
         }
     }
@@ -245,6 +247,7 @@ fn every_key_of_the_reference_is_accepted() {
         keys.iter().map(|key| format!("{parent}.{key}")).collect()
     };
     let answers = [top.clone(), inner("response", &super::keys::of("response"))].concat();
+    let log = [top.clone(), inner("access_log", &super::keys::of("access_log"))].concat();
     // Keys of both kinds of store have neither prefix.
     let both = redis.iter().filter(|key| rls.contains(key)).cloned().collect();
     let store = [inner("redis", &redis), inner("rls", &rls), both].concat();
@@ -256,6 +259,7 @@ fn every_key_of_the_reference_is_accepted() {
         ("`response`, `headers`", &answers),
         ("`remote`", &remote),
         ("`inspect`", &inspect),
+        ("`access_log`", &log),
         ("`store`", &store),
     ] {
         let keys = keys(&reference, section);
@@ -270,7 +274,7 @@ fn every_key_of_the_reference_is_accepted() {
         assert!(key == "rules" || top.contains(&key.to_owned()), "no configuration takes `{key}`");
         described.push(key.to_owned());
     }
-    for key in [&limit, &rule, &answers, &remote, &inspect].into_iter().flatten() {
+    for key in [&limit, &rule, &answers, &log, &remote, &inspect].into_iter().flatten() {
         assert!(described.contains(key), "`{key}` is not described");
     }
 }

@@ -1,6 +1,7 @@
 //! The attributes that a request leaves for the access log. `tests/e2e/answers.rs` reads Envoy's
 //! format.
 
+use super::callouts::Clusters;
 use super::faults::FaultKind;
 use super::gateway::Gateway;
 use diana_filter::access_log::ATTRIBUTES;
@@ -106,5 +107,128 @@ fn the_plan_is_an_attribute_of_requests_that_a_rule_with_plans_counts() {
     assert_eq!(attributes(&gateway, "/", "bob"), "plan=free");
     assert_eq!(attributes(&gateway, "/", "cyd"), "actor=actor remaining=0");
     assert_eq!(attributes(&gateway, "/else", "ann"), "actor=ip remaining=8".replace("ip", "actor"));
+    gateway.no_crash();
+}
+
+/// Whom the log names is whom the rule counts, whatever path decides, and nobody by default.
+#[test]
+fn the_actor_is_named_if_so_configured() {
+    let gateway = gateway(r#", "access_log": {"actor": "value"}"#);
+    for _ in 0..3 {
+        assert_eq!(attributes(&gateway, "/", "ann"), "");
+    }
+    assert_eq!(attributes(&gateway, "/", "ann"), "rule=tight actor_value=ann");
+    assert_eq!(attributes(&gateway, "/", "ann"), "rule=tight actor_value=ann", "the cached refusal");
+    (0..3).for_each(|_| _ = attributes(&gateway, "/", "ann\n\"-"));
+    assert_eq!(attributes(&gateway, "/", "ann\n\"-"), "rule=tight actor_value=ann%0a%22-");
+    (0..3).for_each(|_| _ = attributes(&gateway, "/", ""));
+    assert_eq!(attributes(&gateway, "/", ""), "rule=tight actor=ip actor_value=10.0.0.1");
+    assert_eq!(attributes(&gateway, "/shared", ""), "");
+    assert_eq!(attributes(&gateway, "/shared", ""), "rule=together actor=shared");
+    assert_eq!(attributes(&gateway, "/mine", ""), "rule=own actor=missing");
+    (0..2).for_each(|_| _ = attributes(&gateway, "/watched", "ann"));
+    assert_eq!(attributes(&gateway, "/watched", "ann"), "shadow=watched actor_value=ann");
+    assert_eq!(attributes(&gateway, "/", "mallory"), "rule=deny");
+    let waits = gateway.world.records.borrow().len();
+    (0..2).for_each(|_| _ = attributes(&gateway, "/slow", "ann"));
+    gateway.settle();
+    assert_eq!(attributes_of(&gateway, waits + 1), "waited_ms=1000", "a rule on all names nobody");
+    gateway.no_crash();
+}
+
+/// A busy actor is decided from the worker's memory. With `all`, each of its requests has the
+/// attributes, those of the users between them as well.
+#[test]
+fn the_fast_path_names_the_actor_of_its_own_request() {
+    let json = r#"{"access_log": {"requests": "all", "actor": "value"}, "limits": [{"url": "/", "rules": [
+        {"name": "each", "actor": "user", "algo": "W", "rpu": 100000, "unit": "day"},
+        {"name": "pair", "actor": ["ip", "user"], "missing": "skip", "algo": "W", "rpu": 90000, "unit": "day"}]}]}"#;
+    let gateway = Gateway::start(CasSemantics::Lenient, 1, json);
+    for turn in 1..400_u32 {
+        for user in ["ann", "bob"] {
+            let left = 90_000 - turn;
+            let expected = format!("actor=actor actor_value=10.0.0.1,{user} remaining={left}");
+            assert_eq!(attributes(&gateway, "/", user), expected);
+        }
+        if turn % 7 == 0 {
+            let rest = attributes(&gateway, "/", "");
+            assert!(rest.starts_with("actor=ip actor_value=10.0.0.1 remaining="), "{rest}");
+        }
+    }
+    gateway.no_crash();
+}
+
+#[test]
+fn the_hash_is_stable_and_names_the_whole_value() {
+    let of = |actor: &str| {
+        let gateway = gateway(&format!(r#", "access_log": {actor}"#));
+        let long = "a".repeat(500);
+        [&*long, &(long.clone() + "b"), "ann"].map(|user| {
+            (0..3).for_each(|_| _ = attributes(&gateway, "/", user));
+            attributes(&gateway, "/", user)
+        })
+    };
+    let hashes = of(r#"{"actor": "hash", "secret": "0123456789abcdef"}"#);
+    // printf %s ann | openssl dgst -sha256 -hmac 0123456789abcdef | cut -c 1-16
+    assert_eq!(hashes[2], "rule=tight actor_hash=fb385915a0623c0b");
+    assert_ne!(hashes[0], hashes[1], "what is cut from a value is part of the hash");
+    assert_eq!(hashes, of(r#"{"actor": "hash", "secret": "0123456789abcdef"}"#));
+    let other = of(r#"{"actor": "hash", "secret": "0123456789abcdeg"}"#);
+    assert!(hashes.iter().zip(&other).all(|(one, other)| one != other), "{other:?}");
+    let values = of(r#"{"actor": "value"}"#);
+    assert_eq!(values[0], format!("rule=tight actor_value={}*", "a".repeat(127)));
+    assert_eq!(values[0], values[1]);
+}
+
+#[test]
+fn requests_that_leave_little_are_marked() {
+    let gateway = gateway(r#", "near_limit": "34%""#);
+    let near = |rule: &str| gateway.counter(&format!("diana.rule.{rule}.near_limit"));
+    for remaining in ["", "near=tight remaining=1", "near=tight remaining=0", "rule=tight", "rule=tight"] {
+        assert_eq!(attributes(&gateway, "/", "ann"), remaining);
+    }
+    assert_eq!((near("tight"), near("wide")), (2, 0));
+    assert_eq!(attributes(&gateway, "/watched", "ann"), "near=watched remaining=0");
+    assert_eq!(attributes(&gateway, "/watched", "ann"), "shadow=watched");
+    assert_eq!(near("watched"), 1, "a request over the limit is not near it");
+    assert_eq!(attributes(&gateway, "/", "root"), "");
+    gateway.no_crash();
+}
+
+#[test]
+fn several_rules_may_be_near() {
+    let json = r#"{"near_limit": "50%", "limits": [{"url": "/", "rules": [
+        {"name": "one", "actor": "user", "algo": "W", "rpu": 2, "unit": "day"},
+        {"name": "two", "actor": "user", "algo": "W", "rpu": 3, "unit": "day"},
+        {"name": "three", "actor": "user", "algo": "W", "rpu": 9, "unit": "day"}]}]}"#;
+    let gateway = Gateway::start(CasSemantics::Lenient, 1, json);
+    assert_eq!(attributes(&gateway, "/", "ann"), "");
+    assert_eq!(attributes(&gateway, "/", "ann"), "near=one,two remaining=0");
+    assert_eq!(attributes(&gateway, "/", "ann"), "rule=one");
+}
+
+/// The store's answer comes after the headers, and a cached refusal asks no store.
+#[test]
+fn the_actor_of_a_global_rule_is_named() {
+    let gateway = Gateway::among(Clusters::of(&["a"]), 1, false);
+    let document = r#"{"access_log": {"actor": "value"}, "near_limit": "40%",
+        "store": {"redis": {"cluster": "a", "secret": "sixteen letters!"}},
+        "limits": [{"url": "/", "rules": [
+            {"name": "window", "actor": "user", "algo": "W", "rpu": 3, "unit": "day", "scope": "global"}]}]}"#;
+    assert!(gateway.configure(document), "{:?}", gateway.world.log.borrow());
+    let attributes = |user: &str| {
+        let request = gateway.request(0, "/", user);
+        gateway.pass(10);
+        attributes_of(&gateway, request)
+    };
+    for (ann, bob) in [
+        ("", ""),
+        ("near=window actor_value=ann remaining=1", "near=window actor_value=bob remaining=1"),
+        ("near=window actor_value=ann remaining=0", "near=window actor_value=bob remaining=0"),
+        ("rule=window actor_value=ann", "rule=window actor_value=bob"),
+        ("rule=window actor_value=ann", "rule=window actor_value=bob"),
+    ] {
+        assert_eq!((attributes("ann").as_str(), attributes("bob").as_str()), (ann, bob));
+    }
     gateway.no_crash();
 }

@@ -38,6 +38,12 @@ pub fn places() -> Vec<Place> {
         place("response", r#"{"limits": [], "response": @}"#, json!({})),
         place("response", r#"{"limits": [], "response": @}"#, json!({"body": "no"})),
         place("own_response", &format!(r#"{{"limits": [{LIMIT}, "response": @}}]}}"#), json!({})),
+        place("access_log", r#"{"limits": [], "access_log": @}"#, json!({})),
+        place(
+            "access_log",
+            r#"{"limits": [], "access_log": @}"#,
+            json!({"actor": "hash", "secret": "0123456789abcdef"}),
+        ),
         place("local", r#"{"limits": [], "local": @}"#, json!({})),
         place("limit", r#"{"limits": [@]}"#, json!({"url": "/", "rules": [{"rpu": 1, "unit": "second"}]})),
         place(

@@ -100,8 +100,11 @@ fn value(default: DefaultValue) -> Value {
 
 /// What a configuration does, as far as a default may change it.
 fn effect(configuration: &Configuration) -> String {
-    let Configuration { policy, response, store, remote, logs_all, .. } = configuration;
-    format!("{:?}", (policy.fingerprints(), policy.footprint(), response, store, remote, logs_all))
+    let Configuration { policy, response, store, remote, access_log, near_limit, .. } = configuration;
+    format!(
+        "{:?}",
+        (policy.fingerprints(), policy.footprint(), response, store, remote, access_log, near_limit)
+    )
 }
 
 #[test]

@@ -5,6 +5,7 @@
 //!   RateLimitService   gRPC, Envoy's rate limit service; counts in memory
 //!   Upstash            HTTP, the Upstash dialect of Redis; counts in a real Redis;
 //!                      can mix up its replies
+//!   Collector          gRPC, OpenTelemetry; keeps spans, log records and metrics
 //!   Documents          HTTP, four configuration servers in one; keeps one document
 //! ```
 //!
@@ -13,12 +14,14 @@
 //! when it is dropped.
 #![forbid(unsafe_code)]
 
+mod collector;
 mod documents;
 mod rate_limit_service;
 mod serving;
 mod shift;
 mod upstash;
 
+pub use collector::{Attributes, Collector, Item, Received};
 pub use documents::{Documents, Fault, Seen};
 pub use rate_limit_service::{Answers, Manner, RateLimitService};
 /// The status codes of gRPC.

@@ -163,7 +163,7 @@ async fn answer(State(shared): State<Arc<Shared>>, call: Request, next: Next) ->
 }
 
 /// The message in an otherwise correct reply.
-fn whole(message: &[u8]) -> HttpResponse {
+pub(crate) fn whole(message: &[u8]) -> HttpResponse {
     // Not compressed, and the length.
     let mut frame = vec![0];
     frame.extend_from_slice(&u32::try_from(message.len()).unwrap_or(u32::MAX).to_be_bytes());

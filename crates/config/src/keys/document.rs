@@ -21,6 +21,7 @@ pub(super) const DEFINITIONS: &[Definition] = &[
     Definition { name: "deny_members", shape: Shape::Object(&DENY_MEMBERS) },
     Definition { name: "response", shape: Shape::Object(&RESPONSE) },
     Definition { name: "own_response", shape: Shape::Object(&OWN_RESPONSE) },
+    Definition { name: "access_log", shape: Shape::Object(&ACCESS_LOG) },
     Definition { name: "local", shape: Shape::Object(&LOCAL) },
     Definition { name: "inspect", shape: Shape::Object(&INSPECT) },
 ];
@@ -68,9 +69,19 @@ pub(super) const DOCUMENT: Object = Object::new("README.md", &[&[
     )
     .or("100%")
     .on("enforce.md#enforce"),
-    key("access_log", "Which requests get attributes for the access log.", Shape::Choice(&["refused", "all"]))
-        .or("refused")
-        .on("responses.md#access_log"),
+    key(
+        "access_log",
+        "Which requests get attributes for the access log, and which attributes.",
+        Shape::Any(&[REQUESTS, Shape::Def("access_log")]),
+    )
+    .or("refused")
+    .on("access-log.md#access_log"),
+    key(
+        "near_limit",
+        "Marks and counts requests that pass and leave less than this part of a quota.",
+        Shape::Percent(1, 99),
+    )
+    .on("access-log.md#near_limit"),
     key("local", "The counts of one gateway.", Shape::Def("local")).on("limits.md#local"),
     key("store", "The store that counts rules with `scope: global` for all gateways.", Shape::Def("store"))
         .on("global.md#store"),
@@ -171,6 +182,25 @@ const OWN_RESPONSE: Object = Object::new(
     &[&[
         key("status", "The status of a refusal.", Shape::Whole(400, 599)),
         key("headers", "Further headers of a refusal.", Shape::Map(&Shape::Scalar)),
+    ]],
+);
+
+const REQUESTS: Shape = Shape::Choice(&["refused", "all"]);
+
+const ACCESS_LOG: Object = Object::new(
+    "access-log.md#access_log",
+    &[&[
+        key("requests", "Which requests get attributes.", REQUESTS).or("refused"),
+        key(
+            "actor",
+            "Adds an attribute with the actor's value, or with a keyed hash of it.",
+            Shape::Choice(&["value", "hash"]),
+        ),
+        key(
+            "secret",
+            "The key of `actor: hash`. Without it: the secret of `store`.",
+            Shape::Matching("^.{16,}$", "at least 16 letters"),
+        ),
     ]],
 );
 

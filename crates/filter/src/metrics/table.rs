@@ -29,6 +29,8 @@ pub enum Each {
     GlobalRule,
     /// Each rule with `adapt`.
     AdaptiveRule,
+    /// Each rule of a configuration with `near_limit`.
+    NearRule,
     /// The first rule of each table, that is, of each group of rules that count the same actor.
     Table,
     /// Each cluster of `store`.
@@ -148,6 +150,7 @@ metrics! {
     Allowed: Counter AllowList "diana.rule.allow.result.RESULT.requests" ["ok"];
     Denied: Counter DenyList "diana.rule.deny.result.RESULT.requests" ["refused", "shadow"];
     Degraded: Counter GlobalRule "diana.rule.NAME.degraded" [];
+    NearLimit: Counter NearRule "diana.rule.NAME.near_limit" [];
     Limit: Gauge AdaptiveRule "diana.rule.NAME.limit" [];
     Evictions: Counter Configuration "diana.kind.KIND.evictions" ["lossless", "lossy", "crowded"];
     LostSwaps: Counter Configuration "diana.lost_swaps" [];
@@ -207,6 +210,7 @@ mod tests {
                 Each::Rule
                     | Each::GlobalRule
                     | Each::AdaptiveRule
+                    | Each::NearRule
                     | Each::Table
                     | Each::Cluster
                     | Each::Version

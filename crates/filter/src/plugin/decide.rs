@@ -21,17 +21,15 @@ impl<H: Host> Plugin<H> {
         let decided = self.worker.with(|worker| {
             let start = Session::start(policy, worker, &self.store, &request, || self.now());
             let (mut session, decision) = start;
-            let decision = match decision.outcome {
-                Outcome::Delay(_) if self.cannot_hold() => {
-                    session.refuse(policy, worker, &self.store, || self.now())
-                }
-                _ => worker.decision(),
-            };
+            let mut outcome = decision.outcome;
+            if matches!(outcome, Outcome::Delay(_)) && self.cannot_hold() {
+                outcome = session.refuse(policy, worker, &self.store, || self.now()).outcome;
+            }
             // A gRPC request never ends with its headers: even one without a message has an empty
             // DATA frame (gRPC over HTTP/2, "Requests"). So most refusals read no content type.
             let is_grpc = || !ends && policy.is_grpc(&request);
-            let asks_stores = matches!(decision.outcome, Outcome::Query(_));
-            let response = self.respond(decision, is_grpc);
+            let asks_stores = matches!(outcome, Outcome::Query(_));
+            let response = self.respond(worker, is_grpc);
             worker.note_actors(policy);
             let is_grpc = asks_stores && is_grpc();
             Decided { session, response, is_grpc }
@@ -51,8 +49,8 @@ impl<H: Host> Plugin<H> {
         let request = policy.request(&source);
         self.worker.with(|worker| {
             let read = reads.then_some(&request);
-            let decision = Session::fail(policy, worker, &self.store, read, || self.now());
-            self.respond(decision, || reads && policy.is_grpc(&request))
+            _ = Session::fail(policy, worker, &self.store, read, || self.now());
+            self.respond(worker, || reads && policy.is_grpc(&request))
         })
     }
 

@@ -78,9 +78,9 @@ impl<H: Host> Plugin<H> {
         let policy = &self.configuration.policy;
         let ticket = session.ticket();
         let advance = |worker: &mut Worker| {
-            let decision = session.answer(policy, worker, &self.store, completion, || self.now())?;
+            session.answer(policy, worker, &self.store, completion, || self.now())?;
             self.forget(ticket);
-            let response = self.respond(decision, || is_grpc);
+            let response = self.respond(worker, || is_grpc);
             worker.note_actors(policy);
             Some(response)
         };
@@ -103,11 +103,10 @@ impl<H: Host> Plugin<H> {
         let is_full = || if was_held { self.cannot_hold() } else { self.is_full() };
         let advance = |worker: &mut Worker| {
             let decision = session.give_up(policy, worker, &self.store, || self.now())?;
-            let decision = match decision.outcome {
-                Outcome::Delay(_) if is_full() => session.refuse(policy, worker, &self.store, || self.now()),
-                _ => worker.decision(),
-            };
-            let response = self.respond(decision, || is_grpc);
+            if matches!(decision.outcome, Outcome::Delay(_)) && is_full() {
+                _ = session.refuse(policy, worker, &self.store, || self.now());
+            }
+            let response = self.respond(worker, || is_grpc);
             worker.note_actors(policy);
             Some(response)
         };

@@ -7,16 +7,22 @@ use diana_base::time::Span;
 use diana_config::Configuration;
 use diana_limiter::decide::{Decision, Outcome};
 use diana_limiter::response::ResponseCache;
+use diana_limiter::session::Worker;
 use log::{debug, warn};
 
 impl<H: Host> Plugin<H> {
-    /// The response that follows from a decision. `is_grpc` is called for refusals only.
-    pub(super) fn respond(&self, decision: &Decision, is_grpc: impl Fn() -> bool) -> Response<H> {
-        let Configuration { policy, response, logs_all, .. } = &self.configuration;
+    /// The response that follows from the worker's last decision. `is_grpc` is called for refusals
+    /// only.
+    pub(super) fn respond(&self, worker: &Worker, is_grpc: impl Fn() -> bool) -> Response<H> {
+        let Configuration { policy, response, near_limit, .. } = &self.configuration;
+        let decision = worker.decision();
         let (outcome, mut headers, mut rejection) = (decision.outcome, None, None);
         if !matches!(outcome, Outcome::Query(_)) {
             self.metrics.decision(decision);
-            access_log::set_attributes(self.host, policy, decision, *logs_all);
+            if let Some(limit) = near_limit {
+                limit.rules(decision).for_each(|report| self.metrics.near_limit(report.rule));
+            }
+            access_log::set_attributes(self.host, &self.configuration, worker);
             match outcome {
                 Outcome::Reject(_) => rejection = self.reject(decision, is_grpc()),
                 _ => {

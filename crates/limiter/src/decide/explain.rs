@@ -10,6 +10,7 @@ use crate::actor::{Actor, NamedActor};
 use crate::cells::Context;
 use crate::policy::{ActorKey, ActorSource, CounterGroup, GlobalGroup, OnError, Policy, Role, RuleId};
 use crate::request::Request;
+use std::borrow::Cow;
 
 /// The actor that a rule counts in the last decision of a worker.
 #[derive(Clone, Copy, Debug)]
@@ -46,24 +47,31 @@ impl CountedActor<'_> {
     /// the address that stands for it, or nothing.
     #[must_use]
     pub fn values(&self) -> Vec<String> {
+        let text = |value: Cow<[u8]>| String::from_utf8_lossy(&value).into_owned();
+        self.raw_values().into_iter().map(text).collect()
+    }
+
+    /// The same, with the very bytes that the client sent.
+    #[must_use]
+    pub fn raw_values(&self) -> Vec<Cow<'_, [u8]>> {
         let value = self.key.value();
         match self.source() {
             ActorSource::Actor => in_order(&self.group.actors, value),
-            ActorSource::Address => vec![text(self.address.actor(), value)],
+            ActorSource::Address => vec![shown(self.address.actor(), value)],
             ActorSource::Shared | ActorSource::Missing => Vec::new(),
         }
     }
 }
 
 /// The values of a key of these actors, in the order of the rule.
-fn in_order(actors: &[NamedActor], mut key: &[u8]) -> Vec<String> {
+fn in_order<'a>(actors: &[NamedActor], mut key: &'a [u8]) -> Vec<Cow<'a, [u8]>> {
     let mut values = Vec::new();
     for named in actors {
         // See `actor::key`: each value stands behind its length.
         let Some((length, rest)) = key.split_first_chunk() else { break };
         let length = usize::try_from(u32::from_le_bytes(*length)).unwrap_or(usize::MAX);
         let Some((value, rest)) = rest.split_at_checked(length) else { break };
-        values.push((named.place(), text(named.actor(), value)));
+        values.push((named.place(), shown(named.actor(), value)));
         key = rest;
     }
     diana_base::sort::sort_by_key(&mut values, |(place, _)| *place);
@@ -72,28 +80,36 @@ fn in_order(actors: &[NamedActor], mut key: &[u8]) -> Vec<String> {
 
 /// The text of an actor's value, for people.
 pub(crate) fn text(actor: &dyn Actor, value: &[u8]) -> String {
+    String::from_utf8_lossy(&shown(actor, value)).into_owned()
+}
+
+/// An address or a network as text, anything else as it is.
+fn shown<'a>(actor: &dyn Actor, value: &'a [u8]) -> Cow<'a, [u8]> {
     let network = if actor.is_address() { Network::of_key(value) } else { None };
     match network {
-        Some(network) if network.is_single() => network.first().to_string(),
-        Some(network) => network.to_string(),
-        None => String::from_utf8_lossy(value).into_owned(),
+        Some(network) if network.is_single() => network.first().to_string().into_bytes().into(),
+        Some(network) => network.to_string().into_bytes().into(),
+        None => value.into(),
     }
 }
 
 impl Decider {
     /// The actor that the rule of a report of the last decision counts. `None` if the request lacks
-    /// the actor and is refused, and if a global store counts the rule.
-    pub(crate) fn counted_actor<'a>(&'a self, policy: &'a Policy, rule: RuleId) -> Option<CountedActor<'a>> {
-        let check = self.checks.all.iter().find(|check| check.group.rules.contains(&rule.index()))?;
-        let (group, asked) = (&*check.group, check.asked());
+    /// the actor and is refused. `cache` is the worker's, as the decision left it.
+    pub(crate) fn counted_actor<'a>(
+        &'a self,
+        policy: &'a Policy,
+        cache: &'a WorkerCache,
+        rule: RuleId,
+    ) -> Option<CountedActor<'a>> {
+        let (group, asked) = self.asked_of(policy, rule, cache)?;
         let demand = asked.demands.iter().find(|demand| demand.rule == rule && demand.mode.decides())?;
         let has_own_quota = group.role == Role::Primary && demand.quota.is_default();
         let (address, key, hash, cost) = (&policy.address, asked.key.key(), asked.hash, demand.cost);
         Some(CountedActor { group, address, key, hash, cost, has_own_quota })
     }
 
-    /// The group that counts a rule of the last decision, here or in a global store, and what the
-    /// request has asked of it.
+    /// The group of a rule that reported, and what the request asked of it.
     pub(crate) fn asked_of<'a>(
         &'a self,
         policy: &'a Policy,
@@ -101,13 +117,15 @@ impl Decider {
         cache: &'a WorkerCache,
     ) -> Option<(&'a CounterGroup, &'a Asked)> {
         let Decider { checks, globals, limits, fast_path, .. } = self;
-        let is_of = |(group, _): &(&CounterGroup, &Asked)| group.rules.contains(&rule.index());
-        let local = checks.all.iter().map(|check| (&*check.group, check.asked()));
-        let mut full = local.chain(globals.asked(policy)).peekable();
-        match full.peek() {
-            Some(_) => full.find(is_of),
-            None => fast_path.decided(limits, cache).map(|actor| (&*actor.group, &actor.asked)).find(is_of),
+        let counts = |group: &CounterGroup| group.rules.contains(&rule.index());
+        if checks.all.is_empty() && globals.is_empty() {
+            // Only the fast path decides without checks.
+            let known = fast_path.known(limits, cache)?.iter().find(|known| counts(&known.group))?;
+            return Some((&known.group, &known.asked));
         }
+        let local = checks.all.iter().find(|check| counts(&check.group));
+        let local = local.map(|check| (&*check.group, check.asked()));
+        local.or_else(|| globals.asked(policy).find(|(group, _)| counts(group)))
     }
 
     /// Decides by the lists, by `missing: deny` and by `on_error: deny`, as if all stores were

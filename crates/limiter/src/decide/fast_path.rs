@@ -75,13 +75,9 @@ impl FastPath {
         Progress::Known(actors)
     }
 
-    /// The actors of the last request, if the fast path has decided about it.
-    pub(crate) fn decided<'c>(
-        &self,
-        limits: &[usize],
-        cache: &'c WorkerCache,
-    ) -> impl Iterator<Item = &'c KnownActor> {
-        cache.actors.find(limits, &self.key).unwrap_or_default().iter()
+    /// The actors of the last request, if it was decided here.
+    pub(crate) fn known<'c>(&self, limits: &[usize], cache: &'c WorkerCache) -> Option<&'c [KnownActor]> {
+        if self.key.is_known() { cache.actors.find(limits, &self.key) } else { None }
     }
 
     /// Refuses the request if a cached refusal still holds. See [`Checks::refuse_cached`].

@@ -78,6 +78,19 @@ impl Globals {
         })
     }
 
+    /// Whether no global group counts the request.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.all.is_empty()
+    }
+
+    /// Each global group that counts the request, and what the request asks of it.
+    pub(crate) fn asked<'a>(
+        &'a self,
+        policy: &'a Policy,
+    ) -> impl Iterator<Item = (&'a CounterGroup, &'a Asked)> {
+        self.all.iter().filter_map(|global| Some((&*global.group(policy)?.group, &global.asked)))
+    }
+
     /// Whether a refusal is cached, however old. A group with a lease is not looked up: see
     /// [`Globals::refuse_leased`].
     pub(crate) fn is_cached(&self, policy: &Policy, refusals: &GlobalRefusalCache) -> bool {
@@ -159,14 +172,6 @@ impl Globals {
                 checks.add_again((global.asked.place.0, index), &global.asked, context);
             }
         }
-    }
-
-    /// What the request has asked of each group.
-    pub(crate) fn asked<'a>(
-        &'a self,
-        policy: &'a Policy,
-    ) -> impl Iterator<Item = (&'a CounterGroup, &'a Asked)> {
-        self.all.iter().filter_map(|global| Some((&*global.group(policy)?.group, &global.asked)))
     }
 
     /// Whether any global store has to answer.

@@ -513,7 +513,7 @@ impl Worker {
     }
 
     /// The actor that `rule` counts in the last decision, which has a report of the rule. `None` if
-    /// the request lacks the actor and is refused, and if a global store counts the rule.
+    /// the request lacks the actor and is refused.
     ///
     /// ```
     /// # use diana_limiter::cells::store::{Fault, SharedDataStore, CasSemantics, Simulated};
@@ -526,7 +526,6 @@ impl Worker {
     /// # let policy = diana_config::compile(document).expect("a valid document").policy;
     /// # let store = SharedDataStore::probe(Simulated::new(CasSemantics::Strict))?;
     /// let mut worker = Worker::new(&policy, &[7; 16]);
-    /// worker.disable_caches();
     /// let values = Values::default()
     ///     .with(Part::Path, "/")
     ///     .with(Part::Address, "2001:db8:1:2:3::4")
@@ -543,6 +542,6 @@ impl Worker {
     /// ```
     #[must_use]
     pub fn counted_actor<'a>(&'a self, policy: &'a Policy, rule: RuleId) -> Option<CountedActor<'a>> {
-        self.decider.counted_actor(policy, rule)
+        self.decider.counted_actor(policy, &self.cache, rule)
     }
 }

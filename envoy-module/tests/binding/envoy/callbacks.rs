@@ -8,6 +8,7 @@ use super::metrics;
 use super::world::{Owner, Stream, rung, with};
 use diana_envoy_module::abi::{Bytes, Exports, Header, attribute, header_map, log_level};
 use std::ffi::c_void;
+use std::ptr::null_mut;
 
 type Pointer = *mut c_void;
 
@@ -33,6 +34,8 @@ pub fn all() -> Exports {
         http_get_metadata_bool,
         http_get_filter_state_bytes,
         http_set_filter_state_bytes,
+        http_get_active_span,
+        http_span_set_tag,
         http_filter_continue_decoding,
         get_most_specific_route_config,
         http_filter_scheduler_new,
@@ -271,6 +274,26 @@ unsafe extern "C" fn http_set_filter_state_bytes(stream: Pointer, key: Bytes, va
     let (key, value) = unsafe { (copy(key), copy(value)) };
     let set = |stream: &mut Stream| _ = stream.filter_state.insert(key, value);
     with(|world| world.stream(stream, "set_filter_state").map(set).is_some())
+}
+
+/// Requests with an even number of headers are traced. A span has the address of its stream.
+unsafe extern "C" fn http_get_active_span(stream: Pointer) -> Pointer {
+    let headers = with(|world| world.stream(stream, "get_active_span").map(|stream| stream.request.len()));
+    if headers.is_some_and(|headers| headers % 2 == 0) { stream } else { null_mut() }
+}
+
+unsafe extern "C" fn http_span_set_tag(span: Pointer, key: Bytes, value: Bytes) {
+    // SAFETY: the module lends both texts.
+    let (key, value) = unsafe { (copy(key), copy(value)) };
+    with(|world| {
+        let state = [b"wasm.", &*key].concat();
+        let stream = world.stream(span, "set_tag")?;
+        let is_attribute = stream.filter_state.get(&state) == Some(&value);
+        if !is_attribute {
+            world.mistake("a tag is no attribute of its stream");
+        }
+        Some(())
+    });
 }
 
 unsafe extern "C" fn http_filter_continue_decoding(pointer: Pointer) {
