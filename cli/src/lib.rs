@@ -1,11 +1,14 @@
 //! The command `diana`: checks, explains and replays rate limits without a gateway, over the same
-//! engine as the filter. A command is a module with `Args` and `run`, and a line in [`Command`].
+//! engine as the filter, and asks running gateways. A command is a module with `Args` and `run`, and a line in [`Command`].
 //!
 //! Exit codes: 0 on success, 1 if a command found mistakes, 2 if the command could not run.
 #![forbid(unsafe_code)]
 
 pub mod check;
+pub mod console;
+pub mod ctl;
 pub mod explain;
+pub mod gateways;
 pub mod init;
 pub mod number;
 pub mod output;
@@ -21,7 +24,7 @@ use miette::{MietteHandlerOpts, Report};
 use std::io::{self, Write};
 use std::process::ExitCode;
 
-/// Check, explain and replay rate limits without a gateway
+/// Check, explain and replay rate limits without a gateway, and look into running gateways
 #[derive(Debug, Parser)]
 #[command(name = "diana", version, max_term_width = 100)]
 pub struct Arguments {
@@ -43,6 +46,10 @@ pub enum Command {
     Schema(schema::Args),
     /// Write a first document and the gateway's configuration around it
     Init(Box<init::Args>),
+    /// Look up, reset or raise an actor in running gateways, or compare the gateways
+    Ctl(Box<ctl::Args>),
+    /// Show running gateways on a page of this machine
+    Console(console::Args),
     /// Print the completions of a shell
     Completions(shell::Completions),
     /// Print the manual page of the program, or of a command
@@ -65,6 +72,8 @@ pub fn run(arguments: Arguments) -> ExitCode {
         Command::Replay(args) => replay::run(args),
         Command::Schema(args) => schema::run(args),
         Command::Init(args) => init::run(args),
+        Command::Ctl(args) => ctl::run(args),
+        Command::Console(args) => console::run(args),
         Command::Completions(args) => shell::completions(args, Arguments::command()),
         Command::Man(args) => shell::man(args, Arguments::command()),
     };

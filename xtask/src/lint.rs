@@ -45,6 +45,7 @@ pub fn steps() -> Vec<Step> {
         // A target with `test = false` is not one of `--all-targets`.
         Step::new("lints, end-to-end tests", clippy(&["--test", "e2e"])),
         Step::new("lints, tests in a browser", clippy(&["--package", "diana-replay", "--test", "report"])),
+        Step::new("lints, tests of the console", clippy(&["--package", "diana-console", "--test", "page"])),
         Step::new("lints, filter", clippy(&["--lib", "--target", filter::TARGET])),
         Step::new(
             "lints, example",

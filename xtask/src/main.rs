@@ -115,7 +115,7 @@ enum Task {
         /// Only tests whose names contain this
         filter: Option<String>,
     },
-    /// Run the tests of the HTML report of `diana replay` in a real Chromium
+    /// Run the tests of the report of `diana replay` and of `diana console` in a real Chromium
     Report {
         /// Retake the pictures of the documents, docs/assets/replay-*.png
         #[arg(long)]

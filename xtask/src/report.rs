@@ -1,8 +1,8 @@
-//! `cargo xtask report [--update] [FILTER]`: the tests of the HTML report of `diana replay` in a
-//! real Chromium. `--update` retakes the pictures of the documents.
+//! `cargo xtask report [--update] [FILTER]`: the tests of the HTML report of `diana replay` and of
+//! the page of `diana console` in a real Chromium. `--update` retakes the pictures of the documents.
 
 use crate::programs;
-use crate::step::{Step, cargo};
+use crate::step::{self, Step, cargo};
 use anyhow::Result;
 use gateway::npm::PackageFile;
 
@@ -17,23 +17,32 @@ const AXE: PackageFile = PackageFile {
 /// Installs what is missing and runs the tests whose names contain `filter`, or all.
 pub fn run(update: bool, filter: Option<&str>) -> Result<()> {
     prepare()?;
-    step(update, filter).run()
+    step::run_all(&steps(update, filter))
 }
 
-/// Installs the browser and fetches axe-core, if they are missing.
+/// Installs the browser and what the filter's build needs, and fetches axe-core, if they are
+/// missing.
 pub fn prepare() -> Result<()> {
     programs::install_browser()?;
+    programs::install_fetchers()?;
     AXE.fetch().map(drop)
 }
 
-/// The tests as a step. Two browsers at a time.
-pub fn step(update: bool, filter: Option<&str>) -> Step {
-    let harness = ["--test-threads", "2"];
-    let arguments = ["test", "--quiet", "--package", "diana-replay", "--test", "report", "--"];
-    let mut line = cargo(&[&arguments[..], &harness].concat());
-    line.args.extend(filter.map(str::to_owned));
-    if update {
-        line.env.push(("UPDATE", "1".to_owned()));
-    }
-    Step::new("the report, in Chromium", line).shown()
+/// The tests as steps. Two browsers at a time. The page of the console has real gateways, too.
+pub fn steps(update: bool, filter: Option<&str>) -> Vec<Step> {
+    let all = [
+        ("the report, in Chromium", "diana-replay", "report"),
+        ("the console, in Chromium", "diana-console", "page"),
+    ];
+    let step = |(name, package, test): (&'static str, &str, &str)| {
+        let arguments =
+            ["test", "--quiet", "--package", package, "--test", test, "--", "--test-threads", "2"];
+        let mut line = cargo(&arguments);
+        line.args.extend(filter.map(str::to_owned));
+        if update {
+            line.env.push(("UPDATE", "1".to_owned()));
+        }
+        Step::new(name, line).shown()
+    };
+    all.map(step).into()
 }

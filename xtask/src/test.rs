@@ -16,7 +16,7 @@ pub fn run() -> Result<()> {
     steps.push(alerts::step());
     let native = cargo(&["test", "--quiet", "--workspace"]);
     steps.push(Step::new("unit, property, corpus, doc tests", native).shown());
-    steps.push(report::step(false, None));
+    steps.extend(report::steps(false, None));
     // `cargo xtask e2e --native` is a command of its own: it takes another eight minutes.
     steps.push(e2e::step(e2e::line(Shell::Wasm), Shell::Wasm));
     step::run_all(&steps)

@@ -1,6 +1,8 @@
 //! The commands as a user runs them, and their libraries from outside.
 
 mod check;
+mod console;
+mod ctl;
 mod explain;
 /// The engine's tests draw random documents from a generator in this file.
 #[path = "../../../tests/it/harness.rs"]

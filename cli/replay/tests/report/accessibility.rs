@@ -1,35 +1,14 @@
 //! Can everybody read the report? axe-core's rules, the contrast of the charts, which axe-core does
 //! not look at, and the focus.
 
-use crate::browser::{Browser, root};
+use crate::axe::violations;
+use crate::browser::Browser;
 use crate::sample;
 use diana_replay::report::html;
 use serde_json::Value;
-use std::fs;
-
-/// Where `cargo xtask report` puts axe-core.
-const AXE: &str = "target/tools/axe-core-4.14.1/axe.min.js";
 
 const LOOKS: [(u32, u32, &str); 4] =
     [(1200, 900, "light"), (1200, 900, "dark"), (360, 740, "light"), (360, 740, "dark")];
-
-/// The violations that axe-core finds, and how many rules it has tried.
-fn violations(browser: &Browser) -> (Vec<String>, usize) {
-    let file = root().join(AXE);
-    let axe = fs::read_to_string(&file)
-        .unwrap_or_else(|error| panic!("`{}`: {error}; `cargo xtask report` fetches it", file.display()));
-    browser.send("Runtime.evaluate", serde_json::json!({"expression": axe}));
-    let options = "{runOnly: ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'wcag22aa', 'best-practice']}";
-    let found = browser.resolved(&format!("axe.run(document, {options})"));
-    let list = |name: &str| found[name].as_array().unwrap().clone();
-    let violations = list("violations").into_iter().map(|violation| {
-        let nodes = violation["nodes"].as_array().unwrap().iter().take(3);
-        let nodes: Vec<_> =
-            nodes.map(|node| format!("{}: {}", node["html"], node["failureSummary"])).collect();
-        format!("{} {}: {}", violation["impact"], violation["id"], nodes.join("\n    "))
-    });
-    (violations.collect(), list("passes").len())
-}
 
 #[test]
 fn axe_finds_nothing() {

@@ -80,11 +80,16 @@ impl Browser {
     pub fn open(&self, html: &str) {
         let file = self.folder.join(format!("report-{}.html", self.pages.fetch_add(1, Relaxed)));
         fs::write(&file, html).unwrap();
-        let address = format!("file://{}", file.display());
-        self.runtime.block_on(self.driver().goto(&address)).unwrap();
+        self.visit(&format!("file://{}", file.display()));
+    }
+
+    /// Opens the page at an address, and waits until all of the page is there.
+    pub fn visit(&self, address: &str) {
+        self.runtime.block_on(self.driver().goto(address)).unwrap();
         let deadline = Instant::now() + Duration::from_secs(30);
-        let expected = json!([address, "complete"]);
-        while self.resolved("[location.href, document.readyState]") != expected {
+        // A page may take the part after `#` away.
+        let expected = json!([address.split('#').next().unwrap(), "complete"]);
+        while self.resolved("[location.href.split('#')[0], document.readyState]") != expected {
             assert!(Instant::now() < deadline, "`{address}` is not loaded");
             sleep(Duration::from_millis(10));
         }
@@ -110,6 +115,14 @@ impl Browser {
             for key in keys {
                 element.send_keys(key.clone()).await.unwrap();
             }
+        });
+    }
+
+    /// Types a text into the first element of this selector.
+    #[allow(dead_code, reason = "the report has no field for text")]
+    pub fn write(&self, selector: &str, text: &str) {
+        self.runtime.block_on(async {
+            self.driver().find(By::Css(selector)).await.unwrap().send_keys(text).await.unwrap();
         });
     }
 

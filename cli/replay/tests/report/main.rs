@@ -11,6 +11,7 @@
 )]
 
 mod accessibility;
+mod axe;
 mod browser;
 mod hostile;
 mod layout;

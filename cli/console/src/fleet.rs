@@ -1,0 +1,458 @@
+//! Asks any number of gateways at once. A gateway that does not answer is an answer, too: each
+//! question has a result for each gateway, in the order of the arguments.
+
+use http_body_util::{BodyExt, Empty, LengthLimitError, Limited};
+use hyper::body::Bytes;
+use hyper::header::{AUTHORIZATION, CONTENT_LENGTH, HeaderValue, USER_AGENT};
+use hyper::{Method, Request, Uri};
+use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
+use hyper_util::client::legacy::Client;
+use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::rt::{TokioExecutor, TokioTimer};
+use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use std::error::Error;
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+use thiserror::Error;
+use tokio::task::JoinHandle;
+
+/// The path of `inspect` in the documentation, for addresses without one.
+const USUAL_PATH: &str = "/.diana";
+
+/// The largest answer that is read.
+const LARGEST_ANSWER: usize = 8 << 20;
+
+/// How long an idle connection stays open: several polls of a page.
+const IDLE: Duration = Duration::from_secs(15);
+
+/// Where a gateway answers: the address of its listener and the path of `inspect`.
+///
+/// ```
+/// use diana_console::fleet::Address;
+///
+/// let address: Address = "http://localhost:10000/.diana/".parse()?;
+/// assert_eq!(address.url(), "http://localhost:10000/.diana");
+/// assert_eq!(address.name(), "localhost:10000");
+/// let same: Address = "http://localhost:10000".parse()?;
+/// assert_eq!(same, address, "the path is `/.diana` unless another is named");
+/// assert!("localhost:10000".parse::<Address>().is_err());
+/// # Ok::<(), String>(())
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Address {
+    url: String,
+    name: String,
+}
+
+impl Address {
+    /// The whole address, without a slash at the end.
+    #[must_use]
+    pub fn url(&self) -> &str {
+        &self.url
+    }
+
+    /// Host and port, and the path if it is not the usual one.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn is_https(&self) -> bool {
+        self.url.starts_with("https:")
+    }
+}
+
+impl std::str::FromStr for Address {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let expected = || "expected an address such as `http://localhost:10000/.diana`".to_owned();
+        let uri: Uri = text.trim().parse().map_err(|_| expected())?;
+        let (Some(scheme @ ("http" | "https")), Some(authority)) = (uri.scheme_str(), uri.authority()) else {
+            return Err(expected());
+        };
+        if authority.as_str().contains('@') {
+            return Err("expected an address without a user: `--token-file` names the token".into());
+        }
+        if uri.query().is_some() {
+            return Err(expected());
+        }
+        let path = match uri.path().trim_end_matches('/') {
+            "" => USUAL_PATH,
+            path => path,
+        };
+        let shown = if path == USUAL_PATH { "" } else { path };
+        Ok(Self { url: format!("{scheme}://{authority}{path}"), name: format!("{authority}{shown}") })
+    }
+}
+
+/// What a gateway is asked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Question {
+    /// What it enforces: [`Policy`](crate::answer::Policy).
+    Policy,
+    /// What it has decided lately: [`Rates`](crate::answer::Rates).
+    Rates {
+        /// How many seconds.
+        seconds: u32,
+    },
+    /// Which actors were refused or used most: [`Top`](crate::answer::Top).
+    Top {
+        /// The rule's name.
+        rule: String,
+        /// `refused` or `used`.
+        by: String,
+    },
+    /// What a rule has counted for an actor: [`Count`](crate::answer::Count).
+    Actor(Target),
+    /// Forgets it. The answer is the count afterwards, as for all changes.
+    Reset(Target),
+    /// Gives an actor more for some time.
+    Grant {
+        /// The actor.
+        target: Target,
+        /// How many units.
+        amount: u64,
+        /// How long, as Diana writes durations: `1h`.
+        duration: String,
+    },
+    /// Ends an actor's penalty.
+    EndPenalty(Target),
+}
+
+/// A rule, and one of its actors.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Target {
+    /// The rule's name.
+    pub rule: String,
+    /// The values by the names of the rule's actors.
+    pub actor: Vec<(String, String)>,
+    /// The plan under whose quota the count is shown.
+    pub plan: Option<String>,
+}
+
+impl Target {
+    /// The actor as people write it: `user=ann ip=192.0.2.7`, or `everybody` for a rule on `all`.
+    #[must_use]
+    pub fn actor_text(&self) -> String {
+        let pairs: Vec<String> = self.actor.iter().map(|(name, value)| format!("{name}={value}")).collect();
+        if pairs.is_empty() { "everybody".into() } else { pairs.join(" ") }
+    }
+}
+
+impl Question {
+    fn method(&self) -> Method {
+        match self {
+            Self::Policy | Self::Rates { .. } | Self::Top { .. } | Self::Actor(_) => Method::GET,
+            Self::Reset(_) | Self::Grant { .. } | Self::EndPenalty(_) => Method::POST,
+        }
+    }
+
+    fn name(&self) -> &'static str {
+        match self {
+            Self::Policy => "policy",
+            Self::Rates { .. } => "rates",
+            Self::Top { .. } => "top",
+            Self::Actor(_) => "actor",
+            Self::Reset(_) => "reset",
+            Self::Grant { .. } => "grant",
+            Self::EndPenalty(_) => "penalty",
+        }
+    }
+
+    /// What follows the path of `inspect`.
+    fn target(&self) -> String {
+        let mut query = Query(self.name().into());
+        match self {
+            Self::Policy => {}
+            Self::Rates { seconds } => query.add("seconds", &seconds.to_string()),
+            Self::Top { rule, by } => {
+                query.add("rule", rule);
+                query.add("by", by);
+            }
+            // The gateway takes the first of two parameters with one name, so its own come first.
+            Self::Actor(target) | Self::Reset(target) => query.add_target(target),
+            Self::Grant { target, amount, duration } => {
+                query.add("amount", &amount.to_string());
+                query.add("for", duration);
+                query.add_target(target);
+            }
+            Self::EndPenalty(target) => {
+                query.add("end", "");
+                query.add_target(target);
+            }
+        }
+        query.0
+    }
+}
+
+struct Query(String);
+
+impl Query {
+    fn add(&mut self, name: &str, value: &str) {
+        self.0.push(if self.0.contains('?') { '&' } else { '?' });
+        self.0.extend(utf8_percent_encode(name, NON_ALPHANUMERIC));
+        // `end` is a word without a value.
+        if !value.is_empty() {
+            self.0.push('=');
+            self.0.extend(utf8_percent_encode(value, NON_ALPHANUMERIC));
+        }
+    }
+
+    fn add_target(&mut self, target: &Target) {
+        self.add("rule", &target.rule);
+        if let Some(plan) = &target.plan {
+            self.add("plan", plan);
+        }
+        target.actor.iter().for_each(|(name, value)| self.add(name, value));
+    }
+}
+
+/// Why there is no answer.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum Failure {
+    /// No connection.
+    #[error("cannot connect: {0}")]
+    Unreachable(String),
+    /// No answer in time.
+    #[error("no answer within {} s", .0.as_secs_f64())]
+    Late(Duration),
+    /// The connection ended in the answer, or the answer is not HTTP.
+    #[error("the answer is cut off or broken: {0}")]
+    Broken(String),
+    /// A larger answer than any of Diana's.
+    #[error("the answer is larger than {} MiB", LARGEST_ANSWER >> 20)]
+    TooLarge,
+    /// Somebody else has answered. A gateway passes questions on if the token is wrong.
+    #[error(
+        "`inspect` does not answer (status {0}): check its path, the token, and whether `allow` has this address"
+    )]
+    NotDiana(u16),
+    /// An answer that this version does not understand.
+    #[error("this answer of the gateway is not understood: {0}")]
+    Unknown(String),
+    /// The gateway does not know the question, because it is older or not configured to answer.
+    #[error("the gateway has no `{question}`: {why}")]
+    Missing {
+        /// The question's name.
+        question: &'static str,
+        /// The gateway's words.
+        why: String,
+    },
+    /// The gateway knows the question and refuses to answer.
+    #[error("{0}")]
+    Refused(String),
+}
+
+/// The gateways of a command, and the token that all of them know.
+#[derive(Clone)]
+pub struct Fleet {
+    addresses: Arc<[Address]>,
+    client: Client<HttpsConnector<HttpConnector>, Empty<Bytes>>,
+    authorization: HeaderValue,
+    timeout: Duration,
+}
+
+/// The token stays secret.
+impl fmt::Debug for Fleet {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { addresses, timeout, client: _, authorization: _ } = self;
+        f.debug_struct("Fleet")
+            .field("addresses", addresses)
+            .field("timeout", timeout)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Fleet {
+    /// The gateways at these addresses. Each answer may take `timeout`. The error is a message for
+    /// people, and does not repeat the token.
+    pub fn new(addresses: Vec<Address>, token: &str, timeout: Duration) -> Result<Self, String> {
+        let token = token.trim();
+        if token.is_empty() || !token.bytes().all(|byte| byte.is_ascii_graphic()) {
+            return Err("expected one line of visible ASCII characters, the token of `inspect`".into());
+        }
+        let mut authorization =
+            HeaderValue::try_from(format!("Bearer {token}")).map_err(|error| error.to_string())?;
+        authorization.set_sensitive(true);
+        let connector = HttpsConnectorBuilder::new()
+            .with_tls_config(tls(addresses.iter().any(Address::is_https))?)
+            .https_or_http()
+            .enable_http1()
+            .build();
+        let client = Client::builder(TokioExecutor::new())
+            .pool_timer(TokioTimer::new())
+            .pool_idle_timeout(IDLE)
+            .build(connector);
+        Ok(Self { addresses: addresses.into(), client, authorization, timeout })
+    }
+
+    /// The addresses, in the order of the results.
+    #[must_use]
+    pub fn addresses(&self) -> &[Address] {
+        &self.addresses
+    }
+
+    /// Asks all gateways at once.
+    pub async fn ask_all<T: DeserializeOwned + Send + 'static>(
+        &self,
+        question: &Question,
+    ) -> Vec<Result<T, Failure>> {
+        let ask = |address: &Address| -> JoinHandle<Result<T, Failure>> {
+            let (fleet, address, question) = (self.clone(), address.clone(), question.clone());
+            tokio::spawn(async move { fleet.ask(&address, &question).await })
+        };
+        let asked: Vec<_> = self.addresses.iter().map(ask).collect();
+        let mut answers = Vec::with_capacity(asked.len());
+        for answer in asked {
+            // Only a panic of the task fails here.
+            answers.push(answer.await.unwrap_or_else(|error| Err(Failure::Broken(error.to_string()))));
+        }
+        answers
+    }
+
+    /// Asks one gateway.
+    pub async fn ask<T: DeserializeOwned>(
+        &self,
+        address: &Address,
+        question: &Question,
+    ) -> Result<T, Failure> {
+        let (status, body) = match tokio::time::timeout(self.timeout, self.send(address, question)).await {
+            Ok(received) => received?,
+            Err(_) => return Err(Failure::Late(self.timeout)),
+        };
+        read(status, &body, question.name())
+    }
+
+    async fn send(&self, address: &Address, question: &Question) -> Result<(u16, Bytes), Failure> {
+        let method = question.method();
+        let mut request = Request::builder()
+            .uri(format!("{}/{}", address.url, question.target()))
+            .header(AUTHORIZATION, self.authorization.clone())
+            .header(USER_AGENT, concat!("diana/", env!("CARGO_PKG_VERSION")));
+        if method == Method::POST {
+            request = request.header(CONTENT_LENGTH, 0);
+        }
+        let request =
+            request.method(method).body(Empty::new()).map_err(|error| Failure::Broken(error.to_string()))?;
+        let response = self.client.request(request).await.map_err(|error| match error.is_connect() {
+            true => Failure::Unreachable(innermost(&error)),
+            false => Failure::Broken(innermost(&error)),
+        })?;
+        let status = response.status().as_u16();
+        let body = Limited::new(response.into_body(), LARGEST_ANSWER).collect().await;
+        let body = body.map_err(|error| match error.is::<LengthLimitError>() {
+            true => Failure::TooLarge,
+            false => Failure::Broken(innermost(&*error)),
+        })?;
+        Ok((status, body.to_bytes()))
+    }
+}
+
+/// TLS with the roots of this machine, or of `$SSL_CERT_FILE`. Roots are read only if they are
+/// needed, because a container may have none.
+fn tls(needs_roots: bool) -> Result<rustls::ClientConfig, String> {
+    use hyper_rustls::ConfigBuilderExt;
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let builder = rustls::ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .map_err(|error| error.to_string())?;
+    let builder = match needs_roots {
+        true => builder.with_native_roots().map_err(|error| format!("no root certificates: {error}"))?,
+        false => builder.with_root_certificates(rustls::RootCertStore::empty()),
+    };
+    Ok(builder.with_no_client_auth())
+}
+
+/// The last cause, which names what has happened: `Connection refused (os error 111)`.
+fn innermost(error: &(dyn Error + 'static)) -> String {
+    let mut last = error;
+    while let Some(source) = last.source() {
+        last = source;
+    }
+    last.to_string()
+}
+
+fn read<T: DeserializeOwned>(status: u16, body: &[u8], question: &'static str) -> Result<T, Failure> {
+    #[derive(Deserialize)]
+    struct Wrong {
+        error: String,
+    }
+    let wrong = serde_json::from_slice::<Wrong>(body).map(|wrong| wrong.error);
+    match (status, wrong) {
+        (200, _) => serde_json::from_slice(body).map_err(|error| match serde_json::from_slice(body) {
+            // An object with some field of the answers comes from Diana; other JSON, and text, from
+            // elsewhere.
+            Ok(serde_json::Value::Object(fields))
+                if fields.contains_key("rule") || fields.contains_key("rules") =>
+            {
+                Failure::Unknown(error.to_string())
+            }
+            _ => Failure::NotDiana(status),
+        }),
+        (404, Ok(why)) => Err(Failure::Missing { question, why }),
+        (400.., Ok(why)) => Err(Failure::Refused(why)),
+        _ => Err(Failure::NotDiana(status)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::answer::Count;
+
+    #[test]
+    fn values_are_encoded_and_own_parameters_come_first() {
+        let target = Target {
+            rule: "per user".into(),
+            actor: vec![("user".into(), "a&rule=b c/ü".into()), ("amount".into(), "9".into())],
+            plan: Some("gold".into()),
+        };
+        let asked = "rule=per%20user&plan=gold&user=a%26rule%3Db%20c%2F%C3%BC&amount=9";
+        assert_eq!(Question::Actor(target.clone()).target(), format!("actor?{asked}"));
+        assert_eq!(Question::EndPenalty(target.clone()).target(), format!("penalty?end&{asked}"));
+        let grant = Question::Grant { target, amount: 5, duration: "1h".into() };
+        assert_eq!(grant.target(), format!("grant?amount=5&for=1h&{asked}"));
+        assert_eq!((Question::Policy.target(), grant.method()), ("policy".into(), Method::POST));
+    }
+
+    #[test]
+    fn only_answers_of_diana_are_answers() {
+        let read = |status, body: &str| read::<Count>(status, body.as_bytes(), "grant");
+        assert!(read(200, r#"{"rule":"a","quota":5,"used":1,"remaining":4}"#).is_ok());
+        assert!(matches!(read(200, r#"{"rule":"a"}"#), Err(Failure::Unknown(_))));
+        for (status, body) in
+            [(200, "<html>"), (200, "{}"), (404, "not found"), (302, ""), (302, r#"{"error":"x"}"#)]
+        {
+            assert_eq!(read(status, body), Err(Failure::NotDiana(status)), "{body}");
+        }
+        let missing = read(404, r#"{"error":"expected GET policy"}"#).unwrap_err();
+        assert_eq!(missing.to_string(), "the gateway has no `grant`: expected GET policy");
+        assert_eq!(
+            read(400, r#"{"error":"there is no rule `b`"}"#),
+            Err(Failure::Refused("there is no rule `b`".into()))
+        );
+    }
+
+    #[test]
+    fn a_token_is_never_shown() {
+        let fleet = Fleet::new(Vec::new(), " secret\n", Duration::from_secs(1)).unwrap();
+        assert!(!format!("{fleet:?}").contains("secret"));
+        for wrong in ["", "two words", "söcret", "a\nb"] {
+            let why = Fleet::new(Vec::new(), wrong, Duration::from_secs(1)).unwrap_err();
+            assert!(why.starts_with("expected one line of visible ASCII"), "{why}");
+        }
+    }
+
+    #[test]
+    fn addresses_are_of_gateways() {
+        for wrong in ["", "localhost", "ftp://a", "http://", "/.diana", "http://u:p@a", "http://a/x?y"] {
+            assert!(wrong.parse::<Address>().is_err(), "{wrong}");
+        }
+        let other: Address = "https://gw.example/limits".parse().unwrap();
+        assert_eq!((other.name(), other.is_https()), ("gw.example/limits", true));
+    }
+}

@@ -1,0 +1,581 @@
+"use strict";
+
+// The key of this start is in the link, after `#`. The tab keeps it, and the address bar does not
+// show it any longer.
+const stored = "diana-console-key";
+if (/^#[0-9a-f]{32}$/.test(location.hash)) {
+  sessionStorage.setItem(stored, location.hash.slice(1));
+  history.replaceState(null, "", location.pathname);
+}
+const key = sessionStorage.getItem(stored) ?? "";
+
+const SECONDS = 60;
+const MEAN = 5;
+const SLOW_MS = 3000;
+const OUTCOMES = ["ok", "shadow", "refused", "error"];
+const by = (id) => document.getElementById(id);
+// Characters that are invisible or move others are written as their numbers.
+const hidden = /[\p{C}\p{Zl}\p{Zp}\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u3164\ufe00-\ufe0f\uffa0]/gu;
+const visible = (text) => String(text ?? "").replace(hidden, (c) => "\\u{" + c.codePointAt(0).toString(16) + "}");
+const plural = (number, noun) => number + " " + noun + (number === 1 ? "" : "s");
+const whole = (number) => (Number(number) || 0).toLocaleString("en");
+const rate = (number) => (number === 0 ? "0" : number < 9.95 ? number.toFixed(1) : whole(Math.round(number)));
+const sum = (numbers) => numbers.reduce((all, number) => all + number, 0);
+
+function span(ms) {
+  if (!ms) return "–";
+  const units = [["d", 86400000], ["h", 3600000], ["min", 60000], ["s", 1000]];
+  for (const [name, length] of units) {
+    if (ms >= 2 * length || (name === "s" && ms >= length)) return +(ms / length).toFixed(1) + " " + name;
+  }
+  return Math.round(ms) + " ms";
+}
+function unit(ms) {
+  const names = { 1000: "second", 60000: "minute", 3600000: "hour", 86400000: "day" };
+  return names[ms] ?? span(ms);
+}
+
+// Elements change only where they differ: what has the focus or is selected stays.
+function write(element, text) {
+  if (element.textContent !== text) element.textContent = text;
+}
+function attribute(element, name, value) {
+  if (element.getAttribute(name) !== value) element.setAttribute(name, value);
+}
+const SVG = "http://www.w3.org/2000/svg";
+function make(name, properties = {}, ...children) {
+  const element = document.createElement(name);
+  Object.assign(element, properties);
+  element.append(...children);
+  return element;
+}
+// A row for each item. A cell is a text, an element, or a function that fills the cell.
+function rows(body, items, id, cells) {
+  const old = new Map([...body.rows].map((row) => [row.dataset.id, row]));
+  items.forEach((item, place) => {
+    const name = id(item);
+    const row = old.get(name) ?? make("tr");
+    old.delete(name);
+    row.dataset.id = name;
+    const contents = cells(item, row);
+    contents.forEach((content, at) => {
+      let cell = row.cells[at];
+      if (!cell) {
+        cell = document.createElement(at === 0 ? "th" : "td");
+        if (at === 0) cell.scope = "row";
+        const heading = body.parentElement.tHead.rows[0].cells[at];
+        if (heading.classList.contains("n")) cell.classList.add("n");
+        row.append(cell);
+      }
+      if (typeof content === "function") content(cell);
+      else write(cell, content);
+    });
+    if (body.rows[place] !== row) body.insertBefore(row, body.rows[place] ?? null);
+  });
+  old.forEach((row) => row.remove());
+}
+function options(select, names) {
+  const shown = [...select.options].map((option) => option.value);
+  if (shown.join("\n") === names.join("\n")) return;
+  const chosen = select.value;
+  select.replaceChildren(...names.map((name) => make("option", { value: name, textContent: visible(name) })));
+  if (names.includes(chosen)) select.value = chosen;
+}
+function badge(text, isAlarm) {
+  return make("span", { className: isAlarm ? "badge alarm" : "badge", textContent: text });
+}
+// A cell with a text and badges.
+function marked(text, badges, where) {
+  return (cell) => {
+    const state = JSON.stringify([text, badges, where]);
+    if (cell.dataset.state === state) return;
+    cell.dataset.state = state;
+    const parts = [text, ...badges.flatMap(([word, isAlarm]) => [" ", badge(word, isAlarm)])];
+    if (where) parts.push(make("span", { className: "where", textContent: where }));
+    cell.replaceChildren(...parts);
+  };
+}
+
+async function ask(path, body) {
+  const headers = { "x-diana-key": key };
+  const request = { headers, cache: "no-store", signal: AbortSignal.timeout(20000) };
+  if (body) {
+    request.method = "POST";
+    request.body = JSON.stringify(body);
+    headers["content-type"] = "application/json";
+  }
+  let response;
+  try {
+    response = await fetch("api/" + path, request);
+  } catch {
+    throw new Error("The console does not answer. Is `diana console` still running?");
+  }
+  if (!response.ok) throw new Error("The console refuses (status " + response.status + "): " + (await response.text()));
+  return response.json();
+}
+
+// What the gateways say, added up. Lists end with the latest second, so they are added from there.
+let gateways = [];
+let rules = [];
+function latest(numbers) {
+  const known = (numbers ?? []).slice(-SECONDS);
+  return [...Array(SECONDS - known.length).fill(0), ...known.map((number) => Number(number) || 0)];
+}
+function collect() {
+  const found = new Map();
+  const rule = (name) => {
+    if (!found.has(name)) {
+      const series = Object.fromEntries(OUTCOMES.map((outcome) => [outcome, Array(SECONDS).fill(0)]));
+      found.set(name, { name, forms: new Map(), series, known: false });
+    }
+    return found.get(name);
+  };
+  for (const { policy, rates, error } of gateways) {
+    for (const one of policy?.rules ?? []) {
+      const words = whole(one.rpu) + " a " + unit(one.unit_ms);
+      // The rest of the algorithm repeats the quota in nanoseconds.
+      const more = [one.scope, (one.algorithm ?? "").split(" ")[0], one.enforce === "100%" ? "" : one.enforce && "enforced for " + one.enforce];
+      const form = JSON.stringify([words, more.filter(Boolean).map(visible).join(", ")]);
+      const { forms } = rule(one.name);
+      forms.set(form, (forms.get(form) ?? 0) + 1);
+    }
+    if (error) continue;
+    for (const one of rates?.rules ?? []) {
+      const entry = rule(one.rule);
+      entry.known = true;
+      for (const outcome of OUTCOMES) {
+        latest(one[outcome]).forEach((number, at) => { entry.series[outcome][at] += number; });
+      }
+    }
+  }
+  for (const entry of found.values()) {
+    entry.now = Object.fromEntries(OUTCOMES.map((outcome) => [outcome, sum(entry.series[outcome].slice(-MEAN)) / MEAN]));
+  }
+  rules = [...found.values()];
+}
+// The most frequent value; the others differ.
+function usual(values) {
+  const counts = new Map();
+  values.forEach((value) => counts.set(value, (counts.get(value) ?? 0) + 1));
+  return [...counts].sort((a, b) => b[1] - a[1])[0]?.[0];
+}
+
+// A chart of so few numbers is four paths: they follow the colours of the page, and have a text.
+// A path goes over the upper steps and back over the lower, once for each run that has a height.
+function area(above, below, most) {
+  const y = (number) => (100 - (number / most) * 100).toFixed(1);
+  let path = "";
+  for (let at = 0; at < above.length; at += 1) {
+    if (above[at] <= below[at]) continue;
+    const first = at;
+    path += "M" + first + " " + y(below[first]);
+    for (; at < above.length && above[at] > below[at]; at += 1) path += "V" + y(above[at]) + "h1";
+    for (let back = at - 1; back >= first; back -= 1) path += "V" + y(below[back]) + "h-1";
+    path += "z";
+  }
+  return path;
+}
+// The end of the axis: its half is a whole number.
+function nice(number) {
+  const power = 10 ** Math.floor(Math.log10(Math.max(number, 1)));
+  const steps = [1, 2, 3, 4, 6, 8, 10].map((step) => step * power);
+  return steps.find((step) => step >= number && step % 2 === 0) ?? 2;
+}
+function drawChart() {
+  options(by("chart-rule"), rules.map((rule) => rule.name));
+  const rule = rules.find((one) => one.name === by("chart-rule").value);
+  const series = rule?.series ?? Object.fromEntries(OUTCOMES.map((outcome) => [outcome, Array(SECONDS).fill(0)]));
+  let below = Array(SECONDS).fill(0);
+  const stacks = OUTCOMES.map((outcome) => (below = below.map((number, at) => number + series[outcome][at])));
+  const highest = Math.max(...stacks.at(-1));
+  const most = nice(highest);
+  attribute(by("plot-areas"), "viewBox", "0 0 " + SECONDS + " 100");
+  OUTCOMES.forEach((outcome, at) => {
+    by("area-" + outcome).setAttribute("d", area(stacks[at], stacks[at - 1] ?? Array(SECONDS).fill(0), most));
+  });
+  write(by("plot-most"), whole(most) + " a second");
+  write(by("plot-half"), whole(most / 2));
+  const words = rule
+    ? visible(rule.name) + ", the last minute: " + whole(sum(series.ok)) + " admitted, " + whole(sum(series.shadow)) +
+      " admitted in shadow mode only, " + whole(sum(series.refused)) + " refused, " + whole(sum(series.error)) +
+      " errors; at most " + whole(highest) + " in a second"
+    : "No numbers yet.";
+  write(by("plot-text"), words);
+  if (by("chart-numbers").open) {
+    const seconds = Array.from({ length: SECONDS }, (_, at) => SECONDS - 1 - at);
+    rows(by("chart-rows"), seconds, String, (at) => [
+      String(SECONDS - at), ...OUTCOMES.map((outcome) => whole(series[outcome][at])),
+    ]);
+  }
+}
+{
+  const [plot, readout, cursor] = [by("plot"), document.querySelector("#chart .readout"), document.querySelector("#plot .cursor")];
+  const show = (event) => {
+    const box = plot.getBoundingClientRect();
+    const at = Math.min(Math.max(Math.floor(((event.clientX - box.left) / box.width) * SECONDS), 0), SECONDS - 1);
+    const rule = rules.find((one) => one.name === by("chart-rule").value);
+    if (!rule) return;
+    const names = ["admitted", "shadow", "refused", "errors"];
+    const parts = OUTCOMES.map((outcome, index) => whole(rule.series[outcome][at]) + " " + names[index]);
+    write(readout, SECONDS - at + " s ago: " + parts.join(" · "));
+    for (const side of ["x1", "x2"]) cursor.setAttribute(side, ((at + 0.5) / SECONDS) * 100 + "%");
+    cursor.classList.add("shown");
+  };
+  plot.addEventListener("pointermove", show);
+  plot.addEventListener("pointerdown", show);
+  plot.addEventListener("pointerleave", () => {
+    write(readout, "\u00a0");
+    cursor.classList.remove("shown");
+  });
+  by("chart-rule").addEventListener("change", draw);
+  by("chart-numbers").addEventListener("toggle", draw);
+}
+
+function spark(rule) {
+  return (cell) => {
+    let svg = cell.firstElementChild;
+    if (!svg) {
+      svg = document.createElementNS(SVG, "svg");
+      svg.setAttribute("class", "spark");
+      svg.setAttribute("role", "img");
+      svg.setAttribute("viewBox", "0 0 " + SECONDS + " 100");
+      svg.setAttribute("preserveAspectRatio", "none");
+      for (const name of ["requests", "refused", "base"]) {
+        const path = document.createElementNS(SVG, "path");
+        path.setAttribute("class", name);
+        svg.append(path);
+      }
+      svg.lastElementChild.setAttribute("d", "M0 100H" + SECONDS);
+      cell.append(svg);
+    }
+    const { ok, shadow, refused, error } = rule.series;
+    const all = ok.map((number, at) => number + shadow[at] + refused[at] + error[at]);
+    const most = Math.max(...all, 1);
+    const none = all.map(() => 0);
+    // A single refusal must be visible, so the square root lifts small numbers.
+    const lifted = (numbers) => area(numbers.map(Math.sqrt), none, Math.sqrt(most));
+    svg.children[0].setAttribute("d", lifted(all));
+    svg.children[1].setAttribute("d", lifted(refused));
+    attribute(svg, "aria-label", whole(sum(refused)) + " of " + whole(sum(all)) + " refused in the last minute");
+  };
+}
+function drawRules() {
+  rows(by("rule-rows"), rules, (rule) => rule.name, (rule, row) => {
+    row.classList.toggle("chosen", rule.name === by("chart-rule").value);
+    const forms = [...rule.forms.keys()].map((form) => JSON.parse(form));
+    const number = (outcome) => (rule.known ? rate(rule.now[outcome]) : "–");
+    return [
+      (cell) => {
+        if (cell.firstElementChild) return;
+        const button = make("button", { type: "button", textContent: visible(rule.name), title: "Show its chart" });
+        button.addEventListener("click", () => {
+          by("chart-rule").value = rule.name;
+          by("actor-rule").value = rule.name;
+          by("top-rule").value = rule.name;
+          draw();
+          drawTop();
+        });
+        cell.append(button);
+      },
+      marked(forms.map(([words]) => words).join(" or "), forms.length > 1 ? [["differs", true]] : [], forms[0]?.[1]),
+      number("ok"),
+      (cell) => {
+        write(cell, number("refused"));
+        cell.classList.toggle("refusal", rule.now.refused > 0);
+      },
+      number("shadow"),
+      number("error"),
+      spark(rule),
+    ];
+  });
+  const answering = gateways.filter(({ error }) => !error);
+  const without = answering.filter(({ rates }) => !rates);
+  const notes = without.map(({ gateway, rates_error }) => visible(gateway) + " tells no rates: " + visible(rates_error) + ".");
+  const leftOff = Math.max(0, ...answering.map(({ rates }) => rates?.left_off ?? 0));
+  if (leftOff > 0) notes.push(plural(leftOff, "more rule") + " of a gateway tell no rates.");
+  by("rates-note").hidden = notes.length === 0;
+  write(by("rates-note"), notes.join(" "));
+}
+
+function drawGateways() {
+  const known = gateways.filter(({ policy, error }) => policy && !error);
+  const most = (field) => usual(known.map(({ policy }) => policy[field] ?? ""));
+  const [fingerprint, version, secret] = ["fingerprint", "version", "store_secret"].map(most);
+  const field = (policy, value, expected, isKnown, where) =>
+    policy ? marked(visible(value || "–"), isKnown && (value ?? "") !== expected ? [["differs", true]] : [], where) : "–";
+  rows(by("gateway-rows"), gateways, ({ gateway }) => gateway, ({ gateway, error, age_ms, policy, rates }, row) => {
+    row.classList.toggle("down", Boolean(error));
+    const age = age_ms === null ? "it has not answered yet" : "its last answer is " + Math.round(age_ms / 1000) + " s old";
+    const isNew = !error && age_ms === null;
+    const isSlow = !error && age_ms > SLOW_MS;
+    const generation = policy?.generation ? "generation " + policy.generation : "local document";
+    return [
+      visible(gateway),
+      (cell) => {
+        cell.className = "why";
+        const words = error ? visible(error) : isNew ? "asked for the first time" : isSlow ? "" : "answers";
+        marked(words, error ? [["down", true]] : isSlow ? [["slow", true]] : [], error || isSlow ? age : "")(cell);
+      },
+      field(policy, policy?.fingerprint, fingerprint, !error, generation),
+      field(policy, policy?.version, version, !error),
+      field(policy, policy?.store_secret, secret, !error),
+      rates && !error ? whole(rates.waiting) : "–",
+    ];
+  });
+  const up = known.length;
+  const documents = new Set(known.map(({ policy }) => policy.fingerprint)).size;
+  write(by("total-gateways"), up + " of " + gateways.length);
+  write(by("note-gateways"), up === gateways.length ? "all answer" : plural(gateways.length - up, "gateway") + " silent or down");
+  write(by("total-documents"), String(documents));
+  write(by("note-documents"), documents > 1 ? "they differ" : "the same in all that answer");
+  const differ = [version, secret].some((expected, at) =>
+    known.some(({ policy }) => (policy[["version", "store_secret"][at]] ?? "") !== expected));
+  const state = up === 0 ? "No gateway answers"
+    : up < gateways.length ? plural(gateways.length - up, "gateway") + " silent or down" : "All gateways answer";
+  write(by("headline"), documents > 1 || differ ? state + (up < gateways.length ? ", and others differ" : ", and they differ") : state);
+  const names = gateways.map(({ gateway }) => visible(gateway));
+  write(by("range"), names.length > 3 ? names.slice(0, 3).join(", ") + " and " + (names.length - 3) + " more" : names.join(", "));
+}
+function drawStores() {
+  const answering = gateways.filter(({ error, rates }) => !error && rates);
+  const stores = answering.flatMap(({ gateway, rates }) => (rates.stores ?? []).map((store) => ({ gateway, ...store })));
+  by("no-stores").hidden = stores.length > 0;
+  by("store-panel").hidden = stores.length === 0;
+  const mean = (numbers) => rate(sum(latest(numbers).slice(-MEAN)) / MEAN);
+  const isOpen = ({ breaker }) => breaker !== "" && breaker !== "closed";
+  rows(by("store-rows"), stores, ({ gateway, store }) => gateway + " " + store, (store) => [
+    visible(store.gateway),
+    visible(store.store),
+    marked(isOpen(store) ? "" : visible(store.breaker || "–"), isOpen(store) ? [[visible(store.breaker), true]] : []),
+    mean(store.calls),
+    (cell) => {
+      write(cell, mean(store.failed));
+      cell.classList.toggle("refusal", sum(latest(store.failed).slice(-MEAN)) > 0);
+    },
+  ]);
+  const open = stores.filter(isOpen).length;
+  write(by("total-stores"), stores.length === 0 ? "none" : open === 0 ? "closed" : open + " open");
+  write(by("note-stores"), stores.length === 0 ? "" : "breakers of " + plural(stores.length, "store"));
+  const haveRates = answering.length > 0;
+  const total = (outcome) => (haveRates ? rate(sum(rules.map((rule) => rule.now[outcome]))) : "–");
+  write(by("total-refused"), total("refused"));
+  write(by("total-errors"), total("error"));
+  write(by("total-waiting"), haveRates ? whole(sum(answering.map(({ rates }) => rates.waiting ?? 0))) : "–");
+}
+function draw() {
+  collect();
+  for (const id of ["top-rule", "actor-rule"]) options(by(id), rules.map((rule) => rule.name));
+  drawChart();
+  drawRules();
+  drawGateways();
+  drawStores();
+}
+
+let topAsked = 0;
+async function drawTop() {
+  const rule = by("top-rule").value;
+  if (!rule) return;
+  const turn = ++topAsked;
+  const query = "rule=" + encodeURIComponent(rule) + "&by=" + by("top-by").value;
+  let answers;
+  try {
+    answers = await ask("top?" + query);
+  } catch (error) {
+    answers = [];
+    write(by("top-note"), error.message);
+  }
+  // A later question, for another rule, has replaced this one.
+  if (turn !== topAsked) return;
+  const told = answers.filter(({ answer }) => answer);
+  const actors = new Map();
+  for (const { answer } of told) {
+    for (const { actor, count, error } of answer.actors) {
+      const pairs = Object.entries(actor ?? {});
+      const id = JSON.stringify(pairs);
+      const one = actors.get(id) ?? { id, pairs, count: 0, error: 0 };
+      one.count += count;
+      one.error += error;
+      actors.set(id, one);
+    }
+  }
+  const list = [...actors.values()].sort((a, b) => b.count - a.count || (a.id < b.id ? -1 : 1)).slice(0, 20);
+  by("top-panel").hidden = list.length === 0;
+  rows(by("top-rows"), list, ({ id }) => id, ({ pairs, count, error }) => [
+    visible(pairs.map(([name, value]) => name + "=" + value).join(" ") || "everybody"),
+    whole(count),
+    whole(error),
+    (cell) => {
+      if (cell.firstElementChild) return;
+      const button = make("button", { type: "button", textContent: "Look up" });
+      button.addEventListener("click", () => {
+        by("actor-rule").value = by("top-rule").value;
+        fill(pairs);
+        lookUp();
+      });
+      cell.append(button);
+    },
+  ]);
+  const wrong = answers.filter(({ error }) => error).map(({ gateway, error }) => visible(gateway) + ": " + visible(error) + ".");
+  const since = told.map(({ answer }) => answer.since_ms).filter(Boolean);
+  const notes = since.length > 0 ? ["Since " + new Date(Math.min(...since)).toLocaleTimeString() + "."] : [];
+  if (told.length > 0 && list.length === 0) notes.push("Nobody yet.");
+  if (answers.length > 0) write(by("top-note"), [...notes, ...wrong].join(" "));
+}
+by("top-rule").addEventListener("change", drawTop);
+by("top-by").addEventListener("change", drawTop);
+
+// One actor. What was looked up stays on the page and is asked again, until something else is.
+let target = null;
+let lookUps = 0;
+function fill(pairs) {
+  const [first = ["", ""], second] = pairs;
+  [by("actor-name").value, by("actor-value").value] = first;
+  [by("actor-name-2").value, by("actor-value-2").value] = second ?? ["", ""];
+  showSecond(Boolean(second));
+}
+function showSecond(isShown) {
+  document.querySelectorAll(".second").forEach((field) => { field.hidden = !isShown; });
+  write(by("more"), isShown ? "One actor" : "Two actors");
+}
+by("more").addEventListener("click", () => {
+  by("actor-name-2").value = by("actor-value-2").value = "";
+  showSecond(document.querySelector(".second").hidden);
+});
+const actorText = ({ actor }) => visible(actor.map(([name, value]) => name + "=" + value).join(" ") || "everybody");
+function lookUp() {
+  const actor = ["", "-2"].map((end) => [by("actor-name" + end).value.trim(), by("actor-value" + end).value]);
+  target = { rule: by("actor-rule").value, actor: actor.filter(([name, value]) => name && value) };
+  const plan = by("actor-plan").value.trim();
+  if (plan) target.plan = plan;
+  by("happened").replaceChildren();
+  return drawActor(true);
+}
+by("search").addEventListener("submit", (event) => {
+  event.preventDefault();
+  lookUp();
+});
+async function drawActor(isFirst) {
+  const turn = ++lookUps;
+  const asked = target;
+  let answers;
+  try {
+    answers = await ask("actor", asked);
+  } catch (error) {
+    // The next poll says that the console is gone; a first look-up must not end in silence.
+    if (isFirst) happened("Nothing was looked up", [{ gateway: "", error: error.message }]);
+    return;
+  }
+  if (turn !== lookUps || asked !== target) return;
+  showFound(answers);
+}
+function showFound(answers) {
+  by("found").hidden = false;
+  write(by("found-title"), visible(target.rule) + ", " + actorText(target));
+  rows(by("found-rows"), answers, ({ gateway }) => gateway, ({ gateway, answer, error }, row) => {
+    row.classList.toggle("down", Boolean(error));
+    const numbers = answer ? [
+      whole(answer.used), whole(answer.remaining), whole(answer.quota) + " a " + unit(answer.quota_ms),
+      span(answer.more_in_ms), span(answer.full_in_ms), span(answer.penalty_ms),
+      answer.granted ? whole(answer.granted) + " for " + span(answer.granted_for_ms) : "–",
+    ] : Array(7).fill("–");
+    return [visible(gateway), ...numbers, (cell) => {
+      cell.className = "why";
+      marked(answer ? (answer.is_refused ? "" : "admitted") : visible(error), answer?.is_refused ? [["refused", true]] : [])(cell);
+    }];
+  });
+}
+function happened(title, answers, good) {
+  const list = answers.map(({ gateway, answer, error }) => {
+    const text = answer ? good(answer) : visible(error);
+    return make("li", { className: answer ? "" : "wrong", textContent: (gateway ? visible(gateway) + ": " : "") + text });
+  });
+  by("happened").replaceChildren(make("h3", { textContent: title }), make("ul", {}, ...list));
+}
+
+const CHANGES = {
+  reset: {
+    title: "Reset this actor?", yes: "Reset", done: "Reset",
+    text: "forgets what it has counted, and ends the penalty",
+    good: (answer) => whole(answer.used) + " used, " + whole(answer.remaining) + " remaining",
+  },
+  grant: {
+    title: "Grant more?", yes: "Grant", done: "Granted",
+    text: "admits more for some time. A gateway that counts alone gives the whole grant",
+    good: (answer) => whole(answer.granted) + " granted for " + span(answer.granted_for_ms) + ", " + whole(answer.remaining) + " remaining",
+  },
+  penalty: {
+    title: "End the penalty?", yes: "End", done: "Penalty ended",
+    text: "ends the penalty, and goes on counting",
+    good: (answer) => (answer.penalty_ms ? "the penalty goes on for " + span(answer.penalty_ms) : "no penalty") + ", " + whole(answer.remaining) + " remaining",
+  },
+};
+let change = null;
+for (const name of Object.keys(CHANGES)) {
+  by("do-" + name).addEventListener("click", () => {
+    const { title, yes, text } = CHANGES[name];
+    change = { name, target };
+    write(by("ask-title"), title);
+    write(by("ask-text"), "In " + plural(gateways.length, "gateway") + ", the rule " + visible(target.rule) + " " + text + ". The actor is " + actorText(target) + ".");
+    write(by("ask-yes"), yes);
+    by("ask-grant").hidden = by("grant-help").hidden = name !== "grant";
+    // A hidden field must not stop the answer.
+    by("grant-amount").disabled = by("grant-for").disabled = name !== "grant";
+    by("ask").returnValue = "";
+    by("ask").showModal();
+    (name === "grant" ? by("grant-amount") : by("ask-no")).focus();
+  });
+}
+// No submit button: Enter in a field must not mean it.
+by("ask-no").addEventListener("click", () => by("ask").close(""));
+by("ask").addEventListener("close", async () => {
+  const asked = change;
+  change = null;
+  if (!asked || by("ask").returnValue !== "yes") return;
+  const { done, good } = CHANGES[asked.name];
+  const body = { ...asked.target };
+  if (asked.name === "grant") Object.assign(body, { amount: by("grant-amount").valueAsNumber, for: by("grant-for").value });
+  const buttons = document.querySelectorAll("#found .buttons button");
+  buttons.forEach((button) => { button.disabled = true; });
+  const about = visible(body.rule) + ", " + actorText(body);
+  try {
+    const answers = await ask(asked.name, body);
+    const all = answers.every(({ answer }) => answer);
+    const some = answers.some(({ answer }) => answer);
+    happened((all ? done : some ? done + " in some gateways only" : "Nothing has changed") + ": " + about, answers, good);
+    if (asked.target === target) {
+      lookUps += 1;
+      await drawActor(false);
+    }
+  } catch (error) {
+    happened("Nobody knows whether this took effect: " + about, [{ gateway: "", error: error.message }]);
+  }
+  buttons.forEach((button) => { button.disabled = false; });
+  by("do-" + asked.name).focus();
+});
+
+// Once a second, and never two at a time. A hidden page asks nothing.
+let ticks = 0;
+let isAsking = false;
+async function tick() {
+  if (document.hidden || isAsking) return;
+  isAsking = true;
+  try {
+    gateways = (await ask("state")).gateways;
+    draw();
+    by("trouble").hidden = true;
+    if (ticks % 3 === 0) drawTop();
+    if (target && ticks % 2 === 0 && !by("ask").open) drawActor(false);
+    ticks += 1;
+  } catch (error) {
+    write(by("trouble"), error.message);
+    by("trouble").hidden = false;
+  }
+  isAsking = false;
+}
+async function run() {
+  const began = performance.now();
+  await tick();
+  setTimeout(run, Math.max(100, 1000 - (performance.now() - began)));
+}
+document.addEventListener("visibilitychange", tick);
+run();

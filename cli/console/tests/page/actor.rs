@@ -1,0 +1,109 @@
+//! One customer is looked up and changed, and only after a yes.
+
+use crate::fake::{Fake, Fault, refused};
+use crate::running::Running;
+use crate::view::{open, row, text, until};
+use serde_json::json;
+use thirtyfour::Key;
+
+#[test]
+fn an_actor_is_found_in_each_gateway_and_changed_after_a_question() {
+    let (one, other) = (Fake::start(), Fake::start());
+    for gateway in [&one, &other] {
+        gateway.state().counts.insert("rule=per%2Duser&user=a%26b%20c".into(), refused("per-user"));
+    }
+    let console = Running::start(&[&one.url(), &other.url()]);
+    let browser = open(&console);
+    browser.write("#actor-value", "a&b c");
+    browser.press("#actor-value", &[Key::Enter]);
+    until(&browser, "document.querySelectorAll('#found-rows tr').length === 2");
+    assert_eq!(text(&browser, "#found-title"), "per-user, user=a&b c");
+    let expected = ["100", "0", "100 a minute", "600 ms", "60 s", "1.5 s", "–", "refused"];
+    for gateway in [&one, &other] {
+        assert_eq!(row(&browser, "found-rows", &gateway.name())[1..], expected);
+    }
+
+    // A question that is not answered with yes changes nothing.
+    let changed = || [&one, &other].map(|gateway| gateway.asked("POST"));
+    for keys in [&[Key::Escape][..], &[Key::Enter]] {
+        browser.click("#do-reset");
+        let question = text(&browser, "#ask-text");
+        assert_eq!(
+            question,
+            "In 2 gateways, the rule per-user forgets what it has counted, and ends the penalty. The actor is user=a&b c."
+        );
+        // The focus is on the button that changes nothing.
+        browser.press("#ask-no", keys);
+        until(&browser, "!document.querySelector('#ask').open");
+    }
+    assert_eq!(changed(), [vec![], vec![]] as [Vec<String>; 2]);
+
+    browser.click("#do-penalty");
+    browser.click("#ask-yes");
+    until(
+        &browser,
+        "document.querySelector('#happened h3')?.textContent === 'Penalty ended: per-user, user=a&b c'",
+    );
+    assert_eq!(changed(), [(); 2].map(|()| vec!["POST penalty?end&rule=per%2Duser&user=a%26b%20c"]));
+    until(&browser, "document.querySelector('#found-rows tr').cells[6].textContent === '–'");
+
+    browser.click("#do-grant");
+    browser.run("document.querySelector('#grant-amount').value = '0'");
+    browser.click("#ask-yes");
+    assert_eq!(browser.resolved("document.querySelector('#ask').open"), json!(true), "no grant of nothing");
+    browser.run("document.querySelector('#grant-amount').value = '7'");
+    browser.press("#grant-for", &[Key::Enter]);
+    until(
+        &browser,
+        "document.querySelector('#happened h3')?.textContent === 'Granted: per-user, user=a&b c'",
+    );
+    assert_eq!(
+        changed(),
+        [(); 2].map(|()| vec!["POST grant?amount=7&for=1h&rule=per%2Duser&user=a%26b%20c"])
+    );
+    assert!(
+        text(&browser, "#happened").contains("7 granted for 60 min, 7 remaining"),
+        "{}",
+        text(&browser, "#happened")
+    );
+    until(&browser, "document.querySelector('#found-rows tr').cells[7].textContent === '7 for 60 min'");
+
+    other.fault(Fault::CutOff);
+    browser.click("#do-reset");
+    browser.click("#ask-yes");
+    until(
+        &browser,
+        "document.querySelector('#happened h3')?.textContent.startsWith('Reset in some gateways only: ')",
+    );
+    let happened = text(&browser, "#happened");
+    assert!(happened.contains(&format!("{}: 0 used, 100 remaining", one.name())), "{happened}");
+    assert!(happened.contains(&format!("{}: the answer is cut off", other.name())), "{happened}");
+    assert_eq!(changed(), [vec!["POST reset?rule=per%2Duser&user=a%26b%20c".to_owned()], vec![]]);
+}
+
+/// A rule that counts two actors together, under a plan, and one that counts everybody.
+#[test]
+fn two_actors_a_plan_and_nobody() {
+    let gateway = Fake::start();
+    let console = Running::start(&[&gateway.url()]);
+    let browser = open(&console);
+    gateway.asked("");
+    browser.click("#more");
+    browser.run(
+        "const values = {'actor-value': 'ann', 'actor-name-2': 'ip', 'actor-value-2': '192.0.2.7', 'actor-plan': 'gold'};
+         for (const [id, value] of Object.entries(values)) document.getElementById(id).value = value",
+    );
+    browser.click("#search .main");
+    until(
+        &browser,
+        "document.querySelector('#found-title').textContent === 'per-user, user=ann ip=192.0.2.7'",
+    );
+    until(&browser, "document.querySelector('#found-rows tr')");
+    assert_eq!(
+        gateway.asked("GET actor")[0],
+        "GET actor?rule=per%2Duser&plan=gold&user=ann&ip=192%2E0%2E2%2E7"
+    );
+    browser.run("for (const id of ['actor-value', 'actor-value-2', 'actor-plan']) document.getElementById(id).value = ''");
+    browser.click("#search .main");
+    until(&browser, "document.querySelector('#found-title').textContent === 'per-user, everybody'");
+}

@@ -1,0 +1,40 @@
+//! What a user sees, and waits for.
+
+use crate::browser::Browser;
+use crate::running::Running;
+use serde_json::Value;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+/// A browser with the page of this console.
+pub fn open(console: &Running) -> Browser {
+    let browser = Browser::start();
+    browser.visit(console.link());
+    until(&browser, "document.querySelectorAll('#gateway-rows tr').length > 0");
+    browser
+}
+
+/// Waits until an expression is true.
+pub fn until(browser: &Browser, expression: &str) {
+    let deadline = Instant::now() + Duration::from_secs(60);
+    while browser.resolved(&format!("Boolean({expression})")) != Value::Bool(true) {
+        let seen = || browser.resolved("document.body.innerText");
+        assert!(Instant::now() < deadline, "{expression}:\n{}", seen().as_str().unwrap_or_default());
+        sleep(Duration::from_millis(20));
+    }
+}
+
+/// The texts of the cells of a row, which begins with this text.
+pub fn row(browser: &Browser, body: &str, first: &str) -> Vec<String> {
+    let cells = browser.resolved(&format!(
+        "[...document.querySelectorAll('#{body} tr')].find((row) => row.cells[0].textContent === {first:?})
+           ?.innerText.split('\\t').map((text) => text.trim().replace(/\\s+/g, ' ')) ?? []"
+    ));
+    cells.as_array().unwrap().iter().map(|cell| cell.as_str().unwrap().to_owned()).collect()
+}
+
+/// The text of an element.
+pub fn text(browser: &Browser, selector: &str) -> String {
+    let text = browser.resolved(&format!("document.querySelector({selector:?}).textContent"));
+    text.as_str().unwrap().to_owned()
+}

@@ -1,0 +1,134 @@
+//! Looks into running gateways, and changes what they have counted for one actor. All gateways are
+//! asked at once, and each is a line of the result.
+
+mod args;
+mod difference;
+mod table;
+
+pub use args::{Actor, Args, By, Command, Grant, Question as QuestionArgs};
+
+use crate::gateways::runtime;
+use crate::output::{Format, print, print_json};
+use dialoguer::Confirm;
+use diana_console::answer::{Count, Policy, Top};
+use diana_console::fleet::{Failure, Fleet, Question, Target};
+use diana_replay::number::plural;
+use diana_replay::printable::printable;
+use miette::{IntoDiagnostic, Result, bail};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+use std::io::{IsTerminal, stderr, stdin};
+use std::process::ExitCode;
+
+/// The exit code if gateways differ.
+const DIFFERENT: u8 = 1;
+
+/// The exit code if a gateway does not answer, or refuses.
+const UNANSWERED: u8 = 2;
+
+/// Runs the command.
+pub fn run(args: &Args) -> Result<ExitCode> {
+    let fleet = args.gateways.fleet()?;
+    match &args.command {
+        Command::Who(question) => counts(args, &fleet, Question::Actor(question.target())),
+        Command::Reset(change) => {
+            let target = change.actor.target();
+            let does = "forgets what it has counted, and ends the penalty";
+            confirm(&fleet, &target, does, change.yes)?;
+            counts(args, &fleet, Question::Reset(target))
+        }
+        Command::Grant(Grant { change, amount, duration }) => {
+            let target = change.actor.target();
+            let does = format!(
+                "admits {} more for {}; a gateway that counts alone gives the whole grant",
+                plural(*amount, "unit"),
+                printable(duration)
+            );
+            confirm(&fleet, &target, &does, change.yes)?;
+            counts(args, &fleet, Question::Grant { target, amount: *amount, duration: duration.clone() })
+        }
+        Command::Penalty(change) => {
+            let target = change.actor.target();
+            confirm(&fleet, &target, "ends the penalty, and goes on counting", change.yes)?;
+            counts(args, &fleet, Question::EndPenalty(target))
+        }
+        Command::Top { rule, by, limit } => {
+            let answers = ask::<Top>(&fleet, &Question::Top { rule: rule.clone(), by: by.name().into() })?;
+            finish(args, &fleet, &answers, |answers| table::top(answers, *limit), json!({}))?;
+            Ok(code(&answers, false))
+        }
+        Command::Diff => {
+            let answers = ask::<Policy>(&fleet, &Question::Policy)?;
+            let differences = difference::Differences::of(&names(&fleet), &answers);
+            let fields = json!({"differ": differences.fields, "rules": differences.rules});
+            finish(args, &fleet, &answers, |answers| differences.table(answers), fields)?;
+            Ok(code(&answers, !differences.fields.is_empty()))
+        }
+    }
+}
+
+/// What each gateway has answered, in the order of the arguments.
+type Answers<T> = [Result<T, Failure>];
+
+fn ask<T: DeserializeOwned + Send + 'static>(
+    fleet: &Fleet,
+    question: &Question,
+) -> Result<Vec<Result<T, Failure>>> {
+    Ok(runtime()?.block_on(fleet.ask_all(question)))
+}
+
+fn counts(args: &Args, fleet: &Fleet, question: Question) -> Result<ExitCode> {
+    let answers = ask::<Count>(fleet, &question)?;
+    finish(args, fleet, &answers, table::counts, json!({}))?;
+    Ok(code(&answers, false))
+}
+
+fn code<T>(answers: &Answers<T>, is_different: bool) -> ExitCode {
+    match (answers.iter().any(Result::is_err), is_different) {
+        (true, _) => ExitCode::from(UNANSWERED),
+        (false, true) => ExitCode::from(DIFFERENT),
+        (false, false) => ExitCode::SUCCESS,
+    }
+}
+
+fn names(fleet: &Fleet) -> Vec<String> {
+    fleet.addresses().iter().map(|address| printable(address.name())).collect()
+}
+
+/// Prints the answers, as a table or as JSON with these further fields.
+fn finish<T: Serialize>(
+    args: &Args,
+    fleet: &Fleet,
+    answers: &Answers<T>,
+    table: impl Fn(&[(String, &Result<T, Failure>)]) -> String,
+    mut fields: Value,
+) -> Result<()> {
+    if !args.json && args.format == Format::Text {
+        let named: Vec<_> = names(fleet).into_iter().zip(answers).collect();
+        return print(&table(&named));
+    }
+    let gateways = fleet.addresses().iter().zip(answers).map(|(address, answer)| match answer {
+        Ok(answer) => json!({"gateway": address.name(), "url": address.url(), "answer": answer}),
+        Err(why) => json!({"gateway": address.name(), "url": address.url(), "error": why.to_string()}),
+    });
+    fields["gateways"] = gateways.collect();
+    print_json(&fields)
+}
+
+/// Says what a change does, and asks whether it shall happen.
+fn confirm(fleet: &Fleet, target: &Target, does: &str, is_sure: bool) -> Result<()> {
+    let (rule, actor) = (printable(&target.rule), printable(&target.actor_text()));
+    let does = format!("the rule `{rule}` {does}, for the actor {actor}, in {}", names(fleet).join(", "));
+    if is_sure {
+        return Ok(());
+    }
+    if !(stdin().is_terminal() && stderr().is_terminal()) {
+        bail!("{does}: `--yes` confirms this where no terminal can ask");
+    }
+    let prompt = format!("{}{}. Continue?", does[..1].to_uppercase(), &does[1..]);
+    match Confirm::new().with_prompt(prompt).default(false).interact().into_diagnostic()? {
+        true => Ok(()),
+        false => bail!("nothing has changed"),
+    }
+}

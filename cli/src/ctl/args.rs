@@ -1,0 +1,141 @@
+//! The arguments of `diana ctl`.
+
+use crate::gateways::Gateways;
+use crate::number::within;
+use crate::output::Format;
+use clap::{Subcommand, ValueEnum};
+use diana_console::fleet::Target;
+use std::str::FromStr;
+
+/// The arguments of `diana ctl`.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// What to do
+    #[command(subcommand)]
+    pub command: Command,
+    /// The gateways
+    #[command(flatten)]
+    pub gateways: Gateways,
+    /// The output format
+    #[arg(long, value_enum, default_value_t, global = true)]
+    pub format: Format,
+    /// The same as `--format json`
+    #[arg(long, global = true)]
+    pub json: bool,
+}
+
+/// What to do.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Show what a rule has counted for an actor: `diana ctl who per-user user=ann`
+    Who(Question),
+    /// Let an actor begin anew
+    Reset(Change),
+    /// Give an actor more for some time
+    Grant(Grant),
+    /// End an actor's penalty, and go on counting
+    Penalty(Change),
+    /// List the actors that a rule has refused most; needs `inspect.top`
+    Top {
+        /// The rule's name
+        rule: String,
+        /// What the list counts
+        #[arg(long, value_enum, default_value_t)]
+        by: By,
+        /// How many actors of each gateway to list
+        #[arg(long, value_name = "N", default_value = "10", value_parser = within(1..=1_000usize))]
+        limit: usize,
+    },
+    /// Compare documents, versions and secrets of the store. Exits with code 1 if gateways differ
+    Diff,
+}
+
+/// A rule and one of its actors.
+#[derive(Clone, Debug, clap::Args)]
+pub struct Question {
+    /// The rule's name
+    pub rule: String,
+    /// The actor, such as `user=ann`, once for each actor of the rule; none for a rule on `all`
+    #[arg(value_name = "ACTOR=VALUE")]
+    pub actor: Vec<Actor>,
+    /// Show the count under the quota of a plan
+    #[arg(long, value_name = "NAME")]
+    pub plan: Option<String>,
+}
+
+impl Question {
+    /// What the gateways look for.
+    #[must_use]
+    pub fn target(&self) -> Target {
+        let actor = self.actor.iter().map(|Actor { name, value }| (name.clone(), value.clone()));
+        Target { rule: self.rule.clone(), actor: actor.collect(), plan: self.plan.clone() }
+    }
+}
+
+/// A change of what a rule has counted.
+#[derive(Clone, Debug, clap::Args)]
+pub struct Change {
+    /// The actor
+    #[command(flatten)]
+    pub actor: Question,
+    /// Do not ask first
+    #[arg(short, long)]
+    pub yes: bool,
+}
+
+/// A grant.
+#[derive(Clone, Debug, clap::Args)]
+pub struct Grant {
+    /// The actor
+    #[command(flatten)]
+    pub change: Change,
+    /// How many units the actor gets beside its quota
+    #[arg(long, value_name = "N", value_parser = within(1..=u64::MAX))]
+    pub amount: u64,
+    /// How long, such as `30m`, `1h` or `2d`
+    #[arg(long = "for", value_name = "TIME")]
+    pub duration: String,
+}
+
+/// What a list counts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum By {
+    /// Refused requests
+    #[default]
+    Refused,
+    /// Used units
+    Used,
+}
+
+impl By {
+    /// The word for the gateways.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Refused => "refused",
+            Self::Used => "used",
+        }
+    }
+}
+
+/// A value of one of the rule's actors: `user=ann`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Actor {
+    /// The actor's name.
+    pub name: String,
+    /// The value, which may contain `=`.
+    pub value: String,
+}
+
+impl FromStr for Actor {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text.split_once('=') {
+            Some((name, value)) if !name.is_empty() && !value.is_empty() => {
+                Ok(Self { name: name.into(), value: value.into() })
+            }
+            _ => Err("expected an actor and its value, such as `user=ann`".into()),
+        }
+    }
+}

@@ -1,0 +1,166 @@
+//! The answers of gateways as tables of text, a line for each gateway.
+
+use diana_console::answer::{Count, Top};
+use diana_console::fleet::Failure;
+use diana_replay::number::{count, span, unit};
+use diana_replay::printable::printable;
+use std::fmt::Write;
+
+/// A gateway's name and answer.
+pub type Named<'a, T> = (String, &'a Result<T, Failure>);
+
+/// A line of a table: cells, or a text that goes on to the right.
+pub enum Line {
+    /// The cells after the first.
+    Cells(String, Vec<String>),
+    /// What stands in place of the cells.
+    Text(String, String),
+}
+
+/// A table with headings, which begin with `>` if the column is one of numbers.
+pub fn table(headings: &[&str], lines: &[Line]) -> String {
+    let headings: Vec<(bool, &str)> =
+        headings.iter().map(|heading| (heading.starts_with('>'), heading.trim_start_matches('>'))).collect();
+    let width = |column: usize, heading: &str| {
+        let cells = lines.iter().filter_map(|line| match line {
+            Line::Cells(first, _) | Line::Text(first, _) if column == 0 => Some(first),
+            Line::Cells(_, rest) => rest.get(column.saturating_sub(1)),
+            Line::Text(..) => None,
+        });
+        cells.map(|cell| cell.chars().count()).chain([heading.chars().count()]).max().unwrap_or_default()
+    };
+    let widths: Vec<usize> =
+        headings.iter().enumerate().map(|(at, (_, heading))| width(at, heading)).collect();
+    let mut text = String::new();
+    let mut row = |cells: &mut dyn Iterator<Item = &str>| {
+        let mut line = String::new();
+        for ((cell, width), (is_number, _)) in cells.zip(&widths).zip(&headings) {
+            // A `String` takes any text.
+            let _ = match is_number {
+                true => write!(line, "{cell:>width$}  "),
+                false => write!(line, "{cell:width$}  "),
+            };
+        }
+        text.push_str(line.trim_end());
+        text.push('\n');
+    };
+    if lines.iter().any(|line| matches!(line, Line::Cells(..))) {
+        row(&mut headings.iter().map(|(_, heading)| *heading));
+    }
+    for line in lines {
+        match line {
+            Line::Cells(first, rest) => row(&mut [first].into_iter().chain(rest).map(String::as_str)),
+            Line::Text(first, why) => {
+                let width = widths.first().copied().unwrap_or_default();
+                row(&mut [format!("{first:width$}  {why}").as_str()].into_iter());
+            }
+        }
+    }
+    text
+}
+
+/// The counts of an actor.
+pub fn counts(answers: &[Named<Count>]) -> String {
+    let any = |has: fn(&Count) -> Option<u64>| {
+        answers.iter().any(|(_, answer)| answer.as_ref().is_ok_and(|count| has(count).is_some()))
+    };
+    let (granted, reserved) = (any(|count| count.granted), any(|count| count.reserved));
+    let mut headings =
+        vec!["gateway", ">used", ">remaining", ">quota", ">more in", ">new again in", ">penalty"];
+    headings.extend(granted.then_some(">grant"));
+    headings.extend(reserved.then_some(">reserved"));
+    headings.push("next request");
+    let lines: Vec<Line> = answers
+        .iter()
+        .map(|(gateway, answer)| match answer {
+            Err(why) => Line::Text(gateway.clone(), printable(&why.to_string())),
+            Ok(found) => {
+                let mut cells = vec![
+                    count(found.used),
+                    count(found.remaining),
+                    quota(found.quota, found.quota_ms),
+                    time(found.more_in_ms),
+                    time(found.full_in_ms),
+                    time(found.penalty_ms),
+                ];
+                if granted {
+                    let for_ms = found.granted_for_ms.unwrap_or_default();
+                    cells.push(match found.granted {
+                        None | Some(0) => "–".into(),
+                        Some(units) => format!("{} for {}", count(units), time(for_ms)),
+                    });
+                }
+                if reserved {
+                    cells.push(found.reserved.map_or("–".into(), count));
+                }
+                cells.push(if found.is_refused { "refused" } else { "admitted" }.into());
+                Line::Cells(gateway.clone(), cells)
+            }
+        })
+        .collect();
+    table(&headings, &lines)
+}
+
+/// The actors that each gateway has refused most.
+pub fn top(answers: &[Named<Top>], limit: usize) -> String {
+    let mut lines = Vec::new();
+    for (gateway, answer) in answers {
+        match answer {
+            Err(why) => lines.push(Line::Text(gateway.clone(), printable(&why.to_string()))),
+            Ok(top) if top.actors.is_empty() => lines.push(Line::Text(gateway.clone(), "nobody yet".into())),
+            Ok(top) => lines.extend(top.actors.iter().take(limit).map(|one| {
+                let pairs: Vec<String> =
+                    one.actor.iter().map(|(name, value)| format!("{name}={value}")).collect();
+                let error = if one.error == 0 {
+                    "exact".into()
+                } else {
+                    format!("at most {} less", count(one.error))
+                };
+                Line::Cells(gateway.clone(), vec![count(one.count), error, printable(&pairs.join(" "))])
+            })),
+        }
+    }
+    table(&["gateway", ">count", "error", "actor"], &lines)
+}
+
+/// A quota: `100 per minute`, `5 per 30 seconds`.
+pub fn quota(rpu: u64, unit_ms: u64) -> String {
+    let unit = unit(unit_ms as f64 / 1e3);
+    format!("{} per {}", count(rpu), unit.strip_prefix("one ").unwrap_or(&unit))
+}
+
+fn time(ms: u64) -> String {
+    if ms == 0 { "–".into() } else { span(ms as f64 / 1e3) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_stand_to_the_right_and_errors_take_the_line() {
+        let ok = Ok(Count {
+            rule: "a".into(),
+            quota: 5,
+            quota_ms: 60_000,
+            used: 1_200,
+            remaining: 4,
+            penalty_ms: 1_500,
+            ..Count::default()
+        });
+        let wrong = Err(Failure::Refused("there is no rule `\u{1b}[2J`".into()));
+        let shown = counts(&[("a".into(), &ok), ("longer:1".into(), &wrong)]);
+        assert_eq!(
+            shown,
+            "gateway    used  remaining         quota  more in  new again in  penalty  next request\n\
+             a         1,200          4  5 per minute        –             –    1.5 s  admitted\n\
+             longer:1  there is no rule `\\u{1b}[2J`\n"
+        );
+        let granted = Ok(Count { granted: Some(7), granted_for_ms: Some(3_600_000), ..ok.clone().unwrap() });
+        assert!(
+            counts(&[("a".into(), &granted), ("b".into(), &ok)]).contains("7 for 1 h"),
+            "{}",
+            counts(&[("a".into(), &granted)])
+        );
+    }
+}

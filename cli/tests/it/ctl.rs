@@ -1,0 +1,372 @@
+//! `diana ctl` as a user runs it, against gateways that answer and gateways that do not.
+
+#[path = "../../console/tests/fake/mod.rs"]
+mod fake;
+
+use fake::{Connection, Fake, Fault, TOKEN, policy, refused};
+use serde_json::{Value, json};
+use std::fs;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+use std::sync::{Arc, Barrier};
+use tempfile::TempDir;
+
+/// A folder with the token, and the command.
+struct Shell {
+    folder: TempDir,
+    gateways: Vec<String>,
+}
+
+impl Shell {
+    fn new(gateways: &[&Fake]) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        fs::write(folder.path().join("token"), format!("{TOKEN}\n")).unwrap();
+        Self { folder, gateways: gateways.iter().map(|gateway| gateway.url()).collect() }
+    }
+
+    fn token(&self) -> PathBuf {
+        self.folder.path().join("token")
+    }
+
+    fn command(&self, words: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_diana"));
+        command.arg("ctl").args(words).arg("--token-file").arg(self.token());
+        for gateway in &self.gateways {
+            command.args(["--gateway", gateway]);
+        }
+        command.env_remove("DIANA_GATEWAYS").env_remove("DIANA_TOKEN_FILE").stdin(Stdio::null());
+        command
+    }
+
+    fn run(&self, words: &[&str]) -> (i32, String, String) {
+        output(&mut self.command(words))
+    }
+
+    fn json(&self, words: &[&str]) -> (i32, Value) {
+        let (code, text, errors) = self.run(words);
+        (code, serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error}: {text}{errors}")))
+    }
+}
+
+fn output(command: &mut Command) -> (i32, String, String) {
+    let output = command.output().unwrap();
+    let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
+    (output.status.code().unwrap(), text(&output.stdout), text(&output.stderr))
+}
+
+/// The line of a gateway, without its name.
+fn line(text: &str, gateway: &Fake) -> String {
+    let lines = text.lines().filter_map(|line| line.strip_prefix(&gateway.name()));
+    let lines: Vec<&str> = lines.map(str::trim).collect();
+    assert_eq!(lines.len(), 1, "{text}");
+    lines[0].split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+#[test]
+fn each_gateway_is_a_line_and_a_failed_one_too() {
+    let (one, other) = (Fake::start(), Fake::start());
+    one.state().counts.insert("rule=per%2Duser&user=a%26b".into(), refused("per-user"));
+    other.fault(Fault::Upstream(404));
+    let shell = Shell::new(&[&one, &other]);
+    let (code, text, errors) = shell.run(&["who", "per-user", "user=a&b"]);
+    assert_eq!((code, &*errors), (2, ""), "{text}");
+    assert_eq!(line(&text, &one), "100 0 100 per minute 600 ms 1 min 1.5 s refused");
+    assert_eq!(
+        line(&text, &other),
+        "`inspect` does not answer (status 404): check its path, the token, and whether `allow` has this address"
+    );
+    assert_eq!(text.lines().count(), 3, "{text}");
+
+    other.fault(Fault::None);
+    let (code, value) = shell.json(&["who", "per-user", "user=a&b", "--json"]);
+    assert_eq!(code, 0);
+    assert_eq!(value["gateways"][0]["answer"]["used"], 100);
+    assert_eq!(value["gateways"][1]["gateway"], other.name());
+    assert_eq!(shell.json(&["who", "per-user", "user=a&b", "--format", "json"]), (code, value));
+    let (code, value) = shell.json(&["who", "none", "user=ann", "--json"]);
+    assert_eq!((code, &value["gateways"][1]["error"]), (2, &json!("there is no rule `none`")));
+}
+
+/// Each gateway answers only after the other was asked.
+#[test]
+fn gateways_are_asked_at_once() {
+    let barrier = Arc::new(Barrier::new(2));
+    let (one, other) = (Fake::start(), Fake::start());
+    one.fault(Fault::Together(Arc::clone(&barrier)));
+    other.fault(Fault::Together(barrier));
+    let (code, text, _) = Shell::new(&[&one, &other]).run(&["who", "per-user", "user=ann"]);
+    assert_eq!(code, 0, "{text}");
+}
+
+#[test]
+fn what_is_wrong_with_a_gateway_is_said() {
+    let (healthy, broken) = (Fake::start(), Fake::start());
+    let shell = Shell::new(&[&healthy, &broken]);
+    for (fault, expected) in [
+        (Fault::Silent, "no answer within 1 s"),
+        (Fault::CutOff, "the answer is cut off or broken: "),
+        (Fault::Garbage, "the answer is cut off or broken: "),
+        (Fault::OtherJson, "this answer of the gateway is not understood: "),
+        (Fault::Endless, "the answer is larger than 8 MiB"),
+        (Fault::Upstream(200), "`inspect` does not answer (status 200): "),
+        (Fault::Upstream(302), "`inspect` does not answer (status 302): "),
+        (Fault::Upstream(503), "`inspect` does not answer (status 503): "),
+    ] {
+        broken.fault(fault.clone());
+        let timeout = if matches!(fault, Fault::Silent) { "1" } else { "60" };
+        let (code, text, errors) = shell.run(&["who", "per-user", "user=ann", "--timeout", timeout]);
+        assert_eq!((code, &*errors), (2, ""), "{fault:?}: {text}");
+        assert!(line(&text, &broken).starts_with(expected), "{fault:?}: {text}");
+        assert_eq!(line(&text, &healthy), "0 100 100 per minute – – – admitted", "{fault:?}");
+    }
+    let nobody = Shell { gateways: vec!["http://127.0.0.1:1".into()], ..shell };
+    let (code, text, _) = nobody.run(&["who", "per-user", "user=ann"]);
+    assert!(code == 2 && text.contains("127.0.0.1:1  cannot connect: Connection refused"), "{text}");
+}
+
+#[test]
+fn gateways_of_other_versions_say_what_they_lack() {
+    let old = Fake::start();
+    old.fault(Fault::Old);
+    let shell = Shell::new(&[&old]);
+    for words in [
+        &["grant", "per-user", "user=ann", "--amount", "5", "--for", "1h", "--yes"][..],
+        &["top", "per-user"],
+    ] {
+        let (code, text, _) = shell.run(words);
+        let expected =
+            format!("the gateway has no `{}`: expected GET policy, GET actor or POST reset", words[0]);
+        assert_eq!((code, line(&text, &old)), (2, expected));
+    }
+    old.fault(Fault::None);
+    let (code, text, _) = shell.run(&["top", "per-user"]);
+    assert_eq!(
+        (code, line(&text, &old)),
+        (2, "the gateway has no `top`: `top` needs `inspect.top: true`".into())
+    );
+}
+
+#[test]
+fn a_change_is_said_and_needs_a_yes() {
+    let (one, other) = (Fake::start(), Fake::start());
+    let shell = Shell::new(&[&one, &other]);
+    for (words, expected) in [
+        (&["reset", "per-user", "user=ann"][..], "forgets what it has counted, and ends the penalty"),
+        (&["grant", "per-user", "user=ann", "--amount", "5", "--for", "1h"], "admits 5 units more for 1h"),
+        (&["penalty", "per-user", "user=ann"], "ends the penalty, and goes on counting"),
+    ] {
+        let (code, text, errors) = shell.run(words);
+        assert_eq!((code, &*text), (2, ""));
+        let errors = errors.split_whitespace().collect::<Vec<_>>().join(" ");
+        for part in [expected, "`per-user`", "user=ann", &one.name(), &other.name(), "`--yes`"] {
+            assert!(errors.contains(part), "{part}: {errors}");
+        }
+        assert!(one.asked("").is_empty() && other.asked("").is_empty(), "{words:?}");
+    }
+}
+
+#[test]
+fn changes_reach_every_gateway() {
+    let (one, other) = (Fake::start(), Fake::start());
+    for gateway in [&one, &other] {
+        gateway.state().counts.insert("rule=per%2Duser&user=ann".into(), refused("per-user"));
+    }
+    let shell = Shell::new(&[&one, &other]);
+    for (words, question, expected) in [
+        (
+            &["penalty", "per-user", "user=ann"][..],
+            "POST penalty?end&rule=per%2Duser&user=ann",
+            "600 ms 1 min – refused",
+        ),
+        (
+            &["grant", "per-user", "user=ann", "--amount", "5", "--for", "1h"],
+            "POST grant?amount=5&for=1h&rule=per%2Duser&user=ann",
+            "600 ms 1 min – 5 for 1 h admitted",
+        ),
+        (&["reset", "per-user", "user=ann"], "POST reset?rule=per%2Duser&user=ann", "– – – admitted"),
+    ] {
+        let (code, text, errors) = shell.run(&[words, &["--yes"]].concat());
+        assert_eq!((code, &*errors), (0, ""), "{text}");
+        for gateway in [&one, &other] {
+            assert_eq!(gateway.asked(""), [question]);
+            assert!(line(&text, gateway).ends_with(expected), "{text}");
+        }
+    }
+}
+
+/// In a terminal the command asks, and only a yes changes something.
+#[test]
+fn a_terminal_is_asked_first() {
+    let gateway = Fake::start();
+    let shell = Shell::new(&[&gateway]);
+    for (answer, expected, changes) in [("n", "nothing has changed", 0), ("y", "admitted", 1)] {
+        let command = shell.command(&["reset", "per-user", "user=ann"]);
+        let mut session = rexpect::session::spawn_command(terminal(&command), Some(30_000)).unwrap();
+        session.exp_string("Continue?").unwrap();
+        session.send(answer).unwrap();
+        session.flush().unwrap();
+        session.exp_string(expected).unwrap();
+        session.exp_eof().unwrap();
+        assert_eq!(gateway.asked("POST reset").len(), changes, "{answer}");
+    }
+}
+
+/// The same command without the closed standard input.
+fn terminal(command: &Command) -> Command {
+    let mut same = Command::new(command.get_program());
+    same.args(command.get_args())
+        .env("TERM", "xterm")
+        .env_remove("DIANA_GATEWAYS")
+        .env_remove("DIANA_TOKEN_FILE");
+    same
+}
+
+#[test]
+fn the_most_refused_are_listed_for_each_gateway() {
+    let (one, other) = (Fake::start(), Fake::start());
+    one.state().top = json!({"rule": "per-user", "by": "refused", "since_ms": 1, "error_bound": 4, "actors": [
+        {"actor": {"user": "ann"}, "count": 1_230, "error": 4},
+        {"actor": {"user": "b\u{1b}[2J"}, "count": 7, "error": 0},
+        {"actor": {"user": "carl"}, "count": 1},
+    ]});
+    other.state().top = json!({"rule": "per-user", "actors": []});
+    let shell = Shell::new(&[&one, &other]);
+    let (code, text, _) = shell.run(&["top", "per-user", "--by", "used", "--limit", "2"]);
+    assert_eq!(code, 0, "{text}");
+    let lines: Vec<String> =
+        text.lines().map(|line| line.split_whitespace().collect::<Vec<_>>().join(" ")).collect();
+    let (first, second) = (one.name(), other.name());
+    assert_eq!(
+        lines,
+        [
+            "gateway count error actor".to_owned(),
+            format!("{first} 1,230 at most 4 less user=ann"),
+            format!("{first} 7 exact user=b\\u{{1b}}[2J"),
+            format!("{second} nobody yet"),
+        ]
+    );
+    assert_eq!(one.asked("GET top"), ["GET top?rule=per%2Duser&by=used"]);
+}
+
+#[test]
+fn differences_are_marked_and_explained() {
+    let gateways = [Fake::start(), Fake::start(), Fake::start()];
+    let shell = Shell::new(&gateways.each_ref());
+    let (code, text, _) = shell.run(&["diff"]);
+    assert!(code == 0 && text.ends_with("all gateways are the same\n"), "{text}");
+
+    let mut other = policy();
+    other["fingerprint"] = "0000000000000001".into();
+    other["rules"][0]["rpu"] = 200.into();
+    other["rules"].as_array_mut().unwrap().remove(1);
+    gateways[1].state().policy = other;
+    gateways[2].state().policy["store_secret"] = "87a3".into();
+    let (code, text, _) = shell.run(&["diff"]);
+    assert_eq!(code, 1, "{text}");
+    assert_eq!(line_of(&text, &gateways[1]), "0000000000000001 * 0.2.0 d0c4 local");
+    assert_eq!(line_of(&text, &gateways[2]), "ad62478a83fc1f92 0.2.0 87a3 * local");
+    let name = gateways[1].name();
+    let end = format!(
+        "different (*): document, secret of the store\n  {name}: `per-user` is 200 per minute, elsewhere 100 per \
+         minute\n  {name}: the rule `per-ip` is missing\n"
+    );
+    assert!(text.ends_with(&end), "{text}");
+    let (code, value) = shell.json(&["diff", "--json"]);
+    assert_eq!((code, &value["differ"]), (1, &json!(["document", "secret of the store"])));
+
+    // A gateway that does not answer may differ, too.
+    gateways[1].fault(Fault::CutOff);
+    gateways[2].fault(Fault::CutOff);
+    let (code, text, _) = shell.run(&["diff"]);
+    assert!(code == 2 && text.ends_with("the gateways that have answered are the same\n"), "{text}");
+}
+
+/// The first line of a gateway.
+fn line_of(text: &str, gateway: &Fake) -> String {
+    let found = text.lines().find_map(|line| line.strip_prefix(&gateway.name())).unwrap();
+    found.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+#[test]
+fn gateways_and_token_may_come_from_the_environment() {
+    let (one, other) = (Fake::start(), Fake::start());
+    let shell = Shell::new(&[]);
+    let mut command = Command::new(env!("CARGO_BIN_EXE_diana"));
+    command.args(["ctl", "diff"]).env("DIANA_GATEWAYS", format!("{},{}", one.url(), other.url()));
+    let (code, text, _) = output(command.env("DIANA_TOKEN_FILE", shell.token()));
+    assert!(code == 0 && text.contains(&one.name()) && text.contains(&other.name()), "{text}");
+    // A gateway that is named twice is asked once.
+    let (code, text, _) = output(command.env("DIANA_GATEWAYS", format!("{},{}/", one.url(), one.url())));
+    assert!(code == 0 && line(&text, &one).starts_with("ad62478a83fc1f92"), "{text}");
+}
+
+#[test]
+fn a_missing_or_wrong_token_is_explained_and_never_shown() {
+    let gateway = Fake::start();
+    let shell = Shell::new(&[&gateway]);
+    for (token, expected) in
+        [("", "expected one line"), ("two words", "expected one line"), (&*"x".repeat(9_999), "it is larger")]
+    {
+        fs::write(shell.token(), token).unwrap();
+        let (code, _, errors) = shell.run(&["diff"]);
+        assert!(
+            code == 2 && errors.contains("cannot use the token file") && errors.contains(expected),
+            "{errors}"
+        );
+    }
+    fs::write(shell.token(), "0123456789abcdef0123456789abcdee").unwrap();
+    let (code, text, errors) = shell.run(&["diff"]);
+    assert!(
+        code == 2 && line(&text, &gateway).starts_with("`inspect` does not answer (status 200)"),
+        "{text}"
+    );
+    assert!(!format!("{text}{errors}").contains("0123456789abcdee"));
+    fs::remove_file(shell.token()).unwrap();
+    assert!(shell.run(&["diff"]).2.contains("No such file"));
+    for (words, expected) in [
+        (&["diff"][..], "no gateway is named"),
+        (
+            &["diff", "--gateway", "localhost:1"],
+            "expected an address such as `http://localhost:10000/.diana`",
+        ),
+        (&["diff", "--gateway", "http://localhost:1"], "no token is named"),
+        (&["who", "per-user", "ann"], "expected an actor and its value, such as `user=ann`"),
+    ] {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_diana"));
+        command.arg("ctl").args(words).env_remove("DIANA_GATEWAYS").env_remove("DIANA_TOKEN_FILE");
+        let (code, _, errors) = output(&mut command);
+        assert!(code == 2 && errors.contains(expected), "{errors}");
+    }
+}
+
+/// A gateway behind TLS, with a certificate that this machine knows or does not know.
+#[test]
+fn https_works_and_checks_certificates() {
+    let certified = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
+    let key = rustls::pki_types::PrivateKeyDer::try_from(certified.signing_key.serialize_der()).unwrap();
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let config = rustls::ServerConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_no_client_auth()
+        .with_single_cert(vec![certified.cert.der().clone()], key)
+        .unwrap();
+    let config = Arc::new(config);
+    let gateway = Fake::serve(true, move |stream| {
+        let session = rustls::ServerConnection::new(Arc::clone(&config)).map_err(std::io::Error::other)?;
+        Ok(Box::new(rustls::StreamOwned::new(session, stream)) as Box<dyn Connection>)
+    });
+    let shell = Shell::new(&[&gateway]);
+    let roots = shell.folder.path().join("roots.pem");
+    fs::write(&roots, certified.cert.pem()).unwrap();
+    let (code, text, errors) = output(shell.command(&["diff"]).env("SSL_CERT_FILE", &roots));
+    assert!(code == 0 && line(&text, &gateway).starts_with("ad62478a83fc1f92"), "{text}{errors}");
+
+    let another = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
+    fs::write(&roots, another.cert.pem()).unwrap();
+    let (code, text, _) = output(shell.command(&["diff"]).env("SSL_CERT_FILE", &roots));
+    assert!(
+        code == 2 && line(&text, &gateway).starts_with("cannot connect: invalid peer certificate"),
+        "{text}"
+    );
+}
