@@ -41,6 +41,7 @@ fn a_count_is_that_of_the_next_response_and_a_reset_lets_one_actor_pass_in_every
 
     let policy = body(&ask("GET", "policy"));
     assert_eq!(policy["rules"][0]["name"], "per-user", "{policy}");
+    assert_eq!(policy["rules"][0]["actors"], json!(["user"]), "{policy}");
     assert!(gateway.log_contains(policy["fingerprint"].as_str().unwrap()), "{policy}");
 
     let new = body(&ask("GET", "actor?rule=per-user&user=ann"));

@@ -85,6 +85,10 @@ impl Gateway {
         target.grant(grant, &self.policy, &mut self.worker, &self.store, || self.now.get()).unwrap();
     }
 
+    fn reserved(&self, user: &str) -> Option<u64> {
+        self.target(user).reserved(&self.policy, &self.worker, &self.store, || self.now.get())
+    }
+
     fn wait(&self, ms: u64) {
         self.now.set(self.now.get().after(Span::from_ms(ms)));
     }
@@ -359,4 +363,19 @@ fn a_penalty_outlasts_a_grant() {
     assert!(gateway.count("ann").is_refused && !gateway.request("ann").1);
     gateway.end_penalty("ann");
     assert_eq!(gateway.passing("ann"), 3);
+}
+
+/// What the worker has reserved does not count as used, and other workers have none of it.
+#[test]
+fn a_look_tells_what_the_worker_has_reserved() {
+    let mut gateway = Gateway::new(r#""algo": "W", "rpu": 1000, "unit": "minute""#);
+    assert_eq!(gateway.reserved("ann"), None);
+    // From the fourth request on the worker reserves a 64th of what is left.
+    (0..4).for_each(|_| _ = gateway.request("ann"));
+    assert_eq!((gateway.reserved("ann"), gateway.count("ann").used), (Some(996 / 64), 4));
+    gateway.request("ann");
+    assert_eq!((gateway.reserved("ann"), gateway.count("ann").used), (Some(996 / 64 - 1), 5));
+    assert_eq!(gateway.reserved("bob"), None);
+    gateway.another_worker();
+    assert_eq!((gateway.reserved("ann"), gateway.count("ann").used), (None, 4 + 996 / 64));
 }

@@ -33,6 +33,9 @@ pub struct Rule {
     /// `local` or `global`.
     #[serde(default)]
     pub scope: String,
+    /// The names of the actors that the rule counts together.
+    #[serde(default)]
+    pub actors: Vec<String>,
     /// Requests per unit.
     #[serde(default)]
     pub rpu: u64,
@@ -79,7 +82,7 @@ pub struct Count {
     /// The time in ms until the grant ends.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub granted_for_ms: Option<u64>,
-    /// Units that the answering worker holds reserved or leased, for a global rule.
+    /// Units that the answering worker holds reserved, or for a global rule its gateway leased.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reserved: Option<u64>,
 }

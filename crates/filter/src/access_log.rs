@@ -18,7 +18,7 @@ pub const SHADOW: &str = "wasm.diana.shadow";
 pub const NEAR: &str = "wasm.diana.near";
 /// The actor source of the rule that decides.
 pub const ACTOR: &str = "wasm.diana.actor";
-/// The actor that the rule that decides counts, [escaped](escape).
+/// The actor that the rule that decides counts, escaped.
 pub const ACTOR_VALUE: &str = "wasm.diana.actor_value";
 /// A keyed hash of the escaped actor.
 pub const ACTOR_HASH: &str = "wasm.diana.actor_hash";

@@ -317,7 +317,7 @@ impl<H: Host> Metrics<H> {
         self.record(Id::CellsUsed, rule.index(), used);
     }
 
-    /// The totals of what is sampled for [`rates`](diana_limiter::rates), over all workers: the
+    /// The totals of what is sampled for [`rates`], over all workers: the
     /// requests of each rule by result, the calls and failed calls of each store. Empty if the host
     /// does not tell them.
     #[cold]

@@ -7,9 +7,11 @@
 //! after 100 ms at the latest, because they trust neither a reservation nor a refusal for longer.
 
 use crate::actor;
-use crate::algorithm::{PenaltyParameters, Quota, grant};
+use crate::algorithm::{PenaltyParameters, Quota, Reservation, grant};
 use crate::cells::store::{Fault, Store};
-use crate::cells::{Actor, Attempt, Change, Context, Events, OpenCell, Reservations, Swapped, peek, swap};
+use crate::cells::{
+    Actor, Attempt, CellId, Change, Context, Events, OpenCell, Reservations, Swapped, peek, swap,
+};
 use crate::global::{GlobalQuery, Inspection, RuleQuery, RuleReply, StoreChange};
 use crate::policy::{Counter, GroupIndex, KeyBuffer, Missing, PlanId, Policy, Role, Rule, RuleId};
 use crate::session::Worker;
@@ -142,18 +144,26 @@ impl Target {
         })
     }
 
-    /// The units of the actor that this gateway holds leased from the rule's global store.
-    pub fn leased<S: Store + ?Sized>(
+    /// The actor's units that this worker holds reserved, or that this gateway holds leased from
+    /// the rule's global store.
+    pub fn reserved<S: Store + ?Sized>(
         &self,
         policy: &Policy,
         worker: &Worker,
         store: &S,
         clock: impl Fn() -> Time,
     ) -> Option<u64> {
+        let (context, reservations) = worker.inspection(policy, store, &clock);
+        if !self.is_global {
+            let group = policy.group(self.place)?;
+            let reserved = reservations.find(CellId { group: group.id, hash: self.hash })?;
+            let at = group.ids().position(|rule| rule == self.rule)?;
+            let Reservation { charge, spent } = reserved.reservations.get(at)?;
+            return Some(charge.cost.saturating_sub(*spent));
+        }
         let place = (self.place.0, policy.global_group(self.place)?.leased?);
         let (group, rule) = policy.group(place).zip(policy.rule(self.rule))?;
         let hash = worker.hash(policy, group, self.key.key());
-        let (context, _) = worker.inspection(policy, store, &clock);
         let entry = peek(group, hash, &context).ok()??;
         let quota = rule.quota_of(self.key.key(), self.plan).unwrap_or_default();
         let counter = rule.counters(Role::Leased).at(quota);
@@ -231,9 +241,9 @@ impl Target {
         })
     }
 
-    /// Forgets what the rule has counted for the actor, its penalty and a grant included. A charge from before
-    /// that is refunded later is refunded although it was forgotten: the actor then has up to this
-    /// much more, but never more than the quota.
+    /// Forgets what the rule has counted for the actor, its penalty and a grant included. A charge
+    /// from before that is refunded later is refunded although it was forgotten: the actor then has
+    /// up to this much more, but never more than the quota.
     pub fn reset<S: Store + ?Sized>(
         &self,
         policy: &Policy,

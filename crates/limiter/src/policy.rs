@@ -395,6 +395,13 @@ impl Policy {
         self.limits.get(limit).map_or(&[], |limit| &limit.global_groups)
     }
 
+    /// The names of the actors that a rule counts together; none if it counts everybody as one.
+    pub fn actor_names(&self, rule: RuleId) -> impl Iterator<Item = &str> {
+        let group = self.group_of(rule).map(|(_, group)| group);
+        let group = group.or_else(|| self.global_group_of(rule).map(|(_, global)| &*global.group));
+        group.into_iter().flat_map(|group| group.actors.iter()).map(NamedActor::name)
+    }
+
     /// The group in which this gateway counts a rule.
     pub(crate) fn group_of(&self, rule: RuleId) -> Option<(GroupIndex, &CounterGroup)> {
         let of_limit = |(limit, of): (usize, &Limit)| {

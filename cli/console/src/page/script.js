@@ -126,7 +126,7 @@ function collect() {
   const rule = (name) => {
     if (!found.has(name)) {
       const series = Object.fromEntries(OUTCOMES.map((outcome) => [outcome, Array(SECONDS).fill(0)]));
-      found.set(name, { name, forms: new Map(), series, known: false });
+      found.set(name, { name, forms: new Map(), actors: [], series, known: false });
     }
     return found.get(name);
   };
@@ -136,8 +136,9 @@ function collect() {
       // The rest of the algorithm repeats the quota in nanoseconds.
       const more = [one.scope, (one.algorithm ?? "").split(" ")[0], one.enforce === "100%" ? "" : one.enforce && "enforced for " + one.enforce];
       const form = JSON.stringify([words, more.filter(Boolean).map(visible).join(", ")]);
-      const { forms } = rule(one.name);
-      forms.set(form, (forms.get(form) ?? 0) + 1);
+      const entry = rule(one.name);
+      entry.forms.set(form, (entry.forms.get(form) ?? 0) + 1);
+      entry.actors = one.actors ?? entry.actors;
     }
     if (error) continue;
     for (const one of rates?.rules ?? []) {
@@ -271,6 +272,7 @@ function drawRules() {
         button.addEventListener("click", () => {
           by("chart-rule").value = rule.name;
           by("actor-rule").value = rule.name;
+          nameActors();
           by("top-rule").value = rule.name;
           draw();
           drawTop();
@@ -364,7 +366,9 @@ function drawStores() {
 }
 function draw() {
   collect();
+  const chosen = by("actor-rule").value;
   for (const id of ["top-rule", "actor-rule"]) options(by(id), rules.map((rule) => rule.name));
+  if (by("actor-rule").value !== chosen) nameActors();
   drawChart();
   drawRules();
   drawGateways();
@@ -437,6 +441,12 @@ function showSecond(isShown) {
   document.querySelectorAll(".second").forEach((field) => { field.hidden = !isShown; });
   write(by("more"), isShown ? "One actor" : "Two actors");
 }
+// The fields for the actors of the chosen rule, if a gateway has told their names.
+function nameActors() {
+  const actors = rules.find(({ name }) => name === by("actor-rule").value)?.actors ?? [];
+  if (actors.length > 0) fill(actors.slice(0, 2).map((name) => [name, ""]));
+}
+by("actor-rule").addEventListener("change", nameActors);
 by("more").addEventListener("click", () => {
   by("actor-name-2").value = by("actor-value-2").value = "";
   showSecond(document.querySelector(".second").hidden);

@@ -63,8 +63,8 @@ pub fn policy() -> Value {
     json!({
         "version": "0.2.0", "fingerprint": "ad62478a83fc1f92", "generation": 0, "store_secret": "d0c4",
         "rules": [
-            {"name": "per-user", "scope": "local", "rpu": 100, "unit_ms": 60_000, "algorithm": "TB", "enforce": "100%"},
-            {"name": "per-ip", "scope": "global", "rpu": 20, "unit_ms": 1_000, "algorithm": "W", "enforce": "5%"},
+            {"name": "per-user", "scope": "local", "actors": ["user"], "rpu": 100, "unit_ms": 60_000, "algorithm": "TB", "enforce": "100%"},
+            {"name": "per-ip", "scope": "global", "actors": ["ip"], "rpu": 20, "unit_ms": 1_000, "algorithm": "W", "enforce": "5%"},
         ],
     })
 }

@@ -88,6 +88,15 @@ fn two_actors_a_plan_and_nobody() {
     let console = Running::start(&[&gateway.url()]);
     let browser = open(&console);
     gateway.asked("");
+    // A rule is chosen with the names of its actors.
+    let names = "['rule', 'name', 'name-2'].map((id) => document.getElementById('actor-' + id).value)";
+    for (rule, actor) in [("per-ip", "ip"), ("per-user", "user")] {
+        browser.run(&format!(
+            "const select = document.getElementById('actor-rule'); select.value = '{rule}';
+             select.dispatchEvent(new Event('change'))"
+        ));
+        assert_eq!(browser.resolved(names), json!([rule, actor, ""]));
+    }
     browser.click("#more");
     browser.run(
         "const values = {'actor-value': 'ann', 'actor-name-2': 'ip', 'actor-value-2': '192.0.2.7', 'actor-plan': 'gold'};

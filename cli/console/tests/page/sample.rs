@@ -22,8 +22,8 @@ pub fn gateways() -> [Fake; 3] {
 
 fn rules() -> Value {
     json!([
-        {"name": "per-user", "scope": "local", "rpu": 100, "unit_ms": 60_000, "algorithm": "TB", "enforce": "100%"},
-        {"name": "per-ip", "scope": "global", "rpu": 20, "unit_ms": 1_000, "algorithm": "W", "enforce": "100%"},
+        {"name": "per-user", "scope": "local", "actors": ["user"], "rpu": 100, "unit_ms": 60_000, "algorithm": "TB", "enforce": "100%"},
+        {"name": "per-ip", "scope": "global", "actors": ["ip"], "rpu": 20, "unit_ms": 1_000, "algorithm": "W", "enforce": "100%"},
         {"name": "log-in", "scope": "local", "rpu": 5, "unit_ms": 60_000, "algorithm": "SL", "enforce": "20%"},
     ])
 }

@@ -147,12 +147,12 @@ impl<H: Host> Plugin<H> {
         self.forget(session.ticket());
         let asked = self.worker.with(|worker| {
             let Question { target, .. } = session.take_question(worker)?;
-            let leased = target.leased(policy, worker, &self.store, || self.now()).unwrap_or(0);
-            Some((target, leased))
+            let reserved = target.reserved(policy, worker, &self.store, || self.now());
+            Some((target, reserved))
         });
-        let (target, leased) = asked.flatten()?;
+        let (target, reserved) = asked.flatten()?;
         let count = replies.and_then(|replies| target.count_of(policy, replies));
-        let counted = |count| counted(target.name(policy), &count).number("reserved", leased);
+        let counted = |count| counted(target.name(policy), &count, reserved);
         let why = "the store has not answered in time; whether it has made a change is unknown";
         Some(self.reply(count.map(counted).ok_or((503, why.into()))))
     }
@@ -213,15 +213,19 @@ impl<H: Host> Plugin<H> {
             policy.fingerprint().to_be_bytes().into_iter().for_each(|byte| format::hex(&mut secret, byte));
             answer = answer.text("store_secret", &secret);
         }
-        answer.list("rules", policy.rules().map(|(_, rule)| described(rule)))
+        answer.list("rules", policy.rules().map(|(id, rule)| described(rule, policy.actor_names(id))))
     }
 
     fn actor(&self, target: &Target) -> Answer {
         let policy = &self.configuration.policy;
-        let look = |worker: &mut _| target.count(policy, worker, &self.store, || self.now());
-        match self.worker.with(look) {
-            Some(Ok(count)) => Ok(counted(target.name(policy), &count)),
-            _ => Err((503, "the shared data fails".into())),
+        let now = || self.now();
+        let look = |worker: &mut _| {
+            let reserved = target.reserved(policy, worker, &self.store, now);
+            Some((target.count(policy, worker, &self.store, now).ok()?, reserved))
+        };
+        match self.worker.with(look).flatten() {
+            Some((count, reserved)) => Ok(counted(target.name(policy), &count, reserved)),
+            None => Err((503, "the shared data fails".into())),
         }
     }
 
@@ -292,18 +296,25 @@ fn ms(span: Span) -> u64 {
     span.as_ns().div_ceil(1_000_000)
 }
 
-fn described(rule: &Rule) -> Object {
+fn described<'a>(rule: &Rule, actors: impl Iterator<Item = &'a str>) -> Object {
     let quota = rule.quota();
+    let mut names = String::new();
+    for name in actors {
+        names.push(if names.is_empty() { '[' } else { ',' });
+        format::json_string(&mut names, name);
+    }
+    names.push_str(if names.is_empty() { "[]" } else { "]" });
     Object::default()
         .text("name", rule.name())
         .text("scope", if rule.is_global() { "global" } else { "local" })
+        .key("actors", &names)
         .number("rpu", quota.rpu)
         .number("unit_ms", ms(quota.unit))
         .text("algorithm", &rule.counter().algorithm.canonical_form())
         .text("enforce", &rule.enforce().to_string())
 }
 
-fn counted(rule: &str, count: &ActorCount) -> Object {
+fn counted(rule: &str, count: &ActorCount, reserved: Option<u64>) -> Object {
     Object::default()
         .text("rule", rule)
         .number("quota", count.quota.rpu)
@@ -315,6 +326,7 @@ fn counted(rule: &str, count: &ActorCount) -> Object {
         .number("penalty_ms", ms(count.penalty))
         .number("granted", count.granted)
         .number("granted_for_ms", ms(count.granted_for))
+        .number("reserved", reserved.unwrap_or(0))
         .key("is_refused", if count.is_refused { "true" } else { "false" })
 }
 

@@ -8,7 +8,7 @@
 //! ```
 //!
 //! A request is paid by the quota or by the grant, never by both, so a charge has one place to which
-//! a refund goes. **Clocks.** Like a penalty, a grant ends at most its length plus [`MAX_SKEW`] from
+//! a refund goes. **Clocks.** Like a penalty, a grant ends at most its length plus `MAX_SKEW` from
 //! now; otherwise the clock stepped back, and the grant begins now.
 
 use super::bytes::{u32_at, u64_at, write};
