@@ -4,7 +4,7 @@
 //! ```text
 //!   path, address, token right?  ── one is wrong ─► an ordinary request: the path does not exist
 //!   GET policy · GET actor?rule=NAME&ACTOR=VALUE · GET rates · GET top?rule=NAME ─► JSON
-//!   POST reset?… · POST grant?… · POST penalty?… ─► a change of the actor's cell ─► what GET actor answers
+//!   POST reset?… · POST grant?… · POST penalty?… ─► the actor's cell changes ─► as GET actor
 //! ```
 //!
 //! Parameters are in the query, because Envoy delivers no body to a filter that has not yet passed
