@@ -116,7 +116,7 @@ fn finish<T: Serialize>(
     print_json(&fields)
 }
 
-/// Says what a change does, and asks whether it shall happen.
+/// Says what a change does, and asks for confirmation.
 fn confirm(fleet: &Fleet, target: &Target, does: &str, is_sure: bool) -> Result<()> {
     let (rule, actor) = (printable(&target.rule), printable(&target.actor_text()));
     let does = format!("the rule `{rule}` {does}, for the actor {actor}, in {}", names(fleet).join(", "));

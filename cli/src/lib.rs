@@ -1,5 +1,6 @@
 //! The command `diana`: checks, explains and replays rate limits without a gateway, over the same
-//! engine as the filter, and asks running gateways. A command is a module with `Args` and `run`, and a line in [`Command`].
+//! engine as the filter, and asks running gateways. A command is a module with `Args` and `run`,
+//! and a line in [`Command`].
 //!
 //! Exit codes: 0 on success, 1 if a command found mistakes, 2 if the command could not run.
 #![forbid(unsafe_code)]

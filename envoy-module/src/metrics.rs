@@ -123,7 +123,8 @@ impl Metrics {
         self.changed();
     }
 
-    /// The totals of counters, and the values of gauges that only change by steps, over all threads.
+    /// The totals of counters, and the values of gauges that only change by steps, over all
+    /// threads.
     pub fn totals(&self, numbers: &[u32]) -> Vec<u64> {
         let state = self.lock();
         let mut totals = state.ended.clone();
@@ -132,7 +133,7 @@ impl Metrics {
             add(&mut totals, counter);
         }
         let total = |number: &u32| totals.get(usize::try_from(*number).ok()?);
-        // While one thread has counted an end and another one has not yet counted the begin, the sum
+        // If one thread has counted an end before another thread has counted the beginning, the sum
         // of a gauge is below zero.
         numbers
             .iter()

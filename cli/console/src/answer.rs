@@ -1,6 +1,6 @@
 //! The answers of `inspect`. Gateways of other versions answer, too: unknown fields are ignored,
-//! and fields that a version may lack are optional. The required fields tell an answer of Diana's from
-//! JSON of an upstream.
+//! and fields that a version may lack are optional. The required fields distinguish an answer of
+//! Diana from JSON of an upstream.
 
 use serde::de::Deserializer;
 use serde::{Deserialize, Serialize};
@@ -144,7 +144,7 @@ pub struct Top {
     /// `refused` or `used`.
     #[serde(default)]
     pub by: String,
-    /// The begin of the count, in ms since 1970.
+    /// The beginning of the count, in ms since 1970.
     #[serde(default)]
     pub since_ms: u64,
     /// The actors, highest count first.

@@ -1,5 +1,5 @@
-//! Asks any number of gateways at once. A gateway that does not answer is an answer, too: each
-//! question has a result for each gateway, in the order of the arguments.
+//! Asks any number of gateways at once. Each question has a result for each gateway, in the order
+//! of the arguments; that a gateway does not answer is a result, too.
 
 use http_body_util::{BodyExt, Empty, LengthLimitError, Limited};
 use hyper::body::Bytes;

@@ -76,7 +76,7 @@ impl Console {
     }
 }
 
-/// Refuses who may not have the page, and adds the headers of every answer.
+/// Refuses requests that may not have the page, and adds the headers of every answer.
 async fn headers(policy: HeaderValue, request: Request, next: Next) -> Response {
     let mut response = match guard::page(request.headers()) {
         Ok(()) => next.run(request).await,
@@ -97,7 +97,7 @@ async fn headers(policy: HeaderValue, request: Request, next: Next) -> Response 
     response
 }
 
-/// Refuses who may not ask.
+/// Refuses requests that may not ask.
 async fn guarded(State(shared): State<Arc<Shared>>, request: Request, next: Next) -> Response {
     match guard::question(request.headers(), &shared.key) {
         Ok(()) => next.run(request).await,

@@ -92,7 +92,7 @@ pub struct Grant {
     /// How many units the actor gets beside its quota
     #[arg(long, value_name = "N", value_parser = within(1..=u64::MAX))]
     pub amount: u64,
-    /// How long, such as `30m`, `1h` or `2d`
+    /// How long, such as `30m`, `1h` or `24h`
     #[arg(long = "for", value_name = "TIME")]
     pub duration: String,
 }

@@ -11,7 +11,7 @@ use diana_limiter::response::percent_of;
 use hmac_sha256::HMAC;
 use std::fmt;
 
-/// What the access log learns of requests.
+/// What the access log records about requests.
 ///
 /// ```
 /// use diana_config::LoggedActor;
@@ -34,7 +34,7 @@ use std::fmt;
 pub struct AccessLogOptions {
     /// Whether requests that every rule admits without delay get attributes, too.
     pub has_all_requests: bool,
-    /// The attribute that names the actor. `None`: no attribute does.
+    /// How an attribute names the actor. `None`: no attribute does.
     pub actor: Option<LoggedActor>,
 }
 
@@ -47,11 +47,11 @@ pub enum LoggedActor {
     Hash(Option<ActorHash>),
 }
 
-/// A keyed hash of actors: HMAC-SHA-256, so that an operator with the secret can repeat it.
+/// A keyed hash of actors: HMAC-SHA-256, so that an operator with the secret can compute it, too.
 #[derive(Clone)]
 pub struct ActorHash(HMAC);
 
-/// The bytes of a hash that are shown.
+/// How many bytes of a hash are shown.
 const SHOWN: usize = 8;
 
 impl ActorHash {
@@ -170,14 +170,15 @@ pub(super) fn warnings(node: &Node, options: &AccessLogOptions, limits: &[LimitD
     found.iter().map(warning).collect()
 }
 
-/// Whether an actor of this canonical form is read from what clients prove their identity with.
+/// Whether an actor of this canonical form is read from a credential: a cookie, or a header that
+/// usually has one.
 fn is_credential(form: &str) -> bool {
     let headers =
         ["authorization", "proxy-authorization", "cookie", "x-api-key", "api-key", "apikey", "x-auth-token"];
     form.starts_with("cookie ") || headers.iter().any(|name| form == ["header ", &netstring(name)].concat())
 }
 
-/// When little of a quota is left: less than this part of it.
+/// The part of a quota below which little of it is left.
 ///
 /// ```
 /// let document = br#"{"limits": [], "near_limit": "20%"}"#;
@@ -191,13 +192,13 @@ pub struct NearLimit {
 }
 
 impl NearLimit {
-    /// Whether `remaining` is less than the part of `quota`.
+    /// Whether `remaining` is less than this part of `quota`.
     #[must_use]
     pub fn holds(self, remaining: u64, quota: u64) -> bool {
         u128::from(remaining).saturating_mul(100) < u128::from(quota).saturating_mul(self.percent.into())
     }
 
-    /// The rules that admit a request which passes, and have little left after it.
+    /// The rules that admit a request that passes, and that have little left after it.
     pub fn rules(self, decision: &Decision) -> impl Iterator<Item = &RuleReport> {
         let passes = matches!(decision.outcome, Outcome::Pass | Outcome::Delay(_));
         let is_near = move |report: &&RuleReport| {

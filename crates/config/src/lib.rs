@@ -93,9 +93,9 @@ pub struct Configuration {
     pub store: Option<GlobalStoreOptions>,
     /// The source of the remote document that is laid over this one.
     pub remote: Option<RemoteOptions>,
-    /// What the access log learns of requests.
+    /// What the access log records about requests.
     pub access_log: AccessLogOptions,
-    /// When little of a quota is left. `None`: nobody wants to know.
+    /// When little of a quota is left. `None`: no request is marked.
     pub near_limit: Option<NearLimit>,
     /// Who may look at counts, and where. `None`: nobody.
     pub inspect: Option<InspectOptions>,

@@ -18,7 +18,7 @@ pub const SHADOW: &str = "wasm.diana.shadow";
 pub const NEAR: &str = "wasm.diana.near";
 /// The actor source of the rule that decides.
 pub const ACTOR: &str = "wasm.diana.actor";
-/// The actor that the rule that decides counts, escaped.
+/// The actor that the deciding rule counts, escaped.
 pub const ACTOR_VALUE: &str = "wasm.diana.actor_value";
 /// A keyed hash of the escaped actor.
 pub const ACTOR_HASH: &str = "wasm.diana.actor_hash";
@@ -74,13 +74,13 @@ pub(super) fn set_attributes(host: impl Host, configuration: &Configuration, wor
     }
 }
 
-/// The names of these rules, separated by commas. `None` without any.
+/// The names of these rules, separated by commas. `None` if there are none.
 fn names<'r>(policy: &Policy, rules: impl Iterator<Item = &'r RuleReport>) -> Option<String> {
     let names: Vec<&str> = rules.filter_map(|report| Some(policy.rule(report.rule)?.name())).collect();
     (!names.is_empty()).then(|| names.join(","))
 }
 
-/// Sets the attribute that names the actor of a report, unless the rule counts nobody in particular.
+/// Sets the attribute that names the actor of a report, unless the rule counts no particular actor.
 #[cold]
 #[inline(never)]
 fn set_actor(host: impl Host, actor: &LoggedActor, report: &RuleReport, policy: &Policy, worker: &Worker) {
@@ -93,7 +93,7 @@ fn set_actor(host: impl Host, actor: &LoggedActor, report: &RuleReport, policy: 
     let is_value = matches!(actor, LoggedActor::Value);
     let text = escape(values, if is_value { LONGEST } else { usize::MAX });
     match actor {
-        // A rule on all requests counts nobody in particular.
+        // A rule on all requests counts no particular actor.
         _ if text.is_empty() => {}
         LoggedActor::Value => host.set_attribute(ACTOR_VALUE, &text),
         LoggedActor::Hash(Some(hash)) => host.set_attribute(ACTOR_HASH, &hash.of(text.as_bytes())),
@@ -101,13 +101,13 @@ fn set_actor(host: impl Host, actor: &LoggedActor, report: &RuleReport, policy: 
     }
 }
 
-/// The most bytes of an escaped actor, the mark of the cut included.
+/// The most bytes of an escaped actor, including the `*` of a cut one.
 const LONGEST: usize = 128;
 
-/// Values in a form that no log mistakes for anything else, whatever clients send: letters, digits
-/// and `-._~:/@+` stay, other bytes become `%` and two hexadecimal digits, and commas separate the
-/// values. The text of one dash, which logs show for nothing, becomes `%2d`. Text of more than
-/// `most` bytes is cut between two characters, and ends with `*`.
+/// The values in a form that no log mistakes for anything else, whatever clients send: letters,
+/// digits and `-._~:/@+` stay, other bytes become `%` and two hexadecimal digits, and commas
+/// separate the values. A lone dash, which logs show for no value, becomes `%2d`. A text of more
+/// than `most` bytes is cut between two characters and ends with `*`.
 fn escape<V: AsRef<[u8]>>(values: impl IntoIterator<Item = V>, most: usize) -> String {
     let (mut text, mut cut) = (String::new(), 0);
     for (place, value) in values.into_iter().enumerate() {
@@ -115,7 +115,7 @@ fn escape<V: AsRef<[u8]>>(values: impl IntoIterator<Item = V>, most: usize) -> S
             text.push(',');
         }
         for byte in value.as_ref() {
-            // There is room for the mark behind what came before.
+            // After a cut here, there is room for the `*`.
             if text.len() < most {
                 cut = text.len();
             }

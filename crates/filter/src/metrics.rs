@@ -156,7 +156,7 @@ fn some_rules(policy: &Policy, rules: impl Iterator<Item = RuleId>) -> Vec<Optio
     all
 }
 
-/// What becomes of a question of an operator.
+/// What becomes of an operator's question.
 #[derive(Clone, Copy)]
 pub(super) enum Inspected {
     Answered,
@@ -317,9 +317,8 @@ impl<H: Host> Metrics<H> {
         self.record(Id::CellsUsed, rule.index(), used);
     }
 
-    /// The totals of what is sampled for [`rates`], over all workers: the
-    /// requests of each rule by result, the calls and failed calls of each store. Empty if the host
-    /// does not tell them.
+    /// The totals that [`rates`] samples, over all workers: the requests of each rule by result, and
+    /// the calls and failed calls of each store. Empty if the host does not tell them.
     #[cold]
     #[inline(never)]
     pub(super) fn series(&self, policy: &Policy, clusters: &[String]) -> Vec<rates::Series> {
@@ -400,15 +399,15 @@ impl<H: Host> Metrics<H> {
     }
 }
 
-/// The results of a rule, as its series for rates has them: those of `diana_requests`.
+/// The results that the series of a rule counts: those of `diana_requests`.
 pub(super) const RATES: [&str; rates::COUNTERS] = ["ok", "refused", "shadow", "error"];
 
-/// The name of a rule's series for rates.
+/// The id of a rule's series for rates.
 pub(super) fn rule_series(rule: &str) -> u64 {
     Hasher::of(&("rule", rule))
 }
 
-/// The name of a store's series for rates.
+/// The id of a store's series for rates.
 pub(super) fn store_series(cluster: &str) -> u64 {
     Hasher::of(&("store", cluster))
 }

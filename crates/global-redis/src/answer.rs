@@ -6,7 +6,8 @@
 //!   number of the call
 //!   decide, of each rule    outcome wait remaining more-in full-in  cost at booked-at stamp stamp
 //!                           leased generation lasts
-//!   inspect   the same of both rules, then the rest of the penalty, the units of a grant and its rest
+//!   inspect   the same of both queries, then the rest of the penalty, the units of a grant and
+//!             its rest
 //!   refund, return, report, settle  0
 //! ```
 

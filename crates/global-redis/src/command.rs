@@ -88,8 +88,8 @@ pub fn write(to: &mut String, query: &GlobalQuery) {
 fn rule_query(to: &mut String, rule_query: &RuleQuery) {
     let RuleQuery { parameters, enforced, cost, peeks, lease, penalty, headroom, takes_grants, .. } =
         rule_query;
-    // 1: the rule refuses. 2: a cost of 0 needs one unit. 4: a penalty. 8: the request leaves units.
-    // 16: a grant may pay.
+    // 1: the rule refuses. 2: a cost of 0 needs one unit. 4: a penalty. 8: the request leaves
+    // units. 16: a grant may pay.
     let flags = u64::from(*enforced)
         | u64::from(*peeks) << 1
         | u64::from(penalty.is_some()) << 2

@@ -14,30 +14,31 @@
 --   6 CHANGE AMOUNT FOR 2 (1 (as in 1)){2}                  answer an operator about one rule
 --
 -- FLAGS are 1 for a rule that refuses, plus 2 if a cost of 0 is refused without one unit left, plus
--- 4 for a rule with a penalty, plus 8 if the request has to leave units, plus 16 if a grant may pay.
--- Only with 4, PENALTY is AFTER UNIT
--- FOR: AFTER refusals within UNIT begin a penalty that lasts FOR. If AFTER is 0, a refusal of this
--- request does not count. Only with 8, the request has to leave KEPT units. REMAINING and MORE_IN are
--- then without them.
+-- 4 for a rule with a penalty, plus 8 if the request has to leave units, plus 16 if a grant may
+-- pay. Only with 4, PENALTY is AFTER UNIT FOR: AFTER refusals within UNIT begin a penalty that
+-- lasts FOR. If AFTER is 0, a refusal of this request does not count. Only with 8, the request has
+-- to leave KEPT units. REMAINING and MORE_IN are then without them.
 --
 -- The reply to `decide` has 13 numbers for each rule: OUTCOME WAIT REMAINING MORE_IN FULL_IN, then
--- the charge COST AT BOOKED STAMP STAMP, then the lease AMOUNT GENERATION LASTS. The reply to 6 is the
--- same, then how long a penalty lasts, and what is left of a grant and for how long. CHANGE is 1 to
--- forget the value before that, 2 to end a penalty, 3 to grant AMOUNT units, or 0. The reply to the other commands is 0. OUTCOME is 0 for an admitted request, which waits for WAIT, 1 for a refused
--- request, and 2 for a request that is refused for ever; 3 and 4 are the same during a penalty.
+-- the charge COST AT BOOKED STAMP STAMP, then the lease AMOUNT GENERATION LASTS. OUTCOME is 0 for
+-- an admitted request, which waits for WAIT, 1 for a refused request, and 2 for a request that is
+-- refused for ever; 3 and 4 are the same during a penalty. The reply to 6 is the same, then how
+-- long a penalty lasts, and what is left of a grant and for how long. Before that, CHANGE is made:
+-- 1 forgets the value, 2 ends a penalty, 3 grants AMOUNT units, and 0 changes nothing. The reply to
+-- the other commands is 0.
 --
 -- crates/limiter/src/algorithm/ documents how each kind counts, and its parameters.rs what a to f are.
 -- Here are the same formulas in microseconds. A value is decimal numbers, first its kind. The value of
 -- a rule with a penalty may begin with 9 · when the counted unit ends · the refusals in it · when the
 -- penalty ends · how long it lasts. Any other value is foreign and is overwritten.
 --
--- Gateways spend a lease of up to LEASE by themselves until it LASTS. A lease is at most an eighth of
--- what is left and what arrives within a second, so that no gateway holds the end of a quota while
--- others refuse. A window or slice counts a lease as used, and subtracts what is LEFT on return. A bucket keeps leases apart: it is full when
--- its tokens and its leases make the burst. It leases by the second; two seconds after a second
--- began, leases of that second that were not returned count as spent. The clock may step back, so a
--- GENERATION is the number of the second, window or slice and four bits of how often a cell was
--- cut.
+-- Gateways spend a lease of up to LEASE by themselves until it LASTS. A lease is at most an eighth
+-- of what is left and what arrives within a second, so that no gateway holds the end of a quota
+-- while others refuse. A window or slice counts a lease as used, and subtracts what is LEFT on
+-- return. A bucket keeps leases apart: it is full when its tokens and its leases make the burst. It
+-- leases by the second; two seconds after a second began, leases of that second that were not
+-- returned count as spent. The clock may step back, so a GENERATION is the number of the second,
+-- window or slice and four bits of how often a cell was cut.
 
 local now = redis.call('TIME')
 now = now[1] * 1000000 + now[2]
@@ -48,7 +49,7 @@ local WEEK, CENTURY = 7 * DAY, 36500 * DAY
 local REFUNDED = 2 ^ 41
 -- FULL numbers are those of 900 holders of permits. No value has more than MOST numbers.
 local FULL, MOST = 3601, 4000
--- When a charge that a grant has paid is booked.
+-- The instant at which a charge that a grant has paid is booked.
 local GRANTED = 2 ^ 53 - 1
 local max, min, huge = math.max, math.min, math.huge
 
@@ -1220,7 +1221,7 @@ local function with_headroom(cell, inner, units)
   }
 end
 
--- Grants: see grant.rs. One has a key beside that of the count, and is read only where the quota
+-- Grants: see grant.rs. A grant has a key beside that of the count, and is read only if the quota
 -- refuses. Its value is LEFT END.
 local function grant_of(cell)
   local grant = cell.grant
@@ -1402,7 +1403,7 @@ local function inspect(v)
   local key, cell = KEYS[used + 1], next_cell(v[7])
   used = used - 1
   if v[2] == 1 then
-    -- An empty value, because a Redis may be allowed SET and GET alone.
+    -- An empty value, because the user of Redis may be allowed only SET and GET.
     redis.call('SET', key, '', 'PX', 1)
     cell.s, cell.penalty, cell.changed = nil, nil, nil
     give(cell, 0, 0)

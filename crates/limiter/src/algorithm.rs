@@ -9,8 +9,8 @@
 //! ```
 //!
 //! [`Algorithm`] has a variant for each kind in [`KINDS`], and for `warm_up`, `lease` and
-//! `refuse_all`, which are no kinds. `penalty` and `grant` have states beside that of any algorithm;
-//! the other files are shared code.
+//! `refuse_all`, which are no kinds. `penalty` and `grant` have states beside that of any
+//! algorithm; the other files are shared code.
 //!
 //! To add an algorithm, add a file in `algorithm/` with a `KIND`, its `mod` line, its variant and
 //! its line in [`KINDS`], and its formulas in Lua for Redis. CONTRIBUTING.md has all six steps.

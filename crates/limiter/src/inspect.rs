@@ -1,10 +1,11 @@
-//! What a rule has counted for one actor, outside of any request: for operators who look a customer
-//! up, or let the customer begin anew.
+//! What a rule has counted for one actor, outside of any request: for operators who look up a
+//! customer, or let the customer start anew.
 //!
 //! A look opens the actor's cell as the next request would, with what this worker holds reserved
-//! and with the counts of earlier configurations, and stores nothing. A reset, a grant or the
-//! end of a penalty is one more change of the cell, by compare-and-swap. Other workers notice the change
-//! after 100 ms at the latest, because they trust neither a reservation nor a refusal for longer.
+//! and with the counts of earlier configurations, and stores nothing. A reset, a grant or the end
+//! of a penalty is one more change of the cell, by compare-and-swap. Other workers notice the
+//! change after 100 ms at the latest, because they trust neither a reservation nor a refusal for
+//! longer.
 
 use crate::actor;
 use crate::algorithm::{PenaltyParameters, Quota, Reservation, grant};
@@ -125,7 +126,8 @@ impl Target {
         Some((shard, GlobalQuery::Inspect(Box::new(Inspection { change, queries }))))
     }
 
-    /// What the global store has counted, by its replies. `None` if it replied to something else.
+    /// What the global store has counted, according to its replies. `None` if they answer something
+    /// else.
     #[must_use]
     pub fn count_of(&self, policy: &Policy, replies: &[RuleReply]) -> Option<ActorCount> {
         let ([look, next], counter) = (replies, self.counter(policy)?) else { return None };
@@ -241,9 +243,9 @@ impl Target {
         })
     }
 
-    /// Forgets what the rule has counted for the actor, its penalty and a grant included. A charge
-    /// from before that is refunded later is refunded although it was forgotten: the actor then has
-    /// up to this much more, but never more than the quota.
+    /// Forgets what the rule has counted for the actor, including a penalty and a grant. If a
+    /// charge from before the reset is refunded later, the actor gets it back a second time, but
+    /// never has more than the quota.
     pub fn reset<S: Store + ?Sized>(
         &self,
         policy: &Policy,
@@ -286,8 +288,8 @@ impl Target {
         self.is_global && policy.takes_grants || self.counter(policy).is_some_and(Counter::takes_grants)
     }
 
-    /// Gives the actor `grant` beside the quota, in place of an earlier grant. A request that the
-    /// quota refuses is charged to the grant, if that has the whole cost.
+    /// Gives the actor `grant` on top of the quota, in place of an earlier grant. A request that
+    /// the quota refuses is charged to the grant, if the grant covers the whole cost.
     pub fn grant<S: Store + ?Sized>(
         &self,
         grant: Grant,
@@ -367,7 +369,7 @@ pub struct Question {
     pub change: StoreChange,
 }
 
-/// Units for one actor beside its quota.
+/// Units for one actor on top of its quota.
 ///
 /// ```
 /// use diana_limiter::inspect::Grant;
@@ -400,7 +402,7 @@ impl Grant {
     }
 }
 
-/// Reads a parameter as a document's key is read.
+/// Reads a parameter like a key of a document.
 fn read<T>(name: &str, value: Value, by: impl Fn(Node) -> Option<T>) -> Result<T, String> {
     let errors = Errors::default();
     let read = by(Node::root(&value, &errors));

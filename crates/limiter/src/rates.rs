@@ -1,20 +1,19 @@
-//! What counters that only grow have counted in each of the last 300 seconds, for all workers of a
-//! gateway together.
+//! How much counters have grown in each of the last 300 seconds, over all workers of a gateway.
 //!
-//! No request pays for it. Once a second one worker reads the counters and stores how much they have
-//! grown since the last sample:
+//! Sampling costs requests nothing. Once a second, one worker reads the counters and stores how
+//! much they have grown since the last sample:
 //!
 //! ```text
 //!   diana/rates        second · each series with its last totals · the newest sample
 //!   diana/rates/0…303  older samples, by second
 //! ```
 //!
-//! The worker whose compare-and-swap of `diana/rates` succeeds has taken the sample. Before that, it
-//! moves the previous sample to its own key. All workers move the same bytes, so a reader that finds
-//! a sample in `diana/rates` finds all older ones, too.
+//! The worker whose compare-and-swap of `diana/rates` succeeds has taken the sample. Before that,
+//! it moves the previous sample to its own key. All workers move the same bytes, so a reader that
+//! finds a sample in `diana/rates` finds all older ones, too.
 //!
-//! Series go by the hash of a name, so that they survive a new configuration. A series that no
-//! worker samples for 300 seconds is forgotten.
+//! Series are identified by the hash of a name, so that they survive a new configuration. A series
+//! that no worker samples for 300 seconds is forgotten.
 
 use crate::cells::store::{Changed, Fault, Store, Swap};
 use diana_base::format::decimal;
@@ -34,7 +33,7 @@ pub const MAX_SERIES: usize = 512;
 /// finds the oldest one.
 const SLOTS: u64 = 304;
 
-/// If the clock shows a time that is more seconds before the last sample, it has stepped back.
+/// If the clock is more than this many seconds behind the last sample, it has stepped back.
 const MAX_BACK: u64 = 5;
 
 /// How often a worker tries to add its series, if other workers do so at the same time.
@@ -86,8 +85,8 @@ struct Head {
     last: Sample,
 }
 
-/// Begins to sample series whose totals no sample knows yet: from now on they grow. Call this before
-/// the first request of a configuration.
+/// Begins to sample the series that no sample knows yet, so that their growth counts from now on.
+/// Call this before the first request of a configuration.
 #[cold]
 pub fn begin(store: &dyn Store, second: u64, series: &[Series]) -> Result<(), Fault> {
     let mut add = |value: Option<&[u8]>| -> Changed<'static> {
@@ -104,8 +103,8 @@ pub fn begin(store: &dyn Store, second: u64, series: &[Series]) -> Result<(), Fa
     store.update(HEAD, ROUNDS, &mut add).map(|_| ())
 }
 
-/// Samples all series at the beginning of `second`, unless a worker has already done so. `read` reads
-/// the totals. Returns whether this worker has taken the sample.
+/// Samples all series at the beginning of `second`, unless a worker has already done so. `read`
+/// reads the totals. Returns whether this worker has taken the sample.
 ///
 /// ```
 /// # use diana_limiter::cells::store::{CasSemantics, Fault, SharedDataStore, Simulated};
@@ -267,7 +266,7 @@ impl Bytes<'_> {
 /// The samples of the last seconds. See the example of [`sample`].
 #[derive(Clone, Debug)]
 pub struct Rates {
-    /// The second with whose beginning the last sample ends, since 1970.
+    /// The last sample ends at the beginning of this second, counted since 1970.
     pub end: u64,
     seconds: usize,
     /// The known series, by id.

@@ -85,11 +85,11 @@ struct Querying {
     asks: Asks,
 }
 
-/// For what they are asked.
+/// Why a global store is asked.
 #[derive(Debug)]
 enum Asks {
     Decision(Pending),
-    /// An operator asks: the request is no request to the limits.
+    /// For an operator. No rule decides about the request.
     Question(Question),
 }
 
@@ -118,8 +118,8 @@ impl Session {
     }
 
     /// Asks a global store an operator's question, about which no rule decides. The host makes
-    /// calls as for [`Outcome::Query`], and takes the question back when the store has answered or
-    /// has not. `None`: the store is down, or its protocol has no such question.
+    /// calls as for [`Outcome::Query`], and calls [`Session::take_question`] when the store has
+    /// answered or has failed to. `None`: the store is down, or its protocol has no such question.
     #[must_use]
     pub fn ask(policy: &Policy, worker: &mut Worker, question: Question) -> Option<Session> {
         let ticket = worker.ask(policy, &question)?;

@@ -1,5 +1,5 @@
-//! Which actors a rule refuses or charges most, over all workers of a gateway: a bounded summary for
-//! each rule by Space-Saving.
+//! Which actors a rule refuses or charges most, over all workers of a gateway: a bounded summary
+//! for each rule by Space-Saving.
 //!
 //! ```text
 //!   decision ─► Summary of this worker ── once a second ─► merged into the shared summary
@@ -7,17 +7,17 @@
 //!   GET top  ◄── both half windows, merged
 //! ```
 //!
-//! Space-Saving: Metwally, Agrawal, El Abbadi, "Efficient Computation of Frequent and Top-k Elements
-//! in Data Streams", ICDT 2005. A summary has `K` = [`ACTORS`] counters. An actor without a counter
-//! takes over the least one, and inherits its count as its error. So a count is never below the true
-//! one, and a count without its error is never above it. An actor without a counter has at most the
-//! least count, the floor.
+//! Space-Saving: Metwally, Agrawal, El Abbadi, "Efficient Computation of Frequent and Top-k
+//! Elements in Data Streams", ICDT 2005. A summary has `K` = [`ACTORS`] counters. An actor without
+//! a counter takes over the one with the least count, which becomes the error of the new count. So
+//! a count is never below the true one, and a count minus its error is never above it. An actor
+//! without a counter has at most the least count, the floor.
 //!
-//! Merging: Cafaro, Pulimeno, Tempesta, "A parallel space saving algorithm for frequent items and the
-//! Hurwitz zeta distribution", Information Sciences 329, 2016. An actor that only one summary has
-//! counts in the other one with its floor. In whichever order summaries of `N` units in all are
-//! merged, the floor is at most `N` / `K`: Agarwal, Cormode, Huang, Phillips, Wei, Yi, "Mergeable
-//! Summaries", ACM TODS 38, 2013, Theorem 1 with `k` = `K` − 1 counters.
+//! Merging: Cafaro, Pulimeno, Tempesta, "A parallel space saving algorithm for frequent items and
+//! the Hurwitz zeta distribution", Information Sciences 329, 2016. If only one of two summaries has
+//! an actor, the other one's floor is added to its count and error. In whichever order summaries of
+//! `N` units in all are merged, the floor is at most `N` / `K`: Agarwal, Cormode, Huang, Phillips,
+//! Wei, Yi, "Mergeable Summaries", ACM TODS 38, 2013, Theorem 1 with `k` = `K` − 1 counters.
 //!
 //! Clients choose the values of actors, and how many there are. A summary keeps at most 64 bytes of
 //! each value, and of a [secret](crate::actor::NamedActor::is_secret) only a keyed hash.
@@ -40,7 +40,7 @@ pub const ACTORS: usize = 64;
 /// The most rules with summaries, in a worker and in the shared data.
 pub const MAX_RULES: usize = 64;
 
-/// Summaries are replaced after this span, so counts are of one to two of it.
+/// Summaries are replaced after this span, so an answer covers one to two of it.
 pub const HALF_WINDOW: Span = Span::from_secs(300);
 
 /// The most bytes of one actor's value. Clients choose its length.
@@ -82,7 +82,7 @@ pub struct TopActors {
     pub since: Time,
     /// The actors, those with the highest counts first.
     pub actors: Vec<TopActor>,
-    /// No actor beside these has a higher count.
+    /// No other actor has a higher count.
     pub error_bound: u64,
 }
 
@@ -94,7 +94,7 @@ pub struct TopActor {
     pub values: Vec<(String, String)>,
     /// At least the true count.
     pub count: u64,
-    /// At most so much is not the actor's.
+    /// At most this much of `count` is not the actor's.
     pub error: u64,
 }
 
@@ -284,7 +284,7 @@ fn ranked(decision: &Decision, result: RuleResult) -> Option<By> {
     }
 }
 
-/// The actors of a rule, by what all workers have published. Nobody, if there are more than
+/// The actors of a rule, by what all workers have published. None if there are more than
 /// [`MAX_RULES`] rules and this one is left out.
 #[cold]
 #[inline(never)]
@@ -385,7 +385,7 @@ fn key(place: usize, by: By, epoch: u64) -> Vec<u8> {
 }
 
 /// Writes an actor: how it was found, and then each value behind its length, cut to [`MAX_VALUE`]
-/// bytes. In the place of a secret stands a hash.
+/// bytes. A hash takes the place of a secret.
 fn write_actor(group: &CounterGroup, key: ActorKey, hasher: &Hasher, to: &mut Vec<u8>) {
     let source = key.source();
     to.push(source as u8);

@@ -6,7 +6,8 @@ use crate::Host;
 use diana_limiter::rates::{self, Series};
 
 impl<H: Host> Filter<H> {
-    /// Samples if a sample of the plugin `root` is due, and publishes its most frequent actors.
+    /// If a sample of the plugin `root` is due, takes it, and publishes the actors that the plugin
+    /// has counted.
     pub(super) fn sample_rates(&self, root: u32) {
         let Some(plugin) = self.plugin(root).flatten() else {
             return;

@@ -1,10 +1,10 @@
-//! Answers operators: what the rules have counted for one actor, its reset, a grant, and the end of
-//! its penalty.
+//! Answers operators: shows what a rule has counted for one actor, resets the count, gives a grant,
+//! and ends a penalty.
 //!
 //! ```text
 //!   path, address, token right?  ── one is wrong ─► an ordinary request: the path does not exist
 //!   GET policy · GET actor?rule=NAME&ACTOR=VALUE · GET rates · GET top?rule=NAME ─► JSON
-//!   POST reset?… · POST grant?… · POST penalty?… ─► a change of the actor's cell ─► what GET actor answers
+//!   POST reset?… · POST grant?… · POST penalty?… ─► the actor's cell changes ─► as GET actor
 //! ```
 //!
 //! Parameters are in the query, because Envoy delivers no body to a filter that has not yet passed
@@ -34,7 +34,7 @@ use std::net::IpAddr;
 /// The answer as JSON, or a status and why there is none.
 type Answer = Result<Object, (u32, String)>;
 
-/// What follows from a question.
+/// The reply to a question: at once, or when a store has answered.
 enum Reply {
     Now(Answer),
     /// The session of the request that waits for a global store.
@@ -84,7 +84,7 @@ impl WrongTokens {
         }
     }
 
-    /// Whether no further token of this address is compared at present.
+    /// Whether tokens of this address are not compared at present.
     fn are_limited(&self, client: IpAddr, now: impl Fn() -> Time) -> bool {
         let is_many = |(address, _, count): &&(IpAddr, Time, u32)| *address == client && *count >= TRIES;
         self.0.iter().find(is_many).is_some_and(|(_, since, _)| {
@@ -111,7 +111,7 @@ impl<H: Host> Plugin<H> {
                 self.wrong_tokens.with(|wrong| wrong.note(client, self.now()));
                 Inspected::Refused
             }
-            // Not a try: the request only uses the path.
+            // Nobody tries a token here: the request only uses the path.
             None => Inspected::Refused,
         };
         self.metrics.inspected(inspected);
@@ -137,7 +137,8 @@ impl<H: Host> Plugin<H> {
         self.wrong_tokens.with(|wrong| wrong.are_limited(client, || self.now())) != Some(false)
     }
 
-    /// The global store has answered the question of this session, or has not.
+    /// The response to the question of this session. `replies` are those of the global store;
+    /// `None`: it has not answered.
     pub(super) fn answer_question(
         &self,
         session: &mut Session,
@@ -259,7 +260,8 @@ impl<H: Host> Plugin<H> {
                 Change::EndPenalty => StoreChange::EndPenalty,
                 Change::Grant(Grant { amount, lasts }) => StoreChange::Grant { amount, lasts },
             };
-            // Before the answer, because a change whose answer is lost has to be in the log, too.
+            // Logged before the answer, because a change whose answer is lost has to be in the log,
+            // too.
             info!("inspect: {client} asks the store to change an actor of rule {rule}: {change:?}");
             let reply = self.ask(target, change)?;
             self.metrics.changed(kind);
@@ -286,7 +288,7 @@ impl<H: Host> Plugin<H> {
     }
 }
 
-/// The parameters of a query. Of several values for one name the first counts.
+/// The parameters of a query. If a name has several values, the first one counts.
 fn parameters(query: &[u8]) -> impl Fn(&str) -> Option<String> {
     let query = [b"?", query].concat();
     move |name| String::from_utf8(syntax::query_values(&query, name.as_bytes()).next()?).ok()

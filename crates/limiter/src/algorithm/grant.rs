@@ -1,5 +1,5 @@
-//! A grant: units beyond the quota, until an end, that an operator gives one actor. Its state stands
-//! between the algorithm's and the penalty's, and is read only where the quota refuses.
+//! A grant: units that an operator gives one actor on top of its quota, until an end. Its state
+//! stands between the algorithm's and the penalty's, and is read only if the quota refuses.
 //!
 //! ```text
 //!   quota admits ─────────────────────────────► charged to the algorithm's state
@@ -7,9 +7,9 @@
 //!   quota refuses, grant is used up or over ──► refused
 //! ```
 //!
-//! A request is paid by the quota or by the grant, never by both, so a charge has one place to which
-//! a refund goes. **Clocks.** Like a penalty, a grant ends at most its length plus `MAX_SKEW` from
-//! now; otherwise the clock stepped back, and the grant begins now.
+//! A request is paid by the quota or by the grant, never by both, so a refund has one place to go.
+//! **Clocks.** Like a penalty, a grant ends at most its length plus `MAX_SKEW` from now. If it
+//! ends later, the clock stepped back, and the grant begins now.
 
 use super::bytes::{u32_at, u64_at, write};
 use super::{Charge, EvictionRank, MAX_SKEW, Quota, Verdict};
@@ -67,8 +67,8 @@ pub(crate) fn spend(state: &mut [u8], now: Time, cost: u64) -> Option<Charge> {
     Some(Charge { cost, at: now, booked_at, stamp })
 }
 
-/// Takes up to `cost` more units for a request of which the grant has paid `charge`. Returns what
-/// was taken.
+/// Takes up to `cost` more units for a request for which the grant has paid `charge`. Returns how
+/// many it took.
 pub(crate) fn take(state: &mut [u8], now: Time, charge: Charge, cost: u64) -> u64 {
     let left = if stamp(state) == charge.stamp { left(state, now) } else { 0 };
     let taken = left.min(cost);
@@ -98,8 +98,8 @@ pub(crate) fn prepare(state: &mut [u8], now: Time) -> bool {
     is_ahead
 }
 
-/// Of the same actor's grants in two cells, takes over that of `other` if it was given later, or is
-/// the same one and has less left. Returns whether the state changed.
+/// Takes over the grant that the same actor has in `other`, if it was given later, or is the same
+/// grant and has less left. Returns whether the state changed.
 #[cold]
 #[inline(never)]
 pub(crate) fn merge(state: &mut [u8], other: &[u8], now: Time) -> bool {

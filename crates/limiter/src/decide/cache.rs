@@ -200,7 +200,7 @@ impl FastPathKey {
         is_known
     }
 
-    /// Forgets the values: more than they decides.
+    /// Forgets the values, because more than the values decides.
     pub(super) fn forget(&mut self) {
         self.count = 0;
     }

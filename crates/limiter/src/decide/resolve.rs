@@ -135,7 +135,7 @@ pub(crate) fn resolve<S: ?Sized>(
     mut ask: impl FnMut(&Arc<CounterGroup>, bool, &mut Asked),
 ) -> bool {
     let policy = context.policy;
-    // A request before may have ended by a bug half-way.
+    // A bug may have ended an earlier request half-way.
     asked.clear();
     let mut missing = None;
     for at in limits.iter().copied() {

@@ -27,7 +27,8 @@ pub enum GlobalQuery {
 
 /// An operator's question about one rule and actor. The global store first makes the change, and
 /// then replies to both queries, which charge nothing. The `charge` of the first reply holds the
-/// rest of the actor's penalty, the units left of a grant, and how long they are valid, in microseconds.
+/// rest of the actor's penalty, the units left of a grant, and how long they are valid, in
+/// microseconds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Inspection {
     /// What the operator changes.
@@ -39,9 +40,9 @@ pub struct Inspection {
 /// What an operator changes in a global store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StoreChange {
-    /// Nothing: the operator looks.
+    /// Nothing: the operator only looks.
     Nothing,
-    /// Forgets the count, a penalty and a grant included.
+    /// Forgets the count, including a penalty and a grant.
     Reset,
     /// Ends the penalty.
     EndPenalty,

@@ -12,11 +12,11 @@ use diana_limiter::cells::store::Fault;
 use diana_limiter::rates::{COUNTERS, Rates, WINDOW, begin};
 use std::cell::Cell;
 
-/// The most rules of which an answer has numbers.
+/// The most rules for which an answer has numbers.
 const MAX_RULES: usize = 64;
 
-/// The timers of the workers fire at most so long after the beginning of a second, each at another
-/// time: the first one samples, and the others then find the sample.
+/// The timers of the workers fire at most this long after the beginning of a second, each at
+/// another time. The first worker samples, and the others then find its sample.
 const SPREAD_MS: u32 = 200;
 
 const SECOND: Span = Span::from_secs(1);
@@ -24,9 +24,9 @@ const SECOND: Span = Span::from_secs(1);
 /// When a worker samples next.
 #[derive(Debug)]
 pub(in crate::plugin) struct Sampler {
-    /// By the monotonic clock.
+    /// When the next sample is due, by the monotonic clock.
     next: Cell<Time>,
-    /// From the beginning of a second.
+    /// How long after the beginning of a second.
     delay: Span,
 }
 
@@ -56,7 +56,7 @@ impl<H: Host> Plugin<H> {
         }
     }
 
-    /// The present second if a sample is due. The next one is due a second later.
+    /// The present second if a sample is due. The next sample is then due a second later.
     pub(crate) fn due_sample(&self) -> Option<u64> {
         let (sampler, monotonic, now) = (self.sampler.as_ref()?, self.clock.monotonic(), self.now());
         if monotonic < sampler.next.get() {

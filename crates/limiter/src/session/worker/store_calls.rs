@@ -52,8 +52,8 @@ impl Worker {
         (ticket, pending, is_answered)
     }
 
-    /// Asks a global store an operator's question. Returns the ticket; `None` if the store cannot be
-    /// asked.
+    /// Asks a global store an operator's question. Returns the ticket; `None` if the store cannot
+    /// be asked.
     pub(crate) fn ask(&mut self, policy: &Policy, question: &Question) -> Option<u32> {
         let Question { target, change } = question;
         let (shard, query) = target.inspection(*change, policy)?;
