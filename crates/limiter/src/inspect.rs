@@ -257,7 +257,7 @@ impl Target {
             let is_new = counter.step(state, now, 0).full_in == Span::ZERO
                 && counter.penalty_rest(state, now) == Span::ZERO
                 && counter.granted(state, now).0 == 0;
-            state.fill(0);
+            counter.reset(state);
             !is_new
         })
     }

@@ -252,10 +252,15 @@ impl WorkerTop {
                 continue;
             }
             let id = id_of(policy, rule);
-            let Some(place) = place_of(store, id, epoch)? else {
-                // There are too many rules: nobody can ask for this one.
-                *both = Default::default();
-                continue;
+            let place = match place_of(store, id, epoch)? {
+                Some(Some(place)) => place,
+                // Other workers were faster: the next tick publishes both summaries.
+                None => continue,
+                Some(None) => {
+                    // There are too many rules: nobody can ask for this one.
+                    *both = Default::default();
+                    continue;
+                }
             };
             for (by, summary) in [By::Refused, By::Used].into_iter().zip(both) {
                 let mut merge = |value: Option<&[u8]>| -> Changed<'static> {
@@ -358,7 +363,7 @@ fn directory_of(bytes: &[u8]) -> Vec<Listed> {
 /// The place of a rule's keys. A new rule gets a free place, or that of a rule that was not counted
 /// in both half windows. `None` if there is none.
 #[cold]
-fn place_of(store: &dyn Store, id: u64, epoch: u64) -> Result<Option<usize>, Fault> {
+fn place_of(store: &dyn Store, id: u64, epoch: u64) -> Result<Option<Option<usize>>, Fault> {
     let mut place = None;
     let mut enter = |value: Option<&[u8]>| -> Changed<'static> {
         let mut all = value.map(directory_of).unwrap_or_default();
@@ -375,7 +380,7 @@ fn place_of(store: &dyn Store, id: u64, epoch: u64) -> Result<Option<usize>, Fau
         Some(bytes.flatten().collect::<Vec<u8>>().into())
     };
     let update = store.update(DIRECTORY, ROUNDS, &mut enter)?;
-    Ok(place.filter(|_| update != Update::Conflict))
+    Ok((update != Update::Conflict).then_some(place))
 }
 
 fn key(place: usize, by: By, epoch: u64) -> Vec<u8> {
@@ -551,11 +556,14 @@ mod tests {
         let store = SharedDataStore::probe(Simulated::new(CasSemantics::Strict)).unwrap();
         for id in 0..70 {
             let place = place_of(&store, id, 10).unwrap();
-            assert_eq!(place, usize::try_from(id).ok().filter(|place| *place < MAX_RULES));
+            assert_eq!(place.unwrap(), usize::try_from(id).ok().filter(|place| *place < MAX_RULES));
         }
-        assert_eq!(place_of(&store, 3, 11), Ok(Some(3)));
-        assert_eq!(place_of(&store, 65, 11), Ok(None), "the last half window counts");
-        assert_eq!((place_of(&store, 65, 12), place_of(&store, 3, 12)), (Ok(Some(0)), Ok(Some(3))));
-        assert_eq!(place_of(&store, 0, 12), Ok(Some(1)));
+        assert_eq!(place_of(&store, 3, 11), Ok(Some(Some(3))));
+        assert_eq!(place_of(&store, 65, 11), Ok(Some(None)), "the last half window counts");
+        assert_eq!(
+            (place_of(&store, 65, 12), place_of(&store, 3, 12)),
+            (Ok(Some(Some(0))), Ok(Some(Some(3))))
+        );
+        assert_eq!(place_of(&store, 0, 12), Ok(Some(Some(1))));
     }
 }

@@ -114,13 +114,19 @@ pub(crate) fn merge(state: &mut [u8], other: &[u8], now: Time) -> bool {
     is_newer
 }
 
-/// The loss if the state is evicted at `now`.
+/// Takes what is left. The end stays: see [`eviction_rank`].
+pub(crate) fn end(state: &mut [u8]) {
+    write(state, LEFT, 0_u32.to_le_bytes());
+}
+
+/// The loss if the state is evicted at `now`. A grant that is used up stays until its end, because
+/// the actor's cell of an earlier configuration may have the whole of it.
 #[cold]
 #[inline(never)]
 pub(crate) fn eviction_rank(state: &[u8], now: Time) -> EvictionRank {
-    match left(state, now) {
-        0 => EvictionRank::Nothing,
-        _ => EvictionRank::Used(rest(state, now)),
+    match rest(state, now) {
+        Span::ZERO => EvictionRank::Nothing,
+        rest => EvictionRank::Used(rest),
     }
 }
 
@@ -170,5 +176,21 @@ mod tests {
         give(&mut state, at(1), 5, HOUR);
         refund(&mut state, charge, 5);
         assert_eq!((left(&state, at(1)), take(&mut state, at(1), charge, 9)), (5, 0));
+    }
+
+    /// Or the actor's cell of an earlier configuration would bring it back.
+    #[test]
+    fn a_grant_that_is_used_up_or_taken_is_kept_until_its_end() {
+        let mut spent = [0; SIZE];
+        give(&mut spent, at(0), 5, HOUR);
+        let (older, mut taken) = (spent, spent);
+        assert!(spend(&mut spent, at(1), 5).is_some());
+        end(&mut taken);
+        for mut state in [spent, taken] {
+            assert_eq!(left(&state, at(1)), 0);
+            assert_eq!(eviction_rank(&state, at(1)), EvictionRank::Used(rest(&older, at(1))));
+            assert_eq!(eviction_rank(&state, at(3_600)), EvictionRank::Nothing);
+            assert!(!merge(&mut state, &older, at(1)), "the older cell has all of it");
+        }
     }
 }

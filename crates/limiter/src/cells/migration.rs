@@ -247,7 +247,8 @@ impl PreviousGroup {
             let sources = source.counters(self.group.role).roomiest(key);
             for counter in rule.counters(to.group.role).roomiest(key) {
                 if let Some(source) = sources.iter().find(|source| source.form == counter.form) {
-                    counter.take_over(counter.state_mut(cell), source, source.state(from));
+                    let replaced = self.replacement == Replacement::Certain;
+                    counter.take_over(counter.state_mut(cell), source, source.state(from), replaced);
                 }
             }
         }

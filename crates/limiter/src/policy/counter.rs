@@ -6,6 +6,7 @@ use crate::algorithm::{
     Admission, Algorithm, Charge, EvictionRank, Parameters, Penalty, Quota, Verdict, grant,
 };
 use crate::cells::table::Hasher;
+use diana_base::part;
 use diana_base::time::{Span, Time};
 use std::sync::Arc;
 
@@ -344,12 +345,13 @@ impl Counter {
         }
     }
 
-    /// Copies the state `from` of the counter `older`, which has the same form.
-    pub(crate) fn take_over(&self, state: &mut [u8], older: &Counter, from: &[u8]) {
+    /// Copies the state `from` of the counter `older`, which has the same form; a grant only if the
+    /// older state is `replaced`, because it could be spent in both.
+    pub(crate) fn take_over(&self, state: &mut [u8], older: &Counter, from: &[u8], replaced: bool) {
         debug_assert_eq!(self.form, older.form, "a state of another form");
         let ((state, behind), (from, older_behind)) = (self.split_mut(state), older.split(from));
         state.iter_mut().zip(from).for_each(|(to, from)| *to = *from);
-        if self.has_grants && older.has_grants {
+        if self.has_grants && older.has_grants && replaced {
             behind.iter_mut().zip(older_behind).take(grant::SIZE).for_each(|(to, from)| *to = *from);
         }
         let (own, penalty) = (self.penalty_in_mut(behind), older.penalty_in(older_behind));
@@ -456,6 +458,17 @@ impl Counter {
     /// Whether an actor can get a grant.
     pub(crate) fn takes_grants(&self) -> bool {
         self.has_grants
+    }
+
+    /// Forgets what the state has counted, with a penalty and a grant.
+    pub(crate) fn reset(&self, state: &mut [u8]) {
+        let granted = self.has_grants.then(|| part(self.split(state).1, ..grant::SIZE).to_vec());
+        state.fill(0);
+        if let Some(granted) = granted {
+            let behind = self.split_mut(state).1;
+            behind.iter_mut().zip(&granted).for_each(|(to, from)| *to = *from);
+            grant::end(behind);
+        }
     }
 
     /// `verdict` on a request of `cost` units; if the quota refuses, and not a penalty, and a grant
