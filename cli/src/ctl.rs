@@ -7,18 +7,18 @@ mod table;
 
 pub use args::{Actor, Args, By, Command, Grant, Question as QuestionArgs};
 
-use crate::gateways::runtime;
+use crate::gateways::block_on;
 use crate::output::{Format, print, print_json};
 use dialoguer::Confirm;
 use diana_console::answer::{Count, Policy, Top};
-use diana_console::fleet::{Failure, Fleet, Question, Target};
+use diana_console::fleet::{Fleet, Question, Target};
 use diana_replay::number::plural;
 use diana_replay::printable::printable;
 use miette::{IntoDiagnostic, Result, bail};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
-use std::io::{IsTerminal, stderr, stdin};
+use std::io::{IsTerminal, Write, stderr, stdin};
 use std::process::ExitCode;
 
 /// The exit code if gateways differ.
@@ -68,14 +68,15 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     }
 }
 
-/// What each gateway has answered, in the order of the arguments.
-type Answers<T> = [Result<T, Failure>];
+/// What each gateway has answered or why not, in the order of the arguments.
+type Answers<T> = [Result<T, String>];
 
 fn ask<T: DeserializeOwned + Send + 'static>(
     fleet: &Fleet,
     question: &Question,
-) -> Result<Vec<Result<T, Failure>>> {
-    Ok(runtime()?.block_on(fleet.ask_all(question)))
+) -> Result<Vec<Result<T, String>>> {
+    let answers = block_on(fleet.ask_all::<T>(question))?.into_iter();
+    Ok(answers.map(|answer| answer.map_err(|failure| question.failure_text(&failure))).collect())
 }
 
 fn counts(args: &Args, fleet: &Fleet, question: Question) -> Result<ExitCode> {
@@ -101,7 +102,7 @@ fn finish<T: Serialize>(
     args: &Args,
     fleet: &Fleet,
     answers: &Answers<T>,
-    table: impl Fn(&[(String, &Result<T, Failure>)]) -> String,
+    table: impl Fn(&[(String, &Result<T, String>)]) -> String,
     mut fields: Value,
 ) -> Result<()> {
     if !args.json && args.format == Format::Text {
@@ -110,17 +111,21 @@ fn finish<T: Serialize>(
     }
     let gateways = fleet.addresses().iter().zip(answers).map(|(address, answer)| match answer {
         Ok(answer) => json!({"gateway": address.name(), "url": address.url(), "answer": answer}),
-        Err(why) => json!({"gateway": address.name(), "url": address.url(), "error": why.to_string()}),
+        Err(why) => json!({"gateway": address.name(), "url": address.url(), "error": why}),
     });
     fields["gateways"] = gateways.collect();
     print_json(&fields)
 }
 
-/// Says what a change does, and asks for confirmation.
+/// Says what a change does, and asks for confirmation unless that is given.
 fn confirm(fleet: &Fleet, target: &Target, does: &str, is_sure: bool) -> Result<()> {
     let (rule, actor) = (printable(&target.rule), printable(&target.actor_text()));
-    let does = format!("the rule `{rule}` {does}, for the actor {actor}, in {}", names(fleet).join(", "));
+    let plan = target.plan.as_deref().map(|plan| format!(" with the plan `{}`", printable(plan)));
+    let (plan, gateways) = (plan.unwrap_or_default(), names(fleet).join(", "));
+    let does = format!("the rule `{rule}` {does}, for the actor {actor}{plan}, in {gateways}");
     if is_sure {
+        // `eprintln!` panics if nobody reads the message.
+        let _ = writeln!(stderr(), "{does}");
         return Ok(());
     }
     if !(stdin().is_terminal() && stderr().is_terminal()) {

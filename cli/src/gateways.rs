@@ -1,7 +1,7 @@
 //! Which gateways a command asks, and with what token.
 
 use crate::number::within;
-use diana_console::fleet::{Address, Fleet};
+use diana_console::fleet::{Address, Fleet, Unusable};
 use miette::{IntoDiagnostic, Result, WrapErr, bail, miette};
 use std::fs::File;
 use std::io::Read;
@@ -63,13 +63,26 @@ impl Gateways {
             }
         }
         let fleet = Fleet::new(addresses, &token(file)?, Duration::from_secs(self.timeout));
-        fleet.map_err(|why| miette!("{why}")).wrap_err_with(|| cannot_use(file))
+        fleet.map_err(|why| match why {
+            Unusable::Token => miette!("{why}").wrap_err(cannot_use(file)),
+            Unusable::Tls(_) => miette!("{why}"),
+        })
     }
 }
 
 /// Runs what waits for gateways.
 pub fn runtime() -> Result<Runtime> {
     Builder::new_current_thread().enable_all().build().into_diagnostic()
+}
+
+/// Runs what asks gateways once, and returns when it has its answers.
+pub fn block_on<T>(asking: impl Future<Output = T>) -> Result<T> {
+    let runtime = runtime()?;
+    let answers = runtime.block_on(asking);
+    // The look-up of a name blocks a thread of its own, beyond the timeout of the question. Dropping
+    // the runtime would wait for it.
+    runtime.shutdown_background();
+    Ok(answers)
 }
 
 fn token(file: &Path) -> Result<String> {
@@ -84,4 +97,32 @@ fn token(file: &Path) -> Result<String> {
 
 fn cannot_use(file: &Path) -> String {
     format!("cannot use the token file `{}`", file.display())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::mpsc;
+
+    /// As a resolver does that has no answer for minutes.
+    #[test]
+    fn a_thread_that_hangs_holds_no_answer_up() {
+        let (release, held) = mpsc::channel::<()>();
+        let (tell, told) = mpsc::channel();
+        std::thread::spawn(move || {
+            let asked = block_on(async {
+                let (begin, begun) = mpsc::channel();
+                tokio::task::spawn_blocking(move || {
+                    begin.send(()).unwrap();
+                    held.recv()
+                });
+                // Threads that have not begun are not waited for.
+                begun.recv().unwrap();
+                7
+            });
+            tell.send(asked.unwrap()).unwrap();
+        });
+        assert_eq!(told.recv_timeout(Duration::from_secs(60)), Ok(7));
+        drop(release);
+    }
 }

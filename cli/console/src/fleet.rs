@@ -25,6 +25,9 @@ const USUAL_PATH: &str = "/.diana";
 /// The largest answer that is read.
 const LARGEST_ANSWER: usize = 8 << 20;
 
+/// The most characters of a gateway's words that are shown.
+const MOST_WORDS: usize = 500;
+
 /// How long an idle connection stays open: several polls of a page.
 const IDLE: Duration = Duration::from_secs(15);
 
@@ -38,6 +41,8 @@ const IDLE: Duration = Duration::from_secs(15);
 /// assert_eq!(address.name(), "localhost:10000");
 /// let same: Address = "http://localhost:10000".parse()?;
 /// assert_eq!(same, address, "the path is `/.diana` unless another is named");
+/// let encrypted: Address = "https://localhost:10000".parse()?;
+/// assert_eq!(encrypted.name(), "https://localhost:10000");
 /// assert!("localhost:10000".parse::<Address>().is_err());
 /// # Ok::<(), String>(())
 /// ```
@@ -54,7 +59,8 @@ impl Address {
         &self.url
     }
 
-    /// Host and port, and the path if it is not the usual one.
+    /// Host and port, the path if it is not the usual one, and `https://` if it is encrypted. No two
+    /// addresses have one name.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
@@ -85,7 +91,11 @@ impl std::str::FromStr for Address {
             path => path,
         };
         let shown = if path == USUAL_PATH { "" } else { path };
-        Ok(Self { url: format!("{scheme}://{authority}{path}"), name: format!("{authority}{shown}") })
+        let encrypted = if scheme == "https" { "https://" } else { "" };
+        Ok(Self {
+            url: format!("{scheme}://{authority}{path}"),
+            name: format!("{encrypted}{authority}{shown}"),
+        })
     }
 }
 
@@ -144,6 +154,15 @@ impl Target {
 }
 
 impl Question {
+    /// Why there is no answer, in words. After a change they say whether it may have happened.
+    #[must_use]
+    pub fn failure_text(&self, failure: &Failure) -> String {
+        match self.method() == Method::POST && !failure.is_certain() {
+            true => format!("{failure}. The change may have taken effect; repeating is safe"),
+            false => failure.to_string(),
+        }
+    }
+
     fn method(&self) -> Method {
         match self {
             Self::Policy | Self::Rates { .. } | Self::Top { .. } | Self::Actor(_) => Method::GET,
@@ -228,14 +247,22 @@ pub enum Failure {
     TooLarge,
     /// Somebody else has answered. A gateway passes questions on if the token is wrong.
     #[error(
-        "`inspect` does not answer (status {0}): check its path, the token, and whether `allow` has this address"
+        "`inspect` does not answer (status {0}): check its path, the token, and whether `allow` has this address. \
+         Whoever answered has the token now, and after ten wrong tokens a gateway refuses the right one, too, for a minute"
     )]
     NotDiana(u16),
+    /// The question was not sent, because somebody else has answered the last one.
+    #[error(
+        "not asked, because `inspect` has not answered the last question (status {0}): it is tried every 30 s"
+    )]
+    NotAsked(u16),
     /// An answer that this version does not understand.
     #[error("this answer of the gateway is not understood: {0}")]
     Unknown(String),
     /// The gateway does not know the question, because it is older or not configured to answer.
-    #[error("the gateway has no `{question}`: {why}")]
+    #[error(
+        "the gateway has no `{question}`: {why}. If these are not its words, an upstream has answered: check the token"
+    )]
     Missing {
         /// The question's name.
         question: &'static str,
@@ -243,8 +270,37 @@ pub enum Failure {
         why: String,
     },
     /// The gateway knows the question and refuses to answer.
+    #[error("{why}")]
+    Refused {
+        /// The status of the answer.
+        status: u16,
+        /// The gateway's words.
+        why: String,
+    },
+}
+
+impl Failure {
+    /// Whether the gateway has surely changed nothing. A gateway that did not answer may have, and
+    /// a status from 500 may be that of a store that did not answer in time, or of a proxy.
+    #[must_use]
+    pub fn is_certain(&self) -> bool {
+        match self {
+            Self::Unreachable(_) | Self::Missing { .. } | Self::NotAsked(_) => true,
+            Self::Refused { status, .. } | Self::NotDiana(status) => (400..500).contains(status),
+            Self::Late(_) | Self::Broken(_) | Self::TooLarge | Self::Unknown(_) => false,
+        }
+    }
+}
+
+/// Why there is no fleet.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum Unusable {
+    /// Not a token.
+    #[error("expected one line of visible ASCII characters, the token of `inspect`")]
+    Token,
+    /// No encrypted connection is possible.
     #[error("{0}")]
-    Refused(String),
+    Tls(String),
 }
 
 /// The gateways of a command, and the token that all of them know.
@@ -270,16 +326,16 @@ impl fmt::Debug for Fleet {
 impl Fleet {
     /// The gateways at these addresses. Each answer may take `timeout`. The error is a message for
     /// people, and does not repeat the token.
-    pub fn new(addresses: Vec<Address>, token: &str, timeout: Duration) -> Result<Self, String> {
+    pub fn new(addresses: Vec<Address>, token: &str, timeout: Duration) -> Result<Self, Unusable> {
         let token = token.trim();
         if token.is_empty() || !token.bytes().all(|byte| byte.is_ascii_graphic()) {
-            return Err("expected one line of visible ASCII characters, the token of `inspect`".into());
+            return Err(Unusable::Token);
         }
         let mut authorization =
-            HeaderValue::try_from(format!("Bearer {token}")).map_err(|error| error.to_string())?;
+            HeaderValue::try_from(format!("Bearer {token}")).map_err(|_| Unusable::Token)?;
         authorization.set_sensitive(true);
         let connector = HttpsConnectorBuilder::new()
-            .with_tls_config(tls(addresses.iter().any(Address::is_https))?)
+            .with_tls_config(tls(addresses.iter().any(Address::is_https)).map_err(Unusable::Tls)?)
             .https_or_http()
             .enable_http1()
             .build();
@@ -301,11 +357,26 @@ impl Fleet {
         &self,
         question: &Question,
     ) -> Vec<Result<T, Failure>> {
-        let ask = |address: &Address| -> JoinHandle<Result<T, Failure>> {
+        self.ask_unless(question, |_| None).await
+    }
+
+    /// Asks all gateways at once, but not those whose answer is known, by their place.
+    pub async fn ask_unless<T: DeserializeOwned + Send + 'static>(
+        &self,
+        question: &Question,
+        known: impl Fn(usize) -> Option<Failure>,
+    ) -> Vec<Result<T, Failure>> {
+        let ask = |(place, address): (usize, &Address)| -> JoinHandle<Result<T, Failure>> {
             let (fleet, address, question) = (self.clone(), address.clone(), question.clone());
-            tokio::spawn(async move { fleet.ask(&address, &question).await })
+            let known = known(place);
+            tokio::spawn(async move {
+                match known {
+                    Some(failure) => Err(failure),
+                    None => fleet.ask(&address, &question).await,
+                }
+            })
         };
-        let asked: Vec<_> = self.addresses.iter().map(ask).collect();
+        let asked: Vec<_> = self.addresses.iter().enumerate().map(ask).collect();
         let mut answers = Vec::with_capacity(asked.len());
         for answer in asked {
             // Only a panic of the task fails here.
@@ -377,11 +448,13 @@ fn innermost(error: &(dyn Error + 'static)) -> String {
 }
 
 fn read<T: DeserializeOwned>(status: u16, body: &[u8], question: &'static str) -> Result<T, Failure> {
+    /// Exactly what the filter writes: upstreams often say more in JSON.
     #[derive(Deserialize)]
+    #[serde(deny_unknown_fields)]
     struct Wrong {
         error: String,
     }
-    let wrong = serde_json::from_slice::<Wrong>(body).map(|wrong| wrong.error);
+    let wrong = serde_json::from_slice::<Wrong>(body).map(|wrong| cut(wrong.error));
     match (status, wrong) {
         (200, _) => serde_json::from_slice(body).map_err(|error| match serde_json::from_slice(body) {
             // An object with some field of the answers comes from Diana; other JSON, and text, from
@@ -389,14 +462,26 @@ fn read<T: DeserializeOwned>(status: u16, body: &[u8], question: &'static str) -
             Ok(serde_json::Value::Object(fields))
                 if fields.contains_key("rule") || fields.contains_key("rules") =>
             {
-                Failure::Unknown(error.to_string())
+                Failure::Unknown(cut(error.to_string()))
             }
             _ => Failure::NotDiana(status),
         }),
+        // Each gateway has a policy, and none refuses a caller in this way.
+        (404, _) if question == "policy" => Err(Failure::NotDiana(status)),
+        (401 | 403, _) => Err(Failure::NotDiana(status)),
         (404, Ok(why)) => Err(Failure::Missing { question, why }),
-        (400.., Ok(why)) => Err(Failure::Refused(why)),
+        (400.., Ok(why)) => Err(Failure::Refused { status, why }),
         _ => Err(Failure::NotDiana(status)),
     }
+}
+
+/// The first characters of a gateway's words, which may be megabytes.
+fn cut(mut words: String) -> String {
+    if let Some((end, _)) = words.char_indices().nth(MOST_WORDS) {
+        words.truncate(end);
+        words.push('…');
+    }
+    words
 }
 
 #[cfg(test)]
@@ -430,11 +515,82 @@ mod tests {
             assert_eq!(read(status, body), Err(Failure::NotDiana(status)), "{body}");
         }
         let missing = read(404, r#"{"error":"expected GET policy"}"#).unwrap_err();
-        assert_eq!(missing.to_string(), "the gateway has no `grant`: expected GET policy");
+        assert!(
+            missing
+                .to_string()
+                .starts_with("the gateway has no `grant`: expected GET policy. If these are not"),
+            "{missing}"
+        );
+        let why = "there is no rule `b`".to_owned();
         assert_eq!(
             read(400, r#"{"error":"there is no rule `b`"}"#),
-            Err(Failure::Refused("there is no rule `b`".into()))
+            Err(Failure::Refused { status: 400, why })
         );
+    }
+
+    /// Many upstreams answer in JSON, too.
+    #[test]
+    fn the_json_of_an_upstream_is_no_refusal() {
+        for (status, body) in [
+            (404, r#"{"error":"Not Found","path":"/.diana/policy"}"#),
+            (400, r#"{"error":"bad request","code":7}"#),
+            (401, r#"{"error":"unauthorized"}"#),
+            (403, r#"{"error":"forbidden"}"#),
+        ] {
+            let read = read::<Count>(status, body.as_bytes(), "grant");
+            assert_eq!(read, Err(Failure::NotDiana(status)), "{body}");
+        }
+        let policy = read::<Count>(404, br#"{"error":"not found"}"#, "policy");
+        assert_eq!(policy, Err(Failure::NotDiana(404)));
+    }
+
+    #[test]
+    fn only_some_failures_are_certain_to_have_changed_nothing() {
+        let reset = Question::Reset(Target::default());
+        let refused = |status| Failure::Refused { status, why: "no".into() };
+        let missing = Failure::Missing { question: "grant", why: "no".into() };
+        for certain in [
+            Failure::Unreachable("no".into()),
+            missing,
+            refused(400),
+            refused(499),
+            Failure::NotDiana(404),
+            Failure::NotAsked(200),
+        ] {
+            assert!(certain.is_certain(), "{certain:?}");
+            assert_eq!(reset.failure_text(&certain), certain.to_string());
+        }
+        for unknown in [
+            Failure::Late(Duration::from_secs(5)),
+            Failure::Broken("no".into()),
+            Failure::TooLarge,
+            Failure::Unknown("no".into()),
+            refused(500),
+            refused(503),
+            // A proxy in front of the gateway.
+            Failure::NotDiana(502),
+            Failure::NotDiana(200),
+        ] {
+            assert!(!unknown.is_certain(), "{unknown:?}");
+            let (question, text) = (Question::Actor(Target::default()), unknown.to_string());
+            assert_eq!(question.failure_text(&unknown), text);
+            assert_eq!(
+                reset.failure_text(&unknown),
+                text + ". The change may have taken effect; repeating is safe"
+            );
+        }
+    }
+
+    #[test]
+    fn long_words_of_a_gateway_are_cut() {
+        let body = serde_json::json!({"error": "ü".repeat(1_000_000)}).to_string();
+        let Err(Failure::Refused { why, .. }) = read::<Count>(400, body.as_bytes(), "grant") else {
+            panic!("a refusal");
+        };
+        assert_eq!(why, "ü".repeat(500) + "…");
+        let body = serde_json::json!({"rule": "a", "quota": "x".repeat(1_000_000)}).to_string();
+        let failure = read::<Count>(200, body.as_bytes(), "grant").unwrap_err().to_string();
+        assert!(failure.chars().count() < 600, "{}", failure.len());
     }
 
     #[test]
@@ -443,7 +599,7 @@ mod tests {
         assert!(!format!("{fleet:?}").contains("secret"));
         for wrong in ["", "two words", "söcret", "a\nb"] {
             let why = Fleet::new(Vec::new(), wrong, Duration::from_secs(1)).unwrap_err();
-            assert!(why.starts_with("expected one line of visible ASCII"), "{why}");
+            assert_eq!(why, Unusable::Token);
         }
     }
 
@@ -453,6 +609,8 @@ mod tests {
             assert!(wrong.parse::<Address>().is_err(), "{wrong}");
         }
         let other: Address = "https://gw.example/limits".parse().unwrap();
-        assert_eq!((other.name(), other.is_https()), ("gw.example/limits", true));
+        assert_eq!((other.name(), other.is_https()), ("https://gw.example/limits", true));
+        let plain: Address = "http://gw.example/limits".parse().unwrap();
+        assert_eq!((plain.name(), plain.is_https()), ("gw.example/limits", false));
     }
 }

@@ -170,6 +170,9 @@ struct Answered<T> {
     answer: Option<T>,
     #[serde(skip_serializing_if = "Option::is_none")]
     error: Option<String>,
+    /// Of an error: whether nothing has changed for certain.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    is_certain: Option<bool>,
 }
 
 async fn answers<T: DeserializeOwned + Serialize + Send + 'static>(
@@ -177,13 +180,17 @@ async fn answers<T: DeserializeOwned + Serialize + Send + 'static>(
     question: &Question,
 ) -> Response {
     let fleet = shared.watch.fleet();
-    let answers: Vec<Result<T, Failure>> = fleet.ask_all(question).await;
+    let answers: Vec<Result<T, Failure>> =
+        fleet.ask_unless(question, |place| shared.watch.refusal(place)).await;
     let answered = fleet.addresses().iter().zip(answers).map(|(address, answer)| {
-        let (answer, error) = match answer {
-            Ok(answer) => (Some(answer), None),
-            Err(failure) => (None, Some(failure.to_string())),
-        };
-        Answered { gateway: address.name().into(), answer, error }
+        let gateway = address.name().into();
+        match answer {
+            Ok(answer) => Answered { gateway, answer: Some(answer), error: None, is_certain: None },
+            Err(failure) => {
+                let error = Some(question.failure_text(&failure));
+                Answered { gateway, answer: None, error, is_certain: Some(failure.is_certain()) }
+            }
+        }
     });
     Json(answered.collect::<Vec<_>>()).into_response()
 }

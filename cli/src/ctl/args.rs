@@ -5,6 +5,8 @@ use crate::number::within;
 use crate::output::Format;
 use clap::{Subcommand, ValueEnum};
 use diana_console::fleet::Target;
+use diana_limiter::algorithm::grant;
+use diana_limiter::inspect;
 use std::str::FromStr;
 
 /// The arguments of `diana ctl`.
@@ -90,11 +92,17 @@ pub struct Grant {
     #[command(flatten)]
     pub change: Change,
     /// How many units the actor gets beside its quota
-    #[arg(long, value_name = "N", value_parser = within(1..=u64::MAX))]
+    #[arg(long, value_name = "N", value_parser = within(1..=grant::MAX_AMOUNT))]
     pub amount: u64,
-    /// How long, such as `30m`, `1h` or `24h`
-    #[arg(long = "for", value_name = "TIME")]
+    /// How long, from 1 s to 24 h, such as `30m`, `1h` or `1d`
+    #[arg(long = "for", value_name = "TIME", value_parser = duration)]
     pub duration: String,
+}
+
+/// A time that the filter would take, as it is written.
+fn duration(text: &str) -> Result<String, String> {
+    let parameter = |name: &str| Some(if name == "for" { text } else { "1" }.to_owned());
+    inspect::Grant::read(parameter).map(|_| text.to_owned())
 }
 
 /// What a list counts.

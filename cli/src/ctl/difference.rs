@@ -2,7 +2,6 @@
 
 use super::table::{Line, Named, quota, table};
 use diana_console::answer::{Policy, Rule};
-use diana_console::fleet::Failure;
 use diana_replay::number::count;
 use diana_replay::printable::printable;
 
@@ -27,7 +26,7 @@ const FIELDS: [(&str, Read); 3] = [
 
 impl Differences {
     /// Compares the gateways that have answered.
-    pub fn of(names: &[String], answers: &[Result<Policy, Failure>]) -> Self {
+    pub fn of(names: &[String], answers: &[Result<Policy, String>]) -> Self {
         let policies: Vec<(&String, &Policy)> = names
             .iter()
             .zip(answers)
@@ -57,7 +56,7 @@ impl Differences {
         let lines: Vec<Line> = answers
             .iter()
             .map(|(gateway, answer)| match answer {
-                Err(why) => Line::Text(gateway.clone(), printable(&why.to_string())),
+                Err(why) => Line::Text(gateway.clone(), printable(why)),
                 Ok(policy) => {
                     let cells = FIELDS.iter().zip(&self.usual).map(|((_, read), usual)| {
                         let mark = if read(policy) == usual { "" } else { " *" };

@@ -1,13 +1,13 @@
 //! The answers of gateways as tables of text, a line for each gateway.
 
 use diana_console::answer::{Count, Top};
-use diana_console::fleet::Failure;
-use diana_replay::number::{count, span, unit};
+use diana_replay::number::{count, plural, span, unit};
 use diana_replay::printable::printable;
+use jiff::Timestamp;
 use std::fmt::Write;
 
-/// A gateway's name and answer.
-pub type Named<'a, T> = (String, &'a Result<T, Failure>);
+/// A gateway's name, and its answer or why there is none.
+pub type Named<'a, T> = (String, &'a Result<T, String>);
 
 /// A line of a table: cells, or a text that goes on to the right.
 pub enum Line {
@@ -73,7 +73,7 @@ pub fn counts(answers: &[Named<Count>]) -> String {
     let lines: Vec<Line> = answers
         .iter()
         .map(|(gateway, answer)| match answer {
-            Err(why) => Line::Text(gateway.clone(), printable(&why.to_string())),
+            Err(why) => Line::Text(gateway.clone(), printable(why)),
             Ok(found) => {
                 let mut cells = vec![
                     count(found.used),
@@ -106,7 +106,7 @@ pub fn top(answers: &[Named<Top>], limit: usize) -> String {
     let mut lines = Vec::new();
     for (gateway, answer) in answers {
         match answer {
-            Err(why) => lines.push(Line::Text(gateway.clone(), printable(&why.to_string()))),
+            Err(why) => lines.push(Line::Text(gateway.clone(), printable(why))),
             Ok(top) if top.actors.is_empty() => lines.push(Line::Text(gateway.clone(), "nobody yet".into())),
             Ok(top) => lines.extend(top.actors.iter().take(limit).map(|one| {
                 let pairs: Vec<String> =
@@ -120,7 +120,26 @@ pub fn top(answers: &[Named<Top>], limit: usize) -> String {
             })),
         }
     }
-    table(&["gateway", ">count", "error", "actor"], &lines)
+    let mut text = table(&["gateway", ">count", "error", "actor"], &lines);
+    for (gateway, answer) in answers {
+        let Some(top) = answer.as_ref().ok().filter(|top| !top.actors.is_empty()) else { continue };
+        let mut parts = Vec::new();
+        if let Some(since) = since(top.since_ms) {
+            parts.push(format!("counted since {since}"));
+        }
+        let rest = top.actors.len().saturating_sub(limit);
+        if rest > 0 {
+            parts.push(format!("{} beyond `--limit`", plural(rest as u64, "more actor")));
+        }
+        parts.push(format!("any other actor has at most {}", count(top.error_bound)));
+        text.push_str(&format!("{gateway}: {}\n", parts.join("; ")));
+    }
+    text
+}
+
+/// A time in UTC; `None` for none, and for one that no calendar has.
+fn since(ms: u64) -> Option<Timestamp> {
+    Timestamp::from_millisecond(i64::try_from(ms).ok().filter(|ms| *ms > 0)?).ok()
 }
 
 /// A quota: `100 per minute`, `5 per 30 seconds`.
@@ -148,7 +167,7 @@ mod tests {
             penalty_ms: 1_500,
             ..Count::default()
         });
-        let wrong = Err(Failure::Refused("there is no rule `\u{1b}[2J`".into()));
+        let wrong = Err("there is no rule `\u{1b}[2J`".to_owned());
         let shown = counts(&[("a".into(), &ok), ("longer:1".into(), &wrong)]);
         assert_eq!(
             shown,

@@ -70,10 +70,11 @@ fn each_gateway_is_a_line_and_a_failed_one_too() {
     let shell = Shell::new(&[&one, &other]);
     let (code, text, errors) = shell.run(&["who", "per-user", "user=a&b"]);
     assert_eq!((code, &*errors), (2, ""), "{text}");
-    assert_eq!(line(&text, &one), "100 0 100 per minute 600 ms 1 min 1.5 s refused");
+    assert_eq!(line(&text, &one), "100 0 100 per minute 600 ms 1 min 1.5 s – 0 refused");
     assert_eq!(
         line(&text, &other),
-        "`inspect` does not answer (status 404): check its path, the token, and whether `allow` has this address"
+        "`inspect` does not answer (status 404): check its path, the token, and whether `allow` has this address. \
+         Whoever answered has the token now, and after ten wrong tokens a gateway refuses the right one, too, for a minute"
     );
     assert_eq!(text.lines().count(), 3, "{text}");
 
@@ -111,13 +112,18 @@ fn what_is_wrong_with_a_gateway_is_said() {
         (Fault::Upstream(200), "`inspect` does not answer (status 200): "),
         (Fault::Upstream(302), "`inspect` does not answer (status 302): "),
         (Fault::Upstream(503), "`inspect` does not answer (status 503): "),
+        (
+            Fault::UpstreamJson(404, r#"{"error": "Not Found", "path": "/.diana/actor"}"#),
+            "`inspect` does not answer (status 404): ",
+        ),
+        (Fault::UpstreamJson(401, r#"{"error": "who?"}"#), "`inspect` does not answer (status 401): "),
     ] {
         broken.fault(fault.clone());
         let timeout = if matches!(fault, Fault::Silent) { "1" } else { "60" };
         let (code, text, errors) = shell.run(&["who", "per-user", "user=ann", "--timeout", timeout]);
         assert_eq!((code, &*errors), (2, ""), "{fault:?}: {text}");
         assert!(line(&text, &broken).starts_with(expected), "{fault:?}: {text}");
-        assert_eq!(line(&text, &healthy), "0 100 100 per minute – – – admitted", "{fault:?}");
+        assert_eq!(line(&text, &healthy), "0 100 100 per minute – – – – 0 admitted", "{fault:?}");
     }
     let nobody = Shell { gateways: vec!["http://127.0.0.1:1".into()], ..shell };
     let (code, text, _) = nobody.run(&["who", "per-user", "user=ann"]);
@@ -135,15 +141,55 @@ fn gateways_of_other_versions_say_what_they_lack() {
     ] {
         let (code, text, _) = shell.run(words);
         let expected =
-            format!("the gateway has no `{}`: expected GET policy, GET actor or POST reset", words[0]);
-        assert_eq!((code, line(&text, &old)), (2, expected));
+            format!("the gateway has no `{}`: expected GET policy, GET actor or POST reset. ", words[0]);
+        let found = line(&text, &old);
+        assert!(code == 2 && found.starts_with(&expected) && found.ends_with("check the token"), "{found}");
     }
     old.fault(Fault::None);
     let (code, text, _) = shell.run(&["top", "per-user"]);
-    assert_eq!(
-        (code, line(&text, &old)),
-        (2, "the gateway has no `top`: `top` needs `inspect.top: true`".into())
-    );
+    let found = line(&text, &old);
+    let expected = "the gateway has no `top`: `top` needs `inspect.top: true`. ";
+    assert!(code == 2 && found.starts_with(expected), "{found}");
+}
+
+/// A change whose answer is lost may have happened, a question cannot have.
+#[test]
+fn a_lost_answer_of_a_change_is_said() {
+    let (one, other) = (Fake::start(), Fake::start());
+    one.fault(Fault::CutOff);
+    other.fault(Fault::Upstream(404));
+    let shell = Shell::new(&[&one, &other]);
+    let end = ". The change may have taken effect; repeating is safe";
+    let (code, text, _) = shell.run(&["reset", "per-user", "user=ann", "--yes"]);
+    assert!(code == 2 && line(&text, &one).ends_with(end) && !line(&text, &other).ends_with(end), "{text}");
+    let (_, value) = shell.json(&["reset", "per-user", "user=ann", "--yes", "--json"]);
+    assert!(value["gateways"][0]["error"].as_str().unwrap().ends_with(end), "{value}");
+    assert!(!shell.run(&["who", "per-user", "user=ann"]).1.contains("taken effect"));
+    one.fault(Fault::None);
+    let (_, text, _) = shell.run(&["reset", "none", "--yes"]);
+    assert_eq!(line(&text, &one), "there is no rule `none`");
+}
+
+/// The filter would refuse these grants after the question.
+#[test]
+fn a_grant_has_bounds() {
+    let gateway = Fake::start();
+    let shell = Shell::new(&[&gateway]);
+    for (amount, duration, expected) in [
+        ("1000000001", "1h", "from 1 to 1000000000"),
+        ("0", "1h", "from 1 to 1000000000"),
+        ("5", "2d", "expected a span from 1s to 1d"),
+        ("5", "500ms", "expected a span from 1s to 1d"),
+        ("5", "soon", "expected a span such as"),
+    ] {
+        let words = ["grant", "per-user", "user=ann", "--amount", amount, "--for", duration, "--yes"];
+        let (code, text, errors) = shell.run(&words);
+        assert!(code == 2 && text.is_empty() && errors.contains(expected), "{errors}");
+    }
+    assert_eq!(gateway.received(), 0);
+    let (code, text, _) = shell.run(&["grant", "all", "--amount", "1000000000", "--for", "1d", "--yes"]);
+    assert_eq!(code, 0, "{text}");
+    assert_eq!(gateway.asked(""), ["POST grant?amount=1000000000&for=1d&rule=all"]);
 }
 
 #[test]
@@ -169,24 +215,33 @@ fn a_change_is_said_and_needs_a_yes() {
 fn changes_reach_every_gateway() {
     let (one, other) = (Fake::start(), Fake::start());
     for gateway in [&one, &other] {
-        gateway.state().counts.insert("rule=per%2Duser&user=ann".into(), refused("per-user"));
+        gateway.state().counts.insert("rule=per%2Duser&plan=gold&user=ann".into(), refused("per-user"));
     }
     let shell = Shell::new(&[&one, &other]);
     for (words, question, expected) in [
         (
             &["penalty", "per-user", "user=ann"][..],
-            "POST penalty?end&rule=per%2Duser&user=ann",
-            "600 ms 1 min – refused",
+            "POST penalty?end&rule=per%2Duser&plan=gold&user=ann",
+            "600 ms 1 min – – 0 refused",
         ),
         (
             &["grant", "per-user", "user=ann", "--amount", "5", "--for", "1h"],
-            "POST grant?amount=5&for=1h&rule=per%2Duser&user=ann",
-            "600 ms 1 min – 5 for 1 h admitted",
+            "POST grant?amount=5&for=1h&rule=per%2Duser&plan=gold&user=ann",
+            "0 100 per minute 600 ms 1 min – 5 for 1 h 0 admitted",
         ),
-        (&["reset", "per-user", "user=ann"], "POST reset?rule=per%2Duser&user=ann", "– – – admitted"),
+        (
+            &["reset", "per-user", "user=ann"],
+            "POST reset?rule=per%2Duser&plan=gold&user=ann",
+            "– – – – 0 admitted",
+        ),
     ] {
-        let (code, text, errors) = shell.run(&[words, &["--yes"]].concat());
-        assert_eq!((code, &*errors), (0, ""), "{text}");
+        let (code, text, errors) = shell.run(&[words, &["--plan", "gold", "--yes"]].concat());
+        let about =
+            format!(", for the actor user=ann with the plan `gold`, in {}, {}\n", one.name(), other.name());
+        assert!(
+            code == 0 && errors.starts_with("the rule `per-user` ") && errors.ends_with(&about),
+            "{errors}"
+        );
         for gateway in [&one, &other] {
             assert_eq!(gateway.asked(""), [question]);
             assert!(line(&text, gateway).ends_with(expected), "{text}");
@@ -224,7 +279,7 @@ fn terminal(command: &Command) -> Command {
 #[test]
 fn the_most_refused_are_listed_for_each_gateway() {
     let (one, other) = (Fake::start(), Fake::start());
-    one.state().top = json!({"rule": "per-user", "by": "refused", "since_ms": 1, "error_bound": 4, "actors": [
+    one.state().top = json!({"rule": "per-user", "by": "refused", "since_ms": 1_795_695_300_000_u64, "error_bound": 4, "actors": [
         {"actor": {"user": "ann"}, "count": 1_230, "error": 4},
         {"actor": {"user": "b\u{1b}[2J"}, "count": 7, "error": 0},
         {"actor": {"user": "carl"}, "count": 1},
@@ -243,6 +298,9 @@ fn the_most_refused_are_listed_for_each_gateway() {
             format!("{first} 1,230 at most 4 less user=ann"),
             format!("{first} 7 exact user=b\\u{{1b}}[2J"),
             format!("{second} nobody yet"),
+            format!(
+                "{first}: counted since 2026-11-26T12:15:00Z; 1 more actor beyond `--limit`; any other actor has at most 4"
+            ),
         ]
     );
     assert_eq!(one.asked("GET top"), ["GET top?rule=per%2Duser&by=used"]);
@@ -368,5 +426,15 @@ fn https_works_and_checks_certificates() {
     assert!(
         code == 2 && line(&text, &gateway).starts_with("cannot connect: invalid peer certificate"),
         "{text}"
+    );
+
+    // The token is not what is wrong without roots.
+    fs::write(&roots, "").unwrap();
+    let (code, text, errors) = output(
+        shell.command(&["diff"]).env("SSL_CERT_FILE", &roots).env("SSL_CERT_DIR", shell.folder.path()),
+    );
+    assert!(
+        code == 2 && text.is_empty() && errors.contains("no root certificates") && !errors.contains("token"),
+        "{errors}"
     );
 }

@@ -3,15 +3,20 @@
 // The key of this start is in the link, after `#`. The tab keeps it, and the address bar does not
 // show it any longer.
 const stored = "diana-console-key";
-if (/^#[0-9a-f]{32}$/.test(location.hash)) {
+const isKey = () => /^#[0-9a-f]{32}$/.test(location.hash);
+if (isKey()) {
   sessionStorage.setItem(stored, location.hash.slice(1));
   history.replaceState(null, "", location.pathname);
 }
+// A browser does not load the page anew for a link that differs after `#` alone.
+addEventListener("hashchange", () => { if (isKey()) location.reload(); });
 const key = sessionStorage.getItem(stored) ?? "";
 
 const SECONDS = 60;
 const MEAN = 5;
 const SLOW_MS = 3000;
+// The console itself waits for gateways as long as `--timeout` says, which is at most 300 s.
+const PATIENCE_MS = 310000;
 const OUTCOMES = ["ok", "shadow", "refused", "error"];
 const by = (id) => document.getElementById(id);
 // Characters that are invisible or move others are written as their numbers.
@@ -52,8 +57,13 @@ function make(name, properties = {}, ...children) {
 // A row for each item. A cell is a text, an element, or a function that fills the cell.
 function rows(body, items, id, cells) {
   const old = new Map([...body.rows].map((row) => [row.dataset.id, row]));
-  items.forEach((item, place) => {
+  const seen = new Set();
+  items.forEach((item) => {
     const name = id(item);
+    // Two rows of one name would be made anew with each poll.
+    if (seen.has(name)) return;
+    const place = seen.size;
+    seen.add(name);
     const row = old.get(name) ?? make("tr");
     old.delete(name);
     row.dataset.id = name;
@@ -96,9 +106,9 @@ function marked(text, badges, where) {
   };
 }
 
-async function ask(path, body) {
+async function ask(path, body, patience = PATIENCE_MS) {
   const headers = { "x-diana-key": key };
-  const request = { headers, cache: "no-store", signal: AbortSignal.timeout(20000) };
+  const request = { headers, cache: "no-store", signal: AbortSignal.timeout(patience) };
   if (body) {
     request.method = "POST";
     request.body = JSON.stringify(body);
@@ -117,6 +127,9 @@ async function ask(path, body) {
 // What the gateways say, added up. Lists end with the latest second, so they are added from there.
 let gateways = [];
 let rules = [];
+// A gateway that is being asked keeps its last answer, which is not counted as one of now.
+const isSlow = ({ error, age_ms }) => !error && age_ms > SLOW_MS;
+const isFresh = (gateway) => !gateway.error && gateway.age_ms !== null && !isSlow(gateway);
 function latest(numbers) {
   const known = (numbers ?? []).slice(-SECONDS);
   return [...Array(SECONDS - known.length).fill(0), ...known.map((number) => Number(number) || 0)];
@@ -130,7 +143,8 @@ function collect() {
     }
     return found.get(name);
   };
-  for (const { policy, rates, error } of gateways) {
+  for (const gateway of gateways) {
+    const { policy, rates } = gateway;
     for (const one of policy?.rules ?? []) {
       const words = whole(one.rpu) + " a " + unit(one.unit_ms);
       // The rest of the algorithm repeats the quota in nanoseconds.
@@ -140,7 +154,7 @@ function collect() {
       entry.forms.set(form, (entry.forms.get(form) ?? 0) + 1);
       entry.actors = one.actors ?? entry.actors;
     }
-    if (error) continue;
+    if (!isFresh(gateway)) continue;
     for (const one of rates?.rules ?? []) {
       const entry = rule(one.rule);
       entry.known = true;
@@ -260,6 +274,7 @@ function spark(rule) {
     attribute(svg, "aria-label", whole(sum(refused)) + " of " + whole(sum(all)) + " refused in the last minute");
   };
 }
+const leftOff = () => Math.max(0, ...gateways.filter(isFresh).map(({ rates }) => rates?.left_off ?? 0));
 function drawRules() {
   rows(by("rule-rows"), rules, (rule) => rule.name, (rule, row) => {
     row.classList.toggle("chosen", rule.name === by("chart-rule").value);
@@ -275,7 +290,7 @@ function drawRules() {
           nameActors();
           by("top-rule").value = rule.name;
           draw();
-          drawTop();
+          drawTop(false);
         });
         cell.append(button);
       },
@@ -290,38 +305,39 @@ function drawRules() {
       spark(rule),
     ];
   });
-  const answering = gateways.filter(({ error }) => !error);
+  const answering = gateways.filter(isFresh);
   const without = answering.filter(({ rates }) => !rates);
   const notes = without.map(({ gateway, rates_error }) => visible(gateway) + " tells no rates: " + visible(rates_error) + ".");
-  const leftOff = Math.max(0, ...answering.map(({ rates }) => rates?.left_off ?? 0));
-  if (leftOff > 0) notes.push(plural(leftOff, "more rule") + " of a gateway tell no rates.");
+  if (leftOff() > 0) notes.push(plural(leftOff(), "more rule") + " of a gateway tell no rates.");
+  const unshown = Math.max(0, ...gateways.map(({ left_off }) => left_off));
+  if (unshown > 0) notes.push(plural(unshown, "more rule") + " of a gateway are not shown.");
   by("rates-note").hidden = notes.length === 0;
   write(by("rates-note"), notes.join(" "));
 }
 
 function drawGateways() {
-  const known = gateways.filter(({ policy, error }) => policy && !error);
+  const known = gateways.filter((gateway) => gateway.policy && isFresh(gateway));
   const most = (field) => usual(known.map(({ policy }) => policy[field] ?? ""));
   const [fingerprint, version, secret] = ["fingerprint", "version", "store_secret"].map(most);
   const field = (policy, value, expected, isKnown, where) =>
     policy ? marked(visible(value || "–"), isKnown && (value ?? "") !== expected ? [["differs", true]] : [], where) : "–";
-  rows(by("gateway-rows"), gateways, ({ gateway }) => gateway, ({ gateway, error, age_ms, policy, rates }, row) => {
+  rows(by("gateway-rows"), gateways, ({ gateway }) => gateway, (one, row) => {
+    const { gateway, error, age_ms, policy, rates } = one;
     row.classList.toggle("down", Boolean(error));
     const age = age_ms === null ? "it has not answered yet" : "its last answer is " + Math.round(age_ms / 1000) + " s old";
     const isNew = !error && age_ms === null;
-    const isSlow = !error && age_ms > SLOW_MS;
     const generation = policy?.generation ? "generation " + policy.generation : "local document";
     return [
       visible(gateway),
       (cell) => {
         cell.className = "why";
-        const words = error ? visible(error) : isNew ? "asked for the first time" : isSlow ? "" : "answers";
-        marked(words, error ? [["down", true]] : isSlow ? [["slow", true]] : [], error || isSlow ? age : "")(cell);
+        const words = error ? visible(error) : isNew ? "asked for the first time" : isSlow(one) ? "" : "answers";
+        marked(words, error ? [["down", true]] : isSlow(one) ? [["slow", true]] : [], error || isSlow(one) ? age : "")(cell);
       },
-      field(policy, policy?.fingerprint, fingerprint, !error, generation),
-      field(policy, policy?.version, version, !error),
-      field(policy, policy?.store_secret, secret, !error),
-      rates && !error ? whole(rates.waiting) : "–",
+      field(policy, policy?.fingerprint, fingerprint, isFresh(one), generation),
+      field(policy, policy?.version, version, isFresh(one)),
+      field(policy, policy?.store_secret, secret, isFresh(one)),
+      rates && isFresh(one) ? whole(rates.waiting) : "–",
     ];
   });
   const up = known.length;
@@ -339,7 +355,7 @@ function drawGateways() {
   write(by("range"), names.length > 3 ? names.slice(0, 3).join(", ") + " and " + (names.length - 3) + " more" : names.join(", "));
 }
 function drawStores() {
-  const answering = gateways.filter(({ error, rates }) => !error && rates);
+  const answering = gateways.filter((gateway) => gateway.rates && isFresh(gateway));
   const stores = answering.flatMap(({ gateway, rates }) => (rates.stores ?? []).map((store) => ({ gateway, ...store })));
   by("no-stores").hidden = stores.length > 0;
   by("store-panel").hidden = stores.length === 0;
@@ -362,6 +378,8 @@ function drawStores() {
   const total = (outcome) => (haveRates ? rate(sum(rules.map((rule) => rule.now[outcome]))) : "–");
   write(by("total-refused"), total("refused"));
   write(by("total-errors"), total("error"));
+  const which = "a second, " + (leftOff() > 0 ? "without " + plural(leftOff(), "rule") : "all rules");
+  for (const outcome of ["refused", "errors"]) write(by("note-" + outcome), which);
   write(by("total-waiting"), haveRates ? whole(sum(answering.map(({ rates }) => rates.waiting ?? 0))) : "–");
 }
 function draw() {
@@ -375,11 +393,19 @@ function draw() {
   drawStores();
 }
 
+// Who asks replaces what is asked, and polls do not: as long as a gateway keeps silent, so does the
+// answer of all, and a poll every few seconds would never let it come.
 let topAsked = 0;
-async function drawTop() {
+let isTopPending = false;
+async function drawTop(isPoll) {
   const rule = by("top-rule").value;
-  if (!rule) return;
+  if (!rule || (isPoll && isTopPending)) return;
   const turn = ++topAsked;
+  isTopPending = true;
+  if (!isPoll) {
+    by("top-panel").hidden = true;
+    write(by("top-note"), "Asking the gateways …");
+  }
   const query = "rule=" + encodeURIComponent(rule) + "&by=" + by("top-by").value;
   let answers;
   try {
@@ -390,13 +416,16 @@ async function drawTop() {
   }
   // A later question, for another rule, has replaced this one.
   if (turn !== topAsked) return;
+  isTopPending = false;
   const told = answers.filter(({ answer }) => answer);
   const actors = new Map();
-  for (const { answer } of told) {
+  for (const { gateway, answer } of told) {
     for (const { actor, count, error } of answer.actors) {
       const pairs = Object.entries(actor ?? {});
-      const id = JSON.stringify(pairs);
-      const one = actors.get(id) ?? { id, pairs, count: 0, error: 0 };
+      // Each gateway has another hash for a value, so equal ones mean nothing.
+      const where = pairs.some(([, value]) => isHash(value)) ? gateway : "";
+      const id = JSON.stringify([rule, where, pairs]);
+      const one = actors.get(id) ?? { id, pairs, where, count: 0, error: 0 };
       one.count += count;
       one.error += error;
       actors.set(id, one);
@@ -404,15 +433,20 @@ async function drawTop() {
   }
   const list = [...actors.values()].sort((a, b) => b.count - a.count || (a.id < b.id ? -1 : 1)).slice(0, 20);
   by("top-panel").hidden = list.length === 0;
-  rows(by("top-rows"), list, ({ id }) => id, ({ pairs, count, error }) => [
-    visible(pairs.map(([name, value]) => name + "=" + value).join(" ") || "everybody"),
+  rows(by("top-rows"), list, ({ id }) => id, ({ pairs, where, count, error }) => [
+    marked(visible(pairs.map(([name, value]) => name + "=" + value).join(" ") || "everybody"), [], where && "in " + visible(where)),
     whole(count),
     whole(error),
     (cell) => {
       if (cell.firstElementChild) return;
+      const why = notFound(pairs);
+      if (why) {
+        cell.replaceChildren(make("span", { className: "where", textContent: why }));
+        return;
+      }
       const button = make("button", { type: "button", textContent: "Look up" });
       button.addEventListener("click", () => {
-        by("actor-rule").value = by("top-rule").value;
+        by("actor-rule").value = rule;
         fill(pairs);
         lookUp();
       });
@@ -425,13 +459,26 @@ async function drawTop() {
   if (told.length > 0 && list.length === 0) notes.push("Nobody yet.");
   if (answers.length > 0) write(by("top-note"), [...notes, ...wrong].join(" "));
 }
-by("top-rule").addEventListener("change", drawTop);
-by("top-by").addEventListener("change", drawTop);
+by("top-rule").addEventListener("change", () => drawTop(false));
+by("top-by").addEventListener("change", () => drawTop(false));
+
+const isHash = (value) => /^#[0-9a-f]{16}$/.test(value);
+// Why these values of a list do not lead to the actor: gateways would look for another one.
+function notFound(pairs) {
+  const values = pairs.map(([, value]) => value);
+  if (values.some(isHash)) return "hidden value: only its hash is known";
+  if (values.some((value) => value.endsWith("…"))) return "the value is cut";
+  if (values.some((value) => value.includes("\ufffd"))) return "the value is not text";
+  if (pairs.length > 2) return "more than two values: use diana ctl";
+  return "";
+}
 
 // One actor. What was looked up stays on the page and is asked again, until something else is.
 let target = null;
 let lookUps = 0;
+let isLookUpPending = false;
 function fill(pairs) {
+  by("actor-plan").value = "";
   const [first = ["", ""], second] = pairs;
   [by("actor-name").value, by("actor-value").value] = first;
   [by("actor-name-2").value, by("actor-value-2").value] = second ?? ["", ""];
@@ -451,31 +498,38 @@ by("more").addEventListener("click", () => {
   by("actor-name-2").value = by("actor-value-2").value = "";
   showSecond(document.querySelector(".second").hidden);
 });
-const actorText = ({ actor }) => visible(actor.map(([name, value]) => name + "=" + value).join(" ") || "everybody");
+const actorText = ({ actor, plan }) =>
+  visible((actor.map(([name, value]) => name + "=" + value).join(" ") || "everybody") + (plan ? " with the plan " + plan : ""));
 function lookUp() {
   const actor = ["", "-2"].map((end) => [by("actor-name" + end).value.trim(), by("actor-value" + end).value]);
   target = { rule: by("actor-rule").value, actor: actor.filter(([name, value]) => name && value) };
   const plan = by("actor-plan").value.trim();
   if (plan) target.plan = plan;
-  by("happened").replaceChildren();
-  return drawActor(true);
+  // The buttons below the old actor must not change the new one.
+  by("found").hidden = true;
+  by("happened").replaceChildren(make("p", { id: "looking", textContent: "Asking the gateways …" }));
+  return drawActor("first");
 }
 by("search").addEventListener("submit", (event) => {
   event.preventDefault();
   lookUp();
 });
-async function drawActor(isFirst) {
+async function drawActor(reason) {
+  if (reason === "poll" && isLookUpPending) return;
   const turn = ++lookUps;
   const asked = target;
+  isLookUpPending = true;
   let answers;
   try {
     answers = await ask("actor", asked);
   } catch (error) {
     // The next poll says that the console is gone; a first look-up must not end in silence.
-    if (isFirst) happened("Nothing was looked up", [{ gateway: "", error: error.message }]);
-    return;
+    if (reason === "first" && turn === lookUps) happened("Nothing was looked up", [{ gateway: "", error: error.message }]);
   }
-  if (turn !== lookUps || asked !== target) return;
+  if (turn !== lookUps) return;
+  isLookUpPending = false;
+  if (!answers || asked !== target) return;
+  by("looking")?.remove();
   showFound(answers);
 }
 function showFound(answers) {
@@ -487,7 +541,8 @@ function showFound(answers) {
       whole(answer.used), whole(answer.remaining), whole(answer.quota) + " a " + unit(answer.quota_ms),
       span(answer.more_in_ms), span(answer.full_in_ms), span(answer.penalty_ms),
       answer.granted ? whole(answer.granted) + " for " + span(answer.granted_for_ms) : "–",
-    ] : Array(7).fill("–");
+      answer.reserved === undefined ? "–" : whole(answer.reserved),
+    ] : Array(8).fill("–");
     return [visible(gateway), ...numbers, (cell) => {
       cell.className = "why";
       marked(answer ? (answer.is_refused ? "" : "admitted") : visible(error), answer?.is_refused ? [["refused", true]] : [])(cell);
@@ -551,11 +606,12 @@ by("ask").addEventListener("close", async () => {
     const answers = await ask(asked.name, body);
     const all = answers.every(({ answer }) => answer);
     const some = answers.some(({ answer }) => answer);
-    happened((all ? done : some ? done + " in some gateways only" : "Nothing has changed") + ": " + about, answers, good);
-    if (asked.target === target) {
-      lookUps += 1;
-      await drawActor(false);
-    }
+    const isUnknown = answers.some(({ answer, is_certain }) => !answer && !is_certain);
+    const title = all ? done
+      : some ? done + (isUnknown ? " in some gateways, and perhaps in the others" : " in some gateways only")
+      : isUnknown ? "This may have taken effect, and repeating it is safe" : "Nothing has changed";
+    happened(title + ": " + about, answers, good);
+    if (asked.target === target) await drawActor("changed");
   } catch (error) {
     happened("Nobody knows whether this took effect: " + about, [{ gateway: "", error: error.message }]);
   }
@@ -564,21 +620,25 @@ by("ask").addEventListener("close", async () => {
 });
 
 // Once a second, and never two at a time. A hidden page asks nothing.
+const STATE_MS = 3000;
 let ticks = 0;
 let isAsking = false;
 async function tick() {
   if (document.hidden || isAsking) return;
   isAsking = true;
   try {
-    gateways = (await ask("state")).gateways;
+    gateways = (await ask("state", undefined, STATE_MS)).gateways;
     draw();
     by("trouble").hidden = true;
-    if (ticks % 3 === 0) drawTop();
-    if (target && ticks % 2 === 0 && !by("ask").open) drawActor(false);
+    document.body.classList.remove("old");
+    if (ticks % 3 === 0) drawTop(true);
+    if (target && ticks % 2 === 0 && !by("ask").open) drawActor("poll");
     ticks += 1;
   } catch (error) {
     write(by("trouble"), error.message);
     by("trouble").hidden = false;
+    write(by("headline"), gateways.length > 0 ? "These numbers are old" : "There are no numbers");
+    document.body.classList.add("old");
   }
   isAsking = false;
 }

@@ -32,6 +32,8 @@ pub enum Fault {
     Endless,
     /// The answer of an upstream, with this status.
     Upstream(u16),
+    /// The answer of an upstream that writes JSON, with this status.
+    UpstreamJson(u16, &'static str),
     /// It answers once so many gateways were asked.
     Together(Arc<Barrier>),
 }
@@ -109,7 +111,8 @@ impl Fake {
 
     /// The name that the commands show.
     pub fn name(&self) -> String {
-        format!("localhost:{}", self.address.port())
+        let scheme = if self.is_tls { "https://" } else { "" };
+        format!("{scheme}localhost:{}", self.address.port())
     }
 
     pub fn state(&self) -> MutexGuard<'_, State> {
@@ -160,6 +163,7 @@ fn answer(stream: Box<dyn Connection>, state: &Mutex<State>) -> io::Result<()> {
         (None, _) => upstream(404),
         (Some(_), _) if !knows => upstream(200),
         (Some(_), Fault::Upstream(status)) => upstream(status),
+        (Some(_), Fault::UpstreamJson(status, body)) => (status, "application/json", body.to_owned()),
         (Some(_), Fault::Silent) => {
             thread::sleep(Duration::from_secs(600));
             return Ok(());
@@ -206,7 +210,8 @@ fn answered(method: &str, question: &str, is_old: bool, state: &mut State) -> (u
     let parameter = |name: &str| query.split('&').find_map(|part| part.strip_prefix(name)?.strip_prefix('='));
     let new = json!({
         "rule": parameter("rule").unwrap_or_default(), "quota": 100, "quota_ms": 60_000, "used": 0, "remaining": 100,
-        "more_in_ms": 0, "full_in_ms": 0, "penalty_ms": 0, "is_refused": false,
+        "more_in_ms": 0, "full_in_ms": 0, "penalty_ms": 0, "granted": 0, "granted_for_ms": 0, "reserved": 0,
+        "is_refused": false,
     });
     if ["actor", "reset", "grant", "penalty"].contains(&name) && parameter("rule") == Some("none") {
         return wrong(400, "there is no rule `none`");
@@ -230,7 +235,7 @@ fn answered(method: &str, question: &str, is_old: bool, state: &mut State) -> (u
             let amount: u64 = parameter("amount").and_then(|amount| amount.parse().ok()).unwrap();
             count["granted"] = json!(amount);
             count["granted_for_ms"] = json!(3_600_000);
-            count["remaining"] = json!(count["remaining"].as_u64().unwrap() + amount);
+            // Only this counts the grant: `remaining` is the quota's.
             count["is_refused"] = json!(false);
             (200, count.clone())
         }
@@ -247,6 +252,7 @@ fn answered(method: &str, question: &str, is_old: bool, state: &mut State) -> (u
 pub fn refused(rule: &str) -> Value {
     json!({
         "rule": rule, "quota": 100, "quota_ms": 60_000, "used": 100, "remaining": 0, "more_in_ms": 600,
-        "full_in_ms": 60_000, "penalty_ms": 1_500, "is_refused": true,
+        "full_in_ms": 60_000, "penalty_ms": 1_500, "granted": 0, "granted_for_ms": 0, "reserved": 0,
+        "is_refused": true,
     })
 }

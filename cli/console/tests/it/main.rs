@@ -127,7 +127,56 @@ fn a_page_gets_the_answers_of_all_gateways() {
     assert_eq!(answers[0]["answer"]["granted"], 5);
     assert_eq!(ask(&console, "POST /api/grant", body).0, 400);
     let (_, answers) = ask(&console, "GET /api/top?rule=per-user&by=used", "");
-    assert_eq!(answers[0]["error"], "the gateway has no `top`: `top` needs `inspect.top: true`");
+    let error = answers[0]["error"].as_str().unwrap();
+    assert!(error.starts_with("the gateway has no `top`: `top` needs `inspect.top: true`. "), "{error}");
+}
+
+/// A page must not say that nothing has changed if nobody knows.
+#[test]
+fn a_change_without_an_answer_may_have_happened() {
+    let gateway = Fake::start();
+    let console = Running::start(&[&gateway.url()]);
+    let (body, none) =
+        (r#"{"rule": "per-user", "actor": [["user", "ann"]]}"#, r#"{"rule": "none", "actor": []}"#);
+    let (_, answers) = ask(&console, "POST /api/reset", none);
+    assert_eq!(
+        (&answers[0]["is_certain"], &answers[0]["error"]),
+        (&json!(true), &json!("there is no rule `none`"))
+    );
+    gateway.fault(Fault::CutOff);
+    let (_, answers) = ask(&console, "POST /api/reset", body);
+    let error = answers[0]["error"].as_str().unwrap();
+    assert!(
+        answers[0]["is_certain"] == false && error.ends_with(" may have taken effect; repeating is safe")
+    );
+    let (_, answers) = ask(&console, "POST /api/actor", body);
+    assert!(!answers[0]["error"].as_str().unwrap().contains("taken effect"), "{answers}");
+}
+
+/// Ten wrong tokens within a minute would stop the gateway from taking the right one.
+#[test]
+fn a_gateway_that_does_not_answer_as_one_gets_the_token_no_more() {
+    let (foreign, healthy) = (Fake::start(), Fake::start());
+    let console = Running::start(&[&foreign.url(), &healthy.url()]);
+    // An upstream whose errors look like Diana's.
+    foreign.fault(Fault::UpstreamJson(404, r#"{"error": "not found"}"#));
+    let (_, state) = ask(&console, "GET /api/state", "");
+    let error = state["gateways"][0]["error"].as_str().unwrap();
+    assert!(
+        error.starts_with("`inspect` does not answer (status 404)") && error.contains("ten wrong tokens"),
+        "{error}"
+    );
+    assert_eq!(foreign.received(), 2, "the policy and the rates");
+    let body = r#"{"rule": "per-user", "actor": [["user", "ann"]]}"#;
+    for (request, body) in
+        [("POST /api/actor", body), ("POST /api/reset", body), ("GET /api/top?rule=per-user&by=used", "")]
+    {
+        let (_, answers) = ask(&console, request, body);
+        let error = answers[0]["error"].as_str().unwrap();
+        assert!(error.starts_with("not asked, because") && answers[0]["is_certain"] == true, "{answers}");
+        assert_eq!(foreign.received(), 2, "{request}");
+    }
+    assert_eq!(healthy.received(), 5);
 }
 
 /// A gateway that is asked and does not answer keeps no page waiting, and is not asked again
@@ -145,6 +194,7 @@ fn a_silent_gateway_holds_nobody_up() {
             state["gateways"][1],
             json!({
                 "gateway": silent.name(), "error": null, "age_ms": null, "policy": null, "rates": null, "rates_error": null,
+                "left_off": 0,
             })
         );
     }

@@ -18,7 +18,7 @@ fn an_actor_is_found_in_each_gateway_and_changed_after_a_question() {
     browser.press("#actor-value", &[Key::Enter]);
     until(&browser, "document.querySelectorAll('#found-rows tr').length === 2");
     assert_eq!(text(&browser, "#found-title"), "per-user, user=a&b c");
-    let expected = ["100", "0", "100 a minute", "600 ms", "60 s", "1.5 s", "–", "refused"];
+    let expected = ["100", "0", "100 a minute", "600 ms", "60 s", "1.5 s", "–", "0", "refused"];
     for gateway in [&one, &other] {
         assert_eq!(row(&browser, "found-rows", &gateway.name())[1..], expected);
     }
@@ -51,6 +51,19 @@ fn an_actor_is_found_in_each_gateway_and_changed_after_a_question() {
     browser.run("document.querySelector('#grant-amount').value = '0'");
     browser.click("#ask-yes");
     assert_eq!(browser.resolved("document.querySelector('#ask').open"), json!(true), "no grant of nothing");
+    // The filter takes 10^9 units and 24 hours at most, and whole seconds are the least.
+    let is_taken = |id: &str, value: &str| {
+        browser.run(&format!(
+            "const field = document.querySelector('#grant-{id}'); field.value = '{value}'; return field.checkValidity()"
+        )) == json!(true)
+    };
+    assert!(is_taken("amount", "1000000000") && !is_taken("amount", "1000000001"));
+    for wrong in ["2d", "25h", "0s", "500ms", "1", "0h", "1 h"] {
+        assert!(!is_taken("for", wrong), "{wrong}");
+    }
+    for right in ["1s", "86400s", "30m", "1440m", "9h", "24h", "1d", "1h"] {
+        assert!(is_taken("for", right), "{right}");
+    }
     browser.run("document.querySelector('#grant-amount').value = '7'");
     browser.press("#grant-for", &[Key::Enter]);
     until(
@@ -62,7 +75,7 @@ fn an_actor_is_found_in_each_gateway_and_changed_after_a_question() {
         [(); 2].map(|()| vec!["POST grant?amount=7&for=1h&rule=per%2Duser&user=a%26b%20c"])
     );
     assert!(
-        text(&browser, "#happened").contains("7 granted for 60 min, 7 remaining"),
+        text(&browser, "#happened").contains("7 granted for 60 min, 0 remaining"),
         "{}",
         text(&browser, "#happened")
     );
@@ -73,12 +86,46 @@ fn an_actor_is_found_in_each_gateway_and_changed_after_a_question() {
     browser.click("#ask-yes");
     until(
         &browser,
-        "document.querySelector('#happened h3')?.textContent.startsWith('Reset in some gateways only: ')",
+        "document.querySelector('#happened h3')?.textContent.startsWith('Reset in some gateways, and perhaps in the others: ')",
     );
     let happened = text(&browser, "#happened");
     assert!(happened.contains(&format!("{}: 0 used, 100 remaining", one.name())), "{happened}");
     assert!(happened.contains(&format!("{}: the answer is cut off", other.name())), "{happened}");
     assert_eq!(changed(), [vec!["POST reset?rule=per%2Duser&user=a%26b%20c".to_owned()], vec![]]);
+
+    one.fault(Fault::CutOff);
+    browser.click("#do-penalty");
+    browser.click("#ask-yes");
+    until(
+        &browser,
+        "document.querySelector('#happened h3')?.textContent.startsWith('This may have taken effect, and repeating it is safe: ')",
+    );
+}
+
+/// A gateway that keeps silent delays the answers of all by its timeout, but polls do not replace
+/// them, and meanwhile nothing of another actor or rule stands there.
+#[test]
+fn a_silent_gateway_delays_the_answers_and_stops_none() {
+    let (healthy, silent) = (Fake::start(), Fake::start());
+    healthy.state().top = json!({"rule": "per-user", "actors": [{"actor": {"user": "ann"}, "count": 3}]});
+    healthy.state().counts.insert("rule=per%2Duser&user=ann".into(), refused("per-user"));
+    // Longer than the time between two polls of the same question.
+    let console = Running::with_timeout(&[&healthy.url(), &silent.url()], 6);
+    let browser = open(&console);
+    until(&browser, "document.querySelector('#top-rows button')");
+    browser.click("#top-rows button");
+    until(&browser, "document.querySelectorAll('#found-rows tr').length === 2");
+    silent.fault(Fault::Silent);
+    browser.run("document.querySelector('#actor-value').value = 'bob'");
+    browser.click("#search .main");
+    assert_eq!(browser.resolved("document.querySelector('#found').hidden"), json!(true));
+    until(&browser, "document.querySelector('#found-title').textContent === 'per-user, user=bob'");
+    until(&browser, "!document.querySelector('#found').hidden");
+    assert_eq!(row(&browser, "found-rows", &healthy.name())[1..3], ["0", "100"]);
+    let late = row(&browser, "found-rows", &silent.name());
+    assert_eq!(late.last().map(String::as_str), Some("no answer within 6 s"));
+    healthy.state().top = json!({"rule": "per-user", "actors": [{"actor": {"user": "carl"}, "count": 9}]});
+    until(&browser, "document.querySelector('#top-rows')?.textContent.includes('user=carl')");
 }
 
 /// A rule that counts two actors together, under a plan, and one that counts everybody.
@@ -105,9 +152,13 @@ fn two_actors_a_plan_and_nobody() {
     browser.click("#search .main");
     until(
         &browser,
-        "document.querySelector('#found-title').textContent === 'per-user, user=ann ip=192.0.2.7'",
+        "document.querySelector('#found-title').textContent === 'per-user, user=ann ip=192.0.2.7 with the plan gold'",
     );
     until(&browser, "document.querySelector('#found-rows tr')");
+    browser.click("#do-reset");
+    let question = text(&browser, "#ask-text");
+    assert!(question.ends_with("The actor is user=ann ip=192.0.2.7 with the plan gold."), "{question}");
+    browser.click("#ask-no");
     assert_eq!(
         gateway.asked("GET actor")[0],
         "GET actor?rule=per%2Duser&plan=gold&user=ann&ip=192%2E0%2E2%2E7"

@@ -49,8 +49,8 @@ fn real_gateways_are_watched_and_an_actor_is_looked_up_and_changed() {
     browser.click("#search .main");
     until(&browser, "document.querySelectorAll('#found-rows tr').length === 2");
     let cells = |gateway: &Gateway| row(&browser, "found-rows", &gateway.address().to_string());
-    assert_eq!((&*cells(&one)[1], &*cells(&one)[2], &*cells(&one)[8]), ("5", "0", "refused"));
-    assert_eq!((&*cells(&other)[1], &*cells(&other)[2], &*cells(&other)[8]), ("0", "5", "admitted"));
+    assert_eq!((&*cells(&one)[1], &*cells(&one)[2], &*cells(&one)[9]), ("5", "0", "refused"));
+    assert_eq!((&*cells(&other)[1], &*cells(&other)[2], &*cells(&other)[9]), ("0", "5", "admitted"));
     assert!(cells(&one)[6].ends_with(" min"), "a penalty: {:?}", cells(&one));
 
     // Rates, which an older filter does not know.
@@ -97,7 +97,7 @@ fn real_gateways_are_watched_and_an_actor_is_looked_up_and_changed() {
     let happened = change("#do-reset");
     assert!(happened.starts_with("Reset: per-user, user=ann"), "{happened}");
     assert!(happened.contains(&format!("{name}: 0 used, 5 remaining")), "{happened}");
-    until(&browser, "document.querySelector('#found-rows tr').cells[8].textContent === 'admitted'");
+    until(&browser, "document.querySelector('#found-rows tr').cells[9].textContent === 'admitted'");
     assert!(one.log_contains("inspect: 127.0.0.1 has reset an actor of rule per-user"));
 
     // A gateway with another document, and one that ends.

@@ -21,7 +21,6 @@ fn a_gateway_that_is_down_is_shown_and_the_others_go_on() {
         (Fault::CutOff, "the answer is cut off"),
         (Fault::Garbage, "the answer is cut off or broken"),
         (Fault::OtherJson, "is not understood"),
-        (Fault::Upstream(404), "`inspect` does not answer (status 404)"),
         (Fault::Endless, "the answer is larger than 8 MiB"),
     ] {
         broken.fault(fault);
@@ -43,9 +42,23 @@ fn a_gateway_that_is_down_is_shown_and_the_others_go_on() {
     healthy.state().rates = json!({"rules": [{"rule": "per-user", "refused": [40]}]});
     until(&browser, "document.querySelector('#total-refused').textContent === '8.0'");
     until(&browser, &format!("{state}.startsWith(' slowits last answer is ')"));
+    until(&browser, "document.querySelector('#headline').textContent === '1 gateway silent or down'");
     healthy.fault(Fault::CutOff);
-    until(&browser, "document.querySelector('#total-gateways').textContent !== '2 of 2'");
+    until(&browser, "document.querySelector('#total-gateways').textContent === '0 of 2'");
     assert_eq!(browser.resolved("document.querySelector('#trouble').hidden"), Value::Bool(true));
+}
+
+/// An upstream, to which a gateway passes a wrong token, is no gateway, also if it writes JSON.
+#[test]
+fn an_upstream_is_not_taken_for_a_gateway() {
+    let upstream = Fake::start();
+    upstream.fault(Fault::UpstreamJson(404, r#"{"error": "not found"}"#));
+    let console = Running::start(&[&upstream.url()]);
+    let browser = open(&console);
+    let state = "document.querySelector('#gateway-rows tr').cells[1].textContent";
+    until(&browser, &format!("{state}.includes('`inspect` does not answer (status 404)')"));
+    assert_eq!(text(&browser, "#headline"), "No gateway answers");
+    assert_eq!(browser.resolved("document.querySelector('#rates-note').hidden"), json!(true));
 }
 
 /// Version 0.2 has no rates, no list of the most refused and no grants.
@@ -78,6 +91,27 @@ fn a_console_that_has_ended_is_said() {
     drop(console);
     until(&browser, "!document.querySelector('#trouble').hidden");
     assert!(text(&browser, "#trouble").contains("Is `diana console` still running?"));
+    // What is left on the page is not taken for the present.
+    assert_eq!(text(&browser, "#headline"), "These numbers are old");
+    let opacity = "return Number(getComputedStyle(document.querySelector('#rules')).opacity)";
+    assert!(browser.run(opacity).as_f64().unwrap() < 0.5);
+}
+
+/// What a slow gateway last said of its rates is no rate of now.
+#[test]
+fn old_rates_are_not_counted() {
+    let (healthy, silent) = (Fake::start(), Fake::start());
+    for (gateway, waiting) in [(&healthy, 1), (&silent, 10)] {
+        gateway.state().rates = json!({"waiting": waiting, "rules": [{"rule": "per-user", "refused": [5]}]});
+    }
+    let console = Running::with_timeout(&[&healthy.url(), &silent.url()], 60);
+    let browser = open(&console);
+    let totals =
+        "['refused', 'waiting'].map((id) => document.getElementById('total-' + id).textContent).join(' ')";
+    until(&browser, &format!("{totals} === '2.0 11'"));
+    silent.fault(Fault::Silent);
+    until(&browser, &format!("{totals} === '1.0 1'"));
+    until(&browser, "document.querySelector('#headline').textContent === '1 gateway silent or down'");
 }
 
 /// The key is in the link alone: neither the address bar nor the page shows it, and a page without
@@ -98,4 +132,12 @@ fn the_key_is_needed_and_hidden() {
     until(&other, "!document.querySelector('#trouble').hidden");
     assert!(text(&other, "#trouble").contains("open the link that `diana console` has printed"));
     assert_eq!(other.resolved("document.querySelectorAll('#gateway-rows tr').length"), json!(0));
+    // A link that is pasted into the open tab works, and those within the page load nothing.
+    other.run(&format!("location.hash = '#{}'", console.key()));
+    until(&other, "document.querySelector('#headline')?.textContent === 'All gateways answer'");
+    other.run("window.isOld = true; location.hash = '#stores'");
+    gateway.state().policy["version"] = json!("9.9.9");
+    until(&other, "document.querySelector('#gateway-rows')?.textContent.includes('9.9.9')");
+    assert_eq!(other.resolved("window.isOld"), json!(true));
+    assert!(!other.resolved("location.href").as_str().unwrap().contains(console.key()));
 }

@@ -69,6 +69,65 @@ fn gateways_that_differ_are_marked() {
     assert_eq!(browser.resolved("document.querySelectorAll('#gateway-rows .badge').length"), json!(0));
 }
 
+/// Values that are no client's own would lead to an actor that nobody has.
+#[test]
+fn only_whole_values_can_be_looked_up() {
+    let (one, other) = (Fake::start(), Fake::start());
+    for gateway in [&one, &other] {
+        gateway.state().top = json!({"rule": "per-user", "actors": [
+            {"actor": {"user": "ann"}, "count": 40},
+            {"actor": {"a": "1", "b": "2"}, "count": 35},
+            {"actor": {"user": "#0123456789abcdef"}, "count": 30},
+            {"actor": {"user": "cut off here…"}, "count": 20},
+            {"actor": {"user": "a\u{fffd}b"}, "count": 10},
+            {"actor": {"a": "1", "b": "2", "c": "3"}, "count": 5},
+        ]});
+    }
+    let console = Running::start(&[&one.url(), &other.url()]);
+    let browser = open(&console);
+    until(&browser, "document.querySelectorAll('#top-rows tr').length === 7");
+    let rows = browser.resolved(
+        "[...document.querySelectorAll('#top-rows tr')].map(({cells}) => [1, 3].map((at) => cells[at].textContent).join(' '))",
+    );
+    assert_eq!(
+        rows,
+        json!([
+            "80 Look up",
+            "70 Look up",
+            "40 the value is cut",
+            // A gateway has a hash of its own for each value.
+            "30 hidden value: only its hash is known",
+            "30 hidden value: only its hash is known",
+            "20 the value is not text",
+            "10 more than two values: use diana ctl",
+        ])
+    );
+    assert_eq!(browser.resolved("document.querySelectorAll('#top-rows button').length"), json!(2));
+    let hashed = row(&browser, "top-rows", &format!("user=#0123456789abcdefin {}", other.name()));
+    assert_eq!(hashed[1], "30");
+    // The plan of the last look-up does not go on with another actor.
+    browser.run("document.querySelector('#actor-plan').value = 'gold'");
+    one.asked("GET actor");
+    browser.click("#top-rows button");
+    until(&browser, "document.querySelector('#found-title').textContent === 'per-user, user=ann'");
+    assert_eq!(one.asked("GET actor")[0], "GET actor?rule=per%2Duser&user=ann");
+}
+
+/// Rules that a gateway leaves off are not part of the sums, and two stores of one name are one row.
+#[test]
+fn what_is_left_off_is_said() {
+    let gateway = Fake::start();
+    gateway.state().rates = json!({"left_off": 3, "rules": [{"rule": "per-user", "refused": [5]}],
+        "stores": [{"store": "redis", "breaker": "closed"}, {"store": "redis", "breaker": "open"}]});
+    let console = Running::start(&[&gateway.url()]);
+    let browser = open(&console);
+    until(&browser, "document.querySelector('#note-refused').textContent === 'a second, without 3 rules'");
+    assert_eq!(text(&browser, "#note-errors"), "a second, without 3 rules");
+    assert_eq!(browser.resolved("document.querySelectorAll('#store-rows tr').length"), json!(1));
+    gateway.state().rates = json!({"rules": [{"rule": "per-user", "refused": [5]}]});
+    until(&browser, "document.querySelector('#note-refused').textContent === 'a second, all rules'");
+}
+
 #[test]
 fn stores_and_the_most_refused_are_listed() {
     let gateways = crate::sample::gateways();

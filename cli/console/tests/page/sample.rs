@@ -60,6 +60,6 @@ fn count(place: usize) -> Value {
     json!({
         "rule": "per-user", "quota": 100, "quota_ms": 60_000, "used": 100 - 31 * place, "remaining": 31 * place,
         "more_in_ms": 600, "full_in_ms": 60_000 - 20_000 * place, "penalty_ms": 90_000 * (1 - place.min(1)),
-        "is_refused": place == 0, "granted": 0, "granted_for_ms": 0,
+        "granted": 0, "granted_for_ms": 0, "reserved": 4 * place, "is_refused": place == 0,
     })
 }

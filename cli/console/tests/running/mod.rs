@@ -19,8 +19,13 @@ pub struct Running {
 impl Running {
     /// Shows these gateways.
     pub fn start(gateways: &[&str]) -> Self {
+        Self::with_timeout(gateways, 20)
+    }
+
+    /// The same, and each gateway may take so many seconds.
+    pub fn with_timeout(gateways: &[&str], seconds: u64) -> Self {
         let addresses = gateways.iter().map(|url| url.parse().unwrap()).collect();
-        let fleet = Fleet::new(addresses, TOKEN, Duration::from_secs(20)).unwrap();
+        let fleet = Fleet::new(addresses, TOKEN, Duration::from_secs(seconds)).unwrap();
         let ((stop, stopped), (tell, told)) = (oneshot::channel(), mpsc::channel());
         let thread = thread::spawn(move || {
             let runtime = Builder::new_current_thread().enable_all().build().unwrap();
