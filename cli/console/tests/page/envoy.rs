@@ -6,6 +6,7 @@ use crate::running::Running;
 use crate::view::{open, row, text, until};
 use gateway::{Config, Gateway};
 use serde_json::{Value, json};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 fn start(rpu: u32) -> Gateway {
     let document = json!({
@@ -112,4 +113,75 @@ fn real_gateways_are_watched_and_an_actor_is_looked_up_and_changed() {
         &browser,
         "document.querySelector('#headline').textContent === 'All gateways answer, and they differ'",
     );
+}
+
+/// Ends the load, also if the test fails.
+struct Load<'a>(&'a AtomicBool);
+
+impl Drop for Load<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Relaxed);
+    }
+}
+
+#[test]
+fn under_load_the_page_agrees_with_the_next_response() {
+    let document = json!({
+        "inspect": {"path": "/.diana", "token": TOKEN, "top": true},
+        "headers": "ietf",
+        "limits": [{"url": "/", "rules": [
+            {"name": "per-user", "actor": "user", "algo": "W", "rpu": 20, "unit": "day"},
+        ]}],
+    });
+    let gateways = [(); 2].map(|()| Gateway::start(Config::new(document.clone())).unwrap());
+    let left = |gateway: &Gateway, user: &str| {
+        let response = gateway.get("/", &[("x-user-id", user)]).unwrap();
+        let shown = response.header("ratelimit").unwrap().to_owned();
+        let left = shown.split(r#""per-user";r="#).nth(1).unwrap().split(';').next().unwrap();
+        (u32::from(response.status), left.parse::<u64>().unwrap())
+    };
+    let is_over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let load = Load(&is_over);
+        for gateway in &gateways {
+            scope.spawn(|| {
+                let mut connection = gateway.connect().unwrap();
+                for request in 0_u32.. {
+                    if is_over.load(Relaxed) {
+                        break;
+                    }
+                    let user = format!("user-{}", request % 50);
+                    connection.request("GET", "/", &[("x-user-id", &user)], b"").unwrap();
+                }
+            });
+        }
+        for (gateway, requests) in gateways.iter().zip([7, 3]) {
+            (0..requests).for_each(|_| _ = left(gateway, "ann"));
+            while left(gateway, "bob").0 == 200 {}
+        }
+        let urls = gateways.each_ref().map(|gateway| format!("http://{}/.diana", gateway.address()));
+        let console = Running::start(&[&urls[0], &urls[1]]);
+        let browser = open(&console);
+        // The load shows: it is refused, and by users that the page ranks.
+        until(
+            &browser,
+            "Number(document.querySelector('#total-refused').textContent.replace(/\\D/g, '')) > 0",
+        );
+        until(&browser, "document.querySelectorAll('#top-rows tr').length > 1");
+        browser.write("#actor-value", "ann");
+        browser.click("#search .main");
+        until(&browser, "document.querySelectorAll('#found-rows tr').length === 2");
+        for (gateway, remaining) in gateways.iter().zip([13, 17]) {
+            let shown = row(&browser, "found-rows", &gateway.address().to_string());
+            assert_eq!(shown[2], remaining.to_string());
+            assert_eq!(left(gateway, "ann"), (200, remaining - 1), "the next response");
+        }
+        browser.click("#do-reset");
+        browser.click("#ask-yes");
+        until(&browser, "document.querySelector('#happened h3')?.textContent.startsWith('Reset: ')");
+        for gateway in &gateways {
+            assert_eq!((left(gateway, "ann"), left(gateway, "bob")), ((200, 19), (429, 0)));
+        }
+        drop(load);
+    });
 }
