@@ -79,8 +79,8 @@ pub fn runtime() -> Result<Runtime> {
 pub fn block_on<T>(asking: impl Future<Output = T>) -> Result<T> {
     let runtime = runtime()?;
     let answers = runtime.block_on(asking);
-    // The look-up of a name blocks a thread of its own, beyond the timeout of the question. Dropping
-    // the runtime would wait for it.
+    // Resolving a name blocks a thread, possibly for longer than the timeout. Dropping the runtime
+    // would wait for that thread.
     runtime.shutdown_background();
     Ok(answers)
 }

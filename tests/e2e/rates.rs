@@ -1,4 +1,4 @@
-//! An operator sees what all workers of an Envoy count in each second, and whom a rule refuses most.
+//! Operators see what all workers of an Envoy count in each second, and whom a rule refuses most.
 
 use crate::start;
 use gateway::{Config, Gateway, Load, Shell, Shot};

@@ -105,8 +105,8 @@ fn a_cached_refusal_allocates_nothing() {
     assert_eq!(allocations(json, Span::ZERO), [0; 50]);
 }
 
-/// The allocations of a request that waits for a global store, from the store's silence on, when the
-/// buffers are full.
+/// The allocations of a request that waits for a global store, from the moment the store falls
+/// silent, when the buffers are full.
 fn allocations_after_silence(rules: &str) -> usize {
     let json = format!(
         r#"{{"limits": [{{"url": "/", "rules": [

@@ -1,5 +1,5 @@
 //! `cargo xtask report [--update] [FILTER]`: the tests of the HTML report of `diana replay` and of
-//! the page of `diana console` in a real Chromium. `--update` retakes the pictures of the documents.
+//! the page of `diana console` in a real Chromium. `--update` retakes the pictures of the docs.
 
 use crate::programs;
 use crate::step::{self, Step, cargo};

@@ -59,8 +59,8 @@ impl Address {
         &self.url
     }
 
-    /// Host and port, the path if it is not the usual one, and `https://` if it is encrypted. No two
-    /// addresses have one name.
+    /// Host and port, the path if it is not the usual one, and `https://` if it is encrypted. The
+    /// name of each address is its own.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name

@@ -12,7 +12,7 @@ use std::time::Duration;
 use tokio::sync::watch::{self, Sender};
 use tokio::time::{Instant, timeout};
 
-/// The most rules and stores of a gateway that a page shows. What is left off is counted.
+/// The most rules and stores of one gateway on the page, which says how many more there are.
 const MOST_RULES: usize = 1_000;
 const MOST_STORES: usize = 64;
 
@@ -220,7 +220,7 @@ mod tests {
         state.take(Ok(Policy::default()), None);
         assert_eq!((state.begin(at(60_499)), state.foreign), (None, None));
         assert_eq!(state.begin(at(60_500)), Some(Poll::PolicyAndRates));
-        // A gateway that is down gets no token, so it is asked as before.
+        // A gateway that is down receives no token, so polling it exposes nothing.
         state.take(Err(Failure::Unreachable("no".into())), Some(Err(Failure::Unreachable("no".into()))));
         assert_eq!(state.begin(at(61_000)), Some(Poll::PolicyAndRates));
     }

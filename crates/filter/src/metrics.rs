@@ -317,8 +317,8 @@ impl<H: Host> Metrics<H> {
         self.record(Id::CellsUsed, rule.index(), used);
     }
 
-    /// The totals that [`rates`] samples, over all workers: the requests of each rule by result, and
-    /// the calls and failed calls of each store. Empty if the host does not tell them.
+    /// The totals over all workers that [`rates`] samples: the requests of each rule by result, and
+    /// the calls and failed calls of each store. Empty if the host does not report them.
     #[cold]
     #[inline(never)]
     pub(super) fn series(&self, policy: &Policy, clusters: &[String]) -> Vec<rates::Series> {

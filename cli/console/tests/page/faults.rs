@@ -91,7 +91,7 @@ fn a_console_that_has_ended_is_said() {
     drop(console);
     until(&browser, "!document.querySelector('#trouble').hidden");
     assert!(text(&browser, "#trouble").contains("Is `diana console` still running?"));
-    // What is left on the page is not taken for the present.
+    // The page marks the numbers it still shows as old.
     assert_eq!(text(&browser, "#headline"), "These numbers are old");
     let opacity = "return Number(getComputedStyle(document.querySelector('#rules')).opacity)";
     assert!(browser.run(opacity).as_f64().unwrap() < 0.5);

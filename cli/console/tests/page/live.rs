@@ -113,7 +113,7 @@ fn only_whole_values_can_be_looked_up() {
     assert_eq!(one.asked("GET actor")[0], "GET actor?rule=per%2Duser&user=ann");
 }
 
-/// Rules that a gateway leaves off are not part of the sums, and two stores of one name are one row.
+/// The sums lack the rules that a gateway leaves off, and two stores of one name share a row.
 #[test]
 fn what_is_left_off_is_said() {
     let gateway = Fake::start();

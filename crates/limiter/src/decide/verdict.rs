@@ -172,7 +172,8 @@ impl GroupVerdict {
         self.verdicts.iter().map(|verdict| verdict.charge)
     }
 
-    /// What came of each demand. A rule in shadow that refuses charges nothing, now and later.
+    /// The outcome of each demand. A rule in shadow that refuses charges nothing, neither now nor
+    /// when the request ends.
     pub(crate) fn charged(&self, demands: &[Demand]) -> Vec<RuleCharge> {
         let charged = |(demand, verdict): (&Demand, &Verdict)| {
             let owed = if verdict.admits() { demand.owed } else { Owed::Nothing };

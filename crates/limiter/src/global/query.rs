@@ -33,7 +33,8 @@ pub enum GlobalQuery {
 pub struct Inspection {
     /// What the operator changes.
     pub change: StoreChange,
-    /// What is left, without penalty and headroom; and what a request of one unit would meet.
+    /// Two queries: the first for the remaining units, which ignores the penalty and headroom, and
+    /// the second for the verdict on a request of one unit.
     pub queries: [RuleQuery; 2],
 }
 
