@@ -645,7 +645,7 @@ async function tick() {
 async function run() {
   const began = performance.now();
   await tick();
-  setTimeout(run, Math.max(100, 1000 - (performance.now() - began)));
+  setTimeout(run, Math.max(100, 700 - (performance.now() - began)));
 }
 document.addEventListener("visibilitychange", tick);
 run();
