@@ -37,7 +37,7 @@ pub extern "C" fn proxy_on_memory_allocate(size: usize) -> *mut u8 {
     memory::allocate(size)
 }
 
-/// nginx requires this callback. The VM has no configuration of its own.
+/// Some hosts require this callback. The VM has no configuration of its own.
 #[unsafe(no_mangle)]
 pub extern "C" fn proxy_on_vm_start(_root: u32, _size: usize) -> u32 {
     1
@@ -114,7 +114,7 @@ pub extern "C" fn proxy_on_delete(id: u32) {
     FILTER.with(|filter| filter.on_delete(id));
 }
 
-// The callbacks below are for nginx, whose module calls them without a check whether they exist.
+// The callbacks below are for hosts that call them without a check whether they exist.
 
 /// `1`: the host may delete the context.
 #[unsafe(no_mangle)]

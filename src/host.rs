@@ -1,6 +1,8 @@
 //! A proxy-wasm host, as the filter sees it: each method is one host call. Source: the proxy-wasm
 //! ABI, version 0.2.1.
 
+pub(crate) mod nginx;
+
 use super::abi::{self, *};
 use super::callbacks::exported;
 use super::calls::{self, CALL_HEADERS, NOT_FOUND, OK, REQUEST_HEADERS, RESPONSE_HEADERS, check};
@@ -11,7 +13,7 @@ use diana_base::format;
 use diana_base::time::Time;
 use diana_config::Configuration;
 use diana_filter::metrics::Series;
-use diana_filter::{Exports, Host, HostKind, nginx};
+use diana_filter::{Exports, Host, HostKind};
 use diana_limiter::cells::store::{Fault, SharedDataStore};
 use diana_limiter::global::MAX_REPLY_BYTES;
 use diana_limiter::policy::Policy;
@@ -65,18 +67,17 @@ impl Host for ProxyWasm {
     }
 
     fn refusals(self, kind: HostKind, configuration: &Configuration) -> Vec<String> {
-        let lacks = self.callbacks.suffice(configuration).and_then(|()| self.callbacks.suffice_for(kind));
-        let mut refusals: Vec<String> = lacks.err().into_iter().collect();
-        if kind.is_nginx() {
-            refusals.extend(nginx::refusals(configuration));
-        }
-        refusals
+        let lacks = self.callbacks.suffice(configuration).and_then(|()| match kind {
+            HostKind::Full => Ok(()),
+            HostKind::Restricted => nginx::suffice(self.callbacks),
+        });
+        lacks.err().into_iter().chain(kind.refusals(configuration, nginx::NAME)).collect()
     }
 
-    /// An empty `vm_id` is everybody's. nginx has no such identifier. Reading it while a plugin is
-    /// configured can crash the nginx worker.
+    /// An empty `vm_id` is everybody's. A restricted host has no such identifier, and may crash if
+    /// it is read while a plugin is configured.
     fn shares_with_others(self, kind: HostKind) -> bool {
-        !kind.is_nginx() && calls::property(b"plugin_vm_id").is_none_or(|id| id.is_empty())
+        kind == HostKind::Full && calls::property(b"plugin_vm_id").is_none_or(|id| id.is_empty())
     }
 
     fn now(self) -> Result<Time, Fault> {
@@ -100,7 +101,7 @@ impl Host for ProxyWasm {
     }
 
     fn request(self, policy: &Policy, kind: HostKind, ends: bool) -> HostRequest {
-        HostRequest::new(policy, kind.is_nginx(), ends)
+        HostRequest::new(policy, kind, ends)
     }
 
     fn request_header(self, name: &[u8]) -> Option<Vec<u8>> {
@@ -138,7 +139,10 @@ impl Host for ProxyWasm {
     }
 
     fn local_reply(self, kind: HostKind, refusal: Refusal) -> LocalReply {
-        LocalReply::new(refusal, kind.is_nginx())
+        LocalReply::new(match kind {
+            HostKind::Full => refusal,
+            HostKind::Restricted => nginx::sendable(refusal),
+        })
     }
 
     fn send(self, reply: &LocalReply) -> Result<(), Fault> {
@@ -164,6 +168,10 @@ impl Host for ProxyWasm {
         let last = Pairs::of(&reply.headers).last();
         has(b":status", format::decimal(reply.status.into()).as_bytes())
             && last.is_none_or(|(name, value)| has(name, value))
+    }
+
+    fn log_lost_refusal(self, status: &str) {
+        nginx::log_lost_refusal(status);
     }
 
     fn resume_request(self) -> Result<(), Fault> {

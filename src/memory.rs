@@ -8,7 +8,7 @@ use std::ptr::{NonNull, null_mut};
 /// that as a failed call.
 pub(super) fn allocate(size: usize) -> *mut u8 {
     match Layout::array::<u8>(size) {
-        // nginx takes null for a failure, and an allocator need not support empty allocations.
+        // Hosts take null for a failure, and an allocator need not support empty allocations.
         Ok(_) if size == 0 => NonNull::dangling().as_ptr(),
         // SAFETY: the layout is not empty.
         Ok(layout) => unsafe { alloc(layout) },

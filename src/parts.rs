@@ -1,11 +1,12 @@
 //! Reads the parts of a request from the host, each at most once and only when a policy asks for
 //! it. If rules use headers, the first access reads all of them in one call, the only way to see
-//! all lines; in nginx, each part is a variable, see [`nginx`].
+//! all lines. In a restricted host, each part is a variable, see [`nginx`].
 
 use super::calls::{self, REQUEST_HEADERS};
-use diana_filter::nginx;
+use super::host::nginx;
+use diana_filter::HostKind;
 use diana_limiter::policy::Policy;
-use diana_limiter::request::joined::Joined;
+use diana_limiter::request::joined::{Joined, separator};
 use diana_limiter::request::pairs::Pairs;
 use diana_limiter::request::{HeaderLines, Part, PartId, Source};
 use std::cell::OnceCell;
@@ -15,25 +16,26 @@ type CachedValue = OnceCell<Option<Vec<u8>>>;
 
 /// The request of the effective stream.
 pub struct HostRequest {
-    /// Whether one call reads all headers; never in nginx.
+    /// Whether one call reads all headers.
     at_once: bool,
-    is_nginx: bool,
+    /// Whether each part is a variable.
+    has_variables: bool,
     headers: OnceCell<Vec<u8>>,
     path: CachedValue,
     content_type: CachedValue,
     address: CachedValue,
-    /// By index; in nginx also the method, the host and headers.
+    /// By index; with variables also the method, the host and headers.
     properties: OnceCell<Vec<CachedValue>>,
     parts: usize,
-    /// Whether the request ends with its headers; never set in nginx.
+    /// Whether the request ends with its headers; never set with variables.
     ends: bool,
 }
 
 impl HostRequest {
-    pub(crate) fn new(policy: &Policy, is_nginx: bool, ends: bool) -> HostRequest {
+    pub(crate) fn new(policy: &Policy, kind: HostKind, ends: bool) -> HostRequest {
         HostRequest {
-            at_once: policy.reads_headers() && !is_nginx,
-            is_nginx,
+            at_once: policy.reads_headers() && kind.reads_all_headers(),
+            has_variables: !kind.reads_all_headers(),
             headers: OnceCell::new(),
             path: OnceCell::new(),
             content_type: OnceCell::new(),
@@ -65,7 +67,7 @@ impl HostRequest {
     /// A request that ends with its headers has no body. Of one that does not, the client decides
     /// whether it becomes a tunnel. Envoy makes an upgrade of `CONNECT` with a protocol.
     fn body_size(&self, id: PartId) -> HeaderLines<'_> {
-        if self.is_nginx {
+        if self.has_variables {
             return HeaderLines::One(self.cached(id, || nginx::body_size(calls::property)));
         }
         if self.ends {
@@ -76,13 +78,11 @@ impl HostRequest {
         if is_tunnel { HeaderLines::One(None) } else { self.named(b"content-length") }
     }
 
-    /// A part that is a variable in nginx.
+    /// A part that is a variable.
     fn variable(&self, id: PartId, part: &Part) -> HeaderLines<'_> {
         let value = self.property(id, || nginx::variable(part).unwrap_or_default());
         match (part, value) {
-            (Part::Header(name), Some(value)) => {
-                HeaderLines::Joined(Joined::new(value, nginx::separator(name)))
-            }
+            (Part::Header(name), Some(value)) => HeaderLines::Joined(Joined::new(value, separator(name))),
             (_, value) => HeaderLines::One(value),
         }
     }
@@ -92,9 +92,9 @@ impl Source for HostRequest {
     fn lines<'s>(&'s self, id: PartId, part: &'s Part) -> HeaderLines<'s> {
         match part {
             Part::Path if !self.at_once => {
-                HeaderLines::One(self.path.get_or_init(|| path(self.is_nginx)).as_deref())
+                HeaderLines::One(self.path.get_or_init(|| path(self.has_variables)).as_deref())
             }
-            Part::Method | Part::Host | Part::Header(_) if self.is_nginx => self.variable(id, part),
+            Part::Method | Part::Host | Part::Header(_) if self.has_variables => self.variable(id, part),
             // Read for refusals only: whether the client speaks gRPC.
             Part::Header(name) if !self.at_once => HostRequest::alone(&self.content_type, name.as_bytes()),
             Part::Path => self.named(b":path"),
@@ -113,9 +113,7 @@ impl Source for HostRequest {
     }
 }
 
-/// Reads the path alone. Falls back to nginx' `:path` if nginx has no path as the client sent it.
-fn path(is_nginx: bool) -> Option<Vec<u8>> {
-    let sent = is_nginx.then(|| nginx::variable(&Part::Path)).flatten();
-    let sent = sent.and_then(|variable| calls::property(variable.as_bytes()));
-    sent.or_else(|| calls::header(REQUEST_HEADERS, b":path"))
+/// Reads the path alone.
+fn path(is_variable: bool) -> Option<Vec<u8>> {
+    if is_variable { nginx::path() } else { calls::header(REQUEST_HEADERS, b":path") }
 }

@@ -95,7 +95,7 @@ impl Host for Module {
     type LocalReply = LocalReply;
 
     fn open(self) -> Result<(Counts, HostKind), Fault> {
-        Ok((self.vm.namespace.store.clone(), HostKind::Envoy))
+        Ok((self.vm.namespace.store.clone(), HostKind::Full))
     }
 
     fn refusals(self, _: HostKind, configuration: &Configuration) -> Vec<String> {

@@ -147,6 +147,17 @@ impl Webdis {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs;
+
+    #[test]
+    fn no_thread_of_a_stopped_redis_goes_on() {
+        let redis = Redis::start().unwrap();
+        redis.stop_answering().unwrap();
+        for thread in fs::read_dir(format!("/proc/{}/task", redis.process_id())).unwrap() {
+            let text = fs::read_to_string(thread.unwrap().path().join("stat")).unwrap();
+            assert!(text.contains(") T "), "{text}");
+        }
+    }
 
     fn ask(webdis: &Webdis, command: &str) -> (u16, String) {
         let mut connection = Connection::open(webdis.address()).unwrap();

@@ -7,6 +7,7 @@ use crate::process::Folder;
 use crate::{free_port, wait_until};
 use anyhow::{Context, Error, Result, bail};
 use nix::sys::signal::{Signal, kill};
+use nix::sys::wait::{Id, WaitPidFlag, waitid};
 use nix::unistd::Pid;
 use std::fs::{self, File};
 use std::io::ErrorKind;
@@ -89,7 +90,11 @@ impl<P: Program> Service<P> {
     /// Stops the program without ending it: the system still accepts connections, but the program
     /// reads nothing.
     pub fn stop_answering(&self) -> Result<()> {
-        self.signal(Signal::SIGSTOP)
+        self.signal(Signal::SIGSTOP)?;
+        // On a busy machine the other threads go on answering until the one with the signal runs.
+        let flags = WaitPidFlag::WSTOPPED | WaitPidFlag::WEXITED | WaitPidFlag::WNOWAIT;
+        waitid(Id::Pid(self.pid()?), flags).with_context(|| format!("{} does not stop", P::NAME))?;
+        Ok(())
     }
 
     /// Resumes the program. It replies to earlier requests as well.
@@ -97,9 +102,12 @@ impl<P: Program> Service<P> {
         self.signal(Signal::SIGCONT)
     }
 
+    fn pid(&self) -> Result<Pid> {
+        Ok(Pid::from_raw(self.child.id().try_into()?))
+    }
+
     pub(crate) fn signal(&self, signal: Signal) -> Result<()> {
-        let id = Pid::from_raw(self.child.id().try_into()?);
-        kill(id, signal).with_context(|| format!("cannot send {signal} to {}", P::NAME))
+        kill(self.pid()?, signal).with_context(|| format!("cannot send {signal} to {}", P::NAME))
     }
 }
 

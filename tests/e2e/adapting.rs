@@ -105,7 +105,7 @@ fn permits_follow_a_slow_upstream_down_and_up() {
 }
 
 /// Begins ten requests a second, each on a connection of its own that stays open. The limit stays
-/// where it is for six intervals, and falls once the headers of the responses take 800 ms.
+/// where it is for six intervals, and falls once the headers of the responses take two seconds.
 fn only_slow_headers_lower_the_limit(ending: Ending, begin: impl Fn(usize, &mut Connection) + Sync) {
     let work_ms = Arc::new(AtomicU64::new(0));
     let own = Arc::clone(&work_ms);
@@ -121,7 +121,7 @@ fn only_slow_headers_lower_the_limit(ending: Ending, begin: impl Fn(usize, &mut 
     .unwrap();
     let rule = json!({
         "name": "backend", "rpu": 200, "unit": "second",
-        "adapt": {"signal": "latency_p90", "target": "400ms", "min": 10, "max": 200, "every": "1s"},
+        "adapt": {"signal": "latency_p90", "target": "1s", "min": 10, "max": 200, "every": "1s"},
     });
     let gateway = start(&rule, upstream.address());
     let (over, open) = (AtomicBool::new(false), Mutex::new(Vec::new()));
@@ -143,7 +143,7 @@ fn only_slow_headers_lower_the_limit(ending: Ending, begin: impl Fn(usize, &mut 
             let limit = limit(gateway);
             (limit != 200 || started.elapsed() > Duration::from_secs(6)).then_some(limit)
         });
-        work_ms.store(800, Ordering::SeqCst);
+        work_ms.store(2_000, Ordering::SeqCst);
         let falls = wait_until("slow", PATIENCE, || Some(limit(gateway)).filter(|limit| *limit < 200));
         over.store(true, Ordering::SeqCst);
         println!("the limit is {stays:?}, and then {falls:?}");

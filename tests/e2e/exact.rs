@@ -50,7 +50,7 @@ fn reserved_quota_passes_and_no_more() {
         let report = gateway.load(load, |_| Shot::get(path)).unwrap();
         // Reservations that a worker still held during the last refusals are refunded soon.
         let mut passed = report.status(200);
-        wait_until("the rest of the quota", Duration::from_secs(5), || {
+        wait_until("the rest of the quota", Duration::from_secs(20), || {
             let more = gateway.get(path, &[]).unwrap().status == 200;
             passed += u64::from(more);
             (!more && passed >= 5_000).then_some(())

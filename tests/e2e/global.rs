@@ -142,7 +142,7 @@ impl Shared {
 
 /// `store` with further keys. The timeout is long by default, because a test machine may be busy.
 pub fn in_redis(more: Value) -> Value {
-    let mut options = json!({"cluster": "webdis", "secret": SECRET, "timeout": "1s", "replicas": 2});
+    let mut options = json!({"cluster": "webdis", "secret": SECRET, "timeout": "5s", "replicas": 2});
     if more.get("clusters").is_some() {
         options.as_object_mut().unwrap().remove("cluster");
     }
@@ -167,22 +167,36 @@ pub fn gateways(
 
 /// A connection to Redis itself.
 pub fn client(redis: &Redis) -> redis::Connection {
-    redis::Client::open(format!("redis://{}", redis.address())).unwrap().get_connection().unwrap()
+    let client = redis::Client::open(format!("redis://{}", redis.address())).unwrap();
+    wait_until("a connection to Redis", PATIENCE, || client.get_connection().ok()).unwrap()
+}
+
+/// The reply to a query, which is sent again if its connection ends: Sentinel closes all
+/// connections to a Redis whose role it changes.
+pub fn ask<T>(redis: &Redis, query: impl Fn(&mut redis::Connection) -> redis::RedisResult<T>) -> T {
+    let mut last = None;
+    let reply = wait_until("a reply of Redis", PATIENCE, || {
+        query(&mut client(redis)).map_err(|error| last = Some(error)).ok()
+    });
+    reply.unwrap_or_else(|error| panic!("{error}: {last:?}"))
 }
 
 /// What Redis says about itself.
 pub fn info(redis: &Redis) -> String {
-    redis::cmd("INFO").query(&mut client(redis)).unwrap()
+    ask(redis, |client| redis::cmd("INFO").query(client))
 }
 
 /// Waits until so many replicas have all that this Redis has been told. `key` is one that it may
 /// write.
 pub fn wait_replicated(redis: &Redis, key: &str, replicas: u64) {
-    let mut client = client(redis);
-    // Redis waits for what this connection has written.
-    redis::cmd("SET").arg(key).arg(1).exec(&mut client).unwrap();
-    let synced: u64 = redis::cmd("WAIT").arg(replicas).arg(5_000).query(&mut client).unwrap();
-    assert_eq!(synced, replicas);
+    wait_until("the replicas to have everything", PATIENCE, || {
+        let mut client = client(redis);
+        // Redis waits for what this connection has written.
+        redis::cmd("SET").arg(key).arg(1).exec(&mut client).ok()?;
+        let synced: u64 = redis::cmd("WAIT").arg(replicas).arg(1_000).query(&mut client).ok()?;
+        (synced == replicas).then_some(())
+    })
+    .unwrap();
 }
 
 /// A limit on a path with one global rule `name` that counts users, with these further keys.

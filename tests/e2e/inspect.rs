@@ -74,7 +74,7 @@ fn a_count_is_that_of_the_next_response_and_a_reset_lets_one_actor_pass_in_every
     assert_eq!((&reset["used"], &reset["penalty_ms"]), (&json!(0), &json!(0)), "{reset}");
     let began = Instant::now();
     let mut passed = 0;
-    while passed < 5 && began.elapsed() < Duration::from_secs(5) {
+    while passed < 5 && began.elapsed() < Duration::from_secs(20) {
         passed += asked("ann").iter().filter(|status| **status == 200).count();
     }
     println!("after {:?} the actor had the whole quota again", began.elapsed());
@@ -146,7 +146,7 @@ fn a_grant_adds_exactly_its_amount_in_every_worker() {
     let granted = ask("POST", "grant?rule=per-user&user=ann&amount=20&for=1h");
     assert_eq!((&granted["granted"], &granted["is_refused"]), (&json!(20), &json!(false)), "{granted}");
     let (began, mut sum) = (Instant::now(), 0);
-    while sum < 20 && began.elapsed() < Duration::from_secs(5) {
+    while sum < 20 && began.elapsed() < Duration::from_secs(20) {
         sum += passed("ann");
     }
     println!("after {:?} the actor had passed {sum} times", began.elapsed());

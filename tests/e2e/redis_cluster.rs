@@ -23,7 +23,7 @@ impl Nodes {
             let options = [
                 ["--cluster-enabled", "yes"],
                 ["--cluster-port", &bus],
-                ["--cluster-node-timeout", "500"],
+                ["--cluster-node-timeout", "2000"],
                 ["--repl-diskless-sync-delay", "0"],
             ];
             Redis::start_with(options.as_flattened()).unwrap()
@@ -97,7 +97,7 @@ fn gateway(example: &Value) -> Gateway {
     let document = json!({
         "limits": [shared_rule("/", "quota", &rule)],
         "store": {"redis": {
-            "clusters": SHARDS, "dialect": "resp", "secret": SECRET, "timeout": "1s", "replicas": 2,
+            "clusters": SHARDS, "dialect": "resp", "secret": SECRET, "timeout": "3s", "replicas": 2,
         }},
     });
     let parts = |name: &str| example[name].as_array().cloned().unwrap_or_default();

@@ -104,7 +104,7 @@ fn the_gateway_follows_a_name_to_another_address() {
     thread::scope(|scope| {
         let _ending = crate::machine::Ending(&is_over);
         scope.spawn(|| serve_names(&names, &last, &is_over));
-        let gateways = start(cluster, &json!({"timeout": "1s"}));
+        let gateways = start(cluster, &json!({"timeout": "5s"}));
         wait_together(&gateways, "start");
         let mut connections = connections(&gateways, 4);
         assert_eq!(passed(&mut connections, "/", "ann", QUOTA / 2), QUOTA / 2);
@@ -137,7 +137,7 @@ fn the_gateway_follows_a_name_to_another_address() {
 #[test]
 fn outlier_detection_ejects_a_silent_redis() {
     let redis = Redis::start().unwrap();
-    let gateways = start(cluster("127.0.0.1", redis.port()), &json!({"timeout": "100ms"}));
+    let gateways = start(cluster("127.0.0.1", redis.port()), &json!({"timeout": "400ms"}));
     wait_together(&gateways, "start");
     redis.stop_answering().unwrap();
     let mut connections = connections(&gateways, 4);

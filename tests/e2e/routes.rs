@@ -172,7 +172,7 @@ fn requests_of_a_route_wait_and_ask_the_store() {
     });
     let listener = json!({
         "limits": [limit("everywhere", 1_000)],
-        "store": {"redis": {"cluster": "webdis", "secret": SECRET, "timeout": "1s"}},
+        "store": {"redis": {"cluster": "webdis", "secret": SECRET, "timeout": "5s"}},
     });
     let routes = vec![
         route("/shaped", json!({"url": "/", "rules": [shaped]})),

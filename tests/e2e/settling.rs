@@ -554,7 +554,7 @@ fn held_bodies_are_counted_once(stop_iteration: bool) {
     let upstream = Upstream::start_watched(|_| Reply::new(200, "written"), watch).unwrap();
     let document = json!({"headers": "ietf", "limits": [
         {"url": "/", "methods": "POST", "rules": [
-            {"name": "even", "algo": "LB", "rpu": 3, "unit": "second", "queue": 20},
+            {"name": "even", "algo": "LB", "rpu": 1, "unit": "second", "queue": 20},
         ]},
         {"url": "/", "rules": [
             {"name": "written", "actor": "user", "algo": "W", "rpu": "1M", "unit": "7d", "cost": "request_bytes"},

@@ -3,7 +3,7 @@
 use super::log::known::Known;
 use super::log::record::{Record, Slot, Slots};
 use diana_limiter::policy::Policy;
-use diana_limiter::request::joined::Joined;
+use diana_limiter::request::joined::{Joined, separator};
 use diana_limiter::request::{HeaderLines, Part, PartId, Source};
 
 /// Where a record has the parts of a request that a policy reads.
@@ -182,7 +182,7 @@ impl Source for LogRequest<'_> {
             Some(Column::Value(slot)) => record.get(*slot),
             Some(Column::Header(slot, name)) => match record.get(*slot) {
                 Some(value) if record.is_nginx => {
-                    return HeaderLines::Joined(Joined::new(value, diana_filter::nginx::separator(name)));
+                    return HeaderLines::Joined(Joined::new(value, separator(name)));
                 }
                 value => value,
             },

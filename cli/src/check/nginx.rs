@@ -1,5 +1,8 @@
 //! Findings about a configuration of nginx around its documents.
 
+mod includes;
+mod phases;
+
 use super::code;
 use super::finding::Findings;
 use super::mistakes::split;
@@ -10,13 +13,32 @@ use crate::source::recognize::is_of_diana;
 use crate::source::value::{Entry, Value};
 use diana_config::Configuration;
 use diana_document::{fold, quoted};
-use diana_filter::{Exports, nginx};
+use diana_filter::{Exports, HostKind, zone_bytes};
+use std::collections::HashSet;
 use std::ops::Range;
+use std::path::Path;
 
-/// Adds findings about settings that Diana does not support in nginx. Returns how many bytes the
-/// document needs in a zone.
-pub fn document(model: &Model, configuration: &mut Configuration, findings: &mut Findings) -> u64 {
-    for why in nginx::refusals(configuration) {
+/// What the documents of a configuration of nginx need together in the zone for the counts.
+#[derive(Debug, Default)]
+pub struct Zone {
+    pub has_documents: bool,
+    bytes: u64,
+    /// The same document in two places counts in the same keys.
+    known: HashSet<String>,
+}
+
+impl Zone {
+    /// Adds a document, and findings about settings that Diana does not support in nginx.
+    pub fn add(&mut self, value: &Value, configuration: &mut Configuration, findings: &mut Findings) {
+        unsupported(&Model::of(value), configuration, findings);
+        if self.known.insert(value.to_json()) {
+            self.bytes = self.bytes.saturating_add(zone_bytes(&configuration.policy));
+        }
+    }
+}
+
+fn unsupported(model: &Model, configuration: &mut Configuration, findings: &mut Findings) {
+    for why in HostKind::Restricted.refusals(configuration, "nginx") {
         let (message, hint) = split(&why);
         let place = refused(model.root, &why).unwrap_or_else(|| head(model.root));
         findings.add(code::NGINX_LACKS, &place, message, hint);
@@ -35,7 +57,6 @@ pub fn document(model: &Model, configuration: &mut Configuration, findings: &mut
             );
         }
     }
-    nginx::zone_bytes(&configuration.policy)
 }
 
 /// The place of a setting that Diana refuses in nginx. The message begins with keys, as in
@@ -97,8 +118,16 @@ pub fn missing_ends(directives: &[Directive], findings: &mut Findings) {
     }
 }
 
-/// Adds findings about the zone that holds the keys of all documents, and about the module's file.
-pub fn surroundings(directives: &[Directive], needed: u64, findings: &mut Findings) {
+/// Adds findings about what is around the documents: the zone that holds their keys, the module's
+/// file, and the phases of a request. `file`: the whole file with these directives, if its folder
+/// is known.
+pub fn surroundings(directives: &[Directive], file: Option<&Path>, zone: &Zone, findings: &mut Findings) {
+    files(directives, zone.bytes, findings);
+    let expanded = file.map(|file| includes::expanded(directives, file));
+    phases::surroundings(expanded.as_deref().unwrap_or(directives), findings);
+}
+
+fn files(directives: &[Directive], needed: u64, findings: &mut Findings) {
     for directive in directives {
         if let ["module", "diana", path] = directive.texts()[..]
             && let Some(word) = directive.words.get(2)

@@ -4,9 +4,7 @@ use super::code::{self, Severity};
 use super::finding::{Finding, Findings};
 use super::mistakes::{Compiled, compile, compiled};
 use super::model::Model;
-use super::{
-    addresses, clusters, document, envoy, files, includes, mistakes, nginx, partial, phases, replicas, yaml,
-};
+use super::{addresses, clusters, document, envoy, files, mistakes, nginx, partial, replicas, yaml};
 use crate::secrets::Secrets;
 use crate::source::content::{File, Unreadable};
 use crate::source::documents::{Document, Host, documents};
@@ -134,7 +132,7 @@ impl Report {
         // A file may have thousands of parts, so no part looks through the documents of others.
         for documents in documents.chunk_by(|one, next| std::ptr::eq(one.part, next.part)) {
             let Some(part) = documents.first().map(|document| document.part) else { continue };
-            let mut zone = Zone::default();
+            let mut zone = nginx::Zone::default();
             let listener = listener(documents);
             for document in documents {
                 if let Some(configuration) =
@@ -144,12 +142,9 @@ impl Report {
                 }
             }
             if let (Form::Nginx(directives), true) = (&part.form, zone.has_documents) {
-                nginx::surroundings(directives, zone.bytes, &mut Findings::new(&part.content, &mut found));
                 // A manifest does not show the folder of its files.
-                let is_file = parts.len() == 1;
-                let expanded = is_file.then(|| includes::expanded(directives, Path::new(&file.name)));
-                let directives = expanded.as_deref().unwrap_or(directives);
-                phases::surroundings(directives, &mut Findings::new(&part.content, &mut found));
+                let whole = (parts.len() == 1).then(|| Path::new(&file.name));
+                nginx::surroundings(directives, whole, &zone, &mut Findings::new(&part.content, &mut found));
             }
         }
         found.sort_by_key(|finding| (finding.range.start, finding.range.end));
@@ -190,21 +185,12 @@ fn listener(documents: &[Document]) -> Option<Vec<u8>> {
     diana_config::compile(&json).is_ok().then_some(json)
 }
 
-/// What the documents of a configuration of nginx need together.
-#[derive(Default)]
-struct Zone {
-    has_documents: bool,
-    bytes: u64,
-    /// The same document in two places counts in the same keys.
-    known: HashSet<String>,
-}
-
 /// Checks a document and the configuration around it. Returns its configuration.
 fn check(
     document: &Document,
     listener: Option<&[u8]>,
     fleet: Fleet,
-    zone: &mut Zone,
+    zone: &mut nginx::Zone,
     found: &mut Vec<Finding>,
 ) -> Option<Configuration> {
     zone.has_documents |= document.host == Host::Nginx;
@@ -262,17 +248,14 @@ fn judge(
     document: &Document,
     judged: Judged,
     replicas: Option<u64>,
-    zone: &mut Zone,
+    zone: &mut nginx::Zone,
     found: &mut Vec<Finding>,
 ) -> Configuration {
     let Judged { value, mut configuration, lacks } = judged;
     let mut findings = Findings::new(document.content(), found);
     document::warnings(document, value, &configuration, replicas, lacks.is_none(), &mut findings);
     if document.host == Host::Nginx {
-        let bytes = nginx::document(&Model::of(value), &mut configuration, &mut findings);
-        if zone.known.insert(value.to_json()) {
-            zone.bytes = zone.bytes.saturating_add(bytes);
-        }
+        zone.add(value, &mut configuration, &mut findings);
     }
     // Without these keys, responses have headers.
     if lacks.is_none_or(|lacks| !lacks.contains("headers") && !lacks.contains("response")) {

@@ -2,7 +2,7 @@
 
 use super::plan::Plan;
 use crate::source::nginx::LONGEST_ARGUMENT;
-use diana_filter::nginx::zone_bytes;
+use diana_filter::zone_bytes;
 use diana_limiter::policy::Policy;
 use serde_json::Value;
 

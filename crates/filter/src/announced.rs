@@ -28,7 +28,7 @@ pub(super) fn record(store: &impl Store, bytes: &[u8], clock: impl Fn() -> Time)
         }
         announced.retain(|(known, _)| *known != hash);
         announced.insert(0, (hash, now));
-        // In nginx a value must not grow: in a full zone that may crash the worker.
+        // A value must not grow: where keys are evicted, that may crash the worker in a full zone.
         announced.resize(MAX_REMEMBERED, (0, Time::from_ns(0)));
         Some(write(&announced).into())
     });

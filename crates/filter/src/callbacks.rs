@@ -1,7 +1,6 @@
 //! Which callbacks the files of the proxy-wasm filter export, and which callbacks a configuration
 //! needs. Tools use this, too.
 
-use super::HostKind;
 use diana_config::Configuration;
 
 /// The callbacks that a file of the filter exports.
@@ -68,14 +67,5 @@ impl Exports {
                 .into());
         }
         Ok(())
-    }
-
-    /// Whether these callbacks suffice for a host. nginx calls all callbacks and crashes if one is
-    /// missing.
-    pub fn suffice_for(self, host: HostKind) -> Result<(), String> {
-        match host.is_nginx() && self != Exports::All {
-            true => Err("nginx crashes when a callback is missing, load `diana-nginx.wasm`".into()),
-            false => Ok(()),
-        }
     }
 }

@@ -8,9 +8,8 @@ use diana_base::time::Time;
 use diana_limiter::cells::store::Fault;
 use std::cell::Cell;
 
-/// nginx's clock counts milliseconds. ngx_wasm_module turns them into nanoseconds as a `double`, so
-/// the reading is up to 128 ns off.
-const NGINX_TICK_NS: u64 = 1_000_000;
+/// The tick of a clock that counts milliseconds.
+const TICK_NS: u64 = 1_000_000;
 
 /// Reads both clocks. A clock that cannot be read has a substitute.
 #[derive(Debug)]
@@ -30,9 +29,9 @@ impl<H: Host> Clock<H> {
     /// The host's clock. If the clock cannot be read, this is its last reading.
     pub(super) fn now(&self) -> Time {
         let mut now = self.host.now().unwrap_or(self.last_now.get());
-        if self.kind.is_nginx() {
-            let ticks = now.as_ns().saturating_add(NGINX_TICK_NS / 2) / NGINX_TICK_NS;
-            now = Time::from_ns(ticks.saturating_mul(NGINX_TICK_NS));
+        if self.kind.counts_ms() {
+            let ticks = now.as_ns().saturating_add(TICK_NS / 2) / TICK_NS;
+            now = Time::from_ns(ticks.saturating_mul(TICK_NS));
         }
         self.last_now.set(now);
         now

@@ -69,9 +69,10 @@ struct Stream<H: Host> {
     is_complete: bool,
     /// Whether the client speaks gRPC; set only if the stream waits for a global store.
     is_grpc: bool,
-    /// In nginx, the refusal that was sent, until the response shows whether the client gets it.
+    /// The refusal that was sent, if another response may replace it, until the response shows
+    /// whether the client gets the refusal.
     refusal: Option<Box<Rejection<H>>>,
-    /// In nginx, the number of the refusal; 0 if the request was not refused.
+    /// The number of that refusal; 0 if the request was not refused.
     refusal_number: u64,
     /// What the request used so far, if a rule has to know.
     metering: Option<Box<Metering>>,
@@ -89,8 +90,8 @@ pub struct Filter<H: Host> {
     /// The number of the plugins' mark in the host; set if the host announces no contexts.
     mark: Cell<Option<u32>>,
     streams: Exclusive<NumberMap<Stream<H>>>,
-    /// In nginx, the last streams that were refused, oldest first, each with the number of its
-    /// refusal: the requests of a connection share one id.
+    /// The last streams that were refused, if other responses may replace refusals, oldest first,
+    /// each with the number of its refusal: the requests of a connection share one id.
     refused: Exclusive<VecDeque<(u32, u64)>>,
     refusals: Cell<u64>,
     /// Calls in flight to stores, by the host's numbers: the plugin and its own number for the

@@ -79,11 +79,17 @@ pub trait Host: Copy + 'static {
     /// Sends a response to the client of the effective stream.
     fn send(self, reply: &Self::LocalReply) -> Result<(), Fault>;
 
-    /// Whether the effective stream's response is this reply; only in nginx, which may send another
-    /// one in its place.
+    /// Whether the effective stream's response is this reply, in whose place some hosts may send
+    /// another one.
     fn is_response(self, reply: &Self::LocalReply) -> bool {
         _ = reply;
         true
+    }
+
+    /// Logs that a client got a response with this status in place of a refusal; empty if the
+    /// client got none.
+    fn log_lost_refusal(self, status: &str) {
+        _ = status;
     }
 
     /// Resumes the held request of the effective stream.

@@ -45,9 +45,9 @@ struct Document {
 /// a gauge. Later documents share one.
 pub const MAX_DOCUMENTS: usize = 256;
 
-/// nginx ends the VM when the memory for metrics is full. With up to 48 workers, a counter takes up
-/// to 1 KiB. The default of 5 MiB then holds this many counters.
-const MAX_ON_NGINX: usize = 4_096;
+/// The most counters of a restricted host, which ends the VM when the memory for metrics is full.
+/// With up to 48 workers, a counter takes up to 1 KiB, so the default of 5 MiB holds this many.
+const MAX_RESTRICTED: usize = 4_096;
 
 /// The result of a poll of the document server.
 #[derive(Clone, Copy, Debug)]
@@ -118,13 +118,13 @@ fn instances<'a>(
     each: Each,
     configuration: &'a Configuration,
     clusters: &'a [String],
-    is_nginx: bool,
+    kind: HostKind,
 ) -> Vec<Option<Cow<'a, str>>> {
     let Configuration { policy, remote, inspect, near_limit, .. } = configuration;
     let one_if = |exists: bool| exists.then_some(Some(Cow::from(""))).into_iter().collect();
     match each {
         Each::Configuration => one_if(true),
-        Each::Nginx => one_if(is_nginx),
+        Each::RestrictedHost => one_if(kind == HostKind::Restricted),
         Each::Version => vec![Some(sanitize(env!("CARGO_PKG_VERSION")).replace('_', "-").into())],
         Each::Rule => policy.rules().map(|(_, rule)| Some(rule.name().into())).collect(),
         Each::GlobalRule => {
@@ -175,8 +175,7 @@ impl<H: Host> Metrics<H> {
         clusters: &[String],
         ids: &Ids,
     ) -> Metrics<H> {
-        let is_nginx = kind.is_nginx();
-        let most = if is_nginx { MAX_ON_NGINX } else { usize::MAX };
+        let most = if kind.has_all_metrics() { usize::MAX } else { MAX_RESTRICTED };
         let mut missing = 0_u32;
         let mut define = |metric: &'static Metric, of: Option<Cow<str>>, value: &str| {
             let id = of.map(|of| ids.define(host, &Series { metric, of: &of, value }, most));
@@ -186,10 +185,9 @@ impl<H: Host> Metrics<H> {
         let mut series = Vec::with_capacity(METRICS.len());
         for metric in METRICS {
             let mut all = Vec::new();
-            // nginx ends the VM when a gauge is incremented, and shows no metric by itself.
-            if metric.kind == MetricKind::Counter || !is_nginx {
+            if metric.kind == MetricKind::Counter || kind.has_all_metrics() {
                 let values = if metric.values.is_empty() { &[""] } else { metric.values };
-                for of in instances(metric.each, configuration, clusters, is_nginx) {
+                for of in instances(metric.each, configuration, clusters, kind) {
                     all.extend(values.iter().map(|value| define(metric, of.clone(), value)));
                 }
             }
@@ -382,7 +380,7 @@ impl<H: Host> Metrics<H> {
         self.add(Id::LostKeys, 0, 0, keys);
     }
 
-    /// Counts a refusal that nginx did not send.
+    /// Counts a refusal in whose place the host sent another response.
     pub(super) fn lost_refusal(&self) {
         self.add(Id::LostRefusals, 0, 0, 1);
     }

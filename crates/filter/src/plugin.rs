@@ -54,9 +54,9 @@ pub(super) struct Plugin<H: Host> {
     pub(super) is_of_route: bool,
     pub(super) clock: Clock<H>,
     pub(super) store: EvictionDetector<H::Store>,
-    /// Only in nginx.
+    /// Only if the host evicts keys.
     zone: Option<Zone>,
-    /// Whether the log already reports a refusal that nginx did not send.
+    /// Whether the log already reports a refusal that the host replaced.
     has_lost_refusal: Cell<bool>,
     pub(super) worker: Exclusive<Worker>,
     /// The document server that this plugin follows, if it follows one.
@@ -78,7 +78,7 @@ pub(super) struct Plugin<H: Host> {
     wrong_tokens: Exclusive<WrongTokens>,
     responses: Exclusive<ResponseCache>,
     sampling: Sampling,
-    /// Only with `inspect`, and not in nginx.
+    /// Only with `inspect`, in a host with timers.
     sampler: Option<Sampler>,
     prng_state: Cell<u64>,
 }

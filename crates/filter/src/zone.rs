@@ -1,9 +1,8 @@
-//! Maintenance of the nginx zone with the shared data: keeps the seed in the zone, and logs if the
-//! zone is too small.
+//! Maintenance of a zone with the shared data that evicts keys: keeps the seed in the zone, and logs
+//! if the zone is too small.
 
 use super::metrics::Metrics;
 use crate::Host;
-use crate::nginx;
 use diana_base::exclusive::Exclusive;
 use diana_limiter::cells::store::{EvictionDetector, Store};
 use diana_limiter::cells::table::{Dated, keep_seed};
@@ -67,8 +66,16 @@ impl Zone {
     }
 }
 
+/// How many bytes a zone needs for all counts of a policy. The host keeps about 120 bytes beside
+/// each value. It rounds up to a power of two or to whole pages, at most to twice as much.
+#[must_use]
+pub fn zone_bytes(policy: &Policy) -> u64 {
+    let (keys, bytes) = policy.footprint();
+    bytes.saturating_mul(2).saturating_add(keys.saturating_mul(256))
+}
+
 fn warn(policy: &Policy, what: &str) {
-    let needed = nginx::zone_bytes(policy).div_ceil(1024);
+    let needed = zone_bytes(policy).div_ceil(1024);
     let advice = "the zone of `shm_kv` seems to be too small: enlarge it";
     warn!("{what}; {advice}, this configuration alone needs up to {needed} KiB");
 }

@@ -31,7 +31,13 @@ impl Services {
     }
 
     fn try_start() -> Option<Self> {
-        let release = Release::with("docker-compose", |text| text.replace("_interval: 5s", "_interval: 1s"));
+        // A long timeout, because a test machine may be busy.
+        let patient = format!("{0}timeout: 5s\n{0}replicas: auto", " ".repeat(30));
+        let change = |text: String| {
+            text.replace("_interval: 5s", "_interval: 1s")
+                .replace(&format!("{}replicas: auto", " ".repeat(30)), &patient)
+        };
+        let release = Release::with("docker-compose", change);
         let is_free = |port: u16| TcpListener::bind(("127.0.0.1", port)).is_ok();
         let offset = wait_until("free ports", LIMIT, || {
             let offset = 20_000 + free_port().unwrap() % 20_000;

@@ -20,7 +20,7 @@ fn two_gateways_whose_documents_differ_in_the_order_of_keys_share_a_quota() {
     let redis = Redis::start().unwrap();
     let webdis = Webdis::start(&redis).unwrap();
     let store =
-        format!(r#""store": {{"redis": {{"cluster": "webdis", "secret": "{SECRET}", "timeout": "1s"}}}}"#);
+        format!(r#""store": {{"redis": {{"cluster": "webdis", "secret": "{SECRET}", "timeout": "5s"}}}}"#);
     let rule = format!(
         r#"{{"name": "quota", "actor": "net", "algo": "W", "rpu": {QUOTA}, "unit": "7d", "scope": "global"}}"#
     );

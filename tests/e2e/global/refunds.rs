@@ -126,7 +126,7 @@ fn a_request_that_leaves_its_queue_refunds_its_turn_to_redis(carrier: Carrier) {
     let limits = json!([shared_rule("/", "turns", &keys)]);
     let route = json!({
         "match": {"prefix": "/"},
-        "route": {"cluster": "upstream", "timeout": "0s", "idle_timeout": "0.5s"},
+        "route": {"cluster": "upstream", "timeout": "0s", "idle_timeout": "2s"},
     });
     let change = |config| Config { routes: vec![route.clone()], ..config };
     let shared = Shared::by(carrier, &json!({}), &limits, change);

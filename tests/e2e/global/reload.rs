@@ -21,13 +21,17 @@ const WORKERS: u64 = 4;
 const RELOADS: u64 = 2;
 /// After this many refusals in a row, no more refunds are expected.
 const ENOUGH: u64 = 1_000;
-/// Clients at each gateway, and the pause between two of their requests.
+/// Clients at each gateway, and the pause between two of their requests. While configurations are
+/// replaced it is longer, so that no quota is used up before.
 const CLIENTS: usize = 8;
 const PAUSE: Duration = Duration::from_millis(10);
+const LONG_PAUSE: Duration = Duration::from_millis(50);
 
 #[derive(Debug, Default)]
 struct Traffic {
     stopped: AtomicBool,
+    /// Whether all configurations have been replaced.
+    is_replaced: AtomicBool,
     passed: [AtomicU64; PATHS.len()],
     /// Refusals since the last request that passed.
     refused: [AtomicU64; PATHS.len()],
@@ -58,7 +62,8 @@ impl Traffic {
                 }
                 (answer.header("connection") != Some("close")).then_some(open)
             });
-            thread::sleep(PAUSE); // the client's pause
+            let is_replaced = self.is_replaced.load(Ordering::SeqCst);
+            thread::sleep(if is_replaced { PAUSE } else { LONG_PAUSE }); // the client's pause
         }
     }
 
@@ -115,8 +120,9 @@ fn a_reload_under_load_keeps_global_counts(carrier: Carrier) {
             });
             at_reload.push(traffic.passed());
         }
+        traffic.is_replaced.store(true, Ordering::SeqCst);
         let done = || traffic.refused.iter().all(|refused| refused.load(Ordering::SeqCst) >= ENOUGH);
-        let all = wait_until("the quotas to be used", PATIENCE, || done().then_some(()));
+        let all = wait_until("the quotas to be used", 3 * PATIENCE, || done().then_some(()));
         drop(ending);
         all.unwrap_or_else(|error| panic!("{error}: {traffic:?}"));
     });

@@ -62,7 +62,7 @@ fn a_server_goes_down_and_comes_back() {
 
 #[test]
 fn a_server_that_replies_late_counts_as_down() {
-    let remote = Remote::start(json!({"timeout": "100ms"}));
+    let remote = Remote::start(json!({"timeout": "500ms"}));
     remote.documents.put(quota(200_000).to_string());
     let mut clients = remote.connect();
     remote.wait_for(&mut clients, 200_000);

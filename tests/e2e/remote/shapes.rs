@@ -38,12 +38,14 @@ fn each_kind_of_server_is_polled_by_its_own_request() {
         remote.wait_for(&mut clients, 200_000);
         // Servers without a tag send the document again and again.
         remote.wait_polls("unchanged", 2);
+        // The server may have been polled before it had a document.
+        let logged = remote.lines("refused: ").len();
         remote.documents.put("{\"limit\": []}");
         remote.wait_polls("refused", 1);
         remote.documents.put(quota(300_000).to_string());
         remote.wait_for(&mut clients, 300_000);
         assert_eq!(remote.counted("config.generation"), 2, "{block}");
-        assert_eq!(remote.lines("refused: ").len(), 1, "{block}: {}", remote.gateway.logs());
+        assert_eq!(remote.lines("refused: ").len(), logged + 1, "{block}: {}", remote.gateway.logs());
         let (method, kind) = match block.get("body") {
             Some(_) => ("POST", Some("application/json")),
             None => ("GET", None),

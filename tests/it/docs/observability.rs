@@ -26,7 +26,7 @@ const OF_ENVOY: [&str; 2] =
 fn recorded() -> Vec<(String, &'static str, String)> {
     let mut rules: Vec<(String, &str, String)> = Vec::new();
     // nginx has no page that Prometheus could read.
-    for metric in METRICS.iter().filter(|metric| metric.each != Each::Nginx) {
+    for metric in METRICS.iter().filter(|metric| metric.each != Each::RestrictedHost) {
         let name = metric.prometheus().0;
         let name = name.strip_prefix("diana_").unwrap();
         for (shell, prefix) in [("wasm", "diana"), ("native", "envoy_diana")] {

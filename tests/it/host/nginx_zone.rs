@@ -3,7 +3,7 @@
 use super::gateway::{Eviction, Fate, Gateway};
 use super::vm::Vm;
 use diana::Exports;
-use diana_filter::nginx::zone_bytes;
+use diana_filter::zone_bytes;
 use diana_limiter::cells::store::CasSemantics;
 
 const SEED: &[u8] = b"diana/seed";

@@ -62,14 +62,14 @@ fn the_zone_is_checked() {
     };
     let policy = diana_config::compile(document.trim_matches('\'').as_bytes()).unwrap().policy;
     // The same document in two places counts in the same keys.
-    let needed = diana_filter::nginx::zone_bytes(&policy).div_ceil(1024);
+    let needed = diana_filter::zone_bytes(&policy).div_ceil(1024);
     let small = format!("the zone is too small: the documents need up to {needed} KiB");
     assert_eq!(
         check(&format!("shm_kv diana {}k eviction=lru;", needed - 1)),
         (vec![(2, "zone-size")], Some(small))
     );
     assert_eq!(check(&format!("shm_kv diana {needed}k eviction=lru;")).0, []);
-    let bytes = diana_filter::nginx::zone_bytes(&policy);
+    let bytes = diana_filter::zone_bytes(&policy);
     assert_eq!(check(&format!("shm_kv diana {bytes} eviction=lru;")).0, []);
     assert_eq!(check(&format!("shm_kv diana {} eviction=lru;", bytes - 1)).0, [(2, "zone-size")]);
     assert_eq!(check("shm_kv * 64m eviction=lru;").0, []);

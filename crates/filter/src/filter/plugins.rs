@@ -105,12 +105,12 @@ impl<H: Host> Filter<H> {
         self.wake(root);
     }
 
-    /// The documents of all listeners, by root context; `None` within a plugin's own event. nginx
-    /// has no gauges, and the documents of routes may be many.
+    /// The documents of all listeners, by root context; `None` within a plugin's own event. Some
+    /// hosts have no gauges, and the documents of routes may be many.
     fn documents(&self) -> Option<Vec<(u32, u64)>> {
         let in_use = |plugins: &mut Plugins<H>| {
             let plugins = plugins.iter().filter_map(|(root, plugin)| Some((*root, plugin.as_ref()?)));
-            let shown = plugins.filter(|(_, plugin)| !plugin.is_of_route && !plugin.kind.is_nginx());
+            let shown = plugins.filter(|(_, plugin)| !plugin.is_of_route && plugin.kind.has_all_metrics());
             shown.map(|(root, plugin)| (root, plugin.configuration.fingerprint)).collect()
         };
         self.plugins.with(in_use)
@@ -151,7 +151,7 @@ impl<H: Host> Filter<H> {
             return;
         };
         plugin.wake();
-        if !self.is_live.get() && !plugin.kind.is_nginx() {
+        if !self.is_live.get() && plugin.kind.holds_requests() {
             let now = plugin.clock.monotonic();
             plugin.timer_queue.with(|queue| queue.wake_at(now, now));
         }

@@ -9,7 +9,7 @@ use diana_limiter::decide::Outcome;
 use std::mem::take;
 use std::rc::Rc;
 
-/// At most this many refused streams wait for their responses in nginx.
+/// At most this many refused streams wait for their responses, which may be other ones.
 const MAX_REFUSED: usize = 1_024;
 
 impl<H: Host> Filter<H> {
@@ -41,7 +41,7 @@ impl<H: Host> Filter<H> {
             return Action::Continue;
         };
         let (headers, is_waiting) = (take(&mut response.headers), response.is_held());
-        let refusal = if plugin.kind.is_nginx() { response.rejection.take() } else { None };
+        let refusal = if plugin.kind.replaces_refusals() { response.rejection.take() } else { None };
         let sent = refusal.as_ref().map(|refusal| self.send(&refusal.reply));
         // Most streams have no state.
         if is_waiting || session.has_charges() || headers.is_some() || refusal.is_some() {
@@ -83,8 +83,8 @@ impl<H: Host> Filter<H> {
         is_tunnel && !has_body
     }
 
-    /// nginx ends no stream that was refused and then redirected, so the filter ends it after many
-    /// later refusals.
+    /// A host may never end a stream that was refused and then redirected, so the filter ends it
+    /// after many later refusals.
     #[inline(never)]
     fn limit_refused(&self, id: u32) {
         let oldest = self.refused.with(|refused| {
@@ -160,7 +160,7 @@ impl<H: Host> Filter<H> {
     }
 
     /// Adds headers to the response before the host sends it. `ends`: whether the response ends
-    /// with its headers. In nginx the response to a refused request need not be the refusal.
+    /// with its headers. The response to a refused request need not be the refusal.
     pub fn on_response_headers(&self, id: u32, ends: bool) -> Action {
         let headers = self.streams.with(|streams| {
             let stream = streams.get_mut(id)?;

@@ -17,8 +17,8 @@ pub enum MetricKind {
 pub enum Each {
     /// Every configuration has one.
     Configuration,
-    /// Every configuration in nginx.
-    Nginx,
+    /// Every configuration in a restricted host.
+    RestrictedHost,
     /// The version of the filter.
     Version,
     /// Each document in use, by its fingerprint.
@@ -158,8 +158,8 @@ metrics! {
     ForeignValues: Counter Configuration "diana.foreign_values" [];
     KnownRefusals: Counter Configuration "diana.known_refusals" [];
     UnreadCosts: Counter Configuration "diana.unread_costs" [];
-    LostKeys: Counter Nginx "diana.lost_keys" [];
-    LostRefusals: Counter Nginx "diana.lost_refusals" [];
+    LostKeys: Counter RestrictedHost "diana.lost_keys" [];
+    LostRefusals: Counter RestrictedHost "diana.lost_refusals" [];
     UnheldRequests: Counter Configuration "diana.unheld_requests" [];
     Calls: Counter Cluster "diana.store.CLUSTER.calls" [];
     FailedCalls: Counter Cluster "diana.store.CLUSTER.failed_calls" [];

@@ -102,15 +102,13 @@ impl<H: Host> Plugin<H> {
         ids: &Rc<Ids>,
     ) -> Result<Plugin<H>, Fault> {
         let fresh = fresh_seed(host);
-        let is_nginx = kind.is_nginx();
-        let refuses_to_wait = is_nginx && configuration.policy.refuse_to_wait();
-        let store = EvictionDetector::new(store, is_nginx);
-        // Only nginx loses seeds.
-        let since = if is_nginx { host.now()? } else { Time::from_ns(0) };
+        let refuses_to_wait = !kind.holds_requests() && configuration.policy.refuse_to_wait();
+        let store = EvictionDetector::new(store, kind.evicts_keys());
+        let since = if kind.evicts_keys() { host.now()? } else { Time::from_ns(0) };
         let dated = shared_seed(&store, Dated { since, seed: fresh })?;
         let mut worker = Worker::new(&configuration.policy, &dated.seed);
         let mut host_timeout = Span::ZERO;
-        if is_nginx {
+        if !kind.holds_requests() {
             worker.disable_reservations();
         } else if let Some(options) = configuration.store.take() {
             host_timeout = options.host_timeout();
@@ -121,7 +119,7 @@ impl<H: Host> Plugin<H> {
         if inspect.is_some_and(|inspect| inspect.top) {
             worker = worker.with_top();
         }
-        let has_rates = inspect.is_some() && !is_nginx;
+        let has_rates = inspect.is_some() && kind.holds_requests();
         let metered = MeteredValues::new(configuration.policy.measures());
         let metrics = Metrics::new((host, kind), &configuration, worker.clusters(), ids);
         // There is one timer, and it resumes waiting requests under any configuration.
@@ -140,7 +138,7 @@ impl<H: Host> Plugin<H> {
             is_of_route: false,
             clock,
             store,
-            zone: is_nginx.then(|| Zone::new(dated)),
+            zone: kind.evicts_keys().then(|| Zone::new(dated)),
             has_lost_refusal: Cell::new(false),
             worker: Exclusive::new(worker),
             remote: None,
@@ -162,8 +160,6 @@ impl<H: Host> Plugin<H> {
 
     /// Migrates the counts of actors from the configuration `before`. A new plugin may replace
     /// another one or stand beside it. In either case the counts of rules that both have continue.
-    /// In nginx a new plugin is another directive: each worker configures the directives in an
-    /// order of its own, and a reload starts new workers with an empty zone.
     ///
     /// Plugins of routes take no part, because they stay beside the listener's plugin. Both count
     /// in the same cells only if all rules of a limit for one actor are the same.
@@ -175,7 +171,7 @@ impl<H: Host> Plugin<H> {
         let replacement = if before.is_some() { Replacement::Certain } else { Replacement::Likely };
         match before {
             Some(before) => add(before),
-            None if self.is_of_route || self.kind.is_nginx() => {}
+            None if self.is_of_route || !self.kind.replaces_plugins() => {}
             None => {
                 let others = plugins.iter().rev().filter_map(|(_, other)| other.as_deref());
                 others.filter(|other| !other.is_of_route).for_each(add);

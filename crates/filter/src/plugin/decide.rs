@@ -71,10 +71,10 @@ impl<H: Host> Plugin<H> {
         }
     }
 
-    /// Samples how many cells are in use, if a sample is due. There are no samples in nginx,
-    /// because a load there would keep the set from being evicted.
+    /// Samples how many cells are in use, if a sample is due. There are no samples if the
+    /// host evicts keys, because a load would keep the set from being evicted.
     fn sample_cells(&self) {
-        if self.sampling.is_due() && !self.kind.is_nginx() {
+        if self.sampling.is_due() && !self.kind.evicts_keys() {
             self.take_sample();
         }
     }
@@ -93,7 +93,7 @@ impl<H: Host> Plugin<H> {
         }
     }
 
-    /// Keeps the seed in the zone of nginx, and logs if the zone is too small.
+    /// Keeps the seed in the zone, and logs if the zone is too small.
     fn keep_zone(&self) {
         if let Some(zone) = &self.zone {
             zone.after_decision(&self.configuration.policy, &self.worker, &self.store, &self.metrics);

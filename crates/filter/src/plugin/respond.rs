@@ -8,7 +8,7 @@ use diana_config::Configuration;
 use diana_limiter::decide::{Decision, Outcome};
 use diana_limiter::response::ResponseCache;
 use diana_limiter::session::Worker;
-use log::{debug, warn};
+use log::debug;
 
 impl<H: Host> Plugin<H> {
     /// The response that follows from the worker's last decision. `is_grpc` is called for refusals
@@ -33,18 +33,13 @@ impl<H: Host> Plugin<H> {
         Response { outcome, headers, rejection }
     }
 
-    /// Counts a refusal that nginx did not send, and logs the first one. `status` is that of the
+    /// Counts a refusal that the host replaced, and logs the first one. `status` is that of the
     /// response; empty if there was none.
     #[inline(never)]
     pub(crate) fn lost_refusal(&self, status: &[u8]) {
         self.metrics.lost_refusal();
         if !self.has_lost_refusal.replace(true) {
-            let status = String::from_utf8_lossy(status);
-            warn!(
-                "a refusal was not sent, nginx responded otherwise (status {status}): the request left \
-                 the location (rewrite, `if`, try_files, error_page), or `return` or an access check \
-                 came first; see `diana check`"
-            );
+            self.host.log_lost_refusal(&String::from_utf8_lossy(status));
         }
     }
 

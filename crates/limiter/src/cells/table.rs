@@ -9,8 +9,8 @@
 //!   value:  format u32 │ checksum u32 │ way 0: fingerprint u64, cell │ way 1 │ … │ way 15
 //! ```
 //!
-//! The checksum covers the key as well, because nginx compares only the CRC-32 of keys and copies
-//! values without a lock, so a read may return another key's value, or a torn one.
+//! The checksum covers the key as well, because a host may compare only the CRC-32 of keys and
+//! copy values without a lock, so a read may return another key's value, or a torn one.
 
 mod layout;
 mod seed;

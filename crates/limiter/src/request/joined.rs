@@ -35,6 +35,12 @@ pub struct Joined<'a> {
     search_from: usize,
 }
 
+/// The separator that a host puts between the lines of a header with this name when it joins them.
+#[must_use]
+pub fn separator(name: &str) -> [u8; 2] {
+    if name == "cookie" { *b"; " } else { *b", " }
+}
+
 impl<'a> Joined<'a> {
     /// The value of a header whose lines a host has joined with `separator`.
     #[must_use]

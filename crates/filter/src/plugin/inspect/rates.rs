@@ -79,7 +79,7 @@ impl<H: Host> Plugin<H> {
     #[inline(never)]
     pub(super) fn rates(&self, query: &[u8]) -> Answer {
         if !self.has_rates() {
-            return Err((404, "nginx has no timer for rates".into()));
+            return Err((404, "this host has no timer for rates".into()));
         }
         let (only, seconds) = (parameters(query)("rule"), parameters(query)("seconds"));
         let seconds = match seconds.as_deref().map(str::parse) {

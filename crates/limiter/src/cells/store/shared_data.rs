@@ -50,7 +50,7 @@ pub trait SharedData {
 pub enum CasSemantics {
     /// Envoy: compares versions only if the key exists.
     Lenient,
-    /// nginx: no version means "must be absent", and an absent key has no version.
+    /// ngx_wasm_module: no version means "must be absent", and an absent key has no version.
     Strict,
 }
 

@@ -22,7 +22,7 @@ type Entries = HashMap<Vec<u8>, (Vec<u8>, u32)>;
 #[derive(Debug)]
 pub struct Simulated {
     rules: CasSemantics,
-    /// The version of the last write. Versions count over all keys, as in Envoy; nginx counts per
+    /// The version of the last write. Versions count over all keys; some hosts count per
     /// key.
     last_version: Cell<u32>,
     entries: RefCell<Entries>,

@@ -17,7 +17,7 @@ const KEY_SIZE: usize = 21;
 
 const START: &[u8] = b"diana/";
 
-/// The name of one key. The prefix `diana/` lets nginx put the key into the zone of that name.
+/// The name of one key. The prefix `diana/` lets a host put the key into a zone of that name.
 /// Within a table, keys differ only in the last four bytes. The CRC-32 of equally long keys that
 /// differ only there never collides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -2,8 +2,8 @@
 //! `if`, while its refusal is sent later, by the content handler of the location that the request
 //! is in by then.
 
-use super::code::{self, Code};
-use super::finding::Findings;
+use crate::check::code::{self, Code};
+use crate::check::finding::Findings;
 use crate::source::nginx::{Directive, LONGEST_ARGUMENT, Word};
 use crate::source::recognize::is_of_diana;
 use diana_document::quoted;
