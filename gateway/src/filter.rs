@@ -1,6 +1,6 @@
-//! Builds the filter for `wasm32-wasip1` and makes one file for each use. Every exported callback
-//! costs the gateway about 0.5 µs a request, so a file leaves out those that its host does not
-//! need; ngx_wasm_module calls all of them unchecked.
+//! Builds the filter for `wasm32-wasip1` and makes one file for each host. Every exported callback
+//! costs the gateway about 0.5 µs a request, so Envoy's file leaves out those that do nothing;
+//! ngx_wasm_module calls all of them unchecked.
 
 pub mod module;
 mod optimise;
@@ -32,9 +32,28 @@ pub fn filter() -> Result<&'static Path> {
     built.as_deref().map_err(|why| anyhow::anyhow!("{why}"))
 }
 
-/// The released file of this name beside the filter that the tests run.
-pub fn released(name: &str) -> Result<PathBuf> {
-    Ok(if name == ARTEFACTS[0].name { filter()?.to_owned() } else { filter()?.with_file_name(name) })
+/// The callbacks that `docs/files.md` leaves out.
+const LEFT_OUT: [&str; 7] = [
+    "proxy_on_context_create",
+    "proxy_on_delete",
+    "proxy_on_request_body",
+    "proxy_on_request_trailers",
+    "proxy_on_response_body",
+    "proxy_on_response_headers",
+    "proxy_on_response_trailers",
+];
+
+/// The `allowed_capabilities` of `docs/files.md`: for `headers: off`, if a request needs nothing but
+/// the decision.
+pub fn capabilities(filter: &Path) -> Result<Vec<String>> {
+    // Envoy finds these whether they are allowed or not.
+    const ALWAYS: [&str; 4] =
+        ["memory", "_initialize", "proxy_abi_version_0_2_1", "proxy_on_memory_allocate"];
+    let module = fs::read(filter)?;
+    let mut names = module::export_names(&module)?;
+    names.retain(|name| !ALWAYS.contains(&name.as_str()) && !LEFT_OUT.contains(&name.as_str()));
+    names.extend(module::import_names(&module)?);
+    Ok(names)
 }
 
 /// The file of the native module.
@@ -104,29 +123,13 @@ pub struct Artefact {
 }
 
 /// The released files. The gateways of this crate load the first.
-pub const ARTEFACTS: [Artefact; 3] = [
+pub const ARTEFACTS: [Artefact; 2] = [
     Artefact { name: "diana.wasm", without: &["proxy_on_done", "proxy_on_log"], letter: b'e' },
-    // For `headers: off`, if nothing depends on the ends of requests.
-    Artefact {
-        name: "diana-min.wasm",
-        without: &[
-            "proxy_on_context_create",
-            "proxy_on_delete",
-            "proxy_on_done",
-            "proxy_on_log",
-            "proxy_on_request_body",
-            "proxy_on_request_trailers",
-            "proxy_on_response_body",
-            "proxy_on_response_headers",
-            "proxy_on_response_trailers",
-        ],
-        letter: b'm',
-    },
     Artefact { name: "diana-nginx.wasm", without: &[], letter: b'a' },
 ];
 
-/// Builds the released files and returns the path of `target/diana.wasm`; the other [`ARTEFACTS`]
-/// are beside it.
+/// Builds the released files and returns the path of `target/diana.wasm`; the other of [`ARTEFACTS`]
+/// is beside it.
 pub fn build() -> Result<PathBuf> {
     add_target()?;
     let command =
