@@ -131,7 +131,7 @@ pub const ARTEFACTS: [Artefact; 2] = [
 /// Builds the released files and returns the path of `target/diana.wasm`; the other of [`ARTEFACTS`]
 /// is beside it.
 pub fn build() -> Result<PathBuf> {
-    add_target()?;
+    add_target(TARGET)?;
     let command =
         ["rustc", "--quiet", "--profile", "filter", "--lib", "--package", "diana", "--target", TARGET];
     // Otherwise every number that the linker fills in is padded to five bytes: 5 % of the module.
@@ -162,7 +162,7 @@ pub fn build() -> Result<PathBuf> {
 /// Builds the filter of `examples/embed-in-sdk-filter` as its README does, and returns its path.
 pub fn embedding() -> Result<PathBuf> {
     const PACKAGE: &str = "embed-in-sdk-filter";
-    add_target()?;
+    add_target(TARGET)?;
     let command = ["build", "--quiet", "--release", "--package", PACKAGE, "--target", TARGET];
     let status = cargo().args(command).status().context("cannot run `cargo`")?;
     if !status.success() {
@@ -192,21 +192,16 @@ pub fn rustc(arguments: &[&str]) -> Result<String> {
     Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
 }
 
-/// Adds the wasm target to the toolchain if it is missing.
-pub fn add_target() -> Result<()> {
-    if has_target(TARGET)? {
+/// Adds this target to the toolchain if it is missing.
+pub fn add_target(name: &str) -> Result<()> {
+    if Path::new(&rustc(&["--print", "target-libdir", "--target", name])?).is_dir() {
         return Ok(());
     }
-    let added = Command::new("rustup").args(["target", "add", TARGET]).current_dir(root()).status();
+    let added = Command::new("rustup").args(["target", "add", name]).current_dir(root()).status();
     match added {
         Ok(status) if status.success() => Ok(()),
-        _ => bail!("the toolchain has no `{TARGET}`: run `rustup target add {TARGET}`"),
+        _ => bail!("the toolchain has no `{name}` and cannot add it: run `rustup target add {name}`"),
     }
-}
-
-/// Whether the toolchain builds for this target.
-pub fn has_target(target: &str) -> Result<bool> {
-    Ok(Path::new(&rustc(&["--print", "target-libdir", "--target", target])?).is_dir())
 }
 
 /// Cargo's target folder; `CARGO_TARGET_DIR` and cargo's own configuration count.
