@@ -23,7 +23,6 @@ pub fn exported() -> Exports {
     // byte after the compiler has run.
     match unsafe { std::ptr::read_volatile(&raw const KEPT.letter) } {
         b'e' => Exports::Useful,
-        b'm' => Exports::Minimal,
         _ => Exports::All,
     }
 }

@@ -200,7 +200,7 @@ impl Host for ProxyWasm {
     }
 
     fn without_contexts(self) -> ProxyWasm {
-        ProxyWasm { callbacks: Exports::Minimal }
+        ProxyWasm { callbacks: Exports::WithoutContexts }
     }
 
     fn set_tick_period(self, ms: u32) -> Result<(), Fault> {

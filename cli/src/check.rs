@@ -5,7 +5,6 @@ mod clusters;
 pub mod code;
 mod document;
 mod envoy;
-mod files;
 mod finding;
 mod hints;
 mod mistakes;

@@ -2,7 +2,6 @@
 
 use crate::Shell;
 pub use crate::cluster::{Tunnel, bridged, cluster};
-use crate::filter;
 use serde_json::Value;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -44,15 +43,13 @@ pub struct Config {
     pub plugin: Plugin,
     /// The shell to load; by default that of this run.
     pub shell: Shell,
-    /// The released file of the proxy-wasm filter to load. The native module has one file.
-    pub file: &'static str,
-    /// Another build to load: of the proxy-wasm filter, by default `file` as this workspace builds
-    /// it; or of the native module, in the folder where Envoy looks for modules.
+    /// Another build to load: of the proxy-wasm filter, or of the native module, in the folder where
+    /// Envoy looks for modules.
     pub filter: Option<PathBuf>,
     /// The name of the shared data within one process.
     pub vm_id: String,
     /// The callbacks and host calls that a proxy-wasm filter may use, all if empty: Envoy's
-    /// `allowed_capabilities`, since 1.40 a setting of the VM.
+    /// `allowed_capabilities`.
     pub capabilities: Vec<String>,
     /// The policy after a trap of a VM: `FAIL_RELOAD`, `FAIL_CLOSED` or `FAIL_OPEN`.
     pub failure_policy: String,
@@ -127,7 +124,6 @@ impl Config {
         Self {
             plugin: plugin.into(),
             shell: Shell::of_run(),
-            file: filter::ARTEFACTS[0].name,
             filter: None,
             vm_id: "diana".into(),
             capabilities: Vec::new(),

@@ -1,6 +1,6 @@
-//! Builds the filter for `wasm32-wasip1` and makes one file for each use. Every exported callback
-//! costs the gateway about 0.5 µs a request, so a file leaves out those that its host does not
-//! need; ngx_wasm_module calls all of them unchecked.
+//! Builds the filter for `wasm32-wasip1` and makes one file for each host. Every exported callback
+//! costs the gateway about 0.5 µs a request, so Envoy's file leaves out those that do nothing;
+//! ngx_wasm_module calls all of them unchecked.
 
 pub mod module;
 mod optimise;
@@ -32,9 +32,28 @@ pub fn filter() -> Result<&'static Path> {
     built.as_deref().map_err(|why| anyhow::anyhow!("{why}"))
 }
 
-/// The released file of this name beside the filter that the tests run.
-pub fn released(name: &str) -> Result<PathBuf> {
-    Ok(if name == ARTEFACTS[0].name { filter()?.to_owned() } else { filter()?.with_file_name(name) })
+/// The callbacks that `docs/files.md` leaves out.
+const LEFT_OUT: [&str; 7] = [
+    "proxy_on_context_create",
+    "proxy_on_delete",
+    "proxy_on_request_body",
+    "proxy_on_request_trailers",
+    "proxy_on_response_body",
+    "proxy_on_response_headers",
+    "proxy_on_response_trailers",
+];
+
+/// The `allowed_capabilities` of `docs/files.md`: for `headers: off`, if a request needs nothing but
+/// the decision.
+pub fn capabilities(filter: &Path) -> Result<Vec<String>> {
+    // Envoy finds these whether they are allowed or not.
+    const ALWAYS: [&str; 4] =
+        ["memory", "_initialize", "proxy_abi_version_0_2_1", "proxy_on_memory_allocate"];
+    let module = fs::read(filter)?;
+    let mut names = module::export_names(&module)?;
+    names.retain(|name| !ALWAYS.contains(&name.as_str()) && !LEFT_OUT.contains(&name.as_str()));
+    names.extend(module::import_names(&module)?);
+    Ok(names)
 }
 
 /// The file of the native module.
@@ -104,31 +123,15 @@ pub struct Artefact {
 }
 
 /// The released files. The gateways of this crate load the first.
-pub const ARTEFACTS: [Artefact; 3] = [
+pub const ARTEFACTS: [Artefact; 2] = [
     Artefact { name: "diana.wasm", without: &["proxy_on_done", "proxy_on_log"], letter: b'e' },
-    // For `headers: off`, if nothing depends on the ends of requests.
-    Artefact {
-        name: "diana-min.wasm",
-        without: &[
-            "proxy_on_context_create",
-            "proxy_on_delete",
-            "proxy_on_done",
-            "proxy_on_log",
-            "proxy_on_request_body",
-            "proxy_on_request_trailers",
-            "proxy_on_response_body",
-            "proxy_on_response_headers",
-            "proxy_on_response_trailers",
-        ],
-        letter: b'm',
-    },
     Artefact { name: "diana-nginx.wasm", without: &[], letter: b'a' },
 ];
 
-/// Builds the released files and returns the path of `target/diana.wasm`; the other [`ARTEFACTS`]
-/// are beside it.
+/// Builds the released files and returns the path of `target/diana.wasm`; the other of [`ARTEFACTS`]
+/// is beside it.
 pub fn build() -> Result<PathBuf> {
-    add_target()?;
+    add_target(TARGET)?;
     let command =
         ["rustc", "--quiet", "--profile", "filter", "--lib", "--package", "diana", "--target", TARGET];
     // Otherwise every number that the linker fills in is padded to five bytes: 5 % of the module.
@@ -159,7 +162,7 @@ pub fn build() -> Result<PathBuf> {
 /// Builds the filter of `examples/embed-in-sdk-filter` as its README does, and returns its path.
 pub fn embedding() -> Result<PathBuf> {
     const PACKAGE: &str = "embed-in-sdk-filter";
-    add_target()?;
+    add_target(TARGET)?;
     let command = ["build", "--quiet", "--release", "--package", PACKAGE, "--target", TARGET];
     let status = cargo().args(command).status().context("cannot run `cargo`")?;
     if !status.success() {
@@ -189,21 +192,16 @@ pub fn rustc(arguments: &[&str]) -> Result<String> {
     Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
 }
 
-/// Adds the wasm target to the toolchain if it is missing.
-pub fn add_target() -> Result<()> {
-    if has_target(TARGET)? {
+/// Adds this target to the toolchain if it is missing.
+pub fn add_target(name: &str) -> Result<()> {
+    if Path::new(&rustc(&["--print", "target-libdir", "--target", name])?).is_dir() {
         return Ok(());
     }
-    let added = Command::new("rustup").args(["target", "add", TARGET]).current_dir(root()).status();
+    let added = Command::new("rustup").args(["target", "add", name]).current_dir(root()).status();
     match added {
         Ok(status) if status.success() => Ok(()),
-        _ => bail!("the toolchain has no `{TARGET}`: run `rustup target add {TARGET}`"),
+        _ => bail!("the toolchain has no `{name}` and cannot add it: run `rustup target add {name}`"),
     }
-}
-
-/// Whether the toolchain builds for this target.
-pub fn has_target(target: &str) -> Result<bool> {
-    Ok(Path::new(&rustc(&["--print", "target-libdir", "--target", target])?).is_dir())
 }
 
 /// Cargo's target folder; `CARGO_TARGET_DIR` and cargo's own configuration count.

@@ -50,7 +50,7 @@ impl Gateway {
             (_, Some(path)) => {
                 path.canonicalize().with_context(|| format!("no filter at `{}`", path.display()))?
             }
-            (Shell::Wasm, None) => filter::released(config.file)?,
+            (Shell::Wasm, None) => filter::filter()?.to_owned(),
         };
         let folder = Folder::create()?;
         folder.write(LISTENERS_FILE, &listeners(&config, &filter, 0).to_string())?;

@@ -3,6 +3,7 @@
 use crate::Shell;
 use crate::config::{Config, Plugin};
 use serde_json::{Map, Value, json};
+use std::env;
 use std::path::Path;
 use std::time::Duration;
 
@@ -15,17 +16,7 @@ pub(crate) fn http_filter(config: &Config, file: &Path) -> Value {
 }
 
 fn wasm(config: &Config, file: &Path) -> Value {
-    let mut vm = json!({
-        "vm_id": config.vm_id,
-        "runtime": "envoy.wasm.runtime.v8",
-        "code": {"local": {"filename": file}},
-    });
-    if !config.capabilities.is_empty() {
-        let allowed: Map<String, Value> =
-            config.capabilities.iter().map(|name| (name.clone(), json!({}))).collect();
-        vm["capability_restriction_config"] = json!({"allowed_capabilities": allowed});
-    }
-    json!({
+    let mut wasm = json!({
         "name": "envoy.filters.http.wasm",
         "typed_config": {
             "@type": "type.googleapis.com/envoy.extensions.filters.http.wasm.v3.Wasm",
@@ -37,11 +28,25 @@ fn wasm(config: &Config, file: &Path) -> Value {
                 "reload_config": {
                     "backoff": {"base_interval": seconds(config.reload_backoff)},
                 },
-                "vm_config": vm,
+                "vm_config": {
+                    "vm_id": config.vm_id,
+                    "runtime": "envoy.wasm.runtime.v8",
+                    "code": {"local": {"filename": file}},
+                },
                 "configuration": any(&config.plugin),
             },
         },
-    })
+    });
+    if !config.capabilities.is_empty() {
+        let allowed: Map<String, Value> =
+            config.capabilities.iter().map(|name| (name.clone(), json!({}))).collect();
+        // Before 1.40, the restriction is a setting of the plugin.
+        let is_old = env::var("ENVOY_VERSION").is_ok_and(|version| version.starts_with("1.3"));
+        let plugin = &mut wasm["typed_config"]["config"];
+        let place = if is_old { plugin } else { &mut plugin["vm_config"] };
+        place["capability_restriction_config"] = json!({"allowed_capabilities": allowed});
+    }
+    wasm
 }
 
 const NATIVE: &str = "envoy.filters.http.dynamic_modules";

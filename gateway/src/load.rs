@@ -1,6 +1,9 @@
 //! A load generator: many requests over a few connections that stay open, each with a thread that
 //! sends one request after the other. It does not pipeline, because Envoy closes an HTTP/1.1
 //! connection with more than two queued responses of its own, such as refusals.
+//!
+//! `wrk` and `oha` neither send a request of its own, such as another user's, for each number, nor
+//! hand each response to the test.
 
 use crate::http::{Connection, read_response, write_request};
 use anyhow::Result;

@@ -1,4 +1,5 @@
-//! Steady traffic: requests at a fixed rate, as long as something else goes on.
+//! Steady traffic: requests at a fixed rate, as long as something else goes on. `oha` would report
+//! percentiles alone, not the times of each response.
 
 use crate::gateway::Gateway;
 use crate::http::Connection;

@@ -4,6 +4,7 @@
 use crate::ledger::Violation;
 use crate::scenario::{Algo, Fault, SECOND, Scenario};
 use crate::world::run;
+use chart::{Panel, groups};
 use std::fmt::Write;
 
 /// The numbers of gateways, and the leases in percent.
@@ -82,84 +83,39 @@ pub fn table(rows: &[Row]) -> String {
     out
 }
 
-const WIDTH: f64 = 760.0;
-const LEFT: f64 = 56.0;
-const HEAD: f64 = 48.0;
-const PANEL: f64 = 150.0;
-const GAP: f64 = 52.0;
-
-const STYLE: &str = "
-text { font: 12px system-ui, sans-serif; fill: #24292f }
-.head { font-weight: 600 }
-.axis { fill: #57606a }
-.grid { stroke: #d0d7de; stroke-width: 1 }
-.b0 { fill: #9aa4af } .b1 { fill: #bf8700 } .b2 { fill: #cf222e } .b3 { fill: #2f6fde }
-@media (prefers-color-scheme: dark) {
-  text { fill: #e6edf3 }
-  .axis { fill: #9198a1 }
-  .grid { stroke: #3d444d }
-  .b0 { fill: #6e7681 } .b1 { fill: #d29922 } .b2 { fill: #ff7b72 } .b3 { fill: #5b9bff }
-}
-";
-
-/// A title, the highest value, the number of grid lines, and the value of a row.
-type Panel<'a> = (&'a str, f64, f64, &'a dyn Fn(&Row) -> f64);
-
 /// The rows as bars: a group for each number of gateways, a bar for each lease.
 pub fn svg(rows: &[Row]) -> String {
-    let panels: [Panel; 3] = [
-        // Each grid line of the first panel is ten times the one below.
-        ("calls of Redis a second, by powers of ten", 5.0, 5.0, &|row| row.calls.max(1.0).log10()),
-        ("passes, in % of the quota", 120.0, 4.0, &|row| row.passed),
-        ("too many in the worst second of an outage, in % of the quota", 120.0, 4.0, &|row| row.over_outage),
-    ];
-    let height = HEAD + panels.len() as f64 * (PANEL + GAP);
-    let mut out = format!(
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {height}\" width=\"{WIDTH}\" \
-         height=\"{height}\" role=\"img\" aria-label=\"Calls and admissions by gateways and lease\">\n\
-         <style>{STYLE}</style>\n"
-    );
-    let mut put = |line: String| {
-        out.push_str(&line);
-        out.push('\n');
+    let panel = |title: &str, top, grid, label, value: &dyn Fn(&Row) -> f64| Panel {
+        title: title.into(),
+        top,
+        grid,
+        label,
+        mark: None,
+        series: LEASES
+            .iter()
+            .map(|lease| {
+                let row = |gateways| rows.iter().find(|row| (row.gateways, row.lease) == (gateways, *lease));
+                let bar =
+                    |(place, gateways): (usize, &usize)| (place as f64, row(*gateways).map_or(0.0, value));
+                GATEWAYS.iter().enumerate().map(bar).collect()
+            })
+            .collect(),
     };
-    for (index, lease) in LEASES.iter().enumerate() {
-        let left = LEFT + 110.0 * index as f64;
-        put(format!("<rect class=\"b{index}\" x=\"{left}\" y=\"8\" width=\"12\" height=\"12\"/>"));
-        put(format!("<text x=\"{}\" y=\"18\">lease {lease} %</text>", left + 18.0));
-    }
-    for (index, (title, top, lines, value)) in panels.into_iter().enumerate() {
-        let y = HEAD + index as f64 * (PANEL + GAP);
-        let bottom = y + PANEL;
-        put(format!("<text class=\"head\" x=\"{LEFT}\" y=\"{}\">{title}</text>", y - 8.0));
-        for line in 0..=lines as u32 {
-            let (at, value) = (f64::from(line) / lines, top * f64::from(line) / lines);
-            let label = if lines > 4.5 { 10_f64.powf(value) } else { value };
-            let at = bottom - PANEL * at;
-            put(format!("<path class=\"grid\" d=\"M{LEFT} {at:.1}H{}\"/>", WIDTH - 12.0));
-            let (right, base) = (LEFT - 6.0, at + 4.0);
-            put(format!(
-                "<text class=\"axis\" x=\"{right}\" y=\"{base:.1}\" text-anchor=\"end\">{label}</text>"
-            ));
-        }
-        let group = (WIDTH - LEFT - 12.0) / GATEWAYS.len() as f64;
-        for (place, gateways) in GATEWAYS.iter().enumerate() {
-            let left = LEFT + group * place as f64;
-            for (bar, lease) in LEASES.iter().enumerate() {
-                let row = rows.iter().find(|row| row.gateways == *gateways && row.lease == *lease);
-                let tall = PANEL * row.map_or(0.0, value).min(top) / top;
-                let (x, y) = (left + 24.0 + 32.0 * bar as f64, bottom - tall);
-                put(format!(
-                    "<rect class=\"b{bar}\" x=\"{x:.1}\" y=\"{y:.1}\" width=\"26\" height=\"{tall:.1}\"/>"
-                ));
-            }
-            let noun = if *gateways == 1 { "gateway" } else { "gateways" };
-            let (middle, base) = (left + group / 2.0, bottom + 16.0);
-            put(format!(
-                "<text class=\"axis\" x=\"{middle:.1}\" y=\"{base}\" text-anchor=\"middle\">{gateways} {noun}</text>"
-            ));
-        }
-    }
-    put("</svg>".into());
-    out
+    let panels = [
+        // Each grid line of the first panel is ten times the one below.
+        panel("calls of Redis a second, by powers of ten", 5.0, 5, |value| 10_f64.powf(value), &|row| {
+            row.calls.max(1.0).log10()
+        }),
+        panel("passes, in % of the quota", 120.0, 4, |value| value, &|row| row.passed),
+        panel(
+            "too many in the worst second of an outage, in % of the quota",
+            120.0,
+            4,
+            |value| value,
+            &|row| row.over_outage,
+        ),
+    ];
+    let names = LEASES.map(|lease| format!("lease {lease} %"));
+    let places = GATEWAYS.map(|count| format!("{count} {}", if count == 1 { "gateway" } else { "gateways" }));
+    groups(&names.each_ref().map(String::as_str), &panels, &places)
 }

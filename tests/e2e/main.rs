@@ -30,7 +30,6 @@ mod examples;
 mod global;
 mod hostile;
 mod inspect;
-mod least;
 mod ledger;
 mod machine;
 mod manifests;

@@ -6,31 +6,25 @@
 //! | `agreement.rs` | one version in the manifests, the changelog, the images and the tag |
 //! | `binaries.rs` | the native module and the command, by zig |
 //! | `folder.rs` | files with fixed modes and times, and their checksums |
-//! | `linked.rs` | which crates and libraries a file links |
-//! | `sbom.rs`, `licences.rs` | that list in CycloneDX, and the texts of the licences |
+//! | `lists.rs` | bills of materials, and the texts of licences |
 //! | `image.rs` | OCI images |
 //! | `provenance.rs` | what the files were built from |
-//! | `check.rs`, `readers.rs` | the release, read by other people's tools and by their rules |
+//! | `check.rs` | the release, read by other people's tools |
 
 mod agreement;
 mod binaries;
 mod check;
 mod folder;
 mod image;
-mod licences;
-mod linked;
+mod lists;
 mod provenance;
-mod readers;
-mod sbom;
 mod source;
 
 use crate::programs;
 use anyhow::{Context, Result, ensure};
-use binaries::Binary;
 use folder::{EXECUTABLE, Folder, PLAIN};
-use gateway::filter::{self, ARTEFACTS};
+use gateway::filter;
 use gateway::{root, target};
-use linked::Linked;
 use source::Source;
 use std::fs;
 use std::path::Path;
@@ -41,15 +35,34 @@ pub struct Options {
     /// Allow a commit without a tag, and changed files; the folder's name says so
     #[arg(long)]
     snapshot: bool,
-    /// Fail if an architecture cannot be built, in place of leaving it out
-    #[arg(long)]
-    require_all: bool,
-    /// Read the finished release with skopeo, umoci, hadolint and a real Envoy
+    /// Read the finished release with skopeo and a real Envoy
     #[arg(long)]
     check: bool,
     /// Who builds, for the provenance statement
     #[arg(long, value_name = "URI", default_value = "https://github.com/diana-limiter/diana#by-hand")]
     builder: String,
+}
+
+/// A file that is built, the folder of its package, and the target that it is built for.
+struct File {
+    place: &'static str,
+    package: &'static str,
+    target: &'static str,
+}
+
+const FILES: [File; 6] = [
+    File { place: "diana.wasm", package: ".", target: filter::TARGET },
+    File { place: "diana-nginx.wasm", package: ".", target: filter::TARGET },
+    File { place: "linux-amd64/libdiana.so", package: "envoy-module", target: "x86_64-unknown-linux-gnu" },
+    File { place: "linux-amd64/diana", package: "cli", target: "x86_64-unknown-linux-musl" },
+    File { place: "linux-arm64/libdiana.so", package: "envoy-module", target: "aarch64-unknown-linux-gnu" },
+    File { place: "linux-arm64/diana", package: "cli", target: "aarch64-unknown-linux-musl" },
+];
+
+impl File {
+    fn is_command(&self) -> bool {
+        self.package == "cli"
+    }
 }
 
 /// Makes the release below `target/dist/`.
@@ -59,32 +72,30 @@ pub fn run(options: &Options) -> Result<()> {
     let name = if options.snapshot {
         format!("{version}-snapshot+{}{}", source.short(), if source.is_dirty { ".changed" } else { "" })
     } else {
-        version.clone()
+        version.to_owned()
     };
     programs::install_fetchers()?;
     filter::build()?;
-    let binaries = binaries::build(&source, options.require_all)?;
     let folder = Folder::create(&target().join("dist").join(format!("diana-{name}")))?;
-    for artefact in &ARTEFACTS {
-        folder.copy(&target().join(artefact.name), artefact.name, PLAIN)?;
-    }
-    for binary in &binaries {
-        let mode = if binary.is_command { EXECUTABLE } else { PLAIN };
-        folder.write(&binary.place, &binary.bytes, mode)?;
+    for file in &FILES {
+        let bytes = match file.target {
+            filter::TARGET => read(&target().join(file.place))?,
+            _ => binaries::build(file, &source)?,
+        };
+        folder.write(file.place, &bytes, if file.is_command() { EXECUTABLE } else { PLAIN })?;
     }
     documents(&folder, &source)?;
-    folder.write("README.md", readme(&version, &source, &binaries).as_bytes(), PLAIN)?;
-    let linked = lists(&folder, &version, &source, &binaries)?;
-    folder.write("licences/THIRD-PARTY.txt", licences::text(&linked)?.as_bytes(), PLAIN)?;
-    for image in image::images(&folder, &binaries)? {
-        image.write(&folder, &version, &source)?;
-    }
+    let page = include_str!("dist/README.md").replace("{VERSION}", version);
+    folder.write("README.md", page.replace("{COMMIT}", &source.commit).as_bytes(), PLAIN)?;
+    lists::bills(&folder, &source)?;
+    folder.write("licences/THIRD-PARTY.txt", lists::licences()?.as_bytes(), PLAIN)?;
+    image::write(&folder, version, &source)?;
     let statement = provenance::statement(&folder, &name, &source, &options.builder)?;
     folder.write("provenance.intoto.json", statement.as_bytes(), PLAIN)?;
-    folder.finish(source.time)?;
+    folder.finish(source.epoch)?;
     println!("{}", folder.path().display());
     if options.check {
-        check::run(&folder, &version)?;
+        check::run(&folder, version)?;
     }
     Ok(())
 }
@@ -123,36 +134,6 @@ fn moved(file: Vec<u8>) -> Vec<u8> {
             .into_bytes(),
         Err(other) => other.into_bytes(),
     }
-}
-
-/// Writes the bill of materials of each file, and returns all that is linked.
-fn lists(folder: &Folder, version: &str, source: &Source, binaries: &[Binary]) -> Result<Vec<Linked>> {
-    let filter = ARTEFACTS.iter().map(|one| (one.name.to_owned(), "diana", filter::TARGET));
-    let native = binaries.iter().map(|one| (one.place.clone(), one.package, one.target));
-    let mut all: Vec<Linked> = Vec::new();
-    for (file, package, target) in filter.chain(native) {
-        let linked = Linked::of(package, target)?;
-        let bytes = fs::read(folder.path().join(&file))?;
-        let list = sbom::cyclone_dx(&file, &bytes, version, source, &linked)?;
-        folder.write(&format!("sbom/{}.cdx.json", file.replace('/', "-")), list.as_bytes(), PLAIN)?;
-        all.push(linked);
-    }
-    Ok(all)
-}
-
-/// The page that explains the folder.
-fn readme(version: &str, source: &Source, binaries: &[Binary]) -> String {
-    let mut rows = String::new();
-    for binary in binaries {
-        rows.push_str(&format!("| `{}` | {} |\n", binary.place, binary.what));
-    }
-    for architecture in binaries::missing(binaries) {
-        rows.push_str(&format!("| `linux-{architecture}/` | not in this release |\n"));
-    }
-    include_str!("dist/README.md")
-        .replace("{VERSION}", version)
-        .replace("{COMMIT}", &source.commit)
-        .replace("{BINARIES}\n", &rows)
 }
 
 /// Reads a file, and names it if that fails.

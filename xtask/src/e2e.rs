@@ -7,17 +7,16 @@ use anyhow::Result;
 use gateway::Shell;
 
 /// The tests of things that the native module does not have: the names of the tests begin so.
-const WASM_ONLY: [(&str, &str); 12] = [
+const WASM_ONLY: [(&str, &str); 11] = [
     ("capabilities::", "Envoy's restriction of callbacks and host calls"),
     ("configuration::the_proxy_wasm_filter", "the filter's refusal of secrets by SDS"),
     ("examples::", "the examples, which load `diana.wasm`"),
-    ("least::", "the file with fewer callbacks"),
     ("manifests::istio_", "Istio, which loads no native module"),
     ("migrating::", "the migration guides, which load `diana.wasm`"),
     ("size::", "the size of the files"),
     ("embedded::", "the engine in a filter on the SDK"),
     ("original::an_empty_vm_id", "`vm_id`; a module has a `filter_name`"),
-    ("remote::refused::a_document_that_the_least_filter", "the file with fewer callbacks"),
+    ("remote::refused::a_document_that_needs_removed", "Envoy's restriction of callbacks"),
     ("remote::updates::restarted_workers", "a VM that Envoy replaces after a trap"),
     ("soak::", "VMs that trap under load"),
 ];

@@ -18,7 +18,7 @@ pub fn run() -> Result<()> {
 
 /// Installs what the steps need.
 pub fn prepare() -> Result<()> {
-    filter::add_target()?;
+    filter::add_target(filter::TARGET)?;
     programs::install_fetchers()?;
     workflows::install()?;
     typos::install()

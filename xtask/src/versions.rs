@@ -7,7 +7,8 @@ use gateway::{Shell, envoy};
 
 /// Tests of what depends on the host: headers, metrics, logs, shared data, contexts, ends of
 /// streams, timers, and configuration.
-const SMOKE: [&str; 6] = ["answers::", "configuration::", "exact::", "least::", "permits::", "waiting::"];
+const SMOKE: [&str; 6] =
+    ["answers::", "capabilities::", "configuration::", "exact::", "permits::", "waiting::"];
 
 /// Tests of the ways to Redis: by the bridge, which Envoy has since 1.39, and before by the tunnel
 /// alone.

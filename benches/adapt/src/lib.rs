@@ -4,11 +4,10 @@
 //! ```text
 //!   scenario ─► run: arrivals ─► limit ─► queue ─► servers      rules: the controller
 //!                     └─ each interval: measurements ─► rule ─► the next limit
-//!               trace ─► measures ─► tests, chart
+//!               trace ─► measures ─► tests
 //! ```
 #![forbid(unsafe_code)]
 
-pub mod chart;
 pub mod measures;
 mod random;
 pub mod rules;

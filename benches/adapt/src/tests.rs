@@ -1,7 +1,6 @@
 //! The controller of `diana_limiter::adapt` against the simulated upstream. Ranges are wide enough
 //! for any seed.
 
-use crate::chart::{Panel, svg};
 use crate::measures::{Measures, measure};
 use crate::rules::{Diana, Fixed, Rule, Signal};
 use crate::run::{Trace, run};
@@ -103,14 +102,4 @@ fn traffic_refuses_a_spike_and_admits_a_rise() {
     let measures = traffic::run(5);
     assert!(measures.spike > 0.5, "{measures:?}");
     assert!(measures.steady < 0.01 && measures.lull < 0.2 && measures.rise < 6.0, "{measures:?}");
-}
-
-#[test]
-fn a_chart_has_a_line_for_each_controller() {
-    let lines = vec![vec![(0.0, 1.0), (10.0, 9.0)], vec![(0.0, 2.0), (10.0, 3.0)]];
-    let panel = Panel { title: "limit".into(), top: 4.0, mark: 2.0, lines };
-    let svg = svg(&["one", "two"], &[panel], (2.0, 4.0), 10.0);
-    assert!(svg.ends_with("</svg>\n") && svg.contains("prefers-color-scheme: dark"));
-    assert!(svg.contains("class=\"line l0\" d=\"M48.0 156.5L748.0 44.0\""), "cut off at the top: {svg}");
-    assert!(svg.contains("class=\"line l1\" d=\"M48.0 119.0L748.0 81.5\""), "{svg}");
 }

@@ -6,7 +6,6 @@
 //! affects the time more than most changes do.
 
 use crate::filter::Filters;
-use crate::generator::Generator;
 use crate::line::{self, Line};
 use crate::speed::{Plan, Start, Subject, starts};
 use crate::statistics::Summary;
@@ -18,7 +17,7 @@ use std::time::Duration;
 /// Compares this build with another build, and writes no files.
 #[derive(clap::Args)]
 pub struct Arguments {
-    /// Folder with the other build's `diana.wasm` and `diana-min.wasm`
+    /// Folder with the other build's `diana.wasm`
     folder: PathBuf,
     /// Starts of all Envoys; each start runs all rounds
     #[arg(long, default_value_t = crate::STARTS, value_parser = clap::value_parser!(u32).range(1..))]
@@ -32,9 +31,6 @@ pub struct Arguments {
     /// Measure only these lines
     #[arg(long, value_name = "NAME", num_args = 1.., value_delimiter = ',')]
     only: Vec<String>,
-    /// Load generator: wrk, oha or own. Default: the first one installed
-    #[arg(long)]
-    generator: Option<String>,
 }
 
 /// Measures all lines and prints a table.
@@ -49,7 +45,6 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     if lines.is_empty() {
         bail!("none of these names is a line of Diana");
     }
-    let generator = Generator::find(arguments.generator.as_deref())?;
     eprintln!("building the filters …");
     let filters = Filters::build(lines.iter().any(Line::asks))?;
     let mut subjects = vec![Subject::of(&none, &filters)];
@@ -59,12 +54,7 @@ pub fn run(arguments: &Arguments) -> Result<()> {
         let old = Subject { config, title: format!("{}, the other build", new.title), ..new };
         subjects.extend([Subject::of(line, &filters), old]);
     }
-    let plan = Plan {
-        starts: arguments.starts,
-        rounds: arguments.rounds,
-        each: arguments.seconds,
-        generator: &generator,
-    };
+    let plan = Plan { starts: arguments.starts, rounds: arguments.rounds, each: arguments.seconds };
     let measured = starts("lines", &subjects, &plan)?;
     let [none, measured @ ..] = measured.as_slice() else {
         bail!("no line was measured");

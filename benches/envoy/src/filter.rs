@@ -22,8 +22,10 @@ pub enum Filter {
     Empty,
     /// `benches/floor` with these exports and host calls.
     Floor(Exports, &'static str),
-    /// Diana with this configuration.
+    /// Diana with this configuration. Envoy makes only the callbacks that it needs.
     Diana(Shell, Value),
+    /// The proxy-wasm filter with this configuration and all callbacks.
+    AllCallbacks(Value),
 }
 
 /// The callbacks for streams that a floor exports.
@@ -52,8 +54,10 @@ impl Exports {
 
 /// The filters as files, and the stores of global rules.
 pub struct Filters {
-    /// `target/diana.wasm`; the other files of the filter are beside it.
+    /// `target/diana.wasm`
     pub diana: PathBuf,
+    /// What Envoy may do with it if a request needs nothing but the decision.
+    capabilities: Vec<String>,
     /// `benches/empty`
     empty: PathBuf,
     /// The HTTP front of Redis, for global rules.
@@ -75,14 +79,15 @@ impl Filters {
         } else {
             None
         };
-        Ok(Self { diana, empty: other("empty")?, stores })
+        let capabilities = filter::capabilities(&diana)?;
+        Ok(Self { diana, capabilities, empty: other("empty")?, stores })
     }
 
     /// Returns a gateway with this filter. The gateway answers without an upstream.
     pub fn gateway(&self, filter: &Filter) -> Config {
         let beside = |name: &str| Some(self.diana.with_file_name(name));
         // Only Diana's own lines depend on the shell.
-        let (mut shell, mut instead) = (Shell::Wasm, None);
+        let (mut shell, mut instead, mut capabilities) = (Shell::Wasm, None, Vec::new());
         let (plugin, file): (Plugin, _) = match filter {
             Filter::None => {
                 instead = Some(Vec::new());
@@ -96,23 +101,32 @@ impl Filters {
             Filter::Floor(exports, calls) => ((*calls).into(), beside(exports.module().0)),
             Filter::Diana(of, plugin) => {
                 shell = *of;
-                let file = if shell == Shell::Wasm { beside(file(plugin)) } else { None };
-                (plugin.clone().into(), file)
+                if is_decided_alone(plugin) {
+                    capabilities.clone_from(&self.capabilities);
+                }
+                (plugin.clone().into(), (shell == Shell::Wasm).then(|| self.diana.clone()))
             }
+            Filter::AllCallbacks(plugin) => (plugin.clone().into(), Some(self.diana.clone())),
         };
         let clusters =
             self.stores.iter().map(|(webdis, _)| cluster(WEBDIS, webdis.address(), false)).collect();
-        Config { concurrency: 1, direct: true, shell, instead, filter: file, clusters, ..Config::new(plugin) }
+        Config {
+            concurrency: 1,
+            direct: true,
+            shell,
+            capabilities,
+            instead,
+            filter: file,
+            clusters,
+            ..Config::new(plugin)
+        }
     }
 }
 
-/// The file with the fewest callbacks that takes this configuration.
-fn file(plugin: &Value) -> &'static str {
-    let fits = |exports: &diana_filter::Exports| {
-        diana_config::compile(plugin.to_string().as_bytes())
-            .is_ok_and(|configuration| exports.suffice(&configuration).is_ok())
-    };
-    diana_filter::Exports::OF_ENVOY.into_iter().find(fits).unwrap_or(diana_filter::Exports::Useful).file()
+/// Whether a request needs nothing but the decision.
+fn is_decided_alone(plugin: &Value) -> bool {
+    diana_config::compile(plugin.to_string().as_bytes())
+        .is_ok_and(|configuration| diana_filter::Exports::WithoutContexts.suffice(&configuration).is_ok())
 }
 
 /// Builds a filter to compare with, and returns its path.

@@ -69,6 +69,7 @@ impl Line {
     pub fn shell(&self) -> Option<Shell> {
         match self.filter {
             Filter::Diana(shell, _) => Some(shell),
+            Filter::AllCallbacks(_) => Some(Shell::Wasm),
             _ => None,
         }
     }
@@ -138,6 +139,8 @@ pub fn lines() -> Vec<Line> {
         floor("floor-refused", "floor, address, clock, counter, attribute, reply", REFUSAL).refused(),
     ];
     lines.extend(of(Shell::Wasm));
+    let all = Filter::AllCallbacks(one_rule("ip"));
+    lines.push(Line::new("ip-callbacks", "one rule, `actor: ip`, all callbacks", all));
     lines.extend(of(Shell::Native));
     lines
 }

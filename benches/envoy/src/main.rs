@@ -3,7 +3,7 @@
 //!
 //! ```text
 //!   line::lines ─► starts: one Envoy each ─► rounds: every line once, shuffled
-//!                   │                         └─ generator ─► requests; cpu ─► CPU time
+//!                   │                         └─ load ─► requests; cpu ─► CPU time
 //!                   └─ statistics ─► report
 //!   workers: two workers on one key and on two    start: CPU time of a start
 //!   memory: bytes per actor
@@ -17,18 +17,16 @@
 
 mod bodies;
 mod callgrind;
-mod chart;
 mod compare;
 mod count;
 mod cpu;
 mod filter;
 mod format;
-mod generator;
 mod global;
 mod line;
+mod load;
 mod machine;
 mod memory;
-mod own;
 mod paced;
 mod report;
 mod size;
@@ -42,7 +40,6 @@ mod workers;
 use anyhow::{Result, bail};
 use clap::{Parser, Subcommand};
 use filter::Filters;
-use generator::Generator;
 use line::Line;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -66,9 +63,6 @@ struct Arguments {
     /// baselines. Writes no files
     #[arg(long, value_name = "NAME", num_args = 1.., value_delimiter = ',')]
     only: Vec<String>,
-    /// Load generator: wrk, oha or own. Default: the first one installed
-    #[arg(long)]
-    generator: Option<String>,
 }
 
 /// Measurements with a subcommand of their own.
@@ -138,20 +132,13 @@ fn run(arguments: &Arguments) -> Result<()> {
     lines
         .retain(|line| any_line && (wanted(&line.name) || line::COMPARED_WITH.contains(&line.name.as_str())));
 
-    let generator = Generator::find(arguments.generator.as_deref())?;
     eprintln!("building the filters …");
     let filters = Filters::build(lines.iter().any(Line::asks))?;
-    let plan = speed::Plan {
-        starts: arguments.starts,
-        rounds: arguments.rounds,
-        each: arguments.seconds,
-        generator: &generator,
-    };
+    let plan = speed::Plan { starts: arguments.starts, rounds: arguments.rounds, each: arguments.seconds };
     let report = report::Report {
         starts: plan.starts,
         rounds: plan.rounds,
         seconds: arguments.seconds.as_secs_f64(),
-        generator: generator.name(),
         machine: machine::Machine::find()?,
         size: size::Size::of(&filters.diana)?,
         speed: if lines.is_empty() { Vec::new() } else { speed::measure(lines, &filters, &plan)? },

@@ -1,9 +1,10 @@
-//! An open-loop load: sends requests at a fixed rate, whether or not answers arrive.
+//! An open-loop load: sends requests at a fixed rate, whether or not answers arrive. `oha` can do so
+//! too, but only over new connections in each run, and reports percentiles alone.
 //!
 //! If the gateway is slow with one request, later requests wait, as in production. A closed-loop
 //! load waits for each answer, so a slow gateway would receive fewer requests.
 
-use crate::own::Client;
+use crate::load::Client;
 use crate::traffic::Target;
 use anyhow::{Context, Result};
 use std::collections::BTreeMap;

@@ -1,6 +1,5 @@
 //! Writes the results as a table, as JSON and as a chart.
 
-use crate::chart::{self, Bar};
 use crate::format::{range, summary, thousands};
 use crate::line::{By, COMPARED_WITH, PAIRS, Pair};
 use crate::machine::Machine;
@@ -12,6 +11,7 @@ use crate::statistics::Summary;
 use crate::traffic::CONNECTIONS;
 use crate::workers::{self, Workers};
 use anyhow::Result;
+use chart::Bar;
 use gateway::root;
 use serde_json::{Value, json};
 use std::fs;
@@ -24,7 +24,6 @@ pub struct Report {
     pub starts: u32,
     pub rounds: u32,
     pub seconds: f64,
-    pub generator: &'static str,
     pub machine: Machine,
     pub size: Size,
     pub speed: Vec<Measured>,
@@ -100,11 +99,11 @@ impl Report {
         let Machine { cores, kernel, envoy, commit } = &self.machine;
         let mut text = format!(
             "# Measured\n\n`cargo xtask bench` writes this file; measured on commit {commit}. Envoy {envoy}, \
-             Linux {kernel}. The {cores} cores are shared with the load generator ({}). {CONNECTIONS} connections \
+             Linux {kernel}. The {cores} cores are shared with the load generator. {CONNECTIONS} connections \
              stay open, and the route answers by itself. All Envoys start {} times, because what a line costs depends on \
              the process: on the code's place in memory. In each start, each line has {} rounds of {} s after a warm-up; \
              all lines take turns in small slices. The values are medians of the starts, with quartiles.\n\nThe filter is {} bytes ({} without custom sections).\n",
-            self.generator, self.starts, self.rounds, self.seconds, self.size.file, self.size.stripped,
+            self.starts, self.rounds, self.seconds, self.size.file, self.size.stripped,
         );
         if !self.speed.is_empty() {
             text += &self.speed_table();
@@ -201,7 +200,6 @@ impl Report {
                 "cores": self.machine.cores, "kernel": self.machine.kernel, "envoy": self.machine.envoy,
                 "commit": self.machine.commit,
             },
-            "generator": self.generator,
             "connections": CONNECTIONS,
             "starts": self.starts,
             "rounds": self.rounds,
@@ -219,10 +217,11 @@ impl Report {
         let rows = self.rows();
         let bar = |row: &Row| {
             let ours = row.measured.line.shell().is_some();
-            Some(Bar { title: row.measured.line.title.replace('`', ""), ours, value: row.added? })
+            let (title, added) = (row.measured.line.title.replace('`', ""), row.added?);
+            Some(Bar { title, ours, median: added.median, range: (added.low, added.high) })
         };
         let bars: Vec<Bar> = rows.iter().filter_map(bar).collect();
-        chart::svg("added processor time per request, µs", &bars)
+        chart::bars("added processor time per request, µs", &bars)
     }
 
     /// Writes the table, the JSON and the chart.

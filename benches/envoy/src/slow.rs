@@ -1,8 +1,8 @@
 //! `cargo xtask bench slow`: records how adaptive limits follow a real upstream that becomes slow
 //! and recovers, and writes docs/bench/slow-upstream.md and its chart.
 
-use adapt_simulation::chart::{Panel, svg};
 use anyhow::{Context, Result};
+use chart::{Panel, lines};
 use gateway::backend::Backend;
 use gateway::steady::{self, Answered};
 use gateway::{Config, Gateway, root};
@@ -143,7 +143,14 @@ fn chart(fixed: &[Second], rate: &[Second], permits: &[Second], third: u64) -> S
     let limit = |second: &Second| second.limit.unwrap_or(0) as f64;
     let passed = |second: &Second| second.passed as f64;
     let p90 = |second: &Second| second.p90_ms;
-    let panel = |title: &str, top: f64, mark: f64, lines| Panel { title: title.into(), top, mark, lines };
+    let panel = |title: &str, top: f64, mark: f64, series| Panel {
+        title: title.into(),
+        top,
+        grid: 4,
+        label: |value| value,
+        mark: Some(mark),
+        series,
+    };
     let panels = [
         panel(
             "rpu 150, adapt 10 to 300: requests a second",
@@ -166,7 +173,7 @@ fn chart(fixed: &[Second], rate: &[Second], permits: &[Second], third: u64) -> S
         ),
     ];
     let third = third as f64;
-    svg(
+    lines(
         &["fixed rate", "the limit that adapts", "with this limit"],
         &panels,
         (third, 2.0 * third),

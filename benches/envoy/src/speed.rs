@@ -10,8 +10,8 @@
 
 use crate::cpu;
 use crate::filter::Filters;
-use crate::generator::{Generator, Load};
 use crate::line::{Line, PATH};
+use crate::load::Connections;
 use crate::statistics::Summary;
 use crate::traffic::Target;
 use anyhow::{Context, Result};
@@ -24,15 +24,13 @@ const SLICE: Duration = Duration::from_millis(20);
 
 /// The parameters of a measurement.
 #[derive(Clone, Copy)]
-pub struct Plan<'a> {
+pub struct Plan {
     /// The number of starts.
     pub starts: u32,
     /// The number of rounds in each start, without the warm-up.
     pub rounds: u32,
     /// The time for each line in each round.
     pub each: Duration,
-    /// The load generator.
-    pub generator: &'a Generator,
 }
 
 /// One line of the measurement: a gateway and its load.
@@ -128,7 +126,7 @@ pub fn starts(title: &str, subjects: &[Subject], plan: &Plan) -> Result<Vec<Vec<
             // Exhausts the quota of lines that expect a refusal.
             gateway.get(subject.loads[0][0], &[])?;
             for paths in subject.loads {
-                meters.push(Meter::new(subject, &gateway, paths, plan)?);
+                meters.push(Meter::new(subject, &gateway, paths)?);
             }
             gateways.push(gateway);
         }
@@ -144,7 +142,7 @@ pub fn starts(title: &str, subjects: &[Subject], plan: &Plan) -> Result<Vec<Vec<
 
 /// Runs a warm-up round and all measured rounds. The meters keep the slices of the measured rounds.
 fn rounds(heading: &str, start: u32, meters: &mut [Meter], plan: &Plan) -> Result<()> {
-    let slice = plan.each.min(SLICE).max(plan.generator.least());
+    let slice = plan.each.min(SLICE);
     let slices = (plan.each.as_secs_f64() / slice.as_secs_f64()).round().max(1.0) as u32;
     for round in 0..=plan.rounds {
         eprint!("\r{heading}, round {round} of {}  ", plan.rounds);
@@ -166,7 +164,7 @@ fn rounds(heading: &str, start: u32, meters: &mut [Meter], plan: &Plan) -> Resul
 struct Meter {
     title: String,
     process: u32,
-    load: Load,
+    load: Connections,
     status: u16,
     slices: Vec<Slice>,
 }
@@ -179,10 +177,10 @@ struct Slice {
 }
 
 impl Meter {
-    fn new(subject: &Subject, gateway: &Gateway, paths: &[&str], plan: &Plan) -> Result<Self> {
+    fn new(subject: &Subject, gateway: &Gateway, paths: &[&str]) -> Result<Self> {
         let paths = paths.iter().map(|path| (*path).to_owned()).collect();
         let target = Target { address: gateway.address(), paths };
-        let load = plan.generator.aim(target).context(subject.title.clone())?;
+        let load = Connections::open(&target).context(subject.title.clone())?;
         Ok(Self {
             title: subject.title.clone(),
             process: gateway.process_id(),

@@ -38,7 +38,7 @@ impl Started {
 pub fn measure(filters: &Filters, starts: u32) -> Result<Vec<Started>> {
     let mut kinds = [
         (Started::new("no filter", None), Filter::None),
-        (Started::new("the filter, `diana-min.wasm`", None), Filter::Diana(Shell::Wasm, one_rule("ip"))),
+        (Started::new("the filter", None), Filter::Diana(Shell::Wasm, one_rule("ip"))),
         (Started::new("the native module", Some(0.1)), Filter::Diana(Shell::Native, one_rule("ip"))),
     ];
     // The first start of a file reads the file from the disk.

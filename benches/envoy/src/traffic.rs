@@ -1,4 +1,4 @@
-//! The requests and the counts that all load generators share.
+//! The requests and the counts that both loads share.
 
 use anyhow::{Result, bail};
 use std::collections::BTreeMap;

@@ -2,12 +2,11 @@
 //! counts its own actor.
 //!
 //! Envoy assigns the connections to the workers in turn. The path is the actor. With two keys,
-//! every second connection requests the second path, so each worker has its own actor. Only our own
-//! generator supports several paths. Both cases run on the same process.
+//! every second connection requests the second path, so each worker has its own actor. Both cases
+//! run on the same process.
 
 use crate::filter::{Filter, Filters};
 use crate::format::{range, summary};
-use crate::generator::Generator;
 use crate::line::{one_at_a_time, shell_title};
 use crate::speed::{Plan, Sample, Start, Subject, starts};
 use crate::statistics::Summary;
@@ -77,8 +76,7 @@ pub fn measure(filters: &Filters, plan: &Plan) -> Result<Vec<Workers>> {
         loads: KEYS,
     };
     let subjects: Vec<Subject> = kinds.iter().map(subject).collect();
-    let plan = Plan { generator: &Generator::Own, ..*plan };
-    let mut measured = starts("two workers", &subjects, &plan)?.into_iter();
+    let mut measured = starts("two workers", &subjects, plan)?.into_iter();
     // Use the mean of all slices, because the cheapest slice is the one with the least contention.
     let mean = |starts: Vec<Start>| starts.iter().map(|start| start.mean).collect();
     let mut next = || mean(measured.next().unwrap_or_default());

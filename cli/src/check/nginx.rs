@@ -198,7 +198,7 @@ fn zone_missing(directives: &[Directive], findings: &mut Findings) {
 
 fn module(path: &str, word: &Word, findings: &mut Findings) {
     let name = path.rsplit('/').next().unwrap_or_default();
-    if Exports::OF_ENVOY.into_iter().any(|callbacks| callbacks.file() == name) {
+    if name == Exports::Useful.file() {
         findings.add(
             code::WRONG_FILE,
             &word.range,

@@ -9,14 +9,6 @@ use std::collections::{BTreeMap, HashSet};
 const INDEPENDENT: [&str; 9] =
     ["access_log", "allow", "deny", "headers", "ip", "local", "remote", "response", "store"];
 
-/// A document without its mistakes.
-pub struct Partial {
-    /// The document.
-    pub value: Value,
-    /// The keys at the top that are left out.
-    pub lacks: HashSet<&'static str>,
-}
-
 /// A limit without its mistakes.
 #[derive(Default)]
 struct Cut {
@@ -26,7 +18,7 @@ struct Cut {
 
 /// The document without the rules, the limits and the keys at the top that have mistakes; `None`
 /// if a mistake leaves open which rules apply to a request.
-pub fn without_mistakes(root: &Value, errors: &[Error]) -> Option<Partial> {
+pub fn without_mistakes(root: &Value, errors: &[Error]) -> Option<Value> {
     let limits = root.get("limits").unwrap_or(root);
     let (mut cuts, mut lacks) = (BTreeMap::<usize, Cut>::new(), HashSet::new());
     for error in errors {
@@ -64,7 +56,7 @@ pub fn without_mistakes(root: &Value, errors: &[Error]) -> Option<Partial> {
         Some(cut) => rest(limit, cut),
         None => Some(limit),
     }));
-    Some(Partial { value, lacks })
+    Some(value)
 }
 
 /// A limit without the rules that have mistakes; `None` if nothing is left.
@@ -109,7 +101,7 @@ mod tests {
     fn partial(text: &str) -> Option<String> {
         let errors = diana_config::compile(text.as_bytes()).err().unwrap();
         let partial = without_mistakes(&json::value(text).unwrap(), &errors)?;
-        let json = partial.value.to_json();
+        let json = partial.to_json();
         assert!(diana_config::compile(json.as_bytes()).is_ok(), "{json}");
         Some(json)
     }

@@ -4,7 +4,7 @@ use super::code::{self, Severity};
 use super::finding::{Finding, Findings};
 use super::mistakes::{Compiled, compile, compiled};
 use super::model::Model;
-use super::{addresses, clusters, document, envoy, files, mistakes, nginx, partial, replicas, yaml};
+use super::{addresses, clusters, document, envoy, mistakes, nginx, partial, replicas, yaml};
 use crate::secrets::Secrets;
 use crate::source::content::{File, Unreadable};
 use crate::source::documents::{Document, Host, documents};
@@ -205,14 +205,14 @@ fn check(
     clusters::dialects(document, value, fleet, &mut Findings::new(document.content(), found));
     match compiled {
         Compiled::Whole(configuration) => {
-            let whole = Judged { value, configuration: *configuration, lacks: None };
+            let whole = Judged { value, configuration: *configuration, is_whole: true };
             let configuration = judge(document, whole, fleet.replicas, zone, found);
             spelt.is_none().then_some(configuration)
         }
         Compiled::Wrong(errors) => {
             let partial = without_mistakes(document, value, &errors, listener);
-            if let Some((partial::Partial { value, lacks }, configuration)) = partial {
-                let rest = Judged { value: &value, configuration, lacks: Some(lacks) };
+            if let Some((value, configuration)) = partial {
+                let rest = Judged { value: &value, configuration, is_whole: false };
                 judge(document, rest, fleet.replicas, zone, found);
             }
             None
@@ -227,9 +227,9 @@ fn without_mistakes(
     value: &Value,
     errors: &[Error],
     listener: Option<&[u8]>,
-) -> Option<(partial::Partial, Configuration)> {
+) -> Option<(Value, Configuration)> {
     let partial = partial::without_mistakes(value, errors)?;
-    match compiled(document.host, partial.value.to_json().as_bytes(), listener) {
+    match compiled(document.host, partial.to_json().as_bytes(), listener) {
         Ok(Compiled::Whole(configuration)) => Some((partial, *configuration)),
         _ => None,
     }
@@ -239,8 +239,8 @@ fn without_mistakes(
 struct Judged<'a> {
     value: &'a Value,
     configuration: Configuration,
-    /// The keys at the top that are left out; `None` if the document is whole.
-    lacks: Option<HashSet<&'static str>>,
+    /// Whether nothing is left out.
+    is_whole: bool,
 }
 
 /// Adds the warnings about a document. Returns its configuration.
@@ -251,15 +251,11 @@ fn judge(
     zone: &mut nginx::Zone,
     found: &mut Vec<Finding>,
 ) -> Configuration {
-    let Judged { value, mut configuration, lacks } = judged;
+    let Judged { value, mut configuration, is_whole } = judged;
     let mut findings = Findings::new(document.content(), found);
-    document::warnings(document, value, &configuration, replicas, lacks.is_none(), &mut findings);
+    document::warnings(document, value, &configuration, replicas, is_whole, &mut findings);
     if document.host == Host::Nginx {
         zone.add(value, &mut configuration, &mut findings);
-    }
-    // Without these keys, responses have headers.
-    if lacks.is_none_or(|lacks| !lacks.contains("headers") && !lacks.contains("response")) {
-        files::loaded(document, &configuration, &mut Findings::new(&document.part.content, found));
     }
     configuration
 }
@@ -275,7 +271,7 @@ fn summary(document: &Document, configuration: &Configuration, file: &File) -> S
         keys,
         bytes,
         filter: match document.host {
-            Host::Any | Host::Wasm => files::fitting(configuration),
+            Host::Any | Host::Wasm => Exports::Useful.file(),
             Host::Nginx => Exports::All.file(),
             Host::Module | Host::Route => MODULE,
         },

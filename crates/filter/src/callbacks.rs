@@ -1,9 +1,10 @@
-//! Which callbacks the files of the proxy-wasm filter export, and which callbacks a configuration
-//! needs. Tools use this, too.
+//! Which callbacks a host makes to the proxy-wasm filter, and which a configuration needs. Tools use
+//! this, too.
 
 use diana_config::Configuration;
 
-/// The callbacks that a file of the filter exports.
+/// The callbacks that a host makes: those that the loaded file exports, without those that an
+/// operator removes.
 ///
 /// ```
 /// use diana_filter::Exports;
@@ -12,9 +13,8 @@ use diana_config::Configuration;
 ///     {"url": "/", "rules": [{"algo": "LB", "rpu": 5, "unit": "second", "queue": 2}]}
 /// ]}"#;
 /// let configuration = diana_config::compile(document).expect("a valid configuration");
-/// let mut files = Exports::OF_ENVOY.into_iter();
-/// let fitting = files.find(|callbacks| callbacks.suffice(&configuration).is_ok());
-/// assert_eq!(fitting.map(Exports::file), Some("diana.wasm"));
+/// assert!(Exports::Useful.suffice(&configuration).is_ok());
+/// assert!(Exports::WithoutContexts.suffice(&configuration).is_err());
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Exports {
@@ -22,50 +22,46 @@ pub enum Exports {
     All,
     /// The callbacks that do something.
     Useful,
-    /// Those for configurations, timers and calls, and for the headers of requests.
-    Minimal,
+    /// Those that do something, without the creation and the end of contexts: what is left by the
+    /// `capability_restriction_config` of `docs/files.md`, which also removes bodies and responses.
+    WithoutContexts,
 }
 
 impl Exports {
-    /// The callbacks of the files for Envoy, the fewest first.
-    pub const OF_ENVOY: [Exports; 2] = [Exports::Minimal, Exports::Useful];
-
     /// The name of the file that exports these callbacks.
     #[must_use]
     pub fn file(self) -> &'static str {
         match self {
             Exports::All => "diana-nginx.wasm",
-            Exports::Useful => "diana.wasm",
-            Exports::Minimal => "diana-min.wasm",
+            Exports::Useful | Exports::WithoutContexts => "diana.wasm",
         }
     }
 
     /// Whether these callbacks suffice for a configuration. If not, the message names the key that
-    /// needs more, and the file to load.
+    /// needs more.
     pub fn suffice(self, configuration: &Configuration) -> Result<(), String> {
-        if self != Exports::Minimal {
+        if self != Exports::WithoutContexts {
             return Ok(());
         }
         let Configuration { policy, response, .. } = configuration;
         let measures = policy.measures();
-        if response.has_headers() {
-            return Err(
-                "headers: `diana-min.wasm` adds none to responses, write `headers: off` at the top of \
-                        the configuration or load `diana.wasm`"
-                    .into(),
-            );
-        }
-        if measures.response_headers() || measures.response_body() {
-            return Err("charge, refund, cost or adapt: `diana-min.wasm` does not read responses, load \
-                        `diana.wasm`"
-                .into());
-        }
-        if policy.needs_ends() {
-            return Err("requests that wait or hold permits, costs of bodies, or global rules: without \
-                        `proxy_on_delete`, as in `diana-min.wasm`, the filter does not see the ends of \
-                        requests, load `diana.wasm`"
-                .into());
-        }
-        Ok(())
+        let (lacks, or) = if response.has_headers() {
+            (
+                "headers: the filter adds none to responses",
+                ", or write `headers: off` at the top of the configuration",
+            )
+        } else if measures.response_headers() || measures.response_body() {
+            ("charge, refund, cost or adapt: the filter does not read responses", "")
+        } else if policy.needs_ends() {
+            let lacks = "requests that wait or hold permits, costs of bodies, or global rules: the filter does not \
+                         see the ends of requests";
+            (lacks, "")
+        } else {
+            return Ok(());
+        };
+        Err(format!(
+            "{lacks}, because `capability_restriction_config` leaves out `proxy_on_context_create`: allow all \
+             callbacks{or}"
+        ))
     }
 }

@@ -255,7 +255,7 @@ fn only_traffic_needs_no_responses() {
         [("traffic", "150%", true), ("errors", "5%", false), ("latency_p90", "1s", false)]
     {
         assert!(accepts(lenient, Exports::Useful, signal, target));
-        assert_eq!(accepts(lenient, Exports::Minimal, signal, target), is_traffic, "{signal}");
+        assert_eq!(accepts(lenient, Exports::WithoutContexts, signal, target), is_traffic, "{signal}");
         assert_eq!(accepts(strict, Exports::All, signal, target), is_traffic, "{signal}");
     }
 }

@@ -1,5 +1,5 @@
-//! A host that announces no contexts: `diana-min.wasm`, or callbacks that an operator removes. The
-//! filter decides as if it knew the plugin of each stream.
+//! A host that announces no contexts, because an operator has removed those callbacks. The filter
+//! decides as if it knew the plugin of each stream.
 
 use super::faults::FaultKind;
 use super::gateway::{Fate, Gateway};
@@ -20,7 +20,7 @@ fn quota(rpu: u32, more: &str) -> String {
 }
 
 fn start(workers: usize, configuration: &str) -> Gateway {
-    let gateway = Gateway::new(CasSemantics::Lenient, workers, Exports::Minimal, false);
+    let gateway = Gateway::new(CasSemantics::Lenient, workers, Exports::WithoutContexts, false);
     assert!(gateway.configure(configuration), "{:?}", gateway.world.log.borrow());
     gateway
 }
@@ -110,28 +110,17 @@ fn what_depends_on_the_end_of_a_request_is_refused() {
         rule(r#"{"rpu": 1, "unit": "day", "cost": "response_bytes"}"#),
         quota(1, "a").replace("off", "ietf"),
     ] {
-        let gateway = Gateway::new(CasSemantics::Lenient, 1, Exports::Minimal, false);
+        let gateway = Gateway::new(CasSemantics::Lenient, 1, Exports::WithoutContexts, false);
         assert!(!gateway.configure(&document), "{document}");
-        assert_eq!(gateway.world.logged("load `diana.wasm`"), 1, "{:?}", gateway.world.log.borrow());
+        assert_eq!(gateway.world.logged("allow all callbacks"), 1, "{:?}", gateway.world.log.borrow());
         let gateway = Gateway::new(CasSemantics::Lenient, 1, Exports::Useful, false);
         assert!(gateway.configure(&document), "{:?}", gateway.world.log.borrow());
     }
 }
 
 #[test]
-fn callbacks_that_an_operator_removes_are_missed() {
-    let gateway = Gateway::new(CasSemantics::Lenient, 1, Exports::Useful, false);
-    gateway.world.restricts.set(true);
-    let permits = r#"{"headers": "off", "limits": [{"url": "/", "rules": [{"algo": "C", "rpu": 2}]}]}"#;
-    assert!(!gateway.configure(permits));
-    assert_eq!(gateway.world.logged("does not see the ends of requests"), 1);
-    assert!(gateway.configure(&quota(2, "a")));
-    assert_eq!(passes(&gateway, 0), 2);
-}
-
-#[test]
 fn a_host_that_cannot_tell_plugins_apart_is_refused() {
-    let gateway = Gateway::new(CasSemantics::Lenient, 1, Exports::Minimal, false);
+    let gateway = Gateway::new(CasSemantics::Lenient, 1, Exports::WithoutContexts, false);
     gateway.fail(FaultKind::Foreign);
     assert!(!gateway.configure(&quota(1, "a")));
     assert_eq!(gateway.world.logged("does not tell to which plugin a request belongs"), 1);
@@ -212,7 +201,7 @@ proptest! {
     #![proptest_config(cases())]
 
     #[test]
-    fn the_least_callbacks_decide_like_all(events in prop::collection::vec(event(), 0..60)) {
-        prop_assert_eq!(fates(Exports::Minimal, &events), fates(Exports::All, &events));
+    fn without_contexts_the_filter_decides_the_same(events in prop::collection::vec(event(), 0..60)) {
+        prop_assert_eq!(fates(Exports::WithoutContexts, &events), fates(Exports::All, &events));
     }
 }

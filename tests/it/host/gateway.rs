@@ -63,8 +63,6 @@ pub struct World {
     pub breaks: Cell<bool>,
     /// Envoy's `allow_on_headers_stop_iteration`.
     pub stop_iteration: Cell<bool>,
-    /// Envoy's `capability_restriction_config` leaves out what `diana-min.wasm` does.
-    pub restricts: Cell<bool>,
     pub configuration: RefCell<String>,
     pub vm_id: RefCell<String>,
     /// Nanoseconds since 1970.
@@ -242,7 +240,6 @@ impl Gateway {
             reenters,
             breaks: Cell::default(),
             stop_iteration: Cell::default(),
-            restricts: Cell::default(),
             configuration: RefCell::default(),
             vm_id: RefCell::new("diana".into()),
             clock: Cell::new(1_700_000_000_000_000_000),

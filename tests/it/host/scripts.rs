@@ -21,9 +21,9 @@ fn fates(gateway: &Gateway, path: &str, count: usize) -> Vec<Fate> {
 #[test]
 fn a_filter_without_response_callbacks_refuses_response_headers() {
     let rules = r#""limits": [{"url": "/", "rules": [{"rpu": 1, "unit": "day"}]}]"#;
-    let gateway = Gateway::new(CasSemantics::Lenient, 1, Exports::Minimal, false);
+    let gateway = Gateway::new(CasSemantics::Lenient, 1, Exports::WithoutContexts, false);
     assert!(!gateway.configure(&format!("{{{rules}}}")));
-    assert_eq!(gateway.world.logged("headers: `diana-min.wasm` adds none"), 1);
+    assert_eq!(gateway.world.logged("headers: the filter adds none to responses"), 1);
     assert!(gateway.configure(&format!(r#"{{{rules}, "headers": "off"}}"#)));
     assert_eq!(fates(&gateway, "/", 2), [Fate::Upstream, REFUSED]);
     assert_eq!(gateway.kept_streams(), 0);
@@ -31,9 +31,7 @@ fn a_filter_without_response_callbacks_refuses_response_headers() {
 
 #[test]
 fn the_filter_rejects_a_module_that_would_crash_nginx() {
-    for (callbacks, is_accepted) in
-        [(Exports::All, true), (Exports::Useful, false), (Exports::Minimal, false)]
-    {
+    for (callbacks, is_accepted) in [(Exports::All, true), (Exports::Useful, false)] {
         let gateway = Gateway::new(CasSemantics::Strict, 1, callbacks, false);
         let configuration =
             r#"{"limits": [{"url": "/", "rules": [{"rpu": 1, "unit": "day"}]}], "headers": "off"}"#;

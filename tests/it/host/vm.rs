@@ -83,9 +83,11 @@ enum Later {
 
 impl Vm {
     pub fn new(world: &Rc<World>, callbacks: Exports) -> Vm {
+        // A file does not know what an operator removes.
+        let file = if callbacks == Exports::WithoutContexts { Exports::Useful } else { callbacks };
         Vm(Rc::new_cyclic(|me| Inner {
             me: Weak::clone(me),
-            filter: Filter::new(ProxyWasm::with(callbacks)),
+            filter: Filter::new(ProxyWasm::with(file)),
             world: Rc::clone(world),
             callbacks,
             serves: Cell::default(),
@@ -105,7 +107,7 @@ impl Vm {
     /// Whether the host makes callbacks for the creation and the end of contexts, for bodies, and
     /// for responses.
     fn tells_all(&self) -> bool {
-        self.0.callbacks != Exports::Minimal && !self.world().restricts.get()
+        self.0.callbacks != Exports::WithoutContexts
     }
 
     fn world(&self) -> &World {

@@ -1,181 +1,87 @@
-//! One version: the manifests, the changelog, the images that files name, and the tag agree.
+//! One version: the workspace's, that of its own crates, of the changelog and of the images that
+//! files name, and the tag.
 
-use super::source::Source;
-use super::{folder, output, read};
-use anyhow::{Context, Result, bail, ensure};
-use gateway::{filter, root};
-use serde_json::Value;
+use super::read;
+use super::source::{Source, git};
+use anyhow::{Context, Result, ensure};
+use gateway::root;
 
 /// How the images of this project begin.
-pub const IMAGES: &str = "ghcr.io/diana-limiter/";
+pub const REGISTRY: &str = "ghcr.io/diana-limiter/";
 
-/// Whatever names a version.
-#[derive(Default)]
-struct Named {
-    /// The version of the root package.
-    version: String,
-    /// The place of each other mention in the tree, and the version there.
-    mentions: Vec<(String, String)>,
-    changelog: String,
-    tags: Vec<String>,
-    is_dirty: bool,
-}
+const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 /// The version of the workspace, unless something disagrees with it.
-pub fn check(source: &Source, snapshot: bool) -> Result<String> {
-    let named = Named { tags: source.tags.clone(), is_dirty: source.is_dirty, ..Named::read()? };
-    let found = named.disagreements(snapshot);
-    ensure!(found.is_empty(), "this is not version {}:\n  {}", named.version, found.join("\n  "));
-    Ok(named.version)
-}
-
-impl Named {
-    /// What the tree says; git is not asked.
-    fn read() -> Result<Self> {
-        let metadata = output(filter::cargo().args(["metadata", "--no-deps", "--format-version", "1"]))?;
-        let metadata: Value = serde_json::from_str(&metadata)?;
-        let mut named =
-            Self { changelog: String::from_utf8(read(&root().join("CHANGELOG.md"))?)?, ..Self::default() };
-        for package in metadata["packages"].as_array().into_iter().flatten() {
-            let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-            let (name, version) = (text(&package["name"]), text(&package["version"]));
-            if name == "diana" {
-                named.version.clone_from(&version);
-            }
-            for needed in package["dependencies"].as_array().into_iter().flatten() {
-                // A requirement of another crate of this workspace. Those of tests have no version.
-                if let Some(required) = text(&needed["req"]).strip_prefix('^')
-                    && needed["path"].is_string()
-                {
-                    let place = format!("`{name}` needs `{}`", text(&needed["name"]));
-                    named.mentions.push((place, required.to_owned()));
-                }
-            }
-            named.mentions.push((format!("the manifest of `{name}`"), version));
+pub fn check(source: &Source, snapshot: bool) -> Result<&'static str> {
+    let mut found: Vec<String> =
+        mentions()?.lines().filter(|line| !agrees(line)).map(str::to_owned).collect();
+    if !snapshot {
+        let changelog = String::from_utf8(read(&root().join("CHANGELOG.md"))?)?;
+        let newest = newest(&changelog)?;
+        if newest != VERSION {
+            found.push(format!("CHANGELOG.md: {newest}"));
         }
-        ensure!(!named.version.is_empty(), "the workspace has no package `diana`");
-        for place in ["deploy", "examples"] {
-            for file in folder::files(&root().join(place))? {
-                let file = format!("{place}/{file}");
-                let bytes = read(&root().join(&file))?;
-                let text = String::from_utf8_lossy(&bytes);
-                // Of Built On Envoy's manifest.
-                let own = text.lines().filter_map(|line| line.strip_prefix("version: "));
-                let own = own.filter(|_| file.ends_with("/manifest.yaml"));
-                named.mentions.extend(tags(&text).chain(own).map(|found| (file.clone(), found.to_owned())));
-            }
+        if !source.tags.contains(&format!("v{VERSION}")) {
+            found.push(format!("the commit has no tag `v{VERSION}`; `--snapshot` builds it nevertheless"));
         }
-        Ok(named)
-    }
-
-    fn disagreements(&self, snapshot: bool) -> Vec<String> {
-        let Self { version, mentions, changelog, tags, is_dirty } = self;
-        let others = mentions.iter().filter(|(_, named)| named != version);
-        let mut found: Vec<String> = others.map(|(place, named)| format!("{place} has {named}")).collect();
-        if snapshot {
-            return found;
-        }
-        if let Err(error) = newest(changelog, version) {
-            found.push(format!("CHANGELOG.md: {error}"));
-        }
-        if !tags.contains(&format!("v{version}")) {
-            found.push(format!("the commit has no tag `v{version}`; `--snapshot` builds it nevertheless"));
-        }
-        if *is_dirty {
+        if source.is_dirty {
             found.push("files are not committed; `--snapshot` builds them nevertheless".into());
         }
-        found
     }
+    ensure!(found.is_empty(), "this is not version {VERSION}:\n  {}", found.join("\n  "));
+    Ok(VERSION)
 }
 
-/// Whether this version is the newest heading. Above it, "Unreleased" may stand without lines.
-fn newest(changelog: &str, version: &str) -> Result<()> {
-    let mut sections = changelog.split("\n## [").skip(1).map(|section| {
-        let (heading, lines) = section.split_once(']')?;
-        Some((heading, lines.split_once('\n').map_or("", |(_, lines)| lines.trim())))
-    });
-    let mut first = sections.next().flatten().context("it has no heading")?;
-    if first.0 == "Unreleased" {
-        ensure!(first.1.is_empty(), "\"Unreleased\" has lines; they belong under [{version}]");
-        first = sections.next().flatten().context("it has no version")?;
-    }
-    if first.0 != version {
-        bail!("the newest version is {}", first.0);
-    }
-    Ok(())
+/// Whatever names the version, each with its file, in lines that end with the version.
+fn mentions() -> Result<String> {
+    const CRATE: &str = r#"path = "crates/.*version = "[^"]+"#;
+    let image = format!("{}[a-z-]+:[A-Za-z0-9._-]+", REGISTRY.replace('.', r"\."));
+    // Built On Envoy's manifest has a version of its own.
+    let patterns = ["-e", CRATE, "-e", &image, "-e", "^version: .+"];
+    git(&[&["grep", "-oE"], &patterns[..], &["--", "Cargo.toml", "deploy", "examples"]].concat())
 }
 
-/// The tags of this project's images in a text.
-fn tags(text: &str) -> impl Iterator<Item = &str> {
-    let is_end = |letter: char| !(letter.is_ascii_alphanumeric() || "._-".contains(letter));
-    text.split(IMAGES).skip(1).filter_map(move |rest| {
-        let (name, rest) = rest.split_once(':')?;
-        let tag = rest.split(is_end).next().unwrap_or_default();
-        (!name.contains(is_end) && !tag.is_empty()).then_some(tag)
-    })
+fn agrees(mention: &str) -> bool {
+    mention.rsplit([':', ' ', '"']).next() == Some(VERSION)
+}
+
+/// The version of the newest heading. Above it, "Unreleased" may stand without lines.
+fn newest(changelog: &str) -> Result<&str> {
+    let rest = changelog.split_once("\n## [").context("CHANGELOG.md has no heading")?.1;
+    let rest = match rest.strip_prefix("Unreleased]") {
+        Some(rest) => rest.trim_start().strip_prefix("## [").context("\"Unreleased\" has lines")?,
+        None => rest,
+    };
+    Ok(rest.split(']').next().unwrap_or_default())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    const LOG: &str =
-        "# Changelog\n\n## [Unreleased]\n\n## [1.2.3] - 2026-01-01\n\n- One.\n\n## [1.2.2] - 2025\n";
-
-    type Change = fn(&mut Named);
-
-    fn agreeing() -> Named {
-        Named {
-            version: "1.2.3".into(),
-            mentions: vec![("a".into(), "1.2.3".into())],
-            changelog: LOG.into(),
-            tags: vec!["v1.2.3".into()],
-            is_dirty: false,
-        }
-    }
-
     #[test]
-    fn each_disagreement_is_found_alone() {
-        assert!(agreeing().disagreements(false).is_empty());
-        let found = |change: Change| {
-            let mut named = agreeing();
-            change(&mut named);
-            (named.disagreements(false).join("\n"), named.disagreements(true).join("\n"))
-        };
-        let (release, snapshot) = found(|named| named.mentions.push(("deploy/x".into(), "1.2.2".into())));
-        assert_eq!((release.as_str(), snapshot.as_str()), ("deploy/x has 1.2.2", "deploy/x has 1.2.2"));
-        let only_of_releases: [(Change, &str); 5] = [
-            (|named| named.tags = vec!["1.2.3".into(), "v1.2.30".into()], "no tag `v1.2.3`"),
-            (|named| named.is_dirty = true, "not committed"),
-            (|named| named.changelog = LOG.replace("1.2.3]", "1.2.4]"), "the newest version is 1.2.4"),
-            (|named| named.changelog = LOG.replace("ed]\n", "ed]\n\n- Two.\n"), "\"Unreleased\" has lines"),
-            (|named| named.changelog.clear(), "no heading"),
-        ];
-        for (change, expected) in only_of_releases {
-            let (release, snapshot) = found(change);
-            assert!(release.contains(expected) && !release.contains('\n'), "{release}");
-            assert_eq!(snapshot, "");
-        }
-    }
-
-    #[test]
-    fn tags_of_this_projects_images_are_found() {
-        let text = "FROM envoyproxy/envoy:v1.40\nCOPY --from=ghcr.io/diana-limiter/diana-module:1.2.3 /x\n\
-            image: \"ghcr.io/diana-limiter/diana:v2\"\nsee ghcr.io/diana-limiter/diana and: 7";
-        assert_eq!(tags(text).collect::<Vec<_>>(), ["1.2.3", "v2"]);
+    fn the_newest_version_of_a_changelog_is_found() {
+        const LOG: &str =
+            "# Changelog\n\n## [Unreleased]\n\n## [1.2.3] - 2026-01-01\n\n- One.\n\n## [1.2.2]\n";
+        assert_eq!(newest(LOG).unwrap(), "1.2.3");
+        assert_eq!(newest(&LOG.replace("[Unreleased]", "[1.3.0] - 2026-02-01")).unwrap(), "1.3.0");
+        assert!(newest(&LOG.replace("ed]\n", "ed]\n\n- Two.\n")).is_err());
+        assert!(newest("").is_err());
     }
 
     #[test]
     fn this_tree_agrees_with_itself() {
-        let named = Named::read().unwrap();
-        assert_eq!(named.disagreements(true), [""; 0]);
-        assert_eq!(named.version, env!("CARGO_PKG_VERSION"));
+        let mentions = mentions().unwrap();
+        assert!(mentions.lines().all(agrees), "{mentions}");
         for file in [
-            "deploy/images/diana-envoy.Dockerfile",
-            "deploy/built-on-envoy/manifest.yaml",
-            "examples/kubernetes/native/kustomization.yaml",
+            "Cargo.toml:",
+            "deploy/images/diana-envoy.Dockerfile:",
+            "deploy/built-on-envoy/manifest.yaml:",
+            "examples/kubernetes/native/kustomization.yaml:",
         ] {
-            assert!(named.mentions.iter().any(|(place, _)| place == file), "{file}");
+            assert!(mentions.contains(file), "{file}");
         }
+        assert!(!agrees("Cargo.toml:path = \"crates/base\", version = \"0.0.0"));
+        assert!(!agrees("a:ghcr.io/diana-limiter/diana:0.0.0"));
     }
 }

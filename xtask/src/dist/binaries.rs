@@ -3,15 +3,14 @@
 //! zig brings the C library of every Linux. Its linker takes the symbols of an old glibc, so the
 //! module runs in old distributions; for the command, it brings musl.
 
-use super::read;
 use super::source::Source;
+use super::{File, output, read};
 use crate::build;
 use crate::tool::Tool;
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, ensure};
 use gateway::wheel::{self, Wheel};
 use gateway::{filter, root, target};
-use object::read::elf::{Dyn, FileHeader, ProgramHeader};
-use object::{Endianness, elf};
+use std::fs;
 use std::path::PathBuf;
 use std::process::Command;
 
@@ -21,6 +20,7 @@ pub const GLIBC: u32 = 17;
 const ZIGBUILD: Tool = Tool {
     package: "cargo-zigbuild",
     program: "cargo-zigbuild",
+    features: "",
     version: "0.24.1",
     wheel: Some(Wheel {
         package: "cargo-zigbuild",
@@ -40,44 +40,6 @@ pub const ZIG: Wheel = Wheel {
     program: "7c61539af19fa4082c94848f1c2b57b89e76dc6cfd5bd4c57764c3caf8f82272",
 };
 
-/// A file that is built for an architecture.
-pub struct Binary {
-    /// The architecture, as images call it.
-    pub architecture: &'static str,
-    /// Its place in the release.
-    pub place: String,
-    /// What the release's page says of it.
-    pub what: String,
-    pub bytes: Vec<u8>,
-    /// The package and the target that it is built from and for.
-    pub package: &'static str,
-    pub target: &'static str,
-    /// Whether this is the command, and not the module.
-    pub is_command: bool,
-}
-
-/// An architecture, as images call it, and the targets of the module and the command.
-struct Architecture {
-    name: &'static str,
-    module: &'static str,
-    command: &'static str,
-}
-
-const ARCHITECTURES: [Architecture; 2] = [
-    Architecture { name: "amd64", module: "x86_64-unknown-linux-gnu", command: "x86_64-unknown-linux-musl" },
-    Architecture {
-        name: "arm64",
-        module: "aarch64-unknown-linux-gnu",
-        command: "aarch64-unknown-linux-musl",
-    },
-];
-
-/// The architectures that these files leave out.
-pub fn missing(binaries: &[Binary]) -> impl Iterator<Item = &'static str> {
-    let is_built = |name| binaries.iter().any(|binary| binary.architecture == name);
-    ARCHITECTURES.iter().map(|one| one.name).filter(move |name| !is_built(*name))
-}
-
 /// The folder of zig, which is installed if it is missing.
 pub fn zig() -> Result<PathBuf> {
     let folder = target().join("tools").join(format!("ziglang-{}", ZIG.version)).join("ziglang");
@@ -89,44 +51,24 @@ pub fn zig() -> Result<PathBuf> {
     Ok(folder)
 }
 
-/// Builds both files for each architecture whose targets the toolchain has. The command adds none:
-/// other work shares the toolchain.
-pub fn build(source: &Source, require_all: bool) -> Result<Vec<Binary>> {
-    let mut built = Vec::new();
-    for Architecture { name, module, command } in &ARCHITECTURES {
-        if !(filter::has_target(module)? && filter::has_target(command)?) {
-            let add = format!("linux-{name} needs `rustup target add {module} {command}`");
-            ensure!(!require_all, "{add}");
-            println!("left out: {add}");
-            continue;
-        }
-        // `check.rs` runs files of this machine's architecture.
-        let tested = if *name == "amd64" { "" } else { "; compiled, but not run by the tests" };
-        let glibc = format!("{module}.2.{GLIBC}");
-        let bytes = compile(source, &glibc, "module", "diana-envoy-module", "libdiana_envoy_module.so")?;
-        check_module(&bytes)?;
-        built.push(Binary {
-            architecture: name,
-            place: format!("linux-{name}/{}", filter::MODULE),
-            what: format!("the native module for Envoy, which needs glibc 2.{GLIBC} or later{tested}"),
-            bytes,
-            package: "diana-envoy-module",
-            target: module,
-            is_command: false,
-        });
-        let bytes = compile(source, command, "release", "diana-cli", "diana")?;
-        check_command(&bytes)?;
-        built.push(Binary {
-            architecture: name,
-            place: format!("linux-{name}/diana"),
-            what: format!("the command, linked statically with musl: it needs no other file{tested}"),
-            bytes,
-            package: "diana-cli",
-            target: command,
-            is_command: true,
-        });
+/// Builds a file of the release, and checks that it runs as the release's page says.
+pub fn build(file: &File, source: &Source) -> Result<Vec<u8>> {
+    filter::add_target(file.target)?;
+    if file.is_command() {
+        let bytes = compile(source, file.target, "release", "diana-cli", "diana")?;
+        ensure!(needed(&bytes)?.is_empty(), "the command needs {}", needed(&bytes)?.join(", "));
+        return Ok(bytes);
     }
-    Ok(built)
+    let glibc = format!("{}.2.{GLIBC}", file.target);
+    let bytes = compile(source, &glibc, "module", "diana-envoy-module", "libdiana_envoy_module.so")?;
+    let minor = build::glibc(&bytes).context("the native module names no version of glibc")?;
+    ensure!(minor <= GLIBC, "the native module needs glibc 2.{minor}, not 2.{GLIBC}");
+    for library in needed(&bytes)? {
+        let is_of_glibc =
+            ["libc.so.6", "libm.so.6", "libpthread.so.0", "libdl.so.2"].contains(&library.as_str());
+        ensure!(is_of_glibc || library.starts_with("ld-linux-"), "the native module needs `{library}`");
+    }
+    Ok(bytes)
 }
 
 /// Compiles a package for a target, which may end with a version of glibc, and returns this file.
@@ -176,51 +118,15 @@ fn contains(bytes: &[u8], part: &[u8]) -> bool {
     !part.is_empty() && bytes.windows(part.len()).any(|window| window == part)
 }
 
-/// Checks that the module runs with the promised glibc.
-fn check_module(bytes: &[u8]) -> Result<()> {
-    let minor = build::glibc(bytes).context("the native module names no version of glibc")?;
-    ensure!(minor <= GLIBC, "the native module needs glibc 2.{minor}, not 2.{GLIBC}");
-    for library in needed(bytes)?.libraries {
-        let is_of_glibc =
-            ["libc.so.6", "libm.so.6", "libpthread.so.0", "libdl.so.2"].contains(&library.as_str());
-        ensure!(is_of_glibc || library.starts_with("ld-linux-"), "the native module needs `{library}`");
-    }
-    Ok(())
-}
-
-/// Checks that the command needs no file of the machine it runs on.
-fn check_command(bytes: &[u8]) -> Result<()> {
-    let Needed { interpreter, libraries } = needed(bytes)?;
-    ensure!(!interpreter, "the command needs a dynamic linker");
-    ensure!(libraries.is_empty(), "the command needs {}", libraries.join(", "));
-    Ok(())
-}
-
-/// What a file needs of the machine it runs on.
-struct Needed {
-    /// A program that starts it.
-    interpreter: bool,
-    /// Shared objects.
-    libraries: Vec<String>,
-}
-
-fn needed(bytes: &[u8]) -> Result<Needed> {
-    let header = elf::FileHeader64::<Endianness>::parse(bytes)?;
-    let endian = header.endian()?;
-    let segments = header.program_headers(endian, bytes)?;
-    let interpreter = segments.iter().any(|segment| segment.p_type(endian) == elf::PT_INTERP);
-    let sections = header.sections(endian, bytes)?;
-    let mut libraries = Vec::new();
-    if let Some((entries, strings)) = sections.dynamic(endian, bytes)? {
-        let strings = sections.strings(endian, bytes, strings)?;
-        for entry in entries.iter().filter(|entry| entry.d_tag(endian) == elf::DT_NEEDED) {
-            let name = entry.string(endian, strings)?;
-            libraries.push(String::from_utf8_lossy(name).into_owned());
-        }
-    } else if segments.iter().any(|segment| segment.p_type(endian) == elf::PT_DYNAMIC) {
-        bail!("a dynamic segment without its section");
-    }
-    Ok(Needed { interpreter, libraries })
+/// The dynamic linker and the shared objects that a file needs, as binutils' readelf lists them.
+fn needed(bytes: &[u8]) -> Result<Vec<String>> {
+    let file = target().join("dist-build/needed");
+    fs::write(&file, bytes)?;
+    let listed =
+        output(Command::new("readelf").args(["--wide", "--program-headers", "--dynamic"]).arg(file))?;
+    let needs = |line: &&str| line.contains("(NEEDED)") || line.contains("program interpreter:");
+    let name = |line: &str| Some(line.rsplit_once(['[', ' '])?.1.trim_end_matches(']').to_owned());
+    Ok(listed.lines().filter(needs).filter_map(name).collect())
 }
 
 #[cfg(test)]
@@ -229,16 +135,17 @@ mod tests {
 
     /// This test's own program is linked dynamically.
     #[test]
-    fn a_program_with_a_linker_is_not_static() {
-        let bytes = read(&std::env::current_exe().unwrap()).unwrap();
-        assert!(needed(&bytes).unwrap().libraries.contains(&"libc.so.6".into()));
-        let error = check_command(&bytes).unwrap_err().to_string();
-        assert_eq!(error, "the command needs a dynamic linker");
+    fn what_a_program_needs_is_found() {
+        fs::create_dir_all(target().join("dist-build")).unwrap();
+        let found = needed(&read(&std::env::current_exe().unwrap()).unwrap()).unwrap();
+        assert!(found.contains(&"libc.so.6".into()), "{found:?}");
+        assert!(found.iter().any(|name| name.starts_with("/lib64/ld-linux")), "{found:?}");
     }
 
     #[test]
-    fn the_page_names_the_version_of_glibc() {
-        let page = include_str!("../../../docs/install.md");
-        assert!(page.contains(&format!("glibc 2.{GLIBC} or later")));
+    fn the_pages_name_the_version_of_glibc() {
+        for page in [include_str!("../../../docs/install.md"), include_str!("README.md")] {
+            assert!(page.contains(&format!("glibc 2.{GLIBC} or later")));
+        }
     }
 }

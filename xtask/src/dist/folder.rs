@@ -1,12 +1,12 @@
 //! The folder of a release: files with fixed modes and times, and their checksums.
 
-use super::read;
+use super::{output, read};
 use anyhow::{Context, Result};
 use sha2::{Digest, Sha256};
-use std::fs::{self, File};
+use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::time::SystemTime;
+use std::process::Command;
 
 /// The mode of most files.
 pub const PLAIN: u32 = 0o644;
@@ -42,55 +42,31 @@ impl Folder {
             .with_context(|| format!("cannot write `{}`", path.display()))
     }
 
-    pub fn copy(&self, from: &Path, name: &str, mode: u32) -> Result<()> {
-        self.write(name, &read(from)?, mode)
-    }
-
-    /// The names of all files, in the order of their bytes.
-    pub fn files(&self) -> Result<Vec<String>> {
-        files(&self.0)
-    }
-
     /// The names of all files with their SHA-256.
     pub fn hashes(&self) -> Result<Vec<(String, String)>> {
-        self.files()?.into_iter().map(|name| Ok((name.clone(), sha256(&read(&self.0.join(name))?)))).collect()
+        files(&self.0)?
+            .into_iter()
+            .map(|name| Ok((name.clone(), sha256(&read(&self.0.join(name))?))))
+            .collect()
     }
 
-    /// Writes the checksums, and gives everything this time.
-    pub fn finish(&self, time: SystemTime) -> Result<()> {
+    /// Writes the checksums, and gives everything this time, in seconds since 1970.
+    pub fn finish(&self, epoch: u64) -> Result<()> {
         let line = |(name, hash): (String, String)| format!("{hash}  {name}\n");
         let sums: String = self.hashes()?.into_iter().map(line).collect();
         self.write(SUMS, sums.as_bytes(), PLAIN)?;
-        let mut folders = Vec::from([self.0.clone()]);
-        for name in self.files()? {
-            let path = self.0.join(name);
-            File::open(&path)?.set_modified(time)?;
-            folders.extend(path.ancestors().skip(1).take_while(|one| **one != *self.0).map(Path::to_owned));
-        }
-        for folder in folders {
-            fs::set_permissions(&folder, fs::Permissions::from_mode(EXECUTABLE))?;
-            File::open(folder)?.set_modified(time)?;
-        }
-        Ok(())
+        let find = |arguments: &[&str]| output(Command::new("find").arg(&self.0).args(arguments));
+        find(&["-type", "d", "-exec", "chmod", "755", "{}", "+"])?;
+        find(&["-exec", "touch", "--date", &format!("@{epoch}"), "{}", "+"]).map(drop)
     }
 }
 
 /// The names of all files below a folder, in the order of their bytes.
 pub fn files(below: &Path) -> Result<Vec<String>> {
-    let (mut found, mut folders) = (Vec::new(), vec![below.to_owned()]);
-    while let Some(folder) = folders.pop() {
-        for entry in fs::read_dir(&folder).with_context(|| format!("cannot read `{}`", folder.display()))? {
-            let path = entry?.path();
-            if path.is_dir() {
-                folders.push(path);
-            } else {
-                let name = path.strip_prefix(below)?.to_str().context("a name that is no text")?;
-                found.push(name.to_owned());
-            }
-        }
-    }
-    found.sort();
-    Ok(found)
+    let found = output(Command::new("find").arg(below).args(["!", "-type", "d", "-printf", "%P\\n"]))?;
+    let mut files: Vec<String> = found.lines().map(str::to_owned).collect();
+    files.sort();
+    Ok(files)
 }
 
 /// The SHA-256 in hexadecimal digits.
@@ -101,34 +77,25 @@ pub fn sha256(bytes: &[u8]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::time::Duration;
+    use std::time::{Duration, SystemTime};
 
     #[test]
     fn two_folders_with_the_same_files_are_the_same() {
-        let time = SystemTime::UNIX_EPOCH + Duration::from_secs(1_700_000_000);
         let place = tempfile::tempdir().unwrap();
         let make = |name: &str, order: [&str; 3]| {
             let folder = Folder::create(&place.path().join(name)).unwrap();
-            order.iter().for_each(|name| folder.write(name, name.as_bytes(), PLAIN).unwrap());
-            folder.finish(time).unwrap();
-            for path in folder.files().unwrap().iter().map(|name| folder.path().join(name)) {
-                let meta = path.metadata().unwrap();
-                assert_eq!((meta.modified().unwrap(), meta.permissions().mode() & 0o777), (time, PLAIN));
-            }
-            read(&folder.path().join(SUMS)).unwrap()
+            order.iter().for_each(|name| folder.write(name, b"abc", PLAIN).unwrap());
+            folder.finish(1_700_000_000).unwrap();
+            let meta = folder.path().join("a/b").metadata().unwrap();
+            let time = SystemTime::UNIX_EPOCH + Duration::from_secs(1_700_000_000);
+            assert_eq!((meta.modified().unwrap(), meta.permissions().mode() & 0o777), (time, PLAIN));
+            String::from_utf8(read(&folder.path().join(SUMS)).unwrap()).unwrap()
         };
-        let sums = make("one", ["b", "a/c", "a/b"]);
-        assert_eq!(sums, make("two", ["a/b", "b", "a/c"]));
-        let names: Vec<&str> = std::str::from_utf8(&sums)
-            .unwrap()
-            .lines()
-            .map(|line| line.split_once("  ").unwrap().1)
-            .collect();
-        assert_eq!(names, ["a/b", "a/c", "b"]);
-    }
-
-    #[test]
-    fn the_hash_is_the_one_that_sha256sum_prints() {
-        assert_eq!(sha256(b"abc"), "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
+        let hash = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
+        let sums: String = ["a/b", "a/c", "b"].map(|name| format!("{hash}  {name}\n")).concat();
+        assert_eq!(
+            [make("one", ["b", "a/c", "a/b"]), make("two", ["a/b", "b", "a/c"])],
+            [sums.clone(), sums]
+        );
     }
 }

@@ -1,23 +1,19 @@
 //! What the files were built from: an [in-toto statement](https://in-toto.io/Statement/v1) with the
-//! predicate [SLSA provenance 1](https://slsa.dev/spec/v1.0/provenance). The statement names no
-//! time of the build: two builds of a commit have the same one.
+//! predicate [SLSA provenance 1](https://slsa.dev/spec/v1.0/provenance). It names no time, so that
+//! two builds of a commit have the same one.
 
-use super::binaries::{GLIBC, ZIG};
-use super::folder::{Folder, sha256};
+use super::binaries::ZIG;
+use super::folder::Folder;
 use super::source::Source;
-use super::{output, read};
 use anyhow::Result;
-use gateway::filter;
-use gateway::{root, wheel::Wheel};
+use gateway::filter::{self, WASM_OPT};
 use serde_json::{Value, json};
 
 /// The statement about all files that are in the folder now, in JSON.
 pub fn statement(folder: &Folder, name: &str, source: &Source, builder: &str) -> Result<String> {
     const REPOSITORY: &str = env!("CARGO_PKG_REPOSITORY");
     let subject = |(name, hash): (String, String)| json!({"name": name, "digest": {"sha256": hash}});
-    let Wheel { package, version, wheel, .. } = ZIG;
-    let optimiser = filter::WASM_OPT;
-    let lock = sha256(&read(&root().join("Cargo.lock"))?);
+    let package = |uri: String, hash: &str| json!({"uri": uri, "digest": {"sha256": hash}});
     let statement = json!({
         "_type": "https://in-toto.io/Statement/v1",
         "subject": folder.hashes()?.into_iter().map(subject).collect::<Vec<Value>>(),
@@ -25,28 +21,16 @@ pub fn statement(folder: &Folder, name: &str, source: &Source, builder: &str) ->
         "predicate": {
             "buildDefinition": {
                 "buildType": format!("{REPOSITORY}/blob/main/CONTRIBUTING.md#releases"),
-                "externalParameters": {
-                    "version": name,
-                    "source": format!("git+{REPOSITORY}@{}", source.commit),
-                    "changed": source.is_dirty,
-                },
-                "internalParameters": {
-                    "rustc": filter::rustc(&["--version", "--verbose"])?,
-                    "cargo": output(filter::cargo().arg("--version"))?.trim(),
-                    "glibc": format!("2.{GLIBC}"),
-                },
+                "externalParameters": {"version": name, "changed": source.is_dirty},
+                "internalParameters": {"rustc": filter::rustc(&["--version", "--verbose"])?},
                 "resolvedDependencies": [
                     {"uri": format!("git+{REPOSITORY}"), "digest": {"gitCommit": source.commit}},
-                    {"name": "Cargo.lock", "digest": {"sha256": lock}},
-                    {"uri": format!("pkg:pypi/{package}@{version}"), "digest": {"sha256": wheel}},
-                    {
-                        "uri": format!("pkg:npm/{}@{}#{}", optimiser.package, optimiser.version, optimiser.path),
-                        "digest": {"sha256": optimiser.sha256},
-                    },
+                    package(format!("pkg:pypi/{}@{}", ZIG.package, ZIG.version), ZIG.wheel),
+                    package(format!("pkg:npm/{}@{}", WASM_OPT.package, WASM_OPT.version), WASM_OPT.sha256),
                 ],
             },
             "runDetails": {"builder": {"id": builder}},
         },
     });
-    Ok(serde_json::to_string_pretty(&statement)? + "\n")
+    Ok(format!("{statement:#}\n"))
 }

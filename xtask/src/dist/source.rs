@@ -5,14 +5,11 @@ use super::output;
 use anyhow::{Context, Result};
 use gateway::root;
 use std::process::Command;
-use std::time::{Duration, SystemTime};
 
 /// A commit.
 pub struct Source {
     pub commit: String,
-    /// The time of the commit, which all files of a release have.
-    pub time: SystemTime,
-    /// The same time in seconds since 1970.
+    /// The time of the commit, which all files of a release have, in seconds since 1970.
     pub epoch: u64,
     /// The same time by RFC 3339.
     pub date: String,
@@ -25,18 +22,10 @@ pub struct Source {
 impl Source {
     pub fn read() -> Result<Self> {
         let one = |arguments: &[&str]| Ok::<_, anyhow::Error>(git(arguments)?.trim().to_owned());
-        let epoch = one(&["show", "--no-patch", "--format=%ct", "HEAD"])?.parse().context("a time of git")?;
         Ok(Self {
             commit: one(&["rev-parse", "HEAD"])?,
-            time: SystemTime::UNIX_EPOCH + Duration::from_secs(epoch),
-            epoch,
-            date: one(&[
-                "show",
-                "--no-patch",
-                "--format=%cd",
-                "--date=format-local:%Y-%m-%dT%H:%M:%SZ",
-                "HEAD",
-            ])?,
+            epoch: one(&["log", "-1", "--format=%ct"])?.parse().context("a time of git")?,
+            date: one(&["log", "-1", "--format=%cd", "--date=format-local:%Y-%m-%dT%H:%M:%SZ"])?,
             tags: one(&["tag", "--points-at", "HEAD"])?.lines().map(str::to_owned).collect(),
             is_dirty: !one(&["status", "--porcelain"])?.is_empty(),
         })
@@ -58,6 +47,7 @@ impl Source {
     }
 }
 
-fn git(arguments: &[&str]) -> Result<String> {
+/// What git prints.
+pub fn git(arguments: &[&str]) -> Result<String> {
     output(Command::new("git").args(arguments).env("TZ", "UTC").current_dir(root()))
 }

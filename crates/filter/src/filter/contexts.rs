@@ -1,6 +1,6 @@
-//! Finds the plugin of a stream for hosts that announce no contexts, as with `diana-min.wasm`. A
-//! worker's only plugin has every stream; while there are several, as during an update, each has a
-//! mark in the host by which its streams are told apart.
+//! Finds the plugin of a stream for hosts that announce no contexts, as an Envoy whose operator has
+//! removed those callbacks. A worker's only plugin has every stream; while there are several, as
+//! during an update, each has a mark in the host by which its streams are told apart.
 
 use super::{Filter, Plugins};
 use crate::Host;
@@ -25,7 +25,7 @@ impl<H: Host> Filter<H> {
         if !is_marked {
             error!(
                 "configuration refused, this host does not tell to which plugin a request belongs: \
-                 load `diana-nginx.wasm` in nginx, elsewhere `diana.wasm`"
+                 allow `proxy_on_context_create` and `proxy_on_delete` in `capability_restriction_config`"
             );
             return false;
         }

@@ -1,7 +1,9 @@
-//! Our own load generator, for machines without `wrk` and `oha`.
+//! The load: one thread keeps a few HTTP/1.1 connections open with `hyper`, each of which sends one
+//! request after the other.
 //!
-//! One thread keeps a few HTTP/1.1 connections open with `hyper`. Each connection sends one request
-//! after the other.
+//! `wrk` and `oha` open new connections for each run of at least a second and ask for one path, but
+//! the Envoys of all lines take turns every 20 ms, and each connection of a line may ask for another
+//! path.
 
 use crate::traffic::{Answers, CONNECTIONS, HEADERS, Target};
 use anyhow::Result;
