@@ -196,7 +196,8 @@ fn a_failover_under_load_fails_no_request_and_keeps_the_counts() {
         let killed = Instant::now();
         first.kill();
         let promoted = || info(&second).contains("role:master").then(|| killed.elapsed());
-        let promoted = wait_until("Sentinel to promote the replica", PATIENCE, promoted).unwrap();
+        // Sentinel pauses for 30 s if a write to the disk has taken seconds.
+        let promoted = wait_until("Sentinel to promote the replica", 3 * PATIENCE, promoted).unwrap();
         counts_together("the promoted replica to count");
         println!("promoted after {promoted:?}, counts after {:?}", killed.elapsed());
         more(200);
