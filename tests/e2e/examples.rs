@@ -4,28 +4,17 @@ mod compose;
 mod func_e;
 mod release;
 
-use gateway::limitador::Limitador;
 use gateway::{Config, Gateway, Redis, Webdis, free_port, root, wait_until};
 use serde_json::Value;
-use servers::{Documents, RateLimitService};
+use servers::Documents;
 use std::fs;
 use std::time::{Duration, Instant};
 
 /// The gateway of an example, with its server at another port.
 fn example(name: &str, store: (u16, u16)) -> Gateway {
-    changed(name, store, &[])
-}
-
-/// The same, with words of the file replaced.
-fn changed(name: &str, store: (u16, u16), words: &[(&str, &str)]) -> Gateway {
     let file = root().join("examples").join(name).join("envoy.yaml");
     let port = |number| if number == store.0 { store.1 } else { free_port().unwrap() };
-    let mut text = fs::read_to_string(file).unwrap();
-    for (those, these) in words {
-        assert!(text.contains(those), "{those}");
-        text = text.replace(those, these);
-    }
-    Gateway::from_text(&text, port).unwrap()
+    Gateway::from_file(&file, port).unwrap()
 }
 
 /// How many of `count` requests of a user pass, at the gateways in turn.
@@ -108,55 +97,6 @@ fn two_gateways_count_through_the_tunnel_of_the_example() {
     assert!((100..150).contains(&count), "{count}");
     let failed = |gateway: &Gateway| gateway.counted("store.redis.failed_calls").unwrap();
     assert_eq!(gateways.iter().map(failed).sum::<u64>(), 0);
-}
-
-#[test]
-fn two_gateways_query_one_rate_limit_service() {
-    let service = RateLimitService::start().unwrap();
-    let store = (8081, service.address().port());
-    let gateways = [(); 2].map(|()| example("rate-limit-service", store));
-    assert_eq!(passed(&gateways, "ann", 250), 100);
-    assert_eq!(passed(&gateways, "bob", 10), 10, "another user");
-    assert!(service.calls() > 0);
-    drop(service);
-    // The service is down: each gateway counts half of the limit by itself.
-    let alone = passed(&gateways[..1], "carl", 150);
-    assert!((50..=100).contains(&alone), "{alone}");
-}
-
-/// The example's `limits.yaml`.
-fn limits() -> String {
-    fs::read_to_string(root().join("examples/rate-limit-service/limits.yaml")).unwrap()
-}
-
-/// Two gateways of the example share this service, which has the limits of the example's file.
-fn two_gateways_query_limitador(port: u16) {
-    let gateways = [(); 2].map(|()| example("rate-limit-service", (8081, port)));
-    assert_eq!(passed(&gateways, "ann", 250), 100);
-    let bob = gateways[0].get("/api", &[("x-user-id", "bob")]).unwrap();
-    let left = bob.header("ratelimit").unwrap_or_default();
-    assert!(bob.status == 200 && left.starts_with("\"per-user\";r=99;t="), "{left}");
-    // The query has both rules, and Limitador does not say which of them refuses.
-    let ann = gateways[1].get("/api", &[("x-user-id", "ann")]).unwrap();
-    assert!(ann.status == 429 && ann.text().contains("\"violated-policies\":[]"), "{}", ann.text());
-    let elsewhere = gateways[1].get("/", &[]).unwrap();
-    let left = elsewhere.header("ratelimit").unwrap_or_default();
-    assert!(elsewhere.status == 200 && left.starts_with("\"everybody\";r="), "{left}");
-}
-
-/// Limitador's library decides by the example's file as its server does.
-#[test]
-fn limitador_decides_by_the_limits_of_the_example() {
-    let limits: Value = serde_norway::from_str(&limits()).unwrap();
-    let service = RateLimitService::start_with(&limits.to_string()).unwrap();
-    two_gateways_query_limitador(service.address().port());
-}
-
-#[test]
-#[ignore = "needs a limitador-server: `cargo xtask limitador`"]
-fn real_limitador_decides_by_the_limits_of_the_example() {
-    let limitador = Limitador::start(&limits()).unwrap();
-    two_gateways_query_limitador(limitador.address().port());
 }
 
 /// The metrics of the example in Prometheus' format.

@@ -1,5 +1,5 @@
-//! Limits that several gateways share, counted in a real Redis, or by a rate limit service. Calls
-//! reach Redis by a real webdis, or without any process in between.
+//! Limits that several gateways share, counted in a real Redis. Calls reach Redis by a real webdis, or
+//! without any process in between.
 
 /// For a function of a [`Carrier`], a test for each of these carriers, such as `FUNCTION::bridge`.
 macro_rules! over {
@@ -42,7 +42,6 @@ mod proxy;
 mod raised;
 mod refunds;
 mod reload;
-mod service;
 mod shards;
 mod stalls;
 mod stray;

@@ -78,8 +78,6 @@ mod tests {
             ("examples/compose.rs", "fn real_"),
             ("examples/func_e.rs", "fn real_"),
             ("observability.rs", "fn real_"),
-            ("examples.rs", "fn real_limitador"),
-            ("migrating.rs", "fn ratelimit_with_the_real_limitador"),
             ("migrating.rs", "fn nginx"),
             ("migrating.rs", "fn traefik"),
             ("manifests.rs", "fn istio_"),

@@ -23,7 +23,5 @@ mod upstash;
 
 pub use collector::{Attributes, Collector, Item, Received};
 pub use documents::{Documents, Fault, Seen};
-pub use rate_limit_service::{Answers, Manner, RateLimitService};
-/// The status codes of gRPC.
-pub use tonic::Code;
+pub use rate_limit_service::RateLimitService;
 pub use upstash::Upstash;
