@@ -4,7 +4,7 @@ mod compose;
 mod func_e;
 mod release;
 
-use gateway::{Config, Gateway, Redis, Webdis, free_port, root, wait_until};
+use gateway::{Config, Gateway, Redis, free_port, root, wait_until};
 use serde_json::Value;
 use servers::Documents;
 use std::fs;
@@ -17,6 +17,14 @@ fn example(name: &str, store: (u16, u16)) -> Gateway {
     Gateway::from_file(&file, port).unwrap()
 }
 
+/// The document of `global-redis/envoy.yaml`.
+fn document() -> Value {
+    let text = fs::read_to_string(root().join("examples/global-redis/envoy.yaml")).unwrap();
+    let file: Value = serde_norway::from_str(&text).unwrap();
+    let manager = &file["static_resources"]["listeners"][0]["filter_chains"][0]["filters"][0]["typed_config"];
+    manager["http_filters"][0]["typed_config"]["config"]["configuration"]["value"].clone()
+}
+
 /// How many of `count` requests of a user pass, at the gateways in turn.
 fn passed(gateways: &[Gateway], user: &str, count: usize) -> usize {
     let mut connections: Vec<_> = gateways.iter().map(|gateway| gateway.connect().unwrap()).collect();
@@ -26,15 +34,6 @@ fn passed(gateways: &[Gateway], user: &str, count: usize) -> usize {
         answer.status == 200
     };
     (0..count).filter(|index| passes(*index)).count()
-}
-
-/// The example's webdis, with other ports and another log.
-fn webdis(redis: &Redis) -> Webdis {
-    let file = root().join("examples/global-redis/webdis.json");
-    let mut config: Value = serde_json::from_str(&fs::read_to_string(file).unwrap()).unwrap();
-    let theirs = ["redis_host", "redis_port", "http_host", "http_port", "verbosity"];
-    config.as_object_mut().unwrap().retain(|key, _| !theirs.contains(&key.as_str()));
-    Webdis::start_with(redis, config).unwrap()
 }
 
 #[test]
@@ -57,41 +56,18 @@ fn two_gateways_count_in_one_redis() {
     assert!((50..100).contains(&alone), "{alone} passed, of half of the limit");
 }
 
-/// The same gateways with a front, as the README describes it.
-#[test]
-fn two_gateways_count_behind_the_webdis_of_the_example() {
-    let redis = Redis::start().unwrap();
-    let webdis = webdis(&redis);
-    let file = root().join("examples/global-redis/envoy.yaml");
-    let text = fs::read_to_string(file).unwrap().replace("dialect: resp ", "dialect: webdis ");
-    let (bridge, end) = (text.find("      upstream_config:").unwrap(), text.find("# Metrics, at").unwrap());
-    let text = [&text[..bridge], &text[end..]].concat();
-    let gateway = || {
-        let port = |number| if number == 6379 { webdis.address().port() } else { free_port().unwrap() };
-        Gateway::from_text(&text, port).unwrap()
-    };
-    let gateways = [gateway(), gateway()];
-    let count = passed(&gateways, "ann", 150);
-    assert!((100..150).contains(&count), "{count}");
-    assert_eq!(gateways[0].counted("store.redis.failed_calls").unwrap(), 0);
-}
-
 /// The same gateways with a tunnel in place of the bridge, each through a socket of its own.
 #[test]
 fn two_gateways_count_through_the_tunnel_of_the_example() {
     let redis = Redis::start().unwrap();
-    let read = |name: &str| fs::read_to_string(root().join("examples/global-redis").join(name)).unwrap();
+    let text = fs::read_to_string(root().join("examples/global-redis/tunnel.yaml")).unwrap();
     // Relative to the folder of Envoy.
-    let tunnel = read("tunnel.yaml").replace("/run/envoy/", "").replace("6379", &redis.port().to_string());
-    let [whole, tunnel]: [Value; 2] =
-        [read("envoy.yaml"), tunnel].map(|text| serde_norway::from_str(&text).unwrap());
+    let text = text.replace("/run/envoy/", "").replace("6379", &redis.port().to_string());
+    let tunnel: Value = serde_norway::from_str(&text).unwrap();
     let parts = |name: &str| tunnel["static_resources"][name].as_array().unwrap().clone();
-    let manager =
-        &whole["static_resources"]["listeners"][0]["filter_chains"][0]["filters"][0]["typed_config"];
-    let document = &manager["http_filters"][0]["typed_config"]["config"]["configuration"]["value"];
     let gateways = [(); 2].map(|()| {
         let (clusters, listeners) = (parts("clusters"), parts("listeners"));
-        Gateway::start(Config { clusters, listeners, ..Config::new(document.clone()) }).unwrap()
+        Gateway::start(Config { clusters, listeners, ..Config::new(document()) }).unwrap()
     });
     let count = passed(&gateways, "ann", 150);
     assert!((100..150).contains(&count), "{count}");

@@ -186,17 +186,6 @@ fn the_remote_example_is_accepted() {
     }
 }
 
-/// The front listens where the README says, and allows only commands that the gateway
-/// sends.
-#[test]
-fn the_example_of_webdis_fits_its_gateway() {
-    let webdis: Value = serde_json::from_str(&text("examples/global-redis/webdis.json")).unwrap();
-    let address = format!("127.0.0.1:{}", webdis["http_port"]);
-    assert!(text("examples/global-redis/README.md").contains(&address));
-    assert_eq!(webdis["acl"][0]["disabled"], serde_json::json!(["*"]));
-    assert_eq!(webdis["acl"][1]["enabled"], serde_json::json!(["EVAL", "EVALSHA"]));
-}
-
 /// The text of a file of the repository.
 fn text(file: &str) -> String {
     fs::read_to_string(format!("{}/{file}", env!("CARGO_MANIFEST_DIR"))).unwrap()

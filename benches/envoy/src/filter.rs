@@ -1,16 +1,13 @@
 //! The filters that lines put in front of the router, and how an Envoy loads them.
 
 use anyhow::{Context, Result, bail};
-use gateway::config::cluster;
+use gateway::config::bridged;
 use gateway::filter::{self, module};
-use gateway::{Config, Plugin, Redis, Shell, Webdis, target};
+use gateway::{Carrier, Config, Plugin, Redis, Shell, target};
 use serde_json::{Value, json};
 use std::fs;
 use std::path::PathBuf;
 use std::process::Stdio;
-
-/// The cluster in front of Redis.
-pub const WEBDIS: &str = "webdis";
 
 /// The filter in front of the router.
 pub enum Filter {
@@ -50,18 +47,18 @@ impl Exports {
     }
 }
 
-/// The filters as files, and the stores of global rules.
+/// The filters as files, and the store of global rules.
 pub struct Filters {
     /// `target/diana.wasm`; the other files of the filter are beside it.
     pub diana: PathBuf,
     /// `benches/empty`
     empty: PathBuf,
-    /// The HTTP front of Redis, for global rules.
-    stores: Option<(Webdis, Redis)>,
+    /// For global rules.
+    redis: Option<Redis>,
 }
 
 impl Filters {
-    /// Builds the WebAssembly modules. Starts the stores if a line `asks` them.
+    /// Builds the WebAssembly modules. Starts the store if a line `asks` it.
     pub fn build(asks: bool) -> Result<Self> {
         let diana = filter::build()?;
         let linked = other("floor")?;
@@ -69,13 +66,11 @@ impl Filters {
             let (name, without) = exports.module();
             fs::write(target().join(name), module::remove(&fs::read(&linked)?, without)?)?;
         }
-        let stores = if asks {
-            let redis = Redis::start()?;
-            Some((Webdis::start(&redis)?, redis))
-        } else {
-            None
-        };
-        Ok(Self { diana, empty: other("empty")?, stores })
+        let redis = asks.then(Redis::start).transpose()?;
+        if asks {
+            filter::module()?;
+        }
+        Ok(Self { diana, empty: other("empty")?, redis })
     }
 
     /// Returns a gateway with this filter. The gateway answers without an upstream.
@@ -100,8 +95,8 @@ impl Filters {
                 (plugin.clone().into(), file)
             }
         };
-        let clusters =
-            self.stores.iter().map(|(webdis, _)| cluster(WEBDIS, webdis.address(), false)).collect();
+        let bridge = |redis: &Redis| bridged(Carrier::CLUSTER, redis.address(), &json!({}));
+        let clusters = self.redis.iter().map(bridge).collect();
         Config { concurrency: 1, direct: true, shell, instead, filter: file, clusters, ..Config::new(plugin) }
     }
 }
