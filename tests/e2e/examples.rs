@@ -2,6 +2,7 @@
 
 mod compose;
 mod func_e;
+pub mod hosted;
 mod release;
 
 use gateway::{Config, Gateway, Redis, free_port, root, wait_until};
