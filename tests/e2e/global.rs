@@ -29,6 +29,7 @@ mod counted;
 mod exact;
 mod faults;
 mod garbage;
+mod hop;
 mod inspect;
 mod matrix;
 mod order;

@@ -7,11 +7,12 @@ use anyhow::Result;
 use gateway::Shell;
 
 /// The tests of things that the native module does not have: the names of the tests begin so.
-const WASM_ONLY: [(&str, &str); 12] = [
+const WASM_ONLY: [(&str, &str); 13] = [
     ("capabilities::", "Envoy's restriction of callbacks and host calls"),
     ("configuration::the_proxy_wasm_filter", "the filter's refusal of secrets by SDS"),
     ("examples::", "the examples, which load `diana.wasm`"),
     ("least::", "the file with fewer callbacks"),
+    ("manifests::envoy_gateway_counts", "an internal listener, which the native module cannot call"),
     ("manifests::istio_", "Istio, which loads no native module"),
     ("migrating::", "the migration guides, which load `diana.wasm`"),
     ("size::", "the size of the files"),

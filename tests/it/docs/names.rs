@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use std::fs;
 
 /// Files with the expressions that turn Envoy's statistics into labels.
-const TAGGED: [&str; 8] = [
+const TAGGED: [&str; 9] = [
     "envoy.yaml",
     "docs/observability.md",
     "gateway/src/bootstrap.rs",
@@ -15,6 +15,7 @@ const TAGGED: [&str; 8] = [
     "examples/remote-config/envoy.yaml",
     "examples/kubernetes/base/envoy.yaml",
     "examples/istio/metrics.yaml",
+    "examples/envoy-gateway/redis.yaml",
     "examples/envoy-gateway/wasm.yaml",
 ];
 
