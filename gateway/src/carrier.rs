@@ -9,8 +9,6 @@ use std::net::SocketAddr;
 /// How the calls of a gateway reach Redis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Carrier {
-    /// By a front, which speaks HTTP.
-    Webdis,
     /// By the native module's bridge.
     Bridge,
     /// By a tunnel of Envoy's own.
@@ -18,36 +16,28 @@ pub enum Carrier {
 }
 
 impl Carrier {
-    /// The cluster that the filter calls.
+    /// Both.
+    pub const ALL: [Carrier; 2] = [Carrier::Bridge, Carrier::Tunnel];
+    /// The cluster that the filter calls, whichever way its calls take.
+    pub const CLUSTER: &str = "redis";
+
+    /// The keys of `store: {redis: …}` that name the cluster.
     #[must_use]
-    pub fn cluster(self) -> &'static str {
-        match self {
-            Carrier::Webdis => "webdis",
-            Carrier::Bridge | Carrier::Tunnel => "redis",
-        }
+    pub fn keys() -> Value {
+        json!({"cluster": Self::CLUSTER, "dialect": "resp"})
     }
 
-    /// The keys of `store: {redis: …}` that name the way.
-    #[must_use]
-    pub fn keys(self) -> Value {
+    /// Leads the calls of a gateway to the Redis at this address. `options` are the bridge's. Builds
+    /// the native module for a bridge.
+    pub fn lead(self, mut config: Config, redis: SocketAddr, options: &Value) -> Result<Config> {
         match self {
-            Carrier::Webdis => json!({"cluster": self.cluster()}),
-            Carrier::Bridge | Carrier::Tunnel => json!({"cluster": self.cluster(), "dialect": "resp"}),
-        }
-    }
-
-    /// Leads the calls of a gateway to this address: that of the front, or of Redis. `options` are
-    /// the bridge's. Builds the native module for a bridge.
-    pub fn lead(self, mut config: Config, address: SocketAddr, options: &Value) -> Result<Config> {
-        match self {
-            Carrier::Webdis => config.clusters.push(cluster(self.cluster(), address, false)),
             Carrier::Bridge => {
                 filter::module()?;
-                config.clusters.push(bridged(self.cluster(), address, options));
+                config.clusters.push(bridged(Self::CLUSTER, redis, options));
             }
             Carrier::Tunnel => {
-                let redis = cluster("redis-itself", address, false);
-                config.tunnels.push(Tunnel { name: self.cluster().into(), redis });
+                let redis = cluster("redis-itself", redis, false);
+                config.tunnels.push(Tunnel { name: Self::CLUSTER.into(), redis });
             }
         }
         Ok(config)

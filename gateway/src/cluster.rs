@@ -69,9 +69,14 @@ impl Tunnel {
         })
     }
 
+    /// A cluster of this name that leads to the listener.
+    pub fn cluster(&self, name: &str) -> Value {
+        cluster_at(name, &self.address(), false)
+    }
+
     /// The cluster that leads to the listener, and that of Redis.
     pub(crate) fn clusters(&self) -> [Value; 2] {
-        [cluster_at(&self.name, &self.address(), false), self.redis.clone()]
+        [self.cluster(&self.name), self.redis.clone()]
     }
 
     /// A socket in the process' folder. An internal listener would not do: it exists on workers

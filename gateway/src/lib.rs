@@ -7,7 +7,7 @@
 //!                             │ admin: stats, listeners, acceptance of an update
 //!  get, raw, load ─HTTP/1.1──>│ listener: connection manager, diana, router
 //!                             ├──> upstream: a second listener of the same Envoy, or an `Upstream`
-//!                             └──> store: a `Webdis` in front of a `Redis`, both processes
+//!                             └──> store: a `Redis`, by a bridge or a tunnel
 //! ```
 #![forbid(unsafe_code)]
 
@@ -39,13 +39,13 @@ pub mod wheel;
 mod workspace;
 
 pub use carrier::Carrier;
-pub use config::{Config, Plugin};
+pub use config::{Config, Plugin, Tunnel};
 pub use gateway::{Gateway, Update, free_port};
 pub use http::{Connection, Response};
 pub use http_filter::{per_filter_config, upstream_filters};
 pub use load::{Answer, Load, Report, Shot};
 pub use prometheus::Prometheus;
-pub use redis::{Redis, Sentinel, Webdis};
+pub use redis::{Redis, Sentinel};
 pub use shell::Shell;
 pub use upstream::{Ending, Received, Reply, Stage, Upstream};
 pub use wait::wait_until;

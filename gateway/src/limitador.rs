@@ -22,6 +22,7 @@ pub const PROGRAM: &str = Server::NAME;
 impl Program for Server {
     const NAME: &'static str = "limitador-server";
     const LISTENS: &'static str = "Envoy RLS server starting";
+    const INSTALL: &'static str = "install it in a folder of `$PATH`";
 
     fn arguments(&self, port: u16, folder: &Folder) -> Result<Vec<String>> {
         let limits = folder.write("limits.yaml", &self.limits)?.display().to_string();

@@ -1,16 +1,12 @@
-//! A real Redis and a real webdis, its HTTP front, for tests and the demo. Redis keeps nothing on
-//! disk.
+//! A real Redis, for tests and the demo, which keeps nothing on disk.
 
 use crate::process::Folder;
 use crate::service::{Program, Service};
-use crate::{Connection, wait_until};
-use anyhow::{Context, Error, Result};
-use serde_json::{Value, json};
+use anyhow::Result;
 use std::net::SocketAddr;
-use std::time::Duration;
 
-/// The programs, each in the Debian package of its name.
-pub const PROGRAMS: [&str; 2] = [Server::NAME, Front::NAME];
+/// The program, in the Debian package of its name.
+pub const PROGRAM: &str = Server::NAME;
 
 /// The arguments of a [`Redis`].
 pub struct Server {
@@ -84,70 +80,14 @@ impl Sentinel {
     }
 }
 
-const THREADS: usize = 2;
-const CONNECT: Duration = Duration::from_secs(10);
-
-/// The arguments of a [`Webdis`].
-pub struct Front {
-    redis: SocketAddr,
-    changes: Value,
-}
-
-impl Program for Front {
-    const NAME: &'static str = "webdis";
-    const LISTENS: &'static str = "up and running";
-
-    fn arguments(&self, port: u16, folder: &Folder) -> Result<Vec<String>> {
-        let mut config = json!({
-            "redis_host": self.redis.ip(), "redis_port": self.redis.port(),
-            "http_host": "127.0.0.1", "http_port": port,
-            "threads": THREADS, "pool_size": 20, "daemonize": false, "database": 0,
-            "verbosity": 3, "logfile": "/dev/stdout",
-        });
-        let changes = self.changes.as_object().context("what is changed is an object")?;
-        if let Some(config) = config.as_object_mut() {
-            config.extend(changes.clone());
-        }
-        let file = folder.write("webdis.json", &config.to_string())?;
-        Ok(vec![file.display().to_string()])
-    }
-}
-
-/// A running webdis; the process ends when this is dropped. Webdis stays up without its Redis, and
-/// responds with 503. After a restart webdis may still have to connect: see
-/// [`Webdis::wait_connected`].
-pub type Webdis = Service<Front>;
-
-impl Webdis {
-    /// Starts a webdis on a free port, in front of `redis`, and waits until it listens.
-    pub fn start(redis: &Redis) -> Result<Self> {
-        Self::start_with(redis, json!({}))
-    }
-
-    /// The same with other keys in its configuration, such as `{"redis_auth": "x"}`.
-    pub fn start_with(redis: &Redis, changes: Value) -> Result<Self> {
-        let webdis = Self::run(Front { redis: redis.address(), changes })?;
-        webdis.wait_connected()?;
-        Ok(webdis)
-    }
-
-    /// Waits until no thread of webdis responds with 503. The check reaches each thread in turn,
-    /// because each connects to Redis by itself.
-    pub fn wait_connected(&self) -> Result<()> {
-        let is_connected = || {
-            let answer = Connection::open(self.address())?.request("GET", "/PING", &[], b"")?;
-            Ok::<bool, Error>(answer.status != 503)
-        };
-        wait_until("webdis to be connected to Redis", CONNECT, || {
-            (0..2 * THREADS).all(|_| is_connected().unwrap_or(false)).then_some(())
-        })
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::wait_until;
     use std::fs;
+    use std::io::{Read, Write};
+    use std::net::TcpStream;
+    use std::time::Duration;
 
     #[test]
     fn no_thread_of_a_stopped_redis_goes_on() {
@@ -159,45 +99,41 @@ mod tests {
         }
     }
 
-    fn ask(webdis: &Webdis, command: &str) -> (u16, String) {
-        let mut connection = Connection::open(webdis.address()).unwrap();
-        let answer = connection.request("POST", "/", &[], command.as_bytes()).unwrap();
-        (answer.status, answer.text())
+    /// A reply of one line.
+    fn ask(redis: &Redis, command: &str) -> String {
+        let mut stream = TcpStream::connect(redis.address()).unwrap();
+        stream.write_all(format!("{command}\r\n").as_bytes()).unwrap();
+        let mut reply = Vec::new();
+        while !reply.ends_with(b"\r\n") {
+            let mut byte = [0];
+            stream.read_exact(&mut byte).unwrap();
+            reply.extend(byte);
+        }
+        String::from_utf8(reply).unwrap().trim_end().to_owned()
     }
 
     #[test]
-    fn webdis_queries_its_redis_after_a_restart() {
+    fn redis_is_empty_after_a_restart() {
         let mut redis = Redis::start().unwrap();
-        let mut webdis = Webdis::start(&redis).unwrap();
-        assert_eq!(ask(&webdis, "SET/a/1"), (200, r#"{"SET":[true,"OK"]}"#.to_owned()));
-        assert_eq!(ask(&webdis, "GET/a"), (200, r#"{"GET":"1"}"#.to_owned()));
+        assert_eq!((ask(&redis, "SET a 1"), ask(&redis, "EXISTS a")), ("+OK".into(), ":1".into()));
+        let address = redis.address();
         redis.kill();
-        let sees_that = || (ask(&webdis, "GET/a").0 == 503).then_some(());
-        wait_until("webdis to see that", CONNECT, sees_that).unwrap();
+        assert!(TcpStream::connect(address).is_err(), "nobody listens");
         redis.restart().unwrap();
-        webdis.wait_connected().unwrap();
-        assert_eq!(ask(&webdis, "GET/a"), (200, r#"{"GET":null}"#.to_owned()));
-        let address = webdis.address();
-        webdis.kill();
-        assert!(Connection::open(address).is_err(), "nobody listens");
-        webdis.restart().unwrap();
-        assert_eq!(webdis.address(), address);
-        webdis.wait_connected().unwrap();
-        assert_eq!(ask(&webdis, "PING").0, 200);
+        assert_eq!((redis.address(), ask(&redis, "EXISTS a")), (address, ":0".into()));
     }
 
     #[test]
     fn a_stopped_redis_replies_when_it_continues() {
         let redis = Redis::start_with(&["--requirepass", "x"]).unwrap();
-        let webdis = Webdis::start_with(&redis, json!({"redis_auth": "x"})).unwrap();
         redis.stop_answering().unwrap();
         std::thread::scope(|scope| {
-            let asked = scope.spawn(|| ask(&webdis, "SET/a/1"));
+            let asked = scope.spawn(|| ask(&redis, "AUTH x"));
             assert!(!asked.is_finished());
             redis.go_on().unwrap();
-            assert_eq!(asked.join().unwrap().0, 200);
+            wait_until("a reply", Duration::from_secs(10), || asked.is_finished().then_some(())).unwrap();
+            assert_eq!(asked.join().unwrap(), "+OK");
         });
-        let refused = Webdis::start(&redis).unwrap();
-        assert!(ask(&refused, "GET/a").1 != r#"{"GET":"1"}"#, "without a password, the reply has no data");
+        assert!(ask(&redis, "GET a").starts_with("-NOAUTH"));
     }
 }

@@ -28,7 +28,7 @@ pub trait Program {
     /// The text in the log once the program listens.
     const LISTENS: &'static str;
     /// What to do if the program is missing.
-    const INSTALL: &'static str = "install it with `apt-get install redis-server webdis`";
+    const INSTALL: &'static str = "install it with `apt-get install redis-server`";
     /// The arguments to listen on this port of 127.0.0.1. The program's output is its log.
     fn arguments(&self, port: u16, folder: &Folder) -> Result<Vec<String>>;
 }
@@ -171,8 +171,7 @@ mod tests {
     #[test]
     fn a_missing_program_is_named_with_its_packages() {
         let error = Service::run(Nothing).err().unwrap().to_string();
-        let expected =
-            "`diana-no-such-program` is missing: install it with `apt-get install redis-server webdis`";
+        let expected = "`diana-no-such-program` is missing: install it with `apt-get install redis-server`";
         assert_eq!(error, expected);
         assert!(!is_installed("diana-no-such-program") && is_installed("cargo"));
     }

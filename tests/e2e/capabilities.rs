@@ -66,7 +66,7 @@ fn the_filter_releases_permits_without_request_bodies() {
     let module = fs::read(filter::filter().unwrap()).unwrap();
     let callbacks = module::export_names(&module).unwrap().into_iter();
     let mut names = documented();
-    names.extend(callbacks.filter(|name| !name.starts_with("proxy_on_request_") || names.contains(name)));
+    names.extend(callbacks.filter(|name| !name.starts_with("proxy_on_request_")));
     let gateway = start(names, permits("ietf")).unwrap();
     let mut connection = gateway.connect().unwrap();
     for _ in 0..3 {

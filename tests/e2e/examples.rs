@@ -2,31 +2,30 @@
 
 mod compose;
 mod func_e;
+pub mod hosted;
 mod release;
 
-use gateway::limitador::Limitador;
-use gateway::{Config, Gateway, Redis, Webdis, free_port, root, wait_until};
+use gateway::{Config, Gateway, Redis, free_port, root, wait_until};
 use serde_json::Value;
-use servers::{Documents, RateLimitService};
+use servers::Documents;
 use std::fs;
 use std::time::{Duration, Instant};
 
 /// The gateway of an example, with its server at another port. A store's timeout is long, because a
 /// test machine may be busy.
 fn example(name: &str, store: (u16, u16)) -> Gateway {
-    changed(name, store, &[])
-}
-
-/// The same, with words of the file replaced.
-fn changed(name: &str, store: (u16, u16), words: &[(&str, &str)]) -> Gateway {
     let file = root().join("examples").join(name).join("envoy.yaml");
     let port = |number| if number == store.0 { store.1 } else { free_port().unwrap() };
-    let mut text = fs::read_to_string(file).unwrap().replace("timeout: 50ms", "timeout: 5s");
-    for (those, these) in words {
-        assert!(text.contains(those), "{those}");
-        text = text.replace(those, these);
-    }
+    let text = fs::read_to_string(file).unwrap().replace("timeout: 50ms", "timeout: 5s");
     Gateway::from_text(&text, port).unwrap()
+}
+
+/// The document of `global-redis/envoy.yaml`.
+fn document() -> Value {
+    let text = fs::read_to_string(root().join("examples/global-redis/envoy.yaml")).unwrap();
+    let file: Value = serde_norway::from_str(&text.replace("timeout: 50ms", "timeout: 5s")).unwrap();
+    let manager = &file["static_resources"]["listeners"][0]["filter_chains"][0]["filters"][0]["typed_config"];
+    manager["http_filters"][0]["typed_config"]["config"]["configuration"]["value"].clone()
 }
 
 /// How many of `count` requests of a user pass, at the gateways in turn.
@@ -38,15 +37,6 @@ fn passed(gateways: &[Gateway], user: &str, count: usize) -> usize {
         answer.status == 200
     };
     (0..count).filter(|index| passes(*index)).count()
-}
-
-/// The example's webdis, with other ports and another log.
-fn webdis(redis: &Redis) -> Webdis {
-    let file = root().join("examples/global-redis/webdis.json");
-    let mut config: Value = serde_json::from_str(&fs::read_to_string(file).unwrap()).unwrap();
-    let theirs = ["redis_host", "redis_port", "http_host", "http_port", "verbosity"];
-    config.as_object_mut().unwrap().retain(|key, _| !theirs.contains(&key.as_str()));
-    Webdis::start_with(redis, config).unwrap()
 }
 
 #[test]
@@ -69,98 +59,23 @@ fn two_gateways_count_in_one_redis() {
     assert!((50..100).contains(&alone), "{alone} passed, of half of the limit");
 }
 
-/// The same gateways with a front, as the README describes it.
-#[test]
-fn two_gateways_count_behind_the_webdis_of_the_example() {
-    let redis = Redis::start().unwrap();
-    let webdis = webdis(&redis);
-    let file = root().join("examples/global-redis/envoy.yaml");
-    let text = fs::read_to_string(file).unwrap().replace("dialect: resp ", "dialect: webdis ");
-    let (bridge, end) = (text.find("      upstream_config:").unwrap(), text.find("# Metrics, at").unwrap());
-    let text = [&text[..bridge], &text[end..]].concat();
-    let gateway = || {
-        let port = |number| if number == 6379 { webdis.address().port() } else { free_port().unwrap() };
-        Gateway::from_text(&text, port).unwrap()
-    };
-    let gateways = [gateway(), gateway()];
-    let count = passed(&gateways, "ann", 150);
-    assert!((100..150).contains(&count), "{count}");
-    assert_eq!(gateways[0].counted("store.redis.failed_calls").unwrap(), 0);
-}
-
 /// The same gateways with a tunnel in place of the bridge, each through a socket of its own.
 #[test]
 fn two_gateways_count_through_the_tunnel_of_the_example() {
     let redis = Redis::start().unwrap();
-    let read = |name: &str| {
-        let text = fs::read_to_string(root().join("examples/global-redis").join(name)).unwrap();
-        text.replace("timeout: 50ms", "timeout: 5s")
-    };
+    let text = fs::read_to_string(root().join("examples/global-redis/tunnel.yaml")).unwrap();
     // Relative to the folder of Envoy.
-    let tunnel = read("tunnel.yaml").replace("/run/envoy/", "").replace("6379", &redis.port().to_string());
-    let [whole, tunnel]: [Value; 2] =
-        [read("envoy.yaml"), tunnel].map(|text| serde_norway::from_str(&text).unwrap());
+    let text = text.replace("/run/envoy/", "").replace("6379", &redis.port().to_string());
+    let tunnel: Value = serde_norway::from_str(&text).unwrap();
     let parts = |name: &str| tunnel["static_resources"][name].as_array().unwrap().clone();
-    let manager =
-        &whole["static_resources"]["listeners"][0]["filter_chains"][0]["filters"][0]["typed_config"];
-    let document = &manager["http_filters"][0]["typed_config"]["config"]["configuration"]["value"];
     let gateways = [(); 2].map(|()| {
         let (clusters, listeners) = (parts("clusters"), parts("listeners"));
-        Gateway::start(Config { clusters, listeners, ..Config::new(document.clone()) }).unwrap()
+        Gateway::start(Config { clusters, listeners, ..Config::new(document()) }).unwrap()
     });
     let count = passed(&gateways, "ann", 150);
     assert!((100..150).contains(&count), "{count}");
     let failed = |gateway: &Gateway| gateway.counted("store.redis.failed_calls").unwrap();
     assert_eq!(gateways.iter().map(failed).sum::<u64>(), 0);
-}
-
-#[test]
-fn two_gateways_query_one_rate_limit_service() {
-    let service = RateLimitService::start().unwrap();
-    let store = (8081, service.address().port());
-    let gateways = [(); 2].map(|()| example("rate-limit-service", store));
-    assert_eq!(passed(&gateways, "ann", 250), 100);
-    assert_eq!(passed(&gateways, "bob", 10), 10, "another user");
-    assert!(service.calls() > 0);
-    drop(service);
-    // The service is down: each gateway counts half of the limit by itself.
-    let alone = passed(&gateways[..1], "carl", 150);
-    assert!((50..=100).contains(&alone), "{alone}");
-}
-
-/// The example's `limits.yaml`.
-fn limits() -> String {
-    fs::read_to_string(root().join("examples/rate-limit-service/limits.yaml")).unwrap()
-}
-
-/// Two gateways of the example share this service, which has the limits of the example's file.
-fn two_gateways_query_limitador(port: u16) {
-    let gateways = [(); 2].map(|()| example("rate-limit-service", (8081, port)));
-    assert_eq!(passed(&gateways, "ann", 250), 100);
-    let bob = gateways[0].get("/api", &[("x-user-id", "bob")]).unwrap();
-    let left = bob.header("ratelimit").unwrap_or_default();
-    assert!(bob.status == 200 && left.starts_with("\"per-user\";r=99;t="), "{left}");
-    // The query has both rules, and Limitador does not say which of them refuses.
-    let ann = gateways[1].get("/api", &[("x-user-id", "ann")]).unwrap();
-    assert!(ann.status == 429 && ann.text().contains("\"violated-policies\":[]"), "{}", ann.text());
-    let elsewhere = gateways[1].get("/", &[]).unwrap();
-    let left = elsewhere.header("ratelimit").unwrap_or_default();
-    assert!(elsewhere.status == 200 && left.starts_with("\"everybody\";r="), "{left}");
-}
-
-/// Limitador's library decides by the example's file as its server does.
-#[test]
-fn limitador_decides_by_the_limits_of_the_example() {
-    let limits: Value = serde_norway::from_str(&limits()).unwrap();
-    let service = RateLimitService::start_with(&limits.to_string()).unwrap();
-    two_gateways_query_limitador(service.address().port());
-}
-
-#[test]
-#[ignore = "needs a limitador-server: `cargo xtask limitador`"]
-fn real_limitador_decides_by_the_limits_of_the_example() {
-    let limitador = Limitador::start(&limits()).unwrap();
-    two_gateways_query_limitador(limitador.address().port());
 }
 
 /// The metrics of the example in Prometheus' format.

@@ -1,28 +1,25 @@
-//! Limits that several gateways share, counted in a real Redis, or by a rate limit service. Calls
-//! reach Redis by a real webdis, or without any process in between.
+//! Limits that several gateways share, counted in a real Redis. The native module's bridge carries
+//! their calls, or a tunnel of Envoy's own.
 
-/// For a function of a [`Carrier`], a test for each of these carriers, such as `FUNCTION::bridge`.
-macro_rules! over {
-    ($test:ident: $($name:ident $carrier:ident),+) => {
-        mod $test {
-            $(
-                #[test]
-                fn $name() {
-                    super::$test(gateway::Carrier::$carrier);
-                }
-            )+
-        }
-    };
-}
-
-/// For each function of a [`Carrier`], a test for each carrier.
+/// For each function of a [`Carrier`], a test for each carrier: `FUNCTION::bridge` and
+/// `FUNCTION::tunnel`. Long tests that a tunnel could fail only as a bridge could run by the bridge
+/// alone.
 macro_rules! over_each_carrier {
-    ($($test:ident),+) => { $(over!($test: webdis Webdis, bridge Bridge, tunnel Tunnel);)+ };
-}
+    ($($test:ident),+) => {
+        $(
+            mod $test {
+                #[test]
+                fn bridge() {
+                    super::$test(gateway::Carrier::Bridge);
+                }
 
-/// The same for long tests that a tunnel could fail only as a bridge could.
-macro_rules! over_webdis_and_bridge {
-    ($($test:ident),+) => { $(over!($test: webdis Webdis, bridge Bridge);)+ };
+                #[test]
+                fn tunnel() {
+                    super::$test(gateway::Carrier::Tunnel);
+                }
+            }
+        )+
+    };
 }
 
 mod acl;
@@ -32,6 +29,7 @@ mod counted;
 mod exact;
 mod faults;
 mod garbage;
+mod hop;
 mod inspect;
 mod matrix;
 mod order;
@@ -42,17 +40,11 @@ mod proxy;
 mod raised;
 mod refunds;
 mod reload;
-mod service;
 mod shards;
 mod stalls;
-mod stray;
-mod upstash;
 
-use gateway::config::cluster;
-use gateway::redis::{Redis, Webdis};
-use gateway::{Carrier, Config, Connection, Gateway, wait_until};
+use gateway::{Carrier, Config, Connection, Gateway, Redis, wait_until};
 use serde_json::{Value, json};
-use std::net::SocketAddr;
 use std::time::Duration;
 
 pub const PATIENCE: Duration = Duration::from_secs(20);
@@ -67,71 +59,37 @@ pub const SECRET: &str = "a secret of the tests only";
 pub struct Shared {
     pub gateways: Vec<Gateway>,
     carrier: Carrier,
-    /// The front, if calls go through it.
-    webdis: Option<Webdis>,
     pub redis: Redis,
 }
 
 impl Shared {
-    /// Two gateways with these limits, behind webdis.
+    /// Two gateways with these limits, by the bridge.
     pub fn start(limits: &Value) -> Shared {
         Shared::with(json!({}), limits, |config| config)
     }
 
-    /// Two gateways with these limits and further keys of `store: {redis: …}`, behind webdis.
+    /// Two gateways with these limits and further keys of `store: {redis: …}`, by the bridge.
     pub fn with(store: Value, limits: &Value, change: impl Fn(Config) -> Config) -> Shared {
-        Shared::by(Carrier::Webdis, &store, limits, change)
+        Shared::by(Carrier::Bridge, store, limits, change)
     }
 
     /// Two gateways whose calls take this way.
-    pub fn by(carrier: Carrier, store: &Value, limits: &Value, change: impl Fn(Config) -> Config) -> Shared {
+    pub fn by(carrier: Carrier, store: Value, limits: &Value, change: impl Fn(Config) -> Config) -> Shared {
         let redis = Redis::start().unwrap();
-        let webdis = (carrier == Carrier::Webdis).then(|| Webdis::start(&redis).unwrap());
-        let address = webdis.as_ref().map_or(redis.address(), |webdis| webdis.address());
-        let document = json!({"limits": limits, "store": carriers::store_of(carrier, store)});
-        let change = |config| carrier.lead(change(config), address, &json!({})).unwrap();
-        Shared { gateways: gateways(&document, &[], change), carrier, webdis, redis }
+        let document = json!({"limits": limits, "store": in_redis(store)});
+        let change = |config| carrier.lead(change(config), redis.address(), &json!({})).unwrap();
+        Shared { gateways: gateways(&document, change), carrier, redis }
     }
 
     /// One more gateway, with this document.
     pub fn another(&self, document: &Value) -> Gateway {
-        let address = self.webdis.as_ref().map_or(self.redis.address(), |webdis| webdis.address());
         let config = Config { balanced: true, ..Config::new(document.clone()) };
-        Gateway::start(self.carrier.lead(config, address, &json!({})).unwrap()).unwrap()
-    }
-
-    /// The front of a gateway whose calls go through it.
-    pub fn webdis(&mut self) -> &mut Webdis {
-        self.webdis.as_mut().unwrap()
-    }
-
-    /// Restarts Redis, which then is empty.
-    pub fn restart_redis(&mut self) {
-        self.redis.restart().unwrap();
-        if let Some(webdis) = &self.webdis {
-            webdis.wait_connected().unwrap();
-        }
-    }
-
-    /// What the gateways call does not answer: the front, or Redis.
-    pub fn stop_answering(&self) {
-        match &self.webdis {
-            Some(webdis) => webdis.stop_answering().unwrap(),
-            None => self.redis.stop_answering().unwrap(),
-        }
-    }
-
-    /// It answers again, also what it was asked meanwhile.
-    pub fn go_on(&self) {
-        match &self.webdis {
-            Some(webdis) => webdis.go_on().unwrap(),
-            None => self.redis.go_on().unwrap(),
-        }
+        Gateway::start(self.carrier.lead(config, self.redis.address(), &json!({})).unwrap()).unwrap()
     }
 
     /// The sum over all gateways of one of the store's counters, such as `failed_calls`.
     pub fn store_counted(&self, name: &str) -> u64 {
-        store_counted(self.carrier, &self.gateways, name)
+        store_counted(&self.gateways, name)
     }
 
     /// A connection to Redis itself.
@@ -142,27 +100,22 @@ impl Shared {
 
 /// `store` with further keys. The timeout is long by default, because a test machine may be busy.
 pub fn in_redis(more: Value) -> Value {
-    let mut options = json!({"cluster": "webdis", "secret": SECRET, "timeout": "5s", "replicas": 2});
+    let mut options = Carrier::keys();
+    let usual = json!({"secret": SECRET, "timeout": "5s", "replicas": 2});
     if more.get("clusters").is_some() {
         options.as_object_mut().unwrap().remove("cluster");
     }
-    options.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+    for keys in [&usual, &more] {
+        options.as_object_mut().unwrap().extend(keys.as_object().unwrap().clone());
+    }
     json!({"redis": options})
 }
 
-/// Two gateways with this document and these clusters by name; `true` marks a gRPC cluster.
-/// Connections are balanced, so that a few connections reach each worker.
-pub fn gateways(
-    document: &Value,
-    clusters: &[(&str, SocketAddr, bool)],
-    change: impl Fn(Config) -> Config,
-) -> Vec<Gateway> {
-    let start = || {
-        let mut config = change(Config { balanced: true, ..Config::new(document.clone()) });
-        config.clusters.extend(clusters.iter().map(|(name, address, http2)| cluster(name, *address, *http2)));
-        Gateway::start(config).unwrap()
-    };
-    (0..2).map(|_| start()).collect()
+/// Two gateways with this document. Connections are balanced, so that a few connections reach each
+/// worker.
+pub fn gateways(document: &Value, change: impl Fn(Config) -> Config) -> Vec<Gateway> {
+    let config = || change(Config { balanced: true, ..Config::new(document.clone()) });
+    (0..2).map(|_| Gateway::start(config()).unwrap()).collect()
 }
 
 /// A connection to Redis itself.
@@ -231,8 +184,8 @@ pub fn counted(gateways: &[Gateway], name: &str) -> u64 {
 }
 
 /// The sum over gateways of one of the store's counters, such as `failed_calls`.
-pub fn store_counted(carrier: Carrier, gateways: &[Gateway], name: &str) -> u64 {
-    counted(gateways, &format!("store.{}.{name}", carrier.cluster()))
+pub fn store_counted(gateways: &[Gateway], name: &str) -> u64 {
+    counted(gateways, &format!("store.{}.{name}", Carrier::CLUSTER))
 }
 
 /// How many requests a rule has counted without its store, as Prometheus shows it.

@@ -57,7 +57,6 @@ mod settling;
 mod shaping;
 mod size;
 mod soak;
-mod stores;
 mod tokens;
 mod upstream_filter;
 mod waiting;

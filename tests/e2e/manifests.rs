@@ -1,6 +1,8 @@
 //! The manifests for Kubernetes, Istio and Envoy Gateway: what they configure runs in a real Envoy.
 //! `cargo xtask manifests` checks the manifests themselves.
 
+use crate::examples::hosted::Hosted;
+use crate::global::{in_redis, shared_rule};
 use gateway::admin::Stats;
 use gateway::{
     Connection, Gateway, Redis, Reply, Shell, Upstream, filter, free_port, root, target, wait_until,
@@ -17,7 +19,7 @@ fn read(file: &str) -> String {
 }
 
 /// The resources of a manifest, by their kinds.
-fn resources(file: &str) -> BTreeMap<String, Value> {
+pub fn resources(file: &str) -> BTreeMap<String, Value> {
     let text = read(file);
     let all = text.split("\n---\n").map(|one| serde_norway::from_str::<Value>(one).unwrap());
     all.map(|one| (one["kind"].as_str().unwrap().to_owned(), one)).collect()
@@ -328,9 +330,8 @@ fn istio_counts_in_redis_by_the_patches() {
 
 /// What Envoy Gateway makes of the policy and the proxy, in `internal/xds/translator/wasm.go` and
 /// `dynamicmodule.go`: a filter that is disabled but on the routes of the policy.
-fn of_envoy_gateway(file: &str) -> Value {
-    let resources = resources(file);
-    let (policy, proxy) = (&resources["EnvoyExtensionPolicy"]["spec"], &resources["EnvoyProxy"]["spec"]);
+fn of_envoy_gateway(policy: &Value, proxy: &Value) -> Value {
+    let (policy, proxy) = (&policy["spec"], &proxy["spec"]);
     let name = "envoyextensionpolicy/default/diana";
     let filter = match (policy["wasm"].get(0), policy["dynamicModule"].get(0)) {
         (Some(wasm), None) => {
@@ -370,14 +371,18 @@ fn of_envoy_gateway(file: &str) -> Value {
 
 #[test]
 fn envoy_gateway_limits_by_its_policy() {
+    let of = |file: &str| {
+        let resources = resources(file);
+        of_envoy_gateway(&resources["EnvoyExtensionPolicy"], &resources["EnvoyProxy"])
+    };
     match Shell::of_run() {
         Shell::Wasm => {
-            let gateway = start(&of_envoy_gateway("envoy-gateway/wasm.yaml"));
+            let gateway = start(&of("envoy-gateway/wasm.yaml"));
             log_in(&gateway);
             assert_eq!(refused_logins(&gateway), 1);
         }
         Shell::Native => {
-            let gateway = start(&of_envoy_gateway("envoy-gateway/native.yaml"));
+            let gateway = start(&of("envoy-gateway/native.yaml"));
             log_in(&gateway);
             // Envoy Gateway cannot set the `metrics_namespace`.
             let name = "envoy_dynamicmodulescustom_requests";
@@ -388,4 +393,31 @@ fn envoy_gateway_limits_by_its_policy() {
             wait_until("the metrics", UPDATE, refused).unwrap();
         }
     }
+}
+
+#[test]
+fn envoy_gateway_counts_in_redis_by_its_bootstrap() {
+    let redis = Hosted::start();
+    let mut policy = resources("envoy-gateway/wasm.yaml").remove("EnvoyExtensionPolicy").unwrap();
+    let document = &mut policy["spec"]["wasm"][0]["config"];
+    document["store"] = in_redis(json!({"user": "diana", "password": Hosted::PASSWORD}));
+    let rule = json!({"rpu": 20, "unit": "7d", "algo": "W"});
+    document["limits"].as_array_mut().unwrap().push(shared_rule("=/shared", "shared", &rule));
+    let bootstrap = of_envoy_gateway(&policy, &resources("envoy-gateway/redis.yaml")["EnvoyProxy"]);
+    let text = bootstrap.to_string().replace(r#""address":"redis.example.com","port_value":6379"#, "ADDRESS");
+    let address = format!(r#""address":"127.0.0.1","port_value":{}"#, redis.port());
+    assert_eq!(text.matches("ADDRESS").count(), 1);
+    let text = redis.with_files(&text.replace("ADDRESS", &address));
+    let gateways = [(); 2].map(|()| Gateway::from_text(&text, |port| port).unwrap());
+    let passes = |index: &usize| {
+        let answer = gateways[index % 2].get("/shared", &[("x-user-id", "ann")]).unwrap();
+        answer.status == 200
+    };
+    assert_eq!((0..40).filter(passes).count(), 20);
+    assert!(gateways.iter().all(|gateway| gateway.counted("store.redis.calls").unwrap() > 0));
+    // Labelled as without a store.
+    let refused = |gateway: &Gateway| {
+        gateway.stats().unwrap().sum("diana_requests", &[("rule", "shared"), ("result", "refused")])
+    };
+    assert_eq!(gateways.iter().map(refused).sum::<u64>(), 20);
 }

@@ -4,8 +4,9 @@
 //! A script depends on no exact time: quotas refill slowly beside a burst, and waits end when a
 //! request passes.
 
-use gateway::limitador::Limitador;
+use gateway::limitador::{self, Limitador};
 use gateway::peers::{Nginx, Traefik};
+use gateway::service::is_installed;
 use gateway::{Connection, Gateway, Redis, Reply, Upstream, free_port, root, wait_until};
 use serde_json::Value;
 use servers::RateLimitService;
@@ -171,11 +172,19 @@ fn block(guide: &str, title: &str) -> String {
 
 /// An Envoy with a file of a guide. Some ports in it are those of other servers.
 fn envoy(guide: &str, title: &str, servers: &[(u16, SocketAddr)]) -> Gateway {
+    start(&block(guide, title), servers)
+}
+
+fn started(file: &Value, servers: &[(u16, SocketAddr)]) -> Gateway {
+    start(&serde_norway::to_string(file).unwrap(), servers)
+}
+
+fn start(text: &str, servers: &[(u16, SocketAddr)]) -> Gateway {
     let port = |number| {
         let server = servers.iter().find(|(from, _)| *from == number);
         server.map_or_else(|| free_port().unwrap(), |(_, server)| server.port())
     };
-    Gateway::from_text(&block(guide, title), port).unwrap()
+    Gateway::from_text(text, port).unwrap()
 }
 
 /// Diana in front of an application, by a guide's file.
@@ -235,6 +244,27 @@ fn local_ratelimit_drains_and_forgets() {
     play("local_ratelimit", &theirs, &forgets(1));
 }
 
+/// The block of this title in the guide for `ratelimit`.
+fn part(title: &str) -> Value {
+    serde_norway::from_str(&block("ratelimit.md", title)).unwrap()
+}
+
+/// The filters of a file's gateway.
+fn filters(file: &mut Value) -> &mut Vec<Value> {
+    let filters = &mut file["static_resources"]["listeners"][0]["filter_chains"][0]["filters"];
+    filters[0]["typed_config"]["http_filters"].as_array_mut().unwrap()
+}
+
+/// The first file of the guide, with Diana's filter and cluster.
+fn after() -> Value {
+    let mut file = part("before: envoy.yaml");
+    filters(&mut file)[0] = part("after: the filter in place of ratelimit")[0].take();
+    let clusters = file["static_resources"]["clusters"].as_array_mut().unwrap();
+    let cluster = clusters.iter_mut().find(|one| one["name"] == "limitador").unwrap();
+    *cluster = part("after: the cluster in place of limitador")[0].take();
+    file
+}
+
 /// Envoy with this Limitador, and Diana with Redis.
 fn ratelimit(service: SocketAddr) {
     let guide = "ratelimit.md";
@@ -242,7 +272,7 @@ fn ratelimit(service: SocketAddr) {
     let application = Application::start();
     let behind = (3000, application.server.address());
     let theirs = envoy(guide, "before: envoy.yaml", &[(8081, service), behind]);
-    let ours = envoy(guide, "after: envoy.yaml", &[(6379, redis.address()), behind]);
+    let ours = started(&after(), &[(6379, redis.address()), behind]);
     let login = Ask("/login", None);
     let script = [
         Window(Duration::from_secs(86_400)),
@@ -264,18 +294,52 @@ fn limits() -> String {
     block("ratelimit.md", "before: limits.yaml of Limitador")
 }
 
-#[test]
-fn ratelimit_with_the_library_of_limitador() {
-    let limits: Value = serde_norway::from_str(&limits()).unwrap();
-    let service = RateLimitService::start_with(&limits.to_string()).unwrap();
-    ratelimit(service.address());
+/// Calls this with the address of a Limitador that has the page's limits: the server where it is
+/// installed, else its library.
+fn with_limitador(work: impl FnOnce(SocketAddr)) {
+    if is_installed(limitador::PROGRAM) {
+        work(Limitador::start(&limits()).unwrap().address());
+    } else {
+        let limits: Value = serde_norway::from_str(&limits()).unwrap();
+        work(RateLimitService::start(&limits.to_string()).unwrap().address());
+    }
 }
 
 #[test]
-#[ignore = "needs a limitador-server: `cargo xtask limitador`"]
-fn ratelimit_with_the_real_limitador() {
-    let limitador = Limitador::start(&limits()).unwrap();
-    ratelimit(limitador.address());
+fn ratelimit_is_replaced() {
+    with_limitador(ratelimit);
+}
+
+/// Diana in front of Envoy's filter, which the page adds to its first file.
+#[test]
+fn ratelimit_stays() {
+    with_limitador(|service| {
+        let application = Application::start();
+        let mut filter = part("after: the filter in place of ratelimit")[0].take();
+        let document = part("beside: the document of the filter in front of ratelimit");
+        filter["typed_config"]["config"]["configuration"]["value"] = document;
+        let mut file = part("before: envoy.yaml");
+        filters(&mut file).insert(0, filter);
+        let gateway = started(&file, &[(8081, service), (3000, application.server.address())]);
+        let player = Player {
+            name: "both",
+            address: gateway.address(),
+            header: "x-user-id",
+            application: Some(&application),
+        };
+        let asked = || gateway.admin().counter("cluster.limitador.upstream_rq_total").unwrap();
+        player.play(&[
+            Window(Duration::from_secs(86_400)),
+            // The service refuses the last two, and Diana takes nothing for them.
+            Burst { ask: Ask("/api", Some("ann")), count: 7, pass: 5 },
+        ]);
+        assert_eq!(asked(), 7);
+        // Diana's quota of 8 for an address.
+        player.play(&[Burst { ask: Ask("/api", Some("bob")), count: 6, pass: 3 }]);
+        assert_eq!(asked(), 10, "what Diana refuses does not reach the service");
+        let refused = gateway.get("/api", &[("x-user-id", "bob")]).unwrap();
+        assert!(refused.text().contains(r#""violated-policies":["per-ip"]"#), "{}", refused.text());
+    });
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! `deploy/observability` in a real Prometheus, which scrapes gateways of both shells: every query
 //! has series, alerts fire, and idle gateways raise none.
 
+use crate::global::in_redis;
 use gateway::config::cluster;
 use gateway::redis::Redis;
 use gateway::{
@@ -96,7 +97,7 @@ fn document(remote: Option<&str>) -> Value {
             rule("crowd", json!({"rpu": 1, "unit": "hour"})),
             rule("flood", json!({"rpu": 5, "unit": "hour"})),
         ],
-        "store": {"redis": {"cluster": "redis", "dialect": "resp", "secret": "a secret of this test", "replicas": "auto"}},
+        "store": in_redis(json!({"timeout": "50ms", "replicas": "auto"})),
         "local": {"max_actors": 1000},
         "headers": "ietf",
     });

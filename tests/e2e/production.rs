@@ -1,7 +1,7 @@
 //! The cluster of `examples/global-redis/production.yaml` with real Redis servers: mutual TLS, a
 //! user of the access control list, health checks that find the primary, and a failover under load.
 
-use crate::global::{PATIENCE, SECRET, ask, client, info, shared_rule, wait_replicated};
+use crate::global::{PATIENCE, ask, client, in_redis, info, shared_rule, wait_replicated};
 use gateway::{Config, Gateway, Redis, Sentinel, filter, free_port, root, wait_until};
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair, SanType};
 use serde_json::{Value, json};
@@ -138,7 +138,7 @@ fn a_failover_under_load_fails_no_request_and_keeps_the_counts() {
     let rule = json!({"algo": "W", "rpu": QUOTA, "unit": "7d"});
     let document = json!({
         "limits": [shared_rule("/", "quota", &rule)],
-        "store": {"redis": {"cluster": "redis", "dialect": "resp", "secret": SECRET, "timeout": "2s", "replicas": 1}},
+        "store": in_redis(json!({"timeout": "2s", "replicas": 1})),
     });
     let mut config = Config { balanced: true, ..Config::new(document) };
     config.clusters.push(cluster(&files, [first_port, second_port, third_port]));

@@ -1,7 +1,7 @@
 //! A real Redis Cluster behind the clusters of `examples/global-redis/redis-cluster.yaml`, which
 //! find the owner of a slot by themselves, and behind those of `redis-proxy.yaml`.
 
-use crate::global::{PATIENCE, SECRET, client, connections, info, passed, shared_rule, wait_replicated};
+use crate::global::{PATIENCE, client, connections, in_redis, info, passed, shared_rule, wait_replicated};
 use crate::production::{Files, set_users};
 use gateway::{Config, Connection, Gateway, Redis, filter, free_port, root, wait_until};
 use serde_json::{Value, json};
@@ -94,12 +94,8 @@ fn parts(text: &str, files: &Files, ports: &[u16]) -> Value {
 /// A gateway with the clusters and listeners of an example.
 fn gateway(example: &Value) -> Gateway {
     let rule = json!({"algo": "W", "rpu": QUOTA, "unit": "7d"});
-    let document = json!({
-        "limits": [shared_rule("/", "quota", &rule)],
-        "store": {"redis": {
-            "clusters": SHARDS, "dialect": "resp", "secret": SECRET, "timeout": "3s", "replicas": 2,
-        }},
-    });
+    let store = in_redis(json!({"clusters": SHARDS, "timeout": "3s"}));
+    let document = json!({"limits": [shared_rule("/", "quota", &rule)], "store": store});
     let parts = |name: &str| example[name].as_array().cloned().unwrap_or_default();
     let (clusters, listeners) = (parts("clusters"), parts("listeners"));
     Gateway::start(Config { balanced: true, clusters, listeners, ..Config::new(document) }).unwrap()

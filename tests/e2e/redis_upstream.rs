@@ -2,7 +2,7 @@
 //! `examples/global-redis/production.yaml`: a name behind DNS whose address changes, outlier
 //! detection, and circuit breakers.
 
-use crate::global::{PATIENCE, SECRET, connections, degraded, passed, shared_rule, wait_replicated};
+use crate::global::{PATIENCE, connections, degraded, in_redis, passed, shared_rule, wait_replicated};
 use crate::production::example;
 use gateway::{Config, Gateway, Redis, filter, wait_until};
 use serde_json::{Value, json};
@@ -28,12 +28,12 @@ fn cluster(address: &str, port: u16) -> Value {
 }
 
 /// A gateway that counts in this cluster, with further keys of the store.
-fn start(cluster: Value, more: &Value) -> [Gateway; 1] {
+fn start(cluster: Value, more: Value) -> [Gateway; 1] {
     filter::module().unwrap();
     let rule = json!({"algo": "W", "rpu": QUOTA, "unit": "7d"});
-    let mut store = json!({"cluster": "redis", "dialect": "resp", "secret": SECRET, "replicas": 1});
-    store.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
-    let document = json!({"limits": [shared_rule("/", "quota", &rule)], "store": {"redis": store}});
+    let mut store = in_redis(more);
+    store["redis"]["replicas"] = json!(1);
+    let document = json!({"limits": [shared_rule("/", "quota", &rule)], "store": store});
     let clusters = vec![cluster];
     [Gateway::start(Config { balanced: true, clusters, ..Config::new(document) }).unwrap()]
 }
@@ -104,7 +104,7 @@ fn the_gateway_follows_a_name_to_another_address() {
     thread::scope(|scope| {
         let _ending = crate::machine::Ending(&is_over);
         scope.spawn(|| serve_names(&names, &last, &is_over));
-        let gateways = start(cluster, &json!({"timeout": "5s"}));
+        let gateways = start(cluster, json!({"timeout": "5s"}));
         wait_together(&gateways, "start");
         let mut connections = connections(&gateways, 4);
         assert_eq!(passed(&mut connections, "/", "ann", QUOTA / 2), QUOTA / 2);
@@ -137,7 +137,7 @@ fn the_gateway_follows_a_name_to_another_address() {
 #[test]
 fn outlier_detection_ejects_a_silent_redis() {
     let redis = Redis::start().unwrap();
-    let gateways = start(cluster("127.0.0.1", redis.port()), &json!({"timeout": "400ms"}));
+    let gateways = start(cluster("127.0.0.1", redis.port()), json!({"timeout": "400ms"}));
     wait_together(&gateways, "start");
     redis.stop_answering().unwrap();
     let mut connections = connections(&gateways, 4);
@@ -163,7 +163,7 @@ fn circuit_breakers_bound_the_calls_under_way() {
         assert!(thresholds[key].is_number());
         thresholds[key] = json!(1);
     }
-    let gateways = start(cluster, &json!({"timeout": "2s", "in_flight": 8}));
+    let gateways = start(cluster, json!({"timeout": "2s", "in_flight": 8}));
     wait_together(&gateways, "start");
     let overflows = || envoy_counted(&gateways, "upstream_rq_pending_overflow");
     let before = overflows();

@@ -1,10 +1,11 @@
 //! Documents of routes, which only the native module has: a route's document lies over the
 //! listener's.
 
-use crate::global::{PATIENCE, SECRET, client};
-use gateway::config::cluster;
-use gateway::redis::{Redis, Webdis};
-use gateway::{Config, Connection, Gateway, Plugin, Response, Shell, Update, per_filter_config, wait_until};
+use crate::global::{PATIENCE, client, in_redis};
+use gateway::{
+    Carrier, Config, Connection, Gateway, Plugin, Redis, Response, Shell, Update, per_filter_config,
+    wait_until,
+};
 use redis::Commands;
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};
@@ -164,7 +165,6 @@ fn a_document_that_does_not_fit_the_listeners_is_logged_once_and_the_listeners_d
 fn requests_of_a_route_wait_and_ask_the_store() {
     let (redis, turns) =
         (Redis::start().unwrap(), json!({"algo": "LB", "rpu": 20, "unit": "second", "queue": 20}));
-    let webdis = Webdis::start(&redis).unwrap();
     let mut shaped = json!({"name": "shaped", "actor": "user"});
     shaped.as_object_mut().unwrap().extend(turns.as_object().unwrap().clone());
     let shared = json!({
@@ -172,14 +172,13 @@ fn requests_of_a_route_wait_and_ask_the_store() {
     });
     let listener = json!({
         "limits": [limit("everywhere", 1_000)],
-        "store": {"redis": {"cluster": "webdis", "secret": SECRET, "timeout": "5s"}},
+        "store": in_redis(json!({})),
     });
     let routes = vec![
         route("/shaped", json!({"url": "/", "rules": [shaped]})),
         route("/shared", json!({"url": "/", "rules": [shared]})),
     ];
-    let mut config = native(listener, routes);
-    config.clusters.push(cluster("webdis", webdis.address(), false));
+    let config = Carrier::Bridge.lead(native(listener, routes), redis.address(), &json!({})).unwrap();
     let gateways = [Gateway::start(config.clone()).unwrap(), Gateway::start(config).unwrap()];
 
     let begun = Instant::now();

@@ -2,9 +2,7 @@
 //! Envoy 1.40 or later.
 
 use crate::global::{PATIENCE, SECRET, client, in_redis, shared_rule};
-use gateway::config::cluster;
-use gateway::redis::{Redis, Webdis};
-use gateway::{Config, Gateway, Shell, per_filter_config, target, wait_until};
+use gateway::{Carrier, Config, Gateway, Redis, Shell, per_filter_config, target, wait_until};
 use redis::Commands;
 use serde_json::{Value, json};
 use std::fs;
@@ -19,14 +17,11 @@ const MISSING: &str = "the store's secret `diana` has not arrived";
 /// A store, and documents of gateways that count in it.
 struct Store {
     redis: Redis,
-    webdis: Webdis,
 }
 
 impl Store {
     fn start() -> Store {
-        let redis = Redis::start().unwrap();
-        let webdis = Webdis::start(&redis).unwrap();
-        Store { redis, webdis }
+        Store { redis: Redis::start().unwrap() }
     }
 
     /// A gateway whose document has this `secret`, and whose bootstrap has these secrets.
@@ -35,8 +30,8 @@ impl Store {
             "limits": [shared_rule("/", "quota", &json!({"algo": "W", "rpu": QUOTA, "unit": "7d", "on_error": "deny"}))],
             "store": in_redis(json!({"secret": secret})),
         });
-        let clusters = vec![cluster("webdis", self.webdis.address(), false)];
-        Config { shell: Shell::Native, balanced: true, secrets, clusters, ..Config::new(document) }
+        let config = Config { shell: Shell::Native, balanced: true, secrets, ..Config::new(document) };
+        Carrier::Bridge.lead(config, self.redis.address(), &json!({})).unwrap()
     }
 
     fn gateway(&self, secret: Value, secrets: Vec<Value>) -> Gateway {

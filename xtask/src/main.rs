@@ -12,7 +12,6 @@ mod e2e;
 mod examples;
 mod fuzz;
 mod interleavings;
-mod limitador;
 mod lint;
 mod manifests;
 mod migrate;
@@ -138,8 +137,6 @@ enum Task {
     },
     /// Test the examples with Prometheus, Docker Compose and the func-e of this machine
     Examples,
-    /// Run the example of a rate limit service with the `limitador-server` of this machine
-    Limitador,
     /// Compare the migration guides' files for nginx and Traefik with those for Diana
     Migrate,
     /// Build nginx with ngx_wasm_module from sources, and run the tests of Diana in nginx
@@ -201,7 +198,6 @@ fn run(task: Task) -> Result<()> {
         Task::Soak { minutes } => soak::run(minutes),
         Task::Swarm { arguments } => swarm::run(&arguments),
         Task::Examples => examples::run(),
-        Task::Limitador => limitador::run(),
         Task::Migrate => migrate::run(),
         Task::Nginx { source, filter } => nginx::run(&source, filter.as_deref()),
         Task::Manifests { crds } => manifests::run(crds.as_deref()),

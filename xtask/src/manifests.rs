@@ -24,7 +24,10 @@ use validator::Validator;
 /// The overlays, and the oldest Kubernetes for each: before 1.30, `preStop` cannot `sleep`.
 const OVERLAYS: [(&str, &str); 3] = [("native", "1.35"), ("wasm", "1.35"), ("init-container", "1.30")];
 
-/// The folders with kinds that have schemas of their own.
+/// The oldest Kubernetes for the other examples.
+const OLDEST: &str = "1.30";
+
+/// The folders that also have kinds with schemas of their own.
 const EXAMPLES: [&str; 2] = ["examples/istio", "examples/envoy-gateway"];
 
 const CATALOGUE: &str = "deploy/built-on-envoy/manifest.yaml";
@@ -50,11 +53,18 @@ pub fn run(crds: Option<&Path>) -> Result<()> {
             judge(&work, &validator, &format!("examples/kubernetes/{overlay}"), &resources)?;
         }
     }
+    for file in manifests(&EXAMPLES)? {
+        let mut resources = resources(&read(&root().join(&file))?)?;
+        resources.retain(is_of_kubernetes);
+        for version in [OLDEST, validator::NEWEST].into_iter().filter(|_| !resources.is_empty()) {
+            judge(&work, &Validator::Kubernetes { version }, &file, &resources)?;
+        }
+    }
     match schemas {
         Some(schemas) => {
-            for folder in EXAMPLES {
-                for file in manifests(folder)? {
-                    for resource in resources(&read(&root().join(&file))?)? {
+            for file in manifests(&EXAMPLES)? {
+                for resource in resources(&read(&root().join(&file))?)? {
+                    if !is_of_kubernetes(&resource) {
                         let schema = schemas.of(&resource)?;
                         let path = work.join("schema.json");
                         fs::write(&path, schema.to_string())?;
@@ -77,16 +87,24 @@ fn read(file: &Path) -> Result<String> {
     fs::read_to_string(file).with_context(|| format!("cannot read `{}`", file.display()))
 }
 
-/// The manifests in a folder.
-fn manifests(folder: &str) -> Result<Vec<String>> {
+/// The manifests in these folders.
+fn manifests(folders: &[&str]) -> Result<Vec<String>> {
     let mut found = Vec::new();
-    for entry in fs::read_dir(root().join(folder)).with_context(|| format!("cannot read `{folder}`"))? {
-        let name = entry?.file_name().into_string().ok().context("a name that is no text")?;
-        found.extend(name.ends_with(".yaml").then(|| format!("{folder}/{name}")));
+    for folder in folders {
+        let before = found.len();
+        for entry in fs::read_dir(root().join(folder)).with_context(|| format!("cannot read `{folder}`"))? {
+            let name = entry?.file_name().into_string().ok().context("a name that is no text")?;
+            found.extend(name.ends_with(".yaml").then(|| format!("{folder}/{name}")));
+        }
+        ensure!(found.len() > before, "`{folder}` has no manifests");
     }
     found.sort();
-    ensure!(!found.is_empty(), "`{folder}` has no manifests");
     Ok(found)
+}
+
+/// Whether it is of a kind that each Kubernetes has.
+fn is_of_kubernetes(resource: &Value) -> bool {
+    ["v1", "apps/v1", "networking.k8s.io/v1"].contains(&resource["apiVersion"].as_str().unwrap_or_default())
 }
 
 /// The documents of a YAML text.
@@ -151,15 +169,30 @@ mod tests {
     #[test]
     fn every_manifest_is_read() {
         let kinds = |folder: &str| {
-            let files = manifests(folder).unwrap();
+            let files = manifests(&[folder]).unwrap();
             let all = files.iter().flat_map(|file| resources(&read(&root().join(file)).unwrap()).unwrap());
+            let all = all.filter(|one| !is_of_kubernetes(one));
             let mut kinds: Vec<String> = all.map(|one| one["kind"].as_str().unwrap().into()).collect();
             kinds.sort();
             kinds
         };
-        assert_eq!(kinds(EXAMPLES[0]), ["EnvoyFilter", "EnvoyFilter", "TrafficExtension", "WasmPlugin"]);
-        let policies = ["EnvoyExtensionPolicy", "EnvoyExtensionPolicy", "EnvoyProxy", "EnvoyProxy"];
+        assert_eq!(
+            kinds(EXAMPLES[0]),
+            ["EnvoyFilter", "EnvoyFilter", "PeerAuthentication", "TrafficExtension", "WasmPlugin"]
+        );
+        let policies = [
+            "EnvoyExtensionPolicy",
+            "EnvoyExtensionPolicy",
+            "EnvoyProxy",
+            "EnvoyProxy",
+            "EnvoyProxy",
+            "HTTPRoute",
+            "SecurityPolicy",
+        ];
         assert_eq!(kinds(EXAMPLES[1]), policies);
+        let files = manifests(&EXAMPLES).unwrap();
+        let all = files.iter().flat_map(|file| resources(&read(&root().join(file)).unwrap()).unwrap());
+        assert_eq!(all.filter(is_of_kubernetes).count(), 8, "two hops");
         let mut overlays: Vec<_> = fs::read_dir(root().join("examples/kubernetes")).unwrap().collect();
         overlays.retain(|one| one.as_ref().unwrap().path().is_dir());
         assert_eq!(overlays.len(), OVERLAYS.len() + 1, "each but `base`");

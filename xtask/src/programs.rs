@@ -1,5 +1,5 @@
 //! Installs programs of Debian by apt-get, if apt-get needs no password: npm and pip, which fetch
-//! other programs, Redis and webdis, nginx, Chromium with its driver, Prometheus, or skopeo.
+//! other programs, Redis, nginx, Chromium with its driver, Prometheus, or skopeo.
 //!
 //! A package may start its service. Tests do not use such a service: each test starts its own.
 
@@ -50,10 +50,9 @@ pub fn install_nginx() -> Result<()> {
     install_all(&[Wanted { package: "nginx", is_there: |_| Path::new("/usr/sbin/nginx").is_file() }])
 }
 
-/// Installs the missing stores, or says what to install.
+/// Installs Redis, or says what to install.
 pub fn install() -> Result<()> {
-    let stores = redis::PROGRAMS.map(|package| Wanted { package, is_there: service::is_installed });
-    install_all(&stores)
+    install_all(&[Wanted { package: redis::PROGRAM, is_there: service::is_installed }])
 }
 
 /// Installs the browser, its driver, its fonts and npm, or says what to install.

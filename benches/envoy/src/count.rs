@@ -99,7 +99,8 @@ fn markdown(counted: &[Counted], machine: &Machine, requests: u32) -> Result<Str
         "# Counted\n\n`cargo xtask bench count` writes this file; measured on commit {commit}. Envoy {envoy} runs under \
          Valgrind's Callgrind. The numbers are per request, means of {} requests on one connection, of the worker's \
          thread alone. Callgrind simulates first-level caches of 32 kB for code and 32 kB for data, 8-way, with lines of \
-         64 bytes. The kernel's code does not count. Each column shows what a line adds to no filter, and this as a \
+         64 bytes. The kernel's code does not count. Envoy makes only the callbacks that \
+         docs/files.md lists, unless a line needs more. Each column shows what a line adds to no filter, and this as a \
          multiple of what an empty filter adds.\n\n\
          A request without a filter takes {} instructions, with {} misses of code and {} misses of data.\n\n\
          | | instructions | × empty | misses of code | × empty | misses of data | × empty |\n\

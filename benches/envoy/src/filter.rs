@@ -1,16 +1,13 @@
 //! The filters that lines put in front of the router, and how an Envoy loads them.
 
 use anyhow::{Context, Result, bail};
-use gateway::config::cluster;
+use gateway::config::bridged;
 use gateway::filter::{self, module};
-use gateway::{Config, Plugin, Redis, Shell, Webdis, target};
+use gateway::{Carrier, Config, Plugin, Redis, Shell, target};
 use serde_json::{Value, json};
 use std::fs;
 use std::path::PathBuf;
 use std::process::Stdio;
-
-/// The cluster in front of Redis.
-pub const WEBDIS: &str = "webdis";
 
 /// The filter in front of the router.
 pub enum Filter {
@@ -52,7 +49,7 @@ impl Exports {
     }
 }
 
-/// The filters as files, and the stores of global rules.
+/// The filters as files, and the store of global rules.
 pub struct Filters {
     /// `target/diana.wasm`
     pub diana: PathBuf,
@@ -60,12 +57,12 @@ pub struct Filters {
     capabilities: Vec<String>,
     /// `benches/empty`
     empty: PathBuf,
-    /// The HTTP front of Redis, for global rules.
-    stores: Option<(Webdis, Redis)>,
+    /// For global rules.
+    redis: Option<Redis>,
 }
 
 impl Filters {
-    /// Builds the WebAssembly modules. Starts the stores if a line `asks` them.
+    /// Builds the WebAssembly modules. Starts the store if a line `asks` it.
     pub fn build(asks: bool) -> Result<Self> {
         let diana = filter::build()?;
         let linked = other("floor")?;
@@ -73,14 +70,12 @@ impl Filters {
             let (name, without) = exports.module();
             fs::write(target().join(name), module::remove(&fs::read(&linked)?, without)?)?;
         }
-        let stores = if asks {
-            let redis = Redis::start()?;
-            Some((Webdis::start(&redis)?, redis))
-        } else {
-            None
-        };
+        let redis = asks.then(Redis::start).transpose()?;
+        if asks {
+            filter::module()?;
+        }
         let capabilities = filter::capabilities(&diana)?;
-        Ok(Self { diana, capabilities, empty: other("empty")?, stores })
+        Ok(Self { diana, capabilities, empty: other("empty")?, redis })
     }
 
     /// Returns a gateway with this filter. The gateway answers without an upstream.
@@ -108,8 +103,8 @@ impl Filters {
             }
             Filter::AllCallbacks(plugin) => (plugin.clone().into(), Some(self.diana.clone())),
         };
-        let clusters =
-            self.stores.iter().map(|(webdis, _)| cluster(WEBDIS, webdis.address(), false)).collect();
+        let bridge = |redis: &Redis| bridged(Carrier::CLUSTER, redis.address(), &json!({}));
+        let clusters = self.redis.iter().map(bridge).collect();
         Config {
             concurrency: 1,
             direct: true,

@@ -17,7 +17,7 @@ use anyhow::{Context, Result, bail, ensure};
 use clap::Args;
 use gateway::config::cluster;
 use gateway::limitador::Limitador;
-use gateway::{Carrier, Config, Gateway, Redis, Shell, Webdis, filter, root};
+use gateway::{Carrier, Config, Gateway, Redis, Shell, filter, root};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -81,12 +81,11 @@ enum Way {
 }
 
 const SHELLS: [Shell; 2] = [Shell::Wasm, Shell::Native];
-const CARRIERS: [Carrier; 3] = [Carrier::Bridge, Carrier::Tunnel, Carrier::Webdis];
 const LEASES: [&str; 2] = ["0", "5%"];
 
 fn ways() -> Vec<Way> {
     let global = LEASES.iter().flat_map(|lease| {
-        let of = move |shell| CARRIERS.map(|carrier| Way::Global(shell, carrier, lease));
+        let of = move |shell| Carrier::ALL.map(|carrier| Way::Global(shell, carrier, lease));
         SHELLS.into_iter().flat_map(of)
     });
     [Way::Nothing].into_iter().chain(SHELLS.map(Way::Local)).chain(global).chain([Way::Limitador]).collect()
@@ -110,7 +109,7 @@ impl Way {
             Way::Nothing => "no filter".into(),
             Way::Local(shell) => format!("a local rule, {}", short(shell)),
             Way::Global(shell, carrier, lease) => {
-                format!("`lease: {lease}`, {carrier:?}, {}", short(shell)).replace("Webdis", "webdis")
+                format!("`lease: {lease}`, {carrier:?}, {}", short(shell))
             }
             Way::Limitador => "Envoy's `ratelimit` with Limitador".into(),
         }
@@ -119,12 +118,12 @@ impl Way {
     /// Diana's document.
     fn document(self) -> Option<Value> {
         let mut rule = json!({"name": "one", "actor": "user", "rpu": QUOTA, "unit": "second"});
-        let Way::Global(_, carrier, lease) = self else {
+        let Way::Global(_, _, lease) = self else {
             return matches!(self, Way::Local(_)).then(|| json!({"limits": [{"url": "/", "rules": [rule]}]}));
         };
         rule["scope"] = json!("global");
         rule["lease"] = lease.parse::<u32>().map_or(json!(lease), |tokens| json!(tokens));
-        let mut store = carrier.keys();
+        let mut store = Carrier::keys();
         store["secret"] = json!("measured-on-loopback");
         store["replicas"] = json!(GATEWAYS);
         Some(json!({"limits": [{"url": "/", "rules": [rule]}], "store": {"redis": store}}))
@@ -142,13 +141,7 @@ impl Way {
         match self {
             Way::Nothing => Ok(Config { instead: Some(Vec::new()), ..config }),
             Way::Local(shell) => Ok(diana(shell)),
-            Way::Global(shell, carrier, _) => {
-                let address = match carrier {
-                    Carrier::Webdis => stores.webdis.address(),
-                    Carrier::Bridge | Carrier::Tunnel => stores.redis.address(),
-                };
-                carrier.lead(diana(shell), address, &json!({}))
-            }
+            Way::Global(shell, carrier, _) => carrier.lead(diana(shell), stores.redis.address(), &json!({})),
             Way::Limitador => {
                 let limitador = stores.limitador.as_ref().context("Limitador runs")?;
                 Ok(Config {
@@ -206,8 +199,7 @@ fn limits() -> String {
 
 /// The processes that all lines share.
 struct Stores {
-    // Those that are connected to Redis end before it.
-    webdis: Webdis,
+    // It is connected to Redis, and ends before it.
     limitador: Option<Limitador>,
     redis: Redis,
 }
@@ -217,20 +209,19 @@ impl Stores {
         let redis = Redis::start()?;
         let asks = ways.contains(&Way::Limitador);
         let limitador = asks.then(|| Limitador::start_on(&limits(), &redis)).transpose()?;
-        Ok(Stores { webdis: Webdis::start(&redis)?, limitador, redis })
+        Ok(Stores { limitador, redis })
     }
 
-    /// The processes of the fronts.
-    fn fronts(&self) -> Vec<u32> {
-        let limitador = self.limitador.as_ref().map(Limitador::process_id);
-        [self.webdis.process_id()].into_iter().chain(limitador).collect()
+    /// The process of Limitador.
+    fn service(&self) -> Vec<u32> {
+        self.limitador.iter().map(Limitador::process_id).collect()
     }
 }
 
 /// One line's results in a round.
 #[derive(Clone, Copy, Debug)]
 struct Round {
-    /// The processor time of a request in the gateway, the front and Redis, in microseconds.
+    /// The processor time of a request in the gateway, Limitador and Redis, in microseconds.
     cpu: [f64; 3],
     /// Calls per request.
     calls: f64,
@@ -292,7 +283,7 @@ impl Measured {
     fn counted(&self, name: &str) -> Result<u64> {
         let cluster = match self.way {
             Way::Nothing | Way::Local(_) => return Ok(0),
-            Way::Global(_, carrier, _) => carrier.cluster(),
+            Way::Global(..) => Carrier::CLUSTER,
             Way::Limitador => LIMITADOR,
         };
         let name = format!("cluster.{cluster}.{name}");
@@ -313,7 +304,7 @@ impl Measured {
 
     fn measure(&mut self, arguments: &Arguments, stores: &Stores) -> Result<Round> {
         let gateways: Vec<_> = self.gateways.iter().map(Gateway::process_id).collect();
-        let parts = [gateways, stores.fronts(), vec![stores.redis.process_id()]];
+        let parts = [gateways, stores.service(), vec![stores.redis.process_id()]];
         let read = || Ok::<_, anyhow::Error>([used(&parts[0])?, used(&parts[1])?, used(&parts[2])?]);
         let (calls, before) = (self.counted("upstream_rq_total")?, read()?);
         let mut latencies = self.send(arguments.rate, arguments.seconds)?;
@@ -362,7 +353,7 @@ impl Measured {
         let calls = self.summary(|round| round.calls);
         let asks = calls.high > 0.0;
         let when = |text: String| if asks { text } else { String::new() };
-        let [gateway, front, redis] = [0, 1, 2].map(|part| self.summary(|round| round.cpu[part]).median);
+        let [gateway, service, redis] = [0, 1, 2].map(|part| self.summary(|round| round.cpu[part]).median);
         let most = match self.most.is_finite() {
             true => format!("{:.0}", self.most),
             false => format!("more than {}", thousands(QUOTA.into())),
@@ -370,7 +361,7 @@ impl Measured {
         format!(
             "| {} | {gateway:.0} | {} | {} | {} | {} | {} | {} | {most} | {} |\n",
             self.way.title(),
-            when(format!("{front:.0}")),
+            when(format!("{service:.0}")),
             when(format!("{redis:.0}")),
             none.map_or(String::new(), |none| format!("{:.0}", self.cpu() - none)),
             range(self.summary(|round| round.p50), 2),
@@ -431,7 +422,7 @@ fn markdown(arguments: &Arguments, machine: &Machine, measured: &[Measured]) -> 
     let mut text = format!(
         "# Measured: limits for all gateways together\n\n`cargo xtask bench global` writes this file; measured on \
          commit {commit}. Envoy {envoy}, Linux {kernel}. {cores} cores are shared by {GATEWAYS} gateways of {workers} \
-         each, the front, Redis and the load generator. The generator sends {} requests a second to both gateways \
+         each, Limitador, Redis and the load generator. The generator sends {} requests a second to both gateways \
          together, a millisecond's worth at a time, over {CONNECTIONS} open connections to each, whether responses \
          come or not. One user, one rule of {} a second, which refuses nothing. Each line has {} rounds of {} s, and \
          all lines take turns. The values are medians of the rounds, the latencies with minimum and maximum.\n\n\
@@ -446,7 +437,7 @@ fn markdown(arguments: &Arguments, machine: &Machine, measured: &[Measured]) -> 
         arguments.seconds.as_secs_f64(),
         (STEP - 1.0) * 100.0,
     );
-    text += "| | gateway | front | Redis | added | p50 | p99 | calls a request | most | calls that failed |\n\
+    text += "| | gateway | Limitador | Redis | added | p50 | p99 | calls a request | most | calls that failed |\n\
              | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |\n";
     let none = measured.iter().find(|line| line.way == Way::Nothing).map(Measured::cpu);
     text.extend(measured.iter().map(|line| line.row(none)));
@@ -456,20 +447,18 @@ fn markdown(arguments: &Arguments, machine: &Machine, measured: &[Measured]) -> 
     text
 }
 
-/// What the bridge and the tunnel cost beside the others.
+/// What the bridge and the tunnel cost next to Limitador, and the tunnel next to the bridge.
 fn ratios(measured: &[Measured], none: f64) -> String {
     let of = |way| measured.iter().find(|line| line.way == way);
     let mut rows = String::new();
     for (lease, shell) in LEASES.into_iter().flat_map(|lease| SHELLS.map(|shell| (lease, shell))) {
-        for carrier in [Carrier::Bridge, Carrier::Tunnel] {
-            let line = of(Way::Global(shell, carrier, lease));
-            for other in [Way::Global(shell, Carrier::Webdis, lease), Way::Limitador] {
-                let (Some(line), Some(other)) = (line, of(other)) else { continue };
-                let cpu = (line.cpu() - none) / (other.cpu() - none);
-                let p99 = line.p99() / other.p99();
-                // Writing to a string cannot fail.
-                _ = writeln!(rows, "| {} | {} | {cpu:.2} | {p99:.2} |", line.way.title(), other.way.title());
-            }
+        let [bridge, tunnel] = Carrier::ALL.map(|carrier| Way::Global(shell, carrier, lease));
+        for (line, other) in [(tunnel, bridge), (bridge, Way::Limitador), (tunnel, Way::Limitador)] {
+            let (Some(line), Some(other)) = (of(line), of(other)) else { continue };
+            let cpu = (line.cpu() - none) / (other.cpu() - none);
+            let p99 = line.p99() / other.p99();
+            // Writing to a string cannot fail.
+            _ = writeln!(rows, "| {} | {} | {cpu:.2} | {p99:.2} |", line.way.title(), other.way.title());
         }
     }
     match rows.is_empty() {
@@ -512,12 +501,12 @@ mod tests {
         let lines = [
             measured(Way::Nothing, 100.0, 0.0, 0.0),
             measured(of(Carrier::Bridge), 150.0, 1.0, 0.0),
-            measured(of(Carrier::Webdis), 200.0, 1.0, 0.0),
+            measured(of(Carrier::Tunnel), 200.0, 1.0, 0.0),
             measured(Way::Limitador, 350.0, 1.0, 0.0),
         ];
         let text = ratios(&lines, 100.0);
         assert!(
-            text.contains("| `lease: 0`, Bridge, native | `lease: 0`, webdis, native | 0.50 | 1.00 |\n"),
+            text.contains("| `lease: 0`, Tunnel, native | `lease: 0`, Bridge, native | 2.00 | 1.00 |\n"),
             "{text}"
         );
         assert!(text.contains("| Envoy's `ratelimit` with Limitador | 0.20 | 1.00 |\n"), "{text}");

@@ -1,7 +1,7 @@
 //! The lines of the table. Each line is one entry of [`lines`].
 
-use crate::filter::{Exports, Filter, WEBDIS, local_ratelimit, local_ratelimit_by_address, lua};
-use gateway::Shell;
+use crate::filter::{Exports, Filter, local_ratelimit, local_ratelimit_by_address, lua};
+use gateway::{Carrier, Shell};
 use serde_json::{Value, json};
 
 /// The path of every request.
@@ -113,8 +113,10 @@ fn shared(lease: &Value) -> Value {
     let rule = json!({
         "name": "shared", "actor": "ip", "rpu": 1_000_000_000, "unit": "second", "scope": "global", "lease": lease,
     });
-    let store = json!({"redis": {"cluster": WEBDIS, "secret": "measured-on-loopback", "timeout": "1s"}});
-    json!({"headers": "off", "limits": [limit("/", [&rule])], "store": store})
+    let mut store = Carrier::keys();
+    store["secret"] = json!("measured-on-loopback");
+    store["timeout"] = json!("1s");
+    json!({"headers": "off", "limits": [limit("/", [&rule])], "store": {"redis": store}})
 }
 
 /// All lines, in the order of the table.

@@ -125,7 +125,8 @@ impl Report {
             "\n## Speed\n\nCPU is the processor time of the whole Envoy process per request, with one worker, in µs. \
              The next columns show what a line adds to no filter, and this as a multiple of what an empty filter \
              adds. Both are taken within each start. In each start the slice with the lowest time per request \
-             counts. Limits are high unless the line says otherwise, and headers are off.\n\n\
+             counts. Limits are high unless the line says otherwise, and headers are off. Envoy makes only the callbacks \
+             that docs/files.md lists, unless the line needs more.\n\n\
              | | CPU | added | × empty | goal | requests/s |\n| --- | --- | --- | --- | --- | --- |\n",
         );
         for row in self.rows() {

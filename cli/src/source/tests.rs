@@ -43,7 +43,6 @@ fn the_examples_have_their_documents() {
         ("envoy.yaml", Host::Wasm, 1),
         ("envoy-native.yaml", Host::Module, 1),
         ("examples/global-redis/envoy.yaml", Host::Wasm, 1),
-        ("examples/rate-limit-service/envoy.yaml", Host::Wasm, 1),
         ("examples/remote-config/envoy.yaml", Host::Wasm, 1),
         ("examples/nginx/nginx.conf", Host::Nginx, 3),
     ] {

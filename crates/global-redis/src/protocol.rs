@@ -7,6 +7,10 @@ use diana_limiter::policy::Policy;
 use diana_limiter::request::pairs;
 use std::borrow::Cow;
 
+/// Whose call it is, for the tunnel. Not the name of the cluster: Envoy rejects `|` and `/` in an
+/// authority, and the names that Istio and Envoy Gateway give to clusters contain them.
+const AUTHORITY: &str = "redis";
+
 impl Protocol for Redis {
     fn supports(&self, _: &GlobalQuery) -> bool {
         true
@@ -29,7 +33,7 @@ impl Protocol for Redis {
         _: &Policy,
     ) -> Message {
         let call = self.call(cluster, queries, with_script, number);
-        let own = [(":method", "POST"), (":path", call.path), (":authority", cluster)];
+        let own = [(":method", "POST"), (":path", call.path), (":authority", AUTHORITY)];
         let configured = call.headers.iter().map(|(name, value)| (&**name, &**value));
         let all = own.into_iter().chain(configured).map(|(name, value)| (name, Cow::from(value)));
         let headers: Vec<(&str, Cow<str>)> = all.collect();

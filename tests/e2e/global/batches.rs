@@ -1,7 +1,7 @@
 //! Batches: queries of several requests in one call, and requests with rules of both scopes.
 
-use super::{Carrier, Shared, connections, counted, shared_rule};
-use gateway::{Config, Connection, Load, Received, Reply, Response, Shot, Upstream};
+use super::{Carrier, Shared, connections, shared_rule};
+use gateway::{Config, Connection, Gateway, Load, Received, Reply, Response, Shot, Upstream};
 use serde_json::json;
 use std::collections::BTreeMap;
 use std::thread;
@@ -13,8 +13,8 @@ fn simultaneous_requests_share_a_call(carrier: Carrier) {
     const EACH: u64 = 10_000;
     let keys = json!({"algo": "W", "rpu": 1_000_000, "unit": "7d", "lease": 0});
     let limits = json!([shared_rule("/", "quota", &keys)]);
-    let shared = Shared::by(carrier, &json!({}), &limits, |config| config);
-    let load = |gateway: &gateway::Gateway| {
+    let shared = Shared::by(carrier, json!({}), &limits, |config| config);
+    let load = |gateway: &Gateway| {
         let load = Load { connections: 50, ..Load::requests(EACH) };
         gateway.load(load, |index| Shot::get("/").header("x-user-id", format!("{}", index % 100))).unwrap()
     };
@@ -25,14 +25,8 @@ fn simultaneous_requests_share_a_call(carrier: Carrier) {
     });
     let of = |what: &str| shared.store_counted(what);
     let (calls, queries) = (of("calls"), of("questions"));
-    let made: u64 = shared
-        .gateways
-        .iter()
-        .map(|gateway| {
-            let name = format!("cluster.{}.upstream_rq_total", carrier.cluster());
-            gateway.admin().counter(&name).unwrap()
-        })
-        .sum();
+    let made = |gateway: &Gateway| gateway.admin().counter("cluster.redis.upstream_rq_total").unwrap();
+    let made: u64 = shared.gateways.iter().map(made).sum();
     println!(
         "{passed} requests, {queries} queries in {calls} calls: {:.1} a call",
         queries as f64 / calls as f64
@@ -67,7 +61,7 @@ fn a_local_refusal_queries_no_store() {
     let shared = Shared::start(&json!([limit]));
     let mut connections = connections(&shared.gateways[..1], 4);
     let passed = (0..5).filter(|turn| ask(&mut connections[turn % 4], "ann").status == 200).count();
-    let queries = || counted(&shared.gateways, "store.webdis.questions");
+    let queries = || shared.store_counted("questions");
     let (before, queries_before) = (counts(&shared), queries());
     assert_eq!((passed, before.len()), (5, 1));
     for turn in 0..20 {

@@ -5,28 +5,17 @@ use super::{
     PATIENCE, QUOTA, assert_alone, assert_together, client, connections, in_redis, passed, quota,
     wait_together,
 };
-use gateway::redis::{Redis, Webdis};
-use gateway::{Carrier, Config, Gateway, wait_until};
+use gateway::{Carrier, Config, Gateway, Redis, wait_until};
 use serde_json::{Value, json};
-
-/// Those without a process in between.
-pub const CARRIERS: [Carrier; 2] = [Carrier::Bridge, Carrier::Tunnel];
-
-/// `store` for calls that take this way, with further keys.
-pub fn store_of(carrier: Carrier, more: &Value) -> Value {
-    let mut keys = carrier.keys();
-    keys.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
-    in_redis(keys)
-}
 
 /// A gateway whose calls go to this Redis, by the login of `options`.
 fn gateway(carrier: Carrier, redis: &Redis, options: &Value) -> Gateway {
     // A bridge logs in by itself, and in a tunnel the filter does.
     let (more, options) = match carrier {
         Carrier::Tunnel => (options.clone(), json!({})),
-        _ => (json!({}), options.clone()),
+        Carrier::Bridge => (json!({}), options.clone()),
     };
-    let document = json!({"limits": quota(), "store": store_of(carrier, &more)});
+    let document = json!({"limits": quota(), "store": in_redis(more)});
     let config = Config { balanced: true, ..Config::new(document) };
     Gateway::start(carrier.lead(config, redis.address(), &options).unwrap()).unwrap()
 }
@@ -34,11 +23,7 @@ fn gateway(carrier: Carrier, redis: &Redis, options: &Value) -> Gateway {
 #[test]
 fn each_way_to_redis_counts_the_same() {
     let redis = Redis::start().unwrap();
-    let webdis = Webdis::start(&redis).unwrap();
-    let mut gateways: Vec<Gateway> =
-        CARRIERS.iter().map(|carrier| gateway(*carrier, &redis, &json!({}))).collect();
-    let document = json!({"limits": quota(), "store": in_redis(json!({}))});
-    gateways.extend(super::gateways(&document, &[("webdis", webdis.address(), false)], |config| config));
+    let gateways = Carrier::ALL.map(|carrier| gateway(carrier, &redis, &json!({})));
     wait_together(&gateways);
     for user in ["ann", "ben"] {
         assert_together(&gateways, user);
@@ -55,7 +40,7 @@ fn a_login_is_sent_with_each_call() {
     rules.iter().for_each(|rule| _ = command.arg(rule));
     command.exec(&mut own).unwrap();
     redis::cmd("ACL").arg("SETUSER").arg("default").arg("off").exec(&mut own).unwrap();
-    for carrier in CARRIERS {
+    for carrier in Carrier::ALL {
         let right = json!({"user": "diana", "password": "pw"});
         let gateways = [gateway(carrier, &redis, &right)];
         wait_together(&gateways);

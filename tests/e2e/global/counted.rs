@@ -1,13 +1,10 @@
 //! `replicas: auto`: the store counts the gateways, and an outage divides each quota by their
 //! number.
 
-use super::carriers::store_of;
-use super::{PATIENCE, QUOTA, SHARE, connections, passed, quota};
-use gateway::{Carrier, Config, Gateway, Redis, Webdis, wait_until};
+use super::{PATIENCE, QUOTA, SHARE, connections, in_redis, passed, quota};
+use gateway::{Carrier, Config, Gateway, Redis, wait_until};
 use serde_json::json;
 use std::time::{Duration, Instant};
-
-over_webdis_and_bridge!(gateways_are_counted);
 
 /// How long after its end a gateway counts, as the documentation says, and what Envoy's timers and
 /// the machine add.
@@ -23,22 +20,22 @@ fn wait_for(gateways: &[Gateway], number: f64) -> Duration {
     begun.elapsed()
 }
 
-fn gateways_are_counted(carrier: Carrier) {
+#[test]
+fn gateways_are_counted() {
     let mut redis = Redis::start().unwrap();
-    let webdis = (carrier == Carrier::Webdis).then(|| Webdis::start(&redis).unwrap());
-    let address = webdis.as_ref().map_or(redis.address(), |webdis| webdis.address());
-    let store = store_of(carrier, &json!({"replicas": "auto"}));
+    let address = redis.address();
+    let store = in_redis(json!({"replicas": "auto"}));
     let document = json!({"limits": quota(), "store": store});
     let start = || {
         let config = Config { balanced: true, ..Config::new(document.clone()) };
-        Gateway::start(carrier.lead(config, address, &json!({})).unwrap()).unwrap()
+        Gateway::start(Carrier::Bridge.lead(config, address, &json!({})).unwrap()).unwrap()
     };
     let mut gateways = vec![start(), start(), start()];
     // No request is needed.
     let grown = wait_for(&gateways, 3.0);
     gateways.pop();
     let fallen = wait_for(&gateways, 2.0);
-    println!("{carrier:?}: three gateways after {grown:?}, two after {fallen:?}");
+    println!("three gateways after {grown:?}, two after {fallen:?}");
     assert!(fallen < COUNTS + GRACE, "{fallen:?}");
 
     redis.kill();

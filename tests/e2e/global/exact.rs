@@ -10,7 +10,6 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::thread;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-over_webdis_and_bridge!(two_gateways_admit_a_quota_once);
 over_each_carrier!(two_gateways_have_no_more_in_flight_than_permitted);
 
 const MINUTE: Duration = Duration::from_secs(60);
@@ -57,7 +56,8 @@ fn bound(algo: &str, from: Duration, to: Duration) -> (u64, u64) {
     }
 }
 
-fn two_gateways_admit_a_quota_once(carrier: Carrier) {
+#[test]
+fn two_gateways_admit_a_quota_once() {
     let rules = [("TB", 0), ("TB", 10), ("W", 0), ("W", 10), ("SW", 0), ("SW", 10), ("SL", 0), ("LB", 0)];
     let name = |algo: &str, lease: u64| format!("{}-{lease}", algo.to_lowercase());
     let limit = |(algo, lease): &(&str, u64)| {
@@ -71,7 +71,7 @@ fn two_gateways_admit_a_quota_once(carrier: Carrier) {
         shared_rule(&format!("/{}", name(algo, *lease)), &name(algo, *lease), &keys)
     };
     let limits: Vec<Value> = rules.iter().map(limit).collect();
-    let shared = Shared::by(carrier, &json!({}), &json!(limits), |config| config);
+    let shared = Shared::start(&json!(limits));
     for (algo, lease) in rules {
         let name = name(algo, lease);
         let from = since_epoch();
@@ -107,7 +107,7 @@ fn two_gateways_have_no_more_in_flight_than_permitted(carrier: Carrier) {
     .unwrap();
     let limits = json!([shared_rule("/", "permits", &json!({"algo": "C", "rpu": PERMITS}))]);
     let change = |config| Config { upstream: Some(upstream.address()), ..config };
-    let shared = Shared::by(carrier, &json!({}), &limits, change);
+    let shared = Shared::by(carrier, json!({}), &limits, change);
     let report = load_both(&shared, 20_000, "/");
     let most = most.load(Ordering::SeqCst);
     println!(

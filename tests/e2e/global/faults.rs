@@ -5,7 +5,7 @@ use super::{
     Carrier, PATIENCE, QUOTA, SHARE, Shared, assert_alone, assert_together, connections, counted, gateways,
     in_redis, passed, quota, wait_together,
 };
-use gateway::{Config, Connection, Redis, Webdis, wait_until};
+use gateway::{Config, Connection, wait_until};
 use serde_json::json;
 
 over_each_carrier!(a_redis_that_does_not_write_for_a_while, a_redis_that_forgets_the_script);
@@ -14,21 +14,6 @@ fn command(shared: &Shared, words: &[&str]) {
     let mut command = redis::cmd(words[0]);
     words[1..].iter().for_each(|word| _ = command.arg(word));
     command.query::<redis::Value>(&mut shared.client()).unwrap();
-}
-
-/// One of two fronts lacks the password of its Redis.
-#[test]
-fn a_front_with_a_wrong_password() {
-    let redis = Redis::start_with(&["--requirepass", "right"]).unwrap();
-    let webdis = Webdis::start_with(&redis, json!({"redis_auth": "wrong"})).unwrap();
-    let document = json!({"limits": quota(), "store": in_redis(json!({}))});
-    let all = gateways(&document, &[("webdis", webdis.address(), false)], |config| config);
-    assert_alone(&all, "ann");
-    wait_until("the reason in the log", PATIENCE, || all[0].log_contains("is not asked until").then_some(()))
-        .unwrap();
-    let webdis = Webdis::start_with(&redis, json!({"redis_auth": "right"})).unwrap();
-    let all = gateways(&document, &[("webdis", webdis.address(), false)], |config| config);
-    assert_together(&all, "ann");
 }
 
 /// The fates of requests whose rule does not fall back to local counting.
@@ -41,7 +26,7 @@ fn a_cluster_that_the_gateway_does_not_know() {
     let limits = json!([quota()[0], rule("/allow", "allowing", "allow"), rule("/deny", "denying", "deny")]);
     let document = json!({"limits": limits, "store": in_redis(json!({"cluster": "nobody"}))});
     let log = "%REQ(:PATH)% %RESPONSE_CODE% %RESPONSE_CODE_DETAILS%";
-    let all = gateways(&document, &[], |config| Config { access_log: Some(log.into()), ..config });
+    let all = gateways(&document, |config| Config { access_log: Some(log.into()), ..config });
     assert_alone(&all, "ann");
     let ask = |path: &str| all[0].get(path, &[("x-user-id", "bob")]).unwrap();
     // More requests than the limit, in the store or in the gateway.
@@ -64,7 +49,7 @@ fn a_cluster_that_the_gateway_does_not_know() {
 /// A read-only Redis and one out of memory report an error, and later recover. A probe that only
 /// reads would succeed in vain.
 fn a_redis_that_does_not_write_for_a_while(carrier: Carrier) {
-    let shared = Shared::by(carrier, &json!({}), &quota(), |config| config);
+    let shared = Shared::by(carrier, json!({}), &quota(), |config| config);
     assert_together(&shared.gateways, "before");
     let faults: [(&str, [&[&str]; 2]); 2] = [
         ("read-only", [&["REPLICAOF", "127.0.0.1", "1"], &["REPLICAOF", "NO", "ONE"]]),
@@ -89,7 +74,7 @@ fn a_redis_that_does_not_write_for_a_while(carrier: Carrier) {
 
 /// The loss of the script goes unnoticed; the loss of the counts resets the limits.
 fn a_redis_that_forgets_the_script(carrier: Carrier) {
-    let mut shared = Shared::by(carrier, &json!({}), &quota(), |config| config);
+    let mut shared = Shared::by(carrier, json!({}), &quota(), |config| config);
     assert_together(&shared.gateways, "before");
     for user in ["once", "twice"] {
         command(&shared, &["SCRIPT", "FLUSH"]);
@@ -97,7 +82,7 @@ fn a_redis_that_forgets_the_script(carrier: Carrier) {
     }
     let alone = counted(&shared.gateways, "rule.quota.degraded");
     assert_eq!(alone, 0, "no request was counted locally for lack of the script");
-    shared.restart_redis();
+    shared.redis.restart().unwrap();
     wait_together(&shared.gateways);
     // A worker may have asked so lately that it still refuses from its cache.
     let mut connections = connections(&shared.gateways, 4);

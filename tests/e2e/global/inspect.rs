@@ -1,17 +1,14 @@
 //! An operator asks any gateway about an actor whom a store counts, and changes what it has.
 
-use super::carriers::store_of;
-use super::{Shared, connections, passed, shared_rule};
-use gateway::{Carrier, Connection, Gateway};
+use super::{Shared, connections, in_redis, passed, shared_rule};
+use gateway::{Connection, Gateway};
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};
-
-over_webdis_and_bridge!(every_gateway_reads_and_changes_the_one_count);
 
 const TOKEN: &str = "0123456789abcdef0123456789abcdef";
 const QUOTA: usize = 6;
 
-fn document(carrier: Carrier) -> Value {
+fn document() -> Value {
     let penalty = json!({"after": 3, "for": "1h"});
     json!({
         "inspect": {"path": "/.diana", "token": TOKEN},
@@ -21,7 +18,7 @@ fn document(carrier: Carrier) -> Value {
             shared_rule("=/penalty", "penalty", &json!({"algo": "W", "rpu": 1, "unit": "7d", "penalty": penalty})),
             shared_rule("=/open", "open", &json!({"algo": "C", "rpu": 5})),
         ],
-        "store": store_of(carrier, &json!({"timeout": "5s"})),
+        "store": in_redis(json!({"timeout": "5s"})),
     })
 }
 
@@ -49,9 +46,10 @@ fn passed_in_time(connections: &mut [Connection], user: &str, most: usize) -> (u
     (sum, took)
 }
 
-fn every_gateway_reads_and_changes_the_one_count(carrier: Carrier) {
-    let mut shared = Shared::by(carrier, &json!({}), &json!([]), |config| config);
-    let document = document(carrier);
+#[test]
+fn every_gateway_reads_and_changes_the_one_count() {
+    let mut shared = Shared::start(&json!([]));
+    let document = document();
     shared.gateways = vec![shared.another(&document), shared.another(&document)];
     let [one, other] = [&shared.gateways[0], &shared.gateways[1]];
     let mut all = connections(&shared.gateways, 4);
@@ -106,7 +104,7 @@ fn every_gateway_reads_and_changes_the_one_count(carrier: Carrier) {
     assert_eq!(other.counted("inspect.result.grant.changes").unwrap(), 1);
 
     // A store that does not answer is waited for, and one that is down is not.
-    shared.stop_answering();
+    shared.redis.stop_answering().unwrap();
     assert_eq!(ask(&shared.gateways[0], "GET", "actor?rule=quota&user=ann").0, 503);
-    shared.go_on();
+    shared.redis.go_on().unwrap();
 }

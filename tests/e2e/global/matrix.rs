@@ -7,9 +7,8 @@
 //! it afterwards. Without a verdict of the store, requests of these three are refused with 503, so
 //! 200 and 429 are the store's own verdicts. *Local* users fall back to local counting.
 
-use super::carriers::store_of;
 use super::proxy::{Fault, Proxy};
-use super::{PATIENCE, gateways, shared_rule};
+use super::{PATIENCE, gateways, in_redis, shared_rule};
 use crate::machine::Ending;
 use gateway::{Carrier, Config, Connection, Gateway, Redis, wait_until};
 use serde_json::{Value, json};
@@ -189,10 +188,10 @@ fn spend(clients: &Clients, row: usize, patience: Duration) -> u64 {
 fn matrix(carrier: Carrier) {
     let redis = Redis::start().unwrap();
     let proxy = Proxy::start(redis.address());
-    let store = store_of(carrier, &json!({"timeout": "100ms"}));
+    let store = in_redis(json!({"timeout": "100ms"}));
     let document = json!({"limits": limits(), "store": store});
     let change = |config: Config| carrier.lead(config, proxy.address(), &json!({})).unwrap();
-    let all = gateways(&document, &[], change);
+    let all = gateways(&document, change);
     let clients = Clients {
         gateways: &all,
         row: AtomicUsize::new(0),
@@ -205,10 +204,11 @@ fn matrix(carrier: Carrier) {
         stopped: AtomicBool::new(false),
     };
     // `Gateway::counted` would wait until the counts stand still.
-    let failed = || {
+    let counted = |name: &str| {
         let stats = all.iter().map(|gateway| gateway.admin().stats().unwrap());
-        stats.map(|stats| stats.sum("diana_failed_calls", &[("store", carrier.cluster())])).sum::<u64>()
+        stats.map(|stats| stats.sum(name, &[("store", Carrier::CLUSTER)])).sum::<u64>()
     };
+    let failed = || counted("diana_failed_calls");
     let mut connection = all[0].connect().unwrap();
     for user in 0..20 {
         let mut statuses =
@@ -225,6 +225,7 @@ fn matrix(carrier: Carrier) {
         for (row, (name, fault, cost)) in faults().into_iter().enumerate() {
             let results = &clients.results;
             let (failed_before, connections) = (failed(), proxy.accepted());
+            let (strays, is_shifted) = (counted("diana_stray_replies"), fault == Fault::Shifted);
             let counters = [&results.requests, &results.right, &results.wrong, &results.without];
             counters.into_iter().for_each(|counter| _ = take(counter));
             proxy.set(fault);
@@ -258,6 +259,14 @@ fn matrix(carrier: Carrier) {
             assert!(local <= 2 * QUOTA, "{carrier:?}, {name}: {local} passed");
             let most = if cost == Cost::Charges { uncounted } else { 0 };
             assert!(lost <= most, "{carrier:?}, {name}: {lost} units lost, {most} may");
+            if is_shifted {
+                assert!(
+                    counted("diana_stray_replies") > strays,
+                    "{carrier:?}: the replies had other numbers"
+                );
+                let says = |gateway: &Gateway| gateway.log_contains("a reply to another call");
+                wait_until("the log to say so", PATIENCE, || all.iter().all(says).then_some(())).unwrap();
+            }
         }
         drop(ending);
     });
@@ -284,7 +293,7 @@ impl Bridged {
     fn start(timeout: &str) -> Bridged {
         let redis = Redis::start().unwrap();
         let proxy = Proxy::start(redis.address());
-        let store = store_of(Carrier::Bridge, &json!({"timeout": timeout}));
+        let store = in_redis(json!({"timeout": timeout}));
         let config = Config { concurrency: 1, ..Config::new(json!({"limits": limits(), "store": store})) };
         let gateway =
             Gateway::start(Carrier::Bridge.lead(config, proxy.address(), &json!({})).unwrap()).unwrap();

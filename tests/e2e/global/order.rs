@@ -1,8 +1,8 @@
 //! The order of keys in a document makes no difference to what it counts.
 
-use super::{Gateway, SECRET, client, cluster};
-use gateway::redis::{Redis, Webdis};
-use gateway::{Config, Connection};
+use super::{Gateway, client, in_redis};
+use gateway::{Carrier, Config, Connection, Redis};
+use serde_json::json;
 
 const QUOTA: usize = 60;
 
@@ -18,9 +18,7 @@ fn passed(connection: &mut Connection, count: usize) -> usize {
 #[test]
 fn two_gateways_whose_documents_differ_in_the_order_of_keys_share_a_quota() {
     let redis = Redis::start().unwrap();
-    let webdis = Webdis::start(&redis).unwrap();
-    let store =
-        format!(r#""store": {{"redis": {{"cluster": "webdis", "secret": "{SECRET}", "timeout": "5s"}}}}"#);
+    let store = format!(r#""store": {}"#, in_redis(json!({})));
     let rule = format!(
         r#"{{"name": "quota", "actor": "net", "algo": "W", "rpu": {QUOTA}, "unit": "7d", "scope": "global"}}"#
     );
@@ -36,9 +34,8 @@ fn two_gateways_whose_documents_differ_in_the_order_of_keys_share_a_quota() {
         ),
     ];
     let gateways = documents.map(|document| {
-        let mut config = Config::new(document);
-        config.clusters.push(cluster("webdis", webdis.address(), false));
-        Gateway::start(config).unwrap()
+        let config = Carrier::Bridge.lead(Config::new(document), redis.address(), &json!({}));
+        Gateway::start(config.unwrap()).unwrap()
     });
     let mut all = 0;
     for gateway in &gateways {

@@ -140,7 +140,7 @@ fn timely(
     let store = json!({"timeout": "50ms", "replicas": 4});
     let mut shared = {
         let limits = json!([shared_rule("/", "quota", &keys)]);
-        Shared::by(carrier, &store, &limits, |config| config)
+        Shared::by(carrier, store, &limits, |config| config)
     };
     let gateways = std::mem::take(&mut shared.gateways);
     let clients = Clients {
@@ -150,7 +150,7 @@ fn timely(
         stopped: AtomicBool::new(false),
         samples: Mutex::default(),
     };
-    let calls = || store_counted(carrier, &gateways, "calls");
+    let calls = || store_counted(&gateways, "calls");
     let mut late = Ok(());
     let mut script = || {
         clients.ask_all(QUOTA / 2 + 1);
@@ -259,16 +259,7 @@ fn check_samples(name: &str, samples: &[Sample], machine: &Control) -> Result<()
 
 fn redis_is_killed_and_restarts(carrier: Carrier) {
     let name = format!("Redis killed, {carrier:?}");
-    outage(carrier, &name, |shared| shared.redis.kill(), Shared::restart_redis);
-}
-
-#[test]
-fn webdis_is_killed_and_restarts() {
-    let comes = |shared: &mut Shared| {
-        shared.webdis().restart().unwrap();
-        shared.webdis().wait_connected().unwrap();
-    };
-    outage(Carrier::Webdis, "Webdis killed", |shared| shared.webdis().kill(), comes);
+    outage(carrier, &name, |shared| shared.redis.kill(), |shared| shared.redis.restart().unwrap());
 }
 
 fn redis_does_not_reply_for_a_while(carrier: Carrier) {
@@ -277,15 +268,5 @@ fn redis_does_not_reply_for_a_while(carrier: Carrier) {
         &format!("Redis silent, {carrier:?}"),
         |shared| shared.redis.stop_answering().unwrap(),
         |shared| shared.redis.go_on().unwrap(),
-    );
-}
-
-#[test]
-fn webdis_does_not_reply_for_a_while() {
-    outage(
-        Carrier::Webdis,
-        "Webdis silent",
-        |shared| shared.webdis().stop_answering().unwrap(),
-        |shared| shared.webdis().go_on().unwrap(),
     );
 }

@@ -17,8 +17,8 @@ const CLIENTS: usize = 16;
 const HOLD: Duration = Duration::from_millis(200);
 const STOP: Duration = Duration::from_millis(1_500);
 
-/// Redis, or webdis, stalls for 1.5 s while permits are held: no permit is granted twice, and all
-/// permits are in use again within seconds, not after `max_hold`.
+/// Redis stalls for 1.5 s while permits are held: no permit is granted twice, and all permits are in
+/// use again within seconds, not after `max_hold`.
 fn after_a_stop_all_permits_are_in_use_again(carrier: Carrier) {
     let (now, most, passed) = (Arc::new(AtomicI64::new(0)), Arc::new(AtomicI64::new(0)), AtomicU64::new(0));
     let highest = Arc::new(AtomicI64::new(0));
@@ -36,7 +36,7 @@ fn after_a_stop_all_permits_are_in_use_again(carrier: Carrier) {
     let keys = json!({"algo": "C", "rpu": PERMITS, "max_hold": "1h", "on_error": "deny"});
     let limits = json!([shared_rule("/", "permits", &keys)]);
     let change = |config| Config { upstream: Some(upstream.address()), ..config };
-    let shared = Shared::by(carrier, &json!({"timeout": "100ms"}), &limits, change);
+    let shared = Shared::by(carrier, json!({"timeout": "100ms"}), &limits, change);
     let stopped = AtomicBool::new(false);
     let run = |client: usize| {
         let mut connection = shared.gateways[client % 2].connect().unwrap();
@@ -72,10 +72,10 @@ fn after_a_stop_all_permits_are_in_use_again(carrier: Carrier) {
         });
         all_in_use();
         for _ in 0..2 {
-            shared.stop_answering();
+            shared.redis.stop_answering().unwrap();
             let begun = Instant::now();
             wait_until("the stop to be over", PATIENCE, || (begun.elapsed() >= STOP).then_some(())).unwrap();
-            shared.go_on();
+            shared.redis.go_on().unwrap();
             let back = Instant::now();
             all_in_use();
             println!(

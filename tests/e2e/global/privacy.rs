@@ -1,13 +1,12 @@
 //! The store does not reveal actors: neither its keys nor its values do, and every key expires.
 
-use super::{Carrier, Shared, connections, shared_rule};
+use super::{Shared, connections, shared_rule};
 use serde_json::{Value, json};
-
-over_webdis_and_bridge!(no_key_and_no_value_in_redis_names_a_user);
 
 const USER: &str = "ann.surname@example.org";
 
-fn no_key_and_no_value_in_redis_names_a_user(carrier: Carrier) {
+#[test]
+fn no_key_and_no_value_in_redis_names_a_user() {
     let kinds = [
         ("TB", json!({"rpu": 50, "unit": "7d"})),
         ("TB", json!({"rpu": 50, "unit": "7d", "lease": 10})),
@@ -26,7 +25,7 @@ fn no_key_and_no_value_in_redis_names_a_user(carrier: Carrier) {
         shared_rule(&format!("/private/{number}"), &format!("rule-{number}"), &keys)
     };
     let limits: Vec<Value> = kinds.iter().enumerate().map(|(number, kind)| rule(number, kind)).collect();
-    let shared = Shared::by(carrier, &json!({}), &json!(limits), |config| config);
+    let shared = Shared::start(&json!(limits));
     let mut all = connections(&shared.gateways, 4);
     for (number, (algo, keys)) in kinds.iter().enumerate() {
         let path = format!("/private/{number}/things");

@@ -1,12 +1,9 @@
 //! A raised global limit keeps its count in the store, also for a gateway that starts later.
 
-use super::carriers::store_of;
-use super::{Shared, connections, counted, passed, shared_rule};
+use super::{Shared, connections, counted, in_redis, passed, shared_rule};
 use crate::remote::raised::passed_until;
-use gateway::{Carrier, Update};
+use gateway::Update;
 use serde_json::{Value, json};
-
-over_webdis_and_bridge!(a_raised_limit_frees_exactly_the_difference);
 
 const BEFORE: usize = 20;
 const AFTER: usize = 2_000;
@@ -20,15 +17,16 @@ fn limits(rpu: usize) -> Value {
     json!(["TB", "W", "SW"].map(rule))
 }
 
-fn a_raised_limit_frees_exactly_the_difference(carrier: Carrier) {
+#[test]
+fn a_raised_limit_frees_exactly_the_difference() {
     let patient = json!({"timeout": "5s"});
-    let mut shared = Shared::by(carrier, &patient, &limits(BEFORE), |config| config);
+    let mut shared = Shared::with(patient.clone(), &limits(BEFORE), |config| config);
     shared.gateways.truncate(1);
     for path in PATHS {
         let mut connections = connections(&shared.gateways, 2);
         assert_eq!(passed(&mut connections, path, "ann", BEFORE + 5), BEFORE, "{path}");
     }
-    let raised = json!({"limits": limits(AFTER), "store": store_of(carrier, &patient)});
+    let raised = json!({"limits": limits(AFTER), "store": in_redis(patient)});
     assert_eq!(shared.gateways[0].update(raised.clone()).unwrap(), Update::Accepted);
     let later = shared.another(&raised);
     shared.gateways.push(later);

@@ -48,7 +48,7 @@ fn a_request_that_leaves_during_a_query_is_refunded(carrier: Carrier) {
     ]);
     let shared = {
         let store = json!({"timeout": "10s", "in_flight": 4});
-        Shared::by(carrier, &store, &limits, |config| config)
+        Shared::by(carrier, store, &limits, |config| config)
     };
     // The store has the script, and all workers have connections to it.
     assert_eq!(shared.gateways[0].get("/window", &[("x-user-id", "bob")]).unwrap().status, 200);
@@ -94,7 +94,7 @@ fn a_request_that_leaves_during_a_query_is_refunded(carrier: Carrier) {
 fn permits_come_back_to_redis_after_hang_ups(carrier: Carrier) {
     const PERMITS: u64 = 8;
     let limits = json!([shared_rule("/", "permits", &json!({"algo": "C", "rpu": PERMITS}))]);
-    let shared = Shared::by(carrier, &json!({}), &limits, |config| config);
+    let shared = Shared::by(carrier, json!({}), &limits, |config| config);
     let (answered, hung_up) = (AtomicU64::new(0), AtomicU64::new(0));
     thread::scope(|scope| {
         for client in 0..32 {
@@ -129,7 +129,7 @@ fn a_request_that_leaves_its_queue_refunds_its_turn_to_redis(carrier: Carrier) {
         "route": {"cluster": "upstream", "timeout": "0s", "idle_timeout": "2s"},
     });
     let change = |config| Config { routes: vec![route.clone()], ..config };
-    let shared = Shared::by(carrier, &json!({}), &limits, change);
+    let shared = Shared::by(carrier, json!({}), &limits, change);
     let ask = |gateway: &Gateway| gateway.get("/", &[("x-user-id", "ann")]).unwrap();
     assert_eq!(ask(&shared.gateways[0]).status, 200);
     let statuses: Vec<u16> = thread::scope(|scope| {

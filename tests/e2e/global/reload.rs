@@ -1,16 +1,13 @@
 //! New configurations during traffic: the stores keep their counts, and the gateways their leases.
 
-use super::carriers::store_of;
-use super::{PATIENCE, Shared, counted, shared_rule};
+use super::{PATIENCE, Shared, counted, in_redis, shared_rule};
 use crate::machine::Ending;
-use gateway::{Carrier, Config, Connection, Update, wait_until};
+use gateway::{Config, Connection, Update, wait_until};
 use serde_json::{Value, json};
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::Duration;
-
-over_webdis_and_bridge!(a_reload_under_load_keeps_global_counts);
 
 const QUOTA: u64 = 3_000;
 const PATHS: [&str; 3] = ["/bucket", "/bucket-ahead", "/window-ahead"];
@@ -94,10 +91,11 @@ fn limits(number: u64) -> Value {
     ])
 }
 
-fn a_reload_under_load_keeps_global_counts(carrier: Carrier) {
+#[test]
+fn a_reload_under_load_keeps_global_counts() {
     // The calls in flight fail if a configuration ends. So it lives longer than the machine stalls.
     let drain = |config| Config { drain: Duration::from_secs(3), ..config };
-    let mut shared = Shared::by(carrier, &patient(), &limits(1), drain);
+    let mut shared = Shared::with(patient(), &limits(1), drain);
     let traffic = Traffic::default();
     let mut gateways = std::mem::take(&mut shared.gateways);
     let mut at_reload = Vec::new();
@@ -111,7 +109,7 @@ fn a_reload_under_load_keeps_global_counts(carrier: Carrier) {
             });
         }
         for number in 2..2 + RELOADS {
-            let document = json!({"limits": limits(number), "store": store_of(carrier, &patient())});
+            let document = json!({"limits": limits(number), "store": in_redis(patient())});
             thread::scope(|scope| {
                 for gateway in &mut gateways {
                     let document = document.clone();

@@ -12,10 +12,10 @@ const TAGGED: [&str; 9] = [
     "docs/observability.md",
     "gateway/src/bootstrap.rs",
     "examples/global-redis/envoy.yaml",
-    "examples/rate-limit-service/envoy.yaml",
     "examples/remote-config/envoy.yaml",
     "examples/kubernetes/base/envoy.yaml",
     "examples/istio/metrics.yaml",
+    "examples/envoy-gateway/redis.yaml",
     "examples/envoy-gateway/wasm.yaml",
 ];
 

@@ -3,27 +3,19 @@
 //!
 //! ```text
 //!   RateLimitService   gRPC, Envoy's rate limit service; counts in memory
-//!   Upstash            HTTP, the Upstash dialect of Redis; counts in a real Redis;
-//!                      can mix up its replies
 //!   Collector          gRPC, OpenTelemetry; keeps spans, log records and metrics
 //!   Documents          HTTP, four configuration servers in one; keeps one document
 //! ```
 //!
-//! `gateway` starts Redis itself and Webdis, which are programs. `gateway::Upstream` replies with
-//! garbage, late or never. Each server here has a thread and a free port of 127.0.0.1, and ends
-//! when it is dropped.
+//! `gateway` starts Redis, which is a program. `gateway::Upstream` replies with garbage, late or
+//! never. Each server here has a thread and a free port of 127.0.0.1, and ends when it is dropped.
 #![forbid(unsafe_code)]
 
 mod collector;
 mod documents;
 mod rate_limit_service;
 mod serving;
-mod shift;
-mod upstash;
 
 pub use collector::{Attributes, Collector, Item, Received};
 pub use documents::{Documents, Fault, Seen};
-pub use rate_limit_service::{Answers, Manner, RateLimitService};
-/// The status codes of gRPC.
-pub use tonic::Code;
-pub use upstash::Upstash;
+pub use rate_limit_service::RateLimitService;

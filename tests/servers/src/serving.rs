@@ -28,7 +28,6 @@ impl Serving {
                 // Otherwise a reply may wait for an acknowledgement. An error here does no harm.
                 let _ = stream.set_nodelay(true);
             });
-            let router = router.into_make_service_with_connect_info::<SocketAddr>();
             Ok(async move { _ = axum::serve(listener, router).await })
         })
     }

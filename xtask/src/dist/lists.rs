@@ -57,7 +57,7 @@ pub fn licences() -> Result<String> {
     for package in BTreeSet::from(FILES.map(|file| file.package)) {
         let of_package = || FILES.iter().filter(|file| file.package == package);
         let names: Vec<&str> = of_package().map(|file| file.place).collect();
-        text.push_str(&format!("These licences apply to what {} links.\n", names.join(", ")));
+        text.push_str(&format!("Linked into {}:\n", names.join(", ")));
         let mut command = Command::new(&tool);
         command.args("generate --offline --locked --fail --config xtask/src/dist/about.toml".split(' '));
         command.arg("--manifest-path").arg(root().join(package).join("Cargo.toml"));

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 /// Where the schemas are in the repositories.
 const ISTIO: &str = "istio-api/kubernetes/customresourcedefinitions.gen.yaml";
 const ENVOY_GATEWAY: &str = "gateway/charts/gateway-helm/charts/crds/crds/generated";
+const GATEWAY_API: &str = "gateway/charts/gateway-helm/charts/crds/crds/gatewayapi-crds.yaml";
 const CATALOGUE: &str = "built-on-envoy/extensions/manifest.schema.json";
 
 /// Keys whose values are objects with keys of the user's.
@@ -25,6 +26,7 @@ impl Schemas {
     /// Reads the folder of the repositories.
     pub fn read(folder: &Path) -> Result<Self> {
         let mut definitions = resources(&read(&folder.join(ISTIO))?)?;
+        definitions.extend(resources(&read(&folder.join(GATEWAY_API))?)?);
         let generated = folder.join(ENVOY_GATEWAY);
         let entries = fs::read_dir(&generated);
         for entry in entries.with_context(|| format!("cannot read `{}`", generated.display()))? {

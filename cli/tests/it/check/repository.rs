@@ -51,7 +51,7 @@ fn the_examples_have_no_findings() {
         assert_eq!(found(file.to_str().unwrap(), &text), expected, "{}", file.display());
         checked += 1;
     }
-    assert!(checked >= 17, "{checked}");
+    assert!(checked >= 16, "{checked}");
 }
 
 #[test]
