@@ -20,8 +20,8 @@ fn keys(rules: &str, user: &str) -> Vec<String> {
     let (_, decision) =
         Session::start(&policy, &mut worker, &store(&host), &policy.request(&request), || START);
     assert!(matches!(decision.outcome, Outcome::Query(_)), "{decision:?}");
-    let call = worker.next_call(&policy, Time::ZERO).unwrap();
-    let Message::Http { body, .. } = call.message else { panic!("an HTTP call") };
+    let call = worker.next_call(Time::ZERO).unwrap();
+    let Message { body, .. } = call.message;
     let body = String::from_utf8(body).unwrap();
     body.split('/').filter(|part| part.starts_with("diana")).map(str::to_owned).collect()
 }

@@ -35,7 +35,6 @@ mod meaning;
 mod meanings;
 mod pinned;
 mod plans;
-mod rate_limit_service;
 mod reload;
 mod reservations;
 mod script;

@@ -151,14 +151,14 @@ impl<'h> Global<'h> {
     }
 
     fn next_call(&mut self) -> Option<Call> {
-        self.worker.next_call(&self.policy, Time::ZERO)
+        self.worker.next_call(Time::ZERO)
     }
 }
 
 /// The parts of a call's body: its keys, its number, and its arguments. The command and the hash of
 /// the script come before them.
 fn parts(call: &Call) -> (Vec<String>, String, Vec<String>) {
-    let Message::Http { body, .. } = &call.message else { panic!("an HTTP call") };
+    let Message { body, .. } = &call.message;
     let text = std::str::from_utf8(body).unwrap();
     let mut parts = text.split('/').map(str::to_owned).skip(2);
     let keys = parts.next().unwrap().parse().unwrap();
@@ -196,7 +196,7 @@ fn the_hash_tags_of_several_clusters() {
         let json = GLOBAL.replace(r#""clusters": ["one", "two"]"#, clusters);
         let mut global = Global::new(&json, &host);
         global.start(&get("/a/1", "ann"));
-        let Message::Http { body, .. } = global.next_call().unwrap().message else { panic!("an HTTP call") };
+        let Message { body, .. } = global.next_call().unwrap().message;
         let body = String::from_utf8(body).unwrap();
         body.split("diana:{").nth(1).unwrap().split('}').next().unwrap().to_owned()
     };
@@ -219,7 +219,7 @@ fn the_keys_and_values_of_a_lease() {
     let (keys, number, arguments) = parts(&call);
     // Admitted, 80 left, a charge, and 10 units of generation 3 for a second.
     let reply = format!(r#"{{"EVALSHA":[{number},0,0,80,600000,6000000,1,7,7,0,0,10,3,1000000]}}"#);
-    let result = CallResult::Http { status: 200, body: reply.as_bytes() };
+    let result = CallResult::Response { status: 200, body: reply.as_bytes() };
     let Global { policy, mut worker, mut sessions, .. } = global;
     let store = store(&host);
     for completion in worker.call_done(call.id, result, Time::ZERO) {

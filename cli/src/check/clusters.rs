@@ -14,9 +14,8 @@ pub fn unknown(document: &Document, root: &Value, findings: &mut Findings) {
         return;
     };
     let clusters: HashSet<&str> = clusters.iter().filter_map(|cluster| cluster.get("name")?.text()).collect();
-    let stores = root.get("store").into_iter().flat_map(|store| [store.get("redis"), store.get("rls")]);
-    let owners = stores.flatten().chain(root.get("remote"));
-    let named = owners.flat_map(|owner| {
+    let redis = root.get("store").and_then(|store| store.get("redis"));
+    let named = redis.into_iter().chain(root.get("remote")).flat_map(|owner| {
         let several = owner.get("clusters").map_or(&[][..], Value::items);
         owner.get("cluster").into_iter().chain(several)
     });

@@ -114,7 +114,6 @@ fn rule_reply(rule_query: &RuleQuery, numbers: &mut Iter<u64>) -> Option<RuleRep
         verdict: verdict.with_penalty(by_penalty),
         charge: [cost, at, booked_at, first, second],
         grant: LeaseGrant { amount, generation, lasts: us(lasts) },
-        attributed: true,
     };
     // A grant may not exceed the queried lease, or last longer than its generation.
     let is_lease = amount == 0 || lasts <= rule_query.parameters.longest_lease_us();

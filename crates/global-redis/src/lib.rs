@@ -9,14 +9,13 @@
 //! ```
 //! use diana_base::time::Span;
 //! use diana_global_redis::{Dialect, Redis};
-//! use diana_limiter::algorithm::{Admission, Parameters, Quota};
+//! use diana_limiter::algorithm::{Admission, Parameters};
 //! use diana_limiter::global::{GlobalQuery, RuleQuery};
 //! use diana_limiter::policy::RuleId;
 //!
 //! let query = GlobalQuery::Decide(vec![vec![RuleQuery {
 //!     rule: RuleId::new(0),
 //!     key: [7; 16],
-//!     quota: Quota { rpu: 10, unit: Span::from_secs(1) },
 //!     // A token bucket: 10 units a second, up to 10 units.
 //!     parameters: Parameters { kind: 1, numbers: [1_000_000, 10, 10, 0, 0, 0] },
 //!     enforced: true,

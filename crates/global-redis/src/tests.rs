@@ -6,7 +6,7 @@ mod resp;
 
 use super::*;
 use diana_base::time::Span;
-use diana_limiter::algorithm::{Admission, Charge, Parameters, PenaltyParameters, Quota, Verdict};
+use diana_limiter::algorithm::{Admission, Charge, Parameters, PenaltyParameters, Verdict};
 use diana_limiter::global::{GlobalCharge, LeaseGrant, LeaseUsage, RuleQuery, RuleReply};
 use diana_limiter::policy::RuleId;
 use proptest::collection::vec;
@@ -28,7 +28,6 @@ fn rule_query(key: u8, lease: u64) -> RuleQuery {
     RuleQuery {
         rule: RuleId::new(0),
         key: [key; 16],
-        quota: Quota { rpu: 10, unit: Span::from_secs(1) },
         parameters: PARAMETERS,
         enforced: key % 2 == 1,
         cost: 3,
@@ -81,7 +80,6 @@ fn reply() -> RuleReply {
         },
         charge: [3, 1_795_192_784_000_001, 12, 13, 14],
         grant: LeaseGrant { amount: 7, generation: 99, lasts: us(250) },
-        attributed: true,
     }
 }
 

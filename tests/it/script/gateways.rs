@@ -84,9 +84,9 @@ impl<'r> Gateway<'r> {
     fn serve(&mut self, ms: u64) -> Vec<Completion> {
         let Gateway { policy, worker, host, redis, calls, is_down, .. } = self;
         let (store, now, mut all) = (store(host), at(ms), Vec::new());
-        while let Some(call) = worker.next_call(policy, Time::ZERO) {
+        while let Some(call) = worker.next_call(Time::ZERO) {
             *calls += 1;
-            let Message::Http { body, .. } = &call.message else { panic!("an HTTP call") };
+            let Message { body, .. } = &call.message;
             let text = std::str::from_utf8(body).unwrap();
             let mut parts = text.split('/').skip(2);
             let keys: usize = parts.next().unwrap().parse().unwrap();
@@ -98,7 +98,7 @@ impl<'r> Gateway<'r> {
             let reply = format!(r#"{{"EVALSHA":[{number},{}]}}"#, numbers.join(","));
             let result = match is_down {
                 true => CallResult::NotMade,
-                false => CallResult::Http { status: 200, body: reply.as_bytes() },
+                false => CallResult::Response { status: 200, body: reply.as_bytes() },
             };
             let mut completions = worker.call_done(call.id, result, Time::ZERO);
             worker.absorb(policy, &store, &mut completions, || now);

@@ -39,7 +39,7 @@ fn session_of(
     let store = store(&host);
     let mut worker = Worker::new(&policy, &[1; 16]).with_global_store(options.unwrap(), 1);
     let (mut session, _) = Session::start(&policy, &mut worker, &store, &policy.request(values), || START);
-    let call = worker.next_call(&policy, at(0)).unwrap();
+    let call = worker.next_call(at(0)).unwrap();
     let asked = commands(&call);
     let completions = worker.call_done(call.id, http(&reply(&call, replied)), at(0));
     let _ = session.answer(&policy, &mut worker, &store, &completions[0], || START);
@@ -49,7 +49,7 @@ fn session_of(
         None => session.settle(&policy, &mut worker, &store, || START),
     };
     assert!(!session.has_charges());
-    let told = worker.next_call(&policy, at(0)).map(|call| commands(&call)).unwrap_or_default();
+    let told = worker.next_call(at(0)).map(|call| commands(&call)).unwrap_or_default();
     (asked, told)
 }
 

@@ -1,12 +1,11 @@
 //! Global stores, and the servers of remote documents.
 
-use super::shape::{Definition, Key, Object, Shape, key, secs};
+use super::shape::{Definition, Object, Shape, key, secs};
 use diana_base::time::Span;
 
 pub(super) const DEFINITIONS: &[Definition] = &[
     Definition { name: "store", shape: Shape::Object(&STORE) },
     Definition { name: "redis", shape: Shape::Object(&REDIS) },
-    Definition { name: "rls", shape: Shape::Object(&RLS) },
     Definition { name: "secret", shape: Shape::Object(&SECRET) },
     Definition { name: "sds", shape: Shape::Object(&SDS) },
     Definition { name: "remote", shape: Shape::Object(&REMOTE) },
@@ -16,12 +15,8 @@ pub(super) const STORE: Object = Object {
     is_single: true,
     ..Object::new(
         "global.md#store",
-        &[&[
-            key("redis", "One or several Redis servers, behind an HTTP front end.", Shape::Def("redis"))
-                .on("global.md#ways-to-redis"),
-            key("rls", "A rate limit service that speaks Envoy's protocol.", Shape::Def("rls"))
-                .on("global.md#a-rate-limit-service"),
-        ]],
+        &[&[key("redis", "One or several Redis servers, behind an HTTP front end.", Shape::Def("redis"))
+            .on("global.md#ways-to-redis")]],
     )
 };
 
@@ -57,56 +52,39 @@ pub(super) const REDIS: Object = Object {
             .or("diana"),
             key("headers", "Further headers of each call.", HEADERS),
         ],
-        COMMON,
         &[
-            replicas(Shape::Any(&[Shape::Whole(1, 10_000), Shape::Exact("auto")])),
-            in_flight(1),
+            key(
+                "secret",
+                "The key of the hash that names each count, the same in all gateways.",
+                Shape::Any(&[
+                    // 16 characters, or fewer of which some are not ASCII.
+                    Shape::Matching(r"^[\s\S]{16,}$|[^\x00-\x7F]", "text of at least 16 bytes"),
+                    Shape::Def("secret"),
+                ]),
+            )
+            .required(),
+            key(
+                "timeout",
+                "The longest time that a call, or a request, waits for the store.",
+                Shape::Span(Span::from_ms(1), secs(10)),
+            )
+            .or("50ms"),
+            key(
+                "replicas",
+                "The number of gateways that divide a quota while the store is down.",
+                Shape::Any(&[Shape::Whole(1, 10_000), Shape::Exact("auto")]),
+            )
+            .or_whole(1)
+            .on("global.md#counting-the-gateways"),
+            key(
+                "in_flight",
+                "How many calls a worker makes at once to each cluster.",
+                Shape::Whole(1, 1_024),
+            )
+            .or_whole(1),
         ],
     ])
 };
-
-pub(super) const RLS: Object = Object::new(
-    "global.md#store",
-    &[
-        &[
-            key("cluster", "The gateway's name of the service's cluster.", CLUSTER).required(),
-            key("domain", "The domain in which the service counts.", NOT_EMPTY).or("diana"),
-        ],
-        COMMON,
-        &[replicas(Shape::Whole(1, 10_000)), in_flight(64)],
-    ],
-);
-
-/// Keys of either kind of store.
-const COMMON: &[Key] = &[
-    key(
-        "secret",
-        "The key of the hash that names each count, the same in all gateways.",
-        Shape::Any(&[
-            // 16 characters, or fewer of which some are not ASCII.
-            Shape::Matching(r"^[\s\S]{16,}$|[^\x00-\x7F]", "text of at least 16 bytes"),
-            Shape::Def("secret"),
-        ]),
-    )
-    .required(),
-    key(
-        "timeout",
-        "The longest time that a call, or a request, waits for the store.",
-        Shape::Span(Span::from_ms(1), secs(10)),
-    )
-    .or("50ms"),
-];
-
-const fn replicas(shape: Shape) -> Key {
-    key("replicas", "The number of gateways that divide a quota while the store is down.", shape)
-        .or_whole(1)
-        .on("global.md#counting-the-gateways")
-}
-
-const fn in_flight(default: u64) -> Key {
-    key("in_flight", "How many calls a worker makes at once to each cluster.", Shape::Whole(1, 1_024))
-        .or_whole(default)
-}
 
 const SECRET: Object = Object::new(
     "global.md#a-secret-from-envoys-sds",

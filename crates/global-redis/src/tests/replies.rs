@@ -84,12 +84,10 @@ fn a_server_that_hangs_up_may_be_redis_itself() {
         b"upstream connect error or disconnect/reset before headers. reset reason: connection termination";
     let read = |dialect, result| redis(dialect).read(&[query], NUMBER, result).unwrap_err();
     for dialect in [Dialect::Webdis, Dialect::Upstash] {
-        assert_eq!(read(dialect, CallResult::Http { status: 503, body }), CallError::HungUp);
-        assert_eq!(read(dialect, CallResult::Status(0)), CallError::HungUp);
-        assert_eq!(read(dialect, CallResult::Http { status: 502, body }), CallError::Status(502));
+        assert_eq!(read(dialect, CallResult::Response { status: 503, body }), CallError::HungUp);
+        assert_eq!(read(dialect, CallResult::Response { status: 502, body }), CallError::Status(502));
     }
-    assert_eq!(read(Dialect::Resp, CallResult::Http { status: 503, body }), CallError::Status(503));
-    assert_eq!(read(Dialect::Resp, CallResult::Status(0)), CallError::Status(0));
+    assert_eq!(read(Dialect::Resp, CallResult::Response { status: 503, body }), CallError::Status(503));
 }
 
 #[test]

@@ -187,16 +187,4 @@ fn a_long_reply_of_a_store_costs_no_more_than_the_longest_one() {
     vm.report(vm.newest_root().unwrap(), 1, (Some(200), vec![b' '; 5 << 20]));
     assert_eq!(gateway.fate(request), Fate::Answered(503));
     assert_eq!(gateway.world.longest.take(), (1 << 20) + 1);
-
-    let gateway = Gateway::among(Clusters::of(&[]), 1, false);
-    let limits =
-        limit("/", r#"{"rpu": 4, "unit": "day", "algo": "W", "scope": "global", "on_error": "deny"}"#);
-    let store = r#"{"rls": {"cluster": "a", "secret": "sixteen letters!"}}"#;
-    assert!(gateway.configure(&format!(r#"{{"store": {store}, "limits": [{limits}]}}"#)));
-    let request = gateway.request(0, "/", "ann");
-    assert_eq!(gateway.fate(request), Fate::Paused);
-    let vm = &gateway.vms[0];
-    vm.report_grpc(vm.newest_root().unwrap(), 1, vec![8; 5 << 20]);
-    assert_eq!(gateway.fate(request), Fate::Answered(503));
-    assert_eq!(gateway.world.longest.get(), (1 << 20) + 1);
 }

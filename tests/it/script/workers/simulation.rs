@@ -5,10 +5,10 @@ use super::{Faults, MS, SECOND};
 use crate::host::global_store::decoded;
 use diana_base::time::{Span, Time};
 use diana_global_redis::{Dialect, Redis};
-use diana_limiter::algorithm::{Parameters, Quota};
+use diana_limiter::algorithm::Parameters;
 use diana_limiter::global::{CallResult, Completion, GlobalStoreOptions, Message, StoreClient, Waiter};
 use diana_limiter::global::{GlobalCharge, GlobalQuery, RuleQuery};
-use diana_limiter::policy::{Policy, RuleId};
+use diana_limiter::policy::RuleId;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -77,7 +77,6 @@ impl Totals {
 
 pub(super) struct Sim<'s> {
     redis: &'s TestRedis,
-    policy: Policy,
     /// All workers, also those that have ended.
     workers: Vec<Worker>,
     alive: Vec<usize>,
@@ -120,11 +119,8 @@ impl<'s> Sim<'s> {
         faults: Faults,
         seed: u64,
     ) -> Sim<'s> {
-        let policy =
-            diana_config::compile(br#"{"limits": [{"url": "/", "rules": [{"rpu": 1, "unit": "day"}]}]}"#);
         Sim {
             redis,
-            policy: policy.unwrap().policy,
             workers: (0..workers).map(|number| worker(faults, seed * 1_000 + number)).collect(),
             alive: (0..workers as usize).collect(),
             faults,
@@ -170,8 +166,8 @@ impl<'s> Sim<'s> {
         if self.workers[of].is_dead {
             return;
         }
-        while let Some(call) = self.workers[of].client.next(&self.policy, now) {
-            let Message::Http { body, .. } = call.message else { panic!("an HTTP call") };
+        while let Some(call) = self.workers[of].client.next(now) {
+            let Message { body, .. } = call.message;
             let parts: Vec<String> = body.split(|byte| *byte == b'/').map(decoded).collect();
             let (keys, rest) = parts[3..].split_at(parts[2].parse().unwrap());
             let (number, commands) = (rest[0].clone(), &rest[1..]);
@@ -292,7 +288,7 @@ impl<'s> Sim<'s> {
                 }
             }
             Event::Answered { worker, call, status, body } => {
-                self.answered(worker, call, CallResult::Http { status, body: &body });
+                self.answered(worker, call, CallResult::Response { status, body: &body });
             }
             Event::Ends { worker: of, stream } => {
                 if let Some(charge) = self.workers[of].streams.remove(&stream) {
@@ -349,11 +345,9 @@ fn parameters(rpu: u64) -> Parameters {
 }
 
 fn query(rpu: u64) -> GlobalQuery {
-    let quota = Quota { rpu, unit: Span::ZERO };
     let query = RuleQuery {
         rule: RuleId::new(0),
         key: KEY,
-        quota,
         parameters: parameters(rpu),
         enforced: true,
         cost: 1,
