@@ -32,6 +32,7 @@ mod counted;
 mod exact;
 mod faults;
 mod garbage;
+mod http;
 mod inspect;
 mod matrix;
 mod order;

@@ -43,3 +43,4 @@ mod store_client;
 mod top;
 mod waiting;
 mod warnings;
+mod wire;

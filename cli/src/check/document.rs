@@ -57,6 +57,8 @@ fn code_of(why: &str) -> Code {
         code::COUNTED_ALONE
     } else if why.contains("gateways together lease") {
         code::LEASE_REPLICAS
+    } else if why.contains("only dialect") {
+        code::STORE_DIALECT
     } else {
         code::PRIORITY_UNPAIRED
     }

@@ -4,8 +4,8 @@ use super::keys::REDIS_KEYS;
 use super::secret::{self, Secret};
 use diana_base::format::sanitize;
 use diana_base::time::Span;
-use diana_document::{Node, Value, quoted};
-use diana_global_redis::{Dialect, Login, Redis};
+use diana_document::{Error, Node, Value, fold, quoted};
+use diana_global_redis::{Login, Redis};
 use diana_limiter::cells::table::Hasher;
 use diana_limiter::global::GlobalStoreOptions;
 use diana_limiter::policy::{Replicas, StoreDraft};
@@ -14,6 +14,16 @@ use std::sync::Arc;
 
 const NO_SERVICE: &str = "a rate limit service is no longer a store: count in `redis`, or leave the service to Envoy's \
     own `ratelimit` filter beside Diana; docs/migrate/ratelimit.md says how both stand in one chain";
+
+/// Stands behind the name of a dialect.
+const NO_FRONT: &str = "is no longer spoken: put the bridge, a tunnel or a hop to Redis itself in place of the HTTP \
+    front, and leave `dialect` out; see docs/configuration/global.md#ways-to-redis";
+
+const ONE_DIALECT: &str = "`resp` is the only dialect, so this key has no effect: leave it out when no gateway runs \
+    Diana 0.2.0 any more";
+
+/// The only dialect. The hashes of a store contain it, as they did when there were several.
+const DIALECT: &str = "resp";
 
 const TIMEOUT: Span = Span::from_ms(50);
 
@@ -25,6 +35,8 @@ pub(super) struct GlobalStore {
     pub(super) replicas: Arc<Replicas>,
     /// A hash of the options, except the headers, the login and the secret.
     pub(super) canonical_hash: u64,
+    /// About a key that has no effect.
+    pub(super) warning: Option<Error>,
 }
 
 /// Compiles `store`. Reports each mistake at its place and then returns `None`.
@@ -57,19 +69,14 @@ fn redis(node: &Node, secret: &Secret) -> Option<GlobalStore> {
         (Some(node), None) => cluster(&node).map(|name| vec![name]),
         (None, None) => fields.require("cluster").and(None),
     };
-    let dialects =
-        [Dialect::Resp, Dialect::Webdis, Dialect::Upstash].map(|dialect| (dialect.name(), dialect));
-    let dialect = match fields.take("dialect") {
-        Some(node) => node.choice("dialect", &dialects),
-        None => Some(Dialect::Webdis),
-    };
+    let warning = fields.take("dialect").and_then(|node| dialect(&node));
     let prefix = match fields.take("prefix") {
         Some(node) => prefix(&node),
         None => Some("diana".into()),
     };
     let headers =
         fields.take("headers").map(|node| response::own_headers(&node, reserved)).unwrap_or_default();
-    let login = login(dialect, fields.take("user"), fields.take("password"));
+    let login = login(fields.take("user"), fields.take("password"));
     let timeout = match fields.take("timeout") {
         Some(node) => node.span(Span::from_ms(1)..=Span::from_secs(10)),
         None => Some(TIMEOUT),
@@ -84,20 +91,21 @@ fn redis(node: &Node, secret: &Secret) -> Option<GlobalStore> {
     };
     let secret = fields.require("secret").and_then(|node| secret::read(&node, secret));
     fields.finish();
-    let (clusters, dialect, prefix, login) = (clusters?, dialect?, prefix?, login?);
-    let (timeout, in_flight, replicas, secret) = (timeout?, in_flight?, replicas?, secret?);
+    let (clusters, prefix, login) = (clusters?, prefix?, login?);
+    let (timeout, replicas, secret) = (timeout?, replicas?, secret?);
+    let in_flight = usize::try_from(in_flight?).unwrap_or(1);
 
     // The names of the clusters divide the counts, whatever their order.
     let shards = Hasher::of_all(&clusters);
-    let keys = Hasher::of(&(&prefix, dialect.name()));
-    // `false`: the place of a kind of store that no longer exists.
+    let keys = Hasher::of(&(&prefix, DIALECT));
+    // `false` stands where stores of another kind had `true`.
     let canonical_hash = Hasher::of(&(shards, false, keys, timeout, in_flight, replicas));
     let replicas = Arc::new(match replicas {
         Some(number) => Replicas::fixed(number),
         None => Replicas::counted(Hasher::of(&(shards, keys))),
     });
     let headers = headers.into_iter().map(|(name, value)| (name.into(), value.into())).collect();
-    let mut redis = Redis::new(dialect, prefix, headers);
+    let mut redis = Redis::new(prefix, headers);
     if let Some(login) = login {
         redis = redis.with_login(login);
     }
@@ -106,20 +114,24 @@ fn redis(node: &Node, secret: &Secret) -> Option<GlobalStore> {
     }
     let client = secret.map(|secret| {
         let draft = StoreDraft { shards: clusters.clone(), secret, replicas: Arc::clone(&replicas) };
-        let in_flight = usize::try_from(in_flight).unwrap_or(1);
         (draft, GlobalStoreOptions { clusters, timeout, in_flight, protocol: Box::new(redis) })
     });
-    Some(GlobalStore { client, replicas, canonical_hash })
+    Some(GlobalStore { client, replicas, canonical_hash, warning })
+}
+
+/// Reads `dialect`, and returns a warning, because the only dialect needs no key.
+fn dialect(node: &Node) -> Option<Error> {
+    if let Value::Text(text) = node.value()
+        && matches!(&*fold(text), "webdis" | "upstash")
+    {
+        node.fail([&*quoted(text), " ", NO_FRONT].concat());
+        return None;
+    }
+    node.choice("dialect", &[(DIALECT, ())]).map(|()| node.warning(ONE_DIALECT))
 }
 
 /// Reads `user` and `password`: `Some(None)` if the call has no login.
-fn login(dialect: Option<Dialect>, user: Option<Node>, password: Option<Node>) -> Option<Option<Login>> {
-    for node in [&user, &password].into_iter().flatten() {
-        if dialect.is_some_and(|dialect| dialect != Dialect::Resp) {
-            node.fail("only `dialect: resp` logs in; a front has its own login, or takes one in `headers`");
-            return None;
-        }
-    }
+fn login(user: Option<Node>, password: Option<Node>) -> Option<Option<Login>> {
     let Some(password) = password else {
         if let Some(user) = user {
             user.fail("it needs a `password`");

@@ -328,6 +328,7 @@ fn read(top: Top, secret: &Secret, reading: Reading) -> Option<Configuration> {
         limits.iter_mut().flat_map(|limit| &mut limit.rules).for_each(|rule| rule.global = None);
     }
     let mut warnings = std::mem::take(&mut reader.global.warnings);
+    warnings.extend(store.as_ref().and_then(|store| store.warning.clone()));
     warnings.append(&mut reader.plans.warnings);
     warnings.extend(reader.plans.warning());
     warnings.extend(headroom::warning(&nodes, &limits));

@@ -6,9 +6,13 @@ use diana_limiter::global::{CallError, CallResult, Message, Protocol, Replies};
 use diana_limiter::request::pairs;
 use std::borrow::Cow;
 
+/// A fixed authority, because Envoy answers 400 to the `|` and `/` in names such as
+/// `outbound|6379||redis.default.svc.cluster.local`.
+const PSEUDO_HEADERS: [(&str, &str); 3] = [(":method", "POST"), (":path", "/"), (":authority", "redis")];
+
 impl Protocol for Redis {
     fn max_batch(&self) -> usize {
-        self.max_queries()
+        Redis::max_queries()
     }
 
     fn number(&self, random: u64) -> u64 {
@@ -16,12 +20,11 @@ impl Protocol for Redis {
     }
 
     fn message(&self, cluster: &str, queries: &[&GlobalQuery], with_script: bool, number: u64) -> Message {
-        let call = self.call(cluster, queries, with_script, number);
-        let own = [(":method", "POST"), (":path", call.path), (":authority", cluster)];
-        let configured = call.headers.iter().map(|(name, value)| (&**name, &**value));
-        let all = own.into_iter().chain(configured).map(|(name, value)| (name, Cow::from(value)));
-        let headers: Vec<(&str, Cow<str>)> = all.collect();
-        Message { headers: pairs::encode(&headers), body: call.body }
+        let own = self.headers.iter().map(|(name, value)| (&**name, &**value));
+        let headers = PSEUDO_HEADERS.into_iter().chain(own).map(|(name, value)| (name, Cow::from(value)));
+        let headers: Vec<(&str, Cow<str>)> = headers.collect();
+        let body = self.call(cluster, queries, with_script, number);
+        Message { headers: pairs::encode(&headers), body }
     }
 
     fn read(&self, queries: &[&GlobalQuery], number: u64, result: CallResult) -> Result<Replies, CallError> {

@@ -11,14 +11,15 @@ pub(super) const DEFINITIONS: &[Definition] = &[
     Definition { name: "remote", shape: Shape::Object(&REMOTE) },
 ];
 
-pub(super) const STORE: Object = Object {
-    is_single: true,
-    ..Object::new(
-        "global.md#store",
-        &[&[key("redis", "One or several Redis servers, behind an HTTP front end.", Shape::Def("redis"))
-            .on("global.md#ways-to-redis")]],
-    )
-};
+pub(super) const STORE: Object =
+    Object {
+        is_single: true,
+        ..Object::new(
+            "global.md#store",
+            &[&[key("redis", "One or several Redis servers.", Shape::Def("redis"))
+                .on("global.md#ways-to-redis")]],
+        )
+    };
 
 const CLUSTER: Shape = Shape::Matching("^[!-~]{1,120}$", "1 to 120 visible ASCII characters");
 const NOT_EMPTY: Shape = Shape::Matching(".+", "text");
@@ -28,7 +29,7 @@ pub(super) const REDIS: Object = Object {
     one_of: &[&["cluster", "clusters"]],
     ..Object::new("global.md#store", &[
         &[
-            key("cluster", "The gateway's name of the cluster in front of Redis.", CLUSTER),
+            key("cluster", "The gateway's name of the cluster of Redis.", CLUSTER),
             key(
                 "clusters",
                 "Several clusters, among which the counts are divided.",
@@ -37,13 +38,13 @@ pub(super) const REDIS: Object = Object {
             .on("global.md#several-redis"),
             key(
                 "dialect",
-                "`resp`: Redis' own protocol, carried by the gateway. Otherwise the protocol of an HTTP front.",
-                Shape::Choice(&["resp", "webdis", "upstash"]),
+                "Redis' own protocol. The key has no effect, and serves documents that 0.2.0 reads as well.",
+                Shape::Choice(&["resp"]),
             )
-            .or("webdis")
+            .or("resp")
             .on("global.md#ways-to-redis"),
-            key("user", "The user of Redis, with `dialect: resp`.", NOT_EMPTY),
-            key("password", "The password of Redis, with `dialect: resp`.", NOT_EMPTY),
+            key("user", "The user of Redis.", NOT_EMPTY),
+            key("password", "The password of Redis.", NOT_EMPTY),
             key(
                 "prefix",
                 "The start of each key in Redis.",

@@ -136,9 +136,8 @@ impl fmt::Debug for dyn Protocol {
 }
 
 /// How much longer than a request the host waits for a reply. A reply within this time shows what
-/// the call charged, so the client refunds it. Webdis also needs the time: if the host closes a
-/// connection with a reply outstanding, Webdis writes this reply to another connection. A longer
-/// time would bring back few leases: a bucket counts them as spent after two seconds.
+/// the call charged, so the client refunds it. A longer time would bring back few leases: a bucket
+/// counts them as spent after two seconds.
 const LATE: Span = Span::from_ms(1_500);
 
 impl GlobalStoreOptions {
@@ -245,11 +244,11 @@ pub enum CallError {
     /// An HTTP status that is not a success; 0 if the connection ended before a response
     /// came.
     Status(u32),
-    /// The connection ended before a response came, as it does if the server does not speak HTTP.
-    HungUp,
+    /// A server that speaks HTTP has answered, in place of the global store.
+    Http,
     /// The global store's error message: printable ASCII, cut at [`CallError::LONGEST`] bytes.
     Refused(String),
-    /// A stray reply: it lacks the number of the call, so the proxy answered another call.
+    /// A stray reply: it lacks the number of the call, so it answers another call.
     Stray,
     /// The reply is malformed.
     Garbage,
@@ -263,7 +262,7 @@ impl CallError {
     #[must_use]
     pub fn of(words: &str) -> CallError {
         const NO_SCRIPT: &[u8] = b"NOSCRIPT";
-        // Proxies put words of their own before `NOSCRIPT`.
+        // A proxy may put words of its own before `NOSCRIPT`.
         match words.as_bytes().windows(NO_SCRIPT.len()).any(|part| part == NO_SCRIPT) {
             true => CallError::NoScript,
             false => CallError::Refused(
@@ -285,9 +284,9 @@ impl std::fmt::Display for CallError {
             CallError::Status(status) => {
                 write!(f, "status {status}, from the server in this cluster or from the gateway in its place")
             }
-            CallError::HungUp => f.write_str(
-                "the server in this cluster hung up without a response. Redis itself does so if it is sent HTTP: it \
-                 needs `dialect: resp`",
+            CallError::Http => f.write_str(
+                "this cluster speaks HTTP, not Redis: let the bridge, a tunnel or a hop lead to Redis itself, as \
+                 docs/configuration/global.md#ways-to-redis says",
             ),
             CallError::Refused(words) => f.write_str(words),
             CallError::Stray => f.write_str("a reply to another call"),

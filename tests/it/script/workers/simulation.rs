@@ -2,11 +2,11 @@
 
 use super::super::redis::{Call, TestRedis};
 use super::{Faults, MS, SECOND};
-use crate::host::global_store::decoded;
+use crate::wire::{Command, NO_SCRIPT, commands, list};
 use diana_base::time::{Span, Time};
-use diana_global_redis::{Dialect, Redis};
+use diana_global_redis::Redis;
 use diana_limiter::algorithm::Parameters;
-use diana_limiter::global::{CallResult, Completion, GlobalStoreOptions, Message, StoreClient, Waiter};
+use diana_limiter::global::{CallResult, Completion, GlobalStoreOptions, StoreClient, Waiter};
 use diana_limiter::global::{GlobalCharge, GlobalQuery, RuleQuery};
 use diana_limiter::policy::RuleId;
 use std::cmp::Reverse;
@@ -26,7 +26,7 @@ pub(super) enum Event {
     Runs {
         worker: usize,
         call: u32,
-        number: String,
+        number: u64,
         keys: Vec<String>,
         commands: Vec<String>,
         is_first: bool,
@@ -94,7 +94,7 @@ pub(super) struct Sim<'s> {
 }
 
 fn worker(faults: Faults, random: u64) -> Worker {
-    let protocol = Box::new(Redis::new(Dialect::Webdis, "diana".into(), Vec::new()));
+    let protocol = Box::new(Redis::new("diana".into(), Vec::new()));
     let timeout = Span::from_ns(TIMEOUT * 1_000);
     let options =
         GlobalStoreOptions { clusters: vec!["a".into()], timeout, in_flight: faults.in_flight, protocol };
@@ -167,10 +167,8 @@ impl<'s> Sim<'s> {
             return;
         }
         while let Some(call) = self.workers[of].client.next(now) {
-            let Message { body, .. } = call.message;
-            let parts: Vec<String> = body.split(|byte| *byte == b'/').map(decoded).collect();
-            let (keys, rest) = parts[3..].split_at(parts[2].parse().unwrap());
-            let (number, commands) = (rest[0].clone(), &rest[1..]);
+            let [command] = <[Command; 1]>::try_from(commands(&call.message.body)).ok().unwrap();
+            let Command { keys, number, arguments, .. } = command;
             let keys: Vec<String> = keys
                 .iter()
                 .map(|key| if key.ends_with("probe") { key.clone() } else { self.key.clone() })
@@ -183,8 +181,8 @@ impl<'s> Sim<'s> {
                 worker: of,
                 call: call.id,
                 keys: keys.clone(),
-                number: number.clone(),
-                commands: commands.to_vec(),
+                number,
+                commands: arguments.clone(),
                 is_first,
             };
             self.at(delay, runs(true));
@@ -275,16 +273,15 @@ impl<'s> Sim<'s> {
                 let is_known = !self.happens(self.faults.no_script);
                 let body = match is_known {
                     true => {
-                        let numbers = self.redis.numbers(self.now, &Call { keys, commands });
-                        let numbers = numbers[1..].iter().map(u64::to_string);
-                        let numbers: Vec<String> = std::iter::once(number).chain(numbers).collect();
-                        format!(r#"{{"EVALSHA":[{}]}}"#, numbers.join(","))
+                        let mut numbers = self.redis.numbers(self.now, &Call { keys, commands });
+                        numbers[0] = number;
+                        list(&numbers)
                     }
-                    false => r#"{"EVALSHA":[false,"NOSCRIPT No matching script."]}"#.into(),
+                    false => NO_SCRIPT.into(),
                 };
                 if is_first && !self.happens(self.faults.lost) {
                     let later = self.random(self.faults.longest_us);
-                    self.at(later, Event::Answered { worker, call, status: 200, body: body.into() });
+                    self.at(later, Event::Answered { worker, call, status: 200, body });
                 }
             }
             Event::Answered { worker, call, status, body } => {
