@@ -83,20 +83,6 @@ unsafe extern "C" {
         timeout: u32,
         token: *mut u32,
     ) -> u32;
-    pub(super) fn proxy_grpc_call(
-        upstream: *const u8,
-        upstream_size: usize,
-        service: *const u8,
-        service_size: usize,
-        method: *const u8,
-        method_size: usize,
-        metadata: *const u8,
-        metadata_size: usize,
-        message: *const u8,
-        message_size: usize,
-        timeout: u32,
-        token: *mut u32,
-    ) -> u32;
     pub(super) fn proxy_call_foreign_function(
         name: *const u8,
         name_size: usize,

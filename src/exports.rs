@@ -100,16 +100,6 @@ pub extern "C" fn proxy_on_http_call_response(
 }
 
 #[unsafe(no_mangle)]
-pub extern "C" fn proxy_on_grpc_receive(_root: u32, token: u32, size: usize) {
-    FILTER.with(|filter| filter.on_grpc_receive(token, size));
-}
-
-#[unsafe(no_mangle)]
-pub extern "C" fn proxy_on_grpc_close(_root: u32, token: u32, status: u32) {
-    FILTER.with(|filter| filter.on_grpc_close(token, status));
-}
-
-#[unsafe(no_mangle)]
 pub extern "C" fn proxy_on_delete(id: u32) {
     FILTER.with(|filter| filter.on_delete(id));
 }

@@ -22,7 +22,6 @@ use diana_limiter::response::Refusal;
 
 const RESPONSE_BODY: u32 = 1;
 const CALL_BODY: u32 = 4;
-const GRPC_MESSAGE: u32 = 5;
 const PLUGIN_CONFIGURATION: u32 = 7;
 const REQUEST: u32 = 0;
 
@@ -228,45 +227,12 @@ impl Host for ProxyWasm {
         .map(|()| token)
     }
 
-    fn grpc_call(
-        self,
-        cluster: &[u8],
-        service: &str,
-        method: &str,
-        message: &[u8],
-        timeout_ms: u32,
-    ) -> Result<u32, Fault> {
-        let mut token = 0;
-        // SAFETY: all pointers are to live bytes of the given sizes; the host writes four bytes.
-        check(unsafe {
-            proxy_grpc_call(
-                cluster.as_ptr(),
-                cluster.len(),
-                service.as_ptr(),
-                service.len(),
-                method.as_ptr(),
-                method.len(),
-                NO_PAIRS.as_ptr(),
-                NO_PAIRS.len(),
-                message.as_ptr(),
-                message.len(),
-                timeout_ms,
-                &mut token,
-            )
-        })
-        .map(|()| token)
-    }
-
     fn call_header(self, name: &[u8]) -> Option<Vec<u8>> {
         calls::header(CALL_HEADERS, name)
     }
 
     fn call_body(self, size: usize) -> Vec<u8> {
         reply_bytes(CALL_BODY, size)
-    }
-
-    fn grpc_message(self, size: usize) -> Vec<u8> {
-        reply_bytes(GRPC_MESSAGE, size)
     }
 
     /// Envoy makes a new id for each call.

@@ -48,8 +48,6 @@ pub enum Call<'a> {
     LocalResponse { status: u32, details: &'a [u8], body: &'a [u8], headers: &'a [u8], grpc_status: i32 },
     /// `proxy_http_call`; returns a number.
     HttpCall { cluster: &'a [u8], headers: &'a [u8], body: &'a [u8], timeout_ms: u32 },
-    /// `proxy_grpc_call`; returns a number.
-    GrpcCall { cluster: &'a [u8], service: &'a [u8], method: &'a [u8], message: &'a [u8], timeout_ms: u32 },
     /// `proxy_call_foreign_function`; returns bytes.
     ForeignFunction { name: &'a [u8], argument: &'a [u8] },
     /// `proxy_set_tick_period_milliseconds`
@@ -318,27 +316,6 @@ pub(super) mod functions {
         let (cluster, headers) = unsafe { (slice(cluster, cluster_size), slice(headers, headers_size)) };
         let body = unsafe { slice(body, body_size) };
         unsafe { give_number(super::call(Call::HttpCall { cluster, headers, body, timeout_ms }), token) }
-    }
-
-    #[expect(clippy::too_many_arguments, reason = "the ABI's")]
-    pub unsafe fn proxy_grpc_call(
-        cluster: *const u8,
-        cluster_size: usize,
-        service: *const u8,
-        service_size: usize,
-        method: *const u8,
-        method_size: usize,
-        _metadata: *const u8,
-        _metadata_size: usize,
-        message: *const u8,
-        message_size: usize,
-        timeout_ms: u32,
-        token: *mut u32,
-    ) -> u32 {
-        let (cluster, service) = unsafe { (slice(cluster, cluster_size), slice(service, service_size)) };
-        let (method, message) = unsafe { (slice(method, method_size), slice(message, message_size)) };
-        let call = Call::GrpcCall { cluster, service, method, message, timeout_ms };
-        unsafe { give_number(super::call(call), token) }
     }
 
     pub unsafe fn proxy_call_foreign_function(

@@ -17,7 +17,7 @@ pub use args::Args;
 pub use endpoint::Endpoint;
 pub use limit::LimitSpec;
 pub use plan::Plan;
-pub use target::{Kind, Store};
+pub use target::{Kind, Redis};
 
 use crate::output::{self, Format};
 use miette::{IntoDiagnostic, Result, WrapErr, bail};

@@ -136,7 +136,7 @@ impl Walk<'_> {
         // Keys may be misspelt. Distances of words are slow, and most values are no objects.
         let is_near = |names| !value.entries().is_empty() && nearest(around.key, names).is_some();
         let is_in_call = around.is_in_call || is_near(&["remote", "store"]);
-        let is_call = is_in_call || is_near(&["redis", "rls"]);
+        let is_call = is_in_call || is_near(&["redis"]);
         let actors = value.get("actors").or(around.actors);
         if value.get("overrides").is_some() && names(value, actors) {
             let overrides = value.get("overrides").map_or(&[][..], Value::entries);

@@ -7,6 +7,8 @@
 //!      ├─ too long, not permitted: answer ────────────────────────────────────────────────────────▲
 //!      └─ bytes of nobody ──► hang up ──► Done ◄── hang up ── cut, left over, malformed ── Reply ─┘
 //! ```
+//!
+//! A reply that begins with `HTTP/` is passed on, so that the filter can log that no Redis is there.
 
 use diana_document::{Errors, Node, Value, parse};
 use diana_global_redis::{Login, log_in, script};
@@ -197,6 +199,9 @@ impl Bridge {
                         self.step = Step::Reply { commands, scanner, reply };
                         Action::Wait
                     }
+                    // The filter names the mistake. Whatever the connection carries, no call on it
+                    // can succeed.
+                    Err(_) if reply.starts_with(b"HTTP/") => Action::Answer(502, reply),
                     _ => Action::HangUp,
                 }
             }
@@ -336,7 +341,7 @@ mod tests {
     fn an_uncertain_end_hangs_up() {
         let more = [REPLY, b"+OK\r\n"].concat();
         for (piece, ends) in
-            [(&more[..], false), (REPLY, true), (b"*1\r\n", true), (b"", true), (b"HTTP/1.1 400", false)]
+            [(&more[..], false), (REPLY, true), (b"*1\r\n", true), (b"", true), (b"=15\r\n", false)]
         {
             let (mut bridge, _) = sent(&Options::default());
             assert_eq!(bridge.on_reply(piece, ends), Action::HangUp, "{piece:?}");
@@ -351,6 +356,14 @@ mod tests {
         let (mut long, _) = sent(&Options::default());
         assert_eq!(long.on_reply(b"$2000000\r\n", false), Action::Wait);
         assert_eq!(long.on_reply(&vec![0; MAX_REPLY_BYTES], false), Action::HangUp);
+    }
+
+    #[test]
+    fn a_server_that_speaks_http_is_passed_on() {
+        let (mut bridge, _) = sent(&with_login());
+        let response = b"HTTP/1.1 400 Bad Request\r\ncontent-length: 0\r\n\r\n";
+        assert_eq!(bridge.on_reply(response, false), Action::Answer(502, response.to_vec()));
+        assert_eq!(bridge.on_reply(b"more", false), Action::HangUp, "what follows is nobody's");
     }
 
     #[test]

@@ -2,19 +2,13 @@
 //! only, so they do not end with the stream whose request needed them.
 //!
 //! ```text
-//!   worker ─► Outbox ─► main thread: HTTP call-out or HTTP/2 stream ─► Mailbox ─► worker
+//!   worker ─► Outbox ─► main thread: HTTP call-out ─► Mailbox ─► worker
 //! ```
-
-mod grpc;
-mod reply_bytes;
-
-pub use grpc::{Grpc, cluster_of};
 
 use crate::abi::{Bytes, ConfigPtr, Exports, Header, SUCCESS};
 use crate::mailbox::{Content, Mailbox, Reply};
+use diana_limiter::global::MAX_REPLY_BYTES;
 use diana_limiter::request::pairs::Pairs;
-use grpc::UNAVAILABLE;
-use reply_bytes::append;
 use std::collections::HashMap;
 use std::mem::take;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -35,15 +29,12 @@ pub struct Call {
     pub headers: Vec<u8>,
     pub body: Vec<u8>,
     pub timeout_ms: u32,
-    pub is_grpc: bool,
 }
 
 /// A call that Envoy makes.
 struct Flight {
     token: u32,
     mailbox: Arc<Mailbox>,
-    /// What has arrived of a gRPC call.
-    grpc: Option<Grpc>,
 }
 
 /// The configuration for which Envoy makes calls.
@@ -70,11 +61,10 @@ impl Callouts {
     /// This is an event of this configuration on the main thread.
     pub unsafe fn make(&self, config: Caller, calls: Vec<Call>) {
         for call in calls {
-            let Call { token, mailbox, is_grpc, .. } = &call;
-            let (token, mailbox, is_grpc) = (*token, Arc::clone(mailbox), *is_grpc);
+            let (token, mailbox) = (call.token, Arc::clone(&call.mailbox));
             // SAFETY: by the caller's promise.
             if !unsafe { self.make_now(config, call) } {
-                mailbox.put(Reply { token, content: failure(is_grpc) });
+                mailbox.put(Reply { token, content: Content::default() });
             }
         }
     }
@@ -87,8 +77,7 @@ impl Callouts {
     pub unsafe fn make_now(&self, config: Caller, call: Call) -> bool {
         // SAFETY: by the caller's promise.
         let started = unsafe { call.start(config) };
-        let Call { token, mailbox, is_grpc, .. } = call;
-        let flight = Flight { token, mailbox, grpc: is_grpc.then(Grpc::default) };
+        let flight = Flight { token: call.token, mailbox: call.mailbox };
         started.map(|id| lock(&self.in_flight).insert(id, flight)).is_some()
     }
 
@@ -105,40 +94,23 @@ impl Callouts {
         let headers = headers.map(|(name, value)| (name.to_vec(), value.to_vec())).collect();
         let mut bytes = Vec::new();
         body.for_each(|chunk| append(&mut bytes, chunk));
-        flight.reply(Content::Http { headers, body: bytes });
-    }
-
-    /// Something of a gRPC call has arrived.
-    pub fn arrived(&self, id: u64, arrive: impl FnOnce(&mut Grpc)) {
-        if let Some(Flight { grpc: Some(grpc), .. }) = lock(&self.in_flight).get_mut(&id) {
-            arrive(grpc);
-        }
+        flight.reply(Content { headers, body: bytes });
     }
 
     /// The configuration ends, and Envoy ends its calls without an event. The calls count as
     /// failed, so that no request waits for the timeout.
     pub fn end_all(&self) {
         for (_, flight) in take(&mut *lock(&self.in_flight)) {
-            let content = failure(flight.grpc.is_some());
-            flight.reply(content);
-        }
-    }
-
-    /// A gRPC call has ended; `is_whole`: by the server.
-    pub fn ended(&self, id: u64, is_whole: bool) {
-        if let Some(mut flight) = lock(&self.in_flight).remove(&id) {
-            let grpc = flight.grpc.take().unwrap_or_default();
-            flight.reply(if is_whole { grpc.end() } else { Content::Status(UNAVAILABLE) });
+            flight.reply(Content::default());
         }
     }
 }
 
-/// The result of a call without a reply.
-fn failure(is_grpc: bool) -> Content {
-    match is_grpc {
-        true => Content::Status(UNAVAILABLE),
-        false => Content::Http { headers: Vec::new(), body: Vec::new() },
-    }
+/// Appends bytes that a server sent, up to one byte beyond [`MAX_REPLY_BYTES`]. So a reply of any
+/// length costs little memory, and a longer reply is recognised as too long.
+fn append(bytes: &mut Vec<u8>, chunk: &[u8]) {
+    let room = MAX_REPLY_BYTES.saturating_add(1).saturating_sub(bytes.len());
+    bytes.extend_from_slice(chunk.get(..room).unwrap_or(chunk));
 }
 
 impl Call {
@@ -147,21 +119,15 @@ impl Call {
     /// # Safety
     /// This is an event of this configuration on the main thread.
     unsafe fn start(&self, config: Caller) -> Option<u64> {
-        let Call { cluster, headers, body, timeout_ms, is_grpc, .. } = self;
+        let Call { cluster, headers, body, timeout_ms, .. } = self;
         let headers: Vec<Header> = Pairs::of(headers).map(|(name, value)| Header::of(name, value)).collect();
         let (list, count, cluster, body) =
             (headers.as_ptr(), headers.len(), Bytes::of(cluster), Bytes::of(body));
         let (mut id, pointer, timeout) = (0, config.pointer, u64::from(*timeout_ms));
-        let http = config.envoy.http_filter_config_http_callout;
-        let stream = config.envoy.http_filter_config_start_http_stream;
+        let callout = config.envoy.http_filter_config_http_callout;
         // SAFETY: the configuration lives and this is its thread, by the caller's promise. All
         // bytes live through the call, and Envoy writes a number.
-        let result = unsafe {
-            match is_grpc {
-                true => stream(pointer, &raw mut id, cluster, list, count, body, true, timeout),
-                false => http(pointer, &raw mut id, cluster, list, count, body, timeout),
-            }
-        };
+        let result = unsafe { callout(pointer, &raw mut id, cluster, list, count, body, timeout) };
         (result == SUCCESS).then_some(id)
     }
 }

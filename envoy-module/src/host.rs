@@ -2,7 +2,7 @@
 //! shares between threads.
 
 use crate::abi::{Bytes, body, header_map};
-use crate::callouts::{Call, Grpc, cluster_of};
+use crate::callouts::Call;
 use crate::calls::Reader;
 use crate::config::FilterConfig;
 use crate::local_reply::LocalReply;
@@ -64,28 +64,6 @@ impl Module {
     /// The effective stream.
     fn stream(self) -> Result<&'static StreamEntry, Fault> {
         self.vm.streams.get(self.context().id).ok_or(NOT_FOUND)
-    }
-
-    fn post(
-        self,
-        cluster: &[u8],
-        headers: Vec<u8>,
-        body: Vec<u8>,
-        timeout_ms: u32,
-        is_grpc: bool,
-    ) -> Result<u32, Fault> {
-        let config = self.vm.config().ok_or(NOT_FOUND)?;
-        let (token, mailbox, cluster) =
-            (self.vm.next_token(), Arc::clone(&self.vm.mailbox), cluster.to_vec());
-        let call = Call { token, mailbox, cluster, headers, body, timeout_ms, is_grpc };
-        let outbox = &self.vm.namespace.outbox;
-        if self.context().is_main && outbox.is_newest(config.root) {
-            // SAFETY: this is an event of the configuration on the main thread.
-            let is_made = unsafe { config.callouts.make_now(config.caller(), call) };
-            return if is_made { Ok(token) } else { Err(NO_CLUSTER) };
-        }
-        outbox.post(call);
-        Ok(token)
     }
 }
 
@@ -240,47 +218,31 @@ impl Host for Module {
     }
 
     fn http_call(self, cluster: &str, headers: &[u8], body: &[u8], timeout_ms: u32) -> Result<u32, Fault> {
-        self.post(cluster.as_bytes(), headers.to_vec(), body.to_vec(), timeout_ms, false)
-    }
-
-    fn grpc_call(
-        self,
-        cluster: &[u8],
-        service: &str,
-        method: &str,
-        message: &[u8],
-        timeout_ms: u32,
-    ) -> Result<u32, Fault> {
-        let cluster = cluster_of(cluster).ok_or(NOT_FOUND)?;
-        let name = str::from_utf8(cluster).map_err(|_| NOT_FOUND)?;
-        let (headers, body) = Grpc::request(name, service, method, message);
-        self.post(cluster, headers, body, timeout_ms, true)
+        let config = self.vm.config().ok_or(NOT_FOUND)?;
+        let (token, mailbox) = (self.vm.next_token(), Arc::clone(&self.vm.mailbox));
+        let (cluster, headers, body) = (cluster.into(), headers.to_vec(), body.to_vec());
+        let call = Call { token, mailbox, cluster, headers, body, timeout_ms };
+        let outbox = &self.vm.namespace.outbox;
+        if self.context().is_main && outbox.is_newest(config.root) {
+            // SAFETY: this is an event of the configuration on the main thread.
+            let is_made = unsafe { config.callouts.make_now(config.caller(), call) };
+            return if is_made { Ok(token) } else { Err(NO_CLUSTER) };
+        }
+        outbox.post(call);
+        Ok(token)
     }
 
     fn call_header(self, name: &[u8]) -> Option<Vec<u8>> {
-        let find = |reply: &mut Option<Content>| match reply {
-            Some(Content::Http { headers, .. }) => {
-                headers.iter().find(|(known, _)| known == name).map(|(_, value)| value.clone())
-            }
-            _ => None,
+        let find = |reply: &mut Option<Content>| {
+            let mut headers = reply.iter().flat_map(|reply| &reply.headers);
+            headers.find(|(known, _)| known == name).map(|(_, value)| value.clone())
         };
         self.vm.reply.with(find).flatten()
     }
 
     fn call_body(self, _: usize) -> Vec<u8> {
-        let take = |reply: &mut Option<Content>| match reply {
-            Some(Content::Http { body, .. }) => std::mem::take(body),
-            _ => Vec::new(),
-        };
-        self.vm.reply.with(take).unwrap_or_default()
-    }
-
-    fn grpc_message(self, _: usize) -> Vec<u8> {
-        let take = |reply: &mut Option<Content>| match reply {
-            Some(Content::Message(message)) => std::mem::take(message),
-            _ => Vec::new(),
-        };
-        self.vm.reply.with(take).unwrap_or_default()
+        let take = |reply: &mut Option<Content>| reply.as_mut().map(|reply| std::mem::take(&mut reply.body));
+        self.vm.reply.with(take).flatten().unwrap_or_default()
     }
 
     fn define_metric(self, series: &Series) -> Option<u32> {

@@ -12,15 +12,11 @@ pub struct Reply {
     pub content: Content,
 }
 
-/// What came back.
-#[derive(Debug)]
-pub enum Content {
-    /// The reply to an HTTP call. Without headers, the call has failed.
-    Http { headers: Vec<(Vec<u8>, Vec<u8>)>, body: Vec<u8> },
-    /// A gRPC message.
-    Message(Vec<u8>),
-    /// The status of a gRPC call without a message.
-    Status(u32),
+/// What came back. Without headers, the call has failed.
+#[derive(Debug, Default)]
+pub struct Content {
+    pub headers: Vec<(Vec<u8>, Vec<u8>)>,
+    pub body: Vec<u8>,
 }
 
 /// The replies for one thread.

@@ -85,7 +85,7 @@ mod tests {
 
     fn call(token: u32) -> Call {
         let (cluster, headers, body) = (Vec::new(), Vec::new(), Vec::new());
-        Call { token, mailbox: Arc::default(), cluster, headers, body, timeout_ms: 1, is_grpc: false }
+        Call { token, mailbox: Arc::default(), cluster, headers, body, timeout_ms: 1 }
     }
 
     #[test]

@@ -277,18 +277,9 @@ impl<H: Host + From<&'static Vm<H>>> Vm<H> {
     fn deliver(&'static self, token: u32, content: Content) {
         let filter = self.filter();
         let context = Context { stream: null_mut(), ..self.context.get() };
-        let size = match &content {
-            Content::Http { body, .. } => Some((body.len(), false)),
-            Content::Message(message) => Some((message.len(), true)),
-            Content::Status(_) => None,
-        };
-        let status = if let Content::Status(status) = content { status } else { 0 };
+        let size = content.body.len();
         self.reply.with(|reply| *reply = Some(content));
-        self.within(context, || match size {
-            Some((size, false)) => filter.on_http_call_response(token, size),
-            Some((size, true)) => filter.on_grpc_receive(token, size),
-            None => filter.on_grpc_close(token, status),
-        });
+        self.within(context, || filter.on_http_call_response(token, size));
         self.reply.with(|reply| *reply = None);
     }
 

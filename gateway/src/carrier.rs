@@ -24,7 +24,7 @@ impl Carrier {
     /// The keys of `store: {redis: …}` that name the cluster.
     #[must_use]
     pub fn keys() -> Value {
-        json!({"cluster": Self::CLUSTER, "dialect": "resp"})
+        json!({"cluster": Self::CLUSTER})
     }
 
     /// Leads the calls of a gateway to the Redis at this address. `options` are the bridge's. Builds

@@ -294,7 +294,7 @@ impl Scenario {
         };
         format!(
             r#"{{"limits": [{{"url": "/", "rules": [{{{rule}, "on_error": "{on_error}"}}]}}],
-                "store": {{"redis": {{"cluster": "redis", "dialect": "resp", "replicas": {gateways},
+                "store": {{"redis": {{"cluster": "redis", "replicas": {gateways},
                     "secret": "a secret of the swarm", "timeout": "{timeout_ms}ms",
                     "in_flight": {in_flight}}}}}}}"#
         )

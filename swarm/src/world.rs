@@ -10,7 +10,7 @@ use diana_base::time::{Span, Time};
 use diana_limiter::cells::Replacement;
 use diana_limiter::cells::store::{CasSemantics, SharedDataStore, Simulated};
 use diana_limiter::decide::{Decision, Outcome};
-use diana_limiter::global::{CallResult, Completion, GlobalStoreOptions, Message, Waiter};
+use diana_limiter::global::{CallResult, Completion, GlobalStoreOptions, Waiter};
 use diana_limiter::policy::Policy;
 use diana_limiter::request::{Part, Values};
 use diana_limiter::session::{Session, Worker};
@@ -361,7 +361,7 @@ impl World {
             Event::ToGateway { to, id, status, body, decided } => {
                 let now = self.monotonic();
                 let Some((state, ..)) = self.at(to) else { return Ok(()) };
-                let result = CallResult::Http { status, body: &body };
+                let result = CallResult::Response { status, body: &body };
                 let completions = state.worker.call_done(id, result, now);
                 self.finish(to, completions, decided)
             }
@@ -609,9 +609,9 @@ impl World {
     fn make_calls(&mut self, place: Place) -> Result<(), Violation> {
         loop {
             let now = self.monotonic();
-            let Some((state, _, policy)) = self.at(place) else { return Ok(()) };
-            let Some(call) = state.worker.next_call(&policy, now) else { return Ok(()) };
-            let Message::Http { body, .. } = call.message else { return Err("a call of gRPC".into()) };
+            let Some((state, ..)) = self.at(place) else { return Ok(()) };
+            let Some(call) = state.worker.next_call(now) else { return Ok(()) };
+            let body = call.message.body;
             self.measured.calls += 1;
             let second = self.now / SECOND;
             let (of, calls) = self.rates.entry(place).or_default();

@@ -30,6 +30,7 @@ mod exact;
 mod faults;
 mod garbage;
 mod hop;
+mod http;
 mod inspect;
 mod matrix;
 mod order;

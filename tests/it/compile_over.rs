@@ -60,7 +60,7 @@ fn a_local_key_without_the_key_that_it_needs_is_reported() {
 
 #[test]
 fn local_only_keys_in_a_remote_document_are_refused() {
-    let store = json!({"redis": {"cluster": "webdis", "secret": "0123456789abcdef"}});
+    let store = json!({"redis": {"cluster": "redis", "secret": "0123456789abcdef"}});
     for (key, value) in [
         ("remote", json!({"cluster": "elsewhere", "path": "/"})),
         ("store", store),

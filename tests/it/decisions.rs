@@ -280,7 +280,6 @@ impl Found {
             Outcome::Query(_) => vec!["query".into()],
             Outcome::Reject(Reason::Denied) => vec!["denied".into()],
             Outcome::Reject(Reason::NoActor(id)) => vec!["no-actor".into(), name(id)],
-            Outcome::Reject(Reason::Unattributed) => vec!["unattributed".into()],
             Outcome::Reject(Reason::Unavailable(id)) => vec!["unavailable".into(), name(id)],
             Outcome::Reject(Reason::Rule(id)) => {
                 let report = decision.reports.iter().find(|report| report.rule == id);
@@ -302,7 +301,6 @@ impl Found {
                 (RuleResult::Admitted, None) => panic!("admitted without a verdict"),
                 (RuleResult::Refused, _) => "refused".into(),
                 (RuleResult::Shadowed, _) => "shadowed".into(),
-                (RuleResult::Unattributed, _) => "unattributed".into(),
                 (RuleResult::Uncounted, _) => "uncounted".into(),
             };
             reports.push(format!("{}={what}", name(report.rule)));

@@ -6,7 +6,6 @@ use diana_base::time::Time;
 use diana_config::{Configuration, compile};
 use diana_limiter::cells::store::{CasSemantics, Simulated};
 use diana_limiter::decide::Outcome;
-use diana_limiter::global::Message;
 use diana_limiter::session::{Session, Worker};
 
 /// The keys of the counts that a request of `user` queries, in order.
@@ -20,10 +19,8 @@ fn keys(rules: &str, user: &str) -> Vec<String> {
     let (_, decision) =
         Session::start(&policy, &mut worker, &store(&host), &policy.request(&request), || START);
     assert!(matches!(decision.outcome, Outcome::Query(_)), "{decision:?}");
-    let call = worker.next_call(&policy, Time::ZERO).unwrap();
-    let Message::Http { body, .. } = call.message else { panic!("an HTTP call") };
-    let body = String::from_utf8(body).unwrap();
-    body.split('/').filter(|part| part.starts_with("diana")).map(str::to_owned).collect()
+    let call = worker.next_call(Time::ZERO).unwrap();
+    crate::wire::commands(&call.message.body).into_iter().flat_map(|command| command.keys).collect()
 }
 
 const TEN: &str = r#"{"actor": "user", "rpu": 10, "unit": "hour", "scope": "global"}"#;

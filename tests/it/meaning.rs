@@ -11,7 +11,7 @@ use crate::algorithm::subject::cases;
 use crate::harness::{Random, at, get, policy, store};
 use diana_base::time::Time;
 use diana_config::{Configuration, compile};
-use diana_global_redis::{Dialect, Redis};
+use diana_global_redis::Redis;
 use diana_limiter::cells::store::{CasSemantics, SharedData, Simulated};
 use diana_limiter::decide::Outcome;
 use diana_limiter::global::GlobalStoreOptions;
@@ -21,7 +21,7 @@ use document::Document;
 use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
 
-const SECRET: &str = r#"{"redis": {"cluster": "webdis", "secret": "a secret of the tests only"}}"#;
+const SECRET: &str = r#"{"redis": {"cluster": "redis", "secret": "a secret of the tests only"}}"#;
 
 /// Requests that match every limit that a document may have.
 fn requests() -> Vec<Values> {
@@ -78,7 +78,7 @@ fn store_keys(json: &str, requests: Vec<Values>) -> Vec<BTreeSet<String>> {
     let GlobalStoreOptions { clusters, timeout, in_flight, .. } = options.unwrap();
     let keys = |request: Values| {
         // Each request has a new worker, so that no earlier reply or queue interferes.
-        let protocol = Box::new(Redis::new(Dialect::Webdis, "diana".into(), Vec::new()));
+        let protocol = Box::new(Redis::new("diana".into(), Vec::new()));
         let options = GlobalStoreOptions { clusters: clusters.clone(), timeout, in_flight, protocol };
         let mut worker = Worker::new(&policy, &[7; 16]).with_global_store(options, 1);
         let request = policy.request(&request);
@@ -86,12 +86,8 @@ fn store_keys(json: &str, requests: Vec<Values>) -> Vec<BTreeSet<String>> {
         let Outcome::Query(_) = decision.outcome else { return BTreeSet::new() };
         // One call to each cluster; its keys tell which.
         let mut keys = BTreeSet::new();
-        while let Some(call) = worker.next_call(&policy, Time::ZERO) {
-            let diana_limiter::global::Message::Http { body, .. } = call.message else {
-                panic!("an HTTP call")
-            };
-            let body = String::from_utf8(body).unwrap();
-            let own = body.split('/').filter(|part| part.starts_with("diana"));
+        while let Some(call) = worker.next_call(Time::ZERO) {
+            let own = crate::wire::commands(&call.message.body).into_iter().flat_map(|command| command.keys);
             keys.extend(own.map(|key| format!("{} {key}", clusters[call.shard])));
         }
         keys
@@ -286,7 +282,6 @@ fn what_a_document_says_around_its_rules_is_in_its_fingerprint() {
     let store = |keys: &str| {
         format!(r#", "store": {{"redis": {{"cluster": "a", "secret": "a secret of the tests only"{keys}}}}}"#)
     };
-    let rls = r#", "store": {"rls": {"cluster": "a", "secret": "a secret of the tests only"}}"#;
     let remote = |keys: &str| format!(r#", "remote": {{"cluster": "a", "path": "/a"{keys}}}"#);
     let more = [
         r#", "mode": "shadow""#.to_owned(),
@@ -313,10 +308,8 @@ fn what_a_document_says_around_its_rules_is_in_its_fingerprint() {
         store(""),
         store(r#", "timeout": "60ms""#),
         store(r#", "prefix": "mine""#),
-        store(r#", "dialect": "upstash""#),
         store(r#", "replicas": 2"#),
         store(r#", "in_flight": 2"#),
-        rls.into(),
         remote(""),
         remote(r#", "interval": "9s""#),
     ];

@@ -5,11 +5,12 @@
 mod remote;
 
 use crate::harness::{Gateway, at, get, store};
+use crate::wire::{Command, commands, list};
 use diana_base::time::Time;
 use diana_config::{Configuration, compile};
 use diana_limiter::cells::store::{CasSemantics, SharedData, Simulated};
 use diana_limiter::decide::Outcome;
-use diana_limiter::global::{Call, CallResult, Message};
+use diana_limiter::global::{Call, CallResult};
 use diana_limiter::policy::Policy;
 use diana_limiter::request::{Part, Values};
 use diana_limiter::session::{Session, Worker};
@@ -151,19 +152,15 @@ impl<'h> Global<'h> {
     }
 
     fn next_call(&mut self) -> Option<Call> {
-        self.worker.next_call(&self.policy, Time::ZERO)
+        self.worker.next_call(Time::ZERO)
     }
 }
 
-/// The parts of a call's body: its keys, its number, and its arguments. The command and the hash of
-/// the script come before them.
-fn parts(call: &Call) -> (Vec<String>, String, Vec<String>) {
-    let Message::Http { body, .. } = &call.message else { panic!("an HTTP call") };
-    let text = std::str::from_utf8(body).unwrap();
-    let mut parts = text.split('/').map(str::to_owned).skip(2);
-    let keys = parts.next().unwrap().parse().unwrap();
-    let keys = parts.by_ref().take(keys).collect();
-    (keys, parts.next().unwrap(), parts.collect())
+/// The keys and arguments of a call, and its number.
+fn parts(call: &Call) -> (Vec<String>, u64, Vec<String>) {
+    let [command] = <[Command; 1]>::try_from(commands(&call.message.body)).ok().unwrap();
+    let arguments = command.arguments.iter().map(|argument| argument.replace(' ', "+")).collect();
+    (command.keys, command.number, arguments)
 }
 
 /// The cluster of each key is pinned too: gateways that disagree on it count apart.
@@ -196,15 +193,40 @@ fn the_hash_tags_of_several_clusters() {
         let json = GLOBAL.replace(r#""clusters": ["one", "two"]"#, clusters);
         let mut global = Global::new(&json, &host);
         global.start(&get("/a/1", "ann"));
-        let Message::Http { body, .. } = global.next_call().unwrap().message else { panic!("an HTTP call") };
-        let body = String::from_utf8(body).unwrap();
-        body.split("diana:{").nth(1).unwrap().split('}').next().unwrap().to_owned()
+        let (keys, ..) = parts(&global.next_call().unwrap());
+        keys[0].strip_prefix("diana:{").unwrap().split('}').next().unwrap().to_owned()
     };
-    for one in [r#""cluster": "one""#, r#""clusters": ["one"]"#, r#""clusters": ["one", "two"]"#] {
-        assert_eq!(first_tag(one), "0", "{one}");
+    for (clusters, tag) in [
+        (r#""cluster": "one""#, "0"),
+        (r#""clusters": ["one"]"#, "0"),
+        (r#""clusters": ["one", "two"]"#, "one"),
+    ] {
+        assert_eq!(first_tag(clusters), tag);
+        assert_eq!(first_tag(&format!(r#""dialect": "resp", {clusters}"#)), tag);
     }
-    assert_eq!(first_tag(r#""dialect": "resp", "clusters": ["one"]"#), "0");
-    assert_eq!(first_tag(r#""dialect": "resp", "clusters": ["one", "two"]"#), "one");
+}
+
+/// The keys of a document's store in the shared data, and the fingerprint in the log, are those of
+/// versions that had several dialects and kinds of store.
+#[test]
+fn the_hashes_of_a_store() {
+    let hashes = |keys: &str| {
+        let json = format!(
+            r#"{{"limits": [{{"url": "/", "rules": [
+                {{"name": "a", "actor": "user", "rpu": 5, "unit": "minute", "scope": "global"}}]}}],
+                "store": {{"redis": {{{keys}, "secret": "a secret of the tests only"}}}}}}"#
+        );
+        let configuration = compile(json.as_bytes()).unwrap();
+        (configuration.fingerprint, configuration.policy.replicas().unwrap().stores())
+    };
+    let auto = r#""clusters": ["one", "two"], "replicas": "auto", "prefix": "mine", "in_flight": 3"#;
+    for (keys, hashed) in [
+        (r#""cluster": "one""#, (0xde0d_073e_09f0_5480, None)),
+        (auto, (0xa35d_264e_fefd_608a, Some(1_390_896_685_232_933_584))),
+    ] {
+        assert_eq!(hashes(keys), hashed, "{keys}");
+        assert_eq!(hashes(&format!(r#"{keys}, "dialect": "resp""#)), hashed, "{keys}");
+    }
 }
 
 #[test]
@@ -218,8 +240,8 @@ fn the_keys_and_values_of_a_lease() {
     let call = global.next_call().unwrap();
     let (keys, number, arguments) = parts(&call);
     // Admitted, 80 left, a charge, and 10 units of generation 3 for a second.
-    let reply = format!(r#"{{"EVALSHA":[{number},0,0,80,600000,6000000,1,7,7,0,0,10,3,1000000]}}"#);
-    let result = CallResult::Http { status: 200, body: reply.as_bytes() };
+    let reply = list(&[number, 0, 0, 80, 600_000, 6_000_000, 1, 7, 7, 0, 0, 10, 3, 1_000_000]);
+    let result = CallResult::Response { status: 200, body: &reply };
     let Global { policy, mut worker, mut sessions, .. } = global;
     let store = store(&host);
     for completion in worker.call_done(call.id, result, Time::ZERO) {
@@ -251,36 +273,36 @@ diana/tHBmtrI4VnDJAAA 01000000e5547a96da6870d23f681fbd1555b001(4)03(367)
 ";
 
 const REDIS: &str = "
-0 diana:{0}:81e7ebdb74a7e121f0ca3c9e8d84327d
-0 diana:{0}:65957a6b6ef6c97e240a5f8312289e73
-0 diana:{0}:7a402c5ebc49342b765d080df6ab981c
-0 diana:{0}:e66350793f4e918a28d8f258c740e93d
-0 diana:{0}:f41e7e7eada441741859c67a3e9a7e3a
-0 diana:{0}:1e52114d8c9cfeee67830bf570479706
-0 diana:{0}:65957a6b6ef6c97e240a5f8312289e73
-0 diana:{0}:b4787c389d42bf7416b034f55b67a703
-0 diana:{0}:c056eb809c66e8421e0e07b537ca57f6
-0 diana:{0}:19300b3a48c98f3b997a4d2f90eb9911
-0 diana:{0}:8de8fd529ed49d650a25f7850235f728
-0 diana:{0}:5929d4312acf65366985a425fc7b03ac
-0 diana:{0}:c512655201a5d994e0cd0d7a5a1363bf
-0 diana:{0}:2c77ed7a5c08b861a0b6ff1e1f607f7f
-0 diana:{0}:65957a6b6ef6c97e240a5f8312289e73
+0 diana:{one}:81e7ebdb74a7e121f0ca3c9e8d84327d
+0 diana:{one}:65957a6b6ef6c97e240a5f8312289e73
+0 diana:{one}:7a402c5ebc49342b765d080df6ab981c
+0 diana:{one}:e66350793f4e918a28d8f258c740e93d
+0 diana:{one}:f41e7e7eada441741859c67a3e9a7e3a
+0 diana:{one}:1e52114d8c9cfeee67830bf570479706
+0 diana:{one}:65957a6b6ef6c97e240a5f8312289e73
+0 diana:{one}:b4787c389d42bf7416b034f55b67a703
+0 diana:{one}:c056eb809c66e8421e0e07b537ca57f6
+0 diana:{one}:19300b3a48c98f3b997a4d2f90eb9911
+0 diana:{one}:8de8fd529ed49d650a25f7850235f728
+0 diana:{one}:5929d4312acf65366985a425fc7b03ac
+0 diana:{one}:c512655201a5d994e0cd0d7a5a1363bf
+0 diana:{one}:2c77ed7a5c08b861a0b6ff1e1f607f7f
+0 diana:{one}:65957a6b6ef6c97e240a5f8312289e73
 0 1+2+1+3+0+1+0+30+60000000+6+0+0+0+1+4+1+1+0+3+60000000+0+0+0+0
 0 1+4+3+1+1+1+0+12000000+1+9+0+0+13000000+2+1+1+0+40+60000000+0+0+0+0+2+1+1+0+40+60000000+0+0+0+0+1+1+1+1+0+600000+1+100+0+0+1600000+1+4+1+1+0+3+60000000+0+0+0+0+2+5+1+1+0+500000+1+1000000+0+16+0+7+1+1+0+8+10000000+1522966979477680+1+0+6000000
 0 1+4+3+1+1+1+0+1200000+1+9+0+0+2200000+2+1+1+0+40+60000000+0+0+0+0+2+1+1+0+40+60000000+0+0+0+0+1+1+1+1+0+600000+1+100+0+0+1600000+1+3+0+1+0+30+60000000+6+0+0+0+1+4+1+1+0+3+60000000+0+0+0+0
-1 diana:{0}:cc7d6291652d41223249e30aeee05d7b
-1 diana:{0}:eda918d0a3e5516d437092d72860fa48
-1 diana:{0}:18bb42769742f923a15b331c1d7b77e1
-1 diana:{0}:90cc57855662a087a56070fe34453632
-1 diana:{0}:9538b4931eacba80f2bfd5c16caf8fdc
-1 diana:{0}:a0efa3c8738a73df59ab006cdf157fdd
-1 diana:{0}:6e7cc205b9ee20683286adb8a711f63b
-1 diana:{0}:cc7d6291652d41223249e30aeee05d7b
-1 diana:{0}:c86dbca0c3de2f5c8aff201bc4525734
-1 diana:{0}:cc7d6291652d41223249e30aeee05d7b
-1 diana:{0}:88694a9e5b0cdfab8ff65b0a6aa2d6f5
-1 diana:{0}:68581689ab06e35094b0646424d051ac
+1 diana:{two}:cc7d6291652d41223249e30aeee05d7b
+1 diana:{two}:eda918d0a3e5516d437092d72860fa48
+1 diana:{two}:18bb42769742f923a15b331c1d7b77e1
+1 diana:{two}:90cc57855662a087a56070fe34453632
+1 diana:{two}:9538b4931eacba80f2bfd5c16caf8fdc
+1 diana:{two}:a0efa3c8738a73df59ab006cdf157fdd
+1 diana:{two}:6e7cc205b9ee20683286adb8a711f63b
+1 diana:{two}:cc7d6291652d41223249e30aeee05d7b
+1 diana:{two}:c86dbca0c3de2f5c8aff201bc4525734
+1 diana:{two}:cc7d6291652d41223249e30aeee05d7b
+1 diana:{two}:88694a9e5b0cdfab8ff65b0a6aa2d6f5
+1 diana:{two}:68581689ab06e35094b0646424d051ac
 1 1+4+1+1+1+1+0+1000+1+1000+0+0+1000000+3+1+1+1+0+12000000+1+9+0+0+13000000+2+1+1+0+40+60000000+0+0+0+0+2+1+1+0+40+60000000+0+0+0+0+1+1+1+1+0+600000+1+100+0+0+1600000+2+5+1+1+0+500000+1+1000000+0+16+0+7+1+1+0+8+10000000+1522966979477680+2+0+6000000
 1 1+2+1+1+1+1+0+1000+1+1000+0+0+1000000+1+3+0+1+0+30+60000000+6+0+0+0
 1 1+2+1+1+1+1+0+1000+1+1000+0+0+1000000+2+5+1+1+0+500000+1+1000000+0+16+0+7+1+1+0+8+10000000+1522966979477680+2+0+6000000

@@ -14,9 +14,8 @@ pub fn unknown(document: &Document, root: &Value, findings: &mut Findings) {
         return;
     };
     let clusters: HashSet<&str> = clusters.iter().filter_map(|cluster| cluster.get("name")?.text()).collect();
-    let stores = root.get("store").into_iter().flat_map(|store| [store.get("redis"), store.get("rls")]);
-    let owners = stores.flatten().chain(root.get("remote"));
-    let named = owners.flat_map(|owner| {
+    let redis = root.get("store").and_then(|store| store.get("redis"));
+    let named = redis.into_iter().chain(root.get("remote")).flat_map(|owner| {
         let several = owner.get("clusters").map_or(&[][..], Value::items);
         owner.get("cluster").into_iter().chain(several)
     });
@@ -59,47 +58,40 @@ fn clusters<'a>(document: &Document<'a>) -> Option<&'a [Value]> {
 /// The first Envoy whose bridges the module knows.
 const BRIDGES: Version = Version(1, 39);
 
-/// Adds a finding for each cluster of a Redis that does not carry the store's dialect.
-pub fn dialects(document: &Document, root: &Value, fleet: Fleet, findings: &mut Findings) {
+/// Adds a finding for each cluster of a Redis that does not carry Redis' own protocol.
+pub fn carriers(document: &Document, root: &Value, fleet: Fleet, findings: &mut Findings) {
     let (Some(clusters), Some(redis)) =
         (clusters(document), root.get("store").and_then(|store| store.get("redis")))
     else {
         return;
     };
-    let dialect = redis.get("dialect").map_or(Some("webdis"), Value::text);
     let several = redis.get("clusters").map_or(&[][..], Value::items);
     for name in redis.get("cluster").into_iter().chain(several) {
         let is_meant = |cluster: &&Value| cluster.get("name").and_then(Value::text) == name.text();
         let Some(cluster) = clusters.iter().find(is_meant) else { continue };
-        let (why, help) = match dialect {
-            Some("resp") if !is_bridged(cluster) && !is_tunnel(document, cluster) => (
-                "its endpoint gets HTTP, and `dialect: resp` needs a cluster that carries Redis' own protocol",
-                "add the bridge to the cluster, `upstream_config` with `bridge_name: redis`, or call a tunnel",
-            ),
-            Some("resp") if is_bridged(cluster) && fleet.envoy.is_some_and(|envoy| envoy < BRIDGES) => {
-                ("its bridge needs Envoy 1.39 or later", "call a tunnel, which any Envoy has")
+        let (why, help) = if !is_bridged(cluster) {
+            if is_tunnel(document, cluster) {
+                continue;
             }
-            Some("resp") if is_bridged(cluster) && !names_module(cluster) => (
+            (
+                "its endpoint gets HTTP, and Diana needs a cluster that carries Redis' own protocol",
+                "add the bridge to the cluster, `upstream_config` with `bridge_name: redis`, or call a tunnel",
+            )
+        } else if fleet.envoy.is_some_and(|envoy| envoy < BRIDGES) {
+            ("its bridge needs Envoy 1.39 or later", "call a tunnel, which any Envoy has")
+        } else if !names_module(cluster) {
+            (
                 "its bridge names no module, or another bridge than `redis`: Envoy cannot load it",
                 "write `dynamic_module_config: {name: diana}` and `bridge_name: redis`; `libdiana.so` is in a folder \
                  of ENVOY_DYNAMIC_MODULES_SEARCH_PATH",
-            ),
-            Some("webdis") if is_bridged(cluster) => {
-                ("its bridge carries Redis' own protocol, and `dialect` is `webdis`", "write `dialect: resp`")
-            }
-            Some("webdis") if ports(cluster).contains(&REDIS) => (
-                "its endpoint has the port of Redis, which closes connections that speak HTTP",
-                "write `dialect: resp` and add the bridge to the cluster, or call Webdis",
-            ),
-            _ => continue,
+            )
+        } else {
+            continue;
         };
         let shown = diana_document::quoted(name.text().unwrap_or_default());
         findings.add(code::STORE_DIALECT, &name.range, format!("the cluster {shown}: {why}"), Some(help));
     }
 }
-
-/// The usual port of Redis.
-const REDIS: u64 = 6379;
 
 /// The configuration of the module that carries the cluster's calls.
 fn bridge(cluster: &Value) -> Option<&Value> {
@@ -144,12 +136,6 @@ fn is_tunnel(document: &Document, cluster: &Value) -> bool {
     addresses(cluster).any(|address| {
         address.field("pipe").is_some() || address.field("envoy_internal_address").is_some() || own(address)
     })
-}
-
-fn ports(cluster: &Value) -> Vec<u64> {
-    addresses(cluster)
-        .filter_map(|address| address.fields(&["socket_address", "port_value"])?.whole())
-        .collect()
 }
 
 /// The addresses of a cluster's endpoints.

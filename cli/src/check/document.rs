@@ -57,6 +57,8 @@ fn code_of(why: &str) -> Code {
         code::COUNTED_ALONE
     } else if why.contains("gateways together lease") {
         code::LEASE_REPLICAS
+    } else if why.contains("only dialect") {
+        code::STORE_DIALECT
     } else {
         code::PRIORITY_UNPAIRED
     }
@@ -98,7 +100,7 @@ fn lists(model: &Model, findings: &mut Findings) {
 
 /// The options of the document's store.
 fn store<'m>(model: &Model<'m>) -> Option<&'m Value> {
-    model.root.get("store").and_then(|store| store.get("redis").or_else(|| store.get("rls")))
+    model.root.get("store").and_then(|store| store.get("redis"))
 }
 
 /// Adds a finding if gateways would count alone and their number is unknown.
@@ -107,16 +109,11 @@ fn missing_replicas(model: &Model, findings: &mut Findings) {
         |rule: &Value| rule.get("on_error").is_none_or(|on_error| on_error.text() == Some("local"));
     let needs = model.enforced().any(|(_, rule)| rule.is_global && counts_alone(rule.value));
     if let Some(store) = store(model).filter(|store| needs && store.entry("replicas").is_none()) {
-        let is_service = model.root.get("store").is_some_and(|store| store.get("redis").is_none());
-        let help = match is_service {
-            true => "write `replicas` with the number of gateways, even if there is only one",
-            false => "write `replicas: auto`, or the number of gateways, even if there is only one",
-        };
         findings.add(
             code::STORE_REPLICAS,
             &head(store),
             "`replicas` is missing: if the store is down, each gateway admits the whole of each global quota",
-            Some(help),
+            Some("write `replicas: auto`, or the number of gateways, even if there is only one"),
         );
     }
 }

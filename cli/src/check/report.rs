@@ -202,7 +202,7 @@ fn check(
         addresses::warnings(document, &Model::of(value), found);
     }
     clusters::unknown(document, value, &mut Findings::new(document.content(), found));
-    clusters::dialects(document, value, fleet, &mut Findings::new(document.content(), found));
+    clusters::carriers(document, value, fleet, &mut Findings::new(document.content(), found));
     match compiled {
         Compiled::Whole(configuration) => {
             let whole = Judged { value, configuration: *configuration, is_whole: true };

@@ -46,7 +46,6 @@ fn run(number: u32, decided: &Decided, report: Option<&RuleReport>) -> RuleRun {
         Some(RuleResult::Refused) if is_penalty => "refused by penalty",
         Some(RuleResult::Refused) => "refused",
         Some(RuleResult::Shadowed) => "would refuse",
-        Some(RuleResult::Unattributed) => "may have refused",
         Some(RuleResult::Uncounted) => "not counted",
     };
     let left = verdict.filter(|verdict| verdict.admits()).map(|verdict| [verdict.remaining; 2]);

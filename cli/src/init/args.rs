@@ -2,7 +2,7 @@
 
 use super::endpoint::Endpoint;
 use super::limit::LimitSpec;
-use super::target::{Kind, Store};
+use super::target::{Kind, Redis};
 use crate::number::within;
 use crate::output::Output;
 use std::path::PathBuf;
@@ -38,10 +38,9 @@ pub struct Args {
     /// The address of Envoy's admin interface, by default 127.0.0.1:9901
     #[arg(long, value_name = "ADDRESS:PORT", value_parser = Endpoint::listening)]
     pub admin: Option<Endpoint>,
-    /// Count for all gateways together, in `redis=HOST:PORT` or `rls=HOST:PORT` (a rate
-    /// limit service)
+    /// Count for all gateways together, in `redis=HOST:PORT`
     #[arg(long, value_name = "STORE")]
-    pub store: Option<Store>,
+    pub store: Option<Redis>,
     /// The number of gateways that share the store: while the store is down, each takes its part of
     /// each limit
     #[arg(long, value_name = "NUMBER", value_parser = within(1..=10_000u64))]

@@ -3,7 +3,7 @@
 use super::access_log;
 use super::endpoint::Endpoint;
 use super::plan::Plan;
-use super::target::{Kind, Store};
+use super::target::{Kind, Redis};
 use super::yaml::{Yaml, scalar};
 use diana_limiter::policy::Policy;
 use serde_json::Value;
@@ -134,13 +134,9 @@ fn native(plan: &Plan, document: &Value) -> String {
 
 fn clusters(plan: &Plan) -> String {
     let mut clusters = cluster("upstream", &plan.upstream, "");
-    if let Some(store) = &plan.store {
-        let (about, options) = match store {
-            Store::Redis(_) => ("    # Redis. `libdiana.so` carries the calls.\n", BRIDGE),
-            Store::Rls(_) => ("    # The rate limit service's gRPC port.\n", HTTP2),
-        };
-        clusters.push_str(about);
-        clusters.push_str(&cluster(store.cluster(), store.endpoint(), options));
+    if let Some(Redis(endpoint)) = &plan.store {
+        clusters.push_str("    # Redis. `libdiana.so` carries the calls.\n");
+        clusters.push_str(&cluster("redis", endpoint, BRIDGE));
     }
     clusters
 }
@@ -151,12 +147,6 @@ const BRIDGE: &str = r#"      upstream_config:
           "@type": type.googleapis.com/envoy.extensions.upstreams.http.dynamic_modules.v3.Config
           dynamic_module_config: {name: diana}
           bridge_name: redis
-"#;
-
-const HTTP2: &str = r#"      typed_extension_protocol_options:
-        envoy.extensions.upstreams.http.v3.HttpProtocolOptions:
-          "@type": type.googleapis.com/envoy.extensions.upstreams.http.v3.HttpProtocolOptions
-          explicit_http_config: {http2_protocol_options: {}}
 "#;
 
 fn cluster(name: &str, endpoint: &Endpoint, options: &str) -> String {

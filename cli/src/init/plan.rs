@@ -3,7 +3,7 @@
 use super::args::Args;
 use super::endpoint::Endpoint;
 use super::limit::{self, LimitSpec};
-use super::target::{Kind, Store};
+use super::target::{Kind, Redis};
 use diana_config::Configuration;
 use miette::{Result, bail, miette};
 use serde_json::{Map, Value, json};
@@ -22,7 +22,7 @@ pub struct Plan {
     /// The address of Envoy's admin interface.
     pub admin: Endpoint,
     /// The store of all rules.
-    pub store: Option<Store>,
+    pub store: Option<Redis>,
     /// The gateways that share the store.
     pub replicas: u64,
     /// The secret of the store.
@@ -62,15 +62,6 @@ impl Plan {
         }
         let kind = args.kind.unwrap_or(Kind::Envoy);
         fits(args, kind)?;
-        if let (Some(Store::Rls(_)), Some(spec)) =
-            (&args.store, specs.iter().find(|spec| spec.unit.is_none()))
-        {
-            bail!(
-                "--store: a rate limit service counts in windows, so it cannot count `{}`: use \
-                 `--store redis=HOST:PORT`, or leave `--store` out",
-                spec.line()
-            );
-        }
         let filter = args.filter.clone().unwrap_or_else(|| match kind {
             Kind::Nginx => "/etc/nginx/diana-nginx.wasm".into(),
             // `cargo xtask build` writes this file.
@@ -126,14 +117,9 @@ impl Plan {
         if self.trusted_hops() > 0 {
             set("ip", json!({"trusted_hops": self.trusted_hops()}));
         }
-        match &self.store {
-            Some(store @ Store::Redis(_)) => {
-                set("store", json!({"redis": self.of_store(store)}));
-            }
-            Some(store @ Store::Rls(_)) => {
-                set("store", json!({"rls": self.of_store(store)}));
-            }
-            None => {}
+        if self.store.is_some() {
+            let redis = json!({"cluster": "redis", "replicas": self.replicas, "secret": self.secret});
+            set("store", json!({"redis": redis}));
         }
         if self.is_shadow {
             set("mode", json!("shadow"));
@@ -146,16 +132,7 @@ impl Plan {
 
     /// Whether Envoy loads `libdiana.so`: as the filter, or for its calls to Redis.
     pub fn needs_module(&self) -> bool {
-        self.kind == Kind::EnvoyNative || matches!(self.store, Some(Store::Redis(_)))
-    }
-
-    fn of_store(&self, store: &Store) -> Value {
-        let mut options =
-            json!({"cluster": store.cluster(), "replicas": self.replicas, "secret": self.secret});
-        if let (Store::Redis(_), Some(options)) = (store, options.as_object_mut()) {
-            options.insert("dialect".into(), json!("resp"));
-        }
-        options
+        self.kind == Kind::EnvoyNative || self.store.is_some()
     }
 
     /// The limits; those of one url and the same methods are one limit.
@@ -178,9 +155,6 @@ impl Plan {
         let mut rule = spec.rule(name);
         if self.store.is_some() {
             rule.insert("scope".into(), json!("global"));
-        }
-        if let Some(Store::Rls(_)) = self.store {
-            rule.insert("algo".into(), json!("W"));
         }
         rule.into()
     }

@@ -30,39 +30,17 @@ impl Kind {
     }
 }
 
-/// A store that counts for all gateways.
+/// The Redis that counts for all gateways.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Store {
-    /// Redis itself.
-    Redis(Endpoint),
-    /// A rate limit service.
-    Rls(Endpoint),
-}
+pub struct Redis(pub Endpoint);
 
-impl FromStr for Store {
+impl FromStr for Redis {
     type Err = String;
 
-    fn from_str(text: &str) -> Result<Store, String> {
+    fn from_str(text: &str) -> Result<Redis, String> {
         match text.split_once('=') {
-            Some(("redis", endpoint)) => Ok(Store::Redis(endpoint.parse()?)),
-            Some(("rls", endpoint)) => Ok(Store::Rls(endpoint.parse()?)),
-            _ => Err("expected `redis=HOST:PORT` or `rls=HOST:PORT`".into()),
+            Some(("redis", endpoint)) => Ok(Redis(endpoint.parse()?)),
+            _ => Err("expected `redis=HOST:PORT`".into()),
         }
-    }
-}
-
-impl Store {
-    /// The gateway's name of the store's cluster.
-    pub fn cluster(&self) -> &'static str {
-        match self {
-            Store::Redis(_) => "redis",
-            Store::Rls(_) => "ratelimit",
-        }
-    }
-
-    /// The address.
-    pub fn endpoint(&self) -> &Endpoint {
-        let (Store::Redis(endpoint) | Store::Rls(endpoint)) = self;
-        endpoint
     }
 }

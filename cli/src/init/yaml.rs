@@ -1,7 +1,6 @@
 //! A document as YAML with comments.
 
 use super::plan::Plan;
-use super::target::Store;
 use diana_config::keys::{self, Key};
 use serde_json::Value;
 
@@ -50,9 +49,6 @@ impl Yaml {
                 "# of gateways: while the store is down, each gateway takes its part of each limit.".into(),
             );
             lines.push(format!("store: {}", flow(store)));
-            if let Some(Store::Rls(_)) = plan.store {
-                lines.push("# A rate limit service counts in windows, so the rules have `algo: W`.".into());
-            }
         }
         let indent = " ".repeat(self.indent);
         lines.into_iter().map(|line: String| format!("{indent}{line}\n")).collect()

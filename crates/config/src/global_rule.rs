@@ -22,13 +22,13 @@ const ALONE: &str = "there is no `store`: each gateway counts this rule, and eve
 const TOO_LARGE: &str = "all gateways together lease more than half of the quota, and near its end one may hold what \
     others need: write a smaller `lease`, or leave it out";
 
-const NOT_BY_A_SERVICE: &str = "the cost is known only when the request ends, and a rate limit service can neither \
-    refund nor charge then: write `scope: local`, or count in `redis`";
 const NOT_DURING_A_PENALTY: &str =
     "a gateway would spend leased quota during a penalty: leave `lease` or `penalty` out";
 const NOT_WHILE_COLD: &str =
     "with `warm_up` the cost changes, and leased quota has a fixed cost: leave `lease` or `warm_up` out";
 const NO_HEADROOM: &str = "leased quota serves requests of any priority: leave `lease` or `headroom` out";
+const NOT_LEASED: &str = "only what `TB` without `max_wait`, `W` and `SW` count can be fetched ahead: leave it out, or \
+    write another `algo`";
 const NOT_AHEAD: &str = "leased quota cannot be charged or refunded when the request ends: leave `lease` out";
 
 /// The tokens that a unit of a cold rule takes.
@@ -59,8 +59,6 @@ pub(super) struct Rule<'a> {
     on_error: OnError,
     lease: LeaseSize<'a>,
     replicas: Arc<Replicas>,
-    /// Whether the global store counts fixed windows only.
-    pub(super) windows_only: bool,
 }
 
 /// The quota to fetch ahead, and the node that sets it.
@@ -133,7 +131,6 @@ impl Reader<'_> {
         let choices = [("local", OnError::Local), ("allow", OnError::Allow), ("deny", OnError::Deny)];
         let on_error = fields.take("on_error").and_then(|node| node.choice("value", &choices));
         let lease = fields.take("lease").and_then(lease_size).unwrap_or(LeaseSize::Nothing);
-        let windows_only = self.store.is_some_and(|store| store.is_service);
         let replicas =
             self.store.map_or_else(|| Arc::new(Replicas::fixed(1)), |store| Arc::clone(&store.replicas));
         let (part, whole, node) = match (&lease, fields.take("rpu").map(|rpu| rpu.value())) {
@@ -144,7 +141,7 @@ impl Reader<'_> {
         let number = replicas.number();
         let is_too_large = number > 1 && part.saturating_mul(number) > whole / 2;
         self.warnings.extend(node.filter(|_| is_too_large).map(|node| node.warning(TOO_LARGE)));
-        Some(Rule { on_error: on_error.unwrap_or(OnError::Local), lease, replicas, windows_only })
+        Some(Rule { on_error: on_error.unwrap_or(OnError::Local), lease, replicas })
     }
 }
 
@@ -172,7 +169,7 @@ pub(super) fn roles(
     global: Option<&Rule>,
     weight: Weight,
 ) -> Option<Roles> {
-    let penalty = penalty(fields, kind, global.is_some_and(|global| global.windows_only));
+    let penalty = penalty(fields, kind);
     let mut primary = count(fields, kind, weight)?;
     let penalty = penalty?;
     let penalized = |counter| match penalty {
@@ -186,13 +183,6 @@ pub(super) fn roles(
     let Some(global) = global else {
         return Some(Roles { primary, fallback: None, leased: None });
     };
-    if global.windows_only && primary.quota.rpu > 0 {
-        windows_only(fields, kind?, &primary)?;
-    }
-    if weight.settles && global.windows_only {
-        fields.fail_as_rule(NOT_BY_A_SERVICE);
-        return None;
-    }
     let fallback = match global.on_error {
         OnError::Local => Some(penalized(WholeQuota::read(fields, kind?, weight).share(&global.replicas)?)),
         OnError::Allow | OnError::Deny => None,
@@ -214,30 +204,14 @@ pub(super) fn roles(
         node.fail(if penalty.is_some() { NOT_DURING_A_PENALTY } else { NOT_WHILE_COLD });
         return None;
     }
-    if !primary.algorithm.can_reserve() || global.windows_only {
-        node.fail(match global.windows_only {
-            true => "a rate limit service has no leases: leave it out",
-            false => "only what `TB` without `max_wait`, `W` and `SW` count can be fetched ahead: leave it out, or write \
-                      another `algo`",
-        });
+    if !primary.algorithm.can_reserve() {
+        node.fail(NOT_LEASED);
         return None;
     }
     let units = size.clamp(1, primary.quota.rpu.max(1));
     let leased = Counter::new(primary.quota, primary.algorithm.leased(units, primary.quota));
     primary.lease = units;
     Some(Roles { primary, fallback, leased: Some(leased) })
-}
-
-fn windows_only(fields: &mut Fields, kind: &AlgorithmKind, primary: &Counter) -> Option<()> {
-    if kind.short != "W" {
-        fields.fail_as_rule("a rate limit service counts in windows: write `algo: W`");
-        return None;
-    }
-    if diana_global_rls::unit(primary.quota.unit).is_none() {
-        fields.take("unit")?.expected("second, minute, hour or day, by which a rate limit service counts")
-    } else {
-        Some(())
-    }
 }
 
 /// The keys of a quota, from which the share of one of several gateways is compiled.

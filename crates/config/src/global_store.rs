@@ -1,17 +1,29 @@
 //! `store`: the global store that counts global rules for all gateways.
 
-use super::keys::{REDIS_AND_RLS, REDIS_ONLY, RLS_ONLY};
+use super::keys::REDIS_KEYS;
 use super::secret::{self, Secret};
 use diana_base::format::sanitize;
 use diana_base::time::Span;
-use diana_document::{Fields, Node, Value, quoted};
-use diana_global_redis::{Dialect, Login, Redis};
-use diana_global_rls::Rls;
+use diana_document::{Error, Node, Value, fold, quoted};
+use diana_global_redis::{Login, Redis};
 use diana_limiter::cells::table::Hasher;
-use diana_limiter::global::{GlobalStoreOptions, Protocol};
+use diana_limiter::global::GlobalStoreOptions;
 use diana_limiter::policy::{Replicas, StoreDraft};
 use diana_limiter::response;
 use std::sync::Arc;
+
+const NO_SERVICE: &str = "a rate limit service is no longer a store: count in `redis`, or leave the service to Envoy's \
+    own `ratelimit` filter beside Diana; docs/migrate/ratelimit.md says how both stand in one chain";
+
+/// Stands behind the name of a dialect.
+const NO_FRONT: &str = "is no longer spoken: put the bridge, a tunnel or a hop to Redis itself in place of the HTTP \
+    front, and leave `dialect` out; see docs/configuration/global.md#ways-to-redis";
+
+const ONE_DIALECT: &str = "`resp` is the only dialect, so this key has no effect: leave it out when no gateway runs \
+    Diana 0.2.0 any more";
+
+/// The only dialect. The hashes of a store contain it, as they did when there were several.
+const DIALECT: &str = "resp";
 
 const TIMEOUT: Span = Span::from_ms(50);
 
@@ -21,37 +33,29 @@ pub(super) struct GlobalStore {
     pub(super) client: Option<(StoreDraft, GlobalStoreOptions)>,
     /// The number of gateways by which a quota is divided while the global store is down.
     pub(super) replicas: Arc<Replicas>,
-    /// Whether the global store counts in its own windows, and supports neither leases nor refunds.
-    pub(super) is_service: bool,
     /// A hash of the options, except the headers, the login and the secret.
     pub(super) canonical_hash: u64,
+    /// About a key that has no effect.
+    pub(super) warning: Option<Error>,
 }
 
 /// Compiles `store`. Reports each mistake at its place and then returns `None`.
 pub(super) fn compile(node: Node, secret: &Secret) -> Option<GlobalStore> {
     let Value::Object(_) = node.value() else {
-        return node.expected("`{redis: {cluster: …, secret: …}}`, or the same with `rls`");
+        return node.expected("`{redis: {cluster: …, secret: …}}`");
     };
     let mut fields = node.fields()?;
-    let (redis, rls) = (fields.take("redis"), fields.take("rls"));
-    fields.belong(REDIS_AND_RLS, "to `redis` or `rls` in it");
-    fields.belong(REDIS_ONLY, "to `redis` in it");
-    fields.belong(RLS_ONLY, "to `rls` in it");
-    let is_misspelt = fields.misspells("redis") || fields.misspells("rls");
+    let (redis, service) = (fields.take("redis"), fields.take_unoffered("rls"));
+    fields.belong(REDIS_KEYS, "to `redis` in it");
+    let is_misspelt = fields.misspells("redis");
     fields.finish();
-    match (redis, rls) {
-        (Some(redis), None) => self::redis(&redis, secret),
-        (None, Some(rls)) => self::rls(&rls, secret),
-        (Some(_), Some(rls)) => {
-            rls.fail("`redis` is given already, and there is one store: leave one of them out");
-            None
-        }
-        (None, None) if is_misspelt => None,
-        (None, None) => {
-            node.fail("it names no store: write `{redis: {cluster: …, secret: …}}`, or the same with `rls`");
-            None
-        }
+    if let Some(service) = &service {
+        service.fail(NO_SERVICE);
     }
+    if redis.is_none() && service.is_none() && !is_misspelt {
+        node.fail("it names no store: write `{redis: {cluster: …, secret: …}}`");
+    }
+    self::redis(&redis?, secret)
 }
 
 fn redis(node: &Node, secret: &Secret) -> Option<GlobalStore> {
@@ -65,40 +69,69 @@ fn redis(node: &Node, secret: &Secret) -> Option<GlobalStore> {
         (Some(node), None) => cluster(&node).map(|name| vec![name]),
         (None, None) => fields.require("cluster").and(None),
     };
-    let dialects =
-        [Dialect::Resp, Dialect::Webdis, Dialect::Upstash].map(|dialect| (dialect.name(), dialect));
-    let dialect = match fields.take("dialect") {
-        Some(node) => node.choice("dialect", &dialects),
-        None => Some(Dialect::Webdis),
-    };
+    let warning = fields.take("dialect").and_then(|node| dialect(&node));
     let prefix = match fields.take("prefix") {
         Some(node) => prefix(&node),
         None => Some("diana".into()),
     };
     let headers =
         fields.take("headers").map(|node| response::own_headers(&node, reserved)).unwrap_or_default();
-    let login = login(dialect, fields.take("user"), fields.take("password"));
-    let common = common(&mut fields, false, secret);
-    fields.belong(RLS_ONLY, "to `rls`");
+    let login = login(fields.take("user"), fields.take("password"));
+    let timeout = match fields.take("timeout") {
+        Some(node) => node.span(Span::from_ms(1)..=Span::from_secs(10)),
+        None => Some(TIMEOUT),
+    };
+    let in_flight = match fields.take("in_flight") {
+        Some(node) => node.whole(1..=1_024),
+        None => Some(1),
+    };
+    let replicas = match fields.take("replicas") {
+        Some(node) => self::replicas(&node),
+        None => Some(Some(1)),
+    };
+    let secret = fields.require("secret").and_then(|node| secret::read(&node, secret));
     fields.finish();
+    let (clusters, prefix, login) = (clusters?, prefix?, login?);
+    let (timeout, replicas, secret) = (timeout?, replicas?, secret?);
+    let in_flight = usize::try_from(in_flight?).unwrap_or(1);
+
+    // The names of the clusters divide the counts, whatever their order.
+    let shards = Hasher::of_all(&clusters);
+    let keys = Hasher::of(&(&prefix, DIALECT));
+    // `false` stands where stores of another kind had `true`.
+    let canonical_hash = Hasher::of(&(shards, false, keys, timeout, in_flight, replicas));
+    let replicas = Arc::new(match replicas {
+        Some(number) => Replicas::fixed(number),
+        None => Replicas::counted(Hasher::of(&(shards, keys))),
+    });
     let headers = headers.into_iter().map(|(name, value)| (name.into(), value.into())).collect();
-    let (dialect, prefix) = (dialect?, prefix?);
-    let named = Hasher::of(&(&prefix, dialect.name()));
-    let redis = Redis::new(dialect, prefix, headers);
-    let redis = login?.into_iter().fold(redis, Redis::with_login);
-    let clusters = clusters?;
-    let redis = if clusters.len() > 1 { redis.sharded() } else { redis };
-    common?.global_store(clusters, Box::new(redis), false, named)
+    let mut redis = Redis::new(prefix, headers);
+    if let Some(login) = login {
+        redis = redis.with_login(login);
+    }
+    if clusters.len() > 1 {
+        redis = redis.sharded();
+    }
+    let client = secret.map(|secret| {
+        let draft = StoreDraft { shards: clusters.clone(), secret, replicas: Arc::clone(&replicas) };
+        (draft, GlobalStoreOptions { clusters, timeout, in_flight, protocol: Box::new(redis) })
+    });
+    Some(GlobalStore { client, replicas, canonical_hash, warning })
+}
+
+/// Reads `dialect`, and returns a warning, because the only dialect needs no key.
+fn dialect(node: &Node) -> Option<Error> {
+    if let Value::Text(text) = node.value()
+        && matches!(&*fold(text), "webdis" | "upstash")
+    {
+        node.fail([&*quoted(text), " ", NO_FRONT].concat());
+        return None;
+    }
+    node.choice("dialect", &[(DIALECT, ())]).map(|()| node.warning(ONE_DIALECT))
 }
 
 /// Reads `user` and `password`: `Some(None)` if the call has no login.
-fn login(dialect: Option<Dialect>, user: Option<Node>, password: Option<Node>) -> Option<Option<Login>> {
-    for node in [&user, &password].into_iter().flatten() {
-        if dialect.is_some_and(|dialect| dialect != Dialect::Resp) {
-            node.fail("only `dialect: resp` logs in; a front has its own login, or takes one in `headers`");
-            return None;
-        }
-    }
+fn login(user: Option<Node>, password: Option<Node>) -> Option<Option<Login>> {
     let Some(password) = password else {
         if let Some(user) = user {
             user.fail("it needs a `password`");
@@ -123,96 +156,14 @@ fn login(dialect: Option<Dialect>, user: Option<Node>, password: Option<Node>) -
     }
 }
 
-fn rls(node: &Node, secret: &Secret) -> Option<GlobalStore> {
-    let mut fields = node.fields()?;
-    let cluster = fields.require("cluster").and_then(|node| cluster(&node));
-    let domain = match fields.take("domain") {
-        Some(node) => match node.text() {
-            Some("") => node.expected("the name of a domain that the service knows"),
-            text => text.map(str::to_owned),
-        },
-        None => Some("diana".into()),
-    };
-    let common = common(&mut fields, true, secret);
-    fields.belong(REDIS_ONLY, "to `redis`");
-    fields.finish();
-    let domain = domain?;
-    let named = Hasher::of(&domain);
-    common?.global_store(vec![cluster?], Box::new(Rls::new(domain)), true, named)
-}
-
-/// The options that both kinds of global store have.
-struct Common {
-    timeout: Span,
-    in_flight: usize,
-    /// `None` until the gateway has it.
-    secret: Option<String>,
-    /// `None` if the store counts the gateways.
-    replicas: Option<u64>,
-}
-
-fn common(fields: &mut Fields, is_service: bool, secret: &Secret) -> Option<Common> {
-    // A call to a service asks about one request only, so many calls may be in flight.
-    let in_flight = if is_service { 64 } else { 1 };
-    let timeout = match fields.take("timeout") {
-        Some(node) => node.span(Span::from_ms(1)..=Span::from_secs(10)),
-        None => Some(TIMEOUT),
-    };
-    let in_flight = match fields.take("in_flight") {
-        Some(node) => node.whole(1..=1_024),
-        None => Some(in_flight),
-    };
-    let replicas = match fields.take("replicas") {
-        Some(node) => self::replicas(&node, is_service),
-        None => Some(Some(1)),
-    };
-    let secret = fields.require("secret").and_then(|node| secret::read(&node, secret));
-    Some(Common {
-        timeout: timeout?,
-        in_flight: usize::try_from(in_flight?).unwrap_or(1),
-        secret: secret?,
-        replicas: replicas?,
-    })
-}
-
 /// Reads `replicas`: `Some(None)` for `auto`.
-fn replicas(node: &Node, is_service: bool) -> Option<Option<u64>> {
+fn replicas(node: &Node) -> Option<Option<u64>> {
     match node.value() {
-        Value::Text(text) if text == "auto" && is_service => {
-            node.fail(
-                "a rate limit service does not count gateways: write their number, or count in `redis`",
-            );
-            None
-        }
         Value::Text(text) if text == "auto" => Some(None),
-        Value::Text(text) if !is_service && !text.starts_with(|first: char| first.is_ascii_digit()) => {
+        Value::Text(text) if !text.starts_with(|first: char| first.is_ascii_digit()) => {
             node.expected("a whole number from 1 to 10000, or `auto`")
         }
         _ => node.whole(1..=Replicas::MAX).map(Some),
-    }
-}
-
-impl Common {
-    fn global_store(
-        self,
-        clusters: Vec<String>,
-        protocol: Box<dyn Protocol>,
-        is_service: bool,
-        named: u64,
-    ) -> Option<GlobalStore> {
-        let Common { timeout, in_flight, secret, replicas } = self;
-        // The names of the clusters divide the counts, whatever their order.
-        let shards = Hasher::of_all(&clusters);
-        let canonical_hash = Hasher::of(&(shards, is_service, named, timeout, in_flight, replicas));
-        let replicas = Arc::new(match replicas {
-            Some(number) => Replicas::fixed(number),
-            None => Replicas::counted(Hasher::of(&(shards, named))),
-        });
-        let client = secret.map(|secret| {
-            let draft = StoreDraft { shards: clusters.clone(), secret, replicas: Arc::clone(&replicas) };
-            (draft, GlobalStoreOptions { clusters, timeout, in_flight, protocol })
-        });
-        Some(GlobalStore { client, replicas, is_service, canonical_hash })
     }
 }
 

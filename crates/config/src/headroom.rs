@@ -6,8 +6,6 @@ use diana_limiter::algorithm::{Algorithm, AlgorithmKind, Quota};
 use diana_limiter::policy::{Counter, Headroom, LimitDraft};
 use diana_limiter::response;
 
-const NOT_BY_A_SERVICE: &str = "a rate limit service does not know the priority of a request: leave `headroom` out, \
-    write `scope: local`, or count in `redis`";
 const WAITS: &str = "a rule whose requests wait has no headroom: leave `headroom` out, or write `algo: TB` without `max_wait`, `W`, `SW`, `SL` or `C`";
 const EXPECTED: &str = "a whole number of units from 1, or a part from `1%` to `99%`";
 const NO_HIGH_PRIORITY: &str =
@@ -21,21 +19,15 @@ pub(super) struct RuleHeadroom<'a> {
     node: Node<'a>,
 }
 
-/// Takes `headroom`. `by_service`: whether a rate limit service counts the rule. A mistake yields
-/// `None`; without the key, `Some(None)`.
+/// Takes `headroom`. A mistake yields `None`; without the key, `Some(None)`.
 pub(super) fn headroom<'a>(
     fields: &mut Fields<'a>,
     kind: Option<&AlgorithmKind>,
-    by_service: bool,
 ) -> Option<Option<RuleHeadroom<'a>>> {
     let Some(node) = fields.take("headroom") else {
         return Some(None);
     };
     let headroom = read(node);
-    if by_service {
-        node.fail(NOT_BY_A_SERVICE);
-        return None;
-    }
     if kind.is_some_and(|kind| kind.short == "LB") {
         node.fail(WAITS);
         return None;

@@ -10,9 +10,7 @@ mod rule;
 mod shape;
 mod store;
 
-pub(super) use names::{
-    DENY_KEYS, LIMIT_KEYS, REDIS_AND_RLS, REDIS_ONLY, REMOTE_KEYS, RLS_ONLY, RULE_KEYS, STORE_KEYS, TOP_KEYS,
-};
+pub(super) use names::{DENY_KEYS, LIMIT_KEYS, REDIS_KEYS, REMOTE_KEYS, RULE_KEYS, STORE_KEYS, TOP_KEYS};
 pub use shape::{DefaultValue, Definition, Key, Object, SPAN, Shape, Unless};
 
 /// All definitions: the document, the limit, the rule, and all objects in them.

@@ -328,6 +328,7 @@ fn read(top: Top, secret: &Secret, reading: Reading) -> Option<Configuration> {
         limits.iter_mut().flat_map(|limit| &mut limit.rules).for_each(|rule| rule.global = None);
     }
     let mut warnings = std::mem::take(&mut reader.global.warnings);
+    warnings.extend(store.as_ref().and_then(|store| store.warning.clone()));
     warnings.append(&mut reader.plans.warnings);
     warnings.extend(reader.plans.warning());
     warnings.extend(headroom::warning(&nodes, &limits));
@@ -347,10 +348,9 @@ fn read(top: Top, secret: &Secret, reading: Reading) -> Option<Configuration> {
     };
     let store = store.filter(|_| reading != Reading::Locally);
     let of_store = store.as_ref().map(|store| store.canonical_hash);
-    let (store, mut options) = store.and_then(|store| store.client).unzip();
+    let (store, options) = store.and_then(|store| store.client).unzip();
     let policy = Draft { store, ..draft }.build();
     response.assign(&policy, responses);
-    options.iter_mut().for_each(|options: &mut GlobalStoreOptions| options.protocol.name_rules(&policy));
     let of_remote = remote.as_ref().map(RemoteOptions::canonical_hash);
     let fingerprint = Hasher::of(&(
         policy.canonical_hash(|name| names.is_given(name)),

@@ -5,9 +5,6 @@ use diana_document::{Fields, Value};
 use diana_limiter::algorithm::{AlgorithmKind, Penalty, Quota};
 use diana_limiter::policy::Counter;
 
-const BY_A_SERVICE: &str = "a rate limit service counts no refusals: leave `penalty` out, write `scope: local`, or count in \
-    `redis`";
-
 /// The penalty of a rule, or of an override.
 #[derive(Clone, Copy)]
 pub(super) struct PenaltyKeys {
@@ -15,20 +12,11 @@ pub(super) struct PenaltyKeys {
     lasts: Span,
 }
 
-/// Takes `penalty`. A mistake yields `None`; without the key, `Some(None)`. `by_service`: whether a
-/// rate limit service counts the rule.
-pub(super) fn penalty(
-    fields: &mut Fields,
-    kind: Option<&AlgorithmKind>,
-    by_service: bool,
-) -> Option<Option<PenaltyKeys>> {
+/// Takes `penalty`. A mistake yields `None`; without the key, `Some(None)`.
+pub(super) fn penalty(fields: &mut Fields, kind: Option<&AlgorithmKind>) -> Option<Option<PenaltyKeys>> {
     let Some(node) = fields.take("penalty") else {
         return Some(None);
     };
-    if by_service {
-        node.fail(BY_A_SERVICE);
-        return None;
-    }
     if let Some(AlgorithmKind { per_unit: false, name, .. }) = kind {
         node.fail(format!("{name} has no unit in which refusals could be counted: leave `penalty` out"));
         return None;

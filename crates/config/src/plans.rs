@@ -11,8 +11,6 @@ use diana_limiter::policy::{Counter, MAX_PLANS, PlanCounters, PlanId, PlanSource
 
 const NO_PLAN: &str = "the document does not say where a request shows its plan: write, for example, `plan: {header: x-plan}` at the top, \
      beside `limits`";
-const NO_SERVICE: &str = "a rate limit service cannot count a request in the quotas of several plans: leave `plans` \
-     out, or write `scope: local`, or another `store`";
 const APART: &str = "this plan counts apart from the others, because what they count means nothing to its `unit`, \
     `start`, `slices`, `max_hold` or `warm_up`: a client that changes its plan gets both quotas";
 const IDLE: &str = "no rule has `plans`, so `plan` changes nothing";
@@ -149,9 +147,6 @@ impl<'a> Plans<'a> {
         self.is_used = true;
         if self.node.is_none() && !self.is_open {
             node.fail(NO_PLAN);
-        }
-        if global.is_some_and(|global| global.windows_only) {
-            node.fail(NO_SERVICE);
         }
         let entries = node.entries()?;
         if entries.is_empty() {

@@ -63,8 +63,7 @@ pub(super) fn compile(
     };
     let cost = statuses(&mut fields, cost);
     let kind = algorithm(fields.take("algo"));
-    let by_service = global.as_ref().is_some_and(|global| global.windows_only);
-    let headroom = headroom(&mut fields, kind, by_service);
+    let headroom = headroom(&mut fields, kind);
     fields.renamed("priority", "`headroom`: write `headroom: \"30%\"`, or `priority: high` beside `rules`");
     let weight = Weight::of(cost.as_ref(), headroom.flatten());
     // Each override and each plan reads the rule's keys again, below its own. A mistake in the

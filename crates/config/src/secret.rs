@@ -74,8 +74,8 @@ impl SecretSource {
     pub fn of(document: &[u8]) -> Option<SecretSource> {
         let document = diana_document::parse(document).ok()?;
         let store = entry(&document, "store")?;
-        let options = entry(store, "redis").or_else(|| entry(store, "rls"))?;
-        source(&Node::root(entry(options, "secret")?, &Errors::default()))
+        let secret = entry(entry(store, "redis")?, "secret")?;
+        source(&Node::root(secret, &Errors::default()))
     }
 }
 

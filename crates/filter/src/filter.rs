@@ -7,7 +7,6 @@
 //!   proxy_on_configure          root    configuration, store, seed ─► Plugin
 //!   proxy_on_request_headers    stream  Session::start ─► pass, hold, reply or query
 //!   proxy_on_http_call_response root    replies ─► Session::answer of each waiting stream
-//!   proxy_on_grpc_receive, …_close      the same
 //!   proxy_on_response_headers   stream  adds RateLimit headers
 //!   proxy_on_tick               root    resumes streams at their turns, ends queries that time out
 //!   proxy_on_delete             stream  Session::settle

@@ -130,27 +130,12 @@ pub trait Host: Copy + 'static {
     /// [`Filter::on_http_call_response`](crate::Filter::on_http_call_response).
     fn http_call(self, cluster: &str, headers: &[u8], body: &[u8], timeout_ms: u32) -> Result<u32, Fault>;
 
-    /// Sends a gRPC message and returns the number of the call. `cluster` is a serialised
-    /// `GrpcService`.
-    fn grpc_call(
-        self,
-        cluster: &[u8],
-        service: &str,
-        method: &str,
-        message: &[u8],
-        timeout_ms: u32,
-    ) -> Result<u32, Fault>;
-
     /// A header of the reply to an HTTP call; only in its callback.
     fn call_header(self, name: &[u8]) -> Option<Vec<u8>>;
 
     /// The body of the reply to an HTTP call, `size` bytes long; only in its callback. Cut one byte
     /// beyond [`MAX_REPLY_BYTES`](diana_limiter::global::MAX_REPLY_BYTES).
     fn call_body(self, size: usize) -> Vec<u8>;
-
-    /// A received gRPC message, `size` bytes long, cut as [`call_body`](Host::call_body) is; only
-    /// in its callback.
-    fn grpc_message(self, size: usize) -> Vec<u8>;
 
     /// Defines a metric and returns its id; `None` if the host does not define it. The filter
     /// defines each series once a worker.

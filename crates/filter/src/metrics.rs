@@ -250,8 +250,6 @@ impl<H: Host> Metrics<H> {
                 RuleResult::Admitted => Some(0),
                 RuleResult::Refused => Some(1),
                 RuleResult::Shadowed => Some(2),
-                // Only a rule that is known to refuse is counted as refusing.
-                RuleResult::Unattributed => None,
                 RuleResult::Uncounted => Some(3),
             };
             let rule = report.rule.index();

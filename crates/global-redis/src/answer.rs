@@ -1,9 +1,8 @@
-//! Decodes the script's reply: one flat list of whole numbers for all queries of a call, because
-//! webdis 0.1.9 prints a nested list as `null`. The list begins with the number of the call; a
-//! reply without that number answers another call.
+//! Decodes the script's reply: one flat list of whole numbers for all queries of a command. The
+//! list begins with the number of the command; a reply without that number answers another call.
 //!
 //! ```text
-//!   number of the call
+//!   number of the command
 //!   decide, of each rule    outcome wait remaining more-in full-in  cost at booked-at stamp stamp
 //!                           leased generation lasts
 //!   inspect   the same of both queries, then the rest of the penalty, the units of a grant and
@@ -13,22 +12,10 @@
 
 use super::command::MAX_NUMBER;
 use diana_base::time::Span;
-use diana_document::Value;
 use diana_limiter::algorithm::{Admission, Charge, PenaltyParameters, Verdict};
 use diana_limiter::global::{CallError, Replies};
 use diana_limiter::global::{GlobalQuery, LeaseGrant, RuleQuery, RuleReply};
 use std::slice::Iter;
-
-/// What a reply to a command consists of.
-pub type Numbers = Vec<u64>;
-
-/// The numbers of a reply in JSON. A value that is no number becomes one that the script never
-/// replies.
-pub fn numbers(reply: &Value) -> Result<Numbers, CallError> {
-    let Value::List(items) = reply else { return Err(CallError::Stray) };
-    let number = |item: &Value| if let Value::Whole(number) = item { *number } else { u64::MAX };
-    Ok(items.iter().map(number).collect())
-}
 
 /// Appends the reply to each query of the call with this number. After an error, some replies may
 /// have been appended.
@@ -114,7 +101,6 @@ fn rule_reply(rule_query: &RuleQuery, numbers: &mut Iter<u64>) -> Option<RuleRep
         verdict: verdict.with_penalty(by_penalty),
         charge: [cost, at, booked_at, first, second],
         grant: LeaseGrant { amount, generation, lasts: us(lasts) },
-        attributed: true,
     };
     // A grant may not exceed the queried lease, or last longer than its generation.
     let is_lease = amount == 0 || lasts <= rule_query.parameters.longest_lease_us();

@@ -1,6 +1,4 @@
-//! The dialect of Redis itself: the body of a `POST` is what Redis reads from a connection, and the
-//! body of the response is what Redis writes. The gateway carries the bytes: by the native module's
-//! bridge, or by a tunnel.
+//! What a call adds to the commands of the script, and the replies to its commands.
 //!
 //! ```text
 //!   POST /   *3⏎ $4⏎ AUTH⏎ $5⏎ diana⏎ $6⏎ secret⏎   *6⏎ $7⏎ EVALSHA⏎ $40⏎ 4e1243…⏎ …
@@ -8,7 +6,6 @@
 //!                    or  ─►  +OK⏎  -NOSCRIPT No matching script…⏎
 //! ```
 
-use super::answer::Numbers;
 use diana_limiter::global::{CallError, MAX_REPLY_BYTES};
 use diana_resp::{Reply, next_reply};
 use std::fmt;
@@ -45,14 +42,17 @@ pub fn log_in(to: &mut Vec<u8>, login: &Login) {
 }
 
 /// The replies to `commands` commands, preceded by the reply to a login if `has_login`. The whole
-/// call fails if the replies are cut, if anything follows them, if one has another shape, or if
-/// Redis refuses the login.
+/// call fails if the replies are cut, if anything follows them, if one has another shape, if Redis
+/// refuses the login, or if no Redis has answered.
 pub fn replies(
     status: u32,
     mut body: &[u8],
     commands: usize,
     has_login: bool,
-) -> Result<Vec<Result<Numbers, CallError>>, CallError> {
+) -> Result<Vec<Result<Vec<u64>, CallError>>, CallError> {
+    if is_http(status, body) {
+        return Err(CallError::Http);
+    }
     if status != 200 {
         return Err(CallError::Status(status));
     }
@@ -76,4 +76,13 @@ pub fn replies(
         });
     }
     if body.is_empty() { Ok(replies) } else { Err(CallError::Garbage) }
+}
+
+/// Whether a server that speaks HTTP has answered. A response begins with `HTTP/` if the gateway
+/// has carried it as Redis' bytes, and otherwise its body is JSON or HTML. Webdis answers 403
+/// without a body to commands that it does not allow, while the bridge and Envoy always say why.
+/// Redis never answers with such a byte.
+fn is_http(status: u32, body: &[u8]) -> bool {
+    let starts: [&[u8]; 3] = [b"HTTP/", b"{", b"<"];
+    starts.iter().any(|start| body.starts_with(start)) || (status, body.len()) == (403, 0)
 }

@@ -1264,8 +1264,7 @@ local function correct_grant(cell, ends, more)
   return more - taken
 end
 
--- One flat list for all commands, after the number of the call: webdis 0.1.9 prints a nested list
--- as `null`.
+-- One flat list of whole numbers for all queries, after the number of the command.
 local reply = {ARGV[1] + 0}
 
 local function decide(v)

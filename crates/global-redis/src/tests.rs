@@ -1,12 +1,10 @@
-//! Calls in all dialects, and replies of real proxies: webdis 0.1.9 in front of Redis 7.0, and the
-//! REST API of Upstash as documented.
+//! Calls, and replies of Redis 7.0.
 
 mod replies;
-mod resp;
 
 use super::*;
 use diana_base::time::Span;
-use diana_limiter::algorithm::{Admission, Charge, Parameters, PenaltyParameters, Quota, Verdict};
+use diana_limiter::algorithm::{Admission, Charge, Parameters, PenaltyParameters, Verdict};
 use diana_limiter::global::{GlobalCharge, LeaseGrant, LeaseUsage, RuleQuery, RuleReply};
 use diana_limiter::policy::RuleId;
 use proptest::collection::vec;
@@ -18,17 +16,18 @@ const PARAMETERS: Parameters = Parameters { kind: 1, numbers: [MOST_NUMBER, 1, 1
 /// The number of each call.
 const NUMBER: u64 = 4_503_599_627_370_500;
 
-const NOSCRIPT: &str = r#"{"EVALSHA":[false,"NOSCRIPT No matching script. Please use EVAL."]}"#;
+fn redis() -> Redis {
+    Redis::new("diana".into(), Vec::new())
+}
 
-fn redis(dialect: Dialect) -> Redis {
-    Redis::new(dialect, "diana".into(), Vec::new())
+fn login() -> Login {
+    Login { user: Some("diana".into()), password: "a secret".into() }
 }
 
 fn rule_query(key: u8, lease: u64) -> RuleQuery {
     RuleQuery {
         rule: RuleId::new(0),
         key: [key; 16],
-        quota: Quota { rpu: 10, unit: Span::from_secs(1) },
         parameters: PARAMETERS,
         enforced: key % 2 == 1,
         cost: 3,
@@ -61,8 +60,19 @@ fn one_of_each() -> [GlobalQuery; 3] {
     ]
 }
 
-fn text(call: HttpCall) -> String {
-    String::from_utf8(call.body).unwrap()
+/// The commands in a body.
+fn commands(body: &[u8]) -> Vec<Vec<String>> {
+    let (mut rest, mut commands) = (body, Vec::new());
+    while let Some(parts) = diana_resp::next_command(&mut rest, 9_999) {
+        commands.push(parts.iter().map(|part| String::from_utf8(part.to_vec()).unwrap()).collect());
+    }
+    assert!(rest.is_empty());
+    commands
+}
+
+/// The commands of a call.
+fn said(redis: &Redis, queries: &[&GlobalQuery], with_script: bool) -> Vec<Vec<String>> {
+    commands(&redis.call("redis", queries, with_script, NUMBER))
 }
 
 /// The script's reply to one rule.
@@ -81,103 +91,100 @@ fn reply() -> RuleReply {
         },
         charge: [3, 1_795_192_784_000_001, 12, 13, 14],
         grant: LeaseGrant { amount: 7, generation: 99, lasts: us(250) },
-        attributed: true,
     }
 }
 
-fn json(numbers: &[u64]) -> String {
-    serde_json::to_string(numbers).unwrap()
+/// A list of numbers, as Redis writes it.
+fn list(numbers: &[u64]) -> String {
+    let lines: Vec<String> = numbers.iter().map(|number| format!(":{number}\r\n")).collect();
+    format!("*{}\r\n{}", numbers.len(), lines.concat())
 }
 
-/// The list that a script replies to the command at index `at` of a call.
+/// The script's reply to the command at index `at` of a call.
 fn listed(at: u64, numbers: &[u64]) -> String {
-    json(&[&[NUMBER + at], numbers].concat())
+    list(&[&[NUMBER + at], numbers].concat())
+}
+
+/// What a Redis without a login reads from this reply.
+fn read(queries: &[&GlobalQuery], body: &str) -> Result<Replies, CallError> {
+    redis().read_reply(queries, NUMBER, 200, body.as_bytes())
 }
 
 #[test]
-fn a_call_of_webdis_is_a_path() {
+fn a_call_is_a_command() {
     let queries = one_of_each();
-    let redis = redis(Dialect::Webdis);
-    let call = redis.call("redis", &queries.each_ref(), false, NUMBER);
-    assert_eq!((call.path, call.headers), ("/", &[][..]));
-    let keys = ["01", "02", "03", "05", "06", "06"].map(|byte| format!("diana:{{0}}:{}/", byte.repeat(16)));
-    let commands = [
-        "1+2+2+1+1+3+7+TERMS+1+0+3+0+TERMS+1+1+1+3+0+TERMS",
-        "2+1+1+TERMS+3+1795192784000001+4+5+6",
-        "3+2+1+TERMS+1234+0+2+1+TERMS+1234+9007199254740991+2",
+    let keys = ["01", "02", "03", "05", "06", "06"].map(|byte| format!("diana:{{0}}:{}", byte.repeat(16)));
+    let arguments = [
+        "1 2 2 1 1 3 7 TERMS 1 0 3 0 TERMS 1 1 1 3 0 TERMS",
+        "2 1 1 TERMS 3 1795192784000001 4 5 6",
+        "3 2 1 TERMS 1234 0 2 1 TERMS 1234 9007199254740991 2",
     ];
-    let commands = commands.map(|text| text.replace("TERMS", "9007199254740991+1+10+9007199254740991+0+0"));
-    let (keys, commands) = (keys.concat(), commands.join("/"));
-    assert_eq!(text(call), format!("EVALSHA/{}/6/{keys}{NUMBER}/{commands}", script::SHA1));
+    let arguments = arguments.map(|text| text.replace("TERMS", "9007199254740991 1 10 9007199254740991 0 0"));
+    let start = ["EVALSHA", script::SHA1, "6"].map(String::from);
+    let expected = [&start[..], &keys, &[NUMBER.to_string()], &arguments].concat();
+    assert_eq!(said(&redis(), &queries.each_ref(), false), [expected]);
 }
 
 #[test]
-fn a_call_of_upstash_is_a_list() {
+fn no_queries_are_a_call_as_well() {
+    let probe = ["EVALSHA", script::SHA1, "1", "diana:{0}:probe", &NUMBER.to_string()];
+    assert_eq!(said(&redis(), &[], false), [probe]);
+    assert_eq!(read(&[], &listed(0, &[])), Ok(Vec::new()));
+    assert_eq!(read(&[], "-NOSCRIPT No matching script. Please use EVAL.\r\n"), Err(CallError::NoScript));
+    assert_eq!(read(&[], &listed(0, &[0])), Err(CallError::Garbage));
+    assert_eq!(read(&[], "*0\r\n"), Err(CallError::Stray));
+}
+
+#[test]
+fn each_call_logs_in() {
+    let [query, ..] = &one_of_each();
+    let evalsha = |command: &Vec<String>| command[..3] == ["EVALSHA", script::SHA1, "3"];
+    let with_user = said(&redis().with_login(login()), &[query], false);
+    assert_eq!((with_user.len(), &*with_user[0]), (2, &["AUTH", "diana", "a secret"].map(String::from)[..]));
+    assert!(evalsha(&with_user[1]));
+    let alone = redis().with_login(Login { user: None, ..login() });
+    assert_eq!(said(&alone, &[query], false)[0], ["AUTH", "a secret"]);
+    let without = said(&redis(), &[query], false);
+    assert!(without.len() == 1 && evalsha(&without[0]));
+}
+
+/// A script's keys have to lie in one slot of a Redis Cluster, and those of another cluster in
+/// another slot.
+#[test]
+fn each_of_several_clusters_has_a_hash_tag_of_its_own() {
     let queries = one_of_each();
-    let redis = redis(Dialect::Upstash);
-    let call = redis.call("redis", &[&queries[1]], true, NUMBER);
-    assert_eq!(call.path, "/");
-    let list: Vec<String> = serde_json::from_slice(&call.body).unwrap();
-    let key = "diana:{0}:05050505050505050505050505050505";
-    let command = "2 1 1 9007199254740991 1 10 9007199254740991 0 0 3 1795192784000001 4 5 6";
-    assert_eq!(list, ["EVAL", script::SCRIPT, "1", key, &NUMBER.to_string(), command]);
+    let keys = |redis: &Redis, cluster: &str, queries: &[&GlobalQuery]| {
+        let said = commands(&redis.call(cluster, queries, false, NUMBER)).remove(0);
+        let count: usize = said[2].parse().unwrap();
+        said[3..3 + count].to_vec()
+    };
+    let tags = |redis: &Redis, cluster| {
+        let mut tags = [keys(redis, cluster, &queries.each_ref()), keys(redis, cluster, &[])].concat();
+        tags.iter_mut().for_each(|key| key.truncate(key.rfind(':').unwrap()));
+        tags.dedup();
+        tags
+    };
+    assert_eq!(tags(&redis(), "a"), ["diana:{0}"]);
+    let sharded = redis().sharded();
+    assert_eq!(tags(&sharded, "shard-1"), ["diana:{shard-1}"]);
+    // A tag that is empty or ends early would leave the whole key to choose the slot.
+    assert_eq!(tags(&sharded, "}.{x"), ["diana:{___x}"]);
 }
 
 #[test]
-fn no_questions_are_a_call_as_well() {
-    let webdis = redis(Dialect::Webdis);
-    let probe = format!("EVALSHA/{}/1/diana:{{0}}:probe/{NUMBER}", script::SHA1);
-    assert_eq!(text(webdis.call("redis", &[], false, NUMBER)), probe);
-    let answer = |body: &str| webdis.read_reply(&[], NUMBER, 200, body.as_bytes());
-    assert_eq!(answer(&format!(r#"{{"EVALSHA":[{NUMBER}]}}"#)), Ok(Vec::new()));
-    assert_eq!(answer(NOSCRIPT), Err(CallError::NoScript));
-    assert_eq!(answer(&format!(r#"{{"EVALSHA":[{NUMBER},0]}}"#)), Err(CallError::Garbage));
-    assert_eq!(answer(r#"{"EVALSHA":[]}"#), Err(CallError::Stray));
-    let upstash = redis(Dialect::Upstash);
-    assert_eq!(
-        text(upstash.call("redis", &[], false, NUMBER)),
-        format!(r#"["EVALSHA","{}","1","diana:{{0}}:probe","{NUMBER}"]"#, script::SHA1)
-    );
-    let result = format!(r#"{{"result":[{NUMBER}]}}"#);
-    assert_eq!(upstash.read_reply(&[], NUMBER, 200, result.as_bytes()), Ok(Vec::new()));
-    assert_eq!(upstash.read_reply(&[], NUMBER, 200, b"[]"), Err(CallError::Garbage));
-}
-
-#[test]
-fn headers_are_brought_and_a_content_type_where_it_matters() {
-    let token = ("Authorization".to_string(), "Bearer x".to_string());
-    let json = ("content-type".to_string(), "application/json".to_string());
-    for (dialect, given, sent) in [
-        (Dialect::Webdis, vec![token.clone()], vec![token.clone()]),
-        (Dialect::Upstash, vec![token.clone()], vec![token, json]),
-    ] {
-        assert_eq!(Redis::new(dialect, String::new(), given).call("redis", &[], false, NUMBER).headers, sent);
-    }
-}
-
-#[test]
-fn many_questions_are_a_pipeline_whose_first_command_brings_the_script() {
+fn many_queries_are_a_pipeline_whose_first_command_brings_the_script() {
     let [decide, ..] = one_of_each();
-    let redis = redis(Dialect::Upstash);
-    assert_eq!((redis.max_queries(), self::redis(Dialect::Webdis).max_queries()), (256, 64));
-    for (count, sizes) in [(64, vec![]), (65, vec![64, 1]), (256, vec![64; 4])] {
+    for (count, sizes) in [(1, vec![1]), (64, vec![64]), (65, vec![64, 1]), (256, vec![64; 4])] {
         let queries = vec![&decide; count];
         for with_script in [false, true] {
-            let call = redis.call("redis", &queries, with_script, NUMBER);
-            if sizes.is_empty() {
-                assert_eq!(call.path, "/");
-                assert!(serde_json::from_slice::<Vec<String>>(&call.body).is_ok());
-                continue;
-            }
-            assert_eq!(call.path, "/pipeline");
-            let commands: Vec<Vec<String>> = serde_json::from_slice(&call.body).unwrap();
-            // Four parts: the name, the script, the number of keys, and the number of the call.
-            // Each query adds three keys and a command.
+            let commands = said(&redis(), &queries, with_script);
+            // Four parts: the name, the script, the number of keys, and the number of the command.
+            // Each query adds three keys and an argument.
             let lengths: Vec<usize> = commands.iter().map(|command| (command.len() - 4) / 4).collect();
             assert_eq!(lengths, sizes);
             let names: Vec<&str> = commands.iter().map(|command| command[0].as_str()).collect();
             assert_eq!(names[0], if with_script { "EVAL" } else { "EVALSHA" });
-            assert!(names[1..].iter().all(|name| *name == "EVALSHA"));
+            assert!(names[1..].iter().all(|name| *name == "EVALSHA"), "one text is enough");
             for (command, (size, number)) in commands.iter().zip(sizes.iter().zip(NUMBER..)) {
                 assert_eq!(command[2], (size * 3).to_string());
                 assert_eq!(command[3 + size * 3], number.to_string(), "each has one of its own");
@@ -193,15 +200,12 @@ fn replies_of_the_script_are_read() {
     let never: [u64; 13] = [2, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
     let numbers = [&NUMBERS[..], &refused, &never, &[0, 0]].concat();
     let refuse = |retry_after| Admission::Refuse { retry_after };
-    for (dialect, key) in [(Dialect::Webdis, "EVALSHA"), (Dialect::Upstash, "result")] {
-        let body = format!(r#"{{"{key}":{}}}"#, listed(0, &numbers));
-        let replies = redis(dialect).read_reply(&queries.each_ref(), NUMBER, 200, body.as_bytes()).unwrap();
-        let [Ok(decided), Ok(refunded), Ok(returned)] = replies.as_slice() else { panic!("{replies:?}") };
-        assert_eq!(decided[0], reply());
-        assert_eq!(decided[1].verdict.admission, refuse(Some(Span::from_ns(5_000))));
-        assert_eq!((decided[2].verdict.admission, decided.len()), (refuse(None), 3));
-        assert!(refunded.is_empty() && returned.is_empty());
-    }
+    let replies = read(&queries.each_ref(), &listed(0, &numbers)).unwrap();
+    let [Ok(decided), Ok(refunded), Ok(returned)] = replies.as_slice() else { panic!("{replies:?}") };
+    assert_eq!(decided[0], reply());
+    assert_eq!(decided[1].verdict.admission, refuse(Some(Span::from_ns(5_000))));
+    assert_eq!((decided[2].verdict.admission, decided.len()), (refuse(None), 3));
+    assert!(refunded.is_empty() && returned.is_empty());
 }
 
 #[test]
@@ -210,72 +214,60 @@ fn a_reply_that_the_script_never_sends_is_garbage() {
     let with = |at: usize, number: u64| {
         let mut numbers = NUMBERS;
         numbers[at] = number;
-        format!(r#"{{"EVALSHA":{}}}"#, listed(0, &numbers))
+        listed(0, &numbers)
     };
-    let answer = |body: &str| redis(Dialect::Webdis).read_reply(&[&query], NUMBER, 200, body.as_bytes());
-    assert_eq!(answer(&with(0, 0)), Ok(vec![Ok(vec![reply()])]));
-    assert!(answer(&with(2, (1 << 53) - 1)).is_ok());
-    let (nested, doubled) = (
-        format!(r#"{{"EVALSHA":[{NUMBER},{}]}}"#, json(&NUMBERS)),
-        format!(r#"{{"EVALSHA":{}}}"#, json(&[NUMBER, NUMBER])),
-    );
+    assert_eq!(read(&[&query], &with(0, 0)), Ok(vec![Ok(vec![reply()])]));
+    assert!(read(&[&query], &with(2, (1 << 53) - 1)).is_ok());
+    let five = |other: &str| with(1, 5).replacen(":5\r\n", other, 1);
     for body in [
         &with(0, 3),
         &with(2, 1 << 53),
         &with(10, 8),
-        &with(1, 5).replace("5,", "-5,"),
-        &with(1, 5).replace("5,", "5.5,"),
-        &with(1, 5).replace("5,", "\"5\","),
-        &with(1, 5).replace("5,", "null,"),
-        &with(1, 5).replace("5,", "5,5,"),
-        &with(1, 5).replace("5,", ""),
-        &with(1, 5).replace("5,", "[5],"),
-        &nested,
-        &doubled,
-        &with(1, 5).replace('}', r#","x":0}"#),
-        &with(1, 5).replace('}', ""),
-        "{}",
-        "[]",
-        "",
-        &"[".repeat(1_000),
-        &format!(r#"{{"EVALSHA":{}}}"#, "[".repeat(1 << 19)),
+        &five(":-5\r\n"),
+        &five(":5.5\r\n"),
+        &five("$1\r\n5\r\n"),
+        &five("$-1\r\n"),
+        &five("*1\r\n:5\r\n"),
+        &five(""),
+        &listed(0, &NUMBERS[1..]),
+        &listed(0, &[&NUMBERS[..], &[0]].concat()),
+        &list(&[NUMBER, NUMBER]),
+        &format!("*2\r\n:{NUMBER}\r\n{}", list(&NUMBERS)),
+        &"*1\r\n".repeat(1 << 17),
         &(with(1, 5) + &" ".repeat(1 << 20)),
+        &(format!("+{}\r\n", "x".repeat(1 << 20)) + &with(1, 5)),
+        "",
     ] {
-        assert_eq!(answer(body), Err(CallError::Garbage), "{}", &body[..body.len().min(200)]);
+        assert_eq!(read(&[&query], body), Err(CallError::Garbage), "{}", &body[..body.len().min(200)]);
     }
 }
 
-/// How webdis parses a body: parts, unescaped (`decode_uri` in its `cmd.c`).
-fn parts(body: &[u8]) -> Vec<Vec<u8>> {
-    let unescaped = |part: &[u8]| {
-        let (mut out, mut rest) = (Vec::new(), part);
-        while let [byte, behind @ ..] = rest {
-            let (byte, behind) = match byte {
-                b'%' => {
-                    (u8::from_str_radix(str::from_utf8(&behind[..2]).unwrap(), 16).unwrap(), &behind[2..])
-                }
-                b'+' => (b' ', behind),
-                byte => (*byte, behind),
-            };
-            out.push(byte);
-            rest = behind;
-        }
-        out
-    };
-    assert!(!body.contains(&b'?') && !body.contains(&b'.'));
-    body.split(|byte| *byte == b'/').map(unescaped).collect()
+#[test]
+fn a_reply_that_is_cut_or_followed_by_anything_fails_the_call() {
+    let query = GlobalQuery::Decide(vec![vec![rule_query(1, 7)]]);
+    let redis = redis().with_login(login());
+    let whole = format!("+OK\r\n{}", listed(0, &NUMBERS));
+    let answer = |body: &str| redis.read_reply(&[&query], NUMBER, 200, body.as_bytes());
+    assert_eq!(answer(&whole), Ok(vec![Ok(vec![reply()])]));
+    for end in 0..whole.len() {
+        assert_eq!(answer(&whole[..end]), Err(CallError::Garbage), "{:?}", &whole[..end]);
+    }
+    for more in ["\r\n", "+OK\r\n", " ", "-ERR Protocol error\r\n", &listed(0, &NUMBERS)] {
+        assert_eq!(answer(&format!("{whole}{more}")), Err(CallError::Garbage), "{more:?}");
+    }
+    assert_eq!(answer(&whole.replacen("+OK\r\n", "", 1)), Err(CallError::Garbage), "nobody has logged in");
 }
 
 proptest! {
     #[test]
-    fn both_proxies_are_told_the_same(prefix in ".*|[\\x00-\\x7f]*", with_script: bool, count in 0usize..70) {
+    fn any_prefix_begins_each_key(prefix in ".*|[\\x00-\\x7f]*", with_script: bool, count in 0usize..200) {
         let all = one_of_each();
         let queries: Vec<&GlobalQuery> = all.iter().cycle().take(count).collect();
-        let webdis = Redis::new(Dialect::Webdis, prefix.clone(), Vec::new());
-        let upstash = Redis::new(Dialect::Upstash, prefix, Vec::new());
-        let said = parts(&webdis.call("redis", &queries[..count.min(64)], with_script, NUMBER).body);
-        let list: Vec<String> = serde_json::from_slice(&upstash.call("redis", &queries[..count.min(64)], with_script, NUMBER).body).unwrap();
-        prop_assert_eq!(said, list.into_iter().map(String::into_bytes).collect::<Vec<_>>());
+        for command in said(&Redis::new(prefix.clone(), Vec::new()), &queries, with_script) {
+            let keys: usize = command[2].parse().unwrap();
+            let start = format!("{prefix}:{{0}}:");
+            prop_assert!(keys > 0 && command[3..3 + keys].iter().all(|key| key.starts_with(&start)));
+        }
     }
 
     #[test]
@@ -283,19 +275,22 @@ proptest! {
         let query = |rules: &Vec<[u64; 13]>| GlobalQuery::Decide(vec![rules.iter().map(|numbers| rule_query(1, numbers[10])).collect()]);
         let queries: Vec<GlobalQuery> = rules.iter().map(query).collect();
         let queries: Vec<&GlobalQuery> = queries.iter().collect();
-        let body = format!(r#"{{"EVAL":{}}}"#, listed(0, &rules.concat().concat()));
-        let replies = redis(Dialect::Webdis).read_reply(&queries, NUMBER, 200, body.as_bytes()).unwrap();
+        let replies = self::read(&queries, &listed(0, &rules.concat().concat())).unwrap();
         let read: Vec<Vec<[u64; 13]>> = replies.into_iter().map(|reply| reply.unwrap().iter().map(numbers).collect()).collect();
         prop_assert_eq!(read, rules);
     }
 
     #[test]
-    fn any_bytes_are_read_without_harm(status in prop_oneof![Just(200u32), any::<u32>()], body: Vec<u8>, json in "[\\[\\]{}0-9,:\"a-z]{0,60}") {
+    fn any_bytes_are_read_without_harm(
+        status in prop_oneof![Just(200u32), any::<u32>()],
+        body: Vec<u8>,
+        text in "[-+*:$0-9a\r\n]{0,60}",
+        logs_in: bool,
+    ) {
         let queries = one_of_each();
-        for dialect in [Dialect::Webdis, Dialect::Upstash] {
-            let answer = |body: &[u8]| redis(dialect).read_reply(&queries.each_ref(), NUMBER, status, body);
-            prop_assert!(answer(&body).is_err());
-            prop_assert!(answer(json.as_bytes()).is_err());
+        let redis = if logs_in { redis().with_login(login()) } else { redis() };
+        for body in [&body[..], text.as_bytes()] {
+            prop_assert!(redis.read_reply(&queries.each_ref(), NUMBER, status, body).is_err());
         }
     }
 }

@@ -22,23 +22,19 @@
 //! # use diana_limiter::global::{
 //! #     CallError, GlobalQuery, LeaseGrant, Message, Protocol, Replies, RuleReply,
 //! # };
-//! # use diana_limiter::policy::Policy;
 //! # struct Toy;
 //! # impl Protocol for Toy {
-//! #     fn supports(&self, query: &GlobalQuery) -> bool {
-//! #         matches!(query, GlobalQuery::Decide(_))
-//! #     }
 //! #     fn max_batch(&self) -> usize {
 //! #         1
 //! #     }
-//! #     fn message(&self, _: &str, _: &[&GlobalQuery], _: bool, _: u64, _: &Policy) -> Message {
-//! #         Message::Http { headers: Vec::new(), body: Vec::new() }
+//! #     fn message(&self, _: &str, _: &[&GlobalQuery], _: bool, _: u64) -> Message {
+//! #         Message { headers: Vec::new(), body: Vec::new() }
 //! #     }
 //! #     fn read(
 //! #         &self, _: &[&GlobalQuery], _: u64, result: CallResult,
 //! #     ) -> Result<Replies, CallError> {
-//! #         let CallResult::Http { status: 200, body: [left] } = result else {
-//! #             return Err(result.error());
+//! #         let CallResult::Response { status: 200, body: [left] } = result else {
+//! #             return Err(CallError::Garbage);
 //! #         };
 //! #         let verdict = Verdict {
 //! #             admission: Admission::Admit { delay: Span::ZERO },
@@ -48,7 +44,7 @@
 //! #             charge: Charge::default(),
 //! #         };
 //! #         let grant = LeaseGrant::default();
-//! #         Ok(vec![Ok(vec![RuleReply { verdict, charge: [0; 5], grant, attributed: true }])])
+//! #         Ok(vec![Ok(vec![RuleReply { verdict, charge: [0; 5], grant }])])
 //! #     }
 //! # }
 //! # let start = Time::from_ns(1_795_392_000_000_000_000);
@@ -73,13 +69,13 @@
 //! let (mut session, decision) = Session::start(&policy, &mut worker, &store, &request, now);
 //! assert_eq!(decision.outcome, Outcome::Query(0));
 //! assert_eq!(session.ticket(), Some(0));
-//! let call = worker.next_call(&policy, now()).expect("a call");
+//! let call = worker.next_call(now()).expect("a call");
 //! assert_eq!(worker.cluster(call.shard), "counts");
-//! assert!(worker.next_call(&policy, now()).is_none());
+//! assert!(worker.next_call(now()).is_none());
 //!
 //! // The response has come. The worker keeps what is its own, and leaves what requests wait for:
 //! // `waiter` of each completion tells the ticket.
-//! let response = CallResult::Http { status: 200, body: &[8] };
+//! let response = CallResult::Response { status: 200, body: &[8] };
 //! let mut completions = worker.call_done(call.id, response, now());
 //! worker.absorb(&policy, &store, &mut completions, now);
 //! let decision = session.answer(&policy, &mut worker, &store, &completions[0], now);
@@ -88,7 +84,7 @@
 //!
 //! // The next call is not answered in time. The rule says `on_error: deny`.
 //! let (mut session, _) = Session::start(&policy, &mut worker, &store, &request, now);
-//! let call = worker.next_call(&policy, now()).expect("a call");
+//! let call = worker.next_call(now()).expect("a call");
 //! let timeout = worker.timeout().expect("a store");
 //! let decision = session.give_up(&policy, &mut worker, &store, || start.after(timeout));
 //! assert!(decision.is_some_and(|decision| decision.is_rejected()));

@@ -108,7 +108,7 @@ impl ResponseOptions {
         let Outcome::Reject(reason) = decision.outcome else {
             return None;
         };
-        let (status, grpc_status) = statuses(reason, self.status(reason, decision));
+        let (status, grpc_status) = statuses(reason, self.status(reason));
         let mut headers: Vec<(&str, Cow<str>)> = Vec::with_capacity(self.headers.len().saturating_add(8));
         let seconds = wait::retry_after(reason, decision);
         let seconds = seconds.map(|seconds| wait::spread(seconds, self.jitter_percent, entropy));
@@ -123,9 +123,9 @@ impl ResponseOptions {
             }
         };
         headers.extend(content_type.map(|content_type| ("content-type", content_type.into())));
-        self.own_headers(reason, decision, if grpc { 200 } else { status }, &mut headers);
+        self.own_headers(reason, if grpc { 200 } else { status }, &mut headers);
         let grpc_status = grpc.then_some(grpc_status);
-        Some(Refusal { status, headers, body, grpc_status, details: details(reason, policy, decision) })
+        Some(Refusal { status, headers, body, grpc_status, details: details(reason, policy) })
     }
 
     /// Whether [`ResponseOptions::headers`] returns any header.
@@ -175,7 +175,7 @@ impl ResponseOptions {
     }
 
     /// The responses that override the document's for this reason, the most specific first.
-    fn overrides(&self, reason: Reason, decision: &Decision) -> [Option<&ResponseOverride>; 2] {
+    fn overrides(&self, reason: Reason) -> [Option<&ResponseOverride>; 2] {
         let missing = |rule: RuleId| self.rules.get(rule.index())?.missing.as_ref();
         let limit = |rule: RuleId| self.rules.get(rule.index())?.limit.as_deref();
         match reason {
@@ -183,32 +183,20 @@ impl ResponseOptions {
             Reason::NoActor(rule) => [missing(rule), limit(rule)],
             Reason::Denied => [self.deny.as_ref(), None],
             Reason::Unavailable(_) => [None; 2],
-            Reason::Unattributed => {
-                let mut limits = decision.suspects().map(|report| limit(report.rule));
-                let first = limits.next().flatten();
-                // Use the limit's response only if all rules that may have refused share it.
-                [first.filter(|_| limits.all(|other| other == first)), None]
-            }
         }
     }
 
     /// The configured status.
-    fn status(&self, reason: Reason, decision: &Decision) -> u32 {
-        let overrides = self.overrides(reason, decision).into_iter().flatten();
+    fn status(&self, reason: Reason) -> u32 {
+        let overrides = self.overrides(reason).into_iter().flatten();
         overrides.filter_map(|own| own.status).next().unwrap_or(self.status)
     }
 
     /// Adds the configured headers, each name once, and the challenge that a 401 must have (RFC
     /// 9110 §15.5.2).
-    fn own_headers<'a>(
-        &'a self,
-        reason: Reason,
-        decision: &Decision,
-        status: u32,
-        headers: &mut Vec<(&'a str, Cow<'a, str>)>,
-    ) {
+    fn own_headers<'a>(&'a self, reason: Reason, status: u32, headers: &mut Vec<(&'a str, Cow<'a, str>)>) {
         const CHALLENGE: (&str, &str) = ("www-authenticate", "Bearer");
-        let overrides = self.overrides(reason, decision).into_iter().flatten();
+        let overrides = self.overrides(reason).into_iter().flatten();
         let all = overrides.map(|own| &own.headers).chain([&self.headers]).flatten();
         let all = all.map(|(name, value)| (&**name, &**value));
         // Other headers have other names: see `own_headers::reserved`.
@@ -250,10 +238,9 @@ fn statuses(reason: Reason, configured: u32) -> (u32, u32) {
 }
 
 /// The reason for access logs, without spaces.
-fn details(reason: Reason, policy: &Policy, decision: &Decision) -> String {
+fn details(reason: Reason, policy: &Policy) -> String {
     match reason {
         Reason::Rule(id) => ["diana_refused:", policy.rule_name(id)].concat(),
-        Reason::Unattributed => ["diana_refused:", &decision.refused_by(policy).unwrap_or_default()].concat(),
         Reason::NoActor(id) => ["diana_no_actor:", policy.rule_name(id)].concat(),
         Reason::Unavailable(id) => ["diana_unavailable:", policy.rule_name(id)].concat(),
         Reason::Denied => "diana_denied".into(),

@@ -285,7 +285,7 @@ fn ranked(decision: &Decision, result: RuleResult) -> Option<By> {
     match result {
         RuleResult::Refused | RuleResult::Shadowed => Some(By::Refused),
         RuleResult::Admitted if !decision.is_rejected() => Some(By::Used),
-        RuleResult::Admitted | RuleResult::Unattributed | RuleResult::Uncounted => None,
+        RuleResult::Admitted | RuleResult::Uncounted => None,
     }
 }
 

@@ -145,14 +145,6 @@ callbacks! {
             config: ConfigPtr, id: *mut u64, cluster: Bytes, headers: *const Header, count: usize, body: Bytes,
             timeout_ms: u64
         ) -> u32;
-        /// Starts an HTTP stream to a cluster, whose parts Envoy reports one by one. Only on the
-        /// main thread.
-        fn http_filter_config_start_http_stream(
-            config: ConfigPtr, id: *mut u64, cluster: Bytes, headers: *const Header, count: usize, body: Bytes,
-            ends: bool, timeout_ms: u64
-        ) -> u32;
-        /// Ends such a stream. Only on the main thread.
-        fn http_filter_config_reset_http_stream(config: ConfigPtr, id: u64);
 
         /// Defines a counter; only while the configuration is made.
         fn http_filter_config_define_counter(

@@ -3,12 +3,12 @@
 use crate::envoy::bridges::{Call, Cluster, Outcome};
 use crate::envoy::{self, check, hooks};
 use diana_envoy_module::guard::take_panics;
-use diana_global_redis::{Dialect, Redis};
+use diana_global_redis::Redis;
 use std::ptr::{null, null_mut};
 
 /// A call as the filter makes it.
 fn body() -> Vec<u8> {
-    Redis::new(Dialect::Resp, "diana".into(), Vec::new()).call("redis", &[], false, 8).body
+    Redis::new("diana".into(), Vec::new()).call("redis", &[], false, 8)
 }
 
 const REPLY: &[u8] = b"*1\r\n:8\r\n";
@@ -77,7 +77,7 @@ fn empty_events_do_nothing() {
 fn what_is_left_over_or_cut_closes_the_connection() {
     with_cluster("", |cluster| {
         let rest: [(&[&[u8]], bool); 4] =
-            [(&[REPLY, b"\n"], false), (&[b"*1\r\n"], true), (&[REPLY], true), (&[b"HTTP/1.1"], false)];
+            [(&[REPLY, b"\n"], false), (&[b"*1\r\n"], true), (&[REPLY], true), (&[b"=15\r\n"], false)];
         for (chunks, ends) in rest {
             let call = cluster.call();
             send(&call, 100);

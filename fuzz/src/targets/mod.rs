@@ -19,7 +19,6 @@ pub mod remote_document;
 pub mod remote_reply;
 pub mod request;
 pub mod response_meter;
-pub mod rls_reply;
 pub mod settlement;
 
 /// A target accepts any bytes, and panics if its property fails.
@@ -39,6 +38,5 @@ pub static TARGETS: &[(&str, Target)] = &[
     ("remote_reply", remote_reply::run),
     ("request", request::run),
     ("response_meter", response_meter::run),
-    ("rls_reply", rls_reply::run),
     ("settlement", settlement::run),
 ];

@@ -241,16 +241,15 @@ fn keys(reference: &str, section: &str) -> Vec<String> {
 #[test]
 fn every_key_of_the_reference_is_accepted() {
     let reference = super::reference();
-    let [top, limit, rule, remote, redis, rls, inspect] =
-        ["document", "limit", "rule", "remote", "redis", "rls", "inspect"].map(super::keys::of);
+    let [top, limit, rule, remote, redis, inspect] =
+        ["document", "limit", "rule", "remote", "redis", "inspect"].map(super::keys::of);
     let inner = |parent: &str, keys: &[String]| -> Vec<String> {
         keys.iter().map(|key| format!("{parent}.{key}")).collect()
     };
     let answers = [top.clone(), inner("response", &super::keys::of("response"))].concat();
     let log = [top.clone(), inner("access_log", &super::keys::of("access_log"))].concat();
-    // Keys of both kinds of store have neither prefix.
-    let both = redis.iter().filter(|key| rls.contains(key)).cloned().collect();
-    let store = [inner("redis", &redis), inner("rls", &rls), both].concat();
+    // Some keys stand without the prefix.
+    let store = [inner("redis", &redis), redis].concat();
     let mut described: Vec<String> = Vec::new();
     for (section, known) in [
         ("`limits`", &limit),

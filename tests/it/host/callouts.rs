@@ -123,6 +123,8 @@ pub struct Clusters {
     pub down: Cell<bool>,
     /// The clusters in which calls vanish.
     pub silent: RefCell<Vec<&'static str>>,
+    /// Whether a Webdis, which speaks HTTP, is in the place of each store.
+    pub are_fronts: Cell<bool>,
 }
 
 /// The stores' clock is ahead of the gateways' clock by this much, ns.
@@ -172,6 +174,9 @@ pub enum CallEvent {
     Arrives { call: CallRequest, reply_at: Option<u64>, fault: Option<CallFault> },
     Replied(CallReply),
 }
+
+/// What Webdis answers to commands in Redis' own protocol.
+const FRONT: &[u8] = br#"{"*5\r\n$7\r\nEVALSHA":[false,"ERR unknown command"]}"#;
 
 /// The cluster and the contents of a call.
 #[derive(Clone)]
@@ -301,11 +306,12 @@ impl Callouts {
         let (mut stores, mut servers) = (clusters.stores.borrow_mut(), clusters.servers.borrow_mut());
         let mut reply: CallReply = match (fault, stores.get_mut(&call.cluster)) {
             (Some(CallFault::Unavailable), _) => (Some(503), Vec::new()),
+            (_, Some(_)) if clusters.are_fronts.get() => (Some(200), FRONT.into()),
             (_, Some(store)) => {
                 if fault == Some(CallFault::NoScript) {
                     store.forget_script();
                 }
-                (Some(200), store.answer((now + AHEAD) / 1_000, &call.body).into_bytes())
+                (Some(200), store.answer((now + AHEAD) / 1_000, &call.body))
             }
             (_, None) => servers.get_mut(&call.cluster).unwrap().reply(call.known.as_deref()),
         };
@@ -314,8 +320,8 @@ impl Callouts {
             let cut = reply.1.len() / 2;
             match kind {
                 0 => reply.1.truncate(cut),
-                1 => reply.1 = br#"{"EVALSHA":[false,"ERR no"]}"#.into(),
-                2 => reply.1 = br#"{"EVALSHA":[]}"#.into(),
+                1 => reply.1 = b"-ERR no\r\n".into(),
+                2 => reply.1 = b"*0\r\n".into(),
                 _ => reply = (None, Vec::new()),
             }
         }
@@ -327,7 +333,7 @@ impl Callouts {
             // sent again with all its refunds. That is a known limit, which this fault does not
             // test.
             let before = before.filter(|(_, body)| !body.windows(8).any(|word| word == b"NOSCRIPT"));
-            reply = before.unwrap_or((Some(200), br#"{"EVALSHA":[]}"#.into()));
+            reply = before.unwrap_or((Some(200), b"*0\r\n".into()));
         }
         let Some(at) = reply_at else { return };
         if fault == Some(CallFault::Twice) {

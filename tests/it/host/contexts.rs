@@ -98,7 +98,7 @@ fn the_reservations_of_an_ended_plugin_are_refunded_without_a_request() {
 #[test]
 fn what_depends_on_the_end_of_a_request_is_refused() {
     let rule = |rule: &str| format!(r#"{{"headers": "off", "limits": [{{"url": "/", "rules": [{rule}]}}]}}"#);
-    let global = r#"{"headers": "off", "store": {"redis": {"cluster": "webdis", "secret": "0123456789abcdef"}},
+    let global = r#"{"headers": "off", "store": {"redis": {"cluster": "redis", "secret": "0123456789abcdef"}},
         "limits": [{"url": "/", "rules": [{"name": "g", "rpu": 1, "unit": "day", "scope": "global"}]}]}"#;
     for document in [
         rule(r#"{"algo": "C", "rpu": 2}"#),

@@ -1,6 +1,7 @@
-//! A simulated global store: Redis with the script in it, behind webdis.
+//! A simulated global store: Redis with the script in it.
 
 use super::counts::{Count, RuleReply, WireRule};
+use crate::wire::{self, Command, NO_SCRIPT, list};
 use diana_global_redis::script::{SCRIPT, SHA1};
 use std::collections::BTreeMap;
 
@@ -19,25 +20,6 @@ pub struct GlobalStore {
     pub most: BTreeMap<WireRule, i64>,
 }
 
-/// The text of a part of a body.
-pub fn decoded(part: &[u8]) -> String {
-    let mut text = Vec::new();
-    let mut rest = part;
-    while let [first, tail @ ..] = rest {
-        rest = tail;
-        text.push(match (first, tail) {
-            (b'+', _) => b' ',
-            (b'%', [high, low, after @ ..]) => {
-                rest = after;
-                let digit = |byte: &u8| char::from(*byte).to_digit(16).unwrap() as u8;
-                digit(high) * 16 + digit(low)
-            }
-            (other, _) => *other,
-        });
-    }
-    String::from_utf8(text).unwrap()
-}
-
 impl GlobalStore {
     pub fn forget_script(&mut self) {
         self.has_script = false;
@@ -50,9 +32,12 @@ impl GlobalStore {
     }
 
     /// The body of the reply to a call with this body, at an instant in µs.
-    pub fn answer(&mut self, now: u64, body: &[u8]) -> String {
-        let parts: Vec<String> = body.split(|byte| *byte == b'/').map(decoded).collect();
-        let [name, script, keys, rest @ ..] = &*parts else { panic!("{parts:?}") };
+    pub fn answer(&mut self, now: u64, body: &[u8]) -> Vec<u8> {
+        wire::commands(body).iter().flat_map(|command| self.run(now, command)).collect()
+    }
+
+    fn run(&mut self, now: u64, command: &Command) -> Vec<u8> {
+        let Command { name, script, keys, number, arguments } = command;
         match &**name {
             "EVAL" => {
                 assert_eq!(script, SCRIPT);
@@ -61,21 +46,18 @@ impl GlobalStore {
             _ => assert_eq!((&**name, &**script), ("EVALSHA", SHA1)),
         }
         if !self.has_script {
-            return r#"{"EVALSHA":[false,"NOSCRIPT No matching script. Please use EVAL."]}"#.into();
+            return NO_SCRIPT.into();
         }
-        let (keys, rest) = rest.split_at(keys.parse().unwrap());
-        let [number, commands @ ..] = rest else { panic!("a call without its number: {parts:?}") };
-        let mut keys = keys.iter();
-        let mut answer = vec![number.parse().unwrap()];
-        assert!(answer[0] < 1 << 53, "{number}");
-        for command in commands {
-            let numbers: Vec<u64> = command.split(' ').map(|number| number.parse().unwrap()).collect();
+        assert!(*number < 1 << 53, "{number}");
+        let (mut keys, mut answer) = (keys.iter(), vec![*number]);
+        for argument in arguments {
+            let numbers: Vec<u64> = argument.split(' ').map(|number| number.parse().unwrap()).collect();
             self.command(now, &numbers, &mut keys, &mut answer);
         }
         let left: Vec<&String> = keys.collect();
-        assert!(left.is_empty() || commands.is_empty() && *left == ["diana:{0}:probe"], "{left:?}");
-        let answer: Vec<String> = answer.iter().map(u64::to_string).collect();
-        format!(r#"{{"{name}":[{}]}}"#, answer.join(","))
+        let is_probe = || arguments.is_empty() && left.len() == 1 && left[0].ends_with("}:probe");
+        assert!(left.is_empty() || is_probe(), "{left:?}");
+        list(&answer)
     }
 
     fn command<'a>(

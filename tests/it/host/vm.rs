@@ -405,14 +405,6 @@ impl Vm {
         self.0.answer.replace(before);
     }
 
-    /// Reports the reply to a gRPC call of a plugin.
-    pub fn report_grpc(&self, root: u32, token: u32, message: Vec<u8>) {
-        let size = message.len();
-        let before = self.0.answer.replace(Some((None, message)));
-        self.enter(root, |filter| filter.on_grpc_receive(token, size));
-        self.0.answer.replace(before);
-    }
-
     /// Makes a callback about a context that does not exist, or a second time about one that does.
     pub fn repeat(&self, which: u8, id: u32) {
         let filter = |callback: &dyn Fn(&Filter)| self.enter(id, |filter| callback(filter));

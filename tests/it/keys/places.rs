@@ -85,11 +85,6 @@ pub fn places() -> Vec<Place> {
         place(
             "store",
             r#"{"limits": [], "store": @}"#,
-            json!({"rls": {"cluster": "a", "secret": "0123456789abcdef"}}),
-        ),
-        place(
-            "store",
-            r#"{"limits": [], "store": @}"#,
             json!({"redis": {"cluster": "a", "secret": "0123456789abcdef"}}),
         ),
         place(
@@ -103,18 +98,13 @@ pub fn places() -> Vec<Place> {
             json!({"clusters": ["a"], "secret": "0123456789abcdef"}),
         ),
         place(
-            "rls",
-            r#"{"limits": [], "store": {"rls": @}}"#,
-            json!({"cluster": "a", "secret": "0123456789abcdef"}),
-        ),
-        place(
             "secret",
-            r#"{"limits": [], "store": {"rls": {"cluster": "a", "secret": @}}}"#,
+            r#"{"limits": [], "store": {"redis": {"cluster": "a", "secret": @}}}"#,
             json!({"sds": "a"}),
         ),
         place(
             "sds",
-            r#"{"limits": [], "store": {"rls": {"cluster": "a", "secret": {"sds": @}}}}"#,
+            r#"{"limits": [], "store": {"redis": {"cluster": "a", "secret": {"sds": @}}}}"#,
             json!({"name": "a", "sds_config": {}}),
         ),
         place("remote", r#"{"limits": [], "remote": @}"#, json!({"cluster": "a", "path": "/"})),

@@ -132,7 +132,7 @@ fn pick<T: Copy>(random: &mut Random, of: &[T]) -> T {
 
 /// Two clusters in any order.
 fn store(random: &mut Random) -> String {
-    let clusters = ["webdis", "other"].map(quoted).to_vec();
+    let clusters = ["redis", "other"].map(quoted).to_vec();
     let clusters = format!("[{}]", shuffled(random, clusters).join(", "));
     let secret = quoted("a secret of the tests only");
     let redis = object(random, vec![("clusters".into(), clusters), ("secret".into(), secret)]);

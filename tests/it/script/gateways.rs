@@ -3,12 +3,13 @@
 
 use super::redis::{Call, TestRedis};
 use crate::harness::{at, get, store};
+use crate::wire::{Command, commands, list};
 use diana_base::time::{Span, Time};
 use diana_config::{Configuration, compile};
 use diana_limiter::algorithm::Admission;
 use diana_limiter::cells::store::{CasSemantics, Simulated};
 use diana_limiter::decide::{Decision, Outcome};
-use diana_limiter::global::{CallResult, Completion, Message};
+use diana_limiter::global::{CallResult, Completion};
 use diana_limiter::policy::Policy;
 use diana_limiter::request::{Part, Values};
 use diana_limiter::session::{Session, Worker};
@@ -84,21 +85,17 @@ impl<'r> Gateway<'r> {
     fn serve(&mut self, ms: u64) -> Vec<Completion> {
         let Gateway { policy, worker, host, redis, calls, is_down, .. } = self;
         let (store, now, mut all) = (store(host), at(ms), Vec::new());
-        while let Some(call) = worker.next_call(policy, Time::ZERO) {
+        while let Some(call) = worker.next_call(Time::ZERO) {
             *calls += 1;
-            let Message::Http { body, .. } = &call.message else { panic!("an HTTP call") };
-            let text = std::str::from_utf8(body).unwrap();
-            let mut parts = text.split('/').skip(2);
-            let keys: usize = parts.next().unwrap().parse().unwrap();
-            let keys = parts.by_ref().take(keys).map(str::to_owned).collect();
-            let number = parts.next().unwrap();
-            let commands = parts.map(|part| part.replace('+', " ")).collect();
-            let numbers = redis.numbers(now.as_ns() / 1_000, &Call { keys, commands });
-            let numbers: Vec<String> = numbers[1..].iter().map(u64::to_string).collect();
-            let reply = format!(r#"{{"EVALSHA":[{number},{}]}}"#, numbers.join(","));
+            let mut reply = Vec::new();
+            for Command { keys, number, arguments, .. } in commands(&call.message.body) {
+                let mut numbers = redis.numbers(now.as_ns() / 1_000, &Call { keys, commands: arguments });
+                numbers[0] = number;
+                reply.extend(list(&numbers));
+            }
             let result = match is_down {
                 true => CallResult::NotMade,
-                false => CallResult::Http { status: 200, body: reply.as_bytes() },
+                false => CallResult::Response { status: 200, body: &reply },
             };
             let mut completions = worker.call_done(call.id, result, Time::ZERO);
             worker.absorb(policy, &store, &mut completions, || now);

@@ -24,9 +24,9 @@ fn a_lease_belongs_to_the_quota_for_which_it_was_fetched() {
         (session, decision.outcome)
     };
     let (mut session, _) = start(&mut worker, "gold");
-    let call = worker.next_call(&policy, at(0)).unwrap();
+    let call = worker.next_call(at(0)).unwrap();
     // Admitted, 980 left, a charge, and 10 units of generation 3 for a second.
-    let granted = reply(&call, "0,0,980,600000,6000000,1,7,7,0,0,10,3,1000000");
+    let granted = reply(&call, &[0, 0, 980, 600_000, 6_000_000, 1, 7, 7, 0, 0, 10, 3, 1_000_000]);
     let completions = worker.call_done(call.id, http(&granted), at(0));
     assert_eq!(
         session.answer(&policy, &mut worker, &store, &completions[0], || START).unwrap().outcome,

@@ -22,11 +22,9 @@ fn permit(actor: u32) -> GlobalQuery {
     let parameters = Parameters { kind: 7, numbers: [10, MAX_HOLD_S * 1_000_000, 0, 0, 0, 0] };
     let mut key = [0; 16];
     key[..4].copy_from_slice(&actor.to_be_bytes());
-    let quota = Quota { rpu: 10, unit: Span::ZERO };
     let rule_query = RuleQuery {
         rule: RuleId::new(0),
         key,
-        quota,
         parameters,
         enforced: true,
         cost: 1,
@@ -54,13 +52,13 @@ impl Pair {
     /// Makes and answers the due calls.
     fn serve(&mut self) -> Vec<Completion> {
         let mut all = Vec::new();
-        while let Some(call) = self.client.next(&policy(), at(self.ms)) {
+        while let Some(call) = self.client.next(at(self.ms)) {
             let (commands, us) = (body(&call).rsplit('/').next().unwrap().to_owned(), 1_000 * self.ms);
             self.sent.push(commands);
-            let reply = self.store.answer(1_753_000_000_000_000 + us, body(&call).as_bytes());
+            let reply = self.store.answer(1_753_000_000_000_000 + us, &call.message.body);
             let result = match self.away {
-                false => http(reply.as_bytes()),
-                true => CallResult::Http { status: 504, body: b"" },
+                false => http(&reply),
+                true => CallResult::Response { status: 504, body: b"" },
             };
             all.extend(answered(&mut self.client, call.id, result, self.ms));
         }
@@ -162,10 +160,10 @@ fn a_lost_reply_is_corrected_by_the_next_call() {
     pair.take(&[1]);
     pair.away = true;
     assert!(pair.client.ask(0, Waiter::Request(9), permit(1)));
-    let call = pair.client.next(&policy(), at(0)).unwrap();
-    pair.store.answer(1_753_000_000_000_000, body(&call).as_bytes());
+    let call = pair.client.next(at(0)).unwrap();
+    pair.store.answer(1_753_000_000_000_000, &call.message.body);
     assert_eq!(pair.outstanding(), 2, "the store has granted it");
-    answered(&mut pair.client, call.id, CallResult::Http { status: 504, body: b"" }, 50);
+    answered(&mut pair.client, call.id, CallResult::Response { status: 504, body: b"" }, 50);
     pair.away = false;
     pair.serve();
     assert_eq!((pair.outstanding(), pair.reports()), (1, 1));
@@ -221,10 +219,10 @@ fn the_permit_of_a_request_that_left_is_reported_as_free() {
     let mut pair = Pair::new();
     pair.warm_up();
     assert!(pair.client.ask(0, Waiter::Request(1), permit(1)));
-    let call = pair.client.next(&policy(), at(0)).unwrap();
-    let reply = pair.store.answer(1_753_000_000_000_000, body(&call).as_bytes());
+    let call = pair.client.next(at(0)).unwrap();
+    let reply = pair.store.answer(1_753_000_000_000_000, &call.message.body);
     pair.client.cancel(Waiter::Request(1));
-    assert_eq!(answered(&mut pair.client, call.id, http(reply.as_bytes()), 1), []);
+    assert_eq!(answered(&mut pair.client, call.id, http(&reply), 1), []);
     assert_eq!(pair.outstanding(), 1, "the store has granted it");
     pair.serve();
     assert_eq!((pair.outstanding(), pair.reports(), pair.sent.len()), (0, 1, 1), "{:?}", pair.sent);
@@ -237,15 +235,15 @@ fn a_late_reply_that_grants_a_permit_leads_to_a_report() {
     let mut pair = Pair::new();
     pair.warm_up();
     assert!(pair.client.ask(0, Waiter::Request(1), permit(1)));
-    let call = pair.client.next(&policy(), at(0)).unwrap();
+    let call = pair.client.next(at(0)).unwrap();
     pair.ms = 100;
     pair.client.tick(at(100), &mut Vec::new());
     pair.serve();
     assert_eq!(pair.outstanding(), 0);
     // The call arrives at the store only now.
-    let reply = pair.store.answer(1_753_000_000_200_000, body(&call).as_bytes());
+    let reply = pair.store.answer(1_753_000_000_200_000, &call.message.body);
     pair.ms = 200;
-    answered(&mut pair.client, call.id, http(reply.as_bytes()), 200);
+    answered(&mut pair.client, call.id, http(&reply), 200);
     assert_eq!(pair.outstanding(), 1);
     pair.serve();
     assert_eq!(pair.outstanding(), 0);
@@ -261,9 +259,10 @@ fn a_call_carries_at_most_64_reports_and_64_queries() {
     pair.sent.clear();
     charges.iter().for_each(|charge| pair.client.release(0, charge));
     (0..70).for_each(|number| ask(&mut pair.client, number));
-    let call = pair.client.next(&policy(), at(0)).unwrap();
-    let commands = body(&call).rsplit_once("/4+64+7+").expect("64 levels are reported").0;
-    assert_eq!(commands.matches("/1+1+1+2+").count(), 63);
+    let call = pair.client.next(at(0)).unwrap();
+    let body = body(&call);
+    let commands = body.rsplit_once("/4 64 7 ").expect("64 levels are reported").0;
+    assert_eq!(commands.matches("/1 1 1 2 ").count(), 63);
 }
 
 /// The retried call carries the levels at that time.
@@ -272,13 +271,13 @@ fn a_report_to_a_store_without_the_script_is_renewed() {
     let mut pair = Pair::new();
     let charges = pair.take(&[1, 1]);
     pair.client.release(0, &charges[0]);
-    let call = pair.client.next(&policy(), at(0)).unwrap();
+    let call = pair.client.next(at(0)).unwrap();
     pair.client.release(0, &charges[1]);
     assert_eq!(answered(&mut pair.client, call.id, http(NO_SCRIPT), 1), []);
-    let again = pair.client.next(&policy(), at(1)).unwrap();
-    assert_eq!([&call, &again].map(|call| body(call).matches("/4+1+7+").count()), [1, 1], "{}", body(&again));
-    let reply = pair.store.answer(1_753_000_000_001_000, body(&again).as_bytes());
-    answered(&mut pair.client, again.id, http(reply.as_bytes()), 2);
+    let again = pair.client.next(at(1)).unwrap();
+    assert_eq!([&call, &again].map(|call| body(call).matches("/4 1 7 ").count()), [1, 1], "{}", body(&again));
+    let reply = pair.store.answer(1_753_000_000_001_000, &again.message.body);
+    answered(&mut pair.client, again.id, http(&reply), 2);
     assert!(pair.outstanding() == 0 && pair.client.is_done());
 }
 
@@ -324,14 +323,14 @@ fn after_two_overlapping_calls_the_level_is_reported_again() {
     let charges = pair.take(&[1, 1]);
     pair.client.release(0, &charges[0]);
     assert!(pair.client.ask(0, Waiter::Request(1), permit(1)));
-    let first = pair.client.next(&policy(), at(0)).unwrap();
+    let first = pair.client.next(at(0)).unwrap();
     pair.client.release(0, &charges[1]);
     assert!(pair.client.ask(0, Waiter::Request(2), permit(1)));
-    let second = pair.client.next(&policy(), at(0)).unwrap();
+    let second = pair.client.next(at(0)).unwrap();
     // The store runs the second call first.
     for (call, ms) in [(second, 1), (first, 2)] {
-        let reply = pair.store.answer(1_753_000_000_000_000, body(&call).as_bytes());
-        answered(&mut pair.client, call.id, http(reply.as_bytes()), ms);
+        let reply = pair.store.answer(1_753_000_000_000_000, &call.message.body);
+        answered(&mut pair.client, call.id, http(&reply), ms);
     }
     pair.serve();
     assert_eq!((pair.outstanding(), pair.reports()), (2, 1), "{:?}", pair.sent);

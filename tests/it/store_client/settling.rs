@@ -12,9 +12,7 @@ use diana_limiter::session::{Session, Worker};
 
 /// The commands of a call.
 fn commands(call: &Call) -> Vec<String> {
-    let mut parts = body(call).split('/').skip(2);
-    let keys: usize = parts.next().unwrap().parse().unwrap();
-    parts.skip(keys + 1).map(|command| command.replace("%20", " ").replace('+', " ")).collect()
+    wire::commands(&call.message.body).into_iter().flat_map(|command| command.arguments).collect()
 }
 
 /// The commands of the decision about a request, to which the store replies `replied`, and those of
@@ -39,9 +37,10 @@ fn session_of(
     let store = store(&host);
     let mut worker = Worker::new(&policy, &[1; 16]).with_global_store(options.unwrap(), 1);
     let (mut session, _) = Session::start(&policy, &mut worker, &store, &policy.request(values), || START);
-    let call = worker.next_call(&policy, at(0)).unwrap();
+    let call = worker.next_call(at(0)).unwrap();
     let asked = commands(&call);
-    let completions = worker.call_done(call.id, http(&reply(&call, replied)), at(0));
+    let replied: Vec<u64> = replied.split(',').map(|number| number.parse().unwrap()).collect();
+    let completions = worker.call_done(call.id, http(&reply(&call, &replied)), at(0));
     let _ = session.answer(&policy, &mut worker, &store, &completions[0], || START);
     assert!(session.settles());
     match usage {
@@ -49,7 +48,7 @@ fn session_of(
         None => session.settle(&policy, &mut worker, &store, || START),
     };
     assert!(!session.has_charges());
-    let told = worker.next_call(&policy, at(0)).map(|call| commands(&call)).unwrap_or_default();
+    let told = worker.next_call(at(0)).map(|call| commands(&call)).unwrap_or_default();
     (asked, told)
 }
 

@@ -7,7 +7,7 @@ use super::kinds::{ACTOR_KINDS, ALGORITHM_KEYS, CONDITION_KINDS};
 use super::limit::{CONDITIONS, LIMIT};
 use super::rule::{ALGORITHM, RULE};
 use super::shape::Key;
-use super::store::{REDIS, REMOTE, RLS, STORE};
+use super::store::{REDIS, REMOTE, STORE};
 
 /// The names of keys, without those in a second list.
 macro_rules! names {
@@ -28,12 +28,8 @@ pub(crate) const LIMIT_KEYS: &[&str] = names!(LIMIT.groups, &["headers", "respon
 pub(crate) const RULE_KEYS: &[&str] = names!(RULE.groups, &["mode"]);
 /// The kinds of store.
 pub(crate) const STORE_KEYS: &[&str] = names!(STORE.groups);
-/// Keys that only `redis` has.
-pub(crate) const REDIS_ONLY: &[&str] = names!(REDIS.groups, names!(RLS.groups));
-/// Keys that only `rls` has.
-pub(crate) const RLS_ONLY: &[&str] = names!(RLS.groups, names!(REDIS.groups));
-/// Keys that both kinds of store have.
-pub(crate) const REDIS_AND_RLS: &[&str] = names!(REDIS.groups, REDIS_ONLY);
+/// The keys of `redis`.
+pub(crate) const REDIS_KEYS: &[&str] = names!(REDIS.groups);
 /// The keys of `remote`, without those that other objects have as well.
 pub(crate) const REMOTE_KEYS: &[&str] = names!(REMOTE.groups, &["cluster", "timeout", "headers", "body"]);
 /// The keys of the long form of `deny`.
@@ -128,12 +124,5 @@ mod tests {
         let several: Vec<&str> = hints.iter().copied().filter(|key| of(key) > 1).collect();
         // The hint in a limit names both places, and an override's the rule.
         assert_eq!(several, ["enforce", "enforce"]);
-    }
-
-    #[test]
-    fn the_kinds_of_store_share_keys() {
-        assert_eq!(REDIS_AND_RLS, ["cluster", "secret", "timeout", "replicas", "in_flight"]);
-        assert_eq!(REDIS_ONLY, ["clusters", "dialect", "user", "password", "prefix", "headers"]);
-        assert_eq!(RLS_ONLY, ["domain"]);
     }
 }

@@ -1,29 +1,25 @@
 //! Global stores, and the servers of remote documents.
 
-use super::shape::{Definition, Key, Object, Shape, key, secs};
+use super::shape::{Definition, Object, Shape, key, secs};
 use diana_base::time::Span;
 
 pub(super) const DEFINITIONS: &[Definition] = &[
     Definition { name: "store", shape: Shape::Object(&STORE) },
     Definition { name: "redis", shape: Shape::Object(&REDIS) },
-    Definition { name: "rls", shape: Shape::Object(&RLS) },
     Definition { name: "secret", shape: Shape::Object(&SECRET) },
     Definition { name: "sds", shape: Shape::Object(&SDS) },
     Definition { name: "remote", shape: Shape::Object(&REMOTE) },
 ];
 
-pub(super) const STORE: Object = Object {
-    is_single: true,
-    ..Object::new(
-        "global.md#store",
-        &[&[
-            key("redis", "One or several Redis servers, behind an HTTP front end.", Shape::Def("redis"))
-                .on("global.md#ways-to-redis"),
-            key("rls", "A rate limit service that speaks Envoy's protocol.", Shape::Def("rls"))
-                .on("global.md#a-rate-limit-service"),
-        ]],
-    )
-};
+pub(super) const STORE: Object =
+    Object {
+        is_single: true,
+        ..Object::new(
+            "global.md#store",
+            &[&[key("redis", "One or several Redis servers.", Shape::Def("redis"))
+                .on("global.md#ways-to-redis")]],
+        )
+    };
 
 const CLUSTER: Shape = Shape::Matching("^[!-~]{1,120}$", "1 to 120 visible ASCII characters");
 const NOT_EMPTY: Shape = Shape::Matching(".+", "text");
@@ -33,7 +29,7 @@ pub(super) const REDIS: Object = Object {
     one_of: &[&["cluster", "clusters"]],
     ..Object::new("global.md#store", &[
         &[
-            key("cluster", "The gateway's name of the cluster in front of Redis.", CLUSTER),
+            key("cluster", "The gateway's name of the cluster of Redis.", CLUSTER),
             key(
                 "clusters",
                 "Several clusters, among which the counts are divided.",
@@ -42,13 +38,13 @@ pub(super) const REDIS: Object = Object {
             .on("global.md#several-redis"),
             key(
                 "dialect",
-                "`resp`: Redis' own protocol, carried by the gateway. Otherwise the protocol of an HTTP front.",
-                Shape::Choice(&["resp", "webdis", "upstash"]),
+                "Redis' own protocol. The key has no effect, and serves documents that 0.2.0 reads as well.",
+                Shape::Choice(&["resp"]),
             )
-            .or("webdis")
+            .or("resp")
             .on("global.md#ways-to-redis"),
-            key("user", "The user of Redis, with `dialect: resp`.", NOT_EMPTY),
-            key("password", "The password of Redis, with `dialect: resp`.", NOT_EMPTY),
+            key("user", "The user of Redis.", NOT_EMPTY),
+            key("password", "The password of Redis.", NOT_EMPTY),
             key(
                 "prefix",
                 "The start of each key in Redis.",
@@ -57,56 +53,39 @@ pub(super) const REDIS: Object = Object {
             .or("diana"),
             key("headers", "Further headers of each call.", HEADERS),
         ],
-        COMMON,
         &[
-            replicas(Shape::Any(&[Shape::Whole(1, 10_000), Shape::Exact("auto")])),
-            in_flight(1),
+            key(
+                "secret",
+                "The key of the hash that names each count, the same in all gateways.",
+                Shape::Any(&[
+                    // 16 characters, or fewer of which some are not ASCII.
+                    Shape::Matching(r"^[\s\S]{16,}$|[^\x00-\x7F]", "text of at least 16 bytes"),
+                    Shape::Def("secret"),
+                ]),
+            )
+            .required(),
+            key(
+                "timeout",
+                "The longest time that a call, or a request, waits for the store.",
+                Shape::Span(Span::from_ms(1), secs(10)),
+            )
+            .or("50ms"),
+            key(
+                "replicas",
+                "The number of gateways that divide a quota while the store is down.",
+                Shape::Any(&[Shape::Whole(1, 10_000), Shape::Exact("auto")]),
+            )
+            .or_whole(1)
+            .on("global.md#counting-the-gateways"),
+            key(
+                "in_flight",
+                "How many calls a worker makes at once to each cluster.",
+                Shape::Whole(1, 1_024),
+            )
+            .or_whole(1),
         ],
     ])
 };
-
-pub(super) const RLS: Object = Object::new(
-    "global.md#store",
-    &[
-        &[
-            key("cluster", "The gateway's name of the service's cluster.", CLUSTER).required(),
-            key("domain", "The domain in which the service counts.", NOT_EMPTY).or("diana"),
-        ],
-        COMMON,
-        &[replicas(Shape::Whole(1, 10_000)), in_flight(64)],
-    ],
-);
-
-/// Keys of either kind of store.
-const COMMON: &[Key] = &[
-    key(
-        "secret",
-        "The key of the hash that names each count, the same in all gateways.",
-        Shape::Any(&[
-            // 16 characters, or fewer of which some are not ASCII.
-            Shape::Matching(r"^[\s\S]{16,}$|[^\x00-\x7F]", "text of at least 16 bytes"),
-            Shape::Def("secret"),
-        ]),
-    )
-    .required(),
-    key(
-        "timeout",
-        "The longest time that a call, or a request, waits for the store.",
-        Shape::Span(Span::from_ms(1), secs(10)),
-    )
-    .or("50ms"),
-];
-
-const fn replicas(shape: Shape) -> Key {
-    key("replicas", "The number of gateways that divide a quota while the store is down.", shape)
-        .or_whole(1)
-        .on("global.md#counting-the-gateways")
-}
-
-const fn in_flight(default: u64) -> Key {
-    key("in_flight", "How many calls a worker makes at once to each cluster.", Shape::Whole(1, 1_024))
-        .or_whole(default)
-}
 
 const SECRET: Object = Object::new(
     "global.md#a-secret-from-envoys-sds",

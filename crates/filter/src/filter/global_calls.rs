@@ -11,9 +11,6 @@ use diana_limiter::session::Session;
 use std::mem::take;
 use std::rc::Rc;
 
-/// The gRPC status for success.
-const GRPC_OK: u32 = 0;
-
 /// After this many calls, the filter forgets the calls to which the host has not replied.
 const CALLS_PER_CLEANUP: u32 = 1_024;
 
@@ -88,25 +85,7 @@ impl<H: Host> Filter<H> {
             return;
         };
         let (status, body) = (self.host.call_status(), self.host.call_body(size));
-        self.call_done(&plugin, call, CallResult::Http { status, body: &body });
-    }
-
-    /// A gRPC call has a reply.
-    pub fn on_grpc_receive(&self, token: u32, size: usize) {
-        let Some((plugin, call)) = self.calls.with(|calls| calls.remove(token)).flatten() else {
-            return;
-        };
-        let message = self.host.grpc_message(size);
-        self.call_done(&plugin, call, CallResult::Message(&message));
-    }
-
-    /// A gRPC call has ended; if it has no reply, it has failed.
-    pub fn on_grpc_close(&self, token: u32, status: u32) {
-        if let Some((plugin, call)) = self.calls.with(|calls| calls.remove(token)).flatten() {
-            let result =
-                if status == GRPC_OK { CallResult::Message(&[]) } else { CallResult::Status(status) };
-            self.call_done(&plugin, call, result);
-        }
+        self.call_done(&plugin, call, CallResult::Response { status, body: &body });
     }
 
     fn call_done(&self, plugin: &Rc<Plugin<H>>, call: u32, result: CallResult) {

@@ -20,11 +20,12 @@ impl<H: Host> Plugin<H> {
     /// Makes the calls that are due. Returns completions for the calls that could not be made.
     pub(crate) fn make_due_calls(&self) -> (Vec<SentCall>, Vec<Completion>) {
         let (mut sent, mut completions) = (Vec::new(), Vec::new());
-        let (policy, now) = (&self.configuration.policy, self.clock.monotonic());
+        let now = self.clock.monotonic();
         self.worker.with(|worker| {
-            while let Some(call) = worker.next_call(policy, now) {
+            while let Some(call) = worker.next_call(now) {
                 let cluster = worker.cluster(call.shard);
-                match send(self.host, cluster, &call.message, self.call_timeout_ms) {
+                let Message { headers, body } = &call.message;
+                match self.host.http_call(cluster, headers, body, self.call_timeout_ms) {
                     Ok(token) => sent.push(SentCall { token, id: call.id }),
                     Err(Fault(_)) => completions.extend(worker.call_done(call.id, CallResult::NotMade, now)),
                 }
@@ -122,15 +123,6 @@ impl<H: Host> Plugin<H> {
     pub(crate) fn query_deadline(&self) -> Time {
         let timeout = self.worker.with(|worker| worker.timeout()).flatten();
         self.now().after(timeout.unwrap_or_default())
-    }
-}
-
-fn send(host: impl Host, cluster: &str, message: &Message, timeout_ms: u32) -> Result<u32, Fault> {
-    match message {
-        Message::Http { headers, body } => host.http_call(cluster, headers, body, timeout_ms),
-        Message::Grpc { cluster, service, method, body } => {
-            host.grpc_call(cluster, service, method, body, timeout_ms)
-        }
     }
 }
 

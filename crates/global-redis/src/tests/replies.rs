@@ -1,38 +1,24 @@
-//! Incomplete replies: errors, replies to other calls, and pipelines in which some commands fail.
+//! Incomplete replies: errors, replies to other calls, answers of other servers, and pipelines in
+//! which some commands fail.
 
 use super::*;
-use diana_limiter::global::{CallResult, Protocol};
 
-/// Replies of a proxy to other clients, and the right reply to an earlier call.
+/// Replies to other clients, and the right reply to an earlier call.
 #[test]
 fn a_reply_without_the_number_of_its_call_is_stray() {
     let query = GlobalQuery::Decide(vec![vec![rule_query(1, 7)]]);
     let earlier =
-        [NUMBER - 4, NUMBER + 1, 0, (1 << 53) - 1].map(|number| json(&[&[number], &NUMBERS[..]].concat()));
-    let others = ["[]", "[null]", "[true,\"OK\"]", "null", "0", "\"OK\"", "{}", "[7]"].map(String::from);
-    let unnumbered = json(&NUMBERS);
-    let quoted = listed(0, &NUMBERS).replacen(&NUMBER.to_string(), &format!("\"{NUMBER}\""), 1);
-    for reply in earlier.iter().chain(&others).chain([&unnumbered, &quoted]) {
-        for (dialect, key) in
-            [(Dialect::Webdis, "EVALSHA"), (Dialect::Webdis, "GET"), (Dialect::Upstash, "result")]
-        {
-            let body = format!(r#"{{"{key}":{reply}}}"#);
-            let answer = redis(dialect).read_reply(&[&query], NUMBER, 200, body.as_bytes());
-            assert_eq!(answer, Err(CallError::Stray), "{body}");
-        }
+        [NUMBER - 4, NUMBER + 1, 0, (1 << 53) - 1].map(|number| list(&[&[number], &NUMBERS[..]].concat()));
+    for reply in earlier.iter().chain(&[list(&NUMBERS), list(&[7]), list(&[])]) {
+        assert_eq!(read(&[&query], reply), Err(CallError::Stray), "{reply}");
     }
 }
 
 #[test]
-fn errors_of_webdis_are_read() {
+fn errors_of_redis_are_read() {
     let [query, ..] = &one_of_each();
-    let answer =
-        |status, body: &str| redis(Dialect::Webdis).read_reply(&[query], NUMBER, status, body.as_bytes());
-    assert_eq!(answer(200, NOSCRIPT), Err(CallError::NoScript));
-    // Redis is down; the command is forbidden; Envoy's own reply if webdis is down.
-    for (status, body) in [(503, ""), (403, ""), (503, "no healthy upstream"), (504, NOSCRIPT)] {
-        assert_eq!(answer(status, body), Err(CallError::Status(status)));
-    }
+    let answer = |status, body: &str| redis().read_reply(&[query], NUMBER, status, body.as_bytes());
+    assert_eq!(answer(200, "-NOSCRIPT No matching script. Please use EVAL.\r\n"), Err(CallError::NoScript));
     for words in [
         "NOAUTH Authentication required.",
         "READONLY You can't write against a read only replica. script: 3ad64e045b020f4654b4e7de8d3ad85a59fa42da, on @user_script:1.",
@@ -43,91 +29,72 @@ fn errors_of_webdis_are_read() {
         "ERR Script killed by user with SCRIPT KILL... script: 694a5fe1ddb97a4c6a1bf299d9537c7d3d0f84e7, on @user_script:1.",
         "ERR Error compiling script (new function): user_script:1: unexpected symbol near '<eof>'",
         "LOADING Redis is loading the dataset in memory",
-        "WRONGPASS invalid username-password pair or user is disabled.",
+        "MOVED 3999 127.0.0.1:6381",
     ] {
-        for key in ["EVAL", "EVALSHA"] {
-            let body = format!(r#"{{"{key}":[false,"{words}"]}}"#);
-            let cut = words.chars().take(128).collect();
-            assert_eq!(answer(200, &body), Err(CallError::Refused(cut)));
-        }
+        let cut = words.chars().take(128).collect();
+        assert_eq!(answer(200, &format!("-{words}\r\n")), Err(CallError::Refused(cut)));
     }
-    let escaped = r#"{"EVAL":[false,"MY \"quoted\" é\n"]}"#;
-    assert_eq!(answer(200, escaped), Err(CallError::Refused(r#"MY "quoted" "#.into())));
+    // Envoy's own answers.
+    for (status, body) in
+        [(503, "no healthy upstream"), (504, "-NOSCRIPT x\r\n"), (403, "unknown command"), (0, "")]
+    {
+        assert_eq!(answer(status, body), Err(CallError::Status(status)));
+    }
+    for wrong in ["", "+OK\r\n", ":7\r\n", "$2\r\n[]\r\n", "*-1\r\n", "[]"] {
+        assert_eq!(answer(200, wrong), Err(CallError::Garbage), "{wrong:?}");
+    }
+    // A refused login says more than what follows from it.
+    let body = b"-WRONGPASS invalid username-password pair\r\n-NOAUTH Authentication required.\r\n";
+    let refused = Err(CallError::Refused("WRONGPASS invalid username-password pair".into()));
+    assert_eq!(redis().with_login(login()).read_reply(&[query], NUMBER, 200, body), refused);
 }
 
+/// What the filter gets from Webdis, from Upstash and from a web server: directly, through a
+/// tunnel, and through the bridge.
 #[test]
-fn errors_of_upstash_are_read() {
+fn a_server_that_speaks_http_is_named() {
     let [query, ..] = &one_of_each();
-    let answer =
-        |status, body: &str| redis(Dialect::Upstash).read_reply(&[query], NUMBER, status, body.as_bytes());
-    let noscript = r#"{"error":"NOSCRIPT No matching script. Please use EVAL."}"#;
-    let refused = |words: &str| Err(CallError::Refused(words.into()));
-    assert_eq!(answer(400, noscript), Err(CallError::NoScript));
-    assert_eq!(answer(200, noscript), Err(CallError::NoScript));
-    assert_eq!(answer(401, r#"{"error":"Unauthorized"}"#), refused("Unauthorized"));
-    assert_eq!(answer(400, r#"{"error":"ERR wrong number","result":[]}"#), refused("ERR wrong number"));
-    assert_eq!(answer(503, "no healthy upstream"), Err(CallError::Status(503)));
-    assert_eq!(answer(500, r#"{"result":[0]}"#), Err(CallError::Status(500)));
-    assert_eq!(answer(500, "[]"), Err(CallError::Status(500)));
-    let own = format!(r#"{{"result":[{NUMBER},0]}}"#);
-    for body in [&own, r#"{"error":null}"#, r#"{"error":7}"#, "{}", "[]", "0", "", "[{\"result\":[]}]"] {
-        assert_eq!(answer(200, body), Err(CallError::Garbage), "{body}");
+    for (status, body) in [
+        (200, r#"{"*5\r\n$7":[false,"ERR unknown command"]}"#),
+        (400, r#"{"error":"Unauthorized"}"#),
+        (405, "<html><body>405 Not Allowed</body></html>"),
+        (403, ""),
+        (200, "HTTP/1.1 400 Bad Request\r\n\r\n"),
+        (502, "HTTP/1.1 400 Bad Request\r\n\r\n"),
+    ] {
+        let answer = redis().read_reply(&[query], NUMBER, status, body.as_bytes());
+        assert_eq!(answer, Err(CallError::Http), "{status}: {body}");
     }
-}
-
-/// Redis hangs up if it is sent HTTP. Over a bridge or a tunnel the same answer of Envoy says
-/// nothing.
-#[test]
-fn a_server_that_hangs_up_may_be_redis_itself() {
-    let [query, ..] = &one_of_each();
-    let body =
-        b"upstream connect error or disconnect/reset before headers. reset reason: connection termination";
-    let read = |dialect, result| redis(dialect).read(&[query], NUMBER, result).unwrap_err();
-    for dialect in [Dialect::Webdis, Dialect::Upstash] {
-        assert_eq!(read(dialect, CallResult::Http { status: 503, body }), CallError::HungUp);
-        assert_eq!(read(dialect, CallResult::Status(0)), CallError::HungUp);
-        assert_eq!(read(dialect, CallResult::Http { status: 502, body }), CallError::Status(502));
-    }
-    assert_eq!(read(Dialect::Resp, CallResult::Http { status: 503, body }), CallError::Status(503));
-    assert_eq!(read(Dialect::Resp, CallResult::Status(0)), CallError::Status(0));
 }
 
 #[test]
 fn of_a_pipeline_some_may_fail() {
     let [decide, refund, lease] = &one_of_each();
-    let redis = redis(Dialect::Upstash);
     let queries: Vec<&GlobalQuery> = [vec![refund; 64], vec![lease; 64], vec![decide; 2]].concat();
-    let zeros = |at| format!(r#"{{"result":{}}}"#, listed(at, &[0; 64]));
+    let zeros = |at| listed(at, &[0; 64]);
     let (first, second) = (&*zeros(0), &*zeros(1));
-    let (error, noscript) = (r#"{"error":"OOM x"}"#, r#"{"error":"NOSCRIPT y"}"#);
-    let decided = format!(r#"{{"result":{}}}"#, listed(2, &[NUMBERS, [0; 13], [0; 13]].concat().repeat(2)));
-    let answer = |status, bodies: &[&str]| {
-        redis.read_reply(&queries, NUMBER, status, format!("[{}]", bodies.join(",")).as_bytes())
-    };
+    let (error, noscript) = ("-OOM x\r\n", "-NOSCRIPT y\r\n");
+    let decided = listed(2, &[NUMBERS, [0; 13], [0; 13]].concat().repeat(2));
+    let answer = |bodies: &[&str]| read(&queries, &bodies.concat());
 
-    let all = answer(200, &[first, second, &decided]).unwrap();
+    let all = answer(&[first, second, &decided]).unwrap();
     assert!(all.len() == 130 && all.iter().all(Result::is_ok));
     assert_eq!(all[129].as_ref().unwrap()[0], reply());
-    let some = answer(200, &[noscript, second, error]).unwrap();
+    let some = answer(&[noscript, second, error]).unwrap();
     assert!(some[..64].iter().all(|reply| *reply == Err(CallError::NoScript)));
     assert!(some[64..128].iter().all(|reply| *reply == Ok(Vec::new())));
     assert!(some[128..].iter().all(|reply| *reply == Err(CallError::Refused("OOM x".into()))));
-    let short = answer(200, &[&first.replace("0,0", "0"), second, &decided]).unwrap();
+    let short = answer(&[&listed(0, &[0; 63]), second, &decided]).unwrap();
     assert!(short.len() == 130 && short[..64].iter().all(|reply| *reply == Err(CallError::Garbage)));
-    let other = answer(200, &[&first.replacen(",0", ",1", 1), second, &decided]).unwrap();
+    let other = answer(&[&first.replacen(":0\r\n", ":1\r\n", 1), second, &decided]).unwrap();
     assert_eq!((&other[0], &other[64]), (&Err(CallError::Garbage), &Ok(Vec::new())));
-    let one = answer(200, &["7", second, "{}"]).unwrap();
-    assert_eq!((one[0].clone(), one[129].clone()), (Err(CallError::Garbage), Err(CallError::Garbage)));
 
-    assert_eq!(answer(200, &[noscript, error, "{}"]), Err(CallError::NoScript), "no query has a reply");
-    assert_eq!(answer(200, &[first, second]), Err(CallError::Garbage), "one is missing");
-    assert_eq!(answer(200, &[first, second, &decided, first]), Err(CallError::Garbage), "one is too many");
-    assert_eq!(answer(500, &[first, second, &decided]), Err(CallError::Status(500)));
-    let whole_call = |status, body: &str| redis.read_reply(&queries, NUMBER, status, body.as_bytes());
-    assert_eq!(whole_call(400, r#"{"error":"ERR no"}"#), Err(CallError::Refused("ERR no".into())));
-    assert_eq!(whole_call(200, first), Err(CallError::Garbage));
+    assert_eq!(answer(&[noscript, error, error]), Err(CallError::NoScript), "no query has a reply");
+    assert_eq!(answer(&[first, second]), Err(CallError::Garbage), "one is missing");
+    assert_eq!(answer(&[first, second, &decided, first]), Err(CallError::Garbage), "one is too many");
+    assert_eq!(answer(&[first, second, "+OK\r\n"]), Err(CallError::Garbage), "no reply of the script");
     for swapped in [[second, first, &decided], [first, &decided, second], [first, first, &decided]] {
-        assert_eq!(answer(200, &swapped), Err(CallError::Stray), "no reply of that call is trusted");
+        assert_eq!(answer(&swapped), Err(CallError::Stray), "no reply of that call is trusted");
     }
 }
 
@@ -154,8 +121,7 @@ fn impossible_spans_are_garbage() {
         let query = GlobalQuery::Decide(vec![vec![RuleQuery { parameters, ..rule_query(1, 7) }]]);
         let is_read = |admission, wait, more_in, full_in| {
             let numbers = [admission, wait, 0, more_in, full_in, 0, 0, 0, 0, 0, 0, 0, 0];
-            let body = format!(r#"{{"EVALSHA":{}}}"#, listed(0, &numbers));
-            match redis(Dialect::Webdis).read_reply(&[&query], NUMBER, 200, body.as_bytes()) {
+            match read(&[&query], &listed(0, &numbers)) {
                 Ok(_) => true,
                 Err(failure) => {
                     assert_eq!(failure, CallError::Garbage);
@@ -180,8 +146,7 @@ fn a_lease_longer_than_its_generation_is_refused() {
         let query = GlobalQuery::Decide(vec![vec![RuleQuery { parameters, ..rule_query(1, 7) }]]);
         let is_read = |amount, lasts| {
             let numbers = [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, amount, 5, lasts];
-            let body = format!(r#"{{"EVALSHA":{}}}"#, listed(0, &numbers));
-            redis(Dialect::Webdis).read_reply(&[&query], NUMBER, 200, body.as_bytes()).is_ok()
+            read(&[&query], &listed(0, &numbers)).is_ok()
         };
         assert!(is_read(7, longest) && !is_read(7, longest + 1), "{parameters:?}");
         assert!(is_read(0, longest + 1), "nothing is lent: {parameters:?}");
@@ -200,11 +165,8 @@ fn a_penalty_is_sent_behind_its_rule() {
     let penalty = Some(PENALTY);
     let with = RuleQuery { penalty, peeks: true, ..plain.clone() };
     let query = GlobalQuery::Decide(vec![vec![with, plain]]);
-    let redis = redis(Dialect::Webdis);
-    let call = redis.call("redis", &[&query], false, NUMBER);
-    let end = "/1+1+2+2+7+3+0+10+60000000+0+0+0+0+5+60000000+600000000+2+1+3+0+10+60000000+0+0+0+0";
-    let body = String::from_utf8(call.body).unwrap();
-    assert!(body.ends_with(end), "{body}");
+    let argument = "1 1 2 2 7 3 0 10 60000000 0 0 0 0 5 60000000 600000000 2 1 3 0 10 60000000 0 0 0 0";
+    assert_eq!(said(&redis(), &[&query], false)[0].last().unwrap(), argument);
 }
 
 #[test]
@@ -216,12 +178,9 @@ fn kept_units_are_sent_behind_their_rule_and_its_penalty() {
     let keeps = RuleQuery { headroom: 4, ..plain.clone() };
     let both = RuleQuery { penalty: Some(PENALTY), ..keeps.clone() };
     let query = GlobalQuery::Decide(vec![vec![keeps, both, plain]]);
-    let redis = redis(Dialect::Webdis);
-    let call = redis.call("redis", &[&query], false, NUMBER);
-    let end = "/1+1+3+2+9+3+0+10+60000000+0+0+0+0+4\
-        +2+13+3+0+10+60000000+0+0+0+0+5+60000000+600000000+4+2+1+3+0+10+60000000+0+0+0+0";
-    let body = String::from_utf8(call.body).unwrap();
-    assert!(body.ends_with(end), "{body}");
+    let argument = "1 1 3 2 9 3 0 10 60000000 0 0 0 0 4 \
+        2 13 3 0 10 60000000 0 0 0 0 5 60000000 600000000 4 2 1 3 0 10 60000000 0 0 0 0";
+    assert_eq!(said(&redis(), &[&query], false)[0].last().unwrap(), argument);
 }
 
 /// A penalty may last longer than the quota would refuse, and than the penalty of this quota. Only
@@ -232,8 +191,7 @@ fn a_refusal_by_a_penalty_is_read() {
     let verdict = |penalty, outcome: u64, wait: u64, full_in: u64| {
         let query = GlobalQuery::Decide(vec![vec![RuleQuery { parameters, penalty, ..rule_query(1, 0) }]]);
         let numbers = [outcome, wait, 0, full_in, full_in, 0, 0, 0, 0, 0, 0, 0, 0];
-        let body = format!(r#"{{"EVALSHA":{}}}"#, listed(0, &numbers));
-        let replies = redis(Dialect::Webdis).read_reply(&[&query], NUMBER, 200, body.as_bytes()).ok()?;
+        let replies = read(&[&query], &listed(0, &numbers)).ok()?;
         Some(replies[0].as_ref().unwrap()[0].verdict)
     };
     let longest = 7 * 86_400_000_000 + 1_000_002;

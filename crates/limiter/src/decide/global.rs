@@ -407,16 +407,13 @@ impl GlobalCheck {
                 }
                 GlobalState::Answered(replies, _) => {
                     let reply = replies.get(at)?;
-                    let result = match (reply.verdict.admits(), reply.attributed) {
-                        (true, _) => RuleResult::Admitted,
-                        (false, true) => RuleResult::of_refusal(enforced),
-                        (false, false) => RuleResult::Unattributed,
+                    let result = match reply.verdict.admits() {
+                        true => RuleResult::Admitted,
+                        false => RuleResult::of_refusal(enforced),
                     };
-                    // Without attribution a refusal has a verdict, but an admission has none.
-                    let is_known = reply.attributed || result == RuleResult::Unattributed;
-                    // A global store may have a larger limit of its own, or report any number.
+                    // A hostile global store may report any number.
                     let remaining = reply.verdict.remaining.min(counter.shown.rpu);
-                    let verdict = is_known.then_some(Verdict { remaining, ..reply.verdict });
+                    let verdict = Some(Verdict { remaining, ..reply.verdict });
                     Some(RuleReport { verdict, ..report(result) })
                 }
             }
@@ -492,18 +489,17 @@ impl GlobalCheck {
 
     /// Caches the refusal of the global store, if it holds for the actor's next requests.
     fn cache_refusal(&self, policy: &Policy, refusals: &mut GlobalRefusalCache) {
-        let (true, Some((global, demands)), GlobalState::Answered(replies, now)) =
+        let (true, Some((global, demands)), GlobalState::Answered(_, now)) =
             (self.is_refused(), self.asked(policy), &self.state)
         else {
             return;
         };
-        // Permits come back at any time: their lack is not cached. If the global store does not
-        // say which rule refuses, this rule may admit the actor's other requests. So may a rule
-        // whose cost depends on the request. Refusals that count toward a penalty have to reach
-        // the global store.
+        // Permits come back at any time: their lack is not cached. A rule whose cost depends on the
+        // request may admit the actor's other requests. Refusals that count toward a penalty have
+        // to reach the global store.
         let is_for_all =
             !global.group.ends_with_request && !global.group.varies && !self.counts_refusals(policy);
-        if is_for_all && replies.iter().all(|reply| reply.attributed) {
+        if is_for_all {
             let mut reports = Vec::new();
             self.report(policy, &mut reports);
             let id = CellId { group: global.group.id, hash: self.cache_hash };

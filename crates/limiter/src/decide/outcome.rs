@@ -30,9 +30,6 @@ pub enum Reason {
     Rule(RuleId),
     /// The request lacks the actor of this rule, which says `missing: deny`.
     NoActor(RuleId),
-    /// A global store refuses, and does not say which of several rules does: see
-    /// [`RuleResult::Unattributed`].
-    Unattributed,
     /// The global store of this rule is down, and the rule says `on_error: deny`.
     Unavailable(RuleId),
     /// The deny list names the client.
@@ -148,36 +145,24 @@ impl Decision {
     }
 
     /// For access logs: the names of the rules that refuse, separated by commas, or `deny` for the
-    /// deny list. If the names are separated by `|`, one of these rules refuses, and the global
-    /// store does not say which.
+    /// deny list.
     #[must_use]
     pub fn refused_by<'p>(&self, policy: &'p Policy) -> Option<Cow<'p, str>> {
-        match self.outcome {
-            Outcome::Reject(Reason::Unattributed) => self.names(policy, false, RuleResult::Unattributed, "|"),
-            outcome => {
-                self.names(policy, outcome == Outcome::Reject(Reason::Denied), RuleResult::Refused, ",")
-            }
-        }
+        self.names(policy, self.outcome == Outcome::Reject(Reason::Denied), RuleResult::Refused)
     }
 
     /// For access logs: the shadow rules that would refuse, in the same form.
     #[must_use]
     pub fn shadowed_by<'p>(&self, policy: &'p Policy) -> Option<Cow<'p, str>> {
-        self.names(policy, self.events.denied_in_shadow > 0, RuleResult::Shadowed, ",")
+        self.names(policy, self.events.denied_in_shadow > 0, RuleResult::Shadowed)
     }
 
-    fn names<'p>(
-        &self,
-        policy: &'p Policy,
-        denied: bool,
-        result: RuleResult,
-        separator: &str,
-    ) -> Option<Cow<'p, str>> {
+    fn names<'p>(&self, policy: &'p Policy, denied: bool, result: RuleResult) -> Option<Cow<'p, str>> {
         let reports = self.reports.iter().filter(|report| report.result == result);
         let rules = reports.filter_map(|report| Some(policy.rule(report.rule)?.name()));
         let mut names = denied.then_some(DENY).into_iter().chain(rules);
         let first = Cow::from(names.next()?);
-        Some(names.fold(first, |all, name| [&*all, separator, name].concat().into()))
+        Some(names.fold(first, |all, name| [&*all, ",", name].concat().into()))
     }
 
     /// The report of the rule that decides. This is the rule that the refusal names, else the first
@@ -190,7 +175,7 @@ impl Decision {
             Outcome::Reject(Reason::Rule(id) | Reason::NoActor(id) | Reason::Unavailable(id)) => {
                 return reports().find(|report| report.rule == id);
             }
-            Outcome::Reject(Reason::Denied | Reason::Unattributed) | Outcome::Allowed => return None,
+            Outcome::Reject(Reason::Denied) | Outcome::Allowed => return None,
             Outcome::Pass | Outcome::Delay(_) | Outcome::Query(_) => {}
         }
         let tightness = |report: &&RuleReport| {
@@ -220,9 +205,7 @@ impl Decision {
     #[must_use]
     pub fn reject_delay(&self, policy: &Policy) -> Span {
         let delay = |report: &RuleReport| policy.rule(report.rule).map(|rule| rule.reject_delay);
-        let refusing = self.refusing().filter_map(delay).max();
-        // Any suspect may have refused, and each asks for at least the shortest delay.
-        refusing.or_else(|| self.suspects().filter_map(delay).min()).unwrap_or(Span::ZERO)
+        self.refusing().filter_map(delay).max().unwrap_or(Span::ZERO)
     }
 
     /// The rules that refuse, in the order in which they were checked. None if a list decided.
@@ -248,11 +231,6 @@ impl Decision {
     pub(crate) fn refusing_rules(&self) -> impl Iterator<Item = RuleId> {
         self.refusing().map(|report| report.rule)
     }
-
-    /// The rules that may have refused, if the global store does not say which did.
-    pub fn suspects(&self) -> impl Iterator<Item = &RuleReport> {
-        self.reports.iter().filter(|report| report.result == RuleResult::Unattributed)
-    }
 }
 
 /// The outcome by these reports. Of the rules that refuse, the one with the longest wait decides; a
@@ -267,9 +245,7 @@ fn refusal(reports: &[RuleReport]) -> Outcome {
     };
     // Reversed, because `max_by_key` takes the last of equals and the first one decides.
     let refusing = reports.iter().rev().filter(|report| report.result == RuleResult::Refused);
-    let is_unattributed = reports.iter().any(|report| report.result == RuleResult::Unattributed);
-    let otherwise = if is_unattributed { Outcome::Reject(Reason::Unattributed) } else { Outcome::Pass };
-    refusing.max_by_key(wait).map_or(otherwise, |report| match report {
+    refusing.max_by_key(wait).map_or(Outcome::Pass, |report| match report {
         RuleReport { verdict: None, degraded: true, rule, .. } => Outcome::Reject(Reason::Unavailable(*rule)),
         report => Outcome::Reject(Reason::Rule(report.rule)),
     })
@@ -284,9 +260,6 @@ pub enum RuleResult {
     Refused,
     /// The rule would refuse the request, but is in shadow for it.
     Shadowed,
-    /// The global store refuses because of one of the rules with this result, and does not say
-    /// which.
-    Unattributed,
     /// The store or the global store failed. The rule neither counts nor refuses the request.
     Uncounted,
 }
@@ -310,9 +283,7 @@ pub struct RuleReport {
     pub result: RuleResult,
     /// Whether the rule is enforced for the request. If not, it is in shadow.
     pub enforced: bool,
-    /// The verdict of the algorithm. `None` if the rule is uncounted, if the actor is missing, or
-    /// if a global store admits without saying how much is left. For [`RuleResult::Unattributed`],
-    /// only the admission is known.
+    /// The verdict of the algorithm. `None` if the rule is uncounted, or if the actor is missing.
     pub verdict: Option<Verdict>,
     /// Whether the rule's global store was down, so that the report stands for the rule's
     /// `on_error`.

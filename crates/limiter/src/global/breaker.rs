@@ -3,7 +3,7 @@
 //!
 //! ```text
 //!   closed ── 3 failures or 8 slow replies in a row, ──► open ── after a pause ──► one probe
-//!     ▲       or one stray reply                          ▲                           │
+//!     ▲       or one foreign reply                        ▲                           │
 //!     └──────────────── the probe succeeds ───────────────│───────────────────────────┤
 //!                                                         └── it fails: twice the pause
 //! ```
@@ -103,10 +103,10 @@ impl Breaker {
         }
     }
 
-    /// Handles a reply to another call, and returns whether the reply opened the breaker. Without
-    /// the pause, the replies on that connection would stay one behind: the host closes a
-    /// connection on which a reply arrives while no call is pending.
-    pub(super) fn stray_reply(&mut self, now: Time, random: u32) -> bool {
+    /// Handles a reply to another call, or of another server, and returns whether the reply opened
+    /// the breaker. Without the pause, replies on a connection that are one behind would stay so:
+    /// the host closes a connection on which a reply arrives while no call is pending.
+    pub(super) fn foreign_reply(&mut self, now: Time, random: u32) -> bool {
         match self.state {
             State::Closed => {
                 self.open(FIRST, now, random);
@@ -192,10 +192,10 @@ mod tests {
     #[test]
     fn one_stray_reply_opens_it_and_another_one_prolongs_the_pause() {
         let mut breaker = Breaker::default();
-        assert!(breaker.stray_reply(at(0), 0) && !breaker.is_closed());
-        assert!(!breaker.stray_reply(at(100), 0), "it is open");
+        assert!(breaker.foreign_reply(at(0), 0) && !breaker.is_closed());
+        assert!(!breaker.foreign_reply(at(100), 0), "it is open");
         assert_eq!(breaker.probe_at(), Some(at(350)));
-        assert!(breaker.probes(at(350)) && !breaker.stray_reply(at(351), 0));
+        assert!(breaker.probes(at(350)) && !breaker.foreign_reply(at(351), 0));
         assert_eq!(breaker.probe_at(), Some(at(851)), "the probe failed");
         assert!(breaker.probes(at(851)) && breaker.answered(false, at(852), 0) && breaker.is_closed());
     }

@@ -18,7 +18,7 @@ use super::protocol::{
 };
 use super::query::{GlobalCharge, GlobalQuery, LeaseUsage, RuleQuery, RuleReply};
 use super::queue::{Queue, QueuedQuery, Refunds};
-use crate::policy::{CountKey, Policy};
+use crate::policy::CountKey;
 use diana_base::prng;
 use diana_base::time::Time;
 use std::collections::VecDeque;
@@ -28,22 +28,16 @@ use std::mem::take;
 ///
 /// ```
 /// # use diana_limiter::algorithm::{Admission, Charge, Verdict};
-/// # use diana_limiter::policy::Policy;
 /// # use diana_limiter::time::{Span, Time};
 /// use diana_limiter::global::{CallError, CallResult, Completion, Message, Protocol, Replies};
 /// use diana_limiter::global::{GlobalQuery, GlobalStoreOptions, StoreClient, Waiter};
 /// # struct Toy;
 /// # impl Protocol for Toy {
-/// #     fn supports(&self, query: &GlobalQuery) -> bool {
-/// #         matches!(query, GlobalQuery::Decide(_))
-/// #     }
 /// #     fn max_batch(&self) -> usize {
 /// #         2
 /// #     }
-/// #     fn message(
-/// #         &self, _: &str, queries: &[&GlobalQuery], _: bool, _: u64, _: &Policy,
-/// #     ) -> Message {
-/// #         Message::Http { headers: Vec::new(), body: vec![queries.len() as u8] }
+/// #     fn message(&self, _: &str, queries: &[&GlobalQuery], _: bool, _: u64) -> Message {
+/// #         Message { headers: Vec::new(), body: vec![queries.len() as u8] }
 /// #     }
 /// #     fn read(
 /// #         &self, queries: &[&GlobalQuery], _: u64, _: CallResult,
@@ -51,8 +45,6 @@ use std::mem::take;
 /// #         Ok(queries.iter().map(|_| Ok(Vec::new())).collect())
 /// #     }
 /// # }
-/// # let document = br#"{"url": "/", "rules": [{"rpu": 1, "unit": "minute"}]}"#;
-/// # let policy = diana_config::compile(document).expect("a valid document").policy;
 /// # let now = Time::from_ns(1_000_000_000);
 ///
 /// // `Toy` sends the number of queries, at most two in one call.
@@ -68,20 +60,18 @@ use std::mem::take;
 /// for ticket in 0..3 {
 ///     assert!(client.ask(0, Waiter::Request(ticket), GlobalQuery::Decide(Vec::new())));
 /// }
-/// let refund = GlobalQuery::Refund(Vec::new());
-/// assert!(!client.ask(0, Waiter::Nobody, refund), "`Toy` has no refunds");
 ///
 /// // One call carries two of the queries, and the third one waits for the end of this call.
-/// let call = client.next(&policy, now).expect("a call");
-/// assert_eq!(call.message, Message::Http { headers: Vec::new(), body: vec![2] });
-/// assert!(client.next(&policy, now).is_none());
+/// let call = client.next(now).expect("a call");
+/// assert_eq!(call.message, Message { headers: Vec::new(), body: vec![2] });
+/// assert!(client.next(now).is_none());
 ///
 /// let mut completions = Vec::new();
-/// let response = CallResult::Http { status: 200, body: b"" };
+/// let response = CallResult::Response { status: 200, body: b"" };
 /// client.answered(call.id, response, now, &mut completions);
 /// let waiters: Vec<Waiter> = completions.iter().map(|completion| completion.waiter).collect();
 /// assert_eq!(waiters, [Waiter::Request(0), Waiter::Request(1)]);
-/// assert!(client.next(&policy, now).is_some());
+/// assert!(client.next(now).is_some());
 /// ```
 #[derive(Debug)]
 pub struct StoreClient {
@@ -120,19 +110,17 @@ impl StoreClient {
         self.shards.get(shard).is_some_and(|client| client.breaker.is_closed())
     }
 
-    /// Queues a query for `waiter`. Returns `false` if the global store is unavailable or cannot
-    /// handle the query.
+    /// Queues a query for `waiter`. Returns `false` if the global store is unavailable, or if there
+    /// is no room for the permits that the query asks for.
     pub fn ask(&mut self, shard: usize, waiter: Waiter, query: GlobalQuery) -> bool {
-        let takes = self.options.protocol.supports(&query) && self.is_available(shard);
-        let client = self.shards.get_mut(shard).filter(|client| takes && client.permits.has_room(&query));
+        let client = self.shards.get_mut(shard);
+        let client = client.filter(|client| client.is_available() && client.permits.has_room(&query));
         client.map(|client| client.queue.push(waiter, query)).is_some()
     }
 
     /// Queues a refund. While the breaker is open, the refund waits in a bounded queue.
     pub fn refund(&mut self, shard: usize, query: GlobalQuery) {
-        if self.options.protocol.supports(&query)
-            && let Some(client) = self.shards.get_mut(shard)
-        {
+        if let Some(client) = self.shards.get_mut(shard) {
             client.refund(query);
         }
     }
@@ -154,7 +142,7 @@ impl StoreClient {
 
     /// The next call to make, if there is one. It counts as pending until [`StoreClient::answered`]
     /// or [`StoreClient::tick`] ends it.
-    pub fn next(&mut self, policy: &Policy, now: Time) -> Option<Call> {
+    pub fn next(&mut self, now: Time) -> Option<Call> {
         let GlobalStoreOptions { clusters, protocol, in_flight, .. } = &self.options;
         let max_batch = protocol.max_batch();
         debug_assert_eq!(self.shards.len(), clusters.len(), "each store has a client");
@@ -180,7 +168,7 @@ impl StoreClient {
             // query brings the script and is not retried again.
             let with_script = client.with_script || queued.iter().any(|queued| queued.is_retry);
             let number = protocol.number(random_number(&mut self.random));
-            let message = protocol.message(cluster, &queries, with_script, number, policy);
+            let message = protocol.message(cluster, &queries, with_script, number);
             client.stats.calls = client.stats.calls.saturating_add(1);
             let count = u32::try_from(queries.len());
             debug_assert!(count.is_ok(), "a batch is bounded");
@@ -232,7 +220,7 @@ impl StoreClient {
                 }
                 client.fail(shard, queued, completions);
                 match why {
-                    CallError::Stray => client.stray_reply(now, random),
+                    CallError::Stray | CallError::Http => client.foreign_reply(&why, now, random),
                     why if client.breaker.failed(now, random) => client.breaker_changed(&why.to_string()),
                     _ => {}
                 }
@@ -275,8 +263,8 @@ impl StoreClient {
             };
             match self.options.protocol.read(&call.queries(), call.number, result) {
                 Ok(replies) => client.discard(&call, replies, now),
-                Err(CallError::Stray) => {
-                    client.stray_reply(now, random);
+                Err(why @ CallError::Stray) => {
+                    client.foreign_reply(&why, now, random);
                     client.close(shard, completions);
                 }
                 Err(_) => {}
@@ -491,11 +479,11 @@ impl ShardClient {
         }
     }
 
-    /// Handles a reply to another call.
-    fn stray_reply(&mut self, now: Time, random: u32) {
-        self.stats.stray = self.stats.stray.saturating_add(1);
-        if self.breaker.stray_reply(now, random) {
-            self.breaker_changed(&CallError::Stray.to_string());
+    /// Handles a reply to another call, or of another server than the global store.
+    fn foreign_reply(&mut self, why: &CallError, now: Time, random: u32) {
+        self.stats.stray = self.stats.stray.saturating_add((*why == CallError::Stray).into());
+        if self.breaker.foreign_reply(now, random) {
+            self.breaker_changed(&why.to_string());
         }
     }
 

@@ -2,7 +2,6 @@
 //! why the call failed, and the waiters that receive replies.
 
 use super::query::{GlobalQuery, RuleReply};
-use crate::policy::Policy;
 use diana_base::time::Span;
 use std::fmt;
 
@@ -29,9 +28,9 @@ pub type Replies = Vec<Result<Vec<RuleReply>, CallError>>;
 /// A protocol keeps no state between calls.
 ///
 /// ```
-/// # use diana_limiter::algorithm::{Admission, Charge, Parameters, Quota, Verdict};
+/// # use diana_limiter::algorithm::{Admission, Charge, Parameters, Verdict};
 /// # use diana_limiter::global::{CallError, CallResult, LeaseGrant, RuleQuery, RuleReply};
-/// # use diana_limiter::policy::{Policy, RuleId};
+/// # use diana_limiter::policy::RuleId;
 /// # use diana_limiter::request::pairs;
 /// # use diana_limiter::time::{Span, Time};
 /// use diana_limiter::global::{GlobalQuery, Message, Protocol, Replies};
@@ -49,20 +48,14 @@ pub type Replies = Vec<Result<Vec<RuleReply>, CallError>>;
 /// }
 ///
 /// impl Protocol for Toy {
-///     fn supports(&self, query: &GlobalQuery) -> bool {
-///         matches!(query, GlobalQuery::Decide(_))
-///     }
-///
 ///     fn max_batch(&self) -> usize {
 ///         1
 ///     }
 ///
-///     fn message(
-///         &self, _: &str, queries: &[&GlobalQuery], _: bool, _: u64, _: &Policy,
-///     ) -> Message {
+///     fn message(&self, _: &str, queries: &[&GlobalQuery], _: bool, _: u64) -> Message {
 ///         let headers = pairs::encode(&[(":method", "POST".into()), (":path", "/charge".into())]);
 ///         let body = rules(queries).iter().flat_map(|rule| rule.key).collect();
-///         Message::Http { headers, body }
+///         Message { headers, body }
 ///     }
 ///
 ///     fn read(
@@ -72,9 +65,10 @@ pub type Replies = Vec<Result<Vec<RuleReply>, CallError>>;
 ///         result: CallResult,
 ///     ) -> Result<Replies, CallError> {
 ///         let body = match result {
-///             CallResult::Http { status: 200, body } => body,
-///             CallResult::Http { status, .. } => return Err(CallError::Status(status)),
-///             result => return Err(result.error()),
+///             CallResult::Response { status: 200, body } => body,
+///             CallResult::Response { status, .. } => return Err(CallError::Status(status)),
+///             CallResult::NotMade => return Err(CallError::NotMade),
+///             CallResult::TimedOut => return Err(CallError::TimedOut),
 ///         };
 ///         // The reply is hostile: its length may be wrong.
 ///         let rules = rules(queries);
@@ -85,23 +79,21 @@ pub type Replies = Vec<Result<Vec<RuleReply>, CallError>>;
 ///             let left = byte.checked_sub(1).map(u64::from);
 ///             let admission = match left {
 ///                 Some(_) => Admission::Admit { delay: Span::ZERO },
-///                 None => Admission::Refuse { retry_after: Some(rule.quota.unit) },
+///                 None => Admission::Refuse { retry_after: Some(Span::from_secs(60)) },
 ///             };
 ///             let (remaining, more_in, full_in) = (left.unwrap_or(0), Span::ZERO, Span::ZERO);
 ///             let charge = Charge::default();
 ///             let verdict = Verdict { admission, remaining, more_in, full_in, charge };
 ///             let grant = LeaseGrant::default();
-///             RuleReply { verdict, charge: [0; 5], grant, attributed: true }
+///             RuleReply { verdict, charge: [0; 5], grant }
 ///         };
 ///         Ok(vec![Ok(body.iter().zip(rules).map(reply).collect())])
 ///     }
 /// }
 ///
-/// let unit = Span::from_secs(60);
 /// let query = GlobalQuery::Decide(vec![vec![RuleQuery {
 ///     rule: RuleId::new(0),
 ///     key: [7; 16],
-///     quota: Quota { rpu: 9, unit },
 ///     parameters: Parameters::default(),
 ///     enforced: true,
 ///     cost: 1,
@@ -111,21 +103,15 @@ pub type Replies = Vec<Result<Vec<RuleReply>, CallError>>;
 ///     headroom: 0,
 ///     takes_grants: false,
 /// }]]);
-/// let read = |status, body| Toy.read(&[&query], 0, CallResult::Http { status, body });
+/// let read = |status, body| Toy.read(&[&query], 0, CallResult::Response { status, body });
 /// let replies = read(200, &[0]).expect("a reply");
 /// let admission = |reply: &RuleReply| reply.verdict.admission;
-/// let refused = Admission::Refuse { retry_after: Some(unit) };
+/// let refused = Admission::Refuse { retry_after: Some(Span::from_secs(60)) };
 /// assert_eq!(replies[0].as_ref().map(|rules| admission(&rules[0])), Ok(refused));
 /// assert_eq!(read(503, b"no"), Err(CallError::Status(503)));
 /// assert_eq!(read(200, b""), Err(CallError::Garbage));
 /// ```
 pub trait Protocol: Send {
-    /// Hands the rules' names to the protocol, for replies that name rules.
-    fn name_rules(&mut self, _policy: &Policy) {}
-
-    /// Whether the protocol can express this query.
-    fn supports(&self, query: &GlobalQuery) -> bool;
-
     /// The most queries in one call.
     fn max_batch(&self) -> usize;
 
@@ -135,16 +121,8 @@ pub trait Protocol: Send {
     }
 
     /// The message that sends all these queries to `cluster`; a message without queries is a probe.
-    /// `with_script` is set if the global store lacks the script. Over HTTP/1.1 the reply must
-    /// repeat `number`.
-    fn message(
-        &self,
-        cluster: &str,
-        queries: &[&GlobalQuery],
-        with_script: bool,
-        number: u64,
-        policy: &Policy,
-    ) -> Message;
+    /// `with_script` is set if the global store lacks the script. The reply must repeat `number`.
+    fn message(&self, cluster: &str, queries: &[&GlobalQuery], with_script: bool, number: u64) -> Message;
 
     /// The reply to each query of the call with this number. The error applies to the whole call.
     fn read(&self, queries: &[&GlobalQuery], number: u64, result: CallResult) -> Result<Replies, CallError>;
@@ -158,9 +136,8 @@ impl fmt::Debug for dyn Protocol {
 }
 
 /// How much longer than a request the host waits for a reply. A reply within this time shows what
-/// the call charged, so the client refunds it. Webdis also needs the time: if the host closes a
-/// connection with a reply outstanding, Webdis writes this reply to another connection. A longer
-/// time would bring back few leases: a bucket counts them as spent after two seconds.
+/// the call charged, so the client refunds it. A longer time would bring back few leases: a bucket
+/// counts them as spent after two seconds.
 const LATE: Span = Span::from_ms(1_500);
 
 impl GlobalStoreOptions {
@@ -176,27 +153,13 @@ impl GlobalStoreOptions {
     }
 }
 
-/// The message of a call.
+/// The HTTP request of a call.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Message {
-    /// An HTTP request.
-    Http {
-        /// The headers, encoded for the host.
-        headers: Vec<u8>,
-        /// The body.
-        body: Vec<u8>,
-    },
-    /// A gRPC request.
-    Grpc {
-        /// The cluster, encoded for the host.
-        cluster: Vec<u8>,
-        /// The service.
-        service: &'static str,
-        /// The method of the service.
-        method: &'static str,
-        /// The message.
-        body: Vec<u8>,
-    },
+pub struct Message {
+    /// The headers, encoded for the host.
+    pub headers: Vec<u8>,
+    /// The body.
+    pub body: Vec<u8>,
 }
 
 /// A call that the host has to make.
@@ -214,33 +177,16 @@ pub struct Call {
 #[derive(Clone, Copy, Debug)]
 pub enum CallResult<'a> {
     /// An HTTP response.
-    Http {
+    Response {
         /// The HTTP status; 0 if the connection ended before a response came.
         status: u32,
         /// The body.
         body: &'a [u8],
     },
-    /// A gRPC message.
-    Message(&'a [u8]),
-    /// A gRPC status that is not OK.
-    Status(u32),
     /// The host could not make the call.
     NotMade,
     /// No result came in time.
     TimedOut,
-}
-
-impl CallResult<'_> {
-    /// The error for a protocol that does not expect such a result.
-    #[must_use]
-    pub fn error(self) -> CallError {
-        match self {
-            CallResult::Status(status) => CallError::Status(status),
-            CallResult::NotMade => CallError::NotMade,
-            CallResult::TimedOut => CallError::TimedOut,
-            CallResult::Http { .. } | CallResult::Message(_) => CallError::Garbage,
-        }
-    }
 }
 
 /// The statistics of a global store's calls, for metrics and the log.
@@ -295,14 +241,14 @@ pub enum CallError {
     NotMade,
     /// No result came in time.
     TimedOut,
-    /// An HTTP or gRPC status that is not a success; 0 if the connection ended before a response
+    /// An HTTP status that is not a success; 0 if the connection ended before a response
     /// came.
     Status(u32),
-    /// The connection ended before a response came, as it does if the server does not speak HTTP.
-    HungUp,
+    /// A server that speaks HTTP has answered, in place of the global store.
+    Http,
     /// The global store's error message: printable ASCII, cut at [`CallError::LONGEST`] bytes.
     Refused(String),
-    /// A stray reply: it lacks the number of the call, so the proxy answered another call.
+    /// A stray reply: it lacks the number of the call, so it answers another call.
     Stray,
     /// The reply is malformed.
     Garbage,
@@ -316,7 +262,7 @@ impl CallError {
     #[must_use]
     pub fn of(words: &str) -> CallError {
         const NO_SCRIPT: &[u8] = b"NOSCRIPT";
-        // Proxies put words of their own before `NOSCRIPT`.
+        // A proxy may put words of its own before `NOSCRIPT`.
         match words.as_bytes().windows(NO_SCRIPT.len()).any(|part| part == NO_SCRIPT) {
             true => CallError::NoScript,
             false => CallError::Refused(
@@ -338,9 +284,9 @@ impl std::fmt::Display for CallError {
             CallError::Status(status) => {
                 write!(f, "status {status}, from the server in this cluster or from the gateway in its place")
             }
-            CallError::HungUp => f.write_str(
-                "the server in this cluster hung up without a response. Redis itself does so if it is sent HTTP: it \
-                 needs `dialect: resp`",
+            CallError::Http => f.write_str(
+                "this cluster speaks HTTP, not Redis: let the bridge, a tunnel or a hop lead to Redis itself, as \
+                 docs/configuration/global.md#ways-to-redis says",
             ),
             CallError::Refused(words) => f.write_str(words),
             CallError::Stray => f.write_str("a reply to another call"),

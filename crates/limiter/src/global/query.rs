@@ -72,8 +72,6 @@ pub struct RuleQuery {
     pub rule: RuleId,
     /// The name of the count.
     pub key: CountKey,
-    /// The quota of the actor.
-    pub quota: Quota,
     /// The algorithm's parameters.
     pub parameters: Parameters,
     /// Whether the rule refuses. A shadow rule does not.
@@ -138,9 +136,6 @@ pub struct RuleReply {
     pub charge: [u64; 5],
     /// The leased quota.
     pub grant: LeaseGrant,
-    /// Whether the global store answered for this rule. If not, `verdict` only tells whether the
-    /// request passes, and how much is left of this rule is unknown.
-    pub attributed: bool,
 }
 
 /// Leased quota.
@@ -230,7 +225,6 @@ impl GlobalGroup {
             RuleQuery {
                 rule,
                 key: policy.shards.count_key(name, key.bytes()),
-                quota: counter.quota,
                 parameters,
                 enforced: compiled.enforced(),
                 cost: 0,

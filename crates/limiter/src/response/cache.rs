@@ -165,7 +165,7 @@ fn text<'b>(bodies: &'b mut Vec<Body>, problem: Problem, policy: &Policy, decisi
 mod tests {
     use super::super::testing::{RuleState, admit, decision, penalty, policy, refuse};
     use super::*;
-    use crate::decide::{Outcome, Reason, RuleResult};
+    use crate::decide::{Outcome, Reason};
     use proptest::prelude::*;
     use proptest::sample::select;
 
@@ -199,12 +199,8 @@ mod tests {
             1 => decision.outcome = Outcome::Allowed,
             2 => decision.outcome = Outcome::Reject(Reason::NoActor(rule)),
             3 => decision.outcome = Outcome::Reject(Reason::Unavailable(rule)),
-            4 => {
-                decision.outcome = Outcome::Reject(Reason::Unattributed);
-                decision.reports.iter_mut().for_each(|report| report.result = RuleResult::Unattributed);
-            }
-            5 => decision.reports.iter_mut().for_each(|report| report.degraded = true),
-            6 => decision.reports.truncate(1),
+            4 => decision.reports.iter_mut().for_each(|report| report.degraded = true),
+            5 => decision.reports.truncate(1),
             _ => {}
         }
         decision

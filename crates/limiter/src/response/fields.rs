@@ -15,7 +15,7 @@
 
 use super::wait::{PERMIT_WAIT, bound, finite_wait, in_flight};
 use crate::algorithm::{Admission, Quota};
-use crate::decide::{Decision, RuleReport, RuleResult};
+use crate::decide::{Decision, RuleReport};
 use crate::policy::{Policy, RuleId};
 use diana_base::format::{decimal, field_string, number};
 use diana_base::sort;
@@ -59,11 +59,9 @@ impl ShownRule {
         limits.truncate(MAX_SHOWN);
     }
 
-    /// `None` for a rule that is not shown: in shadow, without a verdict, or with only its result
-    /// known.
+    /// `None` for a rule that is not shown: in shadow, or without a verdict.
     fn of(index: usize, report: &RuleReport) -> Option<ShownRule> {
-        let is_shown = report.enforced && report.result != RuleResult::Unattributed;
-        let verdict = report.verdict.filter(|_| is_shown)?;
+        let verdict = report.verdict.filter(|_| report.enforced)?;
         let (refuses, wait) = match verdict.admission {
             Admission::Refuse { retry_after } => (true, retry_after),
             Admission::Admit { .. } => (false, (verdict.more_in > Span::ZERO).then_some(verdict.more_in)),

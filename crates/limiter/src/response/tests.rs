@@ -316,17 +316,3 @@ fn the_narrowest_response_counts() {
         assert_eq!(header(&grpc, "www-authenticate").is_some(), challenged, "no default for gRPC");
     }
 }
-
-/// Whichever suspect refuses, the response of its limit is sent.
-#[test]
-fn an_unattributed_refusal_has_the_response_that_all_suspects_share() {
-    let policy = policy(["a", "b"]);
-    let mut decision = decision(&policy, &[(1, 1000, refuse(1)), (1, 1000, refuse(1))]);
-    decision.outcome = Outcome::Reject(Reason::Unattributed);
-    decision.reports.iter_mut().for_each(|report| report.result = RuleResult::Unattributed);
-    let mut options = options_with(429, r#"{"status": 403}"#, "{}", "{}");
-    assert_eq!(options.refusal(&policy, &decision, false, 0).unwrap().status, 429);
-    options.rules.push(options.rules[0].clone());
-    let refusal = options.refusal(&policy, &decision, false, 0).unwrap();
-    assert_eq!((refusal.status, &*refusal.details), (403, "diana_refused:a|b"));
-}

@@ -30,7 +30,6 @@ pub(super) fn retry_after(reason: Reason, decision: &Decision) -> Option<u64> {
         Reason::Rule(_) if decision.refusing().any(never_admits) => return None,
         // A decision that the caller made may report no rule.
         Reason::Rule(_) => decision.refusing().map(wait).max().unwrap_or(Span::ZERO),
-        Reason::Unattributed => decision.suspects().map(wait).min().unwrap_or(Span::ZERO),
         Reason::NoActor(_) | Reason::Denied => return None,
         // The global store may recover at any time.
         Reason::Unavailable(_) => Span::ZERO,

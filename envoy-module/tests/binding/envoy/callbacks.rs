@@ -45,8 +45,6 @@ pub fn all() -> Exports {
         http_filter_config_scheduler_commit: scheduler_commit,
         http_filter_config_scheduler_delete: scheduler_delete,
         http_filter_config_http_callout: config::http_filter_config_http_callout,
-        http_filter_config_start_http_stream: config::http_filter_config_start_http_stream,
-        http_filter_config_reset_http_stream: config::http_filter_config_reset_http_stream,
         http_filter_config_define_counter: metrics::define,
         http_filter_config_define_gauge: metrics::define,
         http_filter_config_define_histogram: metrics::define,

@@ -9,16 +9,18 @@ use std::ffi::c_void;
 type Pointer = *mut c_void;
 
 /// Starts a call; the result is Envoy's number of it, or an error.
-unsafe fn start(
+pub unsafe extern "C" fn http_filter_config_http_callout(
     config: Pointer,
     id: *mut u64,
     cluster: Bytes,
-    headers: &[(Vec<u8>, Vec<u8>)],
-    is_stream: bool,
+    headers: *const Header,
+    count: usize,
+    body: Bytes,
+    _timeout_ms: u64,
 ) -> u32 {
     const FAILS: u32 = 4;
-    // SAFETY: the module lends the name.
-    let cluster = unsafe { copy(cluster) };
+    // SAFETY: the module lends all bytes.
+    let (cluster, headers, _) = unsafe { (copy(cluster), lines(headers, count), copy(body)) };
     let made = with(|world| {
         world.check_main("a call");
         let has = |wanted: &[u8]| headers.iter().any(|(name, value)| name == wanted && !value.is_empty());
@@ -30,8 +32,7 @@ unsafe fn start(
             return None;
         }
         world.last_call += 1;
-        let call = Call { config: config as usize, is_stream, has_headers: false };
-        world.calls.insert(world.last_call, call);
+        world.calls.insert(world.last_call, Call { config: config as usize });
         Some(world.last_call)
     });
     if made.is_some() {
@@ -42,44 +43,6 @@ unsafe fn start(
         *id = made;
         0
     })
-}
-
-pub unsafe extern "C" fn http_filter_config_http_callout(
-    config: Pointer,
-    id: *mut u64,
-    cluster: Bytes,
-    headers: *const Header,
-    count: usize,
-    body: Bytes,
-    _timeout_ms: u64,
-) -> u32 {
-    // SAFETY: the module lends all bytes.
-    unsafe {
-        copy(body);
-        start(config, id, cluster, &lines(headers, count), false)
-    }
-}
-
-pub unsafe extern "C" fn http_filter_config_start_http_stream(
-    config: Pointer,
-    id: *mut u64,
-    cluster: Bytes,
-    headers: *const Header,
-    count: usize,
-    body: Bytes,
-    _ends: bool,
-    _timeout_ms: u64,
-) -> u32 {
-    // SAFETY: the module lends all bytes.
-    unsafe {
-        copy(body);
-        start(config, id, cluster, &lines(headers, count), true)
-    }
-}
-
-pub unsafe extern "C" fn http_filter_config_reset_http_stream(_: Pointer, id: u64) {
-    with(|world| world.check_main("a reset of a call"));
-    flow::fail_call(id);
 }
 
 pub unsafe extern "C" fn secret_subscribe(config: Pointer, name: Bytes, _: Bytes) -> usize {

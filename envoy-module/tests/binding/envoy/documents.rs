@@ -21,13 +21,13 @@ pub const DOCUMENTS: [&str; 12] = [
     r#"{"limits": [{"url": "/", "rules": [{"name": "i", "actor": ["m", "q"], "rpu": 5, "unit": "day", "missing": "share",
         "cost": {"header": "content-length", "default": 1, "max": 3}}], "headers": {"x-plan": {"regex": "free|trial"}}}],
         "actors": {"m": {"property": ["metadata", "filter_metadata", "a", "text"]}, "q": {"query": "k"}}}"#,
-    // Global rules by HTTP and by gRPC.
+    // Global rules.
     r#"{"limits": [{"url": "/", "rules": [
         {"name": "j", "actor": "user", "rpu": 4, "unit": "day", "scope": "global", "on_error": "local"}]}],
         "store": {"redis": {"cluster": "redis", "secret": "sixteen letters.", "timeout": "20ms"}}}"#,
     r#"{"limits": [{"url": "/", "rules": [
         {"name": "k", "actor": "ip", "rpu": 4, "unit": "day", "algo": "W", "scope": "global", "on_error": "deny"}]}],
-        "store": {"rls": {"cluster": "rls", "secret": "sixteen letters.", "timeout": "20ms", "in_flight": 1}}}"#,
+        "store": {"redis": {"cluster": "redis", "secret": "sixteen letters.", "timeout": "20ms", "in_flight": 2}}}"#,
     r#"{"limits": [{"url": "/", "rules": [{"name": "l", "rpu": 4, "unit": "day", "scope": "global", "lease": "50%"}]}],
         "store": {"redis": {"clusters": ["absent", "redis"], "secret": {"sds": "diana"}, "timeout": "20ms"}}}"#,
     // A remote document.

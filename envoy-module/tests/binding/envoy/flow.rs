@@ -260,52 +260,9 @@ pub fn interrupt() {
     }
 }
 
-/// A part of the reply to a call.
-pub enum Part<'a> {
-    Headers(&'a [(&'a [u8], &'a [u8])]),
-    Body(&'a [u8]),
-    Trailers(&'a [(&'a [u8], &'a [u8])]),
-    /// The end of an HTTP stream.
-    End,
-}
-
 fn lent(lines: &[(&[u8], &[u8])]) -> Vec<Header> {
     let lend = |bytes: &[u8]| with(|world| world.lender.lend(bytes));
     lines.iter().map(|(name, value)| Header { name: lend(name), value: lend(value) }).collect()
-}
-
-/// A part of the reply to a gRPC call arrives.
-pub fn arrive(id: u64, part: &Part<'_>) {
-    let Some((config, has_headers)) = with(|world| {
-        let call = world.calls.get_mut(&id).filter(|call| call.is_stream)?;
-        Some((call.config, std::mem::replace(&mut call.has_headers, true)))
-    }) else {
-        return;
-    };
-    if matches!(part, Part::End) {
-        with(|world| world.calls.remove(&id));
-    }
-    // SAFETY: the configuration lives, and all bytes are lent.
-    on_config(config, |pointer, entry| unsafe {
-        match part {
-            Part::Headers(lines) if !has_headers => {
-                let headers = lent(lines);
-                hooks::call_headers(pointer, entry, id, headers.as_ptr(), headers.len(), false);
-            }
-            // Headers come once.
-            Part::Headers(_) => {}
-            Part::Body(bytes) => {
-                let chunks: Vec<_> =
-                    bytes.chunks(3).map(|chunk| with(|world| world.lender.lend(chunk))).collect();
-                hooks::call_data(pointer, entry, id, chunks.as_ptr(), chunks.len(), false);
-            }
-            Part::Trailers(lines) => {
-                let trailers = lent(lines);
-                hooks::call_trailers(pointer, entry, id, trailers.as_ptr(), trailers.len());
-            }
-            Part::End => hooks::call_complete(pointer, entry, id),
-        }
-    });
 }
 
 /// An HTTP call has a reply.
@@ -323,10 +280,6 @@ pub fn fail_call(id: u64) {
     let Some(call) = with(|world| world.calls.remove(&id)) else { return };
     // SAFETY: the configuration lives.
     on_config(call.config, |pointer, entry| unsafe {
-        if call.is_stream {
-            hooks::call_reset(pointer, entry, id, 2);
-        } else {
-            hooks::call_done(pointer, entry, id, 1, std::ptr::null(), 0, std::ptr::null(), 0);
-        }
+        hooks::call_done(pointer, entry, id, 1, std::ptr::null(), 0, std::ptr::null(), 0);
     });
 }

@@ -27,21 +27,6 @@ hooks! {
         config: ConfigPtr, entry: Entry, id: u64, result: u32, headers: *const Header, headers_count: usize,
         chunks: *const Bytes, chunks_count: usize
     );
-    call_headers = "envoy_dynamic_module_on_http_filter_config_http_stream_headers"(
-        config: ConfigPtr, entry: Entry, id: u64, headers: *const Header, count: usize, ends: bool
-    );
-    call_data = "envoy_dynamic_module_on_http_filter_config_http_stream_data"(
-        config: ConfigPtr, entry: Entry, id: u64, chunks: *const Bytes, count: usize, ends: bool
-    );
-    call_trailers = "envoy_dynamic_module_on_http_filter_config_http_stream_trailers"(
-        config: ConfigPtr, entry: Entry, id: u64, trailers: *const Header, count: usize
-    );
-    call_complete = "envoy_dynamic_module_on_http_filter_config_http_stream_complete"(
-        config: ConfigPtr, entry: Entry, id: u64
-    );
-    call_reset = "envoy_dynamic_module_on_http_filter_config_http_stream_reset"(
-        config: ConfigPtr, entry: Entry, id: u64, reason: u32
-    );
     route_new = "envoy_dynamic_module_on_http_filter_per_route_config_new"(name: Bytes, document: Bytes) -> Entry;
     route_destroy = "envoy_dynamic_module_on_http_filter_per_route_config_destroy"(entry: Entry);
     stream_new = "envoy_dynamic_module_on_http_filter_new"(entry: Entry, stream: StreamPtr) -> Entry;

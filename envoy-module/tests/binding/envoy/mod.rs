@@ -22,7 +22,6 @@ pub mod world;
 use diana_envoy_module::abi;
 use diana_envoy_module::held;
 use documents::{ADDRESSES, DOCUMENTS, LINES, LONG, PATHS, REMOTE, ROUTES, WRONG};
-use flow::Part;
 use input::Input;
 use std::sync::{Mutex, Once, PoisonError};
 use std::time::{Duration, Instant};
@@ -275,42 +274,23 @@ fn remove_configs(which: u8) {
     lifetimes::end_unused(Thread::Main);
 }
 
-/// A part of a call's reply arrives, or the call fails.
+/// A call has a reply, or fails.
 fn call_event(input: &mut Input) {
     let which = usize::from(input.byte());
-    let Some((id, is_stream)) = with(|world| {
+    let Some(id) = with(|world| {
         let count = world.calls.len();
-        world.calls.iter().nth(which.checked_rem(count)?).map(|(id, call)| (*id, call.is_stream))
+        world.calls.keys().nth(which.checked_rem(count)?).copied()
     }) else {
         return;
     };
-    match (input.below(4), is_stream) {
-        (0, _) => flow::fail_call(id),
-        (_, true) => grpc_event(id, input),
-        (_, false) => {
+    match input.below(4) {
+        0 => flow::fail_call(id),
+        _ => {
             let status: &[u8] = [&b"200"[..], b"304", b"500", b""][input.below(4)];
             let form = input.below(REMOTE.len() + 2);
             let garbage = vec![b'['; 70_000 % (form + 1) * 9000];
             let body = REMOTE.get(form).map_or(&*garbage, |document| document.as_bytes());
             flow::reply(id, &[(b":status", status), (b"etag", b"\"1\"")], body);
-        }
-    }
-}
-
-fn grpc_event(id: u64, input: &mut Input) {
-    const OK: &[u8] = b"\0\0\0\0\x06\x08\x01\x12\x02\x08\x01";
-    const OVER: &[u8] = b"\0\0\0\0\x06\x08\x02\x12\x02\x08\x02";
-    let whole: &[u8] = if input.flag() { OK } else { OVER };
-    match input.below(8) {
-        0 => flow::arrive(id, &Part::Headers(&[(b":status", b"200"), (b"grpc-status", b"8")])),
-        1 => flow::arrive(id, &Part::Body(&whole[..input.below(whole.len())])),
-        2 => flow::arrive(id, &Part::Trailers(&[(b"grpc-status", b"0")])),
-        3 => flow::arrive(id, &Part::End),
-        _ => {
-            flow::arrive(id, &Part::Headers(&[(b":status", b"200")]));
-            flow::arrive(id, &Part::Body(whole));
-            flow::arrive(id, &Part::Trailers(&[(b"grpc-status", b"0")]));
-            flow::arrive(id, &Part::End);
         }
     }
 }

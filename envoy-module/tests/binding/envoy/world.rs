@@ -79,8 +79,6 @@ pub struct Stream {
 
 pub struct Call {
     pub config: usize,
-    pub is_stream: bool,
-    pub has_headers: bool,
 }
 
 /// A gauge goes with the last configuration that has changed it.

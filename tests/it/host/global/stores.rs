@@ -45,6 +45,26 @@ fn without_its_store_a_rule_follows_its_on_error() {
     }
 }
 
+/// The first answer opens the circuit, and the log says once which mistake it is.
+#[test]
+fn a_store_that_speaks_http_is_named() {
+    let gateway = start(1, &rule(r#""on_error": "deny""#));
+    let why = "cluster a is not asked until it answers a probe: this cluster speaks HTTP, not Redis";
+    clusters(&gateway).are_fronts.set(true);
+    for _ in 0..3 {
+        assert_eq!(each(&gateway, 2), [Fate::Answered(503), Fate::Answered(503)]);
+        assert_eq!(gateway.world.logged(why), 1);
+        // A probe gets such an answer, too.
+        gateway.pass(2_000);
+    }
+    assert_eq!(gateway.counter("diana.store.a.stray_replies"), 0);
+    clusters(&gateway).are_fronts.set(false);
+    gateway.pass(2_000);
+    assert_eq!(each(&gateway, 1), [Fate::Upstream], "Redis has taken its place");
+    gateway.end_all();
+    gateway.no_crash();
+}
+
 /// No proxy-wasm host delivers secrets.
 #[test]
 fn a_secret_of_the_gateways_is_refused_with_its_place_and_the_old_configuration_stays() {
@@ -187,16 +207,4 @@ fn a_long_reply_of_a_store_costs_no_more_than_the_longest_one() {
     vm.report(vm.newest_root().unwrap(), 1, (Some(200), vec![b' '; 5 << 20]));
     assert_eq!(gateway.fate(request), Fate::Answered(503));
     assert_eq!(gateway.world.longest.take(), (1 << 20) + 1);
-
-    let gateway = Gateway::among(Clusters::of(&[]), 1, false);
-    let limits =
-        limit("/", r#"{"rpu": 4, "unit": "day", "algo": "W", "scope": "global", "on_error": "deny"}"#);
-    let store = r#"{"rls": {"cluster": "a", "secret": "sixteen letters!"}}"#;
-    assert!(gateway.configure(&format!(r#"{{"store": {store}, "limits": [{limits}]}}"#)));
-    let request = gateway.request(0, "/", "ann");
-    assert_eq!(gateway.fate(request), Fate::Paused);
-    let vm = &gateway.vms[0];
-    vm.report_grpc(vm.newest_root().unwrap(), 1, vec![8; 5 << 20]);
-    assert_eq!(gateway.fate(request), Fate::Answered(503));
-    assert_eq!(gateway.world.longest.get(), (1 << 20) + 1);
 }

@@ -2,13 +2,13 @@
 
 use super::super::redis::{Call, TestRedis};
 use super::{Faults, MS, SECOND};
-use crate::host::global_store::decoded;
+use crate::wire::{Command, NO_SCRIPT, commands, list};
 use diana_base::time::{Span, Time};
-use diana_global_redis::{Dialect, Redis};
-use diana_limiter::algorithm::{Parameters, Quota};
-use diana_limiter::global::{CallResult, Completion, GlobalStoreOptions, Message, StoreClient, Waiter};
+use diana_global_redis::Redis;
+use diana_limiter::algorithm::Parameters;
+use diana_limiter::global::{CallResult, Completion, GlobalStoreOptions, StoreClient, Waiter};
 use diana_limiter::global::{GlobalCharge, GlobalQuery, RuleQuery};
-use diana_limiter::policy::{Policy, RuleId};
+use diana_limiter::policy::RuleId;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -26,7 +26,7 @@ pub(super) enum Event {
     Runs {
         worker: usize,
         call: u32,
-        number: String,
+        number: u64,
         keys: Vec<String>,
         commands: Vec<String>,
         is_first: bool,
@@ -77,7 +77,6 @@ impl Totals {
 
 pub(super) struct Sim<'s> {
     redis: &'s TestRedis,
-    policy: Policy,
     /// All workers, also those that have ended.
     workers: Vec<Worker>,
     alive: Vec<usize>,
@@ -95,7 +94,7 @@ pub(super) struct Sim<'s> {
 }
 
 fn worker(faults: Faults, random: u64) -> Worker {
-    let protocol = Box::new(Redis::new(Dialect::Webdis, "diana".into(), Vec::new()));
+    let protocol = Box::new(Redis::new("diana".into(), Vec::new()));
     let timeout = Span::from_ns(TIMEOUT * 1_000);
     let options =
         GlobalStoreOptions { clusters: vec!["a".into()], timeout, in_flight: faults.in_flight, protocol };
@@ -120,11 +119,8 @@ impl<'s> Sim<'s> {
         faults: Faults,
         seed: u64,
     ) -> Sim<'s> {
-        let policy =
-            diana_config::compile(br#"{"limits": [{"url": "/", "rules": [{"rpu": 1, "unit": "day"}]}]}"#);
         Sim {
             redis,
-            policy: policy.unwrap().policy,
             workers: (0..workers).map(|number| worker(faults, seed * 1_000 + number)).collect(),
             alive: (0..workers as usize).collect(),
             faults,
@@ -170,11 +166,9 @@ impl<'s> Sim<'s> {
         if self.workers[of].is_dead {
             return;
         }
-        while let Some(call) = self.workers[of].client.next(&self.policy, now) {
-            let Message::Http { body, .. } = call.message else { panic!("an HTTP call") };
-            let parts: Vec<String> = body.split(|byte| *byte == b'/').map(decoded).collect();
-            let (keys, rest) = parts[3..].split_at(parts[2].parse().unwrap());
-            let (number, commands) = (rest[0].clone(), &rest[1..]);
+        while let Some(call) = self.workers[of].client.next(now) {
+            let [command] = <[Command; 1]>::try_from(commands(&call.message.body)).ok().unwrap();
+            let Command { keys, number, arguments, .. } = command;
             let keys: Vec<String> = keys
                 .iter()
                 .map(|key| if key.ends_with("probe") { key.clone() } else { self.key.clone() })
@@ -187,8 +181,8 @@ impl<'s> Sim<'s> {
                 worker: of,
                 call: call.id,
                 keys: keys.clone(),
-                number: number.clone(),
-                commands: commands.to_vec(),
+                number,
+                commands: arguments.clone(),
                 is_first,
             };
             self.at(delay, runs(true));
@@ -279,20 +273,19 @@ impl<'s> Sim<'s> {
                 let is_known = !self.happens(self.faults.no_script);
                 let body = match is_known {
                     true => {
-                        let numbers = self.redis.numbers(self.now, &Call { keys, commands });
-                        let numbers = numbers[1..].iter().map(u64::to_string);
-                        let numbers: Vec<String> = std::iter::once(number).chain(numbers).collect();
-                        format!(r#"{{"EVALSHA":[{}]}}"#, numbers.join(","))
+                        let mut numbers = self.redis.numbers(self.now, &Call { keys, commands });
+                        numbers[0] = number;
+                        list(&numbers)
                     }
-                    false => r#"{"EVALSHA":[false,"NOSCRIPT No matching script."]}"#.into(),
+                    false => NO_SCRIPT.into(),
                 };
                 if is_first && !self.happens(self.faults.lost) {
                     let later = self.random(self.faults.longest_us);
-                    self.at(later, Event::Answered { worker, call, status: 200, body: body.into() });
+                    self.at(later, Event::Answered { worker, call, status: 200, body });
                 }
             }
             Event::Answered { worker, call, status, body } => {
-                self.answered(worker, call, CallResult::Http { status, body: &body });
+                self.answered(worker, call, CallResult::Response { status, body: &body });
             }
             Event::Ends { worker: of, stream } => {
                 if let Some(charge) = self.workers[of].streams.remove(&stream) {
@@ -349,11 +342,9 @@ fn parameters(rpu: u64) -> Parameters {
 }
 
 fn query(rpu: u64) -> GlobalQuery {
-    let quota = Quota { rpu, unit: Span::ZERO };
     let query = RuleQuery {
         rule: RuleId::new(0),
         key: KEY,
-        quota,
         parameters: parameters(rpu),
         enforced: true,
         cost: 1,

@@ -78,24 +78,20 @@ fn policy() -> Policy {
     .build()
 }
 
-/// A protocol that supports every query, and many in one call.
+/// A protocol with many queries in one call.
 struct Anything;
 
 impl Protocol for Anything {
-    fn supports(&self, _: &GlobalQuery) -> bool {
-        true
-    }
-
     fn max_batch(&self) -> usize {
         64
     }
 
-    fn message(&self, _: &str, _: &[&GlobalQuery], _: bool, _: u64, _: &Policy) -> Message {
-        Message::Http { headers: Vec::new(), body: Vec::new() }
+    fn message(&self, _: &str, _: &[&GlobalQuery], _: bool, _: u64) -> Message {
+        Message { headers: Vec::new(), body: Vec::new() }
     }
 
-    fn read(&self, _: &[&GlobalQuery], _: u64, result: CallResult) -> Result<Replies, CallError> {
-        Err(result.error())
+    fn read(&self, _: &[&GlobalQuery], _: u64, _: CallResult) -> Result<Replies, CallError> {
+        Err(CallError::Garbage)
     }
 }
 
@@ -156,7 +152,7 @@ impl Bench {
         self.with(ms, |fetches, client, context| {
             fetches.tick(client, context, &mut Events::default(), all);
         });
-        while self.client.next(&self.policy, at(ms)).is_some() {}
+        while self.client.next(at(ms)).is_some() {}
         self.client.call_stats().map(|(_, stats)| stats.queries).sum()
     }
 
@@ -178,7 +174,7 @@ fn grant(amount: u64) -> RuleReply {
         charge: Charge::default(),
     };
     let grant = crate::global::LeaseGrant { amount, generation: 7, lasts: Span::from_secs(1) };
-    RuleReply { verdict, charge: [0; 5], grant, attributed: true }
+    RuleReply { verdict, charge: [0; 5], grant }
 }
 
 #[test]

@@ -12,7 +12,7 @@
 //! configuration. A store that starts empty counts too few gateways for a second, until all have
 //! reported. Three rounds keep such a count from becoming the number.
 
-use crate::algorithm::{Parameters, Quota};
+use crate::algorithm::Parameters;
 use crate::cells::Events;
 use crate::cells::store::{Changed, Store, Update};
 use crate::cells::table::Hasher;
@@ -195,7 +195,6 @@ impl Gateways {
         GlobalQuery::Decide(vec![vec![RuleQuery {
             rule: RuleId::new(0),
             key: self.key,
-            quota: Quota { rpu: Replicas::MAX, unit: Span::ZERO },
             parameters: Parameters::gateway(Replicas::MAX, self.gateway, round, EXPIRE),
             enforced: false,
             cost: 0,
@@ -276,7 +275,7 @@ mod tests {
         let (admission, span) = (Admission::Admit { delay: Span::ZERO }, Span::ZERO);
         let charge = Charge::default();
         let verdict = Verdict { admission, remaining, more_in: span, full_in: span, charge };
-        RuleReply { verdict, charge: [0; 5], grant: LeaseGrant::default(), attributed: true }
+        RuleReply { verdict, charge: [0; 5], grant: LeaseGrant::default() }
     }
 
     #[test]

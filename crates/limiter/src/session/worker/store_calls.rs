@@ -202,8 +202,8 @@ impl Worker {
     /// The next call that the host has to make. `now` is monotonic. See the example of
     /// [`global`](crate::global).
     #[must_use]
-    pub fn next_call(&mut self, policy: &Policy, now: Time) -> Option<Call> {
-        self.client.as_mut()?.next(policy, now)
+    pub fn next_call(&mut self, now: Time) -> Option<Call> {
+        self.client.as_mut()?.next(now)
     }
 
     /// Ends a call. Returns the replies, each with its waiter. `now` is monotonic. See the example

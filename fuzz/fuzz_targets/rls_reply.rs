@@ -1,4 +1,0 @@
-//! The target of this name, for the fuzzer.
-#![no_main]
-
-libfuzzer_sys::fuzz_target!(|bytes: &[u8]| diana_fuzz::targets::rls_reply::run(bytes));
