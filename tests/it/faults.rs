@@ -1,12 +1,11 @@
 //! Stores that fail: nothing panics, and no request is refused because of a failed store.
 
 use crate::harness::{Counting, Gateway, Random, at, get, policy, store, worker};
-use diana_limiter::cells::store::{
-    CasSemantics, Fault, Loaded, SharedDataStore, Simulated, Store, Swap, Version,
-};
+use diana_limiter::cells::store::{CasSemantics, Fault, Loaded, SharedDataStore, Store, Swap, Version};
 use diana_limiter::decide::{Decision, Outcome, RuleResult};
 use diana_limiter::request::{HeaderLines, Part, PartId, Source};
 use diana_limiter::session::Session;
+use diana_testing::shared_data::Simulated;
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};

@@ -39,6 +39,7 @@ mod rate_limit_service;
 mod reload;
 mod reservations;
 mod script;
+mod shared_data;
 mod shares;
 mod store_client;
 mod top;

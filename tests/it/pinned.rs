@@ -7,12 +7,13 @@ mod remote;
 use crate::harness::{Gateway, at, get, store};
 use diana_base::time::Time;
 use diana_config::{Configuration, compile};
-use diana_limiter::cells::store::{CasSemantics, SharedData, Simulated};
+use diana_limiter::cells::store::{CasSemantics, SharedData};
 use diana_limiter::decide::Outcome;
 use diana_limiter::global::{Call, CallResult, Message};
 use diana_limiter::policy::Policy;
 use diana_limiter::request::{Part, Values};
 use diana_limiter::session::{Session, Worker};
+use diana_testing::shared_data::Simulated;
 use std::fmt::Write as _;
 
 /// Every algorithm, alone and in groups.

@@ -3,10 +3,11 @@
 use crate::harness::{START, get, store};
 use diana_base::time::{Span, Time};
 use diana_config::Configuration;
-use diana_limiter::cells::store::{CasSemantics, SharedDataStore, Simulated};
+use diana_limiter::cells::store::{CasSemantics, SharedDataStore};
 use diana_limiter::decide::{Decision, Outcome, Reason, RuleResult};
 use diana_limiter::global::{CallResult, Message};
 use diana_limiter::session::{Session, Worker};
+use diana_testing::shared_data::Simulated;
 
 const OK: &[u8] = b"\x08\x01";
 const OVER_LIMIT: &[u8] = b"\x08\x02";

@@ -3,12 +3,11 @@
 use crate::harness::{Counting, Gateway, START, at, get, policy, store};
 use diana_base::time::{Span, Time};
 use diana_limiter::algorithm::Admission;
-use diana_limiter::cells::store::{
-    CasSemantics, Fault, Loaded, SharedDataStore, Simulated, Store, Swap, Version,
-};
+use diana_limiter::cells::store::{CasSemantics, Fault, Loaded, SharedDataStore, Store, Swap, Version};
 use diana_limiter::decide::{Decision, Outcome, RuleResult};
 use diana_limiter::policy::Policy;
 use diana_limiter::session::{Session, Worker};
+use diana_testing::shared_data::Simulated;
 use std::cell::Cell;
 
 const SEED: [u8; 16] = [7; 16];

@@ -177,7 +177,7 @@ impl Target {
     /// What the rule has counted for the actor.
     ///
     /// ```
-    /// # use diana_limiter::cells::store::{Fault, SharedDataStore, CasSemantics, Simulated};
+    /// # use diana_limiter::cells::store::{Fault, Memory};
     /// # use diana_limiter::request::{Part, Values};
     /// # use diana_limiter::time::Time;
     /// use diana_limiter::inspect::Target;
@@ -187,7 +187,7 @@ impl Target {
     ///     {"name": "per-user", "actor": "user", "rpu": 3, "unit": "minute"}
     /// ]}"#;
     /// let policy = diana_config::compile(document).expect("a valid document").policy;
-    /// let store = SharedDataStore::probe(Simulated::new(CasSemantics::Strict))?;
+    /// let store = Memory::new();
     /// let mut worker = Worker::new(&policy, &[7; 16]);
     /// let now = || Time::from_ns(1_795_392_000_000_000_000);
     /// let values = Values::default()

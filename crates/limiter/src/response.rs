@@ -261,6 +261,4 @@ fn details(reason: Reason, policy: &Policy, decision: &Decision) -> String {
 }
 
 #[cfg(test)]
-mod testing;
-#[cfg(test)]
 mod tests;

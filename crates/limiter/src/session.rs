@@ -11,7 +11,7 @@
 //! example of a query.
 //!
 //! ```
-//! # use diana_limiter::cells::store::{Fault, SharedDataStore, CasSemantics, Simulated};
+//! # use diana_limiter::cells::store::{Fault, Memory};
 //! # use diana_limiter::request::{Part, Values};
 //! # use diana_limiter::time::{Span, Time};
 //! use diana_limiter::decide::Outcome;
@@ -21,7 +21,7 @@
 //!     {"name": "even", "algo": "LB", "rpu": 6, "unit": "minute", "queue": 2}
 //! ]}"#;
 //! # let policy = diana_config::compile(document).expect("a valid document").policy;
-//! # let store = SharedDataStore::probe(Simulated::new(CasSemantics::Strict))?;
+//! # let store = Memory::new();
 //! # let mut worker = Worker::new(&policy, &[7; 16]);
 //! # let values = Values::default().with(Part::Path, "/");
 //! # let request = policy.request(&values);
@@ -149,7 +149,7 @@ impl Session {
     /// cause the bug once more, the request is refused if any enforced rule says `on_error: deny`.
     ///
     /// ```
-    /// # use diana_limiter::cells::store::{Fault, SharedDataStore, CasSemantics, Simulated};
+    /// # use diana_limiter::cells::store::{Fault, Memory};
     /// # use diana_limiter::request::{Part, Values};
     /// # use diana_limiter::session::{Session, Worker};
     /// # use diana_limiter::time::Time;
@@ -162,7 +162,7 @@ impl Session {
     ///         {"url": "/", "rules": [{"name": "each", "rpu": 1, "unit": "day"}]}
     ///     ]}"#;
     /// # let policy = diana_config::compile(document).expect("a valid document").policy;
-    /// # let store = SharedDataStore::probe(Simulated::new(CasSemantics::Strict))?;
+    /// # let store = Memory::new();
     /// # let mut worker = Worker::new(&policy, &[7; 16]);
     /// # let now = || Time::from_ns(1_795_392_000_000_000_000);
     /// for (path, is_refused) in [("/orders", true), ("/", false), ("/", false)] {
@@ -271,14 +271,14 @@ impl Session {
     /// Here the upstream takes 300 ms to answer, and the limit of 200 ms halves the permits.
     ///
     /// ```
-    /// # use diana_limiter::cells::store::{Fault, SharedDataStore, CasSemantics, Simulated};
+    /// # use diana_limiter::cells::store::{Fault, Memory};
     /// # use diana_limiter::request::{Part, Values};
     /// # use diana_limiter::session::{Session, Worker};
     /// # use diana_limiter::time::{Span, Time};
     /// let document = br#"{"url": "/", "rules": [{"name": "backend", "algo": "C", "rpu": 20,
     ///     "adapt": {"signal": "latency_p90", "target": "200ms", "min": 4, "every": "10s"}}]}"#;
     /// # let policy = diana_config::compile(document).expect("a valid document").policy;
-    /// # let store = SharedDataStore::probe(Simulated::new(CasSemantics::Strict))?;
+    /// # let store = Memory::new();
     /// # let mut worker = Worker::new(&policy, &[7; 16]);
     /// # let values = Values::default().with(Part::Path, "/");
     /// # let request = policy.request(&values);
@@ -350,7 +350,7 @@ impl Session {
     /// has a later one.
     ///
     /// ```
-    /// # use diana_limiter::cells::store::{Fault, SharedDataStore, CasSemantics, Simulated};
+    /// # use diana_limiter::cells::store::{Fault, Memory};
     /// # use diana_limiter::request::{Part, Values};
     /// # use diana_limiter::session::{Session, Worker};
     /// # use diana_limiter::time::Time;
@@ -358,7 +358,7 @@ impl Session {
     ///     {"name": "one-at-a-time", "algo": "C", "rpu": 1}
     /// ]}"#;
     /// # let policy = diana_config::compile(document).expect("a valid document").policy;
-    /// # let store = SharedDataStore::probe(Simulated::new(CasSemantics::Strict))?;
+    /// # let store = Memory::new();
     /// # let mut worker = Worker::new(&policy, &[7; 16]);
     /// # let values = Values::default().with(Part::Path, "/");
     /// # let request = policy.request(&values);

@@ -552,8 +552,8 @@ mod tests {
 
     #[test]
     fn a_rule_takes_the_place_of_one_that_has_faded() {
-        use crate::cells::store::{CasSemantics, SharedDataStore, Simulated};
-        let store = SharedDataStore::probe(Simulated::new(CasSemantics::Strict)).unwrap();
+        use crate::cells::store::Memory;
+        let store = Memory::new();
         for id in 0..70 {
             let place = place_of(&store, id, 10).unwrap();
             assert_eq!(place.unwrap(), usize::try_from(id).ok().filter(|place| *place < MAX_RULES));

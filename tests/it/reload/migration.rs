@@ -3,8 +3,9 @@
 use super::remaining;
 use crate::harness::{Counting, Gateway, Random, at, get, store};
 use diana_limiter::cells::Replacement;
-use diana_limiter::cells::store::{CasSemantics, SharedDataStore, Simulated};
+use diana_limiter::cells::store::{CasSemantics, SharedDataStore};
 use diana_limiter::request::Part;
+use diana_testing::shared_data::Simulated;
 use proptest::prelude::*;
 
 pub(super) type Host<'h> = SharedDataStore<&'h Simulated>;

@@ -42,11 +42,11 @@ pub const ACTORS_OF_A_SET: u64 = 8;
 /// The table of one group.
 ///
 /// ```
-/// use diana_limiter::cells::store::{Fault, SharedDataStore, CasSemantics, Simulated, Swap};
+/// use diana_limiter::cells::store::{Fault, Memory, Swap};
 /// use diana_limiter::algorithm::EvictionRank;
 /// use diana_limiter::cells::table::{Hasher, Table};
 ///
-/// let store = SharedDataStore::probe(Simulated::new(CasSemantics::Strict))?;
+/// let store = Memory::new();
 /// let table = Table::new("per-user", "10 a minute", 8, 1_000);
 /// let ann = Hasher::new(&[7; 16]).hash(b"ann");
 ///

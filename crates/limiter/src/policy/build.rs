@@ -23,7 +23,7 @@ impl Draft {
     ///
     /// ```
     /// # use diana_limiter::actor::{Actors, Scope, ip::ClientIp};
-    /// # use diana_limiter::cells::store::{Fault, SharedDataStore, CasSemantics, Simulated};
+    /// # use diana_limiter::cells::store::{Fault, Memory};
     /// # use diana_limiter::request::{Part, Parts, Values};
     /// # use diana_limiter::session::{Session, Worker};
     /// # use diana_limiter::time::{Span, Time};
@@ -78,7 +78,7 @@ impl Draft {
     /// }
     /// .build();
     ///
-    /// # let store = SharedDataStore::probe(Simulated::new(CasSemantics::Strict))?;
+    /// # let store = Memory::new();
     /// # let mut worker = Worker::new(&policy, &[7; 16]);
     /// # let now = || Time::from_ns(1_795_392_000_000_000_000);
     /// let mut outcome = |path, client| {

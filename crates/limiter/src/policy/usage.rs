@@ -105,7 +105,7 @@ impl Measures {
 /// This rule allows five failed log-ins a minute. Successful log-ins do not count.
 ///
 /// ```
-/// # use diana_limiter::cells::store::{Fault, SharedDataStore, CasSemantics, Simulated};
+/// # use diana_limiter::cells::store::{Fault, Memory};
 /// # use diana_limiter::request::{Part, Values};
 /// # use diana_limiter::time::Time;
 /// use diana_limiter::policy::Usage;
@@ -115,7 +115,7 @@ impl Measures {
 ///     {"name": "failed", "actor": "user", "rpu": 5, "unit": "minute", "charge": {"status": [401]}}
 /// ]}"#;
 /// # let policy = diana_config::compile(document).expect("a valid document").policy;
-/// # let store = SharedDataStore::probe(Simulated::new(CasSemantics::Strict))?;
+/// # let store = Memory::new();
 /// # let mut worker = Worker::new(&policy, &[7; 16]);
 /// # let values = Values::default()
 /// #     .with(Part::Path, "/login")

@@ -20,7 +20,7 @@ pub type QuotaHeaders = Rc<[(&'static str, String)]>;
 /// clients that get the same numbers.
 ///
 /// ```
-/// # use diana_limiter::cells::store::{Fault, SharedDataStore, CasSemantics, Simulated};
+/// # use diana_limiter::cells::store::{Fault, Memory};
 /// # use diana_limiter::request::{Part, Values};
 /// # use diana_limiter::session::{Session, Worker};
 /// # use diana_limiter::time::Time;
@@ -29,7 +29,7 @@ pub type QuotaHeaders = Rc<[(&'static str, String)]>;
 /// let document = br#"{"url": "/", "rules": [{"name": "all", "rpu": 1, "unit": "minute"}]}"#;
 /// # let configuration = diana_config::compile(document).expect("a valid document");
 /// # let (policy, options) = (configuration.policy, configuration.response);
-/// # let store = SharedDataStore::probe(Simulated::new(CasSemantics::Strict))?;
+/// # let store = Memory::new();
 /// # let mut worker = Worker::new(&policy, &[7; 16]);
 /// # let values = Values::default().with(Part::Path, "/");
 /// # let request = policy.request(&values);
@@ -163,7 +163,7 @@ fn text<'b>(bodies: &'b mut Vec<Body>, problem: Problem, policy: &Policy, decisi
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::{RuleState, admit, decision, penalty, policy, refuse};
+    use super::super::tests::made::{RuleState, admit, decision, penalty, policy, refuse};
     use super::*;
     use crate::decide::{Outcome, Reason, RuleResult};
     use proptest::prelude::*;

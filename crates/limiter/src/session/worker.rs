@@ -120,7 +120,7 @@ impl Worker {
     /// migrates from the first configuration that has it.
     ///
     /// ```
-    /// # use diana_limiter::cells::store::{Fault, SharedDataStore, CasSemantics, Simulated};
+    /// # use diana_limiter::cells::store::{Fault, Memory};
     /// # use diana_limiter::request::{Part, Values};
     /// # use diana_limiter::time::Time;
     /// use diana_limiter::cells::Replacement;
@@ -133,7 +133,7 @@ impl Worker {
     /// ]}"#;
     /// # let old = diana_config::compile(old).expect("a valid document").policy;
     /// # let new = diana_config::compile(new).expect("a valid document").policy;
-    /// # let store = SharedDataStore::probe(Simulated::new(CasSemantics::Strict))?;
+    /// # let store = Memory::new();
     /// # let now = || Time::from_ns(1_795_392_000_000_000_000);
     /// let mut worker = Worker::new(&old, &[7; 16]);
     /// # let values = Values::default().with(Part::Path, "/");
@@ -161,7 +161,7 @@ impl Worker {
     /// may delete those of tables that no worker of any configuration names.
     ///
     /// ```
-    /// # use diana_limiter::cells::store::{Fault, SharedDataStore, CasSemantics, Simulated};
+    /// # use diana_limiter::cells::store::{Fault, Memory};
     /// # use diana_limiter::request::{Part, Values};
     /// # use diana_limiter::time::Time;
     /// use diana_limiter::cells::Replacement;
@@ -197,7 +197,7 @@ impl Worker {
     /// [`Worker::note_actors`], and about once a second [`Worker::publish_actors`].
     ///
     /// ```
-    /// # use diana_limiter::cells::store::{Fault, SharedDataStore, CasSemantics, Simulated};
+    /// # use diana_limiter::cells::store::{Fault, Memory};
     /// # use diana_limiter::request::{Part, Values};
     /// # use diana_limiter::session::{Session, Worker};
     /// # use diana_limiter::time::Time;
@@ -207,7 +207,7 @@ impl Worker {
     ///     {"name": "each", "actor": "user", "rpu": 2, "unit": "day"}
     /// ]}"#;
     /// # let policy = diana_config::compile(document).expect("a valid document").policy;
-    /// # let store = SharedDataStore::probe(Simulated::new(CasSemantics::Strict))?;
+    /// # let store = Memory::new();
     /// # let now = Time::from_ns(1_795_392_000_000_000_000);
     /// let mut worker = Worker::new(&policy, &[7; 16]).with_top();
     /// for user in ["ann", "bob", "ann", "ann", "ann"] {
@@ -425,7 +425,7 @@ impl Worker {
     /// it returns all reserved and leased quota, and neither reserves nor leases any more.
     ///
     /// ```
-    /// # use diana_limiter::cells::store::{Fault, SharedDataStore, CasSemantics, Simulated};
+    /// # use diana_limiter::cells::store::{Fault, Memory};
     /// # use diana_limiter::decide::Decision;
     /// # use diana_limiter::request::{Part, Values};
     /// # use diana_limiter::time::{Span, Time};
@@ -433,7 +433,7 @@ impl Worker {
     ///
     /// let document = br#"{"url": "/", "rules": [{"name": "all", "rpu": 600, "unit": "minute"}]}"#;
     /// # let policy = diana_config::compile(document).expect("a valid document").policy;
-    /// # let store = SharedDataStore::probe(Simulated::new(CasSemantics::Strict))?;
+    /// # let store = Memory::new();
     /// # let values = Values::default().with(Part::Path, "/");
     /// # let request = policy.request(&values);
     /// # let remaining = |decision: &Decision| {
@@ -516,7 +516,7 @@ impl Worker {
     /// the request lacks the actor and is refused.
     ///
     /// ```
-    /// # use diana_limiter::cells::store::{Fault, SharedDataStore, CasSemantics, Simulated};
+    /// # use diana_limiter::cells::store::{Fault, Memory};
     /// # use diana_limiter::request::{Part, Values};
     /// # use diana_limiter::session::{Session, Worker};
     /// # use diana_limiter::time::Time;
@@ -524,7 +524,7 @@ impl Worker {
     ///     {"name": "each", "actor": ["user", "ip"], "rpu": 9, "unit": "hour", "cost": 2}
     /// ]}"#;
     /// # let policy = diana_config::compile(document).expect("a valid document").policy;
-    /// # let store = SharedDataStore::probe(Simulated::new(CasSemantics::Strict))?;
+    /// # let store = Memory::new();
     /// let mut worker = Worker::new(&policy, &[7; 16]);
     /// let values = Values::default()
     ///     .with(Part::Path, "/")

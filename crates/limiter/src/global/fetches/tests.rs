@@ -3,7 +3,7 @@
 use super::*;
 use crate::actor::{Actors, Scope, ip};
 use crate::algorithm::{Algorithm, Charge, KINDS, Quota, Verdict};
-use crate::cells::store::{CasSemantics, SharedDataStore, Simulated};
+use crate::cells::store::Memory;
 use crate::cells::table::{Hasher, Seed};
 use crate::cells::{Context, Events, Migration, Overridden};
 use crate::global::client::StoreClient;
@@ -121,21 +121,17 @@ fn due(fetches: &mut Fetches, actors: std::ops::Range<usize>) -> usize {
 struct Bench {
     policy: Policy,
     client: StoreClient,
-    store: SharedDataStore<Simulated>,
+    store: Memory,
     fetches: Fetches,
 }
 
 impl Bench {
     fn new() -> Bench {
-        let store = SharedDataStore::probe(Simulated::new(CasSemantics::Lenient)).unwrap();
+        let store = Memory::new();
         Bench { policy: policy(), client: client(), store, fetches: Fetches::default() }
     }
 
-    fn with(
-        &mut self,
-        ms: u64,
-        work: impl FnOnce(&mut Fetches, &mut StoreClient, &Context<SharedDataStore<Simulated>>),
-    ) {
+    fn with(&mut self, ms: u64, work: impl FnOnce(&mut Fetches, &mut StoreClient, &Context<Memory>)) {
         let hasher = Hasher::new(&Seed::default());
         let (overridden, clock) = (Overridden::new(&self.policy, &hasher), || at(ms));
         let (store, is_available, migration) = (&self.store, |_| true, Migration::default());
