@@ -361,28 +361,6 @@ impl Algorithm {
 }
 
 /// Settling: the cost of a request is known only when the request ends.
-///
-/// ```
-/// # use diana_base::time::{Span, Time};
-/// # use diana_document::{Errors, Node, parse};
-/// # use diana_limiter::algorithm::{KINDS, Quota};
-/// # let (keys, errors) = (parse(b"{}")?, Errors::default());
-/// # let mut keys = Node::root(&keys, &errors).fields().ok_or("not an object")?;
-/// # let quota = Quota { rpu: 10, unit: Span::from_secs(10) };
-/// # let token_bucket = (KINDS[0].compile)(&mut keys, quota).ok_or("a mistake in the keys")?;
-/// // A token bucket of 10 units, up to 5 units below zero.
-/// let bucket = token_bucket.borrowing(5).ok_or("cannot settle")?;
-/// # let (mut cell, now) = (vec![0; bucket.size()], Time::from_ns(1_700_000_000_000_000_000));
-///
-/// // A request is charged 4 units and turns out to have cost 3, another one 13.
-/// let cheap = bucket.step(&mut cell, now, 4);
-/// bucket.settle(&mut cell, now, cheap.charge, 3);
-/// let expensive = bucket.step(&mut cell, now, 4);
-/// bucket.settle(&mut cell, now, expensive.charge, 13);
-/// // 5 units below zero, not 6: the next unit comes in 6 s.
-/// assert_eq!(bucket.step(&mut cell, now, 0).more_in, Span::from_secs(6));
-/// # Ok::<(), Box<dyn std::error::Error>>(())
-/// ```
 impl Algorithm {
     /// Whether requests can be settled. If not, the other methods are not called.
     #[must_use]

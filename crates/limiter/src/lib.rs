@@ -76,7 +76,7 @@
 //! ```
 //!
 //! Where to read on: [`session`] for requests that wait, [`global`] for counts that several
-//! gateways share, [`Worker::migrate_from`](session::Worker::migrate_from) for a new configuration,
+//! gateways share, [`Worker`](session::Worker) for a new configuration,
 //! [`decide`] for the contents of a decision.
 #![forbid(unsafe_code)]
 #![cfg_attr(test, allow(clippy::arithmetic_side_effects, clippy::string_slice, clippy::unreachable))]

@@ -105,24 +105,6 @@ pub fn begin(store: &dyn Store, second: u64, series: &[Series]) -> Result<(), Fa
 
 /// Samples all series at the beginning of `second`, unless a worker has already done so. `read`
 /// reads the totals. Returns whether this worker has taken the sample.
-///
-/// ```
-/// # use diana_limiter::cells::store::{Fault, Memory};
-/// use diana_limiter::rates::{Rates, Series, begin, sample};
-///
-/// let store = Memory::new();
-/// let login = |ok, refused| vec![Series { id: 7, totals: [ok, refused, 0, 0] }];
-/// begin(&store, 1_000, &login(50, 0))?;
-/// assert!(sample(&store, 1_001, || login(53, 1))?);
-/// assert!(!sample(&store, 1_001, || login(54, 1))?, "another worker, in the same second");
-///
-/// // A sample that comes late is spread over the seconds that it covers.
-/// assert!(sample(&store, 1_003, || login(57, 2))?);
-/// let rates = Rates::load(&store, 4)?.expect("samples");
-/// let [ok, refused, ..] = rates.of(7).expect("requests");
-/// assert_eq!((rates.end, ok, refused), (1_003, vec![0, 3, 2, 2], vec![0, 1, 0, 1]));
-/// # Ok::<(), Fault>(())
-/// ```
 #[cold]
 pub fn sample(store: &dyn Store, second: u64, read: impl FnOnce() -> Vec<Series>) -> Result<bool, Fault> {
     let found = store.load(HEAD)?;
@@ -263,7 +245,7 @@ impl Bytes<'_> {
     }
 }
 
-/// The samples of the last seconds. See the example of [`sample`].
+/// The samples of the last seconds.
 #[derive(Clone, Debug)]
 pub struct Rates {
     /// The last sample ends at the beginning of this second, counted since 1970.

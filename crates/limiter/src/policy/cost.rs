@@ -88,20 +88,6 @@ impl From<CostSource> for Cost {
 
 impl Cost {
     /// Reads the key `cost` of a rule. Reports each mistake at its place and then returns `None`.
-    ///
-    /// ```
-    /// use diana_document::{Errors, Node, parse};
-    /// use diana_limiter::policy::Cost;
-    /// use diana_limiter::request::Parts;
-    ///
-    /// let (mut parts, errors) = (Parts::default(), Errors::default());
-    /// let document = parse(br#"[5, "1k", {"header": "x-cost", "max": 100}]"#)?;
-    /// let nodes = Node::root(&document, &errors).list().unwrap_or_default();
-    /// let mut fixed = |node| Some(Cost::compile(node, &mut parts)?.fixed());
-    /// let costs: Vec<Option<u64>> = nodes.iter().filter_map(|node| fixed(node)).collect();
-    /// assert_eq!(costs, [Some(5), Some(1_000), None]);
-    /// # Ok::<(), diana_document::Error>(())
-    /// ```
     pub fn compile(node: &Node, parts: &mut Parts) -> Option<Cost> {
         let source = match node.value() {
             Value::Whole(_) => CostSource::Fixed(node.whole(1..=Quota::MAX_RPU)?),

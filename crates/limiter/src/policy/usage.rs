@@ -162,17 +162,6 @@ const MOST: u64 = 599;
 
 impl Statuses {
     /// Reads `{status: …}`. Reports each mistake at its place and then returns `None`.
-    ///
-    /// ```
-    /// use diana_document::{Errors, Node, parse};
-    /// use diana_limiter::policy::Statuses;
-    ///
-    /// let (document, errors) = (parse(br#"{"status": ["401", "5xx"]}"#)?, Errors::default());
-    /// let statuses = Statuses::compile(&Node::root(&document, &errors)).ok_or("a mistake")?;
-    /// assert!([401, 500, 599].iter().all(|status| statuses.contains(*status)));
-    /// assert!(![200, 403, 600].iter().any(|status| statuses.contains(*status)));
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     pub fn compile(node: &Node) -> Option<Statuses> {
         let Value::Object(_) = node.value() else {
             return node.expected("an object such as `{status: [401, \"5xx\"]}`");

@@ -37,8 +37,7 @@ impl Dated {
     }
 }
 
-/// The seed in the store. If there is none, `fresh` is written for all workers. See the example of
-/// [`keep_seed`].
+/// The seed in the store. If there is none, `fresh` is written for all workers.
 pub fn shared_seed<S: Store + ?Sized>(store: &S, fresh: Dated) -> Result<Dated, Fault> {
     agree(store, fresh, true)
 }
@@ -46,33 +45,6 @@ pub fn shared_seed<S: Store + ?Sized>(store: &S, fresh: Dated) -> Result<Dated, 
 /// The seed that a worker with the seed `own` has to use from now on. This is the seed in the store
 /// if it is older. Otherwise it is `own`, which is written back if necessary. Loading the seed
 /// keeps it from being the least recently used key.
-///
-/// ```
-/// # use diana_limiter::cells::store::{Fault, Memory};
-/// # use diana_limiter::session::Worker;
-/// # use diana_limiter::time::Time;
-/// use diana_limiter::cells::table::{Dated, keep_seed, shared_seed};
-///
-/// # let document = br#"{"url": "/", "rules": [{"rpu": 1, "unit": "minute"}]}"#;
-/// # let policy = diana_config::compile(document).expect("a valid document").policy;
-/// let store = Memory::new();
-/// let drawn_at = |ns, byte| Dated { since: Time::from_ns(ns), seed: [byte; 16] };
-///
-/// // The first worker's seed becomes the seed of all workers.
-/// let first = shared_seed(&store, drawn_at(1, 11))?;
-/// assert_eq!(shared_seed(&store, drawn_at(2, 22))?, first);
-///
-/// // The host evicts the seed, and a worker that starts draws another one. The first worker writes
-/// // the older seed back. The young worker finds the older seed, and follows.
-/// let store = Memory::new();
-/// let young = shared_seed(&store, drawn_at(3, 33))?;
-/// let mut worker = Worker::new(&policy, &young.seed);
-/// assert_eq!(keep_seed(&store, first)?, first);
-/// let kept = keep_seed(&store, young)?;
-/// assert_eq!(kept, first);
-/// worker.reseed(&policy, &kept.seed);
-/// # Ok::<(), Fault>(())
-/// ```
 pub fn keep_seed<S: Store + ?Sized>(store: &S, own: Dated) -> Result<Dated, Fault> {
     agree(store, own, false)
 }
@@ -132,14 +104,6 @@ impl Hasher {
     }
 
     /// The same for any value.
-    ///
-    /// ```
-    /// use diana_limiter::cells::table::Hasher;
-    ///
-    /// assert_ne!(Hasher::of(&("a", "bc")), Hasher::of(&("ab", "c")));
-    /// assert_eq!(Hasher::of(&vec![7_u64]), 10_771_263_883_588_581_193, "on each platform");
-    /// assert_eq!(Hasher::of_all(["a", "b"]), Hasher::of_all(["b", "a"]));
-    /// ```
     #[must_use]
     pub fn of(value: &impl Hash) -> u64 {
         let mut written = Written(Vec::new());
