@@ -246,7 +246,7 @@ impl Algorithm {
     /// the lowest limit, and `least` the least that a request costs. `None` if the algorithm cannot
     /// adapt.
     #[must_use]
-    pub fn at_limit(&self, quota: Quota, lowest: u64, least: u64, limit: u64) -> Option<Algorithm> {
+    pub(crate) fn at_limit(&self, quota: Quota, lowest: u64, least: u64, limit: u64) -> Option<Algorithm> {
         let present = Quota { rpu: limit, ..quota };
         let mut algorithm = self.clone();
         match &mut algorithm {
@@ -315,7 +315,7 @@ impl Algorithm {
     /// The most that workers may reserve, in units of cost. The caller also limits it to
     /// [`Verdict::remaining`].
     #[must_use]
-    pub fn reservable(&self, cell: &[u8], now: Time) -> u64 {
+    pub(crate) fn reservable(&self, cell: &[u8], now: Time) -> u64 {
         each!(self, kind => kind.reservable(cell, now))
     }
 

@@ -25,10 +25,12 @@ mod rule;
 mod shards;
 mod usage;
 
+pub use cost::Cost;
 pub(crate) use cost::Owed;
-pub use cost::{Cost, CostSource, Estimate};
 pub use counter::{Counter, Headroom};
 pub(crate) use demand::{Demand, Demands, Mode};
+#[cfg(test)]
+pub(crate) use draft::testing as drafts;
 pub use draft::{Draft, GlobalDraft, LimitDraft, RuleDraft, StoreDraft};
 pub use enforce::Enforce;
 pub(crate) use enforce::RolloutHash;

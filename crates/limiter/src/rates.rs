@@ -27,7 +27,7 @@ pub const WINDOW: usize = 300;
 pub const COUNTERS: usize = 4;
 
 /// The most series that are sampled. Further ones are left out.
-pub const MAX_SERIES: usize = 512;
+pub(crate) const MAX_SERIES: usize = 512;
 
 /// More keys than a window has seconds, so that a reader that began before the next sample still
 /// finds the oldest one.

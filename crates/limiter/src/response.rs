@@ -14,7 +14,7 @@ mod problem;
 mod wait;
 
 pub use cache::{QuotaHeaders, ResponseCache};
-pub use options::{ResponseOptions, ResponseOverride, RuleResponses, own_headers, percent, percent_of};
+pub use options::{ResponseOptions, ResponseOverride, RuleResponses, own_headers, percent_of};
 
 use crate::decide::{Decision, Outcome, Reason};
 use crate::policy::{Policy, RuleId};

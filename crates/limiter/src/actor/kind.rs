@@ -90,13 +90,13 @@ pub struct ActorKind {
     /// The key in an actor's object.
     pub key: &'static str,
     /// Compiles the value at that key. Reports each mistake at its place and then returns `None`.
-    pub compile: fn(Node, &mut Scope) -> Option<Box<dyn Actor>>,
+    pub(crate) compile: fn(Node, &mut Scope) -> Option<Box<dyn Actor>>,
     /// Compiles the short form `actors: {name: key}`. `None` for a kind that needs options.
-    pub bare: Option<Bare>,
+    pub(crate) bare: Option<Bare>,
 }
 
 /// Makes a source without options.
-pub type Bare = fn(&mut Scope) -> Box<dyn Actor>;
+pub(crate) type Bare = fn(&mut Scope) -> Box<dyn Actor>;
 
 /// Reads the value of a kind without options: `{}` or `true`.
 pub(super) fn nothing_to_set(node: &Node) -> Option<()> {

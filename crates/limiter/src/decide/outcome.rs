@@ -250,7 +250,7 @@ impl Decision {
     }
 
     /// The rules that may have refused, if the global store does not say which did.
-    pub fn suspects(&self) -> impl Iterator<Item = &RuleReport> {
+    pub(crate) fn suspects(&self) -> impl Iterator<Item = &RuleReport> {
         self.reports.iter().filter(|report| report.result == RuleResult::Unattributed)
     }
 }

@@ -12,7 +12,7 @@ use std::ops::RangeInclusive;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cost {
     /// Where the cost comes from.
-    pub source: CostSource,
+    pub(crate) source: CostSource,
     /// Set if the request is charged only if the response has such a status. Nothing is charged on
     /// arrival.
     pub charge: Option<Statuses>,
@@ -34,7 +34,7 @@ pub(crate) enum Owed {
 
 /// Where the cost of a request comes from.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum CostSource {
+pub(crate) enum CostSource {
     /// Every request costs the same: 1 to 10⁹ units.
     Fixed(u64),
     /// A number in a request header.
@@ -66,7 +66,7 @@ pub enum CostSource {
 
 /// What a request is charged on arrival if its cost is known later.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Estimate {
+pub(crate) struct Estimate {
     /// Units that are charged on arrival: 0 to `max`.
     pub units: u64,
     /// The largest cost in units, up to 10⁹.

@@ -231,7 +231,7 @@ impl Counter {
 
     /// The rest of the penalty that runs at `now`; zero without one.
     #[must_use]
-    pub fn penalty_rest(&self, state: &[u8], now: Time) -> Span {
+    pub(crate) fn penalty_rest(&self, state: &[u8], now: Time) -> Span {
         let own = self.penalty_in(self.split(state).1);
         self.penalty.map_or(Span::ZERO, |penalty| penalty.rest(own, now))
     }

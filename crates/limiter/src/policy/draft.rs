@@ -328,3 +328,49 @@ pub(super) fn ordinals(
     }
     ordinals
 }
+
+#[cfg(test)]
+pub(crate) mod testing {
+    //! Policies with nothing set but what a test needs.
+
+    use super::*;
+    use crate::actor::{Actors, Scope};
+    use crate::policy::Policy;
+
+    /// A rule that counts all requests together.
+    pub fn rule(name: impl Into<String>, counters: Counters) -> RuleDraft {
+        RuleDraft {
+            name: name.into(),
+            is_named: true,
+            actors: Vec::new(),
+            missing: Missing::Share,
+            enforce: Enforce::EVERYBODY,
+            reject_delay: Span::ZERO,
+            cost: Cost::default(),
+            counters,
+            plans: Vec::new(),
+            global: None,
+        }
+    }
+
+    /// A policy of limits, each with its url and its rules.
+    pub fn policy(limits: Vec<(String, Vec<RuleDraft>)>, store: Option<StoreDraft>) -> Policy {
+        let limit = |(url, rules): (String, Vec<RuleDraft>)| LimitDraft {
+            pattern: url.parse().unwrap(),
+            conditions: Vec::new(),
+            canonical_form: String::new(),
+            exclusive: false,
+            high_priority: false,
+            rules,
+        };
+        let mut parts = Parts::default();
+        let ip = ip::ClientIp::compile(None, &mut parts);
+        let address = Actors::ip(&mut Scope { parts: &mut parts, ip: &ip });
+        let limits = limits.into_iter().map(limit).collect();
+        let (lists, enforce, plan) = (Lists::default(), Enforce::EVERYBODY, None);
+        let (max_actors, takes_grants) = (16, false);
+        let draft =
+            Draft { parts, ip, address, limits, lists, enforce, plan, max_actors, takes_grants, store };
+        draft.build()
+    }
+}
