@@ -1,8 +1,8 @@
 //! The host functions of the proxy-wasm ABI, version 0.2.1, as raw imports. [`calls`](super::calls)
-//! wraps them. On targets other than wasm32, `simulated.rs` implements them.
+//! wraps them. On targets other than wasm32, the host of `diana-testing` implements them.
 
 #[cfg(not(target_arch = "wasm32"))]
-pub(super) use super::simulated::functions::*;
+pub(super) use diana_testing::host::functions::*;
 
 // All functions return a status. The host returns bytes through `*mut *mut u8`. It allocates these
 // bytes in the filter's memory by `proxy_on_memory_allocate`, which is `memory::allocate`.

@@ -1,6 +1,6 @@
 //! Diana as a proxy-wasm filter: a shell whose `exports` forward the host's callbacks to a
 //! [`Filter`] and whose [`ProxyWasm`] makes its calls. Targets other than wasm32 have no exports;
-//! there, tests drive a [`Filter`] and a `simulated` host answers.
+//! there, tests drive a [`Filter`] and the host of `diana-testing` answers.
 //!
 //! ```text
 //!   configuration ──► diana-config ──► Policy      once; a wrong document yields all its mistakes
@@ -22,8 +22,6 @@ mod logger;
 mod memory;
 mod parts;
 mod shared_data;
-#[cfg(not(target_arch = "wasm32"))]
-pub mod simulated;
 
 pub use diana_filter::{Action, Exports};
 pub use host::ProxyWasm;

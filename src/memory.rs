@@ -6,6 +6,7 @@ use std::ptr::{NonNull, null_mut};
 
 /// Allocates `size` bytes that [`take`] can own. Returns null if there is no memory; hosts report
 /// that as a failed call.
+#[cfg_attr(not(any(target_arch = "wasm32", test)), expect(dead_code, reason = "only a host allocates"))]
 pub(super) fn allocate(size: usize) -> *mut u8 {
     match Layout::array::<u8>(size) {
         // Hosts take null for a failure, and an allocator need not support empty allocations.

@@ -59,8 +59,6 @@ mod secret;
 mod streams;
 #[cfg(not(feature = "loom"))]
 mod sweep;
-#[cfg(feature = "test-panics")]
-mod test_panics;
 #[cfg(not(feature = "loom"))]
 pub mod thread;
 #[cfg(not(feature = "loom"))]

@@ -73,7 +73,7 @@ impl Source for EnvoyRequest {
             return HeaderLines::One(None);
         };
         #[cfg(feature = "test-panics")]
-        crate::test_panics::at(crate::test_panics::Place::Read);
+        diana_testing::panics::at(diana_testing::panics::Place::Read);
         match part {
             Part::Path => HeaderLines::One(reader.header(header_map::REQUEST, b":path", 0).0),
             Part::Method => HeaderLines::One(reader.header(header_map::REQUEST, b":method", 0).0),

@@ -256,7 +256,7 @@ impl<H: Host + From<&'static Vm<H>>> Vm<H> {
             let context = Context { stream: null_mut(), id: root, root, ..self.context.get() };
             let tick = || {
                 #[cfg(feature = "test-panics")]
-                crate::test_panics::at(crate::test_panics::Place::Tick);
+                diana_testing::panics::at(diana_testing::panics::Place::Tick);
                 self.filter().on_tick(root);
             };
             is_whole &= self.caught(|| self.within(context, tick)).is_some();

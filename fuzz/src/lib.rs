@@ -4,6 +4,11 @@
 
 pub mod targets;
 
+/// Calls and replies as the simulated Redis reads and writes them.
+#[allow(dead_code)]
+#[path = "../../tests/it/wire.rs"]
+mod wire;
+
 /// The simulated gateway of `tests/it/host.rs`, without its own tests.
 #[allow(dead_code)]
 #[path = "../../tests/it/host"]

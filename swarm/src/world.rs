@@ -8,7 +8,7 @@ use crate::server::{Executed, Server};
 use diana_base::prng::mix;
 use diana_base::time::{Span, Time};
 use diana_limiter::cells::Replacement;
-use diana_limiter::cells::store::{CasSemantics, SharedDataStore, Simulated};
+use diana_limiter::cells::store::Memory;
 use diana_limiter::decide::{Decision, Outcome};
 use diana_limiter::global::{CallResult, Completion, GlobalStoreOptions, Waiter};
 use diana_limiter::policy::Policy;
@@ -27,8 +27,6 @@ pub const WORKERS: usize = 2;
 /// The host waits so much longer for a reply than a request does.
 const LATE: u64 = 1_500 * MS;
 
-type Store = SharedDataStore<Simulated>;
-
 /// Where a worker is: its gateway, its number, and the number of the document it has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Place {
@@ -38,7 +36,7 @@ struct Place {
 }
 
 struct Gateway {
-    store: Store,
+    store: Memory,
     seed: [u8; 16],
     /// The documents since the gateway has started, the latest last. Requests end with the document
     /// with which they began.
@@ -222,8 +220,7 @@ impl World {
                 let spread = scenario.clocks_ms * MS;
                 let ahead = random.below(2 * spread) as i64 - spread as i64;
                 let drift = random.below(2 * drift + 1) as i64 - drift as i64;
-                let store = SharedDataStore::probe(Simulated::new(CasSemantics::Strict)).expect("a store");
-                Gateway { store, seed: [0; 16], documents: Vec::new(), taken: 0, ahead, drift }
+                Gateway { store: Memory::new(), seed: [0; 16], documents: Vec::new(), taken: 0, ahead, drift }
             })
             .collect();
         let actors = scenario.actors;
@@ -267,7 +264,7 @@ impl World {
         let seed = [self.random.number().to_le_bytes(), self.random.number().to_le_bytes()].concat();
         let gateway = &mut self.gateways[index];
         gateway.seed = seed.try_into().expect("16 bytes");
-        gateway.store = SharedDataStore::probe(Simulated::new(CasSemantics::Strict)).expect("a store");
+        gateway.store = Memory::new();
         let rpu = gateway.documents.last().map_or(self.scenario.rpu, |document| document.rpu);
         gateway.documents.clear();
         self.take_document(index, rpu);
@@ -342,7 +339,7 @@ impl World {
     }
 
     /// The worker at a place, unless its gateway has restarted.
-    fn at(&mut self, place: Place) -> Option<(&mut WorkerState, &Store, Rc<Policy>)> {
+    fn at(&mut self, place: Place) -> Option<(&mut WorkerState, &Memory, Rc<Policy>)> {
         let Gateway { store, documents, .. } = &mut self.gateways[place.gateway];
         let document = documents.iter_mut().find(|document| document.number == place.document)?;
         Some((&mut document.workers[place.worker], store, Rc::clone(&document.policy)))

@@ -4,8 +4,9 @@ use crate::harness::{START, get, policy, store, worker};
 use diana_base::time::Span;
 use diana_config::{Configuration, compile};
 use diana_limiter::algorithm::KINDS;
-use diana_limiter::cells::store::{CasSemantics, Simulated, Store};
+use diana_limiter::cells::store::{CasSemantics, Store};
 use diana_limiter::session::Session;
+use diana_testing::shared_data::Simulated;
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 

@@ -49,10 +49,11 @@ use crate::harness::{Gateway, START, Step, store};
 use crate::host::replay::{self, Event};
 use diana_base::time::{Span, Time};
 use diana_limiter::algorithm;
-use diana_limiter::cells::store::{CasSemantics, Simulated};
+use diana_limiter::cells::store::CasSemantics;
 use diana_limiter::decide::{Decision, Outcome, Reason, RuleResult};
 use diana_limiter::policy::{Policy, ResponseNumber, RuleId, Usage};
 use diana_limiter::request::{Part, Values};
+use diana_testing::shared_data::Simulated;
 use std::collections::VecDeque;
 
 /// Runs `script` under `json`, on a simulated host of either kind: first the engine alone, then the

@@ -3,10 +3,11 @@
 use crate::harness::{Gateway, START, at, get, store};
 use diana_config::{Configuration, compile};
 use diana_limiter::cells::Replacement;
-use diana_limiter::cells::store::{CasSemantics, Simulated};
+use diana_limiter::cells::store::CasSemantics;
 use diana_limiter::decide::{Decision, Outcome};
 use diana_limiter::request::{Part, Values};
 use diana_limiter::session::{Session, Worker};
+use diana_testing::shared_data::Simulated;
 use std::collections::BTreeSet;
 
 fn configuration(json: &str) -> Configuration {

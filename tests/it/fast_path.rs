@@ -3,8 +3,9 @@
 mod documents;
 mod twins;
 
-use diana_limiter::cells::store::{CasSemantics, Simulated};
+use diana_limiter::cells::store::CasSemantics;
 use diana_limiter::request::Values;
+use diana_testing::shared_data::Simulated;
 use documents::{document, request};
 use proptest::prelude::*;
 use proptest::test_runner::TestRunner;

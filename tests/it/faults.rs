@@ -2,11 +2,12 @@
 
 use crate::harness::{Counting, Gateway, Random, at, get, policy, store, worker};
 use diana_limiter::cells::store::{
-    CasSemantics, Fault, Loaded, SharedDataStore, Simulated, Store, Swap, Version,
+    CasSemantics, Fault, Loaded, Memory, SharedDataStore, Store, Swap, Version,
 };
 use diana_limiter::decide::{Decision, Outcome, RuleResult};
 use diana_limiter::request::{HeaderLines, Part, PartId, Source};
-use diana_limiter::session::Session;
+use diana_limiter::session::{Session, Worker};
+use diana_testing::shared_data::Simulated;
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -182,4 +183,26 @@ fn the_request_after_a_caught_bug_counts_for_its_own_actor() {
     assert!(!is_refused(&get("/", "ann")));
     assert!(catch_unwind(AssertUnwindSafe(|| is_refused(&Bug))).is_err());
     assert!(is_refused(&get("/", "ann")));
+}
+
+/// A decision that has ended by a bug counts nothing, and rules whose stores must answer refuse.
+#[test]
+fn a_failed_decision_is_that_of_a_store_that_is_down() {
+    let json = r#"{
+        "store": {"redis": {"cluster": "redis", "secret": "a secret of sixteen bytes"}},
+        "limits": [
+            {"url": "/orders", "rules": [
+                {"name": "all", "rpu": 9, "unit": "day", "scope": "global", "on_error": "deny"}
+            ]},
+            {"url": "/", "rules": [{"name": "each", "rpu": 1, "unit": "day"}]}
+        ]}"#;
+    let (policy, store) = (policy(json), Memory::new());
+    let mut worker = Worker::new(&policy, &[7; 16]);
+    for (path, is_refused) in [("/orders", true), ("/", false), ("/", false)] {
+        let values = get(path, "ann");
+        let request = policy.request(&values);
+        let decision = Session::fail(&policy, &mut worker, &store, Some(&request), || at(0));
+        assert_eq!(decision.is_rejected(), is_refused, "{path}");
+    }
+    assert!(Session::fail(&policy, &mut worker, &store, None, || at(0)).is_rejected());
 }

@@ -2,8 +2,9 @@
 
 use crate::harness::{Gateway, Random, at, get, store};
 use diana_limiter::cells::Events;
-use diana_limiter::cells::store::{CasSemantics, SharedDataStore, Simulated};
+use diana_limiter::cells::store::{CasSemantics, SharedDataStore};
 use diana_limiter::decide::{Outcome, RuleResult};
+use diana_testing::shared_data::Simulated;
 
 const INVENTED: usize = 50_000;
 

@@ -4,9 +4,10 @@
 use crate::harness::{START, get, store};
 use diana_base::time::Time;
 use diana_config::{Configuration, compile};
-use diana_limiter::cells::store::{CasSemantics, Simulated};
+use diana_limiter::cells::store::CasSemantics;
 use diana_limiter::decide::Outcome;
 use diana_limiter::session::{Session, Worker};
+use diana_testing::shared_data::Simulated;
 
 /// The keys of the counts that a request of `user` queries, in order.
 fn keys(rules: &str, user: &str) -> Vec<String> {

@@ -2,13 +2,14 @@
 //! values.
 
 use diana_base::time::{Span, Time};
-use diana_limiter::cells::store::{Fault, Loaded, SharedDataStore, Simulated, Store, Swap, Version};
+use diana_limiter::cells::store::{Fault, Loaded, SharedDataStore, Store, Swap, Version};
 use diana_limiter::cells::table::{Dated, Seed, shared_seed};
 use diana_limiter::cells::{Events, Previous, Replacement};
 use diana_limiter::decide::{Decision, Outcome};
 use diana_limiter::policy::{Policy, Usage};
 use diana_limiter::request::{Part, Values};
 use diana_limiter::session::{Session, Worker};
+use diana_testing::shared_data::Simulated;
 use std::cell::Cell;
 
 /// The start of every test: an instant as hosts report it, in November 2023.

@@ -3,11 +3,12 @@
 
 use crate::harness::{Counting, Gateway, at, get, policy, store, worker};
 use diana_base::time::Time;
-use diana_limiter::cells::store::{CasSemantics, SharedDataStore, Simulated, Store};
+use diana_limiter::cells::store::{CasSemantics, SharedDataStore, Store};
 use diana_limiter::decide::Outcome;
 use diana_limiter::policy::Usage;
 use diana_limiter::request::{HeaderLines, Part, PartId, Source, Values};
 use diana_limiter::session::Session;
+use diana_testing::shared_data::Simulated;
 use std::cell::Cell;
 
 type Counted<'h> = Gateway<Counting<SharedDataStore<&'h Simulated>>>;

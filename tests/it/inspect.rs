@@ -2,12 +2,13 @@
 
 use diana_base::time::{Span, Time};
 use diana_limiter::cells::Replacement;
-use diana_limiter::cells::store::{CasSemantics, SharedDataStore, Simulated};
+use diana_limiter::cells::store::{CasSemantics, SharedDataStore};
 use diana_limiter::inspect::{ActorCount, Grant, Target};
 use diana_limiter::policy::{Policy, Usage};
 use diana_limiter::request::{Part, Values};
 use diana_limiter::response::ResponseOptions;
 use diana_limiter::session::{Session, Worker};
+use diana_testing::shared_data::Simulated;
 use std::cell::Cell;
 
 const RULES: [&str; 8] = [

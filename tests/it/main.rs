@@ -38,6 +38,7 @@ mod plans;
 mod reload;
 mod reservations;
 mod script;
+mod shared_data;
 mod shares;
 mod store_client;
 mod top;

@@ -8,12 +8,13 @@ use crate::harness::{Gateway, at, get, store};
 use crate::wire::{Command, commands, list};
 use diana_base::time::Time;
 use diana_config::{Configuration, compile};
-use diana_limiter::cells::store::{CasSemantics, SharedData, Simulated};
+use diana_limiter::cells::store::{CasSemantics, SharedData};
 use diana_limiter::decide::Outcome;
 use diana_limiter::global::{Call, CallResult};
 use diana_limiter::policy::Policy;
 use diana_limiter::request::{Part, Values};
 use diana_limiter::session::{Session, Worker};
+use diana_testing::shared_data::Simulated;
 use std::fmt::Write as _;
 
 /// Every algorithm, alone and in groups.

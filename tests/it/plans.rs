@@ -7,9 +7,10 @@ use crate::harness::{Gateway, START, get, policy, store};
 use diana_base::time::{Span, Time};
 use diana_config::compile;
 use diana_limiter::algorithm::Quota;
-use diana_limiter::cells::store::{CasSemantics, Simulated};
+use diana_limiter::cells::store::CasSemantics;
 use diana_limiter::request::{HeaderLines, Part, PartId, Source, Values};
 use diana_limiter::session::{Session, Worker};
+use diana_testing::shared_data::Simulated;
 use proptest::prelude::*;
 use std::cell::Cell;
 

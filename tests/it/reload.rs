@@ -8,9 +8,10 @@ mod priorities;
 mod resized;
 
 use crate::harness::{Gateway, at, get, store};
-use diana_limiter::cells::store::{CasSemantics, Simulated};
+use diana_limiter::cells::store::CasSemantics;
 use diana_limiter::decide::Decision;
 use diana_limiter::request::{Part, Values};
+use diana_testing::shared_data::Simulated;
 
 fn limit(url: &str, rpu: u32) -> String {
     format!(r#"{{"url": "{url}", "rules": [{{"actor": "user", "rpu": {rpu}, "unit": "hour"}}]}}"#)

@@ -6,11 +6,12 @@ mod refunds;
 
 use crate::harness::{Counting, Gateway, START, at, get, policy, store, worker};
 use diana_base::time::{Span, Time};
-use diana_limiter::cells::store::{CasSemantics, Simulated, Store};
+use diana_limiter::cells::store::{CasSemantics, Store};
 use diana_limiter::decide::Outcome;
 use diana_limiter::policy::Policy;
 use diana_limiter::request::Part;
 use diana_limiter::session::{Session, TICK, Worker};
+use diana_testing::shared_data::Simulated;
 
 /// Workers with one clock over one store.
 struct TestGateway<S> {

@@ -4,10 +4,11 @@
 use crate::harness::{Random, at, get, store};
 use diana_base::time::Time;
 use diana_config::compile;
-use diana_limiter::cells::store::{CasSemantics, Simulated};
+use diana_limiter::cells::store::CasSemantics;
 use diana_limiter::decide::{Decision, Outcome};
 use diana_limiter::policy::{Policy, Usage};
 use diana_limiter::session::{Session, Worker};
+use diana_testing::shared_data::Simulated;
 
 const RULES: [&str; 11] = [
     r#""rpu": 100, "unit": "minute", "burst": 7"#,

@@ -1,11 +1,12 @@
 //! Whom a rule refuses and charges most is the same on every path of a decision.
 
 use diana_base::time::{Span, Time};
-use diana_limiter::cells::store::{CasSemantics, SharedDataStore, Simulated};
+use diana_limiter::cells::store::{CasSemantics, SharedDataStore};
 use diana_limiter::policy::Policy;
 use diana_limiter::request::{Part, Values};
 use diana_limiter::session::{Session, Worker};
 use diana_limiter::top::{By, TopActors};
+use diana_testing::shared_data::Simulated;
 
 fn compiled(document: &str) -> Policy {
     diana_config::compile(document.as_bytes()).unwrap().policy

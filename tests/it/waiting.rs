@@ -3,12 +3,11 @@
 use crate::harness::{Counting, Gateway, START, at, get, policy, store};
 use diana_base::time::{Span, Time};
 use diana_limiter::algorithm::Admission;
-use diana_limiter::cells::store::{
-    CasSemantics, Fault, Loaded, SharedDataStore, Simulated, Store, Swap, Version,
-};
+use diana_limiter::cells::store::{CasSemantics, Fault, Loaded, SharedDataStore, Store, Swap, Version};
 use diana_limiter::decide::{Decision, Outcome, RuleResult};
 use diana_limiter::policy::Policy;
 use diana_limiter::session::{Session, Worker};
+use diana_testing::shared_data::Simulated;
 use std::cell::Cell;
 
 const SEED: [u8; 16] = [7; 16];
@@ -281,5 +280,19 @@ fn a_request_that_cannot_be_held_is_refused_with_its_wait() {
         assert_eq!(decision.refused_by(policy).as_deref(), Some("queue"));
         let refusing: Vec<_> = decision.refusing().map(|report| report.verdict.unwrap().admission).collect();
         assert_eq!(refusing, [Admission::Refuse { retry_after: Some(Span::from_ms(100)) }]);
+    }
+}
+
+/// A host may forget a request after the decision about its headers, unless a rule needs its end.
+#[test]
+fn only_waits_permits_and_settlements_need_the_end_of_a_request() {
+    for (rule, needs_ends) in [
+        (r#""actor": "ip", "rpu": 10, "unit": "second""#, false),
+        (r#""algo": "C", "rpu": 10"#, true),
+        (r#""algo": "LB", "rpu": 10, "unit": "second", "queue": 3"#, true),
+        (r#""rpu": 10, "unit": "second", "charge": {"status": [401]}"#, true),
+    ] {
+        let policy = policy(&format!(r#"[{{"url": "/", "rules": [{{{rule}}}]}}]"#));
+        assert_eq!(policy.needs_ends(), needs_ends, "{rule}");
     }
 }

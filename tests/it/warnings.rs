@@ -4,9 +4,10 @@
 use crate::algorithm::subject::cases;
 use crate::harness::{Random, at, get, policy, store};
 use diana_config::compile;
-use diana_limiter::cells::store::{CasSemantics, Simulated};
+use diana_limiter::cells::store::CasSemantics;
 use diana_limiter::decide::RuleResult;
 use diana_limiter::session::Worker;
+use diana_testing::shared_data::Simulated;
 use proptest::prelude::*;
 
 fn warnings(json: &str) -> Vec<String> {

@@ -2,12 +2,13 @@
 //! after their durations, and waiting requests resume at their turns.
 
 use super::log::record::{Record, Slot, Slots};
-use super::memory::Memory;
 use super::request::Columns;
+use diana_limiter::cells::store::Memory;
 use diana_limiter::decide::{CountedActor, Decision, Outcome};
 use diana_limiter::policy::{Measure, Policy, ResponseNumber, RuleId, Usage};
 use diana_limiter::session::{Session, Worker};
 use diana_limiter::time::{Span, Time};
+use foldhash::fast::FixedState;
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
 
@@ -16,7 +17,7 @@ use std::collections::BinaryHeap;
 pub struct Engine {
     policy: Policy,
     worker: Worker,
-    store: Memory,
+    store: Memory<FixedState>,
     columns: Columns,
     /// The slot of each of the policy's measured values; `None` if the log does not have it.
     values: Vec<Option<usize>>,

@@ -26,7 +26,6 @@ mod document;
 mod engine;
 mod error;
 mod log;
-mod memory;
 pub mod number;
 pub mod printable;
 pub mod report;

@@ -6,10 +6,10 @@ use super::conditions::{self, Aspect};
 use super::document::{Document, Limit, changed, compile};
 use super::request::Incoming;
 use diana_document::Value;
-use diana_limiter::cells::store::{CasSemantics, SharedDataStore, Simulated};
+use diana_limiter::cells::store::Memory;
 use diana_limiter::matcher;
 use diana_limiter::session::{Session, Worker};
-use miette::{Result, miette};
+use miette::Result;
 use std::collections::BTreeMap;
 
 /// How the limits of a document meet a request. Limits are named by their index in the document.
@@ -106,8 +106,7 @@ fn holding(limits: Vec<Value>, incoming: &Incoming) -> Result<Vec<usize>> {
     let local = Value::Object(vec![("max_actors".into(), Value::Whole(1))]);
     let document = Value::Object(vec![("limits".into(), Value::List(limits)), ("local".into(), local)]);
     let policy = compile(&document)?.policy;
-    let store = SharedDataStore::probe(Simulated::new(CasSemantics::Strict))
-        .map_err(|_| miette!("the store in memory failed"))?;
+    let store = Memory::new();
     let mut worker = Worker::new(&policy, &[0; 16]);
     let request = policy.request(&incoming.values);
     let (_, decision) = Session::start(&policy, &mut worker, &store, &request, || incoming.start);

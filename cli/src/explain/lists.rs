@@ -6,10 +6,10 @@ use super::report::ListEntry;
 use super::request::Incoming;
 use super::simulation::Simulation;
 use diana_document::Value;
-use diana_limiter::cells::store::{CasSemantics, SharedDataStore, Simulated};
+use diana_limiter::cells::store::Memory;
 use diana_limiter::decide::{Outcome, Reason};
 use diana_limiter::session::{Session, Worker};
-use miette::{Result, miette};
+use miette::Result;
 
 /// The entry that names the client, if the engine found the client on a list.
 pub fn entry(document: &Document, incoming: &Incoming, simulation: &Simulation) -> Result<Option<ListEntry>> {
@@ -63,8 +63,7 @@ fn names(document: &Document, incoming: &Incoming, members: &[Value]) -> Result<
     let own =
         [("limits".to_owned(), Value::List(Vec::new())), ("deny".to_owned(), Value::List(members.to_vec()))];
     let policy = compile(&Value::Object(own.into_iter().chain(kept).collect()))?.policy;
-    let store = SharedDataStore::probe(Simulated::new(CasSemantics::Strict))
-        .map_err(|_| miette!("the store in memory failed"))?;
+    let store = Memory::new();
     let mut worker = Worker::new(&policy, &[0; 16]);
     let request = policy.request(&incoming.values);
     let (_, decision) = Session::start(&policy, &mut worker, &store, &request, || incoming.start);

@@ -7,11 +7,11 @@ use super::request::{Incoming, seconds};
 use diana_base::time::{Span, Time};
 use diana_config::Configuration;
 use diana_document::Value;
-use diana_limiter::cells::store::{CasSemantics, SharedDataStore, Simulated};
+use diana_limiter::cells::store::Memory;
 use diana_limiter::decide::{Decision, Outcome, RuleReport};
 use diana_limiter::policy::{Policy, ResponseNumber, RuleId, Usage};
 use diana_limiter::session::{Session, Worker};
-use miette::{Result, miette};
+use miette::Result;
 use std::collections::BTreeMap;
 
 /// The decisions about all requests.
@@ -135,8 +135,7 @@ impl Simulation {
 
     fn decide(&mut self, incoming: &Incoming) -> Result<()> {
         let Configuration { policy, response, .. } = &self.configuration;
-        let fault = |_| miette!("the store in memory failed");
-        let store = SharedDataStore::probe(Simulated::new(CasSemantics::Strict)).map_err(fault)?;
+        let store = Memory::new();
         let request = policy.request(&incoming.values);
         let is_grpc = policy.is_grpc(&request);
         let mut open: Vec<InFlight> = Vec::new();
@@ -268,12 +267,7 @@ impl Decided {
 }
 
 /// Ends requests in the order of their ends.
-fn settle(
-    policy: &Policy,
-    store: &SharedDataStore<Simulated>,
-    incoming: &Incoming,
-    mut ended: Vec<InFlight>,
-) {
+fn settle(policy: &Policy, store: &Memory, incoming: &Incoming, mut ended: Vec<InFlight>) {
     ended.sort_by_key(|request| request.ends);
     let usage = Usage {
         status: Some(incoming.status),

@@ -32,13 +32,6 @@ impl<T> Exclusive<T> {
 
     /// The result of `work`. `None` if another caller holds the value, because a host called back
     /// when it must not.
-    ///
-    /// ```
-    /// use diana_base::exclusive::Exclusive;
-    ///
-    /// let list = Exclusive::new(vec![3, 1, 2]);
-    /// assert_eq!(list.with(|list| list.pop()), Some(Some(2)));
-    /// ```
     pub fn with<R>(&self, work: impl FnOnce(&mut T) -> R) -> Option<R> {
         self.0.try_borrow_mut().ok().map(|mut value| work(&mut value))
     }

@@ -7,11 +7,12 @@
 //! ```
 
 use diana_base::time::Time;
-use diana_limiter::cells::store::{CasSemantics, SharedDataStore, Simulated};
+use diana_limiter::cells::store::{CasSemantics, SharedDataStore};
 use diana_limiter::decide::Outcome;
 use diana_limiter::policy::Policy;
 use diana_limiter::request::{Part, Values};
 use diana_limiter::session::{Session, Worker};
+use diana_testing::shared_data::Simulated;
 use std::error::Error;
 
 const DOCUMENT: &[u8] =

@@ -140,7 +140,9 @@ fn statuses(fields: &mut Fields, cost: Option<Cost>) -> Option<Cost> {
         None => Some(None),
     };
     let (charge, refund) = (statuses(charge), statuses(refund));
-    Some(Cost { charge: charge?, refund: refund?, ..cost? })
+    let mut cost = cost?;
+    (cost.charge, cost.refund) = (charge?, refund?);
+    Some(cost)
 }
 
 /// The longest `reject_delay`.

@@ -53,16 +53,6 @@ impl<'a> Node<'a> {
 
     /// An object whose keys the user chooses. A duplicate key is reported, and its first value is
     /// returned.
-    ///
-    /// ```
-    /// use diana_document::{Errors, Node, parse};
-    ///
-    /// let (document, errors) = (parse(br#"{"vip-42": 100, "vip-43": 200}"#)?, Errors::default());
-    /// let entries = Node::root(&document, &errors).entries().unwrap_or_default();
-    /// let quotas = entries.iter().map(|(actor, node)| (*actor, node.whole(0..=1_000)));
-    /// assert!(quotas.eq([("vip-42", Some(100)), ("vip-43", Some(200))]));
-    /// # Ok::<(), diana_document::Error>(())
-    /// ```
     #[must_use]
     pub fn entries(&self) -> Option<Vec<(&'a str, Node<'a>)>> {
         let Value::Object(entries) = self.value else {
@@ -93,21 +83,6 @@ impl<'a> Fields<'a> {
     }
 
     /// Lays these keys over those of `base`: a key that is absent here is read from `base`.
-    ///
-    /// ```
-    /// use diana_document::{Errors, Node, parse};
-    ///
-    /// let (rule, change) = (parse(br#"{"rpu": 1, "burst": 5}"#)?, parse(br#"{"rpu": 2}"#)?);
-    /// let errors = Errors::default();
-    /// let base = Node::root(&rule, &errors).fields();
-    /// let own = Node::root(&change, &errors).fields();
-    /// if let (Some(base), Some(own)) = (base, own) {
-    ///     let mut fields = own.over(&base);
-    ///     assert_eq!(fields.take("rpu").and_then(|node| node.whole(0..=9)), Some(2));
-    ///     assert_eq!(fields.take("burst").and_then(|node| node.whole(0..=9)), Some(5));
-    /// }
-    /// # Ok::<(), diana_document::Error>(())
-    /// ```
     #[must_use]
     pub fn over(self, base: &Fields<'a>) -> Fields<'a> {
         Fields { base: base.entries, base_place: base.place, ..self }
@@ -139,18 +114,6 @@ impl<'a> Fields<'a> {
 
     /// The value at a required `key`. [`Fields::finish`] reports its absence, unless an unknown key
     /// is probably a misspelling of `key`.
-    ///
-    /// ```
-    /// use diana_document::{Errors, Node, parse};
-    ///
-    /// let (document, errors) = (parse(b"{}")?, Errors::default());
-    /// if let Some(mut fields) = Node::root(&document, &errors).fields() {
-    ///     assert!(fields.require("url").is_none());
-    ///     fields.finish();
-    /// }
-    /// assert_eq!(errors.into_vec()[0].why, "`url` is missing");
-    /// # Ok::<(), diana_document::Error>(())
-    /// ```
     pub fn require(&mut self, key: &'static str) -> Option<Node<'a>> {
         let node = self.take(key);
         if node.is_none() {
@@ -181,37 +144,12 @@ impl<'a> Fields<'a> {
     }
 
     /// Records keys that belong to another place, so that a mistake can name the place.
-    ///
-    /// ```
-    /// use diana_document::{Errors, Node, parse};
-    ///
-    /// let (document, errors) = (parse(br#"{"rpu": 10}"#)?, Errors::default());
-    /// if let Some(mut fields) = Node::root(&document, &errors).fields() {
-    ///     fields.belong(&["rpu", "unit"], "to a rule in `rules`");
-    ///     fields.finish();
-    /// }
-    /// assert_eq!(errors.into_vec()[0].why, "unknown key `rpu`, it belongs to a rule in `rules`");
-    /// # Ok::<(), diana_document::Error>(())
-    /// ```
     pub fn belong(&mut self, keys: &[&'static str], place: impl Into<Cow<'static, str>>) {
         let place = place.into();
         self.misplaced.extend(keys.iter().map(|key| (*key, place.clone())));
     }
 
     /// Records the earlier name of a key, so that a mistake can tell how to write the key now.
-    ///
-    /// ```
-    /// use diana_document::{Errors, Node, parse};
-    ///
-    /// let (document, errors) = (parse(br#"{"period": "1s"}"#)?, Errors::default());
-    /// if let Some(mut fields) = Node::root(&document, &errors).fields() {
-    ///     fields.renamed("period", "`unit`: write `unit: second`");
-    ///     fields.finish();
-    /// }
-    /// let why = "unknown key `period`, it is now `unit`: write `unit: second`";
-    /// assert_eq!(errors.into_vec()[0].why, why);
-    /// # Ok::<(), diana_document::Error>(())
-    /// ```
     pub fn renamed(&mut self, key: &'static str, now: &'static str) {
         self.renamed.push((key, now));
     }

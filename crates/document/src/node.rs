@@ -41,41 +41,16 @@ impl<'a> Node<'a> {
     }
 
     /// Reports a mistake at this place.
-    ///
-    /// ```
-    /// use diana_document::{Errors, Node, Value};
-    ///
-    /// let (value, errors) = (Value::List(Vec::new()), Errors::default());
-    /// Node::root(&value, &errors).fail("expected 1 to 64 clusters, found none");
-    /// assert_eq!(errors.into_vec().len(), 1);
-    /// ```
     pub fn fail(&self, why: impl Into<Cow<'static, str>>) {
         self.errors.add(self.place, why);
     }
 
     /// A warning about this place. The caller collects warnings; the document is still accepted.
-    ///
-    /// ```
-    /// use diana_document::{Errors, Node, Value};
-    ///
-    /// let (value, errors) = (Value::Whole(1), Errors::default());
-    /// let warning = Node::root(&value, &errors).warning("the rule can never refuse");
-    /// assert_eq!(warning.to_string(), "the rule can never refuse");
-    /// assert!(errors.is_empty(), "the document is accepted");
-    /// ```
     pub fn warning(&self, why: impl Into<String>) -> Error {
         Error { path: self.errors.places.path(self.place), why: why.into(), key: None }
     }
 
     /// Reports that another value was expected here.
-    ///
-    /// ```
-    /// use diana_document::{Errors, Node, Value};
-    ///
-    /// let (value, errors) = (Value::Text("x".into()), Errors::default());
-    /// assert_eq!(Node::root(&value, &errors).expected::<u64>("an address"), None);
-    /// assert_eq!(errors.into_vec()[0].why, "expected an address, found `x`");
-    /// ```
     #[allow(clippy::must_use_candidate)] // the report is what counts
     pub fn expected<T>(&self, what: &str) -> Option<T> {
         self.fail_expected(what);
@@ -99,16 +74,6 @@ impl<'a> Node<'a> {
     }
 
     /// Text.
-    ///
-    /// ```
-    /// use diana_document::{Errors, Node, Value};
-    ///
-    /// let (text, number) = (Value::Text("42".into()), Value::Whole(42));
-    /// let errors = Errors::default();
-    /// assert_eq!(Node::root(&text, &errors).text(), Some("42"));
-    /// assert_eq!(Node::root(&number, &errors).text(), None);
-    /// assert_eq!(errors.into_vec()[0].why, "expected text, found `42`, put it in quotes");
-    /// ```
     #[must_use]
     pub fn text(&self) -> Option<&'a str> {
         match self.value {
@@ -122,13 +87,6 @@ impl<'a> Node<'a> {
     }
 
     /// Text, or the text form of a number or flag: YAML turns an unquoted `42` into a number.
-    ///
-    /// ```
-    /// use diana_document::{Errors, Node, Value};
-    ///
-    /// let (value, errors) = (Value::Whole(42), Errors::default());
-    /// assert_eq!(Node::root(&value, &errors).scalar().as_deref(), Some("42"));
-    /// ```
     pub fn scalar(&self) -> Option<String> {
         match self.value {
             Value::Text(text) => Some(text.clone()),
@@ -148,16 +106,6 @@ impl<'a> Node<'a> {
     }
 
     /// A whole number within `range`.
-    ///
-    /// ```
-    /// use diana_document::{Errors, Node, parse};
-    ///
-    /// let (value, errors) = (parse(b"1e3")?, Errors::default());
-    /// assert_eq!(Node::root(&value, &errors).whole(1..=1_000), Some(1_000));
-    /// assert_eq!(Node::root(&value, &errors).whole(1..=10), None);
-    /// assert_eq!(errors.into_vec()[0].why, "expected a whole number from 1 to 10, found `1000`");
-    /// # Ok::<(), diana_document::Error>(())
-    /// ```
     #[must_use]
     pub fn whole(&self, range: RangeInclusive<u64>) -> Option<u64> {
         match self.value {
@@ -170,15 +118,6 @@ impl<'a> Node<'a> {
     }
 
     /// A whole number within `range`, or text with a unit such as `10k`, `1M` or `64Ki`.
-    ///
-    /// ```
-    /// use diana_document::{Errors, Node, Value};
-    ///
-    /// let (value, errors) = (Value::Text("64Ki".into()), Errors::default());
-    /// assert_eq!(Node::root(&value, &errors).size(1..=100_000), Some(65_536));
-    /// assert_eq!(Node::root(&value, &errors).size(1..=100), None);
-    /// assert_eq!(errors.into_vec()[0].why, "expected a whole number from 1 to 100, found `64Ki`");
-    /// ```
     #[must_use]
     pub fn size(&self, range: RangeInclusive<u64>) -> Option<u64> {
         let Value::Text(text) = self.value else {
@@ -197,15 +136,6 @@ impl<'a> Node<'a> {
     }
 
     /// A time span such as `500ms`, `30s`, `5m`, `12h` or `7d`, within `range`.
-    ///
-    /// ```
-    /// use diana_base::time::Span;
-    /// use diana_document::{Errors, Node, Value};
-    ///
-    /// let (value, errors) = (Value::Text("500ms".into()), Errors::default());
-    /// let node = Node::root(&value, &errors);
-    /// assert_eq!(node.span(Span::ZERO..=Span::from_secs(1)), Some(Span::from_ms(500)));
-    /// ```
     #[must_use]
     pub fn span(&self, range: RangeInclusive<Span>) -> Option<Span> {
         let found = match self.value {
@@ -220,17 +150,6 @@ impl<'a> Node<'a> {
     }
 
     /// One of `choices`. Case is ignored; space, `_` and `-` are equal.
-    ///
-    /// ```
-    /// use diana_document::{Errors, Node, Value};
-    ///
-    /// let (value, errors) = (Value::Text("Token_Bucket".into()), Errors::default());
-    /// let node = Node::root(&value, &errors);
-    /// assert_eq!(node.choice("algorithm", &[("window", 'W'), ("token bucket", 'T')]), Some('T'));
-    /// assert_eq!(node.choice("mode", &[("enforce", 'e'), ("shadow", 's')]), None);
-    /// let why = &errors.into_vec()[0].why;
-    /// assert_eq!(why, "unknown mode `Token_Bucket`, expected enforce or shadow");
-    /// ```
     pub fn choice<T: Copy>(&self, what: &str, choices: &[(&str, T)]) -> Option<T> {
         let names: Vec<&str> = choices.iter().map(|(name, _)| *name).collect();
         choices.get(self.choice_index(what, &names)?).map(|(_, choice)| *choice)
@@ -260,15 +179,6 @@ impl<'a> Node<'a> {
     }
 
     /// The items of a list; any other value stands for a list of one item.
-    ///
-    /// ```
-    /// use diana_document::{Errors, Node, parse};
-    ///
-    /// let (one, many, errors) = (parse(b"7")?, parse(b"[7, 8]")?, Errors::default());
-    /// assert_eq!(Node::root(&one, &errors).one_or_many().len(), 1);
-    /// assert_eq!(Node::root(&many, &errors).one_or_many().len(), 2);
-    /// # Ok::<(), diana_document::Error>(())
-    /// ```
     #[must_use]
     pub fn one_or_many(&self) -> Vec<Node<'a>> {
         match self.value {

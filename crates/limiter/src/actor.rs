@@ -23,8 +23,9 @@ mod property;
 mod query;
 mod segment;
 
-pub use kind::{Actor, ActorKind, Bare, FastPathPart, Scope};
-pub use named::{NamedActor, key, key_of, parse_key};
+pub use kind::{Actor, ActorKind, FastPathPart, Scope};
+pub(crate) use named::key_of;
+pub use named::{NamedActor, key, parse_key};
 pub use names::Actors;
 
 use diana_document::{Node, Value, nearest, one_of, quoted};

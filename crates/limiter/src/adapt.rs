@@ -31,7 +31,7 @@ mod histogram;
 mod local;
 mod shared;
 
-pub use controller::{Controller, Interval, Limits, MIN_SAMPLES, Resource, Signal, State};
+pub use controller::{Controller, Interval, Limits, Resource, Signal, State};
 pub use histogram::Histogram;
 pub use local::{Adaptive, Local};
-pub use shared::Shared;
+pub(crate) use shared::Shared;

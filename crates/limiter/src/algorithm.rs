@@ -246,7 +246,7 @@ impl Algorithm {
     /// the lowest limit, and `least` the least that a request costs. `None` if the algorithm cannot
     /// adapt.
     #[must_use]
-    pub fn at_limit(&self, quota: Quota, lowest: u64, least: u64, limit: u64) -> Option<Algorithm> {
+    pub(crate) fn at_limit(&self, quota: Quota, lowest: u64, least: u64, limit: u64) -> Option<Algorithm> {
         let present = Quota { rpu: limit, ..quota };
         let mut algorithm = self.clone();
         match &mut algorithm {
@@ -315,7 +315,7 @@ impl Algorithm {
     /// The most that workers may reserve, in units of cost. The caller also limits it to
     /// [`Verdict::remaining`].
     #[must_use]
-    pub fn reservable(&self, cell: &[u8], now: Time) -> u64 {
+    pub(crate) fn reservable(&self, cell: &[u8], now: Time) -> u64 {
         each!(self, kind => kind.reservable(cell, now))
     }
 
@@ -361,28 +361,6 @@ impl Algorithm {
 }
 
 /// Settling: the cost of a request is known only when the request ends.
-///
-/// ```
-/// # use diana_base::time::{Span, Time};
-/// # use diana_document::{Errors, Node, parse};
-/// # use diana_limiter::algorithm::{KINDS, Quota};
-/// # let (keys, errors) = (parse(b"{}")?, Errors::default());
-/// # let mut keys = Node::root(&keys, &errors).fields().ok_or("not an object")?;
-/// # let quota = Quota { rpu: 10, unit: Span::from_secs(10) };
-/// # let token_bucket = (KINDS[0].compile)(&mut keys, quota).ok_or("a mistake in the keys")?;
-/// // A token bucket of 10 units, up to 5 units below zero.
-/// let bucket = token_bucket.borrowing(5).ok_or("cannot settle")?;
-/// # let (mut cell, now) = (vec![0; bucket.size()], Time::from_ns(1_700_000_000_000_000_000));
-///
-/// // A request is charged 4 units and turns out to have cost 3, another one 13.
-/// let cheap = bucket.step(&mut cell, now, 4);
-/// bucket.settle(&mut cell, now, cheap.charge, 3);
-/// let expensive = bucket.step(&mut cell, now, 4);
-/// bucket.settle(&mut cell, now, expensive.charge, 13);
-/// // 5 units below zero, not 6: the next unit comes in 6 s.
-/// assert_eq!(bucket.step(&mut cell, now, 0).more_in, Span::from_secs(6));
-/// # Ok::<(), Box<dyn std::error::Error>>(())
-/// ```
 impl Algorithm {
     /// Whether requests can be settled. If not, the other methods are not called.
     #[must_use]

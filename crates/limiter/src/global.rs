@@ -12,7 +12,7 @@
 //! example of [`Protocol`].
 //!
 //! ```
-//! # use diana_limiter::cells::store::{Fault, SharedDataStore, CasSemantics, Simulated};
+//! # use diana_limiter::cells::store::{Fault, Memory};
 //! # use diana_limiter::request::{Part, Values};
 //! # use diana_limiter::time::{Span, Time};
 //! use diana_limiter::decide::Outcome;
@@ -60,7 +60,7 @@
 //! // `diana-config` chooses the protocol by the document. Here `Toy` takes its place.
 //! let options = configuration.store.expect("a store");
 //! let options = GlobalStoreOptions { protocol: Box::new(Toy), ..options };
-//! # let store = SharedDataStore::probe(Simulated::new(CasSemantics::Strict))?;
+//! # let store = Memory::new();
 //! # let values = Values::default().with(Part::Path, "/");
 //! # let request = policy.request(&values);
 //! let mut worker = Worker::new(&policy, &[7; 16]).with_global_store(options, 17);

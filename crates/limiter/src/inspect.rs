@@ -20,7 +20,41 @@ use diana_base::time::{Span, Time};
 use diana_document::{Errors, Node, Value};
 use std::cell::Cell;
 
-/// A rule and one of its actors. See the example of [`Target::count`].
+/// A rule and one of its actors.
+///
+/// ```
+/// # use diana_limiter::cells::store::{Fault, Memory};
+/// # use diana_limiter::request::{Part, Values};
+/// # use diana_limiter::time::Time;
+/// use diana_limiter::inspect::Target;
+/// use diana_limiter::session::{Session, Worker};
+///
+/// let document = br#"{"url": "/", "rules": [
+///     {"name": "per-user", "actor": "user", "rpu": 3, "unit": "minute"}
+/// ]}"#;
+/// let policy = diana_config::compile(document).expect("a valid document").policy;
+/// let store = Memory::new();
+/// let mut worker = Worker::new(&policy, &[7; 16]);
+/// let now = || Time::from_ns(1_795_392_000_000_000_000);
+/// let values = Values::default()
+///     .with(Part::Path, "/")
+///     .with(Part::Header("x-user-id".into()), "ann");
+/// let request = policy.request(&values);
+/// Session::start(&policy, &mut worker, &store, &request, now);
+///
+/// let parameter = |name: &str| match name {
+///     "rule" => Some("per-user".to_owned()),
+///     "user" => Some("ann".to_owned()),
+///     _ => None,
+/// };
+/// let ann = Target::find(&policy, &worker, parameter).expect("a rule and its actor");
+/// let count = ann.count(&policy, &worker, &store, now)?;
+/// assert_eq!((count.used, count.remaining, count.is_refused), (1, 2, false));
+///
+/// ann.reset(&policy, &mut worker, &store, now)?;
+/// assert_eq!(ann.count(&policy, &worker, &store, now)?.used, 0);
+/// # Ok::<(), Fault>(())
+/// ```
 #[derive(Debug)]
 pub struct Target {
     rule: RuleId,
@@ -175,40 +209,6 @@ impl Target {
     }
 
     /// What the rule has counted for the actor.
-    ///
-    /// ```
-    /// # use diana_limiter::cells::store::{Fault, SharedDataStore, CasSemantics, Simulated};
-    /// # use diana_limiter::request::{Part, Values};
-    /// # use diana_limiter::time::Time;
-    /// use diana_limiter::inspect::Target;
-    /// use diana_limiter::session::{Session, Worker};
-    ///
-    /// let document = br#"{"url": "/", "rules": [
-    ///     {"name": "per-user", "actor": "user", "rpu": 3, "unit": "minute"}
-    /// ]}"#;
-    /// let policy = diana_config::compile(document).expect("a valid document").policy;
-    /// let store = SharedDataStore::probe(Simulated::new(CasSemantics::Strict))?;
-    /// let mut worker = Worker::new(&policy, &[7; 16]);
-    /// let now = || Time::from_ns(1_795_392_000_000_000_000);
-    /// let values = Values::default()
-    ///     .with(Part::Path, "/")
-    ///     .with(Part::Header("x-user-id".into()), "ann");
-    /// let request = policy.request(&values);
-    /// Session::start(&policy, &mut worker, &store, &request, now);
-    ///
-    /// let parameter = |name: &str| match name {
-    ///     "rule" => Some("per-user".to_owned()),
-    ///     "user" => Some("ann".to_owned()),
-    ///     _ => None,
-    /// };
-    /// let ann = Target::find(&policy, &worker, parameter).expect("a rule and its actor");
-    /// let count = ann.count(&policy, &worker, &store, now)?;
-    /// assert_eq!((count.used, count.remaining, count.is_refused), (1, 2, false));
-    ///
-    /// ann.reset(&policy, &mut worker, &store, now)?;
-    /// assert_eq!(ann.count(&policy, &worker, &store, now)?.used, 0);
-    /// # Ok::<(), Fault>(())
-    /// ```
     pub fn count<S: Store + ?Sized>(
         &self,
         policy: &Policy,
@@ -268,8 +268,7 @@ impl Target {
         self.counter(policy).is_some_and(|counter| counter.penalty.is_some())
     }
 
-    /// Ends the actor's penalty. What the rule has counted stays counted. See the example of
-    /// [`Penalty`](crate::algorithm::Penalty).
+    /// Ends the actor's penalty. What the rule has counted stays counted.
     pub fn end_penalty<S: Store + ?Sized>(
         &self,
         policy: &Policy,

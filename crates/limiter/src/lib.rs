@@ -24,7 +24,7 @@
 //!   one.
 //!
 //! ```
-//! use diana_limiter::cells::store::{Fault, SharedDataStore, CasSemantics, Simulated};
+//! use diana_limiter::cells::store::{Fault, Memory};
 //! use diana_limiter::cells::table::Dated;
 //! use diana_limiter::decide::{Outcome, Reason};
 //! use diana_limiter::request::{Part, Values};
@@ -41,7 +41,7 @@
 //! // Once for each worker: the shared store, and a worker without reservations, because this
 //! // host has no timer. Outside examples the seed is random.
 //! let start = Time::from_ns(1_795_392_000_000_000_000);
-//! let store = SharedDataStore::probe(Simulated::new(CasSemantics::Strict))?;
+//! let store = Memory::new();
 //! let mut worker = Worker::seeded(policy, &store, Dated { since: start, seed: [7; 16] })?;
 //! worker.disable_reservations();
 //!
@@ -76,7 +76,7 @@
 //! ```
 //!
 //! Where to read on: [`session`] for requests that wait, [`global`] for counts that several
-//! gateways share, [`Worker::migrate_from`](session::Worker::migrate_from) for a new configuration,
+//! gateways share, [`Worker`](session::Worker) for a new configuration,
 //! [`decide`] for the contents of a decision.
 #![forbid(unsafe_code)]
 #![cfg_attr(test, allow(clippy::arithmetic_side_effects, clippy::string_slice, clippy::unreachable))]

@@ -25,10 +25,12 @@ mod rule;
 mod shards;
 mod usage;
 
+pub use cost::Cost;
 pub(crate) use cost::Owed;
-pub use cost::{Cost, CostSource, Estimate};
 pub use counter::{Counter, Headroom};
 pub(crate) use demand::{Demand, Demands, Mode};
+#[cfg(test)]
+pub(crate) use draft::testing as drafts;
 pub use draft::{Draft, GlobalDraft, LimitDraft, RuleDraft, StoreDraft};
 pub use enforce::Enforce;
 pub(crate) use enforce::RolloutHash;
@@ -228,18 +230,6 @@ impl Policy {
 
     /// Whether a host has to tell when a request ends: a request may wait, hold a permit, or be
     /// settled. If not, the decision about its headers is all that a request needs.
-    ///
-    /// ```
-    /// let needs_ends = |rule: &str| {
-    ///     let document = format!(r#"[{{"url": "/", "rules": [{rule}]}}]"#);
-    ///     let configuration = diana_config::compile(document.as_bytes());
-    ///     configuration.expect("a valid document").policy.needs_ends()
-    /// };
-    /// assert!(!needs_ends(r#"{"actor": "ip", "rpu": 10, "unit": "second"}"#));
-    /// assert!(needs_ends(r#"{"algo": "C", "rpu": 10}"#), "permits");
-    /// assert!(needs_ends(r#"{"algo": "LB", "rpu": 10, "unit": "second", "queue": 3}"#), "turns");
-    /// assert!(needs_ends(r#"{"rpu": 10, "unit": "second", "charge": {"status": [401]}}"#));
-    /// ```
     #[must_use]
     pub fn needs_ends(&self) -> bool {
         let waits_or_holds = |counters: &Counters| {

@@ -27,7 +27,7 @@ pub const WINDOW: usize = 300;
 pub const COUNTERS: usize = 4;
 
 /// The most series that are sampled. Further ones are left out.
-pub const MAX_SERIES: usize = 512;
+pub(crate) const MAX_SERIES: usize = 512;
 
 /// More keys than a window has seconds, so that a reader that began before the next sample still
 /// finds the oldest one.
@@ -105,24 +105,6 @@ pub fn begin(store: &dyn Store, second: u64, series: &[Series]) -> Result<(), Fa
 
 /// Samples all series at the beginning of `second`, unless a worker has already done so. `read`
 /// reads the totals. Returns whether this worker has taken the sample.
-///
-/// ```
-/// # use diana_limiter::cells::store::{CasSemantics, Fault, SharedDataStore, Simulated};
-/// use diana_limiter::rates::{Rates, Series, begin, sample};
-///
-/// let store = SharedDataStore::probe(Simulated::new(CasSemantics::Strict))?;
-/// let login = |ok, refused| vec![Series { id: 7, totals: [ok, refused, 0, 0] }];
-/// begin(&store, 1_000, &login(50, 0))?;
-/// assert!(sample(&store, 1_001, || login(53, 1))?);
-/// assert!(!sample(&store, 1_001, || login(54, 1))?, "another worker, in the same second");
-///
-/// // A sample that comes late is spread over the seconds that it covers.
-/// assert!(sample(&store, 1_003, || login(57, 2))?);
-/// let rates = Rates::load(&store, 4)?.expect("samples");
-/// let [ok, refused, ..] = rates.of(7).expect("requests");
-/// assert_eq!((rates.end, ok, refused), (1_003, vec![0, 3, 2, 2], vec![0, 1, 0, 1]));
-/// # Ok::<(), Fault>(())
-/// ```
 #[cold]
 pub fn sample(store: &dyn Store, second: u64, read: impl FnOnce() -> Vec<Series>) -> Result<bool, Fault> {
     let found = store.load(HEAD)?;
@@ -263,7 +245,7 @@ impl Bytes<'_> {
     }
 }
 
-/// The samples of the last seconds. See the example of [`sample`].
+/// The samples of the last seconds.
 #[derive(Clone, Debug)]
 pub struct Rates {
     /// The last sample ends at the beginning of this second, counted since 1970.
@@ -335,27 +317,21 @@ fn spread<'s>(total: u32, span: u32, back: impl Iterator<Item = &'s mut u64>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cells::store::{CasSemantics, SharedDataStore, Simulated};
+    use crate::cells::store::Memory;
     use proptest::prelude::*;
-
-    type Data = SharedDataStore<Simulated>;
-
-    fn store() -> Data {
-        SharedDataStore::probe(Simulated::new(CasSemantics::Strict)).unwrap()
-    }
 
     fn series(id: u64, total: u64) -> Vec<Series> {
         vec![Series { id, totals: [total, 0, 0, 0] }]
     }
 
-    fn counted(store: &Data, id: u64, seconds: usize) -> Vec<u64> {
+    fn counted(store: &Memory, id: u64, seconds: usize) -> Vec<u64> {
         let rates = Rates::load(store, seconds).unwrap().unwrap();
         rates.of(id).map(|[first, ..]| first).unwrap_or_default()
     }
 
     #[test]
     fn a_series_begins_at_its_present_total_and_is_known_by_its_name() {
-        let store = store();
+        let store = Memory::new();
         begin(&store, 100, &series(1, 40)).unwrap();
         begin(&store, 100, &series(1, 99)).unwrap();
         assert!(sample(&store, 101, || series(1, 42)).unwrap());
@@ -372,7 +348,7 @@ mod tests {
 
     #[test]
     fn what_a_worker_does_not_sample_is_spread_over_the_seconds_of_the_next_sample() {
-        let store = store();
+        let store = Memory::new();
         begin(&store, 100, &[series(1, 0), series(2, 0)].concat()).unwrap();
         // This worker does not have rule 2 yet.
         assert!(sample(&store, 101, || series(1, 5)).unwrap());
@@ -382,7 +358,7 @@ mod tests {
 
     #[test]
     fn a_series_that_nobody_samples_is_forgotten_and_begins_anew() {
-        let store = store();
+        let store = Memory::new();
         begin(&store, 100, &[series(1, 0), series(2, 0)].concat()).unwrap();
         for second in 101..=399 {
             assert!(sample(&store, second, || series(1, second)).unwrap());
@@ -396,7 +372,7 @@ mod tests {
 
     #[test]
     fn a_reset_counter_and_a_clock_that_steps_back_lose_nothing_later() {
-        let store = store();
+        let store = Memory::new();
         begin(&store, 1_000, &series(1, 500)).unwrap();
         assert!(sample(&store, 1_001, || series(1, 501)).unwrap());
         assert!(sample(&store, 1_002, || series(1, 3)).unwrap());
@@ -411,7 +387,7 @@ mod tests {
 
     #[test]
     fn only_so_many_series_are_sampled() {
-        let store = store();
+        let store = Memory::new();
         let all: Vec<Series> = (0..600).map(|id| Series { id, totals: [0; COUNTERS] }).collect();
         begin(&store, 1, &all).unwrap();
         assert!(sample(&store, 2, || all.clone()).unwrap());
@@ -423,7 +399,7 @@ mod tests {
 
     #[test]
     fn foreign_values_are_replaced() {
-        let store = store();
+        let store = Memory::new();
         store.swap(HEAD, b"not ours", None).unwrap();
         assert!(Rates::load(&store, 5).unwrap().is_none());
         begin(&store, 10, &series(1, 0)).unwrap();
@@ -439,7 +415,7 @@ mod tests {
         fn nothing_is_lost_and_nothing_counts_twice(
             steps in prop::collection::vec((0u64..4, 0u64..1_000, 1usize..4), 1..60),
         ) {
-            let store = store();
+            let store = Memory::new();
             let (mut second, mut total) = (5_000, 77);
             begin(&store, second, &series(1, total)).unwrap();
             let mut expected = vec![];

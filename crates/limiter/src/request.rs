@@ -94,7 +94,7 @@ pub enum HeaderLines<'a> {
 impl HeaderLines<'_> {
     /// Whether there are too many lines to examine. The caller then assumes that limits apply.
     #[must_use]
-    pub fn are_too_many(&self) -> bool {
+    pub(crate) fn are_too_many(&self) -> bool {
         matches!(self, HeaderLines::Joined(runs) if runs.has_too_many_runs())
     }
 }
@@ -159,7 +159,7 @@ impl Parts {
     }
 
     /// The identifier of `part`. A new part is added.
-    pub fn intern(&mut self, part: Part) -> PartId {
+    pub(crate) fn intern(&mut self, part: Part) -> PartId {
         if let Some(known) = self.0.iter().position(|known| *known == part) {
             return PartId(known);
         }
@@ -212,7 +212,7 @@ impl<'a> Request<'a> {
 
     /// Subtracts `work` from the remaining work and returns whether enough remained. If not, the
     /// caller must skip the work, because the client controls how much there is.
-    pub fn try_spend_work(&self, work: u64) -> bool {
+    pub(crate) fn try_spend_work(&self, work: u64) -> bool {
         let left = self.work.get().checked_sub(work);
         left.into_iter().for_each(|left| self.work.set(left));
         left.is_some()

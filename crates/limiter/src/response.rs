@@ -14,7 +14,7 @@ mod problem;
 mod wait;
 
 pub use cache::{QuotaHeaders, ResponseCache};
-pub use options::{ResponseOptions, ResponseOverride, RuleResponses, own_headers, percent, percent_of};
+pub use options::{ResponseOptions, ResponseOverride, RuleResponses, own_headers, percent_of};
 
 use crate::decide::{Decision, Outcome, Reason};
 use crate::policy::{Policy, RuleId};
@@ -48,38 +48,6 @@ impl ResponseOptions {
     /// The response to a request that `decision` refuses, including [`ResponseOptions::headers`];
     /// `None` if the decision does not refuse. `policy` made the decision. `entropy` is a uniformly
     /// random number.
-    ///
-    /// ```
-    /// use diana_limiter::decide::{Decision, Outcome, Reason};
-    /// use diana_limiter::response::ResponseOptions;
-    /// # use diana_limiter::actor::{Actors, Scope, ip::ClientIp};
-    /// # use diana_limiter::policy::{Draft, Enforce, Lists};
-    /// # use diana_limiter::request::Parts;
-    /// # let mut parts = Parts::default();
-    /// # let ip = ClientIp::compile(None, &mut parts);
-    /// # let address = Actors::ip(&mut Scope { parts: &mut parts, ip: &ip });
-    /// # let (limits, lists, max_actors) = (Vec::new(), Lists::default(), 1);
-    /// # let enforce = Enforce::EVERYBODY;
-    /// # let (plan, store) = (None, None);
-    /// # let draft =
-    /// #     Draft {
-    /// #         parts, ip, address, limits, lists, enforce, plan, max_actors, takes_grants: false, store
-    /// #     };
-    /// # let policy = draft.build();
-    ///
-    /// let refused = Outcome::Reject(Reason::Denied);
-    /// let decision = Decision { outcome: refused, ..Decision::default() };
-    /// let options = ResponseOptions::default();
-    /// let refusal = options.refusal(&policy, &decision, false, 0).ok_or("no refusal")?;
-    /// assert_eq!((refusal.status, &*refusal.details), (429, "diana_denied"));
-    /// assert_eq!(refusal.headers, [("content-type", "application/problem+json".into())]);
-    ///
-    /// let grpc = options.refusal(&policy, &decision, true, 0).ok_or("no refusal")?;
-    /// assert_eq!((grpc.grpc_status, grpc.body.len()), (Some(8), 0));
-    ///
-    /// assert_eq!(options.refusal(&policy, &Decision::default(), false, 0), None);
-    /// # Ok::<(), &str>(())
-    /// ```
     #[must_use]
     pub fn refusal(
         &self,
@@ -247,7 +215,5 @@ fn details(reason: Reason, policy: &Policy) -> String {
     }
 }
 
-#[cfg(test)]
-mod testing;
 #[cfg(test)]
 mod tests;

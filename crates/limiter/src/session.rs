@@ -11,7 +11,7 @@
 //! example of a query.
 //!
 //! ```
-//! # use diana_limiter::cells::store::{Fault, SharedDataStore, CasSemantics, Simulated};
+//! # use diana_limiter::cells::store::{Fault, Memory};
 //! # use diana_limiter::request::{Part, Values};
 //! # use diana_limiter::time::{Span, Time};
 //! use diana_limiter::decide::Outcome;
@@ -21,7 +21,7 @@
 //!     {"name": "even", "algo": "LB", "rpu": 6, "unit": "minute", "queue": 2}
 //! ]}"#;
 //! # let policy = diana_config::compile(document).expect("a valid document").policy;
-//! # let store = SharedDataStore::probe(Simulated::new(CasSemantics::Strict))?;
+//! # let store = Memory::new();
 //! # let mut worker = Worker::new(&policy, &[7; 16]);
 //! # let values = Values::default().with(Part::Path, "/");
 //! # let request = policy.request(&values);
@@ -147,33 +147,6 @@ impl Session {
     /// panics. No rule counts the request. Lists, `missing: deny` and `on_error: deny` refuse it,
     /// as if all stores were down; all other rules let it pass. Without a `request`, which may
     /// cause the bug once more, the request is refused if any enforced rule says `on_error: deny`.
-    ///
-    /// ```
-    /// # use diana_limiter::cells::store::{Fault, SharedDataStore, CasSemantics, Simulated};
-    /// # use diana_limiter::request::{Part, Values};
-    /// # use diana_limiter::session::{Session, Worker};
-    /// # use diana_limiter::time::Time;
-    /// let document = br#"{
-    ///     "store": {"redis": {"cluster": "redis", "secret": "a secret of sixteen bytes"}},
-    ///     "limits": [
-    ///         {"url": "/orders", "rules": [
-    ///             {"name": "all", "rpu": 9, "unit": "day", "scope": "global", "on_error": "deny"}
-    ///         ]},
-    ///         {"url": "/", "rules": [{"name": "each", "rpu": 1, "unit": "day"}]}
-    ///     ]}"#;
-    /// # let policy = diana_config::compile(document).expect("a valid document").policy;
-    /// # let store = SharedDataStore::probe(Simulated::new(CasSemantics::Strict))?;
-    /// # let mut worker = Worker::new(&policy, &[7; 16]);
-    /// # let now = || Time::from_ns(1_795_392_000_000_000_000);
-    /// for (path, is_refused) in [("/orders", true), ("/", false), ("/", false)] {
-    ///     let values = Values::default().with(Part::Path, path);
-    ///     let request = policy.request(&values);
-    ///     let decision = Session::fail(&policy, &mut worker, &store, Some(&request), now);
-    ///     assert_eq!(decision.is_rejected(), is_refused, "{path}");
-    /// }
-    /// assert!(Session::fail(&policy, &mut worker, &store, None, now).is_rejected());
-    /// # Ok::<(), Fault>(())
-    /// ```
     #[must_use]
     pub fn fail<'w, S: Store + ?Sized>(
         policy: &Policy,
@@ -268,37 +241,6 @@ impl Session {
     /// monotonic clock: from now on the request waits for the upstream alone. Only rules with
     /// [`Measures::latency`](crate::policy::Measures::latency) have to know.
     ///
-    /// Here the upstream takes 300 ms to answer, and the limit of 200 ms halves the permits.
-    ///
-    /// ```
-    /// # use diana_limiter::cells::store::{Fault, SharedDataStore, CasSemantics, Simulated};
-    /// # use diana_limiter::request::{Part, Values};
-    /// # use diana_limiter::session::{Session, Worker};
-    /// # use diana_limiter::time::{Span, Time};
-    /// let document = br#"{"url": "/", "rules": [{"name": "backend", "algo": "C", "rpu": 20,
-    ///     "adapt": {"signal": "latency_p90", "target": "200ms", "min": 4, "every": "10s"}}]}"#;
-    /// # let policy = diana_config::compile(document).expect("a valid document").policy;
-    /// # let store = SharedDataStore::probe(Simulated::new(CasSemantics::Strict))?;
-    /// # let mut worker = Worker::new(&policy, &[7; 16]);
-    /// # let values = Values::default().with(Part::Path, "/");
-    /// # let request = policy.request(&values);
-    /// # let start = Time::from_ns(1_795_392_000_000_000_000);
-    /// # let seconds = |seconds| start.after(Span::from_secs(seconds));
-    /// for _ in 0..10 {
-    ///     let (mut session, _) = Session::start(&policy, &mut worker, &store, &request, || start);
-    ///     // The client needs five seconds for its upload.
-    ///     session.forwarded(&mut worker, seconds(5));
-    ///     let answered = seconds(5).after(Span::from_ms(300));
-    ///     session.responded(&mut worker, &store, Some(200), answered, || answered);
-    ///     // The response may last for hours.
-    ///     assert!(session.has_charges(), "the permit");
-    ///     session.settle(&policy, &mut worker, &store, || seconds(9));
-    /// }
-    /// let (_, decision) = Session::start(&policy, &mut worker, &store, &request, || seconds(10));
-    /// let remaining = decision.reports[0].verdict.map(|verdict| verdict.remaining);
-    /// assert_eq!(remaining, Some(12), "13 permits, one of which this request has");
-    /// # Ok::<(), Fault>(())
-    /// ```
     pub fn forwarded(&mut self, worker: &mut Worker, now: Time) {
         self.charges.iter_mut().for_each(|charges| worker.forwarded(charges, now));
     }
@@ -348,32 +290,6 @@ impl Session {
     /// on arrival stays charged. Charges that end with the request are refunded, once. A request
     /// that leaves while it waits is refunded all of its charges, and its turn if no other request
     /// has a later one.
-    ///
-    /// ```
-    /// # use diana_limiter::cells::store::{Fault, SharedDataStore, CasSemantics, Simulated};
-    /// # use diana_limiter::request::{Part, Values};
-    /// # use diana_limiter::session::{Session, Worker};
-    /// # use diana_limiter::time::Time;
-    /// let document = br#"{"url": "/", "rules": [
-    ///     {"name": "one-at-a-time", "algo": "C", "rpu": 1}
-    /// ]}"#;
-    /// # let policy = diana_config::compile(document).expect("a valid document").policy;
-    /// # let store = SharedDataStore::probe(Simulated::new(CasSemantics::Strict))?;
-    /// # let mut worker = Worker::new(&policy, &[7; 16]);
-    /// # let values = Values::default().with(Part::Path, "/");
-    /// # let request = policy.request(&values);
-    /// # let now = || Time::from_ns(1_795_392_000_000_000_000);
-    /// let (mut first, _) = Session::start(&policy, &mut worker, &store, &request, now);
-    /// assert!(first.has_charges(), "the permit");
-    /// let (_, decision) = Session::start(&policy, &mut worker, &store, &request, now);
-    /// assert!(decision.is_rejected());
-    ///
-    /// let events = first.settle(&policy, &mut worker, &store, now);
-    /// assert_eq!((events.faults, first.has_charges()), (0, false));
-    /// let (_, decision) = Session::start(&policy, &mut worker, &store, &request, now);
-    /// assert!(!decision.is_rejected(), "the permit is back");
-    /// # Ok::<(), Fault>(())
-    /// ```
     pub fn settle<S: Store + ?Sized>(
         &mut self,
         policy: &Policy,
@@ -421,7 +337,7 @@ impl Session {
 
     /// Refunds the request's charges in cells to which they have migrated: another configuration
     /// has replaced `policy`, under which `worker` decided. Call this before [`Session::settle`],
-    /// which takes the charges. See the example of [`Worker::migrate_from`].
+    /// which takes the charges. See the example of [`Worker`].
     pub fn settle_migrated<S: Store + ?Sized>(
         &self,
         (policy, worker): (&Policy, &Worker),

@@ -35,13 +35,13 @@ use std::cmp::Reverse;
 use std::mem::take;
 
 /// How many actors a summary has.
-pub const ACTORS: usize = 64;
+pub(crate) const ACTORS: usize = 64;
 
 /// The most rules with summaries, in a worker and in the shared data.
-pub const MAX_RULES: usize = 64;
+pub(crate) const MAX_RULES: usize = 64;
 
 /// Summaries are replaced after this span, so an answer covers one to two of it.
-pub const HALF_WINDOW: Span = Span::from_secs(300);
+pub(crate) const HALF_WINDOW: Span = Span::from_secs(300);
 
 /// The most bytes of one actor's value. Clients choose its length.
 const MAX_VALUE: usize = 64;
@@ -552,8 +552,8 @@ mod tests {
 
     #[test]
     fn a_rule_takes_the_place_of_one_that_has_faded() {
-        use crate::cells::store::{CasSemantics, SharedDataStore, Simulated};
-        let store = SharedDataStore::probe(Simulated::new(CasSemantics::Strict)).unwrap();
+        use crate::cells::store::Memory;
+        let store = Memory::new();
         for id in 0..70 {
             let place = place_of(&store, id, 10).unwrap();
             assert_eq!(place.unwrap(), usize::try_from(id).ok().filter(|place| *place < MAX_RULES));

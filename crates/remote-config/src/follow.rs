@@ -42,11 +42,11 @@ const GRACE: Span = Span::from_ms(100);
 ///
 /// ```
 /// use diana_base::time::{Span, Time};
-/// use diana_limiter::cells::store::{SharedDataStore, CasSemantics, Simulated};
+/// use diana_limiter::cells::store::Memory;
 /// use diana_remote_config::{FetchError, Follower, PollResult, RemoteOptions, Task, Validators};
 ///
 /// let options = RemoteOptions::new("config", "/diana.json");
-/// let store = SharedDataStore::probe(Simulated::new(CasSemantics::Lenient)).unwrap();
+/// let store = Memory::new();
 /// let mut follower = Follower::new(options.clone(), 1);
 /// let poll = |follower: &mut Follower, now, status, document: &[u8]| {
 ///     assert!(follower.claim_poll(&store, now, false).is_some());

@@ -16,11 +16,11 @@
 //!
 //! ```
 //! use diana_base::time::{Span, Time};
-//! use diana_limiter::cells::store::{SharedDataStore, CasSemantics, Simulated};
+//! use diana_limiter::cells::store::Memory;
 //! use diana_remote_config::{Follower, PollResult, RemoteOptions, Snapshot, Task, Validators};
 //!
 //! let options = RemoteOptions::new("config", "/diana.json");
-//! let store = SharedDataStore::probe(Simulated::new(CasSemantics::Lenient)).unwrap();
+//! let store = Memory::new();
 //! let now = Time::ZERO.after(Span::from_secs(1));
 //! let mut one = Follower::new(options.clone(), 1);
 //! let mut other = Follower::new(options.clone(), 2);

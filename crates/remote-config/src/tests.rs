@@ -6,7 +6,7 @@ pub(crate) mod workers;
 
 use super::*;
 use diana_base::time::{Span, Time};
-use diana_limiter::cells::store::{CasSemantics, SharedDataStore, Simulated, Store};
+use diana_limiter::cells::store::{Memory, Store};
 use diana_limiter::request::HeaderLines;
 use diana_limiter::request::pairs::Pairs;
 use proptest::prelude::*;

@@ -98,17 +98,6 @@ impl EventStream {
     /// Whether the [value](EventStream::value) is that of the stream, which `has_ended` if no more
     /// bytes come. Otherwise a later event, or one that was not understood, may have another
     /// number.
-    ///
-    /// ```
-    /// use diana_response_meter::{EventStream, Pointer};
-    ///
-    /// let mut events = EventStream::new(&Pointer::parse("/n")?);
-    /// events.push(b"data: {\"n\": 1}\n\n");
-    /// assert_eq!((events.is_final(false), events.is_final(true)), (false, true));
-    /// events.push(b"data: {\"n\": 2");
-    /// assert!(!events.is_final(true), "the event is cut");
-    /// # Ok::<(), &str>(())
-    /// ```
     #[must_use]
     pub fn is_final(&self, has_ended: bool) -> bool {
         let State { has_data, is_unreadable, .. } = self.state;

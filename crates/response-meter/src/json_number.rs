@@ -132,21 +132,6 @@ impl JsonNumber {
     /// Whether the [value](JsonNumber::value) is that of the document, which `has_ended` if no more
     /// bytes come. Otherwise the document may have a number that was not read: it is cut, malformed
     /// or followed by something else, or the pointer leads to no number from 0 to 2^53.
-    ///
-    /// ```
-    /// use diana_response_meter::{JsonNumber, Pointer};
-    ///
-    /// let read = |document: &[u8]| {
-    ///     let mut json = JsonNumber::new(&Pointer::parse("/n").expect("a pointer"));
-    ///     json.push(document);
-    ///     (json.value(), json.is_final(true))
-    /// };
-    /// assert_eq!(read(br#"{"n": 7, "te"#), (Some(7), true), "the number is complete");
-    /// assert_eq!(read(br#"{"m": 7}"#), (None, true), "the document has no such number");
-    /// assert_eq!(read(br#"{"n": null}"#), (None, true));
-    /// assert_eq!(read(br#"{"m": 7, "te"#), (None, false), "the rest may have one");
-    /// assert_eq!(read(br#"{"n": "7"}"#), (None, false));
-    /// ```
     #[must_use]
     pub fn is_final(&self, has_ended: bool) -> bool {
         let State { next, depth, found, is_unreadable, .. } = self.state;

@@ -131,18 +131,6 @@ impl Meter {
     }
 
     /// Whether further bytes change nothing, so that the host need not copy them.
-    ///
-    /// ```
-    /// use diana_response_meter::{Meter, Pointer, ResponseHead};
-    ///
-    /// let head = ResponseHead { status: 200, content_type: b"application/json", content_encoding: b"" };
-    /// let mut meter = Meter::new(&Pointer::parse("/n")?, head, 1_000);
-    /// meter.push(b"{\"n\": 7");
-    /// assert!(!meter.is_done());
-    /// meter.push(b"}");
-    /// assert!(meter.is_done());
-    /// # Ok::<(), &str>(())
-    /// ```
     #[must_use]
     pub fn is_done(&self) -> bool {
         match &self.0 {

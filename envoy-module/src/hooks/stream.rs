@@ -79,9 +79,13 @@ fn decide(stream: &'static Stream, ends: bool) -> u32 {
         return headers_status::CONTINUE;
     };
     let vm = stream.vm;
-    // SAFETY: the stream of an event lives.
     #[cfg(feature = "test-panics")]
-    crate::test_panics::arm(unsafe { Reader::new(vm.envoy, stream.envoy.get()) });
+    {
+        use diana_testing::panics::{HEADER, arm};
+        // SAFETY: the stream of an event lives.
+        let reader = unsafe { Reader::new(vm.envoy, stream.envoy.get()) };
+        arm(reader.header(header_map::REQUEST, HEADER, 0).0);
+    }
     let decide = || {
         vm.forget_the_gone();
         let Some(root) = vm.root(config) else {
@@ -163,7 +167,7 @@ pub extern "C" fn envoy_dynamic_module_on_http_filter_response_headers(
 ) -> u32 {
     event(entry, headers_status::CONTINUE, |stream, filter| {
         #[cfg(feature = "test-panics")]
-        crate::test_panics::at(crate::test_panics::Place::Response);
+        diana_testing::panics::at(diana_testing::panics::Place::Response);
         filter.on_response_headers(stream.id, ends);
         headers_status::CONTINUE
     })

@@ -56,7 +56,7 @@ impl Shard {
     ) -> Result<Swap, Fault> {
         let mut entries = self.lock();
         #[cfg(feature = "test-panics")]
-        crate::test_panics::at(crate::test_panics::Place::Swap);
+        diana_testing::panics::at(diana_testing::panics::Place::Swap);
         let Entries { table, last_version, is_closed } = &mut *entries;
         if *is_closed {
             return Err(CLOSED);

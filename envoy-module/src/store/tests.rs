@@ -2,7 +2,8 @@
 
 use super::Memory;
 use super::shard::CLOSED;
-use diana_limiter::cells::store::{Store, Swap, Version, contract};
+use diana_limiter::cells::store::{Store, Swap, Version};
+use diana_testing::contract;
 use std::thread;
 
 #[test]

@@ -3,10 +3,11 @@
 use diana_base::time::{Span, Time};
 use diana_config::{Configuration, compile};
 use diana_document::{Value, parse, parse_json};
-use diana_limiter::cells::store::{CasSemantics, SharedDataStore, Simulated};
+use diana_limiter::cells::store::{CasSemantics, SharedDataStore};
 use diana_limiter::decide::Outcome;
 use diana_limiter::request::{Part, Values};
 use diana_limiter::session::{Session, Worker};
+use diana_testing::shared_data::Simulated;
 
 /// Keys in the store that belong to no table.
 const OWN_KEYS: u64 = 4;

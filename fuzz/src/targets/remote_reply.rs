@@ -5,7 +5,7 @@
 
 use super::input::Input;
 use diana_base::time::{Span, Time};
-use diana_limiter::cells::store::{CasSemantics, SharedDataStore, Simulated, Store};
+use diana_limiter::cells::store::{Memory, Store};
 use diana_remote_config::{
     FetchError, Follower, MAX_REPLY_BYTES, PollResult, RemoteOptions, ServerReply, Task, Validators, pointer,
 };
@@ -64,7 +64,7 @@ fn read(options: &RemoteOptions, status: u32, input: &Input) {
 
 struct Run {
     options: RemoteOptions,
-    store: SharedDataStore<Simulated>,
+    store: Memory,
     followers: Vec<Follower>,
     now: Time,
     /// The documents found valid.
@@ -73,7 +73,7 @@ struct Run {
 
 impl Run {
     fn new(options: RemoteOptions) -> Run {
-        let store = SharedDataStore::probe(Simulated::new(CasSemantics::Lenient)).unwrap();
+        let store = Memory::new();
         let followers = (1..=FOLLOWERS as u64).map(|id| Follower::new(options.clone(), id)).collect();
         let now = Time::ZERO.after(Span::from_secs(1_000));
         Run { options, store, followers, now, good: Vec::new() }

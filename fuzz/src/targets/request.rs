@@ -4,9 +4,9 @@ use super::input::Input;
 use crate::host::faults::FaultKind;
 use crate::host::laws;
 use crate::host::play::{CONFIGURATION, Setup, play};
-use diana::simulated::{self, Call, Host, Reply};
 use diana::{Exports, Filter, ProxyWasm};
 use diana_limiter::cells::store::CasSemantics;
+use diana_testing::host::{self, Call, Host, Reply};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
@@ -107,7 +107,7 @@ fn any_answers(input: Input) {
     let filter = Filter::new(ProxyWasm::with(Exports::All));
     let enter = |callback: &dyn Fn(&Filter)| {
         host.calls.set(0);
-        simulated::run(Rc::clone(&host) as Rc<dyn Host>, || callback(&filter));
+        host::run(Rc::clone(&host) as Rc<dyn Host>, || callback(&filter));
     };
     enter(&|filter| {
         filter.on_context_create(1, 0);

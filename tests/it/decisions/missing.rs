@@ -2,8 +2,9 @@
 
 use super::check;
 use crate::harness::{Gateway, START, store};
-use diana_limiter::cells::store::{CasSemantics, Simulated};
+use diana_limiter::cells::store::CasSemantics;
 use diana_limiter::request::{Part, Values};
+use diana_testing::shared_data::Simulated;
 
 fn rule(missing: &str) -> String {
     format!(

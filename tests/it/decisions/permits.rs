@@ -2,7 +2,8 @@
 
 use super::check;
 use crate::harness::{Gateway, at, get, store};
-use diana_limiter::cells::store::{CasSemantics, Simulated};
+use diana_limiter::cells::store::CasSemantics;
+use diana_testing::shared_data::Simulated;
 
 #[test]
 fn a_permit_is_held_until_the_request_ends() {

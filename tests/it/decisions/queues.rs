@@ -4,9 +4,10 @@ use super::check;
 use crate::harness::{at, get, policy, store};
 use diana_base::time::Span;
 use diana_limiter::algorithm;
-use diana_limiter::cells::store::{CasSemantics, Simulated};
+use diana_limiter::cells::store::CasSemantics;
 use diana_limiter::decide::Outcome;
 use diana_limiter::session::{Session, Worker};
+use diana_testing::shared_data::Simulated;
 
 fn rule(keys: &str) -> String {
     format!(r#"{{"url": "/", "rules": [{{"name": "r", "actor": "user", {keys}}}]}}"#)

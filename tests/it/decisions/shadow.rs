@@ -2,7 +2,8 @@
 
 use super::check;
 use crate::harness::{Gateway, START, get, store};
-use diana_limiter::cells::store::{CasSemantics, Simulated};
+use diana_limiter::cells::store::CasSemantics;
+use diana_testing::shared_data::Simulated;
 
 #[test]
 fn a_shadow_rule_counts_by_itself_and_refuses_nobody() {

@@ -3,15 +3,14 @@
 
 use crate::harness::{Counting, START, policy, store};
 use diana_base::time::{Span, Time};
-use diana_limiter::cells::store::{
-    Fault, Loaded, SharedData, SharedDataStore, Simulated, Store, Swap, Version,
-};
+use diana_limiter::cells::store::{Fault, Loaded, SharedData, SharedDataStore, Store, Swap, Version};
 use diana_limiter::cells::table::Seed;
 use diana_limiter::cells::{Events, Replacement};
 use diana_limiter::decide::{Decision, Outcome};
 use diana_limiter::policy::Policy;
 use diana_limiter::request::{HeaderLines, Part, PartId, Source, Values};
 use diana_limiter::session::{Session, Worker};
+use diana_testing::shared_data::Simulated;
 use std::cell::Cell;
 
 /// The number of workers of a gateway.

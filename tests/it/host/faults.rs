@@ -1,6 +1,6 @@
 //! Which host calls of the filter fail. Faults of replies that arrive later are in `callouts`.
 
-use diana::simulated::Call;
+use diana_testing::host::Call;
 
 /// A kind of fault.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -11,10 +11,10 @@ pub use phases::Location;
 use super::callouts::{CallEvent, CallReply, Callouts};
 use super::gateway::{Fate, RequestRecord, World};
 use super::request::ends as request_ends;
-use diana::simulated::{self, Host};
 use diana::{Action, Exports, Filter, ProxyWasm};
 use diana_limiter::cells::store::CasSemantics;
 use diana_limiter::request::Part;
+use diana_testing::host::{self, Host};
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::rc::{Rc, Weak};
@@ -128,7 +128,7 @@ impl Vm {
     fn enter<R>(&self, context: u32, callback: impl FnOnce(&Filter) -> R) -> R {
         let before = self.0.current.replace((context, context));
         let host: Rc<dyn Host> = Rc::clone(&self.0) as Rc<dyn Host>;
-        let result = simulated::run(host, || callback(&self.0.filter));
+        let result = host::run(host, || callback(&self.0.filter));
         self.0.current.set(before);
         if before == (0, 0) {
             self.catch_up();

@@ -5,12 +5,13 @@ use super::model::Client;
 use crate::harness::{Random, ask, policy, worker};
 use diana_base::time::{Span, Time};
 use diana_limiter::cells::store::{
-    CasSemantics, Fault, Loaded, SharedData, SharedDataStore, Simulated, Store, Swap, Version,
+    CasSemantics, Fault, Loaded, SharedData, SharedDataStore, Store, Swap, Version,
 };
 use diana_limiter::cells::table::Seed;
 use diana_limiter::decide::Decision;
 use diana_limiter::policy::{Policy, Usage};
 use diana_limiter::session::{Session, Worker};
+use diana_testing::shared_data::Simulated;
 use std::cell::Cell;
 use std::sync::{Condvar, Mutex};
 

@@ -2,8 +2,9 @@
 
 use super::{contents, pinned};
 use crate::harness::{at, store};
-use diana_limiter::cells::store::{CasSemantics, Simulated};
+use diana_limiter::cells::store::CasSemantics;
 use diana_remote_config::{Follower, RemoteOptions, ServerReply, Validators};
+use diana_testing::shared_data::Simulated;
 
 #[test]
 fn the_keys_and_values_of_a_remote_configuration() {

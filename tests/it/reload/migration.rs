@@ -1,10 +1,13 @@
 //! A configuration replaces another one: which counts of an actor migrate, and which do not.
 
 use super::remaining;
-use crate::harness::{Counting, Gateway, Random, at, get, store};
+use crate::harness::{Counting, Gateway, Random, at, get, policy, store};
 use diana_limiter::cells::Replacement;
-use diana_limiter::cells::store::{CasSemantics, SharedDataStore, Simulated};
+use diana_limiter::cells::store::{CasSemantics, SharedDataStore};
+use diana_limiter::cells::table::TableId;
 use diana_limiter::request::Part;
+use diana_limiter::session::Worker;
+use diana_testing::shared_data::Simulated;
 use proptest::prelude::*;
 
 pub(super) type Host<'h> = SharedDataStore<&'h Simulated>;
@@ -404,4 +407,19 @@ proptest! {
         }
         prop_assert!(passed.iter().all(|passed| *passed <= most), "{passed:?} of {most}");
     }
+}
+
+/// A host that deletes keys keeps the old table until its counts no longer matter.
+#[test]
+fn the_old_table_is_in_use_as_long_as_its_counts_matter() {
+    let old = policy(&limit(&[rule(9, r#", "unit": "hour""#)]));
+    let new = policy(&limit(&[rule(9, r#", "unit": "hour""#), rule(1, r#", "algo": "C""#)]));
+    let worker = Worker::new(&old, &[7; 16]);
+    let before: Vec<TableId> = worker.tables(&old, at(0)).collect();
+    assert_eq!(before.len(), 1);
+    let mut successor = Worker::new(&new, &[7; 16]);
+    successor.migrate_from(&new, &[worker.previous(&old)], Replacement::Certain, at(0));
+    let uses_old = |ms| successor.tables(&new, at(ms)).any(|table| table == before[0]);
+    assert_eq!((uses_old(0), uses_old(DAY)), (true, false));
+    assert_eq!(TableId::of_key(b"diana/seed"), None);
 }

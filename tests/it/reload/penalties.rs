@@ -3,7 +3,8 @@
 use super::migration::{Host, limit, next, rule};
 use crate::harness::{Gateway, at, get, store};
 use diana_limiter::algorithm::Admission;
-use diana_limiter::cells::store::{CasSemantics, Simulated};
+use diana_limiter::cells::store::CasSemantics;
+use diana_testing::shared_data::Simulated;
 
 const SECOND: u64 = 1_000;
 const HOUR: u64 = 3_600 * SECOND;

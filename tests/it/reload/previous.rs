@@ -5,7 +5,8 @@ use super::migration::{DAY, left, left_of, limit, next, rule};
 use super::remaining;
 use crate::harness::{Counting, Gateway, at, get, store};
 use diana_limiter::cells::Replacement;
-use diana_limiter::cells::store::{CasSemantics, Simulated};
+use diana_limiter::cells::store::CasSemantics;
+use diana_testing::shared_data::Simulated;
 
 fn rules(hourly: u32) -> String {
     limit(&[rule(5, r#", "algo": "W", "unit": "hour""#), rule(hourly, r#", "algo": "W", "unit": "hour""#)])

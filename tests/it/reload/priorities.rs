@@ -2,7 +2,8 @@
 
 use super::migration::{left, limit, next, rule};
 use crate::harness::{Gateway, store};
-use diana_limiter::cells::store::{CasSemantics, Simulated};
+use diana_limiter::cells::store::CasSemantics;
+use diana_testing::shared_data::Simulated;
 
 /// Cells do not depend on the headroom, and a new `headroom` holds at once.
 #[test]

@@ -4,7 +4,8 @@ use super::migration::{DAY, Host, left, left_of, limit, next, rule};
 use crate::harness::{Gateway, at, get, store};
 use diana_base::time::Span;
 use diana_limiter::cells::Replacement;
-use diana_limiter::cells::store::{CasSemantics, Simulated};
+use diana_limiter::cells::store::CasSemantics;
+use diana_testing::shared_data::Simulated;
 use proptest::prelude::*;
 
 /// A bucket of `rpu` an hour, with the keys `rest`.

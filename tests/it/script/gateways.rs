@@ -7,12 +7,13 @@ use crate::wire::{Command, commands, list};
 use diana_base::time::{Span, Time};
 use diana_config::{Configuration, compile};
 use diana_limiter::algorithm::Admission;
-use diana_limiter::cells::store::{CasSemantics, Simulated};
+use diana_limiter::cells::store::CasSemantics;
 use diana_limiter::decide::{Decision, Outcome};
 use diana_limiter::global::{CallResult, Completion};
 use diana_limiter::policy::Policy;
 use diana_limiter::request::{Part, Values};
 use diana_limiter::session::{Session, Worker};
+use diana_testing::shared_data::Simulated;
 
 /// A gateway with one worker.
 pub struct Gateway<'r> {

@@ -3,10 +3,11 @@
 use super::*;
 use crate::harness::{START, get, store};
 use diana_config::{Configuration, compile};
-use diana_limiter::cells::store::{CasSemantics, Simulated};
+use diana_limiter::cells::store::CasSemantics;
 use diana_limiter::decide::Outcome;
 use diana_limiter::request::Part;
 use diana_limiter::session::{Session, Worker};
+use diana_testing::shared_data::Simulated;
 
 #[test]
 fn a_lease_belongs_to_the_quota_for_which_it_was_fetched() {

@@ -4,11 +4,12 @@ use super::refunds::{open_breaker, recover};
 use super::*;
 use crate::harness::{START, get, store};
 use diana_config::{Configuration, compile};
-use diana_limiter::cells::store::{CasSemantics, Simulated};
+use diana_limiter::cells::store::CasSemantics;
 use diana_limiter::global::{GlobalCharge, Settlement};
 use diana_limiter::policy::{ResponseNumber, Usage};
 use diana_limiter::request::{Part, Values};
 use diana_limiter::session::{Session, Worker};
+use diana_testing::shared_data::Simulated;
 
 /// The commands of a call.
 fn commands(call: &Call) -> Vec<String> {

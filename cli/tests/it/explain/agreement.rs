@@ -5,7 +5,7 @@ use super::arguments;
 use diana_base::time::{Span, Time};
 use diana_cli::explain::{self, Explanation};
 use diana_config::compile;
-use diana_limiter::cells::store::{CasSemantics, SharedDataStore, Simulated};
+use diana_limiter::cells::store::Memory;
 use diana_limiter::decide::Outcome;
 use diana_limiter::request::{Part, Values};
 use diana_limiter::session::{Session, Worker};
@@ -160,7 +160,7 @@ struct Decided {
 fn decided(document: &Value, asked: &Asked) -> (Vec<Decided>, Vec<String>) {
     let configuration = compile(document.to_string().as_bytes()).unwrap();
     let policy = &configuration.policy;
-    let store = SharedDataStore::probe(Simulated::new(CasSemantics::Strict)).unwrap();
+    let store = Memory::new();
     let mut worker = Worker::new(policy, &[9; 16]);
     let mut values = Values::default()
         .with(Part::Method, asked.method)

@@ -56,13 +56,6 @@ pub enum Shape {
 
 impl Shape {
     /// The object with known keys, if the value may be one.
-    ///
-    /// ```
-    /// use diana_config::keys::definitions;
-    ///
-    /// let with_keys = |name| definitions().any(|known| known.name == name && known.shape.object().is_some());
-    /// assert!(with_keys("condition") && !with_keys("member"));
-    /// ```
     #[must_use]
     pub fn object(&self) -> Option<&'static Object> {
         match self {
@@ -107,17 +100,6 @@ impl Object {
     }
 
     /// The keys.
-    ///
-    /// ```
-    /// use diana_config::keys::definitions;
-    ///
-    /// let requires = |name: &str| {
-    ///     let object = definitions().find(|known| known.name == name).and_then(|known| known.shape.object());
-    ///     object.is_some_and(|object| object.keys().any(|key| key.name == "rpu" && key.is_required))
-    /// };
-    /// // What an override lacks, it has from its rule.
-    /// assert!(requires("rule") && !requires("quota"));
-    /// ```
     pub fn keys(&self) -> impl Iterator<Item = Key> + Clone {
         let Object { page, groups, is_change, .. } = *self;
         groups.iter().copied().flatten().map(move |key| Key {

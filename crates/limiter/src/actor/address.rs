@@ -90,7 +90,7 @@ fn is_port(text: &str) -> bool {
 /// The network of `address`: all bits beyond the prefix of its family are zero. A prefix longer
 /// than the address keeps the whole address.
 #[must_use]
-pub fn mask(address: IpAddr, v4_prefix: u8, v6_prefix: u8) -> IpAddr {
+pub(crate) fn mask(address: IpAddr, v4_prefix: u8, v6_prefix: u8) -> IpAddr {
     match address {
         IpAddr::V4(address) => {
             let host_bits = u32::from(v4_prefix.min(32)).abs_diff(32);

@@ -8,7 +8,7 @@ use crate::request::{Part, PartId, Parts, Request};
 use diana_base::format::netstring;
 use diana_document::{Node, quoted};
 
-pub static KIND: ActorKind = ActorKind { key: "cookie", compile, bare: None };
+pub(super) static KIND: ActorKind = ActorKind { key: "cookie", compile, bare: None };
 
 #[derive(Debug)]
 struct Cookie {

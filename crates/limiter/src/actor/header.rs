@@ -9,7 +9,7 @@ use super::{Actor, ActorKind, FastPathPart, Scope};
 use crate::request::{Part, PartId, Parts, Request};
 use diana_document::Node;
 
-pub static KIND: ActorKind = ActorKind { key: "header", compile, bare: None };
+pub(super) static KIND: ActorKind = ActorKind { key: "header", compile, bare: None };
 
 #[derive(Debug)]
 struct Header(PartId);

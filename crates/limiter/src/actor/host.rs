@@ -8,7 +8,7 @@ use super::{Actor, ActorKind, FastPathPart, Scope};
 use crate::request::{Part, PartId, Parts, Request, syntax};
 use diana_document::Node;
 
-pub static KIND: ActorKind = ActorKind { key: "host", compile, bare: Some(bare) };
+pub(super) static KIND: ActorKind = ActorKind { key: "host", compile, bare: Some(bare) };
 
 #[derive(Debug)]
 struct Host(PartId);

@@ -11,7 +11,7 @@ use diana_document::{Node, Value, quoted};
 pub use super::client_ip::ClientIp;
 
 /// The kind `ip`.
-pub static KIND: ActorKind = ActorKind { key: "ip", compile, bare: Some(by_client) };
+pub(super) static KIND: ActorKind = ActorKind { key: "ip", compile, bare: Some(by_client) };
 
 /// Counts by client address, or by network.
 #[derive(Debug)]

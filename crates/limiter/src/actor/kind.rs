@@ -90,13 +90,13 @@ pub struct ActorKind {
     /// The key in an actor's object.
     pub key: &'static str,
     /// Compiles the value at that key. Reports each mistake at its place and then returns `None`.
-    pub compile: fn(Node, &mut Scope) -> Option<Box<dyn Actor>>,
+    pub(crate) compile: fn(Node, &mut Scope) -> Option<Box<dyn Actor>>,
     /// Compiles the short form `actors: {name: key}`. `None` for a kind that needs options.
-    pub bare: Option<Bare>,
+    pub(crate) bare: Option<Bare>,
 }
 
 /// Makes a source without options.
-pub type Bare = fn(&mut Scope) -> Box<dyn Actor>;
+pub(crate) type Bare = fn(&mut Scope) -> Box<dyn Actor>;
 
 /// Reads the value of a kind without options: `{}` or `true`.
 pub(super) fn nothing_to_set(node: &Node) -> Option<()> {
@@ -109,24 +109,6 @@ pub(super) fn nothing_to_set(node: &Node) -> Option<()> {
 
 /// The bytes that decide the value of an actor. Two requests with the same raw value have the same
 /// value, or both lack the actor. So a worker that has read one of them need not read the other.
-///
-/// ```
-/// # use diana_limiter::actor::{Actors, Scope, ip::ClientIp};
-/// use diana_limiter::actor::FastPathPart;
-/// use diana_limiter::request::{Part, Parts, Request, Values};
-///
-/// # let mut parts = Parts::default();
-/// # let ip = ClientIp::compile(None, &mut parts);
-/// # let address = Actors::ip(&mut Scope { parts: &mut parts, ip: &ip });
-/// // Connections of one client differ in their ports.
-/// for sent in ["192.0.2.7", "192.0.2.7:80", "192.0.2.7:41022"] {
-///     let values = Values::default().with(Part::Address, sent);
-///     let request = Request::new(&values, &parts);
-///     assert_eq!(address.actor().raw(&request), FastPathPart::Value(b"192.0.2.7"));
-/// }
-/// let nobody = Values::default();
-/// assert_eq!(address.actor().raw(&Request::new(&nobody, &parts)), FastPathPart::Missing);
-/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FastPathPart<'r> {
     /// These bytes decide the value.

@@ -7,7 +7,7 @@ use super::{Actor, ActorKind, Scope};
 use crate::request::Part;
 use diana_document::Node;
 
-pub static KIND: ActorKind = ActorKind { key: "method", compile, bare: Some(bare) };
+pub(super) static KIND: ActorKind = ActorKind { key: "method", compile, bare: Some(bare) };
 
 fn compile(node: Node, scope: &mut Scope) -> Option<Box<dyn Actor>> {
     nothing_to_set(&node)?;

@@ -150,7 +150,10 @@ pub fn parse_key(actors: &[NamedActor], value: &str) -> Result<Vec<u8>, String> 
 
 /// The key of `actors` for values by their names, as text. The error says which value is missing or
 /// why no request has it. The key of `all`, an empty list, is empty.
-pub fn key_of(actors: &[NamedActor], value: impl Fn(&str) -> Option<String>) -> Result<Vec<u8>, String> {
+pub(crate) fn key_of(
+    actors: &[NamedActor],
+    value: impl Fn(&str) -> Option<String>,
+) -> Result<Vec<u8>, String> {
     let mut key = Vec::new();
     for named in actors {
         let value = value(named.name()).ok_or(["expected `", named.name(), "=VALUE`"].concat())?;

@@ -76,22 +76,6 @@ impl Actors {
 
     /// The actors of a document whose other part, with more definitions, is not known yet. An
     /// unknown name is not reported.
-    ///
-    /// ```
-    /// use diana_document::{Errors, Node, Value};
-    /// use diana_limiter::actor::{Actors, Scope, ip::ClientIp};
-    /// use diana_limiter::request::Parts;
-    ///
-    /// let (value, errors) = (Value::Text("tenant".into()), Errors::default());
-    /// let mut parts = Parts::default();
-    /// let ip = ClientIp::compile(None, &mut parts);
-    /// let mut scope = Scope { parts: &mut parts, ip: &ip };
-    /// let place = Node::root(&value, &errors);
-    /// assert!(Actors::open().find("tenant", &place, &mut scope).is_none());
-    /// assert!(errors.is_empty());
-    /// assert!(Actors::default().find("tenant", &place, &mut scope).is_none());
-    /// assert!(!errors.is_empty());
-    /// ```
     #[must_use]
     pub fn open() -> Actors {
         Actors { definitions: Vec::new(), is_open: true }

@@ -9,7 +9,7 @@ use crate::request::{Part, PartId, Parts, Request};
 use diana_document::{Node, quoted};
 
 /// The kind `path`.
-pub static KIND: ActorKind = ActorKind { key: "path", compile, bare: None };
+pub(super) static KIND: ActorKind = ActorKind { key: "path", compile, bare: None };
 
 const MAX_SEGMENT: u64 = 32;
 

@@ -8,7 +8,7 @@ use super::{Actor, ActorKind, Scope};
 use crate::request::Part;
 use diana_document::{Node, Value};
 
-pub static KIND: ActorKind = ActorKind { key: "property", compile, bare: None };
+pub(super) static KIND: ActorKind = ActorKind { key: "property", compile, bare: None };
 
 fn compile(node: Node, scope: &mut Scope) -> Option<Box<dyn Actor>> {
     let steps = node.one_or_many();

@@ -14,7 +14,7 @@ use crate::request::{Part, PartId, Parts, Request};
 use diana_base::format::netstring;
 use diana_document::Node;
 
-pub static KIND: ActorKind = ActorKind { key: "query", compile, bare: None };
+pub(super) static KIND: ActorKind = ActorKind { key: "query", compile, bare: None };
 
 #[derive(Debug)]
 struct Query {

@@ -13,7 +13,7 @@ use diana_document::{Node, nearest, one_of, quoted};
 use std::sync::Arc;
 
 /// The kind `segment`.
-pub static KIND: ActorKind = ActorKind { key: "segment", compile, bare: None };
+pub(super) static KIND: ActorKind = ActorKind { key: "segment", compile, bare: None };
 
 /// A segment by its name, in no url yet. Requests always lack this actor.
 #[derive(Debug)]

@@ -3,7 +3,7 @@
 use diana_base::time::Span;
 
 /// Fewer samples than this in an interval are no measurement.
-pub const MIN_SAMPLES: u64 = 8;
+pub(crate) const MIN_SAMPLES: u64 = 8;
 /// 1 as a ratio with 16 bits behind the point.
 const ONE: u64 = 1 << 16;
 /// The number of bits behind the point of a limit in a state.
@@ -181,7 +181,7 @@ impl Controller {
 
     /// Whether the limit follows responses, and not only requests.
     #[must_use]
-    pub fn follows_responses(&self) -> bool {
+    pub(crate) fn follows_responses(&self) -> bool {
         !matches!(self.signal, Signal::Traffic { .. })
     }
 

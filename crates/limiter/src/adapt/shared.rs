@@ -13,37 +13,8 @@ const MAX_IDLE: u64 = 256;
 /// Each worker merges its [`Local`] counts several times an interval. What a worker merges later
 /// counts in the next interval. The first worker that comes after the interval's end takes the
 /// step for all.
-///
-/// ```
-/// use diana_limiter::adapt::{Controller, Limits, Local, Resource, Shared, Signal};
-/// use diana_limiter::time::{Span, Time};
-///
-/// let limits = Limits { min: 20, max: 400, start: 200 };
-/// let signal = Signal::Latency { target: Span::from_ms(200), permille: 900 };
-/// let controller = Controller::new(signal, Resource::Permits, limits, Span::from_secs(10));
-///
-/// // A worker counts.
-/// let mut local = Local::default();
-/// for in_flight in 1..=200 {
-///     local.admitted(in_flight, 1);
-///     local.response(Span::from_ms(400), false);
-/// }
-/// // The worker merges, within a loop of load, change and compare-and-swap.
-/// let now = Time::from_ns(1_795_392_001_000_000_000);
-/// let mut shared = Shared::read(&[], &controller, now);
-/// assert!(!shared.advance(&controller, now), "the interval has not ended");
-/// shared.merge(&local);
-/// let stored = shared.to_bytes();
-///
-/// // Later another worker comes first.
-/// let later = now.after(Span::from_secs(10));
-/// let mut shared = Shared::read(&stored, &controller, later);
-/// assert!(shared.advance(&controller, later));
-/// let limit = controller.limit(shared.state());
-/// assert!((97..=103).contains(&limit), "half, within the quantile's error");
-/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Shared {
+pub(crate) struct Shared {
     state: State,
     /// When the present interval ends.
     end: Time,

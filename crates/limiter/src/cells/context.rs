@@ -89,39 +89,6 @@ impl Overridden {
 }
 
 /// Events of one or more operations on cells, for metrics.
-///
-/// ```
-/// # use diana_limiter::request::{Part, Values};
-/// # use diana_limiter::session::{Session, Worker};
-/// # use diana_limiter::time::Time;
-/// use diana_limiter::cells::store::{Fault, Loaded, Store, Swap, Version};
-/// use diana_limiter::decide::RuleResult;
-///
-/// /// A store that is down.
-/// struct Down;
-///
-/// impl Store for Down {
-///     fn load(&self, _: &[u8]) -> Result<Option<Loaded>, Fault> {
-///         Err(Fault(10))
-///     }
-///
-///     fn swap(&self, _: &[u8], _: &[u8], _: Option<Version>) -> Result<Swap, Fault> {
-///         Err(Fault(10))
-///     }
-/// }
-///
-/// let document = br#"{"url": "/", "rules": [{"name": "all", "rpu": 1, "unit": "minute"}]}"#;
-/// # let policy = diana_config::compile(document).expect("a valid document").policy;
-/// # let mut worker = Worker::new(&policy, &[7; 16]);
-/// # let values = Values::default().with(Part::Path, "/");
-/// # let request = policy.request(&values);
-/// # let now = || Time::from_ns(1_795_392_000_000_000_000);
-/// // The engine fails open: the request passes uncounted, and the metrics tell.
-/// let (_, decision) = Session::start(&policy, &mut worker, &Down, &request, now);
-/// assert!(!decision.is_rejected());
-/// assert_eq!(decision.reports[0].result, RuleResult::Uncounted);
-/// assert_eq!((decision.events.faults, decision.events.swaps_lost), (1, 0));
-/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Events {
     /// Cells that were evicted without loss.

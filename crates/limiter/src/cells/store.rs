@@ -1,14 +1,13 @@
 //! The store: versioned values that all workers share, changed by compare-and-swap. Of two swaps
 //! that expect the same version of a key, at most one succeeds. The store guarantees nothing else.
 
-pub mod contract;
 mod eviction_detector;
+mod memory;
 mod shared_data;
-mod simulated;
 
 pub use eviction_detector::EvictionDetector;
+pub use memory::Memory;
 pub use shared_data::{CasSemantics, SharedData, SharedDataStore};
-pub use simulated::Simulated;
 
 use std::borrow::Cow;
 
@@ -102,23 +101,6 @@ pub trait Store {
     /// Changes the value at `key`: loads it, swaps in what `change` makes of it, and begins again
     /// if another worker was faster, in up to `rounds` rounds. `change` gets `None` for an absent
     /// key.
-    ///
-    /// ```
-    /// use diana_limiter::cells::store::{
-    ///     CasSemantics, Fault, SharedDataStore, Simulated, Store, Update,
-    /// };
-    ///
-    /// let store = SharedDataStore::probe(Simulated::new(CasSemantics::Strict))?;
-    /// let mut count = || {
-    ///     store.update(b"key", 8, &mut |value| {
-    ///         let count = value.and_then(|value| value.first()).map_or(0, |count| *count);
-    ///         (count < 2).then(|| vec![count + 1].into())
-    ///     })
-    /// };
-    /// assert_eq!([count()?, count()?], [Update::Stored; 2]);
-    /// assert_eq!(count()?, Update::Unchanged);
-    /// # Ok::<(), Fault>(())
-    /// ```
     fn update<'v>(
         &self,
         key: &[u8],

@@ -24,7 +24,7 @@ use layout::{Key, Layout, Lookup};
 
 /// What happens to the cell that has to make room.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Eviction {
+pub(crate) enum Eviction {
     /// Nothing is lost.
     Lossless,
     /// The evicted actor loses its count.
@@ -42,11 +42,11 @@ pub const ACTORS_OF_A_SET: u64 = 8;
 /// The table of one group.
 ///
 /// ```
-/// use diana_limiter::cells::store::{Fault, SharedDataStore, CasSemantics, Simulated, Swap};
+/// use diana_limiter::cells::store::{Fault, Memory, Swap};
 /// use diana_limiter::algorithm::EvictionRank;
 /// use diana_limiter::cells::table::{Hasher, Table};
 ///
-/// let store = SharedDataStore::probe(Simulated::new(CasSemantics::Strict))?;
+/// let store = Memory::new();
 /// let table = Table::new("per-user", "10 a minute", 8, 1_000);
 /// let ann = Hasher::new(&[7; 16]).hash(b"ann");
 ///
@@ -54,7 +54,7 @@ pub const ACTORS_OF_A_SET: u64 = 8;
 /// let rank = |_, _: &[u8]| EvictionRank::Nothing;
 /// let mut entry = table.load(&store, ann)?.claim(rank);
 /// let mut late = table.load(&store, ann)?.claim(rank);
-/// assert!(!entry.found() && entry.eviction().is_none());
+/// assert!(!entry.found());
 /// entry.cell_mut().copy_from_slice(b"8 left..");
 /// assert_eq!((entry.commit(&store)?, late.commit(&store)?), (Swap::Done, Swap::Conflict));
 ///
@@ -62,7 +62,7 @@ pub const ACTORS_OF_A_SET: u64 = 8;
 /// assert_eq!(found.cell(), b"8 left..");
 ///
 /// // The table's memory does not depend on its actors.
-/// assert_eq!((table.keys(), table.value_size()), (125, 8 + 16 * (8 + 8)));
+/// assert_eq!(table.keys(), 125);
 /// # Ok::<(), Fault>(())
 /// ```
 #[derive(Debug)]
@@ -129,7 +129,7 @@ impl Table {
 
     /// The size of each value in bytes.
     #[must_use]
-    pub fn value_size(&self) -> usize {
+    pub(crate) fn value_size(&self) -> usize {
         self.layout.value_size()
     }
 
@@ -255,7 +255,7 @@ impl Entry {
 
     /// What the commit of this entry evicts.
     #[must_use]
-    pub fn eviction(&self) -> Option<Eviction> {
+    pub(crate) fn eviction(&self) -> Option<Eviction> {
         self.eviction
     }
 

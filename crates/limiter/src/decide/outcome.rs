@@ -39,7 +39,7 @@ pub enum Reason {
 /// The decision of a policy about one request.
 ///
 /// ```
-/// # use diana_limiter::cells::store::{Fault, SharedDataStore, CasSemantics, Simulated};
+/// # use diana_limiter::cells::store::{Fault, Memory};
 /// # use diana_limiter::request::{Part, Values};
 /// # use diana_limiter::session::{Session, Worker};
 /// # use diana_limiter::time::{Span, Time};
@@ -50,7 +50,7 @@ pub enum Reason {
 ///     {"name": "beta", "actor": "ip", "rpu": 1, "unit": "minute", "mode": "shadow"}
 /// ]}"#;
 /// # let policy = diana_config::compile(document).expect("a valid document").policy;
-/// # let store = SharedDataStore::probe(Simulated::new(CasSemantics::Strict))?;
+/// # let store = Memory::new();
 /// # let mut worker = Worker::new(&policy, &[7; 16]);
 /// # let values = Values::default().with(Part::Path, "/").with(Part::Address, "203.0.113.7");
 /// # let request = policy.request(&values);

@@ -305,12 +305,10 @@ impl Charges {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::actor::{Actors, Scope, ip};
     use crate::algorithm::{KINDS, Quota};
     use crate::cells::Migration;
     use crate::cells::{Previous, Replacement};
-    use crate::policy::{Cost, Counters, Draft, Enforce, LimitDraft, Lists, Missing, RuleDraft};
-    use crate::request::Parts;
+    use crate::policy::{Counters, RuleDraft, drafts};
     use diana_base::map::KeyMap;
     use diana_document::{Errors, Node, parse};
 
@@ -319,47 +317,13 @@ mod tests {
         let (value, errors) = (parse(b"{}").unwrap(), Errors::default());
         let mut fields = Node::root(&value, &errors).fields().unwrap();
         let algorithm = (KINDS[0].compile)(&mut fields, quota).unwrap();
-        RuleDraft {
-            name,
-            is_named: true,
-            actors: Vec::new(),
-            missing: Missing::Share,
-            enforce: Enforce::EVERYBODY,
-            reject_delay: Span::ZERO,
-            cost: Cost::default(),
-            counters: Counters::new(Counter::new(quota, algorithm), KeyMap::default()),
-            plans: Vec::new(),
-            global: None,
-        }
+        drafts::rule(name, Counters::new(Counter::new(quota, algorithm), KeyMap::default()))
     }
 
     /// A policy of `limits` limits with two rules each, one of which has `rpu`.
     fn policy(limits: usize, rpu: u64) -> Policy {
-        let mut parts = Parts::default();
-        let ip = ip::ClientIp::compile(None, &mut parts);
-        let address = Actors::ip(&mut Scope { parts: &mut parts, ip: &ip });
-        let limit = |n: usize| LimitDraft {
-            pattern: format!("/{n}").parse().unwrap(),
-            conditions: Vec::new(),
-            canonical_form: String::new(),
-            exclusive: false,
-            high_priority: false,
-            rules: vec![rule(format!("stays {n}"), 5), rule(format!("changes {n}"), rpu)],
-        };
-        let (limits, lists) = ((0..limits).map(limit).collect(), Lists::default());
-        Draft {
-            parts,
-            ip,
-            address,
-            limits,
-            lists,
-            enforce: Enforce::EVERYBODY,
-            plan: None,
-            max_actors: 16,
-            takes_grants: false,
-            store: None,
-        }
-        .build()
+        let rules = |n| vec![rule(format!("stays {n}"), 5), rule(format!("changes {n}"), rpu)];
+        drafts::policy((0..limits).map(|n| (format!("/{n}"), rules(n))).collect(), None)
     }
 
     /// Whatever the number of groups, the end of a request visits only the successors of its

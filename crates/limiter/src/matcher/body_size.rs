@@ -9,7 +9,7 @@ use diana_document::{Node, Value};
 use std::ops::RangeInclusive;
 
 /// The kind `body_size`.
-pub static KIND: ConditionKind = ConditionKind { key: "body_size", compile };
+pub(super) static KIND: ConditionKind = ConditionKind { key: "body_size", compile };
 
 /// The largest size that a document may name, in bytes: 1 PB. Doubles hold all such numbers
 /// exactly.

@@ -12,7 +12,7 @@ use crate::request::{Part, Parts};
 use diana_document::Node;
 
 /// The kind `headers`.
-pub static KIND: ConditionKind = ConditionKind { key: "headers", compile };
+pub(super) static KIND: ConditionKind = ConditionKind { key: "headers", compile };
 
 fn compile(node: Node, parts: &mut Parts) -> Option<Box<dyn Matcher>> {
     condition::compile(&node, parts, &Names { key: KIND.key, one: "header", read })

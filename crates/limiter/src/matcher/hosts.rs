@@ -8,7 +8,7 @@ use diana_base::sort;
 use diana_document::{Node, quoted};
 
 /// The kind `hosts`.
-pub static KIND: ConditionKind = ConditionKind { key: "hosts", compile };
+pub(super) static KIND: ConditionKind = ConditionKind { key: "hosts", compile };
 
 #[derive(Debug)]
 struct Hosts {

@@ -10,7 +10,7 @@ use diana_base::format::netstring;
 use diana_document::Node;
 
 /// The kind `jwt`.
-pub static KIND: ConditionKind = ConditionKind { key: "jwt", compile };
+pub(super) static KIND: ConditionKind = ConditionKind { key: "jwt", compile };
 
 struct Claim {
     authorization: PartId,

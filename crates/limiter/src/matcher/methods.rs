@@ -9,7 +9,7 @@ use diana_base::sort;
 use diana_document::{Node, quoted};
 
 /// The kind `methods`.
-pub static KIND: ConditionKind = ConditionKind { key: "methods", compile };
+pub(super) static KIND: ConditionKind = ConditionKind { key: "methods", compile };
 
 #[derive(Debug)]
 struct Methods {

@@ -8,7 +8,7 @@ use crate::request::{Part, Parts};
 use diana_document::{Node, quoted};
 
 /// The kind `property`.
-pub static KIND: ConditionKind = ConditionKind { key: "property", compile };
+pub(super) static KIND: ConditionKind = ConditionKind { key: "property", compile };
 
 /// As for the actor `property`.
 const MAX_STEPS: usize = 16;

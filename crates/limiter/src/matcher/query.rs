@@ -11,7 +11,7 @@ use diana_base::format::netstring;
 use diana_document::Node;
 
 /// The kind `query`.
-pub static KIND: ConditionKind = ConditionKind { key: "query", compile };
+pub(super) static KIND: ConditionKind = ConditionKind { key: "query", compile };
 
 struct Parameter {
     target: PartId,

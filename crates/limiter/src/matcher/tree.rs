@@ -17,7 +17,7 @@ use std::collections::BTreeMap;
 
 /// Patterns by their segments. The default has no pattern.
 #[derive(Debug, Default)]
-pub struct Tree {
+pub(crate) struct Tree {
     /// Ordered, not hashed: a safe hash needs a random key, which a gateway does not provide at
     /// startup.
     literals: BTreeMap<Box<[u8]>, Tree>,

@@ -12,7 +12,7 @@ use std::ops::RangeInclusive;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cost {
     /// Where the cost comes from.
-    pub source: CostSource,
+    pub(crate) source: CostSource,
     /// Set if the request is charged only if the response has such a status. Nothing is charged on
     /// arrival.
     pub charge: Option<Statuses>,
@@ -34,7 +34,7 @@ pub(crate) enum Owed {
 
 /// Where the cost of a request comes from.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum CostSource {
+pub(crate) enum CostSource {
     /// Every request costs the same: 1 to 10⁹ units.
     Fixed(u64),
     /// A number in a request header.
@@ -66,7 +66,7 @@ pub enum CostSource {
 
 /// What a request is charged on arrival if its cost is known later.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Estimate {
+pub(crate) struct Estimate {
     /// Units that are charged on arrival: 0 to `max`.
     pub units: u64,
     /// The largest cost in units, up to 10⁹.
@@ -88,20 +88,6 @@ impl From<CostSource> for Cost {
 
 impl Cost {
     /// Reads the key `cost` of a rule. Reports each mistake at its place and then returns `None`.
-    ///
-    /// ```
-    /// use diana_document::{Errors, Node, parse};
-    /// use diana_limiter::policy::Cost;
-    /// use diana_limiter::request::Parts;
-    ///
-    /// let (mut parts, errors) = (Parts::default(), Errors::default());
-    /// let document = parse(br#"[5, "1k", {"header": "x-cost", "max": 100}]"#)?;
-    /// let nodes = Node::root(&document, &errors).list().unwrap_or_default();
-    /// let mut fixed = |node| Some(Cost::compile(node, &mut parts)?.fixed());
-    /// let costs: Vec<Option<u64>> = nodes.iter().filter_map(|node| fixed(node)).collect();
-    /// assert_eq!(costs, [Some(5), Some(1_000), None]);
-    /// # Ok::<(), diana_document::Error>(())
-    /// ```
     pub fn compile(node: &Node, parts: &mut Parts) -> Option<Cost> {
         let source = match node.value() {
             Value::Whole(_) => CostSource::Fixed(node.whole(1..=Quota::MAX_RPU)?),

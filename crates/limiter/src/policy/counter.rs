@@ -96,32 +96,6 @@ impl Counter {
     /// The counter of `algorithm` with an adaptive limit in place of `quota.rpu`, at which the
     /// limit is now. `least` is the least that a request costs. `None` if the algorithm cannot
     /// adapt.
-    ///
-    /// ```
-    /// use diana_document::{Errors, Node, parse};
-    /// use diana_limiter::adapt::{Adaptive, Controller, Limits, Resource, Signal};
-    /// use diana_limiter::algorithm::{KINDS, Quota};
-    /// use diana_limiter::policy::Counter;
-    /// use diana_limiter::time::Span;
-    /// use std::sync::Arc;
-    ///
-    /// let quota = Quota { rpu: 100, unit: Span::from_secs(1) };
-    /// let limits = Limits { min: 20, max: 400, start: quota.rpu };
-    /// let rate = Resource::Rate { unit: quota.unit };
-    /// let signal = Signal::Errors { target_ppm: 50_000 };
-    /// let controller = Controller::new(signal, rate, limits, Span::from_secs(10));
-    /// let adaptive = Arc::new(Adaptive::new(controller));
-    ///
-    /// let (keys, errors) = (parse(b"{}")?, Errors::default());
-    /// let compile = |kind: usize| {
-    ///     let mut keys = Node::root(&keys, &errors).fields()?;
-    ///     (KINDS[kind].compile)(&mut keys, quota)
-    /// };
-    /// let [token_bucket, window] = [0, 1].map(|kind| compile(kind).expect("no keys"));
-    /// assert!(Counter::adapting(quota, token_bucket, 1, &adaptive).is_some());
-    /// assert!(Counter::adapting(quota, window, 1, &adaptive).is_none());
-    /// # Ok::<(), diana_document::Error>(())
-    /// ```
     #[must_use]
     pub fn adapting(
         quota: Quota,
@@ -257,7 +231,7 @@ impl Counter {
 
     /// The rest of the penalty that runs at `now`; zero without one.
     #[must_use]
-    pub fn penalty_rest(&self, state: &[u8], now: Time) -> Span {
+    pub(crate) fn penalty_rest(&self, state: &[u8], now: Time) -> Span {
         let own = self.penalty_in(self.split(state).1);
         self.penalty.map_or(Span::ZERO, |penalty| penalty.rest(own, now))
     }
@@ -541,34 +515,6 @@ impl Counter {
     /// request of cost 0 is admitted, and only reads.
     ///
     /// The algorithm admits without a delay, and `headroom` plus one unit fit into a full cell.
-    ///
-    /// ```
-    /// use diana_base::time::{Span, Time};
-    /// use diana_document::{Errors, Node, parse};
-    /// use diana_limiter::algorithm::{Admission, KINDS, Quota};
-    /// use diana_limiter::policy::Counter;
-    ///
-    /// let (keys, errors) = (parse(b"{}")?, Errors::default());
-    /// let mut keys = Node::root(&keys, &errors).fields().ok_or("not an object")?;
-    /// let quota = Quota { rpu: 5, unit: Span::from_secs(10) };
-    /// let token_bucket = (KINDS[0].compile)(&mut keys, quota).ok_or("a mistake in the keys")?;
-    /// let counter = Counter::new(quota, token_bucket);
-    ///
-    /// let (mut state, now) = (vec![0; counter.size()], Time::from_ns(1_700_000_000_000_000_000));
-    /// let before = state.clone();
-    /// let first = counter.step_with_headroom(&mut state, &before, now, 3, 2);
-    /// assert!(first.admits());
-    /// assert_eq!(first.remaining, 0);
-    ///
-    /// // Two of five units are left, which are the headroom. The next one comes in 2 s.
-    /// let before = state.clone();
-    /// let refused = counter.step_with_headroom(&mut state, &before, now, 1, 2);
-    /// let wait = Admission::Refuse { retry_after: Some(Span::from_secs(2)) };
-    /// assert_eq!(refused.admission, wait);
-    /// assert_eq!(counter.peek(&mut state, &before, now, 2).admission, wait);
-    /// assert!(counter.step(&mut state, now, 2).admits());
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     pub fn step_with_headroom(
         &self,
         state: &mut [u8],

@@ -20,8 +20,80 @@ use diana_base::time::Span;
 use std::mem::take;
 use std::sync::Arc;
 
-/// A policy, as the configuration describes it. [`Draft::build`] compiles the draft, and has an
-/// example.
+/// A policy, as the configuration describes it. [`Draft::build`] compiles the draft.
+///
+/// ```
+/// # use diana_limiter::actor::{Actors, Scope, ip::ClientIp};
+/// # use diana_limiter::cells::store::{Fault, Memory};
+/// # use diana_limiter::request::{Part, Parts, Values};
+/// # use diana_limiter::session::{Session, Worker};
+/// # use diana_limiter::time::{Span, Time};
+/// use diana_base::map::KeyMap;
+/// use diana_document::{Errors, Node};
+/// use diana_limiter::actor::address::Network;
+/// use diana_limiter::algorithm::{Algorithm, Quota};
+/// use diana_limiter::decide::{Outcome, Reason};
+/// use diana_limiter::matcher::pattern::Pattern;
+/// use diana_limiter::policy::{Cost, Counter, Counters, Draft, Enforce, LimitDraft, List};
+/// use diana_limiter::policy::{Lists, Member, Missing, RuleDraft};
+///
+/// let closed = Counter::new(Quota { rpu: 0, unit: Span::from_secs(1) }, Algorithm::RefuseAll);
+/// let rule = RuleDraft {
+///     name: "closed".into(),
+///     is_named: true,
+///     actors: Vec::new(),
+///     missing: Missing::Ip,
+///     enforce: Enforce::EVERYBODY,
+///     reject_delay: Span::ZERO,
+///     cost: Cost::default(),
+///     counters: Counters::new(closed, KeyMap::default()),
+///     plans: Vec::new(),
+///     global: None,
+/// };
+/// # let url = diana_document::parse(br#""/admin""#).expect("JSON");
+/// # let errors = Errors::default();
+/// let limit = LimitDraft {
+///     pattern: Pattern::parse(Node::root(&url, &errors)).expect("a pattern"),
+///     conditions: Vec::new(),
+///     canonical_form: String::new(),
+///     exclusive: false,
+///     high_priority: false,
+///     rules: vec![rule],
+/// };
+/// let network = Network::parse("203.0.113.0/24").expect("a network");
+/// let deny: List = [Member::Network(network)].into_iter().collect();
+/// # let mut parts = Parts::default();
+/// # let ip = ClientIp::compile(None, &mut parts);
+/// # let address = Actors::ip(&mut Scope { parts: &mut parts, ip: &ip });
+/// let policy = Draft {
+///     parts,
+///     ip,
+///     address,
+///     limits: vec![limit],
+///     lists: Lists { deny, ..Lists::default() },
+///     enforce: Enforce::EVERYBODY,
+///     plan: None,
+///     max_actors: 1_000,
+///     takes_grants: false,
+///     store: None,
+/// }
+/// .build();
+///
+/// # let store = Memory::new();
+/// # let mut worker = Worker::new(&policy, &[7; 16]);
+/// # let now = || Time::from_ns(1_795_392_000_000_000_000);
+/// let mut outcome = |path, client| {
+///     let values = Values::default().with(Part::Path, path).with(Part::Address, client);
+///     let request = policy.request(&values);
+///     let (_, decision) = Session::start(&policy, &mut worker, &store, &request, now);
+///     decision.outcome
+/// };
+/// assert_eq!(outcome("/orders", "192.0.2.1"), Outcome::Pass);
+/// assert_eq!(outcome("/orders", "203.0.113.9"), Outcome::Reject(Reason::Denied));
+/// let (id, _) = policy.rules().next().expect("a rule");
+/// assert_eq!(outcome("/admin/users", "192.0.2.1"), Outcome::Reject(Reason::Rule(id)));
+/// # Ok::<(), Fault>(())
+/// ```
 #[derive(Debug)]
 pub struct Draft {
     /// The request parts that actors and conditions name.
@@ -255,4 +327,50 @@ pub(super) fn ordinals(
         ordinals.get_mut(at).into_iter().for_each(|ordinal| *ordinal = next);
     }
     ordinals
+}
+
+#[cfg(test)]
+pub(crate) mod testing {
+    //! Policies with nothing set but what a test needs.
+
+    use super::*;
+    use crate::actor::{Actors, Scope};
+    use crate::policy::Policy;
+
+    /// A rule that counts all requests together.
+    pub fn rule(name: impl Into<String>, counters: Counters) -> RuleDraft {
+        RuleDraft {
+            name: name.into(),
+            is_named: true,
+            actors: Vec::new(),
+            missing: Missing::Share,
+            enforce: Enforce::EVERYBODY,
+            reject_delay: Span::ZERO,
+            cost: Cost::default(),
+            counters,
+            plans: Vec::new(),
+            global: None,
+        }
+    }
+
+    /// A policy of limits, each with its url and its rules.
+    pub fn policy(limits: Vec<(String, Vec<RuleDraft>)>, store: Option<StoreDraft>) -> Policy {
+        let limit = |(url, rules): (String, Vec<RuleDraft>)| LimitDraft {
+            pattern: url.parse().unwrap(),
+            conditions: Vec::new(),
+            canonical_form: String::new(),
+            exclusive: false,
+            high_priority: false,
+            rules,
+        };
+        let mut parts = Parts::default();
+        let ip = ip::ClientIp::compile(None, &mut parts);
+        let address = Actors::ip(&mut Scope { parts: &mut parts, ip: &ip });
+        let limits = limits.into_iter().map(limit).collect();
+        let (lists, enforce, plan) = (Lists::default(), Enforce::EVERYBODY, None);
+        let (max_actors, takes_grants) = (16, false);
+        let draft =
+            Draft { parts, ip, address, limits, lists, enforce, plan, max_actors, takes_grants, store };
+        draft.build()
+    }
 }

@@ -32,8 +32,7 @@ pub struct Lists {
     pub deny: List,
 }
 
-/// A list. A lookup takes one step for each kind of entry, however many entries there are. See the
-/// example of [`Draft::build`](super::Draft::build).
+/// A list. A lookup takes one step for each kind of entry, however many entries there are.
 #[derive(Debug, Default)]
 pub struct List {
     /// The first addresses of all networks, by family (whether IPv4) and by prefix length in bits.

@@ -221,7 +221,7 @@ impl Replicas {
 
     /// Whether the number has changed since this instant.
     #[must_use]
-    pub fn has_changed_since(&self, instant: Time) -> bool {
+    pub(crate) fn has_changed_since(&self, instant: Time) -> bool {
         instant.as_ns() <= self.since.load(Ordering::Relaxed)
     }
 }

@@ -118,21 +118,12 @@ impl Rule {
     }
 
     /// The configured quota of actors without an override, and of clients without a plan.
-    ///
-    /// ```
-    /// let document = br#"{"url": "/", "rules": [{"rpu": 5, "unit": "minute", "burst": 9}]}"#;
-    /// let policy = diana_config::compile(document).expect("a valid document").policy;
-    /// let (_, rule) = policy.rules().next().expect("a rule");
-    /// assert_eq!((rule.quota().rpu, rule.quota().unit.to_string()), (5, "1m".into()));
-    /// let shown = rule.shown_quota();
-    /// assert_eq!((shown.rpu, shown.unit.to_string()), (9, "108s".into()));
-    /// ```
     #[must_use]
     pub fn quota(&self) -> Quota {
         self.primary.default.quota
     }
 
-    /// The same quota, as response headers show it. See the example of [`Rule::quota`].
+    /// The same quota, as response headers show it.
     #[must_use]
     pub fn shown_quota(&self) -> Quota {
         self.primary.default.shown()

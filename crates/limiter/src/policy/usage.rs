@@ -105,7 +105,7 @@ impl Measures {
 /// This rule allows five failed log-ins a minute. Successful log-ins do not count.
 ///
 /// ```
-/// # use diana_limiter::cells::store::{Fault, SharedDataStore, CasSemantics, Simulated};
+/// # use diana_limiter::cells::store::{Fault, Memory};
 /// # use diana_limiter::request::{Part, Values};
 /// # use diana_limiter::time::Time;
 /// use diana_limiter::policy::Usage;
@@ -115,7 +115,7 @@ impl Measures {
 ///     {"name": "failed", "actor": "user", "rpu": 5, "unit": "minute", "charge": {"status": [401]}}
 /// ]}"#;
 /// # let policy = diana_config::compile(document).expect("a valid document").policy;
-/// # let store = SharedDataStore::probe(Simulated::new(CasSemantics::Strict))?;
+/// # let store = Memory::new();
 /// # let mut worker = Worker::new(&policy, &[7; 16]);
 /// # let values = Values::default()
 /// #     .with(Part::Path, "/login")
@@ -162,17 +162,6 @@ const MOST: u64 = 599;
 
 impl Statuses {
     /// Reads `{status: …}`. Reports each mistake at its place and then returns `None`.
-    ///
-    /// ```
-    /// use diana_document::{Errors, Node, parse};
-    /// use diana_limiter::policy::Statuses;
-    ///
-    /// let (document, errors) = (parse(br#"{"status": ["401", "5xx"]}"#)?, Errors::default());
-    /// let statuses = Statuses::compile(&Node::root(&document, &errors)).ok_or("a mistake")?;
-    /// assert!([401, 500, 599].iter().all(|status| statuses.contains(*status)));
-    /// assert!(![200, 403, 600].iter().any(|status| statuses.contains(*status)));
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
     pub fn compile(node: &Node) -> Option<Statuses> {
         let Value::Object(_) = node.value() else {
             return node.expected("an object such as `{status: [401, \"5xx\"]}`");

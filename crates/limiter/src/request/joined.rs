@@ -66,7 +66,7 @@ impl<'a> Joined<'a> {
 
     /// Whether there are too many runs to check them all. The client controls their number.
     #[must_use]
-    pub fn has_too_many_runs(&self) -> bool {
+    pub(crate) fn has_too_many_runs(&self) -> bool {
         self.pieces().nth(MAX_PIECES).is_some()
     }
 

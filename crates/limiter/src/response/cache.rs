@@ -18,31 +18,6 @@ pub type QuotaHeaders = Rc<[(&'static str, String)]>;
 
 /// The texts of one worker's last responses under one policy. The worker builds a text once for all
 /// clients that get the same numbers.
-///
-/// ```
-/// # use diana_limiter::cells::store::{Fault, SharedDataStore, CasSemantics, Simulated};
-/// # use diana_limiter::request::{Part, Values};
-/// # use diana_limiter::session::{Session, Worker};
-/// # use diana_limiter::time::Time;
-/// use diana_limiter::response::ResponseCache;
-///
-/// let document = br#"{"url": "/", "rules": [{"name": "all", "rpu": 1, "unit": "minute"}]}"#;
-/// # let configuration = diana_config::compile(document).expect("a valid document");
-/// # let (policy, options) = (configuration.policy, configuration.response);
-/// # let store = SharedDataStore::probe(Simulated::new(CasSemantics::Strict))?;
-/// # let mut worker = Worker::new(&policy, &[7; 16]);
-/// # let values = Values::default().with(Part::Path, "/");
-/// # let request = policy.request(&values);
-/// # let now = || Time::from_ns(1_795_392_000_000_000_000);
-/// let mut cache = ResponseCache::default();
-/// let (_, decision) = Session::start(&policy, &mut worker, &store, &request, now);
-/// let headers = cache.headers(&options, &policy, decision);
-/// assert_eq!(headers.as_deref(), Some(&*options.headers(&policy, decision)));
-/// let (_, decision) = Session::start(&policy, &mut worker, &store, &request, now);
-/// let refusal = options.refusal(&policy, decision, false, 0);
-/// assert_eq!(cache.refusal(&options, &policy, decision, false, 0), refusal);
-/// # Ok::<(), Fault>(())
-/// ```
 #[derive(Debug, Default)]
 pub struct ResponseCache {
     /// The rules that the present response shows.
@@ -163,7 +138,7 @@ fn text<'b>(bodies: &'b mut Vec<Body>, problem: Problem, policy: &Policy, decisi
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::{RuleState, admit, decision, penalty, policy, refuse};
+    use super::super::tests::made::{RuleState, admit, decision, penalty, policy, refuse};
     use super::*;
     use crate::decide::{Outcome, Reason};
     use proptest::prelude::*;

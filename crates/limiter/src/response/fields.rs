@@ -167,7 +167,7 @@ fn integer(number: u64) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::{Bare, RuleState, admit, decision, items, policy, refuse};
+    use super::super::tests::made::{Bare, RuleState, admit, decision, items, policy, refuse};
     use super::*;
     use proptest::prelude::*;
 

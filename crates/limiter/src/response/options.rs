@@ -160,7 +160,7 @@ fn media_type(node: &Node) -> Option<Box<str>> {
 
 /// `20%`, in whole percent, or the number 0.
 #[must_use]
-pub fn percent(node: &Node) -> Option<u32> {
+fn percent(node: &Node) -> Option<u32> {
     let found = match node.value() {
         Value::Whole(0) => Some(0),
         Value::Text(text) => percent_of(text),

@@ -1,11 +1,13 @@
 //! Tests of refusals and their headers.
 
-use super::testing::{Bare, RuleState, admit, decision, items, penalty, policy, refuse};
+pub(super) mod made;
+
 use super::wait::{never_admits, wait};
 use super::*;
 use crate::cells::Events;
 use crate::decide::{RuleReport, RuleResult};
 use diana_document::{Errors, Node};
+use made::{Bare, RuleState, admit, decision, items, penalty, policy, refuse};
 use proptest::prelude::*;
 
 fn options(status: u32, jitter_percent: u32) -> ResponseOptions {

@@ -80,7 +80,7 @@ pub(super) fn in_flight(quota: Quota) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::{RuleState, admit, decision, policy, refuse};
+    use super::super::tests::made::{RuleState, admit, decision, policy, refuse};
     use super::super::{Form, Refusal, ResponseOptions};
     use super::*;
     use crate::policy::RuleId;

@@ -19,7 +19,43 @@ use gateways::Gateways;
 use std::mem::take;
 pub(crate) use store_calls::Response;
 
-/// The state of one worker, from one request to the next.
+/// The state of one worker, from one request to the next. When a configuration replaces another one,
+/// the worker of the new configuration migrates the counts of the old one:
+///
+/// ```
+/// # use diana_limiter::cells::store::{Fault, Memory};
+/// # use diana_limiter::request::{Part, Values};
+/// # use diana_limiter::time::Time;
+/// use diana_limiter::cells::Replacement;
+/// use diana_limiter::session::{Session, Worker};
+///
+/// // The new configuration has one more rule for the same actor, and so another cell.
+/// let old = br#"{"url": "/", "rules": [{"name": "open", "algo": "C", "rpu": 1}]}"#;
+/// let new = br#"{"url": "/", "rules": [
+///     {"name": "open", "algo": "C", "rpu": 1}, {"name": "all", "rpu": 9, "unit": "hour"}
+/// ]}"#;
+/// # let old = diana_config::compile(old).expect("a valid document").policy;
+/// # let new = diana_config::compile(new).expect("a valid document").policy;
+/// # let store = Memory::new();
+/// # let now = || Time::from_ns(1_795_392_000_000_000_000);
+/// let mut worker = Worker::new(&old, &[7; 16]);
+/// # let values = Values::default().with(Part::Path, "/");
+/// # let request = old.request(&values);
+/// let (mut session, _) = Session::start(&old, &mut worker, &store, &request, now);
+///
+/// let mut successor = Worker::new(&new, &[7; 16]);
+/// successor.migrate_from(&new, &[worker.previous(&old)], Replacement::Certain, now());
+/// # let request = new.request(&values);
+/// let (_, decision) = Session::start(&new, &mut successor, &store, &request, now);
+/// assert!(decision.is_rejected(), "the first request still has the permit");
+///
+/// // The first request ends. Its permit is refunded in the new cell, then in its own.
+/// session.settle_migrated((&old, &worker), (&new, &successor), &store, now);
+/// session.settle(&old, &mut worker, &store, now);
+/// let (_, decision) = Session::start(&new, &mut successor, &store, &request, now);
+/// assert!(!decision.is_rejected());
+/// # Ok::<(), Fault>(())
+/// ```
 #[derive(Debug)]
 pub struct Worker {
     actors: Actors,
@@ -87,8 +123,7 @@ impl Worker {
         Ok(Worker::new(policy, &shared_seed(store, fresh)?.seed))
     }
 
-    /// Replaces the seed. `policy` is the one that the worker was made for. See the example of
-    /// [`keep_seed`](crate::cells::table::keep_seed).
+    /// Replaces the seed. `policy` is the one that the worker was made for.
     pub fn reseed(&mut self, policy: &Policy, seed: &Seed) {
         self.actors.hasher = Hasher::new(seed);
         self.actors.overridden = Overridden::new(policy, &self.actors.hasher);
@@ -110,7 +145,6 @@ impl Worker {
     }
 
     /// The worker's part of a later migration. `policy` is the one that the worker was made for.
-    /// See the example of [`Worker::migrate_from`].
     #[must_use]
     pub fn previous(&self, policy: &Policy) -> Previous {
         Previous::new(policy, &self.actors.migration)
@@ -118,115 +152,18 @@ impl Worker {
 
     /// Migrates counts to `policy`, which replaces the configurations `older` at `now`. Each group
     /// migrates from the first configuration that has it.
-    ///
-    /// ```
-    /// # use diana_limiter::cells::store::{Fault, SharedDataStore, CasSemantics, Simulated};
-    /// # use diana_limiter::request::{Part, Values};
-    /// # use diana_limiter::time::Time;
-    /// use diana_limiter::cells::Replacement;
-    /// use diana_limiter::session::{Session, Worker};
-    ///
-    /// // The new configuration has one more rule for the same actor, and so another cell.
-    /// let old = br#"{"url": "/", "rules": [{"name": "open", "algo": "C", "rpu": 1}]}"#;
-    /// let new = br#"{"url": "/", "rules": [
-    ///     {"name": "open", "algo": "C", "rpu": 1}, {"name": "all", "rpu": 9, "unit": "hour"}
-    /// ]}"#;
-    /// # let old = diana_config::compile(old).expect("a valid document").policy;
-    /// # let new = diana_config::compile(new).expect("a valid document").policy;
-    /// # let store = SharedDataStore::probe(Simulated::new(CasSemantics::Strict))?;
-    /// # let now = || Time::from_ns(1_795_392_000_000_000_000);
-    /// let mut worker = Worker::new(&old, &[7; 16]);
-    /// # let values = Values::default().with(Part::Path, "/");
-    /// # let request = old.request(&values);
-    /// let (mut session, _) = Session::start(&old, &mut worker, &store, &request, now);
-    ///
-    /// let mut successor = Worker::new(&new, &[7; 16]);
-    /// successor.migrate_from(&new, &[worker.previous(&old)], Replacement::Certain, now());
-    /// # let request = new.request(&values);
-    /// let (_, decision) = Session::start(&new, &mut successor, &store, &request, now);
-    /// assert!(decision.is_rejected(), "the first request still has the permit");
-    ///
-    /// // The first request ends. Its permit is refunded in the new cell, then in its own.
-    /// session.settle_migrated((&old, &worker), (&new, &successor), &store, now);
-    /// session.settle(&old, &mut worker, &store, now);
-    /// let (_, decision) = Session::start(&new, &mut successor, &store, &request, now);
-    /// assert!(!decision.is_rejected());
-    /// # Ok::<(), Fault>(())
-    /// ```
     pub fn migrate_from(&mut self, policy: &Policy, older: &[Previous], replacement: Replacement, now: Time) {
         self.actors.migration = Migration::new(policy, older, replacement, now);
     }
 
     /// The tables that this worker may read or write at `now` or later. A host that can delete keys
     /// may delete those of tables that no worker of any configuration names.
-    ///
-    /// ```
-    /// # use diana_limiter::cells::store::{Fault, SharedDataStore, CasSemantics, Simulated};
-    /// # use diana_limiter::request::{Part, Values};
-    /// # use diana_limiter::time::Time;
-    /// use diana_limiter::cells::Replacement;
-    /// use diana_limiter::cells::table::TableId;
-    /// use diana_limiter::session::Worker;
-    ///
-    /// let old = br#"{"url": "/", "rules": [{"name": "a", "rpu": 9, "unit": "hour"}]}"#;
-    /// let new = br#"{"url": "/", "rules": [
-    ///     {"name": "a", "rpu": 9, "unit": "hour"}, {"name": "b", "algo": "C", "rpu": 1}
-    /// ]}"#;
-    /// # let old = diana_config::compile(old).expect("a valid document").policy;
-    /// # let new = diana_config::compile(new).expect("a valid document").policy;
-    /// let now = Time::from_ns(1_795_392_000_000_000_000);
-    /// let worker = Worker::new(&old, &[7; 16]);
-    /// let before: Vec<TableId> = worker.tables(&old, now).collect();
-    /// assert_eq!(before.len(), 1);
-    ///
-    /// // The count of `a` may migrate from the old table, until the old count no longer matters.
-    /// let mut successor = Worker::new(&new, &[7; 16]);
-    /// successor.migrate_from(&new, &[worker.previous(&old)], Replacement::Certain, now);
-    /// assert!(successor.tables(&new, now).any(|table| table == before[0]));
-    /// let tomorrow = now.after(diana_limiter::time::Span::from_secs(86_400));
-    /// assert!(!successor.tables(&new, tomorrow).any(|table| table == before[0]));
-    ///
-    /// assert_eq!(TableId::of_key(b"diana/seed"), None);
-    /// # Ok::<(), Fault>(())
-    /// ```
     pub fn tables<'a>(&'a self, policy: &'a Policy, now: Time) -> impl Iterator<Item = TableId> + 'a {
         policy.table_ids().chain(self.actors.migration.tables(now))
     }
 
     /// The worker, counting which actors are refused and charged most. After each decision call
     /// [`Worker::note_actors`], and about once a second [`Worker::publish_actors`].
-    ///
-    /// ```
-    /// # use diana_limiter::cells::store::{Fault, SharedDataStore, CasSemantics, Simulated};
-    /// # use diana_limiter::request::{Part, Values};
-    /// # use diana_limiter::session::{Session, Worker};
-    /// # use diana_limiter::time::Time;
-    /// use diana_limiter::top::By;
-    ///
-    /// let document = br#"{"url": "/", "rules": [
-    ///     {"name": "each", "actor": "user", "rpu": 2, "unit": "day"}
-    /// ]}"#;
-    /// # let policy = diana_config::compile(document).expect("a valid document").policy;
-    /// # let store = SharedDataStore::probe(Simulated::new(CasSemantics::Strict))?;
-    /// # let now = Time::from_ns(1_795_392_000_000_000_000);
-    /// let mut worker = Worker::new(&policy, &[7; 16]).with_top();
-    /// for user in ["ann", "bob", "ann", "ann", "ann"] {
-    ///     # let values = Values::default()
-    ///     #     .with(Part::Path, "/")
-    ///     #     .with(Part::Header("x-user-id".into()), user);
-    ///     # let request = policy.request(&values);
-    ///     let (_, _) = Session::start(&policy, &mut worker, &store, &request, || now);
-    ///     worker.note_actors(&policy);
-    /// }
-    /// worker.publish_actors(&policy, &store, now)?;
-    /// # let rule = policy.rules().next().expect("a rule").0;
-    /// let top = worker.top(&policy, &store, rule, By::Used, now)?;
-    /// let counts: Vec<u64> = top.actors.iter().map(|actor| actor.count).collect();
-    /// assert_eq!((counts, top.error_bound), (vec![2, 1], 0));
-    /// let top = worker.top(&policy, &store, rule, By::Refused, now)?;
-    /// assert_eq!(top.actors[0].values, [("user".into(), "ann".into())]);
-    /// # Ok::<(), Fault>(())
-    /// ```
     #[must_use]
     pub fn with_top(self) -> Worker {
         Worker { top: Some(Box::default()), ..self }
@@ -238,7 +175,7 @@ impl Worker {
         self.top.is_some()
     }
 
-    /// Counts the actors of the last decision. See the example of [`Worker::with_top`].
+    /// Counts the actors of the last decision.
     pub fn note_actors(&mut self, policy: &Policy) {
         let Worker { top, actors, decider, cache, .. } = self;
         if let Some(top) = top {
@@ -423,39 +360,6 @@ impl Worker {
 
     /// Refunds idle reservations, and refills leases that are due. If `all`, the worker is retired:
     /// it returns all reserved and leased quota, and neither reserves nor leases any more.
-    ///
-    /// ```
-    /// # use diana_limiter::cells::store::{Fault, SharedDataStore, CasSemantics, Simulated};
-    /// # use diana_limiter::decide::Decision;
-    /// # use diana_limiter::request::{Part, Values};
-    /// # use diana_limiter::time::{Span, Time};
-    /// use diana_limiter::session::{Session, TICK, Worker};
-    ///
-    /// let document = br#"{"url": "/", "rules": [{"name": "all", "rpu": 600, "unit": "minute"}]}"#;
-    /// # let policy = diana_config::compile(document).expect("a valid document").policy;
-    /// # let store = SharedDataStore::probe(Simulated::new(CasSemantics::Strict))?;
-    /// # let values = Values::default().with(Part::Path, "/");
-    /// # let request = policy.request(&values);
-    /// # let remaining = |decision: &Decision| {
-    /// #     decision.reports[0].verdict.map(|verdict| verdict.remaining)
-    /// # };
-    /// # let start = Time::from_ns(1_795_392_000_000_000_000);
-    /// let mut busy = Worker::new(&policy, &[7; 16]);
-    /// let mut other = Worker::new(&policy, &[7; 16]);
-    /// for _ in 0..5 {
-    ///     let (_, _) = Session::start(&policy, &mut busy, &store, &request, || start);
-    /// }
-    /// assert!(busy.holds_reservations(), "the worker decides about the next requests by itself");
-    /// assert_eq!(busy.wants(), Some(TICK));
-    ///
-    /// // The traffic moves to another worker. The reservation expires, and the tick refunds it.
-    /// let later = start.after(TICK);
-    /// busy.tick(&policy, &store, || later, false);
-    /// assert!(!busy.holds_reservations() && busy.wants().is_none());
-    /// let (_, decision) = Session::start(&policy, &mut other, &store, &request, || later);
-    /// assert_eq!(remaining(decision), Some(595), "one token came back within the 100 ms");
-    /// # Ok::<(), Fault>(())
-    /// ```
     pub fn tick<S: Store + ?Sized>(
         &mut self,
         policy: &Policy,
@@ -514,32 +418,6 @@ impl Worker {
 
     /// The actor that `rule` counts in the last decision, which has a report of the rule. `None` if
     /// the request lacks the actor and is refused.
-    ///
-    /// ```
-    /// # use diana_limiter::cells::store::{Fault, SharedDataStore, CasSemantics, Simulated};
-    /// # use diana_limiter::request::{Part, Values};
-    /// # use diana_limiter::session::{Session, Worker};
-    /// # use diana_limiter::time::Time;
-    /// let document = br#"{"url": "/", "rules": [
-    ///     {"name": "each", "actor": ["user", "ip"], "rpu": 9, "unit": "hour", "cost": 2}
-    /// ]}"#;
-    /// # let policy = diana_config::compile(document).expect("a valid document").policy;
-    /// # let store = SharedDataStore::probe(Simulated::new(CasSemantics::Strict))?;
-    /// let mut worker = Worker::new(&policy, &[7; 16]);
-    /// let values = Values::default()
-    ///     .with(Part::Path, "/")
-    ///     .with(Part::Address, "2001:db8:1:2:3::4")
-    ///     .with(Part::Header("x-user-id".into()), "ann");
-    /// # let request = policy.request(&values);
-    /// # let now = || Time::from_ns(1_795_392_000_000_000_000);
-    /// let (_, decision) = Session::start(&policy, &mut worker, &store, &request, now);
-    /// let rule = decision.reports[0].rule;
-    /// let actor = worker.counted_actor(&policy, rule).expect("the rule counts the request");
-    /// assert_eq!(actor.values(), ["ann", "2001:db8:1:2::/64"]);
-    /// assert_eq!((actor.cost, actor.source().name()), (2, "actor"));
-    /// assert!(actor.has_own_quota);
-    /// # Ok::<(), Fault>(())
-    /// ```
     #[must_use]
     pub fn counted_actor<'a>(&'a self, policy: &'a Policy, rule: RuleId) -> Option<CountedActor<'a>> {
         self.decider.counted_actor(policy, &self.cache, rule)

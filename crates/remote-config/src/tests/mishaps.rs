@@ -4,7 +4,7 @@ use super::*;
 use diana_limiter::cells::store::{Fault, Loaded, Swap, Version};
 
 /// Shared data in which writes fail under one prefix of keys, or all calls fail.
-struct Broken<'s>(&'s SharedDataStore<Simulated>, Option<&'static [u8]>);
+struct Broken<'s>(&'s Memory, Option<&'static [u8]>);
 
 impl Store for Broken<'_> {
     fn load(&self, key: &[u8]) -> Result<Option<Loaded>, Fault> {

@@ -4,7 +4,7 @@ use super::*;
 
 /// A gateway whose workers follow one source.
 pub(crate) struct Workers {
-    pub(crate) store: SharedDataStore<Simulated>,
+    pub(crate) store: Memory,
     pub(crate) followers: Vec<Follower>,
     pub(crate) now: Time,
 }
@@ -16,7 +16,7 @@ impl Workers {
 
     pub(crate) fn of(count: u64, options: &RemoteOptions) -> Workers {
         let followers = (1..=count).map(|id| Follower::new(options.clone(), id)).collect();
-        let store = SharedDataStore::probe(Simulated::new(CasSemantics::Lenient)).unwrap();
+        let store = Memory::new();
         Workers { store, followers, now: Time::ZERO.after(Span::from_secs(1_000)) }
     }
 

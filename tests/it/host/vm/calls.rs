@@ -5,10 +5,10 @@ use super::{Inner, Later, LocalResponse, Stream, Timer};
 use crate::host::callouts::{self, CallRequest};
 use crate::host::faults::CallOutcome;
 use crate::host::request;
-use diana::simulated::{Call, Host, Reply};
 use diana_limiter::cells::store::CasSemantics;
 use diana_limiter::request::Part;
 use diana_limiter::request::pairs::Pairs;
+use diana_testing::host::{Call, Host, Reply};
 
 const BAD_ARGUMENT: u32 = 2;
 

@@ -14,11 +14,9 @@ const MASK: u64 = (1 << 10) - 1;
 /// A store, and the hashes of keys that were written to it.
 ///
 /// ```
-/// use diana_limiter::cells::store::{
-///     CasSemantics, EvictionDetector, Fault, SharedDataStore, Simulated, Store,
-/// };
+/// use diana_limiter::cells::store::{EvictionDetector, Fault, Memory, Store};
 ///
-/// let shared = SharedDataStore::probe(Simulated::new(CasSemantics::Lenient))?;
+/// let shared = Memory::new();
 /// let store = EvictionDetector::new(shared, true);
 /// store.swap(b"key", b"one", None)?;
 /// store.load(b"key")?;

@@ -11,31 +11,6 @@
 use super::{Fault, Loaded, Store, Swap, Version};
 
 /// The two calls of the host, unchanged.
-///
-/// ```
-/// use diana_limiter::cells::store::{
-///     CasSemantics, Fault, SharedData, SharedDataStore, Simulated, Store, Swap,
-/// };
-///
-/// /// A filter calls `proxy_get_shared_data` and `proxy_set_shared_data` here.
-/// struct Host(Simulated);
-///
-/// impl SharedData for Host {
-///     fn get(&self, key: &[u8]) -> Result<(Option<Vec<u8>>, Option<u32>), Fault> {
-///         self.0.get(key)
-///     }
-///
-///     fn set(&self, key: &[u8], value: &[u8], cas: Option<u32>) -> Result<Swap, Fault> {
-///         self.0.set(key, value, cas)
-///     }
-/// }
-///
-/// let store = SharedDataStore::probe(Host(Simulated::new(CasSemantics::Strict)))?;
-/// assert_eq!(store.rules(), CasSemantics::Strict);
-/// assert_eq!(store.swap(b"key", b"one", None)?, Swap::Done);
-/// assert_eq!(store.swap(b"key", b"two", None)?, Swap::Conflict, "the key exists");
-/// # Ok::<(), Fault>(())
-/// ```
 pub trait SharedData {
     /// Value and version. `(None, Some(version))` is a key with an empty value, `(None, None)` no
     /// key.
@@ -131,69 +106,5 @@ impl<D: SharedData> Store for SharedDataStore<D> {
             (None, CasSemantics::Strict) => None,
         };
         self.data.set(key, value, cas)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::super::{Simulated, contract};
-    use super::*;
-
-    /// The contract of [`Store`], which every host's shared data has to fulfil.
-    fn contract(rules: CasSemantics) {
-        let host = Simulated::new(rules);
-        let store = SharedDataStore::probe(&host).unwrap();
-        assert_eq!(store.rules(), rules);
-        assert_eq!(SharedDataStore::probe(&host).unwrap().rules(), rules, "a second worker finds the same");
-
-        assert_eq!(contract::check(&store), Ok(()));
-    }
-
-    #[test]
-    fn both_hosts_keep_the_contract() {
-        contract(CasSemantics::Lenient);
-        contract(CasSemantics::Strict);
-    }
-
-    #[test]
-    fn a_worker_that_loses_the_race_of_the_probe_believes_the_winner() {
-        /// A lenient host on which another worker's probe runs between ours.
-        struct Raced(Simulated, std::cell::Cell<bool>);
-        impl SharedData for Raced {
-            fn get(&self, key: &[u8]) -> Result<(Option<Vec<u8>>, Option<u32>), Fault> {
-                if self.1.replace(false) {
-                    return Ok((None, None));
-                }
-                self.0.get(key)
-            }
-            fn set(&self, key: &[u8], value: &[u8], cas: Option<u32>) -> Result<Swap, Fault> {
-                self.0.set(key, value, cas)
-            }
-        }
-        let host = Simulated::new(CasSemantics::Lenient);
-        SharedDataStore::probe(&host).unwrap();
-        let raced = Raced(host, std::cell::Cell::new(true));
-        assert_eq!(SharedDataStore::probe(raced).unwrap().rules(), CasSemantics::Lenient);
-    }
-
-    #[test]
-    fn foreign_records_of_the_rules_are_ignored() {
-        for rules in [CasSemantics::Lenient, CasSemantics::Strict] {
-            let host = Simulated::new(rules);
-            for key in RULES_KEYS {
-                assert_eq!(SharedDataStore::probe(&host).unwrap().rules(), rules);
-                let version = host.get(key).unwrap().1;
-                host.set(key, b"mine", version).unwrap();
-            }
-            assert_eq!(SharedDataStore::probe(&host).err(), Some(Fault(0)));
-        }
-    }
-
-    #[test]
-    fn a_key_with_an_empty_value_is_there() {
-        let store = SharedDataStore::probe(Simulated::new(CasSemantics::Lenient)).unwrap();
-        assert_eq!(store.swap(b"k", b"", None), Ok(Swap::Done));
-        assert_eq!(store.load(b"k").unwrap().map(|loaded| loaded.bytes), Some(Vec::new()));
-        assert_eq!(store.swap(b"k", b"x", None), Ok(Swap::Conflict));
     }
 }

@@ -37,8 +37,7 @@ impl Dated {
     }
 }
 
-/// The seed in the store. If there is none, `fresh` is written for all workers. See the example of
-/// [`keep_seed`].
+/// The seed in the store. If there is none, `fresh` is written for all workers.
 pub fn shared_seed<S: Store + ?Sized>(store: &S, fresh: Dated) -> Result<Dated, Fault> {
     agree(store, fresh, true)
 }
@@ -46,33 +45,6 @@ pub fn shared_seed<S: Store + ?Sized>(store: &S, fresh: Dated) -> Result<Dated, 
 /// The seed that a worker with the seed `own` has to use from now on. This is the seed in the store
 /// if it is older. Otherwise it is `own`, which is written back if necessary. Loading the seed
 /// keeps it from being the least recently used key.
-///
-/// ```
-/// # use diana_limiter::cells::store::{Fault, SharedDataStore, CasSemantics, Simulated};
-/// # use diana_limiter::session::Worker;
-/// # use diana_limiter::time::Time;
-/// use diana_limiter::cells::table::{Dated, keep_seed, shared_seed};
-///
-/// # let document = br#"{"url": "/", "rules": [{"rpu": 1, "unit": "minute"}]}"#;
-/// # let policy = diana_config::compile(document).expect("a valid document").policy;
-/// let store = SharedDataStore::probe(Simulated::new(CasSemantics::Strict))?;
-/// let drawn_at = |ns, byte| Dated { since: Time::from_ns(ns), seed: [byte; 16] };
-///
-/// // The first worker's seed becomes the seed of all workers.
-/// let first = shared_seed(&store, drawn_at(1, 11))?;
-/// assert_eq!(shared_seed(&store, drawn_at(2, 22))?, first);
-///
-/// // The host evicts the seed, and a worker that starts draws another one. The first worker writes
-/// // the older seed back. The young worker finds the older seed, and follows.
-/// let store = SharedDataStore::probe(Simulated::new(CasSemantics::Strict))?;
-/// let young = shared_seed(&store, drawn_at(3, 33))?;
-/// let mut worker = Worker::new(&policy, &young.seed);
-/// assert_eq!(keep_seed(&store, first)?, first);
-/// let kept = keep_seed(&store, young)?;
-/// assert_eq!(kept, first);
-/// worker.reseed(&policy, &kept.seed);
-/// # Ok::<(), Fault>(())
-/// ```
 pub fn keep_seed<S: Store + ?Sized>(store: &S, own: Dated) -> Result<Dated, Fault> {
     agree(store, own, false)
 }
@@ -132,14 +104,6 @@ impl Hasher {
     }
 
     /// The same for any value.
-    ///
-    /// ```
-    /// use diana_limiter::cells::table::Hasher;
-    ///
-    /// assert_ne!(Hasher::of(&("a", "bc")), Hasher::of(&("ab", "c")));
-    /// assert_eq!(Hasher::of(&vec![7_u64]), 10_771_263_883_588_581_193, "on each platform");
-    /// assert_eq!(Hasher::of_all(["a", "b"]), Hasher::of_all(["b", "a"]));
-    /// ```
     #[must_use]
     pub fn of(value: &impl Hash) -> u64 {
         let mut written = Written(Vec::new());
@@ -179,7 +143,7 @@ impl std::hash::Hasher for Written {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cells::store::{CasSemantics, Loaded, SharedDataStore, Simulated, Swap, Version};
+    use crate::cells::store::{Loaded, Memory, Swap, Version};
 
     fn dated(since: u64, byte: u8) -> Dated {
         Dated { since: Time::from_ns(since), seed: [byte; 16] }
@@ -187,15 +151,13 @@ mod tests {
 
     #[test]
     fn the_first_worker_seeds_for_all() {
-        for rules in [CasSemantics::Lenient, CasSemantics::Strict] {
-            let store = SharedDataStore::probe(Simulated::new(rules)).unwrap();
-            assert_eq!(shared_seed(&store, dated(1, 1)), Ok(dated(1, 1)));
-            assert_eq!(shared_seed(&store, dated(2, 2)), Ok(dated(1, 1)));
-        }
+        let store = Memory::new();
+        assert_eq!(shared_seed(&store, dated(1, 1)), Ok(dated(1, 1)));
+        assert_eq!(shared_seed(&store, dated(2, 2)), Ok(dated(1, 1)));
     }
 
     /// A store in which another worker stores its seed just before each swap of ours.
-    struct Raced(SharedDataStore<Simulated>, Vec<u8>);
+    struct Raced(Memory, Vec<u8>);
 
     impl Store for Raced {
         fn load(&self, key: &[u8]) -> Result<Option<Loaded>, Fault> {
@@ -211,19 +173,15 @@ mod tests {
 
     #[test]
     fn a_worker_that_loses_the_race_takes_the_seed_of_the_winner() {
-        for rules in [CasSemantics::Lenient, CasSemantics::Strict] {
-            let store = |theirs: &[u8]| {
-                Raced(SharedDataStore::probe(Simulated::new(rules)).unwrap(), theirs.to_vec())
-            };
-            let (own, theirs) = (dated(1, 3), dated(2, 4));
-            assert_eq!(shared_seed(&store(&theirs.write()), own), Ok(theirs));
-            assert_eq!(shared_seed(&store(b"short"), own), Err(Fault(0)), "it always loses");
-        }
+        let store = |theirs: &[u8]| Raced(Memory::new(), theirs.to_vec());
+        let (own, theirs) = (dated(1, 3), dated(2, 4));
+        assert_eq!(shared_seed(&store(&theirs.write()), own), Ok(theirs));
+        assert_eq!(shared_seed(&store(b"short"), own), Err(Fault(0)), "it always loses");
     }
 
     #[test]
     fn a_damaged_seed_is_replaced() {
-        let store = SharedDataStore::probe(Simulated::new(CasSemantics::Strict)).unwrap();
+        let store = Memory::new();
         store.swap(SEED_KEY, b"short", None).unwrap();
         assert_eq!(shared_seed(&store, dated(1, 3)), Ok(dated(1, 3)));
     }
@@ -231,7 +189,7 @@ mod tests {
     #[test]
     fn workers_agree_on_the_oldest_seed() {
         let (old, young) = (dated(1, 9), dated(2, 3));
-        let store = SharedDataStore::probe(Simulated::new(CasSemantics::Strict)).unwrap();
+        let store = Memory::new();
         assert_eq!(shared_seed(&store, young), Ok(young));
         // A worker that starts takes the stored seed, whatever its own clock says.
         assert_eq!(shared_seed(&store, old), Ok(young));
@@ -248,7 +206,7 @@ mod tests {
     fn a_seed_that_is_gone_or_damaged_is_written_back() {
         let own = dated(7, 5);
         for damaged in [None, Some(&b"short"[..]), Some(&[0; 25])] {
-            let store = SharedDataStore::probe(Simulated::new(CasSemantics::Strict)).unwrap();
+            let store = Memory::new();
             damaged.iter().for_each(|bytes| _ = store.swap(SEED_KEY, bytes, None));
             assert_eq!(keep_seed(&store, own), Ok(own));
             assert_eq!(shared_seed(&store, dated(8, 6)), Ok(own));

@@ -1,14 +1,11 @@
-//! Tests of the table over a simulated store with either host's rules.
+//! Tests of the table over a store in memory.
 
 use super::*;
-use crate::cells::store::{CasSemantics, SharedData, SharedDataStore, Simulated};
+use crate::cells::store::{Loaded, Memory, Version};
 use diana_base::time::Span;
 use proptest::prelude::*;
+use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
-
-fn store(rules: CasSemantics) -> SharedDataStore<Simulated> {
-    SharedDataStore::probe(Simulated::new(rules)).unwrap()
-}
 
 /// Cells of one `u64`: the number is the rank, and cells from 100 on refuse.
 fn eviction_rank(_: u64, cell: &[u8]) -> EvictionRank {
@@ -19,14 +16,14 @@ fn eviction_rank(_: u64, cell: &[u8]) -> EvictionRank {
     }
 }
 
-fn put(table: &Table, store: &SharedDataStore<Simulated>, hash: u64, number: u64) -> Option<Eviction> {
+fn put(table: &Table, store: &Memory, hash: u64, number: u64) -> Option<Eviction> {
     let mut entry = table.load(store, hash).unwrap().claim(eviction_rank);
     entry.cell_mut().copy_from_slice(&number.to_le_bytes());
     assert_eq!(entry.commit(store), Ok(Swap::Done));
     entry.eviction()
 }
 
-fn look(table: &Table, store: &SharedDataStore<Simulated>, hash: u64) -> Option<u64> {
+fn look(table: &Table, store: &Memory, hash: u64) -> Option<u64> {
     let entry = table.load(store, hash).unwrap().find()?;
     Some(u64::from_le_bytes(entry.cell().try_into().unwrap()))
 }
@@ -42,25 +39,23 @@ fn one_set() -> Table {
 
 #[test]
 fn the_cell_of_the_least_rank_is_evicted() {
-    for rules in [CasSemantics::Lenient, CasSemantics::Strict] {
-        let (store, table) = (store(rules), one_set());
-        assert_eq!(table.keys(), 1);
-        for hash in 1..=16 {
-            assert_eq!(put(&table, &store, hash, hash + 10), None, "there is room");
-        }
-        assert_eq!(put(&table, &store, 5, 0), None);
-        assert_eq!(put(&table, &store, 17, 50), Some(Eviction::Lossless));
-        assert_eq!(look(&table, &store, 5), None);
-        assert_eq!(put(&table, &store, 18, 50), Some(Eviction::Lossy));
-        assert_eq!(look(&table, &store, 1), None, "11 was the least rank");
-        assert_eq!(look(&table, &store, 2), Some(12));
-        assert_eq!(look(&table, &store, 18), Some(50));
+    let (store, table) = (Memory::new(), one_set());
+    assert_eq!(table.keys(), 1);
+    for hash in 1..=16 {
+        assert_eq!(put(&table, &store, hash, hash + 10), None, "there is room");
     }
+    assert_eq!(put(&table, &store, 5, 0), None);
+    assert_eq!(put(&table, &store, 17, 50), Some(Eviction::Lossless));
+    assert_eq!(look(&table, &store, 5), None);
+    assert_eq!(put(&table, &store, 18, 50), Some(Eviction::Lossy));
+    assert_eq!(look(&table, &store, 1), None, "11 was the least rank");
+    assert_eq!(look(&table, &store, 2), Some(12));
+    assert_eq!(look(&table, &store, 18), Some(50));
 }
 
 #[test]
 fn a_refusing_cell_is_never_evicted() {
-    let (store, table) = (store(CasSemantics::Lenient), one_set());
+    let (store, table) = (Memory::new(), one_set());
     for hash in 1..=15 {
         put(&table, &store, hash, 100 + hash);
     }
@@ -77,7 +72,7 @@ fn a_refusing_cell_is_never_evicted() {
 
 #[test]
 fn foreign_and_damaged_values_count_as_never_written() {
-    let (store, table) = (store(CasSemantics::Lenient), one_set());
+    let (store, table) = (Memory::new(), one_set());
     put(&table, &store, 1, 5);
     let key = key(&table, 1);
     let whole = store.load(key.as_bytes()).unwrap().unwrap();
@@ -102,7 +97,7 @@ fn foreign_and_damaged_values_count_as_never_written() {
 
 #[test]
 fn a_value_moved_to_another_key_is_foreign() {
-    let (store, table) = (store(CasSemantics::Lenient), Table::new("7", "1", 8, 1000));
+    let (store, table) = (Memory::new(), Table::new("7", "1", 8, 1000));
     let other = (1..).map(|n: u64| n << 56).find(|hash| key(&table, *hash) != key(&table, 1)).unwrap();
     put(&table, &store, 1, 5);
     let stolen = store.load(key(&table, 1).as_bytes()).unwrap().unwrap().bytes;
@@ -112,8 +107,7 @@ fn a_value_moved_to_another_key_is_foreign() {
 
 #[test]
 fn another_meaning_has_cells_of_its_own_in_the_same_keys() {
-    let (store, old, new) =
-        (store(CasSemantics::Strict), Table::new("7", "old", 8, 8), Table::new("7", "new", 8, 8));
+    let (store, old, new) = (Memory::new(), Table::new("7", "old", 8, 8), Table::new("7", "new", 8, 8));
     put(&old, &store, 1, 5);
     assert_eq!(look(&new, &store, 1), None);
     put(&new, &store, 1, 6);
@@ -133,31 +127,27 @@ fn cells_of_another_size_or_of_one_actor_are_in_keys_of_their_own() {
 
 #[test]
 fn a_torn_read_is_read_again() {
-    /// Shared data whose first read of each value is torn.
-    struct Torn(Simulated, std::cell::Cell<u32>);
-    impl SharedData for Torn {
-        fn get(&self, key: &[u8]) -> Result<(Option<Vec<u8>>, Option<u32>), Fault> {
-            let (mut value, version) = self.0.get(key)?;
+    /// A store in which every second read of a value is torn.
+    struct Torn(Memory, Cell<u32>);
+    impl Store for Torn {
+        fn load(&self, key: &[u8]) -> Result<Option<Loaded>, Fault> {
+            let mut loaded = self.0.load(key)?;
             self.1.set(self.1.get() + 1);
-            if let Some(last) =
-                value.as_mut().filter(|_| self.1.get().is_multiple_of(2)).and_then(|v| v.last_mut())
+            if let Some(last) = loaded
+                .as_mut()
+                .filter(|_| self.1.get().is_multiple_of(2))
+                .and_then(|loaded| loaded.bytes.last_mut())
             {
                 *last ^= 1;
             }
-            Ok((value, version))
+            Ok(loaded)
         }
-        fn set(
-            &self,
-            key: &[u8],
-            value: &[u8],
-            cas: Option<u32>,
-        ) -> Result<crate::cells::store::Swap, Fault> {
-            self.0.set(key, value, cas)
+        fn swap(&self, key: &[u8], value: &[u8], expected: Option<Version>) -> Result<Swap, Fault> {
+            self.0.swap(key, value, expected)
         }
     }
-    let host = Simulated::new(CasSemantics::Strict);
     let table = one_set();
-    let store = SharedDataStore::probe(Torn(host, std::cell::Cell::new(0))).unwrap();
+    let store = Torn(Memory::new(), Cell::new(0));
     let mut entry = table.load(&store, 1).unwrap().claim(eviction_rank);
     entry.cell_mut().copy_from_slice(&5u64.to_le_bytes());
     entry.commit(&store).unwrap();
@@ -168,8 +158,18 @@ fn a_torn_read_is_read_again() {
 
 #[test]
 fn memory_is_fixed_by_configuration() {
-    let host = Simulated::new(CasSemantics::Lenient);
-    let store = SharedDataStore::probe(&host).unwrap();
+    /// A store that knows the sizes of its values.
+    struct Measured(Memory, RefCell<HashMap<Vec<u8>, usize>>);
+    impl Store for Measured {
+        fn load(&self, key: &[u8]) -> Result<Option<Loaded>, Fault> {
+            self.0.load(key)
+        }
+        fn swap(&self, key: &[u8], value: &[u8], expected: Option<Version>) -> Result<Swap, Fault> {
+            self.1.borrow_mut().insert(key.to_vec(), value.len());
+            self.0.swap(key, value, expected)
+        }
+    }
+    let store = Measured(Memory::new(), RefCell::default());
     let table = Table::new("7", "1", 8, 1_000);
     let mut after = Vec::new();
     let mut random = 1u64;
@@ -181,15 +181,15 @@ fn memory_is_fixed_by_configuration() {
             entry.cell_mut().copy_from_slice(&(round + 1u64).to_le_bytes());
             entry.commit(&store).unwrap();
         }
-        after.push((host.len(), host.bytes()));
+        after.push(store.1.borrow().clone());
     }
     assert_eq!(after[0], after[3]);
-    assert_eq!(host.len(), 1 + table.keys() as usize, "and the key of the host's rules");
+    assert_eq!(after[3].len(), table.keys() as usize);
 }
 
 #[test]
 fn at_its_size_a_table_hardly_evicts() {
-    let (store, table) = (store(CasSemantics::Lenient), Table::new("7", "1", 8, 10_000));
+    let (store, table) = (Memory::new(), Table::new("7", "1", 8, 10_000));
     let evicted = (0..10_000u64)
         .filter(|actor| put(&table, &store, Hasher::name(&actor.to_le_bytes()), 1).is_some())
         .count();
@@ -205,9 +205,8 @@ fn one_actor_needs_one_way() {
 proptest! {
     /// While there is room, a table is a map.
     #[test]
-    fn with_room_a_table_is_a_map(puts in prop::collection::vec((1u64..12, 0u64..200), 0..60), strict: bool) {
-        let store = store(if strict { CasSemantics::Strict } else { CasSemantics::Lenient });
-        let (table, mut map) = (one_set(), HashMap::new());
+    fn with_room_a_table_is_a_map(puts in prop::collection::vec((1u64..12, 0u64..200), 0..60)) {
+        let (store, table, mut map) = (Memory::new(), one_set(), HashMap::new());
         for (hash, number) in puts {
             prop_assert_eq!(put(&table, &store, hash, number), None);
             map.insert(hash, number);

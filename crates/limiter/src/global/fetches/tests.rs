@@ -1,9 +1,8 @@
 //! Which leases a worker refills and accounts for, and what it asks for.
 
 use super::*;
-use crate::actor::{Actors, Scope, ip};
 use crate::algorithm::{Algorithm, Charge, KINDS, Quota, Verdict};
-use crate::cells::store::{CasSemantics, SharedDataStore, Simulated};
+use crate::cells::store::Memory;
 use crate::cells::table::{Hasher, Seed};
 use crate::cells::{Context, Events, Migration, Overridden};
 use crate::global::client::StoreClient;
@@ -15,10 +14,8 @@ use crate::global::query::{GlobalQuery, RuleReply};
 use crate::global::refill::LeaseRefill;
 use crate::number_map::STEPS;
 use crate::policy::{
-    Cost, Counter, Counters, Draft, Enforce, GlobalDraft, LimitDraft, Lists, Missing, OnError, Policy,
-    Replicas, RuleDraft, StoreDraft,
+    Counter, Counters, GlobalDraft, OnError, Policy, Replicas, RuleDraft, StoreDraft, drafts,
 };
-use crate::request::Parts;
 use diana_base::map::KeyMap;
 use diana_document::{Errors, Node, parse};
 use std::sync::Arc;
@@ -36,46 +33,10 @@ fn policy() -> Policy {
     let (mut own, lease) = (counts(bucket(quota)), bucket(quota).leased(10, quota));
     own.default.lease = 10;
     let global = GlobalDraft { on_error: OnError::Allow, fallback: None, leased: Some(counts(lease)) };
-    let rule = RuleDraft {
-        name: "rule".into(),
-        is_named: true,
-        actors: Vec::new(),
-        missing: Missing::Share,
-        enforce: Enforce::EVERYBODY,
-        reject_delay: Span::ZERO,
-        cost: Cost::default(),
-        counters: own,
-        plans: Vec::new(),
-        global: Some(global),
-    };
-    let limit = LimitDraft {
-        pattern: "/".parse().unwrap(),
-        conditions: Vec::new(),
-        canonical_form: String::new(),
-        exclusive: false,
-        high_priority: false,
-        rules: vec![rule],
-    };
-    let mut parts = Parts::default();
-    let ip = ip::ClientIp::compile(None, &mut parts);
-    let address = Actors::ip(&mut Scope { parts: &mut parts, ip: &ip });
-    let (limits, lists) = (vec![limit], Lists::default());
+    let rule = RuleDraft { global: Some(global), ..drafts::rule("rule", own) };
     let replicas = Arc::new(Replicas::fixed(1));
-    let store = Some(StoreDraft { shards: vec!["a".into()], secret: "secret".into(), replicas });
-    let plan = None;
-    Draft {
-        parts,
-        ip,
-        address,
-        limits,
-        lists,
-        enforce: Enforce::EVERYBODY,
-        plan,
-        max_actors: 16,
-        takes_grants: false,
-        store,
-    }
-    .build()
+    let store = StoreDraft { shards: vec!["a".into()], secret: "secret".into(), replicas };
+    drafts::policy(vec![("/".into(), vec![rule])], Some(store))
 }
 
 /// A protocol with many queries in one call.
@@ -117,21 +78,17 @@ fn due(fetches: &mut Fetches, actors: std::ops::Range<usize>) -> usize {
 struct Bench {
     policy: Policy,
     client: StoreClient,
-    store: SharedDataStore<Simulated>,
+    store: Memory,
     fetches: Fetches,
 }
 
 impl Bench {
     fn new() -> Bench {
-        let store = SharedDataStore::probe(Simulated::new(CasSemantics::Lenient)).unwrap();
+        let store = Memory::new();
         Bench { policy: policy(), client: client(), store, fetches: Fetches::default() }
     }
 
-    fn with(
-        &mut self,
-        ms: u64,
-        work: impl FnOnce(&mut Fetches, &mut StoreClient, &Context<SharedDataStore<Simulated>>),
-    ) {
+    fn with(&mut self, ms: u64, work: impl FnOnce(&mut Fetches, &mut StoreClient, &Context<Memory>)) {
         let hasher = Hasher::new(&Seed::default());
         let (overridden, clock) = (Overridden::new(&self.policy, &hasher), || at(ms));
         let (store, is_available, migration) = (&self.store, |_| true, Migration::default());

@@ -221,7 +221,7 @@ impl Gateways {
 mod tests {
     use super::*;
     use crate::algorithm::{Admission, Charge, Verdict};
-    use crate::cells::store::{CasSemantics, SharedDataStore, Simulated};
+    use crate::cells::store::Memory;
     use crate::global::LeaseGrant;
 
     fn at(ms: u64) -> Time {
@@ -280,7 +280,7 @@ mod tests {
 
     #[test]
     fn whatever_a_store_replies_is_a_number_of_gateways() {
-        let store = SharedDataStore::probe(Simulated::new(CasSemantics::Strict)).unwrap();
+        let store = Memory::new();
         let replicas = Arc::new(Replicas::counted(1));
         let mut gateways = Gateways {
             replicas: Arc::clone(&replicas),

@@ -1,6 +1,6 @@
-//! The host functions on targets other than wasm32: a value that a test or a fuzz target brings
-//! implements them. Pointers become slices, and results become memory of the filter, as in a real
-//! host. The behaviour is up to the [`Host`].
+//! The functions of a proxy-wasm host for a filter on targets other than wasm32. Pointers become
+//! slices, and results become memory of the filter, as in a real host. The behaviour is up to the
+//! [`Host`] that a test or a fuzz target brings.
 //!
 //! ```text
 //!   test ─ run(host, || filter.on_tick(1)) ─► filter ─ proxy_continue_stream ─► host.call(Call)
@@ -126,9 +126,9 @@ fn call(call: Call) -> Reply {
     host.map_or(Reply::status(10), |host| host.call(call))
 }
 
-/// The functions of [`abi`](super::abi).
-pub(super) mod functions {
-    use super::super::memory;
+/// The imports of a filter, by the names and with the signatures of the ABI.
+#[allow(missing_docs, clippy::missing_safety_doc, reason = "the ABI documents them")]
+pub mod functions {
     use super::{Call, Reply};
     use std::slice::from_raw_parts;
 
@@ -149,14 +149,15 @@ pub(super) mod functions {
         }
         let bytes = reply.bytes.unwrap_or_default();
         // Envoy returns null for an empty value.
-        let to = if bytes.is_empty() { std::ptr::null_mut() } else { memory::allocate(bytes.len()) };
-        // SAFETY: the memory has exactly this size; the caller guarantees the rest.
+        let (to, length) = match bytes.len() {
+            0 => (std::ptr::null_mut(), 0),
+            // The filter will own the bytes, so they have the layout of its own `memory::allocate`.
+            length => (Box::into_raw(bytes.into_boxed_slice()).cast(), length),
+        };
+        // SAFETY: the caller guarantees writable pointers.
         unsafe {
-            if !to.is_null() {
-                to.copy_from_nonoverlapping(bytes.as_ptr(), bytes.len());
-            }
             data.write(to);
-            size.write(bytes.len());
+            size.write(length);
         }
         0
     }

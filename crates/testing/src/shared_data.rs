@@ -1,7 +1,7 @@
-//! Shared data in memory, under either host's rules, for tests and native tools. Single-threaded:
-//! tests simulate several workers by interleaving their calls.
+//! Shared data in memory, under either host's rules. Single-threaded: tests simulate several workers
+//! by interleaving their calls.
 
-use super::{CasSemantics, Fault, SharedData, Swap};
+use diana_limiter::cells::store::{CasSemantics, Fault, SharedData, Swap};
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 
@@ -9,16 +9,6 @@ use std::collections::HashMap;
 type Entries = HashMap<Vec<u8>, (Vec<u8>, u32)>;
 
 /// The shared data of a simulated host.
-///
-/// ```
-/// use diana_limiter::cells::store::{Fault, SharedDataStore, CasSemantics, Simulated, Store};
-///
-/// let host = Simulated::new(CasSemantics::Lenient);
-/// let workers = [SharedDataStore::probe(&host)?, SharedDataStore::probe(&host)?];
-/// workers[0].swap(b"key", b"one", None)?;
-/// assert_eq!(workers[1].load(b"key")?.map(|loaded| loaded.bytes), Some(b"one".to_vec()));
-/// # Ok::<(), Fault>(())
-/// ```
 #[derive(Debug)]
 pub struct Simulated {
     rules: CasSemantics,
@@ -86,7 +76,7 @@ impl SharedData for Simulated {
     }
 }
 
-impl<D: SharedData> SharedData for &D {
+impl SharedData for &Simulated {
     fn get(&self, key: &[u8]) -> Result<(Option<Vec<u8>>, Option<u32>), Fault> {
         (**self).get(key)
     }

@@ -1,15 +1,13 @@
-//! Panics on demand, for the test of recovery. Only with the feature `test-panics`, which no
-//! released file has.
+//! Panics on demand in the native module, for the test of recovery. Only a module that is built with
+//! the feature `test-panics` calls these functions.
 
-use crate::abi::header_map;
-use crate::calls::Reader;
 use std::cell::Cell;
 
 /// The request header that names a [`Place`].
-const HEADER: &[u8] = b"x-diana-test-panic";
+pub const HEADER: &[u8] = b"x-diana-test-panic";
 
 /// Where the module panics.
-#[derive(Clone, Copy, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Place {
     /// Under a lock of the store, in the middle of a decision. Once.
     Swap,
@@ -25,9 +23,9 @@ thread_local! {
     static ARMED: Cell<Option<Place>> = const { Cell::new(None) };
 }
 
-/// Arms the place that the request names.
-pub fn arm(reader: Reader) {
-    let armed = match reader.header(header_map::REQUEST, HEADER, 0).0 {
+/// Arms the place that the request's [`HEADER`] names.
+pub fn arm(header: Option<&[u8]>) {
+    let armed = match header {
         Some(b"swap") => Some(Place::Swap),
         Some(b"read") => Some(Place::Read),
         Some(b"tick") => Some(Place::Tick),

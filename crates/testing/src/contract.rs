@@ -1,20 +1,12 @@
 //! The contract of [`Store`] as a check, for the tests of each store.
 
-use super::{Fault, Loaded, Store, Swap, Version};
+use diana_limiter::cells::store::{Fault, Loaded, Store, Swap, Version};
 
 /// What a store does against the contract.
 pub type Breach = &'static str;
 
 /// Checks the contract over the keys `contract/one` and `contract/two` of a store, which must be
 /// absent. Fails with the first breach; a store that fails breaks the contract, too.
-///
-/// ```
-/// use diana_limiter::cells::store::{SharedDataStore, CasSemantics, Simulated, contract};
-///
-/// let store = SharedDataStore::probe(Simulated::new(CasSemantics::Strict)).unwrap();
-/// assert_eq!(contract::check(&store), Ok(()));
-/// assert_eq!(contract::check(&store), Err("an absent key has a value"), "the keys exist now");
-/// ```
 pub fn check(store: &impl Store) -> Result<(), Breach> {
     let checks = Checks { store };
     let (one, two) = (b"contract/one", b"contract/two");

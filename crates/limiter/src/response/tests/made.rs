@@ -1,13 +1,9 @@
 //! Hand-made policies and decisions, and a parser of structured fields.
 
-use crate::actor::{Actors, Scope, ip};
 use crate::algorithm::{self, Algorithm, Charge, Quota, Verdict};
 use crate::cells::Events;
 use crate::decide::{Decision, Outcome, Reason, RuleReport, RuleResult};
-use crate::policy::{
-    ActorSource, Cost, Counter, Counters, Draft, Enforce, LimitDraft, Lists, Missing, Policy, RuleDraft,
-};
-use crate::request::Parts;
+use crate::policy::{ActorSource, Counter, Counters, Enforce, Policy, RuleDraft, drafts};
 use diana_base::map::KeyMap;
 use diana_base::time::Span;
 
@@ -16,45 +12,11 @@ pub fn policy<S: AsRef<str>>(names: impl IntoIterator<Item = S>) -> Policy {
     let rule = |name: S| {
         let quota = Quota { rpu: 0, unit: Quota::MIN_UNIT };
         let shadowed = name.as_ref().strip_prefix('~');
-        RuleDraft {
-            name: shadowed.unwrap_or(name.as_ref()).into(),
-            is_named: true,
-            actors: Vec::new(),
-            missing: Missing::Share,
-            enforce: if shadowed.is_none() { Enforce::EVERYBODY } else { Enforce::NOBODY },
-            reject_delay: Default::default(),
-            cost: Cost::default(),
-            counters: Counters::new(Counter::new(quota, Algorithm::RefuseAll), KeyMap::default()),
-            plans: Vec::new(),
-            global: None,
-        }
+        let counters = Counters::new(Counter::new(quota, Algorithm::RefuseAll), KeyMap::default());
+        let enforce = if shadowed.is_none() { Enforce::EVERYBODY } else { Enforce::NOBODY };
+        RuleDraft { enforce, ..drafts::rule(shadowed.unwrap_or(name.as_ref()), counters) }
     };
-    let limit = LimitDraft {
-        pattern: "/".parse().unwrap(),
-        conditions: Vec::new(),
-        canonical_form: String::new(),
-        exclusive: false,
-        high_priority: false,
-        rules: names.into_iter().map(rule).collect(),
-    };
-    let mut parts = Parts::default();
-    let ip = ip::ClientIp::compile(None, &mut parts);
-    let address = Actors::ip(&mut Scope { parts: &mut parts, ip: &ip });
-    let (limits, lists) = (vec![limit], Lists::default());
-    let (plan, store) = (None, None);
-    Draft {
-        parts,
-        ip,
-        address,
-        limits,
-        lists,
-        enforce: Enforce::EVERYBODY,
-        plan,
-        max_actors: 1,
-        takes_grants: false,
-        store,
-    }
-    .build()
+    drafts::policy(vec![("/".into(), names.into_iter().map(rule).collect())], None)
 }
 
 /// A rule's quota, its unit in milliseconds (0 for requests in flight), and its verdict; `None` if
