@@ -4,11 +4,6 @@
 
 pub mod targets;
 
-/// Calls and replies as the simulated Redis reads and writes them.
-#[allow(dead_code)]
-#[path = "../../tests/it/wire.rs"]
-mod wire;
-
 /// The simulated gateway of `tests/it/host.rs`, without its own tests.
 #[allow(dead_code)]
 #[path = "../../tests/it/host"]
@@ -23,4 +18,5 @@ mod host {
     pub mod play;
     pub mod request;
     pub mod vm;
+    pub mod wire;
 }

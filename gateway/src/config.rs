@@ -43,8 +43,8 @@ pub struct Config {
     pub plugin: Plugin,
     /// The shell to load; by default that of this run.
     pub shell: Shell,
-    /// Another build to load: of the proxy-wasm filter, or of the native module, in the folder where
-    /// Envoy looks for modules.
+    /// Another build to load: of the proxy-wasm filter, or of the native module, in the folder
+    /// where Envoy looks for modules.
     pub filter: Option<PathBuf>,
     /// The name of the shared data within one process.
     pub vm_id: String,

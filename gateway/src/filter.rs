@@ -43,8 +43,8 @@ const LEFT_OUT: [&str; 7] = [
     "proxy_on_response_trailers",
 ];
 
-/// The `allowed_capabilities` of `docs/files.md`: for `headers: off`, if a request needs nothing but
-/// the decision.
+/// The `allowed_capabilities` of `docs/files.md`: for `headers: off`, if a request needs nothing
+/// but the decision.
 pub fn capabilities(filter: &Path) -> Result<Vec<String>> {
     // Envoy finds these whether they are allowed or not.
     const ALWAYS: [&str; 4] =
@@ -128,8 +128,8 @@ pub const ARTEFACTS: [Artefact; 2] = [
     Artefact { name: "diana-nginx.wasm", without: &[], letter: b'a' },
 ];
 
-/// Builds the released files and returns the path of `target/diana.wasm`; the other of [`ARTEFACTS`]
-/// is beside it.
+/// Builds the released files and returns the path of `target/diana.wasm`; the other of
+/// [`ARTEFACTS`] is beside it.
 pub fn build() -> Result<PathBuf> {
     add_target(TARGET)?;
     let command =

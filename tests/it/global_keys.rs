@@ -21,7 +21,7 @@ fn keys(rules: &str, user: &str) -> Vec<String> {
         Session::start(&policy, &mut worker, &store(&host), &policy.request(&request), || START);
     assert!(matches!(decision.outcome, Outcome::Query(_)), "{decision:?}");
     let call = worker.next_call(Time::ZERO).unwrap();
-    crate::wire::commands(&call.message.body).into_iter().flat_map(|command| command.keys).collect()
+    crate::host::wire::commands(&call.message.body).into_iter().flat_map(|command| command.keys).collect()
 }
 
 const TEN: &str = r#"{"actor": "user", "rpu": 10, "unit": "hour", "scope": "global"}"#;

@@ -32,3 +32,4 @@ mod scripts;
 mod settlement;
 mod vm;
 mod warnings;
+pub mod wire;

@@ -44,4 +44,3 @@ mod store_client;
 mod top;
 mod waiting;
 mod warnings;
-mod wire;

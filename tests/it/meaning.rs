@@ -88,7 +88,8 @@ fn store_keys(json: &str, requests: Vec<Values>) -> Vec<BTreeSet<String>> {
         // One call to each cluster; its keys tell which.
         let mut keys = BTreeSet::new();
         while let Some(call) = worker.next_call(Time::ZERO) {
-            let own = crate::wire::commands(&call.message.body).into_iter().flat_map(|command| command.keys);
+            let own =
+                crate::host::wire::commands(&call.message.body).into_iter().flat_map(|command| command.keys);
             keys.extend(own.map(|key| format!("{} {key}", clusters[call.shard])));
         }
         keys

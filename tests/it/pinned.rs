@@ -5,7 +5,7 @@
 mod remote;
 
 use crate::harness::{Gateway, at, get, store};
-use crate::wire::{Command, commands, list};
+use crate::host::wire::{Command, commands, list};
 use diana_base::time::Time;
 use diana_config::{Configuration, compile};
 use diana_limiter::cells::store::{CasSemantics, SharedData};

@@ -6,7 +6,7 @@ mod refunds;
 mod settling;
 mod stray;
 
-use crate::wire::{self, NO_SCRIPT, list};
+use crate::host::wire::{self, NO_SCRIPT, list};
 use diana_base::time::{Span, Time};
 use diana_global_redis::Redis;
 use diana_limiter::algorithm::Parameters;

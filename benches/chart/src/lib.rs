@@ -1,5 +1,5 @@
-//! The charts of the benchmarks and of the swarm as SVG, with one set of colours for light pages and
-//! one for dark pages. plotters writes the colours into each shape, so that they could not change.
+//! The charts of the benchmarks and of the swarm as SVG, with one set of colours for light pages
+//! and one for dark pages. plotters writes colours into each shape, so that they could not change.
 #![forbid(unsafe_code)]
 
 use std::fmt::Display;

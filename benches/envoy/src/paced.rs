@@ -1,5 +1,5 @@
-//! An open-loop load: sends requests at a fixed rate, whether or not answers arrive. `oha` can do so
-//! too, but only over new connections in each run, and reports percentiles alone.
+//! An open-loop load: sends requests at a fixed rate, whether or not answers arrive. `oha` can do
+//! so too, but only over new connections in each run, and reports percentiles alone.
 //!
 //! If the gateway is slow with one request, later requests wait, as in production. A closed-loop
 //! load waits for each answer, so a slow gateway would receive fewer requests.

@@ -1,5 +1,5 @@
-//! Which callbacks a host makes to the proxy-wasm filter, and which a configuration needs. Tools use
-//! this, too.
+//! Which callbacks a host makes to the proxy-wasm filter, and which a configuration needs. Tools
+//! use this, too.
 
 use diana_config::Configuration;
 

@@ -159,7 +159,7 @@ impl Parts {
     }
 
     /// The identifier of `part`. A new part is added.
-    pub(crate) fn intern(&mut self, part: Part) -> PartId {
+    pub fn intern(&mut self, part: Part) -> PartId {
         if let Some(known) = self.0.iter().position(|known| *known == part) {
             return PartId(known);
         }

@@ -1,7 +1,7 @@
 //! A simulated global store: Redis with the script in it.
 
 use super::counts::{Count, RuleReply, WireRule};
-use crate::wire::{self, Command, NO_SCRIPT, list};
+use super::wire::{self, Command, NO_SCRIPT, list};
 use diana_global_redis::script::{SCRIPT, SHA1};
 use std::collections::BTreeMap;
 

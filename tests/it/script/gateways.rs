@@ -3,7 +3,7 @@
 
 use super::redis::{Call, TestRedis};
 use crate::harness::{at, get, store};
-use crate::wire::{Command, commands, list};
+use crate::host::wire::{Command, commands, list};
 use diana_base::time::{Span, Time};
 use diana_config::{Configuration, compile};
 use diana_limiter::algorithm::Admission;

@@ -36,7 +36,7 @@ pub(super) fn recover(client: &mut StoreClient) -> Vec<u32> {
     let mut sent = Vec::new();
     while let Some(call) = client.next(at(1_002)) {
         let numbers = refunds(&call);
-        assert!(numbers.len() <= 64);
+        assert!(numbers.len() <= 256);
         answered(client, call.id, http(&done(&call)), 1_002);
         sent.extend(numbers);
     }
@@ -128,8 +128,8 @@ fn requests_and_refunds_share_the_calls_after_an_outage() {
     (1..101).for_each(|number| client.refund(0, refund(number)));
     let probe = client.next(at(1_000)).unwrap();
     answered(&mut client, probe.id, http(&reply(&probe, &[])), 1_001);
-    (0..100).for_each(|number| ask(&mut client, number));
+    (0..300).for_each(|number| ask(&mut client, number));
     let call = client.next(at(1_002)).unwrap();
-    assert_eq!(refunds(&call), (1..9).collect::<Vec<u32>>());
-    assert_eq!(body(&call).matches(&"01".repeat(16)).count(), 56);
+    assert_eq!(refunds(&call), (1..33).collect::<Vec<u32>>());
+    assert_eq!(body(&call).matches(&"01".repeat(16)).count(), 224);
 }

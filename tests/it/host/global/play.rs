@@ -188,7 +188,7 @@ fn step(gateways: &Gateways, kind: u8, what: u8) -> bool {
         27 => with(|vm, id| vm.repeat(id as u8, id)),
         // A reply to a call that was never made, or that has ended long ago.
         28 => {
-            let body = crate::wire::list(&[0, 0, 1, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0]);
+            let body = crate::host::wire::list(&[0, 0, 1, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0]);
             vm.report_again(what.into(), (Some(200), body));
         }
         29 if gateways.setup.reloads => reload(gateways, vm, what),

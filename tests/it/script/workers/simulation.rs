@@ -2,7 +2,7 @@
 
 use super::super::redis::{Call, TestRedis};
 use super::{Faults, MS, SECOND};
-use crate::wire::{Command, NO_SCRIPT, commands, list};
+use crate::host::wire::{Command, NO_SCRIPT, commands, list};
 use diana_base::time::{Span, Time};
 use diana_global_redis::Redis;
 use diana_limiter::algorithm::Parameters;

@@ -5,6 +5,9 @@ use diana_base::exclusive::Exclusive;
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
 
+/// Value and version of each key.
+type Values<S> = HashMap<Vec<u8>, (Vec<u8>, Version), S>;
+
 /// Values in memory, for one thread.
 ///
 /// ```
@@ -17,7 +20,7 @@ use std::hash::{BuildHasher, RandomState};
 /// # Ok::<(), Fault>(())
 /// ```
 #[derive(Debug, Default)]
-pub struct Memory<S = RandomState>(Exclusive<HashMap<Vec<u8>, (Vec<u8>, Version), S>>);
+pub struct Memory<S = RandomState>(Exclusive<Values<S>>);
 
 impl Memory {
     /// A store without values.
@@ -35,7 +38,7 @@ impl<S: BuildHasher> Store for Memory<S> {
     }
 
     fn swap(&self, key: &[u8], value: &[u8], expected: Option<Version>) -> Result<Swap, Fault> {
-        let swap = |values: &mut HashMap<Vec<u8>, (Vec<u8>, Version), S>| {
+        let swap = |values: &mut Values<S>| {
             match (values.get_mut(key), expected) {
                 (Some((bytes, version)), Some(expected)) if *version == expected => {
                     bytes.clear();
