@@ -1,6 +1,7 @@
 //! The top of a document: actors, lists, plans, responses, the client's address.
 
 use super::shape::{Definition, Key, Object, PART, Shape, key};
+use super::store::SECRET_TEXT;
 
 pub(super) const DEFINITIONS: &[Definition] = &[
     Definition { name: "document", shape: Shape::Object(&DOCUMENT) },
@@ -196,11 +197,7 @@ const ACCESS_LOG: Object = Object::new(
             "Adds an attribute with the actor's value, or with a keyed hash of it.",
             Shape::Choice(&["value", "hash"]),
         ),
-        key(
-            "secret",
-            "The key of `actor: hash`. Without it: the secret of `store`.",
-            Shape::Matching("^.{16,}$", "at least 16 letters"),
-        ),
+        key("secret", "The key of `actor: hash`. Without it: the secret of `store`.", SECRET_TEXT),
     ]],
 );
 

@@ -22,6 +22,9 @@ pub(super) const STORE: Object =
     };
 
 const CLUSTER: Shape = Shape::Matching("^[!-~]{1,120}$", "1 to 120 visible ASCII characters");
+/// 16 characters, or fewer of which some are not ASCII.
+pub(super) const SECRET_TEXT: Shape =
+    Shape::Matching(r"^[\s\S]{16,}$|[^\x00-\x7F]", "text of at least 16 bytes");
 const NOT_EMPTY: Shape = Shape::Matching(".+", "text");
 const HEADERS: Shape = Shape::Map(&Shape::Scalar);
 
@@ -58,8 +61,7 @@ pub(super) const REDIS: Object = Object {
                 "secret",
                 "The key of the hash that names each count, the same in all gateways.",
                 Shape::Any(&[
-                    // 16 characters, or fewer of which some are not ASCII.
-                    Shape::Matching(r"^[\s\S]{16,}$|[^\x00-\x7F]", "text of at least 16 bytes"),
+                    SECRET_TEXT,
                     Shape::Def("secret"),
                 ]),
             )
