@@ -107,7 +107,7 @@ impl Pair {
     }
 
     fn reports(&self) -> usize {
-        self.sent.iter().filter(|command| command.starts_with("4+")).count()
+        self.sent.iter().filter(|command| command.starts_with("4 ")).count()
     }
 }
 
@@ -118,7 +118,7 @@ fn levels_are_repeated_every_two_seconds_while_a_permit_is_held() {
     pair.pass(15_000);
     assert_eq!((pair.outstanding(), pair.reports()), (1, 7));
     // Redis forgets a worker only after two lost reports.
-    assert!(pair.sent.iter().all(|command| command.ends_with("+6000000")), "{:?}", pair.sent);
+    assert!(pair.sent.iter().all(|command| command.ends_with(" 6000000")), "{:?}", pair.sent);
     pair.client.release(0, &charges[0]);
     pair.serve();
     assert_eq!((pair.outstanding(), pair.reports()), (0, 8));
