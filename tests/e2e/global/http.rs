@@ -12,7 +12,9 @@ fn web_server() -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     let answer = |mut connection: TcpStream| {
-        connection.read(&mut [0; 65_536])?;
+        if connection.read(&mut [0; 65_536])? == 0 {
+            return Ok(0);
+        }
         connection
             .write_all(b"HTTP/1.1 400 Bad Request\r\ncontent-length: 0\r\nconnection: close\r\n\r\n")?;
         connection.shutdown(Shutdown::Write)?;
