@@ -238,7 +238,7 @@ mod tests {
 
     #[test]
     fn the_page_names_the_version_of_glibc() {
-        let page = include_str!("../../../docs/install.md");
+        let page = include_str!("../../../docs/guide.md");
         assert!(page.contains(&format!("glibc 2.{GLIBC} or later")));
     }
 }
