@@ -216,69 +216,6 @@ fn every_command_that_a_document_names_exists() {
     assert!(count > 10, "{count}");
 }
 
-/// The keys in the first cells of the first table of a section whose header begins with `| key | `:
-/// `a`, `b.c`.
-fn keys(reference: &str, section: &str) -> Vec<String> {
-    let (_, rest) = reference.split_once(&format!("\n## {section}\n")).unwrap_or_else(|| panic!("{section}"));
-    let rest = rest.split("\n## ").next().unwrap();
-    let (_, table) = rest.split_once("\n| key | ").unwrap_or_else(|| panic!("{section}"));
-    let (_, table) = table.split_once('\n').unwrap();
-    let mut keys: Vec<String> = Vec::new();
-    for row in table.lines().skip(1).take_while(|line| line.starts_with('|')) {
-        let cell = row.split(" | ").next().unwrap();
-        for word in cell.split('`').skip(1).step_by(2) {
-            let parent = keys.last().and_then(|key| key.split_once('.')).map(|(parent, _)| parent.to_owned());
-            keys.push(match word.strip_prefix('.') {
-                Some(own) => format!("{}.{own}", parent.unwrap()),
-                None => word.to_owned(),
-            });
-        }
-    }
-    keys
-}
-
-/// The tables of the reference have only keys that exist.
-#[test]
-fn every_key_of_the_reference_is_accepted() {
-    let reference = super::reference();
-    let [top, limit, rule, remote, redis, rls, inspect] =
-        ["document", "limit", "rule", "remote", "redis", "rls", "inspect"].map(super::keys::of);
-    let inner = |parent: &str, keys: &[String]| -> Vec<String> {
-        keys.iter().map(|key| format!("{parent}.{key}")).collect()
-    };
-    let answers = [top.clone(), inner("response", &super::keys::of("response"))].concat();
-    let log = [top.clone(), inner("access_log", &super::keys::of("access_log"))].concat();
-    // Keys of both kinds of store have neither prefix.
-    let both = redis.iter().filter(|key| rls.contains(key)).cloned().collect();
-    let store = [inner("redis", &redis), inner("rls", &rls), both].concat();
-    let mut described: Vec<String> = Vec::new();
-    for (section, known) in [
-        ("`limits`", &limit),
-        ("`rules`", &rule),
-        ("Keys", &rule),
-        ("`response`, `headers`", &answers),
-        ("`remote`", &remote),
-        ("`inspect`", &inspect),
-        ("`access_log`", &log),
-        ("`store`", &store),
-    ] {
-        let keys = keys(&reference, section);
-        assert!(keys.len() > 2, "{section}: {keys:?}");
-        for key in &keys {
-            assert!(known.contains(key), "{section}: no configuration takes `{key}`, but {known:?}");
-        }
-        described.extend(keys);
-    }
-    let headings = reference.lines().filter_map(|line| line.strip_prefix("## `"));
-    for key in headings.flat_map(|line| line.split('`').step_by(2)).filter(|key| !key.is_empty()) {
-        assert!(key == "rules" || top.contains(&key.to_owned()), "no configuration takes `{key}`");
-        described.push(key.to_owned());
-    }
-    for key in [&limit, &rule, &answers, &log, &remote, &inspect].into_iter().flatten() {
-        assert!(described.contains(key), "`{key}` is not described");
-    }
-}
-
 #[test]
 fn every_measurement_report_names_its_commit() {
     for file in ["bench/speed.md", "bench/global.md", "internals/counts.md", "internals/goals.md"] {
