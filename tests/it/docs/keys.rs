@@ -63,7 +63,9 @@ fn every_key_of_the_reference_exists() {
     }
     assert_eq!(wrong, [""; 0]);
     assert!(count > 100, "{count}");
-    for mistake in ["store.rsl", "redis: {port: 1}", "{rate: 5}", "limits: {rule: []}", "penalty: {before: 5}"] {
+    for mistake in
+        ["store.rsl", "redis: {port: 1}", "{rate: 5}", "limits: {rule: []}", "penalty: {before: 5}"]
+    {
         assert_eq!(exists(mistake), Some(false), "{mistake}");
     }
 }
@@ -210,7 +212,10 @@ fn section_of(definition: &Definition, page: &mut String) -> std::fmt::Result {
     if object.is_change {
         let keys: Vec<String> = keys(definition).iter().map(|key| format!("`{}`", key.name)).collect();
         let keys = keys.join(", ");
-        return writeln!(page, "The keys {keys} of [`rule`](#rule). Without a key, the rule's value applies.");
+        return writeln!(
+            page,
+            "The keys {keys} of [`rule`](#rule). Without a key, the rule's value applies."
+        );
     }
     if object.is_single {
         writeln!(page, "Exactly one of the keys:\n")?;
