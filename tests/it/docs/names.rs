@@ -217,14 +217,19 @@ fn every_command_that_a_document_names_exists() {
 }
 
 #[test]
-fn every_measurement_report_names_its_commit() {
-    for file in ["bench/speed.md", "bench/global.md", "internals/counts.md", "internals/goals.md"] {
-        let text = text(&format!("docs/{file}"));
-        let commits = names(&text, "commit ", |letter| letter.is_ascii_hexdigit());
-        assert!(commits.iter().any(|(commit, _)| commit.len() >= 7), "{file}");
+fn every_measurement_names_its_commit() {
+    let page = text("docs/bench/README.md");
+    for command in ["bench", "bench count", "bench global"] {
+        let (_, section) = page.split_once(&format!("<!-- cargo xtask {command} -->")).unwrap();
+        let section = section.split("<!-- end -->").next().unwrap();
+        let commits = names(section, "commit ", |letter| letter.is_ascii_hexdigit());
+        assert!(commits.iter().any(|(commit, _)| commit.len() >= 7), "{command}");
     }
-    let json: serde_json::Value = serde_json::from_str(&text("docs/bench/speed.json")).unwrap();
-    assert!(json["machine"]["commit"].as_str().is_some_and(|commit| commit.len() >= 7));
+    let json = |file: &str| serde_json::from_str::<serde_json::Value>(&text(file)).unwrap();
+    let (speed, counts) = (json("docs/bench/speed.json"), json("docs/bench/counts.json"));
+    for commit in [&speed["machine"]["commit"], &counts["commit"]] {
+        assert!(commit.as_str().is_some_and(|commit| commit.len() >= 7), "{commit}");
+    }
 }
 
 /// The list of crates has the filter, the command and every library, and no other crate.
