@@ -177,7 +177,7 @@ fn page() -> String {
          Every key of a document, with its values and its default. A link leads to the page that explains\n\
          the key. The list comes from the table in `crates/config/src/keys`, as do the filter's hints and the\n\
          [JSON Schema](../cli/schema.md).\n\n\
-         A [size](limits.md#sizes) is text with a unit, such as `10k`.\n",
+         Values and defaults are in italics. A [size](limits.md#sizes) is text with a unit, such as `10k`.\n",
     );
     for definition in definitions() {
         section_of(&definition, &mut page).unwrap();
@@ -229,7 +229,6 @@ fn section_of(definition: &Definition, page: &mut String) -> std::fmt::Result {
             keys => writeln!(page, "Exactly one of {} is required.\n", keys.join(", "))?,
         }
     }
-    writeln!(page, "| key | effect | values | default |\n| --- | --- | --- | --- |")?;
     for key in offered {
         let Key { name, about, shape, page: place, .. } = key;
         let required = match object.required_unless {
@@ -242,14 +241,13 @@ fn section_of(definition: &Definition, page: &mut String) -> std::fmt::Result {
         };
         let default = match key.default {
             None => String::new(),
-            Some(DefaultValue::Text("")) => "empty".into(),
-            Some(DefaultValue::Text(text)) => format!("`{text}`"),
-            Some(DefaultValue::Whole(number)) => grouped(number),
-            Some(DefaultValue::Flag(flag)) => format!("`{flag}`"),
+            Some(DefaultValue::Text("")) => "; default empty".into(),
+            Some(DefaultValue::Text(text)) => format!("; default `{text}`"),
+            Some(DefaultValue::Whole(number)) => format!("; default {}", grouped(number)),
+            Some(DefaultValue::Flag(flag)) => format!("; default `{flag}`"),
         };
         let about = about.strip_suffix('.').unwrap_or(about);
-        let line = format!("| [`{name}`]({place}) | {required}{about} | {} | {default} |", values(&shape));
-        writeln!(page, "{}", line.replace("|  |", "| |"))?;
+        writeln!(page, "- [`{name}`]({place}): {required}{about}. *{}{default}*", values(&shape))?;
     }
     Ok(())
 }
