@@ -43,7 +43,7 @@ pub fn run(folder: &Folder, version: &str) -> Result<()> {
     fs::remove_dir_all(work.path()).context("cannot remove what was unpacked")
 }
 
-/// Signs and verifies as docs/guide.md and CONTRIBUTING.md say, with a key of this moment.
+/// Signs and verifies as docs/guide.md and docs/internals/working.md say, with a key of this moment.
 fn signature(folder: &Folder, work: &Path) -> Result<()> {
     let keygen = |arguments: &[&str], input: Stdio| {
         output(Command::new("ssh-keygen").args(arguments).stdin(input).current_dir(work))

@@ -24,7 +24,7 @@ pub fn statement(folder: &Folder, name: &str, source: &Source, builder: &str) ->
         "predicateType": "https://slsa.dev/provenance/v1",
         "predicate": {
             "buildDefinition": {
-                "buildType": format!("{REPOSITORY}/blob/main/CONTRIBUTING.md#releases"),
+                "buildType": format!("{REPOSITORY}/blob/main/docs/internals/working.md#releases"),
                 "externalParameters": {
                     "version": name,
                     "source": format!("git+{REPOSITORY}@{}", source.commit),
