@@ -65,20 +65,21 @@ impl Row {
     }
 }
 
-/// The rows as a table of Markdown.
+/// The rows as a table of Markdown: a line for each number of gateways, with a value for each lease.
 pub fn table(rows: &[Row]) -> String {
-    let mut out = String::from(
-        "| gateways | `lease` | calls a second | of each gateway | of the quota passes | too many | too many in an outage |\n\
-         | --- | --- | --- | --- | --- | --- | --- |\n",
+    let leases = LEASES.map(|lease| lease.to_string()).join("/");
+    let mut out = format!(
+        "| gateways | calls a second, by a lease of {leases} % | % of the quota that passes | % too many | % too many in an outage |\n\
+         | --- | --- | --- | --- | --- |\n",
     );
-    for Row { gateways, lease, calls, passed, over, over_outage } in rows {
-        let each = calls / *gateways as f64;
-        let each = if each < 9.95 { format!("{each:.1}") } else { format!("{each:.0}") };
-        writeln!(
-            out,
-            "| {gateways} | {lease} % | {calls:.0} | {each} | {passed:.1} % | {over:.1} % | {over_outage:.1} % |"
-        )
-        .expect("a string takes all");
+    for rows in rows.chunk_by(|row, next| row.gateways == next.gateways) {
+        let gateways = rows.iter().map(|row| row.gateways).next().unwrap_or_default();
+        let values = |digits: usize, value: &dyn Fn(&Row) -> f64| {
+            rows.iter().map(|row| format!("{:.digits$}", value(row))).collect::<Vec<String>>().join("/")
+        };
+        let (calls, passed) = (values(0, &|row| row.calls), values(1, &|row| row.passed));
+        let (over, outage) = (values(1, &|row| row.over), values(1, &|row| row.over_outage));
+        writeln!(out, "| {gateways} | {calls} | {passed} | {over} | {outage} |").expect("a string takes all");
     }
     out
 }

@@ -6,15 +6,18 @@ use crate::filter::Filters;
 use crate::format::thousands;
 use crate::line::{self, COMPARED_WITH, Line, PATH};
 use crate::machine::Machine;
+use crate::page;
 use crate::traffic::HEADERS;
 use anyhow::{Context, Result, bail};
 use gateway::{Connection, root};
+use serde_json::{Value, json};
 use std::fs;
 
-const FILE: &str = "docs/internals/counts.md";
+/// All lines, with the misses of code and of data apart.
+const FILE: &str = "docs/bench/counts.json";
 
-/// Counts instructions and cache misses of each line under Valgrind, and writes
-/// docs/internals/counts.md.
+/// Counts instructions and cache misses of each line under Valgrind, and writes their section of
+/// the page.
 #[derive(clap::Args)]
 pub struct Arguments {
     /// Requests for each line
@@ -66,11 +69,13 @@ pub fn run(arguments: &Arguments) -> Result<()> {
         counted.push(Counted::of(line, counts, arguments.requests));
     }
     eprintln!();
-    let text = markdown(&counted, &machine, arguments.requests)?;
-    print!("{text}");
-    if arguments.only.is_empty() {
-        fs::write(root().join(FILE), text)?;
-        eprintln!("wrote {FILE}");
+    let whole = arguments.only.is_empty();
+    print!("{}", markdown(&counted, &machine, arguments.requests)?);
+    if whole {
+        let file = json(&counted, &machine, arguments.requests);
+        fs::write(root().join(FILE), format!("{file:#}\n"))?;
+        counted.retain(|line| line::is_on_page(&line.name));
+        page::write("bench count", &markdown(&counted, &machine, arguments.requests)?)?;
     }
     Ok(())
 }
@@ -93,30 +98,37 @@ fn markdown(counted: &[Counted], machine: &Machine, requests: u32) -> Result<Str
     let find = |name: &str| counted.iter().find(|line| line.name == name).context("no baseline");
     let [none, empty] = COMPARED_WITH.map(find);
     let (none, empty) = (none?, empty?);
-    let base = empty.added(none);
+    let shown = |[instructions, code, data]: Columns| [instructions, code + data];
+    let [base, _] = shown(empty.added(none));
+    let [instructions, misses] = shown(none.per_request).map(rounded);
     let Machine { envoy, commit, .. } = machine;
     let mut text = format!(
-        "# Counted\n\n`cargo xtask bench count` writes this file; measured on commit {commit}. Envoy {envoy} runs under \
-         Valgrind's Callgrind. The numbers are per request, means of {} requests on one connection, of the worker's \
-         thread alone. Callgrind simulates first-level caches of 32 kB for code and 32 kB for data, 8-way, with lines of \
-         64 bytes. The kernel's code does not count. Envoy makes only the callbacks that \
-         docs/files.md lists, unless a line needs more. Each column shows what a line adds to no filter, and this as a \
-         multiple of what an empty filter adds.\n\n\
-         A request without a filter takes {} instructions, with {} misses of code and {} misses of data.\n\n\
-         | | instructions | × empty | misses of code | × empty | misses of data | × empty |\n\
-         | --- | --- | --- | --- | --- | --- | --- |\n",
+        "Counted on commit {commit}, Envoy {envoy}, means of {} requests. Without a filter a request takes \
+         {instructions} instructions and {misses} misses.\n\n\
+         | | instructions | × empty | misses |\n| --- | ---: | ---: | ---: |\n",
         thousands(requests.into()),
-        rounded(none.per_request[0]),
-        rounded(none.per_request[1]),
-        rounded(none.per_request[2]),
     );
     for line in counted.iter().filter(|line| line.name != none.name) {
-        let added = line.added(none);
-        let cells =
-            added.iter().zip(base).map(|(added, base)| format!("{} | {:.2}", rounded(*added), added / base));
-        text += &format!("| {} | {} |\n", line.title, cells.collect::<Vec<_>>().join(" | "));
+        let [added, misses] = shown(line.added(none));
+        let (title, ratio) = (&line.title, added / base);
+        text += &format!("| {title} | {} | {ratio:.2} | {} |\n", rounded(added), rounded(misses));
     }
     Ok(text)
+}
+
+/// What a request of each line takes.
+fn json(counted: &[Counted], machine: &Machine, requests: u32) -> Value {
+    let line = |line: &Counted| {
+        let [instructions, code, data] = line.per_request.map(|number| number.round() as i64);
+        json!({
+            "name": line.name, "title": line.title,
+            "instructions": instructions, "code_misses": code, "data_misses": data,
+        })
+    };
+    json!({
+        "commit": machine.commit, "envoy": machine.envoy, "requests": requests,
+        "lines": counted.iter().map(line).collect::<Vec<_>>(),
+    })
 }
 
 /// Formats a number that may be negative as `12,345`.
@@ -142,12 +154,11 @@ mod tests {
         ];
         let machine = Machine { cores: 2, kernel: "6".into(), envoy: "1".into(), commit: "0abcdef".into() };
         let text = markdown(&lines, &machine, 2_000).unwrap();
-        assert!(
-            text.contains("takes 100,000 instructions, with 5,000 misses of code and 100 misses of data")
-        );
-        assert!(text.ends_with(
-            "| empty | 2,000 | 1.00 | 400 | 1.00 | 10 | 1.00 |\n| ip | 5,000 | 2.50 | 300 | 0.75 | -5 | -0.50 |\n"
-        ));
+        assert!(text.contains("takes 100,000 instructions and 5,100 misses"), "{text}");
+        assert!(text.ends_with("| empty | 2,000 | 1.00 | 410 |\n| ip | 5,000 | 2.50 | 295 |\n"), "{text}");
+        let file = json(&lines, &machine, 2_000);
+        assert_eq!(file["lines"][2]["code_misses"], 5_300);
+        assert_eq!(file["commit"], "0abcdef");
         assert!(markdown(&lines[1..], &machine, 1).is_err());
     }
 }

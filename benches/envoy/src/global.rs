@@ -10,6 +10,7 @@ use crate::format::{range, thousands};
 use crate::line::PATH;
 use crate::machine::Machine;
 use crate::paced::{Answered, Paced};
+use crate::page;
 use crate::speed::order;
 use crate::statistics::{Summary, percentile};
 use crate::traffic::Target;
@@ -17,17 +18,14 @@ use anyhow::{Context, Result, bail, ensure};
 use clap::Args;
 use gateway::config::cluster;
 use gateway::limitador::Limitador;
-use gateway::{Carrier, Config, Gateway, Redis, Shell, filter, root};
+use gateway::{Carrier, Config, Gateway, Redis, Shell, filter};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::fmt::Write;
-use std::fs;
 use std::path::Path;
 use std::thread;
 use std::time::Duration;
 
-/// The path of the table, relative to the workspace's root.
-const FILE: &str = "docs/bench/global.md";
 /// Gateways that share one Redis.
 const GATEWAYS: u32 = 2;
 /// Connections to each gateway. Requests that wait for Redis do not delay others, because enough
@@ -47,7 +45,7 @@ const STEP: f64 = 1.15;
 /// A rate holds if one of these runs stays within the bound: the machine may be busy in another.
 const TRIES: u32 = 3;
 
-/// Measures rules that two gateways share through Redis, and writes docs/bench/global.md.
+/// Measures rules that two gateways share through Redis, and writes their section of the page.
 #[derive(Args)]
 pub struct Arguments {
     /// Rounds; each round measures every line once
@@ -406,9 +404,11 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     eprintln!();
     let text = markdown(arguments, &Machine::find()?, &measured);
     print!("{text}");
+    if let Some(none) = measured.iter().find(|line| line.way == Way::Nothing) {
+        print!("{}", ratios(&measured, none.cpu()));
+    }
     if arguments.only.is_empty() {
-        fs::write(root().join(FILE), text)?;
-        eprintln!("wrote {FILE}");
+        page::write("bench global", &text)?;
     }
     Ok(())
 }
@@ -420,30 +420,18 @@ fn markdown(arguments: &Arguments, machine: &Machine, measured: &[Measured]) -> 
         several => format!("{several} workers"),
     };
     let mut text = format!(
-        "# Measured: limits for all gateways together\n\n`cargo xtask bench global` writes this file; measured on \
-         commit {commit}. Envoy {envoy}, Linux {kernel}. {cores} cores are shared by {GATEWAYS} gateways of {workers} \
-         each, Limitador, Redis and the load generator. The generator sends {} requests a second to both gateways \
-         together, a millisecond's worth at a time, over {CONNECTIONS} open connections to each, whether responses \
-         come or not. One user, one rule of {} a second, which refuses nothing. Each line has {} rounds of {} s, and \
-         all lines take turns. The values are medians of the rounds, the latencies with minimum and maximum.\n\n\
-         The processor time of a request is in microseconds, user and system; *added* is the sum of all processes \
-         over that of a gateway without a filter. The latency is the client's, in milliseconds, from the instant at \
-         which a request was due. *Most* is the highest rate at which the p99 stays below {BOUND} ms, in steps of \
-         {:.0} %, measured once; generator and gateways share the cores, so only its ratios mean something. The \
-         tunnel's calls are those of the filter, each over a second listener of the gateway.\n\n",
+        "Measured on commit {commit}, Envoy {envoy}, Linux {kernel}, {cores} cores for {GATEWAYS} gateways of {workers} \
+         each, Redis and the generator. {} requests a second over {CONNECTIONS} connections to each gateway, one rule of \
+         {} a second, {} rounds of {} s: medians, latencies with minimum and maximum.\n\n",
         thousands(arguments.rate.into()),
         thousands(QUOTA.into()),
         arguments.rounds,
         arguments.seconds.as_secs_f64(),
-        (STEP - 1.0) * 100.0,
     );
     text += "| | gateway | Limitador | Redis | added | p50 | p99 | calls a request | most | calls that failed |\n\
              | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |\n";
     let none = measured.iter().find(|line| line.way == Way::Nothing).map(Measured::cpu);
     text.extend(measured.iter().map(|line| line.row(none)));
-    if let Some(none) = none {
-        text += &ratios(measured, none);
-    }
     text
 }
 

@@ -7,10 +7,12 @@
 //!                   └─ statistics ─► report
 //!   workers: two workers on one key and on two    start: CPU time of a start
 //!   memory: bytes per actor
-//!   global: two gateways that share one Redis ─► paced sends the requests ─► global.md
-//!   count: one Envoy each under Callgrind ─► counts.md    bodies: the same for response bodies
-//!   slow: an upstream that becomes slow ─► slow-upstream.md
+//!   global: two gateways that share one Redis ─► paced sends the requests
+//!   count: one Envoy each under Callgrind    bodies: the same for response bodies
+//!   slow: an upstream that becomes slow
 //! ```
+//!
+//! Each command writes its section of docs/bench/README.md by `page`.
 //!
 //! To add a line, add it to the list in `line.rs`.
 #![forbid(unsafe_code)]
@@ -28,6 +30,7 @@ mod load;
 mod machine;
 mod memory;
 mod paced;
+mod page;
 mod report;
 mod size;
 mod slow;
@@ -68,15 +71,15 @@ struct Arguments {
 /// Measurements with a subcommand of their own.
 #[derive(Subcommand)]
 enum Other {
-    /// Measures rules that two gateways share through Redis, and writes docs/bench/global.md
+    /// Measures rules that two gateways share through Redis, and writes their section of docs/bench
     Global(global::Arguments),
-    /// Records how limits follow a slow upstream, and writes docs/bench/slow-upstream.md
+    /// Records how limits follow a slow upstream, and writes their section of docs/bench
     Slow(slow::Arguments),
     /// Compares this build with another build's modules. One run alternates between both
     Compare(compare::Arguments),
     /// Counts what the callback for response bodies costs, under Valgrind
     Bodies,
-    /// Counts instructions and cache misses under Valgrind, and writes docs/internals/counts.md
+    /// Counts instructions and cache misses under Valgrind, and writes their section of docs/bench
     Count(count::Arguments),
 }
 
@@ -146,7 +149,7 @@ fn run(arguments: &Arguments) -> Result<()> {
         start: if with_start { start::measure(&filters, plan.starts)? } else { Vec::new() },
         memory: if with_memory { memory::measure(&filters)? } else { Vec::new() },
     };
-    print!("{}", report.markdown());
+    print!("{}", report.markdown(|_| true));
     if arguments.only.is_empty() {
         report.write()?;
     }

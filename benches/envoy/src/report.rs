@@ -1,9 +1,10 @@
 //! Writes the results as a table, as JSON and as a chart.
 
 use crate::format::{range, summary, thousands};
-use crate::line::{By, COMPARED_WITH, PAIRS, Pair};
+use crate::line::{self, By, COMPARED_WITH, Line, PAIRS, Pair};
 use crate::machine::Machine;
 use crate::memory::{ACTORS, Memory};
+use crate::page;
 use crate::size::Size;
 use crate::speed::Measured;
 use crate::start::{self, Started};
@@ -17,7 +18,7 @@ use serde_json::{Value, json};
 use std::fs;
 
 /// The folder of the files, relative to the workspace's root.
-pub const FOLDER: &str = "docs/bench";
+const FOLDER: &str = "docs/bench";
 
 /// All results.
 pub struct Report {
@@ -94,19 +95,17 @@ impl Report {
         PAIRS.iter().filter_map(compare).collect()
     }
 
-    /// Returns the tables as Markdown.
-    pub fn markdown(&self) -> String {
+    /// Returns the tables as Markdown, with the lines that are wanted.
+    pub fn markdown(&self, wanted: fn(&Line) -> bool) -> String {
         let Machine { cores, kernel, envoy, commit } = &self.machine;
         let mut text = format!(
-            "# Measured\n\n`cargo xtask bench` writes this file; measured on commit {commit}. Envoy {envoy}, \
-             Linux {kernel}. The {cores} cores are shared with the load generator. {CONNECTIONS} connections \
-             stay open, and the route answers by itself. All Envoys start {} times, because what a line costs depends on \
-             the process: on the code's place in memory. In each start, each line has {} rounds of {} s after a warm-up; \
-             all lines take turns in small slices. The values are medians of the starts, with quartiles.\n\nThe filter is {} bytes ({} without custom sections).\n",
+            "Measured on commit {commit}, Envoy {envoy}, Linux {kernel}, {cores} cores that the load generator \
+             shares, over {CONNECTIONS} connections. {} starts of all Envoys, each with {} rounds of {} s. The filter has \
+             {} bytes, {} without custom sections.\n",
             self.starts, self.rounds, self.seconds, self.size.file, self.size.stripped,
         );
         if !self.speed.is_empty() {
-            text += &self.speed_table();
+            text += &self.speed_table(wanted);
         }
         if !self.workers.is_empty() {
             text += &workers::table(&self.workers);
@@ -120,33 +119,27 @@ impl Report {
         text
     }
 
-    fn speed_table(&self) -> String {
+    fn speed_table(&self, wanted: fn(&Line) -> bool) -> String {
         let mut text = String::from(
-            "\n## Speed\n\nCPU is the processor time of the whole Envoy process per request, with one worker, in µs. \
-             The next columns show what a line adds to no filter, and this as a multiple of what an empty filter \
-             adds. Both are taken within each start. In each start the slice with the lowest time per request \
-             counts. Limits are high unless the line says otherwise, and headers are off. Envoy makes only the callbacks \
-             that docs/files.md lists, unless the line needs more.\n\n\
-             | | CPU | added | × empty | goal | requests/s |\n| --- | --- | --- | --- | --- | --- |\n",
+            "\n### Speed\n\nProcessor time of the whole Envoy process, one worker, in µs a request: what a line adds \
+             to no filter, and this as a multiple of what an empty filter adds, within each start.\n\n\
+             | | added | × empty | goal |\n| --- | --- | --- | --- |\n",
         );
-        for row in self.rows() {
+        for row in self.rows().iter().filter(|row| wanted(&row.measured.line)) {
             let line = &row.measured.line;
-            let optional = |summary: Option<Summary>, digits| {
-                summary.map_or(String::new(), |summary| range(summary, digits))
-            };
+            // The baseline itself, in place of what it adds.
+            let added =
+                row.added.map_or_else(|| format!("takes {}", range(row.cpu, 1)), |added| range(added, 1));
             text += &format!(
-                "| {} | {} | {} | {} | {} | {:.0} |\n",
+                "| {} | {added} | {} | {} |\n",
                 line.title,
-                range(row.cpu, 1),
-                optional(row.added, 1),
-                optional(row.ratio, 2),
+                row.ratio.map_or(String::new(), |ratio| range(ratio, 2)),
                 line.goal.map_or(String::new(), |goal| format!("≤ {goal}")),
-                row.rate.median,
             );
         }
         let pairs = self.pairs();
         if !pairs.is_empty() {
-            text += "\nSome lines compared with another line:\n\n| | beside | | | goal |\n| --- | --- | --- | --- | --- |\n";
+            text += "\n| | beside | | | goal |\n| --- | --- | --- | --- | --- |\n";
         }
         for Compared { line, beside, how, value, goal } in pairs {
             text += &format!("| {line} | {beside} | {} | {how} | ≤ {goal} |\n", range(value, 2));
@@ -156,20 +149,13 @@ impl Report {
 
     fn memory_table(&self) -> String {
         let mut text = format!(
-            "\n## Memory\n\nBytes per actor, after {} actors have come, for which there is room (`local.max_actors`). \
-             *Values* are those in the shared data. *Envoy* is the growth of the process, with its own map. \
-             `rpu: 10`.\n\n\
-             | rules | keys | values | Envoy |\n| --- | --- | --- | --- |\n",
+            "\n### Memory\n\nBytes per actor of `rpu: 10`, after {} actors have come, for which there is room \
+             (`local.max_actors`): *values* in the shared data, and the growth of the process.\n\n\
+             | rules | values | Envoy |\n| --- | ---: | ---: |\n",
             thousands(ACTORS),
         );
         for memory in &self.memory {
-            text += &format!(
-                "| {} | {} | {:.0} | {:.0} |\n",
-                memory.title,
-                memory.keys,
-                memory.cells(),
-                memory.measured()
-            );
+            text += &format!("| {} | {:.0} | {:.0} |\n", memory.title, memory.cells(), memory.measured());
         }
         text
     }
@@ -225,14 +211,12 @@ impl Report {
         chart::bars("added processor time per request, µs", &bars)
     }
 
-    /// Writes the table, the JSON and the chart.
+    /// Writes the tables, the JSON and the chart.
     pub fn write(&self) -> Result<()> {
+        page::write("bench", &self.markdown(|line| line::is_on_page(&line.name)))?;
         let folder = root().join(FOLDER);
-        fs::create_dir_all(&folder)?;
-        fs::write(folder.join("speed.md"), self.markdown())?;
         fs::write(folder.join("speed.json"), format!("{:#}\n", self.json()))?;
         fs::write(folder.join("speed.svg"), self.chart())?;
-        eprintln!("wrote {FOLDER}");
         Ok(())
     }
 }

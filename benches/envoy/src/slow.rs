@@ -1,6 +1,7 @@
 //! `cargo xtask bench slow`: records how adaptive limits follow a real upstream that becomes slow
-//! and recovers, and writes docs/bench/slow-upstream.md and its chart.
+//! and recovers, and writes their section of the page and the chart.
 
+use crate::page;
 use anyhow::{Context, Result};
 use chart::{Panel, lines};
 use gateway::backend::Backend;
@@ -28,18 +29,6 @@ const SLOW: Duration = Duration::from_millis(100);
 const RATE: u32 = 200;
 const CONNECTIONS: usize = 32;
 
-const HEAD: &str = "<!-- Written by `cargo xtask bench slow`. Do not edit. -->
-# Limits that follow a slow upstream, recorded
-
-A real Envoy with two workers, and an upstream that works on four requests at a time. The work on a
-request takes 10 ms, then 100 ms, then 10 ms again. So the upstream can do 400 a second, then 40,
-then 400. Clients send 200 requests a second over 32 connections, and fewer while they wait for
-responses.
-
-![Limits and latencies over time](slow-upstream.svg)
-
-";
-
 /// One second of a run.
 struct Second {
     passed: usize,
@@ -57,26 +46,19 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     let fixed = json!({"name": "backend", "rpu": 150, "unit": "second"});
     let rate = json!({"name": "backend", "rpu": 150, "unit": "second", "adapt": adapt("250ms", 10, 300)});
     let permits = json!({"name": "backend", "algo": "C", "rpu": 32, "adapt": adapt("200ms", 2, 32)});
-    let mut markdown = String::new();
-    let mut record = |title: &str, rule: &Value| -> Result<Vec<Second>> {
+    let record = |title: &str, rule: &Value| -> Result<Vec<Second>> {
         eprintln!("{title}: {} s …", 3 * third);
-        let seconds = record(rule, third)?;
-        markdown.push_str(&table(title, rule, &seconds)?);
-        Ok(seconds)
+        record(rule, third)
     };
-    let fixed = record("A fixed rate", &fixed)?;
-    let rate = record("A rate that adapts", &rate)?;
-    let permits = record("Permits that adapt", &permits)?;
-    print!("{markdown}");
+    let fixed = record("a fixed rate", &fixed)?;
+    let rate = record("a rate that adapts", &rate)?;
+    let permits = record("permits that adapt", &permits)?;
+    let table = table(&[&fixed, &rate, &permits])?;
+    print!("{table}");
     if third == THIRD {
-        let folder = root().join("docs/bench");
-        let files = [
-            ("slow-upstream.md", format!("{HEAD}{}\n", markdown.trim_end())),
-            ("slow-upstream.svg", chart(&fixed, &rate, &permits, third)),
-        ];
-        for (name, text) in files {
-            fs::write(folder.join(name), text).with_context(|| format!("cannot write {name}"))?;
-        }
+        page::write("bench slow", &table)?;
+        let chart = chart(&fixed, &rate, &permits, third);
+        fs::write(root().join("docs/bench/slow-upstream.svg"), chart).context("cannot write the chart")?;
     }
     Ok(())
 }
@@ -114,25 +96,28 @@ fn second(answers: &[Answered], start: Instant, at: u64, limit: Option<u64>) -> 
     Second { passed: of(200).count(), refused: of(429).count(), limit, p90_ms: p90.as_secs_f64() * 1e3 }
 }
 
-/// The means of six seconds each.
-fn table(title: &str, rule: &Value, seconds: &[Second]) -> Result<String> {
-    let mut text = format!("## {title}\n\n```json\n{rule:#}\n```\n\n");
-    text.push_str(
-        "| seconds | passed a second | refused a second | limit at the end | median of the seconds' p90 |\n",
+/// The means of six seconds each, of a fixed rate, a rate that adapts and permits that adapt.
+fn table(runs: &[&[Second]; 3]) -> Result<String> {
+    let mut text = String::from(
+        "| seconds | fixed | rate | limit | permits | limit |\n\
+         | --- | ---: | ---: | ---: | ---: | ---: |\n",
     );
-    text.push_str("| --- | ---: | ---: | ---: | ---: |\n");
-    for (index, part) in seconds.chunks(6).enumerate() {
-        let mean = |of: fn(&Second) -> usize| part.iter().map(of).sum::<usize>() / part.len().max(1);
-        let (passed, refused) = (mean(|one| one.passed), mean(|one| one.refused));
-        let limit = part.last().and_then(|last| last.limit);
-        let limit = limit.map_or_else(|| "–".into(), |limit| limit.to_string());
-        let mut p90: Vec<f64> = part.iter().map(|one| one.p90_ms).collect();
-        p90.sort_by(f64::total_cmp);
-        let p90 = p90.get(p90.len() / 2).copied().unwrap_or_default();
-        let from = index * 6;
-        writeln!(text, "| {from} to {} | {passed} | {refused} | {limit} | {p90:.0} ms |", from + part.len())?;
+    let length = runs.iter().map(|run| run.len()).min().unwrap_or(0);
+    for from in (0..length).step_by(6) {
+        let to = length.min(from + 6);
+        write!(text, "| {from}–{to} |")?;
+        for part in runs.iter().filter_map(|run| run.get(from..to)) {
+            let mean = |of: fn(&Second) -> usize| part.iter().map(of).sum::<usize>() / part.len().max(1);
+            let mut p90: Vec<f64> = part.iter().map(|one| one.p90_ms).collect();
+            p90.sort_by(f64::total_cmp);
+            let p90 = p90.get(p90.len() / 2).copied().unwrap_or_default();
+            write!(text, " {}/{}/{p90:.0} |", mean(|one| one.passed), mean(|one| one.refused))?;
+            if let Some(limit) = part.last().and_then(|last| last.limit) {
+                write!(text, " {limit} |")?;
+            }
+        }
+        text.push('\n');
     }
-    text.push('\n');
     Ok(text)
 }
 
@@ -179,4 +164,25 @@ fn chart(fixed: &[Second], rate: &[Second], permits: &[Second], third: u64) -> S
         (third, 2.0 * third),
         3.0 * third,
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_table_has_the_means_of_six_seconds() {
+        let run = |limit: Option<u64>| -> Vec<Second> {
+            (0..8).map(|at| Second { passed: at, refused: 2, limit, p90_ms: at as f64 }).collect()
+        };
+        let (fixed, adapting) = (run(None), run(Some(30)));
+        let text = table(&[&fixed, &adapting, &adapting]).unwrap();
+        assert!(
+            text.ends_with(
+                "| 0–6 | 2/2/3 | 2/2/3 | 30 | 2/2/3 | 30 |\n\
+                 | 6–8 | 6/2/7 | 6/2/7 | 30 | 6/2/7 | 30 |\n"
+            ),
+            "{text}"
+        );
+    }
 }

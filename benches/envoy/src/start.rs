@@ -87,9 +87,8 @@ fn rows(started: &[Started]) -> impl Iterator<Item = (&Started, Summary, Summary
 /// Returns the table as Markdown.
 pub fn table(started: &[Started]) -> String {
     let mut text = format!(
-        "\n## Start\n\nProcessor time of the whole Envoy process with {WORKERS} workers, in s: from its start until \
-         Envoy is ready, each worker has answered a request, and nothing compiles in the background. One rule, \
-         `actor: ip`. The next column shows what a filter adds to no filter. Medians of {} starts, with quartiles.\n\n\
+        "\n### Start\n\nProcessor time of an Envoy with {WORKERS} workers, in s, from its start until each worker has \
+         answered a request and nothing compiles in the background. One rule, `actor: ip`; {} starts.\n\n\
          | | CPU | added | goal |\n| --- | --- | --- | --- |\n",
         started.first().map_or(0, |started| started.seconds.len()),
     );

@@ -86,22 +86,18 @@ pub fn measure(filters: &Filters, plan: &Plan) -> Result<Vec<Workers>> {
 /// Returns the table as Markdown.
 pub fn table(all: &[Workers]) -> String {
     let mut text = String::from(
-        "\n## Two workers\n\nBoth workers count one actor, or each counts its own. The table shows requests per second, \
-         and processor time per request in µs. The line without a filter shows how much is chance.\n\n\
-         | | one key | two keys | one ÷ two | goal | CPU, one key | CPU, two keys |\n\
-         | --- | --- | --- | --- | --- | --- | --- |\n",
+        "\n### Two workers\n\nBoth workers count one actor, or each its own; requests per second.\n\n\
+         | | one key | two keys | one ÷ two | goal |\n| --- | ---: | ---: | --- | --- |\n",
     );
     for workers in all {
-        let ([one, two], cpu) = (workers.rates(), workers.cpu());
+        let [one, two] = workers.rates();
         text += &format!(
-            "| {} | {:.0} | {:.0} | {} | {} | {} | {} |\n",
+            "| {} | {:.0} | {:.0} | {} | {} |\n",
             workers.title,
             one.median,
             two.median,
             range(workers.ratio(), 2),
             workers.goal.map_or(String::new(), |goal| format!("≥ {goal}")),
-            range(cpu[0], 1),
-            range(cpu[1], 1),
         );
     }
     text

@@ -1,6 +1,6 @@
 //! The keys of a document, in one table that the hints about misplaced keys, the JSON Schema,
 //! `diana init` and the reference page walk. A kind's key without an entry does not compile, and
-//! the filter contains the names only; `docs/internals/design/table-of-keys.md` says how.
+//! the filter contains the names only; `docs/internals/design/documents.md` says how.
 
 mod document;
 mod kinds;

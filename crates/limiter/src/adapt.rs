@@ -6,7 +6,7 @@
 //!   shared:  Shared (State, counters, Histogram) ─► interval's end: Controller::step ─► limit
 //! ```
 //!
-//! `docs/internals/design/adaptive-limits.md` compares the controller with published ones. This
+//! `docs/internals/design/adaptive.md` compares the controller with published ones. This
 //! module uses no other module of the engine.
 //!
 //! ```

@@ -13,7 +13,8 @@
 //! algorithm; the other files are shared code.
 //!
 //! To add an algorithm, add a file in `algorithm/` with a `KIND`, its `mod` line, its variant and
-//! its line in [`KINDS`], and its formulas in Lua for Redis. CONTRIBUTING.md has all six steps.
+//! its line in [`KINDS`], and its formulas in Lua for Redis.
+//! docs/internals/working.md has all steps.
 
 mod bytes;
 mod concurrency;

@@ -1,5 +1,5 @@
 //! Binaryen's `wasm-opt`, which makes the linked module 5 % smaller without making requests slower.
-//! docs/internals/design/size.md has what its levels save and cost.
+//! docs/internals/design/crates.md has what its levels save and cost.
 
 use crate::npm::PackageFile;
 use crate::target;

@@ -1,9 +1,10 @@
 //! The reference page of all keys, which is printed from the table, and the pages that explain
-//! them.
+//! them. A key's values and default stand in the list alone.
 
 use super::names::anchor;
 use super::text;
 use diana_config::keys::{DefaultValue, Definition, Key, Object, Shape, definitions};
+use serde_json::Value;
 use std::collections::BTreeSet;
 use std::fmt::Write;
 use std::{env, fs};
@@ -43,10 +44,90 @@ fn the_page_of_each_key_explains_the_key() {
     assert!(count > 120, "{count}");
 }
 
-/// The names of the keys of this definition.
-pub fn of(name: &str) -> Vec<String> {
-    let definition = definitions().find(|known| known.name == name).unwrap();
-    keys(&definition).into_iter().map(|key| key.name.to_owned()).collect()
+/// What the pages write as keys, with dots or with values, are keys of the document.
+#[test]
+fn every_key_of_the_reference_exists() {
+    let (mut wrong, mut count) = (Vec::new(), 0);
+    // The list of keys has all names from the table.
+    for file in super::REFERENCE.into_iter().filter(|page| *page != "keys") {
+        let text = text(&format!("{FOLDER}{file}.md"));
+        let codes = text.split("```").step_by(2).flat_map(|prose| prose.split('`').skip(1).step_by(2));
+        for code in codes {
+            let exists = exists(code);
+            count += usize::from(exists.is_some());
+            wrong.extend((exists == Some(false)).then(|| format!("{file}.md: `{code}`")));
+        }
+        let headings = text.lines().filter_map(|line| line.strip_prefix("## `"));
+        let named = headings.flat_map(|line| line.split('`').step_by(2)).filter(|name| is_name(name));
+        wrong.extend(named.filter(|name| !is_key(name)).map(|name| format!("{file}.md: ## `{name}`")));
+    }
+    assert_eq!(wrong, [""; 0]);
+    assert!(count > 80, "{count}");
+    for mistake in
+        ["store.rsl", "redis: {port: 1}", "{rate: 5}", "limits: {rule: []}", "penalty: {before: 5}"]
+    {
+        assert_eq!(exists(mistake), Some(false), "{mistake}");
+    }
+}
+
+/// Keys of Envoy, of a request and of an example, which the pages write like keys of a document.
+const OTHERS: [&str; 8] = [
+    "admin",
+    "allow_paths",
+    "authorization",
+    "stream_options",
+    "tier",
+    "use_remote_address",
+    "wait_for_warm_on_init",
+    "who",
+];
+
+/// Whether all keys in this code exist. `None` if it is not written like keys: `local.max_actors`,
+/// `cost: {header: x-cost}` or `{present: true}`.
+fn exists(code: &str) -> Option<bool> {
+    if let Some((first, rest)) = code.split_once('.')
+        && is_key(first)
+        && rest.split('.').all(is_name)
+    {
+        return Some(rest.split('.').all(is_key));
+    }
+    if !code.contains(": ") {
+        return None;
+    }
+    let value: Value = serde_norway::from_str(code).ok()?;
+    value.as_object()?.keys().all(|key| is_name(key)).then(|| all_exist(&value))
+}
+
+/// Whether the names in this object are keys, and so on in its values, unless these have free names.
+fn all_exist(value: &Value) -> bool {
+    let is_free = |name: &str| {
+        OTHERS.contains(&name) || of_any().any(|key| key.name == name && has_free_names(&key.shape))
+    };
+    value.as_object().is_none_or(|object| {
+        object.iter().all(|(name, value)| is_key(name) && (is_free(name) || all_exist(value)))
+    })
+}
+
+fn has_free_names(shape: &Shape) -> bool {
+    match shape {
+        Shape::Map(_) | Shape::AnyObject => true,
+        Shape::Any(shapes) => shapes.iter().any(has_free_names),
+        _ => false,
+    }
+}
+
+fn is_name(word: &str) -> bool {
+    !word.is_empty() && word.chars().all(|letter| letter.is_ascii_lowercase() || letter == '_')
+}
+
+/// Whether a definition or the list of others has the key.
+fn is_key(name: &str) -> bool {
+    OTHERS.contains(&name) || of_any().any(|key| key.name == name)
+}
+
+/// The keys of all definitions.
+fn of_any() -> impl Iterator<Item = Key> {
+    definitions().flat_map(|definition| keys(&definition))
 }
 
 /// The keys that a page has to explain.
@@ -66,7 +147,8 @@ fn choices(shape: &Shape) -> Vec<&'static str> {
     }
 }
 
-/// The section of a page such as `limits.md#rules`, up to the next heading of its level.
+/// The section of a page such as `limits.md#rules`, up to the next heading of its level; empty if
+/// there is none.
 fn section(place: &str) -> String {
     let (page, wanted) = place.split_once('#').unwrap_or((place, ""));
     let (mut level, mut section, mut is_code) = (None, String::new(), false);
@@ -86,7 +168,6 @@ fn section(place: &str) -> String {
             section.push('\n');
         }
     }
-    assert!(!section.is_empty(), "no section {place}");
     section
 }
 
@@ -94,9 +175,9 @@ fn page() -> String {
     let mut page = String::from(
         "# All keys\n\n\
          Every key of a document, with its values and its default. A link leads to the page that explains\n\
-         the key. The page comes from the table in `crates/config/src/keys`, as do the filter's hints and the\n\
+         the key. The list comes from the table in `crates/config/src/keys`, as do the filter's hints and the\n\
          [JSON Schema](../cli/schema.md).\n\n\
-         A [size](limits.md#sizes) is text with a unit, such as `10k`.\n",
+         Values and defaults are in italics. A [size](limits.md#sizes) is text with a unit, such as `10k`.\n",
     );
     for definition in definitions() {
         section_of(&definition, &mut page).unwrap();
@@ -115,7 +196,7 @@ fn section_of(definition: &Definition, page: &mut String) -> std::fmt::Result {
     match users.as_slice() {
         [] if *name == "document" => writeln!(page, "The keys at the top.\n")?,
         [] => writeln!(page, "An item of a list of the document.\n")?,
-        users => writeln!(page, "The value of {}.\n", users.join(", "))?,
+        users => writeln!(page, "Of {}.\n", users.join(", "))?,
     }
     let others = match shape {
         Shape::Any(shapes) => shapes.iter().filter(|shape| shape.object().is_none()).map(values).collect(),
@@ -129,7 +210,12 @@ fn section_of(definition: &Definition, page: &mut String) -> std::fmt::Result {
         writeln!(page, "Without an object: {}.\n", others.join("; "))?;
     }
     if object.is_change {
-        writeln!(page, "A key that is absent has the value of the rule.\n")?;
+        let keys: Vec<String> = keys(definition).iter().map(|key| format!("`{}`", key.name)).collect();
+        let keys = keys.join(", ");
+        return writeln!(
+            page,
+            "The keys {keys} of [`rule`](#rule). Without a key, the rule's value applies."
+        );
     }
     if object.is_single {
         writeln!(page, "Exactly one of the keys:\n")?;
@@ -143,7 +229,6 @@ fn section_of(definition: &Definition, page: &mut String) -> std::fmt::Result {
             keys => writeln!(page, "Exactly one of {} is required.\n", keys.join(", "))?,
         }
     }
-    writeln!(page, "| key | effect | values | default |\n| --- | --- | --- | --- |")?;
     for key in offered {
         let Key { name, about, shape, page: place, .. } = key;
         let required = match object.required_unless {
@@ -156,14 +241,13 @@ fn section_of(definition: &Definition, page: &mut String) -> std::fmt::Result {
         };
         let default = match key.default {
             None => String::new(),
-            Some(DefaultValue::Text("")) => "empty".into(),
-            Some(DefaultValue::Text(text)) => format!("`{text}`"),
-            Some(DefaultValue::Whole(number)) => grouped(number),
-            Some(DefaultValue::Flag(flag)) => format!("`{flag}`"),
+            Some(DefaultValue::Text("")) => "; default empty".into(),
+            Some(DefaultValue::Text(text)) => format!("; default `{text}`"),
+            Some(DefaultValue::Whole(number)) => format!("; default {}", grouped(number)),
+            Some(DefaultValue::Flag(flag)) => format!("; default `{flag}`"),
         };
         let about = about.strip_suffix('.').unwrap_or(about);
-        let line = format!("| [`{name}`]({place}) | {required}{about} | {} | {default} |", values(&shape));
-        writeln!(page, "{}", line.replace("|  |", "| |"))?;
+        writeln!(page, "- [`{name}`]({place}): {required}{about}. *{}{default}*", values(&shape))?;
     }
     Ok(())
 }
@@ -206,13 +290,13 @@ fn values(shape: &Shape) -> String {
     }
 }
 
-/// A number with a space between groups of digits, as on the other pages.
+/// A number with a comma between groups of digits, as on the other pages.
 fn grouped(number: u64) -> String {
     let digits = number.to_string();
     let mut text = String::new();
     for (at, digit) in digits.chars().enumerate() {
         if at > 0 && (digits.len() - at).is_multiple_of(3) {
-            text.push(' ');
+            text.push(',');
         }
         text.push(digit);
     }

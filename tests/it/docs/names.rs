@@ -216,77 +216,20 @@ fn every_command_that_a_document_names_exists() {
     assert!(count > 10, "{count}");
 }
 
-/// The keys in the first cells of the first table of a section whose header begins with `| key | `:
-/// `a`, `b.c`.
-fn keys(reference: &str, section: &str) -> Vec<String> {
-    let (_, rest) = reference.split_once(&format!("\n## {section}\n")).unwrap_or_else(|| panic!("{section}"));
-    let rest = rest.split("\n## ").next().unwrap();
-    let (_, table) = rest.split_once("\n| key | ").unwrap_or_else(|| panic!("{section}"));
-    let (_, table) = table.split_once('\n').unwrap();
-    let mut keys: Vec<String> = Vec::new();
-    for row in table.lines().skip(1).take_while(|line| line.starts_with('|')) {
-        let cell = row.split(" | ").next().unwrap();
-        for word in cell.split('`').skip(1).step_by(2) {
-            let parent = keys.last().and_then(|key| key.split_once('.')).map(|(parent, _)| parent.to_owned());
-            keys.push(match word.strip_prefix('.') {
-                Some(own) => format!("{}.{own}", parent.unwrap()),
-                None => word.to_owned(),
-            });
-        }
-    }
-    keys
-}
-
-/// The tables of the reference have only keys that exist.
 #[test]
-fn every_key_of_the_reference_is_accepted() {
-    let reference = super::reference();
-    let [top, limit, rule, remote, redis, inspect] =
-        ["document", "limit", "rule", "remote", "redis", "inspect"].map(super::keys::of);
-    let inner = |parent: &str, keys: &[String]| -> Vec<String> {
-        keys.iter().map(|key| format!("{parent}.{key}")).collect()
-    };
-    let answers = [top.clone(), inner("response", &super::keys::of("response"))].concat();
-    let log = [top.clone(), inner("access_log", &super::keys::of("access_log"))].concat();
-    // Some keys stand without the prefix.
-    let store = [inner("redis", &redis), redis].concat();
-    let mut described: Vec<String> = Vec::new();
-    for (section, known) in [
-        ("`limits`", &limit),
-        ("`rules`", &rule),
-        ("Keys", &rule),
-        ("`response`, `headers`", &answers),
-        ("`remote`", &remote),
-        ("`inspect`", &inspect),
-        ("`access_log`", &log),
-        ("`store`", &store),
-    ] {
-        let keys = keys(&reference, section);
-        assert!(keys.len() > 2, "{section}: {keys:?}");
-        for key in &keys {
-            assert!(known.contains(key), "{section}: no configuration takes `{key}`, but {known:?}");
-        }
-        described.extend(keys);
+fn every_measurement_names_its_commit() {
+    let page = text("docs/bench/README.md");
+    for command in ["bench", "bench count", "bench global"] {
+        let (_, section) = page.split_once(&format!("<!-- cargo xtask {command} -->")).unwrap();
+        let section = section.split("<!-- end -->").next().unwrap();
+        let commits = names(section, "commit ", |letter| letter.is_ascii_hexdigit());
+        assert!(commits.iter().any(|(commit, _)| commit.len() >= 7), "{command}");
     }
-    let headings = reference.lines().filter_map(|line| line.strip_prefix("## `"));
-    for key in headings.flat_map(|line| line.split('`').step_by(2)).filter(|key| !key.is_empty()) {
-        assert!(key == "rules" || top.contains(&key.to_owned()), "no configuration takes `{key}`");
-        described.push(key.to_owned());
+    let json = |file: &str| serde_json::from_str::<serde_json::Value>(&text(file)).unwrap();
+    let (speed, counts) = (json("docs/bench/speed.json"), json("docs/bench/counts.json"));
+    for commit in [&speed["machine"]["commit"], &counts["commit"]] {
+        assert!(commit.as_str().is_some_and(|commit| commit.len() >= 7), "{commit}");
     }
-    for key in [&limit, &rule, &answers, &log, &remote, &inspect].into_iter().flatten() {
-        assert!(described.contains(key), "`{key}` is not described");
-    }
-}
-
-#[test]
-fn every_measurement_report_names_its_commit() {
-    for file in ["bench/speed.md", "bench/global.md", "internals/counts.md", "internals/goals.md"] {
-        let text = text(&format!("docs/{file}"));
-        let commits = names(&text, "commit ", |letter| letter.is_ascii_hexdigit());
-        assert!(commits.iter().any(|(commit, _)| commit.len() >= 7), "{file}");
-    }
-    let json: serde_json::Value = serde_json::from_str(&text("docs/bench/speed.json")).unwrap();
-    assert!(json["machine"]["commit"].as_str().is_some_and(|commit| commit.len() >= 7));
 }
 
 /// The list of crates has the filter, the command and every library, and no other crate.

@@ -144,7 +144,7 @@ mod tests {
 
     #[test]
     fn the_pages_name_the_version_of_glibc() {
-        for page in [include_str!("../../../docs/install.md"), include_str!("README.md")] {
+        for page in [include_str!("../../../docs/guide.md"), include_str!("README.md")] {
             assert!(page.contains(&format!("glibc 2.{GLIBC} or later")));
         }
     }

@@ -26,7 +26,7 @@ pub fn run(folder: &Folder, version: &str) -> Result<()> {
     fs::remove_dir_all(work.path()).context("cannot remove what was unpacked")
 }
 
-/// Signs and verifies as docs/install.md and CONTRIBUTING.md say, with a key of this moment.
+/// Signs and verifies as docs/guide.md and docs/internals/working.md say, with a key of this moment.
 fn signature(folder: &Folder, work: &Path) -> Result<()> {
     const SCRIPT: &str = "
         ssh-keygen -q -t ed25519 -N '' -C '' -f key

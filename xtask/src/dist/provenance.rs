@@ -20,7 +20,7 @@ pub fn statement(folder: &Folder, name: &str, source: &Source, builder: &str) ->
         "predicateType": "https://slsa.dev/provenance/v1",
         "predicate": {
             "buildDefinition": {
-                "buildType": format!("{REPOSITORY}/blob/main/CONTRIBUTING.md#releases"),
+                "buildType": format!("{REPOSITORY}/blob/main/docs/internals/working.md#releases"),
                 "externalParameters": {"version": name, "changed": source.is_dirty},
                 "internalParameters": {"rustc": filter::rustc(&["--version", "--verbose"])?},
                 "resolvedDependencies": [

@@ -1,6 +1,6 @@
 //! The actor is a named segment of the limit's url, in its normal form: `{segment: tenant}` in a
 //! limit on `/tenants/{tenant}/orders`. It is missing if the readings that the url matches
-//! disagree, see `docs/internals/design/named-segments.md`.
+//! disagree, see `docs/internals/design/documents.md`.
 
 use super::kind::only;
 use super::{Actor, ActorKind, Scope};

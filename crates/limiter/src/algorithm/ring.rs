@@ -1,5 +1,5 @@
 //! A ring of time slices with one count each, for the sliding window and for the permits of a
-//! concurrency limit. `docs/internals/design/ring-sum.md` says why it keeps its sum.
+//! concurrency limit. `docs/internals/design/algorithms.md` says why it keeps its sum.
 //!
 //! ```text
 //!   slice(now) = ⌊now · per / span⌋          stored at: slice mod len

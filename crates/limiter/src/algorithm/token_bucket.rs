@@ -12,7 +12,7 @@
 //! ```
 //!
 //! **Bound.** At most `burst + t · rpu / unit` units in any span `t`.
-//! `docs/internals/design/token-bucket-state.md` has waiting, reservations, settling, other quotas
+//! `docs/internals/design/algorithms.md` has waiting, reservations, settling, other quotas
 //! and clocks.
 
 use super::bytes::{add_one, u32_at, u64_at, u128_at, whole, write};

@@ -11,7 +11,7 @@
 //!            half  warm_up
 //! ```
 //!
-//! `docs/internals/design/warm-up.md` has the formula, the bounds, refunds and limits that move.
+//! `docs/internals/design/algorithms.md` has the formula, the bounds, refunds and limits that move.
 
 use super::bytes::{add_one, u32_at, u64_at, write};
 use super::kind::Kind;

@@ -1,5 +1,5 @@
 //! The circuit breaker of one global store in one worker: after failures or slow replies in a row,
-//! requests no longer wait for the global store. See `docs/internals/design/breaker.md`.
+//! requests no longer wait for the global store. See `docs/internals/design/global.md`.
 //!
 //! ```text
 //!   closed ── 3 failures or 8 slow replies in a row, ──► open ── after a pause ──► one probe
