@@ -8,7 +8,7 @@
 //!      └─ bytes of nobody ──► hang up ──► Done ◄── hang up ── cut, left over, malformed ── Reply ─┘
 //! ```
 //!
-//! A reply that begins with `HTTP/` is passed on, so that the filter can log that no Redis is there.
+//! If the server speaks HTTP, the bridge answers so, and the filter logs that no Redis is there.
 
 use diana_document::{Errors, Node, Value, parse};
 use diana_global_redis::{Login, log_in, script};
@@ -199,9 +199,9 @@ impl Bridge {
                         self.step = Step::Reply { commands, scanner, reply };
                         Action::Wait
                     }
-                    // The filter names the mistake. Whatever the connection carries, no call on it
-                    // can succeed.
-                    Err(_) if reply.starts_with(b"HTTP/") => Action::Answer(502, reply),
+                    // No reply of Redis begins with `H`. The answer may return the connection to
+                    // the pool, where no call on it can succeed.
+                    Err(_) if reply.starts_with(b"H") => answer(502, "HTTP/ in place of Redis"),
                     _ => Action::HangUp,
                 }
             }
@@ -358,12 +358,15 @@ mod tests {
         assert_eq!(long.on_reply(&vec![0; MAX_REPLY_BYTES], false), Action::HangUp);
     }
 
+    /// The filter recognises the answer by its first bytes.
     #[test]
-    fn a_server_that_speaks_http_is_passed_on() {
-        let (mut bridge, _) = sent(&with_login());
-        let response = b"HTTP/1.1 400 Bad Request\r\ncontent-length: 0\r\n\r\n";
-        assert_eq!(bridge.on_reply(response, false), Action::Answer(502, response.to_vec()));
-        assert_eq!(bridge.on_reply(b"more", false), Action::HangUp, "what follows is nobody's");
+    fn a_server_that_speaks_http_is_named() {
+        for piece in [&b"HTTP/1.1 400 Bad Request\r\ncontent-length: 0\r\n\r\n"[..], b"H"] {
+            let (mut bridge, _) = sent(&with_login());
+            let Action::Answer(502, body) = bridge.on_reply(piece, false) else { panic!("no answer") };
+            assert!(body.starts_with(b"HTTP/"));
+            assert_eq!(bridge.on_reply(b"more", false), Action::HangUp, "what follows is nobody's");
+        }
     }
 
     #[test]
