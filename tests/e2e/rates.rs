@@ -1,6 +1,7 @@
 //! Operators see what all workers of an Envoy count in each second, and whom a rule refuses most.
 
 use crate::start;
+use gateway::filter::{self, module};
 use gateway::{Config, Gateway, Load, Shell, Shot};
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};
@@ -155,10 +156,9 @@ fn without_leave_to_read_metrics_requests_are_limited_as_before() {
     if Shell::of_run() == Shell::Native {
         return;
     }
-    let yaml = std::fs::read_to_string(gateway::root().join("docs/files.md")).unwrap();
-    let names = yaml.lines().filter_map(|line| line.trim().strip_suffix(": {}"));
-    let capabilities: Vec<String> =
-        names.filter(|name| *name != "proxy_get_metric").map(str::to_owned).collect();
+    let module = std::fs::read(filter::filter().unwrap()).unwrap();
+    let names = [module::export_names(&module).unwrap(), module::import_names(&module).unwrap()].concat();
+    let capabilities = names.into_iter().filter(|name| name != "proxy_get_metric").collect();
     let rules = json!([{"name": "one", "algo": "W", "rpu": 1, "unit": "day"}]);
     let config = Config { capabilities, ..Config::new(document(&json!({}), &rules)) };
     let gateway = Gateway::start(config).unwrap();
