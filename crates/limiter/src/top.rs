@@ -8,7 +8,7 @@
 //! ```
 //!
 //! Space-Saving: Metwally, Agrawal, El Abbadi, "Efficient Computation of Frequent and Top-k
-//! Elements in Data Streams", ICDT 2005. A summary has `K` = [`ACTORS`] counters. An actor without
+//! Elements in Data Streams", ICDT 2005. A summary has `K` = `ACTORS` counters. An actor without
 //! a counter takes over the one with the least count, which becomes the error of the new count. So
 //! a count is never below the true one, and a count minus its error is never above it. An actor
 //! without a counter has at most the least count, the floor.

@@ -205,7 +205,7 @@ impl Set {
     }
 
     /// The actor's cell. An actor without one takes a free way or evicts the cell of the least
-    /// `rank`; see [`Eviction`]. `rank` gets an actor's hash and its cell.
+    /// `rank`; see `Eviction`. `rank` gets an actor's hash and its cell.
     pub fn claim(self, rank: impl Fn(u64, &[u8]) -> EvictionRank) -> Entry {
         match self.layout.find(&self.value, self.hash) {
             Lookup::Way(way) => Entry { set: self, way, found: true, eviction: None },
@@ -271,7 +271,7 @@ impl Entry {
     }
 
     /// Swaps the whole value. After [`Swap::Conflict`], load the set again: another worker changed
-    /// one of its cells. Never commit an entry with [`Eviction::SetFull`]: its cell belongs to
+    /// one of its cells. Never commit an entry with `Eviction::SetFull`: its cell belongs to
     /// another actor.
     pub fn commit<S: Store + ?Sized>(&mut self, store: &S) -> Result<Swap, Fault> {
         let Set { layout, key, version, value, .. } = &mut self.set;
