@@ -81,6 +81,7 @@ fn decide(stream: &'static Stream, ends: bool) -> u32 {
     let vm = stream.vm;
     #[cfg(feature = "test-panics")]
     {
+        use crate::abi::header_map;
         use diana_testing::panics::{HEADER, arm};
         // SAFETY: the stream of an event lives.
         let reader = unsafe { Reader::new(vm.envoy, stream.envoy.get()) };

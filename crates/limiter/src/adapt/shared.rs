@@ -23,12 +23,12 @@ pub(crate) struct Shared {
 
 impl Shared {
     /// The length of the bytes.
-    pub const BYTES: usize = HEAD + Local::BYTES;
+    pub(crate) const BYTES: usize = HEAD + Local::BYTES;
 
     /// Reads the bytes. Any [`Shared::BYTES`] bytes are valid. With another length, the limit
     /// starts anew.
     #[must_use]
-    pub fn read(bytes: &[u8], controller: &Controller, now: Time) -> Shared {
+    pub(crate) fn read(bytes: &[u8], controller: &Controller, now: Time) -> Shared {
         let fields = bytes.split_first_chunk().and_then(|(state, rest)| {
             let (end, counts) = rest.split_first_chunk()?;
             let end = Time::from_ns(u64::from_le_bytes(*end));
@@ -47,7 +47,7 @@ impl Shared {
 
     /// The bytes to store.
     #[must_use]
-    pub fn to_bytes(&self) -> Vec<u8> {
+    pub(crate) fn to_bytes(&self) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(Shared::BYTES);
         bytes.extend_from_slice(&self.state.to_bytes());
         bytes.extend_from_slice(&self.end.as_ns().to_le_bytes());
@@ -60,18 +60,18 @@ impl Shared {
 
     /// The state, for [`Controller::limit`].
     #[must_use]
-    pub fn state(&self) -> State {
+    pub(crate) fn state(&self) -> State {
         self.state
     }
 
     /// When the present interval ends.
     #[must_use]
-    pub fn end(&self) -> Time {
+    pub(crate) fn end(&self) -> Time {
         self.end
     }
 
     /// Adds a worker's counts to the present interval.
-    pub fn merge(&mut self, local: &Local) {
+    pub(crate) fn merge(&mut self, local: &Local) {
         self.counts.merge(local);
     }
 
@@ -79,7 +79,7 @@ impl Shared {
     /// ended count as intervals without requests.
     ///
     /// If the clock steps back by more than an interval, the counts start anew.
-    pub fn advance(&mut self, controller: &Controller, now: Time) -> bool {
+    pub(crate) fn advance(&mut self, controller: &Controller, now: Time) -> bool {
         let every = controller.every();
         debug_assert!(every > Span::ZERO, "an interval takes time");
         if now < self.end && self.end.since(now) <= every {

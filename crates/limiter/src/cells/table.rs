@@ -24,7 +24,7 @@ use layout::{Key, Layout, Lookup};
 
 /// What happens to the cell that has to make room.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Eviction {
+pub enum Eviction {
     /// Nothing is lost.
     Lossless,
     /// The evicted actor loses its count.
@@ -54,7 +54,7 @@ pub const ACTORS_OF_A_SET: u64 = 8;
 /// let rank = |_, _: &[u8]| EvictionRank::Nothing;
 /// let mut entry = table.load(&store, ann)?.claim(rank);
 /// let mut late = table.load(&store, ann)?.claim(rank);
-/// assert!(!entry.found());
+/// assert!(!entry.found() && entry.eviction().is_none());
 /// entry.cell_mut().copy_from_slice(b"8 left..");
 /// assert_eq!((entry.commit(&store)?, late.commit(&store)?), (Swap::Done, Swap::Conflict));
 ///
@@ -255,7 +255,7 @@ impl Entry {
 
     /// What the commit of this entry evicts.
     #[must_use]
-    pub(crate) fn eviction(&self) -> Option<Eviction> {
+    pub fn eviction(&self) -> Option<Eviction> {
         self.eviction
     }
 

@@ -30,7 +30,7 @@ pub(crate) struct Tree {
 
 impl Tree {
     /// Adds a pattern under `index`.
-    pub fn insert(&mut self, pattern: &Pattern, index: usize) {
+    pub(crate) fn insert(&mut self, pattern: &Pattern, index: usize) {
         let mut node = self;
         for segment in pattern.segments() {
             node = match segment {
@@ -43,18 +43,18 @@ impl Tree {
 
     /// Whether every pattern is `/`, which every path matches.
     #[must_use]
-    pub fn is_root(&self) -> bool {
+    pub(crate) fn is_root(&self) -> bool {
         self.literals.is_empty() && self.any.is_none() && self.here.is_empty()
     }
 
     /// The patterns that are `/`.
     #[must_use]
-    pub fn below(&self) -> &[usize] {
+    pub(crate) fn below(&self) -> &[usize] {
         &self.below
     }
 
     /// Replaces `out` by the indices of all patterns that match `path`: each once, ascending.
-    pub fn matches(&self, path: &Path, out: &mut Vec<usize>) {
+    pub(crate) fn matches(&self, path: &Path, out: &mut Vec<usize>) {
         out.clear();
         self.collect(path.segments(), out);
         sort::sort_by_key(out, |index| *index);
