@@ -79,10 +79,10 @@ pub fn replies(
 }
 
 /// Whether a server that speaks HTTP has answered. A response begins with `HTTP/` if the gateway
-/// has carried it as Redis' bytes, and otherwise its body is JSON or HTML. Webdis answers 403
-/// without a body to commands that it does not allow, while the bridge and Envoy always say why.
-/// Redis never answers with such a byte.
+/// has carried it as Redis' bytes. Otherwise its body is JSON or HTML, or it is a 403 without a
+/// body, as HTTP fronts of Redis answer to commands that they do not allow. From 500 on, a proxy
+/// before Redis may have written the body. Redis never answers with such a byte.
 fn is_http(status: u32, body: &[u8]) -> bool {
-    let starts: [&[u8]; 3] = [b"HTTP/", b"{", b"<"];
-    starts.iter().any(|start| body.starts_with(start)) || (status, body.len()) == (403, 0)
+    let is_page = status < 500 && (body.starts_with(b"{") || body.starts_with(b"<"));
+    body.starts_with(b"HTTP/") || is_page || (status, body.len()) == (403, 0)
 }

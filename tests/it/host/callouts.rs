@@ -123,7 +123,7 @@ pub struct Clusters {
     pub down: Cell<bool>,
     /// The clusters in which calls vanish.
     pub silent: RefCell<Vec<&'static str>>,
-    /// Whether a Webdis, which speaks HTTP, is in the place of each store.
+    /// Whether an HTTP front of Redis is in the place of each store.
     pub are_fronts: Cell<bool>,
 }
 
@@ -175,7 +175,7 @@ pub enum CallEvent {
     Replied(CallReply),
 }
 
-/// What Webdis answers to commands in Redis' own protocol.
+/// What such a front answers to commands in Redis' own protocol.
 const FRONT: &[u8] = br#"{"*5\r\n$7\r\nEVALSHA":[false,"ERR unknown command"]}"#;
 
 /// The cluster and the contents of a call.

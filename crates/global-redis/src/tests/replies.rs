@@ -35,9 +35,14 @@ fn errors_of_redis_are_read() {
         assert_eq!(answer(200, &format!("-{words}\r\n")), Err(CallError::Refused(cut)));
     }
     // Envoy's own answers.
-    for (status, body) in
-        [(503, "no healthy upstream"), (504, "-NOSCRIPT x\r\n"), (403, "unknown command"), (0, "")]
-    {
+    for (status, body) in [
+        (503, "no healthy upstream"),
+        (503, "{\"error\": \"no healthy upstream\"}"),
+        (502, "<html>"),
+        (504, "-NOSCRIPT x\r\n"),
+        (403, "unknown command"),
+        (0, ""),
+    ] {
         assert_eq!(answer(status, body), Err(CallError::Status(status)));
     }
     for wrong in ["", "+OK\r\n", ":7\r\n", "$2\r\n[]\r\n", "*-1\r\n", "[]"] {
@@ -49,8 +54,8 @@ fn errors_of_redis_are_read() {
     assert_eq!(redis().with_login(login()).read_reply(&[query], NUMBER, 200, body), refused);
 }
 
-/// What the filter gets from Webdis, from Upstash and from a web server: directly, through a
-/// tunnel, and through the bridge.
+/// What the filter gets from HTTP fronts of Redis and from a web server: directly, through a tunnel,
+/// and through the bridge.
 #[test]
 fn a_server_that_speaks_http_is_named() {
     let [query, ..] = &one_of_each();

@@ -220,7 +220,7 @@ impl StoreClient {
                 }
                 client.fail(shard, queued, completions);
                 match why {
-                    CallError::Stray | CallError::Http => client.foreign_reply(&why, now, random),
+                    CallError::Stray => client.foreign_reply(now, random),
                     why if client.breaker.failed(now, random) => client.breaker_changed(&why.to_string()),
                     _ => {}
                 }
@@ -263,8 +263,8 @@ impl StoreClient {
             };
             match self.options.protocol.read(&call.queries(), call.number, result) {
                 Ok(replies) => client.discard(&call, replies, now),
-                Err(why @ CallError::Stray) => {
-                    client.foreign_reply(&why, now, random);
+                Err(CallError::Stray) => {
+                    client.foreign_reply(now, random);
                     client.close(shard, completions);
                 }
                 Err(_) => {}
@@ -479,11 +479,11 @@ impl ShardClient {
         }
     }
 
-    /// Handles a reply to another call, or of another server than the global store.
-    fn foreign_reply(&mut self, why: &CallError, now: Time, random: u32) {
-        self.stats.stray = self.stats.stray.saturating_add((*why == CallError::Stray).into());
+    /// Handles a reply to another call.
+    fn foreign_reply(&mut self, now: Time, random: u32) {
+        self.stats.stray = self.stats.stray.saturating_add(1);
         if self.breaker.foreign_reply(now, random) {
-            self.breaker_changed(&why.to_string());
+            self.breaker_changed(&CallError::Stray.to_string());
         }
     }
 

@@ -52,7 +52,7 @@ fn a_store_that_speaks_http_is_named() {
     let why = "cluster a is not asked until it answers a probe: this cluster speaks HTTP, not Redis";
     clusters(&gateway).are_fronts.set(true);
     for _ in 0..3 {
-        assert_eq!(each(&gateway, 2), [Fate::Answered(503), Fate::Answered(503)]);
+        assert_eq!(each(&gateway, 3), [Fate::Answered(503), Fate::Answered(503), Fate::Answered(503)]);
         assert_eq!(gateway.world.logged(why), 1);
         // A probe gets such an answer, too.
         gateway.pass(2_000);
