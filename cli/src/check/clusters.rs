@@ -7,6 +7,7 @@ use crate::source::documents::{Document, Host};
 use crate::source::parts::Form;
 use crate::source::value::Value;
 use std::collections::HashSet;
+use std::net::IpAddr;
 
 /// Adds a finding for each cluster that the document names and the bootstrap lacks.
 pub fn unknown(document: &Document, root: &Value, findings: &mut Findings) {
@@ -70,12 +71,13 @@ pub fn carriers(document: &Document, root: &Value, fleet: Fleet, findings: &mut 
         let is_meant = |cluster: &&Value| cluster.get("name").and_then(Value::text) == name.text();
         let Some(cluster) = clusters.iter().find(is_meant) else { continue };
         let (why, help) = if !is_bridged(cluster) {
-            if is_tunnel(document, cluster) {
+            if is_tunnel(document, cluster) || may_be_hop(cluster) {
                 continue;
             }
             (
                 "its endpoint gets HTTP, and Diana needs a cluster that carries Redis' own protocol",
-                "add the bridge to the cluster, `upstream_config` with `bridge_name: redis`, or call a tunnel",
+                "add the bridge to the cluster, `upstream_config` with `bridge_name: redis`, or call a tunnel \
+                 or, at a port of its own, a hop",
             )
         } else if fleet.envoy.is_some_and(|envoy| envoy < BRIDGES) {
             ("its bridge needs Envoy 1.39 or later", "call a tunnel, which any Envoy has")
@@ -136,6 +138,19 @@ fn is_tunnel(document: &Document, cluster: &Value) -> bool {
     addresses(cluster).any(|address| {
         address.field("pipe").is_some() || address.field("envoy_internal_address").is_some() || own(address)
     })
+}
+
+/// Whether a hop may answer at the cluster's endpoints: on another host, and at none of the ports
+/// at which a Redis, or an HTTP front of it, usually listens.
+fn may_be_hop(cluster: &Value) -> bool {
+    let is_other = |address: &Value| {
+        let socket = address.field("socket_address");
+        let host = socket.and_then(|socket| socket.field("address")?.text()).unwrap_or_default();
+        let port = socket.and_then(|socket| socket.field("port_value")?.whole());
+        let is_local = host == "localhost" || host.parse::<IpAddr>().is_ok_and(|host| host.is_loopback());
+        !is_local && port.is_some_and(|port| ![6379, 6380, 7379].contains(&port))
+    };
+    addresses(cluster).any(is_other)
 }
 
 /// The addresses of a cluster's endpoints.

@@ -61,7 +61,7 @@ fn count_through_the_hop(example: &str, name: &str) {
 
 #[test]
 fn gateways_of_istio_count_through_the_hop() {
-    count_through_the_hop("istio", "outbound|6379||redis-hop.istio-system.svc.cluster.local");
+    count_through_the_hop("istio", "outbound|8379||redis-hop.istio-system.svc.cluster.local");
 }
 
 #[test]
