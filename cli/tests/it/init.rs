@@ -214,7 +214,7 @@ fn mistakes_name_what_is_allowed() {
         (vec!["--limit", "1/second", "--listen", "10.0.0.1"], "`127.0.0.1:10000` serves this machine"),
         (
             vec!["--limit", "1/second", "--kind", "nginx", "--filter", "diana.wasm"],
-            "--filter: `diana.wasm` refuses every document in nginx, because nginx crashes if a callback is missing: load \
+            "--filter: `diana.wasm` is not for nginx, which crashes if a callback is missing: load \
              `diana-nginx.wasm`",
         ),
         (
