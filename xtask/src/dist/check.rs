@@ -19,9 +19,11 @@ pub fn run(folder: &Folder, version: &str) -> Result<()> {
     let work = Folder::create(&target().join("dist-check"))?;
     signature(folder, work.path())?;
     for image in &IMAGES {
-        self::image(folder, work.path(), image, version)?;
+        for architecture in image.architectures() {
+            self::image(folder, work.path(), image, architecture, version)?;
+        }
     }
-    command(&work.path().join("diana-rootfs"), version)?;
+    command(&work.path().join("diana-amd64-rootfs"), version)?;
     start(folder)?;
     fs::remove_dir_all(work.path()).context("cannot remove what was unpacked")
 }
@@ -44,33 +46,37 @@ fn signature(folder: &Folder, work: &Path) -> Result<()> {
 /// Copies an image by skopeo, which checks all digests, and compares the file in its last layer.
 /// Istio (`pkg/wasm/imagefetcher.go`) and Envoy Gateway (`internal/wasm/imagefetcher.go`) take the
 /// filter from one manifest for one platform, whose last layer has exactly this type.
-fn image(folder: &Folder, work: &Path, image: &Image, version: &str) -> Result<()> {
+fn image(folder: &Folder, work: &Path, image: &Image, architecture: &str, version: &str) -> Result<()> {
     let Image { name, from, to, is_command, .. } = image;
     let skopeo = |arguments: &[&str]| {
         // Debian's package brings the policy only in a package that it recommends.
-        output(Command::new("skopeo").args(["--insecure-policy", "--override-arch", "amd64"]).args(arguments))
+        output(
+            Command::new("skopeo")
+                .args(["--insecure-policy", "--override-arch", architecture])
+                .args(arguments),
+        )
     };
     let json = |text: String| Ok::<Value, anyhow::Error>(serde_json::from_str(&text)?);
     let original = format!("oci:{}:{version}", folder.path().join("oci").join(name).display());
     let tagged = json(skopeo(&["inspect", "--raw", &original])?)?;
     ensure!(tagged["manifests"].is_array() == from.contains("ARCH"), "`{name}` is for other platforms");
-    let copied = work.join(name);
+    let copied = work.join(format!("{name}-{architecture}"));
     skopeo(&["copy", "--quiet", &original, &format!("dir:{}", copied.display())])?;
     let manifest = json(skopeo(&["inspect", "--raw", &format!("dir:{}", copied.display())])?)?;
     let layer = manifest["layers"].as_array().and_then(|layers| layers.last()).context("no layer")?;
     ensure!(layer["mediaType"] == LAYER, "`{name}` has a layer of another type: {}", layer["mediaType"]);
     let digest = layer["digest"].as_str().unwrap_or_default().trim_start_matches("sha256:");
-    let rootfs = work.join(format!("{name}-rootfs"));
+    let rootfs = work.join(format!("{name}-{architecture}-rootfs"));
     fs::create_dir(&rootfs)?;
     output(Command::new("tar").arg("-xzf").arg(copied.join(digest)).arg("-C").arg(&rootfs))?;
     ensure!(files(&rootfs)? == [*to], "`{name}` has other files: {:?}", files(&rootfs)?);
-    let file = read(&folder.path().join(from.replace("ARCH", "amd64")))?;
+    let file = read(&folder.path().join(from.replace("ARCH", architecture)))?;
     ensure!(read(&rootfs.join(to))? == file, "`{name}` has another file than the release");
     let config = &json(skopeo(&["inspect", "--config", &original])?)?["config"];
     ensure!(config["Labels"]["org.opencontainers.image.version"] == version, "`{name}` has no version");
     let runs = config["Entrypoint"] == json!([format!("/{to}")]) && config["User"] == USER;
     ensure!(runs == *is_command, "`{name}` runs {} as {}", config["Entrypoint"], config["User"]);
-    println!("skopeo: copies {name}, which has the release's file");
+    println!("skopeo: copies {name} for {architecture}, which has the release's file");
     Ok(())
 }
 

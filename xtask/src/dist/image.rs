@@ -59,14 +59,18 @@ pub const LAYER: &str = "application/vnd.oci.image.layer.v1.tar+gzip";
 /// Writes the layouts to `oci/NAME`, with the version as their tag.
 pub fn write(folder: &Folder, version: &str, source: &Source) -> Result<()> {
     for image in &IMAGES {
-        // Istio and Envoy Gateway take a filter's image for amd64, whatever machine they run on.
-        let architectures: &[_] = if image.from.contains("ARCH") { &["amd64", "arm64"] } else { &["amd64"] };
-        image.write(folder, architectures, version, source)?;
+        image.write(folder, image.architectures(), version, source)?;
     }
     Ok(())
 }
 
 impl Image {
+    /// The architectures that it exists for. Istio and Envoy Gateway take a filter's image for
+    /// amd64, whatever machine they run on.
+    pub fn architectures(&self) -> &'static [&'static str] {
+        if self.from.contains("ARCH") { &["amd64", "arm64"] } else { &["amd64"] }
+    }
+
     fn write(&self, folder: &Folder, architectures: &[&str], version: &str, source: &Source) -> Result<()> {
         let home = format!("oci/{}", self.name);
         let blob = |media_type: &str, bytes: &[u8]| -> Result<Value> {
