@@ -144,7 +144,8 @@ fn redis_behind_a_plain_cluster_counts_as_down() {
     let all = called(&document, redis.address());
     assert_alone(&all, "ann");
     for gateway in &all {
-        let says = || gateway.log_contains("is not asked until it answers a probe").then_some(());
+        let says =
+            || gateway.log_contains("is not asked until it answers a probe: status 503, from").then_some(());
         wait_until("the log to say so", PATIENCE, says)
             .unwrap_or_else(|error| panic!("{error}\n{}", gateway.logs()));
     }

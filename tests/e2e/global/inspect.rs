@@ -40,7 +40,7 @@ fn passed_in_time(connections: &mut [Connection], user: &str, most: usize) -> (u
     }
     let took = began.elapsed();
     for _ in 0..4 {
-        std::thread::sleep(Duration::from_millis(110));
+        std::thread::sleep(Duration::from_millis(110)); // a worker repeats a refusal for 100 ms
         sum += passed(connections, "/", user, connections.len());
     }
     (sum, took)
