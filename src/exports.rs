@@ -3,10 +3,38 @@
 //! host does not need; see [`Exports`](super::Exports).
 
 use super::{ProxyWasm, calls, logger, memory};
-use diana_filter::Filter;
+use diana_filter::{Action, Filter};
 
 /// The host's level for a panic.
 const CRITICAL: u32 = 5;
+
+// The numbers of proxy-wasm-cpp-host for what a host does after a callback, which Envoy takes from
+// its own filters. A held request takes those that stop the client at the buffer's limit, for
+// other numbers answer 413 there. Without `allow_on_headers_stop_iteration`, Envoy takes 1 at the
+// headers as 4. nginx never holds a request.
+
+/// `FilterHeadersStatus`: `StopIteration`, or `StopAllIterationAndWatermark`.
+fn headers_status(action: Action) -> u32 {
+    match action {
+        Action::Continue => 0,
+        Action::Stop => 1,
+        Action::Hold => 4,
+    }
+}
+
+/// `FilterDataStatus`: `StopIterationAndBuffer`, or `StopIterationAndWatermark`.
+fn data_status(action: Action) -> u32 {
+    match action {
+        Action::Continue => 0,
+        Action::Stop => 1,
+        Action::Hold => 2,
+    }
+}
+
+/// `FilterTrailersStatus`: `StopIteration`.
+fn trailers_status(action: Action) -> u32 {
+    u32::from(action != Action::Continue)
+}
 
 thread_local! {
     static FILTER: Filter<ProxyWasm> = Filter::new(ProxyWasm::default());
@@ -55,32 +83,32 @@ pub extern "C" fn proxy_on_context_create(id: u32, parent: u32) {
 
 #[unsafe(no_mangle)]
 pub extern "C" fn proxy_on_request_headers(id: u32, _lines: u32, ends: u32) -> u32 {
-    FILTER.with(|filter| filter.on_request_headers(id, ends != 0)) as u32
+    headers_status(FILTER.with(|filter| filter.on_request_headers(id, ends != 0)))
 }
 
 #[unsafe(no_mangle)]
 pub extern "C" fn proxy_on_request_body(id: u32, size: usize, ends: u32) -> u32 {
-    FILTER.with(|filter| filter.on_request_body(id, size, ends != 0)) as u32
+    data_status(FILTER.with(|filter| filter.on_request_body(id, size, ends != 0)))
 }
 
 #[unsafe(no_mangle)]
 pub extern "C" fn proxy_on_request_trailers(id: u32, _lines: u32) -> u32 {
-    FILTER.with(|filter| filter.on_request_trailers(id)) as u32
+    trailers_status(FILTER.with(|filter| filter.on_request_trailers(id)))
 }
 
 #[unsafe(no_mangle)]
 pub extern "C" fn proxy_on_response_headers(id: u32, _lines: u32, ends: u32) -> u32 {
-    FILTER.with(|filter| filter.on_response_headers(id, ends != 0)) as u32
+    headers_status(FILTER.with(|filter| filter.on_response_headers(id, ends != 0)))
 }
 
 #[unsafe(no_mangle)]
 pub extern "C" fn proxy_on_response_body(id: u32, size: usize, ends: u32) -> u32 {
-    FILTER.with(|filter| filter.on_response_body(id, size, ends != 0)) as u32
+    data_status(FILTER.with(|filter| filter.on_response_body(id, size, ends != 0)))
 }
 
 #[unsafe(no_mangle)]
 pub extern "C" fn proxy_on_response_trailers(id: u32, _lines: u32) -> u32 {
-    FILTER.with(|filter| filter.on_response_trailers(id)) as u32
+    trailers_status(FILTER.with(|filter| filter.on_response_trailers(id)))
 }
 
 #[unsafe(no_mangle)]

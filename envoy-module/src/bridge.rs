@@ -4,7 +4,8 @@
 //!
 //! ```text
 //!   Request ── whole and permitted: send ──► Reply ── all replies, nothing left over: answer ──► Done
-//!      ├─ too long, not permitted: answer ────────────────────────────────────────────────────────▲
+//!      │                                       └─ the server cannot be the store: refuse ─────────▲
+//!      ├─ too long, not permitted: answer ────────────────────────────────────────────────────────┤
 //!      └─ bytes of nobody ──► hang up ──► Done ◄── hang up ── cut, left over, malformed ── Reply ─┘
 //! ```
 //!
@@ -12,7 +13,7 @@
 
 use diana_document::{Errors, Node, Value, parse};
 use diana_global_redis::{Login, log_in, script};
-use diana_limiter::global::MAX_REPLY_BYTES;
+use diana_limiter::global::{CallError, MAX_REPLY_BYTES};
 use diana_resp::{Reply, Scanner, next_command, next_reply};
 use std::fs;
 use std::sync::Arc;
@@ -108,6 +109,8 @@ pub enum Action {
     Send(Vec<u8>),
     /// Answer the call with a status and a body.
     Answer(u32, Vec<u8>),
+    /// Close the connection to Redis, and answer the call with this body.
+    Refuse(Vec<u8>),
     /// Close the connection to Redis, and answer nothing.
     HangUp,
 }
@@ -217,18 +220,28 @@ impl Bridge {
     /// Answers with the replies to the call's own commands. If Redis refuses the bridge's login,
     /// its words are the reply to each of them.
     fn answer(&self, commands: usize, reply: Vec<u8>) -> Action {
-        if self.login.is_none() {
-            return Action::Answer(200, reply);
-        }
-        let mut rest = &reply[..];
-        match next_reply(&mut rest) {
-            Some(Reply::Status) => Action::Answer(200, rest.to_vec()),
-            Some(Reply::Error(words)) => {
-                Action::Answer(200, [b"-", words, b"\r\n"].concat().repeat(commands))
+        let is_unfit = is_unfit(&reply);
+        let body = match &self.login {
+            None => reply,
+            Some(_) => {
+                let mut rest = &reply[..];
+                match next_reply(&mut rest) {
+                    Some(Reply::Status) => rest.to_vec(),
+                    Some(Reply::Error(words)) => [b"-", words, b"\r\n"].concat().repeat(commands),
+                    _ => return Action::HangUp,
+                }
             }
-            _ => Action::HangUp,
-        }
+        };
+        if is_unfit { Action::Refuse(body) } else { Action::Answer(200, body) }
     }
+}
+
+/// Whether a reply says that this server cannot be the store. Another server may have its address
+/// by now, which a call reaches only by a new connection.
+fn is_unfit(mut replies: &[u8]) -> bool {
+    let unfit = |words: &[u8]| matches!(CallError::of(&String::from_utf8_lossy(words)), CallError::Unfit(_));
+    std::iter::from_fn(|| next_reply(&mut replies))
+        .any(|reply| matches!(reply, Reply::Error(words) if unfit(words)))
 }
 
 fn answer(status: u32, why: &str) -> Action {
@@ -332,7 +345,7 @@ mod tests {
                     true => bridge.on_request(&piece, ends),
                     false => bridge.on_reply(&piece, ends),
                 };
-                prop_assert!(!matches!(action, Action::Send(_) | Action::Answer(200, _)), "{action:?}");
+                prop_assert!(matches!(action, Action::Wait | Action::HangUp | Action::Answer(400.., _)), "{action:?}");
             }
         }
     }
@@ -381,7 +394,25 @@ mod tests {
     fn a_refused_login_is_the_reply() {
         let (mut bridge, _) = sent(&with_login());
         let replies = b"-WRONGPASS invalid\r\n-NOAUTH Authentication required.\r\n";
-        assert_eq!(bridge.on_reply(replies, false), Action::Answer(200, b"-WRONGPASS invalid\r\n".to_vec()));
+        assert_eq!(bridge.on_reply(replies, false), Action::Refuse(b"-WRONGPASS invalid\r\n".to_vec()));
+    }
+
+    #[test]
+    fn a_server_that_cannot_be_the_store_loses_its_connection() {
+        let two = [evalsha(), evalsha()].concat();
+        for (replies, ends) in [
+            ("-READONLY You can't write\r\n*1\r\n:9\r\n", true),
+            ("*1\r\n:8\r\n-LOADING Redis is loading\r\n", true),
+            ("-OOM command not allowed\r\n-BUSY Redis is busy\r\n", false),
+            ("-NOSCRIPT No matching script.\r\n*1\r\n:9\r\n", false),
+        ] {
+            let mut bridge = Bridge::new(&Options::default());
+            assert!(matches!(bridge.on_request(&two, true), Action::Send(_)));
+            let body = replies.as_bytes().to_vec();
+            let expected = if ends { Action::Refuse(body) } else { Action::Answer(200, body) };
+            assert_eq!(bridge.on_reply(replies.as_bytes(), false), expected);
+            assert_eq!(bridge.on_reply(b"", true), Action::Wait, "Redis closes");
+        }
     }
 
     #[test]

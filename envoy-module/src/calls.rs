@@ -4,10 +4,17 @@ use crate::abi::{Bytes, ConfigPtr, ConfigScheduler, Exports, StreamPtr, StreamSc
 use crate::alarm::Bell;
 use std::ffi::c_void;
 
-/// Writes a line to Envoy's log.
-pub fn log(envoy: &Exports, level: u32, line: &str) {
-    // SAFETY: the line lives through the call.
-    unsafe { (envoy.log)(level, Bytes::of(line.as_bytes())) };
+/// Writes a line to Envoy's log. `place` is the file and the line of the code.
+pub fn log(envoy: &Exports, level: u32, line: &str, place: (&str, u32)) {
+    let (line, (file, number)) = (Bytes::of(line.as_bytes()), place);
+    // SAFETY: both texts live through the call.
+    unsafe {
+        match (envoy.log_v2, envoy.log) {
+            (Some(log), _) => log(level, line, Bytes::of(file.as_bytes()), number),
+            (None, Some(log)) => log(level, line),
+            (None, None) => {}
+        }
+    }
 }
 
 /// Envoy's scheduler of one stream.

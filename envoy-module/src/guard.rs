@@ -36,7 +36,8 @@ fn forget(panic: Box<dyn Any + Send>) {
 pub fn log_panics() {
     set_hook(Box::new(|info| {
         if let Some(envoy) = envoy() {
-            calls::log(envoy, log_level::CRITICAL, &info.to_string());
+            let place = info.location().map_or(("", 0), |place| (place.file(), place.line()));
+            calls::log(envoy, log_level::CRITICAL, &info.to_string(), place);
         }
     }));
 }

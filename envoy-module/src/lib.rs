@@ -42,7 +42,7 @@ mod logger;
 #[cfg(not(feature = "loom"))]
 mod mailbox;
 #[cfg(not(feature = "loom"))]
-mod metrics;
+pub mod metrics;
 #[cfg(not(feature = "loom"))]
 mod namespace;
 #[cfg(not(feature = "loom"))]

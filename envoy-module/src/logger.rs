@@ -31,7 +31,8 @@ impl Log for EnvoyLog {
         if let Some(envoy) = envoy()
             && takes(envoy, record.level())
         {
-            calls::log(envoy, number(record.level()), &record.args().to_string());
+            let place = (record.file().unwrap_or_default(), record.line().unwrap_or(0));
+            calls::log(envoy, number(record.level()), &record.args().to_string(), place);
         }
     }
 

@@ -17,6 +17,7 @@ use crate::alarm::Alarm;
 use crate::guard;
 use crate::timer::TIMER;
 use diana_filter::metrics::{METRICS, MetricKind, Series};
+use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -41,6 +42,8 @@ pub struct Metrics {
 struct State {
     /// By the numbers that the filter gets.
     series: Vec<KnownSeries>,
+    /// The numbers of the series. A document may have tens of thousands.
+    numbers: HashMap<KnownSeries, u32>,
     /// How many of the series Envoy knows. A flush reports each new series, so that the series
     /// exists with 0.
     told: usize,
@@ -53,7 +56,7 @@ struct State {
 }
 
 /// A series, as a report to Envoy names it.
-#[derive(Clone, PartialEq)]
+#[derive(Clone, PartialEq, Eq, Hash)]
 pub struct KnownSeries {
     /// The metric's place in [`METRICS`].
     pub metric: usize,
@@ -87,11 +90,15 @@ impl Metrics {
         let labels = labels(series).map(Box::from).collect();
         let known = KnownSeries { metric, labels };
         let mut state = self.lock();
-        let index = state.series.iter().position(|other| *other == known).unwrap_or_else(|| {
-            state.series.push(known);
-            state.series.len().saturating_sub(1)
-        });
-        let number = u32::try_from(index).ok()?;
+        let number = match state.numbers.get(&known) {
+            Some(number) => *number,
+            None => {
+                let number = u32::try_from(state.series.len()).ok()?;
+                state.series.push(known.clone());
+                state.numbers.insert(known, number);
+                number
+            }
+        };
         let counter = Arc::new(Counter { series: number, sum: AtomicU64::new(0) });
         state.counters.push((Arc::clone(&counter), 0));
         drop(state);
@@ -170,7 +177,7 @@ impl Metrics {
     /// Takes the changes since the last call.
     fn take_changes(&self) -> Vec<(KnownSeries, Change)> {
         let mut state = self.lock();
-        let State { series, told, counters, ended, records } = &mut *state;
+        let State { series, told, counters, ended, records, .. } = &mut *state;
         let known = |number: u32| series.get(usize::try_from(number).ok()?).cloned();
         let fresh = series.get(std::mem::replace(told, series.len())..).unwrap_or_default();
         let mut changes: Vec<_> = fresh.iter().map(|series| (series.clone(), Change::Add(0))).collect();

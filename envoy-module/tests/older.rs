@@ -27,7 +27,8 @@ unsafe extern "C" fn log(_: u32, line: Bytes) {
 
 fn main() {
     abi::simulate(Exports {
-        log,
+        log_v2: None,
+        log: Some(log),
         // 1.38 has functions of the other names, with other arguments.
         upstream_http_tcp_bridge_get_request_buffer_chunks_size: None,
         upstream_http_tcp_bridge_get_response_buffer_chunks_size: None,

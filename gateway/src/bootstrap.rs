@@ -97,6 +97,7 @@ fn gateway_hcm(config: &Config, filter: &Path) -> Value {
     });
     let mut filters = config.before.clone();
     filters.extend(config.instead.clone().unwrap_or_else(|| vec![http_filter(config, filter)]));
+    filters.extend(config.behind.iter().cloned());
     filters.push(router);
     let mut manager = json!({
         "@type": HCM,

@@ -95,6 +95,8 @@ pub struct Config {
     pub log_level: String,
     /// Filters before Diana.
     pub before: Vec<Value>,
+    /// Filters behind Diana.
+    pub behind: Vec<Value>,
     /// Filters in place of Diana, in front of the router, to compare with.
     pub instead: Option<Vec<Value>>,
     /// Whether the gateway itself responds with `answer`, without an upstream.
@@ -146,6 +148,7 @@ impl Config {
             stats_sinks: Vec::new(),
             log_level: "info".into(),
             before: Vec::new(),
+            behind: Vec::new(),
             instead: None,
             direct: false,
             balanced: false,

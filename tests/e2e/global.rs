@@ -41,6 +41,7 @@ mod proxy;
 mod raised;
 mod refunds;
 mod reload;
+mod repointed;
 mod shards;
 mod stalls;
 

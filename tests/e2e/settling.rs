@@ -541,8 +541,7 @@ fn deliver(gateway: &Gateway, connection: &mut Connection, bytes: &[u8]) {
     wait_until("Envoy to read", PATIENCE, || (read() >= before + bytes.len() as u64).then_some(())).unwrap();
 }
 
-/// With `allow_on_headers_stop_iteration` Envoy reports the body of a request that waits, each time
-/// all that it holds.
+/// With `allow_on_headers_stop_iteration`, Envoy would report the body of a request that waits.
 fn held_bodies_are_counted_once(stop_iteration: bool) {
     let begun = Arc::new(Mutex::new(Vec::new()));
     let seen = Arc::clone(&begun);

@@ -2,6 +2,7 @@
 
 use gateway::{filter, root};
 use std::fs;
+use std::process::Command;
 
 /// A stated size is wrong if it differs by more than this.
 const TOLERANCE_PERCENT: u64 = 2;
@@ -33,4 +34,17 @@ fn the_documents_state_the_size_of_the_built_filter() {
             "{file} says {stated} bytes, the filter has {built}: write that there"
         );
     }
+}
+
+/// Envoy loads a module although it lacks a function that the module does not need at once. The
+/// module looks all of them up itself, so an older Envoy lacks a feature and does not crash.
+#[test]
+fn the_module_takes_no_function_of_envoy_for_granted() {
+    let module = filter::module().unwrap();
+    let output = Command::new("nm").args(["--dynamic", "--undefined-only"]).arg(module).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let symbols = String::from_utf8(output.stdout).unwrap();
+    assert!(symbols.contains("dlsym"), "{symbols}");
+    let taken: Vec<&str> = symbols.lines().filter(|line| line.contains("envoy")).collect();
+    assert!(taken.is_empty(), "{taken:?}");
 }

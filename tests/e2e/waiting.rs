@@ -1,9 +1,16 @@
 //! Requests that wait for their turn, and delayed refusals.
 
+use crate::global::{in_redis, shared_rule};
 use crate::{limits, start};
-use gateway::{Config, Connection, Gateway, Load, Reply, Shot, Update, Upstream, wait_until};
+use gateway::config::cluster;
+use gateway::{
+    Carrier, Config, Connection, Gateway, Load, Received, Redis, Reply, Shell, Shot, Update, Upstream,
+    wait_until,
+};
 use serde_json::{Value, json};
+use servers::Processor;
 use std::sync::{Arc, Mutex};
+use std::thread;
 use std::time::{Duration, Instant};
 
 /// A gateway in front of a server that records when each request arrives.
@@ -55,19 +62,79 @@ fn a_token_bucket_with_max_wait_delays_requests() {
     }
 }
 
-/// Also if Envoy makes a callback for the body of a request whose headers wait.
+/// What an upload waits for: its turn, or a reply of the store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Wait {
+    Turn,
+    Store,
+}
+
+/// Uploads that are larger than Envoy's buffers wait at the client, whatever other filters ask for.
+fn uploads_wait(wait: Wait, stop_iteration: bool, behind: &[Value], processor: Option<&Processor>) {
+    const MIB: usize = 1 << 20;
+    let redis = Redis::start().unwrap();
+    let length = |request: &Received| Reply::new(200, request.body.len().to_string());
+    let upstream = Upstream::start(length).unwrap();
+    let document = match wait {
+        Wait::Turn => limits(json!([{"name": "shaped", "algo": "LB", "rpu": 4, "unit": "second"}])),
+        Wait::Store => json!({
+            "limits": [shared_rule("/", "quota", &json!({"algo": "W", "rpu": 99, "unit": "7d", "on_error": "deny"}))],
+            "store": in_redis(json!({"replicas": 1})),
+        }),
+    };
+    let mut config = Config {
+        stop_iteration,
+        behind: behind.to_vec(),
+        upstream: Some(upstream.address()),
+        ..Config::new(document)
+    };
+    config.clusters.extend(processor.map(|processor| cluster("processor", processor.address(), true)));
+    config = Carrier::Bridge.lead(config, redis.address(), &json!({})).unwrap();
+    let gateway = Gateway::start(config).unwrap();
+    let sizes = [1, MIB, 3 * MIB, 20 * MIB];
+    thread::scope(|scope| {
+        for size in sizes {
+            let gateway = &gateway;
+            scope.spawn(move || {
+                let headers = [("x-user-id", "ann")];
+                let answer = gateway.request("POST", "/", &headers, &vec![b'x'; size]).unwrap();
+                let what = format!("{wait:?}, {stop_iteration}, {size} bytes, {}", behind.len());
+                assert_eq!((answer.status, answer.text()), (200, size.to_string()), "{what}");
+            });
+        }
+    });
+    assert_eq!(upstream.requests(), sizes.len() as u64);
+}
+
 #[test]
-fn a_body_waits_with_its_request() {
-    let rule = limits(json!([{"name": "shaped", "algo": "LB", "rpu": 4, "unit": "second"}]));
-    for stop_iteration in [false, true] {
-        let (gateway, upstream, arrivals) =
-            watched_with(|config| Config { stop_iteration, ..config }, rule.clone());
-        let body = vec![b'x'; 300_000];
-        let shot = |_| Shot { method: "POST", body: body.clone(), ..Shot::get("/") };
-        let report = gateway.load(Load { connections: 4, ..Load::requests(4) }, shot).unwrap();
-        assert_eq!((report.status(200), upstream.requests()), (4, 4));
-        let arrivals = arrivals.lock().unwrap().clone();
-        assert!(ms(arrivals[3] - report.first_send) >= 750.0, "stop_iteration: {stop_iteration}");
+fn uploads_of_any_size_wait_with_their_requests() {
+    let processor = Processor::start().unwrap();
+    let duplex = json!({
+        "name": "envoy.filters.http.ext_proc",
+        "typed_config": {
+            "@type": "type.googleapis.com/envoy.extensions.filters.http.ext_proc.v3.ExternalProcessor",
+            "grpc_service": {"envoy_grpc": {"cluster_name": "processor"}, "timeout": "30s"},
+            "message_timeout": "30s",
+            "processing_mode": {
+                "request_body_mode": "FULL_DUPLEX_STREAMED", "request_trailer_mode": "SEND",
+                "response_header_mode": "SKIP",
+            },
+        },
+    });
+    let buffer = json!({
+        "name": "envoy.filters.http.buffer",
+        "typed_config": {
+            "@type": "type.googleapis.com/envoy.extensions.filters.http.buffer.v3.Buffer",
+            "max_request_bytes": 32 << 20,
+        },
+    });
+    let flags: &[bool] = if Shell::of_run() == Shell::Wasm { &[false, true] } else { &[false] };
+    for wait in [Wait::Turn, Wait::Store] {
+        for stop_iteration in flags {
+            uploads_wait(wait, *stop_iteration, &[], None);
+            uploads_wait(wait, *stop_iteration, std::slice::from_ref(&duplex), Some(&processor));
+            uploads_wait(wait, *stop_iteration, std::slice::from_ref(&buffer), None);
+        }
     }
 }
 

@@ -11,6 +11,7 @@ mod dist;
 mod e2e;
 mod examples;
 mod fuzz;
+mod growth;
 mod interleavings;
 mod lint;
 mod manifests;
@@ -159,6 +160,8 @@ enum Task {
     Interleavings,
     /// Count the engine's files, lines and types, and how many of them one decision needs
     Tree,
+    /// Compare the work for a document with that for one twice as long
+    Growth,
 }
 
 fn main() -> ExitCode {
@@ -204,5 +207,6 @@ fn run(task: Task) -> Result<()> {
         Task::Versions => versions::run(),
         Task::Interleavings => interleavings::run(),
         Task::Tree => tree::run(),
+        Task::Growth => growth::run(),
     }
 }

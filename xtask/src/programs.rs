@@ -70,6 +70,11 @@ pub fn install_skopeo() -> Result<()> {
     install_all(&[Wanted { package: "skopeo", is_there: service::is_installed }])
 }
 
+/// Installs Valgrind, which counts instructions, or says what to install.
+pub fn install_valgrind() -> Result<()> {
+    install_all(&[Wanted { package: "valgrind", is_there: service::is_installed }])
+}
+
 fn install_all(all: &[Wanted]) -> Result<()> {
     let missing = || -> Vec<_> {
         all.iter().filter(|one| !(one.is_there)(one.package)).map(|one| one.package).collect()

@@ -120,7 +120,7 @@ impl Tally {
             let known = self.places.get(report.rule.index()).copied().flatten();
             let Some(rule) = known.and_then(|known| self.rules.get_mut(known)) else { continue };
             let delay = match report.verdict.map(|verdict| verdict.admission) {
-                Some(Admission::Admit { delay }) if is_delayed => delay,
+                Some(Admission::Admit { delay }) if is_delayed || report.would_delay() => delay,
                 _ => Span::ZERO,
             };
             let check = RuleCheck {

@@ -2,7 +2,7 @@
 
 use super::headroom::RuleHeadroom;
 use diana_base::time::Span;
-use diana_document::{Fields, Node, Value, fold, nearest, one_of, quoted};
+use diana_document::{Fields, Node, Value, fold, one_of, quoted};
 use diana_limiter::algorithm::{self, Algorithm, AlgorithmKind, Quota};
 use diana_limiter::policy::{Cost, Counter};
 
@@ -18,7 +18,7 @@ pub(super) fn algorithm(node: Option<Node>) -> Option<&'static AlgorithmKind> {
     if kind.is_none() {
         // Suggest long names only: any abbreviation is close to any other.
         let names: Vec<&str> = algorithm::KINDS.iter().map(|kind| kind.name).collect();
-        let hint = match nearest(text, &names) {
+        let hint = match node.meant(text, &names) {
             Some(name) => format!("did you mean `{name}`?"),
             None => {
                 let both = algorithm::KINDS.iter().map(|kind| format!("{} ({})", kind.short, kind.name));

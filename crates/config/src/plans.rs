@@ -4,7 +4,7 @@ use super::counter::Weight;
 use super::global_rule::{self, Roles, roles};
 use super::keys::RULE_KEYS;
 use diana_base::map::KeyMap;
-use diana_document::{Error, Fields, Node, Value, nearest, one_of, quoted};
+use diana_document::{Error, Fields, Node, Value, one_of, quoted};
 use diana_limiter::actor::{self, Actors, NamedActor, Scope};
 use diana_limiter::algorithm::AlgorithmKind;
 use diana_limiter::policy::{Counter, MAX_PLANS, PlanCounters, PlanId, PlanSource};
@@ -126,7 +126,7 @@ impl<'a> Plans<'a> {
         if self.members.is_none() || known.contains(&name) {
             return self.number(name, node);
         }
-        let hint = match nearest(name, &known) {
+        let hint = match node.meant(name, &known) {
             Some(near) => format!("did you mean `{near}`?"),
             None if known.is_empty() => "`plan.members` names no plan".into(),
             None => format!("expected {}", one_of(&known)),

@@ -33,7 +33,11 @@ impl fmt::Display for Error {
 
 impl std::error::Error for Error {}
 
-/// Collects mistakes while a document is read.
+/// The most mistakes that are collected; behind them, one says that there are more. A hint costs far
+/// more than what it is about, and a server may send any number of mistakes.
+pub const MAX_ERRORS: usize = 1_000;
+
+/// Collects mistakes while a document is read: the first thousand, and whether there are more.
 ///
 /// ```
 /// use diana_document::{Errors, Node, Value};
@@ -69,12 +73,21 @@ impl Errors {
     }
 
     fn keep(&self, place: Place, why: Cow<'static, str>, key: Option<String>) {
-        let error = Error { path: self.places.path(place), why: why.into_owned(), key };
+        let mut error = Error { path: self.places.path(place), why: why.into_owned(), key };
         self.collected.with(|collected| {
-            if collected.known.add(error.to_string().as_bytes()) {
-                collected.in_order.push(error);
+            if collected.in_order.len() > MAX_ERRORS || !collected.known.add(error.to_string().as_bytes()) {
+                return;
             }
+            if collected.in_order.len() == MAX_ERRORS {
+                error = Error { path: String::new(), why: "there are more mistakes".into(), key: None };
+            }
+            collected.in_order.push(error);
         });
+    }
+
+    /// Whether no further mistake is collected, so that none needs a hint.
+    pub(super) fn is_full(&self) -> bool {
+        self.collected.with(|collected| collected.in_order.len() > MAX_ERRORS) == Some(true)
     }
 
     /// Whether there is no mistake.
@@ -85,5 +98,26 @@ impl Errors {
     /// All mistakes, in the order in which they were found.
     pub fn into_vec(self) -> Vec<Error> {
         self.collected.into_inner().in_order
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Node, parse};
+    use super::*;
+
+    /// A hint for each of these would take minutes.
+    #[test]
+    fn mistakes_are_collected_up_to_a_bound() {
+        let keys: Vec<String> = (0..100_000).map(|number| format!(r#""limit{number}": 1"#)).collect();
+        let document = parse(["{", &*keys.join(","), "}"].concat().as_bytes()).unwrap();
+        let errors = Errors::default();
+        let mut fields = Node::root(&document, &errors).fields().unwrap();
+        fields.require("limits");
+        fields.finish();
+        let found = errors.into_vec();
+        assert_eq!(found.len(), MAX_ERRORS + 1);
+        assert_eq!(found[0].why, "unknown key `limit0`, did you mean `limits`?");
+        assert_eq!(found[MAX_ERRORS].to_string(), "there are more mistakes");
     }
 }

@@ -40,7 +40,7 @@ mod structure;
 mod value;
 mod words;
 
-pub use errors::{Error, Errors};
+pub use errors::{Error, Errors, MAX_ERRORS};
 pub use fields::Fields;
 pub use node::Node;
 pub use parse::{parse, parse_json};

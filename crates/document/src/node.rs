@@ -3,7 +3,7 @@
 use super::errors::{Error, Errors};
 use super::places::Place;
 use super::value::{self, Value};
-use super::words::{self, fold, one_of, quoted};
+use super::words::{self, fold, nearest, one_of, quoted};
 use diana_base::time::Span;
 use std::borrow::Cow;
 use std::ops::RangeInclusive;
@@ -43,6 +43,13 @@ impl<'a> Node<'a> {
     /// Reports a mistake at this place.
     pub fn fail(&self, why: impl Into<Cow<'static, str>>) {
         self.errors.add(self.place, why);
+    }
+
+    /// The word among `known` that was probably meant here, for a mistake: see [`nearest`]. `None`
+    /// once no more mistakes are collected.
+    #[must_use]
+    pub fn meant<'w>(&self, word: &str, known: &[&'w str]) -> Option<&'w str> {
+        if self.errors.is_full() { None } else { nearest(word, known) }
     }
 
     /// A warning about this place. The caller collects warnings; the document is still accepted.

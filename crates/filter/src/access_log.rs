@@ -14,6 +14,8 @@ use diana_limiter::session::Worker;
 pub const RULE: &str = "wasm.diana.rule";
 /// The rules in shadow that would refuse a request, or the deny list in shadow.
 pub const SHADOW: &str = "wasm.diana.shadow";
+/// The rules in shadow that would make a request wait for its turn.
+pub const DELAYED: &str = "wasm.diana.delayed";
 /// The rules that admit a request and have less left than `near_limit`.
 pub const NEAR: &str = "wasm.diana.near";
 /// The actor source of the rule that decides.
@@ -30,8 +32,8 @@ pub const REMAINING: &str = "wasm.diana.remaining";
 pub const WAITED_MS: &str = "wasm.diana.waited_ms";
 
 /// All attributes, with the names that access logs have for them in both shells.
-pub const ATTRIBUTES: [&str; 9] =
-    [RULE, SHADOW, NEAR, ACTOR, ACTOR_VALUE, ACTOR_HASH, PLAN, REMAINING, WAITED_MS];
+pub const ATTRIBUTES: [&str; 10] =
+    [RULE, SHADOW, DELAYED, NEAR, ACTOR, ACTOR_VALUE, ACTOR_HASH, PLAN, REMAINING, WAITED_MS];
 
 /// Sets the attributes of a request after the last decision of `worker`.
 pub(super) fn set_attributes(host: impl Host, configuration: &Configuration, worker: &Worker) {
@@ -41,16 +43,23 @@ pub(super) fn set_attributes(host: impl Host, configuration: &Configuration, wor
         return;
     }
     let (refused, shadowed) = (decision.refused_by(policy), decision.shadowed_by(policy));
+    let delayed = decision.delayed_by(policy);
     let near = near_limit.map(|limit| limit.rules(decision)).and_then(|rules| names(policy, rules));
     let is_logged = refused.is_some()
         || shadowed.is_some()
+        || delayed.is_some()
         || near.is_some()
         || matches!(decision.outcome, Outcome::Delay(_))
         || logs_all;
     if !is_logged {
         return;
     }
-    for (key, rules) in [(RULE, refused.as_deref()), (SHADOW, shadowed.as_deref()), (NEAR, near.as_deref())] {
+    for (key, rules) in [
+        (RULE, refused.as_deref()),
+        (SHADOW, shadowed.as_deref()),
+        (DELAYED, delayed.as_deref()),
+        (NEAR, near.as_deref()),
+    ] {
         if let Some(rules) = rules {
             host.set_attribute(key, rules);
         }

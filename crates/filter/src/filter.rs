@@ -41,15 +41,18 @@ use std::rc::Rc;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
     /// The host passes it on.
-    Continue = 0,
-    /// The host holds it until the filter resumes it or replies.
-    Pause = 1,
+    Continue,
+    /// The host drops it: the filter has replied to the request.
+    Stop,
+    /// The host holds it, with all that follows, until the filter resumes it or replies. What the
+    /// host's buffers cannot hold waits at the client.
+    Hold,
 }
 
 impl Action {
     /// The action for a later part of a request: the part waits with the headers.
     fn of_part(is_waiting: bool) -> Action {
-        if is_waiting { Action::Pause } else { Action::Continue }
+        if is_waiting { Action::Hold } else { Action::Continue }
     }
 }
 

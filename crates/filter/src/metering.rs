@@ -53,8 +53,6 @@ impl MeteredValues {
 #[derive(Default)]
 pub(super) struct Metering {
     usage: Usage,
-    /// The body that the host has held while the request waits, in bytes.
-    held_bytes: u64,
     /// The reader of each value; `None` for values of headers.
     meters: Vec<Option<Meter>>,
     /// Whether the response has passed to its end.
@@ -69,14 +67,10 @@ impl Metering {
         self.usage.status
     }
 
-    /// A part of the request's body has arrived. While the request waits, hosts report all that
-    /// they hold; afterwards each part.
-    pub(super) fn request_body(&mut self, size: usize, is_waiting: bool) {
+    /// A part of the request's body has arrived.
+    pub(super) fn request_body(&mut self, size: usize) {
         let size = u64::try_from(size).unwrap_or(u64::MAX);
-        match is_waiting {
-            true => self.held_bytes = self.held_bytes.max(size),
-            false => self.usage.request_bytes = self.usage.request_bytes.saturating_add(size),
-        }
+        self.usage.request_bytes = self.usage.request_bytes.saturating_add(size);
     }
 
     /// The response's headers have arrived.
@@ -140,8 +134,7 @@ impl Metering {
 
     /// What the request used until now.
     pub(super) fn usage(&mut self) -> &Usage {
-        let Metering { usage, held_bytes, meters, has_response_ended, is_grpc_timeout } = self;
-        usage.request_bytes = usage.request_bytes.saturating_add(std::mem::take(held_bytes));
+        let Metering { usage, meters, has_response_ended, is_grpc_timeout } = self;
         debug_assert_eq!(usage.values.len(), meters.len(), "each value has a meter");
         for (value, meter) in usage.values.iter_mut().zip(meters) {
             if let Some(meter) = meter {

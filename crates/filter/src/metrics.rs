@@ -45,6 +45,10 @@ struct Document {
 /// a gauge. Later documents share one.
 pub const MAX_DOCUMENTS: usize = 256;
 
+/// The most counters of a VM, because hosts never delete one: a document server may rename rules
+/// for ever. Rules beyond have none.
+const MAX_COUNTERS: usize = 1 << 18;
+
 /// The most counters of a restricted host, which ends the VM when the memory for metrics is full.
 /// With up to 48 workers, a counter takes up to 1 KiB, so the default of 5 MiB holds this many.
 const MAX_RESTRICTED: usize = 4_096;
@@ -175,7 +179,7 @@ impl<H: Host> Metrics<H> {
         clusters: &[String],
         ids: &Ids,
     ) -> Metrics<H> {
-        let most = if kind.has_all_metrics() { usize::MAX } else { MAX_RESTRICTED };
+        let most = if kind.has_all_metrics() { MAX_COUNTERS } else { MAX_RESTRICTED };
         let mut missing = 0_u32;
         let mut define = |metric: &'static Metric, of: Option<Cow<str>>, value: &str| {
             let id = of.map(|of| ids.define(host, &Series { metric, of: &of, value }, most));
@@ -247,6 +251,7 @@ impl<H: Host> Metrics<H> {
         for report in &decision.reports {
             let result = match report.result {
                 RuleResult::Admitted | RuleResult::Uncounted if decision.is_rejected() => None,
+                RuleResult::Admitted if report.would_delay() => Some(4),
                 RuleResult::Admitted => Some(0),
                 RuleResult::Refused => Some(1),
                 RuleResult::Shadowed => Some(2),

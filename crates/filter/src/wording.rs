@@ -1,6 +1,6 @@
 //! Words that several log lines share.
 
-use diana_document::Error;
+use diana_document::{Error, MAX_ERRORS};
 
 /// At most this many mistakes are logged, because a server may send any number.
 pub(super) const MAX_LOGGED: usize = 100;
@@ -9,7 +9,8 @@ pub(super) const MAX_LOGGED: usize = 100;
 pub(super) fn mistakes(errors: &[Error]) -> String {
     let logged = (1..).zip(errors).map(|(number, error)| format!("({number}) {error}"));
     let logged: Vec<String> = logged.take(MAX_LOGGED).collect();
-    format!("{}: {}", plural(errors.len(), "mistake"), logged.join(" "))
+    let more = if errors.len() > MAX_ERRORS { "more than " } else { "" };
+    format!("{more}{}: {}", plural(errors.len().min(MAX_ERRORS), "mistake"), logged.join(" "))
 }
 
 /// `1 rule`, `2 rules`.

@@ -123,8 +123,8 @@ impl ResponseOptions {
         if matches!(self.form, Form::Ietf | Form::Both) {
             headers.extend(fields::ietf(policy, limits));
         }
-        if matches!(self.form, Form::XRateLimit | Form::Both) {
-            headers.extend(fields::x_ratelimit(policy, limits));
+        if matches!(self.form, Form::XRateLimit | Form::Plain | Form::Both) {
+            headers.extend(fields::x_ratelimit(policy, limits, self.form != Form::Plain));
         }
         headers
     }

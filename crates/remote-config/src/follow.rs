@@ -216,7 +216,7 @@ impl Follower {
         self.poll_until = Some(until);
         let is_lost = head.active > 0 && self.keys.document(store, head.slot, head.active).is_none();
         // A document that another worker has refused may be valid over this local document.
-        let is_unjudged = head.refused > 0 && head.refused != self.refused;
+        let is_unjudged = head.refused > 0 && (head.refused != self.refused || head.judging > Time::ZERO);
         let validators = if is_lost || is_unjudged { Validators::default() } else { head.validators };
         Some(self.options.request(&validators))
     }

@@ -34,20 +34,24 @@ pub(crate) struct Head {
     pub(crate) slot: u64,
     /// The last refusal since the active document, as `Follower::refusal` names it; zero: none.
     pub(crate) refused: u64,
+    /// Until when a worker may be compiling the refused document, which is not refused for good
+    /// before; zero: it is.
+    pub(crate) judging: Time,
     /// The validators of the last reply.
     pub(crate) validators: Validators,
 }
 
 /// The first bytes of a head: its format.
-const FORM: u64 = u64::from_le_bytes(*b"diana-c4");
+const FORM: u64 = u64::from_le_bytes(*b"diana-c5");
 
-const WORDS: usize = 9;
+const WORDS: usize = 10;
 
 impl Head {
     fn bytes(&self) -> Vec<u8> {
-        let Head { poller, next, failures, contact, generation, active, slot, refused, validators } = self;
-        let [next, contact] = [next, contact].map(|time| time.as_ns());
-        let words = [FORM, *poller, next, *failures, contact, *generation, *active, *slot, *refused];
+        let Head { poller, next, failures, contact, generation, active, slot, refused, judging, validators } =
+            self;
+        let [next, contact, judging] = [next, contact, judging].map(|time| time.as_ns());
+        let words = [FORM, *poller, next, *failures, contact, *generation, *active, *slot, *refused, judging];
         let mut bytes: Vec<u8> = words.into_iter().flat_map(u64::to_le_bytes).collect();
         for validator in [&validators.etag, &validators.modified] {
             bytes.extend(validator.as_bytes());
@@ -77,6 +81,7 @@ impl Head {
             active: word(6),
             slot: word(7),
             refused: word(8),
+            judging: Time::from_ns(word(9)),
             validators,
         })
     }

@@ -67,8 +67,6 @@ fn c_name(name: &'static str) -> &'static CStr {
 
 callbacks! {
     required {
-        /// Writes a line to Envoy's log.
-        fn log(level: u32, line: Bytes);
         /// Whether Envoy's log takes lines of this level.
         fn log_enabled(level: u32) -> bool;
         /// Whether Envoy only checks its configuration. Only on the main thread.
@@ -180,6 +178,10 @@ callbacks! {
         ) -> u32;
     }
     optional {
+        /// Writes a line to Envoy's log, with the file and the line of the code. Since Envoy 1.40.
+        fn log_v2(level: u32, line: Bytes, file: Bytes, number: u32);
+        /// Writes a line to Envoy's log. Deprecated since Envoy 1.40.
+        fn log(level: u32, line: Bytes);
         /// Adds to a counter, without a stream. Since Envoy 1.39.
         fn http_filter_config_increment_counter(
             config: ConfigPtr, id: usize, labels: *const Bytes, count: usize, by: u64

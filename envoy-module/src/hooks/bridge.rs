@@ -70,6 +70,12 @@ impl Functions {
                 Action::Wait => {}
                 Action::Send(bytes) => (self.send)(pointer, Bytes::of(bytes), false),
                 Action::Answer(status, body) => (self.answer)(pointer, *status, null(), 0, Bytes::of(body)),
+                Action::Refuse(body) => {
+                    // The connection may return to the pool until Redis closes it, where a call on
+                    // it fails.
+                    (self.send)(pointer, Bytes::NONE, true);
+                    (self.answer)(pointer, 200, null(), 0, Bytes::of(body));
+                }
                 Action::HangUp => (self.send)(pointer, Bytes::NONE, true),
             }
         }

@@ -10,7 +10,7 @@ use diana_filter::Action;
 pub(super) fn decide(stream: &'static Stream) -> u32 {
     match act(stream) {
         Action::Continue => headers_status::CONTINUE,
-        Action::Pause => headers_status::STOP,
+        Action::Stop | Action::Hold => headers_status::STOP,
     }
 }
 
@@ -42,7 +42,7 @@ fn act(stream: &'static Stream) -> Action {
     // SAFETY: events of a stream come on the thread where it began, which has the VM.
     vm.caught(|| unsafe { vm.in_turn(|| vm.within(Context::of_stream(stream), forget)) });
     if stream.is_answered.get() || stream.envoy.get().is_null() {
-        return Action::Pause;
+        return Action::Stop;
     }
     let decide = |reads| {
         let decide = || vm.filter().on_panic(stream.root.get(), reads);

@@ -121,8 +121,9 @@ fn decide(stream: &'static Stream, ends: bool) -> u32 {
 fn carry_out(stream: &Stream, action: Action) -> u32 {
     match action {
         Action::Continue => headers_status::CONTINUE,
-        Action::Pause if stream.is_answered.get() || stream.envoy.get().is_null() => headers_status::STOP,
-        Action::Pause => {
+        Action::Stop => headers_status::STOP,
+        Action::Hold if stream.is_answered.get() || stream.envoy.get().is_null() => headers_status::STOP,
+        Action::Hold => {
             // SAFETY: the stream is open, and this is its thread.
             let bell = unsafe { StreamBell::new(stream.vm.envoy, stream.envoy.get()) };
             stream.has_bell.set(true);
@@ -145,7 +146,7 @@ pub extern "C" fn envoy_dynamic_module_on_http_filter_request_body(
         let size = reader.body_size(body::RECEIVED_REQUEST);
         match filter.on_request_body(stream.id, size, ends) {
             Action::Continue => body_status::CONTINUE,
-            Action::Pause => body_status::STOP_AND_WATERMARK,
+            Action::Stop | Action::Hold => body_status::STOP_AND_WATERMARK,
         }
     })
 }
@@ -155,7 +156,7 @@ pub extern "C" fn envoy_dynamic_module_on_http_filter_request_body(
 pub extern "C" fn envoy_dynamic_module_on_http_filter_request_trailers(_: StreamPtr, entry: Entry) -> u32 {
     event(entry, trailers_status::CONTINUE, |stream, filter| match filter.on_request_trailers(stream.id) {
         Action::Continue => trailers_status::CONTINUE,
-        Action::Pause => trailers_status::STOP,
+        Action::Stop | Action::Hold => trailers_status::STOP,
     })
 }
 

@@ -21,6 +21,7 @@ pub struct Ids {
 
 impl Ids {
     /// Envoy's number of a metric.
+    #[must_use]
     pub fn of(&self, metric: usize) -> Option<usize> {
         self.ids.get(metric).copied().flatten()
     }

@@ -78,7 +78,7 @@ fn queries(which: u8) -> Vec<GlobalQuery> {
 fn sane(failure: &CallError, status: u32) {
     match failure {
         CallError::Status(code) => assert!(*code == status && status != 200),
-        CallError::Refused(words) => {
+        CallError::Refused(words) | CallError::Unfit(words) => {
             assert!(
                 words.len() <= CallError::LONGEST && words.bytes().all(|byte| (b' '..=b'~').contains(&byte))
             );

@@ -12,7 +12,7 @@ pub fn run(bytes: &[u8]) {
     let setup = Setup {
         workers: 1 + input.below(3),
         reenters: input.flag(),
-        stop_iteration: input.flag(),
+        reports_held: input.flag(),
         one_in: 2 + input.below(10) as u64,
         seed: input.byte().into(),
     };

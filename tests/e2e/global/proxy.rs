@@ -60,7 +60,7 @@ pub struct Proxy {
 }
 
 struct Shared {
-    redis: SocketAddr,
+    redis: Mutex<SocketAddr>,
     fault: Mutex<Fault>,
     /// The last reply of any connection.
     last_reply: Mutex<Vec<u8>>,
@@ -80,7 +80,7 @@ impl Proxy {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
         let shared = Arc::new(Shared {
-            redis,
+            redis: Mutex::new(redis),
             fault: Mutex::default(),
             // No call has this number.
             last_reply: Mutex::new(b"*1\r\n:1\r\n".to_vec()),
@@ -100,6 +100,12 @@ impl Proxy {
     /// From now on, connections have this fault.
     pub fn set(&self, fault: Fault) {
         *lock(&self.shared.fault) = fault;
+    }
+
+    /// Leads new connections to another Redis, as a Service or a virtual address that moves. Open
+    /// ones stay.
+    pub fn repoint(&self, redis: SocketAddr) {
+        *lock(&self.shared.redis) = redis;
     }
 
     /// How many connections it has accepted.
@@ -156,7 +162,7 @@ impl Shared {
         if self.fault() == Fault::NobodyServes {
             return Ok(End::Dead);
         }
-        let redis = TcpStream::connect(self.redis)?;
+        let redis = TcpStream::connect(*lock(&self.redis))?;
         redis.set_nodelay(true)?;
         let is_dead = Arc::new(AtomicBool::new(false));
         let replies = thread::spawn({

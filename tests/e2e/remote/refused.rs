@@ -165,3 +165,19 @@ fn a_document_that_needs_removed_callbacks() {
     remote.documents.put(with_headers("off"));
     remote.wait("the document", || remote.gateway.get("/", &[]).unwrap().status == 429);
 }
+
+/// Its compilation takes longer than the server's claim lasts. Nobody compiles it again, and the
+/// reason is in the log.
+#[test]
+fn a_document_of_nothing_but_mistakes_is_judged_once() {
+    let remote = Remote::start(json!({"interval": "1s", "timeout": "100ms"}));
+    let mut clients = remote.connect();
+    let keys: Vec<String> = (0..65_000).map(|number| format!(r#""key {number}": 1"#)).collect();
+    remote.documents.put(format!("{{{}}}", keys.join(",")));
+    remote.wait("the reason", || {
+        remote.lines("refused: more than 1000 mistakes: (1) unknown key `key 0`").len() == 1
+    });
+    remote.wait_polls("refused", 2);
+    assert_eq!(clients.quotas(), [super::LOCAL; 4]);
+    assert_eq!(remote.lines("refused: ").len(), 1);
+}

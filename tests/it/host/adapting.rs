@@ -203,10 +203,10 @@ fn a_latency_is_from_the_end_of_the_request_to_the_headers_of_the_response() {
 }
 
 /// The body of a request that waits for two seconds ends while the filter holds the request, or,
-/// as it seems to a filter without `allow_on_headers_stop_iteration`, thereafter.
+/// as it seems to a filter whose host reports it late, thereafter.
 #[test]
 fn a_wait_in_the_filter_is_no_latency_of_an_upload() {
-    for stops_iteration in [false, true] {
+    for reports_held in [false, true] {
         let falls = |signal: &str, events: &[Event]| {
             let measured = rate(signal).replace(r#""url": "/""#, r#""url": "/measured""#);
             let gateway = start(
@@ -217,17 +217,17 @@ fn a_wait_in_the_filter_is_no_latency_of_an_upload() {
                         {measured}]"#
                 ),
             );
-            gateway.world.stop_iteration.set(stops_iteration);
+            gateway.world.reports_held.set(reports_held);
             (0..20).for_each(|_| _ = gateway.request(0, "/", "ann"));
             falls(&gateway, "POST", &[], events)
         };
         let at = |ms, status| [LastBody(500), Response(ms, status)];
-        assert!(!falls(LATENCY, &at(2_100, 200)), "{stops_iteration}");
-        assert!(falls(LATENCY, &at(2_500, 200)), "{stops_iteration}");
-        assert!(falls(ERRORS, &at(2_100, 503)), "{stops_iteration}");
+        assert!(!falls(LATENCY, &at(2_100, 200)), "{reports_held}");
+        assert!(falls(LATENCY, &at(2_500, 200)), "{reports_held}");
+        assert!(falls(ERRORS, &at(2_100, 503)), "{reports_held}");
         // The host's own response to a request that the upstream never saw.
         let own = [LastBody(500), Response(1_000, 503), Left(1_000)];
-        assert!(!falls(ERRORS, &own), "{stops_iteration}");
+        assert!(!falls(ERRORS, &own), "{reports_held}");
     }
 }
 

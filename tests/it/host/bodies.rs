@@ -127,8 +127,8 @@ struct Run {
 pub struct Setup {
     pub workers: usize,
     pub reenters: bool,
-    /// Envoy's `allow_on_headers_stop_iteration`.
-    pub stop_iteration: bool,
+    /// Whether the host reports the parts of a body that it holds.
+    pub reports_held: bool,
     /// One swap in so many is lost.
     pub one_in: u64,
     pub seed: u64,
@@ -144,10 +144,10 @@ pub fn play(setup: Setup, bytes: &[u8]) -> Seen {
 
 impl Run {
     fn new(setup: Setup) -> Run {
-        let Setup { workers, reenters, stop_iteration, one_in, seed } = setup;
+        let Setup { workers, reenters, reports_held, one_in, seed } = setup;
         let gateway = Gateway::new(CasSemantics::Lenient, workers, Exports::Useful, reenters);
         assert!(gateway.configure(&document(1)), "{:?}", gateway.world.log.borrow());
-        gateway.world.stop_iteration.set(stop_iteration);
+        gateway.world.reports_held.set(reports_held);
         *gateway.world.faults.borrow_mut() = Faults { kind: FaultKind::LostSwaps, one_in, seed };
         Run { gateway, model: Model::default(), open: Vec::new() }
     }

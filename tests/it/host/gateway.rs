@@ -61,8 +61,8 @@ pub struct World {
     /// Whether the connection breaks when the next stream resumes, which ends all its other
     /// streams.
     pub breaks: Cell<bool>,
-    /// Envoy's `allow_on_headers_stop_iteration`.
-    pub stop_iteration: Cell<bool>,
+    /// Whether the host reports the parts of a body that it holds.
+    pub reports_held: Cell<bool>,
     pub configuration: RefCell<String>,
     pub vm_id: RefCell<String>,
     /// Nanoseconds since 1970.
@@ -239,7 +239,7 @@ impl Gateway {
             rules,
             reenters,
             breaks: Cell::default(),
-            stop_iteration: Cell::default(),
+            reports_held: Cell::default(),
             configuration: RefCell::default(),
             vm_id: RefCell::new("diana".into()),
             clock: Cell::new(1_700_000_000_000_000_000),

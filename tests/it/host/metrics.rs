@@ -41,7 +41,7 @@ fn zeros(gateway: &Gateway) -> Vec<String> {
 fn every_series_of_a_configuration_exists_from_the_start() {
     let one = r#"{"limits": [{"url": "/", "rules": [{"name": "one", "rpu": 9, "unit": "hour"}]}]}"#;
     let results = |rule: &str| {
-        ["error", "ok", "refused", "shadow"]
+        ["delayed", "error", "ok", "refused", "shadow"]
             .map(|result| format!("diana.rule.{rule}.result.{result}.requests"))
     };
     assert_eq!(zeros(&Gateway::start(CasSemantics::Lenient, 1, one)), results("one"));

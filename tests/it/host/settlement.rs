@@ -16,10 +16,10 @@ fn cases() -> ProptestConfig {
 
 fn setups() -> impl Strategy<Value = Setup> {
     (1..4_usize, any::<bool>(), any::<bool>(), 2..12_u64, any::<u64>()).prop_map(
-        |(workers, reenters, stop_iteration, one_in, seed)| Setup {
+        |(workers, reenters, reports_held, one_in, seed)| Setup {
             workers,
             reenters,
-            stop_iteration,
+            reports_held,
             one_in,
             seed,
         },
@@ -44,7 +44,7 @@ fn streams_are_refused_corrected_and_forgiven() {
     for seed in 0..40 {
         let mut random = Random(seed);
         let bytes: Vec<u8> = (0..400).map(|_| random.below(256) as u8).collect();
-        let setup = Setup { workers: 2, reenters: false, stop_iteration: seed % 2 == 0, one_in: 5, seed };
+        let setup = Setup { workers: 2, reenters: false, reports_held: seed % 2 == 0, one_in: 5, seed };
         let seen = play(setup, &bytes);
         sum.refused += seen.refused;
         sum.refunded += seen.refunded;

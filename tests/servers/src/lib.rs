@@ -3,6 +3,7 @@
 //!
 //! ```text
 //!   RateLimitService   gRPC, Envoy's rate limit service; counts in memory
+//!   Processor          gRPC, an external processor; passes everything on
 //!   Collector          gRPC, OpenTelemetry; keeps spans, log records and metrics
 //!   Documents          HTTP, four configuration servers in one; keeps one document
 //! ```
@@ -13,9 +14,11 @@
 
 mod collector;
 mod documents;
+mod processor;
 mod rate_limit_service;
 mod serving;
 
 pub use collector::{Attributes, Collector, Item, Received};
 pub use documents::{Documents, Fault, Seen};
+pub use processor::Processor;
 pub use rate_limit_service::RateLimitService;

@@ -52,7 +52,7 @@ pub(super) const DOCUMENT: Object = Object::new("README.md", &[&[
     key(
         "headers",
         "The headers that show the quota.",
-        Shape::Any(&[Shape::Choice(&["ietf", "x-ratelimit", "both", "off"]), Shape::Only(false)]),
+        Shape::Any(&[Shape::Choice(&["ietf", "x-ratelimit", "x-ratelimit-plain", "both", "off"]), Shape::Only(false)]),
     )
     .or("ietf")
     .on("responses.md#response-headers"),

@@ -26,7 +26,7 @@ impl<H: Host> Filter<H> {
         let completions = self.call_stores(plugin);
         plugin.wake();
         if completions.is_empty() {
-            return Action::Pause;
+            return Action::Hold;
         }
         // A call could not be made; it may be this stream's call.
         let (own, others): (Vec<Completion>, Vec<Completion>) =
@@ -42,7 +42,7 @@ impl<H: Host> Filter<H> {
                 plugin.timer_queue.with(|queue| queue.remove(id));
                 self.carry_out_now(id, &plugin, response)
             }
-            None => Action::Pause,
+            None => Action::Hold,
         }
     }
 
@@ -172,7 +172,7 @@ impl<H: Host> Filter<H> {
         let is_reachable = self.host.set_effective_context(id).is_ok() || response.is_held();
         let (proceeds, held) = match response.rejection {
             _ if is_reachable => match self.carry_out(id, plugin, response) {
-                Action::Pause => (true, Held::Request),
+                Action::Stop | Action::Hold => (true, Held::Request),
                 Action::Continue => (self.host.resume_request().is_ok(), Held::Request),
             },
             Some(rejection) => (false, Held::Refusal(rejection.reply)),

@@ -11,9 +11,9 @@ impl<H: Host> Filter<H> {
     pub fn on_request_body(&self, id: u32, size: usize, ends: bool) -> Action {
         let is_waiting = self.streams.with(|streams| {
             let stream = streams.get_mut(id)?;
-            stream.meter(|metering, values, is_waiting| {
+            stream.meter(|metering, values| {
                 if values.request_bytes() {
-                    metering.request_body(size, is_waiting);
+                    metering.request_body(size);
                 }
             });
             if ends {
@@ -28,7 +28,7 @@ impl<H: Host> Filter<H> {
     /// A part of the response's body passes. `ends`: whether the response ends with it.
     pub fn on_response_body(&self, id: u32, size: usize, ends: bool) -> Action {
         self.streams.with(|streams| {
-            streams.get_mut(id)?.meter(|metering, _, _| {
+            streams.get_mut(id)?.meter(|metering, _| {
                 metering.response_body(self.host, size);
                 if ends {
                     metering.response_ended();
@@ -42,7 +42,7 @@ impl<H: Host> Filter<H> {
     /// The response's trailers have arrived, behind its body.
     pub fn on_response_trailers(&self, id: u32) -> Action {
         self.streams.with(|streams| {
-            streams.get_mut(id)?.meter(|metering, _, _| metering.response_ended());
+            streams.get_mut(id)?.meter(|metering, _| metering.response_ended());
             Some(())
         });
         Action::Continue
@@ -73,10 +73,10 @@ impl<H: Host> Stream<H> {
 
     /// Calls `measure` for a stream that has to be settled, now or after its wait. The flag says
     /// whether the stream waits.
-    pub(super) fn meter(&mut self, measure: impl FnOnce(&mut Metering, &MeteredValues, bool)) {
+    pub(super) fn meter(&mut self, measure: impl FnOnce(&mut Metering, &MeteredValues)) {
         let Stream { plugin, session, is_waiting, metering, .. } = self;
         if plugin.metered.any() && (*is_waiting || session.settles()) {
-            measure(metering.get_or_insert_default(), &plugin.metered, *is_waiting);
+            measure(metering.get_or_insert_default(), &plugin.metered);
         }
     }
 }

@@ -139,7 +139,7 @@ impl<H: Host> Filter<H> {
     #[inline(never)]
     fn hold(&self, id: u32, plugin: &Plugin<H>, until: Time, held: Held<H>) -> Action {
         let Err(held) = plugin.hold(id, until, held) else {
-            return Action::Pause;
+            return Action::Hold;
         };
         self.set_waiting(id, false);
         match held {
@@ -164,7 +164,7 @@ impl<H: Host> Filter<H> {
     pub fn on_response_headers(&self, id: u32, ends: bool) -> Action {
         let headers = self.streams.with(|streams| {
             let stream = streams.get_mut(id)?;
-            stream.meter(|metering, values, _| {
+            stream.meter(|metering, values| {
                 metering.response_headers(self.host, values);
                 if ends {
                     metering.response_ended();
@@ -196,7 +196,7 @@ impl<H: Host> Filter<H> {
     /// must not keep the request.
     pub(super) fn send(&self, reply: &H::LocalReply) -> Action {
         match self.host.send(reply) {
-            Ok(()) => Action::Pause,
+            Ok(()) => Action::Stop,
             Err(_) => Action::Continue,
         }
     }

@@ -146,7 +146,8 @@ macro_rules! metrics {
 metrics! {
     Decisions: Counter Configuration "diana.outcome.OUTCOME.decisions"
         ["passed", "delayed", "refused", "denied", "allowed", "error"];
-    Requests: Counter Rule "diana.rule.NAME.result.RESULT.requests" ["ok", "refused", "shadow", "error"];
+    Requests: Counter Rule "diana.rule.NAME.result.RESULT.requests"
+        ["ok", "refused", "shadow", "error", "delayed"];
     Allowed: Counter AllowList "diana.rule.allow.result.RESULT.requests" ["ok"];
     Denied: Counter DenyList "diana.rule.deny.result.RESULT.requests" ["refused", "shadow"];
     Degraded: Counter GlobalRule "diana.rule.NAME.degraded" [];

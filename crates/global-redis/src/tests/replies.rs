@@ -19,20 +19,38 @@ fn errors_of_redis_are_read() {
     let [query, ..] = &one_of_each();
     let answer = |status, body: &str| redis().read_reply(&[query], NUMBER, status, body.as_bytes());
     assert_eq!(answer(200, "-NOSCRIPT No matching script. Please use EVAL.\r\n"), Err(CallError::NoScript));
-    for words in [
-        "NOAUTH Authentication required.",
-        "READONLY You can't write against a read only replica. script: 3ad64e045b020f4654b4e7de8d3ad85a59fa42da, on @user_script:1.",
-        "OOM command not allowed when used memory > 'maxmemory'. script: 3ad64e045b020f4654b4e7de8d3ad85a59fa42da, on @user_script:1.",
-        "NOREPLICAS Not enough good replicas to write. script: 3ad64e045b020f4654b4e7de8d3ad85a59fa42da, on @user_script:1.",
-        "MASTERDOWN Link with MASTER is down and replica-serve-stale-data is set to 'no'.",
-        "BUSY Redis is busy running a script. You can only call SCRIPT KILL or SHUTDOWN NOSAVE.",
-        "ERR Script killed by user with SCRIPT KILL... script: 694a5fe1ddb97a4c6a1bf299d9537c7d3d0f84e7, on @user_script:1.",
-        "ERR Error compiling script (new function): user_script:1: unexpected symbol near '<eof>'",
-        "LOADING Redis is loading the dataset in memory",
-        "MOVED 3999 127.0.0.1:6381",
+    for (is_unfit, words) in [
+        (true, "NOAUTH Authentication required."),
+        (
+            true,
+            "READONLY You can't write against a read only replica. script: 3ad64e045b020f4654b4e7de8d3ad85a59fa42da, on @user_script:1.",
+        ),
+        (
+            false,
+            "OOM command not allowed when used memory > 'maxmemory'. script: 3ad64e045b020f4654b4e7de8d3ad85a59fa42da, on @user_script:1.",
+        ),
+        (
+            true,
+            "NOREPLICAS Not enough good replicas to write. script: 3ad64e045b020f4654b4e7de8d3ad85a59fa42da, on @user_script:1.",
+        ),
+        (true, "MASTERDOWN Link with MASTER is down and replica-serve-stale-data is set to 'no'."),
+        (
+            true,
+            "MISCONF Redis is configured to save RDB snapshots, but it's currently unable to persist to disk.",
+        ),
+        (true, "CLUSTERDOWN The cluster is down"),
+        (false, "BUSY Redis is busy running a script. You can only call SCRIPT KILL or SHUTDOWN NOSAVE."),
+        (
+            false,
+            "ERR Script killed by user with SCRIPT KILL... script: 694a5fe1ddb97a4c6a1bf299d9537c7d3d0f84e7, on @user_script:1.",
+        ),
+        (false, "ERR Error compiling script (new function): user_script:1: unexpected symbol near '<eof>'"),
+        (true, "LOADING Redis is loading the dataset in memory"),
+        (false, "MOVED 3999 127.0.0.1:6381"),
     ] {
         let cut = words.chars().take(128).collect();
-        assert_eq!(answer(200, &format!("-{words}\r\n")), Err(CallError::Refused(cut)));
+        let expected = if is_unfit { CallError::Unfit(cut) } else { CallError::Refused(cut) };
+        assert_eq!(answer(200, &format!("-{words}\r\n")), Err(expected));
     }
     // Envoy's own answers.
     for (status, body) in [
@@ -50,7 +68,7 @@ fn errors_of_redis_are_read() {
     }
     // A refused login says more than what follows from it.
     let body = b"-WRONGPASS invalid username-password pair\r\n-NOAUTH Authentication required.\r\n";
-    let refused = Err(CallError::Refused("WRONGPASS invalid username-password pair".into()));
+    let refused = Err(CallError::Unfit("WRONGPASS invalid username-password pair".into()));
     assert_eq!(redis().with_login(login()).read_reply(&[query], NUMBER, 200, body), refused);
 }
 

@@ -129,12 +129,14 @@ impl Decision {
         matches!(self.outcome, Outcome::Reject(_))
     }
 
-    /// Whether the request passes at once, every rule admits it, and there are no events.
+    /// Whether the request passes at once, also if every rule were enforced, and there are no
+    /// events.
     #[must_use]
     pub fn is_plain(&self) -> bool {
-        self.outcome == Outcome::Pass
-            && self.reports.iter().all(|report| report.result == RuleResult::Admitted && !report.degraded)
-            && self.events == Events::default()
+        let admits = |report: &RuleReport| {
+            report.result == RuleResult::Admitted && !report.degraded && !report.would_delay()
+        };
+        self.outcome == Outcome::Pass && self.reports.iter().all(admits) && self.events == Events::default()
     }
 
     /// For access logs: the name of the request's plan. `None` without a plan, and if no rule with
@@ -148,17 +150,29 @@ impl Decision {
     /// deny list.
     #[must_use]
     pub fn refused_by<'p>(&self, policy: &'p Policy) -> Option<Cow<'p, str>> {
-        self.names(policy, self.outcome == Outcome::Reject(Reason::Denied), RuleResult::Refused)
+        let is_denied = self.outcome == Outcome::Reject(Reason::Denied);
+        self.names(policy, is_denied, |report| report.result == RuleResult::Refused)
     }
 
     /// For access logs: the shadow rules that would refuse, in the same form.
     #[must_use]
     pub fn shadowed_by<'p>(&self, policy: &'p Policy) -> Option<Cow<'p, str>> {
-        self.names(policy, self.events.denied_in_shadow > 0, RuleResult::Shadowed)
+        self.names(policy, self.events.denied_in_shadow > 0, |report| report.result == RuleResult::Shadowed)
     }
 
-    fn names<'p>(&self, policy: &'p Policy, denied: bool, result: RuleResult) -> Option<Cow<'p, str>> {
-        let reports = self.reports.iter().filter(|report| report.result == result);
+    /// For access logs: the shadow rules that would delay the request, in the same form.
+    #[must_use]
+    pub fn delayed_by<'p>(&self, policy: &'p Policy) -> Option<Cow<'p, str>> {
+        self.names(policy, false, |report| report.would_delay() && !self.is_rejected())
+    }
+
+    fn names<'p>(
+        &self,
+        policy: &'p Policy,
+        denied: bool,
+        is_meant: impl Fn(&RuleReport) -> bool,
+    ) -> Option<Cow<'p, str>> {
+        let reports = self.reports.iter().filter(|report| is_meant(report));
         let rules = reports.filter_map(|report| Some(policy.rule(report.rule)?.name()));
         let mut names = denied.then_some(DENY).into_iter().chain(rules);
         let first = Cow::from(names.next()?);
@@ -291,6 +305,14 @@ pub struct RuleReport {
 }
 
 impl RuleReport {
+    /// Whether the rule, in shadow, would make the request wait for its turn.
+    #[must_use]
+    pub fn would_delay(&self) -> bool {
+        let waits =
+            |verdict: Verdict| matches!(verdict.admission, Admission::Admit { delay } if delay > Span::ZERO);
+        !self.enforced && self.verdict.is_some_and(waits)
+    }
+
     /// The report of a rule without a verdict.
     pub(crate) fn new(
         rule: RuleId,

@@ -7,6 +7,10 @@
 //!     └──────────────── the probe succeeds ───────────────│───────────────────────────┤
 //!                                                         └── it fails: twice the pause
 //! ```
+//!
+//! The host may hold as many connections to a server that is no longer the store as there were
+//! calls in flight, and each of them ends by a reply that says so. Probes therefore follow each
+//! other without a pause until that many have had such a reply.
 
 use diana_base::time::{Span, Time};
 
@@ -22,6 +26,8 @@ const LONGEST: Span = Span::from_secs(1);
 pub(super) struct Breaker {
     failures: u32,
     slow: u32,
+    /// The probes since it opened that ended a connection.
+    ended: usize,
     state: State,
 }
 
@@ -86,13 +92,19 @@ impl Breaker {
         }
     }
 
-    /// Handles a failed call. Returns whether the failure opened the breaker.
-    pub(super) fn failed(&mut self, now: Time, random: u32) -> bool {
+    /// Handles a failed call. Returns whether the failure opened the breaker. If the failure has
+    /// ended the call's connection, the host holds at most `others` more to the same server.
+    pub(super) fn failed(&mut self, others: usize, now: Time, random: u32) -> bool {
         self.failures = self.failures.saturating_add(1);
         match self.state {
             State::Closed if self.failures >= FAILURES => {
                 self.open(FIRST, now, random);
                 true
+            }
+            State::Probing { pause } if self.ended < others => {
+                self.ended = self.ended.saturating_add(1);
+                self.state = State::Open { probe_at: now, pause };
+                false
             }
             State::Probing { pause } => {
                 let twice = Span::from_ns(pause.as_ns().saturating_mul(2));
@@ -115,7 +127,7 @@ impl Breaker {
                 self.open(pause, now, random);
                 false
             }
-            State::Probing { .. } => self.failed(now, random),
+            State::Probing { .. } => self.failed(0, now, random),
         }
     }
 
@@ -126,6 +138,7 @@ impl Breaker {
         let sooner = Span::from_ns(sooner.unwrap_or(0));
         *self = Breaker {
             state: State::Open { probe_at: now.after(pause.minus(sooner)), pause },
+            ended: self.ended,
             ..Breaker::default()
         };
     }
@@ -143,10 +156,10 @@ mod tests {
     fn failures_in_a_row_open_it_and_one_answer_between_them_does_not() {
         let mut breaker = Breaker::default();
         for _ in 0..10 {
-            assert!(!breaker.failed(at(0), 0) && !breaker.failed(at(0), 0));
+            assert!(!breaker.failed(0, at(0), 0) && !breaker.failed(0, at(0), 0));
             assert!(!breaker.answered(false, at(0), 0) && breaker.is_closed());
         }
-        assert!(!breaker.failed(at(0), 0) && !breaker.failed(at(0), 0) && breaker.failed(at(0), 0));
+        assert!(!breaker.failed(0, at(0), 0) && !breaker.failed(0, at(0), 0) && breaker.failed(0, at(0), 0));
         assert!(!breaker.is_closed());
     }
 
@@ -161,7 +174,7 @@ mod tests {
 
     fn opened() -> Breaker {
         let mut breaker = Breaker::default();
-        (0..3).for_each(|_| _ = breaker.failed(at(0), 0));
+        (0..3).for_each(|_| _ = breaker.failed(0, at(0), 0));
         breaker
     }
 
@@ -174,12 +187,12 @@ mod tests {
             assert!(!breaker.probes(at(now + pause - 1)));
             now += pause;
             assert!(breaker.probes(at(now)) && !breaker.probes(at(now)), "one at a time");
-            assert!(!breaker.failed(at(now), 0) && !breaker.is_closed());
+            assert!(!breaker.failed(0, at(now), 0) && !breaker.is_closed());
         }
         assert!(breaker.probes(at(now + 1_000)));
         assert!(breaker.answered(false, at(now + 1_000), 0) && breaker.is_closed());
         assert_eq!(breaker.probe_at(), None);
-        assert!(!breaker.failed(at(now), 0), "it begins anew");
+        assert!(!breaker.failed(0, at(now), 0), "it begins anew");
     }
 
     #[test]
@@ -202,15 +215,34 @@ mod tests {
     #[test]
     fn late_replies_do_not_change_an_open_breaker() {
         let mut breaker = opened();
-        assert!(!breaker.answered(false, at(1), 0) && !breaker.failed(at(1), 0));
+        assert!(!breaker.answered(false, at(1), 0) && !breaker.failed(0, at(1), 0));
         assert_eq!(breaker.probe_at(), Some(at(250)));
+    }
+
+    #[test]
+    fn probes_that_end_connections_follow_each_other_until_all_have_ended() {
+        let mut breaker = opened();
+        for round in 0..2 {
+            let now = breaker.probe_at().unwrap();
+            for _ in 0..3 {
+                assert!(breaker.probes(now) && !breaker.failed(3, now, 0));
+                assert_eq!(breaker.probe_at(), Some(now), "the next connection");
+            }
+            assert!(breaker.probes(now) && !breaker.failed(3, now, 0));
+            assert_eq!(breaker.probe_at(), Some(now.after(Span::from_ms(500))), "all have ended");
+            let now = breaker.probe_at().unwrap();
+            assert!(breaker.probes(now) && !breaker.failed(3, now, 0) && breaker.probe_at() != Some(now));
+            assert!(breaker.probes(now.after(LONGEST)) && breaker.answered(false, now, 0), "{round}");
+            (0..3).for_each(|_| _ = breaker.failed(3, now, 0));
+            assert!(breaker.probe_at() != Some(now), "a pause goes first");
+        }
     }
 
     #[test]
     fn jitter_brings_a_probe_forward_by_a_quarter_at_most() {
         for (random, ms) in [(0, 250_000), (u32::MAX, 187_500), (u32::MAX / 2, 218_750)] {
             let mut breaker = Breaker::default();
-            (0..3).for_each(|_| _ = breaker.failed(at(0), random));
+            (0..3).for_each(|_| _ = breaker.failed(0, at(0), random));
             let probe_at = breaker.probe_at().unwrap().as_ns() / 1_000;
             assert_eq!(probe_at, ms, "{random}");
         }

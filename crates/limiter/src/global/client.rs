@@ -219,9 +219,12 @@ impl StoreClient {
                     client.put_off(refunds);
                 }
                 client.fail(shard, queued, completions);
+                let others = if matches!(why, CallError::Unfit(_)) { self.options.in_flight } else { 0 };
                 match why {
                     CallError::Stray => client.foreign_reply(now, random),
-                    why if client.breaker.failed(now, random) => client.breaker_changed(&why.to_string()),
+                    why if client.breaker.failed(others, now, random) => {
+                        client.breaker_changed(&why.to_string());
+                    }
                     _ => {}
                 }
             }

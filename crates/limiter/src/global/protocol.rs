@@ -248,11 +248,28 @@ pub enum CallError {
     Http,
     /// The global store's error message: printable ASCII, cut at [`CallError::LONGEST`] bytes.
     Refused(String),
+    /// The same from a server that cannot be the store, whatever it is asked: a replica, say.
+    /// Another server may have its address now, so the connection must end.
+    Unfit(String),
     /// A stray reply: it lacks the number of the call, so it answers another call.
     Stray,
     /// The reply is malformed.
     Garbage,
 }
+
+/// Redis' errors that speak of the server, not of the call. A server that is busy or out of memory
+/// stays the store.
+const UNFIT: [&str; 9] = [
+    "READONLY",
+    "MASTERDOWN",
+    "LOADING",
+    "NOREPLICAS",
+    "MISCONF",
+    "CLUSTERDOWN",
+    "NOAUTH",
+    "WRONGPASS",
+    "NOPERM",
+];
 
 impl CallError {
     /// The longest error message of a global store that is kept, in bytes.
@@ -261,13 +278,15 @@ impl CallError {
     /// The error for a global store's error message.
     #[must_use]
     pub fn of(words: &str) -> CallError {
-        const NO_SCRIPT: &[u8] = b"NOSCRIPT";
         // A proxy may put words of its own before `NOSCRIPT`.
-        match words.as_bytes().windows(NO_SCRIPT.len()).any(|part| part == NO_SCRIPT) {
-            true => CallError::NoScript,
-            false => CallError::Refused(
-                words.chars().filter(|letter| matches!(letter, ' '..='~')).take(CallError::LONGEST).collect(),
-            ),
+        if words.contains("NOSCRIPT") {
+            return CallError::NoScript;
+        }
+        let code = words.split(' ').next();
+        let kept = words.chars().filter(|letter| matches!(letter, ' '..='~')).take(CallError::LONGEST);
+        match code.is_some_and(|code| UNFIT.contains(&code)) {
+            true => CallError::Unfit(kept.collect()),
+            false => CallError::Refused(kept.collect()),
         }
     }
 }
@@ -288,7 +307,7 @@ impl std::fmt::Display for CallError {
                 "this cluster speaks HTTP, not Redis: let the bridge, a tunnel or a hop lead to Redis itself, as \
                  docs/configuration/global.md#ways-to-redis says",
             ),
-            CallError::Refused(words) => f.write_str(words),
+            CallError::Refused(words) | CallError::Unfit(words) => f.write_str(words),
             CallError::Stray => f.write_str("a reply to another call"),
             CallError::Garbage => f.write_str("an answer that makes no sense"),
         }
@@ -306,5 +325,7 @@ mod tests {
         assert_eq!(CallError::of(&"x".repeat(129)), CallError::Refused("x".repeat(128)));
         assert_eq!(CallError::of("NOSCRIPT No matching script."), CallError::NoScript);
         assert_eq!(CallError::of("ERR NOSCRIPT No matching script."), CallError::NoScript);
+        assert_eq!(CallError::of("READONLY You can't"), CallError::Unfit("READONLY You can't".into()));
+        assert_eq!(CallError::of("ERR READONLY"), CallError::Refused("ERR READONLY".into()));
     }
 }

@@ -185,7 +185,7 @@ mod tests {
         #[test]
         fn a_cached_response_is_the_one_that_would_be_built(
             decisions in prop::collection::vec((prop::collection::vec(state(), 3), 0u8..12, any::<bool>(), any::<u32>()), 1..200),
-            form in select(vec![Form::Ietf, Form::XRateLimit, Form::Both, Form::Off]),
+            form in select(vec![Form::Ietf, Form::XRateLimit, Form::Plain, Form::Both, Form::Off]),
             status in select(vec![429, 503, 401]),
         ) {
             let policy = policy(["a", "b", "~c"]);

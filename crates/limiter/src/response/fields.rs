@@ -123,13 +123,14 @@ pub(super) fn ietf(all: &Policy, limits: &[ShownRule]) -> Vec<(&'static str, Str
     vec![("ratelimit-policy", policy), ("ratelimit", service)]
 }
 
-/// `x-ratelimit-limit`, `-remaining` and `-reset`; empty without a rule to show.
-pub(super) fn x_ratelimit(policy: &Policy, limits: &[ShownRule]) -> Vec<(&'static str, String)> {
+/// `x-ratelimit-limit`, `-remaining` and `-reset`; empty without a rule to show. If `lists`, the
+/// first one also lists the quotas of all rules.
+pub(super) fn x_ratelimit(policy: &Policy, limits: &[ShownRule], lists: bool) -> Vec<(&'static str, String)> {
     let Some(tightest) = limits.first() else {
         return Vec::new();
     };
     let mut all = decimal(tightest.quota.rpu);
-    for limit in limits {
+    for limit in limits.iter().filter(|_| lists) {
         all.push_str(", ");
         number(&mut all, limit.quota.rpu);
         if let Some(window) = limit.window_secs() {
@@ -198,6 +199,18 @@ mod tests {
         names(limits)
     }
 
+    fn listed(policy: &Policy, limits: &[ShownRule]) -> Vec<(&'static str, String)> {
+        x_ratelimit(policy, limits, true)
+    }
+
+    #[test]
+    fn the_plain_form_has_a_number_only() {
+        let plain = |policy: &Policy, limits: &[ShownRule]| x_ratelimit(policy, limits, false);
+        let states = [(10, 1000, admit(9, 100)), (5, 1000, admit(3, 100))];
+        let shown = show(plain, &["a", "b"], &states);
+        assert_eq!(shown[..2], [("x-ratelimit-limit", "5".into()), ("x-ratelimit-remaining", "3".into())]);
+    }
+
     #[test]
     fn both_forms_say_the_same() {
         for (state, policies, limits, remaining, reset) in [
@@ -217,7 +230,7 @@ mod tests {
                 ("x-ratelimit-remaining", remaining.into()),
                 ("x-ratelimit-reset", reset.into()),
             ];
-            assert_eq!(show(x_ratelimit, &["a"], &[state]), expected);
+            assert_eq!(show(listed, &["a"], &[state]), expected);
         }
     }
 
@@ -241,7 +254,7 @@ mod tests {
                 ("x-ratelimit-remaining", limits[2..].into()),
                 ("x-ratelimit-reset", reset.into()),
             ];
-            assert_eq!(show(x_ratelimit, &["x"], &[state]), expected);
+            assert_eq!(show(listed, &["x"], &[state]), expected);
         }
     }
 
@@ -273,7 +286,7 @@ mod tests {
             ]
         );
         assert_eq!(
-            show(x_ratelimit, &["c", "tb", "w"], &states)[0].1,
+            show(listed, &["c", "tb", "w"], &states)[0].1,
             r#"10, 10;w=1;name="tb", 8;name="c", 5;w=60;name="w""#
         );
     }
@@ -283,7 +296,7 @@ mod tests {
         let states =
             [(100, 1000, admit(40, 10)), (1000, 3_600_000, admit(7, 3600)), (10, 1000, admit(9, 100))];
         assert_eq!(
-            show(x_ratelimit, &["a", "b", "c"], &states),
+            show(listed, &["a", "b", "c"], &states),
             [
                 (
                     "x-ratelimit-limit",
@@ -310,7 +323,7 @@ mod tests {
         let states = [(9, 1, admit(5, 5)), (9, 1, refuse(5)), (9, 1, None), (9, 1, admit(6, 5))];
         assert_eq!(order(&["a", "~b", "c", "~d"], &states), ["a"]);
         assert_eq!(order(&["~a", "~b", "c", "~d"], &states), [""; 0]);
-        assert_eq!(show(x_ratelimit, &["~a"], &states), []);
+        assert_eq!(show(listed, &["~a"], &states), []);
     }
 
     #[test]

@@ -49,6 +49,8 @@ pub(super) enum Body {
 pub(super) enum Form {
     Ietf,
     XRateLimit,
+    /// The same for clients that take the limit for a number.
+    Plain,
     Both,
     Off,
 }
@@ -126,8 +128,13 @@ fn form(node: &Node) -> Option<Form> {
     if let Value::Bool(false) = node.value() {
         return Some(Form::Off);
     }
-    let choices =
-        [("ietf", Form::Ietf), ("x-ratelimit", Form::XRateLimit), ("both", Form::Both), ("off", Form::Off)];
+    let choices = [
+        ("ietf", Form::Ietf),
+        ("x-ratelimit", Form::XRateLimit),
+        ("x-ratelimit-plain", Form::Plain),
+        ("both", Form::Both),
+        ("off", Form::Off),
+    ];
     node.choice("form of headers", &choices)
 }
 
@@ -337,6 +344,7 @@ mod tests {
         };
         assert_eq!(options, expected);
         for (json, form) in [
+            (r#"{"headers": "x-ratelimit-plain"}"#, Form::Plain),
             (r#"{"headers": "both"}"#, Form::Both),
             (r#"{"headers": "off"}"#, Form::Off),
             (r#"{"headers": false}"#, Form::Off),
@@ -393,7 +401,7 @@ mod tests {
         assert_eq!(
             compile(unknown).1,
             [
-                "headers: unknown form of headers `yes`, expected ietf, x-ratelimit, both or off",
+                "headers: unknown form of headers `yes`, expected ietf, x-ratelimit, x-ratelimit-plain, both or off",
                 "response: unknown key `states`, did you mean `status`?",
             ]
         );

@@ -167,6 +167,7 @@ fn the_form_of_headers_is_the_configured_one() {
     for (form, expected) in [
         (Form::Ietf, vec!["ratelimit-policy", "ratelimit"]),
         (Form::XRateLimit, x.to_vec()),
+        (Form::Plain, x.to_vec()),
         (Form::Both, [&["ratelimit-policy", "ratelimit"][..], &x].concat()),
         (Form::Off, vec![]),
     ] {

@@ -17,6 +17,70 @@ impl Store for Broken<'_> {
     }
 }
 
+/// A worker compiles a document while the claim for its poll expires, so another worker polls and
+/// gets the same document. Returns the results of both.
+fn judged_beside(workers: &mut Workers, verdict: Result<(), String>) -> [PollResult; 2] {
+    let (poller, _) = workers.until_poll();
+    assert_eq!(poller, 0);
+    let reply = || Ok(ServerReply::Document(b"new".into()));
+    let Workers { store, followers, now } = workers;
+    let [first, second] = &mut followers[..] else { panic!("two workers") };
+    let mut beside = None;
+    let judged = first.answered(store, *now, reply(), validators("new"), 0, |_| {
+        let later = now.after(Span::from_secs(8));
+        assert!(second.claim_poll(store, later, false).is_some());
+        let compiles = |_: &[u8]| panic!("it is being judged");
+        beside = Some(second.answered(store, later, reply(), validators("new"), 0, compiles));
+        verdict
+    });
+    [judged, beside.unwrap()]
+}
+
+#[test]
+fn a_document_that_is_slow_to_refuse_is_compiled_once_and_logged() {
+    let mut workers = Workers::new(2);
+    let refused = |why: Option<&str>| PollResult::Refused(why.map(str::to_owned));
+    let results = judged_beside(&mut workers, Err("bad".into()));
+    assert_eq!(results, [refused(Some("bad")), refused(None)]);
+    assert_eq!(workers.look(), [0, 0]);
+    workers.pass(60_000);
+    let polls = workers.polls();
+    let [(poller, _)] = polls[..] else { panic!("{polls:?}") };
+    let follower = &mut workers.followers[poller];
+    let reply = Ok(ServerReply::Document(b"new".into()));
+    let compiles = |_: &[u8]| panic!("it has been refused");
+    let again = follower.answered(&workers.store, workers.now, reply, validators("new"), 0, compiles);
+    assert_eq!(again, refused(None));
+}
+
+/// The worker that compiles it ends, and its verdict is lost.
+#[test]
+fn a_document_that_nobody_judged_is_compiled_by_another_worker() {
+    let mut workers = Workers::new(2);
+    let (poller, _) = workers.until_poll();
+    let reply = || Ok(ServerReply::Document(b"good".into()));
+    let Workers { store, followers, now } = &mut workers;
+    let ends = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+        followers[poller].answered(&*store, *now, reply(), validators("good"), 0, |_| panic!("it ends"))
+    }));
+    assert!(ends.is_err());
+    workers.followers.remove(poller);
+    workers.pass(9_000);
+    assert_eq!(workers.polls(), [(0, None)]);
+    assert_eq!(workers.serve(0, "good"), PollResult::Refused(None));
+    let (poller, _) = workers.until_poll();
+    assert_eq!(workers.serve(poller, "good"), PollResult::NewDocument(1));
+}
+
+#[test]
+fn a_document_that_is_slow_to_accept_is_compiled_once_and_serves() {
+    let mut workers = Workers::new(2);
+    let results = judged_beside(&mut workers, Ok(()));
+    assert_eq!(results, [PollResult::NewDocument(1), PollResult::Refused(None)]);
+    workers.pass(20_000);
+    assert_eq!(workers.look(), [1, 1]);
+}
+
 /// If the validators were kept, the server would reply for ever that nothing is new.
 #[test]
 fn a_document_that_could_not_be_written_is_polled_again() {

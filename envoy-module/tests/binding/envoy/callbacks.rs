@@ -15,7 +15,8 @@ type Pointer = *mut c_void;
 /// All of Envoy 1.40's functions.
 pub fn all() -> Exports {
     Exports {
-        log,
+        log_v2: Some(log),
+        log: None,
         log_enabled,
         is_validation_mode,
         get_concurrency,
@@ -69,7 +70,11 @@ pub fn all() -> Exports {
     }
 }
 
-unsafe extern "C" fn log(level: u32, line: Bytes) {
+unsafe extern "C" fn log(level: u32, line: Bytes, file: Bytes, _: u32) {
+    // SAFETY: the module lends the name.
+    if unsafe { copy(file) }.is_empty() {
+        with(|world| world.mistake("a line of the log names no file"));
+    }
     if level == log_level::CRITICAL {
         // SAFETY: the module lends the line.
         let line = unsafe { copy(line) };

@@ -16,7 +16,8 @@ fn a_failed_host_call_refuses_no_document() {
             gateway.pass(2_000);
             gateway.world.faults.replace(Faults::default());
             active_statuses(&gateway);
-            gateway.pass(5_000);
+            // A worker whose verdict was lost leaves the document to others after ten seconds.
+            gateway.pass(15_000);
             assert_eq!(active_statuses(&gateway), [431; 2], "{kind:?} {seed}");
             assert_eq!(gateway.world.logged("config refused"), 0, "{:?}", gateway.world.log.borrow());
         }
@@ -158,7 +159,7 @@ fn a_long_reply_costs_no_more_than_a_long_document() {
     let keys: Vec<String> = (0..5_000).map(|key| format!(r#""key-{key}": 1"#)).collect();
     put_document(&gateway, &format!("{{{}}}", keys.join(", ")));
     gateway.pass(2_000);
-    assert_eq!(gateway.world.logged("refused: 5000 mistakes: (1) "), 1);
+    assert_eq!(gateway.world.logged("refused: more than 1000 mistakes: (1) "), 1);
     let log = gateway.world.log.borrow();
     assert!(log.iter().all(|(_, line)| line.len() < 20_000));
     drop(log);

@@ -4,8 +4,7 @@ use super::Vm;
 use crate::host::gateway::Fate;
 
 impl Vm {
-    /// Reports a part of the body. Hosts make this callback although the headers wait; `size` is
-    /// then that of all they hold. `ends`: whether it is the last part.
+    /// Reports a part of the body. `ends`: whether it is the last part.
     pub fn body(&self, id: u32, size: usize, ends: bool) {
         if self.tells_all() {
             let action = self.enter(id, |filter| filter.on_request_body(id, size, ends));
@@ -13,9 +12,9 @@ impl Vm {
         }
     }
 
-    /// A part of the request's body arrives. While the request waits, the host holds the body. With
-    /// `allow_on_headers_stop_iteration` the host then reports all that it holds; otherwise it
-    /// reports the held body when the request goes on.
+    /// A part of the request's body arrives. While the request waits, the host holds the body, and
+    /// reports it when the request goes on. A host that reports each part at once is simulated as
+    /// well.
     pub fn request_body(&self, id: u32, size: usize) {
         self.request_part(id, size, false);
     }
@@ -29,13 +28,12 @@ impl Vm {
         let Some(request) = self.request_of(id) else { return };
         match self.fate(request) {
             Fate::Paused => {
-                let held = self.with_stream(id, |stream| {
+                self.with_stream(id, |stream| {
                     stream.held += size;
                     stream.holds_end |= ends;
-                    stream.held
                 });
-                if self.world().stop_iteration.get() {
-                    self.body(id, held, ends);
+                if self.world().reports_held.get() {
+                    self.body(id, size, ends);
                 }
             }
             _ => self.body(id, size, ends),
@@ -56,7 +54,7 @@ impl Vm {
             (std::mem::take(&mut stream.held), std::mem::take(&mut stream.holds_end))
         };
         let (held, ends) = self.with_stream(id, take);
-        if (held > 0 || ends) && !self.world().stop_iteration.get() {
+        if (held > 0 || ends) && !self.world().reports_held.get() {
             self.body(id, held, ends);
         }
     }

@@ -53,7 +53,7 @@ impl Vm {
     /// The content phase: the response that the filter has sent, or the upstream.
     fn run_content(&self, id: u32, action: Action) {
         let kept = self.0.streams.borrow_mut().get_mut(&id).and_then(|stream| stream.kept.take());
-        match kept.filter(|_| action == Action::Pause) {
+        match kept.filter(|_| action == Action::Stop) {
             Some(response) => self.act(Later::Answer(id, response)),
             None => self.go_on(id, action),
         }
