@@ -14,15 +14,12 @@ pub struct LocalReply {
 }
 
 impl LocalReply {
-    /// The response for a refusal. Envoy turns a gRPC status into headers and takes the message
-    /// from the body.
+    /// The response for a refusal. If Envoy judges the request to be gRPC, it sends the gRPC status
+    /// of the headers or else this one.
     pub(crate) fn new(refusal: Refusal) -> LocalReply {
         let headers = pairs::encode(&refusal.headers);
         let Refusal { status, details, body, grpc_status, .. } = refusal;
-        let (body, grpc_status) = match grpc_status {
-            Some(status) => (details.clone().into_bytes(), i32::try_from(status).unwrap_or(-1)),
-            None => (body.into_owned(), -1),
-        };
-        LocalReply { status, details, headers, body, grpc_status }
+        let grpc_status = grpc_status.and_then(|status| i32::try_from(status).ok()).unwrap_or(-1);
+        LocalReply { status, details, headers, body: body.into_owned(), grpc_status }
     }
 }

@@ -22,9 +22,9 @@ pub struct HostRequest {
     has_variables: bool,
     headers: OnceCell<Vec<u8>>,
     path: CachedValue,
-    content_type: CachedValue,
     address: CachedValue,
-    /// By index; with variables also the method, the host and headers.
+    /// By index; with variables also the method, the host and headers, and without rules that use
+    /// headers the single headers that distinguish protocols.
     properties: OnceCell<Vec<CachedValue>>,
     parts: usize,
     /// Whether the request ends with its headers; never set with variables.
@@ -38,7 +38,6 @@ impl HostRequest {
             has_variables: !kind.reads_all_headers(),
             headers: OnceCell::new(),
             path: OnceCell::new(),
-            content_type: OnceCell::new(),
             address: OnceCell::new(),
             properties: OnceCell::new(),
             parts: policy.parts(),
@@ -49,10 +48,6 @@ impl HostRequest {
     fn named<'s>(&'s self, name: &'s [u8]) -> HeaderLines<'s> {
         let headers = self.headers.get_or_init(|| calls::request_headers().unwrap_or_default());
         HeaderLines::Named(Pairs::of(headers), name)
-    }
-
-    fn alone<'s>(value: &'s CachedValue, name: &[u8]) -> HeaderLines<'s> {
-        HeaderLines::One(value.get_or_init(|| calls::header(REQUEST_HEADERS, name)).as_deref())
     }
 
     fn cached(&self, id: PartId, read: impl FnOnce() -> Option<Vec<u8>>) -> Option<&[u8]> {
@@ -95,8 +90,10 @@ impl Source for HostRequest {
                 HeaderLines::One(self.path.get_or_init(|| path(self.has_variables)).as_deref())
             }
             Part::Method | Part::Host | Part::Header(_) if self.has_variables => self.variable(id, part),
-            // Read for refusals only: whether the client speaks gRPC.
-            Part::Header(name) if !self.at_once => HostRequest::alone(&self.content_type, name.as_bytes()),
+            // Read for refusals only: the client's protocol.
+            Part::Header(name) if !self.at_once => {
+                HeaderLines::One(self.cached(id, || calls::header(REQUEST_HEADERS, name.as_bytes())))
+            }
             Part::Path => self.named(b":path"),
             Part::Method => self.named(b":method"),
             Part::Host => match self.named(b"host") {

@@ -184,8 +184,21 @@ impl Host for Module {
         let stream = self.stream()?;
         self.vm.end_hold(stream);
         stream.is_answered.set(true);
+        let (envoy, open) = (self.vm.envoy, stream.envoy.get());
+        // SAFETY: the stream is open, and this is its thread.
+        let reader = unsafe { Reader::new(envoy, open) };
+        let is_grpc = || {
+            let content_type = reader.header(header_map::REQUEST, b"content-type", 0).0;
+            content_type.is_some_and(|content_type| content_type.starts_with(b"application/grpc"))
+        };
         // SAFETY: the stream is open. Envoy may call back; no value is borrowed.
-        unsafe { reply.send(self.vm.envoy, stream.envoy.get()) };
+        unsafe {
+            if reply.lacks_grpc_status() && is_grpc() {
+                reply.send_unconverted(envoy, open);
+            } else {
+                reply.send(envoy, open);
+            }
+        }
         Ok(())
     }
 

@@ -2,7 +2,6 @@
 //! without a gRPC status, and all callbacks.
 
 use crate::calls::{self, REQUEST_HEADERS};
-use diana_base::format;
 use diana_filter::Exports;
 use diana_limiter::request::Part;
 use diana_limiter::response::Refusal;
@@ -29,18 +28,10 @@ pub(crate) fn log_lost_refusal(status: &str) {
     );
 }
 
-/// The refusal as nginx can send it. nginx does not turn a gRPC status into headers, so the filter
-/// sets them, and an empty body makes them the only frame of the response. nginx has no access log
-/// for the details either: it would send them to the client as the reason phrase.
-pub(crate) fn sendable(mut refusal: Refusal) -> Refusal {
-    if let Some(status) = refusal.grpc_status.take() {
-        refusal.status = 200;
-        refusal.headers.push(("content-type", "application/grpc".into()));
-        refusal.headers.push(("grpc-status", format::decimal(status.into()).into()));
-        refusal.headers.push(("grpc-message", refusal.details.clone().into()));
-    }
-    refusal.details.clear();
-    refusal
+/// The refusal as nginx can send it: without a gRPC status, which nginx does not know, and without
+/// details, which it would send to the client as the reason phrase.
+pub(crate) fn sendable(refusal: Refusal) -> Refusal {
+    Refusal { grpc_status: None, details: String::new(), ..refusal }
 }
 
 /// The path as the client sent it. Falls back to nginx' `:path` if nginx does not have it.

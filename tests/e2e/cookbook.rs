@@ -206,3 +206,28 @@ fn a_client_certificate_is_an_actor() {
     assert_eq!(answer("shop"), (200, r#""per-certificate";q=50;w=1"#.into()));
     assert_eq!(answer("nameless").0, 403);
 }
+
+#[test]
+fn a_page_of_another_origin_reads_refusals() {
+    let mut config = Config::new(document("browsers"));
+    config.before = filters("browsers");
+    config.routes = part("browsers", "routes").as_array().unwrap().clone();
+    config.routes.iter_mut().for_each(|route| route["route"]["cluster"] = json!("upstream"));
+    let gateway = Gateway::start(config).unwrap();
+    let origin = ("origin", "https://app.example.com");
+    let preflight = [origin, ("access-control-request-method", "POST"), ("x-user-id", "ann")];
+    for _ in 0..3 {
+        let answer = gateway.request("OPTIONS", "/api", &preflight, b"").unwrap();
+        assert_eq!((answer.status, answer.header("access-control-allow-origin")), (200, Some(origin.1)));
+        assert_eq!(answer.header("ratelimit"), None, "it does not count");
+    }
+    // A bucket fills while requests take their time.
+    let get = |_| gateway.get("/api", &[origin, ("x-user-id", "ann")]).unwrap();
+    let refused = (0..2_000).map(get).find(|answer| answer.status != 200).unwrap();
+    assert_eq!((refused.status, refused.header("access-control-allow-origin")), (429, Some(origin.1)));
+    let exposed = refused.header("access-control-expose-headers").unwrap();
+    for name in ["retry-after", "ratelimit", "ratelimit-policy"] {
+        assert!(exposed.split(", ").any(|exposed| exposed == name), "{exposed}");
+        assert!(refused.header(name).is_some(), "{name}");
+    }
+}

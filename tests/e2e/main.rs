@@ -45,6 +45,7 @@ mod permits;
 mod plans;
 mod priorities;
 mod production;
+mod protocols;
 mod rates;
 mod redis_cluster;
 mod redis_upstream;

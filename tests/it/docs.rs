@@ -194,7 +194,7 @@ fn text(file: &str) -> String {
 }
 
 /// The pages of the reference. `keys` lists what the others explain.
-const REFERENCE: [&str; 14] = [
+const REFERENCE: [&str; 15] = [
     "README",
     "access-log",
     "actors",
@@ -206,6 +206,7 @@ const REFERENCE: [&str; 14] = [
     "inspect",
     "keys",
     "limits",
+    "other-filters",
     "remote",
     "responses",
     "routes",

@@ -5,6 +5,7 @@ use diana_config::{Configuration, compile};
 use diana_limiter::cells::Replacement;
 use diana_limiter::cells::store::CasSemantics;
 use diana_limiter::decide::{Decision, Outcome};
+use diana_limiter::request::protocol::Protocol;
 use diana_limiter::request::{Part, Values};
 use diana_limiter::session::{Session, Worker};
 use diana_testing::shared_data::Simulated;
@@ -179,7 +180,7 @@ fn shown(json: &str, user: &str) -> Vec<Shown> {
         if let Outcome::Delay(_) = decision.outcome {
             session.resume();
         }
-        let refusal = response.refusal(&policy, decision, false, 9);
+        let refusal = response.refusal(&policy, decision, Protocol::Http, 9);
         shown.push((
             decision.clone(),
             response.headers(&policy, decision),

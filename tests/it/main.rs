@@ -24,7 +24,6 @@ mod faults;
 mod flood;
 mod fuzz;
 mod global_keys;
-mod grpc;
 mod harness;
 mod host;
 mod hot_path;

@@ -61,6 +61,7 @@ codes! {
     Warning DROPPED_KEY "dropped-key"
     Warning IGNORED_DOCUMENT "ignored-document"
     Warning IGNORED_PATCH "ignored-patch"
+    Warning FILTER_PLACE "filter-place"
     Warning NEVER_REFUSES "never-refuses"
     Warning LOOSER_RULE "looser-rule"
     Warning TIER "tier"

@@ -13,6 +13,33 @@ use std::ops::Range;
 /// The ends of the names of messages whose filters forward each request, and end the list.
 const TERMINAL: [&str; 2] = [".router.v3.Router", ".upstream_codec.v3.UpstreamCodec"];
 
+/// The CORS filter.
+const CORS: Other = Other { name: "envoy.filters.http.cors", message: ".cors.v3.Cors" };
+
+/// The filters that turn gRPC into another protocol before the upstream.
+const REVERSE: [Other; 2] = [
+    Other {
+        name: "envoy.filters.http.grpc_http1_reverse_bridge",
+        message: ".grpc_http1_reverse_bridge.v3.FilterConfig",
+    },
+    Other {
+        name: "envoy.filters.http.grpc_json_reverse_transcoder",
+        message: ".grpc_json_reverse_transcoder.v3.GrpcJsonReverseTranscoder",
+    },
+];
+
+/// Another filter: its usual name, and the end of the name of its message.
+struct Other {
+    name: &'static str,
+    message: &'static str,
+}
+
+impl Other {
+    fn is(&self, item: &Value) -> bool {
+        is_of(item, self.message, self.name)
+    }
+}
+
 /// The router's name.
 const ROUTER: &str = "envoy.filters.http.router";
 
@@ -31,6 +58,27 @@ pub fn warnings(filter: &Filter, findings: &mut Findings) {
             &items.get(own).map(name).unwrap_or_default(),
             "the filter is behind the router: no request would reach the filter, and Envoy refuses the configuration",
             Some("move the filter above the router, which must be the last filter"),
+        );
+    }
+    let (before, behind) = items.split_at(own);
+    let place = items.get(own).map(name).unwrap_or_default();
+    if behind.iter().any(|item| CORS.is(item)) {
+        findings.add(
+            code::FILTER_PLACE,
+            &place,
+            "the filter is before the CORS filter: preflight requests count, and browsers hide refusals from pages of \
+             other origins",
+            Some("move the filter behind the CORS filter"),
+        );
+    }
+    if filter.form == FilterForm::Module
+        && before.iter().any(|item| REVERSE.iter().any(|other| other.is(item)))
+    {
+        findings.add(
+            code::FILTER_PLACE,
+            &place,
+            "the module is behind a filter that turns gRPC into another protocol: gRPC clients see a refusal as success",
+            Some("move the module before that filter"),
         );
     }
 }
@@ -85,9 +133,15 @@ fn behind(operation: &Value, why: &str, findings: &mut Findings) {
 }
 
 fn is_terminal(item: &Value) -> bool {
+    TERMINAL.iter().any(|end| is_of(item, end, ROUTER))
+}
+
+/// Whether a filter is of the message whose name ends with `end`. A filter without a message is
+/// known by its name.
+fn is_of(item: &Value, end: &str, usual_name: &str) -> bool {
     match item.field("typed_config").map(|config| message(config).0) {
-        Some(name) if !name.is_empty() => TERMINAL.iter().any(|end| name.ends_with(end)),
-        _ => item.get("name").and_then(Value::text) == Some(ROUTER),
+        Some(name) if !name.is_empty() => name.ends_with(end),
+        _ => item.get("name").and_then(Value::text) == Some(usual_name),
     }
 }
 

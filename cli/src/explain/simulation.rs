@@ -10,6 +10,7 @@ use diana_document::Value;
 use diana_limiter::cells::store::Memory;
 use diana_limiter::decide::{Decision, Outcome, RuleReport};
 use diana_limiter::policy::{Policy, ResponseNumber, RuleId, Usage};
+use diana_limiter::request::protocol::Protocol;
 use diana_limiter::session::{Session, Worker};
 use miette::Result;
 use std::collections::BTreeMap;
@@ -137,7 +138,7 @@ impl Simulation {
         let Configuration { policy, response, .. } = &self.configuration;
         let store = Memory::new();
         let request = policy.request(&incoming.values);
-        let is_grpc = policy.is_grpc(&request);
+        let protocol = policy.protocol(&request);
         let mut open: Vec<InFlight> = Vec::new();
         for index in 0..incoming.times {
             let now = incoming.instant(index);
@@ -148,16 +149,18 @@ impl Simulation {
             worker.disable_reservations();
             let (mut session, decision) = Session::start(policy, &mut worker, &store, &request, || now);
             let number = index.saturating_add(1);
-            let refusal = |entropy| response.refusal(policy, decision, is_grpc, entropy);
+            let refusal = |entropy| response.refusal(policy, decision, protocol, entropy);
             let refused = refusal(0);
             if let (None, Some(refusal)) = (&self.refused, &refused) {
                 let latest =
-                    self::retry_after(response.refusal(policy, decision, is_grpc, u32::MAX).as_ref());
+                    self::retry_after(response.refusal(policy, decision, protocol, u32::MAX).as_ref());
                 let is_spread = latest > self::retry_after(Some(refusal));
                 self.refused = Some(Response {
                     request: number,
-                    status: Some(if is_grpc { 200 } else { refusal.status }),
-                    grpc_status: refusal.grpc_status,
+                    status: Some(refusal.status),
+                    grpc_status: refusal
+                        .grpc_status
+                        .filter(|_| matches!(protocol, Protocol::Grpc | Protocol::GrpcWeb)),
                     headers: owned(refusal.headers.iter().map(|(name, value)| (*name, &**value))),
                     body: Some(String::from_utf8_lossy(&refusal.body).into_owned()),
                     retry_after_up_to: latest.filter(|_| is_spread),

@@ -31,6 +31,7 @@ use super::plugin::{Plugin, Rejection};
 use super::streams::{NewStreams, NumberMap};
 use crate::Host;
 use diana_base::exclusive::Exclusive;
+use diana_limiter::request::protocol::Protocol;
 use diana_limiter::response::QuotaHeaders;
 use diana_limiter::session::Session;
 use std::cell::Cell;
@@ -70,7 +71,7 @@ struct Stream<H: Host> {
     /// Whether all of the request that the upstream waits for has arrived.
     is_complete: bool,
     /// Whether the client speaks gRPC; set only if the stream waits for a global store.
-    is_grpc: bool,
+    protocol: Protocol,
     /// The refusal that was sent, if another response may replace it, until the response shows
     /// whether the client gets the refusal.
     refusal: Option<Box<Rejection<H>>>,

@@ -52,6 +52,7 @@ use crate::adapt::{Adaptive, Shared};
 use crate::cells::table::{Hasher, TableId};
 use crate::matcher::tree::Tree;
 use crate::request::path::Readings;
+use crate::request::protocol::{Protocol, ProtocolParts};
 use crate::request::{Part, PartId, Parts, Request, Source};
 use diana_base::part;
 use diana_base::prng::mix;
@@ -64,6 +65,7 @@ use std::sync::Arc;
 /// All rules, compiled.
 ///
 /// ```
+/// use diana_limiter::request::protocol::Protocol;
 /// use diana_limiter::request::{Part, Values};
 ///
 /// let document = br#"{
@@ -91,7 +93,7 @@ use std::sync::Arc;
 /// assert!(policy.has_deny_list() && !policy.has_allow_list());
 /// let content_type = Part::Header("content-type".into());
 /// let values = Values::default().with(content_type, "application/grpc+proto");
-/// assert!(policy.is_grpc(&policy.request(&values)));
+/// assert_eq!(policy.protocol(&policy.request(&values)), Protocol::Grpc);
 ///
 /// // What the policy may store, however many actors clients invent.
 /// let (keys, bytes) = policy.footprint();
@@ -107,8 +109,10 @@ pub struct Policy {
     parts: Parts,
     /// Whether rules read headers, and not only the path.
     reads_headers: bool,
+    /// How many of the parts rules read.
+    rule_parts: usize,
     path: PartId,
-    content_type: PartId,
+    protocol_parts: ProtocolParts,
     pub(crate) ip: ip::ClientIp,
     /// The actor `ip`, which replaces an actor that a request lacks.
     pub(crate) address: NamedActor,
@@ -157,7 +161,7 @@ impl Policy {
 
     /// The names of all headers that the rules read.
     pub fn headers(&self) -> impl Iterator<Item = &str> {
-        self.parts.iter().filter_map(|part| match part {
+        self.parts.iter().take(self.rule_parts).filter_map(|part| match part {
             Part::Header(name) => Some(&**name),
             _ => None,
         })
@@ -365,16 +369,10 @@ impl Policy {
         self.sampled_groups().map(|(group, sets)| (RuleId::new(group.rules.start), sets))
     }
 
-    /// Whether the client speaks gRPC: the content type is `application/grpc`, alone or with a
-    /// suffix such as `+proto`. For any other content type, a gateway does not answer in gRPC, and
-    /// a gRPC message would become the body.
-    pub fn is_grpc(&self, request: &Request) -> bool {
-        let Some(rest) =
-            request.get(self.content_type).and_then(|value| value.strip_prefix(b"application/grpc"))
-        else {
-            return false;
-        };
-        matches!(rest.first(), None | Some(b'+'))
+    /// The protocol in which the client expects a refusal.
+    #[must_use]
+    pub fn protocol(&self, request: &Request) -> Protocol {
+        self.protocol_parts.protocol(request)
     }
 
     pub(crate) fn groups(&self, limit: usize) -> &[Arc<CounterGroup>] {

@@ -11,6 +11,7 @@ pub mod claims;
 pub mod joined;
 pub mod pairs;
 pub mod path;
+pub mod protocol;
 pub mod syntax;
 
 use diana_base::format::{decimal, netstring};

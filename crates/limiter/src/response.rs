@@ -11,6 +11,7 @@ mod cache;
 mod fields;
 mod options;
 mod problem;
+mod protocol;
 mod wait;
 
 pub use cache::{QuotaHeaders, ResponseCache};
@@ -18,6 +19,7 @@ pub use options::{ResponseOptions, ResponseOverride, RuleResponses, own_headers,
 
 use crate::decide::{Decision, Outcome, Reason};
 use crate::policy::{Policy, RuleId};
+use crate::request::protocol::Protocol;
 use diana_base::format;
 use diana_base::map::KeyMap;
 use fields::ShownRule;
@@ -29,14 +31,15 @@ use std::borrow::Cow;
 #[must_use]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refusal<'a> {
-    /// The HTTP status, 400 to 599. A host that sends a gRPC status sends 200 instead.
+    /// The HTTP status: 400 to 599, or 200 in a protocol that has the error elsewhere.
     pub status: u32,
     /// All headers except those of message framing. Names are lower case and unique; values are
     /// visible ASCII, space and tab.
     pub headers: Vec<(&'a str, Cow<'a, str>)>,
     /// The body; empty for gRPC.
     pub body: Cow<'a, [u8]>,
-    /// The gRPC status, if the client uses gRPC.
+    /// The gRPC status, for a host that turns the response into one of gRPC, because the host
+    /// judged the request before another filter rewrote it. `None` if the response is no refusal.
     pub grpc_status: Option<u32>,
     /// The reason, without spaces, for the host's access log and for gRPC's message:
     /// `diana_refused:<rule>`, `diana_refused:<rule>|<rule>` if a store does not report which of
@@ -53,13 +56,13 @@ impl ResponseOptions {
         &self,
         policy: &Policy,
         decision: &Decision,
-        grpc: bool,
+        protocol: Protocol,
         entropy: u32,
     ) -> Option<Refusal<'_>> {
         let headers = self.headers(policy, decision).into_iter();
         let headers = headers.map(|(name, value)| (name, value.into()));
         let body = |problem: Problem| problem.json(policy, decision.refusing_rules()).into_bytes().into();
-        self.refusal_with(policy, decision, grpc, entropy, headers, body)
+        self.refusal_with(policy, decision, protocol, entropy, headers, body)
     }
 
     /// [`ResponseOptions::refusal`] with these headers for the quota, and a function for the text
@@ -68,7 +71,7 @@ impl ResponseOptions {
         &'a self,
         policy: &Policy,
         decision: &Decision,
-        grpc: bool,
+        protocol: Protocol,
         entropy: u32,
         quota: impl Iterator<Item = (&'a str, Cow<'a, str>)>,
         problem: impl FnOnce(Problem) -> Cow<'a, [u8]>,
@@ -82,18 +85,25 @@ impl ResponseOptions {
         let seconds = seconds.map(|seconds| wait::spread(seconds, self.jitter_percent, entropy));
         headers.extend(seconds.map(|seconds| ("retry-after", format::decimal(seconds).into())));
         headers.extend(quota);
-        let (content_type, body) = match &self.body {
-            _ if grpc => (None, Cow::default()),
-            Body::Problem => (Some(problem::CONTENT_TYPE), problem(Problem::of(status, reason, decision))),
+        let details = details(reason, policy);
+        let (content_type, body) = match (protocol::error(protocol, grpc_status, &details), &self.body) {
+            (Some((content_type, body)), _) => (Some(content_type), body.into()),
+            (None, Body::Problem) => {
+                (Some(problem::CONTENT_TYPE), problem(Problem::of(status, reason, decision)))
+            }
             // An empty body has no type.
-            Body::Text { content_type, text } => {
+            (None, Body::Text { content_type, text }) => {
                 ((!text.is_empty()).then_some(&**content_type), text.as_bytes().into())
             }
         };
         headers.extend(content_type.map(|content_type| ("content-type", content_type.into())));
-        self.own_headers(reason, if grpc { 200 } else { status }, &mut headers);
-        let grpc_status = grpc.then_some(grpc_status);
-        Some(Refusal { status, headers, body, grpc_status, details: details(reason, policy) })
+        if matches!(protocol, Protocol::Grpc | Protocol::GrpcWeb) {
+            headers.push(("grpc-status", format::decimal(grpc_status.into()).into()));
+            headers.push(("grpc-message", protocol::percent_encoded(&details).into()));
+        }
+        let status = protocol::status(protocol, status);
+        self.own_headers(reason, status, &mut headers);
+        Some(Refusal { status, headers, body, grpc_status: Some(grpc_status), details })
     }
 
     /// Whether [`ResponseOptions::headers`] returns any header.

@@ -86,6 +86,12 @@ callbacks! {
         fn http_send_response(
             stream: StreamPtr, status: u32, headers: *const Header, count: usize, body: Bytes, details: Bytes
         );
+        /// Begins a response in place of the upstream's.
+        fn http_send_response_headers(
+            stream: StreamPtr, headers: *const Header, count: usize, ends: bool
+        );
+        /// Sends a part of the body of such a response.
+        fn http_send_response_data(stream: StreamPtr, part: Bytes, ends: bool);
         /// The number of bytes of a body.
         fn http_get_body_size(stream: StreamPtr, body: u32) -> usize;
         /// The number of chunks of a body.

@@ -59,7 +59,7 @@ impl Limits {
         if decision.is_rejected() {
             // Spreads the retries of many clients.
             let random = getrandom::u32().unwrap_or(0);
-            let refusal = response.refusal(policy, decision, policy.is_grpc(&request), random);
+            let refusal = response.refusal(policy, decision, policy.protocol(&request), random);
             return refusal.map_or(Ok(Vec::new()), Err);
         }
         Ok(response.headers(policy, decision))

@@ -150,27 +150,24 @@ fn header(parts: &[(Part, Vec<u8>)], name: &str) -> Option<Vec<u8>> {
 }
 
 /// The status, the body and further headers of the response that a client gets for a local one.
-/// Envoy turns a gRPC status into headers, and the body into its message. nginx ignores the status,
-/// and adds a line feed to a body.
+/// If the request is one of gRPC, Envoy turns the response into gRPC, with this status if its own
+/// headers have none. nginx ignores the status, and adds a line feed to a body.
 pub fn local_response(
     rules: CasSemantics,
     status: u32,
     body: &[u8],
-    grpc_status: i32,
+    grpc_status: Option<i32>,
 ) -> (u32, Vec<u8>, Vec<(String, String)>) {
-    let is_grpc = grpc_status >= 0;
     let line_feed: &[u8] = if body.is_empty() { b"" } else { b"\n" };
     match rules {
         CasSemantics::Strict => (status, [body, line_feed].concat(), Vec::new()),
-        CasSemantics::Lenient if is_grpc => {
-            let message = String::from_utf8_lossy(body).into_owned();
+        CasSemantics::Lenient if grpc_status.is_some() => {
             let header = |name: &str, value: String| (name.to_owned(), value);
-            let headers = [
-                header("content-type", "application/grpc".into()),
-                header("grpc-status", grpc_status.to_string()),
-                header("grpc-message", message),
-            ];
-            (200, Vec::new(), headers.into())
+            let status = grpc_status.map(|status| header("grpc-status", status.to_string()));
+            let message = String::from_utf8_lossy(body).into_owned();
+            let message = (!body.is_empty()).then(|| header("grpc-message", message));
+            let kind = header("content-type", "application/grpc".into());
+            (200, Vec::new(), [kind].into_iter().chain(status).chain(message).collect())
         }
         CasSemantics::Lenient => (status, body.into(), Vec::new()),
     }

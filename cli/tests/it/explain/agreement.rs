@@ -7,6 +7,7 @@ use diana_cli::explain::{self, Explanation};
 use diana_config::compile;
 use diana_limiter::cells::store::Memory;
 use diana_limiter::decide::Outcome;
+use diana_limiter::request::protocol::Protocol;
 use diana_limiter::request::{Part, Values};
 use diana_limiter::session::{Session, Worker};
 use proptest::prelude::*;
@@ -194,7 +195,7 @@ fn decided(document: &Value, asked: &Asked) -> (Vec<Decided>, Vec<String>) {
             Outcome::Reject(_) => "refused",
             Outcome::Query(_) => unreachable!(),
         };
-        let refusal = configuration.response.refusal(policy, decision, false, 0);
+        let refusal = configuration.response.refusal(policy, decision, Protocol::Http, 0);
         let wait_s = match decision.outcome {
             Outcome::Delay(until) => Some(until.since(now).as_ns() as f64 / 1e9),
             _ => None,

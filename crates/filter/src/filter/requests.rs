@@ -37,7 +37,7 @@ impl<H: Host> Filter<H> {
     }
 
     fn decide(&self, id: u32, plugin: &Rc<Plugin<H>>, ends: bool) -> Action {
-        let Some(Decided { session, mut response, is_grpc }) = plugin.decide(ends) else {
+        let Some(Decided { session, mut response, protocol }) = plugin.decide(ends) else {
             return Action::Continue;
         };
         let (headers, is_waiting) = (take(&mut response.headers), response.is_held());
@@ -54,7 +54,7 @@ impl<H: Host> Filter<H> {
                 headers,
                 is_waiting,
                 is_complete,
-                is_grpc,
+                protocol,
                 refusal,
                 refusal_number,
                 metering,

@@ -3,6 +3,7 @@
 use super::{Decided, Plugin, Response};
 use crate::Host;
 use diana_limiter::decide::Outcome;
+use diana_limiter::request::protocol::Protocol;
 use diana_limiter::session::Session;
 
 impl<H: Host> Plugin<H> {
@@ -25,14 +26,12 @@ impl<H: Host> Plugin<H> {
             if matches!(outcome, Outcome::Delay(_)) && self.cannot_hold() {
                 outcome = session.refuse(policy, worker, &self.store, || self.now()).outcome;
             }
-            // A gRPC request never ends with its headers: even one without a message has an empty
-            // DATA frame (gRPC over HTTP/2, "Requests"). So most refusals read no content type.
-            let is_grpc = || !ends && policy.is_grpc(&request);
             let asks_stores = matches!(outcome, Outcome::Query(_));
-            let response = self.respond(worker, is_grpc);
+            let protocol = || policy.protocol(&request);
+            let response = self.respond(worker, protocol);
             worker.note_actors(policy);
-            let is_grpc = asks_stores && is_grpc();
-            Decided { session, response, is_grpc }
+            let protocol = if asks_stores { protocol() } else { Protocol::default() };
+            Decided { session, response, protocol }
         })?;
         self.show_limits();
         self.wake_if_needed();
@@ -50,7 +49,8 @@ impl<H: Host> Plugin<H> {
         self.worker.with(|worker| {
             let read = reads.then_some(&request);
             _ = Session::fail(policy, worker, &self.store, read, || self.now());
-            self.respond(worker, || reads && policy.is_grpc(&request))
+            let protocol = || if reads { policy.protocol(&request) } else { Protocol::default() };
+            self.respond(worker, protocol)
         })
     }
 

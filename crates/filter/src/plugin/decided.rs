@@ -3,6 +3,7 @@
 use crate::Host;
 use diana_base::time::Time;
 use diana_limiter::decide::Outcome;
+use diana_limiter::request::protocol::Protocol;
 use diana_limiter::response::QuotaHeaders;
 use diana_limiter::session::Session;
 
@@ -10,8 +11,8 @@ use diana_limiter::session::Session;
 pub(crate) struct Decided<H: Host> {
     pub(crate) session: Session,
     pub(crate) response: Response<H>,
-    /// Whether the client speaks gRPC; read only if the request waits for global stores.
-    pub(crate) is_grpc: bool,
+    /// The client's protocol; read only if the request waits for global stores.
+    pub(crate) protocol: Protocol,
 }
 
 /// The outcome of a decision, and what the client sees of the decision.

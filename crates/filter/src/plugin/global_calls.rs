@@ -7,6 +7,7 @@ use diana_base::time::Time;
 use diana_limiter::cells::store::Fault;
 use diana_limiter::decide::Outcome;
 use diana_limiter::global::{CallResult, Completion, Message};
+use diana_limiter::request::protocol::Protocol;
 use diana_limiter::session::{Session, Worker};
 use log::{info, warn};
 
@@ -71,7 +72,7 @@ impl<H: Host> Plugin<H> {
         &self,
         session: &mut Session,
         completion: &Completion,
-        is_grpc: bool,
+        protocol: Protocol,
     ) -> Option<Response<H>> {
         if session.is_question() {
             return self.answer_question(session, completion.replies.as_deref());
@@ -81,7 +82,7 @@ impl<H: Host> Plugin<H> {
         let advance = |worker: &mut Worker| {
             session.answer(policy, worker, &self.store, completion, || self.now())?;
             self.forget(ticket);
-            let response = self.respond(worker, || is_grpc);
+            let response = self.respond(worker, || protocol);
             worker.note_actors(policy);
             Some(response)
         };
@@ -93,7 +94,7 @@ impl<H: Host> Plugin<H> {
     pub(crate) fn give_up(
         &self,
         session: &mut Session,
-        is_grpc: bool,
+        protocol: Protocol,
         was_held: bool,
     ) -> Option<Response<H>> {
         if session.is_question() {
@@ -107,7 +108,7 @@ impl<H: Host> Plugin<H> {
             if matches!(decision.outcome, Outcome::Delay(_)) && is_full() {
                 _ = session.refuse(policy, worker, &self.store, || self.now());
             }
-            let response = self.respond(worker, || is_grpc);
+            let response = self.respond(worker, || protocol);
             worker.note_actors(policy);
             Some(response)
         };

@@ -24,6 +24,7 @@ use diana_limiter::decide::{Outcome, Reason};
 use diana_limiter::global::{RuleReply, StoreChange};
 use diana_limiter::inspect::{ActorCount, Grant, Question, Target};
 use diana_limiter::policy::Rule;
+use diana_limiter::request::protocol::Protocol;
 use diana_limiter::request::{Request, syntax};
 use diana_limiter::response::Refusal;
 use diana_limiter::session::Session;
@@ -120,15 +121,17 @@ impl<H: Host> Plugin<H> {
         }
         let reply = self.question(question, request).unwrap_or_else(|why| Reply::Now(Err(why)));
         Some(match reply {
-            Reply::Now(answer) => {
-                Decided { session: Session::default(), response: self.reply(answer), is_grpc: false }
-            }
+            Reply::Now(answer) => Decided {
+                session: Session::default(),
+                response: self.reply(answer),
+                protocol: Protocol::default(),
+            },
             Reply::Later(session) => {
                 let ticket = session.ticket();
                 debug_assert!(ticket.is_some(), "a question without a store");
                 let outcome = Outcome::Query(ticket.unwrap_or_default());
                 let response = Response { outcome, headers: None, rejection: None };
-                Decided { session: *session, response, is_grpc: false }
+                Decided { session: *session, response, protocol: Protocol::default() }
             }
         })
     }

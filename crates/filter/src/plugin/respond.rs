@@ -6,14 +6,15 @@ use crate::access_log;
 use diana_base::time::Span;
 use diana_config::Configuration;
 use diana_limiter::decide::{Decision, Outcome};
+use diana_limiter::request::protocol::Protocol;
 use diana_limiter::response::ResponseCache;
 use diana_limiter::session::Worker;
 use log::debug;
 
 impl<H: Host> Plugin<H> {
-    /// The response that follows from the worker's last decision. `is_grpc` is called for refusals
+    /// The response that follows from the worker's last decision. `protocol` is called for refusals
     /// only.
-    pub(super) fn respond(&self, worker: &Worker, is_grpc: impl Fn() -> bool) -> Response<H> {
+    pub(super) fn respond(&self, worker: &Worker, protocol: impl Fn() -> Protocol) -> Response<H> {
         let Configuration { policy, response, near_limit, .. } = &self.configuration;
         let decision = worker.decision();
         let (outcome, mut headers, mut rejection) = (decision.outcome, None, None);
@@ -24,7 +25,7 @@ impl<H: Host> Plugin<H> {
             }
             access_log::set_attributes(self.host, &self.configuration, worker);
             match outcome {
-                Outcome::Reject(_) => rejection = self.reject(decision, is_grpc()),
+                Outcome::Reject(_) => rejection = self.reject(decision, protocol()),
                 _ => {
                     headers = self.responses.with(|cache| cache.headers(response, policy, decision)).flatten()
                 }
@@ -45,10 +46,10 @@ impl<H: Host> Plugin<H> {
 
     /// The refusal, which is sent at once, or after a delay if there is room to hold the refusal.
     #[inline(never)]
-    fn reject(&self, decision: &Decision, is_grpc: bool) -> Option<Box<Rejection<H>>> {
+    fn reject(&self, decision: &Decision, protocol: Protocol) -> Option<Box<Rejection<H>>> {
         let Configuration { policy, response, .. } = &self.configuration;
         let prepare = |cache: &mut ResponseCache| {
-            let refusal = cache.refusal(response, policy, decision, is_grpc, self.entropy())?;
+            let refusal = cache.refusal(response, policy, decision, protocol, self.entropy())?;
             debug!("{}", refusal.details);
             Some(self.host.local_reply(self.kind, refusal))
         };

@@ -14,6 +14,7 @@ use crate::adapt::Adaptive;
 use crate::cells::table::{Hasher, Table};
 use crate::matcher::tree::Tree;
 use crate::request::Part;
+use crate::request::protocol::ProtocolParts;
 use diana_base::sort;
 use std::ops::Range;
 use std::sync::Arc;
@@ -34,8 +35,8 @@ impl Draft {
 
         let reads_headers =
             parts.iter().any(|part| matches!(part, Part::Method | Part::Host | Part::Header(_)));
-        let (path, content_type) =
-            (parts.intern(Part::Path), parts.intern(Part::Header("content-type".into())));
+        let rule_parts = parts.iter().count();
+        let (path, protocol_parts) = (parts.intern(Part::Path), ProtocolParts::intern(&mut parts));
         let mut tree = Tree::default();
         let found_by = ip.canonical_form().to_owned();
         let plan_fingerprint = plan.as_ref().map_or(0, PlanSource::fingerprint);
@@ -95,8 +96,9 @@ impl Draft {
         Policy {
             parts,
             reads_headers,
+            rule_parts,
             path,
-            content_type,
+            protocol_parts,
             ip,
             address,
             tree,

@@ -6,6 +6,7 @@ use super::options::{Form, ResponseOptions};
 use super::problem::Problem;
 use crate::decide::Decision;
 use crate::policy::{Policy, RuleId};
+use crate::request::protocol::Protocol;
 use diana_base::{narrowed, widened};
 use std::borrow::Cow;
 use std::rc::Rc;
@@ -60,14 +61,14 @@ impl ResponseCache {
         options: &'a ResponseOptions,
         policy: &Policy,
         decision: &Decision,
-        grpc: bool,
+        protocol: Protocol,
         entropy: u32,
     ) -> Option<Refusal<'a>> {
         self.quota(options, policy, decision);
         let ResponseCache { shown, headers, bodies } = self;
         let quota = find(shown, headers).map_or(&[][..], |headers| headers);
         let quota = quota.iter().map(|(name, value)| (*name, Cow::from(&**value)));
-        options.refusal_with(policy, decision, grpc, entropy, quota, move |problem| {
+        options.refusal_with(policy, decision, protocol, entropy, quota, move |problem| {
             text(bodies, problem, policy, decision).as_bytes().into()
         })
     }
@@ -138,6 +139,7 @@ fn text<'b>(bodies: &'b mut Vec<Body>, problem: Problem, policy: &Policy, decisi
 
 #[cfg(test)]
 mod tests {
+    use super::super::tests::PROTOCOLS;
     use super::super::tests::made::{RuleState, admit, decision, penalty, policy, refuse};
     use super::*;
     use crate::decide::{Outcome, Reason};
@@ -184,19 +186,19 @@ mod tests {
     proptest! {
         #[test]
         fn a_cached_response_is_the_one_that_would_be_built(
-            decisions in prop::collection::vec((prop::collection::vec(state(), 3), 0u8..12, any::<bool>(), any::<u32>()), 1..200),
+            decisions in prop::collection::vec((prop::collection::vec(state(), 3), 0u8..12, select(PROTOCOLS.to_vec()), any::<u32>()), 1..200),
             form in select(vec![Form::Ietf, Form::XRateLimit, Form::Plain, Form::Both, Form::Off]),
             status in select(vec![429, 503, 401]),
         ) {
             let policy = policy(["a", "b", "~c"]);
             let options = ResponseOptions { status, form, ..ResponseOptions::default() };
             let mut cache = ResponseCache::default();
-            for (states, change, grpc, entropy) in decisions {
+            for (states, change, protocol, entropy) in decisions {
                 let decision = changed(decision(&policy, &states), change);
                 let headers = cache.headers(&options, &policy, &decision);
                 prop_assert_eq!(headers.as_deref().unwrap_or_default(), &*options.headers(&policy, &decision));
-                let refusal = options.refusal(&policy, &decision, grpc, entropy);
-                prop_assert_eq!(cache.refusal(&options, &policy, &decision, grpc, entropy), refusal);
+                let refusal = options.refusal(&policy, &decision, protocol, entropy);
+                prop_assert_eq!(cache.refusal(&options, &policy, &decision, protocol, entropy), refusal);
             }
         }
     }

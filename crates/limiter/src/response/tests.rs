@@ -10,6 +10,16 @@ use diana_document::{Errors, Node};
 use made::{Bare, RuleState, admit, decision, items, penalty, policy, refuse};
 use proptest::prelude::*;
 
+/// All protocols.
+pub(super) const PROTOCOLS: [Protocol; 6] = [
+    Protocol::Http,
+    Protocol::Grpc,
+    Protocol::GrpcWeb,
+    Protocol::ConnectUnary,
+    Protocol::ConnectStream { is_json: false },
+    Protocol::ConnectStream { is_json: true },
+];
+
 fn options(status: u32, jitter_percent: u32) -> ResponseOptions {
     ResponseOptions { status, jitter_percent, form: Form::Both, ..ResponseOptions::default() }
 }
@@ -39,7 +49,7 @@ fn a_refusal_is_complete() {
         decision(&policy, &[(50, 1000, admit(3, 20)), (10, 1000, refuse(100)), (1, 1000, refuse(1000))]);
     let mut options = ResponseOptions { jitter_percent: 0, ..ResponseOptions::default() };
     options.headers = vec![("x-reason".into(), "too many".into())];
-    let refusal = options.refusal(&policy, &decision, false, u32::MAX).unwrap();
+    let refusal = options.refusal(&policy, &decision, Protocol::Http, u32::MAX).unwrap();
     let own = |(name, value): &(&str, Cow<str>)| format!("{name}: {value}");
     assert_eq!(
         refusal.headers.iter().map(own).collect::<Vec<_>>(),
@@ -51,7 +61,7 @@ fn a_refusal_is_complete() {
             "x-reason: too many",
         ]
     );
-    assert_eq!((refusal.status, refusal.grpc_status), (429, None));
+    assert_eq!((refusal.status, refusal.grpc_status), (429, Some(8)));
     assert_eq!(refusal.details, "diana_refused:per-ip");
     assert_eq!(
         str::from_utf8(&refusal.body).unwrap(),
@@ -67,7 +77,7 @@ fn a_refusal_is_complete() {
 fn only_a_refusal_is_answered() {
     let policy = policy(["a"]);
     let passed = decision(&policy, &[(10, 1000, admit(9, 100))]);
-    assert_eq!(ResponseOptions::default().refusal(&policy, &passed, false, 0), None);
+    assert_eq!(ResponseOptions::default().refusal(&policy, &passed, Protocol::Http, 0), None);
     assert_eq!(ResponseOptions::default().headers(&policy, &passed).len(), 2);
 }
 
@@ -78,9 +88,11 @@ fn a_grpc_client_gets_a_status_in_place_of_a_body() {
     let mut options = options(429, 20);
     for body in [Body::Problem, Body::Text { content_type: "text/plain".into(), text: "no".into() }] {
         options.body = body;
-        let refusal = options.refusal(&policy, &decision, true, 0).unwrap();
-        assert_eq!((refusal.grpc_status, refusal.body.len()), (Some(8), 0));
-        assert_eq!(header(&refusal, "content-type"), None);
+        let refusal = options.refusal(&policy, &decision, Protocol::Grpc, 0).unwrap();
+        assert_eq!((refusal.status, refusal.grpc_status, refusal.body.len()), (200, Some(8), 0));
+        assert_eq!(header(&refusal, "content-type"), Some("application/grpc"));
+        assert_eq!(header(&refusal, "grpc-status"), Some("8"));
+        assert_eq!(header(&refusal, "grpc-message"), Some("diana_refused:a"));
         assert_eq!(header(&refusal, "retry-after"), Some("1"));
         assert_eq!(refusal.details, "diana_refused:a");
     }
@@ -93,7 +105,7 @@ fn the_configured_body_is_sent_with_its_type() {
     for (text, expected) in [("no\n", Some("text/html")), ("", None)] {
         let body = Body::Text { content_type: "text/html".into(), text: text.into() };
         let options = ResponseOptions { body, ..ResponseOptions::default() };
-        let refusal = options.refusal(&policy, &decision, false, 0).unwrap();
+        let refusal = options.refusal(&policy, &decision, Protocol::Http, 0).unwrap();
         assert_eq!(&*refusal.body, text.as_bytes());
         assert_eq!(header(&refusal, "content-type"), expected);
     }
@@ -125,7 +137,7 @@ fn the_problem_says_what_kind_of_refusal_it_is() {
         (503, &denied, "abnormal-usage-detected", r#"["deny"]"#, "diana_denied"),
     ] {
         let options = options(status, 0);
-        let refusal = options.refusal(&policy, decision, false, 0).unwrap();
+        let refusal = options.refusal(&policy, decision, Protocol::Http, 0).unwrap();
         let body: serde_json::Value = serde_json::from_slice(&refusal.body).unwrap();
         let uri = format!("https://iana.org/assignments/http-problem-types#{kind}");
         assert_eq!(body["type"], *uri);
@@ -151,7 +163,7 @@ fn a_refusal_that_is_not_about_a_quota_has_no_type_of_a_quota() {
         (404, &denied, Some("Not Found"), "deny"),
     ] {
         let options = options(status, 0);
-        let refusal = options.refusal(&policy, decision, false, 0).unwrap();
+        let refusal = options.refusal(&policy, decision, Protocol::Http, 0).unwrap();
         let body: serde_json::Value = serde_json::from_slice(&refusal.body).unwrap();
         assert_eq!((&body["type"], &body["status"]), (&"about:blank".into(), &status.into()));
         assert_eq!(body.get("title").and_then(|title| title.as_str()), title);
@@ -203,7 +215,7 @@ proptest! {
         let states: Vec<RuleState> = rules.iter().map(|(_, state)| *state).collect();
         let decision = decision(&policy, &states);
         let options = options(429, jitter);
-        let Some(refusal) = options.refusal(&policy, &decision, false, entropy) else {
+        let Some(refusal) = options.refusal(&policy, &decision, Protocol::Http, entropy) else {
             prop_assert!(!decision.is_rejected());
             return Ok(());
         };
@@ -226,12 +238,12 @@ proptest! {
     }
 
     #[test]
-    fn a_response_is_well_formed(rules in any_rules(), status in 400..600u32, grpc in any::<bool>()) {
+    fn a_response_is_well_formed(rules in any_rules(), status in 400..600u32, protocol in prop::sample::select(PROTOCOLS.to_vec())) {
         let policy = policy(rules.iter().map(|(name, _)| name));
         let states: Vec<RuleState> = rules.iter().map(|(_, state)| *state).collect();
         let decision = decision(&policy, &states);
         let options = options(status, 20);
-        let Some(refusal) = options.refusal(&policy, &decision, grpc, 7) else {
+        let Some(refusal) = options.refusal(&policy, &decision, protocol, 7) else {
             return Ok(());
         };
         let mut names: Vec<_> = refusal.headers.iter().map(|(name, _)| *name).collect();
@@ -240,8 +252,8 @@ proptest! {
         for (_, value) in &refusal.headers {
             prop_assert!(value.bytes().all(|byte| matches!(byte, b' '..=b'~')), "{value}");
         }
-        prop_assert_eq!(refusal.body.is_empty(), grpc);
-        if !grpc {
+        prop_assert_eq!(refusal.body.is_empty(), protocol == Protocol::Grpc);
+        if protocol == Protocol::Http {
             let body: serde_json::Value = serde_json::from_slice(&refusal.body).unwrap();
             let refusing: Vec<&str> = rules
                 .iter()
@@ -306,14 +318,14 @@ fn the_narrowest_response_counts() {
         (&top, &no_actor, 429, 8, ""),
         (&options_with(401, "{}", "{}", "{}"), &denied, 401, 16, "www-authenticate: Bearer"),
     ] {
-        let refusal = options.refusal(&policy, decision, false, 0).unwrap();
+        let refusal = options.refusal(&policy, decision, Protocol::Http, 0).unwrap();
         let is_own = |name: &&str| name.starts_with("x-") && name.len() == 3 || *name == "www-authenticate";
         let found = refusal.headers.iter().filter(|(name, _)| is_own(name));
         let found: Vec<String> = found.map(|(name, value)| format!("{name}: {value}")).collect();
         assert_eq!((refusal.status, &*found.join(", ")), (status, own), "{decision:?}");
         let body = String::from_utf8(refusal.body.into_owned()).unwrap();
         assert!(body.contains(&format!(r#""status":{status},"#)), "{body}");
-        let grpc = options.refusal(&policy, decision, true, 0).unwrap();
+        let grpc = options.refusal(&policy, decision, Protocol::Grpc, 0).unwrap();
         assert_eq!(grpc.grpc_status, Some(grpc_status), "{decision:?}");
         let challenged = own.contains("Basic");
         assert_eq!(header(&grpc, "www-authenticate").is_some(), challenged, "no default for gRPC");

@@ -84,6 +84,7 @@ mod tests {
     use super::super::{Form, Refusal, ResponseOptions};
     use super::*;
     use crate::policy::RuleId;
+    use crate::request::protocol::Protocol;
 
     /// The headers that a client sees for a rule of 10 a day, with 47,254 s of the day left.
     fn bound(is_degraded: bool, verdict: Option<crate::algorithm::Verdict>) -> [Option<String>; 3] {
@@ -91,7 +92,7 @@ mod tests {
         let mut decision = decision(&policy, &[(10, 86_400_000, verdict)]);
         decision.reports.iter_mut().for_each(|report| report.degraded = is_degraded);
         let options = ResponseOptions { jitter_percent: 0, form: Form::Both, ..ResponseOptions::default() };
-        let headers = match options.refusal(&policy, &decision, false, 0) {
+        let headers = match options.refusal(&policy, &decision, Protocol::Http, 0) {
             Some(refusal) => refusal
                 .headers
                 .into_iter()
@@ -162,7 +163,8 @@ mod tests {
         let policy = policy(["a", "b"]);
         for (states, jitter, entropy, expected) in cases {
             let options = options(429, jitter);
-            let refusal = options.refusal(&policy, &decision(&policy, states), false, entropy).unwrap();
+            let refusal =
+                options.refusal(&policy, &decision(&policy, states), Protocol::Http, entropy).unwrap();
             assert_eq!(header(&refusal, "retry-after"), Some(expected), "{states:?} {jitter} {entropy}");
         }
     }
@@ -184,7 +186,7 @@ mod tests {
             refused(&[(1, 60_000, refuse(None)), (1, 1000, refuse(90_000))]),
         ] {
             let options = options(429, 0);
-            let refusal = options.refusal(&rules, &decision, false, 0).unwrap();
+            let refusal = options.refusal(&rules, &decision, Protocol::Http, 0).unwrap();
             assert_eq!(header(&refusal, "retry-after"), None, "{decision:?}");
         }
     }

@@ -8,7 +8,7 @@ use super::metrics;
 use super::world::{Owner, Stream, rung, with};
 use diana_envoy_module::abi::{Bytes, Exports, Header, attribute, header_map, log_level};
 use std::ffi::c_void;
-use std::ptr::null_mut;
+use std::ptr::{null, null_mut};
 
 type Pointer = *mut c_void;
 
@@ -24,6 +24,8 @@ pub fn all() -> Exports {
         http_add_header,
         http_set_header,
         http_send_response,
+        http_send_response_headers,
+        http_send_response_data,
         http_get_body_size,
         http_get_body_chunks_size,
         http_get_body_chunks,
@@ -174,6 +176,35 @@ unsafe extern "C" fn http_send_response(
     if ends == Some(true) {
         flow::end(pointer as usize, true);
     }
+}
+
+unsafe extern "C" fn http_send_response_headers(
+    pointer: Pointer,
+    headers: *const Header,
+    count: usize,
+    ends: bool,
+) {
+    // SAFETY: the module lends the headers.
+    let headers = unsafe { lines(headers, count) };
+    let status = headers.iter().find(|(name, _)| name == b":status").map(|(_, value)| value.clone());
+    let status = status.and_then(|status| String::from_utf8(status).ok()?.parse().ok());
+    if status.is_none() {
+        with(|world| world.mistake(format!("a response without a status: {headers:?}")));
+    }
+    if ends {
+        // SAFETY: no header and no text is lent.
+        unsafe { http_send_response(pointer, status.unwrap_or(0), null(), 0, Bytes::NONE, Bytes::NONE) };
+    }
+}
+
+unsafe extern "C" fn http_send_response_data(pointer: Pointer, part: Bytes, ends: bool) {
+    // SAFETY: the module lends the bytes.
+    _ = unsafe { copy(part) };
+    if !ends {
+        with(|world| world.mistake("a response in several parts"));
+    }
+    // SAFETY: no header and no text is lent.
+    unsafe { http_send_response(pointer, 200, null(), 0, Bytes::NONE, Bytes::NONE) };
 }
 
 /// The chunks of the part that is arriving, if it is of this kind.

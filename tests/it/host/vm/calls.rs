@@ -91,7 +91,14 @@ impl Inner {
             Call::SetSharedData { key, value, cas } => Reply::status(world.store(key, value, cas)),
             Call::LocalResponse { status, details, body, headers, grpc_status } => {
                 let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-                let (status, body, more) = request::local_response(world.rules, status, body, grpc_status);
+                let is_grpc = |(part, line): &(Part, Vec<u8>)| {
+                    matches!(part, Part::Header(name) if &**name == "content-type")
+                        && (line == b"application/grpc" || line.starts_with(b"application/grpc+"))
+                };
+                let is_grpc = self.parts().is_some_and(|parts| parts.iter().any(is_grpc));
+                let has_status = Pairs::of(headers).any(|(name, _)| name == b"grpc-status");
+                let converted = is_grpc.then_some(grpc_status).filter(|_| !has_status);
+                let (status, body, more) = request::local_response(world.rules, status, body, converted);
                 if world.rules == CasSemantics::Strict && grpc_status != -1 {
                     world.crash("a gRPC status was given, over which a debug build of the module ends");
                 }
