@@ -42,7 +42,7 @@ fn an_embedded_engine_counts_exactly_over_two_workers() {
     assert!(refused.text().contains(r#""violated-policies":["per-ip"]"#), "{}", refused.text());
 
     let grpc = gateway.get("/", &[ANN[0], ("content-type", "application/grpc")]).unwrap();
-    assert_eq!((grpc.status, grpc.header("grpc-status")), (200, Some("14")), "UNAVAILABLE, by Envoy");
+    assert_eq!((grpc.status, grpc.header("grpc-status")), (200, Some("8")), "RESOURCE_EXHAUSTED");
 
     let other = gateway.get("/", &BOB).unwrap();
     let remaining = other.header("ratelimit").unwrap_or_default();

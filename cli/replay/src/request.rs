@@ -4,7 +4,7 @@ use super::log::known::Known;
 use super::log::record::{Record, Slot, Slots};
 use diana_limiter::policy::Policy;
 use diana_limiter::request::joined::{Joined, separator};
-use diana_limiter::request::{HeaderLines, Part, PartId, Source};
+use diana_limiter::request::{HeaderLines, Part, PartId, Source, protocol};
 
 /// Where a record has the parts of a request that a policy reads.
 #[derive(Clone, Debug)]
@@ -104,10 +104,9 @@ pub fn assumptions(policy: &Policy, slots: &Slots, known: &Known, counts_address
     let has = |slot: &Slot| slots.find(slot).is_some_and(|index| known.has(index));
     let has_header = |name: &str| has(&Slot::Header(name.into()));
     let lacks = |part: &Part| {
-        // Only the form of a refusal depends on the content type.
         let is_stated = match part {
             Part::Address => counts_addresses,
-            Part::Header(name) => **name != *"content-type",
+            Part::Header(name) => !protocol::HEADERS.contains(&&**name),
             _ => true,
         };
         (is_stated && !has(&slot(part))).then(|| match part {

@@ -3,7 +3,7 @@
 
 use super::yaml::scalar;
 use diana_limiter::policy::Policy;
-use diana_limiter::request::Part;
+use diana_limiter::request::{Part, protocol};
 
 /// What the log has for every document.
 const ALWAYS: [(&str, &str); 5] = [
@@ -45,8 +45,7 @@ fn is_secret(header: &str) -> bool {
 /// The header that the log needs for a part, unless the log always has the part.
 fn header(part: &Part) -> Option<&str> {
     match part {
-        // Only the form of a refusal depends on the content type.
-        Part::Header(name) => Some(&**name).filter(|name| *name != "content-type"),
+        Part::Header(name) => Some(&**name).filter(|name| !protocol::HEADERS.contains(name)),
         Part::BodySize => Some("content-length"),
         // No limit of `diana init` reads an attribute.
         Part::Path | Part::Method | Part::Host | Part::Address | Part::Property(_) => None,

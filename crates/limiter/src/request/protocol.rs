@@ -23,11 +23,14 @@ pub enum Protocol {
     },
 }
 
+/// The headers that tell the protocol of a request. Unless a rule reads one, only the form of a
+/// refusal depends on them.
+pub const HEADERS: [&str; 3] = ["content-type", "x-envoy-original-method", "connect-protocol-version"];
+
 /// The parts of a request that tell its protocol.
 #[derive(Debug)]
 pub(crate) struct ProtocolParts {
     path: PartId,
-    method: PartId,
     content_type: PartId,
     /// `grpc_json_transcoder` leaves the method of a request that it has turned into gRPC. A client
     /// may send the header too, so no request is trusted for it.
@@ -37,11 +40,10 @@ pub(crate) struct ProtocolParts {
 
 impl ProtocolParts {
     pub(crate) fn intern(parts: &mut Parts) -> ProtocolParts {
-        let mut header = |name: &str| parts.intern(Part::Header(name.into()));
-        let (content_type, original_method, connect_version) =
-            (header("content-type"), header("x-envoy-original-method"), header("connect-protocol-version"));
-        let (path, method) = (parts.intern(Part::Path), parts.intern(Part::Method));
-        ProtocolParts { path, method, content_type, original_method, connect_version }
+        let [content_type, original_method, connect_version] =
+            HEADERS.map(|name| parts.intern(Part::Header(name.into())));
+        let path = parts.intern(Part::Path);
+        ProtocolParts { path, content_type, original_method, connect_version }
     }
 
     /// The protocol of a request. Most requests are read for their content type alone.
@@ -49,8 +51,8 @@ impl ProtocolParts {
         let has = |part| request.lines(part).next().is_some();
         let Some(content_type) = request.get(self.content_type) else {
             let target = request.get(self.path).unwrap_or_default();
-            let is_connect = has_connect_query(target) && request.get(self.method) == Some(b"GET");
-            return if is_connect { Protocol::ConnectUnary } else { Protocol::Http };
+            // Requests with a body have a content type, so this is a GET.
+            return if has_connect_query(target) { Protocol::ConnectUnary } else { Protocol::Http };
         };
         if is_grpc(content_type) {
             // The transcoder sets the plain type.
@@ -93,7 +95,7 @@ mod tests {
     fn protocol(target: &str, headers: &[(&str, &str)]) -> Protocol {
         let mut parts = Parts::default();
         let protocol_parts = ProtocolParts::intern(&mut parts);
-        let values = Values::default().with(Part::Path, target).with(Part::Method, "GET");
+        let values = Values::default().with(Part::Path, target);
         let add =
             |values: Values, (name, line): &(&str, &str)| values.with(Part::Header((*name).into()), *line);
         let values = headers.iter().fold(values, add);
