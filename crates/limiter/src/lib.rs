@@ -27,6 +27,7 @@
 //! use diana_limiter::cells::store::{Fault, Memory};
 //! use diana_limiter::cells::table::Dated;
 //! use diana_limiter::decide::{Outcome, Reason};
+//! use diana_limiter::request::protocol::Protocol;
 //! use diana_limiter::request::{Part, Values};
 //! use diana_limiter::session::{Session, Worker};
 //! use diana_limiter::time::{Span, Time};
@@ -64,7 +65,7 @@
 //! assert!(!session.has_charges(), "a refused request is charged nowhere");
 //!
 //! // The refusal as HTTP: status, headers and body. A random number would spread retries.
-//! let refusal = response.refusal(policy, decision, false, 0).expect("a refusal");
+//! let refusal = response.refusal(policy, decision, Protocol::Http, 0).expect("a refusal");
 //! assert_eq!((refusal.status, &*refusal.details), (429, "diana_refused:per-user"));
 //! assert!(refusal.headers.contains(&("retry-after", "30".into())));
 //!
