@@ -85,7 +85,8 @@ fn a_count_is_that_of_the_next_response_and_a_reset_lets_one_actor_pass_in_every
     assert_eq!((&ended["used"], &ended["penalty_ms"]), (&count["used"], &json!(0)), "{ended}");
     assert!(gateway.log_contains("inspect: 127.0.0.1 has ended a penalty of rule per-user"));
     assert!(gateway.log_contains("inspect: 127.0.0.1 has reset an actor of rule per-user"));
-    assert!(!gateway.logs().contains("ann"), "the log does not name actors");
+    // Lines of the log name the files of the code.
+    assert!(!gateway.logs().replace("announce", "").contains("ann"), "the log does not name actors");
 }
 
 #[test]

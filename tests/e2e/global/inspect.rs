@@ -100,7 +100,7 @@ fn every_gateway_reads_and_changes_the_one_count() {
 
     assert_eq!(ask(one, "GET", "actor?rule=open&user=ann").0, 400);
     assert!(one.log_contains("inspect: 127.0.0.1 asks the store to change an actor of rule quota: Reset"));
-    // A name in a line of the log would not be followed by `ounce`, as in a file of the code.
+    // Lines of the log name the files of the code.
     assert!(!one.logs().replace("announce", "").contains("ann"), "the log does not name actors");
     assert_eq!(other.counted("inspect.result.grant.changes").unwrap(), 1);
 
