@@ -115,8 +115,9 @@ impl Breaker {
         }
     }
 
-    /// Handles a reply to another call, and returns whether the reply opened the breaker. Without the pause, replies on a connection that are one behind would stay so:
-    /// the host closes a connection on which a reply arrives while no call is pending.
+    /// Handles a reply to another call, and returns whether the reply opened the breaker. Without
+    /// the pause, replies on a connection that are one behind would stay so: the host closes a
+    /// connection on which a reply arrives while no call is pending.
     pub(super) fn foreign_reply(&mut self, now: Time, random: u32) -> bool {
         match self.state {
             State::Closed => {
