@@ -17,6 +17,7 @@ pub mod render;
 mod replicas;
 pub mod report;
 mod rules;
+mod urls;
 mod yaml;
 
 use crate::number::within;

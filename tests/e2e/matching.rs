@@ -3,6 +3,10 @@
 use crate::start;
 use gateway::{Config, Gateway, Reply, Upstream};
 use serde_json::{Value, json};
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 fn once(name: &str, actor: Value) -> Value {
     json!([{"name": name, "actor": actor, "rpu": 1, "unit": "hour", "missing": "skip"}])
@@ -246,6 +250,94 @@ fn an_unlimited_path_frees_no_other_path() {
     ] {
         assert_eq!(passes(&gateway, target, "host: a\r\n"), expected, "{target}");
     }
+}
+
+/// Envoy 1.40 resolves them (CVE-2026-73511, CVE-2026-73551), and backends do behind any Envoy.
+#[test]
+fn parameters_of_dot_segments_evade_no_limit() {
+    let gateway = start(json!({"limits": [
+        {"url": "/admin", "rules": [{"name": "admin", "rpu": 0, "unit": "hour"}]},
+        {"url": "/", "rules": [{"name": "all", "rpu": 100, "unit": "hour"}]},
+        {"url": "/open", "exclusive": true},
+    ]}));
+    for target in [
+        "/a/..;/admin",
+        "/a;x/..;y/admin",
+        "/.;/admin",
+        "/..;x=1/admin;y",
+        "/a/%2e%2e;/admin",
+        "/open/..;/admin",
+    ] {
+        assert!(!passes(&gateway, target, "host: a\r\n"), "{target}");
+    }
+    assert!(passes(&gateway, "/a;x/b", "host: a\r\n"));
+}
+
+/// Sends a request without a body over HTTP/2 (RFC 9113). Returns whether the status is 200.
+fn passes_over_http2(gateway: &Gateway, method: &str, path: &str) -> bool {
+    fn frame(kind: u8, flags: u8, stream: u8, payload: &[u8]) -> Vec<u8> {
+        let length = u8::try_from(payload.len()).unwrap();
+        [&[0, 0, length, kind, flags, 0, 0, 0, stream], payload].concat()
+    }
+    // HPACK (RFC 7541): names of the static table with literal values, and `:scheme: http`.
+    let literal =
+        |name: u8, value: &str| [&[name, u8::try_from(value.len()).unwrap()], value.as_bytes()].concat();
+    let fields = [literal(2, method), literal(4, path), literal(1, "a"), vec![0x86]].concat();
+    let mut stream = TcpStream::connect(gateway.address()).unwrap();
+    stream.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+    let parts = [b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec(), frame(4, 0, 0, &[]), frame(1, 5, 1, &fields)];
+    stream.write_all(&parts.concat()).unwrap();
+    loop {
+        let mut head = [0; 9];
+        stream.read_exact(&mut head).unwrap();
+        let mut payload = vec![0; usize::from(head[1]) << 8 | usize::from(head[2])];
+        stream.read_exact(&mut payload).unwrap();
+        match (head[3], head[8]) {
+            // The entry `:status: 200` of the static table.
+            (1, 1) => return payload[0] == 0x88,
+            (3 | 7, _) => panic!("{method} {path}: the stream is reset"),
+            _ => {}
+        }
+    }
+}
+
+/// Envoy passes any method of HTTP/2 to the upstream as it is.
+#[test]
+fn the_case_of_a_method_evades_no_limit() {
+    let seen = Arc::new(Mutex::new(Vec::new()));
+    let methods = Arc::clone(&seen);
+    let upstream = Upstream::start(move |request| {
+        methods.lock().unwrap().push(format!("{} {}", request.method, request.path));
+        Reply::new(200, "")
+    });
+    let upstream = upstream.unwrap();
+    let document = json!({"limits": [
+        {"url": "/post", "methods": ["POST", "QUERY"], "rules": [{"name": "post", "rpu": 0, "unit": "hour"}]},
+        {"url": "/free", "rules": [{"name": "all", "rpu": 0, "unit": "hour"}]},
+        {"url": "/free", "methods": "POST", "exclusive": true},
+        {"url": "/verb", "rules": once("verb", json!("verb"))},
+    ], "actors": {"verb": "method"}});
+    let gateway =
+        Gateway::start(Config { upstream: Some(upstream.address()), ..Config::new(document) }).unwrap();
+    for (method, path, expected) in [
+        ("post", "/other", true),
+        ("POST", "/post", false),
+        ("post", "/post", false),
+        ("pOsT", "/post", false),
+        ("put", "/post", true),
+        ("POST", "/free", true),
+        ("post", "/free", false),
+        ("PUT", "/verb", true),
+        ("put", "/verb", false),
+        ("Put", "/verb", false),
+    ] {
+        assert_eq!(passes_over_http2(&gateway, method, path), expected, "{method} {path}");
+    }
+    let query =
+        |path| gateway.request("QUERY", path, &[("content-type", "text/plain")], b"x").unwrap().status;
+    assert_eq!((query("/other"), query("/post")), (200, 429));
+    let seen = seen.lock().unwrap().clone();
+    assert_eq!(seen, ["post /other", "put /post", "POST /free", "PUT /verb", "QUERY /other"]);
 }
 
 /// Envoy sends each hop of an internal redirect through all filters, with the hop's own path.

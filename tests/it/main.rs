@@ -25,6 +25,7 @@ mod flood;
 mod fuzz;
 mod global_keys;
 mod harness;
+mod hints;
 mod host;
 mod hot_path;
 mod inspect;

@@ -244,6 +244,75 @@ proptest! {
     }
 }
 
+#[test]
+fn a_quota_without_room_for_the_cheapest_request_is_named() {
+    let of = |keys: &str| {
+        let rule = format!(r#"{{"actor": "user", "rpu": 10, "unit": "minute", {keys}}}"#);
+        let found = warnings(&format!(
+            r#"{{"limits": [{{"url": "/", "rules": [{rule}]}}, {{"url": "/pay", "priority": "high"}}],
+                "plan": {{"header": "x-plan"}}}}"#
+        ));
+        let is_about = |one: &String| one.contains("can ever pass");
+        found
+            .into_iter()
+            .filter(is_about)
+            .map(|one| one.split(": ").next().unwrap().to_owned())
+            .collect::<Vec<_>>()
+    };
+    let estimate = |units: u64| format!(r#""cost": {{"response_header": "x-tokens", "estimate": {units}}}"#);
+    let least = |units: u64| format!(r#""cost": {{"header": "x-cost", "min": {units}, "max": 99}}"#);
+    let (cost, rule) = ("limits[0].rules[0].cost", "limits[0].rules[0]");
+    for (keys, places) in [
+        (estimate(10), vec![]),
+        (estimate(11), vec![cost.to_owned()]),
+        (least(10), vec![]),
+        (least(11), vec![cost.to_owned()]),
+        (format!(r#"{}, "burst": 20"#, least(11)), vec![]),
+        (format!(r#"{}, "charge": {{"status": 401}}"#, least(11)), vec![]),
+        (format!(r#"{}, "headroom": 2"#, least(9)), vec![cost.to_owned()]),
+        (format!(r#"{}, "headroom": 1"#, least(9)), vec![]),
+        (format!(r#"{}, "algo": "LB", "queue": 3"#, least(3)), vec![]),
+        (
+            format!(r#"{}, "overrides": {{"ann": {{"rpu": 4}}, "bob": {{"rpu": 0}}}}"#, least(5)),
+            vec![format!("{rule}.overrides.ann")],
+        ),
+        (r#""cost": 5, "overrides": {"ann": {"rpu": 4}}"#.into(), vec![format!("{rule}.overrides.ann")]),
+        (
+            format!(r#"{}, "plans": {{"free": {{"rpu": 4}}, "gold": {{"rpu": 40}}}}"#, estimate(5)),
+            vec![format!("{rule}.plans.free")],
+        ),
+        (
+            format!(r#"{}, "adapt": {{"signal": "errors", "target": "5%", "min": 1, "max": 20}}"#, least(20)),
+            vec![],
+        ),
+        (
+            format!(r#"{}, "adapt": {{"signal": "errors", "target": "5%", "min": 1, "max": 20}}"#, least(21)),
+            vec![cost.to_owned()],
+        ),
+    ] {
+        assert_eq!(of(&keys), places, "{keys}");
+    }
+}
+
+proptest! {
+    #![proptest_config(cases(400))]
+
+    /// A client that has waited for days is admitted unless there is a warning.
+    #[test]
+    fn a_rule_is_reported_exactly_if_it_never_admits(seed: u64, least in 1u64..9) {
+        let rule = rule(&mut Random(seed));
+        let json = limit("/", &format!(r#"{rule}, "cost": {{"header": "x-cost", "min": {least}, "max": 99}}"#));
+        let is_reported = warnings(&json).iter().any(|one| one.contains("can ever pass"));
+        let (policy, host) = (policy(&json), Simulated::new(CasSemantics::Lenient));
+        let (store, mut worker) = (store(&host), Worker::new(&policy, &[7; 16]));
+        let passes = [0, 200_000_000, 400_000_000].into_iter().any(|ms| {
+            let decision = crate::harness::ask(&policy, &mut worker, &store, &get("/", "ann"), || at(ms));
+            decision.reports.iter().all(|report| report.result == RuleResult::Admitted)
+        });
+        prop_assert_eq!(is_reported, !passes, "{}", json);
+    }
+}
+
 /// Whoever reads the log could use the credentials in it.
 #[test]
 fn an_access_log_with_credentials_is_reported() {

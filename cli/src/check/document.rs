@@ -36,6 +36,7 @@ pub fn warnings(
             findings.add(code, &places.of(warning), message, hint);
         }
     }
+    forgeable_sources(&model, findings);
     lists(&model, findings);
     if let Some(replicas) = replicas.filter(|replicas| *replicas > 1) {
         counts_of_replicas(&model, replicas, findings);
@@ -43,6 +44,23 @@ pub fn warnings(
         missing_replicas(&model, findings);
     }
     memory(&model, configuration, findings);
+}
+
+/// Actors and plans that are a whole list of client addresses: each proxy appends to the list, so a
+/// client that writes its beginning is another actor with each request.
+fn forgeable_sources(model: &Model, findings: &mut Findings) {
+    let actors = model.root.get("actors").map_or(&[][..], Value::entries).iter().map(|entry| &entry.value);
+    for header in actors.chain(model.root.get("plan")).filter_map(|source| source.get("header")) {
+        let name = header.text().unwrap_or_default().to_ascii_lowercase();
+        if matches!(&*name, "forwarded" | "x-forwarded-for" | "x-original-forwarded-for") {
+            findings.add(
+                code::FORGEABLE_ACTOR,
+                &header.range,
+                format!("a client that writes the beginning of `{name}` chooses how it is counted"),
+                Some("write `actor: ip`, and `ip: {trusted_hops: N}` behind proxies of your own"),
+            );
+        }
+    }
 }
 
 /// The code of a warning that Diana itself logs.
@@ -57,6 +75,8 @@ fn code_of(why: &str) -> Code {
         code::COUNTED_ALONE
     } else if why.contains("gateways together lease") {
         code::LEASE_REPLICAS
+    } else if why.contains("can ever pass") {
+        code::NEVER_ADMITS
     } else if why.contains("only dialect") {
         code::STORE_DIALECT
     } else {

@@ -1,7 +1,11 @@
 //! Hints for values that other programs or other habits suggest.
 
+use super::urls;
 use crate::source::value::{Kind, Value};
-use diana_document::{Error, quoted};
+use diana_base::time::Span;
+use diana_document::{Error, Errors, Node, fold, quoted};
+use diana_limiter::algorithm::Quota;
+use std::ops::RangeInclusive;
 
 /// YAML takes this character as a part of a key.
 const NO_BREAK: char = '\u{a0}';
@@ -15,38 +19,60 @@ pub struct Advice {
     pub hint: String,
 }
 
-/// The advice about a value that Diana refuses. `is_bare` says whether the text has the value
-/// without quotes.
+/// The advice about a value that Diana refuses, or about a key of it. `parent` has the value, and
+/// `is_bare` says whether the text has it without quotes.
 #[must_use]
-pub fn advice(error: &Error, value: &Value, is_bare: bool) -> Option<Advice> {
-    if let Some(key) = &error.key {
-        return key.starts_with(NO_BREAK).then(|| Advice {
-            message: Some(format!("a no-break space (U+00A0) stands before {}", quoted(key.trim()))),
-            hint: "YAML indents by spaces: write spaces instead".into(),
-        });
-    }
+pub fn advice(error: &Error, value: &Value, parent: &Value, is_bare: bool) -> Option<Advice> {
     let hint = |hint: String| Some(Advice { message: None, hint });
+    let name = error.path.rsplit(['.', ']']).next().unwrap_or_default();
+    if let Some(key) = &error.key {
+        if let Some(key) = key.strip_prefix(NO_BREAK) {
+            return Some(Advice {
+                message: Some(format!("a no-break space (U+00A0) stands before {}", quoted(key.trim()))),
+                hint: "YAML indents by spaces: write spaces instead".into(),
+            });
+        }
+        return match &**key {
+            "trusted_proxies" | "trusted_cidrs" | "proxies" if name == "ip" => hint(PROXIES.into()),
+            "xff_num_trusted_hops" | "num_trusted_hops" if name == "ip" => hint(HOPS.into()),
+            _ => None,
+        };
+    }
     if value.text().is_some_and(|text| text.contains("{{")) {
         return hint(TEMPLATE.into());
     }
+    if let Some(advice) = too_large(&error.why, value) {
+        return Some(advice);
+    }
     if error.why.ends_with(", leave out its quotes") {
         let beyond = || hint(format!("write at most {}: Envoy reads larger numbers as text", i32::MAX));
-        return too_large(&error.why, value).or_else(|| if is_bare { beyond() } else { None });
+        return if is_bare { beyond() } else { None };
     }
-    let name = error.path.rsplit(['.', ']']).next().unwrap_or_default();
     match (name, &value.kind) {
         ("limits" | "rules", Kind::Object(entries)) if error.why == "expected a list, found an object" => {
             let first = entries.first().map_or("", |entry| entry.key.as_str());
             hint(format!("missing `- `? write `- ` before {}", quoted(first)))
         }
-        ("url", Kind::List(_)) => hint("write one limit for each url".into()),
         ("unit", _) if error.why.contains(" has no unit") => hint(NO_UNIT.into()),
-        ("unit", Kind::Number(number)) => hint(format!("write the unit as a span: `{number}s`")),
-        ("rpu", Kind::Text(text)) => {
+        ("unit", Kind::Number(number)) => {
+            let seconds = number.parse().ok().filter(|seconds| SECONDS.contains(seconds))?;
+            hint(format!("write the unit as a span: `{seconds}s`"))
+        }
+        ("unit", Kind::Text(text)) => hint(long_unit(text, parent.get("rpu"))?),
+        ("rpu", Kind::Text(text)) if text.contains('/') => {
             let (rpu, per) = text.split_once('/')?;
             hint(format!("write `rpu: {}, unit: {}`", number(rpu)?, unit(per)?))
         }
+        ("rpu", Kind::Number(number)) => hint(fraction(number.parse().ok()?, parent.get("unit")?)?),
+        ("url", Kind::Text(url)) if !error.why.contains("did you mean") => hint(urls::hint(url)?),
+        ("url", Kind::List(_)) => hint(SEVERAL_URLS.into()),
         _ if error.why.starts_with("unknown actor ") => hint(actor(value.text()?)?),
+        _ if error.why.starts_with("expected what is different for it") => hint(of_override(value)?),
+        _ if error.why.ends_with("by which this actor counts") => hint(network(&error.why)?),
+        (_, Kind::Text(text)) if error.why.contains("`64Ki`") => {
+            let size = text.trim().strip_suffix(['B', 'b']).filter(|size| self::size(size).is_some())?;
+            hint(format!("write `{size}`"))
+        }
         _ => None,
     }
 }
@@ -54,19 +80,30 @@ pub fn advice(error: &Error, value: &Value, is_bare: bool) -> Option<Advice> {
 /// The hint about a text that is filled in before a gateway reads it.
 pub const TEMPLATE: &str = "a template? render it first (`helm template`)";
 
+const PROXIES: &str = "proxies are counted, not listed: write `trusted_hops: 1` for one proxy of your own, 2 for two, \
+    or let the gateway find the client by their addresses";
+const HOPS: &str = "write `trusted_hops`, which counts the gateway's own entry as well";
+const SEVERAL_URLS: &str = "write one limit for each url to count each apart; to count them together, write a url above \
+    all of them and `property: {request.url_path: {regex: \"/a(/.*)?|/b(/.*)?\"}}`";
+const UNLIMITED: &str = "write `{rpu: 1000000000}`, or list the actor in `allow` to free it from all rules";
+
+/// The lengths of a unit in seconds.
+const SECONDS: RangeInclusive<u64> =
+    Quota::MIN_UNIT.as_ns().div_ceil(1_000_000_000)..=Quota::MAX_UNIT.as_ns() / 1_000_000_000;
+
 /// The hint about `unit` in a rule that limits requests in flight.
 const NO_UNIT: &str = "leave `unit` out, or write another `algo` to limit requests per unit; `max_hold` is the longest \
     time that a request counts as in flight";
 
-/// The advice about digits that are text, if the number is too large.
+/// The advice about digits or a size that are text, if the number is too large.
 fn too_large(why: &str, value: &Value) -> Option<Advice> {
-    let (expected, _) = why.split_once(", found the text ")?;
+    let (expected, _) = why.split_once(", found ")?;
     let text = value.text()?.trim();
     let digits = text.bytes().all(|byte| byte.is_ascii_digit());
     let largest = expected.split_once(" to ")?.1;
     let largest = largest.split(|c: char| !c.is_ascii_digit()).next()?.parse::<u64>().ok()?;
-    let is_larger = digits && text.parse::<u64>().ok().is_none_or(|number| number > largest);
-    is_larger.then(|| Advice {
+    let number = if digits { text.parse().ok() } else { Some(size(text)?) };
+    number.is_none_or(|number| number > largest).then(|| Advice {
         message: Some(format!("`{text}` is larger than the largest value allowed, {largest}")),
         hint: format!("write at most {largest}"),
     })
@@ -78,6 +115,84 @@ fn unit(text: &str) -> Option<&'static str> {
     [(1, "second"), (60, "minute"), (3_600, "hour"), (86_400, "day")]
         .into_iter()
         .find_map(|(length, word)| (length == seconds).then_some(word))
+}
+
+/// The value of a size such as `10k`.
+fn size(text: &str) -> Option<u64> {
+    let (value, errors) = (diana_document::Value::Text(text.into()), Errors::default());
+    Node::root(&value, &errors).size(0..=u64::MAX).filter(|_| !text.ends_with(|c: char| c.is_ascii_digit()))
+}
+
+/// The hint about a rate such as 0.5 per second: the same rate as a whole number in a longer unit.
+fn fraction(number: f64, unit: &Value) -> Option<String> {
+    let unit = span(unit.text()?)?;
+    // Rounding would change the rate of larger numbers.
+    if !(0.0..1e6).contains(&number) {
+        return None;
+    }
+    let (rpu, unit) = (2..=1_000u32).find_map(|times| {
+        let units = number * f64::from(times);
+        let is_whole = units >= 1.0 && (units - units.round()).abs() < 1e-6;
+        let longer = Span::from_ns(unit.as_ns().checked_mul(times.into())?);
+        (is_whole && longer <= Quota::MAX_UNIT).then_some((units.round(), longer))
+    })?;
+    Some(format!("write `rpu: {rpu}, unit: {unit}`"))
+}
+
+/// Units that are longer than a day, in days.
+const LONG_UNITS: [(&str, u64); 8] = [
+    ("week", 7),
+    ("fortnight", 14),
+    ("month", 30),
+    ("quarter", 91),
+    ("year", 365),
+    ("w", 7),
+    ("mo", 30),
+    ("y", 365),
+];
+
+/// The hint about a unit such as `month` or `2 weeks`: the part of the quota for the longest unit.
+fn long_unit(text: &str, rpu: Option<&Value>) -> Option<String> {
+    let text = text.trim().to_ascii_lowercase();
+    let (number, name) = text.split_at(text.find(|c: char| !c.is_ascii_digit())?);
+    let name = name.trim();
+    let days = match LONG_UNITS.iter().find(|(unit, _)| *unit == name.strip_suffix('s').unwrap_or(name)) {
+        Some((_, days)) => *days,
+        None if name == "d" => 1,
+        None => return None,
+    };
+    let days = if number.is_empty() { days } else { number.parse::<u64>().ok()?.checked_mul(days)? };
+    let (longest, long) = (Quota::MAX_UNIT, u128::from(days) * 86_400_000_000_000);
+    let part = |rpu: u64| (u128::from(rpu) * u128::from(longest.as_ns())).checked_div(long);
+    Some(match rpu.and_then(Value::whole).and_then(part).filter(|_| long > longest.as_ns().into()) {
+        Some(rpu) => format!("write `rpu: {}, unit: {longest}`", rpu.max(1)),
+        None => format!("write `unit: {longest}`"),
+    })
+}
+
+/// A unit or a span of any length.
+fn span(text: &str) -> Option<Span> {
+    let (value, errors) = (diana_document::Value::Text(text.into()), Errors::default());
+    diana_document::unit(text)
+        .or_else(|| Node::root(&value, &errors).span(Span::ZERO..=Span::from_ns(u64::MAX)))
+}
+
+/// The hint about an override that is no object.
+fn of_override(value: &Value) -> Option<String> {
+    match value.whole() {
+        Some(rpu) => Some(format!("write `{{rpu: {rpu}}}`")),
+        None => (fold(value.text()?) == "unlimited").then(|| UNLIMITED.into()),
+    }
+}
+
+/// The hint about the override of a network, whose addresses are counted one by one.
+fn network(why: &str) -> Option<String> {
+    let (network, _) = why.strip_prefix('`')?.split_once('`')?;
+    let (address, prefix) = network.split_once('/')?;
+    let version = if address.contains(':') { "v6" } else { "v4" };
+    Some(format!(
+        "define `actors: {{net: {{ip: {{{version}_prefix: {prefix}}}}}}}`, by which a network can have a plan"
+    ))
 }
 
 /// The text, if it looks like a number such as `100` or `10k`.
@@ -93,6 +208,9 @@ fn actor(text: &str) -> Option<String> {
     let is_header =
         name.contains('-') && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-');
     let name = name.to_ascii_lowercase();
+    if ["forwarded", "x-forwarded-for", "x-real-ip"].contains(&&*name) {
+        return Some("write `actor: ip`, and `ip: {trusted_hops: N}` behind proxies of your own".into());
+    }
     let user = if name == "x-user-id" { "write `actor: user`, or " } else { "" };
     is_header
         .then(|| format!("{user}write `actor: {name}` and declare `actors: {{{name}: {{header: {name}}}}}`"))
@@ -102,10 +220,124 @@ fn actor(text: &str) -> Option<String> {
 mod tests {
     use super::*;
     use crate::source::json;
+    use proptest::prelude::*;
 
     fn hint(path: &str, why: &str, value: &str) -> Option<String> {
+        beside(path, why, value, "{}")
+    }
+
+    /// The hint about a value of an object.
+    fn beside(path: &str, why: &str, value: &str, parent: &str) -> Option<String> {
         let error = Error { path: path.into(), why: why.into(), key: None };
-        advice(&error, &json::value(value).unwrap(), true).map(|advice| advice.hint)
+        let [value, parent] = [value, parent].map(|text| json::value(text).unwrap());
+        advice(&error, &value, &parent, true).map(|advice| advice.hint)
+    }
+
+    /// The mistakes in the quota of a rule, each with its hint.
+    fn quota(rpu: &str, unit: &str) -> Vec<Option<String>> {
+        let rule = format!(r#"{{"rpu": {rpu}, "unit": "{unit}"}}"#);
+        let document = format!(r#"{{"url": "/", "rules": [{rule}]}}"#);
+        let hint = |error: &Error| {
+            let value = json::value(&rule).unwrap();
+            let key = error.path.rsplit('.').next()?;
+            let value = value.get(key)?.to_json();
+            beside(&error.path, &error.why, &value, &rule)
+        };
+        match diana_config::compile(document.as_bytes()) {
+            Ok(_) => Vec::new(),
+            Err(errors) => errors.iter().map(hint).collect(),
+        }
+    }
+
+    /// The quota that a hint names; `rpu` is that of the document.
+    fn named(hint: &str, rpu: u64) -> (u64, String) {
+        let text = hint.strip_prefix("write `").and_then(|text| text.strip_suffix('`')).unwrap();
+        match text.strip_prefix("rpu: ") {
+            Some(text) => {
+                let (rpu, unit) = text.split_once(", unit: ").unwrap();
+                (rpu.parse().unwrap(), unit.into())
+            }
+            None => (rpu, text.strip_prefix("unit: ").unwrap().into()),
+        }
+    }
+
+    fn per_day(rpu: f64, unit: &str) -> f64 {
+        rpu * 86_400e9 / span(unit).unwrap().as_ns() as f64
+    }
+
+    proptest! {
+        #[test]
+        fn a_fraction_has_the_hint_of_the_same_rate(tenths in 1u32..5_000, unit in "second|minute|hour|day") {
+            prop_assume!(tenths % 10 != 0);
+            let number = f64::from(tenths) / 10.0;
+            let found = quota(&number.to_string(), &unit);
+            prop_assert_eq!(found.len(), 1);
+            let Some(hint) = &found[0] else {
+                prop_assert_eq!(unit, "day");
+                return Ok(());
+            };
+            let (rpu, longer) = named(hint, 0);
+            prop_assert_eq!(quota(&rpu.to_string(), &longer), []);
+            let (rate, meant) = (per_day(rpu as f64, &longer), per_day(number, &unit));
+            prop_assert!((rate / meant - 1.0).abs() < 1e-9, "{}", hint);
+        }
+
+        #[test]
+        fn a_long_unit_has_the_hint_of_no_larger_rate(rpu in 400u64..1_000_000_000, unit in "[2-9]? ?(week|month|year)s?") {
+            let found = quota(&rpu.to_string(), &unit);
+            prop_assert_eq!(found.len(), 1);
+            let hint = found[0].as_ref().expect(&unit);
+            let (less, longest) = named(hint, rpu);
+            prop_assert!(less <= rpu);
+            prop_assert_eq!(quota(&less.to_string(), &longest), [], "{}", hint);
+        }
+    }
+
+    #[test]
+    fn what_other_programs_write_has_hints() {
+        let shown = |rpu: &str, unit: &str| match &quota(rpu, unit)[..] {
+            [hint] => hint.clone(),
+            hints => panic!("{hints:?}"),
+        };
+        for (rpu, unit, hint) in [
+            ("0.5", "second", "write `rpu: 1, unit: 2s`"),
+            ("2.5", "minute", "write `rpu: 5, unit: 2m`"),
+            ("1000", "month", "write `rpu: 233, unit: 7d`"),
+            ("70", "2 weeks", "write `rpu: 35, unit: 7d`"),
+            ("9", "30d", "write `rpu: 2, unit: 7d`"),
+            ("9", "w", "write `unit: 7d`"),
+            ("\"10G\"", "day", "write at most 1000000000"),
+            ("\"10MB\"", "day", "write `10M`"),
+            ("\"64KiB\"", "day", "write `64Ki`"),
+        ] {
+            assert_eq!(shown(rpu, unit).as_deref(), Some(hint), "{rpu} {unit}");
+        }
+        for (rpu, unit) in
+            [("0.0001", "day"), ("-0.5", "day"), ("0.5", "x"), ("9", "secnd"), ("\"10Q\"", "day")]
+        {
+            assert!(quota(rpu, unit).iter().all(Option::is_none), "{rpu} {unit}");
+        }
+        let different = "expected what is different for it, such as `{rpu: 100}`, found `1000`";
+        assert_eq!(hint("a.overrides.vip", different, "1000").as_deref(), Some("write `{rpu: 1000}`"));
+        assert_eq!(hint("a.overrides.vip", different, "\"Unlimited\"").as_deref(), Some(UNLIMITED));
+        assert_eq!(hint("a.overrides.vip", different, "null"), None);
+        let counts = "`2001:db8::/32` is not a /64, by which this actor counts";
+        assert_eq!(
+            hint("a.overrides[\"2001:db8::/32\"]", counts, "{}").as_deref(),
+            Some("define `actors: {net: {ip: {v6_prefix: 32}}}`, by which a network can have a plan")
+        );
+        assert_eq!(
+            hint("a.url", "expected text, found a list", r#"["/a", "/b"]"#).as_deref(),
+            Some(SEVERAL_URLS)
+        );
+        for (key, shown) in [("trusted_proxies", PROXIES), ("num_trusted_hops", HOPS)] {
+            let error = Error { path: "ip".into(), why: String::new(), key: Some(key.into()) };
+            let [value, parent] = ["{}", "{}"].map(|text| json::value(text).unwrap());
+            assert_eq!(
+                advice(&error, &value, &parent, true).map(|advice| advice.hint).as_deref(),
+                Some(shown)
+            );
+        }
     }
 
     #[test]
@@ -114,8 +346,9 @@ mod tests {
         for unit in ["\"second\"", "\"30s\"", "60"] {
             assert_eq!(hint("limits[0].rules[0].unit", none, unit).as_deref(), Some(NO_UNIT));
         }
-        assert_eq!(hint("a.unit", "", "\"month\""), None);
         assert_eq!(hint("a.unit", "", "60").as_deref(), Some("write the unit as a span: `60s`"));
+        assert_eq!(hint("a.unit", "", "0"), None);
+        assert_eq!(hint("a.unit", "", "604801"), None);
         assert_eq!(hint("a.rpu", "", "\"100/min\"").as_deref(), Some("write `rpu: 100, unit: minute`"));
         assert_eq!(hint("a.rpu", "", "\"100/x\""), None);
     }
@@ -127,6 +360,7 @@ mod tests {
         assert_eq!(shown("x-api-key").as_deref(), Some(declare));
         assert_eq!(shown("header X-Api-Key").as_deref(), Some(declare));
         assert!(shown("x-user-id").unwrap().starts_with("write `actor: user`, or "));
+        assert!(shown("header x-forwarded-for").unwrap().starts_with("write `actor: ip`"));
         assert_eq!(shown("tenant"), None);
     }
 
@@ -137,7 +371,6 @@ mod tests {
             hint("limits", list, r#"{"url": "/"}"#).as_deref(),
             Some("missing `- `? write `- ` before `url`")
         );
-        assert_eq!(hint("limits[0].url", "", r#"["/a"]"#).as_deref(), Some("write one limit for each url"));
     }
 
     #[test]

@@ -97,7 +97,8 @@ fn add(error: &Error, document: &Document, places: &Places, findings: &mut Findi
     let (message, hint) = split(&error.why);
     let at = places.at(&error.path).0;
     let is_bare = !takes_first(document) && at.quote.is_none();
-    let advice = hints::advice(error, at, is_bare);
+    let parent = error.path.rfind(['.', '[']).and_then(|end| error.path.get(..end)).unwrap_or_default();
+    let advice = hints::advice(error, at, places.at(parent).0, is_bare);
     let (better, advice) = advice.map_or((None, None), |advice| (advice.message, Some(advice.hint)));
     let hint = advice.or_else(|| synonym(error, at, hint)).or_else(|| hint.map(Into::into));
     let message = better.unwrap_or_else(|| message.into());

@@ -5,6 +5,7 @@ use super::code;
 use super::finding::Findings;
 use super::model::{Condition, Limit, Model, NAMED, Rule};
 use super::place::head;
+use super::urls;
 use crate::source::value::Value;
 use diana_limiter::matcher::pattern::{Pattern, Segment};
 use std::collections::{HashMap, HashSet};
@@ -23,7 +24,9 @@ const MAX_BASES: usize = 16;
 pub fn warnings(model: &Model, is_whole: bool, findings: &mut Findings) -> HashSet<Range<usize>> {
     shadowed_limits(model, findings);
     rules_without_their_actor(model, findings);
+    impossible_urls(model, findings);
     impossible_values(model, findings);
+    searches(model, findings);
     if is_whole {
         skipped_protection(model, findings);
     }
@@ -84,6 +87,33 @@ fn rules_without_their_actor(model: &Model, findings: &mut Findings) {
                         rule.named()
                     ),
                     Some("remove the condition, or write `missing: ip`, `missing: share` or `missing: deny`"),
+                );
+            }
+        }
+    }
+}
+
+/// Urls of other programs, which are valid patterns of Diana's.
+fn impossible_urls(model: &Model, findings: &mut Findings) {
+    for limit in &model.limits {
+        if let Some((why, hint)) = limit.url.text().and_then(urls::doubt) {
+            findings.add(code::NEVER_MATCHES, &limit.url.range, why, Some(&hint));
+        }
+    }
+}
+
+/// Limits on the methods of a search that do not count `QUERY`.
+fn searches(model: &Model, findings: &mut Findings) {
+    for limit in model.limits.iter().filter(|limit| !limit.exclusive && !limit.rules.is_empty()) {
+        for methods in limit.conditions.iter().filter(|condition| condition.kind == "methods") {
+            let json = methods.json.to_ascii_uppercase();
+            let names = |method: &str| json.contains(&format!("\"{method}\""));
+            if names("GET") && names("POST") && !names("QUERY") {
+                findings.add(
+                    code::QUERY_METHOD,
+                    &methods.range,
+                    "the limit does not count `QUERY`, a `GET` with a body (RFC 10008)",
+                    Some("write `QUERY` as well, or leave `methods` out"),
                 );
             }
         }

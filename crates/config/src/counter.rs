@@ -36,6 +36,8 @@ pub(super) fn algorithm(node: Option<Node>) -> Option<&'static AlgorithmKind> {
 pub(super) struct Weight<'a> {
     /// The lowest cost of a request that the configuration guarantees.
     pub(super) least: u64,
+    /// The least that a request is charged on arrival.
+    pub(super) on_arrival: u64,
     /// Whether requests are settled at their end.
     pub(super) settles: bool,
     /// Whether settling may charge more than was charged on arrival.
@@ -47,7 +49,8 @@ impl<'a> Weight<'a> {
     pub(super) fn of(cost: Option<&Cost>, headroom: Option<RuleHeadroom<'a>>) -> Weight<'a> {
         let least = cost.and_then(Cost::fixed).unwrap_or(1);
         let (settles, borrows) = (cost.is_some_and(Cost::settles), cost.is_some_and(Cost::borrows));
-        Weight { least, settles, borrows, headroom }
+        let on_arrival = cost.map_or(1, Cost::least_on_arrival);
+        Weight { least, on_arrival, settles, borrows, headroom }
     }
 }
 

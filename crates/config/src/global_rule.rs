@@ -133,13 +133,14 @@ impl Reader<'_> {
         let lease = fields.take("lease").and_then(lease_size).unwrap_or(LeaseSize::Nothing);
         let replicas =
             self.store.map_or_else(|| Arc::new(Replicas::fixed(1)), |store| Arc::clone(&store.replicas));
-        let (part, whole, node) = match (&lease, fields.take("rpu").map(|rpu| rpu.value())) {
-            (LeaseSize::Units(units, node), Some(Value::Whole(rpu))) => (*units, *rpu, Some(node)),
+        let rpu = fields.take("rpu").and_then(|node| node.size(0..=Quota::MAX_RPU));
+        let (part, whole, node) = match (&lease, rpu) {
+            (LeaseSize::Units(units, node), Some(rpu)) => (*units, rpu, Some(node)),
             (LeaseSize::Percent(percent, node), _) => (*percent, 100, Some(node)),
             _ => (0, 0, None),
         };
         let number = replicas.number();
-        let is_too_large = number > 1 && part.saturating_mul(number) > whole / 2;
+        let is_too_large = part > whole || number > 1 && part.saturating_mul(number) > whole / 2;
         self.warnings.extend(node.filter(|_| is_too_large).map(|node| node.warning(TOO_LARGE)));
         Some(Rule { on_error: on_error.unwrap_or(OnError::Local), lease, replicas })
     }
@@ -230,7 +231,8 @@ struct WholeQuota {
 
 impl WholeQuota {
     fn read(fields: &mut Fields, kind: &'static AlgorithmKind, weight: Weight) -> WholeQuota {
-        let Weight { least, settles, borrows, headroom } = weight;
+        let Weight { least, on_arrival, settles, borrows, headroom } = weight;
+        let least = least.max(on_arrival);
         let mut entries: Vec<(String, Value)> = Vec::new();
         for key in ["rpu", "unit", "borrow"].iter().chain(kind.keys) {
             let Some(node) = fields.take(key) else {
@@ -260,7 +262,7 @@ impl WholeQuota {
     /// too long, the burst or the queue is halved.
     fn part(&self, replicas: u64) -> Option<Counter> {
         let WholeQuota { least, settles, borrows, .. } = *self;
-        let weight = Weight { least, settles, borrows, headroom: None };
+        let weight = Weight { least, on_arrival: least, settles, borrows, headroom: None };
         let part = |number: u64| number.checked_div(replicas).unwrap_or(number).max(least.min(number));
         let counter = [1u64, 2].into_iter().find_map(|divisor| {
             let (mut keys, errors) = (self.keys.clone(), Errors::default());

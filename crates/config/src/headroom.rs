@@ -2,7 +2,7 @@
 
 use diana_base::time::Time;
 use diana_document::{Error, Fields, Node, Value};
-use diana_limiter::algorithm::{Algorithm, AlgorithmKind, Quota};
+use diana_limiter::algorithm::{Algorithm, AlgorithmKind, Quota, Verdict};
 use diana_limiter::policy::{Counter, Headroom, LimitDraft};
 use diana_limiter::response;
 
@@ -129,11 +129,52 @@ fn lacks_room(limit: &str, most: u64, headroom: u64, least: u64) -> Option<Strin
 /// How many units the algorithm certainly admits at once after a long time without requests. With
 /// `warm_up`, the rule is then cold.
 pub(super) fn most(algorithm: &Algorithm) -> u64 {
+    at_rest(algorithm, 0).remaining
+}
+
+/// Whether the algorithm admits a request of this cost after a long time without requests.
+fn admits_at_rest(algorithm: &Algorithm, cost: u64) -> bool {
+    at_rest(algorithm, cost).admits()
+}
+
+fn at_rest(algorithm: &Algorithm, cost: u64) -> Verdict {
     let (begin, later) = (Time::from_ns(1), Time::from_ns(u64::MAX / 2));
     let mut cell = vec![0; algorithm.size()];
     algorithm.prepare(&mut cell, begin);
     algorithm.prepare(&mut cell, later);
-    algorithm.step(&mut cell, later, 0).remaining
+    algorithm.step(&mut cell, later, cost)
+}
+
+/// The warning about a counter whose quota has no room for the cheapest request, which is charged
+/// `least` units on arrival. A quota of 0 refuses all requests on purpose.
+pub(super) fn never_admits(counter: &Counter, least: u64) -> Option<String> {
+    if counter.quota.rpu == 0 || least == 0 {
+        return None;
+    }
+    let most = most(&counter.algorithm);
+    let headroom = counter.headroom();
+    let (most, headroom) = match counter.adaptive() {
+        None => (most, headroom),
+        // Both move with the limit, unless the headroom is a number of units.
+        Some(adaptive) => {
+            let (_, highest) = adaptive.controller().range();
+            let at_highest = |units: u64| {
+                let product = u128::from(units).saturating_mul(highest.into());
+                let scaled = product.checked_div(counter.quota.rpu.into()).unwrap_or(product);
+                u64::try_from(scaled).unwrap_or(u64::MAX)
+            };
+            let is_fixed = matches!(counter.headroom, Headroom::Units(_));
+            (at_highest(most), if is_fixed { headroom } else { at_highest(headroom) })
+        }
+    };
+    let room = most.saturating_sub(headroom);
+    let priority = if least <= most { " without `priority: high`" } else { "" };
+    (least > room && !admits_at_rest(&counter.algorithm, least.saturating_add(headroom))).then(|| {
+        format!(
+            "no request{priority} can ever pass: each costs at least {least} on arrival, and at most {room} pass at \
+             once; raise the quota, or lower the cost"
+        )
+    })
 }
 
 /// At most one warning: no limit has `priority: high`, or no rule has headroom. `nodes` are the

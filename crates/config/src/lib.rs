@@ -299,7 +299,8 @@ fn read(top: Top, secret: &Secret, reading: Reading) -> Option<Configuration> {
     let global = global_rule::Reader::new(store.as_ref(), has_store, reading, top.is_short);
     let (names, responses) = (names::Names::default(), Vec::new());
     let plans = plans::Plans::compile(top.plan, is_open, &actors, &mut scope);
-    let mut reader = rule::Reader { actors: &actors, mode, names, plans, global, responses };
+    let warnings = Vec::new();
+    let mut reader = rule::Reader { actors: &actors, mode, names, plans, global, warnings, responses };
 
     let nodes = top.limits.unwrap_or_default();
     reader.names.collect(&nodes);
@@ -328,6 +329,7 @@ fn read(top: Top, secret: &Secret, reading: Reading) -> Option<Configuration> {
         limits.iter_mut().flat_map(|limit| &mut limit.rules).for_each(|rule| rule.global = None);
     }
     let mut warnings = std::mem::take(&mut reader.global.warnings);
+    warnings.append(&mut reader.warnings);
     warnings.extend(store.as_ref().and_then(|store| store.warning.clone()));
     warnings.append(&mut reader.plans.warnings);
     warnings.extend(reader.plans.warning());

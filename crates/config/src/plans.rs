@@ -2,6 +2,7 @@
 
 use super::counter::Weight;
 use super::global_rule::{self, Roles, roles};
+use super::headroom::never_admits;
 use super::keys::RULE_KEYS;
 use diana_base::map::KeyMap;
 use diana_document::{Error, Fields, Node, Value, one_of, quoted};
@@ -30,7 +31,7 @@ pub(super) struct Plans<'a> {
     members: Option<KeyMap<PlanId>>,
     /// Whether a rule has plans.
     is_used: bool,
-    /// One about each plan that counts apart.
+    /// About plans that count apart, or never admit a request.
     pub(super) warnings: Vec<Error>,
 }
 
@@ -156,6 +157,10 @@ impl<'a> Plans<'a> {
         for (name, node) in &entries {
             let plan = self.find(name, node);
             let quota = quota(node, rule, (kind, weight), global);
+            if let Some(Some(of_plan)) = &quota {
+                let never = never_admits(&of_plan.primary, weight.on_arrival);
+                self.warnings.extend(never.map(|why| node.warning(why)));
+            }
             if let (Some(Some(of_plan)), Some(own)) = (&quota, own)
                 && !of_plan.primary.counts_with(own)
             {

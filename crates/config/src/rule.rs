@@ -3,14 +3,14 @@
 use super::adapt::{adapt, refuse_others};
 use super::counter::{Weight, algorithm};
 use super::global_rule::{self, Roles, roles};
-use super::headroom::{headroom, most};
+use super::headroom::{headroom, most, never_admits};
 use super::keys::{LIMIT_KEYS, RULE_KEYS, TOP_KEYS};
 use super::mode::Mode;
 use super::names::Names;
 use super::plans::Plans;
 use diana_base::map::KeySet;
 use diana_base::time::Span;
-use diana_document::{Fields, Node, Value};
+use diana_document::{Error, Fields, Node, Value};
 use diana_limiter::actor::{self, Actors, NamedActor, Scope};
 use diana_limiter::algorithm::AlgorithmKind;
 use diana_limiter::matcher::pattern::Pattern;
@@ -25,6 +25,8 @@ pub(super) struct Reader<'a> {
     pub(super) names: Names,
     pub(super) plans: Plans<'a>,
     pub(super) global: global_rule::Reader<'a>,
+    /// About quotas that admit no request.
+    pub(super) warnings: Vec<Error>,
     /// The responses of the rules read so far, by name.
     pub(super) responses: Vec<(String, RuleResponses)>,
 }
@@ -94,9 +96,14 @@ pub(super) fn compile(
     };
     if let (Some(node), Some(roles)) = (&cost_node, &roles) {
         roles.fits(node, weight.least);
+        let never = never_admits(&roles.primary, weight.on_arrival);
+        reader.warnings.extend(never.map(|why| node.warning(why)));
     }
     let overrides = match overrides {
-        Some(node) => self::overrides(&node, &fields, (kind, weight), actors.as_deref(), global.as_ref()),
+        Some(node) => {
+            let warnings = &mut reader.warnings;
+            self::overrides(&node, &fields, (kind, weight), actors.as_deref(), global.as_ref(), warnings)
+        }
         None => Some(Vec::new()),
     };
     let plans = match plans {
@@ -180,6 +187,7 @@ fn overrides(
     (kind, weight): (Option<&'static AlgorithmKind>, Weight),
     actors: Option<&[NamedActor]>,
     global: Option<&global_rule::Rule>,
+    warnings: &mut Vec<Error>,
 ) -> Option<Vec<(Vec<u8>, Roles)>> {
     let (mut overrides, mut seen) = (Vec::new(), KeySet::default());
     let mut complete = true;
@@ -203,6 +211,8 @@ fn overrides(
         });
         match (key, roles) {
             (Some(key), Some(roles)) => {
+                let never = never_admits(&roles.primary, weight.on_arrival);
+                warnings.extend(never.map(|why| node.warning(why)));
                 let is_first = seen.add(&key);
                 overrides.push((key, roles));
                 if !is_first {

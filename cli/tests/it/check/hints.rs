@@ -58,7 +58,10 @@ fn lists_and_objects_that_are_confused_have_hints() {
     );
     assert_eq!(
         found("limits:\n  - url: [/api, /v2]\n    rules: [RULE]\n"),
-        ["2: expected text, found a list | write one limit for each url"]
+        [
+            "2: expected text, found a list | write one limit for each url to count each apart; to count them together, \
+          write a url above all of them and `property: {request.url_path: {regex: \"/a(/.*)?|/b(/.*)?\"}}`"
+        ]
     );
 }
 

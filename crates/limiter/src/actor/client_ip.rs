@@ -65,7 +65,7 @@ impl ClientIp {
         let mut options = ClientIp { host_reports, forwarded: None, prefixes, canonical_form: String::new() };
         let Some(mut fields) = node.and_then(|node| node.fields()) else { return options };
         let hops = fields.take("trusted_hops").map_or(Some(0), |node| node.whole(0..=32));
-        let header = fields.take("header").and_then(|node| Some((header_name(&node)?, node)));
+        let header = fields.take("header").and_then(|node| Some((address_header(&node)?, node)));
         let skip = hops.and_then(|hops| usize::try_from(hops).ok()?.checked_sub(1));
         match (skip, header) {
             (Some(skip), header) => {
@@ -224,6 +224,27 @@ pub(super) fn header_name(node: &Node) -> Option<Box<str>> {
     })
 }
 
+/// Like [`header_name`], for a header with addresses. Headers of another form are mistakes, because
+/// every client would be counted by the address that the host reports.
+fn address_header(node: &Node) -> Option<Box<str>> {
+    let name = header_name(node)?;
+    match &*name {
+        "forwarded" => node.fail(
+            "the form of `forwarded`, such as `for=192.0.2.7`, is not read: write `x-forwarded-for`, or leave \
+             `trusted_hops` and `header` out to count by the address that the gateway finds",
+        ),
+        "via"
+        | "x-forwarded-client-cert"
+        | "x-forwarded-host"
+        | "x-forwarded-port"
+        | "x-forwarded-proto" => {
+            node.fail(format!("`{name}` has no client address: write `x-forwarded-for`"));
+        }
+        _ => return Some(name),
+    }
+    None
+}
+
 #[cfg(test)]
 mod tests {
     use super::super::address::parse;
@@ -323,12 +344,19 @@ mod tests {
         );
         let why = "header: no header is read without `trusted_hops`: say how many of its entries, from the right, \
                    proxies of your own have written, or leave `header` out";
+        let forwarded = "header: the form of `forwarded`, such as `for=192.0.2.7`, is not read: write `x-forwarded-for`, \
+                         or leave `trusted_hops` and `header` out to count by the address that the gateway finds";
         let hops = "trusted_hops: expected a whole number from 0 to 32, found `33`";
         for (json, mistakes) in [
             (r#"{"header": "x-real-ip"}"#, &[why][..]),
             (r#"{"header": "x-real-ip", "trusted_hops": 0}"#, &[why]),
             (r#"{"header": "x-real-ip", "trusted_hops": 33}"#, &[hops]),
             (r#"{"header": "x-real-ip", "trusted_hops": 1}"#, &[]),
+            (r#"{"header": "Forwarded", "trusted_hops": 1}"#, &[forwarded]),
+            (
+                r#"{"header": "via", "trusted_hops": 1}"#,
+                &["header: `via` has no client address: write `x-forwarded-for`"],
+            ),
             (r#"{"header": 1}"#, &["header: expected text, found `1`, put it in quotes"]),
         ] {
             assert_eq!(options(json, &mut Parts::default()).1, mistakes, "{json}");

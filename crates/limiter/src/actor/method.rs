@@ -1,13 +1,35 @@
 //! The actor is the request's method: `{method: {}}`, or `method` for short.
 //!
-//! Methods are case-sensitive (RFC 9110, section 9.1).
+//! Methods are case-sensitive (RFC 9110, section 9.1), but over HTTP/2 a client may send any case, and
+//! would be another actor with each.
 
-use super::kind::{PartValue, nothing_to_set};
-use super::{Actor, ActorKind, Scope};
-use crate::request::Part;
+use super::kind::{append, nothing_to_set, text};
+use super::{Actor, ActorKind, FastPathPart, Scope};
+use crate::request::{Part, PartId, Parts, Request};
 use diana_document::Node;
 
 pub(super) static KIND: ActorKind = ActorKind { key: "method", compile, bare: Some(bare) };
+
+#[derive(Debug)]
+struct Method(PartId);
+
+impl Actor for Method {
+    fn canonical_form(&self, parts: &Parts) -> String {
+        parts.canonical_form(self.0)
+    }
+
+    fn write(&self, request: &Request, key: &mut Vec<u8>) -> bool {
+        request.get(self.0).is_some_and(|method| append(&method.to_ascii_uppercase(), key))
+    }
+
+    fn raw<'r>(&self, request: &Request<'r>) -> FastPathPart<'r> {
+        FastPathPart::of(request.get(self.0))
+    }
+
+    fn parse(&self, value: &str) -> Result<Vec<u8>, String> {
+        text(value.to_ascii_uppercase().as_bytes())
+    }
+}
 
 fn compile(node: Node, scope: &mut Scope) -> Option<Box<dyn Actor>> {
     nothing_to_set(&node)?;
@@ -15,7 +37,7 @@ fn compile(node: Node, scope: &mut Scope) -> Option<Box<dyn Actor>> {
 }
 
 fn bare(scope: &mut Scope) -> Box<dyn Actor> {
-    Box::new(PartValue(scope.parts.intern(Part::Method)))
+    Box::new(Method(scope.parts.intern(Part::Method)))
 }
 
 #[cfg(test)]
@@ -24,12 +46,13 @@ mod tests {
     use crate::request::{Part, Values};
 
     #[test]
-    fn the_method_counts_as_it_was_sent() {
+    fn the_method_counts_in_any_case() {
         for definition in [r#""method""#, r#"{"method": {}}"#, r#"{"method": true}"#] {
             let value = |sent: &str| testing::value(definition, Values::default().with(Part::Method, sent));
             assert_eq!(value("GET").as_deref(), Some(&b"GET"[..]));
-            assert_eq!(value("get").as_deref(), Some(&b"get"[..]));
+            assert_eq!(value("gEt").as_deref(), Some(&b"GET"[..]));
             assert_eq!(value(""), None);
+            assert_eq!(testing::parse(definition, "get").unwrap(), b"GET");
         }
     }
 

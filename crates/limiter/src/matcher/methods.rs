@@ -1,6 +1,8 @@
 //! `methods`: the methods to which a limit applies: `[GET, POST]` or a single `GET`, which includes
-//! `HEAD`, because the backend does the same work (RFC 9110 §9.3.2). Configured methods become
-//! upper case; a request's method is compared as sent (§9.1).
+//! `HEAD`, because the backend does the same work (RFC 9110 §9.3.2).
+//!
+//! Methods are case-sensitive (§9.1), but Envoy passes `post` over HTTP/2, and many backends take it
+//! for `POST`. Case is therefore ignored, except that a method is certain only as it is configured.
 
 use super::{ConditionKind, Matcher};
 use crate::request::syntax::is_token;
@@ -28,6 +30,11 @@ impl Matcher for Methods {
     }
 
     fn matches(&self, request: &Request) -> bool {
+        let is_allowed = |method: &[u8]| self.allowed.iter().any(|it| it.eq_ignore_ascii_case(method));
+        request.lines(self.part).any(is_allowed)
+    }
+
+    fn is_certain(&self, request: &Request) -> bool {
         request.lines(self.part).any(|method| self.allowed.iter().any(|allowed| **allowed == *method))
     }
 }
@@ -64,22 +71,34 @@ fn method(node: &Node) -> Option<Box<[u8]>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::matcher::testing::{matching, mistakes};
+    use crate::matcher::testing::{compiled, matching, mistakes};
+    use crate::request::Values;
 
     #[test]
-    fn a_method_is_compared_exactly() {
+    fn a_method_is_compared_without_regard_to_case() {
         let check = |json, expected: &[&str]| {
             let methods = ["GET", "HEAD", "POST", "get", "GETS", "PURGE", ""];
             let requests = methods.map(|method| (method, vec![(Part::Method, method)]));
             assert_eq!(matching(&KIND, json, &requests), expected, "{json}");
         };
-        check(r#"["GET", "POST"]"#, &["GET", "HEAD", "POST"]);
-        check(r#""get""#, &["GET", "HEAD"]);
+        check(r#"["GET", "POST"]"#, &["GET", "HEAD", "POST", "get"]);
+        check(r#""get""#, &["GET", "HEAD", "get"]);
         check(r#"["HEAD"]"#, &["HEAD"]);
-        check(r#"["head", "GET"]"#, &["GET", "HEAD"]);
+        check(r#"["head", "GET"]"#, &["GET", "HEAD", "get"]);
         check(r#"["POST"]"#, &["POST"]);
         check(r#"["Purge"]"#, &["PURGE"]);
         assert!(matching(&KIND, r#""GET""#, &[("no method", vec![])]).is_empty());
+    }
+
+    #[test]
+    fn only_the_configured_case_is_certain() {
+        let (methods, parts) = compiled(&KIND, r#"["GET", "post"]"#);
+        for (sent, is_certain) in
+            [("GET", true), ("HEAD", true), ("POST", true), ("get", false), ("Post", false), ("PUT", false)]
+        {
+            let values = Values::default().with(Part::Method, sent);
+            assert_eq!(methods.is_certain(&Request::new(&values, &parts)), is_certain, "{sent}");
+        }
     }
 
     #[test]

@@ -233,7 +233,7 @@ fn name(word: &str) -> Result<Option<&str>, String> {
     }
     let Some(name) = word.strip_prefix('{').and_then(|rest| rest.strip_suffix('}')) else {
         return Err(format!(
-            "`{{name}}` stands for a whole segment, not for a part of {}; write `%7B` and `%7D` for the characters",
+            "`{{name}}` stands for a whole segment, not for a part of {}; {BY_PART}",
             quoted(word)
         ));
     };
@@ -261,7 +261,7 @@ fn segment(word: &str) -> Result<Option<Segment>, String> {
         }
         _ if word.contains('*') => {
             return Err(format!(
-                "`*` stands for a whole segment, not for a part of {}; write `%2A` for the character",
+                "`*` stands for a whole segment, not for a part of {}; {BY_PART}",
                 quoted(word)
             ));
         }
@@ -276,6 +276,9 @@ fn segment(word: &str) -> Result<Option<Segment>, String> {
     }
 }
 
+/// How to match what a pattern cannot.
+const BY_PART: &str = "a part matches by `property: {request.url_path: {regex: …}}`";
+
 fn no_leading_slash(text: &str, path: &str) -> String {
     if path.is_empty() || path == "*" || path == "**" {
         return format!(
@@ -285,21 +288,26 @@ fn no_leading_slash(text: &str, path: &str) -> String {
     }
     if let Some((_, rest)) = path.split_once("://") {
         let (host, path) = rest.split_at_checked(rest.find('/').unwrap_or(rest.len())).unwrap_or((rest, ""));
-        let path = if path.is_empty() { "/" } else { path };
+        let path = match path {
+            "" => "`/`".into(),
+            path if path.parse::<Pattern>().is_ok() => quoted(path),
+            _ => "the path".into(),
+        };
         return format!(
-            "a pattern is a path, not a full url: write {} here and {} in `hosts`",
-            quoted(path),
+            "a pattern is a path, not a full url: write {path} here and {} in `hosts`",
             quoted(host)
         );
     }
-    let equals = if text == path { "" } else { "=" };
+    let found = format!("a pattern begins with `/` or `=/`, found {}", quoted(text));
     let path = path.trim_start();
+    let equals = if text.starts_with('=') { "=" } else { "" };
     let slash = if path.starts_with('/') { "" } else { "/" };
-    format!(
-        "a pattern begins with `/` or `=/`, found {}, did you mean {}?",
-        quoted(text),
-        quoted(&format!("{equals}{slash}{path}"))
-    )
+    let meant = format!("{equals}{slash}{path}");
+    // `a.example/b` begins with a host, and other marks are those of expressions.
+    let is_path = |byte: u8| byte.is_ascii_alphanumeric() || b"/-_.{}*%".contains(&byte);
+    let has_host = path.split_once('/').is_some_and(|(host, _)| host.contains('.'));
+    let is_meant = path.bytes().all(is_path) && !has_host && meant.parse::<Pattern>().is_ok();
+    if is_meant { format!("{found}, did you mean {}?", quoted(&meant)) } else { found }
 }
 
 fn exact_and_below(text: &str) -> String {
@@ -375,15 +383,15 @@ mod tests {
             ("/a#b", "the query is not part of a pattern, leave it out: `/a` instead of `/a#b`"),
             (
                 "/x/a*b",
-                "`*` stands for a whole segment, not for a part of `a*b`; write `%2A` for the character",
+                "`*` stands for a whole segment, not for a part of `a*b`; a part matches by `property: {request.url_path: {regex: …}}`",
             ),
             (
                 "/users/x{id}",
-                "`{name}` stands for a whole segment, not for a part of `x{id}`; write `%7B` and `%7D` for the characters",
+                "`{name}` stands for a whole segment, not for a part of `x{id}`; a part matches by `property: {request.url_path: {regex: …}}`",
             ),
             (
                 "/{id",
-                "`{name}` stands for a whole segment, not for a part of `{id`; write `%7B` and `%7D` for the characters",
+                "`{name}` stands for a whole segment, not for a part of `{id`; a part matches by `property: {request.url_path: {regex: …}}`",
             ),
             (
                 "=/users/:id",

@@ -119,6 +119,19 @@ impl Cost {
         }
     }
 
+    /// The least that a request is charged on arrival.
+    #[must_use]
+    pub fn least_on_arrival(&self) -> u64 {
+        match &self.source {
+            _ if self.charge.is_some() => 0,
+            CostSource::Fixed(units) => *units,
+            CostSource::Header { default, range, .. } => (*default).min(*range.start()),
+            // A body may be empty.
+            CostSource::RequestBytes { .. } => 0,
+            CostSource::ResponseBytes(estimate) | CostSource::Response { estimate, .. } => estimate.units,
+        }
+    }
+
     /// Whether a request is settled at its end.
     #[must_use]
     pub fn settles(&self) -> bool {
