@@ -55,6 +55,24 @@ const KINDS: &[(&str, Write)] = &[
         });
         format!(r#"{{"actors": {{{all}}}, "limits": [{limits}]}}"#)
     }),
+    ("unknown-actors", |count| {
+        let all = list(count, |number| format!(r#""actor-{number}": "host""#));
+        let limits = list(count, |number| {
+            format!(r#"{{"url": "/", "rules": [{{"actor": "tenant-{number}", "rpu": 9, "unit": "hour"}}]}}"#)
+        });
+        format!(r#"{{"actors": {{{all}}}, "limits": [{limits}]}}"#)
+    }),
+    ("conditions", |count| {
+        let all = list(count, |number| format!(r#""x-{number}": "a""#));
+        document(&format!(r#"{{"url": "/", "headers": {{{all}}}, "exclusive": true}}"#))
+    }),
+    ("measures", |count| {
+        document(&list(count, |number| {
+            format!(
+                r#"{{"url": "/{number}", "rules": [{{"name": "rule-{number}", "rpu": 9, "unit": "hour", "cost": {{"response_json": "/{number}"}}}}]}}"#
+            )
+        }))
+    }),
     ("unknown-keys", |count| format!("{{{}}}", list(count, |number| format!(r#""key {number}": 1"#)))),
     ("repeated-keys", |count| {
         format!(r#"{{"limits": [], {}}}"#, list(count, |_| r#""mode": "shadow""#.into()))

@@ -3,6 +3,7 @@
 
 use super::secret;
 use diana_base::format::{hex, netstring};
+use diana_base::map::KeySet;
 use diana_document::{Error, Node, Value, quoted};
 use diana_limiter::cells::table::Hasher;
 use diana_limiter::decide::{Decision, Outcome, RuleReport, RuleResult};
@@ -155,9 +156,9 @@ pub(super) fn warnings(node: &Node, options: &AccessLogOptions, limits: &[LimitD
     if !matches!(options.actor, Some(LoggedActor::Value)) {
         return Vec::new();
     }
-    let mut found: Vec<&str> = Vec::new();
+    let (mut found, mut known) = (Vec::new(), KeySet::default());
     for named in limits.iter().flat_map(|limit| &limit.rules).flat_map(|rule| &rule.actors) {
-        if is_credential(named.canonical_form()) && !found.contains(&named.name()) {
+        if is_credential(named.canonical_form()) && known.add(named.name().as_bytes()) {
             found.push(named.name());
         }
     }

@@ -15,6 +15,7 @@ pub mod protocol;
 pub mod syntax;
 
 use diana_base::format::{decimal, netstring};
+use diana_base::map::KeySet;
 use diana_base::widened;
 use joined::Joined;
 use pairs::Pairs;
@@ -131,7 +132,11 @@ impl PartId {
 
 /// All parts that a policy uses, each once.
 #[derive(Debug, Default)]
-pub struct Parts(Vec<Part>);
+pub struct Parts {
+    parts: Vec<Part>,
+    /// The canonical text of each part.
+    known: KeySet,
+}
 
 impl Part {
     /// The part in canonical text. Two parts have the same text only if they are equal.
@@ -161,22 +166,24 @@ impl Parts {
 
     /// The identifier of `part`. A new part is added.
     pub fn intern(&mut self, part: Part) -> PartId {
-        if let Some(known) = self.0.iter().position(|known| *known == part) {
+        let text = part.canonical_form();
+        if let Some(known) = self.known.place(text.as_bytes()) {
             return PartId(known);
         }
-        self.0.push(part);
-        PartId(self.0.len().saturating_sub(1))
+        self.known.add(text.as_bytes());
+        self.parts.push(part);
+        PartId(self.parts.len().saturating_sub(1))
     }
 
     /// The part with this identifier.
     #[must_use]
     pub fn get(&self, id: PartId) -> Option<&Part> {
-        self.0.get(id.0)
+        self.parts.get(id.0)
     }
 
     /// All parts in the order of their indices.
     pub fn iter(&self) -> impl Iterator<Item = &Part> {
-        self.0.iter()
+        self.parts.iter()
     }
 }
 

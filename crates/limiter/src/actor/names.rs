@@ -5,8 +5,9 @@
 
 use super::{Actor, NamedActor, Scope, compile, header, ip};
 use crate::matcher::pattern::Pattern;
+use diana_base::map::KeyMap;
 use diana_base::sort;
-use diana_document::{Node, Value, nearest, one_of, quoted};
+use diana_document::{Node, Value, one_of, quoted};
 use std::sync::Arc;
 
 /// Counts all requests together.
@@ -22,6 +23,8 @@ const ALIAS: (&str, &str) = ("account", "user");
 const SEGMENT: &str = super::segment::KIND.key;
 const MAX_NAME_BYTES: usize = 64;
 const MAX_TUPLE_LEN: usize = 8;
+/// The most defined names that a hint considers, because each mistake compares all of them.
+const MAX_OFFERED: usize = 100;
 
 /// The actors of a policy.
 ///
@@ -50,7 +53,7 @@ const MAX_TUPLE_LEN: usize = 8;
 /// ```
 #[derive(Debug, Default)]
 pub struct Actors {
-    definitions: Vec<Definition>,
+    definitions: KeyMap<Definition>,
     /// Whether more names are defined elsewhere, in a document that is not here.
     is_open: bool,
 }
@@ -67,18 +70,20 @@ impl Actors {
     /// Compiles the policy's optional `actors` object.
     pub fn compile(node: Option<Node>, scope: &mut Scope) -> Actors {
         let entries = node.and_then(|node| node.entries()).unwrap_or_default();
-        let define = |(name, node): (&str, Node)| {
+        let mut definitions = KeyMap::default();
+        for (name, node) in entries {
             check_name(name, &node);
-            Definition { name: name.into(), actor: compile(node, scope).map(Arc::from) }
-        };
-        Actors { definitions: entries.into_iter().map(define).collect(), is_open: false }
+            let actor = compile(node, scope).map(Arc::from);
+            definitions.insert(name.as_bytes(), Definition { name: name.into(), actor });
+        }
+        Actors { definitions, is_open: false }
     }
 
     /// The actors of a document whose other part, with more definitions, is not known yet. An
     /// unknown name is not reported.
     #[must_use]
     pub fn open() -> Actors {
-        Actors { definitions: Vec::new(), is_open: true }
+        Actors { definitions: KeyMap::default(), is_open: true }
     }
 
     /// The actors of a rule: a name or a `{segment: …}`, or a list of these whose values count
@@ -141,7 +146,7 @@ impl Actors {
 
     fn known(&self, name: &str, place: &Node, scope: &mut Scope) -> Option<NamedActor> {
         let name = if name == ALIAS.0 { ALIAS.1 } else { name };
-        if let Some(definition) = self.definitions.iter().find(|definition| *definition.name == *name) {
+        if let Some(definition) = self.definitions.get(name.as_bytes()) {
             return Some(NamedActor::new(&definition.name, definition.actor.clone()?, scope));
         }
         if name == IP {
@@ -160,11 +165,11 @@ impl Actors {
         }
         let mut known = vec![ALL, IP, ALIAS.0];
         known.extend(DEFAULTS.map(|(name, _)| name));
-        known
-            .extend(self.definitions.iter().map(|definition| &*definition.name).filter(|name| is_name(name)));
+        let defined = self.definitions.values().iter().map(|definition| &*definition.name);
+        known.extend(defined.filter(|name| is_name(name)).take(MAX_OFFERED));
         sort::sort_by_key(&mut known, |name| *name);
         known.dedup();
-        let hint = match nearest(name, &known) {
+        let hint = match place.meant(name, &known) {
             Some(near) => format!("did you mean `{near}`?"),
             None => format!("expected {}, or define it in `actors`", one_of(&known)),
         };

@@ -20,6 +20,7 @@
 
 use crate::request::{HeaderLines, PartId, Parts, Request};
 use diana_base::format::netstring;
+use diana_base::map::KeySet;
 use diana_base::sort;
 use diana_document::{Node, Value, quoted};
 use regex_lite::{Regex, RegexBuilder};
@@ -197,19 +198,16 @@ pub(super) fn compile(node: &Node, parts: &mut Parts, names: &Names) -> Option<B
         node.fail(format!("no {one} is listed, leave `{key}` out to match every request"));
     }
     let listed = entries.len();
-    let (mut conditions, mut known) = (Vec::new(), Vec::<String>::new());
+    let (mut conditions, mut known) = (Vec::new(), KeySet::default());
     for (name, node) in entries {
         // Read both before returning, so that the mistakes in each are reported.
         let lookup = read(name, &node, parts);
         let condition = condition_of(&node, lookup.as_ref().is_some_and(|lookup| lookup.trims()));
         let (Some(lookup), Some(condition)) = (lookup, condition) else { continue };
-        let canonical_form = lookup.canonical_form(parts);
-        if known.contains(&canonical_form) {
+        match known.add(lookup.canonical_form(parts).as_bytes()) {
+            true => conditions.push((lookup, condition)),
             // Only a header has a name of several spellings.
-            node.fail("this header is given twice, names of headers ignore case");
-        } else {
-            known.push(canonical_form);
-            conditions.push((lookup, condition));
+            false => node.fail("this header is given twice, names of headers ignore case"),
         }
     }
     let complete = listed > 0 && conditions.len() == listed;

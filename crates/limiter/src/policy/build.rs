@@ -15,6 +15,7 @@ use crate::cells::table::{Hasher, Table};
 use crate::matcher::tree::Tree;
 use crate::request::Part;
 use crate::request::protocol::ProtocolParts;
+use diana_base::map::KeySet;
 use diana_base::sort;
 use std::ops::Range;
 use std::sync::Arc;
@@ -81,8 +82,10 @@ impl Draft {
             builder.rules.iter().any(|rule| rule.primary.all().any(|counter| counter.headroom() > 0));
         let matches_all =
             tree.is_root() && !has_headroom && compiled.iter().all(|limit| limit.conditions.is_empty());
-        let mut measures = Measures::default();
-        builder.rules.iter().flat_map(|rule| &rule.varying).for_each(|cost| cost.measure(&mut measures));
+        let (mut measures, mut known) = (Measures::default(), KeySet::default());
+        for cost in builder.rules.iter().flat_map(|rule| &rule.varying) {
+            cost.measure(&mut measures, &mut known);
+        }
         // Each rule has an `enforce` of its own; this one is for the deny list alone.
         let denies = (!lists.deny.is_empty()).then(|| (lists.deny.canonical_hash(), enforce.hundredths()));
         let around_rules = Hasher::of(&(

@@ -5,6 +5,7 @@ use crate::algorithm::Quota;
 use crate::request::syntax::header_name;
 use crate::request::{Part, PartId, Parts, Request};
 use diana_base::format::{decimal, netstring};
+use diana_base::map::KeySet;
 use diana_document::{Fields, Node, Value};
 use std::ops::RangeInclusive;
 
@@ -229,14 +230,14 @@ impl Cost {
     }
 
     /// Adds what the host has to measure.
-    pub(crate) fn measure(&self, measures: &mut Measures) {
+    pub(crate) fn measure(&self, measures: &mut Measures, known: &mut KeySet) {
         // The status tells whether a response has a body that may have a number.
         let is_response = matches!(self.source, CostSource::Response { .. });
         measures.status |= self.charge.is_some() || self.refund.is_some() || is_response;
         match &self.source {
             CostSource::RequestBytes { .. } => measures.request_bytes = true,
             CostSource::ResponseBytes(_) => measures.response_bytes = true,
-            CostSource::Response { measure, .. } => measures.add(measure),
+            CostSource::Response { measure, .. } => measures.add(measure, known),
             CostSource::Fixed(_) | CostSource::Header { .. } => {}
         }
     }

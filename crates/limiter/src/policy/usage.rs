@@ -1,6 +1,7 @@
 //! What a rule asks of responses: statuses, and what a host has to measure. And the result.
 
 use diana_base::format::decimal;
+use diana_base::map::KeySet;
 use diana_base::sort;
 use diana_document::{Node, Value};
 
@@ -93,9 +94,11 @@ impl Measures {
         self.response_bytes || self.values.iter().any(|measure| matches!(measure, Measure::Json(_)))
     }
 
-    /// Adds a value, unless the list has it.
-    pub(crate) fn add(&mut self, measure: &Measure) {
-        if !self.values.contains(measure) {
+    /// Adds a value, unless the list has it. `known` are the texts of those in the list: a header's
+    /// name never begins with `/`, as a pointer does.
+    pub(crate) fn add(&mut self, measure: &Measure, known: &mut KeySet) {
+        let (Measure::Header(text) | Measure::Json(text)) = measure;
+        if known.add(text.as_bytes()) {
             self.values.push(measure.clone());
         }
     }
