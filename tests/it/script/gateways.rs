@@ -180,6 +180,11 @@ fn a_cached_refusal_reports_the_rules_of_the_first_one() {
         assert_eq!((reports.len(), cached), (rules, 0), "{first}, {second}");
         assert!(refused.len() > 2);
         refused.iter().for_each(|other| assert_eq!(*other, (reports.clone(), 1), "{first}, {second}"));
+        if rules == 3 {
+            let calls = gateway.calls;
+            let other = gateway.ask(9, &get("/", first).with(Part::Header("x-device-id".into()), "new"));
+            assert_eq!((other.reports.len(), other.events.cached, gateway.calls), (2, 1, calls));
+        }
     }
 }
 
