@@ -270,7 +270,8 @@ fn a_refusal_with_an_unknown_actor_is_decided_in_full() {
     let host = Simulated::new(CasSemantics::Lenient);
     let mut gateway = gateway(&host, SEVERAL);
     let ann = |key: &str| get("/", "ann").with(Part::Header("x-device-id".into()), key);
-    for (now, key, cached) in [(0, "one", 0), (1, "one", 0), (2, "one", 1), (3, "two", 0), (4, "two", 1)] {
+    let asked = [(0, "one", 0), (1, "one", 0), (2, "one", 1), (3, "two", 0), (4, "two", 1), (102, "one", 0)];
+    for (now, key, cached) in asked {
         let decision = gateway.ask(0, &ann(key), at(now));
         assert_eq!((decision.reports.len(), decision.events.cached), (4, cached), "{now}");
     }
