@@ -194,7 +194,7 @@ impl Checks {
     ) {
         self.all.iter_mut().for_each(|check| check.withdraw(reservations, context, events));
         let refuses = |check: &GroupCheck| check.group.keeps_refusing() && check.refuses();
-        if self.all.iter().any(refuses) && self.all.iter().all(|check| check.is_cacheable(context)) {
+        if self.all.iter().any(refuses) && self.all.iter().all(GroupCheck::is_cacheable) {
             for check in &mut self.all {
                 let (id, cell) = (check.id(), &mut check.buffers.cell);
                 refusals.insert(id, cell.at(), cell.bytes_mut());
@@ -442,12 +442,9 @@ impl GroupCheck {
         }
     }
 
-    /// Whether the cell answers later requests, too. A cell that blocks the set is another actor's.
-    /// Refusals that count toward a penalty have to reach the store.
-    fn is_cacheable<S: ?Sized>(&self, context: &Context<S>) -> bool {
-        let Buffers { cell, verdict, .. } = &*self.buffers;
-        let counts = || self.group.has_penalty && verdict.counts_refusals(self.demands(context));
-        !cell.is_failed() && cell.blocker().is_none() && !counts()
+    /// Whether the cell is the actor's own. One that blocks the set is another actor's.
+    fn is_cacheable(&self) -> bool {
+        !self.buffers.cell.is_failed() && !self.is_blocked
     }
 
     /// Counts a refusal for each rule with a penalty that refuses, and stores the cell. If another
