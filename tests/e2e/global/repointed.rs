@@ -103,7 +103,9 @@ fn all_workers_leave(carrier: Carrier, another: Option<&Redis>) {
         (of_the_proxy(&first) == 0).then_some(())
     })
     .unwrap();
-    if carrier == Carrier::Bridge {
+    // With more calls, the last failure before the breaker opens may be that of a call on a connection
+    // that is about to close, and the log has that one's reason.
+    if carrier == Carrier::Bridge && another.is_none() {
         assert!(gateway.log_contains("READONLY"), "{}", gateway.logs());
     }
 }
