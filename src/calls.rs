@@ -28,13 +28,13 @@ fn bytes(call: impl FnOnce(*mut *mut u8, *mut usize) -> u32) -> Option<Vec<u8>> 
     }
 }
 
-/// All request headers, in the format of [`pairs`](diana_limiter::request::pairs).
-pub(crate) fn request_headers() -> Option<Vec<u8>> {
+/// All headers of a map, in the format of [`pairs`](diana_limiter::request::pairs).
+pub(crate) fn headers(map: u32) -> Option<Vec<u8>> {
     // SAFETY: the host writes a pointer and a size.
-    bytes(|data, size| unsafe { proxy_get_header_map_pairs(REQUEST_HEADERS, data, size) })
+    bytes(|data, size| unsafe { proxy_get_header_map_pairs(map, data, size) })
 }
 
-/// The value of a header that has one line; several lines as the host joins them.
+/// The value of a header, or of the first of its lines.
 pub(crate) fn header(map: u32, name: &[u8]) -> Option<Vec<u8>> {
     let (key, key_size) = (name.as_ptr(), name.len());
     // SAFETY: the name lives through the call; the host writes a pointer and a size.

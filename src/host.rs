@@ -17,6 +17,7 @@ use diana_filter::{Exports, Host, HostKind};
 use diana_limiter::cells::store::{Fault, SharedDataStore};
 use diana_limiter::global::MAX_REPLY_BYTES;
 use diana_limiter::policy::Policy;
+use diana_limiter::request::HeaderLines;
 use diana_limiter::request::pairs::Pairs;
 use diana_limiter::response::Refusal;
 
@@ -109,6 +110,12 @@ impl Host for ProxyWasm {
 
     fn response_header(self, name: &[u8]) -> Option<Vec<u8>> {
         calls::header(RESPONSE_HEADERS, name)
+    }
+
+    fn response_lines(self, name: &[u8]) -> Option<Vec<u8>> {
+        let all = calls::headers(RESPONSE_HEADERS).unwrap_or_default();
+        let lines: Vec<&[u8]> = HeaderLines::Named(Pairs::of(&all), name).collect();
+        (!lines.is_empty()).then(|| lines.join(&b','))
     }
 
     fn add_response_header(self, name: &str, value: &str) {

@@ -46,7 +46,7 @@ impl HostRequest {
     }
 
     fn named<'s>(&'s self, name: &'s [u8]) -> HeaderLines<'s> {
-        let headers = self.headers.get_or_init(|| calls::request_headers().unwrap_or_default());
+        let headers = self.headers.get_or_init(|| calls::headers(REQUEST_HEADERS).unwrap_or_default());
         HeaderLines::Named(Pairs::of(headers), name)
     }
 

@@ -116,6 +116,10 @@ impl Host for Module {
     }
 
     fn response_header(self, name: &[u8]) -> Option<Vec<u8>> {
+        self.reader()?.header(header_map::RESPONSE, name, 0).0.map(<[u8]>::to_vec)
+    }
+
+    fn response_lines(self, name: &[u8]) -> Option<Vec<u8>> {
         let reader = self.reader()?;
         let line = |index| reader.header(header_map::RESPONSE, name, index);
         let (first, count) = line(0);

@@ -1,8 +1,11 @@
 //! What a client, an access log and a metrics scraper receive.
 
+use crate::global::in_redis;
 use crate::{limits, start};
-use gateway::{Config, Gateway};
+use gateway::{Carrier, Config, Gateway, Redis};
 use serde_json::{Value, json};
+use std::mem::replace;
+use std::time::{Duration, Instant};
 
 #[test]
 fn responses_carry_the_quota() {
@@ -118,6 +121,116 @@ fn metrics_and_the_access_log_name_the_rule() {
     assert_eq!((count("enforced", "ok"), count("enforced", "refused")), (1, 1));
     assert_eq!((count("watched", "ok"), count("watched", "shadow")), (1, 1));
     assert_eq!((count("allow", "ok"), count("deny", "refused")), (2, 1));
+}
+
+/// From the first refusal on: the worker answers most of the others from its cache.
+#[test]
+fn each_refusal_shows_the_rules_of_the_first_one() {
+    let redis = Redis::start().unwrap();
+    let limit = |scope: &str| {
+        json!({"url": format!("/{scope}"), "rules": [
+            {"name": format!("{scope}-own"), "actor": "user", "scope": scope, "rpu": 1, "unit": "hour"},
+            {"name": format!("{scope}-all"), "scope": scope, "rpu": 100, "unit": "hour"},
+            {"name": format!("{scope}-seen"), "scope": scope, "rpu": 1, "unit": "day", "mode": "shadow"},
+        ]})
+    };
+    let document = json!({
+        "limits": [limit("local"), limit("global")],
+        "store": in_redis(json!({"replicas": 1})),
+    });
+    let format = "%RESPONSE_CODE% %FILTER_STATE(wasm.diana.shadow:PLAIN)%";
+    let config = Config { concurrency: 1, access_log: Some(format.into()), ..Config::new(document) };
+    let gateway = Gateway::start(Carrier::Bridge.lead(config, redis.address(), &json!({})).unwrap()).unwrap();
+    let mut known = 0;
+    for scope in ["local", "global"] {
+        let ask = || gateway.get(&format!("/{scope}"), &[("x-user-id", "ann")]).unwrap();
+        assert_eq!(ask().status, 200);
+        for _ in 0..9 {
+            let refused = ask();
+            let policy = format!(r#""{scope}-own";q=1;w=3600, "{scope}-all";q=100;w=3600"#);
+            assert_eq!((refused.status, refused.header("ratelimit-policy")), (429, Some(&*policy)));
+            let left = refused.header("ratelimit").unwrap();
+            assert!(left.contains(&format!(r#""{scope}-all";r=99;t="#)), "{left}");
+            let body: Value = serde_json::from_slice(&refused.body).unwrap();
+            assert_eq!(body["violated-policies"], json!([format!("{scope}-own")]));
+        }
+        let stats = gateway.stats().unwrap();
+        let before = replace(&mut known, stats.sum("diana_known_refusals", &[]));
+        assert!(known > before, "{scope}: none from the cache");
+        let count = |rule: &str, result| {
+            stats.sum("diana_requests", &[("rule", &format!("{scope}-{rule}")), ("result", result)])
+        };
+        assert_eq!((count("own", "refused"), count("all", "ok"), count("seen", "shadow")), (9, 1, 9));
+    }
+    let log = gateway.access_log_of(20).unwrap();
+    for (line, scope) in [(0, "local"), (10, "global")] {
+        assert_eq!(log[line], "200 -");
+        assert_eq!(log[line + 1..line + 10], [&*format!("429 {scope}-seen"); 9]);
+    }
+}
+
+#[test]
+fn rules_in_shadow_report_whom_they_would_delay() {
+    let redis = Redis::start().unwrap();
+    let limit = |path: &str, more: Option<Value>| {
+        let mut rules = vec![
+            json!({"name": format!("{path}-queue"), "algo": "LB", "rpu": 1, "unit": "minute", "queue": 9, "mode": "shadow"}),
+            json!({"name": format!("{path}-lent"), "rpu": 1, "unit": "minute", "burst": 1, "max_wait": "10m", "mode": "shadow"}),
+        ];
+        rules.extend(more);
+        json!({"url": format!("/{path}"), "rules": rules})
+    };
+    let shared = json!({"name": "shared", "scope": "global", "rpu": 2, "unit": "hour"});
+    let document = json!({
+        "limits": [limit("alone", None), limit("beside", Some(shared))],
+        "store": in_redis(json!({"replicas": 1})),
+    });
+    let format = "%RESPONSE_CODE% %FILTER_STATE(wasm.diana.delayed:PLAIN)% \
+        %FILTER_STATE(wasm.diana.shadow:PLAIN)% %FILTER_STATE(wasm.diana.rule:PLAIN)%";
+    let config = Config { access_log: Some(format.into()), ..Config::new(document) };
+    let gateway = Gateway::start(Carrier::Bridge.lead(config, redis.address(), &json!({})).unwrap()).unwrap();
+    for (path, status) in [("alone", 200), ("alone", 200), ("beside", 200), ("beside", 200), ("beside", 429)]
+    {
+        let begun = Instant::now();
+        assert_eq!(gateway.get(&format!("/{path}"), &[]).unwrap().status, status);
+        assert!(begun.elapsed() < Duration::from_secs(30), "a minute is the turn of the second request");
+    }
+    assert_eq!(
+        gateway.access_log_of(5).unwrap(),
+        [
+            "200 - - -",
+            "200 alone-queue,alone-lent - -",
+            "200 - - -",
+            "200 beside-queue,beside-lent - -",
+            "429 - - shared",
+        ]
+    );
+    let stats = gateway.stats().unwrap();
+    let count = |rule, result| stats.sum("diana_requests", &[("rule", rule), ("result", result)]);
+    for rule in ["alone-queue", "alone-lent", "beside-queue", "beside-lent"] {
+        assert_eq!((count(rule, "ok"), count(rule, "delayed"), count(rule, "shadow")), (1, 1, 0), "{rule}");
+    }
+    let decided = |outcome| stats.sum("diana_decisions", &[("outcome", outcome)]);
+    assert_eq!((decided("passed"), decided("delayed"), decided("refused")), (4, 0, 1));
+}
+
+#[test]
+fn plain_headers_are_numbers_of_the_tightest_rule() {
+    let mut document = limits(json!([
+        {"name": "hour", "actor": "ip", "rpu": 100, "unit": "hour"},
+        {"name": "minute", "actor": "ip", "rpu": 1, "unit": "minute"},
+    ]));
+    document["headers"] = json!("x-ratelimit-plain");
+    let gateway = start(document);
+    for status in [200, 429, 429] {
+        let response = gateway.get("/", &[]).unwrap();
+        let of = |name: &str| response.header(&format!("x-ratelimit-{name}"));
+        assert_eq!((response.status, of("limit"), of("remaining")), (status, Some("1"), Some("0")));
+        let reset: u64 = of("reset").unwrap().parse().unwrap();
+        assert!((50..=60).contains(&reset), "{reset}");
+        assert_eq!((response.header("ratelimit"), response.header("ratelimit-policy")), (None, None));
+        assert_eq!(response.header("retry-after").is_some(), status == 429);
+    }
 }
 
 #[test]

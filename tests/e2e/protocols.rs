@@ -159,6 +159,39 @@ fn a_client_of_connect_gets_an_error_of_connect() {
     assert_eq!(form(&plain), (429, None, Some("application/problem+json")));
 }
 
+/// Rules that read the length of the body, and limits on an operator's questions with a wrong
+/// token.
+#[test]
+fn rules_of_bodies_and_of_questions_refuse_in_the_clients_protocol() {
+    let of_size =
+        json!([{"url": "/", "body_size": {"min": 1}, "rules": [{"name": "none", "rpu": 0, "unit": "hour"}]}]);
+    let of_bytes =
+        json!([{"url": "/", "rules": [{"name": "none", "rpu": 0, "unit": "hour", "cost": "request_bytes"}]}]);
+    let mut of_questions = nothing();
+    of_questions["inspect"] = json!({"path": "/t.S", "token": "4f1d8a0c6be94ce2a7f35d2b90e1c7a8"});
+    for document in [json!({"limits": of_size}), json!({"limits": of_bytes}), of_questions] {
+        let alone = start(document.clone());
+        let behind = gateway(document.clone(), vec![grpc_web()], Vec::new());
+        let refused = |gateway: &Gateway, content_type, connect: bool, body| {
+            let mut headers = vec![("content-type", content_type), ("authorization", "Bearer wrong")];
+            headers.extend(connect.then_some(("connect-protocol-version", "1")));
+            gateway.request("POST", CALL, &headers, body).unwrap()
+        };
+        for gateway in [&alone, &behind] {
+            let web = refused(gateway, "application/grpc-web+proto", false, MESSAGE);
+            assert_eq!(form(&web), (200, Some("8"), Some("application/grpc-web+proto")), "{document}");
+            assert_eq!(web.header("grpc-message"), Some("diana_refused:none"));
+            let error = json!({"code": "resource_exhausted", "message": "diana_refused:none"});
+            let unary = refused(gateway, "application/json", true, b"{}");
+            assert_eq!(form(&unary), (429, None, Some("application/json")), "{document}");
+            assert_eq!(serde_json::from_slice::<Value>(&unary.body).unwrap(), error);
+            let stream = refused(gateway, "application/connect+json", true, MESSAGE);
+            assert_eq!(form(&stream), (200, None, Some("application/connect+json")), "{document}");
+            assert_eq!(serde_json::from_slice::<Value>(&stream.body[5..]).unwrap(), json!({"error": error}));
+        }
+    }
+}
+
 /// What a client sends.
 #[derive(Clone, Copy)]
 enum Client {

@@ -132,6 +132,65 @@ fn a_number_at_the_end_of_a_long_response_is_charged() {
     }
 }
 
+/// Lines of a cost that agree are its number. Envoy joins those of the other headers that are read.
+#[test]
+fn a_header_in_two_lines_means_the_same_in_both_shells() {
+    const JSON: (&str, &str) = ("content-type", "application/json");
+    let upstream = Upstream::start(|request: &Received| {
+        let body = match request.path.as_str() {
+            "/free" => r#"{"used": 0}"#,
+            _ => r#"{"used": 3}"#,
+        };
+        let lines: &[(&str, &str)] = match request.path.as_str() {
+            "/free" => &[("x-weight", "0"), JSON],
+            "/agree" => &[("x-weight", "3"), ("x-weight", " 3")],
+            "/joined" => &[("x-weight", "3, 3")],
+            "/differ" => &[("x-weight", "3"), ("x-weight", "4")],
+            "/last" => &[("x-weight", "4"), ("x-weight", "3"), ("x-weight", "3")],
+            "/text" => &[("x-weight", "3"), ("x-weight", "three")],
+            "/empty" => &[("x-weight", ""), ("x-weight", "3")],
+            "/none" => &[],
+            "/json" => &[JSON],
+            "/json-text" => &[JSON, ("content-type", "text/plain")],
+            "/text-json" => &[("content-type", "text/plain"), JSON],
+            "/plain-gzip" => &[JSON, ("content-encoding", "identity"), ("content-encoding", "gzip")],
+            "/gzip-plain" => &[JSON, ("content-encoding", "gzip"), ("content-encoding", "identity")],
+            _ => unreachable!(),
+        };
+        lines.iter().fold(Reply::new(200, body), |reply, (name, value)| reply.header(*name, *value))
+    })
+    .unwrap();
+    let rule = |name: &str, cost: Value| json!({"name": name, "actor": "user", "algo": "W", "rpu": 1000, "unit": "7d", "cost": cost});
+    let rules = json!([
+        rule("header", json!({"response_header": "x-weight", "estimate": 10, "default": 2})),
+        rule("json", json!({"response_json": "/used", "estimate": 10, "default": 2})),
+    ]);
+    let gateway = start(&rules, &upstream).unwrap();
+    let costs = [
+        ("header", "/agree", 3),
+        ("header", "/joined", 3),
+        ("header", "/differ", 10),
+        ("header", "/last", 10),
+        ("header", "/text", 10),
+        ("header", "/empty", 10),
+        ("header", "/none", 2),
+        ("json", "/json", 3),
+        ("json", "/json-text", 10),
+        ("json", "/text-json", 10),
+        ("json", "/plain-gzip", 10),
+        ("json", "/gzip-plain", 10),
+    ];
+    for (rule, path, cost) in costs {
+        assert_eq!(gateway.get(path, &[("x-user-id", path)]).unwrap().status, 200);
+        let mut found = None;
+        wait_until("the response to be charged", PATIENCE, || {
+            found = left(&gateway, rule, "/free", path);
+            (found? == 1000 - cost - 10).then_some(())
+        })
+        .unwrap_or_else(|error| panic!("{error}: {path} leaves {found:?}"));
+    }
+}
+
 #[test]
 fn a_client_that_hangs_up_is_settled_once() {
     let upstream = Upstream::start(|request: &Received| match request.path.as_str() {

@@ -240,17 +240,59 @@ fn a_rule_of_zero_refuses_from_the_cache() {
     assert_eq!(ask(&mut gateway, 0, &get("/", "ann"), at(50)), (false, 0, 0));
 }
 
+/// Ann is refused, beside rules of other groups: of a shared count, of permits, in shadow.
+const SEVERAL: &str = r#"{"url": "/", "rules": [{"actor": "user", "rpu": 1, "unit": "minute"},
+    {"rpu": 9, "unit": "hour"}, {"actor": "device", "algo": "C", "rpu": 4},
+    {"actor": ["user", "device"], "rpu": 1, "unit": "hour", "mode": "shadow"}]}"#;
+
 #[test]
 fn a_cached_refusal_equals_any_other() {
-    let host = Simulated::new(CasSemantics::Lenient);
-    let mut gateway = gateway(&host, ONE_A_MINUTE);
-    for now in [0, 0] {
-        gateway.ask(0, &get("/", "ann"), at(now));
+    let ann = get("/", "ann").with(Part::Header("x-device-id".into()), "one");
+    for json in [ONE_A_MINUTE, SEVERAL] {
+        let host = Simulated::new(CasSemantics::Lenient);
+        let mut gateway = gateway(&host, json);
+        for now in [0, 0] {
+            gateway.ask(0, &ann, at(now));
+        }
+        // In full, then on the fast path.
+        for now in [50, 51, 52] {
+            let known = gateway.ask(0, &ann, at(now));
+            let queries = gateway.ask_new_worker(&ann, at(now));
+            assert_eq!((known.outcome, &known.reports), (queries.outcome, &queries.reports));
+            assert_eq!((known.events.cached, queries.events.cached), (1, 0));
+        }
     }
-    let known = gateway.ask(0, &get("/", "ann"), at(50));
-    let queries = gateway.ask_new_worker(&get("/", "ann"), at(50));
-    assert_eq!((known.outcome, &known.reports), (queries.outcome, &queries.reports));
-    assert_eq!((known.events.cached, queries.events.cached), (1, 0));
+}
+
+/// What another actor of the request has used is not known from the refusal before.
+#[test]
+fn a_refusal_with_an_unknown_actor_is_decided_in_full() {
+    let host = Simulated::new(CasSemantics::Lenient);
+    let mut gateway = gateway(&host, SEVERAL);
+    let ann = |key: &str| get("/", "ann").with(Part::Header("x-device-id".into()), key);
+    let asked = [(0, "one", 0), (1, "one", 0), (2, "one", 1), (3, "two", 0), (4, "two", 1), (102, "one", 0)];
+    for (now, key, cached) in asked {
+        let decision = gateway.ask(0, &ann(key), at(now));
+        assert_eq!((decision.reports.len(), decision.events.cached), (4, cached), "{now}");
+    }
+}
+
+/// The lack of a permit alone refuses nobody from the cache, also if another rule's refusal is in
+/// it.
+#[test]
+fn a_permit_that_is_back_admits_at_once() {
+    let host = Simulated::new(CasSemantics::Lenient);
+    let json = r#"{"url": "/", "rules": [{"actor": "user", "algo": "C", "rpu": 1},
+        {"rpu": 20, "unit": "second", "burst": 1}]}"#;
+    let mut gateway = gateway(&host, json);
+    let (mut first, _) = gateway.start(0, &get("/", "ann"), at(0));
+    for cached in [0, 1] {
+        let both = gateway.ask(0, &get("/", "ann"), at(0));
+        assert_eq!((both.refusing().count(), both.events.cached), (2, cached));
+    }
+    gateway.settle(0, &mut first, at(40));
+    // The cell without the permit is still cached, and the other rule refuses no longer.
+    assert!(!gateway.ask(0, &get("/", "ann"), at(50)).is_rejected());
 }
 
 #[test]

@@ -57,8 +57,11 @@ pub trait Host: Copy + 'static {
     /// The value of a request header, or of the first of its lines; only when the headers come.
     fn request_header(self, name: &[u8]) -> Option<Vec<u8>>;
 
-    /// The value of a response header; several lines as the host joins them.
+    /// The value of a response header whose lines the host joins, as Envoy does with its own.
     fn response_header(self, name: &[u8]) -> Option<Vec<u8>>;
+
+    /// All lines of a response header, joined by commas.
+    fn response_lines(self, name: &[u8]) -> Option<Vec<u8>>;
 
     /// Adds a line to the response's headers.
     fn add_response_header(self, name: &str, value: &str);

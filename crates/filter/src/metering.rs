@@ -88,7 +88,7 @@ impl Metering {
             let (mut value, mut meter) = (ResponseNumber::default(), None);
             match (measure, pointer) {
                 (Measure::Header(name), _) => {
-                    value = ResponseNumber::in_header(host.response_header(name.as_bytes()).as_deref());
+                    value = ResponseNumber::in_header(host.response_lines(name.as_bytes()).as_deref());
                 }
                 (Measure::Json(_), Some(pointer)) => {
                     let header = |name: &[u8]| host.response_header(name).unwrap_or_default();

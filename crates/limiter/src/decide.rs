@@ -76,9 +76,15 @@ impl Decider {
             Progress::Unknown => false,
         };
         let mut pending = None;
-        if !cache.refuse(checks, globals, decision, context) {
+        if !globals.refuse_unleased(&cache.global_refusals, decision, context) {
             globals.use_local_groups(checks, context);
-            pending = self.charge(cache, context);
+            if checks.refuse_cached(&cache.refusals, context) {
+                checks.report(context, &mut decision.reports);
+                globals.report(context.policy, &mut decision.reports);
+                decision.refuse_cached();
+            } else {
+                pending = self.charge(cache, context);
+            }
         }
         if !is_known {
             self.fast_path.remember(&self.limits, &self.decision, &self.checks, cache, context);
@@ -141,7 +147,8 @@ impl Decider {
     fn finish<S: Store + ?Sized>(&mut self, is_refused: bool, cache: &mut WorkerCache, context: &Context<S>) {
         let Decider { decision, charges, checks, globals, .. } = self;
         if is_refused {
-            cache.withdraw(checks, context, &mut decision.events);
+            let WorkerCache { refusals, reservations, .. } = cache;
+            checks.withdraw(refusals, reservations, context, &mut decision.events);
         }
         checks.report(context, &mut decision.reports);
         globals.report(context.policy, &mut decision.reports);

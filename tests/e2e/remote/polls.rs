@@ -1,8 +1,11 @@
 //! Which worker polls, how often, and with which validators.
 
-use super::{INTERVAL, Remote, VMS, quota};
+use super::{INTERVAL, PATIENCE, Remote, VMS, local, quota};
+use gateway::config::cluster;
+use gateway::{Config, Gateway, Reply, Upstream, wait_until};
 use serde_json::json;
 use servers::{Documents, Seen};
+use std::sync::{Arc, Mutex};
 
 /// The number of polls to observe.
 const POLLS: usize = 20;
@@ -37,6 +40,33 @@ fn one_worker_polls_with_the_known_tag() {
     assert!(!remote.gateway.log_contains("a-token"));
     let first = &remote.documents.seen()[0];
     assert_eq!((first.header("if-none-match"), first.header("if-modified-since")), (None, None));
+}
+
+/// Envoy joins the lines. A list of tags is sent back as it came; two dates are none to a server.
+#[test]
+fn validators_in_two_lines_are_the_same_in_both_shells() {
+    let lines = [
+        ("etag", "\"one\""),
+        ("etag", "\"two\""),
+        ("last-modified", "Sun, 22 Nov 2026 10:00:00 GMT"),
+        ("last-modified", "Mon, 23 Nov 2026 10:00:00 GMT"),
+    ];
+    let seen = Arc::new(Mutex::new(Vec::new()));
+    let polls = Arc::clone(&seen);
+    let server = Upstream::start(move |request| {
+        let sent = ["if-none-match", "if-modified-since"].map(|name| request.header(name).map(str::to_owned));
+        polls.lock().unwrap().push(sent);
+        let document = Reply::new(200, quota(200_000).to_string());
+        lines.iter().fold(document, |reply, (name, value)| reply.header(*name, *value))
+    })
+    .unwrap();
+    let mut config = Config::new(local(&json!({})));
+    config.clusters.push(cluster("config", server.address(), false));
+    let _gateway = Gateway::start(config).unwrap();
+    wait_until("three polls", PATIENCE, || (seen.lock().unwrap().len() >= 3).then_some(())).unwrap();
+    let [_, tag, date] = [(); 3].map(|()| seen.lock().unwrap().remove(0));
+    let expected = [[lines[0].1, lines[1].1], [lines[2].1, lines[3].1]].map(|both| Some(both.join(",")));
+    assert_eq!([tag, date], [expected.clone(), expected]);
 }
 
 #[test]

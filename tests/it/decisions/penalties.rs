@@ -58,6 +58,19 @@ fn each_override_has_its_own_penalty_or_that_of_the_rule() {
     );
 }
 
+/// A refusal that counts is not cached, whichever other rule refuses, too.
+#[test]
+fn refusals_count_beside_those_of_another_rule() {
+    check(
+        r#"{"url": "/", "rules": [
+            {"name": "own", "actor": "user", "rpu": 1, "unit": "hour"},
+            {"name": "all", "algo": "W", "rpu": 1, "unit": "10s", "penalty": {"after": 3, "for": "10m"}}]}"#,
+        "0ms     user=ann GET / -> pass own=0 all=0
+         1ms  3x user=ann GET / -> refuse own own=refused all=refused
+         20s     user=bob GET / -> refuse all own=1 all=refused",
+    );
+}
+
 /// Another rule's refusals do not count, and the rule is charged for no refused request.
 #[test]
 fn a_rule_counts_its_own_refusals_only() {

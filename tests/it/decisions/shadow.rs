@@ -19,7 +19,7 @@ fn a_shadow_rule_counts_by_itself_and_refuses_nobody() {
          500ms  user=ann GET / -> pass beta=0 real=0 total=96
          500ms  user=ann GET / -> refuse real beta=shadowed real=refused total=96
          1s     user=ann GET / -> refuse real beta=1 real=refused total=96
-         1s  9x user=ann GET / -> refuse real beta=1 real=refused
+         1s  9x user=ann GET / -> refuse real beta=1 real=refused total=96
          2s     user=bob GET / -> pass beta=1 real=3 total=95",
     );
 }

@@ -8,7 +8,7 @@ use diana_base::time::{Span, Time};
 use diana_config::{Configuration, compile};
 use diana_limiter::algorithm::Admission;
 use diana_limiter::cells::store::CasSemantics;
-use diana_limiter::decide::{Decision, Outcome};
+use diana_limiter::decide::{Decision, Outcome, RuleReport};
 use diana_limiter::global::{CallResult, Completion};
 use diana_limiter::policy::Policy;
 use diana_limiter::request::{Part, Values};
@@ -145,6 +145,47 @@ fn a_rule_without_a_penalty_caches_its_refusals() {
         gateway.sees(ms, "ann");
     }
     assert_eq!(gateway.calls, 3);
+}
+
+/// Rules of several groups, of which one refuses: in Redis, in the worker, or for want of a lease.
+#[test]
+fn a_cached_refusal_reports_the_rules_of_the_first_one() {
+    let redis = TestRedis::start();
+    // A lease that is used up does not report.
+    for (first, second, rules) in [
+        (r#""scope": "global""#, r#""scope": "global""#, 3),
+        (r#""scope": "local""#, r#""scope": "global", "lease": "10%""#, 2),
+        (r#""scope": "global", "lease": "50%""#, r#""scope": "global", "lease": "10%""#, 3),
+    ] {
+        let limits = format!(
+            r#"{{"url": "/", "rules": [
+                {{"name": "own", "actor": "user", "rpu": 2, "unit": "day", {first}}},
+                {{"name": "all", "rpu": 100, "unit": "day", {second}}},
+                {{"name": "key", "actor": "device", "rpu": 1, "unit": "day", "mode": "shadow", {second}}}]}}"#
+        );
+        let mut gateway = Gateway::with_limits(&limits, &redis);
+        let mut refused = Vec::new();
+        for ms in 0..8 {
+            let request = get("/", first).with(Part::Header("x-device-id".into()), first);
+            let decision = gateway.ask(ms, &request);
+            if decision.is_rejected() {
+                let shown = |report: &RuleReport| {
+                    (report.rule, report.result, report.verdict.map(|verdict| verdict.remaining))
+                };
+                refused
+                    .push((decision.reports.iter().map(shown).collect::<Vec<_>>(), decision.events.cached));
+            }
+        }
+        let (reports, cached) = refused.remove(0);
+        assert_eq!((reports.len(), cached), (rules, 0), "{first}, {second}");
+        assert!(refused.len() > 2);
+        refused.iter().for_each(|other| assert_eq!(*other, (reports.clone(), 1), "{first}, {second}"));
+        if rules == 3 {
+            let calls = gateway.calls;
+            let other = gateway.ask(9, &get("/", first).with(Part::Header("x-device-id".into()), "new"));
+            assert_eq!((other.reports.len(), other.events.cached, gateway.calls), (2, 1, calls));
+        }
+    }
 }
 
 #[test]

@@ -3,7 +3,7 @@
 //!
 //! ```text
 //!   Failed ── load ──► Loaded ── open ──► Open ── commit or store_repair
-//!   Failed ── open_copy, spend ─────────► Reserved: the store is not asked
+//!   Failed ── open_copy ────────────────► Copied: the store is not asked
 //! ```
 
 use super::context::{Actor, Context, Events};
@@ -36,8 +36,8 @@ enum State {
     #[default]
     Failed,
     Loaded(Set),
-    /// The cell of the worker's reservation.
-    Reserved,
+    /// The worker's copy, of a cached cell or of that of its reservation.
+    Copied,
     Open {
         entry: Entry,
         /// If the set is full of actors that are refused: the actor whose cell decides instead.
@@ -63,7 +63,7 @@ impl OpenCell {
 
     /// Whether the request spends from the worker's reservation.
     pub(crate) fn is_reserved(&self) -> bool {
-        matches!(self.state, State::Reserved)
+        matches!(self.state, State::Copied)
     }
 
     /// When the cell was read.
@@ -83,7 +83,7 @@ impl OpenCell {
     pub(crate) fn bytes_mut(&mut self) -> &mut [u8] {
         match &mut self.state {
             State::Open { entry, .. } => entry.cell_mut(),
-            State::Reserved => &mut self.copy,
+            State::Copied => &mut self.copy,
             State::Failed | State::Loaded(_) => &mut [],
         }
     }
@@ -93,6 +93,7 @@ impl OpenCell {
         self.copy.clear();
         self.copy.extend_from_slice(cell);
         self.is_dirty = demands.prepare(&mut self.copy, now);
+        (self.state, self.at) = (State::Copied, now);
         &mut self.copy
     }
 
@@ -103,16 +104,12 @@ impl OpenCell {
         self.reservations.extend_from_slice(reserved);
         debug_assert_eq!(demands.demands.len(), reserved.len(), "the reservations of another group");
         let mut spending = demands.each().zip(&mut self.reservations);
-        let suffices = !self.is_dirty
+        !self.is_dirty
             && spending.all(|((demand, counter), reservation)| {
                 let covers = |reserve: &Algorithm| reserve.covers(reservation, now);
                 let is_covered = counter.as_reserve().is_some_and(covers);
                 !demand.mode.decides() || is_covered && reservation.spend(demand.cost)
-            });
-        if suffices {
-            (self.state, self.at) = (State::Reserved, now);
-        }
-        suffices
+            })
     }
 
     /// Loads the cell's set from the store.
@@ -246,7 +243,7 @@ impl OpenCell {
 
     /// Keeps the rest of the reservation from which the request spends.
     pub(crate) fn record_spending(&self, actor: Actor, reservations: &mut Reservations) {
-        if let State::Reserved = self.state {
+        if let State::Copied = self.state {
             reservations.spend(actor.id(), &self.copy, &self.reservations, self.at);
         }
     }

@@ -1,9 +1,9 @@
-//! The refusal cache: cells that refused, for 100 ms. Its slots are those of all of a worker's
-//! caches by actor.
+//! The refusal cache: the cells of refused requests, for 100 ms. Its slots are those of all of a
+//! worker's caches by actor.
 //!
-//! A cell that refused is cached as bytes, and its rules check the bytes again. So the cache
-//! answers as the store would, unless a refund or another policy came in between. The worker sees
-//! either change after [`CACHED_FOR`] at the latest.
+//! A cell is cached as bytes, and its rules check the bytes again. So the cache answers as the store
+//! would, unless another request, a refund or another policy came in between. The worker sees these
+//! after [`CACHED_FOR`] at the latest.
 
 use diana_base::time::{Span, Time};
 
@@ -41,7 +41,7 @@ pub(crate) fn slot(hash: u64) -> usize {
 /// How long a worker trusts a cached refusal: 100 ms.
 pub(crate) const CACHED_FOR: Span = Span::from_ms(100);
 
-/// Cells that refused, by group and actor.
+/// Cells of refused requests, by group and actor.
 #[derive(Debug, Default)]
 pub(crate) struct RefusalCache {
     /// Whether the cache stays empty.
@@ -82,7 +82,7 @@ impl RefusalCache {
         }
     }
 
-    /// Caches a cell that refused at `now`. It replaces the cell of another actor with the same
+    /// Caches a cell that was read at `now`. It replaces the cell of another actor with the same
     /// slot.
     pub(crate) fn insert(&mut self, id: CellId, now: Time, cell: &[u8]) {
         if self.is_off {

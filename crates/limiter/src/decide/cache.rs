@@ -1,13 +1,10 @@
 //! The caches that a worker keeps between decisions, and the key by which it finds the actors of
 //! earlier requests.
 
-use super::check::Checks;
-use super::global::{GlobalRefusalCache, Globals};
-use super::outcome::Decision;
+use super::global::GlobalRefusalCache;
 use super::resolve::Asked;
 use crate::actor::{FastPathPart, NamedActor};
-use crate::cells::store::Store;
-use crate::cells::{CellId, Context, Events, RefusalCache, Reservations, SLOTS, slot};
+use crate::cells::{CellId, RefusalCache, Reservations, SLOTS, slot};
 use crate::policy::{ActorSource, CounterGroup, Demands, Missing, Policy};
 use crate::request::Request;
 use diana_base::part;
@@ -23,42 +20,6 @@ pub(crate) struct WorkerCache {
     /// Whether another configuration has replaced the worker's. If so, the worker reserves nothing
     /// and returns leased quota to the global store at once.
     pub(crate) is_retired: bool,
-}
-
-impl WorkerCache {
-    /// Refuses the request if a cached refusal still holds. Each cached refusal reports, so that
-    /// the longest wait is named.
-    pub(crate) fn refuse<S: ?Sized>(
-        &self,
-        checks: &mut Checks,
-        globals: &Globals,
-        decision: &mut Decision,
-        context: &Context<S>,
-    ) -> bool {
-        let WorkerCache { refusals, global_refusals, .. } = self;
-        let policy = context.policy;
-        // Most requests have no cached refusal. Then the clock, a host call, is not read.
-        if !checks.is_cached(refusals) && !globals.is_cached(policy, global_refusals) {
-            return false;
-        }
-        let (now, reports) = ((context.clock)(), &mut decision.reports);
-        let is_refused = checks.refuse_cached(refusals, now, context, reports)
-            | globals.refuse_cached(policy, global_refusals, now, reports);
-        if is_refused {
-            decision.refuse_cached();
-        }
-        is_refused
-    }
-
-    /// The request is refused: see [`Checks::withdraw`].
-    pub(crate) fn withdraw<S: Store + ?Sized>(
-        &mut self,
-        checks: &mut Checks,
-        context: &Context<S>,
-        events: &mut Events,
-    ) {
-        checks.withdraw(&mut self.refusals, &mut self.reservations, context, events);
-    }
 }
 
 /// The cells of earlier requests, by the limits that applied and by the actors' raw values. An

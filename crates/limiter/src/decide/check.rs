@@ -98,27 +98,22 @@ impl Checks {
         }
     }
 
-    /// Refuses the request if cached refusals still hold: each that does reports, so that the
-    /// longest wait is named. Returns whether any does.
-    pub(crate) fn refuse_cached<S: ?Sized>(
-        &mut self,
-        refusals: &RefusalCache,
-        now: Time,
-        context: &Context<S>,
-        to: &mut Vec<RuleReport>,
-    ) -> bool {
-        let mut is_refused = false;
+    /// Checks the cells of the refusal cache, if it has those of all groups, so that a refusal shows
+    /// the rules that it would show without the cache. Returns whether they refuse the request.
+    pub(crate) fn refuse_cached<S: ?Sized>(&mut self, refusals: &RefusalCache, context: &Context<S>) -> bool {
+        // Most requests have no cached refusal. Then the clock, a host call, is not read.
+        if self.all.is_empty() || !self.all.iter().all(|check| refusals.contains(check.id())) {
+            return false;
+        }
+        let (now, mut is_refused) = ((context.clock)(), false);
         for check in &mut self.all {
-            if let Some(cell) = refusals.lookup(check.id(), now) {
-                is_refused |= check.refuse_cached(cell, now, context, to);
-            }
+            let cell = refusals.lookup(check.id(), now);
+            let Some(refuses) = cell.and_then(|cell| check.check_cached(cell, now, context)) else {
+                return false;
+            };
+            is_refused |= refuses;
         }
         is_refused
-    }
-
-    /// Whether a refusal of an actor is cached, however old.
-    pub(crate) fn is_cached(&self, refusals: &RefusalCache) -> bool {
-        self.all.iter().any(|check| refusals.contains(check.id()))
     }
 
     /// Opens and checks every group's cell: the worker's reservation, or the cell in the store. A
@@ -189,7 +184,7 @@ impl Checks {
         true
     }
 
-    /// The request is refused: drops the charges that are not stored yet.
+    /// The request is refused: drops the charges that are not stored yet, and caches the cells.
     pub(crate) fn withdraw<S: Store + ?Sized>(
         &mut self,
         refusals: &mut RefusalCache,
@@ -197,7 +192,14 @@ impl Checks {
         context: &Context<S>,
         events: &mut Events,
     ) {
-        self.all.iter_mut().for_each(|check| check.withdraw(refusals, reservations, context, events));
+        self.all.iter_mut().for_each(|check| check.withdraw(reservations, context, events));
+        let refuses = |check: &GroupCheck| check.group.keeps_refusing() && check.refuses();
+        if self.all.iter().any(refuses) && self.all.iter().all(GroupCheck::is_cacheable) {
+            for check in &mut self.all {
+                let (id, cell) = (check.id(), &mut check.buffers.cell);
+                refusals.insert(id, cell.at(), cell.bytes_mut());
+            }
+        }
     }
 
     /// Adds one report for each rule that decides. A used-up lease does not refuse, so it does not
@@ -278,19 +280,11 @@ impl GroupCheck {
         self.buffers.asked.demands(&self.group, context.policy)
     }
 
-    /// Adds the reports of a cell from the refusal cache if its rules still refuse. Returns whether
-    /// they do.
-    pub(crate) fn refuse_cached<S: ?Sized>(
-        &mut self,
-        cached: &[u8],
-        now: Time,
-        context: &Context<S>,
-        to: &mut Vec<RuleReport>,
-    ) -> bool {
+    /// Checks a cell from the refusal cache: see [`GroupVerdict::check_cached`].
+    fn check_cached<S: ?Sized>(&mut self, cached: &[u8], now: Time, context: &Context<S>) -> Option<bool> {
         let Buffers { asked, cell, verdict } = &mut *self.buffers;
         let demands = asked.demands(&self.group, context.policy);
-        let cached = cell.open_copy(cached, demands, now);
-        verdict.refuse_cached(demands, asked.key.key().source(), cached, now, to)
+        verdict.check_cached(demands, cell.open_copy(cached, demands, now), now)
     }
 
     /// Checks the cell of the worker's reservation, and spends from the reservation if every rule
@@ -421,15 +415,13 @@ impl GroupCheck {
     }
 
     /// The request is refused: removes the charge, which is not stored yet, counts the refusal for
-    /// rules with a penalty, stores a dirty cell, and caches a refusal.
-    pub(crate) fn withdraw<S: Store + ?Sized>(
+    /// rules with a penalty, and stores a dirty cell.
+    fn withdraw<S: Store + ?Sized>(
         &mut self,
-        refusals: &mut RefusalCache,
         reservations: &mut Reservations,
         context: &Context<S>,
         events: &mut Events,
     ) {
-        let id = self.id();
         let Buffers { asked, cell, verdict } = &mut *self.buffers;
         if cell.is_failed() {
             return;
@@ -443,19 +435,16 @@ impl GroupCheck {
         if cell.is_reserved() || !verdict.is_refused {
             verdict.undo(demands, cell.bytes_mut(), at);
         }
-        let mut is_cacheable = verdict.is_refused && !cell.is_reserved();
         if self.group.has_penalty && !verdict.is_counted {
             self.count_refusal(reservations, context, events);
-            is_cacheable &= !self.buffers.verdict.counts_refusals(self.demands(context));
         } else {
             cell.store_repair(actor, reservations, context, events);
         }
-        // Permits come back at any time: their lack is not cached.
-        if is_cacheable && !self.group.ends_with_request {
-            let cell = &mut self.buffers.cell;
-            let at = cell.at();
-            refusals.insert(id, at, cell.bytes_mut());
-        }
+    }
+
+    /// Whether the cell is the actor's own. One that blocks the set is another actor's.
+    fn is_cacheable(&self) -> bool {
+        !self.buffers.cell.is_failed() && !self.is_blocked
     }
 
     /// Counts a refusal for each rule with a penalty that refuses, and stores the cell. If another

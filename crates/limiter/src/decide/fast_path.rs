@@ -60,7 +60,7 @@ impl FastPath {
         let Some(actors) = actors.find(limits, &self.key) else {
             return Progress::Unknown;
         };
-        let is_cached = actors.iter().any(|actor| refusals.contains(actor.id()));
+        let is_cached = actors.iter().all(|actor| refusals.contains(actor.id()));
         let is_reserved =
             actors.iter().all(|actor| !actor.group.may_wait && reservations.find(actor.id()).is_some());
         if is_cached || is_reserved {
@@ -91,18 +91,19 @@ impl FastPath {
         context: &Context<S>,
     ) -> bool {
         let FastPath { cell, verdict, .. } = self;
-        let mut is_refused = false;
-        for actor in actors {
-            if let Some(cached) = refusals.lookup(actor.id(), now) {
-                let (demands, reports) = (actor.demands(context.policy), &mut decision.reports);
-                let cached = cell.open_copy(cached, demands, now);
-                is_refused |= verdict.refuse_cached(demands, actor.source(), cached, now, reports);
-            }
+        let reports = &mut decision.reports;
+        let mut check = |actor: &KnownActor| {
+            let (cached, demands) = (refusals.lookup(actor.id(), now)?, actor.demands(context.policy));
+            let refuses = verdict.check_cached(demands, cell.open_copy(cached, demands, now), now)?;
+            verdict.report(demands, actor.source(), reports);
+            Some(refuses)
+        };
+        let is_refused = actors.iter().try_fold(false, |any, actor| Some(check(actor)? | any));
+        match is_refused {
+            Some(true) => decision.refuse_cached(),
+            _ => reports.clear(),
         }
-        if is_refused {
-            decision.refuse_cached();
-        }
-        is_refused
+        is_refused == Some(true)
     }
 
     /// Passes the request if a reservation in each group pays for it. See [`Checks::check`].

@@ -91,24 +91,14 @@ impl Globals {
         self.all.iter().filter_map(|global| Some((&*global.group(policy)?.group, &global.asked)))
     }
 
-    /// Whether a refusal is cached, however old. A group with a lease is not looked up: see
-    /// [`Globals::refuse_leased`].
-    pub(crate) fn is_cached(&self, policy: &Policy, refusals: &GlobalRefusalCache) -> bool {
-        let mut unleased = self.all.iter().filter(|global| !global.is_leased(policy));
-        unleased.any(|global| global.is_cached(policy, refusals))
-    }
-
-    /// Adds the reports of cached refusals that still hold, of groups without a lease. Returns
-    /// whether there are any.
-    pub(crate) fn refuse_cached(
+    /// Refuses the request if a cached refusal of a group without a lease still holds.
+    pub(crate) fn refuse_unleased<S: ?Sized>(
         &self,
-        policy: &Policy,
         refusals: &GlobalRefusalCache,
-        now: Time,
-        to: &mut Vec<RuleReport>,
+        decision: &mut Decision,
+        context: &Context<S>,
     ) -> bool {
-        let unleased = self.all.iter().filter(|global| !global.is_leased(policy));
-        unleased.fold(false, |any, global| global.report_cached(policy, refusals, now, to) | any)
+        self.refuse_cached(&|global| !global.is_leased(context.policy), refusals, decision, context)
     }
 
     /// Refuses the request if a leased group is short and the global store's refusal is cached.
@@ -120,20 +110,46 @@ impl Globals {
         decision: &mut Decision,
         context: &Context<S>,
     ) -> bool {
-        let policy = context.policy;
-        let is_short = |global: &&GlobalCheck| {
-            global.is_leased(policy) && global.lease(checks).is_none_or(GroupCheck::refuses)
+        let is_short = |global: &GlobalCheck| {
+            global.is_leased(context.policy) && global.lease(checks).is_none_or(GroupCheck::refuses)
         };
-        let short = || self.all.iter().filter(is_short);
-        if !short().any(|global| global.is_cached(policy, refusals)) {
+        self.refuse_cached(&is_short, refusals, decision, context)
+    }
+
+    /// Refuses the request if a cached refusal of a group that `decides` still holds. The other
+    /// groups report what the global stores answered with it, as far as it is cached: to ask for
+    /// the rest would make a client that changes its other actors a query for each refusal.
+    fn refuse_cached<S: ?Sized>(
+        &self,
+        decides: &dyn Fn(&GlobalCheck) -> bool,
+        refusals: &GlobalRefusalCache,
+        decision: &mut Decision,
+        context: &Context<S>,
+    ) -> bool {
+        let cached = |global: &GlobalCheck| refusals.find(global.cached(context.policy)?);
+        let refuses =
+            |global: &GlobalCheck| decides(global) && cached(global).is_some_and(|cached| cached.refuses);
+        // Most requests have no cached refusal. Then the clock, a host call, is not read.
+        if !self.all.iter().any(refuses) {
             return false;
         }
-        let (now, mut is_refused) = ((context.clock)(), false);
-        for global in short() {
-            is_refused |= global.report_cached(policy, refusals, now, &mut decision.reports);
+        let (now, before, mut is_refused) = ((context.clock)(), decision.reports.len(), false);
+        for global in &self.all {
+            let Some(cached) = cached(global).filter(|cached| cached.is_fresh(now)) else {
+                continue;
+            };
+            if cached.is_over(now) {
+                is_refused = false;
+                break;
+            }
+            is_refused |= refuses(global);
+            decision.reports.extend(cached.reports_at(now));
         }
         if is_refused {
+            sort::sort_by_key(&mut decision.reports, |report| report.rule);
             decision.refuse_cached();
+        } else {
+            decision.reports.truncate(before);
         }
         is_refused
     }
@@ -184,13 +200,19 @@ impl Globals {
         self.all.iter().any(GlobalCheck::refuses)
     }
 
-    /// Caches the refusals of global stores. Returns whether there are any.
+    /// Caches the replies if a global store refuses. Returns whether any does.
     fn refuse_by_replies(&self, policy: &Policy, refusals: &mut GlobalRefusalCache) -> bool {
-        let is_refused = self.all.iter().any(GlobalCheck::is_refused);
-        if is_refused {
-            self.all.iter().for_each(|global| global.cache_refusal(policy, refusals));
+        // Refusals that count toward a penalty have to reach the global store.
+        let any = |is: &dyn Fn(&GlobalCheck) -> bool| self.all.iter().any(is);
+        if any(&|global| global.keeps_refusing(policy)) && !any(&|global| global.counts_refusals(policy)) {
+            let last = self.all.iter().filter_map(GlobalCheck::answered_at).max().unwrap_or_default();
+            // Those that refuse come last, in case two have the same slot.
+            for refuses in [false, true] {
+                let those = self.all.iter().filter(|global| global.keeps_refusing(policy) == refuses);
+                those.for_each(|global| global.cache(policy, refuses, last, refusals));
+            }
         }
-        is_refused
+        any(&GlobalCheck::is_refused)
     }
 
     /// Adds the reports by the replies or by `on_error`. Rules report in the order of the
@@ -331,6 +353,11 @@ impl GlobalCheck {
         }
     }
 
+    /// When the replies came.
+    fn answered_at(&self) -> Option<Time> {
+        if let GlobalState::Answered(_, came) = self.state { Some(came) } else { None }
+    }
+
     /// The replies about rules that are enforced for the request.
     fn enforced(&self) -> impl Iterator<Item = &RuleReply> {
         // Without replies, none of them is enforced.
@@ -360,25 +387,9 @@ impl GlobalCheck {
         self.group(policy).is_some_and(|group| group.leased.is_some())
     }
 
-    /// Whether a refusal of the global store is cached, however old.
-    fn is_cached(&self, policy: &Policy, refusals: &GlobalRefusalCache) -> bool {
-        self.cached(policy).is_some_and(|id| refusals.contains(id))
-    }
-
-    /// Adds the reports of a cached refusal that still holds. Returns whether there is one.
-    fn report_cached(
-        &self,
-        policy: &Policy,
-        refusals: &GlobalRefusalCache,
-        now: Time,
-        to: &mut Vec<RuleReport>,
-    ) -> bool {
-        self.cached(policy).is_some_and(|id| refusals.lookup(id, now, to))
-    }
-
     /// When the request may go on, if an enforced rule of the global store delays it.
     fn ready_at(&self) -> Option<Time> {
-        let GlobalState::Answered(_, came) = self.state else { return None };
+        let came = self.answered_at()?;
         let delays = self.enforced().filter_map(|reply| match reply.verdict.admission {
             Admission::Admit { delay } => Some(delay),
             Admission::Refuse { .. } => None,
@@ -487,23 +498,20 @@ impl GlobalCheck {
         }
     }
 
-    /// Caches the refusal of the global store, if it holds for the actor's next requests.
-    fn cache_refusal(&self, policy: &Policy, refusals: &mut GlobalRefusalCache) {
-        let (true, Some((global, demands)), GlobalState::Answered(_, now)) =
-            (self.is_refused(), self.asked(policy), &self.state)
-        else {
-            return;
-        };
-        // Permits come back at any time: their lack is not cached. A rule whose cost depends on the
-        // request may admit the actor's other requests. Refusals that count toward a penalty have
-        // to reach the global store.
-        let is_for_all =
-            !global.group.ends_with_request && !global.group.varies && !self.counts_refusals(policy);
-        if is_for_all {
+    /// Whether the global store refuses the actor's next requests, too. Permits come back at any
+    /// time, and a rule whose cost depends on the request may admit another one.
+    fn keeps_refusing(&self, policy: &Policy) -> bool {
+        let keeps = |global: &GlobalGroup| global.group.keeps_refusing() && !global.group.varies;
+        self.is_refused() && self.group(policy).is_some_and(keeps)
+    }
+
+    /// Caches what the group reports. `last` is when the last reply came.
+    fn cache(&self, policy: &Policy, refuses: bool, last: Time, refusals: &mut GlobalRefusalCache) {
+        if let (Some((global, demands)), Some(id)) = (self.asked(policy), self.cached(policy)) {
+            let (at, holds) = (self.answered_at().unwrap_or(last), global.refill_time(demands));
             let mut reports = Vec::new();
             self.report(policy, &mut reports);
-            let id = CellId { group: global.group.id, hash: self.cache_hash };
-            refusals.insert(id, *now, global.refill_time(demands), &reports);
+            refusals.insert(CachedReply { id, refuses, at, holds, reports });
         }
     }
 }
@@ -654,59 +662,56 @@ impl Pending {
     }
 }
 
-/// Refusals of global stores, by group and actor, with their reports.
+/// Replies of global stores of which one refuses, by group and actor.
 #[derive(Debug, Default)]
 pub(crate) struct GlobalRefusalCache {
-    slots: Vec<CachedRefusal>,
+    slots: Vec<CachedReply>,
 }
 
 #[derive(Clone, Debug, Default)]
-struct CachedRefusal {
+struct CachedReply {
     id: CellId,
+    /// Whether this reply refuses.
+    refuses: bool,
     at: Time,
-    /// The worker repeats the refusal for at least this span.
+    /// The worker repeats the reply for at least this span, but not for longer than [`CACHED_FOR`].
+    /// Otherwise a bucket that refills within microseconds would need a query for each request.
     holds: Span,
     reports: Vec<RuleReport>,
 }
 
 impl GlobalRefusalCache {
-    fn entry(&self, id: CellId) -> Option<&CachedRefusal> {
-        self.slots.get(id.slot()).filter(|cached| cached.id == id)
+    /// The cached reply about this actor, however old.
+    fn find(&self, id: CellId) -> Option<&CachedReply> {
+        self.slots.get(id.slot()).filter(|cached| cached.id == id && !cached.reports.is_empty())
     }
 
-    /// Whether a refusal of this actor is cached, however old.
-    fn contains(&self, id: CellId) -> bool {
-        self.entry(id).is_some_and(|cached| !cached.reports.is_empty())
-    }
-
-    /// Adds the reports of a cached refusal of this actor, adjusted to `now`. Returns whether the
-    /// actor is still refused.
-    fn lookup(&self, id: CellId, now: Time, to: &mut Vec<RuleReport>) -> bool {
-        let Some(cached) = self.entry(id) else {
-            return false;
-        };
-        let since = now.since(cached.at);
-        let is_fresh = now >= cached.at && since < CACHED_FOR;
-        let is_over = since >= cached.holds && cached.reports.iter().any(|report| is_over(report, since));
-        if !is_fresh || cached.reports.is_empty() || is_over {
-            return false;
-        }
-        to.extend(cached.reports.iter().map(|report| later(*report, since)));
-        true
-    }
-
-    /// Caches a refusal, which replaces the refusal of another actor with the same slot. The worker
-    /// repeats the refusal for at least `holds`, but not for longer than [`CACHED_FOR`]. Otherwise
-    /// a bucket that refills within microseconds would need a query for each request.
-    fn insert(&mut self, id: CellId, at: Time, holds: Span, reports: &[RuleReport]) {
+    /// Caches a reply, which replaces that about another actor with the same slot.
+    fn insert(&mut self, reply: CachedReply) {
         if self.slots.is_empty() {
-            self.slots.resize(SLOTS, CachedRefusal::default());
+            self.slots.resize(SLOTS, CachedReply::default());
         }
-        if let Some(cached) = self.slots.get_mut(id.slot()) {
-            (cached.id, cached.at, cached.holds) = (id, at, holds);
-            cached.reports.clear();
-            cached.reports.extend_from_slice(reports);
+        if let Some(cached) = self.slots.get_mut(reply.id.slot()) {
+            *cached = reply;
         }
+    }
+}
+
+impl CachedReply {
+    fn is_fresh(&self, now: Time) -> bool {
+        now >= self.at && now.since(self.at) < CACHED_FOR
+    }
+
+    /// Whether a rule that refuses no longer does.
+    fn is_over(&self, now: Time) -> bool {
+        let since = now.since(self.at);
+        since >= self.holds && self.reports.iter().any(|report| is_over(report, since))
+    }
+
+    /// The reports, adjusted to `now`.
+    fn reports_at(&self, now: Time) -> impl Iterator<Item = RuleReport> {
+        let since = now.since(self.at);
+        self.reports.iter().map(move |report| later(*report, since))
     }
 }
 
@@ -718,17 +723,14 @@ fn is_over(report: &RuleReport, since: Span) -> bool {
 
 /// The report after the span `since`, if nothing was charged meanwhile.
 fn later(report: RuleReport, since: Span) -> RuleReport {
+    // No wait is over while the reply is repeated.
+    let left = |wait: Span| wait.minus(since).max(wait.min(Span::from_ns(1)));
     let verdict = report.verdict.map(|verdict| {
-        let outcome = match verdict.admission {
-            Admission::Refuse { retry_after } => {
-                // The wait is not over while the refusal is repeated.
-                let left = |wait: Span| wait.minus(since).max(Span::from_ns(1));
-                Admission::Refuse { retry_after: retry_after.map(left) }
-            }
+        let admission = match verdict.admission {
+            Admission::Refuse { retry_after } => Admission::Refuse { retry_after: retry_after.map(left) },
             admits => admits,
         };
-        let (more_in, full_in) = (verdict.more_in.minus(since), verdict.full_in.minus(since));
-        Verdict { admission: outcome, more_in, full_in, ..verdict }
+        Verdict { admission, more_in: left(verdict.more_in), full_in: left(verdict.full_in), ..verdict }
     });
     RuleReport { verdict, ..report }
 }

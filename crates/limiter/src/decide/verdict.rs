@@ -72,23 +72,18 @@ impl GroupVerdict {
         }
     }
 
-    /// Checks a prepared copy of a cell from the refusal cache, and adds the reports if its rules
-    /// still refuse. Returns whether they do.
-    pub(crate) fn refuse_cached(
-        &mut self,
-        demands: Demands,
-        actor: ActorSource,
-        cell: &mut [u8],
-        now: Time,
-        to: &mut Vec<RuleReport>,
-    ) -> bool {
+    /// Checks a prepared copy of a cell from the refusal cache, without a charge. Returns whether its
+    /// rules refuse the request; `None` if the refusal counts toward a penalty, so that it has to
+    /// reach the store.
+    pub(crate) fn check_cached(&mut self, demands: Demands, cell: &mut [u8], now: Time) -> Option<bool> {
         self.check(demands, cell, now);
-        // A refusal under another plan may have been cached; this one has to be counted.
-        let refuses = self.is_refused && !(demands.group.has_penalty && self.counts_refusals(demands));
-        if refuses {
-            self.report(demands, actor, to);
+        if demands.group.has_penalty && self.counts_refusals(demands) {
+            return None;
         }
-        refuses
+        if !self.is_refused {
+            self.undo(demands, cell, now);
+        }
+        Some(self.is_refused && demands.group.keeps_refusing())
     }
 
     /// Removes the charges from the cell, because another rule refuses. The verdicts then tell how

@@ -89,6 +89,12 @@ pub(crate) struct CounterGroup {
 }
 
 impl CounterGroup {
+    /// Whether a refusal holds for a while. Permits come back at any time, and for want of a lease
+    /// the global store is asked.
+    pub(crate) fn keeps_refusing(&self) -> bool {
+        !self.ends_with_request && self.role != Role::Leased
+    }
+
     /// The hash of the actor with this key. `all` holds the policy's rules.
     pub(crate) fn hash(&self, all: &[Arc<Rule>], hasher: &Hasher, key: ActorKey) -> u64 {
         self.for_actor(all, key).hash(hasher)

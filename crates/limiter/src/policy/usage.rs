@@ -23,7 +23,8 @@ pub enum Measure {
 /// let read = |value: &str| ResponseNumber::in_header(Some(value.as_bytes()));
 /// assert_eq!(read(" 12 "), ResponseNumber::known(Some(12)));
 /// assert_eq!(ResponseNumber::in_header(None), ResponseNumber::known(None));
-/// assert_eq!(read("twelve"), ResponseNumber::default(), "there is a number, but which?");
+/// assert_eq!(read("12, 12"), read("12"));
+/// assert_eq!(read("12, 13"), ResponseNumber::default(), "there is a number, but which?");
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ResponseNumber {
@@ -41,10 +42,12 @@ impl ResponseNumber {
         ResponseNumber { seen: number, is_final: true }
     }
 
-    /// The number in a header, whose lines are joined by commas.
+    /// The number in a header, whose lines are joined by commas and have to agree.
     #[must_use]
     pub fn in_header(value: Option<&[u8]>) -> ResponseNumber {
-        let seen = value.and_then(digits);
+        let mut lines = value.unwrap_or_default().split(|byte| *byte == b',').map(digits);
+        let first = lines.next().flatten();
+        let seen = first.filter(|_| lines.all(|line| line == first));
         ResponseNumber { seen, is_final: seen.is_some() || value.is_none() }
     }
 }

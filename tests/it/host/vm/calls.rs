@@ -63,6 +63,7 @@ impl Inner {
             }
             Call::ClockTime { clock: 1 } => Reply::number(world.clock.get() + world.set_back.get()),
             Call::HeaderMapPairs { map: 0 } => self.request_headers(),
+            Call::HeaderMapPairs { map: 2 } => self.response_headers(),
             Call::HeaderValue { map: 0, name } => self.request_header(name),
             Call::HeaderValue { map: 2, name } => self.response_header(name),
             Call::BufferBytes { buffer: 1, start, max } => {
@@ -274,6 +275,13 @@ impl Inner {
         let mut headers = request::headers(self.world.rules, &parts).into_iter();
         let found = headers.find(|(known, _)| known.as_bytes().eq_ignore_ascii_case(name));
         found.map_or(Reply::status(1), |(_, value)| Reply::bytes(value))
+    }
+
+    fn response_headers(&self) -> Reply {
+        let response = self.effective(|stream| stream.response.clone()).flatten();
+        response.map_or(Reply::status(BAD_ARGUMENT), |headers| {
+            Reply::bytes(request::pairs(&request::map(self.world.rules, headers)))
+        })
     }
 
     fn response_header(&self, name: &[u8]) -> Reply {
