@@ -118,6 +118,9 @@ pub struct Config {
     pub tunnels: Vec<Tunnel>,
     /// More listeners.
     pub listeners: Vec<Value>,
+    /// The settings of a second listener, [`Gateway::outbound`](crate::Gateway::outbound). Envoy
+    /// takes the first one's traffic for inbound, and this one's for outbound.
+    pub outbound: Option<Box<Config>>,
 }
 
 impl Config {
@@ -159,6 +162,7 @@ impl Config {
             clusters: Vec::new(),
             tunnels: Vec::new(),
             listeners: Vec::new(),
+            outbound: None,
         }
     }
 }
