@@ -68,6 +68,7 @@ fn listener(name: &str, direction: &str, config: &Config, filter: &Path, port: u
         "traffic_direction": direction,
         "address": local(port),
         "filter_chains": [{"filters": [gateway_hcm(config, filter)]}],
+        "listener_filters": config.listener_filters,
     });
     if let Some(socket) = &config.transport_socket {
         listener["filter_chains"][0]["transport_socket"] = socket.clone();
