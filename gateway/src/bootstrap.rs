@@ -10,6 +10,8 @@ use std::path::Path;
 
 /// The listener under test.
 pub(crate) const LISTENER: &str = "gateway";
+/// The second listener under test.
+pub(crate) const OUTBOUND: &str = "outbound";
 /// The file of listeners, in the process' folder.
 pub(crate) const LISTENERS_FILE: &str = "listeners.json";
 /// The file of routes, in the process' folder.
@@ -51,13 +53,22 @@ pub(crate) fn bootstrap(config: &Config) -> Value {
     })
 }
 
-/// The file of listeners: one, on `port` (0: any free one).
+/// The file of listeners: the one on `port` (0: any free one), and the outbound one, if it is set.
 pub(crate) fn listeners(config: &Config, filter: &Path, port: u16) -> Value {
+    let mut all = vec![listener(LISTENER, "INBOUND", config, filter, port)];
+    let outbound = config.outbound.iter();
+    all.extend(outbound.map(|outbound| listener(OUTBOUND, "OUTBOUND", outbound, filter, 0)));
+    json!({"resources": all})
+}
+
+fn listener(name: &str, direction: &str, config: &Config, filter: &Path, port: u16) -> Value {
     let mut listener = json!({
         "@type": "type.googleapis.com/envoy.config.listener.v3.Listener",
-        "name": LISTENER,
+        "name": name,
+        "traffic_direction": direction,
         "address": local(port),
         "filter_chains": [{"filters": [gateway_hcm(config, filter)]}],
+        "listener_filters": config.listener_filters,
     });
     if let Some(socket) = &config.transport_socket {
         listener["filter_chains"][0]["transport_socket"] = socket.clone();
@@ -65,7 +76,7 @@ pub(crate) fn listeners(config: &Config, filter: &Path, port: u16) -> Value {
     if config.balanced {
         listener["connection_balance_config"] = json!({"exact_balance": {}});
     }
-    json!({"resources": [listener]})
+    listener
 }
 
 /// The file of routes.

@@ -60,6 +60,8 @@ pub struct Config {
     pub stop_iteration: bool,
     /// The transport of the gateway's clients, such as TLS; by default plain TCP.
     pub transport_socket: Option<Value>,
+    /// Filters of the listener, such as that of the PROXY protocol.
+    pub listener_filters: Vec<Value>,
     /// Worker threads.
     pub concurrency: u32,
     /// The upstream; by default a listener of the same Envoy that responds with `answer`.
@@ -118,6 +120,9 @@ pub struct Config {
     pub tunnels: Vec<Tunnel>,
     /// More listeners.
     pub listeners: Vec<Value>,
+    /// The settings of a second listener, [`Gateway::outbound`](crate::Gateway::outbound). Envoy
+    /// takes the first one's traffic for inbound, and this one's for outbound.
+    pub outbound: Option<Box<Config>>,
 }
 
 impl Config {
@@ -133,6 +138,7 @@ impl Config {
             reload_backoff: Duration::from_millis(100),
             stop_iteration: false,
             transport_socket: None,
+            listener_filters: Vec::new(),
             concurrency: 2,
             upstream: None,
             answer: (200, "hello from upstream\n".into()),
@@ -159,6 +165,7 @@ impl Config {
             clusters: Vec::new(),
             tunnels: Vec::new(),
             listeners: Vec::new(),
+            outbound: None,
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::admin::{Admin, Sample, Stats};
 use crate::bootstrap::{
-    self, ACCESS_LOG, LISTENER, LISTENERS_FILE, ROUTES_FILE, bootstrap, listeners, route_file,
+    self, ACCESS_LOG, LISTENER, LISTENERS_FILE, OUTBOUND, ROUTES_FILE, bootstrap, listeners, route_file,
 };
 use crate::process::{Folder, Process, Start};
 use crate::{
@@ -118,6 +118,11 @@ impl Gateway {
         self.address
     }
 
+    /// The address of [`Config::outbound`].
+    pub fn outbound(&self) -> Result<SocketAddr> {
+        self.process.admin.listener(OUTBOUND)?.context("there is no outbound listener")
+    }
+
     /// Its admin interface.
     pub fn admin(&self) -> Admin {
         self.process.admin
@@ -173,13 +178,18 @@ impl Gateway {
     /// The same without the wait for the old configuration's end: the old configuration keeps its
     /// connections until they end, or `Config::drain` is over.
     pub fn update_beside(&mut self, plugin: impl Into<Plugin>) -> Result<Update> {
-        self.change(|config| config.plugin = plugin.into(), false)
+        self.reconfigure_beside(|config| config.plugin = plugin.into())
     }
 
     /// Changes any setting of the listener. Settings of the process (workers, clusters, upstream,
     /// environment) stay as they were at the start.
     pub fn reconfigure(&mut self, change: impl FnOnce(&mut Config)) -> Result<Update> {
         self.change(change, true)
+    }
+
+    /// The same without the wait for the old configuration's end.
+    pub fn reconfigure_beside(&mut self, change: impl FnOnce(&mut Config)) -> Result<Update> {
+        self.change(change, false)
     }
 
     /// Replaces the routes of a gateway with [`Config::rds`], and waits until Envoy has accepted or

@@ -121,7 +121,7 @@ impl Report {
 
 /// Sends the load to `address`; `shot` makes the request of an index, and `seen` is called for each
 /// response.
-pub(crate) fn run(
+pub fn run(
     address: SocketAddr,
     load: Load,
     shot: impl Fn(u64) -> Shot + Sync,

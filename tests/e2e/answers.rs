@@ -264,3 +264,52 @@ fn the_client_is_the_trusted_entry_of_the_header() {
         assert_eq!(answer.status, status, "{forwarded}");
     }
 }
+
+/// Whom Envoy itself takes for the client, by its own settings.
+#[test]
+fn the_client_is_the_one_that_envoy_finds() {
+    let rules = json!([{"name": "ip", "actor": "ip", "rpu": 1, "unit": "hour"}]);
+    let document = json!({"limits": [{"url": "/", "rules": rules}]});
+
+    let cidr = |address: &str, length| json!({"address_prefix": address, "prefix_len": length});
+    let manager = json!({"original_ip_detection_extensions": [{
+        "name": "envoy.http.original_ip_detection.xff",
+        "typed_config": {
+            "@type": "type.googleapis.com/envoy.extensions.http.original_ip_detection.xff.v3.XffConfig",
+            "xff_trusted_cidrs": {"cidrs": [cidr("127.0.0.0", 8), cidr("10.0.0.0", 8)]},
+        },
+    }]});
+    let config = Config { use_remote_address: false, manager, ..Config::new(document.clone()) };
+    let gateway = Gateway::start(config).unwrap();
+    for (forwarded, status) in [
+        ("192.0.2.1", 200),
+        ("203.0.113.9, 192.0.2.1, 10.0.0.1, 10.0.0.2", 429),
+        ("192.0.2.1, 192.0.2.2, 10.0.0.1", 200),
+    ] {
+        let answer = gateway.get("/", &[("x-forwarded-for", forwarded)]).unwrap();
+        assert_eq!(answer.status, status, "{forwarded}");
+    }
+
+    let protocol = "type.googleapis.com/envoy.extensions.filters.listener.proxy_protocol.v3.ProxyProtocol";
+    let listener_filters =
+        vec![json!({"name": "envoy.filters.listener.proxy_protocol", "typed_config": {"@type": protocol}})];
+    let gateway = Gateway::start(Config { listener_filters, ..Config::new(document) }).unwrap();
+    for (client, status) in [("192.0.2.1", 200), ("192.0.2.1", 429), ("192.0.2.2", 200)] {
+        let request = format!(
+            "PROXY TCP4 {client} 127.0.0.1 4000 80\r\nGET / HTTP/1.1\r\nhost: a\r\nx-forwarded-for: 1.2.3.4\r\n\r\n"
+        );
+        assert_eq!(gateway.raw(request.as_bytes()).unwrap().unwrap().status, status, "{client}");
+    }
+}
+
+/// The flag and the header are those of Envoy's own limiters.
+#[test]
+fn a_refusal_has_no_mark_of_envoys_limiters() {
+    let format = "%RESPONSE_CODE% %RESPONSE_FLAGS% %RESPONSE_CODE_DETAILS%";
+    let rules = json!([{"name": "none", "rpu": 0, "unit": "hour"}]);
+    let config = Config { access_log: Some(format.into()), ..Config::new(limits(rules)) };
+    let gateway = Gateway::start(config).unwrap();
+    let refused = gateway.get("/", &[]).unwrap();
+    assert_eq!((refused.status, refused.header("x-envoy-ratelimited")), (429, None));
+    assert_eq!(gateway.access_log_of(1).unwrap(), ["429 - diana_refused:none"]);
+}

@@ -31,6 +31,7 @@ mod global;
 mod hostile;
 mod inspect;
 mod ledger;
+mod listeners;
 mod machine;
 mod manifests;
 mod matching;

@@ -87,3 +87,30 @@ fn a_client_that_alternates_two_plans_gets_no_more_than_the_larger_quota() {
     assert!(passed <= most, "{passed} of {most}");
     assert!(passed >= burst, "{passed}");
 }
+
+/// As nginx' zone that several locations use, each with its own burst.
+#[test]
+fn locations_share_a_count_by_the_names_of_their_routes() {
+    let document = json!({
+        "plan": {"property": ["xds", "route_name"]},
+        "limits": [{
+            "url": "/",
+            "property": {"xds.route_name": {"regex": "search|export"}},
+            "rules": [{
+                "name": "zone", "actor": "user", "algo": "W", "rpu": 2, "unit": "day",
+                "plans": {"search": {"rpu": 4}},
+            }],
+        }],
+    });
+    let route = |name: &str| {
+        json!({
+            "name": name, "match": {"prefix": format!("/{name}")},
+            "route": {"cluster": "upstream"},
+        })
+    };
+    let routes = vec![route("search"), route("export"), route("other")];
+    let gateway = Gateway::start(Config { routes, ..Config::new(document) }).unwrap();
+    let get = |path: &str| gateway.get(path, &[("x-user-id", "ann")]).unwrap().status;
+    let paths = ["/search", "/export", "/export", "/search", "/search", "/search", "/other", "/"];
+    assert_eq!(paths.map(get), [200, 200, 429, 200, 200, 429, 200, 200]);
+}

@@ -199,6 +199,8 @@ enum Client {
     Grpc,
     GrpcWeb,
     Rest,
+    WithoutSession,
+    WithoutToken,
 }
 
 impl Client {
@@ -208,12 +210,18 @@ impl Client {
             Client::Grpc => "gRPC",
             Client::GrpcWeb => "gRPC-Web",
             Client::Rest => "REST",
+            Client::WithoutSession => "a browser without a session",
+            Client::WithoutToken => "REST without a token",
         }
     }
 
     fn ask(self, gateway: &Gateway) -> Response {
+        let bearer = format!("Bearer {JWT}");
         let (content_type, body) = match self {
             Client::Browser | Client::Rest => ("application/json", &b"{}"[..]),
+            Client::WithoutSession | Client::WithoutToken => {
+                return gateway.get(CALL, &[("accept", "text/html")]).unwrap();
+            }
             Client::Grpc => ("application/grpc", MESSAGE),
             Client::GrpcWeb => ("application/grpc-web+proto", MESSAGE),
         };
@@ -221,6 +229,7 @@ impl Client {
         match self {
             Client::Browser => headers.push(("origin", ORIGIN)),
             Client::Grpc => headers.push(("te", "trailers")),
+            Client::Rest => headers.push(("authorization", &bearer)),
             _ => {}
         }
         gateway.request("POST", CALL, &headers, body).unwrap()
@@ -229,6 +238,36 @@ impl Client {
 
 const ORIGIN: &str = "https://app.example.com";
 
+/// A token of `{"iss":"shop","sub":"ann"}` by HS256, and the key that verifies it.
+const JWT: &str =
+    "eyJhbGciOiJIUzI1NiJ9.eyJpc3MiOiJzaG9wIiwic3ViIjoiYW5uIn0.RKmVuXu2Pa2ZrMz6WwwGwhx1UDUO9-OK9QhLjZRpnik";
+const JWKS: &str =
+    r#"{"keys":[{"kty":"oct","alg":"HS256","k":"YSBzZWNyZXQgb2YgYXQgbGVhc3QgMzIgYnl0ZXMuLi4"}]}"#;
+
+/// A filter that lets requests with the token pass.
+fn jwt_authn() -> Value {
+    let fields = json!({
+        "providers": {"shop": {"issuer": "shop", "local_jwks": {"inline_string": JWKS}}},
+        "rules": [{"match": {"prefix": "/"}, "requires": {"provider_name": "shop"}}],
+    });
+    filter("jwt_authn", "jwt_authn.v3.JwtAuthentication", fields)
+}
+
+/// A filter that sends clients without a session to a login.
+fn oauth2() -> Value {
+    let path = |path: &str| json!({"path": {"exact": path}});
+    let config = json!({
+        "token_endpoint": {"uri": "http://upstream/token", "cluster": "upstream", "timeout": "30s"},
+        "authorization_endpoint": "https://login.example.com/authorize",
+        "redirect_uri": "https://shop.example.com/callback",
+        "redirect_path_matcher": path("/callback"),
+        "signout_path": path("/signout"),
+        "credentials":
+            {"client_id": "shop", "token_secret": {"name": "token"}, "hmac_secret": {"name": "hmac"}},
+    });
+    filter("oauth2", "oauth2.v3.OAuth2", json!({"config": config}))
+}
+
 /// A cell of the table: what the client sees of a refusal.
 fn seen(client: Client, gateway: &Gateway) -> String {
     let preflight = matches!(client, Client::Browser).then(|| {
@@ -236,6 +275,11 @@ fn seen(client: Client, gateway: &Gateway) -> String {
         gateway.request("OPTIONS", CALL, &headers, b"").unwrap().status
     });
     let first = client.ask(gateway);
+    if matches!(first.status, 302 | 401) && first.header("ratelimit").is_none() {
+        assert_eq!(client.ask(gateway).status, first.status);
+        assert_eq!(gateway.counted("rule.one.result.ok.requests").unwrap(), 0);
+        return format!("{}, not counted", first.status);
+    }
     let refused = if preflight == Some(200) || preflight.is_none() {
         assert_ne!(first.header("ratelimit"), None, "the first request passes: {}", first.status);
         client.ask(gateway)
@@ -254,8 +298,8 @@ fn seen(client: Client, gateway: &Gateway) -> String {
     };
     if matches!(client, Client::Browser) {
         seen += match refused.header("access-control-allow-origin") {
-            Some(ORIGIN) => ", which it can read",
-            _ => ", which it cannot read",
+            Some(ORIGIN) => ", readable",
+            _ => ", unreadable",
         };
     }
     seen
@@ -296,7 +340,7 @@ fn filters() -> Vec<(&'static str, Client, Value)> {
             "ext_authz.v3.ExtAuthz",
             json!({"http_service": {"server_uri": upstream}}),
         ),
-        of("jwt_authn", Client::Rest, "jwt_authn.v3.JwtAuthentication", json!({})),
+        ("jwt_authn", Client::Rest, jwt_authn()),
         of("lua", Client::Rest, "lua.v3.Lua", json!({"default_source_code": {"inline_string": lua}})),
         of(
             "header_mutation",
@@ -317,6 +361,8 @@ fn filters() -> Vec<(&'static str, Client, Value)> {
             "decompressor.v3.Decompressor",
             json!({"decompressor_library": gzip("decompressor.v3.Gzip")}),
         ),
+        ("jwt_authn", Client::WithoutToken, jwt_authn()),
+        ("oauth2", Client::WithoutSession, oauth2()),
     ]
 }
 
@@ -337,18 +383,27 @@ fn the_page_says_what_clients_see_beside_other_filters() {
         "| filter | client | Diana before the filter | Diana behind it |".to_owned(),
         "| --- | --- | --- | --- |".to_owned(),
     ];
+    let mut last = None;
     for (name, client, filter) in filters() {
         let document = || limits(json!([{"name": "one", "rpu": 1, "unit": "hour"}]));
         let cell = |before: Vec<Value>, behind: Vec<Value>| {
             let mut config = Config { before, behind, concurrency: 1, ..Config::new(document()) };
             config.clusters = vec![cluster("processor", processor.address(), true)];
+            let secret = |name| json!({"name": name, "generic_secret": {"secret": {"inline_string": "x"}}});
+            config.secrets = vec![secret("token"), secret("hmac")];
             if matches!(client, Client::Browser) {
                 config.routes = vec![route.clone()];
             }
             seen(client, &Gateway::start(config).unwrap())
         };
         let (before, behind) = (cell(Vec::new(), vec![filter.clone()]), cell(vec![filter], Vec::new()));
-        table.push(format!("| `{name}` | {} | {before} | {behind} |", client.name()));
+        let rest = format!(" | {} | {before} | {behind} |", client.name());
+        // Neighbours of which the same holds share a row.
+        let joined = table.pop_if(|_| last.as_ref() == Some(&rest));
+        let names = joined.iter().filter_map(|row| row.strip_suffix(&rest));
+        let names = names.map(|names| format!("{names}, `{name}`")).next();
+        table.push(names.unwrap_or_else(|| format!("| `{name}`")) + &rest);
+        last = Some(rest);
     }
     let page = fs::read_to_string(root().join("docs/configuration/other-filters.md")).unwrap();
     let shown: Vec<&str> = page.lines().filter(|line| line.starts_with('|')).collect();

@@ -30,7 +30,8 @@ const OLDEST: &str = "1.30";
 /// The folders that also have kinds with schemas of their own.
 const EXAMPLES: [&str; 2] = ["examples/istio", "examples/envoy-gateway"];
 
-const CATALOGUE: &str = "deploy/built-on-envoy/manifest.yaml";
+/// The entries of a catalogue.
+const CATALOGUE: &str = "deploy/built-on-envoy";
 
 /// Checks all manifests, those with other schemas if there is a folder of these.
 ///
@@ -73,7 +74,9 @@ pub fn run(crds: Option<&Path>) -> Result<()> {
                 }
             }
             let validator = Validator::Schema { file: schemas.catalogue() };
-            judge(&work, &validator, CATALOGUE, &resources(&read(&root().join(CATALOGUE))?)?)?;
+            for file in manifests(&[CATALOGUE])? {
+                judge(&work, &validator, &file, &resources(&read(&root().join(&file))?)?)?;
+            }
         }
         None => println!("not checked without `--crds FOLDER`: {}, {CATALOGUE}", EXAMPLES.join(", ")),
     }
@@ -165,6 +168,7 @@ fn judge(work: &Path, validator: &Validator, place: &str, resources: &[Value]) -
 #[cfg(test)]
 mod tests {
     use super::*;
+    use serde_json::json;
 
     #[test]
     fn every_manifest_is_read() {
@@ -190,6 +194,10 @@ mod tests {
             "SecurityPolicy",
         ];
         assert_eq!(kinds(EXAMPLES[1]), policies);
+        let entries = manifests(&[CATALOGUE]).unwrap().into_iter();
+        let entries = entries.flat_map(|file| resources(&read(&root().join(file)).unwrap()).unwrap());
+        let entries: Vec<Value> = entries.map(|one| json!([one["name"], one["type"]])).collect();
+        assert_eq!(json!(entries), json!([["diana", "rust"], ["diana-wasm", "wasm"]]));
         let files = manifests(&EXAMPLES).unwrap();
         let all = files.iter().flat_map(|file| resources(&read(&root().join(file)).unwrap()).unwrap());
         assert_eq!(all.filter(is_of_kubernetes).count(), 8, "two hops");

@@ -3,7 +3,7 @@
 use super::clients::quota as quota_of;
 use super::{INTERVAL, LOCAL, Remote, VMS, local, quota};
 use gateway::config::cluster;
-use gateway::{Config, Gateway, Reply, Update, Upstream, filter};
+use gateway::{Config, Gateway, Reply, Shell, Update, Upstream, filter};
 use serde_json::{Value, json};
 use servers::Documents;
 
@@ -12,22 +12,49 @@ fn two(few: u64, many: u64) -> Value {
     json!({"limits": [{"url": "/", "rules": rule("quota", many)}, {"url": "/few", "rules": rule("few", few)}]})
 }
 
+/// The statuses of one request by each client for the limit of few, sorted.
+fn few(clients: &mut super::Clients) -> Vec<u16> {
+    let mut all: Vec<u16> = clients.get("/few").iter().map(|answer| answer.status).collect();
+    all.sort();
+    all
+}
+
 #[test]
 fn a_rule_that_stays_the_same_keeps_its_count() {
     let remote = Remote::start(json!({}));
     let mut clients = remote.connect();
     remote.documents.put(two(6, 100_000).to_string());
     remote.wait_for(&mut clients, 100_000);
-    let statuses = |clients: &mut super::Clients| {
-        let mut all: Vec<u16> = clients.get("/few").iter().map(|answer| answer.status).collect();
-        all.sort();
-        all
-    };
-    assert_eq!(statuses(&mut clients), [200; 4]);
+    assert_eq!(few(&mut clients), [200; 4]);
     remote.documents.put(two(6, 200_000).to_string());
     remote.wait_for(&mut clients, 200_000);
-    assert_eq!(statuses(&mut clients), [200, 200, 429, 429], "two of six were left");
+    assert_eq!(few(&mut clients), [200, 200, 429, 429], "two of six were left");
     assert_eq!(remote.counted("config.generation"), 2);
+}
+
+/// The module deletes its counts when a second document lacks the rule.
+#[test]
+fn a_rule_that_comes_back_late_keeps_its_count_in_the_filter_alone() {
+    let remote = Remote::start(json!({}));
+    let mut clients = remote.connect();
+    let mut put = |document: Value, mark: u64| {
+        remote.documents.put(document.to_string());
+        remote.wait_for(&mut clients, mark);
+    };
+    put(two(12, 100_000), 100_000);
+    assert_eq!(few(&mut remote.connect()), [200; 4]);
+    put(quota(200_000), 200_000);
+    put(two(12, 300_000), 300_000);
+    assert_eq!(few(&mut remote.connect()), [200; 4]);
+    put(quota(400_000), 400_000);
+    put(quota(500_000), 500_000);
+    if Shell::of_run() == Shell::Native {
+        let deleted = "counts that no configuration uses are deleted";
+        remote.wait("the deletion", || remote.gateway.log_contains(deleted));
+    }
+    put(two(12, 600_000), 600_000);
+    let more = [(); 2].map(|()| few(&mut remote.connect()));
+    assert_eq!(more, if Shell::of_run() == Shell::Wasm { [[200; 4], [429; 4]] } else { [[200; 4]; 2] });
 }
 
 /// The document server is down.

@@ -22,6 +22,22 @@ fn the_list_of_keys_is_that_of_the_table() {
     assert!(text(&file) == printed, "{file} differs; UPDATE=1 writes it");
 }
 
+/// A remote document and that of a route may have all keys but these.
+#[test]
+fn the_pages_of_upper_documents_name_each_key_that_is_replaced() {
+    const OF_THE_LOWER: [&str; 4] = ["local", "store", "remote", "inspect"];
+    let all = definitions().into_iter().find(|one| one.name == "document").unwrap();
+    let names = keys(&all).into_iter().map(|key| key.name);
+    let expected: BTreeSet<&str> = names.filter(|name| !OF_THE_LOWER.contains(name)).collect();
+    for page in ["remote", "routes"] {
+        let page = text(&format!("{FOLDER}{page}.md"));
+        let (_, list) = page.split_once("replaces the same key of the").unwrap();
+        let (list, _) = list.split_once(" A key").unwrap();
+        let named: BTreeSet<&str> = list.split('`').skip(1).step_by(2).collect();
+        assert_eq!(named, expected);
+    }
+}
+
 /// The section that a key names has the key in code, and each word that is a value of the key.
 #[test]
 fn the_page_of_each_key_explains_the_key() {

@@ -77,6 +77,7 @@ mod tests {
             "Cargo.toml:",
             "deploy/images/diana-envoy.Dockerfile:",
             "deploy/built-on-envoy/manifest.yaml:",
+            "deploy/built-on-envoy/wasm.yaml:",
             "examples/kubernetes/native/kustomization.yaml:",
         ] {
             assert!(mentions.contains(file), "{file}");

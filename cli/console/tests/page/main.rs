@@ -28,6 +28,7 @@ mod live;
 #[path = "../../../replay/tests/report/palette.rs"]
 mod palette;
 mod pictures;
+mod recipe;
 #[path = "../running/mod.rs"]
 #[allow(dead_code, reason = "other tests use all of it")]
 mod running;
