@@ -120,8 +120,8 @@ pub struct Config {
     pub tunnels: Vec<Tunnel>,
     /// More listeners.
     pub listeners: Vec<Value>,
-    /// The settings of a second listener, [`Gateway::outbound`](crate::Gateway::outbound). Envoy
-    /// takes the first one's traffic for inbound, and this one's for outbound.
+    /// The settings of a second listener, [`Gateway::outbound`](crate::Gateway::outbound). The
+    /// traffic direction of the first listener is inbound, that of the second outbound.
     pub outbound: Option<Box<Config>>,
 }
 

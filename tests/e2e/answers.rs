@@ -265,7 +265,7 @@ fn the_client_is_the_trusted_entry_of_the_header() {
     }
 }
 
-/// Whom Envoy itself takes for the client, by its own settings.
+/// `actor: ip` is the client that Envoy itself finds by its own settings.
 #[test]
 fn the_client_is_the_one_that_envoy_finds() {
     let rules = json!([{"name": "ip", "actor": "ip", "rpu": 1, "unit": "hour"}]);
@@ -302,7 +302,7 @@ fn the_client_is_the_one_that_envoy_finds() {
     }
 }
 
-/// The flag and the header are those of Envoy's own limiters.
+/// Only Envoy's own limiters set the flag and the header.
 #[test]
 fn a_refusal_has_no_mark_of_envoys_limiters() {
     let format = "%RESPONSE_CODE% %RESPONSE_FLAGS% %RESPONSE_CODE_DETAILS%";

@@ -23,8 +23,8 @@ const TOKEN: &str = "0123456789abcdef0123456789abcdef";
 enum Pair {
     /// All settings.
     Same,
-    /// Envoy may not call one callback of the outbound listener's filter that no test needs, so the
-    /// filters are in VMs of their own.
+    /// Envoy may not call one callback of the outbound listener's filter, which no test needs, so
+    /// each filter has a VM of its own.
     Apart,
 }
 
@@ -72,7 +72,7 @@ fn get(address: SocketAddr, path: &str) -> Response {
     Connection::open(address).unwrap().request("GET", path, &[("authorization", &bearer)], b"").unwrap()
 }
 
-/// Sends a request without a wait for its response.
+/// Sends a request and does not wait for its response.
 fn begin(address: SocketAddr, path: &str) -> Connection {
     let mut connection = Connection::open(address).unwrap();
     connection.send(format!("GET {path} HTTP/1.1\r\nhost: a\r\n\r\n").as_bytes()).unwrap();

@@ -88,7 +88,7 @@ fn a_client_that_alternates_two_plans_gets_no_more_than_the_larger_quota() {
     assert!(passed >= burst, "{passed}");
 }
 
-/// As nginx' zone that several locations use, each with its own burst.
+/// Like a zone of nginx that several locations share, each with its own burst.
 #[test]
 fn locations_share_a_count_by_the_names_of_their_routes() {
     let document = json!({

@@ -159,8 +159,7 @@ fn a_client_of_connect_gets_an_error_of_connect() {
     assert_eq!(form(&plain), (429, None, Some("application/problem+json")));
 }
 
-/// Rules that read the length of the body, and limits on an operator's questions with a wrong
-/// token.
+/// Rules that read the length of the body, and limits on `inspect` requests with a wrong token.
 #[test]
 fn rules_of_bodies_and_of_questions_refuse_in_the_clients_protocol() {
     let of_size =
@@ -398,7 +397,7 @@ fn the_page_says_what_clients_see_beside_other_filters() {
         };
         let (before, behind) = (cell(Vec::new(), vec![filter.clone()]), cell(vec![filter], Vec::new()));
         let rest = format!(" | {} | {before} | {behind} |", client.name());
-        // Neighbours of which the same holds share a row.
+        // Neighbours with the same results share a row.
         let joined = table.pop_if(|_| last.as_ref() == Some(&rest));
         let names = joined.iter().filter_map(|row| row.strip_suffix(&rest));
         let names = names.map(|names| format!("{names}, `{name}`")).next();

@@ -132,7 +132,8 @@ fn a_number_at_the_end_of_a_long_response_is_charged() {
     }
 }
 
-/// Lines of a cost that agree are its number. Envoy joins those of the other headers that are read.
+/// If the lines of a cost's header agree, they are its number. Envoy joins the lines of the other
+/// headers that the filter reads.
 #[test]
 fn a_header_in_two_lines_means_the_same_in_both_shells() {
     const JSON: (&str, &str) = ("content-type", "application/json");

@@ -19,8 +19,8 @@ pub struct Advice {
     pub hint: String,
 }
 
-/// The advice about a value that Diana refuses, or about a key of it. `parent` has the value, and
-/// `is_bare` says whether the text has it without quotes.
+/// The advice about a value that Diana refuses, or about one of its keys. `parent` contains the
+/// value, and `is_bare` indicates that it has no quotes in the text.
 #[must_use]
 pub fn advice(error: &Error, value: &Value, parent: &Value, is_bare: bool) -> Option<Advice> {
     let hint = |hint: String| Some(Advice { message: None, hint });
@@ -80,14 +80,14 @@ pub fn advice(error: &Error, value: &Value, parent: &Value, is_bare: bool) -> Op
 /// The hint about a text that is filled in before a gateway reads it.
 pub const TEMPLATE: &str = "a template? render it first (`helm template`)";
 
-const PROXIES: &str = "proxies are counted, not listed: write `trusted_hops: 1` for one proxy of your own, 2 for two, \
-    or let the gateway find the client by their addresses";
+const PROXIES: &str = "proxies are counted, not listed: behind Envoy's `use_remote_address: true`, write \
+    `trusted_hops: 2` for one proxy of your own, 3 for two, or let the gateway find the client by their addresses";
 const HOPS: &str = "write `trusted_hops`, which counts the gateway's own entry as well";
 const SEVERAL_URLS: &str = "write one limit for each url to count each apart; to count them together, write a url above \
     all of them and `property: {request.url_path: {regex: \"/a(/.*)?|/b(/.*)?\"}}`";
-const UNLIMITED: &str = "write `{rpu: 1000000000}`, or list the actor in `allow` to free it from all rules";
+const UNLIMITED: &str = "write `{rpu: 1000000000}`, or list the actor in `allow` to exempt it from all rules";
 
-/// The lengths of a unit in seconds.
+/// The lengths that a unit may have, in whole seconds.
 const SECONDS: RangeInclusive<u64> =
     Quota::MIN_UNIT.as_ns().div_ceil(1_000_000_000)..=Quota::MAX_UNIT.as_ns() / 1_000_000_000;
 
@@ -233,7 +233,7 @@ mod tests {
         advice(&error, &value, &parent, true).map(|advice| advice.hint)
     }
 
-    /// The mistakes in the quota of a rule, each with its hint.
+    /// The hint about each mistake in the quota of a rule.
     fn quota(rpu: &str, unit: &str) -> Vec<Option<String>> {
         let rule = format!(r#"{{"rpu": {rpu}, "unit": "{unit}"}}"#);
         let document = format!(r#"{{"url": "/", "rules": [{rule}]}}"#);

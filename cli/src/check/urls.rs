@@ -1,6 +1,6 @@
 //! Urls that are written as other programs write them: as regular expressions, globs or routes, or
-//! with a method or a host. A hint names a pattern that matches what was meant, and is wider where no
-//! pattern is as narrow.
+//! with a method or a host. A hint names a pattern that matches what was meant, or a wider one if
+//! no pattern is as narrow.
 
 use diana_document::quoted;
 use diana_limiter::matcher::pattern::Pattern;
@@ -8,7 +8,7 @@ use diana_limiter::matcher::pattern::Pattern;
 /// How to narrow a pattern that is wider than what was meant.
 const NARROW: &str = "and narrow it by `property: {request.url_path: {regex: …}}`";
 
-/// Marks of expressions, and of nginx for prefixes.
+/// Marks of regular expressions, and nginx's marks of prefixes.
 const MARKS: [&str; 7] = ["^~", "~*", "~", "regex:", "re:", "(?i)", "^"];
 
 /// The hint about a url that the engine refuses.
@@ -35,7 +35,7 @@ pub fn hint(url: &str) -> Option<String> {
     Some(instead(url))
 }
 
-/// Why no client's path meets a valid pattern, and what to write instead.
+/// Why no client's path matches a valid pattern, and what to write instead.
 #[must_use]
 pub fn doubt(url: &str) -> Option<(String, String)> {
     let found = url.strip_prefix('=').unwrap_or(url).split('/').find_map(suspect)?;
@@ -67,7 +67,7 @@ fn meant(url: &str) -> String {
         let Some(word) = words.next() else { break true };
         match (segment(word), word.strip_suffix('*').and_then(literal)) {
             (Some(segment), _) => segments.push(segment),
-            // What begins so, and all below it.
+            // The prefix as a segment, and all below it.
             (None, Some(prefix)) if words.peek().is_none() && !prefix.ends_with('.') => {
                 segments.push(prefix);
                 break false;

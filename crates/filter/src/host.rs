@@ -57,7 +57,8 @@ pub trait Host: Copy + 'static {
     /// The value of a request header, or of the first of its lines; only when the headers come.
     fn request_header(self, name: &[u8]) -> Option<Vec<u8>>;
 
-    /// The value of a response header whose lines the host joins, as Envoy does with its own.
+    /// The value of a response header whose lines the host joins, as Envoy does with
+    /// inline headers.
     fn response_header(self, name: &[u8]) -> Option<Vec<u8>>;
 
     /// All lines of a response header, joined by commas.

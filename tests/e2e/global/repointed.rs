@@ -103,8 +103,8 @@ fn all_workers_leave(carrier: Carrier, another: Option<&Redis>) {
         (of_the_proxy(&first) == 0).then_some(())
     })
     .unwrap();
-    // With more calls, the last failure before the breaker opens may be that of a call on a connection
-    // that is about to close, and the log has that one's reason.
+    // With more calls, the last failure before the breaker opens may be that of a call on a
+    // connection that is about to close, so the log may have another reason.
     if carrier == Carrier::Bridge && another.is_none() {
         assert!(gateway.log_contains("READONLY"), "{}", gateway.logs());
     }

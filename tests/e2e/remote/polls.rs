@@ -42,7 +42,7 @@ fn one_worker_polls_with_the_known_tag() {
     assert_eq!((first.header("if-none-match"), first.header("if-modified-since")), (None, None));
 }
 
-/// Envoy joins the lines. A list of tags is sent back as it came; two dates are none to a server.
+/// Envoy joins the lines. Both shells send them back as they came; servers ignore two dates.
 #[test]
 fn validators_in_two_lines_are_the_same_in_both_shells() {
     let lines = [

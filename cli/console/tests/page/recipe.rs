@@ -1,5 +1,5 @@
-//! The recipe for browsers, `docs/cookbook/browsers.md`: what a page of another origin can read of a
-//! refusal.
+//! The recipe for browsers, `docs/cookbook/browsers.md`: what a page of another origin can read of
+//! a refusal.
 
 use crate::browser::Browser;
 use gateway::{Config, Gateway, Reply, Upstream, root};

@@ -224,8 +224,8 @@ pub(super) fn header_name(node: &Node) -> Option<Box<str>> {
     })
 }
 
-/// Like [`header_name`], for a header with addresses. Headers of another form are mistakes, because
-/// every client would be counted by the address that the host reports.
+/// Like [`header_name`], for a header with addresses. Headers in which no address could be read are
+/// mistakes, because every client would be counted by the address that the host reports.
 fn address_header(node: &Node) -> Option<Box<str>> {
     let name = header_name(node)?;
     match &*name {

@@ -1,7 +1,7 @@
 //! The actor is the request's method: `{method: {}}`, or `method` for short.
 //!
-//! Methods are case-sensitive (RFC 9110, section 9.1), but over HTTP/2 a client may send any case, and
-//! would be another actor with each.
+//! Methods are case-sensitive (RFC 9110, section 9.1), but over HTTP/2 a client may send any case,
+//! and each would be another actor.
 
 use super::kind::{append, nothing_to_set, text};
 use super::{Actor, ActorKind, FastPathPart, Scope};

@@ -23,7 +23,8 @@ const ALIAS: (&str, &str) = ("account", "user");
 const SEGMENT: &str = super::segment::KIND.key;
 const MAX_NAME_BYTES: usize = 64;
 const MAX_TUPLE_LEN: usize = 8;
-/// The most defined names that a hint considers, because each mistake compares all of them.
+/// How many defined names a hint considers at most, because each mistake is compared with all of
+/// them.
 const MAX_OFFERED: usize = 100;
 
 /// The actors of a policy.

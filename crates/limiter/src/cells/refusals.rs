@@ -1,9 +1,9 @@
 //! The refusal cache: the cells of refused requests, for 100 ms. Its slots are those of all of a
 //! worker's caches by actor.
 //!
-//! A cell is cached as bytes, and its rules check the bytes again. So the cache answers as the store
-//! would, unless another request, a refund or another policy came in between. The worker sees these
-//! after [`CACHED_FOR`] at the latest.
+//! A cell is cached as bytes, which its rules check again, so the cache answers as the store would
+//! unless another request, a refund or another policy has changed the cell meanwhile. The worker
+//! sees such a change after [`CACHED_FOR`] at the latest.
 
 use diana_base::time::{Span, Time};
 

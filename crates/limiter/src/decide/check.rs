@@ -98,10 +98,10 @@ impl Checks {
         }
     }
 
-    /// Checks the cells of the refusal cache, if it has those of all groups, so that a refusal shows
-    /// the rules that it would show without the cache. Returns whether they refuse the request.
+    /// Checks the cells of the refusal cache, if it has those of all groups, so that a refusal
+    /// shows the rules that it would show without the cache. Returns whether they refuse the request.
     pub(crate) fn refuse_cached<S: ?Sized>(&mut self, refusals: &RefusalCache, context: &Context<S>) -> bool {
-        // Most requests have no cached refusal. Then the clock, a host call, is not read.
+        // Most requests have no cached refusal and need not read the clock, a host call.
         if self.all.is_empty() || !self.all.iter().all(|check| refusals.contains(check.id())) {
             return false;
         }

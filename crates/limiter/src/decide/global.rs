@@ -117,8 +117,8 @@ impl Globals {
     }
 
     /// Refuses the request if a cached refusal of a group that `decides` still holds. The other
-    /// groups report what the global stores answered with it, as far as it is cached: to ask for
-    /// the rest would make a client that changes its other actors a query for each refusal.
+    /// groups report what the global stores answered with it, as far as it is cached. A query for
+    /// the rest would let a client cause one for each refusal, by changing its other actors.
     fn refuse_cached<S: ?Sized>(
         &self,
         decides: &dyn Fn(&GlobalCheck) -> bool,
@@ -129,7 +129,7 @@ impl Globals {
         let cached = |global: &GlobalCheck| refusals.find(global.cached(context.policy)?);
         let refuses =
             |global: &GlobalCheck| decides(global) && cached(global).is_some_and(|cached| cached.refuses);
-        // Most requests have no cached refusal. Then the clock, a host call, is not read.
+        // Most requests have no cached refusal and need not read the clock, a host call.
         if !self.all.iter().any(refuses) {
             return false;
         }

@@ -72,9 +72,9 @@ impl GroupVerdict {
         }
     }
 
-    /// Checks a prepared copy of a cell from the refusal cache, without a charge. Returns whether its
-    /// rules refuse the request; `None` if the refusal counts toward a penalty, so that it has to
-    /// reach the store.
+    /// Checks a prepared copy of a cell from the refusal cache, without a charge. Returns whether
+    /// its rules refuse the request; `None` if the refusal counts toward a penalty, so that it has
+    /// to reach the store.
     pub(crate) fn check_cached(&mut self, demands: Demands, cell: &mut [u8], now: Time) -> Option<bool> {
         self.check(demands, cell, now);
         if demands.group.has_penalty && self.counts_refusals(demands) {

@@ -1,8 +1,8 @@
 //! `methods`: the methods to which a limit applies: `[GET, POST]` or a single `GET`, which includes
 //! `HEAD`, because the backend does the same work (RFC 9110 §9.3.2).
 //!
-//! Methods are case-sensitive (§9.1), but Envoy passes `post` over HTTP/2, and many backends take it
-//! for `POST`. Case is therefore ignored, except that a method is certain only as it is configured.
+//! Methods are case-sensitive (§9.1), but Envoy passes `post` over HTTP/2, and many backends take
+//! it for `POST`. Case is therefore ignored, but only a method in upper case matches with certainty.
 
 use super::{ConditionKind, Matcher};
 use crate::request::syntax::is_token;
@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_configured_case_is_certain() {
+    fn only_upper_case_is_certain() {
         let (methods, parts) = compiled(&KIND, r#"["GET", "post"]"#);
         for (sent, is_certain) in
             [("GET", true), ("HEAD", true), ("POST", true), ("get", false), ("Post", false), ("PUT", false)]

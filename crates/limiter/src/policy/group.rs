@@ -89,8 +89,8 @@ pub(crate) struct CounterGroup {
 }
 
 impl CounterGroup {
-    /// Whether a refusal holds for a while. Permits come back at any time, and for want of a lease
-    /// the global store is asked.
+    /// Whether a refusal holds for a while. Permits come back at any time, and if a lease is used
+    /// up, the global store decides.
     pub(crate) fn keeps_refusing(&self) -> bool {
         !self.ends_with_request && self.role != Role::Leased
     }

@@ -97,8 +97,8 @@ impl Measures {
         self.response_bytes || self.values.iter().any(|measure| matches!(measure, Measure::Json(_)))
     }
 
-    /// Adds a value, unless the list has it. `known` are the texts of those in the list: a header's
-    /// name never begins with `/`, as a pointer does.
+    /// Adds a value, unless the list has it. `known` has the texts of the values in the list; no
+    /// header's name is also a pointer, because a pointer begins with `/`.
     pub(crate) fn add(&mut self, measure: &Measure, known: &mut KeySet) {
         let (Measure::Header(text) | Measure::Json(text)) = measure;
         if known.add(text.as_bytes()) {
