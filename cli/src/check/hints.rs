@@ -63,8 +63,13 @@ pub fn advice(error: &Error, value: &Value, parent: &Value, is_bare: bool) -> Op
             let (rpu, per) = text.split_once('/')?;
             hint(format!("write `rpu: {}, unit: {}`", number(rpu)?, unit(per)?))
         }
-        ("rpu", Kind::Number(number)) => hint(fraction(number.parse().ok()?, parent.get("unit")?)?),
-        ("url", Kind::Text(url)) if !error.why.contains("did you mean") => hint(urls::hint(url)?),
+        // Envoy reads fractions in YAML as text.
+        ("rpu", Kind::Number(text) | Kind::Text(text)) if let Ok(number) = text.trim().parse() => {
+            hint(fraction(number, parent.get("unit")?)?)
+        }
+        ("url", Kind::Text(url)) if FOREIGN_URL.iter().any(|why| error.why.contains(why)) => {
+            hint(urls::hint(url)?)
+        }
         ("url", Kind::List(_)) => hint(SEVERAL_URLS.into()),
         _ if error.why.starts_with("unknown actor ") => hint(actor(value.text()?)?),
         _ if error.why.starts_with("expected what is different for it") => hint(of_override(value)?),
@@ -85,7 +90,12 @@ const PROXIES: &str = "proxies are counted, not listed: behind Envoy's `use_remo
 const HOPS: &str = "write `trusted_hops`, which counts the gateway's own entry as well";
 const SEVERAL_URLS: &str = "write one limit for each url to count each apart; to count them together, write a url above \
     all of them and `property: {request.url_path: {regex: \"/a(/.*)?|/b(/.*)?\"}}`";
-const UNLIMITED: &str = "write `{rpu: 1000000000}`, or list the actor in `allow` to exempt it from all rules";
+const UNLIMITED: &str =
+    "write a large quota, as `{rpu: 1M}`, or list the actor in `allow` to exempt it from all rules";
+
+/// What Diana says about the urls of other programs. Its other messages about urls have their hints.
+const FOREIGN_URL: [&str; 4] =
+    ["begins with `/`", "not a full url", "stands for a whole segment", "names a segment in other routers"];
 
 /// The lengths that a unit may have, in whole seconds.
 const SECONDS: RangeInclusive<u64> =
@@ -164,10 +174,12 @@ fn long_unit(text: &str, rpu: Option<&Value>) -> Option<String> {
     let days = if number.is_empty() { days } else { number.parse::<u64>().ok()?.checked_mul(days)? };
     let (longest, long) = (Quota::MAX_UNIT, u128::from(days) * 86_400_000_000_000);
     let part = |rpu: u64| (u128::from(rpu) * u128::from(longest.as_ns())).checked_div(long);
-    Some(match rpu.and_then(Value::whole).and_then(part).filter(|_| long > longest.as_ns().into()) {
-        Some(rpu) => format!("write `rpu: {}, unit: {longest}`", rpu.max(1)),
-        None => format!("write `unit: {longest}`"),
-    })
+    if long <= longest.as_ns().into() {
+        return Some(format!("write `unit: {longest}`"));
+    }
+    // A quota of less than 1 for the longest unit cannot be written.
+    let rpu = part(rpu?.whole()?).filter(|rpu| *rpu > 0)?;
+    Some(format!("write `rpu: {rpu}, unit: {longest}`"))
 }
 
 /// A unit or a span of any length.
@@ -283,12 +295,16 @@ mod tests {
         }
 
         #[test]
-        fn a_long_unit_has_the_hint_of_no_larger_rate(rpu in 400u64..1_000_000_000, unit in "[2-9]? ?(week|month|year)s?") {
+        fn a_long_unit_has_the_hint_of_no_larger_rate(rpu in 1u64..1_000_000_000, unit in "[2-9]? ?(week|month|year)s?") {
             let found = quota(&rpu.to_string(), &unit);
             prop_assert_eq!(found.len(), 1);
-            let hint = found[0].as_ref().expect(&unit);
+            let Some(hint) = found[0].as_ref() else {
+                prop_assert!(rpu < 500, "a quota that may be less than 1 in seven days");
+                return Ok(());
+            };
             let (less, longest) = named(hint, rpu);
-            prop_assert!(less <= rpu);
+            let spans = (span(&longest).unwrap().as_ns(), u64::from(longest != unit) * 6 * 86_400_000_000_000);
+            prop_assert!(less <= rpu && spans.0 >= spans.1);
             prop_assert_eq!(quota(&less.to_string(), &longest), [], "{}", hint);
         }
     }
@@ -305,6 +321,7 @@ mod tests {
             ("1000", "month", "write `rpu: 233, unit: 7d`"),
             ("70", "2 weeks", "write `rpu: 35, unit: 7d`"),
             ("9", "30d", "write `rpu: 2, unit: 7d`"),
+            ("\"0.5\"", "second", "write `rpu: 1, unit: 2s`"),
             ("9", "w", "write `unit: 7d`"),
             ("\"10G\"", "day", "write at most 1000000000"),
             ("\"10MB\"", "day", "write `10M`"),
@@ -312,9 +329,14 @@ mod tests {
         ] {
             assert_eq!(shown(rpu, unit).as_deref(), Some(hint), "{rpu} {unit}");
         }
-        for (rpu, unit) in
-            [("0.0001", "day"), ("-0.5", "day"), ("0.5", "x"), ("9", "secnd"), ("\"10Q\"", "day")]
-        {
+        for (rpu, unit) in [
+            ("0.0001", "day"),
+            ("-0.5", "day"),
+            ("0.5", "x"),
+            ("9", "secnd"),
+            ("4", "month"),
+            ("\"10Q\"", "day"),
+        ] {
             assert!(quota(rpu, unit).iter().all(Option::is_none), "{rpu} {unit}");
         }
         let different = "expected what is different for it, such as `{rpu: 100}`, found `1000`";

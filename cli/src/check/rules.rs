@@ -27,6 +27,7 @@ pub fn warnings(model: &Model, is_whole: bool, findings: &mut Findings) -> HashS
     impossible_urls(model, findings);
     impossible_values(model, findings);
     searches(model, findings);
+    sent_methods(model, findings);
     if is_whole {
         skipped_protection(model, findings);
     }
@@ -116,6 +117,21 @@ fn searches(model: &Model, findings: &mut Findings) {
                     Some("write `QUERY` as well, or leave `methods` out"),
                 );
             }
+        }
+    }
+}
+
+/// Conditions on the method as it was sent. Envoy passes any case on over HTTP/2, where many backends
+/// take `post` for `POST`.
+fn sent_methods(model: &Model, findings: &mut Findings) {
+    for condition in model.limits.iter().flat_map(|limit| &limit.conditions) {
+        if condition.kind == "property" && condition.name == "request.method" {
+            findings.add(
+                code::QUERY_METHOD,
+                &condition.range,
+                "`request.method` is compared as it was sent: `post` over HTTP/2 is no `POST` here",
+                Some("write `methods`, which match in any case"),
+            );
         }
     }
 }

@@ -6,7 +6,8 @@ use diana_document::quoted;
 use diana_limiter::matcher::pattern::Pattern;
 
 /// How to narrow a pattern that is wider than what was meant.
-const NARROW: &str = "and narrow it by `property: {request.url_path: {regex: …}}`";
+const NARROW: &str = "and narrow it by `property: {request.url_path: {regex: …}}`, which compares the path as it was \
+    sent: `%61` is no `a` there";
 
 /// Marks of regular expressions, and nginx's marks of prefixes.
 const MARKS: [&str; 7] = ["^~", "~*", "~", "regex:", "re:", "(?i)", "^"];
@@ -16,7 +17,10 @@ const MARKS: [&str; 7] = ["^~", "~*", "~", "regex:", "re:", "(?i)", "^"];
 pub fn hint(url: &str) -> Option<String> {
     let url = url.trim();
     if let Some((_, rest)) = url.split_once("://") {
-        let (host, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
+        let (host, path) = rest.split_at(rest.find(['/', '?', '#']).unwrap_or(rest.len()));
+        if host.is_empty() {
+            return None;
+        }
         return Some(format!("write {} here and {} in `hosts`", quoted(&meant(path)), quoted(host)));
     }
     if let Some((method, path)) = url.split_once(' ')
@@ -35,11 +39,14 @@ pub fn hint(url: &str) -> Option<String> {
     Some(instead(url))
 }
 
-/// Why no client's path matches a valid pattern, and what to write instead.
+/// Why a valid pattern is probably one of another program, and what to write instead.
 #[must_use]
 pub fn doubt(url: &str) -> Option<(String, String)> {
     let found = url.strip_prefix('=').unwrap_or(url).split('/').find_map(suspect)?;
-    Some((format!("no client's path has {} where this pattern has it", quoted(found)), instead(url)))
+    Some((
+        format!("{} stands for itself here, and hardly any client's path has it", quoted(found)),
+        instead(url),
+    ))
 }
 
 fn instead(url: &str) -> String {
@@ -57,7 +64,11 @@ fn meant(url: &str) -> String {
     while let Some(path) = MARKS.iter().find_map(|mark| rest.strip_prefix(mark)) {
         rest = path.trim_start();
     }
-    let path = rest.strip_suffix('$').unwrap_or(rest).replace(r"\/", "/");
+    let path = rest.strip_suffix('$').unwrap_or(rest);
+    // In an expression, `?` begins no query.
+    let is_expression = path != url.trim().trim_start_matches('=').trim_start();
+    let path = if is_expression { path } else { path.split(['?', '#']).next().unwrap_or(path) };
+    let path = path.replace(r"\/", "/");
     let Some(path) = path.strip_prefix('/').filter(|path| !path.contains('|')) else {
         return "/".into();
     };
@@ -104,7 +115,7 @@ fn literal(word: &str) -> Option<String> {
     (is_literal && suspect(&word).is_none()).then_some(word)
 }
 
-/// What is in a segment that no client's path has there.
+/// What is in a segment that hardly any client's path has there.
 fn suspect(word: &str) -> Option<&str> {
     let is_never = |c: char| c.is_control() || " ^[]|\\\"<>`".contains(c);
     if let Some((at, found)) = word.char_indices().find(|(_, c)| is_never(*c)) {
@@ -112,7 +123,7 @@ fn suspect(word: &str) -> Option<&str> {
     }
     // Gateways resolve `.;x` and `..;x` as `.` and `..`.
     let begins = [".;", "..;"].into_iter().find(|dots| word.starts_with(dots));
-    let contains = [".+", ")+", "%00"].into_iter().find(|mark| word.contains(mark));
+    let contains = [".+", ")+", "%00"].into_iter().find(|mark| word.contains(mark) && !word.contains("++"));
     begins.or(contains).or_else(|| (word.len() > 1 && word.ends_with('$')).then_some("$"))
 }
 
@@ -166,17 +177,31 @@ mod tests {
             ("/a b", "/"),
             ("/x/..;/y", "/x"),
             ("GET /api", "/api"),
+            ("GET /api?x=1", "/api"),
+            ("~ ^/apis?/x", "/"),
             ("example.com/api", "/api"),
             ("*.example.com/api", "/api"),
             ("https://a.example/b", "/b"),
+            ("https://a.example/b?x=1", "/b"),
+            ("https://a.example?x=1", "/"),
             ("robots.txt", "/robots.txt"),
             ("api", "/api"),
         ] {
             assert_eq!(hinted(url).as_deref(), Some(expected), "{url}");
         }
-        for url in
-            ["/", "/api", "=/a/b", "/$metadata", "/a(b)", "/a+b", "/caf%C3%A9", "/a;b", "/a%2Fb", "/..."]
-        {
+        for url in [
+            "/",
+            "/api",
+            "=/a/b",
+            "/$metadata",
+            "/a(b)",
+            "/a+b",
+            "/caf%C3%A9",
+            "/a;b",
+            "/a%2Fb",
+            "/...",
+            "/wiki/C.++",
+        ] {
             assert_eq!(doubt(url), None, "{url}");
         }
     }

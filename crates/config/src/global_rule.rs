@@ -140,7 +140,9 @@ impl Reader<'_> {
             _ => (0, 0, None),
         };
         let number = replicas.number();
-        let is_too_large = part > whole || number > 1 && part.saturating_mul(number) > whole / 2;
+        // A burst may be larger than `rpu`.
+        let is_too_large =
+            part > whole && !fields.has("burst") || number > 1 && part.saturating_mul(number) > whole / 2;
         self.warnings.extend(node.filter(|_| is_too_large).map(|node| node.warning(TOO_LARGE)));
         Some(Rule { on_error: on_error.unwrap_or(OnError::Local), lease, replicas })
     }

@@ -171,7 +171,7 @@ pub(super) fn never_admits(counter: &Counter, least: u64) -> Option<String> {
     let priority = if least <= most { " without `priority: high`" } else { "" };
     (least > room && !admits_at_rest(&counter.algorithm, least.saturating_add(headroom))).then(|| {
         format!(
-            "no request{priority} can ever pass: each costs at least {least} on arrival, and at most {room} pass at \
+            "no request{priority} can ever pass by this quota: each costs at least {least} on arrival, and at most {room} pass at \
              once; raise the quota, or lower the cost"
         )
     })

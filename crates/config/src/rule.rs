@@ -190,7 +190,7 @@ fn overrides(
     warnings: &mut Vec<Error>,
 ) -> Option<Vec<(Vec<u8>, Roles)>> {
     let (mut overrides, mut seen) = (Vec::new(), KeySet::default());
-    let mut complete = true;
+    let (mut complete, mut is_reported) = (true, false);
     let entries = node.entries()?;
     if entries.is_empty() {
         node.fail("an empty object changes nothing: leave `overrides` out, or name an actor's value as in `{vip-42: {rpu: 100}}`");
@@ -211,7 +211,9 @@ fn overrides(
         });
         match (key, roles) {
             (Some(key), Some(roles)) => {
-                let never = never_admits(&roles.primary, weight.on_arrival);
+                // One for each rule suffices.
+                let never = never_admits(&roles.primary, weight.on_arrival).filter(|_| !is_reported);
+                is_reported |= never.is_some();
                 warnings.extend(never.map(|why| node.warning(why)));
                 let is_first = seen.add(&key);
                 overrides.push((key, roles));

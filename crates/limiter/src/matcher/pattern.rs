@@ -277,7 +277,7 @@ fn segment(word: &str) -> Result<Option<Segment>, String> {
 }
 
 /// How to match what a pattern cannot.
-const BY_PART: &str = "a part matches by `property: {request.url_path: {regex: …}}`";
+const BY_PART: &str = "a part matches by `property: {request.url_path: {regex: …}}`, as it was sent";
 
 fn no_leading_slash(text: &str, path: &str) -> String {
     if path.is_empty() || path == "*" || path == "**" {
@@ -383,15 +383,15 @@ mod tests {
             ("/a#b", "the query is not part of a pattern, leave it out: `/a` instead of `/a#b`"),
             (
                 "/x/a*b",
-                "`*` stands for a whole segment, not for a part of `a*b`; a part matches by `property: {request.url_path: {regex: …}}`",
+                "`*` stands for a whole segment, not for a part of `a*b`; a part matches by `property: {request.url_path: {regex: …}}`, as it was sent",
             ),
             (
                 "/users/x{id}",
-                "`{name}` stands for a whole segment, not for a part of `x{id}`; a part matches by `property: {request.url_path: {regex: …}}`",
+                "`{name}` stands for a whole segment, not for a part of `x{id}`; a part matches by `property: {request.url_path: {regex: …}}`, as it was sent",
             ),
             (
                 "/{id",
-                "`{name}` stands for a whole segment, not for a part of `{id`; a part matches by `property: {request.url_path: {regex: …}}`",
+                "`{name}` stands for a whole segment, not for a part of `{id`; a part matches by `property: {request.url_path: {regex: …}}`, as it was sent",
             ),
             (
                 "=/users/:id",
