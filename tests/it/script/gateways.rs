@@ -188,6 +188,23 @@ fn a_cached_refusal_reports_the_rules_of_the_first_one() {
     }
 }
 
+/// A rule for all, whose wait is short, ends no refusal of another rule.
+#[test]
+fn a_wait_that_is_over_leaves_the_refusals_of_other_rules() {
+    let redis = TestRedis::start();
+    let limits = r#"{"url": "/", "rules": [
+        {"name": "own", "actor": "user", "rpu": 2, "unit": "day", "scope": "global"},
+        {"name": "all", "rpu": 1, "unit": "5ms", "scope": "global"}]}"#;
+    let mut gateway = Gateway::with_limits(limits, &redis);
+    for (ms, is_refused) in [(0, false), (10, false), (11, true)] {
+        assert_eq!(gateway.ask(ms, &get("/", "ann")).is_rejected(), is_refused, "{ms} ms");
+    }
+    let calls = gateway.calls;
+    let later = gateway.ask(30, &get("/", "ann"));
+    assert!(later.is_rejected());
+    assert_eq!((later.reports.len(), later.events.cached, gateway.calls), (1, 1, calls));
+}
+
 #[test]
 fn a_rule_in_shadow_counts_in_redis_and_refuses_nobody() {
     let redis = TestRedis::start();

@@ -135,15 +135,11 @@ impl Globals {
         }
         let (now, before, mut is_refused) = ((context.clock)(), decision.reports.len(), false);
         for global in &self.all {
-            let Some(cached) = cached(global).filter(|cached| cached.is_fresh(now)) else {
-                continue;
-            };
-            if cached.is_over(now) {
-                is_refused = false;
-                break;
+            let still = |cached: &&CachedReply| cached.is_fresh(now) && !cached.is_over(now);
+            if let Some(cached) = cached(global).filter(still) {
+                is_refused |= refuses(global);
+                decision.reports.extend(cached.reports_at(now));
             }
-            is_refused |= refuses(global);
-            decision.reports.extend(cached.reports_at(now));
         }
         if is_refused {
             sort::sort_by_key(&mut decision.reports, |report| report.rule);
