@@ -58,7 +58,8 @@ fn top(random: &mut Random) -> Map<String, Value> {
         set("allow", random.pick(&[r#"["10.0.0.9"]"#, r#"[{"user": "root"}]"#]).parse().unwrap_or_default());
     }
     if random.one_in(4) {
-        let deny = [r#"["10.0.0.8/31"]"#, r#"{"members": [{"user": ["eve", "mal"]}], "response": {"status": 403}}"#];
+        let deny =
+            [r#"["10.0.0.8/31"]"#, r#"{"members": [{"user": ["eve", "mal"]}], "response": {"status": 403}}"#];
         set("deny", random.pick(&deny).parse().unwrap_or_default());
     }
     if random.one_in(6) {
@@ -95,7 +96,8 @@ fn limit(random: &mut Random, top: &Map<String, Value>, number: usize, accepts: 
         set("hosts", random.pick(&["a.example", "*.example"]).into());
     }
     if random.one_in(8) {
-        let conditions = [r#"{"x-plan": "gold"}"#, r#"{"x-key": {"prefix": "k"}}"#, r#"{"x-debug": {"present": false}}"#];
+        let conditions =
+            [r#"{"x-plan": "gold"}"#, r#"{"x-key": {"prefix": "k"}}"#, r#"{"x-debug": {"present": false}}"#];
         set("headers", random.pick(&conditions).parse().unwrap_or_default());
     }
     if random.one_in(12) {
@@ -182,7 +184,12 @@ fn rule(random: &mut Random, name: Option<String>, actor: Value) -> Value {
     set("algo", algo.into());
     if actor != "all" {
         if random.one_in(2) {
-            let missing = [r#""skip""#, r#""share""#, r#""deny""#, r#"{"action": "deny", "response": {"status": 401}}"#];
+            let missing = [
+                r#""skip""#,
+                r#""share""#,
+                r#""deny""#,
+                r#"{"action": "deny", "response": {"status": 401}}"#,
+            ];
             set("missing", random.pick(&missing).parse().unwrap_or_default());
         }
         if random.one_in(5) {

@@ -118,7 +118,12 @@ impl Gateway {
     }
 
     /// Gives the actor of these parameters a grant of units for an hour.
-    pub(crate) fn grant(&mut self, worker: usize, parameters: &BTreeMap<String, String>, amount: u64) -> bool {
+    pub(crate) fn grant(
+        &mut self,
+        worker: usize,
+        parameters: &BTreeMap<String, String>,
+        amount: u64,
+    ) -> bool {
         let change = Change::Grant { amount, secs: 3_600 };
         self.inspect(worker, change, parameters).starts_with("done")
     }

@@ -52,18 +52,21 @@ pub struct Violation {
     why: String,
 }
 
-/// How many violations are reduced and shown.
-const SHOWN: usize = 12;
+/// How many violations of each kind are reduced and shown.
+const SHOWN: usize = 2;
 
 /// The number of these seeds that violate the ledger, and some violations, the shortest first. With
-/// `forward`, no document comes back, and each user sends a request under each of them.
+/// `forward`, there are at most three changes, and none of them goes back.
 #[must_use]
 pub fn run(seeds: Range<u64>, forward: bool) -> (usize, Vec<Violation>) {
     let courses = seeds.map(|seed| Course::random(seed, forward));
     let found: Vec<Course> = courses.filter(|course| course.judge().is_err()).collect();
-    let reduced = found.iter().take(SHOWN).cloned().map(Course::reduced);
-    let mut shown: Vec<Violation> =
-        reduced.filter_map(|course| Some(Violation { why: course.judge().err()?, course })).collect();
+    let mut shown = Vec::new();
+    for (algo, has_grants) in [("W", false), ("TB", false), ("W", true), ("TB", true)] {
+        let kind = found.iter().filter(|course| course.algo == algo && course.has_grants() == has_grants);
+        let reduced = kind.take(SHOWN).cloned().map(Course::reduced);
+        shown.extend(reduced.filter_map(|course| Some(Violation { why: course.judge().err()?, course })));
+    }
     shown.sort_by_key(|violation| violation.course.events.len());
     (found.len(), shown)
 }
@@ -73,7 +76,7 @@ impl Course {
         let mut random = Random::new(seed);
         let algo = random.pick(&["W", "TB"]);
         let is_large = random.one_in(6);
-        let count = if forward { 8 } else { 2 + random.below(4) };
+        let count = if forward { 4 } else { 2 + random.below(4) };
         let mut documents: Vec<Numbers> = Vec::new();
         while documents.len() < count {
             let rpu = if is_large { 150 + random.below(300) } else { 2 + random.below(6) } as u64;
@@ -115,6 +118,10 @@ impl Course {
         Course { seed, algo, documents, events }
     }
 
+    fn has_grants(&self) -> bool {
+        self.events.iter().any(|event| matches!(event, Event::Grant { .. }))
+    }
+
     fn document(&self, at: usize) -> Value {
         let Numbers { rpu, neighbours } = self.documents[at];
         let all = [
@@ -122,8 +129,11 @@ impl Course {
             json!({"name": "n1", "actor": "user", "algo": "SW", "rpu": 200_000, "unit": "minute"}),
             json!({"name": "n2", "actor": "user", "algo": "TB", "rpu": 300_000, "unit": "second"}),
         ];
-        let counted = json!({"name": "counted", "actor": "user", "algo": self.algo, "rpu": rpu, "unit": "hour"});
-        let rules = [counted].into_iter().chain(all.into_iter().zip(neighbours).filter_map(|(rule, is_there)| is_there.then_some(rule)));
+        let counted =
+            json!({"name": "counted", "actor": "user", "algo": self.algo, "rpu": rpu, "unit": "hour"});
+        let rules = [counted]
+            .into_iter()
+            .chain(all.into_iter().zip(neighbours).filter_map(|(rule, is_there)| is_there.then_some(rule)));
         json!({
             "inspect": {"path": "/inspect", "token": "a-token-of-the-tests-of-32-characters"},
             "limits": [{"url": "/", "rules": rules.collect::<Vec<_>>()}],
@@ -132,9 +142,8 @@ impl Course {
 
     /// The error says what is wrong with the first request that passes although it may not.
     fn judge(&self) -> Result<(), String> {
-        let requests = USERS.map(|user| {
-            values(&[("path".into(), "/".into()), ("header x-user-id".into(), user.into())])
-        });
+        let requests = USERS
+            .map(|user| values(&[("path".into(), "/".into()), ("header x-user-id".into(), user.into())]));
         let mut gateway = Gateway::new(&self.document(0), WORKERS);
         let mut ledger = Ledger::default();
         ledger.replace(self.documents[0].rpu);
@@ -228,7 +237,11 @@ impl Ledger {
         match is_left {
             true => (user.used, user.missing) = (user.used + 1, user.missing + HOUR_NS),
             false if user.granted > 0 => user.granted -= 1,
-            false => return Err(format!("one more passes, although {used} of {rpu} are used")),
+            false => {
+                return Err(format!(
+                    "one more passes, although {used} of {rpu} are used and no grant is left"
+                ));
+            }
         }
         Ok(())
     }

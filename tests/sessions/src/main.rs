@@ -30,14 +30,14 @@ enum Mode {
     Hashes,
     /// Print all that each case on the standard input shows, and an empty line after it
     Traces,
-    /// Change documents under traffic, and report what passes beyond any of them
+    /// Change documents under traffic, and report what passes although it was used or granted before
     Ledger {
         #[arg(long, default_value_t = 2000)]
         cases: u64,
         /// The first seed
         #[arg(long, default_value_t = 0)]
         seed: u64,
-        /// Never return to an earlier document
+        /// Change the document at most three times, and never back
         #[arg(long)]
         forward: bool,
     },
@@ -90,7 +90,5 @@ fn each(act: &mut dyn FnMut(&Case) -> io::Result<()>) -> io::Result<()> {
 /// FNV-1a over the lines.
 fn hash(lines: &[String]) -> u64 {
     let bytes = lines.iter().flat_map(|line| line.bytes().chain([b'\n']));
-    bytes.fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
-        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
-    })
+    bytes.fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
 }

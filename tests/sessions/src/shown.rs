@@ -89,7 +89,10 @@ pub(crate) fn events(events: &Events) -> String {
 pub(crate) fn refusal(refusal: &Refusal) -> String {
     let Refusal { status, headers: fields, body, grpc_status, details } = refusal;
     let fields = headers(fields.iter());
-    format!("{status} grpc {grpc_status:?} {details} {fields} {}", String::from_utf8_lossy(body).escape_debug())
+    format!(
+        "{status} grpc {grpc_status:?} {details} {fields} {}",
+        String::from_utf8_lossy(body).escape_debug()
+    )
 }
 
 pub(crate) fn headers<'h, N: AsRef<str> + 'h, V: AsRef<str> + 'h>(

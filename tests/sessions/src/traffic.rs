@@ -161,11 +161,24 @@ impl Traffic {
         let Some(rule) = rules.get(random.below(rules.len().max(1))) else { return };
         let mut parameters = BTreeMap::new();
         let values = [
-            ("user", "ann"), ("ip", "10.0.0.1"), ("device", "d1"), ("key", "k1"), ("route", "r1"), ("net", "10.0.0.1"),
-            ("crumb", "7"), ("q", "abc"), ("claim", "ann"), ("part", "t1"), ("verb", "GET"), ("site", "a.example"),
-            ("tenant", "t1"), ("rule", rule),
+            ("user", "ann"),
+            ("ip", "10.0.0.1"),
+            ("device", "d1"),
+            ("key", "k1"),
+            ("route", "r1"),
+            ("net", "10.0.0.1"),
+            ("crumb", "7"),
+            ("q", "abc"),
+            ("claim", "ann"),
+            ("part", "t1"),
+            ("verb", "GET"),
+            ("site", "a.example"),
+            ("tenant", "t1"),
+            ("rule", rule),
         ];
-        values.iter().for_each(|(name, value)| _ = parameters.insert((*name).to_owned(), (*value).to_owned()));
+        values
+            .iter()
+            .for_each(|(name, value)| _ = parameters.insert((*name).to_owned(), (*value).to_owned()));
         let change = match random.below(6) {
             0 => Change::Reset,
             1 => Change::EndPenalty,
