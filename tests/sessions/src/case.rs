@@ -42,7 +42,10 @@ pub enum Step {
     Tick { worker: usize, retires: bool },
     /// The store fails, or works again.
     Fail { fails: bool },
-    /// Another worker wins the next swaps, without a change.
+    /// As the worker decides about the request of the next `ask`, before its swap after `swaps`
+    /// others, this other worker decides about one, too.
+    Meanwhile { swaps: u32, worker: usize, request: usize, id: u32 },
+    /// The next swaps fail as if another worker had been faster.
     Lose { swaps: u32 },
     /// An operator looks up or changes the count that these parameters name.
     Inspect { worker: usize, change: Change, parameters: BTreeMap<String, String> },

@@ -15,7 +15,7 @@ use diana_limiter::request::{Part, Values};
 use diana_limiter::response::ResponseCache;
 use diana_limiter::session::{Session, Worker};
 use serde_json::Value;
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 
 const START: Time = Time::from_ns(1_700_000_000_000_000_000);
@@ -64,6 +64,8 @@ pub(crate) struct Gateway {
     store: Faulty,
     pub(crate) now: Time,
     workers: BTreeMap<usize, Running>,
+    /// What another worker does during the next request.
+    next: Option<Step>,
     /// The requests that have not ended, each with its worker.
     sessions: BTreeMap<(u32, u32), (usize, Session)>,
 }
@@ -88,7 +90,14 @@ impl Gateway {
     pub(crate) fn new(document: &Value, workers: usize) -> Gateway {
         let document = document.to_string().into_bytes();
         let workers = (0..workers).map(|worker| (worker, Running::new(&document))).collect();
-        Gateway { document, store: Faulty::default(), now: START, workers, sessions: BTreeMap::new() }
+        Gateway {
+            document,
+            store: Faulty::default(),
+            now: START,
+            workers,
+            next: None,
+            sessions: BTreeMap::new(),
+        }
     }
 
     /// Another valid document replaces the present one in every worker. No request is in flight.
@@ -140,10 +149,15 @@ impl Gateway {
         match step {
             Step::Ask { worker, request, id, times } => {
                 let values = requests.get(*request).cloned().unwrap_or_default();
-                // Some clients speak gRPC.
-                let protocol = if request % 4 == 3 { Protocol::Grpc } else { Protocol::Http };
+                let next = self.next.take().and_then(|next| self.meanwhile(next, requests, *worker));
                 for at in 0..*times {
-                    show(format!("r{request} w{worker} {}", self.ask(*worker, &values, protocol, (*id, at))));
+                    show(format!(
+                        "r{request} w{worker} {}",
+                        self.ask(*worker, &values, protocol(*request), (*id, at))
+                    ));
+                }
+                if let Some((other, id)) = next {
+                    self.concluded(other, id, show);
                 }
             }
             Step::Resume { id } => self.each(*id, &mut |session, _, _, _| {
@@ -185,6 +199,7 @@ impl Gateway {
                     }
                 }
             }
+            Step::Meanwhile { .. } => self.next = Some(step.clone()),
             Step::Fail { fails } => self.store.fails.set(*fails),
             Step::Lose { swaps } => self.store.loses.set(*swaps),
             Step::Inspect { worker, change, parameters } => show(self.inspect(*worker, *change, parameters)),
@@ -193,14 +208,34 @@ impl Gateway {
 
     /// Decides about a request, and keeps its session until it ends.
     fn ask(&mut self, index: usize, values: &Values, protocol: Protocol, id: (u32, u32)) -> String {
-        let Gateway { document, store, now, workers, sessions } = self;
+        let Gateway { document, store, now, workers, sessions, .. } = self;
         let running = workers.entry(index).or_insert_with(|| Running::new(document));
-        let policy = &running.configuration.policy;
-        let (session, _) =
-            Session::start(policy, &mut running.worker, store, &policy.request(values), || *now);
-        let settles = if session.settles() { " settles" } else { "" };
+        let (session, line) = decide(running, store, values, protocol, *now);
         sessions.insert(id, (index, session));
-        shown(running, protocol, *now) + settles
+        line
+    }
+
+    /// Prepares what another worker than `busy` does during the next request.
+    fn meanwhile(&mut self, next: Step, requests: &[Values], busy: usize) -> Option<(usize, u32)> {
+        let Step::Meanwhile { swaps, worker, request, id } = next else { return None };
+        let values = requests.get(request).cloned().unwrap_or_default();
+        let running = if worker == busy { None } else { self.workers.remove(&worker) }?;
+        let decides = Some((running, values, protocol(request), self.now));
+        *self.store.meanwhile.borrow_mut() = Some(Meanwhile { swaps, decides, decided: None });
+        Some((worker, id))
+    }
+
+    /// The other worker is back. If there were too few swaps, it has decided about nothing.
+    fn concluded(&mut self, worker: usize, id: u32, show: &mut dyn FnMut(String)) {
+        match self.store.meanwhile.take() {
+            Some(Meanwhile { decided: Some((running, session, line)), .. }) => {
+                show(format!("meanwhile w{worker} {line}"));
+                self.workers.insert(worker, running);
+                self.sessions.insert((id, 0), (worker, session));
+            }
+            Some(Meanwhile { decides: Some((running, ..)), .. }) => _ = self.workers.insert(worker, running),
+            _ => {}
+        }
     }
 
     /// Calls `act` for each open session of a step, and forgets those for which it returns `true`.
@@ -236,6 +271,25 @@ impl Gateway {
         };
         done.map_or("failed".into(), |events| format!("done{}", shown::events(&events)))
     }
+}
+
+/// Some clients speak gRPC.
+fn protocol(request: usize) -> Protocol {
+    if request % 4 == 3 { Protocol::Grpc } else { Protocol::Http }
+}
+
+/// Decides about a request.
+fn decide(
+    running: &mut Running,
+    store: &Faulty,
+    values: &Values,
+    protocol: Protocol,
+    now: Time,
+) -> (Session, String) {
+    let policy = &running.configuration.policy;
+    let (session, _) = Session::start(policy, &mut running.worker, store, &policy.request(values), || now);
+    let settles = if session.settles() { " settles" } else { "" };
+    (session, shown(running, protocol, now) + settles)
 }
 
 /// Shows events, if there are any.
@@ -280,12 +334,43 @@ fn end(
     session.settle_used(policy, worker, store, &usage, || now)
 }
 
-/// A store that fails on demand, and in which another worker wins the next swaps.
+/// A store that fails on demand, and in which other workers are faster.
 #[derive(Default)]
 struct Faulty {
     memory: Memory,
     fails: Cell<bool>,
     loses: Cell<u32>,
+    meanwhile: RefCell<Option<Meanwhile>>,
+}
+
+/// What another worker does before a swap.
+struct Meanwhile {
+    /// The swaps before that one.
+    swaps: u32,
+    /// The worker and its request, until it decides.
+    decides: Option<(Running, Values, Protocol, Time)>,
+    /// The worker and its session after that, and what it shows.
+    decided: Option<(Running, Session, String)>,
+}
+
+impl Faulty {
+    /// Lets the other worker decide, if it is its turn.
+    fn interleave(&self) {
+        let mut meanwhile = self.meanwhile.take();
+        if let Some(Meanwhile { swaps, decides, decided }) = &mut meanwhile {
+            match swaps.checked_sub(1) {
+                Some(left) => *swaps = left,
+                None => {
+                    let decide = |(mut running, values, protocol, now): (Running, Values, Protocol, Time)| {
+                        let (session, line) = decide(&mut running, self, &values, protocol, now);
+                        (running, session, line)
+                    };
+                    *decided = decides.take().map(decide).or(decided.take());
+                }
+            }
+        }
+        *self.meanwhile.borrow_mut() = meanwhile;
+    }
 }
 
 impl Store for Faulty {
@@ -294,6 +379,7 @@ impl Store for Faulty {
     }
 
     fn swap(&self, key: &[u8], value: &[u8], expected: Option<Version>) -> Result<Swap, Fault> {
+        self.interleave();
         match self.loses.get() {
             _ if self.fails.get() => Err(Fault(10)),
             0 => self.memory.swap(key, value, expected),

@@ -87,7 +87,18 @@ struct Traffic {
 impl Traffic {
     fn step(&mut self, random: &mut Random, rules: &[String]) {
         match random.below(100) {
-            0..48 => {
+            0..4 => {
+                // Two workers decide at once, in the cells of one actor or of two.
+                let (worker, request) = (random.below(WORKERS), random.below(self.requests));
+                let other = if random.one_in(2) { request } else { random.below(self.requests) };
+                self.ids += 1;
+                self.open.push(self.ids);
+                let (swaps, id) = (random.below(2) as u32, self.ids);
+                let worker_then = (worker + 1) % WORKERS;
+                self.steps.push(Step::Meanwhile { swaps, worker: worker_then, request: other, id });
+                self.ask(worker, request, 1);
+            }
+            4..48 => {
                 // A burst makes an actor busy, so that its worker reserves.
                 let times = random.pick(&[1, 1, 1, 2, 3, 5, 8, 20]);
                 self.ask(random.below(WORKERS), random.below(self.requests), times);
