@@ -13,9 +13,10 @@ const TRIES: usize = 12;
 pub(crate) fn random(random: &mut Random, accepts: Accepts) -> Value {
     loop {
         let top = top(random);
+        let is_busy = random.one_in(3);
         let mut limits = Vec::new();
-        for _ in 0..1 + random.below(4) {
-            let drawn = (0..TRIES).map(|_| limit(random, &top, limits.len(), accepts));
+        for _ in 0..1 + random.below(if is_busy { 2 } else { 4 }) {
+            let drawn = (0..TRIES).map(|_| limit(random, &top, limits.len(), is_busy, accepts));
             limits.extend(drawn.into_iter().flatten().next());
         }
         let document = with_limits(&top, limits);
@@ -83,8 +84,14 @@ fn top(random: &mut Random) -> Map<String, Value> {
     keys
 }
 
-/// A limit with rules that are accepted alone and together.
-fn limit(random: &mut Random, top: &Map<String, Value>, number: usize, accepts: Accepts) -> Option<Value> {
+/// A limit with rules that are accepted together.
+fn limit(
+    random: &mut Random,
+    top: &Map<String, Value>,
+    number: usize,
+    is_busy: bool,
+    accepts: Accepts,
+) -> Option<Value> {
     let mut keys = Map::new();
     let mut set = |key: &str, value: Value| _ = keys.insert(key.into(), value);
     let url = random.pick(&["/", "/", "/", "/api", "=/api", "/api/*", "/users/{tenant}"]);
@@ -136,7 +143,8 @@ fn limit(random: &mut Random, top: &Map<String, Value>, number: usize, accepts: 
             let name = (!random.one_in(8)).then(|| format!("r{number}-{at}"));
             let own = common.clone().filter(|_| !random.one_in(4));
             let actor = own.unwrap_or_else(|| actor(random, url));
-            let with: Vec<Value> = rules.iter().cloned().chain([rule(random, name, actor)]).collect();
+            let with: Vec<Value> =
+                rules.iter().cloned().chain([rule(random, name, actor, is_busy)]).collect();
             if is_accepted(&with) {
                 rules = with;
                 break;
@@ -175,13 +183,30 @@ fn rpu(random: &mut Random) -> u64 {
 
 const UNITS: [&str; 8] = ["500ms", "second", "second", "10s", "minute", "minute", "hour", "day"];
 
-/// A rule, which may be invalid.
-fn rule(random: &mut Random, name: Option<String>, actor: Value) -> Value {
-    let algo = random.pick(&["TB", "TB", "TB", "W", "W", "SW", "SW", "SL", "LB", "C"]);
+/// A rule, which may be invalid. With `is_busy`, the rule has quota for reservations, and most often
+/// no key that prevents them.
+fn rule(random: &mut Random, name: Option<String>, actor: Value, is_busy: bool) -> Value {
+    let algos: &[&str] = match is_busy {
+        true => &["TB", "W", "SW"],
+        false => &["TB", "TB", "TB", "W", "W", "SW", "SW", "SL", "LB", "C"],
+    };
+    let algo = random.pick(algos);
     let mut keys = quota(random, algo, true);
     let mut set = |key: &str, value: Value| _ = keys.insert(key.into(), value);
     name.into_iter().for_each(|name| set("name", name.into()));
     set("algo", algo.into());
+    if is_busy {
+        set("rpu", random.pick(&[150, 200, 400, 1_000, 5_000, 100_000]).into());
+        if !random.one_in(4) {
+            ["burst", "start", "max_wait", "warm_up"].iter().for_each(|key| _ = keys.remove(*key));
+            if random.one_in(3) {
+                keys.insert("cost".into(), random.pick(&[2, 3, 5]).into());
+            }
+            keys.insert("actor".into(), actor);
+            return keys.into();
+        }
+    }
+    let mut set = |key: &str, value: Value| _ = keys.insert(key.into(), value);
     if actor != "all" {
         if random.one_in(2) {
             let missing = [

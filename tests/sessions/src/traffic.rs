@@ -100,7 +100,7 @@ impl Traffic {
             }
             4..48 => {
                 // A burst makes an actor busy, so that its worker reserves.
-                let times = random.pick(&[1, 1, 1, 2, 3, 5, 8, 20]);
+                let times = random.pick(&[1, 1, 1, 2, 3, 5, 8, 20, 20]);
                 self.ask(random.below(WORKERS), random.below(self.requests), times);
             }
             48..62 => self.end(random),
