@@ -12,6 +12,8 @@ pub const WORKERS: usize = 3;
 pub struct Case {
     pub seed: u64,
     pub document: Value,
+    /// Whether the host can wake its workers, so that they may reserve.
+    pub reserves: bool,
     /// The lines of each distinct request, each with the name of its part: `path`, `header x-a`,
     /// `property a`.
     pub requests: Vec<Vec<(String, String)>>,
@@ -24,6 +26,8 @@ pub struct Case {
 pub enum Step {
     /// A worker, which starts now if its number is new, gets equal requests at one instant.
     Ask { worker: usize, request: usize, id: u32, times: u32 },
+    /// The decision about a request has ended by a bug, or even reading the request ends so.
+    Panic { worker: usize, request: Option<usize> },
     /// The turns of waiting requests have come.
     Resume { id: u32 },
     /// The host cannot hold the waiting requests.

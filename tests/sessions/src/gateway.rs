@@ -33,7 +33,7 @@ pub fn trace(case: &Case) -> Vec<String> {
     if let Err(errors) = diana_config::compile(case.document.to_string().as_bytes()) {
         return errors.iter().map(|error| format!("refused: {error}")).collect();
     }
-    let mut gateway = Gateway::new(&case.document, WORKERS);
+    let mut gateway = Gateway::new(&case.document, WORKERS, case.reserves);
     let requests: Vec<Values> = case.requests.iter().map(|lines| values(lines)).collect();
     let mut lines = Vec::new();
     for (at, step) in case.steps.iter().enumerate() {
@@ -61,6 +61,7 @@ pub(crate) fn values(lines: &[(String, String)]) -> Values {
 /// Workers of one gateway that share a store and a clock.
 pub(crate) struct Gateway {
     document: Vec<u8>,
+    reserves: bool,
     store: Faulty,
     pub(crate) now: Time,
     workers: BTreeMap<usize, Running>,
@@ -78,20 +79,24 @@ struct Running {
 }
 
 impl Running {
-    fn new(document: &[u8]) -> Running {
+    fn new(document: &[u8], reserves: bool) -> Running {
         let configuration = diana_config::compile(document).expect("a valid document");
-        let worker = Worker::new(&configuration.policy, &SEED);
+        let mut worker = Worker::new(&configuration.policy, &SEED);
+        if !reserves {
+            worker.disable_reservations();
+        }
         Running { configuration, worker, texts: ResponseCache::default() }
     }
 }
 
 impl Gateway {
     /// A gateway of so many workers under a valid document.
-    pub(crate) fn new(document: &Value, workers: usize) -> Gateway {
+    pub(crate) fn new(document: &Value, workers: usize, reserves: bool) -> Gateway {
         let document = document.to_string().into_bytes();
-        let workers = (0..workers).map(|worker| (worker, Running::new(&document))).collect();
+        let workers = (0..workers).map(|worker| (worker, Running::new(&document, reserves))).collect();
         Gateway {
             document,
+            reserves,
             store: Faulty::default(),
             now: START,
             workers,
@@ -105,7 +110,7 @@ impl Gateway {
         self.document = document.to_string().into_bytes();
         let now = self.now;
         for running in self.workers.values_mut() {
-            let mut later = Running::new(&self.document);
+            let mut later = Running::new(&self.document, self.reserves);
             let previous = running.worker.previous(&running.configuration.policy);
             later.worker.migrate_from(&later.configuration.policy, &[previous], Replacement::Certain, now);
             running.worker.tick(&running.configuration.policy, &self.store, || now, true);
@@ -113,16 +118,18 @@ impl Gateway {
         }
     }
 
-    /// Whether a request passes that ends at once.
-    pub(crate) fn passes(&mut self, worker: usize, request: &Values) -> bool {
-        let Gateway { document, store, now, workers, .. } = self;
+    /// Whether a request passes. It ends at once if `ends`, else never.
+    pub(crate) fn passes(&mut self, worker: usize, request: &Values, ends: bool) -> bool {
+        let Gateway { document, reserves, store, now, workers, .. } = self;
         let Running { configuration, worker, .. } =
-            workers.entry(worker).or_insert_with(|| Running::new(document));
+            workers.entry(worker).or_insert_with(|| Running::new(document, *reserves));
         let policy = &configuration.policy;
         let (mut session, decision) =
             Session::start(policy, worker, store, &policy.request(request), || *now);
         let passes = matches!(decision.outcome, Outcome::Pass);
-        session.settle(policy, worker, store, || *now);
+        if ends {
+            session.settle(policy, worker, store, || *now);
+        }
         passes
     }
 
@@ -199,6 +206,16 @@ impl Gateway {
                     }
                 }
             }
+            Step::Panic { worker, request } => {
+                if let Some(running) = self.workers.get_mut(worker) {
+                    let policy = &running.configuration.policy;
+                    let values = request.and_then(|request| requests.get(request));
+                    let request = values.map(|values| policy.request(values));
+                    let worker = &mut running.worker;
+                    let _ = Session::fail(policy, worker, &self.store, request.as_ref(), || self.now);
+                    show(format!("fails open {}", shown(running, Protocol::Http, self.now)));
+                }
+            }
             Step::Meanwhile { .. } => self.next = Some(step.clone()),
             Step::Fail { fails } => self.store.fails.set(*fails),
             Step::Lose { swaps } => self.store.loses.set(*swaps),
@@ -208,8 +225,8 @@ impl Gateway {
 
     /// Decides about a request, and keeps its session until it ends.
     fn ask(&mut self, index: usize, values: &Values, protocol: Protocol, id: (u32, u32)) -> String {
-        let Gateway { document, store, now, workers, sessions, .. } = self;
-        let running = workers.entry(index).or_insert_with(|| Running::new(document));
+        let Gateway { document, reserves, store, now, workers, sessions, .. } = self;
+        let running = workers.entry(index).or_insert_with(|| Running::new(document, *reserves));
         let (session, line) = decide(running, store, values, protocol, *now);
         sessions.insert(id, (index, session));
         line

@@ -5,6 +5,7 @@
 //! ```text
 //!   W    a request passes  ⇔  used in this window < rpu of the document in force, or a grant is left
 //!   TB   a request passes  ⇔  one token of its burst is left, at the fastest rate so far
+//!   C    a request passes  ⇔  in flight < rpu of the document in force; no request ends
 //! ```
 //!
 //! The ledger is an upper bound: it never objects to a refusal.
@@ -62,7 +63,7 @@ pub fn run(seeds: Range<u64>, forward: bool) -> (usize, Vec<Violation>) {
     let courses = seeds.map(|seed| Course::random(seed, forward));
     let found: Vec<Course> = courses.filter(|course| course.judge().is_err()).collect();
     let mut shown = Vec::new();
-    for (algo, has_grants) in [("W", false), ("TB", false), ("W", true), ("TB", true)] {
+    for (algo, has_grants) in [("W", false), ("TB", false), ("C", false), ("W", true), ("TB", true)] {
         let kind = found.iter().filter(|course| course.algo == algo && course.has_grants() == has_grants);
         let reduced = kind.take(SHOWN).cloned().map(Course::reduced);
         shown.extend(reduced.filter_map(|course| Some(Violation { why: course.judge().err()?, course })));
@@ -74,7 +75,7 @@ pub fn run(seeds: Range<u64>, forward: bool) -> (usize, Vec<Violation>) {
 impl Course {
     fn random(seed: u64, forward: bool) -> Course {
         let mut random = Random::new(seed);
-        let algo = random.pick(&["W", "TB"]);
+        let algo = random.pick(&["W", "TB", "C"]);
         let is_large = random.one_in(6);
         let count = if forward { 4 } else { 2 + random.below(4) };
         let mut documents: Vec<Numbers> = Vec::new();
@@ -92,7 +93,7 @@ impl Course {
         }
         let (mut events, mut at) = (Vec::new(), 0);
         let sees_all = forward || random.one_in(2);
-        let grants = random.one_in(3);
+        let grants = algo != "C" && random.one_in(3);
         for _ in 0..8 + random.below(30) {
             match random.below(10) {
                 0..5 => {
@@ -129,8 +130,10 @@ impl Course {
             json!({"name": "n1", "actor": "user", "algo": "SW", "rpu": 200_000, "unit": "minute"}),
             json!({"name": "n2", "actor": "user", "algo": "TB", "rpu": 300_000, "unit": "second"}),
         ];
-        let counted =
-            json!({"name": "counted", "actor": "user", "algo": self.algo, "rpu": rpu, "unit": "hour"});
+        // Rules of the same unit, or with the same longest hold, share a count.
+        let unit = if self.algo == "C" { "max_hold" } else { "unit" };
+        let span = if self.algo == "C" { "1d" } else { "hour" };
+        let counted = json!({"name": "counted", "actor": "user", "algo": self.algo, "rpu": rpu, unit: span});
         let rules = [counted]
             .into_iter()
             .chain(all.into_iter().zip(neighbours).filter_map(|(rule, is_there)| is_there.then_some(rule)));
@@ -144,14 +147,14 @@ impl Course {
     fn judge(&self) -> Result<(), String> {
         let requests = USERS
             .map(|user| values(&[("path".into(), "/".into()), ("header x-user-id".into(), user.into())]));
-        let mut gateway = Gateway::new(&self.document(0), WORKERS);
+        let mut gateway = Gateway::new(&self.document(0), WORKERS, true);
         let mut ledger = Ledger::default();
         ledger.replace(self.documents[0].rpu);
         for event in &self.events {
             match *event {
                 Event::Ask { worker, user, times } => {
                     for _ in 0..times {
-                        if gateway.passes(worker, &requests[user]) {
+                        if gateway.passes(worker, &requests[user], self.algo != "C") {
                             ledger.charge(self.algo, user, gateway.now)?;
                         }
                     }
@@ -222,13 +225,13 @@ impl Ledger {
     fn charge(&mut self, algo: &str, user: usize, now: Time) -> Result<(), String> {
         let (rpu, user) = (self.rpu, &mut self.users[user]);
         let window = u128::from(now.as_ns()) / HOUR_NS;
-        if window != user.window {
+        if window != user.window && algo != "C" {
             (user.window, user.used) = (window, 0);
         }
         let came = u128::from(now.since(user.at).as_ns()) * u128::from(self.fastest);
         (user.missing, user.at) = (user.missing.saturating_sub(came), now);
         let (is_left, used) = match algo {
-            "W" => (user.used < rpu, user.used),
+            "W" | "C" => (user.used < rpu, user.used),
             _ => {
                 let missing = user.missing + HOUR_NS;
                 (missing <= u128::from(rpu) * HOUR_NS, (user.missing / HOUR_NS) as u64)
@@ -252,7 +255,7 @@ impl fmt::Display for Violation {
         let Violation { course: Course { seed, algo, documents, events }, why } = self;
         writeln!(f, "seed {seed}: `counted` is {algo}")?;
         let under = |f: &mut fmt::Formatter, Numbers { rpu, neighbours }: Numbers| {
-            write!(f, "  under {rpu} an hour")?;
+            write!(f, "  under {rpu}")?;
             let beside = (0..).zip(neighbours).filter(|(_, is_there)| *is_there);
             beside.into_iter().try_for_each(|(at, _)| write!(f, ", n{at}"))?;
             writeln!(f)

@@ -31,7 +31,8 @@ pub(crate) fn random(random: &mut Random, seed: u64, document: Value) -> Case {
         traffic.step(random, &rules);
     }
     traffic.finish();
-    Case { seed, document, requests, steps: traffic.steps }
+    let reserves = !random.one_in(8);
+    Case { seed, document, reserves, requests, steps: traffic.steps }
 }
 
 fn names(document: &Value) -> Vec<String> {
@@ -132,6 +133,10 @@ impl Traffic {
             95 => {
                 let fails = random.one_in(3);
                 self.steps.push(Step::Fail { fails });
+            }
+            96 if random.one_in(3) => {
+                let request = (!random.one_in(3)).then(|| random.below(self.requests));
+                self.steps.push(Step::Panic { worker: random.below(WORKERS), request });
             }
             96 => self.steps.push(Step::Lose { swaps: 1 + random.below(2) as u32 }),
             _ => self.inspect(random, rules),
