@@ -13,6 +13,7 @@ mod examples;
 mod fuzz;
 mod growth;
 mod interleavings;
+mod ledger;
 mod lint;
 mod manifests;
 mod migrate;
@@ -21,6 +22,7 @@ mod mutants;
 mod nginx;
 mod programs;
 mod report;
+mod same_decisions;
 mod soak;
 mod step;
 mod swarm;
@@ -158,6 +160,20 @@ enum Task {
     Versions,
     /// Check what the native module's threads share, by loom and Miri
     Interleavings,
+    /// Run random documents and traffic in another commit's engine and in this one, and compare
+    SameDecisions {
+        #[command(flatten)]
+        options: same_decisions::Options,
+    },
+    /// Change documents under traffic, and report what passes although it was used or granted
+    /// before. Today this finds that counts are lost or revived after three or more changes;
+    /// `--help` lists the options
+    #[command(disable_help_flag = true)]
+    Ledger {
+        /// Arguments of the program
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        arguments: Vec<String>,
+    },
     /// Count the engine's files, lines and types, and how many of them one decision needs
     Tree,
     /// Compare the work for a document with that for one twice as long
@@ -206,6 +222,8 @@ fn run(task: Task) -> Result<()> {
         Task::Manifests { crds } => manifests::run(crds.as_deref()),
         Task::Versions => versions::run(),
         Task::Interleavings => interleavings::run(),
+        Task::SameDecisions { options } => same_decisions::run(&options),
+        Task::Ledger { arguments } => ledger::run(&arguments),
         Task::Tree => tree::run(),
         Task::Growth => growth::run(),
     }

@@ -195,7 +195,12 @@ fn commands() -> Vec<String> {
     let (task, _) = task.split_once("\n}").unwrap();
     let variants = task.lines().filter_map(|line| line.strip_prefix("    "));
     let variants = variants.filter(|line| line.starts_with(|letter: char| letter.is_ascii_uppercase()));
-    variants.map(|line| line.trim_end_matches([',', ' ', '{']).to_lowercase()).collect()
+    let letters = |(at, letter): (usize, char)| {
+        let dash = (at > 0 && letter.is_ascii_uppercase()).then_some('-');
+        dash.into_iter().chain([letter.to_ascii_lowercase()])
+    };
+    let name = |line: &str| line.trim_end_matches([',', ' ', '{']).char_indices().flat_map(letters).collect();
+    variants.map(name).collect()
 }
 
 #[test]
