@@ -46,6 +46,17 @@ fn requests_wait_for_their_turns() {
     assert_eq!((rule.delayed, rule.refused, rule.longest_delay_s), (2, 1, 0.2));
 }
 
+/// In shadow, the rule shows the waits that it would cause, and no request waits.
+#[test]
+fn a_rule_in_shadow_shows_the_waits_that_it_would_cause() {
+    let requests = [(0, 1, "-"), (0, 1, "-"), (0, 1, "-"), (0, 1, "-"), (350, 1, "-")];
+    let keys = r#"{"name": "even", "algo": "LB", "rpu": 10, "unit": "second", "queue": 2, "mode": "shadow"}"#;
+    let (summary, rule) = rule("shadow", keys, &requests);
+    assert_eq!((summary.totals.admitted, summary.totals.delayed), (5, 0));
+    assert_eq!((summary.totals.refused, summary.totals.shadow_refused), (0, 1));
+    assert_eq!((rule.delayed, rule.refused, rule.longest_delay_s), (2, 1, 0.2));
+}
+
 #[test]
 fn a_request_that_waits_holds_its_permit_from_its_turn_on() {
     let folder = Folder::new("permits");
