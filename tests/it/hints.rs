@@ -1,5 +1,5 @@
-//! Each hint of the engine is applied, and the document is then accepted. The hints of `diana check`
-//! have tests of their own beside them.
+//! The engine's proposals of keys and urls are applied, and the document is then accepted. The hints
+//! of `diana check` have tests beside them.
 
 use diana_config::compile;
 use proptest::prelude::*;

@@ -93,7 +93,7 @@ const SEVERAL_URLS: &str = "write one limit for each url to count each apart; to
 const UNLIMITED: &str =
     "write a large quota, as `{rpu: 1M}`, or list the actor in `allow` to exempt it from all rules";
 
-/// What Diana says about the urls of other programs. Its other messages about urls have their hints.
+/// What Diana says about the urls of other programs. Its other messages about urls contain hints.
 const FOREIGN_URL: [&str; 4] =
     ["begins with `/`", "not a full url", "stands for a whole segment", "names a segment in other routers"];
 
@@ -202,9 +202,7 @@ fn network(why: &str) -> Option<String> {
     let (network, _) = why.strip_prefix('`')?.split_once('`')?;
     let (address, prefix) = network.split_once('/')?;
     let version = if address.contains(':') { "v6" } else { "v4" };
-    Some(format!(
-        "define `actors: {{net: {{ip: {{{version}_prefix: {prefix}}}}}}}`, by which a network can have a plan"
-    ))
+    Some(format!("define `actors: {{net: {{ip: {{{version}_prefix: {prefix}}}}}}}` to give a network a plan"))
 }
 
 /// The text, if it looks like a number such as `100` or `10k`.
@@ -346,7 +344,7 @@ mod tests {
         let counts = "`2001:db8::/32` is not a /64, by which this actor counts";
         assert_eq!(
             hint("a.overrides[\"2001:db8::/32\"]", counts, "{}").as_deref(),
-            Some("define `actors: {net: {ip: {v6_prefix: 32}}}`, by which a network can have a plan")
+            Some("define `actors: {net: {ip: {v6_prefix: 32}}}` to give a network a plan")
         );
         assert_eq!(
             hint("a.url", "expected text, found a list", r#"["/a", "/b"]"#).as_deref(),

@@ -121,8 +121,8 @@ fn searches(model: &Model, findings: &mut Findings) {
     }
 }
 
-/// Conditions on the method as it was sent. Envoy passes any case on over HTTP/2, where many backends
-/// take `post` for `POST`.
+/// Conditions on the method as it was sent. Over HTTP/2, Envoy passes on `post`, which many backends
+/// take for `POST`.
 fn sent_methods(model: &Model, findings: &mut Findings) {
     for condition in model.limits.iter().flat_map(|limit| &limit.conditions) {
         if condition.kind == "property" && condition.name == "request.method" {

@@ -115,7 +115,7 @@ fn literal(word: &str) -> Option<String> {
     (is_literal && suspect(&word).is_none()).then_some(word)
 }
 
-/// What is in a segment that hardly any client's path has there.
+/// The first mark in a segment that clients' paths hardly ever contain.
 fn suspect(word: &str) -> Option<&str> {
     let is_never = |c: char| c.is_control() || " ^[]|\\\"<>`".contains(c);
     if let Some((at, found)) = word.char_indices().find(|(_, c)| is_never(*c)) {

@@ -147,7 +147,7 @@ fn a_rule_without_a_penalty_caches_its_refusals() {
     assert_eq!(gateway.calls, 3);
 }
 
-/// Rules of several groups, of which one refuses: in Redis, in the worker, or for want of a lease.
+/// One of several groups refuses: in Redis, in the worker, or because its lease is used up.
 #[test]
 fn a_cached_refusal_reports_the_rules_of_the_first_one() {
     let redis = TestRedis::start();

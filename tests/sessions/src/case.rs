@@ -20,7 +20,7 @@ pub struct Case {
     pub steps: Vec<Step>,
 }
 
-/// An event. Requests of one step share an `id`, by which later steps find their sessions.
+/// An event. Later steps find the sessions of a step by its `id`.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Step {

@@ -2,7 +2,7 @@
 //! `HEAD`, because the backend does the same work (RFC 9110 §9.3.2).
 //!
 //! Methods are case-sensitive (§9.1), but Envoy passes `post` over HTTP/2, and many backends take
-//! it for `POST`. Case is therefore ignored, but only a method in upper case matches with certainty.
+//! it for `POST`. Case is therefore ignored, but only upper case matches with certainty.
 
 use super::{ConditionKind, Matcher};
 use crate::request::syntax::is_token;
