@@ -154,12 +154,12 @@ fn decision(criterion: &mut Criterion) {
         let store = SharedDataStore::probe(&host).expect("a store");
         let fresh = Dated { since: Time::from_ns(1), seed: *b"a seed of a test" };
         let seed = shared_seed(&store, fresh).expect("a seed").seed;
-        let mut worker = Worker::new(&policy, &seed);
+        let mut worker = Worker::new(policy.clone(), &store, &seed);
         let mut users = users.iter().cycle();
         group.bench_function(kind.short, |bencher| {
             bencher.iter(|| {
                 let request = policy.request(users.next().expect("a user"));
-                let (_, decision) = Session::start(&policy, &mut worker, &store, &request, now);
+                let (_, decision) = Session::start(&mut worker, &request, now);
                 assert_eq!(decision.outcome, Outcome::Pass);
             });
         });

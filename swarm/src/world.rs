@@ -17,6 +17,7 @@ use diana_limiter::session::{Session, Worker};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
 use std::rc::Rc;
+use std::sync::Arc;
 
 /// The start of every run, in November 2026.
 const START: u64 = 1_795_392_000 * SECOND;
@@ -36,7 +37,7 @@ struct Place {
 }
 
 struct Gateway {
-    store: Memory,
+    store: Rc<Memory>,
     seed: [u8; 16],
     /// The documents since the gateway has started, the latest last. Requests end with the document
     /// with which they began.
@@ -52,12 +53,11 @@ struct Gateway {
 struct Document {
     number: u32,
     rpu: u64,
-    policy: Rc<Policy>,
     workers: Vec<WorkerState>,
 }
 
 struct WorkerState {
-    worker: Worker,
+    worker: Worker<Rc<Memory>>,
     waiting: BTreeMap<u32, Waiting>,
     /// When its timer fires.
     wakes_at: Option<u64>,
@@ -203,7 +203,7 @@ pub fn run_with(scenario: &Scenario, server: Server) -> Result<Measured, Violati
     Ok(world.measured)
 }
 
-fn options(scenario: &Scenario, rpu: u64) -> (Policy, GlobalStoreOptions) {
+fn options(scenario: &Scenario, rpu: u64) -> (Arc<Policy>, GlobalStoreOptions) {
     let document = scenario.document(rpu);
     let configuration = diana_config::compile(document.as_bytes());
     let configuration = configuration.unwrap_or_else(|errors| panic!("{document}: {errors:?}"));
@@ -220,7 +220,7 @@ impl World {
                 let spread = scenario.clocks_ms * MS;
                 let ahead = random.below(2 * spread) as i64 - spread as i64;
                 let drift = random.below(2 * drift + 1) as i64 - drift as i64;
-                Gateway { store: Memory::new(), seed: [0; 16], documents: Vec::new(), taken: 0, ahead, drift }
+                Gateway { store: Rc::default(), seed: [0; 16], documents: Vec::new(), taken: 0, ahead, drift }
             })
             .collect();
         let actors = scenario.actors;
@@ -264,7 +264,7 @@ impl World {
         let seed = [self.random.number().to_le_bytes(), self.random.number().to_le_bytes()].concat();
         let gateway = &mut self.gateways[index];
         gateway.seed = seed.try_into().expect("16 bytes");
-        gateway.store = Memory::new();
+        gateway.store = Rc::default();
         let rpu = gateway.documents.last().map_or(self.scenario.rpu, |document| document.rpu);
         gateway.documents.clear();
         self.take_document(index, rpu);
@@ -276,20 +276,19 @@ impl World {
         let World { scenario, gateways, random, .. } = self;
         let Gateway { store, seed, documents, taken, .. } = &mut gateways[index];
         *taken += 1;
-        let (policy, _) = options(scenario, rpu);
         let worker = |number: usize| {
-            let options = options(scenario, rpu).1;
-            let mut worker = Worker::new(&policy, seed).with_global_store(options, random.number());
+            let (policy, options) = options(scenario, rpu);
+            let worker = Worker::new(policy, Rc::clone(store), seed);
+            let mut worker = worker.with_global_store(options, random.number());
             if let Some(before) = documents.last_mut() {
-                let Document { policy: older, workers, .. } = before;
-                let retired = &mut workers[number].worker;
-                worker.migrate_from(&policy, &[retired.previous(older)], Replacement::Certain, now);
-                retired.tick(older, store, || now, true);
+                let retired = &mut before.workers[number].worker;
+                worker.migrate_from(&[retired.previous()], Replacement::Certain, now);
+                retired.tick(|| now, true);
             }
             WorkerState { worker, waiting: BTreeMap::new(), wakes_at: None }
         };
         let workers = (0..WORKERS).map(worker).collect();
-        documents.push(Document { number: *taken, rpu, policy: Rc::new(policy), workers });
+        documents.push(Document { number: *taken, rpu, workers });
     }
 
     fn schedule(&mut self, at: u64, event: Event) {
@@ -339,10 +338,10 @@ impl World {
     }
 
     /// The worker at a place, unless its gateway has restarted.
-    fn at(&mut self, place: Place) -> Option<(&mut WorkerState, &Memory, Rc<Policy>)> {
-        let Gateway { store, documents, .. } = &mut self.gateways[place.gateway];
+    fn at(&mut self, place: Place) -> Option<&mut WorkerState> {
+        let Gateway { documents, .. } = &mut self.gateways[place.gateway];
         let document = documents.iter_mut().find(|document| document.number == place.document)?;
-        Some((&mut document.workers[place.worker], store, Rc::clone(&document.policy)))
+        document.workers.get_mut(place.worker)
     }
 
     /// A worker that takes new requests.
@@ -357,16 +356,16 @@ impl World {
             Event::ToRedis { from, id, body } => self.reach_redis(from, id, body),
             Event::ToGateway { to, id, status, body, decided } => {
                 let now = self.monotonic();
-                let Some((state, ..)) = self.at(to) else { return Ok(()) };
+                let Some(state) = self.at(to) else { return Ok(()) };
                 let result = CallResult::Response { status, body: &body };
                 let completions = state.worker.call_done(id, result, now);
                 self.finish(to, completions, decided)
             }
             Event::GiveUp(place, ticket) => {
                 let now = self.wall(place.gateway);
-                let Some((state, store, policy)) = self.at(place) else { return Ok(()) };
+                let Some(state) = self.at(place) else { return Ok(()) };
                 let Some(mut waiting) = state.waiting.remove(&ticket) else { return Ok(()) };
-                let decision = waiting.session.give_up(&policy, &mut state.worker, store, || now);
+                let decision = waiting.session.give_up(&mut state.worker, || now);
                 let decision = decision.cloned();
                 if let Some(decision) = decision {
                     self.decide(place, waiting, &decision)?;
@@ -375,9 +374,9 @@ impl World {
             }
             Event::Leave(place, ticket) => {
                 let now = self.wall(place.gateway);
-                let Some((state, store, policy)) = self.at(place) else { return Ok(()) };
+                let Some(state) = self.at(place) else { return Ok(()) };
                 let Some(mut waiting) = state.waiting.remove(&ticket) else { return Ok(()) };
-                waiting.session.settle(&policy, &mut state.worker, store, || now);
+                waiting.session.settle(&mut state.worker, || now);
                 self.trace(3);
                 self.pump(place)
             }
@@ -386,19 +385,19 @@ impl World {
                     self.in_use[actor] -= 1;
                 }
                 let now = self.wall(place.gateway);
-                let Some((state, store, policy)) = self.at(place) else { return Ok(()) };
-                session.settle(&policy, &mut state.worker, store, || now);
+                let Some(state) = self.at(place) else { return Ok(()) };
+                session.settle(&mut state.worker, || now);
                 self.pump(place)
             }
             Event::Wake(place, at) => {
                 let (now, wall) = (self.monotonic(), self.wall(place.gateway));
                 let is_retired = place != self.latest(place.gateway, place.worker);
-                let Some((state, store, policy)) = self.at(place) else { return Ok(()) };
+                let Some(state) = self.at(place) else { return Ok(()) };
                 if state.wakes_at != Some(at) {
                     return Ok(());
                 }
                 state.wakes_at = None;
-                state.worker.tick(&policy, store, || wall, is_retired);
+                state.worker.tick(|| wall, is_retired);
                 let completions = state.worker.expire(now);
                 self.finish(place, completions, Instant::default())
             }
@@ -459,9 +458,10 @@ impl World {
             .with(Part::Address, "10.0.0.1:0")
             .with(Part::Header("x-user-id".into()), format!("user-{actor}"))
             .with(Part::Header("x-cost".into()), cost.to_string());
-        let (state, store, policy) = self.at(place).expect("the gateway runs");
+        let state = self.at(place).expect("the gateway runs");
+        let policy = Arc::clone(state.worker.policy());
         let request = policy.request(&values);
-        let (session, decision) = Session::start(&policy, &mut state.worker, store, &request, || now);
+        let (session, decision) = Session::start(&mut state.worker, &request, || now);
         let decision = decision.clone();
         let waiting = Waiting { session, request: Request { actor, cost }, decided: None };
         if let Outcome::Query(ticket) = decision.outcome {
@@ -486,19 +486,18 @@ impl World {
         decided: Instant,
     ) -> Result<(), Violation> {
         let now = self.wall(place.gateway);
-        let Some((state, store, policy)) = self.at(place) else { return Ok(()) };
-        state.worker.absorb(&policy, store, &mut completions, || now);
+        let Some(state) = self.at(place) else { return Ok(()) };
+        state.worker.absorb(&mut completions, || now);
         self.make_calls(place)?;
         for completion in completions {
             let Waiter::Request(ticket) = completion.waiter else { continue };
-            let Some((state, store, policy)) = self.at(place) else { return Ok(()) };
+            let Some(state) = self.at(place) else { return Ok(()) };
             let Some(waiting) = state.waiting.get_mut(&ticket) else { continue };
             if let Some(replies) = &completion.replies {
                 let charges = replies.iter().map(|reply| reply.charge).collect();
                 waiting.decided = Some((decided, charges));
             }
-            let decision =
-                waiting.session.answer(&policy, &mut state.worker, store, &completion, || now).cloned();
+            let decision = waiting.session.answer(&mut state.worker, &completion, || now).cloned();
             if let Some(decision) = decision
                 && let Some(waiting) = state.waiting.remove(&ticket)
             {
@@ -572,8 +571,8 @@ impl World {
             self.schedule(ends, end);
         } else {
             let now = self.wall(place.gateway);
-            if let Some((state, store, policy)) = self.at(place) {
-                waiting.session.settle(&policy, &mut state.worker, store, || now);
+            if let Some(state) = self.at(place) {
+                waiting.session.settle(&mut state.worker, || now);
             }
         }
         Ok(())
@@ -592,7 +591,7 @@ impl World {
     fn pump(&mut self, place: Place) -> Result<(), Violation> {
         self.make_calls(place)?;
         let (now, monotonic) = (self.now, self.monotonic());
-        let Some((state, ..)) = self.at(place) else { return Ok(()) };
+        let Some(state) = self.at(place) else { return Ok(()) };
         let wants = state.worker.wants().map(|span| monotonic.after(span));
         let Some(at) = wants.into_iter().chain(state.worker.wake()).min() else { return Ok(()) };
         let at = now + at.since(monotonic).max(Span::from_ns(1)).as_ns();
@@ -606,7 +605,7 @@ impl World {
     fn make_calls(&mut self, place: Place) -> Result<(), Violation> {
         loop {
             let now = self.monotonic();
-            let Some((state, ..)) = self.at(place) else { return Ok(()) };
+            let Some(state) = self.at(place) else { return Ok(()) };
             let Some(call) = state.worker.next_call(now) else { return Ok(()) };
             let body = call.message.body;
             self.measured.calls += 1;

@@ -1,11 +1,12 @@
 //! Allocations of a decision: none, except for values that the store returns.
 
-use crate::harness::{START, get, policy, store, worker};
+use crate::harness::{START, get, policy, store};
 use diana_base::time::Span;
 use diana_config::{Configuration, compile};
 use diana_limiter::algorithm::KINDS;
 use diana_limiter::cells::store::{CasSemantics, Store};
 use diana_limiter::session::Session;
+use diana_limiter::session::Worker;
 use diana_testing::shared_data::Simulated;
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
@@ -46,13 +47,13 @@ unsafe impl GlobalAlloc for Counting {
 /// that fill the buffers.
 fn allocations(json: &str, apart: Span) -> Vec<usize> {
     let host = Simulated::new(CasSemantics::Lenient);
-    let (store, policy, request) = (store(&host), policy(json), get("/api/7", "ann"));
-    let (mut worker, mut now) = (worker(&policy, &[7; 16]), START);
+    let (policy, request) = (policy(json), get("/api/7", "ann"));
+    let (mut worker, mut now) = (Worker::new(policy.clone(), store(&host), &[7; 16]), START);
     let request = policy.request(&request);
     let mut ask = || {
         now = now.after(apart);
         let before = COUNT.get();
-        let (session, _) = Session::start(&policy, &mut worker, &store, &request, || now);
+        let (session, _) = Session::start(&mut worker, &request, || now);
         drop(session);
         COUNT.get() - before
     };
@@ -116,13 +117,14 @@ fn allocations_after_silence(rules: &str) -> usize {
     );
     let Configuration { policy, store: options, .. } = compile(json.as_bytes()).unwrap();
     let (host, request) = (Simulated::new(CasSemantics::Lenient), get("/", "ann"));
-    let (store, request) = (store(&host), policy.request(&request));
-    let mut worker = worker(&policy, &[7; 16]).with_global_store(options.unwrap(), 1);
+    let request = policy.request(&request);
+    let worker = Worker::new(policy.clone(), store(&host), &[7; 16]);
+    let mut worker = worker.with_global_store(options.unwrap(), 1);
     worker.disable_reservations();
     let ask = |_| {
-        let (mut session, _) = Session::start(&policy, &mut worker, &store, &request, || START);
+        let (mut session, _) = Session::start(&mut worker, &request, || START);
         let before = COUNT.get();
-        assert!(session.give_up(&policy, &mut worker, &store, || START).is_some());
+        assert!(session.give_up(&mut worker, || START).is_some());
         COUNT.get() - before
     };
     (0..9).map(ask).last().unwrap()

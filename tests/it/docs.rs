@@ -12,6 +12,7 @@ use diana_limiter::policy::Policy;
 use serde_json::Value;
 use std::collections::BTreeSet;
 use std::fs;
+use std::sync::Arc;
 
 /// The fenced blocks of a language in a file of the repository.
 fn blocks(file: &str, language: &str) -> Vec<String> {
@@ -44,7 +45,7 @@ fn check(file: &str, document: &Value) {
 /// The page with documents for the native module alone: they name a secret of Envoy's.
 const SECRETS: &str = "docs/configuration/global.md";
 
-fn compile(file: &str, document: &str) -> Policy {
+fn compile(file: &str, document: &str) -> Arc<Policy> {
     let names_secret = SecretSource::of(document.as_bytes()).is_some();
     assert!(!names_secret || file == SECRETS, "{file}: not every host has secrets\n{document}");
     let secret = if names_secret { Secret::Absent } else { Secret::Unsupported };

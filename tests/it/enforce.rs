@@ -19,10 +19,9 @@ fn configuration(json: &str) -> Configuration {
 fn refusals(json: &str, seed: u8, requests: impl IntoIterator<Item = Values>) -> Vec<bool> {
     let policy = configuration(json).policy;
     let host = Simulated::new(CasSemantics::Strict);
-    let (store, mut worker) = (store(&host), Worker::new(&policy, &[seed; 16]));
-    let mut refuses = |request: Values| {
-        Session::start(&policy, &mut worker, &store, &policy.request(&request), || START).1.is_rejected()
-    };
+    let mut worker = Worker::new(policy.clone(), store(&host), &[seed; 16]);
+    let mut refuses =
+        |request: Values| Session::start(&mut worker, &policy.request(&request), || START).1.is_rejected();
     requests.into_iter().map(&mut refuses).collect()
 }
 
@@ -168,7 +167,7 @@ type Shown = (Decision, Vec<(&'static str, String)>, Option<String>);
 fn shown(json: &str, user: &str) -> Vec<Shown> {
     let Configuration { policy, response, .. } = configuration(json);
     let host = Simulated::new(CasSemantics::Strict);
-    let (store, mut worker) = (store(&host), Worker::new(&policy, &[7; 16]));
+    let mut worker = Worker::new(policy.clone(), store(&host), &[7; 16]);
     let (mut open, mut shown) = (Vec::new(), Vec::new());
     for step in 0..60_u64 {
         // Bursts, pauses, and every third request for a rule's other plan.
@@ -176,7 +175,7 @@ fn shown(json: &str, user: &str) -> Vec<Shown> {
         let plan = if step % 3 == 0 { "gold" } else { "free" };
         let request = get("/", user).with(Part::Header("x-plan".into()), plan);
         let request = policy.request(&request);
-        let (mut session, decision) = Session::start(&policy, &mut worker, &store, &request, || now);
+        let (mut session, decision) = Session::start(&mut worker, &request, || now);
         if let Outcome::Delay(_) = decision.outcome {
             session.resume();
         }
@@ -188,9 +187,9 @@ fn shown(json: &str, user: &str) -> Vec<Shown> {
         ));
         open.push(session);
         if open.len() > 2 {
-            open.remove(0).settle(&policy, &mut worker, &store, || now);
+            open.remove(0).settle(&mut worker, || now);
         }
-        worker.tick(&policy, &store, || now, false);
+        worker.tick(|| now, false);
     }
     shown
 }

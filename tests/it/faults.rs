@@ -1,6 +1,6 @@
 //! Stores that fail: nothing panics, and no request is refused because of a failed store.
 
-use crate::harness::{Counting, Gateway, Random, at, get, policy, store, worker};
+use crate::harness::{Counting, Gateway, Random, at, get, policy, store};
 use diana_limiter::cells::store::{
     CasSemantics, Fault, Loaded, Memory, SharedDataStore, Store, Swap, Version,
 };
@@ -175,11 +175,10 @@ impl Source for Bug {
 fn the_request_after_a_caught_bug_counts_for_its_own_actor() {
     let host = Simulated::new(CasSemantics::Lenient);
     let policy = policy(r#"{"url": "/", "rules": [{"actor": "user", "rpu": 1, "unit": "day"}]}"#);
-    let (store, mut worker) = (store(&host), worker(&policy, &[7; 16]));
+    let mut worker = Worker::new(policy.clone(), store(&host), &[7; 16]);
     worker.disable_fast_path();
-    let mut is_refused = |source: &dyn Source| {
-        Session::start(&policy, &mut worker, &store, &policy.request(source), || at(0)).1.is_rejected()
-    };
+    let mut is_refused =
+        |source: &dyn Source| Session::start(&mut worker, &policy.request(source), || at(0)).1.is_rejected();
     assert!(!is_refused(&get("/", "ann")));
     assert!(catch_unwind(AssertUnwindSafe(|| is_refused(&Bug))).is_err());
     assert!(is_refused(&get("/", "ann")));
@@ -196,13 +195,13 @@ fn a_failed_decision_is_that_of_a_store_that_is_down() {
             ]},
             {"url": "/", "rules": [{"name": "each", "rpu": 1, "unit": "day"}]}
         ]}"#;
-    let (policy, store) = (policy(json), Memory::new());
-    let mut worker = Worker::new(&policy, &[7; 16]);
+    let policy = policy(json);
+    let mut worker = Worker::new(policy.clone(), Memory::new(), &[7; 16]);
     for (path, is_refused) in [("/orders", true), ("/", false), ("/", false)] {
         let values = get(path, "ann");
         let request = policy.request(&values);
-        let decision = Session::fail(&policy, &mut worker, &store, Some(&request), || at(0));
+        let decision = Session::fail(&mut worker, Some(&request), || at(0));
         assert_eq!(decision.is_rejected(), is_refused, "{path}");
     }
-    assert!(Session::fail(&policy, &mut worker, &store, None, || at(0)).is_rejected());
+    assert!(Session::fail(&mut worker, None, || at(0)).is_rejected());
 }

@@ -15,10 +15,10 @@ fn keys(rules: &str, user: &str) -> Vec<String> {
     let json = format!(r#"{{"limits": [{{"url": "/", "rules": [{rules}]}}], "store": {store_of}}}"#);
     let Configuration { policy, store: options, .. } = compile(json.as_bytes()).unwrap();
     let host = Simulated::new(CasSemantics::Lenient);
-    let mut worker = Worker::new(&policy, &[1; 16]).with_global_store(options.unwrap(), 1);
+    let mut worker =
+        Worker::new(policy.clone(), store(&host), &[1; 16]).with_global_store(options.unwrap(), 1);
     let request = get("/", user);
-    let (_, decision) =
-        Session::start(&policy, &mut worker, &store(&host), &policy.request(&request), || START);
+    let (_, decision) = Session::start(&mut worker, &policy.request(&request), || START);
     assert!(matches!(decision.outcome, Outcome::Query(_)), "{decision:?}");
     let call = worker.next_call(Time::ZERO).unwrap();
     crate::host::wire::commands(&call.message.body).into_iter().flat_map(|command| command.keys).collect()

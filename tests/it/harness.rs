@@ -11,6 +11,8 @@ use diana_limiter::request::{Part, Values};
 use diana_limiter::session::{Session, Worker};
 use diana_testing::shared_data::Simulated;
 use std::cell::Cell;
+use std::rc::Rc;
+use std::sync::Arc;
 
 /// The start of every test: an instant as hosts report it, in November 2023.
 pub const START: Time = Time::from_ns(1_700_000_000_000_000_000);
@@ -23,7 +25,7 @@ pub fn at(ms: u64) -> Time {
 }
 
 /// The policy of a valid configuration.
-pub fn policy(json: &str) -> Policy {
+pub fn policy(json: &str) -> Arc<Policy> {
     match diana_config::compile(json.as_bytes()) {
         Ok(configuration) => configuration.policy,
         Err(errors) => {
@@ -47,31 +49,19 @@ pub fn get(target: &str, user: &str) -> Values {
         .with(Part::Header("x-user-id".into()), user)
 }
 
-/// A worker of one gateway.
-pub fn worker(policy: &Policy, seed: &Seed) -> Worker {
-    Worker::new(policy, seed)
-}
-
 /// The decision about a request. A delayed request has waited.
-pub fn ask<S: Store>(
-    policy: &Policy,
-    worker: &mut Worker,
-    store: &S,
-    request: &Values,
-    clock: impl Fn() -> Time,
-) -> Decision {
-    start(policy, worker, store, request, clock).1
+pub fn ask<S: Store>(worker: &mut Worker<S>, request: &Values, clock: impl Fn() -> Time) -> Decision {
+    start(worker, request, clock).1
 }
 
 /// The decision and the request's session, which stays open until it is settled.
 fn start<S: Store>(
-    policy: &Policy,
-    worker: &mut Worker,
-    store: &S,
+    worker: &mut Worker<S>,
     request: &Values,
     clock: impl Fn() -> Time,
 ) -> (Session, Decision) {
-    let (mut session, decision) = Session::start(policy, worker, store, &policy.request(request), clock);
+    let policy = Arc::clone(worker.policy());
+    let (mut session, decision) = Session::start(worker, &policy.request(request), clock);
     match decision.outcome {
         Outcome::Delay(_) => session.resume(),
         Outcome::Query(_) => panic!("a worker that knows no store asks one"),
@@ -82,10 +72,10 @@ fn start<S: Store>(
 
 /// Workers of one gateway that share a store.
 pub struct Gateway<S> {
-    pub policy: Policy,
-    pub store: S,
+    pub policy: Arc<Policy>,
+    pub store: Rc<S>,
     seed: Seed,
-    pub workers: Vec<Worker>,
+    pub workers: Vec<Worker<Rc<S>>>,
     /// The previous configuration, how certain the replacement is, and the deadline.
     before: Option<(Previous, Replacement, Time)>,
 }
@@ -94,7 +84,7 @@ impl<S: Store> Gateway<S> {
     pub fn new(json: &str, store: S) -> Gateway<S> {
         // As in a host: a failing store must not keep the gateway from starting.
         let seed = shared_seed(&store, Dated { since: START, seed: SEED }).map_or(SEED, |dated| dated.seed);
-        Gateway { policy: policy(json), store, seed, workers: Vec::new(), before: None }
+        Gateway { policy: policy(json), store: Rc::new(store), seed, workers: Vec::new(), before: None }
     }
 
     /// A gateway that replaces `before`, or runs beside it.
@@ -105,14 +95,14 @@ impl<S: Store> Gateway<S> {
         store: S,
         now: Time,
     ) -> Gateway<S> {
-        let previous = before.worker().previous(&before.policy);
+        let previous = before.worker().previous();
         Gateway { before: Some((previous, replacement, now)), ..Gateway::new(json, store) }
     }
 
-    fn worker(&self) -> Worker {
-        let mut worker = worker(&self.policy, &self.seed);
+    fn worker(&self) -> Worker<Rc<S>> {
+        let mut worker = Worker::new(Arc::clone(&self.policy), Rc::clone(&self.store), &self.seed);
         if let Some((previous, replacement, now)) = &self.before {
-            worker.migrate_from(&self.policy, std::slice::from_ref(previous), *replacement, *now);
+            worker.migrate_from(std::slice::from_ref(previous), *replacement, *now);
         }
         worker
     }
@@ -127,7 +117,7 @@ impl<S: Store> Gateway<S> {
         while self.workers.len() <= index {
             self.workers.push(self.worker());
         }
-        start(&self.policy, &mut self.workers[index], &self.store, request, || now)
+        start(&mut self.workers[index], request, || now)
     }
 
     /// A request that worker `index` started has been forwarded, or has a response. Without a
@@ -136,23 +126,23 @@ impl<S: Store> Gateway<S> {
         let worker = &mut self.workers[index];
         match step {
             Step::Forward => session.forwarded(worker, now),
-            Step::Respond => _ = session.responded(worker, &self.store, status, now, || now),
+            Step::Respond => _ = session.responded(worker, status, now, || now),
         }
     }
 
     /// Ends a request that worker `index` started.
     pub fn settle(&mut self, index: usize, session: &mut Session, now: Time) -> Events {
-        session.settle(&self.policy, &mut self.workers[index], &self.store, || now)
+        session.settle(&mut self.workers[index], || now)
     }
 
     /// Ends a request of which the host measured `usage`.
     pub fn settle_used(&mut self, index: usize, session: &mut Session, usage: &Usage, now: Time) -> Events {
-        session.settle_used(&self.policy, &mut self.workers[index], &self.store, usage, || now)
+        session.settle_used(&mut self.workers[index], usage, || now)
     }
 
     /// The decision of a worker with empty caches.
     pub fn ask_new_worker(&self, request: &Values, now: Time) -> Decision {
-        ask(&self.policy, &mut self.worker(), &self.store, request, || now)
+        ask(&mut self.worker(), request, || now)
     }
 }
 

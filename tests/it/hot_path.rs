@@ -1,13 +1,14 @@
 //! Host calls of a decision: one load for each group, one swap for each charged group, and none for
 //! a refusal from the worker's cache.
 
-use crate::harness::{Counting, Gateway, at, get, policy, store, worker};
+use crate::harness::{Counting, Gateway, at, get, policy, store};
 use diana_base::time::Time;
 use diana_limiter::cells::store::{CasSemantics, SharedDataStore, Store};
 use diana_limiter::decide::Outcome;
 use diana_limiter::policy::Usage;
 use diana_limiter::request::{HeaderLines, Part, PartId, Source, Values};
 use diana_limiter::session::Session;
+use diana_limiter::session::Worker;
 use diana_testing::shared_data::Simulated;
 use std::cell::Cell;
 
@@ -202,14 +203,11 @@ impl Source for Reads<'_> {
 fn the_fast_path_reads_each_part_and_the_clock_once() {
     for (rpu, passes) in [(1_000_000, true), (1, false)] {
         let host = Simulated::new(CasSemantics::Lenient);
-        let (store, policy) = (
-            store(&host),
-            policy(&format!(
-                r#"[{{"url": "/", "rules": [{{"actor": "user", "rpu": {rpu}, "unit": "hour"}},
+        let policy = policy(&format!(
+            r#"[{{"url": "/", "rules": [{{"actor": "user", "rpu": {rpu}, "unit": "hour"}},
                 {{"actor": ["user", "ip"], "rpu": {rpu}, "unit": "day"}}]}}]"#
-            )),
-        );
-        let mut worker = worker(&policy, &[7; 16]);
+        ));
+        let mut worker = Worker::new(policy.clone(), store(&host), &[7; 16]);
         let reads: Vec<_> = (0..20)
             .map(|_| {
                 let (clock_reads, values) = (Cell::new(0), get("/", "ann"));
@@ -219,7 +217,7 @@ fn the_fast_path_reads_each_part_and_the_clock_once() {
                     at(0)
                 };
                 let request = policy.request(&source);
-                let (_, decision) = Session::start(&policy, &mut worker, &store, &request, clock);
+                let (_, decision) = Session::start(&mut worker, &request, clock);
                 (!decision.is_rejected(), source.1.get(), clock_reads.get())
             })
             .collect();

@@ -10,6 +10,8 @@ use diana_limiter::response::ResponseOptions;
 use diana_limiter::session::{Session, Worker};
 use diana_testing::shared_data::Simulated;
 use std::cell::Cell;
+use std::rc::Rc;
+use std::sync::Arc;
 
 const RULES: [&str; 8] = [
     r#""rpu": 6, "unit": "minute""#,
@@ -26,10 +28,9 @@ const INSPECT: &str = r#""inspect": {"path": "/.diana", "token": "0123456789abcd
 
 /// A rule, a worker that reserves, and a clock.
 struct Gateway {
-    policy: Policy,
+    policy: Arc<Policy>,
     response: ResponseOptions,
-    store: SharedDataStore<Simulated>,
-    worker: Worker,
+    worker: Worker<Rc<SharedDataStore<Simulated>>>,
     now: Cell<Time>,
 }
 
@@ -45,9 +46,9 @@ impl Gateway {
     fn of(document: &str) -> Gateway {
         let compiled = diana_config::compile(document.as_bytes()).unwrap();
         let store = SharedDataStore::probe(Simulated::new(CasSemantics::Strict)).unwrap();
-        let worker = Worker::new(&compiled.policy, &[7; 16]);
+        let worker = Worker::new(compiled.policy.clone(), Rc::new(store), &[7; 16]);
         let now = Cell::new(Time::from_ns(1_795_392_000_000_000_000));
-        Gateway { policy: compiled.policy, response: compiled.response, store, worker, now }
+        Gateway { policy: compiled.policy, response: compiled.response, worker, now }
     }
 
     /// Sends a request of the user. Returns what the response shows as left, and whether it passes.
@@ -55,7 +56,7 @@ impl Gateway {
         let values = Values::default().with(Part::Path, "/").with(Part::Header("x-user-id".into()), user);
         let request = self.policy.request(&values);
         let now = || self.now.get();
-        let (_, decision) = Session::start(&self.policy, &mut self.worker, &self.store, &request, now);
+        let (_, decision) = Session::start(&mut self.worker, &request, now);
         let headers = self.response.headers(&self.policy, decision);
         let (_, shown) = headers.iter().find(|(name, _)| *name == "ratelimit").unwrap();
         let left = shown.split(r#""rule";r="#).nth(1).unwrap().split(';').next().unwrap();
@@ -68,26 +69,26 @@ impl Gateway {
             "user" => Some(user.to_owned()),
             _ => None,
         };
-        Target::find(&self.policy, &self.worker, parameter).unwrap()
+        Target::find(&self.worker, parameter).unwrap()
     }
 
     fn count(&self, user: &str) -> ActorCount {
-        self.target(user).count(&self.policy, &self.worker, &self.store, || self.now.get()).unwrap()
+        self.target(user).count(&self.worker, || self.now.get()).unwrap()
     }
 
     fn end_penalty(&mut self, user: &str) {
         let target = self.target(user);
-        target.end_penalty(&self.policy, &mut self.worker, &self.store, || self.now.get()).unwrap();
+        target.end_penalty(&mut self.worker, || self.now.get()).unwrap();
     }
 
     fn grant(&mut self, user: &str, amount: u64, seconds: u64) {
         let (target, grant) = (self.target(user), Grant { amount, lasts: Span::from_secs(seconds) });
         assert!(target.takes_grants(&self.policy));
-        target.grant(grant, &self.policy, &mut self.worker, &self.store, || self.now.get()).unwrap();
+        target.grant(grant, &mut self.worker, || self.now.get()).unwrap();
     }
 
     fn reserved(&self, user: &str) -> Option<u64> {
-        self.target(user).reserved(&self.policy, &self.worker, &self.store, || self.now.get())
+        self.target(user).reserved(&self.worker, || self.now.get())
     }
 
     fn wait(&self, ms: u64) {
@@ -101,8 +102,7 @@ impl Gateway {
 
     /// Goes on in another worker of the same gateway.
     fn another_worker(&mut self) {
-        let worker = Worker::new(&self.policy, &[7; 16]);
-        self.worker = worker;
+        self.worker = Worker::new(self.policy.clone(), self.worker.store().clone(), &[7; 16]);
     }
 
     fn reload(&mut self, document: &str) {
@@ -111,16 +111,16 @@ impl Gateway {
 
     fn follow(&mut self, document: &str, replacement: Replacement) {
         let compiled = diana_config::compile(document.as_bytes()).unwrap();
-        let previous = self.worker.previous(&self.policy);
-        self.worker.tick(&self.policy, &self.store, || self.now.get(), true);
+        let previous = self.worker.previous();
+        self.worker.tick(|| self.now.get(), true);
         (self.policy, self.response) = (compiled.policy, compiled.response);
-        self.worker = Worker::new(&self.policy, &[7; 16]);
-        self.worker.migrate_from(&self.policy, &[previous], replacement, self.now.get());
+        self.worker = Worker::new(self.policy.clone(), self.worker.store().clone(), &[7; 16]);
+        self.worker.migrate_from(&[previous], replacement, self.now.get());
     }
 
     fn reset(&mut self, user: &str) {
         let target = self.target(user);
-        target.reset(&self.policy, &mut self.worker, &self.store, || self.now.get()).unwrap();
+        target.reset(&mut self.worker, || self.now.get()).unwrap();
     }
 }
 
@@ -282,7 +282,7 @@ fn a_reload_keeps_counts_and_grants() {
 
     let open =
         |name: &str| Some(if name == "rule" { "open" } else { "ann" }.to_owned()).filter(|_| name != "plan");
-    let target = Target::find(&gateway.policy, &gateway.worker, open).unwrap();
+    let target = Target::find(&gateway.worker, open).unwrap();
     assert!(!target.takes_grants(&gateway.policy));
 }
 
@@ -290,7 +290,7 @@ fn a_reload_keeps_counts_and_grants() {
 #[test]
 fn two_busy_workers_admit_the_quota_and_the_grant() {
     let mut gateway = Gateway::new(r#""algo": "W", "rpu": 1000, "unit": "day""#);
-    let mut other = Worker::new(&gateway.policy, &[7; 16]);
+    let mut other = Worker::new(gateway.policy.clone(), gateway.worker.store().clone(), &[7; 16]);
     gateway.grant("ann", 50, 3_600);
     let mut admitted = 0;
     for _ in 0..40 {
@@ -300,7 +300,7 @@ fn two_busy_workers_admit_the_quota_and_the_grant() {
         }
         gateway.wait(100);
         for worker in [&mut gateway.worker, &mut other] {
-            worker.tick(&gateway.policy, &gateway.store, || gateway.now.get(), false);
+            worker.tick(|| gateway.now.get(), false);
         }
     }
     assert_eq!(admitted, 1_050);
@@ -323,12 +323,11 @@ fn a_charge_to_a_grant_is_withdrawn_refunded_and_settled_there() {
     let values = Values::default().with(Part::Path, "/").with(Part::Header("x-user-id".into()), "ann");
     let request = gateway.policy.request(&values);
     let now = gateway.now.get();
-    let (mut session, _) =
-        Session::start(&gateway.policy, &mut gateway.worker, &gateway.store, &request, || now);
+    let (mut session, _) = Session::start(&mut gateway.worker, &request, || now);
     assert!(session.is_waiting());
     let left = |gateway: &Gateway| gateway.count("ann").granted;
     assert_eq!(left(&gateway), 4);
-    session.settle(&gateway.policy, &mut gateway.worker, &gateway.store, || now);
+    session.settle(&mut gateway.worker, || now);
     assert_eq!(left(&gateway), 5);
 
     // The response decides about the charge.
@@ -336,12 +335,12 @@ fn a_charge_to_a_grant_is_withdrawn_refunded_and_settled_there() {
     let mut gateway = Gateway::new(failed);
     gateway.grant("ann", 2, 3_600);
     let log_in = |gateway: &mut Gateway, status: u16| {
-        let Gateway { policy, worker, store, .. } = &mut *gateway;
+        let Gateway { policy, worker, .. } = &mut *gateway;
         let request = policy.request(&values);
-        let (mut session, decision) = Session::start(policy, worker, store, &request, || now);
+        let (mut session, decision) = Session::start(worker, &request, || now);
         let passes = !decision.is_rejected();
         let usage = Usage { status: Some(status), ..Usage::default() };
-        session.settle_used(policy, worker, store, &usage, || now);
+        session.settle_used(worker, &usage, || now);
         (passes, gateway.count("ann").granted)
     };
     let seen: Vec<_> = [401, 200, 401, 200, 401, 401].map(|status| log_in(&mut gateway, status)).into();

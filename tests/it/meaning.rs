@@ -60,10 +60,9 @@ fn fingerprint(json: &str) -> u64 {
 /// All shared data after the requests, in a gateway that reaches no store.
 fn shared_data(json: &str) -> BTreeMap<Vec<u8>, Vec<u8>> {
     let host = Simulated::new(CasSemantics::Lenient);
-    let (policy, store) = (policy(json), store(&host));
-    let mut worker = Worker::new(&policy, &[7; 16]);
+    let mut worker = Worker::new(policy(json), store(&host), &[7; 16]);
     for (ms, request) in (0..).zip(requests()) {
-        crate::harness::ask(&policy, &mut worker, &store, &request, || at(ms * 10));
+        crate::harness::ask(&mut worker, &request, || at(ms * 10));
     }
     let value = |key: Vec<u8>| {
         let value = host.get(&key).unwrap().0.unwrap_or_default();
@@ -81,9 +80,9 @@ fn store_keys(json: &str, requests: Vec<Values>) -> Vec<BTreeSet<String>> {
         // Each request has a new worker, so that no earlier reply or queue interferes.
         let protocol = Box::new(Redis::new("diana".into(), Vec::new()));
         let options = GlobalStoreOptions { clusters: clusters.clone(), timeout, in_flight, protocol };
-        let mut worker = Worker::new(&policy, &[7; 16]).with_global_store(options, 1);
+        let mut worker = Worker::new(policy.clone(), store(&host), &[7; 16]).with_global_store(options, 1);
         let request = policy.request(&request);
-        let (_, decision) = Session::start(&policy, &mut worker, &store(&host), &request, || at(0));
+        let (_, decision) = Session::start(&mut worker, &request, || at(0));
         let Outcome::Query(_) = decision.outcome else { return BTreeSet::new() };
         // One call to each cluster; its keys tell which.
         let mut keys = BTreeSet::new();

@@ -8,10 +8,10 @@ use crate::harness::{Gateway, at, get, store};
 use crate::host::wire::{Command, commands, list};
 use diana_base::time::Time;
 use diana_config::{Configuration, compile};
+use diana_limiter::cells::store::SharedDataStore;
 use diana_limiter::cells::store::{CasSemantics, SharedData};
 use diana_limiter::decide::Outcome;
 use diana_limiter::global::{Call, CallResult};
-use diana_limiter::policy::Policy;
 use diana_limiter::request::{Part, Values};
 use diana_limiter::session::{Session, Worker};
 use diana_testing::shared_data::Simulated;
@@ -131,23 +131,23 @@ const GLOBAL: &str = r#"{"limits": [
 
 /// A worker of one gateway, its policy, and its requests so far.
 struct Global<'h> {
-    policy: Policy,
-    worker: Worker,
-    host: &'h Simulated,
+    worker: Worker<SharedDataStore<&'h Simulated>>,
     sessions: Vec<Session>,
 }
 
 impl<'h> Global<'h> {
     fn new(json: &str, host: &'h Simulated) -> Global<'h> {
         let Configuration { policy, store, .. } = compile(json.as_bytes()).unwrap();
-        let worker = Worker::new(&policy, &[7; 16]).with_global_store(store.unwrap(), 1);
-        Global { policy, worker, host, sessions: Vec::new() }
+        let worker = Worker::new(policy, crate::harness::store(host), &[7; 16]);
+        let worker = worker.with_global_store(store.unwrap(), 1);
+        Global { worker, sessions: Vec::new() }
     }
 
     fn start(&mut self, request: &Values) {
-        let Global { policy, worker, host, sessions } = self;
+        let Global { worker, sessions } = self;
+        let policy = worker.policy().clone();
         let request = policy.request(request);
-        let (session, decision) = Session::start(policy, worker, &store(host), &request, || at(0));
+        let (session, decision) = Session::start(worker, &request, || at(0));
         assert!(matches!(decision.outcome, Outcome::Query(_)), "{decision:?}");
         sessions.push(session);
     }
@@ -179,9 +179,9 @@ fn the_keys_and_arguments_in_redis() {
     }
     pinned(&lines, REDIS);
     // The stores do not answer, so the gateway counts.
-    let Global { policy, mut worker, sessions, .. } = global;
+    let Global { mut worker, sessions } = global;
     for mut session in sessions {
-        assert!(session.give_up(&policy, &mut worker, &store(&host), || at(50)).is_some());
+        assert!(session.give_up(&mut worker, || at(50)).is_some());
     }
     pinned(&contents(&host), FALLBACK);
 }
@@ -243,10 +243,9 @@ fn the_keys_and_values_of_a_lease() {
     // Admitted, 80 left, a charge, and 10 units of generation 3 for a second.
     let reply = list(&[number, 0, 0, 80, 600_000, 6_000_000, 1, 7, 7, 0, 0, 10, 3, 1_000_000]);
     let result = CallResult::Response { status: 200, body: &reply };
-    let Global { policy, mut worker, mut sessions, .. } = global;
-    let store = store(&host);
+    let Global { mut worker, mut sessions } = global;
     for completion in worker.call_done(call.id, result, Time::ZERO) {
-        assert!(sessions[0].answer(&policy, &mut worker, &store, &completion, || at(5)).is_some());
+        assert!(sessions[0].answer(&mut worker, &completion, || at(5)).is_some());
     }
     pinned(&[keys, arguments, contents(&host)].concat(), LEASE);
 }

@@ -203,8 +203,7 @@ fn a_reservation_leaves_nothing_for_a_smaller_plan() {
         assert!(gateway.workers[0].holds_reservations(), "{algo}");
         assert!(gateway.ask(1, &on(0, "ann"), START).is_rejected(), "{algo}");
         let later = START.after(Span::from_ms(150));
-        let Gateway { policy, store, workers, .. } = &mut gateway;
-        workers[0].tick(policy, store, || later, true);
+        gateway.workers[0].tick(|| later, true);
         let left = gateway.ask(1, &costing(0, "ann", 20), later);
         assert_eq!(left.reports[0].verdict.unwrap().remaining, 0, "{algo}");
         assert!(!left.is_rejected(), "{algo}: the other 20 are back");
@@ -233,8 +232,7 @@ proptest! {
                 used += if passes { cost } else { 0 };
             }
         }
-        let Gateway { policy, store, workers, .. } = &mut gateway;
-        workers[0].tick(policy, store, || START, true);
+        gateway.workers[0].tick(|| START, true);
         for (plan, quota) in [(0, free), (1, gold)] {
             let decision = gateway.ask(1, &costing(plan, "ann", 1), START);
             let took = u64::from(!decision.is_rejected());
@@ -262,8 +260,7 @@ fn a_released_reservation_counts_by_the_cost_of_its_own_rule() {
         )
     });
     assert!(gateway.workers[0].holds_reservations());
-    let Gateway { policy, store, workers, .. } = &mut gateway;
-    workers[0].tick(policy, store, || START, true);
+    gateway.workers[0].tick(|| START, true);
     let decision = gateway.ask(1, &on(0, "ann"), START);
     assert_eq!(decision.reports[1].verdict.unwrap().remaining, 59);
 }
@@ -294,9 +291,9 @@ fn the_plan_is_read_once_and_only_for_a_rule_with_plans() {
         let host = Simulated::new(CasSemantics::Lenient);
         let values = get("/api", "ann").with(Part::Header("x-plan".into()), "p1");
         let source = CountsReads(&values, Cell::new(0));
-        let mut worker = Worker::new(&policy, &[7; 16]);
+        let mut worker = Worker::new(policy.clone(), store(&host), &[7; 16]);
         let request = policy.request(&source);
-        let _ = Session::start(&policy, &mut worker, &store(&host), &request, || START);
+        let _ = Session::start(&mut worker, &request, || START);
         assert_eq!(source.1.get(), reads);
     }
 }

@@ -4,7 +4,7 @@
 mod bounds;
 mod refunds;
 
-use crate::harness::{Counting, Gateway, START, at, get, policy, store, worker};
+use crate::harness::{Counting, Gateway, START, at, get, policy, store};
 use diana_base::time::{Span, Time};
 use diana_limiter::cells::store::{CasSemantics, Store};
 use diana_limiter::decide::Outcome;
@@ -12,12 +12,14 @@ use diana_limiter::policy::Policy;
 use diana_limiter::request::Part;
 use diana_limiter::session::{Session, TICK, Worker};
 use diana_testing::shared_data::Simulated;
+use std::rc::Rc;
+use std::sync::Arc;
 
 /// Workers with one clock over one store.
 struct TestGateway<S> {
-    policy: Policy,
-    store: S,
-    workers: Vec<Worker>,
+    policy: Arc<Policy>,
+    store: Rc<S>,
+    workers: Vec<Worker<Rc<S>>>,
     now: Time,
     /// The instants at which requests passed.
     passed: Vec<u64>,
@@ -25,17 +27,17 @@ struct TestGateway<S> {
 
 impl<S: Store> TestGateway<S> {
     fn new(json: &str, workers: usize, store: S) -> TestGateway<S> {
-        let policy = policy(json);
-        let workers = (0..workers).map(|_| worker(&policy, &[7; 16])).collect();
-        TestGateway { policy, store, workers, now: START, passed: Vec::new() }
+        let (policy, store) = (policy(json), Rc::new(store));
+        let mut gateway = TestGateway { policy, store, workers: Vec::new(), now: START, passed: Vec::new() };
+        gateway.workers = (0..workers).map(|_| gateway.new_worker()).collect();
+        gateway
     }
 
     /// Whether a request passes, and how much the tightest rule has left as this worker knows it.
     fn ask(&mut self, worker: usize, target: &str, user: &str) -> (bool, u64) {
         let (request, now) = (get(target, user), self.now);
         let request = self.policy.request(&request);
-        let (_, decision) =
-            Session::start(&self.policy, &mut self.workers[worker], &self.store, &request, || now);
+        let (_, decision) = Session::start(&mut self.workers[worker], &request, || now);
         assert!(!matches!(decision.outcome, Outcome::Query(_)), "a query to a global store");
         let passes = !decision.is_rejected();
         self.passed.extend(passes.then_some(now.as_ns()));
@@ -44,9 +46,14 @@ impl<S: Store> TestGateway<S> {
         (passes, left.min().unwrap_or(u64::MAX))
     }
 
+    /// A worker without caches.
+    fn new_worker(&self) -> Worker<Rc<S>> {
+        Worker::new(Arc::clone(&self.policy), Rc::clone(&self.store), &[7; 16])
+    }
+
     fn tick(&mut self, worker: usize, all: bool) {
         let now = self.now;
-        self.workers[worker].tick(&self.policy, &self.store, || now, all);
+        self.workers[worker].tick(|| now, all);
     }
 
     fn pass(&mut self, span: Span) {

@@ -1,12 +1,13 @@
 //! The share of one of several gateways while the store is down: a number that the store counted
 //! means the same as one that the document states.
 
-use crate::harness::{Random, at, get, store};
+use crate::harness::{Random, at, get};
 use diana_base::time::Time;
 use diana_config::compile;
 use diana_limiter::cells::store::CasSemantics;
+use diana_limiter::cells::store::SharedDataStore;
 use diana_limiter::decide::{Decision, Outcome};
-use diana_limiter::policy::{Policy, Usage};
+use diana_limiter::policy::Usage;
 use diana_limiter::session::{Session, Worker};
 use diana_testing::shared_data::Simulated;
 
@@ -26,13 +27,15 @@ const RULES: [&str; 11] = [
 
 /// A gateway whose store is down.
 struct Alone {
-    policy: Policy,
-    worker: Worker,
-    host: Simulated,
+    worker: Worker<SharedDataStore<Simulated>>,
 }
 
 impl Alone {
     fn new(rule: &str, replicas: &str) -> Alone {
+        Alone::of_host(rule, replicas, true)
+    }
+
+    fn of_host(rule: &str, replicas: &str, holds_requests: bool) -> Alone {
         let json = format!(
             r#"{{"limits": [
                     {{"url": "/", "rules": [{{"actor": "user", "scope": "global", {rule}}}]}},
@@ -41,26 +44,25 @@ impl Alone {
                 "store": {{"redis": {{"cluster": "a", "secret": "a secret of the tests only",
                     "replicas": {replicas}}}}}}}"#
         );
-        let policy = compile(json.as_bytes()).unwrap().policy;
-        let worker = Worker::new(&policy, &[7; 16]);
-        Alone { policy, worker, host: Simulated::new(CasSemantics::Lenient) }
+        let mut compiled = compile(json.as_bytes()).unwrap();
+        assert!(holds_requests || compiled.refuse_to_wait());
+        let store = SharedDataStore::probe(Simulated::new(CasSemantics::Lenient)).unwrap();
+        Alone { worker: Worker::new(compiled.policy, store, &[7; 16]) }
     }
 
     fn set(&self, number: u64, now: Time) {
-        self.policy.replicas().unwrap().set(number, now);
+        self.worker.policy().replicas().unwrap().set(number, now);
     }
 
     fn start(&mut self, path: &str, now: Time) -> (Session, Decision) {
-        let Alone { policy, worker, host } = self;
-        let request = get(path, "ann");
-        let (session, decision) =
-            Session::start(policy, worker, &store(host), &policy.request(&request), || now);
+        let (policy, request) = (self.worker.policy().clone(), get(path, "ann"));
+        let (session, decision) = Session::start(&mut self.worker, &policy.request(&request), || now);
         (session, decision.clone())
     }
 
     fn end(&mut self, mut session: Session, status: u16, now: Time) {
         let usage = Usage { status: Some(status), ..Usage::default() };
-        session.settle_used(&self.policy, &mut self.worker, &store(&self.host), &usage, || now);
+        session.settle_used(&mut self.worker, &usage, || now);
     }
 
     /// How many of many requests pass at once.
@@ -140,11 +142,8 @@ fn a_share_refuses_to_wait_where_the_host_holds_no_requests() {
     for rule in [RULES[3], RULES[8]] {
         let mut waits = false;
         for (number, refuses_to_wait) in [1, 2, 3].map(|number| [(number, false), (number, true)]).concat() {
-            let (mut stated, mut counted) =
-                (Alone::new(rule, &number.to_string()), Alone::new(rule, r#""auto""#));
-            for gateway in [&mut stated, &mut counted] {
-                assert!(!refuses_to_wait || gateway.policy.refuse_to_wait());
-            }
+            let of_host = |replicas: &str| Alone::of_host(rule, replicas, !refuses_to_wait);
+            let (mut stated, mut counted) = (of_host(&number.to_string()), of_host(r#""auto""#));
             counted.set(number, Time::ZERO);
             for ms in (0..120).map(|request| request / 3 * 90) {
                 let outcomes =

@@ -7,27 +7,35 @@ use diana_limiter::request::{Part, Values};
 use diana_limiter::session::{Session, Worker};
 use diana_limiter::top::{By, TopActors};
 use diana_testing::shared_data::Simulated;
+use std::sync::Arc;
 
-fn compiled(document: &str) -> Policy {
+fn compiled(document: &str) -> Arc<Policy> {
     diana_config::compile(document.as_bytes()).unwrap().policy
 }
 
-/// Sends a request of each client, 10 ms apart, and returns the answers for each rule.
-fn top(policy: &Policy, mut worker: Worker, clients: &[(&str, Option<&str>)]) -> Vec<(TopActors, TopActors)> {
+type TestWorker = Worker<SharedDataStore<Simulated>>;
+
+/// A worker of a gateway of its own.
+fn worker(policy: Arc<Policy>) -> TestWorker {
     let store = SharedDataStore::probe(Simulated::new(CasSemantics::Strict)).unwrap();
-    let mut now = Time::from_ns(1_795_392_000_000_000_000);
+    Worker::new(policy, store, &[7; 16]).with_top()
+}
+
+/// Sends a request of each client, 10 ms apart, and returns the answers for each rule.
+fn top(mut worker: TestWorker, clients: &[(&str, Option<&str>)]) -> Vec<(TopActors, TopActors)> {
+    let (policy, mut now) = (worker.policy().clone(), Time::from_ns(1_795_392_000_000_000_000));
     for (address, user) in clients {
         let mut values = Values::default().with(Part::Path, "/").with(Part::Address, *address);
         if let Some(user) = user {
             values = values.with(Part::Header("x-user-id".into()), *user);
         }
         let request = policy.request(&values);
-        let (_, _) = Session::start(policy, &mut worker, &store, &request, || now);
-        worker.note_actors(policy);
+        let (_, _) = Session::start(&mut worker, &request, || now);
+        worker.note_actors();
         now = now.after(Span::from_ms(10));
     }
-    worker.publish_actors(policy, &store, now).unwrap();
-    let of = |rule, by| worker.top(policy, &store, rule, by, now).unwrap();
+    worker.publish_actors(now).unwrap();
+    let of = |rule, by| worker.top(rule, by, now).unwrap();
     policy.rules().map(|(rule, _)| (of(rule, By::Refused), of(rule, By::Used))).collect()
 }
 
@@ -51,10 +59,9 @@ fn the_fast_path_counts_the_same_actors() {
     );
     let clients: Vec<(&str, Option<&str>)> =
         (0..400).map(|turn| ("192.0.2.7", Some(["ann", "ann", "bob", "cyd"][turn * 7 % 4]))).collect();
-    let worker = || Worker::new(&policy, &[7; 16]).with_top();
-    let mut full = worker();
+    let mut full = worker(policy.clone());
     full.disable_fast_path();
-    let (fast, full) = (top(&policy, worker(), &clients), top(&policy, full, &clients));
+    let (fast, full) = (top(worker(policy), &clients), top(full, &clients));
     assert_eq!(fast, full);
     let of = |rule: usize| (shown(&fast[rule].0), shown(&fast[rule].1));
     let user = |user: &str, count| (format!("user={user}"), count);
@@ -86,7 +93,7 @@ fn whoever_lacks_the_actor_is_shown_as_counted() {
     let long = "x".repeat(200);
     let clients =
         [("192.0.2.7", None), ("192.0.2.7", None), ("192.0.2.8", Some(&*long)), ("192.0.2.8", Some("ann"))];
-    let all = top(&policy, Worker::new(&policy, &[7; 16]).with_top(), &clients);
+    let all = top(worker(policy), &clients);
     let one = |name: String, count: u64| (name, count);
     assert_eq!(shown(&all[0].0), [one("ip=192.0.2.7".into(), 1)], "in shadow, it would refuse");
     let cut = format!("user={}…", "x".repeat(64));
@@ -106,7 +113,7 @@ fn a_global_rule_counts_its_actors_too() {
                 "unit": "day", "scope": "global", "on_error": "local"}]}]}"#,
     );
     let clients: Vec<_> = (0..6).map(|_| ("192.0.2.7", Some("ann"))).collect();
-    let all = top(&policy, Worker::new(&policy, &[7; 16]).with_top(), &clients);
+    let all = top(worker(policy), &clients);
     let [(refused, used)] = &all[..] else { unreachable!() };
     assert_eq!((refused.actors[0].count, used.actors[0].count), (4, 2));
 }

@@ -5,38 +5,35 @@ use diana_base::time::{Span, Time};
 use diana_limiter::algorithm::Admission;
 use diana_limiter::cells::store::{CasSemantics, Fault, Loaded, SharedDataStore, Store, Swap, Version};
 use diana_limiter::decide::{Decision, Outcome, RuleResult};
-use diana_limiter::policy::Policy;
 use diana_limiter::session::{Session, Worker};
 use diana_testing::shared_data::Simulated;
 use std::cell::Cell;
+use std::sync::Arc;
 
 const SEED: [u8; 16] = [7; 16];
 
 /// One worker of one gateway.
 struct One<'h> {
-    policy: Policy,
-    worker: Worker,
-    store: SharedDataStore<&'h Simulated>,
+    worker: Worker<SharedDataStore<&'h Simulated>>,
 }
 
 impl<'h> One<'h> {
     fn new(json: &str, host: &'h Simulated, may_wait: bool) -> One<'h> {
         let mut policy = policy(json);
         if !may_wait {
-            policy.refuse_to_wait();
+            Arc::get_mut(&mut policy).unwrap().refuse_to_wait();
         }
-        let worker = Worker::new(&policy, &SEED);
-        One { policy, worker, store: store(host) }
+        One { worker: Worker::new(policy, store(host), &SEED) }
     }
 
     fn start(&mut self, user: &str, now: Time) -> (Session, &Decision) {
-        let request = get("/", user);
-        let request = self.policy.request(&request);
-        Session::start(&self.policy, &mut self.worker, &self.store, &request, || now)
+        let (policy, request) = (self.worker.policy().clone(), get("/", user));
+        let request = policy.request(&request);
+        Session::start(&mut self.worker, &request, || now)
     }
 
     fn settle(&mut self, session: &mut Session, now: Time) {
-        session.settle(&self.policy, &mut self.worker, &self.store, || now);
+        session.settle(&mut self.worker, || now);
     }
 }
 
@@ -246,13 +243,13 @@ fn a_turn_counts_from_the_check_of_its_own_group() {
         {"name": "queue", "algo": "LB", "rpu": 50, "unit": "second"},
         {"name": "user", "actor": "user", "rpu": 100, "unit": "second"}]}"#;
     let (host, policy) = (Simulated::new(CasSemantics::Lenient), policy(json));
-    let mut worker = Worker::new(&policy, &SEED);
     let store = Slow { store: store(&host), loses: Cell::new(4), ms: Cell::new(0) };
+    let mut worker = Worker::new(policy.clone(), &store, &SEED);
     let turns: Vec<Option<Span>> = (0..3)
         .map(|_| {
             let request = get("/", "ann");
             let clock = || at(store.ms.get());
-            turn(Session::start(&policy, &mut worker, &store, &policy.request(&request), clock).1)
+            turn(Session::start(&mut worker, &policy.request(&request), clock).1)
         })
         .collect();
     assert_eq!(
@@ -274,10 +271,10 @@ fn a_request_that_cannot_be_held_is_refused_with_its_wait() {
     for _ in 0..5 {
         let (mut session, step) = one.start("ann", START);
         assert_eq!(turn(step), Some(Span::from_ms(100)));
-        let One { policy, worker, store } = &mut one;
-        let decision = at_once(session.refuse(policy, worker, store, || START));
+        let policy = one.worker.policy().clone();
+        let decision = at_once(session.refuse(&mut one.worker, || START));
         assert!(decision.is_rejected() && !session.has_charges());
-        assert_eq!(decision.refused_by(policy).as_deref(), Some("queue"));
+        assert_eq!(decision.refused_by(&policy).as_deref(), Some("queue"));
         let refusing: Vec<_> = decision.refusing().map(|report| report.verdict.unwrap().admission).collect();
         assert_eq!(refusing, [Admission::Refuse { retry_after: Some(Span::from_ms(100)) }]);
     }

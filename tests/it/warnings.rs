@@ -231,11 +231,11 @@ proptest! {
             return Ok(());
         }
         let (policy, host) = (policy(&json), Simulated::new(CasSemantics::Lenient));
-        let (store, mut worker, mut ms) = (store(&host), Worker::new(&policy, &[7; 16]), 0);
+        let (mut worker, mut ms) = (Worker::new(policy.clone(), store(&host), &[7; 16]), 0);
         for _ in 0..200 {
             ms += [0, 0, 1, 250, 333, 1_000][random.below(6)];
             let target = ["/api", "/api", "/"][random.below(3)];
-            let decision = crate::harness::ask(&policy, &mut worker, &store, &get(target, "ann"), || at(ms));
+            let decision = crate::harness::ask(&mut worker, &get(target, "ann"), || at(ms));
             if let [above, below] = &*decision.reports {
                 let alone = above.result == RuleResult::Admitted && below.result == RuleResult::Refused;
                 prop_assert!(!alone, "at {} ms under {}", ms, json);
@@ -304,9 +304,9 @@ proptest! {
         let json = limit("/", &format!(r#"{rule}, "cost": {{"header": "x-cost", "min": {least}, "max": 99}}"#));
         let is_reported = warnings(&json).iter().any(|one| one.contains("can ever pass"));
         let (policy, host) = (policy(&json), Simulated::new(CasSemantics::Lenient));
-        let (store, mut worker) = (store(&host), Worker::new(&policy, &[7; 16]));
+        let mut worker = Worker::new(policy.clone(), store(&host), &[7; 16]);
         let passes = [0, 200_000_000, 400_000_000].into_iter().any(|ms| {
-            let decision = crate::harness::ask(&policy, &mut worker, &store, &get("/", "ann"), || at(ms));
+            let decision = crate::harness::ask(&mut worker, &get("/", "ann"), || at(ms));
             decision.reports.iter().all(|report| report.result == RuleResult::Admitted)
         });
         prop_assert_eq!(is_reported, !passes, "{}", json);

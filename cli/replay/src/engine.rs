@@ -11,13 +11,12 @@ use diana_limiter::time::{Span, Time};
 use foldhash::fast::FixedState;
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
+use std::sync::Arc;
 
 /// A policy that decides the requests of a log.
 #[derive(Debug)]
 pub struct Engine {
-    policy: Policy,
-    worker: Worker,
-    store: Memory<FixedState>,
+    worker: Worker<Memory<FixedState>>,
     columns: Columns,
     /// The slot of each of the policy's measured values; `None` if the log does not have it.
     values: Vec<Option<usize>>,
@@ -38,22 +37,21 @@ pub(super) const MAX_HELD: usize = 1 << 18;
 impl Engine {
     /// An engine before the first request.
     #[must_use]
-    pub fn new(policy: Policy, columns: Columns, slots: &Slots) -> Engine {
-        let mut worker = Worker::new(&policy, &SEED);
-        worker.disable_caches();
+    pub fn new(policy: Arc<Policy>, columns: Columns, slots: &Slots) -> Engine {
         let slot = |measure: &Measure| match measure {
             Measure::Header(name) => slots.find(&Slot::ResponseHeader(name.clone())),
             Measure::Json(_) => None,
         };
         let values = policy.measures().values.iter().map(slot).collect();
-        let (store, held) = (Memory::default(), BinaryHeap::new());
-        Engine { policy, worker, store, columns, values, now: Time::ZERO, held, count: 0, late: 0 }
+        let mut worker = Worker::new(policy, Memory::default(), &SEED);
+        worker.disable_caches();
+        Engine { worker, columns, values, now: Time::ZERO, held: BinaryHeap::new(), count: 0, late: 0 }
     }
 
     /// The policy.
     #[must_use]
     pub fn policy(&self) -> &Policy {
-        &self.policy
+        self.worker.policy()
     }
 
     /// The present instant of the virtual clock.
@@ -77,7 +75,7 @@ impl Engine {
     /// The actor that a rule counts in the last decision.
     #[must_use]
     pub fn actor(&self, rule: RuleId) -> Option<CountedActor<'_>> {
-        self.worker.counted_actor(&self.policy, rule)
+        self.worker.counted_actor(rule)
     }
 
     /// Decides a request. A request that comes too late is decided at the present instant.
@@ -87,10 +85,11 @@ impl Engine {
         }
         self.run_until(record.start.max(self.now));
         self.count = self.count.saturating_add(1);
-        let Engine { policy, worker, store, columns, now, .. } = self;
+        let Engine { worker, columns, now, .. } = self;
         let source = columns.request(record);
+        let policy = Arc::clone(worker.policy());
         let request = policy.request(&source);
-        let (session, decision) = Session::start(policy, worker, store, &request, || *now);
+        let (session, decision) = Session::start(worker, &request, || *now);
         let outcome = decision.outcome;
         if session.has_charges() {
             let usage = session.settles().then(|| Box::new(self.usage(record)));
@@ -116,7 +115,7 @@ impl Engine {
         held.session.forwarded(&mut self.worker, self.now);
         held.ends = self.now.after(held.lasts);
         // The headers of the response come first, if a rule has to know.
-        held.latency = held.latency.filter(|_| self.policy.measures().latency);
+        held.latency = held.latency.filter(|_| self.policy().measures().latency);
         held.at = held.latency.map_or(held.ends, |latency| self.now.after(latency));
         self.held.push(held);
     }
@@ -141,21 +140,21 @@ impl Engine {
             }
             return;
         }
-        let Engine { policy, worker, store, now, .. } = self;
+        let Engine { worker, now, .. } = self;
         if held.latency.take().is_some() {
             let status = held.usage.as_ref().and_then(|usage| usage.status);
-            held.session.responded(worker, store, status, held.at, || *now);
+            held.session.responded(worker, status, held.at, || *now);
             if held.ends > held.at && held.session.has_charges() {
                 held.at = held.ends;
                 return self.held.push(held);
             }
         }
-        if policy.measures().latency {
-            held.session.responded(worker, store, None, held.at, || *now);
+        if worker.policy().measures().latency {
+            held.session.responded(worker, None, held.at, || *now);
         }
         match &held.usage {
-            Some(usage) => held.session.settle_used(policy, worker, store, usage, || *now),
-            None => held.session.settle(policy, worker, store, || *now),
+            Some(usage) => held.session.settle_used(worker, usage, || *now),
+            None => held.session.settle(worker, || *now),
         };
     }
 

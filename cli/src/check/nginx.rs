@@ -43,7 +43,7 @@ fn unsupported(model: &Model, configuration: &mut Configuration, findings: &mut 
         let place = refused(model.root, &why).unwrap_or_else(|| head(model.root));
         findings.add(code::NGINX_LACKS, &place, message, hint);
     }
-    if configuration.policy.refuse_to_wait() {
+    if configuration.refuse_to_wait() {
         let mut places: Vec<Range<usize>> = model.enforced().filter_map(|(_, rule)| waits(rule)).collect();
         if places.is_empty() {
             places.push(head(model.root));

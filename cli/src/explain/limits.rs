@@ -106,10 +106,9 @@ fn holding(limits: Vec<Value>, incoming: &Incoming) -> Result<Vec<usize>> {
     let local = Value::Object(vec![("max_actors".into(), Value::Whole(1))]);
     let document = Value::Object(vec![("limits".into(), Value::List(limits)), ("local".into(), local)]);
     let policy = compile(&document)?.policy;
-    let store = Memory::new();
-    let mut worker = Worker::new(&policy, &[0; 16]);
+    let mut worker = Worker::new(policy.clone(), Memory::new(), &[0; 16]);
     let request = policy.request(&incoming.values);
-    let (_, decision) = Session::start(&policy, &mut worker, &store, &request, || incoming.start);
+    let (_, decision) = Session::start(&mut worker, &request, || incoming.start);
     let number = |name: &str| name.strip_prefix('m')?.parse().ok();
     let rules = decision.reports.iter().filter_map(|report| policy.rule(report.rule));
     Ok(rules.filter_map(|rule| number(rule.name())).collect())

@@ -63,9 +63,8 @@ fn names(document: &Document, incoming: &Incoming, members: &[Value]) -> Result<
     let own =
         [("limits".to_owned(), Value::List(Vec::new())), ("deny".to_owned(), Value::List(members.to_vec()))];
     let policy = compile(&Value::Object(own.into_iter().chain(kept).collect()))?.policy;
-    let store = Memory::new();
-    let mut worker = Worker::new(&policy, &[0; 16]);
+    let mut worker = Worker::new(policy.clone(), Memory::new(), &[0; 16]);
     let request = policy.request(&incoming.values);
-    let (_, decision) = Session::start(&policy, &mut worker, &store, &request, || incoming.start);
+    let (_, decision) = Session::start(&mut worker, &request, || incoming.start);
     Ok(decision.outcome == Outcome::Reject(Reason::Denied))
 }

@@ -14,6 +14,7 @@ use diana_limiter::request::protocol::Protocol;
 use diana_limiter::session::{Session, Worker};
 use miette::Result;
 use std::collections::BTreeMap;
+use std::rc::Rc;
 
 /// The decisions about all requests.
 pub struct Simulation {
@@ -118,7 +119,7 @@ fn of_short(full: &Value) -> Value {
 /// A request in flight: when the request ends, what to tell the engine then, and its worker.
 struct InFlight {
     session: Session,
-    worker: Worker,
+    worker: Worker<Rc<Memory>>,
     begins: Time,
     ends: Time,
 }
@@ -136,7 +137,7 @@ impl Simulation {
 
     fn decide(&mut self, incoming: &Incoming) -> Result<()> {
         let Configuration { policy, response, .. } = &self.configuration;
-        let store = Memory::new();
+        let store = Rc::new(Memory::new());
         let request = policy.request(&incoming.values);
         let protocol = policy.protocol(&request);
         let mut open: Vec<InFlight> = Vec::new();
@@ -144,10 +145,10 @@ impl Simulation {
             let now = incoming.instant(index);
             let (ended, still) = open.into_iter().partition(|request| request.ends <= now);
             open = still;
-            settle(policy, &store, incoming, ended);
-            let mut worker = Worker::new(policy, &SEED);
+            settle(policy, incoming, ended);
+            let mut worker = Worker::new(policy.clone(), Rc::clone(&store), &SEED);
             worker.disable_reservations();
-            let (mut session, decision) = Session::start(policy, &mut worker, &store, &request, || now);
+            let (mut session, decision) = Session::start(&mut worker, &request, || now);
             let number = index.saturating_add(1);
             let refusal = |entropy| response.refusal(policy, decision, protocol, entropy);
             let refused = refusal(0);
@@ -270,7 +271,7 @@ impl Decided {
 }
 
 /// Ends requests in the order of their ends.
-fn settle(policy: &Policy, store: &Memory, incoming: &Incoming, mut ended: Vec<InFlight>) {
+fn settle(policy: &Policy, incoming: &Incoming, mut ended: Vec<InFlight>) {
     ended.sort_by_key(|request| request.ends);
     let usage = Usage {
         status: Some(incoming.status),
@@ -281,10 +282,10 @@ fn settle(policy: &Policy, store: &Memory, incoming: &Incoming, mut ended: Vec<I
     for InFlight { mut session, mut worker, begins, ends } in ended {
         if session.settles() {
             session.forwarded(&mut worker, begins);
-            session.responded(&mut worker, store, Some(incoming.status), ends, || ends);
-            session.settle_used(policy, &mut worker, store, &usage, || ends);
+            session.responded(&mut worker, Some(incoming.status), ends, || ends);
+            session.settle_used(&mut worker, &usage, || ends);
         } else {
-            session.settle(policy, &mut worker, store, || ends);
+            session.settle(&mut worker, || ends);
         }
     }
 }

@@ -9,11 +9,11 @@
 use diana_base::time::Time;
 use diana_limiter::cells::store::{CasSemantics, SharedDataStore};
 use diana_limiter::decide::Outcome;
-use diana_limiter::policy::Policy;
 use diana_limiter::request::{Part, Values};
 use diana_limiter::session::{Session, Worker};
 use diana_testing::shared_data::Simulated;
 use std::error::Error;
+use std::sync::Arc;
 
 const DOCUMENT: &[u8] =
     br#"{"limits": [{"url": "/", "rules": [{"name": "per-ip", "actor": "ip", "rpu": 1000, "unit": "second"}]}]}"#;
@@ -25,7 +25,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let compiled = diana_config::compile(DOCUMENT).map_err(|errors| format!("{errors:?}"))?;
     let store =
         SharedDataStore::probe(Simulated::new(CasSemantics::Strict)).map_err(|fault| format!("{fault:?}"))?;
-    let mut worker = Worker::new(&compiled.policy, b"a seed of a test");
+    let mut worker = Worker::new(compiled.policy, store, b"a seed of a test");
     if path == "swap" {
         worker.disable_reservations();
     }
@@ -35,30 +35,21 @@ fn main() -> Result<(), Box<dyn Error>> {
         .with(Part::Address, "10.0.0.1:4711");
     // The first requests find no cell, no reservation and nothing remembered.
     for _ in 0..20 {
-        decide(&compiled.policy, &mut worker, &store, &values)?;
+        decide(&mut worker, &values)?;
     }
-    measured(&compiled.policy, &mut worker, &store, &values)
+    measured(&mut worker, &values)
 }
 
 /// The one request that Callgrind counts, by the name of this function.
 #[inline(never)]
-fn measured(
-    policy: &Policy,
-    worker: &mut Worker,
-    store: &Shared,
-    values: &Values,
-) -> Result<(), Box<dyn Error>> {
-    decide(policy, worker, store, values)
+fn measured(worker: &mut Worker<Shared>, values: &Values) -> Result<(), Box<dyn Error>> {
+    decide(worker, values)
 }
 
-fn decide(
-    policy: &Policy,
-    worker: &mut Worker,
-    store: &Shared,
-    values: &Values,
-) -> Result<(), Box<dyn Error>> {
+fn decide(worker: &mut Worker<Shared>, values: &Values) -> Result<(), Box<dyn Error>> {
+    let policy = Arc::clone(worker.policy());
     let request = policy.request(values);
     let now = || Time::from_ns(1_795_392_000_000_000_000);
-    let (_, decision) = Session::start(policy, worker, store, &request, now);
+    let (_, decision) = Session::start(worker, &request, now);
     if decision.outcome == Outcome::Pass { Ok(()) } else { Err("the request is refused".into()) }
 }

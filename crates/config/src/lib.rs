@@ -68,6 +68,7 @@ use mode::Mode;
 use overlay::{Overlay, Reading};
 pub use rule_places::{RulePlace, rule_places};
 pub use secret::{Secret, SecretSource};
+use std::sync::Arc;
 use top::Top;
 
 /// A valid configuration.
@@ -86,7 +87,7 @@ use top::Top;
 #[derive(Debug)]
 pub struct Configuration {
     /// The compiled limits, rules and lists.
-    pub policy: Policy,
+    pub policy: Arc<Policy>,
     /// The options of responses.
     pub response: ResponseOptions,
     /// The global store, which counts rules with `scope: global`.
@@ -105,6 +106,17 @@ pub struct Configuration {
     /// in each build. Two documents that mean the same have the same fingerprint; another name of a
     /// rule is another meaning.
     pub fingerprint: u64,
+}
+
+impl Configuration {
+    /// For a host without timers, before a worker has the policy: see [`Policy::refuse_to_wait`].
+    ///
+    /// [`Policy::refuse_to_wait`]: diana_limiter::policy::Policy::refuse_to_wait
+    pub fn refuse_to_wait(&mut self) -> bool {
+        let policy = Arc::get_mut(&mut self.policy);
+        debug_assert!(policy.is_some(), "a worker already decides by the policy");
+        policy.is_some_and(|policy| policy.refuse_to_wait())
+    }
 }
 
 /// Compiles a configuration. The error lists every mistake.
@@ -364,7 +376,7 @@ fn read(top: Top, secret: &Secret, reading: Reading) -> Option<Configuration> {
         ^ access_log.canonical_hash()
         ^ near_limit.map_or(0, NearLimit::canonical_hash);
     Some(Configuration {
-        policy,
+        policy: Arc::new(policy),
         response,
         store: options,
         remote,

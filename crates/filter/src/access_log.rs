@@ -6,6 +6,7 @@ use crate::Host;
 use diana_base::format::{decimal, hex};
 use diana_base::time::Span;
 use diana_config::{Configuration, LoggedActor};
+use diana_limiter::cells::store::Store;
 use diana_limiter::decide::{Outcome, RuleReport};
 use diana_limiter::policy::{ActorSource, Policy};
 use diana_limiter::session::Worker;
@@ -36,7 +37,7 @@ pub const ATTRIBUTES: [&str; 10] =
     [RULE, SHADOW, DELAYED, NEAR, ACTOR, ACTOR_VALUE, ACTOR_HASH, PLAN, REMAINING, WAITED_MS];
 
 /// Sets the attributes of a request after the last decision of `worker`.
-pub(super) fn set_attributes(host: impl Host, configuration: &Configuration, worker: &Worker) {
+pub(super) fn set_attributes(host: impl Host, configuration: &Configuration, worker: &Worker<impl Store>) {
     let Configuration { policy, access_log, near_limit, .. } = configuration;
     let (decision, logs_all) = (worker.decision(), access_log.has_all_requests);
     if decision.is_plain() && !logs_all && near_limit.is_none() {
@@ -73,7 +74,7 @@ pub(super) fn set_attributes(host: impl Host, configuration: &Configuration, wor
             host.set_attribute(ACTOR, report.actor.name());
         }
         if let Some(actor) = &access_log.actor {
-            set_actor(host, actor, report, policy, worker);
+            set_actor(host, actor, report, worker);
         }
         if let Some(verdict) = report.verdict
             && (logs_all || near.is_some() || verdict.remaining > 0)
@@ -92,11 +93,11 @@ fn names<'r>(policy: &Policy, rules: impl Iterator<Item = &'r RuleReport>) -> Op
 /// Sets the attribute that names the actor of a report, unless the rule counts no particular actor.
 #[cold]
 #[inline(never)]
-fn set_actor(host: impl Host, actor: &LoggedActor, report: &RuleReport, policy: &Policy, worker: &Worker) {
+fn set_actor(host: impl Host, actor: &LoggedActor, report: &RuleReport, worker: &Worker<impl Store>) {
     if report.actor == ActorSource::Missing {
         return;
     }
-    let counted = worker.counted_actor(policy, report.rule);
+    let counted = worker.counted_actor(report.rule);
     debug_assert!(counted.is_some(), "a rule that reports has counted an actor");
     let values = counted.iter().flat_map(|counted| counted.raw_values());
     let is_value = matches!(actor, LoggedActor::Value);

@@ -45,6 +45,9 @@ use diana_limiter::session::Worker;
 use std::cell::Cell;
 use std::rc::Rc;
 
+/// The store of the cells. The worker changes the cells; the plugin keeps other values there.
+pub(super) type CellStore<H> = Rc<EvictionDetector<<H as Host>::Store>>;
+
 /// The state that the streams of one configuration share.
 pub(super) struct Plugin<H: Host> {
     pub(super) host: H,
@@ -53,12 +56,12 @@ pub(super) struct Plugin<H: Host> {
     /// Whether a route's document is laid over the listener's.
     pub(super) is_of_route: bool,
     pub(super) clock: Clock<H>,
-    pub(super) store: EvictionDetector<H::Store>,
+    pub(super) store: CellStore<H>,
     /// Only if the host evicts keys.
     zone: Option<Zone>,
     /// Whether the log already reports a refusal that the host replaced.
     has_lost_refusal: Cell<bool>,
-    pub(super) worker: Exclusive<Worker>,
+    pub(super) worker: Exclusive<Worker<CellStore<H>>>,
     /// The document server that this plugin follows, if it follows one.
     pub(super) remote: Option<Rc<RemoteSource<H>>>,
     pub(super) timer_queue: Rc<Exclusive<TimerQueue<H>>>,

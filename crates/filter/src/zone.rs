@@ -2,9 +2,10 @@
 //! if the zone is too small.
 
 use super::metrics::Metrics;
+use super::plugin::CellStore;
 use crate::Host;
 use diana_base::exclusive::Exclusive;
-use diana_limiter::cells::store::{EvictionDetector, Store};
+use diana_limiter::cells::store::Store;
 use diana_limiter::cells::table::{Dated, keep_seed};
 use diana_limiter::policy::Policy;
 use diana_limiter::session::Worker;
@@ -34,14 +35,14 @@ impl Zone {
     pub(super) fn after_decision<H: Host>(
         &self,
         policy: &Policy,
-        worker: &Exclusive<Worker>,
-        store: &EvictionDetector<H::Store>,
+        worker: &Exclusive<Worker<CellStore<H>>>,
+        store: &CellStore<H>,
         metrics: &Metrics<H>,
     ) {
         let requests = self.requests.get().wrapping_add(1);
         self.requests.set(requests);
         if requests.is_multiple_of(REQUESTS_PER_SEED_LOAD) {
-            self.keep_seed(policy, worker, store);
+            self.keep_seed(worker, store);
         }
         let (lost, failed) = (store.take_lost(), store.take_failed());
         metrics.lost_keys(lost);
@@ -55,13 +56,13 @@ impl Zone {
         }
     }
 
-    fn keep_seed(&self, policy: &Policy, worker: &Exclusive<Worker>, store: &impl Store) {
+    fn keep_seed<S: Store>(&self, worker: &Exclusive<Worker<S>>, store: &S) {
         let own = self.seed.get();
         if let Ok(kept) = keep_seed(store, own)
             && kept != own
         {
             self.seed.set(kept);
-            worker.with(|worker| worker.reseed(policy, &kept.seed));
+            worker.with(|worker| worker.reseed(&kept.seed));
         }
     }
 }

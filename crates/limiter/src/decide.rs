@@ -32,7 +32,7 @@ pub(crate) use global::{Pending, StoreResults};
 pub use outcome::{Decision, Outcome, Reason, RuleReport, RuleResult};
 pub(crate) use settle::{Charges, End};
 
-use crate::cells::{Context, store::Store};
+use crate::cells::Context;
 use crate::request::Request;
 use check::Checks;
 use fast_path::{FastPath, Progress};
@@ -54,11 +54,11 @@ pub(crate) struct Decider {
 impl Decider {
     /// Decides about `request`, and charges the rules if the request passes. If global stores have
     /// to answer first, the pending request is returned instead.
-    pub(crate) fn decide<S: Store + ?Sized>(
+    pub(crate) fn decide(
         &mut self,
         request: &Request,
         cache: &mut WorkerCache,
-        context: &Context<S>,
+        context: &Context,
     ) -> Option<Pending> {
         self.clear();
         let Decider { decision, checks, globals, limits, matches, fast_path, .. } = self;
@@ -102,11 +102,7 @@ impl Decider {
 
     /// Check, commit and finish. If a global store has to decide, the pending request is returned.
     #[inline(never)]
-    fn charge<S: Store + ?Sized>(
-        &mut self,
-        cache: &mut WorkerCache,
-        context: &Context<S>,
-    ) -> Option<Pending> {
+    fn charge(&mut self, cache: &mut WorkerCache, context: &Context) -> Option<Pending> {
         let Decider { decision, checks, globals, .. } = self;
         checks.check(&cache.reservations, context, &mut decision.events);
         let mut is_refused = globals.any_refuses() || checks.any_refuses();
@@ -127,12 +123,7 @@ impl Decider {
     }
 
     /// Decides about a request whose global stores have answered, or count as down.
-    pub(crate) fn conclude<S: Store + ?Sized>(
-        &mut self,
-        pending: Pending,
-        cache: &mut WorkerCache,
-        context: &Context<S>,
-    ) {
+    pub(crate) fn conclude(&mut self, pending: Pending, cache: &mut WorkerCache, context: &Context) {
         self.clear();
         let Decider { decision, checks, globals, .. } = self;
         if pending.resume(decision, checks, globals, &mut cache.global_refusals, context) {
@@ -144,7 +135,7 @@ impl Decider {
     }
 
     /// Reports, and keeps what may be refunded.
-    fn finish<S: Store + ?Sized>(&mut self, is_refused: bool, cache: &mut WorkerCache, context: &Context<S>) {
+    fn finish(&mut self, is_refused: bool, cache: &mut WorkerCache, context: &Context) {
         let Decider { decision, charges, checks, globals, .. } = self;
         if is_refused {
             let WorkerCache { refusals, reservations, .. } = cache;

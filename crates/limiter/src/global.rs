@@ -63,10 +63,10 @@
 //! # let store = Memory::new();
 //! # let values = Values::default().with(Part::Path, "/");
 //! # let request = policy.request(&values);
-//! let mut worker = Worker::new(&policy, &[7; 16]).with_global_store(options, 17);
+//! let mut worker = Worker::new(policy.clone(), &store, &[7; 16]).with_global_store(options, 17);
 //!
 //! // The decision is a query: hold the request, and make the calls that the worker asks for.
-//! let (mut session, decision) = Session::start(&policy, &mut worker, &store, &request, now);
+//! let (mut session, decision) = Session::start(&mut worker, &request, now);
 //! assert_eq!(decision.outcome, Outcome::Query(0));
 //! assert_eq!(session.ticket(), Some(0));
 //! let call = worker.next_call(now()).expect("a call");
@@ -77,16 +77,16 @@
 //! // `waiter` of each completion tells the ticket.
 //! let response = CallResult::Response { status: 200, body: &[8] };
 //! let mut completions = worker.call_done(call.id, response, now());
-//! worker.absorb(&policy, &store, &mut completions, now);
-//! let decision = session.answer(&policy, &mut worker, &store, &completions[0], now);
+//! worker.absorb(&mut completions, now);
+//! let decision = session.answer(&mut worker, &completions[0], now);
 //! assert_eq!(decision.map(|decision| decision.outcome), Some(Outcome::Pass));
-//! session.settle(&policy, &mut worker, &store, now);
+//! session.settle(&mut worker, now);
 //!
 //! // The next call is not answered in time. The rule says `on_error: deny`.
-//! let (mut session, _) = Session::start(&policy, &mut worker, &store, &request, now);
+//! let (mut session, _) = Session::start(&mut worker, &request, now);
 //! let call = worker.next_call(now()).expect("a call");
 //! let timeout = worker.timeout().expect("a store");
-//! let decision = session.give_up(&policy, &mut worker, &store, || start.after(timeout));
+//! let decision = session.give_up(&mut worker, || start.after(timeout));
 //! assert!(decision.is_some_and(|decision| decision.is_rejected()));
 //!
 //! // If the host never ends the call, the worker ends it itself.

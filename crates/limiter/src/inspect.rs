@@ -34,25 +34,25 @@ use std::cell::Cell;
 /// ]}"#;
 /// let policy = diana_config::compile(document).expect("a valid document").policy;
 /// let store = Memory::new();
-/// let mut worker = Worker::new(&policy, &[7; 16]);
+/// let mut worker = Worker::new(policy.clone(), &store, &[7; 16]);
 /// let now = || Time::from_ns(1_795_392_000_000_000_000);
 /// let values = Values::default()
 ///     .with(Part::Path, "/")
 ///     .with(Part::Header("x-user-id".into()), "ann");
 /// let request = policy.request(&values);
-/// Session::start(&policy, &mut worker, &store, &request, now);
+/// Session::start(&mut worker, &request, now);
 ///
 /// let parameter = |name: &str| match name {
 ///     "rule" => Some("per-user".to_owned()),
 ///     "user" => Some("ann".to_owned()),
 ///     _ => None,
 /// };
-/// let ann = Target::find(&policy, &worker, parameter).expect("a rule and its actor");
-/// let count = ann.count(&policy, &worker, &store, now)?;
+/// let ann = Target::find(&worker, parameter).expect("a rule and its actor");
+/// let count = ann.count(&worker, now)?;
 /// assert_eq!((count.used, count.remaining, count.is_refused), (1, 2, false));
 ///
-/// ann.reset(&policy, &mut worker, &store, now)?;
-/// assert_eq!(ann.count(&policy, &worker, &store, now)?.used, 0);
+/// ann.reset(&mut worker, now)?;
+/// assert_eq!(ann.count(&worker, now)?.used, 0);
 /// # Ok::<(), Fault>(())
 /// ```
 #[derive(Debug)]
@@ -95,10 +95,10 @@ impl Target {
     /// rule's actors. `ip` names a client whose requests lack the actor, if the rule then counts by
     /// address, and `plan` names a plan. The error is a message for people.
     pub fn find(
-        policy: &Policy,
-        worker: &Worker,
+        worker: &Worker<impl Store>,
         parameter: impl Fn(&str) -> Option<String>,
     ) -> Result<Target, String> {
+        let policy = worker.policy();
         let name = parameter("rule").ok_or("which rule? expected `rule=NAME`")?;
         let Some((rule, found)) = policy.rules().find(|(_, rule)| rule.name() == name) else {
             return Err(["there is no rule `", &name, "`"].concat());
@@ -125,7 +125,7 @@ impl Target {
             Some(plan) => policy.plan_named(&plan).ok_or(["there is no plan `", &plan, "`"].concat())?,
             None => PlanId::default(),
         };
-        let hash = worker.hash(policy, group, key.key());
+        let hash = worker.hash(group, key.key());
         Ok(Target { rule, is_global, place, key, hash, plan })
     }
 
@@ -182,14 +182,9 @@ impl Target {
 
     /// The actor's units that this worker holds reserved, or that this gateway holds leased from
     /// the rule's global store.
-    pub fn reserved<S: Store + ?Sized>(
-        &self,
-        policy: &Policy,
-        worker: &Worker,
-        store: &S,
-        clock: impl Fn() -> Time,
-    ) -> Option<u64> {
-        let (context, reservations) = worker.inspection(policy, store, &clock);
+    pub fn reserved(&self, worker: &Worker<impl Store>, clock: impl Fn() -> Time) -> Option<u64> {
+        let policy = worker.policy();
+        let (context, reservations) = worker.inspection(&clock);
         if !self.is_global {
             let group = policy.group(self.place)?;
             let reserved = reservations.find(CellId { group: group.id, hash: self.hash })?;
@@ -199,7 +194,7 @@ impl Target {
         }
         let place = (self.place.0, policy.global_group(self.place)?.leased?);
         let (group, rule) = policy.group(place).zip(policy.rule(self.rule))?;
-        let hash = worker.hash(policy, group, self.key.key());
+        let hash = worker.hash(group, self.key.key());
         let entry = peek(group, hash, &context).ok()??;
         let quota = rule.quota_of(self.key.key(), self.plan).unwrap_or_default();
         let counter = rule.counters(Role::Leased).at(quota);
@@ -209,14 +204,8 @@ impl Target {
     }
 
     /// What the rule has counted for the actor.
-    pub fn count<S: Store + ?Sized>(
-        &self,
-        policy: &Policy,
-        worker: &Worker,
-        store: &S,
-        clock: impl Fn() -> Time,
-    ) -> Result<ActorCount, Fault> {
-        let (context, reservations) = worker.inspection(policy, store, &clock);
+    pub fn count(&self, worker: &Worker<impl Store>, clock: impl Fn() -> Time) -> Result<ActorCount, Fault> {
+        let (context, reservations) = worker.inspection(&clock);
         let mut cell = OpenCell::default();
         let counter = self.open(&mut cell, reservations, &context, &mut Events::default())?;
         let now = cell.at();
@@ -246,14 +235,8 @@ impl Target {
     /// Forgets what the rule has counted for the actor, including a penalty and a grant. If a
     /// charge from before the reset is refunded later, the actor gets it back a second time, but
     /// never has more than the quota.
-    pub fn reset<S: Store + ?Sized>(
-        &self,
-        policy: &Policy,
-        worker: &mut Worker,
-        store: &S,
-        clock: impl Fn() -> Time,
-    ) -> Result<Events, Fault> {
-        self.edit(policy, worker, store, clock, &|counter, state, now| {
+    pub fn reset(&self, worker: &mut Worker<impl Store>, clock: impl Fn() -> Time) -> Result<Events, Fault> {
+        self.edit(worker, clock, &|counter, state, now| {
             let is_new = counter.step(state, now, 0).full_in == Span::ZERO
                 && counter.penalty_rest(state, now) == Span::ZERO
                 && counter.granted(state, now).0 == 0;
@@ -269,14 +252,12 @@ impl Target {
     }
 
     /// Ends the actor's penalty. What the rule has counted stays counted.
-    pub fn end_penalty<S: Store + ?Sized>(
+    pub fn end_penalty(
         &self,
-        policy: &Policy,
-        worker: &mut Worker,
-        store: &S,
+        worker: &mut Worker<impl Store>,
         clock: impl Fn() -> Time,
     ) -> Result<Events, Fault> {
-        self.edit(policy, worker, store, clock, &|counter, state, now| counter.end_penalty(state, now))
+        self.edit(worker, clock, &|counter, state, now| counter.end_penalty(state, now))
     }
 
     /// Whether an actor of the rule can get a grant. A document without `inspect` leaves no room
@@ -289,17 +270,15 @@ impl Target {
 
     /// Gives the actor `grant` on top of the quota, in place of an earlier grant. A request that
     /// the quota refuses is charged to the grant, if the grant covers the whole cost.
-    pub fn grant<S: Store + ?Sized>(
+    pub fn grant(
         &self,
         grant: Grant,
-        policy: &Policy,
-        worker: &mut Worker,
-        store: &S,
+        worker: &mut Worker<impl Store>,
         clock: impl Fn() -> Time,
     ) -> Result<Events, Fault> {
         let Grant { amount, lasts } = grant;
         let granted = Cell::new(false);
-        let events = self.edit(policy, worker, store, clock, &|counter, state, now| {
+        let events = self.edit(worker, clock, &|counter, state, now| {
             counter.grant(state, now, amount, lasts);
             granted.set(true);
             true
@@ -309,21 +288,19 @@ impl Target {
 
     /// Changes the actor's state, unless `how` returns that nothing has changed. An actor without a
     /// cell in a set that is full of refused actors has no state to change.
-    fn edit<S: Store + ?Sized>(
+    fn edit(
         &self,
-        policy: &Policy,
-        worker: &mut Worker,
-        store: &S,
+        worker: &mut Worker<impl Store>,
         clock: impl Fn() -> Time,
         how: &dyn Fn(&Counter, &mut [u8], Time) -> bool,
     ) -> Result<Events, Fault> {
         let mut events = Events::default();
-        let (context, reservations) = worker.inspection(policy, store, &clock);
+        let (context, reservations) = worker.inspection(&clock);
         let mut edit = Edit { target: self, how, cell: OpenCell::default(), reservations, context: &context };
-        let swapped = swap(store, &mut edit, &mut events);
+        let swapped = swap(context.store, &mut edit, &mut events);
         match swapped {
             Swapped::Nothing => {}
-            Swapped::Done | Swapped::Failed => worker.forget(policy, self.place, self.hash),
+            Swapped::Done | Swapped::Failed => worker.forget(self.place, self.hash),
         }
         if swapped == Swapped::Failed { Err(Fault(0)) } else { Ok(events) }
     }
@@ -336,11 +313,11 @@ impl Target {
     }
 
     /// Opens the actor's cell, and returns the quota that counts the actor.
-    fn open<'p, S: Store + ?Sized>(
+    fn open<'p>(
         &self,
         cell: &mut OpenCell,
         reservations: &Reservations,
-        context: &Context<'p, S>,
+        context: &Context<'p>,
         events: &mut Events,
     ) -> Result<&'p Counter, Fault> {
         let policy = context.policy;
@@ -411,15 +388,15 @@ fn read<T>(name: &str, value: Value, by: impl Fn(Node) -> Option<T>) -> Result<T
 }
 
 /// Changes the state of the target.
-struct Edit<'a, 'c, S: ?Sized> {
+struct Edit<'a, 'c> {
     target: &'a Target,
     how: &'a dyn Fn(&Counter, &mut [u8], Time) -> bool,
     cell: OpenCell,
     reservations: &'a Reservations,
-    context: &'a Context<'c, S>,
+    context: &'a Context<'c>,
 }
 
-impl<S: Store + ?Sized> Change for Edit<'_, '_, S> {
+impl Change for Edit<'_, '_> {
     fn attempt(&mut self, events: &mut Events) -> Attempt<'_> {
         let Edit { target, how, cell, reservations, context } = self;
         let Ok(counter) = target.open(cell, reservations, context, events) else {

@@ -39,11 +39,10 @@
 //! let configuration = diana_config::compile(document).expect("a valid document");
 //! let (policy, response) = (&configuration.policy, &configuration.response);
 //!
-//! // Once for each worker: the shared store, and a worker without reservations, because this
-//! // host has no timer. Outside examples the seed is random.
+//! // Once for each worker: its policy, the shared store, and no reservations, because this host
+//! // has no timer. Outside examples the seed is random.
 //! let start = Time::from_ns(1_795_392_000_000_000_000);
-//! let store = Memory::new();
-//! let mut worker = Worker::seeded(policy, &store, Dated { since: start, seed: [7; 16] })?;
+//! let mut worker = Worker::seeded(policy.clone(), Memory::new(), Dated { since: start, seed: [7; 16] })?;
 //! worker.disable_reservations();
 //!
 //! // Once for each request: hand over its parts and the clock. The third request is refused.
@@ -52,15 +51,14 @@
 //!     .with(Part::Header("x-user-id".into()), "ann");
 //! let request = policy.request(&values);
 //! for left in [1, 0] {
-//!     let (mut session, decision) =
-//!         Session::start(policy, &mut worker, &store, &request, || start);
+//!     let (mut session, decision) = Session::start(&mut worker, &request, || start);
 //!     assert_eq!(decision.outcome, Outcome::Pass);
 //!     let header = ("ratelimit", format!(r#""per-user";r={left};t=30"#));
 //!     assert!(response.headers(policy, decision).contains(&header));
 //!     // When the request has ended: refunds permits of `concurrency`. Other charges stay.
-//!     session.settle(policy, &mut worker, &store, || start);
+//!     session.settle(&mut worker, || start);
 //! }
-//! let (session, decision) = Session::start(policy, &mut worker, &store, &request, || start);
+//! let (session, decision) = Session::start(&mut worker, &request, || start);
 //! assert!(matches!(decision.outcome, Outcome::Reject(Reason::Rule(_))));
 //! assert!(!session.has_charges(), "a refused request is charged nowhere");
 //!
@@ -71,7 +69,7 @@
 //!
 //! // Half a minute later a token has come back.
 //! let later = start.after(Span::from_secs(30));
-//! let (_, decision) = Session::start(policy, &mut worker, &store, &request, || later);
+//! let (_, decision) = Session::start(&mut worker, &request, || later);
 //! assert_eq!(decision.outcome, Outcome::Pass);
 //! # Ok::<(), Fault>(())
 //! ```

@@ -77,7 +77,8 @@ use std::sync::Arc;
 ///     "deny": ["203.0.113.0/24"],
 ///     "local": {"max_actors": 1000}
 /// }"#;
-/// let mut policy = diana_config::compile(document).expect("a valid document").policy;
+/// let mut configuration = diana_config::compile(document).expect("a valid document");
+/// let policy = &configuration.policy;
 ///
 /// // Rules are known by their ids, for example in reports.
 /// let rules: Vec<_> = policy.rules().map(|(id, rule)| (id.index(), rule.name())).collect();
@@ -101,8 +102,8 @@ use std::sync::Arc;
 /// assert!(bytes < 120_000);
 ///
 /// // For a host without timers, `even` refuses requests that would have to wait.
-/// assert!(policy.refuse_to_wait());
-/// assert!(!policy.refuse_to_wait(), "no further change");
+/// assert!(configuration.refuse_to_wait());
+/// assert!(!configuration.refuse_to_wait(), "no further change");
 /// ```
 #[derive(Debug)]
 pub struct Policy {

@@ -22,35 +22,35 @@
 //! ]}"#;
 //! # let policy = diana_config::compile(document).expect("a valid document").policy;
 //! # let store = Memory::new();
-//! # let mut worker = Worker::new(&policy, &[7; 16]);
+//! # let mut worker = Worker::new(policy.clone(), &store, &[7; 16]);
 //! # let values = Values::default().with(Part::Path, "/");
 //! # let request = policy.request(&values);
 //! # let start = Time::from_ns(1_795_392_000_000_000_000);
 //! # let seconds = |seconds| start.after(Span::from_secs(seconds));
 //! # let now = || start;
-//! let (first, decision) = Session::start(&policy, &mut worker, &store, &request, now);
+//! let (first, decision) = Session::start(&mut worker, &request, now);
 //! assert_eq!((decision.outcome, first.is_waiting()), (Outcome::Pass, false));
 //!
 //! // The host holds these two, and sets a timer for each.
-//! let (mut second, decision) = Session::start(&policy, &mut worker, &store, &request, now);
+//! let (mut second, decision) = Session::start(&mut worker, &request, now);
 //! assert_eq!((decision.outcome, second.is_waiting()), (Outcome::Delay(seconds(10)), true));
-//! let (mut third, decision) = Session::start(&policy, &mut worker, &store, &request, now);
+//! let (mut third, decision) = Session::start(&mut worker, &request, now);
 //! assert_eq!(decision.outcome, Outcome::Delay(seconds(20)));
 //!
 //! // A client that leaves while it waits returns its turn, and the next client gets this turn.
-//! third.settle(&policy, &mut worker, &store, now);
-//! let (mut fourth, decision) = Session::start(&policy, &mut worker, &store, &request, now);
+//! third.settle(&mut worker, now);
+//! let (mut fourth, decision) = Session::start(&mut worker, &request, now);
 //! assert_eq!(decision.outcome, Outcome::Delay(seconds(20)));
 //!
 //! // The host cannot hold the fourth request, for want of a timer: the request is refused.
-//! let decision = fourth.refuse(&policy, &mut worker, &store, now);
+//! let decision = fourth.refuse(&mut worker, now);
 //! assert_eq!(decision.refused_by(&policy).as_deref(), Some("even"));
 //! assert!(!fourth.has_charges());
 //!
 //! // The turn of the second request has come. From now on its end refunds nothing.
 //! second.resume();
 //! assert!(!second.is_waiting());
-//! second.settle(&policy, &mut worker, &store, || seconds(11));
+//! second.settle(&mut worker, || seconds(11));
 //! # Ok::<(), Fault>(())
 //! ```
 
@@ -64,7 +64,7 @@ use crate::cells::store::Store;
 use crate::decide::{Charges, Decision, End, Outcome, Pending};
 use crate::global::{Completion, Waiter};
 use crate::inspect::Question;
-use crate::policy::{Policy, Usage};
+use crate::policy::Usage;
 use crate::request::Request;
 use diana_base::time::Time;
 
@@ -97,21 +97,19 @@ impl Session {
     /// Decides about a request whose headers have come. `clock` is read after the store's answer.
     /// So no worker checks a cell at an instant before the cell was charged.
     #[must_use]
-    pub fn start<'w, S: Store + ?Sized>(
-        policy: &Policy,
-        worker: &'w mut Worker,
-        store: &S,
+    pub fn start<'w, S: Store>(
+        worker: &'w mut Worker<S>,
         request: &Request,
         clock: impl Fn() -> Time,
     ) -> (Session, &'w Decision) {
-        let Some(pending) = worker.decide(policy, store, request, &clock) else {
+        let Some(pending) = worker.decide(request, &clock) else {
             return Session::decided(worker);
         };
-        let (ticket, pending, is_answered) = worker.query(policy, pending, store, &clock);
+        let (ticket, pending, is_answered) = worker.query(pending, &clock);
         let querying = Some(Box::new(Querying { ticket, asks: Asks::Decision(pending) }));
         let mut session = Session { querying, ..Session::default() };
         let decision = match is_answered {
-            true => session.conclude(policy, worker, store, &clock),
+            true => session.conclude(worker, &clock),
             false => worker.decision(),
         };
         (session, decision)
@@ -121,14 +119,14 @@ impl Session {
     /// calls as for [`Outcome::Query`], and calls [`Session::take_question`] when the store has
     /// answered or has failed to. `None`: the store is down, or its protocol has no such question.
     #[must_use]
-    pub fn ask(policy: &Policy, worker: &mut Worker, question: Question) -> Option<Session> {
-        let ticket = worker.ask(policy, &question)?;
+    pub fn ask<S: Store>(worker: &mut Worker<S>, question: Question) -> Option<Session> {
+        let ticket = worker.ask(&question)?;
         let querying = Some(Box::new(Querying { ticket, asks: Asks::Question(question) }));
         Some(Session { querying, ..Session::default() })
     }
 
     /// Ends the wait for the answer to a question. `None` if the request asks none.
-    pub fn take_question(&mut self, worker: &mut Worker) -> Option<Question> {
+    pub fn take_question<S: Store>(&mut self, worker: &mut Worker<S>) -> Option<Question> {
         if !self.is_question() {
             return None;
         }
@@ -148,19 +146,17 @@ impl Session {
     /// as if all stores were down; all other rules let it pass. Without a `request`, which may
     /// cause the bug once more, the request is refused if any enforced rule says `on_error: deny`.
     #[must_use]
-    pub fn fail<'w, S: Store + ?Sized>(
-        policy: &Policy,
-        worker: &'w mut Worker,
-        store: &S,
+    pub fn fail<'w, S: Store>(
+        worker: &'w mut Worker<S>,
         request: Option<&Request>,
         clock: impl Fn() -> Time,
     ) -> &'w Decision {
-        worker.decide_uncounted(policy, store, request, &clock);
+        worker.decide_uncounted(request, &clock);
         worker.decision()
     }
 
     /// The session after the worker's last decision.
-    fn decided(worker: &mut Worker) -> (Session, &Decision) {
+    fn decided<S: Store>(worker: &mut Worker<S>) -> (Session, &Decision) {
         let charges = worker.take_charges();
         let decision = worker.decision();
         let is_waiting = matches!(decision.outcome, Outcome::Delay(_));
@@ -170,47 +166,42 @@ impl Session {
     /// A global store has answered, or will not. `None` as long as others still have to. See the
     /// example of [`global`](crate::global).
     #[must_use]
-    pub fn answer<'w, S: Store + ?Sized>(
+    pub fn answer<'w, S: Store>(
         &mut self,
-        policy: &Policy,
-        worker: &'w mut Worker,
-        store: &S,
+        worker: &'w mut Worker<S>,
         completion: &Completion,
         clock: impl Fn() -> Time,
     ) -> Option<&'w Decision> {
         let Asks::Decision(pending) = &mut self.querying.as_mut()?.asks else { return None };
-        let is_answered = pending.answer(policy, completion.shard, completion.replies.as_deref(), clock());
-        is_answered.then(|| self.conclude(policy, worker, store, &clock))
+        let is_answered =
+            pending.answer(worker.policy(), completion.shard, completion.replies.as_deref(), clock());
+        is_answered.then(|| self.conclude(worker, &clock))
     }
 
     /// The request has waited for `timeout`: global stores that have not answered count as down.
     /// `None` if the request waits for none. See the example of [`global`](crate::global).
     #[must_use]
-    pub fn give_up<'w, S: Store + ?Sized>(
+    pub fn give_up<'w, S: Store>(
         &mut self,
-        policy: &Policy,
-        worker: &'w mut Worker,
-        store: &S,
+        worker: &'w mut Worker<S>,
         clock: impl Fn() -> Time,
     ) -> Option<&'w Decision> {
         let Querying { ticket, asks: Asks::Decision(pending) } = &mut **self.querying.as_mut()? else {
             return None;
         };
         worker.cancel(Waiter::Request(*ticket));
-        pending.give_up(policy);
-        Some(self.conclude(policy, worker, store, &clock))
+        pending.give_up(worker.policy());
+        Some(self.conclude(worker, &clock))
     }
 
-    fn conclude<'w, S: Store + ?Sized>(
+    fn conclude<'w, S: Store>(
         &mut self,
-        policy: &Policy,
-        worker: &'w mut Worker,
-        store: &S,
+        worker: &'w mut Worker<S>,
         clock: &dyn Fn() -> Time,
     ) -> &'w Decision {
         if let Some(Querying { asks: Asks::Decision(pending), .. }) = self.querying.take().map(|boxed| *boxed)
         {
-            worker.conclude(policy, pending, store, clock);
+            worker.conclude(pending, clock);
         }
         let (session, decision) = Session::decided(worker);
         *self = session;
@@ -220,14 +211,12 @@ impl Session {
     /// The host cannot hold the request until its turn: the request is refused, and all of its
     /// charges are refunded. See the example of this [module](self).
     #[must_use]
-    pub fn refuse<'w, S: Store + ?Sized>(
+    pub fn refuse<'w, S: Store>(
         &mut self,
-        policy: &Policy,
-        worker: &'w mut Worker,
-        store: &S,
+        worker: &'w mut Worker<S>,
         clock: impl Fn() -> Time,
     ) -> &'w Decision {
-        let events = self.settle(policy, worker, store, clock);
+        let events = self.settle(worker, clock);
         worker.refuse_to_hold(&events)
     }
 
@@ -241,23 +230,22 @@ impl Session {
     /// monotonic clock: from now on the request waits for the upstream alone. Only rules with
     /// [`Measures::latency`](crate::policy::Measures::latency) have to know.
     ///
-    pub fn forwarded(&mut self, worker: &mut Worker, now: Time) {
+    pub fn forwarded<S: Store>(&mut self, worker: &mut Worker<S>, now: Time) {
         self.charges.iter_mut().for_each(|charges| worker.forwarded(charges, now));
     }
 
     /// The headers of the response have come, with this status and at this time of the monotonic
     /// clock, or the request ends without them (`None`). Call this for a request that went on,
     /// whether or not all of it was [forwarded](Session::forwarded).
-    pub fn responded<S: Store + ?Sized>(
+    pub fn responded<S: Store>(
         &mut self,
-        worker: &mut Worker,
-        store: &S,
+        worker: &mut Worker<S>,
         status: Option<u16>,
         now: Time,
         clock: impl Fn() -> Time,
     ) -> Events {
         let response = Response { status, at: Some(now) };
-        let leave = |charges: &mut Box<Charges>| worker.leave(charges, response, store, &clock);
+        let leave = |charges: &mut Box<Charges>| worker.leave(charges, response, &clock);
         self.charges.as_mut().map(leave).unwrap_or_default()
     }
 
@@ -290,66 +278,54 @@ impl Session {
     /// on arrival stays charged. Charges that end with the request are refunded, once. A request
     /// that leaves while it waits is refunded all of its charges, and its turn if no other request
     /// has a later one.
-    pub fn settle<S: Store + ?Sized>(
-        &mut self,
-        policy: &Policy,
-        worker: &mut Worker,
-        store: &S,
-        clock: impl Fn() -> Time,
-    ) -> Events {
-        self.end(policy, worker, store, None, &clock)
+    pub fn settle<S: Store>(&mut self, worker: &mut Worker<S>, clock: impl Fn() -> Time) -> Events {
+        self.end(worker, None, &clock)
     }
 
     /// Ends the request like [`Session::settle`], and corrects its charges to what it used. If the
     /// client has left before the response, `usage` has neither a status nor numbers. See the
     /// example of [`Usage`].
-    pub fn settle_used<S: Store + ?Sized>(
+    pub fn settle_used<S: Store>(
         &mut self,
-        policy: &Policy,
-        worker: &mut Worker,
-        store: &S,
+        worker: &mut Worker<S>,
         usage: &Usage,
         clock: impl Fn() -> Time,
     ) -> Events {
-        self.end(policy, worker, store, Some(usage), &clock)
+        self.end(worker, Some(usage), &clock)
     }
 
-    fn end<S: Store + ?Sized>(
+    fn end<S: Store>(
         &mut self,
-        policy: &Policy,
-        worker: &mut Worker,
-        store: &S,
+        worker: &mut Worker<S>,
         usage: Option<&Usage>,
         clock: &dyn Fn() -> Time,
     ) -> Events {
         if let Some(querying) = self.querying.take() {
             worker.cancel(Waiter::Request(querying.ticket));
             return match &querying.asks {
-                Asks::Decision(pending) => worker.abandon(policy, pending, store, clock),
+                Asks::Decision(pending) => worker.abandon(pending, clock),
                 Asks::Question(_) => Events::default(),
             };
         }
         let end = if self.is_waiting { End::Left } else { End::Ended(usage) };
         self.is_waiting = false;
         let charges = self.charges.take();
-        charges.map(|charges| worker.refund(policy, *charges, end, store, clock)).unwrap_or_default()
+        charges.map(|charges| worker.refund(*charges, end, clock)).unwrap_or_default()
     }
 
     /// Refunds the request's charges in cells to which they have migrated: another configuration
     /// has replaced `policy`, under which `worker` decided. Call this before [`Session::settle`],
     /// which takes the charges. See the example of [`Worker`].
-    pub fn settle_migrated<S: Store + ?Sized>(
+    pub fn settle_migrated<S: Store>(
         &self,
-        (policy, worker): (&Policy, &Worker),
-        (later, successor): (&Policy, &Worker),
-        store: &S,
+        worker: &Worker<S>,
+        successor: &Worker<S>,
         clock: impl Fn() -> Time,
     ) -> Events {
         let Some(charges) = &self.charges else {
             return Events::default();
         };
-        let (older, context) =
-            (worker.context(policy, store, &clock), successor.context(later, store, &clock));
+        let (older, context) = (worker.context(&clock), successor.context(&clock));
         let end = if self.is_waiting { End::Left } else { End::Ended(None) };
         charges.refund_migrated(end, &older, &context)
     }

@@ -12,8 +12,7 @@ use std::cell::RefCell;
 /// The limits of one configuration.
 pub struct Limits {
     configuration: Configuration,
-    store: SharedDataStore<HostData>,
-    worker: RefCell<Worker>,
+    worker: RefCell<Worker<SharedDataStore<HostData>>>,
 }
 
 impl Limits {
@@ -28,14 +27,14 @@ impl Limits {
         if configuration.store.is_some() || configuration.remote.is_some() {
             return Err("this filter supports neither `store` nor `remote`".into());
         }
-        configuration.policy.refuse_to_wait();
+        configuration.refuse_to_wait();
         let failed = |Fault(status)| format!("the host's shared data fails with status {status}");
         let store = SharedDataStore::probe(HostData).map_err(failed)?;
         let mut fresh = Dated { since: now(), seed: [0; 16] };
         getrandom::fill(&mut fresh.seed).map_err(|error| error.to_string())?;
-        let mut worker = Worker::seeded(&configuration.policy, &store, fresh).map_err(failed)?;
+        let mut worker = Worker::seeded(configuration.policy.clone(), store, fresh).map_err(failed)?;
         worker.disable_reservations();
-        Ok(Limits { configuration, store, worker: RefCell::new(worker) })
+        Ok(Limits { configuration, worker: RefCell::new(worker) })
     }
 
     /// The number of rules.
@@ -54,7 +53,7 @@ impl Limits {
         let Ok(mut worker) = self.worker.try_borrow_mut() else { return Ok(Vec::new()) };
         let source = HostRequest::read(policy.parts(), ends);
         let request = policy.request(&source);
-        let (started, decision) = Session::start(policy, &mut worker, &self.store, &request, now);
+        let (started, decision) = Session::start(&mut worker, &request, now);
         *session = started;
         if decision.is_rejected() {
             // Spreads the retries of many clients.
@@ -68,7 +67,7 @@ impl Limits {
     /// Settles a request that has ended, for whatever reason: releases the permits of `algo: C`.
     pub fn settle(&self, session: &mut Session) {
         if let Ok(mut worker) = self.worker.try_borrow_mut() {
-            session.settle(&self.configuration.policy, &mut worker, &self.store, now);
+            session.settle(&mut worker, now);
         }
     }
 }

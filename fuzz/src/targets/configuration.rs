@@ -56,13 +56,13 @@ fn decisions(configuration: &Configuration) -> Vec<String> {
     let Configuration { policy, response, .. } = configuration;
     let host = Simulated::new(CasSemantics::Lenient);
     let store = SharedDataStore::probe(&host).unwrap();
-    let mut worker = Worker::new(policy, b"a seed of a test");
+    let mut worker = Worker::new(policy.clone(), &store, b"a seed of a test");
     let (mut decisions, mut sessions) = (Vec::new(), Vec::new());
     let mut now = Time::from_ns(1_700_000_000_000_000_000);
     for values in requests() {
         let request = policy.request(&values);
         for _ in 0..2 {
-            let (session, decision) = Session::start(policy, &mut worker, &store, &request, || now);
+            let (session, decision) = Session::start(&mut worker, &request, || now);
             match decision.outcome {
                 Outcome::Delay(until) => assert!(until > now),
                 Outcome::Query(_) => panic!("a worker without a store queries one"),
@@ -83,7 +83,7 @@ fn decisions(configuration: &Configuration) -> Vec<String> {
         now = now.after(Span::from_ms(400));
     }
     for mut session in sessions {
-        session.settle(policy, &mut worker, &store, || now);
+        session.settle(&mut worker, || now);
         assert!(!session.has_charges());
     }
     let keys = u64::try_from(host.len()).unwrap();

@@ -8,6 +8,7 @@ use diana_limiter::cells::store::CasSemantics;
 use diana_limiter::decide::Outcome;
 use diana_limiter::session::{Session, Worker};
 use diana_testing::shared_data::Simulated;
+use std::sync::Arc;
 
 fn rule(keys: &str) -> String {
     format!(r#"{{"url": "/", "rules": [{{"name": "r", "actor": "user", {keys}}}]}}"#)
@@ -121,13 +122,12 @@ fn a_shadow_rule_delays_nobody() {
 #[test]
 fn a_host_that_cannot_hold_requests_refuses_instead_of_waiting() {
     let mut policy = policy(&rule(r#""algo": "LB", "rpu": 10, "unit": "second""#));
-    assert!(policy.refuse_to_wait());
+    assert!(Arc::get_mut(&mut policy).unwrap().refuse_to_wait());
     let (host, seed) = (Simulated::new(CasSemantics::Lenient), [0; 16]);
-    let mut worker = Worker::new(&policy, &seed);
+    let mut worker = Worker::new(policy.clone(), store(&host), &seed);
     let mut ask = |ms| {
         let request = get("/", "ann");
-        let decision =
-            Session::start(&policy, &mut worker, &store(&host), &policy.request(&request), || at(ms)).1;
+        let decision = Session::start(&mut worker, &policy.request(&request), || at(ms)).1;
         match decision.outcome {
             Outcome::Delay(_) | Outcome::Query(_) => {
                 panic!("the session asks a host to hold a request that it cannot hold")
@@ -145,10 +145,10 @@ fn a_host_that_cannot_hold_requests_refuses_instead_of_waiting() {
 fn refusals_are_not_delayed_if_the_host_holds_no_requests() {
     let refused = |json: &str| {
         let mut policy = policy(json);
-        let changed = policy.refuse_to_wait();
+        let changed = Arc::get_mut(&mut policy).unwrap().refuse_to_wait();
         let (host, seed) = (Simulated::new(CasSemantics::Lenient), [0; 16]);
-        let mut worker = Worker::new(&policy, &seed);
-        let mut ask = || crate::harness::ask(&policy, &mut worker, &store(&host), &get("/", "ann"), || at(0));
+        let mut worker = Worker::new(policy.clone(), store(&host), &seed);
+        let mut ask = || crate::harness::ask(&mut worker, &get("/", "ann"), || at(0));
         ask();
         (changed, ask().reject_delay(&policy))
     };

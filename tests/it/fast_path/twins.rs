@@ -12,6 +12,8 @@ use diana_limiter::request::{HeaderLines, Part, PartId, Source, Values};
 use diana_limiter::session::{Session, Worker};
 use diana_testing::shared_data::Simulated;
 use std::cell::Cell;
+use std::rc::Rc;
+use std::sync::Arc;
 
 /// The number of workers of a gateway.
 pub const WORKERS: usize = 3;
@@ -73,14 +75,16 @@ pub enum Shown {
     Nothing,
 }
 
+type TwinStore<'h> = Rc<Counting<Failing<SharedDataStore<&'h Simulated>>>>;
+
 /// One of the gateways.
 pub struct Twin<'h> {
     host: &'h Simulated,
-    store: Counting<Failing<SharedDataStore<&'h Simulated>>>,
+    store: TwinStore<'h>,
     is_fast: bool,
     documents: &'h [String],
-    policy: Policy,
-    workers: Vec<Worker>,
+    policy: Arc<Policy>,
+    workers: Vec<Worker<TwinStore<'h>>>,
     sessions: Vec<(usize, Session)>,
     seed: Seed,
     now: Time,
@@ -88,9 +92,14 @@ pub struct Twin<'h> {
     pub reads: Vec<usize>,
 }
 
-fn workers(policy: &Policy, seed: &Seed, is_fast: bool) -> Vec<Worker> {
+fn workers<'h>(
+    policy: &Arc<Policy>,
+    store: &TwinStore<'h>,
+    seed: &Seed,
+    is_fast: bool,
+) -> Vec<Worker<TwinStore<'h>>> {
     let worker = |_| {
-        let mut worker = Worker::new(policy, seed);
+        let mut worker = Worker::new(policy.clone(), store.clone(), seed);
         if !is_fast {
             worker.disable_fast_path();
         }
@@ -103,8 +112,8 @@ impl<'h> Twin<'h> {
     /// A gateway with the first document.
     pub fn new(host: &'h Simulated, documents: &'h [String], is_fast: bool) -> Twin<'h> {
         let (policy, seed) = (policy(&documents[0]), [7; 16]);
-        let store = Counting::new(Failing { store: store(host), fails: Cell::new(false) });
-        let workers = workers(&policy, &seed, is_fast);
+        let store = Rc::new(Counting::new(Failing { store: store(host), fails: Cell::new(false) }));
+        let workers = workers(&policy, &store, &seed, is_fast);
         Twin {
             host,
             store,
@@ -138,7 +147,7 @@ impl<'h> Twin<'h> {
                 self.now = Time::ZERO.after(self.now.since(Time::ZERO.after(Span::from_ms(*ms))))
             }
             Step::Tick { worker } => {
-                let events = self.workers[*worker].tick(&self.policy, &self.store, || self.now, false);
+                let events = self.workers[*worker].tick(|| self.now, false);
                 shown.push(Shown::Ended(events));
             }
             Step::Fail { fails } => self.store.inner().fails.set(*fails),
@@ -151,7 +160,7 @@ impl<'h> Twin<'h> {
             }
             Step::Reseed { byte } => {
                 self.seed = [*byte; 16];
-                self.workers.iter_mut().for_each(|worker| worker.reseed(&self.policy, &self.seed));
+                self.workers.iter_mut().for_each(|worker| worker.reseed(&self.seed));
             }
             Step::Replace { document } => self.replace(*document, shown),
         }
@@ -160,7 +169,7 @@ impl<'h> Twin<'h> {
     fn ask(&mut self, index: usize, request: &Values) -> Shown {
         let (source, now) = (Read(request, Cell::new(0)), self.now);
         let (request, worker) = (self.policy.request(&source), &mut self.workers[index]);
-        let (mut session, decision) = Session::start(&self.policy, worker, &self.store, &request, || now);
+        let (mut session, decision) = Session::start(worker, &request, || now);
         let decision = Box::new(decision.clone());
         if let Outcome::Delay(_) = decision.outcome {
             session.resume();
@@ -172,7 +181,7 @@ impl<'h> Twin<'h> {
     }
 
     fn end(&mut self, (index, mut session): (usize, Session)) -> Shown {
-        Shown::Ended(session.settle(&self.policy, &mut self.workers[index], &self.store, || self.now))
+        Shown::Ended(session.settle(&mut self.workers[index], || self.now))
     }
 
     fn replace(&mut self, document: usize, shown: &mut Vec<Shown>) {
@@ -181,11 +190,11 @@ impl<'h> Twin<'h> {
             shown.push(self.end(ended));
         }
         let policy = policy(&self.documents[document % self.documents.len()]);
-        let mut workers = workers(&policy, &self.seed, self.is_fast);
+        let mut workers = workers(&policy, &self.store, &self.seed, self.is_fast);
         for (worker, before) in workers.iter_mut().zip(&mut self.workers) {
-            let previous = before.previous(&self.policy);
-            worker.migrate_from(&policy, &[previous], Replacement::Certain, self.now);
-            shown.push(Shown::Ended(before.tick(&self.policy, &self.store, || self.now, true)));
+            let previous = before.previous();
+            worker.migrate_from(&[previous], Replacement::Certain, self.now);
+            shown.push(Shown::Ended(before.tick(|| self.now, true)));
         }
         (self.policy, self.workers) = (policy, workers);
     }

@@ -2,18 +2,18 @@
 
 use super::START;
 use super::model::Client;
-use crate::harness::{Random, ask, policy, worker};
+use crate::harness::{Random, ask, policy};
 use diana_base::time::{Span, Time};
 use diana_limiter::cells::store::{
     CasSemantics, Fault, Loaded, SharedData, SharedDataStore, Store, Swap, Version,
 };
 use diana_limiter::cells::table::Seed;
 use diana_limiter::decide::Decision;
-use diana_limiter::policy::{Policy, Usage};
+use diana_limiter::policy::Usage;
 use diana_limiter::session::{Session, Worker};
 use diana_testing::shared_data::Simulated;
 use std::cell::Cell;
-use std::sync::{Condvar, Mutex};
+use std::sync::{Arc, Condvar, Mutex};
 
 const SEED: Seed = *b"workers' one key";
 
@@ -28,17 +28,18 @@ pub struct Exchange {
 /// The workers of one gateway.
 pub struct TestGateway {
     json: String,
-    policy: Policy,
-    host: Mutex<Simulated>,
-    workers: Vec<Worker>,
+    store: SharedDataStore<Locked>,
+    /// Passed from one worker to another while several run.
+    baton: Arc<Mutex<Option<Arc<Baton>>>>,
+    workers: Vec<Worker<WorkerStore>>,
 }
 
 impl TestGateway {
     pub fn new(json: String, rules: CasSemantics, workers: usize) -> TestGateway {
-        let host = Mutex::new(Simulated::new(rules));
-        let policy = policy(&json);
-        let workers = (0..workers).map(|_| worker(&policy, &SEED)).collect();
-        TestGateway { json, policy, host, workers }
+        let store = SharedDataStore::probe(Locked(Arc::new(Mutex::new(Simulated::new(rules))))).unwrap();
+        let mut gateway = TestGateway { json, store, baton: Arc::default(), workers: Vec::new() };
+        gateway.workers = (0..workers).map(|me| gateway.worker(me)).collect();
+        gateway
     }
 
     /// Each worker handles the requests of its plan, in an order of calls that `random` chooses.
@@ -48,32 +49,21 @@ impl TestGateway {
         clock: impl Fn() -> Time + Sync,
         random: &mut Random,
     ) -> Vec<Exchange> {
-        let store = SharedDataStore::probe(Locked(&self.host)).unwrap();
-        let (baton, store, json, clock) = (&Baton::new(plans.len(), random), &store, &*self.json, &clock);
-        std::thread::scope(|scope| {
-            let mut threads = Vec::new();
-            for (me, (plan, worker)) in plans.iter().zip(&mut self.workers).enumerate() {
-                threads.push(scope.spawn(move || {
-                    let worker_store = WorkerStore { baton, me, store };
-                    // Each thread has its own policy, as in a gateway.
-                    let policy = policy(json);
-                    baton.wait(me);
-                    let exchange = |client: &Client| {
-                        let now = Cell::new(Time::ZERO);
-                        // Other threads may run between the reading of the clock and the next step.
-                        let read_clock = || {
-                            now.set(clock());
-                            baton.pass(me);
-                            now.get()
-                        };
-                        let decision = ask(&policy, worker, &worker_store, &client.request(), read_clock);
-                        Exchange { client: *client, now: now.get(), decision }
-                    };
-                    plan.iter().map(exchange).collect::<Vec<_>>()
-                }));
-            }
-            threads.into_iter().flat_map(|thread| thread.join().unwrap()).collect()
-        })
+        let exchanges = self.each(plans.len(), random, |me, worker, baton| {
+            let exchange = |client: &Client| {
+                let now = Cell::new(Time::ZERO);
+                // Other threads may run between the reading of the clock and the next step.
+                let read_clock = || {
+                    now.set(clock());
+                    baton.pass(me);
+                    now.get()
+                };
+                let decision = ask(worker, &client.request(), read_clock);
+                Exchange { client: *client, now: now.get(), decision }
+            };
+            plans[me].iter().map(exchange).collect::<Vec<_>>()
+        });
+        exchanges.into_iter().flatten().collect()
     }
 
     /// Each worker starts a request of `client` for each entry of its plan, and settles it after a
@@ -85,76 +75,83 @@ impl TestGateway {
         clock: impl Fn() -> Time + Sync,
         random: &mut Random,
     ) -> u32 {
-        self.each(plans.len(), random, |me, policy, worker, store| {
+        let lost = self.each(plans.len(), random, |me, worker, _| {
             let end = |response: &Option<(Usage, Span)>| {
-                let values = client.request();
+                let (policy, values) = (worker.policy().clone(), client.request());
                 let request = policy.request(&values);
-                let (mut session, decision) = Session::start(policy, worker, store, &request, &clock);
+                let (mut session, decision) = Session::start(worker, &request, &clock);
                 let mut lost = decision.events.swaps_lost;
                 session.forwarded(worker, START);
                 if let Some((usage, latency)) = response {
                     let (status, now) = (usage.status.unwrap(), START.after(*latency));
-                    lost += session.responded(worker, store, Some(status), now, &clock).swaps_lost;
+                    lost += session.responded(worker, Some(status), now, &clock).swaps_lost;
                 }
                 let events = match response {
-                    Some((usage, _)) => session.settle_used(policy, worker, store, usage, &clock),
-                    None => session.settle(policy, worker, store, &clock),
+                    Some((usage, _)) => session.settle_used(worker, usage, &clock),
+                    None => session.settle(worker, &clock),
                 };
                 lost + events.swaps_lost
             };
-            plans[me].iter().map(end).sum()
-        })
+            plans[me].iter().map(end).sum::<u32>()
+        });
+        lost.into_iter().sum()
     }
 
     /// Each worker returns and shares all that it has. Returns the number of lost swaps.
     pub fn retire(&mut self, workers: usize, now: Time, random: &mut Random) -> u32 {
-        self.each(workers, random, |_, policy, worker, store| {
-            worker.tick(policy, store, || now, true).swaps_lost
-        })
+        let lost = self.each(workers, random, |_, worker, _| worker.tick(|| now, true).swaps_lost);
+        lost.into_iter().sum()
     }
 
     /// Calls `work` for each worker, in an order of calls to the store that `random` chooses.
-    /// Returns the sum.
-    pub fn each(
+    pub fn each<T: Send>(
         &mut self,
         workers: usize,
         random: &mut Random,
-        work: impl Fn(usize, &Policy, &mut Worker, &WorkerStore) -> u32 + Sync,
-    ) -> u32 {
-        let store = SharedDataStore::probe(Locked(&self.host)).unwrap();
-        let (baton, store, json, work) = (&Baton::new(workers, random), &store, &*self.json, &work);
-        std::thread::scope(|scope| {
+        work: impl Fn(usize, &mut Worker<WorkerStore>, &Baton) -> T + Sync,
+    ) -> Vec<T> {
+        let (baton, work) = (Arc::new(Baton::new(workers, random)), &work);
+        *self.baton.lock().unwrap() = Some(Arc::clone(&baton));
+        let results = std::thread::scope(|scope| {
             let mut threads = Vec::new();
             for (me, worker) in self.workers.iter_mut().enumerate().take(workers) {
+                let baton = &*baton;
                 threads.push(scope.spawn(move || {
-                    let worker_store = WorkerStore { baton, me, store };
-                    let policy = policy(json);
+                    let _turn = Turn { baton, me };
                     baton.wait(me);
-                    work(me, &policy, worker, &worker_store)
+                    work(me, worker, baton)
                 }));
             }
-            threads.into_iter().map(|thread| thread.join().unwrap()).sum()
-        })
+            threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+        });
+        *self.baton.lock().unwrap() = None;
+        results
     }
 
     /// The shared bytes of the first rule's limit, which moves.
     pub fn adaptive_bytes(&self) -> Vec<u8> {
-        let (_, rule) = self.policy.rules().next().unwrap();
+        let (_, rule) = self.workers[0].policy().rules().next().unwrap();
         let key = format!("diana/adapt/{:016x}", rule.fingerprint());
-        self.host.lock().unwrap().get(key.as_bytes()).unwrap().0.unwrap()
+        self.store.load(key.as_bytes()).unwrap().unwrap().bytes
     }
 
     /// The decision of a new worker without caches, while all other workers are idle.
     pub fn ask_new_worker(&self, client: Client, now: Time) -> Decision {
-        let store = SharedDataStore::probe(Locked(&self.host)).unwrap();
-        ask(&self.policy, &mut worker(&self.policy, &SEED), &store, &client.request(), || now)
+        ask(&mut self.worker(0), &client.request(), || now)
+    }
+
+    /// A worker without caches. Each has a policy of its own, as in a gateway.
+    fn worker(&self, me: usize) -> Worker<WorkerStore> {
+        let store = WorkerStore { baton: Arc::clone(&self.baton), me, store: self.store.clone() };
+        Worker::new(policy(&self.json), store, &SEED)
     }
 }
 
 /// Shared data for several threads.
-struct Locked<'a>(&'a Mutex<Simulated>);
+#[derive(Clone)]
+struct Locked(Arc<Mutex<Simulated>>);
 
-impl SharedData for Locked<'_> {
+impl SharedData for Locked {
     fn get(&self, key: &[u8]) -> Result<(Option<Vec<u8>>, Option<u32>), Fault> {
         self.0.lock().unwrap().get(key)
     }
@@ -165,7 +162,7 @@ impl SharedData for Locked<'_> {
 }
 
 /// Selects the thread that runs.
-struct Baton {
+pub struct Baton {
     state: Mutex<State>,
     passed: Condvar,
 }
@@ -205,26 +202,40 @@ impl Baton {
 }
 
 /// The store as one worker sees it: before each call other workers may run.
-pub struct WorkerStore<'a> {
-    baton: &'a Baton,
+pub struct WorkerStore {
+    baton: Arc<Mutex<Option<Arc<Baton>>>>,
     me: usize,
-    store: &'a SharedDataStore<Locked<'a>>,
+    store: SharedDataStore<Locked>,
 }
 
-impl Store for WorkerStore<'_> {
+impl WorkerStore {
+    fn pass(&self) {
+        let baton = self.baton.lock().unwrap().clone();
+        if let Some(baton) = baton {
+            baton.pass(self.me);
+        }
+    }
+}
+
+impl Store for WorkerStore {
     fn load(&self, key: &[u8]) -> Result<Option<Loaded>, Fault> {
-        self.baton.pass(self.me);
+        self.pass();
         self.store.load(key)
     }
 
     fn swap(&self, key: &[u8], value: &[u8], expected: Option<Version>) -> Result<Swap, Fault> {
-        self.baton.pass(self.me);
+        self.pass();
         self.store.swap(key, value, expected)
     }
 }
 
-/// A worker that is done or has panicked leaves the others running.
-impl Drop for WorkerStore<'_> {
+/// A worker that runs. When it is done or has panicked, it leaves the others running.
+struct Turn<'b> {
+    baton: &'b Baton,
+    me: usize,
+}
+
+impl Drop for Turn<'_> {
     fn drop(&mut self) {
         let mut state = self.baton.state.lock().unwrap();
         state.running.retain(|running| *running != self.me);

@@ -34,18 +34,19 @@ fn matches((_, is_write, is_small): Request) -> bool {
 fn passed(plans: &[Vec<Request>], rules: CasSemantics, random: &mut Random) -> (Vec<Request>, u32) {
     let mut gateway = TestGateway::new(JSON.into(), rules, plans.len());
     let passed = Mutex::new(Vec::new());
-    let lost = gateway.each(plans.len(), random, |me, policy, worker, store| {
+    let lost = gateway.each(plans.len(), random, |me, worker, _| {
         let ask = |request: &Request| {
             let values = values(*request);
-            let (_, decision) = Session::start(policy, worker, store, &policy.request(&values), || START);
+            let policy = worker.policy().clone();
+            let (_, decision) = Session::start(worker, &policy.request(&values), || START);
             if !decision.is_rejected() {
                 passed.lock().unwrap().push(*request);
             }
             decision.events.swaps_lost
         };
-        plans[me].iter().map(ask).sum()
+        plans[me].iter().map(ask).sum::<u32>()
     });
-    (passed.into_inner().unwrap(), lost)
+    (passed.into_inner().unwrap(), lost.into_iter().sum())
 }
 
 proptest! {

@@ -1,9 +1,9 @@
 //! Many configurations in a row: how much memory a worker keeps for those that are gone.
 
 use crate::allocations::live;
-use crate::harness::{at, policy, worker};
+use crate::harness::{at, policy};
 use diana_limiter::cells::Replacement;
-use diana_limiter::policy::Policy;
+use diana_limiter::cells::store::Memory;
 use diana_limiter::session::Worker;
 
 const LIMITS: usize = 100;
@@ -21,19 +21,13 @@ fn limits(quotas: &[usize], rest: &str) -> String {
 /// after a minute.
 fn bytes(configurations: &[String]) -> isize {
     let before = live();
-    let mut last: Option<(Policy, Worker)> = None;
+    let mut last: Option<Worker<Memory>> = None;
     for (minute, json) in (0..).zip(configurations) {
-        let policy = policy(json);
-        let mut worker = worker(&policy, &[7; 16]);
-        if let Some((before, previous)) = &last {
-            worker.migrate_from(
-                &policy,
-                &[previous.previous(before)],
-                Replacement::Certain,
-                at(minute * 60_000),
-            );
+        let mut worker = Worker::new(policy(json), Memory::new(), &[7; 16]);
+        if let Some(previous) = &last {
+            worker.migrate_from(&[previous.previous()], Replacement::Certain, at(minute * 60_000));
         }
-        last = Some((policy, worker));
+        last = Some(worker);
     }
     live() - before
 }

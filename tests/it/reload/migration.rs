@@ -414,12 +414,13 @@ proptest! {
 fn the_old_table_is_in_use_as_long_as_its_counts_matter() {
     let old = policy(&limit(&[rule(9, r#", "unit": "hour""#)]));
     let new = policy(&limit(&[rule(9, r#", "unit": "hour""#), rule(1, r#", "algo": "C""#)]));
-    let worker = Worker::new(&old, &[7; 16]);
-    let before: Vec<TableId> = worker.tables(&old, at(0)).collect();
+    let host = Simulated::new(CasSemantics::Strict);
+    let worker = Worker::new(old, store(&host), &[7; 16]);
+    let before: Vec<TableId> = worker.tables(at(0)).collect();
     assert_eq!(before.len(), 1);
-    let mut successor = Worker::new(&new, &[7; 16]);
-    successor.migrate_from(&new, &[worker.previous(&old)], Replacement::Certain, at(0));
-    let uses_old = |ms| successor.tables(&new, at(ms)).any(|table| table == before[0]);
+    let mut successor = Worker::new(new, store(&host), &[7; 16]);
+    successor.migrate_from(&[worker.previous()], Replacement::Certain, at(0));
+    let uses_old = |ms| successor.tables(at(ms)).any(|table| table == before[0]);
     assert_eq!((uses_old(0), uses_old(DAY)), (true, false));
     assert_eq!(TableId::of_key(b"diana/seed"), None);
 }

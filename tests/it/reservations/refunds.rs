@@ -19,8 +19,7 @@ fn a_request_that_another_group_refuses_spends_nothing() {
     assert_eq!(gateway.passed.len(), 60);
     (0..2).for_each(|worker| gateway.tick(worker, true));
     let (request, now) = (get("/", "dan"), gateway.now);
-    let decision =
-        ask(&gateway.policy, &mut worker(&gateway.policy, &[7; 16]), &gateway.store, &request, || now);
+    let decision = ask(&mut gateway.new_worker(), &request, || now);
     assert_eq!(decision.reports[0].verdict.unwrap().remaining, 10_000 - 61);
 }
 
@@ -36,7 +35,7 @@ fn an_expired_reservation_is_refunded_once() {
     }
     gateway.tick(0, true);
     gateway.tick(0, true);
-    gateway.workers[0] = worker(&gateway.policy, &[7; 16]);
+    gateway.workers[0] = gateway.new_worker();
     assert_eq!(gateway.ask(0, "/", "ann").1, 1_000_000 - 14);
 }
 
@@ -54,7 +53,7 @@ fn an_idle_actor_refunds_only_its_own_reservation() {
     assert!(gateway.workers[0].holds_reservations());
     gateway.tick(0, false);
     assert!(!gateway.workers[0].holds_reservations());
-    gateway.workers[0] = worker(&gateway.policy, &[7; 16]);
+    gateway.workers[0] = gateway.new_worker();
     assert_eq!(gateway.ask(0, "/", "ann").1, 10_000 - 12);
     assert_eq!(gateway.ask(0, "/", "bob").1, 10_000 - 11);
 }
@@ -70,9 +69,9 @@ fn a_refused_request_refunds_the_reservation_once() {
     gateway.pass(Span::from_ms(100));
     assert!(!gateway.ask(0, "/", "ann").0);
     gateway.tick(0, true);
-    gateway.workers[0] = worker(&gateway.policy, &[7; 16]);
+    gateway.workers[0] = gateway.new_worker();
     let (request, now) = (get("/", "bob"), gateway.now);
-    let decision = ask(&gateway.policy, &mut gateway.workers[0], &gateway.store, &request, || now);
+    let decision = ask(&mut gateway.workers[0], &request, || now);
     assert_eq!(decision.reports[0].verdict.unwrap().remaining, 10_000 - 8);
 }
 

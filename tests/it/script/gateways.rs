@@ -2,24 +2,22 @@
 //! penalty in Redis looks like to a gateway.
 
 use super::redis::{Call, TestRedis};
-use crate::harness::{at, get, store};
+use crate::harness::{at, get};
 use crate::host::wire::{Command, commands, list};
 use diana_base::time::{Span, Time};
 use diana_config::{Configuration, compile};
 use diana_limiter::algorithm::Admission;
 use diana_limiter::cells::store::CasSemantics;
+use diana_limiter::cells::store::SharedDataStore;
 use diana_limiter::decide::{Decision, Outcome, RuleReport};
 use diana_limiter::global::{CallResult, Completion};
-use diana_limiter::policy::Policy;
 use diana_limiter::request::{Part, Values};
 use diana_limiter::session::{Session, Worker};
 use diana_testing::shared_data::Simulated;
 
 /// A gateway with one worker.
 pub struct Gateway<'r> {
-    policy: Policy,
-    worker: Worker,
-    host: Simulated,
+    worker: Worker<SharedDataStore<Simulated>>,
     redis: &'r TestRedis,
     /// Calls so far. While Redis is down, none of them is made.
     pub calls: usize,
@@ -63,29 +61,27 @@ impl<'r> Gateway<'r> {
                     "replicas": 2}}}}}}"#
         );
         let Configuration { policy, store, .. } = compile(json.as_bytes()).unwrap();
-        let worker = Worker::new(&policy, &[7; 16]).with_global_store(store.unwrap(), 1);
-        let host = Simulated::new(CasSemantics::Lenient);
-        Gateway { policy, worker, host, redis, calls: 0, is_down: false, ticked: 0 }
+        let shared = SharedDataStore::probe(Simulated::new(CasSemantics::Lenient)).unwrap();
+        let worker = Worker::new(policy, shared, &[7; 16]).with_global_store(store.unwrap(), 1);
+        Gateway { worker, redis, calls: 0, is_down: false, ticked: 0 }
     }
 
     pub fn ask(&mut self, ms: u64, request: &Values) -> Decision {
-        let (now, request) = (at(ms), self.policy.request(request));
-        let store = store(&self.host);
-        let (mut session, decision) =
-            Session::start(&self.policy, &mut self.worker, &store, &request, || now);
+        let (now, policy) = (at(ms), self.worker.policy().clone());
+        let request = policy.request(request);
+        let (mut session, decision) = Session::start(&mut self.worker, &request, || now);
         if !matches!(decision.outcome, Outcome::Query(_)) {
             return decision.clone();
         }
         let completions = self.serve(ms);
         let [completion] = &completions[..] else { panic!("{completions:?}") };
-        let store = crate::harness::store(&self.host);
-        session.answer(&self.policy, &mut self.worker, &store, completion, || now).unwrap().clone()
+        session.answer(&mut self.worker, completion, || now).unwrap().clone()
     }
 
     /// Makes the calls that are due, and returns the completions for requests.
     fn serve(&mut self, ms: u64) -> Vec<Completion> {
-        let Gateway { policy, worker, host, redis, calls, is_down, .. } = self;
-        let (store, now, mut all) = (store(host), at(ms), Vec::new());
+        let Gateway { worker, redis, calls, is_down, .. } = self;
+        let (now, mut all) = (at(ms), Vec::new());
         while let Some(call) = worker.next_call(Time::ZERO) {
             *calls += 1;
             let mut reply = Vec::new();
@@ -99,7 +95,7 @@ impl<'r> Gateway<'r> {
                 false => CallResult::Response { status: 200, body: &reply },
             };
             let mut completions = worker.call_done(call.id, result, Time::ZERO);
-            worker.absorb(policy, &store, &mut completions, || now);
+            worker.absorb(&mut completions, || now);
             all.extend(completions);
         }
         all
@@ -110,7 +106,7 @@ impl<'r> Gateway<'r> {
         let since = Span::from_ms(ms - self.ticked);
         if self.worker.wants().is_some_and(|span| span <= since) {
             self.ticked = ms;
-            self.worker.tick(&self.policy, &store(&self.host), || at(ms), false);
+            self.worker.tick(|| at(ms), false);
             assert_eq!(self.serve(ms), [], "nobody waits");
         }
     }

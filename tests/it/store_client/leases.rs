@@ -17,11 +17,11 @@ fn a_lease_belongs_to_the_quota_for_which_it_was_fetched() {
         "store": {"redis": {"cluster": "a", "secret": "a secret of the tests only"}}}"#;
     let Configuration { policy, store: options, .. } = compile(json.as_bytes()).unwrap();
     let host = Simulated::new(CasSemantics::Lenient);
-    let store = store(&host);
-    let mut worker = Worker::new(&policy, &[1; 16]).with_global_store(options.unwrap(), 1);
-    let start = |worker: &mut Worker, plan: &str| {
+    let mut worker =
+        Worker::new(policy.clone(), store(&host), &[1; 16]).with_global_store(options.unwrap(), 1);
+    let start = |worker: &mut Worker<_>, plan: &str| {
         let values = get("/", "ann").with(Part::Header("x-plan".into()), plan);
-        let (session, decision) = Session::start(&policy, worker, &store, &policy.request(&values), || START);
+        let (session, decision) = Session::start(worker, &policy.request(&values), || START);
         (session, decision.outcome)
     };
     let (mut session, _) = start(&mut worker, "gold");
@@ -29,10 +29,7 @@ fn a_lease_belongs_to_the_quota_for_which_it_was_fetched() {
     // Admitted, 980 left, a charge, and 10 units of generation 3 for a second.
     let granted = reply(&call, &[0, 0, 980, 600_000, 6_000_000, 1, 7, 7, 0, 0, 10, 3, 1_000_000]);
     let completions = worker.call_done(call.id, http(&granted), at(0));
-    assert_eq!(
-        session.answer(&policy, &mut worker, &store, &completions[0], || START).unwrap().outcome,
-        Outcome::Pass
-    );
+    assert_eq!(session.answer(&mut worker, &completions[0], || START).unwrap().outcome, Outcome::Pass);
     assert_eq!(start(&mut worker, "gold").1, Outcome::Pass, "spends the lease");
     assert!(matches!(start(&mut worker, "").1, Outcome::Query(_)), "has no lease");
     assert_eq!(start(&mut worker, "gold").1, Outcome::Pass);

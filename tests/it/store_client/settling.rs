@@ -35,18 +35,18 @@ fn session_of(
     );
     let Configuration { policy, store: options, .. } = compile(json.as_bytes()).unwrap();
     let host = Simulated::new(CasSemantics::Lenient);
-    let store = store(&host);
-    let mut worker = Worker::new(&policy, &[1; 16]).with_global_store(options.unwrap(), 1);
-    let (mut session, _) = Session::start(&policy, &mut worker, &store, &policy.request(values), || START);
+    let mut worker =
+        Worker::new(policy.clone(), store(&host), &[1; 16]).with_global_store(options.unwrap(), 1);
+    let (mut session, _) = Session::start(&mut worker, &policy.request(values), || START);
     let call = worker.next_call(at(0)).unwrap();
     let asked = commands(&call);
     let replied: Vec<u64> = replied.split(',').map(|number| number.parse().unwrap()).collect();
     let completions = worker.call_done(call.id, http(&reply(&call, &replied)), at(0));
-    let _ = session.answer(&policy, &mut worker, &store, &completions[0], || START);
+    let _ = session.answer(&mut worker, &completions[0], || START);
     assert!(session.settles());
     match usage {
-        Some(usage) => session.settle_used(&policy, &mut worker, &store, usage, || START),
-        None => session.settle(&policy, &mut worker, &store, || START),
+        Some(usage) => session.settle_used(&mut worker, usage, || START),
+        None => session.settle(&mut worker, || START),
     };
     assert!(!session.has_charges());
     let told = worker.next_call(at(0)).map(|call| commands(&call)).unwrap_or_default();

@@ -17,6 +17,7 @@ use diana_limiter::session::{Session, Worker};
 use serde_json::Value;
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
+use std::rc::Rc;
 
 const START: Time = Time::from_ns(1_700_000_000_000_000_000);
 const SEED: [u8; 16] = *b"a seed of a test";
@@ -62,7 +63,7 @@ pub(crate) fn values(lines: &[(String, String)]) -> Values {
 pub(crate) struct Gateway {
     document: Vec<u8>,
     reserves: bool,
-    store: Faulty,
+    store: Rc<Faulty>,
     pub(crate) now: Time,
     workers: BTreeMap<usize, Running>,
     /// What another worker does during the next request.
@@ -74,14 +75,14 @@ pub(crate) struct Gateway {
 /// A worker. As in a gateway, no two share a policy.
 struct Running {
     configuration: Configuration,
-    worker: Worker,
+    worker: Worker<Rc<Faulty>>,
     texts: ResponseCache,
 }
 
 impl Running {
-    fn new(document: &[u8], reserves: bool) -> Running {
+    fn new(document: &[u8], reserves: bool, store: &Rc<Faulty>) -> Running {
         let configuration = diana_config::compile(document).expect("a valid document");
-        let mut worker = Worker::new(&configuration.policy, &SEED);
+        let mut worker = Worker::new(configuration.policy.clone(), Rc::clone(store), &SEED);
         if !reserves {
             worker.disable_reservations();
         }
@@ -93,16 +94,10 @@ impl Gateway {
     /// A gateway of so many workers under a valid document.
     pub(crate) fn new(document: &Value, workers: usize, reserves: bool) -> Gateway {
         let document = document.to_string().into_bytes();
-        let workers = (0..workers).map(|worker| (worker, Running::new(&document, reserves))).collect();
-        Gateway {
-            document,
-            reserves,
-            store: Faulty::default(),
-            now: START,
-            workers,
-            next: None,
-            sessions: BTreeMap::new(),
-        }
+        let store = Rc::default();
+        let workers =
+            (0..workers).map(|worker| (worker, Running::new(&document, reserves, &store))).collect();
+        Gateway { document, reserves, store, now: START, workers, next: None, sessions: BTreeMap::new() }
     }
 
     /// Another valid document replaces the present one in every worker. No request is in flight.
@@ -110,10 +105,10 @@ impl Gateway {
         self.document = document.to_string().into_bytes();
         let now = self.now;
         for running in self.workers.values_mut() {
-            let mut later = Running::new(&self.document, self.reserves);
-            let previous = running.worker.previous(&running.configuration.policy);
-            later.worker.migrate_from(&later.configuration.policy, &[previous], Replacement::Certain, now);
-            running.worker.tick(&running.configuration.policy, &self.store, || now, true);
+            let mut later = Running::new(&self.document, self.reserves, &self.store);
+            let previous = running.worker.previous();
+            later.worker.migrate_from(&[previous], Replacement::Certain, now);
+            running.worker.tick(|| now, true);
             *running = later;
         }
     }
@@ -122,13 +117,12 @@ impl Gateway {
     pub(crate) fn passes(&mut self, worker: usize, request: &Values, ends: bool) -> bool {
         let Gateway { document, reserves, store, now, workers, .. } = self;
         let Running { configuration, worker, .. } =
-            workers.entry(worker).or_insert_with(|| Running::new(document, *reserves));
+            workers.entry(worker).or_insert_with(|| Running::new(document, *reserves, store));
         let policy = &configuration.policy;
-        let (mut session, decision) =
-            Session::start(policy, worker, store, &policy.request(request), || *now);
+        let (mut session, decision) = Session::start(worker, &policy.request(request), || *now);
         let passes = matches!(decision.outcome, Outcome::Pass);
         if ends {
-            session.settle(policy, worker, store, || *now);
+            session.settle(worker, || *now);
         }
         passes
     }
@@ -147,8 +141,8 @@ impl Gateway {
     /// The clock moves forward. Then the timers of all workers fire.
     pub(crate) fn pass(&mut self, ms: u64) {
         self.now = self.now.after(Span::from_ms(ms));
-        for Running { configuration, worker, .. } in self.workers.values_mut() {
-            worker.tick(&configuration.policy, &self.store, || self.now, false);
+        for Running { worker, .. } in self.workers.values_mut() {
+            worker.tick(|| self.now, false);
         }
     }
 
@@ -167,30 +161,29 @@ impl Gateway {
                     self.concluded(other, id, show);
                 }
             }
-            Step::Resume { id } => self.each(*id, &mut |session, _, _, _| {
+            Step::Resume { id } => self.each(*id, &mut |session, _, _| {
                 session.resume();
                 false
             }),
-            Step::Forward { id } => self.each(*id, &mut |session, running, _, now| {
+            Step::Forward { id } => self.each(*id, &mut |session, running, now| {
                 session.forwarded(&mut running.worker, now);
                 false
             }),
-            Step::Respond { id, status } => self.each(*id, &mut |session, running, store, now| {
-                let events = session.responded(&mut running.worker, store, *status, now, || now);
+            Step::Respond { id, status } => self.each(*id, &mut |session, running, now| {
+                let events = session.responded(&mut running.worker, *status, now, || now);
                 show_events("responds", &events, show);
                 false
             }),
-            Step::Refuse { id } => self.each(*id, &mut |session, running, store, now| {
+            Step::Refuse { id } => self.each(*id, &mut |session, running, now| {
                 let waits = session.is_waiting();
                 if waits {
-                    let policy = &running.configuration.policy;
-                    let _ = session.refuse(policy, &mut running.worker, store, || now);
+                    let _ = session.refuse(&mut running.worker, || now);
                     show(shown(running, Protocol::Http, now));
                 }
                 waits
             }),
-            Step::End { id, usage } => self.each(*id, &mut |session, running, store, now| {
-                let events = end(session, running, store, usage.as_ref(), now);
+            Step::End { id, usage } => self.each(*id, &mut |session, running, now| {
+                let events = end(session, running, usage.as_ref(), now);
                 show_events("ends", &events, show);
                 true
             }),
@@ -198,7 +191,7 @@ impl Gateway {
             Step::Back { ms } => self.now = Time::from_ns(self.now.as_ns() - ms * 1_000_000),
             Step::Tick { worker, retires } => {
                 if let Some(Running { configuration, worker, .. }) = self.workers.get_mut(worker) {
-                    let events = worker.tick(&configuration.policy, &self.store, || self.now, *retires);
+                    let events = worker.tick(|| self.now, *retires);
                     show_events("ticks", &events, show);
                     if worker.take_moved() {
                         let limits = configuration.policy.adaptive_limits();
@@ -212,7 +205,7 @@ impl Gateway {
                     let values = request.and_then(|request| requests.get(request));
                     let request = values.map(|values| policy.request(values));
                     let worker = &mut running.worker;
-                    let _ = Session::fail(policy, worker, &self.store, request.as_ref(), || self.now);
+                    let _ = Session::fail(worker, request.as_ref(), || self.now);
                     show(format!("fails open {}", shown(running, Protocol::Http, self.now)));
                 }
             }
@@ -226,8 +219,8 @@ impl Gateway {
     /// Decides about a request, and keeps its session until it ends.
     fn ask(&mut self, index: usize, values: &Values, protocol: Protocol, id: (u32, u32)) -> String {
         let Gateway { document, reserves, store, now, workers, sessions, .. } = self;
-        let running = workers.entry(index).or_insert_with(|| Running::new(document, *reserves));
-        let (session, line) = decide(running, store, values, protocol, *now);
+        let running = workers.entry(index).or_insert_with(|| Running::new(document, *reserves, store));
+        let (session, line) = decide(running, values, protocol, *now);
         sessions.insert(id, (index, session));
         line
     }
@@ -256,11 +249,11 @@ impl Gateway {
     }
 
     /// Calls `act` for each open session of a step, and forgets those for which it returns `true`.
-    fn each(&mut self, id: u32, act: &mut dyn FnMut(&mut Session, &mut Running, &Faulty, Time) -> bool) {
-        let Gateway { store, now, workers, sessions, .. } = self;
+    fn each(&mut self, id: u32, act: &mut dyn FnMut(&mut Session, &mut Running, Time) -> bool) {
+        let Gateway { now, workers, sessions, .. } = self;
         sessions.retain(|(of, _), (worker, session)| {
             let running = workers.get_mut(worker).filter(|_| *of == id);
-            !running.is_some_and(|running| act(session, running, store, *now))
+            !running.is_some_and(|running| act(session, running, *now))
         });
     }
 
@@ -268,21 +261,19 @@ impl Gateway {
         let Some(Running { configuration, worker, .. }) = self.workers.get_mut(&worker) else {
             return "no worker".into();
         };
-        let (policy, store, clock) = (&configuration.policy, &self.store, || self.now);
-        let target = match Target::find(policy, worker, |name| parameters.get(name).cloned()) {
+        let (policy, clock) = (&configuration.policy, || self.now);
+        let target = match Target::find(worker, |name| parameters.get(name).cloned()) {
             Ok(target) if !target.is_global() => target,
             Ok(_) => return "global".into(),
             Err(error) => return error,
         };
         let done = match change {
-            Change::Look => return shown::count(target.count(policy, worker, store, clock)),
-            Change::Reset => target.reset(policy, worker, store, clock),
-            Change::EndPenalty if target.has_penalty(policy) => {
-                target.end_penalty(policy, worker, store, clock)
-            }
+            Change::Look => return shown::count(target.count(worker, clock)),
+            Change::Reset => target.reset(worker, clock),
+            Change::EndPenalty if target.has_penalty(policy) => target.end_penalty(worker, clock),
             Change::Grant { amount, secs } if target.takes_grants(policy) => {
                 let grant = Grant { amount, lasts: Span::from_secs(secs) };
-                target.grant(grant, policy, worker, store, clock)
+                target.grant(grant, worker, clock)
             }
             Change::EndPenalty | Change::Grant { .. } => return "not for this rule".into(),
         };
@@ -296,15 +287,9 @@ fn protocol(request: usize) -> Protocol {
 }
 
 /// Decides about a request.
-fn decide(
-    running: &mut Running,
-    store: &Faulty,
-    values: &Values,
-    protocol: Protocol,
-    now: Time,
-) -> (Session, String) {
+fn decide(running: &mut Running, values: &Values, protocol: Protocol, now: Time) -> (Session, String) {
     let policy = &running.configuration.policy;
-    let (session, _) = Session::start(policy, &mut running.worker, store, &policy.request(values), || now);
+    let (session, _) = Session::start(&mut running.worker, &policy.request(values), || now);
     let settles = if session.settles() { " settles" } else { "" };
     (session, shown(running, protocol, now) + settles)
 }
@@ -329,17 +314,11 @@ fn shown(running: &mut Running, protocol: Protocol, now: Time) -> String {
     format!("{} | {answer}", shown::decision(decision, policy, now))
 }
 
-fn end(
-    session: &mut Session,
-    running: &mut Running,
-    store: &Faulty,
-    usage: Option<&Usage>,
-    now: Time,
-) -> Events {
+fn end(session: &mut Session, running: &mut Running, usage: Option<&Usage>, now: Time) -> Events {
     let Running { configuration, worker, .. } = running;
     let policy = &configuration.policy;
     let Some(usage) = usage else {
-        return session.settle(policy, worker, store, || now);
+        return session.settle(worker, || now);
     };
     let number = ResponseNumber { seen: usage.number, is_final: usage.is_final };
     let usage = policy::Usage {
@@ -348,7 +327,7 @@ fn end(
         response_bytes: usage.response_bytes,
         values: vec![number; policy.measures().values.len()],
     };
-    session.settle_used(policy, worker, store, &usage, || now)
+    session.settle_used(worker, &usage, || now)
 }
 
 /// A store that fails on demand, and in which other workers are faster.
@@ -379,7 +358,7 @@ impl Faulty {
                 Some(left) => *swaps = left,
                 None => {
                     let decide = |(mut running, values, protocol, now): (Running, Values, Protocol, Time)| {
-                        let (session, line) = decide(&mut running, self, &values, protocol, now);
+                        let (session, line) = decide(&mut running, &values, protocol, now);
                         (running, session, line)
                     };
                     *decided = decides.take().map(decide).or(decided.take());

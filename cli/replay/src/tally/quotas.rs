@@ -9,6 +9,7 @@ use diana_limiter::time::{Span, Time};
 use serde_json::{Map, Value, json};
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
+use std::sync::Arc;
 
 /// A rule of a document, alone and with another `rpu`.
 #[derive(Clone, Debug)]
@@ -62,7 +63,7 @@ impl Variants {
     /// The rule with this quota. `burst` replaces the `burst` of a rule that has the key. `None` if
     /// the rule would be a mistake, for example because its `burst` is then too small.
     #[must_use]
-    pub fn with(&self, rpu: u64, burst: Option<u64>) -> Option<Policy> {
+    pub fn with(&self, rpu: u64, burst: Option<u64>) -> Option<Arc<Policy>> {
         let Variants { mut document, mut limit, mut rule, .. } = self.clone();
         rule.insert("rpu".into(), rpu.into());
         if let (Some(key), Some(burst)) = (rule.get_mut("burst"), burst) {

@@ -161,8 +161,7 @@ struct Decided {
 fn decided(document: &Value, asked: &Asked) -> (Vec<Decided>, Vec<String>) {
     let configuration = compile(document.to_string().as_bytes()).unwrap();
     let policy = &configuration.policy;
-    let store = Memory::new();
-    let mut worker = Worker::new(policy, &[9; 16]);
+    let mut worker = Worker::new(policy.clone(), Memory::new(), &[9; 16]);
     let mut values = Values::default()
         .with(Part::Method, asked.method)
         .with(Part::Path, asked.target)
@@ -187,7 +186,7 @@ fn decided(document: &Value, asked: &Asked) -> (Vec<Decided>, Vec<String>) {
         let now =
             Time::from_ns(START_S * 1_000_000_000).after(Span::from_ms(u64::from(index) * asked.every_ms));
         let request = policy.request(&values);
-        let (mut session, decision) = Session::start(policy, &mut worker, &store, &request, || now);
+        let (mut session, decision) = Session::start(&mut worker, &request, || now);
         let outcome = match decision.outcome {
             Outcome::Pass => "pass",
             Outcome::Allowed => "allowed",
@@ -205,7 +204,7 @@ fn decided(document: &Value, asked: &Asked) -> (Vec<Decided>, Vec<String>) {
             decision.reports.iter().map(|report| policy.rule(report.rule).unwrap().name().to_owned()),
         );
         session.resume();
-        worker.tick(policy, &store, || now, false);
+        worker.tick(|| now, false);
     }
     names.sort();
     names.dedup();

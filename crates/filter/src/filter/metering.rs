@@ -65,8 +65,7 @@ impl<H: Host> Stream<H> {
         let Stream { plugin, session, is_waiting, .. } = self;
         if plugin.metered.latency() && !*is_waiting {
             let now = plugin.clock.monotonic();
-            let respond =
-                |worker: &mut Worker| session.responded(worker, &plugin.store, status, now, || plugin.now());
+            let respond = |worker: &mut Worker<_>| session.responded(worker, status, now, || plugin.now());
             plugin.worker.with(respond).iter().for_each(|events| plugin.metrics.events(events));
         }
     }

@@ -22,6 +22,7 @@ use diana_limiter::session::Worker;
 use log::error;
 use std::cell::Cell;
 use std::rc::Rc;
+use std::sync::Arc;
 
 impl<H: Host> Plugin<H> {
     /// Reads and compiles the plugin's configuration of `size` bytes; only during
@@ -102,18 +103,18 @@ impl<H: Host> Plugin<H> {
         ids: &Rc<Ids>,
     ) -> Result<Plugin<H>, Fault> {
         let fresh = fresh_seed(host);
-        let refuses_to_wait = !kind.holds_requests() && configuration.policy.refuse_to_wait();
-        let store = EvictionDetector::new(store, kind.evicts_keys());
+        let refuses_to_wait = !kind.holds_requests() && configuration.refuse_to_wait();
+        let store = Rc::new(EvictionDetector::new(store, kind.evicts_keys()));
         let since = if kind.evicts_keys() { host.now()? } else { Time::from_ns(0) };
         let dated = shared_seed(&store, Dated { since, seed: fresh })?;
-        let mut worker = Worker::new(&configuration.policy, &dated.seed);
+        let mut worker = Worker::new(Arc::clone(&configuration.policy), Rc::clone(&store), &dated.seed);
         let mut host_timeout = Span::ZERO;
         if !kind.holds_requests() {
             worker.disable_reservations();
         } else if let Some(options) = configuration.store.take() {
             host_timeout = options.host_timeout();
             worker = worker.with_global_store(options, host.random());
-            worker.load_replicas(&store, host.now()?);
+            worker.load_replicas(host.now()?);
         }
         let inspect = configuration.inspect.as_ref();
         if inspect.is_some_and(|inspect| inspect.top) {
@@ -166,7 +167,7 @@ impl<H: Host> Plugin<H> {
     pub(crate) fn migrate_from(&self, before: Option<&Plugin<H>>, plugins: &[(u32, Option<Rc<Plugin<H>>>)]) {
         let mut previous = Vec::new();
         let mut add = |other: &Plugin<H>| {
-            previous.extend(other.worker.with(|worker| worker.previous(&other.configuration.policy)));
+            previous.extend(other.worker.with(|worker| worker.previous()));
         };
         let replacement = if before.is_some() { Replacement::Certain } else { Replacement::Likely };
         match before {
@@ -178,8 +179,7 @@ impl<H: Host> Plugin<H> {
             }
         }
         let now = self.now();
-        self.worker
-            .with(|worker| worker.migrate_from(&self.configuration.policy, &previous, replacement, now));
+        self.worker.with(|worker| worker.migrate_from(&previous, replacement, now));
     }
 }
 

@@ -20,16 +20,16 @@ impl<H: Host> Plugin<H> {
             return Some(answered);
         }
         let decided = self.worker.with(|worker| {
-            let start = Session::start(policy, worker, &self.store, &request, || self.now());
+            let start = Session::start(worker, &request, || self.now());
             let (mut session, decision) = start;
             let mut outcome = decision.outcome;
             if matches!(outcome, Outcome::Delay(_)) && self.cannot_hold() {
-                outcome = session.refuse(policy, worker, &self.store, || self.now()).outcome;
+                outcome = session.refuse(worker, || self.now()).outcome;
             }
             let asks_stores = matches!(outcome, Outcome::Query(_));
             let protocol = || policy.protocol(&request);
             let response = self.respond(worker, protocol);
-            worker.note_actors(policy);
+            worker.note_actors();
             let protocol = if asks_stores { protocol() } else { Protocol::default() };
             Decided { session, response, protocol }
         })?;
@@ -48,7 +48,7 @@ impl<H: Host> Plugin<H> {
         let request = policy.request(&source);
         self.worker.with(|worker| {
             let read = reads.then_some(&request);
-            _ = Session::fail(policy, worker, &self.store, read, || self.now());
+            _ = Session::fail(worker, read, || self.now());
             let protocol = || if reads { policy.protocol(&request) } else { Protocol::default() };
             self.respond(worker, protocol)
         })
@@ -84,9 +84,7 @@ impl<H: Host> Plugin<H> {
         let policy = &self.configuration.policy;
         let used_cells = |table, random| {
             let last_now = self.clock.last_now();
-            self.worker
-                .with(|worker| worker.used_cells(policy, &self.store, table, random, last_now))
-                .flatten()
+            self.worker.with(|worker| worker.used_cells(table, random, last_now)).flatten()
         };
         if let Some((rule, used)) = self.sampling.sample(policy, || self.entropy(), used_cells) {
             self.metrics.used_cells(rule, used);

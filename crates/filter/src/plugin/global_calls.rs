@@ -50,9 +50,8 @@ impl<H: Host> Plugin<H> {
     /// Handles the worker's own completions, counts what happened to calls, and returns the
     /// completions for requests.
     pub(super) fn absorb(&self, mut completions: Vec<Completion>) -> Vec<Completion> {
-        let policy = &self.configuration.policy;
         self.worker.with(|worker| {
-            let events = worker.absorb(policy, &self.store, &mut completions, || self.now());
+            let events = worker.absorb(&mut completions, || self.now());
             let stats = worker.call_stats();
             self.metrics.events(&events);
             stats.iter().for_each(|(shard, shard_stats)| self.metrics.calls(*shard, shard_stats));
@@ -77,13 +76,12 @@ impl<H: Host> Plugin<H> {
         if session.is_question() {
             return self.answer_question(session, completion.replies.as_deref());
         }
-        let policy = &self.configuration.policy;
         let ticket = session.ticket();
-        let advance = |worker: &mut Worker| {
-            session.answer(policy, worker, &self.store, completion, || self.now())?;
+        let advance = |worker: &mut Worker<_>| {
+            session.answer(worker, completion, || self.now())?;
             self.forget(ticket);
             let response = self.respond(worker, || protocol);
-            worker.note_actors(policy);
+            worker.note_actors();
             Some(response)
         };
         self.worker.with(advance).flatten()
@@ -100,16 +98,15 @@ impl<H: Host> Plugin<H> {
         if session.is_question() {
             return self.answer_question(session, None);
         }
-        let policy = &self.configuration.policy;
         self.forget(session.ticket());
         let is_full = || if was_held { self.cannot_hold() } else { self.is_full() };
-        let advance = |worker: &mut Worker| {
-            let decision = session.give_up(policy, worker, &self.store, || self.now())?;
+        let advance = |worker: &mut Worker<_>| {
+            let decision = session.give_up(worker, || self.now())?;
             if matches!(decision.outcome, Outcome::Delay(_)) && is_full() {
-                _ = session.refuse(policy, worker, &self.store, || self.now());
+                _ = session.refuse(worker, || self.now());
             }
             let response = self.respond(worker, || protocol);
-            worker.note_actors(policy);
+            worker.note_actors();
             Some(response)
         };
         self.worker.with(advance).flatten()

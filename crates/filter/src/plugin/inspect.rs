@@ -151,7 +151,7 @@ impl<H: Host> Plugin<H> {
         self.forget(session.ticket());
         let asked = self.worker.with(|worker| {
             let Question { target, .. } = session.take_question(worker)?;
-            let reserved = target.reserved(policy, worker, &self.store, || self.now());
+            let reserved = target.reserved(worker, || self.now());
             Some((target, reserved))
         });
         let (target, reserved) = asked.flatten()?;
@@ -200,8 +200,7 @@ impl<H: Host> Plugin<H> {
 
     /// The actor that the query names.
     fn target(&self, query: &[u8]) -> Result<Target, (u32, String)> {
-        let policy = &self.configuration.policy;
-        let target = self.worker.with(|worker| Target::find(policy, worker, parameters(query)));
+        let target = self.worker.with(|worker| Target::find(worker, parameters(query)));
         target.unwrap_or_else(|| Err("the worker is in use".into())).map_err(|why| (400, why))
     }
 
@@ -224,8 +223,8 @@ impl<H: Host> Plugin<H> {
         let policy = &self.configuration.policy;
         let now = || self.now();
         let look = |worker: &mut _| {
-            let reserved = target.reserved(policy, worker, &self.store, now);
-            Some((target.count(policy, worker, &self.store, now).ok()?, reserved))
+            let reserved = target.reserved(worker, now);
+            Some((target.count(worker, now).ok()?, reserved))
         };
         match self.worker.with(look).flatten() {
             Some((count, reserved)) => Ok(counted(target.name(policy), &count, reserved)),
@@ -235,8 +234,8 @@ impl<H: Host> Plugin<H> {
 
     /// Asks the global store of the rule.
     fn ask(&self, target: Target, change: StoreChange) -> Result<Reply, (u32, String)> {
-        let (policy, question) = (&self.configuration.policy, Question { target, change });
-        let session = self.worker.with(|worker| Session::ask(policy, worker, question)).flatten();
+        let question = Question { target, change };
+        let session = self.worker.with(|worker| Session::ask(worker, question)).flatten();
         let why = "the store of this rule is down, or answers no questions";
         session.map(|session| Reply::Later(Box::new(session))).ok_or((503, why.into()))
     }
@@ -271,9 +270,9 @@ impl<H: Host> Plugin<H> {
             return Ok(reply);
         }
         let by = |worker: &mut _| match change {
-            Change::Reset => target.reset(policy, worker, &self.store, || self.now()),
-            Change::EndPenalty => target.end_penalty(policy, worker, &self.store, || self.now()),
-            Change::Grant(grant) => target.grant(grant, policy, worker, &self.store, || self.now()),
+            Change::Reset => target.reset(worker, || self.now()),
+            Change::EndPenalty => target.end_penalty(worker, || self.now()),
+            Change::Grant(grant) => target.grant(grant, worker, || self.now()),
         };
         let Some(Ok(events)) = self.worker.with(by) else {
             return Err((503, "the shared data fails, or has no room for the actor".into()));

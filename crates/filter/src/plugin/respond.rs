@@ -1,6 +1,6 @@
 //! What follows from a decision: the response, the metrics, and the attributes for access logs.
 
-use super::{Plugin, Rejection, Response};
+use super::{CellStore, Plugin, Rejection, Response};
 use crate::Host;
 use crate::access_log;
 use diana_base::time::Span;
@@ -14,7 +14,11 @@ use log::debug;
 impl<H: Host> Plugin<H> {
     /// The response that follows from the worker's last decision. `protocol` is called for refusals
     /// only.
-    pub(super) fn respond(&self, worker: &Worker, protocol: impl Fn() -> Protocol) -> Response<H> {
+    pub(super) fn respond(
+        &self,
+        worker: &Worker<CellStore<H>>,
+        protocol: impl Fn() -> Protocol,
+    ) -> Response<H> {
         let Configuration { policy, response, near_limit, .. } = &self.configuration;
         let decision = worker.decision();
         let (outcome, mut headers, mut rejection) = (decision.outcome, None, None);

@@ -11,11 +11,10 @@ impl<H: Host> Plugin<H> {
     /// Settles a request that has charges. Without a metering, nothing has come since the decision:
     /// neither a part of the request's body nor a response.
     pub(crate) fn settle(&self, session: &mut Session, metering: Option<&mut Metering>) {
-        let policy = &self.configuration.policy;
         let nothing = Usage::default();
         let usage = metering.map_or(&nothing, |metering| metering.usage());
         self.worker.with(|worker| {
-            let events = session.settle_used(policy, worker, &self.store, usage, || self.now());
+            let events = session.settle_used(worker, usage, || self.now());
             self.metrics.events(&events);
         });
     }
@@ -27,11 +26,8 @@ impl<H: Host> Plugin<H> {
         if active.is_of_route || std::ptr::eq(self, active) {
             return;
         }
-        let (policy, later) = (&self.configuration.policy, &active.configuration.policy);
         active.worker.with(|successor| {
-            let events = self.worker.with(|worker| {
-                session.settle_migrated((policy, worker), (later, successor), &self.store, || self.now())
-            });
+            let events = self.worker.with(|worker| session.settle_migrated(worker, successor, || self.now()));
             events.iter().for_each(|events| self.metrics.events(events));
         });
     }
@@ -39,7 +35,7 @@ impl<H: Host> Plugin<H> {
     /// Adds the tables that this configuration uses. `None` if its worker is in use.
     pub(crate) fn tables(&self, to: &mut Vec<TableId>) -> Option<()> {
         let now = self.now();
-        self.worker.with(|worker| to.extend(worker.tables(&self.configuration.policy, now)))
+        self.worker.with(|worker| to.extend(worker.tables(now)))
     }
 
     /// Whether this configuration has nothing left to send to stores.

@@ -44,7 +44,7 @@ impl<H: Host> Plugin<H> {
     /// early enough.
     pub(super) fn must_wake(&self) -> bool {
         let is_sooner = |span: Span| self.wanted.get().is_none_or(|wanted| span < wanted);
-        let needs_timer = |worker: &mut Worker| {
+        let needs_timer = |worker: &mut Worker<_>| {
             worker.wants().is_some_and(is_sooner)
                 || (self.wakes_at.get().is_none() && worker.wake().is_some())
         };
@@ -97,9 +97,8 @@ impl<H: Host> Plugin<H> {
     }
 
     fn work(&self, now: Time, all: bool) -> Vec<Completion> {
-        let policy = &self.configuration.policy;
         let completions = self.worker.with(|worker| {
-            let events = worker.tick(policy, &self.store, || self.now(), all);
+            let events = worker.tick(|| self.now(), all);
             self.metrics.events(&events);
             worker.expire(now)
         });

@@ -3,15 +3,16 @@
 
 use super::migration::Migration;
 use super::refusals::CellId;
+use super::store::Store;
 use super::table::{Eviction, Hasher};
 use crate::policy::{ActorKey, ActorRules, CounterGroup, GroupIndex, KeyBuffer, Policy};
 use diana_base::map::KeyMap;
 use diana_base::time::Time;
 
 /// The inputs of a worker's decisions beside the request.
-pub(crate) struct Context<'a, S: ?Sized> {
+pub(crate) struct Context<'a> {
     pub(crate) policy: &'a Policy,
-    pub(crate) store: &'a S,
+    pub(crate) store: &'a dyn Store,
     pub(crate) hasher: &'a Hasher,
     pub(crate) overridden: &'a Overridden,
     pub(crate) migration: &'a Migration,
@@ -21,7 +22,7 @@ pub(crate) struct Context<'a, S: ?Sized> {
     pub(crate) is_available: &'a dyn Fn(usize) -> bool,
 }
 
-impl<'a, S: ?Sized> Context<'a, S> {
+impl<'a> Context<'a> {
     /// A group's rules, as they count the actor with this hash.
     pub(crate) fn rules_of<'k>(&self, group: &'k CounterGroup, hash: u64) -> ActorRules<'k>
     where

@@ -346,11 +346,11 @@ impl GroupMigration {
     }
 
     /// The cells that migrate to an actor's cell. Counts the loads that fail in `faults`.
-    pub(crate) fn find<S: Store + ?Sized>(
+    pub(crate) fn find(
         &self,
         target: MigrationTarget,
         now: Time,
-        store: &S,
+        store: &dyn Store,
         hasher: &Hasher,
         faults: &mut u32,
     ) -> Vec<PreviousCell> {

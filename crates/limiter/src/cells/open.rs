@@ -9,7 +9,7 @@
 use super::context::{Actor, Context, Events};
 use super::migration::{GroupMigration, MigrationTarget};
 use super::reservations::{Reservations, reserve};
-use super::store::{Fault, Store, Swap};
+use super::store::{Fault, Swap};
 use super::swap::Attempt;
 use super::table::{Entry, Eviction, Set};
 use crate::algorithm::{Algorithm, Reservation};
@@ -113,13 +113,7 @@ impl OpenCell {
     }
 
     /// Loads the cell's set from the store.
-    pub(crate) fn load<S: Store + ?Sized>(
-        &mut self,
-        group: &CounterGroup,
-        hash: u64,
-        context: &Context<S>,
-        events: &mut Events,
-    ) {
+    pub(crate) fn load(&mut self, group: &CounterGroup, hash: u64, context: &Context, events: &mut Events) {
         self.state = match group.table.load(context.store, hash) {
             Ok(set) => {
                 events.foreign = events.foreign.saturating_add(set.foreign().into());
@@ -136,12 +130,12 @@ impl OpenCell {
     /// and the actor's cells under previous configurations migrate to it. Returns whether a loaded
     /// cell was there. The cell then has to be prepared for the demands on the actor whose cell it
     /// is: see [`OpenCell::blocker`].
-    pub(crate) fn open<S: Store + ?Sized>(
+    pub(crate) fn open(
         &mut self,
         actor: Actor,
         mut now: Time,
         reservations: &Reservations,
-        context: &Context<S>,
+        context: &Context,
         events: &mut Events,
     ) -> bool {
         let set = match replace(&mut self.state, State::Failed) {
@@ -226,12 +220,12 @@ impl OpenCell {
     }
 
     /// The entry of [`OpenCell::entry_to_store`] is stored: the worker keeps what it reserved.
-    pub(crate) fn stored<S: ?Sized>(
+    pub(crate) fn stored(
         &self,
         actor: Actor,
         demands: Demands,
         reservations: &mut Reservations,
-        context: &Context<S>,
+        context: &Context,
     ) {
         context.migration.mark_migrated(actor.id());
         if self.reservations.is_empty() {
@@ -250,11 +244,11 @@ impl OpenCell {
 
     /// Stores a dirty cell although the request is refused, in one attempt: if the swap is lost,
     /// the next request repairs the cell.
-    pub(crate) fn store_repair<S: Store + ?Sized>(
+    pub(crate) fn store_repair(
         &mut self,
         actor: Actor,
         reservations: &mut Reservations,
-        context: &Context<S>,
+        context: &Context,
         events: &mut Events,
     ) {
         let (State::Open { entry, .. }, true) = (&mut self.state, self.is_dirty) else {

@@ -10,7 +10,6 @@
 
 use super::context::{Actor, Context, Events};
 use super::refusals::{CellId, SLOTS};
-use super::store::Store;
 use super::swap::update;
 use super::table::Entry;
 use crate::algorithm::{Algorithm, RESERVED_FOR, Reservation};
@@ -171,7 +170,7 @@ impl Reservations {
     }
 
     /// Refunds reservations that are no longer fresh, or `all`.
-    pub(crate) fn return_idle<S: Store + ?Sized>(&mut self, context: &Context<S>, all: bool) -> Events {
+    pub(crate) fn return_idle(&mut self, context: &Context, all: bool) -> Events {
         let mut events = Events::default();
         let now = (context.clock)();
         let Reservations { slots, listed, .. } = self;
@@ -239,7 +238,7 @@ impl ReservedCell {
         self.reservations.extend_from_slice(reservations);
     }
 
-    fn return_all<S: Store + ?Sized>(&self, context: &Context<S>, events: &mut Events) {
+    fn return_all(&self, context: &Context, events: &mut Events) {
         let Some(group) = context.policy.group(self.place) else {
             return;
         };

@@ -10,6 +10,7 @@ pub use memory::Memory;
 pub use shared_data::{CasSemantics, SharedData, SharedDataStore};
 
 use std::borrow::Cow;
+use std::rc::Rc;
 
 /// A version of a key's value. Versions of one key differ; their order means nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -117,6 +118,26 @@ pub trait Store {
             }
         }
         Ok(Update::Conflict)
+    }
+}
+
+impl<S: Store + ?Sized> Store for &S {
+    fn load(&self, key: &[u8]) -> Result<Option<Loaded>, Fault> {
+        (**self).load(key)
+    }
+
+    fn swap(&self, key: &[u8], value: &[u8], expected: Option<Version>) -> Result<Swap, Fault> {
+        (**self).swap(key, value, expected)
+    }
+}
+
+impl<S: Store + ?Sized> Store for Rc<S> {
+    fn load(&self, key: &[u8]) -> Result<Option<Loaded>, Fault> {
+        (**self).load(key)
+    }
+
+    fn swap(&self, key: &[u8], value: &[u8], expected: Option<Version>) -> Result<Swap, Fault> {
+        (**self).swap(key, value, expected)
     }
 }
 

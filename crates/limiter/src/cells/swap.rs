@@ -35,7 +35,7 @@ pub(crate) enum Swapped {
 }
 
 /// Repeats `change` until its swap is done: the compare-and-swap loop of all cells.
-pub(crate) fn swap<S: Store + ?Sized>(store: &S, change: &mut dyn Change, events: &mut Events) -> Swapped {
+pub(crate) fn swap(store: &dyn Store, change: &mut dyn Change, events: &mut Events) -> Swapped {
     for _ in 0..MAX_LOST {
         let entry = match change.attempt(events) {
             Attempt::Store(entry) => entry,
@@ -56,20 +56,16 @@ pub(crate) fn swap<S: Store + ?Sized>(store: &S, change: &mut dyn Change, events
 }
 
 /// The stored cell of an actor, to look at.
-pub(crate) fn peek<S: Store + ?Sized>(
-    group: &CounterGroup,
-    hash: u64,
-    context: &Context<S>,
-) -> Result<Option<Entry>, Fault> {
+pub(crate) fn peek(group: &CounterGroup, hash: u64, context: &Context) -> Result<Option<Entry>, Fault> {
     Ok(group.table.load(context.store, hash)?.find())
 }
 
 /// Changes the stored cell of an actor. Returns whether the change is known to be stored: it is not
 /// if the cell was evicted meanwhile, as its charges are gone with it.
-pub(crate) fn update<S: Store + ?Sized>(
+pub(crate) fn update(
     group: &CounterGroup,
     hash: u64,
-    context: &Context<S>,
+    context: &Context,
     events: &mut Events,
     how: &dyn Fn(&mut [u8], Time),
 ) -> bool {
@@ -79,10 +75,10 @@ pub(crate) fn update<S: Store + ?Sized>(
 
 /// Changes the stored cell of an actor, and creates a missing cell. Returns whether the change is
 /// known to be stored.
-pub(crate) fn update_or_create<S: Store + ?Sized>(
+pub(crate) fn update_or_create(
     group: &CounterGroup,
     hash: u64,
-    context: &Context<S>,
+    context: &Context,
     events: &mut Events,
     how: &dyn Fn(&mut [u8], Time),
 ) -> bool {
@@ -90,17 +86,17 @@ pub(crate) fn update_or_create<S: Store + ?Sized>(
         == Swapped::Done
 }
 
-struct Update<'a, 'c, S: ?Sized> {
+struct Update<'a, 'c> {
     group: &'a CounterGroup,
     hash: u64,
     /// Whether a missing cell is to be created.
     creates: bool,
-    context: &'a Context<'c, S>,
+    context: &'a Context<'c>,
     how: &'a dyn Fn(&mut [u8], Time),
     entry: Option<Entry>,
 }
 
-impl<S: Store + ?Sized> Change for Update<'_, '_, S> {
+impl Change for Update<'_, '_> {
     fn attempt(&mut self, _: &mut Events) -> Attempt<'_> {
         let Ok(set) = self.group.table.load(self.context.store, self.hash) else {
             return Attempt::Fault;

@@ -160,7 +160,7 @@ impl Table {
 
     /// Loads the set for the actor with this hash. A missing or foreign value becomes an empty one.
     /// Takes one load, or up to three if reads are torn.
-    pub fn load<S: Store + ?Sized>(&self, store: &S, hash: u64) -> Result<Set, Fault> {
+    pub fn load(&self, store: &dyn Store, hash: u64) -> Result<Set, Fault> {
         const READS: u32 = 3;
         let Table { layout, salt } = *self;
         let hash = hash ^ salt;
@@ -273,7 +273,7 @@ impl Entry {
     /// Swaps the whole value. After [`Swap::Conflict`], load the set again: another worker changed
     /// one of its cells. Never commit an entry with `Eviction::SetFull`: its cell belongs to
     /// another actor.
-    pub fn commit<S: Store + ?Sized>(&mut self, store: &S) -> Result<Swap, Fault> {
+    pub fn commit(&mut self, store: &dyn Store) -> Result<Swap, Fault> {
         let Set { layout, key, version, value, .. } = &mut self.set;
         layout.seal(key, value);
         store.swap(key.as_bytes(), value, *version)

@@ -16,7 +16,6 @@ use super::outcome::{RuleReport, RuleResult};
 use super::resolve::Asked;
 use super::settle::Charged;
 use super::verdict::GroupVerdict;
-use crate::cells::store::Store;
 use crate::cells::table::Eviction;
 use crate::cells::{
     Actor, Attempt, CellId, Change, Context, Events, OpenCell, RefusalCache, Reservations, ReservedCell,
@@ -86,7 +85,7 @@ impl Checks {
 
     /// Adds the check of the group at `place`, which has the rules of the group of which the
     /// request has `asked`, possibly in another role.
-    pub(crate) fn add_again<S: ?Sized>(&mut self, place: GroupIndex, asked: &Asked, context: &Context<S>) {
+    pub(crate) fn add_again(&mut self, place: GroupIndex, asked: &Asked, context: &Context) {
         if let Some(group) = context.policy.group(place) {
             let mut buffers = self.free.pop().unwrap_or_default();
             let own = &mut buffers.asked;
@@ -100,7 +99,7 @@ impl Checks {
 
     /// Checks the cells of the refusal cache, if it has those of all groups, so that a refusal
     /// shows the rules that it would show without the cache. Returns whether they refuse the request.
-    pub(crate) fn refuse_cached<S: ?Sized>(&mut self, refusals: &RefusalCache, context: &Context<S>) -> bool {
+    pub(crate) fn refuse_cached(&mut self, refusals: &RefusalCache, context: &Context) -> bool {
         // Most requests have no cached refusal and need not read the clock, a host call.
         if self.all.is_empty() || !self.all.iter().all(|check| refusals.contains(check.id())) {
             return false;
@@ -118,12 +117,7 @@ impl Checks {
 
     /// Opens and checks every group's cell: the worker's reservation, or the cell in the store. A
     /// request that may wait spends no reservation, because the request may leave and be refunded.
-    pub(crate) fn check<S: Store + ?Sized>(
-        &mut self,
-        reservations: &Reservations,
-        context: &Context<S>,
-        events: &mut Events,
-    ) {
+    pub(crate) fn check(&mut self, reservations: &Reservations, context: &Context, events: &mut Events) {
         if self.all.is_empty() {
             // Returns before the clock is read, because reading the clock is a host call.
             return;
@@ -164,10 +158,10 @@ impl Checks {
     /// Commits every group, or none. Spending a reservation cannot fail. Returns `false` if a group
     /// has lost its swap, and now refuses.
     #[must_use]
-    pub(crate) fn commit<S: Store + ?Sized>(
+    pub(crate) fn commit(
         &mut self,
         reservations: &mut Reservations,
-        context: &Context<S>,
+        context: &Context,
         events: &mut Events,
     ) -> bool {
         let may_reserve = self.may_reserve();
@@ -185,11 +179,11 @@ impl Checks {
     }
 
     /// The request is refused: drops the charges that are not stored yet, and caches the cells.
-    pub(crate) fn withdraw<S: Store + ?Sized>(
+    pub(crate) fn withdraw(
         &mut self,
         refusals: &mut RefusalCache,
         reservations: &mut Reservations,
-        context: &Context<S>,
+        context: &Context,
         events: &mut Events,
     ) {
         self.all.iter_mut().for_each(|check| check.withdraw(reservations, context, events));
@@ -204,13 +198,13 @@ impl Checks {
 
     /// Adds one report for each rule that decides. A used-up lease does not refuse, so it does not
     /// report: the global store decides.
-    pub(crate) fn report<S: ?Sized>(&self, context: &Context<S>, to: &mut Vec<RuleReport>) {
+    pub(crate) fn report(&self, context: &Context, to: &mut Vec<RuleReport>) {
         let reporting = self.all.iter().filter(|check| !check.is_leased() || !check.refuses());
         reporting.for_each(|check| check.report(context, to));
     }
 
     /// Adds one report for each rule that decides but could not count the request.
-    pub(crate) fn report_uncounted<S: ?Sized>(&self, context: &Context<S>, to: &mut Vec<RuleReport>) {
+    pub(crate) fn report_uncounted(&self, context: &Context, to: &mut Vec<RuleReport>) {
         self.all.iter().for_each(|check| check.report_uncounted(context, to));
     }
 
@@ -230,7 +224,7 @@ impl Checks {
     }
 
     /// Drops the checks of leases, and returns what the request asked of the other groups.
-    pub(crate) fn suspend<S: ?Sized>(&mut self, context: &Context<S>) -> Vec<Asked> {
+    pub(crate) fn suspend(&mut self, context: &Context) -> Vec<Asked> {
         let kept = self.all.iter_mut().filter(|check| !check.is_leased());
         let take = |check: &mut GroupCheck| {
             // The cell that blocks the set now may be gone when the store has answered.
@@ -243,7 +237,7 @@ impl Checks {
     }
 
     /// Adds the checks of a suspended request again, with the memory that it took along.
-    pub(crate) fn resume<S: ?Sized>(&mut self, suspended: Vec<Asked>, context: &Context<S>) {
+    pub(crate) fn resume(&mut self, suspended: Vec<Asked>, context: &Context) {
         for mut asked in suspended {
             if let Some(group) = context.policy.group(asked.place) {
                 self.add(group, &mut asked);
@@ -276,12 +270,12 @@ impl GroupCheck {
 
     /// What the request asks of the rules: for the actor, or for another one whose cell blocks the
     /// set.
-    fn demands<'k, 'c: 'k, S: ?Sized>(&'k self, context: &Context<'c, S>) -> Demands<'k> {
+    fn demands<'k, 'c: 'k>(&'k self, context: &Context<'c>) -> Demands<'k> {
         self.buffers.asked.demands(&self.group, context.policy)
     }
 
     /// Checks a cell from the refusal cache: see [`GroupVerdict::check_cached`].
-    fn check_cached<S: ?Sized>(&mut self, cached: &[u8], now: Time, context: &Context<S>) -> Option<bool> {
+    fn check_cached(&mut self, cached: &[u8], now: Time, context: &Context) -> Option<bool> {
         let Buffers { asked, cell, verdict } = &mut *self.buffers;
         let demands = asked.demands(&self.group, context.policy);
         verdict.check_cached(demands, cell.open_copy(cached, demands, now), now)
@@ -289,12 +283,7 @@ impl GroupCheck {
 
     /// Checks the cell of the worker's reservation, and spends from the reservation if every rule
     /// admits at once. Otherwise the cell has to be loaded.
-    pub(crate) fn check_reserved<S: ?Sized>(
-        &mut self,
-        reserved: &ReservedCell,
-        now: Time,
-        context: &Context<S>,
-    ) -> bool {
+    pub(crate) fn check_reserved(&mut self, reserved: &ReservedCell, now: Time, context: &Context) -> bool {
         let Buffers { asked, cell, verdict } = &mut *self.buffers;
         let demands = asked.demands(&self.group, context.policy);
         if !reserved.serves(demands, now) {
@@ -305,17 +294,17 @@ impl GroupCheck {
         verdict.all_admit_now && cell.spend(&reserved.reservations, demands, now)
     }
 
-    pub(crate) fn load<S: Store + ?Sized>(&mut self, context: &Context<S>, events: &mut Events) {
+    pub(crate) fn load(&mut self, context: &Context, events: &mut Events) {
         let Buffers { asked, cell, .. } = &mut *self.buffers;
         cell.load(&self.group, asked.hash, context, events);
     }
 
     /// Opens and checks the loaded cell.
-    pub(crate) fn check<S: Store + ?Sized>(
+    pub(crate) fn check(
         &mut self,
         now: Time,
         reservations: &Reservations,
-        context: &Context<S>,
+        context: &Context,
         events: &mut Events,
     ) {
         let Buffers { asked, cell, .. } = &mut *self.buffers;
@@ -334,7 +323,7 @@ impl GroupCheck {
 
     /// Resolves the demands again if they are those on another actor, or have to be: the one whose
     /// cell blocks the set.
-    fn resolve_for<S: ?Sized>(&mut self, blocker: Option<u64>, context: &Context<S>) {
+    fn resolve_for(&mut self, blocker: Option<u64>, context: &Context) {
         if self.is_blocked || blocker.is_some() {
             self.is_blocked = blocker.is_some();
             self.buffers.asked.resolve_again(&self.group, blocker, context);
@@ -354,11 +343,11 @@ impl GroupCheck {
     /// Stores the charged cell, unless the request spends from a reservation. Returns `false` if
     /// another worker was faster and too little is left. For a busy actor the worker reserves a
     /// part of the rest, where `may_reserve` allows it.
-    pub(crate) fn commit<S: Store + ?Sized>(
+    pub(crate) fn commit(
         &mut self,
         may_reserve: bool,
         reservations: &mut Reservations,
-        context: &Context<S>,
+        context: &Context,
         events: &mut Events,
     ) -> bool {
         if self.buffers.cell.is_reserved() {
@@ -399,7 +388,7 @@ impl GroupCheck {
     }
 
     /// Refunds a charge that is already stored.
-    pub(crate) fn refund<S: Store + ?Sized>(&self, context: &Context<S>, events: &mut Events) {
+    pub(crate) fn refund(&self, context: &Context, events: &mut Events) {
         if self.is_charged() {
             let demands = self.demands(context);
             update(&self.group, self.asked().hash, context, events, &|cell, now| {
@@ -416,12 +405,7 @@ impl GroupCheck {
 
     /// The request is refused: removes the charge, which is not stored yet, counts the refusal for
     /// rules with a penalty, and stores a dirty cell.
-    fn withdraw<S: Store + ?Sized>(
-        &mut self,
-        reservations: &mut Reservations,
-        context: &Context<S>,
-        events: &mut Events,
-    ) {
+    fn withdraw(&mut self, reservations: &mut Reservations, context: &Context, events: &mut Events) {
         let Buffers { asked, cell, verdict } = &mut *self.buffers;
         if cell.is_failed() {
             return;
@@ -450,12 +434,7 @@ impl GroupCheck {
     /// Counts a refusal for each rule with a penalty that refuses, and stores the cell. If another
     /// worker was faster, counts in the cell as it is by then, so that no refusal is lost. The
     /// verdicts then tell of a penalty that runs.
-    fn count_refusal<S: Store + ?Sized>(
-        &mut self,
-        reservations: &mut Reservations,
-        context: &Context<S>,
-        events: &mut Events,
-    ) {
+    fn count_refusal(&mut self, reservations: &mut Reservations, context: &Context, events: &mut Events) {
         let Buffers { asked, cell, verdict } = &mut *self.buffers;
         let (actor, demands) = (asked.actor(&self.group), asked.demands(&self.group, context.policy));
         let mut count = CountRefusal {
@@ -481,7 +460,7 @@ impl GroupCheck {
     }
 
     /// Adds one report for each rule that decides.
-    pub(crate) fn report<S: ?Sized>(&self, context: &Context<S>, to: &mut Vec<RuleReport>) {
+    pub(crate) fn report(&self, context: &Context, to: &mut Vec<RuleReport>) {
         if self.buffers.cell.is_failed() {
             return self.report_uncounted(context, to);
         }
@@ -489,7 +468,7 @@ impl GroupCheck {
     }
 
     /// Adds one report for each rule that decides but could not count the request.
-    pub(crate) fn report_uncounted<S: ?Sized>(&self, context: &Context<S>, to: &mut Vec<RuleReport>) {
+    pub(crate) fn report_uncounted(&self, context: &Context, to: &mut Vec<RuleReport>) {
         let (actor, degraded) = (self.asked().key.key().source(), self.group.role == Role::Fallback);
         to.extend(self.demands(context).deciding().map(|(_, demand, counter)| {
             let enforced = demand.mode == Mode::Enforce;
@@ -519,16 +498,16 @@ impl GroupCheck {
 }
 
 /// Stores a checked cell. After a lost swap the cell is loaded and checked again.
-struct Commit<'a, 'c, S: ?Sized> {
+struct Commit<'a, 'c> {
     check: &'a mut GroupCheck,
     reserves: bool,
     reservations: &'a Reservations,
-    context: &'a Context<'c, S>,
+    context: &'a Context<'c>,
     /// Whether the cell is open and checked.
     is_opened: bool,
 }
 
-impl<S: Store + ?Sized> Change for Commit<'_, '_, S> {
+impl Change for Commit<'_, '_> {
     fn attempt(&mut self, events: &mut Events) -> Attempt<'_> {
         let Commit { check, reserves, reservations, context, is_opened } = self;
         if !replace(is_opened, false) {
@@ -553,12 +532,12 @@ impl<S: Store + ?Sized> Change for Commit<'_, '_, S> {
 }
 
 /// Counts a refusal in the checked cell. After a lost swap the cell is loaded again.
-struct CountRefusal<'a, 'c, S: ?Sized> {
+struct CountRefusal<'a, 'c> {
     verdict: &'a GroupVerdict,
     demands: Demands<'a>,
     actor: Actor<'a>,
     reservations: &'a Reservations,
-    context: &'a Context<'c, S>,
+    context: &'a Context<'c>,
     /// The cell whose verdicts decide. It stays open if the store then fails.
     checked: &'a mut OpenCell,
     /// The cell as loaded after a lost swap.
@@ -566,7 +545,7 @@ struct CountRefusal<'a, 'c, S: ?Sized> {
     attempts: u32,
 }
 
-impl<S: Store + ?Sized> Change for CountRefusal<'_, '_, S> {
+impl Change for CountRefusal<'_, '_> {
     fn attempt(&mut self, events: &mut Events) -> Attempt<'_> {
         let CountRefusal { verdict, demands, actor, reservations, context, checked, newer, attempts } = self;
         let is_first = *attempts == 0;

@@ -130,12 +130,7 @@ impl Decider {
 
     /// Decides by the lists, by `missing: deny` and by `on_error: deny`, as if all stores were
     /// down. No rule counts the request. What a bug may have left half-made is dropped.
-    pub(crate) fn decide_uncounted<S: ?Sized>(
-        &mut self,
-        request: &Request,
-        cache: &mut WorkerCache,
-        context: &Context<S>,
-    ) {
+    pub(crate) fn decide_uncounted(&mut self, request: &Request, cache: &mut WorkerCache, context: &Context) {
         self.forget(cache);
         let Decider { decision, checks, globals, limits, matches, .. } = self;
         if decide_by_lists(request, decision, context) {

@@ -44,13 +44,13 @@ pub(crate) enum Progress<'c> {
 
 impl FastPath {
     /// Decides about a request to which `limits` apply, if the worker's memory is enough.
-    pub(crate) fn decide<'c, S: ?Sized>(
+    pub(crate) fn decide<'c>(
         &mut self,
         request: &Request,
         limits: &[usize],
         decision: &mut Decision,
         cache: &'c mut WorkerCache,
-        context: &Context<S>,
+        context: &Context,
     ) -> Progress<'c> {
         let WorkerCache { actors, refusals, reservations, .. } = cache;
         if actors.is_off || !self.key.read(context.policy, limits, request) {
@@ -82,13 +82,13 @@ impl FastPath {
 
     /// Refuses the request if a cached refusal still holds. See [`Checks::refuse_cached`].
     #[inline(never)]
-    fn refuse<S: ?Sized>(
+    fn refuse(
         &mut self,
         actors: &[KnownActor],
         refusals: &RefusalCache,
         now: Time,
         decision: &mut Decision,
-        context: &Context<S>,
+        context: &Context,
     ) -> bool {
         let FastPath { cell, verdict, .. } = self;
         let reports = &mut decision.reports;
@@ -107,13 +107,13 @@ impl FastPath {
     }
 
     /// Passes the request if a reservation in each group pays for it. See [`Checks::check`].
-    fn pass<S: ?Sized>(
+    fn pass(
         &mut self,
         actors: &[KnownActor],
         reservations: &mut Reservations,
         now: Time,
         reports: &mut Vec<RuleReport>,
-        context: &Context<S>,
+        context: &Context,
     ) -> bool {
         let FastPath { copies, .. } = self;
         copies.clear();
@@ -158,13 +158,13 @@ impl FastPath {
     /// Remembers the actors of the request if they come often: if the worker's memory was enough
     /// for the decision, or if the actors are busy. Actors that come once take no slot.
     #[inline(never)]
-    pub(crate) fn remember<S: ?Sized>(
+    pub(crate) fn remember(
         &self,
         limits: &[usize],
         decision: &Decision,
         checks: &Checks,
         cache: &mut WorkerCache,
-        context: &Context<S>,
+        context: &Context,
     ) {
         let WorkerCache { actors, reservations, .. } = cache;
         let checks = &*checks.all;

@@ -15,7 +15,6 @@ use super::outcome::{Decision, RuleReport, RuleResult};
 use super::resolve::{Asked, resolve};
 use super::settle::GlobalOwed;
 use crate::algorithm::{Admission, Verdict};
-use crate::cells::store::Store;
 use crate::cells::{CACHED_FOR, CellId, Context, Events, SLOTS};
 use crate::global::{GlobalCharge, GlobalQuery, LeaseRefill, RuleQuery, RuleReply, lease_number};
 use crate::policy::{CounterGroup, Demand, Demands, GlobalGroup, Mode, OnError, Owed, Policy, QuotaRef};
@@ -58,13 +57,13 @@ impl Globals {
     /// Adds a check for each group that counts the request, here or in a global store. Returns
     /// `false` if a rule refuses the request because it lacks the actor.
     #[inline(never)]
-    pub(crate) fn resolve<S: ?Sized>(
+    pub(crate) fn resolve(
         &mut self,
         request: &Request,
         limits: &[usize],
         decision: &mut Decision,
         checks: &mut Checks,
-        context: &Context<S>,
+        context: &Context,
     ) -> bool {
         let Globals { all, free, asked } = self;
         resolve(request, limits, decision, asked, context, |group, is_global, asked| {
@@ -92,23 +91,23 @@ impl Globals {
     }
 
     /// Refuses the request if a cached refusal of a group without a lease still holds.
-    pub(crate) fn refuse_unleased<S: ?Sized>(
+    pub(crate) fn refuse_unleased(
         &self,
         refusals: &GlobalRefusalCache,
         decision: &mut Decision,
-        context: &Context<S>,
+        context: &Context,
     ) -> bool {
         self.refuse_cached(&|global| !global.is_leased(context.policy), refusals, decision, context)
     }
 
     /// Refuses the request if a leased group is short and the global store's refusal is cached.
     /// This comes after the lease was checked: another worker may have refilled the lease since.
-    pub(crate) fn refuse_leased<S: ?Sized>(
+    pub(crate) fn refuse_leased(
         &self,
         checks: &Checks,
         refusals: &GlobalRefusalCache,
         decision: &mut Decision,
-        context: &Context<S>,
+        context: &Context,
     ) -> bool {
         let is_short = |global: &GlobalCheck| {
             global.is_leased(context.policy) && global.lease(checks).is_none_or(GroupCheck::refuses)
@@ -119,12 +118,12 @@ impl Globals {
     /// Refuses the request if a cached refusal of a group that `decides` still holds. The other
     /// groups report what the global stores answered with it, as far as it is cached. A query for
     /// the rest would let a client cause one for each refusal, by changing its other actors.
-    fn refuse_cached<S: ?Sized>(
+    fn refuse_cached(
         &self,
         decides: &dyn Fn(&GlobalCheck) -> bool,
         refusals: &GlobalRefusalCache,
         decision: &mut Decision,
-        context: &Context<S>,
+        context: &Context,
     ) -> bool {
         let cached = |global: &GlobalCheck| refusals.find(global.cached(context.policy)?);
         let refuses =
@@ -151,7 +150,7 @@ impl Globals {
     }
 
     /// Adds the checks of local groups, for global stores that are down and for leases.
-    pub(crate) fn use_local_groups<S: ?Sized>(&mut self, checks: &mut Checks, context: &Context<S>) {
+    pub(crate) fn use_local_groups(&mut self, checks: &mut Checks, context: &Context) {
         let mut leased = true;
         for global in &mut self.all {
             let group = global.group(context.policy);
@@ -167,12 +166,7 @@ impl Globals {
 
     /// Adds the checks of the fallback groups of global stores that are down, and with
     /// `spends_leases` those of the leased groups.
-    fn add_local_checks<S: ?Sized>(
-        &mut self,
-        spends_leases: bool,
-        checks: &mut Checks,
-        context: &Context<S>,
-    ) {
+    fn add_local_checks(&mut self, spends_leases: bool, checks: &mut Checks, context: &Context) {
         for global in &mut self.all {
             let index = global.group(context.policy).and_then(|group| match global.state {
                 GlobalState::Unavailable(OnError::Local) => group.fallback,
@@ -247,11 +241,11 @@ impl Globals {
     /// Keeps what the decision needs when the global stores have answered. The request spends no
     /// lease, and refills only a lease that is used up. Otherwise, if another rule makes every
     /// request query the global store, every request would refill the lease.
-    pub(crate) fn suspend<S: ?Sized>(
+    pub(crate) fn suspend(
         &mut self,
         checks: &mut Checks,
         decision: &mut Decision,
-        context: &Context<S>,
+        context: &Context,
     ) -> Pending {
         let at = (context.clock)();
         for global in &mut self.all {
@@ -552,7 +546,7 @@ impl Pending {
     }
 
     /// Refills a lease only if no other worker refills the lease of the same actor.
-    pub(crate) fn claim<S: Store + ?Sized>(&mut self, context: &Context<S>) {
+    pub(crate) fn claim(&mut self, context: &Context) {
         let Pending { globals, decision: Decision { events, .. }, .. } = self;
         for global in globals.iter_mut().filter(|global| global.fetches) {
             global.fetches = global.refill().claim(context, events);
@@ -607,13 +601,13 @@ impl Pending {
 
     /// Restores what `suspend` kept, once all global stores have answered or count as down. Returns
     /// `false` if they refuse; else adds the checks of local groups.
-    pub(crate) fn resume<S: ?Sized>(
+    pub(crate) fn resume(
         self,
         decision: &mut Decision,
         checks: &mut Checks,
         globals: &mut Globals,
         refusals: &mut GlobalRefusalCache,
-        context: &Context<S>,
+        context: &Context,
     ) -> bool {
         *decision = self.decision;
         globals.all = self.globals;
@@ -627,12 +621,7 @@ impl Pending {
 
     /// The charges of global stores so far, and the leased quota. Unless the worker is retired, it
     /// keeps leased quota whatever happens to the request.
-    pub(crate) fn collect<S: Store + ?Sized>(
-        &self,
-        is_retired: bool,
-        context: &Context<S>,
-        events: &mut Events,
-    ) -> StoreResults {
+    pub(crate) fn collect(&self, is_retired: bool, context: &Context, events: &mut Events) -> StoreResults {
         let mut results = StoreResults::default();
         for global in &self.globals {
             results.charges.extend(global.charges(context.policy));

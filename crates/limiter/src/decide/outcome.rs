@@ -51,20 +51,20 @@ pub enum Reason {
 /// ]}"#;
 /// # let policy = diana_config::compile(document).expect("a valid document").policy;
 /// # let store = Memory::new();
-/// # let mut worker = Worker::new(&policy, &[7; 16]);
+/// # let mut worker = Worker::new(policy.clone(), &store, &[7; 16]);
 /// # let values = Values::default().with(Part::Path, "/").with(Part::Address, "203.0.113.7");
 /// # let request = policy.request(&values);
 /// # let now = || Time::from_ns(1_795_392_000_000_000_000);
 /// # let name = |id| policy.rule(id).map(|rule| rule.name());
 /// // The second of two requests passes, although the shadow rule would refuse.
-/// let (_, decision) = Session::start(&policy, &mut worker, &store, &request, now);
+/// let (_, decision) = Session::start(&mut worker, &request, now);
 /// assert_eq!(decision.shadowed_by(&policy), None);
-/// let (_, decision) = Session::start(&policy, &mut worker, &store, &request, now);
+/// let (_, decision) = Session::start(&mut worker, &request, now);
 /// assert_eq!(decision.outcome, Outcome::Pass);
 /// assert_eq!(decision.shadowed_by(&policy).as_deref(), Some("beta"));
 ///
 /// // The third request is refused by the enforced rule, which decides. All rules report.
-/// let (_, decision) = Session::start(&policy, &mut worker, &store, &request, now);
+/// let (_, decision) = Session::start(&mut worker, &request, now);
 /// assert!(decision.is_rejected());
 /// assert_eq!(decision.refused_by(&policy).as_deref(), Some("all"));
 /// assert_eq!(decision.reject_delay(&policy), Span::from_secs(1));

@@ -58,12 +58,7 @@ impl Asked {
     /// Resolves the demands again on `group`, which has the same rules, possibly in another role:
     /// for the actor, or for the actor with the hash `blocker`, whose cell blocks the set. Costs
     /// that vary stay.
-    pub(crate) fn resolve_again<S: ?Sized>(
-        &mut self,
-        group: &CounterGroup,
-        blocker: Option<u64>,
-        context: &Context<S>,
-    ) {
+    pub(crate) fn resolve_again(&mut self, group: &CounterGroup, blocker: Option<u64>, context: &Context) {
         let Asked { class, key, demands, .. } = self;
         let rules = &context.policy.rules;
         let key = blocker.map_or(key.key(), |hash| context.key_of(group, hash));
@@ -88,11 +83,7 @@ impl Asked {
 }
 
 /// Whether a list decides: the client is on an enforced one.
-pub(crate) fn decide_by_lists<S: ?Sized>(
-    request: &Request,
-    decision: &mut Decision,
-    context: &Context<S>,
-) -> bool {
+pub(crate) fn decide_by_lists(request: &Request, decision: &mut Decision, context: &Context) -> bool {
     let policy = context.policy;
     if !policy.has_deny_list() && !policy.has_allow_list() {
         return false;
@@ -126,12 +117,12 @@ enum Resolved {
 /// with the group and whether a global store counts it. Returns `false` if an enforced rule refuses
 /// because the request lacks its actor. A rule in shadow only reports this. `asked` is working
 /// memory.
-pub(crate) fn resolve<S: ?Sized>(
+pub(crate) fn resolve(
     request: &Request,
     limits: &[usize],
     decision: &mut Decision,
     asked: &mut Asked,
-    context: &Context<S>,
+    context: &Context,
     mut ask: impl FnMut(&Arc<CounterGroup>, bool, &mut Asked),
 ) -> bool {
     let policy = context.policy;
@@ -162,12 +153,12 @@ pub(crate) fn resolve<S: ?Sized>(
 
 impl Asked {
     /// Resolves what the request asks of `group`.
-    fn resolve<S: ?Sized>(
+    fn resolve(
         &mut self,
         group: &CounterGroup,
         request: &Request,
         decision: &mut Decision,
-        context: &Context<S>,
+        context: &Context,
     ) -> Resolved {
         let Context { policy, hasher, .. } = *context;
         let Asked { key, demands, .. } = &mut *self;

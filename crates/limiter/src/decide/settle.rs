@@ -7,7 +7,6 @@
 //! treated as the old one.
 
 use crate::algorithm::Charge;
-use crate::cells::store::Store;
 use crate::cells::{Context, Events, GroupMigration, Replacement, update, update_or_create};
 use crate::global::{GlobalCharge, Settlement};
 use crate::policy::{ActorRules, Counter, CounterGroup, GroupIndex, Owed, Policy, QuotaRef, RuleId, Usage};
@@ -101,13 +100,13 @@ impl Charged {
         corrections.collect()
     }
 
-    fn refund_migrated<S: Store + ?Sized>(
+    fn refund_migrated(
         &self,
         end: End,
         from: ActorRules,
         (migration, to): (&GroupMigration, ActorRules),
         clock: &dyn Fn() -> Time,
-        context: &Context<S>,
+        context: &Context,
         events: &mut Events,
     ) {
         let Some((since, later)) = migration.after(from.group, to, clock) else {
@@ -241,7 +240,7 @@ impl Charges {
     }
 
     /// Refunds and corrects the local charges in their cells.
-    pub(crate) fn refund_local<S: Store + ?Sized>(&self, end: End, context: &Context<S>) -> Events {
+    pub(crate) fn refund_local(&self, end: End, context: &Context) -> Events {
         let mut events = Events::default();
         for charged in &self.local {
             let Some(group) = context.policy.group(charged.place) else {
@@ -271,12 +270,7 @@ impl Charges {
     ///
     /// A migrated cell is a copy, with all permits that were out. They count in the copy until they
     /// expire. Only charges from before the copy can be in it.
-    pub(crate) fn refund_migrated<S: Store + ?Sized>(
-        &self,
-        end: End,
-        older: &Context<S>,
-        context: &Context<S>,
-    ) -> Events {
+    pub(crate) fn refund_migrated(&self, end: End, older: &Context, context: &Context) -> Events {
         let mut events = Events::default();
         if context.migration.is_empty() {
             return events;

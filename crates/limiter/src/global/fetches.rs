@@ -11,7 +11,6 @@ use super::client::StoreClient;
 use super::protocol::Waiter;
 use super::query::{GlobalQuery, RuleReply};
 use super::refill::LeaseRefill;
-use crate::cells::store::Store;
 use crate::cells::{Context, Events};
 use crate::number_map::NumberMap;
 use diana_base::time::{Span, Time};
@@ -119,11 +118,11 @@ impl Fetches {
 
     /// Ends the fetch with this number, with or without replies. Returns the quota to return to the
     /// store: all of the fetched quota if `keeps` is false.
-    pub(crate) fn fetched<S: Store + ?Sized>(
+    pub(crate) fn fetched(
         &mut self,
         id: u32,
         (replies, keeps): (Option<&[RuleReply]>, bool),
-        context: &Context<S>,
+        context: &Context,
         events: &mut Events,
     ) -> Option<(usize, GlobalQuery)> {
         let (refill, since) = self.in_flight.remove(id)?;
@@ -141,10 +140,10 @@ impl Fetches {
 
     /// Refills leases that are due, and accounts for expired leases. With `all`, the worker ends:
     /// it refills nothing and accounts for all leases.
-    pub(crate) fn tick<S: Store + ?Sized>(
+    pub(crate) fn tick(
         &mut self,
         client: &mut StoreClient,
-        context: &Context<S>,
+        context: &Context,
         events: &mut Events,
         all: bool,
     ) {

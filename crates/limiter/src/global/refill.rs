@@ -2,7 +2,6 @@
 
 use super::query::{GlobalQuery, LeaseGrant, LeaseUsage, RuleQuery, RuleReply};
 use crate::algorithm::lease;
-use crate::cells::store::Store;
 use crate::cells::table::Hasher;
 use crate::cells::{Context, Events, peek, update, update_or_create};
 use crate::policy::{Counter, CounterGroup, GroupIndex, KeyBuffer, Policy, QuotaRef};
@@ -83,7 +82,7 @@ impl LeaseRefill {
     /// Claims the fetch. Returns whether no other worker of the gateway is fetching. If each worker
     /// fetched a piece at once, requests could be refused for want of quota that returns a moment
     /// later.
-    pub(crate) fn claim<S: Store + ?Sized>(&self, context: &Context<S>, events: &mut Events) -> bool {
+    pub(crate) fn claim(&self, context: &Context, events: &mut Events) -> bool {
         let Some((group, hash)) = self.cell(context.policy, context.hasher) else {
             return false;
         };
@@ -105,7 +104,7 @@ impl LeaseRefill {
     }
 
     /// Gives up the claim.
-    pub(crate) fn release<S: Store + ?Sized>(&self, context: &Context<S>, events: &mut Events) {
+    pub(crate) fn release(&self, context: &Context, events: &mut Events) {
         let Some((group, hash)) = self.cell(context.policy, context.hasher) else {
             return;
         };
@@ -116,11 +115,11 @@ impl LeaseRefill {
 
     /// Deposits fetched quota in the shared data for all workers, as far as the lease has room. A
     /// global store leases the same amount for every rule of a group, or nothing.
-    pub(crate) fn deposit<S: Store + ?Sized>(
+    pub(crate) fn deposit(
         &self,
         replies: &[RuleReply],
         since: Time,
-        context: &Context<S>,
+        context: &Context,
         events: &mut Events,
     ) -> Deposited {
         let is_granted = replies.iter().all(|reply| reply.grant.amount > 0);
@@ -166,7 +165,7 @@ impl LeaseRefill {
     }
 
     /// The query that asks only for the missing part of a piece.
-    pub(crate) fn query<S: Store + ?Sized>(&self, context: &Context<S>) -> Option<GlobalQuery> {
+    pub(crate) fn query(&self, context: &Context) -> Option<GlobalQuery> {
         let mut queries = self.queries(context.policy, true);
         let (group, hash) = self.cell(context.policy, context.hasher)?;
         if let Some(entry) = peek(group, hash, context).ok()? {
@@ -180,12 +179,7 @@ impl LeaseRefill {
 
     /// The account of leased quota, if the global store needs one. With `all`, quota that has not
     /// expired returns as well.
-    pub(crate) fn account<S: Store + ?Sized>(
-        &self,
-        context: &Context<S>,
-        events: &mut Events,
-        all: bool,
-    ) -> Option<GlobalQuery> {
+    pub(crate) fn account(&self, context: &Context, events: &mut Events, all: bool) -> Option<GlobalQuery> {
         let (group, hash) = self.cell(context.policy, context.hasher)?;
         let queries = self.queries(context.policy, false);
         if !queries.iter().any(|query| query.parameters.takes_back()) {

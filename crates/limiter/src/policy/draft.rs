@@ -27,6 +27,7 @@ use std::sync::Arc;
 /// # use diana_limiter::cells::store::{Fault, Memory};
 /// # use diana_limiter::request::{Part, Parts, Values};
 /// # use diana_limiter::session::{Session, Worker};
+/// use std::sync::Arc;
 /// # use diana_limiter::time::{Span, Time};
 /// use diana_base::map::KeyMap;
 /// use diana_document::{Errors, Node};
@@ -65,7 +66,7 @@ use std::sync::Arc;
 /// # let mut parts = Parts::default();
 /// # let ip = ClientIp::compile(None, &mut parts);
 /// # let address = Actors::ip(&mut Scope { parts: &mut parts, ip: &ip });
-/// let policy = Draft {
+/// let draft = Draft {
 ///     parts,
 ///     ip,
 ///     address,
@@ -76,16 +77,16 @@ use std::sync::Arc;
 ///     max_actors: 1_000,
 ///     takes_grants: false,
 ///     store: None,
-/// }
-/// .build();
+/// };
+/// let policy = Arc::new(draft.build());
 ///
 /// # let store = Memory::new();
-/// # let mut worker = Worker::new(&policy, &[7; 16]);
+/// # let mut worker = Worker::new(policy.clone(), &store, &[7; 16]);
 /// # let now = || Time::from_ns(1_795_392_000_000_000_000);
 /// let mut outcome = |path, client| {
 ///     let values = Values::default().with(Part::Path, path).with(Part::Address, client);
 ///     let request = policy.request(&values);
-///     let (_, decision) = Session::start(&policy, &mut worker, &store, &request, now);
+///     let (_, decision) = Session::start(&mut worker, &request, now);
 ///     decision.outcome
 /// };
 /// assert_eq!(outcome("/orders", "192.0.2.1"), Outcome::Pass);

@@ -122,7 +122,7 @@ impl Measures {
 /// ]}"#;
 /// # let policy = diana_config::compile(document).expect("a valid document").policy;
 /// # let store = Memory::new();
-/// # let mut worker = Worker::new(&policy, &[7; 16]);
+/// # let mut worker = Worker::new(policy.clone(), &store, &[7; 16]);
 /// # let values = Values::default()
 /// #     .with(Part::Path, "/login")
 /// #     .with(Part::Header("x-user-id".into()), "ann");
@@ -133,11 +133,11 @@ impl Measures {
 /// assert!(measures.status && !measures.response_bytes && measures.values.is_empty());
 ///
 /// let mut log_in = |status| {
-///     let (mut session, decision) = Session::start(&policy, &mut worker, &store, &request, now);
+///     let (mut session, decision) = Session::start(&mut worker, &request, now);
 ///     let left = decision.reports[0].verdict.map(|verdict| verdict.remaining);
 ///     if session.settles() {
 ///         let usage = Usage { status: Some(status), ..Usage::default() };
-///         session.settle_used(&policy, &mut worker, &store, &usage, now);
+///         session.settle_used(&mut worker, &usage, now);
 ///     }
 ///     left
 /// };

@@ -17,6 +17,7 @@ use adaptation::Adaptation;
 use diana_base::time::{Span, Time};
 use gateways::Gateways;
 use std::mem::take;
+use std::sync::Arc;
 pub(crate) use store_calls::Response;
 
 /// The state of one worker, from one request to the next. When a configuration replaces another one,
@@ -38,26 +39,28 @@ pub(crate) use store_calls::Response;
 /// # let new = diana_config::compile(new).expect("a valid document").policy;
 /// # let store = Memory::new();
 /// # let now = || Time::from_ns(1_795_392_000_000_000_000);
-/// let mut worker = Worker::new(&old, &[7; 16]);
+/// let mut worker = Worker::new(old.clone(), &store, &[7; 16]);
 /// # let values = Values::default().with(Part::Path, "/");
 /// # let request = old.request(&values);
-/// let (mut session, _) = Session::start(&old, &mut worker, &store, &request, now);
+/// let (mut session, _) = Session::start(&mut worker, &request, now);
 ///
-/// let mut successor = Worker::new(&new, &[7; 16]);
-/// successor.migrate_from(&new, &[worker.previous(&old)], Replacement::Certain, now());
+/// let mut successor = Worker::new(new.clone(), &store, &[7; 16]);
+/// successor.migrate_from(&[worker.previous()], Replacement::Certain, now());
 /// # let request = new.request(&values);
-/// let (_, decision) = Session::start(&new, &mut successor, &store, &request, now);
+/// let (_, decision) = Session::start(&mut successor, &request, now);
 /// assert!(decision.is_rejected(), "the first request still has the permit");
 ///
 /// // The first request ends. Its permit is refunded in the new cell, then in its own.
-/// session.settle_migrated((&old, &worker), (&new, &successor), &store, now);
-/// session.settle(&old, &mut worker, &store, now);
-/// let (_, decision) = Session::start(&new, &mut successor, &store, &request, now);
+/// session.settle_migrated(&worker, &successor, now);
+/// session.settle(&mut worker, now);
+/// let (_, decision) = Session::start(&mut successor, &request, now);
 /// assert!(!decision.is_rejected());
 /// # Ok::<(), Fault>(())
 /// ```
 #[derive(Debug)]
-pub struct Worker {
+pub struct Worker<S> {
+    policy: Arc<Policy>,
+    store: S,
     actors: Actors,
     cache: WorkerCache,
     decider: Decider,
@@ -81,12 +84,12 @@ struct Actors {
 }
 
 impl Actors {
-    fn context<'a, S: ?Sized>(
+    fn context<'a>(
         &'a self,
         policy: &'a Policy,
-        store: &'a S,
+        store: &'a dyn Store,
         clock: &'a dyn Fn() -> Time,
-    ) -> Context<'a, S> {
+    ) -> Context<'a> {
         let Actors { hasher, overridden, migration } = self;
         Context { policy, store, hasher, overridden, migration, clock, is_available: &|_| false }
     }
@@ -95,15 +98,15 @@ impl Actors {
 /// How often the host calls [`Worker::tick`] while [`Worker::holds_reservations`]: every 100 ms.
 pub const TICK: Span = Span::from_ms(100);
 
-impl Worker {
-    /// A worker under `policy` whose actor values are hashed with `seed`.
+impl<S: Store> Worker<S> {
+    /// A worker under `policy` over `store`. It hashes the values of actors with `seed`.
     #[must_use]
-    pub fn new(policy: &Policy, seed: &Seed) -> Worker {
+    pub fn new(policy: Arc<Policy>, store: S, seed: &Seed) -> Worker<S> {
         let hasher = Hasher::new(seed);
         Worker {
             actors: Actors {
                 hasher,
-                overridden: Overridden::new(policy, &hasher),
+                overridden: Overridden::new(&policy, &hasher),
                 migration: Migration::default(),
             },
             cache: WorkerCache::default(),
@@ -111,22 +114,37 @@ impl Worker {
             client: None,
             fetches: Fetches::default(),
             tickets: 0,
-            adaptation: Adaptation::new(policy),
-            gateways: Gateways::new(policy, &hasher),
+            adaptation: Adaptation::new(&policy),
+            gateways: Gateways::new(&policy, &hasher),
             top: None,
+            policy,
+            store,
         }
     }
 
     /// A worker with the seed that all workers of `store` share. If the store has no seed yet,
     /// `fresh` becomes the seed. The [crate's documentation](crate) has an example.
-    pub fn seeded<S: Store + ?Sized>(policy: &Policy, store: &S, fresh: Dated) -> Result<Worker, Fault> {
-        Ok(Worker::new(policy, &shared_seed(store, fresh)?.seed))
+    pub fn seeded(policy: Arc<Policy>, store: S, fresh: Dated) -> Result<Worker<S>, Fault> {
+        let seed = shared_seed(&store, fresh)?.seed;
+        Ok(Worker::new(policy, store, &seed))
     }
 
-    /// Replaces the seed. `policy` is the one that the worker was made for.
-    pub fn reseed(&mut self, policy: &Policy, seed: &Seed) {
+    /// The policy by which the worker decides.
+    #[must_use]
+    pub fn policy(&self) -> &Arc<Policy> {
+        &self.policy
+    }
+
+    /// The store of the cells.
+    #[must_use]
+    pub fn store(&self) -> &S {
+        &self.store
+    }
+
+    /// Replaces the seed.
+    pub fn reseed(&mut self, seed: &Seed) {
         self.actors.hasher = Hasher::new(seed);
-        self.actors.overridden = Overridden::new(policy, &self.actors.hasher);
+        self.actors.overridden = Overridden::new(&self.policy, &self.actors.hasher);
         self.cache.actors.clear();
     }
 
@@ -134,38 +152,39 @@ impl Worker {
     /// global store as down. `random` must differ between workers. See the example of
     /// [`global`](crate::global).
     #[must_use]
-    pub fn with_global_store(self, options: GlobalStoreOptions, random: u64) -> Worker {
+    pub fn with_global_store(self, options: GlobalStoreOptions, random: u64) -> Worker<S> {
         Worker { client: Some(StoreClient::new(options, random)), ..self }
     }
 
     /// Takes the number of gateways that earlier configurations or other workers know, at `now`.
     /// See the example of [`Replicas`](crate::policy::Replicas).
-    pub fn load_replicas<S: Store + ?Sized>(&mut self, store: &S, now: Time) {
-        self.gateways.iter_mut().for_each(|gateways| gateways.load(store, now));
+    pub fn load_replicas(&mut self, now: Time) {
+        let Worker { gateways, store, .. } = self;
+        gateways.iter_mut().for_each(|gateways| gateways.load(store, now));
     }
 
-    /// The worker's part of a later migration. `policy` is the one that the worker was made for.
+    /// The worker's part of a later migration.
     #[must_use]
-    pub fn previous(&self, policy: &Policy) -> Previous {
-        Previous::new(policy, &self.actors.migration)
+    pub fn previous(&self) -> Previous {
+        Previous::new(&self.policy, &self.actors.migration)
     }
 
-    /// Migrates counts to `policy`, which replaces the configurations `older` at `now`. Each group
-    /// migrates from the first configuration that has it.
-    pub fn migrate_from(&mut self, policy: &Policy, older: &[Previous], replacement: Replacement, now: Time) {
-        self.actors.migration = Migration::new(policy, older, replacement, now);
+    /// Migrates counts to the worker's policy, which replaces the configurations `older` at `now`.
+    /// Each group migrates from the first configuration that has it.
+    pub fn migrate_from(&mut self, older: &[Previous], replacement: Replacement, now: Time) {
+        self.actors.migration = Migration::new(&self.policy, older, replacement, now);
     }
 
     /// The tables that this worker may read or write at `now` or later. A host that can delete keys
     /// may delete those of tables that no worker of any configuration names.
-    pub fn tables<'a>(&'a self, policy: &'a Policy, now: Time) -> impl Iterator<Item = TableId> + 'a {
-        policy.table_ids().chain(self.actors.migration.tables(now))
+    pub fn tables(&self, now: Time) -> impl Iterator<Item = TableId> {
+        self.policy.table_ids().chain(self.actors.migration.tables(now))
     }
 
     /// The worker, counting which actors are refused and charged most. After each decision call
     /// [`Worker::note_actors`], and about once a second [`Worker::publish_actors`].
     #[must_use]
-    pub fn with_top(self) -> Worker {
+    pub fn with_top(self) -> Worker<S> {
         Worker { top: Some(Box::default()), ..self }
     }
 
@@ -176,28 +195,22 @@ impl Worker {
     }
 
     /// Counts the actors of the last decision.
-    pub fn note_actors(&mut self, policy: &Policy) {
-        let Worker { top, actors, decider, cache, .. } = self;
+    pub fn note_actors(&mut self) {
+        let Worker { policy, top, actors, decider, cache, .. } = self;
         if let Some(top) = top {
             top.note(policy, &actors.hasher, decider, cache);
         }
     }
 
     /// Adds what this worker has counted since the last call to what all workers have.
-    pub fn publish_actors(&mut self, policy: &Policy, store: &dyn Store, now: Time) -> Result<(), Fault> {
-        self.top.as_mut().map_or(Ok(()), |top| top.publish(policy, store, now))
+    pub fn publish_actors(&mut self, now: Time) -> Result<(), Fault> {
+        let Worker { policy, store, top, .. } = self;
+        top.as_mut().map_or(Ok(()), |top| top.publish(policy, store, now))
     }
 
     /// The actors that a rule has refused or charged most, over all workers.
-    pub fn top(
-        &self,
-        policy: &Policy,
-        store: &dyn Store,
-        rule: RuleId,
-        by: By,
-        now: Time,
-    ) -> Result<TopActors, Fault> {
-        top::top(policy, store, rule, by, now)
+    pub fn top(&self, rule: RuleId, by: By, now: Time) -> Result<TopActors, Fault> {
+        top::top(&self.policy, &self.store, rule, by, now)
     }
 
     /// Whether this worker asks the global store of this shard, because its breaker is closed.
@@ -244,33 +257,23 @@ impl Worker {
         self.clusters().get(shard).map_or("", |name| name)
     }
 
-    pub(super) fn context<'a, S: ?Sized>(
-        &'a self,
-        policy: &'a Policy,
-        store: &'a S,
-        clock: &'a dyn Fn() -> Time,
-    ) -> Context<'a, S> {
-        self.actors.context(policy, store, clock)
+    pub(super) fn context<'a>(&'a self, clock: &'a dyn Fn() -> Time) -> Context<'a> {
+        self.actors.context(&self.policy, &self.store, clock)
     }
 
     /// What a look at a cell outside of a decision needs.
-    pub(crate) fn inspection<'a, S: ?Sized>(
-        &'a self,
-        policy: &'a Policy,
-        store: &'a S,
-        clock: &'a dyn Fn() -> Time,
-    ) -> (Context<'a, S>, &'a Reservations) {
-        (self.context(policy, store, clock), &self.cache.reservations)
+    pub(crate) fn inspection<'a>(&'a self, clock: &'a dyn Fn() -> Time) -> (Context<'a>, &'a Reservations) {
+        (self.context(clock), &self.cache.reservations)
     }
 
     /// The hash of the actor with this key.
-    pub(crate) fn hash(&self, policy: &Policy, group: &CounterGroup, key: ActorKey) -> u64 {
-        group.hash(&policy.rules, &self.actors.hasher, key)
+    pub(crate) fn hash(&self, group: &CounterGroup, key: ActorKey) -> u64 {
+        group.hash(&self.policy.rules, &self.actors.hasher, key)
     }
 
     /// Forgets what the worker remembers of an actor whose cell was changed.
-    pub(crate) fn forget(&mut self, policy: &Policy, place: GroupIndex, hash: u64) {
-        let group = policy.group(place).map(|group| group.id);
+    pub(crate) fn forget(&mut self, place: GroupIndex, hash: u64) {
+        let group = self.policy.group(place).map(|group| group.id);
         let ids = group.into_iter().map(|group| CellId { group, hash });
         ids.for_each(|id| {
             self.cache.reservations.forget(id);
@@ -295,14 +298,8 @@ impl Worker {
 
     /// Decides about a request. If global stores have to answer first, the pending request is
     /// returned.
-    pub(super) fn decide<S: Store + ?Sized>(
-        &mut self,
-        policy: &Policy,
-        store: &S,
-        request: &Request,
-        clock: &dyn Fn() -> Time,
-    ) -> Option<Pending> {
-        let Worker { actors, cache, decider, client, adaptation, .. } = self;
+    pub(super) fn decide(&mut self, request: &Request, clock: &dyn Fn() -> Time) -> Option<Pending> {
+        let Worker { policy, store, actors, cache, decider, client, adaptation, .. } = self;
         let shared = adaptation.as_mut().map(|adaptation| adaptation.share(store, clock(), false));
         let is_available = |shard| client.as_ref().is_some_and(|client| client.is_available(shard));
         let context = Context { is_available: &is_available, ..actors.context(policy, store, clock) };
@@ -312,14 +309,8 @@ impl Worker {
     }
 
     /// Decides about a request that cannot be counted. `None`: without reading the request.
-    pub(super) fn decide_uncounted<S: Store + ?Sized>(
-        &mut self,
-        policy: &Policy,
-        store: &S,
-        request: Option<&Request>,
-        clock: &dyn Fn() -> Time,
-    ) {
-        let Worker { actors, cache, decider, .. } = self;
+    pub(super) fn decide_uncounted(&mut self, request: Option<&Request>, clock: &dyn Fn() -> Time) {
+        let Worker { policy, store, actors, cache, decider, .. } = self;
         match request {
             Some(request) => decider.decide_uncounted(request, cache, &actors.context(policy, store, clock)),
             None => decider.decide_unread(policy, cache),
@@ -341,14 +332,8 @@ impl Worker {
     /// The number of cells in use in one set of a table. `random` selects the set; `table` is an
     /// index in [`Policy::tables`]. A cell that can be evicted without loss is not in use. `None`
     /// if there is no such table or the store fails.
-    pub fn used_cells<S: Store + ?Sized>(
-        &self,
-        policy: &Policy,
-        store: &S,
-        table: usize,
-        random: u64,
-        now: Time,
-    ) -> Option<usize> {
+    pub fn used_cells(&self, table: usize, random: u64, now: Time) -> Option<usize> {
+        let Worker { policy, store, .. } = self;
         let (group, _) = policy.sampled_groups().nth(table)?;
         let set = group.table.load(store, random).ok()?;
         let overridden = &self.actors.overridden;
@@ -360,14 +345,8 @@ impl Worker {
 
     /// Refunds idle reservations, and refills leases that are due. If `all`, the worker is retired:
     /// it returns all reserved and leased quota, and neither reserves nor leases any more.
-    pub fn tick<S: Store + ?Sized>(
-        &mut self,
-        policy: &Policy,
-        store: &S,
-        clock: impl Fn() -> Time,
-        all: bool,
-    ) -> Events {
-        let Worker { actors, cache, client, fetches, adaptation, gateways, .. } = self;
+    pub fn tick(&mut self, clock: impl Fn() -> Time, all: bool) -> Events {
+        let Worker { policy, store, actors, cache, client, fetches, adaptation, gateways, .. } = self;
         let context = actors.context(policy, store, &clock);
         let mut events = cache.reservations.return_idle(&context, all);
         if let Some(adaptation) = adaptation {
@@ -419,7 +398,7 @@ impl Worker {
     /// The actor that `rule` counts in the last decision, which has a report of the rule. `None` if
     /// the request lacks the actor and is refused.
     #[must_use]
-    pub fn counted_actor<'a>(&'a self, policy: &'a Policy, rule: RuleId) -> Option<CountedActor<'a>> {
-        self.decider.counted_actor(policy, &self.cache, rule)
+    pub fn counted_actor(&self, rule: RuleId) -> Option<CountedActor<'_>> {
+        self.decider.counted_actor(&self.policy, &self.cache, rule)
     }
 }

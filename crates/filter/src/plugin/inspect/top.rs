@@ -7,10 +7,9 @@ use diana_limiter::top::{By, TopActor};
 impl<H: Host> Plugin<H> {
     /// Adds what this worker has counted to what all workers have.
     pub(crate) fn publish_actors(&self) {
-        let policy = &self.configuration.policy;
-        let published = self.worker.with(|worker| {
-            if worker.has_top() { worker.publish_actors(policy, &self.store, self.now()) } else { Ok(()) }
-        });
+        let published = self
+            .worker
+            .with(|worker| if worker.has_top() { worker.publish_actors(self.now()) } else { Ok(()) });
         self.count_fault(published.unwrap_or(Ok(())));
     }
 
@@ -31,7 +30,7 @@ impl<H: Host> Plugin<H> {
             return Err((400, ["there is no rule `", &name, "`"].concat()));
         };
         self.publish_actors();
-        let top = self.worker.with(|worker| worker.top(policy, &self.store, rule, by, self.now()));
+        let top = self.worker.with(|worker| worker.top(rule, by, self.now()));
         let Some(Ok(top)) = top else {
             return Err((503, "the shared data fails".into()));
         };

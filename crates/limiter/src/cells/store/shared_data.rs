@@ -38,7 +38,7 @@ const RULES_KEYS: [&[u8]; 3] = [b"diana/rules", b"diana/rules2", b"diana/rules3"
 const NO_VERSION: u32 = 0xffff_fff0;
 
 /// A [`Store`] over any host's shared data.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct SharedDataStore<D> {
     data: D,
     rules: CasSemantics,

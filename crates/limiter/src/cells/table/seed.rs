@@ -38,20 +38,20 @@ impl Dated {
 }
 
 /// The seed in the store. If there is none, `fresh` is written for all workers.
-pub fn shared_seed<S: Store + ?Sized>(store: &S, fresh: Dated) -> Result<Dated, Fault> {
+pub fn shared_seed(store: &dyn Store, fresh: Dated) -> Result<Dated, Fault> {
     agree(store, fresh, true)
 }
 
 /// The seed that a worker with the seed `own` has to use from now on. This is the seed in the store
 /// if it is older. Otherwise it is `own`, which is written back if necessary. Loading the seed
 /// keeps it from being the least recently used key.
-pub fn keep_seed<S: Store + ?Sized>(store: &S, own: Dated) -> Result<Dated, Fault> {
+pub fn keep_seed(store: &dyn Store, own: Dated) -> Result<Dated, Fault> {
     agree(store, own, false)
 }
 
 /// The seed in the store, unless `own` is older and `takes_any` is false. Otherwise `own`, once
 /// written.
-fn agree<S: Store + ?Sized>(store: &S, own: Dated, takes_any: bool) -> Result<Dated, Fault> {
+fn agree(store: &dyn Store, own: Dated, takes_any: bool) -> Result<Dated, Fault> {
     const ROUNDS: u32 = 8;
     let mut agreed = own;
     let update = store.update(SEED_KEY, ROUNDS, &mut |value| {

@@ -88,7 +88,7 @@ impl Bench {
         Bench { policy: policy(), client: client(), store, fetches: Fetches::default() }
     }
 
-    fn with(&mut self, ms: u64, work: impl FnOnce(&mut Fetches, &mut StoreClient, &Context<Memory>)) {
+    fn with(&mut self, ms: u64, work: impl FnOnce(&mut Fetches, &mut StoreClient, &Context)) {
         let hasher = Hasher::new(&Seed::default());
         let (overridden, clock) = (Overridden::new(&self.policy, &hasher), || at(ms));
         let (store, is_available, migration) = (&self.store, |_| true, Migration::default());

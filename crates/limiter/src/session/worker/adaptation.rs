@@ -159,7 +159,7 @@ impl Adaptation {
     }
 
     /// Shares the counts and reads the limits if the worker is due. With `all`, always.
-    pub(super) fn share<S: Store + ?Sized>(&mut self, store: &S, now: Time, all: bool) -> Events {
+    pub(super) fn share(&mut self, store: &dyn Store, now: Time, all: bool) -> Events {
         let mut events = Events::default();
         let is_due = now >= self.due || self.due.since(now) > self.every;
         if !is_due && !all {
@@ -234,7 +234,7 @@ impl Counted {
 
     /// Merges the counts, and takes the step if an interval has ended. `None` if another worker was
     /// faster.
-    fn share<S: Store + ?Sized>(&mut self, store: &S, now: Time) -> Result<Option<Sharing>, Fault> {
+    fn share(&mut self, store: &dyn Store, now: Time) -> Result<Option<Sharing>, Fault> {
         let controller = *self.adaptive.controller();
         let found = store.load(&self.key)?;
         let bytes = found.as_ref().map_or(&[][..], |found| &found.bytes);

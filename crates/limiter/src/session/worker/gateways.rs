@@ -126,17 +126,17 @@ impl Gateways {
     }
 
     /// Takes the number that the gateway knows already.
-    pub(super) fn load<S: Store + ?Sized>(&mut self, store: &S, now: Time) {
+    pub(super) fn load(&mut self, store: &dyn Store, now: Time) {
         if let Ok(Some(found)) = store.load(&self.shared) {
             self.has_changed |= self.replicas.set(Rounds::read(&found.bytes).number(), now);
         }
     }
 
     /// Reports to the stores if a round is due and no other worker is faster.
-    pub(super) fn tick<S: Store + ?Sized>(
+    pub(super) fn tick(
         &mut self,
         client: &mut StoreClient,
-        store: &S,
+        store: &dyn Store,
         now: Time,
         events: &mut Events,
     ) {
@@ -156,13 +156,7 @@ impl Gateways {
     }
 
     /// A store has replied.
-    pub(super) fn replied<S: Store + ?Sized>(
-        &mut self,
-        reply: &RuleReply,
-        store: &S,
-        now: Time,
-        events: &mut Events,
-    ) {
+    pub(super) fn replied(&mut self, reply: &RuleReply, store: &dyn Store, now: Time, events: &mut Events) {
         // A store that does not even count this gateway is wrong.
         if let count @ 1.. = Replicas::MAX.saturating_sub(reply.verdict.remaining) {
             self.update(Some(count), store, now, events);
@@ -172,10 +166,10 @@ impl Gateways {
     /// Changes the shared rounds, and follows them. Returns the latest round, and whether this
     /// changed them. `None` if the store fails: the number that the worker knows stays.
     #[inline(never)]
-    fn update<S: Store + ?Sized>(
+    fn update(
         &mut self,
         reply: Option<u64>,
-        store: &S,
+        store: &dyn Store,
         now: Time,
         events: &mut Events,
     ) -> Option<(u64, bool)> {

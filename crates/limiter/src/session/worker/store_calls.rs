@@ -8,7 +8,6 @@ use crate::global::{
     Call, CallResult, CallStats, Completion, GlobalCharge, GlobalQuery, Settlement, StoreClient, Waiter,
 };
 use crate::inspect::Question;
-use crate::policy::Policy;
 use diana_base::time::{Span, Time};
 use std::mem::take;
 
@@ -20,30 +19,24 @@ pub(crate) struct Response {
     pub(crate) at: Option<Time>,
 }
 
-impl Worker {
+impl<S: Store> Worker<S> {
     /// Queries the global stores. Returns the ticket, the pending request, and whether no store has
     /// to answer any more.
-    pub(crate) fn query<S: Store + ?Sized>(
-        &mut self,
-        policy: &Policy,
-        mut pending: Pending,
-        store: &S,
-        clock: &dyn Fn() -> Time,
-    ) -> (u32, Pending, bool) {
+    pub(crate) fn query(&mut self, mut pending: Pending, clock: &dyn Fn() -> Time) -> (u32, Pending, bool) {
         let ticket = self.tickets;
         self.tickets = ticket.wrapping_add(1);
         self.decider.decision.outcome = Outcome::Query(ticket);
-        if self.fetches.begin(ticket, pending.leases(policy)) {
-            pending.claim(&self.context(policy, store, clock));
+        if self.fetches.begin(ticket, pending.leases(&self.policy)) {
+            pending.claim(&self.context(clock));
         } else {
             pending.fetches_nothing();
         }
         let waiter = Waiter::Request(ticket);
         let mut is_answered = false;
-        for (shard, query) in pending.queries(policy) {
+        for (shard, query) in pending.queries(&self.policy) {
             let is_asked = self.client.as_mut().is_some_and(|client| client.ask(shard, waiter, query));
             if !is_asked {
-                is_answered = pending.answer(policy, shard, None, clock());
+                is_answered = pending.answer(&self.policy, shard, None, clock());
             }
         }
         if is_answered {
@@ -54,9 +47,9 @@ impl Worker {
 
     /// Asks a global store an operator's question. Returns the ticket; `None` if the store cannot
     /// be asked.
-    pub(crate) fn ask(&mut self, policy: &Policy, question: &Question) -> Option<u32> {
+    pub(crate) fn ask(&mut self, question: &Question) -> Option<u32> {
         let Question { target, change } = question;
-        let (shard, query) = target.inspection(*change, policy)?;
+        let (shard, query) = target.inspection(*change, &self.policy)?;
         let ticket = self.tickets;
         if !self.client.as_mut()?.ask(shard, Waiter::Request(ticket), query) {
             return None;
@@ -66,14 +59,8 @@ impl Worker {
     }
 
     /// Decides by the replies of the global stores.
-    pub(crate) fn conclude<S: Store + ?Sized>(
-        &mut self,
-        policy: &Policy,
-        mut pending: Pending,
-        store: &S,
-        clock: &dyn Fn() -> Time,
-    ) {
-        let Worker { actors, cache, decider, .. } = self;
+    pub(crate) fn conclude(&mut self, mut pending: Pending, clock: &dyn Fn() -> Time) {
+        let Worker { policy, store, actors, cache, decider, .. } = self;
         let context = actors.context(policy, store, clock);
         let mut events = pending.decision.events;
         let mut results = pending.collect(cache.is_retired, &context, &mut events);
@@ -90,36 +77,23 @@ impl Worker {
     }
 
     /// The request left before all stores answered: refunds the charges of those that did.
-    pub(crate) fn abandon<S: Store + ?Sized>(
-        &mut self,
-        policy: &Policy,
-        pending: &Pending,
-        store: &S,
-        clock: &dyn Fn() -> Time,
-    ) -> Events {
+    pub(crate) fn abandon(&mut self, pending: &Pending, clock: &dyn Fn() -> Time) -> Events {
         let mut events = Events::default();
         let is_retired = self.cache.is_retired;
-        let context = self.context(policy, store, clock);
+        let context = self.context(clock);
         let results = pending.collect(is_retired, &context, &mut events);
         self.take_results(results);
         events
     }
 
     /// Refunds local charges in their cells, and queues the refunds of global charges.
-    pub(crate) fn refund<S: Store + ?Sized>(
-        &mut self,
-        policy: &Policy,
-        mut charges: Charges,
-        end: End,
-        store: &S,
-        clock: &dyn Fn() -> Time,
-    ) -> Events {
-        let mut events = self.leave(&mut charges, Response::default(), store, clock);
+    pub(crate) fn refund(&mut self, mut charges: Charges, end: End, clock: &dyn Fn() -> Time) -> Events {
+        let mut events = self.leave(&mut charges, Response::default(), clock);
         self.refund_global(take(&mut charges.global));
         if let Some(usage) = end.usage() {
-            self.settle_global(charges.settlements(policy, usage, &mut events));
+            self.settle_global(charges.settlements(&self.policy, usage, &mut events));
         }
-        events.add(&charges.refund_local(end, &self.context(policy, store, clock)));
+        events.add(&charges.refund_local(end, &self.context(clock)));
         events
     }
 
@@ -133,11 +107,10 @@ impl Worker {
     }
 
     /// A request has a response, or has ended without one. Only the first call counts.
-    pub(crate) fn leave<S: Store + ?Sized>(
+    pub(crate) fn leave(
         &mut self,
         charges: &mut Charges,
         response: Response,
-        store: &S,
         clock: &dyn Fn() -> Time,
     ) -> Events {
         let (entered, forwarded_at) = (take(&mut charges.entered), charges.forwarded_at.take());
@@ -150,7 +123,7 @@ impl Worker {
             return Events::default();
         }
         // No request and no tick shares the counts any more.
-        adaptation.share(store, clock(), !adaptation.awaits_responses())
+        adaptation.share(&self.store, clock(), !adaptation.awaits_responses())
     }
 
     fn refund_global(&mut self, charges: Vec<(usize, GlobalCharge)>) {
@@ -225,15 +198,9 @@ impl Worker {
 
     /// Handles completions for the worker itself, and leaves those for requests. See the example of
     /// [`global`](crate::global).
-    pub fn absorb<S: Store + ?Sized>(
-        &mut self,
-        policy: &Policy,
-        store: &S,
-        completions: &mut Vec<Completion>,
-        clock: impl Fn() -> Time,
-    ) -> Events {
+    pub fn absorb(&mut self, completions: &mut Vec<Completion>, clock: impl Fn() -> Time) -> Events {
         let mut events = Events::default();
-        let Worker { actors, fetches, client, cache, gateways, .. } = self;
+        let Worker { policy, store, actors, fetches, client, cache, gateways, .. } = self;
         let context = actors.context(policy, store, &clock);
         completions.retain(|completion| {
             fetches.end(completion.waiter);
