@@ -74,7 +74,6 @@ codes! {
     Warning COUNTED_ALONE "counted-alone"
     Warning PRIORITY_UNPAIRED "priority-unpaired"
     Warning PLANS_UNUSED "plans-unused"
-    Warning PLANS_APART "plans-apart"
     Warning REPLICAS "replicas"
     Warning STORE_DIALECT "store-dialect"
     Warning STORE_REPLICAS "store-replicas"

@@ -69,8 +69,6 @@ fn code_of(why: &str) -> Code {
         if why.contains("exclusive: true") { code::LOOSER_RULE } else { code::NEVER_REFUSES }
     } else if why.contains("`plan` changes nothing") {
         code::PLANS_UNUSED
-    } else if why.contains("counts apart") {
-        code::PLANS_APART
     } else if why.contains("counts this rule") {
         code::COUNTED_ALONE
     } else if why.contains("gateways together lease") {

@@ -138,6 +138,28 @@ pub(super) fn count(fields: &mut Fields, kind: Option<&AlgorithmKind>, weight: W
     Some(Counter::new(Quota { rpu, unit }, algorithm))
 }
 
+const OTHER_TIME_BASE: &str = "overrides and plans judge what the rule has counted, which means nothing to another `unit`, \
+    `start`, `slices`, `max_hold` or `warm_up`: leave the key out, or write a rule of its own";
+
+/// The time base of a rule: that of its first quota that does not refuse all.
+pub(super) struct TimeBase(Option<u64>);
+
+impl TimeBase {
+    pub(super) fn of(own: Option<&Counter>) -> TimeBase {
+        TimeBase(own.and_then(Counter::time_base))
+    }
+
+    /// Reports the override or the plan at `node` if its quota cannot judge what the rule counts.
+    pub(super) fn check(&mut self, node: &Node, quota: &Counter) -> bool {
+        let Some(other) = quota.time_base() else { return true };
+        let fits = *self.0.get_or_insert(other) == other;
+        if !fits {
+            node.fail(OTHER_TIME_BASE);
+        }
+        fits
+    }
+}
+
 /// Records the keys that only other algorithms have, with the names of these algorithms.
 fn others_keys(fields: &mut Fields, own: &AlgorithmKind) {
     for key in algorithm::KINDS.iter().flat_map(|kind| kind.keys).filter(|key| !own.keys.contains(key)) {

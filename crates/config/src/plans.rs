@@ -1,6 +1,6 @@
 //! `plan` at the top, which names where a request shows its plan, and `plans` of a rule.
 
-use super::counter::Weight;
+use super::counter::{TimeBase, Weight};
 use super::global_rule::{self, Roles, roles};
 use super::headroom::never_admits;
 use super::keys::RULE_KEYS;
@@ -8,12 +8,10 @@ use diana_base::map::KeyMap;
 use diana_document::{Error, Fields, Node, Value, one_of, quoted};
 use diana_limiter::actor::{self, Actors, NamedActor, Scope};
 use diana_limiter::algorithm::AlgorithmKind;
-use diana_limiter::policy::{Counter, MAX_PLANS, PlanCounters, PlanId, PlanSource};
+use diana_limiter::policy::{MAX_PLANS, PlanCounters, PlanId, PlanSource};
 
 const NO_PLAN: &str = "the document does not say where a request shows its plan: write, for example, `plan: {header: x-plan}` at the top, \
      beside `limits`";
-const APART: &str = "this plan counts apart from the others, because what they count means nothing to its `unit`, \
-    `start`, `slices`, `max_hold` or `warm_up`: a client that changes its plan gets both quotas";
 const IDLE: &str = "no rule has `plans`, so `plan` changes nothing";
 
 /// The longest name of a plan, in bytes.
@@ -143,7 +141,7 @@ impl<'a> Plans<'a> {
         rule: &Fields,
         (kind, weight): (Option<&'static AlgorithmKind>, Weight),
         global: Option<&global_rule::Rule>,
-        own: Option<&Counter>,
+        time_base: &mut TimeBase,
     ) -> Option<Vec<(PlanId, Option<PlanCounters>)>> {
         self.is_used = true;
         if self.node.is_none() && !self.is_open {
@@ -161,12 +159,9 @@ impl<'a> Plans<'a> {
                 let never = never_admits(&of_plan.primary, weight.on_arrival);
                 self.warnings.extend(never.map(|why| node.warning(why)));
             }
-            if let (Some(Some(of_plan)), Some(own)) = (&quota, own)
-                && !of_plan.primary.counts_with(own)
-            {
-                self.warnings.push(node.warning(APART));
-            }
-            plans.extend(plan.zip(quota));
+            let of_plan = quota.as_ref().and_then(Option::as_ref);
+            let fits = of_plan.is_none_or(|of_plan| time_base.check(node, &of_plan.primary));
+            plans.extend(plan.zip(quota).filter(|_| fits));
         }
         (plans.len() == entries.len()).then_some(plans)
     }

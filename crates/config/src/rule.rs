@@ -1,7 +1,7 @@
 //! Reads one rule: actors, quota, algorithm, overrides and plans. The algorithm reads its own keys.
 
 use super::adapt::{adapt, refuse_others};
-use super::counter::{Weight, algorithm};
+use super::counter::{TimeBase, Weight, algorithm};
 use super::global_rule::{self, Roles, roles};
 use super::headroom::{headroom, most, never_admits};
 use super::keys::{LIMIT_KEYS, RULE_KEYS, TOP_KEYS};
@@ -99,18 +99,16 @@ pub(super) fn compile(
         let never = never_admits(&roles.primary, weight.on_arrival);
         reader.warnings.extend(never.map(|why| node.warning(why)));
     }
+    let mut time_base = TimeBase::of(roles.as_ref().map(|roles| &roles.primary));
     let overrides = match overrides {
         Some(node) => {
-            let warnings = &mut reader.warnings;
-            self::overrides(&node, &fields, (kind, weight), actors.as_deref(), global.as_ref(), warnings)
+            let (actors, warnings) = (actors.as_deref(), &mut reader.warnings);
+            self::overrides(&node, &fields, (kind, weight), actors, global.as_ref(), &mut time_base, warnings)
         }
         None => Some(Vec::new()),
     };
     let plans = match plans {
-        Some(node) => {
-            let own = roles.as_ref().map(|roles| &roles.primary);
-            reader.plans.rule(&node, &fields, (kind, weight), global.as_ref(), own)
-        }
+        Some(node) => reader.plans.rule(&node, &fields, (kind, weight), global.as_ref(), &mut time_base),
         None => Some(Vec::new()),
     };
     fields.belong(&["response"], "to the limit, beside `rules`, or at the top, beside `limits`");
@@ -187,6 +185,7 @@ fn overrides(
     (kind, weight): (Option<&'static AlgorithmKind>, Weight),
     actors: Option<&[NamedActor]>,
     global: Option<&global_rule::Rule>,
+    time_base: &mut TimeBase,
     warnings: &mut Vec<Error>,
 ) -> Option<Vec<(Vec<u8>, Roles)>> {
     let (mut overrides, mut seen) = (Vec::new(), KeySet::default());
@@ -215,6 +214,7 @@ fn overrides(
                 let never = never_admits(&roles.primary, weight.on_arrival).filter(|_| !is_reported);
                 is_reported |= never.is_some();
                 warnings.extend(never.map(|why| node.warning(why)));
+                complete &= time_base.check(&node, &roles.primary);
                 let is_first = seen.add(&key);
                 overrides.push((key, roles));
                 if !is_first {

@@ -125,7 +125,7 @@ impl Target {
             Some(plan) => policy.plan_named(&plan).ok_or(["there is no plan `", &plan, "`"].concat())?,
             None => PlanId::default(),
         };
-        let hash = worker.hash(group, key.key());
+        let hash = worker.hash(key.key());
         Ok(Target { rule, is_global, place, key, hash, plan })
     }
 
@@ -194,9 +194,12 @@ impl Target {
         }
         let place = (self.place.0, policy.global_group(self.place)?.leased?);
         let (group, rule) = policy.group(place).zip(policy.rule(self.rule))?;
-        let hash = worker.hash(group, self.key.key());
-        let entry = peek(group, hash, &context).ok()??;
-        let quota = rule.quota_of(self.key.key(), self.plan).unwrap_or_default();
+        let key = self.key.key();
+        let quota_of = |rule: &Rule| rule.quota_of(key, self.plan).unwrap_or_default();
+        let quotas = group.own(&policy.rules).iter().map(|rule| quota_of(rule));
+        let cell = group.cell(&policy.rules, self.hash, quotas);
+        let entry = peek(group, cell, &context).ok()??;
+        let quota = quota_of(rule);
         let counter = rule.counters(Role::Leased).at(quota);
         let (mut state, now) = (counter.state(entry.cell()).to_vec(), clock());
         counter.prepare(&mut state, now);

@@ -136,29 +136,6 @@ fn another_quota_keeps_what_was_used() {
     }
 }
 
-/// Whichever plan asks first after the change, the states of all plans migrate.
-#[test]
-fn a_request_of_a_plan_that_counts_apart_migrates_the_rule() {
-    let json = |rpu, hourly| {
-        let plans = format!(
-            r#", "algo": "W", "unit": "hour", "plans": {{"trial": {{"rpu": {hourly}, "unit": "day"}}}}"#
-        );
-        format!(r#"{{"plan": {{"header": "x-plan"}}, "limits": {}}}"#, limit(&[rule(rpu, &plans)]))
-    };
-    let trial = |gateway: &Gateway<Host>| {
-        let request = get("/", "ann").with(Part::Header("x-plan".into()), "trial");
-        remaining(&gateway.ask_new_worker(&request, at(0)))
-    };
-    for (rpu, expected) in [(3, 3), (0, 4)] {
-        let host = Simulated::new(CasSemantics::Lenient);
-        let old = Gateway::new(&json(rpu, 9), store(&host));
-        left(&old, 0);
-        assert_eq!(trial(&old), [8]);
-        let new = next(&host, &old, &json(5, 10), 0);
-        assert_eq!((trial(&new), left(&new, 0)), (vec![8], vec![expected]), "from {rpu}");
-    }
-}
-
 /// An adaptive limit is a quota like any other, whatever its numbers.
 #[test]
 fn another_adaptive_limit_keeps_what_was_used() {

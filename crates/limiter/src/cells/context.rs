@@ -76,7 +76,7 @@ impl Overridden {
                 group.rules(&policy.rules).flat_map(|rule| rule.counters(group.role).overrides.keys())
             {
                 let key = KeyBuffer::of_value(value);
-                let hash = group.hash(&policy.rules, hasher, key.key());
+                let hash = hasher.hash(key.key().bytes());
                 keys.insert(&of(CellId { group: group.id, hash }), key);
             }
         }

@@ -9,11 +9,10 @@
 
 use super::refusals::{CellId, SLOTS};
 use super::store::{Fault, Store};
-use super::table::{Hasher, Table, TableId};
+use super::table::{Table, TableId};
 use crate::algorithm::grant;
 use crate::policy::{ActorKey, ActorRules, CounterGroup, GroupIndex, Policy, Role, Rule};
 use diana_base::part;
-use diana_base::prng::mix;
 use diana_base::sort;
 use diana_base::time::{Span, Time};
 use std::cell::Cell;
@@ -175,13 +174,12 @@ impl Previous {
         let first = PreviousGroup { group: Arc::clone(older), rules, since: now, replacement };
         let (to, from) =
             (group.for_actor(&policy.rules, ActorKey::UNKNOWN), first.for_actor(ActorKey::UNKNOWN));
-        let aparts = (to.aparts(), from.aparts());
-        if aparts == (0, 0) && !to.own.iter().any(|rule| from.source_of(rule, to, replacement).is_some()) {
+        if !to.own.iter().any(|rule| from.source_of(rule, to, replacement).is_some()) {
             return None;
         }
         let earlier =
             self.migrations.get(older.id).and_then(Option::as_ref).filter(|migration| now < migration.ends);
-        if aparts.0 == aparts.1 && older.table.is(&group.table) {
+        if older.table.is(&group.table) {
             // Nothing has changed for this group.
             return earlier.cloned();
         }
@@ -244,12 +242,12 @@ impl PreviousGroup {
         for rule in to.own {
             let source = older.source_of(rule, to, self.replacement).and_then(|at| older.own.get(at));
             let Some(source) = source else { continue };
-            let sources = source.counters(self.group.role).roomiest(key);
-            for counter in rule.counters(to.group.role).roomiest(key) {
-                if let Some(source) = sources.iter().find(|source| source.form == counter.form) {
-                    let replaced = self.replacement == Replacement::Certain;
-                    counter.take_over(counter.state_mut(cell), source, source.state(from), replaced);
-                }
+            let source = source.counters(self.group.role).roomiest(key);
+            if let (Some(source), Some(counter)) = (source, rule.counters(to.group.role).roomiest(key))
+                && source.form == counter.form
+            {
+                let replaced = self.replacement == Replacement::Certain;
+                counter.take_over(counter.state_mut(cell), source, source.state(from), replaced);
             }
         }
     }
@@ -259,7 +257,7 @@ impl ActorRules<'_> {
     /// The place of the rule in this previous group whose states become those of `rule` in `to`:
     /// the rule with the same numbers. If one configuration certainly replaced the other, also a
     /// rule with the same name, or one that is nowhere in `to`, that counts the same unit of cost.
-    /// One of their states has the same form.
+    /// Their states have the same form.
     pub(crate) fn source_of(self, rule: &Rule, to: ActorRules, replacement: Replacement) -> Option<usize> {
         let counters = |rule: &Rule| rule.counters(self.group.role).default.salt;
         let is_quota = |one: &Rule, other: &Rule| counters(one) == counters(other);
@@ -267,14 +265,11 @@ impl ActorRules<'_> {
         let is_in = |rules: ActorRules, one: &Rule| {
             rules.own.iter().any(|other| is_quota(one, other) || is_name(one, other))
         };
-        let states = rule.counters(self.group.role).roomiest(to.key);
+        let state = rule.counters(self.group.role).roomiest(to.key)?;
         let (mut best, mut most) = (None, None);
         for (at, older) in self.own.iter().enumerate() {
-            let others = older.counters(self.group.role).roomiest(to.key);
-            let mut alike = states.iter().flat_map(|state| others.iter().map(move |other| (state, other)));
-            let Some((state, other)) = alike.find(|(state, other)| state.form == other.form) else {
-                continue;
-            };
+            let other = older.counters(self.group.role).roomiest(to.key);
+            let Some(other) = other.filter(|other| other.form == state.form) else { continue };
             let (same_quota, same_name) = (is_quota(rule, older), is_name(rule, older));
             let same_cost = older.cost_name == rule.cost_name;
             let same_unit = state.quota.unit == other.quota.unit;
@@ -286,18 +281,6 @@ impl ActorRules<'_> {
             }
         }
         best
-    }
-
-    /// A hash of the actors that count in another cell; 0 without any.
-    fn aparts(self) -> u64 {
-        let aparts = |rule: &Arc<Rule>| {
-            let counters = rule.counters(self.group.role);
-            let offset = u64::try_from(counters.default.offset).unwrap_or(0);
-            Some(counters.aparts())
-                .filter(|aparts| *aparts > 0)
-                .map_or(0, |aparts| mix(aparts.wrapping_add(offset)))
-        };
-        self.own.iter().map(aparts).fold(0, u64::wrapping_add)
     }
 
     /// The longest time until a cell that is used up at `now` is like a new one, for any actor.
@@ -351,7 +334,6 @@ impl GroupMigration {
         target: MigrationTarget,
         now: Time,
         store: &dyn Store,
-        hasher: &Hasher,
         faults: &mut u32,
     ) -> Vec<PreviousCell> {
         let MigrationTarget { rules: to, hash, has_cell } = target;
@@ -364,15 +346,14 @@ impl GroupMigration {
         let mut may_be_older = !has_cell;
         for (at, previous) in self.previous.iter().enumerate().rev() {
             let table = &previous.group.table;
-            let older = previous.for_actor(to.key).hash(hasher);
-            if older == hash && table.is(&to.group.table) {
+            if table.is(&to.group.table) {
                 may_be_older = true;
                 continue;
             }
             if !may_be_older {
                 continue;
             }
-            match table.load(store, older) {
+            match table.load(store, hash) {
                 Ok(set) => {
                     found.extend(set.find().map(|entry| PreviousCell { at, cell: entry.cell().to_vec() }));
                 }

@@ -158,7 +158,7 @@ impl OpenCell {
         let is_due = |_: &&GroupMigration| !has_cell || !context.migration.is_migrated(id);
         let find = |previous: &GroupMigration| {
             let target = MigrationTarget { rules, hash, has_cell };
-            previous.find(target, now, context.store, context.hasher, &mut events.faults)
+            previous.find(target, now, context.store, &mut events.faults)
         };
         let previous = migration.filter(is_due).map(find).unwrap_or_default();
         if !previous.is_empty() {

@@ -91,8 +91,9 @@ impl Checks {
             let own = &mut buffers.asked;
             own.copy(asked);
             own.place = place;
-            own.hash = group.hash(&context.policy.rules, context.hasher, own.key.key());
             own.resolve_again(group, None, context);
+            own.hash =
+                group.cell(&context.policy.rules, asked.hash, own.demands.iter().map(|demand| demand.quota));
             self.all.push(GroupCheck { group: Arc::clone(group), is_blocked: false, buffers });
         }
     }

@@ -187,7 +187,7 @@ impl Asked {
             true => Resolved::Nothing,
             false => Resolved::Demands,
         };
-        self.hash = if has_actor { group.hash(&policy.rules, hasher, key) } else { 0 };
+        self.hash = if has_actor { hasher.hash(key.bytes()) } else { 0 };
         self.class = class;
         resolved
     }

@@ -113,8 +113,7 @@ impl Charged {
             return;
         };
         for (at, (to, _)) in later.iter().enumerate() {
-            let hash = if to.key.is_unknown() { self.hash } else { to.hash(context.hasher) };
-            if to.group.table.is(&from.group.table) && hash == self.hash {
+            if to.group.table.is(&from.group.table) {
                 continue;
             }
             let hops = part(&later, at..);
@@ -123,7 +122,7 @@ impl Charged {
             if !refunds.iter().any(|(_, charge)| charge.cost > 0 && charge.at < since) {
                 continue;
             }
-            update(to.group, hash, context, events, &|cell, now| {
+            update(to.group, self.hash, context, events, &|cell, now| {
                 for (counter, charge) in &refunds {
                     // Only charges from before the copy can be in it.
                     let copied = counter.algorithm.copied_at(counter.state(cell));
@@ -152,8 +151,8 @@ impl Charged {
         let RuleCharge { quota, charge, .. } = self.rules.get(source)?;
         let charged = from.own.get(source)?.counters(from.group.role).at(*quota);
         let (first, _) = later.first()?;
-        let states = first.own.get(rule)?.counters(first.group.role).roomiest(first.key);
-        let counter = states.into_iter().find(|state| state.form == charged.form)?;
+        let counter = first.own.get(rule)?.counters(first.group.role).roomiest(first.key)?;
+        debug_assert_eq!(counter.form, charged.form, "a charge that migrated to another form");
         end.refunds(counter).then_some((counter, *charge))
     }
 }

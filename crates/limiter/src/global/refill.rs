@@ -70,7 +70,8 @@ impl LeaseRefill {
     fn cell<'a>(&self, policy: &'a Policy, hasher: &Hasher) -> Option<(&'a CounterGroup, u64)> {
         let leased = policy.global_group(self.place)?.leased?;
         let group = policy.group((self.place.0, leased))?;
-        Some((group, group.hash(&policy.rules, hasher, self.key.key())))
+        let actor = hasher.hash(self.key.key().bytes());
+        Some((group, group.cell(&policy.rules, actor, self.quotas.iter().copied())))
     }
 
     /// The counter of each rule that spends the lease.

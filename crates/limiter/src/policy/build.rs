@@ -258,7 +258,7 @@ impl Builder {
             let Some(rule) = rule else { continue };
             let counters = rule.counters_mut(role);
             let bytes = counters.size();
-            layout.push(format!("{bytes} {}{}", counters.default.canonical_form(), counters.forms_apart()));
+            layout.push(format!("{bytes} {}", counters.default.canonical_form()));
             counters.place(size);
             size = size.saturating_add(bytes);
         }
@@ -266,7 +266,13 @@ impl Builder {
         let settles = own.iter().any(|rule| rule.is_settled());
         let has_headroom = counters().any(|counter| counter.headroom() > 0);
         let can_reserve = counters().all(|counter| counter.as_reserve().is_some());
-        let most = if actors.is_empty() { 1 } else { self.max_actors };
+        let plans = || own.iter().map(|rule| rule.counters(role).plans().len()).max().unwrap_or(0);
+        let most = match (actors.is_empty(), role) {
+            (false, _) => self.max_actors,
+            (true, Role::Primary | Role::Fallback) => 1,
+            // Each quota has a lease of its own.
+            (true, Role::Leased) => u64::try_from(plans()).unwrap_or(0).saturating_add(1),
+        };
         CounterGroup {
             id,
             name: Hasher::name(name.as_bytes()),

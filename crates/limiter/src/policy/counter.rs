@@ -163,10 +163,11 @@ impl Counter {
         [self.algorithm.canonical_form(), moving.unwrap_or_default(), penalty.unwrap_or_default()].concat()
     }
 
-    /// Whether both quotas count in one state: what was used under one is used under the other.
+    /// What a state means by which this quota judges, as a number: quotas with the same time base
+    /// judge one state. `None` for a quota that refuses all and has no state.
     #[must_use]
-    pub fn counts_with(&self, other: &Counter) -> bool {
-        self.form == other.form || self.form == 0 || other.form == 0
+    pub fn time_base(&self) -> Option<u64> {
+        Some(self.form).filter(|form| *form != 0)
     }
 
     /// The size of the state in bytes.

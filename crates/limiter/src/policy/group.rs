@@ -9,7 +9,7 @@ use super::quotas::{PlanId, QuotaRef};
 use super::rule::{Role, Rule, RuleId};
 use crate::actor::NamedActor;
 use crate::algorithm::EvictionRank;
-use crate::cells::table::{Hasher, Table};
+use crate::cells::table::Table;
 use crate::matcher::Matcher;
 use crate::request::Request;
 use diana_base::part;
@@ -95,9 +95,23 @@ impl CounterGroup {
         !self.ends_with_request && self.role != Role::Leased
     }
 
-    /// The hash of the actor with this key. `all` holds the policy's rules.
-    pub(crate) fn hash(&self, all: &[Arc<Rule>], hasher: &Hasher, key: ActorKey) -> u64 {
-        self.for_actor(all, key).hash(hasher)
+    /// The hash of the cell in which the actor with this hash counts by these quotas. A lease was
+    /// fetched for one quota, so the lease of an override or of a plan has a cell of its own.
+    pub(crate) fn cell(
+        &self,
+        all: &[Arc<Rule>],
+        actor: u64,
+        quotas: impl IntoIterator<Item = QuotaRef, IntoIter: ExactSizeIterator>,
+    ) -> u64 {
+        if self.role != Role::Leased {
+            return actor;
+        }
+        let quotas = quotas.into_iter().map(|quota| (quota, ()));
+        self.quotas(all, quotas).fold(actor, |hash, (rule, counter, ())| {
+            let form = rule.counters(self.role).default.form;
+            let place = u64::try_from(counter.offset).unwrap_or(0);
+            if counter.form == form { hash } else { hash ^ mix(counter.form.wrapping_add(place)) }
+        })
     }
 
     /// The rules of this group. `all` holds the policy's rules.
@@ -142,19 +156,6 @@ pub(crate) struct ActorRules<'a> {
 }
 
 impl ActorRules<'_> {
-    /// The actor's hash. A quota whose state has another form changes the hash, so that the actor
-    /// counts in another cell.
-    pub(crate) fn hash(self, hasher: &Hasher) -> u64 {
-        let mut hash = hasher.hash(self.key.bytes());
-        for rule in self.own {
-            let counters = rule.counters(self.group.role);
-            if let Some(form) = counters.apart(counters.find(self.key)) {
-                hash ^= mix(form.wrapping_add(u64::try_from(counters.default.offset).unwrap_or(0)));
-            }
-        }
-        hash
-    }
-
     /// The eviction rank of the actor's cell: the highest of its rules. A rule in shadow refuses
     /// nobody; a rule that is enforced for a part may refuse this actor. A rule with nothing left
     /// but its headroom refuses, too. The plan of the actor's next request is unknown, so a quota

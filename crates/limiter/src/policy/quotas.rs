@@ -10,7 +10,6 @@ use crate::cells::table::Hasher;
 use crate::request::Request;
 use diana_base::map::KeyMap;
 use diana_base::part;
-use diana_base::sort;
 
 /// The counters of one rule.
 #[derive(Debug)]
@@ -46,46 +45,18 @@ impl Counters {
         }
     }
 
-    /// Places the rule's states in a cell, from `offset` on. All quotas of one form count in one
-    /// state; a plan of another form has a state of its own.
-    pub(crate) fn place(&mut self, mut offset: usize) {
-        let (own, size_of_penalty) = (self.first_form(), self.size_of_penalty());
-        for (form, size) in self.states() {
-            let is_of_plan = |plan: &&mut Counter| plan.form == form || form == own && plan.form == 0;
-            let plans = self.plans.iter_mut().filter(is_of_plan);
-            let others = self.overrides.values_mut().iter_mut().chain([&mut self.default]);
-            for counter in plans.chain(others.filter(|_| form == own)) {
-                counter.offset = offset;
-                counter.set_penalty_offset(size);
-            }
-            offset = offset.saturating_add(size).saturating_add(size_of_penalty);
+    /// Places the rule's state in a cell, from `offset` on. All quotas count in this state, which
+    /// has room for the largest of them.
+    pub(crate) fn place(&mut self, offset: usize) {
+        let of_penalty = self.penalty_offset();
+        for counter in self.all_mut() {
+            counter.offset = offset;
+            counter.set_penalty_offset(of_penalty);
         }
     }
 
-    /// The form of the first state: that of the default quota and of overrides, or of a plan if the
-    /// default quota has no state.
-    fn first_form(&self) -> u64 {
-        let of_plans = || self.plans.iter().map(|plan| plan.form).filter(|form| *form != 0).min();
-        if self.default.form == 0 { of_plans().unwrap_or(0) } else { self.default.form }
-    }
-
-    /// The forms of the rule's states, and their sizes without a penalty. That of the default quota
-    /// and of overrides comes first.
-    fn states(&self) -> Vec<(u64, usize)> {
-        let own = self.first_form();
-        let is_apart = |plan: &&Counter| ![0, own].contains(&plan.form);
-        let mut states: Vec<(u64, usize)> = Vec::new();
-        for plan in self.plans.iter().filter(is_apart) {
-            match states.iter_mut().find(|(form, _)| *form == plan.form) {
-                Some((_, size)) => *size = plan.penalty_offset().max(*size),
-                None => states.push((plan.form, plan.penalty_offset())),
-            }
-        }
-        sort::sort_by_key(&mut states, |state| *state);
-        let others = self.overrides.values().iter().chain([&self.default]);
-        let others = others.chain(self.plans.iter().filter(|plan| !is_apart(plan)));
-        states.insert(0, (own, others.map(Counter::penalty_offset).max().unwrap_or(0)));
-        states
+    fn penalty_offset(&self) -> usize {
+        self.all().map(Counter::penalty_offset).max().unwrap_or(0)
     }
 
     fn size_of_penalty(&self) -> usize {
@@ -96,38 +67,14 @@ impl Counters {
         &self.plans
     }
 
-    /// For each state of the actor with this key, the quota that admits most. A quota that refuses
-    /// all has no state.
-    pub(crate) fn roomiest(&self, key: ActorKey) -> Vec<&Counter> {
+    /// The quota that admits most of those that may judge the actor with this key. `None` if each
+    /// refuses all, because such a quota has no state.
+    pub(crate) fn roomiest(&self, key: ActorKey) -> Option<&Counter> {
         let own = self.find(key);
         // An override wins over every plan.
         let plans = if own.is_default() { &*self.plans } else { &[] };
-        let mut states: Vec<&Counter> = Vec::new();
-        for counter in plans.iter().chain([self.at(own)]).filter(|counter| counter.form != 0) {
-            match states.iter_mut().find(|state| state.form == counter.form) {
-                Some(state) if counter.shown.rpu > state.shown.rpu => *state = counter,
-                Some(_) => {}
-                None => states.push(counter),
-            }
-        }
-        states
-    }
-
-    /// The form of the state of this override, if it means nothing to the default quota. The actor
-    /// then counts in another cell.
-    pub(crate) fn apart(&self, quota: QuotaRef) -> Option<u64> {
-        let form = if quota.is_default() { return None } else { self.at(quota).form };
-        (![0, self.default.form].contains(&form)).then_some(form)
-    }
-
-    /// A hash of the overridden actors that count in another cell; 0 without any.
-    pub(crate) fn aparts(&self) -> u64 {
-        let apart = |counter: &&Counter| ![0, self.default.form].contains(&counter.form);
-        let of = |value: &[u8]| {
-            let form = self.overrides.get(value).filter(apart)?.form;
-            Some(Hasher::name(&[&form.to_le_bytes(), value].concat()))
-        };
-        self.overrides.keys().filter_map(of).fold(0, u64::wrapping_add)
+        let all = plans.iter().chain([self.at(own)]).filter(|counter| counter.form != 0);
+        all.reduce(|most, counter| if counter.shown.rpu > most.shown.rpu { counter } else { most })
     }
 
     /// The override of this actor value, if its quota is not the default one.
@@ -165,16 +112,9 @@ impl Counters {
         self.overrides.keys().fold(name(&self.default, b""), sum)
     }
 
-    /// The size of the rule's states in bytes.
+    /// The size of the rule's state in bytes.
     pub(crate) fn size(&self) -> usize {
-        let size_of_penalty = self.size_of_penalty();
-        let sizes = self.states().into_iter().map(|(_, size)| size.saturating_add(size_of_penalty));
-        sizes.fold(0, usize::saturating_add)
-    }
-
-    /// The forms and sizes of plans' states of their own.
-    pub(crate) fn forms_apart(&self) -> String {
-        self.states().iter().skip(1).map(|(form, size)| format!(" {size} {form:x}")).collect()
+        self.penalty_offset().saturating_add(self.size_of_penalty())
     }
 
     /// The order of the rule's state in a cell, independent of the document's order.

@@ -10,7 +10,7 @@ use crate::cells::table::{Dated, Hasher, Seed, TableId, shared_seed};
 use crate::cells::{CellId, Context, Events, Migration, Overridden, Previous, Replacement, Reservations};
 use crate::decide::{Charges, CountedActor, Decider, Decision, Pending, WorkerCache};
 use crate::global::{Fetches, GlobalStoreOptions, StoreClient};
-use crate::policy::{ActorKey, CounterGroup, GroupIndex, Policy, RuleId};
+use crate::policy::{ActorKey, GroupIndex, Policy, RuleId};
 use crate::request::Request;
 use crate::top::{self, By, TopActors, WorkerTop};
 use adaptation::Adaptation;
@@ -267,8 +267,8 @@ impl<S: Store> Worker<S> {
     }
 
     /// The hash of the actor with this key.
-    pub(crate) fn hash(&self, group: &CounterGroup, key: ActorKey) -> u64 {
-        group.hash(&self.policy.rules, &self.actors.hasher, key)
+    pub(crate) fn hash(&self, key: ActorKey) -> u64 {
+        self.actors.hasher.hash(key.bytes())
     }
 
     /// Forgets what the worker remembers of an actor whose cell was changed.
