@@ -108,6 +108,13 @@ impl Source for HostRequest {
             Part::BodySize => self.body_size(id),
         }
     }
+
+    /// A query that is absent is an empty value, for which Envoy does not call back for memory, as
+    /// it does for the path: the call takes a third of the instructions.
+    fn query(&self) -> Option<Vec<u8>> {
+        let is_cheaper = !self.at_once && !self.has_variables && self.path.get().is_none();
+        is_cheaper.then(|| calls::property(b"request\0query")).flatten()
+    }
 }
 
 /// Reads the path alone.

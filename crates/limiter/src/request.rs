@@ -19,6 +19,7 @@ use diana_base::map::KeySet;
 use diana_base::widened;
 use joined::Joined;
 use pairs::Pairs;
+use std::borrow::Cow;
 use std::cell::Cell;
 
 /// A part of a request. Header names are lower case.
@@ -78,6 +79,12 @@ pub trait Source {
     /// The engine may ask for the same part several times, so an implementation for which reading
     /// is expensive caches the part. `id` distinguishes the parts of one policy.
     fn lines<'s>(&'s self, id: PartId, part: &'s Part) -> HeaderLines<'s>;
+
+    /// The query of [`Part::Path`], empty without one, if reading it is cheaper than reading the
+    /// path. Otherwise `None`: the caller then reads the path.
+    fn query(&self) -> Option<Vec<u8>> {
+        None
+    }
 }
 
 /// The lines of one part, borrowed from the source.
@@ -232,6 +239,15 @@ impl<'a> Request<'a> {
         let part = self.parts.get(id);
         debug_assert!(part.is_some(), "a part of another policy");
         part.map_or(HeaderLines::One(None), |part| self.source.lines(id, part))
+    }
+
+    /// The query of the request target `path`; empty without one.
+    pub(crate) fn query(&self, path: PartId) -> Cow<'a, [u8]> {
+        let of_path = || {
+            let target = self.get(path).unwrap_or_default();
+            Cow::Borrowed(target.splitn(2, |byte| *byte == b'?').nth(1).unwrap_or_default())
+        };
+        self.source.query().map_or_else(of_path, Cow::Owned)
     }
 
     /// The lines of a part that is one list across all of its lines, such as `cookie`. Joined lines

@@ -1,6 +1,7 @@
 //! The host calls that conditions cost: each part is read at most once, and only if a condition
 //! asks for the part.
 
+use super::faults::FaultKind;
 use super::gateway::{Fate, Gateway};
 use diana_limiter::cells::store::CasSemantics;
 use diana_limiter::request::Part;
@@ -67,6 +68,36 @@ fn a_refusal_reads_the_content_type_of_any_request() {
     for rules in [CasSemantics::Lenient, CasSemantics::Strict] {
         let calls = |size| calls_of(rules, refusing, &[(Part::BodySize, size)], Fate::Answered(429));
         assert_eq!(calls("7"), calls("0"), "{rules:?}");
+    }
+}
+
+/// Envoy has the query as an attribute. A host without attributes has at least the path.
+#[test]
+fn a_call_of_connect_by_get_is_told_by_its_query() {
+    let json = r#"{"limits": [{"url": "/", "rules": [{"name": "all", "rpu": 0, "unit": "day"}]}]}"#;
+    for (rules, fails) in [
+        (CasSemantics::Lenient, false),
+        (CasSemantics::Lenient, true),
+        (CasSemantics::Strict, false),
+        (CasSemantics::Strict, true),
+    ] {
+        let gateway = Gateway::start(rules, 1, json);
+        if fails {
+            gateway.fail(FaultKind::Properties);
+        }
+        for (path, expected) in [
+            ("/s/m?connect=v1&encoding=json&message=", "application/json"),
+            ("/s/m?encoding=json&message=", "application/problem+json"),
+            ("/s/m", "application/problem+json"),
+        ] {
+            let parts = [(Part::Method, "GET"), (Part::Path, path), (Part::BodySize, "0")];
+            let request = gateway.vms[0].ask(parts.map(|(part, line)| (part, line.into())).into());
+            assert_eq!(gateway.fate(request), Fate::Answered(429), "{path}");
+            let records = gateway.world.records.borrow();
+            let found = records[request].headers.iter().find(|(name, _)| name == "content-type");
+            assert_eq!(found.map(|(_, value)| &**value), Some(expected), "{path} {rules:?} {fails}");
+        }
+        gateway.no_crash();
     }
 }
 

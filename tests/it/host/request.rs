@@ -80,6 +80,11 @@ pub fn property(rules: CasSemantics, parts: &[(Part, Vec<u8>)], path: &[u8]) -> 
     {
         return self::variable(parts, str::from_utf8(variable).ok()?);
     }
+    if rules == CasSemantics::Lenient && path == b"request\0query" {
+        let (_, target) = parts.iter().find(|(part, _)| *part == Part::Path)?;
+        let query = target.splitn(2, |byte| *byte == b'?').nth(1).unwrap_or_default();
+        return Some(query.split(|byte| *byte == b'#').next().unwrap_or_default().to_vec());
+    }
     let is = |part: &Part| match part {
         Part::Address => path == b"source\0address",
         Part::Property(steps) => steps.join("\0").as_bytes() == path,

@@ -50,9 +50,9 @@ impl ProtocolParts {
     pub(crate) fn protocol(&self, request: &Request) -> Protocol {
         let has = |part| request.lines(part).next().is_some();
         let Some(content_type) = request.get(self.content_type) else {
-            let target = request.get(self.path).unwrap_or_default();
             // Requests with a body have a content type, so this is a GET.
-            return if has_connect_query(target) { Protocol::ConnectUnary } else { Protocol::Http };
+            let is_connect = is_connect_query(&request.query(self.path));
+            return if is_connect { Protocol::ConnectUnary } else { Protocol::Http };
         };
         if is_grpc(content_type) {
             // The transcoder sets the plain type.
@@ -81,8 +81,7 @@ fn is_grpc(content_type: &[u8]) -> bool {
 }
 
 /// Whether the query is that of a call by GET (Connect's "Unary-Get-Request").
-fn has_connect_query(target: &[u8]) -> bool {
-    let query = target.splitn(2, |byte| *byte == b'?').nth(1).unwrap_or_default();
+fn is_connect_query(query: &[u8]) -> bool {
     let has = |wanted: fn(&[u8]) -> bool| query.split(|byte| *byte == b'&').any(wanted);
     has(|pair| pair == b"connect=v1") && has(|pair| pair.starts_with(b"encoding="))
 }
@@ -159,6 +158,36 @@ mod tests {
             ("/a?x=1", None, false, Protocol::Http),
         ] {
             assert_eq!(of(target, content_type, false, has_version), expected, "{target} {content_type:?}");
+        }
+    }
+
+    /// A host that reads a query more cheaply than a path.
+    struct CheapQuery(&'static str);
+    impl Source for CheapQuery {
+        fn lines<'s>(&'s self, _: PartId, part: &'s Part) -> HeaderLines<'s> {
+            assert_ne!(*part, Part::Path, "the path is read");
+            HeaderLines::One(None)
+        }
+
+        fn query(&self) -> Option<Vec<u8>> {
+            Some(self.0.into())
+        }
+    }
+
+    #[test]
+    fn the_path_is_not_read_if_the_query_alone_is_cheaper() {
+        let mut parts = Parts::default();
+        let protocol_parts = ProtocolParts::intern(&mut parts);
+        for (query, expected) in [
+            ("", Protocol::Http),
+            ("a=1", Protocol::Http),
+            ("encoding=json&connect=v1", Protocol::ConnectUnary),
+        ] {
+            assert_eq!(
+                protocol_parts.protocol(&Request::new(&CheapQuery(query), &parts)),
+                expected,
+                "{query}"
+            );
         }
     }
 
