@@ -113,7 +113,9 @@ impl Host for ProxyWasm {
     }
 
     fn response_lines(self, name: &[u8]) -> Option<Vec<u8>> {
-        let all = calls::headers(RESPONSE_HEADERS).unwrap_or_default();
+        let all = calls::headers(RESPONSE_HEADERS);
+        debug_assert!(all.is_some(), "the response that has arrived has headers");
+        let all = all.unwrap_or_default();
         let lines: Vec<&[u8]> = HeaderLines::Named(Pairs::of(&all), name).collect();
         (!lines.is_empty()).then(|| lines.join(&b','))
     }

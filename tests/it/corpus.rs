@@ -29,7 +29,7 @@ fn files(folder: &str, extension: &str) -> Vec<PathBuf> {
 }
 
 /// Reads a document alone, or laid over another one.
-type Read = fn(&[u8]) -> Result<(), Vec<Error>>;
+pub(crate) type Read = fn(&[u8]) -> Result<(), Vec<Error>>;
 
 const KINDS: [(&str, Read); 5] =
     [("", alone), ("over/", over), ("route/", route), ("route-alone/", route_alone), ("native/", native)];
@@ -60,14 +60,14 @@ fn route_alone(bytes: &[u8]) -> Result<(), Vec<Error>> {
 }
 
 /// The documents of a folder, and how each is compiled.
-fn documents(folder: &str) -> Vec<(PathBuf, Read)> {
+pub(crate) fn documents(folder: &str) -> Vec<(PathBuf, Read)> {
     let of = |(kind, read): (&str, Read)| {
         files(&format!("{kind}{folder}"), "json").into_iter().map(move |path| (path, read))
     };
     KINDS.into_iter().flat_map(of).collect()
 }
 
-fn name(path: &Path) -> String {
+pub(crate) fn name(path: &Path) -> String {
     path.strip_prefix(env!("CARGO_MANIFEST_DIR")).unwrap().display().to_string()
 }
 

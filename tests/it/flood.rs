@@ -1,6 +1,6 @@
 //! Clients that invent actors: they free nobody from a limit, and memory does not grow.
 
-use crate::harness::{Gateway, Random, at, get, store};
+use crate::harness::{Counting, Gateway, Random, at, get, store};
 use diana_limiter::cells::Events;
 use diana_limiter::cells::store::{CasSemantics, SharedDataStore};
 use diana_limiter::decide::{Outcome, RuleResult};
@@ -69,6 +69,23 @@ fn actors_that_get_themselves_refused_free_nobody() {
             Outcome::Pass,
             "honestly earned"
         );
+    }
+}
+
+/// Another actor's cell decides about an actor without a cell, so the worker does not keep it as the
+/// cell of that actor.
+#[test]
+fn the_cell_that_blocks_a_full_set_is_read_for_each_request() {
+    let host = Simulated::new(CasSemantics::Lenient);
+    let mut gateway = Gateway::new(&json(16, r#""rpu": 1"#), Counting::new(store(&host)));
+    let mut names = (0..).map(|turn| format!("invented-{turn}"));
+    let blocked = names.find(|name| gateway.ask(0, &get("/", name), at(0)).events.set_full > 0);
+    let blocked = get("/", &blocked.unwrap());
+    gateway.store.take_counts();
+    for _ in 0..3 {
+        let decision = gateway.ask(0, &blocked, at(1));
+        assert!(decision.is_rejected());
+        assert_eq!((decision.events.set_full, gateway.store.take_counts()), (1, (1, 0)));
     }
 }
 

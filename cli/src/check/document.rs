@@ -43,6 +43,7 @@ pub fn warnings(
     } else {
         missing_replicas(&model, findings);
     }
+    leases(&model, replicas, findings);
     memory(&model, configuration, findings);
 }
 
@@ -192,6 +193,33 @@ fn counts_of_replicas(model: &Model, replicas: u64, findings: &mut Findings) {
                     fits => format!("lease at most {fits} units; a few per cent of `rpu` are better"),
                 }),
             );
+        }
+    }
+}
+
+/// Adds a finding for each override and plan whose quota is too small for the units that its rule
+/// leases. Diana itself compares the rule's own quota.
+fn leases(model: &Model, replicas: Option<u64>, findings: &mut Findings) {
+    let stated = store(model).and_then(|store| store.get("replicas")).and_then(Value::whole);
+    let gateways = replicas.or(stated).unwrap_or(1);
+    for (_, rule) in model.enforced().filter(|(_, rule)| rule.is_global) {
+        let Some(units) = rule.value.get("lease").and_then(Value::whole) else { continue };
+        let named = ["overrides", "plans"].into_iter().filter_map(|key| rule.value.get(key));
+        for entry in named.flat_map(Value::entries) {
+            let Some(rpu) = entry.value.entry("rpu") else { continue };
+            let Some(quota) = rpu.value.whole().filter(|quota| *quota > 0) else { continue };
+            let is_too_large = units > quota || gateways > 1 && units.saturating_mul(gateways) > quota / 2;
+            if is_too_large {
+                findings.add(
+                    code::LEASE_REPLICAS,
+                    &rpu.value.range,
+                    format!(
+                        "the rule{} leases {units} units, too many for this quota of {quota}",
+                        rule.named()
+                    ),
+                    Some("write `lease` as a part of each quota, such as `5%`"),
+                );
+            }
         }
     }
 }

@@ -8,7 +8,7 @@ use super::place::head;
 use super::urls;
 use crate::source::value::Value;
 use diana_limiter::matcher::pattern::{Pattern, Segment};
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ops::Range;
 
 /// The most pairs of limits to compare. Beyond this number, the check is less thorough; otherwise a
@@ -103,26 +103,40 @@ fn impossible_urls(model: &Model, findings: &mut Findings) {
     }
 }
 
-/// Limits on the methods of a search that do not count `QUERY`.
+/// Limits on the methods of a search that do not count `QUERY`: one limit, or several ones that
+/// differ in their methods only.
 fn searches(model: &Model, findings: &mut Findings) {
+    let is_methods = |condition: &&Condition| condition.kind == "methods";
+    let mut alike: BTreeMap<_, Vec<&Condition>> = BTreeMap::new();
     for limit in model.limits.iter().filter(|limit| !limit.exclusive && !limit.rules.is_empty()) {
-        for methods in limit.conditions.iter().filter(|condition| condition.kind == "methods") {
-            let json = methods.json.to_ascii_uppercase();
-            let names = |method: &str| json.contains(&format!("\"{method}\""));
-            if names("GET") && names("POST") && !names("QUERY") {
-                findings.add(
-                    code::QUERY_METHOD,
-                    &methods.range,
-                    "the limit does not count `QUERY`, a `GET` with a body (RFC 10008)",
-                    Some("write `QUERY` as well, or leave `methods` out"),
-                );
-            }
+        let others = limit.conditions.iter().filter(|condition| !is_methods(condition));
+        let others: Vec<_> = others.map(Condition::canonical_form).collect();
+        let methods = limit.conditions.iter().filter(is_methods);
+        alike.entry((limit.pattern.to_string(), others)).or_default().extend(methods);
+    }
+    let lacks = |methods: &[&Condition]| {
+        let json: String = methods.iter().map(|methods| methods.json.to_ascii_uppercase()).collect();
+        let names = |method: &str| json.contains(&format!("\"{method}\""));
+        names("GET") && names("POST") && !names("QUERY")
+    };
+    for methods in alike.values() {
+        let mut lacking: Vec<&Condition> = methods.iter().copied().filter(|it| lacks(&[it])).collect();
+        if lacking.is_empty() && lacks(methods) {
+            lacking.extend(methods.first());
+        }
+        for methods in lacking {
+            findings.add(
+                code::QUERY_METHOD,
+                &methods.range,
+                "the limit does not count `QUERY`, a `GET` with a body (RFC 10008)",
+                Some("write `QUERY` as well, or leave `methods` out"),
+            );
         }
     }
 }
 
-/// Conditions on the method as it was sent. Over HTTP/2, Envoy passes on `post`, which many backends
-/// take for `POST`.
+/// Conditions on the method as it was sent, and actors of it. Over HTTP/2, Envoy passes on `post`,
+/// which many backends take for `POST`.
 fn sent_methods(model: &Model, findings: &mut Findings) {
     for condition in model.limits.iter().flat_map(|limit| &limit.conditions) {
         if condition.kind == "property" && condition.name == "request.method" {
@@ -131,6 +145,18 @@ fn sent_methods(model: &Model, findings: &mut Findings) {
                 &condition.range,
                 "`request.method` is compared as it was sent: `post` over HTTP/2 is no `POST` here",
                 Some("write `methods`, which match in any case"),
+            );
+        }
+    }
+    let actors = model.root.get("actors").map_or(&[][..], Value::entries);
+    for property in actors.iter().filter_map(|actor| actor.value.entry("property")) {
+        let steps: Vec<&str> = property.value.items().iter().filter_map(Value::text).collect();
+        if steps == ["request", "method"] {
+            findings.add(
+                code::QUERY_METHOD,
+                &property.value.range,
+                "`request.method` counts as it was sent: `post` over HTTP/2 is another actor than `POST`",
+                Some("write `method` as the actor, which is the same in any case"),
             );
         }
     }

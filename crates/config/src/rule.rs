@@ -192,7 +192,7 @@ fn overrides(
     let (mut complete, mut is_reported) = (true, false);
     let entries = node.entries()?;
     if entries.is_empty() {
-        node.fail("an empty object changes nothing: leave `overrides` out, or name an actor's value as in `{vip-42: {rpu: 100}}`");
+        node.fail("an empty object changes nothing: leave `overrides` out");
     }
     for (value, node) in entries {
         let key =

@@ -45,4 +45,4 @@ pub use fields::Fields;
 pub use node::Node;
 pub use parse::{parse, parse_json};
 pub use value::Value;
-pub use words::{fold, nearest, one_of, quoted, unit};
+pub use words::{MAX_QUOTED, fold, nearest, one_of, quoted, unit};

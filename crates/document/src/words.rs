@@ -27,6 +27,9 @@ pub fn one_of(words: &[&str]) -> String {
     }
 }
 
+/// The characters of a user's word that [`quoted()`] shows.
+pub const MAX_QUOTED: usize = 64;
+
 /// A user's word in backticks, safe for a log: control characters are escaped, and the word is cut
 /// at 64 characters.
 ///
@@ -35,10 +38,9 @@ pub fn one_of(words: &[&str]) -> String {
 /// ```
 #[must_use]
 pub fn quoted(word: &str) -> String {
-    const MAX_CHARS: usize = 64;
     let mut escaped = String::from("`");
     for (count, character) in word.chars().enumerate() {
-        if count == MAX_CHARS {
+        if count == MAX_QUOTED {
             escaped.push('…');
             break;
         }

@@ -119,6 +119,12 @@ impl Network {
     /// mistake, because either the address or the prefix is wrong. The error is a message for the
     /// author of the configuration.
     pub fn parse(text: &str) -> Result<Network, String> {
+        let (network, is_exact) = Network::read(text)?;
+        if is_exact { Ok(network) } else { Err(network.meant_by(text)) }
+    }
+
+    /// As [`Network::parse`], and whether the text has no bits set beyond its prefix.
+    pub(super) fn read(text: &str) -> Result<(Network, bool), String> {
         let word = diana_document::quoted(text);
         let (address, prefix) = match text.trim().split_once('/') {
             Some((address, prefix)) => (address, Some(prefix)),
@@ -137,15 +143,17 @@ impl Network {
             })?,
         };
         let first = mask(written, prefix, prefix);
-        if first != written {
-            let right = Network { address: first, prefix };
-            return Err(format!("{word} has bits set beyond its prefix, did you mean `{right}`?"));
-        }
         // Requests come with canonical addresses. A mapped address has bits set up to the 96th, so
         // a network that starts with one lies entirely in the mapped range.
-        let address = written.to_canonical();
+        let address = first.to_canonical();
         let mapped_bits = longest.abs_diff(longest_prefix(address));
-        Ok(Network { address, prefix: prefix.saturating_sub(mapped_bits) })
+        Ok((Network { address, prefix: prefix.saturating_sub(mapped_bits) }, first == written))
+    }
+
+    /// The message about a text with bits set beyond its prefix.
+    pub(super) fn meant_by(&self, text: &str) -> String {
+        let word = diana_document::quoted(text);
+        format!("{word} has bits set beyond its prefix, did you mean `{self}`?")
     }
 
     /// The network of `address` with a prefix of `prefix` bits.

@@ -41,10 +41,13 @@ impl Actor for Ip {
     /// An address stands for the network that counts it. A network must have the prefix by which
     /// the actor counts.
     fn parse(&self, value: &str) -> Result<Vec<u8>, String> {
-        let network = Network::parse(value)?;
+        let (network, is_exact) = Network::read(value)?;
         let counted = self.0.prefixes.of(network.first());
         if !network.is_single() && network.prefix() != counted {
             return Err(format!("{} is not a /{counted}, by which this actor counts", quoted(value)));
+        }
+        if !is_exact {
+            return Err(network.meant_by(value));
         }
         let mut key = Vec::new();
         self.0.prefixes.write(network.first(), &mut key);
@@ -119,7 +122,11 @@ mod tests {
         for (configured, why) in [
             ("192.0.2.0/24", "`192.0.2.0/24` is not a /32, by which this actor counts"),
             ("2001:db8::/48", "`2001:db8::/48` is not a /64, by which this actor counts"),
-            ("10.0.0.1/8", "`10.0.0.1/8` has bits set beyond its prefix, did you mean `10.0.0.0/8`?"),
+            ("10.0.0.1/8", "`10.0.0.1/8` is not a /32, by which this actor counts"),
+            (
+                "2001:db8::1/64",
+                "`2001:db8::1/64` has bits set beyond its prefix, did you mean `2001:db8::/64`?",
+            ),
         ] {
             assert_eq!(testing::parse(r#""ip""#, configured).unwrap_err(), why);
         }

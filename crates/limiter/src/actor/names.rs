@@ -172,7 +172,10 @@ impl Actors {
         known.dedup();
         let hint = match place.meant(name, &known) {
             Some(near) => format!("did you mean `{near}`?"),
-            None => format!("expected {}, or define it in `actors`", one_of(&known)),
+            None => {
+                let define = if is_name(name) { ", or define it in `actors`" } else { "" };
+                format!("expected {}{define}", one_of(&known))
+            }
         };
         place.fail(format!("unknown actor {}, {hint}", quoted(name)));
         None

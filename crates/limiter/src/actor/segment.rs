@@ -45,7 +45,7 @@ impl Name {
     fn no_place(&self, url: &Pattern) -> String {
         let names: Vec<&str> = url.names().collect();
         let hint = match (nearest(&self.name, &names), &*names) {
-            (_, []) => format!("write `{{{}}}` in place of a `*`", self.name),
+            (_, []) => format!("write `{{{}}}` where the value stands", self.name),
             (Some(near), _) => format!("did you mean `{near}`?"),
             (None, names) => format!("expected {}", one_of(names)),
         };
@@ -200,7 +200,10 @@ mod tests {
     #[test]
     fn the_url_has_to_have_the_name() {
         let why = |url: &str, name: &str| actor(url, name).map(drop).unwrap_err();
-        assert_eq!(why("/a/*", "t"), "the limit's url has no segment `{t}`, write `{t}` in place of a `*`");
+        assert_eq!(
+            why("/a/*", "t"),
+            "the limit's url has no segment `{t}`, write `{t}` where the value stands"
+        );
         assert_eq!(
             why("/a/{tenant}", "tennant"),
             "the limit's url has no segment `{tennant}`, did you mean `tenant`?"

@@ -13,7 +13,7 @@
 //! | `=/` | the root alone |
 
 use crate::request::path::{self, Path};
-use diana_document::{Node, quoted};
+use diana_document::{MAX_QUOTED, Node, quoted};
 use std::fmt;
 use std::str::FromStr;
 
@@ -195,10 +195,10 @@ impl FromStr for Pattern {
             return Err(no_leading_slash(text, path));
         };
         if let Some((path, _)) = text.split_once(['?', '#']) {
+            path.parse::<Pattern>()?;
             return Err(format!(
-                "the query is not part of a pattern, leave it out: {} instead of {}",
-                quoted(path),
-                quoted(text)
+                "the query is not part of a pattern, leave it out: {} is the path",
+                quoted(path)
             ));
         }
         let rest = match rest.trim_end_matches('/') {
@@ -286,17 +286,8 @@ fn no_leading_slash(text: &str, path: &str) -> String {
             quoted(text)
         );
     }
-    if let Some((_, rest)) = path.split_once("://") {
-        let (host, path) = rest.split_at_checked(rest.find('/').unwrap_or(rest.len())).unwrap_or((rest, ""));
-        let path = match path {
-            "" => "`/`".into(),
-            path if path.parse::<Pattern>().is_ok() => quoted(path),
-            _ => "the path".into(),
-        };
-        return format!(
-            "a pattern is a path, not a full url: write {path} here and {} in `hosts`",
-            quoted(host)
-        );
+    if path.contains("://") {
+        return "a pattern is a path, not a full url: write its path here and its host in `hosts`".into();
     }
     let found = format!("a pattern begins with `/` or `=/`, found {}", quoted(text));
     let path = path.trim_start();
@@ -306,13 +297,16 @@ fn no_leading_slash(text: &str, path: &str) -> String {
     // `a.example/b` begins with a host, and other marks are those of expressions.
     let is_path = |byte: u8| byte.is_ascii_alphanumeric() || b"/-_.{}*%".contains(&byte);
     let has_host = path.split_once('/').is_some_and(|(host, _)| host.contains('.'));
-    let is_meant = path.bytes().all(is_path) && !has_host && meant.parse::<Pattern>().is_ok();
+    let is_meant = meant.len() <= MAX_QUOTED
+        && path.bytes().all(is_path)
+        && !has_host
+        && meant.parse::<Pattern>().is_ok();
     if is_meant { format!("{found}, did you mean {}?", quoted(&meant)) } else { found }
 }
 
 fn exact_and_below(text: &str) -> String {
     format!(
-        "`=` asks for the path alone and `/**` for all below it, leave out one of them in {}",
+        "`=` asks for the path alone and `**` for all below it, leave out one of them in {}",
         quoted(text)
     )
 }
@@ -373,14 +367,14 @@ mod tests {
             (" /api", "a pattern begins with `/` or `=/`, found ` /api`, did you mean `/api`?"),
             (
                 "https://example.com:8080/api",
-                "a pattern is a path, not a full url: write `/api` here and `example.com:8080` in `hosts`",
+                "a pattern is a path, not a full url: write its path here and its host in `hosts`",
             ),
             (
                 "http://example.com",
-                "a pattern is a path, not a full url: write `/` here and `example.com` in `hosts`",
+                "a pattern is a path, not a full url: write its path here and its host in `hosts`",
             ),
-            ("=/api?x=1", "the query is not part of a pattern, leave it out: `=/api` instead of `=/api?x=1`"),
-            ("/a#b", "the query is not part of a pattern, leave it out: `/a` instead of `/a#b`"),
+            ("=/api?x=1", "the query is not part of a pattern, leave it out: `=/api` is the path"),
+            ("/a#b", "the query is not part of a pattern, leave it out: `/a` is the path"),
             (
                 "/x/a*b",
                 "`*` stands for a whole segment, not for a part of `a*b`; a part matches by `property: {request.url_path: {regex: …}}`, as it was sent",
@@ -411,7 +405,7 @@ mod tests {
             ("/a/.%2E", "`.%2E` is not allowed in a pattern, write the path it leads to"),
             (
                 "=/a/**",
-                "`=` asks for the path alone and `/**` for all below it, leave out one of them in `=/a/**`",
+                "`=` asks for the path alone and `**` for all below it, leave out one of them in `=/a/**`",
             ),
         ]);
         check(&[
