@@ -109,8 +109,9 @@ pub enum Action {
     Send(Vec<u8>),
     /// Answer the call with a status and a body.
     Answer(u32, Vec<u8>),
-    /// Close the connection to Redis, and answer the call with this body.
-    Refuse(Vec<u8>),
+    /// Close the connection to a server that cannot be the store, for this reason, and answer the
+    /// call with this body.
+    Refuse(CallError, Vec<u8>),
     /// Close the connection to Redis, and answer nothing.
     HangUp,
 }
@@ -220,7 +221,7 @@ impl Bridge {
     /// Answers with the replies to the call's own commands. If Redis refuses the bridge's login,
     /// its words are the reply to each of them.
     fn answer(&self, commands: usize, reply: Vec<u8>) -> Action {
-        let is_unfit = is_unfit(&reply);
+        let unfit = unfit(&reply);
         let body = match &self.login {
             None => reply,
             Some(_) => {
@@ -232,16 +233,21 @@ impl Bridge {
                 }
             }
         };
-        if is_unfit { Action::Refuse(body) } else { Action::Answer(200, body) }
+        match unfit {
+            Some(why) => Action::Refuse(why, body),
+            None => Action::Answer(200, body),
+        }
     }
 }
 
-/// Whether a reply says that this server cannot be the store. Another server may have its address
-/// by now, which a call reaches only by a new connection.
-fn is_unfit(mut replies: &[u8]) -> bool {
-    let unfit = |words: &[u8]| matches!(CallError::of(&String::from_utf8_lossy(words)), CallError::Unfit(_));
-    std::iter::from_fn(|| next_reply(&mut replies))
-        .any(|reply| matches!(reply, Reply::Error(words) if unfit(words)))
+/// The first reply that says that this server cannot be the store. Another server may have its
+/// address by now, which a call reaches only by a new connection.
+fn unfit(mut replies: &[u8]) -> Option<CallError> {
+    std::iter::from_fn(|| next_reply(&mut replies)).find_map(|reply| match reply {
+        Reply::Error(words) => Some(CallError::of(&String::from_utf8_lossy(words)))
+            .filter(|why| matches!(why, CallError::Unfit(_))),
+        _ => None,
+    })
 }
 
 fn answer(status: u32, why: &str) -> Action {
@@ -394,22 +400,27 @@ mod tests {
     fn a_refused_login_is_the_reply() {
         let (mut bridge, _) = sent(&with_login());
         let replies = b"-WRONGPASS invalid\r\n-NOAUTH Authentication required.\r\n";
-        assert_eq!(bridge.on_reply(replies, false), Action::Refuse(b"-WRONGPASS invalid\r\n".to_vec()));
+        let why = CallError::Unfit("WRONGPASS invalid".into());
+        let expected = Action::Refuse(why, b"-WRONGPASS invalid\r\n".to_vec());
+        assert_eq!(bridge.on_reply(replies, false), expected);
     }
 
     #[test]
     fn a_server_that_cannot_be_the_store_loses_its_connection() {
         let two = [evalsha(), evalsha()].concat();
-        for (replies, ends) in [
-            ("-READONLY You can't write\r\n*1\r\n:9\r\n", true),
-            ("*1\r\n:8\r\n-LOADING Redis is loading\r\n", true),
-            ("-OOM command not allowed\r\n-BUSY Redis is busy\r\n", false),
-            ("-NOSCRIPT No matching script.\r\n*1\r\n:9\r\n", false),
+        for (replies, why) in [
+            ("-READONLY You can't write\r\n*1\r\n:9\r\n", Some("READONLY You can't write")),
+            ("*1\r\n:8\r\n-LOADING Redis is loading\r\n", Some("LOADING Redis is loading")),
+            ("-OOM command not allowed\r\n-BUSY Redis is busy\r\n", None),
+            ("-NOSCRIPT No matching script.\r\n*1\r\n:9\r\n", None),
         ] {
             let mut bridge = Bridge::new(&Options::default());
             assert!(matches!(bridge.on_request(&two, true), Action::Send(_)));
             let body = replies.as_bytes().to_vec();
-            let expected = if ends { Action::Refuse(body) } else { Action::Answer(200, body) };
+            let expected = match why {
+                Some(why) => Action::Refuse(CallError::Unfit(why.into()), body),
+                None => Action::Answer(200, body),
+            };
             assert_eq!(bridge.on_reply(replies.as_bytes(), false), expected);
             assert_eq!(bridge.on_reply(b"", true), Action::Wait, "Redis closes");
         }

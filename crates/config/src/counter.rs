@@ -139,7 +139,8 @@ pub(super) fn count(fields: &mut Fields, kind: Option<&AlgorithmKind>, weight: W
 }
 
 const OTHER_TIME_BASE: &str = "overrides and plans judge what the rule has counted, which means nothing to another `unit`, \
-    `start`, `slices`, `max_hold` or `warm_up`: leave the key out, or write a rule of its own";
+    `start`, `slices`, `max_hold` or `warm_up`, nor with `warm_up` to another number: leave the key out, or write a \
+    rule of its own";
 
 /// The time base of a rule: that of its first quota that does not refuse all.
 pub(super) struct TimeBase(Option<u64>);

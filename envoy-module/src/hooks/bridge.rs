@@ -70,7 +70,10 @@ impl Functions {
                 Action::Wait => {}
                 Action::Send(bytes) => (self.send)(pointer, Bytes::of(bytes), false),
                 Action::Answer(status, body) => (self.answer)(pointer, *status, null(), 0, Bytes::of(body)),
-                Action::Refuse(body) => {
+                Action::Refuse(why, body) => {
+                    // If the connection ends before the answer arrives, the filter sees a failed
+                    // call, and this is the only place that knows the reason.
+                    log::warn!("a server that cannot be the store loses its connection: {why}");
                     // The connection may return to the pool until Redis closes it, where a call on
                     // it fails.
                     (self.send)(pointer, Bytes::NONE, true);

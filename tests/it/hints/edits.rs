@@ -77,6 +77,14 @@ const KINDS: &[Kind] = &[
         marks: &[": leave it out", "leave this out", ": leave that to "],
         apply: |hint| vec![hint.without_it()],
     },
+    Kind {
+        marks: &["leave the key out, or write a rule of its own"],
+        apply: |hint| {
+            let time_base = ["rpu", "unit", "start", "slices", "max_hold", "warm_up"];
+            let without = hint.edited(|document| remove_keys(at(document, &hint.path), &time_base));
+            vec![without, hint.without_it()]
+        },
+    },
     Kind { marks: &["leave one of them out"], apply: |hint| hint.without_each(&hint.all_words()[..2]) },
     Kind {
         marks: &["leave `trusted_hops` and `header` out"],

@@ -5,7 +5,6 @@ use crate::harness::{Counting, Gateway, Random, at, get, policy, store};
 use diana_limiter::cells::Replacement;
 use diana_limiter::cells::store::{CasSemantics, SharedDataStore};
 use diana_limiter::cells::table::TableId;
-use diana_limiter::request::Part;
 use diana_limiter::session::Worker;
 use diana_testing::shared_data::Simulated;
 use proptest::prelude::*;
