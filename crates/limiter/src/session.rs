@@ -267,8 +267,8 @@ impl Session {
         self.charges.as_ref().is_some_and(|charges| !charges.is_empty()) || self.querying.is_some()
     }
 
-    /// Whether the request has to be settled: [`Policy::measures`] tells what to measure of it, and
-    /// [`Session::settle_used`] takes the result.
+    /// Whether the request has to be settled: [`Policy::measures`](crate::policy::Policy::measures)
+    /// tells what to measure of it, and [`Session::settle_used`] takes the result.
     #[must_use]
     pub fn settles(&self) -> bool {
         !self.is_waiting && self.charges.as_ref().is_some_and(|charges| charges.settles())
