@@ -36,21 +36,21 @@ fn mutant(right: &str, wrong: &str) -> Server {
 fn mistakes_of_the_script_are_found() {
     let mutants = [
         // A window refunds twice.
-        (18, "max(0, s[3] - cost)", "max(0, s[3] - 2 * cost)"),
+        (18, "used = max(0, used - cost)", "used = max(0, used - 2 * cost)"),
         // A bucket takes refunds as if nothing had happened since.
         (17, "if span >= gained then", "gained = 0 if true then"),
         // A window grants a lease without charging it.
-        (44, "step(part)\n      return generation(s[2], s[4])", "return generation(s[2], s[4])"),
+        (44, "step(units)\n      return generation(number, cuts)", "return generation(number, cuts)"),
         // A bucket fills up beside its leases.
-        (0, "s[6], s[8] = max(now, s[6]), s[8] + part", "s[6] = max(now, s[6])"),
+        (0, "max(now, latest), leased + units, own", "max(now, latest), leased, own"),
         // A bucket does not count what was spent of a lease.
-        (72, "spend(used, now)", "spend(0, now)"),
+        (72, "spend_now(q, used)", "spend_now(q, 0)"),
         // Slices take back a lease twice.
-        (31, "s[at] = max(0, s[at] - cost)", "s[at] = max(0, s[at] - 2 * cost)"),
+        (31, "max(0, counts[at] - cost)", "max(0, counts[at] - 2 * cost)"),
         // A log forgets a request too early.
-        (54, "s[i] + passed < unit", "s[i] + passed < unit / 2"),
+        (54, "if age < unit then", "if age < unit / 2 then"),
         // A permit is forgotten with the next report.
-        (78, "put(own or #s + 1, call, level)", "put(own or #s + 1, call, 0)"),
+        (78, "put(own or #all + 1, level)", "put(own or #all + 1, 0)"),
     ];
     for (seed, right, wrong) in mutants {
         let outcome = run_with(&Scenario::draw(seed, None, None), mutant(right, wrong));

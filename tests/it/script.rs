@@ -14,6 +14,7 @@ mod leases;
 mod penalties;
 mod permits;
 mod priorities;
+mod quotas;
 mod redis;
 mod settling;
 mod several_rules;

@@ -12,22 +12,47 @@
 
 use diana_base::format::number;
 use diana_limiter::algorithm::{Parameters, PenaltyParameters};
-use diana_limiter::global::{GlobalQuery, RuleQuery, Settlement, StoreChange};
+use diana_limiter::global::{GlobalCharge, GlobalQuery, RuleQuery, Settlement, StoreChange};
 use diana_limiter::policy::CountKey;
 
 /// The largest number of the script, which counts in doubles.
 pub const MAX_NUMBER: u64 = (1 << 53) - 1;
 
-/// Calls `each` with the key of every rule, in the order in which [`write()`] writes the rules.
-pub fn keys(query: &GlobalQuery, each: &mut dyn FnMut(&CountKey)) {
+/// The commands by their names in `script.lua`.
+const DECIDE: u64 = 1;
+const REFUND: u64 = 2;
+const RETURN: u64 = 3;
+const REPORT: u64 = 4;
+const SETTLE: u64 = 5;
+const INSPECT: u64 = 6;
+
+/// The flags of a rule.
+const ENFORCED: u64 = 1;
+const PEEKS: u64 = 2;
+const PENALTY: u64 = 4;
+const HEADROOM: u64 = 8;
+const GRANTS: u64 = 16;
+
+/// Calls `each` with the key of every rule, in the order in which [`write()`] writes the rules, and
+/// whether the script also touches the key of a grant.
+pub fn keys(query: &GlobalQuery, each: &mut dyn FnMut(&CountKey, bool)) {
+    let of_query = |query: &RuleQuery| each(&query.key, query.takes_grants);
     match query {
-        GlobalQuery::Decide(groups) => groups.iter().flatten().for_each(|rule_query| each(&rule_query.key)),
-        GlobalQuery::Inspect(inspection) => inspection.queries.iter().for_each(|query| each(&query.key)),
-        GlobalQuery::Refund(charges) => charges.iter().for_each(|charge| each(&charge.key)),
-        GlobalQuery::Settle(settled) => settled.iter().for_each(|settled| each(&settled.charge.key)),
-        GlobalQuery::ReturnLease(leases) => leases.iter().for_each(|lease| each(&lease.key)),
-        GlobalQuery::ReportPermits(reports) => reports.iter().for_each(|report| each(&report.key)),
+        GlobalQuery::Decide(groups) => groups.iter().flatten().for_each(of_query),
+        GlobalQuery::Inspect(inspection) => inspection.queries.iter().for_each(of_query),
+        GlobalQuery::Refund(charges) => charges.iter().for_each(|charge| each(&charge.key, by_grant(charge))),
+        GlobalQuery::Settle(settled) => {
+            settled.iter().for_each(|Settlement { charge, .. }| each(&charge.key, by_grant(charge)));
+        }
+        GlobalQuery::ReturnLease(leases) => leases.iter().for_each(|lease| each(&lease.key, false)),
+        GlobalQuery::ReportPermits(reports) => reports.iter().for_each(|report| each(&report.key, false)),
     }
+}
+
+/// Whether a grant has paid the charge, which is then booked at an instant of no algorithm.
+fn by_grant(charge: &GlobalCharge) -> bool {
+    let [_, _, booked_at, ..] = charge.numbers;
+    booked_at >= MAX_NUMBER
 }
 
 /// Appends the command to an empty text. Numbers above [`MAX_NUMBER`] are written as
@@ -35,7 +60,7 @@ pub fn keys(query: &GlobalQuery, each: &mut dyn FnMut(&CountKey)) {
 pub fn write(to: &mut String, query: &GlobalQuery) {
     match query {
         GlobalQuery::Decide(groups) => {
-            put(to, &[1, groups.len() as u64]);
+            put(to, &[DECIDE, groups.len() as u64]);
             for group in groups {
                 put(to, &[group.len() as u64]);
                 group.iter().for_each(|query| rule_query(to, query));
@@ -48,7 +73,7 @@ pub fn write(to: &mut String, query: &GlobalQuery) {
                 StoreChange::EndPenalty => [2, 0, 0],
                 StoreChange::Grant { amount, lasts } => [3, amount, lasts.as_ns() / 1_000],
             };
-            put(to, &[6]);
+            put(to, &[INSPECT]);
             put(to, &change);
             put(to, &[inspection.queries.len() as u64]);
             for query in &inspection.queries {
@@ -57,14 +82,14 @@ pub fn write(to: &mut String, query: &GlobalQuery) {
             }
         }
         GlobalQuery::Refund(charges) => {
-            put(to, &[2, charges.len() as u64]);
+            put(to, &[REFUND, charges.len() as u64]);
             for charge in charges {
                 parameters(to, &charge.parameters);
                 put(to, &charge.numbers);
             }
         }
         GlobalQuery::Settle(settled) => {
-            put(to, &[5, settled.len() as u64]);
+            put(to, &[SETTLE, settled.len() as u64]);
             for Settlement { charge, cost } in settled {
                 parameters(to, &charge.parameters);
                 put(to, &charge.numbers);
@@ -72,14 +97,14 @@ pub fn write(to: &mut String, query: &GlobalQuery) {
             }
         }
         GlobalQuery::ReturnLease(leases) => {
-            put(to, &[3, leases.len() as u64]);
+            put(to, &[RETURN, leases.len() as u64]);
             for lease in leases {
                 parameters(to, &lease.parameters);
                 put(to, &[lease.generation, lease.used, lease.left]);
             }
         }
         GlobalQuery::ReportPermits(reports) => {
-            put(to, &[4, reports.len() as u64]);
+            put(to, &[REPORT, reports.len() as u64]);
             reports.iter().for_each(|report| parameters(to, &report.parameters));
         }
     }
@@ -88,13 +113,14 @@ pub fn write(to: &mut String, query: &GlobalQuery) {
 fn rule_query(to: &mut String, rule_query: &RuleQuery) {
     let RuleQuery { parameters, enforced, cost, peeks, lease, penalty, headroom, takes_grants, .. } =
         rule_query;
-    // 1: the rule refuses. 2: a cost of 0 needs one unit. 4: a penalty. 8: the request leaves
-    // units. 16: a grant may pay.
-    let flags = u64::from(*enforced)
-        | u64::from(*peeks) << 1
-        | u64::from(penalty.is_some()) << 2
-        | u64::from(*headroom > 0) << 3
-        | u64::from(*takes_grants) << 4;
+    let flags = [
+        (*enforced, ENFORCED),
+        (*peeks, PEEKS),
+        (penalty.is_some(), PENALTY),
+        (*headroom > 0, HEADROOM),
+        (*takes_grants, GRANTS),
+    ];
+    let flags = flags.iter().filter(|(is_set, _)| *is_set).fold(0, |flags, (_, flag)| flags | flag);
     put(to, &[parameters.kind.into(), flags, *cost, *lease]);
     put(to, &parameters.numbers);
     if let Some(PenaltyParameters { after, unit_us, lasts_us }) = *penalty {

@@ -45,7 +45,7 @@
 //!
 //! The keys of a call share a hash tag, because a script's keys have to lie in one slot of a Redis
 //! Cluster: `PREFIX:{0}:<32 hexadecimal digits>`, or [in one of several](Redis::sharded)
-//! `PREFIX:{CLUSTER}:…`.
+//! `PREFIX:{CLUSTER}:…`. A rule that can have grants sends a second key, which ends with `:g`.
 #![forbid(unsafe_code)]
 #![cfg_attr(test, allow(clippy::arithmetic_side_effects, clippy::string_slice, clippy::unreachable))]
 
@@ -89,6 +89,9 @@ const MAX_QUERIES: usize = 64;
 /// The end of the key that a probe writes for a second. A global store that cannot be written to
 /// must fail its probe; otherwise it would be queried again and charge nothing.
 const PROBE: &str = "probe";
+
+/// The end of a grant's key, which begins with the key of the count.
+const GRANT: &str = ":g";
 
 /// The most commands in one call. Each command carries its own number, so that the worker also
 /// notices a proxy that mixes up the replies within a pipeline.
@@ -245,7 +248,12 @@ fn commands<'q>(queries: &'q [&'q GlobalQuery]) -> impl Iterator<Item = &'q [&'q
 fn command(start: &str, queries: &[&GlobalQuery], with_script: bool, number: u64) -> Vec<Cow<'static, str>> {
     let (name, script) = if with_script { ("EVAL", script::SCRIPT) } else { ("EVALSHA", script::SHA1) };
     let mut keys: Vec<Cow<str>> = Vec::new();
-    queries.iter().for_each(|query| command::keys(query, &mut |key| keys.push(self::key(start, key).into())));
+    let mut push = |key: &CountKey, has_grant: bool| {
+        let key = self::key(start, key);
+        let grant = has_grant.then(|| [&key, GRANT].concat());
+        keys.extend([key].into_iter().chain(grant).map(Cow::from));
+    };
+    queries.iter().for_each(|query| command::keys(query, &mut push));
     if queries.is_empty() {
         keys.push([start, PROBE].concat().into());
     }

@@ -5,7 +5,10 @@ mod replies;
 use super::*;
 use diana_base::time::Span;
 use diana_limiter::algorithm::{Admission, Charge, Parameters, PenaltyParameters, Verdict};
-use diana_limiter::global::{GlobalCharge, LeaseGrant, LeaseUsage, RuleQuery, RuleReply};
+use diana_limiter::global::{
+    GlobalCharge, Inspection, LeaseGrant, LeaseUsage, LevelReport, RuleQuery, RuleReply, Settlement,
+    StoreChange,
+};
 use diana_limiter::policy::RuleId;
 use proptest::collection::vec;
 use proptest::prelude::*;

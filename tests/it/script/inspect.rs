@@ -151,3 +151,19 @@ fn a_grant_gets_back_what_it_has_paid() {
     redis.refund(NOW + 1, &key, parameters, refunded);
     assert_eq!(left(NOW + 1), 5);
 }
+
+/// What the same call has charged before counts as little as what Redis had.
+#[test]
+fn a_reset_forgets_a_running_penalty_and_the_charges_of_its_call() {
+    let redis = TestRedis::start();
+    let key = redis.key();
+    (0..4).for_each(|_| _ = redis.ask(NOW, query(&key, &penalized(), 1)));
+    let reset = inspection(&key, &penalized(), RESET);
+    let mut call = Call::default().decide(&[vec![query(&key, &penalized(), 1)]]);
+    call.keys.extend(reset.keys);
+    call.commands.extend(reset.commands);
+    let numbers = redis.numbers(NOW, &call);
+    // A refusal by the penalty, and then a whole quota and no penalty.
+    assert_eq!((numbers[1], numbers[14], numbers[16], numbers[40]), (3, 0, 2, 0), "{numbers:?}");
+    assert_eq!(redis.ask(NOW, query(&key, &penalized(), 1)).visible().0, 0);
+}

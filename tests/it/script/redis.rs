@@ -12,6 +12,19 @@ use redis::{Cmd, Connection, cmd};
 use std::cell::{Cell, RefCell};
 use std::fmt::Write;
 
+/// In front of the script: a command on a key that the call does not declare fails the call.
+const GUARD: &str = "
+local real, declared = redis, {}
+for _, key in ipairs(KEYS) do declared[key] = true end
+local function guarded(call)
+  return function(command, key, ...)
+    assert(declared[key], command)
+    return call(command, key, ...)
+  end
+end
+local redis = {call = guarded(real.call), pcall = guarded(real.pcall)}
+";
+
 pub struct TestRedis {
     connection: RefCell<Connection>,
     sha: String,
@@ -73,6 +86,9 @@ impl Query {
     }
 }
 
+/// The instant at which a charge to a grant is booked.
+const GRANTED: u64 = (1 << 53) - 1;
+
 /// The commands of one call.
 #[derive(Default)]
 pub struct Call {
@@ -111,7 +127,7 @@ impl Call {
                 if query.headroom > 0 {
                     numbers(&mut command, &[query.headroom]);
                 }
-                self.keys.push(query.key.clone());
+                self.push_key(&query.key, query.takes_grants);
             }
         }
         self.commands.push(command);
@@ -146,9 +162,16 @@ impl Call {
         let mut command = format!("{verb} 1 {}", parameters.kind);
         numbers(&mut command, &parameters.numbers);
         numbers(&mut command, rest);
-        self.keys.push(key.to_owned());
+        // A grant has paid a charge that is booked at the largest number.
+        self.push_key(key, matches!(rest, [_, _, GRANTED, ..]));
         self.commands.push(command);
         self
+    }
+
+    /// Adds a rule's key, and its grant's key if a grant may pay or has paid.
+    fn push_key(&mut self, key: &str, has_grant: bool) {
+        self.keys.push(key.to_owned());
+        self.keys.extend(has_grant.then(|| format!("{key}:g")));
     }
 }
 
@@ -165,7 +188,7 @@ impl TestRedis {
         // The instant is the last argument.
         let script = SCRIPT.replace("redis.call('TIME')", "{0,table.remove(ARGV)}");
         assert_ne!(script, SCRIPT);
-        let sha = cmd("SCRIPT").arg("LOAD").arg(script).query(&mut connection).unwrap();
+        let sha = cmd("SCRIPT").arg("LOAD").arg([GUARD, &script].concat()).query(&mut connection).unwrap();
         TestRedis { connection: connection.into(), sha, keys: Cell::new(0), _redis: redis }
     }
 

@@ -129,3 +129,14 @@ fn only_a_charge_of_more_makes_a_value() {
         assert!(!redis.query::<bool>(cmd("EXISTS").arg(&key)), "{kind}");
     }
 }
+
+/// The units that stay charged keep the bucket from being full until they are back, so meanwhile
+/// nothing was gained only because of the estimate.
+#[test]
+fn an_estimate_of_a_bucket_is_corrected_exactly_while_its_cost_is_missing() {
+    let (redis, second) = (TestRedis::start(), 1_000_000);
+    let (key, parameters) = (redis.key(), Parameters { kind: 1, numbers: [second, 1, 10, 0, 0, second] });
+    let charge = redis.ask(NOW, Query::of(&key, parameters, 4)).charge;
+    redis.correct(NOW + 2 * second, &key, parameters, charge, 3);
+    assert_eq!(redis.ask(NOW + 2 * second, Query::of(&key, parameters, 0)).remaining, 9);
+}

@@ -230,3 +230,33 @@ fn a_refusal_by_a_penalty_is_read() {
     assert_eq!(verdict(Some(PENALTY), 5, 0, 0), None);
     assert!([3, 4].iter().all(|outcome| verdict(None, *outcome, 0, 0).is_none()));
 }
+
+/// A Redis Cluster needs all keys of a script in advance, in one slot.
+#[test]
+fn the_key_of_a_grant_follows_that_of_its_rule() {
+    let grants = |key| RuleQuery { takes_grants: true, ..rule_query(key, 0) };
+    let charge = |key, booked_at| GlobalCharge {
+        key: [key; 16],
+        parameters: PARAMETERS,
+        numbers: [3, 1, booked_at, 5, 0],
+    };
+    let settled = |charge| Settlement { charge, cost: 1 };
+    let (paid, unpaid) = (MOST_NUMBER, MOST_NUMBER - 1);
+    let look = Inspection { change: StoreChange::Nothing, queries: [grants(1), grants(1)] };
+    let report = LevelReport { key: [1; 16], parameters: PARAMETERS };
+    for (query, keys) in [
+        (GlobalQuery::Decide(vec![vec![rule_query(1, 0), grants(2)], vec![grants(3)]]), "1 2 2:g 3 3:g"),
+        (GlobalQuery::Inspect(Box::new(look)), "1 1:g 1 1:g"),
+        (GlobalQuery::Refund(vec![charge(1, unpaid), charge(2, paid)]), "1 2 2:g"),
+        (GlobalQuery::Settle(vec![settled(charge(1, paid)), settled(charge(2, unpaid))]), "1 1:g 2"),
+        (GlobalQuery::ReportPermits(vec![report]), "1"),
+    ] {
+        let expected: Vec<String> = keys
+            .split(' ')
+            .map(|key| format!("diana:{{0}}:{}{}", format!("0{}", &key[..1]).repeat(16), &key[1..]))
+            .collect();
+        let command = said(&redis(), &[&query], false).remove(0);
+        let (count, keys) = (expected.len().to_string(), &command[3..3 + expected.len()]);
+        assert_eq!((&command[2], keys), (&count, &expected[..]), "{query:?}");
+    }
+}
