@@ -133,7 +133,8 @@ fn a_number_at_the_end_of_a_long_response_is_charged() {
 }
 
 /// If the lines of a cost's header agree, they are its number. Envoy joins the lines of the other
-/// headers that the filter reads.
+/// headers that the filter reads. Its own answer to a timeout has one `grpc-status`, so two are no
+/// timeout.
 #[test]
 fn a_header_in_two_lines_means_the_same_in_both_shells() {
     const JSON: (&str, &str) = ("content-type", "application/json");
@@ -156,6 +157,10 @@ fn a_header_in_two_lines_means_the_same_in_both_shells() {
             "/text-json" => &[("content-type", "text/plain"), JSON],
             "/plain-gzip" => &[JSON, ("content-encoding", "identity"), ("content-encoding", "gzip")],
             "/gzip-plain" => &[JSON, ("content-encoding", "gzip"), ("content-encoding", "identity")],
+            "/grpc" => &[("grpc-status", "4")],
+            "/grpc-agree" => &[("grpc-status", "4"), ("grpc-status", "4")],
+            "/grpc-first" => &[("grpc-status", "4"), ("grpc-status", "0")],
+            "/grpc-last" => &[("grpc-status", "0"), ("grpc-status", "14")],
             _ => unreachable!(),
         };
         lines.iter().fold(Reply::new(200, body), |reply, (name, value)| reply.header(*name, *value))
@@ -180,6 +185,10 @@ fn a_header_in_two_lines_means_the_same_in_both_shells() {
         ("json", "/text-json", 10),
         ("json", "/plain-gzip", 10),
         ("json", "/gzip-plain", 10),
+        ("header", "/grpc", 10),
+        ("header", "/grpc-agree", 2),
+        ("header", "/grpc-first", 2),
+        ("header", "/grpc-last", 2),
     ];
     for (rule, path, cost) in costs {
         assert_eq!(gateway.get(path, &[("x-user-id", path)]).unwrap().status, 200);

@@ -105,7 +105,8 @@ impl Metering {
         }
         // A gateway answers gRPC clients with the status 200 and with `DEADLINE_EXCEEDED` or, in
         // place of 504 and 408, with `UNAVAILABLE` and `UNKNOWN`. The client chooses the timeout by
-        // `grpc-timeout`, or by not sending the rest of its request.
+        // `grpc-timeout`, or by not sending the rest of its request. Such an answer has one status;
+        // Envoy joins the lines of an upstream that repeats it.
         self.is_grpc_timeout = !self.meters.is_empty()
             && host.response_header(b"grpc-status").is_some_and(|code| matches!(&*code, b"2" | b"4" | b"14"));
     }

@@ -63,14 +63,14 @@ pub(super) enum Poll {
 }
 
 impl Ids {
-    /// The id of a metric; `None` if the host does not define it.
-    fn define(&self, host: impl Host, series: &Series, most: usize) -> Option<u32> {
-        let name = series.name();
+    /// The id of the metric with this name, which `new` defines in the host; `None` if the host does
+    /// not define it, or has `most` metrics.
+    fn define(&self, name: &str, most: usize, new: impl FnOnce() -> Option<u32>) -> Option<u32> {
         let define = |ids: &mut KeyMap<u32>| {
             if let Some(id) = ids.get(name.as_bytes()) {
                 return Some(*id);
             }
-            let id = (ids.values().len() < most).then(|| host.define_metric(series)).flatten()?;
+            let id = (ids.values().len() < most).then(new).flatten()?;
             ids.insert(name.as_bytes(), id);
             Some(id)
         };
@@ -182,7 +182,10 @@ impl<H: Host> Metrics<H> {
         let most = if kind.has_all_metrics() { MAX_COUNTERS } else { MAX_RESTRICTED };
         let mut missing = 0_u32;
         let mut define = |metric: &'static Metric, of: Option<Cow<str>>, value: &str| {
-            let id = of.map(|of| ids.define(host, &Series { metric, of: &of, value }, most));
+            let id = of.map(|of| {
+                let series = Series { metric, of: &of, value };
+                ids.define(&series.name(), most, || host.define_metric(&series))
+            });
             missing = missing.saturating_add((id == Some(None)).into());
             id.flatten()
         };
@@ -424,4 +427,27 @@ pub fn fingerprint_text(fingerprint: u64) -> String {
 /// Whether an enforced rule could not count the request, so that the rule did not limit it.
 fn is_unlimited(decision: &Decision) -> bool {
     decision.reports.iter().any(|report| report.result == RuleResult::Uncounted && report.enforced)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_vm_with_all_its_metrics_keeps_them_and_defines_no_more() {
+        let ids = Ids::default();
+        let most = u32::try_from(MAX_COUNTERS).unwrap();
+        for id in 0..most {
+            // A metric that the host refuses takes no room.
+            assert_eq!(ids.define("refused", MAX_COUNTERS, || None), None);
+            assert_eq!(ids.define(&id.to_string(), MAX_COUNTERS, || Some(id)), Some(id));
+        }
+        for more in ["more", "more", "refused"] {
+            assert_eq!(ids.define(more, MAX_COUNTERS, || panic!("the host has all metrics")), None);
+        }
+        // Rules that come back count in the series that they had.
+        for id in [0, 1, most / 2, most - 1] {
+            assert_eq!(ids.define(&id.to_string(), MAX_COUNTERS, || panic!("{id} is known")), Some(id));
+        }
+    }
 }

@@ -15,7 +15,8 @@ impl Validators {
 
     /// The validators of a reply with this `date`. A validator that could not be sent back is
     /// dropped. If the document changed in the very second of the reply, both are dropped.
-    /// Otherwise a second change in that second would go unnoticed (RFC 9110 §8.8.2.2).
+    /// Otherwise a second change in that second would go unnoticed (RFC 9110 §8.8.2.2). A host
+    /// joins the lines of a reply with several dates, for example of a proxy and its upstream.
     ///
     /// ```
     /// use diana_remote_config::Validators;
@@ -25,7 +26,9 @@ impl Validators {
     /// ```
     #[must_use]
     pub fn of(etag: Option<Vec<u8>>, modified: Option<Vec<u8>>, date: Option<Vec<u8>>) -> Validators {
-        if modified.is_some() && modified == date {
+        if let (Some(changed), Some(dates)) = (&modified, &date)
+            && dates.windows(changed.len().max(1)).any(|date| date == changed)
+        {
             return Validators::default();
         }
         let validator = |value: Option<Vec<u8>>| {
