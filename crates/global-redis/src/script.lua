@@ -397,7 +397,7 @@ local function warming(us, per, burst, warm_up, starts_empty, unit)
     return cold, rest
   end
 
-  -- P of the formula, rounded down to 1/per us.
+  -- P of the formula, rounded down to 1/per us. Squares of up to 2^131 are divided as they arise.
   local function potential(cold, cold_part)
     local above = cold - half
     if above < 0 then return 0, 0 end

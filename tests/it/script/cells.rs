@@ -1,6 +1,6 @@
 //! Tests of keys: their time to live, and foreign values.
 
-use super::redis::{Query, Reply, TestRedis, begins, check, us, visible, whole_rules};
+use super::redis::{Call, Query, Reply, TestRedis, begins, check, us, visible, whole_rules};
 use crate::algorithm::schedule::{Arrival, Run, onward};
 use diana_limiter::algorithm::Parameters;
 use proptest::prelude::*;
@@ -76,6 +76,21 @@ fn a_late_refund_stores_nothing() {
         redis.return_lease(NOW, &key, parameters, &reply, (1, 1));
         assert!(!redis.query::<bool>(cmd("EXISTS").arg(&key)));
     }
+}
+
+/// Also in one call, in which a value is read once.
+#[test]
+fn a_value_of_another_kind_counts_as_absent() {
+    let redis = TestRedis::start();
+    let key = redis.key();
+    // The holder and its call would be the number of a window and what is used of it.
+    let permits = Parameters { kind: 7, numbers: [10, 60_000_000, 1 << 50, 5, 1, 60_000_000] };
+    let window = Parameters { kind: 2, numbers: [10, 60_000_000, 0, 0, 0, 0] };
+    let [permits, window] = [permits, window].map(|parameters| Query::of(&key, parameters, 3));
+    let both = Call::default().decide(&[vec![permits.clone()]]).decide(&[vec![window.clone()]]);
+    assert_eq!(redis.call(NOW, both)[1][0].remaining, 7);
+    assert_eq!(redis.ask(NOW, permits).remaining, 6);
+    assert_eq!(redis.ask(NOW, window).remaining, 7);
 }
 
 #[derive(Clone, Debug)]

@@ -2,7 +2,7 @@
 
 use super::lease_laws::{NOW, SECOND, lease};
 use super::redis::{Call, Query, TestRedis};
-use diana_limiter::algorithm::Parameters;
+use diana_limiter::algorithm::{Parameters, PenaltyParameters};
 
 const BUCKET: Parameters = Parameters { kind: 1, numbers: [10_000, 1, 100, 0, 0, SECOND] };
 const WINDOW: Parameters = Parameters { kind: 2, numbers: [100, 60 * SECOND, 0, 0, 0, 0] };
@@ -191,4 +191,15 @@ fn a_key_outlives_its_leases() {
         let lives: u64 = redis.query(redis::cmd("PTTL").arg(&key));
         assert!(lives > reply.lasts / 1_000 + 4_500, "{lives} {reply:?}");
     }
+}
+
+/// Its gateways count each request in Redis.
+#[test]
+fn a_rule_with_a_penalty_or_headroom_leases_nothing() {
+    let redis = TestRedis::start();
+    let query = || Query { lease: 5, ..Query::of(&redis.key(), WINDOW, 1) };
+    let penalty = PenaltyParameters { after: 5, unit_us: 1_000_000, lasts_us: 1_000_000 };
+    assert_eq!(redis.ask(NOW, query()).leased, 5);
+    assert_eq!(redis.ask(NOW, Query { penalty: Some(penalty), ..query() }).leased, 0);
+    assert_eq!(redis.ask(NOW, Query { headroom: 1, ..query() }).leased, 0);
 }
