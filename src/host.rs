@@ -19,7 +19,7 @@ use diana_limiter::global::MAX_REPLY_BYTES;
 use diana_limiter::policy::Policy;
 use diana_limiter::request::HeaderLines;
 use diana_limiter::request::pairs::Pairs;
-use diana_limiter::response::Refusal;
+use diana_response::Refusal;
 
 const RESPONSE_BODY: u32 = 1;
 const CALL_BODY: u32 = 4;

@@ -1,7 +1,7 @@
 //! The response for a refusal, in the form that proxy-wasm sends.
 
 use diana_limiter::request::pairs;
-use diana_limiter::response::Refusal;
+use diana_response::Refusal;
 
 /// A response in place of the upstream's, ready to be sent now or later.
 #[derive(Debug)]

@@ -17,7 +17,7 @@ use diana_filter::metrics::Series;
 use diana_filter::{Host, HostKind};
 use diana_limiter::cells::store::Fault;
 use diana_limiter::policy::Policy;
-use diana_limiter::response::Refusal;
+use diana_response::Refusal;
 use std::ptr::null_mut;
 use std::sync::Arc;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};

@@ -2,7 +2,7 @@
 
 use crate::abi::{Bytes, Exports, Header, StreamPtr};
 use diana_base::format::decimal;
-use diana_limiter::response::Refusal;
+use diana_response::Refusal;
 
 /// A response in place of the upstream's, ready to be sent now or later.
 #[derive(Debug)]

@@ -4,7 +4,7 @@
 use crate::calls::{self, REQUEST_HEADERS};
 use diana_filter::Exports;
 use diana_limiter::request::Part;
-use diana_limiter::response::Refusal;
+use diana_response::Refusal;
 use log::warn;
 
 /// The host's name in messages.

@@ -294,7 +294,7 @@ fn owned<'a>(headers: impl Iterator<Item = (&'a str, &'a str)>) -> Vec<[String; 
     headers.map(|(name, value)| [name.to_owned(), value.to_owned()]).collect()
 }
 
-fn retry_after(refusal: Option<&diana_limiter::response::Refusal>) -> Option<u64> {
+fn retry_after(refusal: Option<&diana_response::Refusal>) -> Option<u64> {
     let (_, seconds) = refusal?.headers.iter().find(|(name, _)| *name == "retry-after")?;
     seconds.parse().ok()
 }

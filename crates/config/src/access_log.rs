@@ -8,7 +8,7 @@ use diana_document::{Error, Node, Value, quoted};
 use diana_limiter::cells::table::Hasher;
 use diana_limiter::decide::{Decision, Outcome, RuleReport, RuleResult};
 use diana_limiter::policy::LimitDraft;
-use diana_limiter::response::percent_of;
+use diana_response::percent_of;
 use hmac_sha256::HMAC;
 use std::fmt;
 

@@ -7,7 +7,7 @@ use diana_limiter::actor::NamedActor;
 use diana_limiter::adapt::{Adaptive, Controller, Limits, Resource, Signal};
 use diana_limiter::algorithm::AlgorithmKind;
 use diana_limiter::policy::Counter;
-use diana_limiter::response::percent_of;
+use diana_response::percent_of;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 

@@ -9,7 +9,6 @@ use diana_base::map::KeyMap;
 use diana_document::{Error, Errors, Fields, Node, Value};
 use diana_limiter::algorithm::{AlgorithmKind, Quota};
 use diana_limiter::policy::{Counter, Counters, GlobalDraft, Headroom, OnError, Replicas};
-use diana_limiter::response;
 use std::sync::Arc;
 
 const NO_STORE: &str = "a global rule needs a store, and there is none: write \
@@ -154,7 +153,7 @@ fn lease_size(node: Node) -> Option<LeaseSize> {
         Value::Whole(units @ 1..=Quota::MAX_RPU) => return Some(LeaseSize::Units(*units, node)),
         // `whole` reports the superfluous quotes.
         Value::Text(text) if text.parse::<u64>().is_ok() => return node.whole(0..=Quota::MAX_RPU).and(None),
-        Value::Text(text) => response::percent_of(text),
+        Value::Text(text) => diana_response::percent_of(text),
         _ => None,
     };
     match percent {

@@ -9,7 +9,6 @@ use diana_global_redis::{Login, Redis};
 use diana_limiter::cells::table::Hasher;
 use diana_limiter::global::GlobalStoreOptions;
 use diana_limiter::policy::{Replicas, StoreDraft};
-use diana_limiter::response;
 use std::sync::Arc;
 
 const NO_SERVICE: &str = "a rate limit service is no longer a store: count in `redis`, or leave the service to Envoy's \
@@ -75,7 +74,7 @@ fn redis(node: &Node, secret: &Secret) -> Option<GlobalStore> {
         None => Some("diana".into()),
     };
     let headers =
-        fields.take("headers").map(|node| response::own_headers(&node, reserved)).unwrap_or_default();
+        fields.take("headers").map(|node| diana_response::own_headers(&node, reserved)).unwrap_or_default();
     let login = login(fields.take("user"), fields.take("password"));
     let timeout = match fields.take("timeout") {
         Some(node) => node.span(Span::from_ms(1)..=Span::from_secs(10)),

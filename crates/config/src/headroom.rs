@@ -4,7 +4,6 @@ use diana_base::time::Time;
 use diana_document::{Error, Fields, Node, Value};
 use diana_limiter::algorithm::{Algorithm, AlgorithmKind, Quota, Verdict};
 use diana_limiter::policy::{Counter, Headroom, LimitDraft};
-use diana_limiter::response;
 
 const WAITS: &str = "a rule whose requests wait has no headroom: leave `headroom` out, or write `algo: TB` without `max_wait`, `W`, `SW`, `SL` or `C`";
 const EXPECTED: &str = "a whole number of units from 1, or a part from `1%` to `99%`";
@@ -37,7 +36,7 @@ pub(super) fn headroom<'a>(
 
 fn read(node: Node) -> Option<RuleHeadroom> {
     let percent = match node.value() {
-        Value::Text(text) if text.contains('%') => response::percent_of(text),
+        Value::Text(text) if text.contains('%') => diana_response::percent_of(text),
         Value::Text(text) if !text.trim_start().starts_with(|first: char| first.is_ascii_digit()) => None,
         Value::Text(_) | Value::Whole(_) => {
             return Some(RuleHeadroom { headroom: Headroom::Units(node.size(1..=Quota::MAX_RPU)?), node });

@@ -6,7 +6,7 @@ use diana_document::{Node, Value};
 use diana_limiter::actor::Scope;
 use diana_limiter::matcher::{KINDS, pattern::Pattern};
 use diana_limiter::policy::LimitDraft;
-use diana_limiter::response::ResponseOverride;
+use diana_response::ResponseOverride;
 use std::sync::Arc;
 
 /// Reads a limit. Reports each mistake at its place and then returns `None`.

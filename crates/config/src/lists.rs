@@ -4,7 +4,7 @@ use super::keys::DENY_KEYS;
 use diana_document::{Node, Value};
 use diana_limiter::actor::{self, Actors, Scope, address::Network};
 use diana_limiter::policy::{List, Member};
-use diana_limiter::response::ResponseOverride;
+use diana_response::ResponseOverride;
 
 /// Reads a list. Each mistake is reported at its place, and the entry is left out.
 pub(super) fn compile(node: Option<Node>, actors: &Actors, scope: &mut Scope) -> List {

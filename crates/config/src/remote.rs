@@ -4,7 +4,6 @@ use super::global_store::{cluster, reserved};
 use diana_base::sort;
 use diana_base::time::Span;
 use diana_document::{Fields, Node, Value};
-use diana_limiter::response;
 use diana_remote_config::RemoteOptions;
 
 const LONGEST_STALE: Span = Span::from_secs(86_400 * 365);
@@ -34,8 +33,10 @@ pub(super) fn compile(node: Node) -> Option<RemoteOptions> {
             }
             Some(span)
         });
-    let headers =
-        fields.take("headers").map(|node| response::own_headers(&node, reserved_header)).unwrap_or_default();
+    let headers = fields
+        .take("headers")
+        .map(|node| diana_response::own_headers(&node, reserved_header))
+        .unwrap_or_default();
     let body = fields.take("body").map(|node| body(&node));
     let pointer = fields.take("pointer").map(|node| pointer(&node));
     let encodings = [("plain", false), ("base64", true)];

@@ -15,7 +15,7 @@ use diana_limiter::actor::{self, Actors, NamedActor, Scope};
 use diana_limiter::algorithm::AlgorithmKind;
 use diana_limiter::matcher::pattern::Pattern;
 use diana_limiter::policy::{Cost, Missing, RuleDraft, Statuses};
-use diana_limiter::response::{ResponseOverride, RuleResponses};
+use diana_response::{ResponseOverride, RuleResponses};
 
 /// The context in which a rule is read.
 pub(super) struct Reader<'a> {

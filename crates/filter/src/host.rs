@@ -9,7 +9,7 @@ use diana_config::{Configuration, Secret};
 use diana_limiter::cells::store::{Fault, Store};
 use diana_limiter::policy::Policy;
 use diana_limiter::request::Source;
-use diana_limiter::response::Refusal;
+use diana_response::Refusal;
 use std::fmt::Debug;
 
 /// The status of a call that a host does not have.

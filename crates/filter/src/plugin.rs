@@ -40,8 +40,8 @@ use diana_base::time::{Span, Time};
 use diana_config::Configuration;
 use diana_limiter::cells::store::EvictionDetector;
 use diana_limiter::rates::Series;
-use diana_limiter::response::ResponseCache;
 use diana_limiter::session::Worker;
+use diana_response::ResponseCache;
 use std::cell::Cell;
 use std::rc::Rc;
 

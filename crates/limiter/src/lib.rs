@@ -42,7 +42,8 @@
 //! // Once for each worker: its policy, the shared store, and no reservations, because this host
 //! // has no timer. Outside examples the seed is random.
 //! let start = Time::from_ns(1_795_392_000_000_000_000);
-//! let mut worker = Worker::seeded(policy.clone(), Memory::new(), Dated { since: start, seed: [7; 16] })?;
+//! let seed = Dated { since: start, seed: [7; 16] };
+//! let mut worker = Worker::seeded(policy.clone(), Memory::new(), seed)?;
 //! worker.disable_reservations();
 //!
 //! // Once for each request: hand over its parts and the clock. The third request is refused.
@@ -92,7 +93,6 @@ pub mod number_map;
 pub mod policy;
 pub mod rates;
 pub mod request;
-pub mod response;
 pub mod session;
 pub mod top;
 

@@ -213,7 +213,8 @@ impl Policy {
     }
 
     /// The name of a rule; empty if there is no such rule.
-    pub(crate) fn rule_name(&self, id: RuleId) -> &str {
+    #[must_use]
+    pub fn rule_name(&self, id: RuleId) -> &str {
         self.rule(id).map_or("", Rule::name)
     }
 

@@ -4,8 +4,8 @@ use crate::host::{HostData, HostRequest, now};
 use diana_config::Configuration;
 use diana_limiter::cells::store::{Fault, SharedDataStore};
 use diana_limiter::cells::table::Dated;
-use diana_limiter::response::Refusal;
 use diana_limiter::session::{Session, Worker};
+use diana_response::Refusal;
 use log::warn;
 use std::cell::RefCell;
 

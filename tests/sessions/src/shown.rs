@@ -8,7 +8,7 @@ use diana_limiter::cells::store::Fault;
 use diana_limiter::decide::{Decision, Outcome, Reason, RuleReport, RuleResult};
 use diana_limiter::inspect::ActorCount;
 use diana_limiter::policy::Policy;
-use diana_limiter::response::Refusal;
+use diana_response::Refusal;
 use std::fmt::Write;
 
 pub(crate) fn decision(decision: &Decision, policy: &Policy, now: Time) -> String {

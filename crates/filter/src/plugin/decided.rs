@@ -4,8 +4,8 @@ use crate::Host;
 use diana_base::time::Time;
 use diana_limiter::decide::Outcome;
 use diana_limiter::request::protocol::Protocol;
-use diana_limiter::response::QuotaHeaders;
 use diana_limiter::session::Session;
+use diana_response::QuotaHeaders;
 
 /// A request about which a plugin has decided.
 pub(crate) struct Decided<H: Host> {

@@ -7,8 +7,8 @@ use diana_base::time::Span;
 use diana_config::Configuration;
 use diana_limiter::decide::{Decision, Outcome};
 use diana_limiter::request::protocol::Protocol;
-use diana_limiter::response::ResponseCache;
 use diana_limiter::session::Worker;
+use diana_response::ResponseCache;
 use log::debug;
 
 impl<H: Host> Plugin<H> {

@@ -70,7 +70,7 @@ impl Verdict {
     }
 
     /// Marks the verdict of a penalty. No algorithm books a charge at this instant.
-    pub(crate) const PENALTY: Time = Time::from_ns(u64::MAX);
+    pub const PENALTY: Time = Time::from_ns(u64::MAX);
 
     /// Marks a charge that a [grant](super::grant) has paid. No algorithm books a charge at this
     /// instant.

@@ -242,7 +242,7 @@ impl Decision {
     }
 
     /// The ids of the rules that refuse, in the same order.
-    pub(crate) fn refusing_rules(&self) -> impl Iterator<Item = RuleId> {
+    pub fn refusing_rules(&self) -> impl Iterator<Item = RuleId> {
         self.refusing().map(|report| report.rule)
     }
 }

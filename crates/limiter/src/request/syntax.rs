@@ -14,7 +14,7 @@ pub fn is_token(bytes: &[u8]) -> bool {
 /// Reads `text` as a header name (RFC 9110 §5.1) and turns the name to lower case. For a
 /// lower-case name that is not allowed here, `reserved` returns the reason. Mistakes are reported
 /// at `node`.
-pub(crate) fn header_name(
+pub fn header_name(
     text: &str,
     node: &Node,
     reserved: impl Fn(&str) -> Option<&'static str>,

@@ -10,8 +10,8 @@
 //! | Connect, stream | 200 | the error as the stream's last message |
 
 use super::{PERMISSION_DENIED, UNAUTHENTICATED, UNAVAILABLE};
-use crate::request::protocol::Protocol;
 use diana_base::format::{decimal, hex, json_string};
+use diana_limiter::request::protocol::Protocol;
 
 /// The HTTP status of a refusal whose configured status this is.
 pub(super) fn status(protocol: Protocol, configured: u32) -> u32 {

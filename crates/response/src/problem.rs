@@ -9,9 +9,9 @@
 //! | `temporary-reduced-capacity` | the status is 503, or a refusing rule's global store is down |
 //! | `quota-exceeded` | any other refusal |
 
-use crate::decide::{Decision, Reason};
-use crate::policy::{DENY, Policy, RuleId};
 use diana_base::format::{json_string, number};
+use diana_limiter::decide::{Decision, Reason};
+use diana_limiter::policy::{DENY, Policy, RuleId};
 
 /// The media type (RFC 9457 §3).
 pub(super) const CONTENT_TYPE: &str = "application/problem+json";

@@ -4,10 +4,10 @@ use super::Refusal;
 use super::fields::ShownRule;
 use super::options::{Form, ResponseOptions};
 use super::problem::Problem;
-use crate::decide::Decision;
-use crate::policy::{Policy, RuleId};
-use crate::request::protocol::Protocol;
 use diana_base::{narrowed, widened};
+use diana_limiter::decide::Decision;
+use diana_limiter::policy::{Policy, RuleId};
+use diana_limiter::request::protocol::Protocol;
 use std::borrow::Cow;
 use std::rc::Rc;
 
@@ -142,7 +142,7 @@ mod tests {
     use super::super::tests::PROTOCOLS;
     use super::super::tests::made::{RuleState, admit, decision, penalty, policy, refuse};
     use super::*;
-    use crate::decide::{Outcome, Reason};
+    use diana_limiter::decide::{Outcome, Reason};
     use proptest::prelude::*;
     use proptest::sample::select;
 

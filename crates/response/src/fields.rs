@@ -14,12 +14,12 @@
 //! 500 ms is a window of one second.
 
 use super::wait::{PERMIT_WAIT, bound, finite_wait, in_flight};
-use crate::algorithm::{Admission, Quota};
-use crate::decide::{Decision, RuleReport};
-use crate::policy::{Policy, RuleId};
 use diana_base::format::{decimal, field_string, number};
 use diana_base::sort;
 use diana_base::time::Span;
+use diana_limiter::algorithm::{Admission, Quota};
+use diana_limiter::decide::{Decision, RuleReport};
+use diana_limiter::policy::{Policy, RuleId};
 use std::cmp::Reverse;
 
 /// The most rules that the headers show, so that they stay short under any policy.
@@ -263,7 +263,8 @@ mod tests {
     fn a_delayed_request_is_admitted() {
         let delayed = |remaining| {
             let outcome = Admission::Admit { delay: Span::from_secs(9) };
-            admit(remaining, 500).map(|verdict| crate::algorithm::Verdict { admission: outcome, ..verdict })
+            admit(remaining, 500)
+                .map(|verdict| diana_limiter::algorithm::Verdict { admission: outcome, ..verdict })
         };
         let states = [(10, 1000, admit(9, 100)), (10, 1000, delayed(3)), (10, 1000, refuse(500))];
         assert_eq!(

@@ -2,17 +2,17 @@
 //! configuration. The responses that override them: `response` of a limit, of `deny` and of a
 //! rule's `missing`.
 
-use crate::cells::table::Hasher;
-use crate::policy::{Policy, Rule};
-use crate::request::syntax::{header_name, is_token};
 use diana_document::{Node, Value};
+use diana_limiter::cells::table::Hasher;
+use diana_limiter::policy::{Policy, Rule};
+use diana_limiter::request::syntax::{header_name, is_token};
 use std::sync::Arc;
 
 /// The options of responses.
 ///
 /// ```
 /// use diana_document::{Errors, Node, parse};
-/// use diana_limiter::response::ResponseOptions;
+/// use diana_response::ResponseOptions;
 ///
 /// let (headers, errors) = (parse(br#""off""#)?, Errors::default());
 /// let options = ResponseOptions::compile(None, Some(Node::root(&headers, &errors)));

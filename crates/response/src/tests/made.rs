@@ -1,11 +1,15 @@
 //! Hand-made policies and decisions, and a parser of structured fields.
 
-use crate::algorithm::{self, Algorithm, Charge, Quota, Verdict};
-use crate::cells::Events;
-use crate::decide::{Decision, Outcome, Reason, RuleReport, RuleResult};
-use crate::policy::{ActorSource, Counter, Counters, Enforce, Policy, RuleDraft, drafts};
 use diana_base::map::KeyMap;
 use diana_base::time::Span;
+use diana_limiter::actor::{Actors, Scope, ip::ClientIp};
+use diana_limiter::algorithm::{self, Algorithm, Charge, Quota, Verdict};
+use diana_limiter::cells::Events;
+use diana_limiter::decide::{Decision, Outcome, Reason, RuleReport, RuleResult};
+use diana_limiter::policy::{
+    ActorSource, Cost, Counter, Counters, Draft, Enforce, LimitDraft, Lists, Missing, Policy, Rule, RuleDraft,
+};
+use diana_limiter::request::Parts;
 
 /// A policy of rules with these names; `~` before a name puts the rule into shadow.
 pub fn policy<S: AsRef<str>>(names: impl IntoIterator<Item = S>) -> Policy {
@@ -14,9 +18,34 @@ pub fn policy<S: AsRef<str>>(names: impl IntoIterator<Item = S>) -> Policy {
         let shadowed = name.as_ref().strip_prefix('~');
         let counters = Counters::new(Counter::new(quota, Algorithm::RefuseAll), KeyMap::default());
         let enforce = if shadowed.is_none() { Enforce::EVERYBODY } else { Enforce::NOBODY };
-        RuleDraft { enforce, ..drafts::rule(shadowed.unwrap_or(name.as_ref()), counters) }
+        RuleDraft {
+            name: shadowed.unwrap_or(name.as_ref()).into(),
+            is_named: true,
+            actors: Vec::new(),
+            missing: Missing::Share,
+            enforce,
+            reject_delay: Span::ZERO,
+            cost: Cost::default(),
+            counters,
+            plans: Vec::new(),
+            global: None,
+        }
     };
-    drafts::policy(vec![("/".into(), names.into_iter().map(rule).collect())], None)
+    let limit = LimitDraft {
+        pattern: "/".parse().unwrap(),
+        conditions: Vec::new(),
+        canonical_form: String::new(),
+        exclusive: false,
+        high_priority: false,
+        rules: names.into_iter().map(rule).collect(),
+    };
+    let mut parts = Parts::default();
+    let ip = ClientIp::compile(None, &mut parts);
+    let address = Actors::ip(&mut Scope { parts: &mut parts, ip: &ip });
+    let (limits, lists, enforce, plan, store) =
+        (vec![limit], Lists::default(), Enforce::EVERYBODY, None, None);
+    let (max_actors, takes_grants) = (16, false);
+    Draft { parts, ip, address, limits, lists, enforce, plan, max_actors, takes_grants, store }.build()
 }
 
 /// A rule's quota, its unit in milliseconds (0 for requests in flight), and its verdict; `None` if
@@ -25,11 +54,12 @@ pub type RuleState = (u64, u64, Option<Verdict>);
 
 /// The decision that follows if the rules of `policy` are in these states, one each.
 pub fn decision(policy: &Policy, states: &[RuleState]) -> Decision {
-    let report = |((rule, compiled), (rpu, unit_ms, verdict)): ((_, &crate::policy::Rule), &RuleState)| {
+    let report = |((rule, compiled), (rpu, unit_ms, verdict)): ((_, &Rule), &RuleState)| {
         let enforced = compiled.enforced();
         let result = match verdict.map(|verdict| verdict.admits()) {
             Some(true) => RuleResult::Admitted,
-            Some(false) => RuleResult::of_refusal(enforced),
+            Some(false) if enforced => RuleResult::Refused,
+            Some(false) => RuleResult::Shadowed,
             None => RuleResult::Uncounted,
         };
         let quota = Quota { rpu: *rpu, unit: Span::from_ms(*unit_ms) };

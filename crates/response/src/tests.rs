@@ -4,9 +4,9 @@ pub(super) mod made;
 
 use super::wait::{never_admits, wait};
 use super::*;
-use crate::cells::Events;
-use crate::decide::{RuleReport, RuleResult};
 use diana_document::{Errors, Node};
+use diana_limiter::cells::Events;
+use diana_limiter::decide::{RuleReport, RuleResult};
 use made::{Bare, RuleState, admit, decision, items, penalty, policy, refuse};
 use proptest::prelude::*;
 

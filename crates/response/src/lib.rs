@@ -7,6 +7,9 @@
 //!             └─ refused ─► refusal() ─► the same, retry-after, own headers, status, body, details
 //! ```
 
+#![forbid(unsafe_code)]
+#![cfg_attr(test, allow(clippy::arithmetic_side_effects, clippy::string_slice, clippy::unreachable))]
+
 mod cache;
 mod fields;
 mod options;
@@ -17,11 +20,11 @@ mod wait;
 pub use cache::{QuotaHeaders, ResponseCache};
 pub use options::{ResponseOptions, ResponseOverride, RuleResponses, own_headers, percent_of};
 
-use crate::decide::{Decision, Outcome, Reason};
-use crate::policy::{Policy, RuleId};
-use crate::request::protocol::Protocol;
 use diana_base::format;
 use diana_base::map::KeyMap;
+use diana_limiter::decide::{Decision, Outcome, Reason};
+use diana_limiter::policy::{Policy, RuleId};
+use diana_limiter::request::protocol::Protocol;
 use fields::ShownRule;
 use options::{Body, Form};
 use problem::Problem;

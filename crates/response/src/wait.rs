@@ -1,8 +1,8 @@
 //! How long a refused client should wait.
 
-use crate::algorithm::{Admission, Quota};
-use crate::decide::{Decision, Reason, RuleReport};
 use diana_base::time::Span;
+use diana_limiter::algorithm::{Admission, Quota};
+use diana_limiter::decide::{Decision, Reason, RuleReport};
 
 /// The wait for headers that require a value, if the rule admits no requests and has no unit.
 /// Waiting does not help. One hour keeps clients from constant retries and lets them return on the
@@ -83,11 +83,11 @@ mod tests {
     use super::super::tests::made::{RuleState, admit, decision, policy, refuse};
     use super::super::{Form, Refusal, ResponseOptions};
     use super::*;
-    use crate::policy::RuleId;
-    use crate::request::protocol::Protocol;
+    use diana_limiter::policy::RuleId;
+    use diana_limiter::request::protocol::Protocol;
 
     /// The headers that a client sees for a rule of 10 a day, with 47,254 s of the day left.
-    fn bound(is_degraded: bool, verdict: Option<crate::algorithm::Verdict>) -> [Option<String>; 3] {
+    fn bound(is_degraded: bool, verdict: Option<diana_limiter::algorithm::Verdict>) -> [Option<String>; 3] {
         let policy = policy(["day"]);
         let mut decision = decision(&policy, &[(10, 86_400_000, verdict)]);
         decision.reports.iter_mut().for_each(|report| report.degraded = is_degraded);
@@ -173,7 +173,10 @@ mod tests {
     fn a_refusal_that_no_wait_ends_has_no_retry_after() {
         let rules = policy(["a", "b"]);
         let refused = |states: &[RuleState]| decision(&rules, states);
-        let by = |reason| Decision { outcome: crate::decide::Outcome::Reject(reason), ..Decision::default() };
+        let by = |reason| Decision {
+            outcome: diana_limiter::decide::Outcome::Reject(reason),
+            ..Decision::default()
+        };
         for decision in [
             by(Reason::NoActor(RuleId::new(0))),
             by(Reason::Denied),
