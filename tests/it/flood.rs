@@ -72,8 +72,8 @@ fn actors_that_get_themselves_refused_free_nobody() {
     }
 }
 
-/// Another actor's cell decides about an actor without a cell, so the worker does not keep it as the
-/// cell of that actor.
+/// Another actor's cell decides about an actor without a cell, so the worker does not keep it
+/// as the cell of that actor.
 #[test]
 fn the_cell_that_blocks_a_full_set_is_read_for_each_request() {
     let host = Simulated::new(CasSemantics::Lenient);

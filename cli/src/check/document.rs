@@ -208,7 +208,10 @@ fn leases(model: &Model, replicas: Option<u64>, findings: &mut Findings) {
         for entry in named.flat_map(Value::entries) {
             let Some(rpu) = entry.value.entry("rpu") else { continue };
             let Some(quota) = rpu.value.whole().filter(|quota| *quota > 0) else { continue };
-            let is_too_large = units > quota || gateways > 1 && units.saturating_mul(gateways) > quota / 2;
+            // A burst may be larger than `rpu`.
+            let has_burst = rule.value.get("burst").or(entry.value.get("burst")).is_some();
+            let is_too_large =
+                units > quota && !has_burst || gateways > 1 && units.saturating_mul(gateways) > quota / 2;
             if is_too_large {
                 findings.add(
                     code::LEASE_REPLICAS,

@@ -107,21 +107,28 @@ fn impossible_urls(model: &Model, findings: &mut Findings) {
 /// differ in their methods only.
 fn searches(model: &Model, findings: &mut Findings) {
     let is_methods = |condition: &&Condition| condition.kind == "methods";
-    let mut alike: BTreeMap<_, Vec<&Condition>> = BTreeMap::new();
+    let mut alike: BTreeMap<_, Vec<Option<&Condition>>> = BTreeMap::new();
     for limit in model.limits.iter().filter(|limit| !limit.exclusive && !limit.rules.is_empty()) {
         let others = limit.conditions.iter().filter(|condition| !is_methods(condition));
         let others: Vec<_> = others.map(Condition::canonical_form).collect();
-        let methods = limit.conditions.iter().filter(is_methods);
-        alike.entry((limit.pattern.to_string(), others)).or_default().extend(methods);
+        let methods = limit.conditions.iter().find(is_methods);
+        alike.entry((limit.pattern.to_string(), others)).or_default().push(methods);
     }
     let lacks = |methods: &[&Condition]| {
         let json: String = methods.iter().map(|methods| methods.json.to_ascii_uppercase()).collect();
         let names = |method: &str| json.contains(&format!("\"{method}\""));
         names("GET") && names("POST") && !names("QUERY")
     };
+    // Without `methods`, or with `QUERY`, a limit of the same requests counts the searches.
+    alike.retain(|_, limits| {
+        !limits
+            .iter()
+            .any(|methods| methods.is_none_or(|it| it.json.to_ascii_uppercase().contains("\"QUERY\"")))
+    });
     for methods in alike.values() {
+        let methods: Vec<&Condition> = methods.iter().copied().flatten().collect();
         let mut lacking: Vec<&Condition> = methods.iter().copied().filter(|it| lacks(&[it])).collect();
-        if lacking.is_empty() && lacks(methods) {
+        if lacking.is_empty() && lacks(&methods) {
             lacking.extend(methods.first());
         }
         for methods in lacking {

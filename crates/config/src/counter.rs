@@ -138,24 +138,32 @@ pub(super) fn count(fields: &mut Fields, kind: Option<&AlgorithmKind>, weight: W
     Some(Counter::new(Quota { rpu, unit }, algorithm))
 }
 
-const OTHER_TIME_BASE: &str = "overrides and plans judge what the rule has counted, which means nothing to another `unit`, \
-    `start`, `slices`, `max_hold` or `warm_up`, nor with `warm_up` to another number: leave the key out, or write a \
-    rule of its own";
-
 /// The time base of a rule: that of its first quota that does not refuse all.
-pub(super) struct TimeBase(Option<u64>);
+pub(super) struct TimeBase {
+    kind: Option<&'static AlgorithmKind>,
+    base: Option<u64>,
+}
 
 impl TimeBase {
-    pub(super) fn of(own: Option<&Counter>) -> TimeBase {
-        TimeBase(own.and_then(Counter::time_base))
+    pub(super) fn of(kind: Option<&'static AlgorithmKind>, own: Option<&Counter>) -> TimeBase {
+        TimeBase { kind, base: own.and_then(Counter::time_base) }
     }
 
     /// Reports the override or the plan at `node` if its quota cannot judge what the rule counts.
     pub(super) fn check(&mut self, node: &Node, quota: &Counter) -> bool {
         let Some(other) = quota.time_base() else { return true };
-        let fits = *self.0.get_or_insert(other) == other;
+        let fits = *self.base.get_or_insert(other) == other;
         if !fits {
-            node.fail(OTHER_TIME_BASE);
+            let same = match self.kind.map_or("", |kind| kind.short) {
+                "TB" => "`start`, and with `warm_up` the same numbers",
+                "SW" => "`unit` and `slices`",
+                "C" => "`max_hold`",
+                _ => "`unit`",
+            };
+            node.fail(format!(
+                "all quotas of a rule have the same {same}, because they judge one count: leave the key out, or write a \
+                 rule of its own"
+            ));
         }
         fits
     }

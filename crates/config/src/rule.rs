@@ -99,7 +99,7 @@ pub(super) fn compile(
         let never = never_admits(&roles.primary, weight.on_arrival);
         reader.warnings.extend(never.map(|why| node.warning(why)));
     }
-    let mut time_base = TimeBase::of(roles.as_ref().map(|roles| &roles.primary));
+    let mut time_base = TimeBase::of(kind, roles.as_ref().map(|roles| &roles.primary));
     let overrides = match overrides {
         Some(node) => {
             let (actors, warnings) = (actors.as_deref(), &mut reader.warnings);

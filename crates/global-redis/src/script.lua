@@ -35,7 +35,7 @@
 -- leases by the second; two seconds after a second began, leases of that second that were not
 -- returned count as spent. The clock may step back, so a GENERATION is the number of the second,
 -- window or slice and four bits of how often a cell was cut.
--- Names in capitals are numbers, which the script that Redis gets has in place of the names.
+-- Constants have names in capitals, and the build writes their numbers into the script.
 
 local now = redis.call('TIME')
 now = now[1] * 1000000 + now[2]

@@ -75,8 +75,8 @@ const SLOTS: usize = 512;
 
 /// Leaves out comments and spaces where possible, and replaces each of our names by one or two
 /// characters, in order of first use, and each constant by its number, because every local that a
-/// function uses costs Redis time in each call. A constant begins with a capital, and its definition
-/// is `local A, B = 1, 2`. The source quotes with `'` and has no escapes.
+/// function uses costs Redis time in each call. A constant begins with a capital, and its
+/// definition is `local A, B = 1, 2`. The source quotes with `'` and has no escapes.
 #[allow(clippy::indexing_slicing, clippy::arithmetic_side_effects)] // checked by the compiler
 const fn shortened() -> ([u8; SOURCE.len()], usize) {
     let (mut out, mut len) = ([0; SOURCE.len()], 0);

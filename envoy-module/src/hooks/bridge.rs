@@ -6,9 +6,12 @@ use crate::abi::{BridgePtr, Bytes, Exports, envoy};
 use crate::bridge::{Action, Bridge, Options};
 use crate::guard::{caught, guarded};
 use crate::hooks::start;
+use diana_limiter::global::CallError;
 use std::cell::RefCell;
 use std::ffi::c_void;
 use std::ptr::null;
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 /// The name in a cluster's configuration.
 const NAME: &[u8] = b"redis";
@@ -71,9 +74,7 @@ impl Functions {
                 Action::Send(bytes) => (self.send)(pointer, Bytes::of(bytes), false),
                 Action::Answer(status, body) => (self.answer)(pointer, *status, null(), 0, Bytes::of(body)),
                 Action::Refuse(why, body) => {
-                    // If the connection ends before the answer arrives, the filter sees a failed
-                    // call, and this is the only place that knows the reason.
-                    log::warn!("a server that cannot be the store loses its connection: {why}");
+                    log_refusal(why);
                     // The connection may return to the pool until Redis closes it, where a call on
                     // it fails.
                     (self.send)(pointer, Bytes::NONE, true);
@@ -82,6 +83,21 @@ impl Functions {
                 Action::HangUp => (self.send)(pointer, Bytes::NONE, true),
             }
         }
+    }
+}
+
+/// The last reason that was logged, and when.
+static LOGGED: Mutex<Option<(CallError, Instant)>> = Mutex::new(None);
+
+/// Logs why a connection ends: each new reason, and the same one again after a minute. The filter
+/// sees only a failed call if the connection ends before the answer arrives.
+fn log_refusal(why: &CallError) {
+    const AGAIN: Duration = Duration::from_secs(60);
+    let mut logged = LOGGED.lock().unwrap_or_else(PoisonError::into_inner);
+    let is_known = |(last, at): &(CallError, Instant)| last == why && at.elapsed() < AGAIN;
+    if !logged.as_ref().is_some_and(is_known) {
+        *logged = Some((why.clone(), Instant::now()));
+        log::warn!("Redis answers `{why}`, so the bridge ends this connection");
     }
 }
 

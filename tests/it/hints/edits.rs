@@ -343,7 +343,10 @@ const KINDS: &[Kind] = &[
         marks: &["names a segment in other routers"],
         apply: |hint| {
             let word = hint.all_words()[0];
-            let written = [format!("{{{}}}", &word[1..]), "*".into(), word.replacen(':', "%3A", 1)];
+            let is_name =
+                word[1..].chars().all(|letter| letter.is_ascii_alphanumeric() || "_-".contains(letter));
+            let name = if is_name { &word[1..] } else { "name" };
+            let written = [format!("{{{name}}}"), "*".into(), word.replacen(':', "%3A", 1)];
             let replace =
                 |by: &String| hint.replaced(|url| json!(url.as_str().unwrap().replacen(word, by, 1)));
             written.iter().map(replace).collect()
@@ -358,7 +361,10 @@ const KINDS: &[Kind] = &[
         apply: |hint| {
             vec![
                 hint.replaced(|url| json!(url.as_str().unwrap().replacen('=', "", 1))),
-                hint.replaced(|url| json!(url.as_str().unwrap().strip_suffix("**").unwrap())),
+                hint.replaced(|url| {
+                    let (before, after) = url.as_str().unwrap().rsplit_once("**").unwrap();
+                    json!([before, after].concat())
+                }),
             ]
         },
     },

@@ -253,15 +253,15 @@ fn segment(word: &str) -> Result<Option<Segment>, String> {
     match word {
         "*" => return Ok(Some(Segment::Any)),
         "**" => return Err("`**` is allowed as the last segment only, `*` stands for one segment".into()),
-        _ if word.starts_with(':') && word.len() > 1 => {
-            return Err(format!(
-                "{} names a segment in other routers: write `{{name}}` or `*` for any one segment, `%3A` for the character",
-                quoted(word)
-            ));
-        }
         _ if word.contains('*') => {
             return Err(format!(
                 "`*` stands for a whole segment, not for a part of {}; {BY_PART}",
+                quoted(word)
+            ));
+        }
+        _ if word.starts_with(':') && word.len() > 1 => {
+            return Err(format!(
+                "{} names a segment in other routers: write `{{name}}` or `*` for any one segment, `%3A` for the character",
                 quoted(word)
             ));
         }

@@ -5,7 +5,7 @@
 use super::counter::{Counter, Headroom};
 use super::key::ActorKey;
 use crate::actor::{self, NamedActor};
-use crate::algorithm::Penalty;
+use crate::algorithm::{Algorithm, Penalty};
 use crate::cells::table::Hasher;
 use crate::request::Request;
 use diana_base::map::KeyMap;
@@ -49,10 +49,18 @@ impl Counters {
     /// has room for the largest of them.
     pub(crate) fn place(&mut self, offset: usize) {
         let of_penalty = self.penalty_offset();
+        debug_assert!(self.has_one_form(), "quotas of one state have one time base");
         for counter in self.all_mut() {
             counter.offset = offset;
             counter.set_penalty_offset(of_penalty);
         }
+    }
+
+    /// Whether all quotas judge one state. A lease is of one quota, and has a cell of its own.
+    fn has_one_form(&self) -> bool {
+        let is_lease = |counter: &Counter| matches!(counter.algorithm, Algorithm::Lease(_));
+        let mut forms = self.all().filter(|counter| counter.form != 0 && !is_lease(counter));
+        forms.next().is_none_or(|first| forms.all(|counter| counter.form == first.form))
     }
 
     fn penalty_offset(&self) -> usize {
