@@ -1,10 +1,10 @@
-//! `cargo xtask same-decisions BASE`: the same documents and traffic in the engine of another commit
-//! and in this one. The cases come from this commit's generator, so only the driver's adapter has to
-//! fit the engine of its own commit.
+//! `cargo xtask same-decisions BASE`: the same documents and traffic in the engine of another
+//! commit and in this one. The cases come from this commit's generator, so only the driver's
+//! adapter has to fit the engine of its own commit.
 //!
 //! ```text
 //!   BASE ─ worktree ─► sessions ─┐
-//!   cases of this commit ────────┼─► hashes ─► cases that differ ─► the smallest one, both traces
+//!   cases of this commit ────────┼─► hashes ─► cases that differ ─► the smallest, both traces
 //!   this commit ─────► sessions ─┘
 //! ```
 

@@ -86,17 +86,19 @@ impl Functions {
     }
 }
 
-/// The last reason that was logged, and when.
-static LOGGED: Mutex<Option<(CallError, Instant)>> = Mutex::new(None);
+/// The reasons of the last minute, each with when it was logged.
+static LOGGED: Mutex<Vec<(CallError, Instant)>> = Mutex::new(Vec::new());
 
-/// Logs why a connection ends: each new reason, and the same one again after a minute. The filter
-/// sees only a failed call if the connection ends before the answer arrives.
+/// Logs why a connection ends: each reason once a minute, and at most eight of them, because
+/// several clusters may fail for different reasons. The filter sees only a failed call if the
+/// connection ends before the answer arrives.
 fn log_refusal(why: &CallError) {
-    const AGAIN: Duration = Duration::from_secs(60);
+    const MINUTE: Duration = Duration::from_secs(60);
+    const MOST: usize = 8;
     let mut logged = LOGGED.lock().unwrap_or_else(PoisonError::into_inner);
-    let is_known = |(last, at): &(CallError, Instant)| last == why && at.elapsed() < AGAIN;
-    if !logged.as_ref().is_some_and(is_known) {
-        *logged = Some((why.clone(), Instant::now()));
+    logged.retain(|(_, at)| at.elapsed() < MINUTE);
+    if logged.len() < MOST && logged.iter().all(|(known, _)| known != why) {
+        logged.push((why.clone(), Instant::now()));
         log::warn!("Redis answers `{why}`, so the bridge ends this connection");
     }
 }
