@@ -20,6 +20,7 @@ use diana_limiter::policy::{Policy, RuleId};
 use diana_limiter::rates;
 use log::warn;
 use std::borrow::Cow;
+use std::cell::Cell;
 use table::Id;
 
 /// The host's ids by name, for the life of the VM. Envoy makes a new id for each definition and
@@ -114,7 +115,20 @@ pub(super) struct Metrics<H> {
     /// By metric. Each entry lists the values of the first rule or cluster, then of the second, and
     /// so on.
     series: Vec<Vec<Option<u32>>>,
+    deferred: Deferred,
 }
+
+/// Increments that reach the host later, because a call of the host costs more than a decision from
+/// the worker's memory: each counter with its sum.
+#[derive(Debug, Default)]
+struct Deferred {
+    sums: Exclusive<Vec<(u32, u32)>>,
+    /// Whether increments are deferred now.
+    is_on: Cell<bool>,
+}
+
+/// The most counters whose increments wait. A decision of few rules needs three.
+const MAX_DEFERRED: usize = 16;
 
 /// The rules, clusters or versions for which a configuration has a metric, in their order. `None`
 /// keeps the place of a rule without the metric.
@@ -203,7 +217,7 @@ impl<H: Host> Metrics<H> {
         if missing > 0 {
             warn!("the host does not define {missing} of the metrics");
         }
-        let metrics = Metrics { host, series };
+        let metrics = Metrics { host, series, deferred: Deferred::default() };
         metrics.record(Id::BuildInfo, 0, 1);
         for (rule, sets) in configuration.policy.tables() {
             metrics.record(Id::CellsRoom, rule.index(), sets.saturating_mul(ACTORS_OF_A_SET));
@@ -228,12 +242,33 @@ impl<H: Host> Metrics<H> {
 
     /// Adds to a counter. `of` is the index of the rule or cluster, `value` that of the label's
     /// value.
+    #[inline(never)]
     fn add(&self, metric: Id, of: usize, value: usize, by: u32) {
         if by > 0
             && let Some(id) = self.id(metric, of, value)
+            && !(self.deferred.is_on.get() && self.deferred.add(id, by))
         {
             self.host.increment(id, by.into());
         }
+    }
+
+    /// Counts a decision from the worker's memory. The host gets the counts with
+    /// [`Metrics::flush`].
+    pub(super) fn defer(&self, decision: &Decision) {
+        self.deferred.is_on.set(true);
+        self.decision(decision);
+        self.deferred.is_on.set(false);
+    }
+
+    /// Whether counts wait for [`Metrics::flush`].
+    pub(super) fn has_deferred(&self) -> bool {
+        self.deferred.sums.with(|sums| !sums.is_empty()) == Some(true)
+    }
+
+    /// Hands the counts of deferred decisions to the host.
+    pub(super) fn flush(&self) {
+        let increment = |(id, by): (u32, u32)| self.host.increment(id, by.into());
+        self.deferred.sums.with(|sums| sums.drain(..).for_each(increment));
     }
 
     /// Sets a gauge, or adds a value to a histogram.
@@ -326,6 +361,7 @@ impl<H: Host> Metrics<H> {
     #[cold]
     #[inline(never)]
     pub(super) fn series(&self, policy: &Policy, clusters: &[String]) -> Vec<rates::Series> {
+        self.flush();
         let rules = policy.rules().map(|(rule, compiled)| {
             let of = |result| self.id(Id::Requests, rule.index(), result);
             (rule_series(compiled.name()), std::array::from_fn(of))
@@ -400,6 +436,23 @@ impl<H: Host> Metrics<H> {
         self.add(Id::ForeignValues, 0, 0, events.foreign);
         self.add(Id::KnownRefusals, 0, 0, events.cached);
         self.add(Id::UnreadCosts, 0, 0, events.unread);
+    }
+}
+
+impl Deferred {
+    /// Returns whether there was room.
+    fn add(&self, id: u32, by: u32) -> bool {
+        let add = |sums: &mut Vec<(u32, u32)>| {
+            if let Some((_, sum)) = sums.iter_mut().find(|(known, _)| *known == id) {
+                *sum = sum.checked_add(by)?;
+            } else if sums.len() < MAX_DEFERRED {
+                sums.push((id, by));
+            } else {
+                return None;
+            }
+            Some(())
+        };
+        self.sums.with(add).flatten().is_some()
     }
 }
 
