@@ -10,10 +10,10 @@ use diana_limiter::cells::store::CasSemantics;
 const ALWAYS: [&str; 17] = [
     "diana.config.generation",
     "diana.foreign_values",
-    "diana.kind.crowded.evictions",
+    "diana.kind.set_full.evictions",
     "diana.kind.lossless.evictions",
     "diana.kind.lossy.evictions",
-    "diana.known_refusals",
+    "diana.cached_refusals",
     "diana.lost_swaps",
     "diana.outcome.allowed.decisions",
     "diana.outcome.delayed.decisions",
@@ -261,7 +261,7 @@ fn rules_and_lists_count_their_own_results() {
         "rule.allow.result.ok.requests",
         "rule.deny.result.refused.requests",
         "rule.deny.result.shadow.requests",
-        "known_refusals",
+        "cached_refusals",
     ];
     for (mode, expected) in
         [("enforce", [1, 0, 1, 2, 0, 1, 1, 0, 1]), ("shadow", [4, 0, 2, 0, 2, 1, 0, 1, 0])]
@@ -316,7 +316,7 @@ fn calls_to_a_store_are_counted_and_their_durations_are_microseconds() {
         "store": {"redis": {"cluster": "a", "secret": "sixteen letters!"}}}"#;
     let gateway = Gateway::among(Clusters::of(&["a"]), 1, false);
     assert!(gateway.configure(rules));
-    let calls = || counted(&gateway, ["store.a.calls", "store.a.questions", "store.a.failed_calls"]);
+    let calls = || counted(&gateway, ["store.a.calls", "store.a.queries", "store.a.failed_calls"]);
     gateway.request(0, "/", "ann");
     gateway.pass(200);
     assert_eq!(calls(), [2, 2, 0], "the script was not known");
