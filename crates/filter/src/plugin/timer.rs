@@ -9,7 +9,7 @@ use diana_limiter::global::Completion;
 use diana_limiter::session::Worker;
 
 /// How long the counts of a busy worker wait at most before the host has them.
-const COUNTED_WITHIN: Span = Span::from_secs(1);
+const COUNTED_WITHIN: Span = Span::from_ms(100);
 
 impl<H: Host> Plugin<H> {
     /// Whether the worker holds too many requests to hold this one. If so, the request is counted
