@@ -67,7 +67,7 @@ fn every_series_of_a_configuration_exists_from_the_start() {
     let polls = ["fresh", "unchanged", "refused", "failed"];
     expected.extend(polls.map(|result| format!("diana.config.result.{result}.polls")));
     for cluster in ["x", "y_z"] {
-        let names = ["calls", "dropped_refunds", "failed_calls", "questions", "stray_replies"];
+        let names = ["calls", "dropped_refunds", "failed_calls", "queries", "stray_replies"];
         expected.extend(names.map(|name| format!("diana.store.{cluster}.{name}")));
     }
     expected.sort();
