@@ -91,9 +91,7 @@ pub mod inspect;
 pub mod matcher;
 pub mod number_map;
 pub mod policy;
-pub mod rates;
 pub mod request;
 pub mod session;
-pub mod top;
 
 pub use diana_base::time;

@@ -414,6 +414,21 @@ impl Policy {
         Some((place, self.global_group(place)?))
     }
 
+    /// The actors that a rule counts, in the order of its keys; none if it counts all requests
+    /// together.
+    #[must_use]
+    pub fn actors_of(&self, rule: RuleId) -> &[NamedActor] {
+        let own = self.group_of(rule).map(|(_, group)| group);
+        let group = own.or_else(|| self.global_group_of(rule).map(|(_, global)| &*global.group));
+        group.map_or(&[][..], |group| &group.actors)
+    }
+
+    /// The client's address, which may stand for an actor that a request lacks.
+    #[must_use]
+    pub fn address(&self) -> &NamedActor {
+        &self.address
+    }
+
     /// The plan with this name.
     pub(crate) fn plan_named(&self, name: &str) -> Option<PlanId> {
         let names = &self.plan.as_ref()?.names;
