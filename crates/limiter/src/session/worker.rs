@@ -23,29 +23,41 @@ pub(crate) use store_calls::Response;
 /// the worker of the new configuration migrates the counts of the old one:
 ///
 /// ```
-/// # use diana_limiter::cells::store::{Fault, Memory};
-/// # use diana_limiter::request::{Part, Values};
-/// # use diana_limiter::time::Time;
+/// use diana_limiter::algorithm::{Algorithm, BucketOptions, Quota, QuotaError};
 /// use diana_limiter::cells::Replacement;
+/// use diana_limiter::cells::store::Memory;
+/// use diana_limiter::policy::{Counter, Draft, LimitDraft, RuleDraft};
+/// use diana_limiter::request::{Part, Values};
 /// use diana_limiter::session::{Session, Worker};
+/// use diana_limiter::time::{Span, Time};
+/// use std::sync::Arc;
 ///
+/// // At most one request at once.
+/// let open = || {
+///     let quota = Quota { rpu: 1, unit: Span::ZERO };
+///     let permits = Algorithm::concurrency(quota.rpu, Algorithm::DEFAULT_MAX_HOLD)?;
+///     Ok::<_, QuotaError>(RuleDraft::new("open", Vec::new(), Counter::new(quota, permits)))
+/// };
+/// let hourly = Quota { rpu: 9, unit: Span::from_secs(3_600) };
+/// let bucket = Algorithm::token_bucket(hourly, BucketOptions::default())?;
+/// let all = RuleDraft::new("all", Vec::new(), Counter::new(hourly, bucket));
+/// let policy = |rules| {
+///     let mut draft = Draft::default();
+///     draft.limits.push(LimitDraft::new("/".parse().expect("a pattern"), rules));
+///     Arc::new(draft.build())
+/// };
 /// // The new configuration has one more rule for the same actor, and so another cell.
-/// let old = br#"{"url": "/", "rules": [{"name": "open", "algo": "C", "rpu": 1}]}"#;
-/// let new = br#"{"url": "/", "rules": [
-///     {"name": "open", "algo": "C", "rpu": 1}, {"name": "all", "rpu": 9, "unit": "hour"}
-/// ]}"#;
-/// # let old = diana_config::compile(old).expect("a valid document").policy;
-/// # let new = diana_config::compile(new).expect("a valid document").policy;
-/// # let store = Memory::new();
-/// # let now = || Time::from_ns(1_795_392_000_000_000_000);
+/// let (old, new) = (policy(vec![open()?]), policy(vec![open()?, all]));
+///
+/// let (store, now) = (Memory::new(), || Time::from_ns(1_795_392_000_000_000_000));
 /// let mut worker = Worker::new(old.clone(), &store, &[7; 16]);
-/// # let values = Values::default().with(Part::Path, "/");
-/// # let request = old.request(&values);
+/// let values = Values::default().with(Part::Path, "/");
+/// let request = old.request(&values);
 /// let (mut session, _) = Session::start(&mut worker, &request, now);
 ///
 /// let mut successor = Worker::new(new.clone(), &store, &[7; 16]);
 /// successor.migrate_from(&[worker.previous()], Replacement::Certain, now());
-/// # let request = new.request(&values);
+/// let request = new.request(&values);
 /// let (_, decision) = Session::start(&mut successor, &request, now);
 /// assert!(decision.is_rejected(), "the first request still has the permit");
 ///
@@ -54,7 +66,7 @@ pub(crate) use store_calls::Response;
 /// session.settle(&mut worker, now);
 /// let (_, decision) = Session::start(&mut successor, &request, now);
 /// assert!(!decision.is_rejected());
-/// # Ok::<(), Fault>(())
+/// # Ok::<(), QuotaError>(())
 /// ```
 #[derive(Debug)]
 pub struct Worker<S> {
