@@ -100,7 +100,7 @@ pub static KINDS: &[&AlgorithmKind] = &[
 /// assert!(token_bucket.step(&mut cell, now, 1).admits());
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-#[derive(Clone, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Algorithm {
     /// `TB`.
     TokenBucket(TokenBucket),
@@ -121,6 +121,9 @@ pub enum Algorithm {
     /// `rpu: 0`: refuses every request.
     RefuseAll,
 }
+
+/// A demand carries its quota by value, which has room for this.
+const _: () = assert!(size_of::<Algorithm>() <= 80);
 
 /// Evaluates an expression for the kind of an algorithm.
 macro_rules! each {
@@ -249,7 +252,7 @@ impl Algorithm {
     #[must_use]
     pub(crate) fn at_limit(&self, quota: Quota, lowest: u64, least: u64, limit: u64) -> Option<Algorithm> {
         let present = Quota { rpu: limit, ..quota };
-        let mut algorithm = self.clone();
+        let mut algorithm = *self;
         match &mut algorithm {
             Algorithm::TokenBucket(bucket) => *bucket = bucket.at_limit(present, quota.rpu, least)?,
             Algorithm::WarmUp(bucket) => *bucket = bucket.at_limit(present, lowest, least),
@@ -269,7 +272,7 @@ impl Algorithm {
     #[must_use]
     pub fn leased(&self, piece: u64, quota: Quota) -> Algorithm {
         let (parameters, shown) = (self.parameters(), self.shown(quota));
-        Algorithm::Lease(Lease::new(self.canonical_form(), parameters, piece, quota.unit, shown))
+        Algorithm::Lease(Lease::new(parameters, piece, quota.unit, shown))
     }
 
     /// Records that the cell is a copy of another cell, made at `now`, because a configuration

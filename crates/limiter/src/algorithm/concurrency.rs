@@ -33,7 +33,7 @@ const PARTS: u64 = 8;
 /// little-endian `u64`.
 const COPIED: usize = 8;
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Concurrency {
     /// The number of permits.
     pub(super) rpu: u64,

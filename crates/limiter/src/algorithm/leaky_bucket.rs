@@ -48,7 +48,7 @@ const DEFAULT_WAIT: Span = Span::from_secs(10);
 /// How far ahead a turn may be within the same millisecond.
 const WITHIN_A_TICK_NS: u64 = 999_999;
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct LeakyBucket {
     rate: Rate,
     /// Whether requests wait for their turns.
@@ -56,7 +56,7 @@ pub struct LeakyBucket {
     /// The longest distance of a turn from now.
     longest: Exact,
     /// The size of a cell in bytes.
-    size: usize,
+    size: u16,
     /// The numbers of this quota, as cells carry them.
     numbers: Numbers,
 }
@@ -64,7 +64,8 @@ pub struct LeakyBucket {
 /// The numbers of a quota in a cell, from the lowest bit: `rpu` in 32 bits, `unit` in ms in 32
 /// bits, and the longest distance of a turn in ns in 64 bits, rounded up. The highest bit is set if
 /// the next turn does not follow the last one, because that was refunded.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(Rust, packed(8))]
 struct Numbers(u128);
 
 const IS_BEHIND_REFUND: u128 = 1 << 127;
@@ -130,6 +131,7 @@ pub(super) fn compile(fields: &mut Fields, quota: Quota) -> Option<LeakyBucket> 
     let turns = rate.tokens_in(longest).clamp(LEAST_TURN_BITS, MAX_TURN_BITS);
     let bits = turns.checked_next_power_of_two().unwrap_or(MAX_TURN_BITS);
     let size = usize::try_from(bits.div_ceil(8)).unwrap_or(0).saturating_add(BITS);
+    let size = u16::try_from(size).unwrap_or(u16::MAX);
     let numbers = Numbers::of(quota, longest);
     Some(LeakyBucket { rate, waits: true, longest, size, numbers })
 }
@@ -296,7 +298,8 @@ fn refunded_turns(cell: &mut [u8]) -> &mut [u8] {
 impl Kind for LeakyBucket {
     fn canonical_form(&self) -> String {
         let Exact { ns, fraction } = self.longest;
-        format!("LB {} in {} ns, {ns} ns and {fraction} long", self.rate.per, self.rate.ns)
+        let Rate { ns: spacing, per } = self.rate;
+        format!("LB {per} in {spacing} ns, {ns} ns and {fraction} long")
     }
 
     /// Any two queues: the cell carries its quota.
@@ -305,7 +308,7 @@ impl Kind for LeakyBucket {
     }
 
     fn size(&self) -> usize {
-        self.size
+        self.size.into()
     }
 
     /// One request passes at once; the queue holds the rest.
@@ -342,7 +345,7 @@ impl Kind for LeakyBucket {
     }
 
     fn parameters(&self) -> Parameters {
-        let bits = self.size.saturating_sub(BITS).saturating_mul(8);
+        let bits = self.size().saturating_sub(BITS).saturating_mul(8);
         Parameters::leaky_bucket(self.rate, self.longest, u64::try_from(bits).unwrap_or(0))
     }
 

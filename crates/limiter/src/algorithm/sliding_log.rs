@@ -77,7 +77,7 @@ impl Ages {
     }
 }
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct SlidingLog {
     rpu: usize,
     unit: Span,

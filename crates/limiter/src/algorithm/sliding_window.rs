@@ -25,7 +25,7 @@ pub(super) const KIND: KindOf<SlidingWindow> = KindOf {
     compile,
 };
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct SlidingWindow {
     rpu: u64,
     ring: Ring,

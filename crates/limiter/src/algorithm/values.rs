@@ -12,7 +12,7 @@ use diana_base::time::{Span, Time};
 /// assert!(ten_per_minute.rpu <= Quota::MAX_RPU);
 /// assert!((Quota::MIN_UNIT..=Quota::MAX_UNIT).contains(&ten_per_minute.unit));
 /// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Quota {
     /// Requests per unit, or units of cost if requests cost more than one unit: 0 to 10⁹.
     pub rpu: u64,

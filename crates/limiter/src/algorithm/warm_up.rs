@@ -25,7 +25,7 @@ use std::ops::RangeInclusive;
 /// The shortest and the longest `warm_up`.
 const SPANS: RangeInclusive<Span> = Span::from_secs(1)..=Span::from_secs(86_400);
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct WarmUp {
     rate: Rate,
     /// Distinguishes charges under different limits.
@@ -37,8 +37,6 @@ pub struct WarmUp {
     slack: Exact,
     starts_empty: bool,
     warm_up: Exact,
-    /// Up to this coldness, a request takes one token.
-    half: Exact,
 }
 
 /// The layout of a cell, little-endian. When the bucket is full: nanoseconds `u64`, fraction `u32`.
@@ -88,11 +86,15 @@ impl WarmUp {
     fn new(quota: Quota, burst: u64, starts_empty: bool, warm_up: Span) -> WarmUp {
         let (rate, unit) = (Rate::of(quota), Exact::whole(quota.unit.as_ns()));
         let slack = rate.sub(unit, rate.span_of(1)).min(Exact::whole(MAX_SKEW.as_ns()));
-        let (ns, half) = (warm_up.as_ns(), warm_up.as_ns().checked_div(2).unwrap_or(0));
-        let (warm_up, half) = (Exact::whole(ns), Exact::whole(half));
+        let warm_up = Exact::whole(warm_up.as_ns());
         // The limit is in the high bits, because clamps are few.
         let mark = u32::try_from(quota.rpu).unwrap_or(u32::MAX).rotate_left(16);
-        WarmUp { rate, mark, burst, fill: rate.span_of(burst), slack, starts_empty, warm_up, half }
+        WarmUp { rate, mark, burst, fill: rate.span_of(burst), slack, starts_empty, warm_up }
+    }
+
+    /// Up to this coldness, a request takes one token.
+    fn half(&self) -> Exact {
+        Exact::whole(self.warm_up.ns.checked_div(2).unwrap_or(0))
     }
 
     /// See [`super::Algorithm::at_limit`]. The bucket fills in the same time at every limit, so the
@@ -154,7 +156,7 @@ impl WarmUp {
 
     /// `P` of the formula.
     fn potential(&self, cold: Exact) -> Exact {
-        let above = self.rate.sub(cold, self.half);
+        let above = self.rate.sub(cold, self.half());
         let (ns, fraction, per) =
             (u128::from(above.ns), u128::from(above.fraction), u128::from(self.rate.per));
         // At most 2^122: `above` is at most half a day, and `per` at most 10⁹.
@@ -180,7 +182,7 @@ impl WarmUp {
     fn affordable(&self, cold: Exact, available: Exact) -> u64 {
         // A unit takes one to three tokens.
         let mut most = self.rate.tokens_in(available).min(self.burst);
-        if cold <= self.half {
+        if cold <= self.half() {
             return most;
         }
         let mut least = most.checked_div(COLD_FACTOR).unwrap_or(0);
@@ -198,8 +200,9 @@ impl WarmUp {
 impl Kind for WarmUp {
     fn canonical_form(&self) -> String {
         let start = if self.starts_empty { "empty" } else { "full" };
-        let WarmUp { rate: Rate { ns, per }, burst, warm_up, .. } = self;
-        format!("TB {per} in {ns} ns, {burst} from {start}, warm in {} ns", warm_up.ns)
+        let WarmUp { rate, burst, warm_up, .. } = *self;
+        let (Rate { ns, per }, Exact { ns: warm, .. }) = (rate, warm_up);
+        format!("TB {per} in {ns} ns, {burst} from {start}, warm in {warm} ns")
     }
 
     fn size(&self) -> usize {

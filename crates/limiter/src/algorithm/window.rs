@@ -34,7 +34,7 @@ const SIZE: usize = 16;
 const USED: usize = 8;
 const CLAMPS: usize = 12;
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Window {
     rpu: u64,
     unit_ns: u64,
