@@ -32,7 +32,6 @@
 
 mod access_log;
 mod adapt;
-mod counter;
 mod global_rule;
 mod global_store;
 mod headroom;
@@ -46,6 +45,7 @@ mod names;
 mod overlay;
 mod penalty;
 mod plans;
+mod quota;
 mod remote;
 mod rule;
 mod rule_places;
@@ -338,7 +338,7 @@ fn read(top: Top, secret: &Secret, reading: Reading) -> Option<Configuration> {
     let inspect = top.inspect.and_then(inspect::compile);
     let mut limits: Vec<LimitDraft> = limits.into_iter().collect::<Option<_>>()?;
     if reading == Reading::Locally {
-        limits.iter_mut().flat_map(|limit| &mut limit.rules).for_each(|rule| rule.global = None);
+        limits.iter_mut().flat_map(|limit| &mut limit.rules).for_each(|rule| rule.on_error = None);
     }
     let mut warnings = std::mem::take(&mut reader.global.warnings);
     warnings.append(&mut reader.warnings);

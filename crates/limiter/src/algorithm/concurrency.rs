@@ -36,7 +36,7 @@ const COPIED: usize = 8;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Concurrency {
     /// The number of permits.
-    pub(super) rpu: u64,
+    rpu: u64,
     ring: Ring,
 }
 
@@ -50,6 +50,11 @@ pub(super) fn compile(fields: &mut Fields, quota: Quota) -> Option<Concurrency> 
 }
 
 impl Concurrency {
+    /// The same permits with another limit.
+    pub(super) fn with(&self, rpu: u64) -> Concurrency {
+        Concurrency { rpu, ..*self }
+    }
+
     fn permits<'c>(&self, cell: &'c mut [u8]) -> &'c mut [u8] {
         match cell.len() >= self.ring.size() {
             true => cell.get_mut(..self.ring.size()).unwrap_or_default(),

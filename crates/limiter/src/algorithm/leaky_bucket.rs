@@ -15,6 +15,7 @@
 use super::bytes::{add_one, leading_bits, set_bits, shift_down, shift_up, u32_at, u64_at, u128_at, write};
 use super::kind::{Kind, KindOf};
 use super::rate::{Exact, Rate};
+use super::values::{in_proportion, part};
 use super::{Admission, Charge, EvictionRank, MAX_SKEW, Parameters, Quota, Verdict};
 use diana_base::time::{Span, Time};
 use diana_document::Fields;
@@ -55,6 +56,9 @@ pub struct LeakyBucket {
     waits: bool,
     /// The longest distance of a turn from now.
     longest: Exact,
+    /// The most turns that wait, and the longest wait in ms, if there is one.
+    queue: u32,
+    max_wait_ms: Option<u32>,
     /// The size of a cell in bytes.
     size: u16,
     /// The numbers of this quota, as cells carry them.
@@ -97,6 +101,8 @@ impl Numbers {
             rate: Rate::of(quota),
             waits: true,
             longest: Exact::whole(longest),
+            queue: 0,
+            max_wait_ms: None,
             size: 0,
             numbers: self,
         })
@@ -104,22 +110,16 @@ impl Numbers {
 }
 
 pub(super) fn compile(fields: &mut Fields, quota: Quota) -> Option<LeakyBucket> {
-    let rate = Rate::of(quota);
     let given = fields.take("queue");
     let is_given = given.is_some();
     let queue = given.map_or(Some(quota.rpu), |node| node.whole(0..=Quota::MAX_RPU));
     let max_wait = match fields.take("max_wait") {
         Some(node) => node.span(Span::ZERO..=super::MAX_WAIT).map(Some),
-        None => Some(None),
+        None => Some((!is_given).then_some(DEFAULT_WAIT)),
     };
     let (queue, max_wait) = (queue?, max_wait?);
-    let (queued, most) = (rate.span_of(queue), Exact::whole(super::MAX_WAIT.as_ns()));
-    let longest = match max_wait {
-        Some(max_wait) => queued.min(Exact::whole(max_wait.as_ns())),
-        None if is_given => queued,
-        None => queued.min(Exact::whole(DEFAULT_WAIT.as_ns())),
-    };
-    if longest > most {
+    let bucket = LeakyBucket::new(quota, queue, max_wait);
+    if bucket.longest > Exact::whole(super::MAX_WAIT.as_ns()) {
         fields.fail(format!(
             "the last of a `queue` of {queue} at {} per {} waits longer than the {} that are allowed: give a `max_wait`",
             quota.rpu,
@@ -128,15 +128,49 @@ pub(super) fn compile(fields: &mut Fields, quota: Quota) -> Option<LeakyBucket> 
         ));
         return None;
     }
-    let turns = rate.tokens_in(longest).clamp(LEAST_TURN_BITS, MAX_TURN_BITS);
-    let bits = turns.checked_next_power_of_two().unwrap_or(MAX_TURN_BITS);
-    let size = usize::try_from(bits.div_ceil(8)).unwrap_or(0).saturating_add(BITS);
-    let size = u16::try_from(size).unwrap_or(u16::MAX);
-    let numbers = Numbers::of(quota, longest);
-    Some(LeakyBucket { rate, waits: true, longest, size, numbers })
+    Some(bucket)
 }
 
 impl LeakyBucket {
+    fn new(quota: Quota, queue: u64, max_wait: Option<Span>) -> LeakyBucket {
+        let rate = Rate::of(quota);
+        let queued = rate.span_of(queue);
+        let longest = max_wait.map_or(queued, |max_wait| queued.min(Exact::whole(max_wait.as_ns())));
+        let turns = rate.tokens_in(longest).clamp(LEAST_TURN_BITS, MAX_TURN_BITS);
+        let bits = turns.checked_next_power_of_two().unwrap_or(MAX_TURN_BITS);
+        let size = usize::try_from(bits.div_ceil(8)).unwrap_or(0).saturating_add(BITS);
+        let ms = |span: Span| span.as_ns().checked_div(1_000_000).unwrap_or(0);
+        LeakyBucket {
+            rate,
+            waits: true,
+            longest,
+            queue: u32::try_from(queue).unwrap_or(u32::MAX),
+            max_wait_ms: max_wait.and_then(|max_wait| u32::try_from(ms(max_wait)).ok()),
+            size: u16::try_from(size).unwrap_or(u16::MAX),
+            numbers: Numbers::of(quota, longest),
+        }
+    }
+
+    /// See [`super::Algorithm::at`]. The queue moves from `rpu` on in proportion to the limit.
+    pub(super) fn at(&self, quota: Quota, rpu: u64) -> LeakyBucket {
+        self.with(quota, in_proportion(self.queue.into(), quota.rpu, rpu))
+    }
+
+    /// See [`super::Algorithm::share`]. If `rpu` was rounded down, a queue takes up to twice as long.
+    /// Where that is too long, the queue is halved.
+    pub(super) fn share(&self, quota: Quota, of: u64, least: u64) -> LeakyBucket {
+        let queue = part(self.queue.into(), of, least);
+        let is_too_long = Rate::of(quota).span_of(queue) > Exact::whole(super::MAX_WAIT.as_ns());
+        self.with(quota, if is_too_long && self.max_wait_ms.is_none() { queue >> 1 } else { queue })
+    }
+
+    /// The same queue with other numbers.
+    fn with(&self, quota: Quota, queue: u64) -> LeakyBucket {
+        let max_wait = self.max_wait_ms.map(|ms| Span::from_ms(ms.into()));
+        let bucket = LeakyBucket::new(quota, queue, max_wait);
+        if self.waits { bucket } else { bucket.without_waiting().unwrap_or(bucket) }
+    }
+
     /// See [`super::Algorithm::without_waiting`].
     pub(super) fn without_waiting(&self) -> Option<LeakyBucket> {
         let longest = Exact::whole(WITHIN_A_TICK_NS);

@@ -98,6 +98,11 @@ pub(super) fn compile(fields: &mut Fields, quota: Quota) -> Option<SlidingLog> {
 }
 
 impl SlidingLog {
+    /// The same log for another limit, as far as a cell has room.
+    pub(super) fn at(&self, limit: u64) -> SlidingLog {
+        SlidingLog { rpu: usize::try_from(limit).unwrap_or(MAX_UNITS).min(MAX_UNITS), ..*self }
+    }
+
     /// The instant from which ages count, and the ages of the live instants, newest first. The
     /// instant is `now`, or the newest instant if that lies ahead: by at most [`MAX_SKEW`] in a
     /// prepared cell.

@@ -42,6 +42,13 @@ pub(super) fn compile(fields: &mut Fields, quota: Quota) -> Option<SlidingWindow
     Some(SlidingWindow { rpu: quota.rpu, ring, borrow: 0 })
 }
 
+impl SlidingWindow {
+    /// The same window with other numbers.
+    pub(super) fn with(&self, rpu: u64, borrow: u64) -> SlidingWindow {
+        SlidingWindow { rpu, borrow, ..*self }
+    }
+}
+
 impl Kind for SlidingWindow {
     fn canonical_form(&self) -> String {
         let Ring { span_ns, len, .. } = self.ring;

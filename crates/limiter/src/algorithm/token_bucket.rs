@@ -18,7 +18,7 @@
 use super::bytes::{add_one, u32_at, u64_at, u128_at, whole, write};
 use super::kind::{Kind, KindOf};
 use super::rate::{Amount, Exact, Rate};
-use super::values::COLD_FACTOR;
+use super::values::{COLD_FACTOR, in_proportion, part};
 use super::warm_up::WarmUp;
 use super::{
     Admission, Charge, EvictionRank, MAX_SKEW, MAX_WAIT, Parameters, Quota, RESERVED_FOR, Reservation,
@@ -166,11 +166,11 @@ fn ms(span: Span) -> u64 {
 }
 
 /// A longer fill time is surely a mistake, and would overflow the arithmetic.
-const LONGEST_FILL_YEARS: u128 = 100;
+pub(super) const LONGEST_FILL_YEARS: u128 = 100;
 const YEAR_NS: u64 = 365 * 86_400 * 1_000_000_000;
 
 /// How many years `tokens` take to come, rounded up.
-fn years(quota: Quota, tokens: u64) -> u128 {
+pub(super) fn years(quota: Quota, tokens: u64) -> u128 {
     let a_year = u128::from(quota.rpu.max(1)).saturating_mul(YEAR_NS.into());
     u128::from(tokens).saturating_mul(quota.unit.as_ns().into()).div_ceil(a_year)
 }
@@ -230,8 +230,8 @@ impl TokenBucket {
     /// The same bucket, which settling may push so many units below empty.
     pub(super) fn borrowing(self, borrow: u64) -> TokenBucket {
         let TokenBucket { rate, slack, .. } = self;
-        let slack = rate.add(rate.sub(slack, rate.span_of(self.borrow())), rate.span_of(borrow));
-        let numbers = if borrow == self.borrow() { self.numbers } else { self.numbers.borrowing(borrow) };
+        let slack = rate.add(rate.sub(slack, rate.span_of(self.borrowable())), rate.span_of(borrow));
+        let numbers = if borrow == self.borrowable() { self.numbers } else { self.numbers.borrowing(borrow) };
         TokenBucket { slack, numbers, ..self }
     }
 
@@ -240,7 +240,7 @@ impl TokenBucket {
     }
 
     /// How many units settling may charge below zero.
-    fn borrow(&self) -> u64 {
+    fn borrowable(&self) -> u64 {
         self.numbers.more().1
     }
 
@@ -249,14 +249,36 @@ impl TokenBucket {
         self.may_wait().then_some(TokenBucket { reach: self.fill, capacity: self.burst(), ..*self })
     }
 
-    /// See [`super::Algorithm::at_limit`]. `burst` moves from `rpu` on in proportion to the limit,
-    /// and suffices for one request. The turn of a request that waits was computed with the limit
-    /// at its arrival, so a bucket in which requests wait cannot adapt.
-    pub(super) fn at_limit(&self, quota: Quota, rpu: u64, least: u64) -> Option<TokenBucket> {
-        let burst = u128::from(self.burst()).saturating_mul(quota.rpu.into()).checked_div(rpu.into());
-        let burst = u64::try_from(burst.unwrap_or(0)).unwrap_or(u64::MAX).clamp(1, Quota::MAX_RPU);
-        let is_adaptable = !self.may_wait() && self.borrow() == 0;
-        is_adaptable.then(|| TokenBucket::new(quota, burst.max(least), self.start, Span::ZERO))
+    /// See [`super::Algorithm::at`]. The burst moves from `rpu` on in proportion to the limit, and so
+    /// do the units to borrow.
+    pub(super) fn at(&self, quota: Quota, rpu: u64, least: u64) -> TokenBucket {
+        let moved = |number: u64| in_proportion(number, quota.rpu, rpu);
+        self.with(quota, moved(self.burst()).max(1).max(least), moved(self.borrowable()))
+    }
+
+    /// Whether a limit may move under this bucket. The turn of a request that waits was computed
+    /// with the limit at its arrival.
+    pub(super) fn can_adapt(&self) -> bool {
+        !self.may_wait() && self.borrowable() == 0
+    }
+
+    /// See [`super::Algorithm::share`]. If `rpu` was rounded down, debt takes up to twice as long.
+    /// Where that is too long, the burst is halved, and if need be the units to borrow.
+    pub(super) fn share(&self, quota: Quota, of: u64, least: u64) -> TokenBucket {
+        let (burst, borrow) = (part(self.burst(), of, least), part(self.borrowable(), of, least));
+        let half = |number: u64| (number >> 1).max(least.min(number)).max(number.min(1));
+        let all = [(burst, borrow), (half(burst), borrow), (half(burst), half(borrow))];
+        let fits =
+            |(burst, borrow): &&(u64, u64)| years(quota, burst.saturating_add(*borrow)) <= LONGEST_FILL_YEARS;
+        let (burst, borrow) = all.iter().find(fits).or(all.last()).copied().unwrap_or((burst, borrow));
+        self.with(quota, burst, borrow)
+    }
+
+    /// The same bucket with other numbers.
+    fn with(&self, quota: Quota, burst: u64, borrow: u64) -> TokenBucket {
+        let (max_wait, _) = self.numbers.more();
+        let bucket = TokenBucket::new(quota, burst, self.start, max_wait).borrowing(borrow);
+        if self.may_wait() { bucket } else { bucket.without_waiting().unwrap_or(bucket) }
     }
 
     /// The instant at which the bucket is full. Foreign bytes may hold any fraction, so it is
@@ -409,7 +431,7 @@ impl TokenBucket {
     /// Whether the clock stepped back since the last charge of a bucket that may owe units. Then
     /// the bucket keeps what it lacked at that charge.
     fn follows_clock(&self, cell: &[u8], now: Time) -> bool {
-        self.borrow() > 0 && Time::from_ns(u64_at(cell, LATEST)).since(now) > MAX_SKEW
+        self.borrowable() > 0 && Time::from_ns(u64_at(cell, LATEST)).since(now) > MAX_SKEW
     }
 
     /// The instant at which the bucket is full except for reserved units, after taking `more`
@@ -427,7 +449,7 @@ impl TokenBucket {
         let ahead = u64_at(cell, 0).saturating_sub(now.as_ns());
         // Whole nanoseconds decide, except within the last one.
         let is_near = ahead < self.reach.ns.saturating_add(self.slack.ns);
-        let is_simple = self.borrow() == 0 && self.start == Start::Full && self.reserved(cell) == 0;
+        let is_simple = self.borrowable() == 0 && self.start == Start::Full && self.reserved(cell) == 0;
         is_near && is_simple && self.is_own(cell)
     }
 
@@ -533,7 +555,7 @@ impl TokenBucket {
         }
         let full_at = self.full_at(cell);
         let none_refunded = refunds == u32_at(cell, REFUNDS);
-        let most = self.capacity.saturating_add(self.borrow());
+        let most = self.capacity.saturating_add(self.borrowable());
         let charged = self.rate.span_of(charge.cost.min(most));
         let is_last = self.rate.sub(full_at, charged).ns == charge.booked_at.as_ns();
         let others_wait = self.reach > self.fill && full_at > self.full_at_if_empty(now);
@@ -593,7 +615,7 @@ impl Kind for TokenBucket {
         let wait = self.rate.sub(self.reach, self.fill).ns;
         let Rate { ns, per } = self.rate;
         let canonical_form = format!("TB {per} in {ns} ns, {} from {start}, {wait} ns lent", self.burst());
-        super::borrowed(canonical_form, self.borrow())
+        super::borrowed(canonical_form, self.borrowable())
     }
 
     /// Any two buckets that begin alike: the cell carries its quota.
@@ -653,9 +675,9 @@ impl Kind for TokenBucket {
 
     fn parameters(&self) -> Parameters {
         let max_wait = Span::from_ns(self.rate.sub(self.reach, self.fill).ns);
-        let slack = self.rate.sub(self.slack, self.rate.span_of(self.borrow()));
+        let slack = self.rate.sub(self.slack, self.rate.span_of(self.borrowable()));
         Parameters::token_bucket(self.rate, self.burst(), max_wait, self.start == Start::Empty, slack)
-            .borrowing(self.borrow())
+            .borrowing(self.borrowable())
     }
 
     fn eviction_rank(&self, cell: &[u8], now: Time) -> EvictionRank {
@@ -730,7 +752,7 @@ impl Kind for TokenBucket {
     fn reduce(&self, cell: &mut [u8], now: Time, charge: Charge, cost: u64) {
         let bucket = self.carried(cell);
         bucket.prepare_own(cell, now);
-        let most = bucket.capacity.saturating_add(bucket.borrow());
+        let most = bucket.capacity.saturating_add(bucket.borrowable());
         let kept = Span::from_ns(bucket.rate.span_of(cost.min(most)).ns);
         let (at, booked_at) = (charge.at.after(kept), charge.booked_at.after(kept));
         let cost = charge.cost.saturating_sub(cost);
@@ -743,7 +765,7 @@ impl TokenBucket {
     fn charge_own(&self, cell: &mut [u8], now: Time, cost: u64) -> Charge {
         let rate = self.rate;
         let before = self.full_at(cell).max(Exact::whole(now.as_ns()));
-        let deepest = rate.add(self.full_at_if_empty(now), rate.span_of(self.borrow()));
+        let deepest = rate.add(self.full_at_if_empty(now), rate.span_of(self.borrowable()));
         let deepest = rate.sub(deepest, rate.span_of(self.reserved(cell)));
         let cost = cost.min(rate.tokens_in(rate.sub(deepest, before)));
         if cost > 0 {

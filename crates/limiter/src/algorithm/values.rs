@@ -163,6 +163,18 @@ pub(crate) fn borrowed(canonical_form: String, borrow: u64) -> String {
     }
 }
 
+/// What `number` of a quota becomes when `rpu` moves `from` one limit `to` another: 0 to 10⁹.
+pub(crate) fn in_proportion(number: u64, to: u64, from: u64) -> u64 {
+    let moved = u128::from(number).saturating_mul(to.into()).checked_div(from.into()).unwrap_or(0);
+    u64::try_from(moved).unwrap_or(u64::MAX).min(Quota::MAX_RPU)
+}
+
+/// The share of `number` for one of so many gateways: at least `least`, the cost of a request, if
+/// there is that much.
+pub(crate) fn part(number: u64, of: u64, least: u64) -> u64 {
+    number.checked_div(of).unwrap_or(number).max(least.min(number))
+}
+
 /// The part of `span_ns` that corresponds to `used` of `limit`.
 pub(crate) fn proportional_span(used: u64, limit: u64, span_ns: u64) -> Span {
     let all = u128::from(used).saturating_mul(span_ns.into());

@@ -16,7 +16,8 @@
 use super::bytes::{add_one, u32_at, u64_at, write};
 use super::kind::Kind;
 use super::rate::{Exact, Rate};
-use super::values::COLD_FACTOR;
+use super::token_bucket::{LONGEST_FILL_YEARS, years};
+use super::values::{COLD_FACTOR, part};
 use super::{Admission, Charge, EvictionRank, MAX_SKEW, Parameters, Quota, Verdict};
 use diana_base::time::{Span, Time};
 use diana_document::Node;
@@ -97,15 +98,31 @@ impl WarmUp {
         Exact::whole(self.warm_up.ns.checked_div(2).unwrap_or(0))
     }
 
-    /// See [`super::Algorithm::at_limit`]. The bucket fills in the same time at every limit, so the
-    /// cell means the same, but for a part of a nanosecond. Even at the lowest limit a cold rule
-    /// admits a request.
-    pub(super) fn at_limit(&self, quota: Quota, lowest: u64, least: u64) -> WarmUp {
+    /// The same bucket for limits from `lowest` on, with room for a request of a cold rule at each
+    /// of them. The bucket fills in the same time at every limit, so the cell means the same, but
+    /// for a part of a nanosecond.
+    pub(super) fn adapting(&self, quota: Quota, lowest: u64, least: u64) -> WarmUp {
         let lowest = Rate::of(Quota { rpu: lowest, ..quota });
         let longest = lowest.span_of(least.max(1).saturating_mul(COLD_FACTOR));
-        let fill = Exact::whole(self.fill.max(longest).ceil());
+        WarmUp { fill: Exact::whole(self.fill.max(longest).ceil()), ..*self }
+    }
+
+    /// See [`super::Algorithm::at`].
+    pub(super) fn at(&self, quota: Quota) -> WarmUp {
         let rule = WarmUp::new(quota, 0, self.starts_empty, Span::from_ns(self.warm_up.ns));
-        WarmUp { fill, burst: rule.rate.tokens_in(fill), ..rule }
+        WarmUp { fill: self.fill, burst: rule.rate.tokens_in(self.fill), ..rule }
+    }
+
+    /// See [`super::Algorithm::share`]. A share has room for a request of a cold rule. A burst that
+    /// takes too long to fill is halved.
+    pub(super) fn share(&self, quota: Quota, of: u64, least: u64) -> WarmUp {
+        let least_tokens = least.max(1).saturating_mul(COLD_FACTOR).min(self.burst);
+        let whole = part(self.burst, of, least).max(least_tokens);
+        let burst = match years(quota, whole) <= LONGEST_FILL_YEARS {
+            true => whole,
+            false => (whole >> 1).max(least_tokens),
+        };
+        WarmUp::new(quota, burst, self.starts_empty, Span::from_ns(self.warm_up.ns))
     }
 
     /// The second stamp of a charge: the clamps, and the limit.

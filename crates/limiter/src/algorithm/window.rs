@@ -47,6 +47,11 @@ pub(super) fn compile(_: &mut Fields, quota: Quota) -> Option<Window> {
 }
 
 impl Window {
+    /// The same window with other numbers.
+    pub(super) fn with(&self, rpu: u64, borrow: u64) -> Window {
+        Window { rpu, borrow, ..*self }
+    }
+
     /// The used units, possibly of a larger quota.
     fn used(cell: &[u8]) -> u64 {
         u32_at(cell, USED).into()
