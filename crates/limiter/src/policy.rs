@@ -25,8 +25,8 @@ mod rule;
 mod shards;
 mod usage;
 
-pub use cost::Cost;
 pub(crate) use cost::Owed;
+pub use cost::{Cost, CostError, Estimate};
 pub use counter::{Counter, Headroom};
 pub(crate) use demand::{Demand, Demands, Mode};
 #[cfg(test)]

@@ -23,18 +23,15 @@ use std::sync::Arc;
 /// A policy, as the configuration describes it. [`Draft::build`] compiles the draft.
 ///
 /// ```
-/// # use diana_limiter::actor::{Actors, Scope, ip::ClientIp};
 /// # use diana_limiter::cells::store::{Fault, Memory};
 /// # use diana_limiter::request::{Part, Parts, Values};
 /// # use diana_limiter::session::{Session, Worker};
 /// use std::sync::Arc;
 /// # use diana_limiter::time::{Span, Time};
 /// use diana_base::map::KeyMap;
-/// use diana_document::{Errors, Node};
-/// use diana_limiter::actor::address::Network;
+/// use diana_limiter::actor::{NamedActor, address::Network, ip::ClientIp};
 /// use diana_limiter::algorithm::{Algorithm, Quota};
 /// use diana_limiter::decide::{Outcome, Reason};
-/// use diana_limiter::matcher::pattern::Pattern;
 /// use diana_limiter::policy::{Cost, Counter, Counters, Draft, Enforce, LimitDraft, List};
 /// use diana_limiter::policy::{Lists, Member, Missing, RuleDraft};
 ///
@@ -51,10 +48,8 @@ use std::sync::Arc;
 ///     plans: Vec::new(),
 ///     global: None,
 /// };
-/// # let url = diana_document::parse(br#""/admin""#).expect("JSON");
-/// # let errors = Errors::default();
 /// let limit = LimitDraft {
-///     pattern: Pattern::parse(Node::root(&url, &errors)).expect("a pattern"),
+///     pattern: "/admin".parse().expect("a pattern"),
 ///     conditions: Vec::new(),
 ///     canonical_form: String::new(),
 ///     exclusive: false,
@@ -63,9 +58,9 @@ use std::sync::Arc;
 /// };
 /// let network = Network::parse("203.0.113.0/24").expect("a network");
 /// let deny: List = [Member::Network(network)].into_iter().collect();
-/// # let mut parts = Parts::default();
-/// # let ip = ClientIp::compile(None, &mut parts);
-/// # let address = Actors::ip(&mut Scope { parts: &mut parts, ip: &ip });
+/// let mut parts = Parts::default();
+/// let ip = ClientIp::reported(&mut parts);
+/// let address = NamedActor::ip(&ip, &parts);
 /// let draft = Draft {
 ///     parts,
 ///     ip,
@@ -335,7 +330,6 @@ pub(crate) mod testing {
     //! Policies with nothing set but what a test needs.
 
     use super::*;
-    use crate::actor::{Actors, Scope};
     use crate::policy::Policy;
 
     /// A rule that counts all requests together.
@@ -365,8 +359,8 @@ pub(crate) mod testing {
             rules,
         };
         let mut parts = Parts::default();
-        let ip = ip::ClientIp::compile(None, &mut parts);
-        let address = Actors::ip(&mut Scope { parts: &mut parts, ip: &ip });
+        let ip = ip::ClientIp::reported(&mut parts);
+        let address = NamedActor::ip(&ip, &parts);
         let limits = limits.into_iter().map(limit).collect();
         let (lists, enforce, plan) = (Lists::default(), Enforce::EVERYBODY, None);
         let (max_actors, takes_grants) = (16, false);
