@@ -1,11 +1,12 @@
 //! The key `adapt` of a rule: `{signal, target, min, max, every}`.
 
+use super::algorithm::AlgorithmKind;
 use super::quota::Weight;
 use diana_base::time::Span;
 use diana_document::{Fields, Node, Value, quoted};
 use diana_limiter::actor::NamedActor;
 use diana_limiter::adapt::{Adaptive, Controller, Limits, Resource, Signal};
-use diana_limiter::algorithm::{self, AlgorithmKind};
+use diana_limiter::algorithm;
 use diana_limiter::policy::Quota;
 use diana_response::percent_of;
 use std::ops::RangeInclusive;

@@ -1,8 +1,9 @@
 //! The key `headroom` of a rule, and the warnings about `headroom` and `priority: high`.
 
+use super::algorithm::AlgorithmKind;
 use diana_document::{Error, Fields, Node, Value};
 use diana_limiter::adapt::Adaptive;
-use diana_limiter::algorithm::{self, AlgorithmKind};
+use diana_limiter::algorithm;
 use diana_limiter::policy::{Headroom, LimitDraft, Quota};
 
 const WAITS: &str = "a rule whose requests wait has no headroom: leave `headroom` out, or write `algo: TB` without `max_wait`, `W`, `SW`, `SL` or `C`";

@@ -1,8 +1,9 @@
 //! The key `penalty` of a rule: `{after, for}`.
 
+use super::algorithm::AlgorithmKind;
 use diana_base::time::Span;
 use diana_document::{Fields, Value};
-use diana_limiter::algorithm::{self, AlgorithmKind, Penalty};
+use diana_limiter::algorithm::{self, Penalty};
 use diana_limiter::policy::Quota;
 
 /// The penalty of a rule, or of an override.

@@ -1,13 +1,14 @@
 //! `plan` at the top, which names where a request shows its plan, and `plans` of a rule.
 
+use super::actor::{self, Actors, Scope};
+use super::algorithm::AlgorithmKind;
 use super::global_rule;
 use super::headroom::never_admits;
 use super::keys::RULE_KEYS;
 use super::quota::{TimeBase, Weight, quota};
 use diana_base::map::KeyMap;
 use diana_document::{Error, Fields, Node, Value, one_of, quoted};
-use diana_limiter::actor::{self, Actors, NamedActor, Scope};
-use diana_limiter::algorithm::AlgorithmKind;
+use diana_limiter::actor::{NamedActor, parse_key};
 use diana_limiter::policy::{MAX_PLANS, PlanId, PlanSource, Quota};
 
 const NO_PLAN: &str = "the document does not say where a request shows its plan: write, for example, `plan: {header: x-plan}` at the top, \
@@ -60,7 +61,7 @@ impl<'a> Plans<'a> {
         if keys.iter().any(|(key, _)| key == "actor" || key == "members") {
             plans.actor = plans.by_members(node, actors, scope);
         } else if let Value::Object(_) = node.value() {
-            plans.actor = NamedActor::compile("plan", node, scope);
+            plans.actor = actor::named("plan", node, scope);
         } else {
             node.expected::<()>("where a request shows its plan, such as `{header: x-plan}`");
         }
@@ -83,7 +84,7 @@ impl<'a> Plans<'a> {
             };
             for value in node.one_or_many() {
                 let Some(text) = value.text() else { continue };
-                match actor::parse_key(std::slice::from_ref(named), text) {
+                match parse_key(std::slice::from_ref(named), text) {
                     Ok(key) => match values.get(&key) {
                         Some(other) if *other != plan => {
                             value.fail(format!("{} is a member of another plan already", quoted(text)));
@@ -179,7 +180,7 @@ impl<'a> Plans<'a> {
             let mut values = KeyMap::default();
             for (index, name) in names.iter().enumerate() {
                 // No request has a value that the actor refuses.
-                if let Ok(key) = actor::parse_key(std::slice::from_ref(&actor), name) {
+                if let Ok(key) = parse_key(std::slice::from_ref(&actor), name) {
                     values.insert(&key, PlanId::new(index));
                 }
             }

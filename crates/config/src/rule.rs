@@ -1,6 +1,9 @@
 //! Reads one rule: actors, quota, algorithm, overrides and plans. The algorithm reads its own keys.
 
+use super::actor::{Actors, Scope};
 use super::adapt::{adapt, refuse_others};
+use super::algorithm::AlgorithmKind;
+use super::cost;
 use super::global_rule;
 use super::headroom::{headroom, never_admits};
 use super::keys::{LIMIT_KEYS, RULE_KEYS, TOP_KEYS};
@@ -11,10 +14,9 @@ use super::quota::{TimeBase, Weight, algorithm, quota};
 use diana_base::map::KeyMap;
 use diana_base::time::Span;
 use diana_document::{Error, Fields, Node, Value};
-use diana_limiter::actor::{self, Actors, NamedActor, Scope};
-use diana_limiter::algorithm::AlgorithmKind;
+use diana_limiter::actor::{NamedActor, parse_key};
 use diana_limiter::matcher::pattern::Pattern;
-use diana_limiter::policy::{Cost, Missing, Quota, RuleDraft, Statuses};
+use diana_limiter::policy::{Cost, Missing, Quota, RuleDraft};
 use diana_response::{ResponseOverride, RuleResponses};
 
 /// The context in which a rule is read.
@@ -60,7 +62,7 @@ pub(super) fn compile(
     };
     let cost_node = fields.take("cost");
     let cost = match &cost_node {
-        Some(node) => Cost::compile(node, scope.parts),
+        Some(node) => cost::read(node, scope.parts),
         None => Some(Cost::default()),
     };
     let cost = statuses(&mut fields, cost);
@@ -156,7 +158,7 @@ fn statuses(fields: &mut Fields, cost: Option<Cost>) -> Option<Cost> {
         return None;
     }
     let statuses = |node: Option<Node>| match node {
-        Some(node) => Statuses::compile(&node).map(Some),
+        Some(node) => cost::statuses(&node).map(Some),
         None => Some(None),
     };
     let (charge, refund) = (statuses(charge), statuses(refund));
@@ -210,8 +212,7 @@ fn overrides(
         node.fail("an empty object changes nothing: leave `overrides` out");
     }
     for (value, node) in entries {
-        let key =
-            actors.and_then(|actors| actor::parse_key(actors, value).map_err(|why| node.fail(why)).ok());
+        let key = actors.and_then(|actors| parse_key(actors, value).map_err(|why| node.fail(why)).ok());
         let fields = match node.value() {
             Value::Object(_) => node.fields(),
             _ => node.expected("what is different for it, such as `{rpu: 100}`"),

@@ -8,7 +8,7 @@
 //! longer.
 
 use crate::actor;
-use crate::algorithm::{PenaltyParameters, Quota, grant};
+use crate::algorithm::{PenaltyParameters, Quota};
 use crate::cells::store::{Fault, Store};
 use crate::cells::{
     Actor, Attempt, CellId, Change, Context, Events, OpenCell, Reservations, Swapped, peek, swap,
@@ -18,7 +18,6 @@ use crate::policy::{self};
 use crate::policy::{GroupIndex, KeyBuffer, Missing, PlacedQuota, PlanId, Policy, RuleId};
 use crate::session::Worker;
 use diana_base::time::{Span, Time};
-use diana_document::{Errors, Node, Value};
 use std::cell::Cell;
 
 /// A rule and one of its actors.
@@ -350,45 +349,12 @@ pub struct Question {
 }
 
 /// Units for one actor on top of its quota.
-///
-/// ```
-/// use diana_limiter::inspect::Grant;
-/// use diana_limiter::time::Span;
-///
-/// let read = |amount: &str, lasts: &str| {
-///     Grant::read(|name| Some(if name == "for" { lasts } else { amount }.to_owned()))
-/// };
-/// assert_eq!(read("5", "1h"), Ok(Grant { amount: 5, lasts: Span::from_secs(3_600) }));
-/// assert_eq!(read("2k", "30s").map(|grant| grant.amount), Ok(2_000));
-/// assert!(read("0", "1h").is_err() && read("5", "2d").is_err());
-/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Grant {
     /// Units of cost: 1 to 10⁹.
     pub amount: u64,
     /// How long the units are valid: 1 s to 24 h.
     pub lasts: Span,
-}
-
-impl Grant {
-    /// Reads `amount` and `for`. The error is a message for people.
-    pub fn read(parameter: impl Fn(&str) -> Option<String>) -> Result<Grant, String> {
-        let amount = parameter("amount").ok_or("how much? expected `amount=100`")?;
-        let lasts = parameter("for").ok_or("for how long? expected `for=1h`")?;
-        let amount = amount.trim().parse().map_or(Value::Text(amount), Value::Whole);
-        let amount = read("amount", amount, |node| node.size(1..=grant::MAX_AMOUNT))?;
-        let lasts = read("for", Value::Text(lasts), |node| node.span(grant::MIN_SPAN..=grant::MAX_SPAN))?;
-        Ok(Grant { amount, lasts })
-    }
-}
-
-/// Reads a parameter like a key of a document.
-fn read<T>(name: &str, value: Value, by: impl Fn(Node) -> Option<T>) -> Result<T, String> {
-    let errors = Errors::default();
-    let read = by(Node::root(&value, &errors));
-    read.ok_or_else(|| {
-        errors.into_vec().first().map_or(String::new(), |error| [name, ": ", &error.why].concat())
-    })
 }
 
 /// Changes the state of the target.

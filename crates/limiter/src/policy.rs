@@ -26,8 +26,8 @@ mod rule;
 mod shards;
 mod usage;
 
-pub use cost::Cost;
 pub(crate) use cost::PendingCost;
+pub use cost::{Cost, CostError, Estimate};
 pub(crate) use demand::{Demand, Mode, prepare};
 #[cfg(test)]
 pub(crate) use draft::testing as drafts;

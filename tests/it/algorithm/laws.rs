@@ -3,8 +3,9 @@
 use super::schedule::{Arrival, Gap, Run, astray, begins, onward, visible, within};
 use super::subject::{Rule, SUBJECTS, any_rules, cases, power, rules};
 use diana_base::time::{Span, Time};
+use diana_config::algorithm::KINDS;
 use diana_limiter::algorithm::EvictionRank;
-use diana_limiter::algorithm::{Admission, Algorithm, Charge, KINDS};
+use diana_limiter::algorithm::{Admission, Algorithm, Charge};
 use proptest::prelude::*;
 
 #[test]

@@ -17,7 +17,7 @@ pub(super) use rates::Sampler;
 
 use super::{Decided, Plugin, Rejection, Response};
 use crate::Host;
-use crate::metrics::{Inspected, fingerprint_text};
+use crate::metrics::{ChangeLabel, QuestionLabel, fingerprint_text};
 use diana_base::format;
 use diana_base::time::{Span, Time};
 use diana_limiter::decide::{Outcome, Reason};
@@ -27,7 +27,7 @@ use diana_limiter::policy::Rule;
 use diana_limiter::request::protocol::Protocol;
 use diana_limiter::request::{Request, syntax};
 use diana_limiter::session::Session;
-use diana_response::Refusal;
+use diana_response::{Refusal, json_string};
 use log::info;
 use std::borrow::Cow;
 use std::net::IpAddr;
@@ -106,17 +106,17 @@ impl<H: Host> Plugin<H> {
         let question = options.below(policy.target(request)?)?;
         let client = policy.client(request).filter(|client| options.allows(*client))?;
         let inspected = match self.host.request_header(b"authorization") {
-            Some(_) if self.is_limited(client) => Inspected::Limited,
-            Some(value) if options.knows(&value) => Inspected::Answered,
+            Some(_) if self.is_limited(client) => QuestionLabel::Limited,
+            Some(value) if options.knows(&value) => QuestionLabel::Answered,
             Some(_) => {
                 self.wrong_tokens.with(|wrong| wrong.note(client, self.now()));
-                Inspected::Refused
+                QuestionLabel::Refused
             }
             // Nobody tries a token here: the request only uses the path.
-            None => Inspected::Refused,
+            None => QuestionLabel::Refused,
         };
         self.metrics.inspected(inspected);
-        if !matches!(inspected, Inspected::Answered) {
+        if !matches!(inspected, QuestionLabel::Answered) {
             return None;
         }
         let reply = self.question(question, request).unwrap_or_else(|why| Reply::Now(Err(why)));
@@ -189,7 +189,7 @@ impl<H: Host> Plugin<H> {
             (b"POST", b"reset") => self.change(Change::Reset, self.target(query)?, request),
             (b"POST", b"penalty") => self.change(Change::EndPenalty, self.target(query)?, request),
             (b"POST", b"grant") => {
-                let grant = Grant::read(parameters(query)).map_err(|why| (400, why))?;
+                let grant = diana_config::grant(parameters(query)).map_err(|why| (400, why))?;
                 self.change(Change::Grant(grant), self.target(query)?, request)
             }
             (_, b"policy" | b"actor" | b"rates" | b"top") => Err((405, "expected the method GET".into())),
@@ -252,9 +252,9 @@ impl<H: Host> Plugin<H> {
         }
         let client = policy.client(request).map(|client| client.to_string()).unwrap_or_default();
         let kind = match change {
-            Change::Reset => 0,
-            Change::Grant(_) => 1,
-            Change::EndPenalty => 2,
+            Change::Reset => ChangeLabel::Reset,
+            Change::Grant(_) => ChangeLabel::Grant,
+            Change::EndPenalty => ChangeLabel::Penalty,
         };
         if target.is_global() {
             let change = match change {
@@ -305,7 +305,7 @@ fn described<'a>(rule: &Rule, actors: impl Iterator<Item = &'a str>) -> Object {
     let mut names = String::new();
     for name in actors {
         names.push(if names.is_empty() { '[' } else { ',' });
-        format::json_string(&mut names, name);
+        json_string(&mut names, name);
     }
     names.push_str(if names.is_empty() { "[]" } else { "]" });
     Object::default()
@@ -342,7 +342,7 @@ impl Object {
     /// Adds a key with this JSON.
     fn key(mut self, key: &str, json: &str) -> Object {
         self.0.push(',');
-        format::json_string(&mut self.0, key);
+        json_string(&mut self.0, key);
         self.0.push(':');
         self.0.push_str(json);
         self
@@ -354,7 +354,7 @@ impl Object {
 
     fn text(mut self, key: &str, text: &str) -> Object {
         self = self.key(key, "");
-        format::json_string(&mut self.0, text);
+        json_string(&mut self.0, text);
         self
     }
 

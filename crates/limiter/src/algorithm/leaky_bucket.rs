@@ -13,22 +13,11 @@
 //! most [`MAX_SKEW`], turns stay.
 
 use super::bytes::{add_one, leading_bits, set_bits, shift_down, shift_up, u32_at, u64_at, u128_at, write};
-use super::kind::{Kind, KindOf};
+use super::kind::Kind;
 use super::rate::{Exact, Rate};
 use super::values::{in_proportion, part};
-use super::{Admission, Charge, EvictionRank, MAX_SKEW, Parameters, Quota, Verdict};
+use super::{Admission, Charge, EvictionRank, MAX_SKEW, Parameters, Quota, QuotaError, Verdict};
 use diana_base::time::{Span, Time};
-use diana_document::Fields;
-
-/// The kind, for [`super::KINDS`].
-pub(super) const KIND: KindOf<LeakyBucket> = KindOf {
-    name: "leaky bucket",
-    short: "LB",
-    keys: &["queue", "max_wait"],
-    per_unit: true,
-    bound: "1 + t · rpu / unit in any span t",
-    compile,
-};
 
 /// The layout of a cell, little-endian. The next turn: nanoseconds `u64`, fraction `u32`. The
 /// number of clamps and of new rows `u32`. The [`Numbers`] of the carried quota. Then one bit for
@@ -109,30 +98,38 @@ impl Numbers {
     }
 }
 
-pub(super) fn compile(fields: &mut Fields, quota: Quota) -> Option<LeakyBucket> {
-    let given = fields.take("queue");
-    let is_given = given.is_some();
-    let queue = given.map_or(Some(quota.rpu), |node| node.whole(0..=Quota::MAX_RPU));
-    let max_wait = match fields.take("max_wait") {
-        Some(node) => node.span(Span::ZERO..=super::MAX_WAIT).map(Some),
-        None => Some((!is_given).then_some(DEFAULT_WAIT)),
-    };
-    let (queue, max_wait) = (queue?, max_wait?);
-    let bucket = LeakyBucket::new(quota, queue, max_wait);
-    if bucket.longest > Exact::whole(super::MAX_WAIT.as_ns()) {
-        fields.fail(format!(
-            "the last of a `queue` of {queue} at {} per {} waits longer than the {} that are allowed: give a `max_wait`",
-            quota.rpu,
-            quota.unit,
-            super::MAX_WAIT
-        ));
-        return None;
-    }
-    Some(bucket)
+/// The numbers of a leaky bucket beside its quota. The default is those of a rule that does not say.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct QueueOptions {
+    /// How many requests may wait: 0 to 10⁹. `None`: `rpu`, but for at most 10 s if there is no
+    /// `max_wait`.
+    pub queue: Option<u64>,
+    /// The longest wait of a request: at most [`MAX_WAIT`](super::MAX_WAIT).
+    pub max_wait: Option<Span>,
 }
 
 impl LeakyBucket {
-    fn new(quota: Quota, queue: u64, max_wait: Option<Span>) -> LeakyBucket {
+    /// See [`super::Algorithm::leaky_bucket`].
+    pub(super) fn new(quota: Quota, options: QueueOptions) -> Result<LeakyBucket, QuotaError> {
+        quota.check()?;
+        let QueueOptions { queue, max_wait } = options;
+        if queue.is_some_and(|queue| queue > Quota::MAX_RPU) {
+            return Err(QuotaError::Queue);
+        }
+        if max_wait.is_some_and(|max_wait| max_wait > super::MAX_WAIT) {
+            return Err(QuotaError::MaxWait);
+        }
+        let longest = max_wait.or(queue.is_none().then_some(DEFAULT_WAIT));
+        let bucket = LeakyBucket::of(quota, queue.unwrap_or(quota.rpu), longest);
+        match queue {
+            Some(queue) if bucket.longest > Exact::whole(super::MAX_WAIT.as_ns()) => {
+                Err(QuotaError::QueueTime { queue })
+            }
+            _ => Ok(bucket),
+        }
+    }
+
+    fn of(quota: Quota, queue: u64, max_wait: Option<Span>) -> LeakyBucket {
         let rate = Rate::of(quota);
         let queued = rate.span_of(queue);
         let longest = max_wait.map_or(queued, |max_wait| queued.min(Exact::whole(max_wait.as_ns())));
@@ -167,7 +164,7 @@ impl LeakyBucket {
     /// The same queue with other numbers.
     fn with(&self, quota: Quota, queue: u64) -> LeakyBucket {
         let max_wait = self.max_wait_ms.map(|ms| Span::from_ms(ms.into()));
-        let bucket = LeakyBucket::new(quota, queue, max_wait);
+        let bucket = LeakyBucket::of(quota, queue, max_wait);
         if self.waits { bucket } else { bucket.without_waiting().unwrap_or(bucket) }
     }
 

@@ -307,17 +307,14 @@ impl Charges {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::algorithm::{KINDS, Quota};
+    use crate::algorithm::{Algorithm, BucketOptions, Quota};
     use crate::cells::Migration;
     use crate::cells::{Previous, Replacement};
     use crate::policy::{self, RuleDraft, drafts};
-    use diana_document::{Errors, Node, parse};
 
     fn rule(name: String, rpu: u64) -> RuleDraft {
         let quota = Quota { rpu, unit: Span::from_secs(1) };
-        let (value, errors) = (parse(b"{}").unwrap(), Errors::default());
-        let mut fields = Node::root(&value, &errors).fields().unwrap();
-        let algorithm = (KINDS[0].compile)(&mut fields, quota).unwrap();
+        let algorithm = Algorithm::token_bucket(quota, BucketOptions::default()).unwrap();
         drafts::rule(name, policy::Quota::new(quota, algorithm))
     }
 

@@ -25,18 +25,15 @@ use std::sync::Arc;
 /// A policy, as the configuration describes it. [`Draft::build`] compiles the draft.
 ///
 /// ```
-/// # use diana_limiter::actor::{Actors, Scope, ip::ClientIp};
 /// # use diana_limiter::cells::store::{Fault, Memory};
 /// # use diana_limiter::request::{Part, Parts, Values};
 /// # use diana_limiter::session::{Session, Worker};
 /// use std::sync::Arc;
 /// # use diana_limiter::time::{Span, Time};
 /// use diana_base::map::KeyMap;
-/// use diana_document::{Errors, Node};
-/// use diana_limiter::actor::address::Network;
+/// use diana_limiter::actor::{NamedActor, address::Network, ip::ClientIp};
 /// use diana_limiter::algorithm::{self, Algorithm};
 /// use diana_limiter::decide::{Outcome, Reason};
-/// use diana_limiter::matcher::pattern::Pattern;
 /// use diana_limiter::policy::{Cost, Draft, Enforce, LimitDraft, List, Lists, Member, Missing};
 /// use diana_limiter::policy::{Quota, RuleDraft};
 ///
@@ -55,10 +52,8 @@ use std::sync::Arc;
 ///     adaptive: None,
 ///     on_error: None,
 /// };
-/// # let url = diana_document::parse(br#""/admin""#).expect("JSON");
-/// # let errors = Errors::default();
 /// let limit = LimitDraft {
-///     pattern: Pattern::parse(Node::root(&url, &errors)).expect("a pattern"),
+///     pattern: "/admin".parse().expect("a pattern"),
 ///     conditions: Vec::new(),
 ///     canonical_form: String::new(),
 ///     exclusive: false,
@@ -67,9 +62,9 @@ use std::sync::Arc;
 /// };
 /// let network = Network::parse("203.0.113.0/24").expect("a network");
 /// let deny: List = [Member::Network(network)].into_iter().collect();
-/// # let mut parts = Parts::default();
-/// # let ip = ClientIp::compile(None, &mut parts);
-/// # let address = Actors::ip(&mut Scope { parts: &mut parts, ip: &ip });
+/// let mut parts = Parts::default();
+/// let ip = ClientIp::reported(&mut parts);
+/// let address = NamedActor::ip(&ip, &parts);
 /// let draft = Draft {
 ///     parts,
 ///     ip,
@@ -387,7 +382,6 @@ pub(crate) mod testing {
     //! Policies with nothing set but what a test needs.
 
     use super::*;
-    use crate::actor::{Actors, Scope};
     use crate::policy::Policy;
 
     /// A rule that counts all requests together.
@@ -419,8 +413,8 @@ pub(crate) mod testing {
             rules,
         };
         let mut parts = Parts::default();
-        let ip = ip::ClientIp::compile(None, &mut parts);
-        let address = Actors::ip(&mut Scope { parts: &mut parts, ip: &ip });
+        let ip = ip::ClientIp::reported(&mut parts);
+        let address = NamedActor::ip(&ip, &parts);
         let limits = limits.into_iter().map(limit).collect();
         let (lists, enforce, plan) = (Lists::default(), Enforce::EVERYBODY, None);
         let (max_actors, takes_grants) = (16, false);

@@ -27,14 +27,11 @@ impl Default for Headroom {
 ///
 /// ```
 /// use diana_base::time::{Span, Time};
-/// use diana_document::{Errors, Node, parse};
-/// use diana_limiter::algorithm::{self, Admission, KINDS, Penalty};
+/// use diana_limiter::algorithm::{self, Admission, Algorithm, BucketOptions, Penalty, QuotaError};
 /// use diana_limiter::policy::Quota;
 ///
-/// let (keys, errors) = (parse(b"{}")?, Errors::default());
-/// let mut keys = Node::root(&keys, &errors).fields().ok_or("not an object")?;
 /// let quota = algorithm::Quota { rpu: 1, unit: Span::from_secs(1) };
-/// let token_bucket = (KINDS[0].compile)(&mut keys, quota).ok_or("a mistake in the keys")?;
+/// let token_bucket = Algorithm::token_bucket(quota, BucketOptions::default())?;
 /// let penalty = Penalty::new(quota.unit, 2, Span::from_secs(600));
 /// let quota = Quota::new(quota, token_bucket).with_penalty(Some(penalty)).alone();
 ///
@@ -47,7 +44,7 @@ impl Default for Headroom {
 /// }
 /// let wait = Admission::Refuse { retry_after: Some(Span::from_secs(600)) };
 /// assert_eq!(quota.step(&mut cell, now, 1).admission, wait);
-/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// # Ok::<(), QuotaError>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Quota {

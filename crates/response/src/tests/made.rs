@@ -2,7 +2,7 @@
 
 use diana_base::map::KeyMap;
 use diana_base::time::Span;
-use diana_limiter::actor::{Actors, Scope, ip::ClientIp};
+use diana_limiter::actor::{NamedActor, ip::ClientIp};
 use diana_limiter::algorithm::{self, Algorithm, Charge, Quota, Verdict};
 use diana_limiter::cells::Events;
 use diana_limiter::decide::{Decision, Outcome, Reason, RuleReport, RuleResult};
@@ -41,8 +41,8 @@ pub fn policy<S: AsRef<str>>(names: impl IntoIterator<Item = S>) -> Policy {
         rules: names.into_iter().map(rule).collect(),
     };
     let mut parts = Parts::default();
-    let ip = ClientIp::compile(None, &mut parts);
-    let address = Actors::ip(&mut Scope { parts: &mut parts, ip: &ip });
+    let ip = ClientIp::reported(&mut parts);
+    let address = NamedActor::ip(&ip, &parts);
     let (limits, lists, enforce, plan, store) =
         (vec![limit], Lists::default(), Enforce::EVERYBODY, None, None);
     let (max_actors, takes_grants) = (16, false);
