@@ -115,7 +115,7 @@ pub use query::{
     GlobalCharge, GlobalQuery, Inspection, LeaseGrant, LeaseUsage, LevelReport, RuleQuery, RuleReply,
     Settlement, StoreChange,
 };
-pub(crate) use refill::{LeaseRefill, lease_number};
+pub(crate) use refill::LeaseRefill;
 
 /// The longest reply that is read, in bytes. A longer reply is an error.
 pub const MAX_REPLY_BYTES: usize = 1 << 20;

@@ -12,26 +12,26 @@
 
 mod build;
 mod cost;
-mod counter;
 mod demand;
 mod draft;
 mod enforce;
 mod group;
 mod key;
 mod lists;
-mod moving;
+mod place;
+mod quota;
 mod quotas;
+mod replicas;
 mod rule;
 mod shards;
 mod usage;
 
-pub(crate) use cost::Owed;
+pub(crate) use cost::PendingCost;
 pub use cost::{Cost, CostError, Estimate};
-pub use counter::{Counter, Headroom};
-pub(crate) use demand::{Demand, Demands, Mode};
+pub(crate) use demand::{Demand, Mode, prepare};
 #[cfg(test)]
 pub(crate) use draft::testing as drafts;
-pub use draft::{Draft, GlobalDraft, LimitDraft, RuleDraft, StoreDraft};
+pub use draft::{Draft, LimitDraft, RuleDraft, StoreDraft};
 pub use enforce::Enforce;
 pub(crate) use enforce::RolloutHash;
 pub use group::OnError;
@@ -39,9 +39,10 @@ pub(crate) use group::{ActorRules, CounterGroup, GlobalGroup, GroupIndex, Limit,
 pub(crate) use key::{ActorKey, KeyBuffer};
 pub use key::{ActorSource, Missing};
 pub use lists::{ALLOW, DENY, List, Lists, Member};
-pub use moving::Replicas;
-pub(crate) use quotas::QuotaRef;
-pub use quotas::{Counters, MAX_PLANS, PlanCounters, PlanId, PlanSource};
+pub(crate) use place::Place;
+pub use quota::{Headroom, PlacedQuota, Quota};
+pub use quotas::{MAX_PLANS, PlanId, PlanSource};
+pub use replicas::Replicas;
 pub(crate) use rule::Role;
 pub use rule::{Rule, RuleId};
 pub use shards::CountKey;
@@ -202,6 +203,13 @@ impl Policy {
         self.replicas.as_ref()
     }
 
+    /// How often a number has moved that quotas follow: an adaptive limit, or the number of gateways.
+    /// What a worker remembers of quotas holds as long as this stays.
+    pub(crate) fn epoch(&self) -> u64 {
+        let limits = self.adaptive.iter().map(|(_, adaptive)| adaptive.moves());
+        limits.chain(self.replicas.iter().map(|replicas| replicas.moves())).fold(0, u64::wrapping_add)
+    }
+
     pub(crate) fn adaptive(&self) -> &[(RuleId, Arc<Adaptive>)] {
         &self.adaptive
     }
@@ -226,9 +234,10 @@ impl Policy {
             changed |= rule.reject_delay > Span::ZERO;
             rule.reject_delay = Span::ZERO;
             let is_enforced = rule.enforced();
-            let Rule { primary, fallback, .. } = rule;
-            for counter in fallback.iter_mut().chain([primary]).flat_map(Counters::all_mut) {
-                changed |= counter.refuse_to_wait() && is_enforced;
+            for quota in rule.quotas.all_mut() {
+                let Some(without) = quota.without_waiting() else { continue };
+                changed |= quota.algorithm().may_wait() && is_enforced;
+                *quota = without;
             }
         }
         changed
@@ -238,16 +247,15 @@ impl Policy {
     /// settled. If not, the decision about its headers is all that a request needs.
     #[must_use]
     pub fn needs_ends(&self) -> bool {
-        let waits_or_holds = |counters: &Counters| {
-            let mut algorithms = counters.all().map(|counter| &counter.algorithm);
-            algorithms.any(|algorithm| algorithm.ends_with_request() || algorithm.may_wait())
+        let waits_or_holds = |quota: &Quota| {
+            let algorithm = quota.algorithm();
+            algorithm.ends_with_request() || algorithm.may_wait()
         };
         // A request may wait for the store of a global rule.
         self.measures().any()
-            || self
-                .rules
-                .iter()
-                .any(|rule| rule.is_global || rule.reject_delay > Span::ZERO || waits_or_holds(&rule.primary))
+            || self.rules.iter().any(|rule| {
+                rule.is_global || rule.reject_delay > Span::ZERO || rule.quotas.all().any(waits_or_holds)
+            })
     }
 
     /// All rules, in the order in which they are checked.
@@ -280,10 +288,7 @@ impl Policy {
     pub fn canonical_hash(&self, named: impl Fn(&str) -> bool) -> u64 {
         let each = |rule: &Arc<Rule>| {
             let name = Some(rule.name()).filter(|name| named(name));
-            let [fallback, leased] =
-                [&rule.fallback, &rule.leased].map(|counters| counters.as_ref().map(Counters::fingerprint));
-            let enforce = rule.enforce.hundredths();
-            Hasher::of(&(name, rule.fingerprint, enforce, rule.reject_delay, fallback, leased))
+            Hasher::of(&(name, rule.fingerprint, rule.enforce.hundredths(), rule.reject_delay))
         };
         Hasher::of(&(Hasher::of_all(self.rules.iter().map(each)), self.around_rules))
     }
@@ -310,7 +315,7 @@ impl Policy {
             });
         let overridden = single.flat_map(|(named, rules)| {
             let rules = self.rules.get(rules).unwrap_or_default().iter();
-            rules.flat_map(move |rule| rule.primary.overrides.keys().map(move |key| (named, key)))
+            rules.flat_map(move |rule| rule.overridden().map(move |key| (named, key)))
         });
         let plans = self.plan.iter().flat_map(|plan| plan.values.keys().map(move |key| (&plan.actor, key)));
         listed.chain(overridden).chain(plans).filter_map(|(named, key)| {

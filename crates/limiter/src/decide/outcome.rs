@@ -2,7 +2,7 @@
 
 use crate::algorithm::{Admission, Quota, Verdict};
 use crate::cells::Events;
-use crate::policy::{ActorSource, Counter, DENY, Demand, Demands, Mode, PlanId, Policy, RuleId};
+use crate::policy::{ActorSource, DENY, Demand, Mode, PlanId, Policy, RuleId};
 use diana_base::time::{Span, Time};
 use std::borrow::Cow;
 use std::cmp::Reverse;
@@ -229,14 +229,14 @@ impl Decision {
 
     /// The request lacks the actor of these rules, which therefore refuse. Returns the first that
     /// is enforced.
-    pub(crate) fn lacks_actor(&mut self, demands: Demands) -> Option<RuleId> {
-        let report = |(_, demand, quota): (_, &Demand, &Counter)| {
-            let enforced = demand.mode == Mode::Enforce;
+    pub(crate) fn lacks_actor(&mut self, demands: &[Demand]) -> Option<RuleId> {
+        let report = |demand: &Demand| {
+            let (quota, enforced) = (demand.quota.quota.shown(), demand.mode == Mode::Enforce);
             let result = RuleResult::of_refusal(enforced);
-            RuleReport::new(demand.rule, quota.shown(), ActorSource::Missing, result, enforced)
+            RuleReport::new(demand.rule, quota, ActorSource::Missing, result, enforced)
         };
         let before = self.reports.len();
-        self.reports.extend(demands.deciding().map(report));
+        self.reports.extend(demands.iter().map(report));
         let mut added = self.reports.iter().skip(before);
         added.find(|report| report.enforced).map(|report| report.rule)
     }

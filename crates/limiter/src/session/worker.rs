@@ -156,11 +156,11 @@ impl<S: Store> Worker<S> {
         Worker { client: Some(StoreClient::new(options, random)), ..self }
     }
 
-    /// Takes the number of gateways that earlier configurations or other workers know, at `now`.
-    /// See the example of [`Replicas`](crate::policy::Replicas).
-    pub fn load_replicas(&mut self, now: Time) {
+    /// Takes the number of gateways that earlier configurations or other workers know. See the
+    /// example of [`Replicas`](crate::policy::Replicas).
+    pub fn load_replicas(&mut self) {
         let Worker { gateways, store, .. } = self;
-        gateways.iter_mut().for_each(|gateways| gateways.load(store, now));
+        gateways.iter_mut().for_each(|gateways| gateways.load(store));
     }
 
     /// The worker's part of a later migration.

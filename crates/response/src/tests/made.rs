@@ -7,7 +7,7 @@ use diana_limiter::algorithm::{self, Algorithm, Charge, Quota, Verdict};
 use diana_limiter::cells::Events;
 use diana_limiter::decide::{Decision, Outcome, Reason, RuleReport, RuleResult};
 use diana_limiter::policy::{
-    ActorSource, Cost, Counter, Counters, Draft, Enforce, LimitDraft, Lists, Missing, Policy, Rule, RuleDraft,
+    self, ActorSource, Cost, Draft, Enforce, LimitDraft, Lists, Missing, Policy, Rule, RuleDraft,
 };
 use diana_limiter::request::Parts;
 
@@ -16,7 +16,6 @@ pub fn policy<S: AsRef<str>>(names: impl IntoIterator<Item = S>) -> Policy {
     let rule = |name: S| {
         let quota = Quota { rpu: 0, unit: Quota::MIN_UNIT };
         let shadowed = name.as_ref().strip_prefix('~');
-        let counters = Counters::new(Counter::new(quota, Algorithm::RefuseAll), KeyMap::default());
         let enforce = if shadowed.is_none() { Enforce::EVERYBODY } else { Enforce::NOBODY };
         RuleDraft {
             name: shadowed.unwrap_or(name.as_ref()).into(),
@@ -26,9 +25,11 @@ pub fn policy<S: AsRef<str>>(names: impl IntoIterator<Item = S>) -> Policy {
             enforce,
             reject_delay: Span::ZERO,
             cost: Cost::default(),
-            counters,
+            quota: policy::Quota::new(quota, Algorithm::RefuseAll),
+            overrides: KeyMap::default(),
             plans: Vec::new(),
-            global: None,
+            adaptive: None,
+            on_error: None,
         }
     };
     let limit = LimitDraft {
