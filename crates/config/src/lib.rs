@@ -35,7 +35,6 @@ mod adapt;
 pub mod algorithm;
 mod claims;
 mod cost;
-mod counter;
 mod global_rule;
 mod global_store;
 mod grant;
@@ -52,6 +51,7 @@ mod overlay;
 mod pattern;
 mod penalty;
 mod plans;
+mod quota;
 mod remote;
 mod rule;
 mod rule_places;
@@ -348,7 +348,7 @@ fn read(top: Top, secret: &Secret, reading: Reading) -> Option<Configuration> {
     let inspect = top.inspect.and_then(inspect::compile);
     let mut limits: Vec<LimitDraft> = limits.into_iter().collect::<Option<_>>()?;
     if reading == Reading::Locally {
-        limits.iter_mut().flat_map(|limit| &mut limit.rules).for_each(|rule| rule.global = None);
+        limits.iter_mut().flat_map(|limit| &mut limit.rules).for_each(|rule| rule.on_error = None);
     }
     let mut warnings = std::mem::take(&mut reader.global.warnings);
     warnings.append(&mut reader.warnings);

@@ -8,13 +8,14 @@
 //! longer.
 
 use crate::actor;
-use crate::algorithm::{PenaltyParameters, Quota, Reservation};
+use crate::algorithm::{PenaltyParameters, Quota};
 use crate::cells::store::{Fault, Store};
 use crate::cells::{
     Actor, Attempt, CellId, Change, Context, Events, OpenCell, Reservations, Swapped, peek, swap,
 };
 use crate::global::{GlobalQuery, Inspection, RuleQuery, RuleReply, StoreChange};
-use crate::policy::{Counter, GroupIndex, KeyBuffer, Missing, PlanId, Policy, Role, Rule, RuleId};
+use crate::policy::{self};
+use crate::policy::{GroupIndex, KeyBuffer, Missing, PlacedQuota, PlanId, Policy, RuleId};
 use crate::session::Worker;
 use diana_base::time::{Span, Time};
 use std::cell::Cell;
@@ -23,10 +24,10 @@ use std::cell::Cell;
 ///
 /// ```
 /// use diana_limiter::actor::{Header, NamedActor};
-/// use diana_limiter::algorithm::{Algorithm, BucketOptions, Quota};
+/// use diana_limiter::algorithm::BucketOptions;
 /// use diana_limiter::cells::store::Memory;
 /// use diana_limiter::inspect::Target;
-/// use diana_limiter::policy::{Counter, Draft, LimitDraft, RuleDraft};
+/// use diana_limiter::policy::{Draft, LimitDraft, Quota, RuleDraft};
 /// use diana_limiter::request::{Part, Values};
 /// use diana_limiter::session::{Session, Worker};
 /// use diana_limiter::time::{Span, Time};
@@ -35,9 +36,8 @@ use std::cell::Cell;
 /// let mut draft = Draft::default();
 /// let user = Header::new("x-user-id", &mut draft.parts)?;
 /// let user = NamedActor::new("user", Arc::new(user), &draft.parts);
-/// let quota = Quota { rpu: 3, unit: Span::from_secs(60) };
-/// let bucket = Algorithm::token_bucket(quota, BucketOptions::default())?;
-/// let rule = RuleDraft::new("per-user", vec![user], Counter::new(quota, bucket));
+/// let quota = Quota::token_bucket(3, Span::from_secs(60), BucketOptions::default())?;
+/// let rule = RuleDraft::new("per-user", vec![user], quota);
 /// draft.limits.push(LimitDraft::new("/".parse()?, vec![rule]));
 /// let policy = Arc::new(draft.build());
 ///
@@ -112,7 +112,7 @@ impl Target {
             return Err(["there is no rule `", &name, "`"].concat());
         };
         let is_global = found.is_global();
-        if is_global && found.counter().algorithm.ends_with_request() {
+        if is_global && found.quota().algorithm().ends_with_request() {
             let why = "` counts the permits of all gateways, each of which tells only its own";
             return Err(["the rule `", &name, why].concat());
         }
@@ -153,16 +153,14 @@ impl Target {
     /// The question to the global store of the rule, and the store's shard.
     pub(crate) fn inspection(&self, change: StoreChange, policy: &Policy) -> Option<(usize, GlobalQuery)> {
         debug_assert!(self.is_global, "a rule that this gateway counts");
-        let (global, counter) = policy.global_group(self.place).zip(self.counter(policy))?;
+        let (global, quota) = policy.global_group(self.place).zip(self.stated(policy))?;
         let key = self.key.key();
-        let quota = |rule: &Rule| rule.quota_of(key, self.plan).unwrap_or_default();
-        let quotas = global.group.own(&policy.rules).iter().map(|rule| quota(rule));
-        let mut queries = global.idle_queries(policy, key, quotas, false).into_iter();
-        let look = queries.find(|query| query.rule == self.rule)?;
+        let mut quotas = [(self.rule, quota)].into_iter();
+        let look = global.idle_queries(policy, key, &mut quotas, false).into_iter().next()?;
         // The question itself counts toward no penalty.
         let penalty = look.penalty.map(|penalty| PenaltyParameters { after: 0, ..penalty });
         let next =
-            RuleQuery { enforced: true, peeks: true, penalty, headroom: counter.headroom(), ..look.clone() };
+            RuleQuery { enforced: true, peeks: true, penalty, headroom: quota.headroom(), ..look.clone() };
         let queries = [RuleQuery { penalty: None, ..look }, next];
         let shard = global.shard(policy, key);
         Some((shard, GlobalQuery::Inspect(Box::new(Inspection { change, queries }))))
@@ -172,8 +170,8 @@ impl Target {
     /// else.
     #[must_use]
     pub fn count_of(&self, policy: &Policy, replies: &[RuleReply]) -> Option<ActorCount> {
-        let ([look, next], counter) = (replies, self.counter(policy)?) else { return None };
-        let (quota, verdict) = (counter.shown(), next.verdict);
+        let ([look, next], quota) = (replies, self.stated(policy)?.shown()) else { return None };
+        let verdict = next.verdict;
         let [penalty_us, granted, granted_us, ..] = look.charge;
         Some(ActorCount {
             quota,
@@ -196,50 +194,48 @@ impl Target {
         if !self.is_global {
             let group = policy.group(self.place)?;
             let reserved = reservations.find(CellId { group: group.id, hash: self.hash })?;
-            let at = group.ids().position(|rule| rule == self.rule)?;
-            let Reservation { charge, spent } = reserved.reservations.get(at)?;
-            return Some(charge.cost.saturating_sub(*spent));
+            let place = group.place(self.rule);
+            let (_, held) = reserved.reservations.iter().find(|(quota, _)| quota.place == place)?;
+            return Some(held.charge.cost.saturating_sub(held.spent));
         }
         let place = (self.place.0, policy.global_group(self.place)?.leased?);
         let (group, rule) = policy.group(place).zip(policy.rule(self.rule))?;
         let key = self.key.key();
-        let quota_of = |rule: &Rule| rule.quota_of(key, self.plan).unwrap_or_default();
-        let quotas = group.own(&policy.rules).iter().map(|rule| quota_of(rule));
-        let cell = group.cell(&policy.rules, self.hash, quotas);
-        let entry = peek(group, cell, &context).ok()??;
-        let quota = quota_of(rule);
-        let counter = rule.counters(Role::Leased).at(quota);
-        let (mut state, now) = (counter.state(entry.cell()).to_vec(), clock());
-        counter.prepare(&mut state, now);
-        Some(counter.step(&mut state, now, 0).remaining)
+        let stated = group.ids().zip(group.rules(&policy.rules));
+        let stated = stated.filter_map(|(id, rule)| Some((id, rule.stated(key, self.plan)?)));
+        let entry = peek(group, group.cell(&policy.rules, self.hash, stated), &context).ok()??;
+        let quota = group.quota(self.rule, rule, &self.stated(policy)?);
+        let (mut cell, now) = (entry.cell().to_vec(), clock());
+        quota.prepare(&mut cell, now);
+        Some(quota.step(&mut cell, now, 0).remaining)
     }
 
     /// What the rule has counted for the actor.
     pub fn count(&self, worker: &Worker<impl Store>, clock: impl Fn() -> Time) -> Result<ActorCount, Fault> {
         let (context, reservations) = worker.inspection(&clock);
         let mut cell = OpenCell::default();
-        let counter = self.open(&mut cell, reservations, &context, &mut Events::default())?;
+        let judge = self.open(&mut cell, reservations, &context, &mut Events::default())?;
         let now = cell.at();
-        let state = match cell.blocker() {
+        let cell = match cell.blocker() {
             // The set is full of refused actors, and this actor has no cell.
-            Some(_) => &mut vec![0; counter.size()],
-            None => counter.state_mut(cell.bytes_mut()),
+            Some(_) => &mut vec![0; judge.size()],
+            None => cell.bytes_mut(),
         };
-        let quota = counter.shown();
-        let used = quota.rpu.saturating_sub(counter.step(state, now, 0).remaining);
-        let before = state.to_vec();
-        let verdict = counter.peek(state, &before, now, counter.headroom());
-        let (granted, granted_for) = counter.granted(&before, now);
+        let quota = judge.quota.shown();
+        let used = quota.rpu.saturating_sub(judge.step(cell, now, 0).remaining);
+        let before = cell.to_vec();
+        let verdict = judge.peek(cell, &before, now, judge.quota.headroom());
+        let (granted, granted_for) = judge.granted(&before, now);
         Ok(ActorCount {
             quota,
             used,
             remaining: verdict.remaining,
             more_in: verdict.more_in,
             full_in: verdict.full_in,
-            penalty: counter.penalty_rest(&before, now),
+            penalty: judge.penalty_rest(&before, now),
             granted,
             granted_for,
-            is_refused: !counter.or_grant(state, now, 1, verdict).admits(),
+            is_refused: !judge.or_grant(cell, now, 1, verdict).admits(),
         })
     }
 
@@ -247,11 +243,11 @@ impl Target {
     /// charge from before the reset is refunded later, the actor gets it back a second time, but
     /// never has more than the quota.
     pub fn reset(&self, worker: &mut Worker<impl Store>, clock: impl Fn() -> Time) -> Result<Events, Fault> {
-        self.edit(worker, clock, &|counter, state, now| {
-            let is_new = counter.step(state, now, 0).full_in == Span::ZERO
-                && counter.penalty_rest(state, now) == Span::ZERO
-                && counter.granted(state, now).0 == 0;
-            counter.reset(state);
+        self.edit(worker, clock, &|quota, cell, now| {
+            let is_new = quota.step(cell, now, 0).full_in == Span::ZERO
+                && quota.penalty_rest(cell, now) == Span::ZERO
+                && quota.granted(cell, now).0 == 0;
+            quota.reset(cell);
             !is_new
         })
     }
@@ -259,7 +255,7 @@ impl Target {
     /// Whether the rule has a penalty for this actor.
     #[must_use]
     pub fn has_penalty(&self, policy: &Policy) -> bool {
-        self.counter(policy).is_some_and(|counter| counter.penalty.is_some())
+        self.stated(policy).is_some_and(|quota| quota.penalty().is_some())
     }
 
     /// Ends the actor's penalty. What the rule has counted stays counted.
@@ -268,7 +264,7 @@ impl Target {
         worker: &mut Worker<impl Store>,
         clock: impl Fn() -> Time,
     ) -> Result<Events, Fault> {
-        self.edit(worker, clock, &|counter, state, now| counter.end_penalty(state, now))
+        self.edit(worker, clock, &|quota, cell, now| quota.end_penalty(cell, now))
     }
 
     /// Whether an actor of the rule can get a grant. A document without `inspect` leaves no room
@@ -276,7 +272,8 @@ impl Target {
     #[must_use]
     pub fn takes_grants(&self, policy: &Policy) -> bool {
         // A global rule that counts permits is no target.
-        self.is_global && policy.takes_grants || self.counter(policy).is_some_and(Counter::takes_grants)
+        let has_room = || policy.group(self.place).is_some_and(|group| group.place(self.rule).has_grant());
+        if self.is_global { policy.takes_grants } else { has_room() }
     }
 
     /// Gives the actor `grant` on top of the quota, in place of an earlier grant. A request that
@@ -289,8 +286,8 @@ impl Target {
     ) -> Result<Events, Fault> {
         let Grant { amount, lasts } = grant;
         let granted = Cell::new(false);
-        let events = self.edit(worker, clock, &|counter, state, now| {
-            counter.grant(state, now, amount, lasts);
+        let events = self.edit(worker, clock, &|quota, cell, now| {
+            quota.grant(cell, now, amount, lasts);
             granted.set(true);
             true
         })?;
@@ -303,7 +300,7 @@ impl Target {
         &self,
         worker: &mut Worker<impl Store>,
         clock: impl Fn() -> Time,
-        how: &dyn Fn(&Counter, &mut [u8], Time) -> bool,
+        how: &dyn Fn(&PlacedQuota, &mut [u8], Time) -> bool,
     ) -> Result<Events, Fault> {
         let mut events = Events::default();
         let (context, reservations) = worker.inspection(&clock);
@@ -316,23 +313,26 @@ impl Target {
         if swapped == Swapped::Failed { Err(Fault(0)) } else { Ok(events) }
     }
 
-    /// The quota that counts the actor.
-    fn counter<'p>(&self, policy: &'p Policy) -> Option<&'p Counter> {
+    /// The quota that the document states for the actor; the rule's own if the rule does not apply to
+    /// the plan.
+    fn stated(&self, policy: &Policy) -> Option<policy::Quota> {
         let rule = policy.rule(self.rule)?;
-        let quota = rule.quota_of(self.key.key(), self.plan).unwrap_or_default();
-        Some(rule.counters(Role::Primary).at(quota))
+        let (key, nobody) = (self.key.key(), PlanId::default());
+        rule.stated(key, self.plan).or_else(|| rule.stated(key, nobody)).copied()
     }
 
     /// Opens the actor's cell, and returns the quota that counts the actor.
-    fn open<'p>(
+    fn open(
         &self,
         cell: &mut OpenCell,
         reservations: &Reservations,
-        context: &Context<'p>,
+        context: &Context,
         events: &mut Events,
-    ) -> Result<&'p Counter, Fault> {
+    ) -> Result<PlacedQuota, Fault> {
         let policy = context.policy;
-        let (group, counter) = policy.group(self.place).zip(self.counter(policy)).ok_or(Fault(0))?;
+        let rule = policy.rule(self.rule).zip(self.stated(policy));
+        let (group, (rule, stated)) = policy.group(self.place).zip(rule).ok_or(Fault(0))?;
+        let quota = group.quota(self.rule, rule, &stated);
         let (place, key) = (self.place, self.key.key());
         let actor = Actor { group, place, hash: self.hash, key };
         cell.load(group, self.hash, context, events);
@@ -341,9 +341,9 @@ impl Target {
         }
         if cell.blocker().is_none() {
             let now = cell.at();
-            counter.prepare(counter.state_mut(cell.bytes_mut()), now);
+            quota.prepare(cell.bytes_mut(), now);
         }
-        Ok(counter)
+        Ok(quota)
     }
 }
 
@@ -368,7 +368,7 @@ pub struct Grant {
 /// Changes the state of the target.
 struct Edit<'a, 'c> {
     target: &'a Target,
-    how: &'a dyn Fn(&Counter, &mut [u8], Time) -> bool,
+    how: &'a dyn Fn(&PlacedQuota, &mut [u8], Time) -> bool,
     cell: OpenCell,
     reservations: &'a Reservations,
     context: &'a Context<'c>,
@@ -377,7 +377,7 @@ struct Edit<'a, 'c> {
 impl Change for Edit<'_, '_> {
     fn attempt(&mut self, events: &mut Events) -> Attempt<'_> {
         let Edit { target, how, cell, reservations, context } = self;
-        let Ok(counter) = target.open(cell, reservations, context, events) else {
+        let Ok(quota) = target.open(cell, reservations, context, events) else {
             return Attempt::Fault;
         };
         if cell.blocker().is_some() {
@@ -385,7 +385,6 @@ impl Change for Edit<'_, '_> {
             return Attempt::Nothing;
         }
         let now = cell.at();
-        let state = counter.state_mut(cell.bytes_mut());
-        if how(counter, state, now) { cell.entry() } else { Attempt::Nothing }
+        if how(&quota, cell.bytes_mut(), now) { cell.entry() } else { Attempt::Nothing }
     }
 }

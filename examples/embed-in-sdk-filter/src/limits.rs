@@ -2,10 +2,10 @@
 
 use crate::host::{HostData, HostRequest, now};
 use diana_limiter::actor::{Header, NamedActor};
-use diana_limiter::algorithm::{Algorithm, BucketOptions, Quota, QuotaError};
+use diana_limiter::algorithm::{Algorithm, BucketOptions, QuotaError};
 use diana_limiter::cells::store::SharedDataStore;
 use diana_limiter::cells::table::Dated;
-use diana_limiter::policy::{Counter, Draft, LimitDraft, Policy, RuleDraft};
+use diana_limiter::policy::{Draft, LimitDraft, Policy, Quota, RuleDraft};
 use diana_limiter::session::{Session, Worker};
 use diana_limiter::time::Span;
 use diana_response::{Refusal, ResponseOptions};
@@ -35,9 +35,8 @@ struct Rate {
 }
 
 impl Rate {
-    fn counter(&self) -> Result<Counter, QuotaError> {
-        let quota = Quota { rpu: self.requests, unit: Span::from_secs(self.seconds) };
-        Ok(Counter::new(quota, Algorithm::token_bucket(quota, BucketOptions::default())?))
+    fn quota(&self) -> Result<Quota, QuotaError> {
+        Quota::token_bucket(self.requests, Span::from_secs(self.seconds), BucketOptions::default())
     }
 }
 
@@ -45,20 +44,19 @@ impl Rate {
 fn policy(options: &LimitOptions) -> Result<Policy, Box<dyn Error>> {
     let (mut draft, mut rules) = (Draft::default(), Vec::new());
     if let Some(rate) = &options.per_ip {
-        let counter = rate.counter().map_err(|error| format!("`per_ip`: {error}"))?;
-        rules.push(RuleDraft::new("per-ip", vec![draft.address.clone()], counter));
+        let quota = rate.quota().map_err(|error| format!("`per_ip`: {error}"))?;
+        rules.push(RuleDraft::new("per-ip", vec![draft.address.clone()], quota));
     }
     if let Some(rate) = &options.per_user {
         let user = Arc::new(Header::new("x-user-id", &mut draft.parts)?);
         let user = NamedActor::new("user", user, &draft.parts);
-        let counter = rate.counter().map_err(|error| format!("`per_user`: {error}"))?;
-        rules.push(RuleDraft::new("per-user", vec![user], counter));
+        let quota = rate.quota().map_err(|error| format!("`per_user`: {error}"))?;
+        rules.push(RuleDraft::new("per-user", vec![user], quota));
     }
     if let Some(permits) = options.in_flight {
-        let quota = Quota { rpu: permits, unit: Span::ZERO };
-        let algorithm = Algorithm::concurrency(permits, Algorithm::DEFAULT_MAX_HOLD)
+        let quota = Quota::concurrency(permits, Algorithm::DEFAULT_MAX_HOLD)
             .map_err(|error| format!("`in_flight`: {error}"))?;
-        rules.push(RuleDraft::new("in-flight", Vec::new(), Counter::new(quota, algorithm)));
+        rules.push(RuleDraft::new("in-flight", Vec::new(), quota));
     }
     draft.limits.push(LimitDraft::new("/".parse()?, rules));
     Ok(draft.build())

@@ -93,7 +93,7 @@ proptest! {
         rule in any_rules(), begin in begins(), arrivals in astray(), foreign in foreign(),
     ) {
         let mut run = Run::new(&rule, begin);
-        let shown = run.counter.algorithm.shown(rule.quota);
+        let shown = run.judge.quota.algorithm().shown(rule.quota);
         prop_assert_eq!(shown.rpu, rule.capacity);
         for arrival in &arrivals {
             prop_assert!(run.arrive(arrival).verdict.remaining <= shown.rpu);
@@ -112,7 +112,7 @@ proptest! {
             "C" => prop_assert_eq!(shown, rule.quota),
             _ => prop_assert!(full_in <= shown.unit && shown == rule.quota),
         }
-        if let Some(algorithm) = run.counter.algorithm.without_waiting() {
+        if let Some(algorithm) = run.judge.quota.algorithm().without_waiting() {
             let mut cell = vec![0; algorithm.size()];
             let most = algorithm.shown(rule.quota).rpu;
             for later in [0, 1, rule.scale_ns, 4 * rule.scale_ns] {
@@ -221,10 +221,10 @@ proptest! {
     ) {
         let mut run = Run::after(&rule, begin, &before);
         foreign.put(&rule, &mut run.cell);
-        let (bytes, rank) = (run.cell.clone(), run.counter.eviction_rank(&run.cell, Time::from_ns(run.now)));
+        let (bytes, rank) = (run.cell.clone(), run.judge.eviction_rank(&run.cell, Time::from_ns(run.now)));
         prop_assert_eq!(run.prepare(), run.cell != bytes);
         if rank != EvictionRank::Nothing {
-            prop_assert_eq!(run.counter.eviction_rank(&run.cell, Time::from_ns(run.now)), rank);
+            prop_assert_eq!(run.judge.eviction_rank(&run.cell, Time::from_ns(run.now)), rank);
         }
         if rule.compile().can_reserve() {
             // The bytes may hold reserved units, which count as spent once they must have expired.
@@ -261,19 +261,19 @@ proptest! {
         rule in any_rules(), noise in prop::collection::vec(any::<u8>(), 0..64),
         calls in prop::collection::vec((any::<u64>(), any::<u64>(), any::<u64>(), any::<bool>()), 1..9),
     ) {
-        let counter = rule.counter();
+        let judge = rule.placed();
         let mut short = noise.clone();
         let mut cell = noise;
-        cell.resize(counter.size(), 0);
+        cell.resize(judge.size(), 0);
         for (now, cost, at, back) in calls {
             let (charge, now) = (Charge { cost, at: Time::from_ns(at), booked_at: Time::from_ns(at / 2), stamp: (cost as u32, at as u32) }, Time::from_ns(now));
             for cell in [&mut cell, &mut short] {
-                counter.prepare(cell, now);
-                let _ = counter.eviction_rank(cell, now);
-                let _ = counter.step(cell, now, cost);
-                counter.count_refusal(cell, now);
+                judge.prepare(cell, now);
+                let _ = judge.eviction_rank(cell, now);
+                let _ = judge.step(cell, now, cost);
+                judge.count_refusal(cell, now);
                 if back {
-                    counter.refund(cell, now, charge);
+                    judge.refund(cell, now, charge);
                 }
             }
         }
@@ -291,7 +291,7 @@ proptest! {
         let mut new = run.clone();
         new.cell.fill(0);
         let refuses = !run.probe(0, 1).admits() && new.probe(0, 1).admits();
-        match run.counter.eviction_rank(&run.cell, Time::from_ns(run.now)) {
+        match run.judge.eviction_rank(&run.cell, Time::from_ns(run.now)) {
             EvictionRank::Nothing => {
                 prop_assert!(!refuses);
                 for arrival in &later {

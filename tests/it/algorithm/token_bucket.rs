@@ -61,7 +61,7 @@ fn nothing_drifts_at_many_tokens_per_nanosecond() {
 fn all_but_one_token_can_be_reserved() {
     for (part, left) in [(9, Some(1)), (10, None)] {
         let mut run = Run::new(&rule(10, 1_000 * MS, 10, true), BEGIN);
-        let reservation = run.counter.algorithm.reserve(&mut run.cell, Time::from_ns(BEGIN), part);
+        let reservation = run.judge.quota.algorithm().reserve(&mut run.cell, Time::from_ns(BEGIN), part);
         assert_eq!(reservation.map(|_| run.look().remaining), left);
     }
 }
@@ -120,7 +120,7 @@ fn a_clamped_charge_is_not_refunded() {
 #[test]
 fn foreign_bytes_are_the_emptiest_bucket_even_unprepared() {
     let run = Run::new(&rule(7, 1_001 * MS, 5, true), BEGIN);
-    let verdict = run.counter.algorithm.step(&mut [0xff; 28], Time::from_ns(BEGIN), 1);
+    let verdict = run.judge.quota.algorithm().step(&mut [0xff; 28], Time::from_ns(BEGIN), 1);
     assert_eq!(verdict.admission, Admission::Refuse { retry_after: Some(Span::from_ms(1_001)) });
     assert_eq!((verdict.remaining, verdict.full_in), (0, Span::from_ms(1_001 + 4 * 143)));
 }
@@ -143,7 +143,7 @@ fn a_foreign_fraction_is_less_than_a_nanosecond() {
 #[test]
 fn a_bucket_that_starts_empty_has_a_rank_once_it_is_prepared() {
     let mut run = Run::new(&rule(1, MS, 5, false), BEGIN);
-    let rank = |run: &Run| run.counter.eviction_rank(&run.cell, Time::from_ns(run.now));
+    let rank = |run: &Run| run.judge.eviction_rank(&run.cell, Time::from_ns(run.now));
     assert_eq!(rank(&run), EvictionRank::Nothing);
     run.prepare();
     assert_eq!(rank(&run), EvictionRank::Used(Span::ZERO));
@@ -156,7 +156,7 @@ fn a_bucket_that_starts_empty_has_a_rank_once_it_is_prepared() {
 #[test]
 fn the_rank_of_a_bucket_that_starts_full_is_its_fill_time() {
     let mut run = Run::new(&rule(7, 1_001 * MS, 3, true), BEGIN);
-    let rank = |run: &Run| run.counter.eviction_rank(&run.cell, Time::from_ns(run.now));
+    let rank = |run: &Run| run.judge.eviction_rank(&run.cell, Time::from_ns(run.now));
     assert_eq!(rank(&run), EvictionRank::Nothing);
     for (request, cost) in [1, 1, 1].into_iter().enumerate() {
         let full_in = run.ask(cost).verdict.full_in;

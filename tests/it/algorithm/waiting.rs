@@ -270,7 +270,7 @@ fn without_waiting_a_clock_of_milliseconds_costs_no_turns() {
 fn an_overdrawn_bucket_that_began_empty_is_refusing() {
     let wait = Some(Span::from_ms(250));
     let mut run = Run::new(&waiting_bucket(per(10, SEC), Some(3), false, wait), BEGIN);
-    let rank = |run: &Run| run.counter.eviction_rank(&run.cell, Time::from_ns(run.now));
+    let rank = |run: &Run| run.judge.eviction_rank(&run.cell, Time::from_ns(run.now));
     assert_eq!(run.ask(1).delay(), Span::from_ms(100));
     assert_eq!(rank(&run), EvictionRank::Used(Span::from_ms(150)));
     assert_eq!(run.ask(1).delay(), Span::from_ms(200));

@@ -186,17 +186,17 @@ proptest! {
         if is_noise {
             run.cell.iter_mut().zip(&noise).for_each(|(to, from)| *to = *from);
         }
-        let (before, rank) = (run.cell.clone(), run.counter.eviction_rank(&run.cell, Time::from_ns(begin)));
+        let (before, rank) = (run.cell.clone(), run.judge.eviction_rank(&run.cell, Time::from_ns(begin)));
         prop_assert_eq!(run.prepare(), run.cell != before);
         if rank != EvictionRank::Nothing {
-            prop_assert_eq!(run.counter.eviction_rank(&run.cell, Time::from_ns(begin)), rank);
+            prop_assert_eq!(run.judge.eviction_rank(&run.cell, Time::from_ns(begin)), rank);
         }
         prop_assert!(!run.prepare());
         let mut events = Vec::new();
         for arrival in &arrivals {
             events.push(run.arrive(arrival));
             prop_assert!(run.probe(rule.longest_lockout_ns, 1).admits());
-            prop_assert!(run.look().remaining <= run.counter.algorithm.shown(rule.quota).rpu);
+            prop_assert!(run.look().remaining <= run.judge.quota.algorithm().shown(rule.quota).rpu);
         }
         within(&*rule.reference, &events)?;
     }
@@ -274,7 +274,7 @@ proptest! {
         let mut new = run.clone();
         new.cell.fill(0);
         let refuses = !run.probe(0, 1).admits() && new.probe(0, 1).admits();
-        let rank = run.counter.eviction_rank(&run.cell, Time::from_ns(run.now));
+        let rank = run.judge.eviction_rank(&run.cell, Time::from_ns(run.now));
         prop_assert_eq!(refuses, matches!(rank, EvictionRank::Refusing(_)));
         if rank == EvictionRank::Nothing {
             for arrival in &later {

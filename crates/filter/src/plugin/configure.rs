@@ -114,7 +114,7 @@ impl<H: Host> Plugin<H> {
         } else if let Some(options) = configuration.store.take() {
             host_timeout = options.host_timeout();
             worker = worker.with_global_store(options, host.random());
-            worker.load_replicas(host.now()?);
+            worker.load_replicas();
         }
         let inspect = configuration.inspect.as_ref();
         let top = inspect.is_some_and(|inspect| inspect.top).then(Exclusive::default);

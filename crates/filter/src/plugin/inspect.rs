@@ -301,7 +301,7 @@ fn ms(span: Span) -> u64 {
 }
 
 fn described<'a>(rule: &Rule, actors: impl Iterator<Item = &'a str>) -> Object {
-    let quota = rule.quota();
+    let quota = rule.configured();
     let mut names = String::new();
     for name in actors {
         names.push(if names.is_empty() { '[' } else { ',' });
@@ -314,7 +314,7 @@ fn described<'a>(rule: &Rule, actors: impl Iterator<Item = &'a str>) -> Object {
         .key("actors", &names)
         .number("rpu", quota.rpu)
         .number("unit_ms", ms(quota.unit))
-        .text("algorithm", &rule.counter().algorithm.canonical_form())
+        .text("algorithm", &rule.quota().algorithm().canonical_form())
         .text("enforce", &rule.enforce().to_string())
 }
 

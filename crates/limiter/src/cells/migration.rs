@@ -10,8 +10,8 @@
 use super::refusals::{CellId, SLOTS};
 use super::store::{Fault, Store};
 use super::table::{Table, TableId};
-use crate::algorithm::grant;
-use crate::policy::{ActorKey, ActorRules, CounterGroup, GroupIndex, Policy, Role, Rule};
+use crate::algorithm::{Penalty, grant};
+use crate::policy::{ActorKey, ActorRules, CounterGroup, GroupIndex, PlacedQuota, Policy, Quota, Role, Rule};
 use diana_base::part;
 use diana_base::sort;
 use diana_base::time::{Span, Time};
@@ -174,7 +174,7 @@ impl Previous {
         let first = PreviousGroup { group: Arc::clone(older), rules, since: now, replacement };
         let (to, from) =
             (group.for_actor(&policy.rules, ActorKey::UNKNOWN), first.for_actor(ActorKey::UNKNOWN));
-        if !to.own.iter().any(|rule| from.source_of(rule, to, replacement).is_some()) {
+        if !(0..to.own.len()).any(|rule| from.source_of(rule, to, replacement).is_some()) {
             return None;
         }
         let earlier =
@@ -239,40 +239,49 @@ impl PreviousGroup {
     /// state without a source stays as it is.
     fn migrate<'a>(&'a self, from: &[u8], to: ActorRules<'a>, key: ActorKey<'a>, cell: &mut [u8]) {
         let older = self.for_actor(key);
-        for rule in to.own {
-            let source = older.source_of(rule, to, self.replacement).and_then(|at| older.own.get(at));
+        for (place, rule) in to.own.iter().enumerate() {
+            let Some(at) = older.source_of(place, to, self.replacement) else { continue };
+            let source = older.own.get(at);
             let Some(source) = source else { continue };
-            let source = source.counters(self.group.role).roomiest(key);
-            if let (Some(source), Some(counter)) = (source, rule.counters(to.group.role).roomiest(key))
-                && source.form == counter.form
-            {
+            if let (Some(source), Some(quota)) = (older.roomiest(at, source), to.roomiest(place, rule)) {
                 let replaced = self.replacement == Replacement::Certain;
-                counter.take_over(counter.state_mut(cell), source, source.state(from), replaced);
+                quota.take_over(cell, &source, from, replaced);
             }
         }
     }
 }
 
 impl ActorRules<'_> {
-    /// The place of the rule in this previous group whose states become those of `rule` in `to`:
+    /// The quota that admits most of those that may judge the actor. `None` if each refuses all,
+    /// because such a quota has no state.
+    pub(crate) fn roomiest(self, at: usize, rule: &Rule) -> Option<PlacedQuota> {
+        // The first of equals.
+        self.quotas(at, rule)
+            .filter(|quota| quota.quota.has_state())
+            .reduce(|most, quota| if quota.quota.shown().rpu > most.quota.shown().rpu { quota } else { most })
+    }
+
+    /// The place of the rule in this previous group whose states become those of a rule in `to`:
     /// the rule with the same numbers. If one configuration certainly replaced the other, also a
     /// rule with the same name, or one that is nowhere in `to`, that counts the same unit of cost.
     /// Their states have the same form.
-    pub(crate) fn source_of(self, rule: &Rule, to: ActorRules, replacement: Replacement) -> Option<usize> {
-        let counters = |rule: &Rule| rule.counters(self.group.role).default.salt;
-        let is_quota = |one: &Rule, other: &Rule| counters(one) == counters(other);
+    pub(crate) fn source_of(self, rule: usize, to: ActorRules, replacement: Replacement) -> Option<usize> {
+        let (place, rule) = (rule, to.own.get(rule)?);
+        let is_quota = |one: &Rule, other: &Rule| one.salt == other.salt;
         let is_name = |one: &Rule, other: &Rule| one.count_name() == other.count_name();
         let is_in = |rules: ActorRules, one: &Rule| {
             rules.own.iter().any(|other| is_quota(one, other) || is_name(one, other))
         };
-        let state = rule.counters(self.group.role).roomiest(to.key)?;
+        let state = to.roomiest(place, rule)?.quota;
+        let to_key = ActorRules { key: to.key, ..self };
         let (mut best, mut most) = (None, None);
         for (at, older) in self.own.iter().enumerate() {
-            let other = older.counters(self.group.role).roomiest(to.key);
-            let Some(other) = other.filter(|other| other.form == state.form) else { continue };
+            let other = to_key.roomiest(at, older).map(|other| other.quota);
+            let is_like = |other: &Quota| older.time_base(other) == rule.time_base(&state);
+            let Some(other) = other.filter(is_like) else { continue };
             let (same_quota, same_name) = (is_quota(rule, older), is_name(rule, older));
             let same_cost = older.cost_name == rule.cost_name;
-            let same_unit = state.quota.unit == other.quota.unit;
+            let same_unit = state.configured().unit == other.configured().unit;
             let fits = Some((same_quota, same_cost, same_name, same_unit, older.name == rule.name));
             let has_become = || same_name || !is_in(to, older) && !is_in(self, rule);
             let is_certain = replacement == Replacement::Certain && same_cost;
@@ -285,26 +294,20 @@ impl ActorRules<'_> {
 
     /// The longest time until a cell that is used up at `now` is like a new one, for any actor.
     fn longest_refill(self, now: Time) -> Span {
-        let (mut longest, mut state) = (Span::ZERO, Vec::new());
-        for rule in self.own {
-            let counters = rule.counters(self.group.role);
-            for counter in counters.all() {
-                state.clear();
-                state.resize(counter.size(), 0);
-                counter.prepare(&mut state, now);
-                let left = counter.step(&mut state, now, 0).remaining;
-                longest = longest.max(counter.step(&mut state, now, left).full_in);
-                longest = longest.max(if counter.takes_grants() { grant::MAX_SPAN } else { Span::ZERO });
-                longest = longest.max(counter.penalty.map_or(Span::ZERO, |penalty| penalty.longest()));
+        let (mut longest, mut cell) = (Span::ZERO, Vec::new());
+        for (id, rule) in self.group.ids().zip(self.own) {
+            for quota in rule.quotas.all().map(|quota| self.group.quota(id, rule, quota)) {
+                cell.clear();
+                cell.resize(quota.size(), 0);
+                quota.prepare(&mut cell, now);
+                let left = quota.step(&mut cell, now, 0).remaining;
+                longest = longest.max(quota.step(&mut cell, now, left).full_in);
+                longest = longest.max(if quota.place.has_grant() { grant::MAX_SPAN } else { Span::ZERO });
+                longest = longest.max(quota.quota.penalty().map_or(Span::ZERO, Penalty::longest));
             }
         }
         longest
     }
-}
-
-/// Whether the state was ever charged.
-fn is_used(state: &[u8]) -> bool {
-    state.iter().any(|byte| *byte != 0)
 }
 
 impl GroupMigration {
@@ -376,23 +379,22 @@ impl GroupMigration {
             older = migrated;
         }
         let mut changed = false;
-        let states = to.own.iter().flat_map(|rule| rule.counters(to.group.role).roomiest(to.key));
-        for counter in states {
-            let (older, own) = (counter.state_mut(&mut older), counter.state_mut(cell));
-            let left = |state: &[u8]| {
-                let mut state = state.to_vec();
-                counter.prepare(&mut state, now);
-                let verdict = counter.step(&mut state, now, 0);
+        let quotas = to.own.iter().enumerate().filter_map(|(at, rule)| to.roomiest(at, rule));
+        for quota in quotas {
+            let left = |cell: &[u8]| {
+                let mut cell = cell.to_vec();
+                quota.prepare(&mut cell, now);
+                let verdict = quota.step(&mut cell, now, 0);
                 (verdict.remaining, Reverse(verdict.full_in))
             };
-            if is_used(older) && (!is_used(own) || left(older) < left(own)) {
-                let newer = own.to_vec();
-                own.copy_from_slice(older);
-                counter.merge_grant(own, &newer, now);
-                counter.algorithm.copied(own, now);
+            if quota.is_used(&older) && (!quota.is_used(cell) || left(&older) < left(cell)) {
+                let newer = cell.to_vec();
+                quota.take_over(cell, &quota, &older, true);
+                quota.merge_grant(cell, &newer, now);
+                quota.quota.algorithm().copied(quota.place.count_mut(cell), now);
                 changed = true;
             } else {
-                changed |= counter.merge_grant(own, older, now);
+                changed |= quota.merge_grant(cell, &older, now);
             }
         }
         changed

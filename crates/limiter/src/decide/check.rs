@@ -21,7 +21,7 @@ use crate::cells::{
     Actor, Attempt, CellId, Change, Context, Events, OpenCell, RefusalCache, Reservations, ReservedCell,
     Swapped, swap, update,
 };
-use crate::policy::{CounterGroup, Demands, GroupIndex, Mode, Role};
+use crate::policy::{CounterGroup, Demand, GroupIndex, Mode, Role};
 use diana_base::time::{Span, Time};
 use std::mem::{replace, swap as exchange, take};
 use std::sync::Arc;
@@ -92,8 +92,8 @@ impl Checks {
             own.copy(asked);
             own.place = place;
             own.resolve_again(group, None, context);
-            own.hash =
-                group.cell(&context.policy.rules, asked.hash, own.demands.iter().map(|demand| demand.quota));
+            let stated = asked.demands.iter().map(|demand| (demand.rule, &demand.quota.quota));
+            own.hash = group.cell(&context.policy.rules, asked.hash, stated);
             self.all.push(GroupCheck { group: Arc::clone(group), is_blocked: false, buffers });
         }
     }
@@ -108,7 +108,7 @@ impl Checks {
         let (now, mut is_refused) = ((context.clock)(), false);
         for check in &mut self.all {
             let cell = refusals.lookup(check.id(), now);
-            let Some(refuses) = cell.and_then(|cell| check.check_cached(cell, now, context)) else {
+            let Some(refuses) = cell.and_then(|cell| check.check_cached(cell, now)) else {
                 return false;
             };
             is_refused |= refuses;
@@ -132,7 +132,7 @@ impl Checks {
         for check in &mut self.all {
             match reserved(check) {
                 None => check.check(now, reservations, context, events),
-                Some(reserved) if check.check_reserved(reserved, now, context) => {}
+                Some(reserved) if check.check_reserved(reserved, now) => {}
                 Some(_) => {
                     check.load(context, events);
                     check.check((context.clock)(), reservations, context, events);
@@ -197,16 +197,16 @@ impl Checks {
         }
     }
 
-    /// Adds one report for each rule that decides. A used-up lease does not refuse, so it does not
+    /// Adds one report for each rule. A used-up lease does not refuse, so it does not
     /// report: the global store decides.
-    pub(crate) fn report(&self, context: &Context, to: &mut Vec<RuleReport>) {
+    pub(crate) fn report(&self, to: &mut Vec<RuleReport>) {
         let reporting = self.all.iter().filter(|check| !check.is_leased() || !check.refuses());
-        reporting.for_each(|check| check.report(context, to));
+        reporting.for_each(|check| check.report(to));
     }
 
-    /// Adds one report for each rule that decides but could not count the request.
-    pub(crate) fn report_uncounted(&self, context: &Context, to: &mut Vec<RuleReport>) {
-        self.all.iter().for_each(|check| check.report_uncounted(context, to));
+    /// Adds one report for each rule that could not count the request.
+    pub(crate) fn report_uncounted(&self, to: &mut Vec<RuleReport>) {
+        self.all.iter().for_each(|check| check.report_uncounted(to));
     }
 
     /// When the request may go on, if a rule delays it.
@@ -271,22 +271,20 @@ impl GroupCheck {
 
     /// What the request asks of the rules: for the actor, or for another one whose cell blocks the
     /// set.
-    fn demands<'k, 'c: 'k>(&'k self, context: &Context<'c>) -> Demands<'k> {
-        self.buffers.asked.demands(&self.group, context.policy)
+    fn demands(&self) -> &[Demand] {
+        &self.buffers.asked.demands
     }
 
     /// Checks a cell from the refusal cache: see [`GroupVerdict::check_cached`].
-    fn check_cached(&mut self, cached: &[u8], now: Time, context: &Context) -> Option<bool> {
-        let Buffers { asked, cell, verdict } = &mut *self.buffers;
-        let demands = asked.demands(&self.group, context.policy);
-        verdict.check_cached(demands, cell.open_copy(cached, demands, now), now)
+    fn check_cached(&mut self, cached: &[u8], now: Time) -> Option<bool> {
+        let Buffers { asked: Asked { demands, .. }, cell, verdict } = &mut *self.buffers;
+        verdict.check_cached(&self.group, demands, cell.open_copy(cached, demands, now), now)
     }
 
     /// Checks the cell of the worker's reservation, and spends from the reservation if every rule
     /// admits at once. Otherwise the cell has to be loaded.
-    pub(crate) fn check_reserved(&mut self, reserved: &ReservedCell, now: Time, context: &Context) -> bool {
-        let Buffers { asked, cell, verdict } = &mut *self.buffers;
-        let demands = asked.demands(&self.group, context.policy);
+    pub(crate) fn check_reserved(&mut self, reserved: &ReservedCell, now: Time) -> bool {
+        let Buffers { asked: Asked { demands, .. }, cell, verdict } = &mut *self.buffers;
         if !reserved.serves(demands, now) {
             return false;
         }
@@ -312,12 +310,12 @@ impl GroupCheck {
         let is_open = cell.open(asked.actor(&self.group), now, reservations, context, events);
         self.resolve_for(self.buffers.cell.blocker(), context);
         if is_open {
-            let Buffers { cell, verdict, asked } = &mut *self.buffers;
-            let (at, demands) = (cell.at(), asked.demands(&self.group, context.policy));
+            let Buffers { cell, verdict, asked: Asked { demands, .. } } = &mut *self.buffers;
+            let at = cell.at();
             verdict.check(demands, cell.prepare(demands), at);
             if self.is_blocked && !verdict.is_refused {
                 // Another plan is refused there. The actor has no cell, and is charged in no other.
-                verdict.refuse(&asked.demands);
+                verdict.refuse(demands);
             }
         }
     }
@@ -359,7 +357,7 @@ impl GroupCheck {
         let mut commit = Commit { check: self, reserves, reservations, context, is_opened: true };
         match swap(context.store, &mut commit, events) {
             Swapped::Done => {
-                self.buffers.cell.stored(self.actor(), self.demands(context), reservations, context);
+                self.buffers.cell.stored(self.actor(), reservations, context);
                 true
             }
             Swapped::Nothing => !self.refuses(),
@@ -391,7 +389,7 @@ impl GroupCheck {
     /// Refunds a charge that is already stored.
     pub(crate) fn refund(&self, context: &Context, events: &mut Events) {
         if self.is_charged() {
-            let demands = self.demands(context);
+            let demands = self.demands();
             update(&self.group, self.asked().hash, context, events, &|cell, now| {
                 self.buffers.verdict.refund(demands, cell, now);
             });
@@ -415,8 +413,7 @@ impl GroupCheck {
             // The cell is another actor's.
             return events.evicted(Some(Eviction::SetFull { by }));
         }
-        let (actor, demands) = (asked.actor(&self.group), asked.demands(&self.group, context.policy));
-        let at = cell.at();
+        let (actor, demands, at) = (asked.actor(&self.group), &asked.demands, cell.at());
         if cell.is_reserved() || !verdict.is_refused {
             verdict.undo(demands, cell.bytes_mut(), at);
         }
@@ -437,7 +434,7 @@ impl GroupCheck {
     /// verdicts then tell of a penalty that runs.
     fn count_refusal(&mut self, reservations: &mut Reservations, context: &Context, events: &mut Events) {
         let Buffers { asked, cell, verdict } = &mut *self.buffers;
-        let (actor, demands) = (asked.actor(&self.group), asked.demands(&self.group, context.policy));
+        let (actor, demands) = (asked.actor(&self.group), &*asked.demands);
         let mut count = CountRefusal {
             verdict: &*verdict,
             demands,
@@ -454,27 +451,26 @@ impl GroupCheck {
             if attempts > 1 {
                 *cell = newer;
             }
-            cell.stored(actor, demands, reservations, context);
+            cell.stored(actor, reservations, context);
         }
         let at = cell.at();
         verdict.penalize(demands, cell.bytes_mut(), at);
     }
 
-    /// Adds one report for each rule that decides.
-    pub(crate) fn report(&self, context: &Context, to: &mut Vec<RuleReport>) {
+    /// Adds one report for each rule.
+    pub(crate) fn report(&self, to: &mut Vec<RuleReport>) {
         if self.buffers.cell.is_failed() {
-            return self.report_uncounted(context, to);
+            return self.report_uncounted(to);
         }
-        self.buffers.verdict.report(self.demands(context), self.asked().key.key().source(), to);
+        self.buffers.verdict.report(&self.group, self.demands(), self.asked().key.key().source(), to);
     }
 
-    /// Adds one report for each rule that decides but could not count the request.
-    pub(crate) fn report_uncounted(&self, context: &Context, to: &mut Vec<RuleReport>) {
+    /// Adds one report for each rule that could not count the request.
+    pub(crate) fn report_uncounted(&self, to: &mut Vec<RuleReport>) {
         let (actor, degraded) = (self.asked().key.key().source(), self.group.role == Role::Fallback);
-        to.extend(self.demands(context).deciding().map(|(_, demand, counter)| {
-            let enforced = demand.mode == Mode::Enforce;
-            let report =
-                RuleReport::new(demand.rule, counter.shown(), actor, RuleResult::Uncounted, enforced);
+        to.extend(self.demands().iter().map(|demand| {
+            let (quota, enforced) = (demand.quota.quota.shown(), demand.mode == Mode::Enforce);
+            let report = RuleReport::new(demand.rule, quota, actor, RuleResult::Uncounted, enforced);
             RuleReport { degraded, ..report }
         }));
     }
@@ -492,9 +488,9 @@ impl GroupCheck {
 
     /// The stored charge; `None` if the store failed, or a reservation was spent.
     pub(crate) fn charged(&self) -> Option<Charged> {
-        let Asked { place, hash, .. } = *self.asked();
-        let rules = || self.buffers.verdict.charged(&self.asked().demands);
-        self.is_charged().then(|| Charged { place, hash, rules: rules() })
+        let Asked { place, hash, epoch, .. } = *self.asked();
+        let rules = || self.buffers.verdict.charged(self.demands());
+        self.is_charged().then(|| Charged { place, hash, epoch, rules: rules() })
     }
 }
 
@@ -520,8 +516,7 @@ impl Change for Commit<'_, '_> {
             return Attempt::Nothing;
         }
         let GroupCheck { group, buffers, .. } = &mut **check;
-        let Buffers { cell, verdict, asked } = &mut **buffers;
-        let demands = asked.demands(group, context.policy);
+        let Buffers { cell, verdict, asked: Asked { demands, .. } } = &mut **buffers;
         if group.has_penalty {
             let at = cell.at();
             verdict.count_refusals(demands, cell.bytes_mut(), at);
@@ -535,7 +530,7 @@ impl Change for Commit<'_, '_> {
 /// Counts a refusal in the checked cell. After a lost swap the cell is loaded again.
 struct CountRefusal<'a, 'c> {
     verdict: &'a GroupVerdict,
-    demands: Demands<'a>,
+    demands: &'a [Demand],
     actor: Actor<'a>,
     reservations: &'a Reservations,
     context: &'a Context<'c>,
@@ -562,11 +557,11 @@ impl Change for CountRefusal<'_, '_> {
                 // Meanwhile the actor's cell was evicted, and the set is full of refused actors.
                 return Attempt::Nothing;
             }
-            newer.prepare(*demands);
+            newer.prepare(demands);
             newer
         };
         let at = cell.at();
-        verdict.count_refusals(*demands, cell.bytes_mut(), at);
-        cell.entry_to_store(&verdict.before, *demands, None)
+        verdict.count_refusals(demands, cell.bytes_mut(), at);
+        cell.entry_to_store(&verdict.before, demands, None)
     }
 }

@@ -99,8 +99,9 @@ impl Decider {
         rule: RuleId,
     ) -> Option<CountedActor<'a>> {
         let (group, asked) = self.asked_of(policy, rule, cache)?;
-        let demand = asked.demands.iter().find(|demand| demand.rule == rule && demand.mode.decides())?;
-        let has_own_quota = group.role == Role::Primary && demand.quota.is_default();
+        let demand = asked.demands.iter().find(|demand| demand.rule == rule)?;
+        let stated = policy.rule(rule).is_some_and(|rule| rule.has_own(asked.key.key(), asked.class.plan));
+        let has_own_quota = group.role == Role::Primary && stated;
         let (address, key, hash, cost) = (&policy.address, asked.key.key(), asked.hash, demand.cost);
         Some(CountedActor { group, address, key, hash, cost, has_own_quota })
     }
@@ -136,7 +137,7 @@ impl Decider {
         if !globals.resolve(request, limits, decision, checks, context) {
             return;
         }
-        checks.report_uncounted(context, &mut decision.reports);
+        checks.report_uncounted(&mut decision.reports);
         globals.report_uncounted(context.policy, &mut decision.reports);
         decision.refuse();
     }
@@ -149,7 +150,7 @@ impl Decider {
             && let Some(compiled) = policy.rule(rule)
         {
             self.decision.outcome = Outcome::Reject(Reason::Unavailable(rule));
-            let (quota, actor) = (compiled.shown_quota(), ActorSource::Missing);
+            let (quota, actor) = (compiled.quota().shown(), ActorSource::Missing);
             let report = RuleReport::new(rule, quota, actor, RuleResult::Refused, true);
             self.decision.reports.push(RuleReport { degraded: true, ..report });
         }

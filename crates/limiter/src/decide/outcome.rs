@@ -2,7 +2,7 @@
 
 use crate::algorithm::{Admission, Quota, Verdict};
 use crate::cells::Events;
-use crate::policy::{ActorSource, Counter, DENY, Demand, Demands, Mode, PlanId, Policy, RuleId};
+use crate::policy::{ActorSource, DENY, Demand, Mode, PlanId, Policy, RuleId};
 use diana_base::time::{Span, Time};
 use std::borrow::Cow;
 use std::cmp::Reverse;
@@ -39,21 +39,18 @@ pub enum Reason {
 /// The decision of a policy about one request.
 ///
 /// ```
-/// use diana_limiter::algorithm::{Algorithm, BucketOptions, Quota};
+/// use diana_limiter::algorithm::BucketOptions;
 /// use diana_limiter::cells::store::Memory;
 /// use diana_limiter::decide::{Outcome, Reason, RuleResult};
-/// use diana_limiter::policy::{Counter, Draft, Enforce, LimitDraft, RuleDraft};
+/// use diana_limiter::policy::{Draft, Enforce, LimitDraft, Quota, RuleDraft};
 /// use diana_limiter::request::{Part, Values};
 /// use diana_limiter::session::{Session, Worker};
 /// use diana_limiter::time::{Span, Time};
 /// use std::sync::Arc;
 ///
 /// let mut draft = Draft::default();
-/// let minute = |rpu| {
-///     let quota = Quota { rpu, unit: Span::from_secs(60) };
-///     Algorithm::token_bucket(quota, BucketOptions::default())
-///         .map(|bucket| Counter::new(quota, bucket))
-/// };
+/// let minute =
+///     |rpu| Quota::token_bucket(rpu, Span::from_secs(60), BucketOptions::default());
 /// let all = RuleDraft {
 ///     reject_delay: Span::from_secs(1),
 ///     ..RuleDraft::new("all", Vec::new(), minute(2)?)
@@ -244,14 +241,14 @@ impl Decision {
 
     /// The request lacks the actor of these rules, which therefore refuse. Returns the first that
     /// is enforced.
-    pub(crate) fn lacks_actor(&mut self, demands: Demands) -> Option<RuleId> {
-        let report = |(_, demand, quota): (_, &Demand, &Counter)| {
-            let enforced = demand.mode == Mode::Enforce;
+    pub(crate) fn lacks_actor(&mut self, demands: &[Demand]) -> Option<RuleId> {
+        let report = |demand: &Demand| {
+            let (quota, enforced) = (demand.quota.quota.shown(), demand.mode == Mode::Enforce);
             let result = RuleResult::of_refusal(enforced);
-            RuleReport::new(demand.rule, quota.shown(), ActorSource::Missing, result, enforced)
+            RuleReport::new(demand.rule, quota, ActorSource::Missing, result, enforced)
         };
         let before = self.reports.len();
-        self.reports.extend(demands.deciding().map(report));
+        self.reports.extend(demands.iter().map(report));
         let mut added = self.reports.iter().skip(before);
         added.find(|report| report.enforced).map(|report| report.rule)
     }

@@ -9,7 +9,7 @@
 use crate::algorithm::Charge;
 use crate::cells::{Context, Events, GroupMigration, Replacement, update, update_or_create};
 use crate::global::{GlobalCharge, Settlement};
-use crate::policy::{ActorRules, Counter, CounterGroup, GroupIndex, Owed, Policy, QuotaRef, RuleId, Usage};
+use crate::policy::{ActorRules, CounterGroup, GroupIndex, PendingCost, PlacedQuota, Policy, Usage};
 use diana_base::part;
 use diana_base::time::{Span, Time};
 use std::cell::OnceCell;
@@ -23,7 +23,7 @@ pub(crate) struct Charges {
     /// In global stores, by shard.
     pub(crate) global: Vec<(usize, GlobalCharge)>,
     /// What remains to be settled in global stores.
-    pub(crate) owed: Vec<GlobalOwed>,
+    pub(crate) pending: Vec<GlobalPending>,
     /// The rules whose limit moves and that have to know the response: their places in the worker's
     /// list. Empty once the response has come.
     pub(crate) entered: Vec<usize>,
@@ -33,12 +33,11 @@ pub(crate) struct Charges {
 
 /// What remains to be settled in a global store.
 #[derive(Debug)]
-pub(crate) struct GlobalOwed {
+pub(crate) struct GlobalPending {
     pub(crate) shard: usize,
-    pub(crate) rule: RuleId,
     /// The charge on arrival, possibly of nothing.
     pub(crate) charge: GlobalCharge,
-    pub(crate) owed: Owed,
+    pub(crate) cost: PendingCost,
 }
 
 /// The charges of one group.
@@ -46,23 +45,25 @@ pub(crate) struct GlobalOwed {
 pub(crate) struct Charged {
     pub(crate) place: GroupIndex,
     pub(crate) hash: u64,
-    /// One for each rule.
+    /// That of the policy when the charge was resolved.
+    pub(crate) epoch: u64,
+    /// One for each rule that applied.
     pub(crate) rules: Vec<RuleCharge>,
 }
 
 /// The charge of one rule.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct RuleCharge {
     /// The quota of the demand: it takes the charge back.
-    pub(crate) quota: QuotaRef,
+    pub(crate) quota: PlacedQuota,
     pub(crate) charge: Charge,
     /// What remains to be settled.
-    pub(crate) owed: Owed,
+    pub(crate) pending: Option<PendingCost>,
 }
 
 /// What the end of a request changes of the charge of one rule.
 struct Correction<'a> {
-    counter: &'a Counter,
+    quota: &'a PlacedQuota,
     charge: Charge,
     /// Whether the whole charge is refunded.
     is_refunded: bool,
@@ -72,32 +73,41 @@ struct Correction<'a> {
 
 impl Charged {
     pub(crate) fn settles(&self) -> bool {
-        self.rules.iter().any(|rule| rule.owed != Owed::Nothing)
+        self.rules.iter().any(|rule| rule.pending.is_some())
     }
 
     /// What the end of the request changes of each charge.
-    fn corrections<'a>(
+    fn corrections(
         &self,
         end: End,
         group: &CounterGroup,
-        policy: &'a Policy,
+        policy: &Policy,
         unread: &mut u32,
-    ) -> Vec<Correction<'a>> {
-        let each = self.rules.iter().map(|rule| (rule.quota, rule));
-        let corrections =
-            group.quotas(&policy.rules, each).map(|(rule, counter, RuleCharge { charge, owed, .. })| {
-                let settled = rule.varying.as_ref().zip(end.usage());
-                let cost = settled.and_then(|(cost, usage)| {
-                    cost.at_end(*owed, charge.cost, usage, policy.measures(), unread)
-                });
-                Correction {
-                    counter,
-                    charge: *charge,
-                    is_refunded: end.refunds(counter) && charge.cost > 0,
-                    cost,
-                }
-            });
-        corrections.collect()
+    ) -> Vec<Correction<'_>> {
+        let is_outdated = self.is_outdated(group, policy);
+        let correction = |RuleCharge { quota, charge, pending }: &'_ RuleCharge| {
+            let settled = pending.as_ref().zip(end.usage());
+            let cost = settled
+                .and_then(|(pending, usage)| pending.at_end(charge.cost, usage, policy.measures(), unread));
+            let is_refunded = end.refunds(quota) && charge.cost > 0;
+            let is_lost = is_outdated && quota.quota.algorithm().keeps_its_instant();
+            (*charge, is_refunded && !is_lost, cost)
+        };
+        let all: Vec<_> = self.rules.iter().map(correction).collect();
+        let with_quota = self.rules.iter().zip(all);
+        with_quota
+            .map(|(rule, (charge, is_refunded, cost))| Correction {
+                quota: &rule.quota,
+                charge,
+                is_refunded,
+                cost,
+            })
+            .collect()
+    }
+
+    /// Whether a quota may have moved since the charge.
+    fn is_outdated(&self, group: &CounterGroup, policy: &Policy) -> bool {
+        group.moves && self.epoch != policy.epoch()
     }
 
     fn refund_migrated(
@@ -117,18 +127,18 @@ impl Charged {
                 continue;
             }
             let hops = part(&later, at..);
-            let refunds: Vec<(&Counter, Charge)> =
+            let refunds: Vec<(PlacedQuota, Charge)> =
                 (0..to.own.len()).filter_map(|rule| self.migrated(end, from, hops, rule)).collect();
             if !refunds.iter().any(|(_, charge)| charge.cost > 0 && charge.at < since) {
                 continue;
             }
             update(to.group, self.hash, context, events, &|cell, now| {
-                for (counter, charge) in &refunds {
+                for (quota, charge) in &refunds {
                     // Only charges from before the copy can be in it.
-                    let copied = counter.algorithm.copied_at(counter.state(cell));
+                    let copied = quota.quota.algorithm().copied_at(quota.place.count(cell));
                     let until = copied.map_or(since, |at| at.after(Span::from_ns(1)).min(since));
                     if charge.cost > 0 && charge.at < until {
-                        counter.refund(counter.state_mut(cell), now, *charge);
+                        quota.refund(cell, now, *charge);
                     }
                 }
             });
@@ -143,17 +153,17 @@ impl Charged {
         from: ActorRules<'a>,
         later: &[(ActorRules<'a>, Replacement)],
         rule: usize,
-    ) -> Option<(&'a Counter, Charge)> {
+    ) -> Option<(PlacedQuota, Charge)> {
         let older = later.iter().skip(1).map(|(rules, _)| *rules).chain([from]);
-        let source = later.iter().zip(older).try_fold(rule, |at, ((newer, replacement), older)| {
-            older.source_of(newer.own.get(at)?, *newer, *replacement)
-        })?;
-        let RuleCharge { quota, charge, .. } = self.rules.get(source)?;
-        let charged = from.own.get(source)?.counters(from.group.role).at(*quota);
+        let source = later
+            .iter()
+            .zip(older)
+            .try_fold(rule, |at, ((newer, replacement), older)| older.source_of(at, *newer, *replacement))?;
+        let place = from.group.place(from.group.ids().nth(source)?);
+        let RuleCharge { charge, .. } = self.rules.iter().find(|rule| rule.quota.place == place)?;
         let (first, _) = later.first()?;
-        let counter = first.own.get(rule)?.counters(first.group.role).roomiest(first.key)?;
-        debug_assert_eq!(counter.form, charged.form, "a charge that migrated to another form");
-        end.refunds(counter).then_some((counter, *charge))
+        let quota = first.roomiest(rule, first.own.get(rule)?)?;
+        end.refunds(&quota).then_some((quota, *charge))
     }
 }
 
@@ -163,13 +173,13 @@ impl Correction<'_> {
         self.is_refunded || self.cost.is_some_and(|cost| cost < self.charge.cost)
     }
 
-    /// Makes the correction in the state of the rule.
-    fn make(&self, state: &mut [u8], now: Time) {
+    /// Makes the correction in the states of the rule.
+    fn make(&self, cell: &mut [u8], now: Time) {
         if self.is_refunded {
-            self.counter.refund(state, now, self.charge);
+            self.quota.refund(cell, now, self.charge);
         }
         if let Some(cost) = self.cost {
-            self.counter.settle(state, now, self.charge, cost);
+            self.quota.settle(cell, now, self.charge, cost);
         }
     }
 }
@@ -193,26 +203,26 @@ impl<'u> End<'u> {
         }
     }
 
-    /// Whether the charge by this counter is refunded.
-    fn refunds(self, counter: &Counter) -> bool {
-        matches!(self, End::Left) || counter.algorithm.ends_with_request()
+    /// Whether the charge by this quota is refunded.
+    fn refunds(self, quota: &PlacedQuota) -> bool {
+        matches!(self, End::Left) || quota.quota.algorithm().ends_with_request()
     }
 }
 
 impl Charges {
     pub(crate) fn is_empty(&self) -> bool {
-        self.local.is_empty() && self.global.is_empty() && self.owed.is_empty() && self.entered.is_empty()
+        self.local.is_empty() && self.global.is_empty() && self.pending.is_empty() && self.entered.is_empty()
     }
 
     /// Whether the request has to be settled.
     pub(crate) fn settles(&self) -> bool {
-        !self.owed.is_empty() || !self.entered.is_empty() || self.local.iter().any(Charged::settles)
+        !self.pending.is_empty() || !self.entered.is_empty() || self.local.iter().any(Charged::settles)
     }
 
     pub(crate) fn clear(&mut self) {
         self.local.clear();
         self.global.clear();
-        self.owed.clear();
+        self.pending.clear();
         self.entered.clear();
         self.forwarded_at = None;
     }
@@ -229,13 +239,12 @@ impl Charges {
         usage: &Usage,
         events: &mut Events,
     ) -> Vec<(usize, Settlement)> {
-        let settlement = |GlobalOwed { shard, rule, charge, owed }| {
+        let settlement = |GlobalPending { shard, charge, cost }| {
             let [charged, ..] = charge.numbers;
-            let (cost, unread) = (policy.rule(rule)?.varying.as_ref()?, &mut events.unread);
-            let cost = cost.at_end(owed, charged, usage, policy.measures(), unread)?;
+            let cost = cost.at_end(charged, usage, policy.measures(), &mut events.unread)?;
             (cost != charged).then_some((shard, Settlement { charge, cost }))
         };
-        self.owed.drain(..).filter_map(settlement).collect()
+        self.pending.drain(..).filter_map(settlement).collect()
     }
 
     /// Refunds and corrects the local charges in their cells.
@@ -247,7 +256,7 @@ impl Charges {
             };
             let corrections = charged.corrections(end, group, context.policy, &mut events.unread);
             let change = |cell: &mut [u8], now| {
-                corrections.iter().for_each(|one| one.make(one.counter.state_mut(cell), now));
+                corrections.iter().for_each(|one| one.make(cell, now));
             };
             if corrections.iter().any(|one| one.cost > Some(one.charge.cost)) {
                 // A request that was charged nothing on arrival may have no cell.
@@ -301,13 +310,12 @@ mod tests {
     use crate::algorithm::{Algorithm, BucketOptions, Quota};
     use crate::cells::Migration;
     use crate::cells::{Previous, Replacement};
-    use crate::policy::{Counters, RuleDraft, drafts};
-    use diana_base::map::KeyMap;
+    use crate::policy::{self, RuleDraft, drafts};
 
     fn rule(name: String, rpu: u64) -> RuleDraft {
         let quota = Quota { rpu, unit: Span::from_secs(1) };
         let algorithm = Algorithm::token_bucket(quota, BucketOptions::default()).unwrap();
-        drafts::rule(name, Counters::new(Counter::new(quota, algorithm), KeyMap::default()))
+        drafts::rule(name, policy::Quota::new(quota, algorithm))
     }
 
     /// A policy of `limits` limits with two rules each, one of which has `rpu`.

@@ -7,6 +7,7 @@ use diana_base::format::{decimal, netstring};
 use diana_base::map::KeySet;
 use std::fmt;
 use std::ops::RangeInclusive;
+use std::sync::Arc;
 
 /// What a request costs.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -20,12 +21,16 @@ pub struct Cost {
     pub refund: Option<Statuses>,
 }
 
-/// The charge on arrival of a cost that is settled.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Owed {
-    /// Nothing has to be settled.
-    #[default]
-    Nothing,
+/// A cost that is settled when the request ends.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct PendingCost {
+    cost: Arc<Cost>,
+    units: PendingUnits,
+}
+
+/// What is known on arrival of a cost that is settled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum PendingUnits {
     /// The cost is known. The status decides whether it is charged.
     Known(u64),
     /// The host measures the cost. These units are charged on arrival.
@@ -212,57 +217,46 @@ impl Cost {
     }
 
     /// The charge of `request` on arrival, 0 to 10⁹ units, and what remains to be settled.
-    pub(crate) fn on_arrival(&self, request: &Request) -> (u64, Owed) {
-        let owed = match &self.source {
-            CostSource::Fixed(units) => Owed::Known(*units),
+    pub(crate) fn on_arrival(self: &Arc<Cost>, request: &Request) -> (u64, Option<PendingCost>) {
+        let units = match &self.source {
+            CostSource::Fixed(units) => PendingUnits::Known(*units),
             CostSource::Header { part, default, range } => {
                 let units = number(request, *part);
-                Owed::Known(units.map_or(*default, |units| units.clamp(*range.start(), *range.end())))
+                PendingUnits::Known(units.map_or(*default, |units| units.clamp(*range.start(), *range.end())))
             }
             CostSource::RequestBytes { length } => {
-                Owed::Measured(number(request, *length).unwrap_or(0).min(Quota::MAX_RPU))
+                PendingUnits::Measured(number(request, *length).unwrap_or(0).min(Quota::MAX_RPU))
             }
             CostSource::ResponseBytes(estimate) | CostSource::Response { estimate, .. } => {
-                Owed::Measured(estimate.units)
+                PendingUnits::Measured(estimate.units)
             }
         };
-        let is_settled = matches!(owed, Owed::Measured(_)) || self.charge.is_some() || self.refund.is_some();
-        (self.estimate(owed), if is_settled { owed } else { Owed::Nothing })
+        let is_measured = matches!(units, PendingUnits::Measured(_));
+        let is_settled = is_measured || self.charge.is_some() || self.refund.is_some();
+        (self.estimate(units), is_settled.then(|| PendingCost { cost: Arc::clone(self), units }))
     }
 
     /// The charge on arrival in a quota that has room.
-    fn estimate(&self, owed: Owed) -> u64 {
-        match owed {
-            Owed::Known(units) | Owed::Measured(units) if self.charge.is_none() => units,
+    fn estimate(&self, units: PendingUnits) -> u64 {
+        match units {
+            PendingUnits::Known(units) | PendingUnits::Measured(units) if self.charge.is_none() => units,
             _ => 0,
         }
     }
 
-    /// The final charge of a request that was `charged` on arrival. What the quota of another plan
-    /// had no room for is not charged later, either. `None`: the charge stays as it is. Adds to
-    /// `unread` if the cost is a number that could not be read.
-    pub(crate) fn at_end(
+    /// The cost of a request that has ended. `None`: it has none.
+    fn final_cost(
         &self,
-        owed: Owed,
-        charged: u64,
+        units: PendingUnits,
         usage: &Usage,
         measures: &Measures,
         unread: &mut u32,
     ) -> Option<u64> {
-        let units = self.final_cost(owed, usage, measures, unread)?;
-        Some(match units.checked_sub(self.estimate(owed)) {
-            Some(more) => charged.saturating_add(more),
-            None => units.min(charged),
-        })
-    }
-
-    /// The cost of a request that has ended. `None`: it has none.
-    fn final_cost(&self, owed: Owed, usage: &Usage, measures: &Measures, unread: &mut u32) -> Option<u64> {
         let has = |statuses: &Option<Statuses>| {
             usage.status.zip(statuses.as_ref()).map(|(status, statuses)| statuses.contains(status))
         };
-        if owed == Owed::Nothing || has(&self.refund) == Some(true) {
-            return (owed != Owed::Nothing).then_some(0);
+        if has(&self.refund) == Some(true) {
+            return Some(0);
         }
         // Without a status, the client may have left early to hide the number, so the cost is the
         // largest.
@@ -270,8 +264,8 @@ impl Cost {
         if self.charge.is_some() && has(&self.charge) != Some(true) && !hides {
             return None;
         }
-        Some(match (&self.source, owed) {
-            (_, Owed::Known(units)) => units,
+        Some(match (&self.source, units) {
+            (_, PendingUnits::Known(units)) => units,
             (CostSource::RequestBytes { .. }, _) => usage.request_bytes.min(Quota::MAX_RPU),
             (CostSource::ResponseBytes(estimate), _) => usage.response_bytes.min(estimate.max),
             (CostSource::Response { measure, default, estimate }, _) => {
@@ -336,6 +330,26 @@ impl Cost {
         };
         let (charge, refund) = (statuses(" charged ", &self.charge), statuses(" refunded ", &self.refund));
         ["cost ", &source, &charge, &refund].concat()
+    }
+}
+
+impl PendingCost {
+    /// The final charge of a request that was `charged` on arrival. What the quota of another plan
+    /// had no room for is not charged later, either. `None`: the charge stays as it is. Adds to
+    /// `unread` if the cost is a number that could not be read.
+    pub(crate) fn at_end(
+        &self,
+        charged: u64,
+        usage: &Usage,
+        measures: &Measures,
+        unread: &mut u32,
+    ) -> Option<u64> {
+        let PendingCost { cost, units } = self;
+        let end = cost.final_cost(*units, usage, measures, unread)?;
+        Some(match end.checked_sub(cost.estimate(*units)) {
+            Some(more) => charged.saturating_add(more),
+            None => end.min(charged),
+        })
     }
 }
 

@@ -2,19 +2,20 @@
 //! states lie side by side in one cell, so that one load and one swap decide them together. What
 //! one request asks of the rules depends on its class.
 
-use super::counter::Counter;
 use super::enforce::RolloutHash;
 use super::key::{ActorKey, Missing};
-use super::quotas::{PlanId, QuotaRef};
+use super::place::Place;
+use super::quota::{PlacedQuota, Quota};
+use super::quotas::PlanId;
 use super::rule::{Role, Rule, RuleId};
 use crate::actor::NamedActor;
 use crate::algorithm::EvictionRank;
 use crate::cells::table::Table;
 use crate::matcher::Matcher;
 use crate::request::Request;
-use diana_base::part;
 use diana_base::prng::mix;
 use diana_base::time::Time;
+use diana_base::{part, widened};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -65,10 +66,11 @@ pub(crate) struct CounterGroup {
     pub(crate) actors: Vec<NamedActor>,
     pub(crate) missing: Missing,
     pub(crate) rules: Range<usize>,
-    /// Which counters of its rules the group uses.
+    /// Where the states of each rule lie in a cell.
+    pub(super) places: Vec<Place>,
     pub(crate) role: Role,
     pub(crate) table: Table,
-    /// Whether workers may reserve quota: each counter of each rule allows it.
+    /// Whether workers may reserve quota: each quota of each rule allows it.
     pub(crate) can_reserve: bool,
     /// Whether a rule may make a request wait.
     pub(crate) may_wait: bool,
@@ -78,6 +80,8 @@ pub(crate) struct CounterGroup {
     pub(crate) has_penalty: bool,
     /// Whether a rule has headroom.
     pub(crate) has_headroom: bool,
+    /// Whether quotas move while the group counts.
+    pub(crate) moves: bool,
     /// Whether a rule has plans.
     pub(crate) has_plans: bool,
     /// Whether a rule is enforced for a part of its actors.
@@ -95,23 +99,39 @@ impl CounterGroup {
         !self.ends_with_request && self.role != Role::Leased
     }
 
-    /// The hash of the cell in which the actor with this hash counts by these quotas. A lease was
-    /// fetched for one quota, so the lease of an override or of a plan has a cell of its own.
-    pub(crate) fn cell(
+    /// The hash of the cell in which the actor with this hash counts by these quotas of the rules that
+    /// apply. A lease was fetched for these quotas, so the lease of an override or of a plan has a
+    /// cell of its own.
+    pub(crate) fn cell<'q>(
         &self,
         all: &[Arc<Rule>],
         actor: u64,
-        quotas: impl IntoIterator<Item = QuotaRef, IntoIter: ExactSizeIterator>,
+        quotas: impl Iterator<Item = (RuleId, &'q Quota)>,
     ) -> u64 {
         if self.role != Role::Leased {
             return actor;
         }
-        let quotas = quotas.into_iter().map(|quota| (quota, ()));
-        self.quotas(all, quotas).fold(actor, |hash, (rule, counter, ())| {
-            let form = rule.counters(self.role).default.form;
-            let place = u64::try_from(counter.offset).unwrap_or(0);
-            if counter.form == form { hash } else { hash ^ mix(counter.form.wrapping_add(place)) }
-        })
+        let (mut hash, mut missing) = (actor, self.rules.len());
+        for (id, quota) in quotas {
+            missing = missing.saturating_sub(1);
+            let number = all.get(id.index()).map_or(0, |rule| rule.number_of(quota));
+            if number != 0 {
+                hash ^= mix(number.wrapping_add(self.place(id).at()));
+            }
+        }
+        hash ^ if missing == 0 { 0 } else { mix(widened(missing)) }
+    }
+
+    /// Where the states of this rule lie in a cell.
+    pub(crate) fn place(&self, rule: RuleId) -> Place {
+        let place = rule.index().checked_sub(self.rules.start).and_then(|at| self.places.get(at));
+        debug_assert!(place.is_some(), "a rule of another group");
+        place.copied().unwrap_or_default()
+    }
+
+    /// The quota by which this group judges now where the document states `quota` for this rule.
+    pub(crate) fn quota(&self, id: RuleId, rule: &Rule, quota: &Quota) -> PlacedQuota {
+        rule.judging(quota, self.role).in_place(self.place(id))
     }
 
     /// The rules of this group. `all` holds the policy's rules.
@@ -133,18 +153,6 @@ impl CounterGroup {
     pub(crate) fn for_actor<'a>(&'a self, all: &'a [Arc<Rule>], key: ActorKey<'a>) -> ActorRules<'a> {
         ActorRules { own: self.own(all), group: self, key }
     }
-
-    /// Each rule of this group, and the quota that a demand has named, with what came of the
-    /// demand. `each` has one for each rule, and `all` the policy's rules.
-    pub(crate) fn quotas<'a, T>(
-        &self,
-        all: &'a [Arc<Rule>],
-        each: impl IntoIterator<Item = (QuotaRef, T), IntoIter: ExactSizeIterator>,
-    ) -> impl Iterator<Item = (&'a Rule, &'a Counter, T)> {
-        let (own, each, role) = (self.own(all), each.into_iter(), self.role);
-        debug_assert_eq!(own.len(), each.len(), "one for each rule of another group");
-        own.iter().zip(each).map(move |(rule, (quota, one))| (&**rule, rule.counters(role).at(quota), one))
-    }
 }
 
 /// The rules of a group as they count one actor, whatever a request asks of them.
@@ -155,33 +163,34 @@ pub(crate) struct ActorRules<'a> {
     pub(crate) key: ActorKey<'a>,
 }
 
-impl ActorRules<'_> {
+impl<'a> ActorRules<'a> {
+    /// Each quota by which this rule may judge the actor, whatever the actor's plan.
+    pub(crate) fn quotas(self, at: usize, rule: &'a Rule) -> impl Iterator<Item = PlacedQuota> + 'a {
+        let id = RuleId::new(self.group.rules.start.saturating_add(at));
+        rule.quotas.of_actor(self.key).map(move |quota| self.group.quota(id, rule, quota))
+    }
+
     /// The eviction rank of the actor's cell: the highest of its rules. A rule in shadow refuses
     /// nobody; a rule that is enforced for a part may refuse this actor. A rule with nothing left
     /// but its headroom refuses, too. The plan of the actor's next request is unknown, so a quota
     /// of any plan may refuse it.
     pub(crate) fn eviction_rank(self, cell: &[u8], now: Time) -> EvictionRank {
-        let rank = |rule: &Rule, counter: &Counter| {
-            let rank = counter.eviction_rank(counter.state(cell), now);
+        let rank = |rule: &Rule, quota: PlacedQuota| {
+            let rank = quota.eviction_rank(cell, now);
             match rank {
                 EvictionRank::Refusing(span) if !rule.enforced() => EvictionRank::Used(span),
-                EvictionRank::Used(span) if rule.enforced() && counter.has_only_headroom(cell, now) => {
+                EvictionRank::Used(span) if rule.enforced() && quota.has_only_headroom(cell, now) => {
                     EvictionRank::Refusing(span)
                 }
                 rank => rank,
             }
         };
-        let mut most = EvictionRank::Nothing;
-        for rule in self.own {
-            let counters = rule.counters(self.group.role);
-            let own = rule.quota_of(self.key, PlanId::default()).unwrap_or_default();
-            most = most.max(rank(rule, counters.at(own)));
-            let plans = counters.plans();
-            if !plans.is_empty() && counters.find(self.key).is_default() {
-                most = plans.iter().fold(most, |most, plan| most.max(rank(rule, plan)));
-            }
-        }
-        most
+        let each = self
+            .own
+            .iter()
+            .enumerate()
+            .flat_map(|(at, rule)| self.quotas(at, rule).map(move |quota| rank(rule, quota)));
+        each.max().unwrap_or(EvictionRank::Nothing)
     }
 }
 

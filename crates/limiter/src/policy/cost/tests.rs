@@ -31,11 +31,11 @@ fn a_header_has_a_number_or_none() {
 fn a_cost_keeps_within_its_range() {
     let mut parts = Parts::default();
     let header = Part::Header("x-cost".into());
-    let cost = Cost::header("X-Cost", 3, 2..=100, &mut parts).unwrap();
+    let cost = Arc::new(Cost::header("X-Cost", 3, 2..=100, &mut parts).unwrap());
     let of = |lines: &[&str]| {
         let values = lines.iter().fold(Values::default(), |all, line| all.with(header.clone(), *line));
-        let (units, owed) = cost.on_arrival(&Request::new(&values, &parts));
-        assert_eq!(owed, Owed::Nothing);
+        let (units, pending) = cost.on_arrival(&Request::new(&values, &parts));
+        assert_eq!(pending, None);
         units
     };
     assert_eq!([of(&[]), of(&["x"]), of(&["5", "6"])], [3, 3, 3]);
