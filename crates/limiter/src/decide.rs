@@ -27,7 +27,6 @@ mod verdict;
 
 pub(crate) use cache::WorkerCache;
 pub use explain::CountedActor;
-pub(crate) use explain::text as actor_text;
 pub(crate) use global::{Pending, StoreResults};
 pub use outcome::{Decision, Outcome, Reason, RuleReport, RuleResult};
 pub(crate) use settle::{Charges, End};

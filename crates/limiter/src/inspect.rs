@@ -23,16 +23,25 @@ use std::cell::Cell;
 /// A rule and one of its actors.
 ///
 /// ```
-/// # use diana_limiter::cells::store::{Fault, Memory};
-/// # use diana_limiter::request::{Part, Values};
-/// # use diana_limiter::time::Time;
+/// use diana_limiter::actor::{Header, NamedActor};
+/// use diana_limiter::algorithm::{Algorithm, BucketOptions, Quota};
+/// use diana_limiter::cells::store::Memory;
 /// use diana_limiter::inspect::Target;
+/// use diana_limiter::policy::{self, Draft, LimitDraft, RuleDraft};
+/// use diana_limiter::request::{Part, Values};
 /// use diana_limiter::session::{Session, Worker};
+/// use diana_limiter::time::{Span, Time};
+/// use std::sync::Arc;
 ///
-/// let document = br#"{"url": "/", "rules": [
-///     {"name": "per-user", "actor": "user", "rpu": 3, "unit": "minute"}
-/// ]}"#;
-/// let policy = diana_config::compile(document).expect("a valid document").policy;
+/// let mut draft = Draft::default();
+/// let user = Header::new("x-user-id", &mut draft.parts)?;
+/// let user = NamedActor::new("user", Arc::new(user), &draft.parts);
+/// let quota = Quota { rpu: 3, unit: Span::from_secs(60) };
+/// let bucket = Algorithm::token_bucket(quota, BucketOptions::default())?;
+/// let rule = RuleDraft::new("per-user", vec![user], policy::Quota::new(quota, bucket));
+/// draft.limits.push(LimitDraft::new("/".parse()?, vec![rule]));
+/// let policy = Arc::new(draft.build());
+///
 /// let store = Memory::new();
 /// let mut worker = Worker::new(policy.clone(), &store, &[7; 16]);
 /// let now = || Time::from_ns(1_795_392_000_000_000_000);
@@ -53,7 +62,7 @@ use std::cell::Cell;
 ///
 /// ann.reset(&mut worker, now)?;
 /// assert_eq!(ann.count(&worker, now)?.used, 0);
-/// # Ok::<(), Fault>(())
+/// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Debug)]
 pub struct Target {

@@ -66,20 +66,32 @@ use std::sync::Arc;
 /// All rules, compiled.
 ///
 /// ```
+/// use diana_limiter::actor::address::Network;
+/// use diana_limiter::actor::{Header, NamedActor, parse_key};
+/// use diana_limiter::algorithm::{Algorithm, BucketOptions, QueueOptions, Quota, QuotaError};
+/// use diana_limiter::policy::{self, Draft, LimitDraft, Member, RuleDraft};
 /// use diana_limiter::request::protocol::Protocol;
 /// use diana_limiter::request::{Part, Values};
+/// use diana_limiter::time::Span;
+/// use std::sync::Arc;
 ///
-/// let document = br#"{
-///     "limits": [{"url": "/", "rules": [
-///         {"name": "per-user", "actor": "user", "rpu": 10, "unit": "second",
-///          "overrides": {"ann": {"rpu": 50}}},
-///         {"name": "even", "algo": "LB", "rpu": 100, "unit": "second"}
-///     ]}],
-///     "deny": ["203.0.113.0/24"],
-///     "local": {"max_actors": 1000}
-/// }"#;
-/// let mut configuration = diana_config::compile(document).expect("a valid document");
-/// let policy = &configuration.policy;
+/// // Ten a second for each user, 50 for one of them; and 100 a second, evenly.
+/// let mut draft = Draft { max_actors: 1_000, ..Draft::default() };
+/// let user = Header::new("x-user-id", &mut draft.parts)?;
+/// let user = [NamedActor::new("user", Arc::new(user), &draft.parts)];
+/// let bucket = |rpu| {
+///     let quota = Quota { rpu, unit: Span::from_secs(1) };
+///     let bucket = Algorithm::token_bucket(quota, BucketOptions::default())?;
+///     Ok::<_, QuotaError>(policy::Quota::new(quota, bucket))
+/// };
+/// let mut per_user = RuleDraft::new("per-user", user.to_vec(), bucket(10)?);
+/// per_user.overrides.insert(&parse_key(&user, "ann")?, bucket(50)?);
+/// let quota = Quota { rpu: 100, unit: Span::from_secs(1) };
+/// let queue = Algorithm::leaky_bucket(quota, QueueOptions::default())?;
+/// let even = RuleDraft::new("even", Vec::new(), policy::Quota::new(quota, queue));
+/// draft.limits.push(LimitDraft::new("/".parse()?, vec![per_user, even]));
+/// draft.lists.deny = [Member::Network(Network::parse("203.0.113.0/24")?)].into_iter().collect();
+/// let mut policy = draft.build();
 ///
 /// // Rules are known by their ids, for example in reports.
 /// let rules: Vec<_> = policy.rules().map(|(id, rule)| (id.index(), rule.name())).collect();
@@ -103,8 +115,9 @@ use std::sync::Arc;
 /// assert!(bytes < 120_000);
 ///
 /// // For a host without timers, `even` refuses requests that would have to wait.
-/// assert!(configuration.refuse_to_wait());
-/// assert!(!configuration.refuse_to_wait(), "no further change");
+/// assert!(policy.refuse_to_wait());
+/// assert!(!policy.refuse_to_wait(), "no further change");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Debug)]
 pub struct Policy {
@@ -417,6 +430,21 @@ impl Policy {
         };
         let place = self.limits.iter().enumerate().find_map(of_limit)?;
         Some((place, self.global_group(place)?))
+    }
+
+    /// The actors that a rule counts, in the order of its keys; none if it counts all requests
+    /// together.
+    #[must_use]
+    pub fn actors_of(&self, rule: RuleId) -> &[NamedActor] {
+        let own = self.group_of(rule).map(|(_, group)| group);
+        let group = own.or_else(|| self.global_group_of(rule).map(|(_, global)| &*global.group));
+        group.map_or(&[][..], |group| &group.actors)
+    }
+
+    /// The client's address, which may stand for an actor that a request lacks.
+    #[must_use]
+    pub fn address(&self) -> &NamedActor {
+        &self.address
     }
 
     /// The plan with this name.

@@ -117,9 +117,7 @@ impl<H: Host> Plugin<H> {
             worker.load_replicas();
         }
         let inspect = configuration.inspect.as_ref();
-        if inspect.is_some_and(|inspect| inspect.top) {
-            worker = worker.with_top();
-        }
+        let top = inspect.is_some_and(|inspect| inspect.top).then(Exclusive::default);
         let has_rates = inspect.is_some() && kind.holds_requests();
         let metered = MeteredValues::new(configuration.policy.measures());
         let metrics = Metrics::new((host, kind), &configuration, worker.clusters(), ids);
@@ -142,6 +140,7 @@ impl<H: Host> Plugin<H> {
             zone: kind.evicts_keys().then(|| Zone::new(dated)),
             has_lost_refusal: Cell::new(false),
             worker: Exclusive::new(worker),
+            top,
             remote: None,
             timer_queue,
             refuses_to_wait,

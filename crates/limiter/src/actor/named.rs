@@ -8,9 +8,11 @@
 //! ```
 
 use super::Actor;
+use super::address::Network;
 use super::ip::{ClientIp, Ip};
 use crate::request::{Parts, Request};
 use diana_base::sort;
+use std::borrow::Cow;
 use std::sync::Arc;
 
 /// An actor with its name. Two are equal if they have the same source, whatever their names.
@@ -63,7 +65,7 @@ impl NamedActor {
 
     /// The position in the rule's list of actors, from 0.
     #[must_use]
-    pub(crate) fn place(&self) -> usize {
+    pub fn place(&self) -> usize {
         self.place
     }
 
@@ -72,6 +74,23 @@ impl NamedActor {
     #[must_use]
     pub fn is_secret(&self) -> bool {
         self.is_secret
+    }
+
+    /// The value, as [`Actor::write`] writes it, for people: an address or a network as text, anything
+    /// else as it is.
+    pub(crate) fn shown<'v>(&self, value: &'v [u8]) -> Cow<'v, [u8]> {
+        let network = if self.actor.is_address() { Network::of_key(value) } else { None };
+        match network {
+            Some(network) if network.is_single() => network.first().to_string().into_bytes().into(),
+            Some(network) => network.to_string().into_bytes().into(),
+            None => value.into(),
+        }
+    }
+
+    /// The value as text for people. Bytes that are not UTF-8 are replaced.
+    #[must_use]
+    pub fn text(&self, value: &[u8]) -> String {
+        String::from_utf8_lossy(&self.shown(value)).into_owned()
     }
 
     /// The source of the value.

@@ -39,23 +39,38 @@ pub enum Reason {
 /// The decision of a policy about one request.
 ///
 /// ```
-/// # use diana_limiter::cells::store::{Fault, Memory};
-/// # use diana_limiter::request::{Part, Values};
-/// # use diana_limiter::session::{Session, Worker};
-/// # use diana_limiter::time::{Span, Time};
+/// use diana_limiter::algorithm::{Algorithm, BucketOptions, Quota};
+/// use diana_limiter::cells::store::Memory;
 /// use diana_limiter::decide::{Outcome, Reason, RuleResult};
+/// use diana_limiter::policy::{self, Draft, Enforce, LimitDraft, RuleDraft};
+/// use diana_limiter::request::{Part, Values};
+/// use diana_limiter::session::{Session, Worker};
+/// use diana_limiter::time::{Span, Time};
+/// use std::sync::Arc;
 ///
-/// let document = br#"{"url": "/", "rules": [
-///     {"name": "all", "rpu": 2, "unit": "minute", "reject_delay": "1s"},
-///     {"name": "beta", "actor": "ip", "rpu": 1, "unit": "minute", "mode": "shadow"}
-/// ]}"#;
-/// # let policy = diana_config::compile(document).expect("a valid document").policy;
-/// # let store = Memory::new();
-/// # let mut worker = Worker::new(policy.clone(), &store, &[7; 16]);
-/// # let values = Values::default().with(Part::Path, "/").with(Part::Address, "203.0.113.7");
-/// # let request = policy.request(&values);
-/// # let now = || Time::from_ns(1_795_392_000_000_000_000);
-/// # let name = |id| policy.rule(id).map(|rule| rule.name());
+/// let mut draft = Draft::default();
+/// let minute = |rpu| {
+///     let quota = Quota { rpu, unit: Span::from_secs(60) };
+///     Algorithm::token_bucket(quota, BucketOptions::default())
+///         .map(|bucket| policy::Quota::new(quota, bucket))
+/// };
+/// let all = RuleDraft {
+///     reject_delay: Span::from_secs(1),
+///     ..RuleDraft::new("all", Vec::new(), minute(2)?)
+/// };
+/// let beta = RuleDraft {
+///     enforce: Enforce::NOBODY,
+///     ..RuleDraft::new("beta", vec![draft.address.clone()], minute(1)?)
+/// };
+/// draft.limits.push(LimitDraft::new("/".parse()?, vec![all, beta]));
+/// let policy = Arc::new(draft.build());
+///
+/// let store = Memory::new();
+/// let mut worker = Worker::new(policy.clone(), &store, &[7; 16]);
+/// let values = Values::default().with(Part::Path, "/").with(Part::Address, "203.0.113.7");
+/// let request = policy.request(&values);
+/// let now = || Time::from_ns(1_795_392_000_000_000_000);
+/// let name = |id| policy.rule(id).map(|rule| rule.name());
 /// // The second of two requests passes, although the shadow rule would refuse.
 /// let (_, decision) = Session::start(&mut worker, &request, now);
 /// assert_eq!(decision.shadowed_by(&policy), None);
@@ -73,7 +88,7 @@ pub enum Reason {
 /// assert_eq!(decision.outcome, Outcome::Reject(Reason::Rule(decisive.rule)));
 /// assert!(decision.refusing().eq([decisive]));
 /// assert_eq!(decision.reports.len(), 2);
-/// # Ok::<(), Fault>(())
+/// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Decision {

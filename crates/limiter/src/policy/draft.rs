@@ -25,63 +25,27 @@ use std::sync::Arc;
 /// A policy, as the configuration describes it. [`Draft::build`] compiles the draft.
 ///
 /// ```
-/// # use diana_limiter::cells::store::{Fault, Memory};
-/// # use diana_limiter::request::{Part, Parts, Values};
-/// # use diana_limiter::session::{Session, Worker};
-/// use std::sync::Arc;
-/// # use diana_limiter::time::{Span, Time};
-/// use diana_base::map::KeyMap;
-/// use diana_limiter::actor::{NamedActor, address::Network, ip::ClientIp};
+/// use diana_limiter::actor::address::Network;
 /// use diana_limiter::algorithm::{self, Algorithm};
+/// use diana_limiter::cells::store::Memory;
 /// use diana_limiter::decide::{Outcome, Reason};
-/// use diana_limiter::policy::{Cost, Draft, Enforce, LimitDraft, List, Lists, Member, Missing};
-/// use diana_limiter::policy::{Quota, RuleDraft};
+/// use diana_limiter::policy::{Draft, LimitDraft, List, Lists, Member, Quota, RuleDraft};
+/// use diana_limiter::request::{Part, Values};
+/// use diana_limiter::session::{Session, Worker};
+/// use diana_limiter::time::{Span, Time};
+/// use std::sync::Arc;
 ///
+/// // Nobody gets to `/admin`, and this network nowhere.
 /// let nothing = algorithm::Quota { rpu: 0, unit: Span::from_secs(1) };
-/// let rule = RuleDraft {
-///     name: "closed".into(),
-///     is_named: true,
-///     actors: Vec::new(),
-///     missing: Missing::Ip,
-///     enforce: Enforce::EVERYBODY,
-///     reject_delay: Span::ZERO,
-///     cost: Cost::default(),
-///     quota: Quota::new(nothing, Algorithm::RefuseAll),
-///     overrides: KeyMap::default(),
-///     plans: Vec::new(),
-///     adaptive: None,
-///     on_error: None,
-/// };
-/// let limit = LimitDraft {
-///     pattern: "/admin".parse().expect("a pattern"),
-///     conditions: Vec::new(),
-///     canonical_form: String::new(),
-///     exclusive: false,
-///     high_priority: false,
-///     rules: vec![rule],
-/// };
-/// let network = Network::parse("203.0.113.0/24").expect("a network");
-/// let deny: List = [Member::Network(network)].into_iter().collect();
-/// let mut parts = Parts::default();
-/// let ip = ClientIp::reported(&mut parts);
-/// let address = NamedActor::ip(&ip, &parts);
-/// let draft = Draft {
-///     parts,
-///     ip,
-///     address,
-///     limits: vec![limit],
-///     lists: Lists { deny, ..Lists::default() },
-///     enforce: Enforce::EVERYBODY,
-///     plan: None,
-///     max_actors: 1_000,
-///     takes_grants: false,
-///     store: None,
-/// };
-/// let policy = Arc::new(draft.build());
+/// let closed = RuleDraft::new("closed", Vec::new(), Quota::new(nothing, Algorithm::RefuseAll));
+/// let limit = LimitDraft::new("/admin".parse()?, vec![closed]);
+/// let deny: List = [Member::Network(Network::parse("203.0.113.0/24")?)].into_iter().collect();
+/// let lists = Lists { deny, ..Lists::default() };
+/// let policy = Arc::new(Draft { limits: vec![limit], lists, ..Draft::default() }.build());
 ///
-/// # let store = Memory::new();
-/// # let mut worker = Worker::new(policy.clone(), &store, &[7; 16]);
-/// # let now = || Time::from_ns(1_795_392_000_000_000_000);
+/// let store = Memory::new();
+/// let mut worker = Worker::new(policy.clone(), &store, &[7; 16]);
+/// let now = || Time::from_ns(1_795_392_000_000_000_000);
 /// let mut outcome = |path, client| {
 ///     let values = Values::default().with(Part::Path, path).with(Part::Address, client);
 ///     let request = policy.request(&values);
@@ -92,7 +56,7 @@ use std::sync::Arc;
 /// assert_eq!(outcome("/orders", "203.0.113.9"), Outcome::Reject(Reason::Denied));
 /// let (id, _) = policy.rules().next().expect("a rule");
 /// assert_eq!(outcome("/admin/users", "192.0.2.1"), Outcome::Reject(Reason::Rule(id)));
-/// # Ok::<(), Fault>(())
+/// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Debug)]
 pub struct Draft {
@@ -118,6 +82,27 @@ pub struct Draft {
     pub store: Option<StoreDraft>,
 }
 
+impl Default for Draft {
+    /// No limit, no list, and room for 10,000 actors in each table. The client is the address that
+    /// the host reports.
+    fn default() -> Draft {
+        let mut parts = Parts::default();
+        let ip = ip::ClientIp::reported(&mut parts);
+        Draft {
+            address: NamedActor::ip(&ip, &parts),
+            parts,
+            ip,
+            limits: Vec::new(),
+            lists: Lists::default(),
+            enforce: Enforce::EVERYBODY,
+            plan: None,
+            max_actors: 10_000,
+            takes_grants: false,
+            store: None,
+        }
+    }
+}
+
 /// A limit, as the configuration describes it.
 #[derive(Debug)]
 pub struct LimitDraft {
@@ -136,6 +121,19 @@ pub struct LimitDraft {
 }
 
 impl LimitDraft {
+    /// The rules of requests to a url, without other conditions.
+    #[must_use]
+    pub fn new(pattern: Pattern, rules: Vec<RuleDraft>) -> LimitDraft {
+        LimitDraft {
+            pattern,
+            conditions: Vec::new(),
+            canonical_form: String::new(),
+            exclusive: false,
+            high_priority: false,
+            rules,
+        }
+    }
+
     /// The specificity of the limit: a less specific limit compares as less.
     #[must_use]
     pub fn specificity(&self) -> (Specificity, usize) {
@@ -179,6 +177,26 @@ pub struct RuleDraft {
 }
 
 impl RuleDraft {
+    /// A rule that counts these actors, enforced. Requests without the actor are counted by client
+    /// IP.
+    #[must_use]
+    pub fn new(name: &str, actors: Vec<NamedActor>, quota: Quota) -> RuleDraft {
+        RuleDraft {
+            name: name.into(),
+            is_named: true,
+            actors: NamedActor::list(actors),
+            missing: Missing::Ip,
+            enforce: Enforce::EVERYBODY,
+            reject_delay: Span::ZERO,
+            cost: Cost::default(),
+            quota,
+            overrides: KeyMap::default(),
+            plans: Vec::new(),
+            adaptive: None,
+            on_error: None,
+        }
+    }
+
     /// What decides for which actors a part is enforced, and names the rule's counts: the hash of
     /// the rule's name, or without one of what the rule counts in a limit with this canonical form,
     /// and by which numbers. It is the same wherever a rule is counted.
@@ -386,40 +404,14 @@ pub(crate) mod testing {
 
     /// A rule that counts all requests together.
     pub fn rule(name: impl Into<String>, quota: Quota) -> RuleDraft {
-        RuleDraft {
-            name: name.into(),
-            is_named: true,
-            actors: Vec::new(),
-            missing: Missing::Share,
-            enforce: Enforce::EVERYBODY,
-            reject_delay: Span::ZERO,
-            cost: Cost::default(),
-            quota,
-            overrides: KeyMap::default(),
-            plans: Vec::new(),
-            adaptive: None,
-            on_error: None,
-        }
+        RuleDraft { missing: Missing::Share, ..RuleDraft::new(&name.into(), Vec::new(), quota) }
     }
 
     /// A policy of limits, each with its url and its rules.
     pub fn policy(limits: Vec<(String, Vec<RuleDraft>)>, store: Option<StoreDraft>) -> Policy {
-        let limit = |(url, rules): (String, Vec<RuleDraft>)| LimitDraft {
-            pattern: url.parse().unwrap(),
-            conditions: Vec::new(),
-            canonical_form: String::new(),
-            exclusive: false,
-            high_priority: false,
-            rules,
-        };
-        let mut parts = Parts::default();
-        let ip = ip::ClientIp::reported(&mut parts);
-        let address = NamedActor::ip(&ip, &parts);
+        let limit = |(url, rules): (String, Vec<RuleDraft>)| LimitDraft::new(url.parse().unwrap(), rules);
         let limits = limits.into_iter().map(limit).collect();
-        let (lists, enforce, plan) = (Lists::default(), Enforce::EVERYBODY, None);
-        let (max_actors, takes_grants) = (16, false);
-        let draft =
-            Draft { parts, ip, address, limits, lists, enforce, plan, max_actors, takes_grants, store };
+        let draft = Draft { limits, store, max_actors: 16, ..Draft::default() };
         draft.build()
     }
 }

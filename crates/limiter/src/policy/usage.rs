@@ -112,23 +112,30 @@ impl Measures {
 /// This rule allows five failed log-ins a minute. Successful log-ins do not count.
 ///
 /// ```
-/// # use diana_limiter::cells::store::{Fault, Memory};
-/// # use diana_limiter::request::{Part, Values};
-/// # use diana_limiter::time::Time;
-/// use diana_limiter::policy::Usage;
+/// use diana_limiter::algorithm::{Algorithm, BucketOptions, Quota};
+/// use diana_limiter::cells::store::Memory;
+/// use diana_limiter::policy::{self, Cost, Draft, LimitDraft, RuleDraft, Statuses, Usage};
+/// use diana_limiter::request::{Part, Values};
 /// use diana_limiter::session::{Session, Worker};
+/// use diana_limiter::time::{Span, Time};
+/// use std::sync::Arc;
 ///
-/// let document = br#"{"url": "=/login", "rules": [
-///     {"name": "failed", "actor": "user", "rpu": 5, "unit": "minute", "charge": {"status": [401]}}
-/// ]}"#;
-/// # let policy = diana_config::compile(document).expect("a valid document").policy;
-/// # let store = Memory::new();
-/// # let mut worker = Worker::new(policy.clone(), &store, &[7; 16]);
-/// # let values = Values::default()
-/// #     .with(Part::Path, "/login")
-/// #     .with(Part::Header("x-user-id".into()), "ann");
-/// # let request = policy.request(&values);
-/// # let now = || Time::from_ns(1_795_392_000_000_000_000);
+/// let quota = Quota { rpu: 5, unit: Span::from_secs(60) };
+/// // Settling may charge a bucket below empty.
+/// let bucket = Algorithm::token_bucket(quota, BucketOptions::default())?.borrowing(5);
+/// let counter = policy::Quota::new(quota, bucket.ok_or("it can settle")?);
+/// let mut cost = Cost::default();
+/// cost.charge = Some(Statuses::new(&[401..=401])?);
+/// let rule = RuleDraft { cost, ..RuleDraft::new("failed", Vec::new(), counter) };
+/// let mut draft = Draft::default();
+/// draft.limits.push(LimitDraft::new("=/login".parse()?, vec![rule]));
+/// let policy = Arc::new(draft.build());
+///
+/// let store = Memory::new();
+/// let mut worker = Worker::new(policy.clone(), &store, &[7; 16]);
+/// let values = Values::default().with(Part::Path, "/login");
+/// let request = policy.request(&values);
+/// let now = || Time::from_ns(1_795_392_000_000_000_000);
 /// // The host has to report the status, and nothing else.
 /// let measures = policy.measures();
 /// assert!(measures.status && !measures.response_bytes && measures.values.is_empty());
@@ -144,7 +151,7 @@ impl Measures {
 /// };
 /// let left = [log_in(200), log_in(401), log_in(401), log_in(200)];
 /// assert_eq!(left, [Some(5), Some(5), Some(4), Some(3)]);
-/// # Ok::<(), Fault>(())
+/// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Usage {

@@ -12,7 +12,6 @@ use crate::decide::{Charges, CountedActor, Decider, Decision, Pending, WorkerCac
 use crate::global::{Fetches, GlobalStoreOptions, StoreClient};
 use crate::policy::{ActorKey, GroupIndex, Policy, RuleId};
 use crate::request::Request;
-use crate::top::{self, By, TopActors, WorkerTop};
 use adaptation::Adaptation;
 use diana_base::time::{Span, Time};
 use gateways::Gateways;
@@ -24,29 +23,41 @@ pub(crate) use store_calls::Response;
 /// the worker of the new configuration migrates the counts of the old one:
 ///
 /// ```
-/// # use diana_limiter::cells::store::{Fault, Memory};
-/// # use diana_limiter::request::{Part, Values};
-/// # use diana_limiter::time::Time;
+/// use diana_limiter::algorithm::{Algorithm, BucketOptions, Quota, QuotaError};
 /// use diana_limiter::cells::Replacement;
+/// use diana_limiter::cells::store::Memory;
+/// use diana_limiter::policy::{self, Draft, LimitDraft, RuleDraft};
+/// use diana_limiter::request::{Part, Values};
 /// use diana_limiter::session::{Session, Worker};
+/// use diana_limiter::time::{Span, Time};
+/// use std::sync::Arc;
 ///
+/// // At most one request at once.
+/// let open = || {
+///     let quota = Quota { rpu: 1, unit: Span::ZERO };
+///     let permits = Algorithm::concurrency(quota.rpu, Algorithm::DEFAULT_MAX_HOLD)?;
+///     Ok::<_, QuotaError>(RuleDraft::new("open", Vec::new(), policy::Quota::new(quota, permits)))
+/// };
+/// let hourly = Quota { rpu: 9, unit: Span::from_secs(3_600) };
+/// let bucket = Algorithm::token_bucket(hourly, BucketOptions::default())?;
+/// let all = RuleDraft::new("all", Vec::new(), policy::Quota::new(hourly, bucket));
+/// let policy = |rules| {
+///     let mut draft = Draft::default();
+///     draft.limits.push(LimitDraft::new("/".parse().expect("a pattern"), rules));
+///     Arc::new(draft.build())
+/// };
 /// // The new configuration has one more rule for the same actor, and so another cell.
-/// let old = br#"{"url": "/", "rules": [{"name": "open", "algo": "C", "rpu": 1}]}"#;
-/// let new = br#"{"url": "/", "rules": [
-///     {"name": "open", "algo": "C", "rpu": 1}, {"name": "all", "rpu": 9, "unit": "hour"}
-/// ]}"#;
-/// # let old = diana_config::compile(old).expect("a valid document").policy;
-/// # let new = diana_config::compile(new).expect("a valid document").policy;
-/// # let store = Memory::new();
-/// # let now = || Time::from_ns(1_795_392_000_000_000_000);
+/// let (old, new) = (policy(vec![open()?]), policy(vec![open()?, all]));
+///
+/// let (store, now) = (Memory::new(), || Time::from_ns(1_795_392_000_000_000_000));
 /// let mut worker = Worker::new(old.clone(), &store, &[7; 16]);
-/// # let values = Values::default().with(Part::Path, "/");
-/// # let request = old.request(&values);
+/// let values = Values::default().with(Part::Path, "/");
+/// let request = old.request(&values);
 /// let (mut session, _) = Session::start(&mut worker, &request, now);
 ///
 /// let mut successor = Worker::new(new.clone(), &store, &[7; 16]);
 /// successor.migrate_from(&[worker.previous()], Replacement::Certain, now());
-/// # let request = new.request(&values);
+/// let request = new.request(&values);
 /// let (_, decision) = Session::start(&mut successor, &request, now);
 /// assert!(decision.is_rejected(), "the first request still has the permit");
 ///
@@ -55,7 +66,7 @@ pub(crate) use store_calls::Response;
 /// session.settle(&mut worker, now);
 /// let (_, decision) = Session::start(&mut successor, &request, now);
 /// assert!(!decision.is_rejected());
-/// # Ok::<(), Fault>(())
+/// # Ok::<(), QuotaError>(())
 /// ```
 #[derive(Debug)]
 pub struct Worker<S> {
@@ -71,8 +82,6 @@ pub struct Worker<S> {
     adaptation: Option<Box<Adaptation>>,
     /// `None` if the number of gateways is fixed.
     gateways: Option<Box<Gateways>>,
-    /// Counts actors for [`Worker::top`]; `None` unless asked to.
-    top: Option<Box<WorkerTop>>,
 }
 
 /// How the worker finds actors' cells, and their cells under previous configurations.
@@ -116,7 +125,6 @@ impl<S: Store> Worker<S> {
             tickets: 0,
             adaptation: Adaptation::new(&policy),
             gateways: Gateways::new(&policy, &hasher),
-            top: None,
             policy,
             store,
         }
@@ -181,38 +189,6 @@ impl<S: Store> Worker<S> {
         self.policy.table_ids().chain(self.actors.migration.tables(now))
     }
 
-    /// The worker, counting which actors are refused and charged most. After each decision call
-    /// [`Worker::note_actors`], and about once a second [`Worker::publish_actors`].
-    #[must_use]
-    pub fn with_top(self) -> Worker<S> {
-        Worker { top: Some(Box::default()), ..self }
-    }
-
-    /// Whether the worker counts which actors are refused and charged most.
-    #[must_use]
-    pub fn has_top(&self) -> bool {
-        self.top.is_some()
-    }
-
-    /// Counts the actors of the last decision.
-    pub fn note_actors(&mut self) {
-        let Worker { policy, top, actors, decider, cache, .. } = self;
-        if let Some(top) = top {
-            top.note(policy, &actors.hasher, decider, cache);
-        }
-    }
-
-    /// Adds what this worker has counted since the last call to what all workers have.
-    pub fn publish_actors(&mut self, now: Time) -> Result<(), Fault> {
-        let Worker { policy, store, top, .. } = self;
-        top.as_mut().map_or(Ok(()), |top| top.publish(policy, store, now))
-    }
-
-    /// The actors that a rule has refused or charged most, over all workers.
-    pub fn top(&self, rule: RuleId, by: By, now: Time) -> Result<TopActors, Fault> {
-        top::top(&self.policy, &self.store, rule, by, now)
-    }
-
     /// Whether this worker asks the global store of this shard, because its breaker is closed.
     #[must_use]
     pub fn asks(&self, shard: usize) -> bool {
@@ -269,6 +245,13 @@ impl<S: Store> Worker<S> {
     /// The hash of the actor with this key.
     pub(crate) fn hash(&self, key: ActorKey) -> u64 {
         self.actors.hasher.hash(key.bytes())
+    }
+
+    /// The hash of a value under the seed that all workers share, by which an operator can recognise
+    /// the value without reading it.
+    #[must_use]
+    pub fn keyed_hash(&self, value: &[u8]) -> u64 {
+        self.actors.hasher.hash(value)
     }
 
     /// Forgets what the worker remembers of an actor whose cell was changed.
