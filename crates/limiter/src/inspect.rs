@@ -14,8 +14,7 @@ use crate::cells::{
     Actor, Attempt, CellId, Change, Context, Events, OpenCell, Reservations, Swapped, peek, swap,
 };
 use crate::global::{GlobalQuery, Inspection, RuleQuery, RuleReply, StoreChange};
-use crate::policy::{self};
-use crate::policy::{GroupIndex, KeyBuffer, Missing, PlacedQuota, PlanId, Policy, RuleId};
+use crate::policy::{self, GroupIndex, KeyBuffer, Missing, PlacedQuota, PlanId, Policy, RuleId};
 use crate::session::Worker;
 use diana_base::time::{Span, Time};
 use std::cell::Cell;

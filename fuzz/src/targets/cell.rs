@@ -133,7 +133,7 @@ fn settling(algorithm: Algorithm, input: &mut Input) -> Algorithm {
     let per_unit = quota.unit.as_ns().div_ceil(quota.rpu.max(1)).max(1);
     let longest = 100 * 365 * 86_400 * 1_000_000_000_u64;
     let most = (longest / per_unit).saturating_sub(quota.rpu);
-    let settling = (input.flag() && borrow < most).then(|| algorithm.clone().borrowing(borrow)).flatten();
+    let settling = (input.flag() && borrow < most).then(|| algorithm.borrowing(borrow)).flatten();
     settling.unwrap_or(algorithm)
 }
 

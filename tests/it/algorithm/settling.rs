@@ -24,7 +24,7 @@ fn settled() -> impl Strategy<Value = (Rule, u64)> {
 /// A run of `rule`, which may borrow.
 fn start(rule: &Rule, borrow: u64, begin: u64) -> Run {
     let mut run = Run::new(rule, begin);
-    run.count_by(run.judge.quota.algorithm().clone().borrowing(borrow).unwrap());
+    run.count_by(run.judge.quota.algorithm().borrowing(borrow).unwrap());
     run
 }
 
@@ -189,7 +189,7 @@ proptest! {
         prop_assert_eq!(&plain.cell, &settled.cell);
         prop_assert_eq!(plain.judge.quota.algorithm().canonical_form(), settled.judge.quota.algorithm().canonical_form());
         prop_assert_eq!(plain.judge.quota.algorithm().parameters(), settled.judge.quota.algorithm().parameters());
-        let other = settled.judge.quota.algorithm().clone().borrowing(borrow).unwrap();
+        let other = settled.judge.quota.algorithm().borrowing(borrow).unwrap();
         prop_assert_eq!(other.canonical_form() == plain.judge.quota.algorithm().canonical_form(), borrow == 0);
         prop_assert_eq!(other.parameters() == plain.judge.quota.algorithm().parameters(), borrow == 0);
     }

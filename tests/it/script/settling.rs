@@ -32,7 +32,7 @@ fn arrivals() -> impl Strategy<Value = Vec<(Arrival, Option<f64>)>> {
 fn charges_after_the_fact_match_the_algorithm_and_its_model() {
     check(100, (settled(), begins(), arrivals()), |redis, ((mut rule, borrow), begin, arrivals)| {
         let mut run = Run::new(&rule, begin);
-        run.count_by(run.judge.quota.algorithm().clone().borrowing(borrow).unwrap());
+        run.count_by(run.judge.quota.algorithm().borrowing(borrow).unwrap());
         rule.reference.borrow(borrow);
         let (key, parameters) = (redis.key(), run.judge.quota.algorithm().parameters());
         for (arrival, part) in &arrivals {
@@ -63,7 +63,7 @@ fn an_estimate_is_corrected_down() {
     let cases = (settled(), begins(), onward(), 0.0..=1.0, 0.0..=1.0, prop::option::of(0.0..=1.0));
     check(100, cases, |redis, ((rule, borrow), begin, arrivals, estimate, cost, later)| {
         let mut run = Run::new(&rule, begin);
-        run.count_by(run.judge.quota.algorithm().clone().borrowing(borrow).unwrap());
+        run.count_by(run.judge.quota.algorithm().borrowing(borrow).unwrap());
         let parameters = run.judge.quota.algorithm().parameters();
         let (corrected, known) = (redis.key(), redis.key());
         for arrival in &arrivals {

@@ -33,5 +33,9 @@ pub(crate) enum Mode {
 /// Prepares the states that these demands ask in `cell` at `now`. Returns whether the cell has to be
 /// stored even if a rule refuses.
 pub(crate) fn prepare(demands: &[Demand], cell: &mut [u8], now: Time) -> bool {
-    demands.iter().fold(false, |changed, demand| demand.quota.prepare(cell, now) || changed)
+    let mut is_changed = false;
+    for demand in demands {
+        is_changed |= demand.quota.prepare(cell, now);
+    }
+    is_changed
 }
