@@ -9,9 +9,14 @@ use std::time::Duration;
 const ANN: [(&str, &str); 1] = [("x-forwarded-for", "198.51.100.1")];
 const BOB: [(&str, &str); 1] = [("x-forwarded-for", "198.51.100.2")];
 
-/// The filter's document, with these rules for all requests.
-fn document(rules: Value) -> Value {
-    json!({"maintenance": ["/reports"], "diana": {"limits": [{"url": "/", "rules": rules}]}})
+/// The filter's document, with these limits.
+fn document(limits: Value) -> Value {
+    json!({"maintenance": ["/reports"], "limits": limits})
+}
+
+/// So many requests in a week.
+fn weekly(requests: u64) -> Value {
+    json!({"requests": requests, "seconds": 604_800})
 }
 
 /// A gateway with two workers, to which Envoy gives connections in turn.
@@ -27,8 +32,7 @@ fn config(document: Value) -> Config {
 
 #[test]
 fn an_embedded_engine_counts_exactly_over_two_workers() {
-    let rules = json!([{"name": "per-ip", "actor": "ip", "rpu": 50, "unit": "7d"}]);
-    let gateway = Gateway::start(config(document(rules))).unwrap();
+    let gateway = Gateway::start(config(document(json!({"per_ip": weekly(50)})))).unwrap();
     let (name, value) = ANN[0];
     let report = gateway.load(Load::requests(1_000), |_| Shot::get("/").header(name, value)).unwrap();
     assert_eq!((report.status(200), report.status(429), report.lost), (50, 950, 0));
@@ -51,8 +55,7 @@ fn an_embedded_engine_counts_exactly_over_two_workers() {
 
 #[test]
 fn the_feature_of_the_filter_works_beside_the_limits() {
-    let rules = json!([{"name": "per-ip", "actor": "ip", "rpu": 1, "unit": "7d"}]);
-    let gateway = Gateway::start(config(document(rules))).unwrap();
+    let gateway = Gateway::start(config(document(json!({"per_ip": weekly(1)})))).unwrap();
     for _ in 0..3 {
         let answer = gateway.get("/reports/2026?year", &ANN).unwrap();
         let body: Value = serde_json::from_str(&answer.text()).unwrap();
@@ -67,8 +70,7 @@ fn the_feature_of_the_filter_works_beside_the_limits() {
 
 #[test]
 fn permits_in_an_embedded_engine_are_refunded() {
-    let rules = json!([{"name": "permits", "algo": "C", "rpu": 1, "max_hold": "1h"}]);
-    let gateway = Gateway::start(config(document(rules))).unwrap();
+    let gateway = Gateway::start(config(document(json!({"in_flight": 1})))).unwrap();
     for round in 1..=10 {
         // The client may read a response before the request has ended in the filter.
         let passes = || (gateway.get("/", &ANN).ok()?.status == 200).then_some(());
@@ -78,8 +80,7 @@ fn permits_in_an_embedded_engine_are_refunded() {
 
 #[test]
 fn hostile_bytes_do_not_end_a_filter_with_an_embedded_engine() {
-    let rules = json!([{"name": "user", "actor": "user", "rpu": 1, "unit": "7d"}]);
-    let mut gateway = Gateway::start(config(document(rules))).unwrap();
+    let mut gateway = Gateway::start(config(document(json!({"per_user": weekly(1)})))).unwrap();
     let request = b"GET / HTTP/1.1\r\nhost: a\r\nx-user-id: \xff\xfe\xc3\r\nx-forwarded-for: \xff\r\n\r\n";
     let statuses = [(); 2].map(|()| gateway.raw(request).unwrap().map(|answer| answer.status));
     assert_eq!(statuses, [Some(200), Some(429)]);
@@ -91,27 +92,27 @@ fn hostile_bytes_do_not_end_a_filter_with_an_embedded_engine() {
 }
 
 #[test]
-fn mistakes_in_the_document_of_an_embedded_engine_have_their_places() {
-    let rules = |unit: &str| document(json!([{"name": "one", "rpu": 1, "unit": unit}]));
-    let mut gateway = Gateway::start(config(rules("7d"))).unwrap();
+fn a_limit_that_cannot_be_is_refused_by_its_name() {
+    let mut gateway = Gateway::start(config(document(json!({"per_ip": weekly(1)})))).unwrap();
     assert_eq!(gateway.get("/", &ANN).unwrap().status, 200);
-    let mut refuse = |wrong: Value, place: &str| {
+    let mut refuse = |wrong: Value, why: &str| {
         let update = gateway.update(wrong).unwrap();
-        assert!(matches!(update, Update::Rejected(_)), "{place}");
-        assert!(gateway.log_contains(place), "{place}:\n{}", gateway.logs());
+        assert!(matches!(update, Update::Rejected(_)), "{why}");
+        assert!(gateway.log_contains(why), "{why}:\n{}", gateway.logs());
         assert_eq!(gateway.get("/", &ANN).unwrap().status, 429, "the former document has its count");
     };
     refuse(
-        rules("secnd"),
-        "configuration refused, `diana`: limits[0].rules[0].unit: unknown unit `secnd`, expected second",
+        document(json!({"per_ip": weekly(0)})),
+        "configuration refused, `limits`: `per_ip`: `rpu` is out of range",
     );
-    refuse(json!({"maintenanc": [], "diana": {"limits": []}}), "unknown field `maintenanc`");
-    refuse(json!({"maintenance": []}), "missing field `diana`");
-    let remote = json!({"cluster": "files", "path": "/diana.json"});
-    refuse(json!({"diana": {"limits": [], "remote": remote}}), "neither `store` nor `remote`");
+    let long = json!({"requests": 1, "seconds": 604_801});
+    refuse(document(json!({"per_user": long})), "`per_user`: `unit` is out of range");
+    refuse(document(json!({"in_flight": 0})), "`in_flight`: `rpu` is out of range");
+    refuse(json!({"maintenanc": [], "limits": {}}), "unknown field `maintenanc`");
+    refuse(json!({"maintenance": []}), "missing field `limits`");
 
-    let error = Gateway::start(config(rules("secnd"))).map(|_| ()).unwrap_err();
-    assert!(format!("{error:#}").contains("limits[0].rules[0].unit"), "{error:#}");
+    let error = Gateway::start(config(document(json!({"in_flight": 0})))).map(|_| ()).unwrap_err();
+    assert!(format!("{error:#}").contains("`in_flight`"), "{error:#}");
 }
 
 /// The example's own files do what its README says.

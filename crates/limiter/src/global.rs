@@ -12,13 +12,12 @@
 //! example of [`Protocol`].
 //!
 //! ```
-//! use diana_limiter::algorithm::{Admission, Algorithm, BucketOptions, Charge, Quota, Verdict};
+//! use diana_limiter::algorithm::{Admission, BucketOptions, Charge, Verdict};
 //! use diana_limiter::cells::store::Memory;
 //! use diana_limiter::decide::Outcome;
 //! use diana_limiter::global::{CallError, CallResult, GlobalQuery, GlobalStoreOptions, LeaseGrant};
 //! use diana_limiter::global::{Message, Protocol, Replies, RuleReply};
-//! use diana_limiter::policy::{self, Draft, LimitDraft, OnError, Replicas};
-//! use diana_limiter::policy::{RuleDraft, StoreDraft};
+//! use diana_limiter::policy::{Draft, LimitDraft, OnError, Quota, Replicas, RuleDraft, StoreDraft};
 //! use diana_limiter::request::{Part, Values};
 //! use diana_limiter::session::{Session, Worker};
 //! use diana_limiter::time::{Span, Time};
@@ -54,11 +53,10 @@
 //! let now = || start;
 //!
 //! // The store counts, and while it is down, the rule refuses.
-//! let quota = Quota { rpu: 9, unit: Span::from_secs(60) };
-//! let bucket = Algorithm::token_bucket(quota, BucketOptions::default())?;
+//! let quota = Quota::token_bucket(9, Span::from_secs(60), BucketOptions::default())?;
 //! let all = RuleDraft {
 //!     on_error: Some(OnError::Deny),
-//!     ..RuleDraft::new("all", Vec::new(), policy::Quota::new(quota, bucket))
+//!     ..RuleDraft::new("all", Vec::new(), quota)
 //! };
 //! let secret = "all gateways know".to_owned();
 //! let store = StoreDraft { shards: vec!["0".into()], secret, replicas: Arc::new(Replicas::fixed(1)) };

@@ -25,11 +25,11 @@
 //!
 //! ```
 //! use diana_limiter::actor::{Header, NamedActor};
-//! use diana_limiter::algorithm::{Algorithm, BucketOptions, Quota};
+//! use diana_limiter::algorithm::BucketOptions;
 //! use diana_limiter::cells::store::Memory;
 //! use diana_limiter::cells::table::Dated;
 //! use diana_limiter::decide::{Outcome, Reason};
-//! use diana_limiter::policy::{self, Draft, LimitDraft, RuleDraft};
+//! use diana_limiter::policy::{Draft, LimitDraft, Quota, RuleDraft};
 //! use diana_limiter::request::{Part, Values};
 //! use diana_limiter::session::{Session, Worker};
 //! use diana_limiter::time::{Span, Time};
@@ -39,9 +39,8 @@
 //! let mut draft = Draft::default();
 //! let user = Header::new("x-user-id", &mut draft.parts)?;
 //! let user = NamedActor::new("user", Arc::new(user), &draft.parts);
-//! let quota = Quota { rpu: 2, unit: Span::from_secs(60) };
-//! let bucket = Algorithm::token_bucket(quota, BucketOptions::default())?;
-//! let rule = RuleDraft::new("per-user", vec![user], policy::Quota::new(quota, bucket));
+//! let quota = Quota::token_bucket(2, Span::from_secs(60), BucketOptions::default())?;
+//! let rule = RuleDraft::new("per-user", vec![user], quota);
 //! draft.limits.push(LimitDraft::new("/orders".parse()?, vec![rule]));
 //! let policy = Arc::new(draft.build());
 //!

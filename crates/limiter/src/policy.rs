@@ -68,8 +68,8 @@ use std::sync::Arc;
 /// ```
 /// use diana_limiter::actor::address::Network;
 /// use diana_limiter::actor::{Header, NamedActor, parse_key};
-/// use diana_limiter::algorithm::{Algorithm, BucketOptions, QueueOptions, Quota, QuotaError};
-/// use diana_limiter::policy::{self, Draft, LimitDraft, Member, RuleDraft};
+/// use diana_limiter::algorithm::{BucketOptions, QueueOptions};
+/// use diana_limiter::policy::{Draft, LimitDraft, Member, Quota, RuleDraft};
 /// use diana_limiter::request::protocol::Protocol;
 /// use diana_limiter::request::{Part, Values};
 /// use diana_limiter::time::Span;
@@ -79,16 +79,12 @@ use std::sync::Arc;
 /// let mut draft = Draft { max_actors: 1_000, ..Draft::default() };
 /// let user = Header::new("x-user-id", &mut draft.parts)?;
 /// let user = [NamedActor::new("user", Arc::new(user), &draft.parts)];
-/// let bucket = |rpu| {
-///     let quota = Quota { rpu, unit: Span::from_secs(1) };
-///     let bucket = Algorithm::token_bucket(quota, BucketOptions::default())?;
-///     Ok::<_, QuotaError>(policy::Quota::new(quota, bucket))
-/// };
+/// let second = Span::from_secs(1);
+/// let bucket = |rpu| Quota::token_bucket(rpu, second, BucketOptions::default());
 /// let mut per_user = RuleDraft::new("per-user", user.to_vec(), bucket(10)?);
 /// per_user.overrides.insert(&parse_key(&user, "ann")?, bucket(50)?);
-/// let quota = Quota { rpu: 100, unit: Span::from_secs(1) };
-/// let queue = Algorithm::leaky_bucket(quota, QueueOptions::default())?;
-/// let even = RuleDraft::new("even", Vec::new(), policy::Quota::new(quota, queue));
+/// let queue = Quota::leaky_bucket(100, second, QueueOptions::default())?;
+/// let even = RuleDraft::new("even", Vec::new(), queue);
 /// draft.limits.push(LimitDraft::new("/".parse()?, vec![per_user, even]));
 /// draft.lists.deny = [Member::Network(Network::parse("203.0.113.0/24")?)].into_iter().collect();
 /// let mut policy = draft.build();

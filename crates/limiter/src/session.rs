@@ -11,19 +11,18 @@
 //! example of a query.
 //!
 //! ```
-//! use diana_limiter::algorithm::{Algorithm, QueueOptions, Quota};
+//! use diana_limiter::algorithm::QueueOptions;
 //! use diana_limiter::cells::store::Memory;
 //! use diana_limiter::decide::Outcome;
-//! use diana_limiter::policy::{self, Draft, LimitDraft, RuleDraft};
+//! use diana_limiter::policy::{Draft, LimitDraft, Quota, RuleDraft};
 //! use diana_limiter::request::{Part, Values};
 //! use diana_limiter::session::{Session, Worker};
 //! use diana_limiter::time::{Span, Time};
 //! use std::sync::Arc;
 //!
 //! // One request every ten seconds; two may wait for their turns.
-//! let quota = Quota { rpu: 6, unit: Span::from_secs(60) };
 //! let queue = QueueOptions { queue: Some(2), max_wait: None };
-//! let even = policy::Quota::new(quota, Algorithm::leaky_bucket(quota, queue)?);
+//! let even = Quota::leaky_bucket(6, Span::from_secs(60), queue)?;
 //! let mut draft = Draft::default();
 //! let rule = RuleDraft::new("even", Vec::new(), even);
 //! draft.limits.push(LimitDraft::new("/".parse()?, vec![rule]));

@@ -9,12 +9,12 @@ mod host;
 mod limits;
 
 use diana_limiter::session::Session;
-use limits::Limits;
+use limits::{LimitOptions, Limits};
 use log::{error, info};
 use proxy_wasm::traits::{Context, HttpContext, RootContext};
 use proxy_wasm::types::{Action, ContextType, LogLevel};
 use serde::Deserialize;
-use serde_json::{json, value::RawValue};
+use serde_json::json;
 use std::rc::Rc;
 
 proxy_wasm::main! {{
@@ -22,16 +22,14 @@ proxy_wasm::main! {{
     proxy_wasm::set_root_context(|_| Box::new(Root(None)));
 }}
 
-/// The filter's configuration: the team's own key, and Diana's document under another.
+/// The filter's configuration.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Document<'a> {
+struct Document {
     /// The beginnings of paths under maintenance.
     #[serde(default)]
     maintenance: Vec<String>,
-    /// Not parsed here: Diana parses its own document, and reports each mistake with its place.
-    #[serde(borrow)]
-    diana: &'a RawValue,
+    limits: LimitOptions,
 }
 
 /// What all streams of a worker share.
@@ -43,7 +41,7 @@ struct Plugin {
 impl Plugin {
     fn new(configuration: &[u8]) -> Result<Plugin, String> {
         let document: Document = serde_json::from_slice(configuration).map_err(|error| error.to_string())?;
-        let limits = Limits::compile(document.diana.get()).map_err(|why| format!("`diana`: {why}"))?;
+        let limits = Limits::new(&document.limits).map_err(|why| format!("`limits`: {why}"))?;
         Ok(Plugin { maintenance: document.maintenance, limits })
     }
 }

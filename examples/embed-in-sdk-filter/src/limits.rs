@@ -1,45 +1,90 @@
 //! Diana in this filter: a policy, the worker that decides by it, and the store of its counts.
 
 use crate::host::{HostData, HostRequest, now};
-use diana_config::Configuration;
-use diana_limiter::cells::store::{Fault, SharedDataStore};
+use diana_limiter::actor::{Header, NamedActor};
+use diana_limiter::algorithm::{Algorithm, BucketOptions, QuotaError};
+use diana_limiter::cells::store::SharedDataStore;
 use diana_limiter::cells::table::Dated;
+use diana_limiter::policy::{Draft, LimitDraft, Policy, Quota, RuleDraft};
 use diana_limiter::session::{Session, Worker};
-use diana_response::Refusal;
-use log::warn;
+use diana_limiter::time::Span;
+use diana_response::{Refusal, ResponseOptions};
+use serde::Deserialize;
 use std::cell::RefCell;
+use std::error::Error;
+use std::sync::Arc;
+
+/// The limits in this filter's document.
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct LimitOptions {
+    /// For each client address.
+    per_ip: Option<Rate>,
+    /// For each value of `x-user-id`; requests without it count by address.
+    per_user: Option<Rate>,
+    /// How many requests may be in flight at once.
+    in_flight: Option<u64>,
+}
+
+/// So many requests in so many seconds.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Rate {
+    requests: u64,
+    seconds: u64,
+}
+
+impl Rate {
+    fn quota(&self) -> Result<Quota, QuotaError> {
+        Quota::token_bucket(self.requests, Span::from_secs(self.seconds), BucketOptions::default())
+    }
+}
+
+/// The policy of these limits, which holds for all requests.
+fn policy(options: &LimitOptions) -> Result<Policy, Box<dyn Error>> {
+    let (mut draft, mut rules) = (Draft::default(), Vec::new());
+    if let Some(rate) = &options.per_ip {
+        let quota = rate.quota().map_err(|error| format!("`per_ip`: {error}"))?;
+        rules.push(RuleDraft::new("per-ip", vec![draft.address.clone()], quota));
+    }
+    if let Some(rate) = &options.per_user {
+        let user = Arc::new(Header::new("x-user-id", &mut draft.parts)?);
+        let user = NamedActor::new("user", user, &draft.parts);
+        let quota = rate.quota().map_err(|error| format!("`per_user`: {error}"))?;
+        rules.push(RuleDraft::new("per-user", vec![user], quota));
+    }
+    if let Some(permits) = options.in_flight {
+        let quota = Quota::concurrency(permits, Algorithm::DEFAULT_MAX_HOLD)
+            .map_err(|error| format!("`in_flight`: {error}"))?;
+        rules.push(RuleDraft::new("in-flight", Vec::new(), quota));
+    }
+    draft.limits.push(LimitDraft::new("/".parse()?, rules));
+    Ok(draft.build())
+}
 
 /// The limits of one configuration.
 pub struct Limits {
-    configuration: Configuration,
+    policy: Arc<Policy>,
+    response: ResponseOptions,
     worker: RefCell<Worker<SharedDataStore<HostData>>>,
 }
 
 impl Limits {
-    /// Compiles Diana's document. The error names each mistake and its place.
-    pub fn compile(document: &str) -> Result<Limits, String> {
-        let mut configuration = diana_config::compile(document.as_bytes()).map_err(|mistakes| {
-            let mistakes: Vec<String> = mistakes.iter().map(ToString::to_string).collect();
-            mistakes.join("; ")
-        })?;
-        configuration.warnings.iter().for_each(|warning| warn!("{warning}"));
-        // This filter makes no calls, holds no request and has no timer.
-        if configuration.store.is_some() || configuration.remote.is_some() {
-            return Err("this filter supports neither `store` nor `remote`".into());
-        }
-        configuration.refuse_to_wait();
-        let failed = |Fault(status)| format!("the host's shared data fails with status {status}");
-        let store = SharedDataStore::probe(HostData).map_err(failed)?;
+    /// The limits of these options. The error names what cannot be.
+    pub fn new(options: &LimitOptions) -> Result<Limits, Box<dyn Error>> {
+        let policy = Arc::new(policy(options)?);
+        let store = SharedDataStore::probe(HostData)?;
         let mut fresh = Dated { since: now(), seed: [0; 16] };
         getrandom::fill(&mut fresh.seed).map_err(|error| error.to_string())?;
-        let mut worker = Worker::seeded(configuration.policy.clone(), store, fresh).map_err(failed)?;
+        let mut worker = Worker::seeded(Arc::clone(&policy), store, fresh)?;
+        // This filter has no timer.
         worker.disable_reservations();
-        Ok(Limits { configuration, worker: RefCell::new(worker) })
+        Ok(Limits { policy, response: ResponseOptions::default(), worker: RefCell::new(worker) })
     }
 
     /// The number of rules.
     pub fn rules(&self) -> usize {
-        self.configuration.policy.rules().count()
+        self.policy.rules().count()
     }
 
     /// Decides about the request whose headers have come. `ends` says whether the request ends with
@@ -49,7 +94,7 @@ impl Limits {
         session: &mut Session,
         ends: bool,
     ) -> Result<Vec<(&'static str, String)>, Refusal<'_>> {
-        let Configuration { policy, response, .. } = &self.configuration;
+        let Limits { policy, response, .. } = self;
         let Ok(mut worker) = self.worker.try_borrow_mut() else { return Ok(Vec::new()) };
         let source = HostRequest::read(policy.parts(), ends);
         let request = policy.request(&source);
@@ -64,7 +109,7 @@ impl Limits {
         Ok(response.headers(policy, decision))
     }
 
-    /// Settles a request that has ended, for whatever reason: releases the permits of `algo: C`.
+    /// Settles a request that has ended, for whatever reason: releases its permit.
     pub fn settle(&self, session: &mut Session) {
         if let Ok(mut worker) = self.worker.try_borrow_mut() {
             session.settle(&mut worker, now);

@@ -39,21 +39,18 @@ pub enum Reason {
 /// The decision of a policy about one request.
 ///
 /// ```
-/// use diana_limiter::algorithm::{Algorithm, BucketOptions, Quota};
+/// use diana_limiter::algorithm::BucketOptions;
 /// use diana_limiter::cells::store::Memory;
 /// use diana_limiter::decide::{Outcome, Reason, RuleResult};
-/// use diana_limiter::policy::{self, Draft, Enforce, LimitDraft, RuleDraft};
+/// use diana_limiter::policy::{Draft, Enforce, LimitDraft, Quota, RuleDraft};
 /// use diana_limiter::request::{Part, Values};
 /// use diana_limiter::session::{Session, Worker};
 /// use diana_limiter::time::{Span, Time};
 /// use std::sync::Arc;
 ///
 /// let mut draft = Draft::default();
-/// let minute = |rpu| {
-///     let quota = Quota { rpu, unit: Span::from_secs(60) };
-///     Algorithm::token_bucket(quota, BucketOptions::default())
-///         .map(|bucket| policy::Quota::new(quota, bucket))
-/// };
+/// let minute =
+///     |rpu| Quota::token_bucket(rpu, Span::from_secs(60), BucketOptions::default());
 /// let all = RuleDraft {
 ///     reject_delay: Span::from_secs(1),
 ///     ..RuleDraft::new("all", Vec::new(), minute(2)?)

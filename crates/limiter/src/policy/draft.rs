@@ -26,18 +26,16 @@ use std::sync::Arc;
 ///
 /// ```
 /// use diana_limiter::actor::address::Network;
-/// use diana_limiter::algorithm::{self, Algorithm};
 /// use diana_limiter::cells::store::Memory;
 /// use diana_limiter::decide::{Outcome, Reason};
 /// use diana_limiter::policy::{Draft, LimitDraft, List, Lists, Member, Quota, RuleDraft};
 /// use diana_limiter::request::{Part, Values};
 /// use diana_limiter::session::{Session, Worker};
-/// use diana_limiter::time::{Span, Time};
+/// use diana_limiter::time::Time;
 /// use std::sync::Arc;
 ///
 /// // Nobody gets to `/admin`, and this network nowhere.
-/// let nothing = algorithm::Quota { rpu: 0, unit: Span::from_secs(1) };
-/// let closed = RuleDraft::new("closed", Vec::new(), Quota::new(nothing, Algorithm::RefuseAll));
+/// let closed = RuleDraft::new("closed", Vec::new(), Quota::NOTHING);
 /// let limit = LimitDraft::new("/admin".parse()?, vec![closed]);
 /// let deny: List = [Member::Network(Network::parse("203.0.113.0/24")?)].into_iter().collect();
 /// let lists = Lists { deny, ..Lists::default() };

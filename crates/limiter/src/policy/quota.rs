@@ -2,7 +2,8 @@
 
 use super::place::Place;
 use crate::algorithm::{
-    self, Admission, Algorithm, Charge, EvictionRank, Parameters, Penalty, Reservation, Verdict, grant, part,
+    self, Admission, Algorithm, BucketOptions, Charge, EvictionRank, Parameters, Penalty, QueueOptions,
+    QuotaError, Reservation, Verdict, grant, part,
 };
 use crate::cells::table::Hasher;
 use diana_base::time::{Span, Time};
@@ -27,13 +28,13 @@ impl Default for Headroom {
 ///
 /// ```
 /// use diana_base::time::{Span, Time};
-/// use diana_limiter::algorithm::{self, Admission, Algorithm, BucketOptions, Penalty, QuotaError};
+/// use diana_limiter::algorithm::{Admission, BucketOptions, Penalty, QuotaError};
 /// use diana_limiter::policy::Quota;
 ///
-/// let quota = algorithm::Quota { rpu: 1, unit: Span::from_secs(1) };
-/// let token_bucket = Algorithm::token_bucket(quota, BucketOptions::default())?;
-/// let penalty = Penalty::new(quota.unit, 2, Span::from_secs(600));
-/// let quota = Quota::new(quota, token_bucket).with_penalty(Some(penalty)).alone();
+/// let second = Span::from_secs(1);
+/// let quota = Quota::token_bucket(1, second, BucketOptions::default())?;
+/// let penalty = Penalty::new(second, 2, Span::from_secs(600));
+/// let quota = quota.with_penalty(Some(penalty)).alone();
 ///
 /// let (mut cell, now) = (vec![0; quota.size()], Time::from_ns(1_700_000_000_000_000_000));
 /// assert!(quota.step(&mut cell, now, 1).admits());
@@ -58,6 +59,55 @@ pub struct Quota {
 
 /// Each demand of a request has one.
 const _: () = assert!(size_of::<Quota>() <= 128);
+
+/// One constructor for each algorithm. An error names the number that cannot be.
+impl Quota {
+    /// Refuses all requests.
+    pub const NOTHING: Quota = Quota {
+        algorithm: Algorithm::RefuseAll,
+        rpu: 0,
+        unit: algorithm::Quota::MIN_UNIT,
+        headroom: Headroom::Units(0),
+        penalty: None,
+        lease: 0,
+    };
+
+    /// See [`Algorithm::token_bucket`].
+    pub fn token_bucket(rpu: u64, unit: Span, options: BucketOptions) -> Result<Quota, QuotaError> {
+        let quota = algorithm::Quota { rpu, unit };
+        Ok(Quota::new(quota, Algorithm::token_bucket(quota, options)?))
+    }
+
+    /// See [`Algorithm::window`].
+    pub fn window(rpu: u64, unit: Span) -> Result<Quota, QuotaError> {
+        let quota = algorithm::Quota { rpu, unit };
+        Ok(Quota::new(quota, Algorithm::window(quota)?))
+    }
+
+    /// See [`Algorithm::sliding_window`].
+    pub fn sliding_window(rpu: u64, unit: Span, slices: u64) -> Result<Quota, QuotaError> {
+        let quota = algorithm::Quota { rpu, unit };
+        Ok(Quota::new(quota, Algorithm::sliding_window(quota, slices)?))
+    }
+
+    /// See [`Algorithm::sliding_log`].
+    pub fn sliding_log(rpu: u64, unit: Span) -> Result<Quota, QuotaError> {
+        let quota = algorithm::Quota { rpu, unit };
+        Ok(Quota::new(quota, Algorithm::sliding_log(quota)?))
+    }
+
+    /// See [`Algorithm::leaky_bucket`].
+    pub fn leaky_bucket(rpu: u64, unit: Span, options: QueueOptions) -> Result<Quota, QuotaError> {
+        let quota = algorithm::Quota { rpu, unit };
+        Ok(Quota::new(quota, Algorithm::leaky_bucket(quota, options)?))
+    }
+
+    /// See [`Algorithm::concurrency`].
+    pub fn concurrency(permits: u64, max_hold: Span) -> Result<Quota, QuotaError> {
+        let quota = algorithm::Quota { rpu: permits, unit: Span::ZERO };
+        Ok(Quota::new(quota, Algorithm::concurrency(permits, max_hold)?))
+    }
+}
 
 impl Quota {
     /// A quota without a penalty, without a lease and without headroom.

@@ -112,21 +112,21 @@ impl Measures {
 /// This rule allows five failed log-ins a minute. Successful log-ins do not count.
 ///
 /// ```
-/// use diana_limiter::algorithm::{Algorithm, BucketOptions, Quota};
+/// use diana_limiter::algorithm::{self, Algorithm, BucketOptions};
 /// use diana_limiter::cells::store::Memory;
-/// use diana_limiter::policy::{self, Cost, Draft, LimitDraft, RuleDraft, Statuses, Usage};
+/// use diana_limiter::policy::{Cost, Draft, LimitDraft, Quota, RuleDraft, Statuses, Usage};
 /// use diana_limiter::request::{Part, Values};
 /// use diana_limiter::session::{Session, Worker};
 /// use diana_limiter::time::{Span, Time};
 /// use std::sync::Arc;
 ///
-/// let quota = Quota { rpu: 5, unit: Span::from_secs(60) };
+/// let quota = algorithm::Quota { rpu: 5, unit: Span::from_secs(60) };
 /// // Settling may charge a bucket below empty.
 /// let bucket = Algorithm::token_bucket(quota, BucketOptions::default())?.borrowing(5);
-/// let counter = policy::Quota::new(quota, bucket.ok_or("it can settle")?);
+/// let quota = Quota::new(quota, bucket.ok_or("it can settle")?);
 /// let mut cost = Cost::default();
 /// cost.charge = Some(Statuses::new(&[401..=401])?);
-/// let rule = RuleDraft { cost, ..RuleDraft::new("failed", Vec::new(), counter) };
+/// let rule = RuleDraft { cost, ..RuleDraft::new("failed", Vec::new(), quota) };
 /// let mut draft = Draft::default();
 /// draft.limits.push(LimitDraft::new("=/login".parse()?, vec![rule]));
 /// let policy = Arc::new(draft.build());

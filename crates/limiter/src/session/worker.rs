@@ -23,31 +23,27 @@ pub(crate) use store_calls::Response;
 /// the worker of the new configuration migrates the counts of the old one:
 ///
 /// ```
-/// use diana_limiter::algorithm::{Algorithm, BucketOptions, Quota, QuotaError};
+/// use diana_limiter::algorithm::{Algorithm, BucketOptions, QuotaError};
 /// use diana_limiter::cells::Replacement;
 /// use diana_limiter::cells::store::Memory;
-/// use diana_limiter::policy::{self, Draft, LimitDraft, RuleDraft};
+/// use diana_limiter::policy::{Draft, LimitDraft, Quota, RuleDraft};
 /// use diana_limiter::request::{Part, Values};
 /// use diana_limiter::session::{Session, Worker};
 /// use diana_limiter::time::{Span, Time};
 /// use std::sync::Arc;
 ///
 /// // At most one request at once.
-/// let open = || {
-///     let quota = Quota { rpu: 1, unit: Span::ZERO };
-///     let permits = Algorithm::concurrency(quota.rpu, Algorithm::DEFAULT_MAX_HOLD)?;
-///     Ok::<_, QuotaError>(RuleDraft::new("open", Vec::new(), policy::Quota::new(quota, permits)))
-/// };
-/// let hourly = Quota { rpu: 9, unit: Span::from_secs(3_600) };
-/// let bucket = Algorithm::token_bucket(hourly, BucketOptions::default())?;
-/// let all = RuleDraft::new("all", Vec::new(), policy::Quota::new(hourly, bucket));
+/// let permit = Quota::concurrency(1, Algorithm::DEFAULT_MAX_HOLD)?;
+/// let open = || RuleDraft::new("open", Vec::new(), permit);
+/// let hourly = Quota::token_bucket(9, Span::from_secs(3_600), BucketOptions::default())?;
+/// let all = RuleDraft::new("all", Vec::new(), hourly);
 /// let policy = |rules| {
 ///     let mut draft = Draft::default();
 ///     draft.limits.push(LimitDraft::new("/".parse().expect("a pattern"), rules));
 ///     Arc::new(draft.build())
 /// };
 /// // The new configuration has one more rule for the same actor, and so another cell.
-/// let (old, new) = (policy(vec![open()?]), policy(vec![open()?, all]));
+/// let (old, new) = (policy(vec![open()]), policy(vec![open(), all]));
 ///
 /// let (store, now) = (Memory::new(), || Time::from_ns(1_795_392_000_000_000_000));
 /// let mut worker = Worker::new(old.clone(), &store, &[7; 16]);

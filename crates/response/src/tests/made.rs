@@ -1,7 +1,7 @@
 //! Hand-made policies and decisions, and a parser of structured fields.
 
 use diana_base::time::Span;
-use diana_limiter::algorithm::{self, Algorithm, Charge, Quota, Verdict};
+use diana_limiter::algorithm::{self, Charge, Quota, Verdict};
 use diana_limiter::cells::Events;
 use diana_limiter::decide::{Decision, Outcome, Reason, RuleReport, RuleResult};
 use diana_limiter::policy::{self, ActorSource, Draft, Enforce, LimitDraft, Policy, Rule, RuleDraft};
@@ -9,10 +9,9 @@ use diana_limiter::policy::{self, ActorSource, Draft, Enforce, LimitDraft, Polic
 /// A policy of rules with these names; `~` before a name puts the rule into shadow.
 pub fn policy<S: AsRef<str>>(names: impl IntoIterator<Item = S>) -> Policy {
     let rule = |name: S| {
-        let quota = Quota { rpu: 0, unit: Quota::MIN_UNIT };
         let (name, shadowed) = (name.as_ref(), name.as_ref().strip_prefix('~'));
         let enforce = if shadowed.is_none() { Enforce::EVERYBODY } else { Enforce::NOBODY };
-        let quota = policy::Quota::new(quota, Algorithm::RefuseAll);
+        let quota = policy::Quota::NOTHING;
         RuleDraft { enforce, ..RuleDraft::new(shadowed.unwrap_or(name), Vec::new(), quota) }
     };
     let limit = LimitDraft::new("/".parse().unwrap(), names.into_iter().map(rule).collect());
