@@ -122,6 +122,12 @@ impl Quota {
         Quota { penalty, ..self }
     }
 
+    /// The same quota for requests whose cost is known at their end: see [`Algorithm::borrowing`].
+    #[must_use]
+    pub fn borrowing(self, borrow: u64) -> Option<Quota> {
+        Some(Quota { algorithm: self.algorithm.borrowing(borrow)?, ..self })
+    }
+
     /// The same quota, of which other requests leave a part for those of high priority.
     #[must_use]
     pub fn with_headroom(self, headroom: Headroom) -> Quota {

@@ -112,7 +112,7 @@ impl Measures {
 /// This rule allows five failed log-ins a minute. Successful log-ins do not count.
 ///
 /// ```
-/// use diana_limiter::algorithm::{self, Algorithm, BucketOptions};
+/// use diana_limiter::algorithm::BucketOptions;
 /// use diana_limiter::cells::store::Memory;
 /// use diana_limiter::policy::{Cost, Draft, LimitDraft, Quota, RuleDraft, Statuses, Usage};
 /// use diana_limiter::request::{Part, Values};
@@ -120,10 +120,9 @@ impl Measures {
 /// use diana_limiter::time::{Span, Time};
 /// use std::sync::Arc;
 ///
-/// let quota = algorithm::Quota { rpu: 5, unit: Span::from_secs(60) };
+/// let quota = Quota::token_bucket(5, Span::from_secs(60), BucketOptions::default())?;
 /// // Settling may charge a bucket below empty.
-/// let bucket = Algorithm::token_bucket(quota, BucketOptions::default())?.borrowing(5);
-/// let quota = Quota::new(quota, bucket.ok_or("it can settle")?);
+/// let quota = quota.borrowing(5).ok_or("it can settle")?;
 /// let mut cost = Cost::default();
 /// cost.charge = Some(Statuses::new(&[401..=401])?);
 /// let rule = RuleDraft { cost, ..RuleDraft::new("failed", Vec::new(), quota) };

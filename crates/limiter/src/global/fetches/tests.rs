@@ -1,7 +1,7 @@
 //! Which leases a worker refills and accounts for, and what it asks for.
 
 use super::*;
-use crate::algorithm::{Algorithm, BucketOptions, Charge, Quota, Verdict};
+use crate::algorithm::{BucketOptions, Charge, Verdict};
 use crate::cells::store::Memory;
 use crate::cells::table::{Hasher, Seed};
 use crate::cells::{Context, Events, Migration, Overridden};
@@ -13,18 +13,13 @@ use crate::global::protocol::{
 use crate::global::query::{GlobalQuery, RuleReply};
 use crate::global::refill::LeaseRefill;
 use crate::number_map::STEPS;
-use crate::policy::{self, OnError, Policy, Replicas, RuleDraft, StoreDraft, drafts};
+use crate::policy::{OnError, Policy, Quota, Replicas, RuleDraft, StoreDraft, drafts};
 use std::sync::Arc;
 
-/// A bucket in the global store, which needs an account.
-fn bucket(quota: Quota) -> Algorithm {
-    Algorithm::token_bucket(quota, BucketOptions::default()).unwrap()
-}
-
-/// A policy with one global rule that leases ten units.
+/// A policy with one global rule that leases ten units of a bucket, which needs an account.
 fn policy() -> Policy {
-    let quota = Quota { rpu: 100, unit: Span::from_secs(1) };
-    let quota = policy::Quota::new(quota, bucket(quota)).with_lease(10);
+    let quota = Quota::token_bucket(100, Span::from_secs(1), BucketOptions::default());
+    let quota = quota.unwrap().with_lease(10);
     let rule = RuleDraft { on_error: Some(OnError::Allow), ..drafts::rule("rule", quota) };
     let replicas = Arc::new(Replicas::fixed(1));
     let store = StoreDraft { shards: vec!["a".into()], secret: "secret".into(), replicas };
