@@ -1,7 +1,6 @@
 //! What operators see of a count is what the next response would show.
 
 use diana_base::time::{Span, Time};
-use diana_limiter::cells::Replacement;
 use diana_limiter::cells::store::{CasSemantics, SharedDataStore};
 use diana_limiter::inspect::{ActorCount, Grant, Target};
 use diana_limiter::policy::{Policy, Usage};
@@ -106,16 +105,10 @@ impl Gateway {
     }
 
     fn reload(&mut self, document: &str) {
-        self.follow(document, Replacement::Certain);
-    }
-
-    fn follow(&mut self, document: &str, replacement: Replacement) {
         let compiled = diana_config::compile(document.as_bytes()).unwrap();
-        let previous = self.worker.previous();
         self.worker.tick(|| self.now.get(), true);
         (self.policy, self.response) = (compiled.policy, compiled.response);
         self.worker = Worker::new(self.policy.clone(), self.worker.store().clone(), &[7; 16]);
-        self.worker.migrate_from(&[previous], replacement, self.now.get());
     }
 
     fn reset(&mut self, user: &str) {
@@ -382,26 +375,6 @@ fn a_look_tells_what_the_worker_has_reserved() {
     assert_eq!(gateway.reserved("bob"), None);
     gateway.another_worker();
     assert_eq!((gateway.reserved("ann"), gateway.count("ann").used), (None, 4 + 996 / 64));
-}
-
-/// A plugin beside another one could spend the same grant in cells of its own.
-#[test]
-fn a_plugin_beside_another_one_copies_counts_and_no_grant() {
-    let document = |more: &str| {
-        format!(
-            r#"{{{INSPECT} "limits": [{{"url": "/", "rules": [
-                {{"name": "rule", "actor": "user", "algo": "W", "rpu": 6, "unit": "day"}}{more}]}}]}}"#
-        )
-    };
-    let more = r#", {"name": "open", "actor": "user", "algo": "C", "rpu": 1000}"#;
-    for (replacement, granted) in [(Replacement::Certain, 3), (Replacement::Likely, 0)] {
-        let mut gateway = Gateway::of(&document(""));
-        assert_eq!(gateway.passing("ann"), 6);
-        gateway.grant("ann", 3, 3_600);
-        gateway.follow(&document(more), replacement);
-        let ann = gateway.count("ann");
-        assert_eq!((ann.used, ann.granted), (6, granted), "{replacement:?}");
-    }
 }
 
 /// After a reset the grant of an earlier configuration's cell does not come back.

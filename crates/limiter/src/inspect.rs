@@ -1,8 +1,8 @@
 //! What a rule has counted for one actor, outside of any request: for operators who look up a
 //! customer, or let the customer start anew.
 //!
-//! A look opens the actor's cell as the next request would, with what this worker holds reserved
-//! and with the counts of earlier configurations, and stores nothing. A reset, a grant or the end
+//! A look opens the actor's cell as the next request would, with what this worker holds reserved,
+//! and stores nothing. A reset, a grant or the end
 //! of a penalty is one more change of the cell, by compare-and-swap. Other workers notice the
 //! change after 100 ms at the latest, because they trust neither a reservation nor a refusal for
 //! longer.
@@ -14,7 +14,9 @@ use crate::cells::{
     Actor, Attempt, CellId, Change, Context, Events, OpenCell, Reservations, Swapped, peek, swap,
 };
 use crate::global::{GlobalQuery, Inspection, RuleQuery, RuleReply, StoreChange};
-use crate::policy::{Counter, GroupIndex, KeyBuffer, Missing, PlanId, Policy, Role, Rule, RuleId};
+use crate::policy::{
+    ActorRules, Counter, GroupIndex, KeyBuffer, Missing, PlanId, Policy, Role, Rule, RuleId,
+};
 use crate::session::Worker;
 use diana_base::time::{Span, Time};
 use diana_document::{Errors, Node, Value};
@@ -201,7 +203,7 @@ impl Target {
         let entry = peek(group, cell, &context).ok()??;
         let quota = quota_of(rule);
         let counter = rule.counters(Role::Leased).at(quota);
-        let (mut state, now) = (counter.state(entry.cell()).to_vec(), clock());
+        let (mut state, now) = (counter.state(&entry.cell()).to_vec(), clock());
         counter.prepare(&mut state, now);
         Some(counter.step(&mut state, now, 0).remaining)
     }
@@ -210,13 +212,9 @@ impl Target {
     pub fn count(&self, worker: &Worker<impl Store>, clock: impl Fn() -> Time) -> Result<ActorCount, Fault> {
         let (context, reservations) = worker.inspection(&clock);
         let mut cell = OpenCell::default();
-        let counter = self.open(&mut cell, reservations, &context, &mut Events::default())?;
+        let (_, counter) = self.open(&mut cell, reservations, &context, &mut Events::default())?;
         let now = cell.at();
-        let state = match cell.blocker() {
-            // The set is full of refused actors, and this actor has no cell.
-            Some(_) => &mut vec![0; counter.size()],
-            None => counter.state_mut(cell.bytes_mut()),
-        };
+        let state = counter.state_mut(cell.bytes_mut());
         let quota = counter.shown();
         let used = quota.rpu.saturating_sub(counter.step(state, now, 0).remaining);
         let before = state.to_vec();
@@ -315,27 +313,25 @@ impl Target {
         Some(rule.counters(Role::Primary).at(quota))
     }
 
-    /// Opens the actor's cell, and returns the quota that counts the actor.
+    /// Opens the actor's cell, and returns the rules and the quota that count the actor.
     fn open<'p>(
-        &self,
+        &'p self,
         cell: &mut OpenCell,
         reservations: &Reservations,
         context: &Context<'p>,
         events: &mut Events,
-    ) -> Result<&'p Counter, Fault> {
+    ) -> Result<(ActorRules<'p>, &'p Counter), Fault> {
         let policy = context.policy;
         let (group, counter) = policy.group(self.place).zip(self.counter(policy)).ok_or(Fault(0))?;
         let (place, key) = (self.place, self.key.key());
         let actor = Actor { group, place, hash: self.hash, key };
         cell.load(group, self.hash, context, events);
-        if !cell.open(actor, (context.clock)(), reservations, context, events) {
+        if !cell.open(actor, (context.clock)(), reservations, context) {
             return Err(Fault(0));
         }
-        if cell.blocker().is_none() {
-            let now = cell.at();
-            counter.prepare(counter.state_mut(cell.bytes_mut()), now);
-        }
-        Ok(counter)
+        let now = cell.at();
+        counter.prepare(counter.state_mut(cell.bytes_mut()), now);
+        Ok((actor.rules(policy), counter))
     }
 }
 
@@ -402,15 +398,15 @@ struct Edit<'a, 'c> {
 impl Change for Edit<'_, '_> {
     fn attempt(&mut self, events: &mut Events) -> Attempt<'_> {
         let Edit { target, how, cell, reservations, context } = self;
-        let Ok(counter) = target.open(cell, reservations, context, events) else {
+        let Ok((rules, counter)) = target.open(cell, reservations, context, events) else {
             return Attempt::Fault;
         };
-        if cell.blocker().is_some() {
+        if cell.set_full().is_some() {
             // The actor has no cell, and so no count.
             return Attempt::Nothing;
         }
         let now = cell.at();
         let state = counter.state_mut(cell.bytes_mut());
-        if how(counter, state, now) { cell.entry() } else { Attempt::Nothing }
+        if how(counter, state, now) { cell.entry(rules) } else { Attempt::Nothing }
     }
 }

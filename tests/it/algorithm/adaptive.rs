@@ -112,8 +112,8 @@ proptest! {
             let (quota, burst) = (Quota { rpu, ..quota }, burst_at(rpu, quota, burst));
             let fixed = compile("TB", &burst_key(Some(burst)), quota).unwrap();
             let mut fixed = Cell { counter: Counter::new(quota, fixed), bytes, now };
-            let ranks = [&cell, &fixed].map(|cell| cell.counter.eviction_rank(&cell.bytes, now));
-            prop_assert_eq!(ranks[0], ranks[1]);
+            let rests = [&cell, &fixed].map(|cell| cell.counter.rests_in(&cell.bytes, now));
+            prop_assert_eq!(rests[0], rests[1]);
             let (verdict, expected) = (cell.step(cost), fixed.step(cost));
             prop_assert_eq!((verdict, &cell.bytes), (expected, &fixed.bytes));
             prop_assert_eq!(cell.counter.shown(), fixed.counter.shown());

@@ -188,7 +188,7 @@ proptest! {
         }
         let mut looked = shared.clone();
         let run = looked.under(b);
-        let _ = run.counter.eviction_rank(&run.cell, Time::from_ns(run.now));
+        let _ = run.counter.rests_in(&run.cell, Time::from_ns(run.now));
         let rest = run.ask(0).verdict.remaining;
         prop_assert!(!run.ask(rest + 1).verdict.admits());
         let (before, after) = (shared.under(a).look(), looked.under(a).look());

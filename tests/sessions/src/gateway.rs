@@ -5,8 +5,8 @@ use crate::case::{Case, Change, Step, Usage, WORKERS};
 use crate::shown;
 use diana_base::time::{Span, Time};
 use diana_config::Configuration;
+use diana_limiter::cells::Events;
 use diana_limiter::cells::store::{Fault, Loaded, Memory, Store, Swap, Version};
-use diana_limiter::cells::{Events, Replacement};
 use diana_limiter::decide::{Decision, Outcome};
 use diana_limiter::inspect::{Grant, Target};
 use diana_limiter::policy::{self, ResponseNumber};
@@ -105,9 +105,7 @@ impl Gateway {
         self.document = document.to_string().into_bytes();
         let now = self.now;
         for running in self.workers.values_mut() {
-            let mut later = Running::new(&self.document, self.reserves, &self.store);
-            let previous = running.worker.previous();
-            later.worker.migrate_from(&[previous], Replacement::Certain, now);
+            let later = Running::new(&self.document, self.reserves, &self.store);
             running.worker.tick(|| now, true);
             *running = later;
         }

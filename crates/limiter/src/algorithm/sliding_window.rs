@@ -11,8 +11,8 @@
 
 use super::kind::{Kind, KindOf};
 use super::ring::Ring;
-use super::{Charge, EvictionRank, Parameters, Quota, Reservation, Verdict};
-use diana_base::time::Time;
+use super::{Charge, Parameters, Quota, Reservation, Verdict};
+use diana_base::time::{Span, Time};
 use diana_document::Fields;
 
 /// The kind, for [`super::KINDS`].
@@ -74,8 +74,8 @@ impl Kind for SlidingWindow {
         Parameters::sliding_window(self.rpu, self.ring).borrowing(self.borrow)
     }
 
-    fn eviction_rank(&self, cell: &[u8], now: Time) -> EvictionRank {
-        self.ring.eviction_rank(cell, self.ring.moment(now), self.rpu)
+    fn rests_in(&self, cell: &[u8], now: Time) -> Span {
+        self.ring.rests_in(cell, self.ring.moment(now))
     }
 
     fn can_settle(&self) -> bool {

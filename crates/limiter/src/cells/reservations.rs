@@ -11,7 +11,6 @@
 use super::context::{Actor, Context, Events};
 use super::refusals::{CellId, SLOTS};
 use super::swap::update;
-use super::table::Entry;
 use crate::algorithm::{Algorithm, RESERVED_FOR, Reservation};
 use crate::policy::{Counter, CounterGroup, Demands, GroupIndex, Policy, QuotaRef};
 use diana_base::time::{Span, Time};
@@ -254,12 +253,12 @@ impl ReservedCell {
 pub(crate) fn reserve(
     demands: Demands,
     remaining: u64,
-    entry: &mut Entry,
+    cell: &mut [u8],
     reservations: &mut Vec<Reservation>,
     now: Time,
 ) {
     let reservable = |(_, counter): (_, &Counter)| {
-        counter.as_reserve().map_or(0, |reserve| reserve.reservable(counter.state(entry.cell()), now))
+        counter.as_reserve().map_or(0, |reserve| reserve.reservable(counter.state(cell), now))
     };
     let paying = demands.each().filter(|(demand, _)| demand.mode.decides());
     let left = paying.map(reservable).fold(remaining, u64::min);
@@ -267,7 +266,7 @@ pub(crate) fn reserve(
         return;
     };
     for (demand, counter) in demands.each() {
-        let state = counter.state_mut(entry.cell_mut());
+        let state = counter.state_mut(cell);
         let reserve = |reserve: &Algorithm| reserve.reserve(state, now, amount);
         match counter.as_reserve().filter(|_| demand.mode.decides()).and_then(reserve) {
             Some(reservation) => reservations.push(reservation),

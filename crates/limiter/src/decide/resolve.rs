@@ -2,8 +2,7 @@
 //! each rule. This happens once, when the actor is known. From then on the decision is made from
 //! demands, and the quota that a demand names also takes its charge or its reservation back: plans,
 //! overrides, priorities and parts of the actors are named nowhere else. [`Asked::resolve_again`]
-//! is called in two places: for a local group in place of a global one, and for another actor whose
-//! cell blocks the set.
+//! is called for a local group in place of a global one.
 //!
 //! ```text
 //!   headers, address, path … ─► actor's key ─┬─► override ─┐
@@ -55,19 +54,14 @@ impl Asked {
         self.demands.extend_from_slice(&from.demands);
     }
 
-    /// Resolves the demands again on `group`, which has the same rules, possibly in another role:
-    /// for the actor, or for the actor with the hash `blocker`, whose cell blocks the set. Costs
-    /// that vary stay.
-    pub(crate) fn resolve_again(&mut self, group: &CounterGroup, blocker: Option<u64>, context: &Context) {
+    /// Resolves the demands again on `group`, which has the same rules in another role. Costs that
+    /// vary stay.
+    pub(crate) fn resolve_again(&mut self, group: &CounterGroup, context: &Context) {
         let Asked { class, key, demands, .. } = self;
-        let rules = &context.policy.rules;
-        let key = blocker.map_or(key.key(), |hash| context.key_of(group, hash));
-        // The headroom of another actor's cell is not for this request.
-        let is_high_priority = class.is_high_priority && blocker.is_none();
-        let class = RequestClass { is_high_priority, ..*class };
+        let (rules, key) = (&context.policy.rules, key.key());
         debug_assert_eq!(group.rules.len(), demands.len(), "the demands on another group");
         for (each, (id, rule)) in demands.iter_mut().zip(group.ids().zip(group.rules(rules))) {
-            let fresh = demand(group, key, class, id, rule);
+            let fresh = demand(group, key, *class, id, rule);
             *each = match rule.varying {
                 Some(_) => Demand { cost: each.cost, owed: each.owed, ..fresh },
                 None => fresh,

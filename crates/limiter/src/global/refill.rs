@@ -91,7 +91,7 @@ impl LeaseRefill {
         let is_claimed =
             |cell: &[u8], now| counters().any(|counter| lease::is_claimed(counter.state(cell), now));
         let stored = peek(group, hash, context).ok().flatten();
-        if stored.is_some_and(|entry| is_claimed(entry.cell(), (context.clock)())) {
+        if stored.is_some_and(|entry| is_claimed(&entry.cell(), (context.clock)())) {
             return false;
         }
         let claims = Cell::new(false);
@@ -170,9 +170,9 @@ impl LeaseRefill {
         let mut queries = self.queries(context.policy, true);
         let (group, hash) = self.cell(context.policy, context.hasher)?;
         if let Some(entry) = peek(group, hash, context).ok()? {
-            let now = (context.clock)();
+            let (cell, now) = (entry.cell(), (context.clock)());
             for (query, counter) in queries.iter_mut().zip(self.counters(group, context.policy)) {
-                query.lease = lease::room(counter.state(entry.cell()), now, query.lease);
+                query.lease = lease::room(counter.state(&cell), now, query.lease);
             }
         }
         queries.iter().all(|query| query.lease > 0).then(|| GlobalQuery::Decide(vec![queries]))

@@ -2,9 +2,12 @@
 //! The drafts have been checked before.
 
 use super::Policy;
-use super::draft::{Draft, GlobalDraft, LimitDraft, RuleDraft, canonical_forms, cost_name, merged, ordinals};
+use super::draft::{
+    Draft, GlobalDraft, LimitDraft, RuleDraft, canonical_forms, cost_name, count_identities, merged, ordinals,
+};
 use super::group::{CounterGroup, GlobalGroup, Limit, OnError};
 use super::key::Missing;
+use super::layout::Apart;
 use super::quotas::{PlanSource, RulePlans};
 use super::rule::{Role, Rule, RuleId};
 use super::shards::Shards;
@@ -50,8 +53,10 @@ impl Draft {
             plan_fingerprint,
             ..Builder::default()
         };
-        let cost_names = |rules: &[RuleDraft]| -> Vec<u64> {
-            rules.iter().map(|rule| cost_name(&rule.cost.canonical_form(&parts))).collect()
+        let costs = |rules: &[RuleDraft]| -> (Vec<u64>, Vec<u64>) {
+            let names = rules.iter().map(|rule| cost_name(&rule.cost.canonical_form(&parts)));
+            let sources = rules.iter().map(|rule| cost_name(&rule.cost.source_form(&parts)));
+            (names.collect(), sources.collect())
         };
         let mut compiled = Vec::new();
         let (mut rank, mut last) = (0usize, None);
@@ -63,9 +68,8 @@ impl Draft {
             }
             last = Some(specificity);
             let canonical_form = limit.canonical_form();
-            let cost_names = cost_names(&limit.rules);
-            let (groups, global_groups) =
-                builder.groups(&canonical_form, cost_names, limit.rules, plan.as_ref());
+            let costs = costs(&limit.rules);
+            let (groups, global_groups) = builder.groups(&canonical_form, costs, limit.rules, plan.as_ref());
             let LimitDraft { conditions, exclusive, high_priority, .. } = limit;
             let is_cacheable = Limit::is_cacheable(&groups, &global_groups);
             compiled.push(Limit {
@@ -144,7 +148,7 @@ impl Builder {
     fn groups(
         &mut self,
         limit: &str,
-        cost_names: Vec<u64>,
+        (cost_names, cost_sources): (Vec<u64>, Vec<u64>),
         rules: Vec<RuleDraft>,
         plan: Option<&PlanSource>,
     ) -> (Vec<Arc<CounterGroup>>, Vec<GlobalGroup>) {
@@ -152,21 +156,22 @@ impl Builder {
         let mut rules = rules;
         let plans: Vec<_> = rules.iter_mut().map(|rule| rule.take_plans(plan)).collect();
         let ordinals = ordinals(limit, &rules, &plans, &cost_names);
-        let each = rules.into_iter().zip(plans).zip(ordinals).zip(cost_names);
-        for (((rule, plans), ordinal), cost_name) in each {
+        let count_identities = count_identities(limit, &rules, &plans, &cost_sources);
+        let each = rules.into_iter().zip(plans).zip(ordinals).zip(cost_names).zip(count_identities);
+        for ((((rule, plans), ordinal), cost_name), count_identity) in each {
             let identity = rule.identity(limit);
             let fingerprint = self.fingerprint(limit, &rule, plans.as_ref(), cost_name);
             let actors = rule.actors_name(limit);
             let global = rule.global.as_ref().map_or("", GlobalDraft::kind);
-            let placed = PlacedRule { fingerprint, identity, ordinal, cost_name, rule, plans };
+            let placed = PlacedRule { fingerprint, identity, count_identity, ordinal, rule, plans };
             match sorted.iter_mut().find(|(other, kind, _)| *other == actors && *kind == global) {
                 Some((.., group)) => group.push(placed),
                 None => sorted.push((actors, global, vec![placed])),
             }
         }
         let (mut groups, mut global_group) = (Vec::new(), Vec::new());
-        for (actors, kind, rules) in sorted {
-            self.group(&actors, kind, rules, &mut groups, &mut global_group);
+        for (actors, _, rules) in sorted {
+            self.group(&actors, rules, &mut groups, &mut global_group);
         }
         (groups, global_group)
     }
@@ -174,7 +179,6 @@ impl Builder {
     fn group(
         &mut self,
         canonical_form: &str,
-        kind: &str,
         drafts: Vec<PlacedRule>,
         groups: &mut Vec<Arc<CounterGroup>>,
         global_group: &mut Vec<GlobalGroup>,
@@ -185,15 +189,10 @@ impl Builder {
         let (actors, missing) = (first.actors.clone(), first.missing);
         let on_error = first.global.as_ref().map(|global| global.on_error);
         let leased = first.global.as_ref().is_some_and(|global| global.leased.is_some());
-        let name = if on_error.is_some() {
-            format!("{canonical_form} global {kind}")
-        } else {
-            canonical_form.to_owned()
-        };
         let (start, takes_grants) = (self.rules.len(), self.takes_grants);
         let ordinals = drafts.iter().map(|draft| draft.ordinal).collect();
         self.rules.extend(drafts.into_iter().map(
-            |PlacedRule { fingerprint, identity, cost_name, rule: draft, plans, .. }| {
+            |PlacedRule { fingerprint, identity, count_identity, rule: draft, plans, .. }| {
                 let is_shared = draft.global.is_some();
                 let mut primary = draft.counters;
                 if takes_grants && !is_shared {
@@ -209,11 +208,11 @@ impl Builder {
                     is_global: is_shared,
                     enforce: draft.enforce,
                     identity,
+                    count_identity,
                     reject_delay: draft.reject_delay,
                     cost: draft.cost.fixed().unwrap_or(0),
                     varying: (draft.cost.settles() || draft.cost.fixed().is_none())
                         .then(|| Box::new(draft.cost)),
-                    cost_name,
                     primary,
                     fallback,
                     leased,
@@ -224,16 +223,16 @@ impl Builder {
         let hash = Hasher::name(canonical_form.as_bytes());
         let actors = GroupActors { actors, missing, rules: start..self.rules.len() };
         let Some(on_error) = on_error else {
-            groups.push(self.cells(&name, &actors, Role::Primary).into());
+            groups.push(self.cells(canonical_form, &actors, Role::Primary).into());
             return;
         };
         let mut others = |role, word| {
-            groups.push(self.cells(&format!("{name} {word}"), &actors, role).into());
+            groups.push(self.cells(&format!("{canonical_form} {word}"), &actors, role).into());
             groups.len().saturating_sub(1)
         };
-        let fallback = (on_error == OnError::Local).then(|| others(Role::Fallback, "spare"));
-        let leased = leased.then(|| others(Role::Leased, "ahead"));
-        let group = Arc::new(self.cells(&name, &actors, Role::Primary));
+        let fallback = (on_error == OnError::Local).then(|| others(Role::Fallback, "outage"));
+        let leased = leased.then(|| others(Role::Leased, "lease"));
+        let group = Arc::new(self.cells(canonical_form, &actors, Role::Primary));
         global_group.push(GlobalGroup { group, on_error, fallback, leased, name: hash, ordinals });
     }
 
@@ -242,45 +241,29 @@ impl Builder {
         let id = self.groups;
         self.groups = id.saturating_add(1);
         let GroupActors { actors, missing, rules } = actors;
-        let mut size = 0usize;
-        // How each rule counts, and where. If this text changes, actors get new cells, which begin
-        // with what was used. So configurations that differ in a quota count side by side.
-        let mut layout = Vec::new();
         let own = self.rules.get_mut(rules.clone());
         debug_assert!(own.is_some(), "the rules of another policy");
         let own = own.unwrap_or_default();
-        // States lie in an order that does not depend on the order of the rules in the document.
-        let mut placed: Vec<_> = own.iter().enumerate().map(|(at, rule)| (rule.order(role), at)).collect();
-        sort::sort_by_key(&mut placed, |rule| *rule);
-        for (_, at) in placed {
-            let rule = own.get_mut(at).and_then(Arc::get_mut);
-            debug_assert!(rule.is_some(), "a rule that is shared before it has its place");
-            let Some(rule) = rule else { continue };
-            let counters = rule.counters_mut(role);
-            let bytes = counters.size();
-            layout.push(format!("{bytes} {}", counters.default.canonical_form()));
-            counters.place(size);
-            size = size.saturating_add(bytes);
-        }
         let counters = || own.iter().flat_map(|rule| rule.counters(role).all());
         let settles = own.iter().any(|rule| rule.is_settled());
         let has_headroom = counters().any(|counter| counter.headroom() > 0);
         let can_reserve = counters().all(|counter| counter.as_reserve().is_some());
-        let plans = || own.iter().map(|rule| rule.counters(role).plans().len()).max().unwrap_or(0);
-        let most = match (actors.is_empty(), role) {
+        let max_actors = match (actors.is_empty(), role) {
             (false, _) => self.max_actors,
             (true, Role::Primary | Role::Fallback) => 1,
-            // Each quota has a lease of its own.
-            (true, Role::Leased) => u64::try_from(plans()).unwrap_or(0).saturating_add(1),
+            // Each quota, also of other documents, has a lease of its own.
+            (true, Role::Leased) => super::MAX_PLANS.try_into().unwrap_or(u64::MAX),
         };
-        CounterGroup {
+        let mut group = CounterGroup {
             id,
-            name: Hasher::name(name.as_bytes()),
+            name: name.into(),
+            max_actors,
             actors: actors.clone(),
             missing: *missing,
             rules: rules.clone(),
             role,
-            table: Table::new(name, &layout.join(", "), size, most),
+            table: Table::new(name, Vec::new(), 1),
+            states: Vec::new(),
             // A worker would spend a reservation for any request.
             can_reserve: can_reserve && !settles && !has_headroom,
             may_wait: counters().any(|counter| counter.algorithm.may_wait()),
@@ -291,7 +274,9 @@ impl Builder {
             has_rollout: own.iter().any(|rule| rule.enforce.is_partial()),
             varies: own.iter().any(|rule| rule.varying.is_some()),
             settles,
-        }
+        };
+        group.lay_out(own, Apart::Nothing);
+        group
     }
 
     /// The hash of the rule's meaning, whatever its name, the place of its limit, and the actors
@@ -320,8 +305,8 @@ impl Builder {
 struct PlacedRule {
     fingerprint: u64,
     identity: u64,
+    count_identity: u64,
     ordinal: u64,
-    cost_name: u64,
     rule: RuleDraft,
     plans: Option<RulePlans>,
 }

@@ -2,10 +2,8 @@
 
 use super::moving::{Follows, Moving, Present, Replicas};
 use crate::adapt::Adaptive;
-use crate::algorithm::{
-    Admission, Algorithm, Charge, EvictionRank, Parameters, Penalty, Quota, Verdict, grant,
-};
-use crate::cells::table::Hasher;
+use crate::algorithm::{Admission, Algorithm, Charge, Parameters, Penalty, Quota, Verdict, grant};
+use crate::cells::table::{Hasher, Loss};
 use diana_base::part;
 use diana_base::time::{Span, Time};
 use std::sync::Arc;
@@ -20,6 +18,14 @@ pub enum Headroom {
     Percent(u64),
     /// What the share of one of several gateways has: see [`Counter::of_share`].
     Share,
+}
+
+/// What a state of a cell is to its rule.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Part {
+    Count,
+    Grant,
+    Penalty,
 }
 
 impl Default for Headroom {
@@ -243,15 +249,40 @@ impl Counter {
         self.penalty.is_some_and(|penalty| penalty.end(own, now))
     }
 
-    /// The loss if the state is evicted at `now`.
+    /// The time until the state rests if no request comes: a new state would then behave the same.
     #[must_use]
-    pub fn eviction_rank(&self, state: &[u8], now: Time) -> EvictionRank {
-        let (state, behind) = self.split(state);
-        let mut rank = self.decide(|algorithm| algorithm.eviction_rank(state, now));
-        if self.has_grants {
-            rank = rank.max(grant::eviction_rank(behind, now));
+    pub fn rests_in(&self, state: &[u8], now: Time) -> Span {
+        let (own, behind) = self.split(state);
+        let parts = [(Part::Count, own), (Part::Grant, behind), (Part::Penalty, self.penalty_in(behind))];
+        let parts = parts.into_iter().filter(|(part, _)| *part != Part::Grant || self.has_grants);
+        parts.map(|(part, state)| self.part_rests_in(part, state, now)).max().unwrap_or(Span::ZERO)
+    }
+
+    /// The time until one part of the state rests.
+    pub(crate) fn part_rests_in(&self, part: Part, state: &[u8], now: Time) -> Span {
+        match part {
+            Part::Count => self.decide(|algorithm| algorithm.rests_in(state, now)),
+            Part::Grant => grant::rest(state, now),
+            Part::Penalty => self.penalty.map_or(Span::ZERO, |penalty| penalty.rests_in(state, now)),
         }
-        self.penalty.map_or(rank, |penalty| rank.max(penalty.eviction_rank(self.penalty_in(behind), now)))
+    }
+
+    /// What an actor loses by this quota if its cell is evicted. If the quota `is_enforced`, it
+    /// refuses an actor to which it leaves nothing but headroom, although a new one would get more.
+    pub(crate) fn loss(&self, cell: &[u8], now: Time, is_enforced: bool, rule: usize) -> Loss {
+        let look = |mut state: Vec<u8>| {
+            self.prepare(&mut state, now);
+            let before = state.clone();
+            let beyond = self.step_with_headroom(&mut state, &before, now, 0, self.headroom());
+            (self.step(&mut state, now, 0).remaining, beyond)
+        };
+        let own = self.state(cell);
+        let ((left, beyond), (lefts, of_new)) = (look(own.to_vec()), look(vec![0; own.len()]));
+        if is_enforced && beyond.remaining == 0 && of_new.remaining > 0 {
+            return Loss::Refuses { opens_in: beyond.more_in, rule };
+        }
+        let part = left.abs_diff(lefts).saturating_mul(1 << 32).checked_div(self.shown().rpu.max(1));
+        Loss::Part(part.unwrap_or(0))
     }
 
     /// The algorithm, if workers may reserve quota ahead: see [`Algorithm::reserve`]. They would
@@ -320,30 +351,6 @@ impl Counter {
         }
     }
 
-    /// Copies the state `from` of the counter `older`, which has the same form; a grant only if the
-    /// older state is `replaced`, because it could be spent in both.
-    pub(crate) fn take_over(&self, state: &mut [u8], older: &Counter, from: &[u8], replaced: bool) {
-        debug_assert_eq!(self.form, older.form, "a state of another form");
-        let ((state, behind), (from, older_behind)) = (self.split_mut(state), older.split(from));
-        state.iter_mut().zip(from).for_each(|(to, from)| *to = *from);
-        if self.has_grants && older.has_grants && replaced {
-            behind.iter_mut().zip(older_behind).take(grant::SIZE).for_each(|(to, from)| *to = *from);
-        }
-        let (own, penalty) = (self.penalty_in_mut(behind), older.penalty_in(older_behind));
-        own.iter_mut().zip(penalty).for_each(|(to, from)| *to = *from);
-    }
-
-    /// Whether the counter has headroom and admits no more than that.
-    pub(crate) fn has_only_headroom(&self, cell: &[u8], now: Time) -> bool {
-        let headroom = self.headroom();
-        if headroom == 0 {
-            return false;
-        }
-        let mut state = self.state(cell).to_vec();
-        self.prepare(&mut state, now);
-        self.step(&mut state, now, 0).remaining <= headroom
-    }
-
     pub(crate) fn state<'c>(&self, cell: &'c [u8]) -> &'c [u8] {
         let end = self.offset.saturating_add(self.size);
         debug_assert!(cell.is_empty() || cell.len() >= end, "a cell of another group");
@@ -354,6 +361,14 @@ impl Counter {
         let end = self.offset.saturating_add(self.size);
         debug_assert!(cell.is_empty() || cell.len() >= end, "a cell of another group");
         cell.get_mut(self.offset..end).unwrap_or_default()
+    }
+
+    /// The parts of the state, each with its size, if the largest state has `size` bytes.
+    pub(super) fn parts(&self, size: usize) -> impl Iterator<Item = (Part, usize)> + use<> {
+        let (count, grant) = (self.own_size, self.size_of_grant());
+        let penalty = size.saturating_sub(count).saturating_sub(grant);
+        let parts = [(Part::Count, count), (Part::Grant, grant), (Part::Penalty, penalty)];
+        parts.into_iter().filter(|(_, size)| *size > 0)
     }
 
     /// The state of the algorithm, and what is behind: the states of a grant and of the penalty.
@@ -473,12 +488,6 @@ impl Counter {
             0 => (0, Span::ZERO),
             left => (left, grant::rest(granted, now)),
         }
-    }
-
-    /// Takes the grant of `other`, a state of this counter, if it is the newer one. Returns whether
-    /// the state changed.
-    pub(crate) fn merge_grant(&self, state: &mut [u8], other: &[u8], now: Time) -> bool {
-        self.has_grants && grant::merge(self.split_mut(state).1, self.split(other).1, now)
     }
 
     /// Corrects a charge that a grant has paid. What the grant lacks, the quota owes.

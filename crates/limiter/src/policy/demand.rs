@@ -5,7 +5,7 @@ use super::counter::Counter;
 use super::group::CounterGroup;
 use super::quotas::QuotaRef;
 use super::rule::{Rule, RuleId};
-use diana_base::time::Time;
+use diana_base::time::{Span, Time};
 use std::sync::Arc;
 
 /// What one request asks of one rule.
@@ -71,6 +71,14 @@ impl<'a> Demands<'a> {
     pub(crate) fn deciding(self) -> impl Iterator<Item = (usize, &'a Demand, &'a Counter)> {
         let each = self.each().enumerate().map(|(at, (demand, quota))| (at, demand, quota));
         each.filter(|(_, demand, _)| demand.mode.decides())
+    }
+
+    /// How long the state with this index in the cell takes until it rests.
+    pub(crate) fn rests_in(self, index: usize, state: &[u8], now: Time) -> Span {
+        self.group.rests_in(index, state, now, |rule| {
+            let (demand, rule) = self.demands.get(rule).zip(self.own.get(rule))?;
+            Some(rule.counters(self.group.role).at(demand.quota))
+        })
     }
 
     /// The quota of each demand.

@@ -330,6 +330,41 @@ pub(super) fn ordinals(
     ordinals
 }
 
+/// What tells the local counts of each rule of a limit from those of the others that count the same
+/// actors: the kind and time base of its quotas, the source of its cost, and its name. A rule without
+/// a name has its unit and its number among rules that are equal so far, in the order of their
+/// quotas. No number of a quota is in it, so that a changed quota finds its count.
+pub(super) fn count_identities(
+    limit: &str,
+    rules: &[RuleDraft],
+    plans: &[Option<RulePlans>],
+    cost_sources: &[u64],
+) -> Vec<u64> {
+    let mut identities = vec![0; rules.len()];
+    let mut unnamed = Vec::new();
+    for (at, ((rule, plans), cost_source)) in rules.iter().zip(plans).zip(cost_sources).enumerate() {
+        let form = rule.counters.all().map(|counter| counter.form).find(|form| *form != 0).unwrap_or(0);
+        if rule.is_named {
+            let identity = Hasher::of(&(form, cost_source, &rule.name));
+            identities.get_mut(at).into_iter().for_each(|to| *to = identity);
+            continue;
+        }
+        let quota = rule.counters.default.quota;
+        let alike = Hasher::of(&(rule.actors_name(limit), rule.global.is_some()));
+        let kind = rule.global.as_ref().map_or("", GlobalDraft::kind);
+        let order = (rule.counters.order(), kind, RulePlans::order(plans.as_ref()), rule.counters.headroom());
+        unnamed.push((alike, (form, *cost_source, quota.unit.as_ns()), (quota.rpu, order), at));
+    }
+    sort::sort_by_key(&mut unnamed, |rule| *rule);
+    let (mut last, mut ordinal) = (None, 0u64);
+    for (alike, equal, _, at) in unnamed {
+        ordinal = if last == Some((alike, equal)) { ordinal.saturating_add(1) } else { 0 };
+        last = Some((alike, equal));
+        identities.get_mut(at).into_iter().for_each(|to| *to = Hasher::of(&(equal, ordinal)));
+    }
+    identities
+}
+
 #[cfg(test)]
 pub(crate) mod testing {
     //! Policies with nothing set but what a test needs.

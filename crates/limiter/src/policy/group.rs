@@ -2,19 +2,18 @@
 //! states lie side by side in one cell, so that one load and one swap decide them together. What
 //! one request asks of the rules depends on its class.
 
-use super::counter::Counter;
+use super::counter::{Counter, Part};
 use super::enforce::RolloutHash;
 use super::key::{ActorKey, Missing};
 use super::quotas::{PlanId, QuotaRef};
 use super::rule::{Role, Rule, RuleId};
 use crate::actor::NamedActor;
-use crate::algorithm::EvictionRank;
-use crate::cells::table::Table;
+use crate::cells::table::{Loss, Table};
 use crate::matcher::Matcher;
 use crate::request::Request;
 use diana_base::part;
 use diana_base::prng::mix;
-use diana_base::time::Time;
+use diana_base::time::{Span, Time};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -56,18 +55,32 @@ impl Limit {
 /// The index of a limit in the policy, and of a group in the limit.
 pub(crate) type GroupIndex = (usize, usize);
 
+/// A state of the cells of a group.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct GroupState {
+    /// The index of its rule in the group.
+    pub(crate) rule: usize,
+    pub(crate) part: Part,
+    /// Its size in bytes.
+    pub(crate) size: usize,
+}
+
 #[derive(Debug)]
 pub(crate) struct CounterGroup {
     /// Unique in the policy.
     pub(crate) id: usize,
-    /// The hash of what the group counts and of its role, the same in every policy.
-    pub(crate) name: u64,
+    /// What the group counts, and where: the same in every policy.
+    pub(crate) name: Box<str>,
+    /// The number of actors that the table has room for.
+    pub(crate) max_actors: u64,
     pub(crate) actors: Vec<NamedActor>,
     pub(crate) missing: Missing,
     pub(crate) rules: Range<usize>,
     /// Which counters of its rules the group uses.
     pub(crate) role: Role,
     pub(crate) table: Table,
+    /// The states of a cell, in the order of the table.
+    pub(crate) states: Vec<GroupState>,
     /// Whether workers may reserve quota: each counter of each rule allows it.
     pub(crate) can_reserve: bool,
     /// Whether a rule may make a request wait.
@@ -96,7 +109,7 @@ impl CounterGroup {
     }
 
     /// The hash of the cell in which the actor with this hash counts by these quotas. A lease was
-    /// fetched for one quota, so the lease of an override or of a plan has a cell of its own.
+    /// fetched for one quota, so the leases of other quotas have cells of their own.
     pub(crate) fn cell(
         &self,
         all: &[Arc<Rule>],
@@ -108,10 +121,22 @@ impl CounterGroup {
         }
         let quotas = quotas.into_iter().map(|quota| (quota, ()));
         self.quotas(all, quotas).fold(actor, |hash, (rule, counter, ())| {
-            let form = rule.counters(self.role).default.form;
-            let place = u64::try_from(counter.offset).unwrap_or(0);
-            if counter.form == form { hash } else { hash ^ mix(counter.form.wrapping_add(place)) }
+            hash ^ mix(counter.form.wrapping_add(rule.count_identity))
         })
+    }
+
+    /// How long the state with this index takes until it rests, by the quota of its rule.
+    pub(crate) fn rests_in<'q>(
+        &self,
+        index: usize,
+        state: &[u8],
+        now: Time,
+        quota_of: impl FnOnce(usize) -> Option<&'q Counter>,
+    ) -> Span {
+        let own = self.states.get(index);
+        let quota = own.and_then(|own| Some((own.part, quota_of(own.rule)?)));
+        debug_assert!(quota.is_some(), "a state of another group");
+        quota.map_or(Span::ZERO, |(part, quota)| quota.part_rests_in(part, state, now))
     }
 
     /// The rules of this group. `all` holds the policy's rules.
@@ -156,32 +181,39 @@ pub(crate) struct ActorRules<'a> {
 }
 
 impl ActorRules<'_> {
-    /// The eviction rank of the actor's cell: the highest of its rules. A rule in shadow refuses
-    /// nobody; a rule that is enforced for a part may refuse this actor. A rule with nothing left
-    /// but its headroom refuses, too. The plan of the actor's next request is unknown, so a quota
-    /// of any plan may refuse it.
-    pub(crate) fn eviction_rank(self, cell: &[u8], now: Time) -> EvictionRank {
-        let rank = |rule: &Rule, counter: &Counter| {
-            let rank = counter.eviction_rank(counter.state(cell), now);
-            match rank {
-                EvictionRank::Refusing(span) if !rule.enforced() => EvictionRank::Used(span),
-                EvictionRank::Used(span) if rule.enforced() && counter.has_only_headroom(cell, now) => {
-                    EvictionRank::Refusing(span)
-                }
-                rank => rank,
-            }
-        };
-        let mut most = EvictionRank::Nothing;
-        for rule in self.own {
-            let counters = rule.counters(self.group.role);
+    /// What the actor loses if its cell is evicted at `now`: what matters most to any of its rules. A
+    /// rule in shadow refuses nobody; a rule that is enforced for a part may refuse this actor. The
+    /// plan of the actor's next request is unknown, so a quota of any plan may refuse it.
+    pub(crate) fn loss(self, cell: &[u8], now: Time) -> Loss {
+        let rests = self.group.states.iter().scan(0usize, |at, state| {
+            let from = *at;
+            *at = at.saturating_add(state.size);
+            Some((state, part(cell, from..*at)))
+        });
+        let mut rests = rests.enumerate().map(|(at, (_, state))| self.rests_in(at, state, now));
+        if rests.all(|rests_in| rests_in == Span::ZERO) {
+            return Loss::Nothing;
+        }
+        let mut most = Loss::Part(0);
+        for (at, rule) in self.own.iter().enumerate() {
+            let (counters, is_enforced) = (rule.counters(self.group.role), rule.enforced());
             let own = rule.quota_of(self.key, PlanId::default()).unwrap_or_default();
-            most = most.max(rank(rule, counters.at(own)));
-            let plans = counters.plans();
-            if !plans.is_empty() && counters.find(self.key).is_default() {
-                most = plans.iter().fold(most, |most, plan| most.max(rank(rule, plan)));
+            most = most.max(counters.at(own).loss(cell, now, is_enforced, at));
+            if counters.find(self.key).is_default() {
+                let of_plans = counters.plans().iter().map(|plan| plan.loss(cell, now, is_enforced, at));
+                most = of_plans.fold(most, Loss::max);
             }
         }
         most
+    }
+
+    /// How long the state with this index in the cell takes until it rests.
+    pub(crate) fn rests_in(self, index: usize, state: &[u8], now: Time) -> Span {
+        self.group.rests_in(index, state, now, |rule| {
+            let rule = self.own.get(rule)?;
+            let quota = rule.quota_of(self.key, PlanId::default()).unwrap_or_default();
+            Some(rule.counters(self.group.role).at(quota))
+        })
     }
 }
 

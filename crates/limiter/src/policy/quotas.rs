@@ -75,16 +75,6 @@ impl Counters {
         &self.plans
     }
 
-    /// The quota that admits most of those that may judge the actor with this key. `None` if each
-    /// refuses all, because such a quota has no state.
-    pub(crate) fn roomiest(&self, key: ActorKey) -> Option<&Counter> {
-        let own = self.find(key);
-        // An override wins over every plan.
-        let plans = if own.is_default() { &*self.plans } else { &[] };
-        let all = plans.iter().chain([self.at(own)]).filter(|counter| counter.form != 0);
-        all.reduce(|most, counter| if counter.shown.rpu > most.shown.rpu { counter } else { most })
-    }
-
     /// The override of this actor value, if its quota is not the default one.
     fn other(&self, value: &[u8]) -> Option<&Counter> {
         self.overrides.get(value).filter(|counter| counter.salt != self.default.salt)
@@ -125,7 +115,7 @@ impl Counters {
         self.penalty_offset().saturating_add(self.size_of_penalty())
     }
 
-    /// The order of the rule's state in a cell, independent of the document's order.
+    /// The order of rules that are alike, independent of the document's order.
     pub(crate) fn order(&self) -> (usize, u64, u64) {
         (self.size(), self.default.salt, self.others())
     }

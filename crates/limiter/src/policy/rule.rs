@@ -38,14 +38,14 @@ pub struct Rule {
     /// See `RuleDraft::identity`. It decides for which actors a part is enforced, and names the
     /// rule's counts: [`Rule::count_name`].
     pub(crate) identity: u64,
+    /// What the rule counts in this gateway, without numbers: see `draft::count_identities`.
+    pub(crate) count_identity: u64,
     pub(crate) reject_delay: Span,
     /// What each request costs on arrival, in units. 0 charges nothing, and refuses if not one unit
     /// is left.
     pub(crate) cost: u64,
     /// Set if the cost depends on the request or its response.
     pub(crate) varying: Option<Box<Cost>>,
-    /// The hash of [`Cost::canonical_form`]; 0 for a cost of one unit.
-    pub(crate) cost_name: u64,
     pub(crate) primary: Counters,
     /// The counters that decide while the global store is down.
     pub(crate) fallback: Option<Counters>,
@@ -157,14 +157,6 @@ impl Rule {
         };
         debug_assert!(role == Role::Primary || other.is_some(), "a rule without this role");
         other.unwrap_or(&self.primary)
-    }
-
-    /// The order of the rule's states in a cell, independent of the document's order. What the
-    /// layout of cells does not tell comes last, so that states rarely change places.
-    pub(crate) fn order(&self, role: Role) -> impl Ord + Copy + use<> {
-        let (counters, plans) = (self.counters(role), RulePlans::order(self.plans.as_deref()));
-        let (size, salt, others) = counters.order();
-        (size, salt, self.cost_name, self.count_name(), others, plans, counters.headroom())
     }
 
     pub(crate) fn counters_mut(&mut self, role: Role) -> &mut Counters {
