@@ -23,8 +23,9 @@
 
 use criterion::{Criterion, criterion_group, criterion_main};
 use diana_base::time::{Span, Time};
+use diana_config::algorithm::{AlgorithmKind, KINDS};
 use diana_document::{Errors, Node, parse};
-use diana_limiter::algorithm::{Algorithm, AlgorithmKind, KINDS, Quota};
+use diana_limiter::algorithm::{Algorithm, Quota};
 use diana_limiter::cells::store::{CasSemantics, SharedDataStore, Swap};
 use diana_limiter::cells::table::{Dated, Hasher, Loss, StateEntry, Table, shared_seed};
 use diana_limiter::decide::Outcome;
@@ -42,14 +43,13 @@ const START_NS: u64 = 1_700_000_000_000_000_000;
 
 /// The highest `rpu` of a rule of this kind.
 fn rpu(kind: &AlgorithmKind) -> u64 {
-    if kind.short == "SL" { 128 } else { Quota::MAX_RPU }
+    if kind.short == "SL" { Algorithm::MAX_LOGGED } else { Quota::MAX_RPU }
 }
 
 fn compile(kind: &AlgorithmKind) -> Algorithm {
-    let unit = if kind.per_unit { Span::from_ms(1000) } else { Span::ZERO };
     let (value, errors) = (parse(b"{}").expect("a document"), Errors::default());
     let mut fields = Node::root(&value, &errors).fields().expect("an object");
-    (kind.compile)(&mut fields, Quota { rpu: rpu(kind), unit }).expect("an algorithm")
+    (kind.read)(&mut fields, Some(Quota { rpu: rpu(kind), unit: Span::from_ms(1000) })).expect("an algorithm")
 }
 
 fn now() -> Time {

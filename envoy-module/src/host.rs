@@ -72,6 +72,8 @@ impl Host for Module {
     type Request = EnvoyRequest;
     type LocalReply = LocalReply;
 
+    const INCREMENTS_CHEAPLY: bool = true;
+
     fn open(self) -> Result<(Counts, HostKind), Fault> {
         Ok((self.vm.namespace.store.clone(), HostKind::Full))
     }

@@ -261,19 +261,17 @@ impl Gateway {
         Ok(self.stats()?.sum(&name, &labels))
     }
 
-    /// All statistics, as Prometheus would see them. The native module tells Envoy of changes up to
-    /// 100 ms later, so this waits until the module has nothing more to tell.
+    /// All statistics, as Prometheus would see them. The filter tells Envoy of some counts up to 100 ms
+    /// later, so this waits until it has nothing more to tell.
     pub fn stats(&self) -> Result<Stats> {
         let mut stats = self.process.admin.stats()?;
         let own = |stats: &Stats| {
             let is_own = |sample: &&Sample| sample.name.starts_with("diana_");
             stats.samples.iter().filter(is_own).cloned().collect::<Vec<_>>()
         };
-        // Only the module counts panics.
-        let is_native = stats.matching("diana_panics", &[]).next().is_some();
         let (begun, mut since) = (Instant::now(), Instant::now());
         // A gateway under load never stands still.
-        while is_native && since.elapsed() < STANDSTILL && begun.elapsed() < 4 * STANDSTILL {
+        while since.elapsed() < STANDSTILL && begun.elapsed() < 4 * STANDSTILL {
             let slept = Instant::now();
             thread::sleep(STANDSTILL / 16);
             // A machine that stalls this process may stall the module as well.

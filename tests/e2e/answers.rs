@@ -155,7 +155,7 @@ fn each_refusal_shows_the_rules_of_the_first_one() {
             assert_eq!(body["violated-policies"], json!([format!("{scope}-own")]));
         }
         let stats = gateway.stats().unwrap();
-        let before = replace(&mut known, stats.sum("diana_known_refusals", &[]));
+        let before = replace(&mut known, stats.sum("diana_cached_refusals", &[]));
         assert!(known > before, "{scope}: none from the cache");
         let count = |rule: &str, result| {
             stats.sum("diana_requests", &[("rule", &format!("{scope}-{rule}")), ("result", result)])

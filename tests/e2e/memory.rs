@@ -41,13 +41,13 @@ fn thirty_times_the_actors_take_no_more_memory() {
     let evicted = |kind| stats.sum("diana_evictions", &[("kind", kind)]);
     println!(
         "resident memory: {idle:.1} MiB before, {small:.1} MiB after 10,000 actors, {:.1}, {:.1} and {:.1} MiB after \
-         107,000, 204,000 and 301,000; evictions: {} lossless, {} lossy, {} crowded",
+         107,000, 204,000 and 301,000; evictions: {} lossless, {} lossy, {} set_full",
         sizes[0],
         sizes[1],
         sizes[2],
         evicted("lossless"),
         evicted("lossy"),
-        evicted("crowded"),
+        evicted("set_full"),
     );
     let last = sizes[2];
     // 8 bytes for each further actor.
@@ -70,6 +70,6 @@ fn invented_actors_that_are_refused_free_nobody() {
     println!("{passed} of 100,000 invented actors found room");
     assert!((1_900..=2_000).contains(&passed), "2,000 cells, one is the victim's: {passed}");
     assert_eq!(gateway.get("/", &victim).unwrap().status, 429);
-    let crowded = gateway.stats().unwrap().sum("diana_evictions", &[("kind", "crowded")]);
-    assert!(crowded > 0, "the metric shows evictions from crowded sets");
+    let full = gateway.stats().unwrap().sum("diana_evictions", &[("kind", "set_full")]);
+    assert!(full > 0, "the metric shows the actors that full sets refused");
 }

@@ -2,8 +2,8 @@
 
 use crate::harness::{START, get, policy, store};
 use diana_base::time::Span;
+use diana_config::algorithm::KINDS;
 use diana_config::{Configuration, compile};
-use diana_limiter::algorithm::KINDS;
 use diana_limiter::cells::store::{CasSemantics, Store};
 use diana_limiter::session::Session;
 use diana_limiter::session::Worker;

@@ -235,12 +235,12 @@ fn rows<'t>(text: &'t str, header: &str) -> Vec<&'t str> {
 /// The tables of algorithms and actors equal the code's lists, line by line.
 #[test]
 fn the_tables_of_kinds_equal_the_lists_of_the_code() {
-    let algorithm = |kind: &&diana_limiter::algorithm::AlgorithmKind| {
+    let algorithm = |kind: &diana_config::algorithm::AlgorithmKind| {
         let keys: Vec<String> = kind.keys.iter().map(|key| format!("`{key}`")).collect();
         let row = format!("| `{}` | {} | {} | {} |", kind.short, kind.name, keys.join(", "), kind.bound);
         row.replace("|  |", "| |")
     };
-    let algorithms: Vec<String> = diana_limiter::algorithm::KINDS.iter().map(algorithm).collect();
+    let algorithms: Vec<String> = diana_config::algorithm::KINDS.iter().map(algorithm).collect();
     let page = text("docs/configuration/algorithms.md");
     assert_eq!(rows(&page, "| `algo` | name | keys | admits at most |"), algorithms);
 
@@ -262,7 +262,7 @@ fn the_tables_of_kinds_equal_the_lists_of_the_code() {
 fn every_kind_of_the_code_is_described() {
     let reference = reference();
     let described = |word: &str| assert!(reference.contains(word), "{word} is not described");
-    for kind in diana_limiter::algorithm::KINDS {
+    for kind in diana_config::algorithm::KINDS {
         described(&format!("\n### `{}`, {}\n", kind.short, kind.name));
     }
     let actors = diana_limiter::actor::KINDS.iter().map(|kind| kind.key);
@@ -275,7 +275,7 @@ fn every_kind_of_the_code_is_described() {
 fn the_reference_and_the_page_on_accuracy_say_every_bound() {
     for file in ["docs/accuracy.md", "docs/configuration/algorithms.md"] {
         let text = text(file);
-        for kind in diana_limiter::algorithm::KINDS {
+        for kind in diana_config::algorithm::KINDS {
             let is_stated = text
                 .lines()
                 .any(|line| line.contains(&format!("`{}`", kind.short)) && line.contains(kind.bound));

@@ -109,8 +109,8 @@ fn a_refusal_that_leaves_headroom_is_not_evicted() {
         let invented = (0..200).map(|user| get("/pay", &format!("new-{user}")));
         let asked: Vec<_> =
             invented.map(|request| gateway.ask(1, &request, at(INVENTED as u64 + 1))).collect();
-        let crowded = asked.iter().filter(|decision| decision.events.set_full > 0);
-        assert!(crowded.clone().count() > 0 && crowded.clone().all(|decision| decision.is_rejected()));
+        let full = asked.iter().filter(|decision| decision.events.set_full > 0);
+        assert!(full.clone().count() > 0 && full.clone().all(|decision| decision.is_rejected()));
     }
 }
 

@@ -47,7 +47,7 @@ fn one_group_is_one_load_and_one_swap() {
 #[test]
 fn rules_of_all_kinds_on_one_actor_are_one_load_and_one_swap() {
     let host = Simulated::new(CasSemantics::Strict);
-    let rules = diana_limiter::algorithm::KINDS.iter().map(|kind| {
+    let rules = diana_config::algorithm::KINDS.iter().map(|kind| {
         let unit = if kind.per_unit { r#", "unit": "hour""# } else { "" };
         let wait = if kind.short == "LB" { r#", "max_wait": "1h""# } else { "" };
         format!(r#"{{"actor": "user", "algo": "{}", "rpu": 2{unit}{wait}}}"#, kind.short)
@@ -57,7 +57,7 @@ fn rules_of_all_kinds_on_one_actor_are_one_load_and_one_swap() {
     let mut gateway = gateway(&host, &json);
     let (mut first, decision) = gateway.start(0, &get("/", "ann"), at(0));
     assert!(!decision.is_rejected());
-    assert_eq!(decision.reports.len(), diana_limiter::algorithm::KINDS.len());
+    assert_eq!(decision.reports.len(), diana_config::algorithm::KINDS.len());
     assert_eq!(gateway.store.take_counts(), (1, 1));
     assert_eq!(ask(&mut gateway, 1, &get("/", "ann"), at(0)), (true, 1, 1), "waits for its turn");
     assert_eq!(ask(&mut gateway, 0, &get("/", "ann"), at(0)), (false, 1, 0));

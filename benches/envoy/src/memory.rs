@@ -3,7 +3,7 @@
 
 use crate::filter::{Filter, Filters};
 use anyhow::{Context, Result, bail};
-use diana_limiter::algorithm;
+use diana_config::algorithm::{AlgorithmKind, KINDS};
 use gateway::{Config, Gateway, Load, Shell, Shot};
 use serde_json::{Value, json};
 use std::fs;
@@ -35,7 +35,7 @@ impl Memory {
     }
 }
 
-fn rule(kind: &algorithm::AlgorithmKind) -> Value {
+fn rule(kind: &AlgorithmKind) -> Value {
     let mut rule = json!({"actor": "user", "algo": kind.short, "rpu": 10});
     if kind.per_unit {
         rule["unit"] = json!("minute");
@@ -46,8 +46,8 @@ fn rule(kind: &algorithm::AlgorithmKind) -> Value {
 /// Measures one rule with each algorithm, and three rules with the default algorithm.
 pub fn measure(filters: &Filters) -> Result<Vec<Memory>> {
     let mut all: Vec<(String, Vec<Value>)> =
-        algorithm::KINDS.iter().map(|kind| (format!("`{}`", kind.short), vec![rule(kind)])).collect();
-    if let Some(first) = algorithm::KINDS.first() {
+        KINDS.iter().map(|kind| (format!("`{}`", kind.short), vec![rule(kind)])).collect();
+    if let Some(first) = KINDS.first() {
         all.push((format!("three `{}`", first.short), vec![rule(first); 3]));
     }
     let mut measured = Vec::new();

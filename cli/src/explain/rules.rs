@@ -9,8 +9,9 @@ use super::request::seconds;
 use super::runs;
 use super::simulation::Simulation;
 use diana_base::time::Span;
+use diana_config::algorithm::KINDS;
 use diana_document::{Value, fold};
-use diana_limiter::algorithm::{KINDS, Quota};
+use diana_limiter::algorithm::Quota;
 use diana_limiter::policy::{ActorSource, RuleId};
 use std::collections::BTreeMap;
 

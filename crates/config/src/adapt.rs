@@ -1,11 +1,11 @@
 //! The key `adapt` of a rule: `{signal, target, min, max, every}`.
 
+use super::algorithm::AlgorithmKind;
 use super::counter::Weight;
 use diana_base::time::Span;
 use diana_document::{Fields, Node, Value, quoted};
 use diana_limiter::actor::NamedActor;
 use diana_limiter::adapt::{Adaptive, Controller, Limits, Resource, Signal};
-use diana_limiter::algorithm::AlgorithmKind;
 use diana_limiter::policy::Counter;
 use diana_response::percent_of;
 use std::ops::RangeInclusive;

@@ -1,34 +1,35 @@
 //! How a rule counts: `algo`, `rpu`, `unit`, and the algorithm's own keys.
 
+use super::algorithm::{AlgorithmKind, FASTEST, KINDS};
 use super::headroom::RuleHeadroom;
 use diana_base::time::Span;
 use diana_document::{Fields, Node, Value, fold, one_of, quoted};
-use diana_limiter::algorithm::{self, Algorithm, AlgorithmKind, Quota};
+use diana_limiter::algorithm::{Algorithm, Quota};
 use diana_limiter::policy::{Cost, Counter};
 
 /// Reads `algo`. Without it, the first algorithm of the list counts.
 pub(super) fn algorithm(node: Option<Node>) -> Option<&'static AlgorithmKind> {
     let Some(node) = node else {
-        return algorithm::KINDS.first().copied();
+        return KINDS.first();
     };
     let text = node.text()?;
     let named =
-        |kind: &&&AlgorithmKind| [kind.name, kind.short].into_iter().any(|name| fold(name) == fold(text));
-    let kind = algorithm::KINDS.iter().find(named);
+        |kind: &&AlgorithmKind| [kind.name, kind.short].into_iter().any(|name| fold(name) == fold(text));
+    let kind = KINDS.iter().find(named);
     if kind.is_none() {
         // Suggest long names only: any abbreviation is close to any other.
-        let names: Vec<&str> = algorithm::KINDS.iter().map(|kind| kind.name).collect();
+        let names: Vec<&str> = KINDS.iter().map(|kind| kind.name).collect();
         let hint = match node.meant(text, &names) {
             Some(name) => format!("did you mean `{name}`?"),
             None => {
-                let both = algorithm::KINDS.iter().map(|kind| format!("{} ({})", kind.short, kind.name));
+                let both = KINDS.iter().map(|kind| format!("{} ({})", kind.short, kind.name));
                 let both: Vec<String> = both.collect();
                 format!("expected {}", one_of(&both.iter().map(String::as_str).collect::<Vec<_>>()))
             }
         };
         node.fail(format!("unknown algorithm {}, {hint}", quoted(text)));
     }
-    kind.copied()
+    kind
 }
 
 /// What the quotas of a rule depend on: the cost of its requests, and the headroom.
@@ -105,25 +106,26 @@ pub(super) fn count(fields: &mut Fields, kind: Option<&AlgorithmKind>, weight: W
         // The algorithm is unknown and may need no unit.
         None => fields.take("unit").and_then(unit),
     };
-    // Without a valid quota, a quota of one per nanosecond stands in, so that mistakes in the
-    // algorithm's own keys are still reported. No valid key conflicts with this quota.
+    // Mistakes in the algorithm's own keys are reported even without a quota.
     let quota = match (rpu, unit) {
-        (Some(rpu @ 1..), Some(unit)) => Quota { rpu, unit },
-        _ => Quota { rpu: 1, unit: Span::from_ns(1) },
+        (Some(rpu @ 1..), Some(unit)) => Some(Quota { rpu, unit }),
+        _ => None,
     };
     let Some(kind) = kind else {
         // The algorithm is unknown, so the keys of every algorithm count as known.
-        for key in algorithm::KINDS.iter().flat_map(|kind| kind.keys) {
+        for key in KINDS.iter().flat_map(|kind| kind.keys) {
             fields.take(key);
         }
         fields.take("borrow");
         return None;
     };
-    let algorithm = (kind.compile)(fields, quota);
+    let algorithm = (kind.read)(fields, quota);
     others_keys(fields, kind);
     let is_valid = rpu.is_some() && unit.is_some();
     let algorithm = match algorithm {
-        Some(algorithm) if weight.settles && is_valid => settling(fields, kind, algorithm, quota, weight),
+        Some(algorithm) if weight.settles && is_valid => {
+            settling(fields, kind, algorithm, quota.unwrap_or(FASTEST), weight)
+        }
         _ if weight.settles => {
             fields.take("borrow");
             None
@@ -171,8 +173,8 @@ impl TimeBase {
 
 /// Records the keys that only other algorithms have, with the names of these algorithms.
 fn others_keys(fields: &mut Fields, own: &AlgorithmKind) {
-    for key in algorithm::KINDS.iter().flat_map(|kind| kind.keys).filter(|key| !own.keys.contains(key)) {
-        let having = algorithm::KINDS.iter().filter(|kind| kind.keys.contains(key));
+    for key in KINDS.iter().flat_map(|kind| kind.keys).filter(|key| !own.keys.contains(key)) {
+        let having = KINDS.iter().filter(|kind| kind.keys.contains(key));
         let having: Vec<&str> = having.map(|kind| kind.short).collect();
         let place = format!("to the algorithm {}, and `algo` is {} here", one_of(&having), own.short);
         fields.belong(&[*key], place);

@@ -1,5 +1,6 @@
 //! The keys of a rule that the global store counts: `scope`, `on_error`, `lease`.
 
+use super::algorithm::AlgorithmKind;
 use super::counter::{Weight, count};
 use super::global_store::GlobalStore;
 use super::headroom::{RuleHeadroom, apply_part};
@@ -7,7 +8,7 @@ use super::overlay::Reading;
 use super::penalty::penalty;
 use diana_base::map::KeyMap;
 use diana_document::{Error, Errors, Fields, Node, Value};
-use diana_limiter::algorithm::{AlgorithmKind, Quota};
+use diana_limiter::algorithm::Quota;
 use diana_limiter::policy::{Counter, Counters, GlobalDraft, Headroom, OnError, Replicas};
 use std::sync::Arc;
 

@@ -1,8 +1,9 @@
 //! The key `headroom` of a rule, and the warnings about `headroom` and `priority: high`.
 
+use super::algorithm::AlgorithmKind;
 use diana_base::time::Time;
 use diana_document::{Error, Fields, Node, Value};
-use diana_limiter::algorithm::{Algorithm, AlgorithmKind, Quota, Verdict};
+use diana_limiter::algorithm::{Algorithm, Quota, Verdict};
 use diana_limiter::policy::{Counter, Headroom, LimitDraft};
 
 const WAITS: &str = "a rule whose requests wait has no headroom: leave `headroom` out, or write `algo: TB` without `max_wait`, `W`, `SW`, `SL` or `C`";

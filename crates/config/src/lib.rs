@@ -1,6 +1,5 @@
 //! Compiles the bytes of a configuration into a valid policy, or reports every mistake with its
-//! place. This crate reads the keys that all rules share; each algorithm, actor and matcher reads
-//! its own.
+//! place. Each actor and matcher reads its own keys in the engine.
 //!
 //! ```
 //! let document = br#"{"limits": [{"url": "/api", "rules": [
@@ -32,6 +31,7 @@
 
 mod access_log;
 mod adapt;
+pub mod algorithm;
 mod counter;
 mod global_rule;
 mod global_store;

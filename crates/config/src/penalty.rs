@@ -1,8 +1,9 @@
 //! The key `penalty` of a rule: `{after, for}`.
 
+use super::algorithm::AlgorithmKind;
 use diana_base::time::Span;
 use diana_document::{Fields, Value};
-use diana_limiter::algorithm::{AlgorithmKind, Penalty, Quota};
+use diana_limiter::algorithm::{Penalty, Quota};
 use diana_limiter::policy::Counter;
 
 /// The penalty of a rule, or of an override.

@@ -1,5 +1,6 @@
 //! `plan` at the top, which names where a request shows its plan, and `plans` of a rule.
 
+use super::algorithm::AlgorithmKind;
 use super::counter::{TimeBase, Weight};
 use super::global_rule::{self, Roles, roles};
 use super::headroom::never_admits;
@@ -7,7 +8,6 @@ use super::keys::RULE_KEYS;
 use diana_base::map::KeyMap;
 use diana_document::{Error, Fields, Node, Value, one_of, quoted};
 use diana_limiter::actor::{self, Actors, NamedActor, Scope};
-use diana_limiter::algorithm::AlgorithmKind;
 use diana_limiter::policy::{MAX_PLANS, PlanCounters, PlanId, PlanSource};
 
 const NO_PLAN: &str = "the document does not say where a request shows its plan: write, for example, `plan: {header: x-plan}` at the top, \

@@ -1,6 +1,7 @@
 //! Reads one rule: actors, quota, algorithm, overrides and plans. The algorithm reads its own keys.
 
 use super::adapt::{adapt, refuse_others};
+use super::algorithm::AlgorithmKind;
 use super::counter::{TimeBase, Weight, algorithm};
 use super::global_rule::{self, Roles, roles};
 use super::headroom::{headroom, most, never_admits};
@@ -12,7 +13,6 @@ use diana_base::map::KeySet;
 use diana_base::time::Span;
 use diana_document::{Error, Fields, Node, Value};
 use diana_limiter::actor::{self, Actors, NamedActor, Scope};
-use diana_limiter::algorithm::AlgorithmKind;
 use diana_limiter::matcher::pattern::Pattern;
 use diana_limiter::policy::{Cost, Missing, RuleDraft, Statuses};
 use diana_response::{ResponseOverride, RuleResponses};

@@ -151,6 +151,9 @@ pub trait Host: Copy + 'static {
     /// Sets a gauge, or adds a value to a histogram.
     fn record(self, id: u32, value: u64);
 
+    /// Whether [`Host::increment`] costs so little that no worker has to collect counts for it.
+    const INCREMENTS_CHEAPLY: bool = false;
+
     /// Adds to a counter or a gauge.
     fn increment(self, id: u32, by: i64);
 

@@ -3,6 +3,7 @@
 
 mod table;
 
+pub(super) use table::{ChangeLabel, PollLabel, QuestionLabel};
 pub use table::{Each, METRICS, Metric, MetricKind, Series};
 
 use super::access_log::whole_ms;
@@ -20,7 +21,8 @@ use diana_limiter::policy::{Policy, RuleId};
 use diana_limiter::rates;
 use log::warn;
 use std::borrow::Cow;
-use table::Id;
+use std::cell::Cell;
+use table::{DeniedLabel, EvictionLabel, Id, OutcomeLabel, ResultLabel};
 
 /// The host's ids by name, for the life of the VM. Envoy makes a new id for each definition and
 /// never frees one.
@@ -52,15 +54,6 @@ const MAX_COUNTERS: usize = 1 << 18;
 /// The most counters of a restricted host, which ends the VM when the memory for metrics is full.
 /// With up to 48 workers, a counter takes up to 1 KiB, so the default of 5 MiB holds this many.
 const MAX_RESTRICTED: usize = 4_096;
-
-/// The result of a poll of the document server.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum Poll {
-    Fresh,
-    Unchanged,
-    Refused,
-    Failed,
-}
 
 impl Ids {
     /// The id of the metric with this name, which `new` defines in the host; `None` if the host does
@@ -114,7 +107,20 @@ pub(super) struct Metrics<H> {
     /// By metric. Each entry lists the values of the first rule or cluster, then of the second, and
     /// so on.
     series: Vec<Vec<Option<u32>>>,
+    deferred: Deferred,
 }
+
+/// Increments that reach the host later, because a call of the host costs more than a decision from
+/// the worker's memory: each counter with its sum.
+#[derive(Debug, Default)]
+struct Deferred {
+    sums: Exclusive<Vec<(u32, u32)>>,
+    /// Whether increments are deferred now.
+    is_on: Cell<bool>,
+}
+
+/// The most counters whose increments wait. A decision of few rules needs three.
+const MAX_DEFERRED: usize = 16;
 
 /// The rules, clusters or versions for which a configuration has a metric, in their order. `None`
 /// keeps the place of a rule without the metric.
@@ -160,16 +166,6 @@ fn some_rules(policy: &Policy, rules: impl Iterator<Item = RuleId>) -> Vec<Optio
     all
 }
 
-/// What becomes of an operator's question.
-#[derive(Clone, Copy)]
-pub(super) enum Inspected {
-    Answered,
-    /// It lacks the right token.
-    Refused,
-    /// Too many tokens from its address were wrong.
-    Limited,
-}
-
 impl<H: Host> Metrics<H> {
     /// Defines every metric of the configuration, so that each exists with 0. A metric that the
     /// host does not define is left out, because a missing metric must not cause an outage.
@@ -203,7 +199,7 @@ impl<H: Host> Metrics<H> {
         if missing > 0 {
             warn!("the host does not define {missing} of the metrics");
         }
-        let metrics = Metrics { host, series };
+        let metrics = Metrics { host, series, deferred: Deferred::default() };
         metrics.record(Id::BuildInfo, 0, 1);
         for (rule, sets) in configuration.policy.tables() {
             metrics.record(Id::CellsRoom, rule.index(), sets.saturating_mul(ACTORS_OF_A_SET));
@@ -226,14 +222,44 @@ impl<H: Host> Metrics<H> {
         *series.get(of.checked_mul(values)?.checked_add(value)?)?
     }
 
-    /// Adds to a counter. `of` is the index of the rule or cluster, `value` that of the label's
-    /// value.
-    fn add(&self, metric: Id, of: usize, value: usize, by: u32) {
+    /// Adds to a counter without a label of values. `of` is the index of the rule or cluster.
+    fn add(&self, metric: Id, of: usize, by: u32) {
+        self.add_to(metric, of, 0_usize, by);
+    }
+
+    /// Adds to a counter, for this value of its label.
+    fn add_to(&self, metric: Id, of: usize, value: impl Into<usize>, by: u32) {
+        self.increment(metric, of, value.into(), by);
+    }
+
+    // Out of line, because a decision counts several times.
+    #[inline(never)]
+    fn increment(&self, metric: Id, of: usize, value: usize, by: u32) {
         if by > 0
             && let Some(id) = self.id(metric, of, value)
+            && !(self.deferred.is_on.get() && self.deferred.add(id, by))
         {
             self.host.increment(id, by.into());
         }
+    }
+
+    /// Counts a decision from the worker's memory. The host gets the counts with
+    /// [`Metrics::flush`].
+    pub(super) fn defer(&self, decision: &Decision) {
+        self.deferred.is_on.set(true);
+        self.decision(decision);
+        self.deferred.is_on.set(false);
+    }
+
+    /// Whether counts wait for [`Metrics::flush`].
+    pub(super) fn has_deferred(&self) -> bool {
+        self.deferred.sums.with(|sums| !sums.is_empty()) == Some(true)
+    }
+
+    /// Hands the counts of deferred decisions to the host.
+    pub(super) fn flush(&self) {
+        let increment = |(id, by): (u32, u32)| self.host.increment(id, by.into());
+        self.deferred.sums.with(|sums| sums.drain(..).for_each(increment));
     }
 
     /// Sets a gauge, or adds a value to a histogram.
@@ -248,59 +274,59 @@ impl<H: Host> Metrics<H> {
     pub(super) fn decision(&self, decision: &Decision) {
         if decision.is_plain() {
             let rules = decision.reports.iter().map(|report| report.rule.index());
-            rules.for_each(|rule| self.add(Id::Requests, rule, 0, 1));
-            return self.add(Id::Decisions, 0, 0, 1);
+            rules.for_each(|rule| self.add_to(Id::Requests, rule, ResultLabel::Ok, 1));
+            return self.add_to(Id::Decisions, 0, OutcomeLabel::Passed, 1);
         }
         for report in &decision.reports {
             let result = match report.result {
                 RuleResult::Admitted | RuleResult::Uncounted if decision.is_rejected() => None,
-                RuleResult::Admitted if report.would_delay() => Some(4),
-                RuleResult::Admitted => Some(0),
-                RuleResult::Refused => Some(1),
-                RuleResult::Shadowed => Some(2),
-                RuleResult::Uncounted => Some(3),
+                RuleResult::Admitted if report.would_delay() => Some(ResultLabel::Delayed),
+                RuleResult::Admitted => Some(ResultLabel::Ok),
+                RuleResult::Refused => Some(ResultLabel::Refused),
+                RuleResult::Shadowed => Some(ResultLabel::Shadow),
+                RuleResult::Uncounted => Some(ResultLabel::Error),
             };
             let rule = report.rule.index();
-            result.into_iter().for_each(|result| self.add(Id::Requests, rule, result, 1));
-            self.add(Id::Degraded, rule, 0, report.degraded.into());
+            result.into_iter().for_each(|result| self.add_to(Id::Requests, rule, result, 1));
+            self.add(Id::Degraded, rule, report.degraded.into());
         }
         let outcome = match decision.outcome {
-            Outcome::Reject(Reason::Denied) => 3,
-            Outcome::Reject(_) => 2,
-            Outcome::Allowed => 4,
-            Outcome::Pass | Outcome::Delay(_) if is_unlimited(decision) => 5,
-            Outcome::Delay(_) => 1,
-            Outcome::Pass => 0,
+            Outcome::Reject(Reason::Denied) => OutcomeLabel::Denied,
+            Outcome::Reject(_) => OutcomeLabel::Refused,
+            Outcome::Allowed => OutcomeLabel::Allowed,
+            Outcome::Pass | Outcome::Delay(_) if is_unlimited(decision) => OutcomeLabel::Error,
+            Outcome::Delay(_) => OutcomeLabel::Delayed,
+            Outcome::Pass => OutcomeLabel::Passed,
             // The decision is counted once it is made.
             Outcome::Query(_) => return,
         };
-        self.add(Id::Decisions, 0, outcome, 1);
+        self.add_to(Id::Decisions, 0, outcome, 1);
         match decision.outcome {
-            Outcome::Allowed => self.add(Id::Allowed, 0, 0, 1),
-            Outcome::Reject(Reason::Denied) => self.add(Id::Denied, 0, 0, 1),
+            Outcome::Allowed => self.add(Id::Allowed, 0, 1),
+            Outcome::Reject(Reason::Denied) => self.add_to(Id::Denied, 0, DeniedLabel::Refused, 1),
             _ => {}
         }
-        self.add(Id::Denied, 0, 1, decision.events.denied_in_shadow);
+        self.add_to(Id::Denied, 0, DeniedLabel::Shadow, decision.events.denied_in_shadow);
         self.events(&decision.events);
     }
 
     /// Counts a request that passes and leaves little of this rule's quota.
     pub(super) fn near_limit(&self, rule: RuleId) {
-        self.add(Id::NearLimit, rule.index(), 0, 1);
+        self.add(Id::NearLimit, rule.index(), 1);
     }
 
     /// Counts a request that is not held, because the worker already holds the maximum.
     pub(super) fn unheld(&self) {
-        self.add(Id::UnheldRequests, 0, 0, 1);
+        self.add(Id::UnheldRequests, 0, 1);
     }
 
     /// Counts the calls to a global store.
     pub(super) fn calls(&self, shard: usize, stats: &Calls) {
-        self.add(Id::Calls, shard, 0, stats.calls);
-        self.add(Id::FailedCalls, shard, 0, stats.failed);
-        self.add(Id::Questions, shard, 0, stats.queries);
-        self.add(Id::DroppedRefunds, shard, 0, stats.dropped_refunds);
-        self.add(Id::StrayReplies, shard, 0, stats.stray);
+        self.add(Id::Calls, shard, stats.calls);
+        self.add(Id::FailedCalls, shard, stats.failed);
+        self.add(Id::Queries, shard, stats.queries);
+        self.add(Id::DroppedRefunds, shard, stats.dropped_refunds);
+        self.add(Id::StrayReplies, shard, stats.stray);
         for duration in &stats.durations {
             self.record(Id::CallDuration, shard, duration.as_ns().checked_div(1_000).unwrap_or(0));
         }
@@ -326,9 +352,10 @@ impl<H: Host> Metrics<H> {
     #[cold]
     #[inline(never)]
     pub(super) fn series(&self, policy: &Policy, clusters: &[String]) -> Vec<rates::Series> {
+        self.flush();
         let rules = policy.rules().map(|(rule, compiled)| {
-            let of = |result| self.id(Id::Requests, rule.index(), result);
-            (rule_series(compiled.name()), std::array::from_fn(of))
+            let of = |result: ResultLabel| self.id(Id::Requests, rule.index(), result.into());
+            (rule_series(compiled.name()), RATES.map(of))
         });
         let stores = clusters.iter().enumerate().map(|(shard, cluster)| {
             let ids = [self.id(Id::Calls, shard, 0), self.id(Id::FailedCalls, shard, 0), None, None];
@@ -346,7 +373,7 @@ impl<H: Host> Metrics<H> {
 
     /// Counts that this worker has switched to the document of this generation; 0: no document.
     pub(super) fn switched(&self, generation: u64) {
-        self.add(Id::ConfigSwitches, 0, 0, 1);
+        self.add(Id::ConfigSwitches, 0, 1);
         self.generation(generation);
     }
 
@@ -356,55 +383,63 @@ impl<H: Host> Metrics<H> {
     }
 
     /// Counts a poll of the document server.
-    pub(super) fn poll(&self, poll: Poll) {
-        let result = match poll {
-            Poll::Fresh => 0,
-            Poll::Unchanged => 1,
-            Poll::Refused => 2,
-            Poll::Failed => 3,
-        };
-        self.add(Id::ConfigPolls, 0, result, 1);
+    pub(super) fn poll(&self, result: PollLabel) {
+        self.add_to(Id::ConfigPolls, 0, result, 1);
     }
 
     /// Counts a question of an operator, or one without the right token.
-    pub(super) fn inspected(&self, question: Inspected) {
-        let result = match question {
-            Inspected::Answered => 0,
-            Inspected::Refused => 1,
-            Inspected::Limited => 2,
-        };
-        self.add(Id::InspectQuestions, 0, result, 1);
+    pub(super) fn inspected(&self, result: QuestionLabel) {
+        self.add_to(Id::InspectQuestions, 0, result, 1);
     }
 
-    /// Counts a change by an operator: 0 for a reset, 1 for a grant, 2 for the end of a penalty.
-    pub(super) fn changed(&self, kind: usize) {
-        self.add(Id::InspectChanges, 0, kind, 1);
+    /// Counts a change by an operator.
+    pub(super) fn changed(&self, kind: ChangeLabel) {
+        self.add_to(Id::InspectChanges, 0, kind, 1);
     }
 
     /// Counts keys that this worker wrote and the host has evicted.
     pub(super) fn lost_keys(&self, keys: u32) {
-        self.add(Id::LostKeys, 0, 0, keys);
+        self.add(Id::LostKeys, 0, keys);
     }
 
     /// Counts a refusal in whose place the host sent another response.
     pub(super) fn lost_refusal(&self) {
-        self.add(Id::LostRefusals, 0, 0, 1);
+        self.add(Id::LostRefusals, 0, 1);
     }
 
     /// Counts what happened in the store.
     pub(super) fn events(&self, events: &Events) {
-        let evicted = [events.evicted_lossless, events.evicted_lossy, events.set_full];
-        evicted.into_iter().enumerate().for_each(|(kind, by)| self.add(Id::Evictions, 0, kind, by));
-        self.add(Id::LostSwaps, 0, 0, events.swaps_lost);
-        self.add(Id::SharedDataErrors, 0, 0, events.faults);
-        self.add(Id::ForeignValues, 0, 0, events.foreign);
-        self.add(Id::KnownRefusals, 0, 0, events.cached);
-        self.add(Id::UnreadCosts, 0, 0, events.unread);
+        self.add_to(Id::Evictions, 0, EvictionLabel::Lossless, events.evicted_lossless);
+        self.add_to(Id::Evictions, 0, EvictionLabel::Lossy, events.evicted_lossy);
+        self.add_to(Id::Evictions, 0, EvictionLabel::SetFull, events.set_full);
+        self.add(Id::LostSwaps, 0, events.swaps_lost);
+        self.add(Id::SharedDataErrors, 0, events.faults);
+        self.add(Id::ForeignValues, 0, events.foreign);
+        self.add(Id::CachedRefusals, 0, events.cached);
+        self.add(Id::UnreadCosts, 0, events.unread);
+    }
+}
+
+impl Deferred {
+    /// Returns whether there was room.
+    fn add(&self, id: u32, by: u32) -> bool {
+        let add = |sums: &mut Vec<(u32, u32)>| {
+            if let Some((_, sum)) = sums.iter_mut().find(|(known, _)| *known == id) {
+                *sum = sum.checked_add(by)?;
+            } else if sums.len() < MAX_DEFERRED {
+                sums.push((id, by));
+            } else {
+                return None;
+            }
+            Some(())
+        };
+        self.sums.with(add).flatten().is_some()
     }
 }
 
 /// The results that the series of a rule counts: those of `diana_requests`.
-pub(super) const RATES: [&str; rates::COUNTERS] = ["ok", "refused", "shadow", "error"];
+pub(super) const RATES: [ResultLabel; rates::COUNTERS] =
+    [ResultLabel::Ok, ResultLabel::Refused, ResultLabel::Shadow, ResultLabel::Error];
 
 /// The id of a rule's series for rates.
 pub(super) fn rule_series(rule: &str) -> u64 {

@@ -2,7 +2,7 @@
 //! timer drives the source.
 
 use super::clock::Clock;
-use super::metrics::Poll;
+use super::metrics::PollLabel;
 use super::wording::{MAX_LOGGED, mistakes, plural};
 use crate::{Host, HostKind};
 use diana_base::exclusive::Exclusive;
@@ -170,7 +170,7 @@ impl<H: Host> RemoteSource<H> {
         clock: &Clock<H>,
         entropy: impl FnOnce() -> u32,
         (reply, validators): (Result<ServerReply, FetchError>, Validators),
-    ) -> Option<Poll> {
+    ) -> Option<PollLabel> {
         let (now, random) = (self.now(clock)?, entropy());
         let (rules, warnings) = (Cell::new(0), Cell::default());
         let accept = |document: &[u8]| {
@@ -189,28 +189,28 @@ impl<H: Host> RemoteSource<H> {
                 let rules = plural(rules.get(), "rule");
                 self.log(level, " taken as number ", &[&format::decimal(generation), ", ", &*rules].concat());
                 self.log_warnings(&warnings.take());
-                Poll::Fresh
+                PollLabel::Fresh
             }
             PollResult::Withdrawn => {
                 self.log(Level::Info, " is again as it was before", "");
-                Poll::Unchanged
+                PollLabel::Unchanged
             }
             PollResult::Unchanged(is_news) => {
                 if is_news {
                     self.log(Level::Info, " is in contact again", "");
                 }
-                Poll::Unchanged
+                PollLabel::Unchanged
             }
             PollResult::Refused(why) => {
                 if self.follower.with(|follower| follower.is_back()) == Some(true) {
                     self.log(Level::Info, " is in contact again", "");
                 }
                 why.iter().for_each(|why| self.log(Level::Warn, " refused: ", why));
-                Poll::Refused
+                PollLabel::Refused
             }
             PollResult::Failed(why) => {
                 why.iter().for_each(|why| self.log(Level::Warn, " cannot be fetched: ", &why.words()));
-                Poll::Failed
+                PollLabel::Failed
             }
             PollResult::Late => return None,
         })

@@ -8,13 +8,13 @@
 //!           cell ─► settle(now, charge, cost) ─► as if the request had cost this much
 //! ```
 //!
-//! [`Algorithm`] has a variant for each kind in [`KINDS`], and for `warm_up`, `lease` and
+//! [`Algorithm`] has a variant for each kind of a configuration, and for `warm_up`, `lease` and
 //! `refuse_all`, which are no kinds. `penalty` and `grant` have states beside that of any
 //! algorithm; the other files are shared code.
 //!
-//! To add an algorithm, add a file in `algorithm/` with a `KIND`, its `mod` line, its variant and
-//! its line in [`KINDS`], and its formulas in Lua for Redis.
-//! docs/internals/working.md has all steps.
+//! To add an algorithm, add a file in `algorithm/`, its `mod` line, its variant and constructor,
+//! its reader in `crates/config`, and its formulas in Lua for Redis. docs/internals/working.md has
+//! all steps.
 
 mod bytes;
 mod concurrency;
@@ -33,39 +33,24 @@ mod values;
 mod warm_up;
 mod window;
 
+pub use leaky_bucket::QueueOptions;
 pub use parameters::{Parameters, PenaltyParameters};
 pub use penalty::Penalty;
-pub use values::{Admission, Charge, MAX_WAIT, Quota, Reservation, Verdict};
+pub use token_bucket::BucketOptions;
+pub use values::{Admission, Charge, MAX_WAIT, Quota, QuotaError, Reservation, Verdict};
 pub(crate) use values::{MAX_SKEW, RESERVED_FOR, borrowed};
 
 use concurrency::Concurrency;
 use diana_base::time::{Span, Time};
-use kind::{Kind, KindOf, RefuseAll};
+use kind::{Kind, RefuseAll};
 use leaky_bucket::LeakyBucket;
 use lease::Lease;
 use sliding_log::SlidingLog;
 use sliding_window::SlidingWindow;
-use token_bucket::{Compiled, TokenBucket};
+use std::ops::RangeInclusive;
+use token_bucket::TokenBucket;
 use warm_up::WarmUp;
 use window::Window;
-
-/// A kind of algorithm: its names and its constructor.
-pub type AlgorithmKind = KindOf<Algorithm>;
-
-/// All kinds of algorithms. The first one is the default.
-pub static KINDS: &[&AlgorithmKind] = &[
-    &token_bucket::KIND.with(|fields, quota| match token_bucket::compile(fields, quota)? {
-        Compiled::Bucket(bucket) => Some(Algorithm::TokenBucket(bucket)),
-        Compiled::WarmUp(bucket) => Some(Algorithm::WarmUp(bucket)),
-    }),
-    &window::KIND.with(|fields, quota| window::compile(fields, quota).map(Algorithm::Window)),
-    &sliding_window::KIND
-        .with(|fields, quota| sliding_window::compile(fields, quota).map(Algorithm::SlidingWindow)),
-    &sliding_log::KIND.with(|fields, quota| sliding_log::compile(fields, quota).map(Algorithm::SlidingLog)),
-    &leaky_bucket::KIND
-        .with(|fields, quota| leaky_bucket::compile(fields, quota).map(Algorithm::LeakyBucket)),
-    &concurrency::KIND.with(|fields, quota| concurrency::compile(fields, quota).map(Algorithm::Concurrency)),
-];
 
 /// One algorithm with its numbers. A cell has `size()` bytes; an unused cell is all zero.
 ///
@@ -81,13 +66,10 @@ pub static KINDS: &[&AlgorithmKind] = &[
 ///
 /// ```
 /// use diana_base::time::{Span, Time};
-/// use diana_document::{Errors, Node, parse};
-/// use diana_limiter::algorithm::{Admission, KINDS, Quota};
+/// use diana_limiter::algorithm::{Admission, Algorithm, BucketOptions, Quota, QuotaError};
 ///
-/// let (keys, errors) = (parse(b"{}")?, Errors::default());
-/// let mut keys = Node::root(&keys, &errors).fields().ok_or("not an object")?;
 /// let quota = Quota { rpu: 1, unit: Span::from_secs(10) };
-/// let token_bucket = (KINDS[0].compile)(&mut keys, quota).ok_or("a mistake in the keys")?;
+/// let token_bucket = Algorithm::token_bucket(quota, BucketOptions::default())?;
 ///
 /// let (mut cell, now) = (vec![0; token_bucket.size()], Time::from_ns(1_700_000_000_000_000_000));
 /// token_bucket.prepare(&mut cell, now);
@@ -98,7 +80,7 @@ pub static KINDS: &[&AlgorithmKind] = &[
 ///
 /// token_bucket.refund(&mut cell, now, first.charge);
 /// assert!(token_bucket.step(&mut cell, now, 1).admits());
-/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// # Ok::<(), QuotaError>(())
 /// ```
 #[derive(Clone, Debug)]
 pub enum Algorithm {
@@ -140,6 +122,52 @@ macro_rules! each {
             }
         }
     };
+}
+
+/// Constructors. `rpu` is at least 1; [`Algorithm::RefuseAll`] is the algorithm of none.
+impl Algorithm {
+    /// The spans that `warm_up` may last.
+    pub const WARM_UP: RangeInclusive<Span> = warm_up::SPANS;
+    /// How many slices a unit may have.
+    pub const SLICES: RangeInclusive<u64> = SlidingWindow::SLICES;
+    /// The slices of a unit if a rule does not say.
+    pub const DEFAULT_SLICES: u64 = SlidingWindow::DEFAULT_SLICES;
+    /// The largest `rpu` of a sliding log.
+    pub const MAX_LOGGED: u64 = sliding_log::MAX_UNITS as u64;
+    /// How long a permit may count.
+    pub const MAX_HOLD: RangeInclusive<Span> = Concurrency::MAX_HOLD;
+    /// How long a permit counts if a rule does not say.
+    pub const DEFAULT_MAX_HOLD: Span = Concurrency::DEFAULT_MAX_HOLD;
+
+    /// `TB`: refills at the rate of the quota up to `burst`, and each request takes its cost.
+    pub fn token_bucket(quota: Quota, options: BucketOptions) -> Result<Algorithm, QuotaError> {
+        token_bucket::build(quota, options)
+    }
+
+    /// `W`: `rpu` in each unit since the Unix epoch.
+    pub fn window(quota: Quota) -> Result<Algorithm, QuotaError> {
+        Window::new(quota).map(Algorithm::Window)
+    }
+
+    /// `SW`: `rpu` in the last `slices` slices of a unit.
+    pub fn sliding_window(quota: Quota, slices: u64) -> Result<Algorithm, QuotaError> {
+        SlidingWindow::new(quota, slices).map(Algorithm::SlidingWindow)
+    }
+
+    /// `SL`: `rpu` in any span of a unit.
+    pub fn sliding_log(quota: Quota) -> Result<Algorithm, QuotaError> {
+        SlidingLog::new(quota).map(Algorithm::SlidingLog)
+    }
+
+    /// `LB`: one request after the other, at the rate of the quota; the others wait.
+    pub fn leaky_bucket(quota: Quota, options: QueueOptions) -> Result<Algorithm, QuotaError> {
+        LeakyBucket::new(quota, options).map(Algorithm::LeakyBucket)
+    }
+
+    /// `C`: so many `permits` for requests in flight, each for at most `max_hold`.
+    pub fn concurrency(permits: u64, max_hold: Span) -> Result<Algorithm, QuotaError> {
+        Concurrency::new(permits, max_hold).map(Algorithm::Concurrency)
+    }
 }
 
 impl Algorithm {
@@ -374,5 +402,43 @@ impl Algorithm {
             // The part above `cost` is refunded.
             None => each!(self, kind => kind.reduce(cell, now, charge, cost)),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn constructors_name_the_number_that_is_wrong() {
+        let quota = Quota { rpu: 10, unit: Span::from_secs(1) };
+        let weekly = Quota { rpu: 1, unit: Quota::MAX_UNIT };
+        let error =
+            |built: Result<Algorithm, QuotaError>| built.map(|algorithm| algorithm.form()).unwrap_err();
+        let bucket = |quota, options| error(Algorithm::token_bucket(quota, options));
+        let queue = |quota, queue, max_wait| {
+            error(Algorithm::leaky_bucket(quota, QueueOptions { queue: Some(queue), max_wait }))
+        };
+        let (any, longest) = (BucketOptions::default(), Span::from_ns(MAX_WAIT.as_ns() + 1));
+        let warm = BucketOptions { warm_up: Some(Span::from_secs(1)), ..any };
+
+        assert_eq!(error(Algorithm::window(Quota { rpu: 0, ..quota })), QuotaError::Rpu);
+        assert_eq!(error(Algorithm::window(Quota { unit: Span::ZERO, ..quota })), QuotaError::Unit);
+        assert_eq!(error(Algorithm::sliding_window(quota, 1)), QuotaError::Slices);
+        assert_eq!(error(Algorithm::sliding_log(Quota { rpu: 129, ..quota })), QuotaError::Rpu);
+        assert_eq!(error(Algorithm::concurrency(Quota::MAX_RPU + 1, Span::from_secs(1))), QuotaError::Rpu);
+        assert_eq!(error(Algorithm::concurrency(1, Span::from_ms(999))), QuotaError::MaxHold);
+        assert_eq!(queue(quota, Quota::MAX_RPU + 1, None), QuotaError::Queue);
+        assert_eq!(queue(quota, 1, Some(longest)), QuotaError::MaxWait);
+        assert_eq!(queue(weekly, 1, None), QuotaError::QueueTime { queue: 1 });
+        assert_eq!(bucket(quota, BucketOptions { burst: Some(0), ..any }), QuotaError::Burst);
+        assert_eq!(bucket(quota, BucketOptions { max_wait: longest, ..any }), QuotaError::MaxWait);
+        let burst = 1_000_000;
+        let slow = bucket(weekly, BucketOptions { burst: Some(burst), ..any });
+        assert_eq!((slow, slow.field()), (QuotaError::FillTime { burst }, "burst"));
+        assert_eq!(bucket(quota, BucketOptions { warm_up: Some(Span::ZERO), ..any }), QuotaError::WarmUp);
+        let waits = BucketOptions { max_wait: MAX_WAIT, ..warm };
+        assert_eq!(bucket(quota, waits), QuotaError::WarmUpWaits);
+        assert_eq!(bucket(quota, BucketOptions { burst: Some(2), ..warm }), QuotaError::WarmUpBurst);
     }
 }

@@ -2,9 +2,10 @@
 
 use super::input::Input;
 use diana_base::time::{Span, Time};
+use diana_config::algorithm::KINDS;
 use diana_document::{Errors, Node, parse};
 use diana_limiter::adapt::{Adaptive, Controller, Limits, Resource, Signal, State};
-use diana_limiter::algorithm::{Admission, Algorithm, Charge, KINDS, Penalty, Quota, Reservation, Verdict};
+use diana_limiter::algorithm::{Admission, Algorithm, Charge, Penalty, Quota, Reservation, Verdict};
 use diana_limiter::policy::Counter;
 use std::sync::Arc;
 
@@ -104,7 +105,7 @@ fn check(counter: &Counter, mut input: Input) {
 
 /// An algorithm of any kind, with some of its configuration keys, and its quota.
 fn algorithm(input: &mut Input) -> Option<(Algorithm, Quota)> {
-    let kind = KINDS[input.below(KINDS.len())];
+    let kind = &KINDS[input.below(KINDS.len())];
     let rpu = match input.below(3) {
         0 => u64::from(input.byte()),
         _ => input.scaled() % Quota::MAX_RPU,
@@ -123,7 +124,7 @@ fn algorithm(input: &mut Input) -> Option<(Algorithm, Quota)> {
         .collect();
     let compile = |json: &str| {
         let (document, errors) = (parse(json.as_bytes()).ok()?, Errors::default());
-        let algorithm = (kind.compile)(&mut Node::root(&document, &errors).fields()?, quota);
+        let algorithm = (kind.read)(&mut Node::root(&document, &errors).fields()?, Some(quota));
         algorithm.filter(|_| errors.is_empty())
     };
     let algorithm = compile(&format!("{{{}}}", keys.join(", "))).or_else(|| compile("{}"))?;

@@ -3,7 +3,8 @@
 use super::schedule::{Arrival, Gap, Run, astray, begins, onward, visible, within};
 use super::subject::{Rule, SUBJECTS, any_rules, cases, power, rules};
 use diana_base::time::{Span, Time};
-use diana_limiter::algorithm::{Admission, Algorithm, Charge, KINDS};
+use diana_config::algorithm::KINDS;
+use diana_limiter::algorithm::{Admission, Algorithm, Charge};
 use proptest::prelude::*;
 
 #[test]

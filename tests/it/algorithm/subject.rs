@@ -2,8 +2,9 @@
 
 use super::models::{Bucket, Log, Penalized, Queue, Reference, Slices, Warming};
 use diana_base::time::Span;
+use diana_config::algorithm::{AlgorithmKind, KINDS};
 use diana_document::{Errors, Node, parse};
-use diana_limiter::algorithm::{Algorithm, AlgorithmKind, KINDS, MAX_WAIT, Penalty, Quota};
+use diana_limiter::algorithm::{Algorithm, MAX_WAIT, Penalty, Quota};
 use diana_limiter::policy::Counter;
 use proptest::prelude::*;
 use proptest::sample::select;
@@ -71,7 +72,7 @@ impl Rule {
 pub fn compile(short: &str, json: &str, quota: Quota) -> Result<Algorithm, Vec<String>> {
     let (value, errors) = (parse(json.as_bytes()).unwrap(), Errors::default());
     let mut fields = Node::root(&value, &errors).fields().unwrap();
-    let algorithm = (kind(short).compile)(&mut fields, quota);
+    let algorithm = (kind(short).read)(&mut fields, Some(quota));
     fields.finish();
     match algorithm {
         Some(algorithm) if errors.is_empty() => Ok(algorithm),

@@ -10,10 +10,10 @@ use diana_limiter::cells::store::CasSemantics;
 const ALWAYS: [&str; 17] = [
     "diana.config.generation",
     "diana.foreign_values",
-    "diana.kind.crowded.evictions",
+    "diana.kind.set_full.evictions",
     "diana.kind.lossless.evictions",
     "diana.kind.lossy.evictions",
-    "diana.known_refusals",
+    "diana.cached_refusals",
     "diana.lost_swaps",
     "diana.outcome.allowed.decisions",
     "diana.outcome.delayed.decisions",
@@ -67,7 +67,7 @@ fn every_series_of_a_configuration_exists_from_the_start() {
     let polls = ["fresh", "unchanged", "refused", "failed"];
     expected.extend(polls.map(|result| format!("diana.config.result.{result}.polls")));
     for cluster in ["x", "y_z"] {
-        let names = ["calls", "dropped_refunds", "failed_calls", "questions", "stray_replies"];
+        let names = ["calls", "dropped_refunds", "failed_calls", "queries", "stray_replies"];
         expected.extend(names.map(|name| format!("diana.store.{cluster}.{name}")));
     }
     expected.sort();
@@ -194,7 +194,9 @@ fn each_request_counts_once_by_its_outcome() {
     assert_eq!(ask("/", "ann"), [1, 0, 0, 0, 0, 0]);
     assert_eq!(ask("/", "ann"), [2, 0, 0, 0, 0, 0], "a rule in shadow refuses nobody");
     assert_eq!(ask("/", "ann"), [2, 0, 1, 0, 0, 0]);
-    assert_eq!(ask("/", "ann"), [2, 0, 2, 0, 0, 0], "the worker has cached the refusal");
+    assert_eq!(ask("/", "ann"), [2, 0, 1, 0, 0, 0], "the worker has cached the refusal");
+    gateway.pass(100);
+    assert_eq!(outcomes(&gateway), [2, 0, 2, 0, 0, 0]);
     assert_eq!(ask("/mine", "bob"), [2, 0, 3, 0, 0, 0]);
     assert_eq!(ask("/", "mallory"), [2, 0, 3, 1, 0, 0]);
     assert_eq!(ask("/", "root"), [2, 0, 3, 1, 1, 0]);
@@ -213,6 +215,31 @@ fn each_request_counts_once_by_its_outcome() {
 /// The values of these counters, whose names get the prefix `diana.`.
 fn counted<const N: usize>(gateway: &Gateway, names: [&str; N]) -> [i64; N] {
     names.map(|name| gateway.counter(&format!("diana.{name}")))
+}
+
+/// The host has what a busy worker counts within 100 ms: by the worker's timer, or at once if the host
+/// sets none.
+#[test]
+fn a_busy_worker_counts_at_its_ticks() {
+    let rules = r#"{"url": "/", "rules": [{"name": "one", "rpu": 9000, "unit": "day"}]}"#;
+    let gateway = Gateway::start(CasSemantics::Lenient, 1, rules);
+    let ask = |count: usize| (0..count).for_each(|n| _ = gateway.request(n, "/", "ann"));
+    let passed = || counted(&gateway, ["rule.one.result.ok.requests", "outcome.passed.decisions"]);
+    ask(500);
+    assert!(passed()[0] < 100, "{:?}", passed());
+    gateway.pass(100);
+    assert_eq!(passed(), [500; 2]);
+    // The deletion of the plugin ends its timer.
+    ask(500);
+    let vm = &gateway.vms[0];
+    vm.newest_root().into_iter().for_each(|root| vm.delete_root(root));
+    assert_eq!(passed(), [1_000; 2]);
+
+    assert!(gateway.configure(rules));
+    gateway.fail(FaultKind::Timer);
+    ask(500);
+    assert_eq!(passed(), [1_500; 2]);
+    gateway.no_crash();
 }
 
 /// A rule that would admit a request has no result if another rule refuses the request.
@@ -234,7 +261,7 @@ fn rules_and_lists_count_their_own_results() {
         "rule.allow.result.ok.requests",
         "rule.deny.result.refused.requests",
         "rule.deny.result.shadow.requests",
-        "known_refusals",
+        "cached_refusals",
     ];
     for (mode, expected) in
         [("enforce", [1, 0, 1, 2, 0, 1, 1, 0, 1]), ("shadow", [4, 0, 2, 0, 2, 1, 0, 1, 0])]
@@ -243,6 +270,7 @@ fn rules_and_lists_count_their_own_results() {
         for user in ["ann", "ann", "ann", "root", "mallory"] {
             gateway.request(0, "/", user);
         }
+        gateway.pass(100);
         assert_eq!(counted(&gateway, names), expected, "{mode}");
     }
 }
@@ -288,7 +316,7 @@ fn calls_to_a_store_are_counted_and_their_durations_are_microseconds() {
         "store": {"redis": {"cluster": "a", "secret": "sixteen letters!"}}}"#;
     let gateway = Gateway::among(Clusters::of(&["a"]), 1, false);
     assert!(gateway.configure(rules));
-    let calls = || counted(&gateway, ["store.a.calls", "store.a.questions", "store.a.failed_calls"]);
+    let calls = || counted(&gateway, ["store.a.calls", "store.a.queries", "store.a.failed_calls"]);
     gateway.request(0, "/", "ann");
     gateway.pass(200);
     assert_eq!(calls(), [2, 2, 0], "the script was not known");

@@ -5,7 +5,7 @@ use super::baton::{Exchange, TestGateway};
 use super::model::Client;
 use super::{plans, rules};
 use crate::harness::{Random, START};
-use diana_limiter::algorithm::KINDS;
+use diana_config::algorithm::KINDS;
 use diana_limiter::cells::store::CasSemantics;
 use diana_limiter::decide::{Decision, RuleReport, RuleResult};
 use proptest::prelude::*;
@@ -13,7 +13,7 @@ use proptest::prelude::*;
 /// The first rule counts all requests and leaves `headroom` of its `rpu` to `/api`. The second rule
 /// refuses late, and undoes charges of the first one.
 fn json(kind: usize, rpu: u64, headroom: u64, per_ip: u64) -> String {
-    let kind = KINDS[kind];
+    let kind = &KINDS[kind];
     let unit = if kind.per_unit { r#", "unit": "hour""# } else { "" };
     format!(
         r#"{{"local": {{"max_actors": 1000}}, "limits": [

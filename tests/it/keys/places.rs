@@ -114,7 +114,7 @@ pub fn places() -> Vec<Place> {
             json!({"path": "/.diana", "token": "0123456789abcdef0123456789abcdef"}),
         ),
     ];
-    for kind in diana_limiter::algorithm::KINDS {
+    for kind in diana_config::algorithm::KINDS {
         let base = match kind.per_unit {
             true => json!({"rpu": 9, "unit": "second", "actor": "user", "algo": kind.short}),
             false => json!({"rpu": 9, "actor": "user", "algo": kind.short}),

@@ -127,6 +127,58 @@ fn is_value(word: &str) -> bool {
     word.starts_with(|letter: char| letter.is_ascii_uppercase())
 }
 
+/// Declares the values of a label: an enum, and the words that metrics show for it.
+macro_rules! labels {
+    ($($(#[$doc:meta])* $label:ident { $($value:ident = $word:literal),* })*) => {$(
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub(in crate) enum $label {
+            $($value),*
+        }
+
+        impl $label {
+            const WORDS: &[&str] = &[$($word),*];
+        }
+
+        impl From<$label> for usize {
+            /// The value's place among its label's values.
+            fn from(label: $label) -> usize {
+                label as usize
+            }
+        }
+
+        impl From<$label> for &'static str {
+            /// The word that metrics show.
+            fn from(label: $label) -> &'static str {
+                match label {
+                    $($label::$value => $word),*
+                }
+            }
+        }
+    )*};
+}
+
+labels! {
+    /// What becomes of a request.
+    OutcomeLabel {
+        Passed = "passed", Delayed = "delayed", Refused = "refused", Denied = "denied", Allowed = "allowed",
+        Error = "error"
+    }
+    /// What a rule says about a request.
+    ResultLabel { Ok = "ok", Refused = "refused", Shadow = "shadow", Error = "error", Delayed = "delayed" }
+    /// What the deny list says about a request.
+    DeniedLabel { Refused = "refused", Shadow = "shadow" }
+    /// What is lost with an evicted cell.
+    EvictionLabel { Lossless = "lossless", Lossy = "lossy", SetFull = "set_full" }
+    /// The result of a poll of the document server.
+    PollLabel { Fresh = "fresh", Unchanged = "unchanged", Refused = "refused", Failed = "failed" }
+    /// What becomes of an operator's question: refused without the right token, limited if too many
+    /// tokens from its address were wrong.
+    QuestionLabel { Answered = "answered", Refused = "refused", Limited = "limited" }
+    /// What an operator changes.
+    ChangeLabel { Reset = "reset", Grant = "grant", Penalty = "penalty" }
+}
+
 /// Declares each metric in one line: its name in the filter, kind, what it exists for, host name,
 /// values.
 macro_rules! metrics {
@@ -139,48 +191,48 @@ macro_rules! metrics {
 
         /// All metrics.
         pub const METRICS: &[Metric] =
-            &[$(Metric { kind: MetricKind::$kind, each: Each::$each, name: $name, values: &$values }),*];
+            &[$(Metric { kind: MetricKind::$kind, each: Each::$each, name: $name, values: $values }),*];
     };
 }
 
 metrics! {
     Decisions: Counter Configuration "diana.outcome.OUTCOME.decisions"
-        ["passed", "delayed", "refused", "denied", "allowed", "error"];
+        OutcomeLabel::WORDS;
     Requests: Counter Rule "diana.rule.NAME.result.RESULT.requests"
-        ["ok", "refused", "shadow", "error", "delayed"];
-    Allowed: Counter AllowList "diana.rule.allow.result.RESULT.requests" ["ok"];
-    Denied: Counter DenyList "diana.rule.deny.result.RESULT.requests" ["refused", "shadow"];
-    Degraded: Counter GlobalRule "diana.rule.NAME.degraded" [];
-    NearLimit: Counter NearRule "diana.rule.NAME.near_limit" [];
-    Limit: Gauge AdaptiveRule "diana.rule.NAME.limit" [];
-    Evictions: Counter Configuration "diana.kind.KIND.evictions" ["lossless", "lossy", "crowded"];
-    LostSwaps: Counter Configuration "diana.lost_swaps" [];
-    SharedDataErrors: Counter Configuration "diana.shared_data_errors" [];
-    ForeignValues: Counter Configuration "diana.foreign_values" [];
-    KnownRefusals: Counter Configuration "diana.known_refusals" [];
-    UnreadCosts: Counter Configuration "diana.unread_costs" [];
-    LostKeys: Counter RestrictedHost "diana.lost_keys" [];
-    LostRefusals: Counter RestrictedHost "diana.lost_refusals" [];
-    UnheldRequests: Counter Configuration "diana.unheld_requests" [];
-    Calls: Counter Cluster "diana.store.CLUSTER.calls" [];
-    FailedCalls: Counter Cluster "diana.store.CLUSTER.failed_calls" [];
-    Questions: Counter Cluster "diana.store.CLUSTER.questions" [];
-    DroppedRefunds: Counter Cluster "diana.store.CLUSTER.dropped_refunds" [];
-    StrayReplies: Counter Cluster "diana.store.CLUSTER.stray_replies" [];
-    CallDuration: Histogram Cluster "diana.store.CLUSTER.call_duration_us" [];
-    Replicas: Gauge Store "diana.replicas" [];
-    WaitDuration: Histogram Configuration "diana.wait_duration_ms" [];
-    WaitingRequests: Gauge Configuration "diana.waiting_requests" [];
-    CellsUsed: Gauge Table "diana.rule.NAME.cells_used" [];
-    CellsRoom: Gauge Table "diana.rule.NAME.cells_room" [];
-    ConfigGeneration: Gauge Configuration "diana.config.generation" [];
-    ConfigSwitches: Counter Remote "diana.config.switches" [];
-    ConfigPolls: Counter Remote "diana.config.result.RESULT.polls" ["fresh", "unchanged", "refused", "failed"];
-    ConfigInfo: Gauge Document "diana.fingerprint.FINGERPRINT.config_info" [];
+        ResultLabel::WORDS;
+    Allowed: Counter AllowList "diana.rule.allow.result.RESULT.requests" &["ok"];
+    Denied: Counter DenyList "diana.rule.deny.result.RESULT.requests" DeniedLabel::WORDS;
+    Degraded: Counter GlobalRule "diana.rule.NAME.degraded" &[];
+    NearLimit: Counter NearRule "diana.rule.NAME.near_limit" &[];
+    Limit: Gauge AdaptiveRule "diana.rule.NAME.limit" &[];
+    Evictions: Counter Configuration "diana.kind.KIND.evictions" EvictionLabel::WORDS;
+    LostSwaps: Counter Configuration "diana.lost_swaps" &[];
+    SharedDataErrors: Counter Configuration "diana.shared_data_errors" &[];
+    ForeignValues: Counter Configuration "diana.foreign_values" &[];
+    CachedRefusals: Counter Configuration "diana.cached_refusals" &[];
+    UnreadCosts: Counter Configuration "diana.unread_costs" &[];
+    LostKeys: Counter RestrictedHost "diana.lost_keys" &[];
+    LostRefusals: Counter RestrictedHost "diana.lost_refusals" &[];
+    UnheldRequests: Counter Configuration "diana.unheld_requests" &[];
+    Calls: Counter Cluster "diana.store.CLUSTER.calls" &[];
+    FailedCalls: Counter Cluster "diana.store.CLUSTER.failed_calls" &[];
+    Queries: Counter Cluster "diana.store.CLUSTER.queries" &[];
+    DroppedRefunds: Counter Cluster "diana.store.CLUSTER.dropped_refunds" &[];
+    StrayReplies: Counter Cluster "diana.store.CLUSTER.stray_replies" &[];
+    CallDuration: Histogram Cluster "diana.store.CLUSTER.call_duration_us" &[];
+    Replicas: Gauge Store "diana.replicas" &[];
+    WaitDuration: Histogram Configuration "diana.wait_duration_ms" &[];
+    WaitingRequests: Gauge Configuration "diana.waiting_requests" &[];
+    CellsUsed: Gauge Table "diana.rule.NAME.cells_used" &[];
+    CellsRoom: Gauge Table "diana.rule.NAME.cells_room" &[];
+    ConfigGeneration: Gauge Configuration "diana.config.generation" &[];
+    ConfigSwitches: Counter Remote "diana.config.switches" &[];
+    ConfigPolls: Counter Remote "diana.config.result.RESULT.polls" PollLabel::WORDS;
+    ConfigInfo: Gauge Document "diana.fingerprint.FINGERPRINT.config_info" &[];
     InspectQuestions: Counter Inspect "diana.inspect.result.RESULT.questions"
-        ["answered", "refused", "limited"];
-    InspectChanges: Counter Inspect "diana.inspect.result.RESULT.changes" ["reset", "grant", "penalty"];
-    BuildInfo: Gauge Version "diana.version.VERSION.build_info" [];
+        QuestionLabel::WORDS;
+    InspectChanges: Counter Inspect "diana.inspect.result.RESULT.changes" ChangeLabel::WORDS;
+    BuildInfo: Gauge Version "diana.version.VERSION.build_info" &[];
 }
 
 #[cfg(test)]

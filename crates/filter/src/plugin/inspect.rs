@@ -17,7 +17,7 @@ pub(super) use rates::Sampler;
 
 use super::{Decided, Plugin, Rejection, Response};
 use crate::Host;
-use crate::metrics::{Inspected, fingerprint_text};
+use crate::metrics::{ChangeLabel, QuestionLabel, fingerprint_text};
 use diana_base::format;
 use diana_base::time::{Span, Time};
 use diana_limiter::decide::{Outcome, Reason};
@@ -106,17 +106,17 @@ impl<H: Host> Plugin<H> {
         let question = options.below(policy.target(request)?)?;
         let client = policy.client(request).filter(|client| options.allows(*client))?;
         let inspected = match self.host.request_header(b"authorization") {
-            Some(_) if self.is_limited(client) => Inspected::Limited,
-            Some(value) if options.knows(&value) => Inspected::Answered,
+            Some(_) if self.is_limited(client) => QuestionLabel::Limited,
+            Some(value) if options.knows(&value) => QuestionLabel::Answered,
             Some(_) => {
                 self.wrong_tokens.with(|wrong| wrong.note(client, self.now()));
-                Inspected::Refused
+                QuestionLabel::Refused
             }
             // Nobody tries a token here: the request only uses the path.
-            None => Inspected::Refused,
+            None => QuestionLabel::Refused,
         };
         self.metrics.inspected(inspected);
-        if !matches!(inspected, Inspected::Answered) {
+        if !matches!(inspected, QuestionLabel::Answered) {
             return None;
         }
         let reply = self.question(question, request).unwrap_or_else(|why| Reply::Now(Err(why)));
@@ -252,9 +252,9 @@ impl<H: Host> Plugin<H> {
         }
         let client = policy.client(request).map(|client| client.to_string()).unwrap_or_default();
         let kind = match change {
-            Change::Reset => 0,
-            Change::Grant(_) => 1,
-            Change::EndPenalty => 2,
+            Change::Reset => ChangeLabel::Reset,
+            Change::Grant(_) => ChangeLabel::Grant,
+            Change::EndPenalty => ChangeLabel::Penalty,
         };
         if target.is_global() {
             let change = match change {

@@ -23,7 +23,10 @@ impl<H: Host> Plugin<H> {
         let decision = worker.decision();
         let (outcome, mut headers, mut rejection) = (decision.outcome, None, None);
         if !matches!(outcome, Outcome::Query(_)) {
-            self.metrics.decision(decision);
+            match self.can_defer(decision) {
+                true => self.metrics.defer(decision),
+                false => self.metrics.decision(decision),
+            }
             if let Some(limit) = near_limit {
                 limit.rules(decision).for_each(|report| self.metrics.near_limit(report.rule));
             }
@@ -36,6 +39,13 @@ impl<H: Host> Plugin<H> {
             }
         }
         Response { outcome, headers, rejection }
+    }
+
+    /// Whether the counts of a decision may wait for a tick: of a refusal from the worker's memory,
+    /// and of a busy worker, which has a timer anyway.
+    fn can_defer(&self, decision: &Decision) -> bool {
+        let is_busy = || self.wakes_at.get().is_some() && decision.is_plain();
+        !H::INCREMENTS_CHEAPLY && self.kind.has_all_metrics() && (decision.events.cached > 0 || is_busy())
     }
 
     /// Counts a refusal that the host replaced, and logs the first one. `status` is that of the

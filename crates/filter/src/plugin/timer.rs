@@ -1,12 +1,15 @@
 //! Holds streams until their turns, and runs the worker's own tasks. The timer itself and the
 //! streams that wait are in [`TimerQueue`].
 
-use super::Plugin;
+use super::{CellStore, Plugin};
 use crate::Host;
 use crate::timer_queue::{Held, TimerQueue};
 use diana_base::time::{Span, Time};
 use diana_limiter::global::Completion;
 use diana_limiter::session::Worker;
+
+/// How long the counts of a busy worker wait at most before the host has them.
+const COUNTED_WITHIN: Span = Span::from_ms(100);
 
 impl<H: Host> Plugin<H> {
     /// Whether the worker holds too many requests to hold this one. If so, the request is counted
@@ -45,16 +48,24 @@ impl<H: Host> Plugin<H> {
     pub(super) fn must_wake(&self) -> bool {
         let is_sooner = |span: Span| self.wanted.get().is_none_or(|wanted| span < wanted);
         let needs_timer = |worker: &mut Worker<_>| {
-            worker.wants().is_some_and(is_sooner)
+            self.wants(worker).is_some_and(is_sooner)
                 || (self.wakes_at.get().is_none() && worker.wake().is_some())
         };
         self.worker.with(needs_timer) == Some(true)
     }
 
+    /// The span after which the timer should fire at the latest: for the worker, or to hand the host
+    /// what was counted.
+    fn wants(&self, worker: &mut Worker<CellStore<H>>) -> Option<Span> {
+        let counted = self.metrics.has_deferred().then_some(COUNTED_WITHIN);
+        worker.wants().into_iter().chain(counted).min()
+    }
+
     /// Arms the timer for the worker's next task.
     pub(crate) fn wake(&self) {
         let now = self.clock.monotonic();
-        let (wants, calls) = self.worker.with(|worker| (worker.wants(), worker.wake())).unwrap_or_default();
+        let (wants, calls) =
+            self.worker.with(|worker| (self.wants(worker), worker.wake())).unwrap_or_default();
         if let Some(next) = self.remote.as_ref().and_then(|source| source.next_task_at()) {
             self.timer_queue.with(|queue| queue.wake_at(next, now));
         }
@@ -69,6 +80,9 @@ impl<H: Host> Plugin<H> {
         };
         let wakes = self.timer_queue.with(|queue| queue.wake_at(at, now)) == Some(true);
         self.wakes_at.set(wakes.then_some(at));
+        if !wakes {
+            self.metrics.flush();
+        }
         let wanted = wants.into_iter().chain(self.wanted.get()).min();
         self.wanted.set(wanted.filter(|_| wakes));
     }
@@ -97,6 +111,7 @@ impl<H: Host> Plugin<H> {
     }
 
     fn work(&self, now: Time, all: bool) -> Vec<Completion> {
+        self.metrics.flush();
         let completions = self.worker.with(|worker| {
             let events = worker.tick(|| self.now(), all);
             self.metrics.events(&events);

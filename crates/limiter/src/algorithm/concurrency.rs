@@ -10,21 +10,11 @@
 //! If a limit falls or the clock steps back, permits keep their place and age. A copied cell stores
 //! the time of the copy, because permits that the original gave later are not part of it.
 
-use super::kind::{Kind, KindOf};
+use super::kind::Kind;
 use super::ring::Ring;
-use super::{Charge, Parameters, Quota, Verdict};
+use super::{Charge, Parameters, Quota, QuotaError, Verdict};
 use diana_base::time::{Span, Time};
-use diana_document::Fields;
-
-/// The kind, for [`super::KINDS`].
-pub(super) const KIND: KindOf<Concurrency> = KindOf {
-    name: "concurrency",
-    short: "C",
-    keys: &["max_hold"],
-    per_unit: false,
-    bound: "rpu at any instant, of requests that last at most max_hold",
-    compile,
-};
+use std::ops::RangeInclusive;
 
 const PARTS: u64 = 8;
 
@@ -35,13 +25,22 @@ pub struct Concurrency {
     ring: Ring,
 }
 
-pub(super) fn compile(fields: &mut Fields, quota: Quota) -> Option<Concurrency> {
-    let max_hold = match fields.take("max_hold") {
-        Some(node) => node.span(Span::from_secs(1)..=Span::from_secs(86_400))?,
-        None => Span::from_secs(60),
-    };
-    let ring = Ring { span_ns: max_hold.as_ns(), per: PARTS, len: PARTS.saturating_add(1) };
-    Some(Concurrency { rpu: quota.rpu, ring })
+impl Concurrency {
+    /// How long a permit counts if a rule does not say.
+    pub(super) const DEFAULT_MAX_HOLD: Span = Span::from_secs(60);
+    pub(super) const MAX_HOLD: RangeInclusive<Span> = Span::from_secs(1)..=Span::from_secs(86_400);
+
+    /// See [`super::Algorithm::concurrency`].
+    pub(super) fn new(permits: u64, max_hold: Span) -> Result<Concurrency, QuotaError> {
+        if !(1..=Quota::MAX_RPU).contains(&permits) {
+            return Err(QuotaError::Rpu);
+        }
+        if !Concurrency::MAX_HOLD.contains(&max_hold) {
+            return Err(QuotaError::MaxHold);
+        }
+        let ring = Ring { span_ns: max_hold.as_ns(), per: PARTS, len: PARTS.saturating_add(1) };
+        Ok(Concurrency { rpu: permits, ring })
+    }
 }
 
 impl Kind for Concurrency {

@@ -3,32 +3,6 @@
 
 use super::{Admission, Charge, Parameters, Quota, Reservation, Verdict};
 use diana_base::time::{Span, Time};
-use diana_document::Fields;
-
-/// A kind of algorithm: its names and its constructor.
-pub struct KindOf<A> {
-    /// The long name, for example `token bucket`.
-    pub name: &'static str,
-    /// The abbreviation, for example `TB`.
-    pub short: &'static str,
-    /// The configuration keys of a rule that only this kind reads.
-    pub keys: &'static [&'static str],
-    /// Whether the quota is per unit of time. Otherwise `rpu` is a number of requests in flight.
-    pub per_unit: bool,
-    /// The most requests that pass in any span of time, as the reference documentation prints it.
-    pub bound: &'static str,
-    /// Builds the algorithm from the kind's own keys of a rule. A mistake is reported at its place
-    /// in the document and yields `None`. `rpu` is at least 1.
-    pub compile: fn(&mut Fields, Quota) -> Option<A>,
-}
-
-impl<A> KindOf<A> {
-    /// The same kind with a constructor of another type.
-    pub(super) const fn with<B>(&self, compile: fn(&mut Fields, Quota) -> Option<B>) -> KindOf<B> {
-        let KindOf { name, short, keys, per_unit, bound, .. } = *self;
-        KindOf { name, short, keys, per_unit, bound, compile }
-    }
-}
 
 /// The numbers of one kind. The default methods are those of most kinds.
 pub(super) trait Kind {

@@ -13,21 +13,10 @@
 //! most [`MAX_SKEW`], turns stay.
 
 use super::bytes::{add_one, leading_bits, set_bits, shift_down, shift_up, u32_at, u64_at, u128_at, write};
-use super::kind::{Kind, KindOf};
+use super::kind::Kind;
 use super::rate::{Exact, Rate};
-use super::{Admission, Charge, MAX_SKEW, Parameters, Quota, Verdict};
+use super::{Admission, Charge, MAX_SKEW, Parameters, Quota, QuotaError, Verdict};
 use diana_base::time::{Span, Time};
-use diana_document::Fields;
-
-/// The kind, for [`super::KINDS`].
-pub(super) const KIND: KindOf<LeakyBucket> = KindOf {
-    name: "leaky bucket",
-    short: "LB",
-    keys: &["queue", "max_wait"],
-    per_unit: true,
-    bound: "1 + t · rpu / unit in any span t",
-    compile,
-};
 
 /// The layout of a cell, little-endian. The next turn: nanoseconds `u64`, fraction `u32`. The
 /// number of clamps and of new rows `u32`. The [`Numbers`] of the carried quota. Then one bit for
@@ -102,39 +91,44 @@ impl Numbers {
     }
 }
 
-pub(super) fn compile(fields: &mut Fields, quota: Quota) -> Option<LeakyBucket> {
-    let rate = Rate::of(quota);
-    let given = fields.take("queue");
-    let is_given = given.is_some();
-    let queue = given.map_or(Some(quota.rpu), |node| node.whole(0..=Quota::MAX_RPU));
-    let max_wait = match fields.take("max_wait") {
-        Some(node) => node.span(Span::ZERO..=super::MAX_WAIT).map(Some),
-        None => Some(None),
-    };
-    let (queue, max_wait) = (queue?, max_wait?);
-    let (queued, most) = (rate.span_of(queue), Exact::whole(super::MAX_WAIT.as_ns()));
-    let longest = match max_wait {
-        Some(max_wait) => queued.min(Exact::whole(max_wait.as_ns())),
-        None if is_given => queued,
-        None => queued.min(Exact::whole(DEFAULT_WAIT.as_ns())),
-    };
-    if longest > most {
-        fields.fail(format!(
-            "the last of a `queue` of {queue} at {} per {} waits longer than the {} that are allowed: give a `max_wait`",
-            quota.rpu,
-            quota.unit,
-            super::MAX_WAIT
-        ));
-        return None;
-    }
-    let turns = rate.tokens_in(longest).clamp(LEAST_TURN_BITS, MAX_TURN_BITS);
-    let bits = turns.checked_next_power_of_two().unwrap_or(MAX_TURN_BITS);
-    let size = usize::try_from(bits.div_ceil(8)).unwrap_or(0).saturating_add(BITS);
-    let numbers = Numbers::of(quota, longest);
-    Some(LeakyBucket { rate, waits: true, longest, size, numbers })
+/// The numbers of a leaky bucket beside its quota. The default is those of a rule that does not say.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct QueueOptions {
+    /// How many requests may wait: 0 to 10⁹. `None`: `rpu`, but for at most 10 s if there is no
+    /// `max_wait`.
+    pub queue: Option<u64>,
+    /// The longest wait of a request: at most [`MAX_WAIT`](super::MAX_WAIT).
+    pub max_wait: Option<Span>,
 }
 
 impl LeakyBucket {
+    /// See [`super::Algorithm::leaky_bucket`].
+    pub(super) fn new(quota: Quota, options: QueueOptions) -> Result<LeakyBucket, QuotaError> {
+        quota.check()?;
+        let QueueOptions { queue, max_wait } = options;
+        if queue.is_some_and(|queue| queue > Quota::MAX_RPU) {
+            return Err(QuotaError::Queue);
+        }
+        if max_wait.is_some_and(|max_wait| max_wait > super::MAX_WAIT) {
+            return Err(QuotaError::MaxWait);
+        }
+        let rate = Rate::of(quota);
+        let queued = rate.span_of(queue.unwrap_or(quota.rpu));
+        let longest = match (max_wait, queue) {
+            (Some(max_wait), _) => queued.min(Exact::whole(max_wait.as_ns())),
+            (None, Some(queue)) if queued > Exact::whole(super::MAX_WAIT.as_ns()) => {
+                return Err(QuotaError::QueueTime { queue });
+            }
+            (None, Some(_)) => queued,
+            (None, None) => queued.min(Exact::whole(DEFAULT_WAIT.as_ns())),
+        };
+        let turns = rate.tokens_in(longest).clamp(LEAST_TURN_BITS, MAX_TURN_BITS);
+        let bits = turns.checked_next_power_of_two().unwrap_or(MAX_TURN_BITS);
+        let size = usize::try_from(bits.div_ceil(8)).unwrap_or(0).saturating_add(BITS);
+        let numbers = Numbers::of(quota, longest);
+        Ok(LeakyBucket { rate, waits: true, longest, size, numbers })
+    }
+
     /// See [`super::Algorithm::without_waiting`].
     pub(super) fn without_waiting(&self) -> Option<LeakyBucket> {
         let longest = Exact::whole(WITHIN_A_TICK_NS);

@@ -13,27 +13,16 @@
 //! cell has room for 8, 16, 32, 64 or 128.
 
 use super::bytes::{add_one, u32_at, u64_at, write};
-use super::kind::{Kind, KindOf};
-use super::{Admission, Charge, MAX_SKEW, Parameters, Quota, Verdict};
+use super::kind::Kind;
+use super::{Admission, Charge, MAX_SKEW, Parameters, Quota, QuotaError, Verdict};
 use diana_base::sort;
 use diana_base::time::{Span, Time};
-use diana_document::Fields;
-
-/// The kind, for [`super::KINDS`].
-pub(super) const KIND: KindOf<SlidingLog> = KindOf {
-    name: "sliding log",
-    short: "SL",
-    keys: &[],
-    per_unit: true,
-    bound: "rpu in any span of a unit",
-    compile,
-};
 
 /// The least room of a cell.
 const LEAST_UNITS: usize = 8;
 
 /// Each request copies all sixteen logs of a key: with 128 units each, that is 16 KB.
-const MAX_UNITS: usize = 128;
+pub(super) const MAX_UNITS: usize = 128;
 
 const CLAMPS: usize = 8;
 const COUNT: usize = 12;
@@ -85,19 +74,16 @@ pub struct SlidingLog {
     width: usize,
 }
 
-pub(super) fn compile(fields: &mut Fields, quota: Quota) -> Option<SlidingLog> {
-    if quota.rpu > MAX_UNITS as u64 {
-        fields.fail(format!(
-            "a sliding log remembers each of the last `rpu` requests, at most {MAX_UNITS}: use SW, or TB"
-        ));
-        return None;
-    }
-    let bits = u64::BITS.saturating_sub(quota.unit.as_ns().leading_zeros());
-    let width = usize::try_from(bits.div_ceil(8)).unwrap_or(8);
-    Some(SlidingLog { rpu: usize::try_from(quota.rpu).unwrap_or(0), unit: quota.unit, width })
-}
-
 impl SlidingLog {
+    /// See [`super::Algorithm::sliding_log`].
+    pub(super) fn new(quota: Quota) -> Result<SlidingLog, QuotaError> {
+        quota.check()?;
+        let rpu = usize::try_from(quota.rpu).ok().filter(|rpu| *rpu <= MAX_UNITS).ok_or(QuotaError::Rpu)?;
+        let bits = u64::BITS.saturating_sub(quota.unit.as_ns().leading_zeros());
+        let width = usize::try_from(bits.div_ceil(8)).unwrap_or(8);
+        Ok(SlidingLog { rpu, unit: quota.unit, width })
+    }
+
     /// The instant from which ages count, and the ages of the live instants, newest first. The
     /// instant is `now`, or the newest instant if that lies ahead: by at most [`MAX_SKEW`] in a
     /// prepared cell.

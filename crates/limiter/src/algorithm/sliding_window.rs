@@ -9,21 +9,11 @@
 //!
 //! **Bound.** `rpu` in any span of `unit − unit / slices`; in a whole unit at most `2 · rpu`.
 
-use super::kind::{Kind, KindOf};
+use super::kind::Kind;
 use super::ring::Ring;
-use super::{Charge, Parameters, Quota, Reservation, Verdict};
+use super::{Charge, Parameters, Quota, QuotaError, Reservation, Verdict};
 use diana_base::time::{Span, Time};
-use diana_document::Fields;
-
-/// The kind, for [`super::KINDS`].
-pub(super) const KIND: KindOf<SlidingWindow> = KindOf {
-    name: "sliding window",
-    short: "SW",
-    keys: &["slices"],
-    per_unit: true,
-    bound: "rpu in any span of unit − unit / slices, 2 · rpu in a unit",
-    compile,
-};
+use std::ops::RangeInclusive;
 
 #[derive(Clone, Copy, Debug)]
 pub struct SlidingWindow {
@@ -33,13 +23,20 @@ pub struct SlidingWindow {
     pub(super) borrow: u64,
 }
 
-pub(super) fn compile(fields: &mut Fields, quota: Quota) -> Option<SlidingWindow> {
-    let slices = match fields.take("slices") {
-        Some(node) => node.whole(2..=60)?,
-        None => 10,
-    };
-    let ring = Ring { span_ns: quota.unit.as_ns().max(1), per: slices, len: slices };
-    Some(SlidingWindow { rpu: quota.rpu, ring, borrow: 0 })
+impl SlidingWindow {
+    /// The slices of a unit if a rule does not say.
+    pub(super) const DEFAULT_SLICES: u64 = 10;
+    pub(super) const SLICES: RangeInclusive<u64> = 2..=60;
+
+    /// See [`super::Algorithm::sliding_window`].
+    pub(super) fn new(quota: Quota, slices: u64) -> Result<SlidingWindow, QuotaError> {
+        quota.check()?;
+        if !SlidingWindow::SLICES.contains(&slices) {
+            return Err(QuotaError::Slices);
+        }
+        let ring = Ring { span_ns: quota.unit.as_ns().max(1), per: slices, len: slices };
+        Ok(SlidingWindow { rpu: quota.rpu, ring, borrow: 0 })
+    }
 }
 
 impl Kind for SlidingWindow {

@@ -16,23 +16,15 @@
 //! and clocks.
 
 use super::bytes::{add_one, u32_at, u64_at, u128_at, whole, write};
-use super::kind::{Kind, KindOf};
+use super::kind::Kind;
 use super::rate::{Amount, Exact, Rate};
 use super::values::{COLD_FACTOR, SAVED_FOR};
-use super::warm_up::WarmUp;
-use super::{Admission, Charge, MAX_SKEW, MAX_WAIT, Parameters, Quota, RESERVED_FOR, Reservation, Verdict};
-use diana_base::time::{Span, Time};
-use diana_document::Fields;
-
-/// The kind, for [`super::KINDS`].
-pub(super) const KIND: KindOf<Compiled> = KindOf {
-    name: "token bucket",
-    short: "TB",
-    keys: &["burst", "start", "max_wait", "warm_up"],
-    per_unit: true,
-    bound: "burst + t · rpu / unit in any span t",
-    compile,
+use super::warm_up::{self, WarmUp};
+use super::{
+    Admission, Algorithm, Charge, MAX_SKEW, MAX_WAIT, Parameters, Quota, QuotaError, RESERVED_FOR,
+    Reservation, Verdict,
 };
+use diana_base::time::{Span, Time};
 
 /// The level of a new bucket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -163,45 +155,50 @@ fn years(quota: Quota, tokens: u64) -> u128 {
     u128::from(tokens).saturating_mul(quota.unit.as_ns().into()).div_ceil(a_year)
 }
 
-/// What the keys of a rule with a token bucket say.
-pub(super) enum Compiled {
-    Bucket(TokenBucket),
-    WarmUp(WarmUp),
+/// The numbers of a token bucket beside its quota. The default is those of a rule that does not say.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct BucketOptions {
+    /// The most tokens that the bucket holds: 1 to 10⁹, with `warm_up` at least 3. `None`: as many
+    /// as come in one unit.
+    pub burst: Option<u64>,
+    /// Whether a new bucket is empty, so that the actor saves tokens from its first request on.
+    pub starts_empty: bool,
+    /// The longest wait of a request that finds no token: at most [`MAX_WAIT`].
+    pub max_wait: Span,
+    /// How long an idle rule takes to be cold: 1 s to one day. Requests of a cold rule take more
+    /// than one token. No request may wait then.
+    pub warm_up: Option<Span>,
 }
 
-/// The bucket of a rule; with `warm_up` another algorithm around the same rate.
-pub(super) fn compile(fields: &mut Fields, quota: Quota) -> Option<Compiled> {
-    let warm_up = fields.take("warm_up");
-    let (given, least) = (fields.take("burst"), if warm_up.is_some() { COLD_FACTOR } else { 1 });
-    let burst = match given {
-        Some(node) => node.size(1..=Quota::MAX_RPU),
-        None => Some(quota.rpu.max(least)),
-    };
-    let start = match fields.take("start") {
-        Some(node) => node.choice("start", &[("full", Start::Full), ("empty", Start::Empty)]),
-        None => Some(Start::Full),
-    };
-    let max_wait = match fields.take("max_wait") {
-        Some(node) => node.span(Span::ZERO..=MAX_WAIT),
-        None => Some(Span::ZERO),
-    };
-    let (burst, start, max_wait) = (burst?, start?, max_wait?);
+/// See [`Algorithm::token_bucket`].
+pub(super) fn build(quota: Quota, options: BucketOptions) -> Result<Algorithm, QuotaError> {
+    quota.check()?;
+    let BucketOptions { burst, starts_empty, max_wait, warm_up } = options;
+    let least = if warm_up.is_some() { COLD_FACTOR } else { 1 };
+    let burst = burst.unwrap_or(quota.rpu.max(least));
+    if !(1..=Quota::MAX_RPU).contains(&burst) {
+        return Err(QuotaError::Burst);
+    }
+    if max_wait > MAX_WAIT {
+        return Err(QuotaError::MaxWait);
+    }
     if years(quota, burst) > LONGEST_FILL_YEARS {
-        let why = format!(
-            "at {} per {} a `burst` of {burst} takes longer to fill than the {LONGEST_FILL_YEARS} years that are allowed",
-            quota.rpu, quota.unit
-        );
-        // Any of the three keys may come from the rule that an override changes, so the error
-        // points at both together.
-        fields.fail(why);
-        return None;
+        return Err(QuotaError::FillTime { burst });
     }
-    match warm_up {
-        Some(node) => {
-            WarmUp::compile(node, quota, burst, start == Start::Empty, max_wait).map(Compiled::WarmUp)
-        }
-        None => Some(Compiled::Bucket(TokenBucket::new(quota, burst, start, max_wait))),
+    let Some(warm_up) = warm_up else {
+        let start = if starts_empty { Start::Empty } else { Start::Full };
+        return Ok(Algorithm::TokenBucket(TokenBucket::new(quota, burst, start, max_wait)));
+    };
+    if !warm_up::SPANS.contains(&warm_up) {
+        return Err(QuotaError::WarmUp);
     }
+    if max_wait > Span::ZERO {
+        return Err(QuotaError::WarmUpWaits);
+    }
+    if burst < COLD_FACTOR {
+        return Err(QuotaError::WarmUpBurst);
+    }
+    Ok(Algorithm::WarmUp(WarmUp::new(quota, burst, starts_empty, warm_up)))
 }
 
 impl TokenBucket {

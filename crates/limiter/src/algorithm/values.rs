@@ -1,6 +1,7 @@
 //! The values that an algorithm takes and returns.
 
 use diana_base::time::{Span, Time};
+use std::fmt;
 
 /// An amount of cost per unit of time.
 ///
@@ -27,7 +28,88 @@ impl Quota {
     pub const MIN_UNIT: Span = Span::from_ms(1);
     /// The longest unit.
     pub const MAX_UNIT: Span = Span::from_secs(7 * 86_400);
+
+    /// The rate of the quota is one that algorithms can have.
+    pub(super) fn check(self) -> Result<(), QuotaError> {
+        match (1..=Quota::MAX_RPU).contains(&self.rpu) {
+            false => Err(QuotaError::Rpu),
+            // The laws also hold for shorter units than a configuration may have.
+            true if !(Span::from_ns(1)..=Quota::MAX_UNIT).contains(&self.unit) => Err(QuotaError::Unit),
+            true => Ok(()),
+        }
+    }
 }
+
+/// The first of its numbers that an algorithm cannot have.
+///
+/// ```
+/// use diana_base::time::Span;
+/// use diana_limiter::algorithm::{Algorithm, BucketOptions, Quota, QuotaError};
+///
+/// let ten_per_minute = Quota { rpu: 10, unit: Span::from_secs(60) };
+/// let none = BucketOptions { burst: Some(0), ..BucketOptions::default() };
+/// let error = Algorithm::token_bucket(ten_per_minute, none).map(|bucket| bucket.form());
+/// assert_eq!(error, Err(QuotaError::Burst));
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum QuotaError {
+    /// `rpu` is not from 1 to [`Quota::MAX_RPU`]; for a sliding log, to 128.
+    Rpu,
+    /// The unit is zero, or longer than [`Quota::MAX_UNIT`].
+    Unit,
+    /// `burst` is not from 1 to [`Quota::MAX_RPU`].
+    Burst,
+    /// A bucket of this `burst` takes longer than 100 years to fill.
+    FillTime {
+        /// The burst.
+        burst: u64,
+    },
+    /// `max_wait` is longer than [`MAX_WAIT`].
+    MaxWait,
+    /// `warm_up` is not from 1 s to one day.
+    WarmUp,
+    /// `warm_up` stands beside a `max_wait`: requests that wait would warm the rule up before they
+    /// go on.
+    WarmUpWaits,
+    /// `warm_up` stands beside a `burst` below 3, the tokens of a cold request.
+    WarmUpBurst,
+    /// `slices` is not from 2 to 60.
+    Slices,
+    /// `queue` is more than [`Quota::MAX_RPU`].
+    Queue,
+    /// The last of this `queue` waits longer than [`MAX_WAIT`], and no `max_wait` is given.
+    QueueTime {
+        /// The queue.
+        queue: u64,
+    },
+    /// `max_hold` is not from 1 s to one day.
+    MaxHold,
+}
+
+impl QuotaError {
+    /// The number that is wrong, as configurations call it.
+    #[must_use]
+    pub fn field(self) -> &'static str {
+        match self {
+            QuotaError::Rpu => "rpu",
+            QuotaError::Unit => "unit",
+            QuotaError::Burst | QuotaError::FillTime { .. } => "burst",
+            QuotaError::MaxWait => "max_wait",
+            QuotaError::WarmUp | QuotaError::WarmUpWaits | QuotaError::WarmUpBurst => "warm_up",
+            QuotaError::Slices => "slices",
+            QuotaError::Queue | QuotaError::QueueTime { .. } => "queue",
+            QuotaError::MaxHold => "max_hold",
+        }
+    }
+}
+
+impl fmt::Display for QuotaError {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        write!(f, "`{}` is out of range", self.field())
+    }
+}
+
+impl std::error::Error for QuotaError {}
 
 /// The answer of one rule to one request: admit or refuse.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -19,11 +19,10 @@ use super::rate::{Exact, Rate};
 use super::values::{COLD_FACTOR, SAVED_FOR};
 use super::{Admission, Charge, MAX_SKEW, Parameters, Quota, Verdict};
 use diana_base::time::{Span, Time};
-use diana_document::Node;
 use std::ops::RangeInclusive;
 
 /// The shortest and the longest `warm_up`.
-const SPANS: RangeInclusive<Span> = Span::from_secs(1)..=Span::from_secs(86_400);
+pub(super) const SPANS: RangeInclusive<Span> = Span::from_secs(1)..=Span::from_secs(86_400);
 
 #[derive(Clone, Copy, Debug)]
 pub struct WarmUp {
@@ -62,30 +61,8 @@ struct Bucket {
 }
 
 impl WarmUp {
-    /// Compiles `warm_up`, the key at `node`, together with the other keys of the bucket.
-    pub(super) fn compile(
-        node: Node,
-        quota: Quota,
-        burst: u64,
-        starts_empty: bool,
-        max_wait: Span,
-    ) -> Option<WarmUp> {
-        let warm_up = node.span(SPANS)?;
-        if max_wait > Span::ZERO {
-            node.fail(
-                "requests that wait would warm the rule up before they go on: leave `warm_up` or `max_wait` out",
-            );
-            return None;
-        }
-        if burst < COLD_FACTOR {
-            node.fail("a request of a cold rule takes 3 tokens: `burst` has to be at least 3");
-            return None;
-        }
-        Some(WarmUp::new(quota, burst, starts_empty, warm_up))
-    }
-
     /// `burst` is at least [`COLD_FACTOR`], so that a full bucket always admits a request.
-    fn new(quota: Quota, burst: u64, starts_empty: bool, warm_up: Span) -> WarmUp {
+    pub(super) fn new(quota: Quota, burst: u64, starts_empty: bool, warm_up: Span) -> WarmUp {
         let (rate, unit) = (Rate::of(quota), Exact::whole(quota.unit.as_ns()));
         let slack = rate.sub(unit, rate.span_of(1)).min(Exact::whole(MAX_SKEW.as_ns()));
         let (ns, half) = (warm_up.as_ns(), warm_up.as_ns().checked_div(2).unwrap_or(0));

@@ -13,20 +13,9 @@
 //! counts for the current window.
 
 use super::bytes::{add_one, u32_at, u64_at, write};
-use super::kind::{Kind, KindOf};
-use super::{Admission, Charge, MAX_SKEW, Parameters, Quota, Reservation, Verdict};
+use super::kind::Kind;
+use super::{Admission, Charge, MAX_SKEW, Parameters, Quota, QuotaError, Reservation, Verdict};
 use diana_base::time::{Span, Time};
-use diana_document::Fields;
-
-/// The kind, for [`super::KINDS`].
-pub(super) const KIND: KindOf<Window> = KindOf {
-    name: "window",
-    short: "W",
-    keys: &[],
-    per_unit: true,
-    bound: "(⌈t / unit⌉ + 1) · rpu in any span t",
-    compile,
-};
 
 /// The layout of a cell, little-endian: the window `u64`, its used units `u32`, the number of
 /// clamps `u32`.
@@ -42,11 +31,13 @@ pub struct Window {
     pub(super) borrow: u64,
 }
 
-pub(super) fn compile(_: &mut Fields, quota: Quota) -> Option<Window> {
-    Some(Window { rpu: quota.rpu, unit_ns: quota.unit.as_ns().max(1), borrow: 0 })
-}
-
 impl Window {
+    /// See [`super::Algorithm::window`].
+    pub(super) fn new(quota: Quota) -> Result<Window, QuotaError> {
+        quota.check()?;
+        Ok(Window { rpu: quota.rpu, unit_ns: quota.unit.as_ns().max(1), borrow: 0 })
+    }
+
     /// The used units, possibly of a larger quota.
     fn used(cell: &[u8]) -> u64 {
         u32_at(cell, USED).into()

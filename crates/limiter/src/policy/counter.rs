@@ -40,14 +40,11 @@ impl Default for Headroom {
 ///
 /// ```
 /// use diana_base::time::{Span, Time};
-/// use diana_document::{Errors, Node, parse};
-/// use diana_limiter::algorithm::{Admission, KINDS, Penalty, Quota};
+/// use diana_limiter::algorithm::{Admission, Algorithm, BucketOptions, Penalty, Quota, QuotaError};
 /// use diana_limiter::policy::Counter;
 ///
-/// let (keys, errors) = (parse(b"{}")?, Errors::default());
-/// let mut keys = Node::root(&keys, &errors).fields().ok_or("not an object")?;
 /// let quota = Quota { rpu: 1, unit: Span::from_secs(1) };
-/// let token_bucket = (KINDS[0].compile)(&mut keys, quota).ok_or("a mistake in the keys")?;
+/// let token_bucket = Algorithm::token_bucket(quota, BucketOptions::default())?;
 /// let penalty = Penalty::new(quota.unit, 2, Span::from_secs(600));
 /// let counter = Counter::new(quota, token_bucket).with_penalty(Some(penalty));
 ///
@@ -60,7 +57,7 @@ impl Default for Headroom {
 /// }
 /// let wait = Admission::Refuse { retry_after: Some(Span::from_secs(600)) };
 /// assert_eq!(counter.step(&mut state, now, 1).admission, wait);
-/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// # Ok::<(), QuotaError>(())
 /// ```
 #[derive(Debug)]
 pub struct Counter {

@@ -229,9 +229,8 @@ impl Replicas {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::algorithm::KINDS;
+    use crate::algorithm::BucketOptions;
     use diana_base::time::Span;
-    use diana_document::{Errors, Node, parse};
 
     /// The share of `rpu: 100`, and how often it was built.
     fn share() -> (Moving, Arc<Replicas>, Arc<AtomicU64>) {
@@ -240,8 +239,7 @@ mod tests {
         let build = move |number| {
             count.fetch_add(1, Ordering::Relaxed);
             let quota = Quota { rpu: 100 / number, unit: Span::from_secs(1) };
-            let (keys, errors) = (parse(b"{}").unwrap(), Errors::default());
-            let algorithm = (KINDS[0].compile)(&mut Node::root(&keys, &errors).fields().unwrap(), quota)?;
+            let algorithm = Algorithm::token_bucket(quota, BucketOptions::default()).ok()?;
             Some(Present { quota, algorithm, headroom: 0 })
         };
         let moving = Moving::new(Follows::Gateways(Arc::clone(&replicas), Box::new(build))).unwrap();

@@ -37,6 +37,7 @@ fn without_its_store_a_rule_follows_its_on_error() {
         assert!(gateway.configure(&json));
         clusters(&gateway).down.set(true);
         assert_eq!(each(&gateway, 4), fates, "{more}");
+        gateway.pass(100);
         assert_eq!(gateway.counter("diana.rule.shared.degraded"), 4, "{more}");
         assert_eq!(gateway.world.logged("is not asked until it answers a probe"), 1);
         gateway.end_all();

@@ -110,7 +110,7 @@ impl<H: Host> Plugin<H> {
             if let Some(counts) = counts {
                 shown = shown.saturating_add(1);
                 for (result, counts) in RATES.iter().zip(&counts) {
-                    object = numbers(object, result, counts);
+                    object = numbers(object, (*result).into(), counts);
                 }
             }
             rules.push(object);

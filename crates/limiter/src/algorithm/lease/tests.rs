@@ -1,8 +1,7 @@
 //! Tests of a lease's cell: spending, refills and accounts.
 
 use super::*;
-use crate::algorithm::token_bucket::{self, Compiled};
-use diana_document::{Errors, Node, parse};
+use crate::algorithm::{Algorithm, BucketOptions};
 
 /// More than any piece in these tests.
 const PIECE: u64 = 1_000;
@@ -130,9 +129,8 @@ fn the_end_of_a_quota_is_fetched_in_small_parts() {
 fn lease_and_store_together_stay_within_the_shown_quota() {
     let (unit, shown) = (Span::from_secs(60), Quota { rpu: 40, unit: Span::from_secs(240) });
     let quota = Quota { rpu: 10, unit };
-    let (value, errors) = (parse(br#"{"burst": 40}"#).unwrap(), Errors::default());
-    let mut fields = Node::root(&value, &errors).fields().unwrap();
-    let Some(Compiled::Bucket(bucket)) = token_bucket::compile(&mut fields, quota) else { panic!() };
+    let options = BucketOptions { burst: Some(40), ..BucketOptions::default() };
+    let bucket = Algorithm::token_bucket(quota, options).unwrap();
     assert_eq!(bucket.shown(quota), shown);
     let lease = Lease::new(String::new(), bucket.parameters(), 8, unit, shown);
     let (mut store, mut cell, mut state) = (vec![0; bucket.size()], [0; SIZE], 7u64);

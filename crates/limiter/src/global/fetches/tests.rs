@@ -1,7 +1,7 @@
 //! Which leases a worker refills and accounts for, and what it asks for.
 
 use super::*;
-use crate::algorithm::{Algorithm, Charge, KINDS, Quota, Verdict};
+use crate::algorithm::{Algorithm, BucketOptions, Charge, Quota, Verdict};
 use crate::cells::store::Memory;
 use crate::cells::table::{Hasher, Seed};
 use crate::cells::{Context, Events, Overridden};
@@ -17,13 +17,11 @@ use crate::policy::{
     Counter, Counters, GlobalDraft, OnError, Policy, Replicas, RuleDraft, StoreDraft, drafts,
 };
 use diana_base::map::KeyMap;
-use diana_document::{Errors, Node, parse};
 use std::sync::Arc;
 
 /// A bucket in the global store, which needs an account.
 fn bucket(quota: Quota) -> Algorithm {
-    let (keys, errors) = (parse(b"{}").unwrap(), Errors::default());
-    (KINDS[0].compile)(&mut Node::root(&keys, &errors).fields().unwrap(), quota).unwrap()
+    Algorithm::token_bucket(quota, BucketOptions::default()).unwrap()
 }
 
 /// A policy with one global rule that leases ten units.

@@ -1,0 +1,190 @@
+//! The kinds of algorithms, as `algo` names them, and the readers of their own keys. The engine
+//! checks the numbers: [`QuotaError`] says which one an algorithm cannot have.
+
+use diana_base::time::Span;
+use diana_document::{Fields, Node};
+use diana_limiter::algorithm::{Algorithm, BucketOptions, MAX_WAIT, QueueOptions, Quota, QuotaError};
+
+/// A kind of algorithm.
+///
+/// ```
+/// use diana_config::algorithm::KINDS;
+/// use diana_document::{Errors, Node, parse};
+///
+/// let (keys, errors) = (parse(br#"{"slices": 90}"#)?, Errors::default());
+/// if let (Some(kind), Some(mut keys)) =
+///     (KINDS.iter().find(|kind| kind.short == "SW"), Node::root(&keys, &errors).fields())
+/// {
+///     assert!((kind.read)(&mut keys, None).is_none());
+/// }
+/// assert_eq!(errors.into_vec()[0].path, "slices");
+/// # Ok::<(), diana_document::Error>(())
+/// ```
+pub struct AlgorithmKind {
+    /// The long name, for example `token bucket`.
+    pub name: &'static str,
+    /// The abbreviation, for example `TB`.
+    pub short: &'static str,
+    /// The configuration keys of a rule that only this kind reads.
+    pub keys: &'static [&'static str],
+    /// Whether the quota is per unit of time. Otherwise `rpu` is a number of requests in flight.
+    pub per_unit: bool,
+    /// The most requests that pass in any span of time, as the reference documentation prints it.
+    pub bound: &'static str,
+    /// Builds the algorithm from the kind's own keys of a rule. A mistake is reported at its place
+    /// in the document and yields `None`. Without a quota, a stand-in is used, with which no valid
+    /// key conflicts, so that mistakes in the keys are reported.
+    pub read: fn(&mut Fields, Option<Quota>) -> Option<Algorithm>,
+}
+
+/// All kinds of algorithms. The first one is the default.
+pub static KINDS: &[AlgorithmKind] = &[
+    AlgorithmKind {
+        name: "token bucket",
+        short: "TB",
+        keys: &["burst", "start", "max_wait", "warm_up"],
+        per_unit: true,
+        bound: "burst + t · rpu / unit in any span t",
+        read: token_bucket,
+    },
+    AlgorithmKind {
+        name: "window",
+        short: "W",
+        keys: &[],
+        per_unit: true,
+        bound: "(⌈t / unit⌉ + 1) · rpu in any span t",
+        read: window,
+    },
+    AlgorithmKind {
+        name: "sliding window",
+        short: "SW",
+        keys: &["slices"],
+        per_unit: true,
+        bound: "rpu in any span of unit − unit / slices, 2 · rpu in a unit",
+        read: sliding_window,
+    },
+    AlgorithmKind {
+        name: "sliding log",
+        short: "SL",
+        keys: &[],
+        per_unit: true,
+        bound: "rpu in any span of a unit",
+        read: sliding_log,
+    },
+    AlgorithmKind {
+        name: "leaky bucket",
+        short: "LB",
+        keys: &["queue", "max_wait"],
+        per_unit: true,
+        bound: "1 + t · rpu / unit in any span t",
+        read: leaky_bucket,
+    },
+    AlgorithmKind {
+        name: "concurrency",
+        short: "C",
+        keys: &["max_hold"],
+        per_unit: false,
+        bound: "rpu at any instant, of requests that last at most max_hold",
+        read: concurrency,
+    },
+];
+
+/// The fastest quota: every burst fills, and every queue empties, in no time.
+pub(super) const FASTEST: Quota = Quota { rpu: Quota::MAX_RPU, unit: Quota::MIN_UNIT };
+
+fn token_bucket(fields: &mut Fields, quota: Option<Quota>) -> Option<Algorithm> {
+    let quota = quota.unwrap_or(FASTEST);
+    let node = fields.take("warm_up");
+    let burst = optional(fields.take("burst"), |node| node.size(1..=Quota::MAX_RPU));
+    let starts_empty =
+        optional(fields.take("start"), |node| node.choice("start", &[("full", false), ("empty", true)]));
+    let max_wait = optional(fields.take("max_wait"), |node| node.span(Span::ZERO..=MAX_WAIT));
+    let warm_up = optional(node, |node| node.span(Algorithm::WARM_UP));
+    let options = BucketOptions {
+        burst: burst?,
+        starts_empty: starts_empty?.unwrap_or(false),
+        max_wait: max_wait?.unwrap_or(Span::ZERO),
+        warm_up: warm_up?,
+    };
+    let error = match Algorithm::token_bucket(quota, options) {
+        Ok(algorithm) => return Some(algorithm),
+        Err(error) => error,
+    };
+    match (error, node) {
+        // Any of the three keys may come from the rule that an override changes, so the error
+        // points at both together.
+        (QuotaError::FillTime { burst }, _) => fields.fail(format!(
+            "at {} per {} a `burst` of {burst} takes longer to fill than the 100 years that are allowed",
+            quota.rpu, quota.unit
+        )),
+        (QuotaError::WarmUpWaits, Some(node)) => node.fail(
+            "requests that wait would warm the rule up before they go on: leave `warm_up` or `max_wait` out",
+        ),
+        (QuotaError::WarmUpBurst, Some(node)) => {
+            node.fail("a request of a cold rule takes 3 tokens: `burst` has to be at least 3");
+        }
+        (error, _) => unforeseen(fields, error),
+    }
+    None
+}
+
+fn window(fields: &mut Fields, quota: Option<Quota>) -> Option<Algorithm> {
+    or_report(fields, Algorithm::window(quota.unwrap_or(FASTEST)))
+}
+
+fn sliding_window(fields: &mut Fields, quota: Option<Quota>) -> Option<Algorithm> {
+    let slices = optional(fields.take("slices"), |node| node.whole(Algorithm::SLICES))?;
+    let slices = slices.unwrap_or(Algorithm::DEFAULT_SLICES);
+    or_report(fields, Algorithm::sliding_window(quota.unwrap_or(FASTEST), slices))
+}
+
+fn sliding_log(fields: &mut Fields, quota: Option<Quota>) -> Option<Algorithm> {
+    let quota = quota.unwrap_or(Quota { rpu: 1, unit: Quota::MIN_UNIT });
+    if quota.rpu > Algorithm::MAX_LOGGED {
+        fields.fail(format!(
+            "a sliding log remembers each of the last `rpu` requests, at most {}: use SW, or TB",
+            Algorithm::MAX_LOGGED
+        ));
+        return None;
+    }
+    or_report(fields, Algorithm::sliding_log(quota))
+}
+
+fn leaky_bucket(fields: &mut Fields, quota: Option<Quota>) -> Option<Algorithm> {
+    let quota = quota.unwrap_or(FASTEST);
+    let queue = optional(fields.take("queue"), |node| node.whole(0..=Quota::MAX_RPU));
+    let max_wait = optional(fields.take("max_wait"), |node| node.span(Span::ZERO..=MAX_WAIT));
+    let built = Algorithm::leaky_bucket(quota, QueueOptions { queue: queue?, max_wait: max_wait? });
+    if let Err(QuotaError::QueueTime { queue }) = built {
+        fields.fail(format!(
+            "the last of a `queue` of {queue} at {} per {} waits longer than the {MAX_WAIT} that are allowed: give a `max_wait`",
+            quota.rpu, quota.unit
+        ));
+        return None;
+    }
+    or_report(fields, built)
+}
+
+fn concurrency(fields: &mut Fields, quota: Option<Quota>) -> Option<Algorithm> {
+    let max_hold = optional(fields.take("max_hold"), |node| node.span(Algorithm::MAX_HOLD))?;
+    let max_hold = max_hold.unwrap_or(Algorithm::DEFAULT_MAX_HOLD);
+    or_report(fields, Algorithm::concurrency(quota.unwrap_or(FASTEST).rpu, max_hold))
+}
+
+/// The value of a key that may be absent. `None` if it is wrong, and reported.
+fn optional<'a, T>(node: Option<Node<'a>>, read: impl FnOnce(Node<'a>) -> Option<T>) -> Option<Option<T>> {
+    match node {
+        Some(node) => read(node).map(Some),
+        None => Some(None),
+    }
+}
+
+fn or_report(fields: &Fields, built: Result<Algorithm, QuotaError>) -> Option<Algorithm> {
+    built.map_err(|error| unforeseen(fields, error)).ok()
+}
+
+/// Reports a number that its reader should have refused.
+fn unforeseen(fields: &Fields, error: QuotaError) {
+    debug_assert!(false, "a reader lets {error:?} pass");
+    fields.fail(error.to_string());
+}
