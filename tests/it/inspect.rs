@@ -395,3 +395,39 @@ fn a_reset_takes_a_grant_for_good() {
     gateway.reload(&document(6));
     assert_eq!(gateway.count("ann").granted, 0);
 }
+
+/// However documents go forwards and back: what was granted is granted once, also if it is spent
+/// under a document in which nobody can get a grant.
+#[test]
+fn a_grant_is_spent_once_and_a_penalty_ends_once() {
+    let document = |rpu: u64, neighbour: &str| {
+        format!(
+            r#"{{{INSPECT} "limits": [{{"url": "/", "rules": [
+                {{"name": "rule", "actor": "user", "algo": "W", "rpu": {rpu}, "unit": "day",
+                  "penalty": {{"after": 40, "for": "2h"}}}}{neighbour}]}}]}}"#
+        )
+    };
+    let beside = r#", {"name": "open", "actor": "user", "rpu": 5000, "unit": "second"}"#;
+    let documents =
+        [document(3, ""), document(4, ""), document(5, beside), document(6, ""), document(3, beside)];
+    let mut gateway = Gateway::of(&documents[0]);
+    assert_eq!(gateway.passing("ann"), 3);
+    gateway.grant("ann", 10, 3_600);
+    let mut passed = 0;
+    for at in [1, 2, 3, 0, 4, 0, 2, 1, 3, 0] {
+        gateway.reload(&documents[at]);
+        passed += (0..2).filter(|_| gateway.request("ann").1).count();
+    }
+    // Three more than the first quota, by the document with six.
+    assert_eq!((passed, gateway.count("ann").granted), (10 + 3, 0));
+    gateway.reload(&documents[0]);
+    (0..40).for_each(|_| _ = gateway.request("ann"));
+    assert!(gateway.count("ann").penalty > Span::ZERO);
+    gateway.reload(&documents[1]);
+    assert!(gateway.count("ann").penalty > Span::ZERO);
+    gateway.end_penalty("ann");
+    for at in [2, 3, 0, 4, 1] {
+        gateway.reload(&documents[at]);
+        assert_eq!(gateway.count("ann").penalty, Span::ZERO);
+    }
+}

@@ -5,6 +5,7 @@ mod penalties;
 mod previous;
 mod priorities;
 mod resized;
+mod reverted;
 
 use crate::harness::{Gateway, at, get, store};
 use diana_limiter::cells::store::CasSemantics;

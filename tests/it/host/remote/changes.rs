@@ -211,3 +211,26 @@ fn a_permit_of_a_worker_that_is_behind_counts_in_both() {
     assert_eq!(take(&gateway, old), None);
     is_clean(&gateway);
 }
+
+/// Without an operator: the server is gone for `max_stale`, so that the local document serves, and
+/// comes back with the one before.
+#[test]
+fn an_outage_of_the_server_revives_no_count() {
+    let gateway = gateway(2, &rules(&window(3)));
+    let local = configuration("").replace(r#"{"name": "none", "rpu": 0, "unit": "day"}"#, &window(4));
+    assert!(gateway.configure(&local));
+    gateway.pass(1_200);
+    assert_eq!(passed(&gateway, 1), 1);
+    for (document, passes) in [(5, 4), (6, 1), (3, 0)] {
+        put_and_wait(&gateway, &rules(&window(document)));
+        assert_eq!(passed(&gateway, 9), passes, "{document}");
+    }
+    clusters(&gateway).down.set(true);
+    gateway.pass(15_000);
+    assert_eq!(gateway.world.logged("no contact for `max_stale`"), 1);
+    assert_eq!(passed(&gateway, 9), 0, "of the local document");
+    clusters(&gateway).down.set(false);
+    gateway.pass(15_000);
+    assert_eq!(passed(&gateway, 9), 0);
+    is_clean(&gateway);
+}

@@ -466,6 +466,40 @@ proptest! {
         }
     }
 
+    /// Workers of documents with different states lay one set out anew at once: no count is lost,
+    /// whoever is faster. Each worker loads and swaps in turns that the steps choose.
+    #[test]
+    fn workers_that_lay_a_set_out_at_once_lose_nothing(
+        documents in documents(), steps in prop::collection::vec(0..6_usize, 0..200),
+    ) {
+        let (store, mut counts) = (Memory::new(), HashMap::<(u64, u32), u8>::new());
+        let mut loaded: Vec<Option<Entry>> = (0..6).map(|_| None).collect();
+        for worker in steps {
+            let (known, hash) = (&documents[worker % documents.len()], 1 + worker as u64 % 2);
+            let Some(mut entry) = loaded[worker].take() else {
+                loaded[worker] =
+                    of(known).load(&store, hash).unwrap().claim(at(0), |_, _| Loss::Part(1)).ok();
+                continue;
+            };
+            let mut cell = entry.cell();
+            let mut from = 0;
+            for size in known.values() {
+                cell[from] = cell[from].wrapping_add(1);
+                from += size;
+            }
+            entry.write(&cell, at(0), |_, _| HOUR);
+            if entry.commit(&store).unwrap() == Swap::Done {
+                known.keys().for_each(|identity| {
+                    let count = counts.entry((hash, *identity)).or_default();
+                    *count = count.wrapping_add(1);
+                });
+            }
+        }
+        for ((hash, identity), count) in counts {
+            prop_assert_eq!(state(&store, hash, identity, 1), [count]);
+        }
+    }
+
     /// Any bytes are a value, or are replaced by one; never do they make a worker fail.
     #[test]
     fn any_bytes_are_harmless(
