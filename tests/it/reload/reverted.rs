@@ -182,7 +182,7 @@ fn documents_side_by_side_count_apart_in_values_that_do_not_grow() {
             let found = super::remaining(&gateway.ask_new_worker(&get("/", "ann"), at(0)))[0];
             assert_eq!(found, left + most - 5, "{rules:?}");
         }
-        let size = |key: &Vec<u8>| (&host).get(key).unwrap().0.unwrap().len();
+        let size = |key: &Vec<u8>| host.get(key).unwrap().0.unwrap().len();
         sizes.push(host.keys().iter().map(size).collect::<Vec<_>>());
     }
     assert!(sizes.iter().all(|of| *of == sizes[0]), "{sizes:?}");
