@@ -85,4 +85,8 @@ impl Source for EnvoyRequest {
             Part::BodySize => self.body_size(reader, id),
         }
     }
+
+    fn claim(&self, token: &[u8], path: &str) -> Option<String> {
+        diana_config::claim(token, path)
+    }
 }

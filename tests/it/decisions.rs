@@ -195,7 +195,9 @@ impl Line<'_> {
 
     fn request(&self) -> Values {
         let parts = self.parts.iter().cloned();
-        parts.fold(Values::default(), |values, (part, line)| values.with(part, line))
+        parts.fold(Values::default().with_claims(diana_config::claim), |values, (part, line)| {
+            values.with(part, line)
+        })
     }
 }
 

@@ -246,7 +246,7 @@ fn the_tables_of_kinds_equal_the_lists_of_the_code() {
 
     let page = text("docs/configuration/actors.md");
     let actors = rows(&page, "| source | example | value |");
-    let kinds = diana_limiter::actor::KINDS;
+    let kinds = diana_config::actor::KINDS;
     assert_eq!(actors.len(), kinds.len());
     for (row, kind) in actors.iter().zip(kinds) {
         assert!(row.starts_with(&format!("| `{}` | `", kind.key)), "{}: {row}", kind.key);
@@ -265,8 +265,8 @@ fn every_kind_of_the_code_is_described() {
     for kind in diana_config::algorithm::KINDS {
         described(&format!("\n### `{}`, {}\n", kind.short, kind.name));
     }
-    let actors = diana_limiter::actor::KINDS.iter().map(|kind| kind.key);
-    for key in actors.chain(diana_limiter::matcher::KINDS.iter().map(|kind| kind.key)) {
+    let actors = diana_config::actor::KINDS.iter().map(|kind| kind.key);
+    for key in actors.chain(diana_config::matcher::KINDS.iter().map(|kind| kind.key)) {
         described(&format!("`{key}"));
     }
 }

@@ -169,6 +169,10 @@ impl Source for Bug {
             _ => HeaderLines::One(Some(b"/")),
         }
     }
+
+    fn claim(&self, _: &[u8], _: &str) -> Option<String> {
+        None
+    }
 }
 
 #[test]

@@ -195,6 +195,10 @@ impl Source for Reads<'_> {
         self.1.set(self.1.get() + 1);
         self.0.lines(id, part)
     }
+
+    fn claim(&self, token: &[u8], path: &str) -> Option<String> {
+        self.0.claim(token, path)
+    }
 }
 
 /// A known actor's request reads each part once and the clock once, whether it passes or is

@@ -46,7 +46,11 @@ fn requests() -> Vec<Values> {
                 (header("x-cost"), "3"),
             ];
             requests.push(
-                parts.into_iter().fold(Values::default(), |values, (part, line)| values.with(part, line)),
+                parts
+                    .into_iter()
+                    .fold(Values::default().with_claims(diana_config::claim), |values, (part, line)| {
+                        values.with(part, line)
+                    }),
             );
         }
     }

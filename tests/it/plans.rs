@@ -273,6 +273,10 @@ impl Source for CountsReads<'_> {
         self.1.set(self.1.get() + usize::from(*part == Part::Header("x-plan".into())));
         self.0.lines(id, part)
     }
+
+    fn claim(&self, token: &[u8], path: &str) -> Option<String> {
+        self.0.claim(token, path)
+    }
 }
 
 #[test]

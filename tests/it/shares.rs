@@ -50,8 +50,8 @@ impl Alone {
         Alone { worker: Worker::new(compiled.policy, store, &[7; 16]) }
     }
 
-    fn set(&self, number: u64, now: Time) {
-        self.worker.policy().replicas().unwrap().set(number, now);
+    fn set(&self, number: u64) {
+        self.worker.policy().replicas().unwrap().set(number);
     }
 
     fn start(&mut self, path: &str, now: Time) -> (Session, Decision) {
@@ -77,7 +77,7 @@ fn a_counted_number_decides_as_a_stated_one() {
     for (rule, number) in RULES.into_iter().flat_map(|rule| [1, 2, 3, 7, 60].map(|number| (rule, number))) {
         let (mut stated, mut counted) =
             (Alone::new(rule, &number.to_string()), Alone::new(rule, r#""auto""#));
-        counted.set(number, Time::ZERO);
+        counted.set(number);
         let (mut now, mut open) = (0, Vec::new());
         for _ in 0..300 {
             now += [0, 1, 90, 3_000][random.below(4)];
@@ -103,21 +103,21 @@ fn a_counted_number_decides_as_a_stated_one() {
 fn what_was_used_stays_used_when_the_number_moves() {
     let mut window = Alone::new(r#""algo": "W", "rpu": 100, "unit": "day""#, r#""auto""#);
     assert_eq!((0..20).filter(|_| !window.start("/", at(0)).1.is_rejected()).count(), 20);
-    window.set(2, at(1));
+    window.set(2);
     assert_eq!(window.passes(at(200)), 30);
-    window.set(4, at(201));
+    window.set(4);
     assert_eq!(window.passes(at(400)), 0);
     // A store that counts nobody leaves one gateway, and one that counts very many a request.
-    window.set(0, at(401));
+    window.set(0);
     assert_eq!(window.passes(at(600)), 50);
     let mut window = Alone::new(r#""algo": "W", "rpu": 100, "unit": "day""#, r#""auto""#);
-    window.set(u64::MAX, at(0));
+    window.set(u64::MAX);
     assert_eq!(window.passes(at(1)), 1);
     let mut bucket = Alone::new(r#""rpu": 100, "unit": "day""#, r#""auto""#);
     assert_eq!((0..50).filter(|_| !bucket.start("/", at(0)).1.is_rejected()).count(), 50);
-    bucket.set(2, at(1));
+    bucket.set(2);
     assert_eq!(bucket.passes(at(200)), 0);
-    bucket.set(1, at(201));
+    bucket.set(1);
     assert_eq!(bucket.passes(at(400)), 50);
 }
 
@@ -126,12 +126,12 @@ fn a_refund_across_a_change_is_exact() {
     let rule = r#""rpu": 100, "unit": "day", "cost": {"response_bytes": true, "estimate": 1}"#;
     let mut bucket = Alone::new(rule, r#""auto""#);
     let open: Vec<Session> = (0..40).map(|_| bucket.start("/", at(1)).0).collect();
-    bucket.set(4, at(2));
+    bucket.set(4);
     open.into_iter().for_each(|session| bucket.end(session, 200, at(3)));
     assert_eq!(bucket.passes(at(200)), 25);
     // Later refunds are exact.
     let mut bucket = Alone::new(rule, r#""auto""#);
-    bucket.set(4, at(0));
+    bucket.set(4);
     let open: Vec<Session> = (0..20).map(|_| bucket.start("/", at(1)).0).collect();
     open.into_iter().for_each(|session| bucket.end(session, 200, at(3)));
     assert_eq!(bucket.passes(at(200)), 25);
@@ -144,7 +144,7 @@ fn a_share_refuses_to_wait_where_the_host_holds_no_requests() {
         for (number, refuses_to_wait) in [1, 2, 3].map(|number| [(number, false), (number, true)]).concat() {
             let of_host = |replicas: &str| Alone::of_host(rule, replicas, !refuses_to_wait);
             let (mut stated, mut counted) = (of_host(&number.to_string()), of_host(r#""auto""#));
-            counted.set(number, Time::ZERO);
+            counted.set(number);
             for ms in (0..120).map(|request| request / 3 * 90) {
                 let outcomes =
                     [&mut stated, &mut counted].map(|gateway| gateway.start("/", at(ms)).1.outcome);

@@ -1,11 +1,11 @@
 //! Whom a rule refuses and charges most is the same on every path of a decision.
 
 use diana_base::time::{Span, Time};
+use diana_inspect::top::{self, By, TopActors, WorkerTop};
 use diana_limiter::cells::store::{CasSemantics, SharedDataStore};
 use diana_limiter::policy::Policy;
 use diana_limiter::request::{Part, Values};
 use diana_limiter::session::{Session, Worker};
-use diana_limiter::top::{By, TopActors};
 use diana_testing::shared_data::Simulated;
 use std::sync::Arc;
 
@@ -18,12 +18,13 @@ type TestWorker = Worker<SharedDataStore<Simulated>>;
 /// A worker of a gateway of its own.
 fn worker(policy: Arc<Policy>) -> TestWorker {
     let store = SharedDataStore::probe(Simulated::new(CasSemantics::Strict)).unwrap();
-    Worker::new(policy, store, &[7; 16]).with_top()
+    Worker::new(policy, store, &[7; 16])
 }
 
 /// Sends a request of each client, 10 ms apart, and returns the answers for each rule.
 fn top(mut worker: TestWorker, clients: &[(&str, Option<&str>)]) -> Vec<(TopActors, TopActors)> {
-    let (policy, mut now) = (worker.policy().clone(), Time::from_ns(1_795_392_000_000_000_000));
+    let (policy, mut counts) = (worker.policy().clone(), WorkerTop::default());
+    let mut now = Time::from_ns(1_795_392_000_000_000_000);
     for (address, user) in clients {
         let mut values = Values::default().with(Part::Path, "/").with(Part::Address, *address);
         if let Some(user) = user {
@@ -31,11 +32,11 @@ fn top(mut worker: TestWorker, clients: &[(&str, Option<&str>)]) -> Vec<(TopActo
         }
         let request = policy.request(&values);
         let (_, _) = Session::start(&mut worker, &request, || now);
-        worker.note_actors();
+        counts.note(&worker);
         now = now.after(Span::from_ms(10));
     }
-    worker.publish_actors(now).unwrap();
-    let of = |rule, by| worker.top(rule, by, now).unwrap();
+    counts.publish(&policy, worker.store(), now).unwrap();
+    let of = |rule, by| top::top(&policy, worker.store(), rule, by, now).unwrap();
     policy.rules().map(|(rule, _)| (of(rule, By::Refused), of(rule, By::Used))).collect()
 }
 

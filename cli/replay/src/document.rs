@@ -95,8 +95,8 @@ impl Run {
 /// What the log does not record about responses.
 fn of_responses(policy: &Policy, known: &Known) -> Vec<String> {
     let measures = policy.measures();
-    let rules = || policy.rules().map(|(_, rule)| rule.counter());
-    let holds = rules().any(|counter| counter.algorithm.ends_with_request());
+    let rules = || policy.rules().map(|(_, rule)| rule.quota());
+    let holds = rules().any(|quota| quota.algorithm().ends_with_request());
     let mut all = Vec::new();
     if holds && !known.duration {
         all.push("The log has no durations: each request returns its permits at once.".into());

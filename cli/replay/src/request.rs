@@ -194,6 +194,10 @@ impl Source for LogRequest<'_> {
         };
         HeaderLines::One(line)
     }
+
+    fn claim(&self, token: &[u8], path: &str) -> Option<String> {
+        diana_config::claim(token, path)
+    }
 }
 
 fn last(list: &[u8]) -> Option<&[u8]> {

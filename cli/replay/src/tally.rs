@@ -71,8 +71,8 @@ impl Tally {
         ids.sort_by_key(|(place, _)| *place);
         let tally = |(place, rule): (usize, &Rule)| {
             let place = places.get(place)?.clone();
-            let (quota, enforce) = (rule.counter().quota, rule.enforce());
-            let burst = rule.counter().parameters().burst();
+            let (quota, enforce) = (rule.configured(), rule.enforce());
+            let burst = rule.quota().parameters().burst();
             // The log does not tell what a request would have cost after another decision. A rule
             // with `rpu: 0` is meant to refuse all requests.
             let document = document.filter(|_| !rule.is_settled() && quota.rpu > 0);

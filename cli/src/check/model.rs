@@ -2,9 +2,9 @@
 
 use crate::source::value::{Kind, Value};
 use diana_base::time::Span;
+use diana_config::matcher::KINDS;
 use diana_document::{Errors, Node, fold};
 use diana_limiter::algorithm::Quota;
-use diana_limiter::matcher::KINDS;
 use diana_limiter::matcher::pattern::Pattern;
 use diana_limiter::policy::Enforce;
 use std::ops::Range;

@@ -144,7 +144,7 @@ mod tests {
 
     /// The pattern that the mistake or the warning about a url says to write.
     fn hinted(url: &str) -> Option<String> {
-        let hint = match url.parse::<Pattern>() {
+        let hint = match diana_config::pattern(url) {
             Ok(_) => doubt(url)?.1,
             Err(why) if why.contains("did you mean") => why,
             Err(_) => hint(url)?,

@@ -6,7 +6,6 @@ use crate::output::Format;
 use clap::{Subcommand, ValueEnum};
 use diana_console::fleet::Target;
 use diana_limiter::algorithm::grant;
-use diana_limiter::inspect;
 use std::str::FromStr;
 
 /// The arguments of `diana ctl`.
@@ -102,7 +101,7 @@ pub struct Grant {
 /// A time that the filter would take, as it is written.
 fn duration(text: &str) -> Result<String, String> {
     let parameter = |name: &str| Some(if name == "for" { text } else { "1" }.to_owned());
-    inspect::Grant::read(parameter).map(|_| text.to_owned())
+    diana_config::grant(parameter).map(|_| text.to_owned())
 }
 
 /// What a list counts.

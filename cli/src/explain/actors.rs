@@ -3,9 +3,9 @@
 
 use super::document::{Document, get};
 use super::request::Incoming;
+use diana_config::actor::{Actors, Scope, client_ip};
 use diana_document::{Errors, Node, Value};
-use diana_limiter::actor::ip::ClientIp;
-use diana_limiter::actor::{Actors, NamedActor, Scope};
+use diana_limiter::actor::NamedActor;
 use diana_limiter::matcher::pattern::Pattern;
 use diana_limiter::request::{Parts, Request};
 use std::collections::BTreeMap;
@@ -29,10 +29,10 @@ pub fn of_rules(
     // The document is valid, so nobody reads the errors.
     let (errors, mut parts) = (Errors::default(), Parts::default());
     let node = |value| Node::root(value, &errors);
-    let ip = ClientIp::compile(document.get("ip").map(node), &mut parts);
+    let ip = client_ip(document.get("ip").map(node), &mut parts);
     let mut scope = Scope { parts: &mut parts, ip: &ip };
     let actors = Actors::compile(document.get("actors").map(node), &mut scope);
-    let address = Actors::ip(&mut scope);
+    let address = NamedActor::ip(&ip, scope.parts);
     let mut selected = Vec::new();
     for at in limits {
         let Some(limit) = document.limits.get(*at) else { continue };

@@ -4,8 +4,8 @@ use super::document::get;
 use super::request::Incoming;
 use super::visible::quoted;
 use crate::secrets::is_secret_of_request;
+use diana_config::matcher;
 use diana_document::Value;
-use diana_limiter::matcher;
 use diana_limiter::request::{claims, syntax};
 
 /// A condition of a limit, on one name if its kind has names.
@@ -106,7 +106,8 @@ impl Aspect {
             }
             "jwt" => {
                 let lines = incoming.lines("authorization");
-                lines.filter_map(|line| claims::claim(line.as_bytes(), name)).collect()
+                let tokens = lines.filter_map(|line| claims::token(line.as_bytes()));
+                tokens.filter_map(|token| diana_config::claim(token, name)).collect()
             }
             "property" => {
                 let of_name = |(path, _): &&(Vec<String>, String)| spelt(path) == name;

@@ -5,9 +5,9 @@
 use super::conditions::{self, Aspect};
 use super::document::{Document, Limit, changed, compile};
 use super::request::Incoming;
+use diana_config::matcher;
 use diana_document::Value;
 use diana_limiter::cells::store::Memory;
-use diana_limiter::matcher;
 use diana_limiter::session::{Session, Worker};
 use miette::Result;
 use std::collections::BTreeMap;

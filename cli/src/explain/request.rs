@@ -88,7 +88,7 @@ impl Incoming {
             properties.push((path, value));
         }
         let mut incoming = Incoming {
-            values: Values::default(),
+            values: Values::default().with_claims(diana_config::claim),
             method: args.method.clone(),
             target: url.target,
             host,
@@ -116,6 +116,7 @@ impl Incoming {
 
     fn parts(&self) -> Values {
         let mut values = Values::default()
+            .with_claims(diana_config::claim)
             .with(Part::Method, self.method.as_bytes())
             .with(Part::Path, self.target.as_bytes())
             .with(Part::Address, self.ip.to_string());

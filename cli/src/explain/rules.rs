@@ -52,8 +52,8 @@ fn rule(
     let first = simulation.decisions.iter().find_map(|decided| decided.report(id));
     let algorithm = algorithm(value);
     // An override or a plan counts this actor in another way.
-    let own = first.map(|report| report.quota).filter(|quota| *quota != compiled.shown_quota());
-    let quota = own.unwrap_or_else(|| compiled.quota());
+    let own = first.map(|report| report.quota).filter(|quota| *quota != compiled.quota().shown());
+    let quota = own.unwrap_or_else(|| compiled.configured());
     let is_global = matches!(get(value, "scope"), Some(Value::Text(scope)) if fold(scope) == "global");
     let is_enforced = first.map_or_else(|| compiled.enforced(), |report| report.enforced);
     Some(RuleView {

@@ -1,7 +1,6 @@
 //! A limit in one line: `100/minute per ip on POST /api`.
 
 use diana_config::keys::{self, Shape};
-use diana_limiter::matcher::pattern::Pattern;
 use diana_limiter::request::syntax::is_token;
 use serde_json::{Map, Value, json};
 use std::str::FromStr;
@@ -91,7 +90,7 @@ impl LimitSpec {
         if rpu.is_empty() || !rpu.bytes().all(|byte| byte.is_ascii_alphanumeric()) {
             return Err(format!("`{}` is not a number of requests, {FORM}", rpu.escape_debug()));
         }
-        url.parse::<Pattern>()?;
+        diana_config::pattern(url)?;
         if let Some(method) = methods.iter().find(|method| !is_token(method.as_bytes())) {
             return Err(format!("`{}` is not a method, {FORM}", method.escape_debug()));
         }

@@ -1,12 +1,13 @@
 //! The key `adapt` of a rule: `{signal, target, min, max, every}`.
 
 use super::algorithm::AlgorithmKind;
-use super::counter::Weight;
+use super::quota::Weight;
 use diana_base::time::Span;
 use diana_document::{Fields, Node, Value, quoted};
 use diana_limiter::actor::NamedActor;
 use diana_limiter::adapt::{Adaptive, Controller, Limits, Resource, Signal};
-use diana_limiter::policy::Counter;
+use diana_limiter::algorithm;
+use diana_limiter::policy::Quota;
 use diana_response::percent_of;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
@@ -147,37 +148,37 @@ impl AdaptKeys<'_> {
         }
     }
 
-    /// The counter with an adaptive limit. A rule that refuses all requests keeps its counter.
-    pub(super) fn around(self, counter: Counter, kind: &AlgorithmKind, weight: Weight) -> Option<Counter> {
+    /// `quota` for an adaptive limit, and the limit. A rule that refuses all requests has none.
+    pub(super) fn around(
+        self,
+        quota: Quota,
+        kind: &AlgorithmKind,
+        weight: Weight,
+    ) -> Option<(Quota, Option<Arc<Adaptive>>)> {
         let AdaptKeys { node, signal, min, max, every } = self;
-        let Counter { quota, algorithm, penalty, .. } = counter;
-        if quota.rpu == 0 {
-            return Some(Counter::new(quota, algorithm));
+        let algorithm::Quota { rpu, unit } = quota.configured();
+        if rpu == 0 {
+            return Some((quota, None));
         }
         // A bucket always has room for one request, but permits have to suffice for one.
-        let least = if kind.per_unit { 1 } else { weight.least.min(quota.rpu) };
+        let least = if kind.per_unit { 1 } else { weight.least.min(rpu) };
         if min.is_some_and(|min| min < least) {
             node.fail(format!("a request costs {least} permits: `min` has to be at least {least}"));
             return None;
         }
-        let min = min.unwrap_or(quota.rpu.div_ceil(10).max(least));
-        let max = max.unwrap_or(quota.rpu);
-        if !(min..=max).contains(&quota.rpu) || max > HIGHEST {
+        let min = min.unwrap_or(rpu.div_ceil(10).max(least));
+        let max = max.unwrap_or(rpu);
+        if !(min..=max).contains(&rpu) || max > HIGHEST {
             node.fail(format!(
-                "expected `min` <= `rpu` <= `max` <= {HIGHEST}, found `min` {min}, `rpu` {} and `max` {max}",
-                quota.rpu
+                "expected `min` <= `rpu` <= `max` <= {HIGHEST}, found `min` {min}, `rpu` {rpu} and `max` {max}"
             ));
             return None;
         }
-        let limits = Limits { min, max, start: quota.rpu };
-        let resource = match kind.per_unit {
-            true => Resource::Rate { unit: quota.unit },
-            false => Resource::Permits,
-        };
-        let tokens = algorithm.parameters().tokens_per_unit().saturating_mul(weight.least.max(1));
-        let fill_ns = u128::from(tokens).saturating_mul(quota.unit.as_ns().into()).checked_div(min.into());
-        let adaptive = Arc::new(Adaptive::new(Controller::new(signal, resource, limits, every)));
-        let Some(counter) = Counter::adapting(quota, algorithm, weight.least, &adaptive) else {
+        let limits = Limits { min, max, start: rpu };
+        let resource = if kind.per_unit { Resource::Rate { unit } } else { Resource::Permits };
+        let tokens = quota.parameters().tokens_per_unit().saturating_mul(weight.least.max(1));
+        let fill_ns = u128::from(tokens).saturating_mul(unit.as_ns().into()).checked_div(min.into());
+        let Some(quota) = quota.adapting(min, weight.least) else {
             node.fail(KINDS);
             return None;
         };
@@ -185,6 +186,7 @@ impl AdaptKeys<'_> {
             node.fail(FILLS_TOO_SLOWLY);
             return None;
         }
-        Some(counter.with_penalty(penalty))
+        let adaptive = Adaptive::new(Controller::new(signal, resource, limits, every));
+        Some((quota, Some(Arc::new(adaptive))))
     }
 }

@@ -19,8 +19,8 @@ struct ComparedRule<'a> {
 
 /// One warning for each rule that can never refuse; `nodes` are the places of the limits.
 ///
-/// Both rules must be enforced for everybody, have no overrides, plans or lease, and count the same
-/// actor at the same cost in the same scope. The other rule must apply whenever this one does: its
+/// Both rules must be enforced for everybody, have no overrides, plans, lease or adaptive limit, and
+/// count the same actor at the same cost in the same scope. The other rule must apply whenever this one does: its
 /// limit is the same, or a less specific one without conditions whose pattern contains this one's,
 /// and no `exclusive` limit can switch it off alone.
 /// [`Parameters::covers`](diana_limiter::algorithm::Parameters::covers) compares how much the two
@@ -29,10 +29,10 @@ pub(super) fn warnings(nodes: &[Node], limits: &[LimitDraft]) -> Vec<Error> {
     let mut candidates = Vec::new();
     for (node, limit) in nodes.iter().zip(limits) {
         for (index, rule) in limit.rules.iter().enumerate() {
-            let leases = rule.global.as_ref().is_some_and(|global| global.leased.is_some());
-            let is_plain = rule.counters.overrides.is_empty() && rule.plans.is_empty();
+            let leases = rule.on_error.is_some() && rule.quota.lease() > 0;
+            let is_plain = rule.overrides.is_empty() && rule.plans.is_empty() && rule.adaptive.is_none();
             if rule.enforce == Enforce::EVERYBODY && is_plain && !leases {
-                let parameters = rule.counters.default.parameters();
+                let parameters = rule.quota.parameters();
                 candidates.push(ComparedRule { limit, node, index, rule, parameters });
             }
         }
@@ -55,13 +55,12 @@ impl ComparedRule<'_> {
     /// Whether this rule refuses whatever the other one would. A penalty or the headroom of the
     /// other rule also refuses requests within the quota.
     fn covers(&self, other: &ComparedRule, limits: &[LimitDraft]) -> bool {
-        let scope = |rule: &RuleDraft| rule.global.as_ref().map(|global| global.on_error);
         self.parameters.covers(&other.parameters)
             && self.rule.cost == other.rule.cost
-            && other.rule.counters.default.penalty.is_none()
-            && other.rule.counters.default.headroom() == 0
+            && other.rule.quota.penalty().is_none()
+            && other.rule.quota.headroom() == 0
             && self.rule.missing == other.rule.missing
-            && scope(self.rule) == scope(other.rule)
+            && self.rule.on_error == other.rule.on_error
             && self.rule.actors == other.rule.actors
             && self.applies_with(other.limit, limits)
     }
@@ -85,8 +84,7 @@ impl ComparedRule<'_> {
         let (own, others) = (quoted(&self.rule.name), quoted(&other.rule.name));
         let is_same = self.limit.pattern == other.limit.pattern
             && self.limit.canonical_form == other.limit.canonical_form;
-        let raises =
-            !is_same && is_larger(self.rule.counters.default.quota, other.rule.counters.default.quota);
+        let raises = !is_same && is_larger(self.rule.quota.configured(), other.rule.quota.configured());
         let hint = match raises {
             true => "; if this limit is meant to raise the quota, give it `exclusive: true`",
             false => "",

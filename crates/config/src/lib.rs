@@ -1,5 +1,5 @@
 //! Compiles the bytes of a configuration into a valid policy, or reports every mistake with its
-//! place. Each actor and matcher reads its own keys in the engine.
+//! place. The engine checks the values; this crate reads the keys, and says what to write instead.
 //!
 //! ```
 //! let document = br#"{"limits": [{"url": "/api", "rules": [
@@ -30,22 +30,28 @@
 #![cfg_attr(test, allow(clippy::arithmetic_side_effects, clippy::string_slice, clippy::unreachable))]
 
 mod access_log;
+pub mod actor;
 mod adapt;
 pub mod algorithm;
-mod counter;
+mod claims;
+mod cost;
 mod global_rule;
 mod global_store;
+mod grant;
 mod headroom;
 mod idle;
 mod inspect;
 pub mod keys;
 mod limit;
 mod lists;
+pub mod matcher;
 mod mode;
 mod names;
 mod overlay;
+mod pattern;
 mod penalty;
 mod plans;
+mod quota;
 mod remote;
 mod rule;
 mod rule_places;
@@ -54,8 +60,10 @@ mod top;
 
 use access_log::StoreSecret;
 pub use access_log::{AccessLogOptions, ActorHash, LoggedActor, NearLimit};
+use actor::{Actors, Scope};
+pub use claims::claim;
 use diana_document::{Error, Errors, Fields, Node};
-use diana_limiter::actor::{Actors, Scope, ip};
+use diana_limiter::actor::NamedActor;
 use diana_limiter::cells::table::Hasher;
 use diana_limiter::global::GlobalStoreOptions;
 use diana_limiter::policy::{Draft, LimitDraft, Lists, Policy};
@@ -63,9 +71,11 @@ use diana_limiter::request::Parts;
 use diana_remote_config::RemoteOptions;
 use diana_response::ResponseOptions;
 use global_store::GlobalStore;
+pub use grant::grant;
 pub use inspect::InspectOptions;
 use mode::Mode;
 use overlay::{Overlay, Reading};
+pub use pattern::pattern;
 pub use rule_places::{RulePlace, rule_places};
 pub use secret::{Secret, SecretSource};
 use std::sync::Arc;
@@ -308,7 +318,7 @@ fn checked(configuration: Option<Configuration>, errors: Vec<Error>) -> Result<C
 
 fn read(top: Top, secret: &Secret, reading: Reading) -> Option<Configuration> {
     let mut parts = Parts::default();
-    let ip = ip::ClientIp::compile(top.ip, &mut parts);
+    let ip = actor::client_ip(top.ip, &mut parts);
     let mut scope = Scope { parts: &mut parts, ip: &ip };
     let is_open = reading == Reading::Upper;
     let actors = match top.actors {
@@ -331,7 +341,7 @@ fn read(top: Top, secret: &Secret, reading: Reading) -> Option<Configuration> {
     let allow = lists::compile(top.allow, &actors, &mut scope);
     let (deny, denied) = lists::deny(top.deny, &actors, &mut scope);
     let lists = Lists { allow, deny };
-    let address = Actors::ip(&mut scope);
+    let address = NamedActor::ip(scope.ip, scope.parts);
     let mut response = ResponseOptions::compile(top.response, top.headers);
     response.deny(denied);
     let (responses, names) = (reader.responses, reader.names);
@@ -348,7 +358,7 @@ fn read(top: Top, secret: &Secret, reading: Reading) -> Option<Configuration> {
     let inspect = top.inspect.and_then(inspect::compile);
     let mut limits: Vec<LimitDraft> = limits.into_iter().collect::<Option<_>>()?;
     if reading == Reading::Locally {
-        limits.iter_mut().flat_map(|limit| &mut limit.rules).for_each(|rule| rule.global = None);
+        limits.iter_mut().flat_map(|limit| &mut limit.rules).for_each(|rule| rule.on_error = None);
     }
     let mut warnings = std::mem::take(&mut reader.global.warnings);
     warnings.append(&mut reader.warnings);

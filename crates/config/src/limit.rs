@@ -1,10 +1,10 @@
 //! One limit: its URL, its conditions, its rules. Each kind of matcher reads its own key.
 
+use super::actor::Scope;
 use super::keys::{RULE_KEYS, TOP_KEYS};
-use super::rule;
+use super::matcher::KINDS;
+use super::{pattern, rule};
 use diana_document::{Node, Value};
-use diana_limiter::actor::Scope;
-use diana_limiter::matcher::{KINDS, pattern::Pattern};
 use diana_limiter::policy::LimitDraft;
 use diana_response::ResponseOverride;
 use std::sync::Arc;
@@ -18,12 +18,12 @@ pub(super) fn compile(node: Node, reader: &mut rule::Reader, scope: &mut Scope) 
     // `Url` is the spelling of the original design.
     let url = fields.require_either("url", "Url");
     let url_text = url.as_ref().and_then(|node| node.text()).unwrap_or_default();
-    let pattern = url.and_then(Pattern::parse);
+    let pattern = url.and_then(pattern::read);
 
     let (mut conditions, mut canonical_form, mut complete) = (Vec::new(), String::new(), true);
     for kind in KINDS {
         if let Some(node) = fields.take(kind.key) {
-            match (kind.compile)(node, scope.parts) {
+            match (kind.read)(node, scope.parts) {
                 Some(condition) => {
                     canonical_form.extend([" | ", &condition.canonical_form(scope.parts)]);
                     conditions.push(condition);

@@ -1,8 +1,9 @@
 //! `allow` and `deny`: addresses, networks, and values of actors.
 
+use super::actor::{Actors, Scope};
 use super::keys::DENY_KEYS;
 use diana_document::{Node, Value};
-use diana_limiter::actor::{self, Actors, Scope, address::Network};
+use diana_limiter::actor::{address::Network, parse_key};
 use diana_limiter::policy::{List, Member};
 use diana_response::ResponseOverride;
 
@@ -61,7 +62,7 @@ fn of_actor(name: &str, values: &Node, actors: &Actors, scope: &mut Scope) -> Ve
     let Some(named) = actors.find(name, values, scope) else {
         return Vec::new();
     };
-    let member = |value: Node| match actor::parse_key(std::slice::from_ref(&named), value.text()?) {
+    let member = |value: Node| match parse_key(std::slice::from_ref(&named), value.text()?) {
         Ok(key) => Some(Member::Actor(named.clone(), key)),
         Err(why) => {
             value.fail(why);

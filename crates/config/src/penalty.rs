@@ -3,8 +3,8 @@
 use super::algorithm::AlgorithmKind;
 use diana_base::time::Span;
 use diana_document::{Fields, Value};
-use diana_limiter::algorithm::{Penalty, Quota};
-use diana_limiter::policy::Counter;
+use diana_limiter::algorithm::{self, Penalty};
+use diana_limiter::policy::Quota;
 
 /// The penalty of a rule, or of an override.
 #[derive(Clone, Copy)]
@@ -33,10 +33,10 @@ pub(super) fn penalty(fields: &mut Fields, kind: Option<&AlgorithmKind>) -> Opti
 }
 
 impl PenaltyKeys {
-    /// The counter with this penalty. A rule that refuses all requests needs none.
-    pub(super) fn apply(self, counter: Counter) -> Counter {
-        let Quota { rpu, unit } = counter.quota;
+    /// The quota with this penalty. A rule that refuses all requests needs none.
+    pub(super) fn apply(self, quota: Quota) -> Quota {
+        let algorithm::Quota { rpu, unit } = quota.configured();
         let penalty = (rpu > 0).then(|| Penalty::new(unit, self.after, self.lasts));
-        counter.with_penalty(penalty)
+        quota.with_penalty(penalty)
     }
 }

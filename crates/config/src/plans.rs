@@ -1,14 +1,15 @@
 //! `plan` at the top, which names where a request shows its plan, and `plans` of a rule.
 
+use super::actor::{self, Actors, Scope};
 use super::algorithm::AlgorithmKind;
-use super::counter::{TimeBase, Weight};
-use super::global_rule::{self, Roles, roles};
+use super::global_rule;
 use super::headroom::never_admits;
 use super::keys::RULE_KEYS;
+use super::quota::{TimeBase, Weight, quota};
 use diana_base::map::KeyMap;
 use diana_document::{Error, Fields, Node, Value, one_of, quoted};
-use diana_limiter::actor::{self, Actors, NamedActor, Scope};
-use diana_limiter::policy::{MAX_PLANS, PlanCounters, PlanId, PlanSource};
+use diana_limiter::actor::{NamedActor, parse_key};
+use diana_limiter::policy::{MAX_PLANS, PlanId, PlanSource, Quota};
 
 const NO_PLAN: &str = "the document does not say where a request shows its plan: write, for example, `plan: {header: x-plan}` at the top, \
      beside `limits`";
@@ -60,7 +61,7 @@ impl<'a> Plans<'a> {
         if keys.iter().any(|(key, _)| key == "actor" || key == "members") {
             plans.actor = plans.by_members(node, actors, scope);
         } else if let Value::Object(_) = node.value() {
-            plans.actor = NamedActor::compile("plan", node, scope);
+            plans.actor = actor::named("plan", node, scope);
         } else {
             node.expected::<()>("where a request shows its plan, such as `{header: x-plan}`");
         }
@@ -83,7 +84,7 @@ impl<'a> Plans<'a> {
             };
             for value in node.one_or_many() {
                 let Some(text) = value.text() else { continue };
-                match actor::parse_key(std::slice::from_ref(named), text) {
+                match parse_key(std::slice::from_ref(named), text) {
                     Ok(key) => match values.get(&key) {
                         Some(other) if *other != plan => {
                             value.fail(format!("{} is a member of another plan already", quoted(text)));
@@ -142,7 +143,7 @@ impl<'a> Plans<'a> {
         (kind, weight): (Option<&'static AlgorithmKind>, Weight),
         global: Option<&global_rule::Rule>,
         time_base: &mut TimeBase,
-    ) -> Option<Vec<(PlanId, Option<PlanCounters>)>> {
+    ) -> Option<Vec<(PlanId, Option<Quota>)>> {
         self.is_used = true;
         if self.node.is_none() && !self.is_open {
             node.fail(NO_PLAN);
@@ -154,13 +155,13 @@ impl<'a> Plans<'a> {
         let mut plans = Vec::new();
         for (name, node) in &entries {
             let plan = self.find(name, node);
-            let quota = quota(node, rule, (kind, weight), global);
+            let quota = of_plan(node, rule, (kind, weight), global);
             if let Some(Some(of_plan)) = &quota {
-                let never = never_admits(&of_plan.primary, weight.on_arrival);
+                let never = never_admits(of_plan, None, weight.on_arrival);
                 self.warnings.extend(never.map(|why| node.warning(why)));
             }
             let of_plan = quota.as_ref().and_then(Option::as_ref);
-            let fits = of_plan.is_none_or(|of_plan| time_base.check(node, &of_plan.primary));
+            let fits = of_plan.is_none_or(|of_plan| time_base.check(node, of_plan));
             plans.extend(plan.zip(quota).filter(|_| fits));
         }
         (plans.len() == entries.len()).then_some(plans)
@@ -179,7 +180,7 @@ impl<'a> Plans<'a> {
             let mut values = KeyMap::default();
             for (index, name) in names.iter().enumerate() {
                 // No request has a value that the actor refuses.
-                if let Ok(key) = actor::parse_key(std::slice::from_ref(&actor), name) {
+                if let Ok(key) = parse_key(std::slice::from_ref(&actor), name) {
                     values.insert(&key, PlanId::new(index));
                 }
             }
@@ -191,21 +192,20 @@ impl<'a> Plans<'a> {
 }
 
 /// `unlimited`, which is `Some(None)`, or what is different for the plan.
-fn quota(
+fn of_plan(
     node: &Node,
     rule: &Fields,
     (kind, weight): (Option<&'static AlgorithmKind>, Weight),
     global: Option<&global_rule::Rule>,
-) -> Option<Option<PlanCounters>> {
+) -> Option<Option<Quota>> {
     match node.value() {
         Value::Text(text) if text == "unlimited" => return Some(None),
         Value::Object(_) => {}
         _ => return node.expected("`unlimited`, or what is different for the plan, such as `{rpu: 1000}`"),
     }
     let mut fields = node.fields()?.over(rule);
-    let roles = roles(&mut fields, kind, global, weight);
+    let quota = quota(&mut fields, kind, global, weight);
     fields.belong(RULE_KEYS, "to the rule itself: a plan changes how much");
     fields.finish();
-    let Roles { primary, fallback, leased } = roles?;
-    Some(Some(PlanCounters { primary, fallback, leased }))
+    quota.map(Some)
 }

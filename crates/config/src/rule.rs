@@ -1,20 +1,22 @@
 //! Reads one rule: actors, quota, algorithm, overrides and plans. The algorithm reads its own keys.
 
+use super::actor::{Actors, Scope};
 use super::adapt::{adapt, refuse_others};
 use super::algorithm::AlgorithmKind;
-use super::counter::{TimeBase, Weight, algorithm};
-use super::global_rule::{self, Roles, roles};
-use super::headroom::{headroom, most, never_admits};
+use super::cost;
+use super::global_rule;
+use super::headroom::{headroom, never_admits};
 use super::keys::{LIMIT_KEYS, RULE_KEYS, TOP_KEYS};
 use super::mode::Mode;
 use super::names::Names;
 use super::plans::Plans;
-use diana_base::map::KeySet;
+use super::quota::{TimeBase, Weight, algorithm, quota};
+use diana_base::map::KeyMap;
 use diana_base::time::Span;
 use diana_document::{Error, Fields, Node, Value};
-use diana_limiter::actor::{self, Actors, NamedActor, Scope};
+use diana_limiter::actor::{NamedActor, parse_key};
 use diana_limiter::matcher::pattern::Pattern;
-use diana_limiter::policy::{Cost, Missing, RuleDraft, Statuses};
+use diana_limiter::policy::{Cost, Missing, Quota, RuleDraft};
 use diana_response::{ResponseOverride, RuleResponses};
 
 /// The context in which a rule is read.
@@ -60,7 +62,7 @@ pub(super) fn compile(
     };
     let cost_node = fields.take("cost");
     let cost = match &cost_node {
-        Some(node) => Cost::compile(node, scope.parts),
+        Some(node) => cost::read(node, scope.parts),
         None => Some(Cost::default()),
     };
     let cost = statuses(&mut fields, cost);
@@ -75,37 +77,40 @@ pub(super) fn compile(
         overrides.iter().chain(&plans).for_each(refuse_others);
     }
     let adapt = adapt(&mut fields, weight, global.is_some());
-    let roles = roles(&mut fields, kind, global.as_ref(), weight);
+    let quota = quota(&mut fields, kind, global.as_ref(), weight);
     let adapt = adapt?;
     if let (Some(adapt), Some(actors)) = (&adapt, &actors) {
         adapt.refuse_actors(actors);
     }
-    let roles = match (roles, adapt) {
-        (Some(roles), Some(adapt)) => {
-            let most = most(&roles.primary.algorithm);
-            let primary = adapt.around(roles.primary, kind?, weight);
-            let primary = match weight.headroom {
-                Some(headroom) => {
-                    primary.and_then(|primary| headroom.apply_adapting(primary, most, weight.least))
-                }
-                None => primary,
-            };
-            primary.map(|primary| Roles { primary, ..roles })
-        }
-        (roles, _) => roles,
+    let (quota, adaptive) = match (quota, adapt) {
+        (Some(quota), Some(adapt)) => match adapt.around(quota, kind?, weight) {
+            Some((adapting, Some(adaptive))) => {
+                let fits = weight
+                    .headroom
+                    .is_none_or(|headroom| headroom.fits_lowest(&quota, &adaptive, weight.least));
+                (Some(adapting).filter(|_| fits), Some(adaptive))
+            }
+            around => (around.map(|(quota, _)| quota), None),
+        },
+        (quota, _) => (quota, None),
     };
-    if let (Some(node), Some(roles)) = (&cost_node, &roles) {
-        roles.fits(node, weight.least);
-        let never = never_admits(&roles.primary, weight.on_arrival);
+    // What judges at first.
+    let first = quota.map(|quota| match &adaptive {
+        Some(adaptive) => quota.at(adaptive.limit(), weight.least),
+        None => quota,
+    });
+    if let (Some(node), Some(first)) = (&cost_node, &first) {
+        fits(first, node, weight.least);
+        let never = never_admits(first, adaptive.as_deref(), weight.on_arrival);
         reader.warnings.extend(never.map(|why| node.warning(why)));
     }
-    let mut time_base = TimeBase::of(kind, roles.as_ref().map(|roles| &roles.primary));
+    let mut time_base = TimeBase::of(kind, first.as_ref());
     let overrides = match overrides {
         Some(node) => {
             let (actors, warnings) = (actors.as_deref(), &mut reader.warnings);
             self::overrides(&node, &fields, (kind, weight), actors, global.as_ref(), &mut time_base, warnings)
         }
-        None => Some(Vec::new()),
+        None => Some(KeyMap::default()),
     };
     let plans = match plans {
         Some(node) => reader.plans.rule(&node, &fields, (kind, weight), global.as_ref(), &mut time_base),
@@ -116,7 +121,6 @@ pub(super) fn compile(
     fields.belong(TOP_KEYS, "at the top, beside `limits`");
     fields.finish();
     let (missing, own) = missing.unwrap_or((Missing::Ip, None));
-    let (counters, global) = global_rule::draft(roles?, overrides?, global);
     let (name, _) = (name?, headroom?);
     reader.responses.push((name.clone(), RuleResponses { limit: None, missing: own }));
     Some(RuleDraft {
@@ -127,10 +131,23 @@ pub(super) fn compile(
         enforce: mode.within(reader.mode),
         reject_delay: reject_delay?,
         cost: cost?,
-        counters,
+        quota: quota?,
+        overrides: overrides?,
         plans: plans?,
-        global,
+        adaptive,
+        on_error: global.map(|global| global.on_error),
     })
+}
+
+/// Reports a fixed cost of `least` units that the rule can never admit. A quota of 0 refuses all
+/// requests anyway.
+fn fits(quota: &Quota, cost: &Node, least: u64) {
+    let most = quota.shown().rpu;
+    // A rule that is cold has to admit a request as well.
+    let most = most.checked_div(quota.parameters().tokens_per_unit()).unwrap_or(most);
+    if quota.configured().rpu > 0 && least > most {
+        cost.fail(format!("no request could ever pass: the rule admits a cost of at most {most}"));
+    }
 }
 
 /// Reads `charge` and `refund`: the statuses by which a request is settled.
@@ -141,7 +158,7 @@ fn statuses(fields: &mut Fields, cost: Option<Cost>) -> Option<Cost> {
         return None;
     }
     let statuses = |node: Option<Node>| match node {
-        Some(node) => Statuses::compile(&node).map(Some),
+        Some(node) => cost::statuses(&node).map(Some),
         None => Some(None),
     };
     let (charge, refund) = (statuses(charge), statuses(refund));
@@ -187,37 +204,34 @@ fn overrides(
     global: Option<&global_rule::Rule>,
     time_base: &mut TimeBase,
     warnings: &mut Vec<Error>,
-) -> Option<Vec<(Vec<u8>, Roles)>> {
-    let (mut overrides, mut seen) = (Vec::new(), KeySet::default());
+) -> Option<KeyMap<Quota>> {
+    let mut overrides = KeyMap::default();
     let (mut complete, mut is_reported) = (true, false);
     let entries = node.entries()?;
     if entries.is_empty() {
         node.fail("an empty object changes nothing: leave `overrides` out");
     }
     for (value, node) in entries {
-        let key =
-            actors.and_then(|actors| actor::parse_key(actors, value).map_err(|why| node.fail(why)).ok());
+        let key = actors.and_then(|actors| parse_key(actors, value).map_err(|why| node.fail(why)).ok());
         let fields = match node.value() {
             Value::Object(_) => node.fields(),
             _ => node.expected("what is different for it, such as `{rpu: 100}`"),
         };
-        let roles = fields.and_then(|fields| {
+        let quota = fields.and_then(|fields| {
             let mut fields = fields.over(rule);
-            let roles = roles(&mut fields, kind, global, weight);
+            let quota = quota(&mut fields, kind, global, weight);
             fields.belong(RULE_KEYS, "to the rule itself: an override changes how much");
             fields.finish();
-            roles
+            quota
         });
-        match (key, roles) {
-            (Some(key), Some(roles)) => {
+        match (key, quota) {
+            (Some(key), Some(quota)) => {
                 // One for each rule suffices.
-                let never = never_admits(&roles.primary, weight.on_arrival).filter(|_| !is_reported);
+                let never = never_admits(&quota, None, weight.on_arrival).filter(|_| !is_reported);
                 is_reported |= never.is_some();
                 warnings.extend(never.map(|why| node.warning(why)));
-                complete &= time_base.check(&node, &roles.primary);
-                let is_first = seen.add(&key);
-                overrides.push((key, roles));
-                if !is_first {
+                complete &= time_base.check(&node, &quota);
+                if !overrides.insert(&key, quota) {
                     node.fail("another key names the same actor");
                     complete = false;
                 }

@@ -1,7 +1,7 @@
 //! Where the rules of a document stand, for tools that show a rule beside its text.
 
-use super::counter::algorithm;
 use super::names::Names;
+use super::quota::algorithm;
 use super::top::Top;
 use diana_document::{Error, Errors, Node};
 

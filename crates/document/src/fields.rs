@@ -6,7 +6,8 @@ use super::errors::Errors;
 use super::node::Node;
 use super::places::Place;
 use super::value::Value;
-use super::words::{nearest, one_of, quoted};
+use super::words::{nearest, one_of};
+use diana_base::format::quoted;
 use diana_base::map::KeySet;
 use std::borrow::Cow;
 

@@ -40,9 +40,10 @@ mod structure;
 mod value;
 mod words;
 
+pub use diana_base::format::{MAX_QUOTED, quoted};
 pub use errors::{Error, Errors, MAX_ERRORS};
 pub use fields::Fields;
 pub use node::Node;
 pub use parse::{parse, parse_json};
 pub use value::Value;
-pub use words::{MAX_QUOTED, fold, nearest, one_of, quoted, unit};
+pub use words::{fold, nearest, one_of, unit};

@@ -3,7 +3,8 @@
 use super::errors::{Error, Errors};
 use super::places::Place;
 use super::value::{self, Value};
-use super::words::{self, fold, nearest, one_of, quoted};
+use super::words::{self, fold, nearest, one_of};
+use diana_base::format::quoted;
 use diana_base::time::Span;
 use std::borrow::Cow;
 use std::ops::RangeInclusive;

@@ -1,7 +1,7 @@
 //! The places of values in a document. A place is a number; its path is built only for a mistake.
 
-use super::words::quoted;
 use diana_base::exclusive::Exclusive;
+use diana_base::format::quoted;
 use std::borrow::Cow;
 use std::fmt::Write;
 

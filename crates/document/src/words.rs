@@ -27,33 +27,6 @@ pub fn one_of(words: &[&str]) -> String {
     }
 }
 
-/// The characters of a user's word that [`quoted()`] shows.
-pub const MAX_QUOTED: usize = 64;
-
-/// A user's word in backticks, safe for a log: control characters are escaped, and the word is cut
-/// at 64 characters.
-///
-/// ```
-/// assert_eq!(diana_document::quoted("a\nb"), "`a\\nb`");
-/// ```
-#[must_use]
-pub fn quoted(word: &str) -> String {
-    let mut escaped = String::from("`");
-    for (count, character) in word.chars().enumerate() {
-        if count == MAX_QUOTED {
-            escaped.push('…');
-            break;
-        }
-        if character.is_control() {
-            escaped.extend(character.escape_default())
-        } else {
-            escaped.push(character)
-        }
-    }
-    escaped.push('`');
-    escaped
-}
-
 /// A time span such as `500ms`, `30s`, `5m`, `12h`, `7d`, by any name of the [`unit()`]; `0` needs
 /// no unit. `None` for anything else.
 pub(super) fn span(text: &str) -> Option<Span> {
@@ -217,11 +190,5 @@ mod tests {
     fn names_ignore_case_and_the_kind_of_gap() {
         assert_eq!(fold("Token_Bucket"), fold("token-bucket"));
         assert_eq!(one_of(&["a", "b", "c"]), "a, b or c");
-    }
-
-    #[test]
-    fn a_quoted_word_cannot_break_a_log_line() {
-        assert_eq!(quoted("a\nb"), "`a\\nb`");
-        assert_eq!(quoted(&"x".repeat(100)), format!("`{}…`", "x".repeat(64)));
     }
 }

@@ -38,8 +38,9 @@ use diana_base::exclusive::Exclusive;
 use diana_base::prng;
 use diana_base::time::{Span, Time};
 use diana_config::Configuration;
+use diana_inspect::rates::Series;
+use diana_inspect::top::WorkerTop;
 use diana_limiter::cells::store::EvictionDetector;
-use diana_limiter::rates::Series;
 use diana_limiter::session::Worker;
 use diana_response::ResponseCache;
 use std::cell::Cell;
@@ -62,6 +63,8 @@ pub(super) struct Plugin<H: Host> {
     /// Whether the log already reports a refusal that the host replaced.
     has_lost_refusal: Cell<bool>,
     pub(super) worker: Exclusive<Worker<CellStore<H>>>,
+    /// Which actors are refused and charged most; only with `inspect: {top: true}`.
+    top: Option<Exclusive<WorkerTop>>,
     /// The document server that this plugin follows, if it follows one.
     pub(super) remote: Option<Rc<RemoteSource<H>>>,
     pub(super) timer_queue: Rc<Exclusive<TimerQueue<H>>>,

@@ -38,7 +38,7 @@ pub use parameters::{Parameters, PenaltyParameters};
 pub use penalty::Penalty;
 pub use token_bucket::BucketOptions;
 pub use values::{Admission, Charge, MAX_WAIT, Quota, QuotaError, Reservation, Verdict};
-pub(crate) use values::{MAX_SKEW, RESERVED_FOR, borrowed};
+pub(crate) use values::{MAX_SKEW, RESERVED_FOR, borrowed, in_proportion, part};
 
 use concurrency::Concurrency;
 use diana_base::time::{Span, Time};
@@ -82,7 +82,7 @@ use window::Window;
 /// assert!(token_bucket.step(&mut cell, now, 1).admits());
 /// # Ok::<(), QuotaError>(())
 /// ```
-#[derive(Clone, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Algorithm {
     /// `TB`.
     TokenBucket(TokenBucket),
@@ -103,6 +103,9 @@ pub enum Algorithm {
     /// `rpu: 0`: refuses every request.
     RefuseAll,
 }
+
+/// A demand carries its quota by value, which has room for this.
+const _: () = assert!(size_of::<Algorithm>() <= 80);
 
 /// Evaluates an expression for the kind of an algorithm.
 macro_rules! each {
@@ -237,6 +240,12 @@ impl Algorithm {
         each!(self, kind => kind.may_wait())
     }
 
+    /// Whether a cell keeps when it is full in the units of one limit, so that a charge from before
+    /// the limit moved is not refunded.
+    pub(crate) fn keeps_its_instant(&self) -> bool {
+        matches!(self, Algorithm::WarmUp(_))
+    }
+
     /// Whether a charge ends with the request, as a permit does.
     #[must_use]
     pub fn ends_with_request(&self) -> bool {
@@ -271,26 +280,64 @@ impl Algorithm {
         }
     }
 
-    /// The same algorithm with `limit` in place of `quota.rpu`. Usage survives the change: a bucket
-    /// that lacks 10 tokens under one limit lacks 10 tokens under the next one. `lowest` is
-    /// the lowest limit, and `least` the least that a request costs. `None` if the algorithm cannot
-    /// adapt.
+    /// The same algorithm for limits from `lowest` on, which move while it counts. `None` if it
+    /// cannot adapt. `least` is the least that a request costs.
     #[must_use]
-    pub(crate) fn at_limit(&self, quota: Quota, lowest: u64, least: u64, limit: u64) -> Option<Algorithm> {
-        let present = Quota { rpu: limit, ..quota };
-        let mut algorithm = self.clone();
-        match &mut algorithm {
-            Algorithm::TokenBucket(bucket) => *bucket = bucket.at_limit(present, quota.rpu, least)?,
-            Algorithm::WarmUp(bucket) => *bucket = bucket.at_limit(present, lowest, least),
-            Algorithm::Concurrency(permits) => permits.rpu = limit,
+    pub(crate) fn adapting(&self, quota: Quota, lowest: u64, least: u64) -> Option<Algorithm> {
+        match self {
+            Algorithm::TokenBucket(bucket) => bucket.can_adapt().then_some(*self),
+            Algorithm::WarmUp(bucket) => Some(Algorithm::WarmUp(bucket.adapting(quota, lowest, least))),
+            Algorithm::Concurrency(_) => Some(*self),
             Algorithm::Window(_)
             | Algorithm::SlidingWindow(_)
             | Algorithm::SlidingLog(_)
             | Algorithm::LeakyBucket(_)
             | Algorithm::Lease(_)
-            | Algorithm::RefuseAll => return None,
+            | Algorithm::RefuseAll => None,
         }
-        Some(algorithm)
+    }
+
+    /// The same algorithm with `quota.rpu` in place of `rpu`, and burst and queue in proportion. It
+    /// admits at least a request of `least` units. Usage survives the change: a bucket that lacks 10
+    /// tokens under one limit lacks 10 tokens under the next one.
+    pub(crate) fn at(&self, quota: Quota, rpu: u64, least: u64) -> Algorithm {
+        match self {
+            Algorithm::TokenBucket(bucket) => Algorithm::TokenBucket(bucket.at(quota, rpu, least)),
+            Algorithm::WarmUp(bucket) => Algorithm::WarmUp(bucket.at(quota)),
+            Algorithm::Window(window) => {
+                let borrow = in_proportion(window.borrow, quota.rpu, rpu);
+                Algorithm::Window(window.with(quota.rpu.max(least), borrow))
+            }
+            Algorithm::SlidingWindow(window) => {
+                let borrow = in_proportion(window.borrow, quota.rpu, rpu);
+                Algorithm::SlidingWindow(window.with(quota.rpu.max(least), borrow))
+            }
+            Algorithm::SlidingLog(log) => Algorithm::SlidingLog(log.at(quota.rpu.max(least))),
+            Algorithm::LeakyBucket(bucket) => Algorithm::LeakyBucket(bucket.at(quota, rpu)),
+            Algorithm::Concurrency(permits) => {
+                Algorithm::Concurrency(permits.with(quota.rpu.max(least.min(rpu))))
+            }
+            Algorithm::Lease(_) | Algorithm::RefuseAll => *self,
+        }
+    }
+
+    /// The share of one of so many gateways: each quantity is divided, but stays at least `least`,
+    /// the cost of a request. `quota` is the share of the quota.
+    pub(crate) fn share(&self, quota: Quota, of: u64, least: u64) -> Algorithm {
+        match self {
+            Algorithm::TokenBucket(bucket) => Algorithm::TokenBucket(bucket.share(quota, of, least)),
+            Algorithm::WarmUp(bucket) => Algorithm::WarmUp(bucket.share(quota, of, least)),
+            Algorithm::Window(window) => {
+                Algorithm::Window(window.with(quota.rpu, part(window.borrow, of, least)))
+            }
+            Algorithm::SlidingWindow(window) => {
+                Algorithm::SlidingWindow(window.with(quota.rpu, part(window.borrow, of, least)))
+            }
+            Algorithm::SlidingLog(log) => Algorithm::SlidingLog(log.at(quota.rpu)),
+            Algorithm::LeakyBucket(bucket) => Algorithm::LeakyBucket(bucket.share(quota, of, least)),
+            Algorithm::Concurrency(permits) => Algorithm::Concurrency(permits.with(quota.rpu)),
+            Algorithm::Lease(_) | Algorithm::RefuseAll => *self,
+        }
     }
 
     /// The algorithm of a rule with this algorithm that holds at most `piece` units of quota ahead,
@@ -298,7 +345,7 @@ impl Algorithm {
     #[must_use]
     pub fn leased(&self, piece: u64, quota: Quota) -> Algorithm {
         let (parameters, shown) = (self.parameters(), self.shown(quota));
-        Algorithm::Lease(Lease::new(self.canonical_form(), parameters, piece, quota.unit, shown))
+        Algorithm::Lease(Lease::new(parameters, piece, quota.unit, shown))
     }
 }
 
@@ -356,6 +403,18 @@ impl Algorithm {
     pub fn release(&self, cell: &mut [u8], now: Time, reservation: &Reservation) {
         debug_assert!(self.can_reserve());
         each!(self, kind => kind.release(cell, now, reservation));
+    }
+}
+
+impl Algorithm {
+    /// The verdict about a request of this cost after a long time without requests. With `warm_up`,
+    /// the rule is then cold.
+    pub fn at_rest(&self, cost: u64) -> Verdict {
+        let (begin, later) = (Time::from_ns(1), Time::from_ns(u64::MAX / 2));
+        let mut cell = vec![0; self.size()];
+        self.prepare(&mut cell, begin);
+        self.prepare(&mut cell, later);
+        self.step(&mut cell, later, cost)
     }
 }
 

@@ -27,7 +27,6 @@ mod verdict;
 
 pub(crate) use cache::WorkerCache;
 pub use explain::CountedActor;
-pub(crate) use explain::text as actor_text;
 pub(crate) use global::{Pending, StoreResults};
 pub use outcome::{Decision, Outcome, Reason, RuleReport, RuleResult};
 pub(crate) use settle::{Charges, End};
@@ -79,8 +78,8 @@ impl Decider {
         if !globals.refuse_unleased(&cache.global_refusals, decision, context) {
             globals.use_local_groups(checks, context);
             if checks.refuse_cached(&cache.refusals, context) {
-                checks.report(context, &mut decision.reports);
-                globals.report(context.policy, &mut decision.reports);
+                checks.report(&mut decision.reports);
+                globals.report(&mut decision.reports);
                 decision.refuse_cached();
             } else {
                 pending = self.charge(cache, context);
@@ -141,8 +140,8 @@ impl Decider {
             let WorkerCache { refusals, reservations, .. } = cache;
             checks.withdraw(refusals, reservations, context, &mut decision.events);
         }
-        checks.report(context, &mut decision.reports);
-        globals.report(context.policy, &mut decision.reports);
+        checks.report(&mut decision.reports);
+        globals.report(&mut decision.reports);
         if is_refused {
             return decision.refuse();
         }

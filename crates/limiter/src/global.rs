@@ -12,57 +12,67 @@
 //! example of [`Protocol`].
 //!
 //! ```
-//! # use diana_limiter::cells::store::{Fault, Memory};
-//! # use diana_limiter::request::{Part, Values};
-//! # use diana_limiter::time::{Span, Time};
+//! use diana_limiter::algorithm::{Admission, Algorithm, BucketOptions, Charge, Quota, Verdict};
+//! use diana_limiter::cells::store::Memory;
 //! use diana_limiter::decide::Outcome;
-//! use diana_limiter::global::{CallResult, GlobalStoreOptions};
+//! use diana_limiter::global::{CallError, CallResult, GlobalQuery, GlobalStoreOptions, LeaseGrant};
+//! use diana_limiter::global::{Message, Protocol, Replies, RuleReply};
+//! use diana_limiter::policy::{self, Draft, LimitDraft, OnError, Replicas};
+//! use diana_limiter::policy::{RuleDraft, StoreDraft};
+//! use diana_limiter::request::{Part, Values};
 //! use diana_limiter::session::{Session, Worker};
-//! # use diana_limiter::algorithm::{Admission, Charge, Verdict};
-//! # use diana_limiter::global::{
-//! #     CallError, GlobalQuery, LeaseGrant, Message, Protocol, Replies, RuleReply,
-//! # };
-//! # struct Toy;
-//! # impl Protocol for Toy {
-//! #     fn max_batch(&self) -> usize {
-//! #         1
-//! #     }
-//! #     fn message(&self, _: &str, _: &[&GlobalQuery], _: bool, _: u64) -> Message {
-//! #         Message { headers: Vec::new(), body: Vec::new() }
-//! #     }
-//! #     fn read(
-//! #         &self, _: &[&GlobalQuery], _: u64, result: CallResult,
-//! #     ) -> Result<Replies, CallError> {
-//! #         let CallResult::Response { status: 200, body: [left] } = result else {
-//! #             return Err(CallError::Garbage);
-//! #         };
-//! #         let verdict = Verdict {
-//! #             admission: Admission::Admit { delay: Span::ZERO },
-//! #             remaining: (*left).into(),
-//! #             more_in: Span::ZERO,
-//! #             full_in: Span::ZERO,
-//! #             charge: Charge::default(),
-//! #         };
-//! #         let grant = LeaseGrant::default();
-//! #         Ok(vec![Ok(vec![RuleReply { verdict, charge: [0; 5], grant }])])
-//! #     }
-//! # }
-//! # let start = Time::from_ns(1_795_392_000_000_000_000);
-//! # let now = || start;
-//! let document = br#"{
-//!     "limits": [{"url": "/", "rules": [
-//!         {"name": "all", "rpu": 9, "unit": "minute", "scope": "global", "on_error": "deny"}
-//!     ]}],
-//!     "store": {"redis": {"cluster": "counts", "secret": "all gateways know", "timeout": "100ms"}}
-//! }"#;
-//! let configuration = diana_config::compile(document).expect("a valid document");
-//! let policy = configuration.policy;
-//! // `diana-config` chooses the protocol by the document. Here `Toy` takes its place.
-//! let options = configuration.store.expect("a store");
-//! let options = GlobalStoreOptions { protocol: Box::new(Toy), ..options };
-//! # let store = Memory::new();
-//! # let values = Values::default().with(Part::Path, "/");
-//! # let request = policy.request(&values);
+//! use diana_limiter::time::{Span, Time};
+//! use std::sync::Arc;
+//!
+//! struct Toy;
+//! impl Protocol for Toy {
+//!     fn max_batch(&self) -> usize {
+//!         1
+//!     }
+//!     fn message(&self, _: &str, _: &[&GlobalQuery], _: bool, _: u64) -> Message {
+//!         Message { headers: Vec::new(), body: Vec::new() }
+//!     }
+//!     fn read(
+//!         &self, _: &[&GlobalQuery], _: u64, result: CallResult,
+//!     ) -> Result<Replies, CallError> {
+//!         let CallResult::Response { status: 200, body: [left] } = result else {
+//!             return Err(CallError::Garbage);
+//!         };
+//!         let verdict = Verdict {
+//!             admission: Admission::Admit { delay: Span::ZERO },
+//!             remaining: (*left).into(),
+//!             more_in: Span::ZERO,
+//!             full_in: Span::ZERO,
+//!             charge: Charge::default(),
+//!         };
+//!         let grant = LeaseGrant::default();
+//!         Ok(vec![Ok(vec![RuleReply { verdict, charge: [0; 5], grant }])])
+//!     }
+//! }
+//!
+//! let start = Time::from_ns(1_795_392_000_000_000_000);
+//! let now = || start;
+//!
+//! // The store counts, and while it is down, the rule refuses.
+//! let quota = Quota { rpu: 9, unit: Span::from_secs(60) };
+//! let bucket = Algorithm::token_bucket(quota, BucketOptions::default())?;
+//! let all = RuleDraft {
+//!     on_error: Some(OnError::Deny),
+//!     ..RuleDraft::new("all", Vec::new(), policy::Quota::new(quota, bucket))
+//! };
+//! let secret = "all gateways know".to_owned();
+//! let store = StoreDraft { shards: vec!["0".into()], secret, replicas: Arc::new(Replicas::fixed(1)) };
+//! let limits = vec![LimitDraft::new("/".parse()?, vec![all])];
+//! let policy = Arc::new(Draft { limits, store: Some(store), ..Draft::default() }.build());
+//! let options = GlobalStoreOptions {
+//!     clusters: vec!["counts".into()],
+//!     timeout: Span::from_ms(100),
+//!     in_flight: 1,
+//!     protocol: Box::new(Toy),
+//! };
+//! let store = Memory::new();
+//! let values = Values::default().with(Part::Path, "/");
+//! let request = policy.request(&values);
 //! let mut worker = Worker::new(policy.clone(), &store, &[7; 16]).with_global_store(options, 17);
 //!
 //! // The decision is a query: hold the request, and make the calls that the worker asks for.
@@ -93,7 +103,7 @@
 //! let wake = worker.wake().expect("the end of the call");
 //! let completions = worker.expire(wake);
 //! assert!(completions.iter().all(|completion| completion.replies.is_none()));
-//! # Ok::<(), Fault>(())
+//! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
 mod breaker;
@@ -115,7 +125,7 @@ pub use query::{
     GlobalCharge, GlobalQuery, Inspection, LeaseGrant, LeaseUsage, LevelReport, RuleQuery, RuleReply,
     Settlement, StoreChange,
 };
-pub(crate) use refill::{LeaseRefill, lease_number};
+pub(crate) use refill::LeaseRefill;
 
 /// The longest reply that is read, in bytes. A longer reply is an error.
 pub const MAX_REPLY_BYTES: usize = 1 << 20;

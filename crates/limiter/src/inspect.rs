@@ -8,33 +8,39 @@
 //! longer.
 
 use crate::actor;
-use crate::algorithm::{PenaltyParameters, Quota, Reservation, grant};
+use crate::algorithm::{PenaltyParameters, Quota};
 use crate::cells::store::{Fault, Store};
 use crate::cells::{
     Actor, Attempt, CellId, Change, Context, Events, OpenCell, Reservations, Swapped, peek, swap,
 };
 use crate::global::{GlobalQuery, Inspection, RuleQuery, RuleReply, StoreChange};
-use crate::policy::{
-    ActorRules, Counter, GroupIndex, KeyBuffer, Missing, PlanId, Policy, Role, Rule, RuleId,
-};
+use crate::policy::{self, GroupIndex, KeyBuffer, Missing, PlacedQuota, PlanId, Policy, RuleId};
 use crate::session::Worker;
 use diana_base::time::{Span, Time};
-use diana_document::{Errors, Node, Value};
 use std::cell::Cell;
 
 /// A rule and one of its actors.
 ///
 /// ```
-/// # use diana_limiter::cells::store::{Fault, Memory};
-/// # use diana_limiter::request::{Part, Values};
-/// # use diana_limiter::time::Time;
+/// use diana_limiter::actor::{Header, NamedActor};
+/// use diana_limiter::algorithm::{Algorithm, BucketOptions, Quota};
+/// use diana_limiter::cells::store::Memory;
 /// use diana_limiter::inspect::Target;
+/// use diana_limiter::policy::{self, Draft, LimitDraft, RuleDraft};
+/// use diana_limiter::request::{Part, Values};
 /// use diana_limiter::session::{Session, Worker};
+/// use diana_limiter::time::{Span, Time};
+/// use std::sync::Arc;
 ///
-/// let document = br#"{"url": "/", "rules": [
-///     {"name": "per-user", "actor": "user", "rpu": 3, "unit": "minute"}
-/// ]}"#;
-/// let policy = diana_config::compile(document).expect("a valid document").policy;
+/// let mut draft = Draft::default();
+/// let user = Header::new("x-user-id", &mut draft.parts)?;
+/// let user = NamedActor::new("user", Arc::new(user), &draft.parts);
+/// let quota = Quota { rpu: 3, unit: Span::from_secs(60) };
+/// let bucket = Algorithm::token_bucket(quota, BucketOptions::default())?;
+/// let rule = RuleDraft::new("per-user", vec![user], policy::Quota::new(quota, bucket));
+/// draft.limits.push(LimitDraft::new("/".parse()?, vec![rule]));
+/// let policy = Arc::new(draft.build());
+///
 /// let store = Memory::new();
 /// let mut worker = Worker::new(policy.clone(), &store, &[7; 16]);
 /// let now = || Time::from_ns(1_795_392_000_000_000_000);
@@ -55,7 +61,7 @@ use std::cell::Cell;
 ///
 /// ann.reset(&mut worker, now)?;
 /// assert_eq!(ann.count(&worker, now)?.used, 0);
-/// # Ok::<(), Fault>(())
+/// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Debug)]
 pub struct Target {
@@ -106,7 +112,7 @@ impl Target {
             return Err(["there is no rule `", &name, "`"].concat());
         };
         let is_global = found.is_global();
-        if is_global && found.counter().algorithm.ends_with_request() {
+        if is_global && found.quota().algorithm().ends_with_request() {
             let why = "` counts the permits of all gateways, each of which tells only its own";
             return Err(["the rule `", &name, why].concat());
         }
@@ -147,16 +153,14 @@ impl Target {
     /// The question to the global store of the rule, and the store's shard.
     pub(crate) fn inspection(&self, change: StoreChange, policy: &Policy) -> Option<(usize, GlobalQuery)> {
         debug_assert!(self.is_global, "a rule that this gateway counts");
-        let (global, counter) = policy.global_group(self.place).zip(self.counter(policy))?;
+        let (global, quota) = policy.global_group(self.place).zip(self.stated(policy))?;
         let key = self.key.key();
-        let quota = |rule: &Rule| rule.quota_of(key, self.plan).unwrap_or_default();
-        let quotas = global.group.own(&policy.rules).iter().map(|rule| quota(rule));
-        let mut queries = global.idle_queries(policy, key, quotas, false).into_iter();
-        let look = queries.find(|query| query.rule == self.rule)?;
+        let mut quotas = [(self.rule, quota)].into_iter();
+        let look = global.idle_queries(policy, key, &mut quotas, false).into_iter().next()?;
         // The question itself counts toward no penalty.
         let penalty = look.penalty.map(|penalty| PenaltyParameters { after: 0, ..penalty });
         let next =
-            RuleQuery { enforced: true, peeks: true, penalty, headroom: counter.headroom(), ..look.clone() };
+            RuleQuery { enforced: true, peeks: true, penalty, headroom: quota.headroom(), ..look.clone() };
         let queries = [RuleQuery { penalty: None, ..look }, next];
         let shard = global.shard(policy, key);
         Some((shard, GlobalQuery::Inspect(Box::new(Inspection { change, queries }))))
@@ -166,8 +170,8 @@ impl Target {
     /// else.
     #[must_use]
     pub fn count_of(&self, policy: &Policy, replies: &[RuleReply]) -> Option<ActorCount> {
-        let ([look, next], counter) = (replies, self.counter(policy)?) else { return None };
-        let (quota, verdict) = (counter.shown(), next.verdict);
+        let ([look, next], quota) = (replies, self.stated(policy)?.shown()) else { return None };
+        let verdict = next.verdict;
         let [penalty_us, granted, granted_us, ..] = look.charge;
         Some(ActorCount {
             quota,
@@ -190,46 +194,44 @@ impl Target {
         if !self.is_global {
             let group = policy.group(self.place)?;
             let reserved = reservations.find(CellId { group: group.id, hash: self.hash })?;
-            let at = group.ids().position(|rule| rule == self.rule)?;
-            let Reservation { charge, spent } = reserved.reservations.get(at)?;
-            return Some(charge.cost.saturating_sub(*spent));
+            let place = group.place(self.rule);
+            let (_, held) = reserved.reservations.iter().find(|(quota, _)| quota.place == place)?;
+            return Some(held.charge.cost.saturating_sub(held.spent));
         }
         let place = (self.place.0, policy.global_group(self.place)?.leased?);
         let (group, rule) = policy.group(place).zip(policy.rule(self.rule))?;
         let key = self.key.key();
-        let quota_of = |rule: &Rule| rule.quota_of(key, self.plan).unwrap_or_default();
-        let quotas = group.own(&policy.rules).iter().map(|rule| quota_of(rule));
-        let cell = group.cell(&policy.rules, self.hash, quotas);
-        let entry = peek(group, cell, &context).ok()??;
-        let quota = quota_of(rule);
-        let counter = rule.counters(Role::Leased).at(quota);
-        let (mut state, now) = (counter.state(&entry.cell()).to_vec(), clock());
-        counter.prepare(&mut state, now);
-        Some(counter.step(&mut state, now, 0).remaining)
+        let stated = group.ids().zip(group.rules(&policy.rules));
+        let stated = stated.filter_map(|(id, rule)| Some((id, rule.stated(key, self.plan)?)));
+        let entry = peek(group, group.cell(&policy.rules, self.hash, stated), &context).ok()??;
+        let quota = group.quota(self.rule, rule, &self.stated(policy)?);
+        let (mut cell, now) = (entry.cell(), clock());
+        quota.prepare(&mut cell, now);
+        Some(quota.step(&mut cell, now, 0).remaining)
     }
 
     /// What the rule has counted for the actor.
     pub fn count(&self, worker: &Worker<impl Store>, clock: impl Fn() -> Time) -> Result<ActorCount, Fault> {
         let (context, reservations) = worker.inspection(&clock);
         let mut cell = OpenCell::default();
-        let (_, counter) = self.open(&mut cell, reservations, &context, &mut Events::default())?;
+        let judge = self.open(&mut cell, reservations, &context, &mut Events::default())?;
         let now = cell.at();
-        let state = counter.state_mut(cell.bytes_mut());
-        let quota = counter.shown();
-        let used = quota.rpu.saturating_sub(counter.step(state, now, 0).remaining);
-        let before = state.to_vec();
-        let verdict = counter.peek(state, &before, now, counter.headroom());
-        let (granted, granted_for) = counter.granted(&before, now);
+        let cell = cell.bytes_mut();
+        let quota = judge.quota.shown();
+        let used = quota.rpu.saturating_sub(judge.step(cell, now, 0).remaining);
+        let before = cell.to_vec();
+        let verdict = judge.peek(cell, &before, now, judge.quota.headroom());
+        let (granted, granted_for) = judge.granted(&before, now);
         Ok(ActorCount {
             quota,
             used,
             remaining: verdict.remaining,
             more_in: verdict.more_in,
             full_in: verdict.full_in,
-            penalty: counter.penalty_rest(&before, now),
+            penalty: judge.penalty_rest(&before, now),
             granted,
             granted_for,
-            is_refused: !counter.or_grant(state, now, 1, verdict).admits(),
+            is_refused: !judge.or_grant(cell, now, 1, verdict).admits(),
         })
     }
 
@@ -237,11 +239,11 @@ impl Target {
     /// charge from before the reset is refunded later, the actor gets it back a second time, but
     /// never has more than the quota.
     pub fn reset(&self, worker: &mut Worker<impl Store>, clock: impl Fn() -> Time) -> Result<Events, Fault> {
-        self.edit(worker, clock, &|counter, state, now| {
-            let is_new = counter.step(state, now, 0).full_in == Span::ZERO
-                && counter.penalty_rest(state, now) == Span::ZERO
-                && counter.granted(state, now).0 == 0;
-            counter.reset(state);
+        self.edit(worker, clock, &|quota, cell, now| {
+            let is_new = quota.step(cell, now, 0).full_in == Span::ZERO
+                && quota.penalty_rest(cell, now) == Span::ZERO
+                && quota.granted(cell, now).0 == 0;
+            quota.reset(cell);
             !is_new
         })
     }
@@ -249,7 +251,7 @@ impl Target {
     /// Whether the rule has a penalty for this actor.
     #[must_use]
     pub fn has_penalty(&self, policy: &Policy) -> bool {
-        self.counter(policy).is_some_and(|counter| counter.penalty.is_some())
+        self.stated(policy).is_some_and(|quota| quota.penalty().is_some())
     }
 
     /// Ends the actor's penalty. What the rule has counted stays counted.
@@ -258,7 +260,7 @@ impl Target {
         worker: &mut Worker<impl Store>,
         clock: impl Fn() -> Time,
     ) -> Result<Events, Fault> {
-        self.edit(worker, clock, &|counter, state, now| counter.end_penalty(state, now))
+        self.edit(worker, clock, &|quota, cell, now| quota.end_penalty(cell, now))
     }
 
     /// Whether an actor of the rule can get a grant. A document without `inspect` leaves no room
@@ -266,7 +268,8 @@ impl Target {
     #[must_use]
     pub fn takes_grants(&self, policy: &Policy) -> bool {
         // A global rule that counts permits is no target.
-        self.is_global && policy.takes_grants || self.counter(policy).is_some_and(Counter::takes_grants)
+        let has_room = || policy.group(self.place).is_some_and(|group| group.place(self.rule).has_grant());
+        if self.is_global { policy.takes_grants } else { has_room() }
     }
 
     /// Gives the actor `grant` on top of the quota, in place of an earlier grant. A request that
@@ -279,8 +282,8 @@ impl Target {
     ) -> Result<Events, Fault> {
         let Grant { amount, lasts } = grant;
         let granted = Cell::new(false);
-        let events = self.edit(worker, clock, &|counter, state, now| {
-            counter.grant(state, now, amount, lasts);
+        let events = self.edit(worker, clock, &|quota, cell, now| {
+            quota.grant(cell, now, amount, lasts);
             granted.set(true);
             true
         })?;
@@ -293,7 +296,7 @@ impl Target {
         &self,
         worker: &mut Worker<impl Store>,
         clock: impl Fn() -> Time,
-        how: &dyn Fn(&Counter, &mut [u8], Time) -> bool,
+        how: &dyn Fn(&PlacedQuota, &mut [u8], Time) -> bool,
     ) -> Result<Events, Fault> {
         let mut events = Events::default();
         let (context, reservations) = worker.inspection(&clock);
@@ -306,23 +309,26 @@ impl Target {
         if swapped == Swapped::Failed { Err(Fault(0)) } else { Ok(events) }
     }
 
-    /// The quota that counts the actor.
-    fn counter<'p>(&self, policy: &'p Policy) -> Option<&'p Counter> {
+    /// The quota that the document states for the actor; the rule's own if the rule does not apply to
+    /// the plan.
+    fn stated(&self, policy: &Policy) -> Option<policy::Quota> {
         let rule = policy.rule(self.rule)?;
-        let quota = rule.quota_of(self.key.key(), self.plan).unwrap_or_default();
-        Some(rule.counters(Role::Primary).at(quota))
+        let (key, nobody) = (self.key.key(), PlanId::default());
+        rule.stated(key, self.plan).or_else(|| rule.stated(key, nobody)).copied()
     }
 
-    /// Opens the actor's cell, and returns the rules and the quota that count the actor.
-    fn open<'p>(
-        &'p self,
+    /// Opens the actor's cell, and returns the quota that counts the actor.
+    fn open(
+        &self,
         cell: &mut OpenCell,
         reservations: &Reservations,
-        context: &Context<'p>,
+        context: &Context,
         events: &mut Events,
-    ) -> Result<(ActorRules<'p>, &'p Counter), Fault> {
+    ) -> Result<PlacedQuota, Fault> {
         let policy = context.policy;
-        let (group, counter) = policy.group(self.place).zip(self.counter(policy)).ok_or(Fault(0))?;
+        let rule = policy.rule(self.rule).zip(self.stated(policy));
+        let (group, (rule, stated)) = policy.group(self.place).zip(rule).ok_or(Fault(0))?;
+        let quota = group.quota(self.rule, rule, &stated);
         let (place, key) = (self.place, self.key.key());
         let actor = Actor { group, place, hash: self.hash, key };
         cell.load(group, self.hash, context, events);
@@ -330,8 +336,8 @@ impl Target {
             return Err(Fault(0));
         }
         let now = cell.at();
-        counter.prepare(counter.state_mut(cell.bytes_mut()), now);
-        Ok((actor.rules(policy), counter))
+        quota.prepare(cell.bytes_mut(), now);
+        Ok(quota)
     }
 }
 
@@ -345,18 +351,6 @@ pub struct Question {
 }
 
 /// Units for one actor on top of its quota.
-///
-/// ```
-/// use diana_limiter::inspect::Grant;
-/// use diana_limiter::time::Span;
-///
-/// let read = |amount: &str, lasts: &str| {
-///     Grant::read(|name| Some(if name == "for" { lasts } else { amount }.to_owned()))
-/// };
-/// assert_eq!(read("5", "1h"), Ok(Grant { amount: 5, lasts: Span::from_secs(3_600) }));
-/// assert_eq!(read("2k", "30s").map(|grant| grant.amount), Ok(2_000));
-/// assert!(read("0", "1h").is_err() && read("5", "2d").is_err());
-/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Grant {
     /// Units of cost: 1 to 10⁹.
@@ -365,31 +359,10 @@ pub struct Grant {
     pub lasts: Span,
 }
 
-impl Grant {
-    /// Reads `amount` and `for`. The error is a message for people.
-    pub fn read(parameter: impl Fn(&str) -> Option<String>) -> Result<Grant, String> {
-        let amount = parameter("amount").ok_or("how much? expected `amount=100`")?;
-        let lasts = parameter("for").ok_or("for how long? expected `for=1h`")?;
-        let amount = amount.trim().parse().map_or(Value::Text(amount), Value::Whole);
-        let amount = read("amount", amount, |node| node.size(1..=grant::MAX_AMOUNT))?;
-        let lasts = read("for", Value::Text(lasts), |node| node.span(grant::MIN_SPAN..=grant::MAX_SPAN))?;
-        Ok(Grant { amount, lasts })
-    }
-}
-
-/// Reads a parameter like a key of a document.
-fn read<T>(name: &str, value: Value, by: impl Fn(Node) -> Option<T>) -> Result<T, String> {
-    let errors = Errors::default();
-    let read = by(Node::root(&value, &errors));
-    read.ok_or_else(|| {
-        errors.into_vec().first().map_or(String::new(), |error| [name, ": ", &error.why].concat())
-    })
-}
-
 /// Changes the state of the target.
 struct Edit<'a, 'c> {
     target: &'a Target,
-    how: &'a dyn Fn(&Counter, &mut [u8], Time) -> bool,
+    how: &'a dyn Fn(&PlacedQuota, &mut [u8], Time) -> bool,
     cell: OpenCell,
     reservations: &'a Reservations,
     context: &'a Context<'c>,
@@ -398,7 +371,7 @@ struct Edit<'a, 'c> {
 impl Change for Edit<'_, '_> {
     fn attempt(&mut self, events: &mut Events) -> Attempt<'_> {
         let Edit { target, how, cell, reservations, context } = self;
-        let Ok((rules, counter)) = target.open(cell, reservations, context, events) else {
+        let Ok(quota) = target.open(cell, reservations, context, events) else {
             return Attempt::Fault;
         };
         if cell.set_full().is_some() {
@@ -406,7 +379,10 @@ impl Change for Edit<'_, '_> {
             return Attempt::Nothing;
         }
         let now = cell.at();
-        let state = counter.state_mut(cell.bytes_mut());
-        if how(counter, state, now) { cell.entry(rules) } else { Attempt::Nothing }
+        if !how(&quota, cell.bytes_mut(), now) {
+            return Attempt::Nothing;
+        }
+        let rules = context.policy.group(target.place).map(|group| context.rules_of(group, target.hash));
+        rules.map_or(Attempt::Nothing, |rules| cell.entry(rules))
     }
 }

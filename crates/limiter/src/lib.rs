@@ -24,20 +24,26 @@
 //!   one.
 //!
 //! ```
-//! use diana_limiter::cells::store::{Fault, Memory};
+//! use diana_limiter::actor::{Header, NamedActor};
+//! use diana_limiter::algorithm::{Algorithm, BucketOptions, Quota};
+//! use diana_limiter::cells::store::Memory;
 //! use diana_limiter::cells::table::Dated;
 //! use diana_limiter::decide::{Outcome, Reason};
-//! use diana_limiter::request::protocol::Protocol;
+//! use diana_limiter::policy::{self, Draft, LimitDraft, RuleDraft};
 //! use diana_limiter::request::{Part, Values};
 //! use diana_limiter::session::{Session, Worker};
 //! use diana_limiter::time::{Span, Time};
+//! use std::sync::Arc;
 //!
-//! // Once for each configuration: compile the document. An error would name each mistake.
-//! let document = br#"{"limits": [{"url": "/orders", "rules": [
-//!     {"name": "per-user", "actor": "user", "rpu": 2, "unit": "minute"}
-//! ]}]}"#;
-//! let configuration = diana_config::compile(document).expect("a valid document");
-//! let (policy, response) = (&configuration.policy, &configuration.response);
+//! // Once for each configuration: two orders a minute for each user.
+//! let mut draft = Draft::default();
+//! let user = Header::new("x-user-id", &mut draft.parts)?;
+//! let user = NamedActor::new("user", Arc::new(user), &draft.parts);
+//! let quota = Quota { rpu: 2, unit: Span::from_secs(60) };
+//! let bucket = Algorithm::token_bucket(quota, BucketOptions::default())?;
+//! let rule = RuleDraft::new("per-user", vec![user], policy::Quota::new(quota, bucket));
+//! draft.limits.push(LimitDraft::new("/orders".parse()?, vec![rule]));
+//! let policy = Arc::new(draft.build());
 //!
 //! // Once for each worker: its policy, the shared store, and no reservations, because this host
 //! // has no timer. Outside examples the seed is random.
@@ -54,8 +60,8 @@
 //! for left in [1, 0] {
 //!     let (mut session, decision) = Session::start(&mut worker, &request, || start);
 //!     assert_eq!(decision.outcome, Outcome::Pass);
-//!     let header = ("ratelimit", format!(r#""per-user";r={left};t=30"#));
-//!     assert!(response.headers(policy, decision).contains(&header));
+//!     let verdict = decision.reports[0].verdict.expect("the rule has decided");
+//!     assert_eq!(verdict.remaining, left);
 //!     // When the request has ended: refunds permits of `concurrency`. Other charges stay.
 //!     session.settle(&mut worker, || start);
 //! }
@@ -63,16 +69,14 @@
 //! assert!(matches!(decision.outcome, Outcome::Reject(Reason::Rule(_))));
 //! assert!(!session.has_charges(), "a refused request is charged nowhere");
 //!
-//! // The refusal as HTTP: status, headers and body. A random number would spread retries.
-//! let refusal = response.refusal(policy, decision, Protocol::Http, 0).expect("a refusal");
-//! assert_eq!((refusal.status, &*refusal.details), (429, "diana_refused:per-user"));
-//! assert!(refusal.headers.contains(&("retry-after", "30".into())));
+//! // `diana-response` writes the refusal as HTTP: status, headers and body.
+//! assert_eq!(decision.refused_by(&policy).as_deref(), Some("per-user"));
 //!
 //! // Half a minute later a token has come back.
 //! let later = start.after(Span::from_secs(30));
 //! let (_, decision) = Session::start(&mut worker, &request, || later);
 //! assert_eq!(decision.outcome, Outcome::Pass);
-//! # Ok::<(), Fault>(())
+//! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
 //! Where to read on: [`session`] for requests that wait, [`global`] for counts that several
@@ -91,9 +95,7 @@ pub mod inspect;
 pub mod matcher;
 pub mod number_map;
 pub mod policy;
-pub mod rates;
 pub mod request;
 pub mod session;
-pub mod top;
 
 pub use diana_base::time;

@@ -12,7 +12,6 @@
 
 mod build;
 mod cost;
-mod counter;
 mod demand;
 mod draft;
 mod enforce;
@@ -20,19 +19,20 @@ mod group;
 mod key;
 mod layout;
 mod lists;
-mod moving;
+mod place;
+mod quota;
 mod quotas;
+mod replicas;
 mod rule;
 mod shards;
 mod usage;
 
-pub use cost::Cost;
-pub(crate) use cost::Owed;
-pub use counter::{Counter, Headroom};
-pub(crate) use demand::{Demand, Demands, Mode};
+pub(crate) use cost::PendingCost;
+pub use cost::{Cost, CostError, Estimate};
+pub(crate) use demand::{Demand, Mode, prepare};
 #[cfg(test)]
 pub(crate) use draft::testing as drafts;
-pub use draft::{Draft, GlobalDraft, LimitDraft, RuleDraft, StoreDraft};
+pub use draft::{Draft, LimitDraft, RuleDraft, StoreDraft};
 pub use enforce::Enforce;
 pub(crate) use enforce::RolloutHash;
 pub use group::OnError;
@@ -40,9 +40,10 @@ pub(crate) use group::{ActorRules, CounterGroup, GlobalGroup, GroupIndex, Limit,
 pub(crate) use key::{ActorKey, KeyBuffer};
 pub use key::{ActorSource, Missing};
 pub use lists::{ALLOW, DENY, List, Lists, Member};
-pub use moving::Replicas;
-pub(crate) use quotas::QuotaRef;
-pub use quotas::{Counters, MAX_PLANS, PlanCounters, PlanId, PlanSource};
+pub(crate) use place::Place;
+pub use quota::{Headroom, PlacedQuota, Quota};
+pub use quotas::{MAX_PLANS, PlanId, PlanSource};
+pub use replicas::Replicas;
 pub(crate) use rule::Role;
 pub use rule::{Rule, RuleId};
 pub use shards::CountKey;
@@ -66,20 +67,32 @@ use std::sync::Arc;
 /// All rules, compiled.
 ///
 /// ```
+/// use diana_limiter::actor::address::Network;
+/// use diana_limiter::actor::{Header, NamedActor, parse_key};
+/// use diana_limiter::algorithm::{Algorithm, BucketOptions, QueueOptions, Quota, QuotaError};
+/// use diana_limiter::policy::{self, Draft, LimitDraft, Member, RuleDraft};
 /// use diana_limiter::request::protocol::Protocol;
 /// use diana_limiter::request::{Part, Values};
+/// use diana_limiter::time::Span;
+/// use std::sync::Arc;
 ///
-/// let document = br#"{
-///     "limits": [{"url": "/", "rules": [
-///         {"name": "per-user", "actor": "user", "rpu": 10, "unit": "second",
-///          "overrides": {"ann": {"rpu": 50}}},
-///         {"name": "even", "algo": "LB", "rpu": 100, "unit": "second"}
-///     ]}],
-///     "deny": ["203.0.113.0/24"],
-///     "local": {"max_actors": 1000}
-/// }"#;
-/// let mut configuration = diana_config::compile(document).expect("a valid document");
-/// let policy = &configuration.policy;
+/// // Ten a second for each user, 50 for one of them; and 100 a second, evenly.
+/// let mut draft = Draft { max_actors: 1_000, ..Draft::default() };
+/// let user = Header::new("x-user-id", &mut draft.parts)?;
+/// let user = [NamedActor::new("user", Arc::new(user), &draft.parts)];
+/// let bucket = |rpu| {
+///     let quota = Quota { rpu, unit: Span::from_secs(1) };
+///     let bucket = Algorithm::token_bucket(quota, BucketOptions::default())?;
+///     Ok::<_, QuotaError>(policy::Quota::new(quota, bucket))
+/// };
+/// let mut per_user = RuleDraft::new("per-user", user.to_vec(), bucket(10)?);
+/// per_user.overrides.insert(&parse_key(&user, "ann")?, bucket(50)?);
+/// let quota = Quota { rpu: 100, unit: Span::from_secs(1) };
+/// let queue = Algorithm::leaky_bucket(quota, QueueOptions::default())?;
+/// let even = RuleDraft::new("even", Vec::new(), policy::Quota::new(quota, queue));
+/// draft.limits.push(LimitDraft::new("/".parse()?, vec![per_user, even]));
+/// draft.lists.deny = [Member::Network(Network::parse("203.0.113.0/24")?)].into_iter().collect();
+/// let mut policy = draft.build();
 ///
 /// // Rules are known by their ids, for example in reports.
 /// let rules: Vec<_> = policy.rules().map(|(id, rule)| (id.index(), rule.name())).collect();
@@ -103,8 +116,9 @@ use std::sync::Arc;
 /// assert!(bytes < 120_000);
 ///
 /// // For a host without timers, `even` refuses requests that would have to wait.
-/// assert!(configuration.refuse_to_wait());
-/// assert!(!configuration.refuse_to_wait(), "no further change");
+/// assert!(policy.refuse_to_wait());
+/// assert!(!policy.refuse_to_wait(), "no further change");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Debug)]
 pub struct Policy {
@@ -202,6 +216,13 @@ impl Policy {
         self.replicas.as_ref()
     }
 
+    /// How often a number has moved that quotas follow: an adaptive limit, or the number of gateways.
+    /// What a worker remembers of quotas holds as long as this stays.
+    pub(crate) fn epoch(&self) -> u64 {
+        let limits = self.adaptive.iter().map(|(_, adaptive)| adaptive.moves());
+        limits.chain(self.replicas.iter().map(|replicas| replicas.moves())).fold(0, u64::wrapping_add)
+    }
+
     pub(crate) fn adaptive(&self) -> &[(RuleId, Arc<Adaptive>)] {
         &self.adaptive
     }
@@ -226,9 +247,10 @@ impl Policy {
             changed |= rule.reject_delay > Span::ZERO;
             rule.reject_delay = Span::ZERO;
             let is_enforced = rule.enforced();
-            let Rule { primary, fallback, .. } = rule;
-            for counter in fallback.iter_mut().chain([primary]).flat_map(Counters::all_mut) {
-                changed |= counter.refuse_to_wait() && is_enforced;
+            for quota in rule.quotas.all_mut() {
+                let Some(without) = quota.without_waiting() else { continue };
+                changed |= quota.algorithm().may_wait() && is_enforced;
+                *quota = without;
             }
         }
         changed
@@ -238,16 +260,15 @@ impl Policy {
     /// settled. If not, the decision about its headers is all that a request needs.
     #[must_use]
     pub fn needs_ends(&self) -> bool {
-        let waits_or_holds = |counters: &Counters| {
-            let mut algorithms = counters.all().map(|counter| &counter.algorithm);
-            algorithms.any(|algorithm| algorithm.ends_with_request() || algorithm.may_wait())
+        let waits_or_holds = |quota: &Quota| {
+            let algorithm = quota.algorithm();
+            algorithm.ends_with_request() || algorithm.may_wait()
         };
         // A request may wait for the store of a global rule.
         self.measures().any()
-            || self
-                .rules
-                .iter()
-                .any(|rule| rule.is_global || rule.reject_delay > Span::ZERO || waits_or_holds(&rule.primary))
+            || self.rules.iter().any(|rule| {
+                rule.is_global || rule.reject_delay > Span::ZERO || rule.quotas.all().any(waits_or_holds)
+            })
     }
 
     /// All rules, in the order in which they are checked.
@@ -280,10 +301,7 @@ impl Policy {
     pub fn canonical_hash(&self, named: impl Fn(&str) -> bool) -> u64 {
         let each = |rule: &Arc<Rule>| {
             let name = Some(rule.name()).filter(|name| named(name));
-            let [fallback, leased] =
-                [&rule.fallback, &rule.leased].map(|counters| counters.as_ref().map(Counters::fingerprint));
-            let enforce = rule.enforce.hundredths();
-            Hasher::of(&(name, rule.fingerprint, enforce, rule.reject_delay, fallback, leased))
+            Hasher::of(&(name, rule.fingerprint, rule.enforce.hundredths(), rule.reject_delay))
         };
         Hasher::of(&(Hasher::of_all(self.rules.iter().map(each)), self.around_rules))
     }
@@ -310,7 +328,7 @@ impl Policy {
             });
         let overridden = single.flat_map(|(named, rules)| {
             let rules = self.rules.get(rules).unwrap_or_default().iter();
-            rules.flat_map(move |rule| rule.primary.overrides.keys().map(move |key| (named, key)))
+            rules.flat_map(move |rule| rule.overridden().map(move |key| (named, key)))
         });
         let plans = self.plan.iter().flat_map(|plan| plan.values.keys().map(move |key| (&plan.actor, key)));
         listed.chain(overridden).chain(plans).filter_map(|(named, key)| {
@@ -407,6 +425,21 @@ impl Policy {
         };
         let place = self.limits.iter().enumerate().find_map(of_limit)?;
         Some((place, self.global_group(place)?))
+    }
+
+    /// The actors that a rule counts, in the order of its keys; none if it counts all requests
+    /// together.
+    #[must_use]
+    pub fn actors_of(&self, rule: RuleId) -> &[NamedActor] {
+        let own = self.group_of(rule).map(|(_, group)| group);
+        let group = own.or_else(|| self.global_group_of(rule).map(|(_, global)| &*global.group));
+        group.map_or(&[][..], |group| &group.actors)
+    }
+
+    /// The client's address, which may stand for an actor that a request lacks.
+    #[must_use]
+    pub fn address(&self) -> &NamedActor {
+        &self.address
     }
 
     /// The plan with this name.

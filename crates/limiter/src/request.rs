@@ -64,6 +64,11 @@ pub enum Part {
 ///         };
 ///         HeaderLines::One(line.map(str::as_bytes))
 ///     }
+///
+///     /// No rule of this host reads tokens.
+///     fn claim(&self, _: &[u8], _: &str) -> Option<String> {
+///         None
+///     }
 /// }
 ///
 /// let mut parts = Parts::default();
@@ -79,6 +84,10 @@ pub trait Source {
     /// The engine may ask for the same part several times, so an implementation for which reading
     /// is expensive caches the part. `id` distinguishes the parts of one policy.
     fn lines<'s>(&'s self, id: PartId, part: &'s Part) -> HeaderLines<'s>;
+
+    /// The claim of a bearer token (RFC 7519, in compact form) at a dotted path, as text. `None` if
+    /// the token is not readable or has no such claim. The signature need not be verified here.
+    fn claim(&self, token: &[u8], path: &str) -> Option<String>;
 
     /// The query of [`Part::Path`], empty without one, if reading it is cheaper than reading the
     /// path. Otherwise `None`: the caller then reads the path.
@@ -145,7 +154,27 @@ pub struct Parts {
     known: KeySet,
 }
 
+/// The most steps of a property's path.
+const MAX_STEPS: usize = 16;
+
 impl Part {
+    /// The header of this name, in any case. `None` if the name is no token (RFC 9110, section
+    /// 5.1), or that of [`Part::Host`].
+    #[must_use]
+    pub fn header(name: &str) -> Option<Part> {
+        let is_header = syntax::is_token(name.as_bytes()) && !name.eq_ignore_ascii_case("host");
+        is_header.then(|| Part::Header(name.to_ascii_lowercase().into()))
+    }
+
+    /// The host attribute at this path of 1 to 16 steps. A step must not be empty or contain NUL:
+    /// hosts take a path as one text with a NUL between its steps.
+    #[must_use]
+    pub fn property(steps: Vec<Box<str>>) -> Option<Part> {
+        let is_step = |step: &str| !step.is_empty() && !step.contains('\0');
+        let is_path = (1..=MAX_STEPS).contains(&steps.len()) && steps.iter().all(|step| is_step(step));
+        is_path.then_some(Part::Property(steps))
+    }
+
     /// The part in canonical text. Two parts have the same text only if they are equal.
     fn canonical_form(&self) -> String {
         match self {
@@ -250,6 +279,11 @@ impl<'a> Request<'a> {
         self.source.query().map_or_else(of_path, Cow::Owned)
     }
 
+    /// The claim of a bearer token at a dotted path: see [`Source::claim`].
+    pub(crate) fn claim(&self, token: &[u8], path: &str) -> Option<String> {
+        self.source.claim(token, path)
+    }
+
     /// The lines of a part that is one list across all of its lines, such as `cookie`. Joined lines
     /// are the same list.
     pub fn list(&self, id: PartId) -> HeaderLines<'a> {
@@ -288,19 +322,35 @@ impl<'a> Request<'a> {
 /// assert_eq!(Request::new(&values, &parts).get(method), Some(&b"GET"[..]));
 /// ```
 #[derive(Clone, Debug, Default)]
-pub struct Values(Vec<(Part, Vec<u8>)>);
+pub struct Values {
+    lines: Vec<(Part, Vec<u8>)>,
+    claims: Option<ReadClaim>,
+}
+
+/// Reads a claim: see [`Source::claim`].
+type ReadClaim = fn(&[u8], &str) -> Option<String>;
 
 impl Values {
+    /// The same request, whose bearer tokens are read by `claim`. Without it, no token is readable.
+    #[must_use]
+    pub fn with_claims(self, claim: fn(&[u8], &str) -> Option<String>) -> Values {
+        Values { claims: Some(claim), ..self }
+    }
+
     /// The same request with one more line of `part` after its existing lines.
     pub fn with(mut self, part: Part, line: impl Into<Vec<u8>>) -> Values {
-        self.0.push((part, line.into()));
+        self.lines.push((part, line.into()));
         self
     }
 }
 
 impl Source for Values {
     fn lines<'s>(&'s self, _: PartId, part: &'s Part) -> HeaderLines<'s> {
-        HeaderLines::Values(self.0.iter(), part)
+        HeaderLines::Values(self.lines.iter(), part)
+    }
+
+    fn claim(&self, token: &[u8], path: &str) -> Option<String> {
+        self.claims?(token, path)
     }
 }
 
@@ -314,6 +364,10 @@ mod tests {
         fn lines<'s>(&'s self, _: PartId, part: &'s Part) -> HeaderLines<'s> {
             self.0.set(self.0.get() + 1);
             HeaderLines::One((*part == Part::Path).then_some(b"/"))
+        }
+
+        fn claim(&self, _: &[u8], _: &str) -> Option<String> {
+            None
         }
     }
 

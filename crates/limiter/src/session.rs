@@ -11,23 +11,31 @@
 //! example of a query.
 //!
 //! ```
-//! # use diana_limiter::cells::store::{Fault, Memory};
-//! # use diana_limiter::request::{Part, Values};
-//! # use diana_limiter::time::{Span, Time};
+//! use diana_limiter::algorithm::{Algorithm, QueueOptions, Quota};
+//! use diana_limiter::cells::store::Memory;
 //! use diana_limiter::decide::Outcome;
+//! use diana_limiter::policy::{self, Draft, LimitDraft, RuleDraft};
+//! use diana_limiter::request::{Part, Values};
 //! use diana_limiter::session::{Session, Worker};
+//! use diana_limiter::time::{Span, Time};
+//! use std::sync::Arc;
 //!
-//! let document = br#"{"url": "/", "rules": [
-//!     {"name": "even", "algo": "LB", "rpu": 6, "unit": "minute", "queue": 2}
-//! ]}"#;
-//! # let policy = diana_config::compile(document).expect("a valid document").policy;
-//! # let store = Memory::new();
-//! # let mut worker = Worker::new(policy.clone(), &store, &[7; 16]);
-//! # let values = Values::default().with(Part::Path, "/");
-//! # let request = policy.request(&values);
-//! # let start = Time::from_ns(1_795_392_000_000_000_000);
-//! # let seconds = |seconds| start.after(Span::from_secs(seconds));
-//! # let now = || start;
+//! // One request every ten seconds; two may wait for their turns.
+//! let quota = Quota { rpu: 6, unit: Span::from_secs(60) };
+//! let queue = QueueOptions { queue: Some(2), max_wait: None };
+//! let even = policy::Quota::new(quota, Algorithm::leaky_bucket(quota, queue)?);
+//! let mut draft = Draft::default();
+//! let rule = RuleDraft::new("even", Vec::new(), even);
+//! draft.limits.push(LimitDraft::new("/".parse()?, vec![rule]));
+//! let policy = Arc::new(draft.build());
+//!
+//! let store = Memory::new();
+//! let mut worker = Worker::new(policy.clone(), &store, &[7; 16]);
+//! let values = Values::default().with(Part::Path, "/");
+//! let request = policy.request(&values);
+//! let start = Time::from_ns(1_795_392_000_000_000_000);
+//! let seconds = |seconds| start.after(Span::from_secs(seconds));
+//! let now = || start;
 //! let (first, decision) = Session::start(&mut worker, &request, now);
 //! assert_eq!((decision.outcome, first.is_waiting()), (Outcome::Pass, false));
 //!
@@ -51,7 +59,7 @@
 //! second.resume();
 //! assert!(!second.is_waiting());
 //! second.settle(&mut worker, || seconds(11));
-//! # Ok::<(), Fault>(())
+//! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
 mod worker;

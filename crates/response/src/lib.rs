@@ -12,13 +12,15 @@
 
 mod cache;
 mod fields;
+mod json;
 mod options;
 mod problem;
 mod protocol;
 mod wait;
 
 pub use cache::{QuotaHeaders, ResponseCache};
-pub use options::{ResponseOptions, ResponseOverride, RuleResponses, own_headers, percent_of};
+pub use json::json_string;
+pub use options::{ResponseOptions, ResponseOverride, RuleResponses, header_name, own_headers, percent_of};
 
 use diana_base::format;
 use diana_base::map::KeyMap;

@@ -2,10 +2,10 @@
 //! configuration. The responses that override them: `response` of a limit, of `deny` and of a
 //! rule's `missing`.
 
-use diana_document::{Node, Value};
+use diana_document::{Node, Value, quoted};
 use diana_limiter::cells::table::Hasher;
 use diana_limiter::policy::{Policy, Rule};
-use diana_limiter::request::syntax::{header_name, is_token};
+use diana_limiter::request::syntax::is_token;
 use std::sync::Arc;
 
 /// The options of responses.
@@ -280,6 +280,26 @@ pub(super) fn field_value(node: &Node) -> Option<Box<str>> {
     Some(value.trim_ascii().into())
 }
 
+/// Reads `text` as a header name (RFC 9110 §5.1) and turns the name to lower case. For a
+/// lower-case name that is not allowed here, `reserved` returns the reason. Mistakes are reported
+/// at `node`.
+pub fn header_name(
+    text: &str,
+    node: &Node,
+    reserved: impl Fn(&str) -> Option<&'static str>,
+) -> Option<Box<str>> {
+    let name = text.to_ascii_lowercase();
+    if let Some(why) = reserved(&name) {
+        node.fail(format!("{} cannot be given here: {why}", quoted(&name)));
+    } else if !is_token(name.as_bytes()) {
+        let allowed = "letters, digits and marks such as `-` and `_`";
+        node.fail(format!("{} is not a header name, expected {allowed}", quoted(text)));
+    } else {
+        return Some(name.into());
+    }
+    None
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -462,6 +482,24 @@ mod tests {
         ] {
             let (_, mistakes) = compile(&format!(r#"{{"response": {{"headers": {headers}}}}}"#));
             assert_eq!(mistakes, [format!("response.headers{expected}")]);
+        }
+    }
+
+    #[test]
+    fn a_header_name_is_a_token_that_is_not_reserved() {
+        for (text, expected) in [
+            ("X-User_ID", Ok("x-user_id")),
+            ("Host", Err("`host` cannot be given here: name it elsewhere")),
+            (":Path", Err("`:path` cannot be given here: name it elsewhere")),
+            (":X", Err("`:X` is not a header name, expected letters, digits and marks such as `-` and `_`")),
+            ("", Err("`` is not a header name, expected letters, digits and marks such as `-` and `_`")),
+        ] {
+            let errors = Errors::default();
+            let reserved = |name: &str| matches!(name, "host" | ":path").then_some("name it elsewhere");
+            let name = header_name(text, &Node::root(&Value::Null, &errors), reserved);
+            let mistakes: Vec<String> = errors.into_vec().iter().map(Error::to_string).collect();
+            assert_eq!(name.as_deref(), expected.ok(), "{text}");
+            assert_eq!(mistakes, expected.err().into_iter().collect::<Vec<_>>());
         }
     }
 }

@@ -9,7 +9,8 @@
 //! | `temporary-reduced-capacity` | the status is 503, or a refusing rule's global store is down |
 //! | `quota-exceeded` | any other refusal |
 
-use diana_base::format::{json_string, number};
+use super::json::json_string;
+use diana_base::format::number;
 use diana_limiter::decide::{Decision, Reason};
 use diana_limiter::policy::{DENY, Policy, RuleId};
 

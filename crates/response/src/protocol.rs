@@ -9,8 +9,9 @@
 //! | Connect, unary | as configured | the error as JSON |
 //! | Connect, stream | 200 | the error as the stream's last message |
 
+use super::json::json_string;
 use super::{PERMISSION_DENIED, UNAUTHENTICATED, UNAVAILABLE};
-use diana_base::format::{decimal, hex, json_string};
+use diana_base::format::{decimal, hex};
 use diana_limiter::request::protocol::Protocol;
 
 /// The HTTP status of a refusal whose configured status this is.

@@ -89,6 +89,11 @@ impl Source for HostRequest {
             _ => self.headers.lines(id, part),
         }
     }
+
+    /// No rule of this filter reads tokens.
+    fn claim(&self, _: &[u8], _: &str) -> Option<String> {
+        None
+    }
 }
 
 /// The host's clock.

@@ -4,10 +4,8 @@ use super::input::Input;
 use diana_base::time::{Span, Time};
 use diana_config::algorithm::KINDS;
 use diana_document::{Errors, Node, parse};
-use diana_limiter::adapt::{Adaptive, Controller, Limits, Resource, Signal, State};
 use diana_limiter::algorithm::{Admission, Algorithm, Charge, Penalty, Quota, Reservation, Verdict};
-use diana_limiter::policy::Counter;
-use std::sync::Arc;
+use diana_limiter::policy::{self, PlacedQuota};
 
 /// Until this instant (in the year 2349), twice the longest fill time fits into the rest of a
 /// `u64`.
@@ -27,47 +25,43 @@ const VALUES: [&str; 12] =
 pub fn run(bytes: &[u8]) {
     let mut input = Input(bytes);
     let Some((algorithm, quota)) = algorithm(&mut input) else { return };
-    let (counter, unit) = (Counter::new(quota, settling(algorithm, &mut input)), quota.unit);
-    check(&counter, input);
-    check_adaptive(&counter.algorithm, unit, input);
+    let (quota, unit) = (policy::Quota::new(quota, settling(algorithm, &mut input)), quota.unit);
+    check(quota.alone(), input);
+    check_adaptive(quota, input);
     if unit > Span::ZERO {
-        let (after, lasts) =
-            (1 + u64::from(input.byte() % 4), 1 + input.scaled() % Penalty::MAX_SPAN.as_ns());
-        check(&counter.with_penalty(Some(Penalty::new(unit, after, Span::from_ns(lasts)))), input);
+        let (after, lasts) = (
+            1 + u64::from(input.byte() % 4),
+            (1 + input.scaled() % Penalty::MAX_SPAN.as_ns()).next_multiple_of(1_000_000),
+        );
+        let penalty = Penalty::new(unit, after, Span::from_ns(lasts));
+        check(quota.with_penalty(Some(penalty)).alone(), input);
     }
 }
 
-/// The same algorithm with a limit that moves.
-fn check_adaptive(algorithm: &Algorithm, unit: Span, mut input: Input) {
+/// The same quota with a limit that moves.
+fn check_adaptive(quota: policy::Quota, mut input: Input) {
     let mut limit = || 1 + input.scaled() % 1_000_000;
     let mut limits = [limit(), limit(), limit()];
     limits.sort_unstable();
-    let [min, start, max] = limits;
-    let resource = if unit == Span::ZERO { Resource::Permits } else { Resource::Rate { unit } };
-    let signal = Signal::Errors { target_ppm: 50_000 };
-    let controller = Controller::new(signal, resource, Limits { min, max, start }, Span::from_secs(10));
-    let (adaptive, quota) = (Arc::new(Adaptive::new(controller)), Quota { rpu: start, unit });
+    let ([min, start, max], unit) = (limits, quota.configured().unit);
     // The configuration refuses buckets that take longer than a hundred years to fill.
-    let fill = u128::from(algorithm.shown(quota).rpu) * u128::from(unit.as_ns()) / u128::from(start);
+    let fill = u128::from(quota.shown().rpu) * u128::from(unit.as_ns()) / u128::from(start);
     if fill > 100 * 365 * 86_400 * 1_000_000_000 {
         return;
     }
-    let Some(counter) = Counter::adapting(quota, algorithm.clone(), 1, &adaptive) else { return };
-    check_no_panic(&counter, input);
-    let cell = vec![0; counter.size()];
-    let mut run = Run { counter: &counter, cell, now: TODAY, is_ours: true };
+    let base = policy::Quota::new(Quota { rpu: start, unit }, *quota.algorithm());
+    let Some(base) = base.adapting(min, 1) else { return };
+    let at = |limit| base.at(limit, 1).alone();
+    check_no_panic(&at(start), input);
+    let mut run =
+        Run { judge: at(start), cell: vec![0; at(start).size()], now: TODAY, is_ours: true, moves: true };
     run.fill(&mut input);
     check_prepare(&mut run);
     for _ in 0..MOST_OPERATIONS {
         match input.below(4) {
             0 => run.now = run.now.saturating_add(input.scaled()).min(LATEST),
             1 => run.now = run.now.saturating_sub(input.scaled()).max(1),
-            2 => {
-                let mut state = [0; State::BYTES];
-                let bytes = input.bytes(State::BYTES);
-                state[..bytes.len()].copy_from_slice(bytes);
-                adaptive.set(State::from_bytes(&state));
-            }
+            2 => run.judge = at(min + input.scaled() % (max - min + 1)),
             _ => {
                 let (rest, cost) = (run.look().remaining, input.scaled());
                 assert_eq!(run.step(cost).admits(), cost <= rest);
@@ -78,15 +72,15 @@ fn check_adaptive(algorithm: &Algorithm, unit: Span, mut input: Input) {
     }
 }
 
-fn check(counter: &Counter, mut input: Input) {
-    check_no_panic(counter, input);
+fn check(judge: PlacedQuota, mut input: Input) {
+    check_no_panic(&judge, input);
     let begin_with = match input.below(4) {
         0 => 1 + input.number() % LATEST,
         1 => 1 + input.scaled() % LATEST,
         _ => TODAY,
     };
-    let cell = vec![0; counter.size()];
-    let mut run = Run { counter, cell, now: begin_with, is_ours: true };
+    let cell = vec![0; judge.size()];
+    let mut run = Run { judge, cell, now: begin_with, is_ours: true, moves: false };
     run.fill(&mut input);
     check_prepare(&mut run);
     let mut charges = Vec::new();
@@ -97,7 +91,7 @@ fn check(counter: &Counter, mut input: Input) {
         operate(&mut run, &mut input, &mut charges);
         run.prepare();
         check_promises(&run, input.scaled());
-        if counter.algorithm.without_waiting().is_none() {
+        if judge.quota.algorithm().without_waiting().is_none() {
             check_headroom(&run, 1 + input.scaled() % Quota::MAX_RPU);
         }
     }
@@ -138,13 +132,13 @@ fn settling(algorithm: Algorithm, input: &mut Input) -> Algorithm {
     let per_unit = quota.unit.as_ns().div_ceil(quota.rpu.max(1)).max(1);
     let longest = 100 * 365 * 86_400 * 1_000_000_000_u64;
     let most = (longest / per_unit).saturating_sub(quota.rpu);
-    let settling = (input.flag() && borrow < most).then(|| algorithm.clone().borrowing(borrow)).flatten();
+    let settling = (input.flag() && borrow < most).then(|| algorithm.borrowing(borrow)).flatten();
     settling.unwrap_or(algorithm)
 }
 
-/// No instant, cost, charge or length of a cell makes a counter panic.
-fn check_no_panic(counter: &Counter, mut input: Input) {
-    let mut cell = vec![0; input.below(counter.size() + 9)];
+/// No instant, cost, charge or length of a cell makes a judge panic.
+fn check_no_panic(judge: &PlacedQuota, mut input: Input) {
+    let mut cell = vec![0; input.below(judge.size() + 9)];
     let noise = input.bytes(cell.len());
     cell[..noise.len()].copy_from_slice(noise);
     for _ in 0..3 {
@@ -152,17 +146,17 @@ fn check_no_panic(counter: &Counter, mut input: Input) {
         let (at, booked_at) = (Time::from_ns(input.number()), Time::from_ns(input.number()));
         let stamp = input.number();
         let charge = Charge { cost, at, booked_at, stamp: (stamp as u32, (stamp >> 32) as u32) };
-        let _ = counter.rests_in(&cell, now);
-        counter.prepare(&mut cell, now);
-        let _ = counter.step(&mut cell, now, cost);
-        counter.refund(&mut cell, now, charge);
-        if counter.algorithm.can_settle() {
-            let _ = counter.algorithm.charge(&mut cell, now, input.number());
-            counter.algorithm.settle(&mut cell, now, charge, input.number());
+        let _ = judge.rests_in(&cell, now);
+        judge.prepare(&mut cell, now);
+        let _ = judge.step(&mut cell, now, cost);
+        judge.refund(&mut cell, now, charge);
+        if judge.quota.algorithm().can_settle() {
+            let _ = judge.quota.algorithm().charge(&mut cell, now, input.number());
+            judge.quota.algorithm().settle(&mut cell, now, charge, input.number());
         }
-        counter.count_refusal(&mut cell, now);
+        judge.count_refusal(&mut cell, now);
         let mut reservation = Reservation { charge, spent: input.number() };
-        if let Some(reserve) = counter.as_reserve() {
+        if let Some(reserve) = judge.quota.as_reserve() {
             _ = reserve.covers(&reservation, now);
             reservation.spend(input.byte().into());
             reserve.release(&mut cell, now, &reservation);
@@ -173,22 +167,24 @@ fn check_no_panic(counter: &Counter, mut input: Input) {
 
 /// A cell and its clock.
 #[derive(Clone)]
-struct Run<'a> {
-    counter: &'a Counter,
+struct Run {
+    judge: PlacedQuota,
     cell: Vec<u8>,
     now: u64,
     /// Whether the cell has no foreign bytes.
     is_ours: bool,
+    /// Whether the limit moves.
+    moves: bool,
 }
 
-impl Run<'_> {
+impl Run {
     fn time(&self) -> Time {
         Time::from_ns(self.now)
     }
 
     /// Whether foreign bytes may contain reserved units: an adaptive bucket reserves none itself.
     fn may_have_reserved(&self) -> bool {
-        !self.is_ours && (self.counter.adaptive().is_some() || self.counter.algorithm.can_reserve())
+        !self.is_ours && (self.moves || self.judge.quota.algorithm().can_reserve())
     }
 
     /// Replaces the cell by foreign bytes, or some bytes of a used cell.
@@ -211,22 +207,22 @@ impl Run<'_> {
 
     fn prepare(&mut self) -> bool {
         let now = self.time();
-        self.counter.prepare(&mut self.cell, now)
+        self.judge.prepare(&mut self.cell, now)
     }
 
     fn step(&mut self, cost: u64) -> Verdict {
         let now = self.time();
-        self.counter.step(&mut self.cell, now, cost)
+        self.judge.step(&mut self.cell, now, cost)
     }
 
     fn count_refusal(&mut self) {
         let now = self.time();
-        self.counter.count_refusal(&mut self.cell, now);
+        self.judge.count_refusal(&mut self.cell, now);
     }
 
     fn refund(&mut self, charge: Charge) {
         let now = self.time();
-        self.counter.refund(&mut self.cell, now, charge);
+        self.judge.refund(&mut self.cell, now, charge);
     }
 
     /// The verdict for a request `later` nanoseconds from now, if no other request comes.
@@ -257,20 +253,20 @@ fn check_prepare(run: &mut Run) {
 fn check_headroom(run: &Run, headroom: u64) {
     let left = run.look().remaining;
     let mut copy = run.clone();
-    let verdict = run.counter.step_with_headroom(&mut copy.cell, &run.cell, run.time(), 1, headroom);
+    let verdict = run.judge.step_with_headroom(&mut copy.cell, &run.cell, run.time(), 1, headroom);
     assert_eq!(verdict.admits(), left > headroom, "{left} left, {headroom} headroom");
     assert_eq!(verdict.remaining, left.saturating_sub(headroom + u64::from(left > headroom)));
     assert!(verdict.admits() || copy.cell == run.cell, "a refusal changes nothing");
     // The configuration refuses a part that leaves no room for a request of a cold rule: such a
     // rule may get too cold while a penalty runs.
-    let most = run.counter.algorithm.shown(Quota { rpu: 1, unit: Span::ZERO }).rpu / COLD_FACTOR;
-    let is_exact = run.is_ours && (headroom < most || run.counter.penalty.is_none());
+    let most = run.judge.quota.algorithm().shown(Quota { rpu: 1, unit: Span::ZERO }).rpu / COLD_FACTOR;
+    let is_exact = run.is_ours && (headroom < most || run.judge.quota.penalty().is_none());
     if let (Admission::Refuse { retry_after: Some(wait) }, true) = (verdict.admission, is_exact) {
         let mut copy = run.clone();
         copy.now += wait.as_ns();
         copy.prepare();
         let (before, now) = (copy.cell.clone(), copy.time());
-        assert!(run.counter.step_with_headroom(&mut copy.cell, &before, now, 1, headroom).admits());
+        assert!(run.judge.step_with_headroom(&mut copy.cell, &before, now, 1, headroom).admits());
     }
 }
 
@@ -313,8 +309,7 @@ fn check_promises(run: &Run, idle_ns: u64) {
     let later = run.probe(full + idle_ns % Quota::MAX_UNIT.as_ns(), 0).remaining;
     // A rule that warms up gets cold again.
     const WARM_UP: u8 = 8;
-    const ADAPTIVE: u8 = 9;
-    let gets_cold = [WARM_UP, ADAPTIVE].contains(&run.counter.algorithm.parameters().kind);
+    let gets_cold = run.judge.quota.parameters().kind == WARM_UP;
     assert!(later == most || gets_cold && later < most, "{later} later, {most} before");
 }
 
@@ -355,7 +350,7 @@ fn operate(run: &mut Run, input: &mut Input, charges: &mut Vec<Charge>) {
 
 /// Charges units whatever is left, and refunds them: nothing changes. Then charges them again.
 fn settle(run: &mut Run, input: &mut Input) {
-    let algorithm = &run.counter.algorithm;
+    let algorithm = run.judge.quota.algorithm();
     if !algorithm.can_settle() {
         return;
     }
@@ -374,7 +369,7 @@ fn settle(run: &mut Run, input: &mut Input) {
 /// A worker makes a reservation, spends a part and refunds the rest: only the spent part is
 /// missing.
 fn reserve(run: &mut Run, input: &mut Input) {
-    let Some(reserve) = run.counter.as_reserve() else {
+    let Some(reserve) = run.judge.quota.as_reserve().copied() else {
         return;
     };
     run.prepare();
@@ -401,7 +396,7 @@ fn reserve(run: &mut Run, input: &mut Input) {
     assert!(
         !run.is_ours || left == before - spent,
         "{left} of {before} without {spent}, {} {:?} at {now:?}",
-        run.counter.canonical_form(),
+        run.judge.quota.canonical_form(),
         run.cell
     );
 }

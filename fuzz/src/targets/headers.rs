@@ -6,8 +6,9 @@
 //! ```
 
 use super::path::escaped;
+use diana_config::actor::{Actors, Scope, client_ip};
 use diana_document::{Errors, Node, parse, parse_json};
-use diana_limiter::actor::{Actors, NamedActor, Scope, address, ip, key};
+use diana_limiter::actor::{NamedActor, address, key};
 use diana_limiter::matcher::pattern::Pattern;
 use diana_limiter::request::pairs::{Pairs, encode};
 use diana_limiter::request::syntax::is_token;
@@ -37,7 +38,7 @@ struct Reader {
 static READER: LazyLock<Reader> = LazyLock::new(|| {
     let (mut parts, errors) = (Parts::default(), Errors::default());
     let (ip, actors) = (parse(IP).unwrap(), parse(ACTORS).unwrap());
-    let ip = ip::ClientIp::compile(Some(Node::root(&ip, &errors)), &mut parts);
+    let ip = client_ip(Some(Node::root(&ip, &errors)), &mut parts);
     let mut scope = Scope { parts: &mut parts, ip: &ip };
     let node = Node::root(&actors, &errors);
     let names: Vec<&str> = node.entries().unwrap().into_iter().map(|(name, _)| name).chain(["ip"]).collect();
@@ -125,7 +126,9 @@ fn name(letter: u8) -> &'static str {
 }
 
 fn values(lines: &[Vec<u8>]) -> Values {
-    lines.iter().fold(Values::default(), |values, line| values.with(part(line[0]), &line[1..]))
+    lines.iter().fold(Values::default().with_claims(diana_config::claim), |values, line| {
+        values.with(part(line[0]), &line[1..])
+    })
 }
 
 /// The keys of all actors; an empty value has no key.
@@ -171,6 +174,10 @@ impl Source for Serialised {
             Part::Header(name) => HeaderLines::Named(Pairs::of(&self.headers), name.as_bytes()),
             _ => self.values.lines(id, part),
         }
+    }
+
+    fn claim(&self, token: &[u8], path: &str) -> Option<String> {
+        self.values.claim(token, path)
     }
 }
 

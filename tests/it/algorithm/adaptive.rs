@@ -3,8 +3,8 @@
 use super::subject::{cases, compile, log};
 use diana_base::time::{Span, Time};
 use diana_limiter::adapt::{Adaptive, Controller, Limits, Resource, Signal, State};
-use diana_limiter::algorithm::{Admission, Quota};
-use diana_limiter::policy::Counter;
+use diana_limiter::algorithm::{Admission, Charge, Quota, Verdict};
+use diana_limiter::policy::{self, PlacedQuota};
 use proptest::prelude::*;
 use std::sync::Arc;
 
@@ -23,29 +23,49 @@ fn set(adaptive: &Adaptive, limit: u64) {
     adaptive.set(State::from_bytes(&bytes));
 }
 
-/// The counter of these keys, with a limit that moves.
-fn adapting(short: &str, keys: &str, quota: Quota, limits: Limits, least: u64) -> (Counter, Arc<Adaptive>) {
+/// The cell of a rule with these keys, whose limit moves.
+fn adapting(short: &str, keys: &str, quota: Quota, limits: Limits, least: u64) -> (Cell, Arc<Adaptive>) {
     let resource = if short == "C" { Resource::Permits } else { Resource::Rate { unit: quota.unit } };
     let adaptive = adaptive(limits, resource);
-    let algorithm = compile(short, keys, quota).unwrap();
-    (Counter::adapting(quota, algorithm, least, &adaptive).unwrap(), adaptive)
+    let quota = policy::Quota::new(quota, compile(short, keys, quota).unwrap());
+    let quota = quota.adapting(limits.min, least).unwrap();
+    let (bytes, now) = (vec![0; quota.alone().size()], Time::from_ns(BEGIN));
+    (Cell { quota, adaptive: Some(Arc::clone(&adaptive)), least, bytes, now }, adaptive)
 }
 
-/// A cell and its counter.
+/// A cell and what judges it.
 struct Cell {
-    counter: Counter,
+    quota: policy::Quota,
+    /// The limit, if it moves.
+    adaptive: Option<Arc<Adaptive>>,
+    least: u64,
     bytes: Vec<u8>,
     now: Time,
 }
 
 impl Cell {
-    fn new(counter: Counter) -> Cell {
-        Cell { bytes: vec![0; counter.size()], counter, now: Time::from_ns(BEGIN) }
+    /// The quota at the limit now.
+    fn judge(&self) -> PlacedQuota {
+        let moved = |adaptive: &Arc<Adaptive>| self.quota.at(adaptive.limit(), self.least);
+        self.adaptive.as_ref().map_or(self.quota, moved).alone()
     }
 
-    fn step(&mut self, cost: u64) -> diana_limiter::algorithm::Verdict {
-        self.counter.prepare(&mut self.bytes, self.now);
-        self.counter.step(&mut self.bytes, self.now, cost)
+    fn step(&mut self, cost: u64) -> Verdict {
+        let judge = self.judge();
+        judge.prepare(&mut self.bytes, self.now);
+        judge.step(&mut self.bytes, self.now, cost)
+    }
+
+    fn refund(&mut self, charge: Charge) {
+        self.judge().refund(&mut self.bytes, self.now, charge);
+    }
+
+    fn rests_in(&self) -> Span {
+        self.judge().rests_in(&self.bytes, self.now)
+    }
+
+    fn shown(&self) -> Quota {
+        self.judge().quota.shown()
     }
 
     /// Spends all that is left. Returns how much that was.
@@ -103,20 +123,19 @@ proptest! {
     /// At any instant, the bucket is the one that a rule with the present limit has.
     #[test]
     fn a_bucket_is_that_of_its_limit((quota, burst, limits, arrivals) in case()) {
-        let (counter, adaptive) = adapting("TB", &burst_key(burst), quota, limits, 1);
-        let mut cell = Cell::new(counter);
+        let (mut cell, adaptive) = adapting("TB", &burst_key(burst), quota, limits, 1);
         for (gap, cost, moves) in arrivals {
             moves.into_iter().for_each(|limit| set(&adaptive, limit));
             cell.wait(Span::from_ns(gap));
             let (rpu, bytes, now) = (adaptive.limit(), cell.bytes.clone(), cell.now);
             let (quota, burst) = (Quota { rpu, ..quota }, burst_at(rpu, quota, burst));
             let fixed = compile("TB", &burst_key(Some(burst)), quota).unwrap();
-            let mut fixed = Cell { counter: Counter::new(quota, fixed), bytes, now };
-            let rests = [&cell, &fixed].map(|cell| cell.counter.rests_in(&cell.bytes, now));
-            prop_assert_eq!(rests[0], rests[1]);
+            let quota = policy::Quota::new(quota, fixed);
+            let mut fixed = Cell { quota, adaptive: None, least: 1, bytes, now };
+            prop_assert_eq!(cell.rests_in(), fixed.rests_in());
             let (verdict, expected) = (cell.step(cost), fixed.step(cost));
             prop_assert_eq!((verdict, &cell.bytes), (expected, &fixed.bytes));
-            prop_assert_eq!(cell.counter.shown(), fixed.counter.shown());
+            prop_assert_eq!(cell.shown(), fixed.shown());
         }
     }
 
@@ -124,8 +143,7 @@ proptest! {
     /// limit within it.
     #[test]
     fn what_passes_is_bounded_by_the_highest_limit((quota, burst, limits, arrivals) in case()) {
-        let (counter, adaptive) = adapting("TB", &burst_key(burst), quota, limits, 1);
-        let mut cell = Cell::new(counter);
+        let (mut cell, adaptive) = adapting("TB", &burst_key(burst), quota, limits, 1);
         let mut passed: Vec<(u64, u64, u64)> = Vec::new();
         for (gap, cost, moves) in arrivals {
             moves.into_iter().for_each(|limit| set(&adaptive, limit));
@@ -153,16 +171,15 @@ proptest! {
     ) {
         let burst = burst.unwrap_or(quota.rpu).max(3);
         let keys = format!(r#"{{"burst": {burst}, "warm_up": "30s"}}"#);
-        let (counter, adaptive) = adapting("TB", &keys, quota, limits, 1);
-        let mut cell = Cell::new(counter);
-        let fill = cell.counter.shown().unit;
+        let (mut cell, adaptive) = adapting("TB", &keys, quota, limits, 1);
+        let fill = cell.shown().unit;
         let (mut passed, mut last): (Vec<(u64, u128)>, _) = (Vec::new(), None);
         for ((gap, cost, moves), is_refunded) in arrivals.into_iter().zip(refunds) {
             moves.into_iter().for_each(|limit| set(&adaptive, limit));
-            prop_assert_eq!(cell.counter.shown().unit, fill);
+            prop_assert_eq!(cell.shown().unit, fill);
             if let Some(charge) = last.take().filter(|_| is_refunded) {
                 let before = cell.step(0).remaining;
-                cell.counter.refund(&mut cell.bytes, cell.now, charge);
+                cell.refund(charge);
                 passed.pop_if(|_| charge.cost > 0 && cell.step(0).remaining > before);
             }
             cell.wait(Span::from_ns(gap));
@@ -197,15 +214,14 @@ proptest! {
     /// The refund of a charge leaves the cell as it was, wherever the limit is by then.
     #[test]
     fn a_refund_returns_what_was_taken((quota, burst, limits, arrivals) in case()) {
-        let (counter, adaptive) = adapting("TB", &burst_key(burst), quota, limits, 1);
-        let mut cell = Cell::new(counter);
+        let (mut cell, adaptive) = adapting("TB", &burst_key(burst), quota, limits, 1);
         for (gap, cost, moves) in arrivals {
             cell.wait(Span::from_ns(gap));
             let before = cell.step(0).remaining;
             let limit = adaptive.limit();
             let charge = cell.step(cost).charge;
             moves.into_iter().for_each(|limit| set(&adaptive, limit));
-            cell.counter.refund(&mut cell.bytes, cell.now, charge);
+            cell.refund(charge);
             set(&adaptive, limit);
             prop_assert_eq!(cell.step(0).remaining, before);
             let _ = cell.step(cost / 2);
@@ -216,8 +232,7 @@ proptest! {
 #[test]
 fn a_limit_that_moves_gives_nothing_away_and_takes_nothing() {
     let limits = Limits { min: 20, max: 400, start: 200 };
-    let (counter, adaptive) = adapting("TB", "{}", SECOND, limits, 1);
-    let mut cell = Cell::new(counter);
+    let (mut cell, adaptive) = adapting("TB", "{}", SECOND, limits, 1);
     assert_eq!(cell.drain(), 200);
     set(&adaptive, 20);
     let wait = Admission::Refuse { retry_after: Some(Span::from_ms(905)) };
@@ -228,11 +243,11 @@ fn a_limit_that_moves_gives_nothing_away_and_takes_nothing() {
     for limit in [20, 400, 37, 399] {
         set(&adaptive, limit);
         cell.wait(Span::from_secs(1));
-        assert_eq!(cell.counter.shown().rpu, limit);
+        assert_eq!(cell.shown().rpu, limit);
         // One by one.
         assert_eq!((0..1_000).filter(|_| cell.step(1).admits()).count() as u64, limit);
     }
-    assert_eq!(cell.counter.shown().unit, Span::from_secs(1));
+    assert_eq!(cell.shown().unit, Span::from_secs(1));
 }
 
 #[test]
@@ -241,9 +256,8 @@ fn one_request_fits_even_at_the_lowest_limit() {
     for (least, keys) in
         [(1, r#"{"burst": 1}"#), (7, r#"{"burst": 7}"#), (7, r#"{"warm_up": "30s", "burst": 7}"#)]
     {
-        let (counter, adaptive) = adapting("TB", keys, SECOND, limits, least);
+        let (mut cell, adaptive) = adapting("TB", keys, SECOND, limits, least);
         set(&adaptive, 20);
-        let mut cell = Cell::new(counter);
         assert!(cell.step(least).admits(), "{keys}");
     }
 }
@@ -251,25 +265,23 @@ fn one_request_fits_even_at_the_lowest_limit() {
 #[test]
 fn a_cold_rule_adapts_a_third_of_its_limit() {
     let limits = Limits { min: 20, max: 400, start: 200 };
-    let (counter, adaptive) = adapting("TB", r#"{"warm_up": "30s"}"#, SECOND, limits, 1);
+    let (mut cell, adaptive) = adapting("TB", r#"{"warm_up": "30s"}"#, SECOND, limits, 1);
     set(&adaptive, 60);
-    let mut cell = Cell::new(counter);
     assert!((20..=21).contains(&cell.step(0).remaining), "{}", cell.step(0).remaining);
 }
 
 #[test]
 fn permits_in_use_stay_when_the_limit_falls() {
     let quota = Quota { rpu: 10, unit: Span::ZERO };
-    let (counter, adaptive) = adapting("C", "{}", quota, Limits { min: 2, max: 20, start: 10 }, 1);
-    let mut cell = Cell::new(counter);
+    let (mut cell, adaptive) = adapting("C", "{}", quota, Limits { min: 2, max: 20, start: 10 }, 1);
     let charges: Vec<_> = (0..10).map(|_| cell.step(1).charge).collect();
     assert!(!cell.step(1).admits());
     set(&adaptive, 3);
-    assert_eq!(cell.counter.shown().rpu, 3);
+    assert_eq!(cell.shown().rpu, 3);
     for (ended, charge) in charges.into_iter().enumerate() {
         let in_use = 10 - ended as u64;
         assert_eq!(cell.step(0).remaining, 3_u64.saturating_sub(in_use));
-        cell.counter.refund(&mut cell.bytes, cell.now, charge);
+        cell.refund(charge);
     }
     set(&adaptive, 20);
     assert_eq!(cell.step(0).remaining, 20);
@@ -278,22 +290,26 @@ fn permits_in_use_stay_when_the_limit_falls() {
 /// Rules whose controllers differ must not share a count.
 #[test]
 fn the_controller_is_part_of_the_meaning() {
-    let limits = Limits { min: 20, max: 400, start: 200 };
-    let other = Limits { max: 401, ..limits };
-    for short in ["TB", "C"] {
-        let fixed = compile(short, "{}", SECOND).unwrap().canonical_form();
-        let [one, two] =
-            [limits, other].map(|limits| adapting(short, "{}", SECOND, limits, 1).0.canonical_form());
-        assert!(fixed != one && one != two);
+    let fingerprints = |algo: &str, adapt: &str| {
+        let rule = format!(r#""algo": "{algo}", "rpu": 200{adapt}"#);
+        let json = format!(r#"{{"url": "/", "rules": [{{{rule}}}]}}"#);
+        diana_config::compile(json.as_bytes()).unwrap().policy.fingerprints()
+    };
+    for (algo, unit) in [("TB", r#", "unit": "second""#), ("C", "")] {
+        let of = |max: u64| {
+            let adapt = format!(r#""signal": "errors", "target": "5%", "min": 20, "max": {max}"#);
+            fingerprints(algo, &format!(r#"{unit}, "adapt": {{{adapt}}}"#))
+        };
+        assert!(fingerprints(algo, unit) != of(400) && of(400) != of(401), "{algo}");
     }
 }
 
 #[test]
 fn kinds_that_cannot_adapt_say_so() {
     let limits = Limits { min: 20, max: 400, start: 200 };
-    let adaptive = adaptive(limits, Resource::Rate { unit: SECOND.unit });
     for (short, keys) in [("W", "{}"), ("SW", "{}"), ("LB", "{}"), ("TB", r#"{"max_wait": "1s"}"#)] {
         let algorithm = compile(short, keys, SECOND).unwrap();
-        assert!(Counter::adapting(SECOND, algorithm, 1, &adaptive).is_none(), "{short}");
+        let quota = policy::Quota::new(SECOND, algorithm);
+        assert!(quota.adapting(limits.min, 1).is_none(), "{short}");
     }
 }

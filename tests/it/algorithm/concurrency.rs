@@ -25,7 +25,7 @@ fn permits_return_in_any_order() {
             run.move_to(BEGIN + second * SEC);
             permits.push(run.ask(1));
         }
-        assert!(run.counter.algorithm.ends_with_request() && !run.ask(1).verdict.admits());
+        assert!(run.judge.quota.algorithm().ends_with_request() && !run.ask(1).verdict.admits());
         for (back, index) in order.into_iter().enumerate() {
             run.refund(&permits[index]);
             assert_eq!(run.look().remaining, back as u64 + 1);

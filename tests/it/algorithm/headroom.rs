@@ -30,7 +30,7 @@ pub fn headroom(rule: &Rule, part: f64) -> Option<u64> {
 pub fn ask(run: &mut Run, cost: u64, headroom: u64) -> Verdict {
     run.prepare();
     let before = run.cell.clone();
-    run.counter.step_with_headroom(&mut run.cell, &before, Time::from_ns(run.now), cost, headroom)
+    run.judge.step_with_headroom(&mut run.cell, &before, Time::from_ns(run.now), cost, headroom)
 }
 
 pub fn probe(run: &Run, later: u64, cost: u64, headroom: u64) -> Verdict {

@@ -92,7 +92,7 @@ proptest! {
         rule in any_rules(), begin in begins(), arrivals in astray(), foreign in foreign(),
     ) {
         let mut run = Run::new(&rule, begin);
-        let shown = run.counter.algorithm.shown(rule.quota);
+        let shown = run.judge.quota.algorithm().shown(rule.quota);
         prop_assert_eq!(shown.rpu, rule.capacity);
         for arrival in &arrivals {
             prop_assert!(run.arrive(arrival).verdict.remaining <= shown.rpu);
@@ -111,7 +111,7 @@ proptest! {
             "C" => prop_assert_eq!(shown, rule.quota),
             _ => prop_assert!(full_in <= shown.unit && shown == rule.quota),
         }
-        if let Some(algorithm) = run.counter.algorithm.without_waiting() {
+        if let Some(algorithm) = run.judge.quota.algorithm().without_waiting() {
             let mut cell = vec![0; algorithm.size()];
             let most = algorithm.shown(rule.quota).rpu;
             for later in [0, 1, rule.scale_ns, 4 * rule.scale_ns] {
@@ -257,19 +257,19 @@ proptest! {
         rule in any_rules(), noise in prop::collection::vec(any::<u8>(), 0..64),
         calls in prop::collection::vec((any::<u64>(), any::<u64>(), any::<u64>(), any::<bool>()), 1..9),
     ) {
-        let counter = rule.counter();
+        let judge = rule.placed();
         let mut short = noise.clone();
         let mut cell = noise;
-        cell.resize(counter.size(), 0);
+        cell.resize(judge.size(), 0);
         for (now, cost, at, back) in calls {
             let (charge, now) = (Charge { cost, at: Time::from_ns(at), booked_at: Time::from_ns(at / 2), stamp: (cost as u32, at as u32) }, Time::from_ns(now));
             for cell in [&mut cell, &mut short] {
-                counter.prepare(cell, now);
-                let _ = counter.rests_in(cell, now);
-                let _ = counter.step(cell, now, cost);
-                counter.count_refusal(cell, now);
+                judge.prepare(cell, now);
+                let _ = judge.rests_in(cell, now);
+                let _ = judge.step(cell, now, cost);
+                judge.count_refusal(cell, now);
                 if back {
-                    counter.refund(cell, now, charge);
+                    judge.refund(cell, now, charge);
                 }
             }
         }
@@ -286,7 +286,7 @@ proptest! {
             run = Run::after(&rule, begin, &arrivals);
             run.prepare();
         }
-        let rests_in = run.counter.rests_in(&run.cell, Time::from_ns(run.now)).as_ns();
+        let rests_in = run.judge.rests_in(&run.cell, Time::from_ns(run.now)).as_ns();
         let new = |run: &Run| {
             let mut new = run.clone();
             new.cell.fill(0);
@@ -302,7 +302,7 @@ proptest! {
         // At the ends of a `u64`, instants are cut.
         if rests_in < 7 * 86_400_000_000_000 && (1 << 60..1 << 63).contains(&run.now) {
             run.move_to(run.now + rests_in);
-            prop_assert_eq!(run.counter.rests_in(&run.cell, Time::from_ns(run.now)), Span::ZERO);
+            prop_assert_eq!(run.judge.rests_in(&run.cell, Time::from_ns(run.now)), Span::ZERO);
             let mut new = new(&run);
             for arrival in &later {
                 let event = run.arrive(arrival);

@@ -4,7 +4,7 @@ use super::schedule::{Run, visible};
 use super::subject::{Rule, compile, token_bucket, waiting_bucket, window};
 use diana_base::time::{Span, Time};
 use diana_limiter::algorithm::{Admission, Penalty, Quota};
-use diana_limiter::policy::Counter;
+use diana_limiter::policy;
 
 const BEGIN: u64 = 1_753_000_000_000_000_000;
 const SECOND: u64 = 1_000_000_000;
@@ -40,7 +40,7 @@ fn wait(run: &Run) -> u64 {
 }
 
 fn rests_in(run: &Run) -> Span {
-    run.counter.rests_in(&run.cell, Time::from_ns(run.now))
+    run.judge.rests_in(&run.cell, Time::from_ns(run.now))
 }
 
 #[test]
@@ -174,18 +174,18 @@ fn a_rule_that_cannot_wait_keeps_its_penalty() {
     let waiting = waiting_bucket(MINUTE, None, true, wait).with_penalty(1, Span::from_secs(9));
     let mut run = Run::new(&waiting, BEGIN);
     run.count_by(waiting.compile().without_waiting().unwrap());
-    assert!(!run.counter.algorithm.may_wait());
+    assert!(!run.judge.quota.algorithm().may_wait());
     assert!(run.ask(2).verdict.admits());
     assert!(!refuse(&mut run) && run.probe(0, 1).is_penalty());
-    let penalized = waiting.counter().step(&mut run.cell, Time::from_ns(BEGIN), 1);
+    let penalized = waiting.placed().step(&mut run.cell, Time::from_ns(BEGIN), 1);
     assert!(penalized.is_penalty(), "over the same cells");
 }
 
 /// A worker could spend a reservation during the penalty.
 #[test]
 fn no_worker_reserves_quota_of_a_rule_with_a_penalty() {
-    assert!(window(MINUTE).counter().as_reserve().is_some());
-    assert!(rule().counter().as_reserve().is_none());
+    assert!(window(MINUTE).placed().quota.as_reserve().is_some());
+    assert!(rule().placed().quota.as_reserve().is_none());
 }
 
 /// Rules share cells exactly if they have the same penalty.
@@ -194,7 +194,7 @@ fn the_meaning_has_the_penalty() {
     let canonical_form = |after, secs, unit| {
         let penalty = Penalty::new(Span::from_secs(unit), after, Span::from_secs(secs));
         let bucket = compile("TB", "{}", MINUTE).unwrap();
-        Counter::new(MINUTE, bucket).with_penalty(Some(penalty)).canonical_form()
+        policy::Quota::new(MINUTE, bucket).with_penalty(Some(penalty)).canonical_form()
     };
     let plain = compile("TB", "{}", MINUTE).unwrap().canonical_form();
     let all = [

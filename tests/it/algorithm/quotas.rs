@@ -8,10 +8,9 @@ use super::subject::{
 };
 use diana_base::time::{Span, Time};
 use diana_limiter::algorithm::{Admission, Quota, Reservation};
-use diana_limiter::policy::Counter;
+use diana_limiter::policy::PlacedQuota;
 use proptest::prelude::*;
 use proptest::sample::select;
-use std::rc::Rc;
 
 /// Rules whose states have one form, and the bound on what they admit together.
 #[derive(Debug)]
@@ -34,23 +33,23 @@ impl Family {
 /// A cell of a family, which one of its quotas counts at a time.
 #[derive(Clone)]
 struct Shared {
-    counters: Vec<Rc<Counter>>,
+    judges: Vec<PlacedQuota>,
     run: Run,
 }
 
 impl Shared {
     fn new(family: &Family, begin: u64) -> Shared {
-        let counters: Vec<_> = family.rules.iter().map(|rule| Rc::new(rule.counter())).collect();
-        let forms: Vec<String> = counters.iter().map(|counter| counter.algorithm.form()).collect();
+        let judges: Vec<_> = family.rules.iter().map(|rule| rule.placed()).collect();
+        let forms: Vec<String> = judges.iter().map(|judge| judge.quota.algorithm().form()).collect();
         assert!(forms.iter().all(|form| *form == forms[0]), "{forms:?}");
         let mut run = Run::new(&family.rules[0], begin);
-        run.cell = vec![0; counters.iter().map(|counter| counter.size()).max().unwrap()];
-        Shared { counters, run }
+        run.cell = vec![0; judges.iter().map(|judge| judge.size()).max().unwrap()];
+        Shared { judges, run }
     }
 
     /// The cell as the quota at this place counts it.
     fn under(&mut self, place: usize) -> &mut Run {
-        self.run.counter = Rc::clone(&self.counters[place % self.counters.len()]);
+        self.run.judge = self.judges[place % self.judges.len()];
         &mut self.run
     }
 }
@@ -188,7 +187,7 @@ proptest! {
         }
         let mut looked = shared.clone();
         let run = looked.under(b);
-        let _ = run.counter.rests_in(&run.cell, Time::from_ns(run.now));
+        let _ = run.judge.rests_in(&run.cell, Time::from_ns(run.now));
         let rest = run.ask(0).verdict.remaining;
         prop_assert!(!run.ask(rest + 1).verdict.admits());
         let (before, after) = (shared.under(a).look(), looked.under(a).look());
@@ -261,7 +260,7 @@ proptest! {
             events.push(event);
             let run = shared.under(turns[at]);
             let now = Time::from_ns(run.now);
-            let reserve = run.counter.clone();
+            let reserve = run.judge.quota;
             let reserve = reserve.as_reserve().expect("no waiting");
             if let Some(mut reservation) = reserve.reserve(&mut run.cell, now, amount) {
                 // The worker spends at once, before the clock moves on.
@@ -274,7 +273,7 @@ proptest! {
             let now = Time::from_ns(shared.run.now);
             for (_, reservation, place) in open.extract_if(.., |(due, ..)| *due <= at) {
                 let run = shared.under(place);
-                let reserve = run.counter.clone();
+                let reserve = run.judge.quota;
                 reserve.as_reserve().expect("no waiting").release(&mut run.cell, now, &reservation);
             }
         }
@@ -291,13 +290,13 @@ fn a_reservation_is_no_part_of_another_quota() {
     let now = Time::from_ns(shared.run.now);
     assert!(shared.under(0).ask(1).verdict.admits());
     let run = shared.under(0);
-    let reserved = run.counter.clone().as_reserve().unwrap().reserve(&mut run.cell, now, 4).unwrap();
+    let reserved = run.judge.quota.as_reserve().unwrap().reserve(&mut run.cell, now, 4).unwrap();
     let run = shared.under(1);
-    assert!(run.counter.clone().as_reserve().unwrap().reserve(&mut run.cell, now, 4).is_none());
+    assert!(run.judge.quota.as_reserve().unwrap().reserve(&mut run.cell, now, 4).is_none());
     assert_eq!(run.look().remaining, 15);
     assert!(run.ask(1).verdict.admits());
     let run = shared.under(0);
-    run.counter.clone().as_reserve().unwrap().release(&mut run.cell, now, &reserved);
+    run.judge.quota.as_reserve().unwrap().release(&mut run.cell, now, &reserved);
     assert_eq!(shared.under(1).look().remaining, 18, "the rest came back whatever the rate");
 }
 

@@ -4,9 +4,8 @@ use super::models::Reference;
 use super::subject::{Rule, power};
 use diana_base::time::{Span, Time};
 use diana_limiter::algorithm::{Admission, Algorithm, Verdict};
-use diana_limiter::policy::Counter;
+use diana_limiter::policy::{PlacedQuota, Quota};
 use proptest::prelude::*;
-use std::rc::Rc;
 
 /// How the clock moves before a request.
 #[derive(Clone, Debug)]
@@ -123,7 +122,7 @@ impl Event {
 /// One cell and its clock.
 #[derive(Clone)]
 pub struct Run {
-    pub counter: Rc<Counter>,
+    pub judge: PlacedQuota,
     pub cell: Vec<u8>,
     pub now: u64,
     scale: u64,
@@ -135,16 +134,17 @@ pub struct Run {
 
 impl Run {
     pub fn new(rule: &Rule, now: u64) -> Run {
-        let counter = Rc::new(rule.counter());
-        let cell = vec![0; counter.size()];
+        let judge = rule.placed();
+        let cell = vec![0; judge.size()];
         let (scale, capacity) = (rule.scale_ns, rule.capacity);
-        Run { counter, cell, now, scale, capacity, elapsed: 0, steps: 0, last: None }
+        Run { judge, cell, now, scale, capacity, elapsed: 0, steps: 0, last: None }
     }
 
     /// Counts by another algorithm over the same cells.
     pub fn count_by(&mut self, algorithm: Algorithm) {
-        let Counter { quota, penalty, .. } = *self.counter;
-        self.counter = Rc::new(Counter::new(quota, algorithm).with_penalty(penalty));
+        let quota = self.judge.quota;
+        let judge = Quota::new(quota.configured(), algorithm).with_penalty(quota.penalty().copied());
+        self.judge = judge.alone();
     }
 
     /// A run after all `arrivals`.
@@ -171,12 +171,12 @@ impl Run {
 
     /// Counts a refusal, if the rule has a penalty.
     pub fn count_refusal(&mut self) {
-        self.counter.count_refusal(&mut self.cell, Time::from_ns(self.now));
+        self.judge.count_refusal(&mut self.cell, Time::from_ns(self.now));
     }
 
     /// The verdict on a request that was refused and counted.
     pub fn penalize(&self, refusal: Verdict) -> Verdict {
-        self.counter.penalize(&self.cell, Time::from_ns(self.now), refusal)
+        self.judge.penalize(&self.cell, Time::from_ns(self.now), refusal)
     }
 
     /// Like [`Run::arrive_now`], but counts no refusal.
@@ -216,18 +216,18 @@ impl Run {
     }
 
     pub fn prepare(&mut self) -> bool {
-        self.counter.prepare(&mut self.cell, Time::from_ns(self.now))
+        self.judge.prepare(&mut self.cell, Time::from_ns(self.now))
     }
 
     pub fn ask(&mut self, cost: u64) -> Event {
         self.prepare();
-        let verdict = self.counter.step(&mut self.cell, Time::from_ns(self.now), cost);
+        let verdict = self.judge.step(&mut self.cell, Time::from_ns(self.now), cost);
         self.last = Some(verdict);
         Event { elapsed: self.elapsed, steps: self.steps, cost, verdict }
     }
 
     pub fn refund(&mut self, event: &Event) {
-        self.counter.refund(&mut self.cell, Time::from_ns(self.now), event.verdict.charge);
+        self.judge.refund(&mut self.cell, Time::from_ns(self.now), event.verdict.charge);
     }
 
     /// The verdict for a request `later` nanoseconds from now, if no other request comes.

@@ -24,16 +24,16 @@ fn settled() -> impl Strategy<Value = (Rule, u64)> {
 /// A run of `rule`, which may borrow.
 fn start(rule: &Rule, borrow: u64, begin: u64) -> Run {
     let mut run = Run::new(rule, begin);
-    run.count_by(run.counter.algorithm.clone().borrowing(borrow).unwrap());
+    run.count_by(run.judge.quota.algorithm().borrowing(borrow).unwrap());
     run
 }
 
 fn charge(run: &mut Run, cost: u64) -> Charge {
-    run.counter.algorithm.charge(&mut run.cell, Time::from_ns(run.now), cost)
+    run.judge.quota.algorithm().charge(&mut run.cell, Time::from_ns(run.now), cost)
 }
 
 fn settle(run: &mut Run, charge: Charge, cost: u64) {
-    run.counter.algorithm.settle(&mut run.cell, Time::from_ns(run.now), charge, cost);
+    run.judge.quota.algorithm().settle(&mut run.cell, Time::from_ns(run.now), charge, cost);
 }
 
 /// Arrivals, some of which also charge a part of twice the capacity without a check.
@@ -187,11 +187,11 @@ proptest! {
             settled.arrive(arrival);
         }
         prop_assert_eq!(&plain.cell, &settled.cell);
-        prop_assert_eq!(plain.counter.algorithm.canonical_form(), settled.counter.algorithm.canonical_form());
-        prop_assert_eq!(plain.counter.algorithm.parameters(), settled.counter.algorithm.parameters());
-        let other = settled.counter.algorithm.clone().borrowing(borrow).unwrap();
-        prop_assert_eq!(other.canonical_form() == plain.counter.algorithm.canonical_form(), borrow == 0);
-        prop_assert_eq!(other.parameters() == plain.counter.algorithm.parameters(), borrow == 0);
+        prop_assert_eq!(plain.judge.quota.algorithm().canonical_form(), settled.judge.quota.algorithm().canonical_form());
+        prop_assert_eq!(plain.judge.quota.algorithm().parameters(), settled.judge.quota.algorithm().parameters());
+        let other = settled.judge.quota.algorithm().borrowing(borrow).unwrap();
+        prop_assert_eq!(other.canonical_form() == plain.judge.quota.algorithm().canonical_form(), borrow == 0);
+        prop_assert_eq!(other.parameters() == plain.judge.quota.algorithm().parameters(), borrow == 0);
     }
 
     #[test]

@@ -5,7 +5,7 @@ use diana_base::time::Span;
 use diana_config::algorithm::{AlgorithmKind, KINDS};
 use diana_document::{Errors, Node, parse};
 use diana_limiter::algorithm::{Algorithm, MAX_WAIT, Penalty, Quota};
-use diana_limiter::policy::Counter;
+use diana_limiter::policy::{self, PlacedQuota};
 use proptest::prelude::*;
 use proptest::sample::select;
 use proptest::strategy::Union;
@@ -45,10 +45,10 @@ pub struct Rule {
 }
 
 impl Rule {
-    /// The counter of the rule, with its penalty.
-    pub fn counter(&self) -> Counter {
+    /// The quota of the rule, with its penalty, and a cell of its own.
+    pub fn placed(&self) -> PlacedQuota {
         let penalty = self.penalty.map(|(after, lasts)| Penalty::new(self.quota.unit, after, lasts));
-        Counter::new(self.quota, self.compile()).with_penalty(penalty)
+        policy::Quota::new(self.quota, self.compile()).with_penalty(penalty).alone()
     }
 
     /// The algorithm alone.

@@ -60,7 +60,7 @@ fn nothing_drifts_at_many_tokens_per_nanosecond() {
 fn all_but_one_token_can_be_reserved() {
     for (part, left) in [(9, Some(1)), (10, None)] {
         let mut run = Run::new(&rule(10, 1_000 * MS, 10, true), BEGIN);
-        let reservation = run.counter.algorithm.reserve(&mut run.cell, Time::from_ns(BEGIN), part);
+        let reservation = run.judge.quota.algorithm().reserve(&mut run.cell, Time::from_ns(BEGIN), part);
         assert_eq!(reservation.map(|_| run.look().remaining), left);
     }
 }
@@ -119,7 +119,7 @@ fn a_clamped_charge_is_not_refunded() {
 #[test]
 fn foreign_bytes_are_the_emptiest_bucket_even_unprepared() {
     let run = Run::new(&rule(7, 1_001 * MS, 5, true), BEGIN);
-    let verdict = run.counter.algorithm.step(&mut [0xff; 28], Time::from_ns(BEGIN), 1);
+    let verdict = run.judge.quota.algorithm().step(&mut [0xff; 28], Time::from_ns(BEGIN), 1);
     assert_eq!(verdict.admission, Admission::Refuse { retry_after: Some(Span::from_ms(1_001)) });
     assert_eq!((verdict.remaining, verdict.full_in), (0, Span::from_ms(1_001 + 4 * 143)));
 }
@@ -138,7 +138,7 @@ fn a_foreign_fraction_is_less_than_a_nanosecond() {
 }
 
 fn rests_in(run: &Run) -> Span {
-    run.counter.rests_in(&run.cell, Time::from_ns(run.now))
+    run.judge.rests_in(&run.cell, Time::from_ns(run.now))
 }
 
 /// Regression: a bucket without savings counted as new, so it never came to save anything.
@@ -172,7 +172,7 @@ fn a_bucket_that_starts_full_rests_when_it_is_full() {
 fn reserved_units_keep_a_bucket_from_resting() {
     let mut run = Run::new(&rule(1, 1_000 * MS, 100, true), BEGIN);
     run.ask(1);
-    let reserve = run.counter.as_reserve().unwrap();
+    let reserve = *run.judge.quota.as_reserve().unwrap();
     assert!(reserve.reserve(&mut run.cell, Time::from_ns(BEGIN), 10).is_some());
     let rests_in = rests_in(&run);
     run.move_to(BEGIN + rests_in.as_ns() - 1);

@@ -195,7 +195,7 @@ proptest! {
         for arrival in &arrivals {
             events.push(run.arrive(arrival));
             prop_assert!(run.probe(rule.longest_lockout_ns, 1).admits());
-            prop_assert!(run.look().remaining <= run.counter.algorithm.shown(rule.quota).rpu);
+            prop_assert!(run.look().remaining <= run.judge.quota.algorithm().shown(rule.quota).rpu);
         }
         within(&*rule.reference, &events)?;
     }
@@ -271,7 +271,7 @@ proptest! {
     ) {
         let mut run = Run::after(&rule, begin, &arrivals);
         run.prepare();
-        let rests_in = run.counter.rests_in(&run.cell, Time::from_ns(run.now));
+        let rests_in = run.judge.rests_in(&run.cell, Time::from_ns(run.now));
         if rests_in < SAVED_FOR && (1 << 60..1 << 63).contains(&run.now) {
             // A nanosecond later, because how cold a bucket is has a fraction as well.
             run.move_to(run.now + rests_in.as_ns() + 1);

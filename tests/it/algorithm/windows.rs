@@ -99,7 +99,7 @@ fn an_unused_window_opened_early_rests_once_it_begins() {
         let event = run.ask(1);
         run.move_to(MIDNIGHT - MS);
         run.refund(&event);
-        let rests_in = |run: &Run| run.counter.rests_in(&run.cell, Time::from_ns(run.now));
+        let rests_in = |run: &Run| run.judge.rests_in(&run.cell, Time::from_ns(run.now));
         assert_eq!(rests_in(&run), Span::from_ns(MS));
         run.move_to(MIDNIGHT);
         assert_eq!(rests_in(&run), Span::ZERO);
@@ -248,8 +248,9 @@ fn a_reservation_is_spent_in_its_own_slice_only() {
     for (rule, lasts) in [(window(quota), 60 * SEC), (sliding_window(quota, None), 6 * SEC)] {
         let mut run = Run::new(&rule, MIDNIGHT);
         let reservation = Reservation { charge: run.ask(10).verdict.charge, ..Reservation::default() };
-        let spends =
-            |now| run.counter.algorithm.covers(&reservation, Time::from_ns(now)) && { reservation }.spend(1);
+        let spends = |now| {
+            run.judge.quota.algorithm().covers(&reservation, Time::from_ns(now)) && { reservation }.spend(1)
+        };
         for now in [MIDNIGHT - SEC, MIDNIGHT - 1, MIDNIGHT, MIDNIGHT + lasts - 1] {
             assert!(spends(now), "{}", rule.kind);
         }

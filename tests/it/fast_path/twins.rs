@@ -65,6 +65,10 @@ impl Source for Read<'_> {
         self.1.set(self.1.get() + 1);
         self.0.lines(id, part)
     }
+
+    fn claim(&self, token: &[u8], path: &str) -> Option<String> {
+        self.0.claim(token, path)
+    }
 }
 
 /// What a step shows of a gateway.

@@ -44,12 +44,12 @@ fn every_kind_leaves_headroom_like_the_algorithm() {
             let headroom = if is_high_priority { 0 } else { own };
             advance(&mut run, arrival);
             let cost = cost_of(&run, arrival);
-            let query = Query::by(&key, &run.counter, if peeks { 0 } else { cost });
+            let query = Query::by(&key, &run.judge, if peeks { 0 } else { cost });
             let reply = redis.ask(us(&run), Query { peeks, headroom, ..query });
             let (verdict, charged) = expected(&mut run, cost, peeks, headroom);
             prop_assert_eq!(reply.visible(), visible(&verdict), "{:?} beside {}", arrival, headroom);
             prop_assert_eq!(reply.charge[0], charged);
-            let look = redis.ask(us(&run), Query::by(&key, &run.counter, 0));
+            let look = redis.ask(us(&run), Query::by(&key, &run.judge, 0));
             prop_assert_eq!(look.visible(), visible(&probe(&run, 0, 0, 0)), "{:?}", arrival);
         }
         Ok(())

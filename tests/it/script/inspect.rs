@@ -27,7 +27,7 @@ fn grant(amount: u64, seconds: u64) -> [u64; 3] {
 }
 
 fn query(key: &str, rule: &Rule, cost: u64) -> Query {
-    Query { takes_grants: true, ..Query::by(key, &rule.counter(), cost) }
+    Query { takes_grants: true, ..Query::by(key, &rule.placed(), cost) }
 }
 
 fn passes(redis: &TestRedis, now: u64, key: &str, cost: u64) -> bool {
@@ -108,7 +108,7 @@ fn a_grant_pays_exactly_its_amount_and_ends() {
     assert!(passes(&redis, NOW + SECOND - 1, &key, 1) && !passes(&redis, NOW + SECOND, &key, 1));
     // A query that knows no grants, as of an older gateway.
     inspect(&redis, NOW, &key, &rule(), grant(5, 60));
-    assert_eq!(redis.ask(NOW, Query::by(&key, &rule().counter(), 1)).outcome, 1);
+    assert_eq!(redis.ask(NOW, Query::by(&key, &rule().placed(), 1)).outcome, 1);
     // A penalty outlasts the grant.
     let key = redis.key();
     (0..4).for_each(|_| _ = redis.ask(NOW, query(&key, &penalized(), 1)));
@@ -120,13 +120,13 @@ fn a_grant_pays_exactly_its_amount_and_ends() {
 fn a_grant_gets_back_what_it_has_paid() {
     let redis = TestRedis::start();
     let (key, full) = (redis.key(), redis.key());
-    let parameters = rule().counter().algorithm.parameters();
+    let parameters = rule().placed().quota.parameters();
     assert!(passes(&redis, NOW, &key, 2) && passes(&redis, NOW, &full, 2));
     inspect(&redis, NOW, &key, &rule(), grant(5, 60));
     let left = |now| inspect(&redis, now, &key, &rule(), LOOK).2[1];
 
     // Another rule refuses.
-    let both = [vec![query(&key, &rule(), 1), Query::by(&full, &rule().counter(), 1)]];
+    let both = [vec![query(&key, &rule(), 1), Query::by(&full, &rule().placed(), 1)]];
     let replies = redis.call(NOW, Call::default().decide(&both));
     assert_eq!(
         (replies[0].iter().map(|reply| reply.outcome).collect::<Vec<_>>(), left(NOW)),

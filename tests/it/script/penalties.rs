@@ -39,7 +39,7 @@ fn every_kind_with_a_penalty_answers_like_the_algorithm() {
                 advance(&mut run, arrival);
                 let (is_exempt, peeks) = (kind == 0, kind == 1);
                 let cost = run.clone().request(arrival).cost;
-                let query = Query::by(&key, &run.counter, if peeks { 0 } else { cost });
+                let query = Query::by(&key, &run.judge, if peeks { 0 } else { cost });
                 let penalty = query.penalty.map(|penalty| match is_exempt {
                     true => PenaltyParameters { after: 0, ..penalty },
                     false => penalty,
@@ -60,7 +60,7 @@ fn every_kind_with_a_penalty_answers_like_the_algorithm() {
                 is_model_valid &= !is_exempt;
                 if is_model_valid {
                     _ = rule.reference.step(Time::from_ns(run.now), cost);
-                    let look = redis.ask(us(&run), Query::by(&key, &run.counter, 0));
+                    let look = redis.ask(us(&run), Query::by(&key, &run.judge, 0));
                     let expected = rule.reference.step(Time::from_ns(run.now), 0);
                     prop_assert_eq!(look.visible(), visible(&expected), "{:?}", arrival);
                 }
@@ -81,7 +81,7 @@ fn refunds_match_the_algorithm_with_a_penalty() {
         for (index, arrival) in arrivals.iter().enumerate() {
             advance(&mut run, arrival);
             let cost = run.clone().request(arrival).cost;
-            let reply = redis.ask(us(&run), Query::by(&key, &run.counter, cost));
+            let reply = redis.ask(us(&run), Query::by(&key, &run.judge, cost));
             let event = expected(&mut run, cost, false);
             prop_assert_eq!(reply.visible(), visible(&event.verdict), "{:?}", arrival);
             charged.push((event, reply.charge));
@@ -89,11 +89,11 @@ fn refunds_match_the_algorithm_with_a_penalty() {
                 let (event, charge) = charged[earlier];
                 if event.charged() > 0 && after.is_some_and(|after| earlier + after == index) {
                     run.refund(&event);
-                    redis.refund(us(&run), &key, run.counter.algorithm.parameters(), charge);
+                    redis.refund(us(&run), &key, run.judge.quota.algorithm().parameters(), charge);
                 }
             }
         }
-        let look = redis.ask(us(&run), Query::by(&key, &run.counter, 0));
+        let look = redis.ask(us(&run), Query::by(&key, &run.judge, 0));
         prop_assert_eq!(look.visible(), visible(&run.look()));
         Ok(())
     });
@@ -105,7 +105,7 @@ fn rule() -> Rule {
 }
 
 fn ask(redis: &TestRedis, now: u64, key: &str, cost: u64) -> Visible {
-    redis.ask(now, Query::by(key, &rule().counter(), cost)).visible()
+    redis.ask(now, Query::by(key, &rule().placed(), cost)).visible()
 }
 
 fn value(redis: &TestRedis, key: &str) -> String {
@@ -129,7 +129,7 @@ fn a_value_without_refusals_is_that_of_a_rule_without_a_penalty() {
 fn the_value_of_refusals_and_of_a_penalty() {
     let redis = TestRedis::start();
     let (key, window) = (redis.key(), NOW / (60 * SECOND));
-    let charge = redis.ask(NOW, Query::by(&key, &rule().counter(), 2)).charge;
+    let charge = redis.ask(NOW, Query::by(&key, &rule().placed(), 2)).charge;
     let wait = (window + 1) * 60 * SECOND - NOW;
     let full = (window + 1) * 60 * SECOND - NOW - 5;
     assert_eq!(ask(&redis, NOW, &key, 1), (1, wait, 0, wait, wait));
@@ -164,15 +164,15 @@ fn a_refund_to_a_value_of_refusals_alone_changes_nothing() {
     let redis = TestRedis::start();
     let bucket =
         crate::algorithm::subject::token_bucket((Quota { rpu: 2, unit: Span::from_secs(60) }, Some(2), true));
-    let bucket = bucket.with_penalty(3, Span::from_secs(600)).counter();
+    let bucket = bucket.with_penalty(3, Span::from_secs(600)).placed();
     let key = redis.key();
     assert_eq!(redis.ask(NOW, Query::by(&key, &bucket, 3)).outcome, 2);
     let before = value(&redis, &key);
     assert_eq!(before, format!("9 {} 1 0 0 1 ", NOW + 60 * SECOND));
-    redis.refund(NOW + 1, &key, bucket.algorithm.parameters(), [1, NOW, NOW, 0, 0]);
-    redis.correct(NOW + 1, &key, bucket.algorithm.parameters(), [2, NOW, NOW, 0, 0], 1);
+    redis.refund(NOW + 1, &key, bucket.quota.parameters(), [1, NOW, NOW, 0, 0]);
+    redis.correct(NOW + 1, &key, bucket.quota.parameters(), [2, NOW, NOW, 0, 0], 1);
     assert_eq!(value(&redis, &key), before);
-    redis.correct(NOW + 1, &key, bucket.algorithm.parameters(), [1, NOW, NOW, 0, 0], 2);
+    redis.correct(NOW + 1, &key, bucket.quota.parameters(), [1, NOW, NOW, 0, 0], 2);
     assert_eq!(redis.ask(NOW + 1, Query::by(&key, &bucket, 0)).remaining, 1);
     assert!(value(&redis, &key).starts_with(&before));
 }
@@ -183,7 +183,7 @@ fn a_shadow_rule_counts_its_refusals() {
     let redis = TestRedis::start();
     let (key, other) = (redis.key(), redis.key());
     let decide = |cost, others_cost| {
-        let shadow = Query { enforced: false, ..Query::by(&key, &rule().counter(), cost) };
+        let shadow = Query { enforced: false, ..Query::by(&key, &rule().placed(), cost) };
         let other = Query::of(
             &other,
             window(Quota { rpu: 9, unit: Span::from_secs(60) }).compile().parameters(),
@@ -206,7 +206,7 @@ fn during_a_penalty_nothing_counts() {
     let redis = TestRedis::start();
     let key = redis.key();
     let rule = window(Quota { rpu: 2, unit: Span::from_secs(60) }).with_penalty(2, Span::from_secs(600));
-    let query = Query::by(&key, &rule.counter(), 3);
+    let query = Query::by(&key, &rule.placed(), 3);
     let reply = redis.call(NOW, Call::default().decide(&[vec![query.clone(), query.clone(), query]]));
     assert_eq!([0, 1, 2].map(|at| reply[0][at].outcome), [2, 4, 4]);
     assert!(value(&redis, &key).starts_with(&format!("9 {} 0 ", NOW + 60 * SECOND)));
@@ -238,7 +238,7 @@ fn a_clock_that_steps_back_moves_the_unit_and_the_penalty() {
 fn a_key_lives_as_long_as_its_refusals_and_its_penalty() {
     let redis = TestRedis::start();
     let second = Quota { rpu: 1, unit: Span::from_ms(1_000) };
-    let rule = window(second).with_penalty(2, Span::from_secs(600)).counter();
+    let rule = window(second).with_penalty(2, Span::from_secs(600)).placed();
     let key = redis.key();
     let lives = |now: u64, cost| {
         redis.ask(now, Query::by(&key, &rule, cost));
@@ -264,17 +264,17 @@ fn any_numbers_are_a_value_with_a_penalty() {
         (prop::collection::vec(number(), 0..5), any::<bool>(), prop::collection::vec(number(), 0..40));
     check(150, (whole_penalized(), values, onward()), |redis, (rule, (own, is_kind, rest), arrivals)| {
         let (mut run, key) = (Run::new(&rule, 1_000 * NOW), redis.key());
-        let Parameters { kind, .. } = run.counter.algorithm.parameters();
+        let Parameters { kind, .. } = run.judge.quota.algorithm().parameters();
         let kind = if is_kind { Some(kind.into()) } else { None };
         let numbers: Vec<u64> = [9].into_iter().chain(own).chain(kind).chain(rest).collect();
         let text: Vec<String> = numbers.iter().map(u64::to_string).collect();
         let () = redis.query(cmd("SET").arg(&key).arg(format!("{} ", text.join(" "))));
-        redis.refund(NOW, &key, run.counter.algorithm.parameters(), [1, NOW - 5, NOW - 5, 0, 0]);
+        redis.refund(NOW, &key, run.judge.quota.algorithm().parameters(), [1, NOW - 5, NOW - 5, 0, 0]);
         for arrival in &arrivals {
             advance(&mut run, arrival);
-            let reply = redis.ask(us(&run), Query::by(&key, &run.counter, run.clone().request(arrival).cost));
+            let reply = redis.ask(us(&run), Query::by(&key, &run.judge, run.clone().request(arrival).cost));
             prop_assert!(reply.remaining <= rule.capacity);
-            let look = redis.ask(us(&run), Query::by(&key, &run.counter, 0));
+            let look = redis.ask(us(&run), Query::by(&key, &run.judge, 0));
             prop_assert_eq!(
                 (look.remaining, look.more_in, look.full_in),
                 (reply.remaining, reply.more_in, reply.full_in)
@@ -282,10 +282,10 @@ fn any_numbers_are_a_value_with_a_penalty() {
         }
         // The first query clamps the value or starts a new one: the lockout counts from it. A value
         // may carry the length of a longer penalty.
-        redis.ask(us(&run), Query::by(&key, &run.counter, 0));
+        redis.ask(us(&run), Query::by(&key, &run.judge, 0));
         let carried = if numbers.get(4).is_some_and(|length| *length > 0) { 7 * 86_400 * SECOND } else { 0 };
         let free = us(&run) + rule.longest_lockout_ns.div_ceil(1_000).max(carried) + 3_000_000;
-        prop_assert_eq!(redis.ask(free, Query::by(&key, &run.counter, 1)).outcome, 0);
+        prop_assert_eq!(redis.ask(free, Query::by(&key, &run.judge, 1)).outcome, 0);
         Ok(())
     });
 }

@@ -9,7 +9,6 @@ use diana_limiter::algorithm::{Parameters, Quota};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::select;
-use std::rc::Rc;
 
 const NOW: u64 = 1_753_000_040_123_456;
 
@@ -45,16 +44,16 @@ fn quotas_in_turn_answer_like_the_algorithm() {
     let arrivals = prop_oneof![onward().boxed(), astray().boxed()];
     let turns = vec(0..4_usize, 24);
     check(250, (families(), arrivals, turns), |redis, (rules, arrivals, turns)| {
-        let counters: Vec<_> = rules.iter().map(|rule| Rc::new(rule.counter())).collect();
+        let judges: Vec<_> = rules.iter().map(|rule| rule.placed()).collect();
         let tick = |ns: u64| (ns / 1_000).next_multiple_of(TICK) * 1_000;
         let (mut run, key) = (Run::new(&rules[0], tick(NOW * 1_000)), redis.key());
-        run.cell = vec![0; counters.iter().map(|counter| counter.size()).max().unwrap()];
+        run.cell = vec![0; judges.iter().map(|judge| judge.size()).max().unwrap()];
         for (arrival, turn) in arrivals.iter().zip(turns) {
-            run.counter = Rc::clone(&counters[turn % counters.len()]);
+            run.judge = judges[turn % judges.len()];
             run.advance(&arrival.gap);
             run.move_to(tick(run.now.min(4_000_000_000_000_000_000)));
             let event = run.arrive_now(arrival);
-            let query = Query::by(&key, &run.counter, event.cost);
+            let query = Query::by(&key, &run.judge, event.cost);
             prop_assert_eq!(redis.ask(us(&run), query).visible(), visible(&event.verdict), "{:?}", arrival);
         }
         Ok(())

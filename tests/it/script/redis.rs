@@ -4,7 +4,7 @@ use crate::algorithm::schedule::{Arrival, Gap, Run};
 use crate::algorithm::subject::{Rule, cases, penalized, rules_of};
 use diana_global_redis::script::SCRIPT;
 use diana_limiter::algorithm::{Admission, Parameters, Penalty, PenaltyParameters, Quota, Verdict};
-use diana_limiter::policy::Counter;
+use diana_limiter::policy::PlacedQuota;
 use gateway::Redis;
 use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
@@ -79,10 +79,10 @@ impl Query {
         }
     }
 
-    /// The query of a rule that counts by this counter.
-    pub fn by(key: &str, counter: &Counter, cost: u64) -> Query {
-        let penalty = counter.penalty.as_ref().map(Penalty::parameters);
-        Query { penalty, ..Query::of(key, counter.algorithm.parameters(), cost) }
+    /// The query of a rule that counts by this quota.
+    pub fn by(key: &str, judge: &PlacedQuota, cost: u64) -> Query {
+        let penalty = judge.quota.penalty().map(Penalty::parameters);
+        Query { penalty, ..Query::of(key, judge.quota.algorithm().parameters(), cost) }
     }
 }
 

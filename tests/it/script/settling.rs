@@ -32,9 +32,9 @@ fn arrivals() -> impl Strategy<Value = Vec<(Arrival, Option<f64>)>> {
 fn charges_after_the_fact_match_the_algorithm_and_its_model() {
     check(100, (settled(), begins(), arrivals()), |redis, ((mut rule, borrow), begin, arrivals)| {
         let mut run = Run::new(&rule, begin);
-        run.count_by(run.counter.algorithm.clone().borrowing(borrow).unwrap());
+        run.count_by(run.judge.quota.algorithm().borrowing(borrow).unwrap());
         rule.reference.borrow(borrow);
-        let (key, parameters) = (redis.key(), run.counter.algorithm.parameters());
+        let (key, parameters) = (redis.key(), run.judge.quota.algorithm().parameters());
         for (arrival, part) in &arrivals {
             advance(&mut run, arrival);
             let event = run.arrive_now(arrival);
@@ -44,7 +44,7 @@ fn charges_after_the_fact_match_the_algorithm_and_its_model() {
             if let Some(part) = part {
                 let more = power(2 * rule.capacity, *part);
                 let now = Time::from_ns(run.now);
-                _ = run.counter.algorithm.charge(&mut run.cell, now, more);
+                _ = run.judge.quota.algorithm().charge(&mut run.cell, now, more);
                 redis.correct(us(&run), &key, parameters, reply.charge, reply.charge[0] + more);
                 rule.reference.charge(now, more);
             }
@@ -63,8 +63,8 @@ fn an_estimate_is_corrected_down() {
     let cases = (settled(), begins(), onward(), 0.0..=1.0, 0.0..=1.0, prop::option::of(0.0..=1.0));
     check(100, cases, |redis, ((rule, borrow), begin, arrivals, estimate, cost, later)| {
         let mut run = Run::new(&rule, begin);
-        run.count_by(run.counter.algorithm.clone().borrowing(borrow).unwrap());
-        let parameters = run.counter.algorithm.parameters();
+        run.count_by(run.judge.quota.algorithm().borrowing(borrow).unwrap());
+        let parameters = run.judge.quota.algorithm().parameters();
         let (corrected, known) = (redis.key(), redis.key());
         for arrival in &arrivals {
             advance(&mut run, arrival);

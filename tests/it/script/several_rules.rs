@@ -43,9 +43,9 @@ fn decide(runs: &mut [Run], query: &[RuleCost]) -> Vec<Verdict> {
     query.iter().for_each(|(index, ..)| _ = runs[*index].prepare());
     let before: Vec<Vec<u8>> = runs.iter().map(|run| run.cell.clone()).collect();
     let step = |runs: &mut [Run], index: usize, cost, headroom| {
-        let Run { counter, cell, .. } = &mut runs[index];
+        let Run { judge, cell, .. } = &mut runs[index];
         let before = cell.clone();
-        counter.step_with_headroom(cell, &before, now, cost, headroom)
+        judge.step_with_headroom(cell, &before, now, cost, headroom)
     };
     let step_one = |(index, _, cost, headroom): &RuleCost| step(runs, *index, *cost, *headroom);
     let mut verdicts: Vec<Verdict> = query.iter().map(step_one).collect();
@@ -98,7 +98,7 @@ fn all_rules_of_a_command_are_charged_or_none() {
                 let query = |(index, power, cost, headroom): &RuleCost| Query {
                     enforced: *power == Power::Refuses,
                     headroom: *headroom,
-                    ..Query::by(&keys[*index], &runs[*index].counter, *cost)
+                    ..Query::by(&keys[*index], &runs[*index].judge, *cost)
                 };
                 let groups_of_queries: Vec<Vec<Query>> =
                     groups.iter().map(|group| group.iter().map(query).collect()).collect();

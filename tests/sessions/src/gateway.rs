@@ -56,7 +56,9 @@ pub(crate) fn values(lines: &[(String, String)]) -> Values {
             _ => Part::Path,
         },
     };
-    lines.iter().fold(Values::default(), |values, (name, line)| values.with(part(name), line.as_str()))
+    lines.iter().fold(Values::default().with_claims(diana_config::claim), |values, (name, line)| {
+        values.with(part(name), line.as_str())
+    })
 }
 
 /// Workers of one gateway that share a store and a clock.

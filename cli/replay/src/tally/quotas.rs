@@ -4,7 +4,7 @@ use super::stream::{Event, Stream};
 use crate::engine::MAX_HELD;
 use diana_config::RulePlace;
 use diana_limiter::algorithm::{Charge, Verdict};
-use diana_limiter::policy::{Counter, Policy};
+use diana_limiter::policy::{PlacedQuota, Policy, Quota};
 use diana_limiter::time::{Span, Time};
 use serde_json::{Map, Value, json};
 use std::cmp::Ordering;
@@ -100,25 +100,25 @@ impl Refused {
 /// Checks the requests of `stream` by a counter from empty cells. `weights` has the weight of
 /// each actor, by place.
 #[must_use]
-pub fn check(counter: &Counter, stream: &Stream, weights: &[u64]) -> Refused {
-    let actors = weights.len();
-    let (headroom, mut before) = (counter.headroom(), Vec::new());
-    let size = counter.size().max(1);
+pub fn check(quota: Quota, stream: &Stream, weights: &[u64]) -> Refused {
+    let (quota, actors) = (quota.alone(), weights.len());
+    let (headroom, mut before) = (quota.quota.headroom(), Vec::new());
+    let size = quota.size().max(1);
     let mut cells = vec![0; size.saturating_mul(actors)];
     let mut refused = Refused { requests: 0, actors: vec![false; actors] };
     let mut in_flight = BinaryHeap::new();
-    let ends = counter.algorithm.ends_with_request();
+    let ends = quota.quota.algorithm().ends_with_request();
     for Event { place, at, cost, is_high_priority, duration_ns } in stream.iter() {
         while in_flight.peek().is_some_and(|first: &InFlight| first.ends <= at) || in_flight.len() > MAX_HELD
         {
             let Some(InFlight { ends, place, charge }) = in_flight.pop() else { break };
             let ends = ends.min(at);
-            cell(&mut cells, place, size).into_iter().for_each(|cell| counter.refund(cell, ends, charge));
+            cell(&mut cells, place, size).into_iter().for_each(|cell| quota.refund(cell, ends, charge));
         }
         let Some(cell) = cell(&mut cells, place, size) else { continue };
-        counter.prepare(cell, at);
+        quota.prepare(cell, at);
         let headroom = if is_high_priority { 0 } else { headroom };
-        let verdict = step(counter, cell, &mut before, (at, cost, headroom));
+        let verdict = step(&quota, cell, &mut before, (at, cost, headroom));
         if verdict.admits() {
             if ends {
                 let ends = at.after(Span::from_ns(duration_ns));
@@ -130,23 +130,23 @@ pub fn check(counter: &Counter, stream: &Stream, weights: &[u64]) -> Refused {
         refused.requests = refused.requests.saturating_add(weights.get(place).copied().unwrap_or(0));
         refused.actors.iter_mut().skip(place).take(1).for_each(|is_refused| *is_refused = true);
         if !verdict.is_penalty() {
-            counter.count_refusal(cell, at);
+            quota.count_refusal(cell, at);
         }
     }
     refused
 }
 
 /// One step as in a decision. A request that costs nothing passes only if one unit is left.
-fn step(counter: &Counter, cell: &mut [u8], before: &mut Vec<u8>, request: (Time, u64, u64)) -> Verdict {
+fn step(quota: &PlacedQuota, cell: &mut [u8], before: &mut Vec<u8>, request: (Time, u64, u64)) -> Verdict {
     let (at, cost, headroom) = request;
     if cost > 0 && headroom == 0 {
-        return counter.step(cell, at, cost);
+        return quota.step(cell, at, cost);
     }
     before.clear();
     before.extend_from_slice(cell);
     match cost {
-        0 => counter.peek(cell, before, at, headroom),
-        cost => counter.step_with_headroom(cell, before, at, cost, headroom),
+        0 => quota.peek(cell, before, at, headroom),
+        cost => quota.step_with_headroom(cell, before, at, cost, headroom),
     }
 }
 

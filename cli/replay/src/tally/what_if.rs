@@ -118,7 +118,7 @@ impl Trial<'_> {
     pub fn check(&self, rpu: u64, burst: Option<u64>, stream: &Stream) -> Option<Refused> {
         let policy = self.variants.with(rpu, burst)?;
         let (_, rule) = policy.rules().next()?;
-        Some(check(rule.counter(), stream, self.weights))
+        Some(check(rule.quota(), stream, self.weights))
     }
 
     /// The most units that an actor costs within one `unit`, if at most `peak` requests of an actor

@@ -163,6 +163,7 @@ fn decided(document: &Value, asked: &Asked) -> (Vec<Decided>, Vec<String>) {
     let policy = &configuration.policy;
     let mut worker = Worker::new(policy.clone(), Memory::new(), &[9; 16]);
     let mut values = Values::default()
+        .with_claims(diana_config::claim)
         .with(Part::Method, asked.method)
         .with(Part::Path, asked.target)
         .with(Part::Address, asked.ip);

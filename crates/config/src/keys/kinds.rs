@@ -2,7 +2,7 @@
 #![allow(clippy::arithmetic_side_effects, clippy::indexing_slicing, reason = "checked by the compiler")]
 
 use crate::algorithm::KINDS;
-use diana_limiter::{actor, matcher};
+use crate::{actor, matcher};
 
 /// The names of the algorithms, short and long.
 pub(super) const ALGORITHMS: &[&str] = &{

@@ -3,7 +3,7 @@
 
 use super::{Filter, Plugins};
 use crate::Host;
-use diana_limiter::rates::{self, Series};
+use diana_inspect::rates::{self, Series};
 
 impl<H: Host> Filter<H> {
     /// If a sample of the plugin `root` is due, takes it, and publishes the actors that the plugin

@@ -118,12 +118,10 @@ impl<H: Host> Plugin<H> {
         } else if let Some(options) = configuration.store.take() {
             host_timeout = options.host_timeout();
             worker = worker.with_global_store(options, host.random());
-            worker.load_replicas(host.now()?);
+            worker.load_replicas();
         }
         let inspect = configuration.inspect.as_ref();
-        if inspect.is_some_and(|inspect| inspect.top) {
-            worker = worker.with_top();
-        }
+        let top = inspect.is_some_and(|inspect| inspect.top).then(Exclusive::default);
         let has_rates = inspect.is_some() && kind.holds_requests();
         let metered = MeteredValues::new(configuration.policy.measures());
         let metrics = Metrics::new((host, kind), &configuration, worker.clusters(), ids);
@@ -146,6 +144,7 @@ impl<H: Host> Plugin<H> {
             zone: kind.evicts_keys().then(|| Zone::new(dated)),
             has_lost_refusal: Cell::new(false),
             worker: Exclusive::new(worker),
+            top,
             remote: None,
             timer_queue,
             refuses_to_wait,

@@ -29,7 +29,7 @@ impl<H: Host> Plugin<H> {
             let asks_stores = matches!(outcome, Outcome::Query(_));
             let protocol = || policy.protocol(&request);
             let response = self.respond(worker, protocol);
-            worker.note_actors();
+            self.note_actors(worker);
             let protocol = if asks_stores { protocol() } else { Protocol::default() };
             Decided { session, response, protocol }
         })?;

@@ -81,7 +81,7 @@ impl<H: Host> Plugin<H> {
             session.answer(worker, completion, || self.now())?;
             self.forget(ticket);
             let response = self.respond(worker, || protocol);
-            worker.note_actors();
+            self.note_actors(worker);
             Some(response)
         };
         self.worker.with(advance).flatten()
@@ -106,7 +106,7 @@ impl<H: Host> Plugin<H> {
                 _ = session.refuse(worker, || self.now());
             }
             let response = self.respond(worker, || protocol);
-            worker.note_actors();
+            self.note_actors(worker);
             Some(response)
         };
         self.worker.with(advance).flatten()

@@ -27,7 +27,7 @@ use diana_limiter::policy::Rule;
 use diana_limiter::request::protocol::Protocol;
 use diana_limiter::request::{Request, syntax};
 use diana_limiter::session::Session;
-use diana_response::Refusal;
+use diana_response::{Refusal, json_string};
 use log::info;
 use std::borrow::Cow;
 use std::net::IpAddr;
@@ -189,7 +189,7 @@ impl<H: Host> Plugin<H> {
             (b"POST", b"reset") => self.change(Change::Reset, self.target(query)?, request),
             (b"POST", b"penalty") => self.change(Change::EndPenalty, self.target(query)?, request),
             (b"POST", b"grant") => {
-                let grant = Grant::read(parameters(query)).map_err(|why| (400, why))?;
+                let grant = diana_config::grant(parameters(query)).map_err(|why| (400, why))?;
                 self.change(Change::Grant(grant), self.target(query)?, request)
             }
             (_, b"policy" | b"actor" | b"rates" | b"top") => Err((405, "expected the method GET".into())),
@@ -301,11 +301,11 @@ fn ms(span: Span) -> u64 {
 }
 
 fn described<'a>(rule: &Rule, actors: impl Iterator<Item = &'a str>) -> Object {
-    let quota = rule.quota();
+    let quota = rule.configured();
     let mut names = String::new();
     for name in actors {
         names.push(if names.is_empty() { '[' } else { ',' });
-        format::json_string(&mut names, name);
+        json_string(&mut names, name);
     }
     names.push_str(if names.is_empty() { "[]" } else { "]" });
     Object::default()
@@ -314,7 +314,7 @@ fn described<'a>(rule: &Rule, actors: impl Iterator<Item = &'a str>) -> Object {
         .key("actors", &names)
         .number("rpu", quota.rpu)
         .number("unit_ms", ms(quota.unit))
-        .text("algorithm", &rule.counter().algorithm.canonical_form())
+        .text("algorithm", &rule.quota().algorithm().canonical_form())
         .text("enforce", &rule.enforce().to_string())
 }
 
@@ -342,7 +342,7 @@ impl Object {
     /// Adds a key with this JSON.
     fn key(mut self, key: &str, json: &str) -> Object {
         self.0.push(',');
-        format::json_string(&mut self.0, key);
+        json_string(&mut self.0, key);
         self.0.push(':');
         self.0.push_str(json);
         self
@@ -354,7 +354,7 @@ impl Object {
 
     fn text(mut self, key: &str, text: &str) -> Object {
         self = self.key(key, "");
-        format::json_string(&mut self.0, text);
+        json_string(&mut self.0, text);
         self
     }
 

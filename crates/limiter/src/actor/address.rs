@@ -125,7 +125,7 @@ impl Network {
 
     /// As [`Network::parse`], and whether the text has no bits set beyond its prefix.
     pub(super) fn read(text: &str) -> Result<(Network, bool), String> {
-        let word = diana_document::quoted(text);
+        let word = diana_base::format::quoted(text);
         let (address, prefix) = match text.trim().split_once('/') {
             Some((address, prefix)) => (address, Some(prefix)),
             None => (text.trim(), None),
@@ -152,7 +152,7 @@ impl Network {
 
     /// The message about a text with bits set beyond its prefix.
     pub(super) fn meant_by(&self, text: &str) -> String {
-        let word = diana_document::quoted(text);
+        let word = diana_base::format::quoted(text);
         format!("{word} has bits set beyond its prefix, did you mean `{self}`?")
     }
 

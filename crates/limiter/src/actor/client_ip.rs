@@ -7,22 +7,45 @@
 //!                    └ untrusted  └── 2 ──┘  └─ 1 ──┘      the client is 192.0.2.7
 //! ```
 
-use super::address;
-use crate::request::{Part, PartId, Parts, Request, syntax};
+use super::{ActorError, address};
+use crate::request::{Part, PartId, Parts, Request};
 use diana_base::narrowed;
-use diana_document::{Fields, Node};
 use std::net::IpAddr;
+
+/// The options of [`ClientIp`]. By default, the client is the address that the host reports: v4
+/// whole, v6 by /64, because a v6 client usually owns a whole /64 (RFC 6177) and may use a fresh
+/// address for each request.
+#[derive(Clone, Debug)]
+pub struct ClientIpOptions<'a> {
+    /// How many entries of the header, from the right, proxies of the operator have written: 0 to
+    /// 32. 0: the client is the address that the host reports.
+    pub trusted_hops: usize,
+    /// The header with the entries. `None`: `x-forwarded-for`.
+    pub header: Option<&'a str>,
+    /// The number of bits of an IPv4 address that count.
+    pub v4_prefix: u8,
+    /// The number of bits of an IPv6 address that count.
+    pub v6_prefix: u8,
+}
+
+impl Default for ClientIpOptions<'_> {
+    fn default() -> Self {
+        ClientIpOptions { trusted_hops: 0, header: None, v4_prefix: 32, v6_prefix: 64 }
+    }
+}
+
+/// The most proxies that options may trust.
+const MAX_HOPS: usize = 32;
 
 /// How a policy finds a client's address, and how many of its bits distinguish clients.
 ///
 /// ```
-/// use diana_document::{Errors, Node, parse};
-/// use diana_limiter::actor::ip::ClientIp;
+/// use diana_limiter::actor::ip::{ClientIp, ClientIpOptions};
 /// use diana_limiter::request::{Part, Parts, Request, Values};
 ///
-/// let (options, errors) = (parse(br#"{"trusted_hops": 1}"#)?, Errors::default());
 /// let mut parts = Parts::default();
-/// let ip = ClientIp::compile(Some(Node::root(&options, &errors)), &mut parts);
+/// let options = ClientIpOptions { trusted_hops: 1, ..ClientIpOptions::default() };
+/// let ip = ClientIp::new(&options, &mut parts)?;
 ///
 /// let values = Values::default()
 ///     .with(Part::Address, "10.0.0.5:41022")
@@ -48,8 +71,7 @@ struct Forwarded {
     skip: usize,
 }
 
-/// The number of address bits that count. An IPv6 client usually owns a whole /64 (RFC 6177) and
-/// may use a fresh address for each request.
+/// The number of address bits that count.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Prefixes {
     pub(super) v4: u8,
@@ -57,36 +79,49 @@ pub(super) struct Prefixes {
 }
 
 impl ClientIp {
-    /// Compiles the policy's `ip` object. By default, the client is the address that the host
-    /// reports: v4 whole, v6 by /64.
-    pub fn compile(node: Option<Node>, parts: &mut Parts) -> ClientIp {
-        let host_reports = parts.intern(Part::Address);
-        let prefixes = Prefixes { v4: 32, v6: 64 };
-        let mut options = ClientIp { host_reports, forwarded: None, prefixes, canonical_form: String::new() };
-        let Some(mut fields) = node.and_then(|node| node.fields()) else { return options };
-        let hops = fields.take("trusted_hops").map_or(Some(0), |node| node.whole(0..=32));
-        let header = fields.take("header").and_then(|node| Some((address_header(&node)?, node)));
-        let skip = hops.and_then(|hops| usize::try_from(hops).ok()?.checked_sub(1));
-        match (skip, header) {
-            (Some(skip), header) => {
-                let name = header.map_or_else(|| "x-forwarded-for".into(), |(name, _)| name);
-                options.canonical_form = format!("{name} {skip}");
-                options.forwarded = Some(Forwarded { header: parts.intern(Part::Header(name)), skip });
-            }
-            (None, Some((_, node))) if hops == Some(0) => node.fail(
-                "no header is read without `trusted_hops`: say how many of its entries, from the right, \
-                 proxies of your own have written, or leave `header` out",
-            ),
-            // No header is configured, or the wrong number has been reported.
-            (None, _) => {}
+    /// Finds clients by these options.
+    pub fn new(options: &ClientIpOptions, parts: &mut Parts) -> Result<ClientIp, ActorError> {
+        let ClientIpOptions { trusted_hops, header, .. } = *options;
+        if trusted_hops > MAX_HOPS || header.is_some() && trusted_hops == 0 {
+            return Err(ActorError::TrustedHops);
         }
-        options.prefixes.take(&mut fields);
-        fields.finish();
-        let Prefixes { v4, v6 } = options.prefixes;
+        let mut whole = ClientIp::reported(parts);
+        if let Some(skip) = trusted_hops.checked_sub(1) {
+            let name = header.unwrap_or("x-forwarded-for").to_ascii_lowercase();
+            whole.canonical_form = format!("{name} {skip}");
+            let header = parts.intern(Part::header(&name).ok_or(ActorError::Header)?);
+            whole.forwarded = Some(Forwarded { header, skip });
+        }
+        let mut by_prefix = whole.by_prefix(options.v4_prefix, options.v6_prefix)?;
+        let Prefixes { v4, v6 } = by_prefix.prefixes;
         if (v4, v6) != (32, 64) {
-            options.canonical_form.push_str(&format!(" {v4} {v6}"));
+            by_prefix.canonical_form.push_str(&format!(" {v4} {v6}"));
         }
-        options
+        Ok(by_prefix)
+    }
+
+    /// The client is the address that the host reports: v4 whole, v6 by /64.
+    pub fn reported(parts: &mut Parts) -> ClientIp {
+        ClientIp {
+            host_reports: parts.intern(Part::Address),
+            forwarded: None,
+            prefixes: Prefixes { v4: 32, v6: 64 },
+            canonical_form: String::new(),
+        }
+    }
+
+    /// The same options with other prefixes: for an actor that counts networks.
+    pub fn by_prefix(&self, v4: u8, v6: u8) -> Result<ClientIp, ActorError> {
+        if v4 > 32 || v6 > 128 {
+            return Err(ActorError::Prefix);
+        }
+        Ok(ClientIp { prefixes: Prefixes { v4, v6 }, ..self.clone() })
+    }
+
+    /// The number of bits that count of an IPv4 and of an IPv6 address.
+    #[must_use]
+    pub fn prefixes(&self) -> (u8, u8) {
+        (self.prefixes.v4, self.prefixes.v6)
     }
 
     /// The options in canonical text, the same in every policy.
@@ -123,14 +158,6 @@ impl Forwarded {
 }
 
 impl Prefixes {
-    /// Takes the optional keys `v4_prefix` and `v6_prefix`.
-    pub(super) fn take(&mut self, fields: &mut Fields) {
-        let v4 = fields.take("v4_prefix").and_then(|node| node.whole(0..=32));
-        let v6 = fields.take("v6_prefix").and_then(|node| node.whole(0..=128));
-        self.v4 = v4.and_then(|bits| bits.try_into().ok()).unwrap_or(self.v4);
-        self.v6 = v6.and_then(|bits| bits.try_into().ok()).unwrap_or(self.v6);
-    }
-
     pub(super) fn of(self, address: IpAddr) -> u8 {
         if address.is_ipv4() { self.v4 } else { self.v6 }
     }
@@ -212,58 +239,22 @@ fn may_be_v4(address: &[u8]) -> bool {
     matches!(address, [b'0'..=b'9', .., b'0'..=b'9']) && !has_colon && address.len() <= LONGEST_V4
 }
 
-/// Reads a header name and returns it in lower case. Headers that another kind of source reads are
-/// mistakes.
-pub(super) fn header_name(node: &Node) -> Option<Box<str>> {
-    syntax::header_name(node.text()?, node, |name| match name {
-        // The raw header keeps its port and its case, so one host would be many actors.
-        ":authority" | "host" => Some("the actor `host` reads the host"),
-        ":method" => Some("the actor `method` reads the method"),
-        ":path" => Some("the actors `path` and `query` read the url"),
-        _ => None,
-    })
-}
-
-/// Like [`header_name`], for a header with addresses. Headers in which no address could be read are
-/// mistakes, because every client would be counted by the address that the host reports.
-fn address_header(node: &Node) -> Option<Box<str>> {
-    let name = header_name(node)?;
-    match &*name {
-        "forwarded" => node.fail(
-            "the form of `forwarded`, such as `for=192.0.2.7`, is not read: write `x-forwarded-for`, or leave \
-             `trusted_hops` and `header` out to count by the address that the gateway finds",
-        ),
-        "via"
-        | "x-forwarded-client-cert"
-        | "x-forwarded-host"
-        | "x-forwarded-port"
-        | "x-forwarded-proto" => {
-            node.fail(format!("`{name}` has no client address: write `x-forwarded-for`"));
-        }
-        _ => return Some(name),
-    }
-    None
-}
-
 #[cfg(test)]
 mod tests {
     use super::super::address::parse;
     use super::*;
     use crate::request::Values;
-    use diana_document::{Error, Errors};
     use proptest::prelude::*;
 
-    fn options(json: &str, parts: &mut Parts) -> (ClientIp, Vec<String>) {
-        let (value, errors) = (diana_document::parse(json.as_bytes()).unwrap(), Errors::default());
-        let options = ClientIp::compile(Some(Node::root(&value, &errors)), parts);
-        (options, errors.into_vec().iter().map(Error::to_string).collect())
-    }
-
     /// The client address for these lines of `x-forwarded-for`.
-    fn client(json: &str, reported: &str, lines: &[&str]) -> Option<IpAddr> {
+    fn client(
+        (trusted_hops, header): (usize, Option<&str>),
+        reported: &str,
+        lines: &[&str],
+    ) -> Option<IpAddr> {
         let mut parts = Parts::default();
-        let (options, mistakes) = options(json, &mut parts);
-        assert_eq!(mistakes, [""; 0]);
+        let options = ClientIpOptions { trusted_hops, header, ..ClientIpOptions::default() };
+        let options = ClientIp::new(&options, &mut parts).unwrap();
         let mut values = Values::default().with(Part::Address, reported);
         for line in lines {
             values = values.with(Part::Header("x-forwarded-for".into()), *line);
@@ -296,12 +287,15 @@ mod tests {
             (4, &["6.6.6.6, 203.0.113.9", "192.0.2.7"], host),
             (1, &["6.6.6.6", ""], host),
         ] {
-            let json = format!(r#"{{"trusted_hops": {hops}}}"#);
-            assert_eq!(client(&json, HOST, lines), Some(expected.parse().unwrap()), "{hops} {lines:?}");
+            assert_eq!(
+                client((hops, None), HOST, lines),
+                Some(expected.parse().unwrap()),
+                "{hops} {lines:?}"
+            );
         }
-        assert_eq!(client("{}", "pipe", &[]), None);
-        assert_eq!(client(r#"{"trusted_hops": 1}"#, "pipe", &["::1"]), Some("::1".parse().unwrap()));
-        assert_eq!(client(r#"{"trusted_hops": 1, "header": "X-Real-IP"}"#, HOST, &["::1"]).unwrap(), {
+        assert_eq!(client((0, None), "pipe", &[]), None);
+        assert_eq!(client((1, None), "pipe", &["::1"]), Some("::1".parse().unwrap()));
+        assert_eq!(client((1, Some("X-Real-IP")), HOST, &["::1"]).unwrap(), {
             host.parse::<IpAddr>().unwrap()
         });
     }
@@ -317,7 +311,8 @@ mod tests {
             entries.iter().flat_map(move |reported| (0..3).map(move |hops| (hops, line, reported)))
         }) {
             let mut parts = Parts::default();
-            let (options, _) = options(&format!(r#"{{"trusted_hops": {hops}}}"#), &mut parts);
+            let options = ClientIpOptions { trusted_hops: hops, ..ClientIpOptions::default() };
+            let options = ClientIp::new(&options, &mut parts).unwrap();
             let values = Values::default().with(Part::Address, *reported);
             let values = match line {
                 Some(line) => values.with(Part::Header("x-forwarded-for".into()), line.as_bytes()),
@@ -331,36 +326,19 @@ mod tests {
     }
 
     #[test]
-    fn mistakes_in_the_options_are_reported() {
-        let json = r#"{"trusted_hop": 1, "header": "x forwarded", "v4_prefix": 33, "v6_prefix": 129}"#;
-        assert_eq!(
-            options(json, &mut Parts::default()).1,
-            [
-                "header: `x forwarded` is not a header name, expected letters, digits and marks such as `-` and `_`",
-                "v4_prefix: expected a whole number from 0 to 32, found `33`",
-                "v6_prefix: expected a whole number from 0 to 128, found `129`",
-                "unknown key `trusted_hop`, did you mean `trusted_hops`?",
-            ]
-        );
-        let why = "header: no header is read without `trusted_hops`: say how many of its entries, from the right, \
-                   proxies of your own have written, or leave `header` out";
-        let forwarded = "header: the form of `forwarded`, such as `for=192.0.2.7`, is not read: write `x-forwarded-for`, \
-                         or leave `trusted_hops` and `header` out to count by the address that the gateway finds";
-        let hops = "trusted_hops: expected a whole number from 0 to 32, found `33`";
-        for (json, mistakes) in [
-            (r#"{"header": "x-real-ip"}"#, &[why][..]),
-            (r#"{"header": "x-real-ip", "trusted_hops": 0}"#, &[why]),
-            (r#"{"header": "x-real-ip", "trusted_hops": 33}"#, &[hops]),
-            (r#"{"header": "x-real-ip", "trusted_hops": 1}"#, &[]),
-            (r#"{"header": "Forwarded", "trusted_hops": 1}"#, &[forwarded]),
-            (
-                r#"{"header": "via", "trusted_hops": 1}"#,
-                &["header: `via` has no client address: write `x-forwarded-for`"],
-            ),
-            (r#"{"header": 1}"#, &["header: expected text, found `1`, put it in quotes"]),
+    fn options_that_cannot_be_are_refused() {
+        let error = |options| ClientIp::new(&options, &mut Parts::default()).map(drop);
+        let any = ClientIpOptions::default();
+        for (options, expected) in [
+            (ClientIpOptions { trusted_hops: 33, ..any.clone() }, ActorError::TrustedHops),
+            (ClientIpOptions { header: Some("x-real-ip"), ..any.clone() }, ActorError::TrustedHops),
+            (ClientIpOptions { header: Some("a b"), trusted_hops: 1, ..any.clone() }, ActorError::Header),
+            (ClientIpOptions { v4_prefix: 33, ..any.clone() }, ActorError::Prefix),
+            (ClientIpOptions { v6_prefix: 129, ..any.clone() }, ActorError::Prefix),
         ] {
-            assert_eq!(options(json, &mut Parts::default()).1, mistakes, "{json}");
+            assert_eq!(error(options), Err(expected));
         }
+        assert_eq!(error(any), Ok(()));
     }
 
     #[test]

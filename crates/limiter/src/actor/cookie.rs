@@ -3,18 +3,27 @@
 //! otherwise get a fresh quota by a second one that its backend ignores.
 
 use super::kind::{append, only, text};
-use super::{Actor, ActorKind, Scope};
+use super::{Actor, ActorError};
 use crate::request::{Part, PartId, Parts, Request};
 use diana_base::format::netstring;
-use diana_document::{Node, quoted};
 
-pub(super) static KIND: ActorKind = ActorKind { key: "cookie", compile, bare: None };
-
+/// The value of a cookie.
 #[derive(Debug)]
-struct Cookie {
+pub struct Cookie {
     header: PartId,
     /// Case-sensitive.
     name: Box<str>,
+}
+
+impl Cookie {
+    /// The cookie of this name.
+    pub fn new(name: &str, parts: &mut Parts) -> Result<Cookie, ActorError> {
+        let delimits = |c: char| matches!(c, ';' | '=') || c.is_control() || c.is_whitespace();
+        if name.is_empty() || name.contains(delimits) {
+            return Err(ActorError::Cookie);
+        }
+        Ok(Cookie { header: parts.intern(Part::Header("cookie".into())), name: name.into() })
+    }
 }
 
 impl Actor for Cookie {
@@ -44,77 +53,4 @@ fn values<'a>(header: &'a [u8], name: &'a [u8]) -> impl Iterator<Item = &'a [u8]
 /// Most backends do not count the quotes around a cookie's value as part of the value.
 fn unquoted(value: &[u8]) -> &[u8] {
     value.strip_prefix(b"\"").and_then(|value| value.strip_suffix(b"\"")).unwrap_or(value)
-}
-
-fn compile(node: Node, scope: &mut Scope) -> Option<Box<dyn Actor>> {
-    let name = node.text()?;
-    let delimits = |c: char| matches!(c, ';' | '=') || c.is_control() || c.is_whitespace();
-    if name.is_empty() || name.contains(delimits) {
-        node.fail(format!("{} is not a cookie's name: text without spaces, `;` and `=`", quoted(name)));
-        return None;
-    }
-    let header = scope.parts.intern(Part::Header("cookie".into()));
-    Some(Box::new(Cookie { header, name: name.into() }))
-}
-
-#[cfg(test)]
-mod tests {
-    use crate::actor::testing;
-    use crate::request::{Part, Values};
-
-    #[test]
-    fn the_value_of_the_named_cookie_counts() {
-        for (sent, expected) in [
-            ("session=1", Some("1")),
-            ("a=2; session=1; b=3", Some("1")),
-            ("a=2;session=1;b=3", Some("1")),
-            (" session = 1 ", Some("1")),
-            ("session=\"1\"", Some("1")),
-            ("session=\"", Some("\"")),
-            ("session=a=b==", Some("a=b==")),
-            ("session=1; session=1", Some("1")),
-            ("session=1; session=\"1\"", Some("1")),
-            ("session=1; session=2", None),
-            ("session=1; session=", None),
-            ("session=", None),
-            ("session=\"\"", None),
-            ("session", None),
-            ("Session=1", None),
-            ("mysession=1; session2=3", None),
-            ("a=session=1", None),
-            ("", None),
-            (";;=;", None),
-        ] {
-            let request = Values::default().with(Part::Header("cookie".into()), sent);
-            let value = testing::value(r#"{"cookie": "session"}"#, request);
-            assert_eq!(value, expected.map(|text| text.as_bytes().to_vec()), "{sent}");
-        }
-        assert_eq!(testing::parse(r#"{"cookie": "session"}"#, " \"1\"").unwrap(), b"1");
-        assert!(testing::parse(r#"{"cookie": "session"}"#, "\"\"").is_err());
-    }
-
-    #[test]
-    fn the_cookies_of_all_lines_are_one_list() {
-        for (lines, expected) in [
-            (["a=1", "session=2"], Some("2")),
-            (["session=2; a=1", "b=3"], Some("2")),
-            (["session=2", "session=2"], Some("2")),
-            (["session=x", "session=2"], None),
-            (["session=2", "a=1; session="], None),
-            (["a=1", "b=2"], None),
-        ] {
-            let add = |values: Values, line: &str| values.with(Part::Header("cookie".into()), line);
-            let request = lines.into_iter().fold(Values::default(), add);
-            let value = testing::value(r#"{"cookie": "session"}"#, request);
-            assert_eq!(value, expected.map(|text| text.as_bytes().to_vec()), "{lines:?}");
-        }
-    }
-
-    #[test]
-    fn a_name_that_no_cookie_has_is_refused() {
-        for name in ["", "a b", "a=", "a;"] {
-            let why = format!("cookie: `{name}` is not a cookie's name: text without spaces, `;` and `=`");
-            assert_eq!(testing::mistakes(&format!(r#"{{"cookie": "{name}"}}"#)), [why]);
-        }
-    }
 }

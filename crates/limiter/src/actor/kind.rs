@@ -1,25 +1,19 @@
-//! The trait of all kinds of actor, the description by which [`super::compile`] finds a kind, and
-//! how all kinds treat values: empty ones, configured ones, and several for one actor.
+//! The trait of all kinds of actor, and how all kinds treat values: empty ones, configured ones, and
+//! several for one actor.
 
-use super::client_ip::ClientIp;
 use crate::matcher::pattern::Pattern;
 use crate::request::{PartId, Parts, Request};
-use diana_document::{Node, Value};
 use std::fmt;
 use std::sync::Arc;
 
 /// A source of actor values.
 ///
 /// ```
-/// use diana_document::{Errors, Node, parse};
-/// use diana_limiter::actor::{Scope, compile, ip::ClientIp};
+/// use diana_limiter::actor::{Actor, Header};
 /// use diana_limiter::request::{Part, Parts, Request, Values};
 ///
-/// let (definition, errors) = (parse(br#"{"header": "x-user-id"}"#)?, Errors::default());
 /// let mut parts = Parts::default();
-/// let ip = ClientIp::compile(None, &mut parts);
-/// let mut scope = Scope { parts: &mut parts, ip: &ip };
-/// let user = compile(Node::root(&definition, &errors), &mut scope).ok_or("a mistake")?;
+/// let user = Header::new("x-user-id", &mut parts)?;
 ///
 /// let values = Values::default().with(Part::Header("x-user-id".into()), " alice ");
 /// let mut key = Vec::new();
@@ -65,7 +59,7 @@ pub trait Actor: Send + Sync {
 
     /// For a source that depends on the limit's url: the source in a limit with this url, or why
     /// the url does not provide the value. `None` for any other source.
-    fn in_limit(&self, _url: Option<&Pattern>) -> Option<Result<Arc<dyn Actor>, String>> {
+    fn in_limit(&self, _url: Option<&Pattern>) -> Option<Result<Arc<dyn Actor>, SegmentError>> {
         None
     }
 }
@@ -76,35 +70,54 @@ impl fmt::Debug for dyn Actor {
     }
 }
 
-/// The context in which an actor is compiled.
-pub struct Scope<'a> {
-    /// The request parts that the policy uses; compiling an actor adds its own.
-    pub parts: &'a mut Parts,
-    /// The policy's `ip` options.
-    pub ip: &'a ClientIp,
+/// The part of its definition that an actor cannot have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ActorError {
+    /// The name of a header is no token (RFC 9110, section 5.1), or the name of another part.
+    Header,
+    /// The name of a cookie is empty, or has a space, `;` or `=`.
+    Cookie,
+    /// The name of a parameter is empty.
+    Parameter,
+    /// The number of a path's segment is not from 1 to 32.
+    Path,
+    /// The name of a segment is not 1 to 64 letters, digits, `_` and `-`.
+    Segment,
+    /// The path of a claim is not 1 to 256 bytes.
+    Claim,
+    /// The path of a property is not 1 to 16 steps, or a step is empty or has a NUL.
+    Property,
+    /// There are more than 32 trusted hops, or a header without any.
+    TrustedHops,
+    /// A prefix is longer than the addresses of its family.
+    Prefix,
 }
 
-/// A kind of source: the key that configures the kind in `actors: {name: {key: …}}`, and its
-/// compiler.
-pub struct ActorKind {
-    /// The key in an actor's object.
-    pub key: &'static str,
-    /// Compiles the value at that key. Reports each mistake at its place and then returns `None`.
-    pub(crate) compile: fn(Node, &mut Scope) -> Option<Box<dyn Actor>>,
-    /// Compiles the short form `actors: {name: key}`. `None` for a kind that needs options.
-    pub(crate) bare: Option<Bare>,
-}
-
-/// Makes a source without options.
-pub(crate) type Bare = fn(&mut Scope) -> Box<dyn Actor>;
-
-/// Reads the value of a kind without options: `{}` or `true`.
-pub(super) fn nothing_to_set(node: &Node) -> Option<()> {
-    match node.value() {
-        Value::Bool(true) => Some(()),
-        Value::Object(_) => node.fields().map(|fields| fields.finish()),
-        _ => node.expected("`{}` or true"),
+impl fmt::Display for ActorError {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        f.write_str(match self {
+            ActorError::Header => "not the name of a header",
+            ActorError::Cookie => "not the name of a cookie",
+            ActorError::Parameter => "not the name of a parameter",
+            ActorError::Path => "not the number of a segment",
+            ActorError::Segment => "not the name of a segment",
+            ActorError::Claim => "not the path of a claim",
+            ActorError::Property => "not the path of a property",
+            ActorError::TrustedHops => "not a number of trusted hops",
+            ActorError::Prefix => "not a prefix of addresses",
+        })
     }
+}
+
+impl std::error::Error for ActorError {}
+
+/// Why a segment is no actor in a limit.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SegmentError {
+    /// There is no limit, so there is no url.
+    NoUrl,
+    /// The url of the limit has no segment of this name.
+    NoSegment(Box<str>),
 }
 
 /// The bytes that decide the value of an actor. Two requests with the same raw value have the same
@@ -126,24 +139,6 @@ impl<'r> FastPathPart<'r> {
     }
 }
 
-/// The actor whose value is a part of the request, as it is.
-#[derive(Debug)]
-pub(super) struct PartValue(pub(super) PartId);
-
-impl Actor for PartValue {
-    fn canonical_form(&self, parts: &Parts) -> String {
-        parts.canonical_form(self.0)
-    }
-
-    fn write(&self, request: &Request, key: &mut Vec<u8>) -> bool {
-        request.get(self.0).is_some_and(|value| append(value, key))
-    }
-
-    fn raw<'r>(&self, request: &Request<'r>) -> FastPathPart<'r> {
-        FastPathPart::of(request.get(self.0))
-    }
-}
-
 /// Appends a value. Returns `false` for an empty one.
 pub(super) fn append(value: &[u8], key: &mut Vec<u8>) -> bool {
     key.extend(value);
@@ -159,56 +154,4 @@ pub(super) fn text(value: &[u8]) -> Result<Vec<u8>, String> {
 pub(super) fn only<T: PartialEq>(mut values: impl Iterator<Item = T>) -> Option<T> {
     let first = values.next()?;
     values.all(|value| value == first).then_some(first)
-}
-
-#[cfg(test)]
-mod tests {
-    use crate::actor::testing::{raw, value};
-    use crate::request::{Part, Values};
-    use proptest::prelude::*;
-
-    /// A request of few values, so that two requests often agree.
-    fn request() -> impl Strategy<Value = Values> {
-        let line = "a|b| a|A|1\\.2\\.3\\.4(:[12])?|\\[::1\\](:[12])?|";
-        let parts = [Part::Address, Part::Method, Part::Host, Part::Path, Part::Header("a".into())];
-        let more =
-            [Part::Header("a".into()), Part::Header("cookie".into()), Part::Property(vec!["a".into()])];
-        let parts: Vec<Part> = parts.into_iter().chain(more).collect();
-        prop::collection::vec(prop::option::of(line), parts.len()).prop_map(move |lines| {
-            let lines = parts.iter().zip(lines).filter_map(|(part, line)| Some((part.clone(), line?)));
-            lines.fold(Values::default(), |values, (part, line)| values.with(part, line))
-        })
-    }
-
-    proptest! {
-        #![proptest_config(ProptestConfig::with_cases(2_000))]
-
-        #[test]
-        fn equal_raw_values_are_equal_values(one in request(), other in request()) {
-            for definition in [
-                r#"{"header": "a"}"#, r#"{"cookie": "a"}"#, r#"{"query": "a"}"#, r#"{"jwt": "a.b"}"#,
-                r#"{"property": "a"}"#, r#"{"ip": {}}"#, r#"{"ip": {"v4_prefix": 8}}"#, r#"{"method": {}}"#,
-                r#"{"host": {}}"#, r#"{"path": 1}"#, r#"{"segment": "a"}"#,
-            ] {
-                let (raw_value, value_of_one) = (raw(definition, &one), value(definition, one.clone()));
-                if raw_value == Some(None) {
-                    prop_assert_eq!(&value_of_one, &None, "{}", definition);
-                }
-                if raw_value.is_some() && raw_value == raw(definition, &other) {
-                    prop_assert_eq!(value_of_one, value(definition, other.clone()), "{}", definition);
-                }
-            }
-        }
-    }
-
-    #[test]
-    fn the_usual_kinds_have_raw_values() {
-        let request = Values::default().with(Part::Header("a".into()), " ann ").with(Part::Host, "b");
-        assert_eq!(raw(r#"{"header": "a"}"#, &request), Some(Some(b"ann".to_vec())));
-        assert_eq!(raw(r#"{"host": {}}"#, &request), Some(Some(b"b".to_vec())));
-        assert_eq!(raw(r#"{"method": {}}"#, &request), Some(None));
-        assert_eq!(raw(r#"{"query": "a"}"#, &request), None);
-        let twice = request.with(Part::Header("a".into()), "bob");
-        assert_eq!(raw(r#"{"header": "a"}"#, &twice), Some(None), "the lines differ");
-    }
 }

@@ -7,10 +7,12 @@
 //!   key:   01 00 00 00 'a'    02 00 00 00 'b' 'c'
 //! ```
 
-use super::{Actor, Scope, compile};
-use crate::request::Request;
+use super::Actor;
+use super::address::Network;
+use super::ip::{ClientIp, Ip};
+use crate::request::{Parts, Request};
 use diana_base::sort;
-use diana_document::Node;
+use std::borrow::Cow;
 use std::sync::Arc;
 
 /// An actor with its name. Two are equal if they have the same source, whatever their names.
@@ -25,27 +27,28 @@ pub struct NamedActor {
 }
 
 impl NamedActor {
-    pub(super) fn new(name: &str, actor: Arc<dyn Actor>, scope: &Scope) -> NamedActor {
-        let canonical_form: Arc<str> = actor.canonical_form(scope.parts).into();
+    /// The actor `actor` under this name.
+    #[must_use]
+    pub fn new(name: &str, actor: Arc<dyn Actor>, parts: &Parts) -> NamedActor {
+        let canonical_form: Arc<str> = actor.canonical_form(parts).into();
         let is_secret = sounds_secret(name) || is_secret(&canonical_form);
         NamedActor { name: name.into(), canonical_form, actor, place: 0, is_secret }
     }
 
-    /// Compiles a definition, as in `actors`. Reports each mistake at its place and then returns
-    /// `None`.
-    pub fn compile(name: &str, node: Node, scope: &mut Scope) -> Option<NamedActor> {
-        let actor = compile(node, scope)?.into();
-        Some(NamedActor::new(name, actor, scope))
+    /// The actor `ip`: the client's address under the policy's `ip` options.
+    #[must_use]
+    pub fn ip(options: &ClientIp, parts: &Parts) -> NamedActor {
+        NamedActor::new("ip", Arc::new(Ip::new(options.clone())), parts)
     }
 
-    /// The same actor at this position in a rule's list.
-    pub(super) fn at(self, place: usize) -> NamedActor {
-        NamedActor { place, ..self }
-    }
-
-    /// The order in which a rule's actors are counted.
-    pub(super) fn order(&self) -> (Arc<str>, usize) {
-        (Arc::clone(&self.canonical_form), self.place)
+    /// The actors of a rule, whose values count together. The order of the result does not depend
+    /// on the order of the list.
+    #[must_use]
+    pub fn list(actors: Vec<NamedActor>) -> Vec<NamedActor> {
+        let placed = |(place, named)| NamedActor { place, ..named };
+        let mut actors: Vec<NamedActor> = actors.into_iter().enumerate().map(placed).collect();
+        sort::sort_by_key(&mut actors, |named| (Arc::clone(&named.canonical_form), named.place));
+        actors
     }
 
     /// The name; `user` for the alias `account`.
@@ -62,7 +65,7 @@ impl NamedActor {
 
     /// The position in the rule's list of actors, from 0.
     #[must_use]
-    pub(crate) fn place(&self) -> usize {
+    pub fn place(&self) -> usize {
         self.place
     }
 
@@ -71,6 +74,23 @@ impl NamedActor {
     #[must_use]
     pub fn is_secret(&self) -> bool {
         self.is_secret
+    }
+
+    /// The value, as [`Actor::write`] writes it, for people: an address or a network as text, anything
+    /// else as it is.
+    pub(crate) fn shown<'v>(&self, value: &'v [u8]) -> Cow<'v, [u8]> {
+        let network = if self.actor.is_address() { Network::of_key(value) } else { None };
+        match network {
+            Some(network) if network.is_single() => network.first().to_string().into_bytes().into(),
+            Some(network) => network.to_string().into_bytes().into(),
+            None => value.into(),
+        }
+    }
+
+    /// The value as text for people. Bytes that are not UTF-8 are replaced.
+    #[must_use]
+    pub fn text(&self, value: &[u8]) -> String {
+        String::from_utf8_lossy(&self.shown(value)).into_owned()
     }
 
     /// The source of the value.
@@ -185,20 +205,22 @@ fn component(out: &mut Vec<u8>, write: impl FnOnce(&mut Vec<u8>) -> bool) -> boo
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::actor::Actors;
-    use crate::actor::testing::with_scope;
-    use crate::request::{Part, Parts, Values};
-    use diana_document::{Errors, Node, Value};
+    use crate::actor::Header;
+    use crate::actor::ip::ClientIpOptions;
+    use crate::request::{Part, Values};
     use proptest::prelude::*;
 
     fn select(names: &[&str]) -> (Vec<NamedActor>, Parts) {
-        let (actors, parts, mistakes) = with_scope(r#"{"tenant": {"header": "x-tenant"}}"#, |node, scope| {
-            let actors = Actors::compile(Some(node), scope);
-            let names = Value::List(names.iter().map(|name| Value::Text((*name).into())).collect());
-            actors.select(Node::root(&names, &Errors::default()), None, scope).unwrap()
-        });
-        assert_eq!(mistakes, [""; 0]);
-        (actors, parts)
+        let mut parts = Parts::default();
+        let ip = ClientIp::new(&ClientIpOptions::default(), &mut parts).unwrap();
+        let mut header = |name, header| {
+            let actor = Header::new(header, &mut parts).unwrap();
+            NamedActor::new(name, Arc::new(actor), &parts)
+        };
+        let (user, tenant) = (header("user", "x-user-id"), header("tenant", "x-tenant"));
+        let known = [user, tenant, NamedActor::ip(&ip, &parts)];
+        let named = |name: &&str| known.iter().find(|named| named.name() == *name).cloned();
+        (NamedActor::list(names.iter().filter_map(named).collect()), parts)
     }
 
     fn request(user: &str, tenant: &str) -> Values {

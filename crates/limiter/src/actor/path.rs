@@ -3,21 +3,29 @@
 //! `42;a=1`, because parameters that the backend ignores must not bring a fresh quota.
 
 use super::kind::only;
-use super::{Actor, ActorKind, Scope};
+use super::{Actor, ActorError};
 use crate::request::path::{self, Readings};
 use crate::request::{Part, PartId, Parts, Request};
-use diana_document::{Node, quoted};
+use diana_base::format::quoted;
 
-/// The kind `path`.
-pub(super) static KIND: ActorKind = ActorKind { key: "path", compile, bare: None };
+const MAX_SEGMENT: usize = 32;
 
-const MAX_SEGMENT: u64 = 32;
-
+/// A segment of the path, by its number.
 #[derive(Debug)]
-struct PathSegment {
+pub struct PathSegment {
     part: PartId,
     /// The number of segments before this one.
     before: usize,
+}
+
+impl PathSegment {
+    /// The segment with this number, from 1.
+    pub fn new(number: usize, parts: &mut Parts) -> Result<PathSegment, ActorError> {
+        if !(1..=MAX_SEGMENT).contains(&number) {
+            return Err(ActorError::Path);
+        }
+        Ok(PathSegment { part: parts.intern(Part::Path), before: number.saturating_sub(1) })
+    }
 }
 
 impl Actor for PathSegment {
@@ -46,26 +54,14 @@ impl Actor for PathSegment {
     }
 }
 
-fn compile(node: Node, scope: &mut Scope) -> Option<Box<dyn Actor>> {
-    read(&node, scope.parts).map(|actor| Box::new(actor) as Box<dyn Actor>)
-}
-
-fn read(node: &Node, parts: &mut Parts) -> Option<PathSegment> {
-    let number = node.whole(1..=MAX_SEGMENT)?;
-    let before = usize::try_from(number.saturating_sub(1)).ok()?;
-    Some(PathSegment { part: parts.intern(Part::Path), before })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::request::Values;
-    use diana_document::{Error, Errors, Value};
 
-    fn actor(number: u64) -> Result<(PathSegment, Parts), Vec<Error>> {
-        let (value, errors, mut parts) = (Value::Whole(number), Errors::default(), Parts::default());
-        let actor = read(&Node::root(&value, &errors), &mut parts);
-        actor.map(|actor| (actor, parts)).ok_or_else(|| errors.into_vec())
+    fn actor(number: usize) -> Result<(PathSegment, Parts), ActorError> {
+        let mut parts = Parts::default();
+        PathSegment::new(number, &mut parts).map(|actor| (actor, parts))
     }
 
     #[test]
@@ -135,8 +131,7 @@ mod tests {
     fn segments_are_counted_from_1_to_32() {
         assert!(actor(32).is_ok());
         for number in [0, 33] {
-            let why = format!("expected a whole number from 1 to 32, found `{number}`");
-            assert_eq!(actor(number).unwrap_err()[0].to_string(), why);
+            assert_eq!(actor(number).map(drop), Err(ActorError::Path));
         }
     }
 }

@@ -3,69 +3,32 @@
 //! The host decides on the attributes and their encoding. For example, Envoy encodes numbers as
 //! eight bytes. The raw bytes are the value; nothing is stripped.
 
-use super::kind::PartValue;
-use super::{Actor, ActorKind, Scope};
-use crate::request::Part;
-use diana_document::{Node, Value};
+use super::kind::append;
+use super::{Actor, ActorError, FastPathPart};
+use crate::request::{Part, PartId, Parts, Request};
 
-pub(super) static KIND: ActorKind = ActorKind { key: "property", compile, bare: None };
+/// The value of a host attribute.
+#[derive(Debug)]
+pub struct Property(PartId);
 
-fn compile(node: Node, scope: &mut Scope) -> Option<Box<dyn Actor>> {
-    let steps = node.one_or_many();
-    if steps.is_empty() || steps.len() > 16 {
-        node.fail(format!("expected a list of 1 to 16 texts, found {}", steps.len()));
-        return None;
-    }
-    // Read all steps before returning, so that each mistake is reported.
-    let steps: Vec<Option<Box<str>>> = steps.iter().map(step).collect();
-    let path = steps.into_iter().collect::<Option<Vec<Box<str>>>>()?;
-    Some(Box::new(PartValue(scope.parts.intern(Part::Property(path)))))
-}
-
-/// A step must not contain NUL: hosts take a path as one text with a NUL between its steps.
-fn step(node: &Node) -> Option<Box<str>> {
-    match node.value() {
-        Value::Text(step) if !step.is_empty() && !step.contains('\0') => Some(step.as_str().into()),
-        _ => node.expected("a step of a property's path, such as `xds`"),
+impl Property {
+    /// The attribute at this path of 1 to 16 steps.
+    pub fn new(steps: Vec<Box<str>>, parts: &mut Parts) -> Result<Property, ActorError> {
+        let part = Part::property(steps).ok_or(ActorError::Property)?;
+        Ok(Property(parts.intern(part)))
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use crate::actor::testing;
-    use crate::request::{Part, Values};
-
-    fn check(definition: &str, path: &[&str], value: &[u8], expected: Option<&[u8]>) {
-        let path = path.iter().map(|step| Box::from(*step)).collect();
-        let request = Values::default().with(Part::Property(path), value);
-        assert_eq!(testing::value(definition, request).as_deref(), expected, "{definition}");
+impl Actor for Property {
+    fn canonical_form(&self, parts: &Parts) -> String {
+        parts.canonical_form(self.0)
     }
 
-    #[test]
-    fn the_bytes_of_the_attribute_count_as_they_are() {
-        let route = r#"{"property": ["xds", "route_name"]}"#;
-        check(route, &["xds", "route_name"], b" a\0\xff ", Some(b" a\0\xff "));
-        check(route, &["xds", "route_name"], b"", None);
-        check(route, &["xds.route_name"], b"a", None);
-        check(r#"{"property": "plugin_name"}"#, &["plugin_name"], b"a", Some(b"a"));
-        check(r#"{"property": "a.b"}"#, &["a.b"], b"a", Some(b"a"));
+    fn write(&self, request: &Request, key: &mut Vec<u8>) -> bool {
+        request.get(self.0).is_some_and(|value| append(value, key))
     }
 
-    #[test]
-    fn a_path_has_one_to_sixteen_steps() {
-        assert_eq!(
-            testing::mistakes(r#"{"property": []}"#),
-            ["property: expected a list of 1 to 16 texts, found 0"]
-        );
-        let steps = |count: usize| format!(r#"{{"property": [{}]}}"#, ["\"a\""; 17][..count].join(","));
-        assert_eq!(testing::mistakes(&steps(17)), ["property: expected a list of 1 to 16 texts, found 17"]);
-        check(&steps(16), &["a"; 16], b"v", Some(b"v"));
-        assert_eq!(
-            testing::mistakes(r#"{"property": ["a", 1, ""]}"#),
-            [
-                "property[1]: expected a step of a property's path, such as `xds`, found `1`",
-                "property[2]: expected a step of a property's path, such as `xds`, found ``",
-            ]
-        );
+    fn raw<'r>(&self, request: &Request<'r>) -> FastPathPart<'r> {
+        FastPathPart::of(request.get(self.0))
     }
 }

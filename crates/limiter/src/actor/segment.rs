@@ -3,26 +3,32 @@
 //! disagree, see `docs/internals/design/documents.md`.
 
 use super::kind::only;
-use super::{Actor, ActorKind, Scope};
-use crate::matcher::pattern::{Pattern, Segment, allowed_name, is_name};
+use super::{Actor, ActorError, SegmentError};
+use crate::matcher::pattern::{Pattern, Segment, is_name};
 use crate::request::path::{self, Readings};
 use crate::request::{Part, PartId, Parts, Request};
-use diana_base::format::{decimal, netstring};
+use diana_base::format::{decimal, netstring, quoted};
 use diana_base::widened;
-use diana_document::{Node, nearest, one_of, quoted};
 use std::sync::Arc;
-
-/// The kind `segment`.
-pub(super) static KIND: ActorKind = ActorKind { key: "segment", compile, bare: None };
 
 /// A segment by its name, in no url yet. Requests always lack this actor.
 #[derive(Debug)]
-struct Name {
+pub struct NamedSegment {
     part: PartId,
     name: Box<str>,
 }
 
-impl Actor for Name {
+impl NamedSegment {
+    /// The segment of this name.
+    pub fn new(name: &str, parts: &mut Parts) -> Result<NamedSegment, ActorError> {
+        if !is_name(name) {
+            return Err(ActorError::Segment);
+        }
+        Ok(NamedSegment { part: parts.intern(Part::Path), name: name.into() })
+    }
+}
+
+impl Actor for NamedSegment {
     fn canonical_form(&self, _: &Parts) -> String {
         ["segment called ", &*self.name].concat()
     }
@@ -31,25 +37,13 @@ impl Actor for Name {
         false
     }
 
-    fn in_limit(&self, url: Option<&Pattern>) -> Option<Result<Arc<dyn Actor>, String>> {
+    fn in_limit(&self, url: Option<&Pattern>) -> Option<Result<Arc<dyn Actor>, SegmentError>> {
         let Some(url) = url else {
-            return Some(Err("the actor is a segment of a limit's url, and there is no url here".into()));
+            return Some(Err(SegmentError::NoUrl));
         };
         let placed =
             |place| Arc::new(UrlSegment { part: self.part, url: url.clone(), place }) as Arc<dyn Actor>;
-        Some(url.place(&self.name).map(placed).ok_or_else(|| self.no_place(url)))
-    }
-}
-
-impl Name {
-    fn no_place(&self, url: &Pattern) -> String {
-        let names: Vec<&str> = url.names().collect();
-        let hint = match (nearest(&self.name, &names), &*names) {
-            (_, []) => format!("write `{{{}}}` where the value stands", self.name),
-            (Some(near), _) => format!("did you mean `{near}`?"),
-            (None, names) => format!("expected {}", one_of(names)),
-        };
-        format!("the limit's url has no segment `{{{}}}`, {hint}", self.name)
+        Some(url.place(&self.name).map(placed).ok_or_else(|| SegmentError::NoSegment(self.name.clone())))
     }
 }
 
@@ -107,32 +101,21 @@ impl Actor for UrlSegment {
     }
 }
 
-fn compile(node: Node, scope: &mut Scope) -> Option<Box<dyn Actor>> {
-    let name = node.text()?;
-    if !is_name(name) {
-        node.fail(format!("{} is not a segment name, expected {}", quoted(name), allowed_name()));
-        return None;
-    }
-    Some(Box::new(Name { part: scope.parts.intern(Part::Path), name: name.into() }))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::actor::testing::with_scope;
     use crate::request::Values;
     use proptest::prelude::*;
 
     /// The actor `{segment: name}` in a limit on `url`.
-    fn actor(url: &str, name: &str) -> Result<(Arc<dyn Actor>, Parts), String> {
-        let (actor, parts, mistakes) = with_scope(&format!("\"{name}\""), compile);
-        let url = url.parse().unwrap();
-        let Some(actor) = actor else { return Err(mistakes.join("\n")) };
-        actor.in_limit(Some(&url)).unwrap().map(|actor| (actor, parts))
+    fn actor(url: &str, name: &str) -> (Arc<dyn Actor>, Parts) {
+        let (mut parts, url) = (Parts::default(), url.parse().unwrap());
+        let actor = NamedSegment::new(name, &mut parts).unwrap();
+        (actor.in_limit(Some(&url)).unwrap().unwrap(), parts)
     }
 
     fn value(url: &str, target: &str) -> Option<String> {
-        let (actor, parts) = actor(url, "t").unwrap();
+        let (actor, parts) = actor(url, "t");
         let values = Values::default().with(Part::Path, target);
         let mut key = b"k".to_vec();
         let written = actor.write(&Request::new(&values, &parts), &mut key);
@@ -184,7 +167,7 @@ mod tests {
 
     #[test]
     fn a_configured_value_is_one_that_requests_have() {
-        let parse = |url: &str, text: &str| actor(url, "t").unwrap().0.parse(text);
+        let parse = |url: &str, text: &str| actor(url, "t").0.parse(text);
         assert_eq!(parse("/tenants/{t}", "%61%3ab"), Ok(b"a:b".to_vec()));
         assert_eq!(parse("/a;b/{t}/*", "acme"), Ok(b"acme".to_vec()));
         assert_eq!(parse("=/tenants/{t}", "a%2fc"), Ok(b"a%2Fc".to_vec()));
@@ -198,27 +181,9 @@ mod tests {
     }
 
     #[test]
-    fn the_url_has_to_have_the_name() {
-        let why = |url: &str, name: &str| actor(url, name).map(drop).unwrap_err();
-        assert_eq!(
-            why("/a/*", "t"),
-            "the limit's url has no segment `{t}`, write `{t}` where the value stands"
-        );
-        assert_eq!(
-            why("/a/{tenant}", "tennant"),
-            "the limit's url has no segment `{tennant}`, did you mean `tenant`?"
-        );
-        assert_eq!(why("/{a}/{b}", "order"), "the limit's url has no segment `{order}`, expected a or b");
-        for name in ["", "a b", "{t}", "é"] {
-            let allowed = "expected 1 to 64 of A to Z, a to z, 0 to 9, `_` and `-`";
-            assert_eq!(why("/{t}", name), format!("`{name}` is not a segment name, {allowed}"));
-        }
-    }
-
-    #[test]
     fn the_meaning_is_that_of_a_place_in_a_url() {
         let canonical_form = |url: &str, name: &str| {
-            let (actor, parts) = actor(url, name).unwrap();
+            let (actor, parts) = actor(url, name);
             actor.canonical_form(&parts)
         };
         assert_eq!(canonical_form("/a/{t}", "t"), canonical_form("/%61//{x}/", "x"));
@@ -249,5 +214,18 @@ mod tests {
                 prop_assert!(counted.is_none() || counted == seen, "{:?} counts for {:?}", seen, counted);
             }
         }
+    }
+
+    #[test]
+    fn the_name_is_one_of_the_url() {
+        let mut parts = Parts::default();
+        for name in ["", "a b", "{t}", "é"] {
+            assert_eq!(NamedSegment::new(name, &mut parts).map(drop), Err(ActorError::Segment), "{name}");
+        }
+        let actor = NamedSegment::new("order", &mut parts).unwrap();
+        let error = |url: Option<&Pattern>| actor.in_limit(url).unwrap().err();
+        assert_eq!(error(None), Some(SegmentError::NoUrl));
+        let url = "/{a}/{b}".parse().unwrap();
+        assert_eq!(error(Some(&url)), Some(SegmentError::NoSegment("order".into())));
     }
 }

@@ -25,6 +25,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 pub struct Adaptive {
     controller: Controller,
     limit: AtomicU64,
+    /// How often the limit has changed.
+    moves: AtomicU64,
 }
 
 impl Adaptive {
@@ -32,7 +34,7 @@ impl Adaptive {
     #[must_use]
     pub fn new(controller: Controller) -> Adaptive {
         let limit = AtomicU64::new(controller.limit(controller.start()));
-        Adaptive { controller, limit }
+        Adaptive { controller, limit, moves: AtomicU64::new(0) }
     }
 
     /// The controller.
@@ -50,7 +52,16 @@ impl Adaptive {
     /// Sets the limit to that of the shared `state`. Returns whether it changed.
     pub fn set(&self, state: State) -> bool {
         let limit = self.controller.limit(state);
-        self.limit.swap(limit, Ordering::Relaxed) != limit
+        let has_changed = self.limit.swap(limit, Ordering::Relaxed) != limit;
+        if has_changed {
+            self.moves.fetch_add(1, Ordering::Relaxed);
+        }
+        has_changed
+    }
+
+    /// How often the limit has changed.
+    pub(crate) fn moves(&self) -> u64 {
+        self.moves.load(Ordering::Relaxed)
     }
 
     /// Whether the limit is where it returns to without measurements.

@@ -18,14 +18,19 @@ use std::ops::RangeInclusive;
 
 const PARTS: u64 = 8;
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Concurrency {
     /// The number of permits.
-    pub(super) rpu: u64,
+    rpu: u64,
     ring: Ring,
 }
 
 impl Concurrency {
+    /// The same permits with another limit.
+    pub(super) fn with(&self, rpu: u64) -> Concurrency {
+        Concurrency { rpu, ..*self }
+    }
+
     /// How long a permit counts if a rule does not say.
     pub(super) const DEFAULT_MAX_HOLD: Span = Span::from_secs(60);
     pub(super) const MAX_HOLD: RangeInclusive<Span> = Span::from_secs(1)..=Span::from_secs(86_400);

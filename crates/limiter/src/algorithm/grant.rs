@@ -25,10 +25,10 @@ const LENGTH: usize = 12;
 pub(crate) const SIZE: usize = 16;
 
 /// The shortest grant.
-pub(crate) const MIN_SPAN: Span = Span::from_secs(1);
+pub const MIN_SPAN: Span = Span::from_secs(1);
 
 /// The longest grant: one day.
-pub(crate) const MAX_SPAN: Span = Span::from_secs(86_400);
+pub const MAX_SPAN: Span = Span::from_secs(86_400);
 
 /// The most units of a grant.
 pub const MAX_AMOUNT: u64 = Quota::MAX_RPU;

@@ -15,6 +15,7 @@
 use super::bytes::{add_one, leading_bits, set_bits, shift_down, shift_up, u32_at, u64_at, u128_at, write};
 use super::kind::Kind;
 use super::rate::{Exact, Rate};
+use super::values::{in_proportion, part};
 use super::{Admission, Charge, MAX_SKEW, Parameters, Quota, QuotaError, Verdict};
 use diana_base::time::{Span, Time};
 
@@ -37,15 +38,18 @@ const DEFAULT_WAIT: Span = Span::from_secs(10);
 /// How far ahead a turn may be within the same millisecond.
 const WITHIN_A_TICK_NS: u64 = 999_999;
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct LeakyBucket {
     rate: Rate,
     /// Whether requests wait for their turns.
     waits: bool,
     /// The longest distance of a turn from now.
     longest: Exact,
+    /// The most turns that wait, and the longest wait in ms, if there is one.
+    queue: u32,
+    max_wait_ms: Option<u32>,
     /// The size of a cell in bytes.
-    size: usize,
+    size: u16,
     /// The numbers of this quota, as cells carry them.
     numbers: Numbers,
 }
@@ -53,7 +57,8 @@ pub struct LeakyBucket {
 /// The numbers of a quota in a cell, from the lowest bit: `rpu` in 32 bits, `unit` in ms in 32
 /// bits, and the longest distance of a turn in ns in 64 bits, rounded up. The highest bit is set if
 /// the next turn does not follow the last one, because that was refunded.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(Rust, packed(8))]
 struct Numbers(u128);
 
 const IS_BEHIND_REFUND: u128 = 1 << 127;
@@ -85,6 +90,8 @@ impl Numbers {
             rate: Rate::of(quota),
             waits: true,
             longest: Exact::whole(longest),
+            queue: 0,
+            max_wait_ms: None,
             size: 0,
             numbers: self,
         })
@@ -112,21 +119,53 @@ impl LeakyBucket {
         if max_wait.is_some_and(|max_wait| max_wait > super::MAX_WAIT) {
             return Err(QuotaError::MaxWait);
         }
-        let rate = Rate::of(quota);
-        let queued = rate.span_of(queue.unwrap_or(quota.rpu));
-        let longest = match (max_wait, queue) {
-            (Some(max_wait), _) => queued.min(Exact::whole(max_wait.as_ns())),
-            (None, Some(queue)) if queued > Exact::whole(super::MAX_WAIT.as_ns()) => {
-                return Err(QuotaError::QueueTime { queue });
+        let longest = max_wait.or(queue.is_none().then_some(DEFAULT_WAIT));
+        let bucket = LeakyBucket::of(quota, queue.unwrap_or(quota.rpu), longest);
+        match queue {
+            Some(queue) if bucket.longest > Exact::whole(super::MAX_WAIT.as_ns()) => {
+                Err(QuotaError::QueueTime { queue })
             }
-            (None, Some(_)) => queued,
-            (None, None) => queued.min(Exact::whole(DEFAULT_WAIT.as_ns())),
-        };
+            _ => Ok(bucket),
+        }
+    }
+
+    fn of(quota: Quota, queue: u64, max_wait: Option<Span>) -> LeakyBucket {
+        let rate = Rate::of(quota);
+        let queued = rate.span_of(queue);
+        let longest = max_wait.map_or(queued, |max_wait| queued.min(Exact::whole(max_wait.as_ns())));
         let turns = rate.tokens_in(longest).clamp(LEAST_TURN_BITS, MAX_TURN_BITS);
         let bits = turns.checked_next_power_of_two().unwrap_or(MAX_TURN_BITS);
         let size = usize::try_from(bits.div_ceil(8)).unwrap_or(0).saturating_add(BITS);
-        let numbers = Numbers::of(quota, longest);
-        Ok(LeakyBucket { rate, waits: true, longest, size, numbers })
+        let ms = |span: Span| span.as_ns().checked_div(1_000_000).unwrap_or(0);
+        LeakyBucket {
+            rate,
+            waits: true,
+            longest,
+            queue: u32::try_from(queue).unwrap_or(u32::MAX),
+            max_wait_ms: max_wait.and_then(|max_wait| u32::try_from(ms(max_wait)).ok()),
+            size: u16::try_from(size).unwrap_or(u16::MAX),
+            numbers: Numbers::of(quota, longest),
+        }
+    }
+
+    /// See [`super::Algorithm::at`]. The queue moves from `rpu` on in proportion to the limit.
+    pub(super) fn at(&self, quota: Quota, rpu: u64) -> LeakyBucket {
+        self.with(quota, in_proportion(self.queue.into(), quota.rpu, rpu))
+    }
+
+    /// See [`super::Algorithm::share`]. If `rpu` was rounded down, a queue takes up to twice as long.
+    /// Where that is too long, the queue is halved.
+    pub(super) fn share(&self, quota: Quota, of: u64, least: u64) -> LeakyBucket {
+        let queue = part(self.queue.into(), of, least);
+        let is_too_long = Rate::of(quota).span_of(queue) > Exact::whole(super::MAX_WAIT.as_ns());
+        self.with(quota, if is_too_long && self.max_wait_ms.is_none() { queue >> 1 } else { queue })
+    }
+
+    /// The same queue with other numbers.
+    fn with(&self, quota: Quota, queue: u64) -> LeakyBucket {
+        let max_wait = self.max_wait_ms.map(|ms| Span::from_ms(ms.into()));
+        let bucket = LeakyBucket::of(quota, queue, max_wait);
+        if self.waits { bucket } else { bucket.without_waiting().unwrap_or(bucket) }
     }
 
     /// See [`super::Algorithm::without_waiting`].
@@ -290,7 +329,8 @@ fn refunded_turns(cell: &mut [u8]) -> &mut [u8] {
 impl Kind for LeakyBucket {
     fn canonical_form(&self) -> String {
         let Exact { ns, fraction } = self.longest;
-        format!("LB {} in {} ns, {ns} ns and {fraction} long", self.rate.per, self.rate.ns)
+        let Rate { ns: spacing, per } = self.rate;
+        format!("LB {per} in {spacing} ns, {ns} ns and {fraction} long")
     }
 
     /// Any two queues: the cell carries its quota.
@@ -299,7 +339,7 @@ impl Kind for LeakyBucket {
     }
 
     fn size(&self) -> usize {
-        self.size
+        self.size.into()
     }
 
     /// One request passes at once; the queue holds the rest.
@@ -336,7 +376,7 @@ impl Kind for LeakyBucket {
     }
 
     fn parameters(&self) -> Parameters {
-        let bits = self.size.saturating_sub(BITS).saturating_mul(8);
+        let bits = self.size().saturating_sub(BITS).saturating_mul(8);
         Parameters::leaky_bucket(self.rate, self.longest, u64::try_from(bits).unwrap_or(0))
     }
 

@@ -44,10 +44,8 @@ const FETCH_FOR: Span = Span::from_ms(100);
 const WORKER_SKEW: Span = Span::from_ms(20);
 
 /// The algorithm of a leased rule: quota that is spent in this gateway.
-#[derive(Clone, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Lease {
-    /// The meaning of the leased rule's algorithm.
-    canonical_form: String,
     piece: u64,
     /// The units that arrive in the store within a second.
     arriving: u64,
@@ -88,15 +86,9 @@ pub(crate) struct Usage {
 
 impl Lease {
     /// See [`super::Algorithm::leased`].
-    pub(super) fn new(
-        canonical_form: String,
-        parameters: Parameters,
-        piece: u64,
-        unit: Span,
-        shown: Quota,
-    ) -> Lease {
+    pub(super) fn new(parameters: Parameters, piece: u64, unit: Span, shown: Quota) -> Lease {
         let longest = unit.max(Span::from_secs(2));
-        Lease { canonical_form, piece, arriving: parameters.arriving(), longest, shown }
+        Lease { piece, arriving: parameters.arriving(), longest, shown }
     }
 
     /// How much the store grants at once by its last reply: a share of what is left, near the end
@@ -241,7 +233,8 @@ impl Charge {
 
 impl Kind for Lease {
     fn canonical_form(&self) -> String {
-        ["lease of ", &self.canonical_form].concat()
+        let Quota { rpu, unit } = self.shown;
+        format!("lease of {} of {rpu} in {} ns", self.piece, unit.as_ns())
     }
 
     fn size(&self) -> usize {

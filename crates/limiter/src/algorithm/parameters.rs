@@ -53,9 +53,7 @@ const CONCURRENCY: u8 = 7;
 /// The token bucket that warms up.
 const WARM_UP: u8 = 8;
 
-/// An adaptive limit, which no store counts: each gateway measures its own upstream.
-const ADAPTIVE: u8 = 9;
-
+/// Number 9 is taken: adaptive limits, which no store counts.
 /// Running gateways. Each holds one permit, so they are counted as permits are.
 const GATEWAYS: u8 = 10;
 
@@ -254,11 +252,6 @@ impl Parameters {
     pub(super) fn warm_up(rate: Rate, burst: u64, warm_up: Span, is_empty: bool, slack: Exact) -> Parameters {
         let bucket = Parameters::token_bucket(rate, burst, warm_up, is_empty, slack);
         Parameters { kind: WARM_UP, ..bucket }
-    }
-
-    /// `adapt`, which no store counts.
-    pub(crate) fn adaptive() -> Parameters {
-        Parameters { kind: ADAPTIVE, numbers: [0; 6] }
     }
 
     /// `W`: at most `a` units in each window of `b` µs. Settling may borrow `c` units.

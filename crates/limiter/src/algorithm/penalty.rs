@@ -14,6 +14,7 @@
 use super::bytes::{u32_at, u64_at, write};
 use super::{Admission, Charge, MAX_SKEW, PenaltyParameters, Quota, Verdict};
 use diana_base::time::{Span, Time};
+use std::num::NonZeroU32;
 
 /// The layout of a state, little-endian. The start of the counted unit `u64`, the end of the
 /// penalty `u64`, the number of counted refusals `u32`, the length of the penalty in ms `u32`.
@@ -38,13 +39,13 @@ const LENGTH: usize = 20;
 /// assert!(penalty.end(&mut state, now) && !penalty.end(&mut state, now));
 /// assert_eq!(penalty.rest(&state, now), Span::ZERO);
 /// ```
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Penalty {
     /// The span in which refusals are counted together.
     unit: Span,
     /// The number of refusals that begin a penalty.
-    after: u32,
-    lasts: Span,
+    after: NonZeroU32,
+    lasts_ms: u32,
 }
 
 impl Penalty {
@@ -59,23 +60,29 @@ impl Penalty {
     pub const SIZE: usize = 24;
 
     /// Refuses, for the span `lasts`, every actor that the rule refuses `after` times within
-    /// `unit`. `after` is 1 to [`Penalty::MAX_AFTER`].
+    /// `unit`. `after` is 1 to [`Penalty::MAX_AFTER`], and `lasts` whole milliseconds.
     #[must_use]
     pub fn new(unit: Span, after: u64, lasts: Span) -> Penalty {
         debug_assert!((1..=Penalty::MAX_AFTER).contains(&after));
-        Penalty { unit, after: u32::try_from(after).unwrap_or(u32::MAX), lasts }
+        let after = u32::try_from(after).ok().and_then(NonZeroU32::new).unwrap_or(NonZeroU32::MIN);
+        let ms = lasts.as_ns().checked_div(1_000_000).unwrap_or(0);
+        Penalty { unit, after, lasts_ms: u32::try_from(ms).unwrap_or(u32::MAX) }
+    }
+
+    fn lasts(&self) -> Span {
+        Span::from_ms(self.lasts_ms.into())
     }
 
     /// What the penalty adds to [`Algorithm::canonical_form`](super::Algorithm::canonical_form).
     pub(crate) fn canonical_form(&self) -> String {
-        let Penalty { unit, after, lasts } = self;
-        format!(", refused for {} ns after {after} in {} ns", lasts.as_ns(), unit.as_ns())
+        let Penalty { unit, after, .. } = self;
+        format!(", refused for {} ns after {after} in {} ns", self.lasts().as_ns(), unit.as_ns())
     }
 
     /// The parameters of the penalty for a global store.
     #[must_use]
     pub fn parameters(&self) -> PenaltyParameters {
-        PenaltyParameters::new(self.after, self.unit, self.lasts)
+        PenaltyParameters::new(self.after.get(), self.unit, self.lasts())
     }
 
     /// The rest of the penalty at `now`; zero without a penalty.
@@ -83,7 +90,7 @@ impl Penalty {
     pub fn rest(&self, state: &[u8], now: Time) -> Span {
         let rest = Time::from_ns(u64_at(state, ENDS)).since(now);
         let length = match u32_at(state, LENGTH) {
-            0 => self.lasts,
+            0 => self.lasts(),
             ms => Span::from_ms(ms.into()).min(Penalty::MAX_SPAN),
         };
         if rest.minus(length) > MAX_SKEW { length } else { rest }
@@ -125,11 +132,10 @@ impl Penalty {
         }
         let (since, count) = self.counted(state, now);
         let count = count.saturating_add(1);
-        let begins = count >= self.after;
+        let begins = count >= self.after.get();
         if begins {
-            write(state, ENDS, now.after(self.lasts).as_ns().to_le_bytes());
-            let ms = self.lasts.as_ns().checked_div(1_000_000).unwrap_or(0);
-            write(state, LENGTH, u32::try_from(ms).unwrap_or(u32::MAX).to_le_bytes());
+            write(state, ENDS, now.after(self.lasts()).as_ns().to_le_bytes());
+            write(state, LENGTH, self.lasts_ms.to_le_bytes());
         }
         write(state, SINCE, since.as_ns().to_le_bytes());
         write(state, COUNT, if begins { 0 } else { count }.to_le_bytes());

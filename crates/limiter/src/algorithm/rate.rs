@@ -4,8 +4,10 @@
 
 use super::Quota;
 
-/// An instant or a span: nanoseconds, and a fraction of one over the `per` of its [`Rate`].
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+/// An instant or a span: nanoseconds, and a fraction of one over the `per` of its [`Rate`]. Without
+/// padding, because each demand of a request carries several of them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[repr(Rust, packed(4))]
 pub(super) struct Exact {
     pub(super) ns: u64,
     pub(super) fraction: u32,
@@ -24,7 +26,8 @@ impl Exact {
 const NS_PER_US: u64 = 1_000;
 
 /// The time per token: `ns / per` nanoseconds, in lowest terms.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(Rust, packed(4))]
 pub(super) struct Rate {
     pub(super) ns: u64,
     pub(super) per: u32,

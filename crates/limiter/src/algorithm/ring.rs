@@ -21,7 +21,7 @@ const SUM: usize = 12;
 const COUNTS: usize = 20;
 
 /// The geometry of a ring: `span_ns` has `per` slices, and the last `len` slices count.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Ring {
     pub(super) span_ns: u64,
     pub(super) per: u64,

@@ -66,7 +66,7 @@ impl Ages {
     }
 }
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct SlidingLog {
     rpu: usize,
     unit: Span,
@@ -75,6 +75,11 @@ pub struct SlidingLog {
 }
 
 impl SlidingLog {
+    /// The same log for another limit, as far as a cell has room.
+    pub(super) fn at(&self, limit: u64) -> SlidingLog {
+        SlidingLog { rpu: usize::try_from(limit).unwrap_or(MAX_UNITS).min(MAX_UNITS), ..*self }
+    }
+
     /// See [`super::Algorithm::sliding_log`].
     pub(super) fn new(quota: Quota) -> Result<SlidingLog, QuotaError> {
         quota.check()?;

@@ -15,7 +15,7 @@ use super::{Charge, Parameters, Quota, QuotaError, Reservation, Verdict};
 use diana_base::time::{Span, Time};
 use std::ops::RangeInclusive;
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct SlidingWindow {
     rpu: u64,
     ring: Ring,
@@ -36,6 +36,13 @@ impl SlidingWindow {
         }
         let ring = Ring { span_ns: quota.unit.as_ns().max(1), per: slices, len: slices };
         Ok(SlidingWindow { rpu: quota.rpu, ring, borrow: 0 })
+    }
+}
+
+impl SlidingWindow {
+    /// The same window with other numbers.
+    pub(super) fn with(&self, rpu: u64, borrow: u64) -> SlidingWindow {
+        SlidingWindow { rpu, borrow, ..*self }
     }
 }
 

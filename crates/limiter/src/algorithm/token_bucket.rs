@@ -18,7 +18,7 @@
 use super::bytes::{add_one, u32_at, u64_at, u128_at, whole, write};
 use super::kind::Kind;
 use super::rate::{Amount, Exact, Rate};
-use super::values::{COLD_FACTOR, SAVED_FOR};
+use super::values::{COLD_FACTOR, SAVED_FOR, in_proportion, part};
 use super::warm_up::{self, WarmUp};
 use super::{
     Admission, Algorithm, Charge, MAX_SKEW, MAX_WAIT, Parameters, Quota, QuotaError, RESERVED_FOR,
@@ -27,7 +27,7 @@ use super::{
 use diana_base::time::{Span, Time};
 
 /// The level of a new bucket.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Start {
     /// A new bucket holds `burst` tokens.
     Full,
@@ -35,20 +35,17 @@ enum Start {
     Empty,
 }
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct TokenBucket {
     rate: Rate,
-    burst: u64,
     /// How long an empty bucket takes to fill.
     fill: Exact,
     /// `fill` plus `max_wait`: how far ahead of now `full_at` may be after a request.
     reach: Exact,
     /// The tokens that come in `reach`: the most that one request may cost.
     capacity: u64,
-    /// The largest debt below an empty bucket that is not clamped.
+    /// The largest debt below an empty bucket that is not clamped, with what settling may charge.
     slack: Exact,
-    /// How many units settling may charge below zero. `slack` includes them.
-    borrow: u64,
     start: Start,
     /// The numbers of this quota, as cells carry them.
     numbers: Numbers,
@@ -69,60 +66,72 @@ const LATEST: usize = 20;
 const RESERVED: usize = 28;
 const NUMBERS: usize = 32;
 
-/// The numbers of a quota in a cell, 32 bits each, from the lowest: `rpu`, `unit` in ms, `burst`,
-/// and the units to borrow or, with the highest bit set, `max_wait` in ms. All are zero in a new
-/// cell.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Numbers(u128);
+/// The numbers of a quota, as a cell carries them: little-endian, in this order. All are zero in a
+/// new cell.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct Numbers {
+    rpu: u32,
+    unit_ms: u32,
+    burst: u32,
+    /// The units to borrow, or `max_wait` in ms with [`IS_WAIT`].
+    more: u32,
+}
 
 /// Marks a wait in [`Numbers`]. It is above the most units to borrow.
 const IS_WAIT: u32 = 1 << 31;
 
 impl Numbers {
-    fn new([rpu, unit_ms, burst, more]: [u32; 4]) -> Numbers {
-        Numbers(
-            u128::from(rpu) | u128::from(unit_ms) << 32 | u128::from(burst) << 64 | u128::from(more) << 96,
-        )
-    }
-
     fn of(quota: Quota, burst: u64, max_wait: Span) -> Numbers {
         let number = |number: u64| u32::try_from(number).unwrap_or(u32::MAX);
-        let wait = if max_wait > Span::ZERO { number(ms(max_wait)) | IS_WAIT } else { 0 };
-        Numbers::new([number(quota.rpu), number(ms(quota.unit)), number(burst), wait])
+        let more = if max_wait > Span::ZERO { number(ms(max_wait)) | IS_WAIT } else { 0 };
+        Numbers { rpu: number(quota.rpu), unit_ms: number(ms(quota.unit)), burst: number(burst), more }
     }
 
-    fn all(self) -> [u32; 4] {
-        [0, 32, 64, 96].map(|bits| (self.0 >> bits & u128::from(u32::MAX)) as u32)
+    /// The numbers as a cell carries them.
+    fn bits(self) -> u128 {
+        let Numbers { rpu, unit_ms, burst, more } = self;
+        u128::from(rpu) | u128::from(unit_ms) << 32 | u128::from(burst) << 64 | u128::from(more) << 96
+    }
+
+    fn of_cell(cell: &[u8]) -> Numbers {
+        let bits = u128_at(cell, NUMBERS);
+        let [rpu, unit_ms, burst, more] =
+            [0, 32, 64, 96].map(|place| (bits >> place & u128::from(u32::MAX)) as u32);
+        Numbers { rpu, unit_ms, burst, more }
     }
 
     fn borrowing(self, borrow: u64) -> Numbers {
-        let [rpu, unit_ms, burst, _] = self.all();
-        Numbers::new([
-            rpu,
-            unit_ms,
-            burst,
-            u32::try_from(borrow).unwrap_or(u32::MAX).min(IS_WAIT.saturating_sub(1)),
-        ])
+        let borrow = u32::try_from(borrow).unwrap_or(u32::MAX);
+        Numbers { more: borrow.min(IS_WAIT.saturating_sub(1)), ..self }
+    }
+
+    /// `max_wait`, and the units to borrow.
+    fn more(self) -> (Span, u64) {
+        match self.more & IS_WAIT {
+            0 => (Span::ZERO, self.more.into()),
+            _ => (Span::from_ms((self.more ^ IS_WAIT).into()), 0),
+        }
     }
 
     /// The same numbers with room for what either quota may lack. Units to borrow beside a wait
     /// count as burst, unless this tells how much is saved.
     fn with_room_of(self, other: Numbers, start: Start) -> Numbers {
-        let ([rpu, unit_ms, burst, more], [_, _, others_burst, others_more]) = (self.all(), other.all());
         let borrowed = |more: u32| if more & IS_WAIT > 0 || start == Start::Empty { 0 } else { more };
-        let (burst, others_burst) = match (more ^ others_more) & IS_WAIT {
-            0 => (burst, others_burst),
-            _ => (burst.saturating_add(borrowed(more)), others_burst.saturating_add(borrowed(others_more))),
+        let (burst, others_burst) = match (self.more ^ other.more) & IS_WAIT {
+            0 => (self.burst, other.burst),
+            _ => (
+                self.burst.saturating_add(borrowed(self.more)),
+                other.burst.saturating_add(borrowed(other.more)),
+            ),
         };
-        Numbers::new([rpu, unit_ms, burst.max(others_burst), more.max(others_more)])
+        Numbers { burst: burst.max(others_burst), more: self.more.max(other.more), ..self }
     }
 
     /// The bucket with these numbers. `None` if no configuration has them.
     fn bucket(self, start: Start) -> Option<TokenBucket> {
-        let [rpu, unit_ms, burst, more] = self.all();
+        let Numbers { rpu, unit_ms, burst, .. } = self;
         let quota = Quota { rpu: rpu.into(), unit: Span::from_ms(unit_ms.into()) };
-        let (wait, borrow) = if more & IS_WAIT > 0 { (more ^ IS_WAIT, 0) } else { (0, more.into()) };
-        let max_wait = Span::from_ms(wait.into());
+        let (max_wait, borrow) = self.more();
         let is_allowed = (1..=Quota::MAX_RPU).contains(&quota.rpu)
             && (Quota::MIN_UNIT..=Quota::MAX_UNIT).contains(&quota.unit)
             && (1..=Quota::MAX_RPU).contains(&burst.into())
@@ -146,11 +155,11 @@ fn ms(span: Span) -> u64 {
 }
 
 /// A longer fill time is surely a mistake, and would overflow the arithmetic.
-const LONGEST_FILL_YEARS: u128 = 100;
+pub(super) const LONGEST_FILL_YEARS: u128 = 100;
 const YEAR_NS: u64 = 365 * 86_400 * 1_000_000_000;
 
 /// How many years `tokens` take to come, rounded up.
-fn years(quota: Quota, tokens: u64) -> u128 {
+pub(super) fn years(quota: Quota, tokens: u64) -> u128 {
     let a_year = u128::from(quota.rpu.max(1)).saturating_mul(YEAR_NS.into());
     u128::from(tokens).saturating_mul(quota.unit.as_ns().into()).div_ceil(a_year)
 }
@@ -209,31 +218,61 @@ impl TokenBucket {
         let fill = rate.span_of(burst);
         let reach = rate.add(fill, Exact::whole(max_wait.as_ns()));
         let (capacity, numbers) = (rate.tokens_in(reach), Numbers::of(quota, burst, max_wait));
-        TokenBucket { rate, burst, fill, reach, capacity, slack, borrow: 0, start, numbers }
+        TokenBucket { rate, fill, reach, capacity, slack, start, numbers }
     }
 
     /// The same bucket, which settling may push so many units below empty.
     pub(super) fn borrowing(self, borrow: u64) -> TokenBucket {
         let TokenBucket { rate, slack, .. } = self;
-        let slack = rate.add(rate.sub(slack, rate.span_of(self.borrow)), rate.span_of(borrow));
-        let numbers = if borrow == self.borrow { self.numbers } else { self.numbers.borrowing(borrow) };
-        TokenBucket { slack, borrow, numbers, ..self }
+        let slack = rate.add(rate.sub(slack, rate.span_of(self.borrowable())), rate.span_of(borrow));
+        let numbers = if borrow == self.borrowable() { self.numbers } else { self.numbers.borrowing(borrow) };
+        TokenBucket { slack, numbers, ..self }
+    }
+
+    fn burst(&self) -> u64 {
+        self.numbers.burst.into()
+    }
+
+    /// How many units settling may charge below zero.
+    fn borrowable(&self) -> u64 {
+        self.numbers.more().1
     }
 
     /// See [`super::Algorithm::without_waiting`].
     pub(super) fn without_waiting(&self) -> Option<TokenBucket> {
-        let TokenBucket { fill, burst, .. } = *self;
-        self.may_wait().then_some(TokenBucket { reach: fill, capacity: burst, ..*self })
+        self.may_wait().then_some(TokenBucket { reach: self.fill, capacity: self.burst(), ..*self })
     }
 
-    /// See [`super::Algorithm::at_limit`]. `burst` moves from `rpu` on in proportion to the limit,
-    /// and suffices for one request. The turn of a request that waits was computed with the limit
-    /// at its arrival, so a bucket in which requests wait cannot adapt.
-    pub(super) fn at_limit(&self, quota: Quota, rpu: u64, least: u64) -> Option<TokenBucket> {
-        let burst = u128::from(self.burst).saturating_mul(quota.rpu.into()).checked_div(rpu.into());
-        let burst = u64::try_from(burst.unwrap_or(0)).unwrap_or(u64::MAX).clamp(1, Quota::MAX_RPU);
-        let is_adaptable = !self.may_wait() && self.borrow == 0;
-        is_adaptable.then(|| TokenBucket::new(quota, burst.max(least), self.start, Span::ZERO))
+    /// See [`super::Algorithm::at`]. The burst moves from `rpu` on in proportion to the limit, and so
+    /// do the units to borrow.
+    pub(super) fn at(&self, quota: Quota, rpu: u64, least: u64) -> TokenBucket {
+        let moved = |number: u64| in_proportion(number, quota.rpu, rpu);
+        self.with(quota, moved(self.burst()).max(1).max(least), moved(self.borrowable()))
+    }
+
+    /// Whether a limit may move under this bucket. The turn of a request that waits was computed
+    /// with the limit at its arrival.
+    pub(super) fn can_adapt(&self) -> bool {
+        !self.may_wait() && self.borrowable() == 0
+    }
+
+    /// See [`super::Algorithm::share`]. If `rpu` was rounded down, debt takes up to twice as long.
+    /// Where that is too long, the burst is halved, and if need be the units to borrow.
+    pub(super) fn share(&self, quota: Quota, of: u64, least: u64) -> TokenBucket {
+        let (burst, borrow) = (part(self.burst(), of, least), part(self.borrowable(), of, least));
+        let half = |number: u64| (number >> 1).max(least.min(number)).max(number.min(1));
+        let all = [(burst, borrow), (half(burst), borrow), (half(burst), half(borrow))];
+        let fits =
+            |(burst, borrow): &&(u64, u64)| years(quota, burst.saturating_add(*borrow)) <= LONGEST_FILL_YEARS;
+        let (burst, borrow) = all.iter().find(fits).or(all.last()).copied().unwrap_or((burst, borrow));
+        self.with(quota, burst, borrow)
+    }
+
+    /// The same bucket with other numbers.
+    fn with(&self, quota: Quota, burst: u64, borrow: u64) -> TokenBucket {
+        let (max_wait, _) = self.numbers.more();
+        let bucket = TokenBucket::new(quota, burst, self.start, max_wait).borrowing(borrow);
+        if self.may_wait() { bucket } else { bucket.without_waiting().unwrap_or(bucket) }
     }
 
     /// The instant at which the bucket is full. Foreign bytes may hold any fraction, so it is
@@ -245,19 +284,19 @@ impl TokenBucket {
     fn store(&self, cell: &mut [u8], full_at: Exact) {
         write(cell, 0, full_at.ns.to_le_bytes());
         write(cell, FRACTION, full_at.fraction.to_le_bytes());
-        write(cell, NUMBERS, self.numbers.0.to_le_bytes());
+        write(cell, NUMBERS, self.numbers.bits().to_le_bytes());
     }
 
     /// Whether the cell carries the same quota, or is new.
     fn is_own(&self, cell: &[u8; SIZE]) -> bool {
         let numbers = u128_at(cell, NUMBERS);
-        numbers == self.numbers.0 || numbers == 0
+        numbers == self.numbers.bits() || numbers == 0
     }
 
     /// The bucket with the quota that the cell carries, if this is another one.
     #[inline(never)]
     fn other(&self, cell: &[u8]) -> Option<TokenBucket> {
-        let numbers = Numbers(u128_at(cell, NUMBERS));
+        let numbers = Numbers::of_cell(cell);
         if numbers == self.numbers { None } else { numbers.bucket(self.start) }
     }
 
@@ -278,12 +317,12 @@ impl TokenBucket {
         let more = match self.start {
             Start::Full => 0,
             // The tokens that the bucket holds are those that the actor saved.
-            Start::Empty => signed(self.burst).saturating_sub(signed(other.burst)),
+            Start::Empty => signed(self.burst()).saturating_sub(signed(other.burst())),
         };
         let lacking = other.rate.convert(other.rate.sub(other.full_at(cell), instant), more, rate);
         let full_at = rate.add(instant, lacking);
         let reserved = other.reserved(cell);
-        let full_at = if reserved == 0 || reserved < self.burst && self.reach == self.fill {
+        let full_at = if reserved == 0 || reserved < self.burst() && self.reach == self.fill {
             full_at
         } else {
             // A bucket that waits reserves nothing, and none reserves more than it holds. So what
@@ -305,7 +344,7 @@ impl TokenBucket {
         let is_changed = other.prepare_own(cell, now);
         let is_faster = self.is_faster(other);
         // A bucket saves tokens up to the carried burst, so a higher one is carried as well.
-        let saves_more = self.start == Start::Empty && self.burst > other.burst;
+        let saves_more = self.start == Start::Empty && self.burst() > other.burst();
         let rate = if is_faster { self.numbers } else { other.numbers };
         if !is_faster && !saves_more {
             return is_changed;
@@ -346,7 +385,7 @@ impl TokenBucket {
     fn at_rate_of(&self, other: &TokenBucket) -> TokenBucket {
         let rate = other.rate;
         let wait = self.rate.convert(self.rate.sub(self.reach, self.fill), 0, rate);
-        let fill = rate.span_of(self.burst);
+        let fill = rate.span_of(self.burst());
         TokenBucket { rate, fill, reach: rate.add(fill, wait), ..*self }
     }
 
@@ -373,7 +412,7 @@ impl TokenBucket {
     /// bucket.
     fn reserved(&self, cell: &[u8]) -> u64 {
         if self.reach == self.fill {
-            u64::from(u32_at(cell, RESERVED)).min(self.burst.saturating_sub(1))
+            u64::from(u32_at(cell, RESERVED)).min(self.burst().saturating_sub(1))
         } else {
             0
         }
@@ -386,7 +425,7 @@ impl TokenBucket {
     /// Whether the clock stepped back since the last charge of a bucket that may owe units. Then
     /// the bucket keeps what it lacked at that charge.
     fn follows_clock(&self, cell: &[u8], now: Time) -> bool {
-        self.borrow > 0 && Time::from_ns(u64_at(cell, LATEST)).since(now) > MAX_SKEW
+        self.borrowable() > 0 && Time::from_ns(u64_at(cell, LATEST)).since(now) > MAX_SKEW
     }
 
     /// The instant at which the bucket is full except for reserved units, after taking `more`
@@ -404,7 +443,7 @@ impl TokenBucket {
         let ahead = u64_at(cell, 0).saturating_sub(now.as_ns());
         // Whole nanoseconds decide, except within the last one.
         let is_near = ahead < self.reach.ns.saturating_add(self.slack.ns);
-        let is_simple = self.borrow == 0 && self.start == Start::Full && self.reserved(cell) == 0;
+        let is_simple = self.borrowable() == 0 && self.start == Start::Full && self.reserved(cell) == 0;
         is_near && is_simple && self.is_own(cell)
     }
 
@@ -510,7 +549,7 @@ impl TokenBucket {
         }
         let full_at = self.full_at(cell);
         let none_refunded = refunds == u32_at(cell, REFUNDS);
-        let most = self.capacity.saturating_add(self.borrow);
+        let most = self.capacity.saturating_add(self.borrowable());
         let charged = self.rate.span_of(charge.cost.min(most));
         let is_last = self.rate.sub(full_at, charged).ns == charge.booked_at.as_ns();
         let others_wait = self.reach > self.fill && full_at > self.full_at_if_empty(now);
@@ -546,8 +585,8 @@ impl Kind for TokenBucket {
         // The word "lent" is part of the stored layout.
         let wait = self.rate.sub(self.reach, self.fill).ns;
         let Rate { ns, per } = self.rate;
-        let canonical_form = format!("TB {per} in {ns} ns, {} from {start}, {wait} ns lent", self.burst);
-        super::borrowed(canonical_form, self.borrow)
+        let canonical_form = format!("TB {per} in {ns} ns, {} from {start}, {wait} ns lent", self.burst());
+        super::borrowed(canonical_form, self.borrowable())
     }
 
     /// Any two buckets that begin alike: the cell carries its quota.
@@ -607,20 +646,21 @@ impl Kind for TokenBucket {
 
     fn parameters(&self) -> Parameters {
         let max_wait = Span::from_ns(self.rate.sub(self.reach, self.fill).ns);
-        let slack = self.rate.sub(self.slack, self.rate.span_of(self.borrow));
-        Parameters::token_bucket(self.rate, self.burst, max_wait, self.start == Start::Empty, slack)
-            .borrowing(self.borrow)
+        let slack = self.rate.sub(self.slack, self.rate.span_of(self.borrowable()));
+        Parameters::token_bucket(self.rate, self.burst(), max_wait, self.start == Start::Empty, slack)
+            .borrowing(self.borrowable())
     }
 
     /// Reserved units count as spent when their reservations must have expired.
     fn rests_in(&self, cell: &[u8], now: Time) -> Span {
-        let (bucket, rate) = (self.carried(cell), self.carried(cell).rate);
+        let bucket = self.carried(cell);
         let (full_at, reserved) = bucket.without_expired(cell, now);
         if self.start == Start::Empty {
             return if full_at == Exact::default() { Span::ZERO } else { SAVED_FOR };
         }
         let expires_at = Time::from_ns(u64_at(cell, LATEST)).after(RESERVED_FOR).after(MAX_SKEW);
         let from = if reserved > 0 { full_at.max(Exact::whole(expires_at.as_ns())) } else { full_at };
+        let rate = bucket.rate;
         let full_at = rate.add(from, rate.span_of(reserved)).min(bucket.latest_possible(now));
         Span::from_ns(rate.sub(full_at, Exact::whole(now.as_ns())).ceil())
     }
@@ -635,7 +675,7 @@ impl Kind for TokenBucket {
         }
         let reserved = self.reserved(cell).saturating_add(amount);
         let fits =
-            reserved < self.burst && self.full_at_after(cell, now, reserved) <= self.full_at_if_empty(now);
+            reserved < self.burst() && self.full_at_after(cell, now, reserved) <= self.full_at_if_empty(now);
         if fits {
             self.store(cell, self.full_at(cell));
             self.store_reserved(cell, reserved);
@@ -687,7 +727,7 @@ impl Kind for TokenBucket {
     fn reduce(&self, cell: &mut [u8], now: Time, charge: Charge, cost: u64) {
         let bucket = self.carried(cell);
         bucket.prepare_own(cell, now);
-        let most = bucket.capacity.saturating_add(bucket.borrow);
+        let most = bucket.capacity.saturating_add(bucket.borrowable());
         let kept = Span::from_ns(bucket.rate.span_of(cost.min(most)).ns);
         let (at, booked_at) = (charge.at.after(kept), charge.booked_at.after(kept));
         let cost = charge.cost.saturating_sub(cost);
@@ -700,7 +740,7 @@ impl TokenBucket {
     fn charge_own(&self, cell: &mut [u8], now: Time, cost: u64) -> Charge {
         let rate = self.rate;
         let before = self.full_at(cell).max(Exact::whole(now.as_ns()));
-        let deepest = rate.add(self.full_at_if_empty(now), rate.span_of(self.borrow));
+        let deepest = rate.add(self.full_at_if_empty(now), rate.span_of(self.borrowable()));
         let deepest = rate.sub(deepest, rate.span_of(self.reserved(cell)));
         let cost = cost.min(rate.tokens_in(rate.sub(deepest, before)));
         if cost > 0 {

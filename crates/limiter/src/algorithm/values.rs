@@ -13,7 +13,7 @@ use std::fmt;
 /// assert!(ten_per_minute.rpu <= Quota::MAX_RPU);
 /// assert!((Quota::MIN_UNIT..=Quota::MAX_UNIT).contains(&ten_per_minute.unit));
 /// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Quota {
     /// Requests per unit, or units of cost if requests cost more than one unit: 0 to 10⁹.
     pub rpu: u64,
@@ -247,4 +247,16 @@ pub(crate) fn borrowed(canonical_form: String, borrow: u64) -> String {
         0 => canonical_form,
         _ => format!("{canonical_form}, {borrow} borrowed"),
     }
+}
+
+/// What `number` of a quota becomes when `rpu` moves `from` one limit `to` another: 0 to 10⁹.
+pub(crate) fn in_proportion(number: u64, to: u64, from: u64) -> u64 {
+    let moved = u128::from(number).saturating_mul(to.into()).checked_div(from.into()).unwrap_or(0);
+    u64::try_from(moved).unwrap_or(u64::MAX).min(Quota::MAX_RPU)
+}
+
+/// The share of `number` for one of so many gateways: at least `least`, the cost of a request, if
+/// there is that much.
+pub(crate) fn part(number: u64, of: u64, least: u64) -> u64 {
+    number.checked_div(of).unwrap_or(number).max(least.min(number))
 }

@@ -16,7 +16,8 @@
 use super::bytes::{add_one, u32_at, u64_at, write};
 use super::kind::Kind;
 use super::rate::{Exact, Rate};
-use super::values::{COLD_FACTOR, SAVED_FOR};
+use super::token_bucket::{LONGEST_FILL_YEARS, years};
+use super::values::{COLD_FACTOR, SAVED_FOR, part};
 use super::{Admission, Charge, MAX_SKEW, Parameters, Quota, Verdict};
 use diana_base::time::{Span, Time};
 use std::ops::RangeInclusive;
@@ -24,7 +25,7 @@ use std::ops::RangeInclusive;
 /// The shortest and the longest `warm_up`.
 pub(super) const SPANS: RangeInclusive<Span> = Span::from_secs(1)..=Span::from_secs(86_400);
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct WarmUp {
     rate: Rate,
     /// Distinguishes charges under different limits.
@@ -36,8 +37,6 @@ pub struct WarmUp {
     slack: Exact,
     starts_empty: bool,
     warm_up: Exact,
-    /// Up to this coldness, a request takes one token.
-    half: Exact,
 }
 
 /// The layout of a cell, little-endian. When the bucket is full: nanoseconds `u64`, fraction `u32`.
@@ -65,22 +64,42 @@ impl WarmUp {
     pub(super) fn new(quota: Quota, burst: u64, starts_empty: bool, warm_up: Span) -> WarmUp {
         let (rate, unit) = (Rate::of(quota), Exact::whole(quota.unit.as_ns()));
         let slack = rate.sub(unit, rate.span_of(1)).min(Exact::whole(MAX_SKEW.as_ns()));
-        let (ns, half) = (warm_up.as_ns(), warm_up.as_ns().checked_div(2).unwrap_or(0));
-        let (warm_up, half) = (Exact::whole(ns), Exact::whole(half));
+        let warm_up = Exact::whole(warm_up.as_ns());
         // The limit is in the high bits, because clamps are few.
         let mark = u32::try_from(quota.rpu).unwrap_or(u32::MAX).rotate_left(16);
-        WarmUp { rate, mark, burst, fill: rate.span_of(burst), slack, starts_empty, warm_up, half }
+        WarmUp { rate, mark, burst, fill: rate.span_of(burst), slack, starts_empty, warm_up }
     }
 
-    /// See [`super::Algorithm::at_limit`]. The bucket fills in the same time at every limit, so the
-    /// cell means the same, but for a part of a nanosecond. Even at the lowest limit a cold rule
-    /// admits a request.
-    pub(super) fn at_limit(&self, quota: Quota, lowest: u64, least: u64) -> WarmUp {
+    /// Up to this coldness, a request takes one token.
+    fn half(&self) -> Exact {
+        Exact::whole(self.warm_up.ns.checked_div(2).unwrap_or(0))
+    }
+
+    /// The same bucket for limits from `lowest` on, with room for a request of a cold rule at each
+    /// of them. The bucket fills in the same time at every limit, so the cell means the same, but
+    /// for a part of a nanosecond.
+    pub(super) fn adapting(&self, quota: Quota, lowest: u64, least: u64) -> WarmUp {
         let lowest = Rate::of(Quota { rpu: lowest, ..quota });
         let longest = lowest.span_of(least.max(1).saturating_mul(COLD_FACTOR));
-        let fill = Exact::whole(self.fill.max(longest).ceil());
+        WarmUp { fill: Exact::whole(self.fill.max(longest).ceil()), ..*self }
+    }
+
+    /// See [`super::Algorithm::at`].
+    pub(super) fn at(&self, quota: Quota) -> WarmUp {
         let rule = WarmUp::new(quota, 0, self.starts_empty, Span::from_ns(self.warm_up.ns));
-        WarmUp { fill, burst: rule.rate.tokens_in(fill), ..rule }
+        WarmUp { fill: self.fill, burst: rule.rate.tokens_in(self.fill), ..rule }
+    }
+
+    /// See [`super::Algorithm::share`]. A share has room for a request of a cold rule. A burst that
+    /// takes too long to fill is halved.
+    pub(super) fn share(&self, quota: Quota, of: u64, least: u64) -> WarmUp {
+        let least_tokens = least.max(1).saturating_mul(COLD_FACTOR).min(self.burst);
+        let whole = part(self.burst, of, least).max(least_tokens);
+        let burst = match years(quota, whole) <= LONGEST_FILL_YEARS {
+            true => whole,
+            false => (whole >> 1).max(least_tokens),
+        };
+        WarmUp::new(quota, burst, self.starts_empty, Span::from_ns(self.warm_up.ns))
     }
 
     /// The second stamp of a charge: the clamps, and the limit.
@@ -131,7 +150,7 @@ impl WarmUp {
 
     /// `P` of the formula.
     fn potential(&self, cold: Exact) -> Exact {
-        let above = self.rate.sub(cold, self.half);
+        let above = self.rate.sub(cold, self.half());
         let (ns, fraction, per) =
             (u128::from(above.ns), u128::from(above.fraction), u128::from(self.rate.per));
         // At most 2^122: `above` is at most half a day, and `per` at most 10⁹.
@@ -157,7 +176,7 @@ impl WarmUp {
     fn affordable(&self, cold: Exact, available: Exact) -> u64 {
         // A unit takes one to three tokens.
         let mut most = self.rate.tokens_in(available).min(self.burst);
-        if cold <= self.half {
+        if cold <= self.half() {
             return most;
         }
         let mut least = most.checked_div(COLD_FACTOR).unwrap_or(0);
@@ -175,8 +194,9 @@ impl WarmUp {
 impl Kind for WarmUp {
     fn canonical_form(&self) -> String {
         let start = if self.starts_empty { "empty" } else { "full" };
-        let WarmUp { rate: Rate { ns, per }, burst, warm_up, .. } = self;
-        format!("TB {per} in {ns} ns, {burst} from {start}, warm in {} ns", warm_up.ns)
+        let WarmUp { rate, burst, warm_up, .. } = *self;
+        let (Rate { ns, per }, Exact { ns: warm, .. }) = (rate, warm_up);
+        format!("TB {per} in {ns} ns, {burst} from {start}, warm in {warm} ns")
     }
 
     fn size(&self) -> usize {

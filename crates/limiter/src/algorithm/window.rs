@@ -23,7 +23,7 @@ const SIZE: usize = 16;
 const USED: usize = 8;
 const CLAMPS: usize = 12;
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Window {
     rpu: u64,
     unit_ns: u64,
@@ -32,6 +32,11 @@ pub struct Window {
 }
 
 impl Window {
+    /// The same window with other numbers.
+    pub(super) fn with(&self, rpu: u64, borrow: u64) -> Window {
+        Window { rpu, borrow, ..*self }
+    }
+
     /// See [`super::Algorithm::window`].
     pub(super) fn new(quota: Quota) -> Result<Window, QuotaError> {
         quota.check()?;

@@ -4,7 +4,7 @@
 use super::refusals::CellId;
 use super::store::Store;
 use super::table::{Eviction, Hasher};
-use crate::policy::{ActorKey, ActorRules, CounterGroup, GroupIndex, KeyBuffer, Policy};
+use crate::policy::{ActorKey, ActorRules, CounterGroup, GroupIndex, KeyBuffer, Policy, Rule};
 use diana_base::map::KeyMap;
 use diana_base::time::Time;
 
@@ -70,9 +70,7 @@ impl Overridden {
     pub(crate) fn new(policy: &Policy, hasher: &Hasher) -> Overridden {
         let mut keys = KeyMap::default();
         for group in policy.limits.iter().flat_map(|limit| &limit.groups) {
-            for value in
-                group.rules(&policy.rules).flat_map(|rule| rule.counters(group.role).overrides.keys())
-            {
+            for value in group.rules(&policy.rules).flat_map(Rule::overridden) {
                 let key = KeyBuffer::of_value(value);
                 let hash = hasher.hash(key.key().bytes());
                 keys.insert(&of(CellId { group: group.id, hash }), key);

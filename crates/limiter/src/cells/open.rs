@@ -11,8 +11,8 @@ use super::reservations::{Reservations, reserve};
 use super::store::{Fault, Swap};
 use super::swap::Attempt;
 use super::table::{Entry, Set, SetFull};
-use crate::algorithm::{Algorithm, Reservation};
-use crate::policy::{ActorRules, CounterGroup, Demands};
+use crate::algorithm::Reservation;
+use crate::policy::{ActorRules, CounterGroup, Demand, PlacedQuota, prepare};
 use diana_base::time::Time;
 use std::mem::replace;
 
@@ -27,8 +27,8 @@ pub(crate) struct OpenCell {
     copy: Vec<u8>,
     /// The same with reserved units, as it is stored.
     with_reserved: Vec<u8>,
-    /// One reservation for each rule, or none.
-    reservations: Vec<Reservation>,
+    /// One reservation for each demand, with its quota, or none.
+    reservations: Vec<(PlacedQuota, Reservation)>,
 }
 
 #[derive(Debug, Default)]
@@ -84,26 +84,28 @@ impl OpenCell {
     }
 
     /// Opens a copy of a cell that the worker has cached or reserved.
-    pub(crate) fn open_copy(&mut self, cell: &[u8], demands: Demands, now: Time) -> &mut [u8] {
+    pub(crate) fn open_copy(&mut self, cell: &[u8], demands: &[Demand], now: Time) -> &mut [u8] {
         self.copy.clear();
         self.copy.extend_from_slice(cell);
-        self.is_dirty = demands.prepare(&mut self.copy, now);
+        self.is_dirty = prepare(demands, &mut self.copy, now);
         (self.state, self.at) = (State::Copied, now);
         &mut self.copy
     }
 
-    /// Spends the costs of the demands from the worker's reservations, if the reservation of each
-    /// rule that applies suffices.
-    pub(crate) fn spend(&mut self, reserved: &[Reservation], demands: Demands, now: Time) -> bool {
+    /// Spends the costs of the demands from the worker's reservations, if each of these suffices.
+    pub(crate) fn spend(
+        &mut self,
+        reserved: &[(PlacedQuota, Reservation)],
+        demands: &[Demand],
+        now: Time,
+    ) -> bool {
         self.reservations.clear();
         self.reservations.extend_from_slice(reserved);
-        debug_assert_eq!(demands.demands.len(), reserved.len(), "the reservations of another group");
-        let mut spending = demands.each().zip(&mut self.reservations);
+        debug_assert_eq!(demands.len(), reserved.len(), "the reservations of another group");
+        let mut spending = demands.iter().zip(&mut self.reservations);
         !self.is_dirty
-            && spending.all(|((demand, counter), reservation)| {
-                let covers = |reserve: &Algorithm| reserve.covers(reservation, now);
-                let is_covered = counter.as_reserve().is_some_and(covers);
-                !demand.mode.decides() || is_covered && reservation.spend(demand.cost)
+            && spending.all(|(demand, (quota, reservation))| {
+                quota.covers(reservation, now) && reservation.spend(demand.cost)
             })
     }
 
@@ -143,7 +145,7 @@ impl OpenCell {
             Ok(entry) => {
                 entry.read(&mut self.copy);
                 if let Some(reserved) = reservations.find(actor.id()).filter(|_| entry.found()) {
-                    reserved.release(group, context.policy, &mut self.copy, now);
+                    reserved.release(&mut self.copy, now);
                     self.is_dirty = true;
                 }
                 self.state = State::Open(entry);
@@ -158,9 +160,9 @@ impl OpenCell {
     }
 
     /// Prepares an open cell for these demands.
-    pub(crate) fn prepare(&mut self, demands: Demands) -> &mut [u8] {
+    pub(crate) fn prepare(&mut self, demands: &[Demand]) -> &mut [u8] {
         let at = self.at;
-        self.is_dirty |= demands.prepare(self.bytes_mut(), at);
+        self.is_dirty |= prepare(demands, self.bytes_mut(), at);
         self.bytes_mut()
     }
 
@@ -169,7 +171,8 @@ impl OpenCell {
     pub(crate) fn entry_to_store(
         &mut self,
         before: &[u8],
-        demands: Demands,
+        group: &CounterGroup,
+        demands: &[Demand],
         left: Option<u64>,
     ) -> Attempt<'_> {
         let OpenCell { state: State::Open(entry), at, is_dirty, copy, with_reserved, reservations } = self
@@ -186,7 +189,7 @@ impl OpenCell {
             reserve(demands, left, with_reserved, reservations, *at);
         }
         let stored = if reservations.is_empty() { copy } else { with_reserved };
-        entry.write(stored, *at, |index, state| demands.rests_in(index, state, *at));
+        entry.write(stored, *at, |index, state| group.rests_in(index, state, *at, demands));
         Attempt::Store(entry)
     }
 
@@ -203,11 +206,11 @@ impl OpenCell {
     }
 
     /// The entry of [`OpenCell::entry_to_store`] is stored: the worker keeps what it reserved.
-    pub(crate) fn stored(&self, actor: Actor, demands: Demands, reservations: &mut Reservations) {
+    pub(crate) fn stored(&self, actor: Actor, reservations: &mut Reservations) {
         if self.reservations.is_empty() {
             reservations.forget(actor.id());
         } else {
-            reservations.put(actor, demands, &self.copy, &self.reservations, self.at);
+            reservations.put(actor, &self.copy, &self.reservations, self.at);
         }
     }
 

@@ -11,8 +11,8 @@
 use super::context::{Actor, Context, Events};
 use super::refusals::{CellId, SLOTS};
 use super::swap::update;
-use crate::algorithm::{Algorithm, RESERVED_FOR, Reservation};
-use crate::policy::{Counter, CounterGroup, Demands, GroupIndex, Policy, QuotaRef};
+use crate::algorithm::{RESERVED_FOR, Reservation};
+use crate::policy::{Demand, GroupIndex, PlacedQuota};
 use diana_base::time::{Span, Time};
 
 /// How long a worker spends a reservation: 100 ms.
@@ -44,9 +44,6 @@ pub(crate) struct Reservations {
 pub(crate) struct ReservedCell {
     place: GroupIndex,
     id: CellId,
-    /// The quotas of the request that reserved: only requests with these quotas spend the
-    /// reservation.
-    quotas: Vec<QuotaRef>,
     requests: u32,
     last: Time,
     reserved_at: Time,
@@ -54,24 +51,21 @@ pub(crate) struct ReservedCell {
     is_listed: bool,
     /// The cell with the charges of this worker's requests only, and without the reservation.
     pub(crate) cell: Vec<u8>,
-    /// One for each rule; none without a reservation.
-    pub(crate) reservations: Vec<Reservation>,
+    /// One for each demand of the request that reserved, with its quota: only requests with these
+    /// quotas spend the reservation. None without a reservation.
+    pub(crate) reservations: Vec<(PlacedQuota, Reservation)>,
 }
 
 impl ReservedCell {
     /// Whether a request with these demands may spend the reservation at `now`.
-    pub(crate) fn serves(&self, demands: Demands, now: Time) -> bool {
-        self.quotas.iter().copied().eq(demands.quotas()) && self.is_fresh(now)
+    pub(crate) fn serves(&self, demands: &[Demand], now: Time) -> bool {
+        let quotas = self.reservations.iter().map(|(quota, _)| quota);
+        quotas.eq(demands.iter().map(|demand| &demand.quota)) && self.is_fresh(now)
     }
 
     /// Returns what is not spent to the actor's `cell`, by the quotas that have reserved it.
-    pub(crate) fn release(&self, group: &CounterGroup, policy: &Policy, cell: &mut [u8], now: Time) {
-        let reserved = self.quotas.iter().copied().zip(&self.reservations);
-        for (_, counter, reservation) in group.quotas(&policy.rules, reserved) {
-            let state = counter.state_mut(cell);
-            let reserve = counter.as_reserve().filter(|_| reservation.charge.cost > 0);
-            reserve.into_iter().for_each(|reserve| reserve.release(state, now, reservation));
-        }
+    pub(crate) fn release(&self, cell: &mut [u8], now: Time) {
+        self.reservations.iter().for_each(|(quota, reservation)| quota.release(cell, now, reservation));
     }
 
     fn is_fresh(&self, now: Time) -> bool {
@@ -132,17 +126,14 @@ impl Reservations {
     pub(crate) fn put(
         &mut self,
         actor: Actor,
-        demands: Demands,
         cell: &[u8],
-        reservations: &[Reservation],
+        reservations: &[(PlacedQuota, Reservation)],
         now: Time,
     ) {
         let at = actor.id().slot();
         let Some(slot) = self.slots.get_mut(at) else {
             return;
         };
-        slot.quotas.clear();
-        slot.quotas.extend(demands.quotas());
         if !slot.is_listed {
             slot.is_listed = true;
             self.listed.push(at);
@@ -152,7 +143,13 @@ impl Reservations {
     }
 
     /// Keeps the rest of a reservation from which a request has spent.
-    pub(crate) fn spend(&mut self, id: CellId, cell: &[u8], reservations: &[Reservation], now: Time) {
+    pub(crate) fn spend(
+        &mut self,
+        id: CellId,
+        cell: &[u8],
+        reservations: &[(PlacedQuota, Reservation)],
+        now: Time,
+    ) {
         if let Some(slot) = self.slots.get_mut(id.slot()) {
             slot.keep(cell, reservations);
             slot.requests = slot.requests.saturating_add(1);
@@ -191,7 +188,12 @@ impl Reservations {
 
     /// The worker's reservation of this actor, to be spent at `now`. `None` without one. The group
     /// is one in which all requests of an actor have the same quotas: those of `demands`.
-    pub(crate) fn spendable(&mut self, id: CellId, demands: Demands, now: Time) -> Option<&mut ReservedCell> {
+    pub(crate) fn spendable(
+        &mut self,
+        id: CellId,
+        demands: &[Demand],
+        now: Time,
+    ) -> Option<&mut ReservedCell> {
         let slot = self.slot(id).filter(|slot| !slot.reservations.is_empty() && slot.is_fresh(now));
         debug_assert!(slot.as_ref().is_none_or(|slot| slot.serves(demands, now)), "other quotas");
         slot
@@ -218,7 +220,7 @@ impl Reservations {
             return before;
         };
         slot.cell.copy_from_slice(own);
-        for (reservation, cost) in slot.reservations.iter_mut().zip(costs) {
+        for ((_, reservation), cost) in slot.reservations.iter_mut().zip(costs) {
             reservation.spent = reservation.spent.saturating_sub(cost);
         }
         rest
@@ -230,7 +232,7 @@ impl Reservations {
 }
 
 impl ReservedCell {
-    fn keep(&mut self, cell: &[u8], reservations: &[Reservation]) {
+    fn keep(&mut self, cell: &[u8], reservations: &[(PlacedQuota, Reservation)]) {
         self.cell.clear();
         self.cell.extend_from_slice(cell);
         self.reservations.clear();
@@ -242,36 +244,28 @@ impl ReservedCell {
             return;
         };
         update(group, self.id.hash, context, events, &|cell, now| {
-            self.release(group, context.policy, cell, now);
+            self.release(cell, now);
         });
     }
 }
 
-/// Reserves a part of what is left, by every rule that applies or by none. `reservations` gets one
-/// for each rule; if a rule that has to reserve cannot, `reservations` is empty and the cell is not
-/// to be stored as it is.
+/// Reserves a part of what is left, by every demand or by none. `reservations` gets one for each
+/// demand; if one of them cannot, `reservations` is empty and the cell is not to be stored as it is.
 pub(crate) fn reserve(
-    demands: Demands,
+    demands: &[Demand],
     remaining: u64,
     cell: &mut [u8],
-    reservations: &mut Vec<Reservation>,
+    reservations: &mut Vec<(PlacedQuota, Reservation)>,
     now: Time,
 ) {
-    let reservable = |(_, counter): (_, &Counter)| {
-        counter.as_reserve().map_or(0, |reserve| reserve.reservable(counter.state(cell), now))
-    };
-    let paying = demands.each().filter(|(demand, _)| demand.mode.decides());
-    let left = paying.map(reservable).fold(remaining, u64::min);
-    let Some(amount) = amount_of(left) else {
+    let reservable = demands.iter().map(|demand| demand.quota.reservable(cell, now));
+    let Some(amount) = amount_of(reservable.fold(remaining, u64::min)) else {
         return;
     };
-    for (demand, counter) in demands.each() {
-        let state = counter.state_mut(cell);
-        let reserve = |reserve: &Algorithm| reserve.reserve(state, now, amount);
-        match counter.as_reserve().filter(|_| demand.mode.decides()).and_then(reserve) {
-            Some(reservation) => reservations.push(reservation),
-            None if demand.mode.decides() => return reservations.clear(),
-            None => reservations.push(Reservation::default()),
+    for Demand { quota, .. } in demands {
+        match quota.reserve(cell, now, amount) {
+            Some(reservation) => reservations.push((*quota, reservation)),
+            None => return reservations.clear(),
         }
     }
 }

@@ -10,6 +10,7 @@ pub use memory::Memory;
 pub use shared_data::{CasSemantics, SharedData, SharedDataStore};
 
 use std::borrow::Cow;
+use std::fmt;
 use std::rc::Rc;
 
 /// A version of a key's value. Versions of one key differ; their order means nothing.
@@ -52,6 +53,14 @@ pub enum Update {
 /// unknown whether the value was written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fault(pub u32);
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        write!(f, "the store failed with status {}", self.0)
+    }
+}
+
+impl std::error::Error for Fault {}
 
 /// Values under keys, shared by all workers.
 ///

@@ -5,7 +5,7 @@ use super::global::GlobalRefusalCache;
 use super::resolve::Asked;
 use crate::actor::{FastPathPart, NamedActor};
 use crate::cells::{CellId, RefusalCache, Reservations, SLOTS, slot};
-use crate::policy::{ActorSource, CounterGroup, Demands, Missing, Policy};
+use crate::policy::{ActorSource, CounterGroup, Missing, Policy};
 use crate::request::Request;
 use diana_base::part;
 use std::sync::Arc;
@@ -23,7 +23,8 @@ pub(crate) struct WorkerCache {
 }
 
 /// The cells of earlier requests, by the limits that applied and by the actors' raw values. An
-/// entry never becomes wrong: policy and seed decide the rest, and a new seed clears the cache.
+/// entry holds while no quota moves: policy and seed decide the rest, and a new seed clears the
+/// cache.
 /// Requests with the same slot replace each other: if clients choose values with one slot, their
 /// requests take longer, but the decisions stay the same.
 #[derive(Debug, Default)]
@@ -39,6 +40,8 @@ struct CachedActors {
     /// The words of the raw values. Without words, the slot is free.
     words: [u64; WORDS],
     count: usize,
+    /// See [`Policy::epoch`].
+    epoch: u64,
     limits: Vec<usize>,
     actors: Vec<KnownActor>,
 }
@@ -53,10 +56,6 @@ pub(crate) struct KnownActor {
 impl KnownActor {
     pub(super) fn id(&self) -> CellId {
         CellId { group: self.group.id, hash: self.asked.hash }
-    }
-
-    pub(super) fn demands<'a>(&'a self, policy: &'a Policy) -> Demands<'a> {
-        self.asked.demands(&self.group, policy)
     }
 
     pub(super) fn source(&self) -> ActorSource {
@@ -83,7 +82,7 @@ impl ActorCache {
         }
         if let Some(cached) = self.slots.get_mut(slot(key.sum())) {
             cached.words.iter_mut().zip(key.words()).for_each(|(to, word)| *to = *word);
-            cached.count = key.words().len();
+            (cached.count, cached.epoch) = (key.words().len(), key.epoch);
             cached.limits.clear();
             cached.limits.extend_from_slice(limits);
             cached.actors.clear();
@@ -102,6 +101,7 @@ impl CachedActors {
         // Element by element: a call of `memcmp` takes longer.
         let same = |own: &[usize]| own.len() == limits.len() && own.iter().zip(limits).all(|(a, b)| a == b);
         self.count == key.words().len()
+            && self.epoch == key.epoch
             && self.words.iter().zip(key.words()).all(|(own, word)| own == word)
             && same(&self.limits)
     }
@@ -132,6 +132,8 @@ pub(super) struct FastPathKey {
     count: usize,
     /// A checksum of the words.
     sum: u64,
+    /// See [`Policy::epoch`].
+    epoch: u64,
 }
 
 /// The values of one request, as far as they are read.
@@ -151,7 +153,7 @@ impl FastPathKey {
     /// Reads the raw values for `limits`, in the order in which the actors are identified. Returns
     /// whether nothing but these values decides which cells the request charges.
     pub(super) fn read(&mut self, policy: &Policy, limits: &[usize], request: &Request) -> bool {
-        (self.count, self.sum) = (1, 0);
+        (self.count, self.sum, self.epoch) = (1, 0, policy.epoch());
         let actors = [None; MOST];
         let mut reading = Reading { policy, request, raw: self, first: 0, actors, values: 0, groups: 0 };
         let is_known = limits.iter().all(|at| reading.limit(*at).is_some());

@@ -16,11 +16,12 @@ use super::outcome::{RuleReport, RuleResult};
 use super::resolve::Asked;
 use super::settle::Charged;
 use super::verdict::GroupVerdict;
+use crate::cells::table::SetFull;
 use crate::cells::{
     Actor, Attempt, CellId, Change, Context, Events, OpenCell, RefusalCache, Reservations, ReservedCell,
     Swapped, swap, update,
 };
-use crate::policy::{CounterGroup, Demands, GroupIndex, Mode, Role};
+use crate::policy::{CounterGroup, Demand, GroupIndex, Mode, Role, RuleId};
 use diana_base::time::{Span, Time};
 use std::mem::{replace, swap as exchange, take};
 use std::sync::Arc;
@@ -89,8 +90,8 @@ impl Checks {
             own.copy(asked);
             own.place = place;
             own.resolve_again(group, context);
-            own.hash =
-                group.cell(&context.policy.rules, asked.hash, own.demands.iter().map(|demand| demand.quota));
+            let stated = asked.demands.iter().map(|demand| (demand.rule, &demand.quota.quota));
+            own.hash = group.cell(&context.policy.rules, asked.hash, stated);
             self.all.push(GroupCheck { group: Arc::clone(group), buffers });
         }
     }
@@ -105,7 +106,7 @@ impl Checks {
         let (now, mut is_refused) = ((context.clock)(), false);
         for check in &mut self.all {
             let cell = refusals.lookup(check.id(), now);
-            let Some(refuses) = cell.and_then(|cell| check.check_cached(cell, now, context)) else {
+            let Some(refuses) = cell.and_then(|cell| check.check_cached(cell, now)) else {
                 return false;
             };
             is_refused |= refuses;
@@ -129,7 +130,7 @@ impl Checks {
         for check in &mut self.all {
             match reserved(check) {
                 None => check.check(now, reservations, context, events),
-                Some(reserved) if check.check_reserved(reserved, now, context) => {}
+                Some(reserved) if check.check_reserved(reserved, now) => {}
                 Some(_) => {
                     check.load(context, events);
                     check.check((context.clock)(), reservations, context, events);
@@ -194,16 +195,16 @@ impl Checks {
         }
     }
 
-    /// Adds one report for each rule that decides. A used-up lease does not refuse, so it does not
+    /// Adds one report for each rule. A used-up lease does not refuse, so it does not
     /// report: the global store decides.
-    pub(crate) fn report(&self, context: &Context, to: &mut Vec<RuleReport>) {
+    pub(crate) fn report(&self, to: &mut Vec<RuleReport>) {
         let reporting = self.all.iter().filter(|check| !check.is_leased() || !check.refuses());
-        reporting.for_each(|check| check.report(context, to));
+        reporting.for_each(|check| check.report(to));
     }
 
-    /// Adds one report for each rule that decides but could not count the request.
-    pub(crate) fn report_uncounted(&self, context: &Context, to: &mut Vec<RuleReport>) {
-        self.all.iter().for_each(|check| check.report_uncounted(context, to));
+    /// Adds one report for each rule that could not count the request.
+    pub(crate) fn report_uncounted(&self, to: &mut Vec<RuleReport>) {
+        self.all.iter().for_each(|check| check.report_uncounted(to));
     }
 
     /// When the request may go on, if a rule delays it.
@@ -262,22 +263,20 @@ impl GroupCheck {
     }
 
     /// What the request asks of the rules.
-    fn demands<'k, 'c: 'k>(&'k self, context: &Context<'c>) -> Demands<'k> {
-        self.buffers.asked.demands(&self.group, context.policy)
+    fn demands(&self) -> &[Demand] {
+        &self.buffers.asked.demands
     }
 
     /// Checks a cell from the refusal cache: see [`GroupVerdict::check_cached`].
-    fn check_cached(&mut self, cached: &[u8], now: Time, context: &Context) -> Option<bool> {
-        let Buffers { asked, cell, verdict } = &mut *self.buffers;
-        let demands = asked.demands(&self.group, context.policy);
-        verdict.check_cached(demands, cell.open_copy(cached, demands, now), now)
+    fn check_cached(&mut self, cached: &[u8], now: Time) -> Option<bool> {
+        let Buffers { asked: Asked { demands, .. }, cell, verdict } = &mut *self.buffers;
+        verdict.check_cached(&self.group, demands, cell.open_copy(cached, demands, now), now)
     }
 
     /// Checks the cell of the worker's reservation, and spends from the reservation if every rule
     /// admits at once. Otherwise the cell has to be loaded.
-    pub(crate) fn check_reserved(&mut self, reserved: &ReservedCell, now: Time, context: &Context) -> bool {
-        let Buffers { asked, cell, verdict } = &mut *self.buffers;
-        let demands = asked.demands(&self.group, context.policy);
+    pub(crate) fn check_reserved(&mut self, reserved: &ReservedCell, now: Time) -> bool {
+        let Buffers { asked: Asked { demands, .. }, cell, verdict } = &mut *self.buffers;
         if !reserved.serves(demands, now) {
             return false;
         }
@@ -302,11 +301,12 @@ impl GroupCheck {
         let is_leased = self.is_leased();
         let Buffers { asked, cell, verdict } = &mut *self.buffers;
         if cell.open(asked.actor(&self.group), now, reservations, context) {
-            let demands = asked.demands(&self.group, context.policy);
+            let demands = &asked.demands;
             verdict.check(demands, cell.prepare(demands), now);
-            if let Some(set_full) = cell.set_full() {
+            if let Some(SetFull { rule, opens_in }) = cell.set_full() {
                 events.set_full = events.set_full.saturating_add(1);
-                if is_leased || !verdict.refuse_new(demands, cell.bytes_mut(), now, set_full) {
+                let rule = RuleId::new(self.group.rules.start.saturating_add(rule));
+                if is_leased || !verdict.refuse_new(demands, cell.bytes_mut(), now, (rule, opens_in)) {
                     // No rule is enforced for the actor, so it passes uncounted; or the store that
                     // leases has to decide.
                     cell.close();
@@ -343,7 +343,7 @@ impl GroupCheck {
         let mut commit = Commit { check: self, reserves, reservations, context, is_opened: true };
         match swap(context.store, &mut commit, events) {
             Swapped::Done => {
-                self.buffers.cell.stored(self.actor(), self.demands(context), reservations);
+                self.buffers.cell.stored(self.actor(), reservations);
                 true
             }
             Swapped::Nothing => !self.refuses(),
@@ -374,7 +374,7 @@ impl GroupCheck {
     /// Refunds a charge that is already stored.
     pub(crate) fn refund(&self, context: &Context, events: &mut Events) {
         if self.is_charged() {
-            let demands = self.demands(context);
+            let demands = self.demands();
             update(&self.group, self.asked().hash, context, events, &|cell, now| {
                 self.buffers.verdict.refund(demands, cell, now);
             });
@@ -393,8 +393,7 @@ impl GroupCheck {
         if cell.is_failed() || cell.set_full().is_some() {
             return;
         }
-        let (actor, demands) = (asked.actor(&self.group), asked.demands(&self.group, context.policy));
-        let at = cell.at();
+        let (actor, demands, at) = (asked.actor(&self.group), &asked.demands, cell.at());
         if cell.is_reserved() || !verdict.is_refused {
             verdict.undo(demands, cell.bytes_mut(), at);
         }
@@ -415,7 +414,7 @@ impl GroupCheck {
     /// verdicts then tell of a penalty that runs.
     fn count_refusal(&mut self, reservations: &mut Reservations, context: &Context, events: &mut Events) {
         let Buffers { asked, cell, verdict } = &mut *self.buffers;
-        let (actor, demands) = (asked.actor(&self.group), asked.demands(&self.group, context.policy));
+        let (actor, demands) = (asked.actor(&self.group), &*asked.demands);
         let mut count = CountRefusal {
             verdict: &*verdict,
             demands,
@@ -432,27 +431,26 @@ impl GroupCheck {
             if attempts > 1 {
                 *cell = newer;
             }
-            cell.stored(actor, demands, reservations);
+            cell.stored(actor, reservations);
         }
         let at = cell.at();
         verdict.penalize(demands, cell.bytes_mut(), at);
     }
 
-    /// Adds one report for each rule that decides.
-    pub(crate) fn report(&self, context: &Context, to: &mut Vec<RuleReport>) {
+    /// Adds one report for each rule.
+    pub(crate) fn report(&self, to: &mut Vec<RuleReport>) {
         if self.buffers.cell.is_failed() {
-            return self.report_uncounted(context, to);
+            return self.report_uncounted(to);
         }
-        self.buffers.verdict.report(self.demands(context), self.asked().key.key().source(), to);
+        self.buffers.verdict.report(&self.group, self.demands(), self.asked().key.key().source(), to);
     }
 
-    /// Adds one report for each rule that decides but could not count the request.
-    pub(crate) fn report_uncounted(&self, context: &Context, to: &mut Vec<RuleReport>) {
+    /// Adds one report for each rule that could not count the request.
+    pub(crate) fn report_uncounted(&self, to: &mut Vec<RuleReport>) {
         let (actor, degraded) = (self.asked().key.key().source(), self.group.role == Role::Fallback);
-        to.extend(self.demands(context).deciding().map(|(_, demand, counter)| {
-            let enforced = demand.mode == Mode::Enforce;
-            let report =
-                RuleReport::new(demand.rule, counter.shown(), actor, RuleResult::Uncounted, enforced);
+        to.extend(self.demands().iter().map(|demand| {
+            let (quota, enforced) = (demand.quota.quota.shown(), demand.mode == Mode::Enforce);
+            let report = RuleReport::new(demand.rule, quota, actor, RuleResult::Uncounted, enforced);
             RuleReport { degraded, ..report }
         }));
     }
@@ -470,9 +468,9 @@ impl GroupCheck {
 
     /// The stored charge; `None` if the store failed, or a reservation was spent.
     pub(crate) fn charged(&self) -> Option<Charged> {
-        let Asked { place, hash, .. } = *self.asked();
-        let rules = || self.buffers.verdict.charged(&self.asked().demands);
-        self.is_charged().then(|| Charged { place, hash, rules: rules() })
+        let Asked { place, hash, epoch, .. } = *self.asked();
+        let rules = || self.buffers.verdict.charged(self.demands());
+        self.is_charged().then(|| Charged { place, hash, epoch, rules: rules() })
     }
 }
 
@@ -498,22 +496,21 @@ impl Change for Commit<'_, '_> {
             return Attempt::Nothing;
         }
         let GroupCheck { group, buffers, .. } = &mut **check;
-        let Buffers { cell, verdict, asked } = &mut **buffers;
-        let demands = asked.demands(group, context.policy);
+        let Buffers { cell, verdict, asked: Asked { demands, .. } } = &mut **buffers;
         if group.has_penalty {
             let at = cell.at();
             verdict.count_refusals(demands, cell.bytes_mut(), at);
             verdict.penalize(demands, cell.bytes_mut(), at);
         }
         let left = (*reserves && verdict.all_admit_now).then_some(verdict.remaining);
-        cell.entry_to_store(&verdict.before, demands, left)
+        cell.entry_to_store(&verdict.before, group, demands, left)
     }
 }
 
 /// Counts a refusal in the checked cell. After a lost swap the cell is loaded again.
 struct CountRefusal<'a, 'c> {
     verdict: &'a GroupVerdict,
-    demands: Demands<'a>,
+    demands: &'a [Demand],
     actor: Actor<'a>,
     reservations: &'a Reservations,
     context: &'a Context<'c>,
@@ -540,11 +537,11 @@ impl Change for CountRefusal<'_, '_> {
                 // Meanwhile the actor's cell was evicted, and the set is full of refused actors.
                 return Attempt::Nothing;
             }
-            newer.prepare(*demands);
+            newer.prepare(demands);
             newer
         };
         let at = cell.at();
-        verdict.count_refusals(*demands, cell.bytes_mut(), at);
-        cell.entry_to_store(&verdict.before, *demands, None)
+        verdict.count_refusals(demands, cell.bytes_mut(), at);
+        cell.entry_to_store(&verdict.before, actor.group, demands, None)
     }
 }

@@ -5,11 +5,11 @@ use super::Decider;
 use super::cache::WorkerCache;
 use super::outcome::{Outcome, Reason, RuleReport, RuleResult};
 use super::resolve::{Asked, decide_by_lists};
-use crate::actor::address::Network;
-use crate::actor::{Actor, NamedActor};
+use crate::actor::NamedActor;
 use crate::cells::Context;
 use crate::policy::{ActorKey, ActorSource, CounterGroup, GlobalGroup, OnError, Policy, Role, RuleId};
 use crate::request::Request;
+use diana_base::sort;
 use std::borrow::Cow;
 
 /// The actor that a rule counts in the last decision of a worker.
@@ -28,7 +28,7 @@ pub struct CountedActor<'a> {
     pub has_own_quota: bool,
 }
 
-impl CountedActor<'_> {
+impl<'a> CountedActor<'a> {
     /// How the rule found the actor.
     #[must_use]
     pub fn source(&self) -> ActorSource {
@@ -53,43 +53,39 @@ impl CountedActor<'_> {
 
     /// The same, with the very bytes that the client sent.
     #[must_use]
-    pub fn raw_values(&self) -> Vec<Cow<'_, [u8]>> {
+    pub fn raw_values(&self) -> Vec<Cow<'a, [u8]>> {
         let value = self.key.value();
         match self.source() {
-            ActorSource::Actor => in_order(&self.group.actors, value),
-            ActorSource::Address => vec![shown(self.address.actor(), value)],
+            ActorSource::Actor => {
+                let shown = |(named, value): (&'a NamedActor, _)| (named.place(), named.shown(value));
+                let mut values: Vec<(usize, Cow<'a, [u8]>)> = self.named_values().map(shown).collect();
+                sort::sort_by_key(&mut values, |(place, _)| *place);
+                values.into_iter().map(|(_, value)| value).collect()
+            }
+            ActorSource::Address => vec![self.address.shown(value)],
             ActorSource::Shared | ActorSource::Missing => Vec::new(),
         }
     }
-}
 
-/// The values of a key of these actors, in the order of the rule.
-fn in_order<'a>(actors: &[NamedActor], mut key: &'a [u8]) -> Vec<Cow<'a, [u8]>> {
-    let mut values = Vec::new();
-    for named in actors {
-        // See `actor::key`: each value stands behind its length.
-        let Some((length, rest)) = key.split_first_chunk() else { break };
-        let length = usize::try_from(u32::from_le_bytes(*length)).unwrap_or(usize::MAX);
-        let Some((value, rest)) = rest.split_at_checked(length) else { break };
-        values.push((named.place(), shown(named.actor(), value)));
-        key = rest;
-    }
-    diana_base::sort::sort_by_key(&mut values, |(place, _)| *place);
-    values.into_iter().map(|(_, value)| value).collect()
-}
-
-/// The text of an actor's value, for people.
-pub(crate) fn text(actor: &dyn Actor, value: &[u8]) -> String {
-    String::from_utf8_lossy(&shown(actor, value)).into_owned()
-}
-
-/// An address or a network as text, anything else as it is.
-fn shown<'a>(actor: &dyn Actor, value: &'a [u8]) -> Cow<'a, [u8]> {
-    let network = if actor.is_address() { Network::of_key(value) } else { None };
-    match network {
-        Some(network) if network.is_single() => network.first().to_string().into_bytes().into(),
-        Some(network) => network.to_string().into_bytes().into(),
-        None => value.into(),
+    /// Each actor of the rule with the value as it counts; the address that stands for them; or
+    /// nothing, with an empty value, if requests share a count.
+    pub fn named_values(&self) -> impl Iterator<Item = (&'a NamedActor, &'a [u8])> {
+        let by_value = self.source() == ActorSource::Actor;
+        let (actors, mut key) = match by_value {
+            true => (&*self.group.actors, self.key.value()),
+            false => (std::slice::from_ref(self.address), self.key.value()),
+        };
+        actors.iter().map_while(move |named| {
+            if !by_value {
+                return Some((named, key));
+            }
+            // See `actor::key`: each value stands behind its length.
+            let (length, rest) = key.split_first_chunk()?;
+            let length = usize::try_from(u32::from_le_bytes(*length)).unwrap_or(usize::MAX);
+            let (value, rest) = rest.split_at_checked(length)?;
+            key = rest;
+            Some((named, value))
+        })
     }
 }
 
@@ -103,14 +99,15 @@ impl Decider {
         rule: RuleId,
     ) -> Option<CountedActor<'a>> {
         let (group, asked) = self.asked_of(policy, rule, cache)?;
-        let demand = asked.demands.iter().find(|demand| demand.rule == rule && demand.mode.decides())?;
-        let has_own_quota = group.role == Role::Primary && demand.quota.is_default();
+        let demand = asked.demands.iter().find(|demand| demand.rule == rule)?;
+        let stated = policy.rule(rule).is_some_and(|rule| rule.has_own(asked.key.key(), asked.class.plan));
+        let has_own_quota = group.role == Role::Primary && stated;
         let (address, key, hash, cost) = (&policy.address, asked.key.key(), asked.hash, demand.cost);
         Some(CountedActor { group, address, key, hash, cost, has_own_quota })
     }
 
     /// The group of a rule that reported, and what the request asked of it.
-    pub(crate) fn asked_of<'a>(
+    fn asked_of<'a>(
         &'a self,
         policy: &'a Policy,
         rule: RuleId,
@@ -140,7 +137,7 @@ impl Decider {
         if !globals.resolve(request, limits, decision, checks, context) {
             return;
         }
-        checks.report_uncounted(context, &mut decision.reports);
+        checks.report_uncounted(&mut decision.reports);
         globals.report_uncounted(context.policy, &mut decision.reports);
         decision.refuse();
     }
@@ -153,7 +150,7 @@ impl Decider {
             && let Some(compiled) = policy.rule(rule)
         {
             self.decision.outcome = Outcome::Reject(Reason::Unavailable(rule));
-            let (quota, actor) = (compiled.shown_quota(), ActorSource::Missing);
+            let (quota, actor) = (compiled.quota().shown(), ActorSource::Missing);
             let report = RuleReport::new(rule, quota, actor, RuleResult::Refused, true);
             self.decision.reports.push(RuleReport { degraded: true, ..report });
         }

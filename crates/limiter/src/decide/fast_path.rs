@@ -65,10 +65,10 @@ impl FastPath {
             actors.iter().all(|actor| !actor.group.may_wait && reservations.find(actor.id()).is_some());
         if is_cached || is_reserved {
             let now = (context.clock)();
-            if is_cached && self.refuse(actors, refusals, now, decision, context) {
+            if is_cached && self.refuse(actors, refusals, now, decision) {
                 return Progress::Decided;
             }
-            if is_reserved && self.pass(actors, reservations, now, &mut decision.reports, context) {
+            if is_reserved && self.pass(actors, reservations, now, &mut decision.reports) {
                 return Progress::Decided;
             }
         }
@@ -88,14 +88,14 @@ impl FastPath {
         refusals: &RefusalCache,
         now: Time,
         decision: &mut Decision,
-        context: &Context,
     ) -> bool {
         let FastPath { cell, verdict, .. } = self;
         let reports = &mut decision.reports;
         let mut check = |actor: &KnownActor| {
-            let (cached, demands) = (refusals.lookup(actor.id(), now)?, actor.demands(context.policy));
-            let refuses = verdict.check_cached(demands, cell.open_copy(cached, demands, now), now)?;
-            verdict.report(demands, actor.source(), reports);
+            let (cached, demands) = (refusals.lookup(actor.id(), now)?, &actor.asked.demands);
+            let copy = cell.open_copy(cached, demands, now);
+            let refuses = verdict.check_cached(&actor.group, demands, copy, now)?;
+            verdict.report(&actor.group, demands, actor.source(), reports);
             Some(refuses)
         };
         let is_refused = actors.iter().try_fold(false, |any, actor| Some(check(actor)? | any));
@@ -113,25 +113,22 @@ impl FastPath {
         reservations: &mut Reservations,
         now: Time,
         reports: &mut Vec<RuleReport>,
-        context: &Context,
     ) -> bool {
         let FastPath { copies, .. } = self;
         copies.clear();
         let mut spend = |actor: &KnownActor| {
-            let (demands, source) = (actor.demands(context.policy), actor.source());
+            let (demands, source) = (&*actor.asked.demands, actor.source());
             let Some(reserved) = reservations.spendable(actor.id(), demands, now) else {
                 return false;
             };
             copies.extend_from_slice(&reserved.cell);
             let ReservedCell { cell, reservations, .. } = reserved;
-            debug_assert_eq!(demands.demands.len(), reservations.len(), "the reservations of another group");
-            demands.each().zip(reservations).all(|((demand, counter), reservation)| {
-                let Demand { rule, cost, mode, .. } = *demand;
-                let (quota, enforced) = (counter.shown(), mode == Mode::Enforce);
-                reports.push(RuleReport::new(rule, quota, source, RuleResult::Admitted, enforced));
-                let state = counter.state_mut(cell);
-                let reserve = counter.as_reserve().filter(|_| cost > 0);
-                let verdict = reserve.and_then(|reserve| reserve.spend(state, reservation, now, cost));
+            debug_assert_eq!(demands.len(), reservations.len(), "the reservations of another group");
+            demands.iter().zip(reservations).all(|(demand, (_, reservation))| {
+                let Demand { rule, ref quota, cost, mode, .. } = *demand;
+                let (shown, enforced) = (quota.quota.shown(), mode == Mode::Enforce);
+                reports.push(RuleReport::new(rule, shown, source, RuleResult::Admitted, enforced));
+                let verdict = if cost > 0 { quota.spend(cell, reservation, now, cost) } else { None };
                 match reports.last_mut() {
                     Some(report) if verdict.is_some() => report.verdict = verdict,
                     _ => _ = reports.pop(),

@@ -13,11 +13,11 @@
 use super::check::{Checks, GroupCheck};
 use super::outcome::{Decision, RuleReport, RuleResult};
 use super::resolve::{Asked, resolve};
-use super::settle::GlobalOwed;
+use super::settle::GlobalPending;
 use crate::algorithm::{Admission, Verdict};
 use crate::cells::{CACHED_FOR, CellId, Context, Events, SLOTS};
-use crate::global::{GlobalCharge, GlobalQuery, LeaseRefill, RuleQuery, RuleReply, lease_number};
-use crate::policy::{CounterGroup, Demand, Demands, GlobalGroup, Mode, OnError, Owed, Policy, QuotaRef};
+use crate::global::{GlobalCharge, GlobalQuery, LeaseRefill, RuleQuery, RuleReply};
+use crate::policy::{CounterGroup, Demand, GlobalGroup, Mode, OnError, Policy};
 use crate::request::Request;
 use diana_base::prng::mix;
 use diana_base::sort;
@@ -207,9 +207,9 @@ impl Globals {
 
     /// Adds the reports by the replies or by `on_error`. Rules report in the order of the
     /// configuration, wherever they are counted.
-    pub(crate) fn report(&self, policy: &Policy, to: &mut Vec<RuleReport>) {
+    pub(crate) fn report(&self, to: &mut Vec<RuleReport>) {
         if !self.all.is_empty() {
-            self.all.iter().for_each(|global| global.report(policy, to));
+            self.all.iter().for_each(|global| global.report(to));
             sort::sort_by_key(to, |report| report.rule);
         }
     }
@@ -218,7 +218,7 @@ impl Globals {
     pub(crate) fn report_uncounted(&mut self, policy: &Policy, to: &mut Vec<RuleReport>) {
         for global in &mut self.all {
             global.give_up(policy);
-            global.report(policy, to);
+            global.report(to);
         }
     }
 
@@ -234,8 +234,8 @@ impl Globals {
     }
 
     /// What remains to be settled in global stores.
-    pub(crate) fn owed(&self, policy: &Policy) -> impl Iterator<Item = GlobalOwed> {
-        self.all.iter().flat_map(|global| global.owed(policy))
+    pub(crate) fn pending(&self, policy: &Policy) -> impl Iterator<Item = GlobalPending> {
+        self.all.iter().flat_map(|global| global.pending(policy))
     }
 
     /// Keeps what the decision needs when the global stores have answered. The request spends no
@@ -295,8 +295,9 @@ impl GlobalCheck {
         let Asked { place, hash, key, demands, .. } = &asked;
         let shard = policy.global_group(*place).map_or(0, |group| group.shard(policy, key.key()));
         let cache_hash = demands.iter().fold(*hash, |hash, demand| {
-            let how = u64::from(demand.leaves_headroom) << 8 | demand.mode as u64;
-            mix(hash.wrapping_add(demand.quota.number() << 16 | how))
+            let how = demand.headroom << 1 | demand.mode as u64;
+            let number = policy.rule(demand.rule).map_or(0, |rule| rule.number_of(&demand.quota.quota));
+            mix(hash.wrapping_add(number).rotate_left(1) ^ how)
         });
         let (state, fetches) = (GlobalState::Unanswered, false);
         GlobalCheck { asked, cache_hash, shard, state, fetches }
@@ -305,11 +306,6 @@ impl GlobalCheck {
     /// What the request asks of each rule.
     fn demands(&self) -> &[Demand] {
         &self.asked.demands
-    }
-
-    /// The quota of each demand.
-    fn quotas(&self) -> impl Iterator<Item = QuotaRef> {
-        self.demands().iter().map(|demand| demand.quota)
     }
 
     /// The group. `None` only under another policy.
@@ -322,17 +318,11 @@ impl GlobalCheck {
         self.group(policy).map(|group| CellId { group: group.group.id, hash: self.cache_hash })
     }
 
-    /// The group, and what the request asks of each of its rules, with the rule's quota.
-    fn asked<'a>(&'a self, policy: &'a Policy) -> Option<(&'a GlobalGroup, Demands<'a>)> {
-        let group = self.group(policy)?;
-        Some((group, self.asked.demands(&group.group, policy)))
-    }
-
     /// The query about each rule. With `fetches`, the query also asks for a lease.
     fn queries(&self, policy: &Policy, fetches: bool) -> Vec<RuleQuery> {
-        let asked = self.asked(policy);
         let key = self.asked.key.key();
-        asked.map(|(group, demands)| group.queries(policy, key, demands, fetches)).unwrap_or_default()
+        let group = self.group(policy);
+        group.map(|group| group.queries(policy, key, self.demands(), fetches)).unwrap_or_default()
     }
 
     /// The reply about each rule, if the global store has answered.
@@ -387,16 +377,12 @@ impl GlobalCheck {
         delays.max().filter(|delay| *delay > Span::ZERO).map(|delay| came.after(delay))
     }
 
-    /// Adds a report for each rule that decides, by the replies or by `on_error`. A local group
-    /// reports by itself.
-    fn report(&self, policy: &Policy, to: &mut Vec<RuleReport>) {
-        let Some((_, asked)) = self.asked(policy) else {
-            return;
-        };
+    /// Adds a report for each rule, by the replies or by `on_error`. A local group reports by itself.
+    fn report(&self, to: &mut Vec<RuleReport>) {
         let actor = self.asked.key.key().source();
-        to.extend(asked.deciding().filter_map(|(at, demand, counter)| {
-            let enforced = demand.mode == Mode::Enforce;
-            let report = |result| RuleReport::new(demand.rule, counter.shown, actor, result, enforced);
+        to.extend(self.demands().iter().enumerate().filter_map(|(at, demand)| {
+            let (shown, enforced) = (demand.quota.quota.shown(), demand.mode == Mode::Enforce);
+            let report = |result| RuleReport::new(demand.rule, shown, actor, result, enforced);
             match &self.state {
                 GlobalState::Unanswered | GlobalState::Local(_) => None,
                 GlobalState::Unavailable(on_error) => {
@@ -413,7 +399,7 @@ impl GlobalCheck {
                         false => RuleResult::of_refusal(enforced),
                     };
                     // A hostile global store may report any number.
-                    let remaining = reply.verdict.remaining.min(counter.shown.rpu);
+                    let remaining = reply.verdict.remaining.min(shown.rpu);
                     let verdict = Some(Verdict { remaining, ..reply.verdict });
                     Some(RuleReport { verdict, ..report(result) })
                 }
@@ -428,14 +414,10 @@ impl GlobalCheck {
 
     /// Whether further refusals count toward a penalty in the global store.
     fn counts_refusals(&self, policy: &Policy) -> bool {
-        let (Some(replies), Some((_, asked))) = (self.replies(), self.asked(policy)) else {
-            return false;
-        };
         let is_quota = |reply: &RuleReply| !reply.verdict.admits() && !reply.verdict.is_penalty();
-        asked.group.has_penalty
-            && asked
-                .deciding()
-                .any(|(at, _, counter)| replies.get(at).is_some_and(is_quota) && counter.penalty.is_some())
+        let mut replies = self.demands().iter().zip(self.replies().unwrap_or_default());
+        self.group(policy).is_some_and(|global| global.group.has_penalty)
+            && replies.any(|(demand, reply)| is_quota(reply) && demand.quota.quota.penalty().is_some())
     }
 
     /// The query about each rule that was answered, and the reply.
@@ -456,19 +438,19 @@ impl GlobalCheck {
 
     /// What remains to be settled in the global store. A rule that refused, in shadow, owes
     /// nothing.
-    fn owed(&self, policy: &Policy) -> Vec<GlobalOwed> {
-        if self.demands().iter().all(|demand| demand.owed == Owed::Nothing) {
+    fn pending(&self, policy: &Policy) -> Vec<GlobalPending> {
+        if self.demands().iter().all(|demand| demand.pending.is_none()) {
             return Vec::new();
         }
         let answers = self.answers(policy);
         debug_assert!(answers.is_empty() || answers.len() == self.demands().len(), "one for each rule");
-        let owed = answers.into_iter().zip(self.demands());
-        let owed = owed.filter(|((_, reply), demand)| demand.owed != Owed::Nothing && reply.verdict.admits());
-        let owed = owed.map(|((query, reply), demand)| {
-            let (rule, charge) = (query.rule, query.charge(&reply));
-            GlobalOwed { shard: self.shard, rule, charge, owed: demand.owed }
+        let admitted = answers.into_iter().zip(self.demands());
+        let admitted = admitted.filter(|((_, reply), _)| reply.verdict.admits());
+        let pending = admitted.filter_map(|((query, reply), demand)| {
+            let (charge, cost) = (query.charge(&reply), demand.pending.clone()?);
+            Some(GlobalPending { shard: self.shard, charge, cost })
         });
-        owed.collect()
+        pending.collect()
     }
 
     /// The refill that this request asked for, and the replies to it.
@@ -477,8 +459,9 @@ impl GlobalCheck {
     }
 
     fn refill(&self) -> LeaseRefill {
-        let Asked { place, hash, ref key, .. } = self.asked;
-        LeaseRefill { place, hash, key: key.clone(), quotas: self.quotas().collect() }
+        let Asked { place, hash, ref key, ref demands, .. } = self.asked;
+        let quotas = demands.iter().map(|demand| (demand.rule, demand.quota.quota)).collect();
+        LeaseRefill { place, hash, key: key.clone(), quotas }
     }
 
     /// The global store will not answer: `on_error` decides.
@@ -497,10 +480,10 @@ impl GlobalCheck {
 
     /// Caches what the group reports. `last` is when the last reply came.
     fn cache(&self, policy: &Policy, refuses: bool, last: Time, refusals: &mut GlobalRefusalCache) {
-        if let (Some((global, demands)), Some(id)) = (self.asked(policy), self.cached(policy)) {
-            let (at, holds) = (self.answered_at().unwrap_or(last), global.refill_time(demands));
+        if let (Some(global), Some(id)) = (self.group(policy), self.cached(policy)) {
+            let (at, holds) = (self.answered_at().unwrap_or(last), global.refill_time(self.demands()));
             let mut reports = Vec::new();
-            self.report(policy, &mut reports);
+            self.report(&mut reports);
             refusals.insert(CachedReply { id, refuses, at, holds, reports });
         }
     }
@@ -534,10 +517,7 @@ impl Pending {
     /// The numbers of the actors whose leases the request would refill.
     pub(crate) fn leases<'p>(&'p self, policy: &'p Policy) -> impl Iterator<Item = u64> + 'p {
         let leased = |global: &&GlobalCheck| global.fetches && global.is_leased(policy);
-        self.globals
-            .iter()
-            .filter(leased)
-            .map(|global| lease_number(global.asked.place, global.asked.hash, global.quotas()))
+        self.globals.iter().filter(leased).map(|global| global.refill().number())
     }
 
     /// Refills no lease: another request of this worker already does.
@@ -581,8 +561,7 @@ impl Pending {
             let Some(group) = global.group(policy) else {
                 continue;
             };
-            let rules = group.group.rules.len();
-            let own = replies.and_then(|replies| replies.split_at_checked(rules));
+            let own = replies.and_then(|replies| replies.split_at_checked(global.demands().len()));
             global.state = match own {
                 Some((own, _)) => GlobalState::Answered(own.to_vec(), now),
                 None => GlobalState::Unavailable(group.on_error),

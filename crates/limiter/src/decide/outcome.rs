@@ -2,7 +2,7 @@
 
 use crate::algorithm::{Admission, Quota, Verdict};
 use crate::cells::Events;
-use crate::policy::{ActorSource, Counter, DENY, Demand, Demands, Mode, PlanId, Policy, RuleId};
+use crate::policy::{ActorSource, DENY, Demand, Mode, PlanId, Policy, RuleId};
 use diana_base::time::{Span, Time};
 use std::borrow::Cow;
 use std::cmp::Reverse;
@@ -39,23 +39,38 @@ pub enum Reason {
 /// The decision of a policy about one request.
 ///
 /// ```
-/// # use diana_limiter::cells::store::{Fault, Memory};
-/// # use diana_limiter::request::{Part, Values};
-/// # use diana_limiter::session::{Session, Worker};
-/// # use diana_limiter::time::{Span, Time};
+/// use diana_limiter::algorithm::{Algorithm, BucketOptions, Quota};
+/// use diana_limiter::cells::store::Memory;
 /// use diana_limiter::decide::{Outcome, Reason, RuleResult};
+/// use diana_limiter::policy::{self, Draft, Enforce, LimitDraft, RuleDraft};
+/// use diana_limiter::request::{Part, Values};
+/// use diana_limiter::session::{Session, Worker};
+/// use diana_limiter::time::{Span, Time};
+/// use std::sync::Arc;
 ///
-/// let document = br#"{"url": "/", "rules": [
-///     {"name": "all", "rpu": 2, "unit": "minute", "reject_delay": "1s"},
-///     {"name": "beta", "actor": "ip", "rpu": 1, "unit": "minute", "mode": "shadow"}
-/// ]}"#;
-/// # let policy = diana_config::compile(document).expect("a valid document").policy;
-/// # let store = Memory::new();
-/// # let mut worker = Worker::new(policy.clone(), &store, &[7; 16]);
-/// # let values = Values::default().with(Part::Path, "/").with(Part::Address, "203.0.113.7");
-/// # let request = policy.request(&values);
-/// # let now = || Time::from_ns(1_795_392_000_000_000_000);
-/// # let name = |id| policy.rule(id).map(|rule| rule.name());
+/// let mut draft = Draft::default();
+/// let minute = |rpu| {
+///     let quota = Quota { rpu, unit: Span::from_secs(60) };
+///     Algorithm::token_bucket(quota, BucketOptions::default())
+///         .map(|bucket| policy::Quota::new(quota, bucket))
+/// };
+/// let all = RuleDraft {
+///     reject_delay: Span::from_secs(1),
+///     ..RuleDraft::new("all", Vec::new(), minute(2)?)
+/// };
+/// let beta = RuleDraft {
+///     enforce: Enforce::NOBODY,
+///     ..RuleDraft::new("beta", vec![draft.address.clone()], minute(1)?)
+/// };
+/// draft.limits.push(LimitDraft::new("/".parse()?, vec![all, beta]));
+/// let policy = Arc::new(draft.build());
+///
+/// let store = Memory::new();
+/// let mut worker = Worker::new(policy.clone(), &store, &[7; 16]);
+/// let values = Values::default().with(Part::Path, "/").with(Part::Address, "203.0.113.7");
+/// let request = policy.request(&values);
+/// let now = || Time::from_ns(1_795_392_000_000_000_000);
+/// let name = |id| policy.rule(id).map(|rule| rule.name());
 /// // The second of two requests passes, although the shadow rule would refuse.
 /// let (_, decision) = Session::start(&mut worker, &request, now);
 /// assert_eq!(decision.shadowed_by(&policy), None);
@@ -73,7 +88,7 @@ pub enum Reason {
 /// assert_eq!(decision.outcome, Outcome::Reject(Reason::Rule(decisive.rule)));
 /// assert!(decision.refusing().eq([decisive]));
 /// assert_eq!(decision.reports.len(), 2);
-/// # Ok::<(), Fault>(())
+/// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Decision {
@@ -229,14 +244,14 @@ impl Decision {
 
     /// The request lacks the actor of these rules, which therefore refuse. Returns the first that
     /// is enforced.
-    pub(crate) fn lacks_actor(&mut self, demands: Demands) -> Option<RuleId> {
-        let report = |(_, demand, quota): (_, &Demand, &Counter)| {
-            let enforced = demand.mode == Mode::Enforce;
+    pub(crate) fn lacks_actor(&mut self, demands: &[Demand]) -> Option<RuleId> {
+        let report = |demand: &Demand| {
+            let (quota, enforced) = (demand.quota.quota.shown(), demand.mode == Mode::Enforce);
             let result = RuleResult::of_refusal(enforced);
-            RuleReport::new(demand.rule, quota.shown(), ActorSource::Missing, result, enforced)
+            RuleReport::new(demand.rule, quota, ActorSource::Missing, result, enforced)
         };
         let before = self.reports.len();
-        self.reports.extend(demands.deciding().map(report));
+        self.reports.extend(demands.iter().map(report));
         let mut added = self.reports.iter().skip(before);
         added.find(|report| report.enforced).map(|report| report.rule)
     }

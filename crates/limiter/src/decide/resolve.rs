@@ -1,8 +1,8 @@
 //! Resolves a request: the list that decides, the actor of each group, and what the request asks of
 //! each rule. This happens once, when the actor is known. From then on the decision is made from
-//! demands, and the quota that a demand names also takes its charge or its reservation back: plans,
-//! overrides, priorities and parts of the actors are named nowhere else. [`Asked::resolve_again`]
-//! is called for a local group in place of a global one.
+//! demands, and the quota of a demand also takes its charge or its reservation back: plans,
+//! overrides, limits that move, priorities and parts of the actors are named nowhere else.
+//! [`Asked::resolve_again`] is called for a local group in place of a global one.
 //!
 //! ```text
 //!   headers, address, path … ─► actor's key ─┬─► override ─┐
@@ -15,8 +15,8 @@ use super::outcome::{Decision, Outcome, Reason};
 use crate::actor;
 use crate::cells::{Actor, Context};
 use crate::policy::{
-    ActorKey, CounterGroup, Demand, Demands, GroupIndex, KeyBuffer, Missing, Mode, Owed, PlanId, Policy,
-    RequestClass, Role, RolloutHash, Rule, RuleId,
+    ActorKey, CounterGroup, Demand, GroupIndex, KeyBuffer, Missing, Mode, PlanId, Policy, RequestClass, Role,
+    RolloutHash, Rule, RuleId,
 };
 use crate::request::Request;
 use std::sync::Arc;
@@ -30,7 +30,9 @@ pub(crate) struct Asked {
     /// The actor's key.
     pub(crate) key: KeyBuffer,
     pub(crate) class: RequestClass,
-    /// One for each rule of the group.
+    /// That of the policy: see [`Policy::epoch`].
+    pub(crate) epoch: u64,
+    /// One for each rule of the group that applies, in their order.
     pub(crate) demands: Vec<Demand>,
 }
 
@@ -40,15 +42,10 @@ impl Asked {
         Actor { group, place: self.place, hash: self.hash, key: self.key.key() }
     }
 
-    /// The demands, each with its rule.
-    pub(crate) fn demands<'a>(&'a self, group: &'a CounterGroup, policy: &'a Policy) -> Demands<'a> {
-        Demands::new(group, &policy.rules, &self.demands)
-    }
-
     /// Copies what the request asks.
     pub(crate) fn copy(&mut self, from: &Asked) {
-        let Asked { place, hash, class, .. } = *from;
-        (self.place, self.hash, self.class) = (place, hash, class);
+        let Asked { place, hash, class, epoch, .. } = *from;
+        (self.place, self.hash, self.class, self.epoch) = (place, hash, class, epoch);
         self.key.copy(from.key.key());
         self.demands.clear();
         self.demands.extend_from_slice(&from.demands);
@@ -57,15 +54,18 @@ impl Asked {
     /// Resolves the demands again on `group`, which has the same rules in another role. Costs that
     /// vary stay.
     pub(crate) fn resolve_again(&mut self, group: &CounterGroup, context: &Context) {
-        let Asked { class, key, demands, .. } = self;
-        let (rules, key) = (&context.policy.rules, key.key());
-        debug_assert_eq!(group.rules.len(), demands.len(), "the demands on another group");
-        for (each, (id, rule)) in demands.iter_mut().zip(group.ids().zip(group.rules(rules))) {
-            let fresh = demand(group, key, *class, id, rule);
-            *each = match rule.varying {
-                Some(_) => Demand { cost: each.cost, owed: each.owed, ..fresh },
-                None => fresh,
-            };
+        let Asked { class, key, demands, epoch, .. } = self;
+        let (policy, key) = (context.policy, key.key());
+        *epoch = policy.epoch();
+        for each in demands {
+            let fresh = policy
+                .rule(each.rule)
+                .and_then(|rule| Some((rule, demand(group, key, *class, each.rule, rule)?)));
+            debug_assert!(fresh.is_some(), "a rule applies in each role");
+            if let Some((rule, Demand { quota, mode, headroom, cost, .. })) = fresh {
+                let cost = if rule.varying.is_some() { each.cost } else { cost };
+                (each.quota, each.mode, each.headroom, each.cost) = (quota, mode, headroom, cost);
+            }
         }
     }
 
@@ -99,7 +99,7 @@ pub(crate) fn decide_by_lists(request: &Request, decision: &mut Decision, contex
 
 /// What a request asks of a group.
 enum Resolved {
-    /// Demands on the rules, at least one of which applies.
+    /// Demands on the rules that apply, at least one.
     Demands,
     /// Nothing: no rule applies.
     Nothing,
@@ -131,9 +131,7 @@ pub(crate) fn resolve(
             asked.place = (at, index);
             match asked.resolve(group, request, decision, context) {
                 Resolved::Demands => ask(group, is_global, asked),
-                Resolved::NoActor => {
-                    missing = missing.or(decision.lacks_actor(asked.demands(group, policy)));
-                }
+                Resolved::NoActor => missing = missing.or(decision.lacks_actor(&asked.demands)),
                 Resolved::Nothing => {}
             }
             asked.clear();
@@ -155,7 +153,7 @@ impl Asked {
         context: &Context,
     ) -> Resolved {
         let Context { policy, hasher, .. } = *context;
-        let Asked { key, demands, .. } = &mut *self;
+        let Asked { key, demands, epoch, .. } = &mut *self;
         let plan = match group.has_plans {
             true => *decision.plan.get_or_insert_with(|| policy.plan_of(request, key)),
             false => PlanId::default(),
@@ -166,21 +164,22 @@ impl Asked {
         let rollout = rollout(group, policy, request, key);
         let class = RequestClass { plan, is_high_priority: decision.is_high_priority, rollout };
         let key = key.key();
-        demands.extend(group.ids().zip(group.rules(&policy.rules)).map(|(id, rule)| {
-            let demand = demand(group, key, class, id, rule);
-            match &rule.varying {
-                Some(cost) if demand.mode != Mode::Skip => {
-                    let (cost, owed) = cost.on_arrival(request);
-                    Demand { cost, owed, ..demand }
+        demands.extend(group.ids().zip(group.rules(&policy.rules)).filter_map(|(id, rule)| {
+            let demand = demand(group, key, class, id, rule)?;
+            Some(match &rule.varying {
+                Some(cost) => {
+                    let (cost, pending) = cost.on_arrival(request);
+                    Demand { cost, pending, ..demand }
                 }
-                _ => demand,
-            }
+                None => demand,
+            })
         }));
-        let resolved = match demands.iter().all(|demand| demand.mode == Mode::Skip) {
+        let resolved = match demands.is_empty() {
             _ if !has_actor => Resolved::NoActor,
             true => Resolved::Nothing,
             false => Resolved::Demands,
         };
+        *epoch = policy.epoch();
         self.hash = if has_actor { hasher.hash(key.bytes()) } else { 0 };
         self.class = class;
         resolved
@@ -215,21 +214,22 @@ fn rollout(group: &CounterGroup, policy: &Policy, request: &Request, key: &mut K
     }
 }
 
-/// What a request of fixed cost asks of one rule.
-fn demand(group: &CounterGroup, key: ActorKey, class: RequestClass, id: RuleId, rule: &Rule) -> Demand {
-    let quota = rule.quota_of(key, class.plan);
-    let mode = match quota {
-        Some(_) if rule.enforces(class.rollout) => Mode::Enforce,
-        Some(_) => Mode::Shadow,
-        None => Mode::Skip,
-    };
-    Demand {
+/// What a request of fixed cost asks of one rule. `None`: the rule does not apply.
+fn demand(
+    group: &CounterGroup,
+    key: ActorKey,
+    class: RequestClass,
+    id: RuleId,
+    rule: &Rule,
+) -> Option<Demand> {
+    let quota = group.quota(id, rule, rule.stated(key, class.plan)?);
+    let leaves_headroom = group.has_headroom && !class.is_high_priority;
+    Some(Demand {
         rule: id,
-        // The quota of a rule that does not apply is not asked.
-        quota: quota.unwrap_or_default(),
-        mode,
-        leaves_headroom: group.has_headroom && !class.is_high_priority && mode.decides(),
-        cost: if mode == Mode::Skip { 0 } else { rule.cost },
-        owed: Owed::Nothing,
-    }
+        quota,
+        mode: if rule.enforces(class.rollout) { Mode::Enforce } else { Mode::Shadow },
+        headroom: if leaves_headroom { quota.quota.headroom() } else { 0 },
+        cost: rule.cost,
+        pending: None,
+    })
 }

@@ -9,7 +9,7 @@
 use crate::algorithm::Charge;
 use crate::cells::{Context, Events, update, update_or_create};
 use crate::global::{GlobalCharge, Settlement};
-use crate::policy::{Counter, CounterGroup, GroupIndex, Owed, Policy, QuotaRef, RuleId, Usage};
+use crate::policy::{CounterGroup, GroupIndex, PendingCost, PlacedQuota, Policy, Usage};
 use diana_base::time::Time;
 
 /// The charges of a request that may be refunded.
@@ -21,7 +21,7 @@ pub(crate) struct Charges {
     /// In global stores, by shard.
     pub(crate) global: Vec<(usize, GlobalCharge)>,
     /// What remains to be settled in global stores.
-    pub(crate) owed: Vec<GlobalOwed>,
+    pub(crate) pending: Vec<GlobalPending>,
     /// The rules whose limit moves and that have to know the response: their places in the worker's
     /// list. Empty once the response has come.
     pub(crate) entered: Vec<usize>,
@@ -31,12 +31,11 @@ pub(crate) struct Charges {
 
 /// What remains to be settled in a global store.
 #[derive(Debug)]
-pub(crate) struct GlobalOwed {
+pub(crate) struct GlobalPending {
     pub(crate) shard: usize,
-    pub(crate) rule: RuleId,
     /// The charge on arrival, possibly of nothing.
     pub(crate) charge: GlobalCharge,
-    pub(crate) owed: Owed,
+    pub(crate) cost: PendingCost,
 }
 
 /// The charges of one group.
@@ -44,23 +43,25 @@ pub(crate) struct GlobalOwed {
 pub(crate) struct Charged {
     pub(crate) place: GroupIndex,
     pub(crate) hash: u64,
-    /// One for each rule.
+    /// That of the policy when the charge was resolved.
+    pub(crate) epoch: u64,
+    /// One for each rule that applied.
     pub(crate) rules: Vec<RuleCharge>,
 }
 
 /// The charge of one rule.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct RuleCharge {
     /// The quota of the demand: it takes the charge back.
-    pub(crate) quota: QuotaRef,
+    pub(crate) quota: PlacedQuota,
     pub(crate) charge: Charge,
     /// What remains to be settled.
-    pub(crate) owed: Owed,
+    pub(crate) pending: Option<PendingCost>,
 }
 
 /// What the end of a request changes of the charge of one rule.
 struct Correction<'a> {
-    counter: &'a Counter,
+    quota: &'a PlacedQuota,
     charge: Charge,
     /// Whether the whole charge is refunded.
     is_refunded: bool,
@@ -70,32 +71,41 @@ struct Correction<'a> {
 
 impl Charged {
     pub(crate) fn settles(&self) -> bool {
-        self.rules.iter().any(|rule| rule.owed != Owed::Nothing)
+        self.rules.iter().any(|rule| rule.pending.is_some())
     }
 
     /// What the end of the request changes of each charge.
-    fn corrections<'a>(
+    fn corrections(
         &self,
         end: End,
         group: &CounterGroup,
-        policy: &'a Policy,
+        policy: &Policy,
         unread: &mut u32,
-    ) -> Vec<Correction<'a>> {
-        let each = self.rules.iter().map(|rule| (rule.quota, rule));
-        let corrections =
-            group.quotas(&policy.rules, each).map(|(rule, counter, RuleCharge { charge, owed, .. })| {
-                let settled = rule.varying.as_ref().zip(end.usage());
-                let cost = settled.and_then(|(cost, usage)| {
-                    cost.at_end(*owed, charge.cost, usage, policy.measures(), unread)
-                });
-                Correction {
-                    counter,
-                    charge: *charge,
-                    is_refunded: end.refunds(counter) && charge.cost > 0,
-                    cost,
-                }
-            });
-        corrections.collect()
+    ) -> Vec<Correction<'_>> {
+        let is_outdated = self.is_outdated(group, policy);
+        let correction = |RuleCharge { quota, charge, pending }: &'_ RuleCharge| {
+            let settled = pending.as_ref().zip(end.usage());
+            let cost = settled
+                .and_then(|(pending, usage)| pending.at_end(charge.cost, usage, policy.measures(), unread));
+            let is_refunded = end.refunds(quota) && charge.cost > 0;
+            let is_lost = is_outdated && quota.quota.algorithm().keeps_its_instant();
+            (*charge, is_refunded && !is_lost, cost)
+        };
+        let all: Vec<_> = self.rules.iter().map(correction).collect();
+        let with_quota = self.rules.iter().zip(all);
+        with_quota
+            .map(|(rule, (charge, is_refunded, cost))| Correction {
+                quota: &rule.quota,
+                charge,
+                is_refunded,
+                cost,
+            })
+            .collect()
+    }
+
+    /// Whether a quota may have moved since the charge.
+    fn is_outdated(&self, group: &CounterGroup, policy: &Policy) -> bool {
+        group.moves && self.epoch != policy.epoch()
     }
 }
 
@@ -105,13 +115,13 @@ impl Correction<'_> {
         self.is_refunded || self.cost.is_some_and(|cost| cost < self.charge.cost)
     }
 
-    /// Makes the correction in the state of the rule.
-    fn make(&self, state: &mut [u8], now: Time) {
+    /// Makes the correction in the states of the rule.
+    fn make(&self, cell: &mut [u8], now: Time) {
         if self.is_refunded {
-            self.counter.refund(state, now, self.charge);
+            self.quota.refund(cell, now, self.charge);
         }
         if let Some(cost) = self.cost {
-            self.counter.settle(state, now, self.charge, cost);
+            self.quota.settle(cell, now, self.charge, cost);
         }
     }
 }
@@ -135,26 +145,26 @@ impl<'u> End<'u> {
         }
     }
 
-    /// Whether the charge by this counter is refunded.
-    fn refunds(self, counter: &Counter) -> bool {
-        matches!(self, End::Left) || counter.algorithm.ends_with_request()
+    /// Whether the charge by this quota is refunded.
+    fn refunds(self, quota: &PlacedQuota) -> bool {
+        matches!(self, End::Left) || quota.quota.algorithm().ends_with_request()
     }
 }
 
 impl Charges {
     pub(crate) fn is_empty(&self) -> bool {
-        self.local.is_empty() && self.global.is_empty() && self.owed.is_empty() && self.entered.is_empty()
+        self.local.is_empty() && self.global.is_empty() && self.pending.is_empty() && self.entered.is_empty()
     }
 
     /// Whether the request has to be settled.
     pub(crate) fn settles(&self) -> bool {
-        !self.owed.is_empty() || !self.entered.is_empty() || self.local.iter().any(Charged::settles)
+        !self.pending.is_empty() || !self.entered.is_empty() || self.local.iter().any(Charged::settles)
     }
 
     pub(crate) fn clear(&mut self) {
         self.local.clear();
         self.global.clear();
-        self.owed.clear();
+        self.pending.clear();
         self.entered.clear();
         self.forwarded_at = None;
     }
@@ -171,13 +181,12 @@ impl Charges {
         usage: &Usage,
         events: &mut Events,
     ) -> Vec<(usize, Settlement)> {
-        let settlement = |GlobalOwed { shard, rule, charge, owed }| {
+        let settlement = |GlobalPending { shard, charge, cost }| {
             let [charged, ..] = charge.numbers;
-            let (cost, unread) = (policy.rule(rule)?.varying.as_ref()?, &mut events.unread);
-            let cost = cost.at_end(owed, charged, usage, policy.measures(), unread)?;
+            let cost = cost.at_end(charged, usage, policy.measures(), &mut events.unread)?;
             (cost != charged).then_some((shard, Settlement { charge, cost }))
         };
-        self.owed.drain(..).filter_map(settlement).collect()
+        self.pending.drain(..).filter_map(settlement).collect()
     }
 
     /// Refunds and corrects the local charges in their cells.
@@ -189,7 +198,7 @@ impl Charges {
             };
             let corrections = charged.corrections(end, group, context.policy, &mut events.unread);
             let change = |cell: &mut [u8], now| {
-                corrections.iter().for_each(|one| one.make(one.counter.state_mut(cell), now));
+                corrections.iter().for_each(|one| one.make(cell, now));
             };
             if corrections.iter().any(|one| one.cost > Some(one.charge.cost)) {
                 // A request that was charged nothing on arrival may have no cell.

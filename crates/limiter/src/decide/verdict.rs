@@ -3,8 +3,7 @@
 use super::outcome::{RuleReport, RuleResult};
 use super::settle::RuleCharge;
 use crate::algorithm::{Admission, Charge, Verdict};
-use crate::cells::table::SetFull;
-use crate::policy::{ActorSource, Counter, Demand, Demands, Mode, Owed, Role};
+use crate::policy::{ActorSource, CounterGroup, Demand, Mode, PlacedQuota, Role, RuleId};
 use diana_base::time::{Span, Time};
 
 /// The verdicts of one group's rules, and the cell as it was before. The memory is reused.
@@ -14,7 +13,7 @@ pub(crate) struct GroupVerdict {
     verdicts: Vec<Verdict>,
     /// Whether an enforced rule refuses.
     pub(super) is_refused: bool,
-    /// Whether every rule that applies admits at once.
+    /// Whether every rule admits at once.
     pub(super) all_admit_now: bool,
     /// How many more units of cost these rules would admit.
     pub(super) remaining: u64,
@@ -25,30 +24,26 @@ pub(crate) struct GroupVerdict {
 impl GroupVerdict {
     /// Checks a prepared copy of a cell, and charges the copy if all enforced rules admit. Nothing
     /// is stored yet.
-    pub(crate) fn check(&mut self, demands: Demands, cell: &mut [u8], now: Time) {
+    pub(crate) fn check(&mut self, demands: &[Demand], cell: &mut [u8], now: Time) {
         self.before.clear();
         self.before.extend_from_slice(cell);
         self.verdicts.clear();
         let (mut is_refused, mut all_admit_now, mut remaining) = (false, true, u64::MAX);
         let mut any_admits = false;
-        for (demand, counter) in demands.each() {
-            let headroom = headroom(demand, counter);
-            let (state, before) = (counter.state_mut(cell), || counter.state(&self.before));
-            let verdict = match demand.cost {
-                0 if demand.mode != Mode::Skip => counter.peek(state, before(), now, headroom),
-                cost if headroom == 0 => counter.step(state, now, cost),
-                cost => counter.step_with_headroom(state, before(), now, cost, headroom),
+        for Demand { quota, mode, cost, headroom, .. } in demands {
+            let verdict = match *cost {
+                0 => quota.peek(cell, &self.before, now, *headroom),
+                cost if *headroom == 0 => quota.step(cell, now, cost),
+                cost => quota.step_with_headroom(cell, &self.before, now, cost, *headroom),
             };
-            if demand.mode.decides() {
-                // A request that a grant pays, below, has no reservation.
-                all_admit_now &= verdict.admission == Admission::Admit { delay: Span::ZERO };
-                remaining = remaining.min(verdict.remaining);
-            }
+            // A request that a grant pays, below, has no reservation.
+            all_admit_now &= verdict.admission == Admission::Admit { delay: Span::ZERO };
+            remaining = remaining.min(verdict.remaining);
             let verdict = match verdict.admits() {
                 true => verdict,
-                false => counter.or_grant(state, now, demand.cost, verdict),
+                false => quota.or_grant(cell, now, *cost, verdict),
             };
-            is_refused |= !verdict.admits() && demand.mode == Mode::Enforce;
+            is_refused |= !verdict.admits() && *mode == Mode::Enforce;
             any_admits |= verdict.admits();
             self.verdicts.push(verdict);
         }
@@ -61,22 +56,22 @@ impl GroupVerdict {
     }
 
     /// The actor has no cell, because its set is full of actors that are refused: refuses by the rule
-    /// that admits one of them first, or by another rule that is enforced for this actor. `cell` is a
-    /// new one, and checked. Returns `false` if no rule is enforced.
+    /// that admits one of them first, so much later, or by another rule that is enforced for this
+    /// actor. `cell` is a new one, and checked. Returns `false` if no rule is enforced.
     pub(crate) fn refuse_new(
         &mut self,
-        demands: Demands,
+        demands: &[Demand],
         cell: &mut [u8],
         now: Time,
-        SetFull { rule, opens_in }: SetFull,
+        (rule, opens_in): (RuleId, Span),
     ) -> bool {
         if self.is_refused {
             return true;
         }
-        let is_enforced = |demand: &Demand| demand.mode == Mode::Enforce;
-        let first = demands.demands.iter().position(is_enforced);
-        let by = Some(rule).filter(|at| demands.demands.get(*at).is_some_and(is_enforced)).or(first);
-        let Some(at) = by else { return false };
+        let enforced = demands.iter().enumerate().filter(|(_, demand)| demand.mode == Mode::Enforce);
+        let Some((at, _)) = enforced.min_by_key(|(_, demand)| demand.rule != rule) else {
+            return false;
+        };
         self.undo(demands, cell, now);
         if let Some(verdict) = self.verdicts.get_mut(at) {
             let admission = Admission::Refuse { retry_after: Some(opens_in) };
@@ -90,86 +85,81 @@ impl GroupVerdict {
     /// Checks a prepared copy of a cell from the refusal cache, without a charge. Returns whether
     /// its rules refuse the request; `None` if the refusal counts toward a penalty, so that it has
     /// to reach the store.
-    pub(crate) fn check_cached(&mut self, demands: Demands, cell: &mut [u8], now: Time) -> Option<bool> {
+    pub(crate) fn check_cached(
+        &mut self,
+        group: &CounterGroup,
+        demands: &[Demand],
+        cell: &mut [u8],
+        now: Time,
+    ) -> Option<bool> {
         self.check(demands, cell, now);
-        if demands.group.has_penalty && self.counts_refusals(demands) {
+        if group.has_penalty && self.counts_refusals(demands) {
             return None;
         }
         if !self.is_refused {
             self.undo(demands, cell, now);
         }
-        Some(self.is_refused && demands.group.keeps_refusing())
+        Some(self.is_refused && group.keeps_refusing())
     }
 
     /// Removes the charges from the cell, because another rule refuses. The verdicts then tell how
     /// much is left without the request.
-    pub(crate) fn undo(&mut self, demands: Demands, cell: &mut [u8], now: Time) {
-        debug_assert_eq!(demands.demands.len(), self.verdicts.len(), "the verdicts of another check");
+    pub(crate) fn undo(&mut self, demands: &[Demand], cell: &mut [u8], now: Time) {
+        debug_assert_eq!(demands.len(), self.verdicts.len(), "the verdicts of another check");
         cell.copy_from_slice(&self.before);
-        for ((demand, counter), verdict) in demands.each().zip(&mut self.verdicts) {
+        for (Demand { quota, headroom, .. }, verdict) in demands.iter().zip(&mut self.verdicts) {
             if verdict.admits() {
-                let (state, before) = (counter.state_mut(cell), counter.state(&self.before));
-                let headroom = headroom(demand, counter);
-                *verdict = counter.step_with_headroom(state, before, now, 0, headroom);
+                *verdict = quota.step_with_headroom(cell, &self.before, now, 0, *headroom);
             }
         }
     }
 
     /// Refunds the charges in `cell`, where they are stored.
-    pub(crate) fn refund(&self, demands: Demands, cell: &mut [u8], now: Time) {
-        let charged = self.with(demands.each(), demands.demands.len());
-        for ((_, counter), verdict) in charged.filter(|(_, verdict)| verdict.charge.cost > 0) {
-            counter.refund(counter.state_mut(cell), now, verdict.charge);
+    pub(crate) fn refund(&self, demands: &[Demand], cell: &mut [u8], now: Time) {
+        for (demand, verdict) in self.each(demands).filter(|(_, verdict)| verdict.charge.cost > 0) {
+            demand.quota.refund(cell, now, verdict.charge);
         }
     }
 
-    /// Counts a refusal for each rule with a penalty that decides and refuses, shadow rules
-    /// included, in `cell`, which has no charge.
-    pub(crate) fn count_refusals(&self, demands: Demands, cell: &mut [u8], now: Time) {
-        for counter in self.counting(demands) {
-            counter.count_refusal(counter.state_mut(cell), now);
-        }
+    /// Counts a refusal for each rule with a penalty that refuses, shadow rules included, in `cell`,
+    /// which has no charge.
+    pub(crate) fn count_refusals(&self, demands: &[Demand], cell: &mut [u8], now: Time) {
+        self.counting(demands).for_each(|quota| quota.count_refusal(cell, now));
     }
 
     /// The refusals are counted in `cell`: rules whose penalty runs now refuse by their penalty.
-    pub(crate) fn penalize(&mut self, demands: Demands, cell: &[u8], now: Time) {
-        debug_assert_eq!(demands.demands.len(), self.verdicts.len(), "the verdicts of another check");
+    pub(crate) fn penalize(&mut self, demands: &[Demand], cell: &[u8], now: Time) {
+        debug_assert_eq!(demands.len(), self.verdicts.len(), "the verdicts of another check");
         self.is_counted = true;
-        for ((_, counter), verdict) in demands.each().zip(&mut self.verdicts) {
+        for (demand, verdict) in demands.iter().zip(&mut self.verdicts) {
             if !verdict.admits() {
-                *verdict = counter.penalize(counter.state(cell), now, *verdict);
+                *verdict = demand.quota.penalize(cell, now, *verdict);
             }
         }
     }
 
     /// Whether further refusals count toward a penalty, so that no cache may serve them.
-    pub(crate) fn counts_refusals(&self, demands: Demands) -> bool {
+    pub(crate) fn counts_refusals(&self, demands: &[Demand]) -> bool {
         self.counting(demands).next().is_some()
     }
 
-    /// The counters in whose penalties this refusal counts: those of rules that decide and whose
-    /// quota refuses.
-    fn counting<'a>(&'a self, demands: Demands<'a>) -> impl Iterator<Item = &'a Counter> {
-        let refusing =
-            self.with(demands.each(), demands.demands.len()).filter(|((demand, counter), verdict)| {
-                counter.penalty.is_some()
-                    && demand.mode.decides()
-                    && !verdict.admits()
-                    && !verdict.is_penalty()
-            });
-        refusing.map(|((_, counter), _)| counter)
+    /// The quotas in whose penalties this refusal counts: those that refuse.
+    fn counting<'a>(&'a self, demands: &'a [Demand]) -> impl Iterator<Item = &'a PlacedQuota> {
+        let refusing = self.each(demands).filter(|(demand, verdict)| {
+            demand.quota.quota.penalty().is_some() && !verdict.admits() && !verdict.is_penalty()
+        });
+        refusing.map(|(demand, _)| &demand.quota)
     }
 
-    /// Each of these, one for each rule, with the verdict of its rule.
-    fn with<T>(&self, each: impl Iterator<Item = T>, count: usize) -> impl Iterator<Item = (T, &Verdict)> {
-        debug_assert_eq!(count, self.verdicts.len(), "the verdicts of another check");
-        each.zip(&self.verdicts)
+    /// Each demand, with the verdict of its rule.
+    fn each<'a>(&'a self, demands: &'a [Demand]) -> impl Iterator<Item = (&'a Demand, &'a Verdict)> {
+        debug_assert_eq!(demands.len(), self.verdicts.len(), "the verdicts of another check");
+        demands.iter().zip(&self.verdicts)
     }
 
     /// The longest delay by a rule that is enforced.
     pub(crate) fn delay(&self, demands: &[Demand]) -> Span {
-        let all = self.with(demands.iter(), demands.len());
-        let enforced = all.filter(|(demand, _)| demand.mode == Mode::Enforce);
+        let enforced = self.each(demands).filter(|(demand, _)| demand.mode == Mode::Enforce);
         let delays = enforced.filter_map(|(_, verdict)| match verdict.admission {
             Admission::Admit { delay } => Some(delay),
             Admission::Refuse { .. } => None,
@@ -186,18 +176,23 @@ impl GroupVerdict {
     /// when the request ends.
     pub(crate) fn charged(&self, demands: &[Demand]) -> Vec<RuleCharge> {
         let charged = |(demand, verdict): (&Demand, &Verdict)| {
-            let owed = if verdict.admits() { demand.owed } else { Owed::Nothing };
-            RuleCharge { quota: demand.quota, charge: verdict.charge, owed }
+            let pending = demand.pending.clone().filter(|_| verdict.admits());
+            RuleCharge { quota: demand.quota, charge: verdict.charge, pending }
         };
-        self.with(demands.iter(), demands.len()).map(charged).collect()
+        self.each(demands).map(charged).collect()
     }
 
-    /// Adds one report for each rule that decides.
-    pub(crate) fn report(&self, demands: Demands, actor: ActorSource, to: &mut Vec<RuleReport>) {
-        let degraded = demands.group.role == Role::Fallback;
-        let all = self.with(demands.each(), demands.demands.len());
-        for ((demand, counter), verdict) in all.filter(|((demand, _), _)| demand.mode.decides()) {
-            let (quota, enforced) = (counter.shown(), demand.mode == Mode::Enforce);
+    /// Adds one report for each rule.
+    pub(crate) fn report(
+        &self,
+        group: &CounterGroup,
+        demands: &[Demand],
+        actor: ActorSource,
+        to: &mut Vec<RuleReport>,
+    ) {
+        let degraded = group.role == Role::Fallback;
+        for (demand, verdict) in self.each(demands) {
+            let (quota, enforced) = (demand.quota.quota.shown(), demand.mode == Mode::Enforce);
             let result = match verdict.admits() {
                 true => RuleResult::Admitted,
                 false => RuleResult::of_refusal(enforced),
@@ -206,9 +201,4 @@ impl GroupVerdict {
             to.push(RuleReport { rule, quota, actor, result, enforced, verdict, degraded });
         }
     }
-}
-
-/// The units that the request has to leave in this quota now.
-fn headroom(demand: &Demand, counter: &Counter) -> u64 {
-    if demand.leaves_headroom { counter.headroom() } else { 0 }
 }

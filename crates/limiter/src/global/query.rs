@@ -1,10 +1,8 @@
 //! Queries to a global store about the rules of a group, and its replies, whatever the global
 //! store's protocol.
 
-use crate::algorithm::{Parameters, Penalty, PenaltyParameters, Quota, Verdict};
-use crate::policy::{
-    ActorKey, CountKey, Counter, Demand, Demands, GlobalGroup, Mode, Policy, QuotaRef, Rule, RuleId,
-};
+use crate::algorithm::{self, Parameters, Penalty, PenaltyParameters, Verdict};
+use crate::policy::{ActorKey, CountKey, Demand, GlobalGroup, Mode, Policy, Quota, RuleId};
 use diana_base::time::Span;
 
 /// One query to one shard. The shard answers the query at one instant, as a whole or not at all.
@@ -85,7 +83,7 @@ pub struct RuleQuery {
     /// The penalty of the rule.
     pub penalty: Option<PenaltyParameters>,
     /// The units that the request has to leave for requests of high priority; 0: none. The verdict
-    /// is without them: see [`step_with_headroom`](crate::policy::Counter::step_with_headroom).
+    /// is without them: see [`step_with_headroom`](crate::policy::PlacedQuota::step_with_headroom).
     pub headroom: u64,
     /// Whether a grant may pay if the quota refuses: see [`StoreChange::Grant`].
     pub takes_grants: bool,
@@ -176,65 +174,62 @@ impl GlobalGroup {
     /// The time in which the global store's bucket of a leased rule refills by one piece; zero
     /// without a lease. Until then, the refill stays in the global store, as far as the bucket has
     /// room. Then one query fetches all of the refill.
-    pub(crate) fn refill_time(&self, demands: Demands) -> Span {
-        let of = |(_, counter): (&Demand, &Counter)| {
-            let (parameters, Quota { rpu, unit }) = (counter.parameters(), counter.quota);
-            let piece = counter.lease.min(parameters.burst()? / 2);
+    pub(crate) fn refill_time(&self, demands: &[Demand]) -> Span {
+        let of = |demand: &Demand| {
+            let quota = demand.quota.quota;
+            let (parameters, algorithm::Quota { rpu, unit }) = (quota.parameters(), quota.configured());
+            let piece = quota.lease().min(parameters.burst()? / 2);
             let ns = u128::from(unit.as_ns()).saturating_mul(piece.into()).checked_div(rpu.into())?;
             u64::try_from(ns).ok().map(Span::from_ns)
         };
-        demands.each().filter(|_| self.leased.is_some()).filter_map(of).max().unwrap_or_default()
+        demands.iter().filter(|_| self.leased.is_some()).filter_map(of).max().unwrap_or_default()
     }
 
-    /// The query about each rule, with the demands of a request of the actor with this key. With
-    /// `fetches`, the query also asks for a lease.
+    /// The query about each rule that applies, with the demands of a request of the actor with this
+    /// key. With `fetches`, the query also asks for a lease.
     pub(crate) fn queries(
         &self,
         policy: &Policy,
         key: ActorKey,
-        demands: Demands,
+        demands: &[Demand],
         fetches: bool,
     ) -> Vec<RuleQuery> {
-        let mut queries = self.idle_queries(policy, key, demands.quotas(), fetches);
-        for (query, (demand, counter)) in queries.iter_mut().zip(demands.each()) {
-            let Demand { mode, cost, leaves_headroom, .. } = *demand;
-            (query.enforced, query.cost) = (mode == Mode::Enforce, cost);
-            query.peeks = mode.decides() && cost == 0;
-            query.headroom = if leaves_headroom { counter.headroom() } else { 0 };
-            if let Some(penalty) = query.penalty.as_mut().filter(|_| !mode.decides()) {
-                penalty.after = 0;
-            }
+        let mut quotas = demands.iter().map(|demand| (demand.rule, demand.quota.quota));
+        let mut queries = self.idle_queries(policy, key, &mut quotas, fetches);
+        for (query, Demand { mode, cost, headroom, .. }) in queries.iter_mut().zip(demands) {
+            (query.enforced, query.cost) = (*mode == Mode::Enforce, *cost);
+            (query.peeks, query.headroom) = (*cost == 0, *headroom);
         }
         queries
     }
 
-    /// The query about each rule by these quotas and about no request: it charges nothing.
+    /// The query about each of these rules and quotas, and about no request: it charges nothing.
     pub(crate) fn idle_queries(
         &self,
         policy: &Policy,
         key: ActorKey,
-        quotas: impl ExactSizeIterator<Item = QuotaRef>,
+        quotas: &mut dyn Iterator<Item = (RuleId, Quota)>,
         fetches: bool,
     ) -> Vec<RuleQuery> {
-        debug_assert_eq!(self.group.rules.len(), self.ordinals.len(), "each rule has an ordinal");
-        let each = self.group.ids().zip(self.group.quotas(&policy.rules, quotas.zip(&self.ordinals)));
-        let query = |(rule, (compiled, counter, ordinal)): (RuleId, (&Rule, &Counter, &u64))| {
-            let parameters = counter.parameters();
+        let query = |(id, quota): (RuleId, Quota)| {
+            let (rule, parameters) = (policy.rule(id)?, quota.parameters());
+            let ordinal = self.ordinals.get(id.index().checked_sub(self.group.rules.start)?)?;
             // All quotas of a rule with states of one form count together.
-            let name = [self.name, compiled.count_name(), counter.form, *ordinal | parameters.layout()];
-            RuleQuery {
-                rule,
+            let base = rule.time_base(&quota);
+            let name = [self.name, rule.count_name(), base, *ordinal | parameters.layout()];
+            Some(RuleQuery {
+                rule: id,
                 key: policy.shards.count_key(name, key.bytes()),
                 parameters,
-                enforced: compiled.enforced(),
+                enforced: rule.enforced(),
                 cost: 0,
                 peeks: false,
-                lease: if fetches { counter.lease } else { 0 },
-                penalty: counter.penalty.as_ref().map(Penalty::parameters),
+                lease: if fetches { quota.lease() } else { 0 },
+                penalty: quota.penalty().map(Penalty::parameters),
                 headroom: 0,
                 takes_grants: policy.takes_grants && !parameters.ends_with_request(),
-            }
+            })
         };
-        each.map(query).collect()
+        quotas.filter_map(query).collect()
     }
 }

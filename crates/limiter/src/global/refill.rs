@@ -4,7 +4,7 @@ use super::query::{GlobalQuery, LeaseGrant, LeaseUsage, RuleQuery, RuleReply};
 use crate::algorithm::lease;
 use crate::cells::table::Hasher;
 use crate::cells::{Context, Events, peek, update, update_or_create};
-use crate::policy::{Counter, CounterGroup, GroupIndex, KeyBuffer, Policy, QuotaRef};
+use crate::policy::{CounterGroup, GroupIndex, KeyBuffer, Place, Policy, Quota, RuleId};
 use diana_base::prng::mix;
 use diana_base::time::Time;
 use diana_base::widened;
@@ -17,8 +17,8 @@ pub(crate) struct LeaseRefill {
     pub(crate) place: GroupIndex,
     pub(crate) hash: u64,
     pub(crate) key: KeyBuffer,
-    /// The quotas of the request, one for each rule: each quota has a lease of its own.
-    pub(crate) quotas: Vec<QuotaRef>,
+    /// The quotas of the request, one for each rule that applied: each quota has a lease of its own.
+    pub(crate) quotas: Vec<(RuleId, Quota)>,
 }
 
 /// The result of depositing leased quota.
@@ -30,32 +30,24 @@ pub(crate) struct Deposited {
     pub(crate) returned: Option<(usize, GlobalQuery)>,
 }
 
-/// A number that identifies an actor of any group, and its quotas. `hash` is keyed, so that clients
-/// cannot choose colliding actors.
-pub(crate) fn lease_number(
-    (limit, group): GroupIndex,
-    hash: u64,
-    quotas: impl Iterator<Item = QuotaRef>,
-) -> u64 {
-    let hash = quotas.fold(hash, |hash, quota| mix(hash.wrapping_add(quota.number())));
-    hash.rotate_left(32) ^ widened(limit.rotate_left(16) ^ group)
-}
-
 impl LeaseRefill {
     /// The lease of the actor with this key, in the first global group of the first limit.
     #[cfg(test)]
-    pub(crate) fn testing(key: &[u8]) -> LeaseRefill {
+    pub(crate) fn testing(key: &[u8], policy: &Policy) -> LeaseRefill {
         LeaseRefill {
             place: (0, 0),
             hash: Hasher::name(key),
             key: KeyBuffer::of_value(key),
-            quotas: vec![QuotaRef::default()],
+            quotas: policy.rules().map(|(id, rule)| (id, rule.quota())).collect(),
         }
     }
 
-    /// Identifies the actor: see [`lease_number`].
+    /// A number that identifies an actor of any group, and its quotas. The actor's hash is keyed, so
+    /// that clients cannot choose colliding actors.
     pub(crate) fn number(&self) -> u64 {
-        lease_number(self.place, self.hash, self.quotas.iter().copied())
+        let (limit, group) = self.place;
+        let hash = mix(self.hash.wrapping_add(Hasher::of(&self.quotas)));
+        hash.rotate_left(32) ^ widened(limit.rotate_left(16) ^ group)
     }
 
     /// The query about each rule, without a request. With `fetches`, it asks for a lease.
@@ -63,7 +55,7 @@ impl LeaseRefill {
         let Some(global_group) = policy.global_group(self.place) else {
             return Vec::new();
         };
-        global_group.idle_queries(policy, self.key.key(), self.quotas.iter().copied(), fetches)
+        global_group.idle_queries(policy, self.key.key(), &mut self.quotas.iter().copied(), fetches)
     }
 
     /// The group that spends the lease, and the hash of the cell that holds it.
@@ -71,13 +63,13 @@ impl LeaseRefill {
         let leased = policy.global_group(self.place)?.leased?;
         let group = policy.group((self.place.0, leased))?;
         let actor = hasher.hash(self.key.key().bytes());
-        Some((group, group.cell(&policy.rules, actor, self.quotas.iter().copied())))
+        let quotas = self.quotas.iter().map(|(rule, quota)| (*rule, quota));
+        Some((group, group.cell(&policy.rules, actor, quotas)))
     }
 
-    /// The counter of each rule that spends the lease.
-    fn counters<'a>(&self, group: &CounterGroup, policy: &'a Policy) -> impl Iterator<Item = &'a Counter> {
-        let quotas = self.quotas.iter().map(|quota| (*quota, ()));
-        group.quotas(&policy.rules, quotas).map(|(_, counter, ())| counter)
+    /// Where the lease of each rule lies in the cell.
+    fn places(&self, group: &CounterGroup) -> impl Iterator<Item = Place> {
+        self.quotas.iter().map(|(rule, _)| group.place(*rule))
     }
 
     /// Claims the fetch. Returns whether no other worker of the gateway is fetching. If each worker
@@ -87,9 +79,8 @@ impl LeaseRefill {
         let Some((group, hash)) = self.cell(context.policy, context.hasher) else {
             return false;
         };
-        let counters = || self.counters(group, context.policy);
-        let is_claimed =
-            |cell: &[u8], now| counters().any(|counter| lease::is_claimed(counter.state(cell), now));
+        let places = || self.places(group);
+        let is_claimed = |cell: &[u8], now| places().any(|place| lease::is_claimed(place.count(cell), now));
         let stored = peek(group, hash, context).ok().flatten();
         if stored.is_some_and(|entry| is_claimed(&entry.cell(), (context.clock)())) {
             return false;
@@ -98,7 +89,7 @@ impl LeaseRefill {
         let is_done = update_or_create(group, hash, context, events, &|cell, now| {
             claims.set(!is_claimed(cell, now));
             if claims.get() {
-                counters().for_each(|counter| lease::claim(counter.state_mut(cell), now));
+                places().for_each(|place| lease::claim(place.count_mut(cell), now));
             }
         });
         is_done && claims.get()
@@ -110,7 +101,7 @@ impl LeaseRefill {
             return;
         };
         update(group, hash, context, events, &|cell, _| {
-            self.counters(group, context.policy).for_each(|counter| lease::release(counter.state_mut(cell)));
+            self.places(group).for_each(|place| lease::release(place.count_mut(cell)));
         });
     }
 
@@ -131,12 +122,12 @@ impl LeaseRefill {
         debug_assert_eq!(queries.len(), replies.len(), "one reply for each rule");
         let returned = Cell::new(Vec::new());
         let is_done = update_or_create(group, hash, context, events, &|cell, now| {
-            let rules = self.counters(group, context.policy).zip(replies).zip(&queries);
-            let put = rules.map(|((counter, reply), query)| {
+            let rules = self.places(group).zip(replies).zip(&queries);
+            let put = rules.map(|((place, reply), query)| {
                 let LeaseGrant { amount, generation, lasts } = reply.grant;
                 let (piece, verdict) = (query.lease, reply.verdict);
                 let deposit = lease::Deposit { amount, piece, generation, since, lasts, verdict };
-                let [displaced, surplus] = lease::deposit(counter.state_mut(cell), now, &deposit);
+                let [displaced, surplus] = lease::deposit(place.count_mut(cell), now, &deposit);
                 [if query.parameters.takes_back() { displaced } else { Default::default() }, surplus]
             });
             returned.set(put.collect());
@@ -171,8 +162,8 @@ impl LeaseRefill {
         let (group, hash) = self.cell(context.policy, context.hasher)?;
         if let Some(entry) = peek(group, hash, context).ok()? {
             let (cell, now) = (entry.cell(), (context.clock)());
-            for (query, counter) in queries.iter_mut().zip(self.counters(group, context.policy)) {
-                query.lease = lease::room(counter.state(&cell), now, query.lease);
+            for (query, place) in queries.iter_mut().zip(self.places(group)) {
+                query.lease = lease::room(place.count(&cell), now, query.lease);
             }
         }
         queries.iter().all(|query| query.lease > 0).then(|| GlobalQuery::Decide(vec![queries]))
@@ -188,8 +179,8 @@ impl LeaseRefill {
         }
         let spent = Cell::new(Vec::new());
         let is_done = update(group, hash, context, events, &|cell, now| {
-            let usage = |counter: &Counter| lease::account(counter.state_mut(cell), now, all);
-            spent.set(self.counters(group, context.policy).map(usage).collect());
+            let usage = |place: Place| lease::account(place.count_mut(cell), now, all);
+            spent.set(self.places(group).map(usage).collect());
         });
         if !is_done {
             // The usage may still be in the cell. The next account would report it again.

@@ -3,20 +3,27 @@
 //! Names and values are [decoded](query_values). A parameter without `=` is present and empty. If a
 //! parameter occurs several times, one matching value is enough.
 
-use super::condition::{self, Lookup, Names};
-use super::{ConditionKind, Matcher};
+use super::{ConditionError, Lookup};
 use crate::request::syntax::query_values;
 use crate::request::{Part, PartId, Parts, Request};
 use diana_base::format::netstring;
-use diana_document::Node;
 
-/// The kind `query`.
-pub(super) static KIND: ConditionKind = ConditionKind { key: "query", compile };
-
-struct Parameter {
+/// The values of a parameter of the query.
+#[derive(Debug)]
+pub struct Parameter {
     target: PartId,
     /// The decoded name.
     name: Box<str>,
+}
+
+impl Parameter {
+    /// The parameter of this decoded name.
+    pub fn new(name: &str, parts: &mut Parts) -> Result<Parameter, ConditionError> {
+        if name.is_empty() {
+            return Err(ConditionError::Parameter);
+        }
+        Ok(Parameter { target: parts.intern(Part::Path), name: name.into() })
+    }
 }
 
 impl Lookup for Parameter {
@@ -27,69 +34,5 @@ impl Lookup for Parameter {
 
     fn canonical_form(&self, _: &Parts) -> String {
         ["query ", &netstring(&self.name)].concat()
-    }
-}
-
-fn compile(node: Node, parts: &mut Parts) -> Option<Box<dyn Matcher>> {
-    condition::compile(&node, parts, &Names { key: KIND.key, one: "parameter", read })
-}
-
-fn read(name: &str, node: &Node, parts: &mut Parts) -> Option<Box<dyn Lookup>> {
-    if name.is_empty() {
-        node.fail("the name of a parameter is empty");
-        return None;
-    }
-    Some(Box::new(Parameter { target: parts.intern(Part::Path), name: name.into() }))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::matcher::testing::{compiled, matching, mistakes};
-    use crate::request::Values;
-
-    /// Checks which targets fulfil a condition on `k`.
-    fn check(condition: &str, expected: &[&str]) {
-        let targets = ["/", "/k=a", "/?k", "/?k=", "/?k=a", "/?%6b=%61", "/?k=b&k=a", "/?k=ab&x=a", "/?K=a"];
-        let requests = targets.map(|target| (target, vec![(Part::Path, target)]));
-        assert_eq!(matching(&KIND, &format!(r#"{{"k": {condition}}}"#), &requests), expected, "{condition}");
-    }
-
-    #[test]
-    fn the_decoded_value_is_compared() {
-        check(r#""a""#, &["/?k=a", "/?%6b=%61", "/?k=b&k=a"]);
-        check(r#""""#, &["/?k", "/?k="]);
-        check(r#"{"prefix": "a"}"#, &["/?k=a", "/?%6b=%61", "/?k=b&k=a", "/?k=ab&x=a"]);
-        check(r#"{"regex": "a|b"}"#, &["/?k=a", "/?%6b=%61", "/?k=b&k=a"]);
-        check(r#"{"present": true}"#, &["/?k", "/?k=", "/?k=a", "/?%6b=%61", "/?k=b&k=a", "/?k=ab&x=a"]);
-        check(r#"{"present": false}"#, &["/", "/k=a", "/?K=a"]);
-        assert!(matching(&KIND, r#"{"k": "a"}"#, &[("no target", vec![])]).is_empty());
-    }
-
-    /// Which of two values a backend uses is unknown.
-    #[test]
-    fn a_parameter_is_certain_if_all_its_values_match() {
-        let (matcher, parts) = compiled(&KIND, r#"{"k": {"regex": "a+"}, "x": {"present": false}}"#);
-        for (target, is_certain) in [
-            ("/?k=a", true),
-            ("/?k=a&k=%61a", true),
-            ("/?k=a&k=b", false),
-            ("/?k=a&k", false),
-            ("/?k=a&x", false),
-            ("/", false),
-        ] {
-            let values = Values::default().with(Part::Path, target);
-            assert_eq!(matcher.is_certain(&Request::new(&values, &parts)), is_certain, "{target}");
-        }
-    }
-
-    #[test]
-    fn a_mistake_names_its_place() {
-        assert_eq!(
-            mistakes(&KIND, "{}"),
-            ["no parameter is listed, leave `query` out to match every request"]
-        );
-        assert_eq!(mistakes(&KIND, r#"{"": "a"}"#), ["[\"\"]: the name of a parameter is empty"]);
-        assert_eq!(mistakes(&KIND, r#"{"k": ["a"]}"#), ["k: expected text, found a list"]);
     }
 }

@@ -3,17 +3,21 @@
 
 use super::Policy;
 use super::draft::{
-    Draft, GlobalDraft, LimitDraft, RuleDraft, canonical_forms, cost_name, count_identities, merged, ordinals,
+    Draft, LimitDraft, RuleDraft, RuleNames, canonical_forms, cost_name, count_identities, merged, ordinals,
 };
 use super::group::{CounterGroup, GlobalGroup, Limit, OnError};
 use super::key::Missing;
 use super::layout::Apart;
-use super::quotas::{PlanSource, RulePlans};
+use super::place::Place;
+use super::quota::Quota;
+use super::quotas::{MAX_PLANS, PlanSource};
+use super::replicas::Replicas;
 use super::rule::{Role, Rule, RuleId};
 use super::shards::Shards;
 use super::usage::Measures;
 use crate::actor::NamedActor;
 use crate::adapt::Adaptive;
+use crate::algorithm::Algorithm;
 use crate::cells::table::{Hasher, Table};
 use crate::matcher::tree::Tree;
 use crate::request::Part;
@@ -51,12 +55,8 @@ impl Draft {
             high_priority,
             found_by,
             plan_fingerprint,
+            replicas: store.as_ref().map(|store| Arc::clone(&store.replicas)),
             ..Builder::default()
-        };
-        let costs = |rules: &[RuleDraft]| -> (Vec<u64>, Vec<u64>) {
-            let names = rules.iter().map(|rule| cost_name(&rule.cost.canonical_form(&parts)));
-            let sources = rules.iter().map(|rule| cost_name(&rule.cost.source_form(&parts)));
-            (names.collect(), sources.collect())
         };
         let mut compiled = Vec::new();
         let (mut rank, mut last) = (0usize, None);
@@ -68,8 +68,14 @@ impl Draft {
             }
             last = Some(specificity);
             let canonical_form = limit.canonical_form();
-            let costs = costs(&limit.rules);
-            let (groups, global_groups) = builder.groups(&canonical_form, costs, limit.rules, plan.as_ref());
+            let named = |rule: RuleDraft| {
+                let cost = &rule.cost;
+                let cost = (cost_name(&cost.canonical_form(&parts)), cost_name(&cost.source_form(&parts)));
+                let names = rule.names(&canonical_form, plan.as_ref(), cost);
+                (rule, names)
+            };
+            let rules = limit.rules.into_iter().map(named).collect();
+            let (groups, global_groups) = builder.groups(&canonical_form, rules);
             let LimitDraft { conditions, exclusive, high_priority, .. } = limit;
             let is_cacheable = Limit::is_cacheable(&groups, &global_groups);
             compiled.push(Limit {
@@ -83,7 +89,7 @@ impl Draft {
             });
         }
         let has_headroom =
-            builder.rules.iter().any(|rule| rule.primary.all().any(|counter| counter.headroom() > 0));
+            builder.rules.iter().any(|rule| rule.quotas.all().any(|quota| quota.headroom() > 0));
         let matches_all =
             tree.is_root() && !has_headroom && compiled.iter().all(|limit| limit.conditions.is_empty());
         let (mut measures, mut known) = (Measures::default(), KeySet::default());
@@ -138,6 +144,8 @@ struct Builder {
     found_by: String,
     /// The hash of where requests show their plans.
     plan_fingerprint: u64,
+    /// The number of gateways; `None` without a global store.
+    replicas: Option<Arc<Replicas>>,
     rules: Vec<Arc<Rule>>,
     groups: usize,
 }
@@ -148,25 +156,17 @@ impl Builder {
     fn groups(
         &mut self,
         limit: &str,
-        (cost_names, cost_sources): (Vec<u64>, Vec<u64>),
-        rules: Vec<RuleDraft>,
-        plan: Option<&PlanSource>,
+        rules: Vec<(RuleDraft, RuleNames)>,
     ) -> (Vec<Arc<CounterGroup>>, Vec<GlobalGroup>) {
         let mut sorted: Vec<(String, &str, Vec<PlacedRule>)> = Vec::new();
-        let mut rules = rules;
-        let plans: Vec<_> = rules.iter_mut().map(|rule| rule.take_plans(plan)).collect();
-        let ordinals = ordinals(limit, &rules, &plans, &cost_names);
-        let count_identities = count_identities(limit, &rules, &plans, &cost_sources);
-        let each = rules.into_iter().zip(plans).zip(ordinals).zip(cost_names).zip(count_identities);
-        for ((((rule, plans), ordinal), cost_name), count_identity) in each {
-            let identity = rule.identity(limit);
-            let fingerprint = self.fingerprint(limit, &rule, plans.as_ref(), cost_name);
-            let actors = rule.actors_name(limit);
-            let global = rule.global.as_ref().map_or("", GlobalDraft::kind);
-            let placed = PlacedRule { fingerprint, identity, count_identity, ordinal, rule, plans };
-            match sorted.iter_mut().find(|(other, kind, _)| *other == actors && *kind == global) {
+        let (ordinals, identities) = (ordinals(limit, &rules), count_identities(limit, &rules));
+        for (((rule, names), ordinal), count_identity) in rules.into_iter().zip(ordinals).zip(identities) {
+            let fingerprint = self.fingerprint(limit, &rule, names);
+            let (actors, kind) = (rule.actors_name(limit), rule.kind());
+            let placed = PlacedRule { fingerprint, count_identity, ordinal, names, rule };
+            match sorted.iter_mut().find(|(other, other_kind, _)| *other == actors && *other_kind == kind) {
                 Some((.., group)) => group.push(placed),
-                None => sorted.push((actors, global, vec![placed])),
+                None => sorted.push((actors, kind, vec![placed])),
             }
         }
         let (mut groups, mut global_group) = (Vec::new(), Vec::new());
@@ -187,72 +187,69 @@ impl Builder {
             return;
         };
         let (actors, missing) = (first.actors.clone(), first.missing);
-        let on_error = first.global.as_ref().map(|global| global.on_error);
-        let leased = first.global.as_ref().is_some_and(|global| global.leased.is_some());
-        let (start, takes_grants) = (self.rules.len(), self.takes_grants);
+        let (on_error, leased) = (first.on_error, first.on_error.is_some() && first.quota.lease() > 0);
+        let start = self.rules.len();
         let ordinals = drafts.iter().map(|draft| draft.ordinal).collect();
-        self.rules.extend(drafts.into_iter().map(
-            |PlacedRule { fingerprint, identity, count_identity, rule: draft, plans, .. }| {
-                let is_shared = draft.global.is_some();
-                let mut primary = draft.counters;
-                if takes_grants && !is_shared {
-                    primary.with_room_for_grants();
-                }
-                let (fallback, leased) =
-                    draft.global.map_or((None, None), |global| (global.fallback, global.leased));
-                let others = || fallback.iter().chain(&leased);
-                debug_assert!(others().all(|role| role.has_places_of(&primary)), "a quota of one role");
-                Arc::new(Rule {
-                    name: draft.name.into(),
-                    fingerprint,
-                    is_global: is_shared,
-                    enforce: draft.enforce,
-                    identity,
-                    count_identity,
-                    reject_delay: draft.reject_delay,
-                    cost: draft.cost.fixed().unwrap_or(0),
-                    varying: (draft.cost.settles() || draft.cost.fixed().is_none())
-                        .then(|| Box::new(draft.cost)),
-                    primary,
-                    fallback,
-                    leased,
-                    plans: plans.map(Box::new),
-                })
-            },
-        ));
+        for PlacedRule { fingerprint, count_identity, names, rule: mut draft, .. } in drafts {
+            let quotas = draft.take_quotas();
+            let is_global = draft.on_error.is_some();
+            self.rules.push(Arc::new(Rule {
+                name: draft.name.as_str().into(),
+                fingerprint,
+                is_global,
+                enforce: draft.enforce,
+                identity: names.identity,
+                count_identity,
+                reject_delay: draft.reject_delay,
+                cost: draft.cost.fixed().unwrap_or(0),
+                least: draft.least(),
+                time_base: quotas.time_base(),
+                quotas,
+                salt: names.salt,
+                adaptive: draft.adaptive.take(),
+                replicas: self.replicas.as_ref().filter(|_| is_global).map(Arc::clone),
+                varying: (draft.cost.settles() || draft.cost.fixed().is_none()).then(|| Arc::new(draft.cost)),
+            }));
+        }
         let hash = Hasher::name(canonical_form.as_bytes());
         let actors = GroupActors { actors, missing, rules: start..self.rules.len() };
         let Some(on_error) = on_error else {
-            groups.push(self.cells(canonical_form, &actors, Role::Primary).into());
+            groups.push(self.cells(canonical_form, &actors, Role::Primary, self.takes_grants).into());
             return;
         };
         let mut others = |role, word| {
-            groups.push(self.cells(&format!("{canonical_form} {word}"), &actors, role).into());
+            groups.push(self.cells(&format!("{canonical_form} {word}"), &actors, role, false).into());
             groups.len().saturating_sub(1)
         };
         let fallback = (on_error == OnError::Local).then(|| others(Role::Fallback, "outage"));
         let leased = leased.then(|| others(Role::Leased, "lease"));
-        let group = Arc::new(self.cells(canonical_form, &actors, Role::Primary));
+        let group = Arc::new(self.cells(canonical_form, &actors, Role::Primary, false));
         global_group.push(GlobalGroup { group, on_error, fallback, leased, name: hash, ordinals });
     }
 
     /// The group of these rules in this role, with its cells.
-    fn cells(&mut self, name: &str, actors: &GroupActors, role: Role) -> CounterGroup {
+    fn cells(&mut self, name: &str, actors: &GroupActors, role: Role, takes_grants: bool) -> CounterGroup {
         let id = self.groups;
         self.groups = id.saturating_add(1);
         let GroupActors { actors, missing, rules } = actors;
-        let own = self.rules.get_mut(rules.clone());
+        let own = self.rules.get(rules.clone());
         debug_assert!(own.is_some(), "the rules of another policy");
         let own = own.unwrap_or_default();
-        let counters = || own.iter().flat_map(|rule| rule.counters(role).all());
+        let quotas = |rule: &Arc<Rule>| -> Vec<Quota> {
+            rule.quotas.all().map(|quota| rule.roomiest(quota, role)).collect()
+        };
+        let quotas: Vec<Vec<Quota>> = own.iter().map(quotas).collect();
+        let places = quotas.iter().map(|quotas| place(quotas, takes_grants)).collect();
+        let all = || quotas.iter().flatten();
         let settles = own.iter().any(|rule| rule.is_settled());
-        let has_headroom = counters().any(|counter| counter.headroom() > 0);
-        let can_reserve = counters().all(|counter| counter.as_reserve().is_some());
+        let has_headroom = all().any(|quota| quota.headroom() > 0);
+        let moves = own.iter().any(|rule| rule.moves(role));
+        let can_reserve = all().all(|quota| quota.as_reserve().is_some());
         let max_actors = match (actors.is_empty(), role) {
             (false, _) => self.max_actors,
             (true, Role::Primary | Role::Fallback) => 1,
             // Each quota, also of other documents, has a lease of its own.
-            (true, Role::Leased) => super::MAX_PLANS.try_into().unwrap_or(u64::MAX),
+            (true, Role::Leased) => MAX_PLANS.try_into().unwrap_or(u64::MAX),
         };
         let mut group = CounterGroup {
             id,
@@ -261,16 +258,18 @@ impl Builder {
             actors: actors.clone(),
             missing: *missing,
             rules: rules.clone(),
+            places,
+            states: Vec::new(),
             role,
             table: Table::new(name, Vec::new(), 1),
-            states: Vec::new(),
-            // A worker would spend a reservation for any request.
-            can_reserve: can_reserve && !settles && !has_headroom,
-            may_wait: counters().any(|counter| counter.algorithm.may_wait()),
-            ends_with_request: counters().any(|counter| counter.algorithm.ends_with_request()),
-            has_penalty: counters().any(|counter| counter.penalty.is_some()),
+            // A worker would spend a reservation for any request, and at a limit that has moved.
+            can_reserve: can_reserve && !moves && !settles && !has_headroom,
+            may_wait: all().any(|quota| quota.algorithm().may_wait()),
+            ends_with_request: all().any(|quota| quota.algorithm().ends_with_request()),
+            has_penalty: all().any(|quota| quota.penalty().is_some()),
             has_headroom,
-            has_plans: own.iter().any(|rule| rule.plans.is_some()),
+            moves,
+            has_plans: own.iter().any(|rule| !rule.quotas.plans.is_empty()),
             has_rollout: own.iter().any(|rule| rule.enforce.is_partial()),
             varies: own.iter().any(|rule| rule.varying.is_some()),
             settles,
@@ -281,18 +280,16 @@ impl Builder {
 
     /// The hash of the rule's meaning, whatever its name, the place of its limit, and the actors
     /// for which the rule is enforced.
-    fn fingerprint(&self, limit: &str, rule: &RuleDraft, plans: Option<&RulePlans>, cost_name: u64) -> u64 {
-        let RuleDraft { counters, global, .. } = rule;
-        let kind = global.as_ref().map_or("", GlobalDraft::kind);
+    fn fingerprint(&self, limit: &str, rule: &RuleDraft, names: RuleNames) -> u64 {
         // The global store's count of a rule is the same whichever exclusive limits switch the rule
         // off.
-        let around = if global.is_some() { "" } else { &*self.around };
-        let words = [&*self.found_by, around, &rule.actors_name(limit), kind].join(" | ");
-        let numbers = [counters.default.salt, counters.default.lease, counters.others()];
-        let plans = plans.map(|plans| [self.plan_fingerprint, plans.fingerprint]);
-        let cost = (cost_name > 0).then_some(cost_name);
+        let around = if rule.on_error.is_some() { "" } else { &*self.around };
+        let words = [&*self.found_by, around, &rule.actors_name(limit), rule.kind()].join(" | ");
+        let RuleNames { salt, others, headroom, plans, cost, .. } = names;
+        let numbers = [salt, rule.quota.lease(), others];
+        let plans = (!rule.plans.is_empty()).then_some([self.plan_fingerprint, plans]);
+        let cost = (cost > 0).then_some(cost);
         let numbers = numbers.into_iter().chain(plans.into_iter().flatten()).chain(cost);
-        let headroom = counters.headroom();
         let headroom = (headroom > 0).then(|| [headroom, Hasher::name(self.high_priority.as_bytes())]);
         let numbers = numbers.chain(headroom.into_iter().flatten());
         let numbers = numbers.flat_map(u64::to_le_bytes);
@@ -300,15 +297,25 @@ impl Builder {
     }
 }
 
+/// The place of the states that these quotas of one rule judge, alone in a cell.
+fn place(quotas: &[Quota], takes_grants: bool) -> Place {
+    let algorithms = || quotas.iter().map(Quota::algorithm);
+    let size = algorithms().map(Algorithm::size).max().unwrap_or(0);
+    // A permit that is granted would come back.
+    let has_grant = takes_grants && !algorithms().any(Algorithm::ends_with_request);
+    let has_penalty = quotas.iter().any(|quota| quota.penalty().is_some());
+    let (place, _) = Place::new(0, size, has_grant, has_penalty);
+    place
+}
+
 /// A rule, the hash of its meaning, its number among global rules with the same identity, and its
-/// [identity](RuleDraft::identity).
+/// other names.
 struct PlacedRule {
     fingerprint: u64,
-    identity: u64,
     count_identity: u64,
     ordinal: u64,
+    names: RuleNames,
     rule: RuleDraft,
-    plans: Option<RulePlans>,
 }
 
 /// The actors and the rules of a group.
@@ -320,9 +327,7 @@ struct GroupActors {
 
 /// The rules with an adaptive limit, each with its limit.
 fn adaptive(rules: &[Arc<Rule>]) -> Vec<(RuleId, Arc<Adaptive>)> {
-    let of = |(index, rule): (usize, &Arc<Rule>)| {
-        let adaptive = rule.primary.default.adaptive()?;
-        Some((RuleId::new(index), Arc::clone(adaptive)))
-    };
+    let of =
+        |(index, rule): (usize, &Arc<Rule>)| Some((RuleId::new(index), Arc::clone(rule.adaptive.as_ref()?)));
     rules.iter().enumerate().filter_map(of).collect()
 }

@@ -2,12 +2,12 @@
 
 use super::usage::{Measure, Measures, Statuses, Usage, digits};
 use crate::algorithm::Quota;
-use crate::request::syntax::header_name;
 use crate::request::{Part, PartId, Parts, Request};
 use diana_base::format::{decimal, netstring};
 use diana_base::map::KeySet;
-use diana_document::{Fields, Node, Value};
+use std::fmt;
 use std::ops::RangeInclusive;
+use std::sync::Arc;
 
 /// What a request costs.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -21,12 +21,16 @@ pub struct Cost {
     pub refund: Option<Statuses>,
 }
 
-/// The charge on arrival of a cost that is settled.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Owed {
-    /// Nothing has to be settled.
-    #[default]
-    Nothing,
+/// A cost that is settled when the request ends.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct PendingCost {
+    cost: Arc<Cost>,
+    units: PendingUnits,
+}
+
+/// What is known on arrival of a cost that is settled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum PendingUnits {
     /// The cost is known. The status decides whether it is charged.
     Known(u64),
     /// The host measures the cost. These units are charged on arrival.
@@ -67,12 +71,57 @@ pub(crate) enum CostSource {
 
 /// What a request is charged on arrival if its cost is known later.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Estimate {
+pub struct Estimate {
     /// Units that are charged on arrival: 0 to `max`.
     pub units: u64,
     /// The largest cost in units, up to 10⁹.
     pub max: u64,
 }
+
+impl Estimate {
+    fn checked(self) -> Result<Estimate, CostError> {
+        let is_valid = UNITS.contains(&self.max) && self.units <= self.max;
+        if is_valid { Ok(self) } else { Err(CostError::Estimate) }
+    }
+}
+
+/// The units that a request may cost.
+const UNITS: RangeInclusive<u64> = 1..=Quota::MAX_RPU;
+
+/// The part of its definition that a cost cannot have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CostError {
+    /// The units are not from 1 to 10⁹.
+    Units,
+    /// The name of a header is no token, or the name of another part of the request.
+    Header,
+    /// The range is empty, or ends at 0 or above 10⁹.
+    Range,
+    /// The default is not between the least and the largest cost.
+    Default,
+    /// The estimate is larger than the largest cost, or that is not from 1 to 10⁹.
+    Estimate,
+    /// A response whose number cannot be read would cost nothing.
+    Free,
+    /// A status is not from 100 to 599, or no status is listed.
+    Status,
+}
+
+impl fmt::Display for CostError {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        f.write_str(match self {
+            CostError::Units => "not a number of units",
+            CostError::Header => "not the name of a header",
+            CostError::Range => "not a range of units",
+            CostError::Default => "not a default cost",
+            CostError::Estimate => "not an estimate of a cost",
+            CostError::Free => "a response without a number costs nothing",
+            CostError::Status => "not a status",
+        })
+    }
+}
+
+impl std::error::Error for CostError {}
 
 impl Default for Cost {
     /// One unit.
@@ -88,27 +137,48 @@ impl From<CostSource> for Cost {
 }
 
 impl Cost {
-    /// Reads the key `cost` of a rule. Reports each mistake at its place and then returns `None`.
-    pub fn compile(node: &Node, parts: &mut Parts) -> Option<Cost> {
-        let source = match node.value() {
-            Value::Whole(_) => CostSource::Fixed(node.whole(1..=Quota::MAX_RPU)?),
-            Value::Text(text) if text.trim_start().starts_with(|first: char| first.is_ascii_digit()) => {
-                CostSource::Fixed(node.size(1..=Quota::MAX_RPU)?)
-            }
-            Value::Text(_) => {
-                match node.choice("cost", &[("request_bytes", true), ("response_bytes", false)])? {
-                    true => CostSource::RequestBytes { length: parts.intern(Part::BodySize) },
-                    false => CostSource::ResponseBytes(Estimate { units: 0, max: Quota::MAX_RPU }),
-                }
-            }
-            Value::Object(_) => object(node, parts)?,
-            _ => {
-                return node.expected(
-                    "a whole number from 1 to 1000000000, `request_bytes`, `response_bytes`, or an object such as `{header: x-cost, max: 100}`",
-                );
-            }
-        };
-        Some(source.into())
+    /// Every request costs the same: 1 to 10⁹ units.
+    pub fn units(units: u64) -> Result<Cost, CostError> {
+        if UNITS.contains(&units) { Ok(CostSource::Fixed(units).into()) } else { Err(CostError::Units) }
+    }
+
+    /// A number in a request header, or `default` without a readable one. A number outside `range`
+    /// counts as the nearest of its ends.
+    pub fn header(
+        name: &str,
+        default: u64,
+        range: RangeInclusive<u64>,
+        parts: &mut Parts,
+    ) -> Result<Cost, CostError> {
+        let part = Part::header(name).ok_or(CostError::Header)?;
+        if range.is_empty() || !UNITS.contains(range.end()) {
+            return Err(CostError::Range);
+        }
+        if !range.contains(&default) {
+            return Err(CostError::Default);
+        }
+        Ok(CostSource::Header { part: parts.intern(part), default, range }.into())
+    }
+
+    /// The length of the request's body in bytes. The declared length is charged on arrival.
+    pub fn request_bytes(parts: &mut Parts) -> Cost {
+        CostSource::RequestBytes { length: parts.intern(Part::BodySize) }.into()
+    }
+
+    /// The length of the response's body in bytes.
+    pub fn response_bytes(estimate: Estimate) -> Result<Cost, CostError> {
+        Ok(CostSource::ResponseBytes(estimate.checked()?).into())
+    }
+
+    /// A number that the response has. A response without it costs `default`; `None`: the estimate.
+    /// One of the two has to be at least 1, because clients can hide the number.
+    pub fn response(measure: Measure, default: Option<u64>, estimate: Estimate) -> Result<Cost, CostError> {
+        let Estimate { units, max } = estimate.checked()?;
+        match default {
+            Some(default) if default > max => Err(CostError::Default),
+            Some(0) | None if units == 0 => Err(CostError::Free),
+            _ => Ok(CostSource::Response { measure, default, estimate }.into()),
+        }
     }
 
     /// The cost of every request; `None` if the cost depends on the request.
@@ -147,57 +217,46 @@ impl Cost {
     }
 
     /// The charge of `request` on arrival, 0 to 10⁹ units, and what remains to be settled.
-    pub(crate) fn on_arrival(&self, request: &Request) -> (u64, Owed) {
-        let owed = match &self.source {
-            CostSource::Fixed(units) => Owed::Known(*units),
+    pub(crate) fn on_arrival(self: &Arc<Cost>, request: &Request) -> (u64, Option<PendingCost>) {
+        let units = match &self.source {
+            CostSource::Fixed(units) => PendingUnits::Known(*units),
             CostSource::Header { part, default, range } => {
                 let units = number(request, *part);
-                Owed::Known(units.map_or(*default, |units| units.clamp(*range.start(), *range.end())))
+                PendingUnits::Known(units.map_or(*default, |units| units.clamp(*range.start(), *range.end())))
             }
             CostSource::RequestBytes { length } => {
-                Owed::Measured(number(request, *length).unwrap_or(0).min(Quota::MAX_RPU))
+                PendingUnits::Measured(number(request, *length).unwrap_or(0).min(Quota::MAX_RPU))
             }
             CostSource::ResponseBytes(estimate) | CostSource::Response { estimate, .. } => {
-                Owed::Measured(estimate.units)
+                PendingUnits::Measured(estimate.units)
             }
         };
-        let is_settled = matches!(owed, Owed::Measured(_)) || self.charge.is_some() || self.refund.is_some();
-        (self.estimate(owed), if is_settled { owed } else { Owed::Nothing })
+        let is_measured = matches!(units, PendingUnits::Measured(_));
+        let is_settled = is_measured || self.charge.is_some() || self.refund.is_some();
+        (self.estimate(units), is_settled.then(|| PendingCost { cost: Arc::clone(self), units }))
     }
 
     /// The charge on arrival in a quota that has room.
-    fn estimate(&self, owed: Owed) -> u64 {
-        match owed {
-            Owed::Known(units) | Owed::Measured(units) if self.charge.is_none() => units,
+    fn estimate(&self, units: PendingUnits) -> u64 {
+        match units {
+            PendingUnits::Known(units) | PendingUnits::Measured(units) if self.charge.is_none() => units,
             _ => 0,
         }
     }
 
-    /// The final charge of a request that was `charged` on arrival. What the quota of another plan
-    /// had no room for is not charged later, either. `None`: the charge stays as it is. Adds to
-    /// `unread` if the cost is a number that could not be read.
-    pub(crate) fn at_end(
+    /// The cost of a request that has ended. `None`: it has none.
+    fn final_cost(
         &self,
-        owed: Owed,
-        charged: u64,
+        units: PendingUnits,
         usage: &Usage,
         measures: &Measures,
         unread: &mut u32,
     ) -> Option<u64> {
-        let units = self.final_cost(owed, usage, measures, unread)?;
-        Some(match units.checked_sub(self.estimate(owed)) {
-            Some(more) => charged.saturating_add(more),
-            None => units.min(charged),
-        })
-    }
-
-    /// The cost of a request that has ended. `None`: it has none.
-    fn final_cost(&self, owed: Owed, usage: &Usage, measures: &Measures, unread: &mut u32) -> Option<u64> {
         let has = |statuses: &Option<Statuses>| {
             usage.status.zip(statuses.as_ref()).map(|(status, statuses)| statuses.contains(status))
         };
-        if owed == Owed::Nothing || has(&self.refund) == Some(true) {
-            return (owed != Owed::Nothing).then_some(0);
+        if has(&self.refund) == Some(true) {
+            return Some(0);
         }
         // Without a status, the client may have left early to hide the number, so the cost is the
         // largest.
@@ -205,8 +264,8 @@ impl Cost {
         if self.charge.is_some() && has(&self.charge) != Some(true) && !hides {
             return None;
         }
-        Some(match (&self.source, owed) {
-            (_, Owed::Known(units)) => units,
+        Some(match (&self.source, units) {
+            (_, PendingUnits::Known(units)) => units,
             (CostSource::RequestBytes { .. }, _) => usage.request_bytes.min(Quota::MAX_RPU),
             (CostSource::ResponseBytes(estimate), _) => usage.response_bytes.min(estimate.max),
             (CostSource::Response { measure, default, estimate }, _) => {
@@ -295,94 +354,23 @@ impl Cost {
     }
 }
 
-/// Reads an object: a number in the request or in the response.
-fn object(node: &Node, parts: &mut Parts) -> Option<CostSource> {
-    let fields = node.fields()?;
-    if fields.has("response_header") || fields.has("response_json") || fields.has("response_bytes") {
-        return response(fields);
-    }
-    header(fields, parts)
-}
-
-/// Reads `{response_header, estimate, max, default}`, or the same with `response_json`, or
-/// `{response_bytes: true, estimate, max}`.
-fn response(mut fields: Fields) -> Option<CostSource> {
-    let (header, json, bytes) =
-        (fields.take("response_header"), fields.take("response_json"), fields.take("response_bytes"));
-    let max = fields.take("max").map_or(Some(Quota::MAX_RPU), |node| node.size(1..=Quota::MAX_RPU));
-    let most = max.unwrap_or(Quota::MAX_RPU);
-    let units = fields.take("estimate").map_or(Some(0), |node| node.size(0..=most));
-    let measure = match (header, json, bytes) {
-        (Some(node), None, None) => {
-            let name = header_name(node.text()?, &node, |name| match name {
-                "content-length" => Some("write `cost: response_bytes`"),
-                name => name.starts_with(':').then_some("it has no number"),
-            });
-            Some(name.map(Measure::Header))
-        }
-        (None, Some(node), None) => Some(pointer(&node).map(Measure::Json)),
-        (None, None, Some(node)) => match node.flag()? {
-            true => None,
-            false => return node.expected("true"),
-        },
-        _ => {
-            fields.fail("`response_header`, `response_json` and `response_bytes` exclude each other");
-            return None;
-        }
-    };
-    let default = measure.as_ref().and_then(|_| fields.take("default")).map(|node| node.size(0..=most));
-    // A wrong value has been reported already, and the old name of `estimate` is reported below.
-    let known = [units, default.unwrap_or(Some(0))];
-    let is_free = measure.is_some() && known == [Some(0); 2] && !fields.has("reserve");
-    if is_free {
-        fields.fail(
-            "a response whose number cannot be read would cost nothing, and clients can hide the number, \
-             expected an `estimate` or a `default` of at least 1, for example `estimate: 500`",
-        );
-    }
-    fields.renamed("reserve", "`estimate`: write `estimate: 500`");
-    fields.finish();
-    let estimate = Estimate { units: units?, max: max? };
-    match (measure, default) {
-        (None, _) => Some(CostSource::ResponseBytes(estimate)),
-        (_, default) if is_free || default == Some(None) => None,
-        (Some(measure), default) => {
-            Some(CostSource::Response { measure: measure?, default: default.flatten(), estimate })
-        }
-    }
-}
-
-/// A JSON pointer (RFC 6901): `/usage/total_tokens`.
-fn pointer(node: &Node) -> Option<Box<str>> {
-    let text = node.text()?;
-    let is_escaped = |after: &str| after.starts_with(['0', '1']);
-    match text.starts_with('/') && text.split('~').skip(1).all(is_escaped) {
-        true => Some(text.into()),
-        false => node.expected("a JSON pointer such as `/usage/total_tokens`"),
-    }
-}
-
-/// Reads `{header, default, min, max}`.
-fn header(mut fields: Fields, parts: &mut Parts) -> Option<CostSource> {
-    let name = fields.require("header").and_then(|node| header_name(node.text()?, &node, reserved));
-    let max = fields.require("max").map(|node| node.size(1..=Quota::MAX_RPU));
-    let most = max.flatten().unwrap_or(Quota::MAX_RPU);
-    let min = fields.take("min").map_or(Some(1), |node| node.size(0..=most));
-    let least = min.unwrap_or(0);
-    let default = match fields.take("default") {
-        Some(node) => node.size(least..=most),
-        None => Some(least.max(1)),
-    };
-    fields.finish();
-    let part = parts.intern(Part::Header(name?));
-    max.flatten().and(Some(CostSource::Header { part, default: default?, range: min?..=most }))
-}
-
-fn reserved(name: &str) -> Option<&'static str> {
-    match name {
-        ":method" | ":path" | ":authority" | "host" => Some("it has no number"),
-        "content-length" => Some("write `cost: request_bytes`"),
-        _ => None,
+impl PendingCost {
+    /// The final charge of a request that was `charged` on arrival. What the quota of another plan
+    /// had no room for is not charged later, either. `None`: the charge stays as it is. Adds to
+    /// `unread` if the cost is a number that could not be read.
+    pub(crate) fn at_end(
+        &self,
+        charged: u64,
+        usage: &Usage,
+        measures: &Measures,
+        unread: &mut u32,
+    ) -> Option<u64> {
+        let PendingCost { cost, units } = self;
+        let end = cost.final_cost(*units, usage, measures, unread)?;
+        Some(match end.checked_sub(cost.estimate(*units)) {
+            Some(more) => charged.saturating_add(more),
+            None => end.min(charged),
+        })
     }
 }
 

@@ -6,9 +6,11 @@ use super::enforce::Enforce;
 use super::group::OnError;
 use super::key::Missing;
 use super::lists::Lists;
-use super::moving::Replicas;
-use super::quotas::{Counters, PlanCounters, PlanId, PlanSource, RulePlans};
+use super::quota::{Headroom, Quota};
+use super::quotas::{PlanId, PlanSource, Quotas};
+use super::replicas::Replicas;
 use crate::actor::{NamedActor, ip};
+use crate::adapt::Adaptive;
 use crate::cells::table::Hasher;
 use crate::matcher::Matcher;
 use crate::matcher::pattern::{Pattern, Specificity};
@@ -23,66 +25,27 @@ use std::sync::Arc;
 /// A policy, as the configuration describes it. [`Draft::build`] compiles the draft.
 ///
 /// ```
-/// # use diana_limiter::actor::{Actors, Scope, ip::ClientIp};
-/// # use diana_limiter::cells::store::{Fault, Memory};
-/// # use diana_limiter::request::{Part, Parts, Values};
-/// # use diana_limiter::session::{Session, Worker};
-/// use std::sync::Arc;
-/// # use diana_limiter::time::{Span, Time};
-/// use diana_base::map::KeyMap;
-/// use diana_document::{Errors, Node};
 /// use diana_limiter::actor::address::Network;
-/// use diana_limiter::algorithm::{Algorithm, Quota};
+/// use diana_limiter::algorithm::{self, Algorithm};
+/// use diana_limiter::cells::store::Memory;
 /// use diana_limiter::decide::{Outcome, Reason};
-/// use diana_limiter::matcher::pattern::Pattern;
-/// use diana_limiter::policy::{Cost, Counter, Counters, Draft, Enforce, LimitDraft, List};
-/// use diana_limiter::policy::{Lists, Member, Missing, RuleDraft};
+/// use diana_limiter::policy::{Draft, LimitDraft, List, Lists, Member, Quota, RuleDraft};
+/// use diana_limiter::request::{Part, Values};
+/// use diana_limiter::session::{Session, Worker};
+/// use diana_limiter::time::{Span, Time};
+/// use std::sync::Arc;
 ///
-/// let closed = Counter::new(Quota { rpu: 0, unit: Span::from_secs(1) }, Algorithm::RefuseAll);
-/// let rule = RuleDraft {
-///     name: "closed".into(),
-///     is_named: true,
-///     actors: Vec::new(),
-///     missing: Missing::Ip,
-///     enforce: Enforce::EVERYBODY,
-///     reject_delay: Span::ZERO,
-///     cost: Cost::default(),
-///     counters: Counters::new(closed, KeyMap::default()),
-///     plans: Vec::new(),
-///     global: None,
-/// };
-/// # let url = diana_document::parse(br#""/admin""#).expect("JSON");
-/// # let errors = Errors::default();
-/// let limit = LimitDraft {
-///     pattern: Pattern::parse(Node::root(&url, &errors)).expect("a pattern"),
-///     conditions: Vec::new(),
-///     canonical_form: String::new(),
-///     exclusive: false,
-///     high_priority: false,
-///     rules: vec![rule],
-/// };
-/// let network = Network::parse("203.0.113.0/24").expect("a network");
-/// let deny: List = [Member::Network(network)].into_iter().collect();
-/// # let mut parts = Parts::default();
-/// # let ip = ClientIp::compile(None, &mut parts);
-/// # let address = Actors::ip(&mut Scope { parts: &mut parts, ip: &ip });
-/// let draft = Draft {
-///     parts,
-///     ip,
-///     address,
-///     limits: vec![limit],
-///     lists: Lists { deny, ..Lists::default() },
-///     enforce: Enforce::EVERYBODY,
-///     plan: None,
-///     max_actors: 1_000,
-///     takes_grants: false,
-///     store: None,
-/// };
-/// let policy = Arc::new(draft.build());
+/// // Nobody gets to `/admin`, and this network nowhere.
+/// let nothing = algorithm::Quota { rpu: 0, unit: Span::from_secs(1) };
+/// let closed = RuleDraft::new("closed", Vec::new(), Quota::new(nothing, Algorithm::RefuseAll));
+/// let limit = LimitDraft::new("/admin".parse()?, vec![closed]);
+/// let deny: List = [Member::Network(Network::parse("203.0.113.0/24")?)].into_iter().collect();
+/// let lists = Lists { deny, ..Lists::default() };
+/// let policy = Arc::new(Draft { limits: vec![limit], lists, ..Draft::default() }.build());
 ///
-/// # let store = Memory::new();
-/// # let mut worker = Worker::new(policy.clone(), &store, &[7; 16]);
-/// # let now = || Time::from_ns(1_795_392_000_000_000_000);
+/// let store = Memory::new();
+/// let mut worker = Worker::new(policy.clone(), &store, &[7; 16]);
+/// let now = || Time::from_ns(1_795_392_000_000_000_000);
 /// let mut outcome = |path, client| {
 ///     let values = Values::default().with(Part::Path, path).with(Part::Address, client);
 ///     let request = policy.request(&values);
@@ -93,7 +56,7 @@ use std::sync::Arc;
 /// assert_eq!(outcome("/orders", "203.0.113.9"), Outcome::Reject(Reason::Denied));
 /// let (id, _) = policy.rules().next().expect("a rule");
 /// assert_eq!(outcome("/admin/users", "192.0.2.1"), Outcome::Reject(Reason::Rule(id)));
-/// # Ok::<(), Fault>(())
+/// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Debug)]
 pub struct Draft {
@@ -119,6 +82,27 @@ pub struct Draft {
     pub store: Option<StoreDraft>,
 }
 
+impl Default for Draft {
+    /// No limit, no list, and room for 10,000 actors in each table. The client is the address that
+    /// the host reports.
+    fn default() -> Draft {
+        let mut parts = Parts::default();
+        let ip = ip::ClientIp::reported(&mut parts);
+        Draft {
+            address: NamedActor::ip(&ip, &parts),
+            parts,
+            ip,
+            limits: Vec::new(),
+            lists: Lists::default(),
+            enforce: Enforce::EVERYBODY,
+            plan: None,
+            max_actors: 10_000,
+            takes_grants: false,
+            store: None,
+        }
+    }
+}
+
 /// A limit, as the configuration describes it.
 #[derive(Debug)]
 pub struct LimitDraft {
@@ -137,6 +121,19 @@ pub struct LimitDraft {
 }
 
 impl LimitDraft {
+    /// The rules of requests to a url, without other conditions.
+    #[must_use]
+    pub fn new(pattern: Pattern, rules: Vec<RuleDraft>) -> LimitDraft {
+        LimitDraft {
+            pattern,
+            conditions: Vec::new(),
+            canonical_form: String::new(),
+            exclusive: false,
+            high_priority: false,
+            rules,
+        }
+    }
+
     /// The specificity of the limit: a less specific limit compares as less.
     #[must_use]
     pub fn specificity(&self) -> (Specificity, usize) {
@@ -167,91 +164,156 @@ pub struct RuleDraft {
     pub reject_delay: Span,
     /// What a request costs.
     pub cost: Cost,
-    /// The counters.
-    pub counters: Counters,
+    /// The quota of actors without an override, and of clients without a plan.
+    pub quota: Quota,
+    /// The quotas of overrides, by actor value.
+    pub overrides: KeyMap<Quota>,
     /// The quotas of plans, each plan at most once. `None`: the rule does not apply to the plan.
-    pub plans: Vec<(PlanId, Option<PlanCounters>)>,
-    /// Set if a global store counts the rule.
-    pub global: Option<GlobalDraft>,
+    pub plans: Vec<(PlanId, Option<Quota>)>,
+    /// The limit that moves in place of the `rpu` of `quota`.
+    pub adaptive: Option<Arc<Adaptive>>,
+    /// What happens while the global store is down; set if a global store counts the rule.
+    pub on_error: Option<OnError>,
 }
 
 impl RuleDraft {
-    /// What decides for which actors a part is enforced, and names the rule's counts: the hash of
-    /// the rule's name, or without one of what the rule counts in a limit with this canonical form,
-    /// and by which numbers. It is the same wherever a rule is counted.
-    pub(crate) fn identity(&self, limit: &str) -> u64 {
-        let numbers = self.counters.default.salt.to_le_bytes();
-        match self.is_named {
-            true => Hasher::name(self.name.as_bytes()),
-            false => Hasher::name(&[self.actors_name(limit).as_bytes(), &numbers].concat()),
+    /// A rule that counts these actors, enforced. Requests without the actor are counted by client
+    /// IP.
+    #[must_use]
+    pub fn new(name: &str, actors: Vec<NamedActor>, quota: Quota) -> RuleDraft {
+        RuleDraft {
+            name: name.into(),
+            is_named: true,
+            actors: NamedActor::list(actors),
+            missing: Missing::Ip,
+            enforce: Enforce::EVERYBODY,
+            reject_delay: Span::ZERO,
+            cost: Cost::default(),
+            quota,
+            overrides: KeyMap::default(),
+            plans: Vec::new(),
+            adaptive: None,
+            on_error: None,
         }
     }
 
-    /// Takes the quotas of the plans over into the counters. `None` without plans.
-    pub(super) fn take_plans(&mut self, source: Option<&PlanSource>) -> Option<RulePlans> {
-        let (source, plans) = (source?, take(&mut self.plans));
-        if plans.is_empty() {
-            return None;
+    /// What decides for which actors a part is enforced, and names the rule's counts: the hash of
+    /// the rule's name, or without one of what the rule counts in a limit with this canonical form,
+    /// and by which numbers. It is the same wherever a rule is counted.
+    fn identity(&self, limit: &str, salt: u64) -> u64 {
+        match self.is_named {
+            true => Hasher::name(self.name.as_bytes()),
+            false => Hasher::name(&[self.actors_name(limit).as_bytes(), &salt.to_le_bytes()].concat()),
         }
-        // An override that changes nothing still wins over the plan.
-        let sum = |sum: u64, value: &[u8]| sum.wrapping_add(Hasher::name(value));
-        let mut fingerprint = self.counters.overrides.keys().fold(1, sum);
-        let longest = plans.iter().map(|(plan, _)| plan.place()).max().unwrap_or(0);
-        let mut quotas = vec![Some(0); longest.saturating_add(1)];
-        for (plan, quota) in plans {
-            let name = source.name(plan);
+    }
+
+    /// The hashes by which the rule is known in a limit with this canonical form.
+    pub(super) fn names(
+        &self,
+        limit: &str,
+        plan: Option<&PlanSource>,
+        (cost, source): (u64, u64),
+    ) -> RuleNames {
+        let salt = self.salt_of(&self.quota);
+        let (mut others, mut headroom) = (0u64, self.headroom_name(&self.quota, b""));
+        for value in self.overrides.keys() {
+            let Some(quota) = self.overrides.get(value) else { continue };
+            let own = self.salt_of(quota);
+            // An override that changes nothing has no name.
+            if own != salt {
+                others = others.wrapping_add(Hasher::name(&[&own.to_le_bytes(), value].concat()));
+                headroom = headroom.wrapping_add(self.headroom_name(quota, value));
+            }
+        }
+        let (identity, plans) = (self.identity(limit, salt), self.plans_name(plan));
+        let plan_quotas = self.plans.iter().filter_map(|(_, quota)| quota.as_ref());
+        let quotas = [&self.quota].into_iter().chain(self.overrides.values()).chain(plan_quotas);
+        let base = quotas.filter_map(Quota::time_base).next().unwrap_or(0);
+        RuleNames { identity, salt, others, headroom, plans, cost, source, base }
+    }
+
+    /// The hash of the canonical text of a quota of this rule.
+    fn salt_of(&self, quota: &Quota) -> u64 {
+        Hasher::name(self.canonical_form_of(quota).as_bytes())
+    }
+
+    /// The canonical text of a quota of this rule, at the first limit.
+    pub(super) fn canonical_form_of(&self, quota: &Quota) -> String {
+        match &self.adaptive {
+            None => quota.canonical_form(),
+            Some(adaptive) => {
+                let controller = adaptive.controller();
+                let first = quota.at(controller.limit(controller.start()), self.least());
+                first.canonical_form_with(&[", ", &controller.canonical_form()].concat())
+            }
+        }
+    }
+
+    /// The least that a request costs. A share has room for the estimate as well.
+    pub(super) fn least(&self) -> u64 {
+        let least = self.cost.fixed().unwrap_or(1);
+        if self.on_error.is_some() { least.max(self.cost.least_on_arrival()) } else { least }
+    }
+
+    /// The kind of a global rule; empty for a local one. Only rules of one kind form a group.
+    pub(super) fn kind(&self) -> &'static str {
+        match (self.on_error, self.quota.lease() > 0) {
+            (None, _) => "",
+            (Some(OnError::Local), false) => "local",
+            (Some(OnError::Allow), false) => "allow",
+            (Some(OnError::Deny), false) => "deny",
+            (Some(OnError::Local), true) => "local, ahead",
+            (Some(OnError::Allow), true) => "allow, ahead",
+            (Some(OnError::Deny), true) => "deny, ahead",
+        }
+    }
+
+    /// A hash of the headroom of a quota; 0 without any.
+    fn headroom_name(&self, quota: &Quota, value: &[u8]) -> u64 {
+        match (quota.headroom(), quota.headroom_part()) {
+            (0, _) => 0,
+            (_, Headroom::Percent(percent)) if self.adaptive.is_some() => {
+                Hasher::name(&[&u64::from(percent).to_le_bytes(), &b"%"[..], value].concat())
+            }
+            (units, _) => Hasher::name(&[&units.to_le_bytes(), value].concat()),
+        }
+    }
+
+    /// A hash of the quotas of plans, whatever their order; 0 without any.
+    fn plans_name(&self, source: Option<&PlanSource>) -> u64 {
+        let Some(source) = source.filter(|_| !self.plans.is_empty()) else { return 0 };
+        let of_plan = |(plan, quota): &(PlanId, Option<Quota>)| {
+            let name = source.name(*plan);
             debug_assert!(name.is_some(), "a plan of another policy");
             let mut text = name.unwrap_or_default().as_bytes().to_vec();
-            let place = quota.map(|PlanCounters { primary, fallback, leased }| {
-                text.extend([primary.salt, primary.lease].map(u64::to_le_bytes).concat());
-                if primary.headroom() > 0 {
-                    text.extend(primary.headroom().to_le_bytes());
+            if let Some(quota) = quota {
+                text.extend([self.salt_of(quota), quota.lease()].map(u64::to_le_bytes).concat());
+                if quota.headroom() > 0 {
+                    text.extend(quota.headroom().to_le_bytes());
                 }
-                self.counters.plans.push(primary);
-                if let Some(global) = &mut self.global {
-                    let roles = [(&mut global.fallback, fallback), (&mut global.leased, leased)];
-                    for (counters, counter) in roles {
-                        debug_assert_eq!(counters.is_some(), counter.is_some(), "a plan of other roles");
-                        counters.iter_mut().zip(counter).for_each(|(all, one)| all.plans.push(one));
-                    }
-                }
-                self.counters.plans.len()
-            });
-            fingerprint = fingerprint.wrapping_add(Hasher::name(&text));
-            quotas.get_mut(plan.place()).into_iter().for_each(|quota| *quota = place);
+            }
+            Hasher::name(&text)
+        };
+        // An override that changes nothing still wins over the plan.
+        let overrides = self.overrides.keys().map(Hasher::name);
+        self.plans.iter().map(of_plan).chain(overrides).fold(1, u64::wrapping_add)
+    }
+
+    /// Takes the quotas.
+    pub(super) fn take_quotas(&mut self) -> Quotas {
+        let (own, overrides) = (self.quota, take(&mut self.overrides));
+        let longest = self.plans.iter().map(|(plan, _)| plan.place().saturating_add(1)).max();
+        let mut plans = vec![Some(own); longest.unwrap_or(0)];
+        for (plan, quota) in take(&mut self.plans) {
+            plans.get_mut(plan.place()).into_iter().for_each(|place| *place = quota);
         }
-        Some(RulePlans { quotas, fingerprint })
+        Quotas { own, overrides, plans }
     }
 
     /// The canonical text of the actors that the rule counts in a limit with this canonical form.
     pub(crate) fn actors_name(&self, limit: &str) -> String {
         let actors: Vec<&str> = self.actors.iter().map(NamedActor::canonical_form).collect();
         format!("{limit} | {} | {}", actors.join(" "), self.missing.name())
-    }
-}
-
-/// The part of a rule that only a global rule has.
-#[derive(Debug)]
-pub struct GlobalDraft {
-    /// What happens while the global store is down.
-    pub on_error: OnError,
-    /// The counters for that time, if `on_error` is [`OnError::Local`].
-    pub fallback: Option<Counters>,
-    /// The counters that spend leased quota, if the rule has a lease.
-    pub leased: Option<Counters>,
-}
-
-impl GlobalDraft {
-    /// The kind of a global rule. Only rules of one kind form a group.
-    pub(crate) fn kind(&self) -> &'static str {
-        match (self.on_error, self.leased.is_some()) {
-            (OnError::Local, false) => "local",
-            (OnError::Allow, false) => "allow",
-            (OnError::Deny, false) => "deny",
-            (OnError::Local, true) => "local, ahead",
-            (OnError::Allow, true) => "allow, ahead",
-            (OnError::Deny, true) => "deny, ahead",
-        }
     }
 }
 
@@ -300,24 +362,39 @@ pub(super) fn cost_name(canonical_form: &str) -> u64 {
     if canonical_form.is_empty() { 0 } else { Hasher::name(canonical_form.as_bytes()) }
 }
 
+/// The hashes by which a rule is known.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct RuleNames {
+    /// See [`Rule::count_name`](super::Rule::count_name).
+    pub(super) identity: u64,
+    /// That of the canonical text of the rule's own quota.
+    pub(super) salt: u64,
+    /// That of all effective overrides; 0 without any.
+    pub(super) others: u64,
+    /// That of the headroom of the rule and its overrides; 0 without any. Cells do not depend on
+    /// it.
+    pub(super) headroom: u64,
+    /// That of the quotas of plans; 0 without any.
+    pub(super) plans: u64,
+    /// That of the cost; 0 for a cost of one unit.
+    pub(super) cost: u64,
+    /// That of what the cost counts, without its numbers; 0 for units that the document gives.
+    pub(super) source: u64,
+    /// The time base of all quotas with a state; 0 without any.
+    base: u64,
+}
+
 /// For each rule of a limit, the number of global rules before it that count the same actors and
-/// have the same [identity](RuleDraft::identity): rules without a name and with the same numbers.
-/// They are first sorted by their overrides, plans, costs and headroom, so the number does not
-/// depend on the order of the rules in the document.
-pub(super) fn ordinals(
-    limit: &str,
-    rules: &[RuleDraft],
-    plans: &[Option<RulePlans>],
-    cost_names: &[u64],
-) -> Vec<u64> {
+/// have the same identity: rules without a name and with the same numbers. They are first sorted by
+/// their overrides, plans, costs and headroom, so the number does not depend on the order of the
+/// rules in the document.
+pub(super) fn ordinals(limit: &str, rules: &[(RuleDraft, RuleNames)]) -> Vec<u64> {
     let mut alike = Vec::new();
-    for (at, ((rule, plans), cost_name)) in rules.iter().zip(plans).zip(cost_names).enumerate() {
-        if let Some(global) = &rule.global {
+    for (at, (rule, names)) in rules.iter().enumerate() {
+        if rule.on_error.is_some() {
             let name = Hasher::name(rule.actors_name(limit).as_bytes());
-            let plans = RulePlans::order(plans.as_ref());
-            let headroom = rule.counters.headroom();
-            let order = (rule.counters.others(), global.kind(), plans, *cost_name, headroom);
-            alike.push(((name, rule.identity(limit)), order, at));
+            let order = (names.others, rule.kind(), names.plans, names.cost, names.headroom);
+            alike.push(((name, names.identity), order, at));
         }
     }
     sort::sort_by_key(&mut alike, |rule| *rule);
@@ -334,26 +411,19 @@ pub(super) fn ordinals(
 /// actors: the kind and time base of its quotas, the source of its cost, and its name. A rule without
 /// a name has its unit and its number among rules that are equal so far, in the order of their
 /// quotas. No number of a quota is in it, so that a changed quota finds its count.
-pub(super) fn count_identities(
-    limit: &str,
-    rules: &[RuleDraft],
-    plans: &[Option<RulePlans>],
-    cost_sources: &[u64],
-) -> Vec<u64> {
-    let mut identities = vec![0; rules.len()];
-    let mut unnamed = Vec::new();
-    for (at, ((rule, plans), cost_source)) in rules.iter().zip(plans).zip(cost_sources).enumerate() {
-        let form = rule.counters.all().map(|counter| counter.form).find(|form| *form != 0).unwrap_or(0);
+pub(super) fn count_identities(limit: &str, rules: &[(RuleDraft, RuleNames)]) -> Vec<u64> {
+    let (mut identities, mut unnamed) = (vec![0; rules.len()], Vec::new());
+    for (at, (rule, names)) in rules.iter().enumerate() {
+        let RuleNames { base, source, salt, others, headroom, plans, .. } = *names;
         if rule.is_named {
-            let identity = Hasher::of(&(form, cost_source, &rule.name));
+            let identity = Hasher::of(&(base, source, &rule.name));
             identities.get_mut(at).into_iter().for_each(|to| *to = identity);
             continue;
         }
-        let quota = rule.counters.default.quota;
-        let alike = Hasher::of(&(rule.actors_name(limit), rule.global.is_some()));
-        let kind = rule.global.as_ref().map_or("", GlobalDraft::kind);
-        let order = (rule.counters.order(), kind, RulePlans::order(plans.as_ref()), rule.counters.headroom());
-        unnamed.push((alike, (form, *cost_source, quota.unit.as_ns()), (quota.rpu, order), at));
+        let quota = rule.quota.configured();
+        let alike = Hasher::of(&(rule.actors_name(limit), rule.on_error.is_some()));
+        let order = (quota.rpu, salt, others, rule.kind(), plans, headroom);
+        unnamed.push((alike, (base, source, quota.unit.as_ns()), order, at));
     }
     sort::sort_by_key(&mut unnamed, |rule| *rule);
     let (mut last, mut ordinal) = (None, 0u64);
@@ -370,43 +440,18 @@ pub(crate) mod testing {
     //! Policies with nothing set but what a test needs.
 
     use super::*;
-    use crate::actor::{Actors, Scope};
     use crate::policy::Policy;
 
     /// A rule that counts all requests together.
-    pub fn rule(name: impl Into<String>, counters: Counters) -> RuleDraft {
-        RuleDraft {
-            name: name.into(),
-            is_named: true,
-            actors: Vec::new(),
-            missing: Missing::Share,
-            enforce: Enforce::EVERYBODY,
-            reject_delay: Span::ZERO,
-            cost: Cost::default(),
-            counters,
-            plans: Vec::new(),
-            global: None,
-        }
+    pub fn rule(name: impl Into<String>, quota: Quota) -> RuleDraft {
+        RuleDraft { missing: Missing::Share, ..RuleDraft::new(&name.into(), Vec::new(), quota) }
     }
 
     /// A policy of limits, each with its url and its rules.
     pub fn policy(limits: Vec<(String, Vec<RuleDraft>)>, store: Option<StoreDraft>) -> Policy {
-        let limit = |(url, rules): (String, Vec<RuleDraft>)| LimitDraft {
-            pattern: url.parse().unwrap(),
-            conditions: Vec::new(),
-            canonical_form: String::new(),
-            exclusive: false,
-            high_priority: false,
-            rules,
-        };
-        let mut parts = Parts::default();
-        let ip = ip::ClientIp::compile(None, &mut parts);
-        let address = Actors::ip(&mut Scope { parts: &mut parts, ip: &ip });
+        let limit = |(url, rules): (String, Vec<RuleDraft>)| LimitDraft::new(url.parse().unwrap(), rules);
         let limits = limits.into_iter().map(limit).collect();
-        let (lists, enforce, plan) = (Lists::default(), Enforce::EVERYBODY, None);
-        let (max_actors, takes_grants) = (16, false);
-        let draft =
-            Draft { parts, ip, address, limits, lists, enforce, plan, max_actors, takes_grants, store };
+        let draft = Draft { limits, store, max_actors: 16, ..Draft::default() };
         draft.build()
     }
 }

@@ -2,18 +2,20 @@
 //! states lie side by side in one cell, so that one load and one swap decide them together. What
 //! one request asks of the rules depends on its class.
 
-use super::counter::{Counter, Part};
+use super::demand::Demand;
 use super::enforce::RolloutHash;
 use super::key::{ActorKey, Missing};
-use super::quotas::{PlanId, QuotaRef};
+use super::place::{Part, Place};
+use super::quota::{PlacedQuota, Quota};
+use super::quotas::PlanId;
 use super::rule::{Role, Rule, RuleId};
 use crate::actor::NamedActor;
 use crate::cells::table::{Loss, Table};
 use crate::matcher::Matcher;
 use crate::request::Request;
-use diana_base::part;
 use diana_base::prng::mix;
 use diana_base::time::{Span, Time};
+use diana_base::{part, widened};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -76,12 +78,13 @@ pub(crate) struct CounterGroup {
     pub(crate) actors: Vec<NamedActor>,
     pub(crate) missing: Missing,
     pub(crate) rules: Range<usize>,
-    /// Which counters of its rules the group uses.
+    /// Where the states of each rule lie in a cell.
+    pub(super) places: Vec<Place>,
+    /// The states of a cell, in the order of the table.
+    pub(super) states: Vec<GroupState>,
     pub(crate) role: Role,
     pub(crate) table: Table,
-    /// The states of a cell, in the order of the table.
-    pub(crate) states: Vec<GroupState>,
-    /// Whether workers may reserve quota: each counter of each rule allows it.
+    /// Whether workers may reserve quota: each quota of each rule allows it.
     pub(crate) can_reserve: bool,
     /// Whether a rule may make a request wait.
     pub(crate) may_wait: bool,
@@ -91,6 +94,8 @@ pub(crate) struct CounterGroup {
     pub(crate) has_penalty: bool,
     /// Whether a rule has headroom.
     pub(crate) has_headroom: bool,
+    /// Whether quotas move while the group counts.
+    pub(crate) moves: bool,
     /// Whether a rule has plans.
     pub(crate) has_plans: bool,
     /// Whether a rule is enforced for a part of its actors.
@@ -108,35 +113,48 @@ impl CounterGroup {
         !self.ends_with_request && self.role != Role::Leased
     }
 
-    /// The hash of the cell in which the actor with this hash counts by these quotas. A lease was
-    /// fetched for one quota, so the leases of other quotas have cells of their own.
-    pub(crate) fn cell(
+    /// The hash of the cell in which the actor with this hash counts by these quotas of the rules that
+    /// apply. A lease was fetched for these quotas, so the leases of other quotas have cells of their
+    /// own.
+    pub(crate) fn cell<'q>(
         &self,
         all: &[Arc<Rule>],
         actor: u64,
-        quotas: impl IntoIterator<Item = QuotaRef, IntoIter: ExactSizeIterator>,
+        quotas: impl Iterator<Item = (RuleId, &'q Quota)>,
     ) -> u64 {
         if self.role != Role::Leased {
             return actor;
         }
-        let quotas = quotas.into_iter().map(|quota| (quota, ()));
-        self.quotas(all, quotas).fold(actor, |hash, (rule, counter, ())| {
-            hash ^ mix(counter.form.wrapping_add(rule.count_identity))
-        })
+        let (mut hash, mut missing) = (actor, self.rules.len());
+        for (id, quota) in quotas {
+            missing = missing.saturating_sub(1);
+            let Some(rule) = all.get(id.index()) else { continue };
+            let number = if rule.number_of(quota) == 0 { rule.salt } else { rule.number_of(quota) };
+            hash ^= mix(number.wrapping_add(rule.count_identity));
+        }
+        hash ^ if missing == 0 { 0 } else { mix(widened(missing)) }
     }
 
-    /// How long the state with this index takes until it rests, by the quota of its rule.
-    pub(crate) fn rests_in<'q>(
-        &self,
-        index: usize,
-        state: &[u8],
-        now: Time,
-        quota_of: impl FnOnce(usize) -> Option<&'q Counter>,
-    ) -> Span {
+    /// Where the states of this rule lie in a cell.
+    pub(crate) fn place(&self, rule: RuleId) -> Place {
+        let place = rule.index().checked_sub(self.rules.start).and_then(|at| self.places.get(at));
+        debug_assert!(place.is_some(), "a rule of another group");
+        place.copied().unwrap_or_default()
+    }
+
+    /// The quota by which this group judges now where the document states `quota` for this rule.
+    pub(crate) fn quota(&self, id: RuleId, rule: &Rule, quota: &Quota) -> PlacedQuota {
+        rule.judging(quota, self.role).in_place(self.place(id))
+    }
+
+    /// How long the state with this index takes until it rests, by the quota of the demand on its
+    /// rule. A state without a demand was not changed.
+    pub(crate) fn rests_in(&self, index: usize, state: &[u8], now: Time, demands: &[Demand]) -> Span {
         let own = self.states.get(index);
-        let quota = own.and_then(|own| Some((own.part, quota_of(own.rule)?)));
-        debug_assert!(quota.is_some(), "a state of another group");
-        quota.map_or(Span::ZERO, |(part, quota)| quota.part_rests_in(part, state, now))
+        debug_assert!(own.is_some(), "a state of another group");
+        let id = |own: &GroupState| RuleId::new(self.rules.start.saturating_add(own.rule));
+        let demand = own.and_then(|own| Some((own.part, demands.iter().find(|one| one.rule == id(own))?)));
+        demand.map_or(Span::ZERO, |(part, demand)| demand.quota.quota.rests_in(part, state, now))
     }
 
     /// The rules of this group. `all` holds the policy's rules.
@@ -158,18 +176,6 @@ impl CounterGroup {
     pub(crate) fn for_actor<'a>(&'a self, all: &'a [Arc<Rule>], key: ActorKey<'a>) -> ActorRules<'a> {
         ActorRules { own: self.own(all), group: self, key }
     }
-
-    /// Each rule of this group, and the quota that a demand has named, with what came of the
-    /// demand. `each` has one for each rule, and `all` the policy's rules.
-    pub(crate) fn quotas<'a, T>(
-        &self,
-        all: &'a [Arc<Rule>],
-        each: impl IntoIterator<Item = (QuotaRef, T), IntoIter: ExactSizeIterator>,
-    ) -> impl Iterator<Item = (&'a Rule, &'a Counter, T)> {
-        let (own, each, role) = (self.own(all), each.into_iter(), self.role);
-        debug_assert_eq!(own.len(), each.len(), "one for each rule of another group");
-        own.iter().zip(each).map(move |(rule, (quota, one))| (&**rule, rule.counters(role).at(quota), one))
-    }
 }
 
 /// The rules of a group as they count one actor, whatever a request asks of them.
@@ -180,40 +186,39 @@ pub(crate) struct ActorRules<'a> {
     pub(crate) key: ActorKey<'a>,
 }
 
-impl ActorRules<'_> {
+impl<'a> ActorRules<'a> {
+    /// Each quota by which this rule may judge the actor, whatever the actor's plan.
+    pub(crate) fn quotas(self, at: usize, rule: &'a Rule) -> impl Iterator<Item = PlacedQuota> + 'a {
+        let id = RuleId::new(self.group.rules.start.saturating_add(at));
+        rule.quotas.of_actor(self.key).map(move |quota| self.group.quota(id, rule, quota))
+    }
+
     /// What the actor loses if its cell is evicted at `now`: what matters most to any of its rules. A
     /// rule in shadow refuses nobody; a rule that is enforced for a part may refuse this actor. The
     /// plan of the actor's next request is unknown, so a quota of any plan may refuse it.
     pub(crate) fn loss(self, cell: &[u8], now: Time) -> Loss {
-        let rests = self.group.states.iter().scan(0usize, |at, state| {
-            let from = *at;
-            *at = at.saturating_add(state.size);
-            Some((state, part(cell, from..*at)))
+        let mut from = 0usize;
+        let rests = self.group.states.iter().enumerate().all(|(index, state)| {
+            let bytes = part(cell, from..from.saturating_add(state.size));
+            from = from.saturating_add(state.size);
+            self.rests_in(index, bytes, now) == Span::ZERO
         });
-        let mut rests = rests.enumerate().map(|(at, (_, state))| self.rests_in(at, state, now));
-        if rests.all(|rests_in| rests_in == Span::ZERO) {
+        if rests {
             return Loss::Nothing;
         }
-        let mut most = Loss::Part(0);
-        for (at, rule) in self.own.iter().enumerate() {
-            let (counters, is_enforced) = (rule.counters(self.group.role), rule.enforced());
-            let own = rule.quota_of(self.key, PlanId::default()).unwrap_or_default();
-            most = most.max(counters.at(own).loss(cell, now, is_enforced, at));
-            if counters.find(self.key).is_default() {
-                let of_plans = counters.plans().iter().map(|plan| plan.loss(cell, now, is_enforced, at));
-                most = of_plans.fold(most, Loss::max);
-            }
-        }
-        most
+        let each = self.own.iter().enumerate().flat_map(|(at, rule)| {
+            self.quotas(at, rule).map(move |quota| quota.loss(cell, now, rule.enforced(), at))
+        });
+        each.fold(Loss::Part(0), Loss::max)
     }
 
     /// How long the state with this index in the cell takes until it rests.
     pub(crate) fn rests_in(self, index: usize, state: &[u8], now: Time) -> Span {
-        self.group.rests_in(index, state, now, |rule| {
-            let rule = self.own.get(rule)?;
-            let quota = rule.quota_of(self.key, PlanId::default()).unwrap_or_default();
-            Some(rule.counters(self.group.role).at(quota))
-        })
+        let own = self.group.states.get(index);
+        debug_assert!(own.is_some(), "a state of another group");
+        let quota = own.and_then(|own| Some((own.part, self.own.get(own.rule)?)));
+        let quota = quota.and_then(|(part, rule)| Some((part, self.quotas(own?.rule, rule).next()?)));
+        quota.map_or(Span::ZERO, |(part, quota)| quota.quota.rests_in(part, state, now))
     }
 }
 

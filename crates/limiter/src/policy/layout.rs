@@ -5,8 +5,8 @@
 //! ```
 
 use super::Policy;
-use super::counter::Part;
 use super::group::{CounterGroup, GroupState};
+use super::place::Part;
 use super::rule::{Role, Rule};
 use crate::cells::table::{Hasher, StateEntry, Table};
 use diana_base::prng::mix;
@@ -35,16 +35,16 @@ impl Policy {
         for group in listener.iter().flat_map(|listener| listener.all_groups()) {
             shared.push(group.fingerprint(listener.map_or(&[], |listener| group.own(&listener.rules))));
         }
-        let rules = &mut self.rules;
+        let rules = &self.rules;
         for limit in &mut self.limits {
             let of_stores = limit.global_groups.iter_mut().map(|global| &mut global.group);
             for group in limit.groups.iter_mut().chain(of_stores) {
-                let own =
-                    Arc::get_mut(group).and_then(|group| Some((rules.get_mut(group.rules.clone())?, group)));
-                debug_assert!(own.is_some(), "a policy that is shared already");
-                let Some((rules, group)) = own else { continue };
-                if !shared.contains(&group.fingerprint(rules)) {
-                    group.lay_out(rules, apart);
+                let group = Arc::get_mut(group);
+                debug_assert!(group.is_some(), "a policy that is shared already");
+                let Some(group) = group else { continue };
+                let own = group.own(rules);
+                if !shared.contains(&group.fingerprint(own)) {
+                    group.lay_out(own, apart);
                 }
             }
         }
@@ -61,15 +61,13 @@ impl Policy {
 impl CounterGroup {
     /// A hash of what the group's `rules` count, and by which numbers.
     fn fingerprint(&self, rules: &[Arc<Rule>]) -> u64 {
-        let rules = rules.iter().map(|rule| {
-            let counters = rule.counters(self.role);
-            (rule.count_identity, counters.size(), counters.default.salt)
-        });
+        let rules = rules.iter().zip(&self.places);
+        let rules = rules.map(|(rule, place)| (rule.count_identity, place.moved(0).1, rule.salt));
         Hasher::of(&(&self.name, Hasher::of_all(rules)))
     }
 
     /// Places the states of these rules, which are the group's, in its cells.
-    pub(super) fn lay_out(&mut self, rules: &mut [Arc<Rule>], apart: Apart) {
+    pub(super) fn lay_out(&mut self, rules: &[Arc<Rule>], apart: Apart) {
         let of_role = match self.role {
             Role::Primary => 0,
             Role::Fallback => 1,
@@ -86,13 +84,9 @@ impl CounterGroup {
         let (mut entries, mut size) = (Vec::new(), 0usize);
         self.states.clear();
         for (identity, at) in placed {
-            let rule = rules.get_mut(at).and_then(Arc::get_mut);
-            debug_assert!(rule.is_some(), "a rule that is shared before it has its place");
-            let Some(rule) = rule else { continue };
-            let counters = rule.counters_mut(self.role);
-            counters.place(size);
-            size = size.saturating_add(counters.size());
-            for (part, size) in counters.default.parts(counters.size()) {
+            let Some(place) = self.places.get_mut(at) else { continue };
+            (*place, size) = place.moved(size);
+            for (part, size) in place.parts() {
                 let of_part = match part {
                     Part::Count => 0,
                     Part::Grant => 1,

@@ -1,12 +1,16 @@
-//! A rule: its name, its counters, and whether it refuses.
+//! A rule: its name, its quotas, and whether it refuses.
 
 use super::cost::Cost;
-use super::counter::Counter;
 use super::enforce::{Enforce, RolloutHash};
 use super::key::ActorKey;
-use super::quotas::{Counters, PlanId, QuotaRef, RulePlans};
-use crate::algorithm::Quota;
+use super::quota::Quota;
+use super::quotas::{PlanId, Quotas};
+use super::replicas::Replicas;
+use crate::adapt::Adaptive;
+use crate::algorithm;
+use crate::cells::table::Hasher;
 use diana_base::time::Span;
+use std::sync::Arc;
 
 /// The index of a rule in its policy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -26,7 +30,7 @@ impl RuleId {
     }
 }
 
-/// A rule: its name, its counters, and whether it refuses.
+/// A rule: its name, its quotas, and whether it refuses.
 #[derive(Debug)]
 pub struct Rule {
     pub(crate) name: Box<str>,
@@ -45,24 +49,28 @@ pub struct Rule {
     /// is left.
     pub(crate) cost: u64,
     /// Set if the cost depends on the request or its response.
-    pub(crate) varying: Option<Box<Cost>>,
-    pub(crate) primary: Counters,
-    /// The counters that decide while the global store is down.
-    pub(crate) fallback: Option<Counters>,
-    /// The counters that spend leased quota.
-    pub(crate) leased: Option<Counters>,
-    /// Set if the rule has plans.
-    pub(crate) plans: Option<Box<RulePlans>>,
+    pub(crate) varying: Option<Arc<Cost>>,
+    /// The least that a request costs: a quota that moves has room for it.
+    pub(super) least: u64,
+    pub(crate) quotas: Quotas,
+    /// The hash of the canonical text of the rule's own quota.
+    pub(crate) salt: u64,
+    /// See [`Quotas::time_base`].
+    pub(super) time_base: u64,
+    /// The limit in place of the `rpu` of the rule's own quota.
+    pub(super) adaptive: Option<Arc<Adaptive>>,
+    /// The gateways that divide each quota while the global store is down; set for global rules.
+    pub(super) replicas: Option<Arc<Replicas>>,
 }
 
-/// Which counters of its rules a group uses.
+/// What the rules of a group count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Role {
-    /// The rule's own counters.
+    /// All requests.
     Primary,
-    /// The counters while the global store is down.
+    /// Requests while the global store is down, by a share of the quota.
     Fallback,
-    /// The counters of leased quota.
+    /// Leased quota.
     Leased,
 }
 
@@ -104,12 +112,6 @@ impl Rule {
         self.identity
     }
 
-    /// The quota for actors without an override, and its algorithm.
-    #[must_use]
-    pub fn counter(&self) -> &Counter {
-        &self.primary.default
-    }
-
     /// Whether the cost of a request depends on its response, or whether the response decides if
     /// the rule counts the request.
     #[must_use]
@@ -117,16 +119,17 @@ impl Rule {
         self.varying.as_ref().is_some_and(|cost| cost.settles())
     }
 
-    /// The configured quota of actors without an override, and of clients without a plan.
+    /// The quota of actors without an override, and of clients without a plan, as the document
+    /// states it.
     #[must_use]
-    pub fn quota(&self) -> Quota {
-        self.primary.default.quota
+    pub fn configured(&self) -> algorithm::Quota {
+        self.quotas.own.configured()
     }
 
-    /// The same quota, as response headers show it.
+    /// The quota that judges these actors now.
     #[must_use]
-    pub fn shown_quota(&self) -> Quota {
-        self.primary.default.shown()
+    pub fn quota(&self) -> Quota {
+        self.judging(&self.quotas.own, Role::Primary)
     }
 
     /// Whether a global store counts the rule.
@@ -135,35 +138,71 @@ impl Rule {
         self.is_global
     }
 
-    /// The quota by which the rule judges a request of this plan, of the actor with this key, in
-    /// every role. `None`: the rule does not apply to the plan. An override wins over the plan.
+    /// The quota that the document states for a request of this plan, of the actor with this key.
+    /// `None`: the rule does not apply to the plan. An override wins over the plan.
     #[inline]
-    pub(crate) fn quota_of(&self, key: ActorKey, plan: PlanId) -> Option<QuotaRef> {
-        let of_actor = self.primary.find(key);
-        match &self.plans {
-            Some(plans) if of_actor.is_default() => match plans.quota(plan)? {
-                0 => Some(of_actor),
-                place => Some(self.primary.of_plan(place)),
+    pub(crate) fn stated(&self, key: ActorKey, plan: PlanId) -> Option<&Quota> {
+        self.quotas.find(key, plan)
+    }
+
+    /// The values of the actors that have an override.
+    pub(crate) fn overridden(&self) -> impl Iterator<Item = &[u8]> {
+        self.quotas.overrides.keys()
+    }
+
+    /// A number that tells quotas of this rule apart, the same in every build: 0 for its own.
+    pub(crate) fn number_of(&self, quota: &Quota) -> u64 {
+        if *quota == self.quotas.own { 0 } else { Hasher::of(quota) }
+    }
+
+    /// Whether the rule's own quota judges such a request.
+    pub(crate) fn has_own(&self, key: ActorKey, plan: PlanId) -> bool {
+        self.stated(key, plan) == Some(&self.quotas.own)
+    }
+
+    /// The quota by which a group of this role judges now where the document states `quota`.
+    #[inline]
+    pub(crate) fn judging(&self, quota: &Quota, role: Role) -> Quota {
+        match role {
+            Role::Primary if self.adaptive.is_none() => *quota,
+            _ => self.derived(quota, role),
+        }
+    }
+
+    #[inline(never)]
+    fn derived(&self, quota: &Quota, role: Role) -> Quota {
+        match role {
+            Role::Primary => match &self.adaptive {
+                Some(adaptive) => quota.at(adaptive.limit(), self.least),
+                None => *quota,
             },
-            _ => Some(of_actor),
+            Role::Fallback => {
+                quota.share(self.replicas.as_ref().map_or(1, |replicas| replicas.number()), self.least)
+            }
+            Role::Leased => quota.leased(),
         }
     }
 
-    pub(crate) fn counters(&self, role: Role) -> &Counters {
-        let other = match role {
-            Role::Primary => None,
-            Role::Fallback => self.fallback.as_ref(),
-            Role::Leased => self.leased.as_ref(),
-        };
-        debug_assert!(role == Role::Primary || other.is_some(), "a rule without this role");
-        other.unwrap_or(&self.primary)
+    /// The quota whose state needs most room of those that a group of this role ever judges by where
+    /// the document states `quota`.
+    pub(super) fn roomiest(&self, quota: &Quota, role: Role) -> Quota {
+        match (role, &self.replicas) {
+            (Role::Fallback, Some(replicas)) => quota.share(replicas.fewest(), self.least),
+            _ => self.judging(quota, role),
+        }
     }
 
-    pub(crate) fn counters_mut(&mut self, role: Role) -> &mut Counters {
-        match (role, &mut self.fallback, &mut self.leased) {
-            (Role::Fallback, Some(fallback), _) => fallback,
-            (Role::Leased, _, Some(leased)) => leased,
-            _ => &mut self.primary,
+    /// Whether quotas move while a group of this role counts.
+    pub(super) fn moves(&self, role: Role) -> bool {
+        match role {
+            Role::Primary => self.adaptive.is_some(),
+            Role::Fallback => self.replicas.as_ref().is_some_and(|replicas| replicas.stores().is_some()),
+            Role::Leased => false,
         }
+    }
+
+    /// The time base of a quota of this rule; 0 if it has no state.
+    pub(crate) fn time_base(&self, quota: &Quota) -> u64 {
+        if quota.has_state() { self.time_base } else { 0 }
     }
 }

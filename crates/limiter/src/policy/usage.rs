@@ -1,9 +1,10 @@
 //! What a rule asks of responses: statuses, and what a host has to measure. And the result.
 
+use super::cost::CostError;
 use diana_base::format::decimal;
 use diana_base::map::KeySet;
 use diana_base::sort;
-use diana_document::{Node, Value};
+use std::ops::RangeInclusive;
 
 /// A value of a response that a cost names.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -111,23 +112,30 @@ impl Measures {
 /// This rule allows five failed log-ins a minute. Successful log-ins do not count.
 ///
 /// ```
-/// # use diana_limiter::cells::store::{Fault, Memory};
-/// # use diana_limiter::request::{Part, Values};
-/// # use diana_limiter::time::Time;
-/// use diana_limiter::policy::Usage;
+/// use diana_limiter::algorithm::{Algorithm, BucketOptions, Quota};
+/// use diana_limiter::cells::store::Memory;
+/// use diana_limiter::policy::{self, Cost, Draft, LimitDraft, RuleDraft, Statuses, Usage};
+/// use diana_limiter::request::{Part, Values};
 /// use diana_limiter::session::{Session, Worker};
+/// use diana_limiter::time::{Span, Time};
+/// use std::sync::Arc;
 ///
-/// let document = br#"{"url": "=/login", "rules": [
-///     {"name": "failed", "actor": "user", "rpu": 5, "unit": "minute", "charge": {"status": [401]}}
-/// ]}"#;
-/// # let policy = diana_config::compile(document).expect("a valid document").policy;
-/// # let store = Memory::new();
-/// # let mut worker = Worker::new(policy.clone(), &store, &[7; 16]);
-/// # let values = Values::default()
-/// #     .with(Part::Path, "/login")
-/// #     .with(Part::Header("x-user-id".into()), "ann");
-/// # let request = policy.request(&values);
-/// # let now = || Time::from_ns(1_795_392_000_000_000_000);
+/// let quota = Quota { rpu: 5, unit: Span::from_secs(60) };
+/// // Settling may charge a bucket below empty.
+/// let bucket = Algorithm::token_bucket(quota, BucketOptions::default())?.borrowing(5);
+/// let counter = policy::Quota::new(quota, bucket.ok_or("it can settle")?);
+/// let mut cost = Cost::default();
+/// cost.charge = Some(Statuses::new(&[401..=401])?);
+/// let rule = RuleDraft { cost, ..RuleDraft::new("failed", Vec::new(), counter) };
+/// let mut draft = Draft::default();
+/// draft.limits.push(LimitDraft::new("=/login".parse()?, vec![rule]));
+/// let policy = Arc::new(draft.build());
+///
+/// let store = Memory::new();
+/// let mut worker = Worker::new(policy.clone(), &store, &[7; 16]);
+/// let values = Values::default().with(Part::Path, "/login");
+/// let request = policy.request(&values);
+/// let now = || Time::from_ns(1_795_392_000_000_000_000);
 /// // The host has to report the status, and nothing else.
 /// let measures = policy.measures();
 /// assert!(measures.status && !measures.response_bytes && measures.values.is_empty());
@@ -143,7 +151,7 @@ impl Measures {
 /// };
 /// let left = [log_in(200), log_in(401), log_in(401), log_in(200)];
 /// assert_eq!(left, [Some(5), Some(5), Some(4), Some(3)]);
-/// # Ok::<(), Fault>(())
+/// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Usage {
@@ -158,118 +166,62 @@ pub struct Usage {
     pub values: Vec<ResponseNumber>,
 }
 
-/// A set of statuses: `401`, `"4xx"`, `"500-599"`, or a list of these. Equal sets have equal
-/// ranges, however they are written.
+/// A set of statuses. Equal sets have equal ranges, however they are given.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Statuses(Vec<(u64, u64)>);
+pub struct Statuses(Vec<(u16, u16)>);
 
-const LEAST: u64 = 100;
-const MOST: u64 = 599;
+const LEAST: u16 = 100;
+const MOST: u16 = 599;
 
 impl Statuses {
-    /// Reads `{status: …}`. Reports each mistake at its place and then returns `None`.
-    pub fn compile(node: &Node) -> Option<Statuses> {
-        let Value::Object(_) = node.value() else {
-            return node.expected("an object such as `{status: [401, \"5xx\"]}`");
+    /// The statuses in these ranges, each from 100 to 599.
+    pub fn new(ranges: &[RangeInclusive<u16>]) -> Result<Statuses, CostError> {
+        let is_valid = |range: &RangeInclusive<u16>| {
+            !range.is_empty() && LEAST <= *range.start() && *range.end() <= MOST
         };
-        let mut fields = node.fields()?;
-        let status = fields.require("status");
-        fields.finish();
-        let nodes = status?.one_or_many();
-        if nodes.is_empty() {
-            node.fail("no status is listed");
-            return None;
+        if ranges.is_empty() || !ranges.iter().all(is_valid) {
+            return Err(CostError::Status);
         }
-        let ranges: Vec<Option<(u64, u64)>> = nodes.iter().map(range).collect();
-        let mut ranges = ranges.into_iter().collect::<Option<Vec<_>>>()?;
+        let mut ranges: Vec<(u16, u16)> = ranges.iter().map(|range| (*range.start(), *range.end())).collect();
         sort::sort_by_key(&mut ranges, |range| *range);
-        let mut merged: Vec<(u64, u64)> = Vec::new();
+        let mut merged: Vec<(u16, u16)> = Vec::new();
         for (from, to) in ranges {
             match merged.last_mut() {
                 Some((_, end)) if from <= end.saturating_add(1) => *end = to.max(*end),
                 _ => merged.push((from, to)),
             }
         }
-        Some(Statuses(merged))
+        Ok(Statuses(merged))
     }
 
     /// Whether the set has this status.
     #[must_use]
     pub fn contains(&self, status: u16) -> bool {
-        self.0.iter().any(|(from, to)| (*from..=*to).contains(&status.into()))
+        self.0.iter().any(|(from, to)| (*from..=*to).contains(&status))
     }
 
     /// The canonical text.
     pub(crate) fn canonical_form(&self) -> String {
-        let range = |(from, to): &(u64, u64)| [&decimal(*from), "-", &*decimal(*to)].concat();
+        let range =
+            |(from, to): &(u16, u16)| [&decimal((*from).into()), "-", &*decimal((*to).into())].concat();
         self.0.iter().map(range).collect::<Vec<_>>().join(" ")
     }
-}
-
-/// One status or several, both ends included.
-fn range(node: &Node) -> Option<(u64, u64)> {
-    let found = match node.value() {
-        Value::Whole(status) => Some((*status, *status)),
-        Value::Text(text) => parse(text.trim()),
-        _ => None,
-    };
-    match found {
-        Some((from, to)) if LEAST <= from && from <= to && to <= MOST => found,
-        _ => node.expected("a status from 100 to 599, a class such as `4xx`, or a range such as `500-599`"),
-    }
-}
-
-fn parse(text: &str) -> Option<(u64, u64)> {
-    if let Some(class) = text.strip_suffix("xx") {
-        let first = class.parse::<u64>().ok()?.checked_mul(100)?;
-        return Some((first, first.checked_add(99)?));
-    }
-    let (from, to) = text.split_once('-').unwrap_or((text, text));
-    Some((from.trim().parse().ok()?, to.trim().parse().ok()?))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use diana_document::{Errors, parse};
-
-    fn canonical_form(json: &str) -> Result<String, Vec<String>> {
-        let (value, errors) = (parse(json.as_bytes()).unwrap(), Errors::default());
-        let statuses = Statuses::compile(&Node::root(&value, &errors));
-        let mistakes: Vec<String> = errors.into_vec().iter().map(ToString::to_string).collect();
-        statuses.filter(|_| mistakes.is_empty()).map(|statuses| statuses.canonical_form()).ok_or(mistakes)
-    }
 
     #[test]
-    fn every_spelling_of_a_set_is_the_same_set() {
-        for json in [
-            r#"{"status": "4xx"}"#,
-            r#"{"status": ["400-499"]}"#,
-            r#"{"status": ["450-499", "400-449", 404]}"#,
-            r#"{"status": ["400 - 498", 499, "401"]}"#,
-        ] {
-            assert_eq!(canonical_form(json).as_deref(), Ok("400-499"), "{json}");
+    fn the_same_statuses_are_the_same_set() {
+        let form = |ranges: &[RangeInclusive<u16>]| Statuses::new(ranges).map(|all| all.canonical_form());
+        for ranges in [&[400..=499][..], &[450..=499, 400..=449, 404..=404], &[400..=498, 499..=499]] {
+            assert_eq!(form(ranges).as_deref(), Ok("400-499"), "{ranges:?}");
         }
-        assert_eq!(canonical_form(r#"{"status": [503, 401, "402"]}"#).as_deref(), Ok("401-402 503-503"));
-    }
-
-    #[test]
-    fn anything_else_is_refused_at_its_place() {
-        let why =
-            "expected a status from 100 to 599, a class such as `4xx`, or a range such as `500-599`, found";
-        for (status, found) in [
-            ("99", "`99`"),
-            ("600", "`600`"),
-            (r#""6xx""#, "`6xx`"),
-            (r#""xx""#, "`xx`"),
-            (r#""404-400""#, "`404-400`"),
-            (r#""ok""#, "`ok`"),
-            ("null", "nothing"),
-        ] {
-            let mistakes = canonical_form(&format!(r#"{{"status": [200, {status}]}}"#));
-            assert_eq!(mistakes, Err(vec![format!("status[1]: {why} {found}")]), "{status}");
+        assert_eq!(form(&[503..=503, 401..=401, 402..=402]).as_deref(), Ok("401-402 503-503"));
+        let (low, high, none) = (99..=200, 500..=600, RangeInclusive::new(404, 400));
+        for ranges in [&[][..], &[low], &[high], &[none]] {
+            assert_eq!(form(ranges), Err(CostError::Status), "{ranges:?}");
         }
-        assert_eq!(canonical_form(r#"{"status": []}"#), Err(vec!["no status is listed".into()]));
-        assert_eq!(canonical_form("{}"), Err(vec!["`status` is missing".into()]));
     }
 }

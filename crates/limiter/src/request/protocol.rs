@@ -169,6 +169,10 @@ mod tests {
             HeaderLines::One(None)
         }
 
+        fn claim(&self, _: &[u8], _: &str) -> Option<String> {
+            None
+        }
+
         fn query(&self) -> Option<Vec<u8>> {
             Some(self.0.into())
         }
@@ -202,6 +206,10 @@ mod tests {
                 }
                 part => panic!("{part:?} is read"),
             }
+        }
+
+        fn claim(&self, _: &[u8], _: &str) -> Option<String> {
+            None
         }
     }
 

@@ -11,7 +11,6 @@ use crate::decide::{Charges, CountedActor, Decider, Decision, Pending, WorkerCac
 use crate::global::{Fetches, GlobalStoreOptions, StoreClient};
 use crate::policy::{ActorKey, GroupIndex, Policy, RuleId};
 use crate::request::Request;
-use crate::top::{self, By, TopActors, WorkerTop};
 use adaptation::Adaptation;
 use diana_base::time::{Span, Time};
 use gateways::Gateways;
@@ -34,8 +33,6 @@ pub struct Worker<S> {
     adaptation: Option<Box<Adaptation>>,
     /// `None` if the number of gateways is fixed.
     gateways: Option<Box<Gateways>>,
-    /// Counts actors for [`Worker::top`]; `None` unless asked to.
-    top: Option<Box<WorkerTop>>,
 }
 
 /// How the worker finds actors' cells.
@@ -74,7 +71,6 @@ impl<S: Store> Worker<S> {
             tickets: 0,
             adaptation: Adaptation::new(&policy),
             gateways: Gateways::new(&policy, &hasher),
-            top: None,
             policy,
             store,
         }
@@ -114,43 +110,11 @@ impl<S: Store> Worker<S> {
         Worker { client: Some(StoreClient::new(options, random)), ..self }
     }
 
-    /// Takes the number of gateways that earlier configurations or other workers know, at `now`.
-    /// See the example of [`Replicas`](crate::policy::Replicas).
-    pub fn load_replicas(&mut self, now: Time) {
+    /// Takes the number of gateways that earlier configurations or other workers know. See the
+    /// example of [`Replicas`](crate::policy::Replicas).
+    pub fn load_replicas(&mut self) {
         let Worker { gateways, store, .. } = self;
-        gateways.iter_mut().for_each(|gateways| gateways.load(store, now));
-    }
-
-    /// The worker, counting which actors are refused and charged most. After each decision call
-    /// [`Worker::note_actors`], and about once a second [`Worker::publish_actors`].
-    #[must_use]
-    pub fn with_top(self) -> Worker<S> {
-        Worker { top: Some(Box::default()), ..self }
-    }
-
-    /// Whether the worker counts which actors are refused and charged most.
-    #[must_use]
-    pub fn has_top(&self) -> bool {
-        self.top.is_some()
-    }
-
-    /// Counts the actors of the last decision.
-    pub fn note_actors(&mut self) {
-        let Worker { policy, top, actors, decider, cache, .. } = self;
-        if let Some(top) = top {
-            top.note(policy, &actors.hasher, decider, cache);
-        }
-    }
-
-    /// Adds what this worker has counted since the last call to what all workers have.
-    pub fn publish_actors(&mut self, now: Time) -> Result<(), Fault> {
-        let Worker { policy, store, top, .. } = self;
-        top.as_mut().map_or(Ok(()), |top| top.publish(policy, store, now))
-    }
-
-    /// The actors that a rule has refused or charged most, over all workers.
-    pub fn top(&self, rule: RuleId, by: By, now: Time) -> Result<TopActors, Fault> {
-        top::top(&self.policy, &self.store, rule, by, now)
+        gateways.iter_mut().for_each(|gateways| gateways.load(store));
     }
 
     /// Whether this worker asks the global store of this shard, because its breaker is closed.
@@ -209,6 +173,13 @@ impl<S: Store> Worker<S> {
     /// The hash of the actor with this key.
     pub(crate) fn hash(&self, key: ActorKey) -> u64 {
         self.actors.hasher.hash(key.bytes())
+    }
+
+    /// The hash of a value under the seed that all workers share, by which an operator can recognise
+    /// the value without reading it.
+    #[must_use]
+    pub fn keyed_hash(&self, value: &[u8]) -> u64 {
+        self.actors.hasher.hash(value)
     }
 
     /// Forgets what the worker remembers of an actor whose cell was changed.

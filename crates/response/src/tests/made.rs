@@ -1,51 +1,22 @@
 //! Hand-made policies and decisions, and a parser of structured fields.
 
-use diana_base::map::KeyMap;
 use diana_base::time::Span;
-use diana_limiter::actor::{Actors, Scope, ip::ClientIp};
 use diana_limiter::algorithm::{self, Algorithm, Charge, Quota, Verdict};
 use diana_limiter::cells::Events;
 use diana_limiter::decide::{Decision, Outcome, Reason, RuleReport, RuleResult};
-use diana_limiter::policy::{
-    ActorSource, Cost, Counter, Counters, Draft, Enforce, LimitDraft, Lists, Missing, Policy, Rule, RuleDraft,
-};
-use diana_limiter::request::Parts;
+use diana_limiter::policy::{self, ActorSource, Draft, Enforce, LimitDraft, Policy, Rule, RuleDraft};
 
 /// A policy of rules with these names; `~` before a name puts the rule into shadow.
 pub fn policy<S: AsRef<str>>(names: impl IntoIterator<Item = S>) -> Policy {
     let rule = |name: S| {
         let quota = Quota { rpu: 0, unit: Quota::MIN_UNIT };
-        let shadowed = name.as_ref().strip_prefix('~');
-        let counters = Counters::new(Counter::new(quota, Algorithm::RefuseAll), KeyMap::default());
+        let (name, shadowed) = (name.as_ref(), name.as_ref().strip_prefix('~'));
         let enforce = if shadowed.is_none() { Enforce::EVERYBODY } else { Enforce::NOBODY };
-        RuleDraft {
-            name: shadowed.unwrap_or(name.as_ref()).into(),
-            is_named: true,
-            actors: Vec::new(),
-            missing: Missing::Share,
-            enforce,
-            reject_delay: Span::ZERO,
-            cost: Cost::default(),
-            counters,
-            plans: Vec::new(),
-            global: None,
-        }
+        let quota = policy::Quota::new(quota, Algorithm::RefuseAll);
+        RuleDraft { enforce, ..RuleDraft::new(shadowed.unwrap_or(name), Vec::new(), quota) }
     };
-    let limit = LimitDraft {
-        pattern: "/".parse().unwrap(),
-        conditions: Vec::new(),
-        canonical_form: String::new(),
-        exclusive: false,
-        high_priority: false,
-        rules: names.into_iter().map(rule).collect(),
-    };
-    let mut parts = Parts::default();
-    let ip = ClientIp::compile(None, &mut parts);
-    let address = Actors::ip(&mut Scope { parts: &mut parts, ip: &ip });
-    let (limits, lists, enforce, plan, store) =
-        (vec![limit], Lists::default(), Enforce::EVERYBODY, None, None);
-    let (max_actors, takes_grants) = (16, false);
-    Draft { parts, ip, address, limits, lists, enforce, plan, max_actors, takes_grants, store }.build()
+    let limit = LimitDraft::new("/".parse().unwrap(), names.into_iter().map(rule).collect());
+    Draft { limits: vec![limit], ..Draft::default() }.build()
 }
 
 /// A rule's quota, its unit in milliseconds (0 for requests in flight), and its verdict; `None` if

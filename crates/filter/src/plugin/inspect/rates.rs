@@ -1,15 +1,15 @@
 //! `GET rates`: what the rules have admitted and refused in each of the last seconds. Once a second
 //! each worker's timer fires, and one of the workers samples the metrics: see
-//! [`diana_limiter::rates`].
+//! [`diana_inspect::rates`].
 
 use super::{Answer, Object, Plugin, parameters};
 use crate::Host;
 use crate::metrics::{RATES, rule_series, store_series};
 use diana_base::format;
 use diana_base::time::{Span, Time};
+use diana_inspect::rates::{COUNTERS, Rates, WINDOW, begin};
 use diana_limiter::cells::Events;
 use diana_limiter::cells::store::Fault;
-use diana_limiter::rates::{COUNTERS, Rates, WINDOW, begin};
 use std::cell::Cell;
 
 /// The most rules for which an answer has numbers.

@@ -1,23 +1,33 @@
-//! `GET top`: which actors a rule refuses or charges most. See [`diana_limiter::top`].
+//! `GET top`: which actors a rule refuses or charges most. See [`diana_inspect::top`].
 
 use super::{Answer, Object, Plugin, parameters};
 use crate::Host;
-use diana_limiter::top::{By, TopActor};
+use crate::plugin::CellStore;
+use diana_inspect::top::{By, TopActor, top};
+use diana_limiter::session::Worker;
 
 impl<H: Host> Plugin<H> {
     /// Adds what this worker has counted to what all workers have.
     pub(crate) fn publish_actors(&self) {
-        let published = self
-            .worker
-            .with(|worker| if worker.has_top() { worker.publish_actors(self.now()) } else { Ok(()) });
-        self.count_fault(published.unwrap_or(Ok(())));
+        if let Some(top) = &self.top {
+            let policy = &self.configuration.policy;
+            let published = top.with(|top| top.publish(policy, &self.store, self.now()));
+            self.count_fault(published.unwrap_or(Ok(())));
+        }
+    }
+
+    /// Counts the actors of the worker's last decision.
+    pub(crate) fn note_actors(&self, worker: &Worker<CellStore<H>>) {
+        if let Some(top) = &self.top {
+            top.with(|top| top.note(worker));
+        }
     }
 
     #[cold]
     #[inline(never)]
     pub(super) fn top(&self, query: &[u8]) -> Answer {
         let policy = &self.configuration.policy;
-        if self.worker.with(|worker| worker.has_top()) != Some(true) {
+        if self.top.is_none() {
             return Err((404, "actors are ranked only with `inspect: {top: true}`".into()));
         }
         let name = parameters(query)("rule").ok_or((400, "which rule? expected `rule=NAME`".into()))?;
@@ -30,8 +40,7 @@ impl<H: Host> Plugin<H> {
             return Err((400, ["there is no rule `", &name, "`"].concat()));
         };
         self.publish_actors();
-        let top = self.worker.with(|worker| worker.top(rule, by, self.now()));
-        let Some(Ok(top)) = top else {
+        let Ok(top) = top(policy, &self.store, rule, by, self.now()) else {
             return Err((503, "the shared data fails".into()));
         };
         let answer = Object::default()

@@ -12,7 +12,7 @@ fn at(ms: u64) -> Time {
 
 fn lease(piece: u64) -> Lease {
     let shown = Quota { rpu: 100, unit: Span::from_secs(60) };
-    Lease::new(String::new(), Parameters::default(), piece, shown.unit, shown)
+    Lease::new(Parameters::default(), piece, shown.unit, shown)
 }
 
 /// Deposits into a cell that has enough room. Returns what goes back to the store.
@@ -132,7 +132,7 @@ fn lease_and_store_together_stay_within_the_shown_quota() {
     let options = BucketOptions { burst: Some(40), ..BucketOptions::default() };
     let bucket = Algorithm::token_bucket(quota, options).unwrap();
     assert_eq!(bucket.shown(quota), shown);
-    let lease = Lease::new(String::new(), bucket.parameters(), 8, unit, shown);
+    let lease = Lease::new(bucket.parameters(), 8, unit, shown);
     let (mut store, mut cell, mut state) = (vec![0; bucket.size()], [0; SIZE], 7u64);
     for turn in 0..2_000u64 {
         let now = at(1_000_000 + turn * 700);

@@ -106,7 +106,7 @@ impl Hasher {
     /// The same for any value.
     #[must_use]
     pub fn of(value: &impl Hash) -> u64 {
-        let mut written = Written(Vec::new());
+        let mut written = Written(SipHasher13::new());
         value.hash(&mut written);
         written.finish()
     }
@@ -117,14 +117,14 @@ impl Hasher {
     }
 }
 
-/// The bytes of a value, in which lengths and variants have eight bytes on each platform. Out of
+/// A hash of a value, in which lengths and variants have eight bytes on each platform. Out of
 /// line, because many types write.
-struct Written(Vec<u8>);
+struct Written(SipHasher13);
 
 impl std::hash::Hasher for Written {
     #[inline(never)]
     fn write(&mut self, bytes: &[u8]) {
-        self.0.extend_from_slice(bytes);
+        self.0.write(bytes);
     }
 
     fn write_usize(&mut self, number: usize) {
@@ -136,7 +136,7 @@ impl std::hash::Hasher for Written {
     }
 
     fn finish(&self) -> u64 {
-        Hasher::name(&self.0)
+        self.0.finish()
     }
 }
 

@@ -13,10 +13,7 @@ use crate::global::protocol::{
 use crate::global::query::{GlobalQuery, RuleReply};
 use crate::global::refill::LeaseRefill;
 use crate::number_map::STEPS;
-use crate::policy::{
-    Counter, Counters, GlobalDraft, OnError, Policy, Replicas, RuleDraft, StoreDraft, drafts,
-};
-use diana_base::map::KeyMap;
+use crate::policy::{self, OnError, Policy, Replicas, RuleDraft, StoreDraft, drafts};
 use std::sync::Arc;
 
 /// A bucket in the global store, which needs an account.
@@ -27,11 +24,8 @@ fn bucket(quota: Quota) -> Algorithm {
 /// A policy with one global rule that leases ten units.
 fn policy() -> Policy {
     let quota = Quota { rpu: 100, unit: Span::from_secs(1) };
-    let counts = |algorithm| Counters::new(Counter::new(quota, algorithm), KeyMap::default());
-    let (mut own, lease) = (counts(bucket(quota)), bucket(quota).leased(10, quota));
-    own.default.lease = 10;
-    let global = GlobalDraft { on_error: OnError::Allow, fallback: None, leased: Some(counts(lease)) };
-    let rule = RuleDraft { global: Some(global), ..drafts::rule("rule", own) };
+    let quota = policy::Quota::new(quota, bucket(quota)).with_lease(10);
+    let rule = RuleDraft { on_error: Some(OnError::Allow), ..drafts::rule("rule", quota) };
     let replicas = Arc::new(Replicas::fixed(1));
     let store = StoreDraft { shards: vec!["a".into()], secret: "secret".into(), replicas };
     drafts::policy(vec![("/".into(), vec![rule])], Some(store))
@@ -64,7 +58,7 @@ fn at(ms: u64) -> Time {
 }
 
 fn refill(actor: usize) -> LeaseRefill {
-    LeaseRefill::testing(&actor.to_le_bytes())
+    LeaseRefill::testing(&actor.to_le_bytes(), &policy())
 }
 
 fn due(fetches: &mut Fetches, actors: std::ops::Range<usize>) -> usize {

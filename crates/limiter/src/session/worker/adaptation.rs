@@ -218,7 +218,7 @@ impl Counted {
         let in_flight = match self.adaptive.counts_permits() {
             true => {
                 // The headroom is not in use.
-                let headroom = if is_high_priority { 0 } else { self.rule.primary.default.headroom() };
+                let headroom = if is_high_priority { 0 } else { self.rule.quota().headroom() };
                 self.adaptive.limit().saturating_sub(remaining).saturating_sub(headroom)
             }
             false => self.in_flight,

@@ -126,9 +126,9 @@ impl Gateways {
     }
 
     /// Takes the number that the gateway knows already.
-    pub(super) fn load(&mut self, store: &dyn Store, now: Time) {
+    pub(super) fn load(&mut self, store: &dyn Store) {
         if let Ok(Some(found)) = store.load(&self.shared) {
-            self.has_changed |= self.replicas.set(Rounds::read(&found.bytes).number(), now);
+            self.has_changed |= self.replicas.set(Rounds::read(&found.bytes).number());
         }
     }
 
@@ -143,7 +143,7 @@ impl Gateways {
         let shards = 0..client.options().clusters.len();
         if !shards.clone().any(|shard| client.is_available(shard)) {
             // Another worker, whose breakers are closed, begins the round.
-            self.load(store, now);
+            self.load(store);
             self.wait = EVERY;
             return;
         }
@@ -181,7 +181,7 @@ impl Gateways {
             return None;
         };
         self.wait = rounds.wait(now);
-        self.has_changed |= self.replicas.set(rounds.number(), now);
+        self.has_changed |= self.replicas.set(rounds.number());
         Some((rounds.latest, updated == Update::Stored))
     }
 
@@ -303,7 +303,7 @@ mod tests {
         // Another worker finds the number, also after all stores are gone.
         let other = Arc::new(Replicas::counted(1));
         gateways.replicas = Arc::clone(&other);
-        gateways.load(&store, at(1));
+        gateways.load(&store);
         assert_eq!(other.number(), Replicas::MAX);
     }
 

@@ -3,11 +3,12 @@
 //! Two rules count the same clients if their lists of [`NamedActor`] from [`Actors::select`] are
 //! equal.
 
-use super::{Actor, NamedActor, Scope, compile, header, ip};
-use crate::matcher::pattern::Pattern;
+use super::{Scope, compile, segment};
 use diana_base::map::KeyMap;
 use diana_base::sort;
 use diana_document::{Node, Value, one_of, quoted};
+use diana_limiter::actor::{Actor, Header, NamedActor};
+use diana_limiter::matcher::pattern::Pattern;
 use std::sync::Arc;
 
 /// Counts all requests together.
@@ -20,7 +21,7 @@ const DEFAULTS: [(&str, &str); 2] = [("user", "x-user-id"), ("device", "x-device
 /// An alias and its target.
 const ALIAS: (&str, &str) = ("account", "user");
 /// The only source that a rule may define itself, because the source belongs to the limit.
-const SEGMENT: &str = super::segment::KIND.key;
+const SEGMENT: &str = segment::KIND.key;
 const MAX_NAME_BYTES: usize = 64;
 const MAX_TUPLE_LEN: usize = 8;
 /// How many defined names a hint considers at most, because each mistake is compared with all of
@@ -31,13 +32,14 @@ const MAX_OFFERED: usize = 100;
 ///
 /// ```
 /// use diana_document::{Errors, Node, parse};
-/// use diana_limiter::actor::{Actors, Scope, ip::ClientIp, key, parse_key};
+/// use diana_config::actor::{Actors, Scope, client_ip};
+/// use diana_limiter::actor::{key, parse_key};
 /// use diana_limiter::request::{Part, Parts, Request, Values};
 ///
 /// let document = parse(br#"{"actors": {"tenant": {"path": 1}}, "actor": ["tenant", "user"]}"#)?;
 /// let (errors, mut parts) = (Errors::default(), Parts::default());
 /// let mut fields = Node::root(&document, &errors).fields().ok_or("not an object")?;
-/// let ip = ClientIp::compile(None, &mut parts);
+/// let ip = client_ip(None, &mut parts);
 /// let mut scope = Scope { parts: &mut parts, ip: &ip };
 /// let actors = Actors::compile(fields.take("actors"), &mut scope);
 /// let actor = fields.take("actor").ok_or("no actor")?;
@@ -68,7 +70,7 @@ struct Definition {
 }
 
 impl Actors {
-    /// Compiles the policy's optional `actors` object.
+    /// Reads the policy's optional `actors` object.
     pub fn compile(node: Option<Node>, scope: &mut Scope) -> Actors {
         let entries = node.and_then(|node| node.entries()).unwrap_or_default();
         let mut definitions = KeyMap::default();
@@ -122,16 +124,13 @@ impl Actors {
                 return None;
             }
         }
-        let placed = |(place, named): (usize, Option<NamedActor>)| Some(named?.at(place));
-        let mut found = found.into_iter().enumerate().map(placed).collect::<Option<Vec<NamedActor>>>()?;
-        sort::sort_by_key(&mut found, NamedActor::order);
-        Some(found)
+        found.into_iter().collect::<Option<Vec<NamedActor>>>().map(NamedActor::list)
     }
 
     /// One actor of a rule.
     fn item(&self, item: &Node, url: Option<&Pattern>, scope: &mut Scope) -> Option<NamedActor> {
         let named = match inline(item) {
-            Some(name) => NamedActor::new(&name, compile(*item, scope)?.into(), scope),
+            Some(name) => NamedActor::new(&name, compile(*item, scope)?.into(), scope.parts),
             None => self.known(&item.scalar()?, item, scope)?,
         };
         // A wrong url is reported once, at the url.
@@ -148,14 +147,14 @@ impl Actors {
     fn known(&self, name: &str, place: &Node, scope: &mut Scope) -> Option<NamedActor> {
         let name = if name == ALIAS.0 { ALIAS.1 } else { name };
         if let Some(definition) = self.definitions.get(name.as_bytes()) {
-            return Some(NamedActor::new(&definition.name, definition.actor.clone()?, scope));
+            return Some(NamedActor::new(&definition.name, definition.actor.clone()?, scope.parts));
         }
         if name == IP {
-            return Some(Actors::ip(scope));
+            return Some(NamedActor::ip(scope.ip, scope.parts));
         }
         if let Some((name, header)) = DEFAULTS.into_iter().find(|(known, _)| *known == name) {
-            let actor = header::named(header.into(), scope).into();
-            return Some(NamedActor::new(name, actor, scope));
+            let actor = Header::new(header, scope.parts).ok()?;
+            return Some(NamedActor::new(name, Arc::new(actor), scope.parts));
         }
         if name == ALL {
             place.fail("`all` is nobody in particular: it stands alone and has no values");
@@ -180,12 +179,6 @@ impl Actors {
         place.fail(format!("unknown actor {}, {hint}", quoted(name)));
         None
     }
-
-    /// The actor `ip`: the client's address under the policy's `ip` options.
-    pub fn ip(scope: &mut Scope) -> NamedActor {
-        let actor = ip::by_client(scope).into();
-        NamedActor::new(IP, actor, scope)
-    }
 }
 
 /// The name of an actor that a rule defines itself; `None` if the node refers to an actor by name.
@@ -202,9 +195,9 @@ fn inline(node: &Node) -> Option<String> {
 fn in_limit(named: NamedActor, url: Option<&Pattern>, place: &Node, scope: &Scope) -> Option<NamedActor> {
     match named.actor().in_limit(url) {
         None => Some(named),
-        Some(Ok(actor)) => Some(NamedActor::new(named.name(), actor, scope)),
-        Some(Err(why)) => {
-            place.fail(why);
+        Some(Ok(actor)) => Some(NamedActor::new(named.name(), actor, scope.parts)),
+        Some(Err(error)) => {
+            place.fail(segment::why(url, &error));
             None
         }
     }
@@ -232,7 +225,7 @@ fn check_name(name: &str, node: &Node) {
 mod tests {
     use super::*;
     use crate::actor::testing::with_scope;
-    use crate::request::{Part, Request, Values};
+    use diana_limiter::request::{Part, Request, Values};
 
     /// Selects `actor` in a document `{"actors": …, "actor": …}`. Returns the names, or the
     /// mistakes.

@@ -15,9 +15,9 @@
 //! Series are identified by the hash of a name, so that they survive a new configuration. A series
 //! that no worker samples for 300 seconds is forgotten.
 
-use crate::cells::store::{Changed, Fault, Store, Swap};
 use diana_base::format::decimal;
 use diana_base::sort;
+use diana_limiter::cells::store::{Changed, Fault, Store, Swap};
 use std::borrow::Cow;
 
 /// The most seconds that a question can ask for.
@@ -27,7 +27,7 @@ pub const WINDOW: usize = 300;
 pub const COUNTERS: usize = 4;
 
 /// The most series that are sampled. Further ones are left out.
-pub(crate) const MAX_SERIES: usize = 512;
+const MAX_SERIES: usize = 512;
 
 /// More keys than a window has seconds, so that a reader that began before the next sample still
 /// finds the oldest one.
@@ -317,7 +317,7 @@ fn spread<'s>(total: u32, span: u32, back: impl Iterator<Item = &'s mut u64>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cells::store::Memory;
+    use diana_limiter::cells::store::Memory;
     use proptest::prelude::*;
 
     fn series(id: u64, total: u64) -> Vec<Series> {

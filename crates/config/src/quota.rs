@@ -1,11 +1,13 @@
-//! How a rule counts: `algo`, `rpu`, `unit`, and the algorithm's own keys.
+//! A quota, of a rule, an override or a plan: `algo`, `rpu`, `unit`, and the algorithm's own keys.
 
 use super::algorithm::{AlgorithmKind, FASTEST, KINDS};
+use super::global_rule;
 use super::headroom::RuleHeadroom;
+use super::penalty::penalty;
 use diana_base::time::Span;
 use diana_document::{Fields, Node, Value, fold, one_of, quoted};
-use diana_limiter::algorithm::{Algorithm, Quota};
-use diana_limiter::policy::{Cost, Counter};
+use diana_limiter::algorithm::{self, Algorithm};
+use diana_limiter::policy::{Cost, Quota};
 
 /// Reads `algo`. Without it, the first algorithm of the list counts.
 pub(super) fn algorithm(node: Option<Node>) -> Option<&'static AlgorithmKind> {
@@ -63,7 +65,7 @@ fn settling(
     fields: &mut Fields,
     kind: &AlgorithmKind,
     algorithm: Algorithm,
-    quota: Quota,
+    quota: algorithm::Quota,
     weight: Weight,
 ) -> Option<Algorithm> {
     let borrow = match fields.take("borrow") {
@@ -71,7 +73,7 @@ fn settling(
             node.fail("this rule charges nothing after the response: leave `borrow` out");
             return None;
         }
-        Some(node) => node.size(0..=Quota::MAX_RPU)?,
+        Some(node) => node.size(0..=algorithm::Quota::MAX_RPU)?,
         None if weight.borrows => quota.rpu,
         None => 0,
     };
@@ -92,9 +94,32 @@ fn settling(
     settling
 }
 
-/// Compiles the quota: `rpu`, `unit` and the algorithm's keys.
-pub(super) fn count(fields: &mut Fields, kind: Option<&AlgorithmKind>, weight: Weight) -> Option<Counter> {
-    let rpu = fields.require("rpu").and_then(|node| node.size(0..=Quota::MAX_RPU));
+/// Reads the quota of a rule, an override or a plan.
+pub(super) fn quota(
+    fields: &mut Fields,
+    kind: Option<&'static AlgorithmKind>,
+    global: Option<&global_rule::Rule>,
+    weight: Weight,
+) -> Option<Quota> {
+    let penalty = penalty(fields, kind);
+    let quota = count(fields, kind, weight)?;
+    let quota = match penalty? {
+        Some(penalty) => penalty.apply(quota),
+        None => quota,
+    };
+    let quota = match weight.headroom {
+        Some(headroom) => headroom.apply(fields, quota, weight.least)?,
+        None => quota,
+    };
+    match global {
+        Some(global) => global.apply_lease(fields, quota, weight),
+        None => Some(quota),
+    }
+}
+
+/// Compiles `rpu`, `unit` and the algorithm's keys.
+fn count(fields: &mut Fields, kind: Option<&AlgorithmKind>, weight: Weight) -> Option<Quota> {
+    let rpu = fields.require("rpu").and_then(|node| node.size(0..=algorithm::Quota::MAX_RPU));
     let unit = match kind {
         Some(AlgorithmKind { per_unit: false, name, .. }) => {
             if let Some(node) = fields.take("unit") {
@@ -108,7 +133,7 @@ pub(super) fn count(fields: &mut Fields, kind: Option<&AlgorithmKind>, weight: W
     };
     // Mistakes in the algorithm's own keys are reported even without a quota.
     let quota = match (rpu, unit) {
-        (Some(rpu @ 1..), Some(unit)) => Some(Quota { rpu, unit }),
+        (Some(rpu @ 1..), Some(unit)) => Some(algorithm::Quota { rpu, unit }),
         _ => None,
     };
     let Some(kind) = kind else {
@@ -137,7 +162,7 @@ pub(super) fn count(fields: &mut Fields, kind: Option<&AlgorithmKind>, weight: W
     };
     let (rpu, unit) = (rpu?, unit?);
     let algorithm = if rpu == 0 { Algorithm::RefuseAll } else { algorithm? };
-    Some(Counter::new(Quota { rpu, unit }, algorithm))
+    Some(Quota::new(algorithm::Quota { rpu, unit }, algorithm))
 }
 
 /// The time base of a rule: that of its first quota that does not refuse all.
@@ -147,12 +172,12 @@ pub(super) struct TimeBase {
 }
 
 impl TimeBase {
-    pub(super) fn of(kind: Option<&'static AlgorithmKind>, own: Option<&Counter>) -> TimeBase {
-        TimeBase { kind, base: own.and_then(Counter::time_base) }
+    pub(super) fn of(kind: Option<&'static AlgorithmKind>, own: Option<&Quota>) -> TimeBase {
+        TimeBase { kind, base: own.and_then(Quota::time_base) }
     }
 
     /// Reports the override or the plan at `node` if its quota cannot judge what the rule counts.
-    pub(super) fn check(&mut self, node: &Node, quota: &Counter) -> bool {
+    pub(super) fn check(&mut self, node: &Node, quota: &Quota) -> bool {
         let Some(other) = quota.time_base() else { return true };
         let fits = *self.base.get_or_insert(other) == other;
         if !fits {
@@ -195,5 +220,5 @@ fn unit(node: Node) -> Option<Span> {
         ));
         return None;
     }
-    node.span(Quota::MIN_UNIT..=Quota::MAX_UNIT)
+    node.span(algorithm::Quota::MIN_UNIT..=algorithm::Quota::MAX_UNIT)
 }

@@ -1,40 +1,34 @@
-//! `property`: a limit's conditions on host attributes: `{xds.route_name: main}`. The key is the
-//! path with dots between the steps; a dot within a step is written `\.`. The value is the
-//! attribute's raw bytes, and an attribute that the host does not have is absent.
+//! The reader of `property`: conditions on host attributes, as in `{xds.route_name: main}`. The key
+//! is the path with dots between the steps; a dot within a step is written `\.`.
 
-use super::condition::{self, Lines, Lookup, Names};
-use super::{ConditionKind, Matcher};
-use crate::request::{Part, Parts};
+use super::{ConditionKind, Names, named};
 use diana_document::{Node, quoted};
+use diana_limiter::matcher::{Lines, Lookup, Matcher};
+use diana_limiter::request::Parts;
 
 /// The kind `property`.
-pub(super) static KIND: ConditionKind = ConditionKind { key: "property", compile };
+pub(super) static KIND: ConditionKind = ConditionKind { key: "property", read };
 
-/// As for the actor `property`.
-const MAX_STEPS: usize = 16;
-
-fn compile(node: Node, parts: &mut Parts) -> Option<Box<dyn Matcher>> {
-    condition::compile(&node, parts, &Names { key: KIND.key, one: "property", read })
+fn read(node: Node, parts: &mut Parts) -> Option<Box<dyn Matcher>> {
+    named(&node, parts, &Names { key: KIND.key, one: "property", read: property })
 }
 
-fn read(name: &str, node: &Node, parts: &mut Parts) -> Option<Box<dyn Lookup>> {
-    let Some(steps) = steps(name) else {
-        let expected = format!("expected a path of 1 to {MAX_STEPS} steps, such as `xds.route_name`");
+fn property(name: &str, node: &Node, parts: &mut Parts) -> Option<Box<dyn Lookup>> {
+    let Some(lines) = steps(name).and_then(|steps| Lines::property(steps, parts).ok()) else {
+        let expected = "expected a path of 1 to 16 steps, such as `xds.route_name`";
         node.fail(format!("{expected}, found {}", quoted(name)));
         return None;
     };
-    Some(Box::new(Lines { part: parts.intern(Part::Property(steps)), trims: false }))
+    Some(Box::new(lines))
 }
 
-/// The steps of a dotted path. A step must not contain NUL, because hosts take a path as one text
-/// with a NUL between its steps.
+/// The steps of a dotted path.
 fn steps(path: &str) -> Option<Vec<Box<str>>> {
     let mut steps = vec![String::new()];
     let mut characters = path.chars();
     while let Some(character) = characters.next() {
         let (is_dot, character) = match character {
             '\\' => (false, characters.next().filter(|next| matches!(next, '.' | '\\'))?),
-            '\0' => return None,
             other => (other == '.', other),
         };
         if is_dot {
@@ -43,14 +37,14 @@ fn steps(path: &str) -> Option<Vec<Box<str>>> {
             steps.last_mut()?.push(character);
         }
     }
-    let is_valid = steps.len() <= MAX_STEPS && steps.iter().all(|step| !step.is_empty());
-    is_valid.then(|| steps.into_iter().map(Into::into).collect())
+    Some(steps.into_iter().map(Into::into).collect())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::matcher::testing::{matching, mistakes};
+    use diana_limiter::request::Part;
 
     fn part(path: &[&str]) -> Part {
         Part::Property(path.iter().map(|step| Box::from(*step)).collect())
@@ -81,9 +75,8 @@ mod tests {
     #[test]
     fn a_dot_may_belong_to_a_step() {
         let check = |path: &str, expected: Option<&[&str]>| {
-            let steps = steps(path);
-            let found = steps.as_ref().map(|steps| steps.iter().map(|step| &**step).collect::<Vec<_>>());
-            assert_eq!(found.as_deref(), expected, "{path}");
+            let part = steps(path).and_then(Part::property);
+            assert_eq!(part, expected.map(self::part), "{path}");
         };
         check("plugin_name", Some(&["plugin_name"]));
         check(

@@ -20,28 +20,29 @@
 //! Wei, Yi, "Mergeable Summaries", ACM TODS 38, 2013, Theorem 1 with `k` = `K` − 1 counters.
 //!
 //! Clients choose the values of actors, and how many there are. A summary keeps at most 64 bytes of
-//! each value, and of a [secret](crate::actor::NamedActor::is_secret) only a keyed hash.
+//! each value, and of a [secret](NamedActor::is_secret) only a keyed hash.
 
-use crate::actor::NamedActor;
-use crate::cells::store::{Changed, Fault, Store, Update};
-use crate::cells::table::Hasher;
-use crate::decide::{Decider, Decision, Outcome, RuleResult, WorkerCache, actor_text};
-use crate::policy::{ActorKey, ActorSource, CounterGroup, Policy, RuleId};
 use diana_base::format::{decimal, hex};
 use diana_base::part;
 use diana_base::sort;
 use diana_base::time::{Span, Time};
+use diana_limiter::actor::NamedActor;
+use diana_limiter::cells::store::{Changed, Fault, Store, Update};
+use diana_limiter::cells::table::Hasher;
+use diana_limiter::decide::{CountedActor, Decision, Outcome, RuleResult};
+use diana_limiter::policy::{ActorSource, Policy, RuleId};
+use diana_limiter::session::Worker;
 use std::cmp::Reverse;
 use std::mem::take;
 
 /// How many actors a summary has.
-pub(crate) const ACTORS: usize = 64;
+const ACTORS: usize = 64;
 
 /// The most rules with summaries, in a worker and in the shared data.
-pub(crate) const MAX_RULES: usize = 64;
+const MAX_RULES: usize = 64;
 
 /// Summaries are replaced after this span, so an answer covers one to two of it.
-pub(crate) const HALF_WINDOW: Span = Span::from_secs(300);
+const HALF_WINDOW: Span = Span::from_secs(300);
 
 /// The most bytes of one actor's value. Clients choose its length.
 const MAX_VALUE: usize = 64;
@@ -204,15 +205,42 @@ fn number(bytes: &[u8]) -> Option<(u64, &[u8])> {
     Some((u64::from_le_bytes(*first), rest))
 }
 
-/// The summaries of one worker that are not merged yet, by rule.
+/// The summaries of one worker that are not merged yet, by rule. After each decision call
+/// [`WorkerTop::note`], and about once a second [`WorkerTop::publish`].
+///
+/// ```
+/// # use diana_limiter::cells::store::{Fault, Memory};
+/// # use diana_limiter::request::{Part, Values};
+/// # use diana_limiter::session::{Session, Worker};
+/// # use diana_limiter::time::Time;
+/// use diana_inspect::top::{By, WorkerTop, top};
+///
+/// # let document = br#"{"url": "/", "rules": [{"name": "a", "actor": "user", "rpu": 3, "unit": "hour"}]}"#;
+/// # let policy = diana_config::compile(document).expect("a valid document").policy;
+/// # let store = Memory::new();
+/// # let now = Time::from_ns(1_795_392_000_000_000_000);
+/// # let mut worker = Worker::new(policy.clone(), &store, &[7; 16]);
+/// # let values = Values::default().with(Part::Path, "/").with(Part::Header("x-user-id".into()), "ann");
+/// # let request = policy.request(&values);
+/// let mut counts = WorkerTop::default();
+/// for _ in 0..5 {
+///     let (_, _) = Session::start(&mut worker, &request, || now);
+///     counts.note(&worker);
+/// }
+/// counts.publish(&policy, &store, now)?;
+/// let (rule, _) = policy.rules().next().expect("a rule");
+/// let refused = top(&policy, &store, rule, By::Refused, now)?;
+/// assert_eq!((refused.actors[0].count, &*refused.actors[0].values[0].1), (2, "ann"));
+/// # Ok::<(), Fault>(())
+/// ```
 #[derive(Debug, Default)]
-pub(crate) struct WorkerTop(Vec<[Summary; 2]>);
+pub struct WorkerTop(Vec<[Summary; 2]>);
 
 impl WorkerTop {
-    /// Counts the actors of a decision.
+    /// Counts the actors of the worker's last decision.
     #[inline(never)]
-    pub(crate) fn note(&mut self, policy: &Policy, hasher: &Hasher, decider: &Decider, cache: &WorkerCache) {
-        let decision = &decider.decision;
+    pub fn note<S: Store>(&mut self, worker: &Worker<S>) {
+        let decision = worker.decision();
         if matches!(decision.outcome, Outcome::Query(_)) {
             return;
         }
@@ -220,16 +248,15 @@ impl WorkerTop {
             let Some(by) = ranked(decision, report.result) else {
                 continue;
             };
-            let Some((group, asked)) = decider.asked_of(policy, report.rule, cache) else {
+            let Some(counted) = worker.counted_actor(report.rule) else {
                 debug_assert!(false, "a rule reports on its actor");
                 continue;
             };
-            let cost = asked.demands.iter().find(|demand| demand.rule == report.rule);
             let units = match by {
                 By::Refused => 1,
-                By::Used => cost.map_or(0, |demand| demand.cost),
+                By::Used => counted.cost,
             };
-            let (key, rule) = (asked.key.key(), report.rule.index());
+            let rule = report.rule.index();
             if units == 0 || rule >= MAX_RULES {
                 continue;
             }
@@ -237,7 +264,8 @@ impl WorkerTop {
                 self.0.resize_with(rule.saturating_add(1), Default::default);
             }
             if let Some(summary) = self.0.get_mut(rule).and_then(|both| both.get_mut(by as usize)) {
-                summary.add(hasher.hash(key.bytes()), units, |to| write_actor(group, key, hasher, to));
+                let hash = |value: &[u8]| worker.keyed_hash(value);
+                summary.add(counted.hash, units, |to| write_actor(&counted, &hash, to));
             }
         }
     }
@@ -245,7 +273,7 @@ impl WorkerTop {
     /// Merges what this worker has counted into the shared summaries. What cannot be merged now is
     /// kept for the next time.
     #[cold]
-    pub(crate) fn publish(&mut self, policy: &Policy, store: &dyn Store, now: Time) -> Result<(), Fault> {
+    pub fn publish(&mut self, policy: &Policy, store: &dyn Store, now: Time) -> Result<(), Fault> {
         let epoch = epoch(now);
         for (rule, both) in policy.rules().map(|(rule, _)| rule).zip(&mut self.0) {
             if both.iter().all(|summary| summary.0.is_empty()) {
@@ -293,13 +321,7 @@ fn ranked(decision: &Decision, result: RuleResult) -> Option<By> {
 /// [`MAX_RULES`] rules and this one is left out.
 #[cold]
 #[inline(never)]
-pub(crate) fn top(
-    policy: &Policy,
-    store: &dyn Store,
-    rule: RuleId,
-    by: By,
-    now: Time,
-) -> Result<TopActors, Fault> {
+pub fn top(policy: &Policy, store: &dyn Store, rule: RuleId, by: By, now: Time) -> Result<TopActors, Fault> {
     let (id, epoch) = (id_of(policy, rule), epoch(now));
     let mut all = Summary::default();
     let directory = store.load(DIRECTORY)?;
@@ -312,9 +334,9 @@ pub(crate) fn top(
             all.merge(&summary);
         }
     }
-    let actors = counted_by(policy, rule).map_or(&[][..], |group| &group.actors);
+    let actors = policy.actors_of(rule);
     let read = |entry: &Entry| {
-        let values = read_actor(actors, &policy.address, &entry.actor);
+        let values = read_actor(actors, policy.address(), &entry.actor);
         TopActor { values, count: entry.count, error: entry.error }
     };
     let since = Time::from_ns(epoch.saturating_sub(1).saturating_mul(HALF_WINDOW.as_ns()));
@@ -326,19 +348,9 @@ fn epoch(now: Time) -> u64 {
     now.as_ns().checked_div(HALF_WINDOW.as_ns()).unwrap_or(0)
 }
 
-/// The group that counts a rule, here or in a global store.
-fn counted_by(policy: &Policy, rule: RuleId) -> Option<&CounterGroup> {
-    let has = |group: &&CounterGroup| group.rules.contains(&rule.index());
-    let limits = || 0..policy.limits.len();
-    let own = limits().flat_map(|limit| policy.groups(limit)).map(|group| &**group).find(has);
-    let global = || limits().flat_map(|limit| policy.global_groups(limit)).map(|global| &*global.group);
-    own.or_else(|| global().find(has))
-}
-
 /// A rule is the same in two configurations if it has the same name and counts the same actors.
 fn id_of(policy: &Policy, rule: RuleId) -> u64 {
-    let actors = counted_by(policy, rule).map_or(&[][..], |group| &group.actors);
-    let forms: Vec<&str> = actors.iter().map(NamedActor::canonical_form).collect();
+    let forms: Vec<&str> = policy.actors_of(rule).iter().map(NamedActor::canonical_form).collect();
     Hasher::of(&(policy.rule_name(rule), forms))
 }
 
@@ -391,19 +403,15 @@ fn key(place: usize, by: By, epoch: u64) -> Vec<u8> {
 
 /// Writes an actor: how it was found, and then each value behind its length, cut to [`MAX_VALUE`]
 /// bytes. A hash takes the place of a secret.
-fn write_actor(group: &CounterGroup, key: ActorKey, hasher: &Hasher, to: &mut Vec<u8>) {
-    let source = key.source();
-    to.push(source as u8);
-    if source != ActorSource::Actor {
-        return write_value(key.value(), to);
-    }
-    for (named, value) in group.actors.iter().zip(values(key.value())) {
-        match named.is_secret() {
+fn write_actor(counted: &CountedActor, hash: &dyn Fn(&[u8]) -> u64, to: &mut Vec<u8>) {
+    to.push(counted.source() as u8);
+    for (named, value) in counted.named_values() {
+        match named.is_secret() && counted.source() == ActorSource::Actor {
             false => write_value(value, to),
             true => {
-                let mut hash = String::from("#");
-                hasher.hash(value).to_be_bytes().into_iter().for_each(|byte| hex(&mut hash, byte));
-                write_value(hash.as_bytes(), to);
+                let mut text = String::from("#");
+                hash(value).to_be_bytes().into_iter().for_each(|byte| hex(&mut text, byte));
+                write_value(text.as_bytes(), to);
             }
         }
     }
@@ -413,17 +421,6 @@ fn write_value(value: &[u8], to: &mut Vec<u8>) {
     let length = if value.len() > MAX_VALUE { CUT } else { u8::try_from(value.len()).unwrap_or(CUT) };
     to.push(length);
     to.extend_from_slice(part(value, ..value.len().min(MAX_VALUE)));
-}
-
-/// The values in a key of several actors: see [`crate::actor::key`].
-fn values(mut key: &[u8]) -> impl Iterator<Item = &[u8]> {
-    std::iter::from_fn(move || {
-        let (length, rest) = key.split_first_chunk()?;
-        let length = usize::try_from(u32::from_le_bytes(*length)).unwrap_or(usize::MAX);
-        let (value, rest) = rest.split_at_checked(length)?;
-        key = rest;
-        Some(value)
-    })
 }
 
 /// The names and the texts of what [`write_actor`] has written.
@@ -446,7 +443,7 @@ fn read_actor(actors: &[NamedActor], address: &NamedActor, bytes: &[u8]) -> Vec<
         let Some((value, after)) = after.split_at_checked(size) else { break };
         let mut text = match named.is_secret() {
             true => String::from_utf8_lossy(value).into_owned(),
-            false => actor_text(named.actor(), value),
+            false => named.text(value),
         };
         text.extend((*length == CUT).then_some('…'));
         all.push((named.place(), (named.name().to_owned(), text)));
@@ -552,7 +549,7 @@ mod tests {
 
     #[test]
     fn a_rule_takes_the_place_of_one_that_has_faded() {
-        use crate::cells::store::Memory;
+        use diana_limiter::cells::store::Memory;
         let store = Memory::new();
         for id in 0..70 {
             let place = place_of(&store, id, 10).unwrap();

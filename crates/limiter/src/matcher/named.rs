@@ -1,0 +1,97 @@
+//! Conditions on values that requests have under names: `headers`, `query`, `jwt`, `property`.
+//!
+//! All conditions of a limit must hold. A name may have several values. One matching value is
+//! enough, because the gateway cannot know which value the backend uses. `{present: false}` holds
+//! if a line has no value. A condition is certain if it holds for every value.
+
+use super::{Condition, ConditionError, Matcher};
+use crate::request::{Parts, Request};
+use diana_base::sort;
+
+/// Finds the values under one name.
+pub trait Lookup: Send + Sync {
+    /// Calls `test` with each value, or with `None` for a line without the value, until `test`
+    /// returns `true`. Returns whether it did.
+    fn any(&self, request: &Request, test: &mut dyn FnMut(Option<&[u8]>) -> bool) -> bool;
+
+    /// Whether white space around a value is no part of the value.
+    fn trims(&self) -> bool {
+        false
+    }
+
+    /// Whether there are too many values to examine.
+    fn are_too_many(&self, _: &Request) -> bool {
+        false
+    }
+
+    /// The name in canonical text.
+    fn canonical_form(&self, parts: &Parts) -> String;
+}
+
+/// The conditions of one limit on names of one kind.
+///
+/// ```
+/// use diana_limiter::matcher::{Condition, ConditionError, Lines, Lookup, Matcher, Named};
+/// use diana_limiter::request::{Part, Parts, Request, Values};
+///
+/// let mut parts = Parts::default();
+/// let plan: Box<dyn Lookup> = Box::new(Lines::header("X-Plan", &mut parts)?);
+/// let is_free = Named::new(vec![(plan, Condition::Exact(b"free"[..].into()))])?;
+/// let request = Values::default().with(Part::Header("x-plan".into()), "free");
+/// assert!(is_free.matches(&Request::new(&request, &parts)));
+/// # Ok::<(), ConditionError>(())
+/// ```
+pub struct Named(Vec<(Box<dyn Lookup>, Condition)>);
+
+impl Named {
+    /// All of these conditions.
+    pub fn new(conditions: Vec<(Box<dyn Lookup>, Condition)>) -> Result<Named, ConditionError> {
+        if conditions.is_empty() { Err(ConditionError::Anything) } else { Ok(Named(conditions)) }
+    }
+}
+
+impl Matcher for Named {
+    fn canonical_form(&self, parts: &Parts) -> String {
+        let each = |(lookup, condition): &(Box<dyn Lookup>, Condition)| {
+            [lookup.canonical_form(parts), condition.canonical_form()].concat()
+        };
+        let mut conditions: Vec<String> = self.0.iter().map(each).collect();
+        sort::sort_by_key(&mut conditions, Clone::clone);
+        conditions.join(" ")
+    }
+
+    fn matches(&self, request: &Request) -> bool {
+        self.0.iter().all(|(lookup, condition)| holds(&**lookup, condition, request))
+    }
+
+    fn is_certain(&self, request: &Request) -> bool {
+        self.0.iter().all(|(lookup, condition)| is_certain(&**lookup, condition, request))
+    }
+}
+
+/// Whether the condition holds for at least one value.
+fn holds(lookup: &dyn Lookup, condition: &Condition, request: &Request) -> bool {
+    let any = |test: &mut dyn FnMut(Option<&[u8]>) -> bool| lookup.any(request, test);
+    match condition {
+        Condition::Present(true) => any(&mut |value| value.is_some()),
+        Condition::Present(false) => !any(&mut |value| value.is_some()) || any(&mut |value| value.is_none()),
+        _ if lookup.are_too_many(request) => true,
+        _ => any(&mut |value| value.is_some_and(|value| condition.matches(request, value) != Some(false))),
+    }
+}
+
+/// Whether the condition holds for every value, and no line lacks one.
+fn is_certain(lookup: &dyn Lookup, condition: &Condition, request: &Request) -> bool {
+    let any = |test: &mut dyn FnMut(Option<&[u8]>) -> bool| lookup.any(request, test);
+    match condition {
+        Condition::Present(false) => !any(&mut |value| value.is_some()),
+        Condition::Present(true) => any(&mut |value| value.is_some()) && !any(&mut |value| value.is_none()),
+        _ if lookup.are_too_many(request) => false,
+        _ => {
+            let fails = |value: Option<&[u8]>| {
+                value.and_then(|value| condition.matches(request, value)) != Some(true)
+            };
+            any(&mut |_| true) && !any(&mut { fails })
+        }
+    }
+}
