@@ -27,7 +27,7 @@ use diana_config::algorithm::{AlgorithmKind, KINDS};
 use diana_document::{Errors, Node, parse};
 use diana_limiter::algorithm::{Algorithm, Quota};
 use diana_limiter::cells::store::{CasSemantics, SharedDataStore, Swap};
-use diana_limiter::cells::table::{Dated, Hasher, Table, shared_seed};
+use diana_limiter::cells::table::{Dated, Hasher, Loss, StateEntry, Table, shared_seed};
 use diana_limiter::decide::Outcome;
 use diana_limiter::request::{Part, Values};
 use diana_limiter::session::{Session, Worker};
@@ -113,7 +113,8 @@ fn keyed(criterion: &mut Criterion) {
     let names = names();
     for kind in KINDS {
         let algorithm = compile(kind);
-        let table = Table::new("keyed", &algorithm.canonical_form(), algorithm.size(), ACTORS as u64);
+        let states = vec![StateEntry { identity: 4, size: algorithm.size() }];
+        let table = Table::new("keyed", states, ACTORS as u64);
         let store = SharedDataStore::probe(Simulated::new(CasSemantics::Lenient)).expect("a store");
         let hasher = Hasher::new(b"a seed of a test");
         let mut names = names.iter().cycle();
@@ -122,9 +123,11 @@ fn keyed(criterion: &mut Criterion) {
                 let hash = hasher.hash(names.next().expect("a name").as_bytes());
                 let set = table.load(&store, hash).expect("a set");
                 let now = now();
-                let mut entry = set.claim(|_, cell| algorithm.eviction_rank(cell, now));
-                algorithm.prepare(entry.cell_mut(), now);
-                assert!(algorithm.step(entry.cell_mut(), now, 1).admits());
+                let mut entry = set.claim(now, |_, _| Loss::Part(0)).expect("room");
+                let mut cell = entry.cell();
+                algorithm.prepare(&mut cell, now);
+                assert!(algorithm.step(&mut cell, now, 1).admits());
+                entry.write(&cell, now, |_, cell| algorithm.rests_in(cell, now));
                 assert_eq!(entry.commit(&store), Ok(Swap::Done));
             });
         });

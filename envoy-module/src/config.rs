@@ -70,13 +70,14 @@ impl FilterConfig {
         let secret = unsafe { SharedSecret::follow(envoy, pointer, document) };
         let secret = secret.inspect_err(|why| log::error!("configuration refused, {why}")).ok()?;
         let document: Arc<[u8]> = document.into();
-        let (namespace, root) = Namespace::enter(name, &document);
+        let (namespace, root) = Namespace::enter(name);
         // SAFETY: by the caller's promise.
         let (ids, bell) = unsafe { (metrics::define(envoy, pointer), ConfigBell::new(envoy, pointer)) };
         let bell = Arc::new(bell);
         let shared = || Box::new(SharedBell(Arc::clone(&bell)));
         namespace.main.add(root, shared());
         namespace.retry.add(root, shared());
+        namespace.sweep.add(root, shared());
         namespace.outbox.add(root, shared());
         if can_flush(envoy) {
             namespace.metrics.flush.add(root, shared());
@@ -167,6 +168,7 @@ impl FilterConfig {
         self.callouts.end_all();
         self.namespace.main.remove(self.root);
         self.namespace.retry.remove(self.root);
+        self.namespace.sweep.remove(self.root);
         self.namespace.metrics.flush.remove(self.root);
         self.namespace.leave(self.root);
     }

@@ -13,8 +13,6 @@ pub struct Held {
     pub configurations: usize,
     /// Documents of routes.
     pub routes: usize,
-    /// Pairs of a listener's and a route's documents whose tables are known.
-    pub pairs: usize,
     /// Keys in memory.
     pub keys: usize,
     /// Threads of the module's own.
@@ -29,7 +27,6 @@ pub fn held() -> Held {
         streams,
         configurations,
         routes: routes::count(),
-        pairs: Namespace::pairs(),
         keys: Namespace::keys(),
         threads: usize::from(TIMER.runs()),
     }

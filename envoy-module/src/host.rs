@@ -228,10 +228,6 @@ impl Host for Module {
         Ok(())
     }
 
-    fn tables_changed(self) {
-        self.vm.namespace.tables_changed();
-    }
-
     fn set_tick_period(self, ms: u32) -> Result<(), Fault> {
         if self.vm.timers.set(self.context().root, ms) { Ok(()) } else { Err(NO_TIMER) }
     }

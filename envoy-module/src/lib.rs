@@ -50,7 +50,6 @@ mod outbox;
 #[cfg(not(feature = "loom"))]
 mod request;
 #[cfg(not(feature = "loom"))]
-mod route_tables;
 #[cfg(not(feature = "loom"))]
 mod routes;
 #[cfg(not(feature = "loom"))]
@@ -58,7 +57,6 @@ mod secret;
 #[cfg(not(feature = "loom"))]
 mod streams;
 #[cfg(not(feature = "loom"))]
-mod sweep;
 #[cfg(not(feature = "loom"))]
 pub mod thread;
 #[cfg(not(feature = "loom"))]

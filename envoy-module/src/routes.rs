@@ -130,13 +130,6 @@ pub fn find(address: *const c_void) -> Option<Arc<Route>> {
     Some(Arc::clone(&routes.as_ref()?.by_address.get(&(address as usize))?.route))
 }
 
-/// All documents.
-pub fn all() -> Vec<Arc<Route>> {
-    let routes = lock(&ROUTES);
-    let all = routes.iter().flat_map(|routes| routes.by_address.values());
-    all.map(|shared| Arc::clone(&shared.route)).collect()
-}
-
 /// Whether a route has this document.
 pub fn has(route: &Arc<Route>) -> bool {
     find(route.address()).is_some()

@@ -25,8 +25,7 @@ const SHARD_BIT: u32 = 40;
 ///
 /// let memory = Memory::default();
 /// assert_eq!(memory.swap(b"key", b"one", None), Ok(Swap::Done));
-/// let version = memory.load(b"key").unwrap().unwrap().version;
-/// assert_eq!(memory.remove(b"key", version), Ok(Swap::Done));
+/// assert_eq!(memory.remove(|key, _| key == b"key"), 1);
 /// assert_eq!(memory.load(b"key"), Ok(None));
 /// ```
 pub struct Memory {
@@ -48,21 +47,11 @@ impl Memory {
         Memory { shards, hasher: DefaultHashBuilder::default() }
     }
 
-    /// All keys, with the versions of their values. Keys may come and go meanwhile.
-    #[must_use]
-    pub fn keys(&self) -> Vec<(Box<[u8]>, Version)> {
-        self.shards.iter().flat_map(Shard::keys).collect()
-    }
-
-    /// Shrinks the tables, to free the memory that removed keys have left.
-    pub fn shrink(&self) {
-        self.shards.iter().for_each(|shard| shard.shrink(|key| self.hasher.hash_one(key)));
-    }
-
-    /// Removes a key if it is still at version `expected`.
-    pub fn remove(&self, key: &[u8], expected: Version) -> Result<Swap, Fault> {
-        let (shard, hash) = self.place(key)?;
-        shard.remove(hash, key, expected)
+    /// Removes the keys of which this holds, by key and value, and frees their memory. Returns how
+    /// many there were.
+    pub fn remove(&self, is_over: impl Fn(&[u8], &[u8]) -> bool) -> usize {
+        let remove = |shard: &Shard| shard.remove(&is_over, |key| self.hasher.hash_one(key));
+        self.shards.iter().map(remove).sum()
     }
 
     /// Frees all values. Each later call fails, so that nothing grows again until

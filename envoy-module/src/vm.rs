@@ -320,7 +320,7 @@ mod tests {
     fn a_thread_acts_for_its_own_streams_between_their_events() {
         // SAFETY: no address is called.
         let envoy = unsafe { Exports::find(|_| dangling()) }.ok().unwrap();
-        let (namespace, root) = Namespace::enter(b"a thread's own", &Arc::from(&b"{}"[..]));
+        let (namespace, root) = Namespace::enter(b"a thread's own");
         let vm: &'static Vm<Module> = Vm::new(Box::leak(Box::new(envoy)), &namespace, false);
         vm.take();
         let mut events = 0;

@@ -5,14 +5,10 @@ use crate::abi::Exports;
 use crate::config::FilterConfig;
 use crate::host::Module;
 use crate::namespace::Namespace;
-use crate::route_tables::MOST_AT_ONCE;
-use crate::routes;
 use crate::streams;
-use crate::sweep::Sweep;
 use crate::thread;
 use crate::vm::{Context, Vm};
 use diana_base::exclusive::Exclusive;
-use diana_filter::route_tables;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::LocalKey;
 
@@ -113,47 +109,6 @@ pub fn stand_in(config: &FilterConfig, context: Context) -> bool {
         is_busy |= !vm.in_its_place(|| vm.act_as_deputy(context));
     }
     is_busy
-}
-
-/// Deletes counts that no configuration of the namespace and no document of a route over one uses,
-/// if there may be any. Returns whether another try is due, because a thread was busy or not all
-/// documents are compiled. Only on the main thread, where Envoy makes configurations and routes.
-pub fn sweep(config: &FilterConfig) -> bool {
-    let namespace = &config.namespace;
-    let Some(main) = of_main(config).filter(|_| namespace.take_unused()) else {
-        return false;
-    };
-    let (listeners, routes) = (namespace.listeners(), routes::all());
-    let of_routes = namespace.route_tables.of(&listeners, &routes, MOST_AT_ONCE, route_tables);
-    let Some(of_routes) = of_routes else {
-        namespace.keep_unused();
-        return true;
-    };
-    let (store, is_living) = (&*namespace.store.0, |root| namespace.has(root));
-    let sweep = Sweep::begin(store);
-    let mut used = main.filter().tables(is_living);
-    let mut is_busy = used.is_none();
-    used.iter_mut().for_each(|used| used.extend_from_slice(&of_routes));
-    for vm in lock(&FOR_STREAMS).clone().into_iter().filter(|vm| is_of(vm, config)) {
-        let add = || match (&mut used, vm.filter().tables(is_living)) {
-            (Some(used), Some(tables)) => used.extend(tables),
-            (used, _) => *used = None,
-        };
-        is_busy |= !vm.in_its_place(add);
-    }
-    match used.filter(|_| !is_busy) {
-        Some(used) => {
-            let removed = sweep.end(store, used);
-            if removed > 0 {
-                log::info!("{removed} keys of counts that no configuration uses are deleted");
-            }
-            false
-        }
-        None => {
-            namespace.keep_unused();
-            true
-        }
-    }
 }
 
 /// The open streams and the configurations of all workers that are not busy.

@@ -56,14 +56,14 @@ fn a_removed_key_does_not_return_by_an_old_version() {
         let first = memory.load(b"key").unwrap().unwrap().version;
         let other = Arc::clone(&memory);
         let thread = thread::spawn(move || {
-            let removed = other.remove(b"key", first).unwrap();
+            let removed = other.remove(|_, value| value == b"first");
             (removed, other.swap(b"key", b"second", None).unwrap())
         });
         let swapped = memory.swap(b"key", b"late", Some(first)).unwrap();
         let (removed, created) = thread.join().unwrap();
         match swapped {
-            Swap::Done => assert_eq!((removed, created), (Swap::Conflict, Swap::Conflict)),
-            Swap::Conflict => assert_eq!((removed, created), (Swap::Done, Swap::Done)),
+            Swap::Done => assert_eq!((removed, created), (0, Swap::Conflict)),
+            Swap::Conflict => assert_eq!((removed, created), (1, Swap::Done)),
         }
     });
 }

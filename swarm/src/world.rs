@@ -7,7 +7,6 @@ use crate::scenario::{Algo, Fault, MS, OnError, SECOND, Scenario};
 use crate::server::{Executed, Server};
 use diana_base::prng::mix;
 use diana_base::time::{Span, Time};
-use diana_limiter::cells::Replacement;
 use diana_limiter::cells::store::Memory;
 use diana_limiter::decide::{Decision, Outcome};
 use diana_limiter::global::{CallResult, Completion, GlobalStoreOptions, Waiter};
@@ -279,10 +278,9 @@ impl World {
         let worker = |number: usize| {
             let (policy, options) = options(scenario, rpu);
             let worker = Worker::new(policy, Rc::clone(store), seed);
-            let mut worker = worker.with_global_store(options, random.number());
+            let worker = worker.with_global_store(options, random.number());
             if let Some(before) = documents.last_mut() {
                 let retired = &mut before.workers[number].worker;
-                worker.migrate_from(&[retired.previous()], Replacement::Certain, now);
                 retired.tick(|| now, true);
             }
             WorkerState { worker, waiting: BTreeMap::new(), wakes_at: None }

@@ -120,6 +120,22 @@ fn both_count_once_and_show_the_same_rates() {
     }
 }
 
+/// Two listeners with different documents: a name is an identity, numbers are not.
+#[test]
+fn rules_of_one_name_count_together_and_rules_of_two_names_do_not() {
+    let document = |rpu: u64, own: &str| {
+        let limit = |url: &str, name: &str, rpu: u64| json!({"url": url, "rules": [{"name": name, "algo": "W", "rpu": rpu, "unit": "7d"}]});
+        json!({"limits": [limit("=/both", "both", rpu), limit("=/own", own, 2)]})
+    };
+    let config = Config { concurrency: WORKERS, ..Config::new(document(5, "inbound")) };
+    let outbound = Config { plugin: document(7, "outbound").into(), ..config.clone() };
+    let gateway = Gateway::start(Config { outbound: Some(Box::new(outbound)), ..config }).unwrap();
+    let [inbound, outbound] = [gateway.address(), gateway.outbound().unwrap()];
+    let passed = |address, path| (0..6).filter(|_| get(address, path).status == 200).count();
+    assert_eq!([inbound, outbound, inbound].map(|address| passed(address, "/both")), [5, 2, 0]);
+    assert_eq!([inbound, outbound].map(|address| passed(address, "/own")), [2, 2]);
+}
+
 #[test]
 fn a_permit_of_one_listener_is_missing_at_the_other() {
     let upstream = Upstream::start(|request: &Received| match request.path.as_str() {

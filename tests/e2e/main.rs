@@ -52,6 +52,7 @@ mod redis_cluster;
 mod redis_upstream;
 mod remote;
 mod replay;
+mod reverted;
 mod routes;
 mod runbook;
 mod secrets;

@@ -7,6 +7,7 @@ mod outage;
 mod polls;
 pub mod raised;
 mod refused;
+mod reverted;
 mod shapes;
 mod switch;
 mod updates;
@@ -85,6 +86,13 @@ impl Remote {
     fn lines(&self, text: &str) -> Vec<String> {
         self.gateway.logs().lines().filter(|line| line.contains(text)).map(str::to_owned).collect()
     }
+}
+
+/// Waits until all workers of a gateway that balances connections count by this quota.
+fn wait_for(gateway: &Gateway, quota: u64) {
+    let mut clients = Clients::connect(gateway);
+    wait_until("a quota", PATIENCE, || clients.quotas().iter().all(|found| *found == quota).then_some(()))
+        .unwrap_or_else(|error| panic!("{error}: {quota}\n{}", gateway.logs()));
 }
 
 /// The local document, with further keys of `remote`.

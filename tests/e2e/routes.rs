@@ -77,6 +77,19 @@ fn each_key_of_a_routes_document_replaces_the_listeners() {
     assert_eq!(panics(&gateway), 0);
 }
 
+/// A name is an identity: equal numbers do not make two rules one.
+#[test]
+fn rules_of_different_names_on_two_routes_share_no_count() {
+    let listener = json!({"limits": [limit("everywhere", 1_000)]});
+    let routes = [("/down", "downloads"), ("/up", "uploads"), ("/more", "uploads")]
+        .map(|(prefix, name)| route(prefix, json!({"limits": [limit(name, 2)]})));
+    let gateway = start(listener, routes.to_vec());
+    assert_eq!(passed(&gateway, "/down", "ann", 3), 2);
+    assert_eq!(passed(&gateway, "/up", "ann", 1), 1, "of `uploads`");
+    assert_eq!(passed(&gateway, "/more", "ann", 3), 1, "equal documents count together");
+    assert_eq!(panics(&gateway), 0);
+}
+
 /// The rules of one limit for one actor share a cell, in all documents that have the same ones.
 #[test]
 fn what_both_documents_say_alike_counts_together() {

@@ -13,12 +13,6 @@ use std::cell::Cell;
 
 thread_local! {
     static COUNT: Cell<usize> = const { Cell::new(0) };
-    static LIVE: Cell<isize> = const { Cell::new(0) };
-}
-
-/// The bytes that this thread has allocated and not freed.
-pub fn live() -> isize {
-    LIVE.get()
 }
 
 /// The system's allocator, with counters for each thread.
@@ -31,13 +25,11 @@ static COUNTING: Counting = Counting;
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         _ = COUNT.try_with(|count| count.set(count.get() + 1));
-        _ = LIVE.try_with(|live| live.set(live.get() + layout.size() as isize));
         // SAFETY: the caller keeps the contract of the system's allocator.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
-        _ = LIVE.try_with(|live| live.set(live.get() - layout.size() as isize));
         // SAFETY: the caller keeps the contract of the system's allocator.
         unsafe { System.dealloc(at, layout) }
     }

@@ -2,7 +2,6 @@
 
 use crate::harness::{Gateway, START, at, get, store};
 use diana_config::{Configuration, compile};
-use diana_limiter::cells::Replacement;
 use diana_limiter::cells::store::CasSemantics;
 use diana_limiter::decide::{Decision, Outcome};
 use diana_limiter::request::protocol::Protocol;
@@ -302,8 +301,7 @@ fn another_part_or_mode_keeps_every_count() {
             let host = Simulated::new(CasSemantics::Strict);
             let mut before = Gateway::new(&json([from, ""], costs), store(&host));
             (0..3).for_each(|ms| _ = before.ask(0, &get("/", "ann"), at(ms)));
-            let mut after =
-                Gateway::after(&before, Replacement::Certain, &json([to, ""], costs), store(&host), at(9));
+            let mut after = Gateway::new(&json([to, ""], costs), store(&host));
             let decision = after.ask(0, &get("/", "ann"), at(10));
             let left = |rule: usize| decision.reports[rule].verdict.unwrap().remaining;
             assert_eq!([left(0), left(1)], costs.map(|cost| 90 - 4 * cost), "{from} to {to}, {costs:?}");
@@ -322,12 +320,13 @@ fn a_request_that_no_cell_counts_gives_nothing_back() {
     let mut gateway = Gateway::new(json, store(&host));
     let start = |gateway: &mut Gateway<_>, user: usize, ms| {
         let (session, decision) = gateway.start(0, &get("/", &format!("user-{user}")), at(ms));
-        let left = decision.reports.iter().map(|report| report.verdict.unwrap().remaining);
-        (session, decision.is_rejected(), left.collect::<Vec<_>>())
+        let left = decision.reports.iter().filter_map(|report| report.verdict);
+        (session, decision.is_rejected(), left.map(|verdict| verdict.remaining).collect::<Vec<_>>())
     };
     let mut full: Vec<Session> = (0..16).map(|user| start(&mut gateway, user, 0).0).collect();
     let in_shadow = (16..99).find(|user| !start(&mut gateway, *user, 0).1).unwrap();
-    let (mut uncounted, ..) = start(&mut gateway, in_shadow, 0);
+    let (mut uncounted, _, left) = start(&mut gateway, in_shadow, 0);
+    assert!(left.is_empty(), "no rule counts the request");
     full.iter_mut().for_each(|session| _ = gateway.settle(0, session, at(1)));
     let (_held, _, left) = start(&mut gateway, in_shadow, 2);
     assert_eq!(left, [0, 4]);

@@ -254,6 +254,11 @@ fn a_newcomer_with_an_override_frees_nobody() {
         assert!(!passes(user, now), "{user} is free after {now} ms");
     }
     let refused = gateway.ask_new_worker(&get("/", "vip"), at(5_000));
-    assert_eq!(refused.reports[0].quota.rpu, 1, "the report has the quota of the override");
+    let verdict = refused.reports[0].verdict.unwrap();
+    assert_eq!(
+        (refused.reports[0].quota.rpu, verdict.remaining),
+        (1_000, 0),
+        "its own quota, of which it has none"
+    );
     assert!(passes("vip", 3_600_000), "until the others are free as well");
 }

@@ -2,9 +2,9 @@
 //! values.
 
 use diana_base::time::{Span, Time};
+use diana_limiter::cells::Events;
 use diana_limiter::cells::store::{Fault, Loaded, SharedDataStore, Store, Swap, Version};
 use diana_limiter::cells::table::{Dated, Seed, shared_seed};
-use diana_limiter::cells::{Events, Previous, Replacement};
 use diana_limiter::decide::{Decision, Outcome};
 use diana_limiter::policy::{Policy, Usage};
 use diana_limiter::request::{Part, Values};
@@ -76,35 +76,17 @@ pub struct Gateway<S> {
     pub store: Rc<S>,
     seed: Seed,
     pub workers: Vec<Worker<Rc<S>>>,
-    /// The previous configuration, how certain the replacement is, and the deadline.
-    before: Option<(Previous, Replacement, Time)>,
 }
 
 impl<S: Store> Gateway<S> {
     pub fn new(json: &str, store: S) -> Gateway<S> {
         // As in a host: a failing store must not keep the gateway from starting.
         let seed = shared_seed(&store, Dated { since: START, seed: SEED }).map_or(SEED, |dated| dated.seed);
-        Gateway { policy: policy(json), store: Rc::new(store), seed, workers: Vec::new(), before: None }
-    }
-
-    /// A gateway that replaces `before`, or runs beside it.
-    pub fn after<B: Store>(
-        before: &Gateway<B>,
-        replacement: Replacement,
-        json: &str,
-        store: S,
-        now: Time,
-    ) -> Gateway<S> {
-        let previous = before.worker().previous();
-        Gateway { before: Some((previous, replacement, now)), ..Gateway::new(json, store) }
+        Gateway { policy: policy(json), store: Rc::new(store), seed, workers: Vec::new() }
     }
 
     fn worker(&self) -> Worker<Rc<S>> {
-        let mut worker = Worker::new(Arc::clone(&self.policy), Rc::clone(&self.store), &self.seed);
-        if let Some((previous, replacement, now)) = &self.before {
-            worker.migrate_from(std::slice::from_ref(previous), *replacement, *now);
-        }
-        worker
+        Worker::new(Arc::clone(&self.policy), Rc::clone(&self.store), &self.seed)
     }
 
     /// The decision of worker `index`.

@@ -1,7 +1,6 @@
 //! What operators see of a count is what the next response would show.
 
 use diana_base::time::{Span, Time};
-use diana_limiter::cells::Replacement;
 use diana_limiter::cells::store::{CasSemantics, SharedDataStore};
 use diana_limiter::inspect::{ActorCount, Grant, Target};
 use diana_limiter::policy::{Policy, Usage};
@@ -106,16 +105,10 @@ impl Gateway {
     }
 
     fn reload(&mut self, document: &str) {
-        self.follow(document, Replacement::Certain);
-    }
-
-    fn follow(&mut self, document: &str, replacement: Replacement) {
         let compiled = diana_config::compile(document.as_bytes()).unwrap();
-        let previous = self.worker.previous();
         self.worker.tick(|| self.now.get(), true);
         (self.policy, self.response) = (compiled.policy, compiled.response);
         self.worker = Worker::new(self.policy.clone(), self.worker.store().clone(), &[7; 16]);
-        self.worker.migrate_from(&[previous], replacement, self.now.get());
     }
 
     fn reset(&mut self, user: &str) {
@@ -384,26 +377,6 @@ fn a_look_tells_what_the_worker_has_reserved() {
     assert_eq!((gateway.reserved("ann"), gateway.count("ann").used), (None, 4 + 996 / 64));
 }
 
-/// A plugin beside another one could spend the same grant in cells of its own.
-#[test]
-fn a_plugin_beside_another_one_copies_counts_and_no_grant() {
-    let document = |more: &str| {
-        format!(
-            r#"{{{INSPECT} "limits": [{{"url": "/", "rules": [
-                {{"name": "rule", "actor": "user", "algo": "W", "rpu": 6, "unit": "day"}}{more}]}}]}}"#
-        )
-    };
-    let more = r#", {"name": "open", "actor": "user", "algo": "C", "rpu": 1000}"#;
-    for (replacement, granted) in [(Replacement::Certain, 3), (Replacement::Likely, 0)] {
-        let mut gateway = Gateway::of(&document(""));
-        assert_eq!(gateway.passing("ann"), 6);
-        gateway.grant("ann", 3, 3_600);
-        gateway.follow(&document(more), replacement);
-        let ann = gateway.count("ann");
-        assert_eq!((ann.used, ann.granted), (6, granted), "{replacement:?}");
-    }
-}
-
 /// After a reset the grant of an earlier configuration's cell does not come back.
 #[test]
 fn a_reset_takes_a_grant_for_good() {
@@ -421,4 +394,40 @@ fn a_reset_takes_a_grant_for_good() {
     gateway.reset("ann");
     gateway.reload(&document(6));
     assert_eq!(gateway.count("ann").granted, 0);
+}
+
+/// However documents go forwards and back: what was granted is granted once, also if it is spent
+/// under a document in which nobody can get a grant.
+#[test]
+fn a_grant_is_spent_once_and_a_penalty_ends_once() {
+    let document = |rpu: u64, neighbour: &str| {
+        format!(
+            r#"{{{INSPECT} "limits": [{{"url": "/", "rules": [
+                {{"name": "rule", "actor": "user", "algo": "W", "rpu": {rpu}, "unit": "day",
+                  "penalty": {{"after": 40, "for": "2h"}}}}{neighbour}]}}]}}"#
+        )
+    };
+    let beside = r#", {"name": "open", "actor": "user", "rpu": 5000, "unit": "second"}"#;
+    let documents =
+        [document(3, ""), document(4, ""), document(5, beside), document(6, ""), document(3, beside)];
+    let mut gateway = Gateway::of(&documents[0]);
+    assert_eq!(gateway.passing("ann"), 3);
+    gateway.grant("ann", 10, 3_600);
+    let mut passed = 0;
+    for at in [1, 2, 3, 0, 4, 0, 2, 1, 3, 0] {
+        gateway.reload(&documents[at]);
+        passed += (0..2).filter(|_| gateway.request("ann").1).count();
+    }
+    // Three more than the first quota, by the document with six.
+    assert_eq!((passed, gateway.count("ann").granted), (10 + 3, 0));
+    gateway.reload(&documents[0]);
+    (0..40).for_each(|_| _ = gateway.request("ann"));
+    assert!(gateway.count("ann").penalty > Span::ZERO);
+    gateway.reload(&documents[1]);
+    assert!(gateway.count("ann").penalty > Span::ZERO);
+    gateway.end_penalty("ann");
+    for at in [2, 3, 0, 4, 1] {
+        gateway.reload(&documents[at]);
+        assert_eq!(gateway.count("ann").penalty, Span::ZERO);
+    }
 }

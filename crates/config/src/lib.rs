@@ -127,6 +127,16 @@ impl Configuration {
         debug_assert!(policy.is_some(), "a worker already decides by the policy");
         policy.is_some_and(|policy| policy.refuse_to_wait())
     }
+
+    /// For a document that stands beside others, before a worker has the policy: see
+    /// [`Policy::count_apart`].
+    ///
+    /// [`Policy::count_apart`]: diana_limiter::policy::Policy::count_apart
+    pub fn count_apart(&mut self, listener: Option<&Policy>, keeps_sizes: bool) {
+        let policy = Arc::get_mut(&mut self.policy);
+        debug_assert!(policy.is_some(), "a worker already decides by the policy");
+        policy.into_iter().for_each(|policy| policy.count_apart(listener, keeps_sizes));
+    }
 }
 
 /// Compiles a configuration. The error lists every mistake.

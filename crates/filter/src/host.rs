@@ -122,10 +122,6 @@ pub trait Host: Copy + 'static {
         self
     }
 
-    /// A configuration has replaced another one, so some counts may no longer be in use.
-    /// [`Filter::tables`](crate::Filter::tables) returns the tables in use.
-    fn tables_changed(self) {}
-
     /// Sets the plugin's timer to fire every `ms` milliseconds; 0 stops the timer.
     fn set_tick_period(self, ms: u32) -> Result<(), Fault>;
 

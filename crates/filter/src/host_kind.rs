@@ -49,11 +49,10 @@ impl HostKind {
         self == HostKind::Restricted
     }
 
-    /// Whether a new plugin may replace an earlier one without notice. In a restricted host a new
-    /// plugin is another directive: each worker configures the directives in an order of its own,
-    /// and a reload starts new workers with empty shared data.
-    pub(crate) fn replaces_plugins(self) -> bool {
-        self == HostKind::Full
+    /// Whether plugins stand beside each other for good, as the directives of a restricted host do: a
+    /// reload starts new workers with empty shared data. Its values must not grow either.
+    pub(crate) fn has_documents_side_by_side(self) -> bool {
+        self == HostKind::Restricted
     }
 
     /// Whether the host's clock counts milliseconds, which the host converts to nanoseconds as a

@@ -36,5 +36,5 @@ pub use callbacks::Exports;
 pub use filter::{Action, Filter};
 pub use host::Host;
 pub use host_kind::HostKind;
-pub use route::{check_route, route_tables};
+pub use route::check_route;
 pub use zone::zone_bytes;

@@ -37,8 +37,8 @@ pub use leaky_bucket::QueueOptions;
 pub use parameters::{Parameters, PenaltyParameters};
 pub use penalty::Penalty;
 pub use token_bucket::BucketOptions;
-pub use values::{Admission, Charge, EvictionRank, MAX_WAIT, Quota, QuotaError, Reservation, Verdict};
-pub(crate) use values::{MAX_SKEW, RESERVED_FOR, borrowed, in_proportion, part, proportional_span};
+pub use values::{Admission, Charge, MAX_WAIT, Quota, QuotaError, Reservation, Verdict};
+pub(crate) use values::{MAX_SKEW, RESERVED_FOR, borrowed, in_proportion, part};
 
 use concurrency::Concurrency;
 use diana_base::time::{Span, Time};
@@ -227,10 +227,11 @@ impl Algorithm {
         each!(self, kind => kind.parameters())
     }
 
-    /// The loss if the cell is evicted at `now`.
+    /// The time until the cell rests if no request comes: a new cell then behaves the same, under
+    /// any quota of the same [form](Algorithm::form).
     #[must_use]
-    pub fn eviction_rank(&self, cell: &[u8], now: Time) -> EvictionRank {
-        each!(self, kind => kind.eviction_rank(cell, now))
+    pub fn rests_in(&self, cell: &[u8], now: Time) -> Span {
+        each!(self, kind => kind.rests_in(cell, now))
     }
 
     /// Whether a request may have to wait.
@@ -345,37 +346,6 @@ impl Algorithm {
     pub fn leased(&self, piece: u64, quota: Quota) -> Algorithm {
         let (parameters, shown) = (self.parameters(), self.shown(quota));
         Algorithm::Lease(Lease::new(parameters, piece, quota.unit, shown))
-    }
-
-    /// Records that the cell is a copy of another cell, made at `now`, because a configuration
-    /// replaced another one.
-    pub(crate) fn copied(&self, cell: &mut [u8], now: Time) {
-        match self {
-            Algorithm::Concurrency(permits) => permits.copied(cell, now),
-            Algorithm::TokenBucket(_)
-            | Algorithm::WarmUp(_)
-            | Algorithm::Window(_)
-            | Algorithm::SlidingWindow(_)
-            | Algorithm::SlidingLog(_)
-            | Algorithm::LeakyBucket(_)
-            | Algorithm::Lease(_)
-            | Algorithm::RefuseAll => {}
-        }
-    }
-
-    /// When the cell was copied; zero if it was not. `None` if the algorithm does not need to know.
-    pub(crate) fn copied_at(&self, cell: &[u8]) -> Option<Time> {
-        match self {
-            Algorithm::Concurrency(permits) => Some(permits.copied_at(cell)),
-            Algorithm::TokenBucket(_)
-            | Algorithm::WarmUp(_)
-            | Algorithm::Window(_)
-            | Algorithm::SlidingWindow(_)
-            | Algorithm::SlidingLog(_)
-            | Algorithm::LeakyBucket(_)
-            | Algorithm::Lease(_)
-            | Algorithm::RefuseAll => None,
-        }
     }
 }
 

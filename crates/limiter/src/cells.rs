@@ -10,7 +10,6 @@
 //! ```
 
 mod context;
-mod migration;
 mod open;
 mod refusals;
 mod reservations;
@@ -20,8 +19,6 @@ pub mod table;
 
 pub use context::Events;
 pub(crate) use context::{Actor, Context, Overridden};
-pub(crate) use migration::{GroupMigration, Migration};
-pub use migration::{Previous, Replacement};
 pub(crate) use open::OpenCell;
 pub(crate) use refusals::{CACHED_FOR, CellId, RefusalCache, SLOTS, slot};
 pub(crate) use reservations::{Reservations, ReservedCell};

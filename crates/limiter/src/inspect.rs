@@ -1,8 +1,8 @@
 //! What a rule has counted for one actor, outside of any request: for operators who look up a
 //! customer, or let the customer start anew.
 //!
-//! A look opens the actor's cell as the next request would, with what this worker holds reserved
-//! and with the counts of earlier configurations, and stores nothing. A reset, a grant or the end
+//! A look opens the actor's cell as the next request would, with what this worker holds reserved,
+//! and stores nothing. A reset, a grant or the end
 //! of a penalty is one more change of the cell, by compare-and-swap. Other workers notice the
 //! change after 100 ms at the latest, because they trust neither a reservation nor a refusal for
 //! longer.
@@ -204,7 +204,7 @@ impl Target {
         let stated = stated.filter_map(|(id, rule)| Some((id, rule.stated(key, self.plan)?)));
         let entry = peek(group, group.cell(&policy.rules, self.hash, stated), &context).ok()??;
         let quota = group.quota(self.rule, rule, &self.stated(policy)?);
-        let (mut cell, now) = (entry.cell().to_vec(), clock());
+        let (mut cell, now) = (entry.cell(), clock());
         quota.prepare(&mut cell, now);
         Some(quota.step(&mut cell, now, 0).remaining)
     }
@@ -215,11 +215,7 @@ impl Target {
         let mut cell = OpenCell::default();
         let judge = self.open(&mut cell, reservations, &context, &mut Events::default())?;
         let now = cell.at();
-        let cell = match cell.blocker() {
-            // The set is full of refused actors, and this actor has no cell.
-            Some(_) => &mut vec![0; judge.size()],
-            None => cell.bytes_mut(),
-        };
+        let cell = cell.bytes_mut();
         let quota = judge.quota.shown();
         let used = quota.rpu.saturating_sub(judge.step(cell, now, 0).remaining);
         let before = cell.to_vec();
@@ -335,13 +331,11 @@ impl Target {
         let (place, key) = (self.place, self.key.key());
         let actor = Actor { group, place, hash: self.hash, key };
         cell.load(group, self.hash, context, events);
-        if !cell.open(actor, (context.clock)(), reservations, context, events) {
+        if !cell.open(actor, (context.clock)(), reservations, context) {
             return Err(Fault(0));
         }
-        if cell.blocker().is_none() {
-            let now = cell.at();
-            quota.prepare(cell.bytes_mut(), now);
-        }
+        let now = cell.at();
+        quota.prepare(cell.bytes_mut(), now);
         Ok(quota)
     }
 }
@@ -379,11 +373,15 @@ impl Change for Edit<'_, '_> {
         let Ok(quota) = target.open(cell, reservations, context, events) else {
             return Attempt::Fault;
         };
-        if cell.blocker().is_some() {
+        if cell.set_full().is_some() {
             // The actor has no cell, and so no count.
             return Attempt::Nothing;
         }
         let now = cell.at();
-        if how(&quota, cell.bytes_mut(), now) { cell.entry() } else { Attempt::Nothing }
+        if !how(&quota, cell.bytes_mut(), now) {
+            return Attempt::Nothing;
+        }
+        let rules = context.policy.group(target.place).map(|group| context.rules_of(group, target.hash));
+        rules.map_or(Attempt::Nothing, |rules| cell.entry(rules))
     }
 }

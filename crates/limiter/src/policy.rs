@@ -17,6 +17,7 @@ mod draft;
 mod enforce;
 mod group;
 mod key;
+mod layout;
 mod lists;
 mod place;
 mod quota;
@@ -50,7 +51,7 @@ pub use usage::{Measure, Measures, ResponseNumber, Statuses, Usage};
 
 use crate::actor::{NamedActor, ip};
 use crate::adapt::{Adaptive, Shared};
-use crate::cells::table::{Hasher, TableId};
+use crate::cells::table::Hasher;
 use crate::matcher::tree::Tree;
 use crate::request::path::Readings;
 use crate::request::protocol::{Protocol, ProtocolParts};
@@ -129,7 +130,6 @@ pub struct Policy {
     pub(crate) address: NamedActor,
     tree: Tree,
     pub(crate) limits: Vec<Limit>,
-    /// Shared with later configurations, whose migrations need some of the rules.
     pub(crate) rules: Vec<Arc<Rule>>,
     pub(crate) lists: Lists,
     /// For which clients the deny list refuses.
@@ -365,11 +365,6 @@ impl Policy {
             let size = u64::try_from(table.value_size()).unwrap_or(u64::MAX);
             (keys.saturating_add(table.keys()), bytes.saturating_add(table.keys().saturating_mul(size)))
         })
-    }
-
-    /// All tables in which this policy counts.
-    pub fn table_ids(&self) -> impl Iterator<Item = TableId> + '_ {
-        self.limits.iter().flat_map(|limit| &limit.groups).map(|group| group.table.id())
     }
 
     /// The primary groups with room for more than one actor, and the number of sets of each table.

@@ -319,21 +319,4 @@ impl Session {
         let charges = self.charges.take();
         charges.map(|charges| worker.refund(*charges, end, clock)).unwrap_or_default()
     }
-
-    /// Refunds the request's charges in cells to which they have migrated: another configuration
-    /// has replaced `policy`, under which `worker` decided. Call this before [`Session::settle`],
-    /// which takes the charges. See the example of [`Worker`].
-    pub fn settle_migrated<S: Store>(
-        &self,
-        worker: &Worker<S>,
-        successor: &Worker<S>,
-        clock: impl Fn() -> Time,
-    ) -> Events {
-        let Some(charges) = &self.charges else {
-            return Events::default();
-        };
-        let (older, context) = (worker.context(&clock), successor.context(&clock));
-        let end = if self.is_waiting { End::Left } else { End::Ended(None) };
-        charges.refund_migrated(end, &older, &context)
-    }
 }

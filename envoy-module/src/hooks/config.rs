@@ -64,7 +64,7 @@ pub extern "C" fn envoy_dynamic_module_on_http_filter_config_destroy(config: Con
             vm.within(Context::of_config(&config), || vm.forget_the_gone());
         }
         vms::stand_in(&config, Context::of_config(&config));
-        config.namespace.tables_changed();
+        config.namespace.main.ring();
         // SAFETY: Envoy's configuration lives until this event ends.
         unsafe { config.flush() };
     });
@@ -93,9 +93,10 @@ pub extern "C" fn envoy_dynamic_module_on_http_filter_config_scheduled(_: Config
         // No stream waits in the main thread.
         _ = vm.run_due();
         let is_busy = vms::stand_in(config, Context::on_main(config));
-        if vms::sweep(config) || is_busy {
+        if is_busy {
             config.retry_soon();
         }
+        config.namespace.sweep();
         // SAFETY: this is an event of the configuration on the main thread.
         unsafe { config.make_calls() };
         // SAFETY: the same.

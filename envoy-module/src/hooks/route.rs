@@ -38,7 +38,7 @@ pub extern "C" fn envoy_dynamic_module_on_http_filter_per_route_config_new(
 pub extern "C" fn envoy_dynamic_module_on_http_filter_per_route_config_destroy(route: *const c_void) {
     guarded((), || {
         if routes::remove(route) {
-            // The main thread frees the document's memory in idle workers, and deletes its counts.
+            // The main thread frees the document's memory in idle workers.
             Namespace::route_has_gone();
         }
     });

@@ -67,7 +67,7 @@ impl Shard {
             (Place::Occupied(mut found), Some(expected)) if found.get().version == expected => {
                 let entry = found.get_mut();
                 entry.version = version;
-                // A value of a table keeps its size, so this reuses the memory.
+                // A value of a table mostly keeps its size, so this reuses the memory.
                 entry.value.clear();
                 entry.value.extend_from_slice(value);
             }
@@ -80,27 +80,19 @@ impl Shard {
         Ok(Swap::Done)
     }
 
-    pub(super) fn remove(&self, hash: u64, key: &[u8], expected: Version) -> Result<Swap, Fault> {
+    pub(super) fn remove(
+        &self,
+        is_over: impl Fn(&[u8], &[u8]) -> bool,
+        hash_of: impl Fn(&[u8]) -> u64,
+    ) -> usize {
         let mut entries = self.lock();
-        if entries.is_closed {
-            return Err(CLOSED);
+        let before = entries.table.len();
+        entries.table.retain(|entry| !is_over(&entry.key, &entry.value));
+        let removed = before.saturating_sub(entries.table.len());
+        if removed > 0 {
+            entries.table.shrink_to_fit(|entry| hash_of(&entry.key));
         }
-        let is_it = |entry: &Entry| *entry.key == *key && entry.version == expected;
-        Ok(match entries.table.find_entry(hash, is_it) {
-            Ok(found) => {
-                found.remove();
-                Swap::Done
-            }
-            Err(_) => Swap::Conflict,
-        })
-    }
-
-    pub(super) fn keys(&self) -> Vec<(Box<[u8]>, Version)> {
-        self.lock().table.iter().map(|entry| (entry.key.clone(), entry.version)).collect()
-    }
-
-    pub(super) fn shrink(&self, hash_of: impl Fn(&[u8]) -> u64) {
-        self.lock().table.shrink_to_fit(|entry| hash_of(&entry.key));
+        removed
     }
 
     pub(super) fn close(&self) {

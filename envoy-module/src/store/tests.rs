@@ -2,7 +2,7 @@
 
 use super::Memory;
 use super::shard::CLOSED;
-use diana_limiter::cells::store::{Store, Swap, Version};
+use diana_limiter::cells::store::{Store, Swap};
 use diana_testing::contract;
 use std::thread;
 
@@ -19,11 +19,11 @@ fn a_removed_key_is_absent_and_its_versions_do_not_return() {
     let version = || memory.load(b"key").unwrap().map(|loaded| loaded.version);
     assert_eq!(write(None), Ok(Swap::Done));
     let first = version().unwrap();
-    assert_eq!(memory.remove(b"key", Version(first.0.wrapping_add(7))), Ok(Swap::Conflict));
-    assert_eq!(version(), Some(first), "another version's removal changes nothing");
-    assert_eq!(memory.remove(b"key", first), Ok(Swap::Done));
+    assert_eq!(memory.remove(|_, value| value == b"another"), 0);
+    assert_eq!(version(), Some(first));
+    assert_eq!(memory.remove(|key, value| (key, value) == (&b"key"[..], &b"value"[..])), 1);
     assert_eq!((version(), memory.len()), (None, 0));
-    assert_eq!(memory.remove(b"key", first), Ok(Swap::Conflict));
+    assert_eq!(memory.remove(|_, _| true), 0);
     assert_eq!(write(Some(first)), Ok(Swap::Conflict), "an absent key has no version");
     assert_eq!(write(None), Ok(Swap::Done));
     assert_ne!(version(), Some(first));
@@ -37,7 +37,7 @@ fn a_closed_store_is_empty_and_stays_so() {
     assert!(memory.is_empty());
     assert_eq!(memory.load(b"key"), Err(CLOSED));
     assert_eq!(memory.swap(b"key", b"value", None), Err(CLOSED));
-    assert_eq!(memory.remove(b"key", Version(1)), Err(CLOSED));
+    assert_eq!(memory.remove(|_, _| true), 0);
     assert!(memory.is_empty());
     memory.open();
     assert_eq!(memory.load(b"key"), Ok(None));
@@ -91,7 +91,7 @@ fn threads_that_remove_and_create_a_key_never_see_a_torn_value() {
                     let [first, ..] = loaded.bytes[..] else { panic!("no bytes") };
                     let size = usize::from(first) * 20 + 1;
                     assert!(loaded.bytes.len() == size && loaded.bytes.iter().all(|byte| *byte == first));
-                    _ = memory.remove(b"key", loaded.version);
+                    _ = memory.remove(|_, value| value == loaded.bytes);
                 }
             });
         }

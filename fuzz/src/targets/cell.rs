@@ -4,7 +4,6 @@ use super::input::Input;
 use diana_base::time::{Span, Time};
 use diana_config::algorithm::KINDS;
 use diana_document::{Errors, Node, parse};
-use diana_limiter::algorithm::EvictionRank;
 use diana_limiter::algorithm::{Admission, Algorithm, Charge, Penalty, Quota, Reservation, Verdict};
 use diana_limiter::policy::{self, PlacedQuota};
 
@@ -147,7 +146,7 @@ fn check_no_panic(judge: &PlacedQuota, mut input: Input) {
         let (at, booked_at) = (Time::from_ns(input.number()), Time::from_ns(input.number()));
         let stamp = input.number();
         let charge = Charge { cost, at, booked_at, stamp: (stamp as u32, (stamp >> 32) as u32) };
-        let _ = judge.eviction_rank(&cell, now);
+        let _ = judge.rests_in(&cell, now);
         judge.prepare(&mut cell, now);
         let _ = judge.step(&mut cell, now, cost);
         judge.refund(&mut cell, now, charge);
@@ -239,14 +238,10 @@ impl Run {
     }
 }
 
-/// `prepare` changes a cell at most once, and reports the change. `prepare` keeps the eviction rank
-/// of a cell that has one.
+/// `prepare` changes a cell at most once, and reports the change.
 fn check_prepare(run: &mut Run) {
-    let (bytes, eviction_rank) = (run.cell.clone(), run.judge.eviction_rank(&run.cell, run.time()));
+    let bytes = run.cell.clone();
     assert_eq!(run.prepare(), run.cell != bytes, "`prepare` has to report a changed cell");
-    if eviction_rank != EvictionRank::Nothing {
-        assert_eq!(run.judge.eviction_rank(&run.cell, run.time()), eviction_rank);
-    }
     let prepared = run.cell.clone();
     assert!(!run.prepare());
     assert_eq!(run.cell, prepared);

@@ -3,7 +3,7 @@
 use super::subject::{cases, compile, log};
 use diana_base::time::{Span, Time};
 use diana_limiter::adapt::{Adaptive, Controller, Limits, Resource, Signal, State};
-use diana_limiter::algorithm::{Admission, Charge, EvictionRank, Quota, Verdict};
+use diana_limiter::algorithm::{Admission, Charge, Quota, Verdict};
 use diana_limiter::policy::{self, PlacedQuota};
 use proptest::prelude::*;
 use std::sync::Arc;
@@ -60,8 +60,8 @@ impl Cell {
         self.judge().refund(&mut self.bytes, self.now, charge);
     }
 
-    fn rank(&self) -> EvictionRank {
-        self.judge().eviction_rank(&self.bytes, self.now)
+    fn rests_in(&self) -> Span {
+        self.judge().rests_in(&self.bytes, self.now)
     }
 
     fn shown(&self) -> Quota {
@@ -132,7 +132,7 @@ proptest! {
             let fixed = compile("TB", &burst_key(Some(burst)), quota).unwrap();
             let quota = policy::Quota::new(quota, fixed);
             let mut fixed = Cell { quota, adaptive: None, least: 1, bytes, now };
-            prop_assert_eq!(cell.rank(), fixed.rank());
+            prop_assert_eq!(cell.rests_in(), fixed.rests_in());
             let (verdict, expected) = (cell.step(cost), fixed.step(cost));
             prop_assert_eq!((verdict, &cell.bytes), (expected, &fixed.bytes));
             prop_assert_eq!(cell.shown(), fixed.shown());

@@ -4,7 +4,6 @@ use super::schedule::{Arrival, Gap, Run, astray, begins, onward, visible, within
 use super::subject::{Rule, SUBJECTS, any_rules, cases, power, rules};
 use diana_base::time::{Span, Time};
 use diana_config::algorithm::KINDS;
-use diana_limiter::algorithm::EvictionRank;
 use diana_limiter::algorithm::{Admission, Algorithm, Charge};
 use proptest::prelude::*;
 
@@ -221,11 +220,8 @@ proptest! {
     ) {
         let mut run = Run::after(&rule, begin, &before);
         foreign.put(&rule, &mut run.cell);
-        let (bytes, rank) = (run.cell.clone(), run.judge.eviction_rank(&run.cell, Time::from_ns(run.now)));
+        let bytes = run.cell.clone();
         prop_assert_eq!(run.prepare(), run.cell != bytes);
-        if rank != EvictionRank::Nothing {
-            prop_assert_eq!(run.judge.eviction_rank(&run.cell, Time::from_ns(run.now)), rank);
-        }
         if rule.compile().can_reserve() {
             // The bytes may hold reserved units, which count as spent once they must have expired.
             let mut settled = run.clone();
@@ -269,7 +265,7 @@ proptest! {
             let (charge, now) = (Charge { cost, at: Time::from_ns(at), booked_at: Time::from_ns(at / 2), stamp: (cost as u32, at as u32) }, Time::from_ns(now));
             for cell in [&mut cell, &mut short] {
                 judge.prepare(cell, now);
-                let _ = judge.eviction_rank(cell, now);
+                let _ = judge.rests_in(cell, now);
                 let _ = judge.step(cell, now, cost);
                 judge.count_refusal(cell, now);
                 if back {
@@ -279,34 +275,39 @@ proptest! {
         }
     }
 
-    /// A cell has no rank exactly if a new cell in its place would go unnoticed.
+    /// A cell rests exactly if a new cell in its place goes unnoticed. A bucket that starts empty
+    /// rests only while it is new.
     #[test]
-    fn the_eviction_rank_equals_the_loss_of_a_new_cell(
+    fn a_new_cell_goes_unnoticed_once_a_cell_rests(
         rule in rules(), begin in begins(), arrivals in astray(), later in onward(), used in any::<bool>(),
     ) {
         let mut run = Run::new(&rule, begin);
         if used {
             run = Run::after(&rule, begin, &arrivals);
+            run.prepare();
         }
-        let mut new = run.clone();
-        new.cell.fill(0);
-        let refuses = !run.probe(0, 1).admits() && new.probe(0, 1).admits();
-        match run.judge.eviction_rank(&run.cell, Time::from_ns(run.now)) {
-            EvictionRank::Nothing => {
-                prop_assert!(!refuses);
-                for arrival in &later {
-                    let event = run.arrive(arrival);
-                    new.move_to(run.now);
-                    prop_assert_eq!(visible(event.verdict), visible(new.ask(event.cost).verdict));
-                }
-            }
-            rank => {
-                prop_assert_eq!(refuses, matches!(rank, EvictionRank::Refusing(_)));
-                let (scale, full) = (rule.scale_ns, new.look().full_in.as_ns());
-                // Only a request that is counted in a window notices that it was opened early.
-                let differs = |later, cost| visible(run.probe(later, cost)) != visible(new.probe(later, cost));
-                let noticed = |later| differs(later, 0) || differs(later, 1);
-                prop_assert!([0, 1, scale, full].into_iter().any(noticed));
+        let rests_in = run.judge.rests_in(&run.cell, Time::from_ns(run.now)).as_ns();
+        let new = |run: &Run| {
+            let mut new = run.clone();
+            new.cell.fill(0);
+            new
+        };
+        if rests_in > 0 {
+            let (new, scale) = (new(&run), rule.scale_ns);
+            // Only a request that is counted in a window notices that it was opened early.
+            let differs = |later, cost| visible(run.probe(later, cost)) != visible(new.probe(later, cost));
+            let noticed = |later| differs(later, 0) || differs(later, 1);
+            prop_assert!([0, 1, scale, new.look().full_in.as_ns()].into_iter().any(noticed));
+        }
+        // At the ends of a `u64`, instants are cut.
+        if rests_in < 7 * 86_400_000_000_000 && (1 << 60..1 << 63).contains(&run.now) {
+            run.move_to(run.now + rests_in);
+            prop_assert_eq!(run.judge.rests_in(&run.cell, Time::from_ns(run.now)), Span::ZERO);
+            let mut new = new(&run);
+            for arrival in &later {
+                let event = run.arrive(arrival);
+                new.move_to(run.now);
+                prop_assert_eq!(visible(event.verdict), visible(new.ask(event.cost).verdict));
             }
         }
     }
@@ -321,5 +322,5 @@ fn refuse_all_admits_only_looks() {
     assert!(algorithm.step(&mut cell, now, 0).admits());
     let refused = algorithm.step(&mut cell, now, 1);
     assert_eq!(visible(refused), (Admission::Refuse { retry_after: None }, 0, Span::ZERO, Span::ZERO));
-    assert_eq!(algorithm.eviction_rank(&cell, now), EvictionRank::Nothing);
+    assert_eq!(algorithm.rests_in(&cell, now), Span::ZERO);
 }

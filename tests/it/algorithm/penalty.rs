@@ -3,7 +3,7 @@
 use super::schedule::{Run, visible};
 use super::subject::{Rule, compile, token_bucket, waiting_bucket, window};
 use diana_base::time::{Span, Time};
-use diana_limiter::algorithm::{Admission, EvictionRank, Penalty, Quota};
+use diana_limiter::algorithm::{Admission, Penalty, Quota};
 use diana_limiter::policy;
 
 const BEGIN: u64 = 1_753_000_000_000_000_000;
@@ -39,8 +39,8 @@ fn wait(run: &Run) -> u64 {
     }
 }
 
-fn rank(run: &Run) -> EvictionRank {
-    run.judge.eviction_rank(&run.cell, Time::from_ns(run.now))
+fn rests_in(run: &Run) -> Span {
+    run.judge.rests_in(&run.cell, Time::from_ns(run.now))
 }
 
 #[test]
@@ -128,15 +128,15 @@ fn a_clock_that_steps_back_keeps_the_count() {
 
 /// A new cell would begin the penalty later, and would refuse less.
 #[test]
-fn the_eviction_rank_tells_of_counts_and_of_penalties() {
+fn a_state_rests_when_its_counts_and_its_penalty_are_over() {
     let rule = rule();
     let mut run = used_up(&rule);
     (0..3).for_each(|_| _ = refuse(&mut run));
-    assert_eq!(rank(&run), EvictionRank::Refusing(Span::from_ns(FOR)));
+    assert_eq!(rests_in(&run), Span::from_ns(FOR));
     run.move_to(BEGIN + FOR - 1);
-    assert_eq!(rank(&run), EvictionRank::Refusing(Span::from_ns(1)));
+    assert_eq!(rests_in(&run), Span::from_ns(1));
     run.move_to(BEGIN + FOR);
-    assert_eq!(rank(&run), EvictionRank::Nothing);
+    assert_eq!(rests_in(&run), Span::ZERO);
 
     // The bucket is full again after a tenth of the unit.
     let second = Quota { rpu: 10, unit: Span::from_secs(1) };
@@ -145,9 +145,9 @@ fn the_eviction_rank_tells_of_counts_and_of_penalties() {
     assert!(run.ask(1).verdict.admits());
     refuse(&mut run);
     run.move_to(BEGIN + SECOND - 1);
-    assert_eq!(rank(&run), EvictionRank::Used(Span::from_ns(1)));
+    assert_eq!(rests_in(&run), Span::from_ns(1));
     run.move_to(BEGIN + SECOND);
-    assert_eq!(rank(&run), EvictionRank::Nothing);
+    assert_eq!(rests_in(&run), Span::ZERO);
 }
 
 #[test]

@@ -187,7 +187,7 @@ proptest! {
         }
         let mut looked = shared.clone();
         let run = looked.under(b);
-        let _ = run.judge.eviction_rank(&run.cell, Time::from_ns(run.now));
+        let _ = run.judge.rests_in(&run.cell, Time::from_ns(run.now));
         let rest = run.ask(0).verdict.remaining;
         prop_assert!(!run.ask(rest + 1).verdict.admits());
         let (before, after) = (shared.under(a).look(), looked.under(a).look());

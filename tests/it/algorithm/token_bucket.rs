@@ -3,7 +3,6 @@
 use super::schedule::Run;
 use super::subject::{Rule, compile, token_bucket};
 use diana_base::time::{Span, Time};
-use diana_limiter::algorithm::EvictionRank;
 use diana_limiter::algorithm::{Admission, Quota};
 
 const BEGIN: u64 = 1_753_000_000_123_456_789;
@@ -138,36 +137,50 @@ fn a_foreign_fraction_is_less_than_a_nanosecond() {
     assert_eq!(run.look().more_in, Span::from_ns(1));
 }
 
-/// Regression: the rank of a bucket without savings was `Nothing`, so it never came to save
-/// anything.
+fn rests_in(run: &Run) -> Span {
+    run.judge.rests_in(&run.cell, Time::from_ns(run.now))
+}
+
+/// Regression: a bucket without savings counted as new, so it never came to save anything.
 #[test]
-fn a_bucket_that_starts_empty_has_a_rank_once_it_is_prepared() {
+fn a_bucket_that_starts_empty_never_rests_once_it_is_prepared() {
     let mut run = Run::new(&rule(1, MS, 5, false), BEGIN);
-    let rank = |run: &Run| run.judge.eviction_rank(&run.cell, Time::from_ns(run.now));
-    assert_eq!(rank(&run), EvictionRank::Nothing);
+    assert_eq!(rests_in(&run), Span::ZERO);
     run.prepare();
-    assert_eq!(rank(&run), EvictionRank::Used(Span::ZERO));
-    run.move_to(BEGIN + 2 * MS);
-    assert_eq!(rank(&run), EvictionRank::Used(Span::from_ms(2)));
+    let week = Span::from_secs(7 * 86_400);
+    assert_eq!(rests_in(&run), week);
     run.move_to(BEGIN + 20 * MS);
-    assert_eq!(rank(&run), EvictionRank::Used(Span::from_ms(5)));
+    assert_eq!(rests_in(&run), week, "it has saved tokens");
 }
 
 #[test]
-fn the_rank_of_a_bucket_that_starts_full_is_its_fill_time() {
+fn a_bucket_that_starts_full_rests_when_it_is_full() {
     let mut run = Run::new(&rule(7, 1_001 * MS, 3, true), BEGIN);
-    let rank = |run: &Run| run.judge.eviction_rank(&run.cell, Time::from_ns(run.now));
-    assert_eq!(rank(&run), EvictionRank::Nothing);
-    for (request, cost) in [1, 1, 1].into_iter().enumerate() {
+    assert_eq!(rests_in(&run), Span::ZERO);
+    for cost in [1, 1, 1] {
         let full_in = run.ask(cost).verdict.full_in;
-        let expected =
-            if request < 2 { EvictionRank::Used(full_in) } else { EvictionRank::Refusing(full_in) };
-        assert_eq!(rank(&run), expected);
+        assert_eq!(rests_in(&run), full_in);
     }
     run.move_to(BEGIN + 3 * 143 * MS - 1);
-    assert_eq!(rank(&run), EvictionRank::Used(Span::from_ns(1)));
+    assert_eq!(rests_in(&run), Span::from_ns(1));
     run.move_to(BEGIN + 3 * 143 * MS);
-    assert_eq!(rank(&run), EvictionRank::Nothing);
+    assert_eq!(rests_in(&run), Span::ZERO);
+}
+
+/// What is reserved counts as spent once its reservation must have expired.
+#[test]
+fn reserved_units_keep_a_bucket_from_resting() {
+    let mut run = Run::new(&rule(1, 1_000 * MS, 100, true), BEGIN);
+    run.ask(1);
+    let reserve = *run.judge.quota.as_reserve().unwrap();
+    assert!(reserve.reserve(&mut run.cell, Time::from_ns(BEGIN), 10).is_some());
+    let rests_in = rests_in(&run);
+    run.move_to(BEGIN + rests_in.as_ns() - 1);
+    run.prepare();
+    assert!(run.look().full_in > Span::ZERO);
+    run.move_to(BEGIN + rests_in.as_ns());
+    run.prepare();
+    assert_eq!(run.look().full_in, Span::ZERO);
 }
 
 #[test]

@@ -2,8 +2,7 @@
 
 use super::schedule::{Event, Run, visible};
 use super::subject::{compile, leaky_bucket, waiting_bucket};
-use diana_base::time::{Span, Time};
-use diana_limiter::algorithm::EvictionRank;
+use diana_base::time::Span;
 use diana_limiter::algorithm::{Admission, Quota};
 use proptest::prelude::*;
 
@@ -263,19 +262,6 @@ fn without_waiting_a_clock_of_milliseconds_costs_no_turns() {
         }
         assert_eq!(admitted, 10 * rpu, "{rpu} a second");
     }
-}
-
-/// Regression: such a bucket never ranked as refusing, and was the first to be evicted.
-#[test]
-fn an_overdrawn_bucket_that_began_empty_is_refusing() {
-    let wait = Some(Span::from_ms(250));
-    let mut run = Run::new(&waiting_bucket(per(10, SEC), Some(3), false, wait), BEGIN);
-    let rank = |run: &Run| run.judge.eviction_rank(&run.cell, Time::from_ns(run.now));
-    assert_eq!(run.ask(1).delay(), Span::from_ms(100));
-    assert_eq!(rank(&run), EvictionRank::Used(Span::from_ms(150)));
-    assert_eq!(run.ask(1).delay(), Span::from_ms(200));
-    assert!(!run.ask(1).verdict.admits());
-    assert_eq!(rank(&run), EvictionRank::Refusing(Span::from_ms(500)));
 }
 
 #[test]

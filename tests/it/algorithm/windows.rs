@@ -4,7 +4,6 @@
 use super::schedule::Run;
 use super::subject::{Rule, compile, sliding_log, sliding_window, window};
 use diana_base::time::{Span, Time};
-use diana_limiter::algorithm::EvictionRank;
 use diana_limiter::algorithm::{Admission, Quota, Reservation};
 
 const MS: u64 = 1_000_000;
@@ -94,16 +93,16 @@ fn a_window_opened_by_a_clock_ahead_counts_for_all_workers() {
 /// A refund before the window begins leaves the window open. The quota of the window before it must
 /// not come back.
 #[test]
-fn an_unused_window_opened_early_has_a_rank() {
+fn an_unused_window_opened_early_rests_once_it_begins() {
     for rule in [window(per(3, 60 * SEC)), sliding_window(per(3, 60 * SEC), None)] {
         let mut run = Run::new(&rule, MIDNIGHT);
         let event = run.ask(1);
         run.move_to(MIDNIGHT - MS);
         run.refund(&event);
-        let rank = |run: &Run| run.judge.eviction_rank(&run.cell, Time::from_ns(run.now));
-        assert_eq!(rank(&run), EvictionRank::Used(Span::ZERO));
+        let rests_in = |run: &Run| run.judge.rests_in(&run.cell, Time::from_ns(run.now));
+        assert_eq!(rests_in(&run), Span::from_ns(MS));
         run.move_to(MIDNIGHT);
-        assert_eq!(rank(&run), EvictionRank::Nothing);
+        assert_eq!(rests_in(&run), Span::ZERO);
     }
 }
 

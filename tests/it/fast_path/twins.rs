@@ -3,9 +3,9 @@
 
 use crate::harness::{Counting, START, policy, store};
 use diana_base::time::{Span, Time};
+use diana_limiter::cells::Events;
 use diana_limiter::cells::store::{Fault, Loaded, SharedData, SharedDataStore, Store, Swap, Version};
 use diana_limiter::cells::table::Seed;
-use diana_limiter::cells::{Events, Replacement};
 use diana_limiter::decide::{Decision, Outcome};
 use diana_limiter::policy::Policy;
 use diana_limiter::request::{HeaderLines, Part, PartId, Source, Values};
@@ -194,10 +194,8 @@ impl<'h> Twin<'h> {
             shown.push(self.end(ended));
         }
         let policy = policy(&self.documents[document % self.documents.len()]);
-        let mut workers = workers(&policy, &self.store, &self.seed, self.is_fast);
-        for (worker, before) in workers.iter_mut().zip(&mut self.workers) {
-            let previous = before.previous();
-            worker.migrate_from(&[previous], Replacement::Certain, self.now);
+        let workers = workers(&policy, &self.store, &self.seed, self.is_fast);
+        for before in &mut self.workers {
             shown.push(Shown::Ended(before.tick(|| self.now, true)));
         }
         (self.policy, self.workers) = (policy, workers);

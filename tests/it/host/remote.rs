@@ -1,8 +1,8 @@
 //! Remote configuration in the whole filter: which document each worker activates, whatever happens
 //! to its calls. Each document refuses all requests with a status of its own.
 
+mod changes;
 mod faults;
-mod migration;
 mod play;
 mod switch;
 mod workers;

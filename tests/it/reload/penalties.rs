@@ -1,6 +1,6 @@
 //! What a new configuration keeps of a penalty.
 
-use super::migration::{Host, limit, next, rule};
+use super::changes::{Host, limit, next, rule};
 use crate::harness::{Gateway, at, get, store};
 use diana_limiter::algorithm::Admission;
 use diana_limiter::cells::store::CasSemantics;
@@ -37,8 +37,8 @@ fn a_penalty_stays_if_the_neighbours_of_its_rule_change() {
     for keys in ["", r#", "algo": "W""#, r#", "algo": "SW""#, r#", "algo": "SL""#] {
         let host = Simulated::new(CasSemantics::Strict);
         let own = penalized(1, keys, "1h");
-        let old = refusing(&host, std::slice::from_ref(&own));
-        let new = next(&host, &old, &limit(&[own, rule(99, r#", "unit": "hour""#)]), SECOND);
+        refusing(&host, std::slice::from_ref(&own));
+        let new = next(&host, &limit(&[own, rule(99, r#", "unit": "hour""#)]));
         // The actor comes long after its quota is full again.
         assert_eq!([rest(&new, HOUR / 2), rest(&new, HOUR)], [1_800, 0], "{keys}");
     }
@@ -48,8 +48,8 @@ fn a_penalty_stays_if_the_neighbours_of_its_rule_change() {
 fn a_penalty_stays_if_a_bucket_gets_another_quota() {
     let migrated = |json: &str, ms| {
         let host = Simulated::new(CasSemantics::Lenient);
-        let old = refusing(&host, &[penalized(1, "", "1h")]);
-        rest(&next(&host, &old, &limit(&[json.to_owned()]), SECOND), ms)
+        refusing(&host, &[penalized(1, "", "1h")]);
+        rest(&next(&host, &limit(&[json.to_owned()])), ms)
     };
     assert_eq!(migrated(&penalized(2, "", "1h"), HOUR / 2), 1_800);
     assert_eq!(migrated(&penalized(2, "", "1h"), HOUR), 0);

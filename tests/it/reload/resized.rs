@@ -1,9 +1,8 @@
 //! A bucket gets another quota: usage survives.
 
-use super::migration::{DAY, Host, left, left_of, limit, next, rule};
+use super::changes::{DAY, Host, left, left_of, limit, next, rule};
 use crate::harness::{Gateway, at, get, store};
 use diana_base::time::Span;
-use diana_limiter::cells::Replacement;
 use diana_limiter::cells::store::CasSemantics;
 use diana_testing::shared_data::Simulated;
 use proptest::prelude::*;
@@ -18,7 +17,7 @@ fn after(old: &str, used: usize, new: &str) -> Vec<u64> {
     let host = Simulated::new(CasSemantics::Lenient);
     let before = Gateway::new(old, store(&host));
     (0..used).for_each(|_| _ = left(&before, 0));
-    left(&next(&host, &before, new, 0), 0)
+    left(&next(&host, new), 0)
 }
 
 #[test]
@@ -41,7 +40,7 @@ fn a_full_bucket_stays_full_and_an_empty_one_keeps_what_it_saved() {
     let host = Simulated::new(CasSemantics::Lenient);
     let old = Gateway::new(&bucket(10, ""), store(&host));
     left(&old, 0);
-    let new = next(&host, &old, &bucket(20, ""), DAY);
+    let new = next(&host, &bucket(20, ""));
     assert_eq!((left(&new, DAY), left_of(&new, "bob", DAY)), (vec![19], vec![19]));
     let empty = |rpu| bucket(rpu, r#", "start": "empty""#);
     for (raised, left_now) in [(20, 4), (2_000, 4), (5, 4), (3, 2)] {
@@ -49,7 +48,7 @@ fn a_full_bucket_stays_full_and_an_empty_one_keeps_what_it_saved() {
         let old = Gateway::new(&empty(10), store(&host));
         left(&old, DAY);
         let half = DAY + 1_800_000;
-        let new = next(&host, &old, &empty(raised), half);
+        let new = next(&host, &empty(raised));
         let both = (left(&new, half), left_of(&new, "bob", half));
         assert_eq!(both, (vec![left_now], vec![0]), "5 were saved when it became {raised}");
     }
@@ -64,13 +63,13 @@ fn after_the_change_the_new_quota_refills() {
     {
         let old = Gateway::new(&bucket(10, ""), store(&host));
         (0..10).for_each(|_| _ = left_of(&old, user, 0));
-        let new = next(&host, &old, &bucket(20, ""), 0);
+        let new = next(&host, &bucket(20, ""));
         assert_eq!(left_of(&new, user, ms), [expected], "however late {user} returns");
     }
     // A refusal is enough: 10 an hour came slowly, 3,600 an hour come quickly.
     let old = Gateway::new(&bucket(10, ""), store(&host));
     (0..10).for_each(|_| _ = left_of(&old, "zoe", 0));
-    let fast = next(&host, &old, &bucket(3_600, r#", "burst": 1"#), 0);
+    let fast = next(&host, &bucket(3_600, r#", "burst": 1"#));
     let asks =
         [0, 5_000, 9_000, 10_000].map(|ms| !fast.ask_new_worker(&get("/", "zoe"), at(ms)).is_rejected());
     assert_eq!(asks, [false, false, false, true], "10 tokens take 10 s");
@@ -83,7 +82,7 @@ fn a_debt_does_not_shrink() {
     let waits = |user: &str, old: u32, used: usize, new: u32| {
         let before = Gateway::new(&bucket(old), store(&host));
         (0..used).for_each(|_| _ = left_of(&before, user, 0));
-        let decision = next(&host, &before, &bucket(new), 0).ask_new_worker(&get("/", user), at(0));
+        let decision = next(&host, &bucket(new)).ask_new_worker(&get("/", user), at(0));
         match decision.outcome {
             diana_limiter::decide::Outcome::Delay(until) => Some(until.since(at(0))),
             _ => None,
@@ -104,9 +103,9 @@ fn an_overridden_actor_keeps_what_it_used() {
     for user in ["ann", "bob"] {
         (0..5).for_each(|_| _ = left_of(&old, user, 0));
     }
-    let new = next(&host, &old, &rules(10, 1_000), 0);
+    let new = next(&host, &rules(10, 1_000));
     assert_eq!((left_of(&new, "ann", 0), left_of(&new, "bob", 0)), (vec![4], vec![994]));
-    let none = next(&host, &new, &bucket(10, ""), 0);
+    let none = next(&host, &bucket(10, ""));
     assert_eq!((left_of(&none, "ann", 0), left_of(&none, "bob", 0)), (vec![3], vec![3]));
 }
 
@@ -118,7 +117,7 @@ fn what_was_used_migrates_through_several_changes_and_back() {
         (0..50).for_each(|_| _ = left_of(&gateway, user, 0));
     }
     for (rpu, anns) in [(200, 149), (50, 0), (100, 48), (200, 147)] {
-        gateway = next(&host, &gateway, &bucket(rpu, ""), 0);
+        gateway = next(&host, &bucket(rpu, ""));
         assert_eq!(left(&gateway, 0), [anns], "{rpu}");
         if rpu == 100 {
             assert_eq!(left_of(&gateway, "bob", 0), [49]);
@@ -135,38 +134,29 @@ fn buckets_are_distinguished_by_their_names() {
     let before = Gateway::new(&old, store(&host));
     (0..5).for_each(|_| _ = left(&before, 0));
     let new = limit(&[named("b", 200), named("a", 20), named("d", 2_000), named("c", 1_000)]);
-    assert_eq!(left(&next(&host, &before, &new, 0), 0), [194, 14, 1_999, 994]);
+    assert_eq!(left(&next(&host, &new), 0), [194, 14, 1_999, 994]);
 }
 
+/// As while the older configuration drains: both judge one bucket.
 #[test]
-fn nothing_migrates_to_another_quota_if_the_replacement_is_only_likely() {
+fn two_quotas_judge_one_bucket() {
     let host = Simulated::new(CasSemantics::Lenient);
     let old = Gateway::new(&bucket(10, ""), store(&host));
-    (0..5).for_each(|_| _ = left(&old, 0));
-    let new = Gateway::after(&old, Replacement::Likely, &bucket(20, ""), store(&host), at(0));
-    assert_eq!(left(&new, 0), [19]);
-}
-
-/// Each counts on by itself.
-#[test]
-fn a_migration_leaves_the_old_bucket_unchanged() {
-    let host = Simulated::new(CasSemantics::Lenient);
-    let old = Gateway::new(&bucket(10, ""), store(&host));
-    (0..5).for_each(|_| _ = left(&old, 0));
-    let new = next(&host, &old, &bucket(20, ""), 0);
+    let new = next(&host, &bucket(20, ""));
     for turn in (0..5).rev() {
-        assert_eq!((left(&new, 0), left(&old, 0)), (vec![turn + 10], vec![turn]));
+        assert_eq!((left(&new, 0), left(&old, 0)), (vec![2 * turn + 11], vec![2 * turn]));
     }
+    assert_eq!(left(&new, 0), [9]);
 }
 
-/// A reservation is not in the bucket. Its refund after the migration is lost.
+/// A reservation of a worker that has not switched yet is not in the bucket.
 #[test]
 fn a_reservation_counts_as_spent() {
     let host = Simulated::new(CasSemantics::Lenient);
     let mut old: Gateway<Host> = Gateway::new(&bucket(10_000, ""), store(&host));
     let passed = (0..10).filter(|_| !old.ask(0, &get("/", "ann"), at(0)).is_rejected()).count();
     assert_eq!(passed, 10);
-    let new = next(&host, &old, &bucket(20_000, ""), 0);
+    let new = next(&host, &bucket(20_000, ""));
     let left = left(&new, 0)[0];
     assert!((19_000..19_979).contains(&left), "{left}");
 }
@@ -183,7 +173,7 @@ proptest! {
         let of = |rpu, burst| bucket(rpu, &format!(r#", "burst": {burst}"#));
         let before = Gateway::new(&of(rpu, burst), store(&host));
         (0..used).for_each(|_| _ = left(&before, 0));
-        let new = next(&host, &before, &of(new_rpu, new_burst), ms);
+        let new = next(&host, &of(new_rpu, new_burst));
         let decision = new.ask_new_worker(&get("/", "ann"), at(ms));
         let passed = u64::from(!decision.is_rejected());
         let left = decision.reports[0].verdict.unwrap().remaining + passed;

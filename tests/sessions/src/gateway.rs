@@ -5,8 +5,8 @@ use crate::case::{Case, Change, Step, Usage, WORKERS};
 use crate::shown;
 use diana_base::time::{Span, Time};
 use diana_config::Configuration;
+use diana_limiter::cells::Events;
 use diana_limiter::cells::store::{Fault, Loaded, Memory, Store, Swap, Version};
-use diana_limiter::cells::{Events, Replacement};
 use diana_limiter::decide::{Decision, Outcome};
 use diana_limiter::inspect::{Grant, Target};
 use diana_limiter::policy::{self, ResponseNumber};
@@ -102,31 +102,38 @@ impl Gateway {
         Gateway { document, reserves, store, now: START, workers, next: None, sessions: BTreeMap::new() }
     }
 
-    /// Another valid document replaces the present one in every worker. No request is in flight.
-    pub(crate) fn replace(&mut self, document: &Value) {
-        self.document = document.to_string().into_bytes();
-        let now = self.now;
-        for running in self.workers.values_mut() {
-            let mut later = Running::new(&self.document, self.reserves, &self.store);
-            let previous = running.worker.previous();
-            later.worker.migrate_from(&[previous], Replacement::Certain, now);
-            running.worker.tick(|| now, true);
-            *running = later;
+    /// A worker starts under a valid document. The worker that it replaces, if any, returns what it
+    /// holds, and settles its open requests.
+    pub(crate) fn start(&mut self, worker: usize, document: &Value, replaces: Option<usize>) {
+        let (now, document) = (self.now, document.to_string().into_bytes());
+        self.workers.insert(worker, Running::new(&document, self.reserves, &self.store));
+        if let Some(before) = replaces.and_then(|before| self.workers.get_mut(&before)) {
+            before.worker.tick(|| now, true);
         }
     }
 
-    /// Whether a request passes. It ends at once if `ends`, else never.
-    pub(crate) fn passes(&mut self, worker: usize, request: &Values, ends: bool) -> bool {
-        let Gateway { document, reserves, store, now, workers, .. } = self;
-        let Running { configuration, worker, .. } =
-            workers.entry(worker).or_insert_with(|| Running::new(document, *reserves, store));
-        let policy = &configuration.policy;
-        let (mut session, decision) = Session::start(worker, &policy.request(request), || *now);
+    /// Whether a request passes, and whether a penalty refuses it. It stays open until
+    /// [`Gateway::end`].
+    pub(crate) fn begin(&mut self, worker: usize, request: &Values, id: u32) -> (bool, bool) {
+        let Some(Running { configuration, worker: own, .. }) = self.workers.get_mut(&worker) else {
+            return (false, false);
+        };
+        let (session, decision) = Session::start(own, &configuration.policy.request(request), || self.now);
         let passes = matches!(decision.outcome, Outcome::Pass);
-        if ends {
-            session.settle(worker, || *now);
-        }
-        passes
+        let mut verdicts = decision.reports.iter().filter_map(|report| report.verdict);
+        let is_penalty = verdicts.any(|verdict| verdict.is_penalty());
+        self.sessions.insert((id, 0), (worker, session));
+        (passes, is_penalty)
+    }
+
+    /// Ends a request. Its response had so many bytes.
+    pub(crate) fn end(&mut self, id: u32, response_bytes: u64) {
+        let usage =
+            Usage { status: Some(200), request_bytes: 0, response_bytes, number: None, is_final: true };
+        self.each(id, &mut |session, running, now| {
+            end(session, running, Some(&usage), now);
+            true
+        });
     }
 
     /// Gives the actor of these parameters a grant of units for an hour.

@@ -3,7 +3,6 @@
 use super::{Filter, Plugins};
 use crate::Host;
 use crate::plugin::Plugin;
-use diana_limiter::cells::table::TableId;
 use std::rc::Rc;
 
 /// At most this many earlier configurations are kept. Permits held by streams of older
@@ -86,7 +85,6 @@ impl<H: Host> Filter<H> {
         let before = self.plugin(root).flatten();
         plugin.begin_rates();
         self.plugins.with(|plugins| {
-            plugin.migrate_from(before.as_deref(), plugins);
             plugins.retain(|(known, _)| *known != root);
             plugins.push((root, Some(Rc::new(plugin))));
         });
@@ -99,7 +97,6 @@ impl<H: Host> Filter<H> {
                 }
                 retired.push((root, before));
             });
-            self.host.tables_changed();
         }
         self.show_documents();
         self.wake(root);
@@ -130,19 +127,6 @@ impl<H: Host> Filter<H> {
         if !self.is_live.replace(true) {
             self.show_documents();
         }
-    }
-
-    /// The tables that the plugins of living root contexts use. `None` if the tables are unknown in
-    /// the middle of another callback.
-    pub fn tables(&self, is_living: impl Fn(u32) -> bool) -> Option<Vec<TableId>> {
-        let active = self.plugins.with(|plugins| plugins.clone())?.into_iter();
-        let retired = self.retired.with(|retired| retired.clone())?.into_iter();
-        let all = active.filter_map(|(root, plugin)| Some((root, plugin?))).chain(retired);
-        let mut tables = Vec::new();
-        for (_, plugin) in all.filter(|(root, _)| is_living(*root)) {
-            plugin.tables(&mut tables)?;
-        }
-        Some(tables)
     }
 
     /// Arms the timer for the next task of the plugin `root`.

@@ -41,10 +41,6 @@ impl<H: Host> Filter<H> {
             stream.plugin.lost_refusal(b"");
         }
         if stream.session.has_charges() {
-            self.plugins.with(|plugins| {
-                let active = plugins.iter().filter_map(|(_, plugin)| plugin.as_ref());
-                active.for_each(|active| stream.plugin.settle_migrated(&stream.session, active));
-            });
             stream.plugin.forget(stream.session.ticket());
             stream.responded(None);
             stream.plugin.settle(&mut stream.session, stream.metering.as_deref_mut());

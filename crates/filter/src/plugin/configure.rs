@@ -1,5 +1,5 @@
-//! Builds the plugin of a configuration: finds out the kind of host, agrees with other workers on
-//! the seed, and migrates counts of the previous configuration.
+//! Builds the plugin of a configuration: finds out the kind of host, and agrees with other workers on
+//! the seed.
 
 use super::{Plugin, Sampler};
 use crate::Host;
@@ -15,7 +15,6 @@ use crate::zone::Zone;
 use diana_base::exclusive::Exclusive;
 use diana_base::time::{Span, Time};
 use diana_config::{Configuration, Source};
-use diana_limiter::cells::Replacement;
 use diana_limiter::cells::store::{EvictionDetector, Fault};
 use diana_limiter::cells::table::{Dated, Seed, shared_seed};
 use diana_limiter::session::Worker;
@@ -70,8 +69,10 @@ impl<H: Host> Plugin<H> {
         ids: &Rc<Ids>,
     ) -> Result<Plugin<H>, String> {
         let secret = host.secret();
-        let configuration = Source::new(listener, &secret).compile_route(route);
-        let configuration = configuration.map_err(|errors| mistakes(&errors))?;
+        let source = Source::new(listener, &secret);
+        let mut configuration = source.compile_route(route).map_err(|errors| mistakes(&errors))?;
+        let own = source.compile().ok();
+        configuration.count_apart(own.as_ref().map(|own| &*own.policy), false);
         let mut plugin = Plugin::build(host, configuration, before, ids)?;
         plugin.is_of_route = true;
         plugin.announce(&[listener, b"\0", route].concat());
@@ -103,6 +104,9 @@ impl<H: Host> Plugin<H> {
         ids: &Rc<Ids>,
     ) -> Result<Plugin<H>, Fault> {
         let fresh = fresh_seed(host);
+        if kind.has_documents_side_by_side() {
+            configuration.count_apart(None, true);
+        }
         let refuses_to_wait = !kind.holds_requests() && configuration.refuse_to_wait();
         let store = Rc::new(EvictionDetector::new(store, kind.evicts_keys()));
         let since = if kind.evicts_keys() { host.now()? } else { Time::from_ns(0) };
@@ -156,29 +160,6 @@ impl<H: Host> Plugin<H> {
             sampler,
             prng_state,
         })
-    }
-
-    /// Migrates the counts of actors from the configuration `before`. A new plugin may replace
-    /// another one or stand beside it. In either case the counts of rules that both have continue.
-    ///
-    /// Plugins of routes take no part, because they stay beside the listener's plugin. Both count
-    /// in the same cells only if all rules of a limit for one actor are the same.
-    pub(crate) fn migrate_from(&self, before: Option<&Plugin<H>>, plugins: &[(u32, Option<Rc<Plugin<H>>>)]) {
-        let mut previous = Vec::new();
-        let mut add = |other: &Plugin<H>| {
-            previous.extend(other.worker.with(|worker| worker.previous()));
-        };
-        let replacement = if before.is_some() { Replacement::Certain } else { Replacement::Likely };
-        match before {
-            Some(before) => add(before),
-            None if self.is_of_route || !self.kind.replaces_plugins() => {}
-            None => {
-                let others = plugins.iter().rev().filter_map(|(_, other)| other.as_deref());
-                others.filter(|other| !other.is_of_route).for_each(add);
-            }
-        }
-        let now = self.now();
-        self.worker.with(|worker| worker.migrate_from(&previous, replacement, now));
     }
 }
 

@@ -10,18 +10,13 @@
 //! If a limit falls or the clock steps back, permits keep their place and age. A copied cell stores
 //! the time of the copy, because permits that the original gave later are not part of it.
 
-use super::bytes::{u64_at, write};
 use super::kind::Kind;
 use super::ring::Ring;
-use super::{Charge, EvictionRank, Parameters, Quota, QuotaError, Verdict};
+use super::{Charge, Parameters, Quota, QuotaError, Verdict};
 use diana_base::time::{Span, Time};
 use std::ops::RangeInclusive;
 
 const PARTS: u64 = 8;
-
-/// The bytes after the permits: the time of the copy, zero if the cell is not a copy. A
-/// little-endian `u64`.
-const COPIED: usize = 8;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Concurrency {
@@ -51,23 +46,6 @@ impl Concurrency {
         let ring = Ring { span_ns: max_hold.as_ns(), per: PARTS, len: PARTS.saturating_add(1) };
         Ok(Concurrency { rpu: permits, ring })
     }
-
-    fn permits<'c>(&self, cell: &'c mut [u8]) -> &'c mut [u8] {
-        match cell.len() >= self.ring.size() {
-            true => cell.get_mut(..self.ring.size()).unwrap_or_default(),
-            false => cell,
-        }
-    }
-
-    /// See [`super::Algorithm::copied`].
-    pub(super) fn copied(&self, cell: &mut [u8], now: Time) {
-        write(cell, self.ring.size(), now.as_ns().to_le_bytes());
-    }
-
-    /// See [`super::Algorithm::copied_at`].
-    pub(super) fn copied_at(&self, cell: &[u8]) -> Time {
-        Time::from_ns(u64_at(cell, self.ring.size()))
-    }
 }
 
 impl Kind for Concurrency {
@@ -84,19 +62,18 @@ impl Kind for Concurrency {
     }
 
     fn size(&self) -> usize {
-        self.ring.size().saturating_add(COPIED)
+        self.ring.size()
     }
 
     fn prepare(&self, cell: &mut [u8], now: Time) -> bool {
-        self.ring.repair(self.permits(cell), self.ring.moment(now))
+        self.ring.repair(cell, self.ring.moment(now))
     }
 
     fn step(&self, cell: &mut [u8], now: Time, cost: u64) -> Verdict {
-        self.ring.step(self.permits(cell), self.ring.moment(now), self.rpu, cost)
+        self.ring.step(cell, self.ring.moment(now), self.rpu, cost)
     }
 
     fn refund(&self, cell: &mut [u8], now: Time, charge: Charge) {
-        let cell = self.permits(cell);
         self.ring.repair(cell, self.ring.moment(now));
         if let Some(charge) = self.ring.relocate(cell, charge) {
             self.ring.refund(cell, charge);
@@ -107,8 +84,7 @@ impl Kind for Concurrency {
         Parameters::concurrency(self.rpu, Span::from_ns(self.ring.span_ns))
     }
 
-    fn eviction_rank(&self, cell: &[u8], now: Time) -> EvictionRank {
-        let permits = cell.get(..self.ring.size()).unwrap_or(cell);
-        self.ring.eviction_rank(permits, self.ring.moment(now), self.rpu)
+    fn rests_in(&self, cell: &[u8], now: Time) -> Span {
+        self.ring.rests_in(cell, self.ring.moment(now))
     }
 }

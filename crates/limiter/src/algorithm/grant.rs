@@ -12,9 +12,8 @@
 //! ends later, the clock stepped back, and the grant begins now.
 
 use super::bytes::{u32_at, u64_at, write};
-use super::{Charge, EvictionRank, MAX_SKEW, Quota, Verdict};
+use super::{Charge, MAX_SKEW, Quota, Verdict};
 use diana_base::time::{Span, Time};
-use std::cmp::Reverse;
 
 /// The layout of a state, little-endian. The end `u64`, the units left `u32`, the length in ms
 /// `u32`. An unused state is all zero. A grant that is used up keeps its end.
@@ -28,7 +27,7 @@ pub(crate) const SIZE: usize = 16;
 /// The shortest grant.
 pub const MIN_SPAN: Span = Span::from_secs(1);
 
-/// The longest grant: one day, because the cells of a replaced document are read for twice as long.
+/// The longest grant: one day.
 pub const MAX_SPAN: Span = Span::from_secs(86_400);
 
 /// The most units of a grant.
@@ -98,36 +97,9 @@ pub(crate) fn prepare(state: &mut [u8], now: Time) -> bool {
     is_ahead
 }
 
-/// Takes over the grant that the same actor has in `other`, if it was given later, or is the same
-/// grant and has less left. Returns whether the state changed.
-#[cold]
-#[inline(never)]
-pub(crate) fn merge(state: &mut [u8], other: &[u8], now: Time) -> bool {
-    let age = |state: &[u8]| {
-        let given_ns = u64_at(state, ENDS).saturating_sub(length(state).as_ns());
-        (given_ns, Reverse(u32_at(state, LEFT)))
-    };
-    let is_newer = rest(other, now) > Span::ZERO && age(other) > age(state);
-    if is_newer {
-        state.iter_mut().zip(other).take(SIZE).for_each(|(to, from)| *to = *from);
-    }
-    is_newer
-}
-
-/// Takes what is left. The end stays: see [`eviction_rank`].
+/// Takes what is left.
 pub(crate) fn end(state: &mut [u8]) {
     write(state, LEFT, 0_u32.to_le_bytes());
-}
-
-/// The loss if the state is evicted at `now`. A grant that is used up stays until its end, because
-/// the actor's cell of an earlier configuration may have the whole of it.
-#[cold]
-#[inline(never)]
-pub(crate) fn eviction_rank(state: &[u8], now: Time) -> EvictionRank {
-    match rest(state, now) {
-        Span::ZERO => EvictionRank::Nothing,
-        rest => EvictionRank::Used(rest),
-    }
 }
 
 /// What tells one grant of an actor from the next.
@@ -176,21 +148,5 @@ mod tests {
         give(&mut state, at(1), 5, HOUR);
         refund(&mut state, charge, 5);
         assert_eq!((left(&state, at(1)), take(&mut state, at(1), charge, 9)), (5, 0));
-    }
-
-    /// Or the actor's cell of an earlier configuration would bring it back.
-    #[test]
-    fn a_grant_that_is_used_up_or_taken_is_kept_until_its_end() {
-        let mut spent = [0; SIZE];
-        give(&mut spent, at(0), 5, HOUR);
-        let (older, mut taken) = (spent, spent);
-        assert!(spend(&mut spent, at(1), 5).is_some());
-        end(&mut taken);
-        for mut state in [spent, taken] {
-            assert_eq!(left(&state, at(1)), 0);
-            assert_eq!(eviction_rank(&state, at(1)), EvictionRank::Used(rest(&older, at(1))));
-            assert_eq!(eviction_rank(&state, at(3_600)), EvictionRank::Nothing);
-            assert!(!merge(&mut state, &older, at(1)), "the older cell has all of it");
-        }
     }
 }

@@ -1,7 +1,7 @@
 //! What each kind of algorithm implements in its own file, and the simplest one: `rpu: 0`. Other
 //! code calls the methods of [`Algorithm`](super::Algorithm), which have the contract.
 
-use super::{Admission, Charge, EvictionRank, Parameters, Quota, Reservation, Verdict};
+use super::{Admission, Charge, Parameters, Quota, Reservation, Verdict};
 use diana_base::time::{Span, Time};
 
 /// The numbers of one kind. The default methods are those of most kinds.
@@ -26,7 +26,7 @@ pub(super) trait Kind {
 
     fn parameters(&self) -> Parameters;
 
-    fn eviction_rank(&self, cell: &[u8], now: Time) -> EvictionRank;
+    fn rests_in(&self, cell: &[u8], now: Time) -> Span;
 
     fn may_wait(&self) -> bool {
         false
@@ -101,8 +101,8 @@ impl Kind for RefuseAll {
         Parameters::default()
     }
 
-    fn eviction_rank(&self, _: &[u8], _: Time) -> EvictionRank {
-        EvictionRank::Nothing
+    fn rests_in(&self, _: &[u8], _: Time) -> Span {
+        Span::ZERO
     }
 
     /// A reservation takes nothing here. Returning `false` would stop reservations for the other

@@ -16,7 +16,7 @@ use super::bytes::{add_one, leading_bits, set_bits, shift_down, shift_up, u32_at
 use super::kind::Kind;
 use super::rate::{Exact, Rate};
 use super::values::{in_proportion, part};
-use super::{Admission, Charge, EvictionRank, MAX_SKEW, Parameters, Quota, QuotaError, Verdict};
+use super::{Admission, Charge, MAX_SKEW, Parameters, Quota, QuotaError, Verdict};
 use diana_base::time::{Span, Time};
 
 /// The layout of a cell, little-endian. The next turn: nanoseconds `u64`, fraction `u32`. The
@@ -380,21 +380,9 @@ impl Kind for LeakyBucket {
         Parameters::leaky_bucket(self.rate, self.longest, u64::try_from(bits).unwrap_or(0))
     }
 
-    fn eviction_rank(&self, cell: &[u8], now: Time) -> EvictionRank {
-        let mut cell = cell.to_vec();
-        if let Some(other) = self.other(&cell) {
-            other.prepare_own(&mut cell, now);
-            self.take_over(&other, &mut cell);
-        }
-        let instant = Exact::whole(now.as_ns());
-        let turn = self.next(&cell).min(self.latest_next(now));
-        let free_in = Span::from_ns(self.rate.sub(turn, instant).ceil());
-        if turn <= instant {
-            EvictionRank::Nothing
-        } else if turn > self.latest_turn(now) {
-            EvictionRank::Refusing(free_in)
-        } else {
-            EvictionRank::Used(free_in)
-        }
+    fn rests_in(&self, cell: &[u8], now: Time) -> Span {
+        let bucket = self.other(cell).unwrap_or(*self);
+        let next = bucket.next(cell).min(bucket.latest_next(now));
+        Span::from_ns(bucket.rate.sub(next, Exact::whole(now.as_ns())).ceil())
     }
 }

@@ -13,7 +13,7 @@
 
 use super::bytes::{u32_at, u64_at, write};
 use super::kind::Kind;
-use super::{Admission, Charge, EvictionRank, Parameters, Quota, Reservation, Verdict};
+use super::{Admission, Charge, Parameters, Quota, Reservation, Verdict};
 use diana_base::time::{Span, Time};
 
 /// The layout of a cell, little-endian. Two generations of 32 bytes each: number `u64`, valid from
@@ -285,13 +285,11 @@ impl Kind for Lease {
         Parameters::default()
     }
 
-    fn eviction_rank(&self, cell: &[u8], now: Time) -> EvictionRank {
+    /// What was used still has to be accounted for when the quota has expired.
+    fn rests_in(&self, cell: &[u8], now: Time) -> Span {
         let live = SLOTS.into_iter().filter(|slot| self.is_live(cell, *slot, now));
-        let holding = live.filter(|slot| number(cell, *slot, LEFT) > 0);
-        holding
-            .map(|slot| at(cell, slot, UNTIL).since(now))
-            .max()
-            .map_or(EvictionRank::Nothing, EvictionRank::Used)
+        let holding = live.filter(|slot| number(cell, *slot, LEFT) > 0 || number(cell, *slot, USED) > 0);
+        holding.map(|slot| at(cell, slot, UNTIL).since(now)).max().unwrap_or(Span::ZERO)
     }
 
     fn can_reserve(&self) -> bool {

@@ -12,7 +12,7 @@
 //! begins at most that far ahead; otherwise the clock stepped back, and both begin now.
 
 use super::bytes::{u32_at, u64_at, write};
-use super::{Admission, Charge, EvictionRank, MAX_SKEW, PenaltyParameters, Quota, Verdict};
+use super::{Admission, Charge, MAX_SKEW, PenaltyParameters, Quota, Verdict};
 use diana_base::time::{Span, Time};
 use std::num::NonZeroU32;
 
@@ -83,11 +83,6 @@ impl Penalty {
     #[must_use]
     pub fn parameters(&self) -> PenaltyParameters {
         PenaltyParameters::new(self.after.get(), self.unit, self.lasts())
-    }
-
-    /// How long a counted refusal or a penalty has an effect at most.
-    pub(crate) fn longest(&self) -> Span {
-        self.unit.max(self.lasts())
     }
 
     /// The rest of the penalty at `now`; zero without a penalty.
@@ -173,12 +168,12 @@ impl Penalty {
         Verdict { admission: Admission::Refuse { retry_after }, remaining: 0, more_in, full_in, charge }
     }
 
-    /// The loss if the state is evicted at `now`.
-    pub(crate) fn eviction_rank(&self, state: &[u8], now: Time) -> EvictionRank {
-        match (self.rest(state, now), self.counted(state, now)) {
-            (Span::ZERO, (_, 0)) => EvictionRank::Nothing,
-            (Span::ZERO, (since, _)) => EvictionRank::Used(since.after(self.unit).since(now)),
-            (rest, _) => EvictionRank::Refusing(rest),
-        }
+    /// The time until a penalty has ended, or counted refusals no longer count.
+    pub(crate) fn rests_in(&self, state: &[u8], now: Time) -> Span {
+        let counting = match self.counted(state, now) {
+            (_, 0) => Span::ZERO,
+            (since, _) => since.after(self.unit).since(now),
+        };
+        self.rest(state, now).max(counting)
     }
 }

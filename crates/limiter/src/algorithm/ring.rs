@@ -12,7 +12,7 @@
 //! because a worker whose clock is ahead opened it.
 
 use super::bytes::{u32_at, u64_at, write};
-use super::{Admission, Charge, EvictionRank, MAX_SKEW, Verdict};
+use super::{Admission, Charge, MAX_SKEW, Verdict};
 use diana_base::time::{Span, Time};
 
 /// By how many slices all clamps together have moved the cell; wraps.
@@ -153,11 +153,6 @@ impl Ring {
         slice == current || slice > current && self.begins(slice).since(now) <= MAX_SKEW
     }
 
-    /// Whether a worker whose clock is ahead has opened a slice that a new cell would not have.
-    fn is_ahead(self, cell: &[u8], moment: Moment) -> bool {
-        u64_at(cell, 0) > moment.slice
-    }
-
     /// Adds `cost` to the newest slice.
     pub(super) fn add(self, cell: &mut [u8], moment: Moment, cost: u64) {
         let (stored, newest) = (u64_at(cell, 0), self.newest(cell, moment));
@@ -228,15 +223,14 @@ impl Ring {
         }
     }
 
-    /// The eviction rank of a ring with a limit of `limit` units.
-    pub(super) fn eviction_rank(self, cell: &[u8], moment: Moment, limit: u64) -> EvictionRank {
-        let mut cell = cell.to_vec();
-        self.repair(&mut cell, moment);
-        match self.sum(&cell, moment) {
-            0 if !self.is_ahead(&cell, moment) => EvictionRank::Nothing,
-            sum if sum >= limit => EvictionRank::Refusing(self.empty_in(&cell, moment)),
-            sum => EvictionRank::Used(super::proportional_span(sum, limit, self.span_ns)),
-        }
+    /// The time until all units have expired, and no slice is open that has not begun yet, as a
+    /// worker whose clock is ahead opens it.
+    pub(super) fn rests_in(self, cell: &[u8], moment: Moment) -> Span {
+        let opened = self.begins(u64_at(cell, 0)).since(moment.now);
+        // A cell that is further ahead will be clamped.
+        let last = moment.slice.saturating_add(self.len).saturating_add(1);
+        let longest = self.begins(last).after(MAX_SKEW).since(moment.now);
+        self.empty_in(cell, moment).max(opened).min(longest)
     }
 
     /// The time until at least `cost` units have expired, or all units if there are fewer.

@@ -14,7 +14,7 @@
 
 use super::bytes::{add_one, u32_at, u64_at, write};
 use super::kind::Kind;
-use super::{Admission, Charge, EvictionRank, MAX_SKEW, Parameters, Quota, QuotaError, Verdict};
+use super::{Admission, Charge, MAX_SKEW, Parameters, Quota, QuotaError, Verdict};
 use diana_base::sort;
 use diana_base::time::{Span, Time};
 
@@ -222,16 +222,8 @@ impl Kind for SlidingLog {
         Parameters::sliding_log(u64::try_from(self.rpu).unwrap_or(0), self.unit)
     }
 
-    fn eviction_rank(&self, cell: &[u8], now: Time) -> EvictionRank {
-        let (_, ages) = self.live(cell, now);
-        let Some(newest) = ages.list().first() else {
-            return EvictionRank::Nothing;
-        };
-        let empty_in = self.unit.minus(Span::from_ns(*newest));
-        if ages.list().len() >= self.rpu {
-            EvictionRank::Refusing(empty_in)
-        } else {
-            EvictionRank::Used(empty_in)
-        }
+    fn rests_in(&self, cell: &[u8], now: Time) -> Span {
+        let (from, ages) = self.live(cell, now);
+        ages.list().first().map_or(Span::ZERO, |newest| self.expires_in(*newest, from, now))
     }
 }

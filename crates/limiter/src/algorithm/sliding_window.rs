@@ -11,8 +11,8 @@
 
 use super::kind::Kind;
 use super::ring::Ring;
-use super::{Charge, EvictionRank, Parameters, Quota, QuotaError, Reservation, Verdict};
-use diana_base::time::Time;
+use super::{Charge, Parameters, Quota, QuotaError, Reservation, Verdict};
+use diana_base::time::{Span, Time};
 use std::ops::RangeInclusive;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -78,8 +78,8 @@ impl Kind for SlidingWindow {
         Parameters::sliding_window(self.rpu, self.ring).borrowing(self.borrow)
     }
 
-    fn eviction_rank(&self, cell: &[u8], now: Time) -> EvictionRank {
-        self.ring.eviction_rank(cell, self.ring.moment(now), self.rpu)
+    fn rests_in(&self, cell: &[u8], now: Time) -> Span {
+        self.ring.rests_in(cell, self.ring.moment(now))
     }
 
     fn can_settle(&self) -> bool {

@@ -18,11 +18,11 @@
 use super::bytes::{add_one, u32_at, u64_at, u128_at, whole, write};
 use super::kind::Kind;
 use super::rate::{Amount, Exact, Rate};
-use super::values::{COLD_FACTOR, in_proportion, part};
+use super::values::{COLD_FACTOR, SAVED_FOR, in_proportion, part};
 use super::warm_up::{self, WarmUp};
 use super::{
-    Admission, Algorithm, Charge, EvictionRank, MAX_SKEW, MAX_WAIT, Parameters, Quota, QuotaError,
-    RESERVED_FOR, Reservation, Verdict,
+    Admission, Algorithm, Charge, MAX_SKEW, MAX_WAIT, Parameters, Quota, QuotaError, RESERVED_FOR,
+    Reservation, Verdict,
 };
 use diana_base::time::{Span, Time};
 
@@ -570,29 +570,6 @@ impl TokenBucket {
         }
     }
 
-    /// [`Kind::eviction_rank`] of a cell that carries this quota.
-    fn rank_own(&self, cell: &[u8], now: Time) -> EvictionRank {
-        let (full_at, reserved) = self.without_expired(cell, now);
-        let full_at = self.rate.add(full_at, self.rate.span_of(reserved)).min(self.latest_possible(now));
-        let to_full = self.rate.sub(full_at, Exact::whole(now.as_ns()));
-        let saved = self.rate.sub(self.reach, to_full);
-        match self.start {
-            // A new cell would start full. So eviction loses what this cell lacks.
-            Start::Full if to_full == Exact::default() => EvictionRank::Nothing,
-            Start::Full if saved < self.rate.span_of(1) => {
-                EvictionRank::Refusing(Span::from_ns(to_full.ceil()))
-            }
-            Start::Full => EvictionRank::Used(Span::from_ns(to_full.ceil())),
-            // A new cell would start empty, at the actor's next request. Eviction loses what this
-            // cell has saved, and what it would save until that request.
-            Start::Empty if full_at == Exact::default() => EvictionRank::Nothing,
-            Start::Empty if saved < self.rate.span_of(1) && self.capacity > self.burst() => {
-                EvictionRank::Refusing(Span::from_ns(to_full.ceil()))
-            }
-            Start::Empty => EvictionRank::Used(Span::from_ns(saved.ceil())),
-        }
-    }
-
     /// The latest `full_at` that a request admitted at `now` may leave.
     fn latest_full_at(&self, now: Time) -> Exact {
         self.rate.add(Exact::whole(now.as_ns()), self.reach)
@@ -674,14 +651,18 @@ impl Kind for TokenBucket {
             .borrowing(self.borrowable())
     }
 
-    fn eviction_rank(&self, cell: &[u8], now: Time) -> EvictionRank {
-        let Some(other) = self.other(cell) else {
-            return self.rank_own(cell, now);
-        };
-        let mut cell = cell.to_vec();
-        other.prepare_own(&mut cell, now);
-        self.take_over(&other, &mut cell, now);
-        self.rank_own(&cell, now)
+    /// Reserved units count as spent when their reservations must have expired.
+    fn rests_in(&self, cell: &[u8], now: Time) -> Span {
+        let bucket = self.carried(cell);
+        let (full_at, reserved) = bucket.without_expired(cell, now);
+        if self.start == Start::Empty {
+            return if full_at == Exact::default() { Span::ZERO } else { SAVED_FOR };
+        }
+        let expires_at = Time::from_ns(u64_at(cell, LATEST)).after(RESERVED_FOR).after(MAX_SKEW);
+        let from = if reserved > 0 { full_at.max(Exact::whole(expires_at.as_ns())) } else { full_at };
+        let rate = bucket.rate;
+        let full_at = rate.add(from, rate.span_of(reserved)).min(bucket.latest_possible(now));
+        Span::from_ns(rate.sub(full_at, Exact::whole(now.as_ns())).ceil())
     }
 
     fn can_reserve(&self) -> bool {

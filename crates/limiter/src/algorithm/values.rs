@@ -237,6 +237,10 @@ pub(super) const COLD_FACTOR: u64 = 3;
 /// The longest wait of a request. A waiting request holds memory of the gateway and a connection.
 pub const MAX_WAIT: Span = Span::from_secs(3_600);
 
+/// How long the state of a bucket that starts empty rests: forgetting it takes what the actor has
+/// saved.
+pub(super) const SAVED_FOR: Span = Span::from_secs(7 * 86_400);
+
 /// The meaning of an algorithm that settles, down to `borrow` units below empty.
 pub(crate) fn borrowed(canonical_form: String, borrow: u64) -> String {
     match borrow {
@@ -255,22 +259,4 @@ pub(crate) fn in_proportion(number: u64, to: u64, from: u64) -> u64 {
 /// there is that much.
 pub(crate) fn part(number: u64, of: u64, least: u64) -> u64 {
     number.checked_div(of).unwrap_or(number).max(least.min(number))
-}
-
-/// The part of `span_ns` that corresponds to `used` of `limit`.
-pub(crate) fn proportional_span(used: u64, limit: u64, span_ns: u64) -> Span {
-    let all = u128::from(used).saturating_mul(span_ns.into());
-    Span::from_ns(u64::try_from(all.checked_div(limit.into()).unwrap_or(0)).unwrap_or(u64::MAX))
-}
-
-/// The loss if a cell is evicted. Variants are in ascending order.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum EvictionRank {
-    /// Nothing: a new cell would behave the same.
-    Nothing,
-    /// The cell is used. The span is the time until nothing would be lost, or the time it took to
-    /// save up what would be lost.
-    Used(Span),
-    /// The cell refuses requests that a new cell would admit. The span is as for `Used`.
-    Refusing(Span),
 }

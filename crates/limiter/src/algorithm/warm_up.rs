@@ -17,8 +17,8 @@ use super::bytes::{add_one, u32_at, u64_at, write};
 use super::kind::Kind;
 use super::rate::{Exact, Rate};
 use super::token_bucket::{LONGEST_FILL_YEARS, years};
-use super::values::{COLD_FACTOR, part};
-use super::{Admission, Charge, EvictionRank, MAX_SKEW, Parameters, Quota, Verdict};
+use super::values::{COLD_FACTOR, SAVED_FOR, part};
+use super::{Admission, Charge, MAX_SKEW, Parameters, Quota, Verdict};
 use diana_base::time::{Span, Time};
 use std::ops::RangeInclusive;
 
@@ -292,24 +292,16 @@ impl Kind for WarmUp {
         Parameters::warm_up(rate, burst, Span::from_ns(warm_up.ns), starts_empty, slack)
     }
 
-    fn eviction_rank(&self, cell: &[u8], now: Time) -> EvictionRank {
+    fn rests_in(&self, cell: &[u8], now: Time) -> Span {
         let rate = self.rate;
         let Bucket { full_at, cold } = self.bucket(cell, now);
-        let to_full = rate.sub(full_at, Exact::whole(now.as_ns()));
-        let saved = rate.sub(self.fill, to_full);
         if self.starts_empty {
-            return match self.full_at(cell) == Exact::default() {
-                true => EvictionRank::Nothing,
-                false => EvictionRank::Used(Span::from_ns(saved.ceil())),
-            };
+            return if self.full_at(cell) == Exact::default() { Span::ZERO } else { SAVED_FOR };
         }
-        let to_new = Span::from_ns(rate.add(to_full, rate.sub(self.warm_up, cold)).ceil());
+        let to_full = rate.sub(full_at, Exact::whole(now.as_ns()));
         if to_full == Exact::default() && cold == Exact::whole(now.as_ns()).min(self.warm_up) {
-            EvictionRank::Nothing
-        } else if saved < self.price(cold, 1) {
-            EvictionRank::Refusing(to_new)
-        } else {
-            EvictionRank::Used(to_new)
+            return Span::ZERO;
         }
+        Span::from_ns(rate.add(to_full, rate.sub(self.warm_up, cold)).ceil())
     }
 }

@@ -14,7 +14,7 @@
 
 use super::bytes::{add_one, u32_at, u64_at, write};
 use super::kind::Kind;
-use super::{Admission, Charge, EvictionRank, MAX_SKEW, Parameters, Quota, QuotaError, Reservation, Verdict};
+use super::{Admission, Charge, MAX_SKEW, Parameters, Quota, QuotaError, Reservation, Verdict};
 use diana_base::time::{Span, Time};
 
 /// The layout of a cell, little-endian: the window `u64`, its used units `u32`, the number of
@@ -148,14 +148,10 @@ impl Kind for Window {
         Parameters::window(self.rpu, Span::from_ns(self.unit_ns)).borrowing(self.borrow)
     }
 
-    fn eviction_rank(&self, cell: &[u8], now: Time) -> EvictionRank {
+    fn rests_in(&self, cell: &[u8], now: Time) -> Span {
         let (window, used) = self.counting(cell, now);
-        match used {
-            // A window that a worker with a clock ahead opened still counts requests until it ends.
-            0 if window == self.at(now) => EvictionRank::Nothing,
-            used if used >= self.rpu => EvictionRank::Refusing(self.ends_in(window, now)),
-            used => EvictionRank::Used(super::proportional_span(used, self.rpu, self.unit_ns)),
-        }
+        // A window that a worker with a clock ahead opened counts requests already.
+        if used == 0 { self.begins(window).since(now) } else { self.ends_in(window, now) }
     }
 
     fn can_settle(&self) -> bool {

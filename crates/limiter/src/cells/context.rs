@@ -1,7 +1,6 @@
 //! What every operation on cells is handed, and what it tells: the worker's context, the actor of
 //! the cell, and the events.
 
-use super::migration::Migration;
 use super::refusals::CellId;
 use super::store::Store;
 use super::table::{Eviction, Hasher};
@@ -15,7 +14,6 @@ pub(crate) struct Context<'a> {
     pub(crate) store: &'a dyn Store,
     pub(crate) hasher: &'a Hasher,
     pub(crate) overridden: &'a Overridden,
-    pub(crate) migration: &'a Migration,
     /// Reads the host's clock, which is a host call.
     pub(crate) clock: &'a dyn Fn() -> Time,
     /// Whether a shard of the global store may be asked.
@@ -122,7 +120,6 @@ impl Events {
         let counter = match eviction {
             Some(Eviction::Lossless) => &mut self.evicted_lossless,
             Some(Eviction::Lossy) => &mut self.evicted_lossy,
-            Some(Eviction::SetFull { .. }) => &mut self.set_full,
             None => return,
         };
         *counter = counter.saturating_add(1);

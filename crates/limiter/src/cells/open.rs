@@ -7,13 +7,12 @@
 //! ```
 
 use super::context::{Actor, Context, Events};
-use super::migration::{GroupMigration, MigrationTarget};
 use super::reservations::{Reservations, reserve};
 use super::store::{Fault, Swap};
 use super::swap::Attempt;
-use super::table::{Entry, Eviction, Set};
+use super::table::{Entry, Set, SetFull};
 use crate::algorithm::Reservation;
-use crate::policy::{CounterGroup, Demand, PlacedQuota, prepare};
+use crate::policy::{ActorRules, CounterGroup, Demand, PlacedQuota, prepare};
 use diana_base::time::Time;
 use std::mem::replace;
 
@@ -24,8 +23,10 @@ pub(crate) struct OpenCell {
     at: Time,
     /// Whether the cell has to be stored even if the request is refused.
     is_dirty: bool,
-    /// The bytes of a cached or reserved cell. After a commit: the cell without the reserved units.
+    /// The bytes that rules check and charge: the states of the group, in its own order.
     copy: Vec<u8>,
+    /// The same with reserved units, as it is stored.
+    with_reserved: Vec<u8>,
     /// One reservation for each demand, with its quota, or none.
     reservations: Vec<(PlacedQuota, Reservation)>,
 }
@@ -38,11 +39,9 @@ enum State {
     Loaded(Set),
     /// The worker's copy, of a cached cell or of that of its reservation.
     Copied,
-    Open {
-        entry: Entry,
-        /// If the set is full of actors that are refused: the actor whose cell decides instead.
-        blocker: Option<u64>,
-    },
+    Open(Entry),
+    /// The set is full of actors that are refused, and this actor has no cell. The copy is new.
+    Full(SetFull),
 }
 
 impl OpenCell {
@@ -58,7 +57,7 @@ impl OpenCell {
 
     /// Whether the store has the cell, or will have it.
     pub(crate) fn is_stored(&self) -> bool {
-        matches!(self.state, State::Open { .. })
+        matches!(self.state, State::Open(_))
     }
 
     /// Whether the request spends from the worker's reservation.
@@ -71,21 +70,17 @@ impl OpenCell {
         self.at
     }
 
-    /// The actor whose cell decides, if this is another one.
-    pub(crate) fn blocker(&self) -> Option<u64> {
+    /// Why the actor has no cell, if its set is full of actors that are refused.
+    pub(crate) fn set_full(&self) -> Option<SetFull> {
         match self.state {
-            State::Open { blocker, .. } => blocker,
+            State::Full(set_full) => Some(set_full),
             _ => None,
         }
     }
 
     /// The bytes that rules check and charge. Empty if the store failed.
     pub(crate) fn bytes_mut(&mut self) -> &mut [u8] {
-        match &mut self.state {
-            State::Open { entry, .. } => entry.cell_mut(),
-            State::Copied => &mut self.copy,
-            State::Failed | State::Loaded(_) => &mut [],
-        }
+        if self.is_failed() { &mut [] } else { &mut self.copy }
     }
 
     /// Opens a copy of a cell that the worker has cached or reserved.
@@ -128,17 +123,14 @@ impl OpenCell {
         };
     }
 
-    /// Opens a loaded cell. Reservations of this worker that were not spent go back to the cell,
-    /// and the actor's cells under previous configurations migrate to it. Returns whether a loaded
-    /// cell was there. The cell then has to be prepared for the demands on the actor whose cell it
-    /// is: see [`OpenCell::blocker`].
+    /// Opens a loaded cell. Reservations of this worker that were not spent go back to the cell.
+    /// Returns whether a loaded cell was there.
     pub(crate) fn open(
         &mut self,
         actor: Actor,
-        mut now: Time,
+        now: Time,
         reservations: &Reservations,
         context: &Context,
-        events: &mut Events,
     ) -> bool {
         let set = match replace(&mut self.state, State::Failed) {
             State::Loaded(set) => set,
@@ -147,36 +139,23 @@ impl OpenCell {
                 return false;
             }
         };
-        let (Actor { group, hash, .. }, id) = (actor, actor.id());
-        let mut entry = set.claim(|other, cell| context.rules_of(group, other).eviction_rank(cell, now));
-        let blocker = match entry.eviction() {
-            Some(Eviction::SetFull { by }) => Some(by),
-            _ => None,
-        };
-        let rules = actor.rules(context.policy);
-        // An actor without a cell of its own migrates nothing yet.
-        let migration = context.migration.group(group.id).filter(|_| blocker.is_none());
-        let has_cell = entry.found();
-        let is_due = |_: &&GroupMigration| !has_cell || !context.migration.is_migrated(id);
-        let find = |previous: &GroupMigration| {
-            let target = MigrationTarget { rules, hash, has_cell };
-            previous.find(target, now, context.store, &mut events.faults)
-        };
-        let previous = migration.filter(is_due).map(find).unwrap_or_default();
-        if !previous.is_empty() {
-            // Another worker may have stored them since the clock was read.
-            now = (context.clock)();
+        let group = actor.group;
+        (self.at, self.is_dirty) = (now, false);
+        match set.claim(now, |other, cell| context.rules_of(group, other).loss(cell, now)) {
+            Ok(entry) => {
+                entry.read(&mut self.copy);
+                if let Some(reserved) = reservations.find(actor.id()).filter(|_| entry.found()) {
+                    reserved.release(&mut self.copy, now);
+                    self.is_dirty = true;
+                }
+                self.state = State::Open(entry);
+            }
+            Err(set_full) => {
+                self.copy.clear();
+                self.copy.resize(group.table.cell_size(), 0);
+                self.state = State::Full(set_full);
+            }
         }
-        let reserved = reservations.find(id).filter(|_| entry.found());
-        if let Some(reserved) = reserved {
-            reserved.release(entry.cell_mut(), now);
-        }
-        let mut is_migrated = false;
-        for cell in previous {
-            is_migrated |= migration.is_some_and(|into| into.merge(cell, rules, entry.cell_mut(), now));
-        }
-        self.is_dirty = reserved.is_some() || is_migrated;
-        (self.state, self.at) = (State::Open { entry, blocker }, now);
         true
     }
 
@@ -192,38 +171,42 @@ impl OpenCell {
     pub(crate) fn entry_to_store(
         &mut self,
         before: &[u8],
+        group: &CounterGroup,
         demands: &[Demand],
         left: Option<u64>,
     ) -> Attempt<'_> {
-        let State::Open { entry, .. } = &mut self.state else {
+        let OpenCell { state: State::Open(entry), at, is_dirty, copy, with_reserved, reservations } = self
+        else {
             return Attempt::Nothing;
         };
-        if !self.is_dirty && before == entry.cell() {
+        if !*is_dirty && before == copy {
             return Attempt::Nothing;
         }
-        self.copy.clear();
-        self.copy.extend_from_slice(entry.cell());
-        self.reservations.clear();
+        reservations.clear();
         if let Some(left) = left {
-            reserve(demands, left, entry, &mut self.reservations, self.at);
-            if self.reservations.is_empty() {
-                entry.cell_mut().copy_from_slice(&self.copy);
-            }
+            with_reserved.clear();
+            with_reserved.extend_from_slice(copy);
+            reserve(demands, left, with_reserved, reservations, *at);
         }
+        let stored = if reservations.is_empty() { copy } else { with_reserved };
+        entry.write(stored, *at, |index, state| group.rests_in(index, state, *at, demands));
         Attempt::Store(entry)
     }
 
-    /// The entry of an open cell, to store it as it is.
-    pub(crate) fn entry(&mut self) -> Attempt<'_> {
+    /// The entry of an open cell, to store the cell as it is.
+    pub(crate) fn entry(&mut self, rules: ActorRules) -> Attempt<'_> {
+        let (at, copy) = (self.at, &self.copy);
         match &mut self.state {
-            State::Open { entry, .. } => Attempt::Store(entry),
+            State::Open(entry) => {
+                entry.write(copy, at, |index, state| rules.rests_in(index, state, at));
+                Attempt::Store(entry)
+            }
             _ => Attempt::Nothing,
         }
     }
 
     /// The entry of [`OpenCell::entry_to_store`] is stored: the worker keeps what it reserved.
-    pub(crate) fn stored(&self, actor: Actor, reservations: &mut Reservations, context: &Context) {
-        context.migration.mark_migrated(actor.id());
+    pub(crate) fn stored(&self, actor: Actor, reservations: &mut Reservations) {
         if self.reservations.is_empty() {
             reservations.forget(actor.id());
         } else {
@@ -247,14 +230,16 @@ impl OpenCell {
         context: &Context,
         events: &mut Events,
     ) {
-        let (State::Open { entry, .. }, true) = (&mut self.state, self.is_dirty) else {
+        let is_dirty = self.is_dirty;
+        let (OpenCell { state: State::Open(entry), at, copy, .. }, true) = (self, is_dirty) else {
             return;
         };
+        let rules = actor.rules(context.policy);
+        entry.write(copy, *at, |index, state| rules.rests_in(index, state, *at));
         match entry.commit(context.store) {
             Ok(Swap::Conflict) => {}
             Ok(Swap::Done) => {
                 events.evicted(entry.eviction());
-                context.migration.mark_migrated(actor.id());
                 reservations.forget(actor.id());
             }
             // It is unknown whether the cell has the reservation back.

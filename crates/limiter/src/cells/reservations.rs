@@ -11,7 +11,6 @@
 use super::context::{Actor, Context, Events};
 use super::refusals::{CellId, SLOTS};
 use super::swap::update;
-use super::table::Entry;
 use crate::algorithm::{RESERVED_FOR, Reservation};
 use crate::policy::{Demand, GroupIndex, PlacedQuota};
 use diana_base::time::{Span, Time};
@@ -255,16 +254,16 @@ impl ReservedCell {
 pub(crate) fn reserve(
     demands: &[Demand],
     remaining: u64,
-    entry: &mut Entry,
+    cell: &mut [u8],
     reservations: &mut Vec<(PlacedQuota, Reservation)>,
     now: Time,
 ) {
-    let reservable = demands.iter().map(|demand| demand.quota.reservable(entry.cell(), now));
+    let reservable = demands.iter().map(|demand| demand.quota.reservable(cell, now));
     let Some(amount) = amount_of(reservable.fold(remaining, u64::min)) else {
         return;
     };
     for Demand { quota, .. } in demands {
-        match quota.reserve(entry.cell_mut(), now, amount) {
+        match quota.reserve(cell, now, amount) {
             Some(reservation) => reservations.push((*quota, reservation)),
             None => return reservations.clear(),
         }

@@ -2,7 +2,7 @@
 
 use super::context::{Context, Events};
 use super::store::{Fault, Store, Swap};
-use super::table::{Entry, Eviction};
+use super::table::Entry;
 use crate::policy::CounterGroup;
 use diana_base::time::Time;
 
@@ -69,8 +69,7 @@ pub(crate) fn update(
     events: &mut Events,
     how: &dyn Fn(&mut [u8], Time),
 ) -> bool {
-    swap(context.store, &mut Update { group, hash, creates: false, context, how, entry: None }, events)
-        == Swapped::Done
+    swap(context.store, &mut Update::new(group, hash, false, context, how), events) == Swapped::Done
 }
 
 /// Changes the stored cell of an actor, and creates a missing cell. Returns whether the change is
@@ -82,8 +81,7 @@ pub(crate) fn update_or_create(
     events: &mut Events,
     how: &dyn Fn(&mut [u8], Time),
 ) -> bool {
-    swap(context.store, &mut Update { group, hash, creates: true, context, how, entry: None }, events)
-        == Swapped::Done
+    swap(context.store, &mut Update::new(group, hash, true, context, how), events) == Swapped::Done
 }
 
 struct Update<'a, 'c> {
@@ -94,6 +92,19 @@ struct Update<'a, 'c> {
     context: &'a Context<'c>,
     how: &'a dyn Fn(&mut [u8], Time),
     entry: Option<Entry>,
+    cell: Vec<u8>,
+}
+
+impl<'a, 'c> Update<'a, 'c> {
+    fn new(
+        group: &'a CounterGroup,
+        hash: u64,
+        creates: bool,
+        context: &'a Context<'c>,
+        how: &'a dyn Fn(&mut [u8], Time),
+    ) -> Update<'a, 'c> {
+        Update { group, hash, creates, context, how, entry: None, cell: Vec::new() }
+    }
 }
 
 impl Change for Update<'_, '_> {
@@ -101,21 +112,19 @@ impl Change for Update<'_, '_> {
         let Ok(set) = self.group.table.load(self.context.store, self.hash) else {
             return Attempt::Fault;
         };
-        let (entry, now) = match self.creates {
-            false => (set.find(), None),
-            true => {
-                let now = (self.context.clock)();
-                let (group, context) = (self.group, self.context);
-                let rank = |other, cell: &[u8]| context.rules_of(group, other).eviction_rank(cell, now);
-                (Some(set.claim(rank)), Some(now))
-            }
+        let (group, context) = (self.group, self.context);
+        let now = (context.clock)();
+        let entry = match self.creates {
+            false => set.find(),
+            true => set.claim(now, |other, cell| context.rules_of(group, other).loss(cell, now)).ok(),
         };
-        // The cell that blocks a full set is another actor's.
-        let is_own = |entry: &Entry| !matches!(entry.eviction(), Some(Eviction::SetFull { .. }));
-        let Some(mut entry) = entry.filter(is_own) else {
+        let Some(mut entry) = entry else {
             return Attempt::Nothing;
         };
-        (self.how)(entry.cell_mut(), now.unwrap_or_else(|| (self.context.clock)()));
+        entry.read(&mut self.cell);
+        (self.how)(&mut self.cell, now);
+        let rules = context.rules_of(group, self.hash);
+        entry.write(&self.cell, now, |index, state| rules.rests_in(index, state, now));
         Attempt::Store(self.entry.insert(entry))
     }
 }

@@ -1,26 +1,52 @@
-//! A bounded table of cells over a [`Store`]: the configuration fixes the numbers of keys and
-//! cells, however many actors clients invent, and all values have one size. A full set evicts the
-//! cell with the least [`EvictionRank`], but none that refuses.
+//! A bounded table of cells over a [`Store`]: the configuration fixes the number of keys and cells,
+//! however many actors clients invent. In a full set the cell whose loss matters least makes room,
+//! but none that refuses: see [`Loss`].
 //!
 //! ```text
 //!   actor ─ keyed hash (64 bits) ─┬─ high bits ─► the key: "diana/" + table + index
 //!                                 └─ all bits ──► the way in the key's value
 //!
-//!   value:  format u32 │ checksum u32 │ way 0: fingerprint u64, cell │ way 1 │ … │ way 15
+//!   value:  format u8, states u24 │ checksum u32
+//!           identity u32, size u32 of each state, by identity │ end u32 of each state
+//!           way 0: fingerprint u64, its states in this order │ way 1 │ … │ way 15
 //! ```
+//!
+//! A value says which states it holds, so workers of several documents share it: each changes the
+//! states that it knows and keeps the others. The end of a state is when the last actor of the set
+//! comes to rest by it, in seconds since 1970. Whoever knows the state raises its end at each write;
+//! after the end, a worker that does not know the state drops it.
 //!
 //! The checksum covers the key as well, because a host may compare only the CRC-32 of keys and
 //! copy values without a lock, so a read may return another key's value, or a torn one.
 
+mod key;
 mod layout;
 mod seed;
 
-pub use layout::TableId;
+pub use layout::{MAX_STATE, MAX_UNKNOWN, StateEntry};
 pub use seed::{Dated, Hasher, Seed, keep_seed, shared_seed};
 
-use crate::algorithm::EvictionRank;
 use crate::cells::store::{Fault, Store, Swap, Version};
-use layout::{Key, Layout, Lookup};
+use diana_base::time::{Span, Time};
+use key::Key;
+use layout::{Layout, Lookup, Shape, ended_at};
+use std::sync::Arc;
+
+/// What is lost if an actor's cell is evicted. Variants are in ascending order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Loss {
+    /// Nothing: all states rest.
+    Nothing,
+    /// The actor starts anew, and has used this part of its quota, in 2³² parts.
+    Part(u64),
+    /// A rule refuses the actor, and would admit a new one.
+    Refuses {
+        /// The time until the rule admits a request again.
+        opens_in: Span,
+        /// The index of the rule in its group.
+        rule: usize,
+    },
+}
 
 /// What happens to the cell that has to make room.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,11 +55,15 @@ pub enum Eviction {
     Lossless,
     /// The evicted actor loses its count.
     Lossy,
-    /// Every cell of the set refuses. None is evicted; the new actor is refused with one of them.
-    SetFull {
-        /// The hash of the actor with that cell.
-        by: u64,
-    },
+}
+
+/// Every cell of a set refuses, so that none is evicted: the new actor gets none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SetFull {
+    /// The index, in its group, of the rule that admits a request first.
+    pub rule: usize,
+    /// The time until then.
+    pub opens_in: Span,
 }
 
 /// The number of actors that a set has room for: half of its ways. [`Table::new`] gives the reason.
@@ -43,44 +73,42 @@ pub const ACTORS_OF_A_SET: u64 = 8;
 ///
 /// ```
 /// use diana_limiter::cells::store::{Fault, Memory, Swap};
-/// use diana_limiter::algorithm::EvictionRank;
-/// use diana_limiter::cells::table::{Hasher, Table};
+/// use diana_limiter::cells::table::{Hasher, Loss, StateEntry, Table};
+/// use diana_limiter::time::{Span, Time};
 ///
 /// let store = Memory::new();
-/// let table = Table::new("per-user", "10 a minute", 8, 1_000);
+/// let table = Table::new("per-user", vec![StateEntry { identity: 7, size: 8 }], 1_000);
 /// let ann = Hasher::new(&[7; 16]).hash(b"ann");
+/// let now = Time::from_ns(1_795_392_000_000_000_000);
 ///
 /// // Two workers claim the cell of one actor. The second commit loses, and has to load again.
-/// let rank = |_, _: &[u8]| EvictionRank::Nothing;
-/// let mut entry = table.load(&store, ann)?.claim(rank);
-/// let mut late = table.load(&store, ann)?.claim(rank);
+/// let claim = || table.load(&store, ann).map(|set| set.claim(now, |_, _| Loss::Nothing));
+/// let (mut entry, mut late) = (claim()?.expect("room"), claim()?.expect("room"));
 /// assert!(!entry.found() && entry.eviction().is_none());
-/// entry.cell_mut().copy_from_slice(b"8 left..");
+/// let rests_in = |_, _: &[u8]| Span::from_secs(60);
+/// entry.write(b"8 left..", now, rests_in);
+/// late.write(b"9 left..", now, rests_in);
 /// assert_eq!((entry.commit(&store)?, late.commit(&store)?), (Swap::Done, Swap::Conflict));
 ///
 /// let found = table.load(&store, ann)?.find().expect("a cell");
 /// assert_eq!(found.cell(), b"8 left..");
 ///
-/// // The table's memory does not depend on its actors.
+/// // The number of keys does not depend on the actors.
 /// assert_eq!(table.keys(), 125);
 /// # Ok::<(), Fault>(())
 /// ```
 #[derive(Debug)]
-pub struct Table {
-    layout: Layout,
-    /// Separates cells with different meanings in the same keys.
-    salt: u64,
-}
+pub struct Table(Arc<Layout>);
 
 /// The cells of one key, as loaded.
 #[derive(Debug)]
 pub struct Set {
-    layout: Layout,
+    layout: Arc<Layout>,
     key: Key,
     version: Option<Version>,
     value: Vec<u8>,
+    shape: Shape,
     hash: u64,
-    salt: u64,
     foreign: bool,
 }
 
@@ -94,98 +122,79 @@ pub struct Entry {
 }
 
 impl Table {
-    /// A table for about `actors` actors, with `cell` bytes for each.
-    ///
-    /// `name` identifies the group, `canonical_form` how it counts. Tables of one name share their
-    /// keys, but an actor has one cell per canonical form. So two configurations that differ in a
-    /// quota can run at the same time, for example while the older one drains. Memory does not grow
-    /// with each change of a quota.
+    /// A table for about `actors` actors, whose workers know these states, which are by identity,
+    /// each once. Tables of one name share their keys if they have as many sets.
     ///
     /// For one actor there is one way, in its own key. Otherwise there are twice as many ways as
     /// actors, 16 to a key. If `actors` actors are spread at random, about one in 1,300 finds its
     /// 16 ways taken. This share is the expected excess over 16 of a Poisson distribution of mean
     /// 8, divided by 8.
     #[must_use]
-    pub fn new(name: &str, canonical_form: &str, cell: usize, actors: u64) -> Table {
-        let salt = Hasher::name(canonical_form.as_bytes());
-        let name = match actors {
-            0..=1 => format!("{name} {cell} {salt}"),
-            _ => format!("{name} {cell}"),
-        };
-        Table { layout: Layout::new(Hasher::name(name.as_bytes()), cell, actors), salt }
+    pub fn new(name: &str, states: Vec<StateEntry>, actors: u64) -> Table {
+        Table(Arc::new(Layout::new(Hasher::name(name.as_bytes()), states, actors, false)))
     }
 
-    /// What the keys of this table have in common.
+    /// The same table for a host in which values must not grow: tables with other states have other
+    /// keys.
     #[must_use]
-    pub fn id(&self) -> TableId {
-        self.layout.id()
+    pub(crate) fn of_fixed_size(name: &str, states: Vec<StateEntry>, actors: u64) -> Table {
+        Table(Arc::new(Layout::new(Hasher::name(name.as_bytes()), states, actors, true)))
     }
 
     /// The number of keys that this table can ever use.
     #[must_use]
     pub fn keys(&self) -> u64 {
-        self.layout.sets().into()
+        self.0.sets.into()
     }
 
-    /// The size of each value in bytes.
+    /// The size of each value in bytes, without states that the table does not know.
     #[must_use]
     pub(crate) fn value_size(&self) -> usize {
-        self.layout.value_size()
+        self.0.value_size()
     }
 
     /// The number of sets; `None` if the table has room for only one actor.
     #[must_use]
     pub(crate) fn sets(&self) -> Option<u64> {
-        (self.layout.ways() > 1).then(|| self.keys())
+        (self.0.ways > 1).then(|| self.keys())
     }
 
     /// The size of a cell in bytes.
     #[must_use]
     pub(crate) fn cell_size(&self) -> usize {
-        self.layout.cell_size()
-    }
-
-    /// A hash of the table. Tables for which [`Table::is`] holds have the same hash; others rarely
-    /// do.
-    #[must_use]
-    pub(crate) fn number(&self) -> u64 {
-        self.layout.number() ^ self.salt.rotate_left(32)
-    }
-
-    /// Whether both tables keep the actor of a given hash in the same cell.
-    #[must_use]
-    pub(crate) fn is(&self, other: &Table) -> bool {
-        (self.layout, self.salt) == (other.layout, other.salt)
+        self.0.known.cell
     }
 
     /// Loads the set for the actor with this hash. A missing or foreign value becomes an empty one.
     /// Takes one load, or up to three if reads are torn.
     pub fn load(&self, store: &dyn Store, hash: u64) -> Result<Set, Fault> {
         const READS: u32 = 3;
-        let Table { layout, salt } = *self;
-        let hash = hash ^ salt;
-        let key = layout.key(hash);
-        let mut set = Set { layout, key, version: None, value: Vec::new(), hash, salt, foreign: false };
+        let (layout, key) = (Arc::clone(&self.0), self.0.key(hash));
+        let (mut version, mut foreign) = (None, false);
         for _ in 0..READS {
             let Some(loaded) = store.load(key.as_bytes())? else {
                 break;
             };
-            let ours = layout.is_ours(&key, &loaded.bytes);
-            let torn = !ours && loaded.bytes.len() == layout.value_size();
-            set.version = Some(loaded.version);
-            set.foreign = !ours && !loaded.bytes.is_empty();
-            if ours {
-                set.value = loaded.bytes;
+            version = Some(loaded.version);
+            if let Some(shape) = layout.open(&key, &loaded.bytes) {
+                return Ok(Set { layout, key, version, value: loaded.bytes, shape, hash, foreign: false });
             }
-            if !torn {
+            foreign = !loaded.bytes.is_empty();
+            if ended_at(&loaded.bytes).is_none() {
+                // The bytes are not a torn value.
                 break;
             }
         }
-        if set.value.is_empty() {
-            set.value = layout.empty();
-        }
-        Ok(set)
+        let (value, shape) = layout.empty();
+        Ok(Set { layout, key, version, value, shape, hash, foreign })
     }
+}
+
+/// Whether a key and its value may be deleted at `now`, if the host can delete keys: all states of
+/// the set have ended. A key that is no table's stays.
+#[must_use]
+pub fn has_ended(key: &[u8], value: &[u8], now: Time) -> bool {
+    key::is_of_table(key) && ended_at(value).is_some_and(|end| end < now)
 }
 
 impl Set {
@@ -198,50 +207,52 @@ impl Set {
     /// The actor's cell, if it has one.
     #[must_use]
     pub fn find(self) -> Option<Entry> {
-        match self.layout.find(&self.value, self.hash) {
+        match Layout::find(&self.value, self.shape, self.hash) {
             Lookup::Way(way) => Some(Entry { set: self, way, found: true, eviction: None }),
             Lookup::Free(_) | Lookup::Full => None,
         }
     }
 
-    /// The actor's cell. An actor without one takes a free way or evicts the cell of the least
-    /// `rank`; see `Eviction`. `rank` gets an actor's hash and its cell.
-    pub fn claim(self, rank: impl Fn(u64, &[u8]) -> EvictionRank) -> Entry {
-        match self.layout.find(&self.value, self.hash) {
-            Lookup::Way(way) => Entry { set: self, way, found: true, eviction: None },
-            Lookup::Free(way) => self.take(way, None),
+    /// The actor's cell. An actor without one takes a free way, or evicts the cell with the least
+    /// `loss` at `now`. `loss` gets an actor's hash and its cell. A cell that rests by all known
+    /// states may hold others.
+    pub fn claim(self, now: Time, loss: impl Fn(u64, &[u8]) -> Loss) -> Result<Entry, SetFull> {
+        match Layout::find(&self.value, self.shape, self.hash) {
+            Lookup::Way(way) => Ok(Entry { set: self, way, found: true, eviction: None }),
+            Lookup::Free(way) => Ok(self.take(way, None)),
             Lookup::Full => {
-                let rank_of = |way: usize| rank(self.actor(way), self.layout.cell(&self.value, way));
-                let least = (0..self.layout.ways()).map(|way| (rank_of(way), way)).min();
+                let least = (0..self.layout.ways).map(|way| (self.loss(way, now, &loss), way)).min();
                 debug_assert!(least.is_some(), "a set has at least one way");
-                let (least_rank, way) = least.unwrap_or((EvictionRank::Nothing, 0));
-                match least_rank {
-                    EvictionRank::Nothing => self.take(way, Some(Eviction::Lossless)),
-                    EvictionRank::Used(_) => self.take(way, Some(Eviction::Lossy)),
-                    EvictionRank::Refusing(_) => {
-                        let set_full = Eviction::SetFull { by: self.actor(way) };
-                        Entry { set: self, way, found: false, eviction: Some(set_full) }
-                    }
+                match least.unwrap_or((Loss::Nothing, 0)) {
+                    (Loss::Nothing, way) => Ok(self.take(way, Some(Eviction::Lossless))),
+                    (Loss::Part(_), way) => Ok(self.take(way, Some(Eviction::Lossy))),
+                    (Loss::Refuses { opens_in, rule }, _) => Err(SetFull { rule, opens_in }),
                 }
             }
         }
     }
 
-    /// All cells in use, each with its actor's hash.
-    pub(crate) fn cells(&self) -> impl Iterator<Item = (u64, &[u8])> {
-        let is_taken = |way: &usize| self.layout.fingerprint(&self.value, *way) != 0;
-        let ways = (0..self.layout.ways()).filter(is_taken);
-        ways.map(|way| (self.actor(way), self.layout.cell(&self.value, way)))
+    fn loss(&self, way: usize, now: Time, loss: impl Fn(u64, &[u8]) -> Loss) -> Loss {
+        let mut cell = Vec::new();
+        self.layout.gather(&self.value, self.shape, way, &mut cell);
+        match loss(Layout::fingerprint(&self.value, self.shape, way), &cell) {
+            Loss::Nothing if self.layout.holds_unknown(&self.value, self.shape, way, now) => Loss::Part(0),
+            loss => loss,
+        }
     }
 
-    /// The hash of the actor whose cell is in this way.
-    fn actor(&self, way: usize) -> u64 {
-        self.layout.fingerprint(&self.value, way) ^ self.salt
+    /// All cells in use, each with its actor's hash.
+    pub(crate) fn cells(&self) -> impl Iterator<Item = (u64, Vec<u8>)> {
+        (0..self.layout.ways).filter_map(|way| {
+            let hash = Some(Layout::fingerprint(&self.value, self.shape, way)).filter(|hash| *hash != 0)?;
+            let mut cell = Vec::new();
+            self.layout.gather(&self.value, self.shape, way, &mut cell);
+            Some((hash, cell))
+        })
     }
 
     fn take(mut self, way: usize, eviction: Option<Eviction>) -> Entry {
-        self.layout.mark(&mut self.value, way, self.hash);
-        self.layout.cell_mut(&mut self.value, way).fill(0);
+        Layout::claim(&mut self.value, self.shape, way, self.hash);
         Entry { set: self, way, found: false, eviction }
     }
 }
@@ -259,23 +270,31 @@ impl Entry {
         self.eviction
     }
 
-    /// The actor's cell.
+    /// The actor's cell, with the states that the table knows.
     #[must_use]
-    pub fn cell(&self) -> &[u8] {
-        self.set.layout.cell(&self.set.value, self.way)
+    pub fn cell(&self) -> Vec<u8> {
+        let mut cell = Vec::new();
+        self.read(&mut cell);
+        cell
     }
 
-    /// The actor's cell, to change before a commit.
-    pub fn cell_mut(&mut self) -> &mut [u8] {
-        self.set.layout.cell_mut(&mut self.set.value, self.way)
+    /// Copies the actor's cell to `cell`, in place of what is there.
+    pub(crate) fn read(&self, cell: &mut Vec<u8>) {
+        self.set.layout.gather(&self.set.value, self.set.shape, self.way, cell);
+    }
+
+    /// Writes the actor's cell, to be committed, at `now`. `rests_in` tells how long each state then
+    /// takes until it rests, by its index and its bytes.
+    pub fn write(&mut self, cell: &[u8], now: Time, rests_in: impl Fn(usize, &[u8]) -> Span) {
+        let Set { layout, value, shape, .. } = &mut self.set;
+        layout.scatter((value, shape), self.way, cell, now, rests_in);
     }
 
     /// Swaps the whole value. After [`Swap::Conflict`], load the set again: another worker changed
-    /// one of its cells. Never commit an entry with `Eviction::SetFull`: its cell belongs to
-    /// another actor.
+    /// one of its cells.
     pub fn commit(&mut self, store: &dyn Store) -> Result<Swap, Fault> {
-        let Set { layout, key, version, value, .. } = &mut self.set;
-        layout.seal(key, value);
+        let Set { key, version, value, .. } = &mut self.set;
+        Layout::seal(key, value);
         store.swap(key.as_bytes(), value, *version)
     }
 }

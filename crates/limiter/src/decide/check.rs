@@ -16,12 +16,12 @@ use super::outcome::{RuleReport, RuleResult};
 use super::resolve::Asked;
 use super::settle::Charged;
 use super::verdict::GroupVerdict;
-use crate::cells::table::Eviction;
+use crate::cells::table::SetFull;
 use crate::cells::{
     Actor, Attempt, CellId, Change, Context, Events, OpenCell, RefusalCache, Reservations, ReservedCell,
     Swapped, swap, update,
 };
-use crate::policy::{CounterGroup, Demand, GroupIndex, Mode, Role};
+use crate::policy::{CounterGroup, Demand, GroupIndex, Mode, Role, RuleId};
 use diana_base::time::{Span, Time};
 use std::mem::{replace, swap as exchange, take};
 use std::sync::Arc;
@@ -39,8 +39,6 @@ pub(crate) struct Checks {
 #[derive(Debug)]
 pub(crate) struct GroupCheck {
     pub(crate) group: Arc<CounterGroup>,
-    /// Whether the demands are those on the actor whose cell blocks the set.
-    pub(crate) is_blocked: bool,
     /// In a box, because a check moves several times.
     buffers: Box<Buffers>,
 }
@@ -72,7 +70,7 @@ impl Checks {
     pub(crate) fn add(&mut self, group: &Arc<CounterGroup>, asked: &mut Asked) {
         let mut buffers = self.free.pop().unwrap_or_default();
         exchange(&mut buffers.asked, asked);
-        self.all.push(GroupCheck { group: Arc::clone(group), is_blocked: false, buffers });
+        self.all.push(GroupCheck { group: Arc::clone(group), buffers });
     }
 
     /// Adds the check of a group whose demands an earlier request has asked.
@@ -80,7 +78,7 @@ impl Checks {
     pub(crate) fn add_known(&mut self, group: &Arc<CounterGroup>, asked: &Asked) {
         let mut buffers = self.free.pop().unwrap_or_default();
         buffers.asked.copy(asked);
-        self.all.push(GroupCheck { group: Arc::clone(group), is_blocked: false, buffers });
+        self.all.push(GroupCheck { group: Arc::clone(group), buffers });
     }
 
     /// Adds the check of the group at `place`, which has the rules of the group of which the
@@ -91,10 +89,10 @@ impl Checks {
             let own = &mut buffers.asked;
             own.copy(asked);
             own.place = place;
-            own.resolve_again(group, None, context);
+            own.resolve_again(group, context);
             let stated = asked.demands.iter().map(|demand| (demand.rule, &demand.quota.quota));
             own.hash = group.cell(&context.policy.rules, asked.hash, stated);
-            self.all.push(GroupCheck { group: Arc::clone(group), is_blocked: false, buffers });
+            self.all.push(GroupCheck { group: Arc::clone(group), buffers });
         }
     }
 
@@ -225,14 +223,9 @@ impl Checks {
     }
 
     /// Drops the checks of leases, and returns what the request asked of the other groups.
-    pub(crate) fn suspend(&mut self, context: &Context) -> Vec<Asked> {
+    pub(crate) fn suspend(&mut self) -> Vec<Asked> {
         let kept = self.all.iter_mut().filter(|check| !check.is_leased());
-        let take = |check: &mut GroupCheck| {
-            // The cell that blocks the set now may be gone when the store has answered.
-            check.resolve_for(None, context);
-            take(&mut check.buffers.asked)
-        };
-        let asked = kept.map(take).collect();
+        let asked = kept.map(|check| take(&mut check.buffers.asked)).collect();
         self.clear();
         asked
     }
@@ -269,8 +262,7 @@ impl GroupCheck {
         self.buffers.asked.actor(&self.group)
     }
 
-    /// What the request asks of the rules: for the actor, or for another one whose cell blocks the
-    /// set.
+    /// What the request asks of the rules.
     fn demands(&self) -> &[Demand] {
         &self.buffers.asked.demands
     }
@@ -306,26 +298,20 @@ impl GroupCheck {
         context: &Context,
         events: &mut Events,
     ) {
-        let Buffers { asked, cell, .. } = &mut *self.buffers;
-        let is_open = cell.open(asked.actor(&self.group), now, reservations, context, events);
-        self.resolve_for(self.buffers.cell.blocker(), context);
-        if is_open {
-            let Buffers { cell, verdict, asked: Asked { demands, .. } } = &mut *self.buffers;
-            let at = cell.at();
-            verdict.check(demands, cell.prepare(demands), at);
-            if self.is_blocked && !verdict.is_refused {
-                // Another plan is refused there. The actor has no cell, and is charged in no other.
-                verdict.refuse(demands);
+        let is_leased = self.is_leased();
+        let Buffers { asked, cell, verdict } = &mut *self.buffers;
+        if cell.open(asked.actor(&self.group), now, reservations, context) {
+            let demands = &asked.demands;
+            verdict.check(demands, cell.prepare(demands), now);
+            if let Some(SetFull { rule, opens_in }) = cell.set_full() {
+                events.set_full = events.set_full.saturating_add(1);
+                let rule = RuleId::new(self.group.rules.start.saturating_add(rule));
+                if is_leased || !verdict.refuse_new(demands, cell.bytes_mut(), now, (rule, opens_in)) {
+                    // No rule is enforced for the actor, so it passes uncounted; or the store that
+                    // leases has to decide.
+                    cell.close();
+                }
             }
-        }
-    }
-
-    /// Resolves the demands again if they are those on another actor, or have to be: the one whose
-    /// cell blocks the set.
-    fn resolve_for(&mut self, blocker: Option<u64>, context: &Context) {
-        if self.is_blocked || blocker.is_some() {
-            self.is_blocked = blocker.is_some();
-            self.buffers.asked.resolve_again(&self.group, blocker, context);
         }
     }
 
@@ -357,7 +343,7 @@ impl GroupCheck {
         let mut commit = Commit { check: self, reserves, reservations, context, is_opened: true };
         match swap(context.store, &mut commit, events) {
             Swapped::Done => {
-                self.buffers.cell.stored(self.actor(), reservations, context);
+                self.buffers.cell.stored(self.actor(), reservations);
                 true
             }
             Swapped::Nothing => !self.refuses(),
@@ -365,7 +351,6 @@ impl GroupCheck {
                 // It is unknown whether the cell has the reservation back.
                 reservations.forget(self.id());
                 self.buffers.cell.close();
-                self.resolve_for(None, context);
                 !self.is_leased()
             }
         }
@@ -396,22 +381,17 @@ impl GroupCheck {
         }
     }
 
-    /// Whether the actor's cell is charged in the store, or will be. A cell that blocks the set is
-    /// another actor's, and nothing is stored there.
+    /// Whether the actor's cell is charged in the store, or will be.
     fn is_charged(&self) -> bool {
-        self.buffers.cell.is_stored() && !self.is_blocked
+        self.buffers.cell.is_stored()
     }
 
     /// The request is refused: removes the charge, which is not stored yet, counts the refusal for
     /// rules with a penalty, and stores a dirty cell.
     fn withdraw(&mut self, reservations: &mut Reservations, context: &Context, events: &mut Events) {
         let Buffers { asked, cell, verdict } = &mut *self.buffers;
-        if cell.is_failed() {
+        if cell.is_failed() || cell.set_full().is_some() {
             return;
-        }
-        if let Some(by) = cell.blocker() {
-            // The cell is another actor's.
-            return events.evicted(Some(Eviction::SetFull { by }));
         }
         let (actor, demands, at) = (asked.actor(&self.group), &asked.demands, cell.at());
         if cell.is_reserved() || !verdict.is_refused {
@@ -424,9 +404,9 @@ impl GroupCheck {
         }
     }
 
-    /// Whether the cell is the actor's own. One that blocks the set is another actor's.
+    /// Whether the actor has a cell.
     fn is_cacheable(&self) -> bool {
-        !self.buffers.cell.is_failed() && !self.is_blocked
+        !self.buffers.cell.is_failed() && self.buffers.cell.set_full().is_none()
     }
 
     /// Counts a refusal for each rule with a penalty that refuses, and stores the cell. If another
@@ -451,7 +431,7 @@ impl GroupCheck {
             if attempts > 1 {
                 *cell = newer;
             }
-            cell.stored(actor, reservations, context);
+            cell.stored(actor, reservations);
         }
         let at = cell.at();
         verdict.penalize(demands, cell.bytes_mut(), at);
@@ -512,7 +492,7 @@ impl Change for Commit<'_, '_> {
             check.check((context.clock)(), reservations, context, events);
         }
         let cell = &check.buffers.cell;
-        if check.refuses() || cell.is_failed() || cell.blocker().is_some() {
+        if check.refuses() || cell.is_failed() || cell.set_full().is_some() {
             return Attempt::Nothing;
         }
         let GroupCheck { group, buffers, .. } = &mut **check;
@@ -523,7 +503,7 @@ impl Change for Commit<'_, '_> {
             verdict.penalize(demands, cell.bytes_mut(), at);
         }
         let left = (*reserves && verdict.all_admit_now).then_some(verdict.remaining);
-        cell.entry_to_store(&verdict.before, demands, left)
+        cell.entry_to_store(&verdict.before, group, demands, left)
     }
 }
 
@@ -550,10 +530,10 @@ impl Change for CountRefusal<'_, '_> {
             &mut **checked
         } else {
             newer.load(actor.group, actor.hash, context, events);
-            if !newer.open(*actor, (context.clock)(), reservations, context, events) {
+            if !newer.open(*actor, (context.clock)(), reservations, context) {
                 return Attempt::Fault;
             }
-            if newer.blocker().is_some() {
+            if newer.set_full().is_some() {
                 // Meanwhile the actor's cell was evicted, and the set is full of refused actors.
                 return Attempt::Nothing;
             }
@@ -562,6 +542,6 @@ impl Change for CountRefusal<'_, '_> {
         };
         let at = cell.at();
         verdict.count_refusals(demands, cell.bytes_mut(), at);
-        cell.entry_to_store(&verdict.before, demands, None)
+        cell.entry_to_store(&verdict.before, actor.group, demands, None)
     }
 }

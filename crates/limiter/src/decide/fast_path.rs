@@ -166,14 +166,8 @@ impl FastPath {
         let WorkerCache { actors, reservations, .. } = cache;
         let checks = &*checks.all;
         let is_busy = |check: &GroupCheck| reservations.has_busy(check.id());
-        // The demands of a blocked check are those on another actor.
-        let is_blocked = checks.iter().any(|check| check.is_blocked);
         let comes_often = decision.events.cached > 0 || checks.iter().all(is_busy);
-        if !comes_often
-            || is_blocked
-            || checks.is_empty()
-            || !self.is_complete(limits, checks, context.policy)
-        {
+        if !comes_often || checks.is_empty() || !self.is_complete(limits, checks, context.policy) {
             return;
         }
         let known =

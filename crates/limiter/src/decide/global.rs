@@ -256,7 +256,7 @@ impl Globals {
         }
         let reports = take(&mut decision.reports);
         let decision = Decision { reports, ..decision.clone() };
-        Pending { local: checks.suspend(context), globals: take(&mut self.all), decision, at }
+        Pending { local: checks.suspend(), globals: take(&mut self.all), decision, at }
     }
 }
 

@@ -2,8 +2,7 @@
 //! each rule. This happens once, when the actor is known. From then on the decision is made from
 //! demands, and the quota of a demand also takes its charge or its reservation back: plans,
 //! overrides, limits that move, priorities and parts of the actors are named nowhere else.
-//! [`Asked::resolve_again`] is called in two places: for a local group in place of a global one, and
-//! for another actor whose cell blocks the set.
+//! [`Asked::resolve_again`] is called for a local group in place of a global one.
 //!
 //! ```text
 //!   headers, address, path … ─► actor's key ─┬─► override ─┐
@@ -52,37 +51,21 @@ impl Asked {
         self.demands.extend_from_slice(&from.demands);
     }
 
-    /// Resolves the demands again on `group`, which has the same rules, possibly in another role:
-    /// for the actor, or for the actor with the hash `blocker`, whose cell blocks the set. Costs
-    /// that vary stay.
-    pub(crate) fn resolve_again(&mut self, group: &CounterGroup, blocker: Option<u64>, context: &Context) {
+    /// Resolves the demands again on `group`, which has the same rules in another role. Costs that
+    /// vary stay.
+    pub(crate) fn resolve_again(&mut self, group: &CounterGroup, context: &Context) {
         let Asked { class, key, demands, epoch, .. } = self;
-        let rules = &context.policy.rules;
-        let key = blocker.map_or(key.key(), |hash| context.key_of(group, hash));
-        // The headroom of another actor's cell is not for this request.
-        let is_high_priority = class.is_high_priority && blocker.is_none();
-        let class = RequestClass { is_high_priority, ..*class };
-        *epoch = context.policy.epoch();
-        let mut at = 0usize;
-        for (id, rule) in group.ids().zip(group.rules(rules)) {
-            let before = demands.get_mut(at).filter(|before| before.rule == id);
-            match (before, demand(group, key, class, id, rule)) {
-                (Some(before), Some(Demand { quota, mode, headroom, cost, .. })) => {
-                    let cost = if rule.varying.is_some() { before.cost } else { cost };
-                    (before.quota, before.mode, before.headroom, before.cost) = (quota, mode, headroom, cost);
-                }
-                (None, Some(fresh)) => {
-                    // The rule applies to the other actor alone, so the request has no cost for it.
-                    let cost = if rule.varying.is_some() { 0 } else { fresh.cost };
-                    demands.insert(at, Demand { cost, ..fresh });
-                }
-                (Some(_), None) => {
-                    demands.remove(at);
-                    continue;
-                }
-                (None, None) => continue,
+        let (policy, key) = (context.policy, key.key());
+        *epoch = policy.epoch();
+        for each in demands {
+            let fresh = policy
+                .rule(each.rule)
+                .and_then(|rule| Some((rule, demand(group, key, *class, each.rule, rule)?)));
+            debug_assert!(fresh.is_some(), "a rule applies in each role");
+            if let Some((rule, Demand { quota, mode, headroom, cost, .. })) = fresh {
+                let cost = if rule.varying.is_some() { each.cost } else { cost };
+                (each.quota, each.mode, each.headroom, each.cost) = (quota, mode, headroom, cost);
             }
-            at = at.saturating_add(1);
         }
     }
 

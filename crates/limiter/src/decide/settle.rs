@@ -7,12 +7,10 @@
 //! treated as the old one.
 
 use crate::algorithm::Charge;
-use crate::cells::{Context, Events, GroupMigration, Replacement, update, update_or_create};
+use crate::cells::{Context, Events, update, update_or_create};
 use crate::global::{GlobalCharge, Settlement};
-use crate::policy::{ActorRules, CounterGroup, GroupIndex, PendingCost, PlacedQuota, Policy, Usage};
-use diana_base::part;
-use diana_base::time::{Span, Time};
-use std::cell::OnceCell;
+use crate::policy::{CounterGroup, GroupIndex, PendingCost, PlacedQuota, Policy, Usage};
+use diana_base::time::Time;
 
 /// The charges of a request that may be refunded.
 #[derive(Debug, Default)]
@@ -108,62 +106,6 @@ impl Charged {
     /// Whether a quota may have moved since the charge.
     fn is_outdated(&self, group: &CounterGroup, policy: &Policy) -> bool {
         group.moves && self.epoch != policy.epoch()
-    }
-
-    fn refund_migrated(
-        &self,
-        end: End,
-        from: ActorRules,
-        (migration, to): (&GroupMigration, ActorRules),
-        clock: &dyn Fn() -> Time,
-        context: &Context,
-        events: &mut Events,
-    ) {
-        let Some((since, later)) = migration.after(from.group, to, clock) else {
-            return;
-        };
-        for (at, (to, _)) in later.iter().enumerate() {
-            if to.group.table.is(&from.group.table) {
-                continue;
-            }
-            let hops = part(&later, at..);
-            let refunds: Vec<(PlacedQuota, Charge)> =
-                (0..to.own.len()).filter_map(|rule| self.migrated(end, from, hops, rule)).collect();
-            if !refunds.iter().any(|(_, charge)| charge.cost > 0 && charge.at < since) {
-                continue;
-            }
-            update(to.group, self.hash, context, events, &|cell, now| {
-                for (quota, charge) in &refunds {
-                    // Only charges from before the copy can be in it.
-                    let copied = quota.quota.algorithm().copied_at(quota.place.count(cell));
-                    let until = copied.map_or(since, |at| at.after(Span::from_ns(1)).min(since));
-                    if charge.cost > 0 && charge.at < until {
-                        quota.refund(cell, now, *charge);
-                    }
-                }
-            });
-        }
-    }
-
-    /// The charge to refund to this rule of the first of the groups `later`, and the quota to whose
-    /// state it has migrated. `None` if the rule's state was not that of a charged rule.
-    fn migrated<'a>(
-        &self,
-        end: End,
-        from: ActorRules<'a>,
-        later: &[(ActorRules<'a>, Replacement)],
-        rule: usize,
-    ) -> Option<(PlacedQuota, Charge)> {
-        let older = later.iter().skip(1).map(|(rules, _)| *rules).chain([from]);
-        let source = later
-            .iter()
-            .zip(older)
-            .try_fold(rule, |at, ((newer, replacement), older)| older.source_of(at, *newer, *replacement))?;
-        let place = from.group.place(from.group.ids().nth(source)?);
-        let RuleCharge { charge, .. } = self.rules.iter().find(|rule| rule.quota.place == place)?;
-        let (first, _) = later.first()?;
-        let quota = first.roomiest(rule, first.own.get(rule)?)?;
-        end.refunds(&quota).then_some((quota, *charge))
     }
 }
 
@@ -266,76 +208,5 @@ impl Charges {
             }
         }
         events
-    }
-
-    /// Refunds the local charges of a request of an `older` policy in the cells to which they have
-    /// migrated, of the present policy and of those between.
-    ///
-    /// ```text
-    ///   charged in   the group then      ◄─ since ─  the next group  ◄─ since ─  the group now
-    ///   refunded     `refund_local`                  `refund_migrated`
-    /// ```
-    ///
-    /// A migrated cell is a copy, with all permits that were out. They count in the copy until they
-    /// expire. Only charges from before the copy can be in it.
-    pub(crate) fn refund_migrated(&self, end: End, older: &Context, context: &Context) -> Events {
-        let mut events = Events::default();
-        if context.migration.is_empty() {
-            return events;
-        }
-        // Reading the clock is a host call, so it is read once, and only for a group that has a
-        // successor.
-        let read = OnceCell::new();
-        let clock = || *read.get_or_init(|| (context.clock)());
-        for charged in &self.local {
-            let Some(group) = older.policy.group(charged.place) else {
-                continue;
-            };
-            let from = older.rules_of(group, charged.hash);
-            let successors = context.migration.successors(&group.table);
-            for group in successors.filter_map(|place| context.policy.group(place)) {
-                if let Some(migration) = context.migration.group(group.id) {
-                    let to = (migration, group.for_actor(&context.policy.rules, from.key));
-                    charged.refund_migrated(end, from, to, &clock, context, &mut events);
-                }
-            }
-        }
-        events
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::algorithm::{Algorithm, BucketOptions, Quota};
-    use crate::cells::Migration;
-    use crate::cells::{Previous, Replacement};
-    use crate::policy::{self, RuleDraft, drafts};
-
-    fn rule(name: String, rpu: u64) -> RuleDraft {
-        let quota = Quota { rpu, unit: Span::from_secs(1) };
-        let algorithm = Algorithm::token_bucket(quota, BucketOptions::default()).unwrap();
-        drafts::rule(name, policy::Quota::new(quota, algorithm))
-    }
-
-    /// A policy of `limits` limits with two rules each, one of which has `rpu`.
-    fn policy(limits: usize, rpu: u64) -> Policy {
-        let rules = |n| vec![rule(format!("stays {n}"), 5), rule(format!("changes {n}"), rpu)];
-        drafts::policy((0..limits).map(|n| (format!("/{n}"), rules(n))).collect(), None)
-    }
-
-    /// Whatever the number of groups, the end of a request visits only the successors of its
-    /// groups.
-    #[test]
-    fn a_group_finds_only_its_own_successors() {
-        for limits in [1, 40] {
-            let (before, after) = (policy(limits, 50), policy(limits, 60));
-            let previous = Previous::new(&before, &Migration::default());
-            let migration = Migration::new(&after, &[previous], Replacement::Certain, Time::ZERO);
-            for at in 0..limits {
-                let older = before.group((at, 0)).unwrap();
-                assert_eq!(migration.successors(&older.table).collect::<Vec<_>>(), [(at, 0)]);
-            }
-        }
     }
 }

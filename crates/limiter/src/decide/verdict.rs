@@ -3,7 +3,7 @@
 use super::outcome::{RuleReport, RuleResult};
 use super::settle::RuleCharge;
 use crate::algorithm::{Admission, Charge, Verdict};
-use crate::policy::{ActorSource, CounterGroup, Demand, Mode, PlacedQuota, Role};
+use crate::policy::{ActorSource, CounterGroup, Demand, Mode, PlacedQuota, Role, RuleId};
 use diana_base::time::{Span, Time};
 
 /// The verdicts of one group's rules, and the cell as it was before. The memory is reused.
@@ -55,17 +55,31 @@ impl GroupVerdict {
         }
     }
 
-    /// Refuses by every rule that is enforced and admits, until its cell is like a new one.
-    pub(crate) fn refuse(&mut self, demands: &[Demand]) {
-        debug_assert_eq!(demands.len(), self.verdicts.len(), "the verdicts of another check");
-        for (demand, verdict) in demands.iter().zip(&mut self.verdicts) {
-            if demand.mode == Mode::Enforce && verdict.admits() {
-                let admission = Admission::Refuse { retry_after: Some(verdict.full_in) };
-                let charge = Charge { cost: 0, ..verdict.charge };
-                *verdict = Verdict { admission, remaining: 0, charge, ..*verdict };
-                self.is_refused = true;
-            }
+    /// The actor has no cell, because its set is full of actors that are refused: refuses by the rule
+    /// that admits one of them first, so much later, or by another rule that is enforced for this
+    /// actor. `cell` is a new one, and checked. Returns `false` if no rule is enforced.
+    pub(crate) fn refuse_new(
+        &mut self,
+        demands: &[Demand],
+        cell: &mut [u8],
+        now: Time,
+        (rule, opens_in): (RuleId, Span),
+    ) -> bool {
+        if self.is_refused {
+            return true;
         }
+        let enforced = demands.iter().enumerate().filter(|(_, demand)| demand.mode == Mode::Enforce);
+        let Some((at, _)) = enforced.min_by_key(|(_, demand)| demand.rule != rule) else {
+            return false;
+        };
+        self.undo(demands, cell, now);
+        if let Some(verdict) = self.verdicts.get_mut(at) {
+            let admission = Admission::Refuse { retry_after: Some(opens_in) };
+            let full_in = verdict.full_in.max(opens_in);
+            *verdict = Verdict { admission, remaining: 0, more_in: opens_in, full_in, ..*verdict };
+        }
+        (self.is_refused, self.all_admit_now) = (true, false);
+        true
     }
 
     /// Checks a prepared copy of a cell from the refusal cache, without a charge. Returns whether

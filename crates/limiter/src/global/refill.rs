@@ -82,7 +82,7 @@ impl LeaseRefill {
         let places = || self.places(group);
         let is_claimed = |cell: &[u8], now| places().any(|place| lease::is_claimed(place.count(cell), now));
         let stored = peek(group, hash, context).ok().flatten();
-        if stored.is_some_and(|entry| is_claimed(entry.cell(), (context.clock)())) {
+        if stored.is_some_and(|entry| is_claimed(&entry.cell(), (context.clock)())) {
             return false;
         }
         let claims = Cell::new(false);
@@ -161,9 +161,9 @@ impl LeaseRefill {
         let mut queries = self.queries(context.policy, true);
         let (group, hash) = self.cell(context.policy, context.hasher)?;
         if let Some(entry) = peek(group, hash, context).ok()? {
-            let now = (context.clock)();
+            let (cell, now) = (entry.cell(), (context.clock)());
             for (query, place) in queries.iter_mut().zip(self.places(group)) {
-                query.lease = lease::room(place.count(entry.cell()), now, query.lease);
+                query.lease = lease::room(place.count(&cell), now, query.lease);
             }
         }
         queries.iter().all(|query| query.lease > 0).then(|| GlobalQuery::Decide(vec![queries]))

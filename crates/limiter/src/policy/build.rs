@@ -2,12 +2,15 @@
 //! The drafts have been checked before.
 
 use super::Policy;
-use super::draft::{Draft, LimitDraft, RuleDraft, RuleNames, canonical_forms, cost_name, merged, ordinals};
+use super::draft::{
+    Draft, LimitDraft, RuleDraft, RuleNames, canonical_forms, cost_name, count_identities, merged, ordinals,
+};
 use super::group::{CounterGroup, GlobalGroup, Limit, OnError};
 use super::key::Missing;
+use super::layout::Apart;
 use super::place::Place;
 use super::quota::Quota;
-use super::quotas::PlanSource;
+use super::quotas::{MAX_PLANS, PlanSource};
 use super::replicas::Replicas;
 use super::rule::{Role, Rule, RuleId};
 use super::shards::Shards;
@@ -66,7 +69,8 @@ impl Draft {
             last = Some(specificity);
             let canonical_form = limit.canonical_form();
             let named = |rule: RuleDraft| {
-                let cost = cost_name(&rule.cost.canonical_form(&parts));
+                let cost = &rule.cost;
+                let cost = (cost_name(&cost.canonical_form(&parts)), cost_name(&cost.source_form(&parts)));
                 let names = rule.names(&canonical_form, plan.as_ref(), cost);
                 (rule, names)
             };
@@ -155,19 +159,19 @@ impl Builder {
         rules: Vec<(RuleDraft, RuleNames)>,
     ) -> (Vec<Arc<CounterGroup>>, Vec<GlobalGroup>) {
         let mut sorted: Vec<(String, &str, Vec<PlacedRule>)> = Vec::new();
-        let ordinals = ordinals(limit, &rules);
-        for ((rule, names), ordinal) in rules.into_iter().zip(ordinals) {
+        let (ordinals, identities) = (ordinals(limit, &rules), count_identities(limit, &rules));
+        for (((rule, names), ordinal), count_identity) in rules.into_iter().zip(ordinals).zip(identities) {
             let fingerprint = self.fingerprint(limit, &rule, names);
             let (actors, kind) = (rule.actors_name(limit), rule.kind());
-            let placed = PlacedRule { fingerprint, ordinal, names, rule };
+            let placed = PlacedRule { fingerprint, count_identity, ordinal, names, rule };
             match sorted.iter_mut().find(|(other, other_kind, _)| *other == actors && *other_kind == kind) {
                 Some((.., group)) => group.push(placed),
                 None => sorted.push((actors, kind, vec![placed])),
             }
         }
         let (mut groups, mut global_group) = (Vec::new(), Vec::new());
-        for (actors, kind, rules) in sorted {
-            self.group(&actors, kind, rules, &mut groups, &mut global_group);
+        for (actors, _, rules) in sorted {
+            self.group(&actors, rules, &mut groups, &mut global_group);
         }
         (groups, global_group)
     }
@@ -175,7 +179,6 @@ impl Builder {
     fn group(
         &mut self,
         canonical_form: &str,
-        kind: &str,
         drafts: Vec<PlacedRule>,
         groups: &mut Vec<Arc<CounterGroup>>,
         global_group: &mut Vec<GlobalGroup>,
@@ -185,17 +188,10 @@ impl Builder {
         };
         let (actors, missing) = (first.actors.clone(), first.missing);
         let (on_error, leased) = (first.on_error, first.on_error.is_some() && first.quota.lease() > 0);
-        let name = if on_error.is_some() {
-            format!("{canonical_form} global {kind}")
-        } else {
-            canonical_form.to_owned()
-        };
         let start = self.rules.len();
         let ordinals = drafts.iter().map(|draft| draft.ordinal).collect();
-        let mut placed = Vec::new();
-        for PlacedRule { fingerprint, names, rule: mut draft, .. } in drafts {
+        for PlacedRule { fingerprint, count_identity, names, rule: mut draft, .. } in drafts {
             let quotas = draft.take_quotas();
-            placed.push((names, draft.canonical_form_of(&quotas.own)));
             let is_global = draft.on_error.is_some();
             self.rules.push(Arc::new(Rule {
                 name: draft.name.as_str().into(),
@@ -203,10 +199,10 @@ impl Builder {
                 is_global,
                 enforce: draft.enforce,
                 identity: names.identity,
+                count_identity,
                 reject_delay: draft.reject_delay,
                 cost: draft.cost.fixed().unwrap_or(0),
                 least: draft.least(),
-                cost_name: names.cost,
                 time_base: quotas.time_base(),
                 quotas,
                 salt: names.salt,
@@ -216,18 +212,18 @@ impl Builder {
             }));
         }
         let hash = Hasher::name(canonical_form.as_bytes());
-        let actors = GroupActors { actors, missing, rules: start..self.rules.len(), names: placed };
+        let actors = GroupActors { actors, missing, rules: start..self.rules.len() };
         let Some(on_error) = on_error else {
-            groups.push(self.cells(&name, &actors, Role::Primary, self.takes_grants).into());
+            groups.push(self.cells(canonical_form, &actors, Role::Primary, self.takes_grants).into());
             return;
         };
         let mut others = |role, word| {
-            groups.push(self.cells(&format!("{name} {word}"), &actors, role, false).into());
+            groups.push(self.cells(&format!("{canonical_form} {word}"), &actors, role, false).into());
             groups.len().saturating_sub(1)
         };
-        let fallback = (on_error == OnError::Local).then(|| others(Role::Fallback, "spare"));
-        let leased = leased.then(|| others(Role::Leased, "ahead"));
-        let group = Arc::new(self.cells(&name, &actors, Role::Primary, false));
+        let fallback = (on_error == OnError::Local).then(|| others(Role::Fallback, "outage"));
+        let leased = leased.then(|| others(Role::Leased, "lease"));
+        let group = Arc::new(self.cells(canonical_form, &actors, Role::Primary, false));
         global_group.push(GlobalGroup { group, on_error, fallback, leased, name: hash, ordinals });
     }
 
@@ -235,44 +231,37 @@ impl Builder {
     fn cells(&mut self, name: &str, actors: &GroupActors, role: Role, takes_grants: bool) -> CounterGroup {
         let id = self.groups;
         self.groups = id.saturating_add(1);
-        let GroupActors { actors, missing, rules, names } = actors;
+        let GroupActors { actors, missing, rules } = actors;
         let own = self.rules.get(rules.clone());
         debug_assert!(own.is_some(), "the rules of another policy");
         let own = own.unwrap_or_default();
-        let placed = |(rule, (names, text)): (&Arc<Rule>, &(RuleNames, String))| {
-            let quotas: Vec<Quota> = rule.quotas.all().map(|quota| rule.roomiest(quota, role)).collect();
-            let text = match (role, quotas.first()) {
-                (Role::Fallback, Some(own)) => {
-                    own.canonical_form_with(if rule.moves(role) { ", shared" } else { "" })
-                }
-                (Role::Leased, _) => ["lease of ", text].concat(),
-                _ => text.clone(),
-            };
-            PlacedQuotas { names: *names, text, quotas }
+        let quotas = |rule: &Arc<Rule>| -> Vec<Quota> {
+            rule.quotas.all().map(|quota| rule.roomiest(quota, role)).collect()
         };
-        let placed: Vec<PlacedQuotas> = own.iter().zip(names).map(placed).collect();
-        let (places, layout, size) = layout(&placed, takes_grants);
-        let all = || placed.iter().flat_map(|rule| &rule.quotas);
+        let quotas: Vec<Vec<Quota>> = own.iter().map(quotas).collect();
+        let places = quotas.iter().map(|quotas| place(quotas, takes_grants)).collect();
+        let all = || quotas.iter().flatten();
         let settles = own.iter().any(|rule| rule.is_settled());
         let has_headroom = all().any(|quota| quota.headroom() > 0);
         let moves = own.iter().any(|rule| rule.moves(role));
         let can_reserve = all().all(|quota| quota.as_reserve().is_some());
-        let plans = || own.iter().map(|rule| rule.quotas.plans.len()).max().unwrap_or(0);
-        let most = match (actors.is_empty(), role) {
+        let max_actors = match (actors.is_empty(), role) {
             (false, _) => self.max_actors,
             (true, Role::Primary | Role::Fallback) => 1,
-            // Each quota has a lease of its own.
-            (true, Role::Leased) => u64::try_from(plans()).unwrap_or(0).saturating_add(1),
+            // Each quota, also of other documents, has a lease of its own.
+            (true, Role::Leased) => MAX_PLANS.try_into().unwrap_or(u64::MAX),
         };
-        CounterGroup {
+        let mut group = CounterGroup {
             id,
-            name: Hasher::name(name.as_bytes()),
+            name: name.into(),
+            max_actors,
             actors: actors.clone(),
             missing: *missing,
             rules: rules.clone(),
             places,
+            states: Vec::new(),
             role,
-            table: Table::new(name, &layout, size, most),
+            table: Table::new(name, Vec::new(), 1),
             // A worker would spend a reservation for any request, and at a limit that has moved.
             can_reserve: can_reserve && !moves && !settles && !has_headroom,
             may_wait: all().any(|quota| quota.algorithm().may_wait()),
@@ -284,7 +273,9 @@ impl Builder {
             has_rollout: own.iter().any(|rule| rule.enforce.is_partial()),
             varies: own.iter().any(|rule| rule.varying.is_some()),
             settles,
-        }
+        };
+        group.lay_out(own, Apart::Nothing);
+        group
     }
 
     /// The hash of the rule's meaning, whatever its name, the place of its limit, and the actors
@@ -306,67 +297,32 @@ impl Builder {
     }
 }
 
-/// What a group counts by one of its rules: how the rule counts, as canonical text, and each of its
-/// quotas.
-struct PlacedQuotas {
-    names: RuleNames,
-    text: String,
-    quotas: Vec<Quota>,
-}
-
-impl PlacedQuotas {
-    /// The place of the rule's states in a cell, from `at` on, and where they end.
-    fn place(&self, at: usize, takes_grants: bool) -> (Place, usize) {
-        let algorithms = || self.quotas.iter().map(Quota::algorithm);
-        let size = algorithms().map(Algorithm::size).max().unwrap_or(0);
-        // A permit that is granted would come back.
-        let has_grant = takes_grants && !algorithms().any(Algorithm::ends_with_request);
-        let has_penalty = self.quotas.iter().any(|quota| quota.penalty().is_some());
-        Place::new(at, size, has_grant, has_penalty)
-    }
-}
-
-/// The places of the rules' states in a cell, how the rules count, and the size of a cell. States
-/// lie in an order that does not depend on the order of the rules in the document.
-///
-/// If the text changes, actors get new cells, which begin with what was used. So configurations
-/// that differ in a quota count side by side.
-fn layout(rules: &[PlacedQuotas], takes_grants: bool) -> (Vec<Place>, String, usize) {
-    // What the layout does not tell comes last, so that states rarely change places.
-    let order = |(at, rule): (usize, &PlacedQuotas)| {
-        let RuleNames { identity, others, headroom, plans, cost, .. } = rule.names;
-        let (_, size) = rule.place(0, takes_grants);
-        let text = Hasher::name(rule.text.as_bytes());
-        ((size, text, cost, identity, others, plans, headroom), at)
-    };
-    let mut sorted: Vec<_> = rules.iter().enumerate().map(order).collect();
-    sort::sort_by_key(&mut sorted, |rule| *rule);
-    let (mut places, mut texts, mut size) = (vec![Place::default(); rules.len()], Vec::new(), 0);
-    for (_, at) in sorted {
-        if let (Some(rule), Some(to)) = (rules.get(at), places.get_mut(at)) {
-            let (place, end) = rule.place(size, takes_grants);
-            texts.push(format!("{} {}", end.saturating_sub(size), rule.text));
-            (*to, size) = (place, end);
-        }
-    }
-    (places, texts.join(", "), size)
+/// The place of the states that these quotas of one rule judge, alone in a cell.
+fn place(quotas: &[Quota], takes_grants: bool) -> Place {
+    let algorithms = || quotas.iter().map(Quota::algorithm);
+    let size = algorithms().map(Algorithm::size).max().unwrap_or(0);
+    // A permit that is granted would come back.
+    let has_grant = takes_grants && !algorithms().any(Algorithm::ends_with_request);
+    let has_penalty = quotas.iter().any(|quota| quota.penalty().is_some());
+    let (place, _) = Place::new(0, size, has_grant, has_penalty);
+    place
 }
 
 /// A rule, the hash of its meaning, its number among global rules with the same identity, and its
 /// other names.
 struct PlacedRule {
     fingerprint: u64,
+    count_identity: u64,
     ordinal: u64,
     names: RuleNames,
     rule: RuleDraft,
 }
 
-/// The actors and the rules of a group, with the names and the canonical text of each rule.
+/// The actors and the rules of a group.
 struct GroupActors {
     actors: Vec<NamedActor>,
     missing: Missing,
     rules: Range<usize>,
-    names: Vec<(RuleNames, String)>,
 }
 
 /// The rules with an adaptive limit, each with its limit.

@@ -331,6 +331,27 @@ impl Cost {
         let (charge, refund) = (statuses(" charged ", &self.charge), statuses(" refunded ", &self.refund));
         ["cost ", &source, &charge, &refund].concat()
     }
+
+    /// The canonical text of what is counted, without its numbers: units that mean the same have the
+    /// same text. Empty for units that the document gives.
+    pub(crate) fn source_form(&self, parts: &Parts) -> String {
+        let source = match &self.source {
+            CostSource::Fixed(_) => String::new(),
+            CostSource::Header { part, .. } => parts.canonical_form(*part).to_string(),
+            CostSource::RequestBytes { .. } => "request bytes".into(),
+            CostSource::ResponseBytes(_) => "response bytes".into(),
+            CostSource::Response { measure: Measure::Header(name), .. } => {
+                ["response header ", name].concat()
+            }
+            CostSource::Response { measure: Measure::Json(pointer), .. } => {
+                ["response json ", pointer].concat()
+            }
+        };
+        let statuses = |word: &str, statuses: &Option<Statuses>| {
+            statuses.as_ref().map_or(String::new(), |statuses| [word, &*statuses.canonical_form()].concat())
+        };
+        [source, statuses(" charged ", &self.charge), statuses(" refunded ", &self.refund)].concat()
+    }
 }
 
 impl PendingCost {

@@ -206,7 +206,12 @@ impl RuleDraft {
     }
 
     /// The hashes by which the rule is known in a limit with this canonical form.
-    pub(super) fn names(&self, limit: &str, plan: Option<&PlanSource>, cost: u64) -> RuleNames {
+    pub(super) fn names(
+        &self,
+        limit: &str,
+        plan: Option<&PlanSource>,
+        (cost, source): (u64, u64),
+    ) -> RuleNames {
         let salt = self.salt_of(&self.quota);
         let (mut others, mut headroom) = (0u64, self.headroom_name(&self.quota, b""));
         for value in self.overrides.keys() {
@@ -219,7 +224,10 @@ impl RuleDraft {
             }
         }
         let (identity, plans) = (self.identity(limit, salt), self.plans_name(plan));
-        RuleNames { identity, salt, others, headroom, plans, cost }
+        let plan_quotas = self.plans.iter().filter_map(|(_, quota)| quota.as_ref());
+        let quotas = [&self.quota].into_iter().chain(self.overrides.values()).chain(plan_quotas);
+        let base = quotas.filter_map(Quota::time_base).next().unwrap_or(0);
+        RuleNames { identity, salt, others, headroom, plans, cost, source, base }
     }
 
     /// The hash of the canonical text of a quota of this rule.
@@ -368,6 +376,10 @@ pub(super) struct RuleNames {
     pub(super) plans: u64,
     /// That of the cost; 0 for a cost of one unit.
     pub(super) cost: u64,
+    /// That of what the cost counts, without its numbers; 0 for units that the document gives.
+    pub(super) source: u64,
+    /// The time base of all quotas with a state; 0 without any.
+    base: u64,
 }
 
 /// For each rule of a limit, the number of global rules before it that count the same actors and
@@ -391,6 +403,34 @@ pub(super) fn ordinals(limit: &str, rules: &[(RuleDraft, RuleNames)]) -> Vec<u64
         ordinals.get_mut(at).into_iter().for_each(|ordinal| *ordinal = next);
     }
     ordinals
+}
+
+/// What tells the local counts of each rule of a limit from those of the others that count the same
+/// actors: the kind and time base of its quotas, the source of its cost, and its name. A rule without
+/// a name has its unit and its number among rules that are equal so far, in the order of their
+/// quotas. No number of a quota is in it, so that a changed quota finds its count.
+pub(super) fn count_identities(limit: &str, rules: &[(RuleDraft, RuleNames)]) -> Vec<u64> {
+    let (mut identities, mut unnamed) = (vec![0; rules.len()], Vec::new());
+    for (at, (rule, names)) in rules.iter().enumerate() {
+        let RuleNames { base, source, salt, others, headroom, plans, .. } = *names;
+        if rule.is_named {
+            let identity = Hasher::of(&(base, source, &rule.name));
+            identities.get_mut(at).into_iter().for_each(|to| *to = identity);
+            continue;
+        }
+        let quota = rule.quota.configured();
+        let alike = Hasher::of(&(rule.actors_name(limit), rule.on_error.is_some()));
+        let order = (quota.rpu, salt, others, rule.kind(), plans, headroom);
+        unnamed.push((alike, (base, source, quota.unit.as_ns()), order, at));
+    }
+    sort::sort_by_key(&mut unnamed, |rule| *rule);
+    let (mut last, mut ordinal) = (None, 0u64);
+    for (alike, equal, _, at) in unnamed {
+        ordinal = if last == Some((alike, equal)) { ordinal.saturating_add(1) } else { 0 };
+        last = Some((alike, equal));
+        identities.get_mut(at).into_iter().for_each(|to| *to = Hasher::of(&(equal, ordinal)));
+    }
+    identities
 }
 
 #[cfg(test)]

@@ -2,19 +2,19 @@
 //! states lie side by side in one cell, so that one load and one swap decide them together. What
 //! one request asks of the rules depends on its class.
 
+use super::demand::Demand;
 use super::enforce::RolloutHash;
 use super::key::{ActorKey, Missing};
-use super::place::Place;
+use super::place::{Part, Place};
 use super::quota::{PlacedQuota, Quota};
 use super::quotas::PlanId;
 use super::rule::{Role, Rule, RuleId};
 use crate::actor::NamedActor;
-use crate::algorithm::EvictionRank;
-use crate::cells::table::Table;
+use crate::cells::table::{Loss, Table};
 use crate::matcher::Matcher;
 use crate::request::Request;
 use diana_base::prng::mix;
-use diana_base::time::Time;
+use diana_base::time::{Span, Time};
 use diana_base::{part, widened};
 use std::ops::Range;
 use std::sync::Arc;
@@ -57,17 +57,31 @@ impl Limit {
 /// The index of a limit in the policy, and of a group in the limit.
 pub(crate) type GroupIndex = (usize, usize);
 
+/// A state of the cells of a group.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct GroupState {
+    /// The index of its rule in the group.
+    pub(crate) rule: usize,
+    pub(crate) part: Part,
+    /// Its size in bytes.
+    pub(crate) size: usize,
+}
+
 #[derive(Debug)]
 pub(crate) struct CounterGroup {
     /// Unique in the policy.
     pub(crate) id: usize,
-    /// The hash of what the group counts and of its role, the same in every policy.
-    pub(crate) name: u64,
+    /// What the group counts, and where: the same in every policy.
+    pub(crate) name: Box<str>,
+    /// The number of actors that the table has room for.
+    pub(crate) max_actors: u64,
     pub(crate) actors: Vec<NamedActor>,
     pub(crate) missing: Missing,
     pub(crate) rules: Range<usize>,
     /// Where the states of each rule lie in a cell.
     pub(super) places: Vec<Place>,
+    /// The states of a cell, in the order of the table.
+    pub(super) states: Vec<GroupState>,
     pub(crate) role: Role,
     pub(crate) table: Table,
     /// Whether workers may reserve quota: each quota of each rule allows it.
@@ -100,8 +114,8 @@ impl CounterGroup {
     }
 
     /// The hash of the cell in which the actor with this hash counts by these quotas of the rules that
-    /// apply. A lease was fetched for these quotas, so the lease of an override or of a plan has a
-    /// cell of its own.
+    /// apply. A lease was fetched for these quotas, so the leases of other quotas have cells of their
+    /// own.
     pub(crate) fn cell<'q>(
         &self,
         all: &[Arc<Rule>],
@@ -114,10 +128,9 @@ impl CounterGroup {
         let (mut hash, mut missing) = (actor, self.rules.len());
         for (id, quota) in quotas {
             missing = missing.saturating_sub(1);
-            let number = all.get(id.index()).map_or(0, |rule| rule.number_of(quota));
-            if number != 0 {
-                hash ^= mix(number.wrapping_add(self.place(id).at()));
-            }
+            let Some(rule) = all.get(id.index()) else { continue };
+            let number = if rule.number_of(quota) == 0 { rule.salt } else { rule.number_of(quota) };
+            hash ^= mix(number.wrapping_add(rule.count_identity));
         }
         hash ^ if missing == 0 { 0 } else { mix(widened(missing)) }
     }
@@ -132,6 +145,16 @@ impl CounterGroup {
     /// The quota by which this group judges now where the document states `quota` for this rule.
     pub(crate) fn quota(&self, id: RuleId, rule: &Rule, quota: &Quota) -> PlacedQuota {
         rule.judging(quota, self.role).in_place(self.place(id))
+    }
+
+    /// How long the state with this index takes until it rests, by the quota of the demand on its
+    /// rule. A state without a demand was not changed.
+    pub(crate) fn rests_in(&self, index: usize, state: &[u8], now: Time, demands: &[Demand]) -> Span {
+        let own = self.states.get(index);
+        debug_assert!(own.is_some(), "a state of another group");
+        let id = |own: &GroupState| RuleId::new(self.rules.start.saturating_add(own.rule));
+        let demand = own.and_then(|own| Some((own.part, demands.iter().find(|one| one.rule == id(own))?)));
+        demand.map_or(Span::ZERO, |(part, demand)| demand.quota.quota.rests_in(part, state, now))
     }
 
     /// The rules of this group. `all` holds the policy's rules.
@@ -170,27 +193,32 @@ impl<'a> ActorRules<'a> {
         rule.quotas.of_actor(self.key).map(move |quota| self.group.quota(id, rule, quota))
     }
 
-    /// The eviction rank of the actor's cell: the highest of its rules. A rule in shadow refuses
-    /// nobody; a rule that is enforced for a part may refuse this actor. A rule with nothing left
-    /// but its headroom refuses, too. The plan of the actor's next request is unknown, so a quota
-    /// of any plan may refuse it.
-    pub(crate) fn eviction_rank(self, cell: &[u8], now: Time) -> EvictionRank {
-        let rank = |rule: &Rule, quota: PlacedQuota| {
-            let rank = quota.eviction_rank(cell, now);
-            match rank {
-                EvictionRank::Refusing(span) if !rule.enforced() => EvictionRank::Used(span),
-                EvictionRank::Used(span) if rule.enforced() && quota.has_only_headroom(cell, now) => {
-                    EvictionRank::Refusing(span)
-                }
-                rank => rank,
-            }
-        };
-        let each = self
-            .own
-            .iter()
-            .enumerate()
-            .flat_map(|(at, rule)| self.quotas(at, rule).map(move |quota| rank(rule, quota)));
-        each.max().unwrap_or(EvictionRank::Nothing)
+    /// What the actor loses if its cell is evicted at `now`: what matters most to any of its rules. A
+    /// rule in shadow refuses nobody; a rule that is enforced for a part may refuse this actor. The
+    /// plan of the actor's next request is unknown, so a quota of any plan may refuse it.
+    pub(crate) fn loss(self, cell: &[u8], now: Time) -> Loss {
+        let mut from = 0usize;
+        let rests = self.group.states.iter().enumerate().all(|(index, state)| {
+            let bytes = part(cell, from..from.saturating_add(state.size));
+            from = from.saturating_add(state.size);
+            self.rests_in(index, bytes, now) == Span::ZERO
+        });
+        if rests {
+            return Loss::Nothing;
+        }
+        let each = self.own.iter().enumerate().flat_map(|(at, rule)| {
+            self.quotas(at, rule).map(move |quota| quota.loss(cell, now, rule.enforced(), at))
+        });
+        each.fold(Loss::Part(0), Loss::max)
+    }
+
+    /// How long the state with this index in the cell takes until it rests.
+    pub(crate) fn rests_in(self, index: usize, state: &[u8], now: Time) -> Span {
+        let own = self.group.states.get(index);
+        debug_assert!(own.is_some(), "a state of another group");
+        let quota = own.and_then(|own| Some((own.part, self.own.get(own.rule)?)));
+        let quota = quota.and_then(|(part, rule)| Some((part, self.quotas(own?.rule, rule).next()?)));
+        quota.map_or(Span::ZERO, |(part, quota)| quota.quota.rests_in(part, state, now))
     }
 }
 

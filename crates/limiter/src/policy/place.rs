@@ -8,6 +8,14 @@
 use crate::algorithm::{Penalty, grant};
 use diana_base::part;
 
+/// What a state is to its rule.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Part {
+    Count,
+    Grant,
+    Penalty,
+}
+
 /// Where the states of one rule lie in a cell, in bytes. A rule has a count. It has a grant if
 /// operators may give one, and a penalty if any of its quotas has one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -40,16 +48,24 @@ impl Place {
         (place, end)
     }
 
+    /// The same states from `at` on, and where the next rule's begin.
+    pub(crate) fn moved(self, at: usize) -> (Place, usize) {
+        Place::new(at, size(self.size), self.has_grant(), self.penalty != NOWHERE)
+    }
+
+    /// The states, each with its size.
+    pub(crate) fn parts(self) -> impl Iterator<Item = (Part, usize)> + use<> {
+        let grant = if self.has_grant() { grant::SIZE } else { 0 };
+        let penalty = if self.penalty == NOWHERE { 0 } else { Penalty::SIZE };
+        let parts = [(Part::Count, size(self.size)), (Part::Grant, grant), (Part::Penalty, penalty)];
+        parts.into_iter().filter(|(_, size)| *size > 0)
+    }
+
     /// Where the states end.
     pub(crate) fn end(self) -> usize {
         let ends = [(self.grant, grant::SIZE), (self.penalty, Penalty::SIZE)].into_iter();
         let behind = ends.filter(|(at, _)| *at != NOWHERE).map(|(at, len)| size(at).saturating_add(len));
         behind.max().unwrap_or(size(self.at.saturating_add(self.size)))
-    }
-
-    /// Where the states begin.
-    pub(crate) fn at(self) -> u64 {
-        self.at.into()
     }
 
     /// Whether there is room for a grant.

@@ -1,11 +1,11 @@
 //! A quota as a value, and what it does to the states of an actor.
 
-use super::place::Place;
+use super::place::{Part, Place};
 use crate::algorithm::{
-    self, Admission, Algorithm, BucketOptions, Charge, EvictionRank, Parameters, Penalty, QueueOptions,
-    QuotaError, Reservation, Verdict, grant, part,
+    self, Admission, Algorithm, BucketOptions, Charge, Parameters, Penalty, QueueOptions, QuotaError,
+    Reservation, Verdict, grant, part,
 };
-use crate::cells::table::Hasher;
+use crate::cells::table::{Hasher, Loss};
 use diana_base::time::{Span, Time};
 
 /// The part of a quota that only requests of high priority may take.
@@ -272,6 +272,15 @@ impl Quota {
         (self.penalty.is_none() && self.algorithm.can_reserve()).then_some(&self.algorithm)
     }
 
+    /// The time until a state rests.
+    pub(crate) fn rests_in(&self, part: Part, state: &[u8], now: Time) -> Span {
+        match part {
+            Part::Count => self.algorithm.rests_in(state, now),
+            Part::Grant => grant::rest(state, now),
+            Part::Penalty => self.penalty.map_or(Span::ZERO, |penalty| penalty.rests_in(state, now)),
+        }
+    }
+
     /// The quota with the states of a cell of its own.
     #[must_use]
     pub fn alone(self) -> PlacedQuota {
@@ -369,18 +378,6 @@ impl PlacedQuota {
         self.quota.penalty.is_some_and(|penalty| penalty.end(self.place.penalty_mut(cell), now))
     }
 
-    /// The loss if the states are evicted at `now`.
-    #[must_use]
-    pub fn eviction_rank(&self, cell: &[u8], now: Time) -> EvictionRank {
-        let PlacedQuota { quota, place } = self;
-        let mut rank = quota.algorithm.eviction_rank(place.count(cell), now);
-        if place.has_grant() {
-            rank = rank.max(grant::eviction_rank(place.grant(cell), now));
-        }
-        let of_penalty = |penalty: &Penalty| penalty.eviction_rank(place.penalty(cell), now);
-        quota.penalty.as_ref().map_or(rank, |penalty| rank.max(of_penalty(penalty)))
-    }
-
     /// Corrects `charge` to `cost` units, if the algorithm can settle.
     pub(crate) fn settle(&self, cell: &mut [u8], now: Time, charge: Charge, cost: u64) {
         if charge.is_granted() {
@@ -390,15 +387,31 @@ impl PlacedQuota {
         }
     }
 
-    /// Whether the quota has headroom and admits no more than that.
-    pub(crate) fn has_only_headroom(&self, cell: &[u8], now: Time) -> bool {
+    /// The time until the states rest if no request comes: new states would then behave the same.
+    #[must_use]
+    pub fn rests_in(&self, cell: &[u8], now: Time) -> Span {
+        let PlacedQuota { quota, place } = self;
+        let count = quota.rests_in(Part::Count, place.count(cell), now);
+        let grant = quota.rests_in(Part::Grant, place.grant(cell), now);
+        count.max(grant).max(quota.rests_in(Part::Penalty, place.penalty(cell), now))
+    }
+
+    /// What an actor loses by this quota if its cell is evicted. If the quota `is_enforced`, it
+    /// refuses an actor to which it leaves nothing but headroom, although a new one would get more.
+    pub(crate) fn loss(&self, cell: &[u8], now: Time, is_enforced: bool, rule: usize) -> Loss {
         let headroom = self.quota.headroom();
-        if headroom == 0 {
-            return false;
+        let look = |mut cell: Vec<u8>| {
+            self.prepare(&mut cell, now);
+            let before = cell.clone();
+            let beyond = self.step_with_headroom(&mut cell, &before, now, 0, headroom);
+            (self.step(&mut cell, now, 0).remaining, beyond)
+        };
+        let ((left, beyond), (of_new, beyond_of_new)) = (look(cell.to_vec()), look(vec![0; cell.len()]));
+        if is_enforced && beyond.remaining == 0 && beyond_of_new.remaining > 0 {
+            return Loss::Refuses { opens_in: beyond.more_in, rule };
         }
-        let mut cell = cell.to_vec();
-        self.prepare(&mut cell, now);
-        self.step(&mut cell, now, 0).remaining <= headroom
+        let most = self.quota.shown().rpu.max(1);
+        Loss::Part(left.abs_diff(of_new).saturating_mul(1 << 32).checked_div(most).unwrap_or(0))
     }
 }
 
@@ -557,34 +570,4 @@ impl PlacedQuota {
         };
         Verdict { remaining: 0, more_in, ..verdict }
     }
-}
-
-/// Migration of states between the cells of two documents.
-impl PlacedQuota {
-    /// Copies the states `from` a cell of the quota `older`, which has the same form; a grant only
-    /// if the older cell is `replaced`, because it could be spent in both.
-    pub(crate) fn take_over(&self, cell: &mut [u8], older: &PlacedQuota, from: &[u8], replaced: bool) {
-        debug_assert_eq!(self.quota.time_base(), older.quota.time_base(), "a state of another form");
-        copy(self.place.count_mut(cell), older.place.count(from));
-        if replaced {
-            copy(self.place.grant_mut(cell), older.place.grant(from));
-        }
-        copy(self.place.penalty_mut(cell), older.place.penalty(from));
-    }
-
-    /// Whether the states were ever changed.
-    pub(crate) fn is_used(&self, cell: &[u8]) -> bool {
-        let states = [self.place.count(cell), self.place.grant(cell), self.place.penalty(cell)];
-        states.into_iter().flatten().any(|byte| *byte != 0)
-    }
-
-    /// Takes the grant of `other`, a cell of this rule, if it is the newer one. Returns whether the
-    /// cell changed.
-    pub(crate) fn merge_grant(&self, cell: &mut [u8], other: &[u8], now: Time) -> bool {
-        self.place.has_grant() && grant::merge(self.place.grant_mut(cell), self.place.grant(other), now)
-    }
-}
-
-fn copy(to: &mut [u8], from: &[u8]) {
-    to.iter_mut().zip(from).for_each(|(to, from)| *to = *from);
 }

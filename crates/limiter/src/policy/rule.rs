@@ -42,14 +42,14 @@ pub struct Rule {
     /// See `RuleDraft::identity`. It decides for which actors a part is enforced, and names the
     /// rule's counts: [`Rule::count_name`].
     pub(crate) identity: u64,
+    /// What the rule counts in this gateway, without numbers: see `draft::count_identities`.
+    pub(crate) count_identity: u64,
     pub(crate) reject_delay: Span,
     /// What each request costs on arrival, in units. 0 charges nothing, and refuses if not one unit
     /// is left.
     pub(crate) cost: u64,
     /// Set if the cost depends on the request or its response.
     pub(crate) varying: Option<Arc<Cost>>,
-    /// The hash of [`Cost::canonical_form`]; 0 for a cost of one unit.
-    pub(crate) cost_name: u64,
     /// The least that a request costs: a quota that moves has room for it.
     pub(super) least: u64,
     pub(crate) quotas: Quotas,

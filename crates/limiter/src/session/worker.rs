@@ -4,10 +4,9 @@ mod adaptation;
 mod gateways;
 mod store_calls;
 
-use crate::algorithm::EvictionRank;
 use crate::cells::store::{Fault, Store};
-use crate::cells::table::{Dated, Hasher, Seed, TableId, shared_seed};
-use crate::cells::{CellId, Context, Events, Migration, Overridden, Previous, Replacement, Reservations};
+use crate::cells::table::{Dated, Hasher, Loss, Seed, shared_seed};
+use crate::cells::{CellId, Context, Events, Overridden, Reservations};
 use crate::decide::{Charges, CountedActor, Decider, Decision, Pending, WorkerCache};
 use crate::global::{Fetches, GlobalStoreOptions, StoreClient};
 use crate::policy::{ActorKey, GroupIndex, Policy, RuleId};
@@ -19,51 +18,7 @@ use std::mem::take;
 use std::sync::Arc;
 pub(crate) use store_calls::Response;
 
-/// The state of one worker, from one request to the next. When a configuration replaces another one,
-/// the worker of the new configuration migrates the counts of the old one:
-///
-/// ```
-/// use diana_limiter::algorithm::{Algorithm, BucketOptions, QuotaError};
-/// use diana_limiter::cells::Replacement;
-/// use diana_limiter::cells::store::Memory;
-/// use diana_limiter::policy::{Draft, LimitDraft, Quota, RuleDraft};
-/// use diana_limiter::request::{Part, Values};
-/// use diana_limiter::session::{Session, Worker};
-/// use diana_limiter::time::{Span, Time};
-/// use std::sync::Arc;
-///
-/// // At most one request at once.
-/// let permit = Quota::concurrency(1, Algorithm::DEFAULT_MAX_HOLD)?;
-/// let open = || RuleDraft::new("open", Vec::new(), permit);
-/// let hourly = Quota::token_bucket(9, Span::from_secs(3_600), BucketOptions::default())?;
-/// let all = RuleDraft::new("all", Vec::new(), hourly);
-/// let policy = |rules| {
-///     let mut draft = Draft::default();
-///     draft.limits.push(LimitDraft::new("/".parse().expect("a pattern"), rules));
-///     Arc::new(draft.build())
-/// };
-/// // The new configuration has one more rule for the same actor, and so another cell.
-/// let (old, new) = (policy(vec![open()]), policy(vec![open(), all]));
-///
-/// let (store, now) = (Memory::new(), || Time::from_ns(1_795_392_000_000_000_000));
-/// let mut worker = Worker::new(old.clone(), &store, &[7; 16]);
-/// let values = Values::default().with(Part::Path, "/");
-/// let request = old.request(&values);
-/// let (mut session, _) = Session::start(&mut worker, &request, now);
-///
-/// let mut successor = Worker::new(new.clone(), &store, &[7; 16]);
-/// successor.migrate_from(&[worker.previous()], Replacement::Certain, now());
-/// let request = new.request(&values);
-/// let (_, decision) = Session::start(&mut successor, &request, now);
-/// assert!(decision.is_rejected(), "the first request still has the permit");
-///
-/// // The first request ends. Its permit is refunded in the new cell, then in its own.
-/// session.settle_migrated(&worker, &successor, now);
-/// session.settle(&mut worker, now);
-/// let (_, decision) = Session::start(&mut successor, &request, now);
-/// assert!(!decision.is_rejected());
-/// # Ok::<(), QuotaError>(())
-/// ```
+/// The state of one worker, from one request to the next.
 #[derive(Debug)]
 pub struct Worker<S> {
     policy: Arc<Policy>,
@@ -80,12 +35,11 @@ pub struct Worker<S> {
     gateways: Option<Box<Gateways>>,
 }
 
-/// How the worker finds actors' cells, and their cells under previous configurations.
+/// How the worker finds actors' cells.
 #[derive(Debug)]
 struct Actors {
     hasher: Hasher,
     overridden: Overridden,
-    migration: Migration,
 }
 
 impl Actors {
@@ -95,8 +49,8 @@ impl Actors {
         store: &'a dyn Store,
         clock: &'a dyn Fn() -> Time,
     ) -> Context<'a> {
-        let Actors { hasher, overridden, migration } = self;
-        Context { policy, store, hasher, overridden, migration, clock, is_available: &|_| false }
+        let Actors { hasher, overridden } = self;
+        Context { policy, store, hasher, overridden, clock, is_available: &|_| false }
     }
 }
 
@@ -109,11 +63,7 @@ impl<S: Store> Worker<S> {
     pub fn new(policy: Arc<Policy>, store: S, seed: &Seed) -> Worker<S> {
         let hasher = Hasher::new(seed);
         Worker {
-            actors: Actors {
-                hasher,
-                overridden: Overridden::new(&policy, &hasher),
-                migration: Migration::default(),
-            },
+            actors: Actors { hasher, overridden: Overridden::new(&policy, &hasher) },
             cache: WorkerCache::default(),
             decider: Decider::default(),
             client: None,
@@ -165,24 +115,6 @@ impl<S: Store> Worker<S> {
     pub fn load_replicas(&mut self) {
         let Worker { gateways, store, .. } = self;
         gateways.iter_mut().for_each(|gateways| gateways.load(store));
-    }
-
-    /// The worker's part of a later migration.
-    #[must_use]
-    pub fn previous(&self) -> Previous {
-        Previous::new(&self.policy, &self.actors.migration)
-    }
-
-    /// Migrates counts to the worker's policy, which replaces the configurations `older` at `now`.
-    /// Each group migrates from the first configuration that has it.
-    pub fn migrate_from(&mut self, older: &[Previous], replacement: Replacement, now: Time) {
-        self.actors.migration = Migration::new(&self.policy, older, replacement, now);
-    }
-
-    /// The tables that this worker may read or write at `now` or later. A host that can delete keys
-    /// may delete those of tables that no worker of any configuration names.
-    pub fn tables(&self, now: Time) -> impl Iterator<Item = TableId> {
-        self.policy.table_ids().chain(self.actors.migration.tables(now))
     }
 
     /// Whether this worker asks the global store of this shard, because its breaker is closed.
@@ -257,7 +189,6 @@ impl<S: Store> Worker<S> {
         ids.for_each(|id| {
             self.cache.reservations.forget(id);
             self.cache.refusals.forget(id);
-            self.actors.migration.mark_migrated(id);
         });
     }
 
@@ -317,8 +248,7 @@ impl<S: Store> Worker<S> {
         let set = group.table.load(store, random).ok()?;
         let overridden = &self.actors.overridden;
         let rules = |hash| group.for_actor(&policy.rules, overridden.key(CellId { group: group.id, hash }));
-        let is_used =
-            |(hash, cell): &(u64, &[u8])| rules(*hash).eviction_rank(cell, now) > EvictionRank::Nothing;
+        let is_used = |(hash, cell): &(u64, Vec<u8>)| rules(*hash).loss(cell, now) > Loss::Nothing;
         Some(set.cells().filter(is_used).count())
     }
 

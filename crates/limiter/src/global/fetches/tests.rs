@@ -4,7 +4,7 @@ use super::*;
 use crate::algorithm::{BucketOptions, Charge, Verdict};
 use crate::cells::store::Memory;
 use crate::cells::table::{Hasher, Seed};
-use crate::cells::{Context, Events, Migration, Overridden};
+use crate::cells::{Context, Events, Overridden};
 use crate::global::client::StoreClient;
 use crate::global::fetches::{Fetches, MAX_TRACKED};
 use crate::global::protocol::{
@@ -78,13 +78,12 @@ impl Bench {
     fn with(&mut self, ms: u64, work: impl FnOnce(&mut Fetches, &mut StoreClient, &Context)) {
         let hasher = Hasher::new(&Seed::default());
         let (overridden, clock) = (Overridden::new(&self.policy, &hasher), || at(ms));
-        let (store, is_available, migration) = (&self.store, |_| true, Migration::default());
+        let is_available = |_| true;
         let context = Context {
             policy: &self.policy,
-            store,
+            store: &self.store,
             hasher: &hasher,
             overridden: &overridden,
-            migration: &migration,
             clock: &clock,
             is_available: &is_available,
         };

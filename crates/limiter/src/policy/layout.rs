@@ -1,0 +1,139 @@
+//! The layout of a group's cells: which states they hold, and what tells the states from others.
+//!
+//! ```text
+//!   identity:  30 bits of what the rule counts │ 2 bits: count, grant, penalty
+//! ```
+
+use super::Policy;
+use super::group::{CounterGroup, GroupState};
+use super::place::Part;
+use super::rule::{Role, Rule};
+use crate::cells::table::{Hasher, StateEntry, Table};
+use diana_base::prng::mix;
+use diana_base::sort;
+use std::sync::Arc;
+
+/// What a document that stands beside others counts apart from them.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Apart {
+    /// Nothing: a changed number keeps its count.
+    Nothing,
+    /// Groups with other numbers.
+    OtherNumbers,
+    /// The same, in a host in which values must not grow.
+    OtherNumbersInOtherKeys,
+}
+
+impl Policy {
+    /// For a document that stands beside others: rules of a limit that count the same actor count
+    /// apart from those with other numbers. They count with those of `listener`, which keep their
+    /// counts when a number changes, as long as all numbers agree. With `keeps_sizes`, values of the
+    /// store keep their sizes, because the host needs that. Only before the policy is shared.
+    pub fn count_apart(&mut self, listener: Option<&Policy>, keeps_sizes: bool) {
+        let apart = if keeps_sizes { Apart::OtherNumbersInOtherKeys } else { Apart::OtherNumbers };
+        let mut shared = Vec::new();
+        for group in listener.iter().flat_map(|listener| listener.all_groups()) {
+            shared.push(group.fingerprint(listener.map_or(&[], |listener| group.own(&listener.rules))));
+        }
+        let rules = &self.rules;
+        for limit in &mut self.limits {
+            let of_stores = limit.global_groups.iter_mut().map(|global| &mut global.group);
+            for group in limit.groups.iter_mut().chain(of_stores) {
+                let group = Arc::get_mut(group);
+                debug_assert!(group.is_some(), "a policy that is shared already");
+                let Some(group) = group else { continue };
+                let own = group.own(rules);
+                if !shared.contains(&group.fingerprint(own)) {
+                    group.lay_out(own, apart);
+                }
+            }
+        }
+    }
+
+    fn all_groups(&self) -> impl Iterator<Item = &CounterGroup> {
+        self.limits.iter().flat_map(|limit| {
+            let of_stores = limit.global_groups.iter().map(|global| &global.group);
+            limit.groups.iter().chain(of_stores).map(|group| &**group)
+        })
+    }
+}
+
+impl CounterGroup {
+    /// A hash of what the group's `rules` count, and by which numbers.
+    fn fingerprint(&self, rules: &[Arc<Rule>]) -> u64 {
+        let rules = rules.iter().zip(&self.places);
+        let rules = rules.map(|(rule, place)| (rule.count_identity, place.moved(0).1, rule.salt));
+        Hasher::of(&(&self.name, Hasher::of_all(rules)))
+    }
+
+    /// Places the states of these rules, which are the group's, in its cells.
+    pub(super) fn lay_out(&mut self, rules: &[Arc<Rule>], apart: Apart) {
+        let of_role = match self.role {
+            Role::Primary => 0,
+            Role::Fallback => 1,
+            Role::Leased => 2,
+        };
+        let salt = match apart {
+            Apart::Nothing => 0,
+            Apart::OtherNumbers | Apart::OtherNumbersInOtherKeys => self.fingerprint(rules),
+        };
+        let hash = |rule: &Arc<Rule>| mix(mix(rule.count_identity.wrapping_add(of_role)) ^ salt);
+        let hashes: Vec<u64> = rules.iter().map(hash).collect();
+        let mut placed: Vec<(u32, usize)> = (identities(&hashes).into_iter()).zip(0..).collect();
+        sort::sort_by_key(&mut placed, |rule| *rule);
+        let (mut entries, mut size) = (Vec::new(), 0usize);
+        self.states.clear();
+        for (identity, at) in placed {
+            let Some(place) = self.places.get_mut(at) else { continue };
+            (*place, size) = place.moved(size);
+            for (part, size) in place.parts() {
+                let of_part = match part {
+                    Part::Count => 0,
+                    Part::Grant => 1,
+                    Part::Penalty => 2,
+                };
+                entries.push(StateEntry { identity: identity | of_part, size });
+                self.states.push(GroupState { rule: at, part, size });
+            }
+        }
+        self.table = match apart {
+            Apart::OtherNumbersInOtherKeys => Table::of_fixed_size(&self.name, entries, self.max_actors),
+            Apart::Nothing | Apart::OtherNumbers => Table::new(&self.name, entries, self.max_actors),
+        };
+    }
+}
+
+/// An identity for each of these hashes, in the same order. Two that agree in 30 bits are told apart
+/// in the order of the hashes, which all workers have in common.
+fn identities(hashes: &[u64]) -> Vec<u32> {
+    let mut sorted: Vec<(u64, usize)> = hashes.iter().copied().zip(0..).collect();
+    sort::sort_by_key(&mut sorted, |hash| *hash);
+    let (mut taken, mut identities) = (Vec::new(), vec![0; hashes.len()]);
+    for (mut hash, at) in sorted {
+        let identity = loop {
+            let identity = u32::try_from(hash >> 32).unwrap_or(0) & !3;
+            if !taken.contains(&identity) {
+                break identity;
+            }
+            hash = mix(hash.wrapping_add(1));
+        };
+        taken.push(identity);
+        identities.get_mut(at).into_iter().for_each(|to| *to = identity);
+    }
+    identities
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn equal_hashes_get_different_identities_in_any_order() {
+        let (same, close) = (7 << 40, (7 << 40) | 3);
+        let one = identities(&[same, 1 << 50, close]);
+        assert!(one[0] != one[2] && one[0] != one[1] && one[1] != one[2]);
+        assert_eq!(identities(&[close, same, 1 << 50]), [one[2], one[0], one[1]]);
+        assert_eq!(identities(&[same]), [one[0]], "the first one keeps its identity");
+        assert!(one.iter().all(|identity| identity & 3 == 0));
+    }
+}
