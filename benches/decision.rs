@@ -25,7 +25,7 @@ use criterion::{Criterion, criterion_group, criterion_main};
 use diana_base::time::{Span, Time};
 use diana_config::algorithm::{AlgorithmKind, KINDS};
 use diana_document::{Errors, Node, parse};
-use diana_limiter::algorithm::{Algorithm, Quota};
+use diana_limiter::algorithm::{Algorithm, Allowance};
 use diana_limiter::cells::store::{CasSemantics, SharedDataStore, Swap};
 use diana_limiter::cells::table::{Dated, Hasher, Loss, StateEntry, Table, shared_seed};
 use diana_limiter::decide::Outcome;
@@ -43,13 +43,14 @@ const START_NS: u64 = 1_700_000_000_000_000_000;
 
 /// The highest `rpu` of a rule of this kind.
 fn rpu(kind: &AlgorithmKind) -> u64 {
-    if kind.short == "SL" { Algorithm::MAX_LOGGED } else { Quota::MAX_RPU }
+    if kind.short == "SL" { Algorithm::MAX_LOGGED } else { Allowance::MAX_RPU }
 }
 
 fn compile(kind: &AlgorithmKind) -> Algorithm {
     let (value, errors) = (parse(b"{}").expect("a document"), Errors::default());
     let mut fields = Node::root(&value, &errors).fields().expect("an object");
-    (kind.read)(&mut fields, Some(Quota { rpu: rpu(kind), unit: Span::from_ms(1000) })).expect("an algorithm")
+    (kind.read)(&mut fields, Some(Allowance { rpu: rpu(kind), unit: Span::from_ms(1000) }))
+        .expect("an algorithm")
 }
 
 fn now() -> Time {

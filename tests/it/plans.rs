@@ -6,7 +6,7 @@ use crate::algorithm::subject::cases;
 use crate::harness::{Gateway, START, get, policy, store};
 use diana_base::time::{Span, Time};
 use diana_config::compile;
-use diana_limiter::algorithm::Quota;
+use diana_limiter::algorithm::Allowance;
 use diana_limiter::cells::store::CasSemantics;
 use diana_limiter::request::{HeaderLines, Part, PartId, Source, Values};
 use diana_limiter::session::{Session, Worker};
@@ -33,7 +33,7 @@ fn document(algo: &str, quotas: &Quotas) -> String {
 }
 
 fn model(algo: &str, (rpu, ms): (u64, u64)) -> Box<dyn Reference> {
-    let quota = Quota { rpu, unit: Span::from_ms(ms) };
+    let quota = Allowance { rpu, unit: Span::from_ms(ms) };
     match algo {
         "TB" => Box::new(Bucket::new(quota, rpu, true, Span::ZERO)),
         "W" => Box::new(Slices::new(rpu, quota.unit, 1, 1)),
@@ -137,7 +137,7 @@ proptest! {
             let verdict = report.verdict.unwrap();
             prop_assert_eq!(report.rule.index(), 0);
             prop_assert_eq!((verdict.admits(), verdict.remaining), (admits, left));
-            prop_assert_eq!(report.quota, Quota { rpu, unit: Span::from_ms(ms) });
+            prop_assert_eq!(report.quota, Allowance { rpu, unit: Span::from_ms(ms) });
         }
     }
 }

@@ -4,7 +4,7 @@ use super::urls;
 use crate::source::value::{Kind, Value};
 use diana_base::time::Span;
 use diana_document::{Error, Errors, Node, fold, quoted};
-use diana_limiter::algorithm::Quota;
+use diana_limiter::algorithm::Allowance;
 use std::ops::RangeInclusive;
 
 /// YAML takes this character as a part of a key.
@@ -99,7 +99,7 @@ const FOREIGN_URL: [&str; 4] =
 
 /// The lengths that a unit may have, in whole seconds.
 const SECONDS: RangeInclusive<u64> =
-    Quota::MIN_UNIT.as_ns().div_ceil(1_000_000_000)..=Quota::MAX_UNIT.as_ns() / 1_000_000_000;
+    Allowance::MIN_UNIT.as_ns().div_ceil(1_000_000_000)..=Allowance::MAX_UNIT.as_ns() / 1_000_000_000;
 
 /// The hint about `unit` in a rule that limits requests in flight.
 const NO_UNIT: &str = "leave `unit` out, or write another `algo` to limit requests per unit; `max_hold` is the longest \
@@ -144,7 +144,7 @@ fn fraction(number: f64, unit: &Value) -> Option<String> {
         let units = number * f64::from(times);
         let is_whole = units >= 1.0 && (units - units.round()).abs() < 1e-6;
         let longer = Span::from_ns(unit.as_ns().checked_mul(times.into())?);
-        (is_whole && longer <= Quota::MAX_UNIT).then_some((units.round(), longer))
+        (is_whole && longer <= Allowance::MAX_UNIT).then_some((units.round(), longer))
     })?;
     Some(format!("write `rpu: {rpu}, unit: {unit}`"))
 }
@@ -172,7 +172,7 @@ fn long_unit(text: &str, rpu: Option<&Value>) -> Option<String> {
         None => return None,
     };
     let days = if number.is_empty() { days } else { number.parse::<u64>().ok()?.checked_mul(days)? };
-    let (longest, long) = (Quota::MAX_UNIT, u128::from(days) * 86_400_000_000_000);
+    let (longest, long) = (Allowance::MAX_UNIT, u128::from(days) * 86_400_000_000_000);
     let part = |rpu: u64| (u128::from(rpu) * u128::from(longest.as_ns())).checked_div(long);
     if long <= longest.as_ns().into() {
         return Some(format!("write `unit: {longest}`"));

@@ -4,7 +4,7 @@ use crate::source::value::{Kind, Value};
 use diana_base::time::Span;
 use diana_config::matcher::KINDS;
 use diana_document::{Errors, Node, fold};
-use diana_limiter::algorithm::Quota;
+use diana_limiter::algorithm::Allowance;
 use diana_limiter::matcher::pattern::Pattern;
 use diana_limiter::policy::Enforce;
 use std::ops::Range;
@@ -239,7 +239,7 @@ fn size(value: &Value) -> Option<u64> {
     match &value.kind {
         Kind::Text(text) => {
             let (value, errors) = (diana_document::Value::Text(text.clone()), Errors::default());
-            Node::root(&value, &errors).size(0..=Quota::MAX_RPU)
+            Node::root(&value, &errors).size(0..=Allowance::MAX_RPU)
         }
         Kind::Number(number) => number.parse::<f64>().ok().map(|number| number as u64),
         _ => None,

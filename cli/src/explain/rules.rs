@@ -11,7 +11,7 @@ use super::simulation::Simulation;
 use diana_base::time::Span;
 use diana_config::algorithm::KINDS;
 use diana_document::{Value, fold};
-use diana_limiter::algorithm::Quota;
+use diana_limiter::algorithm::Allowance;
 use diana_limiter::policy::{ActorSource, RuleId};
 use std::collections::BTreeMap;
 
@@ -83,7 +83,7 @@ fn algorithm(rule: &Value) -> &'static str {
 }
 
 /// A quota such as `10/s`, `100/30s` or `4 in flight`.
-fn shown(quota: Quota) -> String {
+fn shown(quota: Allowance) -> String {
     if quota.unit == Span::ZERO {
         return format!("{} in flight", quota.rpu);
     }

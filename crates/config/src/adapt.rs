@@ -156,7 +156,7 @@ impl AdaptKeys<'_> {
         weight: Weight,
     ) -> Option<(Quota, Option<Arc<Adaptive>>)> {
         let AdaptKeys { node, signal, min, max, every } = self;
-        let algorithm::Quota { rpu, unit } = quota.configured();
+        let algorithm::Allowance { rpu, unit } = quota.configured();
         if rpu == 0 {
             return Some((quota, None));
         }

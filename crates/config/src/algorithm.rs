@@ -3,7 +3,7 @@
 
 use diana_base::time::Span;
 use diana_document::{Fields, Node};
-use diana_limiter::algorithm::{Algorithm, BucketOptions, MAX_WAIT, QueueOptions, Quota, QuotaError};
+use diana_limiter::algorithm::{Algorithm, Allowance, BucketOptions, MAX_WAIT, QueueOptions, QuotaError};
 
 /// A kind of algorithm.
 ///
@@ -34,7 +34,7 @@ pub struct AlgorithmKind {
     /// Builds the algorithm from the kind's own keys of a rule. A mistake is reported at its place
     /// in the document and yields `None`. Without a quota, a stand-in is used, with which no valid
     /// key conflicts, so that mistakes in the keys are reported.
-    pub read: fn(&mut Fields, Option<Quota>) -> Option<Algorithm>,
+    pub read: fn(&mut Fields, Option<Allowance>) -> Option<Algorithm>,
 }
 
 /// All kinds of algorithms. The first one is the default.
@@ -90,12 +90,12 @@ pub static KINDS: &[AlgorithmKind] = &[
 ];
 
 /// The fastest quota: every burst fills, and every queue empties, in no time.
-pub(super) const FASTEST: Quota = Quota { rpu: Quota::MAX_RPU, unit: Quota::MIN_UNIT };
+pub(super) const FASTEST: Allowance = Allowance { rpu: Allowance::MAX_RPU, unit: Allowance::MIN_UNIT };
 
-fn token_bucket(fields: &mut Fields, quota: Option<Quota>) -> Option<Algorithm> {
+fn token_bucket(fields: &mut Fields, quota: Option<Allowance>) -> Option<Algorithm> {
     let quota = quota.unwrap_or(FASTEST);
     let node = fields.take("warm_up");
-    let burst = optional(fields.take("burst"), |node| node.size(1..=Quota::MAX_RPU));
+    let burst = optional(fields.take("burst"), |node| node.size(1..=Allowance::MAX_RPU));
     let starts_empty =
         optional(fields.take("start"), |node| node.choice("start", &[("full", false), ("empty", true)]));
     let max_wait = optional(fields.take("max_wait"), |node| node.span(Span::ZERO..=MAX_WAIT));
@@ -128,18 +128,18 @@ fn token_bucket(fields: &mut Fields, quota: Option<Quota>) -> Option<Algorithm> 
     None
 }
 
-fn window(fields: &mut Fields, quota: Option<Quota>) -> Option<Algorithm> {
+fn window(fields: &mut Fields, quota: Option<Allowance>) -> Option<Algorithm> {
     or_report(fields, Algorithm::window(quota.unwrap_or(FASTEST)))
 }
 
-fn sliding_window(fields: &mut Fields, quota: Option<Quota>) -> Option<Algorithm> {
+fn sliding_window(fields: &mut Fields, quota: Option<Allowance>) -> Option<Algorithm> {
     let slices = optional(fields.take("slices"), |node| node.whole(Algorithm::SLICES))?;
     let slices = slices.unwrap_or(Algorithm::DEFAULT_SLICES);
     or_report(fields, Algorithm::sliding_window(quota.unwrap_or(FASTEST), slices))
 }
 
-fn sliding_log(fields: &mut Fields, quota: Option<Quota>) -> Option<Algorithm> {
-    let quota = quota.unwrap_or(Quota { rpu: 1, unit: Quota::MIN_UNIT });
+fn sliding_log(fields: &mut Fields, quota: Option<Allowance>) -> Option<Algorithm> {
+    let quota = quota.unwrap_or(Allowance { rpu: 1, unit: Allowance::MIN_UNIT });
     if quota.rpu > Algorithm::MAX_LOGGED {
         fields.fail(format!(
             "a sliding log remembers each of the last `rpu` requests, at most {}: use SW, or TB",
@@ -150,9 +150,9 @@ fn sliding_log(fields: &mut Fields, quota: Option<Quota>) -> Option<Algorithm> {
     or_report(fields, Algorithm::sliding_log(quota))
 }
 
-fn leaky_bucket(fields: &mut Fields, quota: Option<Quota>) -> Option<Algorithm> {
+fn leaky_bucket(fields: &mut Fields, quota: Option<Allowance>) -> Option<Algorithm> {
     let quota = quota.unwrap_or(FASTEST);
-    let queue = optional(fields.take("queue"), |node| node.whole(0..=Quota::MAX_RPU));
+    let queue = optional(fields.take("queue"), |node| node.whole(0..=Allowance::MAX_RPU));
     let max_wait = optional(fields.take("max_wait"), |node| node.span(Span::ZERO..=MAX_WAIT));
     let built = Algorithm::leaky_bucket(quota, QueueOptions { queue: queue?, max_wait: max_wait? });
     if let Err(QuotaError::QueueTime { queue }) = built {
@@ -165,7 +165,7 @@ fn leaky_bucket(fields: &mut Fields, quota: Option<Quota>) -> Option<Algorithm> 
     or_report(fields, built)
 }
 
-fn concurrency(fields: &mut Fields, quota: Option<Quota>) -> Option<Algorithm> {
+fn concurrency(fields: &mut Fields, quota: Option<Allowance>) -> Option<Algorithm> {
     let max_hold = optional(fields.take("max_hold"), |node| node.span(Algorithm::MAX_HOLD))?;
     let max_hold = max_hold.unwrap_or(Algorithm::DEFAULT_MAX_HOLD);
     or_report(fields, Algorithm::concurrency(quota.unwrap_or(FASTEST).rpu, max_hold))

@@ -1,7 +1,7 @@
 //! The readers of `cost`, `charge` and `refund`: what a request costs.
 
 use diana_document::{Fields, Node, Value};
-use diana_limiter::algorithm::Quota;
+use diana_limiter::algorithm::Allowance;
 use diana_limiter::policy::{Cost, Estimate, Measure, Statuses};
 use diana_limiter::request::Parts;
 use diana_response::header_name;
@@ -10,14 +10,14 @@ use std::ops::RangeInclusive;
 /// Reads the key `cost` of a rule. Reports each mistake at its place and then returns `None`.
 pub(super) fn read(node: &Node, parts: &mut Parts) -> Option<Cost> {
     match node.value() {
-        Value::Whole(_) => Cost::units(node.whole(1..=Quota::MAX_RPU)?).ok(),
+        Value::Whole(_) => Cost::units(node.whole(1..=Allowance::MAX_RPU)?).ok(),
         Value::Text(text) if text.trim_start().starts_with(|first: char| first.is_ascii_digit()) => {
-            Cost::units(node.size(1..=Quota::MAX_RPU)?).ok()
+            Cost::units(node.size(1..=Allowance::MAX_RPU)?).ok()
         }
         Value::Text(_) => {
             match node.choice("cost", &[("request_bytes", true), ("response_bytes", false)])? {
                 true => Some(Cost::request_bytes(parts)),
-                false => Cost::response_bytes(Estimate { units: 0, max: Quota::MAX_RPU }).ok(),
+                false => Cost::response_bytes(Estimate { units: 0, max: Allowance::MAX_RPU }).ok(),
             }
         }
         Value::Object(_) => object(node, parts),
@@ -43,8 +43,8 @@ fn object(node: &Node, parts: &mut Parts) -> Option<Cost> {
 fn response(mut fields: Fields) -> Option<Cost> {
     let (header, json, bytes) =
         (fields.take("response_header"), fields.take("response_json"), fields.take("response_bytes"));
-    let max = fields.take("max").map_or(Some(Quota::MAX_RPU), |node| node.size(1..=Quota::MAX_RPU));
-    let most = max.unwrap_or(Quota::MAX_RPU);
+    let max = fields.take("max").map_or(Some(Allowance::MAX_RPU), |node| node.size(1..=Allowance::MAX_RPU));
+    let most = max.unwrap_or(Allowance::MAX_RPU);
     let units = fields.take("estimate").map_or(Some(0), |node| node.size(0..=most));
     let measure = match (header, json, bytes) {
         (Some(node), None, None) => {
@@ -97,8 +97,8 @@ fn pointer(node: &Node) -> Option<Box<str>> {
 /// Reads `{header, default, min, max}`.
 fn header(mut fields: Fields, parts: &mut Parts) -> Option<Cost> {
     let name = fields.require("header").and_then(|node| header_name(node.text()?, &node, reserved));
-    let max = fields.require("max").map(|node| node.size(1..=Quota::MAX_RPU));
-    let most = max.flatten().unwrap_or(Quota::MAX_RPU);
+    let max = fields.require("max").map(|node| node.size(1..=Allowance::MAX_RPU));
+    let most = max.flatten().unwrap_or(Allowance::MAX_RPU);
     let min = fields.take("min").map_or(Some(1), |node| node.size(0..=most));
     let least = min.unwrap_or(0);
     let default = match fields.take("default") {

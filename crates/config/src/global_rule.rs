@@ -100,7 +100,7 @@ impl Reader<'_> {
         let choices = [("local", OnError::Local), ("allow", OnError::Allow), ("deny", OnError::Deny)];
         let on_error = fields.take("on_error").and_then(|node| node.choice("value", &choices));
         let lease = fields.take("lease").and_then(lease_size).unwrap_or(LeaseSize::Nothing);
-        let rpu = fields.take("rpu").and_then(|node| node.size(0..=algorithm::Quota::MAX_RPU));
+        let rpu = fields.take("rpu").and_then(|node| node.size(0..=algorithm::Allowance::MAX_RPU));
         let (part, whole, node) = match (&lease, rpu) {
             (LeaseSize::Units(units, node), Some(rpu)) => (*units, rpu, Some(node)),
             (LeaseSize::Percent(percent, node), _) => (*percent, 100, Some(node)),
@@ -115,7 +115,7 @@ impl Reader<'_> {
     }
 }
 
-const MAX_UNITS: u64 = algorithm::Quota::MAX_RPU;
+const MAX_UNITS: u64 = algorithm::Allowance::MAX_RPU;
 
 fn lease_size(node: Node) -> Option<LeaseSize> {
     let percent = match node.value() {

@@ -40,7 +40,7 @@ fn read(node: Node) -> Option<RuleHeadroom> {
         Value::Text(text) if text.contains('%') => diana_response::percent_of(text),
         Value::Text(text) if !text.trim_start().starts_with(|first: char| first.is_ascii_digit()) => None,
         Value::Text(_) | Value::Whole(_) => {
-            let units = u32::try_from(node.size(1..=algorithm::Quota::MAX_RPU)?).unwrap_or(u32::MAX);
+            let units = u32::try_from(node.size(1..=algorithm::Allowance::MAX_RPU)?).unwrap_or(u32::MAX);
             return Some(RuleHeadroom { headroom: Headroom::Units(units), node });
         }
         _ => None,

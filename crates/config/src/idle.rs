@@ -2,7 +2,7 @@
 //! warning only if the case is certain.
 
 use diana_document::{Error, Node, quoted};
-use diana_limiter::algorithm::{Parameters, Quota};
+use diana_limiter::algorithm::{Allowance, Parameters};
 use diana_limiter::policy::{Enforce, LimitDraft, RuleDraft};
 
 /// The number of rules above which there are no warnings, because each rule is compared with every
@@ -103,8 +103,8 @@ impl ComparedRule<'_> {
     }
 }
 
-fn is_larger(quota: Quota, other: Quota) -> bool {
+fn is_larger(quota: Allowance, other: Allowance) -> bool {
     // A quota of requests in flight has no unit.
-    let per = |quota: Quota| u128::from(quota.unit.as_ns().max(1));
+    let per = |quota: Allowance| u128::from(quota.unit.as_ns().max(1));
     u128::from(quota.rpu).saturating_mul(per(other)) > u128::from(other.rpu).saturating_mul(per(quota))
 }

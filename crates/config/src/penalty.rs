@@ -35,7 +35,7 @@ pub(super) fn penalty(fields: &mut Fields, kind: Option<&AlgorithmKind>) -> Opti
 impl PenaltyKeys {
     /// The quota with this penalty. A rule that refuses all requests needs none.
     pub(super) fn apply(self, quota: Quota) -> Quota {
-        let algorithm::Quota { rpu, unit } = quota.configured();
+        let algorithm::Allowance { rpu, unit } = quota.configured();
         let penalty = (rpu > 0).then(|| Penalty::new(unit, self.after, self.lasts));
         quota.with_penalty(penalty)
     }

@@ -65,7 +65,7 @@ fn settling(
     fields: &mut Fields,
     kind: &AlgorithmKind,
     algorithm: Algorithm,
-    quota: algorithm::Quota,
+    quota: algorithm::Allowance,
     weight: Weight,
 ) -> Option<Algorithm> {
     let borrow = match fields.take("borrow") {
@@ -73,7 +73,7 @@ fn settling(
             node.fail("this rule charges nothing after the response: leave `borrow` out");
             return None;
         }
-        Some(node) => node.size(0..=algorithm::Quota::MAX_RPU)?,
+        Some(node) => node.size(0..=algorithm::Allowance::MAX_RPU)?,
         None if weight.borrows => quota.rpu,
         None => 0,
     };
@@ -119,7 +119,7 @@ pub(super) fn quota(
 
 /// Compiles `rpu`, `unit` and the algorithm's keys.
 fn count(fields: &mut Fields, kind: Option<&AlgorithmKind>, weight: Weight) -> Option<Quota> {
-    let rpu = fields.require("rpu").and_then(|node| node.size(0..=algorithm::Quota::MAX_RPU));
+    let rpu = fields.require("rpu").and_then(|node| node.size(0..=algorithm::Allowance::MAX_RPU));
     let unit = match kind {
         Some(AlgorithmKind { per_unit: false, name, .. }) => {
             if let Some(node) = fields.take("unit") {
@@ -133,7 +133,7 @@ fn count(fields: &mut Fields, kind: Option<&AlgorithmKind>, weight: Weight) -> O
     };
     // Mistakes in the algorithm's own keys are reported even without a quota.
     let quota = match (rpu, unit) {
-        (Some(rpu @ 1..), Some(unit)) => Some(algorithm::Quota { rpu, unit }),
+        (Some(rpu @ 1..), Some(unit)) => Some(algorithm::Allowance { rpu, unit }),
         _ => None,
     };
     let Some(kind) = kind else {
@@ -162,7 +162,7 @@ fn count(fields: &mut Fields, kind: Option<&AlgorithmKind>, weight: Weight) -> O
     };
     let (rpu, unit) = (rpu?, unit?);
     let algorithm = if rpu == 0 { Algorithm::RefuseAll } else { algorithm? };
-    Some(Quota::new(algorithm::Quota { rpu, unit }, algorithm))
+    Some(Quota::new(algorithm::Allowance { rpu, unit }, algorithm))
 }
 
 /// The time base of a rule: that of its first quota that does not refuse all.
@@ -220,5 +220,5 @@ fn unit(node: Node) -> Option<Span> {
         ));
         return None;
     }
-    node.span(algorithm::Quota::MIN_UNIT..=algorithm::Quota::MAX_UNIT)
+    node.span(algorithm::Allowance::MIN_UNIT..=algorithm::Allowance::MAX_UNIT)
 }

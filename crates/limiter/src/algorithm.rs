@@ -37,7 +37,7 @@ pub use leaky_bucket::QueueOptions;
 pub use parameters::{Parameters, PenaltyParameters};
 pub use penalty::Penalty;
 pub use token_bucket::BucketOptions;
-pub use values::{Admission, Charge, MAX_WAIT, Quota, QuotaError, Reservation, Verdict};
+pub use values::{Admission, Allowance, Charge, MAX_WAIT, QuotaError, Reservation, Verdict};
 pub(crate) use values::{MAX_SKEW, RESERVED_FOR, borrowed, in_proportion, part};
 
 use concurrency::Concurrency;
@@ -66,9 +66,9 @@ use window::Window;
 ///
 /// ```
 /// use diana_base::time::{Span, Time};
-/// use diana_limiter::algorithm::{Admission, Algorithm, BucketOptions, Quota, QuotaError};
+/// use diana_limiter::algorithm::{Admission, Algorithm, BucketOptions, Allowance, QuotaError};
 ///
-/// let quota = Quota { rpu: 1, unit: Span::from_secs(10) };
+/// let quota = Allowance { rpu: 1, unit: Span::from_secs(10) };
 /// let token_bucket = Algorithm::token_bucket(quota, BucketOptions::default())?;
 ///
 /// let (mut cell, now) = (vec![0; token_bucket.size()], Time::from_ns(1_700_000_000_000_000_000));
@@ -98,7 +98,7 @@ pub enum Algorithm {
     LeakyBucket(LeakyBucket),
     /// `C`.
     Concurrency(Concurrency),
-    /// Quota that this gateway fetched ahead from the global store: [`Algorithm::leased`].
+    /// Allowance that this gateway fetched ahead from the global store: [`Algorithm::leased`].
     Lease(Lease),
     /// `rpu: 0`: refuses every request.
     RefuseAll,
@@ -143,27 +143,27 @@ impl Algorithm {
     pub const DEFAULT_MAX_HOLD: Span = Concurrency::DEFAULT_MAX_HOLD;
 
     /// `TB`: refills at the rate of the quota up to `burst`, and each request takes its cost.
-    pub fn token_bucket(quota: Quota, options: BucketOptions) -> Result<Algorithm, QuotaError> {
+    pub fn token_bucket(quota: Allowance, options: BucketOptions) -> Result<Algorithm, QuotaError> {
         token_bucket::build(quota, options)
     }
 
     /// `W`: `rpu` in each unit since the Unix epoch.
-    pub fn window(quota: Quota) -> Result<Algorithm, QuotaError> {
+    pub fn window(quota: Allowance) -> Result<Algorithm, QuotaError> {
         Window::new(quota).map(Algorithm::Window)
     }
 
     /// `SW`: `rpu` in the last `slices` slices of a unit.
-    pub fn sliding_window(quota: Quota, slices: u64) -> Result<Algorithm, QuotaError> {
+    pub fn sliding_window(quota: Allowance, slices: u64) -> Result<Algorithm, QuotaError> {
         SlidingWindow::new(quota, slices).map(Algorithm::SlidingWindow)
     }
 
     /// `SL`: `rpu` in any span of a unit.
-    pub fn sliding_log(quota: Quota) -> Result<Algorithm, QuotaError> {
+    pub fn sliding_log(quota: Allowance) -> Result<Algorithm, QuotaError> {
         SlidingLog::new(quota).map(Algorithm::SlidingLog)
     }
 
     /// `LB`: one request after the other, at the rate of the quota; the others wait.
-    pub fn leaky_bucket(quota: Quota, options: QueueOptions) -> Result<Algorithm, QuotaError> {
+    pub fn leaky_bucket(quota: Allowance, options: QueueOptions) -> Result<Algorithm, QuotaError> {
         LeakyBucket::new(quota, options).map(Algorithm::LeakyBucket)
     }
 
@@ -199,7 +199,7 @@ impl Algorithm {
     /// the time in which that much comes back. These are `q` and `w` of
     /// draft-ietf-httpapi-ratelimit-headers-10 §3.
     #[must_use]
-    pub fn shown(&self, quota: Quota) -> Quota {
+    pub fn shown(&self, quota: Allowance) -> Allowance {
         each!(self, kind => kind.shown(quota))
     }
 
@@ -283,7 +283,7 @@ impl Algorithm {
     /// The same algorithm for limits from `lowest` on, which move while it counts. `None` if it
     /// cannot adapt. `least` is the least that a request costs.
     #[must_use]
-    pub(crate) fn adapting(&self, quota: Quota, lowest: u64, least: u64) -> Option<Algorithm> {
+    pub(crate) fn adapting(&self, quota: Allowance, lowest: u64, least: u64) -> Option<Algorithm> {
         match self {
             Algorithm::TokenBucket(bucket) => bucket.can_adapt().then_some(*self),
             Algorithm::WarmUp(bucket) => Some(Algorithm::WarmUp(bucket.adapting(quota, lowest, least))),
@@ -300,7 +300,7 @@ impl Algorithm {
     /// The same algorithm with `quota.rpu` in place of `rpu`, and burst and queue in proportion. It
     /// admits at least a request of `least` units. Usage survives the change: a bucket that lacks 10
     /// tokens under one limit lacks 10 tokens under the next one.
-    pub(crate) fn at(&self, quota: Quota, rpu: u64, least: u64) -> Algorithm {
+    pub(crate) fn at(&self, quota: Allowance, rpu: u64, least: u64) -> Algorithm {
         match self {
             Algorithm::TokenBucket(bucket) => Algorithm::TokenBucket(bucket.at(quota, rpu, least)),
             Algorithm::WarmUp(bucket) => Algorithm::WarmUp(bucket.at(quota)),
@@ -323,7 +323,7 @@ impl Algorithm {
 
     /// The share of one of so many gateways: each quantity is divided, but stays at least `least`,
     /// the cost of a request. `quota` is the share of the quota.
-    pub(crate) fn share(&self, quota: Quota, of: u64, least: u64) -> Algorithm {
+    pub(crate) fn share(&self, quota: Allowance, of: u64, least: u64) -> Algorithm {
         match self {
             Algorithm::TokenBucket(bucket) => Algorithm::TokenBucket(bucket.share(quota, of, least)),
             Algorithm::WarmUp(bucket) => Algorithm::WarmUp(bucket.share(quota, of, least)),
@@ -343,7 +343,7 @@ impl Algorithm {
     /// The algorithm of a rule with this algorithm that holds at most `piece` units of quota ahead,
     /// which were fetched from the global store. The leased quota is spent in this gateway.
     #[must_use]
-    pub fn leased(&self, piece: u64, quota: Quota) -> Algorithm {
+    pub fn leased(&self, piece: u64, quota: Allowance) -> Algorithm {
         let (parameters, shown) = (self.parameters(), self.shown(quota));
         Algorithm::Lease(Lease::new(parameters, piece, quota.unit, shown))
     }
@@ -470,8 +470,8 @@ mod tests {
 
     #[test]
     fn constructors_name_the_number_that_is_wrong() {
-        let quota = Quota { rpu: 10, unit: Span::from_secs(1) };
-        let weekly = Quota { rpu: 1, unit: Quota::MAX_UNIT };
+        let quota = Allowance { rpu: 10, unit: Span::from_secs(1) };
+        let weekly = Allowance { rpu: 1, unit: Allowance::MAX_UNIT };
         let error =
             |built: Result<Algorithm, QuotaError>| built.map(|algorithm| algorithm.form()).unwrap_err();
         let bucket = |quota, options| error(Algorithm::token_bucket(quota, options));
@@ -481,13 +481,16 @@ mod tests {
         let (any, longest) = (BucketOptions::default(), Span::from_ns(MAX_WAIT.as_ns() + 1));
         let warm = BucketOptions { warm_up: Some(Span::from_secs(1)), ..any };
 
-        assert_eq!(error(Algorithm::window(Quota { rpu: 0, ..quota })), QuotaError::Rpu);
-        assert_eq!(error(Algorithm::window(Quota { unit: Span::ZERO, ..quota })), QuotaError::Unit);
+        assert_eq!(error(Algorithm::window(Allowance { rpu: 0, ..quota })), QuotaError::Rpu);
+        assert_eq!(error(Algorithm::window(Allowance { unit: Span::ZERO, ..quota })), QuotaError::Unit);
         assert_eq!(error(Algorithm::sliding_window(quota, 1)), QuotaError::Slices);
-        assert_eq!(error(Algorithm::sliding_log(Quota { rpu: 129, ..quota })), QuotaError::Rpu);
-        assert_eq!(error(Algorithm::concurrency(Quota::MAX_RPU + 1, Span::from_secs(1))), QuotaError::Rpu);
+        assert_eq!(error(Algorithm::sliding_log(Allowance { rpu: 129, ..quota })), QuotaError::Rpu);
+        assert_eq!(
+            error(Algorithm::concurrency(Allowance::MAX_RPU + 1, Span::from_secs(1))),
+            QuotaError::Rpu
+        );
         assert_eq!(error(Algorithm::concurrency(1, Span::from_ms(999))), QuotaError::MaxHold);
-        assert_eq!(queue(quota, Quota::MAX_RPU + 1, None), QuotaError::Queue);
+        assert_eq!(queue(quota, Allowance::MAX_RPU + 1, None), QuotaError::Queue);
         assert_eq!(queue(quota, 1, Some(longest)), QuotaError::MaxWait);
         assert_eq!(queue(weekly, 1, None), QuotaError::QueueTime { queue: 1 });
         assert_eq!(bucket(quota, BucketOptions { burst: Some(0), ..any }), QuotaError::Burst);

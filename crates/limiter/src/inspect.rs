@@ -8,7 +8,7 @@
 //! longer.
 
 use crate::actor;
-use crate::algorithm::{PenaltyParameters, Quota};
+use crate::algorithm::{Allowance, PenaltyParameters};
 use crate::cells::store::{Fault, Store};
 use crate::cells::{
     Actor, Attempt, CellId, Change, Context, Events, OpenCell, Reservations, Swapped, peek, swap,
@@ -77,7 +77,7 @@ pub struct Target {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ActorCount {
     /// The quota, as response headers show it.
-    pub quota: Quota,
+    pub quota: Allowance,
     /// How many units of the quota are used. Requests of any priority count.
     pub used: u64,
     /// How many units of cost the rule would admit now, without what it leaves for requests of high

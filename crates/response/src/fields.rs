@@ -17,7 +17,7 @@ use super::wait::{PERMIT_WAIT, bound, finite_wait, in_flight};
 use diana_base::format::{decimal, field_string, number};
 use diana_base::sort;
 use diana_base::time::Span;
-use diana_limiter::algorithm::{Admission, Quota};
+use diana_limiter::algorithm::{Admission, Allowance};
 use diana_limiter::decide::{Decision, RuleReport};
 use diana_limiter::policy::{Policy, RuleId};
 use std::cmp::Reverse;
@@ -31,7 +31,7 @@ pub(super) struct ShownRule {
     /// The index among the rules that counted the request.
     index: usize,
     pub(super) rule: RuleId,
-    pub(super) quota: Quota,
+    pub(super) quota: Allowance,
     pub(super) remaining: u64,
     refuses: bool,
     /// The time until a refusing rule would admit the request, or until another rule has more left;

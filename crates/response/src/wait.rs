@@ -1,7 +1,7 @@
 //! How long a refused client should wait.
 
 use diana_base::time::Span;
-use diana_limiter::algorithm::{Admission, Quota};
+use diana_limiter::algorithm::{Admission, Allowance};
 use diana_limiter::decide::{Decision, Reason, RuleReport};
 
 /// The wait for headers that require a value, if the rule admits no requests and has no unit.
@@ -69,12 +69,12 @@ pub(super) fn wait(report: &RuleReport) -> Span {
 
 /// The wait for a rule that would never admit this request: its unit, after which a smaller request
 /// may pass.
-pub(super) fn finite_wait(quota: Quota) -> Span {
+pub(super) fn finite_wait(quota: Allowance) -> Span {
     if in_flight(quota) { UNKNOWN_WAIT } else { quota.unit }
 }
 
 /// Whether a quota is a number of requests in flight, which has no unit of time.
-pub(super) fn in_flight(quota: Quota) -> bool {
+pub(super) fn in_flight(quota: Allowance) -> bool {
     quota.unit == Span::ZERO
 }
 

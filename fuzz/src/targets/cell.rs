@@ -4,7 +4,7 @@ use super::input::Input;
 use diana_base::time::{Span, Time};
 use diana_config::algorithm::KINDS;
 use diana_document::{Errors, Node, parse};
-use diana_limiter::algorithm::{Admission, Algorithm, Charge, Penalty, Quota, Reservation, Verdict};
+use diana_limiter::algorithm::{Admission, Algorithm, Allowance, Charge, Penalty, Reservation, Verdict};
 use diana_limiter::policy::{self, PlacedQuota};
 
 /// Until this instant (in the year 2349), twice the longest fill time fits into the rest of a
@@ -49,7 +49,7 @@ fn check_adaptive(quota: policy::Quota, mut input: Input) {
     if fill > 100 * 365 * 86_400 * 1_000_000_000 {
         return;
     }
-    let base = policy::Quota::new(Quota { rpu: start, unit }, *quota.algorithm());
+    let base = policy::Quota::new(Allowance { rpu: start, unit }, *quota.algorithm());
     let Some(base) = base.adapting(min, 1) else { return };
     let at = |limit| base.at(limit, 1).alone();
     check_no_panic(&at(start), input);
@@ -92,25 +92,28 @@ fn check(judge: PlacedQuota, mut input: Input) {
         run.prepare();
         check_promises(&run, input.scaled());
         if judge.quota.algorithm().without_waiting().is_none() {
-            check_headroom(&run, 1 + input.scaled() % Quota::MAX_RPU);
+            check_headroom(&run, 1 + input.scaled() % Allowance::MAX_RPU);
         }
     }
 }
 
 /// An algorithm of any kind, with some of its configuration keys, and its quota.
-fn algorithm(input: &mut Input) -> Option<(Algorithm, Quota)> {
+fn algorithm(input: &mut Input) -> Option<(Algorithm, Allowance)> {
     let kind = &KINDS[input.below(KINDS.len())];
     let rpu = match input.below(3) {
         0 => u64::from(input.byte()),
-        _ => input.scaled() % Quota::MAX_RPU,
+        _ => input.scaled() % Allowance::MAX_RPU,
     };
     let unit_ns = match input.below(3) {
         _ if !kind.per_unit => 0,
         0 => 1_000_000_000,
         // Whole milliseconds, as in every configuration.
-        _ => input.scaled().clamp(Quota::MIN_UNIT.as_ns(), Quota::MAX_UNIT.as_ns()) / 1_000_000 * 1_000_000,
+        _ => {
+            input.scaled().clamp(Allowance::MIN_UNIT.as_ns(), Allowance::MAX_UNIT.as_ns()) / 1_000_000
+                * 1_000_000
+        }
     };
-    let quota = Quota { rpu: rpu.max(1), unit: Span::from_ns(unit_ns) };
+    let quota = Allowance { rpu: rpu.max(1), unit: Span::from_ns(unit_ns) };
     let keys = kind.keys.iter().map(|key| (key, VALUES[input.below(VALUES.len())]));
     let keys: Vec<String> = keys
         .filter(|(_, value)| *value != "null")
@@ -127,8 +130,8 @@ fn algorithm(input: &mut Input) -> Option<(Algorithm, Quota)> {
 
 /// Half of the algorithms that can settle may borrow. A bucket fills within a hundred years.
 fn settling(algorithm: Algorithm, input: &mut Input) -> Algorithm {
-    let borrow = input.scaled() % Quota::MAX_RPU;
-    let quota = algorithm.shown(Quota { rpu: 1, unit: Span::ZERO });
+    let borrow = input.scaled() % Allowance::MAX_RPU;
+    let quota = algorithm.shown(Allowance { rpu: 1, unit: Span::ZERO });
     let per_unit = quota.unit.as_ns().div_ceil(quota.rpu.max(1)).max(1);
     let longest = 100 * 365 * 86_400 * 1_000_000_000_u64;
     let most = (longest / per_unit).saturating_sub(quota.rpu);
@@ -259,7 +262,7 @@ fn check_headroom(run: &Run, headroom: u64) {
     assert!(verdict.admits() || copy.cell == run.cell, "a refusal changes nothing");
     // The configuration refuses a part that leaves no room for a request of a cold rule: such a
     // rule may get too cold while a penalty runs.
-    let most = run.judge.quota.algorithm().shown(Quota { rpu: 1, unit: Span::ZERO }).rpu / COLD_FACTOR;
+    let most = run.judge.quota.algorithm().shown(Allowance { rpu: 1, unit: Span::ZERO }).rpu / COLD_FACTOR;
     let is_exact = run.is_ours && (headroom < most || run.judge.quota.penalty().is_none());
     if let (Admission::Refuse { retry_after: Some(wait) }, true) = (verdict.admission, is_exact) {
         let mut copy = run.clone();
@@ -306,7 +309,7 @@ fn check_promises(run: &Run, idle_ns: u64) {
     }
     let back = run.probe(full, 0);
     assert_eq!((back.more_in, back.full_in), (Span::ZERO, Span::ZERO));
-    let later = run.probe(full + idle_ns % Quota::MAX_UNIT.as_ns(), 0).remaining;
+    let later = run.probe(full + idle_ns % Allowance::MAX_UNIT.as_ns(), 0).remaining;
     // A rule that warms up gets cold again.
     const WARM_UP: u8 = 8;
     let gets_cold = run.judge.quota.parameters().kind == WARM_UP;

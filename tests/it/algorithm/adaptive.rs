@@ -3,13 +3,13 @@
 use super::subject::{cases, compile, log};
 use diana_base::time::{Span, Time};
 use diana_limiter::adapt::{Adaptive, Controller, Limits, Resource, Signal, State};
-use diana_limiter::algorithm::{Admission, Charge, Quota, Verdict};
+use diana_limiter::algorithm::{Admission, Allowance, Charge, Verdict};
 use diana_limiter::policy::{self, PlacedQuota};
 use proptest::prelude::*;
 use std::sync::Arc;
 
 const BEGIN: u64 = 1_753_000_000_123_456_789;
-const SECOND: Quota = Quota { rpu: 200, unit: Span::from_secs(1) };
+const SECOND: Allowance = Allowance { rpu: 200, unit: Span::from_secs(1) };
 
 fn adaptive(limits: Limits, resource: Resource) -> Arc<Adaptive> {
     let signal = Signal::Errors { target_ppm: 50_000 };
@@ -24,7 +24,7 @@ fn set(adaptive: &Adaptive, limit: u64) {
 }
 
 /// The cell of a rule with these keys, whose limit moves.
-fn adapting(short: &str, keys: &str, quota: Quota, limits: Limits, least: u64) -> (Cell, Arc<Adaptive>) {
+fn adapting(short: &str, keys: &str, quota: Allowance, limits: Limits, least: u64) -> (Cell, Arc<Adaptive>) {
     let resource = if short == "C" { Resource::Permits } else { Resource::Rate { unit: quota.unit } };
     let adaptive = adaptive(limits, resource);
     let quota = policy::Quota::new(quota, compile(short, keys, quota).unwrap());
@@ -64,7 +64,7 @@ impl Cell {
         self.judge().rests_in(&self.bytes, self.now)
     }
 
-    fn shown(&self) -> Quota {
+    fn shown(&self) -> Allowance {
         self.judge().quota.shown()
     }
 
@@ -81,15 +81,15 @@ impl Cell {
 }
 
 /// What a bucket holds at most.
-fn burst_at(limit: u64, quota: Quota, burst: Option<u64>) -> u64 {
+fn burst_at(limit: u64, quota: Allowance, burst: Option<u64>) -> u64 {
     let burst = u128::from(burst.unwrap_or(quota.rpu)) * u128::from(limit) / u128::from(quota.rpu);
-    u64::try_from(burst).unwrap().clamp(1, Quota::MAX_RPU)
+    u64::try_from(burst).unwrap().clamp(1, Allowance::MAX_RPU)
 }
 
 /// A request: how long after the last one, its cost, and whether the limit moves before it.
 type Arrival = (u64, u64, Option<u64>);
 
-fn case() -> impl Strategy<Value = (Quota, Option<u64>, Limits, Vec<Arrival>)> {
+fn case() -> impl Strategy<Value = (Allowance, Option<u64>, Limits, Vec<Arrival>)> {
     let unit = prop_oneof![
         Just(Span::from_secs(1)),
         Just(Span::from_secs(60)),
@@ -101,7 +101,7 @@ fn case() -> impl Strategy<Value = (Quota, Option<u64>, Limits, Vec<Arrival>)> {
         Limits { min: all[0], start: all[1], max: all[2] }
     });
     (unit, limits, prop::option::of(log(1_000_000))).prop_flat_map(|(unit, limits, burst)| {
-        let quota = Quota { rpu: limits.start, unit };
+        let quota = Allowance { rpu: limits.start, unit };
         // A bucket fills within a hundred years.
         let burst = burst.map(|burst| burst.min(36_500 * quota.rpu));
         let most = burst.unwrap_or(limits.start);
@@ -128,7 +128,7 @@ proptest! {
             moves.into_iter().for_each(|limit| set(&adaptive, limit));
             cell.wait(Span::from_ns(gap));
             let (rpu, bytes, now) = (adaptive.limit(), cell.bytes.clone(), cell.now);
-            let (quota, burst) = (Quota { rpu, ..quota }, burst_at(rpu, quota, burst));
+            let (quota, burst) = (Allowance { rpu, ..quota }, burst_at(rpu, quota, burst));
             let fixed = compile("TB", &burst_key(Some(burst)), quota).unwrap();
             let quota = policy::Quota::new(quota, fixed);
             let mut fixed = Cell { quota, adaptive: None, least: 1, bytes, now };
@@ -272,7 +272,7 @@ fn a_cold_rule_adapts_a_third_of_its_limit() {
 
 #[test]
 fn permits_in_use_stay_when_the_limit_falls() {
-    let quota = Quota { rpu: 10, unit: Span::ZERO };
+    let quota = Allowance { rpu: 10, unit: Span::ZERO };
     let (mut cell, adaptive) = adapting("C", "{}", quota, Limits { min: 2, max: 20, start: 10 }, 1);
     let charges: Vec<_> = (0..10).map(|_| cell.step(1).charge).collect();
     assert!(!cell.step(1).admits());

@@ -3,7 +3,7 @@
 use super::schedule::{Event, Run, within};
 use super::subject::{compile, concurrency};
 use diana_base::time::Span;
-use diana_limiter::algorithm::{Admission, Quota};
+use diana_limiter::algorithm::{Admission, Allowance};
 use proptest::prelude::*;
 
 const MS: u64 = 1_000_000;
@@ -111,7 +111,7 @@ fn a_permit_returns_by_a_clock_that_is_behind() {
 
 #[test]
 fn a_mistake_names_the_allowed_values() {
-    let quota = Quota { rpu: 1, unit: Span::ZERO };
+    let quota = Allowance { rpu: 1, unit: Span::ZERO };
     for (json, is_ok) in [("999ms", false), ("1s", true), ("1d", true), ("86400001ms", false)] {
         assert_eq!(compile("C", &format!(r#"{{"max_hold": "{json}"}}"#), quota).is_ok(), is_ok, "{json}");
     }

@@ -3,14 +3,14 @@
 use super::schedule::{Run, visible};
 use super::subject::{Rule, compile, token_bucket, waiting_bucket, window};
 use diana_base::time::{Span, Time};
-use diana_limiter::algorithm::{Admission, Penalty, Quota};
+use diana_limiter::algorithm::{Admission, Allowance, Penalty};
 use diana_limiter::policy;
 
 const BEGIN: u64 = 1_753_000_000_000_000_000;
 const SECOND: u64 = 1_000_000_000;
 const FOR: u64 = 600 * SECOND;
 
-const MINUTE: Quota = Quota { rpu: 2, unit: Span::from_secs(60) };
+const MINUTE: Allowance = Allowance { rpu: 2, unit: Span::from_secs(60) };
 
 /// Two a minute in windows, and ten minutes of penalty after three refusals.
 fn rule() -> Rule {
@@ -88,15 +88,15 @@ fn one_refusal_is_enough_if_the_rule_says_so() {
 /// The quota of a window of a week outlasts the penalty.
 #[test]
 fn the_longer_wait_counts() {
-    let week = Quota { rpu: 1, unit: Quota::MAX_UNIT };
+    let week = Allowance { rpu: 1, unit: Allowance::MAX_UNIT };
     let rule = token_bucket((week, None, true)).with_penalty(1, Span::from_secs(1));
     let mut run = Run::new(&rule, BEGIN);
     assert!(run.ask(1).verdict.admits());
     refuse(&mut run);
-    assert_eq!(wait(&run), Quota::MAX_UNIT.as_ns());
+    assert_eq!(wait(&run), Allowance::MAX_UNIT.as_ns());
     assert_eq!(run.probe(0, 2).admission, Admission::Refuse { retry_after: None });
     let look = run.look();
-    assert_eq!((look.remaining, look.more_in, look.full_in), (0, Quota::MAX_UNIT, Quota::MAX_UNIT));
+    assert_eq!((look.remaining, look.more_in, look.full_in), (0, Allowance::MAX_UNIT, Allowance::MAX_UNIT));
 }
 
 #[test]
@@ -139,7 +139,7 @@ fn a_state_rests_when_its_counts_and_its_penalty_are_over() {
     assert_eq!(rests_in(&run), Span::ZERO);
 
     // The bucket is full again after a tenth of the unit.
-    let second = Quota { rpu: 10, unit: Span::from_secs(1) };
+    let second = Allowance { rpu: 10, unit: Span::from_secs(1) };
     let rule = token_bucket((second, Some(1), true)).with_penalty(2, Span::from_secs(1));
     let mut run = Run::new(&rule, BEGIN);
     assert!(run.ask(1).verdict.admits());

@@ -7,7 +7,7 @@ use super::subject::{
     token_bucket, window,
 };
 use diana_base::time::{Span, Time};
-use diana_limiter::algorithm::{Admission, Quota, Reservation};
+use diana_limiter::algorithm::{Admission, Allowance, Reservation};
 use diana_limiter::policy::PlacedQuota;
 use proptest::prelude::*;
 use proptest::sample::select;
@@ -21,7 +21,7 @@ pub struct Family {
 
 impl Family {
     /// Buckets with these quotas and bursts.
-    pub fn of_buckets(all: Vec<(Quota, u64)>, full: bool) -> Family {
+    pub fn of_buckets(all: Vec<(Allowance, u64)>, full: bool) -> Family {
         let (quota, burst) =
             (fastest(all.iter().map(|one| one.0)), all.iter().map(|one| one.1).max().unwrap());
         let rule = |(quota, burst)| token_bucket((quota, Some(burst), full));
@@ -55,8 +55,8 @@ impl Shared {
 }
 
 /// Whole milliseconds, as in every configuration.
-fn in_ms(quota: Quota) -> Quota {
-    Quota { unit: Span::from_ms((quota.unit.as_ns() / 1_000_000).max(1)), ..quota }
+fn in_ms(quota: Allowance) -> Allowance {
+    Allowance { unit: Span::from_ms((quota.unit.as_ns() / 1_000_000).max(1)), ..quota }
 }
 
 /// Two to four of these.
@@ -65,9 +65,10 @@ fn several<T: std::fmt::Debug>(one: impl Strategy<Value = T>) -> impl Strategy<V
 }
 
 /// The fastest of these rates.
-fn fastest(quotas: impl Iterator<Item = Quota>) -> Quota {
-    let slower = |a: &Quota, b: &Quota| {
-        let rate = |quota: &Quota, other: &Quota| u128::from(quota.rpu) * u128::from(other.unit.as_ns());
+fn fastest(quotas: impl Iterator<Item = Allowance>) -> Allowance {
+    let slower = |a: &Allowance, b: &Allowance| {
+        let rate =
+            |quota: &Allowance, other: &Allowance| u128::from(quota.rpu) * u128::from(other.unit.as_ns());
         rate(a, b).cmp(&rate(b, a))
     };
     quotas.max_by(slower).unwrap()
@@ -75,13 +76,13 @@ fn fastest(quotas: impl Iterator<Item = Quota>) -> Quota {
 
 pub fn buckets() -> BoxedStrategy<Family> {
     let near = (1..=40_u64, select(vec![1_000, 1_001, 60_000]))
-        .prop_map(|(rpu, ms)| Quota { rpu, unit: Span::from_ms(ms) });
+        .prop_map(|(rpu, ms)| Allowance { rpu, unit: Span::from_ms(ms) });
     let quota = prop_oneof![quotas().prop_map(in_ms).boxed(), near.boxed()];
     let one = (quota, prop_oneof![1..=9_u64, log(1_000_000)]).prop_map(|(quota, burst)| {
         let most = LONGEST_FILL_NS * u128::from(quota.rpu) / u128::from(quota.unit.as_ns());
         (quota, burst.min(u64::try_from(most).unwrap_or(u64::MAX)).max(1))
     });
-    let fits = |(quota, burst): &(Quota, u64)| {
+    let fits = |(quota, burst): &(Allowance, u64)| {
         u128::from(*burst) * u128::from(quota.unit.as_ns()) <= LONGEST_FILL_NS * u128::from(quota.rpu)
     };
     (several(one.prop_filter("a fill time that is allowed", fits)), any::<bool>())
@@ -107,20 +108,20 @@ fn queues() -> BoxedStrategy<Family> {
 pub fn counts() -> BoxedStrategy<Family> {
     let unit = || quotas().prop_map(|quota| in_ms(quota).unit);
     let few = || prop_oneof![2 => 1..=12_u64, 1 => 1..=128_u64];
-    let many = || prop_oneof![2 => 1..=12_u64, 1 => log(Quota::MAX_RPU)];
+    let many = || prop_oneof![2 => 1..=12_u64, 1 => log(Allowance::MAX_RPU)];
     let most = |all: &[u64]| *all.iter().max().unwrap();
     prop_oneof![
         (unit(), several(many())).prop_map(move |(unit, all)| Family {
             bound: Box::new(Slices::new(most(&all), unit, 1, 1)),
-            rules: all.into_iter().map(|rpu| window(Quota { rpu, unit })).collect(),
+            rules: all.into_iter().map(|rpu| window(Allowance { rpu, unit })).collect(),
         }),
         (unit(), several(many()), 2..=12_u64).prop_map(move |(unit, all, slices)| Family {
             bound: Box::new(Slices::new(most(&all), unit, slices, slices)),
-            rules: all.into_iter().map(|rpu| sliding_window(Quota { rpu, unit }, Some(slices))).collect(),
+            rules: all.into_iter().map(|rpu| sliding_window(Allowance { rpu, unit }, Some(slices))).collect(),
         }),
         (unit(), several(few())).prop_map(move |(unit, all)| Family {
-            bound: Box::new(Log::new(Quota { rpu: most(&all), unit })),
-            rules: all.into_iter().map(|rpu| sliding_log(Quota { rpu, unit })).collect(),
+            bound: Box::new(Log::new(Allowance { rpu: most(&all), unit })),
+            rules: all.into_iter().map(|rpu| sliding_log(Allowance { rpu, unit })).collect(),
         }),
         (1_000..90_000_u64, several(many())).prop_map(move |(hold, all)| Family {
             bound: Box::new(Slices::new(most(&all), Span::from_ms(hold), 8, 9)),
@@ -283,7 +284,7 @@ proptest! {
 
 #[test]
 fn a_reservation_is_no_part_of_another_quota() {
-    let quota = |rpu| Quota { rpu, unit: Span::from_secs(60) };
+    let quota = |rpu| Allowance { rpu, unit: Span::from_secs(60) };
     let rules: Vec<Rule> = [10, 20].map(|rpu| token_bucket((quota(rpu), None, true))).into();
     let bound = Box::new(Bucket::new(quota(20), 20, true, Span::ZERO));
     let mut shared = Shared::new(&Family { rules, bound }, 1_753_000_000_000_000_000);
@@ -303,8 +304,8 @@ fn a_reservation_is_no_part_of_another_quota() {
 /// Waits for turns that a slow queue gave are not longer than one turn of a fast one.
 #[test]
 fn a_raised_rate_shortens_the_wait_for_the_next_turn() {
-    let queue = |rpu| leaky_bucket(Quota { rpu, unit: Span::from_secs(3_600) }, Some(1), None);
-    let bound = Box::new(Queue::new(Quota { rpu: 3_600, unit: Span::from_secs(3_600) }, 9, None));
+    let queue = |rpu| leaky_bucket(Allowance { rpu, unit: Span::from_secs(3_600) }, Some(1), None);
+    let bound = Box::new(Queue::new(Allowance { rpu: 3_600, unit: Span::from_secs(3_600) }, 9, None));
     let mut shared =
         Shared::new(&Family { rules: vec![queue(2), queue(3_600)], bound }, 1_753_000_000_000_000_000);
     let delay = |event: Event| event.verdict.admits().then(|| event.delay());

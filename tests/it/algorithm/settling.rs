@@ -4,7 +4,7 @@ use super::laws::promises_hold;
 use super::schedule::{Arrival, Run, astray, begins, onward, visible};
 use super::subject::{Rule, cases, log, power, rules, rules_of, waiting_bucket};
 use diana_base::time::{Span, Time};
-use diana_limiter::algorithm::{Admission, Charge, Quota};
+use diana_limiter::algorithm::{Admission, Allowance, Charge};
 use proptest::prelude::*;
 
 /// Rules that can settle, each with the units that it may borrow: in all, a bucket takes at most a
@@ -16,7 +16,7 @@ fn settled() -> impl Strategy<Value = (Rule, u64)> {
         let years = 100 * 365 * 86_400 * 1_000_000_000_u128;
         let most = years * u128::from(rule.quota.rpu) / u128::from(rule.quota.unit.as_ns());
         let most = u64::try_from(most).unwrap_or(u64::MAX).saturating_sub(rule.capacity);
-        let borrow = power(most.clamp(1, Quota::MAX_RPU) + 1, part) - 1;
+        let borrow = power(most.clamp(1, Allowance::MAX_RPU) + 1, part) - 1;
         (rule, borrow)
     })
 }
@@ -209,7 +209,7 @@ proptest! {
 /// A bucket of 10 a second borrows 20. A clock that steps back a day leaves the debt as it was.
 #[test]
 fn a_clock_that_steps_back_makes_no_debt_larger() {
-    let quota = Quota { rpu: 10, unit: Span::from_secs(1) };
+    let quota = Allowance { rpu: 10, unit: Span::from_secs(1) };
     let rule = waiting_bucket(quota, None, true, None);
     let day = 86_400 * 1_000_000_000;
     let mut run = start(&rule, 20, 10 * day);

@@ -4,7 +4,7 @@ use super::models::{Bucket, Log, Penalized, Queue, Reference, Slices, Warming};
 use diana_base::time::Span;
 use diana_config::algorithm::{AlgorithmKind, KINDS};
 use diana_document::{Errors, Node, parse};
-use diana_limiter::algorithm::{Algorithm, MAX_WAIT, Penalty, Quota};
+use diana_limiter::algorithm::{Algorithm, Allowance, MAX_WAIT, Penalty};
 use diana_limiter::policy::{self, PlacedQuota};
 use proptest::prelude::*;
 use proptest::sample::select;
@@ -31,7 +31,7 @@ pub const SUBJECTS: &[Subject] = &[
 #[derive(Debug)]
 pub struct Rule {
     pub kind: &'static str,
-    pub quota: Quota,
+    pub quota: Allowance,
     pub json: String,
     /// The largest cost that is ever admitted.
     pub capacity: u64,
@@ -69,7 +69,7 @@ impl Rule {
 }
 
 /// The algorithm that `json` describes, or the mistakes in it.
-pub fn compile(short: &str, json: &str, quota: Quota) -> Result<Algorithm, Vec<String>> {
+pub fn compile(short: &str, json: &str, quota: Allowance) -> Result<Algorithm, Vec<String>> {
     let (value, errors) = (parse(json.as_bytes()).unwrap(), Errors::default());
     let mut fields = Node::root(&value, &errors).fields().unwrap();
     let algorithm = (kind(short).read)(&mut fields, Some(quota));
@@ -133,20 +133,20 @@ pub fn power(most: u64, x: f64) -> u64 {
     ((most as f64).powf(x) as u64).clamp(1, most.max(1))
 }
 
-pub fn quotas() -> impl Strategy<Value = Quota> {
-    let (shortest, longest) = (Quota::MIN_UNIT.as_ns(), Quota::MAX_UNIT.as_ns());
+pub fn quotas() -> impl Strategy<Value = Allowance> {
+    let (shortest, longest) = (Allowance::MIN_UNIT.as_ns(), Allowance::MAX_UNIT.as_ns());
     let ms = |ms: u64| ms * 1_000_000;
     let rpu = prop_oneof![
-        3 => log(Quota::MAX_RPU),
+        3 => log(Allowance::MAX_RPU),
         2 => 1..=12_u64,
-        1 => select(vec![1, 333, 1_000, 65_537, 999_999_937, Quota::MAX_RPU]),
+        1 => select(vec![1, 333, 1_000, 65_537, 999_999_937, Allowance::MAX_RPU]),
     ];
     let unit = prop_oneof![
         2 => log(longest / shortest).prop_map(ms),
         1 => log(longest).prop_map(move |ns| ns.max(shortest)),
         2 => select(vec![ms(1), ms(7), ms(1_001), ms(1_000), ms(60_000), ms(86_400_000), longest]),
     ];
-    (rpu, unit).prop_map(|(rpu, ns)| Quota { rpu, unit: Span::from_ns(ns) })
+    (rpu, unit).prop_map(|(rpu, ns)| Allowance { rpu, unit: Span::from_ns(ns) })
 }
 
 /// The configuration refuses buckets that take longer to fill.
@@ -161,7 +161,7 @@ fn token_buckets() -> BoxedStrategy<Rule> {
 }
 
 /// `None`: the default.
-fn waits(quota: Quota) -> impl Strategy<Value = Option<Span>> {
+fn waits(quota: Allowance) -> impl Strategy<Value = Option<Span>> {
     let token = quota.unit.as_ns() / quota.rpu;
     prop_oneof![
         3 => Just(None),
@@ -173,9 +173,9 @@ fn waits(quota: Quota) -> impl Strategy<Value = Option<Span>> {
 }
 
 /// `None`: the default, `rpu`.
-fn bursts(quota: Quota) -> impl Strategy<Value = Option<u64>> {
+fn bursts(quota: Allowance) -> impl Strategy<Value = Option<u64>> {
     let most = LONGEST_FILL_NS * u128::from(quota.rpu) / u128::from(quota.unit.as_ns());
-    let most = u64::try_from(most).unwrap_or(u64::MAX).min(Quota::MAX_RPU);
+    let most = u64::try_from(most).unwrap_or(u64::MAX).min(Allowance::MAX_RPU);
     prop_oneof![
         3 => (1..=most.min(9)).prop_map(Some),
         4 => log(most).prop_map(Some),
@@ -184,11 +184,11 @@ fn bursts(quota: Quota) -> impl Strategy<Value = Option<u64>> {
     ]
 }
 
-pub fn token_bucket((quota, burst, full): (Quota, Option<u64>, bool)) -> Rule {
+pub fn token_bucket((quota, burst, full): (Allowance, Option<u64>, bool)) -> Rule {
     waiting_bucket(quota, burst, full, None)
 }
 
-pub fn waiting_bucket(quota: Quota, burst: Option<u64>, full: bool, max_wait: Option<Span>) -> Rule {
+pub fn waiting_bucket(quota: Allowance, burst: Option<u64>, full: bool, max_wait: Option<Span>) -> Rule {
     let keys = [
         burst.map(|burst| format!(r#""burst": {burst}"#)),
         (!full).then(|| r#""start": "empty""#.into()),
@@ -226,7 +226,7 @@ pub fn warming_buckets() -> BoxedStrategy<Rule> {
         .boxed()
 }
 
-pub fn warming_bucket(quota: Quota, burst: Option<u64>, full: bool, warm_up: Span) -> Rule {
+pub fn warming_bucket(quota: Allowance, burst: Option<u64>, full: bool, warm_up: Span) -> Rule {
     let burst = burst.map(|burst| burst.max(3));
     let json = object([
         burst.map(|burst| format!(r#""burst": {burst}"#)),
@@ -255,13 +255,13 @@ fn windows() -> BoxedStrategy<Rule> {
     quotas().prop_map(window).boxed()
 }
 
-pub fn window(quota: Quota) -> Rule {
+pub fn window(quota: Allowance) -> Rule {
     let reference = Box::new(Slices::new(quota.rpu, quota.unit, 1, 1));
     per_unit("W", quota, "{}".into(), reference)
 }
 
 /// A rule that admits `rpu` at most and forgets them after a unit.
-fn per_unit(kind: &'static str, quota: Quota, json: String, reference: Box<dyn Reference>) -> Rule {
+fn per_unit(kind: &'static str, quota: Allowance, json: String, reference: Box<dyn Reference>) -> Rule {
     let scale_ns = quota.unit.as_ns();
     Rule {
         kind,
@@ -281,7 +281,7 @@ fn sliding_windows() -> BoxedStrategy<Rule> {
     (quotas(), slices).prop_map(|(quota, slices)| sliding_window(quota, slices)).boxed()
 }
 
-pub fn sliding_window(quota: Quota, slices: Option<u64>) -> Rule {
+pub fn sliding_window(quota: Allowance, slices: Option<u64>) -> Rule {
     let json = object([slices.map(|slices| format!(r#""slices": {slices}"#))]);
     let slices = slices.unwrap_or(10);
     let reference = Box::new(Slices::new(quota.rpu, quota.unit, slices, slices));
@@ -290,10 +290,10 @@ pub fn sliding_window(quota: Quota, slices: Option<u64>) -> Rule {
 
 fn sliding_logs() -> BoxedStrategy<Rule> {
     let few = prop_oneof![2 => 1..=12_u64, 1 => 1..=128_u64, 1 => Just(128)];
-    (quotas(), few).prop_map(|(quota, rpu)| sliding_log(Quota { rpu, ..quota })).boxed()
+    (quotas(), few).prop_map(|(quota, rpu)| sliding_log(Allowance { rpu, ..quota })).boxed()
 }
 
-pub fn sliding_log(quota: Quota) -> Rule {
+pub fn sliding_log(quota: Allowance) -> Rule {
     per_unit("SL", quota, "{}".into(), Box::new(Log::new(quota)))
 }
 
@@ -302,7 +302,7 @@ fn leaky_buckets() -> BoxedStrategy<Rule> {
         let queue = prop_oneof![
             1 => Just(None),
             2 => (0..=9_u64).prop_map(Some),
-            2 => log(Quota::MAX_RPU).prop_map(Some),
+            2 => log(Allowance::MAX_RPU).prop_map(Some),
         ];
         (Just(quota), queue, waits(quota))
     });
@@ -311,7 +311,7 @@ fn leaky_buckets() -> BoxedStrategy<Rule> {
 
 /// If the queue would be longer than the longest wait, `max_wait` limits it. Without `queue` and
 /// `max_wait`, requests wait for ten seconds at most.
-pub fn leaky_bucket(quota: Quota, queue: Option<u64>, max_wait: Option<Span>) -> Rule {
+pub fn leaky_bucket(quota: Allowance, queue: Option<u64>, max_wait: Option<Span>) -> Rule {
     let longest =
         u128::from(queue.unwrap_or(quota.rpu)) * u128::from(quota.unit.as_ns()) / u128::from(quota.rpu);
     let is_too_long = queue.is_some() && longest >= MAX_WAIT.as_ns().into();
@@ -342,7 +342,7 @@ fn concurrencies() -> BoxedStrategy<Rule> {
         2 => (shortest..=longest).prop_map(Some),
         2 => select(vec![shortest, shortest + 1, 60 * shortest, longest]).prop_map(Some),
     ];
-    let limit = prop_oneof![1 => 1..=12_u64, 1 => log(Quota::MAX_RPU)];
+    let limit = prop_oneof![1 => 1..=12_u64, 1 => log(Allowance::MAX_RPU)];
     (limit, hold).prop_map(|(rpu, hold)| concurrency(rpu, hold.map(Span::from_ms))).boxed()
 }
 
@@ -352,7 +352,7 @@ pub fn concurrency(rpu: u64, max_hold: Option<Span>) -> Rule {
     let hold_ns = hold.as_ns();
     Rule {
         kind: "C",
-        quota: Quota { rpu, unit: Span::ZERO },
+        quota: Allowance { rpu, unit: Span::ZERO },
         json,
         capacity: rpu,
         scale_ns: hold_ns,

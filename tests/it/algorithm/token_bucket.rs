@@ -3,14 +3,14 @@
 use super::schedule::Run;
 use super::subject::{Rule, compile, token_bucket};
 use diana_base::time::{Span, Time};
-use diana_limiter::algorithm::{Admission, Quota};
+use diana_limiter::algorithm::{Admission, Allowance};
 
 const BEGIN: u64 = 1_753_000_000_123_456_789;
 const MS: u64 = 1_000_000;
 const WEEK: u64 = 7 * 86_400_000 * MS;
 
 fn rule(rpu: u64, unit_ns: u64, burst: u64, full: bool) -> Rule {
-    token_bucket((Quota { rpu, unit: Span::from_ns(unit_ns) }, Some(burst), full))
+    token_bucket((Allowance { rpu, unit: Span::from_ns(unit_ns) }, Some(burst), full))
 }
 
 fn came(rpu: u64, unit_ns: u64, elapsed: u64) -> u64 {
@@ -24,7 +24,7 @@ fn nothing_drifts_if_requests_come_at_the_first_allowed_instant() {
         (7, 7 * MS, 10_000),
         (333, 1_000 * MS, 100_000),
         (999_999_937, WEEK, 100_000),
-        (Quota::MAX_RPU, WEEK, 100_000),
+        (Allowance::MAX_RPU, WEEK, 100_000),
         (1, WEEK, 10_000),
     ] {
         let burst = 3;
@@ -73,7 +73,7 @@ fn a_bucket_starts_with_its_burst_or_with_nothing() {
         assert_eq!(run.look().remaining, remaining);
         assert_eq!(run.probe(2 * MS, 0).remaining, (remaining + 2).min(5));
     }
-    let default = compile("TB", "{}", Quota { rpu: 9, unit: Span::from_ms(1) }).unwrap();
+    let default = compile("TB", "{}", Allowance { rpu: 9, unit: Span::from_ms(1) }).unwrap();
     let mut cell = vec![0; default.size()];
     assert_eq!(default.step(&mut cell, Time::from_ns(BEGIN), 0).remaining, 9);
 }
@@ -194,7 +194,7 @@ fn a_hundred_years_are_exact() {
 
 #[test]
 fn a_mistake_names_the_allowed_values() {
-    let quota = Quota { rpu: 1, unit: Span::from_secs(60) };
+    let quota = Allowance { rpu: 1, unit: Span::from_secs(60) };
     for (json, expected) in [
         (r#"{"burst": 0}"#, "burst: expected a whole number from 1 to 1000000000, found `0`"),
         (

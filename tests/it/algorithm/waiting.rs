@@ -3,15 +3,15 @@
 use super::schedule::{Event, Run, visible};
 use super::subject::{compile, leaky_bucket, waiting_bucket};
 use diana_base::time::Span;
-use diana_limiter::algorithm::{Admission, Quota};
+use diana_limiter::algorithm::{Admission, Allowance};
 use proptest::prelude::*;
 
 const BEGIN: u64 = 1_753_000_000_123_456_789;
 const MS: u64 = 1_000_000;
 const SEC: u64 = 1_000 * MS;
 
-fn per(rpu: u64, unit_ns: u64) -> Quota {
-    Quota { rpu, unit: Span::from_ns(unit_ns) }
+fn per(rpu: u64, unit_ns: u64) -> Allowance {
+    Allowance { rpu, unit: Span::from_ns(unit_ns) }
 }
 
 /// The instant at which the request passes, in nanoseconds after the beginning.
@@ -26,7 +26,8 @@ fn refused_for(ns: u64) -> Admission {
 /// Turn `n` is the first whole nanosecond after `n · unit / rpu`: nothing drifts at any rate.
 #[test]
 fn turns_are_a_tokens_time_apart_and_do_not_drift() {
-    for (rpu, unit_ns) in [(7, 1_001 * MS), (3, MS), (333, SEC), (999_999_937, SEC), (Quota::MAX_RPU, MS)] {
+    for (rpu, unit_ns) in [(7, 1_001 * MS), (3, MS), (333, SEC), (999_999_937, SEC), (Allowance::MAX_RPU, MS)]
+    {
         let mut run = Run::new(&leaky_bucket(per(rpu, unit_ns), Some(5_000), None), BEGIN);
         let mut turn = 0_u128;
         while turn < 20_000 {

@@ -4,14 +4,14 @@ use super::models::Warming;
 use super::schedule::{Arrival, Event, Gap, Run, astray, begins, onward, visible, within};
 use super::subject::{cases, compile, log, power, warming_bucket, warming_buckets};
 use diana_base::time::{Span, Time};
-use diana_limiter::algorithm::{Admission, Charge, Quota};
+use diana_limiter::algorithm::{Admission, Allowance, Charge};
 use proptest::prelude::*;
 
 const BEGIN: u64 = 1_753_000_000_123_456_789;
 const SECOND: u64 = 1_000_000_000;
 
 fn run(rpu: u64, burst: u64, warm_up_secs: u64) -> Run {
-    let quota = Quota { rpu, unit: Span::from_secs(1) };
+    let quota = Allowance { rpu, unit: Span::from_secs(1) };
     let mut run = Run::new(&warming_bucket(quota, Some(burst), true, Span::from_secs(warm_up_secs)), BEGIN);
     run.prepare();
     run
@@ -67,7 +67,7 @@ fn few_requests_keep_a_rule_cold() {
 fn three_tokens_are_enough_for_any_rate() {
     for (rpu, unit) in [(1, 604_800_000), (999_999_937, 1), (1_000_000_000, 604_800_000), (7, 1_001)] {
         for secs in [1, 86_400] {
-            let quota = Quota { rpu, unit: Span::from_ms(unit) };
+            let quota = Allowance { rpu, unit: Span::from_ms(unit) };
             let rule = warming_bucket(quota, Some(3), true, Span::from_secs(secs));
             let mut run = Run::new(&rule, BEGIN);
             run.prepare();
@@ -82,7 +82,7 @@ fn three_tokens_are_enough_for_any_rate() {
 
 #[test]
 fn a_warm_up_has_limits() {
-    let quota = Quota { rpu: 1, unit: Span::from_secs(1) };
+    let quota = Allowance { rpu: 1, unit: Span::from_secs(1) };
     let mistakes =
         |json: &str| compile("TB", json, quota).map(|algorithm| algorithm.canonical_form()).unwrap_err();
     for json in [r#"{"warm_up": "999ms"}"#, r#"{"warm_up": "2d"}"#, r#"{"warm_up": 30}"#] {
@@ -308,7 +308,7 @@ proptest! {
     /// The bound that the documentation states is the price from cold, in its closed form.
     #[test]
     fn the_documented_price_is_that_of_the_model(rpu in 1..5_000_u64, secs in 1..5_000_u64, n in 1..9_999_u64) {
-        let (quota, warm_up) = (Quota { rpu, unit: Span::from_secs(1) }, Span::from_secs(secs));
+        let (quota, warm_up) = (Allowance { rpu, unit: Span::from_secs(1) }, Span::from_secs(secs));
         let per = i128::from(rpu) / i128::from(gcd(rpu, SECOND));
         let price = Warming::new(quota, 3, true, warm_up).price(i128::from(warm_up.as_ns()) * per, n);
         let (n, whole) = (i128::from(n), i128::from(secs * rpu));

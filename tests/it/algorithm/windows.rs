@@ -4,7 +4,7 @@
 use super::schedule::Run;
 use super::subject::{Rule, compile, sliding_log, sliding_window, window};
 use diana_base::time::{Span, Time};
-use diana_limiter::algorithm::{Admission, Quota, Reservation};
+use diana_limiter::algorithm::{Admission, Allowance, Reservation};
 
 const MS: u64 = 1_000_000;
 const SEC: u64 = 1_000 * MS;
@@ -13,8 +13,8 @@ const DAY: u64 = 86_400 * SEC;
 /// 2025-07-21 00:00:00 UTC, a Monday.
 const MIDNIGHT: u64 = 1_753_056_000 * SEC;
 
-fn per(rpu: u64, unit_ns: u64) -> Quota {
-    Quota { rpu, unit: Span::from_ns(unit_ns) }
+fn per(rpu: u64, unit_ns: u64) -> Allowance {
+    Allowance { rpu, unit: Span::from_ns(unit_ns) }
 }
 
 fn refused_for(ns: u64) -> Admission {

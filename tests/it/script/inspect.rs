@@ -4,7 +4,7 @@
 use super::redis::{Call, Query, Reply, TestRedis};
 use crate::algorithm::subject::{Rule, window};
 use diana_base::time::Span;
-use diana_limiter::algorithm::{PenaltyParameters, Quota};
+use diana_limiter::algorithm::{Allowance, PenaltyParameters};
 use redis::cmd;
 
 const NOW: u64 = 1_753_000_040_123_456;
@@ -15,7 +15,7 @@ const END_PENALTY: [u64; 3] = [2, 0, 0];
 
 /// Two a day, and an hour of penalty after two refusals.
 fn rule() -> Rule {
-    window(Quota { rpu: 2, unit: Span::from_secs(86_400) })
+    window(Allowance { rpu: 2, unit: Span::from_secs(86_400) })
 }
 
 fn penalized() -> Rule {

@@ -6,7 +6,7 @@ use crate::algorithm::quotas::{Family, buckets, counts};
 use crate::algorithm::schedule::{Event, Run, onward, within};
 use crate::algorithm::subject::{Rule, power, sliding_window, token_bucket, window};
 use diana_base::time::{Span, Time};
-use diana_limiter::algorithm::{Admission, Charge, Parameters, Quota, Verdict};
+use diana_limiter::algorithm::{Admission, Allowance, Charge, Parameters, Verdict};
 use proptest::prelude::*;
 
 pub const SECOND: u64 = 1_000_000;
@@ -216,7 +216,7 @@ fn passed(elapsed_us: u64, cost: u64) -> Event {
 /// Quotas at which the seconds of a bucket's leases matter.
 fn busy_rules() -> impl Strategy<Value = Rule> {
     let quota = (1..=300_u64, prop::sample::select(vec![100_u64, 1_000, 1_700, 5_000, 60_000]));
-    let quota = quota.prop_map(|(rpu, ms)| Quota { rpu, unit: Span::from_ms(ms) });
+    let quota = quota.prop_map(|(rpu, ms)| Allowance { rpu, unit: Span::from_ms(ms) });
     let bucket =
         (quota, 1..=300_u64, any::<bool>()).prop_map(|(quota, burst, full)| (quota, Some(burst), full));
     let quota = bucket.clone().prop_map(|(quota, ..)| quota);
@@ -312,7 +312,7 @@ fn stays_within(
 /// Buckets of two to four such quotas.
 fn busy_buckets() -> BoxedStrategy<Family> {
     let one = (1..=300_u64, prop::sample::select(vec![100_u64, 1_000, 1_700, 5_000, 60_000]), 1..=300_u64);
-    let one = one.prop_map(|(rpu, ms, burst)| (Quota { rpu, unit: Span::from_ms(ms) }, burst));
+    let one = one.prop_map(|(rpu, ms, burst)| (Allowance { rpu, unit: Span::from_ms(ms) }, burst));
     (prop::collection::vec(one, 2..5), any::<bool>())
         .prop_map(|(quotas, full)| Family::of_buckets(quotas, full))
         .boxed()

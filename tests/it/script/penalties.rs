@@ -5,7 +5,7 @@ use super::single_rule::{arrivals, returns, whole_charges};
 use crate::algorithm::schedule::{Event, Run, onward};
 use crate::algorithm::subject::{Rule, window};
 use diana_base::time::{Span, Time};
-use diana_limiter::algorithm::{Parameters, PenaltyParameters, Quota};
+use diana_limiter::algorithm::{Allowance, Parameters, PenaltyParameters};
 use proptest::prelude::*;
 use redis::cmd;
 
@@ -101,7 +101,7 @@ fn refunds_match_the_algorithm_with_a_penalty() {
 
 /// Two a minute, and ten minutes of penalty after three refusals.
 fn rule() -> Rule {
-    window(Quota { rpu: 2, unit: Span::from_secs(60) }).with_penalty(3, Span::from_secs(600))
+    window(Allowance { rpu: 2, unit: Span::from_secs(60) }).with_penalty(3, Span::from_secs(600))
 }
 
 fn ask(redis: &TestRedis, now: u64, key: &str, cost: u64) -> Visible {
@@ -162,8 +162,11 @@ fn the_value_of_refusals_and_of_a_penalty() {
 #[test]
 fn a_refund_to_a_value_of_refusals_alone_changes_nothing() {
     let redis = TestRedis::start();
-    let bucket =
-        crate::algorithm::subject::token_bucket((Quota { rpu: 2, unit: Span::from_secs(60) }, Some(2), true));
+    let bucket = crate::algorithm::subject::token_bucket((
+        Allowance { rpu: 2, unit: Span::from_secs(60) },
+        Some(2),
+        true,
+    ));
     let bucket = bucket.with_penalty(3, Span::from_secs(600)).placed();
     let key = redis.key();
     assert_eq!(redis.ask(NOW, Query::by(&key, &bucket, 3)).outcome, 2);
@@ -186,7 +189,7 @@ fn a_shadow_rule_counts_its_refusals() {
         let shadow = Query { enforced: false, ..Query::by(&key, &rule().placed(), cost) };
         let other = Query::of(
             &other,
-            window(Quota { rpu: 9, unit: Span::from_secs(60) }).compile().parameters(),
+            window(Allowance { rpu: 9, unit: Span::from_secs(60) }).compile().parameters(),
             others_cost,
         );
         let reply = redis.call(NOW, Call::default().decide(&[vec![shadow], vec![other]]));
@@ -205,7 +208,7 @@ fn a_shadow_rule_counts_its_refusals() {
 fn during_a_penalty_nothing_counts() {
     let redis = TestRedis::start();
     let key = redis.key();
-    let rule = window(Quota { rpu: 2, unit: Span::from_secs(60) }).with_penalty(2, Span::from_secs(600));
+    let rule = window(Allowance { rpu: 2, unit: Span::from_secs(60) }).with_penalty(2, Span::from_secs(600));
     let query = Query::by(&key, &rule.placed(), 3);
     let reply = redis.call(NOW, Call::default().decide(&[vec![query.clone(), query.clone(), query]]));
     assert_eq!([0, 1, 2].map(|at| reply[0][at].outcome), [2, 4, 4]);
@@ -237,7 +240,7 @@ fn a_clock_that_steps_back_moves_the_unit_and_the_penalty() {
 #[test]
 fn a_key_lives_as_long_as_its_refusals_and_its_penalty() {
     let redis = TestRedis::start();
-    let second = Quota { rpu: 1, unit: Span::from_ms(1_000) };
+    let second = Allowance { rpu: 1, unit: Span::from_ms(1_000) };
     let rule = window(second).with_penalty(2, Span::from_secs(600)).placed();
     let key = redis.key();
     let lives = |now: u64, cost| {

@@ -5,7 +5,7 @@ use crate::algorithm::quotas::counts;
 use crate::algorithm::schedule::{Run, astray, onward};
 use crate::algorithm::subject::{Rule, leaky_bucket, token_bucket, waiting_bucket};
 use diana_base::time::Span;
-use diana_limiter::algorithm::{Parameters, Quota};
+use diana_limiter::algorithm::{Allowance, Parameters};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::select;
@@ -16,8 +16,8 @@ const NOW: u64 = 1_753_000_040_123_456;
 /// lacks is whole at each rate, so that the script and the algorithms round nothing.
 const TICK: u64 = 1_024;
 
-fn quota(rpu: u64) -> Quota {
-    Quota { rpu, unit: Span::from_secs(4) }
+fn quota(rpu: u64) -> Allowance {
+    Allowance { rpu, unit: Span::from_secs(4) }
 }
 
 /// Two to four quotas of one form.
@@ -62,7 +62,7 @@ fn quotas_in_turn_answer_like_the_algorithm() {
 
 /// A bucket by so many a second.
 fn bucket(rpu: u64, burst: u64) -> Parameters {
-    token_bucket((Quota { rpu, unit: Span::from_secs(1) }, Some(burst), true)).compile().parameters()
+    token_bucket((Allowance { rpu, unit: Span::from_secs(1) }, Some(burst), true)).compile().parameters()
 }
 
 /// At the faster rate, the same span is other units.

@@ -3,7 +3,7 @@
 use crate::algorithm::schedule::{Arrival, Gap, Run};
 use crate::algorithm::subject::{Rule, cases, penalized, rules_of};
 use diana_global_redis::script::SCRIPT;
-use diana_limiter::algorithm::{Admission, Parameters, Penalty, PenaltyParameters, Quota, Verdict};
+use diana_limiter::algorithm::{Admission, Allowance, Parameters, Penalty, PenaltyParameters, Verdict};
 use diana_limiter::policy::PlacedQuota;
 use gateway::Redis;
 use proptest::prelude::*;
@@ -350,7 +350,7 @@ pub fn whole_penalized() -> impl Strategy<Value = Rule> {
 }
 
 fn is_whole(rule: &Rule) -> bool {
-    rule.quota.unit.as_ns().is_multiple_of(Quota::MIN_UNIT.as_ns())
+    rule.quota.unit.as_ns().is_multiple_of(Allowance::MIN_UNIT.as_ns())
 }
 
 /// Until this instant everything stays below 2⁵³ µs, with a hundred years to fill.

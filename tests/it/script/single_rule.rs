@@ -6,7 +6,7 @@ use crate::algorithm::schedule::{Arrival, Event, Run, astray, onward};
 use crate::algorithm::subject::{Rule, log, sliding_window, token_bucket, waiting_bucket};
 use diana_base::time::{Span, Time};
 use diana_global_redis::script::{SCRIPT, SHA1};
-use diana_limiter::algorithm::{Algorithm, Parameters, Quota};
+use diana_limiter::algorithm::{Algorithm, Allowance, Parameters};
 use gateway::Redis;
 use proptest::prelude::*;
 use proptest::sample::select;
@@ -35,7 +35,7 @@ fn every_kind_answers_like_its_model() {
 }
 
 fn bucket(rpu: u64, unit: Span, burst: u64, full: bool) -> Parameters {
-    token_bucket((Quota { rpu, unit }, Some(burst), full)).compile().parameters()
+    token_bucket((Allowance { rpu, unit }, Some(burst), full)).compile().parameters()
 }
 
 /// What a fast plan used is ages of a slow one. A refusal tells no instant of that.
@@ -88,7 +88,7 @@ fn answers_like_its_model(mut rule: Rule, queries: &[(u64, u64)]) -> Reply {
 #[test]
 fn no_slice_is_before_the_epoch() {
     let second = 1_000_000;
-    let rule = sliding_window(Quota { rpu: 33, unit: Span::from_secs(60) }, None);
+    let rule = sliding_window(Allowance { rpu: 33, unit: Span::from_secs(60) }, None);
     let reply = answers_like_its_model(rule, &[(60 * second, 1), (114 * second, 1), (3 * second, 0)]);
     assert_eq!(reply.visible(), (0, 0, 31, 57 * second, 57 * second));
 }
@@ -97,7 +97,7 @@ fn no_slice_is_before_the_epoch() {
 /// 1 µs too short at the first instant and 1 µs too long at the second.
 #[test]
 fn the_wait_for_100_years_is_exact() {
-    let (century, quota) = (3_153_600_000_000_000, Quota { rpu: 1, unit: Span::from_secs(60) });
+    let (century, quota) = (3_153_600_000_000_000, Allowance { rpu: 1, unit: Span::from_secs(60) });
     for now in [4_000_000_000_000_001, 4_000_000_000_000_003] {
         let rule = waiting_bucket(quota, Some(52_560_000), false, None);
         let reply = answers_like_its_model(rule, &[(now, 52_560_000)]);
@@ -112,7 +112,7 @@ pub fn whole_charges() -> impl Strategy<Value = Rule> {
     let wait = prop_oneof![Just(None), log(5_000).prop_map(Some)];
     let buckets = (rpu, log(1_000), log(10_000), any::<bool>(), wait);
     let buckets = buckets.prop_map(|(rpu, secs, burst, full, wait)| {
-        let quota = Quota { rpu, unit: Span::from_secs(secs) };
+        let quota = Allowance { rpu, unit: Span::from_secs(secs) };
         waiting_bucket(quota, Some(burst), full, wait.map(Span::from_ms))
     });
     let others = whole_rules().prop_filter("a token may take part of a µs", |rule| rule.kind != "TB");

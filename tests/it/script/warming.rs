@@ -7,7 +7,7 @@ use crate::algorithm::models::{Reference, Warming};
 use crate::algorithm::schedule::{Event, Run, onward};
 use crate::algorithm::subject::{Rule, log, quotas, warming_bucket, warming_buckets};
 use diana_base::time::{Span, Time};
-use diana_limiter::algorithm::{Admission, Parameters, PenaltyParameters, Quota, Verdict};
+use diana_limiter::algorithm::{Admission, Allowance, Parameters, PenaltyParameters, Verdict};
 use proptest::prelude::*;
 use redis::cmd;
 
@@ -30,7 +30,7 @@ fn rules() -> impl Strategy<Value = (Rule, Warming)> {
         let Parameters { numbers: [_, _, burst, warm_up_us, is_empty, _], .. } = rule.compile().parameters();
         let warm_up = Span::from_ns(warm_up_us * 1_000);
         let model = Warming::in_us(rule.quota, burst, is_empty == 0, warm_up);
-        let is_whole = rule.quota.unit.as_ns().is_multiple_of(Quota::MIN_UNIT.as_ns());
+        let is_whole = rule.quota.unit.as_ns().is_multiple_of(Allowance::MIN_UNIT.as_ns());
         is_whole.then_some((rule, model))
     })
 }
@@ -66,14 +66,14 @@ fn fast_rules() -> impl Strategy<Value = Rule> {
         let (burst, unit_ms) = (burst.max(3), quota.unit.as_ns() / 1_000_000);
         let century_ms = 100 * 365 * 86_400_000_u64;
         let is_allowed = unit_ms > 0 && burst * unit_ms <= century_ms.saturating_mul(quota.rpu);
-        let quota = Quota { unit: Span::from_ns(unit_ms * 1_000), ..quota };
+        let quota = Allowance { unit: Span::from_ns(unit_ms * 1_000), ..quota };
         is_allowed.then(|| warming_bucket(quota, Some(burst), full, Span::from_ms(ms)))
     })
 }
 
 /// The parameters of the slow rule.
 fn slow(rule: &Rule) -> Parameters {
-    let quota = Quota { unit: Span::from_ns(rule.quota.unit.as_ns() * 1_000), ..rule.quota };
+    let quota = Allowance { unit: Span::from_ns(rule.quota.unit.as_ns() * 1_000), ..rule.quota };
     let algorithm = rule.compile();
     let Parameters { numbers: [_, _, _, warm_up_us, ..], .. } = algorithm.parameters();
     let full = algorithm.parameters().numbers[4] == 0;
@@ -135,7 +135,7 @@ fn a_warming_rule_keeps_a_part_like_the_algorithm() {
 
 /// Two a second in a bucket of six, warm in eight seconds.
 fn rule() -> Parameters {
-    let quota = Quota { rpu: 2, unit: Span::from_secs(1) };
+    let quota = Allowance { rpu: 2, unit: Span::from_secs(1) };
     warming_bucket(quota, Some(6), true, Span::from_secs(8)).compile().parameters()
 }
 

@@ -13,7 +13,7 @@ use crate::number::count;
 use crate::suggest::suggestion;
 use crate::summary::{Quantile, RuleSummary};
 use diana_config::RulePlace;
-use diana_limiter::algorithm::Quota;
+use diana_limiter::algorithm::Allowance;
 use diana_limiter::decide::CountedActor;
 use diana_limiter::policy::{ActorSource, Enforce};
 use diana_limiter::time::{Span, Time};
@@ -33,7 +33,7 @@ pub struct Described {
     /// The rule in its document.
     pub place: RulePlace,
     /// The configured quota.
-    pub quota: Quota,
+    pub quota: Allowance,
     /// The burst of a token bucket.
     pub burst: Option<u64>,
     /// The part of its actors for which the rule refuses.
@@ -346,7 +346,7 @@ mod tests {
     fn requests_in_flight_are_bounded() {
         let document = br#"{"url": "/", "rules": [{"name": "open", "algo": "C", "rpu": 3}]}"#;
         let place = diana_config::rule_places(document).unwrap().remove(0);
-        let quota = Quota { rpu: 3, unit: Span::ZERO };
+        let quota = Allowance { rpu: 3, unit: Span::ZERO };
         let described = Described { place, quota, burst: None, enforce: Enforce::EVERYBODY, variants: None };
         let mut tally = RuleTally::new(described, Room { actors: 9, bytes: 0 });
         for number in 0..=MAX_HELD as u64 {

@@ -4,7 +4,7 @@
 use super::quotas::{Refused, Variants, check};
 use super::stream::{Event, Stream};
 use crate::summary::{Least, WhatIf};
-use diana_limiter::algorithm::Quota;
+use diana_limiter::algorithm::Allowance;
 use diana_limiter::time::Span;
 use std::borrow::Cow;
 
@@ -51,7 +51,7 @@ impl Trial<'_> {
 
     /// Tries quotas around `quota` and the highest `peak`, a number of requests.
     #[must_use]
-    pub fn run(&self, quota: Quota, peak: u64) -> Trials {
+    pub fn run(&self, quota: Allowance, peak: u64) -> Trials {
         let rpu = quota.rpu;
         let all = self.requests();
         let shares = [0, all / 1_000, all / 100];
@@ -152,12 +152,12 @@ fn grid(rpu: u64, peak: u64) -> Vec<u64> {
     let (rpu, peak) = (rpu.max(1), peak.max(1));
     let low = (rpu.min(peak) / 32).max(1);
     // Even an interval that begins in the middle of a unit has at most twice the peak.
-    let high = rpu.max(peak.saturating_mul(2)).saturating_mul(2).min(Quota::MAX_RPU);
+    let high = rpu.max(peak.saturating_mul(2)).saturating_mul(2).min(Allowance::MAX_RPU);
     let steps = MOST.saturating_sub(2);
     let ratio = ((high as f64 / low as f64).powf(1.0 / steps as f64)).max(std::f64::consts::SQRT_2);
     let lanes = (0..=steps).map(|step| {
         let exact = low as f64 * ratio.powi(i32::try_from(step).unwrap_or(i32::MAX));
-        (exact.round() as u64).clamp(1, Quota::MAX_RPU)
+        (exact.round() as u64).clamp(1, Allowance::MAX_RPU)
     });
     let mut lanes: Vec<u64> = lanes.chain([1, rpu]).collect();
     lanes.sort_unstable();
@@ -177,8 +177,8 @@ mod tests {
         Variants::new(&serde_json::from_str(&document).unwrap(), &places[0]).unwrap()
     }
 
-    fn quota(rpu: u64) -> Quota {
-        Quota { rpu, unit: Span::from_secs(1) }
+    fn quota(rpu: u64) -> Allowance {
+        Allowance { rpu, unit: Span::from_secs(1) }
     }
 
     /// Four actors with peaks of 1, 2, 4 and 100 requests in one second.
@@ -238,7 +238,7 @@ mod tests {
             });
         }
         let trial = Trial { variants: &variants, stream: &stream, weights: &[1] };
-        let Trials { what_if, least } = trial.run(Quota { rpu: 1, unit: Span::ZERO }, 3);
+        let Trials { what_if, least } = trial.run(Allowance { rpu: 1, unit: Span::ZERO }, 3);
         let refused: Vec<(u64, u64)> = what_if.iter().map(|lane| (lane.rpu, lane.refused)).collect();
         assert_eq!(refused, [(1, 6), (2, 3), (3, 0)]);
         assert_eq!(least.none, Some(3));

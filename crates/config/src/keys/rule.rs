@@ -4,9 +4,9 @@ use super::document::SEGMENT;
 use super::kinds::{ALGORITHMS, WITHOUT_UNIT};
 use super::shape::{Definition, Key, Object, PART, SPAN, Shape, UNIT, Unless, key, secs};
 use diana_base::time::Span;
-use diana_limiter::algorithm::{MAX_WAIT, Penalty, Quota};
+use diana_limiter::algorithm::{Allowance, MAX_WAIT, Penalty};
 
-const MOST: u64 = Quota::MAX_RPU;
+const MOST: u64 = Allowance::MAX_RPU;
 
 pub(super) const DEFINITIONS: &[Definition] = &[
     Definition { name: "rule", shape: Shape::Object(&RULE) },

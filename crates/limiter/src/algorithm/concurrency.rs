@@ -12,7 +12,7 @@
 
 use super::kind::Kind;
 use super::ring::Ring;
-use super::{Charge, Parameters, Quota, QuotaError, Verdict};
+use super::{Allowance, Charge, Parameters, QuotaError, Verdict};
 use diana_base::time::{Span, Time};
 use std::ops::RangeInclusive;
 
@@ -37,7 +37,7 @@ impl Concurrency {
 
     /// See [`super::Algorithm::concurrency`].
     pub(super) fn new(permits: u64, max_hold: Span) -> Result<Concurrency, QuotaError> {
-        if !(1..=Quota::MAX_RPU).contains(&permits) {
+        if !(1..=Allowance::MAX_RPU).contains(&permits) {
             return Err(QuotaError::Rpu);
         }
         if !Concurrency::MAX_HOLD.contains(&max_hold) {
@@ -57,8 +57,8 @@ impl Kind for Concurrency {
         format!("C for {} ns", self.ring.span_ns)
     }
 
-    fn shown(&self, quota: Quota) -> Quota {
-        Quota { rpu: self.rpu, ..quota }
+    fn shown(&self, quota: Allowance) -> Allowance {
+        Allowance { rpu: self.rpu, ..quota }
     }
 
     fn size(&self) -> usize {

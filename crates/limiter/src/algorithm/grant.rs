@@ -12,7 +12,7 @@
 //! ends later, the clock stepped back, and the grant begins now.
 
 use super::bytes::{u32_at, u64_at, write};
-use super::{Charge, MAX_SKEW, Quota, Verdict};
+use super::{Allowance, Charge, MAX_SKEW, Verdict};
 use diana_base::time::{Span, Time};
 
 /// The layout of a state, little-endian. The end `u64`, the units left `u32`, the length in ms
@@ -31,7 +31,7 @@ pub const MIN_SPAN: Span = Span::from_secs(1);
 pub const MAX_SPAN: Span = Span::from_secs(86_400);
 
 /// The most units of a grant.
-pub const MAX_AMOUNT: u64 = Quota::MAX_RPU;
+pub const MAX_AMOUNT: u64 = Allowance::MAX_RPU;
 
 /// The rest of the grant at `now`; zero without one.
 pub(crate) fn rest(state: &[u8], now: Time) -> Span {

@@ -1,7 +1,7 @@
 //! What each kind of algorithm implements in its own file, and the simplest one: `rpu: 0`. Other
 //! code calls the methods of [`Algorithm`](super::Algorithm), which have the contract.
 
-use super::{Admission, Charge, Parameters, Quota, Reservation, Verdict};
+use super::{Admission, Allowance, Charge, Parameters, Reservation, Verdict};
 use diana_base::time::{Span, Time};
 
 /// The numbers of one kind. The default methods are those of most kinds.
@@ -14,7 +14,7 @@ pub(super) trait Kind {
 
     fn size(&self) -> usize;
 
-    fn shown(&self, quota: Quota) -> Quota {
+    fn shown(&self, quota: Allowance) -> Allowance {
         quota
     }
 

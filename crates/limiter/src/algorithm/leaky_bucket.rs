@@ -16,7 +16,7 @@ use super::bytes::{add_one, leading_bits, set_bits, shift_down, shift_up, u32_at
 use super::kind::Kind;
 use super::rate::{Exact, Rate};
 use super::values::{in_proportion, part};
-use super::{Admission, Charge, MAX_SKEW, Parameters, Quota, QuotaError, Verdict};
+use super::{Admission, Allowance, Charge, MAX_SKEW, Parameters, QuotaError, Verdict};
 use diana_base::time::{Span, Time};
 
 /// The layout of a cell, little-endian. The next turn: nanoseconds `u64`, fraction `u32`. The
@@ -64,7 +64,7 @@ struct Numbers(u128);
 const IS_BEHIND_REFUND: u128 = 1 << 127;
 
 impl Numbers {
-    fn of(quota: Quota, longest: Exact) -> Numbers {
+    fn of(quota: Allowance, longest: Exact) -> Numbers {
         let number = |number: u64| u128::from(u32::try_from(number).unwrap_or(u32::MAX));
         let unit_ms = quota.unit.as_ns().checked_div(1_000_000).unwrap_or(0);
         Numbers(number(quota.rpu) | number(unit_ms) << 32 | u128::from(longest.ceil()) << 64)
@@ -82,9 +82,9 @@ impl Numbers {
     fn bucket(self) -> Option<LeakyBucket> {
         let all = self.0 & !IS_BEHIND_REFUND;
         let [rpu, unit_ms] = [all, all >> 32].map(|number| (number & u128::from(u32::MAX)) as u64);
-        let (quota, longest) = (Quota { rpu, unit: Span::from_ms(unit_ms) }, (all >> 64) as u64);
-        let is_allowed = (1..=Quota::MAX_RPU).contains(&rpu)
-            && (Quota::MIN_UNIT..=Quota::MAX_UNIT).contains(&quota.unit)
+        let (quota, longest) = (Allowance { rpu, unit: Span::from_ms(unit_ms) }, (all >> 64) as u64);
+        let is_allowed = (1..=Allowance::MAX_RPU).contains(&rpu)
+            && (Allowance::MIN_UNIT..=Allowance::MAX_UNIT).contains(&quota.unit)
             && longest <= super::MAX_WAIT.as_ns();
         is_allowed.then(|| LeakyBucket {
             rate: Rate::of(quota),
@@ -110,10 +110,10 @@ pub struct QueueOptions {
 
 impl LeakyBucket {
     /// See [`super::Algorithm::leaky_bucket`].
-    pub(super) fn new(quota: Quota, options: QueueOptions) -> Result<LeakyBucket, QuotaError> {
+    pub(super) fn new(quota: Allowance, options: QueueOptions) -> Result<LeakyBucket, QuotaError> {
         quota.check()?;
         let QueueOptions { queue, max_wait } = options;
-        if queue.is_some_and(|queue| queue > Quota::MAX_RPU) {
+        if queue.is_some_and(|queue| queue > Allowance::MAX_RPU) {
             return Err(QuotaError::Queue);
         }
         if max_wait.is_some_and(|max_wait| max_wait > super::MAX_WAIT) {
@@ -129,7 +129,7 @@ impl LeakyBucket {
         }
     }
 
-    fn of(quota: Quota, queue: u64, max_wait: Option<Span>) -> LeakyBucket {
+    fn of(quota: Allowance, queue: u64, max_wait: Option<Span>) -> LeakyBucket {
         let rate = Rate::of(quota);
         let queued = rate.span_of(queue);
         let longest = max_wait.map_or(queued, |max_wait| queued.min(Exact::whole(max_wait.as_ns())));
@@ -149,20 +149,20 @@ impl LeakyBucket {
     }
 
     /// See [`super::Algorithm::at`]. The queue moves from `rpu` on in proportion to the limit.
-    pub(super) fn at(&self, quota: Quota, rpu: u64) -> LeakyBucket {
+    pub(super) fn at(&self, quota: Allowance, rpu: u64) -> LeakyBucket {
         self.with(quota, in_proportion(self.queue.into(), quota.rpu, rpu))
     }
 
     /// See [`super::Algorithm::share`]. If `rpu` was rounded down, a queue takes up to twice as long.
     /// Where that is too long, the queue is halved.
-    pub(super) fn share(&self, quota: Quota, of: u64, least: u64) -> LeakyBucket {
+    pub(super) fn share(&self, quota: Allowance, of: u64, least: u64) -> LeakyBucket {
         let queue = part(self.queue.into(), of, least);
         let is_too_long = Rate::of(quota).span_of(queue) > Exact::whole(super::MAX_WAIT.as_ns());
         self.with(quota, if is_too_long && self.max_wait_ms.is_none() { queue >> 1 } else { queue })
     }
 
     /// The same queue with other numbers.
-    fn with(&self, quota: Quota, queue: u64) -> LeakyBucket {
+    fn with(&self, quota: Allowance, queue: u64) -> LeakyBucket {
         let max_wait = self.max_wait_ms.map(|ms| Span::from_ms(ms.into()));
         let bucket = LeakyBucket::of(quota, queue, max_wait);
         if self.waits { bucket } else { bucket.without_waiting().unwrap_or(bucket) }
@@ -343,9 +343,9 @@ impl Kind for LeakyBucket {
     }
 
     /// One request passes at once; the queue holds the rest.
-    fn shown(&self, _: Quota) -> Quota {
+    fn shown(&self, _: Allowance) -> Allowance {
         let places = self.rate.tokens_in(self.longest).saturating_add(1);
-        Quota { rpu: places, unit: Span::from_ns(self.rate.span_of(places).ceil()) }
+        Allowance { rpu: places, unit: Span::from_ns(self.rate.span_of(places).ceil()) }
     }
 
     fn may_wait(&self) -> bool {

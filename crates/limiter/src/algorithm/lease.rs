@@ -8,12 +8,12 @@
 //! ```
 //!
 //! At most two generations (a window, slice or second of the store) are live, and together hold at
-//! most one piece. Quota expires by this gateway's clock, counted from before the query was sent,
+//! most one piece. Allowance expires by this gateway's clock, counted from before the query was sent,
 //! so none is spent later than the store assumes unless this clock steps back.
 
 use super::bytes::{u32_at, u64_at, write};
 use super::kind::Kind;
-use super::{Admission, Charge, Parameters, Quota, Reservation, Verdict};
+use super::{Admission, Allowance, Charge, Parameters, Reservation, Verdict};
 use diana_base::time::{Span, Time};
 
 /// The layout of a cell, little-endian. Two generations of 32 bytes each: number `u64`, valid from
@@ -52,10 +52,10 @@ pub struct Lease {
     /// The longest lifetime of a deposit.
     longest: Span,
     /// The quota that response headers show for the leased rule.
-    shown: Quota,
+    shown: Allowance,
 }
 
-/// Quota that the global store granted.
+/// Allowance that the global store granted.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Deposit {
     /// The granted units.
@@ -86,7 +86,7 @@ pub(crate) struct Usage {
 
 impl Lease {
     /// See [`super::Algorithm::leased`].
-    pub(super) fn new(parameters: Parameters, piece: u64, unit: Span, shown: Quota) -> Lease {
+    pub(super) fn new(parameters: Parameters, piece: u64, unit: Span, shown: Allowance) -> Lease {
         let longest = unit.max(Span::from_secs(2));
         Lease { piece, arriving: parameters.arriving(), longest, shown }
     }
@@ -233,7 +233,7 @@ impl Charge {
 
 impl Kind for Lease {
     fn canonical_form(&self) -> String {
-        let Quota { rpu, unit } = self.shown;
+        let Allowance { rpu, unit } = self.shown;
         format!("lease of {} of {rpu} in {} ns", self.piece, unit.as_ns())
     }
 
@@ -241,7 +241,7 @@ impl Kind for Lease {
         SIZE
     }
 
-    fn shown(&self, _: Quota) -> Quota {
+    fn shown(&self, _: Allowance) -> Allowance {
         self.shown
     }
 

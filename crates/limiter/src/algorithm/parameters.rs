@@ -5,7 +5,7 @@
 use super::Penalty;
 use super::rate::{Exact, Rate};
 use super::ring::Ring;
-use super::values::{COLD_FACTOR, MAX_WAIT, Quota};
+use super::values::{Allowance, COLD_FACTOR, MAX_WAIT};
 use diana_base::time::Span;
 
 /// The number of an algorithm kind, and up to six parameters.
@@ -159,7 +159,7 @@ impl Parameters {
             WARM_UP => (0, span_of(c)),
             LEAKY_BUCKET => {
                 let longest = c.saturating_add(u128::from(d > 0));
-                let others = us(MAX_WAIT).saturating_add(us(Quota::MAX_UNIT));
+                let others = us(MAX_WAIT).saturating_add(us(Allowance::MAX_UNIT));
                 (longest, longest.saturating_add(span_of(1)).max(others.into()))
             }
             CONCURRENCY => (0, NO_PERMIT_US.into()),

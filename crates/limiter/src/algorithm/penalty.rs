@@ -12,7 +12,7 @@
 //! begins at most that far ahead; otherwise the clock stepped back, and both begin now.
 
 use super::bytes::{u32_at, u64_at, write};
-use super::{Admission, Charge, MAX_SKEW, PenaltyParameters, Quota, Verdict};
+use super::{Admission, Allowance, Charge, MAX_SKEW, PenaltyParameters, Verdict};
 use diana_base::time::{Span, Time};
 use std::num::NonZeroU32;
 
@@ -54,7 +54,7 @@ impl Penalty {
     /// The shortest penalty.
     pub const MIN_SPAN: Span = Span::from_secs(1);
     /// The longest penalty.
-    pub const MAX_SPAN: Span = Quota::MAX_UNIT;
+    pub const MAX_SPAN: Span = Allowance::MAX_UNIT;
 
     /// The size of a state in bytes.
     pub const SIZE: usize = 24;

@@ -2,7 +2,7 @@
 //! rpu` is rarely a whole number of nanoseconds. An instant therefore has a fraction over `rpu /
 //! gcd(rpu, unit)`, which makes all sums exact.
 
-use super::Quota;
+use super::Allowance;
 
 /// An instant or a span: nanoseconds, and a fraction of one over the `per` of its [`Rate`]. Without
 /// padding, because each demand of a request carries several of them.
@@ -34,8 +34,8 @@ pub(super) struct Rate {
 }
 
 impl Rate {
-    pub(super) fn of(quota: Quota) -> Rate {
-        let (unit, rpu) = (quota.unit.as_ns().max(1), quota.rpu.clamp(1, Quota::MAX_RPU));
+    pub(super) fn of(quota: Allowance) -> Rate {
+        let (unit, rpu) = (quota.unit.as_ns().max(1), quota.rpu.clamp(1, Allowance::MAX_RPU));
         let common = gcd(unit, rpu);
         let lowest = |number: u64| number.checked_div(common).unwrap_or(number).max(1);
         Rate { ns: lowest(unit), per: u32::try_from(lowest(rpu)).unwrap_or(u32::MAX) }

@@ -14,7 +14,7 @@
 
 use super::bytes::{add_one, u32_at, u64_at, write};
 use super::kind::Kind;
-use super::{Admission, Charge, MAX_SKEW, Parameters, Quota, QuotaError, Verdict};
+use super::{Admission, Allowance, Charge, MAX_SKEW, Parameters, QuotaError, Verdict};
 use diana_base::sort;
 use diana_base::time::{Span, Time};
 
@@ -81,7 +81,7 @@ impl SlidingLog {
     }
 
     /// See [`super::Algorithm::sliding_log`].
-    pub(super) fn new(quota: Quota) -> Result<SlidingLog, QuotaError> {
+    pub(super) fn new(quota: Allowance) -> Result<SlidingLog, QuotaError> {
         quota.check()?;
         let rpu = usize::try_from(quota.rpu).ok().filter(|rpu| *rpu <= MAX_UNITS).ok_or(QuotaError::Rpu)?;
         let bits = u64::BITS.saturating_sub(quota.unit.as_ns().leading_zeros());

@@ -11,7 +11,7 @@
 
 use super::kind::Kind;
 use super::ring::Ring;
-use super::{Charge, Parameters, Quota, QuotaError, Reservation, Verdict};
+use super::{Allowance, Charge, Parameters, QuotaError, Reservation, Verdict};
 use diana_base::time::{Span, Time};
 use std::ops::RangeInclusive;
 
@@ -29,7 +29,7 @@ impl SlidingWindow {
     pub(super) const SLICES: RangeInclusive<u64> = 2..=60;
 
     /// See [`super::Algorithm::sliding_window`].
-    pub(super) fn new(quota: Quota, slices: u64) -> Result<SlidingWindow, QuotaError> {
+    pub(super) fn new(quota: Allowance, slices: u64) -> Result<SlidingWindow, QuotaError> {
         quota.check()?;
         if !SlidingWindow::SLICES.contains(&slices) {
             return Err(QuotaError::Slices);

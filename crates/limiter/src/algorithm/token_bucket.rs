@@ -21,7 +21,7 @@ use super::rate::{Amount, Exact, Rate};
 use super::values::{COLD_FACTOR, SAVED_FOR, in_proportion, part};
 use super::warm_up::{self, WarmUp};
 use super::{
-    Admission, Algorithm, Charge, MAX_SKEW, MAX_WAIT, Parameters, Quota, QuotaError, RESERVED_FOR,
+    Admission, Algorithm, Allowance, Charge, MAX_SKEW, MAX_WAIT, Parameters, QuotaError, RESERVED_FOR,
     Reservation, Verdict,
 };
 use diana_base::time::{Span, Time};
@@ -81,7 +81,7 @@ struct Numbers {
 const IS_WAIT: u32 = 1 << 31;
 
 impl Numbers {
-    fn of(quota: Quota, burst: u64, max_wait: Span) -> Numbers {
+    fn of(quota: Allowance, burst: u64, max_wait: Span) -> Numbers {
         let number = |number: u64| u32::try_from(number).unwrap_or(u32::MAX);
         let more = if max_wait > Span::ZERO { number(ms(max_wait)) | IS_WAIT } else { 0 };
         Numbers { rpu: number(quota.rpu), unit_ms: number(ms(quota.unit)), burst: number(burst), more }
@@ -130,13 +130,13 @@ impl Numbers {
     /// The bucket with these numbers. `None` if no configuration has them.
     fn bucket(self, start: Start) -> Option<TokenBucket> {
         let Numbers { rpu, unit_ms, burst, .. } = self;
-        let quota = Quota { rpu: rpu.into(), unit: Span::from_ms(unit_ms.into()) };
+        let quota = Allowance { rpu: rpu.into(), unit: Span::from_ms(unit_ms.into()) };
         let (max_wait, borrow) = self.more();
-        let is_allowed = (1..=Quota::MAX_RPU).contains(&quota.rpu)
-            && (Quota::MIN_UNIT..=Quota::MAX_UNIT).contains(&quota.unit)
-            && (1..=Quota::MAX_RPU).contains(&burst.into())
+        let is_allowed = (1..=Allowance::MAX_RPU).contains(&quota.rpu)
+            && (Allowance::MIN_UNIT..=Allowance::MAX_UNIT).contains(&quota.unit)
+            && (1..=Allowance::MAX_RPU).contains(&burst.into())
             && max_wait <= MAX_WAIT
-            && borrow <= Quota::MAX_RPU
+            && borrow <= Allowance::MAX_RPU
             && years(quota, u64::from(burst).saturating_add(borrow)) <= LONGEST_FILL_YEARS;
         is_allowed.then(|| {
             let bucket = TokenBucket::new(quota, burst.into(), start, max_wait).borrowing(borrow);
@@ -159,7 +159,7 @@ pub(super) const LONGEST_FILL_YEARS: u128 = 100;
 const YEAR_NS: u64 = 365 * 86_400 * 1_000_000_000;
 
 /// How many years `tokens` take to come, rounded up.
-pub(super) fn years(quota: Quota, tokens: u64) -> u128 {
+pub(super) fn years(quota: Allowance, tokens: u64) -> u128 {
     let a_year = u128::from(quota.rpu.max(1)).saturating_mul(YEAR_NS.into());
     u128::from(tokens).saturating_mul(quota.unit.as_ns().into()).div_ceil(a_year)
 }
@@ -180,12 +180,12 @@ pub struct BucketOptions {
 }
 
 /// See [`Algorithm::token_bucket`].
-pub(super) fn build(quota: Quota, options: BucketOptions) -> Result<Algorithm, QuotaError> {
+pub(super) fn build(quota: Allowance, options: BucketOptions) -> Result<Algorithm, QuotaError> {
     quota.check()?;
     let BucketOptions { burst, starts_empty, max_wait, warm_up } = options;
     let least = if warm_up.is_some() { COLD_FACTOR } else { 1 };
     let burst = burst.unwrap_or(quota.rpu.max(least));
-    if !(1..=Quota::MAX_RPU).contains(&burst) {
+    if !(1..=Allowance::MAX_RPU).contains(&burst) {
         return Err(QuotaError::Burst);
     }
     if max_wait > MAX_WAIT {
@@ -211,7 +211,7 @@ pub(super) fn build(quota: Quota, options: BucketOptions) -> Result<Algorithm, Q
 }
 
 impl TokenBucket {
-    fn new(quota: Quota, burst: u64, start: Start, max_wait: Span) -> TokenBucket {
+    fn new(quota: Allowance, burst: u64, start: Start, max_wait: Span) -> TokenBucket {
         let (rate, unit) = (Rate::of(quota), Exact::whole(quota.unit.as_ns()));
         // With this slack, the next token comes within one unit even from the deepest debt.
         let slack = rate.sub(unit, rate.span_of(1)).min(Exact::whole(MAX_SKEW.as_ns()));
@@ -245,7 +245,7 @@ impl TokenBucket {
 
     /// See [`super::Algorithm::at`]. The burst moves from `rpu` on in proportion to the limit, and so
     /// do the units to borrow.
-    pub(super) fn at(&self, quota: Quota, rpu: u64, least: u64) -> TokenBucket {
+    pub(super) fn at(&self, quota: Allowance, rpu: u64, least: u64) -> TokenBucket {
         let moved = |number: u64| in_proportion(number, quota.rpu, rpu);
         self.with(quota, moved(self.burst()).max(1).max(least), moved(self.borrowable()))
     }
@@ -258,7 +258,7 @@ impl TokenBucket {
 
     /// See [`super::Algorithm::share`]. If `rpu` was rounded down, debt takes up to twice as long.
     /// Where that is too long, the burst is halved, and if need be the units to borrow.
-    pub(super) fn share(&self, quota: Quota, of: u64, least: u64) -> TokenBucket {
+    pub(super) fn share(&self, quota: Allowance, of: u64, least: u64) -> TokenBucket {
         let (burst, borrow) = (part(self.burst(), of, least), part(self.borrowable(), of, least));
         let half = |number: u64| (number >> 1).max(least.min(number)).max(number.min(1));
         let all = [(burst, borrow), (half(burst), borrow), (half(burst), half(borrow))];
@@ -269,7 +269,7 @@ impl TokenBucket {
     }
 
     /// The same bucket with other numbers.
-    fn with(&self, quota: Quota, burst: u64, borrow: u64) -> TokenBucket {
+    fn with(&self, quota: Allowance, burst: u64, borrow: u64) -> TokenBucket {
         let (max_wait, _) = self.numbers.more();
         let bucket = TokenBucket::new(quota, burst, self.start, max_wait).borrowing(borrow);
         if self.may_wait() { bucket } else { bucket.without_waiting().unwrap_or(bucket) }
@@ -601,8 +601,8 @@ impl Kind for TokenBucket {
         SIZE
     }
 
-    fn shown(&self, _: Quota) -> Quota {
-        Quota { rpu: self.capacity, unit: Span::from_ns(self.rate.span_of(self.capacity).ceil()) }
+    fn shown(&self, _: Allowance) -> Allowance {
+        Allowance { rpu: self.capacity, unit: Span::from_ns(self.rate.span_of(self.capacity).ceil()) }
     }
 
     fn may_wait(&self) -> bool {

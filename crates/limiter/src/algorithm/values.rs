@@ -7,21 +7,21 @@ use std::fmt;
 ///
 /// ```
 /// use diana_base::time::Span;
-/// use diana_limiter::algorithm::Quota;
+/// use diana_limiter::algorithm::Allowance;
 ///
-/// let ten_per_minute = Quota { rpu: 10, unit: Span::from_secs(60) };
-/// assert!(ten_per_minute.rpu <= Quota::MAX_RPU);
-/// assert!((Quota::MIN_UNIT..=Quota::MAX_UNIT).contains(&ten_per_minute.unit));
+/// let ten_per_minute = Allowance { rpu: 10, unit: Span::from_secs(60) };
+/// assert!(ten_per_minute.rpu <= Allowance::MAX_RPU);
+/// assert!((Allowance::MIN_UNIT..=Allowance::MAX_UNIT).contains(&ten_per_minute.unit));
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Quota {
+pub struct Allowance {
     /// Requests per unit, or units of cost if requests cost more than one unit: 0 to 10⁹.
     pub rpu: u64,
     /// The unit of time, from 1 ms to 7 days. Zero if `rpu` is a number of requests in flight.
     pub unit: Span,
 }
 
-impl Quota {
+impl Allowance {
     /// The largest `rpu`.
     pub const MAX_RPU: u64 = 1_000_000_000;
     /// The shortest unit.
@@ -31,10 +31,10 @@ impl Quota {
 
     /// The rate of the quota is one that algorithms can have.
     pub(super) fn check(self) -> Result<(), QuotaError> {
-        match (1..=Quota::MAX_RPU).contains(&self.rpu) {
+        match (1..=Allowance::MAX_RPU).contains(&self.rpu) {
             false => Err(QuotaError::Rpu),
             // The laws also hold for shorter units than a configuration may have.
-            true if !(Span::from_ns(1)..=Quota::MAX_UNIT).contains(&self.unit) => Err(QuotaError::Unit),
+            true if !(Span::from_ns(1)..=Allowance::MAX_UNIT).contains(&self.unit) => Err(QuotaError::Unit),
             true => Ok(()),
         }
     }
@@ -44,20 +44,20 @@ impl Quota {
 ///
 /// ```
 /// use diana_base::time::Span;
-/// use diana_limiter::algorithm::{Algorithm, BucketOptions, Quota, QuotaError};
+/// use diana_limiter::algorithm::{Algorithm, BucketOptions, Allowance, QuotaError};
 ///
-/// let ten_per_minute = Quota { rpu: 10, unit: Span::from_secs(60) };
+/// let ten_per_minute = Allowance { rpu: 10, unit: Span::from_secs(60) };
 /// let none = BucketOptions { burst: Some(0), ..BucketOptions::default() };
 /// let error = Algorithm::token_bucket(ten_per_minute, none).map(|bucket| bucket.form());
 /// assert_eq!(error, Err(QuotaError::Burst));
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum QuotaError {
-    /// `rpu` is not from 1 to [`Quota::MAX_RPU`]; for a sliding log, to 128.
+    /// `rpu` is not from 1 to [`Allowance::MAX_RPU`]; for a sliding log, to 128.
     Rpu,
-    /// The unit is zero, or longer than [`Quota::MAX_UNIT`].
+    /// The unit is zero, or longer than [`Allowance::MAX_UNIT`].
     Unit,
-    /// `burst` is not from 1 to [`Quota::MAX_RPU`].
+    /// `burst` is not from 1 to [`Allowance::MAX_RPU`].
     Burst,
     /// A bucket of this `burst` takes longer than 100 years to fill.
     FillTime {
@@ -75,7 +75,7 @@ pub enum QuotaError {
     WarmUpBurst,
     /// `slices` is not from 2 to 60.
     Slices,
-    /// `queue` is more than [`Quota::MAX_RPU`].
+    /// `queue` is more than [`Allowance::MAX_RPU`].
     Queue,
     /// The last of this `queue` waits longer than [`MAX_WAIT`], and no `max_wait` is given.
     QueueTime {
@@ -197,7 +197,7 @@ impl Charge {
 /// The lifetime of a reservation: a worker spends it for at most 100 ms.
 pub(crate) const RESERVED_FOR: Span = Span::from_ms(100);
 
-/// Quota that a worker holds in memory for future requests.
+/// Allowance that a worker holds in memory for future requests.
 ///
 /// ```
 /// use diana_limiter::algorithm::{Charge, Reservation};
@@ -252,7 +252,7 @@ pub(crate) fn borrowed(canonical_form: String, borrow: u64) -> String {
 /// What `number` of a quota becomes when `rpu` moves `from` one limit `to` another: 0 to 10⁹.
 pub(crate) fn in_proportion(number: u64, to: u64, from: u64) -> u64 {
     let moved = u128::from(number).saturating_mul(to.into()).checked_div(from.into()).unwrap_or(0);
-    u64::try_from(moved).unwrap_or(u64::MAX).min(Quota::MAX_RPU)
+    u64::try_from(moved).unwrap_or(u64::MAX).min(Allowance::MAX_RPU)
 }
 
 /// The share of `number` for one of so many gateways: at least `least`, the cost of a request, if

@@ -18,7 +18,7 @@ use super::kind::Kind;
 use super::rate::{Exact, Rate};
 use super::token_bucket::{LONGEST_FILL_YEARS, years};
 use super::values::{COLD_FACTOR, SAVED_FOR, part};
-use super::{Admission, Charge, MAX_SKEW, Parameters, Quota, Verdict};
+use super::{Admission, Allowance, Charge, MAX_SKEW, Parameters, Verdict};
 use diana_base::time::{Span, Time};
 use std::ops::RangeInclusive;
 
@@ -61,7 +61,7 @@ struct Bucket {
 
 impl WarmUp {
     /// `burst` is at least [`COLD_FACTOR`], so that a full bucket always admits a request.
-    pub(super) fn new(quota: Quota, burst: u64, starts_empty: bool, warm_up: Span) -> WarmUp {
+    pub(super) fn new(quota: Allowance, burst: u64, starts_empty: bool, warm_up: Span) -> WarmUp {
         let (rate, unit) = (Rate::of(quota), Exact::whole(quota.unit.as_ns()));
         let slack = rate.sub(unit, rate.span_of(1)).min(Exact::whole(MAX_SKEW.as_ns()));
         let warm_up = Exact::whole(warm_up.as_ns());
@@ -78,21 +78,21 @@ impl WarmUp {
     /// The same bucket for limits from `lowest` on, with room for a request of a cold rule at each
     /// of them. The bucket fills in the same time at every limit, so the cell means the same, but
     /// for a part of a nanosecond.
-    pub(super) fn adapting(&self, quota: Quota, lowest: u64, least: u64) -> WarmUp {
-        let lowest = Rate::of(Quota { rpu: lowest, ..quota });
+    pub(super) fn adapting(&self, quota: Allowance, lowest: u64, least: u64) -> WarmUp {
+        let lowest = Rate::of(Allowance { rpu: lowest, ..quota });
         let longest = lowest.span_of(least.max(1).saturating_mul(COLD_FACTOR));
         WarmUp { fill: Exact::whole(self.fill.max(longest).ceil()), ..*self }
     }
 
     /// See [`super::Algorithm::at`].
-    pub(super) fn at(&self, quota: Quota) -> WarmUp {
+    pub(super) fn at(&self, quota: Allowance) -> WarmUp {
         let rule = WarmUp::new(quota, 0, self.starts_empty, Span::from_ns(self.warm_up.ns));
         WarmUp { fill: self.fill, burst: rule.rate.tokens_in(self.fill), ..rule }
     }
 
     /// See [`super::Algorithm::share`]. A share has room for a request of a cold rule. A burst that
     /// takes too long to fill is halved.
-    pub(super) fn share(&self, quota: Quota, of: u64, least: u64) -> WarmUp {
+    pub(super) fn share(&self, quota: Allowance, of: u64, least: u64) -> WarmUp {
         let least_tokens = least.max(1).saturating_mul(COLD_FACTOR).min(self.burst);
         let whole = part(self.burst, of, least).max(least_tokens);
         let burst = match years(quota, whole) <= LONGEST_FILL_YEARS {
@@ -203,8 +203,8 @@ impl Kind for WarmUp {
         SIZE
     }
 
-    fn shown(&self, _: Quota) -> Quota {
-        Quota { rpu: self.burst, unit: Span::from_ns(self.fill.ceil()) }
+    fn shown(&self, _: Allowance) -> Allowance {
+        Allowance { rpu: self.burst, unit: Span::from_ns(self.fill.ceil()) }
     }
 
     fn prepare(&self, cell: &mut [u8], now: Time) -> bool {

@@ -14,7 +14,7 @@
 
 use super::bytes::{add_one, u32_at, u64_at, write};
 use super::kind::Kind;
-use super::{Admission, Charge, MAX_SKEW, Parameters, Quota, QuotaError, Reservation, Verdict};
+use super::{Admission, Allowance, Charge, MAX_SKEW, Parameters, QuotaError, Reservation, Verdict};
 use diana_base::time::{Span, Time};
 
 /// The layout of a cell, little-endian: the window `u64`, its used units `u32`, the number of
@@ -38,7 +38,7 @@ impl Window {
     }
 
     /// See [`super::Algorithm::window`].
-    pub(super) fn new(quota: Quota) -> Result<Window, QuotaError> {
+    pub(super) fn new(quota: Allowance) -> Result<Window, QuotaError> {
         quota.check()?;
         Ok(Window { rpu: quota.rpu, unit_ns: quota.unit.as_ns().max(1), borrow: 0 })
     }

@@ -1,6 +1,6 @@
 //! The decision about one request, and the contribution of each rule.
 
-use crate::algorithm::{Admission, Quota, Verdict};
+use crate::algorithm::{Admission, Allowance, Verdict};
 use crate::cells::Events;
 use crate::policy::{ActorSource, DENY, Demand, Mode, PlanId, Policy, RuleId};
 use diana_base::time::{Span, Time};
@@ -302,7 +302,7 @@ pub struct RuleReport {
     /// The rule.
     pub rule: RuleId,
     /// The quota that clients see for this actor: [`crate::algorithm::Algorithm::shown`].
-    pub quota: Quota,
+    pub quota: Allowance,
     /// How the rule found the actor.
     pub actor: ActorSource,
     /// How the rule counted the request.
@@ -328,7 +328,7 @@ impl RuleReport {
     /// The report of a rule without a verdict.
     pub(crate) fn new(
         rule: RuleId,
-        quota: Quota,
+        quota: Allowance,
         actor: ActorSource,
         result: RuleResult,
         enforced: bool,

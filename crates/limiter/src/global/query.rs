@@ -177,7 +177,7 @@ impl GlobalGroup {
     pub(crate) fn refill_time(&self, demands: &[Demand]) -> Span {
         let of = |demand: &Demand| {
             let quota = demand.quota.quota;
-            let (parameters, algorithm::Quota { rpu, unit }) = (quota.parameters(), quota.configured());
+            let (parameters, algorithm::Allowance { rpu, unit }) = (quota.parameters(), quota.configured());
             let piece = quota.lease().min(parameters.burst()? / 2);
             let ns = u128::from(unit.as_ns()).saturating_mul(piece.into()).checked_div(rpu.into())?;
             u64::try_from(ns).ok().map(Span::from_ns)

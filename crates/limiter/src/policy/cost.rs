@@ -1,7 +1,7 @@
 //! What a request costs, in units of its rule's quota.
 
 use super::usage::{Measure, Measures, Statuses, Usage, digits};
-use crate::algorithm::Quota;
+use crate::algorithm::Allowance;
 use crate::request::{Part, PartId, Parts, Request};
 use diana_base::format::{decimal, netstring};
 use diana_base::map::KeySet;
@@ -86,7 +86,7 @@ impl Estimate {
 }
 
 /// The units that a request may cost.
-const UNITS: RangeInclusive<u64> = 1..=Quota::MAX_RPU;
+const UNITS: RangeInclusive<u64> = 1..=Allowance::MAX_RPU;
 
 /// The part of its definition that a cost cannot have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -225,7 +225,7 @@ impl Cost {
                 PendingUnits::Known(units.map_or(*default, |units| units.clamp(*range.start(), *range.end())))
             }
             CostSource::RequestBytes { length } => {
-                PendingUnits::Measured(number(request, *length).unwrap_or(0).min(Quota::MAX_RPU))
+                PendingUnits::Measured(number(request, *length).unwrap_or(0).min(Allowance::MAX_RPU))
             }
             CostSource::ResponseBytes(estimate) | CostSource::Response { estimate, .. } => {
                 PendingUnits::Measured(estimate.units)
@@ -266,7 +266,7 @@ impl Cost {
         }
         Some(match (&self.source, units) {
             (_, PendingUnits::Known(units)) => units,
-            (CostSource::RequestBytes { .. }, _) => usage.request_bytes.min(Quota::MAX_RPU),
+            (CostSource::RequestBytes { .. }, _) => usage.request_bytes.min(Allowance::MAX_RPU),
             (CostSource::ResponseBytes(estimate), _) => usage.response_bytes.min(estimate.max),
             (CostSource::Response { measure, default, estimate }, _) => {
                 let at = measures.values.iter().position(|value| value == measure)?;

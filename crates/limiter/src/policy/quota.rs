@@ -66,7 +66,7 @@ impl Quota {
     pub const NOTHING: Quota = Quota {
         algorithm: Algorithm::RefuseAll,
         rpu: 0,
-        unit: algorithm::Quota::MIN_UNIT,
+        unit: algorithm::Allowance::MIN_UNIT,
         headroom: Headroom::Units(0),
         penalty: None,
         lease: 0,
@@ -74,37 +74,37 @@ impl Quota {
 
     /// See [`Algorithm::token_bucket`].
     pub fn token_bucket(rpu: u64, unit: Span, options: BucketOptions) -> Result<Quota, QuotaError> {
-        let quota = algorithm::Quota { rpu, unit };
+        let quota = algorithm::Allowance { rpu, unit };
         Ok(Quota::new(quota, Algorithm::token_bucket(quota, options)?))
     }
 
     /// See [`Algorithm::window`].
     pub fn window(rpu: u64, unit: Span) -> Result<Quota, QuotaError> {
-        let quota = algorithm::Quota { rpu, unit };
+        let quota = algorithm::Allowance { rpu, unit };
         Ok(Quota::new(quota, Algorithm::window(quota)?))
     }
 
     /// See [`Algorithm::sliding_window`].
     pub fn sliding_window(rpu: u64, unit: Span, slices: u64) -> Result<Quota, QuotaError> {
-        let quota = algorithm::Quota { rpu, unit };
+        let quota = algorithm::Allowance { rpu, unit };
         Ok(Quota::new(quota, Algorithm::sliding_window(quota, slices)?))
     }
 
     /// See [`Algorithm::sliding_log`].
     pub fn sliding_log(rpu: u64, unit: Span) -> Result<Quota, QuotaError> {
-        let quota = algorithm::Quota { rpu, unit };
+        let quota = algorithm::Allowance { rpu, unit };
         Ok(Quota::new(quota, Algorithm::sliding_log(quota)?))
     }
 
     /// See [`Algorithm::leaky_bucket`].
     pub fn leaky_bucket(rpu: u64, unit: Span, options: QueueOptions) -> Result<Quota, QuotaError> {
-        let quota = algorithm::Quota { rpu, unit };
+        let quota = algorithm::Allowance { rpu, unit };
         Ok(Quota::new(quota, Algorithm::leaky_bucket(quota, options)?))
     }
 
     /// See [`Algorithm::concurrency`].
     pub fn concurrency(permits: u64, max_hold: Span) -> Result<Quota, QuotaError> {
-        let quota = algorithm::Quota { rpu: permits, unit: Span::ZERO };
+        let quota = algorithm::Allowance { rpu: permits, unit: Span::ZERO };
         Ok(Quota::new(quota, Algorithm::concurrency(permits, max_hold)?))
     }
 }
@@ -112,7 +112,7 @@ impl Quota {
 impl Quota {
     /// A quota without a penalty, without a lease and without headroom.
     #[must_use]
-    pub fn new(algorithm::Quota { rpu, unit }: algorithm::Quota, algorithm: Algorithm) -> Quota {
+    pub fn new(algorithm::Allowance { rpu, unit }: algorithm::Allowance, algorithm: Algorithm) -> Quota {
         Quota { algorithm, rpu, unit, headroom: Headroom::default(), penalty: None, lease: 0 }
     }
 
@@ -152,7 +152,7 @@ impl Quota {
     /// units fits.
     #[must_use]
     pub fn at(self, rpu: u64, least: u64) -> Quota {
-        let quota = algorithm::Quota { rpu, unit: self.unit };
+        let quota = algorithm::Allowance { rpu, unit: self.unit };
         Quota { algorithm: self.algorithm.at(quota, self.rpu, least), rpu, ..self }
     }
 
@@ -161,7 +161,7 @@ impl Quota {
     /// passes beside it.
     #[must_use]
     pub fn share(self, of: u64, least: u64) -> Quota {
-        let quota = algorithm::Quota { rpu: part(self.rpu, of, least), unit: self.unit };
+        let quota = algorithm::Allowance { rpu: part(self.rpu, of, least), unit: self.unit };
         let algorithm = self.algorithm.share(quota, of, least);
         let share = Quota { algorithm, rpu: quota.rpu, ..self };
         if self.headroom == Headroom::default() {
@@ -198,13 +198,13 @@ impl Quota {
 
     /// The quota as the document states it.
     #[must_use]
-    pub fn configured(&self) -> algorithm::Quota {
-        algorithm::Quota { rpu: self.rpu, unit: self.unit }
+    pub fn configured(&self) -> algorithm::Allowance {
+        algorithm::Allowance { rpu: self.rpu, unit: self.unit }
     }
 
     /// The quota that response headers show: [`Algorithm::shown`].
     #[must_use]
-    pub fn shown(&self) -> algorithm::Quota {
+    pub fn shown(&self) -> algorithm::Allowance {
         self.algorithm.shown(self.configured())
     }
 

@@ -122,7 +122,7 @@ impl Rule {
     /// The quota of actors without an override, and of clients without a plan, as the document
     /// states it.
     #[must_use]
-    pub fn configured(&self) -> algorithm::Quota {
+    pub fn configured(&self) -> algorithm::Allowance {
         self.quotas.own.configured()
     }
 

@@ -1,7 +1,7 @@
 //! Hand-made policies and decisions, and a parser of structured fields.
 
 use diana_base::time::Span;
-use diana_limiter::algorithm::{self, Charge, Quota, Verdict};
+use diana_limiter::algorithm::{self, Allowance, Charge, Verdict};
 use diana_limiter::cells::Events;
 use diana_limiter::decide::{Decision, Outcome, Reason, RuleReport, RuleResult};
 use diana_limiter::policy::{self, ActorSource, Draft, Enforce, LimitDraft, Policy, Rule, RuleDraft};
@@ -32,7 +32,7 @@ pub fn decision(policy: &Policy, states: &[RuleState]) -> Decision {
             Some(false) => RuleResult::Shadowed,
             None => RuleResult::Uncounted,
         };
-        let quota = Quota { rpu: *rpu, unit: Span::from_ms(*unit_ms) };
+        let quota = Allowance { rpu: *rpu, unit: Span::from_ms(*unit_ms) };
         RuleReport {
             rule,
             quota,

@@ -2,7 +2,7 @@
 
 use super::{MAX_SKEW_NS, Reference, span};
 use diana_base::time::{Span, Time};
-use diana_limiter::algorithm::{Admission, Charge, Quota, Verdict};
+use diana_limiter::algorithm::{Admission, Allowance, Charge, Verdict};
 
 /// The token bucket by its definition: a level that grows by `rpu` per unit, up to `burst`. A
 /// request may take the level below zero by what comes in `max_wait`, and waits until the level is
@@ -32,7 +32,7 @@ pub struct Bucket {
 }
 
 impl Bucket {
-    pub fn new(quota: Quota, burst: u64, full: bool, max_wait: Span) -> Bucket {
+    pub fn new(quota: Allowance, burst: u64, full: bool, max_wait: Span) -> Bucket {
         let (rpu, unit) = (i128::from(quota.rpu), i128::from(quota.unit.as_ns()));
         let overdraft = i128::from(max_wait.as_ns()) * rpu;
         Bucket {

@@ -2,7 +2,7 @@
 
 use super::{MAX_SKEW_NS, Reference, span};
 use diana_base::time::{Span, Time};
-use diana_limiter::algorithm::{Admission, Charge, Quota, Verdict};
+use diana_limiter::algorithm::{Admission, Allowance, Charge, Verdict};
 
 /// The instant of each admitted unit. Only instants of the last unit count.
 ///
@@ -18,7 +18,7 @@ pub struct Log {
 }
 
 impl Log {
-    pub fn new(quota: Quota) -> Log {
+    pub fn new(quota: Allowance) -> Log {
         let rpu = usize::try_from(quota.rpu).unwrap();
         Log { rpu, unit: quota.unit.as_ns().into(), instants: Vec::new() }
     }

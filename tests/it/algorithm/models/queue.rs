@@ -2,7 +2,7 @@
 
 use super::{MAX_SKEW_NS, Reference, span};
 use diana_base::time::{Span, Time};
-use diana_limiter::algorithm::{Admission, Charge, Quota, Verdict};
+use diana_limiter::algorithm::{Admission, Allowance, Charge, Verdict};
 
 /// Turns that are one token's time apart. A request takes the first free turns, as many as it
 /// costs. It is refused if the last of them were more than `longest` away.
@@ -21,7 +21,7 @@ pub struct Queue {
 }
 
 impl Queue {
-    pub fn new(quota: Quota, queue: u64, max_wait: Option<Span>) -> Queue {
+    pub fn new(quota: Allowance, queue: u64, max_wait: Option<Span>) -> Queue {
         let (rpu, unit) = (i128::from(quota.rpu), i128::from(quota.unit.as_ns()));
         let queued = i128::from(queue) * unit;
         let longest = max_wait.map_or(queued, |wait| queued.min(i128::from(wait.as_ns()) * rpu));

@@ -2,7 +2,7 @@
 
 use super::{MAX_SKEW_NS, Reference, span};
 use diana_base::time::{Span, Time};
-use diana_limiter::algorithm::{Admission, Charge, Quota, Verdict};
+use diana_limiter::algorithm::{Admission, Allowance, Charge, Verdict};
 
 /// The bucket by its definition, unit by unit: a request takes one token for each unit, and the
 /// area under the line above them.
@@ -38,16 +38,16 @@ fn product_over(a: i128, b: i128, c: i128) -> i128 {
 }
 
 impl Warming {
-    pub fn new(quota: Quota, burst: u64, full: bool, warm_up: Span) -> Warming {
+    pub fn new(quota: Allowance, burst: u64, full: bool, warm_up: Span) -> Warming {
         Warming::with_resolution(1, quota, burst, full, warm_up)
     }
 
     /// The model for Redis. All instants and spans that it takes and returns are in µs.
-    pub fn in_us(quota: Quota, burst: u64, full: bool, warm_up: Span) -> Warming {
+    pub fn in_us(quota: Allowance, burst: u64, full: bool, warm_up: Span) -> Warming {
         Warming::with_resolution(1_000, quota, burst, full, warm_up)
     }
 
-    fn with_resolution(ns: i128, quota: Quota, burst: u64, full: bool, warm_up: Span) -> Warming {
+    fn with_resolution(ns: i128, quota: Allowance, burst: u64, full: bool, warm_up: Span) -> Warming {
         let (rpu, unit) = (i128::from(quota.rpu), i128::from(quota.unit.as_ns()) / ns);
         let (per, token) = (rpu / gcd(rpu, unit), unit / gcd(rpu, unit));
         let slack = (unit * per - token).min(MAX_SKEW_NS / ns * per);

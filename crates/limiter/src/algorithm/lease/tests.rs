@@ -11,7 +11,7 @@ fn at(ms: u64) -> Time {
 }
 
 fn lease(piece: u64) -> Lease {
-    let shown = Quota { rpu: 100, unit: Span::from_secs(60) };
+    let shown = Allowance { rpu: 100, unit: Span::from_secs(60) };
     Lease::new(Parameters::default(), piece, shown.unit, shown)
 }
 
@@ -127,8 +127,8 @@ fn the_end_of_a_quota_is_fetched_in_small_parts() {
 /// The test runs a lease beside its rule's own cell in the store, which uses the same algorithm.
 #[test]
 fn lease_and_store_together_stay_within_the_shown_quota() {
-    let (unit, shown) = (Span::from_secs(60), Quota { rpu: 40, unit: Span::from_secs(240) });
-    let quota = Quota { rpu: 10, unit };
+    let (unit, shown) = (Span::from_secs(60), Allowance { rpu: 40, unit: Span::from_secs(240) });
+    let quota = Allowance { rpu: 10, unit };
     let options = BucketOptions { burst: Some(40), ..BucketOptions::default() };
     let bucket = Algorithm::token_bucket(quota, options).unwrap();
     assert_eq!(bucket.shown(quota), shown);
