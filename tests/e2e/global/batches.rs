@@ -24,7 +24,7 @@ fn simultaneous_requests_share_a_call(carrier: Carrier) {
         loads.into_iter().map(|load| load.join().unwrap().status(200)).sum()
     });
     let of = |what: &str| shared.store_counted(what);
-    let (calls, queries) = (of("calls"), of("questions"));
+    let (calls, queries) = (of("calls"), of("queries"));
     let made = |gateway: &Gateway| gateway.admin().counter("cluster.redis.upstream_rq_total").unwrap();
     let made: u64 = shared.gateways.iter().map(made).sum();
     println!(
@@ -61,7 +61,7 @@ fn a_local_refusal_queries_no_store() {
     let shared = Shared::start(&json!([limit]));
     let mut connections = connections(&shared.gateways[..1], 4);
     let passed = (0..5).filter(|turn| ask(&mut connections[turn % 4], "ann").status == 200).count();
-    let queries = || shared.store_counted("questions");
+    let queries = || shared.store_counted("queries");
     let (before, queries_before) = (counts(&shared), queries());
     assert_eq!((passed, before.len()), (5, 1));
     for turn in 0..20 {
