@@ -5,7 +5,9 @@ mod clusters;
 pub mod code;
 mod document;
 mod envoy;
+mod files;
 mod finding;
+mod forgeable;
 mod hints;
 mod mistakes;
 mod model;
@@ -17,6 +19,7 @@ pub mod render;
 mod replicas;
 pub mod report;
 mod rules;
+mod stats;
 mod urls;
 mod yaml;
 

@@ -10,6 +10,7 @@ mod interview;
 mod limit;
 mod nginx;
 mod plan;
+mod release;
 mod target;
 mod yaml;
 
@@ -17,7 +18,7 @@ pub use args::Args;
 pub use endpoint::Endpoint;
 pub use limit::LimitSpec;
 pub use plan::Plan;
-pub use target::{Kind, Redis};
+pub use target::{Kind, Redis, Remote};
 
 use crate::output::{self, Format};
 use miette::{IntoDiagnostic, Result, WrapErr, bail};
@@ -35,9 +36,9 @@ struct Written {
     rules: Vec<String>,
     is_shadow: bool,
     warnings: Vec<String>,
-    /// Whether Envoy has to find `libdiana.so`.
+    /// The command to run next.
     #[serde(skip)]
-    needs_module: bool,
+    next: String,
 }
 
 /// Runs the command.
@@ -66,12 +67,12 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     }
     write(&file, &text, args.force)?;
     let written = Written {
+        next: next(&plan, &file),
         file: file.display().to_string(),
         kind: plan.kind,
         rules: plan.limits.iter().map(|limit| limit.name.clone()).collect(),
         is_shadow: plan.is_shadow,
         warnings: plan.compile()?.warnings.iter().map(ToString::to_string).collect(),
-        needs_module: plan.needs_module(),
     };
     match args.output.format {
         Format::Json => output::print_json(&written)?,
@@ -116,22 +117,42 @@ fn write(path: &Path, text: &str, force: bool) -> Result<()> {
 }
 
 fn report(written: &Written) -> String {
-    let Written { file, kind, rules, is_shadow, warnings, needs_module } = written;
+    let Written { file, rules, is_shadow, warnings, next, .. } = written;
     let mode = if *is_shadow { ", in shadow mode: no request is refused" } else { "" };
-    let shown = quoted(file);
-    let next = match kind {
-        Kind::Envoy | Kind::EnvoyNative => {
-            let folder = if *needs_module { "ENVOY_DYNAMIC_MODULES_SEARCH_PATH=target " } else { "" };
-            format!("{folder}envoy --mode validate -l warning -c {shown}")
-        }
-        // nginx takes a relative path from its own folder.
-        Kind::Nginx if Path::new(file).is_absolute() => format!("diana check {shown} && nginx -t -c {shown}"),
-        Kind::Nginx => format!("diana check {shown} && nginx -t -c \"$PWD\"/{shown}"),
-        Kind::Document => format!("diana explain {shown} --url /"),
-    };
     let warnings: String = warnings.iter().map(|warning| format!("warning: {warning}\n")).collect();
     let rules = format!("{} {}", if rules.len() == 1 { "the rule" } else { "the rules" }, rules.join(", "));
     format!("wrote `{file}` with {rules}{mode}\n{warnings}next: {next}\n")
+}
+
+/// The command that checks the file, after what is to be filled in.
+fn next(plan: &Plan, file: &Path) -> String {
+    let shown = quoted(&file.display().to_string());
+    let fill = match plan.missing_filter() {
+        Some(name) => format!(
+            "put `{name}` of a release at `{}`, or name another place with `--filter`; then ",
+            plan.filter
+        ),
+        None => String::new(),
+    };
+    match plan.kind {
+        Kind::Envoy | Kind::EnvoyNative => {
+            let envoy = format!("envoy --mode validate -l warning -c {shown}");
+            match (plan.needs_module(), &plan.modules) {
+                (false, _) => format!("{fill}{envoy}"),
+                (true, Some(folder)) => {
+                    format!("{fill}ENVOY_DYNAMIC_MODULES_SEARCH_PATH={} {envoy}", quoted(folder))
+                }
+                (true, None) => format!(
+                    "{fill}ENVOY_DYNAMIC_MODULES_SEARCH_PATH=FOLDER {envoy}, where FOLDER has `{}` of a release",
+                    release::MODULE
+                ),
+            }
+        }
+        // nginx takes a relative path from its own folder.
+        Kind::Nginx if file.is_absolute() => format!("{fill}diana check {shown} && nginx -t -c {shown}"),
+        Kind::Nginx => format!("{fill}diana check {shown} && nginx -t -c \"$PWD\"/{shown}"),
+        Kind::Document => format!("diana explain {shown} --url /"),
+    }
 }
 
 /// The name of a file as a word of a shell.

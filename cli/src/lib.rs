@@ -27,7 +27,7 @@ use std::process::ExitCode;
 
 /// Check, explain and replay rate limits without a gateway, and look into running gateways
 #[derive(Debug, Parser)]
-#[command(name = "diana", version, max_term_width = 100)]
+#[command(name = "diana", version = diana_filter::VERSION, max_term_width = 100)]
 pub struct Arguments {
     /// What to do
     #[command(subcommand)]

@@ -40,7 +40,9 @@ pub fn run(args: &Args) -> Result<ExitCode> {
         let _ = writeln!(stderr(), "wrote `{}`", printable(&path.display().to_string()));
     }
     is_complete(&summary.log, args)?;
-    let Totals { requests, refused, .. } = summary.totals;
+    // What cannot be replayed passes no gate.
+    let Totals { requests, refused, undecided, .. } = summary.totals;
+    let refused = refused.saturating_add(undecided);
     let is_above = |percent: f64| refused as f64 * 100.0 > percent * requests as f64;
     Ok(if args.fail_above.is_some_and(is_above) { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }

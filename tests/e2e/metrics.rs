@@ -1,5 +1,6 @@
 //! A gateway as Envoy shows it: its statistics as Prometheus reads them, and its access log.
 
+use diana_filter::VERSION;
 use gateway::{Config, Connection, Gateway, Update, wait_until};
 use serde_json::json;
 use std::time::Duration;
@@ -28,7 +29,7 @@ fn a_gateway_without_requests_shows_every_series() {
         assert_eq!(stats.value(name, labels), Some(0.0), "{name}");
     }
     assert_eq!(stats.value("diana_cells_room", &[("rule", "per-user")]), Some(100_000.0));
-    let version = env!("CARGO_PKG_VERSION").replace('.', "-");
+    let version = VERSION.replace(['.', '+'], "-");
     assert_eq!(stats.value("diana_build_info", &[("version", &version)]), Some(1.0));
     for status in [200, 429, 429] {
         assert_eq!(gateway.get("/", &[("x-user-id", "ann")]).unwrap().status, status);
@@ -114,7 +115,7 @@ fn the_fingerprint_of_the_document_is_shown() {
     };
     let (one, two) = (fingerprint(1), fingerprint(2));
     let mut gateway = super::start(document(1));
-    let version = env!("CARGO_PKG_VERSION");
+    let version = VERSION;
     let taken = format!("diana {version}: configuration taken, 1 rule, fingerprint {one}; ");
     assert!(gateway.log_contains(&taken));
     let gauge = |gateway: &Gateway, fingerprint: &str| {

@@ -69,11 +69,12 @@ impl File {
 pub fn run(options: &Options) -> Result<()> {
     let source = Source::read()?;
     let version = agreement::check(&source, options.snapshot)?;
-    let name = if options.snapshot {
-        format!("{version}-snapshot+{}{}", source.short(), if source.is_dirty { ".changed" } else { "" })
-    } else {
-        version.to_owned()
+    let is_named_by_commit = version.contains('+');
+    let commit = match options.snapshot && !is_named_by_commit {
+        true => format!("-snapshot+{}", source.short()),
+        false => String::new(),
     };
+    let name = format!("{version}{commit}{}", if source.is_dirty { ".changed" } else { "" });
     programs::install_fetchers()?;
     filter::build()?;
     let folder = Folder::create(&target().join("dist").join(format!("diana-{name}")))?;
@@ -85,17 +86,18 @@ pub fn run(options: &Options) -> Result<()> {
         folder.write(file.place, &bytes, if file.is_command() { EXECUTABLE } else { PLAIN })?;
     }
     documents(&folder, &source)?;
-    let page = include_str!("dist/README.md").replace("{VERSION}", version);
+    let page =
+        include_str!("dist/README.md").replace("{TAG}", &image::tag(&version)).replace("{VERSION}", &version);
     folder.write("README.md", page.replace("{COMMIT}", &source.commit).as_bytes(), PLAIN)?;
     lists::bills(&folder, &source)?;
     folder.write("licences/THIRD-PARTY.txt", lists::licences()?.as_bytes(), PLAIN)?;
-    image::write(&folder, version, &source)?;
+    image::write(&folder, &version, &source)?;
     let statement = provenance::statement(&folder, &name, &source, &options.builder)?;
     folder.write("provenance.intoto.json", statement.as_bytes(), PLAIN)?;
     folder.finish(source.epoch)?;
     println!("{}", folder.path().display());
     if options.check {
-        check::run(&folder, version)?;
+        check::run(&folder, &version)?;
     }
     Ok(())
 }

@@ -403,7 +403,7 @@ impl Fleet {
         let mut request = Request::builder()
             .uri(format!("{}/{}", address.url, question.target()))
             .header(AUTHORIZATION, self.authorization.clone())
-            .header(USER_AGENT, concat!("diana/", env!("CARGO_PKG_VERSION")));
+            .header(USER_AGENT, format!("diana/{}", diana_filter::VERSION));
         if method == Method::POST {
             request = request.header(CONTENT_LENGTH, 0);
         }

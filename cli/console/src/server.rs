@@ -112,7 +112,7 @@ struct Overview {
 }
 
 async fn state(State(shared): State<Arc<Shared>>) -> Json<Overview> {
-    Json(Overview { version: env!("CARGO_PKG_VERSION"), gateways: shared.watch.look().await })
+    Json(Overview { version: diana_filter::VERSION, gateways: shared.watch.look().await })
 }
 
 #[derive(Deserialize)]

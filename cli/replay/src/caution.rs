@@ -1,6 +1,6 @@
 //! What a reader must know before the numbers: the text and the page show it above the totals.
 
-use super::number::{count, span};
+use super::number::{count, plural, span};
 use super::summary::{RuleSummary, Summary};
 
 /// What makes the numbers of this replay doubtful, one sentence or two each.
@@ -17,9 +17,8 @@ pub fn cautions(summary: &Summary) -> Vec<String> {
     cautions.extend(summary.rules.iter().filter(|rule| lacks_actor(rule)).map(|rule| {
         let RuleSummary { name, actor, checked, .. } = rule;
         format!(
-            "No request in the log has the actor `{actor}` of rule `{name}`, so the {} requests of the rule \
-             count like requests without the actor. If the gateway sees the actor, log it.",
-            count(*checked)
+            "Rule `{name}` cannot be replayed: {} lack the actor `{actor}`. If the gateway sees the actor, log it.",
+            plural(*checked, "request")
         )
     }));
     cautions.extend(summary.rules.iter().filter(|rule| finds_one_address(rule)).map(|rule| {
@@ -40,10 +39,10 @@ pub fn lacks_actor(rule: &RuleSummary) -> bool {
     rule.checked > 0 && rule.without_actor == rule.checked
 }
 
-/// Whether a rule by client address found only one. Then its numbers say nothing about clients.
+/// Whether a rule by client address found only one, as the whole log has. Then its numbers say nothing about clients.
 #[must_use]
 pub fn finds_one_address(rule: &RuleSummary) -> bool {
-    rule.by_address && rule.actors == 1 && rule.checked > 1 && !lacks_actor(rule)
+    rule.one_address && rule.actors == 1 && rule.checked > 1 && !lacks_actor(rule)
 }
 
 /// Why the log does not show what other quotas of this rule would refuse, if it does not.
@@ -78,7 +77,7 @@ mod tests {
         let cautions = cautions(&Summary { rules, ..Summary::default() });
         assert_eq!(cautions.len(), 1);
         assert!(
-            cautions[0].contains("the actor `user` of rule `each`, so the 1,000 requests"),
+            cautions[0].contains("Rule `each` cannot be replayed: 1,000 requests lack the actor `user`."),
             "{cautions:?}"
         );
     }

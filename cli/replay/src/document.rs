@@ -4,7 +4,7 @@ use super::Error;
 use super::engine::Engine;
 use super::log::known::Known;
 use super::log::record::{Slot, Slots};
-use super::request::{self, Columns, add_slots};
+use super::request::{self, Columns, FORWARDED_FOR, add_slots};
 use super::tally::Tally;
 use crate::printable::printable;
 use diana_config::{Configuration, RulePlace, compile_locally, rule_places};
@@ -50,8 +50,9 @@ impl Document {
         let is_global = places.iter().any(|place| place.is_global);
         let has_remote = remote.is_some();
         let address = slots.find(&Slot::Address);
+        let forwarded = slots.find(&Slot::Header(FORWARDED_FOR.into()));
         let engine = Engine::new(policy, columns, slots);
-        Run { engine, tally, address, counts_addresses, is_global, has_remote }
+        Run { engine, tally, address, forwarded, counts_addresses, is_global, has_remote }
     }
 }
 
@@ -64,6 +65,8 @@ pub struct Run {
     pub tally: Tally,
     /// The slot of the client address.
     pub address: Option<usize>,
+    /// The slot of the list of addresses before it.
+    pub forwarded: Option<usize>,
     /// Whether a rule or a list may read the client address.
     counts_addresses: bool,
     /// Whether a rule has `scope: global`.

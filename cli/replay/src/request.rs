@@ -29,7 +29,8 @@ enum Column {
     Absent,
 }
 
-const FORWARDED_FOR: &str = "x-forwarded-for";
+/// The header with the addresses of proxies.
+pub const FORWARDED_FOR: &str = "x-forwarded-for";
 const CONTENT_LENGTH: &str = "content-length";
 
 /// The slots of the parts that a policy reads. Parts that may replace others are added.

@@ -154,7 +154,7 @@ impl Run {
     /// Decides a request. Returns whether it is refused.
     fn add(&mut self, record: &Record) -> bool {
         let is_refused = self.engine.decide(record).is_rejected();
-        self.tally.add(record, &self.engine);
+        self.tally.add(record, &self.engine, [self.address, self.forwarded]);
         if is_refused {
             self.tally.add_refused(record, &self.engine, self.address);
         }

@@ -98,6 +98,9 @@ pub struct Totals {
     pub delayed: u64,
     /// Refused.
     pub refused: u64,
+    /// Refused only by rules whose actor no request of the log has: not known, and not in `refused`.
+    #[serde(default)]
+    pub undecided: u64,
     /// Admitted, but refused if no rule were in shadow mode.
     pub shadow_refused: u64,
     /// Requests that the gateway of the log had answered with status 429.
@@ -161,6 +164,9 @@ pub struct RuleSummary {
     /// Whether the rule counts by client address and by nothing else.
     #[serde(default)]
     pub by_address: bool,
+    /// Whether all requests of the log have this one address.
+    #[serde(default)]
+    pub one_address: bool,
     /// Whether the rule refuses anybody, or only counts.
     pub is_enforced: bool,
     /// The part of its actors for which the rule refuses, such as `5%`.
@@ -200,6 +206,14 @@ pub struct RuleSummary {
     pub peaks: Vec<Quantile>,
     /// A quota that the log suggests.
     pub suggestion: Option<Suggestion>,
+}
+
+impl RuleSummary {
+    /// Requests that did not pass.
+    #[must_use]
+    pub fn enforced_refusals(&self) -> u64 {
+        self.refused.saturating_sub(self.shadow_refused)
+    }
 }
 
 /// An actor of a rule.

@@ -3,6 +3,7 @@
 mod actors;
 mod clients;
 mod distinct;
+mod lacking;
 mod quotas;
 mod rule;
 mod stream;
@@ -21,10 +22,12 @@ use diana_limiter::algorithm::Admission;
 use diana_limiter::decide::{Outcome, Reason, RuleResult};
 use diana_limiter::policy::{Policy, Rule};
 use diana_limiter::time::{Span, Time};
+use lacking::Lacking;
 use quotas::Variants;
-use rule::{Described, Room, RuleCheck, RuleTally};
+use rule::{Described, LogShape, Room, RuleCheck, RuleTally};
 use serde_json::Value;
 use std::collections::HashMap;
+use std::net::SocketAddr;
 use std::panic::resume_unwind;
 use timeline::Times;
 
@@ -50,6 +53,33 @@ pub struct Tally {
     /// Requests that were refused because the table had no room for their actors.
     set_full: u64,
     clients: Clients,
+    lacking: Lacking,
+    addresses: Addresses,
+}
+
+/// Whether all requests come from one client address.
+#[derive(Clone, Debug, Default)]
+enum Addresses {
+    #[default]
+    None,
+    /// The address without a port, and the list of those before.
+    One(Box<[u8]>, Box<[u8]>),
+    Several,
+}
+
+impl Addresses {
+    fn add(&mut self, record: &Record, [address, list]: [Option<usize>; 2]) {
+        let [address, list] =
+            [address, list].map(|slot| slot.and_then(|slot| record.get(slot)).unwrap_or_default());
+        let ip = std::str::from_utf8(address).ok().and_then(|text| text.parse::<SocketAddr>().ok());
+        let ip = ip.map(|socket| socket.ip().to_string());
+        let address = ip.as_ref().map_or(address, |ip| ip.as_bytes());
+        match self {
+            Addresses::None => *self = Addresses::One(address.into(), list.into()),
+            Addresses::One(one, before) if **one == *address && **before == *list => {}
+            Addresses::One(..) | Addresses::Several => *self = Addresses::Several,
+        }
+    }
 }
 
 impl Tally {
@@ -89,11 +119,15 @@ impl Tally {
             evicted: 0,
             set_full: 0,
             clients: Clients::default(),
+            lacking: Lacking::default(),
+            addresses: Addresses::default(),
         }
     }
 
-    /// Adds the last decision of `engine`, about this record.
-    pub fn add(&mut self, record: &Record, engine: &Engine) {
+    /// Adds the last decision of `engine`, about this record. `addresses` are the slots of the
+    /// client address and of the list of those before.
+    pub fn add(&mut self, record: &Record, engine: &Engine, addresses: [Option<usize>; 2]) {
+        self.addresses.add(record, addresses);
         let (decision, now) = (engine.decision(), engine.now());
         let (first, _) = self.first_and_last.unwrap_or((now, now));
         self.first_and_last = Some((first, now));
@@ -104,7 +138,8 @@ impl Tally {
         let is_delayed = matches!(decision.outcome, Outcome::Delay(_));
         let is_shadow = decision.events.denied_in_shadow > 0
             || decision.reports.iter().any(|report| report.result == RuleResult::Shadowed);
-        let Totals { requests, admitted, delayed, refused, shadow_refused, logged_429 } = &mut self.totals;
+        let Totals { requests, admitted, delayed, refused, shadow_refused, logged_429, .. } =
+            &mut self.totals;
         let add = |count: &mut u64, is: bool| *count = count.saturating_add(is.into());
         add(requests, true);
         add(admitted, !is_refused && !is_delayed);
@@ -112,10 +147,12 @@ impl Tally {
         add(refused, is_refused);
         add(shadow_refused, !is_refused && is_shadow);
         add(logged_429, record.status == Some(429));
-        let (place, doubled) = self.times.add(now, is_refused, is_delayed);
+        let (place, hour, doubled) = self.times.add(now, is_refused, is_delayed);
         if doubled > 0 {
             self.rules.iter_mut().for_each(|rule| rule.double(doubled));
+            self.lacking.double(doubled);
         }
+        let mut refusing = Vec::new();
         for report in &decision.reports {
             let known = self.places.get(report.rule.index()).copied().flatten();
             let Some(rule) = known.and_then(|known| self.rules.get_mut(known)) else { continue };
@@ -133,7 +170,19 @@ impl Tally {
                 duration_ns: record.duration_ns.unwrap_or(0),
             };
             rule.add(check, place);
+            if report.result == RuleResult::Refused {
+                refusing.extend(known);
+            }
         }
+        if is_refused && !refusing.is_empty() && refusing.iter().all(|rule| self.lacks(*rule)) {
+            refusing.sort_unstable();
+            self.lacking.add(refusing, place, hour);
+        }
+    }
+
+    /// Whether no request has had the actor of this rule.
+    fn lacks(&self, rule: usize) -> bool {
+        self.rules.get(rule).is_some_and(RuleTally::lacks_actor)
     }
 
     /// Adds the clients of the last decision of `engine`, a refusal of this record, to `clients`:
@@ -174,19 +223,27 @@ impl Tally {
     /// The clients that all rules together refuse most.
     #[must_use]
     pub fn clients(&self) -> Vec<ClientSummary> {
-        self.clients.top()
+        let lacks = |name: &String| self.rules.iter().any(|rule| rule.name() == name && rule.lacks_actor());
+        let mut clients = self.clients.top();
+        clients.retain(|client| client.rules.is_empty() || !client.rules.iter().all(lacks));
+        clients
     }
 
     /// All requests together.
     #[must_use]
     pub fn totals(&self) -> Totals {
-        self.totals
+        let undecided = self.lacking.of(|rule| self.lacks(rule)).map(|refusals| refusals.requests).sum();
+        Totals { refused: self.totals.refused.saturating_sub(undecided), undecided, ..self.totals }
     }
 
     /// The requests over time, and by hour of the week.
     #[must_use]
     pub fn times(&self) -> (Timeline, Vec<Hour>) {
-        (self.times.timeline(), self.times.week())
+        let mut times = self.times.clone();
+        for refusals in self.lacking.of(|rule| self.lacks(rule)) {
+            times.take_back(&refusals.intervals, &refusals.hours);
+        }
+        (times.timeline(), times.week())
     }
 
     /// The first and the last request.
@@ -200,10 +257,12 @@ impl Tally {
     pub fn rules(&self) -> Vec<RuleSummary> {
         let half = self.rules.len().div_ceil(2).max(1);
         let log_s = self.first_and_last.map_or(0.0, |(first, last)| seconds(last) - seconds(first));
+        let is_one =
+            matches!(self.addresses, Addresses::One(..)) && self.rules.iter().all(RuleTally::has_one_address);
+        let log = LogShape { length_s: log_s, has_one_address: is_one, intervals: self.times.len() };
         std::thread::scope(|scope| {
             let threads = self.rules.chunks(half).map(|rules| {
-                scope
-                    .spawn(move || rules.iter().map(|rule| rule.summary(log_s)).collect::<Vec<RuleSummary>>())
+                scope.spawn(move || rules.iter().map(|rule| rule.summary(log)).collect::<Vec<RuleSummary>>())
             });
             let threads: Vec<_> = threads.collect();
             threads

@@ -1,6 +1,6 @@
 //! The summary of a replay as text for people.
 
-use super::caution::{cautions, no_quotas};
+use super::caution::{cautions, lacks_actor, no_quotas};
 use super::number::{count, difference, percent, plural, span, unit};
 use super::summary::{
     ActorSummary, ClientSummary, Comparison, EndedEarly, LogSummary, RuleSummary, Suggestion, Summary,
@@ -87,7 +87,7 @@ fn clients(text: &mut String, heading: &str, clients: &[ClientSummary]) {
 }
 
 fn write(text: &mut String, summary: &Summary, log: &LogSummary, totals: &Totals) -> std::fmt::Result {
-    let Totals { requests, admitted, delayed, refused, shadow_refused, logged_429 } = *totals;
+    let Totals { requests, admitted, delayed, refused, undecided, shadow_refused, logged_429 } = *totals;
     let (document, files) = (printable(&summary.document), printable(&log.files.join(", ")));
     writeln!(text, "{document} over {files} (format {})", printable(&log.format))?;
     if requests > 0 {
@@ -107,6 +107,7 @@ fn write(text: &mut String, summary: &Summary, log: &LogSummary, totals: &Totals
         ("admitted", admitted, true),
         ("delayed", delayed, delayed > 0),
         ("refused", refused, true),
+        ("not replayable", undecided, undecided > 0),
         ("shadow refused", shadow_refused, shadow_refused > 0),
         ("429 in the log", logged_429, logged_429 > 0),
     ];
@@ -138,22 +139,31 @@ fn rules_table(text: &mut String, heading: &str, rules: &[&RuleSummary]) {
     let widths = names.iter().map(|name| name.chars().count());
     let width = widths.max().unwrap_or(0).max(heading.chars().count());
     text.push('\n');
-    let mut line = |name: &str, algorithm: &str, cells: [&str; 6], end: &str| {
-        let [rpu, checked, refused, delayed, actors, refused_actors] = cells;
+    // Without refusals in shadow, the column would be empty.
+    let has_shadow = rules.iter().any(|rule| rule.shadow_refused > 0);
+    let mut line = |name: &str, algorithm: &str, cells: [&str; 7], end: &str| {
+        let [rpu, checked, refused, shadow, delayed, actors, refused_actors] = cells;
+        let shadow = if has_shadow { format!(" {shadow:>10}") } else { String::new() };
         text.push_str(&format!(
-            "{name:<width$}  {algorithm:<10} {rpu:>10} {checked:>12} {refused:>12} {delayed:>9} {actors:>10} {refused_actors:>15}{end}\n"
+            "{name:<width$}  {algorithm:<10} {rpu:>10} {checked:>12} {refused:>12}{shadow} {delayed:>9} {actors:>10} {refused_actors:>15}{end}\n"
         ));
     };
-    let heads = ["rpu", "checked", "refused", "delayed", "actors", "refused actors"];
+    let heads = ["rpu", "checked", "refused", "in shadow", "delayed", "actors", "refused actors"];
     line(heading, "algorithm", heads, "");
     for (rule, name) in rules.iter().zip(&names) {
-        let RuleSummary { rpu, checked, refused, delayed, actors, refused_actors, .. } = rule;
-        let cells = [rpu, checked, refused, delayed, actors, refused_actors].map(|number| count(*number));
+        let RuleSummary { rpu, checked, shadow_refused, delayed, actors, refused_actors, .. } = **rule;
+        let refused = rule.enforced_refusals();
+        let mut cells = [rpu, checked, refused, shadow_refused, delayed, actors, refused_actors].map(count);
+        if lacks_actor(rule) {
+            for place in [2, 3, 6] {
+                cells.get_mut(place).into_iter().for_each(|cell| *cell = "not known".into());
+            }
+        }
         let end = match (rule.is_enforced, &*rule.enforce) {
             (false, _) => "  shadow".into(),
             (true, "" | "100%") => String::new(),
             (true, part) => {
-                format!("  enforced for {part}, {} of the refused in shadow", count(rule.shadow_refused))
+                format!("  enforced for {part}")
             }
         };
         line(name, &rule.algorithm, cells.each_ref().map(String::as_str), &end);
@@ -172,10 +182,11 @@ fn rule(text: &mut String, rule: &RuleSummary, log_s: f64, suggests: bool) {
     };
     let [name, actor, url] = [&rule.name, &rule.actor, &rule.url].map(|text| printable(text));
     text.push_str(&format!("\n{name}: {} {per} by {actor} on {url}\n", count(rule.rpu)));
+    let shadow = if rule.is_enforced { "" } else { " in shadow" };
     for actor in refused(rule) {
         let mark = if actor.is_address { " (address)" } else { "" };
         text.push_str(&format!(
-            "  {:<40} {:>10} of {} refused, at most {} {per}\n",
+            "  {:<40} {:>10} of {} refused{shadow}, at most {} {per}\n",
             printable(&actor.actor) + mark,
             count(actor.refused),
             count(actor.checked),

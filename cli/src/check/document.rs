@@ -2,6 +2,7 @@
 
 use super::code::{self, Code};
 use super::finding::Findings;
+use super::forgeable;
 use super::mistakes::{split, takes_first};
 use super::model::{Model, Rule};
 use super::place::{Places, head};
@@ -9,7 +10,7 @@ use super::rules;
 use crate::source::documents::Document;
 use crate::source::value::{Kind, Value};
 use diana_config::Configuration;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 /// A document that takes more memory gets a warning. The demo's document takes 70 MiB.
 const MANY_BYTES: u64 = 256 << 20;
@@ -36,7 +37,9 @@ pub fn warnings(
             findings.add(code, &places.of(warning), message, hint);
         }
     }
-    forgeable_sources(&model, findings);
+    forgeable::sources(&model, findings);
+    unnamed(&model, findings);
+    bursts(&model, findings);
     lists(&model, findings);
     if let Some(replicas) = replicas.filter(|replicas| *replicas > 1) {
         counts_of_replicas(&model, replicas, findings);
@@ -47,19 +50,53 @@ pub fn warnings(
     memory(&model, configuration, findings);
 }
 
-/// Actors and plans that are a whole list of client addresses: each proxy appends to the list, so a
-/// client that writes its beginning is another actor with each request.
-fn forgeable_sources(model: &Model, findings: &mut Findings) {
-    let actors = model.root.get("actors").map_or(&[][..], Value::entries).iter().map(|entry| &entry.value);
-    for header in actors.chain(model.root.get("plan")).filter_map(|source| source.get("header")) {
-        let name = header.text().unwrap_or_default().to_ascii_lowercase();
-        if matches!(&*name, "forwarded" | "x-forwarded-for" | "x-original-forwarded-for") {
+/// Global rules without a name. The short forms have no store that could count them.
+fn unnamed(model: &Model, findings: &mut Findings) {
+    let rules = model.limits.iter().flat_map(|limit| &limit.rules);
+    for rule in rules.filter(|rule| rule.is_global && store(model).is_some()) {
+        if let (None, Some(scope)) = (rule.value.entry("name"), rule.value.entry("scope")) {
             findings.add(
-                code::FORGEABLE_ACTOR,
-                &header.range,
-                format!("a client that writes the beginning of `{name}` chooses how it is counted"),
-                Some("write `actor: ip`, and `ip: {trusted_hops: N}` behind proxies of your own"),
+                code::UNNAMED_GLOBAL,
+                &scope.value.range,
+                "a global rule without a name: a change of its quota starts all its counts anew",
+                Some("give the rule a `name`"),
             );
+        }
+    }
+}
+
+/// Buckets that are full in less than a second. In other programs `burst` comes on top of the rate.
+/// `burst: 1` is a minimal distance, and a request that may wait needs no burst.
+fn bursts(model: &Model, findings: &mut Findings) {
+    for (_, rule) in model.enforced() {
+        if ["max_wait", "warm_up", "cost", "adapt"].iter().any(|key| rule.value.entry(key).is_some()) {
+            continue;
+        }
+        let mut known = HashSet::new();
+        for quota in rule.quotas() {
+            let (Some(rpu), Some(burst), Some(unit_ns)) =
+                (quota.size("rpu"), quota.size("burst"), quota.unit_ns())
+            else {
+                continue;
+            };
+            let in_a_second = u128::from(rpu) * 1_000_000_000 / u128::from(unit_ns.max(1));
+            let Some(place) = quota.own("burst").or(quota.own("rpu")) else { continue };
+            let place = &place.value.range;
+            if burst > 1 && u128::from(burst) < in_a_second && known.insert(place.start) {
+                findings.add(
+                    code::SMALL_BURST,
+                    place,
+                    format!(
+                        "the rule{} admits {in_a_second} requests in a second, but of requests that come at once only \
+                         {burst}",
+                        rule.named()
+                    ),
+                    Some(&format!(
+                        "leave `burst` out, or write at least {in_a_second}: it is all that passes at once, not what \
+                         passes on top of `rpu`"
+                    )),
+                );
+            }
         }
     }
 }

@@ -35,6 +35,7 @@ pub fn advice(error: &Error, value: &Value, parent: &Value, is_bare: bool) -> Op
         return match &**key {
             "trusted_proxies" | "trusted_cidrs" | "proxies" if name == "ip" => hint(PROXIES.into()),
             "xff_num_trusted_hops" | "num_trusted_hops" if name == "ip" => hint(HOPS.into()),
+            "plans" if error.path.is_empty() => hint(PLANS.into()),
             _ => None,
         };
     }
@@ -51,9 +52,13 @@ pub fn advice(error: &Error, value: &Value, parent: &Value, is_bare: bool) -> Op
     match (name, &value.kind) {
         ("limits" | "rules", Kind::Object(entries)) if error.why == "expected a list, found an object" => {
             let first = entries.first().map_or("", |entry| entry.key.as_str());
-            hint(format!("missing `- `? write `- ` before {}", quoted(first)))
+            match first.strip_prefix('-') {
+                Some(key) => hint(format!("write a space between `-` and {}", quoted(key))),
+                None => hint(format!("missing `- `? write `- ` before {}", quoted(first))),
+            }
         }
         ("unit", _) if error.why.contains(" has no unit") => hint(NO_UNIT.into()),
+        ("unit", Kind::Text(text)) if let Some(hint) = letter(text) => Some(Advice { message: None, hint }),
         ("unit", Kind::Number(number)) => {
             let seconds = number.parse().ok().filter(|seconds| SECONDS.contains(seconds))?;
             hint(format!("write the unit as a span: `{seconds}s`"))
@@ -71,7 +76,9 @@ pub fn advice(error: &Error, value: &Value, parent: &Value, is_bare: bool) -> Op
             hint(urls::hint(url)?)
         }
         ("url", Kind::List(_)) => hint(SEVERAL_URLS.into()),
-        _ if error.why.starts_with("unknown actor ") => hint(actor(value.text()?)?),
+        _ if error.why.starts_with("unknown actor ") && !error.why.contains(", did you mean ") => {
+            hint(actor(value.text()?)?)
+        }
         _ if error.why.starts_with("expected what is different for it") => hint(of_override(value)?),
         _ if error.why.ends_with("by which this actor counts") => hint(network(&error.why)?),
         (_, Kind::Text(text)) if error.why.contains("`64Ki`") => {
@@ -90,6 +97,8 @@ const PROXIES: &str = "proxies are counted, not listed: behind Envoy's `use_remo
 const HOPS: &str = "write `trusted_hops`, which counts the gateway's own entry as well";
 const SEVERAL_URLS: &str = "write one limit for each url to count each apart; to count them together, write a url above \
     all of them and `property: {request.url_path: {regex: \"/a(/.*)?|/b(/.*)?\"}}`";
+const PLANS: &str = "did you mean `plan`, which says where a request shows its plan? `plans` with the quotas belongs to a \
+    rule in `rules`";
 const UNLIMITED: &str =
     "write a large quota, as `{rpu: 1M}`, or list the actor in `allow` to exempt it from all rules";
 
@@ -116,6 +125,20 @@ fn too_large(why: &str, value: &Value) -> Option<Advice> {
     number.is_none_or(|number| number > largest).then(|| Advice {
         message: Some(format!("`{text}` is larger than the largest value allowed, {largest}")),
         hint: format!("write at most {largest}"),
+    })
+}
+
+/// The hint about a unit in a capital letter, alone or after a number.
+fn letter(text: &str) -> Option<String> {
+    let letter = text.trim().chars().next_back().filter(char::is_ascii_uppercase)?;
+    let number = text.trim().strip_suffix(letter)?.trim();
+    let small = letter.to_ascii_lowercase();
+    let unit = number.bytes().all(|byte| byte.is_ascii_digit()).then(|| unit(&small.to_string()))??;
+    let more =
+        if letter == 'M' { "; no unit is as long as a month, and `M` is a million in sizes" } else { "" };
+    Some(match number {
+        "" => format!("write `unit: {unit}`{more}"),
+        number => format!("write `unit: {number}{small}`{more}"),
     })
 }
 

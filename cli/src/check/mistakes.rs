@@ -26,10 +26,11 @@ pub enum Compiled {
 
 /// Compiles a document, and adds all mistakes. `listener` is the document that a route's document
 /// overlays, if the file has one. If keys are misspelt, also returns the document with the right
-/// keys, which is the one that was compiled.
+/// keys, which is the one that was compiled. `line` is the line of a range of the document.
 pub fn compile(
     document: &Document,
     listener: Option<&[u8]>,
+    line: &Line,
     findings: &mut Findings,
 ) -> (Compiled, Option<Value>) {
     let value = match &document.body {
@@ -55,8 +56,14 @@ pub fn compile(
         findings.add(code::NO_CONFIGURATION, &head(value), message, Some(NO_DOCUMENT));
         return (Compiled::Wrong(errors), None);
     }
-    as_if_spelt_right(document, value, errors, listener, findings)
+    let adds = |error: &Error, places: &Places, findings: &mut Findings| {
+        add(error, document, places, line, findings);
+    };
+    as_if_spelt_right(document, value, errors, listener, &adds, findings)
 }
+
+/// The line of a range.
+type Line<'a> = dyn Fn(&Range<usize>) -> usize + 'a;
 
 /// Adds all mistakes. What a misspelt key holds is compiled as if the key were spelt right, so that
 /// its own mistakes are found in the same run.
@@ -65,6 +72,7 @@ fn as_if_spelt_right(
     value: &Value,
     mut errors: Vec<Error>,
     listener: Option<&[u8]>,
+    add: &dyn Fn(&Error, &Places, &mut Findings),
     findings: &mut Findings,
 ) -> (Compiled, Option<Value>) {
     let (mut keys, mut spelt) = (Keys::new(), None);
@@ -75,12 +83,12 @@ fn as_if_spelt_right(
         errors.retain(|error| {
             let is_misspelt = misspelt(error, &places, &mut keys);
             if is_misspelt {
-                add(error, document, &places, findings);
+                add(error, &places, findings);
             }
             !is_misspelt
         });
         if keys.len() == known {
-            errors.iter().for_each(|error| add(error, document, &places, findings));
+            errors.iter().for_each(|error| add(error, &places, findings));
             return (Compiled::Wrong(errors), spelt);
         }
         let mut right = value.clone();
@@ -93,7 +101,7 @@ fn as_if_spelt_right(
 }
 
 /// Adds a finding about a mistake.
-fn add(error: &Error, document: &Document, places: &Places, findings: &mut Findings) {
+fn add(error: &Error, document: &Document, places: &Places, line: &Line, findings: &mut Findings) {
     let (message, hint) = split(&error.why);
     let at = places.at(&error.path).0;
     let is_bare = !takes_first(document) && at.quote.is_none();
@@ -101,8 +109,30 @@ fn add(error: &Error, document: &Document, places: &Places, findings: &mut Findi
     let advice = hints::advice(error, at, places.at(parent).0, is_bare);
     let (better, advice) = advice.map_or((None, None), |advice| (advice.message, Some(advice.hint)));
     let hint = advice.or_else(|| synonym(error, at, hint)).or_else(|| hint.map(Into::into));
-    let message = better.unwrap_or_else(|| message.into());
+    let message = match better {
+        Some(better) => better,
+        None if message.starts_with(NAME_TAKEN)
+            && let Some(first) = first_of_name(places, at.text()) =>
+        {
+            let rest = message.strip_prefix(NAME_TAKEN).unwrap_or_default();
+            format!("the rule in line {} has{rest}", line(&first))
+        }
+        None => message.into(),
+    };
     findings.add(code_of(error), &places.of(error), message, hint.as_deref());
+}
+
+/// How the message about a name that two rules have begins.
+const NAME_TAKEN: &str = "another rule has";
+
+/// Where the first rule of this name has it.
+fn first_of_name(places: &Places, name: Option<&str>) -> Option<Range<usize>> {
+    let root = places.root();
+    let limits = root.get("limits").unwrap_or(root);
+    let limits = if limits.items().is_empty() { std::slice::from_ref(limits) } else { limits.items() };
+    let rules = limits.iter().filter_map(|limit| limit.get("rules")).flat_map(Value::items);
+    let mut names = rules.filter_map(|rule| rule.get("name"));
+    names.find(|given| given.text() == name).map(|given| given.range.clone())
 }
 
 /// Misspelt keys by their places in the text, and the keys that they mean.

@@ -1,6 +1,6 @@
 //! A valid document as the warnings see it: limits, conditions and rules with their places.
 
-use crate::source::value::{Kind, Value};
+use crate::source::value::{Entry, Kind, Value};
 use diana_base::time::Span;
 use diana_config::matcher::KINDS;
 use diana_document::{Errors, Node, fold};
@@ -25,6 +25,8 @@ pub struct Limit<'a> {
     pub conditions: Vec<Condition<'a>>,
     /// Whether less specific limits do not apply.
     pub exclusive: bool,
+    /// Whether its requests may take the headroom of rules.
+    pub is_high: bool,
     /// The url.
     pub url: &'a Value,
     /// The rules.
@@ -155,6 +157,7 @@ impl<'a> Limit<'a> {
             pattern: url.text()?.parse().ok()?,
             conditions,
             exclusive: value.get("exclusive").and_then(Value::flag).unwrap_or(false),
+            is_high: value.get("priority").and_then(Value::text).map(fold).as_deref() == Some("high"),
             url,
             rules: rules.iter().map(|rule| Rule::of(rule, document)).collect(),
         })
@@ -202,12 +205,50 @@ impl<'a> Rule<'a> {
         name.map_or(String::new(), |name| format!(" {}", diana_document::quoted(name)))
     }
 
+    /// The rule's own quota, and those of its overrides and plans.
+    pub fn quotas(&self) -> impl Iterator<Item = Quota<'a>> {
+        let rule = self.value;
+        let named = ["overrides", "plans"].into_iter().filter_map(|key| rule.get(key));
+        let named = named.flat_map(Value::entries).map(|entry| &entry.value);
+        [rule].into_iter().chain(named).map(move |value| Quota { value, rule })
+    }
+
     /// Whether this rule admits more over a long time than the other one does.
     #[must_use]
     pub fn is_looser_than(&self, other: &Rule) -> bool {
         let is_rate = |rule: &Rule| rule.unit_ns > 0;
         let product = |rpu: u64, unit: u64| u128::from(rpu).saturating_mul(unit.max(1).into());
         is_rate(self) == is_rate(other) && product(self.rpu, other.unit_ns) > product(other.rpu, self.unit_ns)
+    }
+}
+
+/// A quota of a rule: the rule's own, or that of an override or a plan.
+pub struct Quota<'a> {
+    value: &'a Value,
+    rule: &'a Value,
+}
+
+impl<'a> Quota<'a> {
+    /// Where the quota itself has this key.
+    #[must_use]
+    pub fn own(&self, key: &str) -> Option<&'a Entry> {
+        self.value.entry(key)
+    }
+
+    fn entry(&self, key: &str) -> Option<&'a Entry> {
+        self.own(key).or_else(|| self.rule.entry(key))
+    }
+
+    /// A number of requests.
+    #[must_use]
+    pub fn size(&self, key: &str) -> Option<u64> {
+        size(&self.entry(key)?.value)
+    }
+
+    /// The unit in nanoseconds.
+    #[must_use]
+    pub fn unit_ns(&self) -> Option<u64> {
+        unit_ns(self.entry("unit")?.value.text()?)
     }
 }
 

@@ -83,6 +83,14 @@ pub fn warnings(filter: &Filter, findings: &mut Findings) {
     }
 }
 
+/// The filters of the list that come before this one; `None` if the list is unknown.
+#[must_use]
+pub fn before<'a>(filter: &Filter<'a>) -> Option<&'a [Value]> {
+    let items = filter.chain?.items();
+    let own = items.iter().position(|item| contains(item, filter.value))?;
+    items.get(..own)
+}
+
 /// Patches that Istio ignores, or that put the filter behind the router.
 fn patched(filter: &Filter, patch: &Value, findings: &mut Findings) {
     let target = patch.get("applyTo");

@@ -25,6 +25,12 @@ impl<'a> Places<'a> {
         Places { root, takes_first, indexes: RefCell::default() }
     }
 
+    /// The document.
+    #[must_use]
+    pub fn root(&self) -> &'a Value {
+        self.root
+    }
+
     /// The bytes that a mistake is about. For a repeated key, these are the bytes of the second
     /// one.
     #[must_use]

@@ -5,6 +5,7 @@ use super::finding::Finding;
 use super::report::{Report, Summary};
 use crate::source::content::File;
 use crate::source::documents::Host;
+use diana_document::quoted;
 use diana_replay::printable::{is_hidden, printable, printable_lines};
 use miette::{
     Diagnostic, GraphicalReportHandler, GraphicalTheme, LabeledSpan, MietteError, MietteSpanContents,
@@ -60,8 +61,9 @@ pub fn counts(errors: usize, warnings: usize) -> String {
 }
 
 fn line(file: &File, summary: &Summary) -> String {
-    let Summary { line, host, rules, keys, bytes, filter, is_shadow, partial } = summary;
-    let mut text = format!("{}:{line}: ", printable(&file.name));
+    let Summary { line, host, rules, keys, bytes, filter, is_shadow, partial, overlap } = summary;
+    let place = format!("{}:{line}: ", printable(&file.name));
+    let mut text = place.clone();
     let size = match bytes >> 20 {
         0 => format!("{} KiB", bytes.div_ceil(1024)),
         mib => format!("{mib} MiB"),
@@ -77,6 +79,13 @@ fn line(file: &File, summary: &Summary) -> String {
         let _ = write!(text, "; {partial} of them enforced for a part of the actors");
     }
     text.push('\n');
+    if let Some([general, specific]) = overlap.as_ref().map(|urls| urls.each_ref().map(|url| quoted(url))) {
+        let _ = writeln!(
+            text,
+            "{place}requests for {specific} count in {general} as well: all limits that match apply, not the first or the \
+             longest"
+        );
+    }
     text
 }
 
@@ -115,6 +124,7 @@ pub fn documents(report: &Report) -> impl Iterator<Item = Value> {
             "filter": summary.filter,
             "shadow": summary.is_shadow,
             "partly_enforced": summary.partial,
+            "overlap": summary.overlap,
         })
     })
 }

@@ -4,7 +4,10 @@ use super::code::{self, Severity};
 use super::finding::{Finding, Findings};
 use super::mistakes::{Compiled, compile, compiled};
 use super::model::Model;
-use super::{addresses, clusters, document, envoy, mistakes, nginx, partial, replicas, yaml};
+use super::{
+    addresses, clusters, document, envoy, files, forgeable, mistakes, nginx, partial, replicas, rules, stats,
+    yaml,
+};
 use crate::secrets::Secrets;
 use crate::source::content::{File, Unreadable};
 use crate::source::documents::{Document, Host, documents};
@@ -15,6 +18,7 @@ use diana_document::Error;
 use diana_filter::Exports;
 use diana_limiter::policy::{Enforce, Rule};
 use std::collections::HashSet;
+use std::ops::Range;
 use std::path::Path;
 use std::str::FromStr;
 
@@ -50,6 +54,8 @@ pub struct Summary {
     pub is_shadow: bool,
     /// The number of rules that are enforced for a part of their actors.
     pub partial: usize,
+    /// The urls of the first two limits of which both count a request, the less specific one first.
+    pub overlap: Option<[String; 2]>,
 }
 
 /// The file of the native module.
@@ -86,7 +92,7 @@ impl Report {
     #[must_use]
     pub fn read(path: &Path, fleet: Fleet) -> Report {
         match File::read(path) {
-            Ok(file) => Report::of(file, fleet),
+            Ok(file) => Report::with_files(file, fleet, Some(path)),
             Err(Unreadable { file, range, why }) => {
                 let message = format!("cannot read {}: {why}", diana_document::quoted(&file.name));
                 let hint = (!range.is_empty()).then(|| "save the file as UTF-8".into());
@@ -97,9 +103,14 @@ impl Report {
         }
     }
 
-    /// Checks a file.
+    /// Checks a file's text. Files that it names are not looked for.
     #[must_use]
     pub fn of(file: File, fleet: Fleet) -> Report {
+        Report::with_files(file, fleet, None)
+    }
+
+    /// Checks a file, and whether files exist that it names, if its path is given.
+    fn with_files(file: File, fleet: Fleet, path: Option<&Path>) -> Report {
         let parts = parts(&file);
         let mut found = Vec::new();
         for (index, part) in parts.iter().enumerate() {
@@ -135,8 +146,11 @@ impl Report {
             let mut zone = nginx::Zone::default();
             let listener = listener(documents);
             for document in documents {
+                if let Some(path) = path.filter(|_| part.content.origin == file.content().origin) {
+                    files::missing(document, path, &mut Findings::new(&part.content, &mut found));
+                }
                 if let Some(configuration) =
-                    check(document, listener.as_deref(), fleet, &mut zone, &mut found)
+                    check(document, listener.as_deref(), fleet, &file, &mut zone, &mut found)
                 {
                     summaries.push(summary(document, &configuration, &file));
                 }
@@ -190,17 +204,20 @@ fn check(
     document: &Document,
     listener: Option<&[u8]>,
     fleet: Fleet,
+    file: &File,
     zone: &mut nginx::Zone,
     found: &mut Vec<Finding>,
 ) -> Option<Configuration> {
     zone.has_documents |= document.host == Host::Nginx;
     envoy::warnings(document, &mut Findings::new(&document.part.content, found));
-    let (compiled, spelt) = compile(document, listener, &mut Findings::new(document.content(), found));
+    let line = |range: &Range<usize>| file.position(document.content().outer(range).start).line;
+    let (compiled, spelt) = compile(document, listener, &line, &mut Findings::new(document.content(), found));
     let value = spelt.as_ref().or(document.value())?;
     let errors = if let Compiled::Wrong(errors) = &compiled { &errors[..] } else { &[] };
     if !errors.iter().any(addresses::concerns) {
         addresses::warnings(document, &Model::of(value), found);
     }
+    stats::tags(document, value, &mut Findings::new(&document.part.content, found));
     clusters::unknown(document, value, &mut Findings::new(document.content(), found));
     clusters::carriers(document, value, fleet, &mut Findings::new(document.content(), found));
     match compiled {
@@ -254,6 +271,7 @@ fn judge(
     let Judged { value, mut configuration, is_whole } = judged;
     let mut findings = Findings::new(document.content(), found);
     document::warnings(document, value, &configuration, replicas, is_whole, &mut findings);
+    forgeable::quotas(document, &Model::of(value), &mut findings);
     if document.host == Host::Nginx {
         zone.add(value, &mut configuration, &mut findings);
     }
@@ -277,5 +295,6 @@ fn summary(document: &Document, configuration: &Configuration, file: &File) -> S
         },
         is_shadow: rules().next().is_some() && rules().all(|rule| !rule.enforced()),
         partial: rules().filter(is_partial).count(),
+        overlap: document.value().and_then(|value| rules::overlap(&Model::of(value))),
     }
 }

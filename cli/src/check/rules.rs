@@ -34,6 +34,35 @@ pub fn warnings(model: &Model, is_whole: bool, findings: &mut Findings) -> HashS
     tiers(model, findings)
 }
 
+/// The urls of the first limits that both count the requests of the second one. In other programs
+/// only the first or the longest one would apply.
+#[must_use]
+pub fn overlap(model: &Model) -> Option<[String; 2]> {
+    let counting = || model.limits.iter().filter(|limit| !limit.rules.is_empty());
+    let contains = |general: &Limit, limit: &Limit| {
+        general.pattern.contains(&limit.pattern) && general.asks_no_more_than(limit)
+    };
+    let exclusive: Vec<&Limit> = model.limits.iter().filter(|limit| limit.exclusive).collect();
+    let is_off = |general: &Limit, limit: &Limit| {
+        exclusive.iter().any(|other| {
+            other.pattern != general.pattern && contains(general, other) && contains(other, limit)
+        })
+    };
+    let mut pairs = 0usize;
+    for limit in counting() {
+        for general in counting().filter(|general| general.pattern != limit.pattern) {
+            pairs = pairs.saturating_add(1);
+            if pairs > MAX_PAIRS {
+                return None;
+            }
+            if contains(general, limit) && !is_off(general, limit) {
+                return Some([general, limit].map(|limit| limit.pattern.to_string()));
+            }
+        }
+    }
+    None
+}
+
 /// Limits that never apply, because more specific exclusive limits cover all their paths.
 fn shadowed_limits(model: &Model, findings: &mut Findings) {
     let exclusive = || model.limits.iter().filter(|limit| limit.exclusive);

@@ -2,7 +2,7 @@
 
 use super::endpoint::Endpoint;
 use super::limit::LimitSpec;
-use super::target::{Kind, Redis};
+use super::target::{Kind, Redis, Remote};
 use crate::number::within;
 use crate::output::Output;
 use std::path::PathBuf;
@@ -10,7 +10,9 @@ use std::path::PathBuf;
 /// The arguments of `diana init`.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Args {
-    /// A limit, as in `--limit '100/minute per ip on /api'`; several limits need several `--limit`
+    /// A limit, as in `--limit '100/minute per ip on /api'`, possibly with plans and a penalty, as in
+    /// `'…; gold 1000/minute; internal unlimited; penalty 10m after 5'`; several limits need several
+    /// `--limit`
     #[arg(long = "limit", value_name = "LIMIT")]
     pub limits: Vec<LimitSpec>,
     /// The actor that the limit of `--rpu` counts: `ip`, `user`, `device`, `all`, or a source such
@@ -29,10 +31,20 @@ pub struct Args {
     /// The kind of file to write
     #[arg(long, value_enum)]
     pub kind: Option<Kind>,
+    /// Write a document alone, like `--kind document`
+    #[arg(long, conflicts_with = "kind")]
+    pub document: bool,
+    /// Where a request shows its plan: `header NAME`, `query NAME`, `cookie NAME` or `jwt CLAIM`; by
+    /// default `header x-plan`
+    #[arg(long, value_name = "SOURCE")]
+    pub plan: Option<String>,
+    /// An address or a network without limits; several need several `--exempt`
+    #[arg(long, value_name = "ADDRESS")]
+    pub exempt: Vec<String>,
     /// The address of your own service, by default 127.0.0.1:8080
     #[arg(long, value_name = "HOST:PORT")]
     pub upstream: Option<Endpoint>,
-    /// The address on which the gateway listens, by default 0.0.0.0:10000
+    /// The address on which the gateway listens, by default 127.0.0.1:10000
     #[arg(long, value_name = "ADDRESS:PORT", value_parser = Endpoint::listening)]
     pub listen: Option<Endpoint>,
     /// The address of Envoy's admin interface, by default 127.0.0.1:9901
@@ -45,14 +57,18 @@ pub struct Args {
     /// each limit
     #[arg(long, value_name = "NUMBER", value_parser = within(1..=10_000u64))]
     pub replicas: Option<u64>,
+    /// The server of a document that changes the limits without a restart; by default, the path is
+    /// `/diana.json`
+    #[arg(long, value_name = "HOST:PORT[/PATH]")]
+    pub remote: Option<Remote>,
     /// The number of your own proxies in front of the gateway, from 0 to 31
     #[arg(long, value_name = "NUMBER", default_value_t = 0, value_parser = within(0..=31u8))]
     pub proxies: u8,
     /// Start in shadow mode: every rule counts and reports, but no rule refuses
     #[arg(long)]
     pub shadow: bool,
-    /// The path at which the gateway finds the filter's file; by default target/diana.wasm, and in
-    /// nginx /etc/nginx/diana-nginx.wasm
+    /// The path at which the gateway finds the filter's file; by default that of the file beside this
+    /// command
     #[arg(long, value_name = "PATH")]
     pub filter: Option<String>,
     /// The file to write; `-` is standard output. By default, the name depends on `--kind`

@@ -3,7 +3,7 @@
 use super::access_log;
 use super::endpoint::Endpoint;
 use super::plan::Plan;
-use super::target::{Kind, Redis};
+use super::target::{Kind, Redis, Remote};
 use super::yaml::{Yaml, scalar};
 use diana_limiter::policy::Policy;
 use serde_json::Value;
@@ -12,11 +12,17 @@ use serde_json::Value;
 pub fn text(plan: &Plan, document: &Value, policy: &Policy) -> String {
     let is_native = plan.kind == Kind::EnvoyNative;
     let filter = if is_native { native(plan, document) } else { wasm(plan, document) };
+    let folder = plan.modules.as_deref().unwrap_or("FOLDER");
+    // The bridge to Redis needs a later Envoy than the module does.
+    let version = if plan.store.is_some() { "1.39" } else { "1.38" };
     let run = match plan.needs_module() {
-        true => {
-            "# Run: ENVOY_DYNAMIC_MODULES_SEARCH_PATH=target envoy -c THIS, where `target` has `libdiana.so` (Envoy 1.39 or later)."
+        true => format!(
+            "# Run: ENVOY_DYNAMIC_MODULES_SEARCH_PATH={folder} envoy -c THIS, where `{folder}` has `libdiana.so`.\n\
+             # Needs Envoy {version} or later."
+        ),
+        false => {
+            "# Run: envoy -c THIS, from the folder to which the filter's `filename` below is relative.".into()
         }
-        false => "# Run: envoy -c THIS, from the folder to which the filter's `filename` below is relative.",
     };
     let metrics = if is_native { String::new() } else { METRICS.replace("ADMIN", &plan.admin.to_string()) };
     format!(
@@ -137,6 +143,10 @@ fn clusters(plan: &Plan) -> String {
     if let Some(Redis(endpoint)) = &plan.store {
         clusters.push_str("    # Redis. `libdiana.so` carries the calls.\n");
         clusters.push_str(&cluster("redis", endpoint, BRIDGE));
+    }
+    if let Some(Remote { server, .. }) = &plan.remote {
+        clusters.push_str("    # The server of the document that is laid over the one above.\n");
+        clusters.push_str(&cluster("documents", server, ""));
     }
     clusters
 }

@@ -2,7 +2,7 @@
 
 use super::args::Args;
 use super::endpoint::Endpoint;
-use super::limit::LimitSpec;
+use super::limit::{LimitSpec, source};
 use super::target::Kind;
 use dialoguer::{Confirm, Input, Select};
 use miette::{IntoDiagnostic, Result};
@@ -60,22 +60,35 @@ pub fn ask(args: &Args, questions: &mut dyn Questions) -> Result<Args> {
     let mut args = args.clone();
     let kind = match args.kind {
         Some(kind) => kind,
+        None if args.document => Kind::Document,
         None => {
             let index = questions.select("What to write", &KINDS.map(|(_, about)| about))?;
             KINDS.get(index).map_or(Kind::Envoy, |(kind, _)| *kind)
         }
     };
     args.kind = Some(kind);
+    args.document = false;
     let first = "A limit, such as `100/minute per ip on /api`";
     let limit = questions.text(first, "100/minute per ip", &is_a::<LimitSpec>)?;
-    args.limits.extend(limit.parse::<LimitSpec>().ok());
+    if let Ok(limit) = limit.parse() {
+        args.limits.push(more(limit, questions)?);
+    }
     loop {
         let or_none = |text: &str| if text.trim().is_empty() { Ok(()) } else { is_a::<LimitSpec>(text) };
         let limit = questions.text("Another limit, or nothing", "", &or_none)?;
         match limit.parse::<LimitSpec>() {
-            Ok(limit) => args.limits.push(limit),
+            Ok(limit) => args.limits.push(more(limit, questions)?),
             Err(_) => break,
         }
+    }
+    if args.plan.is_none() && args.limits.iter().any(|limit| !limit.plans.is_empty()) {
+        let is_source = |text: &str| source(text).map(|_| ());
+        args.plan = Some(questions.text("Where a request shows its plan", "header x-plan", &is_source)?);
+    }
+    if args.exempt.is_empty() {
+        let exempt =
+            questions.text("Addresses and networks without limits, or nothing", "", &are_addresses)?;
+        args.exempt = addresses(&exempt).map(Into::into).collect();
     }
     if kind != Kind::Document {
         if args.upstream.is_none() {
@@ -107,6 +120,48 @@ pub fn ask(args: &Args, questions: &mut dyn Questions) -> Result<Args> {
         args.file = Some(questions.text("File", kind.file(), &is_free)?.into());
     }
     Ok(args)
+}
+
+/// Asks for the plans and the penalty of a limit that has an actor and a unit.
+fn more(mut limit: LimitSpec, questions: &mut dyn Questions) -> Result<LimitSpec> {
+    if limit.actors.is_empty() || limit.unit.is_none() {
+        return Ok(limit);
+    }
+    if limit.plans.is_empty() {
+        let check = |text: &str| with(&limit, text).map(|_| ());
+        let question = "Its plans, such as `gold 1000/minute; internal unlimited`, or nothing";
+        let plans = questions.text(question, "", &check)?;
+        limit = with(&limit, &plans).unwrap_or(limit);
+    }
+    if limit.penalty.is_none() {
+        let penalty = |text: &str| match text.trim() {
+            "" => Ok(limit.clone()),
+            text => with(&limit, &format!("penalty {text}")),
+        };
+        let question = "Its penalty for refused clients that go on, such as `10m after 5`, or nothing";
+        let text = questions.text(question, "", &|text| penalty(text).map(|_| ()))?;
+        limit = penalty(&text).unwrap_or(limit);
+    }
+    Ok(limit)
+}
+
+/// The limit with more clauses.
+fn with(limit: &LimitSpec, clauses: &str) -> Result<LimitSpec, String> {
+    let mut limit = limit.clone();
+    clauses.split(';').try_for_each(|clause| limit.add(clause))?;
+    limit.compile()?;
+    Ok(limit)
+}
+
+fn addresses(text: &str) -> impl Iterator<Item = &str> {
+    text.split([',', ' ']).filter(|address| !address.is_empty())
+}
+
+fn are_addresses(text: &str) -> Result<(), String> {
+    let allow: Vec<&str> = addresses(text).collect();
+    let document = serde_json::json!({"limits": [], "allow": allow}).to_string();
+    let mistakes = diana_config::compile(document.as_bytes()).err().unwrap_or_default();
+    mistakes.into_iter().next().map_or(Ok(()), |mistake| Err(mistake.why))
 }
 
 /// Whether the text is a value of this type.

@@ -1,4 +1,4 @@
-//! A limit in one line: `100/minute per ip on POST /api`.
+//! A limit in one line: `100/minute per ip on POST /api; gold 1000/minute; penalty 10m after 5`.
 
 use diana_config::keys::{self, Shape};
 use diana_limiter::request::syntax::is_token;
@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 use std::str::FromStr;
 
 /// A limit with one rule.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LimitSpec {
     /// The url pattern.
     pub url: String,
@@ -18,6 +18,10 @@ pub struct LimitSpec {
     pub rpu: String,
     /// The unit; `None` for requests in flight.
     pub unit: Option<String>,
+    /// The plans, each with its requests per unit; `None` if it is unlimited.
+    pub plans: Vec<(String, Option<[String; 2]>)>,
+    /// The length of a penalty, and the refusals after which it begins.
+    pub penalty: Option<[String; 2]>,
 }
 
 /// The actor that a limit counts.
@@ -36,10 +40,49 @@ const FORM: &str = "expected a limit such as `100/minute per ip on /api`, `5/sec
 /// The actors that exist without a definition.
 const PREDEFINED: [&str; 3] = ["ip", "user", "device"];
 
+/// The expected form of what follows a limit.
+const CLAUSE: &str = "expected a plan such as `gold 1000/minute` or `internal unlimited`, or a penalty such as \
+    `penalty 10m after 5`";
+
 impl FromStr for LimitSpec {
     type Err = String;
 
     fn from_str(text: &str) -> Result<LimitSpec, String> {
+        let mut clauses = text.split("; ");
+        let mut spec = LimitSpec::plain(clauses.next().unwrap_or_default())?;
+        clauses.try_for_each(|clause| spec.add(clause))?;
+        spec.compile()?;
+        Ok(spec)
+    }
+}
+
+impl LimitSpec {
+    /// Adds a plan or a penalty.
+    pub fn add(&mut self, clause: &str) -> Result<(), String> {
+        let words: Vec<&str> = clause.split_whitespace().collect();
+        if let Some(name) = words.first().filter(|name| self.plans.iter().any(|(known, _)| known == *name)) {
+            return Err(format!("the plan `{}` is given twice", name.escape_debug()));
+        }
+        match words.as_slice() {
+            ["penalty", span, "after", refusals] => {
+                self.penalty = Some([*span, *refusals].map(Into::into));
+            }
+            [name, "unlimited"] => self.plans.push(((*name).into(), None)),
+            [name, quota @ ..] => {
+                let quota = match quota {
+                    [quota] => quota.split_once('/'),
+                    [rpu, "/" | "per", unit] => Some((*rpu, *unit)),
+                    _ => None,
+                };
+                let (rpu, unit) = quota.ok_or_else(|| format!("`{}`: {CLAUSE}", clause.escape_debug()))?;
+                self.plans.push(((*name).into(), Some([rpu, unit].map(Into::into))));
+            }
+            [] => {}
+        }
+        Ok(())
+    }
+
+    fn plain(text: &str) -> Result<LimitSpec, String> {
         let words: Vec<&str> = text.split_whitespace().collect();
         let (rpu, unit, rest) = match words.as_slice() {
             [rpu, "in", "flight", rest @ ..] => (*rpu, None, rest),
@@ -95,18 +138,22 @@ impl LimitSpec {
             return Err(format!("`{}` is not a method, {FORM}", method.escape_debug()));
         }
         let methods = methods.iter().map(|method| method.to_ascii_uppercase()).collect();
-        let spec = LimitSpec { url: url.into(), methods, actors, rpu: rpu.into(), unit };
+        let (rpu, url) = (rpu.into(), url.into());
+        let spec = LimitSpec { url, methods, actors, rpu, unit, ..LimitSpec::default() };
         spec.compile()?;
         Ok(spec)
     }
 
     /// Compiles a document with this limit alone. The error has no place in this document, which
     /// the user does not see.
-    fn compile(&self) -> Result<(), String> {
+    pub fn compile(&self) -> Result<(), String> {
         let mut document = json!({"limits": [self.limit(vec![self.rule(&self.stem()).into()])]});
         let actors: Map<String, Value> = self.definitions().collect();
         if let (Value::Object(entries), false) = (&mut document, actors.is_empty()) {
             entries.insert("actors".into(), actors.into());
+        }
+        if let (Value::Object(entries), false) = (&mut document, self.plans.is_empty()) {
+            entries.insert("plan".into(), json!({"header": "x-plan"}));
         }
         let mistakes = diana_config::compile(document.to_string().as_bytes()).err().unwrap_or_default();
         let why: Vec<String> = mistakes.into_iter().map(|mistake| mistake.why).collect();
@@ -123,9 +170,8 @@ impl LimitSpec {
 
     /// The rule with this name, for the document.
     pub fn rule(&self, name: &str) -> Map<String, Value> {
-        // A number, or text such as `10k`.
-        let rpu = self.rpu.parse::<u64>().map_or_else(|_| json!(self.rpu), |rpu| json!(rpu));
-        let mut rule = Map::from_iter([("name".to_owned(), json!(name)), ("rpu".to_owned(), rpu)]);
+        let mut rule =
+            Map::from_iter([("name".to_owned(), json!(name)), ("rpu".to_owned(), number(&self.rpu))]);
         let names: Vec<&str> = self.actors.iter().map(|actor| actor.name.as_str()).collect();
         let actor = match names.as_slice() {
             [] => None,
@@ -137,6 +183,21 @@ impl LimitSpec {
             if self.unit.is_some() { "unit" } else { "algo" }.into(),
             json!(self.unit.as_deref().unwrap_or("C")),
         );
+        let plan = |(name, quota): &(String, Option<[String; 2]>)| {
+            let quota = match quota {
+                None => json!("unlimited"),
+                // The unit of the rule holds for its plans.
+                Some([rpu, unit]) if Some(unit) == self.unit.as_ref() => json!({"rpu": number(rpu)}),
+                Some([rpu, unit]) => json!({"rpu": number(rpu), "unit": unit}),
+            };
+            (name.clone(), quota)
+        };
+        if !self.plans.is_empty() {
+            rule.insert("plans".into(), self.plans.iter().map(plan).collect::<Map<String, Value>>().into());
+        }
+        if let Some([span, refusals]) = &self.penalty {
+            rule.insert("penalty".into(), json!({"after": number(refusals), "for": span}));
+        }
         rule
     }
 
@@ -165,6 +226,20 @@ impl LimitSpec {
         let words: Vec<&str> =
             words.split('-').filter(|word| !word.is_empty()).chain([actors.as_str()]).collect();
         words.join("-").chars().take(60).collect()
+    }
+}
+
+/// A number, or text such as `10k`.
+fn number(text: &str) -> Value {
+    text.parse::<u64>().map_or_else(|_| json!(text), |number| json!(number))
+}
+
+/// The source of an actor or of a plan, such as `header x-plan`.
+pub fn source(text: &str) -> Result<(String, String), String> {
+    let words: Vec<&str> = text.split_whitespace().collect();
+    match words.as_slice() {
+        [source, value] if is_source(source) => Ok(((*source).into(), (*value).into())),
+        _ => Err("expected `header NAME`, `query NAME`, `cookie NAME` or `jwt CLAIM`".into()),
     }
 }
 

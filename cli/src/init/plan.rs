@@ -3,7 +3,8 @@
 use super::args::Args;
 use super::endpoint::Endpoint;
 use super::limit::{self, LimitSpec};
-use super::target::{Kind, Redis};
+use super::release;
+use super::target::{Kind, Redis, Remote};
 use diana_config::Configuration;
 use miette::{Result, bail, miette};
 use serde_json::{Map, Value, json};
@@ -33,6 +34,16 @@ pub struct Plan {
     pub is_shadow: bool,
     /// The filter's file.
     pub filter: String,
+    /// Whether the filter's file is to be put in its place.
+    is_filter_missing: bool,
+    /// The folder with `libdiana.so`, if it is known.
+    pub modules: Option<String>,
+    /// The server of a document that changes the limits.
+    pub remote: Option<Remote>,
+    /// Where a request shows its plan.
+    plan: (String, String),
+    /// The addresses without limits.
+    exempt: Vec<String>,
     /// Whether the document is written in JSON, not in YAML.
     pub is_json: bool,
 }
@@ -60,19 +71,32 @@ impl Plan {
             let spec = LimitSpec::new(rpu, Some(unit), actors, &[], url);
             specs.push(spec.map_err(|why| miette!("--rpu, --unit, --per, --url: {why}"))?);
         }
-        let kind = args.kind.unwrap_or(Kind::Envoy);
+        let kind = if args.document { Kind::Document } else { args.kind.unwrap_or(Kind::Envoy) };
         fits(args, kind)?;
-        let filter = args.filter.clone().unwrap_or_else(|| match kind {
-            Kind::Nginx => "/etc/nginx/diana-nginx.wasm".into(),
-            // `cargo xtask build` writes this file.
-            _ => "target/diana.wasm".into(),
-        });
+        let plan = args.plan.as_deref().unwrap_or("header x-plan");
+        let plan = limit::source(plan).map_err(|why| miette!("--plan: {why}"))?;
+        if args.plan.is_some() && specs.iter().all(|spec| spec.plans.is_empty()) {
+            bail!(
+                "--plan: no limit has plans: write, for example, `--limit '100/minute per user; gold 1000/minute'`"
+            );
+        }
+        let (name, place) = match kind {
+            Kind::Nginx => (release::NGINX_FILTER, "/etc/nginx/diana-nginx.wasm"),
+            _ => (release::FILTER, release::FILTER),
+        };
+        let found = release::folder_of(name).map(|folder| folder.join(name));
+        // nginx takes a relative path from its own folder.
+        let found = found
+            .map(|file| if kind == Kind::Nginx { std::path::absolute(&file).unwrap_or(file) } else { file });
+        let is_filter_missing = args.filter.is_none() && found.is_none();
+        let found = found.map_or_else(|| place.into(), |file| file.display().to_string());
+        let filter = args.filter.clone().unwrap_or(found);
         let upstream = Endpoint { host: "127.0.0.1".into(), port: 8080 };
         Ok(Plan {
             kind,
             limits: named(specs),
             upstream: args.upstream.clone().unwrap_or(upstream),
-            listen: args.listen.clone().unwrap_or(Endpoint { host: "0.0.0.0".into(), port: 10_000 }),
+            listen: args.listen.clone().unwrap_or(Endpoint { host: "127.0.0.1".into(), port: 10_000 }),
             admin: args.admin.clone().unwrap_or(Endpoint { host: "127.0.0.1".into(), port: 9901 }),
             store: args.store.clone(),
             replicas: replicas(args)?,
@@ -80,6 +104,14 @@ impl Plan {
             proxies: args.proxies,
             is_shadow: args.shadow,
             filter,
+            is_filter_missing,
+            modules: release::folder_of(release::MODULE).map(|folder| match folder.display().to_string() {
+                here if here.is_empty() => ".".into(),
+                folder => folder,
+            }),
+            remote: args.remote.clone(),
+            plan,
+            exempt: args.exempt.clone(),
             is_json: kind == Kind::Document && has_extension(args, &["json"]),
         })
     }
@@ -114,6 +146,16 @@ impl Plan {
         if !actors.is_empty() {
             set("actors", actors.into());
         }
+        if self.limits.iter().any(|limit| !limit.spec.plans.is_empty()) {
+            let (source, name) = &self.plan;
+            set("plan", json!({source: name}));
+        }
+        if !self.exempt.is_empty() {
+            set("allow", json!(self.exempt));
+        }
+        if let Some(remote) = &self.remote {
+            set("remote", json!({"cluster": "documents", "path": remote.path}));
+        }
         if self.trusted_hops() > 0 {
             set("ip", json!({"trusted_hops": self.trusted_hops()}));
         }
@@ -133,6 +175,15 @@ impl Plan {
     /// Whether Envoy loads `libdiana.so`: as the filter, or for its calls to Redis.
     pub fn needs_module(&self) -> bool {
         self.kind == Kind::EnvoyNative || self.store.is_some()
+    }
+
+    /// The name of the filter's file, if the file is to be put in its place.
+    pub fn missing_filter(&self) -> Option<&'static str> {
+        match self.kind {
+            Kind::Envoy if self.is_filter_missing => Some(release::FILTER),
+            Kind::Nginx if self.is_filter_missing => Some(release::NGINX_FILTER),
+            _ => None,
+        }
     }
 
     /// The limits; those of one url and the same methods are one limit.
@@ -183,6 +234,9 @@ fn fits(args: &Args, kind: Kind) -> Result<()> {
             "--store: the filter in nginx supports no store, so each nginx counts alone: leave the option out"
         );
     }
+    if args.remote.is_some() && kind == Kind::Nginx {
+        bail!("--remote: the filter in nginx has no timer that polls a server: leave the option out");
+    }
     if args.admin.is_some() && kind == Kind::Nginx {
         bail!("--admin: nginx has no admin interface: leave the option out");
     }
@@ -191,6 +245,7 @@ fn fits(args: &Args, kind: Kind) -> Result<()> {
             ("--upstream", args.upstream.is_some()),
             ("--listen", args.listen.is_some()),
             ("--admin", args.admin.is_some()),
+            ("--remote", args.remote.is_some()),
         ] {
             if is_given {
                 bail!(

@@ -30,6 +30,25 @@ impl Kind {
     }
 }
 
+/// The server of a document, and the path there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Remote {
+    /// The server.
+    pub server: Endpoint,
+    /// The path.
+    pub path: String,
+}
+
+impl FromStr for Remote {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Remote, String> {
+        let (server, path) = text.split_at(text.find('/').unwrap_or(text.len()));
+        let path = if path.is_empty() { "/diana.json" } else { path };
+        Ok(Remote { server: server.parse()?, path: path.into() })
+    }
+}
+
 /// The Redis that counts for all gateways.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Redis(pub Endpoint);

@@ -1,6 +1,7 @@
 //! A document as YAML with comments.
 
 use super::plan::Plan;
+use super::target::Kind;
 use diana_config::keys::{self, Key};
 use serde_json::Value;
 
@@ -15,6 +16,9 @@ impl Yaml {
     pub fn document(&self, plan: &Plan, document: &Value) -> String {
         let mut lines = Vec::new();
         let get = |key: &str| document.get(key);
+        if plan.kind == Kind::Document {
+            lines.push(format!("# yaml-language-server: $schema={SCHEMA}"));
+        }
         if plan.is_shadow {
             lines.push("# Every rule counts and reports, and no request is refused. Watch the metrics and the access log,".into());
             lines.push("# then remove this line.".into());
@@ -36,6 +40,18 @@ impl Yaml {
             lines.push("actors:".into());
             lines.extend(actors.iter().map(|(name, source)| format!("  {}: {}", scalar(name), flow(source))));
         }
+        if let Some(source) = get("plan") {
+            lines.push("# Where a request shows its plan. A proxy or a filter in front must set or verify the value.".into());
+            lines.push(format!("plan: {}", flow(source)));
+        }
+        if let Some(allow) = get("allow") {
+            lines.push("# No rule limits these clients.".into());
+            lines.push(format!("allow: {}", flow(allow)));
+        }
+        if let Some(remote) = get("remote") {
+            lines.push("# This server's document replaces the limits above, without a restart. Until it answers, they hold.".into());
+            lines.push(format!("remote: {}", flow(remote)));
+        }
         if let Some(ip) = get("ip") {
             lines.push(format!(
                 "# The gateway is behind {} of your own, so the client address is in `x-forwarded-for`.",
@@ -54,6 +70,9 @@ impl Yaml {
         lines.into_iter().map(|line: String| format!("{indent}{line}\n")).collect()
     }
 }
+
+/// The schema with which an editor completes keys and finds mistakes.
+const SCHEMA: &str = concat!(env!("CARGO_PKG_REPOSITORY"), "/raw/main/docs/schema/diana.schema.json");
 
 fn proxies(number: u8) -> String {
     if number == 1 { "one proxy".into() } else { format!("{number} proxies") }

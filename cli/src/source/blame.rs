@@ -1,10 +1,14 @@
 //! Finds the mistake that a YAML parser notices only later: a tab, another character that looks
-//! like a space, a colon without a space, or a template.
+//! like a space, a template, a wrong indentation, or [punctuation].
 //!
 //! A guess counts only if the text without the mistake is valid, or wrong only in a later line.
 
+mod punctuation;
+mod words;
+
 use super::content::SyntaxError;
 use super::yaml;
+use std::collections::BTreeMap;
 use std::ops::Range;
 
 /// The lines around an error that may have the mistake.
@@ -18,13 +22,28 @@ const TABS: [usize; 3] = [2, 4, 8];
 #[must_use]
 pub fn blame(text: &str, error: SyntaxError) -> SyntaxError {
     let found = Blame::new(text, &error);
-    let blamed = found.template().or_else(|| found.indentation()).or_else(|| found.colon());
-    blamed.unwrap_or(error)
+    // The surest guesses come first.
+    let blamed = found
+        .template()
+        .or_else(|| found.indentation())
+        .or_else(|| found.colon())
+        .or_else(|| found.escape())
+        .or_else(|| found.dash())
+        .or_else(|| found.missing_colon())
+        .or_else(|| found.missing_comma())
+        .or_else(|| found.quote())
+        .or_else(|| found.needs_quotes())
+        .or_else(|| found.bracket())
+        .or_else(|| found.comma())
+        .or_else(|| found.level());
+    blamed.unwrap_or_else(|| SyntaxError { why: words::in_words(&error.why), ..error })
 }
 
 struct Blame<'a> {
     text: &'a str,
     why: &'a str,
+    /// The byte of the error.
+    at: usize,
     /// The line of the error, from 0.
     line: usize,
     /// The bytes of the lines that may have the mistake.
@@ -43,7 +62,7 @@ impl<'a> Blame<'a> {
             }
             start = end;
         }
-        Blame { text, why: &error.why, line, near }
+        Blame { text, why: &error.why, at: error.at, line, near }
     }
 
     /// Whether the text is better if other text replaces these bytes.
@@ -59,6 +78,53 @@ impl<'a> Blame<'a> {
 
     fn lines(&self) -> impl Iterator<Item = (usize, &'a str)> {
         self.near.iter().filter_map(|range| Some((range.start, self.text.get(range.clone())?)))
+    }
+
+    /// The line of the error, and the lines above, from the nearest one.
+    fn above(&self) -> impl Iterator<Item = (usize, &'a str)> {
+        let mut lines: Vec<(usize, &str)> = self.lines().filter(|(start, _)| *start <= self.at).collect();
+        lines.reverse();
+        lines.into_iter()
+    }
+
+    fn line_of_error(&self) -> Option<(usize, &'a str)> {
+        self.above().next()
+    }
+
+    /// A line whose indentation continues nothing above.
+    fn level(&self) -> Option<SyntaxError> {
+        self.above().find_map(|(start, line)| {
+            let own = width(line);
+            if own == 0 {
+                return None;
+            }
+            let mut levels = BTreeMap::new();
+            for (number, above) in self.text.get(..start)?.lines().enumerate() {
+                let content = above.trim_start();
+                if !content.is_empty() && !content.starts_with('#') {
+                    levels.insert(width(above), number);
+                    let entry = content.trim_start_matches(['-', ' ']);
+                    levels.insert(above.len().saturating_sub(entry.len()), number);
+                }
+            }
+            levels.remove(&own);
+            let range = start..start.saturating_add(own);
+            let mut fitting: Vec<(usize, usize)> = levels
+                .into_iter()
+                .filter(|(level, _)| self.is_better(range.clone(), &" ".repeat(*level)))
+                .collect();
+            let nearest = fitting.iter().map(|(level, _)| level.abs_diff(own)).min();
+            fitting.retain(|(level, _)| Some(level.abs_diff(own)) == nearest);
+            let spaces = |(level, number): &(usize, usize)| {
+                format!("{level}, as in line {}", number.saturating_add(1))
+            };
+            let fitting: Vec<String> = fitting.iter().map(spaces).collect();
+            let why = format!(
+                "an indentation of {own} spaces continues no line above, write {}",
+                fitting.join(", or ")
+            );
+            (!fitting.is_empty()).then(|| wrong(range.end, &why))
+        })
     }
 
     fn template(&self) -> Option<SyntaxError> {
@@ -110,6 +176,11 @@ impl<'a> Blame<'a> {
 
 fn wrong(at: usize, why: &str) -> SyntaxError {
     SyntaxError { at, why: format!("not valid YAML: {why}") }
+}
+
+/// The spaces before the content of a line.
+fn width(line: &str) -> usize {
+    line.len().saturating_sub(line.trim_start_matches(' ').len())
 }
 
 /// The line of a byte, from 0.
@@ -181,16 +252,65 @@ mod tests {
     }
 
     #[test]
-    fn other_mistakes_keep_their_place() {
-        for text in [
-            "a: 'x\n",
-            "a:\n  - 1\n b: 2\n",
-            "u: http://x: y\n",
-            "a: \"{{ x }}\"\nb: [1\n",
-            "a: |\n \tx\nb: ]\n",
+    fn punctuation_is_blamed_at_its_place() {
+        for (text, line, column, why) in [
+            ("a:\n  -b: 1\n    c: 2\n", 2, 3, "no space after `-`"),
+            ("a:\n  -b: 1\n   c: 2\n", 2, 3, "no space after `-`"),
+            ("a:\n  b\n    - c: 1\n", 2, 3, "no colon after `b`"),
+            ("a:\n  - b: 1\n    c 1\n    d: 1\n", 3, 5, "no colon after `c`"),
+            ("a:\n  - {b: 1, c: 2\n  - {b: 1}\n", 2, 5, "`{` is not closed in this line"),
+            ("a: [{b: 1}  # [\nc: 1\n", 1, 4, "`[` is not closed in this line"),
+            ("a: [b\nc: d\n", 1, 4, "`[` is not closed in this line"),
+            ("a: \"b # c\nd: 1\n", 1, 4, "the quote is not closed"),
+            ("a: 'x\n", 1, 4, "the quote is not closed"),
+            ("a: @b\nc: 1\n", 1, 4, "no plain text begins with `@`"),
+            ("a: `b`\nc: 1\n", 1, 4, "no plain text begins with a backtick"),
+            ("a: [b, *]\nc: 1\n", 1, 8, "no plain text begins with `*`"),
+            ("a: b: c\n", 1, 4, "a value with a colon and a space"),
+            ("a: {b: {c: d: e}, f: g}\n", 1, 12, "a value with a colon and a space"),
+            ("u: http://x: y\n", 1, 4, "a value with a colon and a space"),
+            ("a: {b: c d: 1}\n", 1, 10, "no comma before `d`"),
+            ("a:\n  - b: 1\n  - {c: 1},\n", 3, 11, "a comma after a value"),
+            ("a: \"\\\\ \\d\"\n", 1, 8, "`\\d` is no escape in double quotes"),
         ] {
+            assert_eq!(blamed(text), (line, column, why.into()), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn an_indentation_is_compared_with_the_lines_above() {
+        for (text, line, column, expected) in [
+            ("a:\n  - b: 1\n   c: 2\n", 3, 4, "3 spaces continues no line above, write 4, as in line 2"),
+            ("a:\n  - b: 1\n     c: 2\n", 3, 6, "5 spaces continues no line above, write 4, as in line 2"),
+            ("a: 1\n  b: 2\n", 2, 3, "2 spaces continues no line above, write 0, as in line 1"),
+            ("a:\n  - 1\n b: 2\n", 3, 2, "1 spaces continues no line above, write 0, as in line 1"),
+            ("a:\n  - b: 1\n  c: 2\n", 3, 3, "write 0, as in line 1, or 4, as in line 2"),
+        ] {
+            let error = blame(text, yaml::documents(text).unwrap_err());
+            assert_eq!(blamed(text).0, line, "{text:?}");
+            assert_eq!(blamed(text).1, column, "{text:?}");
+            assert!(error.why.ends_with(expected), "{text:?}: {}", error.why);
+        }
+    }
+
+    #[test]
+    fn what_the_parser_says_is_said_in_words() {
+        for (text, why) in [
+            ("a: [1]]\nb: 1\n", "a bracket closes nothing"),
+            ("a: \"b\" c\n", "text follows the closing quote"),
+            ("a:\n  b: 1\n  - c: 1\n", "expected a key with a colon"),
+            ("a: {b: 1]\n", "expected `"),
+        ] {
+            let found = blamed(text).2;
+            assert!(found.starts_with(why), "{text:?}: {found}");
+        }
+    }
+
+    #[test]
+    fn other_mistakes_keep_their_place() {
+        for text in ["a: \"{{ x }}\"\nb: ]\n", "a: |\n \tx\nb: ]\n"] {
             let error = yaml::documents(text).unwrap_err();
-            assert_eq!(blame(text, error.clone()), error, "{text:?}");
+            assert_eq!(blame(text, error.clone()).at, error.at, "{text:?}");
         }
     }
 }

@@ -1,7 +1,7 @@
 //! `diana init`: the text of the files that it writes, and its refusals.
 
 mod access_log;
-mod command;
+pub mod command;
 
 use clap::Parser;
 use diana_cli::check::report::{Fleet, Report};
@@ -9,7 +9,6 @@ use diana_cli::init;
 use diana_cli::source::content::File;
 use diana_cli::{Arguments, Command};
 use serde_json::{Value, json};
-use std::fs;
 use std::path::Path;
 
 fn text(words: &[&str]) -> Result<String, String> {
@@ -140,6 +139,8 @@ fn proxies_shadow_and_addresses_reach_the_file() {
         assert!(policy.rules().all(|(_, rule)| !rule.enforced()));
     }
     assert_eq!(document("envoy", &limits).get("ip"), None);
+    let listen = "/static_resources/listeners/0/address/socket_address";
+    assert_eq!(yaml(&limits).pointer(listen), Some(&json!({"address": "127.0.0.1", "port_value": 10000})));
     let envoy = yaml(&words(&[
         "--upstream",
         "orders.internal:80",
@@ -167,7 +168,7 @@ fn proxies_shadow_and_addresses_reach_the_file() {
     }
     assert!(text(&words(&["--admin", "[::1]:9902"])).unwrap().contains("http://[::1]:9902/stats/prometheus"));
     let nginx = text(&words(&["--kind", "nginx", "--upstream", "[::1]:81"])).unwrap();
-    assert!(nginx.contains("server [::1]:81;") && nginx.contains("listen 0.0.0.0:10000;"), "{nginx}");
+    assert!(nginx.contains("server [::1]:81;") && nginx.contains("listen 127.0.0.1:10000;"), "{nginx}");
 }
 
 #[test]
@@ -245,6 +246,24 @@ fn mistakes_name_what_is_allowed() {
         ),
         (vec!["--limit", "1/second per header host"], "the actor `host` reads the host"),
         (vec!["--limit", "1/second", "--filter", "a\"b"], "--filter: expected a path"),
+        (vec!["--limit", "1/second per ip; gold"], "`gold`: expected a plan such as `gold 1000/minute` or"),
+        (vec!["--limit", "1/second per ip; penalty 10m"], "`penalty 10m`: expected a plan such as"),
+        (vec!["--limit", "1/second per ip; penalty 10x after 5"], "expected a span"),
+        (vec!["--limit", "1/second per ip; a 2/second; a 3/second"], "the plan `a` is given twice"),
+        (vec!["--limit", "1/second per ip; gold 2/minit"], "unknown unit `minit`"),
+        (vec!["--limit", "1/second", "--plan", "header x-plan"], "--plan: no limit has plans"),
+        (
+            vec!["--limit", "1/second per ip; a 2/second", "--plan", "x-plan"],
+            "--plan: expected `header NAME`",
+        ),
+        (vec!["--limit", "1/second", "--exempt", "10.0.0.1/8"], "did you mean `10.0.0.0/8`?"),
+        (
+            vec!["--limit", "1/second", "--remote", "a:1", "--kind", "nginx"],
+            "--remote: the filter in nginx has no timer",
+        ),
+        (vec!["--limit", "1/second", "--remote", "a:1", "--document"], "--remote: a document alone"),
+        (vec!["--limit", "1/second", "--remote", "a"], "expected HOST:PORT"),
+        (vec!["--limit", "1/second", "--document", "--kind", "nginx"], "cannot be used with"),
     ] {
         let error = text(&words).unwrap_err();
         assert!(error.contains(expected), "{words:?}: {error}");
@@ -302,16 +321,79 @@ fn files_of_every_kind_have_no_findings() {
     }
 }
 
-/// `cargo xtask build` writes to `target/`, and the pages load the filter from there.
 #[test]
-fn the_filter_is_where_the_build_writes_it() {
-    let loaded = |text: &str| text.lines().find(|line| line.contains("filename:")).unwrap().trim().to_owned();
-    let expected = "code: {local: {filename: target/diana.wasm}}";
-    assert_eq!(loaded(&text(&["--limit", "1/second"]).unwrap()), expected);
-    for page in ["README.md", "docs/guide.md", "docs/cli/init.md"] {
-        let page = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(page)).unwrap();
-        assert!(page.contains("`target/diana.wasm`") || page.contains(expected));
+fn a_limit_has_plans_and_a_penalty() {
+    let line = "100/minute per ip on /api; gold 1000/minute; silver 20 per second; internal unlimited; penalty 10m after 5";
+    let exempt = ["--exempt", "10.0.0.0/8", "--exempt", "192.0.2.7"];
+    for kind in KINDS {
+        let words = [&["--limit", line, "--plan", "query plan"], &exempt[..]].concat();
+        let document = document(kind, &words);
+        assert_eq!(
+            document["limits"][0]["rules"][0],
+            json!({
+                "name": "api-ip", "actor": "ip", "rpu": 100, "unit": "minute",
+                "plans": {"gold": {"rpu": 1000}, "silver": {"rpu": 20, "unit": "second"}, "internal": "unlimited"},
+                "penalty": {"after": 5, "for": "10m"},
+            }),
+            "{kind}"
+        );
+        assert_eq!(
+            (&document["plan"], &document["allow"]),
+            (&json!({"query": "plan"}), &json!(["10.0.0.0/8", "192.0.2.7"]))
+        );
     }
-    let native = text(&["--limit", "1/second", "--kind", "envoy-native"]).unwrap();
-    assert!(native.contains("ENVOY_DYNAMIC_MODULES_SEARCH_PATH=target envoy"), "{native}");
+    let document = document("document", &["--limit", "1/second per ip; a 2/second"]);
+    assert_eq!(document["plan"], json!({"header": "x-plan"}));
+}
+
+#[test]
+fn a_document_alone_names_its_schema() {
+    let written = text(&["--document", "--limit", "1/second per ip"]).unwrap();
+    let schema = "https://github.com/diana-limiter/diana/raw/main/docs/schema/diana.schema.json";
+    assert_eq!(written.lines().next(), Some(&*format!("# yaml-language-server: $schema={schema}")));
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    assert!(root.join(schema.split_once("/main/").unwrap().1).exists());
+    assert_eq!(written, text(&["--kind", "document", "--limit", "1/second per ip"]).unwrap());
+    assert!(!text(&["--limit", "1/second per ip"]).unwrap().contains("$schema"));
+}
+
+#[test]
+fn a_server_may_change_the_limits() {
+    for kind in ["envoy", "envoy-native"] {
+        let words = ["--kind", kind, "--limit", "1/second per ip", "--remote"];
+        let file = yaml(&[&words[..], &["docs.internal:81/a/b.json"]].concat());
+        let clusters = file["static_resources"]["clusters"].as_array().unwrap();
+        let endpoint = clusters[1]
+            .pointer("/load_assignment/endpoints/0/lb_endpoints/0/endpoint/address/socket_address");
+        assert_eq!(clusters[1]["name"], "documents");
+        assert_eq!(endpoint, Some(&json!({"address": "docs.internal", "port_value": 81})));
+        let remote = |path: &str| json!({"cluster": "documents", "path": path});
+        assert_eq!(
+            document(kind, &[&words[2..], &["docs.internal:81/a/b.json"]].concat())["remote"],
+            remote("/a/b.json")
+        );
+        assert_eq!(
+            document(kind, &[&words[2..], &["10.0.0.1:81"]].concat())["remote"],
+            remote("/diana.json")
+        );
+        let report = Report::of(
+            File::new("envoy.yaml", text(&[&words[..], &["a:1"]].concat()).unwrap()),
+            Fleet::default(),
+        );
+        assert!(report.findings.is_empty(), "{:?}", report.findings);
+    }
+}
+
+#[test]
+fn the_file_names_the_envoy_that_it_needs() {
+    let needs = |words: &[&str]| {
+        let text = text(&[&["--limit", "1/second"], words].concat()).unwrap();
+        text.lines().find_map(|line| line.strip_prefix("# Needs Envoy ").map(str::to_owned))
+    };
+    let store = ["--store", "redis=a:1", "--replicas", "1"];
+    let native = ["--kind", "envoy-native"];
+    assert_eq!(needs(&native).as_deref(), Some("1.38 or later."));
+    assert_eq!(needs(&[&native[..], &store].concat()).as_deref(), Some("1.39 or later."));
+    assert_eq!(needs(&store).as_deref(), Some("1.39 or later."));
+    assert_eq!(needs(&[]), None);
 }

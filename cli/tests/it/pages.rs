@@ -4,6 +4,7 @@
 //! A block ```` ```json title=FILE ```` is a file; if the folder of the page has this file, the
 //! block shows it. A block ```` ```console ```` has commands after `$ ` and their output.
 
+use super::init::command::{RELEASE, folder, installed};
 use clap::Parser;
 use diana_cli::Arguments;
 use std::path::{Path, PathBuf};
@@ -16,7 +17,10 @@ const PAGES: [&str; 4] = ["cli/explain.md", "cli/init.md", "cli/schema.md", "run
 #[test]
 fn commands_in_pages_print_what_the_pages_say() {
     for page in PAGES {
-        compare(&docs("").join(page), tempfile::tempdir().unwrap().path());
+        // The folder of a release.
+        let folder = folder();
+        installed(folder.path(), "linux-amd64/diana", &RELEASE);
+        compare(&docs("").join(page), folder.path());
     }
 }
 
@@ -122,8 +126,10 @@ fn executed(page: &str, folder: &Path) -> String {
 }
 
 fn run(command: &str, folder: &Path) -> Output {
-    let own = Path::new(env!("CARGO_BIN_EXE_diana")).parent().unwrap().display().to_string();
-    let path = format!("{own}:{}", env::var("PATH").unwrap_or_default());
+    let release = folder.join("linux-amd64");
+    let built = Path::new(env!("CARGO_BIN_EXE_diana")).parent().unwrap();
+    let own = if release.exists() { &release } else { built };
+    let path = format!("{}:{}", own.display(), env::var("PATH").unwrap_or_default());
     Command::new("sh").args(["-c", command]).current_dir(folder).env("PATH", path).output().unwrap()
 }
 

@@ -49,6 +49,12 @@ pub fn summary(arguments: &[&str]) -> Result<Summary, String> {
     })
 }
 
+/// The exit code of the command.
+pub fn exit_code(arguments: &[&str]) -> i32 {
+    let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_diana"));
+    command.arg("replay").args(arguments).output().unwrap().status.code().unwrap()
+}
+
 pub const FORMAT: &str = "%START_TIME(%s.%3f)% %DURATION% %DOWNSTREAM_REMOTE_ADDRESS_WITHOUT_PORT% %REQ(X-USER-ID)% \
     %REQ(:METHOD)% %REQ(:PATH)% %RESPONSE_CODE%";
 

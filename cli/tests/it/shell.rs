@@ -12,8 +12,8 @@ fn diana(words: &[&str]) -> (i32, String, String) {
 
 #[test]
 fn the_program_tells_its_version() {
-    let version = concat!("diana ", env!("CARGO_PKG_VERSION"), "\n");
-    assert_eq!(diana(&["--version"]), (0, version.into(), String::new()));
+    let version = format!("diana {}\n", diana_filter::VERSION);
+    assert_eq!(diana(&["--version"]), (0, version, String::new()));
 }
 
 fn commands() -> Vec<Command> {

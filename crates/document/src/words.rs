@@ -34,13 +34,17 @@ pub(super) fn span(text: &str) -> Option<Span> {
     let digits = text.len().checked_sub(text.trim_start_matches(|c: char| c.is_ascii_digit()).len())?;
     let (number, unit) = text.split_at_checked(digits)?;
     let number: u64 = number.parse().ok()?;
-    match self::unit(unit) {
+    let unit = unit.trim();
+    // After a number, `D` is a day for ever, because it once was.
+    let unit = if unit == "M" { unit.into() } else { unit.to_ascii_lowercase() };
+    match self::unit(&unit) {
         Some(unit) => number.checked_mul(unit.as_ns()).map(Span::from_ns),
         None => (number == 0 && unit.is_empty()).then_some(Span::ZERO),
     }
 }
 
-/// A unit of time by any of its usual names, in any case.
+/// A unit of time by any of its usual names, in any case but for single letters: `M` is a million
+/// in a size, and reads as a month.
 ///
 /// ```
 /// use diana_base::time::Span;
@@ -48,11 +52,13 @@ pub(super) fn span(text: &str) -> Option<Span> {
 ///
 /// let minute = Some(Span::from_secs(60));
 /// assert!(["m", "min", "Mins", "minute", "minutes"].iter().all(|name| unit(name) == minute));
-/// assert_eq!(unit("month"), None);
+/// assert_eq!([unit("M"), unit("month")], [None, None]);
 /// ```
 #[must_use]
 pub fn unit(name: &str) -> Option<Span> {
-    let ms = match name.trim().to_ascii_lowercase().as_str() {
+    let name = name.trim();
+    let folded = if name.len() > 1 { name.to_ascii_lowercase() } else { name.into() };
+    let ms = match folded.as_str() {
         "ms" => 1,
         "s" | "sec" | "secs" | "second" | "seconds" => 1_000,
         "m" | "min" | "mins" | "minute" | "minutes" => 60_000,
@@ -143,14 +149,16 @@ mod tests {
         for (text, ms) in [
             ("500ms", 500),
             ("30s", 30_000),
-            ("5M", 300_000),
+            ("5m", 300_000),
+            ("5 MIN", 300_000),
+            ("1D", 86_400_000),
             ("12 h", 43_200_000),
             ("2 Hours", 7_200_000),
             ("0", 0),
         ] {
             assert_eq!(span(text), Some(Span::from_ms(ms)), "{text}");
         }
-        for text in ["", "s", "5", "-5s", "1.5s", "5 weeks", "99999999999999999999s", "300000000000d"] {
+        for text in ["", "s", "5", "5M", "-5s", "1.5s", "5 weeks", "99999999999999999999s", "300000000000d"] {
             assert_eq!(span(text), None, "{text}");
         }
     }

@@ -32,6 +32,10 @@ mod timer_queue;
 mod wording;
 mod zone;
 
+/// The version of this build: that of the package, and between two releases the commit, as in
+/// `0.3.0-dev+0123456789ab`.
+pub const VERSION: &str = env!("DIANA_VERSION");
+
 pub use callbacks::Exports;
 pub use filter::{Action, Filter};
 pub use host::Host;

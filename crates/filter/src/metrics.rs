@@ -135,7 +135,7 @@ fn instances<'a>(
     match each {
         Each::Configuration => one_if(true),
         Each::RestrictedHost => one_if(kind == HostKind::Restricted),
-        Each::Version => vec![Some(sanitize(env!("CARGO_PKG_VERSION")).replace('_', "-").into())],
+        Each::Version => vec![Some(sanitize(crate::VERSION).replace('_', "-").into())],
         Each::Rule => policy.rules().map(|(_, rule)| Some(rule.name().into())).collect(),
         Each::GlobalRule => {
             policy.rules().map(|(_, rule)| rule.is_global().then(|| rule.name().into())).collect()

@@ -4,6 +4,7 @@
 use super::callouts::Clusters;
 use super::faults::FaultKind;
 use super::gateway::Gateway;
+use diana_filter::VERSION;
 use diana_limiter::cells::store::CasSemantics;
 
 /// The series of the simulated host that do not belong to a rule, list, store or server.
@@ -83,9 +84,15 @@ fn every_series_of_a_configuration_exists_from_the_start() {
 #[test]
 fn the_version_is_in_the_log_and_a_series_with_the_value_1() {
     let gateway = Gateway::start(CasSemantics::Lenient, 2, r#"{"limits": []}"#);
-    let taken = concat!("diana ", env!("CARGO_PKG_VERSION"), ": configuration taken, ");
-    assert_eq!(gateway.world.logged(taken), 1);
-    let version = env!("CARGO_PKG_VERSION").replace('.', "-");
+    let taken = format!("diana {VERSION}: configuration taken, ");
+    assert_eq!(gateway.world.logged(&taken), 1);
+    // A build that is no release has the commit's first 12 digits.
+    let commit = VERSION.strip_prefix(concat!(env!("CARGO_PKG_VERSION"), "+"));
+    match env!("CARGO_PKG_VERSION").ends_with("-dev") {
+        true => assert!(commit.is_some_and(|commit| commit.len() == 12), "{VERSION}"),
+        false => assert_eq!(VERSION, env!("CARGO_PKG_VERSION")),
+    }
+    let version = VERSION.replace(['.', '+'], "-");
     assert_eq!(gateway.counter(&format!("diana.version.{version}.build_info")), 1);
 }
 

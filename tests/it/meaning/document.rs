@@ -52,7 +52,7 @@ const TUPLE: usize = 4;
 const UNITS_MS: [(u64, &[&str]); 5] = [
     (1_000, &["second", "1s", "1000ms", "Second", "sec", "Seconds"]),
     (30_000, &["30s", "30000ms", "30 s", "30secs"]),
-    (60_000, &["minute", "60s", "1m", "1M", "min", "60 seconds", "m"]),
+    (60_000, &["minute", "60s", "1m", "1 MIN", "min", "60 seconds", "m"]),
     (3_600_000, &["hour", "60m", "1h", "3600s", "hrs", "60 min"]),
     (86_400_000, &["day", "24h", "1d", "days", "24 hours"]),
 ];

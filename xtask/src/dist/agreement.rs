@@ -11,12 +11,17 @@ pub const REGISTRY: &str = "ghcr.io/diana-limiter/";
 
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 
-/// The version of the workspace, unless something disagrees with it.
-pub fn check(source: &Source, snapshot: bool) -> Result<&'static str> {
+/// How the version of a build between two releases ends.
+const DEV: &str = "-dev";
+
+/// The version of the build, unless something disagrees with it: the workspace's, between two
+/// releases with the commit.
+pub fn check(source: &Source, snapshot: bool) -> Result<String> {
+    let released = released()?;
     let mut found: Vec<String> =
-        mentions()?.lines().filter(|line| !agrees(line)).map(str::to_owned).collect();
+        mentions()?.lines().filter(|line| !agrees(line, &released)).map(str::to_owned).collect();
     if !snapshot {
-        let changelog = String::from_utf8(read(&root().join("CHANGELOG.md"))?)?;
+        let changelog = changelog()?;
         let newest = newest(&changelog)?;
         if newest != VERSION {
             found.push(format!("CHANGELOG.md: {newest}"));
@@ -29,7 +34,25 @@ pub fn check(source: &Source, snapshot: bool) -> Result<&'static str> {
         }
     }
     ensure!(found.is_empty(), "this is not version {VERSION}:\n  {}", found.join("\n  "));
-    Ok(VERSION)
+    Ok(match VERSION.ends_with(DEV) {
+        true => format!("{VERSION}+{}", source.short()),
+        false => VERSION.into(),
+    })
+}
+
+fn changelog() -> Result<String> {
+    Ok(String::from_utf8(read(&root().join("CHANGELOG.md"))?)?)
+}
+
+/// The version whose images exist: the workspace's, or between two releases the one before.
+fn released() -> Result<String> {
+    if !VERSION.ends_with(DEV) {
+        return Ok(VERSION.into());
+    }
+    let changelog = changelog()?;
+    let versions = changelog.split("\n## [").skip(1).filter_map(|rest| rest.split(']').next());
+    let newest = versions.filter(|version| *version != "Unreleased").map(str::to_owned).next();
+    newest.context("CHANGELOG.md has no version")
 }
 
 /// Whatever names the version, each with its file, in lines that end with the version.
@@ -41,8 +64,9 @@ fn mentions() -> Result<String> {
     git(&[&["grep", "-oE"], &patterns[..], &["--", "Cargo.toml", "deploy", "examples"]].concat())
 }
 
-fn agrees(mention: &str) -> bool {
-    mention.rsplit([':', ' ', '"']).next() == Some(VERSION)
+fn agrees(mention: &str, released: &str) -> bool {
+    let version = if mention.starts_with("Cargo.toml:") { VERSION } else { released };
+    mention.rsplit([':', ' ', '"']).next() == Some(version)
 }
 
 /// The version of the newest heading. Above it, "Unreleased" may stand without lines.
@@ -72,7 +96,9 @@ mod tests {
     #[test]
     fn this_tree_agrees_with_itself() {
         let mentions = mentions().unwrap();
-        assert!(mentions.lines().all(agrees), "{mentions}");
+        let released = released().unwrap();
+        assert!(!released.ends_with(DEV), "{released}");
+        assert!(mentions.lines().all(|line| agrees(line, &released)), "{mentions}");
         for file in [
             "Cargo.toml:",
             "deploy/images/diana-envoy.Dockerfile:",
@@ -82,7 +108,7 @@ mod tests {
         ] {
             assert!(mentions.contains(file), "{file}");
         }
-        assert!(!agrees("Cargo.toml:path = \"crates/base\", version = \"0.0.0"));
-        assert!(!agrees("a:ghcr.io/diana-limiter/diana:0.0.0"));
+        assert!(!agrees("Cargo.toml:path = \"crates/base\", version = \"0.0.0", &released));
+        assert!(!agrees("a:ghcr.io/diana-limiter/diana:0.0.0", &released));
     }
 }

@@ -1,7 +1,7 @@
 //! `cargo xtask dist --check`: the finished release, read by tools that are not ours.
 
 use super::folder::{Folder, SUMS, files};
-use super::image::{IMAGES, Image, LAYER, USER};
+use super::image::{IMAGES, Image, LAYER, USER, tag};
 use super::{output, read};
 use crate::programs;
 use anyhow::{Context, Result, bail, ensure};
@@ -57,7 +57,7 @@ fn image(folder: &Folder, work: &Path, image: &Image, architecture: &str, versio
         )
     };
     let json = |text: String| Ok::<Value, anyhow::Error>(serde_json::from_str(&text)?);
-    let original = format!("oci:{}:{version}", folder.path().join("oci").join(name).display());
+    let original = format!("oci:{}:{}", folder.path().join("oci").join(name).display(), tag(version));
     let tagged = json(skopeo(&["inspect", "--raw", &original])?)?;
     ensure!(tagged["manifests"].is_array() == from.contains("ARCH"), "`{name}` is for other platforms");
     let copied = work.join(format!("{name}-{architecture}"));

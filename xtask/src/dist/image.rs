@@ -64,6 +64,11 @@ pub fn write(folder: &Folder, version: &str, source: &Source) -> Result<()> {
     Ok(())
 }
 
+/// The tag of a version. A tag has no `+`.
+pub fn tag(version: &str) -> String {
+    version.replace('+', "-")
+}
+
 impl Image {
     /// The architectures that it exists for. Istio and Envoy Gateway take a filter's image for
     /// amd64, whatever machine they run on.
@@ -105,7 +110,7 @@ impl Image {
                 blob(INDEX, index.to_string().as_bytes())?
             }
         };
-        tagged["annotations"] = json!({"org.opencontainers.image.ref.name": version});
+        tagged["annotations"] = json!({"org.opencontainers.image.ref.name": tag(version)});
         folder.write(&format!("{home}/index.json"), index(&[tagged]).to_string().as_bytes(), PLAIN)?;
         folder.write(&format!("{home}/oci-layout"), br#"{"imageLayoutVersion":"1.0.0"}"#, PLAIN)
     }

@@ -12,7 +12,8 @@ pub fn panel(rule: &RuleSummary) -> Markup {
     }
     let has_addresses = rule.top.iter().any(|actor| actor.is_address);
     let delayed = (rule.delayed > 0).then_some(Number("Delayed"));
-    let heads = [Text("Actor"), Number("Checked"), Number("Refused")].into_iter().chain(delayed);
+    let refused = if rule.is_enforced { "Refused" } else { "Refused in shadow" };
+    let heads = [Text("Actor"), Number("Checked"), Number(refused)].into_iter().chain(delayed);
     let heads =
         heads.chain([Number("Peak"), Text("Time of the peak"), Text("First refusal"), Text("Last refusal")]);
     html! {

@@ -101,7 +101,7 @@ fn rules(summary: &Summary, against: &Comparison) -> Markup {
         None => html! { span .none { "–" } },
     };
     let refused = |rule: Option<&RuleSummary>| match rule {
-        Some(rule) => html! { (number::count(rule.refused)) },
+        Some(rule) => html! { (number::count(rule.enforced_refusals())) },
         None => html! { span .none { "–" } },
     };
     html! {

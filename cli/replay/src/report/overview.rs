@@ -90,6 +90,9 @@ pub fn totals(summary: &Summary) -> Markup {
                         span .note { (of_all(totals.refused)) }
                     }
                 }
+                @if totals.undecided > 0 {
+                    (tile("Cannot be replayed", totals.undecided, of_all(totals.undecided)))
+                }
                 (tile("Refused in shadow", totals.shadow_refused, of_all(totals.shadow_refused)))
                 (tile("Status 429 in the log", totals.logged_429, of_all(totals.logged_429)))
             }

@@ -5,6 +5,7 @@ use super::chart::time::{Chart, Series};
 use super::table::Column::{Number, Text};
 use super::table::fact;
 use super::{actors, number, rules, table, text, time, what_if};
+use crate::caution::lacks_actor;
 use crate::summary::{RuleSummary, Timeline};
 use maud::{Markup, html};
 
@@ -39,19 +40,30 @@ pub fn section(index: usize, rule: &RuleSummary, timeline: &Timeline, log_s: f64
 }
 
 fn facts(rule: &RuleSummary) -> Markup {
-    let refused = html! { (number::percent(rule.refused, rule.checked)) };
+    let of_checked = |part| html! { (number::percent(part, rule.checked)) };
+    let enforced = rule.enforced_refusals();
+    if lacks_actor(rule) {
+        return html! {
+            p { strong {
+                "Cannot be replayed: " (number::plural(rule.checked, "request")) " lack the actor "
+                (text::code(&rule.actor)) "."
+            } }
+        };
+    }
     let actors = html! { "of " (number::plural(rule.actors, "actor")) };
     let longest = html! { "at most " (number::span(rule.longest_delay_s)) };
     html! {
         dl .facts {
             (fact("Quota", html! { (number::count(rule.rpu)) }, html! { (number::unit(rule.unit_s)) }))
             (fact("Checked", html! { (number::count(rule.checked)) }, html! {}))
-            div .fact.refusal[rule.refused > 0] {
-                dt { @if rule.is_enforced { "Refused" } @else { "Refused in shadow" } }
-                dd { span .value { (number::count(rule.refused)) } span .note { (refused) } }
+            @if rule.is_enforced {
+                div .fact.refusal[enforced > 0] {
+                    dt { "Refused" }
+                    dd { span .value { (number::count(enforced)) } span .note { (of_checked(enforced)) } }
+                }
             }
-            @if rule.is_enforced && rule.shadow_refused > 0 {
-                (fact("In shadow", html! { (number::count(rule.shadow_refused)) }, html! { "of the refused" }))
+            @if !rule.is_enforced || rule.shadow_refused > 0 {
+                (fact("Refused in shadow", html! { (number::count(rule.shadow_refused)) }, of_checked(rule.shadow_refused)))
             }
             (fact("Refused actors", html! { (number::count(rule.refused_actors)) }, actors))
             @if rule.delayed > 0 {
@@ -64,7 +76,7 @@ fn facts(rule: &RuleSummary) -> Markup {
 }
 
 fn refusals(id: &str, rule: &RuleSummary, timeline: &Timeline) -> Markup {
-    if rule.refusals.iter().all(|number| *number == 0) {
+    if lacks_actor(rule) || rule.refusals.iter().all(|number| *number == 0) {
         return html! {};
     }
     let chart = Chart {

@@ -3,6 +3,7 @@
 use super::chart::spark;
 use super::table::Column::{Number, Text};
 use super::{number, table, text, time};
+use crate::caution::lacks_actor;
 use crate::summary::{RuleSummary, Summary, Timeline, by_refusals};
 use maud::{Markup, html};
 
@@ -21,14 +22,18 @@ pub fn section(summary: &Summary) -> Markup {
 }
 
 fn rules(summary: &Summary) -> Markup {
+    // Without refusals in shadow, the column would be empty.
+    let has_shadow = summary.rules.iter().any(|rule| rule.shadow_refused > 0);
     html! {
         table .rules {
             caption .hidden { "Rules, the most refusals first" }
-            (table::head([
-                // A phone shows the first columns; the sections of the rules have the others.
-                Text("Rule"), Number("Refused"), Text("Quota"), Number("Share"), Text("Suggested"),
-                Number("Checked"), Number("Refused actors"), Text("Refusals over time"),
-            ]))
+            // A phone shows the first columns; the sections of the rules have the others.
+            (table::head(
+                [Text("Rule"), Number("Refused"), Text("Quota"), Number("Share"), Text("Suggested")]
+                    .into_iter()
+                    .chain(has_shadow.then_some(Number("In shadow")))
+                    .chain([Number("Checked"), Number("Refused actors"), Text("Refusals over time")]),
+            ))
             tbody {
                 @for (index, rule) in by_refusals(&summary.rules).into_iter().enumerate() {
                     tr {
@@ -41,9 +46,14 @@ fn rules(summary: &Summary) -> Markup {
                             }
                             span .where { (text::isolated(&rule.url)) }
                         }
-                        td .n.refusal[rule.refused > 0] { (number::count(rule.refused)) }
+                        @let (refused, is_known) = (rule.enforced_refusals(), !lacks_actor(rule));
+                        td .n.refusal[refused > 0 && is_known] {
+                            @if is_known { (number::count(refused)) } @else { "not known" }
+                        }
                         td { (number::quota(rule.rpu, rule.unit_s)) }
-                        td .n { (number::percent(rule.refused, rule.checked)) }
+                        td .n {
+                            @if is_known { (number::percent(refused, rule.checked)) } @else { span .none { "–" } }
+                        }
                         td {
                             @match &rule.suggestion {
                                 Some(suggestion) => {
@@ -53,9 +63,20 @@ fn rules(summary: &Summary) -> Markup {
                                 None => span .none { "–" },
                             }
                         }
+                        @if has_shadow {
+                            td .n {
+                                @if is_known { (number::count(rule.shadow_refused)) } @else { span .none { "–" } }
+                            }
+                        }
                         td .n { (number::count(rule.checked)) }
                         td .n { (number::count(rule.refused_actors)) " of " (number::count(rule.actors)) }
-                        td { (spark::draw(&rule.refusals, &words(rule, &summary.timeline))) }
+                        td {
+                            @if is_known {
+                                (spark::draw(&rule.refusals, summary.timeline.intervals.len(), &words(rule, &summary.timeline)))
+                            } @else {
+                                span .none { "–" }
+                            }
+                        }
                     }
                 }
             }

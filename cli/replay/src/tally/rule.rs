@@ -19,6 +19,7 @@ use diana_limiter::policy::{ActorSource, Enforce};
 use diana_limiter::time::{Span, Time};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
+use std::iter::repeat;
 
 /// The actors that a summary shows.
 const TOP: usize = 50;
@@ -49,6 +50,17 @@ pub struct Room {
     pub actors: usize,
     /// Bytes of the stream.
     pub bytes: usize,
+}
+
+/// What the rules' summaries have to know about the log.
+#[derive(Clone, Copy, Debug)]
+pub struct LogShape {
+    /// The length in seconds.
+    pub length_s: f64,
+    /// Whether all requests have one client address.
+    pub has_one_address: bool,
+    /// The number of intervals.
+    pub intervals: usize,
 }
 
 /// One request, as a rule checked it.
@@ -138,6 +150,18 @@ impl RuleTally {
         &self.described.place.name
     }
 
+    /// Whether no request has had the rule's actor.
+    #[must_use]
+    pub fn lacks_actor(&self) -> bool {
+        self.checked > 0 && self.without_actor == self.checked
+    }
+
+    /// Whether the rule found no two client addresses.
+    #[must_use]
+    pub fn has_one_address(&self) -> bool {
+        !self.by_address || self.all_actors.count() <= 1
+    }
+
     /// The client that the rule counts.
     #[must_use]
     pub fn client(&self, actor: Option<CountedActor>) -> Refused {
@@ -223,10 +247,11 @@ impl RuleTally {
         }
     }
 
-    /// The summary over a log of `log_s` seconds, with the results of other quotas if they are
-    /// tried. This may take seconds.
+    /// The summary over a log, with the results of other quotas if they are tried. This may take
+    /// seconds.
     #[must_use]
-    pub fn summary(&self, log_s: f64) -> RuleSummary {
+    pub fn summary(&self, log: LogShape) -> RuleSummary {
+        let log_s = log.length_s;
         let RuleTally { described: Described { place, quota, burst, enforce, .. }, .. } = self;
         let (peaks, weights) = (self.actors.peaks(), self.actors.weights());
         let trial = self.trial(&weights);
@@ -242,6 +267,7 @@ impl RuleTally {
             unit_s: quota.unit.as_ns() as f64 / 1e9,
             burst: *burst,
             by_address: self.by_address,
+            one_address: self.by_address && log.has_one_address,
             is_enforced: *enforce > Enforce::NOBODY,
             enforce: enforce.to_string(),
             checked: self.checked,
@@ -254,7 +280,8 @@ impl RuleTally {
             refused_actors: self.refused_actors.count(),
             first_refusal_s: self.refusals.map(|(first, _)| seconds(first)),
             last_refusal_s: self.refusals.map(|(_, last)| seconds(last)),
-            refusals: self.intervals.clone(),
+            // Up to the end of the log, also without refusals there.
+            refusals: self.intervals.iter().copied().chain(repeat(0)).take(log.intervals).collect(),
             top: self.actors.top(TOP),
             what_if: trials.what_if,
             least: trials.least,

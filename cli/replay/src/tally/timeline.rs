@@ -71,8 +71,9 @@ pub struct Times {
 }
 
 impl Times {
-    /// Adds a request. Returns its interval, and how often the length has doubled for it.
-    pub fn add(&mut self, at: Time, is_refused: bool, is_delayed: bool) -> (usize, u32) {
+    /// Adds a request. Returns its interval and its hour of the week, and how often the length of
+    /// intervals has doubled for it.
+    pub fn add(&mut self, at: Time, is_refused: bool, is_delayed: bool) -> (usize, usize, u32) {
         let (place, doubled) = self.scale.place(at);
         double(&mut self.intervals, doubled, |all, other| {
             all.requests = all.requests.saturating_add(other.requests);
@@ -91,7 +92,23 @@ impl Times {
             *requests = requests.saturating_add(1);
             *refused = refused.saturating_add(is_refused.into());
         }
-        (place, doubled)
+        (place, hour, doubled)
+    }
+
+    /// Takes refusals back, whose numbers are by interval and by hour of the week.
+    pub fn take_back(&mut self, intervals: &[u64], hours: &[u64]) {
+        for (interval, number) in self.intervals.iter_mut().zip(intervals) {
+            interval.refused = interval.refused.saturating_sub(*number);
+        }
+        for ((_, refused), number) in self.hours.iter_mut().zip(hours) {
+            *refused = refused.saturating_sub(*number);
+        }
+    }
+
+    /// The number of intervals.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.intervals.len()
     }
 
     /// The intervals.

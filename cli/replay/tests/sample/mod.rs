@@ -85,6 +85,7 @@ fn totals(rules: &[RuleSummary]) -> Totals {
         refused,
         shadow_refused: sum(|rule| rule.refused, false),
         logged_429: 0,
+        undecided: 0,
     }
 }
 

@@ -180,6 +180,7 @@ impl Rule {
             rpu: self.rpu,
             unit_s: self.unit_s,
             burst: (self.algorithm == "TB").then_some(self.rpu),
+            one_address: false,
             is_enforced: self.is_enforced,
             enforce: if self.is_enforced { "100%".into() } else { "0%".into() },
             checked: self.checked,

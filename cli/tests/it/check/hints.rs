@@ -45,6 +45,79 @@ fn other_spellings_of_a_quota_have_hints() {
 }
 
 #[test]
+fn a_unit_in_a_capital_letter_has_a_hint() {
+    let month = "no unit is as long as a month, and `M` is a million in sizes";
+    assert_eq!(of_rule("rpu: 1, unit: M"), [format!("4: unknown unit `M` | write `unit: minute`; {month}")]);
+    let hint = |unit: &str| {
+        of_rule(&format!("rpu: 1, unit: {unit}")).last().unwrap().split_once(" | ").unwrap().1.to_owned()
+    };
+    assert_eq!(hint("5M"), format!("write `unit: 5m`; {month}"));
+    assert_eq!(hint("D"), "write `unit: day`");
+    assert_eq!(hint("S"), "write `unit: second`");
+    assert_eq!(of_rule("rpu: 1, unit: m"), [""; 0]);
+}
+
+#[test]
+fn names_that_are_nearly_right_have_hints() {
+    let rule = "{actor: api-key, rpu: 1, unit: day}";
+    let found = |actors: &str| found(&format!("limits:\n  - {{url: /, rules: [{rule}]}}\n{actors}"));
+    assert_eq!(
+        found("actors: {apikey: {header: x-api-key}}\n"),
+        ["2: unknown actor `api-key` | did you mean `apikey`?"]
+    );
+    assert_eq!(
+        found(""),
+        [
+            "2: unknown actor `api-key` | write `actor: api-key` and declare `actors: {api-key: {header: api-key}}`"
+        ]
+    );
+    let found = self::found("limits: []\nplans: {header: x-plan}\n");
+    assert_eq!(
+        found,
+        [
+            "2: unknown key `plans` | did you mean `plan`, which says where a request shows its plan? `plans` with the \
+          quotas belongs to a rule in `rules`"
+        ]
+    );
+}
+
+#[test]
+fn a_name_that_two_rules_have_is_found_at_both() {
+    let rule = "      - {name: a, rpu: 1, unit: day}\n";
+    let limit = |url: &str| format!("  - url: {url}\n    rules:\n{rule}");
+    let text = format!("limits:\n{}{}", limit("/a"), limit("/b"));
+    assert_eq!(found(&text), ["7: the rule in line 4 has the name `a` already | "]);
+    let json = r#"{"url": "/", "rules": [{"name": "a", "rpu": 1, "unit": "day"},
+        {"name": "a", "rpu": 2, "unit": "day"}]}"#;
+    assert_eq!(found(json), ["2: the rule in line 1 has the name `a` already | "]);
+}
+
+#[test]
+fn what_is_no_yaml_is_explained_at_its_cause() {
+    let limit = |lines: &str| found(&format!("limits:\n  - url: /\n{lines}\n"));
+    for (lines, expected) in [
+        ("    rules:\n      -actor: ip\n        rpu: 1", "4: no space after `-` | write a space after `-`"),
+        ("    rules\n      - {actor: ip}", "3: no colon after `rules` | write `rules:`"),
+        (
+            "    rules:\n      - {actor: ip\n      - {actor: ip}",
+            "4: `{` is not closed in this line | write `}` at the end of the line",
+        ),
+        ("    hosts: \"a\n    rules: []", "3: the quote is not closed | write \" at the end of the value"),
+        ("    hosts: *\n    rules: []", "3: no plain text begins with `*` | put it in quotes"),
+        ("    hosts: a: b\n    rules: []", "3: a value with a colon and a space | put it in quotes"),
+        ("    rules: [{actor: ip rpu: 1}]", "3: no comma before `rpu` | write a comma"),
+        ("    rules:\n      - {actor: ip},", "4: a comma after a value | remove the comma"),
+        ("    hosts: \"\\d\"", "3: `\\d` is no escape in double quotes | write single quotes"),
+        ("   rules: []", "3: an indentation of 3 spaces continues no line above | write 4, as in line 2"),
+        ("    rules: []]", "3: a bracket closes nothing | remove the bracket"),
+        ("    hosts: \"a\" b", "3: text follows the closing quote | put the whole value in quotes"),
+    ] {
+        let expected = expected.replacen(": ", ": not valid YAML: ", 1);
+        assert_eq!(limit(lines), [expected], "{lines}");
+    }
+}
+
+#[test]
 fn lists_and_objects_that_are_confused_have_hints() {
     let rule = "{rpu: 1, unit: day}";
     let found = |text: &str| found(&text.replace("RULE", rule));
@@ -55,6 +128,10 @@ fn lists_and_objects_that_are_confused_have_hints() {
     assert_eq!(
         found("limits:\n  - url: /\n    rules: RULE\n"),
         ["3: expected a list, found an object | missing `- `? write `- ` before `rpu`"]
+    );
+    assert_eq!(
+        found("limits:\n  - url: /\n    rules:\n      -name: a\n"),
+        ["3: expected a list, found an object | write a space between `-` and `name`"]
     );
     assert_eq!(
         found("limits:\n  - url: [/api, /v2]\n    rules: [RULE]\n"),

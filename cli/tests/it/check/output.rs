@@ -103,6 +103,52 @@ fn a_document_says_how_far_its_rules_are_enforced() {
 }
 
 #[test]
+fn limits_that_overlap_have_one_line() {
+    let line = |limits: &str| {
+        let rules = "rules: [{actor: ip, rpu: 10, unit: second}]";
+        let (_, text) = check(&format!("limits:\n{}", limits.replace("RULES", rules)), &[]);
+        text.lines().find_map(|line| line.strip_prefix("<stdin>:1: requests for ").map(str::to_owned))
+    };
+    let meaning = "as well: all limits that match apply, not the first or the longest";
+    for (limits, urls) in [
+        ("  - {url: /api, RULES}\n  - {url: /, RULES}\n", Some("`/api` count in `/`")),
+        ("  - {url: /, RULES}\n  - {url: =/a/b, methods: GET, RULES}\n", Some("`=/a/b` count in `/`")),
+        ("  - {url: /, RULES}\n  - {url: /a, exclusive: true, RULES}\n", None),
+        ("  - {url: /, RULES}\n  - {url: /a, exclusive: true}\n  - {url: /a/b, RULES}\n", None),
+        ("  - {url: /, methods: GET, RULES}\n  - {url: /a, methods: POST, RULES}\n", None),
+        ("  - {url: /a, RULES}\n  - {url: /b, RULES}\n", None),
+        ("  - {url: /, priority: high}\n  - {url: /b, RULES}\n", None),
+    ] {
+        assert_eq!(line(limits), urls.map(|urls| format!("{urls} {meaning}")), "{limits}");
+    }
+    let (_, json) = check("limits:\n  - {url: /, rules: []}\n", &["--format", "json"]);
+    let value: serde_json::Value = serde_json::from_str(&json).unwrap();
+    assert_eq!(value["documents"][0]["overlap"], serde_json::Value::Null);
+}
+
+#[test]
+fn files_that_a_gateway_loads_are_looked_for() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::create_dir_all(folder.path().join("conf/deep")).unwrap();
+    fs::write(folder.path().join("here.wasm"), "").unwrap();
+    let file = folder.path().join("conf/deep/envoy.yaml");
+    let found = |filter: &str| {
+        let text = format!(
+            "name: diana\ntyped_config:\n  '@type': type.googleapis.com/envoy.extensions.filters.http.wasm.v3.Wasm\n  \
+             config:\n    failure_policy: FAIL_RELOAD\n    vm_config: {{vm_id: a, code: {{local: {{filename: {filter}}}}}}}\n    \
+             configuration: {{'@type': type.googleapis.com/google.protobuf.Struct, value: {{limits: []}}}}\n"
+        );
+        fs::write(&file, text).unwrap();
+        let output = Command::new(env!("CARGO_BIN_EXE_diana")).arg("check").arg(&file).output().unwrap();
+        String::from_utf8(output.stdout).unwrap().contains("does not exist")
+    };
+    let absolute = |name: &str| folder.path().join(name).display().to_string();
+    assert!(found("none.wasm") && found("target/here.wasm") && found(&absolute("none.wasm")));
+    assert!(!found("here.wasm") && !found(&absolute("here.wasm")));
+    assert!(!found(&absolute("elsewhere/here.wasm")), "a file for another machine");
+}
+
+#[test]
 fn an_empty_file_has_a_finding_with_its_name() {
     let (code, text) = check("", &[]);
     assert!(code == 1 && text.contains("[<stdin>:1:1]"), "{text}");
@@ -188,12 +234,15 @@ fn the_page_shows_what_the_command_prints() {
     fs::create_dir_all(&folder).unwrap();
     let limits = "limits:\n  - url: /api\n    rules:\n      - {actor: ip, rpu: 10, unit: secnd}\n";
     fs::write(folder.join("limits.yaml"), limits).unwrap();
+    // What `cargo xtask build` leaves in a clone.
+    fs::create_dir_all(folder.join("target")).unwrap();
+    fs::write(folder.join("target/diana.wasm"), "").unwrap();
+    fs::copy(root.join("envoy.yaml"), folder.join("envoy.yaml")).unwrap();
     let mut count = 0;
     for block in page.split("```console\n$ diana check ").skip(1) {
         let (file, shown) = block.split("\n```").next().unwrap().split_once('\n').unwrap();
-        let place = if file == "limits.yaml" { &folder } else { &root };
         let output =
-            Command::new(env!("CARGO_BIN_EXE_diana")).args(["check", file]).current_dir(place).output();
+            Command::new(env!("CARGO_BIN_EXE_diana")).args(["check", file]).current_dir(&folder).output();
         assert_eq!(String::from_utf8(output.unwrap().stdout).unwrap().trim_end(), shown, "{file}");
         count += 1;
     }

@@ -73,7 +73,9 @@ fn the_pages_have_no_findings() {
                 continue;
             }
             let is_whole = ["limits:", "url:"].iter().any(|key| block.contains(key));
-            let findings = found("block.yaml", block);
+            let mut findings = found("block.yaml", block);
+            // A migration guide shows the limits, not the labels of metrics.
+            findings.retain(|(_, code)| !block.starts_with("# after:") || *code != "stats-tags");
             if is_whole && !findings.is_empty() && findings != [(1, "no-configuration")] {
                 wrong.push(format!("{}: {findings:?}\n{block}", page.display()));
             }

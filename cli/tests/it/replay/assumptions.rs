@@ -159,7 +159,7 @@ fn a_rule_without_its_actor_gets_a_warning_and_no_suggestion() {
     assert_eq!([0, 1].map(|at| found.rules[at].suggestion.is_some()), [false, true]);
     let text = diana_replay::text::report(&found, false);
     let (above, _) = text.split_once("\nrequests ").unwrap();
-    assert!(above.contains("No request in the log has the actor `user` of rule `by-user`"), "{text}");
+    assert!(above.contains("Rule `by-user` cannot be replayed: 2 requests lack the actor `user`."), "{text}");
     let page = diana_replay::report::html(&found);
     assert_eq!(page.matches("class=\"caution\"").count(), 1);
 }
@@ -194,8 +194,100 @@ fn a_rule_by_address_that_finds_one_gets_a_warning_and_no_suggestion() {
         ([true, true, false, false], [false, false, true, true])
     );
     // Another address, but the same network.
-    assert_eq!(cautions(["192.0.2.1", "192.0.2.9"]).0, [false, true, false, false]);
+    assert_eq!(cautions(["192.0.2.1", "192.0.2.9"]).0, [false; 4]);
     assert_eq!(cautions(["192.0.2.1", "198.51.100.9"]).0, [false; 4]);
+}
+
+#[test]
+fn one_address_of_a_rule_is_no_proxy_if_the_log_has_others() {
+    let folder = Folder::new("one-of-several");
+    let document = folder.file(
+        "limits.json",
+        r#"{"limits": [{"url": "/login", "rules": [{"name": "login", "actor": "ip", "rpu": 1, "unit": "second"}]}]}"#,
+    );
+    let format = "%START_TIME(%s.%1f)% %REQ(:PATH)% %DOWNSTREAM_REMOTE_ADDRESS% %REQ(X-FORWARDED-FOR)%";
+    let warns = |lines: [&str; 3]| {
+        let lines: String =
+            lines.iter().enumerate().map(|(at, line)| format!("179539200{at}.1 {line}\n")).collect();
+        let log = folder.file("access.log", &lines);
+        let found = summary(&[&document, "--log", &log, "--format", format]).unwrap();
+        diana_replay::text::report(&found, true).contains("probably that of a proxy")
+    };
+    let login = "/login 192.0.2.1:1 -";
+    assert!(warns([login, "/login 192.0.2.1:2 -", "/a 192.0.2.1:3 -"]), "the port is another one each time");
+    assert!(!warns([login, login, "/a 192.0.2.2:1 -"]));
+    assert!(!warns([login, login, "/a 192.0.2.1:1 198.51.100.7"]), "a client behind a proxy");
+}
+
+#[test]
+fn what_lacks_its_actor_cannot_be_replayed() {
+    let folder = Folder::new("lacks");
+    let document = folder.file(
+        "limits.json",
+        r#"{"limits": [{"url": "/", "rules": [
+            {"name": "users", "actor": "user", "rpu": 1, "unit": "day"},
+            {"name": "devices", "actor": "device", "rpu": 3, "unit": "day"},
+            {"name": "total", "rpu": 9, "unit": "day"}
+        ]}]}"#,
+    );
+    let found = |format: &str, lines: &[&str]| {
+        let lines: String =
+            lines.iter().enumerate().map(|(at, line)| format!("{} {line}\n", 1_795_392_000 + at)).collect();
+        let log = folder.file("access.log", &lines);
+        summary(&[&document, "--log", &log, "--format", format]).unwrap()
+    };
+    let of = |found: &diana_replay::summary::Summary| {
+        let totals = found.totals;
+        let timeline: u64 = found.timeline.intervals.iter().map(|interval| interval.refused).sum();
+        let hours: u64 = found.hours.iter().map(|hour| hour.refused).sum();
+        assert_eq!((timeline, hours), (totals.refused, totals.refused));
+        (totals.admitted, totals.refused, totals.undecided)
+    };
+    let address = "%START_TIME(%s)% %REQ(:PATH)% %DOWNSTREAM_REMOTE_ADDRESS%";
+    let none = found(address, &["/a 192.0.2.1"; 12]);
+    assert_eq!(of(&none), (1, 0, 11));
+    let text = diana_replay::text::report(&none, false);
+    assert!(text.contains("not replayable            11  91.7 %"), "{text}");
+    assert!(text.contains("Rule `users` cannot be replayed: 12 requests lack the actor `user`."), "{text}");
+    assert!(text.lines().any(|line| line.starts_with("users") && line.contains("not known")), "{text}");
+    let page = diana_replay::report::html(&none);
+    let page = page.replace('\u{a0}', " ");
+    assert!(page.contains("Cannot be replayed: 12 requests lack the actor") && page.contains("not known"));
+    assert!(none.clients.is_empty(), "{:?}", none.clients);
+    // The last request has the user, so the rule counts in all of them.
+    let user = format!("{address} %REQ(X-USER-ID)%");
+    let lines = [&["/a 192.0.2.1 -"; 12][..], &["/a 192.0.2.2 ann"]].concat();
+    assert_eq!(of(&found(&user, &lines)), (2, 11, 0));
+    let log = folder.path("access.log");
+    let gate = [&*document, "--log", &log, "--format", &user, "--fail-above", "50"];
+    assert_eq!(super::exit_code(&gate), 1);
+    let log = folder.file("access.log", &"1795392000 /a 192.0.2.1\n".repeat(12));
+    let gate = [&*document, "--log", &log, "--format", address, "--fail-above", "50"];
+    assert_eq!(super::exit_code(&gate), 1, "what is not known passes no gate");
+}
+
+#[test]
+fn refusals_reach_to_the_end_of_the_log_and_shadow_is_apart() {
+    let folder = Folder::new("axis");
+    let document = folder.file(
+        "limits.json",
+        r#"{"limits": [{"url": "/a", "rules": [{"name": "a", "rpu": 1, "unit": "day"}]},
+            {"url": "/b", "rules": [{"name": "b", "rpu": 1, "unit": "day", "mode": "shadow"}]}]}"#,
+    );
+    let log = folder
+        .file("access.log", "1795392000 /a\n1795392001 /a\n1795392002 /b\n1795392003 /b\n1795392009 /c\n");
+    let found = summary(&[&document, "--log", &log, "--format", "%START_TIME(%s)% %REQ(:PATH)%"]).unwrap();
+    assert_eq!(found.timeline.intervals.len(), 10);
+    assert_eq!(found.rules[0].refusals, [0, 1, 0, 0, 0, 0, 0, 0, 0, 0]);
+    let page = diana_replay::report::html(&found);
+    assert_eq!(page.matches("viewBox=\"0 0 10 30\"").count(), 2, "one axis for all rules");
+    let text = diana_replay::text::report(&found, false);
+    let cells = |rule: &str| -> Vec<&str> {
+        text.lines().find(|line| line.starts_with(&format!("{rule}  "))).unwrap().split_whitespace().collect()
+    };
+    assert_eq!(cells("rule")[3..6], ["checked", "refused", "in"]);
+    assert_eq!((&cells("a")[4..6], &cells("b")[4..6]), (&["1", "0"][..], &["0", "1"][..]), "{text}");
+    assert_eq!([found.rules[0].enforced_refusals(), found.rules[1].enforced_refusals()], [1, 0]);
 }
 
 #[test]

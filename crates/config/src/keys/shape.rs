@@ -195,18 +195,18 @@ pub(super) const PART: Shape = Shape::Matching(
     "`0%` to `100%`, with at most two decimals",
 );
 
-/// The names of units, in any case.
+/// The names of units of several letters, in any case.
 macro_rules! units {
     () => {
-        "[mM][sS]|[sS]([eE][cC]([oO][nN][dD])?[sS]?)?|[mM]([iI][nN]([uU][tT][eE])?[sS]?)?\
-         |[hH]([oO][uU][rR][sS]?|[rR][sS]?)?|[dD]([aA][yY][sS]?)?"
+        "[mM][sS]|[sS][eE][cC]([oO][nN][dD])?[sS]?|[mM][iI][nN]([uU][tT][eE])?[sS]?\
+         |[hH]([oO][uU][rR][sS]?|[rR][sS]?)|[dD][aA][yY][sS]?"
     };
 }
 
 /// A span, such as `500ms`; zero needs no unit.
-pub const SPAN: &str = concat!(r"^\s*([0-9]+\s*(", units!(), r")|0+)\s*$");
+pub const SPAN: &str = concat!(r"^\s*([0-9]+\s*(", units!(), r"|[sSmhHdD])|0+)\s*$");
 /// A unit of time by its name, such as `min`.
-pub(super) const UNIT: &str = concat!(r"^\s*(", units!(), r")\s*$");
+pub(super) const UNIT: &str = concat!(r"^\s*(", units!(), r"|[smhd])\s*$");
 
 /// A span in seconds.
 pub(super) const fn secs(seconds: u64) -> Span {

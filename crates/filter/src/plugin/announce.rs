@@ -41,7 +41,7 @@ impl<H: Host> Plugin<H> {
         let (keys, size) = policy.footprint();
         let (rules, keys) = (plural(policy.rules().count(), "rule"), plural(keys, "key"));
         let kind = if self.is_of_route { "configuration of a route" } else { "configuration" };
-        let version = env!("CARGO_PKG_VERSION");
+        let version = crate::VERSION;
         let fingerprint = fingerprint_text(self.configuration.fingerprint);
         let mut words = format!(
             "diana {version}: {kind} taken, {rules}, fingerprint {fingerprint}; at most {keys} and {} KiB of \

@@ -208,7 +208,7 @@ impl<H: Host> Plugin<H> {
         let policy = &self.configuration.policy;
         let generation = self.remote.as_ref().map_or(0, |remote| remote.generation());
         let mut answer = Object::default()
-            .text("version", env!("CARGO_PKG_VERSION"))
+            .text("version", crate::VERSION)
             .text("fingerprint", &fingerprint_text(self.configuration.fingerprint))
             .number("generation", generation);
         if self.configuration.store.is_some() {
