@@ -50,13 +50,11 @@ mod outbox;
 #[cfg(not(feature = "loom"))]
 mod request;
 #[cfg(not(feature = "loom"))]
-#[cfg(not(feature = "loom"))]
 mod routes;
 #[cfg(not(feature = "loom"))]
 mod secret;
 #[cfg(not(feature = "loom"))]
 mod streams;
-#[cfg(not(feature = "loom"))]
 #[cfg(not(feature = "loom"))]
 pub mod thread;
 #[cfg(not(feature = "loom"))]

@@ -1,5 +1,6 @@
 //! A new configuration over the store of the old one: unchanged rules keep their counts.
 
+mod beside;
 mod changes;
 mod penalties;
 mod previous;

@@ -102,7 +102,7 @@ impl Ids {
 
 /// The metrics of one configuration in one worker.
 #[derive(Debug)]
-pub(super) struct Metrics<H> {
+pub(super) struct Metrics<H: Host> {
     host: H,
     /// By metric. Each entry lists the values of the first rule or cluster, then of the second, and
     /// so on.
@@ -417,6 +417,13 @@ impl<H: Host> Metrics<H> {
         self.add(Id::ForeignValues, 0, events.foreign);
         self.add(Id::CachedRefusals, 0, events.cached);
         self.add(Id::UnreadCosts, 0, events.unread);
+    }
+}
+
+/// A plugin may count between its last tick and its end.
+impl<H: Host> Drop for Metrics<H> {
+    fn drop(&mut self) {
+        self.flush();
     }
 }
 

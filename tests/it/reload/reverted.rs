@@ -158,8 +158,8 @@ fn values_stay_bounded_over_any_number_of_documents() {
         assert_eq!(left, [19_u64.saturating_sub(document), left[1], left[1]]);
         most = most.max(longest(&host));
     }
-    // Sixteen ways, each with three known states and eight others of 16 bytes.
-    assert_eq!(most, 8 + 11 * 12 + 16 * (8 + 11 * 16));
+    // Sixteen ways, each with three known states and 24 others of 16 bytes.
+    assert_eq!(most, 8 + 27 * 12 + 16 * (8 + 27 * 16));
     assert!(host.len() <= 4, "{:?}", host.keys());
 }
 

@@ -71,8 +71,8 @@ impl<H: Host> Plugin<H> {
         let secret = host.secret();
         let source = Source::new(listener, &secret);
         let mut configuration = source.compile_route(route).map_err(|errors| mistakes(&errors))?;
-        let own = source.compile().ok();
-        configuration.count_apart(own.as_ref().map(|own| &*own.policy), false);
+        let own = source.compile().map_err(|errors| mistakes(&errors))?;
+        configuration.count_apart(Some(&own.policy), false);
         let mut plugin = Plugin::build(host, configuration, before, ids)?;
         plugin.is_of_route = true;
         plugin.announce(&[listener, b"\0", route].concat());

@@ -48,6 +48,12 @@ pub enum Loss {
     },
 }
 
+/// A whole quota, as a [`Loss::Part`].
+pub(crate) const WHOLE_QUOTA: u64 = 1 << 32;
+
+/// Set in the [`Loss::Part`] of a cell that holds a state that the worker does not know.
+const UNKNOWN_PART: u64 = 1 << 63;
+
 /// What happens to the cell that has to make room.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Eviction {
@@ -221,7 +227,14 @@ impl Set {
             Lookup::Way(way) => Ok(Entry { set: self, way, found: true, eviction: None }),
             Lookup::Free(way) => Ok(self.take(way, None)),
             Lookup::Full => {
-                let least = (0..self.layout.ways).map(|way| (self.loss(way, now, &loss), way)).min();
+                let mut least: Option<(Loss, usize)> = None;
+                for way in 0..self.layout.ways {
+                    let one = (self.loss(way, now, &loss), way);
+                    least = Some(least.map_or(one, |least| least.min(one)));
+                    if one.0 == Loss::Nothing {
+                        break;
+                    }
+                }
                 debug_assert!(least.is_some(), "a set has at least one way");
                 match least.unwrap_or((Loss::Nothing, 0)) {
                     (Loss::Nothing, way) => Ok(self.take(way, Some(Eviction::Lossless))),
@@ -236,7 +249,12 @@ impl Set {
         let mut cell = Vec::new();
         self.layout.gather(&self.value, self.shape, way, &mut cell);
         match loss(Layout::fingerprint(&self.value, self.shape, way), &cell) {
-            Loss::Nothing if self.layout.holds_unknown(&self.value, self.shape, way, now) => Loss::Part(0),
+            // Whether an unknown state refuses is unknown, too. It goes after all known ones that do not.
+            loss @ (Loss::Nothing | Loss::Part(_))
+                if self.layout.holds_unknown(&self.value, self.shape, way, now) =>
+            {
+                Loss::Part(UNKNOWN_PART | if let Loss::Part(part) = loss { part } else { 0 })
+            }
             loss => loss,
         }
     }

@@ -10,7 +10,7 @@ use super::quota::{PlacedQuota, Quota};
 use super::quotas::PlanId;
 use super::rule::{Role, Rule, RuleId};
 use crate::actor::NamedActor;
-use crate::cells::table::{Loss, Table};
+use crate::cells::table::{Loss, Table, WHOLE_QUOTA};
 use crate::matcher::Matcher;
 use crate::request::Request;
 use diana_base::prng::mix;
@@ -197,28 +197,34 @@ impl<'a> ActorRules<'a> {
     /// rule in shadow refuses nobody; a rule that is enforced for a part may refuse this actor. The
     /// plan of the actor's next request is unknown, so a quota of any plan may refuse it.
     pub(crate) fn loss(self, cell: &[u8], now: Time) -> Loss {
-        let mut from = 0usize;
-        let rests = self.group.states.iter().enumerate().all(|(index, state)| {
+        let (mut from, mut least) = (0usize, Loss::Nothing);
+        for (index, state) in self.group.states.iter().enumerate() {
             let bytes = part(cell, from..from.saturating_add(state.size));
             from = from.saturating_add(state.size);
-            self.rests_in(index, bytes, now) == Span::ZERO
-        });
-        if rests {
-            return Loss::Nothing;
+            if self.rests_in(index, bytes, now) > Span::ZERO {
+                // A gift, and refusals on the way to a penalty, matter more than any part of a quota.
+                least = least.max(Loss::Part(if state.part == Part::Count { 0 } else { WHOLE_QUOTA }));
+            }
         }
-        let each = self.own.iter().enumerate().flat_map(|(at, rule)| {
-            self.quotas(at, rule).map(move |quota| quota.loss(cell, now, rule.enforced(), at))
-        });
-        each.fold(Loss::Part(0), Loss::max)
+        if least == Loss::Nothing {
+            return least;
+        }
+        let each =
+            self.own.iter().enumerate().flat_map(|(at, rule)| {
+                self.quotas(at, rule).map(move |quota| quota.loss(cell, now, rule, at))
+            });
+        each.fold(least, Loss::max)
     }
 
     /// How long the state with this index in the cell takes until it rests.
     pub(crate) fn rests_in(self, index: usize, state: &[u8], now: Time) -> Span {
         let own = self.group.states.get(index);
         debug_assert!(own.is_some(), "a state of another group");
-        let quota = own.and_then(|own| Some((own.part, self.own.get(own.rule)?)));
-        let quota = quota.and_then(|(part, rule)| Some((part, self.quotas(own?.rule, rule).next()?)));
-        quota.map_or(Span::ZERO, |(part, quota)| quota.quota.rests_in(part, state, now))
+        let quotas = own.and_then(|own| Some((own.part, self.quotas(own.rule, self.own.get(own.rule)?))));
+        // A plan may have a penalty where the rule has none, and a count where the rule refuses all.
+        let longest = quotas
+            .and_then(|(part, quotas)| quotas.map(|quota| quota.quota.rests_in(part, state, now)).max());
+        longest.unwrap_or(Span::ZERO)
     }
 }
 

@@ -18,10 +18,10 @@ use std::sync::Arc;
 pub(super) enum Apart {
     /// Nothing: a changed number keeps its count.
     Nothing,
-    /// Groups with other numbers.
+    /// Groups with other numbers, which have other keys.
     OtherNumbers,
     /// The same, in a host in which values must not grow.
-    OtherNumbersInOtherKeys,
+    OtherNumbersOfFixedSize,
 }
 
 impl Policy {
@@ -30,7 +30,7 @@ impl Policy {
     /// counts when a number changes, as long as all numbers agree. With `keeps_sizes`, values of the
     /// store keep their sizes, because the host needs that. Only before the policy is shared.
     pub fn count_apart(&mut self, listener: Option<&Policy>, keeps_sizes: bool) {
-        let apart = if keeps_sizes { Apart::OtherNumbersInOtherKeys } else { Apart::OtherNumbers };
+        let apart = if keeps_sizes { Apart::OtherNumbersOfFixedSize } else { Apart::OtherNumbers };
         let mut shared = Vec::new();
         for group in listener.iter().flat_map(|listener| listener.all_groups()) {
             shared.push(group.fingerprint(listener.map_or(&[], |listener| group.own(&listener.rules))));
@@ -61,8 +61,7 @@ impl Policy {
 impl CounterGroup {
     /// A hash of what the group's `rules` count, and by which numbers.
     fn fingerprint(&self, rules: &[Arc<Rule>]) -> u64 {
-        let rules = rules.iter().zip(&self.places);
-        let rules = rules.map(|(rule, place)| (rule.count_identity, place.moved(0).1, rule.salt));
+        let rules = rules.iter().map(|rule| (rule.count_identity, rule.salt));
         Hasher::of(&(&self.name, Hasher::of_all(rules)))
     }
 
@@ -73,11 +72,7 @@ impl CounterGroup {
             Role::Fallback => 1,
             Role::Leased => 2,
         };
-        let salt = match apart {
-            Apart::Nothing => 0,
-            Apart::OtherNumbers | Apart::OtherNumbersInOtherKeys => self.fingerprint(rules),
-        };
-        let hash = |rule: &Arc<Rule>| mix(mix(rule.count_identity.wrapping_add(of_role)) ^ salt);
+        let hash = |rule: &Arc<Rule>| mix(mix(rule.count_identity.wrapping_add(of_role)));
         let hashes: Vec<u64> = rules.iter().map(hash).collect();
         let mut placed: Vec<(u32, usize)> = (identities(&hashes).into_iter()).zip(0..).collect();
         sort::sort_by_key(&mut placed, |rule| *rule);
@@ -96,9 +91,11 @@ impl CounterGroup {
                 self.states.push(GroupState { rule: at, part, size });
             }
         }
+        let apart_name = || format!("{} {}", self.name, self.fingerprint(rules));
         self.table = match apart {
-            Apart::OtherNumbersInOtherKeys => Table::of_fixed_size(&self.name, entries, self.max_actors),
-            Apart::Nothing | Apart::OtherNumbers => Table::new(&self.name, entries, self.max_actors),
+            Apart::Nothing => Table::new(&self.name, entries, self.max_actors),
+            Apart::OtherNumbers => Table::new(&apart_name(), entries, self.max_actors),
+            Apart::OtherNumbersOfFixedSize => Table::of_fixed_size(&apart_name(), entries, self.max_actors),
         };
     }
 }

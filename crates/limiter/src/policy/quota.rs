@@ -1,11 +1,12 @@
 //! A quota as a value, and what it does to the states of an actor.
 
 use super::place::{Part, Place};
+use super::rule::Rule;
 use crate::algorithm::{
     self, Admission, Algorithm, BucketOptions, Charge, Parameters, Penalty, QueueOptions, QuotaError,
     Reservation, Verdict, grant, part,
 };
-use crate::cells::table::{Hasher, Loss};
+use crate::cells::table::{Hasher, Loss, WHOLE_QUOTA};
 use diana_base::time::{Span, Time};
 
 /// The part of a quota that only requests of high priority may take.
@@ -396,9 +397,10 @@ impl PlacedQuota {
         count.max(grant).max(quota.rests_in(Part::Penalty, place.penalty(cell), now))
     }
 
-    /// What an actor loses by this quota if its cell is evicted. If the quota `is_enforced`, it
-    /// refuses an actor to which it leaves nothing but headroom, although a new one would get more.
-    pub(crate) fn loss(&self, cell: &[u8], now: Time, is_enforced: bool, rule: usize) -> Loss {
+    /// What an actor loses by this quota of the rule with this place in its group, if its cell is
+    /// evicted. If the rule is enforced, it refuses an actor to which it leaves less than a request
+    /// costs beside headroom, although a new one would get more.
+    pub(crate) fn loss(&self, cell: &[u8], now: Time, rule: &Rule, at: usize) -> Loss {
         let headroom = self.quota.headroom();
         let look = |mut cell: Vec<u8>| {
             self.prepare(&mut cell, now);
@@ -407,11 +409,12 @@ impl PlacedQuota {
             (self.step(&mut cell, now, 0).remaining, beyond)
         };
         let ((left, beyond), (of_new, beyond_of_new)) = (look(cell.to_vec()), look(vec![0; cell.len()]));
-        if is_enforced && beyond.remaining == 0 && beyond_of_new.remaining > 0 {
-            return Loss::Refuses { opens_in: beyond.more_in, rule };
+        let least = rule.least.max(1);
+        if rule.enforced() && beyond.remaining < least && beyond_of_new.remaining >= least {
+            return Loss::Refuses { opens_in: beyond.more_in, rule: at };
         }
         let most = self.quota.shown().rpu.max(1);
-        Loss::Part(left.abs_diff(of_new).saturating_mul(1 << 32).checked_div(most).unwrap_or(0))
+        Loss::Part(left.abs_diff(of_new).saturating_mul(WHOLE_QUOTA).checked_div(most).unwrap_or(0))
     }
 }
 

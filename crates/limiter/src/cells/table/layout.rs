@@ -27,8 +27,9 @@ const FINGERPRINT: usize = 8;
 const ENTRY: usize = 8;
 const ENDS: usize = 4;
 
-/// The most states that a worker keeps although it does not know them.
-pub const MAX_UNKNOWN: usize = 8;
+/// The most states that a worker keeps although it does not know them, unless it knows more itself:
+/// those of eight rules, each with a count, a grant and a penalty.
+pub const MAX_UNKNOWN: usize = 24;
 
 /// The largest state, so that foreign bytes do not let values grow without bound.
 pub const MAX_STATE: usize = 4_096;
@@ -257,7 +258,7 @@ impl Layout {
         // Twice the room: 16 ways for every 8 actors. Four digits can name 2²⁴ sets.
         let sets = if actors <= 1 { 1 } else { actors.div_ceil(8).clamp(1, 1 << 24) };
         let (sets, known) = (u32::try_from(sets).unwrap_or(1), States::new(states));
-        let name = Hasher::of(&(name, sets, is_fixed.then_some(&known.entries)));
+        let name = Hasher::of(&(name, sets, ways, is_fixed.then_some(&known.entries)));
         Layout { key: Key::first(name), sets, ways, known, is_fixed }
     }
 
@@ -432,11 +433,12 @@ impl Layout {
             .known
             .each(value, shape)
             .all(|(own, stored)| stored.is_some_and(|stored| stored.entry.size >= own.size));
-        if has_room && kept.len() == unknown && unknown <= MAX_UNKNOWN {
+        let most = MAX_UNKNOWN.max(self.known.all.len());
+        if has_room && kept.len() == unknown && unknown <= most {
             return None;
         }
         diana_base::sort::sort_by_key(&mut kept, |state| *state);
-        let last = kept.len().saturating_sub(MAX_UNKNOWN);
+        let last = kept.len().saturating_sub(most);
         let mut states: Vec<StateEntry> = part(&kept, last..).iter().map(|(_, entry)| *entry).collect();
         states.extend(self.known.each(value, shape).map(|(own, stored)| StateEntry {
             size: stored.map_or(own.size, |stored| stored.entry.size.max(own.size)),
@@ -467,9 +469,10 @@ impl Layout {
     }
 }
 
-/// The checksum of the key and of all bytes of a value but its checksum. It detects accidents, not forgeries:
-/// a writer of shared data can also write a checksum. The mixing step is that of FxHash (Firefox),
-/// eight bytes at a time. Four independent sums let the processor work on four steps at once.
+/// The checksum of the key and of all bytes of a value but its checksum. It detects accidents, not
+/// forgeries: a writer of shared data can also write a checksum. The mixing step is that of FxHash
+/// (Firefox), eight bytes at a time. Four independent sums let the processor work on four steps at
+/// once.
 fn checksum(key: &Key, value: &[u8]) -> u32 {
     const K: u64 = 0x517c_c1b7_2722_0a95;
     let mix = |sum: u64, word: u64| (sum.rotate_left(5) ^ word).wrapping_mul(K);

@@ -326,19 +326,20 @@ fn an_unknown_state_goes_after_its_end() {
 }
 
 #[test]
-fn of_nine_unknown_states_the_one_that_ends_first_goes() {
+fn of_too_many_unknown_states_the_one_that_ends_first_goes() {
     let store = Memory::new();
-    for n in 0..9u32 {
+    let many = u32::try_from(MAX_UNKNOWN).unwrap() + 1;
+    for n in 0..many {
         // The fifth one ends first.
         let lasts = Span::from_secs(if n == 4 { 1_000 } else { 2_000 - u64::from(n) });
         fill(&Known::from([(n, 8)]), &store, 1, 7, at(0), lasts);
     }
     fill(&Known::from([(100, 8)]), &store, 1, 7, at(0), HOUR);
-    let kept: Vec<u32> = (0..9).filter(|n| state(&store, 1, *n, 8) == [7; 8]).collect();
-    assert_eq!(kept, [0, 1, 2, 3, 5, 6, 7, 8]);
+    let lost: Vec<u32> = (0..many).filter(|n| state(&store, 1, *n, 8) != [7; 8]).collect();
+    assert_eq!(lost, [4]);
 }
 
-/// A worker that writes one state and knows eight others is not told that they are too many.
+/// A worker that knows many states keeps as many that it does not know.
 #[test]
 fn known_states_do_not_count_as_unknown() {
     let store = Memory::new();
@@ -346,11 +347,16 @@ fn known_states_do_not_count_as_unknown() {
     fill(&many, &store, 1, 1, at(0), HOUR);
     fill(&many, &store, 2, 2, at(0), HOUR);
     assert!((0..30).all(|n| state(&store, 1, n * 4, 8) == [1; 8]));
-    // Workers of a document with fewer rules find theirs, and keep eight others.
+    let others: Known = (0..30).map(|n| (n * 4 + 1, 8)).collect();
+    fill(&others, &store, 2, 2, at(0), HOUR);
+    assert!((0..30).all(|n| state(&store, 1, n * 4, 8) == [1; 8]));
+    // Workers of a document with fewer rules find theirs, and keep fewer others.
     let few: Known = (0..2).map(|n| (n * 4, 8)).collect();
     fill(&few, &store, 2, 3, at(0), HOUR);
-    let kept = (2..30).filter(|n| state(&store, 1, n * 4, 8) == [1; 8]).count();
-    assert_eq!((state(&store, 1, 0, 8), state(&store, 2, 4, 8), kept), (vec![1; 8], vec![3; 8], MAX_UNKNOWN));
+    let all = (0..30).flat_map(|n| [(n * 4, 1), (n * 4 + 1, 2)]);
+    let kept = all.filter(|(n, of)| *n > 4 && state(&store, *of, *n, 8) == [*of as u8; 8]).count();
+    assert_eq!((state(&store, 1, 0, 8), state(&store, 2, 4, 8)), (vec![1; 8], vec![3; 8]));
+    assert!(kept <= MAX_UNKNOWN && kept > 0, "{kept}");
 }
 
 /// The two documents lay the set out anew once, and then change it in place.
@@ -498,6 +504,29 @@ proptest! {
         for ((hash, identity), count) in counts {
             prop_assert_eq!(state(&store, hash, identity, 1), [count]);
         }
+    }
+
+    /// Any states in any order of sizes, with any ends and actors, are read, kept or given up.
+    #[test]
+    fn any_states_are_harmless(
+        states in prop::collection::btree_map(any::<u32>(), 0..64_u32, 0..40),
+        body in prop::collection::vec(any::<u32>(), 1..2_000),
+        now in prop_oneof![Just(0_u64), 0_u64..1 << 33],
+        known in documents(),
+    ) {
+        let (store, table) = (Memory::new(), of(&known[0]));
+        let sizes: usize = states.values().map(|size| *size as usize).sum();
+        let header = [2 << 24 | states.len() as u32, 0].into_iter();
+        let header = header.chain(states.iter().flat_map(|(identity, size)| [*identity, *size]));
+        let length = 8 + 12 * states.len() + 16 * (8 + sizes);
+        let words: Vec<u32> = header.chain(body.iter().copied().cycle()).take(length / 4 + 1).collect();
+        store.swap(key(&table, 1).as_bytes(), &sealed(&table, &words, length), None).unwrap();
+        prop_assert!(!table.load(&store, 1).unwrap().foreign());
+        fill(&known[0], &store, 1, 7, at(now), HOUR);
+        prop_assert_eq!(table.load(&store, 1).unwrap().find().unwrap().cell(), vec![7; table.cell_size()]);
+        let laid = store.load(key(&table, 1).as_bytes()).unwrap().unwrap().bytes;
+        let count = u32::from_le_bytes(laid[..4].try_into().unwrap()) & 0xff_ffff;
+        prop_assert!(count as usize <= MAX_UNKNOWN + known[0].len(), "{} states", count);
     }
 
     /// Any bytes are a value, or are replaced by one; never do they make a worker fail.
