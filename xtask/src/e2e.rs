@@ -24,7 +24,7 @@ const WASM_ONLY: [(&str, &str); 12] = [
 
 /// The tests of things that only the native module has.
 const NATIVE_ONLY: [(&str, &str); 4] = [
-    ("deleted::", "counts that are deleted"),
+    ("kept::", "counts that are kept"),
     ("panics::", "panics that are caught"),
     ("routes::", "documents of routes; proxy-wasm has none"),
     ("secrets::", "secrets by SDS, which a proxy-wasm filter cannot read"),
