@@ -17,7 +17,8 @@ const WAYS: usize = 16;
 
 /// The size of the format, the number of states and the checksum.
 const HEADER: usize = 8;
-/// Distinguishes this format from earlier and later ones. The lower 24 bits are the number of states.
+/// Distinguishes this format from earlier and later ones. The lower 24 bits are the number of
+/// states.
 const FORMAT: u32 = 2 << 24;
 const COUNT: u32 = (1 << 24) - 1;
 const FINGERPRINT: usize = 8;
@@ -33,8 +34,8 @@ pub const MAX_UNKNOWN: usize = 8;
 /// The largest state, so that foreign bytes do not let values grow without bound.
 pub const MAX_STATE: usize = 4_096;
 
-/// How much longer than its state rests an unknown state is kept. Clocks differ, reservations return
-/// late, and two documents that alternate must not lay a set out anew each time.
+/// How long a state is kept after it rests, because clocks differ, reservations return late, and
+/// two documents that alternate must not lay a set out anew each time.
 const MARGIN: Span = Span::from_secs(60);
 
 /// A state of a cell: what one rule counts for one actor in one role.
@@ -417,8 +418,8 @@ impl Layout {
         unknown.map(move |stored| (stored, shape.end(value, stored.index)))
     }
 
-    /// The states that the value should have, by identity; `None` if it has exactly these: the known
-    /// ones in the larger size, and of the others that have not ended those that end last.
+    /// The states that the value should have, by identity; `None` if it has exactly these: the
+    /// known ones in the larger size, and of the others that have not ended those that end last.
     fn union(&self, value: &[u8], shape: Shape, now: Time) -> Option<Vec<StateEntry>> {
         let mut kept: Vec<(u32, StateEntry)> = Vec::new();
         let mut unknown = 0usize;
@@ -467,9 +468,10 @@ impl Layout {
     }
 }
 
-/// The checksum of the key and of all bytes of a value but its checksum. It detects accidents, not forgeries:
-/// a writer of shared data can also write a checksum. The mixing step is that of FxHash (Firefox),
-/// eight bytes at a time. Four independent sums let the processor work on four steps at once.
+/// The checksum of the key and of all bytes of a value but its checksum. It detects accidents, not
+/// forgeries: a writer of shared data can also write a checksum. The mixing step is that of FxHash
+/// (Firefox), eight bytes at a time. Four independent sums let the processor work on four steps at
+/// once.
 fn checksum(key: &Key, value: &[u8]) -> u32 {
     const K: u64 = 0x517c_c1b7_2722_0a95;
     let mix = |sum: u64, word: u64| (sum.rotate_left(5) ^ word).wrapping_mul(K);

@@ -316,7 +316,7 @@ fn an_unknown_state_goes_after_its_end() {
     fill(&other, &store, 1, 2, at(3_600), HOUR);
     assert_eq!(state(&store, 1, 4, 8), [1; 8], "the state has just ended, and clocks differ");
     let both = stored_size(&store, &one);
-    // Whoever knows the state raises its end.
+    // A worker that knows the state raises its end.
     fill(&one, &store, 2, 3, at(3_600), HOUR);
     fill(&other, &store, 1, 2, at(LATER), HOUR);
     assert_eq!((state(&store, 1, 4, 8), stored_size(&store, &one)), (vec![1; 8], both));
@@ -338,7 +338,7 @@ fn of_nine_unknown_states_the_one_that_ends_first_goes() {
     assert_eq!(kept, [0, 1, 2, 3, 5, 6, 7, 8]);
 }
 
-/// A worker that writes one state and knows eight others is not told that they are too many.
+/// A worker that writes one state and knows eight others does not find that they are too many.
 #[test]
 fn known_states_do_not_count_as_unknown() {
     let store = Memory::new();
