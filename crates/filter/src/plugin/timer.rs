@@ -72,7 +72,7 @@ impl<H: Host> Plugin<H> {
         if let Some(next) = self.next_sample_at() {
             self.timer_queue.with(|queue| queue.wake_at(next, now));
         }
-        // An earlier configuration may have set the timer for an earlier time. So the timer is set
+        // An earlier configuration may have set the timer for an earlier time, so the timer is set
         // again for the next task.
         let own = wants.map(|span| now.after(span));
         let Some(at) = own.into_iter().chain(calls).chain(self.wakes_at.get()).min() else {
