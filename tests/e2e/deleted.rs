@@ -81,7 +81,7 @@ impl Client {
 }
 
 /// Each update gives the listener, and the route that takes the listener's limits, other tables.
-/// The tables in use keep their counts, also those of a route that no request has used since the
+/// Counts that have not ended stay, also those of a route that no request has used since the
 /// update.
 #[test]
 fn counts_go_and_stay_while_routes_have_documents() {
