@@ -54,8 +54,8 @@ impl<H: Host> Plugin<H> {
         self.worker.with(needs_timer) == Some(true)
     }
 
-    /// The span after which the timer should fire at the latest: for the worker, or to hand the host
-    /// what was counted.
+    /// The span after which the timer should fire at the latest: for the worker, or to hand the
+    /// host what was counted.
     fn wants(&self, worker: &mut Worker<CellStore<H>>) -> Option<Span> {
         let counted = self.metrics.has_deferred().then_some(COUNTED_WITHIN);
         worker.wants().into_iter().chain(counted).min()
