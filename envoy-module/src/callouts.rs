@@ -106,8 +106,8 @@ impl Callouts {
     }
 }
 
-/// Appends bytes that a server sent, up to one byte beyond [`MAX_REPLY_BYTES`]. So a reply of any
-/// length costs little memory, and a longer reply is recognised as too long.
+/// Appends bytes that a server sent, up to one byte beyond [`MAX_REPLY_BYTES`], so that a reply of
+/// any length costs little memory, and a longer reply is recognised as too long.
 fn append(bytes: &mut Vec<u8>, chunk: &[u8]) {
     let room = MAX_REPLY_BYTES.saturating_add(1).saturating_sub(bytes.len());
     bytes.extend_from_slice(chunk.get(..room).unwrap_or(chunk));

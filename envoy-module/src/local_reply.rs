@@ -25,8 +25,8 @@ impl LocalReply {
         }
     }
 
-    /// Whether the response would read as success if Envoy made it one of gRPC. Envoy does so if the
-    /// request was gRPC when it arrived, and sends 0 without a gRPC status.
+    /// Whether the response would read as success if Envoy made it one of gRPC. Envoy does so if
+    /// the request was gRPC when it arrived, and sends 0 without a gRPC status.
     pub(crate) fn lacks_grpc_status(&self) -> bool {
         !self.headers.iter().any(|(name, _)| &**name == "grpc-status")
     }

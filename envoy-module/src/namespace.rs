@@ -24,7 +24,7 @@ pub struct Namespace {
     pub store: Counts,
     /// The metrics of all threads.
     pub metrics: Metrics,
-    /// The mark and the bells of the main thread for its own filter.
+    /// The alarm of the main thread's own filter.
     pub main: Arc<Alarm>,
     /// The calls that wait for the main thread.
     pub outbox: Outbox,
@@ -34,7 +34,7 @@ pub struct Namespace {
     epoch: AtomicU64,
     /// Rings when ended counts are due to be deleted.
     pub sweep: Arc<Alarm>,
-    /// Whether that is planned.
+    /// Whether the next deletion is planned.
     pub is_sweep_planned: AtomicBool,
 }
 
@@ -61,7 +61,7 @@ impl Registry {
         self.last_root
     }
 
-    /// Lets each namespace tell Envoy which documents are in use.
+    /// Makes each namespace report to Envoy which documents are in use.
     fn documents_changed(&self) {
         let in_use = self.namespaces.iter().filter(|(_, roots)| !roots.is_empty());
         in_use.for_each(|(namespace, _)| namespace.metrics.changed());
@@ -127,8 +127,8 @@ impl Namespace {
         }
     }
 
-    /// Deletes counts that have ended, if that is due, whatever configurations there are; and plans
-    /// the next time, while there are counts. Only on the main thread.
+    /// Deletes counts that have ended, if that is due, whatever configurations there are, and plans
+    /// the next time while there are counts. Call this on the main thread only.
     pub fn sweep(&self) {
         if self.sweep.take_due() {
             self.remove_ended(SystemTime::now());
@@ -173,8 +173,8 @@ impl Namespace {
         }
     }
 
-    /// Tells how many configurations use each document, unless `told` is the version of the last
-    /// change. No other thread tells meanwhile, so Envoy does not keep an earlier number.
+    /// Reports how many configurations use each document, unless `told` is the version of the last
+    /// change. No other thread reports meanwhile, so Envoy does not keep an earlier number.
     pub fn tell_documents(told: &AtomicU64, tell: impl FnMut(&str, u64)) {
         registry().documents.tell(told, tell);
     }

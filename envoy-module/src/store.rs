@@ -47,7 +47,7 @@ impl Memory {
         Memory { shards, hasher: DefaultHashBuilder::default() }
     }
 
-    /// Removes the keys of which this holds, by key and value, and frees their memory. Returns how
+    /// Removes the entries that are over, by key and value, and frees their memory. Returns how
     /// many there were.
     pub fn remove(&self, is_over: impl Fn(&[u8], &[u8]) -> bool) -> usize {
         let remove = |shard: &Shard| shard.remove(&is_over, |key| self.hasher.hash_one(key));

@@ -54,8 +54,8 @@ fn thirty_times_the_actors_take_no_more_memory() {
     assert!(last - small < 2.3, "memory grew by {:.1} MiB from 10,000 actors to 301,000", last - small);
 }
 
-/// With one request an hour each invented actor is refused as well, so no cell has a lower eviction
-/// rank than another.
+/// With one request an hour each invented actor is refused as well, so no cell makes room for
+/// another actor.
 #[test]
 fn invented_actors_that_are_refused_free_nobody() {
     let gateway = start(json!({

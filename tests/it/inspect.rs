@@ -260,7 +260,7 @@ fn a_reload_keeps_counts_and_grants() {
     gateway.reload(&document(INSPECT, 5));
     assert_eq!(gateway.count("ann").granted, 4);
     assert!(gateway.request("ann").1);
-    // Back again: the older cell has more left of the same grant.
+    // Back again: the grant has what is left of it.
     gateway.wait(1_000);
     gateway.reload(&document(INSPECT, 6));
     assert_eq!(gateway.passing("ann"), 3);
@@ -377,7 +377,7 @@ fn a_look_tells_what_the_worker_has_reserved() {
     assert_eq!((gateway.reserved("ann"), gateway.count("ann").used), (None, 4 + 996 / 64));
 }
 
-/// After a reset the grant of an earlier configuration's cell does not come back.
+/// After a reset, going back to an earlier configuration brings no grant back.
 #[test]
 fn a_reset_takes_a_grant_for_good() {
     let document = |rpu: u64| {

@@ -77,8 +77,8 @@ pub fn field_string(to: &mut String, text: &str) {
     to.push('"');
 }
 
-/// Whether quotes around the text make it a string of a structured field, and of JSON, as around the
-/// names of rules.
+/// Whether quotes around the text make it a string of a structured field, and of JSON, as around
+/// the names of rules.
 #[must_use]
 pub fn is_plain(text: &str) -> bool {
     text.bytes().all(|byte| matches!(byte, b' '..=b'~') && byte != b'"' && byte != b'\\')

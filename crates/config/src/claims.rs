@@ -11,8 +11,9 @@ const BASE64URL: GeneralPurpose = GeneralPurpose::new(
     GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
 );
 
-/// The claim of a token at a dotted path, as text: for [`Source::claim`]. `None` if the token is not
-/// readable, or if the claim is no text, whole number or flag. **The signature is not verified.**
+/// The claim of a token at a dotted path, as text: for [`Source::claim`]. `None` if the token is
+/// not readable, or if the claim is no text, whole number or flag. **The signature is not
+/// verified.**
 ///
 /// ```
 /// // {"sub":"alice"}
@@ -44,8 +45,8 @@ fn payload(token: &[u8]) -> Option<Value> {
 }
 
 /// The value at `path`. Each level follows the longest key that is a prefix of the path; the whole
-/// path is tried first. So `https://example.com/plan` and `https://example.com/claims.tenant` are
-/// both found.
+/// path is tried first, so that `https://example.com/plan` and `https://example.com/claims.tenant`
+/// are both found.
 fn find<'v>(value: &'v Value, path: &str) -> Option<&'v Value> {
     let Value::Object(entries) = value else { return None };
     for (key, rest) in splits(path) {

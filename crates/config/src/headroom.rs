@@ -52,9 +52,9 @@ fn read(node: Node) -> Option<RuleHeadroom> {
 }
 
 impl RuleHeadroom<'_> {
-    /// `quota` with this headroom. A percentage is a part of what the quota admits at most, rounded up.
-    /// `least` is the least cost of a request. `fields` describe the quota: a rule, an override or a
-    /// plan. Reports a mistake at its place and then returns `None`.
+    /// `quota` with this headroom. A percentage is a part of what the quota admits at most, rounded
+    /// up. `least` is the least cost of a request. `fields` describe the quota: a rule, an override
+    /// or a plan. Reports a mistake at its place and then returns `None`.
     pub(super) fn apply(self, fields: &Fields, quota: Quota, least: u64) -> Option<Quota> {
         if quota.configured().rpu == 0 {
             // The rule refuses all requests anyway.
@@ -77,8 +77,8 @@ impl RuleHeadroom<'_> {
         Some(quota)
     }
 
-    /// Whether the headroom of `quota` has room at the lowest limit, too. A part always has. Reports
-    /// a mistake at its place.
+    /// Whether the headroom of `quota` has room at the lowest limit, too. A part always has.
+    /// Reports a mistake at its place.
     pub(super) fn fits_lowest(self, quota: &Quota, adaptive: &Adaptive, least: u64) -> bool {
         let Headroom::Units(units) = self.headroom else { return true };
         let (lowest, _) = adaptive.controller().range();
@@ -96,7 +96,7 @@ fn scaled(units: u64, limit: u64, rpu: u64) -> u64 {
 }
 
 /// The mistake of a quota that admits at most `most` units, if it cannot admit a request of
-/// `least` units beside `headroom` units.
+/// `least` units next to `headroom` units.
 fn lacks_room(limit: &str, most: u64, headroom: u64, least: u64) -> Option<String> {
     (headroom.saturating_add(least) > most).then(|| {
         format!(
@@ -113,7 +113,8 @@ fn most(quota: &Quota) -> u64 {
 }
 
 /// The warning about a quota that has no room for the cheapest request, which is charged `least`
-/// units on arrival. A quota of 0 refuses all requests on purpose. With `adaptive`, the limit moves.
+/// units on arrival. A quota of 0 refuses all requests on purpose. With `adaptive`, the limit
+/// moves.
 pub(super) fn never_admits(quota: &Quota, adaptive: Option<&Adaptive>, least: u64) -> Option<String> {
     let rpu = quota.configured().rpu;
     if rpu == 0 || least == 0 {

@@ -15,8 +15,8 @@
 //! let errors = diana_config::compile(mistaken).expect_err("a mistake");
 //! assert_eq!(
 //!     errors[0].to_string(),
-//!     "limits[0].rules[0].unit: unknown unit `secnd`, expected second, minute, hour, day or a span \
-//!      such as `30s`"
+//!     "limits[0].rules[0].unit: unknown unit `secnd`, expected second, minute, hour, day or a \
+//!      span such as `30s`"
 //! );
 //! ```
 //!
@@ -128,7 +128,7 @@ impl Configuration {
         policy.is_some_and(|policy| policy.refuse_to_wait())
     }
 
-    /// For a document that stands beside others, before a worker has the policy: see
+    /// For a document that is in force next to others, before a worker has the policy: see
     /// [`Policy::count_apart`].
     ///
     /// [`Policy::count_apart`]: diana_limiter::policy::Policy::count_apart

@@ -23,7 +23,7 @@ pub(super) struct Plans<'a> {
     node: Option<Node<'a>>,
     /// Whether a document that is not here may have `plan`.
     is_open: bool,
-    /// What tells the plan. `None` without `plan`, or if it is wrong.
+    /// The actor from which the plan is read. `None` without `plan`, or if it is wrong.
     actor: Option<NamedActor>,
     names: Vec<String>,
     /// The plan of each listed value of the actor. `None`: the actor's value is the plan's name.

@@ -94,7 +94,7 @@ pub(super) fn compile(
         },
         (quota, _) => (quota, None),
     };
-    // What judges at first.
+    // The quota that judges until an adaptive limit moves.
     let first = quota.map(|quota| match &adaptive {
         Some(adaptive) => quota.at(adaptive.limit(), weight.least),
         None => quota,

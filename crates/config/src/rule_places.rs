@@ -1,4 +1,4 @@
-//! Where the rules of a document stand, for tools that show a rule beside its text.
+//! Where the rules of a document stand, for tools that show a rule next to its text.
 
 use super::names::Names;
 use super::quota::algorithm;

@@ -33,8 +33,8 @@ impl fmt::Display for Error {
 
 impl std::error::Error for Error {}
 
-/// The most mistakes that are collected; behind them, one says that there are more. A hint costs far
-/// more than what it is about, and a server may send any number of mistakes.
+/// The most mistakes that are collected; behind them, one says that there are more. A hint costs
+/// far more than what it is about, and a server may send any number of mistakes.
 pub const MAX_ERRORS: usize = 1_000;
 
 /// Collects mistakes while a document is read: the first thousand, and whether there are more.

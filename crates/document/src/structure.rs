@@ -1,6 +1,6 @@
 //! Reads the wire form of `google.protobuf.Struct`, in which Envoy passes a configuration that is
-//! YAML in its own file. `docs/internals/design/documents.md` says why by hand; the encoding is that
-//! of protobuf.dev/programming-guides/encoding.
+//! YAML in its own file. `docs/internals/design/documents.md` says why by hand; the encoding is
+//! that of protobuf.dev/programming-guides/encoding.
 //!
 //! ```text
 //!   Struct     1: repeated Entry

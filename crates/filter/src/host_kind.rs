@@ -49,8 +49,8 @@ impl HostKind {
         self == HostKind::Restricted
     }
 
-    /// Whether plugins stand beside each other for good, as the directives of a restricted host do: a
-    /// reload starts new workers with empty shared data. Its values must not grow either.
+    /// Whether plugins are in force side by side for good, as the directives of a restricted host
+    /// are: a reload starts new workers with empty shared data. Its values must not grow either.
     pub(crate) fn has_documents_side_by_side(self) -> bool {
         self == HostKind::Restricted
     }

@@ -48,7 +48,7 @@ struct Document {
 pub const MAX_DOCUMENTS: usize = 256;
 
 /// The most counters of a VM, because hosts never delete one: a document server may rename rules
-/// for ever. Rules beyond have none.
+/// for ever. Further rules have none.
 const MAX_COUNTERS: usize = 1 << 18;
 
 /// The most counters of a restricted host, which ends the VM when the memory for metrics is full.
@@ -56,8 +56,8 @@ const MAX_COUNTERS: usize = 1 << 18;
 const MAX_RESTRICTED: usize = 4_096;
 
 impl Ids {
-    /// The id of the metric with this name, which `new` defines in the host; `None` if the host does
-    /// not define it, or has `most` metrics.
+    /// The id of the metric with this name, which `new` defines in the host; `None` if the host
+    /// does not define it, or has `most` metrics.
     fn define(&self, name: &str, most: usize, new: impl FnOnce() -> Option<u32>) -> Option<u32> {
         let define = |ids: &mut KeyMap<u32>| {
             if let Some(id) = ids.get(name.as_bytes()) {

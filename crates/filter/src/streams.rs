@@ -3,7 +3,7 @@
 pub(super) use diana_limiter::number_map::NumberMap;
 
 /// The plugins of streams, from a stream's creation to its headers. Hosts create a stream when its
-/// headers have arrived. So usually there is one entry, and nothing is inserted into the map.
+/// headers have arrived, so usually there is one entry, and nothing is inserted into the map.
 #[derive(Debug, Default)]
 pub(super) struct NewStreams {
     /// The stream and its plugin.

@@ -1,5 +1,5 @@
-//! Maintenance of a zone with the shared data that evicts keys: keeps the seed in the zone, and logs
-//! if the zone is too small.
+//! Maintenance of a zone with the shared data that evicts keys: keeps the seed in the zone, and
+//! logs if the zone is too small.
 
 use super::metrics::Metrics;
 use super::plugin::CellStore;

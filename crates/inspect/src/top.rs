@@ -8,10 +8,10 @@
 //! ```
 //!
 //! Space-Saving: Metwally, Agrawal, El Abbadi, "Efficient Computation of Frequent and Top-k
-//! Elements in Data Streams", ICDT 2005. A summary has `K` = `ACTORS` counters. An actor without
-//! a counter takes over the one with the least count, which becomes the error of the new count. So
-//! a count is never below the true one, and a count minus its error is never above it. An actor
-//! without a counter has at most the least count, the floor.
+//! Elements in Data Streams", ICDT 2005. A summary has `K` = `ACTORS` counters. An actor without a
+//! counter takes over the one with the least count, which becomes the error of the new count, so
+//! that a count is never below the true one, and a count minus its error is never above it. An
+//! actor without a counter has at most the least count, the floor.
 //!
 //! Merging: Cafaro, Pulimeno, Tempesta, "A parallel space saving algorithm for frequent items and
 //! the Hurwitz zeta distribution", Information Sciences 329, 2016. If only one of two summaries has
@@ -215,12 +215,16 @@ fn number(bytes: &[u8]) -> Option<(u64, &[u8])> {
 /// # use diana_limiter::time::Time;
 /// use diana_inspect::top::{By, WorkerTop, top};
 ///
-/// # let document = br#"{"url": "/", "rules": [{"name": "a", "actor": "user", "rpu": 3, "unit": "hour"}]}"#;
+/// # let document = br#"{"url": "/", "rules": [
+/// #     {"name": "a", "actor": "user", "rpu": 3, "unit": "hour"}
+/// # ]}"#;
 /// # let policy = diana_config::compile(document).expect("a valid document").policy;
 /// # let store = Memory::new();
 /// # let now = Time::from_ns(1_795_392_000_000_000_000);
 /// # let mut worker = Worker::new(policy.clone(), &store, &[7; 16]);
-/// # let values = Values::default().with(Part::Path, "/").with(Part::Header("x-user-id".into()), "ann");
+/// # let values = Values::default()
+/// #     .with(Part::Path, "/")
+/// #     .with(Part::Header("x-user-id".into()), "ann");
 /// # let request = policy.request(&values);
 /// let mut counts = WorkerTop::default();
 /// for _ in 0..5 {
@@ -494,7 +498,7 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(400))]
 
-        /// Whoever counts, and in whichever order the summaries are merged: no count is below the
+        /// Whichever worker counts, and in whatever order summaries merge: no count is below the
         /// truth, or above it by more than its error, or its error above a 64th of all.
         #[test]
         fn a_count_is_within_its_error(Stream(units) in stream(), every in 1usize..400) {

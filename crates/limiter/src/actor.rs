@@ -1,5 +1,6 @@
-//! The actors that rules count, one file per kind: each reads a value from the request. Values come from clients, so every kind reads any bytes of any length in linear time;
-//! they are stored as keyed hashes only, and an empty value identifies nobody.
+//! The actors that rules count, one file per kind: each reads a value from the request. Values come
+//! from clients, so every kind reads any bytes of any length in linear time; they are stored as
+//! keyed hashes only, and an empty value identifies nobody.
 //!
 //! ```text
 //!   Jwt::new("sub"), Ip::new(options) ─► NamedActor::list([tenant, ip]) ─ key(request) ─► bytes

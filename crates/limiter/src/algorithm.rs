@@ -9,7 +9,7 @@
 //! ```
 //!
 //! [`Algorithm`] has a variant for each kind of a configuration, and for `warm_up`, `lease` and
-//! `refuse_all`, which are no kinds. `penalty` and `grant` have states beside that of any
+//! `refuse_all`, which are no kinds. `penalty` and `grant` have states next to that of any
 //! algorithm; the other files are shared code.
 //!
 //! To add an algorithm, add a file in `algorithm/`, its `mod` line, its variant and constructor,
@@ -98,7 +98,7 @@ pub enum Algorithm {
     LeakyBucket(LeakyBucket),
     /// `C`.
     Concurrency(Concurrency),
-    /// Allowance that this gateway fetched ahead from the global store: [`Algorithm::leased`].
+    /// Quota that this gateway fetched ahead from the global store: [`Algorithm::leased`].
     Lease(Lease),
     /// `rpu: 0`: refuses every request.
     RefuseAll,
@@ -174,16 +174,16 @@ impl Algorithm {
 }
 
 impl Algorithm {
-    /// The canonical text of the algorithm and its numbers, the same in every build. The text of a
-    /// rule's default quota is part of the name of its cells, so configurations that differ in it
-    /// count side by side.
+    /// The canonical text of the algorithm and its numbers, the same in every build. It names the
+    /// count of a rule without a `name` in a global store, and tells apart the counts of documents
+    /// that are in force side by side.
     #[must_use]
     pub fn canonical_form(&self) -> String {
         each!(self, kind => kind.canonical_form())
     }
 
     /// The canonical text of what a cell holds. Algorithms of the same form count in the same cell:
-    /// the cell tells what was used, whatever the quota. So a changed quota keeps what was used.
+    /// the cell holds what was used, whatever the quota, so usage survives a changed quota.
     #[must_use]
     pub fn form(&self) -> String {
         each!(self, kind => kind.form())
@@ -298,8 +298,8 @@ impl Algorithm {
     }
 
     /// The same algorithm with `quota.rpu` in place of `rpu`, and burst and queue in proportion. It
-    /// admits at least a request of `least` units. Usage survives the change: a bucket that lacks 10
-    /// tokens under one limit lacks 10 tokens under the next one.
+    /// admits at least a request of `least` units. Usage survives the change: a bucket that lacks
+    /// 10 tokens under one limit lacks 10 tokens under the next one.
     pub(crate) fn at(&self, quota: Allowance, rpu: u64, least: u64) -> Algorithm {
         match self {
             Algorithm::TokenBucket(bucket) => Algorithm::TokenBucket(bucket.at(quota, rpu, least)),

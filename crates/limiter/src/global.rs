@@ -59,7 +59,8 @@
 //!     ..RuleDraft::new("all", Vec::new(), quota)
 //! };
 //! let secret = "all gateways know".to_owned();
-//! let store = StoreDraft { shards: vec!["0".into()], secret, replicas: Arc::new(Replicas::fixed(1)) };
+//! let replicas = Arc::new(Replicas::fixed(1));
+//! let store = StoreDraft { shards: vec!["0".into()], secret, replicas };
 //! let limits = vec![LimitDraft::new("/".parse()?, vec![all])];
 //! let policy = Arc::new(Draft { limits, store: Some(store), ..Draft::default() }.build());
 //! let options = GlobalStoreOptions {
@@ -82,7 +83,7 @@
 //! assert!(worker.next_call(now()).is_none());
 //!
 //! // The response has come. The worker keeps what is its own, and leaves what requests wait for:
-//! // `waiter` of each completion tells the ticket.
+//! // `waiter` of each completion has the ticket.
 //! let response = CallResult::Response { status: 200, body: &[8] };
 //! let mut completions = worker.call_done(call.id, response, now());
 //! worker.absorb(&mut completions, now);

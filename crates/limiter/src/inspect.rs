@@ -2,10 +2,9 @@
 //! customer, or let the customer start anew.
 //!
 //! A look opens the actor's cell as the next request would, with what this worker holds reserved,
-//! and stores nothing. A reset, a grant or the end
-//! of a penalty is one more change of the cell, by compare-and-swap. Other workers notice the
-//! change after 100 ms at the latest, because they trust neither a reservation nor a refusal for
-//! longer.
+//! and stores nothing. A reset, a grant or the end of a penalty is one more change of the cell, by
+//! compare-and-swap. Other workers notice the change after 100 ms at the latest, because they trust
+//! neither a reservation nor a refusal for longer.
 
 use crate::actor;
 use crate::algorithm::{Allowance, PenaltyParameters};
@@ -308,8 +307,8 @@ impl Target {
         if swapped == Swapped::Failed { Err(Fault(0)) } else { Ok(events) }
     }
 
-    /// The quota that the document states for the actor; the rule's own if the rule does not apply to
-    /// the plan.
+    /// The quota that the document states for the actor; the rule's own if the rule does not apply
+    /// to the plan.
     fn stated(&self, policy: &Policy) -> Option<policy::Quota> {
         let rule = policy.rule(self.rule)?;
         let (key, nobody) = (self.key.key(), PlanId::default());

@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 
 /// A fast hasher without a secret. The host or a worker counts the keys up, or they are keyed
-/// hashes. So clients cannot choose colliding keys.
+/// hashes, so clients cannot choose colliding keys.
 #[derive(Default)]
 pub(crate) struct Spread(u64);
 

@@ -1,5 +1,5 @@
-//! A policy: all rules of a configuration, compiled. It tells which limits apply to a request and
-//! which actors they count. [`decide`](crate::decide) decides by a policy.
+//! A policy: all rules of a configuration, compiled. The policy says which limits apply to a
+//! request and which actors they count. [`decide`](crate::decide) decides by a policy.
 //!
 //! ```text
 //!   Policy ── Limit  (url pattern, conditions)      less specific first
@@ -212,8 +212,8 @@ impl Policy {
         self.replicas.as_ref()
     }
 
-    /// How often a number has moved that quotas follow: an adaptive limit, or the number of gateways.
-    /// What a worker remembers of quotas holds as long as this stays.
+    /// How often a number has moved that quotas follow: an adaptive limit, or the number of
+    /// gateways. What a worker remembers of quotas holds as long as this stays.
     pub(crate) fn epoch(&self) -> u64 {
         let limits = self.adaptive.iter().map(|(_, adaptive)| adaptive.moves());
         limits.chain(self.replicas.iter().map(|replicas| replicas.moves())).fold(0, u64::wrapping_add)
@@ -252,7 +252,7 @@ impl Policy {
         changed
     }
 
-    /// Whether a host has to tell when a request ends: a request may wait, hold a permit, or be
+    /// Whether a host has to report when a request ends: a request may wait, hold a permit, or be
     /// settled. If not, the decision about its headers is all that a request needs.
     #[must_use]
     pub fn needs_ends(&self) -> bool {
@@ -444,7 +444,7 @@ impl Policy {
         names.iter().position(|known| known == name).map(PlanId::new)
     }
 
-    /// The target of the request: its path and its query. `None` if the host does not tell.
+    /// The target of the request: its path and its query. `None` if the host does not report it.
     #[must_use]
     pub fn target<'r>(&self, request: &Request<'r>) -> Option<&'r [u8]> {
         request.get(self.path)

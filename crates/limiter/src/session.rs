@@ -101,8 +101,8 @@ enum Asks {
 }
 
 impl Session {
-    /// Decides about a request whose headers have come. `clock` is read after the store's answer.
-    /// So no worker checks a cell at an instant before the cell was charged.
+    /// Decides about a request whose headers have come. `clock` is read after the store's answer,
+    /// so that no worker checks a cell at an instant before the cell was charged.
     #[must_use]
     pub fn start<'w, S: Store>(
         worker: &'w mut Worker<S>,
@@ -275,7 +275,7 @@ impl Session {
     }
 
     /// Whether the request has to be settled: [`Policy::measures`](crate::policy::Policy::measures)
-    /// tells what to measure of it, and [`Session::settle_used`] takes the result.
+    /// says what to measure of it, and [`Session::settle_used`] takes the result.
     #[must_use]
     pub fn settles(&self) -> bool {
         !self.is_waiting && self.charges.as_ref().is_some_and(|charges| charges.settles())

@@ -1,5 +1,5 @@
-//! Panics on demand in the native module, for the test of recovery. Only a module that is built with
-//! the feature `test-panics` calls these functions.
+//! Panics on demand in the native module, for the test of recovery. Only a module that is built
+//! with the feature `test-panics` calls these functions.
 
 use std::cell::Cell;
 

@@ -1,5 +1,5 @@
-//! Shared data in memory, under either host's rules. Single-threaded: tests simulate several workers
-//! by interleaving their calls.
+//! Shared data in memory, under either host's rules. Single-threaded: tests simulate several
+//! workers by interleaving their calls.
 
 use diana_limiter::cells::store::{CasSemantics, Fault, SharedData, Swap};
 use std::cell::{Cell, RefCell};

@@ -125,7 +125,7 @@ fn what_was_used_migrates_through_several_changes_and_back() {
     }
 }
 
-/// If several buckets change, each one migrates from the bucket of its name.
+/// If several buckets change, each one continues the count of its name.
 #[test]
 fn buckets_are_distinguished_by_their_names() {
     let host = Simulated::new(CasSemantics::Lenient);

@@ -1,4 +1,5 @@
-//! The reader of `headers`: conditions on headers, as in `{x-plan: free, x-debug: {present: false}}`.
+//! The reader of `headers`: conditions on headers, as in
+//! `{x-plan: free, x-debug: {present: false}}`.
 
 use super::{ConditionKind, Names, named};
 use diana_document::Node;

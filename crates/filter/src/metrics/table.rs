@@ -12,7 +12,7 @@ pub enum MetricKind {
     Histogram = 2,
 }
 
-/// The things of a configuration that have a series of a metric each.
+/// What has a series of a metric each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Each {
     /// Every configuration has one.
@@ -52,7 +52,7 @@ pub enum Each {
 pub struct Metric {
     /// Its kind.
     pub kind: MetricKind,
-    /// The things that have a series each.
+    /// What has a series each.
     pub each: Each,
     /// The metric's name in the host. Words in capitals stand for values.
     pub name: &'static str,

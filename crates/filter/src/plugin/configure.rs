@@ -1,5 +1,5 @@
-//! Builds the plugin of a configuration: finds out the kind of host, and agrees with other workers on
-//! the seed.
+//! Builds the plugin of a configuration: finds out the kind of host, and agrees with other workers
+//! on the seed.
 
 use super::{Plugin, Sampler};
 use crate::Host;

@@ -54,8 +54,8 @@ impl<H: Host> Plugin<H> {
         self.worker.with(needs_timer) == Some(true)
     }
 
-    /// The span after which the timer should fire at the latest: for the worker, or to hand the host
-    /// what was counted.
+    /// The span after which the timer should fire at the latest: for the worker, or to hand the
+    /// host what was counted.
     fn wants(&self, worker: &mut Worker<CellStore<H>>) -> Option<Span> {
         let counted = self.metrics.has_deferred().then_some(COUNTED_WITHIN);
         worker.wants().into_iter().chain(counted).min()
@@ -72,7 +72,7 @@ impl<H: Host> Plugin<H> {
         if let Some(next) = self.next_sample_at() {
             self.timer_queue.with(|queue| queue.wake_at(next, now));
         }
-        // An earlier configuration may have set the timer for an earlier time. So the timer is set
+        // An earlier configuration may have set the timer for an earlier time, so the timer is set
         // again for the next task.
         let own = wants.map(|span| now.after(span));
         let Some(at) = own.into_iter().chain(calls).chain(self.wakes_at.get()).min() else {

@@ -360,7 +360,7 @@ mod tests {
     }
 
     proptest! {
-        /// So texts that are equal without their ports are one address.
+        /// Texts that are equal without their ports are therefore one address.
         #[test]
         fn an_address_is_the_same_without_its_port(
             text in "[\"\\[ ]{0,2}(192\\.0\\.2\\.7|1?[.:1a]{0,4}|::1)[\"\\] ]{0,2}(:[0-9 +]{0,7})?[\" ]?",

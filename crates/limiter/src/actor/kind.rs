@@ -1,5 +1,5 @@
-//! The trait of all kinds of actor, and how all kinds treat values: empty ones, configured ones, and
-//! several for one actor.
+//! The trait of all kinds of actor, and how all kinds treat values: empty ones, configured ones,
+//! and several for one actor.
 
 use crate::matcher::pattern::Pattern;
 use crate::request::{PartId, Parts, Request};
@@ -121,7 +121,7 @@ pub enum SegmentError {
 }
 
 /// The bytes that decide the value of an actor. Two requests with the same raw value have the same
-/// value, or both lack the actor. So a worker that has read one of them need not read the other.
+/// value, or both lack the actor, so a worker that has read one of them need not read the other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FastPathPart<'r> {
     /// These bytes decide the value.

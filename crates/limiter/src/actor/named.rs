@@ -76,8 +76,8 @@ impl NamedActor {
         self.is_secret
     }
 
-    /// The value, as [`Actor::write`] writes it, for people: an address or a network as text, anything
-    /// else as it is.
+    /// The value, as [`Actor::write`] writes it, for people: an address or a network as text,
+    /// anything else as it is.
     pub(crate) fn shown<'v>(&self, value: &'v [u8]) -> Cow<'v, [u8]> {
         let network = if self.actor.is_address() { Network::of_key(value) } else { None };
         match network {

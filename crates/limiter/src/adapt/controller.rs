@@ -280,7 +280,7 @@ impl Controller {
         }
     }
 
-    /// A rate above the capacity makes a queue longer for as long as the rate lasts. So the latency
+    /// A rate above the capacity makes a queue longer for as long as the rate lasts, so the latency
     /// says how long the queue is, and the answers say what the capacity is. The limit becomes the
     /// capacity, less what drains the queue within one interval.
     fn backlog(&self, answered: u64, admitted: u64, quantile_ns: u64, target: Span) -> Reading {

@@ -102,7 +102,7 @@ pub(crate) fn end(state: &mut [u8]) {
     write(state, LEFT, 0_u32.to_le_bytes());
 }
 
-/// What tells one grant of an actor from the next.
+/// Tells one grant of an actor from the next.
 fn stamp(state: &[u8]) -> (u32, u32) {
     (u32_at(state, ENDS), u32_at(state, ENDS.saturating_add(4)))
 }

@@ -98,7 +98,7 @@ impl Numbers {
     }
 }
 
-/// The numbers of a leaky bucket beside its quota. The default is those of a rule that does not say.
+/// The numbers of a leaky bucket besides its quota. The default is that of a rule without them.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct QueueOptions {
     /// How many requests may wait: 0 to 10⁹. `None`: `rpu`, but for at most 10 s if there is no
@@ -153,8 +153,8 @@ impl LeakyBucket {
         self.with(quota, in_proportion(self.queue.into(), quota.rpu, rpu))
     }
 
-    /// See [`super::Algorithm::share`]. If `rpu` was rounded down, a queue takes up to twice as long.
-    /// Where that is too long, the queue is halved.
+    /// See [`super::Algorithm::share`]. If `rpu` was rounded down, a queue takes up to twice as
+    /// long. Where that is too long, the queue is halved.
     pub(super) fn share(&self, quota: Allowance, of: u64, least: u64) -> LeakyBucket {
         let queue = part(self.queue.into(), of, least);
         let is_too_long = Rate::of(quota).span_of(queue) > Exact::whole(super::MAX_WAIT.as_ns());

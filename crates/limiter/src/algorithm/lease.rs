@@ -8,8 +8,8 @@
 //! ```
 //!
 //! At most two generations (a window, slice or second of the store) are live, and together hold at
-//! most one piece. Allowance expires by this gateway's clock, counted from before the query was sent,
-//! so none is spent later than the store assumes unless this clock steps back.
+//! most one piece. The quota expires by this gateway's clock, counted from before the query was
+//! sent, so none is spent later than the store assumes unless this clock steps back.
 
 use super::bytes::{u32_at, u64_at, write};
 use super::kind::Kind;
@@ -55,7 +55,7 @@ pub struct Lease {
     shown: Allowance,
 }
 
-/// Allowance that the global store granted.
+/// Quota that the global store granted.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Deposit {
     /// The granted units.

@@ -1,6 +1,6 @@
 //! The penalty of a rule: refuses an actor that the rule refused too often, whatever the quota then
-//! says. Its state stands behind the algorithm's, and [`Counter`](crate::policy::Counter) combines
-//! the two. `docs/internals/design/algorithms.md` has the reasons.
+//! says. Its state stands behind the algorithm's, and [`PlacedQuota`](crate::policy::PlacedQuota)
+//! combines the two. `docs/internals/design/algorithms.md` has the reasons.
 //!
 //! ```text
 //!   refusals ──x──x────x·············──►     `after` refusals within a unit begin the penalty

@@ -36,7 +36,7 @@ pub(super) struct Moment {
 }
 
 /// `number · to / from`, rounded up if `up`, else down. The whole multiples of `from` are computed
-/// separately. So nothing exceeds 64 bits for any configured unit and number of slices, and no
+/// separately, so nothing exceeds 64 bits for any configured unit and number of slices, and no
 /// 128-bit division is needed.
 fn rescale(number: u64, from: u64, to: u64, up: bool) -> u64 {
     let (whole, rest) = (number.checked_div(from).unwrap_or(0), number.checked_rem(from).unwrap_or(0));

@@ -113,8 +113,8 @@ impl Numbers {
         }
     }
 
-    /// The same numbers with room for what either quota may lack. Units to borrow beside a wait
-    /// count as burst, unless this tells how much is saved.
+    /// The same numbers with room for what either quota may lack. Units to borrow next to a wait
+    /// count as burst, unless the numbers say how much is saved.
     fn with_room_of(self, other: Numbers, start: Start) -> Numbers {
         let borrowed = |more: u32| if more & IS_WAIT > 0 || start == Start::Empty { 0 } else { more };
         let (burst, others_burst) = match (self.more ^ other.more) & IS_WAIT {
@@ -164,7 +164,7 @@ pub(super) fn years(quota: Allowance, tokens: u64) -> u128 {
     u128::from(tokens).saturating_mul(quota.unit.as_ns().into()).div_ceil(a_year)
 }
 
-/// The numbers of a token bucket beside its quota. The default is those of a rule that does not say.
+/// The numbers of a token bucket besides its quota. The default is that of a rule without them.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct BucketOptions {
     /// The most tokens that the bucket holds: 1 to 10⁹, with `warm_up` at least 3. `None`: as many
@@ -243,8 +243,8 @@ impl TokenBucket {
         self.may_wait().then_some(TokenBucket { reach: self.fill, capacity: self.burst(), ..*self })
     }
 
-    /// See [`super::Algorithm::at`]. The burst moves from `rpu` on in proportion to the limit, and so
-    /// do the units to borrow.
+    /// See [`super::Algorithm::at`]. The burst moves from `rpu` on in proportion to the limit, and
+    /// so do the units to borrow.
     pub(super) fn at(&self, quota: Allowance, rpu: u64, least: u64) -> TokenBucket {
         let moved = |number: u64| in_proportion(number, quota.rpu, rpu);
         self.with(quota, moved(self.burst()).max(1).max(least), moved(self.borrowable()))
@@ -325,7 +325,7 @@ impl TokenBucket {
         let full_at = if reserved == 0 || reserved < self.burst() && self.reach == self.fill {
             full_at
         } else {
-            // A bucket that waits reserves nothing, and none reserves more than it holds. So what
+            // A bucket that waits reserves nothing, and none reserves more than it holds, so what
             // is reserved counts as spent.
             self.store_reserved(cell, 0);
             add_one(cell, CLAMPS);

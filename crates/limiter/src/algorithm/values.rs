@@ -68,10 +68,10 @@ pub enum QuotaError {
     MaxWait,
     /// `warm_up` is not from 1 s to one day.
     WarmUp,
-    /// `warm_up` stands beside a `max_wait`: requests that wait would warm the rule up before they
+    /// `warm_up` stands next to a `max_wait`: requests that wait would warm the rule up before they
     /// go on.
     WarmUpWaits,
-    /// `warm_up` stands beside a `burst` below 3, the tokens of a cold request.
+    /// `warm_up` stands next to a `burst` below 3, the tokens of a cold request.
     WarmUpBurst,
     /// `slices` is not from 2 to 60.
     Slices,
@@ -197,7 +197,7 @@ impl Charge {
 /// The lifetime of a reservation: a worker spends it for at most 100 ms.
 pub(crate) const RESERVED_FOR: Span = Span::from_ms(100);
 
-/// Allowance that a worker holds in memory for future requests.
+/// Quota that a worker holds in memory for future requests.
 ///
 /// ```
 /// use diana_limiter::algorithm::{Charge, Reservation};

@@ -1,5 +1,5 @@
-//! What every operation on cells is handed, and what it tells: the worker's context, the actor of
-//! the cell, and the events.
+//! The arguments of every operation on cells, which are the worker's context and the actor of the
+//! cell, and the events that it counts.
 
 use super::refusals::CellId;
 use super::store::Store;
@@ -8,7 +8,7 @@ use crate::policy::{ActorKey, ActorRules, CounterGroup, GroupIndex, KeyBuffer, P
 use diana_base::map::KeyMap;
 use diana_base::time::Time;
 
-/// The inputs of a worker's decisions beside the request.
+/// The inputs of a worker's decisions besides the request.
 pub(crate) struct Context<'a> {
     pub(crate) policy: &'a Policy,
     pub(crate) store: &'a dyn Store,

@@ -250,7 +250,8 @@ impl ReservedCell {
 }
 
 /// Reserves a part of what is left, by every demand or by none. `reservations` gets one for each
-/// demand; if one of them cannot, `reservations` is empty and the cell is not to be stored as it is.
+/// demand; if one of them cannot, `reservations` is empty and the cell is not to be stored as it
+/// is.
 pub(crate) fn reserve(
     demands: &[Demand],
     remaining: u64,

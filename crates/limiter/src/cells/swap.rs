@@ -61,7 +61,7 @@ pub(crate) fn peek(group: &CounterGroup, hash: u64, context: &Context) -> Result
 }
 
 /// Changes the stored cell of an actor. Returns whether the change is known to be stored: it is not
-/// if the cell was evicted meanwhile, as its charges are gone with it.
+/// if the cell was evicted meanwhile, because its charges are gone with it.
 pub(crate) fn update(
     group: &CounterGroup,
     hash: u64,

@@ -12,9 +12,10 @@
 //! ```
 //!
 //! A value says which states it holds, so workers of several documents share it: each changes the
-//! states that it knows and keeps the others. The end of a state is when the last actor of the set
-//! comes to rest by it, in seconds since 1970. Whoever knows the state raises its end at each write;
-//! after the end, a worker that does not know the state drops it.
+//! states that it knows and keeps the others. The end of a state, in seconds since 1970, is when
+//! the state rests for the last actor of the set, so that nothing is lost without it. Each worker
+//! that knows the state raises its end at each write; after the end, a worker that does not know
+//! the state drops it.
 //!
 //! The checksum covers the key as well, because a host may compare only the CRC-32 of keys and
 //! copy values without a lock, so a read may return another key's value, or a torn one.
@@ -220,8 +221,8 @@ impl Set {
     }
 
     /// The actor's cell. An actor without one takes a free way, or evicts the cell with the least
-    /// `loss` at `now`. `loss` gets an actor's hash and its cell. A cell that rests by all known
-    /// states may hold others.
+    /// `loss` at `now`. `loss` gets an actor's hash and its cell. A cell whose known states all
+    /// rest may hold others, and then its loss is not nothing.
     pub fn claim(self, now: Time, loss: impl Fn(u64, &[u8]) -> Loss) -> Result<Entry, SetFull> {
         match Layout::find(&self.value, self.shape, self.hash) {
             Lookup::Way(way) => Ok(Entry { set: self, way, found: true, eviction: None }),
@@ -301,8 +302,8 @@ impl Entry {
         self.set.layout.gather(&self.set.value, self.set.shape, self.way, cell);
     }
 
-    /// Writes the actor's cell, to be committed, at `now`. `rests_in` tells how long each state then
-    /// takes until it rests, by its index and its bytes.
+    /// Writes the actor's cell, to be committed, at `now`. `rests_in` returns how long each state
+    /// then takes until it rests, by its index and its bytes.
     pub fn write(&mut self, cell: &[u8], now: Time, rests_in: impl Fn(usize, &[u8]) -> Span) {
         let Set { layout, value, shape, .. } = &mut self.set;
         layout.scatter((value, shape), self.way, cell, now, rests_in);

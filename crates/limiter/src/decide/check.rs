@@ -1,16 +1,16 @@
 //! The checks of a request in cells of this gateway, one for each group that counts it: the
 //! verdicts of the group's rules, the charge, and the refusals that count toward penalties.
 //!
-//! A check charges the worker's copy of a cell; a commit stores the copy. So the charge of a
-//! refused request is undone in one of two ways. If nothing is stored yet, the copies are dropped
+//! A check charges the worker's copy of a cell; a commit stores the copy. The charge of a refused
+//! request is therefore undone in one of two ways. If nothing is stored yet, the copies are dropped
 //! ([`Checks::withdraw`]). If another worker was faster and a later group now refuses, the stored
 //! groups are refunded ([`Checks::commit`]).
 //!
-//! The clock is read after the loads. A worker reads the clock before it stores a cell. So a cell
-//! that seems to come from the future means that the clock stepped back.
+//! The clock is read after loading and before storing, so a cell dated in the future can only mean
+//! that the clock stepped back.
 //!
 //! Between its charge and its refund, a request counts as passed. Other requests may then be
-//! refused needlessly, but none is admitted beyond its quota.
+//! refused unnecessarily, but none is admitted beyond its quota.
 
 use super::outcome::{RuleReport, RuleResult};
 use super::resolve::Asked;
@@ -97,7 +97,8 @@ impl Checks {
     }
 
     /// Checks the cells of the refusal cache, if it has those of all groups, so that a refusal
-    /// shows the rules that it would show without the cache. Returns whether they refuse the request.
+    /// shows the rules that it would show without the cache. Returns whether they refuse the
+    /// request.
     pub(crate) fn refuse_cached(&mut self, refusals: &RefusalCache, context: &Context) -> bool {
         // Most requests have no cached refusal and need not read the clock, a host call.
         if self.all.is_empty() || !self.all.iter().all(|check| refusals.contains(check.id())) {
@@ -411,7 +412,7 @@ impl GroupCheck {
 
     /// Counts a refusal for each rule with a penalty that refuses, and stores the cell. If another
     /// worker was faster, counts in the cell as it is by then, so that no refusal is lost. The
-    /// verdicts then tell of a penalty that runs.
+    /// verdicts then include a penalty that runs.
     fn count_refusal(&mut self, reservations: &mut Reservations, context: &Context, events: &mut Events) {
         let Buffers { asked, cell, verdict } = &mut *self.buffers;
         let (actor, demands) = (asked.actor(&self.group), &*asked.demands);

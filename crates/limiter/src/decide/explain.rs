@@ -1,5 +1,5 @@
-//! Beside a decision: the actor that a rule counts, for tools that show who is limited; and the
-//! decision about a request that cannot be counted, because a bug has ended its decision.
+//! The actor that a rule counts, for tools that show who is limited, and the fallback decision
+//! about a request whose decision a bug has ended.
 
 use super::Decider;
 use super::cache::WorkerCache;

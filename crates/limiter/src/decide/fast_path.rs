@@ -8,7 +8,7 @@
 //! ```
 //!
 //! The actor cache saves building the keys and the hashes of actors. For all else, the fast path
-//! uses the refusal cache, reservations and rules of the full path. So both paths make the same
+//! uses the refusal cache, reservations and rules of the full path, so both paths make the same
 //! decision.
 
 use super::cache::{FastPathKey, KnownActor, WorkerCache};

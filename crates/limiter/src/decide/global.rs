@@ -7,8 +7,8 @@
 //!                └─ otherwise ───────────────► Pending ─ queries ─► replies ─► conclude
 //! ```
 //!
-//! If one global store of a request has to be asked, all of them are asked at once. So no global
-//! store has to be asked after another one has answered.
+//! If one global store of a request has to be asked, all of them are asked at once, so that no
+//! global store has to be asked after another one has answered.
 
 use super::check::{Checks, GroupCheck};
 use super::outcome::{Decision, RuleReport, RuleResult};
@@ -377,7 +377,8 @@ impl GlobalCheck {
         delays.max().filter(|delay| *delay > Span::ZERO).map(|delay| came.after(delay))
     }
 
-    /// Adds a report for each rule, by the replies or by `on_error`. A local group reports by itself.
+    /// Adds a report for each rule, by the replies or by `on_error`. A local group reports by
+    /// itself.
     fn report(&self, to: &mut Vec<RuleReport>) {
         let actor = self.asked.key.key().source();
         to.extend(self.demands().iter().enumerate().filter_map(|(at, demand)| {

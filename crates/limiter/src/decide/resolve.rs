@@ -30,14 +30,14 @@ pub(crate) struct Asked {
     /// The actor's key.
     pub(crate) key: KeyBuffer,
     pub(crate) class: RequestClass,
-    /// That of the policy: see [`Policy::epoch`].
+    /// The epoch of the policy when the demands were resolved: see [`Policy::epoch`].
     pub(crate) epoch: u64,
     /// One for each rule of the group that applies, in their order.
     pub(crate) demands: Vec<Demand>,
 }
 
 impl Asked {
-    /// The actor that `group`, whose demands these are, counts.
+    /// The actor that `group` counts. The demands are those on its rules.
     pub(crate) fn actor<'a>(&'a self, group: &'a CounterGroup) -> Actor<'a> {
         Actor { group, place: self.place, hash: self.hash, key: self.key.key() }
     }
@@ -103,7 +103,7 @@ enum Resolved {
     Demands,
     /// Nothing: no rule applies.
     Nothing,
-    /// The request lacks the actor, and the rules refuse it. The demands tell which.
+    /// The request lacks the actor, and the rules of the demands refuse it.
     NoActor,
 }
 

@@ -43,7 +43,7 @@ pub(crate) struct GlobalPending {
 pub(crate) struct Charged {
     pub(crate) place: GroupIndex,
     pub(crate) hash: u64,
-    /// That of the policy when the charge was resolved.
+    /// The epoch of the policy when the demands were resolved.
     pub(crate) epoch: u64,
     /// One for each rule that applied.
     pub(crate) rules: Vec<RuleCharge>,

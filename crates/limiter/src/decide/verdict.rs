@@ -55,9 +55,9 @@ impl GroupVerdict {
         }
     }
 
-    /// The actor has no cell, because its set is full of actors that are refused: refuses by the rule
-    /// that admits one of them first, so much later, or by another rule that is enforced for this
-    /// actor. `cell` is a new one, and checked. Returns `false` if no rule is enforced.
+    /// The actor has no cell, because its set is full of actors that are refused: refuses by the
+    /// rule that admits one of them first, so much later, or by another rule that is enforced for
+    /// this actor. `cell` is a new one, and checked. Returns `false` if no rule is enforced.
     pub(crate) fn refuse_new(
         &mut self,
         demands: &[Demand],
@@ -102,7 +102,7 @@ impl GroupVerdict {
         Some(self.is_refused && group.keeps_refusing())
     }
 
-    /// Removes the charges from the cell, because another rule refuses. The verdicts then tell how
+    /// Removes the charges from the cell, because another rule refuses. The verdicts then say how
     /// much is left without the request.
     pub(crate) fn undo(&mut self, demands: &[Demand], cell: &mut [u8], now: Time) {
         debug_assert_eq!(demands.len(), self.verdicts.len(), "the verdicts of another check");
@@ -121,8 +121,8 @@ impl GroupVerdict {
         }
     }
 
-    /// Counts a refusal for each rule with a penalty that refuses, shadow rules included, in `cell`,
-    /// which has no charge.
+    /// Counts a refusal for each rule with a penalty that refuses, shadow rules included, in
+    /// `cell`, which has no charge.
     pub(crate) fn count_refusals(&self, demands: &[Demand], cell: &mut [u8], now: Time) {
         self.counting(demands).for_each(|quota| quota.count_refusal(cell, now));
     }

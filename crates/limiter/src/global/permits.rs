@@ -363,9 +363,9 @@ impl Permits {
         self.levels.is_empty()
     }
 
-    /// Drops the checks of forgotten levels if they outnumber the checks of tracked levels. So a
-    /// flood of short-lived actors takes no memory. A sweep costs amortized constant time for each
-    /// forgotten level.
+    /// Drops the checks of forgotten levels if they outnumber the checks of tracked levels, so that
+    /// a flood of short-lived actors takes no memory. A sweep costs amortized constant time for
+    /// each forgotten level.
     fn sweep(&mut self) {
         let Permits { levels, checks, .. } = self;
         if checks.len() > levels.len().saturating_mul(2).saturating_add(SPARE_CHECKS) {

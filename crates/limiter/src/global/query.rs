@@ -78,7 +78,7 @@ pub struct RuleQuery {
     pub cost: u64,
     /// Whether a cost of 0 is refused if not one unit is left.
     pub peeks: bool,
-    /// The units to lease beside the cost, if that many are left; 0: none.
+    /// The units to lease besides the cost, if that many are left; 0: none.
     pub lease: u64,
     /// The penalty of the rule.
     pub penalty: Option<PenaltyParameters>,

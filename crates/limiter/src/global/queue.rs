@@ -2,7 +2,7 @@
 //! replies.
 //!
 //! When a request leaves, its query stays in the queue as a dead entry until its turn comes. If
-//! more than half of the queue is dead, a sweep drops all dead entries. So each request that leaves
+//! more than half of the queue is dead, a sweep drops all dead entries, so each request that leaves
 //! costs amortized constant time.
 
 use super::protocol::Waiter;

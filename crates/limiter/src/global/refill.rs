@@ -17,7 +17,8 @@ pub(crate) struct LeaseRefill {
     pub(crate) place: GroupIndex,
     pub(crate) hash: u64,
     pub(crate) key: KeyBuffer,
-    /// The quotas of the request, one for each rule that applied: each quota has a lease of its own.
+    /// The quotas of the request, one for each rule that applied: each quota has a lease of its
+    /// own.
     pub(crate) quotas: Vec<(RuleId, Quota)>,
 }
 
@@ -42,8 +43,8 @@ impl LeaseRefill {
         }
     }
 
-    /// A number that identifies an actor of any group, and its quotas. The actor's hash is keyed, so
-    /// that clients cannot choose colliding actors.
+    /// A number that identifies an actor of any group, and its quotas. The actor's hash is keyed,
+    /// so that clients cannot choose colliding actors.
     pub(crate) fn number(&self) -> u64 {
         let (limit, group) = self.place;
         let hash = mix(self.hash.wrapping_add(Hasher::of(&self.quotas)));

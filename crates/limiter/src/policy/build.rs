@@ -308,8 +308,8 @@ fn place(quotas: &[Quota], takes_grants: bool) -> Place {
     place
 }
 
-/// A rule, the hash of its meaning, its number among global rules with the same identity, and its
-/// other names.
+/// A rule, the hash of its meaning, the identity of its counts in this gateway, its number among
+/// global rules with the same identity, and its other names.
 struct PlacedRule {
     fingerprint: u64,
     count_identity: u64,

@@ -290,7 +290,7 @@ impl Cost {
 
     /// Adds what the host has to measure.
     pub(crate) fn measure(&self, measures: &mut Measures, known: &mut KeySet) {
-        // The status tells whether a response has a body that may have a number.
+        // The status says whether a response has a body that may have a number.
         let is_response = matches!(self.source, CostSource::Response { .. });
         measures.status |= self.charge.is_some() || self.refund.is_some() || is_response;
         match &self.source {
@@ -332,8 +332,8 @@ impl Cost {
         ["cost ", &source, &charge, &refund].concat()
     }
 
-    /// The canonical text of what is counted, without its numbers: units that mean the same have the
-    /// same text. Empty for units that the document gives.
+    /// The canonical text of what is counted, without its numbers: units that mean the same have
+    /// the same text. Empty for units that the document gives.
     pub(crate) fn source_form(&self, parts: &Parts) -> String {
         let source = match &self.source {
             CostSource::Fixed(_) => String::new(),

@@ -30,8 +30,8 @@ pub(crate) enum Mode {
     Shadow,
 }
 
-/// Prepares the states that these demands ask in `cell` at `now`. Returns whether the cell has to be
-/// stored even if a rule refuses.
+/// Prepares the states that these demands ask in `cell` at `now`. Returns whether the cell has to
+/// be stored even if a rule refuses.
 pub(crate) fn prepare(demands: &[Demand], cell: &mut [u8], now: Time) -> bool {
     let mut is_changed = false;
     for demand in demands {

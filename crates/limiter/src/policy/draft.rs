@@ -195,9 +195,9 @@ impl RuleDraft {
         }
     }
 
-    /// What decides for which actors a part is enforced, and names the rule's counts: the hash of
-    /// the rule's name, or without one of what the rule counts in a limit with this canonical form,
-    /// and by which numbers. It is the same wherever a rule is counted.
+    /// What decides for which actors a part is enforced, and names the rule's count in a global
+    /// store: the hash of the rule's name, or without one of what the rule counts in a limit with
+    /// this canonical form, and by which numbers. It is the same wherever a rule is counted.
     fn identity(&self, limit: &str, salt: u64) -> u64 {
         match self.is_named {
             true => Hasher::name(self.name.as_bytes()),
@@ -405,10 +405,11 @@ pub(super) fn ordinals(limit: &str, rules: &[(RuleDraft, RuleNames)]) -> Vec<u64
     ordinals
 }
 
-/// What tells the local counts of each rule of a limit from those of the others that count the same
-/// actors: the kind and time base of its quotas, the source of its cost, and its name. A rule without
-/// a name has its unit and its number among rules that are equal so far, in the order of their
-/// quotas. No number of a quota is in it, so that a changed quota finds its count.
+/// The identity of the local counts of each rule of a limit, among the rules that count the same
+/// actors: a hash of the kind and time base of its quotas, the source of its cost, and its name. A
+/// rule without a name has its unit and its number among rules that are equal so far, in the order
+/// of their quotas. No number of a quota is in it, so that a rule with a changed quota finds its
+/// count.
 pub(super) fn count_identities(limit: &str, rules: &[(RuleDraft, RuleNames)]) -> Vec<u64> {
     let (mut identities, mut unnamed) = (vec![0; rules.len()], Vec::new());
     for (at, (rule, names)) in rules.iter().enumerate() {

@@ -19,7 +19,7 @@ use diana_base::{part, widened};
 use std::ops::Range;
 use std::sync::Arc;
 
-/// A limit: the conditions beside its url pattern, and its groups.
+/// A limit: the conditions besides its url pattern, and its groups.
 #[derive(Debug)]
 pub(crate) struct Limit {
     pub(crate) conditions: Vec<Box<dyn Matcher>>,
@@ -113,9 +113,9 @@ impl CounterGroup {
         !self.ends_with_request && self.role != Role::Leased
     }
 
-    /// The hash of the cell in which the actor with this hash counts by these quotas of the rules that
-    /// apply. A lease was fetched for these quotas, so the leases of other quotas have cells of their
-    /// own.
+    /// The hash of the cell in which the actor with this hash counts by these quotas of the rules
+    /// that apply. A lease was fetched for these quotas, so the leases of other quotas have cells
+    /// of their own.
     pub(crate) fn cell<'q>(
         &self,
         all: &[Arc<Rule>],
@@ -193,9 +193,9 @@ impl<'a> ActorRules<'a> {
         rule.quotas.of_actor(self.key).map(move |quota| self.group.quota(id, rule, quota))
     }
 
-    /// What the actor loses if its cell is evicted at `now`: what matters most to any of its rules. A
-    /// rule in shadow refuses nobody; a rule that is enforced for a part may refuse this actor. The
-    /// plan of the actor's next request is unknown, so a quota of any plan may refuse it.
+    /// What the actor loses if its cell is evicted at `now`: what matters most to any of its rules.
+    /// A rule in shadow refuses nobody; a rule that is enforced for a part may refuse this actor.
+    /// The plan of the actor's next request is unknown, so a quota of any plan may refuse it.
     pub(crate) fn loss(self, cell: &[u8], now: Time) -> Loss {
         let (mut from, mut least) = (0usize, Loss::Nothing);
         for (index, state) in self.group.states.iter().enumerate() {
@@ -228,7 +228,7 @@ impl<'a> ActorRules<'a> {
     }
 }
 
-/// What the rules of a group need to know of a request beside its actor and its cost.
+/// What the rules of a group need to know of a request besides its actor and its cost.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct RequestClass {
     pub(crate) plan: PlanId,

@@ -1,4 +1,4 @@
-//! The layout of a group's cells: which states they hold, and what tells the states from others.
+//! The layout of a group's cells: which states they hold, and by which identities.
 //!
 //! ```text
 //!   identity:  30 bits of what the rule counts │ 2 bits: count, grant, penalty
@@ -13,7 +13,7 @@ use diana_base::prng::mix;
 use diana_base::sort;
 use std::sync::Arc;
 
-/// What a document that stands beside others counts apart from them.
+/// What a document that is in force next to others counts apart from them.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Apart {
     /// Nothing: a changed number keeps its count.
@@ -25,10 +25,11 @@ pub(super) enum Apart {
 }
 
 impl Policy {
-    /// For a document that stands beside others: rules of a limit that count the same actor count
-    /// apart from those with other numbers. They count with those of `listener`, which keep their
-    /// counts when a number changes, as long as all numbers agree. With `keeps_sizes`, values of the
-    /// store keep their sizes, because the host needs that. Only before the policy is shared.
+    /// For a document that is in force next to others, such as that of a route: a group counts
+    /// apart from those with other rules or numbers, and starts anew when a number changes. A group
+    /// that equals one of `listener` in all of these counts with it. With `keeps_sizes`, for a host
+    /// in which values must not grow, no value changes its size. Call this before the policy is
+    /// shared.
     pub fn count_apart(&mut self, listener: Option<&Policy>, keeps_sizes: bool) {
         let apart = if keeps_sizes { Apart::OtherNumbersOfFixedSize } else { Apart::OtherNumbers };
         let mut shared = Vec::new();
@@ -100,8 +101,8 @@ impl CounterGroup {
     }
 }
 
-/// An identity for each of these hashes, in the same order. Two that agree in 30 bits are told apart
-/// in the order of the hashes, which all workers have in common.
+/// An identity for each of these hashes, in the same order. Two that agree in 30 bits are told
+/// apart in the order of the hashes, which all workers have in common.
 fn identities(hashes: &[u64]) -> Vec<u32> {
     let mut sorted: Vec<(u64, usize)> = hashes.iter().copied().zip(0..).collect();
     sort::sort_by_key(&mut sorted, |hash| *hash);

@@ -149,8 +149,8 @@ impl Quota {
         Some(Quota { algorithm: self.algorithm.adapting(self.configured(), lowest, least)?, ..self })
     }
 
-    /// The quota at another limit: burst and queue move in proportion. At least a request of `least`
-    /// units fits.
+    /// The quota at another limit: burst and queue move in proportion. At least a request of
+    /// `least` units fits.
     #[must_use]
     pub fn at(self, rpu: u64, least: u64) -> Quota {
         let quota = algorithm::Allowance { rpu, unit: self.unit };
@@ -159,7 +159,7 @@ impl Quota {
 
     /// The share of one of so many gateways: each quantity is divided, but stays at least `least`,
     /// the cost of a request. A headroom is divided as well and rounded up, and one request still
-    /// passes beside it.
+    /// passes next to it.
     #[must_use]
     pub fn share(self, of: u64, least: u64) -> Quota {
         let quota = algorithm::Allowance { rpu: part(self.rpu, of, least), unit: self.unit };
@@ -248,14 +248,14 @@ impl Quota {
         [&self.algorithm.canonical_form(), moving, &penalty].concat()
     }
 
-    /// What a state means by which this quota judges, as a number: quotas with the same time base
-    /// judge one state. `None` for a quota that refuses all and has no state.
+    /// The meaning of the states by which this quota judges, as a number: quotas with the same time
+    /// base judge one state. `None` for a quota that refuses all and has no state.
     #[must_use]
     pub fn time_base(&self) -> Option<u64> {
         self.has_state().then(|| Hasher::name(self.algorithm.form().as_bytes()))
     }
 
-    /// Whether the quota judges by a state: one of 0 refuses all without.
+    /// Whether the quota judges by a state: a quota of 0 refuses all requests without one.
     pub(crate) fn has_state(&self) -> bool {
         self.algorithm != Algorithm::RefuseAll
     }
@@ -294,7 +294,7 @@ impl Quota {
     }
 }
 
-/// A quota, and where the states lie that it judges.
+/// A quota, and the place of the states by which it judges.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PlacedQuota {
     /// The quota.
@@ -546,7 +546,7 @@ impl PlacedQuota {
     }
 
     /// The verdict about a request that costs nothing on arrival: refused if not one unit is left
-    /// beside `headroom` units. `before` is the cell, and stays the cell.
+    /// next to `headroom` units. `before` is the cell, and stays the cell.
     pub fn peek(&self, cell: &mut [u8], before: &[u8], now: Time, headroom: u64) -> Verdict {
         let one = self.step_with_headroom(cell, before, now, 1, headroom);
         if !one.admits() {

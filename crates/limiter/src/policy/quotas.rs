@@ -1,5 +1,5 @@
 //! The quotas of a rule: its own, and those of its overrides and plans. All of them judge one state
-//! of an actor, which tells what was used. So a client that changes its plan keeps what it used,
+//! of an actor, which holds what was used, so a client that changes its plan keeps what it used,
 //! and never gets the quotas of both plans.
 
 use super::key::ActorKey;
@@ -97,7 +97,7 @@ impl PlanId {
 /// Where a request shows its plan.
 #[derive(Debug)]
 pub struct PlanSource {
-    /// The part of the request that tells the plan.
+    /// The part of the request from which the plan is read.
     pub actor: NamedActor,
     /// The names of all plans: at most [`MAX_PLANS`], of `A-Z a-z 0-9 . _ -`.
     pub names: Vec<String>,

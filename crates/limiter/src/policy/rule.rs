@@ -40,7 +40,7 @@ pub struct Rule {
     pub(crate) is_global: bool,
     pub(crate) enforce: Enforce,
     /// See `RuleDraft::identity`. It decides for which actors a part is enforced, and names the
-    /// rule's counts: [`Rule::count_name`].
+    /// rule's count in a global store: [`Rule::count_name`].
     pub(crate) identity: u64,
     /// What the rule counts in this gateway, without numbers: see `draft::count_identities`.
     pub(crate) count_identity: u64,
@@ -106,8 +106,8 @@ impl Rule {
         self.enforce.includes(self.identity, actor)
     }
 
-    /// What names the rule's counts in its group, in a global store and when the document changes.
-    /// A rule that the document names keeps its counts when its numbers change.
+    /// What names the rule's count in a global store. A rule that the document names keeps its
+    /// count when its numbers change.
     pub(crate) fn count_name(&self) -> u64 {
         self.identity
     }
@@ -183,8 +183,8 @@ impl Rule {
         }
     }
 
-    /// The quota whose state needs most room of those that a group of this role ever judges by where
-    /// the document states `quota`.
+    /// Of the quotas by which a group of this role may judge where the document states `quota`, the
+    /// one whose state needs most room.
     pub(super) fn roomiest(&self, quota: &Quota, role: Role) -> Quota {
         match (role, &self.replicas) {
             (Role::Fallback, Some(replicas)) => quota.share(replicas.fewest(), self.least),

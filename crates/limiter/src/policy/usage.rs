@@ -1,4 +1,4 @@
-//! What a rule asks of responses: statuses, and what a host has to measure. And the result.
+//! What rules need to know of responses, which a host has to measure, and what it has measured.
 
 use super::cost::CostError;
 use diana_base::format::decimal;

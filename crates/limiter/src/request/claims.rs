@@ -1,5 +1,5 @@
-//! The bearer tokens of a request, for actors and conditions. **The signature is not verified.** The
-//! request's [`Source`](super::Source) reads the claims of a token.
+//! The bearer tokens of a request, for actors and conditions. **The signature is not verified.**
+//! The request's [`Source`](super::Source) reads the claims of a token.
 
 use super::Request;
 
@@ -20,8 +20,8 @@ pub(crate) fn claim(request: &Request, authorization: &[u8], path: &str) -> Opti
 /// The claims at a dotted path in all tokens that follow `bearer ` anywhere in a line. Takes time
 /// linear in the length of the line.
 ///
-/// Envoy joins the lines of `authorization`, and its `jwt_authn` accepts a token behind other text.
-/// So a client can pass with a token that [`claim`] does not find.
+/// Envoy joins the lines of `authorization`, and its `jwt_authn` accepts a token behind other text,
+/// so a client can pass with a token that [`claim`] does not find.
 pub(crate) fn claims<'a>(
     request: &'a Request,
     authorization: &'a [u8],

@@ -1,5 +1,5 @@
-//! The protocol in which a client expects a refusal, told by what the request is now: another
-//! filter may have rewritten it since the host received it.
+//! The protocol in which a client expects a refusal, recognised by the request as it is now,
+//! because another filter may have rewritten it since the host received it.
 
 use super::{Part, PartId, Parts, Request};
 
@@ -23,11 +23,11 @@ pub enum Protocol {
     },
 }
 
-/// The headers that tell the protocol of a request. Unless a rule reads one, only the form of a
-/// refusal depends on them.
+/// The headers by which the protocol of a request is recognised. Unless a rule reads one, only the
+/// form of a refusal depends on them.
 pub const HEADERS: [&str; 3] = ["content-type", "x-envoy-original-method", "connect-protocol-version"];
 
-/// The parts of a request that tell its protocol.
+/// The parts of a request by which its protocol is recognised.
 #[derive(Debug)]
 pub(crate) struct ProtocolParts {
     path: PartId,

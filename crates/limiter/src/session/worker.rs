@@ -175,8 +175,8 @@ impl<S: Store> Worker<S> {
         self.actors.hasher.hash(key.bytes())
     }
 
-    /// The hash of a value under the seed that all workers share, by which an operator can recognise
-    /// the value without reading it.
+    /// The hash of a value under the seed that all workers share, by which an operator can
+    /// recognise the value without reading it.
     #[must_use]
     pub fn keyed_hash(&self, value: &[u8]) -> u64 {
         self.actors.hasher.hash(value)

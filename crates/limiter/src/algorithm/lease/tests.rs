@@ -124,7 +124,7 @@ fn the_end_of_a_quota_is_fetched_in_small_parts() {
     assert!(tells(&mut cell, 1_002));
 }
 
-/// The test runs a lease beside its rule's own cell in the store, which uses the same algorithm.
+/// The test runs a lease next to its rule's own cell in the store, which uses the same algorithm.
 #[test]
 fn lease_and_store_together_stay_within_the_shown_quota() {
     let (unit, shown) = (Span::from_secs(60), Allowance { rpu: 40, unit: Span::from_secs(240) });

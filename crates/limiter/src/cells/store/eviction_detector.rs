@@ -1,7 +1,7 @@
 //! A store that notices if the host has dropped keys that this worker wrote.
 //!
 //! It watches the first keys that are written, at most 1,024. A table uses its fixed keys again and
-//! again. So some watched keys are loaded sooner or later, however many other keys there are.
+//! again, so some watched keys are loaded sooner or later, however many other keys there are.
 
 use super::{CasSemantics, Fault, Loaded, SharedData, SharedDataStore, Store, Swap, Version};
 use std::cell::Cell;

@@ -17,7 +17,8 @@ const WAYS: usize = 16;
 
 /// The size of the format, the number of states and the checksum.
 const HEADER: usize = 8;
-/// Distinguishes this format from earlier and later ones. The lower 24 bits are the number of states.
+/// Distinguishes this format from earlier and later ones. The lower 24 bits are the number of
+/// states.
 const FORMAT: u32 = 2 << 24;
 const COUNT: u32 = (1 << 24) - 1;
 const FINGERPRINT: usize = 8;
@@ -34,8 +35,8 @@ pub const MAX_UNKNOWN: usize = 24;
 /// The largest state, so that foreign bytes do not let values grow without bound.
 pub const MAX_STATE: usize = 4_096;
 
-/// How much longer than its state rests an unknown state is kept. Clocks differ, reservations return
-/// late, and two documents that alternate must not lay a set out anew each time.
+/// How long a state is kept after it rests, because clocks differ, reservations return late, and
+/// two documents that alternate must not lay a set out anew each time.
 const MARGIN: Span = Span::from_secs(60);
 
 /// A state of a cell: what one rule counts for one actor in one role.
@@ -418,8 +419,8 @@ impl Layout {
         unknown.map(move |stored| (stored, shape.end(value, stored.index)))
     }
 
-    /// The states that the value should have, by identity; `None` if it has exactly these: the known
-    /// ones in the larger size, and of the others that have not ended those that end last.
+    /// The states that the value should have, by identity; `None` if it has exactly these: the
+    /// known ones in the larger size, and of the others that have not ended those that end last.
     fn union(&self, value: &[u8], shape: Shape, now: Time) -> Option<Vec<StateEntry>> {
         let mut kept: Vec<(u32, StateEntry)> = Vec::new();
         let mut unknown = 0usize;

@@ -316,7 +316,7 @@ fn an_unknown_state_goes_after_its_end() {
     fill(&other, &store, 1, 2, at(3_600), HOUR);
     assert_eq!(state(&store, 1, 4, 8), [1; 8], "the state has just ended, and clocks differ");
     let both = stored_size(&store, &one);
-    // Whoever knows the state raises its end.
+    // A worker that knows the state raises its end.
     fill(&one, &store, 2, 3, at(3_600), HOUR);
     fill(&other, &store, 1, 2, at(LATER), HOUR);
     assert_eq!((state(&store, 1, 4, 8), stored_size(&store, &one)), (vec![1; 8], both));

@@ -109,7 +109,7 @@ impl Adaptation {
                 RuleResult::Admitted if passes => {
                     entered.extend(counted.enter(report, decision.is_high_priority).then_some(index));
                 }
-                // A penalty does not tell whether the limit was used.
+                // A penalty does not show whether the limit was used.
                 RuleResult::Refused | RuleResult::Shadowed
                     if !report.verdict.is_some_and(|verdict| verdict.is_penalty()) =>
                 {
@@ -142,8 +142,8 @@ impl Adaptation {
                 counted.waiting = counted.waiting.saturating_sub(1);
                 counted.stalled = counted.stalled.saturating_sub(1);
             }
-            // The client decides how long an upload takes. A response before its end tells nothing
-            // about the latency, but an error is one.
+            // The client decides how long an upload takes. A response before its end shows nothing
+            // of the latency, but an error is one.
             if let Some(latency) = counted.adaptive.controller().latency(waited, status.is_some()) {
                 counted.local.response(latency, status.is_some_and(|status| status >= 500));
                 counted.has_counts = true;

@@ -1,5 +1,5 @@
 //! The number of gateways, which the stores count. Each gateway reports to every store once a
-//! second that it lives, and each reply tells how many gateways have reported lately.
+//! second that it lives, and each reply says how many gateways have reported lately.
 //!
 //! ```text
 //!   tick ─► round due? ── one worker begins it ─► a query to each store, with the next call
