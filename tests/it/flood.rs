@@ -72,8 +72,7 @@ fn actors_that_get_themselves_refused_free_nobody() {
     }
 }
 
-/// Another actor's cell decides about an actor without a cell, so the worker does not keep it
-/// as the cell of that actor.
+/// An actor without a cell is refused by the set, so the worker caches no refusal of that actor.
 #[test]
 fn the_cell_that_blocks_a_full_set_is_read_for_each_request() {
     let host = Simulated::new(CasSemantics::Lenient);
@@ -220,7 +219,7 @@ fn a_shadow_rule_counts_no_actor_with_another() {
     }
 }
 
-/// Their quota is part of their hash. They fill sets no more than other actors.
+/// They fill sets no more than other actors.
 #[test]
 fn actors_with_an_override_spread_as_others_do() {
     let users: Vec<String> = (0..1000).map(|user| format!("user-{user}")).collect();

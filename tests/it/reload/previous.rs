@@ -16,7 +16,7 @@ fn a_new_bucket_takes_nothing_from_a_bucket_that_stays() {
     assert_eq!(left(&new, 0), [4, 19]);
 }
 
-/// The cell of the first configuration counts, because the cell of the second one lacks the rule.
+/// The document between lacks the rule, and its workers keep the state.
 #[test]
 fn a_rule_that_returns_continues_from_its_own_state() {
     let host = Simulated::new(CasSemantics::Lenient);

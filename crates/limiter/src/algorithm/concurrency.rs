@@ -7,8 +7,7 @@
 //!               └─ expire unless they were returned before
 //! ```
 //!
-//! If a limit falls or the clock steps back, permits keep their place and age. A copied cell stores
-//! the time of the copy, because permits that the original gave later are not part of it.
+//! If a limit falls or the clock steps back, permits keep their place and age.
 
 use super::kind::Kind;
 use super::ring::Ring;
