@@ -1,5 +1,5 @@
 //! Finds the mistake that a YAML parser notices only later: a tab, another character that looks
-//! like a space, a template, a wrong indentation, or [punctuation].
+//! like a space, a template, a wrong indentation, or punctuation.
 //!
 //! A guess counts only if the text without the mistake is valid, or wrong only in a later line.
 
