@@ -322,7 +322,7 @@ fn ranked(decision: &Decision, result: RuleResult) -> Option<By> {
 }
 
 /// The actors of a rule, by what all workers have published. None if there are more than
-/// [`MAX_RULES`] rules and this one is left out.
+/// `MAX_RULES` rules and this one is left out.
 #[cold]
 #[inline(never)]
 pub fn top(policy: &Policy, store: &dyn Store, rule: RuleId, by: By, now: Time) -> Result<TopActors, Fault> {
