@@ -39,7 +39,8 @@ pub fn lacks_actor(rule: &RuleSummary) -> bool {
     rule.checked > 0 && rule.without_actor == rule.checked
 }
 
-/// Whether a rule by client address found only one, as the whole log has. Then its numbers say nothing about clients.
+/// Whether the whole log has one client address, and the rule counts by it. Then the rule's numbers
+/// say nothing about clients.
 #[must_use]
 pub fn finds_one_address(rule: &RuleSummary) -> bool {
     rule.one_address && rule.actors == 1 && rule.checked > 1 && !lacks_actor(rule)

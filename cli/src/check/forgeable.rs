@@ -143,8 +143,8 @@ fn hint(kind: &str) -> &'static str {
     }
 }
 
-/// Whether an exclusive limit admits what a less specific limit, of which it takes the requests,
-/// would refuse.
+/// Whether an exclusive limit is looser than a less specific limit that no longer sees the same
+/// requests.
 fn frees(model: &Model, limit: &Limit) -> bool {
     let is_looser = |rule: &Rule, base: &Rule| rule.actors == base.actors && rule.is_looser_than(base);
     let general = model.limits.iter().filter(|base| {

@@ -135,8 +135,7 @@ fn lease_size(node: Node) -> Option<LeaseSize> {
 }
 
 impl Rule<'_> {
-    /// `quota`, of which gateways fetch the rule's lease ahead. Reports a mistake at its place and
-    /// then returns `None`.
+    /// Adds the rule's lease to `quota`. Reports a mistake at its place and then returns `None`.
     pub(super) fn apply_lease(&self, fields: &mut Fields, quota: Quota, weight: Weight) -> Option<Quota> {
         let rpu = quota.configured().rpu;
         let (size, node) = match &self.lease {

@@ -3,7 +3,7 @@
 //! keyed hashes only, and an empty value identifies nobody.
 //!
 //! ```text
-//!   Jwt::new("sub"), Ip::new(options) ─► NamedActor::list([tenant, ip]) ─ key(request) ─► bytes
+//!   Jwt::new("sub"), Ip::new(options) ─► NamedActor::list(all) ─ key(request) ─► bytes
 //! ```
 
 pub mod address;

@@ -12,7 +12,7 @@ pub enum MetricKind {
     Histogram = 2,
 }
 
-/// What has a series of a metric each.
+/// The parts of a configuration that each have a series of a metric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Each {
     /// Every configuration has one.
@@ -52,7 +52,7 @@ pub enum Each {
 pub struct Metric {
     /// Its kind.
     pub kind: MetricKind,
-    /// What has a series each.
+    /// The parts that each have a series.
     pub each: Each,
     /// The metric's name in the host. Words in capitals stand for values.
     pub name: &'static str,
@@ -168,7 +168,7 @@ labels! {
     ResultLabel { Ok = "ok", Refused = "refused", Shadow = "shadow", Error = "error", Delayed = "delayed" }
     /// What the deny list says about a request.
     DeniedLabel { Refused = "refused", Shadow = "shadow" }
-    /// What is lost with an evicted cell.
+    /// The loss by an eviction.
     EvictionLabel { Lossless = "lossless", Lossy = "lossy", SetFull = "set_full" }
     /// The result of a poll of the document server.
     PollLabel { Fresh = "fresh", Unchanged = "unchanged", Refused = "refused", Failed = "failed" }

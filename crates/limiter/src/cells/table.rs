@@ -250,7 +250,7 @@ impl Set {
         let mut cell = Vec::new();
         self.layout.gather(&self.value, self.shape, way, &mut cell);
         match loss(Layout::fingerprint(&self.value, self.shape, way), &cell) {
-            // Whether an unknown state refuses is unknown, too. It goes after all known ones that do not.
+            // An unknown state may refuse, so its cell goes after all cells that certainly do not.
             loss @ (Loss::Nothing | Loss::Part(_))
                 if self.layout.holds_unknown(&self.value, self.shape, way, now) =>
             {
