@@ -92,6 +92,23 @@ fn a_route_with_a_larger_override_counts_with_its_listener() {
     }
 }
 
+/// Grants need room in the state of each rule, also where the document of a route counts apart.
+#[test]
+fn inspect_keeps_the_counts_of_routes() {
+    let host = Simulated::new(CasSemantics::Lenient);
+    let listener = limit(&[rule(1_000, r#", "unit": "day""#)]);
+    let route = one_set(&[rule(9, &format!(r#"{DAILY}, "name": "a""#))], "");
+    let inspected = route.replacen(
+        '{',
+        r#"{"inspect": {"path": "/.diana", "token": "0123456789abcdef0123456789abcdef"}, "#,
+        1,
+    );
+    for (document, left) in [(&route, 8), (&inspected, 7), (&route, 6)] {
+        let decision = of_route(&host, &listener, document).ask_new_worker(&get("/", "ann"), at(0));
+        assert_eq!(super::remaining(&decision), [left]);
+    }
+}
+
 #[test]
 fn tables_of_one_set_with_one_way_and_with_sixteen_have_different_keys() {
     let host = Simulated::new(CasSemantics::Lenient);
