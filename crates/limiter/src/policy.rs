@@ -29,7 +29,8 @@ mod usage;
 
 pub(crate) use cost::PendingCost;
 pub use cost::{Cost, CostError, Estimate};
-pub(crate) use demand::{Demand, Mode, prepare};
+pub(crate) use demand::{Demand, Judgement, Mode, prepare};
+pub use demand::{RuleCheck, RuleResult};
 #[cfg(test)]
 pub(crate) use draft::testing as drafts;
 pub use draft::{Draft, LimitDraft, RuleDraft, StoreDraft};

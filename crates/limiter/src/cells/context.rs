@@ -1,7 +1,7 @@
 //! The arguments of every operation on cells, which are the worker's context and the actor of the
 //! cell, and the events that it counts.
 
-use super::refusals::CellId;
+use super::cache::CellId;
 use super::store::Store;
 use super::table::{Eviction, Hasher};
 use crate::policy::{ActorKey, ActorRules, CounterGroup, GroupIndex, KeyBuffer, Policy, Rule};

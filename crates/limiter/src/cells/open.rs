@@ -3,16 +3,16 @@
 //!
 //! ```text
 //!   Failed ── load ──► Loaded ── open ──► Open ── commit or store_repair
-//!   Failed ── open_copy ────────────────► Copied: the store is not asked
+//!   Failed ── open_copy or spend ───────► Copied, Spent: the store is not asked
 //! ```
 
+use super::cache::{CellCache, reserve};
 use super::context::{Actor, Context, Events};
-use super::reservations::{Reservations, reserve};
 use super::store::{Fault, Swap};
 use super::swap::Attempt;
 use super::table::{Entry, Set, SetFull};
 use crate::algorithm::Reservation;
-use crate::policy::{ActorRules, CounterGroup, Demand, PlacedQuota, prepare};
+use crate::policy::{ActorRules, CounterGroup, PlacedQuota, RuleCheck, prepare};
 use diana_base::time::Time;
 use std::mem::replace;
 
@@ -27,7 +27,7 @@ pub(crate) struct OpenCell {
     copy: Vec<u8>,
     /// The same with reserved units, as it is stored.
     with_reserved: Vec<u8>,
-    /// One reservation for each demand, with its quota, or none.
+    /// One reservation for each check, with its quota, or none.
     reservations: Vec<(PlacedQuota, Reservation)>,
 }
 
@@ -37,8 +37,10 @@ enum State {
     #[default]
     Failed,
     Loaded(Set),
-    /// The worker's copy, of a cached cell or of that of its reservation.
+    /// The worker's copy of a refused cell.
     Copied,
+    /// The worker's reservation has paid, and the request is charged to the worker's own cell.
+    Spent,
     Open(Entry),
     /// The set is full of actors that are refused, and this actor has no cell. The copy is new.
     Full(SetFull),
@@ -60,9 +62,9 @@ impl OpenCell {
         matches!(self.state, State::Open(_))
     }
 
-    /// Whether the request spends from the worker's reservation.
-    pub(crate) fn is_reserved(&self) -> bool {
-        matches!(self.state, State::Copied)
+    /// Whether the worker's reservation has paid for the request.
+    pub(crate) fn is_spent(&self) -> bool {
+        matches!(self.state, State::Spent)
     }
 
     /// When the cell was read.
@@ -78,35 +80,34 @@ impl OpenCell {
         }
     }
 
+    /// The bytes of an open cell.
+    pub(crate) fn bytes(&self) -> &[u8] {
+        &self.copy
+    }
+
     /// The bytes that rules check and charge. Empty if the store failed.
     pub(crate) fn bytes_mut(&mut self) -> &mut [u8] {
         if self.is_failed() { &mut [] } else { &mut self.copy }
     }
 
-    /// Opens a copy of a cell that the worker has cached or reserved.
-    pub(crate) fn open_copy(&mut self, cell: &[u8], demands: &[Demand], now: Time) -> &mut [u8] {
-        self.copy.clear();
-        self.copy.extend_from_slice(cell);
-        self.is_dirty = prepare(demands, &mut self.copy, now);
-        (self.state, self.at) = (State::Copied, now);
+    /// Opens a copy of a cell that the worker knows.
+    pub(crate) fn open_copy(&mut self, cell: &[u8], rules: &[RuleCheck], now: Time) -> &mut [u8] {
+        self.at = now;
+        self.undo_spending(cell);
+        self.is_dirty = prepare(rules, &mut self.copy, now);
         &mut self.copy
     }
 
-    /// Spends the costs of the demands from the worker's reservations, if each of these suffices.
-    pub(crate) fn spend(
-        &mut self,
-        reserved: &[(PlacedQuota, Reservation)],
-        demands: &[Demand],
-        now: Time,
-    ) -> bool {
-        self.reservations.clear();
-        self.reservations.extend_from_slice(reserved);
-        debug_assert_eq!(demands.len(), reserved.len(), "the reservations of another group");
-        let mut spending = demands.iter().zip(&mut self.reservations);
-        !self.is_dirty
-            && spending.all(|(demand, (quota, reservation))| {
-                quota.covers(reservation, now) && reservation.spend(demand.cost)
-            })
+    /// The worker's reservation has paid at `now`.
+    pub(crate) fn spend(&mut self, now: Time) {
+        (self.state, self.at, self.is_dirty) = (State::Spent, now, false);
+    }
+
+    /// The worker's cell is again as it was before the reservation has paid.
+    pub(crate) fn undo_spending(&mut self, before: &[u8]) {
+        self.state = State::Copied;
+        self.copy.clear();
+        self.copy.extend_from_slice(before);
     }
 
     /// Loads the cell's set from the store.
@@ -125,13 +126,7 @@ impl OpenCell {
 
     /// Opens a loaded cell. Reservations of this worker that were not spent go back to the cell.
     /// Returns whether a loaded cell was there.
-    pub(crate) fn open(
-        &mut self,
-        actor: Actor,
-        now: Time,
-        reservations: &Reservations,
-        context: &Context,
-    ) -> bool {
+    pub(crate) fn open(&mut self, actor: Actor, now: Time, cells: &CellCache, context: &Context) -> bool {
         let set = match replace(&mut self.state, State::Failed) {
             State::Loaded(set) => set,
             other => {
@@ -144,8 +139,8 @@ impl OpenCell {
         match set.claim(now, |other, cell| context.rules_of(group, other).loss(cell, now)) {
             Ok(entry) => {
                 entry.read(&mut self.copy);
-                if let Some(reserved) = reservations.find(actor.id()).filter(|_| entry.found()) {
-                    reserved.release(&mut self.copy, now);
+                if let Some(held) = cells.held(actor.id()).filter(|_| entry.found()) {
+                    held.release(&mut self.copy, now);
                     self.is_dirty = true;
                 }
                 self.state = State::Open(entry);
@@ -159,10 +154,10 @@ impl OpenCell {
         true
     }
 
-    /// Prepares an open cell for these demands.
-    pub(crate) fn prepare(&mut self, demands: &[Demand]) -> &mut [u8] {
+    /// Prepares an open cell for these checks.
+    pub(crate) fn prepare(&mut self, checks: &[RuleCheck]) -> &mut [u8] {
         let at = self.at;
-        self.is_dirty |= prepare(demands, self.bytes_mut(), at);
+        self.is_dirty |= prepare(checks, self.bytes_mut(), at);
         self.bytes_mut()
     }
 
@@ -172,7 +167,7 @@ impl OpenCell {
         &mut self,
         before: &[u8],
         group: &CounterGroup,
-        demands: &[Demand],
+        checks: &[RuleCheck],
         left: Option<u64>,
     ) -> Attempt<'_> {
         let OpenCell { state: State::Open(entry), at, is_dirty, copy, with_reserved, reservations } = self
@@ -186,10 +181,10 @@ impl OpenCell {
         if let Some(left) = left {
             with_reserved.clear();
             with_reserved.extend_from_slice(copy);
-            reserve(demands, left, with_reserved, reservations, *at);
+            reserve(checks, left, with_reserved, reservations, *at);
         }
         let stored = if reservations.is_empty() { copy } else { with_reserved };
-        entry.write(stored, *at, |index, state| group.rests_in(index, state, *at, demands));
+        entry.write(stored, *at, |index, state| group.rests_in(index, state, *at, checks));
         Attempt::Store(entry)
     }
 
@@ -206,18 +201,11 @@ impl OpenCell {
     }
 
     /// The entry of [`OpenCell::entry_to_store`] is stored: the worker keeps what it reserved.
-    pub(crate) fn stored(&self, actor: Actor, reservations: &mut Reservations) {
+    pub(crate) fn stored(&self, actor: Actor, cells: &mut CellCache) {
         if self.reservations.is_empty() {
-            reservations.forget(actor.id());
+            cells.let_go(actor.id());
         } else {
-            reservations.put(actor, &self.copy, &self.reservations, self.at);
-        }
-    }
-
-    /// Keeps the rest of the reservation from which the request spends.
-    pub(crate) fn record_spending(&self, actor: Actor, reservations: &mut Reservations) {
-        if let State::Copied = self.state {
-            reservations.spend(actor.id(), &self.copy, &self.reservations, self.at);
+            cells.hold(actor, &self.copy, &self.reservations, self.at);
         }
     }
 
@@ -226,7 +214,7 @@ impl OpenCell {
     pub(crate) fn store_repair(
         &mut self,
         actor: Actor,
-        reservations: &mut Reservations,
+        cells: &mut CellCache,
         context: &Context,
         events: &mut Events,
     ) {
@@ -240,10 +228,10 @@ impl OpenCell {
             Ok(Swap::Conflict) => {}
             Ok(Swap::Done) => {
                 events.evicted(entry.eviction());
-                reservations.forget(actor.id());
+                cells.let_go(actor.id());
             }
             // It is unknown whether the cell has the reservation back.
-            Err(Fault(_)) => reservations.forget(actor.id()),
+            Err(Fault(_)) => cells.let_go(actor.id()),
         }
     }
 }

@@ -2,7 +2,7 @@
 //! states lie side by side in one cell, so that one load and one swap decide them together. What
 //! one request asks of the rules depends on its class.
 
-use super::demand::Demand;
+use super::demand::RuleCheck;
 use super::enforce::RolloutHash;
 use super::key::{ActorKey, Missing};
 use super::place::{Part, Place};
@@ -43,6 +43,15 @@ impl Limit {
             role == Role::Primary && !varies && !has_plans && !has_headroom && !ends_with_request
         };
         global_groups.is_empty() && groups.iter().all(|group| is_known(group))
+    }
+
+    /// The groups that count requests, each with its index among the limit's groups or its global
+    /// ones, and whether it is a global one.
+    pub(crate) fn counting(&self) -> impl Iterator<Item = (usize, &Arc<CounterGroup>, bool)> {
+        let local = self.groups.iter().enumerate().filter(|(_, group)| group.role == Role::Primary);
+        let global = self.global_groups.iter().map(|global| &global.group).enumerate();
+        let local = local.map(|(index, group)| (index, group, false));
+        local.chain(global.map(|(index, group)| (index, group, true)))
     }
 
     pub(crate) fn matches(&self, request: &Request) -> bool {
@@ -147,14 +156,14 @@ impl CounterGroup {
         rule.judging(quota, self.role).in_place(self.place(id))
     }
 
-    /// How long the state with this index takes until it rests, by the quota of the demand on its
-    /// rule. A state without a demand was not changed.
-    pub(crate) fn rests_in(&self, index: usize, state: &[u8], now: Time, demands: &[Demand]) -> Span {
+    /// How long the state with this index takes until it rests, by the quota of the check of its
+    /// rule. A state without a check was not changed.
+    pub(crate) fn rests_in(&self, index: usize, state: &[u8], now: Time, checks: &[RuleCheck]) -> Span {
         let own = self.states.get(index);
         debug_assert!(own.is_some(), "a state of another group");
         let id = |own: &GroupState| RuleId::new(self.rules.start.saturating_add(own.rule));
-        let demand = own.and_then(|own| Some((own.part, demands.iter().find(|one| one.rule == id(own))?)));
-        demand.map_or(Span::ZERO, |(part, demand)| demand.quota.quota.rests_in(part, state, now))
+        let check = own.and_then(|own| Some((own.part, checks.iter().find(|one| one.rule() == id(own))?)));
+        check.map_or(Span::ZERO, |(part, check)| check.demand.quota.quota.rests_in(part, state, now))
     }
 
     /// The rules of this group. `all` holds the policy's rules.

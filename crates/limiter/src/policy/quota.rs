@@ -428,10 +428,6 @@ impl PlacedQuota {
         self.quota.as_reserve()?.reserve(self.place.count_mut(cell), now, amount)
     }
 
-    pub(crate) fn covers(&self, reservation: &Reservation, now: Time) -> bool {
-        self.quota.as_reserve().is_some_and(|algorithm| algorithm.covers(reservation, now))
-    }
-
     pub(crate) fn spend(
         &self,
         cell: &mut [u8],
