@@ -24,7 +24,7 @@ use diana_limiter::policy::{Policy, Rule};
 use diana_limiter::time::{Span, Time};
 use lacking::Lacking;
 use quotas::Variants;
-use rule::{Described, LogShape, Room, RuleCheck, RuleTally};
+use rule::{Described, LogShape, Room, RuleOutcome, RuleTally};
 use serde_json::Value;
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -160,7 +160,7 @@ impl Tally {
                 Some(Admission::Admit { delay }) if is_delayed || report.would_delay() => delay,
                 _ => Span::ZERO,
             };
-            let check = RuleCheck {
+            let check = RuleOutcome {
                 at: now,
                 actor: engine.actor(report.rule()),
                 is_high_priority: decision.is_high_priority,

@@ -17,6 +17,6 @@ pub mod table;
 
 pub(crate) use cache::{CellCache, CellId, SLOTS, VALID_FOR, slot};
 pub use context::Events;
-pub(crate) use context::{Actor, Context, Overridden};
+pub(crate) use context::{CellActor, Context, Overridden};
 pub(crate) use open::OpenCell;
 pub(crate) use swap::{Attempt, Change, Swapped, peek, swap, update, update_or_create};

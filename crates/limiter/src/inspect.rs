@@ -10,7 +10,7 @@ use crate::actor;
 use crate::algorithm::{Allowance, PenaltyParameters};
 use crate::cells::store::{Fault, Store};
 use crate::cells::{
-    Actor, Attempt, CellCache, CellId, Change, Context, Events, OpenCell, Swapped, peek, swap,
+    Attempt, CellActor, CellCache, CellId, Change, Context, Events, OpenCell, Swapped, peek, swap,
 };
 use crate::global::{GlobalQuery, Inspection, RuleQuery, RuleReply, StoreChange};
 use crate::policy::{self, GroupIndex, KeyBuffer, Missing, PlacedQuota, PlanId, Policy, RuleId};
@@ -328,7 +328,7 @@ impl Target {
         let (group, (rule, stated)) = policy.group(self.place).zip(rule).ok_or(Fault(0))?;
         let quota = group.quota(self.rule, rule, &stated);
         let (place, key) = (self.place, self.key.key());
-        let actor = Actor { group, place, hash: self.hash, key };
+        let actor = CellActor { group, place, hash: self.hash, key };
         cell.load(group, self.hash, context, events);
         if !cell.open(actor, (context.clock)(), cells, context) {
             return Err(Fault(0));

@@ -15,7 +15,7 @@
 //!   left < 128        each request is charged by itself: exact at the end
 //! ```
 
-use super::context::{Actor, Context, Events};
+use super::context::{CellActor, Context, Events};
 use super::swap::update;
 use crate::algorithm::{RESERVED_FOR, Reservation};
 use crate::policy::{Demand, GroupIndex, PlacedQuota, RuleCheck};
@@ -234,7 +234,7 @@ impl CellCache {
     /// Holds a reservation that was just charged. `cell` is the cell without it.
     pub(crate) fn hold(
         &mut self,
-        actor: Actor,
+        actor: CellActor,
         cell: &[u8],
         reservations: &[(PlacedQuota, Reservation)],
         now: Time,

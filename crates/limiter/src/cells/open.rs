@@ -7,18 +7,18 @@
 //! ```
 
 use super::cache::{CellCache, reserve};
-use super::context::{Actor, Context, Events};
+use super::context::{CellActor, Context, Events};
 use super::store::{Fault, Swap};
 use super::swap::Attempt;
 use super::table::{Entry, Set, SetFull};
 use crate::algorithm::Reservation;
-use crate::policy::{ActorRules, CounterGroup, PlacedQuota, RuleCheck, prepare};
+use crate::policy::{ActorRules, PlacedQuota, RuleCheck, RuleGroup, prepare};
 use diana_base::time::Time;
 use std::mem::replace;
 
 #[derive(Debug, Default)]
 pub(crate) struct OpenCell {
-    state: State,
+    state: OpenState,
     /// When the cell was read.
     at: Time,
     /// Whether the cell has to be stored even if the request is refused.
@@ -32,7 +32,7 @@ pub(crate) struct OpenCell {
 }
 
 #[derive(Debug, Default)]
-enum State {
+enum OpenState {
     /// The store failed, or was not asked yet.
     #[default]
     Failed,
@@ -49,22 +49,22 @@ enum State {
 impl OpenCell {
     /// Closes the cell, and keeps its buffers. A cell that is not opened again was read at no time.
     pub(crate) fn close(&mut self) {
-        (self.state, self.at) = (State::Failed, Time::ZERO);
+        (self.state, self.at) = (OpenState::Failed, Time::ZERO);
     }
 
     /// Whether the store failed, so that the cell decides nothing.
     pub(crate) fn is_failed(&self) -> bool {
-        matches!(self.state, State::Failed | State::Loaded(_))
+        matches!(self.state, OpenState::Failed | OpenState::Loaded(_))
     }
 
     /// Whether the store has the cell, or will have it.
     pub(crate) fn is_stored(&self) -> bool {
-        matches!(self.state, State::Open(_))
+        matches!(self.state, OpenState::Open(_))
     }
 
     /// Whether the worker's reservation has paid for the request.
     pub(crate) fn is_spent(&self) -> bool {
-        matches!(self.state, State::Spent)
+        matches!(self.state, OpenState::Spent)
     }
 
     /// When the cell was read.
@@ -75,7 +75,7 @@ impl OpenCell {
     /// Why the actor has no cell, if its set is full of actors that are refused.
     pub(crate) fn set_full(&self) -> Option<SetFull> {
         match self.state {
-            State::Full(set_full) => Some(set_full),
+            OpenState::Full(set_full) => Some(set_full),
             _ => None,
         }
     }
@@ -100,35 +100,35 @@ impl OpenCell {
 
     /// The worker's reservation has paid at `now`.
     pub(crate) fn spend(&mut self, now: Time) {
-        (self.state, self.at, self.is_dirty) = (State::Spent, now, false);
+        (self.state, self.at, self.is_dirty) = (OpenState::Spent, now, false);
     }
 
     /// The worker's cell is again as it was before the reservation has paid.
     pub(crate) fn undo_spending(&mut self, before: &[u8]) {
-        self.state = State::Copied;
+        self.state = OpenState::Copied;
         self.copy.clear();
         self.copy.extend_from_slice(before);
     }
 
     /// Loads the cell's set from the store.
-    pub(crate) fn load(&mut self, group: &CounterGroup, hash: u64, context: &Context, events: &mut Events) {
+    pub(crate) fn load(&mut self, group: &RuleGroup, hash: u64, context: &Context, events: &mut Events) {
         self.state = match group.table.load(context.store, hash) {
             Ok(set) => {
                 events.foreign = events.foreign.saturating_add(set.foreign().into());
-                State::Loaded(set)
+                OpenState::Loaded(set)
             }
             Err(Fault(_)) => {
                 events.faults = events.faults.saturating_add(1);
-                State::Failed
+                OpenState::Failed
             }
         };
     }
 
     /// Opens a loaded cell. Reservations of this worker that were not spent go back to the cell.
     /// Returns whether a loaded cell was there.
-    pub(crate) fn open(&mut self, actor: Actor, now: Time, cells: &CellCache, context: &Context) -> bool {
-        let set = match replace(&mut self.state, State::Failed) {
-            State::Loaded(set) => set,
+    pub(crate) fn open(&mut self, actor: CellActor, now: Time, cells: &CellCache, context: &Context) -> bool {
+        let set = match replace(&mut self.state, OpenState::Failed) {
+            OpenState::Loaded(set) => set,
             other => {
                 self.state = other;
                 return false;
@@ -143,12 +143,12 @@ impl OpenCell {
                     held.release(&mut self.copy, now);
                     self.is_dirty = true;
                 }
-                self.state = State::Open(entry);
+                self.state = OpenState::Open(entry);
             }
             Err(set_full) => {
                 self.copy.clear();
                 self.copy.resize(group.table.cell_size(), 0);
-                self.state = State::Full(set_full);
+                self.state = OpenState::Full(set_full);
             }
         }
         true
@@ -166,11 +166,12 @@ impl OpenCell {
     pub(crate) fn entry_to_store(
         &mut self,
         before: &[u8],
-        group: &CounterGroup,
+        group: &RuleGroup,
         checks: &[RuleCheck],
         left: Option<u64>,
     ) -> Attempt<'_> {
-        let OpenCell { state: State::Open(entry), at, is_dirty, copy, with_reserved, reservations } = self
+        let OpenCell { state: OpenState::Open(entry), at, is_dirty, copy, with_reserved, reservations } =
+            self
         else {
             return Attempt::Nothing;
         };
@@ -192,7 +193,7 @@ impl OpenCell {
     pub(crate) fn entry(&mut self, rules: ActorRules) -> Attempt<'_> {
         let (at, copy) = (self.at, &self.copy);
         match &mut self.state {
-            State::Open(entry) => {
+            OpenState::Open(entry) => {
                 entry.write(copy, at, |index, state| rules.rests_in(index, state, at));
                 Attempt::Store(entry)
             }
@@ -201,7 +202,7 @@ impl OpenCell {
     }
 
     /// The entry of [`OpenCell::entry_to_store`] is stored: the worker keeps what it reserved.
-    pub(crate) fn stored(&self, actor: Actor, cells: &mut CellCache) {
+    pub(crate) fn stored(&self, actor: CellActor, cells: &mut CellCache) {
         if self.reservations.is_empty() {
             cells.let_go(actor.id());
         } else {
@@ -213,13 +214,13 @@ impl OpenCell {
     /// the next request repairs the cell.
     pub(crate) fn store_repair(
         &mut self,
-        actor: Actor,
+        actor: CellActor,
         cells: &mut CellCache,
         context: &Context,
         events: &mut Events,
     ) {
         let is_dirty = self.is_dirty;
-        let (OpenCell { state: State::Open(entry), at, copy, .. }, true) = (self, is_dirty) else {
+        let (OpenCell { state: OpenState::Open(entry), at, copy, .. }, true) = (self, is_dirty) else {
             return;
         };
         let rules = actor.rules(context.policy);

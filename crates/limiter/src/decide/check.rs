@@ -19,9 +19,9 @@ use super::settle::GroupCharge;
 use super::verdict::{GroupVerdict, charges, count_refusals, delay, refund};
 use crate::cells::table::SetFull;
 use crate::cells::{
-    Actor, Attempt, CellCache, CellId, Change, Context, Events, OpenCell, Swapped, swap, update,
+    Attempt, CellActor, CellCache, CellId, Change, Context, Events, OpenCell, Swapped, swap, update,
 };
-use crate::policy::{CounterGroup, Demand, Judgement, Policy, Role, RuleCheck, RuleId};
+use crate::policy::{Demand, Judgement, Policy, Role, RuleCheck, RuleGroup, RuleId};
 use diana_base::time::{Span, Time};
 use std::mem::replace;
 use std::ops::Range;
@@ -40,7 +40,7 @@ pub(crate) struct Checks {
 #[derive(Debug)]
 pub(crate) struct GroupCheck {
     /// The group in the role in which it counts the request.
-    pub(crate) group: Arc<CounterGroup>,
+    pub(crate) group: Arc<RuleGroup>,
     pub(crate) request: GroupRequest,
     /// Where the checks of its rules stand in the decision.
     pub(super) rules: Range<usize>,
@@ -70,7 +70,7 @@ impl Checks {
     }
 
     /// The next check, of `group`. It is not yet one of the request's.
-    pub(crate) fn prepare(&mut self, group: &Arc<CounterGroup>) -> Option<&mut GroupCheck> {
+    pub(crate) fn prepare(&mut self, group: &Arc<RuleGroup>) -> Option<&mut GroupCheck> {
         if self.len == self.all.len() {
             self.all.push(GroupCheck::new(group));
         }
@@ -269,7 +269,7 @@ impl Checks {
 }
 
 impl GroupCheck {
-    fn new(group: &Arc<CounterGroup>) -> GroupCheck {
+    fn new(group: &Arc<RuleGroup>) -> GroupCheck {
         GroupCheck {
             group: Arc::clone(group),
             request: GroupRequest::default(),
@@ -581,7 +581,7 @@ struct CountRefusal<'a, 'c> {
     /// The cell before the rules checked it.
     before: &'a [u8],
     rules: &'a [RuleCheck],
-    actor: Actor<'a>,
+    actor: CellActor<'a>,
     cells: &'a CellCache,
     context: &'a Context<'c>,
     /// The cell whose verdicts decide. It stays open if the store then fails.

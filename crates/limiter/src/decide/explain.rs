@@ -8,7 +8,7 @@ use super::{Decider, WorkerCache};
 use crate::actor::NamedActor;
 use crate::cells::Context;
 use crate::policy::{
-    ActorKey, ActorSource, CounterGroup, GlobalGroup, OnError, Policy, Role, RuleCheck, RuleId,
+    ActorKey, ActorSource, GlobalGroup, OnError, Policy, Role, RuleCheck, RuleGroup, RuleId,
 };
 use crate::request::Request;
 use diana_base::sort;
@@ -17,7 +17,7 @@ use std::borrow::Cow;
 /// The actor that a rule counts in the last decision of a worker.
 #[derive(Clone, Copy, Debug)]
 pub struct CountedActor<'a> {
-    group: &'a CounterGroup,
+    group: &'a RuleGroup,
     address: &'a NamedActor,
     key: ActorKey<'a>,
     /// The hash of the actor. Actors with equal values have equal hashes in all rules of a limit

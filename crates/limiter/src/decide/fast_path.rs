@@ -10,7 +10,7 @@ use super::check::{Checks, GroupCheck};
 use super::outcome::Decision;
 use crate::actor::{FastPathPart, NamedActor};
 use crate::cells::{CellCache, SLOTS, slot};
-use crate::policy::{ActorSource, CounterGroup, Missing, Policy, RuleCheck};
+use crate::policy::{ActorSource, Missing, Policy, RuleCheck, RuleGroup};
 use crate::request::Request;
 use diana_base::part;
 use std::mem::swap;
@@ -23,7 +23,7 @@ use std::sync::Arc;
 /// requests take longer, but the decisions stay the same.
 #[derive(Debug, Default)]
 pub(crate) struct FastPathCache {
-    slots: Vec<Entry>,
+    slots: Vec<KnownRequest>,
     /// What is read of the request.
     key: FastPathKey,
     /// The slot whose checks the request has, until the next one.
@@ -34,7 +34,7 @@ pub(crate) struct FastPathCache {
 
 /// The checks of requests with the same limits and raw values.
 #[derive(Debug, Default)]
-struct Entry {
+struct KnownRequest {
     /// The words of the raw values.
     words: [u64; WORDS],
     /// How many; 0: the slot is free.
@@ -101,7 +101,7 @@ impl FastPathCache {
             return;
         }
         if slots.is_empty() {
-            slots.resize_with(SLOTS, Entry::default);
+            slots.resize_with(SLOTS, KnownRequest::default);
         }
         let at = slot(key.sum);
         if let Some(entry) = slots.get_mut(at) {
@@ -119,7 +119,7 @@ impl FastPathCache {
     }
 }
 
-impl Entry {
+impl KnownRequest {
     fn is_of(&self, limits: &[usize], key: &FastPathKey) -> bool {
         // Element by element: a call of `memcmp` takes longer.
         let same = |own: &[usize]| own.len() == limits.len() && own.iter().zip(limits).all(|(a, b)| a == b);
@@ -165,7 +165,7 @@ struct FastPathKey {
 }
 
 /// The values of one request, as far as they are read.
-struct Reading<'a, 'r> {
+struct KeyReader<'a, 'r> {
     policy: &'a Policy,
     request: &'a Request<'r>,
     raw: &'a mut FastPathKey,
@@ -183,7 +183,7 @@ impl FastPathKey {
     fn read(&mut self, policy: &Policy, limits: &[usize], request: &Request) -> bool {
         (self.count, self.sum, self.epoch) = (1, 0, policy.epoch());
         let actors = [None; MOST];
-        let mut reading = Reading { policy, request, raw: self, first: 0, actors, values: 0, groups: 0 };
+        let mut reading = KeyReader { policy, request, raw: self, first: 0, actors, values: 0, groups: 0 };
         let is_known = limits.iter().all(|at| reading.limit(*at).is_some());
         let first = reading.first;
         self.mix(first);
@@ -197,7 +197,7 @@ impl FastPathKey {
         let mut checks = checks.groups().iter();
         let groups = limits.iter().flat_map(|at| policy.groups(*at));
         let mut groups = (0u32..).zip(groups);
-        let is_as_read = |(at, group): (u32, &Arc<CounterGroup>)| {
+        let is_as_read = |(at, group): (u32, &Arc<RuleGroup>)| {
             let lacks = self.lacks(at);
             let finds = |check: &GroupCheck| check.request.key.key().source() == ActorSource::Actor;
             lacks && group.missing == Missing::Skip
@@ -238,13 +238,13 @@ impl FastPathKey {
     }
 }
 
-impl<'a> Reading<'a, '_> {
+impl<'a> KeyReader<'a, '_> {
     fn limit(&mut self, at: usize) -> Option<()> {
         let limit = self.policy.limits.get(at).filter(|limit| limit.is_cacheable)?;
         limit.groups.iter().try_for_each(|group| self.group(group))
     }
 
-    fn group(&mut self, group: &'a CounterGroup) -> Option<()> {
+    fn group(&mut self, group: &'a RuleGroup) -> Option<()> {
         let bit = 1u64.checked_shl(self.groups.saturating_add(FIRST_GROUP))?;
         self.groups = self.groups.saturating_add(1);
         if self.groups > MOST_GROUPS {
@@ -268,8 +268,8 @@ impl<'a> Reading<'a, '_> {
     }
 
     /// Reads the address if it decides whether rules are enforced: see
-    /// [`CounterGroup::has_rollout`].
-    fn rollout(&mut self, group: &CounterGroup) -> Option<()> {
+    /// [`RuleGroup::has_rollout`].
+    fn rollout(&mut self, group: &RuleGroup) -> Option<()> {
         if group.has_rollout { self.actor(&self.policy.address)?.then_some(()) } else { Some(()) }
     }
 

@@ -14,10 +14,10 @@
 use super::check::Checks;
 use super::outcome::{Decision, Outcome, Reason};
 use crate::actor;
-use crate::cells::{Actor, Context};
+use crate::cells::{CellActor, Context};
 use crate::policy::{
-    ActorKey, ActorSource, CounterGroup, Demand, GroupIndex, Judgement, KeyBuffer, Missing, Mode, PlanId,
-    Policy, RequestClass, Role, RolloutHash, Rule, RuleCheck, RuleId,
+    ActorKey, ActorSource, Demand, GroupIndex, Judgement, KeyBuffer, Missing, Mode, PlanId, Policy,
+    RequestClass, Role, RolloutHash, Rule, RuleCheck, RuleGroup, RuleId,
 };
 use crate::request::Request;
 
@@ -36,13 +36,13 @@ pub(crate) struct GroupRequest {
 
 impl GroupRequest {
     /// The actor that `group` counts.
-    pub(crate) fn actor<'a>(&'a self, group: &'a CounterGroup) -> Actor<'a> {
-        Actor { group, place: self.place, hash: self.hash, key: self.key.key() }
+    pub(crate) fn actor<'a>(&'a self, group: &'a RuleGroup) -> CellActor<'a> {
+        CellActor { group, place: self.place, hash: self.hash, key: self.key.key() }
     }
 
     /// Resolves the demands again on `group`, which has the same `rules` in another role. Costs
     /// that vary stay.
-    pub(crate) fn resolve_again(&mut self, group: &CounterGroup, rules: &mut [RuleCheck], context: &Context) {
+    pub(crate) fn resolve_again(&mut self, group: &RuleGroup, rules: &mut [RuleCheck], context: &Context) {
         let GroupRequest { class, key, epoch, .. } = self;
         let (policy, key) = (context.policy, key.key());
         *epoch = policy.epoch();
@@ -125,7 +125,7 @@ impl GroupRequest {
     /// applies. Returns `false` if the request lacks the actor, and these rules refuse it.
     fn resolve(
         &mut self,
-        group: &CounterGroup,
+        group: &RuleGroup,
         request: &Request,
         decision: &mut Decision,
         context: &Context,
@@ -160,7 +160,7 @@ impl GroupRequest {
 /// Whom the group counts: writes the actor's key, or that of what is counted in the actor's place.
 /// `Some(false)` if the request lacks the actor and the rules refuse it; `None` if they do not
 /// apply.
-fn identify(group: &CounterGroup, policy: &Policy, request: &Request, key: &mut KeyBuffer) -> Option<bool> {
+fn identify(group: &RuleGroup, policy: &Policy, request: &Request, key: &mut KeyBuffer) -> Option<bool> {
     if key.write_value(|value| actor::key(&group.actors, request, value)) {
         return Some(true);
     }
@@ -175,7 +175,7 @@ fn identify(group: &CounterGroup, policy: &Policy, request: &Request, key: &mut 
 
 /// What decides for which actors the rules are enforced. A rule that counts requests of different
 /// clients together is enforced for a part of their addresses. `key` is also working memory.
-fn rollout(group: &CounterGroup, policy: &Policy, request: &Request, key: &mut KeyBuffer) -> RolloutHash {
+fn rollout(group: &RuleGroup, policy: &Policy, request: &Request, key: &mut KeyBuffer) -> RolloutHash {
     if !group.has_rollout {
         return RolloutHash::default();
     }
@@ -186,13 +186,7 @@ fn rollout(group: &CounterGroup, policy: &Policy, request: &Request, key: &mut K
 }
 
 /// What a request of fixed cost asks of one rule. `None`: the rule does not apply.
-fn demand(
-    group: &CounterGroup,
-    key: ActorKey,
-    class: RequestClass,
-    id: RuleId,
-    rule: &Rule,
-) -> Option<Demand> {
+fn demand(group: &RuleGroup, key: ActorKey, class: RequestClass, id: RuleId, rule: &Rule) -> Option<Demand> {
     let quota = group.quota(id, rule, rule.stated(key, class.plan)?);
     let leaves_headroom = group.has_headroom && !class.is_high_priority;
     Some(Demand {

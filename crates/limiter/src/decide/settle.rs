@@ -9,7 +9,7 @@
 use crate::algorithm::Charge;
 use crate::cells::{Context, Events, update, update_or_create};
 use crate::global::{GlobalCharge, LeaseRefill, Settlement};
-use crate::policy::{CounterGroup, GroupIndex, PendingCost, PlacedQuota, Policy, Usage};
+use crate::policy::{GroupIndex, PendingCost, PlacedQuota, Policy, RuleGroup, Usage};
 use diana_base::time::Time;
 
 /// The charges of a request that may be refunded.
@@ -80,7 +80,7 @@ impl GroupCharge {
     fn corrections(
         &self,
         end: End,
-        group: &CounterGroup,
+        group: &RuleGroup,
         policy: &Policy,
         unread: &mut u32,
     ) -> Vec<Correction<'_>> {
@@ -106,7 +106,7 @@ impl GroupCharge {
     }
 
     /// Whether a quota may have moved since the charge.
-    fn is_outdated(&self, group: &CounterGroup, policy: &Policy) -> bool {
+    fn is_outdated(&self, group: &RuleGroup, policy: &Policy) -> bool {
         group.moves && self.epoch != policy.epoch()
     }
 }

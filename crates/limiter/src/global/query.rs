@@ -6,7 +6,7 @@ use crate::policy::{ActorKey, CountKey, Demand, GlobalGroup, Mode, Policy, Quota
 use diana_base::time::Span;
 
 /// One query to one shard. The shard answers the query at one instant, as a whole or not at all.
-/// See the example of [`Protocol`](super::Protocol).
+/// See the example of [`StoreProtocol`](super::StoreProtocol).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum GlobalQuery {
     /// A request: the rules of each group. The global store charges all of them, or none.
