@@ -518,10 +518,10 @@ impl World {
             self.measured.refused += 1;
             return Ok(());
         }
-        let [report] = decision.reports[..] else {
-            return Err(format!("{} reports", decision.reports.len()));
+        let [report] = decision.checks.iter().collect::<Vec<_>>()[..] else {
+            return Err(format!("{} reports", decision.checks.len()));
         };
-        let by = match (report.degraded, report.verdict.is_some(), &waiting.decided) {
+        let by = match (report.is_degraded(), report.verdict().is_some(), &waiting.decided) {
             (true, false, _) => By::Nobody,
             (true, true, _) => By::Fallback,
             (false, _, Some((decided, _))) => By::Redis(*decided),

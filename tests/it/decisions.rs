@@ -285,8 +285,9 @@ impl Found {
             Outcome::Reject(Reason::NoActor(id)) => vec!["no-actor".into(), name(id)],
             Outcome::Reject(Reason::Unavailable(id)) => vec!["unavailable".into(), name(id)],
             Outcome::Reject(Reason::Rule(id)) => {
-                let report = decision.reports.iter().find(|report| report.rule == id);
-                let retry = match report.and_then(|report| report.verdict).map(|verdict| verdict.admission) {
+                let report = decision.checks.iter().find(|report| report.rule() == id);
+                let retry = match report.and_then(|report| report.verdict()).map(|verdict| verdict.admission)
+                {
                     Some(algorithm::Admission::Refuse { retry_after: Some(span) }) => span.to_string(),
                     Some(algorithm::Admission::Refuse { retry_after: None }) => "never".into(),
                     other => panic!("the rule that refuses says {other:?}"),
@@ -298,15 +299,15 @@ impl Found {
             outcome.push("denied-in-shadow".into());
         }
         let mut reports = Vec::new();
-        for report in &decision.reports {
-            let what = match (report.result, report.verdict) {
+        for report in decision.checks.iter() {
+            let what = match (report.result(), report.verdict()) {
                 (RuleResult::Admitted, Some(verdict)) => verdict.remaining.to_string(),
                 (RuleResult::Admitted, None) => panic!("admitted without a verdict"),
                 (RuleResult::Refused, _) => "refused".into(),
                 (RuleResult::Shadowed, _) => "shadowed".into(),
                 (RuleResult::Uncounted, _) => "uncounted".into(),
             };
-            reports.push(format!("{}={what}", name(report.rule)));
+            reports.push(format!("{}={what}", name(report.rule())));
         }
         if reports.is_empty() {
             reports.push("none".into());

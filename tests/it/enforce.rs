@@ -303,7 +303,7 @@ fn another_part_or_mode_keeps_every_count() {
             (0..3).for_each(|ms| _ = before.ask(0, &get("/", "ann"), at(ms)));
             let mut after = Gateway::new(&json([to, ""], costs), store(&host));
             let decision = after.ask(0, &get("/", "ann"), at(10));
-            let left = |rule: usize| decision.reports[rule].verdict.unwrap().remaining;
+            let left = |rule: usize| decision.checks.get(rule).unwrap().verdict().unwrap().remaining;
             assert_eq!([left(0), left(1)], costs.map(|cost| 90 - 4 * cost), "{from} to {to}, {costs:?}");
         }
     }
@@ -320,7 +320,7 @@ fn a_request_that_no_cell_counts_gives_nothing_back() {
     let mut gateway = Gateway::new(json, store(&host));
     let start = |gateway: &mut Gateway<_>, user: usize, ms| {
         let (session, decision) = gateway.start(0, &get("/", &format!("user-{user}")), at(ms));
-        let left = decision.reports.iter().filter_map(|report| report.verdict);
+        let left = decision.checks.iter().filter_map(|report| report.verdict());
         (session, decision.is_rejected(), left.map(|verdict| verdict.remaining).collect::<Vec<_>>())
     };
     let mut full: Vec<Session> = (0..16).map(|user| start(&mut gateway, user, 0).0).collect();

@@ -59,7 +59,7 @@ const THREE_GROUPS: &str = r#"{"url": "/", "rules": [
     {"name": "ip", "actor": "ip", "rpu": 8, "unit": "hour", "start": "full"}]}"#;
 
 fn results(decision: &Decision) -> Vec<RuleResult> {
-    decision.reports.iter().map(|report| report.result).collect()
+    decision.checks.iter().map(|report| report.result()).collect()
 }
 
 /// A request whose cell cannot be read tells no instant, so the worker does not take the actor for
@@ -122,7 +122,7 @@ fn a_dead_store_refuses_nobody_and_a_revived_one_counts() {
     gateway.store.one_in.set(0);
     for left in [3, 2, 1, 0] {
         let decision = gateway.ask(0, &get("/", "ann"), at(0));
-        assert_eq!(decision.reports[1].verdict.unwrap().remaining, left);
+        assert_eq!(decision.checks.get(1).unwrap().verdict().unwrap().remaining, left);
         assert_eq!((decision.outcome, decision.events.faults), (Outcome::Pass, 0));
     }
     assert!(gateway.ask(0, &get("/", "ann"), at(0)).is_rejected());

@@ -158,7 +158,10 @@ fn an_actor_that_used_more_stays_and_newcomers_pass() {
     for turn in 0..2000 {
         assert!(!gateway.ask(0, &get("/", &format!("invented-{turn}")), at(0)).is_rejected());
     }
-    assert_eq!(gateway.ask(0, &get("/", "regular"), at(0)).reports[0].verdict.unwrap().remaining, 0);
+    assert_eq!(
+        gateway.ask(0, &get("/", "regular"), at(0)).checks.first().unwrap().verdict().unwrap().remaining,
+        0
+    );
     assert!(gateway.ask(0, &get("/", "regular"), at(0)).is_rejected());
 }
 
@@ -214,7 +217,7 @@ fn a_shadow_rule_counts_no_actor_with_another() {
     let mut gateway = Gateway::new(&json(8, r#""rpu": 1, "mode": "shadow""#), store(&host));
     for turn in 0..200 {
         let request = get("/", &format!("user-{turn}"));
-        let results = [0, 0].map(|_| gateway.ask(0, &request, at(0)).reports[0].result);
+        let results = [0, 0].map(|_| gateway.ask(0, &request, at(0)).checks.first().unwrap().result());
         assert_eq!(results, [RuleResult::Admitted, RuleResult::Shadowed], "user {turn}");
     }
 }
@@ -253,9 +256,9 @@ fn a_newcomer_with_an_override_frees_nobody() {
         assert!(!passes(user, now), "{user} is free after {now} ms");
     }
     let refused = gateway.ask_new_worker(&get("/", "vip"), at(5_000));
-    let verdict = refused.reports[0].verdict.unwrap();
+    let verdict = refused.checks.first().unwrap().verdict().unwrap();
     assert_eq!(
-        (refused.reports[0].quota.rpu, verdict.remaining),
+        (refused.checks.first().unwrap().shown().rpu, verdict.remaining),
         (1_000, 0),
         "its own quota, of which it has none"
     );

@@ -57,7 +57,7 @@ fn rules_of_all_kinds_on_one_actor_are_one_load_and_one_swap() {
     let mut gateway = gateway(&host, &json);
     let (mut first, decision) = gateway.start(0, &get("/", "ann"), at(0));
     assert!(!decision.is_rejected());
-    assert_eq!(decision.reports.len(), diana_config::algorithm::KINDS.len());
+    assert_eq!(decision.checks.len(), diana_config::algorithm::KINDS.len());
     assert_eq!(gateway.store.take_counts(), (1, 1));
     assert_eq!(ask(&mut gateway, 1, &get("/", "ann"), at(0)), (true, 1, 1), "waits for its turn");
     assert_eq!(ask(&mut gateway, 0, &get("/", "ann"), at(0)), (false, 1, 0));
@@ -260,7 +260,7 @@ fn a_cached_refusal_equals_any_other() {
         for now in [50, 51, 52] {
             let known = gateway.ask(0, &ann, at(now));
             let queries = gateway.ask_new_worker(&ann, at(now));
-            assert_eq!((known.outcome, &known.reports), (queries.outcome, &queries.reports));
+            assert_eq!((known.outcome, &known.checks), (queries.outcome, &queries.checks));
             assert_eq!((known.events.cached, queries.events.cached), (1, 0));
         }
     }
@@ -275,7 +275,7 @@ fn a_refusal_with_an_unknown_actor_is_decided_in_full() {
     let asked = [(0, "one", 0), (1, "one", 0), (2, "one", 1), (3, "two", 0), (4, "two", 1), (102, "one", 0)];
     for (now, key, cached) in asked {
         let decision = gateway.ask(0, &ann(key), at(now));
-        assert_eq!((decision.reports.len(), decision.events.cached), (4, cached), "{now}");
+        assert_eq!((decision.checks.len(), decision.events.cached), (4, cached), "{now}");
     }
 }
 

@@ -58,9 +58,9 @@ fn charge_model(model: &mut Model, exchanges: &[Exchange]) {
             other => panic!("{other:?}"),
         };
         assert_eq!(decision.events.faults, 0, "the store is sound");
-        for report in decision.reports.iter().filter(|_| passed) {
-            let rule = report.rule.index();
-            match report.result {
+        for report in decision.checks.iter().filter(|_| passed) {
+            let rule = report.rule().index();
+            match report.result() {
                 RuleResult::Admitted => model.charge(rule, *client),
                 RuleResult::Shadowed => assert!(model.specs[rule].shadow),
                 other => panic!("a request passed although a rule reports {other:?}"),
@@ -83,10 +83,10 @@ fn assert_exact(gateway: &TestGateway, model: &mut Model) {
         for _ in 0..7 {
             let decision = gateway.ask_new_worker(client, START);
             let expected = model.decide(client);
-            let report = |report: &diana_limiter::decide::RuleReport| {
-                (report.rule.index(), report.result, report.verdict.unwrap().remaining)
+            let report = |report: &diana_limiter::decide::RuleCheck| {
+                (report.rule().index(), report.result(), report.verdict().unwrap().remaining)
             };
-            let found = (decision.is_rejected(), decision.reports.iter().map(report).collect());
+            let found = (decision.is_rejected(), decision.checks.iter().map(report).collect());
             assert_eq!(found, expected, "{client:?} in {:?}", model.specs);
         }
     }
@@ -130,9 +130,9 @@ proptest! {
             now_ms += pause_ms;
             for Exchange { client, decision, now } in gateway.run(&plans, || at(now_ms), &mut random) {
                 prop_assert_eq!(decision.events.faults, 0);
-                let charged = |report: &&diana_limiter::decide::RuleReport| report.result == RuleResult::Admitted;
-                for report in decision.reports.iter().filter(charged).filter(|_| !decision.is_rejected()) {
-                    let rule = report.rule.index();
+                let charged = |report: &&diana_limiter::decide::RuleCheck| report.result() == RuleResult::Admitted;
+                for report in decision.checks.iter().filter(charged).filter(|_| !decision.is_rejected()) {
+                    let rule = report.rule().index();
                     admitted.entry((rule, model.specs[rule].key(client))).or_default().push(now);
                 }
             }
@@ -154,9 +154,9 @@ proptest! {
         let clock = || at(ticks.fetch_add(1, Ordering::SeqCst) * tick_ms);
         let mut admitted: HashMap<(usize, usize), Vec<Time>> = HashMap::new();
         for Exchange { client, decision, .. } in gateway.run(&plans, clock, &mut Random(seed)) {
-            let charged = |report: &&diana_limiter::decide::RuleReport| report.result == RuleResult::Admitted;
-            for report in decision.reports.iter().filter(charged).filter(|_| !decision.is_rejected()) {
-                let (rule, charge) = (report.rule.index(), report.verdict.unwrap().charge);
+            let charged = |report: &&diana_limiter::decide::RuleCheck| report.result() == RuleResult::Admitted;
+            for report in decision.checks.iter().filter(charged).filter(|_| !decision.is_rejected()) {
+                let (rule, charge) = (report.rule().index(), report.verdict().unwrap().charge);
                 admitted.entry((rule, model.specs[rule].key(client))).or_default().push(charge.at);
             }
         }
@@ -191,17 +191,18 @@ proptest! {
         let exchanges = gateway.run(&plans, || START, &mut Random(seed));
         for user in 0..2 {
             let own = exchanges.iter().filter(|exchange| exchange.client.user == user);
-            let reports = own.flat_map(|exchange| &exchange.decision.reports);
+            let reports = own.flat_map(|exchange| exchange.decision.checks.iter());
             let refused: Vec<bool> = reports
-                .filter(|report| report.rule.index() == 0 && report.result != RuleResult::Admitted)
-                .map(|report| report.verdict.unwrap().is_penalty())
+                .filter(|report| report.rule().index() == 0 && report.result() != RuleResult::Admitted)
+                .map(|report| report.verdict().unwrap().is_penalty())
                 .collect();
             let by_quota = refused.iter().filter(|is_penalty| !**is_penalty).count();
             prop_assert_eq!(by_quota, refused.len().min(after - 1), "{:?}", refused);
             // Every worker sees a penalty that has begun.
             let client = Client { user, ip: 2, api: false };
-            let report = gateway.ask_new_worker(client, at(3_600_000)).reports[0];
-            prop_assert_eq!(report.verdict.unwrap().is_penalty(), refused.len() >= after);
+            let decision = gateway.ask_new_worker(client, at(3_600_000));
+            let verdict = decision.checks.first().unwrap().verdict();
+            prop_assert_eq!(verdict.unwrap().is_penalty(), refused.len() >= after);
         }
     }
 }
@@ -286,7 +287,7 @@ proptest! {
         let left = |ip| {
             let decision = gateway.ask_new_worker(Client { user: 2, ip, api: false }, START);
             let took = if decision.is_rejected() { 0 } else { cost };
-            (took, decision.reports[0].verdict.unwrap().remaining + took)
+            (took, decision.checks.first().unwrap().verdict().unwrap().remaining + took)
         };
         let (took, left_of_gold) = left(0);
         prop_assert_eq!(left_of_gold, gold - used);
@@ -334,9 +335,9 @@ fn settlements_of_several_workers_all_count() {
         let kept = all().filter(|usage| usage.is_none_or(|(status, _)| status < 500)).count() as u64;
         let left: Vec<u64> = gateway
             .ask_new_worker(client, START)
-            .reports
+            .checks
             .iter()
-            .map(|report| report.verdict.unwrap().remaining)
+            .map(|report| report.verdict().unwrap().remaining)
             .collect();
         assert_eq!(left, [995 - bytes, 1000 - failed, 997 - 3 * kept], "{plans:?}");
     }

@@ -260,7 +260,7 @@ fn left_after(first: &str, second: &str) -> u64 {
         let rule = format!(r#"{{"name": "r", "rpu": 9, "unit": "hour", "algo": "W"{more}}}"#);
         let json = format!(r#"{{"url": "/", "rules": [{rule}]}}"#);
         let decision = Gateway::new(&json, store(&host)).ask_new_worker(&get("/", "ann"), at(0));
-        decision.reports[0].verdict.unwrap().remaining
+        decision.checks.first().unwrap().verdict().unwrap().remaining
     };
     ask(first);
     ask(second)

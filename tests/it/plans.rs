@@ -129,15 +129,15 @@ proptest! {
             now = now.after(Span::from_ms(ms));
             let decision = gateway.ask(worker, &costing(plan % quotas.len(), ["ann", "bob"][user], cost), now);
             let Some((rpu, ms)) = quotas[plan % quotas.len()] else {
-                prop_assert!(!decision.is_rejected() && decision.reports.is_empty());
+                prop_assert!(!decision.is_rejected() && decision.checks.is_empty());
                 continue;
             };
             let (admits, left) = of_users[user].step(now, rpu, cost);
-            let [report] = &*decision.reports else { panic!("{decision:?}") };
-            let verdict = report.verdict.unwrap();
-            prop_assert_eq!(report.rule.index(), 0);
+            let [report] = decision.checks.iter().collect::<Vec<_>>()[..] else { panic!("{decision:?}") };
+            let verdict = report.verdict().unwrap();
+            prop_assert_eq!(report.rule().index(), 0);
             prop_assert_eq!((verdict.admits(), verdict.remaining), (admits, left));
-            prop_assert_eq!(report.quota, Allowance { rpu, unit: Span::from_ms(ms) });
+            prop_assert_eq!(report.shown(), Allowance { rpu, unit: Span::from_ms(ms) });
         }
     }
 }
@@ -205,7 +205,7 @@ fn a_reservation_leaves_nothing_for_a_smaller_plan() {
         let later = START.after(Span::from_ms(150));
         gateway.workers[0].tick(|| later, true);
         let left = gateway.ask(1, &costing(0, "ann", 20), later);
-        assert_eq!(left.reports[0].verdict.unwrap().remaining, 0, "{algo}");
+        assert_eq!(left.checks.first().unwrap().verdict().unwrap().remaining, 0, "{algo}");
         assert!(!left.is_rejected(), "{algo}: the other 20 are back");
     }
 }
@@ -236,7 +236,7 @@ proptest! {
         for (plan, quota) in [(0, free), (1, gold)] {
             let decision = gateway.ask(1, &costing(plan, "ann", 1), START);
             let took = u64::from(!decision.is_rejected());
-            let left = decision.reports[0].verdict.unwrap().remaining;
+            let left = decision.checks.first().unwrap().verdict().unwrap().remaining;
             prop_assert_eq!(left + took, quota.saturating_sub(used));
             used += took;
         }
@@ -262,7 +262,7 @@ fn a_released_reservation_counts_by_the_cost_of_its_own_rule() {
     assert!(gateway.workers[0].holds_reservations());
     gateway.workers[0].tick(|| START, true);
     let decision = gateway.ask(1, &on(0, "ann"), START);
-    assert_eq!(decision.reports[1].verdict.unwrap().remaining, 59);
+    assert_eq!(decision.checks.get(1).unwrap().verdict().unwrap().remaining, 59);
 }
 
 /// Counts how often the plan is read.
@@ -342,7 +342,7 @@ fn a_hundred_thousand_members_are_on_their_plans() {
     let mut gateway = Gateway::new(&json, store(&host));
     let mut left = |user: &str, now: Time| {
         let decision = gateway.ask(0, &get("/", user), now);
-        decision.reports.first().map(|report| report.verdict.unwrap().remaining)
+        decision.checks.first().map(|report| report.verdict().unwrap().remaining)
     };
     for n in [0, 1, 49_999] {
         assert_eq!(left(&format!("key-{n}"), START), Some(9));

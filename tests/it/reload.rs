@@ -19,7 +19,7 @@ fn limit(url: &str, rpu: u32) -> String {
 }
 
 fn remaining(decision: &Decision) -> Vec<u64> {
-    decision.reports.iter().map(|report| report.verdict.unwrap().remaining).collect()
+    decision.checks.iter().map(|report| report.verdict().unwrap().remaining).collect()
 }
 
 /// The quota that ann has left at `target` under a configuration with these limits.

@@ -42,7 +42,7 @@ impl<S: Store> TestGateway<S> {
         let passes = !decision.is_rejected();
         self.passed.extend(passes.then_some(now.as_ns()));
         let left =
-            decision.reports.iter().filter_map(|report| report.verdict).map(|verdict| verdict.remaining);
+            decision.checks.iter().filter_map(|report| report.verdict()).map(|verdict| verdict.remaining);
         (passes, left.min().unwrap_or(u64::MAX))
     }
 

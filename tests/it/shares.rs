@@ -84,7 +84,7 @@ fn a_counted_number_decides_as_a_stated_one() {
             let path = ["/", "/", "/high"][random.below(3)];
             let ((one, seen), (other, same)) = (stated.start(path, at(now)), counted.start(path, at(now)));
             let verdicts = |decision: &Decision| {
-                decision.reports.iter().map(|report| report.verdict).collect::<Vec<_>>()
+                decision.checks.iter().map(|report| report.verdict().copied()).collect::<Vec<_>>()
             };
             assert_eq!(seen.outcome, same.outcome, "{rule} of {number}");
             assert_eq!(verdicts(&seen), verdicts(&same), "{rule} of {number}");

@@ -64,7 +64,7 @@ fn turns_are_in_order_and_the_queue_is_bounded() {
     let ms = |ms| Some(Span::from_ms(ms));
     assert_eq!(turns, [ms(0), ms(100), ms(200), ms(300), ms(400), None]);
     let refused = at_once(one.start("ann", START).1);
-    let outcome = refused.reports[0].verdict.unwrap().admission;
+    let outcome = refused.checks.first().unwrap().verdict().unwrap().admission;
     assert_eq!(outcome, Admission::Refuse { retry_after: ms(100) }, "when the first of the queue has gone");
 }
 
@@ -119,7 +119,10 @@ fn without_waiting_a_request_that_would_wait_is_refused_uncharged() {
         for _ in 0..3 {
             let refused = at_once(one.start("ann", START).1);
             let retry_after = Some(Span::from_ms(100));
-            assert_eq!(refused.reports[0].verdict.unwrap().admission, Admission::Refuse { retry_after });
+            assert_eq!(
+                refused.checks.first().unwrap().verdict().unwrap().admission,
+                Admission::Refuse { retry_after }
+            );
         }
         assert_eq!(turn(one.start("ann", at(100)).1), Some(Span::ZERO));
     }
@@ -139,7 +142,7 @@ fn without_waiting_a_refusal_equals_that_of_a_rule_without_queue() {
         for s in [0, 20, 40, 59] {
             let now = at(1_000 * s);
             let refused = at_once(one.start("ann", now).1);
-            let verdict = refused.reports[0].verdict.unwrap();
+            let verdict = refused.checks.first().unwrap().verdict().unwrap();
             let outcome = Admission::Refuse { retry_after: Some(Span::from_secs(60 - s)) };
             assert_eq!((verdict.admission, verdict.remaining), (outcome, 0), "{rule} at {s} s");
             for user in 0..100 {
@@ -157,7 +160,7 @@ fn without_waiting_a_shadow_rule_counts_requests_that_it_admits() {
     let mut one = One::new(json, &host, false);
     let results: Vec<RuleResult> = [0, 0, 50, 100, 100]
         .into_iter()
-        .map(|ms| at_once(one.start("ann", at(ms)).1).reports[0].result)
+        .map(|ms| at_once(one.start("ann", at(ms)).1).checks.first().unwrap().result())
         .collect();
     let (yes, no) = (RuleResult::Admitted, RuleResult::Shadowed);
     assert_eq!(results, [yes, no, no, yes, no]);
@@ -180,7 +183,7 @@ fn a_permit_returns_once_however_its_request_ends() {
     one.settle(&mut second, START);
     one.settle(&mut third, START);
     let decision = at_once(one.start("ann", START).1);
-    assert_eq!(decision.reports[0].verdict.unwrap().remaining, 1);
+    assert_eq!(decision.checks.first().unwrap().verdict().unwrap().remaining, 1);
 }
 
 /// All charges are refunded to the bucket, although a permit of the same cell has returned before.
@@ -199,7 +202,7 @@ fn a_request_that_leaves_refunds_all_although_permits_have_returned() {
     let (_, decision) = one.start("ann", at(100));
     let Outcome::Delay(until) = decision.outcome else { panic!("it does not wait") };
     let remaining: Vec<u64> =
-        decision.reports.iter().map(|report| report.verdict.unwrap().remaining).collect();
+        decision.checks.iter().map(|report| report.verdict().unwrap().remaining).collect();
     assert_eq!((until, remaining), (at(1_000), vec![9, 8, 8]));
 }
 
@@ -275,7 +278,8 @@ fn a_request_that_cannot_be_held_is_refused_with_its_wait() {
         let decision = at_once(session.refuse(&mut one.worker, || START));
         assert!(decision.is_rejected() && !session.has_charges());
         assert_eq!(decision.refused_by(&policy).as_deref(), Some("queue"));
-        let refusing: Vec<_> = decision.refusing().map(|report| report.verdict.unwrap().admission).collect();
+        let refusing: Vec<_> =
+            decision.refusing().map(|report| report.verdict().unwrap().admission).collect();
         assert_eq!(refusing, [Admission::Refuse { retry_after: Some(Span::from_ms(100)) }]);
     }
 }

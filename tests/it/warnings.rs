@@ -236,8 +236,9 @@ proptest! {
             ms += [0, 0, 1, 250, 333, 1_000][random.below(6)];
             let target = ["/api", "/api", "/"][random.below(3)];
             let decision = crate::harness::ask(&mut worker, &get(target, "ann"), || at(ms));
-            if let [above, below] = &*decision.reports {
-                let alone = above.result == RuleResult::Admitted && below.result == RuleResult::Refused;
+            if let [above, below] = decision.checks.iter().collect::<Vec<_>>()[..] {
+                let alone =
+                    above.result() == RuleResult::Admitted && below.result() == RuleResult::Refused;
                 prop_assert!(!alone, "at {} ms under {}", ms, json);
             }
         }
@@ -307,7 +308,7 @@ proptest! {
         let mut worker = Worker::new(policy.clone(), store(&host), &[7; 16]);
         let passes = [0, 200_000_000, 400_000_000].into_iter().any(|ms| {
             let decision = crate::harness::ask(&mut worker, &get("/", "ann"), || at(ms));
-            decision.reports.iter().all(|report| report.result == RuleResult::Admitted)
+            decision.checks.iter().all(|report| report.result() == RuleResult::Admitted)
         });
         prop_assert_eq!(is_reported, !passes, "{}", json);
     }

@@ -24,7 +24,7 @@ use diana_limiter::policy::{Policy, Rule};
 use diana_limiter::time::{Span, Time};
 use lacking::Lacking;
 use quotas::Variants;
-use rule::{Described, LogShape, Room, RuleCheck, RuleTally};
+use rule::{Described, LogShape, Room, RuleOutcome, RuleTally};
 use serde_json::Value;
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -137,7 +137,7 @@ impl Tally {
         let is_refused = decision.is_rejected();
         let is_delayed = matches!(decision.outcome, Outcome::Delay(_));
         let is_shadow = decision.events.denied_in_shadow > 0
-            || decision.reports.iter().any(|report| report.result == RuleResult::Shadowed);
+            || decision.checks.iter().any(|check| check.result() == RuleResult::Shadowed);
         let Totals { requests, admitted, delayed, refused, shadow_refused, logged_429, .. } =
             &mut self.totals;
         let add = |count: &mut u64, is: bool| *count = count.saturating_add(is.into());
@@ -153,24 +153,24 @@ impl Tally {
             self.lacking.double(doubled);
         }
         let mut refusing = Vec::new();
-        for report in &decision.reports {
-            let known = self.places.get(report.rule.index()).copied().flatten();
+        for report in decision.checks.iter() {
+            let known = self.places.get(report.rule().index()).copied().flatten();
             let Some(rule) = known.and_then(|known| self.rules.get_mut(known)) else { continue };
-            let delay = match report.verdict.map(|verdict| verdict.admission) {
+            let delay = match report.verdict().map(|verdict| verdict.admission) {
                 Some(Admission::Admit { delay }) if is_delayed || report.would_delay() => delay,
                 _ => Span::ZERO,
             };
-            let check = RuleCheck {
+            let check = RuleOutcome {
                 at: now,
-                actor: engine.actor(report.rule),
+                actor: engine.actor(report.rule()),
                 is_high_priority: decision.is_high_priority,
-                is_refused: matches!(report.result, RuleResult::Refused | RuleResult::Shadowed),
-                is_shadow: report.result == RuleResult::Shadowed,
+                is_refused: matches!(report.result(), RuleResult::Refused | RuleResult::Shadowed),
+                is_shadow: report.result() == RuleResult::Shadowed,
                 delay,
                 duration_ns: record.duration_ns.unwrap_or(0),
             };
             rule.add(check, place);
-            if report.result == RuleResult::Refused {
+            if report.result() == RuleResult::Refused {
                 refusing.extend(known);
             }
         }
@@ -190,10 +190,10 @@ impl Tally {
     pub fn refused(&self, record: &Record, engine: &Engine, address: Option<usize>, clients: &mut Clients) {
         let decision = engine.decision();
         let mut refused: Vec<(Refused, &str)> = Vec::new();
-        for report in decision.reports.iter().filter(|report| report.result == RuleResult::Refused) {
-            let known = self.places.get(report.rule.index()).copied().flatten();
+        for report in decision.checks.iter().filter(|report| report.result() == RuleResult::Refused) {
+            let known = self.places.get(report.rule().index()).copied().flatten();
             if let Some(rule) = known.and_then(|known| self.rules.get(known)) {
-                refused.push((rule.client(engine.actor(report.rule)), rule.name()));
+                refused.push((rule.client(engine.actor(report.rule())), rule.name()));
             }
         }
         if decision.outcome == Outcome::Reject(Reason::Denied) {

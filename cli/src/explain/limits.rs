@@ -110,6 +110,6 @@ fn holding(limits: Vec<Value>, incoming: &Incoming) -> Result<Vec<usize>> {
     let request = policy.request(&incoming.values);
     let (_, decision) = Session::start(&mut worker, &request, || incoming.start);
     let number = |name: &str| name.strip_prefix('m')?.parse().ok();
-    let rules = decision.reports.iter().filter_map(|report| policy.rule(report.rule));
+    let rules = decision.checks.iter().filter_map(|check| policy.rule(check.rule()));
     Ok(rules.filter_map(|rule| number(rule.name())).collect())
 }

@@ -49,13 +49,13 @@ fn rule(
     actors: RuleActors,
 ) -> Option<RuleView> {
     let compiled = simulation.policy().rule(id)?;
-    let first = simulation.decisions.iter().find_map(|decided| decided.report(id));
+    let first = simulation.decisions.iter().find_map(|decided| decided.check(id));
     let algorithm = algorithm(value);
     // An override or a plan counts this actor in another way.
-    let own = first.map(|report| report.quota).filter(|quota| *quota != compiled.quota().shown());
+    let own = first.map(|check| check.shown()).filter(|quota| *quota != compiled.quota().shown());
     let quota = own.unwrap_or_else(|| compiled.configured());
     let is_global = matches!(get(value, "scope"), Some(Value::Text(scope)) if fold(scope) == "global");
-    let is_enforced = first.map_or_else(|| compiled.enforced(), |report| report.enforced);
+    let is_enforced = first.map_or_else(|| compiled.enforced(), |check| check.is_enforced());
     Some(RuleView {
         name: compiled.name().into(),
         place,
@@ -66,7 +66,7 @@ fn rule(
         is_global,
         is_enforced,
         enforce: compiled.enforce().to_string(),
-        actor: actor(first.map(|report| report.actor), actors),
+        actor: actor(first.map(|check| check.actor()), actors),
         runs: runs::of(&simulation.decisions, id),
     })
 }

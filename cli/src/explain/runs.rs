@@ -5,14 +5,14 @@ use super::request::seconds;
 use super::simulation::Decided;
 use diana_base::time::Span;
 use diana_limiter::algorithm::Admission;
-use diana_limiter::decide::{Outcome, RuleReport, RuleResult};
+use diana_limiter::decide::{Outcome, RuleCheck, RuleResult};
 use diana_limiter::policy::RuleId;
 
 /// The runs of a rule.
 pub fn of(decisions: &[Decided], rule: RuleId) -> Vec<RuleRun> {
     let mut runs: Vec<RuleRun> = Vec::new();
     for (number, decided) in (1..).zip(decisions) {
-        let next = run(number, decided, decided.report(rule));
+        let next = run(number, decided, decided.check(rule));
         match runs.last_mut() {
             Some(last) if is_continued(last, &next) => extend(last, &next),
             _ => runs.push(next),
@@ -22,22 +22,20 @@ pub fn of(decisions: &[Decided], rule: RuleId) -> Vec<RuleRun> {
 }
 
 /// The run of one request. `None`: the rule did not check the request.
-fn run(number: u32, decided: &Decided, report: Option<&RuleReport>) -> RuleRun {
+fn run(number: u32, decided: &Decided, check: Option<&RuleCheck>) -> RuleRun {
     let passes = !matches!(decided.outcome, Outcome::Reject(_));
-    let verdict = report.and_then(|report| report.verdict);
+    let verdict = check.and_then(RuleCheck::verdict);
     let wait = match verdict.map(|verdict| verdict.admission) {
         // Nobody waits for a rule if another rule refuses.
         Some(Admission::Admit { delay }) => (delay > Span::ZERO && passes).then_some(delay),
         // A permit returns when another request ends, at an unknown time.
-        Some(Admission::Refuse { .. }) if report.is_some_and(|report| report.quota.unit == Span::ZERO) => {
-            None
-        }
+        Some(Admission::Refuse { .. }) if check.is_some_and(|check| check.shown().unit == Span::ZERO) => None,
         Some(Admission::Refuse { retry_after }) => retry_after,
         None => None,
     };
     let is_penalty = verdict.is_some_and(|verdict| verdict.is_penalty());
-    let is_enforced = report.is_some_and(|report| report.enforced);
-    let result = match report.map(|report| report.result) {
+    let is_enforced = check.is_some_and(RuleCheck::is_enforced);
+    let result = match check.map(RuleCheck::result) {
         None => "not checked",
         Some(RuleResult::Admitted) if !passes => "would admit",
         Some(RuleResult::Admitted) if wait.is_some() && !is_enforced => "would delay",

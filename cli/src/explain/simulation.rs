@@ -8,7 +8,7 @@ use diana_base::time::{Span, Time};
 use diana_config::Configuration;
 use diana_document::Value;
 use diana_limiter::cells::store::Memory;
-use diana_limiter::decide::{Decision, Outcome, RuleReport};
+use diana_limiter::decide::{Decision, Outcome, RuleCheck};
 use diana_limiter::policy::{Policy, ResponseNumber, RuleId, Usage};
 use diana_limiter::request::protocol::Protocol;
 use diana_limiter::session::{Session, Worker};
@@ -37,7 +37,7 @@ pub struct Simulation {
 /// The decision about one request.
 pub struct Decided {
     /// What each rule decides.
-    pub reports: Vec<RuleReport>,
+    pub checks: Vec<RuleCheck>,
     /// The outcome.
     pub outcome: Outcome,
     /// How long the request waits for its turn.
@@ -250,8 +250,8 @@ impl Simulation {
 
 impl Decided {
     /// What a rule decides; `None` if the rule did not check the request.
-    pub fn report(&self, rule: RuleId) -> Option<&RuleReport> {
-        self.reports.iter().find(|report| report.rule == rule)
+    pub fn check(&self, rule: RuleId) -> Option<&RuleCheck> {
+        self.checks.iter().find(|check| check.rule() == rule)
     }
 
     fn of(policy: &Policy, decision: &Decision, now: Time, details: Option<String>) -> Decided {
@@ -260,7 +260,7 @@ impl Decided {
             _ => Span::ZERO,
         };
         Decided {
-            reports: decision.reports.clone(),
+            checks: decision.checks.clone(),
             outcome: decision.outcome,
             delay,
             details,

@@ -6,7 +6,7 @@ use diana_base::format::{hex, netstring};
 use diana_base::map::KeySet;
 use diana_document::{Error, Node, Value, quoted};
 use diana_limiter::cells::table::Hasher;
-use diana_limiter::decide::{Decision, Outcome, RuleReport, RuleResult};
+use diana_limiter::decide::{Decision, Outcome, RuleCheck, RuleResult};
 use diana_limiter::policy::LimitDraft;
 use diana_response::percent_of;
 use hmac_sha256::HMAC;
@@ -200,13 +200,13 @@ impl NearLimit {
     }
 
     /// The rules that admit a request that passes, and that have little left after it.
-    pub fn rules(self, decision: &Decision) -> impl Iterator<Item = &RuleReport> {
+    pub fn rules(self, decision: &Decision) -> impl Iterator<Item = &RuleCheck> {
         let passes = matches!(decision.outcome, Outcome::Pass | Outcome::Delay(_));
-        let is_near = move |report: &&RuleReport| {
-            report.result == RuleResult::Admitted
-                && report.verdict.is_some_and(|verdict| self.holds(verdict.remaining, report.quota.rpu))
+        let is_near = move |check: &&RuleCheck| {
+            check.result() == RuleResult::Admitted
+                && check.verdict().is_some_and(|verdict| self.holds(verdict.remaining, check.shown().rpu))
         };
-        decision.reports.iter().filter(move |_| passes).filter(is_near)
+        decision.checks.iter().filter(move |_| passes).filter(is_near)
     }
 
     /// A hash of the part.

@@ -7,7 +7,7 @@ use diana_base::format::{decimal, hex};
 use diana_base::time::Span;
 use diana_config::{Configuration, LoggedActor};
 use diana_limiter::cells::store::Store;
-use diana_limiter::decide::{Outcome, RuleReport};
+use diana_limiter::decide::{Outcome, RuleCheck};
 use diana_limiter::policy::{ActorSource, Policy};
 use diana_limiter::session::Worker;
 
@@ -68,15 +68,15 @@ pub(super) fn set_attributes(host: impl Host, configuration: &Configuration, wor
     if let Some(plan) = decision.plan(policy) {
         host.set_attribute(PLAN, plan);
     }
-    if let Some(report) = decision.decisive() {
+    if let Some(check) = decision.decisive() {
         // Most refused requests have their actor, and nothing is left.
-        if logs_all || report.actor != ActorSource::Actor {
-            host.set_attribute(ACTOR, report.actor.name());
+        if logs_all || check.actor() != ActorSource::Actor {
+            host.set_attribute(ACTOR, check.actor().name());
         }
         if let Some(actor) = &access_log.actor {
-            set_actor(host, actor, report, worker);
+            set_actor(host, actor, check, worker);
         }
-        if let Some(verdict) = report.verdict
+        if let Some(verdict) = check.verdict()
             && (logs_all || near.is_some() || verdict.remaining > 0)
         {
             host.set_attribute(REMAINING, &decimal(verdict.remaining));
@@ -85,19 +85,19 @@ pub(super) fn set_attributes(host: impl Host, configuration: &Configuration, wor
 }
 
 /// The names of these rules, separated by commas. `None` if there are none.
-fn names<'r>(policy: &Policy, rules: impl Iterator<Item = &'r RuleReport>) -> Option<String> {
-    let names: Vec<&str> = rules.filter_map(|report| Some(policy.rule(report.rule)?.name())).collect();
+fn names<'r>(policy: &Policy, rules: impl Iterator<Item = &'r RuleCheck>) -> Option<String> {
+    let names: Vec<&str> = rules.filter_map(|check| Some(policy.rule(check.rule())?.name())).collect();
     (!names.is_empty()).then(|| names.join(","))
 }
 
 /// Sets the attribute that names the actor of a report, unless the rule counts no particular actor.
 #[cold]
 #[inline(never)]
-fn set_actor(host: impl Host, actor: &LoggedActor, report: &RuleReport, worker: &Worker<impl Store>) {
-    if report.actor == ActorSource::Missing {
+fn set_actor(host: impl Host, actor: &LoggedActor, check: &RuleCheck, worker: &Worker<impl Store>) {
+    if check.actor() == ActorSource::Missing {
         return;
     }
-    let counted = worker.counted_actor(report.rule);
+    let counted = worker.counted_actor(check.rule());
     debug_assert!(counted.is_some(), "a rule that reports has counted an actor");
     let values = counted.iter().flat_map(|counted| counted.raw_values());
     let is_value = matches!(actor, LoggedActor::Value);

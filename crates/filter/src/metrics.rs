@@ -273,22 +273,22 @@ impl<H: Host> Metrics<H> {
     /// it.
     pub(super) fn decision(&self, decision: &Decision) {
         if decision.is_plain() {
-            let rules = decision.reports.iter().map(|report| report.rule.index());
+            let rules = decision.checks.iter().map(|check| check.rule().index());
             rules.for_each(|rule| self.add_to(Id::Requests, rule, ResultLabel::Ok, 1));
             return self.add_to(Id::Decisions, 0, OutcomeLabel::Passed, 1);
         }
-        for report in &decision.reports {
-            let result = match report.result {
+        for check in decision.checks.iter() {
+            let result = match check.result() {
                 RuleResult::Admitted | RuleResult::Uncounted if decision.is_rejected() => None,
-                RuleResult::Admitted if report.would_delay() => Some(ResultLabel::Delayed),
+                RuleResult::Admitted if check.would_delay() => Some(ResultLabel::Delayed),
                 RuleResult::Admitted => Some(ResultLabel::Ok),
                 RuleResult::Refused => Some(ResultLabel::Refused),
                 RuleResult::Shadowed => Some(ResultLabel::Shadow),
                 RuleResult::Uncounted => Some(ResultLabel::Error),
             };
-            let rule = report.rule.index();
+            let rule = check.rule().index();
             result.into_iter().for_each(|result| self.add_to(Id::Requests, rule, result, 1));
-            self.add(Id::Degraded, rule, report.degraded.into());
+            self.add(Id::Degraded, rule, check.is_degraded().into());
         }
         let outcome = match decision.outcome {
             Outcome::Reject(Reason::Denied) => OutcomeLabel::Denied,
@@ -468,7 +468,7 @@ pub fn fingerprint_text(fingerprint: u64) -> String {
 
 /// Whether an enforced rule could not count the request, so that the rule did not limit it.
 fn is_unlimited(decision: &Decision) -> bool {
-    decision.reports.iter().any(|report| report.result == RuleResult::Uncounted && report.enforced)
+    decision.checks.iter().any(|check| check.result() == RuleResult::Uncounted && check.is_enforced())
 }
 
 #[cfg(test)]

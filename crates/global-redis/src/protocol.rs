@@ -2,7 +2,7 @@
 
 use super::Redis;
 use diana_limiter::global::GlobalQuery;
-use diana_limiter::global::{CallError, CallResult, Message, Protocol, Replies};
+use diana_limiter::global::{CallError, CallResult, Message, Replies, StoreProtocol};
 use diana_limiter::request::pairs;
 use std::borrow::Cow;
 
@@ -10,7 +10,7 @@ use std::borrow::Cow;
 /// `outbound|6379||redis.default.svc.cluster.local`.
 const PSEUDO_HEADERS: [(&str, &str); 3] = [(":method", "POST"), (":path", "/"), (":authority", "redis")];
 
-impl Protocol for Redis {
+impl StoreProtocol for Redis {
     fn max_batch(&self) -> usize {
         Redis::max_queries()
     }

@@ -248,11 +248,11 @@ impl WorkerTop {
         if matches!(decision.outcome, Outcome::Query(_)) {
             return;
         }
-        for report in decision.reports.iter().filter(|report| report.actor != ActorSource::Missing) {
-            let Some(by) = ranked(decision, report.result) else {
+        for check in decision.checks.iter().filter(|check| check.actor() != ActorSource::Missing) {
+            let Some(by) = ranked(decision, check.result()) else {
                 continue;
             };
-            let Some(counted) = worker.counted_actor(report.rule) else {
+            let Some(counted) = worker.counted_actor(check.rule()) else {
                 debug_assert!(false, "a rule reports on its actor");
                 continue;
             };
@@ -260,7 +260,7 @@ impl WorkerTop {
                 By::Refused => 1,
                 By::Used => counted.cost,
             };
-            let rule = report.rule.index();
+            let rule = check.rule().index();
             if units == 0 || rule >= MAX_RULES {
                 continue;
             }

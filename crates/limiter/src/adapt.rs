@@ -3,7 +3,7 @@
 //! ```text
 //!   worker:  a response began ─► Local (counters, Histogram)
 //!                                  │ several times an interval: merge, by compare-and-swap
-//!   shared:  Shared (State, counters, Histogram) ─► interval's end: Controller::step ─► limit
+//!   shared:  Shared (AdaptiveState, counters, Histogram) ─► interval's end: Controller::step ─► limit
 //! ```
 //!
 //! `docs/internals/design/adaptive.md` compares the controller with published ones. This
@@ -31,7 +31,7 @@ mod histogram;
 mod local;
 mod shared;
 
-pub use controller::{Controller, Interval, Limits, Resource, Signal, State};
+pub use controller::{AdaptiveState, Controller, Interval, Limits, Resource, Signal};
 pub use histogram::Histogram;
 pub use local::{Adaptive, Local};
 pub(crate) use shared::Shared;

@@ -15,7 +15,6 @@
 //!      Pass, or Delay
 //! ```
 
-mod cache;
 mod check;
 mod explain;
 mod fast_path;
@@ -25,17 +24,18 @@ mod resolve;
 mod settle;
 mod verdict;
 
-pub(crate) use cache::WorkerCache;
 pub use explain::CountedActor;
 pub(crate) use global::{Pending, StoreResults};
-pub use outcome::{Decision, Outcome, Reason, RuleReport, RuleResult};
+pub use outcome::{Decision, Outcome, Reason};
 pub(crate) use settle::{Charges, End};
 
-use crate::cells::Context;
+pub use crate::policy::{RuleCheck, RuleResult};
+
+use crate::cells::{CellCache, Context};
 use crate::request::Request;
 use check::Checks;
-use fast_path::{FastPath, Progress};
-use global::Globals;
+use fast_path::FastPathCache;
+use global::GlobalRefusalCache;
 
 /// The last decision of a worker, and the memory for the next one.
 #[derive(Debug, Default)]
@@ -44,10 +44,19 @@ pub(crate) struct Decider {
     /// What the last request was charged and may be refunded.
     pub(crate) charges: Charges,
     pub(crate) checks: Checks,
-    pub(crate) globals: Globals,
     limits: Vec<usize>,
     matches: Vec<usize>,
-    fast_path: FastPath,
+}
+
+/// The caches that a worker keeps between decisions.
+#[derive(Debug, Default)]
+pub(crate) struct WorkerCache {
+    pub(crate) cells: CellCache,
+    pub(crate) global_refusals: GlobalRefusalCache,
+    pub(crate) fast_path: FastPathCache,
+    /// Whether another configuration has replaced the worker's. If so, the worker reserves nothing
+    /// and returns leased quota to the global store at once.
+    pub(crate) is_retired: bool,
 }
 
 impl Decider {
@@ -59,62 +68,61 @@ impl Decider {
         cache: &mut WorkerCache,
         context: &Context,
     ) -> Option<Pending> {
-        self.clear();
-        let Decider { decision, checks, globals, limits, matches, fast_path, .. } = self;
+        self.clear(cache);
+        let Decider { decision, checks, limits, matches, .. } = self;
         if resolve::decide_by_lists(request, decision, context) {
             return None;
         }
         decision.is_high_priority = context.policy.applicable(request, matches, limits);
-        let is_known = match fast_path.decide(request, limits, decision, cache, context) {
-            Progress::Decided => return None,
-            Progress::Known(actors) => {
-                actors.iter().for_each(|actor| checks.add_known(&actor.group, &actor.asked));
-                true
+        let is_known = cache.fast_path.lend(request, limits, decision, checks, context.policy);
+        if !is_known && !resolve::resolve(request, limits, decision, checks, context) {
+            return None;
+        }
+        if checks.any_is_global() {
+            if checks.refuse_unleased(&cache.global_refusals, decision, context) {
+                return None;
             }
-            Progress::Unknown if !globals.resolve(request, limits, decision, checks, context) => return None,
-            Progress::Unknown => false,
-        };
+            checks.use_local_groups(decision, context);
+        }
         let mut pending = None;
-        if !globals.refuse_unleased(&cache.global_refusals, decision, context) {
-            globals.use_local_groups(checks, context);
-            if checks.refuse_cached(&cache.refusals, context) {
-                checks.report(&mut decision.reports);
-                globals.report(&mut decision.reports);
-                decision.refuse_cached();
-            } else {
-                pending = self.charge(cache, context);
-            }
+        if checks.refuse_cached(&mut decision.checks, &cache.cells, context) {
+            decision.refuse_cached();
+        } else if !checks.spend(&mut decision.checks, &mut cache.cells, context) {
+            pending = self.charge(cache, context);
         }
         if !is_known {
-            self.fast_path.remember(&self.limits, &self.decision, &self.checks, cache, context);
+            let WorkerCache { cells, fast_path, .. } = cache;
+            fast_path.remember(&self.limits, &self.decision, &self.checks, cells, context.policy);
         }
         pending
     }
 
     /// Forgets the request before.
-    fn clear(&mut self) {
+    fn clear(&mut self, cache: &mut WorkerCache) {
+        cache.fast_path.take_back(&mut self.decision, &mut self.checks);
         self.decision.clear();
         self.charges.clear();
         self.checks.clear();
-        self.globals.clear();
     }
 
     /// Check, commit and finish. If a global store has to decide, the pending request is returned.
     #[inline(never)]
     fn charge(&mut self, cache: &mut WorkerCache, context: &Context) -> Option<Pending> {
-        let Decider { decision, checks, globals, .. } = self;
-        checks.check(&cache.reservations, context, &mut decision.events);
-        let mut is_refused = globals.any_refuses() || checks.any_refuses();
+        let Decider { decision, checks, .. } = self;
+        let Decision { checks: rules, events, .. } = decision;
+        checks.check(rules, &mut cache.cells, context, events);
+        let mut is_refused = checks.any_store_refuses(rules) || checks.any_refuses();
         if !is_refused {
-            let mut has_to_ask = checks.lack_lease() || globals.are_unanswered();
+            let mut has_to_ask = checks.lack_lease() || checks.are_unanswered();
             if !has_to_ask {
-                is_refused = !checks.commit(&mut cache.reservations, context, &mut decision.events);
+                is_refused = !checks.commit(rules, &mut cache.cells, context, events);
                 // Another worker has used up a lease just now: the global store has to decide.
                 has_to_ask = is_refused && checks.lack_lease();
             }
             if has_to_ask {
-                let is_refused = globals.refuse_leased(checks, &cache.global_refusals, decision, context);
-                return (!is_refused).then(|| globals.suspend(checks, decision, context));
+                checks.undo_spending(rules, &mut cache.cells);
+                let is_refused = checks.refuse_leased(&cache.global_refusals, decision, context);
+                return (!is_refused).then(|| checks.suspend(decision, context));
             }
         }
         self.finish(is_refused, cache, context);
@@ -123,9 +131,9 @@ impl Decider {
 
     /// Decides about a request whose global stores have answered, or count as down.
     pub(crate) fn conclude(&mut self, pending: Pending, cache: &mut WorkerCache, context: &Context) {
-        self.clear();
-        let Decider { decision, checks, globals, .. } = self;
-        if pending.resume(decision, checks, globals, &mut cache.global_refusals, context) {
+        self.clear(cache);
+        let Decider { decision, checks, .. } = self;
+        if pending.resume(decision, checks, &mut cache.global_refusals, context) {
             let pending = self.charge(cache, context);
             debug_assert!(pending.is_none(), "all global stores have answered, or count as down");
         } else {
@@ -133,19 +141,22 @@ impl Decider {
         }
     }
 
-    /// Reports, and keeps what may be refunded.
+    /// Makes the outcome, and keeps what may be refunded.
     fn finish(&mut self, is_refused: bool, cache: &mut WorkerCache, context: &Context) {
-        let Decider { decision, charges, checks, globals, .. } = self;
+        let Decider { decision, charges, checks, .. } = self;
+        let Decision { checks: rules, events, .. } = decision;
         if is_refused {
-            let WorkerCache { refusals, reservations, .. } = cache;
-            checks.withdraw(refusals, reservations, context, &mut decision.events);
-        }
-        checks.report(&mut decision.reports);
-        globals.report(&mut decision.reports);
-        if is_refused {
+            checks.withdraw(rules, &mut cache.cells, context, events);
+            checks.open_short_leases(rules);
             return decision.refuse();
         }
-        decision.pass(checks.ready_at().max(globals.ready_at()));
-        charges.local.extend(checks.charged(decision.is_delayed()));
+        let ready_at = checks.ready_at(rules);
+        charges.local.extend(checks.charged(rules, ready_at.is_some()));
+        if checks.any_is_global() {
+            charges.pending.extend(checks.pending(rules, context.policy));
+            charges.refills.extend(checks.refills(rules, context.policy));
+            decision.put_in_order();
+        }
+        decision.pass(ready_at);
     }
 }

@@ -1,22 +1,22 @@
 //! Clients of global stores, which count for all gateways. The host makes the calls; this module
-//! has no I/O, no clock and no protocol: each protocol is a [`Protocol`].
+//! has no I/O, no clock and no protocol: each protocol is a [`StoreProtocol`].
 //!
 //! ```text
-//!   GlobalQuery ─► StoreClient ─► Protocol ─► Message ─► host
-//!   RuleReply of each rule, or a CallError ◄─ Protocol ◄─┘
+//!   GlobalQuery ─► StoreClient ─► StoreProtocol ─► Message ─► host
+//!   RuleReply of each rule, or a CallError ◄─ StoreProtocol ◄─┘
 //! ```
 //!
 //! Replies are hostile: any bytes decode to a reply or to a [`CallError`], without a panic.
 //!
 //! The host drives a request through a query like this. `Toy` is a protocol like the one in the
-//! example of [`Protocol`].
+//! example of [`StoreProtocol`].
 //!
 //! ```
 //! use diana_limiter::algorithm::{Admission, BucketOptions, Charge, Verdict};
 //! use diana_limiter::cells::store::Memory;
 //! use diana_limiter::decide::Outcome;
 //! use diana_limiter::global::{CallError, CallResult, GlobalQuery, GlobalStoreOptions, LeaseGrant};
-//! use diana_limiter::global::{Message, Protocol, Replies, RuleReply};
+//! use diana_limiter::global::{Message, StoreProtocol, Replies, RuleReply};
 //! use diana_limiter::policy::{Draft, LimitDraft, OnError, Quota, Replicas, RuleDraft, StoreDraft};
 //! use diana_limiter::request::{Part, Values};
 //! use diana_limiter::session::{Session, Worker};
@@ -24,7 +24,7 @@
 //! use std::sync::Arc;
 //!
 //! struct Toy;
-//! impl Protocol for Toy {
+//! impl StoreProtocol for Toy {
 //!     fn max_batch(&self) -> usize {
 //!         1
 //!     }
@@ -117,7 +117,7 @@ mod refill;
 pub use client::StoreClient;
 pub(crate) use fetches::Fetches;
 pub use protocol::{
-    Call, CallError, CallResult, CallStats, Completion, GlobalStoreOptions, Message, Protocol, Replies,
+    Call, CallError, CallResult, CallStats, Completion, GlobalStoreOptions, Message, Replies, StoreProtocol,
     Waiter,
 };
 pub use query::{

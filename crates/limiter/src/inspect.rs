@@ -10,7 +10,7 @@ use crate::actor;
 use crate::algorithm::{Allowance, PenaltyParameters};
 use crate::cells::store::{Fault, Store};
 use crate::cells::{
-    Actor, Attempt, CellId, Change, Context, Events, OpenCell, Reservations, Swapped, peek, swap,
+    Attempt, CellActor, CellCache, CellId, Change, Context, Events, OpenCell, Swapped, peek, swap,
 };
 use crate::global::{GlobalQuery, Inspection, RuleQuery, RuleReply, StoreChange};
 use crate::policy::{self, GroupIndex, KeyBuffer, Missing, PlacedQuota, PlanId, Policy, RuleId};
@@ -188,10 +188,10 @@ impl Target {
     /// the rule's global store.
     pub fn reserved(&self, worker: &Worker<impl Store>, clock: impl Fn() -> Time) -> Option<u64> {
         let policy = worker.policy();
-        let (context, reservations) = worker.inspection(&clock);
+        let (context, cells) = worker.inspection(&clock);
         if !self.is_global {
             let group = policy.group(self.place)?;
-            let reserved = reservations.find(CellId { group: group.id, hash: self.hash })?;
+            let reserved = cells.held(CellId { group: group.id, hash: self.hash })?;
             let place = group.place(self.rule);
             let (_, held) = reserved.reservations.iter().find(|(quota, _)| quota.place == place)?;
             return Some(held.charge.cost.saturating_sub(held.spent));
@@ -210,9 +210,9 @@ impl Target {
 
     /// What the rule has counted for the actor.
     pub fn count(&self, worker: &Worker<impl Store>, clock: impl Fn() -> Time) -> Result<ActorCount, Fault> {
-        let (context, reservations) = worker.inspection(&clock);
+        let (context, cells) = worker.inspection(&clock);
         let mut cell = OpenCell::default();
-        let judge = self.open(&mut cell, reservations, &context, &mut Events::default())?;
+        let judge = self.open(&mut cell, cells, &context, &mut Events::default())?;
         let now = cell.at();
         let cell = cell.bytes_mut();
         let quota = judge.quota.shown();
@@ -297,8 +297,8 @@ impl Target {
         how: &dyn Fn(&PlacedQuota, &mut [u8], Time) -> bool,
     ) -> Result<Events, Fault> {
         let mut events = Events::default();
-        let (context, reservations) = worker.inspection(&clock);
-        let mut edit = Edit { target: self, how, cell: OpenCell::default(), reservations, context: &context };
+        let (context, cells) = worker.inspection(&clock);
+        let mut edit = Edit { target: self, how, cell: OpenCell::default(), cells, context: &context };
         let swapped = swap(context.store, &mut edit, &mut events);
         match swapped {
             Swapped::Nothing => {}
@@ -319,7 +319,7 @@ impl Target {
     fn open(
         &self,
         cell: &mut OpenCell,
-        reservations: &Reservations,
+        cells: &CellCache,
         context: &Context,
         events: &mut Events,
     ) -> Result<PlacedQuota, Fault> {
@@ -328,9 +328,9 @@ impl Target {
         let (group, (rule, stated)) = policy.group(self.place).zip(rule).ok_or(Fault(0))?;
         let quota = group.quota(self.rule, rule, &stated);
         let (place, key) = (self.place, self.key.key());
-        let actor = Actor { group, place, hash: self.hash, key };
+        let actor = CellActor { group, place, hash: self.hash, key };
         cell.load(group, self.hash, context, events);
-        if !cell.open(actor, (context.clock)(), reservations, context) {
+        if !cell.open(actor, (context.clock)(), cells, context) {
             return Err(Fault(0));
         }
         let now = cell.at();
@@ -362,14 +362,14 @@ struct Edit<'a, 'c> {
     target: &'a Target,
     how: &'a dyn Fn(&PlacedQuota, &mut [u8], Time) -> bool,
     cell: OpenCell,
-    reservations: &'a Reservations,
+    cells: &'a CellCache,
     context: &'a Context<'c>,
 }
 
 impl Change for Edit<'_, '_> {
     fn attempt(&mut self, events: &mut Events) -> Attempt<'_> {
-        let Edit { target, how, cell, reservations, context } = self;
-        let Ok(quota) = target.open(cell, reservations, context, events) else {
+        let Edit { target, how, cell, cells, context } = self;
+        let Ok(quota) = target.open(cell, cells, context, events) else {
             return Attempt::Fault;
         };
         if cell.set_full().is_some() {

@@ -59,8 +59,8 @@
 //! for left in [1, 0] {
 //!     let (mut session, decision) = Session::start(&mut worker, &request, || start);
 //!     assert_eq!(decision.outcome, Outcome::Pass);
-//!     let verdict = decision.reports[0].verdict.expect("the rule has decided");
-//!     assert_eq!(verdict.remaining, left);
+//!     let check = decision.checks.first().expect("the rule has decided");
+//!     assert_eq!(check.verdict().map(|verdict| verdict.remaining), Some(left));
 //!     // When the request has ended: refunds permits of `concurrency`. Other charges stay.
 //!     session.settle(&mut worker, || start);
 //! }

@@ -18,7 +18,7 @@ pub(crate) mod tree;
 
 pub use body_size::BodySize;
 pub use condition::{Condition, ConditionError, Matcher};
-pub use hosts::{Host, HostError, Hosts};
+pub use hosts::{HostError, HostPattern, Hosts};
 pub use jwt::Claim;
 pub use lines::Lines;
 pub use methods::Methods;

@@ -3,7 +3,7 @@
 //!
 //! ```text
 //!   Policy ── Limit  (url pattern, conditions)      less specific first
-//!               ├─ CounterGroup        (one actor: one cell, one load and one swap)
+//!               ├─ RuleGroup        (one actor: one cell, one load and one swap)
 //!               │    └─ Rule    (quota, algorithm, enforced actors)
 //!               └─ GlobalGroup  (one actor in a global store: one query, a fallback, a lease)
 //! ```
@@ -29,14 +29,15 @@ mod usage;
 
 pub(crate) use cost::PendingCost;
 pub use cost::{Cost, CostError, Estimate};
-pub(crate) use demand::{Demand, Mode, prepare};
+pub(crate) use demand::{Demand, Judgement, Mode, prepare};
+pub use demand::{RuleCheck, RuleResult};
 #[cfg(test)]
 pub(crate) use draft::testing as drafts;
 pub use draft::{Draft, LimitDraft, RuleDraft, StoreDraft};
 pub use enforce::Enforce;
 pub(crate) use enforce::RolloutHash;
 pub use group::OnError;
-pub(crate) use group::{ActorRules, CounterGroup, GlobalGroup, GroupIndex, Limit, RequestClass};
+pub(crate) use group::{ActorRules, GlobalGroup, GroupIndex, Limit, RequestClass, RuleGroup};
 pub(crate) use key::{ActorKey, KeyBuffer};
 pub use key::{ActorSource, Missing};
 pub use lists::{ALLOW, DENY, List, Lists, Member};
@@ -368,7 +369,7 @@ impl Policy {
     }
 
     /// The primary groups with room for more than one actor, and the number of sets of each table.
-    pub(crate) fn sampled_groups(&self) -> impl Iterator<Item = (&CounterGroup, u64)> {
+    pub(crate) fn sampled_groups(&self) -> impl Iterator<Item = (&RuleGroup, u64)> {
         let groups = self.limits.iter().flat_map(|limit| &limit.groups);
         let primary = groups.filter(|group| group.role == Role::Primary);
         primary.filter_map(|group| Some((&**group, group.table.sets()?)))
@@ -386,7 +387,7 @@ impl Policy {
         self.protocol_parts.protocol(request)
     }
 
-    pub(crate) fn groups(&self, limit: usize) -> &[Arc<CounterGroup>] {
+    pub(crate) fn groups(&self, limit: usize) -> &[Arc<RuleGroup>] {
         self.limits.get(limit).map_or(&[], |limit| &limit.groups)
     }
 
@@ -402,11 +403,10 @@ impl Policy {
     }
 
     /// The group in which this gateway counts a rule.
-    pub(crate) fn group_of(&self, rule: RuleId) -> Option<(GroupIndex, &CounterGroup)> {
+    pub(crate) fn group_of(&self, rule: RuleId) -> Option<(GroupIndex, &RuleGroup)> {
         let of_limit = |(limit, of): (usize, &Limit)| {
-            let is_own = |group: &Arc<CounterGroup>| {
-                group.role == Role::Primary && group.rules.contains(&rule.index())
-            };
+            let is_own =
+                |group: &Arc<RuleGroup>| group.role == Role::Primary && group.rules.contains(&rule.index());
             of.groups.iter().position(is_own).map(|index| (limit, index))
         };
         let place = self.limits.iter().enumerate().find_map(of_limit)?;
@@ -464,7 +464,7 @@ impl Policy {
     }
 
     /// The group at this place. `None` only for a place in another policy.
-    pub(crate) fn group(&self, (limit, index): GroupIndex) -> Option<&Arc<CounterGroup>> {
+    pub(crate) fn group(&self, (limit, index): GroupIndex) -> Option<&Arc<RuleGroup>> {
         let group = self.groups(limit).get(index);
         debug_assert!(group.is_some(), "a group of another policy");
         group

@@ -140,7 +140,7 @@ fn text<'b>(bodies: &'b mut Vec<Body>, problem: Problem, policy: &Policy, decisi
 #[cfg(test)]
 mod tests {
     use super::super::tests::PROTOCOLS;
-    use super::super::tests::made::{RuleState, admit, decision, penalty, policy, refuse};
+    use super::super::tests::made::{RuleState, admit, decision, degraded, penalty, policy, refuse};
     use super::*;
     use diana_limiter::decide::{Outcome, Reason};
     use proptest::prelude::*;
@@ -168,7 +168,7 @@ mod tests {
 
     /// What else a decision may be, besides what follows from the states of its rules.
     fn changed(mut decision: Decision, change: u8) -> Decision {
-        let Some(rule) = decision.reports.first().map(|report| report.rule) else {
+        let Some(rule) = decision.checks.first().map(|check| check.rule()) else {
             return decision;
         };
         match change {
@@ -176,8 +176,8 @@ mod tests {
             1 => decision.outcome = Outcome::Allowed,
             2 => decision.outcome = Outcome::Reject(Reason::NoActor(rule)),
             3 => decision.outcome = Outcome::Reject(Reason::Unavailable(rule)),
-            4 => decision.reports.iter_mut().for_each(|report| report.degraded = true),
-            5 => decision.reports.truncate(1),
+            4 => return degraded(decision),
+            5 => decision.checks = decision.checks.iter().take(1).cloned().collect(),
             _ => {}
         }
         decision

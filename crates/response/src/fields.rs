@@ -18,7 +18,7 @@ use diana_base::format::{decimal, field_string, number};
 use diana_base::sort;
 use diana_base::time::Span;
 use diana_limiter::algorithm::{Admission, Allowance};
-use diana_limiter::decide::{Decision, RuleReport};
+use diana_limiter::decide::{Decision, RuleCheck};
 use diana_limiter::policy::{Policy, RuleId};
 use std::cmp::Reverse;
 
@@ -47,8 +47,8 @@ impl ShownRule {
     /// is stable. They replace the contents of `limits`.
     pub(super) fn tightest_first(decision: &Decision, limits: &mut Vec<ShownRule>) {
         limits.clear();
-        let reports = decision.reports.iter().enumerate();
-        limits.extend(reports.filter_map(|(index, report)| ShownRule::of(index, report)));
+        let checks = decision.checks.iter().enumerate();
+        limits.extend(checks.filter_map(|(index, check)| ShownRule::of(index, check)));
         sort::sort_by_key(limits, |limit| {
             if limit.refuses {
                 (0, 0, Reverse(limit.wait.unwrap_or(Span::from_ns(u64::MAX))), limit.index)
@@ -60,15 +60,15 @@ impl ShownRule {
     }
 
     /// `None` for a rule that is not shown: in shadow, or without a verdict.
-    fn of(index: usize, report: &RuleReport) -> Option<ShownRule> {
-        let verdict = report.verdict.filter(|_| report.enforced)?;
+    fn of(index: usize, check: &RuleCheck) -> Option<ShownRule> {
+        let verdict = check.verdict().filter(|_| check.is_enforced())?;
         let (refuses, wait) = match verdict.admission {
             Admission::Refuse { retry_after } => (true, retry_after),
             Admission::Admit { .. } => (false, (verdict.more_in > Span::ZERO).then_some(verdict.more_in)),
         };
-        let RuleReport { rule, quota, .. } = *report;
-        let wait = wait.map(|wait| if in_flight(quota) { PERMIT_WAIT } else { bound(report, wait) });
-        let finite_wait = bound(report, finite_wait(quota));
+        let (rule, quota) = (check.rule(), check.shown());
+        let wait = wait.map(|wait| if in_flight(quota) { PERMIT_WAIT } else { bound(check, wait) });
+        let finite_wait = bound(check, finite_wait(quota));
         Some(ShownRule { index, rule, quota, remaining: verdict.remaining, refuses, wait, finite_wait })
     }
 

@@ -11,7 +11,7 @@
 
 use super::json::json_string;
 use diana_base::format::number;
-use diana_limiter::decide::{Decision, Reason};
+use diana_limiter::decide::{Decision, Reason, RuleCheck};
 use diana_limiter::policy::{DENY, Policy, RuleId};
 
 /// The media type (RFC 9457 §3).
@@ -70,10 +70,10 @@ impl Problem {
     /// The problem of a refusal.
     pub(super) fn of(status: u32, reason: Reason, decision: &Decision) -> Problem {
         let is_penalty = |id: RuleId| {
-            let report = decision.refusing().find(|report| report.rule == id);
-            report.and_then(|report| report.verdict).is_some_and(|verdict| verdict.is_penalty())
+            let check = decision.refusing().find(|check| check.rule() == id);
+            check.and_then(RuleCheck::verdict).is_some_and(|verdict| verdict.is_penalty())
         };
-        let is_reduced = status == 503 || decision.refusing().any(|report| report.degraded);
+        let is_reduced = status == 503 || decision.refusing().any(RuleCheck::is_degraded);
         let kind = match (reason, is_reduced) {
             (Reason::NoActor(_), _) => Kind::Blank,
             (Reason::Denied, _) if !matches!(status, 429 | 503) => Kind::Blank,

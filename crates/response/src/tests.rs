@@ -5,9 +5,7 @@ pub(super) mod made;
 use super::wait::{never_admits, wait};
 use super::*;
 use diana_document::{Errors, Node};
-use diana_limiter::cells::Events;
-use diana_limiter::decide::{RuleReport, RuleResult};
-use made::{Bare, RuleState, admit, decision, items, penalty, policy, refuse};
+use made::{Bare, RuleState, admit, decision, items, penalized, policy, refuse};
 use proptest::prelude::*;
 
 /// All protocols.
@@ -26,16 +24,9 @@ fn options(status: u32, jitter_percent: u32) -> ResponseOptions {
 
 fn refused_for(reason: impl Fn(RuleId) -> Reason, policy: &Policy) -> Decision {
     let (rule, _) = policy.rules().next().unwrap();
-    let Decision { reports, .. } = decision(policy, &[(10, 1000, None)]);
-    let reports =
-        reports.into_iter().map(|report| RuleReport { result: RuleResult::Refused, ..report }).collect();
-    Decision {
-        outcome: Outcome::Reject(reason(rule)),
-        reports,
-        events: Events::default(),
-        plan: None,
-        is_high_priority: false,
-    }
+    let uncounted = decision(policy, &[(10, 1000, None)]);
+    let checks = uncounted.checks.iter().map(|check| check.clone().denied()).collect();
+    Decision { outcome: Outcome::Reject(reason(rule)), checks, ..Decision::default() }
 }
 
 fn header<'r>(refusal: &'r Refusal, name: &str) -> Option<&'r str> {
@@ -115,13 +106,12 @@ fn the_configured_body_is_sent_with_its_type() {
 fn the_problem_says_what_kind_of_refusal_it_is() {
     let policy = policy(["a", "b", "~c"]);
     let by_rules = decision(&policy, &[(10, 1000, refuse(1)), (0, 1000, refuse(None)), (1, 1000, refuse(1))]);
-    let denied = Decision { outcome: Outcome::Reject(Reason::Denied), reports: vec![], ..by_rules.clone() };
-    let mut by_penalty = by_rules.clone();
-    by_penalty.reports.iter_mut().take(1).for_each(|report| report.verdict = penalty());
+    let denied =
+        Decision { outcome: Outcome::Reject(Reason::Denied), checks: Vec::new(), ..by_rules.clone() };
+    let by_penalty = penalized(by_rules.clone(), 0);
     // The rule that decides refuses by its quota.
-    let mut beside_penalty = by_rules.clone();
-    beside_penalty.reports.iter_mut().skip(1).for_each(|report| report.verdict = penalty());
-    let second = beside_penalty.reports[1].rule;
+    let beside_penalty = penalized(by_rules.clone(), 1);
+    let second = beside_penalty.checks.get(1).unwrap().rule();
     let second_decides =
         Decision { outcome: Outcome::Reject(Reason::Rule(second)), ..beside_penalty.clone() };
     for (status, decision, kind, violated, details) in [

@@ -2,7 +2,7 @@
 
 use diana_base::time::Span;
 use diana_limiter::algorithm::{Admission, Allowance};
-use diana_limiter::decide::{Decision, Reason, RuleReport};
+use diana_limiter::decide::{Decision, Reason, RuleCheck};
 
 /// The wait for headers that require a value, if the rule admits no requests and has no unit.
 /// Waiting does not help. One hour keeps clients from constant retries and lets them return on the
@@ -19,8 +19,8 @@ pub(super) const PERMIT_WAIT: Span = Span::from_secs(1);
 const DEGRADED_WAIT: Span = Span::from_secs(5);
 
 /// The wait that clients see, bounded during an outage.
-pub(super) fn bound(report: &RuleReport, wait: Span) -> Span {
-    if report.degraded { wait.min(DEGRADED_WAIT) } else { wait }
+pub(super) fn bound(check: &RuleCheck, wait: Span) -> Span {
+    if check.is_degraded() { wait.min(DEGRADED_WAIT) } else { wait }
 }
 
 /// Seconds for `Retry-After` (RFC 9110 §10.2.3), at least 1: the longest wait among the refusing
@@ -51,20 +51,20 @@ pub(super) fn spread(seconds: u64, percent: u32, entropy: u32) -> u64 {
 
 /// Whether no wait helps: the rule admits no requests, or none that costs as much. During an outage
 /// the global store may have a larger quota.
-pub(super) fn never_admits(report: &RuleReport) -> bool {
-    let admission = report.verdict.map(|verdict| verdict.admission);
+pub(super) fn never_admits(check: &RuleCheck) -> bool {
+    let admission = check.verdict().map(|verdict| verdict.admission);
     let costs_too_much = admission == Some(Admission::Refuse { retry_after: None });
-    report.quota.rpu == 0 || (costs_too_much && !report.degraded)
+    check.configured().rpu == 0 || (costs_too_much && !check.is_degraded())
 }
 
 /// The wait for a refusing rule.
-pub(super) fn wait(report: &RuleReport) -> Span {
-    let wait = match report.verdict.map(|verdict| verdict.admission) {
-        Some(Admission::Refuse { retry_after: Some(_) }) if in_flight(report.quota) => PERMIT_WAIT,
+pub(super) fn wait(check: &RuleCheck) -> Span {
+    let wait = match check.verdict().map(|verdict| verdict.admission) {
+        Some(Admission::Refuse { retry_after: Some(_) }) if in_flight(check.configured()) => PERMIT_WAIT,
         Some(Admission::Refuse { retry_after: Some(wait) }) => wait,
-        _ => finite_wait(report.quota),
+        _ => finite_wait(check.shown()),
     };
-    bound(report, wait)
+    bound(check, wait)
 }
 
 /// The wait for a rule that would never admit this request: its unit, after which a smaller request
@@ -80,7 +80,7 @@ pub(super) fn in_flight(quota: Allowance) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::super::tests::made::{RuleState, admit, decision, policy, refuse};
+    use super::super::tests::made::{RuleState, admit, decision, degraded, policy, refuse};
     use super::super::{Form, Refusal, ResponseOptions};
     use super::*;
     use diana_limiter::policy::RuleId;
@@ -90,7 +90,9 @@ mod tests {
     fn bound(is_degraded: bool, verdict: Option<diana_limiter::algorithm::Verdict>) -> [Option<String>; 3] {
         let policy = policy(["day"]);
         let mut decision = decision(&policy, &[(10, 86_400_000, verdict)]);
-        decision.reports.iter_mut().for_each(|report| report.degraded = is_degraded);
+        if is_degraded {
+            decision = degraded(decision);
+        }
         let options = ResponseOptions { jitter_percent: 0, form: Form::Both, ..ResponseOptions::default() };
         let headers = match options.refusal(&policy, &decision, Protocol::Http, 0) {
             Some(refusal) => refusal

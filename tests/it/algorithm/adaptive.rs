@@ -2,7 +2,7 @@
 
 use super::subject::{cases, compile, log};
 use diana_base::time::{Span, Time};
-use diana_limiter::adapt::{Adaptive, Controller, Limits, Resource, Signal, State};
+use diana_limiter::adapt::{Adaptive, AdaptiveState, Controller, Limits, Resource, Signal};
 use diana_limiter::algorithm::{Admission, Allowance, Charge, Verdict};
 use diana_limiter::policy::{self, PlacedQuota};
 use proptest::prelude::*;
@@ -18,9 +18,9 @@ fn adaptive(limits: Limits, resource: Resource) -> Arc<Adaptive> {
 
 /// Moves the limit.
 fn set(adaptive: &Adaptive, limit: u64) {
-    let mut bytes = [0; State::BYTES];
+    let mut bytes = [0; AdaptiveState::BYTES];
     bytes[..8].copy_from_slice(&(limit << 16).to_le_bytes());
-    adaptive.set(State::from_bytes(&bytes));
+    adaptive.set(AdaptiveState::from_bytes(&bytes));
 }
 
 /// The cell of a rule with these keys, whose limit moves.

@@ -79,8 +79,8 @@ fn deny_refuses_requests_without_the_actor() {
         "0ms ip=10.0.0.1         GET / -> no-actor user user=refused beta=shadowed
          0ms device=a            GET / -> no-actor user user=refused
          0ms user=ann device=a   GET / -> pass total=2 user=0 beta=0
-         0ms user=bob            GET / -> pass beta=shadowed total=1 user=0
-         0ms user=bob            GET / -> refuse user beta=shadowed total=1 user=refused
+         0ms user=bob            GET / -> pass total=1 user=0 beta=shadowed
+         0ms user=bob            GET / -> refuse user total=1 user=refused beta=shadowed
          0ms user=cyd device=a   GET / -> pass total=0 user=0 beta=shadowed",
     );
 }

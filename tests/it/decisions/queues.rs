@@ -132,7 +132,7 @@ fn a_host_that_cannot_hold_requests_refuses_instead_of_waiting() {
             Outcome::Delay(_) | Outcome::Query(_) => {
                 panic!("the session asks a host to hold a request that it cannot hold")
             }
-            _ => decision.reports[0].verdict.unwrap().admission,
+            _ => decision.checks.first().unwrap().verdict().unwrap().admission,
         }
     };
     let refuse = |ms| algorithm::Admission::Refuse { retry_after: Some(Span::from_ms(ms)) };

@@ -7,7 +7,7 @@ use super::{plans, rules};
 use crate::harness::{Random, START};
 use diana_config::algorithm::KINDS;
 use diana_limiter::cells::store::CasSemantics;
-use diana_limiter::decide::{Decision, RuleReport, RuleResult};
+use diana_limiter::decide::{Decision, RuleCheck, RuleResult};
 use proptest::prelude::*;
 
 /// The first rule counts all requests and leaves `headroom` of its `rpu` to `/api`. The second rule
@@ -32,8 +32,8 @@ fn kinds() -> impl Strategy<Value = usize> {
 }
 
 /// The report of the rule with headroom. A cached refusal of another rule does not ask it.
-fn report(decision: &Decision) -> Option<&RuleReport> {
-    decision.reports.iter().find(|report| report.rule.index() == 0)
+fn report(decision: &Decision) -> Option<&RuleCheck> {
+    decision.checks.iter().find(|report| report.rule().index() == 0)
 }
 
 proptest! {
@@ -53,7 +53,7 @@ proptest! {
         for Exchange { client, decision, .. } in &exchanges {
             prop_assert_eq!((decision.events.faults, decision.is_high_priority), (0, client.api));
             // A charge that is refunded later may refuse others in vain, but takes a request each.
-            if report(decision).is_some_and(|report| report.result == RuleResult::Refused) {
+            if report(decision).is_some_and(|report| report.result() == RuleResult::Refused) {
                 let room = if client.api { rpu } else { rpu - headroom };
                 prop_assert!(exchanges.len() as u64 > room, "refused though there was enough");
             }
@@ -63,7 +63,7 @@ proptest! {
         for is_high_priority in [false, true] {
             let client = Client { user: 0, ip: 7, api: is_high_priority };
             let decision = gateway.ask_new_worker(client, START);
-            let result = report(&decision).unwrap().result;
+            let result = report(&decision).unwrap().result();
             let room = (rpu - passed).saturating_sub(if is_high_priority { 0 } else { headroom });
             let is_first = u64::from(is_high_priority && (rpu - passed) > headroom);
             prop_assert_eq!(result == RuleResult::Admitted, room > is_first);

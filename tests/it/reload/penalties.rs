@@ -17,7 +17,7 @@ fn penalized(rpu: u32, keys: &str, lasts: &str) -> String {
 /// For how many seconds a penalty of the first rule refuses ann; 0 without a penalty.
 fn rest(gateway: &Gateway<Host>, ms: u64) -> u64 {
     let decision = gateway.ask_new_worker(&get("/", "ann"), at(ms));
-    let verdict = decision.reports[0].verdict.unwrap();
+    let verdict = decision.checks.first().unwrap().verdict().unwrap();
     match verdict.admission {
         Admission::Refuse { retry_after: Some(wait) } if verdict.is_penalty() => wait.as_ns() / 1_000_000_000,
         _ => 0,

@@ -176,7 +176,7 @@ proptest! {
         let new = next(&host, &of(new_rpu, new_burst));
         let decision = new.ask_new_worker(&get("/", "ann"), at(ms));
         let passed = u64::from(!decision.is_rejected());
-        let left = decision.reports[0].verdict.unwrap().remaining + passed;
+        let left = decision.checks.first().unwrap().verdict().unwrap().remaining + passed;
         // In fractions of a token: at the old rate, one token takes `hour` of them.
         let hour = 3_600_000u128;
         let lacks = (u128::from(used.min(burst)) * hour).saturating_sub(u128::from(ms) * u128::from(rpu));

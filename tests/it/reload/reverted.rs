@@ -62,7 +62,8 @@ fn changing_neighbours_revive_no_count() {
 
 /// How long a penalty still refuses ann, in seconds.
 fn rest(gateway: &Gateway<Host>, ms: u64) -> u64 {
-    let verdict = gateway.ask_new_worker(&get("/", "ann"), at(ms)).reports[0].verdict.unwrap();
+    let verdict =
+        gateway.ask_new_worker(&get("/", "ann"), at(ms)).checks.first().unwrap().verdict().copied().unwrap();
     match verdict.admission {
         Admission::Refuse { retry_after: Some(wait) } if verdict.is_penalty() => wait.as_ns() / 1_000_000_000,
         _ => 0,

@@ -20,7 +20,7 @@ fn a_request_that_another_group_refuses_spends_nothing() {
     (0..2).for_each(|worker| gateway.tick(worker, true));
     let (request, now) = (get("/", "dan"), gateway.now);
     let decision = ask(&mut gateway.new_worker(), &request, || now);
-    assert_eq!(decision.reports[0].verdict.unwrap().remaining, 10_000 - 61);
+    assert_eq!(decision.checks.first().unwrap().verdict().unwrap().remaining, 10_000 - 61);
 }
 
 /// The next request refunds the rest of an expired reservation, once.
@@ -72,7 +72,7 @@ fn a_refused_request_refunds_the_reservation_once() {
     gateway.workers[0] = gateway.new_worker();
     let (request, now) = (get("/", "bob"), gateway.now);
     let decision = ask(&mut gateway.workers[0], &request, || now);
-    assert_eq!(decision.reports[0].verdict.unwrap().remaining, 10_000 - 8);
+    assert_eq!(decision.checks.first().unwrap().verdict().unwrap().remaining, 10_000 - 8);
 }
 
 #[test]

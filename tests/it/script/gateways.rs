@@ -9,7 +9,7 @@ use diana_config::{Configuration, compile};
 use diana_limiter::algorithm::Admission;
 use diana_limiter::cells::store::CasSemantics;
 use diana_limiter::cells::store::SharedDataStore;
-use diana_limiter::decide::{Decision, Outcome, RuleReport};
+use diana_limiter::decide::{Decision, Outcome, RuleCheck};
 use diana_limiter::global::{CallResult, Completion};
 use diana_limiter::request::{Part, Values};
 use diana_limiter::session::{Session, Worker};
@@ -36,7 +36,7 @@ enum Seen {
 
 /// What the first report says, also in shadow.
 fn seen(decision: &Decision) -> Seen {
-    let verdict = decision.reports[0].verdict.unwrap();
+    let verdict = decision.checks.first().unwrap().verdict().unwrap();
     let secs = |span: Span| span.as_ns().div_ceil(1_000_000_000);
     match verdict.admission {
         Admission::Admit { .. } => Seen::Pass,
@@ -165,11 +165,10 @@ fn a_cached_refusal_reports_the_rules_of_the_first_one() {
             let request = get("/", first).with(Part::Header("x-device-id".into()), first);
             let decision = gateway.ask(ms, &request);
             if decision.is_rejected() {
-                let shown = |report: &RuleReport| {
-                    (report.rule, report.result, report.verdict.map(|verdict| verdict.remaining))
+                let shown = |report: &RuleCheck| {
+                    (report.rule(), report.result(), report.verdict().map(|verdict| verdict.remaining))
                 };
-                refused
-                    .push((decision.reports.iter().map(shown).collect::<Vec<_>>(), decision.events.cached));
+                refused.push((decision.checks.iter().map(shown).collect::<Vec<_>>(), decision.events.cached));
             }
         }
         let (reports, cached) = refused.remove(0);
@@ -179,7 +178,7 @@ fn a_cached_refusal_reports_the_rules_of_the_first_one() {
         if rules == 3 {
             let calls = gateway.calls;
             let other = gateway.ask(9, &get("/", first).with(Part::Header("x-device-id".into()), "new"));
-            assert_eq!((other.reports.len(), other.events.cached, gateway.calls), (2, 1, calls));
+            assert_eq!((other.checks.len(), other.events.cached, gateway.calls), (2, 1, calls));
         }
     }
 }
@@ -198,7 +197,7 @@ fn a_wait_that_is_over_leaves_the_refusals_of_other_rules() {
     let calls = gateway.calls;
     let later = gateway.ask(30, &get("/", "ann"));
     assert!(later.is_rejected());
-    assert_eq!((later.reports.len(), later.events.cached, gateway.calls), (1, 1, calls));
+    assert_eq!((later.checks.len(), later.events.cached, gateway.calls), (1, 1, calls));
 }
 
 #[test]
@@ -284,7 +283,7 @@ fn gateways_warm_a_rule_up_together() {
     }
     let mut alone = Gateway::new(rule, &redis);
     assert_eq!(alone.sees(63_000, "ann"), Seen::Pass);
-    let rest = |decision: Decision| decision.reports[0].verdict.unwrap().remaining;
+    let rest = |decision: Decision| decision.checks.first().unwrap().verdict().unwrap().remaining;
     assert_eq!(rest(alone.ask(65_000, &get("/", "ann"))), 5, "a warm request takes one of six");
     alone.is_down = true;
     assert_eq!([alone.sees(65_001, "ann"), alone.sees(65_002, "ann")], [Seen::Pass, Seen::Quota(3)]);

@@ -29,7 +29,7 @@ enum Seen {
 
 fn ask(gateway: &mut Gateway, ms: u64, path: &str) -> Seen {
     let decision = gateway.ask(ms, &get(path, "ann"));
-    let verdict = decision.reports[0].verdict.unwrap();
+    let verdict = decision.checks.first().unwrap().verdict().unwrap();
     match verdict.admission {
         Admission::Admit { .. } => Seen::Left(verdict.remaining),
         Admission::Refuse { retry_after: Some(wait) } => Seen::Wait(wait.as_ns().div_ceil(1_000_000_000)),
@@ -101,7 +101,7 @@ fn quotas_of_other_plans_count_to_the_last_unit() {
     let [mut one, mut two] = [(); 2].map(|()| Gateway::with_limits(&global(keys), &redis));
     let left = |gateway: &mut Gateway, path: &str, plan: &str| {
         let request = get(path, "ann").with(Part::Header("x-plan".into()), plan);
-        gateway.ask(0, &request).reports[0].verdict.unwrap()
+        gateway.ask(0, &request).checks.first().unwrap().verdict().copied().unwrap()
     };
     for rest in [3, 2, 1, 0] {
         assert_eq!(left(&mut one, "/", "gold").remaining, rest);

@@ -120,7 +120,7 @@ impl Gateway {
         };
         let (session, decision) = Session::start(own, &configuration.policy.request(request), || self.now);
         let passes = matches!(decision.outcome, Outcome::Pass);
-        let mut verdicts = decision.reports.iter().filter_map(|report| report.verdict);
+        let mut verdicts = decision.checks.iter().filter_map(|report| report.verdict());
         let is_penalty = verdicts.any(|verdict| verdict.is_penalty());
         self.sessions.insert((id, 0), (worker, session));
         (passes, is_penalty)

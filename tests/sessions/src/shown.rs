@@ -5,7 +5,7 @@ use diana_base::time::{Span, Time};
 use diana_limiter::algorithm::Admission;
 use diana_limiter::cells::Events;
 use diana_limiter::cells::store::Fault;
-use diana_limiter::decide::{Decision, Outcome, Reason, RuleReport, RuleResult};
+use diana_limiter::decide::{Decision, Outcome, Reason, RuleCheck, RuleResult};
 use diana_limiter::inspect::ActorCount;
 use diana_limiter::policy::Policy;
 use diana_response::Refusal;
@@ -39,25 +39,25 @@ pub(crate) fn decision(decision: &Decision, policy: &Policy, now: Time) -> Strin
     for (what, names) in logged {
         names.into_iter().for_each(|names| _ = write!(text, ", {what} {names}"));
     }
-    decision.decisive().into_iter().for_each(|report| _ = write!(text, ", decisive {}", name(report.rule)));
-    for report in &decision.reports {
-        let _ = write!(text, "; {}", rule(report, name(report.rule)));
+    decision.decisive().into_iter().for_each(|report| _ = write!(text, ", decisive {}", name(report.rule())));
+    for report in decision.checks.iter() {
+        let _ = write!(text, "; {}", rule(report, name(report.rule())));
     }
     text + &events(&decision.events)
 }
 
-fn rule(report: &RuleReport, name: &str) -> String {
-    let result = match report.result {
+fn rule(report: &RuleCheck, name: &str) -> String {
+    let result = match report.result() {
         RuleResult::Admitted => "admits",
         RuleResult::Refused => "refuses",
         RuleResult::Shadowed => "would refuse",
         RuleResult::Uncounted => "uncounted",
     };
-    let mut text = format!("{name} {result} {}", report.actor.name());
-    let _ = write!(text, " of {}/{}", report.quota.rpu, span(report.quota.unit));
-    text += if report.enforced { "" } else { " in shadow" };
-    text += if report.degraded { " without store" } else { "" };
-    if let Some(verdict) = report.verdict {
+    let mut text = format!("{name} {result} {}", report.actor().name());
+    let _ = write!(text, " of {}/{}", report.shown().rpu, span(report.shown().unit));
+    text += if report.is_enforced() { "" } else { " in shadow" };
+    text += if report.is_degraded() { " without store" } else { "" };
+    if let Some(verdict) = report.verdict() {
         let _ = match verdict.admission {
             Admission::Admit { delay: Span::ZERO } => Ok(()),
             Admission::Admit { delay } => write!(text, ", waits {}", span(delay)),

@@ -117,8 +117,9 @@ impl Traffic {
                 self.steps.extend(id.map(|id| Step::Resume { id }));
             }
             70..72 => {
-                let id = self.pick(random);
-                self.steps.extend(id.map(|id| Step::Refuse { id }));
+                // A host that cannot hold a request refuses it before the worker's next decision.
+                self.ask(random.below(WORKERS), random.below(self.requests), 1);
+                self.steps.push(Step::Refuse { id: self.ids });
             }
             72..90 => {
                 let days = random.one_in(60);

@@ -3,12 +3,12 @@
 use super::rule::{Rule, Seen, Signal};
 use crate::scenario::{Resource, Scenario};
 use diana_base::time::Span;
-use diana_limiter::adapt::{self, Controller, Limits, State};
+use diana_limiter::adapt::{self, AdaptiveState, Controller, Limits};
 
 /// The controller and its state.
 pub struct Diana {
     controller: Controller,
-    state: State,
+    state: AdaptiveState,
 }
 
 impl Diana {

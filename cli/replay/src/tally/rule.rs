@@ -65,7 +65,7 @@ pub struct LogShape {
 
 /// One request, as a rule checked it.
 #[derive(Clone, Copy, Debug)]
-pub struct RuleCheck<'a> {
+pub struct RuleOutcome<'a> {
     /// When.
     pub at: Time,
     /// The actor; `None` if the request lacks it and is refused.
@@ -179,8 +179,9 @@ impl RuleTally {
     }
 
     /// Adds a request of the interval at `place`.
-    pub fn add(&mut self, check: RuleCheck, place: usize) {
-        let RuleCheck { at: now, actor, is_refused, is_shadow, is_high_priority, delay, duration_ns } = check;
+    pub fn add(&mut self, check: RuleOutcome, place: usize) {
+        let RuleOutcome { at: now, actor, is_refused, is_shadow, is_high_priority, delay, duration_ns } =
+            check;
         self.checked = self.checked.saturating_add(1);
         let has_actor = actor.as_ref().is_some_and(|actor| actor.source() == ActorSource::Actor);
         self.without_actor = self.without_actor.saturating_add((!has_actor).into());

@@ -201,9 +201,8 @@ fn decided(document: &Value, asked: &Asked) -> (Vec<Decided>, Vec<String>) {
             _ => None,
         };
         outcomes.push(Decided { outcome, details: refusal.map(|refusal| refusal.details), wait_s });
-        names.extend(
-            decision.reports.iter().map(|report| policy.rule(report.rule).unwrap().name().to_owned()),
-        );
+        names
+            .extend(decision.checks.iter().map(|check| policy.rule(check.rule()).unwrap().name().to_owned()));
         session.resume();
         worker.tick(|| now, false);
     }

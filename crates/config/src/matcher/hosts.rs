@@ -2,7 +2,7 @@
 
 use super::ConditionKind;
 use diana_document::{Node, quoted};
-use diana_limiter::matcher::{Host, HostError, Hosts, Matcher};
+use diana_limiter::matcher::{HostError, HostPattern, Hosts, Matcher};
 use diana_limiter::request::Parts;
 
 /// The kind `hosts`.
@@ -13,13 +13,13 @@ fn read(node: Node, parts: &mut Parts) -> Option<Box<dyn Matcher>> {
     if nodes.is_empty() {
         node.fail("no host is listed, leave `hosts` out to match them all");
     }
-    let allowed: Vec<Host> = nodes.iter().filter_map(host).collect();
+    let allowed: Vec<HostPattern> = nodes.iter().filter_map(host).collect();
     let is_complete = allowed.len() == nodes.len();
     let condition = Hosts::new(allowed, parts).ok().filter(|_| is_complete)?;
     Some(Box::new(condition))
 }
 
-fn host(node: &Node) -> Option<Host> {
+fn host(node: &Node) -> Option<HostPattern> {
     let text = node.text()?;
     let why = match text.parse() {
         Ok(host) => return Some(host),

@@ -28,7 +28,7 @@ impl<H: Host> Plugin<H> {
                 false => self.metrics.decision(decision),
             }
             if let Some(limit) = near_limit {
-                limit.rules(decision).for_each(|report| self.metrics.near_limit(report.rule));
+                limit.rules(decision).for_each(|check| self.metrics.near_limit(check.rule()));
             }
             access_log::set_attributes(self.host, &self.configuration, worker);
             match outcome {

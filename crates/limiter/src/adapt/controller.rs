@@ -96,12 +96,12 @@ struct Cut {
     ceiling: u64,
 }
 
-/// The state of one adaptive limit. All workers share it as [`State::BYTES`] bytes.
+/// The state of one adaptive limit. All workers share it as [`AdaptiveState::BYTES`] bytes.
 ///
 /// Any bytes are a state: a [`Controller`] reads a limit outside of its range
 /// as the nearest end of the range.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct State {
+pub struct AdaptiveState {
     /// The limit, in 1/65536.
     pub(super) limit: u64,
     /// The capacity that the last reduction found, or the limit before it, in 1/65536. Growth slows
@@ -111,7 +111,7 @@ pub struct State {
     pub(super) streak: u32,
 }
 
-impl State {
+impl AdaptiveState {
     /// The length of a state's bytes.
     pub const BYTES: usize = 20;
 
@@ -129,10 +129,10 @@ impl State {
 
     /// The state that has these bytes.
     #[must_use]
-    pub fn from_bytes(bytes: &[u8; Self::BYTES]) -> State {
+    pub fn from_bytes(bytes: &[u8; Self::BYTES]) -> AdaptiveState {
         let number = |at: usize| bytes.get(at..).and_then(|rest| rest.first_chunk());
         let streak = bytes.last_chunk().map_or(0, |bytes| u32::from_le_bytes(*bytes));
-        State {
+        AdaptiveState {
             limit: number(0).map_or(0, |bytes| u64::from_le_bytes(*bytes)),
             ceiling: number(8).map_or(0, |bytes| u64::from_le_bytes(*bytes)),
             streak,
@@ -223,20 +223,21 @@ impl Controller {
 
     /// The state before the first interval.
     #[must_use]
-    pub fn start(&self) -> State {
-        State { limit: self.start, ceiling: self.start, streak: 0 }
+    pub fn start(&self) -> AdaptiveState {
+        AdaptiveState { limit: self.start, ceiling: self.start, streak: 0 }
     }
 
     /// The limit that holds in this state: from `min` to `max`, whatever the state.
     #[must_use]
-    pub fn limit(&self, state: State) -> u64 {
+    pub fn limit(&self, state: AdaptiveState) -> u64 {
         self.clamped(state.limit) >> POINT
     }
 
     /// The state after one more interval.
     #[must_use]
-    pub fn step(&self, state: State, interval: &Interval) -> State {
-        let state = State { limit: self.clamped(state.limit), ceiling: self.clamped(state.ceiling), ..state };
+    pub fn step(&self, state: AdaptiveState, interval: &Interval) -> AdaptiveState {
+        let state =
+            AdaptiveState { limit: self.clamped(state.limit), ceiling: self.clamped(state.ceiling), ..state };
         let next = match (self.signal, self.reading(interval)) {
             (Signal::Traffic { percent }, _) => self.follow(state, interval, percent),
             (_, Reading::Unknown) => self.drift(state),
@@ -244,7 +245,7 @@ impl Controller {
             (_, Reading::Good) if self.is_used(state, interval) => grow(state),
             (_, Reading::Good | Reading::Draining) => state,
         };
-        State { limit: self.clamped(next.limit), ..next }
+        AdaptiveState { limit: self.clamped(next.limit), ..next }
     }
 
     fn clamped(&self, limit: u64) -> u64 {
@@ -292,7 +293,7 @@ impl Controller {
 
     /// Whether the limit held requests back, or was at least half used. Otherwise the measurements
     /// say nothing about a higher limit.
-    fn is_used(&self, state: State, interval: &Interval) -> bool {
+    fn is_used(&self, state: AdaptiveState, interval: &Interval) -> bool {
         interval.refused > 0 || self.used(interval).saturating_mul(2) >= state.limit
     }
 
@@ -310,34 +311,34 @@ impl Controller {
     }
 
     /// Without measurements, moves the limit an eighth of the way back to the start.
-    fn drift(&self, state: State) -> State {
+    fn drift(&self, state: AdaptiveState) -> AdaptiveState {
         let limit = approach(state.limit, self.start, 8);
-        State { limit, ceiling: limit, streak: 0 }
+        AdaptiveState { limit, ceiling: limit, streak: 0 }
     }
 
     /// Raises the limit to the goal at once, and lowers it by a quarter of the way.
-    fn follow(&self, state: State, interval: &Interval, percent: u32) -> State {
+    fn follow(&self, state: AdaptiveState, interval: &Interval, percent: u32) -> AdaptiveState {
         let goal = self.used(interval).saturating_mul(u64::from(percent)) / 100;
         let limit = if goal > state.limit { goal } else { approach(state.limit, goal, 4) };
-        State { limit, ..state }
+        AdaptiveState { limit, ..state }
     }
 }
 
 /// Reduces the limit by at least 1/32 and at most 1/2.
-fn reduce(state: State, cut: &Cut) -> State {
+fn reduce(state: AdaptiveState, cut: &Cut) -> AdaptiveState {
     let of = |ratio: u64| state.limit.saturating_mul(ratio) >> 16;
     let limit = of(cut.limit.clamp(ONE / 2, ONE - ONE / 32));
-    State { limit, ceiling: of(cut.ceiling).max(limit), streak: 0 }
+    AdaptiveState { limit, ceiling: of(cut.ceiling).max(limit), streak: 0 }
 }
 
-fn grow(state: State) -> State {
+fn grow(state: AdaptiveState) -> AdaptiveState {
     let least = (state.limit / 64).max(ONE / 16);
     if state.limit < state.ceiling {
         let step = (state.ceiling.saturating_sub(state.limit) / 2).max(least);
-        return State { limit: state.limit.saturating_add(step), ..state };
+        return AdaptiveState { limit: state.limit.saturating_add(step), ..state };
     }
     let step = least.saturating_mul(1 << state.streak.min(4));
-    State { limit: state.limit.saturating_add(step), streak: state.streak.saturating_add(1), ..state }
+    AdaptiveState { limit: state.limit.saturating_add(step), streak: state.streak.saturating_add(1), ..state }
 }
 
 /// Moves from one limit toward another by 1/`part` of the distance, and by at least 1/65536.

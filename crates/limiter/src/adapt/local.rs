@@ -1,7 +1,7 @@
 //! What one worker knows of an adaptive limit: the limit that holds now, and what the worker counts
 //! until it merges into the shared bytes.
 
-use super::controller::{Controller, Interval, Resource, State};
+use super::controller::{AdaptiveState, Controller, Interval, Resource};
 use super::histogram::Histogram;
 use diana_base::time::Span;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -50,7 +50,7 @@ impl Adaptive {
     }
 
     /// Sets the limit to that of the shared `state`. Returns whether it changed.
-    pub fn set(&self, state: State) -> bool {
+    pub fn set(&self, state: AdaptiveState) -> bool {
         let limit = self.controller.limit(state);
         let has_changed = self.limit.swap(limit, Ordering::Relaxed) != limit;
         if has_changed {

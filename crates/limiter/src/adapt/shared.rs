@@ -1,7 +1,7 @@
 //! What all workers share of one adaptive limit: the state, the counts of the present interval and
 //! the interval's end. The caller keeps the bytes and changes them by compare-and-swap.
 
-use super::controller::{Controller, State};
+use super::controller::{AdaptiveState, Controller};
 use super::local::Local;
 use diana_base::time::{Span, Time};
 
@@ -15,7 +15,7 @@ const MAX_IDLE: u64 = 256;
 /// step for all.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Shared {
-    state: State,
+    state: AdaptiveState,
     /// When the present interval ends.
     end: Time,
     counts: Local,
@@ -33,7 +33,7 @@ impl Shared {
             let (end, counts) = rest.split_first_chunk()?;
             let end = Time::from_ns(u64::from_le_bytes(*end));
             (counts.len() == Local::BYTES).then(|| Shared {
-                state: State::from_bytes(state),
+                state: AdaptiveState::from_bytes(state),
                 end,
                 counts: Local::read(counts),
             })
@@ -60,7 +60,7 @@ impl Shared {
 
     /// The state, for [`Controller::limit`].
     #[must_use]
-    pub(crate) fn state(&self) -> State {
+    pub(crate) fn state(&self) -> AdaptiveState {
         self.state
     }
 
@@ -99,7 +99,7 @@ impl Shared {
 }
 
 /// Bytes before the counts.
-const HEAD: usize = State::BYTES + 8;
+const HEAD: usize = AdaptiveState::BYTES + 8;
 
 /// The end of the interval that `now` is in. Intervals start at multiples of their length.
 fn end(every: Span, now: Time) -> Time {

@@ -74,7 +74,7 @@ pub(crate) struct Deposit {
 
 /// What happened to the quota of one generation since the last account.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Usage {
+pub(crate) struct Spending {
     /// The generation, as the store numbers it.
     pub generation: u64,
     /// Units that were used since the last account.
@@ -173,11 +173,11 @@ pub(crate) fn room(cell: &[u8], now: Time, piece: u64) -> u64 {
 
 /// Adds fetched quota to a lease's cell as far as there is room. Returns what to report to the
 /// store: the usage of an older generation that had to make room, and the surplus of this deposit.
-pub(crate) fn deposit(cell: &mut [u8], now: Time, deposit: &Deposit) -> [Usage; 2] {
+pub(crate) fn deposit(cell: &mut [u8], now: Time, deposit: &Deposit) -> [Spending; 2] {
     let Deposit { piece, generation, since, lasts, verdict, .. } = *deposit;
     let amount = deposit.amount.min(room(cell, now, piece));
-    let surplus = Usage { generation, used: 0, left: deposit.amount.saturating_sub(amount) };
-    let mut displaced = Usage::default();
+    let surplus = Spending { generation, used: 0, left: deposit.amount.saturating_sub(amount) };
+    let mut displaced = Spending::default();
     let existing = SLOTS.into_iter().find(|slot| u64_at(cell, *slot) == generation);
     let oldest = || SLOTS.into_iter().min_by_key(|slot| at(cell, *slot, UNTIL)).unwrap_or(0);
     let slot = existing.unwrap_or_else(oldest);
@@ -205,7 +205,7 @@ pub(crate) fn deposit(cell: &mut [u8], now: Time, deposit: &Deposit) -> [Usage; 
 
 /// Takes the usage of both generations out of a lease's cell, to report it to the store. Unused
 /// units are included if they expired, or always if `all` is set.
-pub(crate) fn account(cell: &mut [u8], now: Time, all: bool) -> [Usage; 2] {
+pub(crate) fn account(cell: &mut [u8], now: Time, all: bool) -> [Spending; 2] {
     SLOTS.map(|slot| {
         let has_lapsed = all || now >= at(cell, slot, UNTIL);
         take_usage(cell, slot, has_lapsed)
@@ -213,9 +213,9 @@ pub(crate) fn account(cell: &mut [u8], now: Time, all: bool) -> [Usage; 2] {
 }
 
 /// Takes the usage of one generation out of the cell, with the unused units if `has_lapsed` is set.
-fn take_usage(cell: &mut [u8], slot: usize, has_lapsed: bool) -> Usage {
+fn take_usage(cell: &mut [u8], slot: usize, has_lapsed: bool) -> Spending {
     let left = if has_lapsed { number(cell, slot, LEFT) } else { 0 };
-    let usage = Usage { generation: u64_at(cell, slot), used: number(cell, slot, USED), left };
+    let usage = Spending { generation: u64_at(cell, slot), used: number(cell, slot, USED), left };
     put(cell, slot.saturating_add(USED), 0);
     if has_lapsed {
         put(cell, slot.saturating_add(LEFT), 0);

@@ -1,10 +1,10 @@
 //! The arguments of every operation on cells, which are the worker's context and the actor of the
 //! cell, and the events that it counts.
 
-use super::refusals::CellId;
+use super::cache::CellId;
 use super::store::Store;
 use super::table::{Eviction, Hasher};
-use crate::policy::{ActorKey, ActorRules, CounterGroup, GroupIndex, KeyBuffer, Policy, Rule};
+use crate::policy::{ActorKey, ActorRules, GroupIndex, KeyBuffer, Policy, Rule, RuleGroup};
 use diana_base::map::KeyMap;
 use diana_base::time::Time;
 
@@ -22,7 +22,7 @@ pub(crate) struct Context<'a> {
 
 impl<'a> Context<'a> {
     /// A group's rules, as they count the actor with this hash.
-    pub(crate) fn rules_of<'k>(&self, group: &'k CounterGroup, hash: u64) -> ActorRules<'k>
+    pub(crate) fn rules_of<'k>(&self, group: &'k RuleGroup, hash: u64) -> ActorRules<'k>
     where
         'a: 'k,
     {
@@ -30,21 +30,21 @@ impl<'a> Context<'a> {
     }
 
     /// The key of the actor with this hash, as far as a group's rules depend on it.
-    pub(crate) fn key_of(&self, group: &CounterGroup, hash: u64) -> ActorKey<'a> {
+    pub(crate) fn key_of(&self, group: &RuleGroup, hash: u64) -> ActorKey<'a> {
         self.overridden.key(CellId { group: group.id, hash })
     }
 }
 
 /// The actor of a cell.
 #[derive(Clone, Copy)]
-pub(crate) struct Actor<'a> {
-    pub(crate) group: &'a CounterGroup,
+pub(crate) struct CellActor<'a> {
+    pub(crate) group: &'a RuleGroup,
     pub(crate) place: GroupIndex,
     pub(crate) hash: u64,
     pub(crate) key: ActorKey<'a>,
 }
 
-impl<'a> Actor<'a> {
+impl<'a> CellActor<'a> {
     /// The group's rules, as they count the actor.
     pub(crate) fn rules(self, policy: &'a Policy) -> ActorRules<'a> {
         self.group.for_actor(&policy.rules, self.key)

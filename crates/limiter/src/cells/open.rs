@@ -3,22 +3,22 @@
 //!
 //! ```text
 //!   Failed ── load ──► Loaded ── open ──► Open ── commit or store_repair
-//!   Failed ── open_copy ────────────────► Copied: the store is not asked
+//!   Failed ── open_copy or spend ───────► Copied, Spent: the store is not asked
 //! ```
 
-use super::context::{Actor, Context, Events};
-use super::reservations::{Reservations, reserve};
+use super::cache::{CellCache, reserve};
+use super::context::{CellActor, Context, Events};
 use super::store::{Fault, Swap};
 use super::swap::Attempt;
 use super::table::{Entry, Set, SetFull};
 use crate::algorithm::Reservation;
-use crate::policy::{ActorRules, CounterGroup, Demand, PlacedQuota, prepare};
+use crate::policy::{ActorRules, PlacedQuota, RuleCheck, RuleGroup, prepare};
 use diana_base::time::Time;
 use std::mem::replace;
 
 #[derive(Debug, Default)]
 pub(crate) struct OpenCell {
-    state: State,
+    state: OpenState,
     /// When the cell was read.
     at: Time,
     /// Whether the cell has to be stored even if the request is refused.
@@ -27,18 +27,20 @@ pub(crate) struct OpenCell {
     copy: Vec<u8>,
     /// The same with reserved units, as it is stored.
     with_reserved: Vec<u8>,
-    /// One reservation for each demand, with its quota, or none.
+    /// One reservation for each check, with its quota, or none.
     reservations: Vec<(PlacedQuota, Reservation)>,
 }
 
 #[derive(Debug, Default)]
-enum State {
+enum OpenState {
     /// The store failed, or was not asked yet.
     #[default]
     Failed,
     Loaded(Set),
-    /// The worker's copy, of a cached cell or of that of its reservation.
+    /// The worker's copy of a refused cell.
     Copied,
+    /// The worker's reservation has paid, and the request is charged to the worker's own cell.
+    Spent,
     Open(Entry),
     /// The set is full of actors that are refused, and this actor has no cell. The copy is new.
     Full(SetFull),
@@ -47,22 +49,22 @@ enum State {
 impl OpenCell {
     /// Closes the cell, and keeps its buffers. A cell that is not opened again was read at no time.
     pub(crate) fn close(&mut self) {
-        (self.state, self.at) = (State::Failed, Time::ZERO);
+        (self.state, self.at) = (OpenState::Failed, Time::ZERO);
     }
 
     /// Whether the store failed, so that the cell decides nothing.
     pub(crate) fn is_failed(&self) -> bool {
-        matches!(self.state, State::Failed | State::Loaded(_))
+        matches!(self.state, OpenState::Failed | OpenState::Loaded(_))
     }
 
     /// Whether the store has the cell, or will have it.
     pub(crate) fn is_stored(&self) -> bool {
-        matches!(self.state, State::Open(_))
+        matches!(self.state, OpenState::Open(_))
     }
 
-    /// Whether the request spends from the worker's reservation.
-    pub(crate) fn is_reserved(&self) -> bool {
-        matches!(self.state, State::Copied)
+    /// Whether the worker's reservation has paid for the request.
+    pub(crate) fn is_spent(&self) -> bool {
+        matches!(self.state, OpenState::Spent)
     }
 
     /// When the cell was read.
@@ -73,9 +75,14 @@ impl OpenCell {
     /// Why the actor has no cell, if its set is full of actors that are refused.
     pub(crate) fn set_full(&self) -> Option<SetFull> {
         match self.state {
-            State::Full(set_full) => Some(set_full),
+            OpenState::Full(set_full) => Some(set_full),
             _ => None,
         }
+    }
+
+    /// The bytes of an open cell.
+    pub(crate) fn bytes(&self) -> &[u8] {
+        &self.copy
     }
 
     /// The bytes that rules check and charge. Empty if the store failed.
@@ -83,57 +90,45 @@ impl OpenCell {
         if self.is_failed() { &mut [] } else { &mut self.copy }
     }
 
-    /// Opens a copy of a cell that the worker has cached or reserved.
-    pub(crate) fn open_copy(&mut self, cell: &[u8], demands: &[Demand], now: Time) -> &mut [u8] {
-        self.copy.clear();
-        self.copy.extend_from_slice(cell);
-        self.is_dirty = prepare(demands, &mut self.copy, now);
-        (self.state, self.at) = (State::Copied, now);
+    /// Opens a copy of a cell that the worker knows.
+    pub(crate) fn open_copy(&mut self, cell: &[u8], rules: &[RuleCheck], now: Time) -> &mut [u8] {
+        self.at = now;
+        self.undo_spending(cell);
+        self.is_dirty = prepare(rules, &mut self.copy, now);
         &mut self.copy
     }
 
-    /// Spends the costs of the demands from the worker's reservations, if each of these suffices.
-    pub(crate) fn spend(
-        &mut self,
-        reserved: &[(PlacedQuota, Reservation)],
-        demands: &[Demand],
-        now: Time,
-    ) -> bool {
-        self.reservations.clear();
-        self.reservations.extend_from_slice(reserved);
-        debug_assert_eq!(demands.len(), reserved.len(), "the reservations of another group");
-        let mut spending = demands.iter().zip(&mut self.reservations);
-        !self.is_dirty
-            && spending.all(|(demand, (quota, reservation))| {
-                quota.covers(reservation, now) && reservation.spend(demand.cost)
-            })
+    /// The worker's reservation has paid at `now`.
+    pub(crate) fn spend(&mut self, now: Time) {
+        (self.state, self.at, self.is_dirty) = (OpenState::Spent, now, false);
+    }
+
+    /// The worker's cell is again as it was before the reservation has paid.
+    pub(crate) fn undo_spending(&mut self, before: &[u8]) {
+        self.state = OpenState::Copied;
+        self.copy.clear();
+        self.copy.extend_from_slice(before);
     }
 
     /// Loads the cell's set from the store.
-    pub(crate) fn load(&mut self, group: &CounterGroup, hash: u64, context: &Context, events: &mut Events) {
+    pub(crate) fn load(&mut self, group: &RuleGroup, hash: u64, context: &Context, events: &mut Events) {
         self.state = match group.table.load(context.store, hash) {
             Ok(set) => {
                 events.foreign = events.foreign.saturating_add(set.foreign().into());
-                State::Loaded(set)
+                OpenState::Loaded(set)
             }
             Err(Fault(_)) => {
                 events.faults = events.faults.saturating_add(1);
-                State::Failed
+                OpenState::Failed
             }
         };
     }
 
     /// Opens a loaded cell. Reservations of this worker that were not spent go back to the cell.
     /// Returns whether a loaded cell was there.
-    pub(crate) fn open(
-        &mut self,
-        actor: Actor,
-        now: Time,
-        reservations: &Reservations,
-        context: &Context,
-    ) -> bool {
-        let set = match replace(&mut self.state, State::Failed) {
-            State::Loaded(set) => set,
+    pub(crate) fn open(&mut self, actor: CellActor, now: Time, cells: &CellCache, context: &Context) -> bool {
+        let set = match replace(&mut self.state, OpenState::Failed) {
+            OpenState::Loaded(set) => set,
             other => {
                 self.state = other;
                 return false;
@@ -144,25 +139,25 @@ impl OpenCell {
         match set.claim(now, |other, cell| context.rules_of(group, other).loss(cell, now)) {
             Ok(entry) => {
                 entry.read(&mut self.copy);
-                if let Some(reserved) = reservations.find(actor.id()).filter(|_| entry.found()) {
-                    reserved.release(&mut self.copy, now);
+                if let Some(held) = cells.held(actor.id()).filter(|_| entry.found()) {
+                    held.release(&mut self.copy, now);
                     self.is_dirty = true;
                 }
-                self.state = State::Open(entry);
+                self.state = OpenState::Open(entry);
             }
             Err(set_full) => {
                 self.copy.clear();
                 self.copy.resize(group.table.cell_size(), 0);
-                self.state = State::Full(set_full);
+                self.state = OpenState::Full(set_full);
             }
         }
         true
     }
 
-    /// Prepares an open cell for these demands.
-    pub(crate) fn prepare(&mut self, demands: &[Demand]) -> &mut [u8] {
+    /// Prepares an open cell for these checks.
+    pub(crate) fn prepare(&mut self, checks: &[RuleCheck]) -> &mut [u8] {
         let at = self.at;
-        self.is_dirty |= prepare(demands, self.bytes_mut(), at);
+        self.is_dirty |= prepare(checks, self.bytes_mut(), at);
         self.bytes_mut()
     }
 
@@ -171,11 +166,12 @@ impl OpenCell {
     pub(crate) fn entry_to_store(
         &mut self,
         before: &[u8],
-        group: &CounterGroup,
-        demands: &[Demand],
+        group: &RuleGroup,
+        checks: &[RuleCheck],
         left: Option<u64>,
     ) -> Attempt<'_> {
-        let OpenCell { state: State::Open(entry), at, is_dirty, copy, with_reserved, reservations } = self
+        let OpenCell { state: OpenState::Open(entry), at, is_dirty, copy, with_reserved, reservations } =
+            self
         else {
             return Attempt::Nothing;
         };
@@ -186,10 +182,10 @@ impl OpenCell {
         if let Some(left) = left {
             with_reserved.clear();
             with_reserved.extend_from_slice(copy);
-            reserve(demands, left, with_reserved, reservations, *at);
+            reserve(checks, left, with_reserved, reservations, *at);
         }
         let stored = if reservations.is_empty() { copy } else { with_reserved };
-        entry.write(stored, *at, |index, state| group.rests_in(index, state, *at, demands));
+        entry.write(stored, *at, |index, state| group.rests_in(index, state, *at, checks));
         Attempt::Store(entry)
     }
 
@@ -197,7 +193,7 @@ impl OpenCell {
     pub(crate) fn entry(&mut self, rules: ActorRules) -> Attempt<'_> {
         let (at, copy) = (self.at, &self.copy);
         match &mut self.state {
-            State::Open(entry) => {
+            OpenState::Open(entry) => {
                 entry.write(copy, at, |index, state| rules.rests_in(index, state, at));
                 Attempt::Store(entry)
             }
@@ -206,18 +202,11 @@ impl OpenCell {
     }
 
     /// The entry of [`OpenCell::entry_to_store`] is stored: the worker keeps what it reserved.
-    pub(crate) fn stored(&self, actor: Actor, reservations: &mut Reservations) {
+    pub(crate) fn stored(&self, actor: CellActor, cells: &mut CellCache) {
         if self.reservations.is_empty() {
-            reservations.forget(actor.id());
+            cells.let_go(actor.id());
         } else {
-            reservations.put(actor, &self.copy, &self.reservations, self.at);
-        }
-    }
-
-    /// Keeps the rest of the reservation from which the request spends.
-    pub(crate) fn record_spending(&self, actor: Actor, reservations: &mut Reservations) {
-        if let State::Copied = self.state {
-            reservations.spend(actor.id(), &self.copy, &self.reservations, self.at);
+            cells.hold(actor, &self.copy, &self.reservations, self.at);
         }
     }
 
@@ -225,13 +214,13 @@ impl OpenCell {
     /// the next request repairs the cell.
     pub(crate) fn store_repair(
         &mut self,
-        actor: Actor,
-        reservations: &mut Reservations,
+        actor: CellActor,
+        cells: &mut CellCache,
         context: &Context,
         events: &mut Events,
     ) {
         let is_dirty = self.is_dirty;
-        let (OpenCell { state: State::Open(entry), at, copy, .. }, true) = (self, is_dirty) else {
+        let (OpenCell { state: OpenState::Open(entry), at, copy, .. }, true) = (self, is_dirty) else {
             return;
         };
         let rules = actor.rules(context.policy);
@@ -240,10 +229,10 @@ impl OpenCell {
             Ok(Swap::Conflict) => {}
             Ok(Swap::Done) => {
                 events.evicted(entry.eviction());
-                reservations.forget(actor.id());
+                cells.let_go(actor.id());
             }
             // It is unknown whether the cell has the reservation back.
-            Err(Fault(_)) => reservations.forget(actor.id()),
+            Err(Fault(_)) => cells.let_go(actor.id()),
         }
     }
 }

@@ -3,7 +3,7 @@
 use super::context::{Context, Events};
 use super::store::{Fault, Store, Swap};
 use super::table::Entry;
-use crate::policy::CounterGroup;
+use crate::policy::RuleGroup;
 use diana_base::time::Time;
 
 /// After this many lost swaps in a row the store counts as broken. Each loss means that another
@@ -56,36 +56,36 @@ pub(crate) fn swap(store: &dyn Store, change: &mut dyn Change, events: &mut Even
 }
 
 /// The stored cell of an actor, to look at.
-pub(crate) fn peek(group: &CounterGroup, hash: u64, context: &Context) -> Result<Option<Entry>, Fault> {
+pub(crate) fn peek(group: &RuleGroup, hash: u64, context: &Context) -> Result<Option<Entry>, Fault> {
     Ok(group.table.load(context.store, hash)?.find())
 }
 
 /// Changes the stored cell of an actor. Returns whether the change is known to be stored: it is not
 /// if the cell was evicted meanwhile, because its charges are gone with it.
 pub(crate) fn update(
-    group: &CounterGroup,
+    group: &RuleGroup,
     hash: u64,
     context: &Context,
     events: &mut Events,
     how: &dyn Fn(&mut [u8], Time),
 ) -> bool {
-    swap(context.store, &mut Update::new(group, hash, false, context, how), events) == Swapped::Done
+    swap(context.store, &mut CellUpdate::new(group, hash, false, context, how), events) == Swapped::Done
 }
 
 /// Changes the stored cell of an actor, and creates a missing cell. Returns whether the change is
 /// known to be stored.
 pub(crate) fn update_or_create(
-    group: &CounterGroup,
+    group: &RuleGroup,
     hash: u64,
     context: &Context,
     events: &mut Events,
     how: &dyn Fn(&mut [u8], Time),
 ) -> bool {
-    swap(context.store, &mut Update::new(group, hash, true, context, how), events) == Swapped::Done
+    swap(context.store, &mut CellUpdate::new(group, hash, true, context, how), events) == Swapped::Done
 }
 
-struct Update<'a, 'c> {
-    group: &'a CounterGroup,
+struct CellUpdate<'a, 'c> {
+    group: &'a RuleGroup,
     hash: u64,
     /// Whether a missing cell is to be created.
     creates: bool,
@@ -95,19 +95,19 @@ struct Update<'a, 'c> {
     cell: Vec<u8>,
 }
 
-impl<'a, 'c> Update<'a, 'c> {
+impl<'a, 'c> CellUpdate<'a, 'c> {
     fn new(
-        group: &'a CounterGroup,
+        group: &'a RuleGroup,
         hash: u64,
         creates: bool,
         context: &'a Context<'c>,
         how: &'a dyn Fn(&mut [u8], Time),
-    ) -> Update<'a, 'c> {
-        Update { group, hash, creates, context, how, entry: None, cell: Vec::new() }
+    ) -> CellUpdate<'a, 'c> {
+        CellUpdate { group, hash, creates, context, how, entry: None, cell: Vec::new() }
     }
 }
 
-impl Change for Update<'_, '_> {
+impl Change for CellUpdate<'_, '_> {
     fn attempt(&mut self, _: &mut Events) -> Attempt<'_> {
         let Ok(set) = self.group.table.load(self.context.store, self.hash) else {
             return Attempt::Fault;

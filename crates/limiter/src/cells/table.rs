@@ -30,7 +30,7 @@ pub use seed::{Dated, Hasher, Seed, keep_seed, shared_seed};
 use crate::cells::store::{Fault, Store, Swap, Version};
 use diana_base::time::{Span, Time};
 use key::Key;
-use layout::{Layout, Lookup, Shape, ended_at};
+use layout::{Layout, Shape, WayLookup, ended_at};
 use std::sync::Arc;
 
 /// What is lost if an actor's cell is evicted. Variants are in ascending order.
@@ -215,8 +215,8 @@ impl Set {
     #[must_use]
     pub fn find(self) -> Option<Entry> {
         match Layout::find(&self.value, self.shape, self.hash) {
-            Lookup::Way(way) => Some(Entry { set: self, way, found: true, eviction: None }),
-            Lookup::Free(_) | Lookup::Full => None,
+            WayLookup::Way(way) => Some(Entry { set: self, way, found: true, eviction: None }),
+            WayLookup::Free(_) | WayLookup::Full => None,
         }
     }
 
@@ -225,9 +225,9 @@ impl Set {
     /// rest may hold others, and then its loss is not nothing.
     pub fn claim(self, now: Time, loss: impl Fn(u64, &[u8]) -> Loss) -> Result<Entry, SetFull> {
         match Layout::find(&self.value, self.shape, self.hash) {
-            Lookup::Way(way) => Ok(Entry { set: self, way, found: true, eviction: None }),
-            Lookup::Free(way) => Ok(self.take(way, None)),
-            Lookup::Full => {
+            WayLookup::Way(way) => Ok(Entry { set: self, way, found: true, eviction: None }),
+            WayLookup::Free(way) => Ok(self.take(way, None)),
+            WayLookup::Full => {
                 let mut least: Option<(Loss, usize)> = None;
                 for way in 0..self.layout.ways {
                     let one = (self.loss(way, now, &loss), way);

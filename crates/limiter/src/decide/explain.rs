@@ -1,13 +1,15 @@
 //! The actor that a rule counts, for tools that show who is limited, and the fallback decision
 //! about a request whose decision a bug has ended.
 
-use super::Decider;
-use super::cache::WorkerCache;
-use super::outcome::{Outcome, Reason, RuleReport, RuleResult};
-use super::resolve::{Asked, decide_by_lists};
+use super::check::GroupCheck;
+use super::outcome::{Outcome, Reason};
+use super::resolve::{decide_by_lists, resolve};
+use super::{Decider, WorkerCache};
 use crate::actor::NamedActor;
 use crate::cells::Context;
-use crate::policy::{ActorKey, ActorSource, CounterGroup, GlobalGroup, OnError, Policy, Role, RuleId};
+use crate::policy::{
+    ActorKey, ActorSource, GlobalGroup, OnError, Policy, Role, RuleCheck, RuleGroup, RuleId,
+};
 use crate::request::Request;
 use diana_base::sort;
 use std::borrow::Cow;
@@ -15,7 +17,7 @@ use std::borrow::Cow;
 /// The actor that a rule counts in the last decision of a worker.
 #[derive(Clone, Copy, Debug)]
 pub struct CountedActor<'a> {
-    group: &'a CounterGroup,
+    group: &'a RuleGroup,
     address: &'a NamedActor,
     key: ActorKey<'a>,
     /// The hash of the actor. Actors with equal values have equal hashes in all rules of a limit
@@ -90,56 +92,31 @@ impl<'a> CountedActor<'a> {
 }
 
 impl Decider {
-    /// The actor that the rule of a report of the last decision counts. `None` if the request lacks
-    /// the actor and is refused. `cache` is the worker's, as the decision left it.
-    pub(crate) fn counted_actor<'a>(
-        &'a self,
-        policy: &'a Policy,
-        cache: &'a WorkerCache,
-        rule: RuleId,
-    ) -> Option<CountedActor<'a>> {
-        let (group, asked) = self.asked_of(policy, rule, cache)?;
-        let demand = asked.demands.iter().find(|demand| demand.rule == rule)?;
-        let stated = policy.rule(rule).is_some_and(|rule| rule.has_own(asked.key.key(), asked.class.plan));
+    /// The actor that the rule of a check of the last decision counts. `None` if the request lacks
+    /// the actor and is refused.
+    pub(crate) fn counted_actor<'a>(&'a self, policy: &'a Policy, rule: RuleId) -> Option<CountedActor<'a>> {
+        let counts = |check: &&GroupCheck| check.group.rules.contains(&rule.index());
+        let GroupCheck { group, request, .. } = self.checks.groups().iter().find(counts)?;
+        let cost = self.decision.check_of(rule)?.demand.cost;
+        let (key, hash) = (request.key.key(), request.hash);
+        let stated = policy.rule(rule).is_some_and(|rule| rule.has_own(key, request.class.plan));
         let has_own_quota = group.role == Role::Primary && stated;
-        let (address, key, hash, cost) = (&policy.address, asked.key.key(), asked.hash, demand.cost);
-        Some(CountedActor { group, address, key, hash, cost, has_own_quota })
-    }
-
-    /// The group of a rule that reported, and what the request asked of it.
-    fn asked_of<'a>(
-        &'a self,
-        policy: &'a Policy,
-        rule: RuleId,
-        cache: &'a WorkerCache,
-    ) -> Option<(&'a CounterGroup, &'a Asked)> {
-        let Decider { checks, globals, limits, fast_path, .. } = self;
-        let counts = |group: &CounterGroup| group.rules.contains(&rule.index());
-        if checks.all.is_empty() && globals.is_empty() {
-            // Only the fast path decides without checks.
-            let known = fast_path.known(limits, cache)?.iter().find(|known| counts(&known.group))?;
-            return Some((&known.group, &known.asked));
-        }
-        let local = checks.all.iter().find(|check| counts(&check.group));
-        let local = local.map(|check| (&*check.group, check.asked()));
-        local.or_else(|| globals.asked(policy).find(|(group, _)| counts(group)))
+        Some(CountedActor { group, address: &policy.address, key, hash, cost, has_own_quota })
     }
 
     /// Decides by the lists, by `missing: deny` and by `on_error: deny`, as if all stores were
     /// down. No rule counts the request. What a bug may have left half-made is dropped.
     pub(crate) fn decide_uncounted(&mut self, request: &Request, cache: &mut WorkerCache, context: &Context) {
         self.forget(cache);
-        let Decider { decision, checks, globals, limits, matches, .. } = self;
+        let Decider { decision, checks, limits, matches, .. } = self;
         if decide_by_lists(request, decision, context) {
             return;
         }
         decision.is_high_priority = context.policy.applicable(request, matches, limits);
-        if !globals.resolve(request, limits, decision, checks, context) {
-            return;
+        if resolve(request, limits, decision, checks, context) {
+            checks.fail_all(&mut decision.checks, context.policy);
+            decision.refuse();
         }
-        checks.report_uncounted(&mut decision.reports);
-        globals.report_uncounted(context.policy, &mut decision.reports);
-        decision.refuse();
     }
 
     /// Decides without reading the request: refuses it if any rule that is enforced for anybody
@@ -150,15 +127,14 @@ impl Decider {
             && let Some(compiled) = policy.rule(rule)
         {
             self.decision.outcome = Outcome::Reject(Reason::Unavailable(rule));
-            let (quota, actor) = (compiled.quota().shown(), ActorSource::Missing);
-            let report = RuleReport::new(rule, quota, actor, RuleResult::Refused, true);
-            self.decision.reports.push(RuleReport { degraded: true, ..report });
+            let check = RuleCheck::new(rule, compiled.quota().alone(), None).denied().degraded();
+            self.decision.checks.push(RuleCheck { actor: ActorSource::Missing, ..check });
         }
     }
 
     fn forget(&mut self, cache: &mut WorkerCache) {
         *self = Decider::default();
-        cache.actors.clear();
+        cache.fast_path.clear();
     }
 }
 

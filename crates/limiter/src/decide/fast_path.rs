@@ -1,192 +1,295 @@
-//! The fast path: decides about a request of a known actor from the worker's memory alone, with one
-//! reading of the clock.
+//! The fast path: finds the checks of an earlier request with the same limits and raw values, so
+//! that no actor has to be identified and no quota chosen. They are then made like all others.
 //!
 //! ```text
-//!   raw values ─► actor cache ────┬─► refusal cache, still refuses   ─► Reject
-//!                                 ├─► a reservation in each group    ─► Pass
-//!                                 └─► else decide in full, with the known actors
+//!   raw values ─► fast-path cache ─┬─ known ─► the checks as resolve left them ─┐
+//!                                  └─ else ──► resolve ────────────────────────┴─► check …
 //! ```
-//!
-//! The actor cache saves building the keys and the hashes of actors. For all else, the fast path
-//! uses the refusal cache, reservations and rules of the full path, so both paths make the same
-//! decision.
 
-use super::cache::{FastPathKey, KnownActor, WorkerCache};
 use super::check::{Checks, GroupCheck};
-use super::outcome::{Decision, RuleReport, RuleResult};
-use super::verdict::GroupVerdict;
-use crate::cells::{Context, OpenCell, RefusalCache, Reservations, ReservedCell};
-use crate::policy::{ActorSource, CounterGroup, Demand, Missing, Mode, Policy};
+use super::outcome::Decision;
+use crate::actor::{FastPathPart, NamedActor};
+use crate::cells::{CellCache, SLOTS, slot};
+use crate::policy::{ActorSource, Missing, Policy, RuleCheck, RuleGroup};
 use crate::request::Request;
-use diana_base::time::Time;
+use diana_base::part;
+use std::mem::swap;
 use std::sync::Arc;
 
-/// The fast path of one worker: what it has read of a request, and its memory.
+/// The checks of earlier requests, by the limits that applied and by the actors' raw values. An
+/// entry holds while no quota moves: policy and seed decide the rest, and a new seed clears the
+/// cache.
+/// Requests with the same slot replace each other: if clients choose values with one slot, their
+/// requests take longer, but the decisions stay the same.
 #[derive(Debug, Default)]
-pub(crate) struct FastPath {
+pub(crate) struct FastPathCache {
+    slots: Vec<KnownRequest>,
+    /// What is read of the request.
     key: FastPathKey,
-    /// The worker's copies of cells, before the fast path charges them.
-    copies: Vec<u8>,
-    cell: OpenCell,
-    verdict: GroupVerdict,
+    /// The slot whose checks the request has, until the next one.
+    lent: Option<usize>,
+    /// Whether the cache stays empty.
+    pub(crate) is_off: bool,
 }
 
-/// How far the fast path came.
-#[derive(Debug)]
-pub(crate) enum Progress<'c> {
-    /// The actors are not known.
-    Unknown,
-    /// The actors are known, and what their requests ask.
-    Known(&'c [KnownActor]),
-    /// The decision is made.
-    Decided,
+/// The checks of requests with the same limits and raw values.
+#[derive(Debug, Default)]
+struct KnownRequest {
+    /// The words of the raw values.
+    words: [u64; WORDS],
+    /// How many; 0: the slot is free.
+    count: usize,
+    /// See [`Policy::epoch`].
+    epoch: u64,
+    limits: Vec<usize>,
+    /// Empty while they are lent.
+    checks: Checks,
+    rules: Vec<RuleCheck>,
 }
 
-impl FastPath {
-    /// Decides about a request to which `limits` apply, if the worker's memory is enough.
-    pub(crate) fn decide<'c>(
+impl FastPathCache {
+    /// Lends the checks of a request to which `limits` apply, if they are known.
+    pub(crate) fn lend(
         &mut self,
         request: &Request,
         limits: &[usize],
         decision: &mut Decision,
-        cache: &'c mut WorkerCache,
-        context: &Context,
-    ) -> Progress<'c> {
-        let WorkerCache { actors, refusals, reservations, .. } = cache;
-        if actors.is_off || !self.key.read(context.policy, limits, request) {
-            self.key.forget();
-            return Progress::Unknown;
-        }
-        let Some(actors) = actors.find(limits, &self.key) else {
-            return Progress::Unknown;
-        };
-        let is_cached = actors.iter().all(|actor| refusals.contains(actor.id()));
-        let is_reserved =
-            actors.iter().all(|actor| !actor.group.may_wait && reservations.find(actor.id()).is_some());
-        if is_cached || is_reserved {
-            let now = (context.clock)();
-            if is_cached && self.refuse(actors, refusals, now, decision) {
-                return Progress::Decided;
-            }
-            if is_reserved && self.pass(actors, reservations, now, &mut decision.reports) {
-                return Progress::Decided;
-            }
-        }
-        Progress::Known(actors)
-    }
-
-    /// The actors of the last request, if it was decided here.
-    pub(crate) fn known<'c>(&self, limits: &[usize], cache: &'c WorkerCache) -> Option<&'c [KnownActor]> {
-        if self.key.is_known() { cache.actors.find(limits, &self.key) } else { None }
-    }
-
-    /// Refuses the request if a cached refusal still holds. See [`Checks::refuse_cached`].
-    #[inline(never)]
-    fn refuse(
-        &mut self,
-        actors: &[KnownActor],
-        refusals: &RefusalCache,
-        now: Time,
-        decision: &mut Decision,
+        checks: &mut Checks,
+        policy: &Policy,
     ) -> bool {
-        let FastPath { cell, verdict, .. } = self;
-        let reports = &mut decision.reports;
-        let mut check = |actor: &KnownActor| {
-            let (cached, demands) = (refusals.lookup(actor.id(), now)?, &actor.asked.demands);
-            let copy = cell.open_copy(cached, demands, now);
-            let refuses = verdict.check_cached(&actor.group, demands, copy, now)?;
-            verdict.report(&actor.group, demands, actor.source(), reports);
-            Some(refuses)
-        };
-        let is_refused = actors.iter().try_fold(false, |any, actor| Some(check(actor)? | any));
-        match is_refused {
-            Some(true) => decision.refuse_cached(),
-            _ => reports.clear(),
+        let FastPathCache { slots, key, lent, is_off } = self;
+        if *is_off || !key.read(policy, limits, request) {
+            key.count = 0;
+            return false;
         }
-        is_refused == Some(true)
+        let at = slot(key.sum);
+        let Some(entry) = slots.get_mut(at).filter(|entry| entry.is_of(limits, key)) else {
+            return false;
+        };
+        entry.exchange(decision, checks);
+        *lent = Some(at);
+        true
     }
 
-    /// Passes the request if a reservation in each group pays for it. See [`Checks::check`].
-    fn pass(
-        &mut self,
-        actors: &[KnownActor],
-        reservations: &mut Reservations,
-        now: Time,
-        reports: &mut Vec<RuleReport>,
-    ) -> bool {
-        let FastPath { copies, .. } = self;
-        copies.clear();
-        let mut spend = |actor: &KnownActor| {
-            let (demands, source) = (&*actor.asked.demands, actor.source());
-            let Some(reserved) = reservations.spendable(actor.id(), demands, now) else {
-                return false;
-            };
-            copies.extend_from_slice(&reserved.cell);
-            let ReservedCell { cell, reservations, .. } = reserved;
-            debug_assert_eq!(demands.len(), reservations.len(), "the reservations of another group");
-            demands.iter().zip(reservations).all(|(demand, (_, reservation))| {
-                let Demand { rule, ref quota, cost, mode, .. } = *demand;
-                let (shown, enforced) = (quota.quota.shown(), mode == Mode::Enforce);
-                reports.push(RuleReport::new(rule, shown, source, RuleResult::Admitted, enforced));
-                let verdict = if cost > 0 { quota.spend(cell, reservation, now, cost) } else { None };
-                match reports.last_mut() {
-                    Some(report) if verdict.is_some() => report.verdict = verdict,
-                    _ => _ = reports.pop(),
-                }
-                verdict.is_some()
-            })
-        };
-        if actors.iter().all(&mut spend) {
-            actors.iter().for_each(|actor| reservations.spent(actor.id(), now));
-            return true;
+    /// Takes the checks of the last request back, if they were lent.
+    pub(crate) fn take_back(&mut self, decision: &mut Decision, checks: &mut Checks) {
+        if let Some(entry) = self.lent.take().and_then(|at| self.slots.get_mut(at)) {
+            checks.groups_mut().iter_mut().for_each(|check| check.cell.close());
+            entry.exchange(decision, checks);
         }
-        // One report for each rule that spent.
-        let mut spent = reports.len();
-        let undo = |copies, actor: &KnownActor| {
-            let costs = actor.asked.demands.iter().map(|demand| demand.cost).take(spent);
-            spent = spent.saturating_sub(actor.asked.demands.len());
-            reservations.undo(actor.id(), copies, costs)
-        };
-        actors.iter().fold(&**copies, undo);
-        reports.clear();
-        false
     }
 
-    /// Remembers the actors of the request if they come often: if the worker's memory was enough
-    /// for the decision, or if the actors are busy. Actors that come once take no slot.
+    /// Remembers the checks of the last request if it comes often: if the worker's memory was
+    /// enough for the decision, or if the actors are busy. Actors that come once take no slot.
     #[inline(never)]
     pub(crate) fn remember(
-        &self,
+        &mut self,
         limits: &[usize],
         decision: &Decision,
         checks: &Checks,
-        cache: &mut WorkerCache,
-        context: &Context,
+        cells: &CellCache,
+        policy: &Policy,
     ) {
-        let WorkerCache { actors, reservations, .. } = cache;
-        let checks = &*checks.all;
-        let is_busy = |check: &GroupCheck| reservations.has_busy(check.id());
-        let comes_often = decision.events.cached > 0 || checks.iter().all(is_busy);
-        if !comes_often || checks.is_empty() || !self.is_complete(limits, checks, context.policy) {
+        let FastPathCache { slots, key, lent, .. } = self;
+        let comes_often =
+            decision.events.cached > 0 || checks.groups().iter().all(|check| check.is_busy(cells));
+        if key.count == 0
+            || !comes_often
+            || checks.groups().is_empty()
+            || !key.is_complete(limits, checks, policy)
+        {
             return;
         }
-        let known =
-            |check: &GroupCheck| KnownActor { group: Arc::clone(&check.group), asked: check.asked().clone() };
-        actors.insert(limits, &self.key, checks.iter().map(known));
+        if slots.is_empty() {
+            slots.resize_with(SLOTS, KnownRequest::default);
+        }
+        let at = slot(key.sum);
+        if let Some(entry) = slots.get_mut(at) {
+            (entry.words, entry.count, entry.epoch) = (key.words, key.count, key.epoch);
+            entry.limits.clear();
+            entry.limits.extend_from_slice(limits);
+            *lent = Some(at);
+        }
+    }
+
+    /// Forgets all checks.
+    pub(crate) fn clear(&mut self) {
+        self.slots.clear();
+        self.lent = None;
+    }
+}
+
+impl KnownRequest {
+    fn is_of(&self, limits: &[usize], key: &FastPathKey) -> bool {
+        // Element by element: a call of `memcmp` takes longer.
+        let same = |own: &[usize]| own.len() == limits.len() && own.iter().zip(limits).all(|(a, b)| a == b);
+        self.count == key.count
+            && self.epoch == key.epoch
+            && part(&self.words, ..self.count).iter().zip(&key.words).all(|(own, word)| own == word)
+            && same(&self.limits)
+    }
+
+    fn exchange(&mut self, decision: &mut Decision, checks: &mut Checks) {
+        swap(&mut self.checks, checks);
+        swap(&mut self.rules, &mut decision.checks);
+    }
+}
+
+/// The most words: one for the lengths, and one for each eight bytes that a value begins.
+const WORDS: usize = 10;
+
+/// The most raw values of one request. Each actor has one.
+const MOST: usize = 4;
+
+/// The bits of the first word for the length of one value. The length is less than 8 · [`WORDS`].
+const LENGTH_BITS: u32 = 8;
+
+/// The most groups of one request.
+const MOST_GROUPS: u32 = 16;
+
+/// The first bit of the first word for the groups whose actor the request lacks.
+const FIRST_GROUP: u32 = 32;
+
+/// The raw values of the actors of all limits that apply to a request, and which groups lack their
+/// actors. For the same limits, they alone decide which cells the request charges. The memory is
+/// reused.
+#[derive(Debug, Default)]
+struct FastPathKey {
+    words: [u64; WORDS],
+    /// How many words are in use; 0: not known.
+    count: usize,
+    /// A checksum of the words.
+    sum: u64,
+    /// See [`Policy::epoch`].
+    epoch: u64,
+}
+
+/// The values of one request, as far as they are read.
+struct KeyReader<'a, 'r> {
+    policy: &'a Policy,
+    request: &'a Request<'r>,
+    raw: &'a mut FastPathKey,
+    /// The first word.
+    first: u64,
+    /// The actors of the values.
+    actors: [Option<&'a NamedActor>; MOST],
+    values: u32,
+    groups: u32,
+}
+
+impl FastPathKey {
+    /// Reads the raw values for `limits`, in the order in which the actors are identified. Returns
+    /// whether nothing but these values decides which cells the request charges.
+    fn read(&mut self, policy: &Policy, limits: &[usize], request: &Request) -> bool {
+        (self.count, self.sum, self.epoch) = (1, 0, policy.epoch());
+        let actors = [None; MOST];
+        let mut reading = KeyReader { policy, request, raw: self, first: 0, actors, values: 0, groups: 0 };
+        let is_known = limits.iter().all(|at| reading.limit(*at).is_some());
+        let first = reading.first;
+        self.mix(first);
+        self.words.iter_mut().take(1).for_each(|word| *word = first);
+        is_known
     }
 
     /// Whether the groups found their actors where the raw values are. If a raw value stands for no
     /// actor, its group reads other values.
-    fn is_complete(&self, limits: &[usize], checks: &[GroupCheck], policy: &Policy) -> bool {
-        let mut checks = checks.iter();
+    fn is_complete(&self, limits: &[usize], checks: &Checks, policy: &Policy) -> bool {
+        let mut checks = checks.groups().iter();
         let groups = limits.iter().flat_map(|at| policy.groups(*at));
         let mut groups = (0u32..).zip(groups);
-        let is_as_read = |(at, group): (u32, &Arc<CounterGroup>)| {
-            let lacks = self.key.lacks(at);
-            let finds = |check: &GroupCheck| check.asked().key.key().source() == ActorSource::Actor;
+        let is_as_read = |(at, group): (u32, &Arc<RuleGroup>)| {
+            let lacks = self.lacks(at);
+            let finds = |check: &GroupCheck| check.request.key.key().source() == ActorSource::Actor;
             lacks && group.missing == Missing::Skip
                 || checks.next().is_some_and(|check| finds(check) != lacks)
         };
-        self.key.is_known() && groups.all(is_as_read) && checks.next().is_none()
+        groups.all(is_as_read) && checks.next().is_none()
+    }
+
+    /// Whether the request lacks the actor of this group, counted over all groups of its limits.
+    fn lacks(&self, group: u32) -> bool {
+        let bit = 1u64.checked_shl(group.saturating_add(FIRST_GROUP)).unwrap_or(0);
+        self.words.first().is_some_and(|first| first & bit != 0)
+    }
+
+    /// Adds a value. `None` if there is no room.
+    fn push(&mut self, value: &[u8]) -> Option<()> {
+        let (words, rest) = value.as_chunks::<8>();
+        for word in words {
+            self.push_word(u64::from_le_bytes(*word))?;
+        }
+        match (rest, value.last_chunk()) {
+            ([], _) => Some(()),
+            // The last eight bytes. The word before already contains some of them.
+            (_, Some(last)) => self.push_word(u64::from_le_bytes(*last)),
+            (few, None) => self.push_word(few.iter().fold(0, |word, byte| word << 8 | u64::from(*byte))),
+        }
+    }
+
+    fn push_word(&mut self, word: u64) -> Option<()> {
+        *self.words.get_mut(self.count)? = word;
+        self.count = self.count.saturating_add(1);
+        self.mix(word);
+        Some(())
+    }
+
+    fn mix(&mut self, word: u64) {
+        self.sum = (self.sum ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29);
+    }
+}
+
+impl<'a> KeyReader<'a, '_> {
+    fn limit(&mut self, at: usize) -> Option<()> {
+        let limit = self.policy.limits.get(at).filter(|limit| limit.is_cacheable)?;
+        limit.groups.iter().try_for_each(|group| self.group(group))
+    }
+
+    fn group(&mut self, group: &'a RuleGroup) -> Option<()> {
+        let bit = 1u64.checked_shl(self.groups.saturating_add(FIRST_GROUP))?;
+        self.groups = self.groups.saturating_add(1);
+        if self.groups > MOST_GROUPS {
+            return None;
+        }
+        let before = (self.raw.count, self.raw.sum, self.first, self.values);
+        for named in &group.actors {
+            if !self.actor(named)? {
+                // The group counts the request by other values, or not at all.
+                (self.raw.count, self.raw.sum, self.first, self.values) = before;
+                self.first |= bit;
+                return match group.missing {
+                    Missing::Ip => self.actor(&self.policy.address)?.then_some(()),
+                    Missing::Share => self.rollout(group),
+                    Missing::Skip => Some(()),
+                    Missing::Deny => None,
+                };
+            }
+        }
+        if group.actors.is_empty() { self.rollout(group) } else { Some(()) }
+    }
+
+    /// Reads the address if it decides whether rules are enforced: see
+    /// [`RuleGroup::has_rollout`].
+    fn rollout(&mut self, group: &RuleGroup) -> Option<()> {
+        if group.has_rollout { self.actor(&self.policy.address)?.then_some(()) } else { Some(()) }
+    }
+
+    /// Reads the raw value of an actor, once. Returns whether the request has the actor. `None` if
+    /// more than the raw value decides, or if there is no room.
+    fn actor(&mut self, named: &'a NamedActor) -> Option<bool> {
+        let place = usize::try_from(self.values).unwrap_or(MOST);
+        if self.actors.iter().take(place).flatten().any(|other| *other == named) {
+            return Some(true);
+        }
+        let value = match named.actor().raw(self.request) {
+            FastPathPart::Value(value) => value,
+            FastPathPart::Missing => return Some(false),
+            FastPathPart::Unknown => return None,
+        };
+        *self.actors.get_mut(place)? = Some(named);
+        self.raw.push(value)?;
+        let length = u64::try_from(value.len()).unwrap_or(0);
+        self.first |= length.checked_shl(self.values.saturating_mul(LENGTH_BITS))?;
+        self.values = self.values.saturating_add(1);
+        Some(true)
     }
 }

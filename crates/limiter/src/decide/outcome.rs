@@ -1,8 +1,9 @@
 //! The decision about one request, and the contribution of each rule.
 
-use crate::algorithm::{Admission, Allowance, Verdict};
+use crate::algorithm::{Admission, Verdict};
 use crate::cells::Events;
-use crate::policy::{ActorSource, DENY, Demand, Mode, PlanId, Policy, RuleId};
+use crate::policy::{DENY, Judgement, PlanId, Policy, RuleCheck, RuleId, RuleResult};
+use diana_base::sort;
 use diana_base::time::{Span, Time};
 use std::borrow::Cow;
 use std::cmp::Reverse;
@@ -81,18 +82,18 @@ pub enum Reason {
 /// assert_eq!(decision.refused_by(&policy).as_deref(), Some("all"));
 /// assert_eq!(decision.reject_delay(&policy), Span::from_secs(1));
 /// let decisive = decision.decisive().expect("a rule");
-/// assert_eq!((name(decisive.rule), decisive.result), (Some("all"), RuleResult::Refused));
-/// assert_eq!(decision.outcome, Outcome::Reject(Reason::Rule(decisive.rule)));
+/// assert_eq!((name(decisive.rule()), decisive.result()), (Some("all"), RuleResult::Refused));
+/// assert_eq!(decision.outcome, Outcome::Reject(Reason::Rule(decisive.rule())));
 /// assert!(decision.refusing().eq([decisive]));
-/// assert_eq!(decision.reports.len(), 2);
+/// assert_eq!(decision.checks.len(), 2);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Decision {
     /// The outcome.
     pub outcome: Outcome,
-    /// The reports of the rules that were checked.
-    pub reports: Vec<RuleReport>,
+    /// The checks of the rules, which are their reports.
+    pub checks: Vec<RuleCheck>,
     /// The events on the way to the decision.
     pub events: Events,
     /// The plan of the request. `None` if no rule with plans counts the request.
@@ -102,19 +103,29 @@ pub struct Decision {
 }
 
 impl Decision {
-    /// Forgets the request before. The memory of the reports stays.
+    /// Forgets the request before. The memory of the checks stays.
     pub(crate) fn clear(&mut self) {
-        let Decision { outcome, reports, events, plan, is_high_priority } = self;
+        let Decision { outcome, checks, events, plan, is_high_priority } = self;
         (*outcome, *events, *plan, *is_high_priority) = (Outcome::Pass, Events::default(), None, false);
-        reports.clear();
+        checks.clear();
     }
 
     /// Refuses the request by the rules that refuse, if any does.
     pub(crate) fn refuse(&mut self) {
-        self.outcome = refusal(&self.reports);
+        self.put_in_order();
+        self.outcome = refusal(&self.checks);
     }
 
-    /// Refuses the request by the reports of cached refusals.
+    /// Drops the checks that have not judged, and brings the others into the order of the document,
+    /// wherever they are counted.
+    pub(crate) fn put_in_order(&mut self) {
+        self.checks.retain(|check| check.judgement != Judgement::Open);
+        if !self.checks.is_sorted_by_key(RuleCheck::rule) {
+            sort::sort_by_key(&mut self.checks, RuleCheck::rule);
+        }
+    }
+
+    /// Refuses the request by cached refusals.
     pub(crate) fn refuse_cached(&mut self) {
         self.events.cached = 1;
         self.refuse();
@@ -145,10 +156,9 @@ impl Decision {
     /// events.
     #[must_use]
     pub fn is_plain(&self) -> bool {
-        let admits = |report: &RuleReport| {
-            report.result == RuleResult::Admitted && !report.degraded && !report.would_delay()
-        };
-        self.outcome == Outcome::Pass && self.reports.iter().all(admits) && self.events == Events::default()
+        self.outcome == Outcome::Pass
+            && self.checks.iter().all(RuleCheck::is_plain)
+            && self.events == Events::default()
     }
 
     /// For access logs: the name of the request's plan. `None` without a plan, and if no rule with
@@ -163,176 +173,113 @@ impl Decision {
     #[must_use]
     pub fn refused_by<'p>(&self, policy: &'p Policy) -> Option<Cow<'p, str>> {
         let is_denied = self.outcome == Outcome::Reject(Reason::Denied);
-        self.names(policy, is_denied, |report| report.result == RuleResult::Refused)
+        self.names(policy, is_denied, |check| check.result() == RuleResult::Refused)
     }
 
     /// For access logs: the shadow rules that would refuse, in the same form.
     #[must_use]
     pub fn shadowed_by<'p>(&self, policy: &'p Policy) -> Option<Cow<'p, str>> {
-        self.names(policy, self.events.denied_in_shadow > 0, |report| report.result == RuleResult::Shadowed)
+        self.names(policy, self.events.denied_in_shadow > 0, |check| check.result() == RuleResult::Shadowed)
     }
 
     /// For access logs: the shadow rules that would delay the request, in the same form.
     #[must_use]
     pub fn delayed_by<'p>(&self, policy: &'p Policy) -> Option<Cow<'p, str>> {
-        self.names(policy, false, |report| report.would_delay() && !self.is_rejected())
+        self.names(policy, false, |check| check.would_delay() && !self.is_rejected())
     }
 
     fn names<'p>(
         &self,
         policy: &'p Policy,
         denied: bool,
-        is_meant: impl Fn(&RuleReport) -> bool,
+        is_meant: impl Fn(&RuleCheck) -> bool,
     ) -> Option<Cow<'p, str>> {
-        let reports = self.reports.iter().filter(|report| is_meant(report));
-        let rules = reports.filter_map(|report| Some(policy.rule(report.rule)?.name()));
+        let meant = self.checks.iter().filter(|check| is_meant(check));
+        let rules = meant.filter_map(|check| Some(policy.rule(check.rule())?.name()));
         let mut names = denied.then_some(DENY).into_iter().chain(rules);
         let first = Cow::from(names.next()?);
         Some(names.fold(first, |all, name| [&*all, ",", name].concat().into()))
     }
 
-    /// The report of the rule that decides. This is the rule that the refusal names, else the first
+    /// The check of the rule that decides. This is the rule that the refusal names, else the first
     /// shadow rule that would refuse, else the rule with the least left. If several rules have as
     /// little left, the slowest to grow decides. Shadow rules come last.
     #[must_use]
-    pub fn decisive(&self) -> Option<&RuleReport> {
-        let reports = || self.reports.iter();
+    pub fn decisive(&self) -> Option<&RuleCheck> {
+        let checks = || self.checks.iter();
         match self.outcome {
             Outcome::Reject(Reason::Rule(id) | Reason::NoActor(id) | Reason::Unavailable(id)) => {
-                return reports().find(|report| report.rule == id);
+                return checks().find(|check| check.rule() == id);
             }
             Outcome::Reject(Reason::Denied) | Outcome::Allowed => return None,
             Outcome::Pass | Outcome::Delay(_) | Outcome::Query(_) => {}
         }
-        let tightness = |report: &&RuleReport| {
-            let verdict = report.verdict.map(|verdict| (verdict.remaining, Reverse(verdict.more_in)));
-            (!report.enforced, verdict.unwrap_or((u64::MAX, Reverse(Span::ZERO))))
+        let tightness = |check: &&RuleCheck| {
+            let verdict = check.verdict().map(|verdict| (verdict.remaining, Reverse(verdict.more_in)));
+            (!check.is_enforced(), verdict.unwrap_or((u64::MAX, Reverse(Span::ZERO))))
         };
-        let shadowed = reports().find(|report| report.result == RuleResult::Shadowed);
-        shadowed.or_else(|| reports().min_by_key(tightness))
+        let shadowed = checks().find(|check| check.result() == RuleResult::Shadowed);
+        shadowed.or_else(|| checks().min_by_key(tightness))
     }
 
     /// Refuses a request that cannot be held until its turn. The rule with the longest wait
     /// refuses, with this wait.
     pub(crate) fn refuse_to_hold(&mut self) {
-        let wait = |report: &RuleReport| match report.verdict.map(|verdict| verdict.admission) {
-            Some(Admission::Admit { delay }) if report.enforced => delay,
-            _ => Span::ZERO,
-        };
-        if let Some(report) = self.reports.iter_mut().max_by_key(|report| wait(report)) {
-            let refused = Admission::Refuse { retry_after: Some(wait(report)) };
-            report.verdict = report.verdict.map(|verdict| Verdict { admission: refused, ..verdict });
-            report.result = RuleResult::Refused;
-            self.outcome = Outcome::Reject(Reason::Rule(report.rule));
+        let wait = |check: &RuleCheck| if check.is_enforced() { check.delay() } else { Span::ZERO };
+        if let Some(check) = self.checks.iter_mut().max_by_key(|check| wait(check)) {
+            let admission = Admission::Refuse { retry_after: Some(wait(check)) };
+            if let Judgement::By(verdict) = check.judgement {
+                check.judgement = Judgement::By(Verdict { admission, ..verdict });
+            }
+            self.outcome = Outcome::Reject(Reason::Rule(check.rule()));
         }
     }
 
     /// How long the host delays a refusal: the longest `reject_delay` of the rules that refuse.
     #[must_use]
     pub fn reject_delay(&self, policy: &Policy) -> Span {
-        let delay = |report: &RuleReport| policy.rule(report.rule).map(|rule| rule.reject_delay);
+        let delay = |check: &RuleCheck| policy.rule(check.rule()).map(|rule| rule.reject_delay);
         self.refusing().filter_map(delay).max().unwrap_or(Span::ZERO)
     }
 
     /// The rules that refuse, in the order in which they were checked. None if a list decided.
-    pub fn refusing(&self) -> impl Iterator<Item = &RuleReport> {
-        self.reports.iter().filter(|report| report.result == RuleResult::Refused)
+    pub fn refusing(&self) -> impl Iterator<Item = &RuleCheck> {
+        self.checks.iter().filter(|check| check.result() == RuleResult::Refused)
     }
 
-    /// The request lacks the actor of these rules, which therefore refuse. Returns the first that
-    /// is enforced.
-    pub(crate) fn lacks_actor(&mut self, demands: &[Demand]) -> Option<RuleId> {
-        let report = |demand: &Demand| {
-            let (quota, enforced) = (demand.quota.quota.shown(), demand.mode == Mode::Enforce);
-            let result = RuleResult::of_refusal(enforced);
-            RuleReport::new(demand.rule, quota, ActorSource::Missing, result, enforced)
-        };
-        let before = self.reports.len();
-        self.reports.extend(demands.iter().map(report));
-        let mut added = self.reports.iter().skip(before);
-        added.find(|report| report.enforced).map(|report| report.rule)
+    /// The request lacks the actor of the rules from this place on, which therefore refuse. Returns
+    /// the first that is enforced.
+    pub(crate) fn lacks_actor(&mut self, from: usize) -> Option<RuleId> {
+        self.checks.iter_mut().skip(from).for_each(|check| check.judgement = Judgement::Denied);
+        self.checks.iter().skip(from).find(|check| check.is_enforced()).map(RuleCheck::rule)
+    }
+
+    /// The check of this rule.
+    #[must_use]
+    pub fn check_of(&self, rule: RuleId) -> Option<&RuleCheck> {
+        self.checks.iter().find(|check| check.rule() == rule)
     }
 
     /// The ids of the rules that refuse, in the same order.
     pub fn refusing_rules(&self) -> impl Iterator<Item = RuleId> {
-        self.refusing().map(|report| report.rule)
+        self.refusing().map(RuleCheck::rule)
     }
 }
 
-/// The outcome by these reports. Of the rules that refuse, the one with the longest wait decides; a
+/// The outcome by these checks. Of the rules that refuse, the one with the longest wait decides; a
 /// rule that never admits waits longest.
-fn refusal(reports: &[RuleReport]) -> Outcome {
+fn refusal(checks: &[RuleCheck]) -> Outcome {
     // A permit returns when another request ends, which is sooner than the permit expires.
-    let is_permit = |report: &RuleReport| report.quota.unit == Span::ZERO;
-    let wait = |report: &&RuleReport| match report.verdict.map(|verdict| verdict.admission) {
-        Some(Admission::Refuse { retry_after: Some(_) }) if is_permit(report) => Span::from_secs(1),
+    let is_permit = |check: &RuleCheck| check.configured().unit == Span::ZERO;
+    let wait = |check: &&RuleCheck| match check.verdict().map(|verdict| verdict.admission) {
+        Some(Admission::Refuse { retry_after: Some(_) }) if is_permit(check) => Span::from_secs(1),
         Some(Admission::Refuse { retry_after }) => retry_after.unwrap_or(Span::from_ns(u64::MAX)),
         _ => Span::ZERO,
     };
     // Reversed, because `max_by_key` takes the last of equals and the first one decides.
-    let refusing = reports.iter().rev().filter(|report| report.result == RuleResult::Refused);
-    refusing.max_by_key(wait).map_or(Outcome::Pass, |report| match report {
-        RuleReport { verdict: None, degraded: true, rule, .. } => Outcome::Reject(Reason::Unavailable(*rule)),
-        report => Outcome::Reject(Reason::Rule(report.rule)),
+    let refusing = checks.iter().rev().filter(|check| check.result() == RuleResult::Refused);
+    refusing.max_by_key(wait).map_or(Outcome::Pass, |check| match check.judgement {
+        Judgement::Denied => Outcome::Reject(Reason::Unavailable(check.rule())),
+        _ => Outcome::Reject(Reason::Rule(check.rule())),
     })
-}
-
-/// How a rule counted a request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum RuleResult {
-    /// The rule admits the request. The rule is charged if the request passes.
-    Admitted,
-    /// The rule refuses the request.
-    Refused,
-    /// The rule would refuse the request, but is in shadow for it.
-    Shadowed,
-    /// The store or the global store failed. The rule neither counts nor refuses the request.
-    Uncounted,
-}
-
-impl RuleResult {
-    pub(crate) fn of_refusal(is_enforced: bool) -> RuleResult {
-        if is_enforced { RuleResult::Refused } else { RuleResult::Shadowed }
-    }
-}
-
-/// The contribution of one rule to a decision.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct RuleReport {
-    /// The rule.
-    pub rule: RuleId,
-    /// The quota that clients see for this actor: [`crate::algorithm::Algorithm::shown`].
-    pub quota: Allowance,
-    /// How the rule found the actor.
-    pub actor: ActorSource,
-    /// How the rule counted the request.
-    pub result: RuleResult,
-    /// Whether the rule is enforced for the request. If not, it is in shadow.
-    pub enforced: bool,
-    /// The verdict of the algorithm. `None` if the rule is uncounted, or if the actor is missing.
-    pub verdict: Option<Verdict>,
-    /// Whether the rule's global store was down, so that the report stands for the rule's
-    /// `on_error`.
-    pub degraded: bool,
-}
-
-impl RuleReport {
-    /// Whether the rule, in shadow, would make the request wait for its turn.
-    #[must_use]
-    pub fn would_delay(&self) -> bool {
-        let waits =
-            |verdict: Verdict| matches!(verdict.admission, Admission::Admit { delay } if delay > Span::ZERO);
-        !self.enforced && self.verdict.is_some_and(waits)
-    }
-
-    /// The report of a rule without a verdict.
-    pub(crate) fn new(
-        rule: RuleId,
-        quota: Allowance,
-        actor: ActorSource,
-        result: RuleResult,
-        enforced: bool,
-    ) -> RuleReport {
-        RuleReport { rule, quota, actor, result, enforced, verdict: None, degraded: false }
-    }
 }

@@ -2,7 +2,7 @@
 //! each rule. This happens once, when the actor is known. From then on the decision is made from
 //! demands, and the quota of a demand also takes its charge or its reservation back: plans,
 //! overrides, limits that move, priorities and parts of the actors are named nowhere else.
-//! [`Asked::resolve_again`] is called for a local group in place of a global one.
+//! [`GroupRequest::resolve_again`] is called where a group counts the request in another role.
 //!
 //! ```text
 //!   headers, address, path … ─► actor's key ─┬─► override ─┐
@@ -11,19 +11,19 @@
 //!   cost ────────────────────────────────────┴─────────────┘
 //! ```
 
+use super::check::Checks;
 use super::outcome::{Decision, Outcome, Reason};
 use crate::actor;
-use crate::cells::{Actor, Context};
+use crate::cells::{CellActor, Context};
 use crate::policy::{
-    ActorKey, CounterGroup, Demand, GroupIndex, KeyBuffer, Missing, Mode, PlanId, Policy, RequestClass, Role,
-    RolloutHash, Rule, RuleId,
+    ActorKey, ActorSource, Demand, GroupIndex, Judgement, KeyBuffer, Missing, Mode, PlanId, Policy,
+    RequestClass, Role, RolloutHash, Rule, RuleCheck, RuleGroup, RuleId,
 };
 use crate::request::Request;
-use std::sync::Arc;
 
-/// What a request asks of one group.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Asked {
+/// Whom a request has one group count, and what decides what it asks of the group's rules.
+#[derive(Debug, Default)]
+pub(crate) struct GroupRequest {
     pub(crate) place: GroupIndex,
     /// The hash of the actor that the group counts.
     pub(crate) hash: u64,
@@ -32,32 +32,22 @@ pub(crate) struct Asked {
     pub(crate) class: RequestClass,
     /// The epoch of the policy when the demands were resolved: see [`Policy::epoch`].
     pub(crate) epoch: u64,
-    /// One for each rule of the group that applies, in their order.
-    pub(crate) demands: Vec<Demand>,
 }
 
-impl Asked {
-    /// The actor that `group` counts. The demands are those on its rules.
-    pub(crate) fn actor<'a>(&'a self, group: &'a CounterGroup) -> Actor<'a> {
-        Actor { group, place: self.place, hash: self.hash, key: self.key.key() }
+impl GroupRequest {
+    /// The actor that `group` counts.
+    pub(crate) fn actor<'a>(&'a self, group: &'a RuleGroup) -> CellActor<'a> {
+        CellActor { group, place: self.place, hash: self.hash, key: self.key.key() }
     }
 
-    /// Copies what the request asks.
-    pub(crate) fn copy(&mut self, from: &Asked) {
-        let Asked { place, hash, class, epoch, .. } = *from;
-        (self.place, self.hash, self.class, self.epoch) = (place, hash, class, epoch);
-        self.key.copy(from.key.key());
-        self.demands.clear();
-        self.demands.extend_from_slice(&from.demands);
-    }
-
-    /// Resolves the demands again on `group`, which has the same rules in another role. Costs that
-    /// vary stay.
-    pub(crate) fn resolve_again(&mut self, group: &CounterGroup, context: &Context) {
-        let Asked { class, key, demands, epoch, .. } = self;
+    /// Resolves the demands again on `group`, which has the same `rules` in another role. Costs
+    /// that vary stay.
+    pub(crate) fn resolve_again(&mut self, group: &RuleGroup, rules: &mut [RuleCheck], context: &Context) {
+        let GroupRequest { class, key, epoch, .. } = self;
         let (policy, key) = (context.policy, key.key());
         *epoch = policy.epoch();
-        for each in demands {
+        for check in rules {
+            let each = &mut check.demand;
             let fresh = policy
                 .rule(each.rule)
                 .and_then(|rule| Some((rule, demand(group, key, *class, each.rule, rule)?)));
@@ -66,13 +56,9 @@ impl Asked {
                 let cost = if rule.varying.is_some() { each.cost } else { cost };
                 (each.quota, each.mode, each.headroom, each.cost) = (quota, mode, headroom, cost);
             }
+            check.judgement = Judgement::Open;
+            check.is_degraded = group.role == Role::Fallback;
         }
-    }
-
-    /// Forgets the request, and keeps the memory.
-    pub(crate) fn clear(&mut self) {
-        self.key.clear();
-        self.demands.clear();
     }
 }
 
@@ -97,99 +83,84 @@ pub(crate) fn decide_by_lists(request: &Request, decision: &mut Decision, contex
     is_allowed
 }
 
-/// What a request asks of a group.
-enum Resolved {
-    /// Demands on the rules that apply, at least one.
-    Demands,
-    /// Nothing: no rule applies.
-    Nothing,
-    /// The request lacks the actor, and the rules of the demands refuse it.
-    NoActor,
-}
-
-/// Resolves what the request asks of each group of each limit that applies, and hands it to `ask`,
-/// with the group and whether a global store counts it. Returns `false` if an enforced rule refuses
-/// because the request lacks its actor. A rule in shadow only reports this. `asked` is working
-/// memory.
+/// Adds a check for each group of each limit that applies and counts the request, and what the
+/// request asks of each rule. Returns `false` if an enforced rule refuses because the request lacks
+/// its actor. A rule in shadow only reports this.
+#[inline(never)]
 pub(crate) fn resolve(
     request: &Request,
     limits: &[usize],
     decision: &mut Decision,
-    asked: &mut Asked,
+    checks: &mut Checks,
     context: &Context,
-    mut ask: impl FnMut(&Arc<CounterGroup>, bool, &mut Asked),
 ) -> bool {
-    let policy = context.policy;
-    // A bug may have ended an earlier request half-way.
-    asked.clear();
-    let mut missing = None;
-    for at in limits.iter().copied() {
-        let local = policy.groups(at).iter().enumerate().filter(|(_, group)| group.role == Role::Primary);
-        let global = policy.global_groups(at).iter().map(|global| &global.group).enumerate();
-        let groups = local.map(|group| (group, false)).chain(global.map(|group| (group, true)));
-        for ((index, group), is_global) in groups {
-            asked.place = (at, index);
-            match asked.resolve(group, request, decision, context) {
-                Resolved::Demands => ask(group, is_global, asked),
-                Resolved::NoActor => missing = missing.or(decision.lacks_actor(&asked.demands)),
-                Resolved::Nothing => {}
+    let (policy, mut missing) = (context.policy, None);
+    for (at, limit) in limits.iter().filter_map(|at| Some((*at, policy.limits.get(*at)?))) {
+        for (index, group, is_global) in limit.counting() {
+            let start = decision.checks.len();
+            let Some(check) = checks.prepare(group) else { continue };
+            check.request.place = (at, index);
+            let has_actor = check.request.resolve(group, request, decision, context);
+            check.rules = start..decision.checks.len();
+            if !has_actor {
+                missing = missing.or(decision.lacks_actor(start));
             }
-            asked.clear();
+            if has_actor && !check.rules.is_empty() {
+                if is_global {
+                    check.count_globally(&decision.checks, policy);
+                }
+                checks.add_prepared();
+            }
         }
     }
     if let Some(rule) = missing {
+        decision.put_in_order();
         decision.outcome = Outcome::Reject(Reason::NoActor(rule));
     }
     missing.is_none()
 }
 
-impl Asked {
-    /// Resolves what the request asks of `group`.
+impl GroupRequest {
+    /// Resolves what the request asks of `group`, and adds it to the decision: nothing if no rule
+    /// applies. Returns `false` if the request lacks the actor, and these rules refuse it.
     fn resolve(
         &mut self,
-        group: &CounterGroup,
+        group: &RuleGroup,
         request: &Request,
         decision: &mut Decision,
         context: &Context,
-    ) -> Resolved {
+    ) -> bool {
         let Context { policy, hasher, .. } = *context;
-        let Asked { key, demands, epoch, .. } = &mut *self;
+        let GroupRequest { key, epoch, .. } = &mut *self;
         let plan = match group.has_plans {
             true => *decision.plan.get_or_insert_with(|| policy.plan_of(request, key)),
             false => PlanId::default(),
         };
         let Some(has_actor) = identify(group, policy, request, key) else {
-            return Resolved::Nothing;
+            return true;
         };
         let rollout = rollout(group, policy, request, key);
         let class = RequestClass { plan, is_high_priority: decision.is_high_priority, rollout };
         let key = key.key();
-        demands.extend(group.ids().zip(group.rules(&policy.rules)).filter_map(|(id, rule)| {
-            let demand = demand(group, key, class, id, rule)?;
-            Some(match &rule.varying {
-                Some(cost) => {
-                    let (cost, pending) = cost.on_arrival(request);
-                    Demand { cost, pending, ..demand }
-                }
-                None => demand,
-            })
+        let actor = if has_actor { key.source() } else { ActorSource::Missing };
+        decision.checks.extend(group.ids().zip(group.rules(&policy.rules)).filter_map(|(id, rule)| {
+            let mut demand = demand(group, key, class, id, rule)?;
+            if let Some(cost) = &rule.varying {
+                (demand.cost, demand.pending) = cost.on_arrival(request);
+            }
+            Some(RuleCheck { demand, actor, judgement: Judgement::Open, is_degraded: false })
         }));
-        let resolved = match demands.is_empty() {
-            _ if !has_actor => Resolved::NoActor,
-            true => Resolved::Nothing,
-            false => Resolved::Demands,
-        };
         *epoch = policy.epoch();
         self.hash = if has_actor { hasher.hash(key.bytes()) } else { 0 };
         self.class = class;
-        resolved
+        has_actor
     }
 }
 
 /// Whom the group counts: writes the actor's key, or that of what is counted in the actor's place.
 /// `Some(false)` if the request lacks the actor and the rules refuse it; `None` if they do not
 /// apply.
-fn identify(group: &CounterGroup, policy: &Policy, request: &Request, key: &mut KeyBuffer) -> Option<bool> {
+fn identify(group: &RuleGroup, policy: &Policy, request: &Request, key: &mut KeyBuffer) -> Option<bool> {
     if key.write_value(|value| actor::key(&group.actors, request, value)) {
         return Some(true);
     }
@@ -204,7 +175,7 @@ fn identify(group: &CounterGroup, policy: &Policy, request: &Request, key: &mut 
 
 /// What decides for which actors the rules are enforced. A rule that counts requests of different
 /// clients together is enforced for a part of their addresses. `key` is also working memory.
-fn rollout(group: &CounterGroup, policy: &Policy, request: &Request, key: &mut KeyBuffer) -> RolloutHash {
+fn rollout(group: &RuleGroup, policy: &Policy, request: &Request, key: &mut KeyBuffer) -> RolloutHash {
     if !group.has_rollout {
         return RolloutHash::default();
     }
@@ -215,13 +186,7 @@ fn rollout(group: &CounterGroup, policy: &Policy, request: &Request, key: &mut K
 }
 
 /// What a request of fixed cost asks of one rule. `None`: the rule does not apply.
-fn demand(
-    group: &CounterGroup,
-    key: ActorKey,
-    class: RequestClass,
-    id: RuleId,
-    rule: &Rule,
-) -> Option<Demand> {
+fn demand(group: &RuleGroup, key: ActorKey, class: RequestClass, id: RuleId, rule: &Rule) -> Option<Demand> {
     let quota = group.quota(id, rule, rule.stated(key, class.plan)?);
     let leaves_headroom = group.has_headroom && !class.is_high_priority;
     Some(Demand {

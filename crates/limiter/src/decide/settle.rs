@@ -8,8 +8,8 @@
 
 use crate::algorithm::Charge;
 use crate::cells::{Context, Events, update, update_or_create};
-use crate::global::{GlobalCharge, Settlement};
-use crate::policy::{CounterGroup, GroupIndex, PendingCost, PlacedQuota, Policy, Usage};
+use crate::global::{GlobalCharge, LeaseRefill, Settlement};
+use crate::policy::{GroupIndex, PendingCost, PlacedQuota, Policy, RuleGroup, Usage};
 use diana_base::time::Time;
 
 /// The charges of a request that may be refunded.
@@ -17,11 +17,13 @@ use diana_base::time::Time;
 #[must_use]
 pub(crate) struct Charges {
     /// In cells of this gateway.
-    pub(crate) local: Vec<Charged>,
+    pub(crate) local: Vec<GroupCharge>,
     /// In global stores, by shard.
     pub(crate) global: Vec<(usize, GlobalCharge)>,
     /// What remains to be settled in global stores.
     pub(crate) pending: Vec<GlobalPending>,
+    /// The leases that the request has refilled.
+    pub(crate) refills: Vec<LeaseRefill>,
     /// The rules whose limit moves and that have to know the response: their places in the worker's
     /// list. Empty once the response has come.
     pub(crate) entered: Vec<usize>,
@@ -40,7 +42,7 @@ pub(crate) struct GlobalPending {
 
 /// The charges of one group.
 #[derive(Debug)]
-pub(crate) struct Charged {
+pub(crate) struct GroupCharge {
     pub(crate) place: GroupIndex,
     pub(crate) hash: u64,
     /// The epoch of the policy when the demands were resolved.
@@ -69,7 +71,7 @@ struct Correction<'a> {
     cost: Option<u64>,
 }
 
-impl Charged {
+impl GroupCharge {
     pub(crate) fn settles(&self) -> bool {
         self.rules.iter().any(|rule| rule.pending.is_some())
     }
@@ -78,7 +80,7 @@ impl Charged {
     fn corrections(
         &self,
         end: End,
-        group: &CounterGroup,
+        group: &RuleGroup,
         policy: &Policy,
         unread: &mut u32,
     ) -> Vec<Correction<'_>> {
@@ -104,7 +106,7 @@ impl Charged {
     }
 
     /// Whether a quota may have moved since the charge.
-    fn is_outdated(&self, group: &CounterGroup, policy: &Policy) -> bool {
+    fn is_outdated(&self, group: &RuleGroup, policy: &Policy) -> bool {
         group.moves && self.epoch != policy.epoch()
     }
 }
@@ -158,13 +160,14 @@ impl Charges {
 
     /// Whether the request has to be settled.
     pub(crate) fn settles(&self) -> bool {
-        !self.pending.is_empty() || !self.entered.is_empty() || self.local.iter().any(Charged::settles)
+        !self.pending.is_empty() || !self.entered.is_empty() || self.local.iter().any(GroupCharge::settles)
     }
 
     pub(crate) fn clear(&mut self) {
         self.local.clear();
         self.global.clear();
         self.pending.clear();
+        self.refills.clear();
         self.entered.clear();
         self.forwarded_at = None;
     }

@@ -28,11 +28,11 @@ pub(super) struct Breaker {
     slow: u32,
     /// The probes since it opened that ended a connection.
     ended: usize,
-    state: State,
+    state: BreakerState,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum State {
+enum BreakerState {
     #[default]
     Closed,
     Open {
@@ -47,25 +47,25 @@ enum State {
 impl Breaker {
     /// Whether requests query the global store.
     pub(super) fn is_closed(&self) -> bool {
-        self.state == State::Closed
+        self.state == BreakerState::Closed
     }
 
     /// When the next probe is due.
     pub(super) fn probe_at(&self) -> Option<Time> {
         match self.state {
-            State::Open { probe_at, .. } => Some(probe_at),
+            BreakerState::Open { probe_at, .. } => Some(probe_at),
             _ => None,
         }
     }
 
     /// Whether a probe is due. If so, the caller must send the probe.
     pub(super) fn probes(&mut self, now: Time) -> bool {
-        let State::Open { probe_at, pause } = self.state else {
+        let BreakerState::Open { probe_at, pause } = self.state else {
             return false;
         };
         let is_due = probe_at <= now;
         if is_due {
-            self.state = State::Probing { pause };
+            self.state = BreakerState::Probing { pause };
         }
         is_due
     }
@@ -75,20 +75,20 @@ impl Breaker {
         self.failures = 0;
         self.slow = if is_slow { self.slow.saturating_add(1) } else { 0 };
         match self.state {
-            State::Closed if self.slow >= SLOW_ANSWERS => {
+            BreakerState::Closed if self.slow >= SLOW_ANSWERS => {
                 self.open(FIRST, now, random);
                 true
             }
-            State::Probing { pause } if is_slow => {
+            BreakerState::Probing { pause } if is_slow => {
                 self.open(pause, now, random);
                 false
             }
-            State::Probing { .. } => {
+            BreakerState::Probing { .. } => {
                 *self = Breaker::default();
                 true
             }
             // Calls from before the breaker opened say nothing about the global store now.
-            State::Closed | State::Open { .. } => false,
+            BreakerState::Closed | BreakerState::Open { .. } => false,
         }
     }
 
@@ -97,21 +97,21 @@ impl Breaker {
     pub(super) fn failed(&mut self, others: usize, now: Time, random: u32) -> bool {
         self.failures = self.failures.saturating_add(1);
         match self.state {
-            State::Closed if self.failures >= FAILURES => {
+            BreakerState::Closed if self.failures >= FAILURES => {
                 self.open(FIRST, now, random);
                 true
             }
-            State::Probing { pause } if self.ended < others => {
+            BreakerState::Probing { pause } if self.ended < others => {
                 self.ended = self.ended.saturating_add(1);
-                self.state = State::Open { probe_at: now, pause };
+                self.state = BreakerState::Open { probe_at: now, pause };
                 false
             }
-            State::Probing { pause } => {
+            BreakerState::Probing { pause } => {
                 let twice = Span::from_ns(pause.as_ns().saturating_mul(2));
                 self.open(twice.min(LONGEST), now, random);
                 false
             }
-            State::Closed | State::Open { .. } => false,
+            BreakerState::Closed | BreakerState::Open { .. } => false,
         }
     }
 
@@ -120,15 +120,15 @@ impl Breaker {
     /// connection on which a reply arrives while no call is pending.
     pub(super) fn foreign_reply(&mut self, now: Time, random: u32) -> bool {
         match self.state {
-            State::Closed => {
+            BreakerState::Closed => {
                 self.open(FIRST, now, random);
                 true
             }
-            State::Open { pause, .. } => {
+            BreakerState::Open { pause, .. } => {
                 self.open(pause, now, random);
                 false
             }
-            State::Probing { .. } => self.failed(0, now, random),
+            BreakerState::Probing { .. } => self.failed(0, now, random),
         }
     }
 
@@ -138,7 +138,7 @@ impl Breaker {
         debug_assert!(sooner.is_ok(), "a part of the pause");
         let sooner = Span::from_ns(sooner.unwrap_or(0));
         *self = Breaker {
-            state: State::Open { probe_at: now.after(pause.minus(sooner)), pause },
+            state: BreakerState::Open { probe_at: now.after(pause.minus(sooner)), pause },
             ended: self.ended,
             ..Breaker::default()
         };

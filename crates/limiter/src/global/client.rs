@@ -29,10 +29,10 @@ use std::mem::take;
 /// ```
 /// # use diana_limiter::algorithm::{Admission, Charge, Verdict};
 /// # use diana_limiter::time::{Span, Time};
-/// use diana_limiter::global::{CallError, CallResult, Completion, Message, Protocol, Replies};
+/// use diana_limiter::global::{CallError, CallResult, Completion, Message, StoreProtocol, Replies};
 /// use diana_limiter::global::{GlobalQuery, GlobalStoreOptions, StoreClient, Waiter};
 /// # struct Toy;
-/// # impl Protocol for Toy {
+/// # impl StoreProtocol for Toy {
 /// #     fn max_batch(&self) -> usize {
 /// #         2
 /// #     }

@@ -16,7 +16,7 @@ pub struct GlobalStoreOptions {
     /// How many calls a worker has pending at once for each global store.
     pub in_flight: usize,
     /// The protocol of all global stores.
-    pub protocol: Box<dyn Protocol>,
+    pub protocol: Box<dyn StoreProtocol>,
 }
 
 /// The reply to each query of a call, in order, or why it has none. A query has one [`RuleReply`]
@@ -33,7 +33,7 @@ pub type Replies = Vec<Result<Vec<RuleReply>, CallError>>;
 /// # use diana_limiter::policy::RuleId;
 /// # use diana_limiter::request::pairs;
 /// # use diana_limiter::time::{Span, Time};
-/// use diana_limiter::global::{GlobalQuery, Message, Protocol, Replies};
+/// use diana_limiter::global::{GlobalQuery, Message, StoreProtocol, Replies};
 ///
 /// /// Sends the names of the counts. The reply has one byte for each: how much is left, plus one;
 /// /// 0 refuses.
@@ -47,7 +47,7 @@ pub type Replies = Vec<Result<Vec<RuleReply>, CallError>>;
 ///     groups.flatten().collect()
 /// }
 ///
-/// impl Protocol for Toy {
+/// impl StoreProtocol for Toy {
 ///     fn max_batch(&self) -> usize {
 ///         1
 ///     }
@@ -111,7 +111,7 @@ pub type Replies = Vec<Result<Vec<RuleReply>, CallError>>;
 /// assert_eq!(read(503, b"no"), Err(CallError::Status(503)));
 /// assert_eq!(read(200, b""), Err(CallError::Garbage));
 /// ```
-pub trait Protocol: Send {
+pub trait StoreProtocol: Send {
     /// The most queries in one call.
     fn max_batch(&self) -> usize;
 
@@ -129,9 +129,9 @@ pub trait Protocol: Send {
 }
 
 /// A derived `Debug` would keep the code of each protocol's own in the module.
-impl fmt::Debug for dyn Protocol {
+impl fmt::Debug for dyn StoreProtocol {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Protocol")
+        f.write_str("StoreProtocol")
     }
 }
 

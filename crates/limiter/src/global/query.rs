@@ -2,11 +2,11 @@
 //! store's protocol.
 
 use crate::algorithm::{self, Parameters, Penalty, PenaltyParameters, Verdict};
-use crate::policy::{ActorKey, CountKey, Demand, GlobalGroup, Mode, Policy, Quota, RuleId};
+use crate::policy::{ActorKey, CountKey, Demand, GlobalGroup, Mode, Policy, Quota, RuleCheck, RuleId};
 use diana_base::time::Span;
 
 /// One query to one shard. The shard answers the query at one instant, as a whole or not at all.
-/// See the example of [`Protocol`](super::Protocol).
+/// See the example of [`StoreProtocol`](super::StoreProtocol).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum GlobalQuery {
     /// A request: the rules of each group. The global store charges all of them, or none.
@@ -174,28 +174,29 @@ impl GlobalGroup {
     /// The time in which the global store's bucket of a leased rule refills by one piece; zero
     /// without a lease. Until then, the refill stays in the global store, as far as the bucket has
     /// room. Then one query fetches all of the refill.
-    pub(crate) fn refill_time(&self, demands: &[Demand]) -> Span {
-        let of = |demand: &Demand| {
-            let quota = demand.quota.quota;
+    pub(crate) fn refill_time(&self, checks: &[RuleCheck]) -> Span {
+        let of = |check: &RuleCheck| {
+            let quota = check.demand.quota.quota;
             let (parameters, algorithm::Allowance { rpu, unit }) = (quota.parameters(), quota.configured());
             let piece = quota.lease().min(parameters.burst()? / 2);
             let ns = u128::from(unit.as_ns()).saturating_mul(piece.into()).checked_div(rpu.into())?;
             u64::try_from(ns).ok().map(Span::from_ns)
         };
-        demands.iter().filter(|_| self.leased.is_some()).filter_map(of).max().unwrap_or_default()
+        checks.iter().filter(|_| self.leased.is_some()).filter_map(of).max().unwrap_or_default()
     }
 
-    /// The query about each rule that applies, with the demands of a request of the actor with this
+    /// The query about each rule that applies, with the checks of a request of the actor with this
     /// key. With `fetches`, the query also asks for a lease.
     pub(crate) fn queries(
         &self,
         policy: &Policy,
         key: ActorKey,
-        demands: &[Demand],
+        checks: &[RuleCheck],
         fetches: bool,
     ) -> Vec<RuleQuery> {
-        let mut quotas = demands.iter().map(|demand| (demand.rule, demand.quota.quota));
+        let mut quotas = checks.iter().map(|check| (check.rule(), check.demand.quota.quota));
         let mut queries = self.idle_queries(policy, key, &mut quotas, fetches);
+        let demands = checks.iter().map(|check| &check.demand);
         for (query, Demand { mode, cost, headroom, .. }) in queries.iter_mut().zip(demands) {
             (query.enforced, query.cost) = (*mode == Mode::Enforce, *cost);
             (query.peeks, query.headroom) = (*cost == 0, *headroom);

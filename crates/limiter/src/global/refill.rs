@@ -4,7 +4,7 @@ use super::query::{GlobalQuery, LeaseGrant, LeaseUsage, RuleQuery, RuleReply};
 use crate::algorithm::lease;
 use crate::cells::table::Hasher;
 use crate::cells::{Context, Events, peek, update, update_or_create};
-use crate::policy::{CounterGroup, GroupIndex, KeyBuffer, Place, Policy, Quota, RuleId};
+use crate::policy::{GroupIndex, KeyBuffer, Place, Policy, Quota, RuleGroup, RuleId};
 use diana_base::prng::mix;
 use diana_base::time::Time;
 use diana_base::widened;
@@ -60,7 +60,7 @@ impl LeaseRefill {
     }
 
     /// The group that spends the lease, and the hash of the cell that holds it.
-    fn cell<'a>(&self, policy: &'a Policy, hasher: &Hasher) -> Option<(&'a CounterGroup, u64)> {
+    fn cell<'a>(&self, policy: &'a Policy, hasher: &Hasher) -> Option<(&'a RuleGroup, u64)> {
         let leased = policy.global_group(self.place)?.leased?;
         let group = policy.group((self.place.0, leased))?;
         let actor = hasher.hash(self.key.key().bytes());
@@ -69,7 +69,7 @@ impl LeaseRefill {
     }
 
     /// Where the lease of each rule lies in the cell.
-    fn places(&self, group: &CounterGroup) -> impl Iterator<Item = Place> {
+    fn places(&self, group: &RuleGroup) -> impl Iterator<Item = Place> {
         self.quotas.iter().map(|(rule, _)| group.place(*rule))
     }
 
@@ -197,9 +197,9 @@ impl LeaseRefill {
 }
 
 /// The account of each rule's lease. `None` if nothing was used or is left.
-fn accounts(queries: &[RuleQuery], spent: Vec<[lease::Usage; 2]>) -> Option<GlobalQuery> {
-    let account = |(query, spent): (&RuleQuery, [lease::Usage; 2])| {
-        spent.map(|lease::Usage { generation, used, left }| {
+fn accounts(queries: &[RuleQuery], spent: Vec<[lease::Spending; 2]>) -> Option<GlobalQuery> {
+    let account = |(query, spent): (&RuleQuery, [lease::Spending; 2])| {
+        spent.map(|lease::Spending { generation, used, left }| {
             query.account(generation, if query.parameters.wants_usage() { used } else { 0 }, left)
         })
     };

@@ -24,19 +24,19 @@ use std::str::FromStr;
 pub struct Hosts {
     part: PartId,
     /// Sorted, without duplicates.
-    allowed: Vec<Host>,
+    allowed: Vec<HostPattern>,
 }
 
 /// A host of the condition `hosts`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Host {
+pub struct HostPattern {
     /// In the spelling of [`syntax::host_name`].
     name: Box<str>,
     /// Whether the name is the end of all names that are meant. It then starts with a dot.
     is_end: bool,
 }
 
-/// Why a text is no [`Host`].
+/// Why a text is no [`HostPattern`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HostError {
     /// `*` is every host.
@@ -61,14 +61,14 @@ impl fmt::Display for HostError {
 
 impl std::error::Error for HostError {}
 
-impl FromStr for Host {
+impl FromStr for HostPattern {
     type Err = HostError;
 
-    fn from_str(text: &str) -> Result<Host, HostError> {
+    fn from_str(text: &str) -> Result<HostPattern, HostError> {
         let name = text.strip_suffix('.').unwrap_or(text).to_ascii_lowercase();
         let unbracketed = name.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(&name);
         if let Ok(address) = unbracketed.parse() {
-            return Ok(Host { name: syntax::host_of_address(address).into(), is_end: false });
+            return Ok(HostPattern { name: syntax::host_of_address(address).into(), is_end: false });
         }
         let (is_end, labels) = match name.strip_prefix("*.") {
             Some(labels) => (true, labels),
@@ -85,15 +85,15 @@ impl FromStr for Host {
             () if !name.is_ascii() => Err(HostError::NotAscii),
             () if labels.contains('*') => Err(HostError::Wildcard),
             () if !labels.split('.').all(is_label) => Err(HostError::Name),
-            () if is_end => Ok(Host { name: [".", labels].concat().into(), is_end }),
-            () => Ok(Host { name: labels.into(), is_end }),
+            () if is_end => Ok(HostPattern { name: [".", labels].concat().into(), is_end }),
+            () => Ok(HostPattern { name: labels.into(), is_end }),
         }
     }
 }
 
 impl Hosts {
     /// The condition that the host is one of these.
-    pub fn new(mut allowed: Vec<Host>, parts: &mut Parts) -> Result<Hosts, ConditionError> {
+    pub fn new(mut allowed: Vec<HostPattern>, parts: &mut Parts) -> Result<Hosts, ConditionError> {
         if allowed.is_empty() {
             return Err(ConditionError::Nothing);
         }
@@ -118,7 +118,7 @@ impl Matcher for Hosts {
     }
 }
 
-impl Host {
+impl HostPattern {
     fn is(&self, name: &[u8]) -> bool {
         match self.is_end {
             false => self.name.as_bytes() == name,

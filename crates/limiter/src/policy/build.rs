@@ -5,7 +5,7 @@ use super::Policy;
 use super::draft::{
     Draft, LimitDraft, RuleDraft, RuleNames, canonical_forms, cost_name, count_identities, merged, ordinals,
 };
-use super::group::{CounterGroup, GlobalGroup, Limit, OnError};
+use super::group::{GlobalGroup, Limit, OnError, RuleGroup};
 use super::key::Missing;
 use super::layout::Apart;
 use super::place::Place;
@@ -157,7 +157,7 @@ impl Builder {
         &mut self,
         limit: &str,
         rules: Vec<(RuleDraft, RuleNames)>,
-    ) -> (Vec<Arc<CounterGroup>>, Vec<GlobalGroup>) {
+    ) -> (Vec<Arc<RuleGroup>>, Vec<GlobalGroup>) {
         let mut sorted: Vec<(String, &str, Vec<PlacedRule>)> = Vec::new();
         let (ordinals, identities) = (ordinals(limit, &rules), count_identities(limit, &rules));
         for (((rule, names), ordinal), count_identity) in rules.into_iter().zip(ordinals).zip(identities) {
@@ -180,7 +180,7 @@ impl Builder {
         &mut self,
         canonical_form: &str,
         drafts: Vec<PlacedRule>,
-        groups: &mut Vec<Arc<CounterGroup>>,
+        groups: &mut Vec<Arc<RuleGroup>>,
         global_group: &mut Vec<GlobalGroup>,
     ) {
         let Some(PlacedRule { rule: first, .. }) = drafts.first() else {
@@ -228,7 +228,7 @@ impl Builder {
     }
 
     /// The group of these rules in this role, with its cells.
-    fn cells(&mut self, name: &str, actors: &GroupActors, role: Role, takes_grants: bool) -> CounterGroup {
+    fn cells(&mut self, name: &str, actors: &GroupActors, role: Role, takes_grants: bool) -> RuleGroup {
         let id = self.groups;
         self.groups = id.saturating_add(1);
         let GroupActors { actors, missing, rules } = actors;
@@ -251,7 +251,7 @@ impl Builder {
             // Each quota, also of other documents, has a lease of its own.
             (true, Role::Leased) => MAX_PLANS.try_into().unwrap_or(u64::MAX),
         };
-        let mut group = CounterGroup {
+        let mut group = RuleGroup {
             id,
             name: name.into(),
             max_actors,

@@ -1,9 +1,12 @@
-//! What one request asks of the rules of a group, as plain data. `decide::resolve` makes it.
+//! What one request asks of the rules of a group, and how the rules judge it, as plain data.
+//! `decide::resolve` makes it.
 
 use super::cost::PendingCost;
+use super::key::ActorSource;
 use super::quota::PlacedQuota;
 use super::rule::RuleId;
-use diana_base::time::Time;
+use crate::algorithm::{Admission, Allowance, Verdict};
+use diana_base::time::{Span, Time};
 
 /// What one request asks of one rule that applies to it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -30,12 +33,174 @@ pub(crate) enum Mode {
     Shadow,
 }
 
-/// Prepares the states that these demands ask in `cell` at `now`. Returns whether the cell has to
-/// be stored even if a rule refuses.
-pub(crate) fn prepare(demands: &[Demand], cell: &mut [u8], now: Time) -> bool {
+/// What one rule was asked and how it judged, which is also its report.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RuleCheck {
+    pub(crate) demand: Demand,
+    /// How the rule found the actor.
+    pub(crate) actor: ActorSource,
+    pub(crate) judgement: Judgement,
+    /// Whether the rule's global store was down, so that the check stands for its `on_error`.
+    pub(crate) is_degraded: bool,
+}
+
+/// How a rule judges a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Judgement {
+    /// The rule has not judged.
+    Open,
+    /// The rule neither counts nor refuses the request: a store failed.
+    Uncounted,
+    /// The rule refuses without a verdict: the request lacks the actor, or the store is down.
+    Denied,
+    /// The algorithm has judged.
+    By(Verdict),
+}
+
+/// How a rule counted a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RuleResult {
+    /// The rule admits the request. The rule is charged if the request passes.
+    Admitted,
+    /// The rule refuses the request.
+    Refused,
+    /// The rule would refuse the request, but is in shadow for it.
+    Shadowed,
+    /// The store or the global store failed. The rule neither counts nor refuses the request.
+    Uncounted,
+}
+
+impl RuleCheck {
+    /// An enforced rule's check by hand, with the actor of the request: for decisions that no worker
+    /// has made. Without a verdict the rule is uncounted.
+    #[must_use]
+    pub fn new(rule: RuleId, quota: PlacedQuota, verdict: Option<Verdict>) -> RuleCheck {
+        RuleCheck {
+            demand: Demand { rule, quota, mode: Mode::Enforce, headroom: 0, cost: 1, pending: None },
+            actor: ActorSource::Actor,
+            judgement: verdict.map_or(Judgement::Uncounted, Judgement::By),
+            is_degraded: false,
+        }
+    }
+
+    /// The same check by a rule in shadow.
+    #[must_use]
+    pub fn in_shadow(mut self) -> RuleCheck {
+        self.demand.mode = Mode::Shadow;
+        self
+    }
+
+    /// The same check by a rule that refuses without a verdict.
+    #[must_use]
+    pub fn denied(self) -> RuleCheck {
+        RuleCheck { judgement: Judgement::Denied, ..self }
+    }
+
+    /// The same check by a rule whose global store is down.
+    #[must_use]
+    pub fn degraded(self) -> RuleCheck {
+        RuleCheck { is_degraded: true, ..self }
+    }
+
+    /// The rule.
+    #[must_use]
+    pub fn rule(&self) -> RuleId {
+        self.demand.rule
+    }
+
+    /// The quota that clients see for this actor: [`crate::algorithm::Algorithm::shown`].
+    #[must_use]
+    pub fn shown(&self) -> Allowance {
+        self.demand.quota.quota.shown()
+    }
+
+    /// The quota as the document states it, of which clients see [`RuleCheck::shown`].
+    #[must_use]
+    pub fn configured(&self) -> Allowance {
+        self.demand.quota.quota.configured()
+    }
+
+    /// How the rule found the actor.
+    #[must_use]
+    pub fn actor(&self) -> ActorSource {
+        self.actor
+    }
+
+    /// How the rule counted the request.
+    #[must_use]
+    pub fn result(&self) -> RuleResult {
+        match self.judgement {
+            Judgement::By(verdict) if verdict.admits() => RuleResult::Admitted,
+            Judgement::Open | Judgement::Uncounted => RuleResult::Uncounted,
+            _ if self.is_enforced() => RuleResult::Refused,
+            _ => RuleResult::Shadowed,
+        }
+    }
+
+    /// Whether the rule is enforced for the request. If not, it is in shadow.
+    #[must_use]
+    pub fn is_enforced(&self) -> bool {
+        self.demand.mode == Mode::Enforce
+    }
+
+    /// The verdict of the algorithm. `None` if the rule is uncounted, if the actor is missing, or if
+    /// the store is down.
+    #[must_use]
+    pub fn verdict(&self) -> Option<&Verdict> {
+        match &self.judgement {
+            Judgement::By(verdict) => Some(verdict),
+            Judgement::Open | Judgement::Uncounted | Judgement::Denied => None,
+        }
+    }
+
+    /// Whether the rule's global store was down, so that the check stands for the rule's `on_error`.
+    #[must_use]
+    pub fn is_degraded(&self) -> bool {
+        self.is_degraded
+    }
+
+    /// Whether the request passes at once by this rule, also if the rule were enforced.
+    pub(crate) fn is_plain(&self) -> bool {
+        match &self.judgement {
+            Judgement::By(Verdict { admission: Admission::Admit { delay }, .. }) => {
+                !self.is_degraded && (self.is_enforced() || *delay == Span::ZERO)
+            }
+            _ => false,
+        }
+    }
+
+    /// Whether the rule, in shadow, would make the request wait for its turn.
+    #[must_use]
+    pub fn would_delay(&self) -> bool {
+        !self.is_enforced() && self.delay() > Span::ZERO
+    }
+
+    /// How long the rule delays the request that it admits.
+    pub(crate) fn delay(&self) -> Span {
+        match self.judgement {
+            Judgement::By(Verdict { admission: Admission::Admit { delay }, .. }) => delay,
+            _ => Span::ZERO,
+        }
+    }
+
+    /// Whether the rule, enforced or not, refuses by its quota, so that the refusal counts toward
+    /// its penalty.
+    pub(crate) fn counts_refusal(&self) -> bool {
+        match &self.judgement {
+            Judgement::By(verdict) => {
+                !verdict.admits() && !verdict.is_penalty() && self.demand.quota.quota.penalty().is_some()
+            }
+            Judgement::Open | Judgement::Uncounted | Judgement::Denied => false,
+        }
+    }
+}
+
+/// Prepares the states that these checks ask in `cell` at `now`. Returns whether the cell has to be
+/// stored even if a rule refuses.
+pub(crate) fn prepare(checks: &[RuleCheck], cell: &mut [u8], now: Time) -> bool {
     let mut is_changed = false;
-    for demand in demands {
-        is_changed |= demand.quota.prepare(cell, now);
+    for check in checks {
+        is_changed |= check.demand.quota.prepare(cell, now);
     }
     is_changed
 }

@@ -2,10 +2,10 @@
 //! states lie side by side in one cell, so that one load and one swap decide them together. What
 //! one request asks of the rules depends on its class.
 
-use super::demand::Demand;
+use super::demand::RuleCheck;
 use super::enforce::RolloutHash;
 use super::key::{ActorKey, Missing};
-use super::place::{Part, Place};
+use super::place::{Place, StateKind};
 use super::quota::{PlacedQuota, Quota};
 use super::quotas::PlanId;
 use super::rule::{Role, Rule, RuleId};
@@ -28,7 +28,7 @@ pub(crate) struct Limit {
     pub(crate) high_priority: bool,
     /// Limits of one rank are equally specific.
     pub(crate) rank: usize,
-    pub(crate) groups: Vec<Arc<CounterGroup>>,
+    pub(crate) groups: Vec<Arc<RuleGroup>>,
     pub(crate) global_groups: Vec<GlobalGroup>,
     /// Whether the actors alone decide which cells a request charges, and how much. Then the
     /// actor cache may serve the limit.
@@ -37,12 +37,21 @@ pub(crate) struct Limit {
 
 impl Limit {
     /// The value of [`Limit::is_cacheable`] for a limit with these groups.
-    pub(super) fn is_cacheable(groups: &[Arc<CounterGroup>], global_groups: &[GlobalGroup]) -> bool {
-        let is_known = |group: &CounterGroup| {
-            let CounterGroup { role, varies, has_plans, has_headroom, ends_with_request, .. } = *group;
+    pub(super) fn is_cacheable(groups: &[Arc<RuleGroup>], global_groups: &[GlobalGroup]) -> bool {
+        let is_known = |group: &RuleGroup| {
+            let RuleGroup { role, varies, has_plans, has_headroom, ends_with_request, .. } = *group;
             role == Role::Primary && !varies && !has_plans && !has_headroom && !ends_with_request
         };
         global_groups.is_empty() && groups.iter().all(|group| is_known(group))
+    }
+
+    /// The groups that count requests, each with its index among the limit's groups or its global
+    /// ones, and whether it is a global one.
+    pub(crate) fn counting(&self) -> impl Iterator<Item = (usize, &Arc<RuleGroup>, bool)> {
+        let local = self.groups.iter().enumerate().filter(|(_, group)| group.role == Role::Primary);
+        let global = self.global_groups.iter().map(|global| &global.group).enumerate();
+        let local = local.map(|(index, group)| (index, group, false));
+        local.chain(global.map(|(index, group)| (index, group, true)))
     }
 
     pub(crate) fn matches(&self, request: &Request) -> bool {
@@ -62,13 +71,13 @@ pub(crate) type GroupIndex = (usize, usize);
 pub(crate) struct GroupState {
     /// The index of its rule in the group.
     pub(crate) rule: usize,
-    pub(crate) part: Part,
+    pub(crate) part: StateKind,
     /// Its size in bytes.
     pub(crate) size: usize,
 }
 
 #[derive(Debug)]
-pub(crate) struct CounterGroup {
+pub(crate) struct RuleGroup {
     /// Unique in the policy.
     pub(crate) id: usize,
     /// What the group counts, and where: the same in every policy.
@@ -106,7 +115,7 @@ pub(crate) struct CounterGroup {
     pub(crate) settles: bool,
 }
 
-impl CounterGroup {
+impl RuleGroup {
     /// Whether a refusal holds for a while. Permits come back at any time, and if a lease is used
     /// up, the global store decides.
     pub(crate) fn keeps_refusing(&self) -> bool {
@@ -147,14 +156,14 @@ impl CounterGroup {
         rule.judging(quota, self.role).in_place(self.place(id))
     }
 
-    /// How long the state with this index takes until it rests, by the quota of the demand on its
-    /// rule. A state without a demand was not changed.
-    pub(crate) fn rests_in(&self, index: usize, state: &[u8], now: Time, demands: &[Demand]) -> Span {
+    /// How long the state with this index takes until it rests, by the quota of the check of its
+    /// rule. A state without a check was not changed.
+    pub(crate) fn rests_in(&self, index: usize, state: &[u8], now: Time, checks: &[RuleCheck]) -> Span {
         let own = self.states.get(index);
         debug_assert!(own.is_some(), "a state of another group");
         let id = |own: &GroupState| RuleId::new(self.rules.start.saturating_add(own.rule));
-        let demand = own.and_then(|own| Some((own.part, demands.iter().find(|one| one.rule == id(own))?)));
-        demand.map_or(Span::ZERO, |(part, demand)| demand.quota.quota.rests_in(part, state, now))
+        let check = own.and_then(|own| Some((own.part, checks.iter().find(|one| one.rule() == id(own))?)));
+        check.map_or(Span::ZERO, |(part, check)| check.demand.quota.quota.rests_in(part, state, now))
     }
 
     /// The rules of this group. `all` holds the policy's rules.
@@ -182,7 +191,7 @@ impl CounterGroup {
 #[derive(Clone, Copy)]
 pub(crate) struct ActorRules<'a> {
     pub(crate) own: &'a [Arc<Rule>],
-    pub(crate) group: &'a CounterGroup,
+    pub(crate) group: &'a RuleGroup,
     pub(crate) key: ActorKey<'a>,
 }
 
@@ -203,7 +212,7 @@ impl<'a> ActorRules<'a> {
             from = from.saturating_add(state.size);
             if self.rests_in(index, bytes, now) > Span::ZERO {
                 // A gift, and refusals on the way to a penalty, matter more than any part of a quota.
-                least = least.max(Loss::Part(if state.part == Part::Count { 0 } else { WHOLE_QUOTA }));
+                least = least.max(Loss::Part(if state.part == StateKind::Count { 0 } else { WHOLE_QUOTA }));
             }
         }
         if least == Loss::Nothing {
@@ -253,7 +262,7 @@ pub enum OnError {
 #[derive(Debug)]
 pub(crate) struct GlobalGroup {
     /// The rules and their actor.
-    pub(crate) group: Arc<CounterGroup>,
+    pub(crate) group: Arc<RuleGroup>,
     pub(crate) on_error: OnError,
     /// The index of the limit's group that counts while the global store is down.
     pub(crate) fallback: Option<usize>,

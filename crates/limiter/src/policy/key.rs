@@ -179,12 +179,6 @@ impl KeyBuffer {
         &mut self.0
     }
 
-    /// Copies another key.
-    pub(crate) fn copy(&mut self, key: ActorKey) {
-        self.0.clear();
-        self.0.extend_from_slice(key.0);
-    }
-
     /// Empties the buffer for another request.
     pub(crate) fn clear(&mut self) {
         self.0.clear();

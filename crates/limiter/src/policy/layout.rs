@@ -5,8 +5,8 @@
 //! ```
 
 use super::Policy;
-use super::group::{CounterGroup, GroupState};
-use super::place::Part;
+use super::group::{GroupState, RuleGroup};
+use super::place::StateKind;
 use super::rule::{Role, Rule};
 use crate::cells::table::{Hasher, StateEntry, Table};
 use diana_base::prng::mix;
@@ -51,7 +51,7 @@ impl Policy {
         }
     }
 
-    fn all_groups(&self) -> impl Iterator<Item = &CounterGroup> {
+    fn all_groups(&self) -> impl Iterator<Item = &RuleGroup> {
         self.limits.iter().flat_map(|limit| {
             let of_stores = limit.global_groups.iter().map(|global| &global.group);
             limit.groups.iter().chain(of_stores).map(|group| &**group)
@@ -59,7 +59,7 @@ impl Policy {
     }
 }
 
-impl CounterGroup {
+impl RuleGroup {
     /// A hash of what the group's `rules` count, and by which numbers.
     fn fingerprint(&self, rules: &[Arc<Rule>]) -> u64 {
         let rules = rules.iter().map(|rule| (rule.count_identity, rule.salt));
@@ -84,9 +84,9 @@ impl CounterGroup {
             (*place, size) = place.moved(size);
             for (part, size) in place.parts() {
                 let of_part = match part {
-                    Part::Count => 0,
-                    Part::Grant => 1,
-                    Part::Penalty => 2,
+                    StateKind::Count => 0,
+                    StateKind::Grant => 1,
+                    StateKind::Penalty => 2,
                 };
                 entries.push(StateEntry { identity: identity | of_part, size });
                 self.states.push(GroupState { rule: at, part, size });

@@ -10,7 +10,7 @@ use diana_base::part;
 
 /// What a state is to its rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Part {
+pub(crate) enum StateKind {
     Count,
     Grant,
     Penalty,
@@ -54,10 +54,11 @@ impl Place {
     }
 
     /// The states, each with its size.
-    pub(crate) fn parts(self) -> impl Iterator<Item = (Part, usize)> + use<> {
+    pub(crate) fn parts(self) -> impl Iterator<Item = (StateKind, usize)> + use<> {
         let grant = if self.has_grant() { grant::SIZE } else { 0 };
         let penalty = if self.penalty == NOWHERE { 0 } else { Penalty::SIZE };
-        let parts = [(Part::Count, size(self.size)), (Part::Grant, grant), (Part::Penalty, penalty)];
+        let parts =
+            [(StateKind::Count, size(self.size)), (StateKind::Grant, grant), (StateKind::Penalty, penalty)];
         parts.into_iter().filter(|(_, size)| *size > 0)
     }
 

@@ -1,6 +1,6 @@
 //! A quota as a value, and what it does to the states of an actor.
 
-use super::place::{Part, Place};
+use super::place::{Place, StateKind};
 use super::rule::Rule;
 use crate::algorithm::{
     self, Admission, Algorithm, BucketOptions, Charge, Parameters, Penalty, QueueOptions, QuotaError,
@@ -274,11 +274,11 @@ impl Quota {
     }
 
     /// The time until a state rests.
-    pub(crate) fn rests_in(&self, part: Part, state: &[u8], now: Time) -> Span {
+    pub(crate) fn rests_in(&self, part: StateKind, state: &[u8], now: Time) -> Span {
         match part {
-            Part::Count => self.algorithm.rests_in(state, now),
-            Part::Grant => grant::rest(state, now),
-            Part::Penalty => self.penalty.map_or(Span::ZERO, |penalty| penalty.rests_in(state, now)),
+            StateKind::Count => self.algorithm.rests_in(state, now),
+            StateKind::Grant => grant::rest(state, now),
+            StateKind::Penalty => self.penalty.map_or(Span::ZERO, |penalty| penalty.rests_in(state, now)),
         }
     }
 
@@ -392,9 +392,9 @@ impl PlacedQuota {
     #[must_use]
     pub fn rests_in(&self, cell: &[u8], now: Time) -> Span {
         let PlacedQuota { quota, place } = self;
-        let count = quota.rests_in(Part::Count, place.count(cell), now);
-        let grant = quota.rests_in(Part::Grant, place.grant(cell), now);
-        count.max(grant).max(quota.rests_in(Part::Penalty, place.penalty(cell), now))
+        let count = quota.rests_in(StateKind::Count, place.count(cell), now);
+        let grant = quota.rests_in(StateKind::Grant, place.grant(cell), now);
+        count.max(grant).max(quota.rests_in(StateKind::Penalty, place.penalty(cell), now))
     }
 
     /// What an actor loses by this quota of the rule with this place in its group, if its cell is
@@ -426,10 +426,6 @@ impl PlacedQuota {
 
     pub(crate) fn reserve(&self, cell: &mut [u8], now: Time, amount: u64) -> Option<Reservation> {
         self.quota.as_reserve()?.reserve(self.place.count_mut(cell), now, amount)
-    }
-
-    pub(crate) fn covers(&self, reservation: &Reservation, now: Time) -> bool {
-        self.quota.as_reserve().is_some_and(|algorithm| algorithm.covers(reservation, now))
     }
 
     pub(crate) fn spend(

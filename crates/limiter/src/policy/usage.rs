@@ -141,7 +141,8 @@ impl Measures {
 ///
 /// let mut log_in = |status| {
 ///     let (mut session, decision) = Session::start(&mut worker, &request, now);
-///     let left = decision.reports[0].verdict.map(|verdict| verdict.remaining);
+///     let verdict = decision.checks.first().and_then(|check| check.verdict());
+///     let left = verdict.map(|verdict| verdict.remaining);
 ///     if session.settles() {
 ///         let usage = Usage { status: Some(status), ..Usage::default() };
 ///         session.settle_used(&mut worker, &usage, now);

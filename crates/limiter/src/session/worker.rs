@@ -6,7 +6,7 @@ mod store_calls;
 
 use crate::cells::store::{Fault, Store};
 use crate::cells::table::{Dated, Hasher, Loss, Seed, shared_seed};
-use crate::cells::{CellId, Context, Events, Overridden, Reservations};
+use crate::cells::{CellCache, CellId, Context, Events, Overridden};
 use crate::decide::{Charges, CountedActor, Decider, Decision, Pending, WorkerCache};
 use crate::global::{Fetches, GlobalStoreOptions, StoreClient};
 use crate::policy::{ActorKey, GroupIndex, Policy, RuleId};
@@ -99,7 +99,7 @@ impl<S: Store> Worker<S> {
     pub fn reseed(&mut self, seed: &Seed) {
         self.actors.hasher = Hasher::new(seed);
         self.actors.overridden = Overridden::new(&self.policy, &self.actors.hasher);
-        self.cache.actors.clear();
+        self.cache.fast_path.clear();
     }
 
     /// The worker, with a client for these global stores. A worker without a client treats every
@@ -126,21 +126,21 @@ impl<S: Store> Worker<S> {
     /// Makes no reservations, for a host that cannot wake the worker to refund idle ones. Adaptive
     /// limits then move only with requests.
     pub fn disable_reservations(&mut self) {
-        self.cache.reservations.stop();
+        self.cache.cells.reserve_nothing();
         self.adaptation.iter_mut().for_each(|adaptation| adaptation.wakes = false);
     }
 
     /// Decides about every request in full. Decisions stay the same and take longer. For tests that
     /// compare.
     pub fn disable_fast_path(&mut self) {
-        self.cache.actors.clear();
-        self.cache.actors.is_off = true;
+        self.cache.fast_path.clear();
+        self.cache.fast_path.is_off = true;
     }
 
     /// Whether the worker holds reservations. If so, call [`Worker::tick`] at least every [`TICK`].
     #[must_use]
     pub fn holds_reservations(&self) -> bool {
-        self.cache.reservations.holds_any()
+        self.cache.cells.holds_any()
     }
 
     /// How long a request waits for a global store; `None` without one.
@@ -166,8 +166,8 @@ impl<S: Store> Worker<S> {
     }
 
     /// What a look at a cell outside of a decision needs.
-    pub(crate) fn inspection<'a>(&'a self, clock: &'a dyn Fn() -> Time) -> (Context<'a>, &'a Reservations) {
-        (self.context(clock), &self.cache.reservations)
+    pub(crate) fn inspection<'a>(&'a self, clock: &'a dyn Fn() -> Time) -> (Context<'a>, &'a CellCache) {
+        (self.context(clock), &self.cache.cells)
     }
 
     /// The hash of the actor with this key.
@@ -186,10 +186,7 @@ impl<S: Store> Worker<S> {
     pub(crate) fn forget(&mut self, place: GroupIndex, hash: u64) {
         let group = self.policy.group(place).map(|group| group.id);
         let ids = group.into_iter().map(|group| CellId { group, hash });
-        ids.for_each(|id| {
-            self.cache.reservations.forget(id);
-            self.cache.refusals.forget(id);
-        });
+        ids.for_each(|id| self.cache.cells.forget(id));
     }
 
     /// The last decision.
@@ -229,10 +226,8 @@ impl<S: Store> Worker<S> {
 
     /// Takes the charges of the last decision, if any, and schedules the refills of its leases.
     pub(super) fn take_charges(&mut self) -> Option<Box<Charges>> {
-        let Decider { charges, decision, checks, globals, .. } = &mut self.decider;
-        if decision.passes() {
-            self.fetches.due(globals.refills(checks));
-        }
+        let Decider { charges, decision, .. } = &mut self.decider;
+        self.fetches.due(charges.refills.drain(..));
         if let Some(adaptation) = &mut self.adaptation {
             adaptation.enter(decision, &mut charges.entered);
         }
@@ -257,13 +252,13 @@ impl<S: Store> Worker<S> {
     pub fn tick(&mut self, clock: impl Fn() -> Time, all: bool) -> Events {
         let Worker { policy, store, actors, cache, client, fetches, adaptation, gateways, .. } = self;
         let context = actors.context(policy, store, &clock);
-        let mut events = cache.reservations.return_idle(&context, all);
+        let mut events = cache.cells.return_idle(&context, all);
         if let Some(adaptation) = adaptation {
             events.add(&adaptation.share(store, clock(), all));
         }
         if all {
             cache.is_retired = true;
-            cache.reservations.stop();
+            cache.cells.reserve_nothing();
         }
         if let Some(client) = client {
             fetches.tick(client, &context, &mut events, all);
@@ -283,7 +278,7 @@ impl<S: Store> Worker<S> {
         let moving = moving.into_iter().chain(reports).min();
         match self.fetches.is_due() {
             true => Some(Span::ZERO),
-            false if self.cache.reservations.holds_any() => moving.into_iter().chain([TICK]).min(),
+            false if self.cache.cells.holds_any() => moving.into_iter().chain([TICK]).min(),
             false => moving.into_iter().chain(self.fetches.next().map(|span| span.max(TICK))).min(),
         }
     }
@@ -301,13 +296,13 @@ impl<S: Store> Worker<S> {
     pub fn disable_caches(&mut self) {
         self.disable_fast_path();
         self.disable_reservations();
-        self.cache.refusals.is_off = true;
+        self.cache.cells.keeps_no_refusals = true;
     }
 
     /// The actor that `rule` counts in the last decision, which has a report of the rule. `None` if
     /// the request lacks the actor and is refused.
     #[must_use]
     pub fn counted_actor(&self, rule: RuleId) -> Option<CountedActor<'_>> {
-        self.decider.counted_actor(&self.policy, &self.cache, rule)
+        self.decider.counted_actor(&self.policy, rule)
     }
 }

@@ -1,10 +1,9 @@
 //! Hand-made policies and decisions, and a parser of structured fields.
 
 use diana_base::time::Span;
-use diana_limiter::algorithm::{self, Allowance, Charge, Verdict};
-use diana_limiter::cells::Events;
-use diana_limiter::decide::{Decision, Outcome, Reason, RuleReport, RuleResult};
-use diana_limiter::policy::{self, ActorSource, Draft, Enforce, LimitDraft, Policy, Rule, RuleDraft};
+use diana_limiter::algorithm::{self, Algorithm, Allowance, Charge, Verdict};
+use diana_limiter::decide::{Decision, Outcome, Reason, RuleCheck, RuleResult};
+use diana_limiter::policy::{self, Draft, Enforce, LimitDraft, Policy, Rule, RuleDraft};
 
 /// A policy of rules with these names; `~` before a name puts the rule into shadow.
 pub fn policy<S: AsRef<str>>(names: impl IntoIterator<Item = S>) -> Policy {
@@ -24,29 +23,37 @@ pub type RuleState = (u64, u64, Option<Verdict>);
 
 /// The decision that follows if the rules of `policy` are in these states, one each.
 pub fn decision(policy: &Policy, states: &[RuleState]) -> Decision {
-    let report = |((rule, compiled), (rpu, unit_ms, verdict)): ((_, &Rule), &RuleState)| {
-        let enforced = compiled.enforced();
-        let result = match verdict.map(|verdict| verdict.admits()) {
-            Some(true) => RuleResult::Admitted,
-            Some(false) if enforced => RuleResult::Refused,
-            Some(false) => RuleResult::Shadowed,
-            None => RuleResult::Uncounted,
-        };
+    let check = |((rule, compiled), (rpu, unit_ms, verdict)): ((_, &Rule), &RuleState)| {
         let quota = Allowance { rpu: *rpu, unit: Span::from_ms(*unit_ms) };
-        RuleReport {
-            rule,
-            quota,
-            actor: ActorSource::Actor,
-            result,
-            enforced,
-            verdict: *verdict,
-            degraded: false,
-        }
+        // This algorithm shows the quota as it is.
+        let quota = policy::Quota::new(quota, Algorithm::RefuseAll).alone();
+        let check = RuleCheck::new(rule, quota, *verdict);
+        if compiled.enforced() { check } else { check.in_shadow() }
     };
-    let reports: Vec<RuleReport> = policy.rules().zip(states).map(report).collect();
-    let refusing = reports.iter().find(|report| report.result == RuleResult::Refused);
-    let outcome = refusing.map_or(Outcome::Pass, |report| Outcome::Reject(Reason::Rule(report.rule)));
-    Decision { outcome, reports, events: Events::default(), plan: None, is_high_priority: false }
+    let checks: Vec<RuleCheck> = policy.rules().zip(states).map(check).collect();
+    let refusing = checks.iter().find(|check| check.result() == RuleResult::Refused);
+    let outcome = refusing.map_or(Outcome::Pass, |check| Outcome::Reject(Reason::Rule(check.rule())));
+    Decision { outcome, checks, ..Decision::default() }
+}
+
+/// The same decision with these checks in place of its own.
+fn with(decision: Decision, change: impl Fn(usize, RuleCheck) -> RuleCheck) -> Decision {
+    let checks = decision.checks.iter().cloned().enumerate().map(|(at, check)| change(at, check)).collect();
+    Decision { checks, ..decision }
+}
+
+/// The same decision while the global stores are down.
+pub fn degraded(decision: Decision) -> Decision {
+    with(decision, |_, check| check.degraded())
+}
+
+/// The same decision, with a penalty of the rule with this index.
+pub fn penalized(decision: Decision, rule: usize) -> Decision {
+    let quota = policy::Quota::new(Allowance { rpu: 10, unit: Span::from_secs(1) }, Algorithm::RefuseAll);
+    with(decision, |at, check| match at == rule {
+        true => RuleCheck::new(check.rule(), quota.alone(), penalty()),
+        false => check,
+    })
 }
 
 /// Admitted, with `remaining` left and more available in `more_in_ms` milliseconds.

@@ -60,13 +60,13 @@ fn controllers() -> impl Strategy<Value = Controller> {
 }
 
 /// Foreign bytes, or a limit within the range.
-fn states() -> impl Strategy<Value = State> {
-    let near = (0u64..500, 0u64..500, 0u32..9).prop_map(|(limit, ceiling, streak)| State {
+fn states() -> impl Strategy<Value = AdaptiveState> {
+    let near = (0u64..500, 0u64..500, 0u32..9).prop_map(|(limit, ceiling, streak)| AdaptiveState {
         limit: limit << POINT,
         ceiling: ceiling << POINT,
         streak,
     });
-    prop_oneof![near, any::<[u8; State::BYTES]>().prop_map(|bytes| State::from_bytes(&bytes))]
+    prop_oneof![near, any::<[u8; AdaptiveState::BYTES]>().prop_map(|bytes| AdaptiveState::from_bytes(&bytes))]
 }
 
 proptest! {
@@ -135,7 +135,7 @@ proptest! {
         let mut state = state;
         for _ in 0..256 {
             let next = controller.step(state, &Interval::default());
-            let distance = |state: State| controller.clamped(state.limit).abs_diff(controller.start);
+            let distance = |state: AdaptiveState| controller.clamped(state.limit).abs_diff(controller.start);
             prop_assert!(distance(next) <= distance(state));
             state = next;
         }
@@ -177,15 +177,18 @@ fn errors_reduce_the_limit_by_their_excess() {
 #[test]
 fn growth_doubles_above_the_ceiling_and_halves_the_distance_below() {
     let controller = latency(rate());
-    let limits = |mut state: State, steps: usize| -> Vec<u64> {
+    let limits = |mut state: AdaptiveState, steps: usize| -> Vec<u64> {
         let mut step = || {
             state = controller.step(state, &interval(100));
             controller.limit(state)
         };
         (0..steps).map(|_| step()).collect()
     };
-    let state =
-        |limit: u64, ceiling: u64| State { limit: limit << POINT, ceiling: ceiling << POINT, streak: 0 };
+    let state = |limit: u64, ceiling: u64| AdaptiveState {
+        limit: limit << POINT,
+        ceiling: ceiling << POINT,
+        streak: 0,
+    };
     assert_eq!(limits(state(128, 64), 5), [130, 134, 142, 160, 200]);
     assert_eq!(limits(state(100, 180), 5), [140, 160, 170, 175, 177]);
     let backlog = Interval { samples: 1_500, ..interval(2_200) };
@@ -214,7 +217,7 @@ fn traffic_is_followed_up_at_once_and_down_by_a_quarter() {
 
 #[test]
 fn an_unused_limit_stays() {
-    let state = State { limit: 100 << POINT, ceiling: 200 << POINT, streak: 3 };
+    let state = AdaptiveState { limit: 100 << POINT, ceiling: 200 << POINT, streak: 3 };
     let controller = latency(rate());
     let admitted = |admitted| controller.step(state, &Interval { admitted, ..interval(100) });
     assert_eq!(admitted(499), state);
@@ -225,7 +228,7 @@ fn an_unused_limit_stays() {
 
 proptest! {
     #[test]
-    fn any_bytes_are_a_state(bytes: [u8; State::BYTES]) {
-        prop_assert_eq!(State::from_bytes(&bytes).to_bytes(), bytes);
+    fn any_bytes_are_a_state(bytes: [u8; AdaptiveState::BYTES]) {
+        prop_assert_eq!(AdaptiveState::from_bytes(&bytes).to_bytes(), bytes);
     }
 }

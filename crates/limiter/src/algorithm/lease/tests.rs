@@ -16,12 +16,18 @@ fn lease(piece: u64) -> Lease {
 }
 
 /// Deposits into a cell that has enough room. Returns what goes back to the store.
-fn put_in(cell: &mut [u8], generation: u64, amount: u64, since: u64, lasts: u64) -> [Usage; 2] {
+fn put_in(cell: &mut [u8], generation: u64, amount: u64, since: u64, lasts: u64) -> [Spending; 2] {
     let piece = amount + (PIECE - room(cell, at(since), PIECE));
     put(cell, generation, (amount, piece), since, lasts)
 }
 
-fn put(cell: &mut [u8], generation: u64, (amount, piece): (u64, u64), since: u64, lasts: u64) -> [Usage; 2] {
+fn put(
+    cell: &mut [u8],
+    generation: u64,
+    (amount, piece): (u64, u64),
+    since: u64,
+    lasts: u64,
+) -> [Spending; 2] {
     let outcome = Admission::Admit { delay: Span::ZERO };
     let (more_in, full_in) = (Span::from_ms(700), Span::from_ms(900));
     let verdict = Verdict { admission: outcome, remaining: 80, more_in, full_in, charge: Charge::default() };
@@ -66,7 +72,7 @@ fn the_older_generation_is_spent_first_and_both_are_accounted_for() {
     let _ = lease.step(&mut cell, at(1_001), 1);
     let of = |cell: &mut [u8], ms: u64| {
         let mut all =
-            account(cell, at(ms), false).map(|Usage { generation, used, left }| (generation, used, left));
+            account(cell, at(ms), false).map(|Spending { generation, used, left }| (generation, used, left));
         all.sort_unstable();
         all
     };
@@ -84,7 +90,7 @@ fn the_older_generation_is_spent_first_and_both_are_accounted_for() {
 #[test]
 fn a_lease_holds_at_most_one_piece_and_returns_the_surplus() {
     let (lease, mut cell) = (lease(10), [0; SIZE]);
-    let back = |all: [Usage; 2]| all.map(|Usage { generation, used, left }| (generation, used, left));
+    let back = |all: [Spending; 2]| all.map(|Spending { generation, used, left }| (generation, used, left));
     assert_eq!(back(put(&mut cell, 5, (10, 10), 1_000, 400)), [(0, 0, 0), (5, 0, 0)]);
     assert_eq!(back(put(&mut cell, 5, (10, 10), 1_001, 400)), [(0, 0, 0), (5, 0, 10)]);
     let _ = lease.step(&mut cell, at(1_002), 3);

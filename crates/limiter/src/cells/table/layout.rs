@@ -101,7 +101,7 @@ struct Stored {
     at: usize,
 }
 
-pub(super) enum Lookup {
+pub(super) enum WayLookup {
     Way(usize),
     Free(usize),
     Full,
@@ -323,17 +323,17 @@ impl Layout {
         bytes.map_or(0, |fingerprint| u64::from_le_bytes(*fingerprint))
     }
 
-    pub(super) fn find(value: &[u8], shape: Shape, hash: u64) -> Lookup {
+    pub(super) fn find(value: &[u8], shape: Shape, hash: u64) -> WayLookup {
         let ways = part(value, shape.header()..).chunks_exact(shape.way_size());
         let mut free = None;
         for (way, bytes) in ways.enumerate() {
             match bytes.first_chunk().map(|fingerprint| u64::from_le_bytes(*fingerprint)) {
-                Some(fingerprint) if fingerprint == Layout::mark_of(hash) => return Lookup::Way(way),
+                Some(fingerprint) if fingerprint == Layout::mark_of(hash) => return WayLookup::Way(way),
                 Some(0) if free.is_none() => free = Some(way),
                 _ => {}
             }
         }
-        free.map_or(Lookup::Full, Lookup::Free)
+        free.map_or(WayLookup::Full, WayLookup::Free)
     }
 
     /// Empties a way for the actor with this hash.

@@ -8,7 +8,7 @@ use crate::cells::{Context, Events, Overridden};
 use crate::global::client::StoreClient;
 use crate::global::fetches::{Fetches, MAX_TRACKED};
 use crate::global::protocol::{
-    CallError, CallResult, GlobalStoreOptions, Message, Protocol, Replies, Waiter,
+    CallError, CallResult, GlobalStoreOptions, Message, Replies, StoreProtocol, Waiter,
 };
 use crate::global::query::{GlobalQuery, RuleReply};
 use crate::global::refill::LeaseRefill;
@@ -29,7 +29,7 @@ fn policy() -> Policy {
 /// A protocol with many queries in one call.
 struct Anything;
 
-impl Protocol for Anything {
+impl StoreProtocol for Anything {
     fn max_batch(&self) -> usize {
         64
     }

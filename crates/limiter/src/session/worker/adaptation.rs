@@ -10,7 +10,7 @@
 use crate::adapt::{Adaptive, Local, Shared};
 use crate::cells::Events;
 use crate::cells::store::{Fault, Store, Swap};
-use crate::decide::{Decision, Outcome, RuleReport, RuleResult};
+use crate::decide::{Decision, Outcome, RuleCheck, RuleResult};
 use crate::policy::{Policy, Rule, RuleId};
 use diana_base::time::{Span, Time};
 use std::sync::Arc;
@@ -100,18 +100,18 @@ impl Adaptation {
     /// Counts a decision. Adds the rules that have to know the response to `entered`.
     pub(super) fn enter(&mut self, decision: &Decision, entered: &mut Vec<usize>) {
         let passes = matches!(decision.outcome, Outcome::Pass | Outcome::Delay(_));
-        for report in &decision.reports {
-            let find = |(_, counted): &(usize, &mut Counted)| counted.id == report.rule;
+        for check in decision.checks.iter() {
+            let find = |(_, counted): &(usize, &mut Counted)| counted.id == check.rule();
             let Some((index, counted)) = self.rules.iter_mut().enumerate().find(find) else {
                 continue;
             };
-            match report.result {
+            match check.result() {
                 RuleResult::Admitted if passes => {
-                    entered.extend(counted.enter(report, decision.is_high_priority).then_some(index));
+                    entered.extend(counted.enter(check, decision.is_high_priority).then_some(index));
                 }
                 // A penalty does not show whether the limit was used.
                 RuleResult::Refused | RuleResult::Shadowed
-                    if !report.verdict.is_some_and(|verdict| verdict.is_penalty()) =>
+                    if !check.verdict().is_some_and(|verdict| verdict.is_penalty()) =>
                 {
                     counted.local.refused();
                     counted.has_counts = true;
@@ -208,13 +208,13 @@ impl Adaptation {
 
 impl Counted {
     /// Counts a request that the rule lets through. Returns whether its response has to be known.
-    fn enter(&mut self, report: &RuleReport, is_high_priority: bool) -> bool {
+    fn enter(&mut self, check: &RuleCheck, is_high_priority: bool) -> bool {
         self.has_counts = true;
         let follows_responses = self.adaptive.controller().follows_responses();
         if follows_responses {
             self.in_flight = self.in_flight.saturating_add(1);
         }
-        let remaining = report.verdict.map_or(0, |verdict| verdict.remaining);
+        let remaining = check.verdict().map_or(0, |verdict| verdict.remaining);
         let in_flight = match self.adaptive.counts_permits() {
             true => {
                 // The headroom is not in use.
@@ -226,7 +226,7 @@ impl Counted {
         // Responses are compared with requests; traffic is measured in the units of the limit.
         let units = match follows_responses {
             true => 1,
-            false => report.verdict.map_or(0, |verdict| verdict.charge.cost),
+            false => check.verdict().map_or(0, |verdict| verdict.charge.cost),
         };
         self.local.admitted(in_flight, units);
         follows_responses

@@ -68,7 +68,6 @@ impl<S: Store> Worker<S> {
         decider.conclude(pending, cache, &context);
         if decider.decision.passes() {
             decider.charges.global = take(&mut results.charges);
-            decider.charges.pending.extend(decider.globals.pending(policy));
             if !decider.decision.is_delayed() {
                 decider.charges.keep_ending();
             }

@@ -1,0 +1,346 @@
+//! The cells that a worker knows: of refused actors, and of busy ones for which it holds a
+//! reservation. Each actor has one slot, which a reservation takes from a refusal.
+//!
+//! A *refused* cell is kept for 100 ms, as bytes which its rules check again. The cache therefore
+//! answers as the store would, unless another request, a refund or another policy has changed the
+//! cell meanwhile. The worker sees such a change after [`VALID_FOR`] at the latest.
+//!
+//! A *reservation* is quota that the worker charges ahead for a busy actor, and then spends from
+//! memory, which no other worker can. Until the refund, at most two [`VALID_FOR`] after the charge,
+//! other workers may refuse requests for want of it.
+//!
+//! ```text
+//!   left in the cell  ████████████████████████████████   a request of a busy actor also charges
+//!   reservation       ▌                                  1/64 of it; later requests load nothing
+//!   left < 128        each request is charged by itself: exact at the end
+//! ```
+
+use super::context::{CellActor, Context, Events};
+use super::swap::update;
+use crate::algorithm::{RESERVED_FOR, Reservation};
+use crate::policy::{Demand, GroupIndex, PlacedQuota, RuleCheck};
+use diana_base::time::{Span, Time};
+
+/// The number of slots of each cache by actor; a power of two. The number is fixed, so the caches
+/// are bounded.
+pub(crate) const SLOTS: usize = 1024;
+
+/// How long a worker trusts a refused cell, and spends a reservation: 100 ms.
+pub(crate) const VALID_FOR: Span = RESERVED_FOR;
+
+/// A reservation is 1/64 of what is left. Reservations below two units are not made.
+const FRACTION: u64 = 64;
+
+/// An actor is busy after four requests in a row, none more than [`MAX_GAP`] after the one before.
+const BUSY_AFTER: u32 = 4;
+const MAX_GAP: Span = Span::from_ms(200);
+
+/// The cell of an actor, as a worker's caches know it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct CellId {
+    /// The id of the group.
+    pub(crate) group: usize,
+    /// The actor's keyed hash.
+    pub(crate) hash: u64,
+}
+
+impl CellId {
+    /// The cell's slot, below [`SLOTS`]. Cells may share a slot.
+    pub(crate) fn slot(self) -> usize {
+        slot(self.hash ^ self.group_bits().wrapping_mul(0x9e37_79b9_7f4a_7c15))
+    }
+
+    /// The id of the group as bits to mix.
+    pub(crate) fn group_bits(self) -> u64 {
+        u64::try_from(self.group).unwrap_or(0)
+    }
+}
+
+/// The slot of a hash, below [`SLOTS`].
+pub(crate) fn slot(hash: u64) -> usize {
+    let [low, high, ..] = hash.to_le_bytes();
+    usize::from(u16::from_le_bytes([low, high])) & (SLOTS - 1)
+}
+
+/// The cells that a worker knows, by group and actor.
+#[derive(Debug, Default)]
+pub(crate) struct CellCache {
+    slots: Vec<KnownCell>,
+    /// The slots with a reservation, now or since the last tick.
+    listed: Vec<usize>,
+    /// Whether the worker makes no reservations.
+    reserves_nothing: bool,
+    /// Whether the worker keeps no refused cells.
+    pub(crate) keeps_no_refusals: bool,
+}
+
+/// What the worker knows of one actor's cell.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct KnownCell {
+    id: CellId,
+    place: GroupIndex,
+    /// The requests in a row, and the last of them.
+    requests: u32,
+    last: Time,
+    /// When the cell was read, and the quota reserved.
+    read_at: Time,
+    /// Whether the cell is that of a refused actor.
+    is_refused: bool,
+    /// Whether the slot is in [`CellCache::listed`].
+    is_listed: bool,
+    /// The cell; with a reservation, without that and with the charges of this worker only.
+    pub(crate) cell: Vec<u8>,
+    /// One for each demand of the request that reserved, with its quota: only requests with these
+    /// quotas spend the reservation. None without a reservation.
+    pub(crate) reservations: Vec<(PlacedQuota, Reservation)>,
+}
+
+impl KnownCell {
+    /// Whether the reservation was made for the quotas of these rules.
+    pub(crate) fn serves(&self, rules: &[RuleCheck]) -> bool {
+        let quotas = self.reservations.iter().map(|(quota, _)| quota);
+        quotas.eq(rules.iter().map(|rule| &rule.demand.quota))
+    }
+
+    /// Returns what is not spent to the actor's `cell`, by the quotas that have reserved it.
+    pub(crate) fn release(&self, cell: &mut [u8], now: Time) {
+        self.reservations.iter().for_each(|(quota, reservation)| quota.release(cell, now, reservation));
+    }
+
+    /// The rules of these checks get back what they spent, and the cell is as it was `before`.
+    pub(crate) fn undo<'r>(&mut self, before: &[u8], spent: impl Iterator<Item = &'r RuleCheck>) {
+        debug_assert_eq!(self.cell.len(), before.len(), "another cell");
+        self.cell.clear();
+        self.cell.extend_from_slice(before);
+        for ((_, reservation), rule) in self.reservations.iter_mut().zip(spent) {
+            reservation.spent = reservation.spent.saturating_sub(rule.demand.cost);
+        }
+    }
+
+    /// Notes a request of this actor.
+    pub(crate) fn came(&mut self, now: Time) {
+        (self.requests, self.last) = (self.requests.saturating_add(1), now);
+    }
+
+    fn is_held(&self) -> bool {
+        !self.reservations.is_empty()
+    }
+
+    fn is_fresh(&self, now: Time) -> bool {
+        now >= self.read_at && now.since(self.read_at) < VALID_FOR
+    }
+
+    fn keep(&mut self, cell: &[u8], now: Time) {
+        self.cell.clear();
+        self.cell.extend_from_slice(cell);
+        self.read_at = now;
+    }
+
+    /// Returns the reservation to the cell in the store.
+    fn return_all(&mut self, context: &Context, events: &mut Events) {
+        if let Some(group) = context.policy.group(self.place).filter(|_| self.is_held()) {
+            update(group, self.id.hash, context, events, &|cell, now| self.release(cell, now));
+        }
+        self.reservations.clear();
+    }
+}
+
+impl CellCache {
+    /// Makes no reservations from now on.
+    pub(crate) fn reserve_nothing(&mut self) {
+        self.reserves_nothing = true;
+    }
+
+    fn find(&self, id: CellId) -> Option<&KnownCell> {
+        self.slots.get(id.slot()).filter(|slot| slot.id.hash == id.hash && slot.id.group == id.group)
+    }
+
+    fn find_mut(&mut self, id: CellId) -> Option<&mut KnownCell> {
+        self.slots.get_mut(id.slot()).filter(|slot| slot.id.hash == id.hash && slot.id.group == id.group)
+    }
+
+    /// The slot of this actor, in place of another one's unless the worker holds a reservation for
+    /// that.
+    fn claim(&mut self, id: CellId) -> Option<&mut KnownCell> {
+        if self.slots.is_empty() {
+            self.slots.resize(SLOTS, KnownCell::default());
+        }
+        let slot = self.slots.get_mut(id.slot())?;
+        if slot.id != id {
+            if slot.is_held() {
+                return None;
+            }
+            (slot.id, slot.requests, slot.is_refused) = (id, 0, false);
+        }
+        Some(slot)
+    }
+
+    /// Whether the cell of this actor is known as refused, however long ago.
+    pub(crate) fn is_refused(&self, id: CellId) -> bool {
+        self.find(id).is_some_and(|known| known.is_refused)
+    }
+
+    /// The cell of this actor, if it was read less than [`VALID_FOR`] before `now`.
+    pub(crate) fn copy(&self, id: CellId, now: Time) -> Option<&[u8]> {
+        let known = self.find(id).filter(|known| known.is_refused || known.is_held())?;
+        known.is_fresh(now).then_some(&*known.cell)
+    }
+
+    /// Keeps the cell of a refused actor, which was read at `now`.
+    pub(crate) fn refuse(&mut self, id: CellId, now: Time, cell: &[u8]) {
+        if self.keeps_no_refusals {
+            return;
+        }
+        if let Some(slot) = self.claim(id).filter(|slot| !slot.is_held()) {
+            slot.keep(cell, now);
+            slot.is_refused = true;
+        }
+    }
+
+    /// The reservation for this actor, fresh or not.
+    pub(crate) fn held(&self, id: CellId) -> Option<&KnownCell> {
+        self.find(id).filter(|known| known.is_held())
+    }
+
+    /// The reservation for this actor, to be spent at `now`.
+    pub(crate) fn spendable(&mut self, id: CellId, now: Time) -> Option<&mut KnownCell> {
+        self.find_mut(id).filter(|known| known.is_held() && known.is_fresh(now))
+    }
+
+    /// Whether reservations have to be refunded.
+    pub(crate) fn holds_any(&self) -> bool {
+        !self.listed.is_empty()
+    }
+
+    /// Notes a request of this actor at `now`. Returns whether the actor is busy, and its slot has
+    /// room for a reservation.
+    pub(crate) fn is_busy(&mut self, id: CellId, now: Time) -> bool {
+        if self.reserves_nothing {
+            return false;
+        }
+        let Some(slot) = self.claim(id) else { return false };
+        if now < slot.last || now.since(slot.last) > MAX_GAP {
+            slot.requests = 0;
+        }
+        slot.came(now);
+        slot.requests >= BUSY_AFTER
+    }
+
+    /// Whether the actor was busy at its last request that could reserve.
+    pub(crate) fn has_busy(&self, id: CellId) -> bool {
+        self.find(id).is_some_and(|known| known.requests >= BUSY_AFTER)
+    }
+
+    /// Holds a reservation that was just charged. `cell` is the cell without it.
+    pub(crate) fn hold(
+        &mut self,
+        actor: CellActor,
+        cell: &[u8],
+        reservations: &[(PlacedQuota, Reservation)],
+        now: Time,
+    ) {
+        let at = actor.id().slot();
+        let Some(slot) = self.slots.get_mut(at) else { return };
+        debug_assert_eq!(slot.id, actor.id(), "the actor was not busy");
+        if !slot.is_listed {
+            slot.is_listed = true;
+            self.listed.push(at);
+        }
+        (slot.place, slot.is_refused) = (actor.place, false);
+        slot.keep(cell, now);
+        slot.reservations.clear();
+        slot.reservations.extend_from_slice(reservations);
+    }
+
+    /// Undoes what a request of this actor has spent: see [`KnownCell::undo`].
+    pub(crate) fn undo<'r>(&mut self, id: CellId, before: &[u8], spent: impl Iterator<Item = &'r RuleCheck>) {
+        if let Some(held) = self.find_mut(id).filter(|known| known.is_held()) {
+            held.undo(before, spent);
+        }
+    }
+
+    /// Forgets a reservation that was refunded, or is gone with its cell.
+    pub(crate) fn let_go(&mut self, id: CellId) {
+        self.find_mut(id).into_iter().for_each(|known| known.reservations.clear());
+    }
+
+    /// Forgets the cell of this actor, which was changed.
+    pub(crate) fn forget(&mut self, id: CellId) {
+        self.let_go(id);
+        self.find_mut(id).into_iter().for_each(|known| known.is_refused = false);
+    }
+
+    /// Refunds reservations that are no longer fresh, or `all`.
+    pub(crate) fn return_idle(&mut self, context: &Context, all: bool) -> Events {
+        let mut events = Events::default();
+        let now = (context.clock)();
+        let CellCache { slots, listed, .. } = self;
+        listed.retain(|at| {
+            let is_over = |slot: &&mut KnownCell| all || !slot.is_held() || !slot.is_fresh(now);
+            let Some(slot) = slots.get_mut(*at).filter(is_over) else {
+                return true;
+            };
+            slot.return_all(context, &mut events);
+            slot.is_listed = false;
+            false
+        });
+        events
+    }
+}
+
+/// Reserves a part of what is left, by every rule or by none. `reservations` gets one for each
+/// rule; if one of them cannot, `reservations` is empty and the cell is not to be stored as it is.
+pub(crate) fn reserve(
+    rules: &[RuleCheck],
+    remaining: u64,
+    cell: &mut [u8],
+    reservations: &mut Vec<(PlacedQuota, Reservation)>,
+    now: Time,
+) {
+    let reservable = rules.iter().map(|rule| rule.demand.quota.reservable(cell, now));
+    let amount = reservable.fold(remaining, u64::min).checked_div(FRACTION).filter(|amount| *amount >= 2);
+    let Some(amount) = amount else { return };
+    for Demand { quota, .. } in rules.iter().map(|rule| &rule.demand) {
+        match quota.reserve(cell, now, amount) {
+            Some(reservation) => reservations.push((*quota, reservation)),
+            None => return reservations.clear(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn id(group: usize, hash: u64) -> CellId {
+        CellId { group, hash }
+    }
+
+    #[test]
+    fn a_refusal_is_cached_for_100_ms_for_its_own_actor_only() {
+        let mut cache = CellCache::default();
+        let at = |ms: u64| Time::ZERO.after(Span::from_ms(ms));
+        assert_eq!(cache.copy(id(0, 7), at(0)), None);
+        cache.refuse(id(0, 7), at(1000), b"cell");
+        assert_eq!(cache.copy(id(0, 7), at(1000)), Some(&b"cell"[..]));
+        assert_eq!(cache.copy(id(0, 7), at(1099)), Some(&b"cell"[..]));
+        assert_eq!(cache.copy(id(0, 7), at(1100)), None);
+        assert_eq!(cache.copy(id(0, 7), at(999)), None, "the clock stepped back");
+        assert_eq!(cache.copy(id(1, 7), at(1000)), None);
+        assert_eq!(cache.copy(id(0, 8), at(1000)), None);
+        cache.refuse(id(0, 7 + (1 << 16)), at(1000), b"other");
+        assert_eq!(cache.copy(id(0, 7), at(1000)), None, "it took the slot");
+    }
+
+    #[test]
+    fn actors_and_groups_have_slots_of_their_own_while_there_are_enough() {
+        let at = Time::ZERO.after(Span::from_ms(1000));
+        let many: Vec<(usize, u64)> = (0..1000).map(|n| (3, n)).collect();
+        let groups: Vec<(usize, u64)> = (0..8).map(|group| (group, 7)).collect();
+        for actors in [many, groups] {
+            let mut cache = CellCache::default();
+            actors.iter().for_each(|(group, hash)| cache.refuse(id(*group, *hash), at, b"cell"));
+            assert!(actors.iter().all(|(group, hash)| cache.copy(id(*group, *hash), at).is_some()));
+        }
+    }
+}
