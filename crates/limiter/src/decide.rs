@@ -86,6 +86,7 @@ impl Decider {
         }
         let mut pending = None;
         if checks.refuse_cached(&mut decision.checks, &cache.cells, context) {
+            checks.put_in_order(decision);
             decision.refuse_cached();
         } else if !checks.spend(&mut decision.checks, &mut cache.cells, context) {
             pending = self.charge(cache, context);
@@ -147,7 +148,7 @@ impl Decider {
         let Decision { checks: rules, events, .. } = decision;
         if is_refused {
             checks.withdraw(rules, &mut cache.cells, context, events);
-            checks.open_short_leases(rules);
+            checks.put_in_order(decision);
             return decision.refuse();
         }
         let ready_at = checks.ready_at(rules);
@@ -155,7 +156,7 @@ impl Decider {
         if checks.any_is_global() {
             charges.pending.extend(checks.pending(rules, context.policy));
             charges.refills.extend(checks.refills(rules, context.policy));
-            decision.put_in_order();
+            checks.put_in_order(decision);
         }
         decision.pass(ready_at);
     }

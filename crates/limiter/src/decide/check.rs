@@ -112,9 +112,6 @@ impl Checks {
             };
             is_refused |= refuses;
         }
-        if is_refused {
-            self.open_short_leases(rules);
-        }
         is_refused
     }
 
@@ -243,13 +240,6 @@ impl Checks {
                 Some(on_error) => check.fail_globally(on_error, rules),
                 None => check.fail(rules),
             }
-        }
-    }
-
-    /// The rules of leases that do not suffice have not judged: their global stores have to decide.
-    pub(crate) fn open_short_leases(&self, rules: &mut [RuleCheck]) {
-        for check in self.here().filter(|check| check.is_leased() && check.refuses()) {
-            check.rules_mut(rules).iter_mut().for_each(|rule| rule.judgement = Judgement::Open);
         }
     }
 
@@ -435,8 +425,13 @@ impl GroupCheck {
     pub(crate) fn put_off(&mut self, rules: &mut [RuleCheck]) {
         if self.is_here() {
             self.cell.close();
-            self.rules_mut(rules).iter_mut().for_each(|rule| rule.judgement = Judgement::Open);
+            self.open(rules);
         }
+    }
+
+    /// The rules have not judged.
+    pub(crate) fn open(&self, rules: &mut [RuleCheck]) {
+        self.rules_mut(rules).iter_mut().for_each(|rule| rule.judgement = Judgement::Open);
     }
 
     /// Whether the actor of this group comes often.

@@ -115,6 +115,7 @@ impl Decider {
         decision.is_high_priority = context.policy.applicable(request, matches, limits);
         if resolve(request, limits, decision, checks, context) {
             checks.fail_all(&mut decision.checks, context.policy);
+            checks.put_in_order(decision);
             decision.refuse();
         }
     }

@@ -95,6 +95,17 @@ impl Checks {
         self.groups().iter().any(|check| check.store.is_some())
     }
 
+    /// Brings the rules that have judged into the order of the document, wherever they are counted.
+    /// Those of a lease that does not suffice have not: the global store has to decide.
+    pub(crate) fn put_in_order(&self, decision: &mut Decision) {
+        if self.any_is_global() {
+            for check in self.groups().iter().filter(|check| check.is_leased() && check.refuses()) {
+                check.open(&mut decision.checks);
+            }
+            decision.put_in_order();
+        }
+    }
+
     /// Refuses the request if a cached refusal of a group without a lease still holds.
     pub(crate) fn refuse_unleased(
         &self,
@@ -152,6 +163,7 @@ impl Checks {
                 }
             }
         }
+        decision.put_in_order();
         decision.refuse_cached();
         true
     }

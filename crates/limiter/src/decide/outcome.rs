@@ -112,7 +112,6 @@ impl Decision {
 
     /// Refuses the request by the rules that refuse, if any does.
     pub(crate) fn refuse(&mut self) {
-        self.put_in_order();
         self.outcome = refusal(&self.checks);
     }
 
