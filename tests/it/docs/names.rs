@@ -103,7 +103,7 @@ pub fn wrong_metrics(text: &str) -> Vec<String> {
         for label in labels.split(',').filter(|label| !label.is_empty()) {
             let (label, value) =
                 label.split_once('=').map_or((label, None), |(label, value)| (label, Some(value)));
-            let value = value.map(|value| value.trim_matches('"'));
+            let (label, value) = (label.trim_end_matches('!'), value.map(|value| value.trim_matches('"')));
             let takes = |metric: &&Metric| {
                 let labels = metric.prometheus().1;
                 // The last label is the label of the values.
