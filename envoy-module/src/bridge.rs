@@ -11,10 +11,12 @@
 //!
 //! If the server speaks HTTP, the bridge answers so, and the filter logs that no Redis is there.
 
+use diana_base::format;
 use diana_document::{Errors, Node, Value, parse};
 use diana_global_redis::{Login, log_in, script};
 use diana_limiter::global::{CallError, MAX_REPLY_BYTES};
 use diana_resp::{Reply, Scanner, next_command, next_reply};
+use sha1::{Digest, Sha1};
 use std::fs;
 use std::sync::Arc;
 
@@ -26,6 +28,10 @@ const MAX_COMMANDS: usize = 16;
 
 /// The most parts of a command.
 const MAX_PARTS: usize = 1 << 16;
+
+/// The SHA-1 of the scripts of the last two releases that have a bridge. Whoever upgrades replaces
+/// the module first, so filters of these releases call by this bridge.
+const EARLIER: [&str; 1] = ["46c71e29f2ece4ea17b352f23f58d5078b184127"]; // 0.2.0
 
 /// What the configuration of a cluster says about its Redis.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -276,14 +282,27 @@ fn permitted(mut request: &[u8]) -> Result<usize, &'static str> {
 fn is_permitted(parts: &[&[u8]]) -> bool {
     let is = |part: &[u8], name: &str| part.eq_ignore_ascii_case(name.as_bytes());
     match parts {
-        [name, sha1, ..] if is(name, "EVALSHA") => is(sha1, script::SHA1),
-        [name, text, ..] if is(name, "EVAL") => *text == script::SCRIPT.as_bytes(),
+        [name, sha1, ..] if is(name, "EVALSHA") => is(sha1, script::SHA1) || is_earlier(sha1),
+        [name, text, ..] if is(name, "EVAL") => {
+            *text == script::SCRIPT.as_bytes() || is_earlier(hex(&Sha1::digest(text)).as_bytes())
+        }
         [name, _] | [name, _, _] if is(name, "AUTH") => true,
         // Version 3 has replies that the scanner does not know.
         [name] if is(name, "HELLO") || is(name, "PING") => true,
         [name, version, ..] if is(name, "HELLO") => *version == b"2",
         _ => false,
     }
+}
+
+/// Whether this is the SHA-1 of a script of [`EARLIER`].
+fn is_earlier(sha1: &[u8]) -> bool {
+    EARLIER.iter().any(|known| sha1.eq_ignore_ascii_case(known.as_bytes()))
+}
+
+fn hex(bytes: &[u8]) -> String {
+    let mut text = String::new();
+    bytes.iter().for_each(|byte| format::hex(&mut text, *byte));
+    text
 }
 
 #[cfg(test)]
@@ -464,6 +483,18 @@ mod tests {
         for wrong in [&cut[..], b"PING\r\n", &[&evalsha()[..], b"\n"].concat()] {
             let action = Bridge::new(&Options::default()).on_request(wrong, true);
             assert!(matches!(action, Action::Answer(403, _)));
+        }
+    }
+
+    /// Filters that are upgraded after the module send these.
+    #[test]
+    fn the_script_of_the_release_before_passes() {
+        let text: &str = include_str!("../tests/script-0.2.0.lua");
+        for command_of_0_2_0 in [["EVAL", text, "0"], ["EVALSHA", EARLIER[0], "0"]] {
+            let mut request = Vec::new();
+            command(&mut request, &command_of_0_2_0);
+            let action = Bridge::new(&Options::default()).on_request(&request, true);
+            assert_eq!(action, Action::Send(request));
         }
     }
 

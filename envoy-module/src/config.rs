@@ -77,6 +77,8 @@ impl FilterConfig {
         let shared = || Box::new(SharedBell(Arc::clone(&bell)));
         namespace.main.add(root, shared());
         namespace.retry.add(root, shared());
+        namespace.runtime.add(root, shared());
+        namespace.read_runtime(envoy);
         namespace.sweep.add(root, shared());
         namespace.outbox.add(root, shared());
         if can_flush(envoy) {
@@ -168,6 +170,7 @@ impl FilterConfig {
         self.callouts.end_all();
         self.namespace.main.remove(self.root);
         self.namespace.retry.remove(self.root);
+        self.namespace.runtime.remove(self.root);
         self.namespace.sweep.remove(self.root);
         self.namespace.metrics.flush.remove(self.root);
         self.namespace.leave(self.root);

@@ -9,6 +9,7 @@ use crate::local_reply::LocalReply;
 use crate::mailbox::Content;
 use crate::namespace::{Counts, FIRST_STREAM, Namespace};
 use crate::request::{self, EnvoyRequest};
+use crate::runtime;
 use crate::streams::Stream;
 use crate::vm::{Context, Vm};
 use diana_base::time::Time;
@@ -16,7 +17,7 @@ use diana_config::{Configuration, Secret};
 use diana_filter::metrics::Series;
 use diana_filter::{Host, HostKind};
 use diana_limiter::cells::store::Fault;
-use diana_limiter::policy::Policy;
+use diana_limiter::policy::{Enforce, Policy};
 use diana_response::Refusal;
 use std::ptr::null_mut;
 use std::sync::Arc;
@@ -107,6 +108,10 @@ impl Host for Module {
 
     fn secret(self) -> Secret {
         self.vm.secret.with(std::mem::take).unwrap_or_default()
+    }
+
+    fn max_enforce(self) -> Enforce {
+        runtime::max_enforce()
     }
 
     fn request(self, policy: &Policy, _: HostKind, ends: bool) -> EnvoyRequest {

@@ -52,6 +52,8 @@ mod request;
 #[cfg(not(feature = "loom"))]
 mod routes;
 #[cfg(not(feature = "loom"))]
+mod runtime;
+#[cfg(not(feature = "loom"))]
 mod secret;
 #[cfg(not(feature = "loom"))]
 mod streams;

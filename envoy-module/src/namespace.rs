@@ -1,12 +1,13 @@
 //! What the configurations of one `filter_name` share in all threads: counts and metrics.
 
+use crate::abi::Exports;
 use crate::alarm::Alarm;
 use crate::documents::Documents;
 use crate::metrics::Metrics;
 use crate::outbox::Outbox;
-use crate::routes;
 use crate::store::Memory;
 use crate::timer::TIMER;
+use crate::{routes, runtime};
 use diana_base::time::Time;
 use diana_limiter::cells::store::{Fault, Loaded, Store, Swap, Version};
 use diana_limiter::cells::table::has_ended;
@@ -30,6 +31,8 @@ pub struct Namespace {
     pub outbox: Outbox,
     /// Rings when the main thread looks again after a busy worker.
     pub retry: Arc<Alarm>,
+    /// Rings when the main thread reads Envoy's runtime.
+    pub runtime: Arc<Alarm>,
     /// Changes whenever a configuration goes.
     epoch: AtomicU64,
     /// Rings when ended counts are due to be deleted.
@@ -88,6 +91,7 @@ impl Namespace {
             main: Arc::default(),
             outbox: Outbox::default(),
             retry: Arc::default(),
+            runtime: Arc::default(),
             epoch: AtomicU64::new(0),
             sweep: Arc::default(),
             is_sweep_planned: AtomicBool::new(false),
@@ -106,7 +110,7 @@ impl Namespace {
             registry.namespaces.iter().any(|(known, roots)| std::ptr::eq(&**known, self) && is_over(roots));
         self.epoch.fetch_add(1, Ordering::Release);
         if ends {
-            for alarm in [&self.main, &self.retry, &self.sweep, &self.metrics.flush] {
+            for alarm in [&self.main, &self.retry, &self.runtime, &self.sweep, &self.metrics.flush] {
                 TIMER.remove(alarm);
             }
             self.store.0.close();
@@ -124,6 +128,13 @@ impl Namespace {
         let registry = registry();
         if registry.namespaces.iter().all(|(_, roots)| roots.is_empty()) {
             TIMER.end();
+        }
+    }
+
+    /// Reads Envoy's runtime, and plans the next time. Only on the main thread.
+    pub fn read_runtime(&self, envoy: &Exports) {
+        if runtime::read(envoy) {
+            TIMER.set_deadline(&self.runtime, Instant::now().checked_add(runtime::READ_EVERY));
         }
     }
 

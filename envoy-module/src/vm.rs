@@ -20,6 +20,7 @@ use crate::turns::Turns;
 use diana_base::exclusive::Exclusive;
 use diana_config::Secret;
 use diana_filter::{Filter, Host};
+use known::Given;
 use route_roots::RouteRoots;
 use secrets::Secrets;
 use std::cell::{Cell, OnceCell};
@@ -55,9 +56,9 @@ pub struct Vm<H: Host + 'static> {
     /// The counters of this thread, by the numbers of their series.
     pub counters: Exclusive<Vec<Option<Arc<Counter>>>>,
     next_token: Cell<u32>,
-    /// The configurations that the filter has, each with the version of its secret.
-    roots: Exclusive<Vec<(u32, u32)>>,
-    last_root: Cell<(u32, u32)>,
+    /// The configurations that the filter has, each with what it was compiled with.
+    roots: Exclusive<Vec<(u32, Given)>>,
+    last_root: Cell<(u32, Given)>,
     secrets: Exclusive<Secrets>,
     route_roots: Exclusive<RouteRoots>,
     /// The namespace's epoch when this VM last freed configurations that have ended.
@@ -136,7 +137,7 @@ impl<H: Host + From<&'static Vm<H>>> Vm<H> {
             counters: Exclusive::default(),
             next_token: Cell::new(0),
             roots: Exclusive::default(),
-            last_root: Cell::new((0, 0)),
+            last_root: Cell::default(),
             secrets: Exclusive::default(),
             route_roots: Exclusive::default(),
             epoch: AtomicU64::new(namespace.epoch()),

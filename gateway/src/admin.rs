@@ -15,9 +15,18 @@ pub struct Admin {
 impl Admin {
     /// `GET`s a path such as `/stats?filter=diana`.
     pub fn get(&self, path: &str) -> Result<Response> {
+        self.request("GET", path)
+    }
+
+    /// `POST`s to a path such as `/runtime_modify?key=value`.
+    pub fn post(&self, path: &str) -> Result<Response> {
+        self.request("POST", path)
+    }
+
+    fn request(&self, method: &str, path: &str) -> Result<Response> {
         let mut connection = Connection::open(self.address)?;
         connection
-            .request("GET", path, &[], b"")
+            .request(method, path, &[], b"")
             .with_context(|| format!("Envoy's admin does not answer {path}"))
     }
 

@@ -37,6 +37,7 @@ pub(crate) fn bootstrap(config: &Config) -> Value {
     json!({
         "node": {"id": "gateway", "cluster": "gateway"},
         "admin": {"address": local(0)},
+        "layered_runtime": {"layers": [{"name": "admin", "admin_layer": {}}]},
         "dynamic_resources": {
             "lds_config": {
                 "resource_api_version": "V3",

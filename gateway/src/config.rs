@@ -48,6 +48,8 @@ pub struct Config {
     pub filter: Option<PathBuf>,
     /// The name of the shared data within one process.
     pub vm_id: String,
+    /// The module's `metrics_namespace`; `None` for Envoy's own.
+    pub metrics_namespace: Option<String>,
     /// The callbacks and host calls that a proxy-wasm filter may use, all if empty: Envoy's
     /// `allowed_capabilities`.
     pub capabilities: Vec<String>,
@@ -133,6 +135,7 @@ impl Config {
             shell: Shell::of_run(),
             filter: None,
             vm_id: "diana".into(),
+            metrics_namespace: Some("diana".into()),
             capabilities: Vec::new(),
             failure_policy: "FAIL_RELOAD".into(),
             reload_backoff: Duration::from_millis(100),

@@ -67,7 +67,9 @@ pub fn per_filter_config(document: impl Into<Plugin>) -> Value {
 /// `filter_name` share counts, as filters with one `vm_id` do.
 fn native(config: &Config, file: &Path) -> Value {
     let stem = file.file_stem().and_then(|stem| stem.to_str()).unwrap_or_default();
-    module(stem.strip_prefix("lib").unwrap_or(stem), &config.vm_id, &config.plugin)
+    let mut filter = module(stem.strip_prefix("lib").unwrap_or(stem), &config.vm_id, &config.plugin);
+    filter["typed_config"]["dynamic_module_config"]["metrics_namespace"] = json!(config.metrics_namespace);
+    filter
 }
 
 fn module(name: &str, filter_name: &str, document: &Plugin) -> Value {

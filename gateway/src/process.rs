@@ -107,9 +107,9 @@ impl Process {
         if !components.is_empty() {
             command.args(["--component-log-level", components]);
         }
-        command.current_dir(start.directory).envs(start.env.iter().cloned());
         // Where Envoy finds the native module.
         command.env("ENVOY_DYNAMIC_MODULES_SEARCH_PATH", target());
+        command.current_dir(start.directory).envs(start.env.iter().cloned());
         command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log);
         let child = command.spawn().with_context(|| format!("cannot run {:?}", command.get_program()))?;
         let nowhere = Admin { address: ([127, 0, 0, 1], 0).into() };

@@ -1,8 +1,8 @@
 //! Rules that are enforced for a part of their actors: the same part in every gateway.
 
-use crate::global::Shared;
+use crate::global::{PATIENCE, Shared};
 use crate::start;
-use gateway::Gateway;
+use gateway::{Config, Gateway, Shell, wait_until};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 
@@ -66,4 +66,36 @@ fn two_gateways_that_share_a_store_refuse_the_same_users() {
     assert_eq!(ask(&shared.gateways[0]), [200; USERS]);
     assert_eq!(refused(&shared.gateways[0]), expected);
     assert_eq!(refused(&shared.gateways[1]), expected);
+}
+
+/// Sets `diana.enforce` of Envoy's runtime, and waits until the module has read it.
+fn set_runtime(gateway: &Gateway, percent: &str, read: &str) {
+    let answer = gateway.admin().post(&format!("/runtime_modify?diana.enforce={percent}")).unwrap();
+    assert_eq!(answer.status, 200, "{}", answer.text());
+    let line = format!("refuse for at most {read} of their actors");
+    wait_until("the module's line", PATIENCE, || gateway.log_contains(&line).then_some(())).unwrap();
+}
+
+/// Envoy 1.40 is the first to show its runtime to modules.
+#[test]
+fn envoys_runtime_thins_and_ends_all_refusals_of_the_module() {
+    let deny = json!({"members": [{"token": ["evil"]}], "response": {"status": 403}});
+    let mut document = json!({"limits": limits(&json!({"enforce": "100%"})), "deny": deny});
+    document["actors"] = json!({"token": {"header": "x-token"}});
+    let gateway = Gateway::start(Config { shell: Shell::Native, ..Config::new(document) }).unwrap();
+    let denied = || gateway.get("/", &[("x-token", "evil"), ("x-user-id", "mallory")]).unwrap().status;
+    assert_eq!(ask(&gateway), [200; USERS]);
+    let all = refused(&gateway);
+    assert_eq!((all.len(), denied()), (USERS, 403));
+    set_runtime(&gateway, "30", "30.00%");
+    let part = refused(&gateway);
+    assert!((6..32).contains(&part.len()), "{} of {USERS}", part.len());
+    set_runtime(&gateway, "0", "0.00%");
+    assert!(refused(&gateway).is_empty());
+    assert_eq!(denied(), 200);
+    let before = counted(&gateway, "shadow");
+    assert!(refused(&gateway).is_empty());
+    assert_eq!(counted(&gateway, "shadow"), before + USERS as u64, "the rule counts on");
+    set_runtime(&gateway, "", "100.00%");
+    assert_eq!((refused(&gateway), denied()), (all, 403), "the counts stayed");
 }

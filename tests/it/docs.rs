@@ -70,7 +70,8 @@ fn the_reference_and_the_readme_are_accepted() {
             let document = yaml(&block);
             let plugins = plugins(&document);
             // The block is a configuration, or an Envoy document that contains some.
-            let is_part_of_envoy = document.get("clusters").is_some();
+            let is_part_of_envoy =
+                ["clusters", "layered_runtime"].iter().any(|key| document.get(key).is_some());
             let documents = if plugins.is_empty() && !is_part_of_envoy { vec![document] } else { plugins };
             documents.iter().for_each(|document| check(&page, document));
             count += documents.len();

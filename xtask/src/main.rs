@@ -30,6 +30,7 @@ mod test;
 mod tool;
 mod tree;
 mod typos;
+mod upgrade;
 mod versions;
 mod workflows;
 
@@ -156,6 +157,11 @@ enum Task {
         #[arg(long, value_name = "FOLDER")]
         crds: Option<PathBuf>,
     },
+    /// Upgrade real gateways from the release before to this build and back
+    Upgrade {
+        /// Only tests whose names contain this
+        filter: Option<String>,
+    },
     /// Run some end-to-end tests in older Envoys
     Versions,
     /// Check what the native module's threads share, by loom and Miri
@@ -218,6 +224,7 @@ fn run(task: Task) -> Result<()> {
         Task::Swarm { arguments } => swarm::run(&arguments),
         Task::Examples => examples::run(),
         Task::Migrate => migrate::run(),
+        Task::Upgrade { filter } => upgrade::run(filter.as_deref()),
         Task::Nginx { source, filter } => nginx::run(&source, filter.as_deref()),
         Task::Manifests { crds } => manifests::run(crds.as_deref()),
         Task::Versions => versions::run(),

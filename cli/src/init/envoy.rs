@@ -24,7 +24,8 @@ pub fn text(plan: &Plan, document: &Value, policy: &Policy) -> String {
             "# Run: envoy -c THIS, from the folder to which the filter's `filename` below is relative.".into()
         }
     };
-    let metrics = if is_native { String::new() } else { METRICS.replace("ADMIN", &plan.admin.to_string()) };
+    let of_shell = if is_native { RUNTIME } else { METRICS };
+    let of_shell = of_shell.replace("ADMIN", &plan.admin.to_string());
     format!(
         r#"# A gateway with Diana, written by `diana init`.
 {run}
@@ -70,7 +71,7 @@ static_resources:
 
   clusters:
     # Your own service.
-{clusters}{metrics}
+{clusters}{of_shell}
 # The admin interface shows the configuration: keep it closed to others.
 admin:
   address: {admin}
@@ -81,6 +82,13 @@ admin:
         clusters = clusters(plan),
     )
 }
+
+const RUNTIME: &str = r#"
+# Lets `curl -X POST 'http://ADMIN/runtime_modify?diana.enforce=0'` end all refusals (Envoy 1.40 or later).
+layered_runtime:
+  layers:
+    - {name: admin, admin_layer: {}}
+"#;
 
 const METRICS: &str = r#"
 # Metrics, at http://ADMIN/stats/prometheus. These expressions turn parts of Diana's names into labels.

@@ -66,7 +66,7 @@ use diana_document::{Error, Errors, Fields, Node};
 use diana_limiter::actor::NamedActor;
 use diana_limiter::cells::table::Hasher;
 use diana_limiter::global::GlobalStoreOptions;
-use diana_limiter::policy::{Draft, LimitDraft, Lists, Policy};
+use diana_limiter::policy::{Draft, Enforce, LimitDraft, Lists, Policy};
 use diana_limiter::request::Parts;
 use diana_remote_config::RemoteOptions;
 use diana_response::ResponseOptions;
@@ -175,7 +175,7 @@ pub fn compile_locally(bytes: &[u8]) -> Result<Configuration, Vec<Error>> {
     let document = diana_document::parse(bytes).map_err(|error| vec![error])?;
     let errors = Errors::default();
     let top = Top::of(Node::root(&document, &errors));
-    let configuration = top.and_then(|top| read(top, &Secret::Absent, Reading::Locally));
+    let configuration = top.and_then(|top| read(top, Source::new(bytes, &Secret::Absent), Reading::Locally));
     checked(configuration, errors.into_vec())
 }
 
@@ -246,13 +246,35 @@ pub fn compile_route(listener: &[u8], route: &[u8]) -> Result<Configuration, Vec
 pub struct Source<'a> {
     document: &'a [u8],
     secret: &'a Secret,
+    max_enforce: Enforce,
 }
 
 impl<'a> Source<'a> {
     /// This document with this secret.
     #[must_use]
     pub fn new(document: &'a [u8], secret: &'a Secret) -> Source<'a> {
-        Source { document, secret }
+        Source { document, secret, max_enforce: Enforce::EVERYBODY }
+    }
+
+    /// With rules and a deny list that refuse for at most this part of their actors.
+    ///
+    /// ```
+    /// use diana_config::{Secret, Source};
+    /// use diana_limiter::policy::Enforce;
+    ///
+    /// let document = br#"{"url": "/", "rules": [
+    ///     {"name": "low", "rpu": 5, "unit": "second", "enforce": "1%"},
+    ///     {"name": "whole", "rpu": 9, "unit": "minute"}
+    /// ]}"#;
+    /// let five = Enforce::parse("5%").expect("a percentage");
+    /// let source = Source::new(document, &Secret::Unsupported).refusing_at_most(five);
+    /// let policy = source.compile().expect("valid").policy;
+    /// let parts: Vec<String> = policy.rules().map(|(_, rule)| rule.enforce().to_string()).collect();
+    /// assert_eq!(parts, ["1%", "5%"]);
+    /// ```
+    #[must_use]
+    pub fn refusing_at_most(self, max_enforce: Enforce) -> Source<'a> {
+        Source { max_enforce, ..self }
     }
 
     /// Like [`compile`].
@@ -260,7 +282,7 @@ impl<'a> Source<'a> {
         let document = diana_document::parse(self.document).map_err(|error| vec![error])?;
         let errors = Errors::default();
         let top = Top::of(Node::root(&document, &errors));
-        let configuration = top.and_then(|top| read(top, self.secret, Reading::Whole));
+        let configuration = top.and_then(|top| read(top, self, Reading::Whole));
         checked(configuration, errors.into_vec())
     }
 
@@ -281,7 +303,7 @@ impl<'a> Source<'a> {
         let base = Top::of(Node::root(&document, &known)).inspect(|base| overlay.restrict(base));
         let over = overlay.top(Node::root(&other, &errors));
         let top = base.zip(over).map(|(base, over)| over.or(base));
-        let configuration = top.and_then(|top| read(top, self.secret, Reading::Over(overlay)));
+        let configuration = top.and_then(|top| read(top, self, Reading::Over(overlay)));
         // A key of the lower document may be wrong only in combination with the upper one, for
         // example a rule whose actor no longer exists.
         let mut errors = errors.into_vec();
@@ -307,7 +329,8 @@ pub fn check_route(route: &[u8]) -> Result<Option<Configuration>, Vec<Error>> {
     let document = diana_document::parse(route).map_err(|error| vec![error])?;
     let errors = Errors::default();
     let top = Overlay::Route.top(Node::root(&document, &errors));
-    let configuration = top.and_then(|top| read(top, &Secret::Unsupported, Reading::Upper));
+    let configuration =
+        top.and_then(|top| read(top, Source::new(route, &Secret::Unsupported), Reading::Upper));
     let errors = errors.into_vec();
     if errors.is_empty() { Ok(configuration) } else { Err(errors) }
 }
@@ -316,7 +339,7 @@ fn checked(configuration: Option<Configuration>, errors: Vec<Error>) -> Result<C
     configuration.filter(|_| errors.is_empty()).ok_or(errors)
 }
 
-fn read(top: Top, secret: &Secret, reading: Reading) -> Option<Configuration> {
+fn read(top: Top, source: Source, reading: Reading) -> Option<Configuration> {
     let mut parts = Parts::default();
     let ip = actor::client_ip(top.ip, &mut parts);
     let mut scope = Scope { parts: &mut parts, ip: &ip };
@@ -325,9 +348,9 @@ fn read(top: Top, secret: &Secret, reading: Reading) -> Option<Configuration> {
         None if is_open => Actors::open(),
         actors => Actors::compile(actors, &mut scope),
     };
-    let mode = Mode::compile(top.mode, top.enforce);
+    let mode = Mode::compile(top.mode, top.enforce).refusing_at_most(source.max_enforce);
     let has_store = top.store.is_some();
-    let store = top.store.and_then(|node| global_store::compile(node, secret));
+    let store = top.store.and_then(|node| global_store::compile(node, source.secret));
     let global = global_rule::Reader::new(store.as_ref(), has_store, reading, top.is_short);
     let (names, responses) = (names::Names::default(), Vec::new());
     let plans = plans::Plans::compile(top.plan, is_open, &actors, &mut scope);

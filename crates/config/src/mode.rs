@@ -8,6 +8,7 @@ use diana_limiter::policy::Enforce;
 pub(super) struct Mode {
     is_shadow: bool,
     enforce: Option<Enforce>,
+    at_most: Enforce,
 }
 
 impl Mode {
@@ -15,7 +16,13 @@ impl Mode {
     pub(super) fn compile(mode: Option<Node>, enforce: Option<Node>) -> Mode {
         const CHOICES: [(&str, bool); 2] = [("enforce", false), ("shadow", true)];
         let is_shadow = mode.and_then(|node| node.choice("mode", &CHOICES)).unwrap_or(false);
-        Mode { is_shadow, enforce: enforce.and_then(|node| part(&node)) }
+        let enforce = enforce.and_then(|node| part(&node));
+        Mode { is_shadow, enforce, at_most: Enforce::EVERYBODY }
+    }
+
+    /// With at most this part for each rule of a document of this mode.
+    pub(super) fn refusing_at_most(self, at_most: Enforce) -> Mode {
+        Mode { at_most, ..self }
     }
 
     /// The part of its actors that a rule of this mode refuses in a document of the mode
@@ -24,7 +31,9 @@ impl Mode {
     pub(super) fn within(self, document: Mode) -> Enforce {
         match self.is_shadow || document.is_shadow {
             true => Enforce::NOBODY,
-            false => self.enforce.or(document.enforce).unwrap_or(Enforce::EVERYBODY),
+            false => {
+                self.enforce.or(document.enforce).map_or(document.at_most, |part| part.min(document.at_most))
+            }
         }
     }
 

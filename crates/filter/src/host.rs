@@ -7,7 +7,7 @@ use crate::metrics::Series;
 use diana_base::time::Time;
 use diana_config::{Configuration, Secret};
 use diana_limiter::cells::store::{Fault, Store};
-use diana_limiter::policy::Policy;
+use diana_limiter::policy::{Enforce, Policy};
 use diana_limiter::request::Source;
 use diana_response::Refusal;
 use std::fmt::Debug;
@@ -49,6 +49,12 @@ pub trait Host: Copy + 'static {
     /// The secret for the store of the plugin's configuration; only while the plugin is configured.
     fn secret(self) -> Secret {
         Secret::Unsupported
+    }
+
+    /// The largest part of their actors for which the rules and the deny list of any document refuse
+    /// now; only while a plugin is configured.
+    fn max_enforce(self) -> Enforce {
+        Enforce::EVERYBODY
     }
 
     /// The effective stream's request. `ends`: whether the request ends with its headers.

@@ -204,6 +204,8 @@ impl<H: Host> Metrics<H> {
         for (rule, sets) in configuration.policy.tables() {
             metrics.record(Id::CellsRoom, rule.index(), sets.saturating_mul(ACTORS_OF_A_SET));
         }
+        // The gauge exists only with a store.
+        metrics.record(Id::SecretFingerprint, 0, configuration.policy.fingerprint().into());
         metrics.limits(&configuration.policy);
         metrics
     }

@@ -12,6 +12,7 @@ use diana_config::{Configuration, Secret, Source};
 use diana_document::Error;
 use diana_limiter::cells::store::{Fault, Store};
 use diana_limiter::cells::table::Hasher;
+use diana_limiter::policy::Enforce;
 use diana_remote_config::{
     FetchError, Follower, MAX_REPLY_BYTES, PollResult, RemoteOptions, ServerReply, Task, Validators,
 };
@@ -24,6 +25,7 @@ pub(super) struct RemoteSource<H> {
     kind: HostKind,
     local: Vec<u8>,
     secret: Secret,
+    max_enforce: Enforce,
     options: RemoteOptions,
     /// Whether the host has a monotonic clock.
     is_monotonic: bool,
@@ -41,8 +43,17 @@ impl<H: Host> RemoteSource<H> {
         let follower = Follower::new(options.clone(), host.random()).over(Hasher::name(&local));
         let is_monotonic = host.monotonic().is_some();
         let follower = Exclusive::new(follower);
-        let failed_generation = Cell::new(0);
-        RemoteSource { host, kind, local, secret, options, is_monotonic, follower, failed_generation }
+        RemoteSource {
+            host,
+            kind,
+            local,
+            secret,
+            max_enforce: host.max_enforce(),
+            options,
+            is_monotonic,
+            follower,
+            failed_generation: Cell::new(0),
+        }
     }
 
     /// The time by the clock that all workers use. `None` while that clock cannot be read, because
@@ -116,7 +127,7 @@ impl<H: Host> RemoteSource<H> {
     }
 
     fn local(&self) -> Source<'_> {
-        Source::new(&self.local, &self.secret)
+        Source::new(&self.local, &self.secret).refusing_at_most(self.max_enforce)
     }
 
     /// Compiles the local configuration, or returns the mistakes.

@@ -205,7 +205,7 @@ impl Redis {
     /// // A probe has no queries, so its reply has only the number.
     /// assert_eq!(redis.read_reply(&[], 8, 200, b"*1\r\n:8\r\n"), Ok(Vec::new()));
     /// assert_eq!(redis.read_reply(&[], 8, 200, b"*1\r\n:12\r\n"), Err(CallError::Stray));
-    /// assert_eq!(redis.read_reply(&[], 8, 503, b""), Err(CallError::Status(503)));
+    /// assert_eq!(redis.read_reply(&[], 8, 503, b""), Err(CallError::status(503, b"")));
     /// assert_eq!(redis.read_reply(&[], 8, 200, b"HTTP/1.1 400 "), Err(CallError::Http));
     /// ```
     pub fn read_reply(

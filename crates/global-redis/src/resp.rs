@@ -54,7 +54,7 @@ pub fn replies(
         return Err(CallError::Http);
     }
     if status != 200 {
-        return Err(CallError::Status(status));
+        return Err(CallError::status(status, body));
     }
     if body.len() > MAX_REPLY_BYTES {
         return Err(CallError::Garbage);

@@ -188,6 +188,9 @@ callbacks! {
         fn log_v2(level: u32, line: Bytes, file: Bytes, number: u32);
         /// Writes a line to Envoy's log. Deprecated since Envoy 1.40.
         fn log(level: u32, line: Bytes);
+        /// A number of Envoy's runtime, or `otherwise` if there is none. Workers always get
+        /// `otherwise`. Since Envoy 1.40.
+        fn get_runtime_number(key: Bytes, otherwise: f64) -> f64;
         /// Adds to a counter, without a stream. Since Envoy 1.39.
         fn http_filter_config_increment_counter(
             config: ConfigPtr, id: usize, labels: *const Bytes, count: usize, by: u64

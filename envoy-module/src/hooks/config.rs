@@ -96,6 +96,9 @@ pub extern "C" fn envoy_dynamic_module_on_http_filter_config_scheduled(_: Config
         if is_busy {
             config.retry_soon();
         }
+        if config.namespace.runtime.take_due() {
+            config.namespace.read_runtime(config.envoy);
+        }
         config.namespace.sweep();
         // SAFETY: this is an event of the configuration on the main thread.
         unsafe { config.make_calls() };

@@ -8,21 +8,32 @@ use crate::calls::Reader;
 use crate::config::FilterConfig;
 use crate::namespace::Namespace;
 use crate::routes::{self, Route};
+use crate::runtime;
 use diana_config::Secret;
 use diana_filter::Host;
 use std::ptr::null_mut;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+/// What Envoy gives to a configuration besides its document.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Given {
+    /// The version of the secret; 0 if there is none.
+    secret: u32,
+    /// The value of [`runtime`].
+    max_enforce: u32,
+}
+
 impl<H: Host + From<&'static Vm<H>>> Vm<H> {
-    /// Makes a configuration with its present secret known to the filter; `false` if the filter
+    /// Makes a configuration with what Envoy now gives known to the filter; `false` if the filter
     /// refuses the configuration. Runs in an event of this configuration.
     pub fn knows(&'static self, config: &FilterConfig) -> bool {
-        let own = (config.root, self.secret_version(config));
+        let own = (config.root, self.given(config));
         if self.last_root.get() == own {
             return true;
         }
-        let find = |roots: &mut Vec<(u32, u32)>| roots.iter().find(|(root, _)| *root == config.root).copied();
+        let find =
+            |roots: &mut Vec<(u32, Given)>| roots.iter().find(|(root, _)| *root == config.root).copied();
         let known = self.roots.with(find).flatten();
         // If the filter refuses another secret, the earlier configuration stays in use.
         if known != Some(own) && !self.configure(config) && known.is_none() {
@@ -35,6 +46,10 @@ impl<H: Host + From<&'static Vm<H>>> Vm<H> {
         });
         self.last_root.set(own);
         true
+    }
+
+    fn given(&self, config: &FilterConfig) -> Given {
+        Given { secret: self.secret_version(config), max_enforce: runtime::hundredths() }
     }
 
     /// The version of the secret that Envoy delivers for a configuration; 0 if there is none.
@@ -93,25 +108,25 @@ impl<H: Host + From<&'static Vm<H>>> Vm<H> {
         if address.is_null() {
             return None;
         }
-        let secret = self.secret_version(config);
+        let given = self.given(config);
         let find = |roots: &mut RouteRoots| {
             let known = roots.find(config.root, address)?;
-            Some((Arc::clone(&known.route), known.root, known.secret == secret))
+            Some((Arc::clone(&known.route), known.root, known.given == given))
         };
         let (route, root) = match self.route_roots.with(find).flatten() {
             Some((_, root, true)) => return root,
-            // Another secret does not make the documents fit.
+            // Nothing that Envoy gives makes the documents fit.
             Some((_, None, false)) => return None,
             Some((route, Some(root), false)) => (route, Some(root)),
             None => (routes::find(address)?, None),
         };
         let root = self.configure_route(config, &route, root);
-        self.route_roots.with(|roots| roots.add(config.root, RouteRoot { route, root, secret }));
+        self.route_roots.with(|roots| roots.add(config.root, RouteRoot { route, root, given }));
         root
     }
 
     /// Makes the document of a route over the listener's known to the filter. `before` is the root
-    /// that the documents had with another secret. Returns the root; `None` if the documents do not
+    /// that the documents had when Envoy gave something else. Returns the root; `None` if the documents do not
     /// fit.
     fn configure_route(
         &'static self,
@@ -169,7 +184,7 @@ impl<H: Host + From<&'static Vm<H>>> Vm<H> {
     }
 
     fn forget(&'static self, root: u32) {
-        self.last_root.set((0, 0));
+        self.last_root.set((0, Given::default()));
         self.roots.with(|roots| roots.retain(|(known, _)| *known != root));
         self.secrets.with(|secrets| secrets.remove(root));
         let context = Context { stream: null_mut(), id: root, root, ..self.context.get() };

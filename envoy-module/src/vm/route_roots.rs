@@ -1,6 +1,7 @@
 //! The root contexts of one thread's filter in which routes decide: one for each listener and
 //! document of a route that have met.
 
+use super::known::Given;
 use crate::routes::Route;
 use hashbrown::HashMap;
 use std::ffi::c_void;
@@ -16,8 +17,8 @@ pub struct RouteRoot {
     pub route: Arc<Route>,
     /// The root in which the route decides; `None` if the two documents do not fit.
     pub root: Option<u32>,
-    /// The version of the listener's secret that the root uses.
-    pub secret: u32,
+    /// What the root was compiled with.
+    pub given: Given,
 }
 
 impl RouteRoots {
@@ -54,7 +55,7 @@ mod tests {
         let mut roots = RouteRoots::default();
         for (listener, route, root) in [(1, &one, Some(11)), (2, &one, None), (1, &other, Some(12))] {
             assert!(roots.find(listener, route.address()).is_none());
-            roots.add(listener, RouteRoot { route: Arc::clone(route), root, secret: 0 });
+            roots.add(listener, RouteRoot { route: Arc::clone(route), root, given: Given::default() });
             assert_eq!(roots.find(listener, route.address()).unwrap().root, root);
         }
         assert_eq!(roots.take_gone(|_, _| true), [0; 0]);

@@ -77,7 +77,13 @@ fn queries(which: u8) -> Vec<GlobalQuery> {
 
 fn sane(failure: &CallError, status: u32) {
     match failure {
-        CallError::Status(code) => assert!(*code == status && status != 200),
+        CallError::Status(code, words) => {
+            assert!(*code == status && status != 200);
+            assert!(
+                words.len() <= CallError::LONGEST
+                    && words.chars().all(|letter| (' '..='~').contains(&letter))
+            );
+        }
         CallError::Refused(words) | CallError::Unfit(words) => {
             assert!(
                 words.len() <= CallError::LONGEST && words.bytes().all(|byte| (b' '..=b'~').contains(&byte))

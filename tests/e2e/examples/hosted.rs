@@ -1,9 +1,9 @@
 //! `examples/global-redis/hosted.yaml`: a Redis with TLS and the users of the example.
 
 use super::passed;
-use crate::global::client;
+use crate::global::{PATIENCE, client};
 use crate::production::{Files, set_users};
-use gateway::{Carrier, Config, Gateway, Redis, Tunnel, filter, free_port, root};
+use gateway::{Carrier, Config, Gateway, Redis, Tunnel, filter, free_port, root, wait_until};
 use rcgen::SanType;
 use serde_json::{Value, json};
 use std::fs;
@@ -112,9 +112,25 @@ fn gateways_count_in_a_hosted_redis_by_bridge_and_by_tunnel() {
     let mut wrong = cluster(&text);
     wrong["upstream_config"]["typed_config"]["bridge_config"]["value"] =
         json!({"user": "diana", "password": "wrong"});
-    for cluster in [other, wrong] {
-        let gateway = gateway(Carrier::Bridge, &cluster);
+    for (carrier, cluster, why) in [
+        (Carrier::Bridge, &other, "remote connection failure; `ssl.fail_verify_san`"),
+        (Carrier::Tunnel, &other, "remote connection failure; `ssl.fail_verify_san`"),
+        (Carrier::Bridge, &wrong, "probe: WRONGPASS"),
+    ] {
+        let gateway = gateway(carrier, cluster);
         assert_eq!(passed(std::slice::from_ref(&gateway), "bob", 1), 1, "counted alone");
         assert!(failed(&gateway) > 0, "{}", gateway.logs());
+        let clusters = ["redis", "redis-itself"].map(|name| format!("cluster.{name}.ssl.fail_verify_san"));
+        let wrong_names = clusters.iter().map(|name| gateway.admin().counter(name).unwrap()).sum::<u64>();
+        assert_eq!(wrong_names > 0, why.contains("fail_verify_san"), "{carrier:?}");
+        let is_logged = || {
+            passed(std::slice::from_ref(&gateway), "eve", 1);
+            gateway
+                .logs()
+                .lines()
+                .any(|line| line.contains("is not asked") && line.contains(why))
+                .then_some(())
+        };
+        assert!(wait_until(why, PATIENCE, is_logged).is_ok(), "{carrier:?}: {}", gateway.logs());
     }
 }

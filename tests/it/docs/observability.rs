@@ -22,24 +22,33 @@ const ADDED: [&str; 4] = ["job", "instance", "shell", "le"];
 const OF_ENVOY: [&str; 2] =
     ["envoy_wasm_diana_vm_reload_success", "envoy_listener_manager_lds_update_rejected"];
 
+/// What the names of the filter and of the module begin with. Gateways that do not let the operator
+/// choose `metrics_namespace`, such as Envoy Gateway, have Envoy's own.
+const PREFIXES: [(&str, &[&str]); 2] =
+    [("wasm", &["diana"]), ("native", &["envoy_diana", "envoy_dynamicmodulescustom"])];
+
 /// The recording rules: the recorded name, the shell and the expression.
 fn recorded() -> Vec<(String, &'static str, String)> {
     let mut rules: Vec<(String, &str, String)> = Vec::new();
+    let any = |prefixes: &[&str], of: &dyn Fn(&str) -> String| {
+        prefixes.iter().map(|prefix| of(prefix)).collect::<Vec<_>>().join(" or ")
+    };
     // nginx has no page that Prometheus could read.
     for metric in METRICS.iter().filter(|metric| metric.each != Each::RestrictedHost) {
         let name = metric.prometheus().0;
         let name = name.strip_prefix("diana_").unwrap();
-        for (shell, prefix) in [("wasm", "diana"), ("native", "envoy_diana")] {
+        for (shell, prefixes) in PREFIXES {
+            let rate = |name: &str| any(prefixes, &|prefix| format!("rate({prefix}_{name}[5m])"));
             let rule = match metric.kind {
-                MetricKind::Counter => {
-                    (format!("diana:{name}:rate5m"), shell, format!("rate({prefix}_{name}[5m])"))
-                }
-                MetricKind::Gauge => (format!("diana:{name}:value"), shell, format!("{prefix}_{name}")),
-                MetricKind::Histogram => (
-                    format!("diana:{name}_bucket:rate5m"),
+                MetricKind::Counter => (format!("diana:{name}:rate5m"), shell, rate(name)),
+                MetricKind::Gauge => (
+                    format!("diana:{name}:value"),
                     shell,
-                    format!("rate({prefix}_{name}_bucket[5m])"),
+                    any(prefixes, &|prefix| format!("{prefix}_{name}")),
                 ),
+                MetricKind::Histogram => {
+                    (format!("diana:{name}_bucket:rate5m"), shell, rate(&format!("{name}_bucket")))
+                }
             };
             // The lists are rules, too.
             if !rules.contains(&rule) {
@@ -47,7 +56,9 @@ fn recorded() -> Vec<(String, &'static str, String)> {
             }
         }
     }
-    rules.push(("diana:panics:rate5m".into(), "native", "rate(envoy_diana_panics[5m])".into()));
+    let (shell, prefixes) = PREFIXES[1];
+    let panics = any(prefixes, &|prefix| format!("rate({prefix}_panics[5m])"));
+    rules.push(("diana:panics:rate5m".into(), shell, panics));
     rules
 }
 
@@ -56,9 +67,9 @@ fn recorded() -> Vec<(String, &'static str, String)> {
 fn the_recording_rules_are_those_of_the_table() {
     let mut printed = String::from(
         "# Recording rules that make the names of both shells one: the filter's metrics are `diana_…`, those\n\
-         # of the native module `envoy_diana_…`, and `diana:…` are both, with the label `shell`. Counters and\n\
-         # histograms become rates a second. `UPDATE=1 cargo test --test it docs::observability` writes this\n\
-         # file from the table of metrics.\n\
+         # of the native module `envoy_diana_…`, or under Envoy Gateway `envoy_dynamicmodulescustom_…`, and\n\
+         # `diana:…` are all, with the label `shell`. Counters and histograms become rates a second.\n\
+         # `UPDATE=1 cargo test --test it docs::observability` writes this file from the table of metrics.\n\
          groups:\n  - name: diana-names\n    rules:\n",
     );
     for (record, shell, expression) in recorded() {
@@ -106,12 +117,13 @@ fn wrong(expression: &str, is_raw: bool) -> Vec<String> {
         let known = recorded.iter().find(|(record, ..)| record == name);
         let metric = match known {
             Some((_, _, expression)) => {
-                let raw = expression.trim_start_matches("rate(").trim_end_matches("[5m])");
+                let first = expression.split(" or ").next().unwrap();
+                let raw = first.trim_start_matches("rate(").trim_end_matches("[5m])");
                 raw.trim_start_matches("envoy_").to_owned()
             }
             None if OF_ENVOY.contains(&name) => continue,
-            None if is_raw && (name.starts_with("diana_") || name.starts_with("envoy_diana_")) => {
-                name.trim_start_matches("envoy_").to_owned()
+            None if is_raw && PREFIXES.iter().any(|(_, all)| all.iter().any(|of| name.starts_with(of))) => {
+                name.replace("dynamicmodulescustom", "diana").trim_start_matches("envoy_").to_owned()
             }
             None if name.contains("diana") || name.starts_with("envoy_") => {
                 wrong.push(format!("{name} is not recorded"));
@@ -130,7 +142,7 @@ fn wrong(expression: &str, is_raw: bool) -> Vec<String> {
         };
         let labels = after.strip_prefix('{').and_then(|rest| rest.split('}').next()).unwrap_or_default();
         let own = labels.split(',').map(str::trim).filter(|label| {
-            let name = label.split(['=', '~', '!']).next().unwrap_or_default();
+            let name = label.split(['=', '!']).next().unwrap_or_default();
             !ADDED.contains(&name)
         });
         let selector = format!("{metric}{{{}}}", own.collect::<Vec<&str>>().join(","));

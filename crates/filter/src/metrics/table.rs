@@ -221,6 +221,7 @@ metrics! {
     StrayReplies: Counter Cluster "diana.store.CLUSTER.stray_replies" &[];
     CallDuration: Histogram Cluster "diana.store.CLUSTER.call_duration_us" &[];
     Replicas: Gauge Store "diana.replicas" &[];
+    SecretFingerprint: Gauge Store "diana.secret_fingerprint" &[];
     WaitDuration: Histogram Configuration "diana.wait_duration_ms" &[];
     WaitingRequests: Gauge Configuration "diana.waiting_requests" &[];
     CellsUsed: Gauge Table "diana.rule.NAME.cells_used" &[];

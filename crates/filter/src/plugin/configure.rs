@@ -33,7 +33,8 @@ impl<H: Host> Plugin<H> {
         ids: &Rc<Ids>,
     ) -> Option<Plugin<H>> {
         let (bytes, secret) = (host.configuration(size), host.secret());
-        let configuration = Source::new(&bytes, &secret).compile().map_err(|errors| mistakes(&errors));
+        let source = Source::new(&bytes, &secret).refusing_at_most(host.max_enforce());
+        let configuration = source.compile().map_err(|errors| mistakes(&errors));
         let plugin = configuration.and_then(|configuration| Plugin::build(host, configuration, before, ids));
         match plugin {
             Ok(mut plugin) => {
@@ -69,7 +70,7 @@ impl<H: Host> Plugin<H> {
         ids: &Rc<Ids>,
     ) -> Result<Plugin<H>, String> {
         let secret = host.secret();
-        let source = Source::new(listener, &secret);
+        let source = Source::new(listener, &secret).refusing_at_most(host.max_enforce());
         let mut configuration = source.compile_route(route).map_err(|errors| mistakes(&errors))?;
         let own = source.compile().map_err(|errors| mistakes(&errors))?;
         configuration.count_apart(Some(&own.policy), false);

@@ -61,7 +61,7 @@ fn errors_of_redis_are_read() {
         (403, "unknown command"),
         (0, ""),
     ] {
-        assert_eq!(answer(status, body), Err(CallError::Status(status)));
+        assert_eq!(answer(status, body), Err(CallError::status(status, body.as_bytes())));
     }
     for wrong in ["", "+OK\r\n", ":7\r\n", "$2\r\n[]\r\n", "*-1\r\n", "[]"] {
         assert_eq!(answer(200, wrong), Err(CallError::Garbage), "{wrong:?}");

@@ -66,7 +66,7 @@ pub type Replies = Vec<Result<Vec<RuleReply>, CallError>>;
 ///     ) -> Result<Replies, CallError> {
 ///         let body = match result {
 ///             CallResult::Response { status: 200, body } => body,
-///             CallResult::Response { status, .. } => return Err(CallError::Status(status)),
+///             CallResult::Response { status, body } => return Err(CallError::status(status, body)),
 ///             CallResult::NotMade => return Err(CallError::NotMade),
 ///             CallResult::TimedOut => return Err(CallError::TimedOut),
 ///         };
@@ -108,7 +108,7 @@ pub type Replies = Vec<Result<Vec<RuleReply>, CallError>>;
 /// let admission = |reply: &RuleReply| reply.verdict.admission;
 /// let refused = Admission::Refuse { retry_after: Some(Span::from_secs(60)) };
 /// assert_eq!(replies[0].as_ref().map(|rules| admission(&rules[0])), Ok(refused));
-/// assert_eq!(read(503, b"no"), Err(CallError::Status(503)));
+/// assert_eq!(read(503, b"no"), Err(CallError::Status(503, "no".into())));
 /// assert_eq!(read(200, b""), Err(CallError::Garbage));
 /// ```
 pub trait StoreProtocol: Send {
@@ -241,9 +241,9 @@ pub enum CallError {
     NotMade,
     /// No result came in time.
     TimedOut,
-    /// An HTTP status that is not a success; 0 if the connection ended before a response
-    /// came.
-    Status(u32),
+    /// An HTTP status that is not a success, 0 if the connection ended before a response came, and
+    /// the words of whoever sent it: printable ASCII, cut at [`CallError::LONGEST`] bytes.
+    Status(u32, String),
     /// A server that speaks HTTP has answered, in place of the global store.
     Http,
     /// The global store's error message: printable ASCII, cut at [`CallError::LONGEST`] bytes.
@@ -271,6 +271,9 @@ const UNFIT: [&str; 9] = [
     "NOPERM",
 ];
 
+/// Where a gateway counts why it cannot connect, which it does not say for bytes of TCP.
+const OF_CONNECTION: &str = "; `ssl.fail_verify_san`, `ssl.fail_verify_error` and `upstream_cx_connect_timeout` of the cluster say why";
+
 impl CallError {
     /// The longest error message of a global store that is kept, in bytes.
     pub const LONGEST: usize = 128;
@@ -283,12 +286,24 @@ impl CallError {
             return CallError::NoScript;
         }
         let code = words.split(' ').next();
-        let kept = words.chars().filter(|letter| matches!(letter, ' '..='~')).take(CallError::LONGEST);
         match code.is_some_and(|code| UNFIT.contains(&code)) {
-            true => CallError::Unfit(kept.collect()),
-            false => CallError::Refused(kept.collect()),
+            true => CallError::Unfit(printable(words)),
+            false => CallError::Refused(printable(words)),
         }
     }
+
+    /// The error for a response that is not a success. Of a gateway's words about its connection,
+    /// only the cause is kept.
+    #[must_use]
+    pub fn status(status: u32, body: &[u8]) -> CallError {
+        let words = String::from_utf8_lossy(body);
+        let cause = words.rsplit(" reason: ").next();
+        CallError::Status(status, printable(cause.unwrap_or_default()))
+    }
+}
+
+fn printable(words: &str) -> String {
+    words.chars().filter(|letter| matches!(letter, ' '..='~')).take(CallError::LONGEST).collect()
 }
 
 impl std::fmt::Display for CallError {
@@ -299,9 +314,13 @@ impl std::fmt::Display for CallError {
             CallError::TimedOut => {
                 f.write_str("neither the server in this cluster nor the store behind it answered in time")
             }
-            CallError::Status(0) => f.write_str("the server in this cluster hung up"),
-            CallError::Status(status) => {
-                write!(f, "status {status}, from the server in this cluster or from the gateway in its place")
+            CallError::Status(0, _) => f.write_str("the server in this cluster hung up"),
+            CallError::Status(status, words) => {
+                write!(f, "status {status}, from the server in this cluster or from the gateway in its place")?;
+                if !words.is_empty() {
+                    write!(f, ": {words}")?;
+                }
+                if words.ends_with("connection failure") { f.write_str(OF_CONNECTION) } else { Ok(()) }
             }
             CallError::Http => f.write_str(
                 "this cluster speaks HTTP, not Redis: let the bridge, a tunnel or a hop lead to Redis itself, as \
@@ -317,6 +336,29 @@ impl std::fmt::Display for CallError {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_status_comes_with_its_cause() {
+        let cases = [
+            ("", ""),
+            ("no\n healthy \u{1b}upstream", ": no healthy upstream"),
+            (
+                "upstream connect error or disconnect/reset before headers. reset reason: connection failure, \
+                 transport failure reason: TLS_error:CERTIFICATE_VERIFY_FAILED",
+                ": TLS_error:CERTIFICATE_VERIFY_FAILED",
+            ),
+            (
+                "upstream connect error or disconnect/reset before headers. reset reason: remote connection failure",
+                ": remote connection failure; `ssl.fail_verify_san`, `ssl.fail_verify_error` and \
+                 `upstream_cx_connect_timeout` of the cluster say why",
+            ),
+        ];
+        for (body, words) in cases {
+            let why = CallError::status(503, body.as_bytes()).to_string();
+            let place = "status 503, from the server in this cluster or from the gateway in its place";
+            assert_eq!(why, format!("{place}{words}"));
+        }
+    }
 
     #[test]
     fn words_are_printable_and_short() {

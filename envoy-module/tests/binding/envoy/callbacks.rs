@@ -56,6 +56,7 @@ pub fn all() -> Exports {
         http_filter_decrement_gauge: metrics::tell_by_stream::<{ metrics::SUBTRACT }>,
         http_filter_set_gauge: metrics::tell_by_stream::<{ metrics::SET }>,
         http_filter_record_histogram_value: metrics::tell_by_stream::<{ metrics::OTHER }>,
+        get_runtime_number: Some(config::get_runtime_number),
         http_filter_config_increment_counter: Some(metrics::tell::<{ metrics::OTHER }>),
         http_filter_config_increment_gauge: Some(metrics::tell::<{ metrics::ADD }>),
         http_filter_config_decrement_gauge: Some(metrics::tell::<{ metrics::SUBTRACT }>),

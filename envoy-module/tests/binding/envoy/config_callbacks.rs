@@ -1,4 +1,4 @@
-//! Envoy's functions for configurations: calls to clusters, and secrets.
+//! Envoy's functions for configurations: calls to clusters, secrets, and the runtime.
 
 use super::exchange::{copy, lend, lines};
 use super::flow;
@@ -66,4 +66,14 @@ pub unsafe extern "C" fn get_secret(config: Pointer, id: usize, value: *mut Byte
     });
     // SAFETY: the module has room for a value.
     unsafe { lend(value, found) }
+}
+
+/// Envoy has a runtime on the main thread only.
+pub unsafe extern "C" fn get_runtime_number(key: Bytes, otherwise: f64) -> f64 {
+    // SAFETY: the module lends the key.
+    let key = unsafe { copy(key) };
+    with(|world| {
+        world.check_main("the runtime");
+        world.runtime.get(&key).copied().unwrap_or(otherwise)
+    })
 }

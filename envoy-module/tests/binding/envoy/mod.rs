@@ -178,8 +178,13 @@ fn step(input: &mut Input) -> &'static str {
         30 => {
             let secret =
                 [&b"sixteen letters."[..], b"other letters 16\n", b"short", b"\xff", b""][input.below(5)];
-            with(|world| world.secret = secret.to_vec());
-            "a secret"
+            with(|world| {
+                world.secret = secret.to_vec();
+                world
+                    .runtime
+                    .insert(b"diana.enforce".to_vec(), f64::from(secret.first().copied().unwrap_or(0)));
+            });
+            "a secret, and another part to refuse"
         }
         _ => {
             // All that is due arrives.

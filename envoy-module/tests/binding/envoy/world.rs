@@ -108,6 +108,8 @@ pub struct World {
     pub last_call: u64,
     /// The secret that the discovery service has delivered.
     pub secret: Vec<u8>,
+    /// The numbers of the runtime.
+    pub runtime: BTreeMap<Vec<u8>, f64>,
     /// The gauges, by their names and labels.
     pub gauges: BTreeMap<(String, Vec<Vec<u8>>), Gauge>,
     /// Whether an event of the main thread interrupts the next reading.
