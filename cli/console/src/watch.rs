@@ -161,6 +161,7 @@ impl State {
         };
         match policy {
             Ok(mut policy) => {
+                policy.store_secret = Some(policy.secret().into());
                 self.seen.left_off = shorten(&mut policy.rules, MOST_RULES);
                 (self.seen.policy, self.seen.error, self.answered) =
                     (Some(policy), None, Some(Instant::now()));

@@ -339,6 +339,29 @@ fn differences_are_marked_and_explained() {
     assert!(code == 2 && text.ends_with("the gateways that have answered are the same\n"), "{text}");
 }
 
+/// Two secrets that are unknown may be two, so nobody says that they are the same.
+#[test]
+fn a_secret_that_a_gateway_does_not_tell_is_unknown() {
+    let gateways = [Fake::start(), Fake::start()];
+    let shell = Shell::new(&gateways.each_ref());
+    let forget = |gateway: &Fake| gateway.state().policy.as_object_mut().unwrap().remove("store_secret");
+    forget(&gateways[0]);
+    let (code, text, _) = shell.run(&["diff"]);
+    assert!(code == 1 && text.ends_with("different or unknown (*): secret of the store\n"), "{text}");
+    assert_eq!(line_of(&text, &gateways[0]), "ad62478a83fc1f92 0.2.0 unknown * local");
+    forget(&gateways[1]);
+    let (code, text, _) = shell.run(&["diff"]);
+    assert!(code == 1 && text.ends_with("different or unknown (*): secret of the store\n"), "{text}");
+
+    // Without global rules there is no secret.
+    for gateway in &gateways {
+        gateway.state().policy["rules"][1]["scope"] = "local".into();
+    }
+    let (code, text, _) = shell.run(&["diff"]);
+    assert!(code == 0 && text.ends_with("all gateways are the same\n"), "{text}");
+    assert_eq!(line_of(&text, &gateways[0]), "ad62478a83fc1f92 0.2.0 – local");
+}
+
 /// The first line of a gateway.
 fn line_of(text: &str, gateway: &Fake) -> String {
     let found = text.lines().find_map(|line| line.strip_prefix(&gateway.name())).unwrap();

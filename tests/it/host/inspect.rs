@@ -32,6 +32,27 @@ fn ask(gateway: &Gateway, worker: usize, question: &str) -> (u32, Value) {
     (status, serde_json::from_str(&body).unwrap_or_else(|error| panic!("{error}: {body}")))
 }
 
+/// Gateways with different secrets count apart, in one Redis, so the log and `GET policy` tell them
+/// apart, without telling the secret.
+#[test]
+fn the_policy_shows_the_secret_of_the_store_as_the_log_does() {
+    let of = |secret: &str| {
+        let mut document: Value = serde_json::from_str(&document(&per_user())).unwrap();
+        document["store"] = json!({"redis": {"cluster": "redis", "secret": secret}});
+        let gateway = Gateway::start(CasSemantics::Lenient, 2, &document.to_string());
+        let (_, policy) = ask(&gateway, 1, "policy");
+        assert!(!policy.to_string().contains(secret), "{policy}");
+        let shown = policy["store_secret"].as_str().unwrap_or_else(|| panic!("{policy}")).to_owned();
+        assert_eq!(gateway.world.logged(&format!("fingerprint of its secret {shown}")), 1, "{shown}");
+        shown
+    };
+    let (one, other) = (of("a secret of sixteen bytes"), of("another secret of sixteen"));
+    assert_eq!((one.len(), &one), (4, &of("a secret of sixteen bytes")));
+    assert_ne!(one, other);
+    let alone = Gateway::start(CasSemantics::Lenient, 1, &document(&per_user()));
+    assert_eq!(ask(&alone, 0, "policy").1.get("store_secret"), None);
+}
+
 fn rates(gateway: &Gateway, worker: usize, query: &str) -> Value {
     let (status, answer) = ask(gateway, worker, &format!("rates{query}"));
     assert_eq!(status, 200, "{answer}");

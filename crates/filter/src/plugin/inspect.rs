@@ -211,10 +211,9 @@ impl<H: Host> Plugin<H> {
             .text("version", crate::VERSION)
             .text("fingerprint", &fingerprint_text(self.configuration.fingerprint))
             .number("generation", generation);
-        if self.configuration.store.is_some() {
-            let mut secret = String::new();
-            policy.fingerprint().to_be_bytes().into_iter().for_each(|byte| format::hex(&mut secret, byte));
-            answer = answer.text("store_secret", &secret);
+        // The worker has the store. It has none while the host has not delivered the secret.
+        if self.worker.with(|worker| !worker.clusters().is_empty()) == Some(true) {
+            answer = answer.text("store_secret", &self.store_secret());
         }
         answer.list("rules", policy.rules().map(|(id, rule)| described(rule, policy.actor_names(id))))
     }
