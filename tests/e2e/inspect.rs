@@ -81,12 +81,46 @@ fn a_count_is_that_of_the_next_response_and_a_reset_lets_one_actor_pass_in_every
     assert_eq!(passed, 5, "what the quota admits, and no more");
     let count = body(&ask("GET", "actor?rule=per-user&user=bob"));
     assert_eq!(asked("bob"), [429; 8], "nobody else is reset");
-    let ended = body(&ask("POST", "penalty?rule=per-user&user=bob&end"));
+    let ended = body(&ask("POST", "penalty?rule=per-user&user=bob"));
     assert_eq!((&ended["used"], &ended["penalty_ms"]), (&count["used"], &json!(0)), "{ended}");
     assert!(gateway.log_contains("inspect: 127.0.0.1 has ended a penalty of rule per-user"));
     assert!(gateway.log_contains("inspect: 127.0.0.1 has reset an actor of rule per-user"));
     // Lines of the log name the files of the code.
     assert!(!gateway.logs().replace("announce", "").contains("ann"), "the log does not name actors");
+}
+
+/// Envoy logs the path of each request, and the customer's key is none of its business.
+#[test]
+fn a_header_keeps_the_actor_out_of_every_log() {
+    const KEY: &str = "k-4711-of-a-customer";
+    let document = json!({
+        "inspect": inspect(),
+        "actors": {"apikey": {"header": "x-api-key"}},
+        "limits": [{"url": "/", "rules": [
+            {"name": "per-key", "actor": "apikey", "algo": "W", "rpu": 5, "unit": "day"},
+        ]}],
+    });
+    let config = Config { access_log: Some("%REQ(:METHOD)% %REQ(:PATH)%".into()), ..Config::new(document) };
+    let gateway = Gateway::start(config).unwrap();
+    assert_eq!(gateway.get("/", &[("x-api-key", KEY)]).unwrap().status, 200);
+    let (bearer, actor) = (format!("Bearer {TOKEN}"), format!("apikey={}", KEY.replace('-', "%2D")));
+    let questions = [
+        ("GET", "/.diana/actor?rule=per-key"),
+        ("POST", "/.diana/grant?rule=per-key&amount=5&for=1h"),
+        ("POST", "/.diana/reset?rule=per-key"),
+    ];
+    for ((method, target), used) in questions.into_iter().zip([1, 1, 0]) {
+        let headers = [("authorization", &*bearer), ("diana-actor", &actor)];
+        let answer = body(&gateway.connect().unwrap().request(method, target, &headers, b"").unwrap());
+        assert_eq!(answer["used"], used, "{answer}");
+    }
+    let log = gateway.access_log_of(4).unwrap();
+    for (method, target) in questions {
+        assert!(log.contains(&format!("{method} {target}")), "{log:?}");
+    }
+    for text in [log.join("\n"), gateway.logs()] {
+        assert!(!text.contains("4711") && !text.contains(TOKEN), "{text}");
+    }
 }
 
 #[test]

@@ -63,12 +63,9 @@ impl Gateway {
     }
 
     fn target(&self, user: &str) -> Target {
-        let parameter = |name: &str| match name {
-            "rule" => Some("rule".to_owned()),
-            "user" => Some(user.to_owned()),
-            _ => None,
-        };
-        Target::find(&self.worker, parameter).unwrap()
+        let parameter = |name: &str| (name == "rule").then(|| "rule".to_owned());
+        let actor = |name: &str| (name == "user").then(|| user.to_owned());
+        Target::find(&self.worker, parameter, actor).unwrap()
     }
 
     fn count(&self, user: &str) -> ActorCount {
@@ -273,9 +270,8 @@ fn a_reload_keeps_counts_and_grants() {
     gateway.reload(&document("", 5));
     assert_eq!(gateway.passing("ann"), 0, "without `inspect` there are no grants");
 
-    let open =
-        |name: &str| Some(if name == "rule" { "open" } else { "ann" }.to_owned()).filter(|_| name != "plan");
-    let target = Target::find(&gateway.worker, open).unwrap();
+    let open = |name: &str| (name == "rule").then(|| "open".to_owned());
+    let target = Target::find(&gateway.worker, open, |_| Some("ann".to_owned())).unwrap();
     assert!(!target.takes_grants(&gateway.policy));
 }
 

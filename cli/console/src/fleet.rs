@@ -1,6 +1,7 @@
 //! Asks any number of gateways at once. Each question has a result for each gateway, in the order
 //! of the arguments; that a gateway does not answer is a result, too.
 
+use diana_filter::ACTOR_HEADER;
 use http_body_util::{BodyExt, Empty, LengthLimitError, Limited};
 use hyper::body::Bytes;
 use hyper::header::{AUTHORIZATION, CONTENT_LENGTH, HeaderValue, USER_AGENT};
@@ -182,9 +183,9 @@ impl Question {
         }
     }
 
-    /// What follows the path of `inspect`.
+    /// What follows the path of `inspect`: all but the actor.
     fn target(&self) -> String {
-        let mut query = Query(self.name().into());
+        let mut query = Pairs::default();
         match self {
             Self::Policy => {}
             Self::Rates { seconds } => query.add("seconds", &seconds.to_string()),
@@ -192,41 +193,48 @@ impl Question {
                 query.add("rule", rule);
                 query.add("by", by);
             }
-            // The gateway takes the first of two parameters with one name, so its own come first.
-            Self::Actor(target) | Self::Reset(target) => query.add_target(target),
-            Self::Grant { target, amount, duration } => {
+            Self::Actor(_) | Self::Reset(_) | Self::EndPenalty(_) => {}
+            Self::Grant { amount, duration, .. } => {
                 query.add("amount", &amount.to_string());
                 query.add("for", duration);
-                query.add_target(target);
-            }
-            Self::EndPenalty(target) => {
-                query.add("end", "");
-                query.add_target(target);
             }
         }
-        query.0
+        if let Some(Target { rule, plan, .. }) = self.of() {
+            query.add("rule", rule);
+            plan.iter().for_each(|plan| query.add("plan", plan));
+        }
+        [self.name(), if query.0.is_empty() { "" } else { "?" }, &query.0].concat()
+    }
+
+    /// Of whom a question is.
+    fn of(&self) -> Option<&Target> {
+        match self {
+            Self::Policy | Self::Rates { .. } | Self::Top { .. } => None,
+            Self::Actor(target) | Self::Reset(target) | Self::EndPenalty(target) => Some(target),
+            Self::Grant { target, .. } => Some(target),
+        }
+    }
+
+    /// The header with the actor, whose value may be a secret: access logs have the query.
+    fn actor(&self) -> Option<HeaderValue> {
+        let mut pairs = Pairs::default();
+        self.of()?.actor.iter().for_each(|(name, value)| pairs.add(name, value));
+        let mut actor = HeaderValue::try_from(pairs.0).ok()?;
+        actor.set_sensitive(true);
+        Some(actor)
     }
 }
 
-struct Query(String);
+/// Percent-encoded names and values.
+#[derive(Default)]
+struct Pairs(String);
 
-impl Query {
+impl Pairs {
     fn add(&mut self, name: &str, value: &str) {
-        self.0.push(if self.0.contains('?') { '&' } else { '?' });
+        self.0.push_str(if self.0.is_empty() { "" } else { "&" });
         self.0.extend(utf8_percent_encode(name, NON_ALPHANUMERIC));
-        // `end` is a word without a value.
-        if !value.is_empty() {
-            self.0.push('=');
-            self.0.extend(utf8_percent_encode(value, NON_ALPHANUMERIC));
-        }
-    }
-
-    fn add_target(&mut self, target: &Target) {
-        self.add("rule", &target.rule);
-        if let Some(plan) = &target.plan {
-            self.add("plan", plan);
-        }
-        target.actor.iter().for_each(|(name, value)| self.add(name, value));
+        self.0.push('=');
+        self.0.extend(utf8_percent_encode(value, NON_ALPHANUMERIC));
     }
 }
 
@@ -404,6 +412,9 @@ impl Fleet {
             .uri(format!("{}/{}", address.url, question.target()))
             .header(AUTHORIZATION, self.authorization.clone())
             .header(USER_AGENT, format!("diana/{}", diana_filter::VERSION));
+        if let Some(actor) = question.actor() {
+            request = request.header(ACTOR_HEADER, actor);
+        }
         if method == Method::POST {
             request = request.header(CONTENT_LENGTH, 0);
         }
@@ -490,18 +501,21 @@ mod tests {
     use crate::answer::Count;
 
     #[test]
-    fn values_are_encoded_and_own_parameters_come_first() {
+    fn an_actor_is_in_the_header_alone_whatever_its_name() {
         let target = Target {
             rule: "per user".into(),
             actor: vec![("user".into(), "a&rule=b c/ü".into()), ("amount".into(), "9".into())],
             plan: Some("gold".into()),
         };
-        let asked = "rule=per%20user&plan=gold&user=a%26rule%3Db%20c%2F%C3%BC&amount=9";
-        assert_eq!(Question::Actor(target.clone()).target(), format!("actor?{asked}"));
-        assert_eq!(Question::EndPenalty(target.clone()).target(), format!("penalty?end&{asked}"));
+        assert_eq!(Question::Actor(target.clone()).target(), "actor?rule=per%20user&plan=gold");
+        assert_eq!(Question::EndPenalty(target.clone()).target(), "penalty?rule=per%20user&plan=gold");
         let grant = Question::Grant { target, amount: 5, duration: "1h".into() };
-        assert_eq!(grant.target(), format!("grant?amount=5&for=1h&{asked}"));
+        assert_eq!(grant.target(), "grant?amount=5&for=1h&rule=per%20user&plan=gold");
+        let header = grant.actor().unwrap();
+        assert_eq!(header, "user=a%26rule%3Db%20c%2F%C3%BC&amount=9");
+        assert!(header.is_sensitive());
         assert_eq!((Question::Policy.target(), grant.method()), ("policy".into(), Method::POST));
+        assert_eq!(Question::Policy.actor(), None);
     }
 
     #[test]

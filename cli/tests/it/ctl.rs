@@ -221,17 +221,17 @@ fn changes_reach_every_gateway() {
     for (words, question, expected) in [
         (
             &["penalty", "per-user", "user=ann"][..],
-            "POST penalty?end&rule=per%2Duser&plan=gold&user=ann",
+            "POST penalty?rule=per%2Duser&plan=gold user=ann",
             "600 ms 1 min – – 0 refused",
         ),
         (
             &["grant", "per-user", "user=ann", "--amount", "5", "--for", "1h"],
-            "POST grant?amount=5&for=1h&rule=per%2Duser&plan=gold&user=ann",
+            "POST grant?amount=5&for=1h&rule=per%2Duser&plan=gold user=ann",
             "0 100 per minute 600 ms 1 min – 5 for 1 h 0 admitted",
         ),
         (
             &["reset", "per-user", "user=ann"],
-            "POST reset?rule=per%2Duser&plan=gold&user=ann",
+            "POST reset?rule=per%2Duser&plan=gold user=ann",
             "– – – – 0 admitted",
         ),
     ] {

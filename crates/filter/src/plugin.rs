@@ -23,6 +23,7 @@ mod settle;
 mod timer;
 
 pub(super) use decided::{Decided, Rejection, Response};
+pub use inspect::ACTOR_HEADER;
 use inspect::{Sampler, WrongTokens};
 
 use super::clock::Clock;

@@ -48,12 +48,9 @@ use std::cell::Cell;
 /// let request = policy.request(&values);
 /// Session::start(&mut worker, &request, now);
 ///
-/// let parameter = |name: &str| match name {
-///     "rule" => Some("per-user".to_owned()),
-///     "user" => Some("ann".to_owned()),
-///     _ => None,
-/// };
-/// let ann = Target::find(&worker, parameter).expect("a rule and its actor");
+/// let parameter = |name: &str| (name == "rule").then(|| "per-user".to_owned());
+/// let actor = |name: &str| (name == "user").then(|| "ann".to_owned());
+/// let ann = Target::find(&worker, parameter, actor).expect("a rule and its actor");
 /// let count = ann.count(&worker, now)?;
 /// assert_eq!((count.used, count.remaining, count.is_refused), (1, 2, false));
 ///
@@ -97,12 +94,14 @@ pub struct ActorCount {
 }
 
 impl Target {
-    /// Finds the rule that `parameter("rule")` names, and its actor by the name of each of the
-    /// rule's actors. `ip` names a client whose requests lack the actor, if the rule then counts by
-    /// address, and `plan` names a plan. The error is a message for people.
+    /// Finds the rule that `parameter("rule")` names, and its actor by `actor` of the name of each
+    /// of the rule's actors. `actor("ip")` is a client whose requests lack the actor, if the rule
+    /// then counts by address, and `parameter("plan")` names a plan. The error is a message for
+    /// people.
     pub fn find(
         worker: &Worker<impl Store>,
         parameter: impl Fn(&str) -> Option<String>,
+        actor: impl Fn(&str) -> Option<String>,
     ) -> Result<Target, String> {
         let policy = worker.policy();
         let name = parameter("rule").ok_or("which rule? expected `rule=NAME`")?;
@@ -119,8 +118,8 @@ impl Target {
             false => policy.group_of(rule),
         }
         .ok_or("the rule counts nothing")?;
-        let own = actor::key_of(&group.actors, &parameter);
-        let key = match (own, parameter("ip")) {
+        let own = actor::key_of(&group.actors, &actor);
+        let key = match (own, actor("ip")) {
             (Ok(value), _) => KeyBuffer::of_value(&value),
             (Err(_), Some(address)) if group.missing == Missing::Ip => {
                 KeyBuffer::of_address(&policy.address.actor().parse(&address)?)

@@ -79,7 +79,7 @@ fn only_the_page_of_this_start_may_ask() {
     assert!(gateway.asked("").is_empty(), "no gateway was asked");
     let (status, answers) = ask(&console, "POST /api/reset", body);
     assert_eq!((status, &answers[0]["answer"]["used"]), (200, &json!(0)));
-    assert_eq!(gateway.asked(""), ["POST reset?rule=per%2Duser&user=ann"]);
+    assert_eq!(gateway.asked(""), ["POST reset?rule=per%2Duser user=ann"]);
 }
 
 #[test]

@@ -8,7 +8,7 @@
 //! ```
 //!
 //! Parameters are in the query, because Envoy delivers no body to a filter that has not yet passed
-//! the headers on.
+//! the headers on; the actor may be in a header, because access logs have the query.
 
 mod rates;
 mod top;
@@ -50,6 +50,12 @@ impl From<Answer> for Reply {
 
 const HELP: &str = "expected GET policy, actor, rates or top, or POST reset, grant or penalty, as in \
                     `actor?rule=per-user&user=ann`";
+
+/// The header that names the actor, by pairs as in a query.
+pub const ACTOR_HEADER: &str = "diana-actor";
+
+/// The parameters of questions about an actor, whose names no actor in the query can have.
+const OWN: [&str; 4] = ["rule", "plan", "amount", "for"];
 
 /// What a question changes.
 #[derive(Clone, Copy)]
@@ -198,9 +204,21 @@ impl<H: Host> Plugin<H> {
         }
     }
 
-    /// The actor that the query names.
+    /// The actor that the header names, which keeps it out of access logs; without the header, the
+    /// query.
     fn target(&self, query: &[u8]) -> Result<Target, (u32, String)> {
-        let target = self.worker.with(|worker| Target::find(worker, parameters(query)));
+        let parameter = parameters(query);
+        let header = self.host.request_header(ACTOR_HEADER.as_bytes());
+        let names = |name| self.configuration.policy.rules().find(|(_, rule)| rule.name() == name);
+        if header.is_none()
+            && let Some((rule, _)) = parameter("rule").and_then(names)
+            && let Some(name) = self.configuration.policy.actor_names(rule).find(|name| OWN.contains(name))
+        {
+            let why = "` has the name of a parameter: send it in the header `diana-actor`";
+            return Err((400, ["the actor `", name, why].concat()));
+        }
+        let actor = parameters(header.as_deref().unwrap_or(query));
+        let target = self.worker.with(|worker| Target::find(worker, parameter, actor));
         target.unwrap_or_else(|| Err("the worker is in use".into())).map_err(|why| (400, why))
     }
 
