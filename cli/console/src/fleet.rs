@@ -1,7 +1,7 @@
 //! Asks any number of gateways at once. Each question has a result for each gateway, in the order
 //! of the arguments; that a gateway does not answer is a result, too.
 
-use diana_filter::ACTOR_HEADER;
+use diana_filter::{ACTOR_HEADER, ONLY_READS, WRONG_TOKEN};
 use http_body_util::{BodyExt, Empty, LengthLimitError, Limited};
 use hyper::body::Bytes;
 use hyper::header::{AUTHORIZATION, CONTENT_LENGTH, HeaderValue, USER_AGENT};
@@ -253,10 +253,10 @@ pub enum Failure {
     /// A larger answer than any of Diana's.
     #[error("the answer is larger than {} MiB", LARGEST_ANSWER >> 20)]
     TooLarge,
-    /// Somebody else has answered. A gateway passes questions on if the token is wrong.
+    /// Somebody else has answered. A gateway passes questions on from addresses that may not ask.
     #[error(
-        "`inspect` does not answer (status {0}): check its path, the token, and whether `allow` has this address. \
-         Whoever answered has the token now, and after ten wrong tokens a gateway refuses the right one, too, for a minute"
+        "`inspect` does not answer (status {0}): check its path, and whether `allow` has this address. Whoever answered \
+         has the token now"
     )]
     NotDiana(u16),
     /// The question was not sent, because somebody else has answered the last one.
@@ -269,7 +269,7 @@ pub enum Failure {
     Unknown(String),
     /// The gateway does not know the question, because it is older or not configured to answer.
     #[error(
-        "the gateway has no `{question}`: {why}. If these are not its words, an upstream has answered: check the token"
+        "the gateway has no `{question}`: {why}. If these are not its words, an upstream has answered: check the path"
     )]
     Missing {
         /// The question's name.
@@ -479,6 +479,8 @@ fn read<T: DeserializeOwned>(status: u16, body: &[u8], question: &'static str) -
         }),
         // Each gateway has a policy, and none refuses a caller in this way.
         (404, _) if question == "policy" => Err(Failure::NotDiana(status)),
+        (401, Ok(why)) if why == WRONG_TOKEN => Err(Failure::Refused { status, why }),
+        (403, Ok(why)) if why.ends_with(ONLY_READS) => Err(Failure::Refused { status, why }),
         (401 | 403, _) => Err(Failure::NotDiana(status)),
         (404, Ok(why)) => Err(Failure::Missing { question, why }),
         (400.., Ok(why)) => Err(Failure::Refused { status, why }),
@@ -540,6 +542,19 @@ mod tests {
             read(400, r#"{"error":"there is no rule `b`"}"#),
             Err(Failure::Refused { status: 400, why })
         );
+    }
+
+    #[test]
+    fn what_is_wrong_with_a_token_is_said() {
+        let read = |status, why: &str| {
+            let body = serde_json::json!({"error": why}).to_string();
+            read::<Count>(status, body.as_bytes(), "policy").unwrap_err()
+        };
+        let only_reads = "the token `ci` may only read";
+        for (status, why) in [(401, WRONG_TOKEN), (403, only_reads)] {
+            assert_eq!(read(status, why), Failure::Refused { status, why: why.into() });
+        }
+        assert_eq!(read(403, WRONG_TOKEN), Failure::NotDiana(403));
     }
 
     /// Many upstreams answer in JSON, too.

@@ -99,7 +99,8 @@ fn every_gateway_reads_and_changes_the_one_count() {
     assert!(held > 0 && here["used"].as_u64().unwrap() >= 8, "{here} {there}");
 
     assert_eq!(ask(one, "GET", "actor?rule=open&user=ann").0, 400);
-    assert!(one.log_contains("inspect: 127.0.0.1 asks the store to change an actor of rule quota: Reset"));
+    assert!(one.log_contains("inspect: 127.0.0.1 resets actor "));
+    assert!(one.log_contains(" of rule quota in the store"));
     // Lines of the log name the files of the code.
     assert!(!one.logs().replace("announce", "").contains("ann"), "the log does not name actors");
     assert_eq!(other.counted("inspect.result.grant.changes").unwrap(), 1);

@@ -12,6 +12,8 @@ use std::{io, thread};
 /// The token of all gateways.
 pub const TOKEN: &str = "0123456789abcdef0123456789abcdef";
 
+const WRONG: &str = "the token is wrong, or too many have been wrong within a minute";
+
 /// How a gateway answers.
 #[derive(Clone, Debug, Default)]
 pub enum Fault {
@@ -162,7 +164,7 @@ fn answer(stream: Box<dyn Connection>, state: &Mutex<State>) -> io::Result<()> {
     let upstream = |status: u16| (status, "text/html", "<p>the upstream</p>".to_owned());
     let (status, kind, body) = match (target.strip_prefix("/.diana/"), fault) {
         (None, _) => upstream(404),
-        (Some(_), _) if !knows => upstream(200),
+        (Some(_), _) if !knows => (401, "application/json", json!({"error": WRONG}).to_string()),
         (Some(_), Fault::Upstream(status)) => upstream(status),
         (Some(_), Fault::UpstreamJson(status, body)) => (status, "application/json", body.to_owned()),
         (Some(_), Fault::Silent) => {
