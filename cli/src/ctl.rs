@@ -120,9 +120,8 @@ fn finish<T: Serialize>(
 /// Says what a change does, and asks for confirmation unless that is given.
 fn confirm(fleet: &Fleet, target: &Target, does: &str, is_sure: bool) -> Result<()> {
     let (rule, actor) = (printable(&target.rule), printable(&target.actor_text()));
-    let plan = target.plan.as_deref().map(|plan| format!(" with the plan `{}`", printable(plan)));
-    let (plan, gateways) = (plan.unwrap_or_default(), names(fleet).join(", "));
-    let does = format!("the rule `{rule}` {does}, for the actor {actor}{plan}, in {gateways}");
+    let gateways = names(fleet).join(", ");
+    let does = format!("the rule `{rule}` {does}, for the actor {actor}, in {gateways}");
     if is_sure {
         // `eprintln!` panics if nobody reads the message.
         let _ = writeln!(stderr(), "{does}");

@@ -135,7 +135,10 @@ fn what_cannot_be_answered_is_explained() {
         (response.status, body(&response)["error"].as_str().unwrap_or_default().to_owned())
     };
     assert_eq!(ask("GET", "actor?user=ann").0, 400);
-    assert_eq!(ask("GET", "actor?rule=no%22ne&user=ann"), (400, "there is no rule `no\"ne`".into()));
+    assert_eq!(
+        ask("GET", "actor?rule=no%22ne&user=ann"),
+        (400, "there is no rule `no\"ne`: the rules are per-user, per-ip".into())
+    );
     assert_eq!(ask("GET", "actor?rule=per-user"), (400, "expected `user=VALUE`".into()));
     assert_eq!(ask("GET", "actor?rule=per-ip&ip=no-address").0, 400);
     assert_eq!(ask("GET", "actor?rule=per-ip&ip=127.0.0.1"), (200, String::new()));

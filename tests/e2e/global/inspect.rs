@@ -12,10 +12,14 @@ fn document() -> Value {
     let penalty = json!({"after": 3, "for": "1h"});
     json!({
         "inspect": {"path": "/.diana", "token": TOKEN},
+        "plan": {"header": "x-plan"},
         "limits": [
             shared_rule("=/", "quota", &json!({"algo": "W", "rpu": QUOTA, "unit": "7d"})),
             shared_rule("=/leased", "leased", &json!({"algo": "W", "rpu": 800, "unit": "7d", "lease": 100})),
             shared_rule("=/penalty", "penalty", &json!({"algo": "W", "rpu": 1, "unit": "7d", "penalty": penalty})),
+            shared_rule("=/plan", "plan", &json!({
+                "algo": "W", "rpu": 9, "unit": "7d", "plans": {"gold": {"rpu": 1, "penalty": penalty}},
+            })),
             shared_rule("=/open", "open", &json!({"algo": "C", "rpu": 5})),
         ],
         "store": in_redis(json!({"timeout": "5s"})),
@@ -90,6 +94,17 @@ fn every_gateway_reads_and_changes_the_one_count() {
     assert!(refused["penalty_ms"].as_u64().unwrap() > 3_590_000, "{refused}");
     let (_, ended) = ask(other, "POST", "penalty?rule=penalty&user=ann");
     assert_eq!((&ended["penalty_ms"], &ended["used"]), (&json!(0), &json!(1)), "{ended}");
+
+    // Under no plan, also of a plan.
+    let gold = [("x-user-id", "ann"), ("x-plan", "gold")];
+    (0..8).for_each(|_| _ = one.get("/plan", &gold).unwrap());
+    let seen = |plan: &str| {
+        let count = ask(other, "GET", &format!("actor?rule=plan&user=ann{plan}")).1;
+        (count["used"].as_u64().unwrap(), count["penalty_ms"].as_u64().unwrap() > 3_590_000)
+    };
+    assert_eq!([seen("&plan=gold"), seen("")], [(1, true); 2]);
+    assert_eq!(ask(other, "POST", "penalty?rule=plan&user=ann").0, 200);
+    assert_eq!([seen("&plan=gold"), seen("")], [(1, false); 2]);
 
     // What a gateway holds leased counts as used.
     passed(&mut all, "/leased", "ann", 8);

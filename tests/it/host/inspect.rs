@@ -199,7 +199,9 @@ fn what_comes_too_late_is_spread_and_nothing_is_lost_when_calls_fail() {
 
 #[test]
 fn questions_that_cannot_be_answered_are_explained() {
-    let gateway = Gateway::start(CasSemantics::Lenient, 1, &document(&per_user()));
+    let mut rules = per_user();
+    rules.as_array_mut().unwrap().push(json!({"name": "all", "rpu": 9, "unit": "day"}));
+    let gateway = Gateway::start(CasSemantics::Lenient, 1, &document(&rules));
     let why = |question: &str| {
         let (status, answer) = ask(&gateway, 0, question);
         (status, answer["error"].as_str().unwrap_or_default().to_owned())
@@ -210,9 +212,12 @@ fn questions_that_cannot_be_answered_are_explained() {
             (400, "expected `seconds` from 1 to 300".into())
         );
     }
-    assert_eq!(why("rates?rule=no%22ne"), (400, "there is no rule `no\"ne`".into()));
-    assert_eq!(why("top"), (400, "which rule? expected `rule=NAME`".into()));
-    assert_eq!(why("top?rule=none"), (400, "there is no rule `none`".into()));
+    let none = |rule: &str| (400, format!("there is no rule `{rule}`: the rules are per-user, all"));
+    assert_eq!(why("rates?rule=no%22ne"), none("no\"ne"));
+    assert_eq!(why("top"), (400, "which rule? expected `rule=NAME`: the rules are per-user, all".into()));
+    for question in ["top", "actor"] {
+        assert_eq!(why(&format!("{question}?rule=none")), none("none"));
+    }
     assert_eq!(why("top?rule=per-user&by=size"), (400, "expected `by=refused` or `by=used`".into()));
     let off = document(&per_user()).replace(r#","top":true"#, "");
     assert!(gateway.configure(&off));

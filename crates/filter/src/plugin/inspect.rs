@@ -25,7 +25,7 @@ use diana_base::time::{Span, Time};
 use diana_config::{Configuration, LoggedActor, Token};
 use diana_limiter::decide::{Outcome, Reason};
 use diana_limiter::global::{RuleReply, StoreChange};
-use diana_limiter::inspect::{ActorCount, Grant, Question, Target};
+use diana_limiter::inspect::{ActorCount, Grant, Question, Target, rule_named};
 use diana_limiter::policy::Rule;
 use diana_limiter::request::protocol::Protocol;
 use diana_limiter::request::{Request, syntax};
@@ -225,9 +225,8 @@ impl<H: Host> Plugin<H> {
         let parameter = parameters(query);
         let header = self.host.request_header(ACTOR_HEADER.as_bytes());
         let policy = &self.configuration.policy;
-        let names = |name| policy.rules().find(|(_, rule)| rule.name() == name);
+        let rule = rule_named(policy, parameter("rule").as_deref()).map_err(|why| (400, why))?;
         if header.is_none()
-            && let Some((rule, _)) = parameter("rule").and_then(names)
             && let Some(name) = policy.actor_names(rule).find(|name| OWN.contains(name))
         {
             let why = "` has the name of a parameter: send it in the header `diana-actor`";
