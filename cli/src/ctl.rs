@@ -3,7 +3,10 @@
 
 mod args;
 mod difference;
+mod search;
 mod table;
+
+use table::Named;
 
 pub use args::{Actor, Args, By, Command, Grant, Question as QuestionArgs};
 
@@ -11,10 +14,10 @@ use crate::gateways::block_on;
 use crate::output::{Format, print, print_json};
 use dialoguer::Confirm;
 use diana_console::answer::{Count, Policy, Top};
-use diana_console::fleet::{Fleet, Question, Target};
+use diana_console::fleet::{Failure, Fleet, Question, Target};
 use diana_replay::number::plural;
 use diana_replay::printable::printable;
-use miette::{IntoDiagnostic, Result, bail};
+use miette::{IntoDiagnostic, Result, bail, miette};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
@@ -31,7 +34,15 @@ const UNANSWERED: u8 = 2;
 pub fn run(args: &Args) -> Result<ExitCode> {
     let fleet = args.gateways.fleet()?;
     match &args.command {
-        Command::Who(question) => counts(args, &fleet, Question::Actor(question.target())),
+        Command::Rules => {
+            let answers = ask::<Policy>(&fleet, &Question::Policy)?;
+            finish(args, &fleet, &answers, table::rules, json!({}))?;
+            Ok(code(&answers, false))
+        }
+        Command::Who(who) => match who.target().map_err(|why| miette!("{why}"))? {
+            (true, target) => counts(args, &fleet, Question::Actor(target)),
+            (false, target) => everywhere(args, &fleet, &target),
+        },
         Command::Reset(change) => {
             let target = change.actor.target();
             let does = "forgets what it has counted, and ends the penalty";
@@ -68,6 +79,37 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     }
 }
 
+/// Shows what each rule that counts the actor has counted.
+fn everywhere(args: &Args, fleet: &Fleet, target: &Target) -> Result<ExitCode> {
+    let (policies, found) = block_on(async {
+        let policies = texts(&Question::Policy, fleet.ask_all::<Policy>(&Question::Policy).await);
+        let mut found = Vec::new();
+        for (target, has) in search::questions(&policies, target) {
+            let (rule, question) = (target.rule.clone(), Question::Actor(target));
+            // Gateways without the rule are not asked.
+            let known = |place: usize| (!has.contains(&place)).then_some(Failure::NotAsked(0));
+            let answers = fleet.ask_unless::<Count>(&question, known).await.into_iter().enumerate();
+            let own = answers.filter(|(place, _)| has.contains(place));
+            found.extend(own.map(|(place, answer)| search::Found { rule: rule.clone(), place, answer }));
+        }
+        (policies, found)
+    })?;
+    if found.is_empty() && policies.iter().any(Result::is_ok) {
+        bail!("{}", search::nobody(&policies, target));
+    }
+    let is_missing = |found: &search::Found| match &found.answer {
+        // Of some rules a gateway knows no count: that is an answer.
+        Err(failure) => !matches!(failure, Failure::Refused { status: 400, .. }),
+        Ok(_) => false,
+    };
+    let is_unanswered = policies.iter().any(Result::is_err) || found.iter().any(is_missing);
+    match args.json || args.format == Format::Json {
+        true => print_json(&search::json(fleet.addresses(), &policies, &found))?,
+        false => print(&search::text(&names(fleet), &policies, &found))?,
+    }
+    Ok(if is_unanswered { ExitCode::from(UNANSWERED) } else { ExitCode::SUCCESS })
+}
+
 /// What each gateway has answered or why not, in the order of the arguments.
 type Answers<T> = [Result<T, String>];
 
@@ -75,13 +117,20 @@ fn ask<T: DeserializeOwned + Send + 'static>(
     fleet: &Fleet,
     question: &Question,
 ) -> Result<Vec<Result<T, String>>> {
-    let answers = block_on(fleet.ask_all::<T>(question))?.into_iter();
-    Ok(answers.map(|answer| answer.map_err(|failure| question.failure_text(&failure))).collect())
+    Ok(texts(question, block_on(fleet.ask_all::<T>(question))?))
+}
+
+fn texts<T>(question: &Question, answers: Vec<Result<T, Failure>>) -> Vec<Result<T, String>> {
+    answers.into_iter().map(|answer| answer.map_err(|failure| question.failure_text(&failure))).collect()
 }
 
 fn counts(args: &Args, fleet: &Fleet, question: Question) -> Result<ExitCode> {
     let answers = ask::<Count>(fleet, &question)?;
-    finish(args, fleet, &answers, table::counts, json!({}))?;
+    let shown = |named: &[Named<Count>]| {
+        let rows = named.iter().map(|(gateway, answer)| table::Row { gateway, rule: None, answer });
+        table::counts(&rows.collect::<Vec<_>>())
+    };
+    finish(args, fleet, &answers, shown, json!({}))?;
     Ok(code(&answers, false))
 }
 
@@ -120,9 +169,8 @@ fn finish<T: Serialize>(
 /// Says what a change does, and asks for confirmation unless that is given.
 fn confirm(fleet: &Fleet, target: &Target, does: &str, is_sure: bool) -> Result<()> {
     let (rule, actor) = (printable(&target.rule), printable(&target.actor_text()));
-    let plan = target.plan.as_deref().map(|plan| format!(" with the plan `{}`", printable(plan)));
-    let (plan, gateways) = (plan.unwrap_or_default(), names(fleet).join(", "));
-    let does = format!("the rule `{rule}` {does}, for the actor {actor}{plan}, in {gateways}");
+    let gateways = names(fleet).join(", ");
+    let does = format!("the rule `{rule}` {does}, for the actor {actor}, in {gateways}");
     if is_sure {
         // `eprintln!` panics if nobody reads the message.
         let _ = writeln!(stderr(), "{does}");

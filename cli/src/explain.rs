@@ -53,10 +53,16 @@ pub fn run(args: &Args) -> Result<ExitCode> {
 /// assert_eq!(explanation.refused.expect("the third request").request, 3);
 /// ```
 pub fn explain(args: &Args, document: &[u8]) -> Result<Explanation> {
-    let incoming = request::Incoming::of(args)?;
     let value = diana_document::parse(document).map_err(|error| miette!("{error}"))?;
     let document = document::Document::of(&value);
-    let simulation = simulation::run(&document, &incoming)?;
+    let (incoming, simulation) = match (&args.log, args.line) {
+        (Some(log), Some(line)) => simulation::of_line(&document, log, args.log_format.as_deref(), line)?,
+        _ => {
+            let incoming = request::Incoming::of(args)?;
+            let simulation = simulation::run(&document, &incoming)?;
+            (incoming, simulation)
+        }
+    };
     let matched = limits::matched(&document, &incoming)?;
     let list = lists::entry(&document, &incoming, &simulation)?;
     let actors = actors::of_rules(&document, &matched.applying, &incoming);

@@ -145,8 +145,16 @@ impl Walk<'_> {
         if let Some(members) = value.get("members").filter(|_| names(value, actors)) {
             members.entries().iter().for_each(|entry| self.hide_all(&entry.value));
         }
+        let is_inspect = is_near(&["inspect"]);
         for entry in value.entries() {
             let Entry { key, value, .. } = entry;
+            if is_inspect && nearest(key, &["tokens"]).is_some() {
+                // The names are the user's.
+                match value.entries() {
+                    [] => self.hide_all(value),
+                    entries => entries.iter().for_each(|entry| self.hide_all(&entry.value)),
+                }
+            }
             let is_hidden = match key.as_str() {
                 // A definition names the header, the parameter or the cookie of an actor.
                 "actors" => continue,

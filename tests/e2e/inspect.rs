@@ -1,7 +1,7 @@
 //! An operator looks up one customer in Envoy, and lets the customer begin anew.
 
 use crate::start;
-use gateway::{Config, Gateway, Response};
+use gateway::{Config, Gateway, Received, Reply, Response, Upstream};
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};
 
@@ -81,12 +81,47 @@ fn a_count_is_that_of_the_next_response_and_a_reset_lets_one_actor_pass_in_every
     assert_eq!(passed, 5, "what the quota admits, and no more");
     let count = body(&ask("GET", "actor?rule=per-user&user=bob"));
     assert_eq!(asked("bob"), [429; 8], "nobody else is reset");
-    let ended = body(&ask("POST", "penalty?rule=per-user&user=bob&end"));
+    let ended = body(&ask("POST", "penalty?rule=per-user&user=bob"));
     assert_eq!((&ended["used"], &ended["penalty_ms"]), (&count["used"], &json!(0)), "{ended}");
-    assert!(gateway.log_contains("inspect: 127.0.0.1 has ended a penalty of rule per-user"));
-    assert!(gateway.log_contains("inspect: 127.0.0.1 has reset an actor of rule per-user"));
+    for does in ["ends the penalty of", "resets"] {
+        assert!(gateway.log_contains(&format!("inspect: 127.0.0.1 {does} actor ")), "{does}");
+    }
     // Lines of the log name the files of the code.
     assert!(!gateway.logs().replace("announce", "").contains("ann"), "the log does not name actors");
+}
+
+/// Envoy logs the path of each request, and the customer's key is none of its business.
+#[test]
+fn a_header_keeps_the_actor_out_of_every_log() {
+    const KEY: &str = "k-4711-of-a-customer";
+    let document = json!({
+        "inspect": inspect(),
+        "actors": {"apikey": {"header": "x-api-key"}},
+        "limits": [{"url": "/", "rules": [
+            {"name": "per-key", "actor": "apikey", "algo": "W", "rpu": 5, "unit": "day"},
+        ]}],
+    });
+    let config = Config { access_log: Some("%REQ(:METHOD)% %REQ(:PATH)%".into()), ..Config::new(document) };
+    let gateway = Gateway::start(config).unwrap();
+    assert_eq!(gateway.get("/", &[("x-api-key", KEY)]).unwrap().status, 200);
+    let (bearer, actor) = (format!("Bearer {TOKEN}"), format!("apikey={}", KEY.replace('-', "%2D")));
+    let questions = [
+        ("GET", "/.diana/actor?rule=per-key"),
+        ("POST", "/.diana/grant?rule=per-key&amount=5&for=1h"),
+        ("POST", "/.diana/reset?rule=per-key"),
+    ];
+    for ((method, target), used) in questions.into_iter().zip([1, 1, 0]) {
+        let headers = [("authorization", &*bearer), ("diana-actor", &actor)];
+        let answer = body(&gateway.connect().unwrap().request(method, target, &headers, b"").unwrap());
+        assert_eq!(answer["used"], used, "{answer}");
+    }
+    let log = gateway.access_log_of(4).unwrap();
+    for (method, target) in questions {
+        assert!(log.contains(&format!("{method} {target}")), "{log:?}");
+    }
+    for text in [log.join("\n"), gateway.logs()] {
+        assert!(!text.contains("4711") && !text.contains(TOKEN), "{text}");
+    }
 }
 
 #[test]
@@ -100,7 +135,10 @@ fn what_cannot_be_answered_is_explained() {
         (response.status, body(&response)["error"].as_str().unwrap_or_default().to_owned())
     };
     assert_eq!(ask("GET", "actor?user=ann").0, 400);
-    assert_eq!(ask("GET", "actor?rule=no%22ne&user=ann"), (400, "there is no rule `no\"ne`".into()));
+    assert_eq!(
+        ask("GET", "actor?rule=no%22ne&user=ann"),
+        (400, "there is no rule `no\"ne`: the rules are per-user, per-ip".into())
+    );
     assert_eq!(ask("GET", "actor?rule=per-user"), (400, "expected `user=VALUE`".into()));
     assert_eq!(ask("GET", "actor?rule=per-ip&ip=no-address").0, 400);
     assert_eq!(ask("GET", "actor?rule=per-ip&ip=127.0.0.1"), (200, String::new()));
@@ -152,7 +190,7 @@ fn a_grant_adds_exactly_its_amount_in_every_worker() {
     }
     println!("after {:?} the actor had passed {sum} times", began.elapsed());
     assert_eq!((sum + passed("ann"), passed("bob")), (20, 0));
-    assert!(gateway.log_contains("inspect: 127.0.0.1 has granted 20 units of rule per-user for 1h"));
+    assert!(gateway.log_contains("inspect: 127.0.0.1 grants 20 units for 1h to actor "));
     assert_eq!(gateway.counted("inspect.result.grant.changes").unwrap(), 1);
 }
 
@@ -165,38 +203,100 @@ fn after_many_wrong_tokens_none_is_compared() {
     let get = |token: &str| gateway.get("/.diana/policy", &[("authorization", token)]).unwrap();
     (0..9).for_each(|_| _ = get(&wrong));
     assert!(get(&right).text().contains("fingerprint"));
-    let ordinary = get(&wrong);
+    let refused = get(&wrong);
+    assert_eq!((refused.status, refused.header("www-authenticate")), (401, Some("Bearer")));
     for token in [&right, &wrong] {
         let answer = get(token);
-        assert_eq!((answer.status, answer.text()), (ordinary.status, ordinary.text()));
+        assert_eq!((answer.status, answer.text()), (401, refused.text()));
     }
     let counted = |result: &str| gateway.counted(&format!("inspect.result.{result}.questions")).unwrap();
     assert_eq!(["answered", "refused", "limited"].map(counted), [1, 10, 2]);
 }
 
-/// Whoever lacks the token or the address gets what the upstream answers to any path.
+/// No token reaches an upstream from where questions are allowed, right or wrong. Everything else is
+/// an ordinary request, byte for byte.
 #[test]
-fn to_everybody_else_the_path_does_not_exist() {
-    let same = |gateway: &Gateway, headers: &[(&str, &str)]| {
-        let get = |path: &str| gateway.get(path, headers).unwrap();
-        let (asked, other) = (get("/.diana/policy"), get("/elsewhere"));
-        assert_eq!((asked.status, asked.text()), (other.status, other.text()));
-        assert_eq!(asked.header("content-type"), other.header("content-type"));
+fn only_who_sends_a_token_from_an_allowed_address_sees_that_the_path_exists() {
+    let bearer = format!("Bearer {TOKEN}");
+    let wrong = ["", "Bearer ", "Bearer 0123456789abcdef0123456789abcdee", "Basic 0123", TOKEN];
+    let (tell, told) = std::sync::mpsc::channel();
+    let tell = std::sync::Mutex::new(tell);
+    let upstream = Upstream::start(move |received: &Received| {
+        let words = received.headers.iter().filter(|(name, _)| name != "x-request-id");
+        let words = words.map(|(name, value)| format!("{name}: {value}")).collect::<Vec<_>>().join("\n");
+        tell.lock().unwrap().send(words).unwrap();
+        Reply::new(404, "no such page")
+    });
+    let upstream = upstream.unwrap();
+    let start = |document: Value| {
+        let upstream = Some(upstream.address());
+        Gateway::start(Config { upstream, ..Config::new(document) }).unwrap()
+    };
+    let passes = |gateway: &Gateway, headers: &[(&str, &str)]| {
+        let get = |path: &str| {
+            let response = gateway.get(path, headers).unwrap();
+            let type_of = response.header("content-type").map(str::to_owned);
+            (response.status, response.text(), type_of, told.try_recv().unwrap().replace(path, ""))
+        };
+        assert_eq!(get("/.diana/policy"), get("/elsewhere/page"));
     };
     let gateway = start(json!({"inspect": inspect(), "limits": []}));
-    same(&gateway, &[]);
-    for wrong in ["", "Bearer ", "Bearer 0123456789abcdef0123456789abcdee", "Basic 0123", TOKEN] {
-        same(&gateway, &[("authorization", wrong)]);
+    passes(&gateway, &[]);
+    passes(&gateway, &[("diana-actor", "user=ann"), ("cookie", "a=b")]);
+    for wrong in wrong {
+        let answer = gateway.get("/.diana/policy", &[("authorization", wrong)]).unwrap();
+        assert_eq!((answer.status, answer.header("www-authenticate")), (401, Some("Bearer")), "{wrong}");
+        assert!(body(&answer)["error"].as_str().unwrap().starts_with("the token is wrong"));
+        assert!(told.try_recv().is_err(), "the upstream has got the token");
     }
-    same(&gateway, &[("authorization", &format!("Bearer {TOKEN}0"))]);
-    assert_eq!(gateway.counted("inspect.result.refused.questions").unwrap(), 7);
+    // The name of the path alone is no such path.
+    for beside in ["/.diana", "/.dianas/policy"] {
+        assert_eq!(gateway.get(beside, &[("authorization", &bearer)]).unwrap().status, 404);
+        assert!(told.try_recv().unwrap().contains(TOKEN));
+    }
+    assert_eq!(gateway.counted("inspect.result.refused.questions").unwrap(), 5);
     assert_eq!(gateway.counted("inspect.result.answered.questions").unwrap(), 0);
 
-    let gateway = start(json!({
-        "inspect": {"path": "/.diana", "token": TOKEN, "allow": ["192.0.2.0/24"]},
-        "limits": [],
-    }));
-    same(&gateway, &[("authorization", &format!("Bearer {TOKEN}"))]);
-    let unconfigured = start(json!({"limits": []}));
-    same(&unconfigured, &[("authorization", &format!("Bearer {TOKEN}"))]);
+    let elsewhere = json!({"path": "/.diana", "token": TOKEN, "allow": ["192.0.2.0/24"]});
+    for document in [json!({"inspect": elsewhere, "limits": []}), json!({"limits": []})] {
+        let gateway = start(document);
+        passes(&gateway, &[("authorization", &bearer)]);
+        passes(&gateway, &[("authorization", wrong[2])]);
+    }
+}
+
+/// A document without tokens' names has one that may everything; named ones are in the log.
+#[test]
+fn a_token_that_only_reads_changes_nothing_and_a_change_has_a_name() {
+    const READS: &str = "fedcba9876543210fedcba9876543210";
+    let tokens = json!({"ann": TOKEN, "ci": {"token": READS, "read": true}});
+    let mut document = document(&json!({"path": "/.diana", "tokens": tokens}));
+    document["access_log"] = json!({"actor": "hash", "secret": "0123456789abcdef"});
+    let gateway = start(document);
+    let ask = |token: &str, method: &str, question: &str| {
+        let headers = [("authorization", &*format!("Bearer {token}")), ("diana-actor", "user=ann")];
+        let target = format!("/.diana/{question}");
+        let response = gateway.connect().unwrap().request(method, &target, &headers, b"").unwrap();
+        (response.status, body(&response))
+    };
+    assert_eq!(gateway.get("/", &[("x-user-id", "ann")]).unwrap().status, 200);
+    for question in ["reset?rule=per-user", "grant?rule=per-user&amount=5&for=1h", "penalty?rule=per-user"] {
+        assert_eq!(
+            ask(READS, "POST", question),
+            (403, json!({"error": "the token `ci` may only read"})),
+            "{question}"
+        );
+    }
+    for token in [READS, TOKEN] {
+        let (status, count) = ask(token, "GET", "actor?rule=per-user");
+        assert_eq!((status, &count["used"], &count["granted"]), (200, &json!(1), &json!(0)), "{count}");
+    }
+    assert_eq!(ask(TOKEN, "POST", "grant?rule=per-user&amount=5&for=1h").0, 200);
+    assert_eq!(ask(TOKEN, "POST", "reset?rule=per-user").1["used"], 0);
+    // The hash of the access log: printf %s ann | openssl dgst -sha256 -hmac 0123456789abcdef
+    for does in ["grants 5 units for 1h to", "resets"] {
+        let line = format!("inspect: ann at 127.0.0.1 {does} actor fb385915a0623c0b of rule per-user");
+        assert!(gateway.log_contains(&line), "{line}: {}", gateway.logs());
+    }
+    assert!(!gateway.log_contains("ci at"));
 }

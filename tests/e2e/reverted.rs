@@ -91,7 +91,7 @@ pub fn nothing_revives(
         assert_eq!(passed(gateway, user, 45), 3);
         assert!(is_penalized(gateway, user));
     }
-    assert_eq!(ask(gateway, "POST", "penalty?rule=counted&user=eve&end").status, 200);
+    assert_eq!(ask(gateway, "POST", "penalty?rule=counted&user=eve").status, 200);
     for (rpu, neighbours, passes) in [(4, 0, 3), (5, 1, 1), (6, 2, 1), (3, 0, 0), (6, 1, 0)] {
         take(gateway, (rpu, neighbours));
         let under = format!("{rpu} beside {neighbours}");

@@ -63,12 +63,9 @@ impl Gateway {
     }
 
     fn target(&self, user: &str) -> Target {
-        let parameter = |name: &str| match name {
-            "rule" => Some("rule".to_owned()),
-            "user" => Some(user.to_owned()),
-            _ => None,
-        };
-        Target::find(&self.worker, parameter).unwrap()
+        let parameter = |name: &str| (name == "rule").then(|| "rule".to_owned());
+        let actor = |name: &str| (name == "user").then(|| user.to_owned());
+        Target::find(&self.worker, parameter, actor).unwrap()
     }
 
     fn count(&self, user: &str) -> ActorCount {
@@ -273,9 +270,8 @@ fn a_reload_keeps_counts_and_grants() {
     gateway.reload(&document("", 5));
     assert_eq!(gateway.passing("ann"), 0, "without `inspect` there are no grants");
 
-    let open =
-        |name: &str| Some(if name == "rule" { "open" } else { "ann" }.to_owned()).filter(|_| name != "plan");
-    let target = Target::find(&gateway.worker, open).unwrap();
+    let open = |name: &str| (name == "rule").then(|| "open".to_owned());
+    let target = Target::find(&gateway.worker, open, |_| Some("ann".to_owned())).unwrap();
     assert!(!target.takes_grants(&gateway.policy));
 }
 
@@ -394,6 +390,48 @@ fn a_reset_takes_a_grant_for_good() {
     gateway.reset("ann");
     gateway.reload(&document(6));
     assert_eq!(gateway.count("ann").granted, 0);
+}
+
+/// All plans judge one state, so a change needs none to reach it.
+#[test]
+fn a_change_reaches_the_counts_of_all_plans() {
+    let document = format!(
+        r#"{{{INSPECT} "plan": {{"header": "x-plan"}}, "limits": [{{"url": "/", "rules": [
+            {{"name": "rule", "actor": "user", "algo": "W", "rpu": 9, "unit": "day", "plans": {{
+                "gold": {{"rpu": 2, "penalty": {{"after": 2, "for": "1h"}}}}, "internal": "unlimited"}}}}]}}]}}"#
+    );
+    let mut gateway = Gateway::of(&document);
+    let ask = |gateway: &mut Gateway| {
+        let values = Values::default().with(Part::Path, "/").with(Part::Header("x-plan".into()), "gold");
+        let values = values.with(Part::Header("x-user-id".into()), "ann");
+        let request = gateway.policy.request(&values);
+        !Session::start(&mut gateway.worker, &request, || gateway.now.get()).1.is_rejected()
+    };
+    let seen = |gateway: &Gateway, plan: &str| {
+        let parameter = |name: &str| match name {
+            "rule" => Some("rule".to_owned()),
+            "plan" => Some(plan.to_owned()).filter(|plan| !plan.is_empty()),
+            _ => None,
+        };
+        let target = Target::find(&gateway.worker, parameter, |_| Some("ann".to_owned())).unwrap();
+        assert!(target.has_penalty(&gateway.policy));
+        let count = target.count(&gateway.worker, || gateway.now.get()).unwrap();
+        (count.used, count.remaining, count.penalty > Span::ZERO)
+    };
+    for change in [Gateway::reset, Gateway::end_penalty] {
+        let sent: Vec<bool> = (0..5).map(|_| ask(&mut gateway)).collect();
+        assert_eq!(sent, [true, true, false, false, false]);
+        assert_eq!((seen(&gateway, "gold"), seen(&gateway, "")), ((2, 0, true), (2, 7, true)));
+        assert_eq!(seen(&gateway, "internal"), (2, 7, true), "shown by the rule's own quota");
+        change(&mut gateway, "ann");
+        assert!(!seen(&gateway, "gold").2);
+        gateway.reset("ann");
+        assert_eq!((seen(&gateway, "gold"), seen(&gateway, "")), ((0, 2, false), (0, 9, false)));
+    }
+    // What is granted under no plan is spent under each.
+    (0..2).for_each(|_| assert!(ask(&mut gateway)));
+    gateway.grant("ann", 3, 60);
+    assert_eq!((0..5).map(|_| ask(&mut gateway)).collect::<Vec<_>>(), [true, true, true, false, false]);
 }
 
 /// However documents go forwards and back: what was granted is granted once, also if it is spent

@@ -18,11 +18,29 @@ pub struct Policy {
     /// The number of the remote document; 0 for the local document.
     #[serde(default)]
     pub generation: u64,
-    /// A hash of the store's secret. Gateways with different secrets count apart.
+    /// A hash of the store's secret. Gateways with different secrets count apart. See
+    /// [`Policy::secret`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub store_secret: Option<String>,
     /// The rules, in the document's order.
     pub rules: Vec<Rule>,
+}
+
+/// What stands for a secret that a gateway does not tell.
+pub const UNKNOWN: &str = "unknown";
+
+impl Policy {
+    /// The hash of the store's secret; [`UNKNOWN`] if the gateway counts rules in a store but tells
+    /// no hash, because its host has not delivered the secret; `–` if there is no store.
+    #[must_use]
+    pub fn secret(&self) -> &str {
+        let is_global = || self.rules.iter().any(|rule| rule.scope == "global");
+        match &self.store_secret {
+            Some(secret) => secret,
+            None if is_global() => UNKNOWN,
+            None => "–",
+        }
+    }
 }
 
 /// A rule of a policy.

@@ -1,6 +1,7 @@
 //! Asks any number of gateways at once. Each question has a result for each gateway, in the order
 //! of the arguments; that a gateway does not answer is a result, too.
 
+use diana_filter::{ACTOR_HEADER, ONLY_READS, WRONG_TOKEN};
 use http_body_util::{BodyExt, Empty, LengthLimitError, Limited};
 use hyper::body::Bytes;
 use hyper::header::{AUTHORIZATION, CONTENT_LENGTH, HeaderValue, USER_AGENT};
@@ -182,9 +183,9 @@ impl Question {
         }
     }
 
-    /// What follows the path of `inspect`.
+    /// What follows the path of `inspect`: all but the actor.
     fn target(&self) -> String {
-        let mut query = Query(self.name().into());
+        let mut query = Pairs::default();
         match self {
             Self::Policy => {}
             Self::Rates { seconds } => query.add("seconds", &seconds.to_string()),
@@ -192,41 +193,48 @@ impl Question {
                 query.add("rule", rule);
                 query.add("by", by);
             }
-            // The gateway takes the first of two parameters with one name, so its own come first.
-            Self::Actor(target) | Self::Reset(target) => query.add_target(target),
-            Self::Grant { target, amount, duration } => {
+            Self::Actor(_) | Self::Reset(_) | Self::EndPenalty(_) => {}
+            Self::Grant { amount, duration, .. } => {
                 query.add("amount", &amount.to_string());
                 query.add("for", duration);
-                query.add_target(target);
-            }
-            Self::EndPenalty(target) => {
-                query.add("end", "");
-                query.add_target(target);
             }
         }
-        query.0
+        if let Some(Target { rule, plan, .. }) = self.of() {
+            query.add("rule", rule);
+            plan.iter().for_each(|plan| query.add("plan", plan));
+        }
+        [self.name(), if query.0.is_empty() { "" } else { "?" }, &query.0].concat()
+    }
+
+    /// Of whom a question is.
+    fn of(&self) -> Option<&Target> {
+        match self {
+            Self::Policy | Self::Rates { .. } | Self::Top { .. } => None,
+            Self::Actor(target) | Self::Reset(target) | Self::EndPenalty(target) => Some(target),
+            Self::Grant { target, .. } => Some(target),
+        }
+    }
+
+    /// The header with the actor, whose value may be a secret: access logs have the query.
+    fn actor(&self) -> Option<HeaderValue> {
+        let mut pairs = Pairs::default();
+        self.of()?.actor.iter().for_each(|(name, value)| pairs.add(name, value));
+        let mut actor = HeaderValue::try_from(pairs.0).ok()?;
+        actor.set_sensitive(true);
+        Some(actor)
     }
 }
 
-struct Query(String);
+/// Percent-encoded names and values.
+#[derive(Default)]
+struct Pairs(String);
 
-impl Query {
+impl Pairs {
     fn add(&mut self, name: &str, value: &str) {
-        self.0.push(if self.0.contains('?') { '&' } else { '?' });
+        self.0.push_str(if self.0.is_empty() { "" } else { "&" });
         self.0.extend(utf8_percent_encode(name, NON_ALPHANUMERIC));
-        // `end` is a word without a value.
-        if !value.is_empty() {
-            self.0.push('=');
-            self.0.extend(utf8_percent_encode(value, NON_ALPHANUMERIC));
-        }
-    }
-
-    fn add_target(&mut self, target: &Target) {
-        self.add("rule", &target.rule);
-        if let Some(plan) = &target.plan {
-            self.add("plan", plan);
-        }
-        target.actor.iter().for_each(|(name, value)| self.add(name, value));
+        self.0.push('=');
+        self.0.extend(utf8_percent_encode(value, NON_ALPHANUMERIC));
     }
 }
 
@@ -245,10 +253,10 @@ pub enum Failure {
     /// A larger answer than any of Diana's.
     #[error("the answer is larger than {} MiB", LARGEST_ANSWER >> 20)]
     TooLarge,
-    /// Somebody else has answered. A gateway passes questions on if the token is wrong.
+    /// Somebody else has answered. A gateway passes questions on from addresses that may not ask.
     #[error(
-        "`inspect` does not answer (status {0}): check its path, the token, and whether `allow` has this address. \
-         Whoever answered has the token now, and after ten wrong tokens a gateway refuses the right one, too, for a minute"
+        "`inspect` does not answer (status {0}): check its path, and whether `allow` has this address. Whoever answered \
+         has the token now"
     )]
     NotDiana(u16),
     /// The question was not sent, because somebody else has answered the last one.
@@ -261,7 +269,7 @@ pub enum Failure {
     Unknown(String),
     /// The gateway does not know the question, because it is older or not configured to answer.
     #[error(
-        "the gateway has no `{question}`: {why}. If these are not its words, an upstream has answered: check the token"
+        "the gateway has no `{question}`: {why}. If these are not its words, an upstream has answered: check the path"
     )]
     Missing {
         /// The question's name.
@@ -404,6 +412,9 @@ impl Fleet {
             .uri(format!("{}/{}", address.url, question.target()))
             .header(AUTHORIZATION, self.authorization.clone())
             .header(USER_AGENT, format!("diana/{}", diana_filter::VERSION));
+        if let Some(actor) = question.actor() {
+            request = request.header(ACTOR_HEADER, actor);
+        }
         if method == Method::POST {
             request = request.header(CONTENT_LENGTH, 0);
         }
@@ -468,6 +479,8 @@ fn read<T: DeserializeOwned>(status: u16, body: &[u8], question: &'static str) -
         }),
         // Each gateway has a policy, and none refuses a caller in this way.
         (404, _) if question == "policy" => Err(Failure::NotDiana(status)),
+        (401, Ok(why)) if why == WRONG_TOKEN => Err(Failure::Refused { status, why }),
+        (403, Ok(why)) if why.ends_with(ONLY_READS) => Err(Failure::Refused { status, why }),
         (401 | 403, _) => Err(Failure::NotDiana(status)),
         (404, Ok(why)) => Err(Failure::Missing { question, why }),
         (400.., Ok(why)) => Err(Failure::Refused { status, why }),
@@ -490,18 +503,21 @@ mod tests {
     use crate::answer::Count;
 
     #[test]
-    fn values_are_encoded_and_own_parameters_come_first() {
+    fn an_actor_is_in_the_header_alone_whatever_its_name() {
         let target = Target {
             rule: "per user".into(),
             actor: vec![("user".into(), "a&rule=b c/ü".into()), ("amount".into(), "9".into())],
             plan: Some("gold".into()),
         };
-        let asked = "rule=per%20user&plan=gold&user=a%26rule%3Db%20c%2F%C3%BC&amount=9";
-        assert_eq!(Question::Actor(target.clone()).target(), format!("actor?{asked}"));
-        assert_eq!(Question::EndPenalty(target.clone()).target(), format!("penalty?end&{asked}"));
+        assert_eq!(Question::Actor(target.clone()).target(), "actor?rule=per%20user&plan=gold");
+        assert_eq!(Question::EndPenalty(target.clone()).target(), "penalty?rule=per%20user&plan=gold");
         let grant = Question::Grant { target, amount: 5, duration: "1h".into() };
-        assert_eq!(grant.target(), format!("grant?amount=5&for=1h&{asked}"));
+        assert_eq!(grant.target(), "grant?amount=5&for=1h&rule=per%20user&plan=gold");
+        let header = grant.actor().unwrap();
+        assert_eq!(header, "user=a%26rule%3Db%20c%2F%C3%BC&amount=9");
+        assert!(header.is_sensitive());
         assert_eq!((Question::Policy.target(), grant.method()), ("policy".into(), Method::POST));
+        assert_eq!(Question::Policy.actor(), None);
     }
 
     #[test]
@@ -526,6 +542,19 @@ mod tests {
             read(400, r#"{"error":"there is no rule `b`"}"#),
             Err(Failure::Refused { status: 400, why })
         );
+    }
+
+    #[test]
+    fn what_is_wrong_with_a_token_is_said() {
+        let read = |status, why: &str| {
+            let body = serde_json::json!({"error": why}).to_string();
+            read::<Count>(status, body.as_bytes(), "policy").unwrap_err()
+        };
+        let only_reads = "the token `ci` may only read";
+        for (status, why) in [(401, WRONG_TOKEN), (403, only_reads)] {
+            assert_eq!(read(status, why), Failure::Refused { status, why: why.into() });
+        }
+        assert_eq!(read(403, WRONG_TOKEN), Failure::NotDiana(403));
     }
 
     /// Many upstreams answer in JSON, too.

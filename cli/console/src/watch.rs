@@ -1,8 +1,8 @@
 //! The latest answers of all gateways, for any number of open pages. Gateways are asked while a
 //! page asks, so that a console that nobody looks at costs them nothing.
 //!
-//! After ten wrong tokens within a minute, a gateway does not compare the right one either. So if
-//! somebody else answers, which is what a wrong token looks like, a gateway is asked only one
+//! After ten wrong tokens within a minute, a gateway does not compare the right one either, and
+//! whoever answers in its place learns the token. After such an answer, a gateway is asked only one
 //! question in [`RETRY`], and none for the rest of the page.
 
 use crate::answer::{Policy, Rates};
@@ -22,7 +22,7 @@ pub const SECONDS: u32 = 60;
 /// The least time between two questions to one gateway. Pages ask once a second.
 const INTERVAL: Duration = Duration::from_millis(500);
 
-/// The same if somebody else has answered.
+/// The same if somebody else has answered, or the token is wrong.
 const RETRY: Duration = Duration::from_secs(30);
 
 /// How long a page waits for a slow gateway. Then it shows what the others have answered.
@@ -52,7 +52,7 @@ struct State {
     is_asking: bool,
     asked: Option<Instant>,
     answered: Option<Instant>,
-    /// The status of somebody else's answer.
+    /// The status of somebody else's answer, or 401 of a wrong token.
     foreign: Option<u16>,
     seen: Seen,
 }
@@ -156,11 +156,12 @@ impl State {
     fn take(&mut self, policy: Result<Policy, Failure>, rates: Option<Result<Rates, Failure>>) {
         self.is_asking = false;
         self.foreign = match policy {
-            Err(Failure::NotDiana(status)) => Some(status),
+            Err(Failure::NotDiana(status) | Failure::Refused { status: status @ 401, .. }) => Some(status),
             _ => None,
         };
         match policy {
             Ok(mut policy) => {
+                policy.store_secret = Some(policy.secret().into());
                 self.seen.left_off = shorten(&mut policy.rules, MOST_RULES);
                 (self.seen.policy, self.seen.error, self.answered) =
                     (Some(policy), None, Some(Instant::now()));
@@ -214,7 +215,7 @@ mod tests {
         state.take(Err(Failure::NotDiana(404)), Some(Err(Failure::NotDiana(404))));
         assert_eq!(state.begin(at(29_999)), None);
         assert_eq!(state.begin(at(30_000)), Some(Poll::Policy));
-        state.take(Err(Failure::NotDiana(404)), None);
+        state.take(Err(Failure::Refused { status: 401, why: "wrong".into() }), None);
         assert_eq!(state.begin(at(59_999)), None);
         assert_eq!(state.begin(at(60_000)), Some(Poll::Policy));
         state.take(Ok(Policy::default()), None);

@@ -39,5 +39,5 @@ pub mod text;
 pub use document::Document;
 pub use error::Error;
 pub use log::input::total_bytes;
-pub use log::record::Record;
+pub use log::record::{Record, Slot, Slots};
 pub use run::Replay;

@@ -44,6 +44,12 @@ impl Replay {
         Replay::open(Document::of(document)?, None, &[path], format, false)
     }
 
+    /// The values that the replay reads of each record, by their indices.
+    #[must_use]
+    pub fn slots(&self) -> &Slots {
+        &self.slots
+    }
+
     /// Decides all requests. Calls `each` with each request, its decision and the policy. Calls
     /// `progress` now and then with the bytes that have been read and the number of new requests.
     pub fn run(

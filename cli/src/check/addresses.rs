@@ -7,6 +7,8 @@ use super::place::head;
 use crate::source::documents::Document;
 use crate::source::value::Value;
 use diana_document::{Error, nearest};
+use diana_limiter::actor::address::Network;
+use std::net::IpAddr;
 use std::ops::Range;
 
 /// Whether a mistake makes the value of `ip` unclear.
@@ -39,6 +41,10 @@ pub fn warnings(document: &Document, model: &Model, found: &mut Vec<Finding>) {
             Some("write `use_remote_address: true`; behind another proxy, also set `trusted_hops`"),
         );
     }
+    // The first hop is the peer.
+    if is_remote && !detects && trusted <= 1 && of_envoy == 0 {
+        shared_addresses(model, &mut Findings::new(document.content(), found));
+    }
     let skips_append = manager.field("skip_xff_append").and_then(Value::flag).unwrap_or(false);
     let header = ip.and_then(|ip| ip.get("header")).and_then(Value::text);
     let is_forwarded = header.is_none_or(|header| header.eq_ignore_ascii_case("x-forwarded-for"));
@@ -67,6 +73,39 @@ pub fn warnings(document: &Document, model: &Model, found: &mut Vec<Finding>) {
     Findings::new(document.content(), found).add(code::TRUSTED_HOPS, &hops.value.range, message, Some(&hint));
 }
 
+/// Networks of those who may use `inspect` in which a proxy may stand whose clients have its address,
+/// because no proxy is trusted.
+fn shared_addresses(model: &Model, findings: &mut Findings) {
+    let allow = model.root.get("inspect").and_then(|inspect| inspect.get("allow"));
+    for network in allow.map_or(&[][..], Value::items) {
+        if network.text().is_some_and(may_have_proxies) {
+            findings.add(
+                code::SHARED_ADDRESS,
+                &network.range,
+                "if a proxy or load balancer of this network is in front, all of its clients have its address, and may \
+                 try tokens of `inspect`",
+                Some("list single addresses, or count the proxies with `xff_num_trusted_hops`"),
+            );
+        }
+    }
+}
+
+/// Whether a network of several addresses has private ones, where proxies stand.
+fn may_have_proxies(network: &str) -> bool {
+    let Ok(network) = Network::parse(network) else { return false };
+    let within = |private: &str| {
+        let Ok(private) = Network::parse(private) else { return false };
+        let prefix = network.prefix().min(private.prefix());
+        let of = |address: IpAddr| Network::of(address, prefix).first();
+        network.first().is_ipv4() == private.first().is_ipv4() && of(network.first()) == of(private.first())
+    };
+    let whole = if network.first().is_ipv4() { 32 } else { 128 };
+    network.prefix() < whole && PRIVATE.into_iter().any(within)
+}
+
+/// Private addresses, and those that providers share: RFC 1918, RFC 6598, RFC 4193.
+const PRIVATE: [&str; 5] = ["10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "100.64.0.0/10", "fc00::/7"];
+
 /// `stat_prefix`, or the first key.
 fn manager_head(manager: &Value) -> Range<usize> {
     manager.field_entry("stat_prefix").map_or_else(|| head(manager), |entry| entry.key_range.clone())
@@ -80,6 +119,7 @@ fn counts_addresses(model: &Model) -> bool {
         list.is_some_and(|list| list.items().iter().any(|member| member.text().is_some()))
     };
     model.enforced().any(|(_, rule)| rule.actors.iter().any(is_address))
+        || model.root.get("inspect").is_some()
         || is_listed("allow")
         || is_listed("deny")
 }

@@ -82,6 +82,7 @@ codes! {
     Warning LEASE_REPLICAS "lease-replicas"
     Warning TRUSTED_HOPS "trusted-hops"
     Warning CLIENT_ADDRESS "client-address"
+    Warning SHARED_ADDRESS "shared-address"
     Warning FORGEABLE_ACTOR "forgeable-actor"
     Warning FORGEABLE_PLAN "forgeable-plan"
     Warning VM_ID "vm-id"

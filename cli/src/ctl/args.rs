@@ -28,8 +28,10 @@ pub struct Args {
 /// What to do.
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Show what a rule has counted for an actor: `diana ctl who per-user user=ann`
-    Who(Question),
+    /// List the rules
+    Rules,
+    /// Show what a rule, or each rule that counts an actor, has counted: `diana ctl who user=ann`
+    Who(Who),
     /// Let an actor begin anew
     Reset(Change),
     /// Give an actor more for some time
@@ -51,10 +53,46 @@ pub enum Command {
     Diff,
 }
 
+/// An actor, and perhaps the one rule that is asked.
+#[derive(Clone, Debug, clap::Args)]
+pub struct Who {
+    /// The rule's name; without it, all rules that count the actor
+    #[arg(value_name = "RULE")]
+    first: Option<String>,
+    /// The actor, such as `user=ann`, once for each actor of the rule; none for a rule on `all`
+    #[arg(value_name = "ACTOR=VALUE")]
+    rest: Vec<Actor>,
+    /// Show the count under the quota of a plan
+    #[arg(long, value_name = "NAME")]
+    plan: Option<String>,
+}
+
+impl Who {
+    /// The rule, if one is named, and what the gateways look for. The error is a message for people.
+    pub fn target(&self) -> Result<(bool, Target), String> {
+        let (mut rule, mut actors) = (None, Vec::new());
+        match &self.first {
+            // No rule's name has this sign.
+            Some(first) if first.contains('=') => actors.push(first.parse::<Actor>()?),
+            Some(first) => rule = Some(first.clone()),
+            None => {
+                return Err(
+                    "who? name an actor, such as `user=ann`; `diana ctl rules` lists the rules".into()
+                );
+            }
+        }
+        actors.extend(self.rest.iter().cloned());
+        let actor = actors.into_iter().map(|Actor { name, value }| (name, value)).collect();
+        let plan = self.plan.clone();
+        Ok((rule.is_some(), Target { rule: rule.unwrap_or_default(), actor, plan }))
+    }
+}
+
 /// A rule and one of its actors.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Question {
     /// The rule's name
+    #[arg(value_parser = rule)]
     pub rule: String,
     /// The actor, such as `user=ann`, once for each actor of the rule; none for a rule on `all`
     #[arg(value_name = "ACTOR=VALUE")]
@@ -96,6 +134,14 @@ pub struct Grant {
     /// How long, from 1 s to 24 h, such as `30m`, `1h` or `1d`
     #[arg(long = "for", value_name = "TIME", value_parser = duration)]
     pub duration: String,
+}
+
+/// No rule's name has a `=`.
+fn rule(text: &str) -> Result<String, String> {
+    match text.contains('=') {
+        true => Err("expected the name of a rule first: `diana ctl who` finds the rules of an actor".into()),
+        false => Ok(text.into()),
+    }
 }
 
 /// A time that the filter would take, as it is written.

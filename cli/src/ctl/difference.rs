@@ -1,7 +1,7 @@
 //! Which gateways do not enforce what the others enforce.
 
 use super::table::{Line, Named, quota, table};
-use diana_console::answer::{Policy, Rule};
+use diana_console::answer::{Policy, Rule, UNKNOWN};
 use diana_replay::number::count;
 use diana_replay::printable::printable;
 
@@ -21,7 +21,7 @@ type Read = fn(&Policy) -> &str;
 const FIELDS: [(&str, Read); 3] = [
     ("document", |policy| &policy.fingerprint),
     ("version", |policy| &policy.version),
-    ("secret of the store", |policy| policy.store_secret.as_deref().unwrap_or("–")),
+    ("secret of the store", Policy::secret),
 ];
 
 impl Differences {
@@ -34,7 +34,8 @@ impl Differences {
             .collect();
         let usual = FIELDS.map(|(_, read)| most_frequent(policies.iter().map(|(_, policy)| read(policy))));
         let differs = |at: usize, read: Read| {
-            policies.iter().any(|(_, policy)| Some(read(policy)) != usual.get(at).map(String::as_str))
+            let usual = usual.get(at).map_or("", String::as_str);
+            policies.iter().any(|(_, policy)| is_other(read(policy), usual))
         };
         let fields = FIELDS
             .iter()
@@ -59,7 +60,7 @@ impl Differences {
                 Err(why) => Line::Text(gateway.clone(), printable(why)),
                 Ok(policy) => {
                     let cells = FIELDS.iter().zip(&self.usual).map(|((_, read), usual)| {
-                        let mark = if read(policy) == usual { "" } else { " *" };
+                        let mark = if is_other(read(policy), usual) { " *" } else { "" };
                         format!("{}{mark}", printable(read(policy)))
                     });
                     let generation =
@@ -78,11 +79,20 @@ impl Differences {
                 _ => "all gateways are the same\n",
             });
         } else {
-            text.push_str(&format!("different (*): {}\n", self.fields.join(", ")));
+            let is_unknown = answers.iter().any(|(_, answer)| {
+                answer.as_ref().is_ok_and(|policy| FIELDS.iter().any(|(_, read)| read(policy) == UNKNOWN))
+            });
+            let words = if is_unknown { "different or unknown" } else { "different" };
+            text.push_str(&format!("{words} (*): {}\n", self.fields.join(", ")));
             self.rules.iter().for_each(|line| text.push_str(&format!("  {line}\n")));
         }
         text
     }
+}
+
+/// Whether a value may not be that of the other gateways: two that are unknown may differ.
+fn is_other(value: &str, usual: &str) -> bool {
+    value != usual || value == UNKNOWN
 }
 
 /// Of equally frequent values the first.

@@ -1,6 +1,6 @@
 //! The answers of gateways as tables of text, a line for each gateway.
 
-use diana_console::answer::{Count, Top};
+use diana_console::answer::{Count, Policy, Rule, Top};
 use diana_replay::number::{count, plural, span, unit};
 use diana_replay::printable::printable;
 use jiff::Timestamp;
@@ -59,30 +59,45 @@ pub fn table(headings: &[&str], lines: &[Line]) -> String {
     text
 }
 
+/// The count of an actor by a gateway.
+pub struct Row<'a> {
+    /// The gateway.
+    pub gateway: &'a str,
+    /// The rule, if the table is about several.
+    pub rule: Option<&'a str>,
+    /// What it has counted, or why there is no answer.
+    pub answer: &'a Result<Count, String>,
+}
+
 /// The counts of an actor.
-pub fn counts(answers: &[Named<Count>]) -> String {
+pub fn counts(rows: &[Row]) -> String {
     let any = |has: fn(&Count) -> Option<u64>| {
-        answers.iter().any(|(_, answer)| answer.as_ref().is_ok_and(|count| has(count).is_some()))
+        rows.iter().any(|row| row.answer.as_ref().is_ok_and(|count| has(count).is_some()))
     };
     let (granted, reserved) = (any(|count| count.granted), any(|count| count.reserved));
-    let mut headings =
-        vec!["gateway", ">used", ">remaining", ">quota", ">more in", ">new again in", ">penalty"];
+    let mut headings = vec!["gateway"];
+    headings.extend(rows.iter().any(|row| row.rule.is_some()).then_some("rule"));
+    headings.extend([">used", ">remaining", ">quota", ">more in", ">new again in", ">penalty"]);
     headings.extend(granted.then_some(">grant"));
     headings.extend(reserved.then_some(">reserved"));
     headings.push("next request");
-    let lines: Vec<Line> = answers
+    let lines: Vec<Line> = rows
         .iter()
-        .map(|(gateway, answer)| match answer {
-            Err(why) => Line::Text(gateway.clone(), printable(why)),
+        .map(|Row { gateway, rule, answer }| match answer {
+            Err(why) => {
+                let why = rule.map_or_else(|| why.clone(), |rule| format!("{rule}  {why}"));
+                Line::Text((*gateway).into(), printable(&why))
+            }
             Ok(found) => {
-                let mut cells = vec![
+                let mut cells: Vec<String> = rule.iter().map(|rule| printable(rule)).collect();
+                cells.extend([
                     count(found.used),
                     count(found.remaining),
                     quota(found.quota, found.quota_ms),
                     time(found.more_in_ms),
                     time(found.full_in_ms),
                     time(found.penalty_ms),
-                ];
+                ]);
                 if granted {
                     let for_ms = found.granted_for_ms.unwrap_or_default();
                     cells.push(match found.granted {
@@ -94,11 +109,39 @@ pub fn counts(answers: &[Named<Count>]) -> String {
                     cells.push(found.reserved.map_or("–".into(), count));
                 }
                 cells.push(if found.is_refused { "refused" } else { "admitted" }.into());
-                Line::Cells(gateway.clone(), cells)
+                Line::Cells((*gateway).into(), cells)
             }
         })
         .collect();
     table(&headings, &lines)
+}
+
+/// The rules of all gateways, each form of a rule with the gateways that have it.
+pub fn rules(answers: &[Named<Policy>]) -> String {
+    let mut forms: Vec<(&Rule, Vec<&str>)> = Vec::new();
+    let answered = answers.iter().filter_map(|(gateway, answer)| Some((gateway, answer.as_ref().ok()?)));
+    let mut count = 0usize;
+    for (gateway, policy) in answered {
+        count = count.saturating_add(1);
+        for rule in &policy.rules {
+            match forms.iter_mut().find(|(known, _)| *known == rule) {
+                Some((_, gateways)) => gateways.push(gateway),
+                None => forms.push((rule, vec![gateway])),
+            }
+        }
+    }
+    let lines = forms.into_iter().map(|(rule, gateways)| {
+        let actors = if rule.actors.is_empty() { "everybody".into() } else { rule.actors.join(" with ") };
+        let gateways = if gateways.len() == count { "all".into() } else { gateways.join(", ") };
+        let cells =
+            [actors, quota(rule.rpu, rule.unit_ms), rule.scope.clone(), rule.enforce.clone(), gateways];
+        Line::Cells(printable(&rule.name), cells.iter().map(|cell| printable(cell)).collect())
+    });
+    let failed = answers
+        .iter()
+        .filter_map(|(gateway, answer)| Some(Line::Text(gateway.clone(), printable(answer.as_ref().err()?))));
+    let lines: Vec<Line> = lines.chain(failed).collect();
+    table(&["rule", "counts", ">quota", "scope", ">enforced", "gateways"], &lines)
 }
 
 /// The actors that each gateway has refused most.
@@ -144,6 +187,9 @@ fn since(ms: u64) -> Option<Timestamp> {
 
 /// A quota: `100 per minute`, `5 per 30 seconds`.
 pub fn quota(rpu: u64, unit_ms: u64) -> String {
+    if unit_ms == 0 {
+        return format!("{} in flight", count(rpu));
+    }
     let unit = unit(unit_ms as f64 / 1e3);
     format!("{} per {}", count(rpu), unit.strip_prefix("one ").unwrap_or(&unit))
 }
@@ -168,7 +214,8 @@ mod tests {
             ..Count::default()
         });
         let wrong = Err("there is no rule `\u{1b}[2J`".to_owned());
-        let shown = counts(&[("a".into(), &ok), ("longer:1".into(), &wrong)]);
+        let row = |gateway, answer| Row { gateway, rule: None, answer };
+        let shown = counts(&[row("a", &ok), row("longer:1", &wrong)]);
         assert_eq!(
             shown,
             "gateway    used  remaining         quota  more in  new again in  penalty  next request\n\
@@ -176,10 +223,7 @@ mod tests {
              longer:1  there is no rule `\\u{1b}[2J`\n"
         );
         let granted = Ok(Count { granted: Some(7), granted_for_ms: Some(3_600_000), ..ok.clone().unwrap() });
-        assert!(
-            counts(&[("a".into(), &granted), ("b".into(), &ok)]).contains("7 for 1 h"),
-            "{}",
-            counts(&[("a".into(), &granted)])
-        );
+        let shown = counts(&[row("a", &granted), row("b", &ok)]);
+        assert!(shown.contains("7 for 1 h"), "{shown}");
     }
 }

@@ -13,8 +13,18 @@ pub struct Args {
     #[arg(long, default_value = "GET")]
     pub method: String,
     /// The path with its query, or a whole URL
-    #[arg(long)]
-    pub url: String,
+    #[arg(long, required_unless_present = "log")]
+    pub url: Option<String>,
+    /// An access log of which one line is explained, after the requests before it: plain, gzip or
+    /// zstd; `-` is standard input
+    #[arg(long, value_name = "FILE", requires = "line", conflicts_with_all = OF_A_REQUEST)]
+    pub log: Option<PathBuf>,
+    /// The number of the line, from 1
+    #[arg(long, value_name = "N", requires = "log", value_parser = within(1..=u64::MAX))]
+    pub line: Option<u64>,
+    /// The format of the lines, as `--format` of `diana replay`
+    #[arg(long, value_name = "FORMAT", requires = "log")]
+    pub log_format: Option<String>,
     /// The address of the peer, as the gateway reports it
     #[arg(long, default_value = "127.0.0.1")]
     pub ip: String,
@@ -53,7 +63,7 @@ pub struct Args {
     #[arg(long, default_value_t = 0, value_name = "BYTES", value_parser = within(0..=u64::MAX))]
     pub response_bytes: u64,
     /// Decide as if the global store were down
-    #[arg(long)]
+    #[arg(long, conflicts_with = "log")]
     pub store_down: bool,
     /// List all limits that do not apply, not only the nearest
     #[arg(long)]
@@ -62,6 +72,24 @@ pub struct Args {
     #[command(flatten)]
     pub output: Output,
 }
+
+/// What the line of a log says itself.
+const OF_A_REQUEST: [&str; 14] = [
+    "method",
+    "url",
+    "ip",
+    "headers",
+    "host",
+    "scheme",
+    "body_size",
+    "properties",
+    "times",
+    "every",
+    "lasts",
+    "at",
+    "status",
+    "response_bytes",
+];
 
 /// The most requests of one call.
 const MAX_TIMES: u32 = 100_000;

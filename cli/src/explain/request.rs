@@ -4,11 +4,13 @@ use super::args::Args;
 use super::report::RequestView;
 use diana_base::time::{Span, Time};
 use diana_document::{Errors, Node, Value};
+use diana_limiter::actor::address;
 use diana_limiter::request::syntax::is_token;
 use diana_limiter::request::{Part, Values};
+use diana_replay::{Record, Slot, Slots};
 use jiff::Timestamp;
 use miette::{Result, bail, miette};
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr};
 use std::ops::RangeInclusive;
 
 /// A request that comes several times.
@@ -58,7 +60,7 @@ impl Incoming {
             bail!("--method: expected a method such as `GET`, found `{}`", args.method.escape_debug());
         }
         let headers = args.headers.iter().map(|header| read_header(header)).collect::<Result<Vec<_>>>()?;
-        let url = Url::of(&args.url)?;
+        let url = Url::of(args.url.as_deref().unwrap_or_default())?;
         let header = |name: &str| headers.iter().find(|(known, _)| known == name).map(|(_, value)| value);
         if args.host.as_deref() == Some("") {
             bail!("--host: expected a host such as `example.org`, found nothing");
@@ -106,6 +108,48 @@ impl Incoming {
         };
         incoming.values = incoming.parts();
         Ok(incoming)
+    }
+
+    /// The request of a record, which has these values.
+    pub fn logged(record: &Record, slots: &Slots) -> Incoming {
+        let text = |at: usize| record.get(at).map(|value| String::from_utf8_lossy(value).into_owned());
+        let mut incoming = Incoming {
+            values: Values::default(),
+            method: String::new(),
+            target: String::new(),
+            host: None,
+            ip: IpAddr::V4(Ipv4Addr::UNSPECIFIED),
+            headers: Vec::new(),
+            body_size: record.received,
+            properties: Vec::new(),
+            times: 1,
+            every: Span::ZERO,
+            lasts: Span::from_ns(record.duration_ns.unwrap_or(0)),
+            start: record.start,
+            status: record.status.unwrap_or(200),
+            response_bytes: record.sent.unwrap_or(0),
+            store_down: false,
+        };
+        for (slot, value) in slots.iter().enumerate().filter_map(|(at, slot)| Some((slot, text(at)?))) {
+            match slot {
+                Slot::Method => incoming.method = value,
+                Slot::Target => incoming.target = value,
+                Slot::Host => incoming.host = Some(value),
+                Slot::Address => incoming.ip = address::parse(value.as_bytes()).unwrap_or(incoming.ip),
+                Slot::Header(name) => incoming.headers.push((name.to_string(), value)),
+                Slot::Attribute(path) => {
+                    incoming.properties.push((path.split('.').map(str::to_owned).collect(), value));
+                }
+                Slot::ResponseHeader(_) => {}
+            }
+        }
+        if incoming.ip.is_unspecified() {
+            // As a replay does.
+            let last = incoming.lines("x-forwarded-for").last().and_then(|list| list.rsplit(',').next());
+            incoming.ip = last.and_then(|last| address::parse(last.as_bytes())).unwrap_or(incoming.ip);
+        }
+        incoming.values = incoming.parts();
+        incoming
     }
 
     /// The size that the gateway believes. A tunnel may declare any.

@@ -12,9 +12,14 @@ use diana_limiter::decide::{Decision, Outcome, RuleCheck};
 use diana_limiter::policy::{Policy, ResponseNumber, RuleId, Usage};
 use diana_limiter::request::protocol::Protocol;
 use diana_limiter::session::{Session, Worker};
-use miette::Result;
+use diana_replay::Replay;
+use diana_replay::number::plural;
+use diana_replay::printable::printable;
+use miette::{IntoDiagnostic, Result, bail};
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::rc::Rc;
+use std::sync::Arc;
 
 /// The decisions about all requests.
 pub struct Simulation {
@@ -32,6 +37,11 @@ pub struct Simulation {
     pub places: BTreeMap<usize, (usize, usize)>,
     configuration: Configuration,
     has_global: bool,
+    /// The document that decides, in which rules with `scope: global` count locally unless the store
+    /// is down.
+    decides: Value,
+    /// Sentences about the line of a log.
+    notes: Vec<String>,
 }
 
 /// The decision about one request.
@@ -54,11 +64,54 @@ const SEED: [u8; 16] = *b"explained, alone";
 
 /// Decides about all requests.
 pub fn run(document: &Document, incoming: &Incoming) -> Result<Simulation> {
+    let mut simulation = prepared(document, incoming.store_down)?;
+    simulation.decide(incoming)?;
+    Ok(simulation)
+}
+
+/// Decides about the request of a line of a log, after those before it. Returns also the request.
+pub fn of_line(
+    document: &Document,
+    log: &Path,
+    format: Option<&str>,
+    line: u64,
+) -> Result<(Incoming, Simulation)> {
+    let mut simulation = prepared(document, false)?;
+    let json = simulation.decides.to_string();
+    let replay = Replay::of_document(json.as_bytes(), log.into(), format).into_diagnostic()?;
+    let (slots, mut found, mut before) = (replay.slots().clone(), None, 0u64);
+    let summary = replay.run(
+        |record, decision, _| {
+            if record.line == line {
+                let incoming = Incoming::logged(record, &slots);
+                simulation.note(0, decision, &incoming, record.start);
+                found = Some((incoming, record.status));
+            } else if found.is_none() {
+                before = before.saturating_add(1);
+            }
+        },
+        |_, _| {},
+    );
+    let summary = summary.into_diagnostic()?;
+    let Some((incoming, status)) = found else {
+        let name = printable(&log.display().to_string());
+        let why =
+            summary.log.examples.iter().find(|example| example.line == line).map(|example| &example.why);
+        let why = why.map_or_else(String::new, |why| format!(": {why}"));
+        bail!("line {line} of `{name}` is no request that can be read{why}");
+    };
+    let logged = status.map_or(String::new(), |status| format!(" The log has the status {status}."));
+    simulation.notes.push(format!("The log has {} before this one.{logged}", plural(before, "request")));
+    simulation.notes.extend(summary.log.assumptions);
+    Ok((incoming, simulation))
+}
+
+fn prepared(document: &Document, store_down: bool) -> Result<Simulation> {
     let has_global = document.limits.iter().flat_map(|limit| limit.rules()).any(|(_, rule)| is_global(rule));
     let limits = |name: fn(usize, usize) -> Option<Value>| {
         let limit = |(at, limit): (usize, &super::document::Limit)| {
             let rule = |(index, (_, rule)): (usize, (String, &Value))| {
-                let rule = if incoming.store_down { rule.clone() } else { local(rule) };
+                let rule = if store_down { rule.clone() } else { local(rule) };
                 match name(at, index) {
                     Some(name) => changed(&rule, |key| key != "name", vec![("name", name)]),
                     None => rule,
@@ -69,13 +122,14 @@ pub fn run(document: &Document, incoming: &Incoming) -> Result<Simulation> {
             changed(limit.value, |key| key != "rules", rules)
         };
         let limits = document.limits.iter().enumerate().map(limit).collect();
-        let left_out: &[&str] = if incoming.store_down { &["remote"] } else { &["store", "remote"] };
+        let left_out: &[&str] = if store_down { &["remote"] } else { &["store", "remote"] };
         let value = document.with_limits(limits, left_out);
         // A short form has no store: there, each gateway counts a global rule alone anyway.
-        let is_short = incoming.store_down && document.get("limits").is_none();
+        let is_short = store_down && document.get("limits").is_none();
         if is_short { of_short(&value) } else { value }
     };
-    let configuration = compile(&limits(|_, _| None))?;
+    let decides = limits(|_, _| None);
+    let configuration = compile(&decides)?;
     // The names of rules change no id. So the ids in a copy of the document, in which each name
     // says the place, are those of the document.
     let placed = compile(&limits(|at, index| Some(Value::Text(format!("{at}-{index}")))))?;
@@ -85,7 +139,7 @@ pub fn run(document: &Document, incoming: &Incoming) -> Result<Simulation> {
     };
     let rules = placed.policy.rules();
     let places = rules.filter_map(|(id, rule)| Some((id.index(), place(rule.name())?))).collect();
-    let mut simulation = Simulation {
+    Ok(Simulation {
         decisions: Vec::new(),
         admitted: None,
         refused: None,
@@ -94,9 +148,9 @@ pub fn run(document: &Document, incoming: &Incoming) -> Result<Simulation> {
         places,
         configuration,
         has_global,
-    };
-    simulation.decide(incoming)?;
-    Ok(simulation)
+        decides,
+        notes: Vec::new(),
+    })
 }
 
 fn is_global(rule: &Value) -> bool {
@@ -136,55 +190,19 @@ impl Simulation {
     }
 
     fn decide(&mut self, incoming: &Incoming) -> Result<()> {
-        let Configuration { policy, response, .. } = &self.configuration;
+        let policy = Arc::clone(&self.configuration.policy);
         let store = Rc::new(Memory::new());
         let request = policy.request(&incoming.values);
-        let protocol = policy.protocol(&request);
         let mut open: Vec<InFlight> = Vec::new();
         for index in 0..incoming.times {
             let now = incoming.instant(index);
             let (ended, still) = open.into_iter().partition(|request| request.ends <= now);
             open = still;
-            settle(policy, incoming, ended);
+            settle(&policy, incoming, ended);
             let mut worker = Worker::new(policy.clone(), Rc::clone(&store), &SEED);
             worker.disable_reservations();
             let (mut session, decision) = Session::start(&mut worker, &request, || now);
-            let number = index.saturating_add(1);
-            let refusal = |entropy| response.refusal(policy, decision, protocol, entropy);
-            let refused = refusal(0);
-            if let (None, Some(refusal)) = (&self.refused, &refused) {
-                let latest =
-                    self::retry_after(response.refusal(policy, decision, protocol, u32::MAX).as_ref());
-                let is_spread = latest > self::retry_after(Some(refusal));
-                self.refused = Some(Response {
-                    request: number,
-                    status: Some(refusal.status),
-                    grpc_status: refusal
-                        .grpc_status
-                        .filter(|_| matches!(protocol, Protocol::Grpc | Protocol::GrpcWeb)),
-                    headers: owned(refusal.headers.iter().map(|(name, value)| (*name, &**value))),
-                    body: Some(String::from_utf8_lossy(&refusal.body).into_owned()),
-                    retry_after_up_to: latest.filter(|_| is_spread),
-                    held_back_s: seconds(decision.reject_delay(policy)),
-                });
-            }
-            if self.admitted.is_none() && refused.is_none() {
-                let headers = response.headers(policy, decision);
-                self.admitted = Some(Response {
-                    request: number,
-                    status: None,
-                    grpc_status: None,
-                    headers: owned(headers.iter().map(|(name, value)| (*name, value.as_str()))),
-                    body: None,
-                    retry_after_up_to: None,
-                    held_back_s: 0.0,
-                });
-            }
-            if index == 0 {
-                self.plan = decision.plan(policy).map(str::to_owned);
-                self.is_high_priority = decision.is_high_priority;
-            }
-            self.decisions.push(Decided::of(policy, decision, now, refused.map(|refusal| refusal.details)));
+            self.note(index, decision, incoming, now);
             let begins = match self.decisions.last().map(|decided| decided.delay) {
                 Some(delay) if delay > Span::ZERO => {
                     session.resume();
@@ -197,15 +215,57 @@ impl Simulation {
         Ok(())
     }
 
+    /// Adds the decision about a request that comes at `now`, and what its client sees if it is the
+    /// first that passes, or the first that is refused.
+    fn note(&mut self, index: u32, decision: &Decision, incoming: &Incoming, now: Time) {
+        let Configuration { policy, response, .. } = &self.configuration;
+        let protocol = policy.protocol(&policy.request(&incoming.values));
+        let number = index.saturating_add(1);
+        let refusal = |entropy| response.refusal(policy, decision, protocol, entropy);
+        let refused = refusal(0);
+        if let (None, Some(refusal)) = (&self.refused, &refused) {
+            let latest = self::retry_after(response.refusal(policy, decision, protocol, u32::MAX).as_ref());
+            let is_spread = latest > self::retry_after(Some(refusal));
+            self.refused = Some(Response {
+                request: number,
+                status: Some(refusal.status),
+                grpc_status: refusal
+                    .grpc_status
+                    .filter(|_| matches!(protocol, Protocol::Grpc | Protocol::GrpcWeb)),
+                headers: owned(refusal.headers.iter().map(|(name, value)| (*name, &**value))),
+                body: Some(String::from_utf8_lossy(&refusal.body).into_owned()),
+                retry_after_up_to: latest.filter(|_| is_spread),
+                held_back_s: seconds(decision.reject_delay(policy)),
+            });
+        }
+        if self.admitted.is_none() && refused.is_none() {
+            let headers = response.headers(policy, decision);
+            self.admitted = Some(Response {
+                request: number,
+                status: None,
+                grpc_status: None,
+                headers: owned(headers.iter().map(|(name, value)| (*name, value.as_str()))),
+                body: None,
+                retry_after_up_to: None,
+                held_back_s: 0.0,
+            });
+        }
+        if index == 0 {
+            self.plan = decision.plan(policy).map(str::to_owned);
+            self.is_high_priority = decision.is_high_priority;
+        }
+        self.decisions.push(Decided::of(policy, decision, now, refused.map(|refusal| refusal.details)));
+    }
+
     /// The sentences about what the explanation assumes.
     pub fn notes(&self, document: &Document, incoming: &Incoming) -> Vec<String> {
-        let mut notes = Vec::new();
+        let mut notes = self.notes.clone();
+        let is_logged = !notes.is_empty();
         if self.has_global && !incoming.store_down {
-            notes.push(
-                "Rules with `scope: global` count as if no other gateway had requests and the store answered at once. \
-                 `--store-down` decides without the store."
-                    .to_owned(),
-            );
+            let other = if is_logged { "" } else { " `--store-down` decides without the store." };
+            notes.push(format!(
+                "Rules with `scope: global` count as if no other gateway had requests and the store answered at once.{other}"
+            ));
         }
         if self.has_global && incoming.store_down {
             notes.push(
@@ -219,7 +279,7 @@ impl Simulation {
             );
         }
         let measures = self.policy().measures();
-        if measures.any() {
+        if measures.any() && !is_logged {
             notes.push(format!(
                 "Costs that depend on the response assume status {} and {} bytes (`--status`, `--response-bytes`), \
                  and no other value of the response.",
@@ -236,7 +296,7 @@ impl Simulation {
                 .properties
                 .iter()
                 .any(|(known, _)| known.iter().map(|s| &**s).eq(path.iter().map(|s| &**s)));
-            if !is_given {
+            if !is_given && !is_logged {
                 let path: Vec<String> = path.iter().map(|step| step.replace('.', "\\.")).collect();
                 notes.push(format!(
                     "The attribute `{0}` counts as absent: set the value with `--property {0}=…`.",

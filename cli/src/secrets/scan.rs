@@ -6,7 +6,7 @@ use diana_document::nearest;
 use std::ops::Range;
 
 /// The bytes of the secrets. In a broken text, a secret may go on in the lines below, and all
-/// `headers` are secret.
+/// `headers` and `tokens` are secret.
 pub fn secrets(text: &str, is_broken: bool) -> Vec<Range<usize>> {
     let mut found = Vec::new();
     let mut start = 0usize;
@@ -20,7 +20,7 @@ pub fn secrets(text: &str, is_broken: bool) -> Vec<Range<usize>> {
                 continue;
             };
             // Keys of a broken text may be misspelt.
-            let is_whole = is_broken && nearest(name, &["headers"]).is_some();
+            let is_whole = is_broken && nearest(name, &["headers", "tokens"]).is_some();
             if !(is_whole || is_secret(name) || is_broken && nearest(name, &["secret"]).is_some()) {
                 continue;
             }

@@ -73,8 +73,8 @@ fn each_gateway_is_a_line_and_a_failed_one_too() {
     assert_eq!(line(&text, &one), "100 0 100 per minute 600 ms 1 min 1.5 s – 0 refused");
     assert_eq!(
         line(&text, &other),
-        "`inspect` does not answer (status 404): check its path, the token, and whether `allow` has this address. \
-         Whoever answered has the token now, and after ten wrong tokens a gateway refuses the right one, too, for a minute"
+        "`inspect` does not answer (status 404): check its path, and whether `allow` has this address. Whoever answered \
+         has the token now"
     );
     assert_eq!(text.lines().count(), 3, "{text}");
 
@@ -86,6 +86,103 @@ fn each_gateway_is_a_line_and_a_failed_one_too() {
     assert_eq!(shell.json(&["who", "per-user", "user=a&b", "--format", "json"]), (code, value));
     let (code, value) = shell.json(&["who", "none", "user=ann", "--json"]);
     assert_eq!((code, &value["gateways"][1]["error"]), (2, &json!("there is no rule `none`")));
+}
+
+/// A customer calls: the key is known, the rule is not.
+#[test]
+fn who_without_a_rule_asks_all_rules_that_count_the_actor() {
+    let rule = |name: &str, actors: Value| json!({"name": name, "scope": "local", "actors": actors, "rpu": 100, "unit_ms": 60_000, "enforce": "100%"});
+    let (one, other) = (Fake::start(), Fake::start());
+    let rules = [rule("per-user", json!(["user"])), rule("per-ip", json!(["ip"])), rule("all", json!([]))];
+    one.state().policy["rules"] = json!(rules);
+    other.state().policy["rules"] = json!([rules[0], rule("pair", json!(["tenant", "user"]))]);
+    one.state().counts.insert("rule=per%2Duser&user=a%26b".into(), refused("per-user"));
+    let shell = Shell::new(&[&one, &other]);
+    let words = |text: &str| -> Vec<String> {
+        text.lines().map(|line| line.split_whitespace().collect::<Vec<_>>().join(" ")).collect()
+    };
+    let (code, text, errors) = shell.run(&["who", "user=a&b"]);
+    assert_eq!((code, &*errors), (0, ""), "{text}");
+    let (first, second) = (one.name(), other.name());
+    let new = "0 100 100 per minute – – – – 0 admitted";
+    assert_eq!(
+        words(&text)[1..],
+        [
+            format!("{first} per-user 100 0 100 per minute 600 ms 1 min 1.5 s – 0 refused"),
+            format!("{second} per-user {new}"),
+            format!("{first} all {new}"),
+        ]
+    );
+    let asked = ["GET policy", "GET actor?rule=per%2Duser user=a%26b", "GET actor?rule=all"];
+    assert_eq!(one.asked(""), asked);
+    assert_eq!(other.asked(""), asked[..2]);
+
+    // A tuple needs both values, in any order.
+    let (code, value) = shell.json(&["who", "user=ann", "tenant=acme", "--json"]);
+    let counts = value["counts"].as_array().unwrap();
+    let seen: Vec<_> = counts.iter().map(|one| (&one["rule"], &one["gateway"])).collect();
+    let expected = [("per-user", &first), ("per-user", &second), ("all", &first), ("pair", &second)];
+    let expected = expected.map(|(rule, gateway)| (json!(rule), json!(gateway)));
+    assert_eq!((code, seen), (0, expected.iter().map(|(rule, gateway)| (rule, gateway)).collect()));
+    assert!(other.asked("").contains(&"GET actor?rule=pair tenant=acme&user=ann".to_owned()));
+
+    let (code, _, errors) = shell.run(&["who", "usr=ann"]);
+    let errors = errors.split_whitespace().collect::<Vec<_>>().join(" ");
+    let expected = "no rule counts `usr`: the rules count `user`, `ip`, `tenant` with `user`";
+    assert!(code == 2 && errors.contains(expected), "{errors}");
+
+    // A gateway that does not answer is a line, too.
+    other.fault(Fault::CutOff);
+    let (code, text, _) = shell.run(&["who", "user=ann"]);
+    assert!(code == 2 && line(&text, &other).starts_with("the answer is cut off"), "{text}");
+    assert!(words(&text).contains(&format!("{first} per-user {new}")), "{text}");
+}
+
+/// Of the permits of all gateways, one tells only its own: no fault of the gateway.
+#[test]
+fn a_rule_without_a_count_does_not_spoil_the_others() {
+    let gateway = Fake::start();
+    gateway.state().policy["rules"][1] = json!({"name": "none", "actors": ["user"], "rpu": 1});
+    let (code, text, _) = Shell::new(&[&gateway]).run(&["who", "user=ann"]);
+    let lines: Vec<&str> = text.lines().collect();
+    assert_eq!((code, lines.len()), (0, 3), "{text}");
+    assert!(lines[2].ends_with("none  there is no rule `none`"), "{text}");
+}
+
+#[test]
+fn rules_are_listed_with_the_gateways_that_have_them() {
+    let (one, other, down) = (Fake::start(), Fake::start(), Fake::start());
+    other.state().policy["rules"][0]["rpu"] = 200.into();
+    other.state().policy["rules"][1]["actors"] = json!([]);
+    one.state().policy["rules"]
+        .as_array_mut()
+        .unwrap()
+        .push(json!({"name": "open", "rpu": 5, "enforce": "100%"}));
+    down.fault(Fault::CutOff);
+    let shell = Shell::new(&[&one, &other, &down]);
+    let (code, text, _) = shell.run(&["rules"]);
+    let lines: Vec<String> =
+        text.lines().map(|line| line.split_whitespace().collect::<Vec<_>>().join(" ")).collect();
+    let (first, second) = (one.name(), other.name());
+    assert_eq!(code, 2, "{text}");
+    assert_eq!(
+        lines[..6],
+        [
+            "rule counts quota scope enforced gateways".to_owned(),
+            format!("per-user user 100 per minute local 100% {first}"),
+            format!("per-ip ip 20 per second global 5% {first}"),
+            format!("open everybody 5 in flight 100% {first}"),
+            format!("per-user user 200 per minute local 100% {second}"),
+            format!("per-ip everybody 20 per second global 5% {second}"),
+        ]
+    );
+    assert!(lines[6].contains("cut off"), "{text}");
+    down.fault(Fault::None);
+    other.state().policy = one.state().policy.clone();
+    down.state().policy = one.state().policy.clone();
+    let (code, text, _) = shell.run(&["rules"]);
+    assert!(code == 0 && text.lines().skip(1).all(|line| line.ends_with("  all")), "{text}");
+    assert_eq!(text.lines().count(), 4);
 }
 
 /// Each gateway answers only after the other was asked.
@@ -143,7 +240,7 @@ fn gateways_of_other_versions_say_what_they_lack() {
         let expected =
             format!("the gateway has no `{}`: expected GET policy, GET actor or POST reset. ", words[0]);
         let found = line(&text, &old);
-        assert!(code == 2 && found.starts_with(&expected) && found.ends_with("check the token"), "{found}");
+        assert!(code == 2 && found.starts_with(&expected) && found.ends_with("check the path"), "{found}");
     }
     old.fault(Fault::None);
     let (code, text, _) = shell.run(&["top", "per-user"]);
@@ -221,23 +318,22 @@ fn changes_reach_every_gateway() {
     for (words, question, expected) in [
         (
             &["penalty", "per-user", "user=ann"][..],
-            "POST penalty?end&rule=per%2Duser&plan=gold&user=ann",
+            "POST penalty?rule=per%2Duser&plan=gold user=ann",
             "600 ms 1 min – – 0 refused",
         ),
         (
             &["grant", "per-user", "user=ann", "--amount", "5", "--for", "1h"],
-            "POST grant?amount=5&for=1h&rule=per%2Duser&plan=gold&user=ann",
+            "POST grant?amount=5&for=1h&rule=per%2Duser&plan=gold user=ann",
             "0 100 per minute 600 ms 1 min – 5 for 1 h 0 admitted",
         ),
         (
             &["reset", "per-user", "user=ann"],
-            "POST reset?rule=per%2Duser&plan=gold&user=ann",
+            "POST reset?rule=per%2Duser&plan=gold user=ann",
             "– – – – 0 admitted",
         ),
     ] {
         let (code, text, errors) = shell.run(&[words, &["--plan", "gold", "--yes"]].concat());
-        let about =
-            format!(", for the actor user=ann with the plan `gold`, in {}, {}\n", one.name(), other.name());
+        let about = format!(", for the actor user=ann, in {}, {}\n", one.name(), other.name());
         assert!(
             code == 0 && errors.starts_with("the rule `per-user` ") && errors.ends_with(&about),
             "{errors}"
@@ -339,6 +435,29 @@ fn differences_are_marked_and_explained() {
     assert!(code == 2 && text.ends_with("the gateways that have answered are the same\n"), "{text}");
 }
 
+/// Two secrets that are unknown may be two, so nobody says that they are the same.
+#[test]
+fn a_secret_that_a_gateway_does_not_tell_is_unknown() {
+    let gateways = [Fake::start(), Fake::start()];
+    let shell = Shell::new(&gateways.each_ref());
+    let forget = |gateway: &Fake| gateway.state().policy.as_object_mut().unwrap().remove("store_secret");
+    forget(&gateways[0]);
+    let (code, text, _) = shell.run(&["diff"]);
+    assert!(code == 1 && text.ends_with("different or unknown (*): secret of the store\n"), "{text}");
+    assert_eq!(line_of(&text, &gateways[0]), "ad62478a83fc1f92 0.2.0 unknown * local");
+    forget(&gateways[1]);
+    let (code, text, _) = shell.run(&["diff"]);
+    assert!(code == 1 && text.ends_with("different or unknown (*): secret of the store\n"), "{text}");
+
+    // Without global rules there is no secret.
+    for gateway in &gateways {
+        gateway.state().policy["rules"][1]["scope"] = "local".into();
+    }
+    let (code, text, _) = shell.run(&["diff"]);
+    assert!(code == 0 && text.ends_with("all gateways are the same\n"), "{text}");
+    assert_eq!(line_of(&text, &gateways[0]), "ad62478a83fc1f92 0.2.0 – local");
+}
+
 /// The first line of a gateway.
 fn line_of(text: &str, gateway: &Fake) -> String {
     let found = text.lines().find_map(|line| line.strip_prefix(&gateway.name())).unwrap();
@@ -374,10 +493,8 @@ fn a_missing_or_wrong_token_is_explained_and_never_shown() {
     }
     fs::write(shell.token(), "0123456789abcdef0123456789abcdee").unwrap();
     let (code, text, errors) = shell.run(&["diff"]);
-    assert!(
-        code == 2 && line(&text, &gateway).starts_with("`inspect` does not answer (status 200)"),
-        "{text}"
-    );
+    let expected = "the token is wrong, or too many have been wrong within a minute";
+    assert_eq!((code, &*line(&text, &gateway)), (2, expected), "{text}");
     assert!(!format!("{text}{errors}").contains("0123456789abcdee"));
     fs::remove_file(shell.token()).unwrap();
     assert!(shell.run(&["diff"]).2.contains("No such file"));
@@ -389,6 +506,10 @@ fn a_missing_or_wrong_token_is_explained_and_never_shown() {
         ),
         (&["diff", "--gateway", "http://localhost:1"], "no token is named"),
         (&["who", "per-user", "ann"], "expected an actor and its value, such as `user=ann`"),
+        (
+            &["reset", "user=ann", "--yes"],
+            "expected the name of a rule first: `diana ctl who` finds the rules",
+        ),
     ] {
         let mut command = Command::new(env!("CARGO_BIN_EXE_diana"));
         command.arg("ctl").args(words).env_remove("DIANA_GATEWAYS").env_remove("DIANA_TOKEN_FILE");

@@ -1,6 +1,7 @@
 //! `diana explain`: what it shows of the example's document, and that the engine decides the same.
 
 mod agreement;
+mod logged;
 mod request;
 
 use crate::snapshot;

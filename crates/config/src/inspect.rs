@@ -19,21 +19,32 @@ use std::net::IpAddr;
 /// assert_eq!(inspect.below(b"/.dianas/actor"), None);
 /// assert!(inspect.allows("127.0.0.1".parse().expect("an address")));
 /// assert!(!inspect.allows("192.0.2.7".parse().expect("an address")));
-/// assert!(inspect.knows(b"Bearer 0123456789abcdef0123456789abcdef"));
-/// assert!(!inspect.knows(b"Bearer 0123456789abcdef0123456789abcdee"));
+/// let token = inspect.token(b"Bearer 0123456789abcdef0123456789abcdef").expect("the token");
+/// assert!(!token.only_reads);
+/// assert!(inspect.token(b"Bearer 0123456789abcdef0123456789abcdee").is_none());
 /// ```
 pub struct InspectOptions {
     /// Begins with `/` and does not end with it.
     path: Box<str>,
-    token: Box<str>,
+    tokens: Vec<Token>,
     allow: Vec<Network>,
     /// Whether workers count which actors are refused and charged most.
     pub top: bool,
 }
 
+/// Whoever sends it may ask.
+pub struct Token {
+    /// The name in the log; empty for the only token.
+    pub name: Box<str>,
+    /// Whether whoever sends it may change nothing.
+    pub only_reads: bool,
+    value: Box<str>,
+}
+
 /// The shortest token: 128 bits in hexadecimal digits.
 const SHORTEST_TOKEN: usize = 32;
 const LONGEST_TOKEN: usize = 4_096;
+const MAX_NAME: usize = 64;
 const LOOPBACK: [&str; 2] = ["127.0.0.0/8", "::1"];
 
 impl InspectOptions {
@@ -54,23 +65,27 @@ impl InspectOptions {
         self.allow.iter().any(holds)
     }
 
-    /// Whether the value of `authorization` has the token. The time of the comparison depends on
-    /// the lengths alone.
+    /// The token in the value of `authorization`. The time of the comparison depends on the lengths
+    /// alone.
     #[must_use]
-    pub fn knows(&self, authorization: &[u8]) -> bool {
-        let Some((scheme, token)) = authorization.split_at_checked(BEARER.len()) else {
-            return false;
+    pub fn token(&self, authorization: &[u8]) -> Option<&Token> {
+        let (scheme, sent) = authorization.split_at_checked(BEARER.len())?;
+        let is_sent = |token: &Token| {
+            let differences = sent.iter().zip(token.value.as_bytes()).fold(0, |all, (a, b)| all | (a ^ b));
+            sent.len() == token.value.len() && std::hint::black_box(differences) == 0
         };
-        let differences = token.iter().zip(self.token.as_bytes()).fold(0, |all, (a, b)| all | (a ^ b));
-        scheme.eq_ignore_ascii_case(BEARER)
-            && token.len() == self.token.len()
-            && std::hint::black_box(differences) == 0
+        // Each is compared, whichever is right.
+        let found =
+            self.tokens.iter().fold(None, |found, token| if is_sent(token) { Some(token) } else { found });
+        found.filter(|_| scheme.eq_ignore_ascii_case(BEARER))
     }
 
-    /// A hash of the path and the networks. The token is a secret and takes no part.
+    /// A hash of the path, the networks, and who may change counts. The values of tokens are
+    /// secrets and take no part.
     pub(super) fn canonical_hash(&self) -> u64 {
-        let hash = Hasher::of(&(&self.path, Hasher::of_all(self.allow.iter().map(ToString::to_string))));
-        if self.top { Hasher::of(&(hash, "top")) } else { hash }
+        let tokens = Hasher::of_all(self.tokens.iter().map(|token| (&token.name, token.only_reads)));
+        let allow = Hasher::of_all(self.allow.iter().map(ToString::to_string));
+        Hasher::of(&(&self.path, allow, tokens, self.top))
     }
 }
 
@@ -79,7 +94,7 @@ const BEARER: &[u8] = b"Bearer ";
 
 impl fmt::Debug for InspectOptions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let InspectOptions { path, allow, top, token: _ } = self;
+        let InspectOptions { path, allow, top, tokens: _ } = self;
         let mut shown = f.debug_struct("InspectOptions");
         shown.field("path", path).field("allow", allow).field("top", top).finish_non_exhaustive()
     }
@@ -92,14 +107,22 @@ pub(super) fn compile(node: Node) -> Option<InspectOptions> {
     };
     let mut fields = node.fields()?;
     let path = fields.require("path").and_then(|node| path(&node));
-    let token = fields.require("token").and_then(|node| token(&node));
+    let tokens = match (fields.take("token"), fields.take("tokens")) {
+        (Some(_), Some(tokens)) => {
+            tokens.fail("`token` is given already: move it here under a name, or leave this out");
+            None
+        }
+        (None, Some(tokens)) => self::tokens(&tokens),
+        (Some(token), None) => self::token("", &token, false).map(|token| vec![token]),
+        (None, None) => fields.require("token").and(None),
+    };
     let allow = match fields.take("allow") {
         Some(node) => networks(&node),
         None => LOOPBACK.iter().map(|loopback| Network::parse(loopback).ok()).collect(),
     };
     let top = fields.take("top").map_or(Some(false), |node| node.flag());
     fields.finish();
-    Some(InspectOptions { path: path?, token: token?, allow: allow?, top: top? })
+    Some(InspectOptions { path: path?, tokens: tokens?, allow: allow?, top: top? })
 }
 
 fn path(node: &Node) -> Option<Box<str>> {
@@ -112,11 +135,43 @@ fn path(node: &Node) -> Option<Box<str>> {
     }
 }
 
-fn token(node: &Node) -> Option<Box<str>> {
+/// Reads `{NAME: TOKEN}` or `{NAME: {token: TOKEN, read: true}}`.
+fn tokens(node: &Node) -> Option<Vec<Token>> {
+    let entries = node.entries()?;
+    if entries.is_empty() {
+        node.fail("without a token nobody may ask: leave out `inspect`");
+    }
+    let mut tokens: Vec<Option<Token>> = Vec::new();
+    for (name, node) in entries {
+        let token = named(name, &node);
+        let is_same = |other: &Token| token.as_ref().is_some_and(|token| token.value == other.value);
+        if tokens.iter().flatten().any(is_same) {
+            node.fail("another name has the same token");
+        }
+        tokens.push(token);
+    }
+    tokens.into_iter().collect()
+}
+
+fn named(name: &str, node: &Node) -> Option<Token> {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"_-".contains(&byte);
+    if !(1..=MAX_NAME).contains(&name.len()) || !name.bytes().all(is_plain) {
+        node.fail("expected a name of 1 to 64 of `A-Z a-z 0-9 _ -`");
+        return None;
+    }
+    let Value::Object(_) = node.value() else { return token(name, node, false) };
+    let mut fields = node.fields()?;
+    let only_reads = fields.take("read").map_or(Some(false), |node| node.flag());
+    let value = fields.require("token");
+    fields.finish();
+    token(name, &value?, only_reads?)
+}
+
+fn token(name: &str, node: &Node, only_reads: bool) -> Option<Token> {
     let text = node.text()?;
     let is_visible = text.bytes().all(|byte| byte.is_ascii_graphic());
     match is_visible && (SHORTEST_TOKEN..=LONGEST_TOKEN).contains(&text.len()) {
-        true => Some(text.into()),
+        true => Some(Token { name: name.into(), value: text.into(), only_reads }),
         // The text is a secret, so the message does not repeat it.
         false => {
             node.fail("expected at least 32 visible ASCII characters, as from `openssl rand -hex 32`");

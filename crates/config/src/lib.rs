@@ -72,7 +72,7 @@ use diana_remote_config::RemoteOptions;
 use diana_response::ResponseOptions;
 use global_store::GlobalStore;
 pub use grant::grant;
-pub use inspect::InspectOptions;
+pub use inspect::{InspectOptions, Token};
 use mode::Mode;
 use overlay::{Overlay, Reading};
 pub use pattern::pattern;

@@ -118,7 +118,7 @@ const LONGEST: usize = 128;
 /// digits and `-._~:/@+` stay, other bytes become `%` and two hexadecimal digits, and commas
 /// separate the values. A lone dash, which logs show for no value, becomes `%2d`. A text of more
 /// than `most` bytes is cut between two characters and ends with `*`.
-fn escape<V: AsRef<[u8]>>(values: impl IntoIterator<Item = V>, most: usize) -> String {
+pub(super) fn escape<V: AsRef<[u8]>>(values: impl IntoIterator<Item = V>, most: usize) -> String {
     let (mut text, mut cut) = (String::new(), 0);
     for (place, value) in values.into_iter().enumerate() {
         if place > 0 {

@@ -40,5 +40,6 @@ pub use callbacks::Exports;
 pub use filter::{Action, Filter};
 pub use host::Host;
 pub use host_kind::HostKind;
+pub use plugin::{ACTOR_HEADER, ONLY_READS, WRONG_TOKEN};
 pub use route::check_route;
 pub use zone::zone_bytes;

@@ -23,6 +23,7 @@ mod settle;
 mod timer;
 
 pub(super) use decided::{Decided, Rejection, Response};
+pub use inspect::{ACTOR_HEADER, ONLY_READS, WRONG_TOKEN};
 use inspect::{Sampler, WrongTokens};
 
 use super::clock::Clock;

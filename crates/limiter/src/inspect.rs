@@ -7,11 +7,12 @@
 //! neither a reservation nor a refusal for longer.
 
 use crate::actor;
-use crate::algorithm::{Allowance, PenaltyParameters};
+use crate::algorithm::{Allowance, Penalty, PenaltyParameters};
 use crate::cells::store::{Fault, Store};
 use crate::cells::{
     Attempt, CellActor, CellCache, CellId, Change, Context, Events, OpenCell, Swapped, peek, swap,
 };
+use crate::decide::CountedActor;
 use crate::global::{GlobalQuery, Inspection, RuleQuery, RuleReply, StoreChange};
 use crate::policy::{self, GroupIndex, KeyBuffer, Missing, PlacedQuota, PlanId, Policy, RuleId};
 use crate::session::Worker;
@@ -48,12 +49,9 @@ use std::cell::Cell;
 /// let request = policy.request(&values);
 /// Session::start(&mut worker, &request, now);
 ///
-/// let parameter = |name: &str| match name {
-///     "rule" => Some("per-user".to_owned()),
-///     "user" => Some("ann".to_owned()),
-///     _ => None,
-/// };
-/// let ann = Target::find(&worker, parameter).expect("a rule and its actor");
+/// let parameter = |name: &str| (name == "rule").then(|| "per-user".to_owned());
+/// let actor = |name: &str| (name == "user").then(|| "ann".to_owned());
+/// let ann = Target::find(&worker, parameter, actor).expect("a rule and its actor");
 /// let count = ann.count(&worker, now)?;
 /// assert_eq!((count.used, count.remaining, count.is_refused), (1, 2, false));
 ///
@@ -86,7 +84,7 @@ pub struct ActorCount {
     pub more_in: Span,
     /// The time until the actor is like one that never came.
     pub full_in: Span,
-    /// The rest of the actor's penalty; zero without one.
+    /// The rest of the actor's penalty, under any plan; zero without one.
     pub penalty: Span,
     /// The units that are left of a grant, which `remaining` does not include; 0 without one.
     pub granted: u64,
@@ -97,30 +95,30 @@ pub struct ActorCount {
 }
 
 impl Target {
-    /// Finds the rule that `parameter("rule")` names, and its actor by the name of each of the
-    /// rule's actors. `ip` names a client whose requests lack the actor, if the rule then counts by
-    /// address, and `plan` names a plan. The error is a message for people.
+    /// Finds the rule that `parameter("rule")` names, and its actor by `actor` of the name of each
+    /// of the rule's actors. `actor("ip")` is a client whose requests lack the actor, if the rule
+    /// then counts by address, and `parameter("plan")` names a plan. The error is a message for
+    /// people.
     pub fn find(
         worker: &Worker<impl Store>,
         parameter: impl Fn(&str) -> Option<String>,
+        actor: impl Fn(&str) -> Option<String>,
     ) -> Result<Target, String> {
         let policy = worker.policy();
-        let name = parameter("rule").ok_or("which rule? expected `rule=NAME`")?;
-        let Some((rule, found)) = policy.rules().find(|(_, rule)| rule.name() == name) else {
-            return Err(["there is no rule `", &name, "`"].concat());
-        };
+        let rule = rule_named(policy, parameter("rule").as_deref())?;
+        let (name, found) = (policy.rule_name(rule), policy.rule(rule).ok_or(NOTHING)?);
         let is_global = found.is_global();
         if is_global && found.quota().algorithm().ends_with_request() {
             let why = "` counts the permits of all gateways, each of which tells only its own";
-            return Err(["the rule `", &name, why].concat());
+            return Err(["the rule `", name, why].concat());
         }
         let (place, group) = match is_global {
             true => policy.global_group_of(rule).map(|(place, global)| (place, &*global.group)),
             false => policy.group_of(rule),
         }
-        .ok_or("the rule counts nothing")?;
-        let own = actor::key_of(&group.actors, &parameter);
-        let key = match (own, parameter("ip")) {
+        .ok_or(NOTHING)?;
+        let own = actor::key_of(&group.actors, &actor);
+        let key = match (own, actor("ip")) {
             (Ok(value), _) => KeyBuffer::of_value(&value),
             (Err(_), Some(address)) if group.missing == Missing::Ip => {
                 KeyBuffer::of_address(&policy.address.actor().parse(&address)?)
@@ -141,6 +139,16 @@ impl Target {
         policy.rule_name(self.rule)
     }
 
+    /// The actor as requests name it.
+    #[must_use]
+    pub fn actor<'a>(&'a self, policy: &'a Policy) -> Option<CountedActor<'a>> {
+        let group = match self.is_global {
+            true => &*policy.global_group(self.place)?.group,
+            false => policy.group(self.place)?,
+        };
+        Some(CountedActor::of(group, policy, self.key.key(), self.hash))
+    }
+
     /// Whether a global store counts the rule. Then [`Session::ask`](crate::session::Session::ask)
     /// asks the store, and the other methods are not called.
     #[must_use]
@@ -155,8 +163,13 @@ impl Target {
         let key = self.key.key();
         let mut quotas = [(self.rule, quota)].into_iter();
         let look = global.idle_queries(policy, key, &mut quotas, false).into_iter().next()?;
+        let penalty = match (&change, self.penalizing(policy)) {
+            // It ends, whichever plan has it.
+            (StoreChange::EndPenalty, Some(quota)) => quota.penalty().map(Penalty::parameters),
+            _ => look.penalty,
+        };
         // The question itself counts toward no penalty.
-        let penalty = look.penalty.map(|penalty| PenaltyParameters { after: 0, ..penalty });
+        let penalty = penalty.map(|penalty| PenaltyParameters { after: 0, ..penalty });
         let next =
             RuleQuery { enforced: true, peeks: true, penalty, headroom: quota.headroom(), ..look.clone() };
         let queries = [RuleQuery { penalty: None, ..look }, next];
@@ -220,45 +233,52 @@ impl Target {
         let before = cell.to_vec();
         let verdict = judge.peek(cell, &before, now, judge.quota.headroom());
         let (granted, granted_for) = judge.granted(&before, now);
+        let penalizing = self.penalizing(worker.policy()).map(|quota| quota.in_place(judge.place));
         Ok(ActorCount {
             quota,
             used,
             remaining: verdict.remaining,
             more_in: verdict.more_in,
             full_in: verdict.full_in,
-            penalty: judge.penalty_rest(&before, now),
+            penalty: penalizing.map_or(Span::ZERO, |quota| quota.penalty_rest(&before, now)),
             granted,
             granted_for,
             is_refused: !judge.or_grant(cell, now, 1, verdict).admits(),
         })
     }
 
-    /// Forgets what the rule has counted for the actor, including a penalty and a grant. If a
+    /// Forgets what the rule has counted for the actor, including a penalty and a grant, under any
+    /// plan. If a
     /// charge from before the reset is refunded later, the actor gets it back a second time, but
     /// never has more than the quota.
     pub fn reset(&self, worker: &mut Worker<impl Store>, clock: impl Fn() -> Time) -> Result<Events, Fault> {
-        self.edit(worker, clock, &|quota, cell, now| {
-            let is_new = quota.step(cell, now, 0).full_in == Span::ZERO
-                && quota.penalty_rest(cell, now) == Span::ZERO
-                && quota.granted(cell, now).0 == 0;
+        self.edit(worker, clock, &|quota, cell, _| {
+            let before = cell.to_vec();
             quota.reset(cell);
-            !is_new
+            before != cell
         })
     }
 
-    /// Whether the rule has a penalty for this actor.
+    /// Whether the rule has a penalty for this actor, under any plan.
     #[must_use]
     pub fn has_penalty(&self, policy: &Policy) -> bool {
-        self.stated(policy).is_some_and(|quota| quota.penalty().is_some())
+        self.penalizing(policy).is_some()
     }
 
-    /// Ends the actor's penalty. What the rule has counted stays counted.
+    fn penalizing<'p>(&self, policy: &'p Policy) -> Option<&'p policy::Quota> {
+        policy.rule(self.rule)?.penalizing(self.key.key())
+    }
+
+    /// Ends the actor's penalty, whichever plan has it. What the rule has counted stays counted.
     pub fn end_penalty(
         &self,
         worker: &mut Worker<impl Store>,
         clock: impl Fn() -> Time,
     ) -> Result<Events, Fault> {
-        self.edit(worker, clock, &|quota, cell, now| quota.end_penalty(cell, now))
+        let penalizing = self.penalizing(worker.policy()).copied();
+        self.edit(worker, clock, &|quota, cell, now| {
+            penalizing.is_some_and(|penalizing| penalizing.in_place(quota.place).end_penalty(cell, now))
+        })
     }
 
     /// Whether an actor of the rule can get a grant. A document without `inspect` leaves no room
@@ -337,6 +357,25 @@ impl Target {
         quota.prepare(cell.bytes_mut(), now);
         Ok(quota)
     }
+}
+
+const NOTHING: &str = "the rule counts nothing";
+
+/// The rule of this name. The error is a message for people, and lists the rules.
+pub fn rule_named(policy: &Policy, name: Option<&str>) -> Result<RuleId, String> {
+    let found = policy.rules().find(|(_, rule)| Some(rule.name()) == name);
+    if let Some((rule, _)) = found {
+        return Ok(rule);
+    }
+    let mut why = match name {
+        Some(name) => ["there is no rule `", name, "`"].concat(),
+        None => "which rule? expected `rule=NAME`".into(),
+    };
+    for (place, (_, rule)) in policy.rules().enumerate() {
+        why.push_str(if place == 0 { ": the rules are " } else { ", " });
+        why.push_str(rule.name());
+    }
+    Err(why)
 }
 
 /// A question to a global store, which a [`Session`](crate::session::Session) asks.

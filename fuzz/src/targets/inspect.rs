@@ -1,8 +1,8 @@
-//! Questions of operators, and of others who pretend to be: the target, the address and the
-//! authorization of a request.
+//! Questions of operators, and of others who pretend to be: the target, the address, the
+//! authorization and the actor of a request.
 //!
 //! ```text
-//!   one digit ⏎ actor?rule=per-user&user=ann ⏎ Bearer 0123…
+//!   one digit ⏎ actor?rule=per-user&user=ann ⏎ Bearer 0123… ⏎ user=ann
 //!   1: the right token in place of the last line   2: POST   4: below the path   8: from elsewhere
 //! ```
 
@@ -30,12 +30,13 @@ const DOCUMENT: &str = r#"{
 /// The longest answer: an array of 300 numbers for each result of each rule, and 64 actors.
 const LONGEST: usize = 100_000;
 
-/// Nobody but who has the token from the right address gets an answer. An answer is JSON of bounded
-/// length and does not contain the token, and no question makes the filter panic.
+/// Nobody but who has the token from the right address gets an answer, and who lacks only the token
+/// gets 401. An answer is JSON of bounded length and does not contain the token, and no question makes the filter panic.
 pub fn run(bytes: &[u8]) {
-    let mut lines = bytes.splitn(3, |byte| *byte == b'\n');
+    let mut lines = bytes.splitn(4, |byte| *byte == b'\n');
     let digit = lines.next().and_then(|line| line.first()).map_or(0, |digit| digit & 15);
     let (target, line) = (lines.next().unwrap_or_default(), lines.next().unwrap_or_default());
+    let actor = lines.next();
     let (has_token, is_below, is_elsewhere) = (digit & 1 != 0, digit & 4 != 0, digit & 8 != 0);
     let right = format!("Bearer {TOKEN}").into_bytes();
     let line = if has_token { right.clone() } else { line.to_vec() };
@@ -49,29 +50,32 @@ pub fn run(bytes: &[u8]) {
         gateway.fail(kind);
         let from = if is_elsewhere { "203.0.113.9:1" } else { "127.0.0.1:1" };
         let method = if digit & 2 != 0 { "POST" } else { "GET" };
-        let parts = [
+        let mut parts = vec![
             (Part::Method, method.into()),
             (Part::Path, target.clone()),
             (Part::Address, from.into()),
             (Part::Header("authorization".into()), line.clone()),
         ];
+        parts.extend(actor.map(|actor| (Part::Header("diana-actor".into()), actor.to_vec())));
         let before = gateway.world.sent.borrow().len();
-        let request = gateway.vms[worker].ask(parts.into());
+        let request = gateway.vms[worker].ask(parts);
         let sent = gateway.world.sent.borrow();
         let answer = sent.get(before).filter(|(details, _)| details == "diana_inspect");
         // The scheme is read in any case.
         let knows = line.len() == right.len()
             && line[..7].eq_ignore_ascii_case(b"Bearer ")
             && line[7..] == *TOKEN.as_bytes();
-        let may = knows && !is_elsewhere && target.starts_with(b"/.diana/");
-        assert_eq!(answer.is_some(), may, "who may ask, gets an answer, and nobody else");
+        let may = !is_elsewhere && target.starts_with(b"/.diana/");
+        assert_eq!(answer.is_some(), may, "who asks from where one may, gets an answer, and nobody else");
         if let Some((_, body)) = answer {
             let Fate::Answered(status) = gateway.fate(request) else { panic!("an answer is sent") };
-            assert!([200, 400, 404, 405, 503].contains(&status), "{status}");
+            assert_eq!(status == 401, !knows, "only the token opens");
+            assert!([200, 400, 401, 404, 405, 503].contains(&status), "{status}");
             let json: serde_json::Value = serde_json::from_str(body).expect("JSON");
             assert_eq!(json["error"].is_string(), status != 200, "{body}");
-            assert!(body.len() < LONGEST + 8 * target.len(), "{} bytes", body.len());
-            let names_token = target.windows(TOKEN.len()).any(|part| part == TOKEN.as_bytes());
+            let sent = [&*target, actor.unwrap_or_default()].concat();
+            assert!(body.len() < LONGEST + 8 * sent.len(), "{} bytes", body.len());
+            let names_token = sent.windows(TOKEN.len()).any(|part| part == TOKEN.as_bytes());
             assert!(names_token || !body.contains(TOKEN), "the token is a secret");
         }
     }

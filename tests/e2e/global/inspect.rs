@@ -12,10 +12,14 @@ fn document() -> Value {
     let penalty = json!({"after": 3, "for": "1h"});
     json!({
         "inspect": {"path": "/.diana", "token": TOKEN},
+        "plan": {"header": "x-plan"},
         "limits": [
             shared_rule("=/", "quota", &json!({"algo": "W", "rpu": QUOTA, "unit": "7d"})),
             shared_rule("=/leased", "leased", &json!({"algo": "W", "rpu": 800, "unit": "7d", "lease": 100})),
             shared_rule("=/penalty", "penalty", &json!({"algo": "W", "rpu": 1, "unit": "7d", "penalty": penalty})),
+            shared_rule("=/plan", "plan", &json!({
+                "algo": "W", "rpu": 9, "unit": "7d", "plans": {"gold": {"rpu": 1, "penalty": penalty}},
+            })),
             shared_rule("=/open", "open", &json!({"algo": "C", "rpu": 5})),
         ],
         "store": in_redis(json!({"timeout": "5s"})),
@@ -88,8 +92,19 @@ fn every_gateway_reads_and_changes_the_one_count() {
     passed(&mut all, "/penalty", "ann", 8);
     let (_, refused) = ask(one, "GET", "actor?rule=penalty&user=ann");
     assert!(refused["penalty_ms"].as_u64().unwrap() > 3_590_000, "{refused}");
-    let (_, ended) = ask(other, "POST", "penalty?rule=penalty&user=ann&end");
+    let (_, ended) = ask(other, "POST", "penalty?rule=penalty&user=ann");
     assert_eq!((&ended["penalty_ms"], &ended["used"]), (&json!(0), &json!(1)), "{ended}");
+
+    // Under no plan, also of a plan.
+    let gold = [("x-user-id", "ann"), ("x-plan", "gold")];
+    (0..8).for_each(|_| _ = one.get("/plan", &gold).unwrap());
+    let seen = |plan: &str| {
+        let count = ask(other, "GET", &format!("actor?rule=plan&user=ann{plan}")).1;
+        (count["used"].as_u64().unwrap(), count["penalty_ms"].as_u64().unwrap() > 3_590_000)
+    };
+    assert_eq!([seen("&plan=gold"), seen("")], [(1, true); 2]);
+    assert_eq!(ask(other, "POST", "penalty?rule=plan&user=ann").0, 200);
+    assert_eq!([seen("&plan=gold"), seen("")], [(1, false); 2]);
 
     // What a gateway holds leased counts as used.
     passed(&mut all, "/leased", "ann", 8);
@@ -99,7 +114,8 @@ fn every_gateway_reads_and_changes_the_one_count() {
     assert!(held > 0 && here["used"].as_u64().unwrap() >= 8, "{here} {there}");
 
     assert_eq!(ask(one, "GET", "actor?rule=open&user=ann").0, 400);
-    assert!(one.log_contains("inspect: 127.0.0.1 asks the store to change an actor of rule quota: Reset"));
+    assert!(one.log_contains("inspect: 127.0.0.1 resets actor "));
+    assert!(one.log_contains(" of rule quota in the store"));
     // Lines of the log name the files of the code.
     assert!(!one.logs().replace("announce", "").contains("ann"), "the log does not name actors");
     assert_eq!(other.counted("inspect.result.grant.changes").unwrap(), 1);

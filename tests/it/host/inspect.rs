@@ -20,16 +20,93 @@ fn per_user() -> Value {
 
 /// The answer of a worker: its status and its body.
 fn ask(gateway: &Gateway, worker: usize, question: &str) -> (u32, Value) {
-    let parts = [
-        (Part::Path, format!("/.diana/{question}")),
-        (Part::Method, "GET".into()),
+    send(gateway, worker, "GET", question, &[])
+}
+
+fn send(
+    gateway: &Gateway,
+    worker: usize,
+    method: &str,
+    question: &str,
+    headers: &[(&str, &str)],
+) -> (u32, Value) {
+    let mut parts = vec![
+        (Part::Path, format!("/.diana/{question}").into_bytes()),
+        (Part::Method, method.into()),
         (Part::Address, "127.0.0.1:9".into()),
-        (Part::Header("authorization".into()), format!("Bearer {TOKEN}")),
+        (Part::Header("authorization".into()), format!("Bearer {TOKEN}").into_bytes()),
     ];
-    let request = gateway.vms[worker].ask(parts.map(|(part, line)| (part, line.into_bytes())).into());
+    parts.extend(headers.iter().map(|(name, value)| (Part::Header((*name).into()), (*value).into())));
+    let request = gateway.vms[worker].ask(parts);
     let Fate::Answered(status) = gateway.fate(request) else { panic!("{question} is not answered") };
     let (_, body) = gateway.world.sent.borrow().last().cloned().unwrap();
     (status, serde_json::from_str(&body).unwrap_or_else(|error| panic!("{error}: {body}")))
+}
+
+/// Gateways with different secrets count apart, in one Redis, so the log and `GET policy` tell them
+/// apart, without telling the secret.
+#[test]
+fn the_policy_shows_the_secret_of_the_store_as_the_log_does() {
+    let of = |secret: &str| {
+        let mut document: Value = serde_json::from_str(&document(&per_user())).unwrap();
+        document["store"] = json!({"redis": {"cluster": "redis", "secret": secret}});
+        let gateway = Gateway::start(CasSemantics::Lenient, 2, &document.to_string());
+        let (_, policy) = ask(&gateway, 1, "policy");
+        assert!(!policy.to_string().contains(secret), "{policy}");
+        let shown = policy["store_secret"].as_str().unwrap_or_else(|| panic!("{policy}")).to_owned();
+        assert_eq!(gateway.world.logged(&format!("fingerprint of its secret {shown}")), 1, "{shown}");
+        shown
+    };
+    let (one, other) = (of("a secret of sixteen bytes"), of("another secret of sixteen"));
+    assert_eq!((one.len(), &one), (4, &of("a secret of sixteen bytes")));
+    assert_ne!(one, other);
+    let alone = Gateway::start(CasSemantics::Lenient, 1, &document(&per_user()));
+    assert_eq!(ask(&alone, 0, "policy").1.get("store_secret"), None);
+}
+
+/// A header keeps the actor out of access logs, and has names of its own.
+#[test]
+fn an_actor_comes_in_the_header_or_in_the_query() {
+    let mut document: Value = serde_json::from_str(&document(&json!([
+        {"name": "per-user", "actor": "user", "algo": "W", "rpu": 2, "unit": "day"},
+        {"name": "odd", "actor": ["amount", "rule"], "algo": "W", "rpu": 9, "unit": "day"},
+    ])))
+    .unwrap();
+    document["actors"] = json!({"amount": {"header": "x-user-id"}, "rule": {"header": "x-rule"}});
+    let gateway = Gateway::start(CasSemantics::Lenient, 1, &document.to_string());
+    let parts =
+        [(Part::Path, "/"), (Part::Header("x-user-id".into()), "a&b"), (Part::Header("x-rule".into()), "c")];
+    gateway.vms[0].ask(parts.map(|(part, line)| (part, line.into())).into());
+
+    let used = |method: &str, question: &str, header: &str| {
+        let headers = if header.is_empty() { vec![] } else { vec![("diana-actor", header)] };
+        let (status, answer) = send(&gateway, 0, method, question, &headers);
+        if status == 200 { Ok(answer["used"].as_u64().unwrap()) } else { Err(answer["error"].to_string()) }
+    };
+    assert_eq!(used("GET", "actor?rule=per-user", "user=a%26b"), Ok(1));
+    assert_eq!(used("GET", "actor?rule=per-user&user=a%26b", ""), Ok(1));
+    assert_eq!(used("GET", "actor?rule=per-user&user=a%26b", "user=bob"), Ok(0), "the header alone counts");
+    assert_eq!(
+        used("GET", "actor?rule=per-user&user=a%26b", "none=bob"),
+        Err("\"expected `user=VALUE`\"".into())
+    );
+
+    // No parameter is taken for an actor, and no actor for a parameter.
+    assert_eq!(used("GET", "actor?rule=odd", "amount=a%26b&rule=c"), Ok(1));
+    let (_, granted) = send(
+        &gateway,
+        0,
+        "POST",
+        "grant?rule=odd&amount=5&for=1h",
+        &[("diana-actor", "amount=a%26b&rule=c")],
+    );
+    assert_eq!((&granted["granted"], &granted["used"]), (&json!(5), &json!(1)), "{granted}");
+    for (method, question) in [("GET", "actor?rule=odd&amount=5"), ("POST", "grant?rule=odd&amount=5&for=1h")]
+    {
+        let why = "\"the actor `rule` has the name of a parameter: send it in the header `diana-actor`\"";
+        assert_eq!(used(method, question, ""), Err(why.into()));
+    }
+    assert_eq!(used("GET", "actor?rule=odd", "amount=5&rule=odd"), Ok(0), "nobody else has a grant");
 }
 
 fn rates(gateway: &Gateway, worker: usize, query: &str) -> Value {
@@ -122,7 +199,9 @@ fn what_comes_too_late_is_spread_and_nothing_is_lost_when_calls_fail() {
 
 #[test]
 fn questions_that_cannot_be_answered_are_explained() {
-    let gateway = Gateway::start(CasSemantics::Lenient, 1, &document(&per_user()));
+    let mut rules = per_user();
+    rules.as_array_mut().unwrap().push(json!({"name": "all", "rpu": 9, "unit": "day"}));
+    let gateway = Gateway::start(CasSemantics::Lenient, 1, &document(&rules));
     let why = |question: &str| {
         let (status, answer) = ask(&gateway, 0, question);
         (status, answer["error"].as_str().unwrap_or_default().to_owned())
@@ -133,9 +212,12 @@ fn questions_that_cannot_be_answered_are_explained() {
             (400, "expected `seconds` from 1 to 300".into())
         );
     }
-    assert_eq!(why("rates?rule=no%22ne"), (400, "there is no rule `no\"ne`".into()));
-    assert_eq!(why("top"), (400, "which rule? expected `rule=NAME`".into()));
-    assert_eq!(why("top?rule=none"), (400, "there is no rule `none`".into()));
+    let none = |rule: &str| (400, format!("there is no rule `{rule}`: the rules are per-user, all"));
+    assert_eq!(why("rates?rule=no%22ne"), none("no\"ne"));
+    assert_eq!(why("top"), (400, "which rule? expected `rule=NAME`: the rules are per-user, all".into()));
+    for question in ["top", "actor"] {
+        assert_eq!(why(&format!("{question}?rule=none")), none("none"));
+    }
     assert_eq!(why("top?rule=per-user&by=size"), (400, "expected `by=refused` or `by=used`".into()));
     let off = document(&per_user()).replace(r#","top":true"#, "");
     assert!(gateway.configure(&off));

@@ -113,6 +113,16 @@ pub fn places() -> Vec<Place> {
             r#"{"limits": [], "inspect": @}"#,
             json!({"path": "/.diana", "token": "0123456789abcdef0123456789abcdef"}),
         ),
+        place(
+            "inspect",
+            r#"{"limits": [], "inspect": @}"#,
+            json!({"path": "/.diana", "tokens": {"ann": "0123456789abcdef0123456789abcdef"}}),
+        ),
+        place(
+            "inspect_token",
+            r#"{"limits": [], "inspect": {"path": "/.diana", "tokens": {"ann": @}}}"#,
+            json!({"token": "0123456789abcdef0123456789abcdef"}),
+        ),
     ];
     for kind in diana_config::algorithm::KINDS {
         let base = match kind.per_unit {

@@ -180,12 +180,10 @@ fn a_grant_outlives_a_flood() {
     let mut gateway =
         next(&host, &one_set(&[rule(10, r#", "algo": "W", "unit": "hour", "name": "a""#)], inspect));
     gateway.ask(0, &get("/", "bob"), at(0));
-    let value = |name: &str| match name {
-        "rule" => Some("a".to_owned()),
-        "user" => Some("ann".to_owned()),
-        _ => None,
+    let is = |named: &'static str, value: &'static str| {
+        move |name: &str| (name == named).then(|| value.to_owned())
     };
-    let target = Target::find(&gateway.workers[0], value).unwrap();
+    let target = Target::find(&gateway.workers[0], is("rule", "a"), is("user", "ann")).unwrap();
     let grant = Grant { amount: 50, lasts: Span::from_secs(3_600) };
     target.grant(grant, &mut gateway.workers[0], || at(0)).unwrap();
     flood(&gateway, |user| get("/", user), 1);

@@ -271,7 +271,8 @@ impl Gateway {
             return "no worker".into();
         };
         let (policy, clock) = (&configuration.policy, || self.now);
-        let target = match Target::find(worker, |name| parameters.get(name).cloned()) {
+        let parameter = |name: &str| parameters.get(name).cloned();
+        let target = match Target::find(worker, parameter, parameter) {
             Ok(target) if !target.is_global() => target,
             Ok(_) => return "global".into(),
             Err(error) => return error,

@@ -315,12 +315,15 @@ function drawRules() {
   write(by("rates-note"), notes.join(" "));
 }
 
+// Two values that are unknown may differ.
+const isOther = (value, usual) => (value ?? "") !== usual || value === "unknown";
+
 function drawGateways() {
   const known = gateways.filter((gateway) => gateway.policy && isFresh(gateway));
   const most = (field) => usual(known.map(({ policy }) => policy[field] ?? ""));
   const [fingerprint, version, secret] = ["fingerprint", "version", "store_secret"].map(most);
   const field = (policy, value, expected, isKnown, where) =>
-    policy ? marked(visible(value || "–"), isKnown && (value ?? "") !== expected ? [["differs", true]] : [], where) : "–";
+    policy ? marked(visible(value || "–"), isKnown && isOther(value, expected) ? [["differs", true]] : [], where) : "–";
   rows(by("gateway-rows"), gateways, ({ gateway }) => gateway, (one, row) => {
     const { gateway, error, age_ms, policy, rates } = one;
     row.classList.toggle("down", Boolean(error));
@@ -347,7 +350,7 @@ function drawGateways() {
   write(by("total-documents"), String(documents));
   write(by("note-documents"), documents > 1 ? "they differ" : "the same in all that answer");
   const differ = [version, secret].some((expected, at) =>
-    known.some(({ policy }) => (policy[["version", "store_secret"][at]] ?? "") !== expected));
+    known.some(({ policy }) => isOther(policy[["version", "store_secret"][at]], expected)));
   const state = up === 0 ? "No gateway answers"
     : up < gateways.length ? plural(gateways.length - up, "gateway") + " silent or down" : "All gateways answer";
   write(by("headline"), documents > 1 || differ ? state + (up < gateways.length ? ", and others differ" : ", and they differ") : state);

@@ -12,6 +12,8 @@ use std::{io, thread};
 /// The token of all gateways.
 pub const TOKEN: &str = "0123456789abcdef0123456789abcdef";
 
+const WRONG: &str = "the token is wrong, or too many have been wrong within a minute";
+
 /// How a gateway answers.
 #[derive(Clone, Debug, Default)]
 pub enum Fault {
@@ -45,9 +47,9 @@ pub struct State {
     pub rates: Value,
     /// The answer of `top`; null if it is not configured.
     pub top: Value,
-    /// The answers of `actor`, by the query.
+    /// The answers of `actor`, by the query and the header with the actor.
     pub counts: BTreeMap<String, Value>,
-    /// All questions with their methods.
+    /// All questions with their methods, and behind a space the header with the actor.
     pub asked: Vec<String>,
     /// How many questions have come, answered or not.
     received: usize,
@@ -156,12 +158,13 @@ fn answer(stream: Box<dyn Connection>, state: &Mutex<State>) -> io::Result<()> {
     };
     let expected = format!("Bearer {TOKEN}");
     let knows = lines.iter().any(|line| line.strip_prefix("authorization: ") == Some(&expected));
+    let actor = lines.iter().find_map(|line| line.strip_prefix("diana-actor: ")).unwrap_or_default();
     state.lock().unwrap().received += 1;
     let fault = state.lock().unwrap().fault.clone();
     let upstream = |status: u16| (status, "text/html", "<p>the upstream</p>".to_owned());
     let (status, kind, body) = match (target.strip_prefix("/.diana/"), fault) {
         (None, _) => upstream(404),
-        (Some(_), _) if !knows => upstream(200),
+        (Some(_), _) if !knows => (401, "application/json", json!({"error": WRONG}).to_string()),
         (Some(_), Fault::Upstream(status)) => upstream(status),
         (Some(_), Fault::UpstreamJson(status, body)) => (status, "application/json", body.to_owned()),
         (Some(_), Fault::Silent) => {
@@ -180,12 +183,13 @@ fn answer(stream: Box<dyn Connection>, state: &Mutex<State>) -> io::Result<()> {
         }
         (Some(_), Fault::OtherJson) => (200, "application/json", r#"{"rules": 7, "rule": []}"#.to_owned()),
         (Some(question), fault) => {
-            state.lock().unwrap().asked.push(format!("{method} {question}"));
+            let asked = [method, question, actor].join(" ").trim_end().to_owned();
+            state.lock().unwrap().asked.push(asked);
             if let Fault::Together(barrier) = &fault {
                 barrier.wait();
             }
             let (status, value) =
-                answered(method, question, matches!(fault, Fault::Old), &mut state.lock().unwrap());
+                answered(method, question, actor, matches!(fault, Fault::Old), &mut state.lock().unwrap());
             (status, "application/json", value.to_string())
         }
     };
@@ -197,7 +201,7 @@ fn answer(stream: Box<dyn Connection>, state: &Mutex<State>) -> io::Result<()> {
     stream.flush()
 }
 
-fn answered(method: &str, question: &str, is_old: bool, state: &mut State) -> (u16, Value) {
+fn answered(method: &str, question: &str, actor: &str, is_old: bool, state: &mut State) -> (u16, Value) {
     let (name, query) = question.split_once('?').unwrap_or((question, ""));
     let wrong = |status: u16, why: &str| (status, json!({"error": why}));
     let help = "expected GET policy, GET actor or POST reset";
@@ -205,8 +209,9 @@ fn answered(method: &str, question: &str, is_old: bool, state: &mut State) -> (u
         return wrong(404, help);
     }
     // The parameters of a change are not part of the actor.
-    let is_own = |part: &&str| !["end", "amount", "for"].contains(&part.split('=').next().unwrap());
-    let actor = query.split('&').filter(is_own).collect::<Vec<_>>().join("&");
+    let is_own = |part: &&str| !["amount", "for"].contains(&part.split('=').next().unwrap());
+    let actor = query.split('&').filter(is_own).chain((!actor.is_empty()).then_some(actor));
+    let actor = actor.collect::<Vec<_>>().join("&");
     let parameter = |name: &str| query.split('&').find_map(|part| part.strip_prefix(name)?.strip_prefix('='));
     let new = json!({
         "rule": parameter("rule").unwrap_or_default(), "quota": 100, "quota_ms": 60_000, "used": 0, "remaining": 100,

@@ -110,7 +110,7 @@ fn only_whole_values_can_be_looked_up() {
     one.asked("GET actor");
     browser.click("#top-rows button");
     until(&browser, "document.querySelector('#found-title').textContent === 'per-user, user=ann'");
-    assert_eq!(one.asked("GET actor")[0], "GET actor?rule=per%2Duser&user=ann");
+    assert_eq!(one.asked("GET actor")[0], "GET actor?rule=per%2Duser user=ann");
 }
 
 /// The sums lack the rules that a gateway leaves off, and two stores of one name share a row.

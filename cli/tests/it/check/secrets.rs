@@ -16,7 +16,7 @@ fn shown(name: &str, text: &str) -> String {
 }
 
 /// Each document has a mistake beside its secret.
-const DOCUMENTS: [&str; 24] = [
+const DOCUMENTS: [&str; 28] = [
     "limits: []\nstore:\n  redis:\n    cluster: 7\n    secret: hunter2hunter2hunter2\n    timout: 1s\n",
     "limits: []\nstore: {redis: {cluster: a, secrt: 'hunter2,hunter2 hunter'}}\n",
     "limits: []\nstore:\n  redis:\n    secret: >-\n      hunter2\n\n      hunter3\n    cluster: 7\n",
@@ -41,6 +41,11 @@ const DOCUMENTS: [&str; 24] = [
     "limits: [{url: 7, headers: {cookie: \"session=hunter2\"}, rules: []}]\n",
     "limits: [{url: 7, query: {session: hunter2, JSESSIONID: hunter3}, rules: []}]\n",
     "limits: []\ndeny: [{client: hunter2}, 7]\nactors: {client: {cookie: session}}\n",
+    // The tokens of those who may ask, by any names.
+    "limits: []\ninspect: {path: 7, tokens: {ann: hunter2, path: hunter3, ci: {token: hunter4, read: true}}}\n",
+    "limits: []\ninspct: {path: 7, tokns: {ann: hunter2, name: {tokn: hunter3}}}\n",
+    "limits: []\ninspect: {path: 7, tokens: [hunter2], token: hunter3}\n",
+    "limits: []\ninspect:\n  path: /a\n  tokens:\n    ann: hunter2\n\tci: [\n",
     // Texts that cannot be read.
     "limits: []\nstore:\n  redis:\n    secret: hunter2\n\tcluster: [\n",
     "limits: [\nstore:\n  redis:\n    headers:\n      x-any: hunter2\n      y: hunter3\n",

@@ -25,6 +25,7 @@ pub(super) const DEFINITIONS: &[Definition] = &[
     Definition { name: "access_log", shape: Shape::Object(&ACCESS_LOG) },
     Definition { name: "local", shape: Shape::Object(&LOCAL) },
     Definition { name: "inspect", shape: Shape::Object(&INSPECT) },
+    Definition { name: "inspect_token", shape: Shape::Object(&NAMED_TOKEN) },
 ];
 
 pub(super) const DOCUMENT: Object = Object::new("README.md", &[&[
@@ -211,27 +212,44 @@ const LOCAL: Object = Object::new(
     .or_whole(100_000)]],
 );
 
-const INSPECT: Object = Object::new(
-    "inspect.md#inspect",
+const TOKEN: Shape = Shape::Matching("^[!-~]{32,4096}$", "at least 32 visible ASCII characters");
+
+const NAMED_TOKEN: Object = Object::new(
+    "inspect.md#tokens",
     &[&[
-        key(
-            "path",
-            "The path below which the filter itself responds.",
-            Shape::Matching("^/[A-Za-z0-9/._~-]*[A-Za-z0-9._~-]$", "a path of letters, digits and `/-._~`"),
-        )
-        .required(),
-        key(
-            "token",
-            "The bearer token of those who may ask.",
-            Shape::Matching("^[!-~]{32,4096}$", "at least 32 visible ASCII characters"),
-        )
-        .required(),
-        key(
-            "allow",
-            "The addresses and networks that may ask. Without it: the gateway's own machine.",
-            Shape::List(&Shape::Text, 1, None),
-        ),
-        key("top", "`true`: also counts which actors are refused and charged most.", Shape::Flag)
-            .or_flag(false),
+        key("token", "The bearer token.", TOKEN).required(),
+        key("read", "`true`: the token may change nothing.", Shape::Flag).or_flag(false),
     ]],
 );
+
+const INSPECT: Object = Object {
+    one_of: &[&["token", "tokens"]],
+    ..Object::new(
+        "inspect.md#inspect",
+        &[&[
+            key(
+                "path",
+                "The path below which the filter itself responds.",
+                Shape::Matching(
+                    "^/[A-Za-z0-9/._~-]*[A-Za-z0-9._~-]$",
+                    "a path of letters, digits and `/-._~`",
+                ),
+            )
+            .required(),
+            key("token", "The bearer token of those who may ask.", TOKEN),
+            key(
+                "tokens",
+                "Several tokens, by the names that the log has for them.",
+                Shape::Map(&Shape::Any(&[TOKEN, Shape::Def("inspect_token")])),
+            )
+            .on("inspect.md#tokens"),
+            key(
+                "allow",
+                "The addresses and networks that may ask. Without it: the gateway's own machine.",
+                Shape::List(&Shape::Text, 1, None),
+            ),
+            key("top", "`true`: also counts which actors are refused and charged most.", Shape::Flag)
+                .or_flag(false),
+        ]],
+    )
+};

@@ -50,10 +50,16 @@ impl<H: Host> Plugin<H> {
         );
         let clusters = self.worker.with(|worker| worker.clusters().join(", ")).unwrap_or_default();
         if !clusters.is_empty() {
-            let secret = policy.fingerprint().to_be_bytes();
-            words.extend(["; store ", &clusters, ", fingerprint of its secret "]);
-            secret.into_iter().for_each(|byte| format::hex(&mut words, byte));
+            words.extend(["; store ", &clusters, ", fingerprint of its secret ", &self.store_secret()]);
         }
+        words
+    }
+
+    /// The fingerprint of the store's secret: gateways with the same one count together.
+    pub(super) fn store_secret(&self) -> String {
+        let mut words = String::new();
+        let fingerprint = self.configuration.policy.fingerprint().to_be_bytes();
+        fingerprint.into_iter().for_each(|byte| format::hex(&mut words, byte));
         words
     }
 }

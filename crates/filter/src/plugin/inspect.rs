@@ -2,13 +2,14 @@
 //! and ends a penalty.
 //!
 //! ```text
-//!   path, address, token right?  ── one is wrong ─► an ordinary request: the path does not exist
+//!   path and address right, `authorization` sent?  ── no ─► an ordinary request
+//!   token right?                                   ── no ─► 401
 //!   GET policy · GET actor?rule=NAME&ACTOR=VALUE · GET rates · GET top?rule=NAME ─► JSON
 //!   POST reset?… · POST grant?… · POST penalty?… ─► the actor's cell changes ─► as GET actor
 //! ```
 //!
 //! Parameters are in the query, because Envoy delivers no body to a filter that has not yet passed
-//! the headers on.
+//! the headers on; the actor may be in a header, because access logs have the query.
 
 mod rates;
 mod top;
@@ -17,12 +18,14 @@ pub(super) use rates::Sampler;
 
 use super::{Decided, Plugin, Rejection, Response};
 use crate::Host;
+use crate::access_log;
 use crate::metrics::{ChangeLabel, QuestionLabel, fingerprint_text};
 use diana_base::format;
 use diana_base::time::{Span, Time};
+use diana_config::{Configuration, LoggedActor, Token};
 use diana_limiter::decide::{Outcome, Reason};
 use diana_limiter::global::{RuleReply, StoreChange};
-use diana_limiter::inspect::{ActorCount, Grant, Question, Target};
+use diana_limiter::inspect::{ActorCount, Grant, Question, Target, rule_named};
 use diana_limiter::policy::Rule;
 use diana_limiter::request::protocol::Protocol;
 use diana_limiter::request::{Request, syntax};
@@ -30,6 +33,7 @@ use diana_limiter::session::Session;
 use diana_response::{Refusal, json_string};
 use log::info;
 use std::borrow::Cow;
+use std::fmt;
 use std::net::IpAddr;
 
 /// The answer as JSON, or a status and why there is none.
@@ -50,6 +54,18 @@ impl From<Answer> for Reply {
 
 const HELP: &str = "expected GET policy, actor, rates or top, or POST reset, grant or penalty, as in \
                     `actor?rule=per-user&user=ann`";
+
+/// The header that names the actor, by pairs as in a query.
+pub const ACTOR_HEADER: &str = "diana-actor";
+
+/// The parameters of questions about an actor, whose names no actor in the query can have.
+const OWN: [&str; 4] = ["rule", "plan", "amount", "for"];
+
+/// Why a request without the right token has no answer.
+pub const WRONG_TOKEN: &str = "the token is wrong, or too many have been wrong within a minute";
+
+/// Stands behind the name of a token that may change nothing.
+pub const ONLY_READS: &str = "` may only read";
 
 /// What a question changes.
 #[derive(Clone, Copy)]
@@ -96,8 +112,8 @@ impl WrongTokens {
 }
 
 impl<H: Host> Plugin<H> {
-    /// The answer to the request of the effective stream, if it asks for counts and may. The client
-    /// gets it as it would get a refusal. `None`: an ordinary request.
+    /// The answer to the request of the effective stream, if it asks for counts from where it may.
+    /// The client gets it as it would get a refusal. `None`: an ordinary request.
     #[cold]
     #[inline(never)]
     pub(super) fn inspect(&self, request: &Request) -> Option<Decided<H>> {
@@ -105,21 +121,22 @@ impl<H: Host> Plugin<H> {
         let policy = &self.configuration.policy;
         let question = options.below(policy.target(request)?)?;
         let client = policy.client(request).filter(|client| options.allows(*client))?;
-        let inspected = match self.host.request_header(b"authorization") {
-            Some(_) if self.is_limited(client) => QuestionLabel::Limited,
-            Some(value) if options.knows(&value) => QuestionLabel::Answered,
-            Some(_) => {
+        let authorization = self.host.request_header(b"authorization")?;
+        let is_limited = self.is_limited(client);
+        let token = options.token(&authorization).filter(|_| !is_limited);
+        self.metrics.inspected(match token {
+            Some(_) => QuestionLabel::Answered,
+            None if is_limited => QuestionLabel::Limited,
+            None => {
                 self.wrong_tokens.with(|wrong| wrong.note(client, self.now()));
                 QuestionLabel::Refused
             }
-            // Nobody tries a token here: the request only uses the path.
-            None => QuestionLabel::Refused,
+        });
+        let reply = match token {
+            Some(token) => self.question(question, Asker { client, token }),
+            None => Err((401, WRONG_TOKEN.into())),
         };
-        self.metrics.inspected(inspected);
-        if !matches!(inspected, QuestionLabel::Answered) {
-            return None;
-        }
-        let reply = self.question(question, request).unwrap_or_else(|why| Reply::Now(Err(why)));
+        let reply = reply.unwrap_or_else(|why| Reply::Now(Err(why)));
         Some(match reply {
             Reply::Now(answer) => Decided {
                 session: Session::default(),
@@ -171,10 +188,14 @@ impl<H: Host> Plugin<H> {
         Response { outcome: Outcome::Reject(Reason::Denied), headers: None, rejection }
     }
 
-    fn question(&self, question: &[u8], request: &Request) -> Result<Reply, (u32, String)> {
+    fn question(&self, question: &[u8], asker: Asker) -> Result<Reply, (u32, String)> {
         let method = self.host.request_header(b":method").unwrap_or_default();
         let mut sides = question.splitn(2, |byte| *byte == b'?');
         let (what, query) = (sides.next().unwrap_or_default(), sides.next().unwrap_or_default());
+        let is_change = method == b"POST" && matches!(what, b"reset" | b"penalty" | b"grant");
+        if is_change && asker.token.only_reads {
+            return Err((403, ["the token `", &asker.token.name, ONLY_READS].concat()));
+        }
         match (&*method, what) {
             (b"GET", b"policy") => Ok(Reply::Now(Ok(self.policy_in_use()))),
             (b"GET", b"actor") => {
@@ -186,11 +207,11 @@ impl<H: Host> Plugin<H> {
             }
             (b"GET", b"rates") => Ok(self.rates(query).into()),
             (b"GET", b"top") => Ok(self.top(query).into()),
-            (b"POST", b"reset") => self.change(Change::Reset, self.target(query)?, request),
-            (b"POST", b"penalty") => self.change(Change::EndPenalty, self.target(query)?, request),
+            (b"POST", b"reset") => self.change(Change::Reset, query, asker),
+            (b"POST", b"penalty") => self.change(Change::EndPenalty, query, asker),
             (b"POST", b"grant") => {
                 let grant = diana_config::grant(parameters(query)).map_err(|why| (400, why))?;
-                self.change(Change::Grant(grant), self.target(query)?, request)
+                self.change(Change::Grant(grant), query, asker)
             }
             (_, b"policy" | b"actor" | b"rates" | b"top") => Err((405, "expected the method GET".into())),
             (_, b"reset" | b"penalty" | b"grant") => Err((405, "expected the method POST".into())),
@@ -198,9 +219,21 @@ impl<H: Host> Plugin<H> {
         }
     }
 
-    /// The actor that the query names.
+    /// The actor that the header names, which keeps it out of access logs; without the header, the
+    /// query.
     fn target(&self, query: &[u8]) -> Result<Target, (u32, String)> {
-        let target = self.worker.with(|worker| Target::find(worker, parameters(query)));
+        let parameter = parameters(query);
+        let header = self.host.request_header(ACTOR_HEADER.as_bytes());
+        let policy = &self.configuration.policy;
+        let rule = rule_named(policy, parameter("rule").as_deref()).map_err(|why| (400, why))?;
+        if header.is_none()
+            && let Some(name) = policy.actor_names(rule).find(|name| OWN.contains(name))
+        {
+            let why = "` has the name of a parameter: send it in the header `diana-actor`";
+            return Err((400, ["the actor `", name, why].concat()));
+        }
+        let actor = parameters(header.as_deref().unwrap_or(query));
+        let target = self.worker.with(|worker| Target::find(worker, parameter, actor));
         target.unwrap_or_else(|| Err("the worker is in use".into())).map_err(|why| (400, why))
     }
 
@@ -211,10 +244,9 @@ impl<H: Host> Plugin<H> {
             .text("version", crate::VERSION)
             .text("fingerprint", &fingerprint_text(self.configuration.fingerprint))
             .number("generation", generation);
-        if self.configuration.store.is_some() {
-            let mut secret = String::new();
-            policy.fingerprint().to_be_bytes().into_iter().for_each(|byte| format::hex(&mut secret, byte));
-            answer = answer.text("store_secret", &secret);
+        // The worker has the store. It has none while the host has not delivered the secret.
+        if self.worker.with(|worker| !worker.clusters().is_empty()) == Some(true) {
+            answer = answer.text("store_secret", &self.store_secret());
         }
         answer.list("rules", policy.rules().map(|(id, rule)| described(rule, policy.actor_names(id))))
     }
@@ -240,8 +272,9 @@ impl<H: Host> Plugin<H> {
         session.map(|session| Reply::Later(Box::new(session))).ok_or((503, why.into()))
     }
 
-    fn change(&self, change: Change, target: Target, request: &Request) -> Result<Reply, (u32, String)> {
+    fn change(&self, change: Change, query: &[u8], asker: Asker) -> Result<Reply, (u32, String)> {
         let policy = &self.configuration.policy;
+        let target = self.target(query)?;
         let rule = target.name(policy);
         if matches!(change, Change::EndPenalty) && !target.has_penalty(policy) {
             return Err((400, ["the rule `", rule, "` has no penalty"].concat()));
@@ -250,12 +283,16 @@ impl<H: Host> Plugin<H> {
             let why = "` counts permits, which come back: raise its `rpu` instead";
             return Err((400, ["the rule `", rule, why].concat()));
         }
-        let client = policy.client(request).map(|client| client.to_string()).unwrap_or_default();
-        let kind = match change {
-            Change::Reset => ChangeLabel::Reset,
-            Change::Grant(_) => ChangeLabel::Grant,
-            Change::EndPenalty => ChangeLabel::Penalty,
+        let (kind, does) = match change {
+            Change::Reset => (ChangeLabel::Reset, "resets".into()),
+            Change::Grant(Grant { amount, lasts }) => {
+                (ChangeLabel::Grant, format!("grants {amount} units for {lasts} to"))
+            }
+            Change::EndPenalty => (ChangeLabel::Penalty, "ends the penalty of".into()),
         };
+        let place = if target.is_global() { " in the store" } else { "" };
+        let actor = self.name_of(&target);
+        let log = || info!("inspect: {asker} {does} {actor} of rule {rule}{place}");
         if target.is_global() {
             let change = match change {
                 Change::Reset => StoreChange::Reset,
@@ -264,7 +301,7 @@ impl<H: Host> Plugin<H> {
             };
             // Logged before the answer, because a change whose answer is lost has to be in the log,
             // too.
-            info!("inspect: {client} asks the store to change an actor of rule {rule}: {change:?}");
+            log();
             let reply = self.ask(target, change)?;
             self.metrics.changed(kind);
             return Ok(reply);
@@ -279,14 +316,41 @@ impl<H: Host> Plugin<H> {
         };
         self.metrics.events(&events);
         self.metrics.changed(kind);
-        match change {
-            Change::Reset => info!("inspect: {client} has reset an actor of rule {rule}"),
-            Change::EndPenalty => info!("inspect: {client} has ended a penalty of rule {rule}"),
-            Change::Grant(Grant { amount, lasts }) => {
-                info!("inspect: {client} has granted {amount} units of rule {rule} for {lasts}");
-            }
-        }
+        log();
         Ok(self.actor(&target).into())
+    }
+
+    /// What the log calls an actor: by the hash of the access log if that has one, and otherwise by
+    /// one that differs between gateways.
+    fn name_of(&self, target: &Target) -> String {
+        let Configuration { policy, access_log, .. } = &self.configuration;
+        let text = target.actor(policy).map(|actor| access_log::escape(actor.raw_values(), usize::MAX));
+        let text = text.unwrap_or_default();
+        let hash = match &access_log.actor {
+            _ if text.is_empty() => return "everybody".into(),
+            Some(LoggedActor::Hash(Some(hash))) => hash.of(text.as_bytes()),
+            _ => {
+                let hash = self.worker.with(|worker| worker.keyed_hash(text.as_bytes()));
+                fingerprint_text(hash.unwrap_or(0))
+            }
+        };
+        ["actor ", &hash].concat()
+    }
+}
+
+/// Who asks.
+#[derive(Clone, Copy)]
+struct Asker<'a> {
+    client: IpAddr,
+    token: &'a Token,
+}
+
+impl fmt::Display for Asker<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &*self.token.name {
+            "" => self.client.fmt(f),
+            name => write!(f, "{name} at {}", self.client),
+        }
     }
 }
 
@@ -380,9 +444,13 @@ impl Object {
 }
 
 fn reply(status: u32, body: String) -> Refusal<'static> {
+    let mut headers = vec![("content-type", "application/json".into()), ("cache-control", "no-store".into())];
+    if status == 401 {
+        headers.push(("www-authenticate", "Bearer".into()));
+    }
     Refusal {
         status,
-        headers: vec![("content-type", "application/json".into()), ("cache-control", "no-store".into())],
+        headers,
         body: Cow::Owned(body.into_bytes()),
         grpc_status: None,
         details: "diana_inspect".into(),

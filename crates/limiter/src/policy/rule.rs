@@ -145,6 +145,11 @@ impl Rule {
         self.quotas.find(key, plan)
     }
 
+    /// A quota with a penalty for the actor with this key, whatever its plan.
+    pub(crate) fn penalizing(&self, key: ActorKey) -> Option<&Quota> {
+        self.quotas.of_actor(key).find(|quota| quota.penalty().is_some())
+    }
+
     /// The values of the actors that have an override.
     pub(crate) fn overridden(&self) -> impl Iterator<Item = &[u8]> {
         self.quotas.overrides.keys()

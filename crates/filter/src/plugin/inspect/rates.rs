@@ -10,6 +10,7 @@ use diana_base::time::{Span, Time};
 use diana_inspect::rates::{COUNTERS, Rates, WINDOW, begin};
 use diana_limiter::cells::Events;
 use diana_limiter::cells::store::Fault;
+use diana_limiter::inspect::rule_named;
 use std::cell::Cell;
 
 /// The most rules for which an answer has numbers.
@@ -88,10 +89,8 @@ impl<H: Host> Plugin<H> {
             Some(_) => return Err((400, "expected `seconds` from 1 to 300".into())),
         };
         let policy = &self.configuration.policy;
-        if let Some(only) = &only
-            && !policy.rules().any(|(_, rule)| rule.name() == only)
-        {
-            return Err((400, ["there is no rule `", only, "`"].concat()));
+        if only.is_some() {
+            rule_named(policy, only.as_deref()).map_err(|why| (400, why))?;
         }
         let Ok(Some(rates)) = Rates::load(&self.store, seconds) else {
             return Err((503, "the shared data fails".into()));

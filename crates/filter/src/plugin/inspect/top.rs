@@ -4,6 +4,7 @@ use super::{Answer, Object, Plugin, parameters};
 use crate::Host;
 use crate::plugin::CellStore;
 use diana_inspect::top::{By, TopActor, top};
+use diana_limiter::inspect::rule_named;
 use diana_limiter::session::Worker;
 
 impl<H: Host> Plugin<H> {
@@ -30,21 +31,19 @@ impl<H: Host> Plugin<H> {
         if self.top.is_none() {
             return Err((404, "actors are ranked only with `inspect: {top: true}`".into()));
         }
-        let name = parameters(query)("rule").ok_or((400, "which rule? expected `rule=NAME`".into()))?;
+        let name = parameters(query)("rule");
+        let rule = rule_named(policy, name.as_deref()).map_err(|why| (400, why))?;
         let by = match parameters(query)("by").as_deref() {
             None | Some("refused") => By::Refused,
             Some("used") => By::Used,
             Some(_) => return Err((400, "expected `by=refused` or `by=used`".into())),
-        };
-        let Some((rule, _)) = policy.rules().find(|(_, rule)| rule.name() == name) else {
-            return Err((400, ["there is no rule `", &name, "`"].concat()));
         };
         self.publish_actors();
         let Ok(top) = top(policy, &self.store, rule, by, self.now()) else {
             return Err((503, "the shared data fails".into()));
         };
         let answer = Object::default()
-            .text("rule", &name)
+            .text("rule", policy.rule_name(rule))
             .text("by", by.name())
             .number("since_ms", top.since.as_ns() / 1_000_000)
             .list("actors", top.actors.iter().map(ranked));
