@@ -38,3 +38,16 @@ pub fn text(browser: &Browser, selector: &str) -> String {
     let text = browser.resolved(&format!("document.querySelector({selector:?}).textContent"));
     text.as_str().unwrap().to_owned()
 }
+
+/// Whether an element has the colour of what needs an operator.
+pub fn is_alarm(browser: &Browser, selector: &str) -> bool {
+    let script = format!(
+        "const alarm = document.createElement('p');
+         alarm.className = 'alarm';
+         document.body.append(alarm);
+         const expected = getComputedStyle(alarm).color;
+         alarm.remove();
+         return getComputedStyle(document.querySelector({selector:?})).color === expected"
+    );
+    browser.run(&script) == Value::Bool(true)
+}
