@@ -66,17 +66,18 @@ function rows(body, items, id, cells) {
     if (seen.has(name)) return;
     const place = seen.size;
     seen.add(name);
-    const row = old.get(name) ?? make("tr");
+    const row = old.get(name) ?? make("tr", { role: "row" });
     old.delete(name);
     row.dataset.id = name;
     const contents = cells(item, row);
     contents.forEach((content, at) => {
       let cell = row.cells[at];
       if (!cell) {
-        cell = document.createElement(at === 0 ? "th" : "td");
-        if (at === 0) cell.scope = "row";
+        cell = at === 0 ? make("th", { scope: "row", role: "rowheader" }) : make("td", { role: "cell" });
         const heading = body.parentElement.tHead.rows[0].cells[at];
         if (heading.classList.contains("n")) cell.classList.add("n");
+        // A card has no row of headings.
+        if (!heading.querySelector(".hidden")) cell.dataset.label = heading.textContent;
         row.append(cell);
       }
       if (typeof content === "function") content(cell);
@@ -86,6 +87,9 @@ function rows(body, items, id, cells) {
   });
   old.forEach((row) => row.remove());
 }
+// Browsers forget what a table is if its style makes cards of the rows.
+const ROLES = { TABLE: "table", THEAD: "rowgroup", TBODY: "rowgroup", TR: "row", TH: "columnheader" };
+for (const part of document.querySelectorAll("table, thead, tbody, tr, th")) part.role = ROLES[part.tagName];
 function options(select, names) {
   const shown = [...select.options].map((option) => option.value);
   if (shown.join("\n") === names.join("\n")) return;
@@ -157,7 +161,8 @@ function collect() {
     for (const one of policy?.rules ?? []) {
       const words = whole(one.rpu) + " a " + unit(one.unit_ms);
       // The rest of the algorithm repeats the quota in nanoseconds.
-      const more = [one.scope, (one.algorithm ?? "").split(" ")[0], one.enforce === "100%" ? "" : one.enforce && "enforced for " + one.enforce];
+      const enforced = { "": "", "0%": "shadow", "100%": "" }[one.enforce ?? ""] ?? "enforced for " + one.enforce;
+      const more = [one.scope, (one.algorithm ?? "").split(" ")[0], enforced];
       const form = JSON.stringify([words, more.filter(Boolean).map(visible).join(", ")]);
       const entry = rule(one.name);
       entry.forms.set(form, (entry.forms.get(form) ?? 0) + 1);
