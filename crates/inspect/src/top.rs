@@ -56,6 +56,9 @@ const ROUNDS: u32 = 16;
 
 const DIRECTORY: &[u8] = b"diana/top";
 
+/// Distinguishes the format of the values from others: a rule has other keys in each.
+const FORMAT: u8 = 1;
+
 /// What actors are ranked by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum By {
@@ -79,7 +82,7 @@ impl By {
 /// The actors of a rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TopActors {
-    /// Since when they are counted.
+    /// When the first of them was counted; the time of the question if there is none.
     pub since: Time,
     /// The actors, those with the highest counts first.
     pub actors: Vec<TopActor>,
@@ -166,9 +169,9 @@ impl Summary {
         self.0.truncate(ACTORS);
     }
 
-    /// The value in the store, of the rule with this id in this half window.
-    fn encode(&self, id: u64, epoch: u64) -> Vec<u8> {
-        let mut to = [id.to_le_bytes(), epoch.to_le_bytes()].concat();
+    /// The value in the store, of the rule with this id, counted in this half window since `since`.
+    fn encode(&self, id: u64, epoch: u64, since: Time) -> Vec<u8> {
+        let mut to = [id, epoch, since.as_ns()].map(u64::to_le_bytes).concat();
         for Entry { hash, count, error, actor } in &self.0 {
             [hash, count, error].into_iter().for_each(|number| to.extend(number.to_le_bytes()));
             to.extend(u16::try_from(actor.len()).unwrap_or(u16::MAX).to_le_bytes());
@@ -178,11 +181,12 @@ impl Summary {
     }
 
     /// `None` for the value of another rule, of another half window, or of another format.
-    fn decode(bytes: &[u8], id: u64, epoch: u64) -> Option<Summary> {
-        let (header, mut rest) = bytes.split_at_checked(16)?;
-        if header != [id.to_le_bytes(), epoch.to_le_bytes()].concat() {
+    fn decode(bytes: &[u8], id: u64, epoch: u64) -> Option<(Time, Summary)> {
+        let (header, rest) = bytes.split_at_checked(16)?;
+        if header != [id, epoch].map(u64::to_le_bytes).concat() {
             return None;
         }
+        let (since, mut rest) = number(rest)?;
         let mut entries = Vec::new();
         while !rest.is_empty() && entries.len() < ACTORS {
             let ((hash, after), two) = (number(rest)?, |bytes: &[u8]| bytes.first_chunk().copied());
@@ -196,7 +200,7 @@ impl Summary {
             entries.push(Entry { hash, count, error, actor: actor.to_vec() });
             rest = after;
         }
-        rest.is_empty().then_some(Summary(entries))
+        rest.is_empty().then_some((Time::from_ns(since), Summary(entries)))
     }
 }
 
@@ -297,9 +301,9 @@ impl WorkerTop {
             for (by, summary) in [By::Refused, By::Used].into_iter().zip(both) {
                 let mut merge = |value: Option<&[u8]>| -> Changed<'static> {
                     let shared = value.and_then(|value| Summary::decode(value, id, epoch));
-                    let mut shared = shared.unwrap_or_default();
+                    let (since, mut shared) = shared.unwrap_or_else(|| (now, Summary::default()));
                     shared.merge(summary);
-                    Some(shared.encode(id, epoch).into())
+                    Some(shared.encode(id, epoch, since).into())
                 };
                 if !summary.0.is_empty()
                     && store.update(&key(place, by, epoch), ROUNDS, &mut merge)? == Update::Stored
@@ -327,14 +331,15 @@ fn ranked(decision: &Decision, result: RuleResult) -> Option<By> {
 #[inline(never)]
 pub fn top(policy: &Policy, store: &dyn Store, rule: RuleId, by: By, now: Time) -> Result<TopActors, Fault> {
     let (id, epoch) = (id_of(policy, rule), epoch(now));
-    let mut all = Summary::default();
+    let (mut since, mut all) = (now, Summary::default());
     let directory = store.load(DIRECTORY)?;
     let place = directory.and_then(|found| directory_of(&found.bytes).iter().position(|one| one.id == id));
     for epoch in [epoch.saturating_sub(1), epoch] {
         if let Some(place) = place
             && let Some(found) = store.load(&key(place, by, epoch))?
-            && let Some(summary) = Summary::decode(&found.bytes, id, epoch)
+            && let Some((began, summary)) = Summary::decode(&found.bytes, id, epoch)
         {
+            since = since.min(began);
             all.merge(&summary);
         }
     }
@@ -343,7 +348,6 @@ pub fn top(policy: &Policy, store: &dyn Store, rule: RuleId, by: By, now: Time) 
         let values = read_actor(actors, policy.address(), &entry.actor);
         TopActor { values, count: entry.count, error: entry.error }
     };
-    let since = Time::from_ns(epoch.saturating_sub(1).saturating_mul(HALF_WINDOW.as_ns()));
     Ok(TopActors { since, actors: all.0.iter().map(read).collect(), error_bound: all.floor() })
 }
 
@@ -355,7 +359,7 @@ fn epoch(now: Time) -> u64 {
 /// A rule is the same in two configurations if it has the same name and counts the same actors.
 fn id_of(policy: &Policy, rule: RuleId) -> u64 {
     let forms: Vec<&str> = policy.actors_of(rule).iter().map(NamedActor::canonical_form).collect();
-    Hasher::of(&(policy.rule_name(rule), forms))
+    Hasher::of(&(FORMAT, policy.rule_name(rule), forms))
 }
 
 /// A rule in the directory of shared summaries. Its position is the place of its keys.
@@ -526,17 +530,18 @@ mod tests {
                 total += by;
             }
             check(&summary, &truth, total)?;
-            prop_assert_eq!(Summary::decode(&summary.encode(7, 9), 7, 9), Some(summary.clone()));
-            prop_assert_eq!(Summary::decode(&summary.encode(7, 9), 7, 8), None);
-            prop_assert_eq!(Summary::decode(&summary.encode(6, 9), 7, 9), None);
+            let since = Time::from_ns(5);
+            prop_assert_eq!(Summary::decode(&summary.encode(7, 9, since), 7, 9), Some((since, summary.clone())));
+            prop_assert_eq!(Summary::decode(&summary.encode(7, 9, since), 7, 8), None);
+            prop_assert_eq!(Summary::decode(&summary.encode(6, 9, since), 7, 9), None);
         }
 
         #[test]
         fn any_value_is_read(bytes: Vec<u8>) {
             let value = [&[0; 16][..], &bytes].concat();
             _ = Summary::decode(&bytes, 0, 0);
-            if let Some(summary) = Summary::decode(&value, 0, 0) {
-                prop_assert_eq!(summary.encode(0, 0), value);
+            if let Some((since, summary)) = Summary::decode(&value, 0, 0) {
+                prop_assert_eq!(summary.encode(0, 0, since), value);
             }
             prop_assert!(directory_of(&bytes).len() <= MAX_RULES);
         }

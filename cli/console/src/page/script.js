@@ -475,8 +475,8 @@ async function drawTop(isPoll) {
   for (const { gateway, answer } of told) {
     for (const { actor, count, error } of answer.actors) {
       const pairs = Object.entries(actor ?? {}).sort();
-      // Each gateway has another hash for a value, so equal ones mean nothing.
-      const where = pairs.some(([, value]) => isHash(value)) ? gateway : "";
+      // Gateways agree on a hash if they have the secret of their store in common.
+      const where = pairs.some(([, value]) => isHash(value)) ? under(gateway) : "";
       const id = JSON.stringify([rule, where, pairs]);
       const one = actors.get(id) ?? { id, pairs, where, count: 0, error: 0 };
       one.count += count;
@@ -487,7 +487,7 @@ async function drawTop(isPoll) {
   const list = [...actors.values()].sort((a, b) => b.count - a.count || (a.id < b.id ? -1 : 1)).slice(0, 20);
   by("top-panel").hidden = list.length === 0;
   rows(by("top-rows"), list, ({ id }) => id, ({ pairs, where, count, error }) => [
-    marked(visible(pairs.map(([name, value]) => name + "=" + value).join(" ") || "everybody"), [], where && "in " + visible(where)),
+    marked(visible(pairs.map(([name, value]) => name + "=" + value).join(" ") || "everybody"), [], visible(where)),
     whole(count),
     whole(error),
     (cell) => {
@@ -519,6 +519,10 @@ function markActor() {
 }
 by("top-by").addEventListener("change", () => drawTop(false));
 
+function under(gateway) {
+  const secret = gateways.find((one) => one.gateway === gateway)?.policy?.store_secret;
+  return secret ? "under the secret " + secret : "in " + gateway;
+}
 const isHash = (value) => /^#[0-9a-f]{16}$/.test(value);
 // Why these values of a list do not lead to the actor: gateways would look for another one.
 function notFound(pairs) {

@@ -100,13 +100,49 @@ impl NamedActor {
     }
 }
 
-/// Parts of the names of headers, parameters and properties whose values may be secrets.
-const SECRETS: [&str; 10] =
-    ["auth", "cookie", "credential", "jwt", "key", "passw", "secret", "session", "signature", "token"];
+/// Parts of the names of headers, parameters, segments and properties whose values may be secrets.
+const PARTS: [&str; 13] = [
+    "auth",
+    "bearer",
+    "cookie",
+    "credential",
+    "csrf",
+    "jwt",
+    "key",
+    "passw",
+    "secret",
+    "session",
+    "signature",
+    "ticket",
+    "token",
+];
+
+/// The same for whole words, which are also parts of harmless ones, such as `shipping`.
+const WORDS: [&str; 7] = ["code", "otp", "pass", "pin", "pwd", "sid", "sig"];
 
 fn sounds_secret(name: &str) -> bool {
-    let name = name.to_ascii_lowercase();
-    SECRETS.iter().any(|word| name.contains(word))
+    let lower = name.to_ascii_lowercase();
+    PARTS.iter().any(|part| lower.contains(part)) || words(name).any(|word| WORDS.contains(&&*word))
+}
+
+/// The words of a name in lower case: those of `userPin`, `user_pin` and `user-pin2` are `user` and
+/// `pin`.
+fn words(name: &str) -> impl Iterator<Item = String> {
+    let letters = name.split(|c: char| !c.is_ascii_alphabetic());
+    letters.flat_map(|letters| {
+        let mut words = vec![String::new()];
+        let mut was_lower = false;
+        for c in letters.chars() {
+            if was_lower && c.is_ascii_uppercase() {
+                words.push(String::new());
+            }
+            was_lower = c.is_ascii_lowercase();
+            if let Some(word) = words.last_mut() {
+                word.push(c.to_ascii_lowercase());
+            }
+        }
+        words
+    })
 }
 
 /// Whether the source with this canonical form may have secrets. The last name of the form decides:
@@ -273,7 +309,11 @@ mod tests {
         ] {
             assert_eq!(is_secret(form), expected, "{form}");
         }
-        assert!(sounds_secret("apikey") && sounds_secret("Session") && !sounds_secret("user"));
+        let secrets =
+            "apikey Session x-csrf-token ticket bearer pwd userPass sms_code pin2 OTP connect.sid sig";
+        let others = "user shipping passenger inside design decoder bypass opinion";
+        assert_eq!(secrets.split(' ').find(|name| !sounds_secret(name)), None);
+        assert_eq!(others.split(' ').find(|name| sounds_secret(name)), None);
     }
 
     #[test]
