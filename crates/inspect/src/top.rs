@@ -449,10 +449,14 @@ fn read_actor(actors: &[NamedActor], address: &NamedActor, bytes: &[u8]) -> Vec<
         let Some((length, after)) = rest.split_first() else { break };
         let size = if *length == CUT { MAX_VALUE } else { usize::from(*length) };
         let Some((value, after)) = after.split_at_checked(size) else { break };
-        let mut text = match named.is_secret() {
-            true => String::from_utf8_lossy(value).into_owned(),
-            false => named.text(value),
+        // A character that the cut has split is left out.
+        let whole = str::from_utf8(value).map_err(|why| (why.error_len(), why.valid_up_to()));
+        let value = match whole {
+            Err((None, end)) if *length == CUT => part(value, ..end),
+            _ => value,
         };
+        let mut text =
+            if named.is_secret() { String::from_utf8_lossy(value).into_owned() } else { named.text(value) };
         text.extend((*length == CUT).then_some('…'));
         all.push((named.place(), (named.name().to_owned(), text)));
         rest = after;

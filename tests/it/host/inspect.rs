@@ -18,15 +18,19 @@ fn per_user() -> Value {
     json!([{"name": "per-user", "actor": "user", "algo": "W", "rpu": 2, "unit": "day"}])
 }
 
-/// The answer of a worker: its status and its body.
-fn ask(gateway: &Gateway, worker: usize, question: &str) -> (u32, Value) {
+fn parts(question: &str) -> Vec<(Part, Vec<u8>)> {
     let parts = [
         (Part::Path, format!("/.diana/{question}")),
         (Part::Method, "GET".into()),
         (Part::Address, "127.0.0.1:9".into()),
         (Part::Header("authorization".into()), format!("Bearer {TOKEN}")),
     ];
-    let request = gateway.vms[worker].ask(parts.map(|(part, line)| (part, line.into_bytes())).into());
+    parts.map(|(part, line)| (part, line.into_bytes())).into()
+}
+
+/// The answer of a worker: its status and its body.
+fn ask(gateway: &Gateway, worker: usize, question: &str) -> (u32, Value) {
+    let request = gateway.vms[worker].ask(parts(question));
     let Fate::Answered(status) = gateway.fate(request) else { panic!("{question} is not answered") };
     let (_, body) = gateway.world.sent.borrow().last().cloned().unwrap();
     (status, serde_json::from_str(&body).unwrap_or_else(|error| panic!("{error}: {body}")))
@@ -137,6 +141,13 @@ fn questions_that_cannot_be_answered_are_explained() {
     assert_eq!(why("top"), (400, "which rule? expected `rule=NAME`".into()));
     assert_eq!(why("top?rule=none"), (400, "there is no rule `none`".into()));
     assert_eq!(why("top?rule=per-user&by=size"), (400, "expected `by=refused` or `by=used`".into()));
+    // Envoy turns the answer to gRPC into a status of gRPC with a message.
+    let grpc = [parts("policy"), vec![(Part::Header("content-type".into()), "application/grpc".into())]];
+    let request = gateway.vms[0].ask(grpc.concat());
+    let headers = gateway.world.records.borrow()[request].headers.clone();
+    let message = &headers.iter().find(|(name, _)| name == "grpc-message").unwrap().1;
+    let expected = "a question is plain HTTP, without `content-type: application/grpc`";
+    assert_eq!(message, &json!({"error": expected}).to_string());
     let off = document(&per_user()).replace(r#","top":true"#, "");
     assert!(gateway.configure(&off));
     gateway.vms[0].delete_root(gateway.vms[0].oldest_root().unwrap());
@@ -181,6 +192,21 @@ fn the_most_refused_actor_is_first_whichever_workers_refuse_it() {
     gateway.pass(300_000);
     assert_eq!(top("")["actors"], json!([]));
     gateway.no_crash();
+}
+
+/// A list leads to an actor whatever bytes a client sends.
+#[test]
+fn a_value_that_is_not_text_is_found_as_it_is_shown() {
+    let gateway = Gateway::start(CasSemantics::Lenient, 1, &document(&per_user()));
+    for _ in 0..4 {
+        let parts = [(Part::Path, b"/".to_vec()), (Part::Header("x-user-id".into()), b"caf\xe9\\".to_vec())];
+        gateway.vms[0].ask(parts.into());
+    }
+    gateway.pass(1_500);
+    let (_, answer) = ask(&gateway, 0, "top?rule=per-user");
+    assert_eq!(answer["actors"][0]["actor"]["user"], r"caf\xe9\\", "{answer}");
+    let (_, count) = ask(&gateway, 0, "actor?rule=per-user&user=caf%5Cxe9%5C%5C");
+    assert_eq!((&count["used"], &count["is_refused"]), (&json!(2), &json!(true)), "{count}");
 }
 
 /// What gives access is never shown, wherever a request brings it.

@@ -529,7 +529,6 @@ function notFound(pairs) {
   const values = pairs.map(([, value]) => value);
   if (values.some(isHash)) return "hidden value: only its hash is known";
   if (values.some((value) => value.endsWith("…"))) return "the value is cut";
-  if (values.some((value) => value.includes("\ufffd"))) return "the value is not text";
   if (pairs.length > 2) return "more than two values: use diana ctl";
   return "";
 }

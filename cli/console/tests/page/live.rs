@@ -82,13 +82,12 @@ fn only_whole_values_can_be_looked_up() {
             {"actor": {"a": "1", "b": "2"}, "count": 35},
             {"actor": {"user": "#0123456789abcdef"}, "count": 30},
             {"actor": {"user": "cut off here…"}, "count": 20},
-            {"actor": {"user": "a\u{fffd}b"}, "count": 10},
             {"actor": {"a": "1", "b": "2", "c": "3"}, "count": 5},
         ]});
     }
     let console = Running::start(&[&one.url(), &other.url()]);
     let browser = open(&console);
-    until(&browser, "document.querySelectorAll('#top-rows tr').length === 7");
+    until(&browser, "document.querySelectorAll('#top-rows tr').length === 6");
     let rows = browser.resolved(
         "[...document.querySelectorAll('#top-rows tr')].map(({cells}) => [1, 3].map((at) => cells[at].textContent).join(' '))",
     );
@@ -100,7 +99,6 @@ fn only_whole_values_can_be_looked_up() {
             "40 the value is cut",
             "30 hidden value: only its hash is known",
             "30 hidden value: only its hash is known",
-            "20 the value is not text",
             "10 more than two values: use diana ctl",
         ])
     );
@@ -109,7 +107,7 @@ fn only_whole_values_can_be_looked_up() {
     assert_eq!(hashed[1], "30");
     // With the secret in common the sum is one.
     other.state().policy["store_secret"] = json!("d0c4");
-    until(&browser, "document.querySelectorAll('#top-rows tr').length === 6");
+    until(&browser, "document.querySelectorAll('#top-rows tr').length === 5");
     assert_eq!(row(&browser, "top-rows", "user=#0123456789abcdefunder the secret d0c4")[1], "60");
     // The plan of the last look-up does not go on with another actor.
     browser.run("document.querySelector('#actor-plan').value = 'gold'");
