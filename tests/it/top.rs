@@ -32,7 +32,7 @@ fn top(mut worker: TestWorker, clients: &[(&str, Option<&str>)]) -> Vec<(TopActo
         }
         let request = policy.request(&values);
         let (_, _) = Session::start(&mut worker, &request, || now);
-        counts.note(&worker);
+        counts.note(&worker, &|| None);
         now = now.after(Span::from_ms(10));
     }
     counts.publish(&policy, worker.store(), now).unwrap();
@@ -135,7 +135,7 @@ fn gateways_with_one_secret_of_the_store_show_one_hash() {
         let values = Values::default().with(Part::Path, "/").with(Part::Header("x-api-key".into()), "k-4711");
         let mut counts = WorkerTop::default();
         let (_, _) = Session::start(&mut worker, &policy.request(&values), || now);
-        counts.note(&worker);
+        counts.note(&worker, &|| None);
         counts.publish(&policy, worker.store(), now).unwrap();
         let (rule, _) = policy.rules().next().unwrap();
         shown(&top::top(&policy, worker.store(), rule, By::Used, now).unwrap())[0].0.clone()

@@ -1,5 +1,6 @@
 //! `inspect`: the path below which operators read and reset the counts of actors, and who may.
 
+use super::claims::claim_path;
 use diana_document::{Node, Value};
 use diana_limiter::actor::address::Network;
 use diana_limiter::cells::table::Hasher;
@@ -29,6 +30,8 @@ pub struct InspectOptions {
     allow: Vec<Network>,
     /// Whether workers count which actors are refused and charged most.
     pub top: bool,
+    /// The claim that names a customer whose actor is hidden.
+    pub customer: Option<Box<str>>,
 }
 
 /// The shortest token: 128 bits in hexadecimal digits.
@@ -70,7 +73,8 @@ impl InspectOptions {
     /// A hash of the path and the networks. The token is a secret and takes no part.
     pub(super) fn canonical_hash(&self) -> u64 {
         let hash = Hasher::of(&(&self.path, Hasher::of_all(self.allow.iter().map(ToString::to_string))));
-        if self.top { Hasher::of(&(hash, "top")) } else { hash }
+        let hash = if self.top { Hasher::of(&(hash, "top")) } else { hash };
+        self.customer.as_ref().map_or(hash, |claim| Hasher::of(&(hash, claim)))
     }
 }
 
@@ -79,9 +83,10 @@ const BEARER: &[u8] = b"Bearer ";
 
 impl fmt::Debug for InspectOptions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let InspectOptions { path, allow, top, token: _ } = self;
+        let InspectOptions { path, allow, top, customer, token: _ } = self;
         let mut shown = f.debug_struct("InspectOptions");
-        shown.field("path", path).field("allow", allow).field("top", top).finish_non_exhaustive()
+        shown.field("path", path).field("allow", allow).field("top", top).field("customer", customer);
+        shown.finish_non_exhaustive()
     }
 }
 
@@ -97,9 +102,21 @@ pub(super) fn compile(node: Node) -> Option<InspectOptions> {
         Some(node) => networks(&node),
         None => LOOPBACK.iter().map(|loopback| Network::parse(loopback).ok()).collect(),
     };
-    let top = fields.take("top").map_or(Some(false), |node| node.flag());
+    let top = fields.take("top").map_or(Some((false, None)), |node| top(&node));
     fields.finish();
-    Some(InspectOptions { path: path?, token: token?, allow: allow?, top: top? })
+    let (top, customer) = top?;
+    Some(InspectOptions { path: path?, token: token?, allow: allow?, top, customer })
+}
+
+/// Whether actors are ranked, and the claim that names customers.
+fn top(node: &Node) -> Option<(bool, Option<Box<str>>)> {
+    let Value::Object(_) = node.value() else {
+        return Some((node.flag()?, None));
+    };
+    let mut fields = node.fields()?;
+    let claim = fields.require("claim").and_then(|node| Some(claim_path(node.text()?, &node)?.into()));
+    fields.finish();
+    Some((true, Some(claim?)))
 }
 
 fn path(node: &Node) -> Option<Box<str>> {

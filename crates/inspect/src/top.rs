@@ -96,6 +96,8 @@ pub struct TopActor {
     /// The name and the value of each actor of the rule, in the rule's order; `ip` and the address
     /// of a client that lacks them. Empty if such requests share a count.
     pub values: Vec<(String, String)>,
+    /// The customer's name, if a value is hidden and the request had a name.
+    pub name: Option<String>,
     /// At least the true count.
     pub count: u64,
     /// At most this much of `count` is not the actor's.
@@ -233,7 +235,7 @@ fn number(bytes: &[u8]) -> Option<(u64, &[u8])> {
 /// let mut counts = WorkerTop::default();
 /// for _ in 0..5 {
 ///     let (_, _) = Session::start(&mut worker, &request, || now);
-///     counts.note(&worker);
+///     counts.note(&worker, &|| None);
 /// }
 /// counts.publish(&policy, &store, now)?;
 /// let (rule, _) = policy.rules().next().expect("a rule");
@@ -245,9 +247,10 @@ fn number(bytes: &[u8]) -> Option<(u64, &[u8])> {
 pub struct WorkerTop(Vec<[Summary; 2]>);
 
 impl WorkerTop {
-    /// Counts the actors of the worker's last decision.
+    /// Counts the actors of the worker's last decision. `name` reads the name of the customer from
+    /// the request, to show it next to a hidden value.
     #[inline(never)]
-    pub fn note<S: Store>(&mut self, worker: &Worker<S>) {
+    pub fn note<S: Store>(&mut self, worker: &Worker<S>, name: &dyn Fn() -> Option<String>) {
         let decision = worker.decision();
         if matches!(decision.outcome, Outcome::Query(_)) {
             return;
@@ -273,7 +276,13 @@ impl WorkerTop {
             }
             if let Some(summary) = self.0.get_mut(rule).and_then(|both| both.get_mut(by as usize)) {
                 let hash = |value: &[u8]| worker.keyed_hash(value);
-                summary.add(counted.hash, units, |to| write_actor(&counted, &hash, to));
+                summary.add(counted.hash, units, |to| {
+                    if write_actor(&counted, &hash, to)
+                        && let Some(name) = name()
+                    {
+                        write_value(name.as_bytes(), to);
+                    }
+                });
             }
         }
     }
@@ -345,8 +354,8 @@ pub fn top(policy: &Policy, store: &dyn Store, rule: RuleId, by: By, now: Time) 
     }
     let actors = policy.actors_of(rule);
     let read = |entry: &Entry| {
-        let values = read_actor(actors, policy.address(), &entry.actor);
-        TopActor { values, count: entry.count, error: entry.error }
+        let (values, name) = read_actor(actors, policy.address(), &entry.actor);
+        TopActor { values, name, count: entry.count, error: entry.error }
     };
     Ok(TopActors { since, actors: all.0.iter().map(read).collect(), error_bound: all.floor() })
 }
@@ -410,19 +419,22 @@ fn key(place: usize, by: By, epoch: u64) -> Vec<u8> {
 }
 
 /// Writes an actor: how it was found, and then each value behind its length, cut to [`MAX_VALUE`]
-/// bytes. A hash takes the place of a secret.
-fn write_actor(counted: &CountedActor, hash: &dyn Fn(&[u8]) -> u64, to: &mut Vec<u8>) {
+/// bytes. A hash takes the place of a secret. Returns whether there is a secret.
+fn write_actor(counted: &CountedActor, hash: &dyn Fn(&[u8]) -> u64, to: &mut Vec<u8>) -> bool {
     to.push(counted.source() as u8);
+    let mut has_secret = false;
     for (named, value) in counted.named_values() {
         match named.is_secret() && counted.source() == ActorSource::Actor {
             false => write_value(value, to),
             true => {
+                has_secret = true;
                 let mut text = String::from("#");
                 hash(value).to_be_bytes().into_iter().for_each(|byte| hex(&mut text, byte));
                 write_value(text.as_bytes(), to);
             }
         }
     }
+    has_secret
 }
 
 fn write_value(value: &[u8], to: &mut Vec<u8>) {
@@ -431,13 +443,36 @@ fn write_value(value: &[u8], to: &mut Vec<u8>) {
     to.extend_from_slice(part(value, ..value.len().min(MAX_VALUE)));
 }
 
-/// The names and the texts of what [`write_actor`] has written.
+/// Reads what [`write_value`] has written, and returns what follows it.
+fn read_value<'b>(bytes: &'b [u8], text: &dyn Fn(&[u8]) -> String) -> Option<(String, &'b [u8])> {
+    let (length, after) = bytes.split_first()?;
+    let is_cut = *length == CUT;
+    let size = if is_cut { MAX_VALUE } else { usize::from(*length) };
+    let (value, after) = after.split_at_checked(size)?;
+    // A character that the cut has split is left out.
+    let whole = str::from_utf8(value).map_err(|why| (why.error_len(), why.valid_up_to()));
+    let value = match whole {
+        Err((None, end)) if is_cut => part(value, ..end),
+        _ => value,
+    };
+    let mut text = text(value);
+    text.extend(is_cut.then_some('…'));
+    Some((text, after))
+}
+
+/// The names and the texts of what [`write_actor`] has written, and the customer's name behind
+/// them.
 #[cold]
 #[inline(never)]
-fn read_actor(actors: &[NamedActor], address: &NamedActor, bytes: &[u8]) -> Vec<(String, String)> {
+fn read_actor(
+    actors: &[NamedActor],
+    address: &NamedActor,
+    bytes: &[u8],
+) -> (Vec<(String, String)>, Option<String>) {
     let Some((source, mut rest)) = bytes.split_first() else {
-        return Vec::new();
+        return Default::default();
     };
+    let plain = |value: &[u8]| String::from_utf8_lossy(value).into_owned();
     let by_address = [address.clone()];
     let actors = match *source {
         source if source == ActorSource::Actor as u8 => actors,
@@ -446,23 +481,14 @@ fn read_actor(actors: &[NamedActor], address: &NamedActor, bytes: &[u8]) -> Vec<
     };
     let mut all = Vec::new();
     for named in actors {
-        let Some((length, after)) = rest.split_first() else { break };
-        let size = if *length == CUT { MAX_VALUE } else { usize::from(*length) };
-        let Some((value, after)) = after.split_at_checked(size) else { break };
-        // A character that the cut has split is left out.
-        let whole = str::from_utf8(value).map_err(|why| (why.error_len(), why.valid_up_to()));
-        let value = match whole {
-            Err((None, end)) if *length == CUT => part(value, ..end),
-            _ => value,
-        };
-        let mut text =
-            if named.is_secret() { String::from_utf8_lossy(value).into_owned() } else { named.text(value) };
-        text.extend((*length == CUT).then_some('…'));
+        let text = |value: &[u8]| if named.is_secret() { plain(value) } else { named.text(value) };
+        let Some((text, after)) = read_value(rest, &text) else { break };
         all.push((named.place(), (named.name().to_owned(), text)));
         rest = after;
     }
     sort::sort_by_key(&mut all, |(place, _)| *place);
-    all.into_iter().map(|(_, one)| one).collect()
+    let name = read_value(rest, &plain).map(|(name, _)| name);
+    (all.into_iter().map(|(_, one)| one).collect(), name)
 }
 
 #[cfg(test)]

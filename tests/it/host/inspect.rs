@@ -230,4 +230,39 @@ fn a_secret_is_shown_as_a_hash() {
     let hash = only["actor"]["apikey"].as_str().unwrap();
     assert!(hash.len() == 17 && hash.starts_with('#'), "{hash}");
     assert!(!gateway.world.holds(b"k-4711"), "not in the shared data either");
+    assert!(only.get("name").is_none(), "{only}");
+}
+
+/// A claim of the bearer token names the customer of a hidden value, and only of such a one.
+#[test]
+fn a_claim_names_the_customer_behind_a_hash() {
+    let rules = json!([
+        {"name": "per-token", "actor": "token", "algo": "W", "rpu": 1, "unit": "day"},
+        {"name": "per-user", "actor": "user", "algo": "W", "rpu": 1, "unit": "day"},
+    ]);
+    let document = document(&rules)
+        .replace(r#""top":true"#, r#""top":{"claim":"org.name"}"#)
+        .replace(r#""apikey":{"header":"x-api-key"}"#, r#""token":{"header":"authorization"}"#);
+    let gateway = Gateway::start(CasSemantics::Lenient, 1, &document);
+    // {"org":{"name":"Acme"}}, and no token.
+    for line in ["Bearer e30.eyJvcmciOnsibmFtZSI6IkFjbWUifX0.c2ln", "Basic YW5uOmFubg=="] {
+        let parts = [
+            (Part::Path, "/"),
+            (Part::Header("authorization".into()), line),
+            (Part::Header("x-user-id".into()), line),
+        ];
+        gateway.vms[0].ask(parts.map(|(part, line)| (part, line.into())).into());
+    }
+    gateway.pass(1_500);
+    let names = |rule: &str| {
+        let (_, answer) = ask(&gateway, 0, &format!("top?rule={rule}&by=used"));
+        let mut names: Vec<Value> =
+            answer["actors"].as_array().unwrap().iter().map(|actor| actor["name"].clone()).collect();
+        names.sort_by_key(Value::is_null);
+        names
+    };
+    assert_eq!(
+        (names("per-token"), names("per-user")),
+        (vec![json!("Acme"), json!(null)], vec![json!(null); 2])
+    );
 }

@@ -113,6 +113,11 @@ pub fn places() -> Vec<Place> {
             r#"{"limits": [], "inspect": @}"#,
             json!({"path": "/.diana", "token": "0123456789abcdef0123456789abcdef"}),
         ),
+        place(
+            "top",
+            r#"{"limits": [], "inspect": {"path": "/.diana", "token": "0123456789abcdef0123456789abcdef", "top": @}}"#,
+            json!({"claim": "sub"}),
+        ),
     ];
     for kind in diana_config::algorithm::KINDS {
         let base = match kind.per_unit {

@@ -473,12 +473,13 @@ async function drawTop(isPoll) {
   const told = answers.filter(({ answer }) => answer);
   const actors = new Map();
   for (const { gateway, answer } of told) {
-    for (const { actor, count, error } of answer.actors) {
+    for (const { actor, name, count, error } of answer.actors) {
       const pairs = Object.entries(actor ?? {}).sort();
       // Gateways agree on a hash if they have the secret of their store in common.
       const where = pairs.some(([, value]) => isHash(value)) ? under(gateway) : "";
       const id = JSON.stringify([rule, where, pairs]);
       const one = actors.get(id) ?? { id, pairs, where, count: 0, error: 0 };
+      one.name ??= name;
       one.count += count;
       one.error += error;
       actors.set(id, one);
@@ -486,8 +487,12 @@ async function drawTop(isPoll) {
   }
   const list = [...actors.values()].sort((a, b) => b.count - a.count || (a.id < b.id ? -1 : 1)).slice(0, 20);
   by("top-panel").hidden = list.length === 0;
-  rows(by("top-rows"), list, ({ id }) => id, ({ pairs, where, count, error }) => [
-    marked(visible(pairs.map(([name, value]) => name + "=" + value).join(" ") || "everybody"), [], visible(where)),
+  rows(by("top-rows"), list, ({ id }) => id, ({ pairs, name: customer, where, count, error }) => [
+    marked(
+      visible(pairs.map(([name, value]) => name + "=" + value).join(" ") || "everybody"),
+      customer ? [[visible(customer), false]] : [],
+      visible(where),
+    ),
     whole(count),
     whole(error),
     (cell) => {

@@ -80,7 +80,7 @@ fn only_whole_values_can_be_looked_up() {
         gateway.state().top = json!({"rule": "per-user", "actors": [
             {"actor": {"user": "ann"}, "count": 40},
             {"actor": {"a": "1", "b": "2"}, "count": 35},
-            {"actor": {"user": "#0123456789abcdef"}, "count": 30},
+            {"actor": {"user": "#0123456789abcdef"}, "name": "Acme", "count": 30},
             {"actor": {"user": "cut off here…"}, "count": 20},
             {"actor": {"a": "1", "b": "2", "c": "3"}, "count": 5},
         ]});
@@ -103,12 +103,12 @@ fn only_whole_values_can_be_looked_up() {
         ])
     );
     assert_eq!(browser.resolved("document.querySelectorAll('#top-rows button').length"), json!(2));
-    let hashed = row(&browser, "top-rows", &format!("user=#0123456789abcdefin {}", other.name()));
+    let hashed = row(&browser, "top-rows", &format!("user=#0123456789abcdef Acmein {}", other.name()));
     assert_eq!(hashed[1], "30");
     // With the secret in common the sum is one.
     other.state().policy["store_secret"] = json!("d0c4");
     until(&browser, "document.querySelectorAll('#top-rows tr').length === 5");
-    assert_eq!(row(&browser, "top-rows", "user=#0123456789abcdefunder the secret d0c4")[1], "60");
+    assert_eq!(row(&browser, "top-rows", "user=#0123456789abcdef Acmeunder the secret d0c4")[1], "60");
     // The plan of the last look-up does not go on with another actor.
     browser.run("document.querySelector('#actor-plan').value = 'gold'");
     one.asked("GET actor");

@@ -132,27 +132,17 @@ const WORDS: [&str; 7] = ["code", "otp", "pass", "pin", "pwd", "sid", "sig"];
 
 fn sounds_secret(name: &str) -> bool {
     let lower = name.to_ascii_lowercase();
-    PARTS.iter().any(|part| lower.contains(part)) || words(name).any(|word| WORDS.contains(&&*word))
-}
-
-/// The words of a name in lower case: those of `userPin`, `user_pin` and `user-pin2` are `user` and
-/// `pin`.
-fn words(name: &str) -> impl Iterator<Item = String> {
-    let letters = name.split(|c: char| !c.is_ascii_alphabetic());
-    letters.flat_map(|letters| {
-        let mut words = vec![String::new()];
-        let mut was_lower = false;
-        for c in letters.chars() {
-            if was_lower && c.is_ascii_uppercase() {
-                words.push(String::new());
-            }
-            was_lower = c.is_ascii_lowercase();
-            if let Some(word) = words.last_mut() {
-                word.push(c.to_ascii_lowercase());
-            }
-        }
-        words
-    })
+    let byte = |at: usize| name.as_bytes().get(at).copied().unwrap_or(b' ');
+    // Words are joined as in `user_pin`, `user-pin2` and `userPin`.
+    let is_joint = |at: usize| {
+        let (before, after) = (byte(at.wrapping_sub(1)), byte(at));
+        !before.is_ascii_alphabetic()
+            || !after.is_ascii_alphabetic()
+            || before.is_ascii_lowercase() && after.is_ascii_uppercase()
+    };
+    let is_whole = |at: usize, word: &str| is_joint(at) && is_joint(at.saturating_add(word.len()));
+    PARTS.iter().any(|part| lower.contains(part))
+        || WORDS.iter().any(|word| lower.match_indices(word).any(|(at, word)| is_whole(at, word)))
 }
 
 /// Whether the source with this canonical form may have secrets. The last name of the form decides:

@@ -45,12 +45,8 @@ impl Shards {
     /// A hash of an actor's value that is equal in all gateways with this secret, for operators.
     /// `None` without a store, and so without a secret.
     pub(crate) fn value_hash(&self, value: &[u8]) -> Option<u64> {
-        (!self.names.is_empty()).then(|| {
-            let mut hasher = self.secret;
-            hasher.write(b"value");
-            hasher.write(value);
-            hasher.finish128().h1
-        })
+        let key = self.names.first().map(|_| self.hash(&[], &[b"value", value].concat()))?;
+        key.first_chunk().map(|first| u64::from_le_bytes(*first))
     }
 
     fn hash(&self, numbers: &[u64], key: &[u8]) -> CountKey {
