@@ -32,7 +32,7 @@ fn top(mut worker: TestWorker, clients: &[(&str, Option<&str>)]) -> Vec<(TopActo
         }
         let request = policy.request(&values);
         let (_, _) = Session::start(&mut worker, &request, || now);
-        counts.note(&worker);
+        counts.note(&worker, &|| None);
         now = now.after(Span::from_ms(10));
     }
     counts.publish(&policy, worker.store(), now).unwrap();
@@ -117,4 +117,33 @@ fn a_global_rule_counts_its_actors_too() {
     let all = top(worker(policy), &clients);
     let [(refused, used)] = &all[..] else { unreachable!() };
     assert_eq!((refused.actors[0].count, used.actors[0].count), (4, 2));
+}
+
+/// The hash in place of a secret is the same in gateways that count in one store, and nobody
+/// without the store's secret can tell it.
+#[test]
+fn gateways_with_one_secret_of_the_store_show_one_hash() {
+    let shown_by = |store: &str, seed: u8| {
+        let document = format!(
+            r#"{{{store} "actors": {{"who": {{"header": "x-api-key"}}}},
+                "limits": [{{"url": "/", "rules": [{{"name": "a", "actor": "who", "rpu": 1, "unit": "day"}}]}}]}}"#
+        );
+        let policy = compiled(&document);
+        let store = SharedDataStore::probe(Simulated::new(CasSemantics::Strict)).unwrap();
+        let mut worker = Worker::new(policy.clone(), store, &[seed; 16]);
+        let now = Time::from_ns(1_795_392_000_000_000_000);
+        let values = Values::default().with(Part::Path, "/").with(Part::Header("x-api-key".into()), "k-4711");
+        let mut counts = WorkerTop::default();
+        let (_, _) = Session::start(&mut worker, &policy.request(&values), || now);
+        counts.note(&worker, &|| None);
+        counts.publish(&policy, worker.store(), now).unwrap();
+        let (rule, _) = policy.rules().next().unwrap();
+        shown(&top::top(&policy, worker.store(), rule, By::Used, now).unwrap())[0].0.clone()
+    };
+    let with =
+        |secret: &str| format!(r#""store": {{"redis": {{"cluster": "redis", "secret": "{secret}"}}}},"#);
+    let ours = with("a secret of sixteen bytes");
+    assert_eq!(shown_by(&ours, 7), shown_by(&ours, 8));
+    assert_ne!(shown_by(&ours, 7), shown_by(&with("the secret of another store"), 7));
+    assert_ne!(shown_by("", 7), shown_by("", 8));
 }

@@ -177,6 +177,9 @@ pub struct Top {
 pub struct TopActor {
     /// The values by the names of the rule's actors.
     pub actor: BTreeMap<String, String>,
+    /// The name of the customer, if a value is hidden.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
     /// The count.
     pub count: u64,
     /// By how much the count may be too high.

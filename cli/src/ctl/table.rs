@@ -152,8 +152,9 @@ pub fn top(answers: &[Named<Top>], limit: usize) -> String {
             Err(why) => lines.push(Line::Text(gateway.clone(), printable(why))),
             Ok(top) if top.actors.is_empty() => lines.push(Line::Text(gateway.clone(), "nobody yet".into())),
             Ok(top) => lines.extend(top.actors.iter().take(limit).map(|one| {
+                let pairs = one.actor.iter().map(|(name, value)| format!("{name}={value}"));
                 let pairs: Vec<String> =
-                    one.actor.iter().map(|(name, value)| format!("{name}={value}")).collect();
+                    pairs.chain(one.name.iter().map(|name| format!("({name})"))).collect();
                 let error = if one.error == 0 {
                     "exact".into()
                 } else {

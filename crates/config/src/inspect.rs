@@ -1,5 +1,6 @@
 //! `inspect`: the path below which operators read and reset the counts of actors, and who may.
 
+use super::claims::claim_path;
 use diana_document::{Node, Value};
 use diana_limiter::actor::address::Network;
 use diana_limiter::cells::table::Hasher;
@@ -30,6 +31,8 @@ pub struct InspectOptions {
     allow: Vec<Network>,
     /// Whether workers count which actors are refused and charged most.
     pub top: bool,
+    /// The claim that names a customer whose actor is hidden.
+    pub customer: Option<Box<str>>,
 }
 
 /// Whoever sends it may ask.
@@ -85,7 +88,7 @@ impl InspectOptions {
     pub(super) fn canonical_hash(&self) -> u64 {
         let tokens = Hasher::of_all(self.tokens.iter().map(|token| (&token.name, token.only_reads)));
         let allow = Hasher::of_all(self.allow.iter().map(ToString::to_string));
-        Hasher::of(&(&self.path, allow, tokens, self.top))
+        Hasher::of(&(&self.path, allow, tokens, (self.top, &self.customer)))
     }
 }
 
@@ -94,9 +97,10 @@ const BEARER: &[u8] = b"Bearer ";
 
 impl fmt::Debug for InspectOptions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let InspectOptions { path, allow, top, tokens: _ } = self;
+        let InspectOptions { path, allow, top, customer, tokens: _ } = self;
         let mut shown = f.debug_struct("InspectOptions");
-        shown.field("path", path).field("allow", allow).field("top", top).finish_non_exhaustive()
+        shown.field("path", path).field("allow", allow).field("top", top).field("customer", customer);
+        shown.finish_non_exhaustive()
     }
 }
 
@@ -120,9 +124,21 @@ pub(super) fn compile(node: Node) -> Option<InspectOptions> {
         Some(node) => networks(&node),
         None => LOOPBACK.iter().map(|loopback| Network::parse(loopback).ok()).collect(),
     };
-    let top = fields.take("top").map_or(Some(false), |node| node.flag());
+    let top = fields.take("top").map_or(Some((false, None)), |node| top(&node));
     fields.finish();
-    Some(InspectOptions { path: path?, tokens: tokens?, allow: allow?, top: top? })
+    let (top, customer) = top?;
+    Some(InspectOptions { path: path?, tokens: tokens?, allow: allow?, top, customer })
+}
+
+/// Whether actors are ranked, and the claim that names customers.
+fn top(node: &Node) -> Option<(bool, Option<Box<str>>)> {
+    let Value::Object(_) = node.value() else {
+        return Some((node.flag()?, None));
+    };
+    let mut fields = node.fields()?;
+    let claim = fields.require("claim").and_then(|node| Some(claim_path(node.text()?, &node)?.into()));
+    fields.finish();
+    Some((true, Some(claim?)))
 }
 
 fn path(node: &Node) -> Option<Box<str>> {

@@ -56,6 +56,9 @@ const ROUNDS: u32 = 16;
 
 const DIRECTORY: &[u8] = b"diana/top";
 
+/// Distinguishes the format of the values from others: a rule has other keys in each.
+const FORMAT: u8 = 1;
+
 /// What actors are ranked by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum By {
@@ -79,7 +82,7 @@ impl By {
 /// The actors of a rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TopActors {
-    /// Since when they are counted.
+    /// When the first of them was counted; the time of the question if there is none.
     pub since: Time,
     /// The actors, those with the highest counts first.
     pub actors: Vec<TopActor>,
@@ -93,6 +96,8 @@ pub struct TopActor {
     /// The name and the value of each actor of the rule, in the rule's order; `ip` and the address
     /// of a client that lacks them. Empty if such requests share a count.
     pub values: Vec<(String, String)>,
+    /// The customer's name, if a value is hidden and the request had a name.
+    pub name: Option<String>,
     /// At least the true count.
     pub count: u64,
     /// At most this much of `count` is not the actor's.
@@ -166,9 +171,9 @@ impl Summary {
         self.0.truncate(ACTORS);
     }
 
-    /// The value in the store, of the rule with this id in this half window.
-    fn encode(&self, id: u64, epoch: u64) -> Vec<u8> {
-        let mut to = [id.to_le_bytes(), epoch.to_le_bytes()].concat();
+    /// The value in the store, of the rule with this id, counted in this half window since `since`.
+    fn encode(&self, id: u64, epoch: u64, since: Time) -> Vec<u8> {
+        let mut to = [id, epoch, since.as_ns()].map(u64::to_le_bytes).concat();
         for Entry { hash, count, error, actor } in &self.0 {
             [hash, count, error].into_iter().for_each(|number| to.extend(number.to_le_bytes()));
             to.extend(u16::try_from(actor.len()).unwrap_or(u16::MAX).to_le_bytes());
@@ -178,11 +183,12 @@ impl Summary {
     }
 
     /// `None` for the value of another rule, of another half window, or of another format.
-    fn decode(bytes: &[u8], id: u64, epoch: u64) -> Option<Summary> {
-        let (header, mut rest) = bytes.split_at_checked(16)?;
-        if header != [id.to_le_bytes(), epoch.to_le_bytes()].concat() {
+    fn decode(bytes: &[u8], id: u64, epoch: u64) -> Option<(Time, Summary)> {
+        let (header, rest) = bytes.split_at_checked(16)?;
+        if header != [id, epoch].map(u64::to_le_bytes).concat() {
             return None;
         }
+        let (since, mut rest) = number(rest)?;
         let mut entries = Vec::new();
         while !rest.is_empty() && entries.len() < ACTORS {
             let ((hash, after), two) = (number(rest)?, |bytes: &[u8]| bytes.first_chunk().copied());
@@ -196,7 +202,7 @@ impl Summary {
             entries.push(Entry { hash, count, error, actor: actor.to_vec() });
             rest = after;
         }
-        rest.is_empty().then_some(Summary(entries))
+        rest.is_empty().then_some((Time::from_ns(since), Summary(entries)))
     }
 }
 
@@ -229,7 +235,7 @@ fn number(bytes: &[u8]) -> Option<(u64, &[u8])> {
 /// let mut counts = WorkerTop::default();
 /// for _ in 0..5 {
 ///     let (_, _) = Session::start(&mut worker, &request, || now);
-///     counts.note(&worker);
+///     counts.note(&worker, &|| None);
 /// }
 /// counts.publish(&policy, &store, now)?;
 /// let (rule, _) = policy.rules().next().expect("a rule");
@@ -241,9 +247,10 @@ fn number(bytes: &[u8]) -> Option<(u64, &[u8])> {
 pub struct WorkerTop(Vec<[Summary; 2]>);
 
 impl WorkerTop {
-    /// Counts the actors of the worker's last decision.
+    /// Counts the actors of the worker's last decision. `name` reads the name of the customer from
+    /// the request, to show it next to a hidden value.
     #[inline(never)]
-    pub fn note<S: Store>(&mut self, worker: &Worker<S>) {
+    pub fn note<S: Store>(&mut self, worker: &Worker<S>, name: &dyn Fn() -> Option<String>) {
         let decision = worker.decision();
         if matches!(decision.outcome, Outcome::Query(_)) {
             return;
@@ -269,7 +276,13 @@ impl WorkerTop {
             }
             if let Some(summary) = self.0.get_mut(rule).and_then(|both| both.get_mut(by as usize)) {
                 let hash = |value: &[u8]| worker.keyed_hash(value);
-                summary.add(counted.hash, units, |to| write_actor(&counted, &hash, to));
+                summary.add(counted.hash, units, |to| {
+                    if write_actor(&counted, &hash, to)
+                        && let Some(name) = name()
+                    {
+                        write_value(name.as_bytes(), to);
+                    }
+                });
             }
         }
     }
@@ -297,9 +310,9 @@ impl WorkerTop {
             for (by, summary) in [By::Refused, By::Used].into_iter().zip(both) {
                 let mut merge = |value: Option<&[u8]>| -> Changed<'static> {
                     let shared = value.and_then(|value| Summary::decode(value, id, epoch));
-                    let mut shared = shared.unwrap_or_default();
+                    let (since, mut shared) = shared.unwrap_or_else(|| (now, Summary::default()));
                     shared.merge(summary);
-                    Some(shared.encode(id, epoch).into())
+                    Some(shared.encode(id, epoch, since).into())
                 };
                 if !summary.0.is_empty()
                     && store.update(&key(place, by, epoch), ROUNDS, &mut merge)? == Update::Stored
@@ -327,23 +340,23 @@ fn ranked(decision: &Decision, result: RuleResult) -> Option<By> {
 #[inline(never)]
 pub fn top(policy: &Policy, store: &dyn Store, rule: RuleId, by: By, now: Time) -> Result<TopActors, Fault> {
     let (id, epoch) = (id_of(policy, rule), epoch(now));
-    let mut all = Summary::default();
+    let (mut since, mut all) = (now, Summary::default());
     let directory = store.load(DIRECTORY)?;
     let place = directory.and_then(|found| directory_of(&found.bytes).iter().position(|one| one.id == id));
     for epoch in [epoch.saturating_sub(1), epoch] {
         if let Some(place) = place
             && let Some(found) = store.load(&key(place, by, epoch))?
-            && let Some(summary) = Summary::decode(&found.bytes, id, epoch)
+            && let Some((began, summary)) = Summary::decode(&found.bytes, id, epoch)
         {
+            since = since.min(began);
             all.merge(&summary);
         }
     }
     let actors = policy.actors_of(rule);
     let read = |entry: &Entry| {
-        let values = read_actor(actors, policy.address(), &entry.actor);
-        TopActor { values, count: entry.count, error: entry.error }
+        let (values, name) = read_actor(actors, policy.address(), &entry.actor);
+        TopActor { values, name, count: entry.count, error: entry.error }
     };
-    let since = Time::from_ns(epoch.saturating_sub(1).saturating_mul(HALF_WINDOW.as_ns()));
     Ok(TopActors { since, actors: all.0.iter().map(read).collect(), error_bound: all.floor() })
 }
 
@@ -355,7 +368,7 @@ fn epoch(now: Time) -> u64 {
 /// A rule is the same in two configurations if it has the same name and counts the same actors.
 fn id_of(policy: &Policy, rule: RuleId) -> u64 {
     let forms: Vec<&str> = policy.actors_of(rule).iter().map(NamedActor::canonical_form).collect();
-    Hasher::of(&(policy.rule_name(rule), forms))
+    Hasher::of(&(FORMAT, policy.rule_name(rule), forms))
 }
 
 /// A rule in the directory of shared summaries. Its position is the place of its keys.
@@ -406,19 +419,22 @@ fn key(place: usize, by: By, epoch: u64) -> Vec<u8> {
 }
 
 /// Writes an actor: how it was found, and then each value behind its length, cut to [`MAX_VALUE`]
-/// bytes. A hash takes the place of a secret.
-fn write_actor(counted: &CountedActor, hash: &dyn Fn(&[u8]) -> u64, to: &mut Vec<u8>) {
+/// bytes. A hash takes the place of a secret. Returns whether there is a secret.
+fn write_actor(counted: &CountedActor, hash: &dyn Fn(&[u8]) -> u64, to: &mut Vec<u8>) -> bool {
     to.push(counted.source() as u8);
+    let mut has_secret = false;
     for (named, value) in counted.named_values() {
         match named.is_secret() && counted.source() == ActorSource::Actor {
             false => write_value(value, to),
             true => {
+                has_secret = true;
                 let mut text = String::from("#");
                 hash(value).to_be_bytes().into_iter().for_each(|byte| hex(&mut text, byte));
                 write_value(text.as_bytes(), to);
             }
         }
     }
+    has_secret
 }
 
 fn write_value(value: &[u8], to: &mut Vec<u8>) {
@@ -427,13 +443,36 @@ fn write_value(value: &[u8], to: &mut Vec<u8>) {
     to.extend_from_slice(part(value, ..value.len().min(MAX_VALUE)));
 }
 
-/// The names and the texts of what [`write_actor`] has written.
+/// Reads what [`write_value`] has written, and returns what follows it.
+fn read_value<'b>(bytes: &'b [u8], text: &dyn Fn(&[u8]) -> String) -> Option<(String, &'b [u8])> {
+    let (length, after) = bytes.split_first()?;
+    let is_cut = *length == CUT;
+    let size = if is_cut { MAX_VALUE } else { usize::from(*length) };
+    let (value, after) = after.split_at_checked(size)?;
+    // A character that the cut has split is left out.
+    let whole = str::from_utf8(value).map_err(|why| (why.error_len(), why.valid_up_to()));
+    let value = match whole {
+        Err((None, end)) if is_cut => part(value, ..end),
+        _ => value,
+    };
+    let mut text = text(value);
+    text.extend(is_cut.then_some('…'));
+    Some((text, after))
+}
+
+/// The names and the texts of what [`write_actor`] has written, and the customer's name behind
+/// them.
 #[cold]
 #[inline(never)]
-fn read_actor(actors: &[NamedActor], address: &NamedActor, bytes: &[u8]) -> Vec<(String, String)> {
+fn read_actor(
+    actors: &[NamedActor],
+    address: &NamedActor,
+    bytes: &[u8],
+) -> (Vec<(String, String)>, Option<String>) {
     let Some((source, mut rest)) = bytes.split_first() else {
-        return Vec::new();
+        return Default::default();
     };
+    let plain = |value: &[u8]| String::from_utf8_lossy(value).into_owned();
     let by_address = [address.clone()];
     let actors = match *source {
         source if source == ActorSource::Actor as u8 => actors,
@@ -442,19 +481,14 @@ fn read_actor(actors: &[NamedActor], address: &NamedActor, bytes: &[u8]) -> Vec<
     };
     let mut all = Vec::new();
     for named in actors {
-        let Some((length, after)) = rest.split_first() else { break };
-        let size = if *length == CUT { MAX_VALUE } else { usize::from(*length) };
-        let Some((value, after)) = after.split_at_checked(size) else { break };
-        let mut text = match named.is_secret() {
-            true => String::from_utf8_lossy(value).into_owned(),
-            false => named.text(value),
-        };
-        text.extend((*length == CUT).then_some('…'));
+        let text = |value: &[u8]| if named.is_secret() { plain(value) } else { named.text(value) };
+        let Some((text, after)) = read_value(rest, &text) else { break };
         all.push((named.place(), (named.name().to_owned(), text)));
         rest = after;
     }
     sort::sort_by_key(&mut all, |(place, _)| *place);
-    all.into_iter().map(|(_, one)| one).collect()
+    let name = read_value(rest, &plain).map(|(name, _)| name);
+    (all.into_iter().map(|(_, one)| one).collect(), name)
 }
 
 #[cfg(test)]
@@ -526,17 +560,18 @@ mod tests {
                 total += by;
             }
             check(&summary, &truth, total)?;
-            prop_assert_eq!(Summary::decode(&summary.encode(7, 9), 7, 9), Some(summary.clone()));
-            prop_assert_eq!(Summary::decode(&summary.encode(7, 9), 7, 8), None);
-            prop_assert_eq!(Summary::decode(&summary.encode(6, 9), 7, 9), None);
+            let since = Time::from_ns(5);
+            prop_assert_eq!(Summary::decode(&summary.encode(7, 9, since), 7, 9), Some((since, summary.clone())));
+            prop_assert_eq!(Summary::decode(&summary.encode(7, 9, since), 7, 8), None);
+            prop_assert_eq!(Summary::decode(&summary.encode(6, 9, since), 7, 9), None);
         }
 
         #[test]
         fn any_value_is_read(bytes: Vec<u8>) {
             let value = [&[0; 16][..], &bytes].concat();
             _ = Summary::decode(&bytes, 0, 0);
-            if let Some(summary) = Summary::decode(&value, 0, 0) {
-                prop_assert_eq!(summary.encode(0, 0), value);
+            if let Some((since, summary)) = Summary::decode(&value, 0, 0) {
+                prop_assert_eq!(summary.encode(0, 0, since), value);
             }
             prop_assert!(directory_of(&bytes).len() <= MAX_RULES);
         }

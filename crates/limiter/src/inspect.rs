@@ -14,7 +14,7 @@ use crate::cells::{
 };
 use crate::decide::CountedActor;
 use crate::global::{GlobalQuery, Inspection, RuleQuery, RuleReply, StoreChange};
-use crate::policy::{self, GroupIndex, KeyBuffer, Missing, PlacedQuota, PlanId, Policy, RuleId};
+use crate::policy::{self, GroupIndex, KeyBuffer, Missing, PlacedQuota, PlanId, Policy, RuleGroup, RuleId};
 use crate::session::Worker;
 use diana_base::time::{Span, Time};
 use std::cell::Cell;
@@ -197,17 +197,19 @@ impl Target {
         })
     }
 
-    /// The actor's units that this worker holds reserved, or that this gateway holds leased from
-    /// the rule's global store.
+    /// The actor's units that this worker holds reserved, with those that this gateway holds leased
+    /// from the rule's global store.
     pub fn reserved(&self, worker: &Worker<impl Store>, clock: impl Fn() -> Time) -> Option<u64> {
         let policy = worker.policy();
         let (context, cells) = worker.inspection(&clock);
-        if !self.is_global {
-            let group = policy.group(self.place)?;
+        let held = |group: &RuleGroup| {
             let reserved = cells.held(CellId { group: group.id, hash: self.hash })?;
             let place = group.place(self.rule);
             let (_, held) = reserved.reservations.iter().find(|(quota, _)| quota.place == place)?;
-            return Some(held.charge.cost.saturating_sub(held.spent));
+            Some(held.charge.cost.saturating_sub(held.spent))
+        };
+        if !self.is_global {
+            return held(policy.group(self.place)?);
         }
         let place = (self.place.0, policy.global_group(self.place)?.leased?);
         let (group, rule) = policy.group(place).zip(policy.rule(self.rule))?;
@@ -218,7 +220,7 @@ impl Target {
         let quota = group.quota(self.rule, rule, &self.stated(policy)?);
         let (mut cell, now) = (entry.cell(), clock());
         quota.prepare(&mut cell, now);
-        Some(quota.step(&mut cell, now, 0).remaining)
+        Some(quota.reservable(&cell, now).saturating_add(held(group).unwrap_or(0)))
     }
 
     /// What the rule has counted for the actor.

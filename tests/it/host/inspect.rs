@@ -18,6 +18,16 @@ fn per_user() -> Value {
     json!([{"name": "per-user", "actor": "user", "algo": "W", "rpu": 2, "unit": "day"}])
 }
 
+fn parts(question: &str) -> Vec<(Part, Vec<u8>)> {
+    let parts = [
+        (Part::Path, format!("/.diana/{question}")),
+        (Part::Method, "GET".into()),
+        (Part::Address, "127.0.0.1:9".into()),
+        (Part::Header("authorization".into()), format!("Bearer {TOKEN}")),
+    ];
+    parts.map(|(part, line)| (part, line.into_bytes())).into()
+}
+
 /// The answer of a worker: its status and its body.
 fn ask(gateway: &Gateway, worker: usize, question: &str) -> (u32, Value) {
     send(gateway, worker, "GET", question, &[])
@@ -30,12 +40,9 @@ fn send(
     question: &str,
     headers: &[(&str, &str)],
 ) -> (u32, Value) {
-    let mut parts = vec![
-        (Part::Path, format!("/.diana/{question}").into_bytes()),
-        (Part::Method, method.into()),
-        (Part::Address, "127.0.0.1:9".into()),
-        (Part::Header("authorization".into()), format!("Bearer {TOKEN}").into_bytes()),
-    ];
+    let mut parts = parts(question);
+    parts.retain(|(part, _)| *part != Part::Method);
+    parts.push((Part::Method, method.into()));
     parts.extend(headers.iter().map(|(name, value)| (Part::Header((*name).into()), (*value).into())));
     let request = gateway.vms[worker].ask(parts);
     let Fate::Answered(status) = gateway.fate(request) else { panic!("{question} is not answered") };
@@ -219,6 +226,13 @@ fn questions_that_cannot_be_answered_are_explained() {
         assert_eq!(why(&format!("{question}?rule=none")), none("none"));
     }
     assert_eq!(why("top?rule=per-user&by=size"), (400, "expected `by=refused` or `by=used`".into()));
+    // Envoy turns the answer to gRPC into a status of gRPC with a message.
+    let grpc = [parts("policy"), vec![(Part::Header("content-type".into()), "application/grpc".into())]];
+    let request = gateway.vms[0].ask(grpc.concat());
+    let headers = gateway.world.records.borrow()[request].headers.clone();
+    let message = &headers.iter().find(|(name, _)| name == "grpc-message").unwrap().1;
+    let expected = "a question is plain HTTP, without `content-type: application/grpc`";
+    assert_eq!(message, &json!({"error": expected}).to_string());
     let off = document(&per_user()).replace(r#","top":true"#, "");
     assert!(gateway.configure(&off));
     gateway.vms[0].delete_root(gateway.vms[0].oldest_root().unwrap());
@@ -247,17 +261,37 @@ fn the_most_refused_actor_is_first_whichever_workers_refuse_it() {
     let actor = |user: &str, count: u64| json!({"actor": {"user": user}, "count": count, "error": 0});
     assert_eq!(refused["actors"], json!([actor("ann", 28), actor("bob\" \u{1b}", 13)]), "{refused}");
     assert_eq!((&refused["by"], &refused["error_bound"]), (&json!("refused"), &json!(0)));
-    assert_eq!(refused["since_ms"].as_u64().unwrap() % 300_000, 0);
+    // The first one was refused 200 ms after the beginning, and published within a tick.
+    let since = refused["since_ms"].as_u64().unwrap() - 1_700_000_000_000;
+    assert!((200..=1_500).contains(&since), "{since}");
     let used = top("&by=used");
     assert_eq!(used["actors"].as_array().unwrap().len(), 32);
     assert_eq!(used["actors"][0]["count"], 2);
     assert!(rates(&gateway, 0, "").get("rules").is_some());
     // Old actors fade.
     gateway.pass(300_000);
-    assert_eq!(top("")["actors"].as_array().unwrap().len(), 2);
+    assert_eq!(
+        (top("")["actors"].as_array().unwrap().len(), &top("")["since_ms"]),
+        (2, &refused["since_ms"])
+    );
     gateway.pass(300_000);
     assert_eq!(top("")["actors"], json!([]));
     gateway.no_crash();
+}
+
+/// A list leads to an actor whatever bytes a client sends.
+#[test]
+fn a_value_that_is_not_text_is_found_as_it_is_shown() {
+    let gateway = Gateway::start(CasSemantics::Lenient, 1, &document(&per_user()));
+    for _ in 0..4 {
+        let parts = [(Part::Path, b"/".to_vec()), (Part::Header("x-user-id".into()), b"caf\xe9\\".to_vec())];
+        gateway.vms[0].ask(parts.into());
+    }
+    gateway.pass(1_500);
+    let (_, answer) = ask(&gateway, 0, "top?rule=per-user");
+    assert_eq!(answer["actors"][0]["actor"]["user"], r"caf\xe9\\", "{answer}");
+    let (_, count) = ask(&gateway, 0, "actor?rule=per-user&user=caf%5Cxe9%5C%5C");
+    assert_eq!((&count["used"], &count["is_refused"]), (&json!(2), &json!(true)), "{count}");
 }
 
 /// What gives access is never shown, wherever a request brings it.
@@ -281,4 +315,39 @@ fn a_secret_is_shown_as_a_hash() {
     let hash = only["actor"]["apikey"].as_str().unwrap();
     assert!(hash.len() == 17 && hash.starts_with('#'), "{hash}");
     assert!(!gateway.world.holds(b"k-4711"), "not in the shared data either");
+    assert!(only.get("name").is_none(), "{only}");
+}
+
+/// A claim of the bearer token names the customer of a hidden value, and only of such a one.
+#[test]
+fn a_claim_names_the_customer_behind_a_hash() {
+    let rules = json!([
+        {"name": "per-token", "actor": "token", "algo": "W", "rpu": 1, "unit": "day"},
+        {"name": "per-user", "actor": "user", "algo": "W", "rpu": 1, "unit": "day"},
+    ]);
+    let document = document(&rules)
+        .replace(r#""top":true"#, r#""top":{"claim":"org.name"}"#)
+        .replace(r#""apikey":{"header":"x-api-key"}"#, r#""token":{"header":"authorization"}"#);
+    let gateway = Gateway::start(CasSemantics::Lenient, 1, &document);
+    // {"org":{"name":"Acme"}}, and no token.
+    for line in ["Bearer e30.eyJvcmciOnsibmFtZSI6IkFjbWUifX0.c2ln", "Basic YW5uOmFubg=="] {
+        let parts = [
+            (Part::Path, "/"),
+            (Part::Header("authorization".into()), line),
+            (Part::Header("x-user-id".into()), line),
+        ];
+        gateway.vms[0].ask(parts.map(|(part, line)| (part, line.into())).into());
+    }
+    gateway.pass(1_500);
+    let names = |rule: &str| {
+        let (_, answer) = ask(&gateway, 0, &format!("top?rule={rule}&by=used"));
+        let mut names: Vec<Value> =
+            answer["actors"].as_array().unwrap().iter().map(|actor| actor["name"].clone()).collect();
+        names.sort_by_key(Value::is_null);
+        names
+    };
+    assert_eq!(
+        (names("per-token"), names("per-user")),
+        (vec![json!("Acme"), json!(null)], vec![json!(null); 2])
+    );
 }

@@ -123,6 +123,11 @@ pub fn places() -> Vec<Place> {
             r#"{"limits": [], "inspect": {"path": "/.diana", "tokens": {"ann": @}}}"#,
             json!({"token": "0123456789abcdef0123456789abcdef"}),
         ),
+        place(
+            "top",
+            r#"{"limits": [], "inspect": {"path": "/.diana", "token": "0123456789abcdef0123456789abcdef", "top": @}}"#,
+            json!({"claim": "sub"}),
+        ),
     ];
     for kind in diana_config::algorithm::KINDS {
         let base = match kind.per_unit {

@@ -25,7 +25,9 @@ const visible = (text) => String(text ?? "").replace(hidden, (c) => "\\u{" + c.c
 const plural = (number, noun) => number + " " + noun + (number === 1 ? "" : "s");
 const whole = (number) => (Number(number) || 0).toLocaleString("en");
 const rate = (number) => (number === 0 ? "0" : number < 9.95 ? number.toFixed(1) : whole(Math.round(number)));
+const compact = (number) => number.toLocaleString("en", { notation: "compact" });
 const sum = (numbers) => numbers.reduce((all, number) => all + number, 0);
+const upper = (text) => text.charAt(0).toUpperCase() + text.slice(1);
 
 function span(ms) {
   if (!ms) return "–";
@@ -64,17 +66,18 @@ function rows(body, items, id, cells) {
     if (seen.has(name)) return;
     const place = seen.size;
     seen.add(name);
-    const row = old.get(name) ?? make("tr");
+    const row = old.get(name) ?? make("tr", { role: "row" });
     old.delete(name);
     row.dataset.id = name;
     const contents = cells(item, row);
     contents.forEach((content, at) => {
       let cell = row.cells[at];
       if (!cell) {
-        cell = document.createElement(at === 0 ? "th" : "td");
-        if (at === 0) cell.scope = "row";
+        cell = at === 0 ? make("th", { scope: "row", role: "rowheader" }) : make("td", { role: "cell" });
         const heading = body.parentElement.tHead.rows[0].cells[at];
         if (heading.classList.contains("n")) cell.classList.add("n");
+        // A card has no row of headings.
+        if (!heading.querySelector(".hidden")) cell.dataset.label = heading.textContent;
         row.append(cell);
       }
       if (typeof content === "function") content(cell);
@@ -84,6 +87,9 @@ function rows(body, items, id, cells) {
   });
   old.forEach((row) => row.remove());
 }
+// Browsers forget what a table is if its style makes cards of the rows.
+const ROLES = { TABLE: "table", THEAD: "rowgroup", TBODY: "rowgroup", TR: "row", TH: "columnheader" };
+for (const part of document.querySelectorAll("table, thead, tbody, tr, th")) part.role = ROLES[part.tagName];
 function options(select, names) {
   const shown = [...select.options].map((option) => option.value);
   if (shown.join("\n") === names.join("\n")) return;
@@ -105,6 +111,13 @@ function marked(text, badges, where) {
     cell.replaceChildren(...parts);
   };
 }
+
+// A text in the colour of what needs an operator.
+function alarm(element, text, isAlarm) {
+  write(element, text);
+  element.classList.toggle("alarm", isAlarm);
+}
+const alarming = (text, isAlarm) => (cell) => alarm(cell, text, isAlarm);
 
 async function ask(path, body, patience = PATIENCE_MS) {
   const headers = { "x-diana-key": key };
@@ -148,7 +161,8 @@ function collect() {
     for (const one of policy?.rules ?? []) {
       const words = whole(one.rpu) + " a " + unit(one.unit_ms);
       // The rest of the algorithm repeats the quota in nanoseconds.
-      const more = [one.scope, (one.algorithm ?? "").split(" ")[0], one.enforce === "100%" ? "" : one.enforce && "enforced for " + one.enforce];
+      const enforced = { "": "", "0%": "shadow", "100%": "" }[one.enforce ?? ""] ?? "enforced for " + one.enforce;
+      const more = [one.scope, (one.algorithm ?? "").split(" ")[0], enforced];
       const form = JSON.stringify([words, more.filter(Boolean).map(visible).join(", ")]);
       const entry = rule(one.name);
       entry.forms.set(form, (entry.forms.get(form) ?? 0) + 1);
@@ -168,6 +182,39 @@ function collect() {
   }
   rules = [...found.values()];
 }
+
+// The rule that the chart, the list of actors and the look-up are about. Until the user chooses
+// one, it is the rule that refuses most when the first refusals are known.
+let chosen = "";
+let isChosen = false;
+function showChosen() {
+  const names = rules.map(({ name }) => name);
+  const before = chosen;
+  if (!isChosen || !names.includes(chosen)) {
+    const refused = ({ series }) => sum(series.refused);
+    const worst = rules.reduce((worst, rule) => (refused(rule) > refused(worst) ? rule : worst), rules[0]);
+    isChosen = worst !== undefined && refused(worst) > 0;
+    if (isChosen || !names.includes(chosen)) chosen = worst?.name ?? "";
+  }
+  for (const id of ["chart-rule", "top-rule", "actor-rule"]) {
+    options(by(id), names);
+    if (by(id).value !== chosen) by(id).value = chosen;
+  }
+  if (chosen === before) return;
+  nameActors();
+  drawTop(false);
+}
+// The actor in the fields is looked up anew if the rule counts it, too.
+function choose(name) {
+  if (name === chosen) return;
+  [chosen, isChosen] = [name, true];
+  nameActors();
+  if (target && fields().every(([name, value]) => !name || value)) lookUp();
+  else forget();
+  draw();
+  drawTop(false);
+}
+for (const id of ["chart-rule", "top-rule", "actor-rule"]) by(id).addEventListener("change", () => choose(by(id).value));
 // The most frequent value; the others differ.
 function usual(values) {
   const counts = new Map();
@@ -197,8 +244,7 @@ function nice(number) {
   return steps.find((step) => step >= number && step % 2 === 0) ?? 2;
 }
 function drawChart() {
-  options(by("chart-rule"), rules.map((rule) => rule.name));
-  const rule = rules.find((one) => one.name === by("chart-rule").value);
+  const rule = rules.find(({ name }) => name === chosen);
   const series = rule?.series ?? Object.fromEntries(OUTCOMES.map((outcome) => [outcome, Array(SECONDS).fill(0)]));
   let below = Array(SECONDS).fill(0);
   const stacks = OUTCOMES.map((outcome) => (below = below.map((number, at) => number + series[outcome][at])));
@@ -208,8 +254,8 @@ function drawChart() {
   OUTCOMES.forEach((outcome, at) => {
     by("area-" + outcome).setAttribute("d", area(stacks[at], stacks[at - 1] ?? Array(SECONDS).fill(0), most));
   });
-  write(by("plot-most"), whole(most) + " a second");
-  write(by("plot-half"), whole(most / 2));
+  write(by("plot-most"), compact(most));
+  write(by("plot-half"), compact(most / 2));
   const words = rule
     ? visible(rule.name) + ", the last minute: " + whole(sum(series.ok)) + " admitted, " + whole(sum(series.shadow)) +
       " admitted in shadow mode only, " + whole(sum(series.refused)) + " refused, " + whole(sum(series.error)) +
@@ -228,7 +274,7 @@ function drawChart() {
   const show = (event) => {
     const box = plot.getBoundingClientRect();
     const at = Math.min(Math.max(Math.floor(((event.clientX - box.left) / box.width) * SECONDS), 0), SECONDS - 1);
-    const rule = rules.find((one) => one.name === by("chart-rule").value);
+    const rule = rules.find(({ name }) => name === chosen);
     if (!rule) return;
     const names = ["admitted", "shadow", "refused", "errors"];
     const parts = OUTCOMES.map((outcome, index) => whole(rule.series[outcome][at]) + " " + names[index]);
@@ -242,7 +288,6 @@ function drawChart() {
     write(readout, "\u00a0");
     cursor.classList.remove("shown");
   });
-  by("chart-rule").addEventListener("change", draw);
   by("chart-numbers").addEventListener("toggle", draw);
 }
 
@@ -277,31 +322,21 @@ function spark(rule) {
 const leftOff = () => Math.max(0, ...gateways.filter(isFresh).map(({ rates }) => rates?.left_off ?? 0));
 function drawRules() {
   rows(by("rule-rows"), rules, (rule) => rule.name, (rule, row) => {
-    row.classList.toggle("chosen", rule.name === by("chart-rule").value);
+    row.classList.toggle("chosen", rule.name === chosen);
     const forms = [...rule.forms.keys()].map((form) => JSON.parse(form));
     const number = (outcome) => (rule.known ? rate(rule.now[outcome]) : "–");
     return [
       (cell) => {
         if (cell.firstElementChild) return;
-        const button = make("button", { type: "button", textContent: visible(rule.name), title: "Show its chart" });
-        button.addEventListener("click", () => {
-          by("chart-rule").value = rule.name;
-          by("actor-rule").value = rule.name;
-          nameActors();
-          by("top-rule").value = rule.name;
-          draw();
-          drawTop(false);
-        });
+        const button = make("button", { type: "button", textContent: visible(rule.name), title: "Show this rule" });
+        button.addEventListener("click", () => choose(rule.name));
         cell.append(button);
       },
       marked(forms.map(([words]) => words).join(" or "), forms.length > 1 ? [["differs", true]] : [], forms[0]?.[1]),
       number("ok"),
-      (cell) => {
-        write(cell, number("refused"));
-        cell.classList.toggle("refusal", rule.now.refused > 0);
-      },
+      number("refused"),
       number("shadow"),
-      number("error"),
+      alarming(number("error"), rule.now.error > 0),
       spark(rule),
     ];
   });
@@ -343,53 +378,75 @@ function drawGateways() {
       rates && isFresh(one) ? whole(rates.waiting) : "–",
     ];
   });
-  const up = known.length;
-  const documents = new Set(known.map(({ policy }) => policy.fingerprint)).size;
+}
+// What an operator has to know first: who is silent, which store is down, and who differs.
+const mean = (numbers) => sum(latest(numbers).slice(-MEAN)) / MEAN;
+// A gateway has a breaker in each worker: the one that answers may not have called the store yet.
+function isDown({ breaker, calls, failed }) {
+  return (breaker !== "" && breaker !== "closed") || (mean(calls) > 0 && mean(failed) >= mean(calls));
+}
+function drawTotals(stores) {
+  const known = gateways.filter((gateway) => gateway.policy && isFresh(gateway));
+  const [up, missing] = [known.length, gateways.length - known.length];
+  const silent = plural(missing, "gateway") + " silent or down";
   write(by("total-gateways"), up + " of " + gateways.length);
-  write(by("note-gateways"), up === gateways.length ? "all answer" : plural(gateways.length - up, "gateway") + " silent or down");
+  alarm(by("note-gateways"), missing === 0 ? "all answer" : silent, missing > 0);
+
+  const varieties = (field) => new Set(known.map(({ policy }) => policy[field] ?? "")).size;
+  const documents = varieties("fingerprint");
   write(by("total-documents"), String(documents));
-  write(by("note-documents"), documents > 1 ? "they differ" : "the same in all that answer");
-  const differ = [version, secret].some((expected, at) =>
-    known.some(({ policy }) => isOther(policy[["version", "store_secret"][at]], expected)));
-  const state = up === 0 ? "No gateway answers"
-    : up < gateways.length ? plural(gateways.length - up, "gateway") + " silent or down" : "All gateways answer";
-  write(by("headline"), documents > 1 || differ ? state + (up < gateways.length ? ", and others differ" : ", and they differ") : state);
-  const names = gateways.map(({ gateway }) => visible(gateway));
-  write(by("range"), names.length > 3 ? names.slice(0, 3).join(", ") + " and " + (names.length - 3) + " more" : names.join(", "));
+  alarm(by("note-documents"), documents > 1 ? "they differ" : "the same in all that answer", documents > 1);
+
+  const down = stores.filter(isDown);
+  const names = (list) => [...new Set(list.map(({ store }) => store))];
+  const alone = new Set(down.map(({ gateway }) => gateway)).size;
+  const named = (list) => (names(list).length === 1 ? visible(names(list)[0]) : plural(names(list).length, "store"));
+  const outage = () => named(down) + (names(down).length === 1 ? " is down: " : " are down: ") +
+    plural(alone, "gateway") + (alone === 1 ? " decides alone" : " decide alone");
+  const shared = new Set(stores.map(({ gateway }) => gateway)).size;
+  alarm(by("total-stores"), stores.length === 0 ? "none" : alone === 0 ? "up" : "down", alone > 0);
+  const where = alone === 0 ? plural(shared, "gateway") : alone + " of " + plural(shared, "gateway");
+  write(by("note-stores"), stores.length === 0 ? "" : named(alone === 0 ? stores : down) + " in " + where);
+
+  const troubles = [];
+  if (up === 0) troubles.push("no gateway answers");
+  else if (missing > 0) troubles.push(silent);
+  if (alone > 0) troubles.push(outage());
+  const differ = ["fingerprint", "version", "store_secret"].some((field) => {
+    const values = known.map(({ policy }) => policy[field] ?? "");
+    return values.some((value) => isOther(value, usual(values)));
+  });
+  if (differ) troubles.push("gateways differ");
+  alarm(by("headline"), troubles.length === 0 ? "All gateways answer" : upper(troubles.join("; ")), troubles.length > 0);
+  const asked = gateways.map(({ gateway }) => visible(gateway));
+  write(by("range"), asked.length > 3 ? asked.slice(0, 3).join(", ") + " and " + (asked.length - 3) + " more" : asked.join(", "));
+
+  const answering = gateways.filter((gateway) => gateway.rates && isFresh(gateway));
+  const haveRates = answering.length > 0;
+  const total = (outcome) => sum(rules.map((rule) => rule.now[outcome]));
+  write(by("total-refused"), haveRates ? rate(total("refused")) : "–");
+  alarm(by("total-errors"), haveRates ? rate(total("error")) : "–", total("error") > 0);
+  const which = "a second, " + (leftOff() > 0 ? "without " + plural(leftOff(), "rule") : "all rules");
+  for (const outcome of ["refused", "errors"]) write(by("note-" + outcome), which);
+  write(by("total-waiting"), haveRates ? whole(sum(answering.map(({ rates }) => rates.waiting ?? 0))) : "–");
 }
 function drawStores() {
   const answering = gateways.filter((gateway) => gateway.rates && isFresh(gateway));
   const stores = answering.flatMap(({ gateway, rates }) => (rates.stores ?? []).map((store) => ({ gateway, ...store })));
   by("no-stores").hidden = stores.length > 0;
   by("store-panel").hidden = stores.length === 0;
-  const mean = (numbers) => rate(sum(latest(numbers).slice(-MEAN)) / MEAN);
-  const isOpen = ({ breaker }) => breaker !== "" && breaker !== "closed";
   rows(by("store-rows"), stores, ({ gateway, store }) => gateway + " " + store, (store) => [
     visible(store.gateway),
     visible(store.store),
-    marked(isOpen(store) ? "" : visible(store.breaker || "–"), isOpen(store) ? [[visible(store.breaker), true]] : []),
-    mean(store.calls),
-    (cell) => {
-      write(cell, mean(store.failed));
-      cell.classList.toggle("refusal", sum(latest(store.failed).slice(-MEAN)) > 0);
-    },
+    isDown(store) ? marked("", [["down", true]]) : marked("answers", []),
+    rate(mean(store.calls)),
+    alarming(rate(mean(store.failed)), mean(store.failed) > 0),
   ]);
-  const open = stores.filter(isOpen).length;
-  write(by("total-stores"), stores.length === 0 ? "none" : open === 0 ? "closed" : open + " open");
-  write(by("note-stores"), stores.length === 0 ? "" : "breakers of " + plural(stores.length, "store"));
-  const haveRates = answering.length > 0;
-  const total = (outcome) => (haveRates ? rate(sum(rules.map((rule) => rule.now[outcome]))) : "–");
-  write(by("total-refused"), total("refused"));
-  write(by("total-errors"), total("error"));
-  const which = "a second, " + (leftOff() > 0 ? "without " + plural(leftOff(), "rule") : "all rules");
-  for (const outcome of ["refused", "errors"]) write(by("note-" + outcome), which);
-  write(by("total-waiting"), haveRates ? whole(sum(answering.map(({ rates }) => rates.waiting ?? 0))) : "–");
+  drawTotals(stores);
 }
 function draw() {
   collect();
-  const chosen = by("actor-rule").value;
-  for (const id of ["top-rule", "actor-rule"]) options(by(id), rules.map((rule) => rule.name));
-  if (by("actor-rule").value !== chosen) nameActors();
+  showChosen();
   drawChart();
   drawRules();
   drawGateways();
@@ -401,7 +458,7 @@ function draw() {
 let topAsked = 0;
 let isTopPending = false;
 async function drawTop(isPoll) {
-  const rule = by("top-rule").value;
+  const rule = chosen;
   if (!rule || (isPoll && isTopPending)) return;
   const turn = ++topAsked;
   isTopPending = true;
@@ -423,12 +480,13 @@ async function drawTop(isPoll) {
   const told = answers.filter(({ answer }) => answer);
   const actors = new Map();
   for (const { gateway, answer } of told) {
-    for (const { actor, count, error } of answer.actors) {
-      const pairs = Object.entries(actor ?? {});
-      // Each gateway has another hash for a value, so equal ones mean nothing.
-      const where = pairs.some(([, value]) => isHash(value)) ? gateway : "";
+    for (const { actor, name, count, error } of answer.actors) {
+      const pairs = Object.entries(actor ?? {}).sort();
+      // Gateways agree on a hash if they have the secret of their store in common.
+      const where = pairs.some(([, value]) => isHash(value)) ? under(gateway) : "";
       const id = JSON.stringify([rule, where, pairs]);
       const one = actors.get(id) ?? { id, pairs, where, count: 0, error: 0 };
+      one.name ??= name;
       one.count += count;
       one.error += error;
       actors.set(id, one);
@@ -436,8 +494,12 @@ async function drawTop(isPoll) {
   }
   const list = [...actors.values()].sort((a, b) => b.count - a.count || (a.id < b.id ? -1 : 1)).slice(0, 20);
   by("top-panel").hidden = list.length === 0;
-  rows(by("top-rows"), list, ({ id }) => id, ({ pairs, where, count, error }) => [
-    marked(visible(pairs.map(([name, value]) => name + "=" + value).join(" ") || "everybody"), [], where && "in " + visible(where)),
+  rows(by("top-rows"), list, ({ id }) => id, ({ pairs, name: customer, where, count, error }) => [
+    marked(
+      visible(pairs.map(([name, value]) => name + "=" + value).join(" ") || "everybody"),
+      customer ? [[visible(customer), false]] : [],
+      visible(where),
+    ),
     whole(count),
     whole(error),
     (cell) => {
@@ -449,7 +511,6 @@ async function drawTop(isPoll) {
       }
       const button = make("button", { type: "button", textContent: "Look up" });
       button.addEventListener("click", () => {
-        by("actor-rule").value = rule;
         fill(pairs);
         lookUp();
       });
@@ -458,20 +519,28 @@ async function drawTop(isPoll) {
   ]);
   const wrong = answers.filter(({ error }) => error).map(({ gateway, error }) => visible(gateway) + ": " + visible(error) + ".");
   const since = told.map(({ answer }) => answer.since_ms).filter(Boolean);
-  const notes = since.length > 0 ? ["Since " + new Date(Math.min(...since)).toLocaleTimeString() + "."] : [];
+  const notes = since.length > 0 ? ["Since " + new Date(Math.min(...since)).toISOString().slice(11, 19) + " UTC."] : [];
   if (told.length > 0 && list.length === 0) notes.push("Nobody yet.");
   if (answers.length > 0) write(by("top-note"), [...notes, ...wrong].join(" "));
+  markActor();
 }
-by("top-rule").addEventListener("change", () => drawTop(false));
+// The row of the actor that is looked up.
+function markActor() {
+  const id = target && JSON.stringify([target.rule, "", [...target.actor].sort()]);
+  for (const row of by("top-rows").rows) row.classList.toggle("chosen", row.dataset.id === id);
+}
 by("top-by").addEventListener("change", () => drawTop(false));
 
+function under(gateway) {
+  const secret = gateways.find((one) => one.gateway === gateway)?.policy?.store_secret;
+  return secret ? "under the secret " + secret : "in " + gateway;
+}
 const isHash = (value) => /^#[0-9a-f]{16}$/.test(value);
 // Why these values of a list do not lead to the actor: gateways would look for another one.
 function notFound(pairs) {
   const values = pairs.map(([, value]) => value);
   if (values.some(isHash)) return "hidden value: only its hash is known";
   if (values.some((value) => value.endsWith("…"))) return "the value is cut";
-  if (values.some((value) => value.includes("\ufffd"))) return "the value is not text";
   if (pairs.length > 2) return "more than two values: use diana ctl";
   return "";
 }
@@ -491,12 +560,14 @@ function showSecond(isShown) {
   document.querySelectorAll(".second").forEach((field) => { field.hidden = !isShown; });
   write(by("more"), isShown ? "One actor" : "Two actors");
 }
-// The fields for the actors of the chosen rule, if a gateway has told their names.
+const fields = () => ["", "-2"].map((end) => [by("actor-name" + end).value.trim(), by("actor-value" + end).value]);
+// The fields for the actors of the chosen rule, if a gateway has told their names. Values of the
+// same names stay.
 function nameActors() {
-  const actors = rules.find(({ name }) => name === by("actor-rule").value)?.actors ?? [];
-  if (actors.length > 0) fill(actors.slice(0, 2).map((name) => [name, ""]));
+  const actors = rules.find(({ name }) => name === chosen)?.actors ?? [];
+  const values = new Map(fields());
+  if (actors.length > 0) fill(actors.slice(0, 2).map((name) => [name, values.get(name) ?? ""]));
 }
-by("actor-rule").addEventListener("change", nameActors);
 by("more").addEventListener("click", () => {
   by("actor-name-2").value = by("actor-value-2").value = "";
   showSecond(document.querySelector(".second").hidden);
@@ -504,10 +575,10 @@ by("more").addEventListener("click", () => {
 const actorText = ({ actor, plan }) =>
   visible((actor.map(([name, value]) => name + "=" + value).join(" ") || "everybody") + (plan ? " with the plan " + plan : ""));
 function lookUp() {
-  const actor = ["", "-2"].map((end) => [by("actor-name" + end).value.trim(), by("actor-value" + end).value]);
-  target = { rule: by("actor-rule").value, actor: actor.filter(([name, value]) => name && value) };
+  target = { rule: chosen, actor: fields().filter(([name, value]) => name && value) };
   const plan = by("actor-plan").value.trim();
   if (plan) target.plan = plan;
+  markActor();
   // The buttons below the old actor must not change the new one.
   by("found").hidden = true;
   by("happened").replaceChildren(make("p", { id: "looking", textContent: "Asking the gateways …" }));
@@ -517,6 +588,12 @@ by("search").addEventListener("submit", (event) => {
   event.preventDefault();
   lookUp();
 });
+function forget() {
+  target = null;
+  by("found").hidden = true;
+  by("happened").replaceChildren();
+  markActor();
+}
 async function drawActor(reason) {
   if (reason === "poll" && isLookUpPending) return;
   const turn = ++lookUps;
@@ -548,7 +625,7 @@ function showFound(answers) {
     ] : Array(8).fill("–");
     return [visible(gateway), ...numbers, (cell) => {
       cell.className = "why";
-      marked(answer ? (answer.is_refused ? "" : "admitted") : visible(error), answer?.is_refused ? [["refused", true]] : [])(cell);
+      marked(answer ? (answer.is_refused ? "" : "admitted") : visible(error), answer?.is_refused ? [["refused", false]] : [])(cell);
     }];
   });
 }
@@ -640,7 +717,7 @@ async function tick() {
   } catch (error) {
     write(by("trouble"), error.message);
     by("trouble").hidden = false;
-    write(by("headline"), gateways.length > 0 ? "These numbers are old" : "There are no numbers");
+    alarm(by("headline"), gateways.length > 0 ? "These numbers are old" : "There are no numbers", true);
     document.body.classList.add("old");
   }
   isAsking = false;

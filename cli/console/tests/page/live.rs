@@ -2,7 +2,7 @@
 
 use crate::fake::{Fake, Fault};
 use crate::running::Running;
-use crate::view::{open, row, text, until};
+use crate::view::{is_alarm, open, row, text, until};
 use serde_json::json;
 
 #[test]
@@ -54,10 +54,8 @@ fn gateways_that_differ_are_marked() {
     let urls = gateways.each_ref().map(|gateway| gateway.url());
     let console = Running::start(&urls.each_ref().map(|url| &**url));
     let browser = open(&console);
-    until(
-        &browser,
-        "document.querySelector('#headline').textContent === 'All gateways answer, and they differ'",
-    );
+    until(&browser, "document.querySelector('#headline').textContent === 'Gateways differ'");
+    assert!(is_alarm(&browser, "#headline") && is_alarm(&browser, "#note-documents"));
     let cells = |place: usize| row(&browser, "gateway-rows", &gateways[place].name())[1..5].to_vec();
     assert_eq!(cells(0), ["answers", "ad62478a83fc1f92 local document", "0.2.0", "d0c4"]);
     assert_eq!(cells(1), ["answers", "ad62478a83fc1f92 local document", "0.2.0", "87a3 differs"]);
@@ -66,26 +64,30 @@ fn gateways_that_differ_are_marked() {
     gateways[2].state().policy = crate::fake::policy();
     gateways[1].state().policy = crate::fake::policy();
     until(&browser, "document.querySelector('#headline').textContent === 'All gateways answer'");
-    assert_eq!(browser.resolved("document.querySelectorAll('#gateway-rows .badge').length"), json!(0));
+    assert_eq!(
+        browser.resolved("document.querySelectorAll('#gateway-rows .badge, .alarm').length"),
+        json!(0)
+    );
 }
 
 /// Values that are no client's own would lead to an actor that nobody has.
 #[test]
 fn only_whole_values_can_be_looked_up() {
     let (one, other) = (Fake::start(), Fake::start());
+    // A gateway without a store has hashes of its own.
+    other.state().policy["store_secret"] = json!(null);
     for gateway in [&one, &other] {
         gateway.state().top = json!({"rule": "per-user", "actors": [
             {"actor": {"user": "ann"}, "count": 40},
             {"actor": {"a": "1", "b": "2"}, "count": 35},
-            {"actor": {"user": "#0123456789abcdef"}, "count": 30},
+            {"actor": {"user": "#0123456789abcdef"}, "name": "Acme", "count": 30},
             {"actor": {"user": "cut off here…"}, "count": 20},
-            {"actor": {"user": "a\u{fffd}b"}, "count": 10},
             {"actor": {"a": "1", "b": "2", "c": "3"}, "count": 5},
         ]});
     }
     let console = Running::start(&[&one.url(), &other.url()]);
     let browser = open(&console);
-    until(&browser, "document.querySelectorAll('#top-rows tr').length === 7");
+    until(&browser, "document.querySelectorAll('#top-rows tr').length === 6");
     let rows = browser.resolved(
         "[...document.querySelectorAll('#top-rows tr')].map(({cells}) => [1, 3].map((at) => cells[at].textContent).join(' '))",
     );
@@ -95,16 +97,18 @@ fn only_whole_values_can_be_looked_up() {
             "80 Look up",
             "70 Look up",
             "40 the value is cut",
-            // A gateway has a hash of its own for each value.
             "30 hidden value: only its hash is known",
             "30 hidden value: only its hash is known",
-            "20 the value is not text",
             "10 more than two values: use diana ctl",
         ])
     );
     assert_eq!(browser.resolved("document.querySelectorAll('#top-rows button').length"), json!(2));
-    let hashed = row(&browser, "top-rows", &format!("user=#0123456789abcdefin {}", other.name()));
+    let hashed = row(&browser, "top-rows", &format!("user=#0123456789abcdef Acmein {}", other.name()));
     assert_eq!(hashed[1], "30");
+    // With the secret in common the sum is one.
+    other.state().policy["store_secret"] = json!("d0c4");
+    until(&browser, "document.querySelectorAll('#top-rows tr').length === 5");
+    assert_eq!(row(&browser, "top-rows", "user=#0123456789abcdef Acmeunder the secret d0c4")[1], "60");
     // The plan of the last look-up does not go on with another actor.
     browser.run("document.querySelector('#actor-plan').value = 'gold'");
     one.asked("GET actor");
@@ -133,15 +137,112 @@ fn stores_and_the_most_refused_are_listed() {
     let gateways = crate::sample::gateways();
     let console = Running::start(&[&gateways[0].url(), &gateways[1].url()]);
     let browser = open(&console);
+    browser.send("Emulation.setTimezoneOverride", json!({"timezoneId": "Asia/Tokyo"}));
     until(&browser, "document.querySelectorAll('#top-rows tr').length === 4");
     assert_eq!(row(&browser, "top-rows", "user=mallory")[1..3], ["1,132", "2"]);
-    assert_eq!(text(&browser, "#total-stores"), "1 open");
+    assert_eq!(
+        ["#total-stores", "#note-stores", "#headline"].map(|selector| text(&browser, selector)),
+        ["down", "redis in 1 of 2 gateways", "Redis is down: 1 gateway decides alone; gateways differ"]
+    );
     let names = gateways.each_ref().map(|gateway| gateway.name());
-    assert_eq!(row(&browser, "store-rows", &names[1])[1..3], ["redis", "half-open"]);
-    assert_eq!(row(&browser, "store-rows", &names[0])[1..3], ["redis", "closed"]);
+    assert_eq!(row(&browser, "store-rows", &names[1])[1..3], ["redis", "down"]);
+    assert_eq!(row(&browser, "store-rows", &names[0])[1..3], ["redis", "answers"]);
+    // The hour is the same in all time zones, as in the report.
+    assert!(
+        text(&browser, "#top-note").starts_with("Since 14:15:00 UTC."),
+        "{}",
+        text(&browser, "#top-note")
+    );
     gateways[0].state().top = json!({"rule": "per-user", "actors": []});
     gateways[1].state().top = json!(null);
     let note = "document.querySelector('#top-note').textContent";
     until(&browser, &format!("{note}.includes('Nobody yet. {}: the gateway has no `top`: ')", names[1]));
     assert_eq!(browser.resolved("document.querySelector('#top-panel').hidden"), json!(true));
+}
+
+/// Refusals are the product working: only errors have the colour of an alarm.
+#[test]
+fn refusals_are_no_alarm() {
+    let gateway = Fake::start();
+    gateway.state().rates = json!({"rules": [{"rule": "per-user", "refused": [5], "error": [5]}]});
+    let console = Running::start(&[&gateway.url()]);
+    let browser = open(&console);
+    until(&browser, "document.querySelector('#total-refused').textContent === '1.0'");
+    assert!(!is_alarm(&browser, "#total-refused") && is_alarm(&browser, "#total-errors"));
+    let cell = |at: u8| format!("#rule-rows tr:first-child > :nth-child({at})");
+    assert!(!is_alarm(&browser, &cell(4)) && is_alarm(&browser, &cell(6)));
+    assert!(!is_alarm(&browser, "#headline"));
+}
+
+/// The rule that refuses most is what an operator comes for. A choice of the operator stays, and is
+/// the same in all places.
+#[test]
+fn one_rule_is_chosen_everywhere() {
+    let gateway = Fake::start();
+    gateway.state().top = json!({"rule": "per-user", "actors": [{"actor": {"ip": "192.0.2.7"}, "count": 3}]});
+    let rates = |user: u32, ip: u32| json!({"rules": [{"rule": "per-user", "refused": [user]}, {"rule": "per-ip", "refused": [ip]}]});
+    let console = Running::start(&[&gateway.url()]);
+    let browser = open(&console);
+    let chosen = "['chart', 'top', 'actor'].map((id) => document.getElementById(id + '-rule').value)
+        .concat(document.querySelector('tr.chosen').dataset.id, document.getElementById('actor-name').value).join(' ')";
+    let (user, ip) = ("per-user per-user per-user per-user user", "per-ip per-ip per-ip per-ip ip");
+    until(&browser, &format!("{chosen} === '{user}'"));
+    gateway.state().rates = rates(1, 2);
+    until(&browser, &format!("{chosen} === '{ip}'"));
+    // It does not move while somebody looks at it.
+    gateway.state().rates = rates(3, 2);
+    until(&browser, "document.querySelector('#total-refused').textContent === '1.0'");
+    assert_eq!(browser.resolved(chosen), json!(ip));
+    let choose = |id: &str, rule: &str| {
+        browser.run(&format!(
+            "const select = document.getElementById('{id}-rule'); select.value = '{rule}';
+             select.dispatchEvent(new Event('change'))"
+        ));
+    };
+    for (place, id) in ["chart", "top", "actor"].into_iter().enumerate() {
+        let (rule, expected) = if place % 2 == 0 { ("per-user", user) } else { ("per-ip", ip) };
+        choose(id, rule);
+        until(&browser, &format!("{chosen} === '{expected}'"));
+    }
+    gateway.asked("GET");
+    browser.click("#rule-rows tr:nth-child(2) button");
+    until(&browser, &format!("{chosen} === '{ip}'"));
+    until(&browser, "document.querySelector('#plot-text').textContent.startsWith('per-ip, ')");
+    until(&browser, r#"document.querySelector('#top-rows tr')?.dataset.id.startsWith('["per-ip"')"#);
+    assert!(gateway.asked("GET top").iter().any(|asked| asked.starts_with("GET top?rule=per%2Dip&")));
+    // So is an actor. Another rule has another one, whose count nobody has asked for.
+    browser.click("#top-rows button");
+    until(&browser, "document.querySelector('#top-rows tr').classList.contains('chosen')");
+    until(&browser, "document.querySelector('#found-title').textContent === 'per-ip, ip=192.0.2.7'");
+    until(&browser, "document.querySelector('#found-rows tr')");
+    choose("chart", "per-user");
+    assert_eq!(browser.resolved("document.querySelector('#found').hidden"), json!(true));
+    // A rule that counts the same actor shows it.
+    gateway.state().policy["rules"][1] =
+        json!({"name": "per-ip", "actors": ["user"], "rpu": 77, "unit_ms": 1_000});
+    until(&browser, "document.querySelector('#rule-rows').textContent.includes('77 a second')");
+    browser.write("#actor-value", "ann");
+    browser.click("#search .main");
+    until(&browser, "document.querySelector('#found-title').textContent === 'per-user, user=ann'");
+    choose("top", "per-ip");
+    until(&browser, "document.querySelector('#found-title').textContent === 'per-ip, user=ann'");
+    until(&browser, "!document.querySelector('#found').hidden");
+}
+
+#[test]
+fn labels_of_the_chart_touch_no_bar() {
+    let gateways = crate::sample::gateways();
+    let console = Running::start(&[&gateways[0].url()]);
+    let browser = open(&console);
+    until(&browser, "document.querySelector('#area-ok').getAttribute('d')");
+    for width in [1200, 360] {
+        browser.look(width, 900, "light");
+        let boxes = browser.run(
+            "const box = (element) => element.getBoundingClientRect();
+             const {left, top, bottom} = box(document.querySelector('#plot-areas'));
+             return [...document.querySelectorAll('#plot text')].map((text) => [text.textContent, box(text)])
+               .filter(([, text]) => text.left < 0 || (text.right > left && text.bottom > top && text.top < bottom))",
+        );
+        assert_eq!(boxes, json!([]), "{width}");
+    }
 }

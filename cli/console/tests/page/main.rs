@@ -23,6 +23,7 @@ mod envoy;
 #[allow(dead_code, reason = "other tests use all of it")]
 mod fake;
 mod faults;
+mod filled;
 mod hostile;
 mod live;
 #[path = "../../../replay/tests/report/palette.rs"]

@@ -34,7 +34,7 @@ fn the_pictures_show_the_console() {
          while (texts.nextNode()) {{
            const node = texts.currentNode;
            names.forEach((name, at) => {{ node.data = node.data.replaceAll(name, 'gateway-' + (at + 1)); }});
-           node.data = node.data.replace(/Since [^.]*\\./, 'Since 12:15:00.');
+           node.data = node.data.replace(/Since [^.]*\\./, 'Since 12:15:00 UTC.');
            node.data = node.data.replace(/its last answer is .* old|it has not answered yet/, 'it has not answered yet');
          }}",
         json!(names)

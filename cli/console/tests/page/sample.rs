@@ -43,7 +43,7 @@ fn rates(place: usize) -> Value {
         {"rule": "log-in", "ok": wave(6.0, 3.0), "refused": vec![0; 60], "shadow": burst(7), "error": vec![0; 60]},
     ], "stores": [{
         "store": "redis",
-        "breaker": if place == 1 { "half-open" } else { "closed" },
+        "breaker": if place == 1 { "open" } else { "closed" },
         "calls": wave(30.0, 5.0),
         "failed": if place == 1 { burst(5) } else { vec![0; 60] },
     }]})

@@ -2,9 +2,13 @@
 
 use crate::browser::Browser;
 use crate::running::Running;
-use serde_json::Value;
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use serde_json::{Value, json};
+use std::path::Path;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
+use std::{env, fs};
 
 /// A browser with the page of this console.
 pub fn open(console: &Running) -> Browser {
@@ -37,4 +41,27 @@ pub fn row(browser: &Browser, body: &str, first: &str) -> Vec<String> {
 pub fn text(browser: &Browser, selector: &str) -> String {
     let text = browser.resolved(&format!("document.querySelector({selector:?}).textContent"));
     text.as_str().unwrap().to_owned()
+}
+
+/// Whether an element has the colour of what needs an operator.
+pub fn is_alarm(browser: &Browser, selector: &str) -> bool {
+    let script = format!(
+        "const alarm = document.createElement('p');
+         alarm.className = 'alarm';
+         document.body.append(alarm);
+         const expected = getComputedStyle(alarm).color;
+         alarm.remove();
+         return getComputedStyle(document.querySelector({selector:?})).color === expected"
+    );
+    browser.run(&script) == Value::Bool(true)
+}
+
+/// Keeps a photograph of the whole page in the folder that `PICTURES` names, if any.
+pub fn photograph(browser: &Browser, name: &str) {
+    let Some(folder) = env::var_os("PICTURES") else { return };
+    browser.run("scrollTo(0, 0)");
+    let parameters = json!({"format": "png", "captureBeyondViewport": true});
+    let picture = browser.send("Page.captureScreenshot", parameters);
+    let bytes = STANDARD.decode(picture["data"].as_str().unwrap()).unwrap();
+    fs::write(Path::new(&folder).join(format!("{name}.png")), bytes).unwrap();
 }

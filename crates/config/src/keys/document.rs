@@ -26,6 +26,7 @@ pub(super) const DEFINITIONS: &[Definition] = &[
     Definition { name: "local", shape: Shape::Object(&LOCAL) },
     Definition { name: "inspect", shape: Shape::Object(&INSPECT) },
     Definition { name: "inspect_token", shape: Shape::Object(&NAMED_TOKEN) },
+    Definition { name: "top", shape: Shape::Object(&TOP) },
 ];
 
 pub(super) const DOCUMENT: Object = Object::new("README.md", &[&[
@@ -248,8 +249,22 @@ const INSPECT: Object = Object {
                 "The addresses and networks that may ask. Without it: the gateway's own machine.",
                 Shape::List(&Shape::Text, 1, None),
             ),
-            key("top", "`true`: also counts which actors are refused and charged most.", Shape::Flag)
-                .or_flag(false),
+            key(
+                "top",
+                "`true`: also counts which actors are refused and charged most.",
+                Shape::Any(&[Shape::Flag, Shape::Def("top")]),
+            )
+            .or_flag(false),
         ]],
     )
 };
+
+const TOP: Object = Object::new(
+    "inspect.md#the-most-refused-actors",
+    &[&[key(
+        "claim",
+        "The claim of the bearer token that names a customer whose actor is hidden.",
+        Shape::Text,
+    )
+    .required()]],
+);

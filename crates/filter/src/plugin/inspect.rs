@@ -190,6 +190,10 @@ impl<H: Host> Plugin<H> {
 
     fn question(&self, question: &[u8], asker: Asker) -> Result<Reply, (u32, String)> {
         let method = self.host.request_header(b":method").unwrap_or_default();
+        let is_grpc = |kind: Vec<u8>| kind.starts_with(b"application/grpc");
+        if self.host.request_header(b"content-type").is_some_and(is_grpc) {
+            return Err((400, "a question is plain HTTP, without `content-type: application/grpc`".into()));
+        }
         let mut sides = question.splitn(2, |byte| *byte == b'?');
         let (what, query) = (sides.next().unwrap_or_default(), sides.next().unwrap_or_default());
         let is_change = method == b"POST" && matches!(what, b"reset" | b"penalty" | b"grant");

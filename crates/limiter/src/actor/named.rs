@@ -11,6 +11,7 @@ use super::Actor;
 use super::address::Network;
 use super::ip::{ClientIp, Ip};
 use crate::request::{Parts, Request};
+use diana_base::format::hex;
 use diana_base::sort;
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -87,10 +88,19 @@ impl NamedActor {
         }
     }
 
-    /// The value as text for people. Bytes that are not UTF-8 are replaced.
+    /// The value as text for people, by which they can look the value up again. Bytes that are not
+    /// UTF-8 are escaped as in `caf\xe9`, and a backslash is doubled.
     #[must_use]
     pub fn text(&self, value: &[u8]) -> String {
-        String::from_utf8_lossy(&self.shown(value)).into_owned()
+        let mut text = String::new();
+        for chunk in self.shown(value).utf8_chunks() {
+            text.push_str(&chunk.valid().replace('\\', r"\\"));
+            for byte in chunk.invalid() {
+                text.push_str(r"\x");
+                hex(&mut text, *byte);
+            }
+        }
+        text
     }
 
     /// The source of the value.
@@ -100,13 +110,39 @@ impl NamedActor {
     }
 }
 
-/// Parts of the names of headers, parameters and properties whose values may be secrets.
-const SECRETS: [&str; 10] =
-    ["auth", "cookie", "credential", "jwt", "key", "passw", "secret", "session", "signature", "token"];
+/// Parts of the names of headers, parameters, segments and properties whose values may be secrets.
+const PARTS: [&str; 13] = [
+    "auth",
+    "bearer",
+    "cookie",
+    "credential",
+    "csrf",
+    "jwt",
+    "key",
+    "passw",
+    "secret",
+    "session",
+    "signature",
+    "ticket",
+    "token",
+];
+
+/// The same for whole words, which are also parts of harmless ones, such as `shipping`.
+const WORDS: [&str; 7] = ["code", "otp", "pass", "pin", "pwd", "sid", "sig"];
 
 fn sounds_secret(name: &str) -> bool {
-    let name = name.to_ascii_lowercase();
-    SECRETS.iter().any(|word| name.contains(word))
+    let lower = name.to_ascii_lowercase();
+    let byte = |at: usize| name.as_bytes().get(at).copied().unwrap_or(b' ');
+    // Words are joined as in `user_pin`, `user-pin2` and `userPin`.
+    let is_joint = |at: usize| {
+        let (before, after) = (byte(at.wrapping_sub(1)), byte(at));
+        !before.is_ascii_alphabetic()
+            || !after.is_ascii_alphabetic()
+            || before.is_ascii_lowercase() && after.is_ascii_uppercase()
+    };
+    let is_whole = |at: usize, word: &str| is_joint(at) && is_joint(at.saturating_add(word.len()));
+    PARTS.iter().any(|part| lower.contains(part))
+        || WORDS.iter().any(|word| lower.match_indices(word).any(|(at, word)| is_whole(at, word)))
 }
 
 /// Whether the source with this canonical form may have secrets. The last name of the form decides:
@@ -168,6 +204,26 @@ pub fn parse_key(actors: &[NamedActor], value: &str) -> Result<Vec<u8>, String> 
     Ok(key)
 }
 
+/// The bytes of a value that [`NamedActor::text`] has written. `None` if a backslash begins no
+/// escape: people write `DOMAIN\ann`, too.
+fn unescaped(text: &str) -> Option<Vec<u8>> {
+    let (mut bytes, mut rest) = (Vec::new(), text);
+    while let Some((plain, escape)) = rest.split_once('\\') {
+        bytes.extend_from_slice(plain.as_bytes());
+        let (byte, after) = match escape.strip_prefix('\\') {
+            Some(after) => (b'\\', after),
+            None => {
+                let (digits, after) = escape.strip_prefix('x')?.split_at_checked(2)?;
+                (u8::from_str_radix(digits, 16).ok()?, after)
+            }
+        };
+        bytes.push(byte);
+        rest = after;
+    }
+    bytes.extend_from_slice(rest.as_bytes());
+    Some(bytes)
+}
+
 /// The key of `actors` for values by their names, as text. The error says which value is missing or
 /// why no request has it. The key of `all`, an empty list, is empty.
 pub(crate) fn key_of(
@@ -177,7 +233,12 @@ pub(crate) fn key_of(
     let mut key = Vec::new();
     for named in actors {
         let value = value(named.name()).ok_or(["expected `", named.name(), "=VALUE`"].concat())?;
-        let value = named.actor().parse(&value)?;
+        let bytes = unescaped(&value).unwrap_or_else(|| value.clone().into_bytes());
+        let value = match str::from_utf8(&bytes) {
+            Ok(text) => named.actor().parse(text)?,
+            // No address, host or method.
+            Err(_) => bytes,
+        };
         component(&mut key, |key| {
             key.extend(value);
             true
@@ -273,7 +334,11 @@ mod tests {
         ] {
             assert_eq!(is_secret(form), expected, "{form}");
         }
-        assert!(sounds_secret("apikey") && sounds_secret("Session") && !sounds_secret("user"));
+        let secrets =
+            "apikey Session x-csrf-token ticket bearer pwd userPass sms_code pin2 OTP connect.sid sig";
+        let others = "user shipping passenger inside design decoder bypass opinion";
+        assert_eq!(secrets.split(' ').find(|name| !sounds_secret(name)), None);
+        assert_eq!(others.split(' ').find(|name| sounds_secret(name)), None);
     }
 
     #[test]
@@ -281,6 +346,26 @@ mod tests {
         for names in [&["user", "tenant"][..], &["tenant", "user"], &["user"]] {
             assert_eq!(key_of(names, &request("", "t")), None, "{names:?}");
         }
+    }
+
+    #[test]
+    fn a_value_that_is_not_utf_8_is_shown_and_found_by_escapes() {
+        let (actors, _) = select(&["user"]);
+        for (value, text) in [
+            (&b"caf\xe9"[..], r"caf\xe9"),
+            (b"\xff\\x41\xc3", r"\xff\\x41\xc3"),
+            ("é\\xe9".as_bytes(), r"é\\xe9"),
+            (br"\\xe9", r"\\\\xe9"),
+            (b"a\\b", r"a\\b"),
+            (br"\x4", r"\\x4"),
+        ] {
+            assert_eq!(actors[0].text(value), text);
+            let mut key = u32::try_from(value.len()).unwrap().to_le_bytes().to_vec();
+            key.extend(value);
+            assert_eq!(super::key_of(&actors, |_| Some(text.into())), Ok(key), "{text}");
+        }
+        let typed = |text: &str| super::key_of(&actors, |_| Some(text.into())).unwrap().split_off(4);
+        assert_eq!((typed(r"DOMAIN\ann"), typed(r"\x4")), (br"DOMAIN\ann".to_vec(), br"\x4".to_vec()));
     }
 
     fn check(names: &[&str], value: &str, expected: Result<&[u8], &str>) {

@@ -42,6 +42,13 @@ impl Shards {
         u16::from_be_bytes([first, second])
     }
 
+    /// A hash of an actor's value that is equal in all gateways with this secret, for operators.
+    /// `None` without a store, and so without a secret.
+    pub(crate) fn value_hash(&self, value: &[u8]) -> Option<u64> {
+        let key = self.names.first().map(|_| self.hash(&[], &[b"value", value].concat()))?;
+        key.first_chunk().map(|first| u64::from_le_bytes(*first))
+    }
+
     fn hash(&self, numbers: &[u64], key: &[u8]) -> CountKey {
         let mut hasher = self.secret;
         numbers.iter().for_each(|number| hasher.write(&number.to_le_bytes()));

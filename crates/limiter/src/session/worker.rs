@@ -175,11 +175,12 @@ impl<S: Store> Worker<S> {
         self.actors.hasher.hash(key.bytes())
     }
 
-    /// The hash of a value under the seed that all workers share, by which an operator can
-    /// recognise the value without reading it.
+    /// A hash by which an operator can recognise a value without reading it: under the secret of
+    /// the global store, so that gateways with one store agree, or without a store under the seed
+    /// that the workers of this gateway share.
     #[must_use]
     pub fn keyed_hash(&self, value: &[u8]) -> u64 {
-        self.actors.hasher.hash(value)
+        self.policy.shards.value_hash(value).unwrap_or_else(|| self.actors.hasher.hash(value))
     }
 
     /// Forgets what the worker remembers of an actor whose cell was changed.

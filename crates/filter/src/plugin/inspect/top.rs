@@ -5,6 +5,7 @@ use crate::Host;
 use crate::plugin::CellStore;
 use diana_inspect::top::{By, TopActor, top};
 use diana_limiter::inspect::rule_named;
+use diana_limiter::request::claims::token;
 use diana_limiter::session::Worker;
 
 impl<H: Host> Plugin<H> {
@@ -20,7 +21,12 @@ impl<H: Host> Plugin<H> {
     /// Counts the actors of the worker's last decision.
     pub(crate) fn note_actors(&self, worker: &Worker<CellStore<H>>) {
         if let Some(top) = &self.top {
-            top.with(|top| top.note(worker));
+            let claim = self.configuration.inspect.as_ref().and_then(|inspect| inspect.customer.as_deref());
+            let name = || {
+                let line = self.host.request_header(b"authorization").filter(|_| claim.is_some())?;
+                diana_config::claim(token(&line)?, claim?)
+            };
+            top.with(|top| top.note(worker, &name));
         }
     }
 
@@ -53,5 +59,9 @@ impl<H: Host> Plugin<H> {
 
 fn ranked(actor: &TopActor) -> Object {
     let values = actor.values.iter().fold(Object::default(), |all, (name, value)| all.text(name, value));
-    Object::default().key("actor", &values.finish()).number("count", actor.count).number("error", actor.error)
+    let mut shown = Object::default().key("actor", &values.finish());
+    if let Some(name) = &actor.name {
+        shown = shown.text("name", name);
+    }
+    shown.number("count", actor.count).number("error", actor.error)
 }
