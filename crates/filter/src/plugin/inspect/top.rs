@@ -22,8 +22,8 @@ impl<H: Host> Plugin<H> {
         if let Some(top) = &self.top {
             let claim = self.configuration.inspect.as_ref().and_then(|inspect| inspect.customer.as_deref());
             let name = || {
-                let line = self.host.request_header(b"authorization").filter(|_| claim.is_some())?;
-                diana_config::claim(token(&line)?, claim?)
+                let claim = claim?;
+                diana_config::claim(token(&self.host.request_header(b"authorization")?)?, claim)
             };
             top.with(|top| top.note(worker, &name));
         }
