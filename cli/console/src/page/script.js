@@ -389,7 +389,8 @@ function drawTotals(stores) {
   write(by("total-gateways"), up + " of " + gateways.length);
   alarm(by("note-gateways"), missing === 0 ? "all answer" : silent, missing > 0);
 
-  const varieties = (field) => new Set(known.map(({ policy }) => policy[field] ?? "")).size;
+  // What a gateway does not tell is no difference.
+  const varieties = (field) => new Set(known.map(({ policy }) => policy[field]).filter(Boolean)).size;
   const documents = varieties("fingerprint");
   write(by("total-documents"), String(documents));
   alarm(by("note-documents"), documents > 1 ? "they differ" : "the same in all that answer", documents > 1);

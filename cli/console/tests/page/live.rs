@@ -246,3 +246,24 @@ fn labels_of_the_chart_touch_no_bar() {
         assert_eq!(boxes, json!([]), "{width}");
     }
 }
+
+/// The worker that answers may not have called a store that is down, but calls count for all.
+#[test]
+fn a_store_whose_calls_all_fail_is_down() {
+    let gateway = Fake::start();
+    gateway.state().policy["store_secret"] = json!(null);
+    let store = |failed: u32| json!({"stores": [{"store": "redis", "breaker": "closed", "calls": [5], "failed": [failed]}], "rules": []});
+    gateway.state().rates = store(5);
+    let other = Fake::start();
+    let console = Running::start(&[&gateway.url(), &other.url()]);
+    let browser = open(&console);
+    // A gateway that does not tell its secret does not differ by it.
+    until(
+        &browser,
+        "document.querySelector('#headline').textContent === 'Redis is down: 1 gateway decides alone'",
+    );
+    gateway.state().rates = store(2);
+    until(&browser, "document.querySelector('#headline').textContent === 'All gateways answer'");
+    assert_eq!(row(&browser, "store-rows", &gateway.name())[2..], ["answers", "1.0", "0.4"]);
+    assert!(is_alarm(&browser, "#store-rows td:last-child") && !is_alarm(&browser, "#total-stores"));
+}
