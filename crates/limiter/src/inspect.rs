@@ -12,6 +12,7 @@ use crate::cells::store::{Fault, Store};
 use crate::cells::{
     Actor, Attempt, CellId, Change, Context, Events, OpenCell, Reservations, Swapped, peek, swap,
 };
+use crate::decide::CountedActor;
 use crate::global::{GlobalQuery, Inspection, RuleQuery, RuleReply, StoreChange};
 use crate::policy::{
     self, CounterGroup, GroupIndex, KeyBuffer, Missing, PlacedQuota, PlanId, Policy, RuleId,
@@ -141,6 +142,16 @@ impl Target {
     #[must_use]
     pub fn name<'p>(&self, policy: &'p Policy) -> &'p str {
         policy.rule_name(self.rule)
+    }
+
+    /// The actor as requests name it.
+    #[must_use]
+    pub fn actor<'a>(&'a self, policy: &'a Policy) -> Option<CountedActor<'a>> {
+        let group = match self.is_global {
+            true => &*policy.global_group(self.place)?.group,
+            false => policy.group(self.place)?,
+        };
+        Some(CountedActor::of(group, policy, self.key.key(), self.hash))
     }
 
     /// Whether a global store counts the rule. Then [`Session::ask`](crate::session::Session::ask)

@@ -105,6 +105,17 @@ fn only_whole_values_can_be_looked_up() {
     assert_eq!(browser.resolved("document.querySelectorAll('#top-rows button').length"), json!(2));
     let hashed = row(&browser, "top-rows", &format!("user=#0123456789abcdef Acmein {}", other.name()));
     assert_eq!(hashed[1], "30");
+    // An actor that is looked up by its value is marked in the list, by the gateway's hash.
+    let mut count = crate::fake::refused("per-user");
+    count["actor"] = json!({"user": "#0123456789abcdef"});
+    one.state().counts.insert("rule=per%2Duser&user=k%2D4711".into(), count);
+    browser.write("#actor-value", "k-4711");
+    browser.click("#search .main");
+    until(
+        &browser,
+        "document.querySelector('#top-rows tr.chosen')?.textContent.includes('#0123456789abcdef Acmeunder the secret d0c4')",
+    );
+    assert_eq!(browser.resolved("document.querySelectorAll('#top-rows tr.chosen').length"), json!(1));
     // With the secret in common the sum is one.
     other.state().policy["store_secret"] = json!("d0c4");
     until(&browser, "document.querySelectorAll('#top-rows tr').length === 5");

@@ -29,6 +29,11 @@ pub struct CountedActor<'a> {
 }
 
 impl<'a> CountedActor<'a> {
+    /// The actor with this key, of which no request asks anything.
+    pub(crate) fn of(group: &'a CounterGroup, policy: &'a Policy, key: ActorKey<'a>, hash: u64) -> Self {
+        CountedActor { group, address: &policy.address, key, hash, cost: 0, has_own_quota: false }
+    }
+
     /// How the rule found the actor.
     #[must_use]
     pub fn source(&self) -> ActorSource {

@@ -58,9 +58,13 @@ impl<H: Host> Plugin<H> {
     }
 }
 
+/// An object with the values of an actor.
+pub(super) fn values(actor: &[(String, String)]) -> Object {
+    actor.iter().fold(Object::default(), |all, (name, value)| all.text(name, value))
+}
+
 fn ranked(actor: &TopActor) -> Object {
-    let values = actor.values.iter().fold(Object::default(), |all, (name, value)| all.text(name, value));
-    let mut shown = Object::default().key("actor", &values.finish());
+    let mut shown = Object::default().key("actor", &values(&actor.values).finish());
     if let Some(name) = &actor.name {
         shown = shown.text("name", name);
     }
