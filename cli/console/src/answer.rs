@@ -103,6 +103,9 @@ pub struct Count {
     /// Units that the answering worker holds reserved, or for a global rule its gateway leased.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reserved: Option<u64>,
+    /// The actor as a list of the most refused shows it, if that hides a value.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub actor: Option<BTreeMap<String, String>>,
 }
 
 /// What a gateway has decided in the last seconds: each list has a number a second, oldest first.

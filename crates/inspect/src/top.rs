@@ -443,6 +443,15 @@ fn write_value(value: &[u8], to: &mut Vec<u8>) {
     to.extend_from_slice(part(value, ..value.len().min(MAX_VALUE)));
 }
 
+/// The names and the texts of an actor as in [`TopActor::values`], if a value is hidden.
+#[cold]
+pub fn hidden<S: Store>(counted: &CountedActor, worker: &Worker<S>) -> Option<Vec<(String, String)>> {
+    let mut bytes = Vec::new();
+    let is_hidden = write_actor(counted, &|value| worker.keyed_hash(value), &mut bytes);
+    let actors: Vec<NamedActor> = counted.named_values().map(|(named, _)| named.clone()).collect();
+    is_hidden.then(|| read_actor(&actors, worker.policy().address(), &bytes).0)
+}
+
 /// Reads what [`write_value`] has written, and returns what follows it.
 fn read_value<'b>(bytes: &'b [u8], text: &dyn Fn(&[u8]) -> String) -> Option<(String, &'b [u8])> {
     let (length, after) = bytes.split_first()?;

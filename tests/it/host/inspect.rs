@@ -292,6 +292,7 @@ fn a_value_that_is_not_text_is_found_as_it_is_shown() {
     assert_eq!(answer["actors"][0]["actor"]["user"], r"caf\xe9\\", "{answer}");
     let (_, count) = ask(&gateway, 0, "actor?rule=per-user&user=caf%5Cxe9%5C%5C");
     assert_eq!((&count["used"], &count["is_refused"]), (&json!(2), &json!(true)), "{count}");
+    assert!(count.get("actor").is_none(), "nothing is hidden: {count}");
 }
 
 /// What gives access is never shown, wherever a request brings it.
@@ -316,6 +317,9 @@ fn a_secret_is_shown_as_a_hash() {
     assert!(hash.len() == 17 && hash.starts_with('#'), "{hash}");
     assert!(!gateway.world.holds(b"k-4711"), "not in the shared data either");
     assert!(only.get("name").is_none(), "{only}");
+    // Whoever knows the value finds its hash in the list.
+    let (_, count) = ask(&gateway, 1, "actor?rule=per-key&apikey=k-4711&user=ann");
+    assert_eq!(count["actor"], only["actor"], "{count}");
 }
 
 /// A claim of the bearer token names the customer of a hidden value, and only of such a one.

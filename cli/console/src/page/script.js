@@ -392,7 +392,8 @@ function drawTotals(stores) {
   write(by("total-gateways"), up + " of " + gateways.length);
   alarm(by("note-gateways"), missing === 0 ? "all answer" : silent, missing > 0);
 
-  const varieties = (field) => new Set(known.map(({ policy }) => policy[field] ?? "")).size;
+  // What a gateway does not tell is no difference.
+  const varieties = (field) => new Set(known.map(({ policy }) => policy[field]).filter(Boolean)).size;
   const documents = varieties("fingerprint");
   write(by("total-documents"), String(documents));
   alarm(by("note-documents"), documents > 1 ? "they differ" : "the same in all that answer", documents > 1);
@@ -524,10 +525,13 @@ async function drawTop(isPoll) {
   if (answers.length > 0) write(by("top-note"), [...notes, ...wrong].join(" "));
   markActor();
 }
-// The row of the actor that is looked up.
+// The row of the actor that is looked up. `shown` are the actors as gateways list them, if they
+// hide a value.
+let shown = [];
 function markActor() {
-  const id = target && JSON.stringify([target.rule, "", [...target.actor].sort()]);
-  for (const row of by("top-rows").rows) row.classList.toggle("chosen", row.dataset.id === id);
+  const id = (where, pairs) => target && JSON.stringify([target.rule, where, [...pairs].sort()]);
+  const ids = [id("", target?.actor ?? []), ...shown.map(({ gateway, actor }) => id(under(gateway), Object.entries(actor)))];
+  for (const row of by("top-rows").rows) row.classList.toggle("chosen", ids.includes(row.dataset.id));
 }
 by("top-by").addEventListener("change", () => drawTop(false));
 
@@ -578,6 +582,7 @@ function lookUp() {
   target = { rule: chosen, actor: fields().filter(([name, value]) => name && value) };
   const plan = by("actor-plan").value.trim();
   if (plan) target.plan = plan;
+  shown = [];
   markActor();
   // The buttons below the old actor must not change the new one.
   by("found").hidden = true;
@@ -613,6 +618,8 @@ async function drawActor(reason) {
   showFound(answers);
 }
 function showFound(answers) {
+  shown = answers.filter(({ answer }) => answer?.actor).map(({ gateway, answer }) => ({ gateway, actor: answer.actor }));
+  markActor();
   by("found").hidden = false;
   write(by("found-title"), visible(target.rule) + ", " + actorText(target));
   rows(by("found-rows"), answers, ({ gateway }) => gateway, ({ gateway, answer, error }, row) => {

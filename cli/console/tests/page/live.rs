@@ -105,6 +105,17 @@ fn only_whole_values_can_be_looked_up() {
     assert_eq!(browser.resolved("document.querySelectorAll('#top-rows button').length"), json!(2));
     let hashed = row(&browser, "top-rows", &format!("user=#0123456789abcdef Acmein {}", other.name()));
     assert_eq!(hashed[1], "30");
+    // An actor that is looked up by its value is marked in the list, by the gateway's hash.
+    let mut count = crate::fake::refused("per-user");
+    count["actor"] = json!({"user": "#0123456789abcdef"});
+    one.state().counts.insert("rule=per%2Duser&user=k%2D4711".into(), count);
+    browser.write("#actor-value", "k-4711");
+    browser.click("#search .main");
+    until(
+        &browser,
+        "document.querySelector('#top-rows tr.chosen')?.textContent.includes('#0123456789abcdef Acmeunder the secret d0c4')",
+    );
+    assert_eq!(browser.resolved("document.querySelectorAll('#top-rows tr.chosen').length"), json!(1));
     // With the secret in common the sum is one.
     other.state().policy["store_secret"] = json!("d0c4");
     until(&browser, "document.querySelectorAll('#top-rows tr').length === 5");
@@ -245,4 +256,25 @@ fn labels_of_the_chart_touch_no_bar() {
         );
         assert_eq!(boxes, json!([]), "{width}");
     }
+}
+
+/// The worker that answers may not have called a store that is down, but calls count for all.
+#[test]
+fn a_store_whose_calls_all_fail_is_down() {
+    let gateway = Fake::start();
+    gateway.state().policy["store_secret"] = json!(null);
+    let store = |failed: u32| json!({"stores": [{"store": "redis", "breaker": "closed", "calls": [5], "failed": [failed]}], "rules": []});
+    gateway.state().rates = store(5);
+    let other = Fake::start();
+    let console = Running::start(&[&gateway.url(), &other.url()]);
+    let browser = open(&console);
+    // A gateway that does not tell its secret does not differ by it.
+    until(
+        &browser,
+        "document.querySelector('#headline').textContent === 'Redis is down: 1 gateway decides alone'",
+    );
+    gateway.state().rates = store(2);
+    until(&browser, "document.querySelector('#headline').textContent === 'All gateways answer'");
+    assert_eq!(row(&browser, "store-rows", &gateway.name())[2..], ["answers", "1.0", "0.4"]);
+    assert!(is_alarm(&browser, "#store-rows td:last-child") && !is_alarm(&browser, "#total-stores"));
 }

@@ -23,6 +23,7 @@ use crate::metrics::{ChangeLabel, QuestionLabel, fingerprint_text};
 use diana_base::format;
 use diana_base::time::{Span, Time};
 use diana_config::{Configuration, LoggedActor, Token};
+use diana_inspect::top::hidden;
 use diana_limiter::decide::{Outcome, Reason};
 use diana_limiter::global::{RuleReply, StoreChange};
 use diana_limiter::inspect::{ActorCount, Grant, Question, Target, rule_named};
@@ -173,7 +174,7 @@ impl<H: Host> Plugin<H> {
         });
         let (target, reserved) = asked.flatten()?;
         let count = replies.and_then(|replies| target.count_of(policy, replies));
-        let counted = |count| counted(target.name(policy), &count, reserved);
+        let counted = |count| self.counted(&target, &count, reserved);
         let why = "the store has not answered in time; whether it has made a change is unknown";
         Some(self.reply(count.map(counted).ok_or((503, why.into()))))
     }
@@ -255,15 +256,26 @@ impl<H: Host> Plugin<H> {
         answer.list("rules", policy.rules().map(|(id, rule)| described(rule, policy.actor_names(id))))
     }
 
-    fn actor(&self, target: &Target) -> Answer {
+    /// What a rule has counted, with the hash that `top` shows in place of a hidden value.
+    fn counted(&self, target: &Target, count: &ActorCount, reserved: Option<u64>) -> Object {
         let policy = &self.configuration.policy;
+        let answer = counted(target.name(policy), count, reserved);
+        let actor = target.actor(policy);
+        let hidden = self.worker.with(|worker| actor.and_then(|actor| hidden(&actor, worker)));
+        match hidden.flatten() {
+            Some(hidden) => answer.key("actor", &top::values(&hidden).finish()),
+            None => answer,
+        }
+    }
+
+    fn actor(&self, target: &Target) -> Answer {
         let now = || self.now();
         let look = |worker: &mut _| {
             let reserved = target.reserved(worker, now);
             Some((target.count(worker, now).ok()?, reserved))
         };
         match self.worker.with(look).flatten() {
-            Some((count, reserved)) => Ok(counted(target.name(policy), &count, reserved)),
+            Some((count, reserved)) => Ok(self.counted(target, &count, reserved)),
             None => Err((503, "the shared data fails".into())),
         }
     }

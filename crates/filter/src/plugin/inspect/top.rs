@@ -23,8 +23,8 @@ impl<H: Host> Plugin<H> {
         if let Some(top) = &self.top {
             let claim = self.configuration.inspect.as_ref().and_then(|inspect| inspect.customer.as_deref());
             let name = || {
-                let line = self.host.request_header(b"authorization").filter(|_| claim.is_some())?;
-                diana_config::claim(token(&line)?, claim?)
+                let claim = claim?;
+                diana_config::claim(token(&self.host.request_header(b"authorization")?)?, claim)
             };
             top.with(|top| top.note(worker, &name));
         }
@@ -57,9 +57,13 @@ impl<H: Host> Plugin<H> {
     }
 }
 
+/// An object with the values of an actor.
+pub(super) fn values(actor: &[(String, String)]) -> Object {
+    actor.iter().fold(Object::default(), |all, (name, value)| all.text(name, value))
+}
+
 fn ranked(actor: &TopActor) -> Object {
-    let values = actor.values.iter().fold(Object::default(), |all, (name, value)| all.text(name, value));
-    let mut shown = Object::default().key("actor", &values.finish());
+    let mut shown = Object::default().key("actor", &values(&actor.values).finish());
     if let Some(name) = &actor.name {
         shown = shown.text("name", name);
     }
