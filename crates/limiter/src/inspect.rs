@@ -7,7 +7,7 @@
 //! neither a reservation nor a refusal for longer.
 
 use crate::actor;
-use crate::algorithm::{Allowance, Penalty, PenaltyParameters};
+use crate::algorithm::{Allowance, PenaltyParameters};
 use crate::cells::store::{Fault, Store};
 use crate::cells::{
     Attempt, CellActor, CellCache, CellId, Change, Context, Events, OpenCell, Swapped, peek, swap,
@@ -163,13 +163,8 @@ impl Target {
         let key = self.key.key();
         let mut quotas = [(self.rule, quota)].into_iter();
         let look = global.idle_queries(policy, key, &mut quotas, false).into_iter().next()?;
-        let penalty = match (&change, self.penalizing(policy)) {
-            // It ends, whichever plan has it.
-            (StoreChange::EndPenalty, Some(quota)) => quota.penalty().map(Penalty::parameters),
-            _ => look.penalty,
-        };
         // The question itself counts toward no penalty.
-        let penalty = penalty.map(|penalty| PenaltyParameters { after: 0, ..penalty });
+        let penalty = look.penalty.map(|penalty| PenaltyParameters { after: 0, ..penalty });
         let next =
             RuleQuery { enforced: true, peeks: true, penalty, headroom: quota.headroom(), ..look.clone() };
         let queries = [RuleQuery { penalty: None, ..look }, next];
@@ -249,10 +244,9 @@ impl Target {
         })
     }
 
-    /// Forgets what the rule has counted for the actor, including a penalty and a grant, under any
-    /// plan. If a
-    /// charge from before the reset is refunded later, the actor gets it back a second time, but
-    /// never has more than the quota.
+    /// Forgets what the rule has counted for the actor under any plan, including a penalty and a
+    /// grant. If a charge from before the reset is refunded later, the actor gets it back a second
+    /// time, but never has more than the quota.
     pub fn reset(&self, worker: &mut Worker<impl Store>, clock: impl Fn() -> Time) -> Result<Events, Fault> {
         self.edit(worker, clock, &|quota, cell, _| {
             let before = cell.to_vec();

@@ -78,7 +78,7 @@ fn real_gateways_are_watched_and_an_actor_is_looked_up_and_changed() {
     for (button, question, done) in
         [("#do-penalty", "penalty", "Penalty ended"), ("#do-grant", "grant", "Granted")]
     {
-        let known = ask(&one, "POST", &format!("{question}?end&amount=1&for=1h&rule=per-user&user=probe"));
+        let known = ask(&one, "POST", &format!("{question}?amount=1&for=1h&rule=per-user&user=probe"));
         let happened = change(button);
         match known["error"].as_str() {
             None => {
@@ -99,7 +99,7 @@ fn real_gateways_are_watched_and_an_actor_is_looked_up_and_changed() {
     assert!(happened.starts_with("Reset: per-user, user=ann"), "{happened}");
     assert!(happened.contains(&format!("{name}: 0 used, 5 remaining")), "{happened}");
     until(&browser, "document.querySelector('#found-rows tr').cells[9].textContent === 'admitted'");
-    assert!(one.log_contains("inspect: 127.0.0.1 has reset an actor of rule per-user"));
+    assert!(one.log_contains("inspect: 127.0.0.1 resets actor "));
 
     // A gateway with another document, and one that ends.
     drop(other);

@@ -61,6 +61,15 @@ fn gateways_that_differ_are_marked() {
     assert_eq!(cells(1), ["answers", "ad62478a83fc1f92 local document", "0.2.0", "87a3 differs"]);
     assert_eq!(cells(2), ["answers", "0000000000000001 differs local document", "0.2.0", "d0c4"]);
     assert!(row(&browser, "rule-rows", "per-user")[1].starts_with("100 a minute or 200 a minute differs"));
+    // Two secrets that no gateway tells may be two.
+    for gateway in &gateways {
+        gateway.state().policy.as_object_mut().unwrap().remove("store_secret");
+    }
+    until(
+        &browser,
+        "[...document.querySelectorAll('#gateway-rows tr')].every((row) => row.cells[4].textContent === 'unknown differs')",
+    );
+    gateways[0].state().policy = crate::fake::policy();
     gateways[2].state().policy = crate::fake::policy();
     gateways[1].state().policy = crate::fake::policy();
     until(&browser, "document.querySelector('#headline').textContent === 'All gateways answer'");
