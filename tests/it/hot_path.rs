@@ -1,7 +1,7 @@
 //! Host calls of a decision: one load for each group, one swap for each charged group, and none for
 //! a refusal from the worker's cache.
 
-use crate::harness::{Counting, Gateway, at, get, policy, store};
+use crate::harness::{Counting, Gateway, START, at, get, policy, store};
 use diana_base::time::Time;
 use diana_limiter::cells::store::{CasSemantics, SharedDataStore, Store};
 use diana_limiter::decide::Outcome;
@@ -11,6 +11,7 @@ use diana_limiter::session::Session;
 use diana_limiter::session::Worker;
 use diana_testing::shared_data::Simulated;
 use std::cell::Cell;
+use std::rc::Rc;
 
 type Counted<'h> = Gateway<Counting<SharedDataStore<&'h Simulated>>>;
 
@@ -351,4 +352,45 @@ fn a_clock_that_steps_back_loads_again() {
     let earlier = gateway.ask(0, &get("/", "ann"), at(999));
     assert!(matches!(earlier.outcome, Outcome::Reject(_)));
     assert_eq!(gateway.store.take_counts().0, 1);
+}
+
+/// Of 100 refused users, how many ask the store although they were refused at the same instant.
+fn uncached(busy: usize, once: usize) -> usize {
+    let json = r#"{"limits": [
+        {"url": "/big", "rules": [{"actor": "user", "rpu": 1000000, "unit": "day"}]},
+        {"url": "/small", "rules": [{"actor": "user", "rpu": 1, "unit": "day"}]}]}"#;
+    let host = Simulated::new(CasSemantics::Lenient);
+    let store = Rc::new(Counting::new(store(&host)));
+    let policy = policy(json);
+    let mut worker = Worker::new(policy.clone(), store.clone(), &[7; 16]);
+    let mut ask = |path: &str, user: &str| {
+        let request = get(path, user);
+        let request = policy.request(&request);
+        Session::start(&mut worker, &request, || START).1.is_rejected()
+    };
+    for user in 0..busy {
+        (0..4).for_each(|_| assert!(!ask("/big", &format!("busy{user}"))));
+    }
+    for user in 0..100 {
+        assert!(!ask("/small", &format!("user{user}")));
+        assert!(ask("/small", &format!("user{user}")));
+    }
+    for user in 0..once {
+        assert!(!ask("/big", &format!("once{user}")));
+    }
+    store.take_counts();
+    (0..100).for_each(|user| assert!(ask("/small", &format!("user{user}"))));
+    store.take_counts().0
+}
+
+#[test]
+fn refusals_are_cached_next_to_busy_actors() {
+    let (none, busy) = (uncached(0, 0), uncached(1_000, 0));
+    assert!(busy <= none, "{none} of 100 refused users ask the store; with 1000 busy users {busy}");
+}
+
+#[test]
+fn refusals_stay_cached_while_others_are_admitted() {
+    let (none, once) = (uncached(0, 0), uncached(0, 1_000));
+    assert!(once <= none, "{none} of 100 refused users ask the store; after 1000 admitted users {once}");
 }

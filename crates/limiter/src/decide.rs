@@ -3,14 +3,16 @@
 //! ```text
 //!   lists: deny, then allow   ── on one ────────────────────► Reject, or Allowed
 //!   limits: which apply to the request
-//!   resolve: the actor of each group, and what the request asks of each rule
-//!   caches: of refusals       ── still refused ─────────────► Reject, no store is asked
+//!   resolve: the actor of each group, and what the request asks of each rule; or the checks of an
+//!        │   earlier request with the same actors
+//!   known cells: all refused  ── still refused ─────────────► Reject, no store is asked
+//!        │       all reserved ── the reservations pay ──────► Pass, no store is asked
 //!   check: open each group's cell, and judge by its rules
 //!        │                    ── one refuses ───────────────► Reject, nothing is charged
 //!        │all admit           ── a global store has to answer ► Query: `suspend`, then `conclude`
 //!   commit group 1, 2, … n    ── swap lost: open and check again ─┬─ admits: commit again
 //!        │all stored                                              └─ refuses: refund 1 … k, Reject
-//!   finish: reports, and what may be refunded
+//!   finish: keep what may be refunded
 //!        ▼
 //!      Pass, or Delay
 //! ```

@@ -100,7 +100,7 @@ pub struct Events {
     pub faults: u32,
     /// Foreign values: Diana did not write them, or they have another shape.
     pub foreign: u32,
-    /// Refusals from the worker's refusal cache.
+    /// Refusals by cells that the worker knows as refused, or by cached replies of global stores.
     pub cached: u32,
     /// Requests that pass although a deny list in shadow names the client.
     pub denied_in_shadow: u32,

@@ -3,9 +3,10 @@
 //! toward penalties. [`global`](super::global) has those in global stores.
 //!
 //! A check charges the worker's copy of a cell; a commit stores the copy. The charge of a refused
-//! request is therefore undone in one of two ways. If nothing is stored yet, the copies are dropped
-//! ([`Checks::withdraw`]). If another worker was faster and a later group now refuses, the stored
-//! groups are refunded ([`Checks::commit`]).
+//! request is therefore undone: if nothing is stored yet, the copies are dropped
+//! ([`Checks::withdraw`]); if another worker was faster and a later group now refuses, the stored
+//! groups are refunded ([`Checks::commit`]); and what a reservation has paid, which is charged to the
+//! worker's own cell, goes back to the reservation ([`Checks::undo_spending`]).
 //!
 //! The clock is read after loading and before storing, so a cell dated in the future can only mean
 //! that the clock stepped back.
@@ -69,6 +70,13 @@ impl Checks {
         self.all.truncate(KEPT);
     }
 
+    /// Takes the checks of the request, without the memory behind them.
+    pub(crate) fn take_used(&mut self) -> Checks {
+        let len = self.len.min(self.all.len());
+        self.len = 0;
+        Checks { all: self.all.drain(..len).collect(), len }
+    }
+
     /// The next check, of `group`. It is not yet one of the request's.
     pub(crate) fn prepare(&mut self, group: &Arc<RuleGroup>) -> Option<&mut GroupCheck> {
         if self.len == self.all.len() {
@@ -91,9 +99,8 @@ impl Checks {
         self.groups().iter().filter(|check| check.is_here())
     }
 
-    /// Checks the copies that the worker has of the cells of refused actors, if it has those of all
-    /// groups, so that a refusal shows the rules that it would show otherwise. Returns whether they
-    /// refuse the request.
+    /// Checks the cells that the worker knows as refused, if it knows those of all groups, so that a
+    /// refusal shows the rules that it would show otherwise. Returns whether they refuse the request.
     pub(crate) fn refuse_cached(
         &mut self,
         rules: &mut [RuleCheck],
@@ -101,12 +108,12 @@ impl Checks {
         context: &Context,
     ) -> bool {
         // Most requests have no cached refusal and need not read the clock, a host call.
-        if !self.here().any(|check| cells.is_refused(check.id())) {
+        if self.here().next().is_none() || !self.here().all(|check| cells.is_refused(check.id())) {
             return false;
         }
         let (now, mut is_refused) = ((context.clock)(), false);
         for check in self.groups_mut().iter_mut().filter(|check| check.is_here()) {
-            let copy = cells.copy(check.id(), now);
+            let copy = cells.refused(check.id(), now);
             let Some(refuses) = copy.and_then(|copy| check.check_cached(rules, copy, now)) else {
                 return false;
             };
@@ -185,8 +192,8 @@ impl Checks {
         self.here().any(|check| check.is_leased() && check.refuses())
     }
 
-    /// Commits every group, or none. A spent reservation is committed. Returns `false` if a group
-    /// has lost its swap, and now refuses.
+    /// Commits every group, or none. A group that a reservation has paid needs no swap. Returns
+    /// `false` if a group has lost its swap, and now refuses.
     #[must_use]
     pub(crate) fn commit(
         &mut self,
@@ -275,6 +282,11 @@ impl GroupCheck {
         self.request.key.clear();
         self.store = None;
         self.cell.close();
+    }
+
+    /// Ends the check for long, and gives the memory of its cell back.
+    pub(crate) fn shrink(&mut self) {
+        (self.cell, self.verdict) = Default::default();
     }
 
     /// The actor's cell in the caches of the worker.

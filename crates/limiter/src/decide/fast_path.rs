@@ -28,6 +28,8 @@ pub(crate) struct FastPathCache {
     key: FastPathKey,
     /// The slot whose checks the request has, until the next one.
     lent: Option<usize>,
+    /// The slot that is to have the checks of the request.
+    awaits: Option<usize>,
     /// Whether the cache stays empty.
     pub(crate) is_off: bool,
 }
@@ -42,7 +44,7 @@ struct KnownRequest {
     /// See [`Policy::epoch`].
     epoch: u64,
     limits: Vec<usize>,
-    /// Empty while they are lent.
+    /// While they are lent, the worker's own memory is here.
     checks: Checks,
     rules: Vec<RuleCheck>,
 }
@@ -57,7 +59,7 @@ impl FastPathCache {
         checks: &mut Checks,
         policy: &Policy,
     ) -> bool {
-        let FastPathCache { slots, key, lent, is_off } = self;
+        let FastPathCache { slots, key, lent, is_off, .. } = self;
         if *is_off || !key.read(policy, limits, request) {
             key.count = 0;
             return false;
@@ -71,11 +73,16 @@ impl FastPathCache {
         true
     }
 
-    /// Takes the checks of the last request back, if they were lent.
+    /// Takes the checks of the last request, if they were lent or are remembered.
     pub(crate) fn take_back(&mut self, decision: &mut Decision, checks: &mut Checks) {
         if let Some(entry) = self.lent.take().and_then(|at| self.slots.get_mut(at)) {
             checks.groups_mut().iter_mut().for_each(|check| check.cell.close());
             entry.exchange(decision, checks);
+        }
+        if let Some(entry) = self.awaits.take().and_then(|at| self.slots.get_mut(at)) {
+            entry.checks = checks.take_used();
+            entry.checks.groups_mut().iter_mut().for_each(GroupCheck::shrink);
+            entry.rules = decision.checks.drain(..).collect();
         }
     }
 
@@ -90,7 +97,7 @@ impl FastPathCache {
         cells: &CellCache,
         policy: &Policy,
     ) {
-        let FastPathCache { slots, key, lent, .. } = self;
+        let FastPathCache { slots, key, awaits, .. } = self;
         let comes_often =
             decision.events.cached > 0 || checks.groups().iter().all(|check| check.is_busy(cells));
         if key.count == 0
@@ -108,14 +115,15 @@ impl FastPathCache {
             (entry.words, entry.count, entry.epoch) = (key.words, key.count, key.epoch);
             entry.limits.clear();
             entry.limits.extend_from_slice(limits);
-            *lent = Some(at);
+            debug_assert!(decision.checks.is_sorted_by_key(RuleCheck::rule), "the places of groups' rules");
+            *awaits = Some(at);
         }
     }
 
     /// Forgets all checks.
     pub(crate) fn clear(&mut self) {
         self.slots.clear();
-        self.lent = None;
+        (self.lent, self.awaits) = (None, None);
     }
 }
 

@@ -20,6 +20,7 @@ use crate::global::{GlobalCharge, GlobalQuery, LeaseRefill, RuleQuery, RuleReply
 use crate::policy::{Demand, GlobalGroup, Judgement, OnError, Policy, RuleCheck, RuleResult};
 use diana_base::prng::mix;
 use diana_base::time::{Span, Time};
+use diana_base::widened;
 use std::mem::take;
 use std::sync::Arc;
 
@@ -30,8 +31,8 @@ pub(crate) struct StoreCheck {
     index: usize,
     /// The hash of the actor.
     hash: u64,
-    /// The actor's cached refusals. They are cached apart by what they depend on: by which quotas
-    /// the rules decide, whether they are enforced, and whether the request has to leave headroom.
+    /// The actor's cached refusals. They are cached apart by what they depend on: by which rules
+    /// and quotas the group decides, whether they are enforced, and whether the request has to leave headroom.
     cached: CellId,
     /// The shard that counts the actor.
     shard: usize,
@@ -257,7 +258,8 @@ impl GroupCheck {
         let cached = self.rules(all).iter().fold(hash, |hash, RuleCheck { demand, .. }| {
             let how = demand.headroom << 1 | demand.mode as u64;
             let number = policy.rule(demand.rule).map_or(0, |rule| rule.number_of(&demand.quota.quota));
-            mix(hash.wrapping_add(number).rotate_left(1) ^ how)
+            let rule = widened(demand.rule.index());
+            mix(hash.wrapping_add(number).rotate_left(1) ^ how ^ mix(rule))
         });
         let cached = CellId { group: self.group.id, hash: cached };
         let state = StoreState::Unanswered;
@@ -405,7 +407,7 @@ impl Checks {
             }
         }
         let decision = Decision { checks: take(&mut decision.checks), ..decision.clone() };
-        Pending { checks: take(self), decision, at }
+        Pending { checks: self.take_used(), decision, at }
     }
 
     /// What remains to be settled in global stores. A rule that refused, in shadow, owes nothing.

@@ -115,8 +115,8 @@ impl Decision {
         self.outcome = refusal(&self.checks);
     }
 
-    /// Drops the checks that have not judged, and brings the others into the order of the document,
-    /// wherever they are counted.
+    /// Drops the checks that have not judged, and brings the others into the order of their rules'
+    /// ids, wherever they are counted.
     pub(crate) fn put_in_order(&mut self) {
         self.checks.retain(|check| check.judgement != Judgement::Open);
         if !self.checks.is_sorted_by_key(RuleCheck::rule) {
@@ -241,7 +241,7 @@ impl Decision {
         self.refusing().filter_map(delay).max().unwrap_or(Span::ZERO)
     }
 
-    /// The rules that refuse, in the order in which they were checked. None if a list decided.
+    /// The rules that refuse, in the order of their ids. None if a list decided.
     pub fn refusing(&self) -> impl Iterator<Item = &RuleCheck> {
         self.checks.iter().filter(|check| check.result() == RuleResult::Refused)
     }

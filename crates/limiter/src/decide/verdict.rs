@@ -25,7 +25,7 @@ impl GroupVerdict {
     pub(crate) fn admit(&mut self, cell: &[u8]) {
         self.before.clear();
         self.before.extend_from_slice(cell);
-        (self.is_refused, self.all_admit_now, self.is_counted) = (false, true, false);
+        (self.is_refused, self.all_admit_now, self.remaining, self.is_counted) = (false, true, 0, false);
     }
 
     /// Checks a prepared copy of a cell, and charges the copy if all enforced rules admit. Nothing

@@ -31,7 +31,7 @@ pub(crate) struct Limit {
     pub(crate) groups: Vec<Arc<RuleGroup>>,
     pub(crate) global_groups: Vec<GlobalGroup>,
     /// Whether the actors alone decide which cells a request charges, and how much. Then the
-    /// actor cache may serve the limit.
+    /// fast-path cache may serve the limit.
     pub(crate) is_cacheable: bool,
 }
 

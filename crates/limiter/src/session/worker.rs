@@ -300,7 +300,7 @@ impl<S: Store> Worker<S> {
         self.cache.cells.keeps_no_refusals = true;
     }
 
-    /// The actor that `rule` counts in the last decision, which has a report of the rule. `None` if
+    /// The actor that `rule` counts in the last decision, which has a check of the rule. `None` if
     /// the request lacks the actor and is refused.
     #[must_use]
     pub fn counted_actor(&self, rule: RuleId) -> Option<CountedActor<'_>> {
