@@ -197,7 +197,11 @@ const ACCESS_LOG: Object = Object::new(
             "Adds an attribute with the actor's value, or with a keyed hash of it.",
             Shape::Choice(&["value", "hash"]),
         ),
-        key("secret", "The key of `actor: hash`. Without it: the secret of `store`.", SECRET_TEXT),
+        key(
+            "secret",
+            "The key of `actor: hash`. Without it: the secret of `store`.",
+            Shape::Any(&[SECRET_TEXT, Shape::Variable]),
+        ),
     ]],
 );
 
@@ -223,7 +227,10 @@ const INSPECT: Object = Object::new(
         key(
             "token",
             "The bearer token of those who may ask.",
-            Shape::Matching("^[!-~]{32,4096}$", "at least 32 visible ASCII characters"),
+            Shape::Any(&[
+                Shape::Matching("^[!-~]{32,4096}$", "at least 32 visible ASCII characters"),
+                Shape::Variable,
+            ]),
         )
         .required(),
         key(
