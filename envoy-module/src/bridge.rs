@@ -12,13 +12,14 @@
 //! If the server speaks HTTP, the bridge answers so, and the filter logs that no Redis is there.
 
 use diana_base::format;
+use diana_config::fill_in;
 use diana_document::{Errors, Node, Value, parse};
 use diana_global_redis::{Login, log_in, script};
 use diana_limiter::global::{CallError, MAX_REPLY_BYTES};
 use diana_resp::{Reply, Scanner, next_command, next_reply};
 use sha1::{Digest, Sha1};
-use std::fs;
 use std::sync::Arc;
+use std::{env, fs};
 
 /// The longest request in bytes: the script's text, and 256 queries with some kilobytes each.
 const MAX_REQUEST_BYTES: usize = 1 << 20;
@@ -42,13 +43,14 @@ pub struct Options {
 
 impl Options {
     /// Reads a bridge's configuration: empty, or an object with `user` and `password`, or with
-    /// `password_file` in place of `password`. The file is read once, without the line break at its
+    /// `password_file` in place of `password`. The password may be a variable, `{env: NAME}`. The file is read once, without the line break at its
     /// end. The errors never show the password.
     pub fn read(document: &[u8]) -> Result<Options, String> {
         if document.trim_ascii().is_empty() {
             return Ok(Options::default());
         }
-        let value = parse(document).map_err(|error| error.to_string())?;
+        let mut value = parse(document).map_err(|error| error.to_string())?;
+        fill_in(&mut value, |name| env::var(name).ok()).map_err(|error| error.to_string())?;
         let errors = Errors::default();
         let login = login(&Node::root(&value, &errors));
         match (login, &errors.into_vec()[..]) {

@@ -37,6 +37,11 @@ fn wasm(config: &Config, file: &Path) -> Value {
             },
         },
     });
+    let of_diana = config.env.iter().map(|(name, _)| name).filter(|name| name.starts_with("DIANA_"));
+    let keys: Vec<&String> = of_diana.collect();
+    if !keys.is_empty() {
+        wasm["typed_config"]["config"]["vm_config"]["environment_variables"] = json!({"host_env_keys": keys});
+    }
     if !config.capabilities.is_empty() {
         let allowed: Map<String, Value> =
             config.capabilities.iter().map(|name| (name.clone(), json!({}))).collect();

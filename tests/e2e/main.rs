@@ -62,6 +62,7 @@ mod size;
 mod soak;
 mod tokens;
 mod upstream_filter;
+mod variables;
 mod waiting;
 
 use gateway::{Config, Gateway};

@@ -5,7 +5,7 @@ use crate::examples::hosted::Hosted;
 use crate::global::{in_redis, shared_rule};
 use gateway::admin::Stats;
 use gateway::{
-    Connection, Gateway, Redis, Reply, Shell, Upstream, filter, free_port, root, target, wait_until,
+    Config, Connection, Gateway, Redis, Reply, Shell, Upstream, filter, free_port, root, target, wait_until,
 };
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -393,6 +393,29 @@ fn envoy_gateway_limits_by_its_policy() {
             wait_until("the metrics", UPDATE, refused).unwrap();
         }
     }
+}
+
+/// The secrets come from the pod's environment.
+#[test]
+fn kubernetes_counts_in_redis_with_the_secret_of_the_pod() {
+    let redis = Hosted::start();
+    let yaml = |text: &str| -> Value { serde_norway::from_str(text).unwrap() };
+    let added = yaml(&redis.replaced(&read("kubernetes/redis/redis.yaml")));
+    let [cluster] = &added["static_resources"]["clusters"].as_array().unwrap()[..] else { panic!("{added}") };
+    let document = yaml(&read("kubernetes/redis/diana.yaml"));
+    let mut document = document["resources"][0]["typed_config"]["filter_config"]["value"].clone();
+    let rule = json!({"rpu": 20, "unit": "7d", "algo": "W"});
+    document["limits"].as_array_mut().unwrap().push(shared_rule("=/shared", "shared", &rule));
+    let secrets = [("DIANA_SECRET", "a secret of the tests"), ("DIANA_REDIS_PASSWORD", Hosted::PASSWORD)];
+    let env: Vec<_> = secrets.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+    let start =
+        || Config { env: env.clone(), clusters: vec![cluster.clone()], ..Config::new(document.clone()) };
+    let gateways = [(); 2].map(|()| Gateway::start(start()).unwrap());
+    let passes =
+        |index: &usize| gateways[index % 2].get("/shared", &[("x-user-id", "ann")]).unwrap().status == 200;
+    assert_eq!((0..40).filter(passes).count(), 20, "{}", gateways[0].logs());
+    let failed = gateways.each_ref().map(|one| one.counted("store.redis.failed_calls").unwrap());
+    assert_eq!(failed, [0; 2]);
 }
 
 #[test]

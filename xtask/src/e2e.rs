@@ -23,9 +23,10 @@ const WASM_ONLY: [(&str, &str); 12] = [
 ];
 
 /// The tests of things that only the native module has.
-const NATIVE_ONLY: [(&str, &str); 5] = [
+const NATIVE_ONLY: [(&str, &str); 6] = [
     ("enforce::envoys_runtime", "Envoy's runtime, which a proxy-wasm filter cannot read"),
     ("kept::", "counts that are kept"),
+    ("manifests::kubernetes_counts_in_redis", "an overlay of the native module"),
     ("panics::", "panics that are caught"),
     ("routes::", "documents of routes; proxy-wasm has none"),
     ("secrets::", "secrets by SDS, which a proxy-wasm filter cannot read"),

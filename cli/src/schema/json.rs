@@ -90,6 +90,12 @@ fn of(shape: &Shape) -> Value {
         }
         Shape::Map(value) => json!({"type": "object", "additionalProperties": of(value)}),
         Shape::Object(shape) => object(shape),
+        Shape::Variable => json!({
+            "type": "object",
+            "properties": {"env": {"type": "string", "pattern": "^[A-Za-z0-9_]+$"}},
+            "required": ["env"],
+            "additionalProperties": false
+        }),
         Shape::AnyObject => json!({"type": "object"}),
         Shape::AnyList => json!({"type": "array"}),
         Shape::Any(shapes) => json!({"anyOf": shapes.iter().map(of).collect::<Vec<_>>()}),

@@ -57,12 +57,13 @@ mod rule;
 mod rule_places;
 mod secret;
 mod top;
+mod variables;
 
 use access_log::StoreSecret;
 pub use access_log::{AccessLogOptions, ActorHash, LoggedActor, NearLimit};
 use actor::{Actors, Scope};
 pub use claims::claim;
-use diana_document::{Error, Errors, Fields, Node};
+use diana_document::{Error, Errors, Fields, Node, Value};
 use diana_limiter::actor::NamedActor;
 use diana_limiter::cells::table::Hasher;
 use diana_limiter::global::GlobalStoreOptions;
@@ -80,6 +81,8 @@ pub use rule_places::{RulePlace, rule_places};
 pub use secret::{Secret, SecretSource};
 use std::sync::Arc;
 use top::Top;
+use variables::Lookup;
+pub use variables::fill_in;
 
 /// A valid configuration.
 ///
@@ -172,10 +175,10 @@ pub fn compile(bytes: &[u8]) -> Result<Configuration, Vec<Error>> {
 /// assert!(configuration.store.is_none());
 /// ```
 pub fn compile_locally(bytes: &[u8]) -> Result<Configuration, Vec<Error>> {
-    let document = diana_document::parse(bytes).map_err(|error| vec![error])?;
-    let errors = Errors::default();
+    let source = Source::new(bytes, &Secret::Absent);
+    let (document, errors) = (source.parse()?, Errors::default());
     let top = Top::of(Node::root(&document, &errors));
-    let configuration = top.and_then(|top| read(top, Source::new(bytes, &Secret::Absent), Reading::Locally));
+    let configuration = top.and_then(|top| read(top, source, Reading::Locally));
     checked(configuration, errors.into_vec())
 }
 
@@ -247,13 +250,27 @@ pub struct Source<'a> {
     document: &'a [u8],
     secret: &'a Secret,
     max_enforce: Enforce,
+    variables: Lookup,
 }
 
 impl<'a> Source<'a> {
-    /// This document with this secret.
+    /// This document with this secret, for a tool: of `{env: …}` it reads the name only.
     #[must_use]
     pub fn new(document: &'a [u8], secret: &'a Secret) -> Source<'a> {
-        Source { document, secret, max_enforce: Enforce::EVERYBODY }
+        Source { document, secret, max_enforce: Enforce::EVERYBODY, variables: variables::anything }
+    }
+
+    /// With the variables of the gateway's environment, which `{env: NAME}` names.
+    #[must_use]
+    pub fn with_variables(self, variables: Lookup) -> Source<'a> {
+        Source { variables, ..self }
+    }
+
+    fn parse(self) -> Result<Value, Vec<Error>> {
+        let parsed = diana_document::parse(self.document);
+        let filled =
+            parsed.and_then(|mut document| fill_in(&mut document, self.variables).map(|()| document));
+        filled.map_err(|error| vec![error])
     }
 
     /// With rules and a deny list that refuse for at most this part of their actors.
@@ -279,8 +296,7 @@ impl<'a> Source<'a> {
 
     /// Like [`compile`].
     pub fn compile(self) -> Result<Configuration, Vec<Error>> {
-        let document = diana_document::parse(self.document).map_err(|error| vec![error])?;
-        let errors = Errors::default();
+        let (document, errors) = (self.parse()?, Errors::default());
         let top = Top::of(Node::root(&document, &errors));
         let configuration = top.and_then(|top| read(top, self, Reading::Whole));
         checked(configuration, errors.into_vec())
@@ -297,8 +313,8 @@ impl<'a> Source<'a> {
     }
 
     fn lay_under(self, upper: &[u8], overlay: Overlay) -> Result<Configuration, Vec<Error>> {
-        let (document, other) = (diana_document::parse(self.document), diana_document::parse(upper));
-        let (document, other) = (document.map_err(|error| vec![error])?, other.map_err(|error| vec![error])?);
+        let other = diana_document::parse(upper).map_err(|error| vec![error]);
+        let (document, other) = (self.parse()?, other?);
         let (known, errors) = (Errors::default(), Errors::default());
         let base = Top::of(Node::root(&document, &known)).inspect(|base| overlay.restrict(base));
         let over = overlay.top(Node::root(&other, &errors));

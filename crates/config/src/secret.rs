@@ -8,7 +8,7 @@ use std::fmt;
 pub(super) const MIN_BYTES: usize = 16;
 
 const UNSUPPORTED: &str = "only the native module reads secrets by SDS, in Envoy 1.40 or later: write the secret \
-    itself here, as text";
+    itself here, as text, or `{env: NAME}`";
 
 /// The gateway's secret for a document that has `secret: {sds: …}`.
 ///

@@ -18,6 +18,13 @@ use diana_remote_config::{
 };
 use log::{Level, log};
 use std::cell::Cell;
+use std::env;
+
+/// A document of the gateway's own, with all that the gateway gives to it.
+pub(super) fn source<'a>(document: &'a [u8], secret: &'a Secret, max_enforce: Enforce) -> Source<'a> {
+    let variable = |name: &str| env::var(name).ok();
+    Source::new(document, secret).with_variables(variable).refusing_at_most(max_enforce)
+}
 
 /// The local configuration of a plugin, and the source of its documents.
 pub(super) struct RemoteSource<H> {
@@ -127,7 +134,7 @@ impl<H: Host> RemoteSource<H> {
     }
 
     fn local(&self) -> Source<'_> {
-        Source::new(&self.local, &self.secret).refusing_at_most(self.max_enforce)
+        source(&self.local, &self.secret, self.max_enforce)
     }
 
     /// Compiles the local configuration, or returns the mistakes.

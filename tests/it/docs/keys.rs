@@ -87,10 +87,11 @@ fn every_key_of_the_reference_exists() {
 }
 
 /// Keys of Envoy, of a request and of an example, which the pages write like keys of a document.
-const OTHERS: [&str; 8] = [
+const OTHERS: [&str; 9] = [
     "admin",
     "allow_paths",
     "authorization",
+    "env",
     "stream_options",
     "tier",
     "use_remote_address",
@@ -299,6 +300,7 @@ fn values(shape: &Shape) -> String {
         Shape::List(item, min, Some(max)) => format!("a list of {min} to {max}: {}", values(item)),
         Shape::Map(item) => format!("by name: {}", values(item)),
         Shape::Object(_) => "`{}`".into(),
+        Shape::Variable => "`{env: NAME}`".into(),
         Shape::AnyObject => "an object".into(),
         Shape::AnyList => "a list".into(),
         Shape::Any(shapes) => shapes.iter().map(values).collect::<Vec<String>>().join("; "),

@@ -32,6 +32,7 @@ fn the_examples_have_no_findings() {
     for file in [
         "kubernetes/native/diana.yaml",
         "kubernetes/wasm/diana.yaml",
+        "kubernetes/redis/diana.yaml",
         "istio/traffic-extension.yaml",
         "istio/wasm-plugin.yaml",
         "envoy-gateway/native.yaml",

@@ -199,7 +199,11 @@ const ACCESS_LOG: Object = Object::new(
             "Adds an attribute with the actor's value, or with a keyed hash of it.",
             Shape::Choice(&["value", "hash"]),
         ),
-        key("secret", "The key of `actor: hash`. Without it: the secret of `store`.", SECRET_TEXT),
+        key(
+            "secret",
+            "The key of `actor: hash`. Without it: the secret of `store`.",
+            Shape::Any(&[SECRET_TEXT, Shape::Variable]),
+        ),
     ]],
 );
 
@@ -213,7 +217,8 @@ const LOCAL: Object = Object::new(
     .or_whole(100_000)]],
 );
 
-const TOKEN: Shape = Shape::Matching("^[!-~]{32,4096}$", "at least 32 visible ASCII characters");
+const TOKEN_TEXT: Shape = Shape::Matching("^[!-~]{32,4096}$", "at least 32 visible ASCII characters");
+const TOKEN: Shape = Shape::Any(&[TOKEN_TEXT, Shape::Variable]);
 
 const NAMED_TOKEN: Object = Object::new(
     "inspect.md#tokens",
@@ -241,7 +246,7 @@ const INSPECT: Object = Object {
             key(
                 "tokens",
                 "Several tokens, by the names that the log has for them.",
-                Shape::Map(&Shape::Any(&[TOKEN, Shape::Def("inspect_token")])),
+                Shape::Map(&Shape::Any(&[TOKEN_TEXT, Shape::Variable, Shape::Def("inspect_token")])),
             )
             .on("inspect.md#tokens"),
             key(

@@ -44,6 +44,8 @@ pub enum Shape {
     Map(&'static Shape),
     /// An object with known keys.
     Object(&'static Object),
+    /// `{env: NAME}`: a variable of the gateway's environment.
+    Variable,
     /// Any object.
     AnyObject,
     /// Any list.

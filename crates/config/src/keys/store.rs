@@ -47,7 +47,7 @@ pub(super) const REDIS: Object = Object {
             .or("resp")
             .on("global.md#ways-to-redis"),
             key("user", "The user of Redis.", NOT_EMPTY),
-            key("password", "The password of Redis.", NOT_EMPTY),
+            key("password", "The password of Redis.", Shape::Any(&[NOT_EMPTY, Shape::Variable])),
             key(
                 "prefix",
                 "The start of each key in Redis.",
@@ -63,6 +63,7 @@ pub(super) const REDIS: Object = Object {
                 Shape::Any(&[
                     SECRET_TEXT,
                     Shape::Def("secret"),
+                    Shape::Variable,
                 ]),
             )
             .required(),

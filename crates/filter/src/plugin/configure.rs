@@ -7,14 +7,14 @@ use crate::clock::Clock;
 use crate::host_kind::HostKind;
 use crate::metering::MeteredValues;
 use crate::metrics::{Ids, Metrics};
-use crate::remote_source::RemoteSource;
+use crate::remote_source::{RemoteSource, source};
 use crate::sampling::Sampling;
 use crate::timer_queue::TimerQueue;
 use crate::wording::mistakes;
 use crate::zone::Zone;
 use diana_base::exclusive::Exclusive;
 use diana_base::time::{Span, Time};
-use diana_config::{Configuration, Source};
+use diana_config::Configuration;
 use diana_limiter::cells::store::{EvictionDetector, Fault};
 use diana_limiter::cells::table::{Dated, Seed, shared_seed};
 use diana_limiter::session::Worker;
@@ -33,7 +33,7 @@ impl<H: Host> Plugin<H> {
         ids: &Rc<Ids>,
     ) -> Option<Plugin<H>> {
         let (bytes, secret) = (host.configuration(size), host.secret());
-        let source = Source::new(&bytes, &secret).refusing_at_most(host.max_enforce());
+        let source = source(&bytes, &secret, host.max_enforce());
         let configuration = source.compile().map_err(|errors| mistakes(&errors));
         let plugin = configuration.and_then(|configuration| Plugin::build(host, configuration, before, ids));
         match plugin {
@@ -70,7 +70,7 @@ impl<H: Host> Plugin<H> {
         ids: &Rc<Ids>,
     ) -> Result<Plugin<H>, String> {
         let secret = host.secret();
-        let source = Source::new(listener, &secret).refusing_at_most(host.max_enforce());
+        let source = source(listener, &secret, host.max_enforce());
         let mut configuration = source.compile_route(route).map_err(|errors| mistakes(&errors))?;
         let own = source.compile().map_err(|errors| mistakes(&errors))?;
         configuration.count_apart(Some(&own.policy), false);
