@@ -31,7 +31,7 @@ fn secrets_of_the_environment_count_like_their_texts_and_are_shown_nowhere() {
     let start = |secret| Gateway::start(config(&redis, secret, &password, &env)).unwrap();
     let (hidden, shown) = (start(json!({"env": "DIANA_SECRET"})), start(json!(SECRET)));
     let passes = |index: &usize| {
-        let gateway = if index % 2 == 0 { &hidden } else { &shown };
+        let gateway = if index.is_multiple_of(2) { &hidden } else { &shown };
         gateway.get("/", &[("x-user-id", "ann")]).unwrap().status == 200
     };
     assert_eq!((0..4 * QUOTA).filter(passes).count(), QUOTA, "{}", hidden.logs());
